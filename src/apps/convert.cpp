@@ -57,28 +57,43 @@ void copy_tensor(const io::TensorSource& source, const io::TensorInfo& tensor, i
   }
 }
 
-/// Writes the tensors of `source` by `plan` to a new folder; `write_rest(FOLDER)` makes its other files.
+/// Writes the tensors of `source` by `plan` to a new folder; `write_rest(FOLDER)` makes its other files. What the plan
+/// carries is that of the folder `origin`.
 template <class WriteRest>
 void write_folder(const io::TensorSource& source, const std::vector<io::TensorInfo>& tensors,
-                  const hub::WeightsPlan& plan, const std::string& folder, const WriteRest& write_rest) {
+                  const hub::WeightsPlan& plan, const std::string& origin, const std::string& folder,
+                  const WriteRest& write_rest) {
   hub::NewFolder out(folder, /*replaces=*/false);
   write_rest(out.temporary());
   apps::write_weight_files(plan, out.temporary());
   hub::WeightsSink sink(plan, out.temporary());
   for (const io::TensorInfo& tensor : tensors) copy_tensor(source, tensor, sink);
   sink.finish();
+  hub::copy_carried(plan, origin, out.temporary());
   out.finish();
   log_info(fmt::format("wrote {}: {}, {}, in {}", folder, plural(std::ssize(tensors), "tensor"),
                        hub::name_of(plan.type()), plural(std::ssize(plan.files()), "file")));
+}
+
+/// Writes the tensors of a model as `type` to a new folder. `max_length`: of the rows that it was trained on.
+void write_model(const io::TensorSource& source, const std::vector<io::TensorInfo>& tensors, const config::Model& model,
+                 hub::WeightType type, std::int64_t max_length, const apps::ConvertOptions& options) {
+  const apps::FolderContents contents = apps::plan_contents(model, type, max_length);
+  const hub::WeightsPlan plan(tensors, type, options.max_shard_bytes, hub::model_stem, contents.layout);
+  write_folder(source, tensors, plan, contents.origin, options.to,
+               [&](const std::string& to) { apps::write_companions(to, contents); });
 }
 
 void checkpoint_to_adapter(const io::TensorSource& source, const config::Config& config,
                            const apps::ConvertOptions& options) {
   std::vector<io::TensorInfo> tensors = source.tensors();
   std::erase_if(tensors, [](const io::TensorInfo& tensor) { return io::entry_of(tensor.name) != "adapter"; });
-  const hub::WeightsPlan plan(tensors, options.dtype, std::numeric_limits<std::uint64_t>::max(), hub::adapter_stem);
-  write_folder(source, tensors, plan, options.to,
-               [&](const std::string& to) { apps::write_adapter_companions(to, config); });
+  apps::FolderContents contents = apps::plan_adapter_contents(config.model);
+  contents.layout.carried.clear();
+  const hub::WeightsPlan plan(tensors, options.dtype, std::numeric_limits<std::uint64_t>::max(), hub::adapter_stem,
+                              contents.layout);
+  write_folder(source, tensors, plan, contents.origin, options.to,
+               [&](const std::string& to) { apps::write_adapter_companions(to, contents, config); });
 }
 
 void checkpoint_to_hub(const std::string& folder, const apps::ConvertOptions& options) {
@@ -92,24 +107,21 @@ void checkpoint_to_hub(const std::string& folder, const apps::ConvertOptions& op
   std::erase_if(tensors, [](const io::TensorInfo& tensor) { return io::entry_of(tensor.name) != "model"; });
 
   // 2. The folder
-  write_folder(*source, tensors, hub::WeightsPlan(tensors, options.dtype, options.max_shard_bytes), options.to,
-               [&](const std::string& to) {
-                 apps::write_companions(to, config.model, options.dtype, header.position.max_length);
-               });
+  write_model(*source, tensors, config.model, options.dtype, header.position.max_length, options);
 }
 
 void merge(const std::string& folder, const apps::ConvertOptions& options) {
   config::Model model = hub::read_model_config(folder).model;
   model.model_name_or_path = folder;
   const hub::AdapterConfig adapter_config = hub::read_adapter_config(options.adapter);
-  const std::unique_ptr<io::TensorSource> adapter = hub::open_adapter_weights(options.adapter);
-  apps::MergedWeights merged(hub::open_weights(folder, model.tie_word_embeddings), *adapter, adapter_config);
+  const hub::FileLayout layout = hub::read_file_layout(folder);
+  const std::unique_ptr<io::TensorSource> adapter = hub::open_adapter_weights(options.adapter, layout);
+  apps::MergedWeights merged(hub::open_weights(folder, model.tie_word_embeddings), *adapter, adapter_config, layout);
   const std::vector<io::TensorInfo> tensors = merged.tensors();
   const bool is_bf16 = std::ranges::all_of(tensors, [](const auto& tensor) { return tensor.dtype == DType::bf16; });
   const hub::WeightType type = options.has_dtype || !is_bf16 ? options.dtype : hub::WeightType::bfloat16;
   log_info(fmt::format("adding {} matrices of {}", merged.num_adapted(), options.adapter));
-  write_folder(merged, tensors, hub::WeightsPlan(tensors, type, options.max_shard_bytes), options.to,
-               [&](const std::string& to) { apps::write_companions(to, model, type, 0); });
+  write_model(merged, tensors, model, type, /*max_length=*/0, options);
 }
 
 void hub_to_checkpoint(const std::string& folder, const apps::ConvertOptions& options) {

@@ -48,10 +48,10 @@ struct Writer {
 
 /// The most tokens of a conversation: those asked for, or fewer where the model forgets or turns otherwise beyond them.
 std::int64_t conversation_length(const config::Model& model, std::int64_t asked) {
-  if (model.sliding_window > 0) asked = std::min<std::int64_t>(asked, model.sliding_window);
   const config::RopeScaling& scaling = model.rope_scaling;
-  const bool is_dynamic = scaling.rope_type == config::RopeType::dynamic;
-  return is_dynamic ? std::min<std::int64_t>(asked, scaling.original_max_position_embeddings) : asked;
+  using config::RopeType;
+  const bool changes = scaling.rope_type == RopeType::dynamic || scaling.rope_type == RopeType::longrope;
+  return changes ? std::min<std::int64_t>(asked, scaling.original_max_position_embeddings) : asked;
 }
 
 std::vector<text::TokenId> stop_tokens_of(const text::Tokenizer& tokenizer, const std::string& generation_folder,

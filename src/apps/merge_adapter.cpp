@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "sft/core/error.hpp"
+#include "sft/hub/tensor_map.hpp"
 
 namespace sft::apps {
 
@@ -37,8 +38,8 @@ std::vector<float> read_whole(const io::TensorSource& source, const io::TensorIn
 }  // namespace
 
 MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, const io::TensorSource& adapter,
-                             const hub::AdapterConfig& config)
-    : base_(std::move(base)), scale_(config.lora.scale()) {
+                             const hub::AdapterConfig& config, const hub::FileLayout& layout)
+    : base_(std::move(base)) {
   std::map<std::string, std::vector<std::int64_t>> shapes;
   for (const io::TensorInfo& tensor : base_->tensors()) {
     shapes[tensor.name] = tensor.shape;
@@ -55,13 +56,15 @@ MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, const io::T
     const auto weight = shapes.find(fmt::format("model/{}.weight", module));
     if (weight == shapes.end() || weight->second.size() != 2)
       refuse(adapter, fmt::format("the model has no matrix {}", module));
-    if (!is_target(adapter, config.targets, module)) {
+    const std::string stored = hub::module_in_transformers(layout, module);
+    if (!is_target(adapter, config.targets, stored) && !is_target(adapter, config.targets, module)) {
       refuse(
           adapter,
-          fmt::format("it has matrices of {}, which target_modules of its adapter_config.json does not name", module));
+          fmt::format("it has matrices of {}, which target_modules of its adapter_config.json does not name", stored));
     }
     Product& product = products_[weight->first];
-    product.rank = config.lora.lora_r;
+    product.rank = config.rank_of(stored);
+    product.scale = static_cast<float>(config.scale_of(stored));
     product.rows = weight->second[0];
     product.columns = weight->second[1];
     const std::vector<std::int64_t> expected =
@@ -100,7 +103,7 @@ void MergedWeights::read(const std::string& name, const io::Rectangle& where, DT
       const float* a = product.a.data() + r * product.columns + where.column_begin;
       for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += factor * a[c];
     }
-    for (std::size_t c = 0; c < sum.size(); ++c) out[c] += static_cast<float>(scale_) * sum[c];
+    for (std::size_t c = 0; c < sum.size(); ++c) out[c] += product.scale * sum[c];
   }
   io::convert(merged, dtype, values);
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sft/hub/adapter_config.hpp"
+#include "sft/hub/file_layout.hpp"
 #include "sft/io/hash.hpp"
 #include "sft/io/tensor_source.hpp"
 
@@ -18,10 +19,11 @@ namespace sft::apps {
 /// matrices of the adapter are in memory, those of the model are read part by part.
 class MergedWeights final : public io::TensorSource {
  public:
-  /// `base`: tensors "model/NAME". `adapter`: those of a PEFT folder, which `config` describes. Refuses an adapter that
-  /// does not fit the model or its own description, by tensor, as a data Error.
+  /// `base`: tensors "model/NAME". `adapter`: those of a PEFT folder, which `config` describes, by the model's modules;
+  /// `layout` says how PEFT calls these. Refuses an adapter that does not fit the model or its own description, by
+  /// tensor, as a data Error.
   MergedWeights(std::unique_ptr<io::TensorSource> base, const io::TensorSource& adapter,
-                const hub::AdapterConfig& config);
+                const hub::AdapterConfig& config, const hub::FileLayout& layout = {});
 
   [[nodiscard]] std::size_t num_adapted() const { return products_.size(); }
 
@@ -37,11 +39,11 @@ class MergedWeights final : public io::TensorSource {
  private:
   struct Product {
     std::int64_t rank = 0, rows = 0, columns = 0;
+    float scale = 1.0F;
     std::vector<float> a, b;  ///< (rank, columns), (rows, rank)
   };
 
   std::unique_ptr<io::TensorSource> base_;
-  double scale_;
   mutable std::optional<io::ElementSum> fingerprint_;
   std::map<std::string, std::int64_t> widths_;  ///< of the base's tensors: elements of a row
   std::map<std::string, Product> products_;     ///< by the name of the matrix, "model/...weight"

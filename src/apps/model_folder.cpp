@@ -15,11 +15,11 @@ namespace sft::apps {
 
 namespace {
 
-/// Whether a config.json still describes the model.
-bool describes(const std::string& config_json, const std::string& source, const config::Model& model) {
+/// Whether the folder still describes the model.
+bool describes(const std::string& folder, const config::Model& model) {
   config::Config now, then;
   now.model = model;
-  then.model = hub::parse_model_config(config_json, source).model;
+  then.model = hub::read_model_config(folder).model;
   then.model.model_name_or_path = model.model_name_or_path;
   then.model.model_revision = model.model_revision;
   then.model.init_seed = model.init_seed;
@@ -27,37 +27,53 @@ bool describes(const std::string& config_json, const std::string& source, const 
   return config::differences(then, now).empty();
 }
 
-}  // namespace
-
-void write_companions(const std::string& folder, const config::Model& model, hub::WeightType type,
-                      std::int64_t max_length) {
-  const std::string origin = find_origin(model);
-  std::string original;
-  if (origin.empty()) {
-    if (!model.model_name_or_path.empty()) {
-      log_warning(
-          fmt::format("{} gets no tokenizer ({}, which the model began with, is not there any more): copy its "
-                      "tokenizer files into the folder",
-                      folder, model.model_name_or_path));
-    }
-  } else {
-    const std::string path = origin + "/config.json";
-    original = io::read_file(path);
-    if (!describes(original, path, model)) {
-      log_warning(fmt::format(
-          "{} describes another model than the one that was trained: the new config.json is made anew", path));
-      original.clear();
-    }
-    hub::copy_companions(origin, folder);
-  }
-  io::write_file_atomically(folder + "/config.json", hub::make_config_json(model, type, original, max_length));
+/// How files are written that follow those of the folder.
+hub::FileLayout layout_like(const std::string& folder) {
+  hub::FileLayout layout = hub::read_file_layout(folder);
+  layout.is_mxfp4 = false;
+  return layout;
 }
 
-void write_adapter_companions(const std::string& folder, const config::Config& config) {
-  const std::string origin = find_origin(config.model);
-  if (!origin.empty()) hub::copy_companions(origin, folder);
+}  // namespace
+
+FolderContents plan_contents(const config::Model& model, hub::WeightType type, std::int64_t max_length) {
+  FolderContents contents{.origin = find_origin(model), .config_json = "", .layout = {}};
+  if (contents.origin.empty() && !model.model_name_or_path.empty()) {
+    log_warning(
+        fmt::format("the new model folder gets no tokenizer ({}, which the model began with, is not there any more): "
+                    "copy its tokenizer files into the folder",
+                    model.model_name_or_path));
+  }
+  if (!contents.origin.empty()) {
+    const std::string path = contents.origin + "/config.json";
+    if (describes(contents.origin, model)) {
+      contents.layout = layout_like(contents.origin);
+      contents.config_json = hub::make_config_json(model, type, io::read_file(path), max_length);
+      return contents;
+    }
+    log_warning(fmt::format(
+        "{} describes another model than the one that was trained: the new config.json is made anew", path));
+  }
+  contents.config_json = hub::make_config_json(model, type, "", max_length);
+  contents.layout = hub::parse_file_layout(contents.config_json, "the new config.json", {});
+  return contents;
+}
+
+FolderContents plan_adapter_contents(const config::Model& model) {
+  FolderContents contents{.origin = find_origin(model), .config_json = "", .layout = {}};
+  if (!contents.origin.empty()) contents.layout = layout_like(contents.origin);
+  return contents;
+}
+
+void write_companions(const std::string& folder, const FolderContents& contents) {
+  if (!contents.origin.empty()) hub::copy_companions(contents.origin, folder);
+  io::write_file_atomically(folder + "/config.json", contents.config_json);
+}
+
+void write_adapter_companions(const std::string& folder, const FolderContents& contents, const config::Config& config) {
+  if (!contents.origin.empty()) hub::copy_companions(contents.origin, folder);
   io::write_file_atomically(folder + "/adapter_config.json",
-                            hub::make_adapter_config(config.lora, config.model.model_name_or_path));
+                            hub::make_adapter_config(config.lora, config.model.model_name_or_path, contents.layout));
 }
 
 void write_weight_files(const hub::WeightsPlan& plan, const std::string& folder) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "sft/config/config.hpp"
+#include "sft/hub/file_layout.hpp"
 #include "sft/hub/weights.hpp"
 
 namespace sft::apps {
@@ -14,13 +15,23 @@ namespace sft::apps {
 inline constexpr const char* mismatched_folder =
     "its config.json and its weights do not belong together: copy or download the folder again";
 
-/// Makes config.json and copies the companions of the model's origin (tokenizer ...) into `folder`; a warning says when
-/// they are gone. `max_length`: of the rows that the model was trained on. One rank.
-void write_companions(const std::string& folder, const config::Model& model, hub::WeightType type,
-                      std::int64_t max_length);
+/// What a model folder is to hold: as the folder that the model began with does, where that still describes it.
+struct FolderContents {
+  std::string origin;       ///< that folder; empty: there is none any more
+  std::string config_json;  ///< of the new folder; empty for an adapter
+  hub::FileLayout layout;   ///< of the new files, or of those that an adapter belongs to
+};
+/// For a model with its weights stored as `type`; warnings say what is lost. `max_length`: of the rows that the model
+/// was trained on. One rank.
+[[nodiscard]] FolderContents plan_contents(const config::Model& model, hub::WeightType type, std::int64_t max_length);
+/// For adapters of the model. One rank.
+[[nodiscard]] FolderContents plan_adapter_contents(const config::Model& model);
+
+/// Writes config.json and copies the companions of the origin (tokenizer ...) into `folder`. One rank.
+void write_companions(const std::string& folder, const FolderContents& contents);
 
 /// Makes adapter_config.json in `folder` and copies the tokenizer of the model that the adapters belong to. One rank.
-void write_adapter_companions(const std::string& folder, const config::Config& config);
+void write_adapter_companions(const std::string& folder, const FolderContents& contents, const config::Config& config);
 
 /// Makes the safetensors files of the plan, without their tensors, and their index. One rank.
 void write_weight_files(const hub::WeightsPlan& plan, const std::string& folder);

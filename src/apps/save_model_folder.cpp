@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "model_folder.hpp"
 #include "sft/core/log.hpp"
 
 namespace sft::apps {
@@ -29,9 +28,11 @@ std::vector<io::TensorInfo> tensors_of(const checkpoint::Entry& entry) {
   return tensors;
 }
 
-hub::WeightsPlan plan_of(const checkpoint::Entry& entry, bool is_adapter) {
-  if (!is_adapter) return {tensors_of(entry), weight_type_of(entry), max_file_bytes};
-  return {tensors_of(entry), weight_type_of(entry), std::numeric_limits<std::uint64_t>::max(), hub::adapter_stem};
+hub::WeightsPlan plan_of(const checkpoint::Entry& entry, bool is_adapter, hub::FileLayout layout) {
+  if (!is_adapter) return {tensors_of(entry), weight_type_of(entry), max_file_bytes, hub::model_stem, layout};
+  layout.carried.clear();
+  return {tensors_of(entry), weight_type_of(entry), std::numeric_limits<std::uint64_t>::max(), hub::adapter_stem,
+          layout};
 }
 
 }  // namespace
@@ -42,7 +43,6 @@ ModelFolder::ModelFolder(const config::Config& config, std::int64_t max_length, 
       config_(config),
       max_length_(max_length),
       state_(config.lora.use_peft ? engine.adapter() : engine.weights()),
-      plan_(plan_of(state_.entries().front(), config.lora.use_peft)),
       world_(world) {}
 
 ModelFolder::~ModelFolder() = default;
@@ -52,24 +52,40 @@ std::string ModelFolder::folder_of(const config::Config& config) {
 }
 
 void ModelFolder::begin() {
+  // 1. How the files hold the model, which rank 0 alone reads
+  const checkpoint::Entry& entry = state_.entries().front();
+  const bool is_adapter = config_.lora.use_peft;
+  std::string layout;
+  world_.agree([&] {
+    if (world_.rank() != 0) return;
+    contents_ = is_adapter ? plan_adapter_contents(config_.model)
+                           : plan_contents(config_.model, weight_type_of(entry), max_length_);
+    layout = hub::to_json(contents_.layout);
+  });
+  world_.broadcast(layout, 0);
+  contents_.layout = hub::file_layout_of_json(layout);
+  plan_.emplace(plan_of(entry, is_adapter, contents_.layout));
+
+  // 2. The folder
   world_.agree([&] {
     if (world_.rank() != 0) return;
     unfinished_ = std::make_unique<hub::NewFolder>(folder_, /*replaces=*/true);
     temporary_ = unfinished_->temporary();
-    if (config_.lora.use_peft) {
-      write_adapter_companions(temporary_, config_);
+    if (is_adapter) {
+      write_adapter_companions(temporary_, contents_, config_);
     } else {
-      write_companions(temporary_, config_.model, plan_.type(), max_length_);
+      write_companions(temporary_, contents_);
     }
-    write_weight_files(plan_, temporary_);
+    write_weight_files(*plan_, temporary_);
   });
   world_.broadcast(temporary_, 0);
 }
 
 void ModelFolder::write(const std::function<void(io::TensorSink& sink)>& give) {
-  hub::WeightsSink sink(plan_, temporary_);
+  hub::WeightsSink sink(*plan_, temporary_);
   give(sink);
   sink.finish();
+  if (world_.rank() == 0) hub::copy_carried(*plan_, contents_.origin, temporary_);
 }
 
 void ModelFolder::finish() {

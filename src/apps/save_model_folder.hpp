@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "model_folder.hpp"
 #include "sft/checkpoint/state.hpp"
 #include "sft/comm/group.hpp"
 #include "sft/config/config.hpp"
@@ -44,7 +46,8 @@ class ModelFolder final : public train::SavedModel {
   const config::Config& config_;
   std::int64_t max_length_;
   checkpoint::State state_;
-  hub::WeightsPlan plan_;
+  FolderContents contents_;               ///< but for the layout on rank 0 alone
+  std::optional<hub::WeightsPlan> plan_;  ///< of the folder that was begun
   const comm::Group& world_;
   std::unique_ptr<hub::NewFolder> unfinished_;  ///< on rank 0
   std::string temporary_;                       ///< its path

@@ -56,6 +56,7 @@ struct Adapter {
   std::unique_ptr<io::TensorSource> source;
   hub::AdapterConfig config;
   checkpoint::Position position = {};  ///< of the checkpoint that it is in; empty for a PEFT folder
+  hub::FileLayout layout = {};         ///< of the files that a PEFT folder belongs to
 };
 
 /// Of a checkpoint whose run trained one.
@@ -66,8 +67,11 @@ Adapter adapter_in(const std::string& checkpoint, const config::Config& config) 
           checkpoint::read_header(checkpoint).position};
 }
 
-Adapter find_adapter(const std::string& path) {
-  if (holds(path, "adapter_config.json")) return {hub::open_adapter_weights(path), hub::read_adapter_config(path), {}};
+/// `base`: of the model that it belongs to.
+Adapter find_adapter(const std::string& path, const hub::FileLayout& base) {
+  if (holds(path, "adapter_config.json")) {
+    return {hub::open_adapter_weights(path, base), hub::read_adapter_config(path), {}, base};
+  }
   std::error_code ignored;
   const std::string folder = fs::exists(path, ignored) ? checkpoint_at(path) : path;
   if (!holds(folder, "checkpoint.h5")) {
@@ -153,11 +157,12 @@ TextModel find_text_model(const std::string& path, const std::string& adapter_pa
       throw_config_error(fmt::format("--adapter does not go with {}", path), "that has an adapter of its own",
                          "give the model that both belong to, and one of them");
     }
-    adapter = find_adapter(adapter_path);
+    const std::string& base = found.generation_folder;
+    adapter = find_adapter(adapter_path, base.empty() ? hub::FileLayout{} : hub::read_file_layout(base));
   }
   if (adapter) {
-    found.merged =
-        std::make_unique<MergedWeights>(open_base(found.start, found.model), *adapter->source, adapter->config);
+    found.merged = std::make_unique<MergedWeights>(open_base(found.start, found.model), *adapter->source,
+                                                   adapter->config, adapter->layout);
     found.frozen_fingerprint = adapter->position.frozen_fingerprint;
     found.frozen_origin = adapter->position.frozen_origin;
   }

@@ -26,8 +26,8 @@ json parse_object(const std::string& text) {
 
 std::string kind_of(const json& object) {
   const auto field = object.contains("rope_type") ? object.find("rope_type") : object.find("type");
-  if (field == object.end()) refuse("a field `rope_type`: default, linear, dynamic, yarn or llama3");
-  if (!field->is_string()) refuse("a text as `rope_type`: default, linear, dynamic, yarn or llama3");
+  if (field == object.end()) refuse("a field `rope_type`: default, linear, dynamic, yarn, llama3 or longrope");
+  if (!field->is_string()) refuse("a text as `rope_type`: default, linear, dynamic, yarn, llama3 or longrope");
   return field->get<std::string>();
 }
 
@@ -99,6 +99,28 @@ void read_yarn(const json& object, RopeScaling& scaling) {
   }
 }
 
+/// Numbers above 0 to divide frequencies by.
+std::vector<double> divisors(const json& object, const std::string& name) {
+  const auto field = object.find(name);
+  const auto is_divisor = [](const json& item) { return item.is_number() && item.get<double>() > 0; };
+  if (field == object.end() || !field->is_array() || field->empty() || !std::ranges::all_of(*field, is_divisor)) {
+    refuse(fmt::format("a list of numbers above 0 as `{}`", name));
+  }
+  return field->get<std::vector<double>>();
+}
+
+/// Ding et al. 2024.
+void read_longrope(const json& object, RopeScaling& scaling) {
+  scaling.short_factor = divisors(object, "short_factor");
+  scaling.long_factor = divisors(object, "long_factor");
+  const double length = static_cast<double>(scaling.original_max_position_embeddings);
+  const double derived = scaling.factor <= 1 ? 1.0 : std::sqrt(1 + std::log(scaling.factor) / std::log(length));
+  scaling.attention_factor = number_or(object, "longrope", "attention_factor", derived);
+  if (!(scaling.attention_factor > 0) || !std::isfinite(scaling.attention_factor)) {
+    refuse("an `attention_factor` above 0");
+  }
+}
+
 /// The kinds of scaling by the names of config.json, with the fields that each may have.
 struct Kind {
   const char* name;
@@ -117,6 +139,9 @@ const std::vector<Kind>& kinds() {
       {"llama3",
        RopeType::llama3,
        {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}},
+      {"longrope",
+       RopeType::longrope,
+       {"factor", "original_max_position_embeddings", "attention_factor", "short_factor", "long_factor"}},
   };
   return table;
 }
@@ -124,7 +149,7 @@ const std::vector<Kind>& kinds() {
 const Kind& kind_named(const std::string& name) {
   const auto found = std::ranges::find(kinds(), name, &Kind::name);
   if (found == kinds().end()) {
-    refuse(fmt::format("rope_type default, linear, dynamic, yarn or llama3; \"{}\" is not supported", name));
+    refuse(fmt::format("rope_type default, linear, dynamic, yarn, llama3 or longrope; \"{}\" is not supported", name));
   }
   return *found;
 }
@@ -143,6 +168,7 @@ RopeScaling parse_rope_scaling(const std::string& text) {
   if (kind.type != RopeType::linear) scaling.original_max_position_embeddings = original_length(object, kind.name);
   if (kind.type == RopeType::llama3) read_llama3(object, scaling);
   if (kind.type == RopeType::yarn) read_yarn(object, scaling);
+  if (kind.type == RopeType::longrope) read_longrope(object, scaling);
   return scaling;
 }
 
@@ -162,6 +188,11 @@ std::string to_json(const RopeScaling& scaling) {
     object["beta_fast"] = scaling.beta_fast;
     object["beta_slow"] = scaling.beta_slow;
     object["truncate"] = scaling.truncate;
+  }
+  if (scaling.rope_type == RopeType::longrope) {
+    object["attention_factor"] = scaling.attention_factor;
+    object["short_factor"] = scaling.short_factor;
+    object["long_factor"] = scaling.long_factor;
   }
   if (scaling.rope_type != RopeType::linear) {
     object["original_max_position_embeddings"] = scaling.original_max_position_embeddings;

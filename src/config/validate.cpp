@@ -16,6 +16,7 @@
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/format.hpp"
 #include "sft/sequence/row_cut.hpp"
 
 namespace sft::config {
@@ -62,6 +63,11 @@ void check_model_sizes(const Config& config) {
   require(config, model.rope_theta > 0, "model.rope_theta", "above 0");
   require(config, model.rms_norm_eps > 0, "model.rms_norm_eps", "above 0");
   require(config, model.initializer_range >= 0, "model.initializer_range", "0 or more");
+  require(config, model.llama_4_scaling_beta >= 0, "model.llama_4_scaling_beta", "0 (queries do not grow) or more");
+  require(config, model.embedding_multiplier > 0, "model.embedding_multiplier", "above 0");
+  require(config, model.attention_multiplier >= 0, "model.attention_multiplier", "0 (1 / sqrt(head_dim)) or more");
+  require(config, model.residual_multiplier > 0, "model.residual_multiplier", "above 0");
+  require(config, model.logits_scaling > 0, "model.logits_scaling", "above 0");
 }
 
 void derive_model_sizes(Model& model) {
@@ -94,6 +100,67 @@ void check_heads(const Model& model) {
     throw_config_error(fmt::format("head_dim = {} is odd", model.head_dim),
                        "the rotary embedding turns pairs of a head's columns",
                        fmt::format("set head_dim = {}", model.head_dim + 1));
+  }
+}
+
+void check_rotation(const Model& model) {
+  const RopeScaling& scaling = model.rope_scaling;
+  const std::int64_t rotated = model.rotary_dim();
+  if (rotated < 2 || rotated > model.head_dim || rotated % 2 != 0) {
+    throw_config_error(fmt::format("`model.partial_rotary_factor = {}` rotates {} of {} dims of a head",
+                                   model.partial_rotary_factor, rotated, model.head_dim),
+                       "the rotary embedding turns pairs of them", "set it to a share that gives an even number");
+  }
+  if (model.qk_norm && rotated != model.head_dim) {
+    throw_config_error("`model.partial_rotary_factor` does not go with qk_norm",
+                       "heads are normed and rotated in one step", "leave out one of the two");
+  }
+  const std::int64_t num_factors = std::ssize(scaling.short_factor);
+  if (scaling.rope_type == RopeType::longrope && num_factors != rotated / 2) {
+    throw_config_error(fmt::format("`model.rope_scaling` has {} in short_factor", plural(num_factors, "number")),
+                       fmt::format("{} of a head are rotated in pairs", plural(rotated, "dim")),
+                       fmt::format("give {}", rotated / 2));
+  }
+  if (model.block_norms != BlockNorms::pre && model.residual_multiplier != 1.0) {
+    throw_config_error("`model.residual_multiplier` does not go with block_norms",
+                       "what is normed is not scaled as well in any model", "leave out one of the two");
+  }
+  if (model.llama_4_scaling_beta != 0 && scaling.rope_type == RopeType::plain) {
+    throw_config_error("`model.llama_4_scaling_beta` has no length to grow from",
+                       "it counts from original_max_position_embeddings of rope_scaling", "set rope_scaling");
+  }
+}
+
+/// Lists with an item for each layer.
+void check_layers(const Model& model) {
+  const auto require_items = [&](const char* name, std::int64_t num_items, const char* what_to_do) {
+    if (num_items == 0 || num_items == model.num_hidden_layers) return;
+    throw_config_error(fmt::format("`model.{}` has {}", name, plural(num_items, "item")),
+                       fmt::format("there are {}", plural(model.num_hidden_layers, "layer")), what_to_do);
+  };
+  constexpr const char* give_types = "give full_attention or sliding_attention for each layer";
+  require_items("layer_types", std::ssize(model.layer_types), give_types);
+  for (const std::string& type : model.layer_types) {
+    if (type == "full_attention") continue;
+    if (type != "sliding_attention") {
+      throw_config_error(fmt::format("`model.layer_types` has {}", type), "there are two kinds of attention",
+                         give_types);
+    }
+    if (model.sliding_window == 0) {
+      throw_config_error("`model.layer_types` has sliding_attention without a window", "sliding_window = 0",
+                         "set sliding_window to the tokens that a token sees");
+    }
+  }
+  const std::vector<int>& rotated = model.no_rope_layers;
+  require_items("no_rope_layers", std::ssize(rotated),
+                "give 1, or 0 where queries and keys are not rotated, for each layer");
+  if (std::ranges::any_of(rotated, [](int item) { return item != 0 && item != 1; })) {
+    throw_config_error("`model.no_rope_layers` has other items than 0 and 1", "a layer is rotated, or it is not",
+                       "give 1, or 0 where queries and keys are not rotated, for each layer");
+  }
+  if (model.qk_norm && std::ranges::count(rotated, 0) > 0) {
+    throw_config_error("`model.no_rope_layers` has layers without rotation beside qk_norm",
+                       "heads are normed and rotated in one step", "leave out one of the two");
   }
 }
 
@@ -400,6 +467,8 @@ ValidConfig validate(Config config, int world_size) {
   derive_model_sizes(config.model);
   check_model_sizes(config);
   check_heads(config.model);
+  check_rotation(config.model);
+  check_layers(config.model);
   check_lora(config);
   check_data(config);
   check_each(config);
@@ -442,22 +511,15 @@ ValidConfig ValidConfig::with(const std::function<void(Config&)>& change) const 
 }
 
 void validate_length(const Model& model, std::int64_t max_length, const std::string& source) {
-  if (model.sliding_window > 0 && max_length > model.sliding_window) {
-    throw_config_error(
-        fmt::format("{} may be longer than the model's sliding window", source),
-        fmt::format("{} tokens, but model.sliding_window = {}: beyond it every layer must forget what lies further "
-                    "back, which is not supported",
-                    max_length, model.sliding_window),
-        fmt::format("use at most {} tokens (--max_length of sft-prepare, --max_new_tokens of sft-generate)",
-                    model.sliding_window));
-  }
   const RopeScaling& scaling = model.rope_scaling;
-  if (scaling.rope_type == RopeType::dynamic && max_length > scaling.original_max_position_embeddings) {
+  const bool changes = scaling.rope_type == RopeType::dynamic || scaling.rope_type == RopeType::longrope;
+  if (changes && max_length > scaling.original_max_position_embeddings) {
     throw_config_error(
         fmt::format("{} may be longer than the rotary embedding keeps its frequencies for", source),
-        fmt::format("{} tokens, but with rope_type = dynamic they change, with the longest text so far, beyond "
+        fmt::format("{} tokens, but with rope_type = {} they change, with the longest text so far, beyond "
                     "original_max_position_embeddings = {}",
-                    max_length, scaling.original_max_position_embeddings),
+                    max_length, scaling.rope_type == RopeType::dynamic ? "dynamic" : "longrope",
+                    scaling.original_max_position_embeddings),
         "use at most that many tokens (--max_length of sft-prepare, --max_new_tokens of sft-generate), or a "
         "model with rope_type yarn");
   }

@@ -113,6 +113,7 @@ constexpr Names<EvalMetric, 3> eval_metric_names{{{"loss", EvalMetric::loss},
                                                   {"mean_token_accuracy", EvalMetric::mean_token_accuracy},
                                                   {"entropy", EvalMetric::entropy}}};
 constexpr Names<NanPolicy, 2> nan_policy_names{{{"stop", NanPolicy::stop}, {"skip", NanPolicy::skip}}};
+constexpr Names<BlockNorms, 2> block_norms_names{{{"pre", BlockNorms::pre}, {"glm4", BlockNorms::glm4}}};
 
 template <class Choice, std::size_t size>
 std::vector<std::string> texts_of(const Names<Choice, size>& names) {
@@ -177,6 +178,14 @@ void read(const std::string& text, double& value) {
 }
 void read(const std::string& text, std::string& value) { value = expanded(text); }
 void read(const std::string& text, std::vector<std::string>& value) { value = expanded_items(text); }
+void read(const std::string& text, std::vector<int>& value) {
+  value.clear();
+  for (const std::string& item : expanded_items(text)) {
+    int number = 0;
+    read_integer(item, number, "whole numbers");
+    value.push_back(number);
+  }
+}
 void read(const std::string& text, Precision& value) { read_choice(text, value, precision_names); }
 void read(const std::string& text, ActivationCheckpointing& value) {
   const std::string word = unquoted(text);
@@ -233,6 +242,7 @@ void read(const std::string& text, EvalMetric& value) {
   read_choice(word.starts_with(prefix) ? word.substr(prefix.size()) : word, value, eval_metric_names);
 }
 void read(const std::string& text, NanPolicy& value) { read_choice(text, value, nan_policy_names); }
+void read(const std::string& text, BlockNorms& value) { read_choice(text, value, block_norms_names); }
 void read(const std::string& text, RopeScaling& value) { value = parse_rope_scaling(unquoted(text)); }
 void read(const std::string& text, StepRange& value) {
   const std::string word = unquoted(text);
@@ -265,6 +275,7 @@ std::vector<std::string> choices(EvalStrategy) { return texts_of(eval_strategy_n
 std::vector<std::string> choices(SaveStrategy) { return texts_of(save_strategy_names); }
 std::vector<std::string> choices(EvalMetric) { return texts_of(eval_metric_names); }
 std::vector<std::string> choices(NanPolicy) { return texts_of(nan_policy_names); }
+std::vector<std::string> choices(BlockNorms) { return texts_of(block_norms_names); }
 
 std::string write(bool value) { return write_choice(value, bool_names); }
 std::string write(int value) { return write_number(value); }
@@ -277,6 +288,7 @@ std::string write(const std::vector<std::string>& value) {
   for (const std::string& item : value) items.push_back(quoted_item(item));
   return fmt::format("{}", fmt::join(items, " "));
 }
+std::string write(const std::vector<int>& value) { return fmt::format("{}", fmt::join(value, " ")); }
 std::string write(Precision value) { return write_choice(value, precision_names); }
 std::string write(ActivationCheckpointing value) { return write_choice(value, checkpointing_names); }
 std::string write(Offload value) { return write_choice(value, offload_names); }
@@ -293,6 +305,7 @@ std::string write(EvalStrategy value) { return write_choice(value, eval_strategy
 std::string write(SaveStrategy value) { return write_choice(value, save_strategy_names); }
 std::string write(EvalMetric value) { return write_choice(value, eval_metric_names); }
 std::string write(NanPolicy value) { return write_choice(value, nan_policy_names); }
+std::string write(BlockNorms value) { return write_choice(value, block_norms_names); }
 std::string write(const RopeScaling& value) { return to_json(value); }
 std::string write(const StepRange& value) {
   if (value.is_empty()) return "none";

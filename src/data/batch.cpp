@@ -36,6 +36,16 @@ void pad(MicroBatch& batch, std::int64_t num_tokens) {
   batch.loss_weights.resize(size);
 }
 
+/// See MicroBatch::hidden_squares.
+double squares_hidden_by(std::int64_t window, const std::vector<std::int32_t>& documents) {
+  double sum = 0.0;
+  for (const std::int64_t length : documents) {
+    const auto hidden = static_cast<double>(window > 0 ? std::max<std::int64_t>(length - window, 0) : 0);
+    sum += hidden * hidden;
+  }
+  return sum;
+}
+
 /// Weights are summed up one by one, over the border between rows too.
 void add_row(BatchCounts& counts, std::span<const std::int32_t> document_lengths, std::span<const float> loss_weight) {
   std::size_t begin = 0;
@@ -54,7 +64,7 @@ void add_row(BatchCounts& counts, std::span<const std::int32_t> document_lengths
 }  // namespace
 
 MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank, const sequence::AttentionMethod& method,
-                    int local_multiple) {
+                    int local_multiple, const sequence::AttentionWindows& windows) {
   SFT_ENSURE(!rows.empty(), "a micro-batch has rows");
   std::vector<std::int32_t> documents;
   std::int64_t num_tokens = 0, max_tokens = 0;
@@ -81,7 +91,8 @@ MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank, cons
     }
     pad(batch, chunk.local + chunk.length);
   }
-  batch.attention = sequence::make_schedule(method, {std::move(documents)}, cut, SpRank::from(sp_rank));
+  for (const std::int64_t window : windows) batch.hidden_squares.push_back(squares_hidden_by(window, documents));
+  batch.attention = sequence::make_schedules(method, windows, {std::move(documents)}, cut, SpRank::from(sp_rank));
   return batch;
 }
 

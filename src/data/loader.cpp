@@ -18,7 +18,7 @@ constexpr std::size_t min_read_ahead = 4;  // micro-batches
 
 constexpr std::size_t bytes_of_cut_token = 3 * sizeof(std::int32_t) + sizeof(float);  // as in MicroBatch
 constexpr std::size_t bytes_of_whole_token = sizeof(std::int32_t) + sizeof(float);    // as in Row, and packed
-constexpr std::size_t bytes_of_objects = 1024;  // of a micro-batch beside its tokens, its schedule and its rows
+constexpr std::size_t bytes_of_objects = 1024;  // of a micro-batch beside its tokens, its schedules and its rows
 
 /// Bytes of a micro-batch that has as many tokens and documents as any, the latter in the mean.
 struct MicroBatchBytes {
@@ -31,8 +31,9 @@ MicroBatchBytes bytes_of_micro_batch(const PackedDataset& dataset, const LoaderP
   const std::size_t cut_tokens = (plan.max_tokens > 0 ? plan.max_tokens : room) / plan.sp_size;
   const std::int64_t num_documents = num_rows * dataset.num_documents() / dataset.num_rows();
   const std::size_t objects = bytes_of_objects + num_rows * sizeof(std::int64_t);
-  const std::size_t schedule = sequence::max_schedule_bytes(/*num_rows=*/1, num_documents, plan.sp_size);
-  return {.cut = cut_tokens * bytes_of_cut_token + schedule + objects,
+  const std::size_t schedules =
+      plan.attention_windows.size() * sequence::max_schedule_bytes(/*num_rows=*/1, num_documents, plan.sp_size);
+  return {.cut = cut_tokens * bytes_of_cut_token + schedules + objects,
           .packed = max_tokens * bytes_of_whole_token + num_documents * sizeof(std::int32_t) + objects,
           .whole = room * bytes_of_whole_token};
 }
@@ -51,11 +52,13 @@ std::size_t chunk_bytes(const PackedDataset& dataset, const LoaderPlan& plan) {
 }
 
 std::size_t bytes_of(const MicroBatch& batch) {
-  std::size_t bytes = bytes_of_objects + batch.tokens.size() * bytes_of_cut_token +
-                      batch.rows.size() * sizeof(std::int64_t) +
-                      batch.attention.rounds.size() * sizeof(sequence::AttentionRound);
-  for (const sequence::AttentionRound& round : batch.attention.rounds) {
-    bytes += round.spans.size() * sizeof(sequence::AttentionSpan);
+  std::size_t bytes =
+      bytes_of_objects + batch.tokens.size() * bytes_of_cut_token + batch.rows.size() * sizeof(std::int64_t);
+  for (const sequence::AttentionSchedule& schedule : batch.attention) {
+    bytes += schedule.rounds.size() * sizeof(sequence::AttentionRound);
+    for (const sequence::AttentionRound& round : schedule.rounds) {
+      bytes += round.spans.size() * sizeof(sequence::AttentionSpan);
+    }
   }
   return bytes;
 }

@@ -98,7 +98,7 @@ void read_micro_batches(const PackedDataset& dataset, const LoaderPlan& plan,
 MicroBatch cut(const MicroBatchRows& rows, const LoaderPlan& plan) {
   static const std::vector<Row> no_row(1);
   MicroBatch batch = cut_rows(rows.rows.empty() ? no_row : rows.rows, plan.sp_size, plan.sp_rank, plan.attention_method,
-                              plan.local_multiple);
+                              plan.local_multiple, plan.attention_windows);
   batch.counts = rows.counts;
   batch.step_counts = rows.step_counts;
   batch.rows = rows.numbers;

@@ -40,6 +40,12 @@ model::Sizes sizes_of(const config::Model& m, DType compute, std::int64_t max_to
           .partial = compute};
 }
 
+/// What attention's scores are multiplied with.
+float attention_scale(const config::Model& m) {
+  if (m.attention_multiplier != 0.0) return static_cast<float>(m.attention_multiplier);
+  return 1.0F / std::sqrt(static_cast<float>(m.head_dim));
+}
+
 bool no_parameter(const std::string&) { return false; }
 
 struct Arenas {
@@ -81,7 +87,8 @@ struct Plan {
     pinned_tokens = take(arenas.pinned, DType::int32, {2, sizes.tokens});
     logits = take(arenas.workspace, DType::float32, {sizes.vocab});
     pinned_logits = take(arenas.pinned, DType::float32, {sizes.vocab});
-    const std::size_t bytes = ops::workspace_bytes(kind, machine::num_threads(), sizes.shapes());
+    const std::size_t bytes =
+        ops::workspace_bytes(kind, machine::num_threads(), sizes.shapes(), decoder.attention_needs());
     ops_workspace = take(arenas.workspace, DType::bf16, {static_cast<std::int64_t>(bytes / size_of(DType::bf16))});
   }
 
@@ -114,7 +121,7 @@ struct Generator::Impl {
         arenas(allocate(ledger)),
         workers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, /*cuts_tokens=*/false, device,
                 collectives, plan::Work::done),
-        attention(plan.decoder.layers, 1.0F / std::sqrt(static_cast<float>(plan.sizes.head_dim)), *workers.ops),
+        attention(plan.decoder.layers, attention_scale(config->model), plan.decoder.windows, *workers.ops),
         decoder({config->model, plan.sizes, device, *workers.ops, workers.units, workers.tp, attention, plan.adapters},
                 attention, plan.architecture.parameters, plan.decoder) {
     workers.ops->set_workspace(plan.ops_workspace);

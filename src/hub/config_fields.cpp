@@ -2,6 +2,7 @@
 #include "config_fields.hpp"
 
 #include <fmt/core.h>
+#include <algorithm>
 #include <limits>
 
 #include "sft/core/error.hpp"
@@ -88,6 +89,14 @@ std::vector<std::string> ConfigFields::texts(const std::string& name) {
     result.push_back(item.get<std::string>());
   }
   return result;
+}
+
+std::vector<int> ConfigFields::integers(const std::string& name) {
+  const json& field = value(name);
+  if (field.is_null()) return {};
+  const auto is_integer = [](const json& item) { return item.is_number_integer(); };
+  if (!field.is_array() || !std::ranges::all_of(field, is_integer)) refuse_kind(name, "a list of whole numbers");
+  return field.get<std::vector<int>>();
 }
 
 std::vector<std::string> ConfigFields::unread() const {

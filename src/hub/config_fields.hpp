@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "families.hpp"
 #include "sft/config/config.hpp"
 
 namespace sft::hub {
@@ -17,6 +18,11 @@ namespace sft::hub {
 [[nodiscard]] nlohmann::json parse_json_object(const std::string& text, const std::string& source);
 /// The object that the file at `path`, of at most 64 MiB, holds; a data Error that names it when it holds none.
 [[nodiscard]] nlohmann::json read_json_object(const std::string& path);
+
+/// Whether a config.json describes a model of several towers, such as one for images, of which the text tower is ours.
+[[nodiscard]] bool is_tower_config(const nlohmann::json& config);
+/// What it says of the decoder: its text_config, or all of it.
+[[nodiscard]] const nlohmann::json& decoder_config(const nlohmann::json& config);
 
 /// A field that is null counts as one that is not there, but for has(). Errors are data Errors that name the source and
 /// the field.
@@ -33,6 +39,7 @@ class ConfigFields {
   [[nodiscard]] bool truth(const std::string& name, bool fallback);
   [[nodiscard]] std::string text(const std::string& name, const std::string& fallback);
   [[nodiscard]] std::vector<std::string> texts(const std::string& name);
+  [[nodiscard]] std::vector<int> integers(const std::string& name);
   /// The value as it is; null when there is none.
   [[nodiscard]] const nlohmann::json& value(const std::string& name);
 
@@ -50,8 +57,10 @@ class ConfigFields {
   std::set<std::string> read_;
 };
 
-/// Reads rotary embeddings: sets model.rope_theta and model.rope_scaling, as transformers 5 would understand the
-/// fields; where 4 would not agree, a sentence in `warnings` says so. model.max_position_embeddings is set.
-void read_rope(ConfigFields& fields, config::Model& model, std::vector<std::string>& warnings);
+/// Reads rotary embeddings: sets model.rope_theta, rope_scaling, partial_rotary_factor and llama_4_scaling_beta, as
+/// transformers 5 would understand the fields; where 4 would not agree, a sentence in `warnings` says so.
+/// model.max_position_embeddings is set.
+void read_rope(ConfigFields& fields, const FamilyDefaults& family, config::Model& model,
+               std::vector<std::string>& warnings);
 
 }  // namespace sft::hub

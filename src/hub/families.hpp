@@ -7,7 +7,7 @@
 
 namespace sft::hub {
 
-enum class Family { llama, mistral, qwen2, qwen3 };
+enum class Family { llama, mistral, qwen2, qwen3, smollm3, granite, phi3, ministral3, glm4 };
 
 /// What transformers (4.57 and 5) takes where config.json does not say.
 struct FamilyDefaults {
@@ -17,13 +17,22 @@ struct FamilyDefaults {
   std::int64_t num_key_value_heads;  ///< 0: as many as query heads
   std::int64_t head_dim;             ///< 0: hidden_size / num_attention_heads
   std::int64_t max_position_embeddings;
+  double rope_theta = 10000.0;
+  bool tie_word_embeddings = false;
+  double rms_norm_eps = 1e-6;
+  double partial_rotary_factor = 1.0;
 };
 
-inline constexpr std::array<FamilyDefaults, 4> families{{
+inline constexpr std::array<FamilyDefaults, 9> families{{
     {Family::llama, "LlamaForCausalLM", "llama", 0, 0, 2048},
     {Family::mistral, "MistralForCausalLM", "mistral", 8, 0, 131072},
     {Family::qwen2, "Qwen2ForCausalLM", "qwen2", 32, 0, 32768},
     {Family::qwen3, "Qwen3ForCausalLM", "qwen3", 32, 128, 32768},
+    {Family::smollm3, "SmolLM3ForCausalLM", "smollm3", 4, 0, 32768, 2000000.0, true},
+    {Family::granite, "GraniteForCausalLM", "granite", 0, 0, 2048},
+    {Family::phi3, "Phi3ForCausalLM", "phi3", 0, 0, 4096, 10000.0, false, 1e-5},
+    {Family::ministral3, "Ministral3ForCausalLM", "ministral3", 8, 128, 262144, 10000.0, false, 1e-5},
+    {Family::glm4, "Glm4ForCausalLM", "glm4", 2, 128, 131072, 10000.0, false, 1.5625e-7, 0.5},
 }};
 
 }  // namespace sft::hub

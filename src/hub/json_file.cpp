@@ -43,4 +43,13 @@ nlohmann::json read_json_object(const std::string& path) {
   return parse_json_object(io::read_file(path), path);
 }
 
+bool is_tower_config(const nlohmann::json& config) {
+  const auto text = config.find("text_config");
+  return text != config.end() && text->is_object();
+}
+
+const nlohmann::json& decoder_config(const nlohmann::json& config) {
+  return is_tower_config(config) ? config.at("text_config") : config;
+}
+
 }  // namespace sft::hub

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,23 +18,70 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// The family that has exactly the model's parts; none where no family does.
+/// What families differ in, as bits of a number.
+enum Part : unsigned {
+  qkv_bias = 1U << 0U,   ///< on q, k and v alone
+  qkvo_bias = 1U << 1U,  ///< on o, too
+  o_bias = 1U << 2U,     ///< on o alone
+  mlp_bias = 1U << 3U,
+  qk_norm = 1U << 4U,
+  unrotated_layers = 1U << 5U,
+  multipliers = 1U << 6U,
+  partial_rotation = 1U << 7U,
+  longrope = 1U << 8U,
+  growing_queries = 1U << 9U,
+  norms_of_glm4 = 1U << 10U,
+  windows = 1U << 11U,       ///< on all layers
+  some_windows = 1U << 12U,  ///< by layer_types
+};
+
+unsigned parts_of(const config::Model& model) {
+  const bool has_multipliers = model.embedding_multiplier != 1.0 || model.attention_multiplier != 0.0 ||
+                               model.residual_multiplier != 1.0 || model.logits_scaling != 1.0;
+  unsigned parts = 0;
+  if (model.attention_bias) parts |= model.attention_output_bias ? qkvo_bias : qkv_bias;
+  if (model.attention_output_bias && !model.attention_bias) parts |= o_bias;
+  if (model.mlp_bias) parts |= mlp_bias;
+  if (model.qk_norm) parts |= qk_norm;
+  if (!model.no_rope_layers.empty()) parts |= unrotated_layers;
+  if (has_multipliers) parts |= multipliers;
+  if (model.partial_rotary_factor != 1.0) parts |= partial_rotation;
+  if (model.rope_scaling.rope_type == config::RopeType::longrope) parts |= longrope;
+  if (model.llama_4_scaling_beta != 0.0) parts |= growing_queries;
+  if (model.sliding_window > 0) parts |= model.layer_types.empty() ? windows : some_windows;
+  if (model.block_norms == config::BlockNorms::glm4) parts |= norms_of_glm4;
+  return parts;
+}
+
+/// The first family that has all of the model's parts, and no others.
 std::optional<Family> family_with_parts(const config::Model& model) {
-  const bool has_same_biases = model.attention_bias == model.attention_output_bias;
-  if (model.qk_norm) {
-    return has_same_biases && !model.mlp_bias ? std::optional(Family::qwen3) : std::nullopt;
+  struct Choice {
+    Family family;
+    unsigned required, possible;
+  };
+  constexpr std::array<Choice, 10> choices{{{Family::llama, 0, qkvo_bias | mlp_bias},
+                                            {Family::mistral, windows, 0},
+                                            {Family::qwen2, qkv_bias, some_windows},
+                                            {Family::qwen3, qk_norm, qkvo_bias | some_windows},
+                                            {Family::smollm3, unrotated_layers, qkvo_bias | mlp_bias},
+                                            {Family::granite, multipliers, qkvo_bias | mlp_bias},
+                                            {Family::phi3, longrope, partial_rotation | windows},
+                                            {Family::phi3, partial_rotation, windows},
+                                            {Family::ministral3, growing_queries, windows},
+                                            {Family::glm4, norms_of_glm4, qkv_bias | partial_rotation}}};
+  const unsigned parts = parts_of(model);
+  for (const Choice& choice : choices) {
+    const bool has_required = (parts & choice.required) == choice.required;
+    if (has_required && (parts & ~(choice.required | choice.possible)) == 0) return choice.family;
   }
-  if (has_same_biases) return Family::llama;
-  const bool is_qwen2 = model.attention_bias && !model.mlp_bias;
-  return is_qwen2 ? std::optional(Family::qwen2) : std::nullopt;
+  return std::nullopt;
 }
 
 const FamilyDefaults& require_family(const config::Model& model) {
   const std::optional<Family> family = family_with_parts(model);
   if (!family) {
     throw_data_error("the model cannot be written in hub format",
-                     "no family of Llama, Qwen2 and Qwen3 has its attention_bias, attention_output_bias, mlp_bias and "
-                     "qk_norm together",
+                     "no family that it is read from has its biases, norms, rotation and multipliers together",
                      "train a model with the parts of one of them");
   }
   for (const FamilyDefaults& defaults : families) {
@@ -46,8 +95,27 @@ std::int64_t max_position_embeddings_of(const config::Model& model, std::int64_t
   const config::RopeScaling& scaling = model.rope_scaling;
   if (scaling.rope_type == config::RopeType::dynamic) return scaling.original_max_position_embeddings;
   if (model.max_position_embeddings > 0) return model.max_position_embeddings;
-  if (scaling.rope_type != config::RopeType::yarn) return max_length;
+  if (scaling.rope_type != config::RopeType::yarn && scaling.rope_type != config::RopeType::longrope) return max_length;
   return std::llround(scaling.factor * static_cast<double>(scaling.original_max_position_embeddings));
+}
+
+/// Granite has a number where other families have 1 / sqrt(head_dim).
+double attention_multiplier_of(const config::Model& model) {
+  if (model.attention_multiplier != 0.0) return model.attention_multiplier;
+  return 1.0 / std::sqrt(static_cast<double>(model.head_dim));
+}
+
+constexpr const char* original_length = "original_max_position_embeddings";
+
+/// Of longrope, transformers 4 takes three fields alone in rope_scaling; the others stand outside. And the share of the
+/// dims that are rotated stands there.
+void write_older_longrope(ordered_json& object, const config::Model& model) {
+  const config::RopeScaling& scaling = model.rope_scaling;
+  if (model.partial_rotary_factor != 1.0) object["partial_rotary_factor"] = model.partial_rotary_factor;
+  if (scaling.rope_type != config::RopeType::longrope) return;
+  object["rope_scaling"] = {
+      {"type", "longrope"}, {"short_factor", scaling.short_factor}, {"long_factor", scaling.long_factor}};
+  object[original_length] = scaling.original_max_position_embeddings;
 }
 
 /// The config.json of a model that began with random weights, in the form that transformers 4 and 5 read.
@@ -76,10 +144,27 @@ ordered_json describe(const config::Model& model, std::int64_t max_length) {
                          {"pad_token_id", nullptr}};
   if (const std::string scaling = config::to_json(model.rope_scaling); !scaling.empty()) {
     object["rope_scaling"] = ordered_json::parse(scaling);
+    if (model.llama_4_scaling_beta != 0.0) object["rope_scaling"]["llama_4_scaling_beta"] = model.llama_4_scaling_beta;
   }
+  write_older_longrope(object, model);
   if (family.family != Family::qwen2) object["attention_bias"] = model.attention_bias;
-  if (family.family == Family::llama) object["mlp_bias"] = model.mlp_bias;
-  if (family.family != Family::llama) object["use_sliding_window"] = false;
+  const bool is_qwen = family.family == Family::qwen2 || family.family == Family::qwen3;
+  if (!is_qwen) object["mlp_bias"] = model.mlp_bias;
+  const bool has_windows = model.sliding_window > 0;
+  if (is_qwen) object["use_sliding_window"] = has_windows;
+  if (has_windows || family.family == Family::mistral) object["sliding_window"] = model.sliding_window;
+  if (is_qwen && has_windows) {
+    const auto first = std::ranges::find(model.layer_types, "sliding_attention");
+    object["max_window_layers"] = first - model.layer_types.begin();
+    object["layer_types"] = model.layer_types;
+  }
+  if (family.family == Family::smollm3) object["no_rope_layers"] = model.no_rope_layers;
+  if (family.family == Family::granite) {
+    object["embedding_multiplier"] = model.embedding_multiplier;
+    object["attention_multiplier"] = attention_multiplier_of(model);
+    object["residual_multiplier"] = model.residual_multiplier;
+    object["logits_scaling"] = model.logits_scaling;
+  }
   return object;
 }
 
@@ -88,17 +173,16 @@ bool holds(const ordered_json& object, const char* name) {
   return field != object.end() && !field->is_null() && !(field->is_object() && field->empty());
 }
 
-constexpr const char* original_length = "original_max_position_embeddings";
-
 /// transformers 5 saves the rotary embedding as rope_parameters alone, where version 4, vLLM and llama.cpp do not look:
 /// they would take default frequencies without a word. Writes what it says as rope_theta and rope_scaling as well.
-void add_older_rope(ordered_json& object) {
+void add_older_rope(ordered_json& object, const config::Model& model) {
   if (!holds(object, "rope_parameters")) return;
-  const config::Model model = parse_model_config(object.dump(), "config.json").model;
   const ordered_json parameters = object["rope_parameters"];
   const bool says_theta = parameters.value("rope_theta", ordered_json()) == model.rope_theta;
   object["rope_theta"] = says_theta ? parameters["rope_theta"] : ordered_json(model.rope_theta);
   if (holds(object, "rope_scaling")) return;  // which counts in version 5 as well
+  write_older_longrope(object, model);
+  if (holds(object, "rope_scaling")) return;
   object["rope_scaling"] = nullptr;
   const std::string understood = config::to_json(model.rope_scaling);
   if (understood.empty()) return;
@@ -114,18 +198,31 @@ void add_older_rope(ordered_json& object) {
   object["rope_scaling"] = std::move(scaling);
 }
 
+/// Says under `name` alone how weights are stored.
+void set_dtype(ordered_json& object, const char* name, WeightType type) {
+  object.erase("torch_dtype");
+  object.erase("dtype");
+  object[name] = name_of(type);
+}
+
 }  // namespace
 
 std::string make_config_json(const config::Model& model, WeightType type, const std::string& original,
                              std::int64_t max_length) {
   ordered_json object = original.empty() ? describe(model, max_length) : ordered_json::parse(original);
-  // Versions of transformers before 4.56 know torch_dtype alone, and all later ones read it.
-  const bool has_new_name = object.contains("dtype");
-  object.erase("torch_dtype");
-  object.erase("dtype");
   object.erase("_name_or_path");
-  if (!original.empty()) add_older_rope(object);
-  object[has_new_name ? "dtype" : "torch_dtype"] = name_of(type);
+  // Versions of transformers before 4.56 know torch_dtype alone, and all later ones read it.
+  const char* const dtype_name = object.contains("dtype") ? "dtype" : "torch_dtype";
+  const bool is_tower = object.contains("text_config") && object["text_config"].is_object();
+  if (!original.empty()) {
+    ordered_json& decoder = is_tower ? object["text_config"] : object;
+    add_older_rope(decoder, parse_model_config(original, "config.json").model);
+  }
+  if (is_tower) {
+    ordered_json& decoder = object["text_config"];
+    if (decoder.contains("dtype") || decoder.contains("torch_dtype")) set_dtype(decoder, dtype_name, type);
+  }
+  set_dtype(object, dtype_name, type);
   return object.dump(2) + "\n";
 }
 

@@ -9,6 +9,7 @@
 #include "config_fields.hpp"
 #include "families.hpp"
 #include "sft/core/error.hpp"
+#include "weight_files.hpp"
 
 namespace sft::hub {
 
@@ -97,26 +98,39 @@ const FamilyDefaults& family_of(ConfigFields& fields) {
   fields.refuse(architectures.empty() ? "model_type" : "architectures", "sft trains " + known, other_model);
 }
 
-void refuse_what_is_not_there(ConfigFields& fields) {
+void refuse_quantized(ConfigFields& fields) {
   for (const char* name : {"quantization_config", "compression_config"}) {
     if (!fields.value(name).is_null()) {
       fields.refuse(name, "quantized weights cannot be trained", "give the model before it was quantized");
     }
   }
+}
+
+void refuse_what_is_not_there(ConfigFields& fields) {
   const std::string activation = fields.text("hidden_act", "silu");
   if (activation != "silu" && activation != "swish") {
     fields.refuse("hidden_act", "the MLP is SwiGLU, with silu", other_model);
   }
-  if (fields.number("attention_dropout", 0.0) != 0.0) {
-    fields.refuse("attention_dropout", "there is no dropout, and training with it would be another training",
-                  "set it to 0 in config.json");
+  for (const char* name : {"attention_dropout", "resid_pdrop", "embd_pdrop"}) {
+    if (fields.number(name, 0.0) != 0.0) {
+      fields.refuse(name, "there is no dropout, and training with it would be another training",
+                    "set it to 0 in config.json");
+    }
   }
   if (!fields.truth("is_causal", true)) fields.refuse("is_causal", "attention is causal", other_model);
 }
 
-/// Reads which layers have sliding-window attention; the window in tokens, 0 where none has.
-std::int64_t sliding_window_of(ConfigFields& fields, const FamilyDefaults& family, std::int64_t num_layers) {
-  const std::vector<std::string> layer_types = fields.texts("layer_types");
+/// Windows on the layers that are not rotated, which no published model has.
+void refuse_windows_of_smollm3(ConfigFields& fields) {
+  if (fields.truth("use_sliding_window", false) && fields.integer("sliding_window", 0) > 0) {
+    fields.refuse("use_sliding_window", "layers that are not rotated attend to the whole document", other_model);
+  }
+}
+
+/// Reads which layers have sliding-window attention: sets model.sliding_window and layer_types.
+void read_windows(ConfigFields& fields, const FamilyDefaults& family, config::Model& model) {
+  const std::int64_t num_layers = model.num_hidden_layers;
+  std::vector<std::string> layer_types = fields.texts("layer_types");
   bool has_sliding = false;
   for (const std::string& type : layer_types) {
     if (type != "full_attention" && type != "sliding_attention") {
@@ -129,21 +143,34 @@ std::int64_t sliding_window_of(ConfigFields& fields, const FamilyDefaults& famil
                   "correct the file, or download it again");
   }
   constexpr std::int64_t default_window = 4096;
-  if (family.family == Family::llama || family.family == Family::mistral) {
-    if (has_sliding)
-      fields.refuse("layer_types", std::string(family.architecture) + " has one kind of layer", other_model);
-    if (family.family == Family::llama) return 0;
-    return fields.has("sliding_window") ? fields.integer("sliding_window", 0) : default_window;
+  const bool slides_everywhere =
+      family.family == Family::mistral || family.family == Family::phi3 || family.family == Family::ministral3;
+  const bool is_qwen = family.family == Family::qwen2 || family.family == Family::qwen3;
+  if (!is_qwen) {
+    if (has_sliding) {
+      fields.refuse("layer_types", fmt::format("{} has one kind of layer here", family.architecture), other_model);
+    }
+    if (family.family == Family::smollm3) refuse_windows_of_smollm3(fields);
+    if (!slides_everywhere) return;
+    const bool has_default = family.family == Family::mistral && !fields.has("sliding_window");
+    model.sliding_window = has_default ? default_window : fields.integer("sliding_window", 0);
+    return;
   }
   const bool is_used = fields.truth("use_sliding_window", false);
   const std::int64_t window = fields.has("sliding_window") ? fields.integer("sliding_window", 0) : default_window;
   const std::int64_t num_full_layers = fields.integer("max_window_layers", 28);
-  if (layer_types.empty()) return is_used && num_full_layers < num_layers ? window : 0;
   if (has_sliding && (!is_used || window == 0)) {
     fields.refuse("layer_types", "sliding_attention needs use_sliding_window and sliding_window",
                   "correct config.json");
   }
-  return has_sliding ? window : 0;
+  if (layer_types.empty() && is_used && window > 0) {
+    for (std::int64_t layer = 0; layer < num_layers; ++layer) {
+      layer_types.emplace_back(layer >= num_full_layers ? "sliding_attention" : "full_attention");
+    }
+  }
+  if (std::ranges::find(layer_types, "sliding_attention") == layer_types.end()) return;
+  model.sliding_window = window;
+  model.layer_types = std::move(layer_types);
 }
 
 void read_sizes(ConfigFields& fields, const FamilyDefaults& family, config::Model& model) {
@@ -163,16 +190,24 @@ void read_sizes(ConfigFields& fields, const FamilyDefaults& family, config::Mode
   model.head_dim = fields.integer("head_dim", default_head_dim);
   if (model.head_dim == 0) model.head_dim = model.hidden_size / model.num_attention_heads;
   model.max_position_embeddings = fields.integer("max_position_embeddings", family.max_position_embeddings);
+  model.tie_word_embeddings = fields.truth("tie_word_embeddings", family.tie_word_embeddings);
 }
 
 void read_biases(ConfigFields& fields, Family family, config::Model& model) {
   switch (family) {
     case Family::llama:
+    case Family::smollm3:
+    case Family::granite:
       model.attention_bias = fields.truth("attention_bias", false);
       model.attention_output_bias = model.attention_bias;
       model.mlp_bias = fields.truth("mlp_bias", false);
       break;
     case Family::mistral:
+    case Family::phi3:
+    case Family::ministral3:
+      break;
+    case Family::glm4:
+      model.attention_bias = fields.truth("attention_bias", true);
       break;
     case Family::qwen2:
       model.attention_bias = true;
@@ -185,22 +220,67 @@ void read_biases(ConfigFields& fields, Family family, config::Model& model) {
   }
 }
 
+/// Which layers are rotated: a list, or all but every so many-th.
+void read_rotated_layers(ConfigFields& fields, config::Model& model) {
+  constexpr std::int64_t default_interval = 4;
+  const std::int64_t interval = fields.integer("no_rope_layer_interval", default_interval);
+  model.no_rope_layers = fields.integers("no_rope_layers");
+  if (!model.no_rope_layers.empty()) {
+    // The list may be longer than the model.
+    if (std::cmp_less(model.no_rope_layers.size(), model.num_hidden_layers)) {
+      fields.refuse("no_rope_layers", fmt::format("there are {} layers", model.num_hidden_layers),
+                    "correct the file, or download it again");
+    }
+    model.no_rope_layers.resize(static_cast<std::size_t>(model.num_hidden_layers));
+    for (int& item : model.no_rope_layers) item = item != 0 ? 1 : 0;
+    return;
+  }
+  if (interval == 0) fields.refuse("no_rope_layer_interval", "it counts layers", "correct config.json");
+  for (std::int64_t layer = 1; layer <= model.num_hidden_layers; ++layer) {
+    model.no_rope_layers.push_back(layer % interval != 0 ? 1 : 0);
+  }
+}
+
+void read_multipliers(ConfigFields& fields, config::Model& model) {
+  const auto read = [&](const char* name) {
+    const double value = fields.number(name, 1.0);
+    if (!(value > 0)) fields.refuse(name, "it multiplies or divides by nothing", "correct config.json");
+    return value;
+  };
+  model.embedding_multiplier = read("embedding_multiplier");
+  model.attention_multiplier = read("attention_multiplier");
+  model.residual_multiplier = read("residual_multiplier");
+  model.logits_scaling = read("logits_scaling");
+}
+
+/// Reads what a model of several towers says of the text tower: whether its head is tied, which it is by default.
+bool read_around_tower(const nlohmann::json& whole, const std::string& source) {
+  ConfigFields fields(whole, source);
+  refuse_quantized(fields);
+  return fields.truth("tie_word_embeddings", true);
+}
+
 }  // namespace
 
 ModelConfig parse_model_config(const std::string& text, const std::string& source) {
-  const nlohmann::json object = parse_json_object(text, source);
+  const nlohmann::json whole = parse_json_object(text, source);
+  const nlohmann::json& object = decoder_config(whole);
   ConfigFields fields(object, source);
   const FamilyDefaults& family = family_of(fields);
+  refuse_quantized(fields);
   refuse_what_is_not_there(fields);
   ModelConfig result;
   config::Model& model = result.model;
   read_sizes(fields, family, model);
   read_biases(fields, family.family, model);
-  model.sliding_window = sliding_window_of(fields, family, model.num_hidden_layers);
-  model.rms_norm_eps = fields.number("rms_norm_eps", 1e-6);
-  model.tie_word_embeddings = fields.truth("tie_word_embeddings", false);
+  read_windows(fields, family, model);
+  model.rms_norm_eps = fields.number("rms_norm_eps", family.rms_norm_eps);
+  if (is_tower_config(whole)) model.tie_word_embeddings = read_around_tower(whole, source);
   model.initializer_range = fields.number("initializer_range", model.initializer_range);
-  read_rope(fields, model, result.warnings);
+  read_rope(fields, family, model, result.warnings);
+  if (family.family == Family::glm4) model.block_norms = config::BlockNorms::glm4;
+  if (family.family == Family::smollm3) read_rotated_layers(fields, model);
+  if (family.family == Family::granite) read_multipliers(fields, model);
 
   std::string unread;
   for (const std::string& name : fields.unread()) {
@@ -217,7 +297,10 @@ ModelConfig parse_model_config(const std::string& text, const std::string& sourc
 
 ModelConfig read_model_config(const std::string& folder) {
   const std::string path = (std::filesystem::path(folder) / "config.json").string();
-  return parse_model_config(read_json_object(path).dump(), path);
+  nlohmann::json object = read_json_object(path);
+  const bool says_nothing = !object.contains("tie_word_embeddings") || object["tie_word_embeddings"].is_null();
+  if (is_tower_config(object) && says_nothing && holds_tower_head(folder)) object["tie_word_embeddings"] = false;
+  return parse_model_config(object.dump(), path);
 }
 
 }  // namespace sft::hub

@@ -13,8 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double default_theta = 10000.0;
-
 /// The object that describes the scaling, without fields that are null: rope_scaling comes before rope_parameters.
 json scaling_object(ConfigFields& fields, std::string& field) {
   for (const char* name : {"rope_parameters", "rope_scaling"}) {
@@ -84,18 +82,18 @@ void complete(ConfigFields& fields, const config::Model& model, const std::strin
   const char* const original = "original_max_position_embeddings";
   const std::int64_t outer = fields.integer(original, 0);
   if (kind == "dynamic") object[original] = model.max_position_embeddings;
-  if (kind != "yarn" && kind != "llama3") return;
+  if (kind != "yarn" && kind != "llama3" && kind != "longrope") return;
   if (outer > 0) {
     object[original] = outer;
-  } else if (!object.contains(original)) {
+  } else if (!object.contains(original) && kind != "longrope") {
     object[original] = model.max_position_embeddings;
   }
-  const json& length = object[original];
-  if (kind != "yarn" || !length.is_number() || !(length.get<double>() > 0)) return;
+  const json length = object.value(original, json());
+  if (kind == "llama3" || !length.is_number() || !(length.get<double>() > 0)) return;
   const double ratio = static_cast<double>(model.max_position_embeddings) / length.get<double>();
   if (!object.contains("factor")) object["factor"] = ratio;
   const json& factor = object["factor"];
-  if (factor.is_number() && ratio != 1.0 && factor.get<double>() != ratio) {
+  if (kind == "yarn" && factor.is_number() && ratio != 1.0 && factor.get<double>() != ratio) {
     warnings.push_back(
         fmt::format("the rotary embedding of {} has factor {}, but its context grew {} times: the factor counts, as in "
                     "transformers 5; transformers 4 takes the growth",
@@ -105,19 +103,29 @@ void complete(ConfigFields& fields, const config::Model& model, const std::strin
 
 }  // namespace
 
-void read_rope(ConfigFields& fields, config::Model& model, std::vector<std::string>& warnings) {
+void read_rope(ConfigFields& fields, const FamilyDefaults& family, config::Model& model,
+               std::vector<std::string>& warnings) {
   std::string field = "rope_scaling";
-  const double outer_theta = fields.number("rope_theta", default_theta);
-  const double outer_part = fields.number("partial_rotary_factor", 1.0);
+  const double outer_theta = fields.number("rope_theta", family.rope_theta);
+  const double outer_part = fields.number("partial_rotary_factor", family.partial_rotary_factor);
   std::string found;
   json object = scaling_object(fields, found);
   if (!found.empty()) field = found;
   model.rope_theta = take_number(fields, field, object, "rope_theta", outer_theta);
-  if (take_number(fields, field, object, "partial_rotary_factor", outer_part) != 1.0) {
+  model.partial_rotary_factor = take_number(fields, field, object, "partial_rotary_factor", outer_part);
+  const bool turns_parts = family.family == Family::phi3 || family.family == Family::glm4;
+  if (!turns_parts && model.partial_rotary_factor != 1.0) {
     fields.refuse(fields.has("partial_rotary_factor") ? "partial_rotary_factor" : field,
-                  "every dim of a head is rotated", "use a model whose heads are rotated whole");
+                  fmt::format("{} rotates every dim of a head", family.architecture),
+                  "use a model whose heads are rotated whole");
   }
-  const std::string kind = take_kind(fields, field, object);
+  if (family.family == Family::ministral3) {
+    if (object.empty()) fields.refuse(field, "it says nothing of the rotary embedding", "correct config.json");
+    model.llama_4_scaling_beta = take_number(fields, field, object, "llama_4_scaling_beta", 0.0);
+    object.erase("max_position_embeddings");
+  }
+  std::string kind = take_kind(fields, field, object);
+  if (family.family == Family::phi3 && (kind == "su" || kind == "yarn")) kind = "longrope";  // older names
   try {
     drop_unknown(fields, kind, object, warnings);
     complete(fields, model, kind, object, warnings);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "sft/hub/file_layout.hpp"
 #include "sft/io/raw_file.hpp"
 
 namespace sft::hub {
@@ -23,6 +24,12 @@ struct WeightFiles {
 [[nodiscard]] WeightFiles find_weight_files(const std::string& folder);
 /// adapter_model.safetensors; refuses a folder without it.
 [[nodiscard]] WeightFiles find_adapter_files(const std::string& folder);
+
+/// What the files of FOLDER with these tensors follow, by its config.json; the default where it has none.
+[[nodiscard]] FileLayout file_layout_of(const std::string& folder, const std::vector<FileTensor>& files);
+
+/// Whether the weights of a model of several towers have a head of their own.
+[[nodiscard]] bool holds_tower_head(const std::string& folder);
 
 /// A tensor of a safetensors file.
 struct StoredTensor {

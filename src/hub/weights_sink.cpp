@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -9,8 +10,10 @@
 
 #include "number_formats.hpp"
 #include "sft/core/cast.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 #include "sft/hub/weights.hpp"
+#include "weight_files.hpp"
 
 namespace sft::hub {
 
@@ -33,6 +36,15 @@ const TypeName& names_of(WeightType type) {
     if (names.type == type) return names;
   }
   throw std::logic_error("a weight type has a name");
+}
+
+constexpr std::size_t region_bytes = std::size_t{1} << 20;  ///< that are written together, or more
+constexpr std::size_t copy_bytes = std::size_t{4} << 20;
+
+std::uint64_t num_elements(const std::vector<std::int64_t>& shape) {
+  std::uint64_t count = 1;
+  for (const std::int64_t size : shape) count *= static_cast<std::uint64_t>(size);
+  return count;
 }
 
 std::string name_without_entry(const std::string& name) { return name.substr(name.find('/') + 1); }
@@ -86,39 +98,50 @@ WeightType parse_weight_type(const std::string& text) {
 }
 
 WeightsPlan::WeightsPlan(const std::vector<io::TensorInfo>& tensors, WeightType type, std::uint64_t max_file_bytes,
-                         const std::string& stem)
-    : type_(type) {
+                         const std::string& stem, const FileLayout& layout)
+    : type_(type), map_(layout, tensors) {
   const TypeName& names = names_of(type);
   std::vector<ordered_json> headers;
   std::vector<std::uint64_t> data_bytes;
-  for (const io::TensorInfo& tensor : tensors) {
-    const auto size = static_cast<std::uint64_t>(tensor.num_elements()) * names.size_bytes;
+  const auto take = [&](const std::string& name, const std::string& dtype, const std::vector<std::int64_t>& shape,
+                        std::uint64_t size) {
     if (headers.empty() || (data_bytes.back() > 0 && data_bytes.back() + size > max_file_bytes)) {
       headers.push_back({{"__metadata__", {{"format", "pt"}}}});
       data_bytes.push_back(0);
     }
     const std::uint64_t begin = data_bytes.back();
     data_bytes.back() += size;
-    headers.back()[name_without_entry(tensor.name)] = {
-        {"dtype", names.stored_name}, {"shape", tensor.shape}, {"data_offsets", {begin, begin + size}}};
-    places_[tensor.name] = {headers.size() - 1, begin, tensor.shape};
+    headers.back()[name] = {{"dtype", dtype}, {"shape", shape}, {"data_offsets", {begin, begin + size}}};
     total_bytes_ += size;
-    num_elements_ += static_cast<std::uint64_t>(tensor.num_elements());
+    num_elements_ += num_elements(shape);
+    return TensorRange{headers.size() - 1, begin};
+  };
+  for (const FileTensor& tensor : map_.files()) {
+    const std::uint64_t size = num_elements(tensor.shape) * names.size_bytes;
+    places_.push_back(take(tensor.name, names.stored_name, tensor.shape, size));
+  }
+  for (const FileTensor& tensor : layout.carried) {
+    carried_.emplace_back(tensor, take(tensor.name, tensor.dtype, tensor.shape, tensor.num_bytes));
   }
   for (std::size_t i = 0; i < headers.size(); ++i) {
     std::string header = framed(headers[i]);
     const std::uint64_t size = header.size() + data_bytes[i];
     files_.push_back({file_name(stem, i, headers.size()), std::move(header), size});
   }
-  for (auto& [name, place] : places_) place.begin += files_[place.file].header.size();
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    file_of_[map_.files()[i].name] = files_[places_[i].file].name;
+    places_[i].begin += files_[places_[i].file].header.size();
+  }
+  for (auto& [tensor, place] : carried_) {
+    file_of_[tensor.name] = files_[place.file].name;
+    place.begin += files_[place.file].header.size();
+  }
 }
 
 std::string WeightsPlan::index_json() const {
   if (files_.size() < 2) return "";
-  ordered_json map = ordered_json::object();
-  for (const auto& [name, place] : places_) map[name_without_entry(name)] = files_[place.file].name;
   const ordered_json index = {{"metadata", {{"total_parameters", num_elements_}, {"total_size", total_bytes_}}},
-                              {"weight_map", map}};
+                              {"weight_map", file_of_}};
   return index.dump(2) + "\n";
 }
 
@@ -130,35 +153,79 @@ void create_weight_files(const WeightsPlan& plan, const std::string& folder) {
   }
 }
 
+void copy_carried(const WeightsPlan& plan, const std::string& from, const std::string& to) {
+  if (plan.carried().empty()) return;
+  std::map<std::string, const std::pair<FileTensor, WeightsPlan::TensorRange>*> wanted;
+  for (const auto& item : plan.carried()) wanted[item.first.name] = &item;
+  std::map<std::size_t, io::RawFile> files;
+  std::vector<char> bytes;
+  for (const std::string& path : find_weight_files(from).paths) {
+    const io::RawFile source = io::RawFile::open(path);
+    for (const StoredTensor& stored : read_safetensors_header(source)) {
+      const auto found = wanted.find(stored.name);
+      if (found == wanted.end()) continue;
+      const auto& [tensor, place] = *found->second;
+      if (stored.end - stored.begin != tensor.num_bytes || stored.dtype != tensor.dtype) break;
+      auto file = files.find(place.file);
+      if (file == files.end()) {
+        const std::string target = (std::filesystem::path(to) / plan.files()[place.file].name).string();
+        file = files.emplace(place.file, io::RawFile::extend(target)).first;
+      }
+      for (std::uint64_t at = 0; at < tensor.num_bytes; at += bytes.size()) {
+        bytes.resize(std::min<std::uint64_t>(copy_bytes, tensor.num_bytes - at));
+        source.read(stored.begin + at, bytes.size(), bytes.data());
+        file->second.write(place.begin + at, bytes.size(), bytes.data());
+      }
+      wanted.erase(found);
+    }
+  }
+  if (!wanted.empty()) {
+    throw_data_error(fmt::format("{} no longer has tensor {}", from, wanted.begin()->first),
+                     "it was there when the run began, and is carried into what the run leaves",
+                     "leave the model's folder as it is while it is trained");
+  }
+  for (auto& [index, file] : files) file.sync();
+}
+
 WeightsSink::WeightsSink(const WeightsPlan& plan, const std::string& folder) : plan_(plan), folder_(folder) {}
 
 void WeightsSink::write(const std::string& name, const io::Rectangle& where, DType dtype, const void* values) {
-  const WeightsPlan::TensorRange& place = plan_.place(name);
-  const WeightsPlan::File& file = plan_.files()[place.file];
-  auto open = files_.find(place.file);
-  if (open == files_.end()) {
-    const std::string path = (std::filesystem::path(folder_) / file.name).string();
-    open = files_.emplace(place.file, io::RawFile::extend(path)).first;
-  }
   const std::uint64_t element_bytes = names_of(plan_.type()).size_bytes;
   const std::size_t count = where.num_elements();
-  buffer_.resize(count * element_bytes);
-  convert(plan_.type(), io::as_float32(values, dtype, count, widened_), count, buffer_.data(), [&](float value) {
+  converted_.resize(count * element_bytes);
+  convert(plan_.type(), io::as_float32(values, dtype, count, widened_), count, converted_.data(), [&](float value) {
     throw_data_error(fmt::format("tensor {} does not fit into float16", name_without_entry(name)),
                      fmt::format("it holds {:f}, and the largest number of float16 is 65504", value),
                      "choose bfloat16 or float32");
   });
-  const std::int64_t width = place.shape.size() > 1 ? place.shape[1] : 1;
-  const bool is_contiguous = where.num_columns == width;
-  const std::int64_t num_runs = is_contiguous ? 1 : where.num_rows;
-  const std::size_t run_bytes = buffer_.size() / static_cast<std::size_t>(std::max<std::int64_t>(num_runs, 1));
-  for (std::int64_t i = 0; i < num_runs; ++i) {
-    const auto first = static_cast<std::uint64_t>((where.row_begin + i) * width + where.column_begin);
-    open->second.write(place.begin + first * element_bytes, run_bytes, buffer_.data() + i * run_bytes);
+  for (const Run& run : plan_.map().runs(name, where)) {
+    SFT_ENSURE(run.memory_step == 1, "matrices of MXFP4 are not written");
+    const WeightsPlan::TensorRange& place = plan_.place(run.tensor);
+    const std::uint64_t begin = place.begin + run.first * element_bytes;
+    if (region_.size() >= region_bytes || place.file != region_file_ || begin != region_begin_ + region_.size())
+      flush();
+    if (region_.empty()) {
+      region_file_ = place.file;
+      region_begin_ = begin;
+    }
+    const char* const from = converted_.data() + run.memory_first * element_bytes;
+    region_.insert(region_.end(), from, from + run.count * element_bytes);
   }
 }
 
+void WeightsSink::flush() {
+  if (region_.empty()) return;
+  auto open = files_.find(region_file_);
+  if (open == files_.end()) {
+    const std::string path = (std::filesystem::path(folder_) / plan_.files()[region_file_].name).string();
+    open = files_.emplace(region_file_, io::RawFile::extend(path)).first;
+  }
+  open->second.write(region_begin_, region_.size(), region_.data());
+  region_.clear();
+}
+
 void WeightsSink::finish() {
+  flush();
   for (auto& [index, file] : files_) file.sync();
 }
 

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <mutex>
+#include <optional>
 #include <set>
 #include <vector>
 
+#include "mxfp4.hpp"
 #include "number_formats.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
+#include "sft/hub/tensor_map.hpp"
 #include "sft/hub/weights.hpp"
 #include "weight_files.hpp"
 
@@ -16,8 +20,8 @@ namespace sft::hub {
 
 namespace {
 
-constexpr const char* embedding_name = "model.embed_tokens.weight";
-constexpr const char* head_name = "lm_head.weight";
+constexpr const char* embedding_name = "model/model.embed_tokens.weight";
+constexpr const char* head_name = "model/lm_head.weight";
 
 /// Frequencies that transformers once stored and now leaves unread.
 bool is_old_buffer(const std::string& name) { return name.ends_with(".rotary_emb.inv_freq"); }
@@ -45,10 +49,14 @@ void convert(WeightType type, const char* bytes, std::size_t count, DType dtype,
   }
 }
 
+constexpr const char* blocks_suffix = "_blocks";
+constexpr const char* scales_suffix = "_scales";
+constexpr const char* mxfp4_dtype = "MXFP4";
+
 class WeightsSource final : public io::TensorSource {
  public:
-  WeightsSource(const std::string& folder, const WeightFiles& found, bool is_head_tied) : folder_(folder) {
-    for (const std::string& path : found.paths) add_file(path, found, is_head_tied);
+  WeightsSource(const std::string& folder, const WeightFiles& found) : folder_(folder) {
+    for (const std::string& path : found.paths) add_file(path, found);
     for (const auto& [name, path] : found.path_of) {
       if (!all_names_.contains(name)) {
         throw_data_error(fmt::format("{} has no tensor {}", path, name), found.index + " says that it does",
@@ -57,47 +65,79 @@ class WeightsSource final : public io::TensorSource {
     }
   }
 
-  [[nodiscard]] const std::string& path() const override { return folder_; }
+  [[nodiscard]] const std::vector<FileTensor>& files() const { return tensors_in_files_; }
 
-  [[nodiscard]] std::vector<io::TensorInfo> tensors() const override {
-    std::vector<io::TensorInfo> infos;
-    for (const auto& [name, tensor] : tensors_) {
-      const DType dtype = tensor.type == WeightType::bfloat16 ? DType::bf16 : DType::float32;
-      infos.push_back({"model/" + name, tensor.stored.shape, dtype});
+  /// What the model has of it, in these files.
+  void take_layout(const FileLayout& layout, bool is_head_tied) {
+    if (layout.is_mxfp4) join_blocks();
+    infos_ = tensors_of_model(layout, tensors_in_files_, folder_);
+    if (is_head_tied) std::erase_if(infos_, [](const io::TensorInfo& tensor) { return tensor.name == head_name; });
+    map_ = TensorMap(layout, infos_, AdapterRanks::shared);
+    for (const FileTensor& tensor : map_.files()) parts_.push_back(&part_of(tensor.name));
+    for (io::TensorInfo& info : infos_) {
+      const auto is_bf16 = [&](const Stripe& stripe) { return parts_[stripe.tensor]->type == WeightType::bfloat16; };
+      info.dtype = std::ranges::all_of(map_.tensor(info.name).stripes, is_bf16) ? DType::bf16 : DType::float32;
     }
-    std::ranges::sort(infos, [](const io::TensorInfo& left, const io::TensorInfo& right) {
+    std::ranges::sort(infos_, [](const io::TensorInfo& left, const io::TensorInfo& right) {
       return ::strverscmp(left.name.c_str(), right.name.c_str()) < 0;  // layers.2 before layers.10
     });
-    return infos;
   }
+
+  [[nodiscard]] const std::string& path() const override { return folder_; }
+  [[nodiscard]] std::vector<io::TensorInfo> tensors() const override { return infos_; }
 
   void read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const override {
     SFT_ENSURE(dtype == DType::float32 || dtype == DType::bf16, "weights are read as float32 or bf16");
-    const StoredWeight& tensor = tensors_.at(name.substr(name.find('/') + 1));
-    const std::vector<std::int64_t>& shape = tensor.stored.shape;
-    const std::int64_t width = shape.size() > 1 ? shape[1] : 1;
-    const std::uint64_t element_bytes = tensor.type == WeightType::float32 ? 4 : 2;
-    const bool is_contiguous = where.num_columns == width;
-    const std::int64_t num_runs = is_contiguous ? 1 : where.num_rows;
-    const std::size_t run = is_contiguous ? where.num_elements() : where.num_columns;
-    std::vector<char> bytes(run * element_bytes);
-    for (std::int64_t i = 0; i < num_runs; ++i) {
-      const auto first = static_cast<std::uint64_t>((where.row_begin + i) * width + where.column_begin);
-      files_[tensor.file].read(tensor.stored.begin + first * element_bytes, bytes.size(), bytes.data());
-      convert(tensor.type, bytes.data(), run, dtype, static_cast<char*>(values) + i * run * size_of(dtype));
+    const std::vector<Run> runs = map_.runs(name, where);
+    for (auto begin = runs.begin(); begin != runs.end();) {
+      const StoredWeight& part = *parts_[begin->tensor];
+      if (part.scales) {
+        read_blocks(begin->tensor, *begin, dtype, values);
+        ++begin;
+        continue;
+      }
+      // Runs that follow one another in the file are one read.
+      auto end = begin + 1;
+      std::int64_t count = begin->count;
+      while (end != runs.end() && end->tensor == begin->tensor && end->first == begin->first + count &&
+             count + end->count <= most_elements) {
+        count += (end++)->count;
+      }
+      const std::uint64_t element_bytes = part.type == WeightType::float32 ? 4 : 2;
+      std::vector<char> bytes(count * element_bytes);
+      files_[part.file].read(part.stored.begin + begin->first * element_bytes, bytes.size(), bytes.data());
+      const char* from = bytes.data();
+      for (; begin != end; ++begin) {
+        convert(part.type, from, begin->count, dtype,
+                static_cast<char*>(values) + begin->memory_first * size_of(dtype));
+        from += begin->count * element_bytes;
+      }
     }
   }
 
-  [[nodiscard]] bool has(const char* name) const { return tensors_.contains(name); }
+  [[nodiscard]] bool has(const std::string& name) const { return map_.contains(name); }
 
  private:
+  static constexpr std::int64_t most_elements = 1 << 18;  ///< that runs are joined to
+
   struct StoredWeight {
     StoredTensor stored;
     WeightType type = WeightType::float32;
     std::size_t file = 0;
+    std::string path;
+    std::optional<StoredTensor> scales = {};  ///< of MXFP4, whose blocks `stored` is
+    std::size_t scales_file = 0;
   };
 
-  void add_file(const std::string& path, const WeightFiles& found, bool is_head_tied) {
+  /// The matrix of an expert in MXFP4 that was read last: what asks for it goes through it row by row.
+  struct ReadBlocks {
+    std::mutex lock;
+    std::size_t tensor = 0;
+    std::int64_t matrix = -1;
+    std::vector<std::uint8_t> blocks, scales;
+  };
+
+  void add_file(const std::string& path, const WeightFiles& found) {
     files_.push_back(io::RawFile::open(path));
     for (StoredTensor& stored : read_safetensors_header(files_.back())) {
       const std::string name = stored.name;
@@ -109,39 +149,117 @@ class WeightsSource final : public io::TensorSource {
         }
       }
       all_names_.insert(name);
-      if (is_old_buffer(name) || (is_head_tied && name == head_name)) continue;
-      const WeightType type = type_of(stored, path);
-      tensors_.emplace(name, StoredWeight{std::move(stored), type, files_.size() - 1});
+      if (is_old_buffer(name)) continue;
+      tensors_in_files_.push_back({name, stored.dtype, stored.shape, stored.end - stored.begin});
+      stored_.emplace(name, StoredWeight{std::move(stored), WeightType::float32, files_.size() - 1, path});
     }
   }
 
-  static WeightType type_of(const StoredTensor& stored, const std::string& path) {
-    if (stored.dtype == "F32") return WeightType::float32;
+  /// Blocks and scales become one tensor, (experts, out, in).
+  void join_blocks() {
+    std::vector<FileTensor> joined;
+    for (FileTensor& tensor : tensors_in_files_) {
+      if (tensor.name.ends_with(scales_suffix)) continue;
+      if (!tensor.name.ends_with(blocks_suffix)) {
+        joined.push_back(std::move(tensor));
+        continue;
+      }
+      const std::string name = tensor.name.substr(0, tensor.name.size() - std::strlen(blocks_suffix));
+      const auto scales = stored_.find(name + scales_suffix);
+      std::vector<std::int64_t> expected = tensor.shape;
+      if (!expected.empty()) expected.pop_back();
+      const bool is_whole = scales != stored_.end() && expected.size() == 3 && tensor.dtype == "U8" &&
+                            tensor.shape.back() == mxfp4_block_bytes && scales->second.stored.dtype == "U8" &&
+                            scales->second.stored.shape == expected;
+      if (!is_whole) {
+        throw_data_error(fmt::format("tensor {} of {} cannot be read as MXFP4", tensor.name, folder_),
+                         "it is (experts, rows, blocks, 16) of U8, and has scales (experts, rows, blocks)",
+                         "copy or download the folder again");
+      }
+      StoredWeight weight = stored_.at(tensor.name);
+      weight.scales = scales->second.stored;
+      weight.scales_file = scales->second.file;
+      expected.back() *= mxfp4_block;
+      joined.push_back({name, mxfp4_dtype, expected, tensor.num_bytes});
+      weight.stored.name = name;
+      weight.stored.shape = expected;
+      weight.stored.dtype = mxfp4_dtype;
+      stored_.emplace(name, std::move(weight));
+    }
+    tensors_in_files_ = std::move(joined);
+  }
+
+  const StoredWeight& part_of(const std::string& name) {
+    StoredWeight& weight = stored_.at(name);
+    weight.type = type_of(weight);
+    return weight;
+  }
+
+  void read_blocks(std::size_t tensor, const Run& run, DType dtype, void* values) const {
+    const StoredWeight& part = *parts_[tensor];
+    const std::int64_t size = part.stored.shape[1] * part.stored.shape[2], matrix = run.first / size;
+    const std::scoped_lock held(last_blocks_->lock);
+    if (last_blocks_->matrix != matrix || last_blocks_->tensor != tensor) {
+      last_blocks_->matrix = -1;
+      last_blocks_->blocks.resize(size / 2);
+      last_blocks_->scales.resize(size / mxfp4_block);
+      files_[part.file].read(part.stored.begin + matrix * last_blocks_->blocks.size(), last_blocks_->blocks.size(),
+                             last_blocks_->blocks.data());
+      files_[part.scales_file].read(part.scales->begin + matrix * last_blocks_->scales.size(),
+                                    last_blocks_->scales.size(), last_blocks_->scales.data());
+      last_blocks_->matrix = matrix;
+      last_blocks_->tensor = tensor;
+    }
+    for (std::int64_t i = 0; i < run.count; ++i) {
+      const float value =
+          mxfp4_value(last_blocks_->blocks.data(), last_blocks_->scales.data(), run.first - matrix * size + i);
+      const std::int64_t at = run.memory_first + i * run.memory_step;
+      if (dtype == DType::float32) {
+        static_cast<float*>(values)[at] = value;
+      } else {
+        static_cast<std::uint16_t*>(values)[at] = bf16_of_float32(value);
+      }
+    }
+  }
+
+  static WeightType type_of(const StoredWeight& weight) {
+    const StoredTensor& stored = weight.stored;
+    if (stored.dtype == "F32" || stored.dtype == mxfp4_dtype) return WeightType::float32;
     if (stored.dtype == "BF16") return WeightType::bfloat16;
     if (stored.dtype == "F16") return WeightType::float16;
-    throw_data_error(fmt::format("tensor {} of {} has dtype {}", stored.name, path, stored.dtype),
+    throw_data_error(fmt::format("tensor {} of {} has dtype {}", stored.name, weight.path, stored.dtype),
                      "weights are read from F32, BF16 and F16; other types belong to quantized models",
                      "give the model before it was quantized");
   }
 
   std::string folder_;
   std::vector<io::RawFile> files_;
-  std::map<std::string, StoredWeight> tensors_;
-  std::set<std::string> all_names_;  ///< those left out as well
+  std::vector<FileTensor> tensors_in_files_;    ///< but for those left out
+  std::map<std::string, StoredWeight> stored_;  ///< by their names
+  std::set<std::string> all_names_;             ///< those left out as well
+  std::vector<io::TensorInfo> infos_;
+  TensorMap map_;
+  std::vector<const StoredWeight*> parts_;  ///< as map_.files()
+  std::unique_ptr<ReadBlocks> last_blocks_ = std::make_unique<ReadBlocks>();
 };
 
 }  // namespace
 
 std::unique_ptr<io::TensorSource> open_weights(const std::string& folder, bool is_head_tied) {
-  return std::make_unique<WeightsSource>(folder, find_weight_files(folder), is_head_tied);
+  auto source = std::make_unique<WeightsSource>(folder, find_weight_files(folder));
+  source->take_layout(file_layout_of(folder, source->files()), is_head_tied);
+  return source;
 }
 
-std::unique_ptr<io::TensorSource> open_adapter_weights(const std::string& folder) {
-  return std::make_unique<WeightsSource>(folder, find_adapter_files(folder), /*is_head_tied=*/false);
+std::unique_ptr<io::TensorSource> open_adapter_weights(const std::string& folder, const FileLayout& base) {
+  auto source = std::make_unique<WeightsSource>(folder, find_adapter_files(folder));
+  source->take_layout(base, /*is_head_tied=*/false);
+  return source;
 }
 
 void check_tied_head(const std::string& folder) {
-  const WeightsSource source(folder, find_weight_files(folder), /*is_head_tied=*/false);
+  WeightsSource source(folder, find_weight_files(folder));
+  source.take_layout(file_layout_of(folder, source.files()), /*is_head_tied=*/false);
   if (!source.has(head_name) || !source.has(embedding_name)) return;
   const auto refuse = [&](const std::string& why) {
     throw_data_error(fmt::format("the head of {} is not tied", folder), why,
@@ -149,9 +267,7 @@ void check_tied_head(const std::string& folder) {
   };
   std::vector<std::int64_t> shape;
   for (const io::TensorInfo& tensor : source.tensors()) {
-    if (tensor.name != std::string("model/") + head_name && tensor.name != std::string("model/") + embedding_name) {
-      continue;
-    }
+    if (tensor.name != head_name && tensor.name != embedding_name) continue;
     if (shape.empty()) shape = tensor.shape;
     if (tensor.shape != shape || shape.size() != 2) refuse("lm_head.weight has another shape than the embedding");
   }
@@ -159,8 +275,8 @@ void check_tied_head(const std::string& folder) {
   std::vector<float> head(static_cast<std::size_t>(shape[1])), embedding(head.size());
   for (std::int64_t row = 0; row < shape[0]; ++row) {
     const io::Rectangle where{.row_begin = row, .num_rows = 1, .num_columns = shape[1]};
-    source.read(std::string("model/") + head_name, where, DType::float32, head.data());
-    source.read(std::string("model/") + embedding_name, where, DType::float32, embedding.data());
+    source.read(head_name, where, DType::float32, head.data());
+    source.read(embedding_name, where, DType::float32, embedding.data());
     if (std::memcmp(head.data(), embedding.data(), head.size() * sizeof(float)) != 0) {
       refuse(fmt::format("config.json ties it, but row {} of lm_head.weight differs from the embedding's", row));
     }

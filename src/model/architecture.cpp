@@ -177,11 +177,14 @@ void add_attention(UnitBuilder& unit, const config::Model& m, const std::string&
     bias = unit.fuse(bias, unit.vector(prefix + "k_proj.bias", kv_rows, TpSplit::kv_rows, Init::zeros));
     bias = unit.fuse(bias, unit.vector(prefix + "v_proj.bias", kv_rows, TpSplit::kv_rows, Init::zeros));
   }
-  if (m.qk_norm) {
+  if (block.plan.qk_norm == LayerPlan::QkNorm::heads) {
     block.q_norm = unit.vector(prefix + "q_norm.weight", m.head_dim, TpSplit::partial, Init::ones);
     block.k_norm = unit.vector(prefix + "k_norm.weight", m.head_dim, TpSplit::partial, Init::ones);
   }
   block.input_norm = unit.norm(layer + ".input_layernorm.weight", m.hidden_size);
+  if (block.plan.norms_branches) {
+    block.attention_branch_norm = unit.norm(layer + ".post_self_attn_layernorm.weight", m.hidden_size);
+  }
   add_adapters(unit, prefix, members, number);
 }
 
@@ -201,17 +204,22 @@ void add_mlp(UnitBuilder& unit, const config::Model& m, const std::string& layer
     block.down.bias = unit.vector(prefix + "down_proj.bias", m.hidden_size, TpSplit::none, Init::zeros);
   }
   block.post_attention_norm = unit.norm(layer + ".post_attention_layernorm.weight", m.hidden_size);
+  if (block.plan.norms_branches) {
+    block.mlp_branch_norm = unit.norm(layer + ".post_mlp_layernorm.weight", m.hidden_size);
+  }
   add_adapters(unit, prefix, members, number);
 }
 
 /// Adds a block, and begins the units that begin with it.
-BlockParameters add_block(UnitBuilder& unit, const config::Model& m, BlockIndex index, int blocks_per_unit) {
+BlockParameters add_block(UnitBuilder& unit, const config::Model& m, const LayerPlan& plan, BlockIndex index,
+                          int blocks_per_unit) {
   constexpr std::uint64_t max_adapters = 16;  ///< of a block
   constexpr std::uint64_t num_adapters_of_attention = 4;
   const std::string name = fmt::format("model.layers.{}", static_cast<int>(index));
   const std::uint64_t number = static_cast<std::uint64_t>(static_cast<int>(index)) * max_adapters;
   const bool in_parts = blocks_per_unit == 0;
   BlockParameters block;
+  block.plan = plan;
   if (in_parts || index % blocks_per_unit == 0) unit.begin(in_parts ? name + ".self_attn" : name);
   add_attention(unit, m, name, number, block);
   if (in_parts) unit.begin(name + ".mlp");
@@ -247,8 +255,9 @@ Architecture make_architecture(const config::Model& m, const IsTrainable& is_tra
   DecoderParameters& parameters = result.parameters;
   unit.begin("model.embed_tokens");
   parameters.embedding = unit.matrix("model.embed_tokens.weight", m.vocab_size, m.hidden_size, TpSplit::vocab_rows);
-  for (const BlockIndex block : IndexRange<BlockIndex>(checked_cast<int>(m.num_hidden_layers))) {
-    parameters.blocks.push_back(add_block(unit, m, block, blocks_per_unit));
+  for (const LayerPlan& plan : layer_plans(m)) {
+    const auto index = BlockIndex::from(checked_cast<int>(parameters.blocks.size()));
+    parameters.blocks.push_back(add_block(unit, m, plan, index, blocks_per_unit));
   }
   unit.begin("head");
   parameters.final_norm = unit.norm("model.norm.weight", m.hidden_size);

@@ -3,15 +3,17 @@
 
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
+#include "sft/model/layer_plan.hpp"
 #include "sft/model/linear.hpp"
-#include "sft/model/rope.hpp"
+#include "sft/model/loss_head.hpp"
 
 namespace sft::model {
 
 CachedDecoderBuffers::CachedDecoderBuffers(const config::Model& config, const Sizes& sizes, std::int64_t max_tokens)
     : layers(checked_cast<int>(config.num_hidden_layers)),
+      windows(attention_windows(config)),
       sizes_(sizes),
-      qk_norm_(config.qk_norm),
+      config_(config),
       max_tokens_(max_tokens) {}
 
 void CachedDecoderBuffers::lay_out(device::Arena& cache, device::Arena& workspace) {
@@ -19,31 +21,40 @@ void CachedDecoderBuffers::lay_out(device::Arena& cache, device::Arena& workspac
     layer.keys = take(cache, sizes_.compute, {max_tokens_, sizes_.kv_heads, sizes_.head_dim});
     layer.values = take(cache, sizes_.compute, {max_tokens_, sizes_.kv_heads, sizes_.head_dim});
   }
-  activations = take_activations(workspace, sizes_, qk_norm_);
-  scratch = take_forward_scratch(workspace, sizes_);
-  inverse_frequencies = take(workspace, DType::float64, {sizes_.head_dim / 2});
+  activations = take_activations(workspace, sizes_, layer_plans(config_).front());
+  scratch = take_forward_scratch(workspace, config_, sizes_);
 }
 
 CachedAttention::CachedAttention(const IndexedVector<BlockIndex, LayerCache>& layers, float scale,
-                                 ops::Backend& backend)
-    : layers_(layers), scale_(scale), backend_(backend) {}
+                                 const sequence::AttentionWindows& windows, ops::Backend& backend)
+    : layers_(layers), scale_(scale), windows_(windows), backend_(backend) {}
 
 void CachedAttention::begin_pass(std::int64_t num_cached, std::int64_t num_new) {
   num_cached_ = num_cached;
   num_new_ = num_new;
   next_layer_ = 0;
-  sequence::AttentionRound round;
-  if (num_cached > 0) round.spans.push_back({0, num_new, 0, num_cached, /*diagonal=*/num_cached, 0});
-  round.spans.push_back({0, num_new, num_cached, num_new, /*diagonal=*/0, 0});
-  set_schedule({.rounds = {round}, .num_tokens = num_new});
+  sequence::AttentionSchedules schedules;
+  for (const std::int64_t window : windows_) {
+    sequence::AttentionRound round;
+    for (const sequence::AttentionSpan& span :
+         {sequence::AttentionSpan{0, num_new, 0, num_cached, /*diagonal=*/num_cached, 0, window},
+          sequence::AttentionSpan{0, num_new, num_cached, num_new, /*diagonal=*/0, 0, window}}) {
+      if (span.sees_any()) round.spans.push_back(span);
+    }
+    schedules.push_back({.rounds = {round}, .num_tokens = num_new});
+  }
+  set_schedules(schedules);
 }
 
-void CachedAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
-  SFT_ENSURE(schedule.rounds.size() == 1, "a cache is attended to in one round");
-  plan_ = backend_.plan_attention(schedule.rounds.front().spans, num_new_, num_cached_ + num_new_);
+void CachedAttention::set_schedules(const sequence::AttentionSchedules& schedules) {
+  plans_.clear();
+  for (const sequence::AttentionSchedule& schedule : schedules) {
+    SFT_ENSURE(schedule.rounds.size() == 1, "a cache is attended to in one round");
+    plans_.push_back(backend_.plan_attention(schedule.rounds.front().spans, num_new_, num_cached_ + num_new_));
+  }
 }
 
-void CachedAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
+void CachedAttention::forward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse) {
   SFT_ENSURE(next_layer_ < layers_.size(), "every layer attends once in a pass");
   const LayerCache& layer = layers_[next_layer_];
   ++next_layer_;
@@ -56,11 +67,11 @@ void CachedAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
                               .out = out,
                               .lse = lse,
                               .scale = scale_,
-                              .plan = *plan_});
+                              .plan = *plans_[kind]});
 }
 
-void CachedAttention::backward(const Heads& /*heads*/, Tensor /*out*/, Tensor /*lse*/, Tensor /*dout*/,
-                               const Heads& /*gradients*/) {
+void CachedAttention::backward(sequence::AttentionKind /*kind*/, const Heads& /*heads*/, Tensor /*out*/, Tensor /*lse*/,
+                               Tensor /*dout*/, const Heads& /*gradients*/) {
   SFT_ENSURE(false, "keys and values in a cache have no gradient");
 }
 
@@ -68,11 +79,7 @@ CachedDecoder::CachedDecoder(const Context& context, CachedAttention& attention,
                              CachedDecoderBuffers& buffers)
     : c_(context), attention_(attention), p_(parameters), b_(buffers) {}
 
-void CachedDecoder::initialize() {
-  const std::vector<double> frequencies = inverse_frequencies(c_.config);
-  c_.device.copy(b_.inverse_frequencies.data, frequencies.data(), b_.inverse_frequencies.size_bytes(), c_.ops.stream());
-  c_.ops.stream().synchronize();
-}
+void CachedDecoder::initialize() { b_.scratch.ropes.upload(c_.config, c_.device, c_.ops); }
 
 void CachedDecoder::forward(const Tensor& tokens, const Tensor& positions, std::int64_t num_cached,
                             const Tensor& logits) {
@@ -82,11 +89,11 @@ void CachedDecoder::forward(const Tensor& tokens, const Tensor& positions, std::
   const auto epsilon = static_cast<float>(c_.config.rms_norm_eps);
 
   attention_.begin_pass(num_cached, n);
-  c_.ops.rope_table(scratch.cosine, scratch.sine, positions, b_.inverse_frequencies,
-                    static_cast<float>(c_.config.rope_scaling.attention_factor));
+  scratch.ropes.fill(c_.config, c_.ops, positions);
   c_.units.begin_pass(p_.forward_units(), parallel::ShardedUnits::Pass::forward);
   c_.units.enter(p_.embedding_unit());
   c_.ops.embedding_forward(saved.x, tokens, c_.units.parameter(p_.embedding), c_.sizes.vocab_begin);
+  scale_embedding(c_, saved.x);
   for (const BlockIndex i : p_.blocks.indices()) {
     const BlockParameters& block = p_.blocks[i];
     block_forward(c_, block, i == 0 ? Tensor() : saved.middle, saved, scratch);
@@ -104,10 +111,7 @@ void CachedDecoder::forward(const Tensor& tokens, const Tensor& positions, std::
   }
   c_.units.enter(p_.head.unit());
   if (!logits.empty()) {
-    c_.ops.matmul({.a = scratch.normed.rows(n - 1, 1),
-                   .b = c_.units.parameter(p_.head.weight),
-                   .c = logits.view({1, logits.num_elements()}),
-                   .transpose_b = true});
+    head_logits(c_, p_.head, logits.view({1, logits.num_elements()}), scratch.normed.rows(n - 1, 1));
   }
   c_.units.end_pass();
 }

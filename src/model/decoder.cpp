@@ -2,7 +2,6 @@
 #include "sft/model/decoder.hpp"
 
 #include "sft/core/ensure.hpp"
-#include "sft/model/rope.hpp"
 
 namespace sft::model {
 
@@ -26,12 +25,7 @@ void Decoder::timed(const device::RangeLabel& label, const Work& work) {
   device::timed(c_.device.timeline(), c_.ops.stream(), label, work);
 }
 
-void Decoder::initialize() {
-  const std::vector<double> frequencies = inverse_frequencies(c_.config);
-  const Tensor& device_copy = b_.inverse_frequencies;
-  c_.device.copy(device_copy.data, frequencies.data(), device_copy.size_bytes(), c_.ops.stream());
-  c_.ops.stream().synchronize();
-}
+void Decoder::initialize() { b_.scratch.ropes.upload(c_.config, c_.device, c_.ops); }
 
 void Decoder::embed(const Inputs& inputs) {
   const Tensor table = c_.units.parameter(p_.embedding);
@@ -44,15 +38,15 @@ void Decoder::embed(const Inputs& inputs) {
     c_.tp.reduce(b_.scratch.delta);
     c_.ops.copy(x, c_.tp.slice(b_.scratch.delta));
   }
+  scale_embedding(c_, x);
 }
 
-void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedule& schedule,
+void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedules& schedules,
                            std::optional<std::uint64_t> dropout_seed, bool keeps) {
   b_.set_tokens(inputs.tokens.shape[0]);
   b_.adapters.set_seed(dropout_seed);
-  c_.attention.set_schedule(schedule);
-  c_.ops.rope_table(b_.scratch.cosine, b_.scratch.sine, inputs.positions, b_.inverse_frequencies,
-                    static_cast<float>(c_.config.rope_scaling.attention_factor));
+  c_.attention.set_schedules(schedules);
+  b_.scratch.ropes.fill(c_.config, c_.ops, inputs.positions);
 
   timed({.category = "model", .what = "forward", .of = "embedding"}, [&] {
     c_.units.enter(p_.embedding_unit());
@@ -120,15 +114,16 @@ void Decoder::wait_for(BlockIndex i) {
   if (i < b_.num_offloaded()) mover_->finish(lane_of(i), c_.ops.stream());
 }
 
-void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSchedule& schedule, double gradient_scale,
-                               Tensor metrics, std::optional<std::uint64_t> dropout_seed) {
+void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSchedules& schedules,
+                               double gradient_scale, Tensor metrics, std::optional<std::uint64_t> dropout_seed) {
   c_.units.begin_pass(p_.forward_backward_units(!b_.policy().keeps_all()), parallel::ShardedUnits::Pass::micro_batch);
-  forward_body(inputs, schedule, dropout_seed, /*keeps=*/true);
+  forward_body(inputs, schedules, dropout_seed, /*keeps=*/true);
   head_backward(inputs, gradient_scale, metrics);
   for (const BlockIndex i : p_.blocks.reversed_indices()) block_backward_of(i);
   timed({.category = "model", .what = "backward", .of = "embedding"}, [&] {
     c_.units.enter(p_.embedding_unit());
     if (!c_.units.has_gradient(p_.embedding)) return;
+    scale_embedding(c_, c_.tp.slice(b_.scratch.dx));
     c_.tp.gather(b_.scratch.dx);
     c_.ops.embedding_backward(c_.units.accumulated_gradient(p_.embedding), inputs.tokens, b_.scratch.dx,
                               c_.sizes.vocab_begin);
@@ -136,21 +131,18 @@ void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSc
   c_.units.end_pass();
 }
 
-void Decoder::forward_loss(const Inputs& inputs, const sequence::AttentionSchedule& schedule, Tensor metrics) {
+void Decoder::forward_loss(const Inputs& inputs, const sequence::AttentionSchedules& schedules, Tensor metrics) {
   c_.units.begin_pass(p_.forward_units(), parallel::ShardedUnits::Pass::forward);
-  forward_body(inputs, schedule, std::nullopt, /*keeps=*/false);
+  forward_body(inputs, schedules, std::nullopt, /*keeps=*/false);
   timed(loss_head_label, [&] { b_.loss_head.forward(c_, p_.head, b_.scratch.normed, inputs, metrics); });
   c_.units.end_pass();
 }
 
-void Decoder::forward_logits(const Inputs& inputs, const sequence::AttentionSchedule& schedule, std::int64_t begin,
+void Decoder::forward_logits(const Inputs& inputs, const sequence::AttentionSchedules& schedules, std::int64_t begin,
                              std::int64_t count, Tensor logits) {
   c_.units.begin_pass(p_.forward_units(), parallel::ShardedUnits::Pass::forward);
-  forward_body(inputs, schedule, std::nullopt, /*keeps=*/false);
-  c_.ops.matmul({.a = b_.scratch.normed.rows(begin, count),
-                 .b = c_.units.parameter(p_.head.weight),
-                 .c = logits,
-                 .transpose_b = true});
+  forward_body(inputs, schedules, std::nullopt, /*keeps=*/false);
+  head_logits(c_, p_.head, logits, b_.scratch.normed.rows(begin, count));
   c_.units.end_pass();
 }
 

@@ -26,7 +26,7 @@ DecoderBuffers::DecoderBuffers(const config::Model& config, const config::Lora& 
     : loss_head(sizes, kind),
       adapters(lora, sizes.shapes(), policy.mlp_tile_tokens),
       sizes_(sizes),
-      qk_norm_(config.qk_norm),
+      config_(config),
       policy_(policy),
       num_blocks_(checked_cast<int>(config.num_hidden_layers)),
       slots_(policy.location == ActivationPolicy::Location::device ? num_blocks_
@@ -34,8 +34,9 @@ DecoderBuffers::DecoderBuffers(const config::Model& config, const config::Lora& 
 
 void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspace, device::Arena& tp_sums,
                              device::Arena& host) {
-  const BlockActivations shared = take_shared_activations(workspace, sizes_, qk_norm_, policy_);
-  for (BlockActivations& slot : slots_) slot = take_kept_activations(activations, sizes_, qk_norm_, policy_, shared);
+  const LayerPlan plan = layer_plans(config_).front();
+  const BlockActivations shared = take_shared_activations(workspace, sizes_, plan, policy_);
+  for (BlockActivations& slot : slots_) slot = take_kept_activations(activations, sizes_, plan, policy_, shared);
   place_bytes_ = size_bytes(kept_tensors(slots_.front(), policy_));
   host_places.clear();
   if (policy_.location == ActivationPolicy::Location::host) {
@@ -45,8 +46,7 @@ void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspac
   }
   all_last_ = take(activations, sizes_.compute, {sizes_.slice_tokens(), sizes_.hidden});
   all_last_rstd_ = take(activations, DType::float32, {sizes_.slice_tokens()});
-  all_scratch_ = take_scratch(workspace, tp_sums, sizes_, policy_);
-  inverse_frequencies = take(workspace, DType::float64, {sizes_.head_dim / 2});
+  all_scratch_ = take_scratch(workspace, tp_sums, sizes_, config_, policy_);
   loss_head.lay_out(workspace, tp_sums);
   adapters.lay_out(workspace);
   set_tokens(sizes_.tokens);

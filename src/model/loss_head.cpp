@@ -8,6 +8,11 @@
 
 namespace sft::model {
 
+void head_logits(const Context& c, const Linear& head, Tensor logits, const Tensor& normed) {
+  c.ops.matmul({.a = normed, .b = c.units.parameter(head.weight), .c = logits, .transpose_b = true});
+  if (c.config.logits_scaling != 1.0) c.ops.scale(logits, static_cast<float>(1.0 / c.config.logits_scaling));
+}
+
 LossHead::LossHead(const Sizes& sizes, device::Kind kind)
     : sizes_(sizes), chunk_tokens_(ops::loss_chunk_tokens(kind, sizes.shapes())) {}
 
@@ -26,8 +31,7 @@ ops::CrossEntropy LossHead::forward_chunk(const Context& c, const Linear& head, 
                                 .targets = inputs.targets.rows(begin, n),
                                 .loss_weights = inputs.loss_weights.rows(begin, n),
                                 .vocab_begin = sizes_.vocab_begin};
-  c.ops.matmul(
-      {.a = normed.rows(begin, n), .b = c.units.parameter(head.weight), .c = chunk.logits, .transpose_b = true});
+  head_logits(c, head, chunk.logits, normed.rows(begin, n));
   c.ops.cross_entropy_max(chunk);
   c.tp.max(chunk.max);
   c.ops.cross_entropy_partials(chunk);
@@ -42,7 +46,7 @@ void LossHead::forward_backward(const Context& c, const Linear& head, const Tens
     const std::int64_t n = std::min(chunk_tokens_, num_tokens - begin);
     const ops::CrossEntropy chunk = forward_chunk(c, head, normed, inputs, begin, n);
     const Tensor dlogits = dlogits_.rows(0, n);
-    c.ops.cross_entropy_finish(chunk, dlogits, gradient_scale, metrics);
+    c.ops.cross_entropy_finish(chunk, dlogits, gradient_scale / c.config.logits_scaling, metrics);
     linear_backward_input(c, head, dnormed.rows(begin, n), dlogits);
     c.tp.start_reduce(dnormed, begin, n);  // beside the weight gradient
     linear_backward_weight(c, head, dlogits, normed.rows(begin, n));

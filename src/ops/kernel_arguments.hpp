@@ -28,6 +28,12 @@ struct CrossEntropyArguments {
   std::int64_t rows, columns, vocab_begin;
 };
 
+/// ops::RopeScale.
+struct RopeScaleArguments {
+  float factor, beta;
+  std::int64_t length;
+};
+
 /// The number of a rule among others.
 template <class Rule, class First, class... Others>
 struct NumberOf {

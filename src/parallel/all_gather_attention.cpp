@@ -53,13 +53,17 @@ AllGatherAttention::AllGatherAttention(const AllGatherBuffers& buffers, const co
   for (auto& event : gathered_) event = device.make_event();
 }
 
-void AllGatherAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
-  SFT_ENSURE(schedule.rounds.size() == b_.sp_size, "keys are gathered from every rank");
-  cut_ = sequence::RowCut(schedule.num_tokens * b_.sp_size, b_.sp_size);
-  plan_ = backend_.plan_attention(schedule.rounds.front().spans, cut_.local_length(), cut_.length());
-  rounds_.clear();
-  for (const sequence::AttentionRound& round : schedule.rounds) {
-    if (round.to != group_.rank()) rounds_.push_back({round.to, round.from, round.sends, round.receives});
+void AllGatherAttention::set_schedules(const sequence::AttentionSchedules& schedules) {
+  cut_ = sequence::RowCut(num_tokens_of(schedules, b_.shape) * b_.sp_size, b_.sp_size);
+  works_.clear();
+  for (const sequence::AttentionSchedule& schedule : schedules) {
+    SFT_ENSURE(schedule.rounds.size() == b_.sp_size, "keys are gathered from every rank");
+    Work work;
+    work.plan = backend_.plan_attention(schedule.rounds.front().spans, cut_.local_length(), cut_.length());
+    for (const sequence::AttentionRound& round : schedule.rounds) {
+      if (round.to != group_.rank()) work.rounds.push_back({round.to, round.from, round.sends, round.receives});
+    }
+    works_.push_back(std::move(work));
   }
 }
 
@@ -82,7 +86,7 @@ Tensor AllGatherAttention::rows_of(const Tensor& buffer, const HeadGroup& group,
   return at_begin_of(buffer, {num_tokens, 2 * group.kv_count * b_.shape.head_dim});
 }
 
-void AllGatherAttention::start_gather(const HeadGroup& group, const Heads& heads) {
+void AllGatherAttention::start_gather(const Work& work, const HeadGroup& group, const Heads& heads) {
   const Tensor row = rows_of(b_.gathered_kv[group.slot], group, cut_.length());
   const int rank = group_.rank();
   const ChunkRows own = chunks_in_row(row, cut_, rank);
@@ -94,7 +98,7 @@ void AllGatherAttention::start_gather(const HeadGroup& group, const Heads& heads
     backend_.copy(to.v, values[c]);
   }
   std::vector<comm::Message> sends, receives;
-  for (const Round& round : rounds_) {
+  for (const Round& round : work.rounds) {
     add_messages(sends, own, round.sends, round.to);
     add_messages(receives, chunks_in_row(row, cut_, round.from), round.receives, round.from);
   }
@@ -110,26 +114,30 @@ AllGatherAttention::KeysValues AllGatherAttention::finish_gather(const HeadGroup
   return split(rows_of(b_.gathered_kv[group.slot], group, cut_.length()), group);
 }
 
-void AllGatherAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
+void AllGatherAttention::forward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse) {
+  const Work& work = works_[kind];
   const std::vector<HeadGroup> groups = head_groups();
-  start_gather(groups.front(), heads);
+  start_gather(work, groups.front(), heads);
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const HeadGroup& group = groups[i];
-    if (i + 1 < groups.size()) start_gather(groups[i + 1], heads);
+    if (i + 1 < groups.size()) start_gather(work, groups[i + 1], heads);
     const KeysValues keys = finish_gather(group);
     const Tensor group_lse = at_begin_of(b_.lse, {cut_.local_length(), group.q_count});
     backend_.attention_forward({head_range(heads.q, group.q_begin, group.q_count), keys.k, keys.v,
-                                head_range(out, group.q_begin, group.q_count), group_lse, b_.shape.scale(), *plan_});
+                                head_range(out, group.q_begin, group.q_count), group_lse, b_.shape.scale(),
+                                *work.plan});
     backend_.copy(lse.columns(group.q_begin, group.q_count), group_lse);
   }
 }
 
-void AllGatherAttention::backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) {
+void AllGatherAttention::backward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse, Tensor dout,
+                                  const Heads& gradients) {
+  const Work& work = works_[kind];
   const std::vector<HeadGroup> groups = head_groups();
-  start_gather(groups.front(), heads);
+  start_gather(work, groups.front(), heads);
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const HeadGroup& group = groups[i];
-    if (i + 1 < groups.size()) start_gather(groups[i + 1], heads);
+    if (i + 1 < groups.size()) start_gather(work, groups[i + 1], heads);
     const auto queries_of = [&](const Tensor& x) { return head_range(x, group.q_begin, group.q_count); };
     const Tensor group_lse = at_begin_of(b_.lse, {cut_.local_length(), group.q_count});
     const Tensor group_delta = at_begin_of(b_.delta, {cut_.local_length(), group.q_count});
@@ -138,18 +146,18 @@ void AllGatherAttention::backward(const Heads& heads, Tensor out, Tensor lse, Te
     const KeysValues keys = finish_gather(group);
     const KeysValues partial = split(rows_of(b_.partial_dkv[group.slot], group, cut_.length()), group);
     backend_.attention_backward({queries_of(heads.q), keys.k, keys.v, queries_of(dout), group_lse, group_delta,
-                                 queries_of(gradients.q), partial.k, partial.v, b_.shape.scale(), *plan_});
-    if (i > 0) finish_return(groups[i - 1], gradients);
-    start_return(group);
+                                 queries_of(gradients.q), partial.k, partial.v, b_.shape.scale(), *work.plan});
+    if (i > 0) finish_return(work, groups[i - 1], gradients);
+    start_return(work, group);
   }
-  finish_return(groups.back(), gradients);
+  finish_return(work, groups.back(), gradients);
 }
 
-void AllGatherAttention::start_return(const HeadGroup& group) {
+void AllGatherAttention::start_return(const Work& work, const HeadGroup& group) {
   const Tensor partial = rows_of(b_.partial_dkv[group.slot], group, cut_.length());
   std::vector<comm::Message> sends, receives;
-  for (std::size_t d = 0; d < rounds_.size(); ++d) {
-    const Round& round = rounds_[d];
+  for (std::size_t d = 0; d < work.rounds.size(); ++d) {
+    const Round& round = work.rounds[d];
     const Tensor returned = rows_of(b_.returned_dkv.rows(static_cast<std::int64_t>(d), 1), group, cut_.local_length());
     add_messages(sends, chunks_in_row(partial, cut_, round.from), round.receives, round.from);
     add_messages(receives, chunks_in_part(returned, cut_, group_.rank()), round.sends, round.to);
@@ -160,15 +168,15 @@ void AllGatherAttention::start_return(const HeadGroup& group) {
   returned_->record(ring_stream_);
 }
 
-void AllGatherAttention::finish_return(const HeadGroup& group, const Heads& gradients) {
+void AllGatherAttention::finish_return(const Work& work, const HeadGroup& group, const Heads& gradients) {
   device::timed_wait(timeline_, backend_.stream(), *returned_, "wait for gradients of keys");
   const int rank = group_.rank();
   const ChunkRows sums = chunks_in_row(rows_of(b_.partial_dkv[group.slot], group, cut_.length()), cut_, rank);
-  for (std::size_t d = 0; d < rounds_.size(); ++d) {
+  for (std::size_t d = 0; d < work.rounds.size(); ++d) {
     const Tensor returned = rows_of(b_.returned_dkv.rows(static_cast<std::int64_t>(d), 1), group, cut_.local_length());
     const ChunkRows parts = chunks_in_part(returned, cut_, rank);
-    if (rounds_[d].sends.front) backend_.add(sums.front(), parts.front());
-    if (rounds_[d].sends.back) backend_.add(sums.back(), parts.back());
+    if (work.rounds[d].sends.front) backend_.add(sums.front(), parts.front());
+    if (work.rounds[d].sends.back) backend_.add(sums.back(), parts.back());
   }
   const ChunkRows dk = chunks_in_part(head_range(gradients.k, group.kv_begin, group.kv_count), cut_, rank);
   const ChunkRows dv = chunks_in_part(head_range(gradients.v, group.kv_begin, group.kv_count), cut_, rank);

@@ -20,9 +20,9 @@ class AllGatherBuffers final : public SequenceBuffers {
   AllGatherBuffers(const SequenceShape& of, int num_ranks) : shape(of), sp_size(num_ranks) {}
 
   void lay_out(device::Arena& arena) override;
-  /// A plan over the keys of all ranks; gradients of keys and values are float32 until they are summed.
+  /// A plan of each kind over the keys of all ranks; gradients of keys and values are float32 until they are summed.
   [[nodiscard]] ops::AttentionNeeds attention_needs() const override {
-    return {.plan_queries = shape.tokens, .plan_keys = sp_size * shape.tokens};
+    return {.num_kinds = shape.num_kinds, .plan_queries = shape.tokens, .plan_keys = sp_size * shape.tokens};
   }
   [[nodiscard]] std::unique_ptr<SequenceAttention> make_attention(const comm::Group& sp, device::Device& device,
                                                                   ops::Backend& backend, comm::Collectives& collectives,
@@ -47,9 +47,10 @@ class AllGatherAttention final : public SequenceAttention {
   AllGatherAttention(const AllGatherBuffers& buffers, const comm::Group& sp, device::Device& device,
                      ops::Backend& backend, comm::Collectives& collectives, device::Stream& ring_stream);
 
-  void set_schedule(const sequence::AttentionSchedule& schedule) override;
-  void forward(const Heads& heads, Tensor out, Tensor lse) override;
-  void backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) override;
+  void set_schedules(const sequence::AttentionSchedules& schedules) override;
+  void forward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse) override;
+  void backward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse, Tensor dout,
+                const Heads& gradients) override;
 
  private:
   /// Heads that are gathered and worked on together.
@@ -62,6 +63,11 @@ class AllGatherAttention final : public SequenceAttention {
     SpRank to, from;
     sequence::ChunkPair sends, receives;
   };
+  /// What attention of one kind does.
+  struct Work {
+    std::vector<Round> rounds;  ///< but the first, this rank's own
+    std::unique_ptr<ops::AttentionPlan> plan;
+  };
   struct KeysValues {
     Tensor k, v;
   };
@@ -71,12 +77,12 @@ class AllGatherAttention final : public SequenceAttention {
   [[nodiscard]] KeysValues split(const Tensor& rows, const HeadGroup& group) const;
   /// The beginning of a buffer as (num_tokens, 2 g D).
   [[nodiscard]] Tensor rows_of(const Tensor& buffer, const HeadGroup& group, std::int64_t num_tokens) const;
-  void start_gather(const HeadGroup& group, const Heads& heads);
+  void start_gather(const Work& work, const HeadGroup& group, const Heads& heads);
   [[nodiscard]] KeysValues finish_gather(const HeadGroup& group);
   /// Gives every rank the part of its gradient that this one has formed.
-  void start_return(const HeadGroup& group);
+  void start_return(const Work& work, const HeadGroup& group);
   /// Waits for the parts of this rank's gradient and writes their sum.
-  void finish_return(const HeadGroup& group, const Heads& gradients);
+  void finish_return(const Work& work, const HeadGroup& group, const Heads& gradients);
 
   const AllGatherBuffers& b_;
   comm::Group group_;
@@ -85,8 +91,7 @@ class AllGatherAttention final : public SequenceAttention {
   comm::Collectives& collectives_;
   device::Stream& ring_stream_;
   sequence::RowCut cut_;
-  std::vector<Round> rounds_;  ///< but the first, this rank's own
-  std::unique_ptr<ops::AttentionPlan> plan_;
+  IndexedVector<sequence::AttentionKind, Work> works_;
   std::array<std::unique_ptr<device::Event>, 2> gathered_;
   std::unique_ptr<device::Event> compute_done_, returned_;
 };

@@ -9,15 +9,17 @@ namespace sft::parallel {
 
 class InnerAttention : public SequenceAttention {
  public:
-  /// (T, H) float32, contiguous, for the tokens of the schedule: the memory for the sum over D of out * dout.
+  /// (T, H) float32, contiguous, for the tokens of the schedules: the memory for the sum over D of out * dout.
   [[nodiscard]] virtual Tensor delta() const = 0;
   /// The rest of backward(), once delta() is written. The gradients of keys and values have the compute dtype, or both
   /// are float32.
-  virtual void backward_from_delta(const Heads& heads, Tensor lse, Tensor dout, const Heads& gradients) = 0;
+  virtual void backward_from_delta(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
+                                   const Heads& gradients) = 0;
 
-  void backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) final {
+  void backward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse, Tensor dout,
+                const Heads& gradients) final {
     backend_.attention_delta(delta(), out, dout);
-    backward_from_delta(heads, lse, dout, gradients);
+    backward_from_delta(kind, heads, lse, dout, gradients);
   }
 
  protected:

@@ -10,7 +10,7 @@ namespace sft::parallel {
 void LocalBuffers::lay_out(device::Arena& arena) { delta = take(arena, DType::float32, {shape.tokens, shape.q_heads}); }
 
 ops::AttentionNeeds LocalBuffers::attention_needs() const {
-  ops::AttentionNeeds needs{.plan_queries = shape.tokens, .plan_keys = shape.tokens};
+  ops::AttentionNeeds needs{.num_kinds = shape.num_kinds, .plan_queries = shape.tokens, .plan_keys = shape.tokens};
   if (shape.compute == DType::float32) return needs;
   needs.num_keys = shape.tokens;
   needs.longest_lane = std::min(shape.tokens, shape.document_tokens);
@@ -24,19 +24,23 @@ std::unique_ptr<InnerAttention> LocalBuffers::make_inner(const comm::Group&, dev
   return std::make_unique<LocalAttention>(*this, backend);
 }
 
-void LocalAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
-  SFT_ENSURE(schedule.rounds.size() == 1, "whole rows are attended to in one round");
-  num_tokens_ = schedule.num_tokens;
-  plan_ = backend_.plan_attention(schedule.rounds.front().spans, schedule.num_tokens, schedule.num_tokens);
+void LocalAttention::set_schedules(const sequence::AttentionSchedules& schedules) {
+  num_tokens_ = num_tokens_of(schedules, buffers_.shape);
+  plans_.clear();
+  for (const sequence::AttentionSchedule& schedule : schedules) {
+    SFT_ENSURE(schedule.rounds.size() == 1, "whole rows are attended to in one round");
+    plans_.push_back(backend_.plan_attention(schedule.rounds.front().spans, num_tokens_, num_tokens_));
+  }
 }
 
-void LocalAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
-  backend_.attention_forward({heads.q, heads.k, heads.v, out, lse, buffers_.shape.scale(), *plan_});
+void LocalAttention::forward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse) {
+  backend_.attention_forward({heads.q, heads.k, heads.v, out, lse, buffers_.shape.scale(), *plans_[kind]});
 }
 
-void LocalAttention::backward_from_delta(const Heads& heads, Tensor lse, Tensor dout, const Heads& gradients) {
+void LocalAttention::backward_from_delta(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
+                                         const Heads& gradients) {
   backend_.attention_backward({heads.q, heads.k, heads.v, dout, lse, delta(), gradients.q, gradients.k, gradients.v,
-                               buffers_.shape.scale(), *plan_});
+                               buffers_.shape.scale(), *plans_[kind]});
 }
 
 }  // namespace sft::parallel

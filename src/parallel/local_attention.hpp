@@ -24,15 +24,16 @@ class LocalAttention final : public InnerAttention {
  public:
   LocalAttention(const LocalBuffers& buffers, ops::Backend& backend) : InnerAttention(backend), buffers_(buffers) {}
 
-  void set_schedule(const sequence::AttentionSchedule& schedule) override;
-  void forward(const Heads& heads, Tensor out, Tensor lse) override;
+  void set_schedules(const sequence::AttentionSchedules& schedules) override;
+  void forward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse) override;
   [[nodiscard]] Tensor delta() const override { return buffers_.delta.rows(0, num_tokens_); }
-  void backward_from_delta(const Heads& heads, Tensor lse, Tensor dout, const Heads& gradients) override;
+  void backward_from_delta(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
+                           const Heads& gradients) override;
 
  private:
   const LocalBuffers& buffers_;
-  std::int64_t num_tokens_ = 0;  ///< of the schedule
-  std::unique_ptr<ops::AttentionPlan> plan_;
+  std::int64_t num_tokens_ = 0;  ///< of the schedules
+  IndexedVector<sequence::AttentionKind, std::unique_ptr<ops::AttentionPlan>> plans_;
 };
 
 }  // namespace sft::parallel

@@ -69,13 +69,18 @@ RingAttention::RingAttention(const RingBuffers& buffers, const comm::Group& sp, 
   for (auto& event : dkv_done_) event = device.make_event();
 }
 
-void RingAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
-  SFT_ENSURE(schedule.rounds.size() == b_.ring_size, "the ring has one round for each rank");
-  b_ = all_.first_rows(schedule.num_tokens);
+void RingAttention::set_schedules(const sequence::AttentionSchedules& schedules) {
+  const std::int64_t num_tokens = num_tokens_of(schedules, all_.shape);
+  b_ = all_.first_rows(num_tokens);
   rounds_.clear();
-  for (const sequence::AttentionRound& round : schedule.rounds) {
-    rounds_.push_back({round.to, round.from, round.sends.any(), round.receives.any(), !round.spans.empty(),
-                       backend_.plan_attention(round.spans, schedule.num_tokens, schedule.num_tokens)});
+  for (const sequence::AttentionSchedule& schedule : schedules) {
+    SFT_ENSURE(schedule.rounds.size() == b_.ring_size, "the ring has one round for each rank");
+    Rounds rounds;
+    for (const sequence::AttentionRound& round : schedule.rounds) {
+      rounds.push_back({round.to, round.from, round.sends.any(), round.receives.any(), !round.spans.empty(),
+                        backend_.plan_attention(round.spans, num_tokens, num_tokens)});
+    }
+    rounds_.push_back(std::move(rounds));
   }
 }
 
@@ -84,16 +89,16 @@ RingAttention::KeysValues RingAttention::halves_of(const Tensor& kv) {
   return {half(0), half(1)};
 }
 
-void RingAttention::pack(const Heads& heads) {
-  if (std::ranges::none_of(rounds_, &Round::sends)) return;
+void RingAttention::pack(const Rounds& rounds, const Heads& heads) {
+  if (std::ranges::none_of(rounds, &Round::sends)) return;
   const KeysValues packed = halves_of(b_.packed_kv);
   backend_.copy(packed.k, heads.k);
   backend_.copy(packed.v, heads.v);
 }
 
-void RingAttention::start_exchange(std::size_t d) {
-  if (d >= rounds_.size()) return;
-  const Round& round = rounds_[d];
+void RingAttention::start_exchange(const Rounds& rounds, std::size_t d) {
+  if (d >= rounds.size()) return;
+  const Round& round = rounds[d];
   // The buffer's last reader, two rounds ago, must be done; so must be the writer of this rank's keys.
   compute_done_->record(backend_.stream());
   ring_stream_.wait(*compute_done_);
@@ -108,46 +113,49 @@ RingAttention::KeysValues RingAttention::keys_of(std::size_t d, const Heads& hea
   return halves_of(b_.received_kv[d % 2]);
 }
 
-void RingAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
+void RingAttention::forward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse) {
   const Tensor sums = b_.q_sums.empty() ? out : b_.q_sums;
-  pack(heads);
-  for (std::size_t d = 0; d < rounds_.size(); ++d) {
-    start_exchange(d + 1);
+  const Rounds& rounds = rounds_[kind];
+  pack(rounds, heads);
+  for (std::size_t d = 0; d < rounds.size(); ++d) {
+    start_exchange(rounds, d + 1);
     const KeysValues keys = keys_of(d, heads);
     const bool is_first = d == 0;
-    if (!is_first && !rounds_[d].computes) continue;
+    if (!is_first && !rounds[d].computes) continue;
     backend_.attention_forward(
-        {heads.q, keys.k, keys.v, sums, lse, b_.shape.scale(), *rounds_[d].plan, /*merge=*/!is_first});
+        {heads.q, keys.k, keys.v, sums, lse, b_.shape.scale(), *rounds[d].plan, /*merge=*/!is_first});
   }
   if (!b_.q_sums.empty()) backend_.copy(out, b_.q_sums);
 }
 
-void RingAttention::backward_from_delta(const Heads& heads, Tensor lse, Tensor dout, const Heads& gradients) {
+void RingAttention::backward_from_delta(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
+                                        const Heads& gradients) {
   const Tensor dq = b_.q_sums.empty() ? gradients.q : b_.q_sums;
   const KeysValues own = b_.kv_sums.empty() ? KeysValues{gradients.k, gradients.v} : halves_of(b_.kv_sums);
-  pack(heads);
-  for (std::size_t d = 0; d < rounds_.size(); ++d) {
-    start_exchange(d + 1);
+  const Rounds& rounds = rounds_[kind];
+  pack(rounds, heads);
+  for (std::size_t d = 0; d < rounds.size(); ++d) {
+    start_exchange(rounds, d + 1);
     const KeysValues keys = keys_of(d, heads);
     const bool is_first = d == 0;
-    if (is_first || rounds_[d].computes) {
+    if (is_first || rounds[d].computes) {
       const KeysValues sums = is_first ? own : halves_of(b_.partial_dkv[d % 2]);
       backend_.attention_backward({heads.q, keys.k, keys.v, dout, lse, b_.delta, dq, sums.k, sums.v, b_.shape.scale(),
-                                   *rounds_[d].plan, /*accumulate_dq=*/!is_first});
+                                   *rounds[d].plan, /*accumulate_dq=*/!is_first});
     }
     if (is_first) continue;
-    start_return(d);
-    if (d > 1) add_returned(d - 1, own);
+    start_return(rounds, d);
+    if (d > 1) add_returned(rounds, d - 1, own);
   }
-  if (rounds_.size() > 1) add_returned(rounds_.size() - 1, own);
+  if (rounds.size() > 1) add_returned(rounds, rounds.size() - 1, own);
   if (b_.q_sums.empty()) return;
   backend_.copy(gradients.q, b_.q_sums);
   backend_.copy(gradients.k, own.k);
   backend_.copy(gradients.v, own.v);
 }
 
-void RingAttention::start_return(std::size_t d) {
-  const Round& round = rounds_[d];
+void RingAttention::start_return(const Rounds& rounds, std::size_t d) {
+  const Round& round = rounds[d];
   compute_done_->record(backend_.stream());
   ring_stream_.wait(*compute_done_);
   // The keys that this rank sent in round d were used by `to`.
@@ -156,9 +164,9 @@ void RingAttention::start_return(std::size_t d) {
   dkv_done_[d % 2]->record(ring_stream_);
 }
 
-void RingAttention::add_returned(std::size_t d, const KeysValues& sums) {
+void RingAttention::add_returned(const Rounds& rounds, std::size_t d, const KeysValues& sums) {
   device::timed_wait(timeline_, backend_.stream(), *dkv_done_[d % 2], "wait for gradients of keys");
-  if (!rounds_[d].sends) return;
+  if (!rounds[d].sends) return;
   const KeysValues returned = halves_of(b_.returned_dkv[d % 2]);
   backend_.add(sums.k, returned.k);
   backend_.add(sums.v, returned.v);

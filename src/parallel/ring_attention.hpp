@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Ring attention (Liu et al. 2023): in round d every rank attends to the keys of the rank d places back while those of
-// round d + 1 are under way; partial results merge in float32 by log-sum-exp. Pairs of ranks that no document spans
-// exchange nothing.
+// round d + 1 are under way; partial results merge in float32 by log-sum-exp. Pairs of ranks that no document spans, or
+// that no window reaches, exchange nothing.
 
 #include <array>
 #include <vector>
@@ -17,9 +17,10 @@ class RingBuffers final : public InnerBuffers {
   RingBuffers(const SequenceShape& of, int num_ranks) : shape(of), ring_size(num_ranks) {}
 
   void lay_out(device::Arena& arena) override;
-  /// A plan for each round; all sums are float32 tensors of its own.
+  /// A plan for each round of each kind; all sums are float32 tensors of its own.
   [[nodiscard]] ops::AttentionNeeds attention_needs() const override {
-    return {.num_plans = ring_size, .plan_queries = shape.tokens, .plan_keys = shape.tokens};
+    return {
+        .num_kinds = shape.num_kinds, .num_plans = ring_size, .plan_queries = shape.tokens, .plan_keys = shape.tokens};
   }
   [[nodiscard]] std::unique_ptr<InnerAttention> make_inner(const comm::Group& sp, device::Device& device,
                                                            ops::Backend& backend, comm::Collectives& collectives,
@@ -44,10 +45,11 @@ class RingAttention final : public InnerAttention {
   RingAttention(const RingBuffers& buffers, const comm::Group& sp, device::Device& device, ops::Backend& backend,
                 comm::Collectives& collectives, device::Stream& ring_stream);
 
-  void set_schedule(const sequence::AttentionSchedule& schedule) override;
-  void forward(const Heads& heads, Tensor out, Tensor lse) override;
+  void set_schedules(const sequence::AttentionSchedules& schedules) override;
+  void forward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse) override;
   [[nodiscard]] Tensor delta() const override { return b_.delta; }
-  void backward_from_delta(const Heads& heads, Tensor lse, Tensor dout, const Heads& gradients) override;
+  void backward_from_delta(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
+                           const Heads& gradients) override;
 
  private:
   struct Round {
@@ -55,6 +57,7 @@ class RingAttention final : public InnerAttention {
     bool sends, receives, computes;
     std::unique_ptr<ops::AttentionPlan> plan;
   };
+  using Rounds = std::vector<Round>;
   struct KeysValues {
     Tensor k, v;  ///< (T, K, D)
   };
@@ -62,23 +65,23 @@ class RingAttention final : public InnerAttention {
   /// Keys, then values, of a (2, T, K, D) tensor.
   [[nodiscard]] static KeysValues halves_of(const Tensor& kv);
   /// Copies this rank's keys and values to where they are sent from, if any round sends.
-  void pack(const Heads& heads);
-  /// Starts receiving the keys of round d.
-  void start_exchange(std::size_t d);
+  void pack(const Rounds& rounds, const Heads& heads);
+  /// Starts receiving the keys of round d, if there is one.
+  void start_exchange(const Rounds& rounds, std::size_t d);
   /// Waits for the keys of round d, those of `heads` in round 0.
   [[nodiscard]] KeysValues keys_of(std::size_t d, const Heads& heads);
   /// Gives the keys' owner the part of its gradient that was formed in round d, and receives this rank's.
-  void start_return(std::size_t d);
+  void start_return(const Rounds& rounds, std::size_t d);
   /// Waits for this rank's part from round d and adds it.
-  void add_returned(std::size_t d, const KeysValues& sums);
+  void add_returned(const Rounds& rounds, std::size_t d, const KeysValues& sums);
 
   const RingBuffers& all_;
-  RingBuffers b_;  ///< for the tokens of the schedule
+  RingBuffers b_;  ///< for the tokens of the schedules
   comm::Group group_;
   device::Timeline& timeline_;
   comm::Collectives& collectives_;
   device::Stream& ring_stream_;
-  std::vector<Round> rounds_;
+  IndexedVector<sequence::AttentionKind, Rounds> rounds_;
   std::array<std::unique_ptr<device::Event>, 2> kv_done_, dkv_done_;
   std::unique_ptr<device::Event> compute_done_;
 };

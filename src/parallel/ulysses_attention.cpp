@@ -76,9 +76,9 @@ UlyssesAttention::UlyssesAttention(const UlyssesBuffers& buffers, const comm::Gr
       compute_done_(device.make_event()),
       exchange_done_(device.make_event()) {}
 
-void UlyssesAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
-  inner_->set_schedule(schedule);
-  cut_ = sequence::RowCut(schedule.num_tokens, b_.assignment.size());
+void UlyssesAttention::set_schedules(const sequence::AttentionSchedules& schedules) {
+  inner_->set_schedules(schedules);
+  cut_ = sequence::RowCut(num_tokens_of(schedules, b_.shape), b_.assignment.size());
 }
 
 UlyssesAttention::RankHeads UlyssesAttention::split(const Tensor& rows) const {
@@ -152,11 +152,11 @@ void UlyssesAttention::exchange(const Messages& messages) {
   device::timed_wait(timeline_, backend_.stream(), *exchange_done_, "wait for heads");
 }
 
-void UlyssesAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
+void UlyssesAttention::forward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse) {
   const std::int64_t h = b_.assignment.q_heads(), head_dim = b_.shape.head_dim;
   const RankHeads own = gather_tokens(heads, {});
   const Tensor result = at_begin_of(b_.result, {cut_.length(), h * head_dim});
-  inner_->forward(own.heads, result.view({cut_.length(), h, head_dim}), lse.view({cut_.length(), h}));
+  inner_->forward(kind, own.heads, result.view({cut_.length(), h, head_dim}), lse.view({cut_.length(), h}));
   Messages messages;
   add_returns(messages, result, b_.pieces);
   exchange(messages);
@@ -169,7 +169,8 @@ void UlyssesAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
   }
 }
 
-void UlyssesAttention::backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) {
+void UlyssesAttention::backward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse, Tensor dout,
+                                const Heads& gradients) {
   const std::int64_t h = b_.assignment.q_heads(), k = b_.assignment.kv_heads(), head_dim = b_.shape.head_dim;
   backend_.attention_delta(b_.delta.rows(0, cut_.local_length()), out, dout);
   const RankHeads own = gather_tokens(heads, dout);
@@ -177,7 +178,7 @@ void UlyssesAttention::backward(const Heads& heads, Tensor out, Tensor lse, Tens
   const Tensor dkv = at_begin_of(b_.dkv, {cut_.length(), 2 * k * head_dim});
   const Tensor dkv_heads = dkv.view({cut_.length(), 2 * k, head_dim});
   inner_->backward_from_delta(
-      own.heads, lse.view({cut_.length(), h}), own.dout,
+      kind, own.heads, lse.view({cut_.length(), h}), own.dout,
       {dq.view({cut_.length(), h, head_dim}), head_range(dkv_heads, 0, k), head_range(dkv_heads, k, k)});
   Messages messages;
   add_returns(messages, dq, b_.pieces);

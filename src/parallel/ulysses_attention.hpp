@@ -75,9 +75,10 @@ class UlyssesAttention final : public SequenceAttention {
   UlyssesAttention(const UlyssesBuffers& buffers, const comm::Group& sp, device::Device& device, ops::Backend& backend,
                    comm::Collectives& collectives, device::Stream& ring_stream);
 
-  void set_schedule(const sequence::AttentionSchedule& schedule) override;
-  void forward(const Heads& heads, Tensor out, Tensor lse) override;
-  void backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) override;
+  void set_schedules(const sequence::AttentionSchedules& schedules) override;
+  void forward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse) override;
+  void backward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse, Tensor dout,
+                const Heads& gradients) override;
 
  private:
   /// What the other ranks of the group and this one send each other.

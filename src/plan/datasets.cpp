@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "sft/model/layer_plan.hpp"
 #include "sft/plan/run_length.hpp"
 
 namespace sft::plan {
@@ -51,6 +52,7 @@ data::LoaderPlan loader_plan(const config::ValidConfig& config, const mesh::Plac
                              std::int64_t first_step, std::int64_t last_step, const data::MicroBatchLimits& limits) {
   data::LoaderPlan plan = plan_of_rows(config, place, row_order(config->data, num_rows), first_step, last_step);
   plan.attention_method = config->parallel.attention_method();
+  plan.attention_windows = model::attention_windows(config->model);
   plan.max_tokens = limits.tokens;
   return plan;
 }
@@ -59,6 +61,7 @@ data::LoaderPlan eval_loader_plan(const config::ValidConfig& config, const mesh:
                                   const Datasets& datasets) {
   data::LoaderPlan plan = plan_of_eval_rows(config, place, datasets);
   plan.attention_method = config->parallel.attention_method();
+  plan.attention_windows = model::attention_windows(config->model);
   plan.max_tokens = datasets.limits(config).tokens;
   return plan;
 }

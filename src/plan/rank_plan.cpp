@@ -7,6 +7,7 @@
 #include "sft/checkpoint/save.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
+#include "sft/model/layer_plan.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/sharded_units.hpp"
 #include "sft/sequence/row_cut.hpp"
@@ -35,13 +36,17 @@ model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tok
           .token_slices = token_slices};
 }
 
-parallel::SequenceShape sequence_shape(const model::Sizes& sizes, std::int64_t document_tokens) {
+parallel::SequenceShape sequence_shape(const config::Model& model, const model::Sizes& sizes,
+                                       std::int64_t document_tokens) {
   return {.tokens = sizes.tokens,
           .document_tokens = document_tokens,
           .q_heads = sizes.q_heads,
           .kv_heads = sizes.kv_heads,
           .head_dim = sizes.head_dim,
-          .compute = sizes.compute};
+          .compute = sizes.compute,
+          .multiplier = static_cast<float>(model.attention_multiplier),
+
+          .num_kinds = model::attention_windows(model).size()};
 }
 
 parallel::MasterWeights master_weights(const config::Train& train) {
@@ -80,8 +85,8 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
       slots(shard_map.num_units(), policy, config->model.tie_word_embeddings),
       unit_buffers(parts, policy, slots),
       decoder(config->model, config->lora, sizes, machine.kind, model::activation_policy(config->train, machine.kind)),
-      attention(parallel::make_sequence_buffers(sequence_shape(sizes, limits.document_tokens), place.size(Axis::sp),
-                                                config->parallel.attention_method())),
+      attention(parallel::make_sequence_buffers(sequence_shape(config->model, sizes, limits.document_tokens),
+                                                place.size(Axis::sp), config->parallel.attention_method())),
       optimizer(optim::make_optimizer(config->optimizer, shard_map, optim::state_form(config, machine.kind))),
       matrix_assignment(shard_map, place,
                         [this](parallel::UnitIndex unit, const parallel::Parameter& parameter) {

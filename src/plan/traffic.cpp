@@ -10,6 +10,7 @@
 #include "sft/device/factory.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/model/architecture.hpp"
+#include "sft/model/layer_plan.hpp"
 #include "sft/plan/rank_plan.hpp"
 #include "sft/plan/workers.hpp"
 #include "sft/sequence/attention_schedule.hpp"
@@ -19,11 +20,12 @@ namespace sft::plan {
 namespace {
 
 /// One micro-batch of documents of these lengths.
-sequence::AttentionSchedule schedule_of(const config::ValidConfig& config, const std::vector<std::int32_t>& documents,
-                                        const RankPlan& plan) {
+sequence::AttentionSchedules schedules_of(const config::ValidConfig& config, const std::vector<std::int32_t>& documents,
+                                          const RankPlan& plan) {
   const int sp_size = plan.place.size(Axis::sp);
   const sequence::RowCut cut(plan.sizes.tokens * sp_size, sp_size);
-  return sequence::make_schedule(config->parallel.attention_method(), {documents}, cut, plan.place.sp_rank());
+  const sequence::AttentionWindows windows = model::attention_windows(config->model);
+  return sequence::make_schedules(config->parallel.attention_method(), windows, {documents}, cut, plan.place.sp_rank());
 }
 
 }  // namespace
@@ -53,14 +55,14 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
   // several times.
   const std::int64_t num_micro_batches = config->train.gradient_accumulation_steps;
   const std::int64_t num_played = std::min<std::int64_t>(num_micro_batches, 3);
-  const sequence::AttentionSchedule schedule = schedule_of(config, documents, plan);
+  const sequence::AttentionSchedules schedules = schedules_of(config, documents, plan);
   const Tensor metrics = plan.results.rows(0, num_metrics);
   workers.units.parameters_written();
   workers.units.begin_step(num_played);
   std::vector<comm::SentBytes> middle;
   for (std::int64_t i = 0; i < num_played; ++i) {
     const auto before = std::vector<comm::SentBytes>(counter.sent());
-    workers.decoder.forward_backward(plan.upload.device, schedule, 1.0, metrics, 0);
+    workers.decoder.forward_backward(plan.upload.device, schedules, 1.0, metrics, 0);
     if (i != 1) continue;
     middle = counter.sent();
     for (std::size_t group = 0; group < before.size(); ++group) middle[group].bytes -= before[group].bytes;

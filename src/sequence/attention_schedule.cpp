@@ -17,8 +17,14 @@ Chunk intersect(const Chunk& chunk, std::int64_t begin, std::int64_t end) {
   return {chunk.local + from - chunk.global, from, to - from};
 }
 
+/// What queries see of keys of the same document.
+AttentionSpan span_of(const Chunk& queries, const Chunk& keys, std::int64_t lane, std::int64_t window) {
+  return {queries.local, queries.length, keys.local, keys.length, queries.global - keys.global, lane, window};
+}
+
 /// The ring's rounds without spans.
-AttentionSchedule schedule_exchange(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank) {
+AttentionSchedule schedule_exchange(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank,
+                                    std::int64_t window) {
   const int sp_size = cut.sp_size();
   AttentionSchedule schedule;
   schedule.num_tokens = std::ssize(documents) * cut.local_length();
@@ -28,8 +34,8 @@ AttentionSchedule schedule_exchange(const RowDocuments& documents, const RowCut&
     round.to = SpRank::from((sp_rank + d) % sp_size);
     round.from = SpRank::from((sp_rank - d + sp_size) % sp_size);
     if (d == 0) continue;
-    round.receives = chunks_seen(documents, cut, sp_rank, round.from);
-    round.sends = chunks_seen(documents, cut, round.to, sp_rank);
+    round.receives = chunks_seen(documents, cut, sp_rank, round.from, window);
+    round.sends = chunks_seen(documents, cut, round.to, sp_rank, window);
   }
   return schedule;
 }
@@ -37,7 +43,7 @@ AttentionSchedule schedule_exchange(const RowDocuments& documents, const RowCut&
 }  // namespace
 
 std::vector<AttentionSpan> attention_spans(const RowDocuments& documents, const RowCut& cut, SpRank q_rank,
-                                           SpRank k_rank) {
+                                           SpRank k_rank, std::int64_t window) {
   const std::vector<Chunk> q_chunks = cut.chunks(q_rank), k_chunks = cut.chunks(k_rank);
   std::vector<AttentionSpan> spans;
   std::int64_t row_begin = 0, lane = 0;
@@ -50,8 +56,11 @@ std::vector<AttentionSpan> attention_spans(const RowDocuments& documents, const 
         if (q.length <= 0) continue;
         for (const Chunk& k_chunk : k_chunks) {
           const Chunk k = intersect(k_chunk, begin, end);
-          if (k.length <= 0 || k.global > q.global) continue;
-          spans.push_back({row_begin + q.local, q.length, row_begin + k.local, k.length, q.global - k.global, lane});
+          AttentionSpan span = span_of(q, k, lane, window);
+          if (!span.sees_any()) continue;
+          span.q_begin += row_begin;
+          span.k_begin += row_begin;
+          spans.push_back(span);
         }
       }
       ++lane;
@@ -63,7 +72,8 @@ std::vector<AttentionSpan> attention_spans(const RowDocuments& documents, const 
   return spans;
 }
 
-ChunkPair chunks_seen(const RowDocuments& documents, const RowCut& cut, SpRank q_rank, SpRank k_rank) {
+ChunkPair chunks_seen(const RowDocuments& documents, const RowCut& cut, SpRank q_rank, SpRank k_rank,
+                      std::int64_t window) {
   const std::vector<Chunk> q_chunks = cut.chunks(q_rank), k_chunks = cut.chunks(k_rank);
   ChunkPair seen;
   for (const std::vector<std::int32_t>& row : documents) {
@@ -73,8 +83,7 @@ ChunkPair chunks_seen(const RowDocuments& documents, const RowCut& cut, SpRank q
       for (const Chunk& q_chunk : q_chunks) {
         const Chunk q = intersect(q_chunk, begin, end);
         const auto sees = [&](const Chunk& k_chunk) {
-          const Chunk k = intersect(k_chunk, begin, end);
-          return q.length > 0 && k.length > 0 && k.global <= q.global;
+          return span_of(q, intersect(k_chunk, begin, end), /*lane=*/0, window).sees_any();
         };
         seen.front = seen.front || sees(k_chunks.front());
         seen.back = seen.back || sees(k_chunks.back());
@@ -85,15 +94,18 @@ ChunkPair chunks_seen(const RowDocuments& documents, const RowCut& cut, SpRank q
   return seen;
 }
 
-AttentionSchedule schedule_ring(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank) {
-  AttentionSchedule schedule = schedule_exchange(documents, cut, sp_rank);
-  for (AttentionRound& round : schedule.rounds) round.spans = attention_spans(documents, cut, sp_rank, round.from);
+AttentionSchedule schedule_ring(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank, std::int64_t window) {
+  AttentionSchedule schedule = schedule_exchange(documents, cut, sp_rank, window);
+  for (AttentionRound& round : schedule.rounds) {
+    round.spans = attention_spans(documents, cut, sp_rank, round.from, window);
+  }
   return schedule;
 }
 
-AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank) {
+AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank,
+                                      std::int64_t window) {
   SFT_ENSURE(documents.size() == 1, "keys are gathered for one row");
-  AttentionSchedule schedule = schedule_exchange(documents, cut, sp_rank);
+  AttentionSchedule schedule = schedule_exchange(documents, cut, sp_rank, window);
   std::vector<AttentionSpan>& spans = schedule.rounds.front().spans;
   const std::vector<Chunk> q_chunks = cut.chunks(sp_rank);
   std::int64_t begin = 0, lane = 0;
@@ -105,8 +117,8 @@ AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCu
       // Keys are cut where chunks are, so that those of both queries' chunks are the same ranges.
       for (std::int64_t c = begin / q_chunk.length; c * q_chunk.length <= q.global; ++c) {
         const Chunk chunk{c * q_chunk.length, c * q_chunk.length, q_chunk.length};
-        const Chunk k = intersect(chunk, begin, end);
-        spans.push_back({q.local, q.length, k.local, k.length, q.global - k.global, lane});
+        const AttentionSpan span = span_of(q, intersect(chunk, begin, end), lane, window);
+        if (span.sees_any()) spans.push_back(span);
       }
     }
     ++lane;
@@ -117,22 +129,31 @@ AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCu
 }
 
 AttentionSchedule make_schedule(const AttentionMethod& method, const RowDocuments& documents, const RowCut& cut,
-                                SpRank sp_rank) {
+                                SpRank sp_rank, std::int64_t window) {
   const int sp_size = cut.sp_size(), ulysses_size = method.ulysses_size;
   const bool gathers = method.keys == AttentionMethod::Keys::all_gather;
   SFT_ENSURE(ulysses_size >= 1, "ulysses_size divides sp_size");
   SFT_ENSURE(sp_size % ulysses_size == 0, "ulysses_size divides sp_size");
   SFT_ENSURE(!gathers || ulysses_size == 1, "keys are gathered where no heads are exchanged");
-  if (gathers) return schedule_all_gather(documents, cut, sp_rank);
+  if (gathers) return schedule_all_gather(documents, cut, sp_rank, window);
   // A group of neighbours stands for a rank of a smaller sp.
-  AttentionSchedule schedule =
-      schedule_ring(documents, RowCut(cut.length(), sp_size / ulysses_size), SpRank::from(sp_rank / ulysses_size));
+  AttentionSchedule schedule = schedule_ring(documents, RowCut(cut.length(), sp_size / ulysses_size),
+                                             SpRank::from(sp_rank / ulysses_size), window);
   const auto like_this_one = [=](SpRank group) { return SpRank::from(group * ulysses_size + sp_rank % ulysses_size); };
   for (AttentionRound& round : schedule.rounds) {
     round.to = like_this_one(round.to);
     round.from = like_this_one(round.from);
   }
   return schedule;
+}
+
+AttentionSchedules make_schedules(const AttentionMethod& method, const AttentionWindows& windows,
+                                  const RowDocuments& documents, const RowCut& cut, SpRank sp_rank) {
+  AttentionSchedules schedules;
+  for (const std::int64_t window : windows) {
+    schedules.push_back(make_schedule(method, documents, cut, sp_rank, window));
+  }
+  return schedules;
 }
 
 std::int64_t max_schedule_bytes(std::int64_t num_rows, std::int64_t num_documents, int sp_size) {

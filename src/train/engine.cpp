@@ -18,6 +18,7 @@
 #include "sft/core/ensure.hpp"
 #include "sft/core/log.hpp"
 #include "sft/machine/node.hpp"
+#include "sft/model/layer_plan.hpp"
 #include "sft/optim/gradient_norm.hpp"
 #include "sft/plan/arenas.hpp"
 #include "sft/plan/rank_plan.hpp"
@@ -32,16 +33,21 @@ namespace {
 using device::Label;
 using device::Space;
 
-/// 6 x (weights in products x tokens + layers x heads x head_dim x sum of squared document lengths). With adapters, 4 x
-/// for the weights, which have no gradient, and 6 x for the adapters.
+/// By kind of attention, of the rows of a step: MicroBatch::hidden_squares.
+using HiddenSquares = IndexedVector<sequence::AttentionKind, double>;
+
+/// 6 x (weights in products x tokens + heads x head_dim x sum over layers of the sum of squared document lengths, less
+/// what the layer's window hides). With adapters, 4 x for the weights, which have no gradient, and 6 x for the
+/// adapters.
 double model_flops(const config::Config& config, parallel::ParameterCounts parameters, double num_tokens,
-                   double length_squares) {
+                   double length_squares, const HiddenSquares& hidden) {
   const config::Model& m = config.model;
+  double squares = 0.0;
+  for (const model::LayerPlan& layer : model::layer_plans(m)) squares += length_squares - hidden[layer.attention];
   const auto matmul = static_cast<double>(m.num_matmul_parameters());
   const double of_weights =
       config.lora.use_peft ? 4.0 * matmul + 6.0 * static_cast<double>(parameters.trainable) : 6.0 * matmul;
-  return of_weights * num_tokens +
-         6.0 * static_cast<double>(m.num_hidden_layers * m.num_attention_heads * m.head_dim) * length_squares;
+  return of_weights * num_tokens + 6.0 * static_cast<double>(m.num_attention_heads * m.head_dim) * squares;
 }
 
 /// What begin_step and add_micro_batch leave for finish_step.
@@ -52,6 +58,7 @@ struct StepUnderWay {
   data::BatchCounts counts;            ///< of all ranks
   std::int64_t num_micro_batches = 0;  ///< done
   std::vector<std::int64_t> rows;      ///< of this rank
+  HiddenSquares hidden_squares;        ///< of this rank's rows, where it owns them
 
   /// Of every token's weighted loss: the denominator of the mean, known before the first pass.
   [[nodiscard]] double gradient_scale() const { return counts.weight_sum > 0 ? 1.0 / counts.weight_sum : 0.0; }
@@ -262,7 +269,8 @@ void Engine::begin_step(std::int64_t step, double learning_rate, const data::Bat
                .learning_rate = learning_rate,
                .counts = e.sum_counts(counts),
                .num_micro_batches = 0,
-               .rows = {}};
+               .rows = {},
+               .hidden_squares = HiddenSquares(model::attention_windows(e.config.model).size())};
   e.workers.units.begin_step(e.config.train.gradient_accumulation_steps);
   e.device.fill_zero(e.plan.results.data, e.plan.results.size_bytes(), e.compute_stream());
 }
@@ -280,6 +288,10 @@ void Engine::add_micro_batch(const data::MicroBatch& batch) {
                                        e.plan.results.rows(0, plan::num_metrics), e.dropout_seed(step.step, number));
   });
   step.rows.insert(step.rows.end(), batch.rows.begin(), batch.rows.end());
+  if (!e.plan.place.owns_rows()) return;
+  for (const sequence::AttentionKind kind : batch.hidden_squares.indices()) {
+    step.hidden_squares[kind] += batch.hidden_squares[kind];
+  }
 }
 
 StepResult Engine::finish_step() {
@@ -292,7 +304,8 @@ StepResult Engine::finish_step() {
                 [&] { e.norm.sum_squares(plan.storage, *e.workers.ops, plan.results.rows(plan::num_metrics, 1)); });
 
   const auto local = e.download_results();
-  auto sums = local;
+  std::vector<double> sums(local.begin(), local.end());
+  sums.insert(sums.end(), step.hidden_squares.begin(), step.hidden_squares.end());
   if (!plan.place.owns_tokens()) std::fill_n(sums.begin(), plan::num_metrics, 0.0);
   {
     const Activity adding(ActivityKind::works, "loss and gradient norm");
@@ -319,7 +332,8 @@ StepResult Engine::finish_step() {
           .num_tokens = counts.num_tokens,
           .num_target_tokens = counts.num_target_tokens,
           .model_flops = model_flops(e.config, plan.num_parameters(), static_cast<double>(counts.num_tokens),
-                                     counts.length_squares),
+                                     counts.length_squares,
+                                     HiddenSquares(std::vector<double>(sums.begin() + local.size(), sums.end()))),
           .left_out = left_out};
 }
 
@@ -356,7 +370,8 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
   batch.targets.resize(tokens.size());
   batch.loss_weights.resize(tokens.size());
   const auto num_tokens = std::ssize(tokens);
-  batch.attention = sequence::schedule_ring({{checked_cast<std::int32_t>(num_tokens)}}, {num_tokens, 1}, 0);
+  batch.attention = sequence::make_schedules({}, model::attention_windows(e.config.model),
+                                             {{checked_cast<std::int32_t>(num_tokens)}}, {num_tokens, 1}, 0);
   const model::Inputs inputs = e.upload.put(batch);
 
   const std::int64_t count = last_only ? 1 : num_tokens;

@@ -221,7 +221,7 @@ void ModelOps::rotations() {
   const Tensor dbias = make(DType::float32, {(H + 2 * K) * D});
   const std::int64_t plain = model_.qk_norm ? 0 : L, normed = model_.qk_norm ? L : 0;
   bench_.without_roof("rope_table", bytes_of::rope_table(T, D), 1,
-                      [&] { ops_.rope_table(cosine, sine, tokens, frequencies, 1.0F); });
+                      [&] { ops_.rope_table(cosine, sine, tokens, frequencies, {}); });
   bench_.memory_bound("rope_forward", bytes_of::rope(s, T, H + K, D), plain, [&] {
     ops_.rope_forward(heads, heads, {cosine, sine});
   });

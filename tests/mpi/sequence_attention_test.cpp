@@ -81,13 +81,15 @@ SequenceAttention::Heads split(const Tensor& fused, const HeadCounts& counts) {
   return {heads(0, counts.q), heads(counts.q, counts.kv), heads(counts.q + counts.kv, counts.kv)};
 }
 
-/// One way of attending with the memory of one layer. Its tokens are those of this rank of `cut`.
+/// One way of attending with the memory of one layer. Its tokens are those of this rank of `cut`; `windows` are those
+/// of the kinds of attention that share it.
 class Layer {
  public:
   Layer(const CollectivesFixture& fixture, const comm::Group& sp, const sequence::RowCut& cut, const HeadCounts& heads,
-        const AttentionMethod& method, DType dtype)
+        const AttentionMethod& method, DType dtype, const sequence::AttentionWindows& windows = {0})
       : heads_(heads),
         method_(method),
+        windows_(windows),
         cut_(cut),
         sp_rank_(sp.rank()),
         num_tokens_(cut.local_length()),
@@ -104,7 +106,8 @@ class Layer {
                                                   .q_heads = heads.q,
                                                   .kv_heads = heads.kv,
                                                   .head_dim = head_dim,
-                                                  .compute = dtype},
+                                                  .compute = dtype,
+                                                  .num_kinds = windows.size()},
                                                  sp.size(), method)) {
     device::Arena sizing;
     buffers_->lay_out(sizing);
@@ -123,11 +126,11 @@ class Layer {
     num_tokens_ = cut.local_length();
   }
   void set_documents(const std::vector<std::int32_t>& lengths) {
-    attention_->set_schedule(sequence::make_schedule(method_, {lengths}, cut_, SpRank::from(sp_rank_)));
+    attention_->set_schedules(sequence::make_schedules(method_, windows_, {lengths}, cut_, SpRank::from(sp_rank_)));
   }
 
   /// Forward and backward on numbers that depend on `seed` and the place in the whole row alone.
-  void run(int seed) {
+  void run(int seed, sequence::AttentionKind kind = 0) {
     const std::int64_t fused_columns = heads_.fused_columns();
     for (std::int64_t t = 0; t < num_tokens_; ++t) {
       const std::int64_t token = global_token(t);
@@ -141,8 +144,8 @@ class Layer {
     std::ranges::fill(dqkv_.bytes, std::byte{0xff});
     std::ranges::fill(out_.bytes, std::byte{0xff});
     const SequenceAttention::Heads heads = split(used(qkv_), heads_);
-    attention_->forward(heads, used(out_), used(lse_));
-    attention_->backward(heads, used(out_), used(lse_), used(dout_), split(used(dqkv_), heads_));
+    attention_->forward(kind, heads, used(out_), used(lse_));
+    attention_->backward(kind, heads, used(out_), used(lse_), used(dout_), split(used(dqkv_), heads_));
     compute_stream_->synchronize();
   }
 
@@ -166,6 +169,7 @@ class Layer {
 
   HeadCounts heads_;
   AttentionMethod method_;
+  sequence::AttentionWindows windows_;
   sequence::RowCut cut_;
   int sp_rank_;
   std::int64_t num_tokens_;
@@ -227,6 +231,35 @@ BOOST_FIXTURE_TEST_CASE(a_cut_row_attends_as_a_whole_one, CollectivesFixture) {
             const double worst = worst_difference(part, whole);
             BOOST_TEST(worst <= (dtype == DType::float32 ? 2e-6 : 1e-2), describe(method, heads, dtype)
                                                                              << ": differs by " << worst);
+          }
+        }
+      }
+    }
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(kinds_of_attention_with_windows_share_the_buffers, CollectivesFixture) {
+  const comm::Group self = world.split(rank, 0, "self");
+  const std::int64_t length = sequence::padded_row_length(144, size);
+  // One token; shorter and longer than a chunk on any number of ranks; all of the document; longer than any.
+  const sequence::AttentionWindows windows = {1, 3, 29, 0, 500};
+  const std::vector<std::vector<std::int32_t>> micro_batches = {
+      {static_cast<std::int32_t>(length)}, {72, 1, 33, 7, 20}, std::vector<std::int32_t>(143, 1)};
+  for (const HeadCounts& heads : {head_counts.front(), head_counts.back()}) {
+    for (const DType dtype : {DType::float32, DType::bf16}) {
+      Layer whole(*this, self, {length, 1}, heads, {}, dtype, windows);
+      for (const AttentionMethod& method : methods_for(size, heads)) {
+        Layer part(*this, world, {length, size}, heads, method, dtype, windows);
+        for (const std::vector<std::int32_t>& documents : micro_batches) {
+          part.set_documents(documents);
+          whole.set_documents(documents);
+          for (const sequence::AttentionKind kind : windows.reversed_indices()) {
+            part.run(1, kind);
+            whole.run(1, kind);
+            const double worst = worst_difference(part, whole);
+            BOOST_TEST(worst <= (dtype == DType::float32 ? 2e-6 : 1e-2), "window " << windows[kind] << ", "
+                                                                                   << describe(method, heads, dtype)
+                                                                                   << ": differs by " << worst);
           }
         }
       }
@@ -303,7 +336,8 @@ BOOST_FIXTURE_TEST_CASE(a_schedule_of_another_group_is_a_bug, CollectivesFixture
     const auto buffers = parallel::make_sequence_buffers(
         {other.length(), other.length(), heads.q, heads.kv, head_dim, DType::float32}, size, method);
     const auto attention = buffers->make_attention(world, *device, *backend, *collectives, *stream);
-    BOOST_CHECK_THROW(attention->set_schedule(sequence::make_schedule(method, {{7}}, other, 0)), std::logic_error);
+    BOOST_CHECK_THROW(attention->set_schedules(sequence::make_schedules(method, {0}, {{7}}, other, 0)),
+                      std::logic_error);
   }
 }
 

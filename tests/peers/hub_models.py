@@ -64,6 +64,11 @@ CASES = {
     "qwen2_window_unused": ("Qwen2", dict(use_sliding_window=True, sliding_window=32, max_window_layers=2)),
     "qwen3": ("Qwen3", dict(head_dim=16)),
     "qwen3_bias": ("Qwen3", dict(head_dim=8, attention_bias=True, tie_word_embeddings=True)),
+    "smollm3": ("SmolLM3", dict(num_hidden_layers=5, pad_token_id=None)),
+    "smollm3_list": ("SmolLM3", dict(no_rope_layers=[0, 1], mlp_bias=True, attention_bias=True, pad_token_id=None)),
+    "granite": ("Granite", dict(embedding_multiplier=12.0, attention_multiplier=0.3, residual_multiplier=0.22,
+                                logits_scaling=8.0)),
+    "granite_plain": ("Granite", dict(tie_word_embeddings=True, attention_bias=True, mlp_bias=True)),
     "bf16": ("Qwen3", dict(head_dim=16)),
     "fp16": ("Llama", {}),
 }

@@ -7,6 +7,7 @@
 
 #include "sft/core/ensure.hpp"
 #include "sft/device/factory.hpp"
+#include "sft/model/layer_plan.hpp"
 #include "support/layout.hpp"
 
 namespace sft::test {
@@ -99,7 +100,8 @@ std::vector<data::MicroBatch> EngineFixture::deal(const std::vector<data::Row>& 
     const std::int64_t first = (micro * mesh_.place.data_size() + mesh_.place.data_rank()) * rows_per_micro_batch;
     const std::vector<data::Row> micro_rows(rows.begin() + first, rows.begin() + first + rows_per_micro_batch);
     micro_batches.push_back(data::cut_rows(micro_rows, mesh_.place.size(Axis::sp), mesh_.place.rank(Axis::sp),
-                                           config_->parallel.attention_method(), config_->parallel.token_slices()));
+                                           config_->parallel.attention_method(), config_->parallel.token_slices(),
+                                           model::attention_windows(config_->model)));
     micro_batches.back().counts = data::count_rows(micro_rows);
     step_counts += micro_batches.back().counts;
     for (std::int64_t row = first; row < first + rows_per_micro_batch; ++row) micro_batches.back().rows.push_back(row);

@@ -57,7 +57,12 @@ enum class HubModel {
   every_save,  ///< with each checkpoint, each time in place of the one before
 };
 enum class SpMethod { ring, all_gather, ulysses, hybrid, automatic };
-enum class RopeType { plain, linear, dynamic, yarn, llama3 };
+/// Where a block has norms, beside those of q and k, and what they are called.
+enum class BlockNorms {
+  pre,   ///< before attention and before the MLP
+  glm4,  ///< also behind each of the two, of what it adds
+};
+enum class RopeType { plain, linear, dynamic, yarn, llama3, longrope };
 
 struct RopeScaling {
   RopeType rope_type = RopeType::plain;
@@ -65,10 +70,12 @@ struct RopeScaling {
   double low_freq_factor = 1.0;   ///< llama3
   double high_freq_factor = 4.0;  ///< llama3
   std::int64_t original_max_position_embeddings = 8192;
-  double attention_factor = 1.0;  ///< yarn: scales cosine and sine
+  double attention_factor = 1.0;  ///< yarn and longrope: scales cosine and sine
   double beta_fast = 32.0;        ///< yarn: turns within the original context from which on a frequency stays
   double beta_slow = 1.0;         ///< yarn: turns up to which a frequency is divided by factor
   bool truncate = true;           ///< yarn: the ramp between the two begins and ends at whole dims
+  /// longrope: what each frequency is divided by, for texts of the original context and for longer ones
+  std::vector<double> short_factor, long_factor;
 };
 
 struct Model {
@@ -89,11 +96,32 @@ struct Model {
   bool attention_output_bias = false;        ///< a bias on o (Llama's attention_bias sets both)
   bool mlp_bias = false;                     ///< biases on gate, up and down
   bool qk_norm = false;                      ///< RMSNorm on every head of q and k (Qwen3)
+  BlockNorms block_norms = BlockNorms::pre;  ///< where they stand (GLM-4: pre and post)
+  double partial_rotary_factor = 1.0;        ///< share of the dims of a head that are rotated, the first ones
+  double llama_4_scaling_beta = 0.0;         ///< how queries grow with their position (Ministral 3)
+  std::vector<int> no_rope_layers;           ///< by layer: 1 rotated, 0 not (SmolLM3); empty: all are
+  double embedding_multiplier = 1.0;         ///< of the embedding (Granite)
+  double attention_multiplier = 0.0;         ///< of attention's scores; 0: 1 / sqrt(head_dim)
+  double residual_multiplier = 1.0;          ///< of what attention and MLP add to the residual stream
+  double logits_scaling = 1.0;               ///< what logits are divided by
   std::int64_t max_position_embeddings = 0;  ///< the longest document that the model is made for; 0: not known
-  std::int64_t sliding_window = 0;           ///< of a model with sliding-window attention, in tokens; 0: none
+  /// How far back a token of a sliding layer sees, itself included (Beltagy et al. 2020); 0: all of the document.
+  std::int64_t sliding_window = 0;
+  /// By layer: full_attention or sliding_attention; empty: with a window all slide.
+  std::vector<std::string> layer_types;
   std::uint64_t init_seed = 0;
   double initializer_range = 0.02;
 
+  /// The dims of a head that are rotated, the first ones.
+  [[nodiscard]] std::int64_t rotary_dim() const {
+    return static_cast<std::int64_t>(static_cast<double>(head_dim) * partial_rotary_factor);
+  }
+  /// The window of a layer, 0 where it sees the whole document.
+  [[nodiscard]] std::int64_t window_of(std::size_t layer) const {
+    return layer_types.empty() || layer_types[layer] == "sliding_attention" ? sliding_window : 0;
+  }
+  /// Whether queries and keys of that layer are rotated.
+  [[nodiscard]] bool rotates(std::size_t layer) const { return no_rope_layers.empty() || no_rope_layers[layer] != 0; }
   /// Parameters, biases and norms included; tied embeddings once.
   [[nodiscard]] std::int64_t num_parameters() const;
   /// Weights used in matrix products: all matrices but the embedding table, and the head also when tied.

@@ -10,7 +10,7 @@
 namespace sft::config {
 
 /// Reads the JSON object; "", "none", "null" and {"rope_type": "default"} mean no scaling. The older field name `type`
-/// is read too; YaRN's attention_factor follows from factor, mscale and mscale_all_dim where it is not given. Throws
+/// is read too; the attention_factor of yarn and longrope follows from the other fields where it is not given. Throws
 /// std::invalid_argument that says what is wrong: no JSON object, unknown kind or field, a field missing, no number, or
 /// out of range.
 [[nodiscard]] RopeScaling parse_rope_scaling(const std::string& text);

@@ -24,6 +24,7 @@ void read(const std::string& text, std::int64_t& value);
 void read(const std::string& text, std::uint64_t& value);
 void read(const std::string& text, double& value);
 void read(const std::string& text, std::string& value);
+void read(const std::string& text, std::vector<int>& value);          // the same
 void read(const std::string& text, std::vector<std::string>& value);  // separated by white space or commas
 void read(const std::string& text, Precision& value);
 void read(const std::string& text, ActivationCheckpointing& value);  // also true (full) and false (none)
@@ -41,6 +42,7 @@ void read(const std::string& text, EvalStrategy& value);  // no also as none or 
 void read(const std::string& text, SaveStrategy& value);  // the same
 void read(const std::string& text, EvalMetric& value);    // also with eval_ in front
 void read(const std::string& text, NanPolicy& value);
+void read(const std::string& text, BlockNorms& value);
 void read(const std::string& text, RopeScaling& value);
 void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 
@@ -62,6 +64,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::vector<std::string> choices(SaveStrategy);
 [[nodiscard]] std::vector<std::string> choices(EvalMetric);
 [[nodiscard]] std::vector<std::string> choices(NanPolicy);
+[[nodiscard]] std::vector<std::string> choices(BlockNorms);
 
 [[nodiscard]] std::string write(bool value);
 [[nodiscard]] std::string write(int value);
@@ -69,6 +72,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::string write(std::uint64_t value);
 [[nodiscard]] std::string write(double value);
 [[nodiscard]] std::string write(const std::string& value);
+[[nodiscard]] std::string write(const std::vector<int>& value);
 [[nodiscard]] std::string write(const std::vector<std::string>& value);
 [[nodiscard]] std::string write(Precision value);
 [[nodiscard]] std::string write(ActivationCheckpointing value);
@@ -86,6 +90,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::string write(SaveStrategy value);
 [[nodiscard]] std::string write(EvalMetric value);
 [[nodiscard]] std::string write(NanPolicy value);
+[[nodiscard]] std::string write(BlockNorms value);
 [[nodiscard]] std::string write(const RopeScaling& value);
 [[nodiscard]] std::string write(const StepRange& value);
 

@@ -20,7 +20,8 @@ struct LoaderPlan {
   int sharing_size = 1, sharing_rank = 0;  ///< ranks that share rows, along sp, tp ...: the first of them reads
   int local_multiple = 1;                  ///< tokens of a micro-batch on a rank are a multiple of it
   sequence::AttentionMethod attention_method = {};
-  std::int64_t first_step = 0, last_step = 0;  ///< steps [first, last) are delivered
+  sequence::AttentionWindows attention_windows = {0};  ///< of the kinds of attention that the layers have
+  std::int64_t first_step = 0, last_step = 0;          ///< steps [first, last) are delivered
   OrderKind order = OrderKind::trl;
   bool shuffle = true;
   std::uint64_t seed = 42;

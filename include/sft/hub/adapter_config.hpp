@@ -2,11 +2,14 @@
 #pragma once
 // adapter_config.json of a PEFT folder <-> the [lora] section.
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sft/config/config.hpp"
+#include "sft/hub/file_layout.hpp"
 
 namespace sft::hub {
 
@@ -32,13 +35,23 @@ class TargetModules {
 };
 
 /// The adapter_config.json of adapters that sft trained, as PEFT writes it. `base_model`: folder or name of the model
-/// that they belong to; empty: not known.
-[[nodiscard]] std::string make_adapter_config(const config::Lora& lora, const std::string& base_model);
+/// that they belong to; empty: not known. `layout`: of its files. Adapters on parts of one module of transformers are
+/// one there, of the sum of their ranks and with the same scale: rank_pattern and alpha_pattern say so. In a model of
+/// several towers target_modules is a regular expression that means the text tower.
+[[nodiscard]] std::string make_adapter_config(const config::Lora& lora, const std::string& base_model,
+                                              const FileLayout& layout = {});
 
 /// What an adapter_config.json says.
 struct AdapterConfig {
   config::Lora lora;  ///< but for lora_target_modules, which keeps its default: PEFT's may name modules one by one
   TargetModules targets;
+  /// rank_pattern and alpha_pattern: what is the first that fits has another rank, and another alpha.
+  std::vector<std::pair<TargetModules, std::int64_t>> ranks = {};
+  std::vector<std::pair<TargetModules, double>> alphas = {};
+
+  /// Of the module of transformers with this path.
+  [[nodiscard]] std::int64_t rank_of(const std::string& module) const;
+  [[nodiscard]] double scale_of(const std::string& module) const;
 };
 
 /// Reads FOLDER/adapter_config.json. Adapters other than plain LoRA on linear layers (DoRA, biases, whole modules,

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "sft/hub/tensor_map.hpp"
 #include "sft/io/raw_file.hpp"
 #include "sft/io/tensor_source.hpp"
 
@@ -28,13 +29,16 @@ enum class WeightType { float32, bfloat16, float16 };
 inline constexpr const char* model_stem = "model";
 inline constexpr const char* adapter_stem = "adapter_model";
 
-/// The weights in `folder`, in F32, BF16 or F16, read as float32 or bf16. Each rank opens it for itself and reads the
-/// bytes of what it asks for alone. Left out: buffers that older files hold (rotary_emb.inv_freq) and, when
-/// `is_head_tied`, lm_head.weight. Refuses, with the file's name: no safetensors files, a damaged header or index, a
-/// file that is missing or cut, tensors of other types.
+/// The weights in `folder`, in F32, BF16 or F16, read as float32 or bf16, as the tensors of the model: by the rules of
+/// the family that its config.json names (file_layout.hpp). Each rank opens it for itself and reads the bytes of what
+/// it asks for alone; of experts in MXFP4 a matrix at a time. Left out: buffers that older files hold
+/// (rotary_emb.inv_freq), towers other than that of the text and, when `is_head_tied`, lm_head.weight. Refuses, with
+/// the file's name: no safetensors files, a damaged header or index, a file that is missing or cut, tensors of other
+/// types.
 [[nodiscard]] std::unique_ptr<io::TensorSource> open_weights(const std::string& folder, bool is_head_tied);
-/// The tensors of an adapter's folder in PEFT's format, adapter_model.safetensors, in the same way.
-[[nodiscard]] std::unique_ptr<io::TensorSource> open_adapter_weights(const std::string& folder);
+/// The tensors of an adapter's folder in PEFT's format, adapter_model.safetensors, in the same way: an adapter of a
+/// module that is several of the model's is one of each, with the same A. `base`: of the folder that it belongs to.
+[[nodiscard]] std::unique_ptr<io::TensorSource> open_adapter_weights(const std::string& folder, const FileLayout& base);
 
 /// Refuses files whose lm_head.weight, if they have one, is not their embedding table: then the head is not tied,
 /// whatever config.json says. Reads both tensors.
@@ -43,10 +47,11 @@ void check_tied_head(const std::string& folder);
 /// Which file holds what, for weights that are to be written. The same on every rank for the same arguments. Pure.
 class WeightsPlan {
  public:
-  /// `tensors`: "model/NAME", in the order of the files. A file takes at most `max_file_bytes` of weights, or one
-  /// tensor. `stem`: model_stem or adapter_stem.
+  /// `tensors`: "ENTRY/NAME" of the model or an adapter, in the order of the files, which hold them as `layout` says;
+  /// what that carries comes last, in its own dtypes. A file takes at most `max_file_bytes` of weights, or one tensor.
+  /// `stem`: model_stem or adapter_stem.
   WeightsPlan(const std::vector<io::TensorInfo>& tensors, WeightType type, std::uint64_t max_file_bytes,
-              const std::string& stem = model_stem);
+              const std::string& stem = model_stem, const FileLayout& layout = {});
 
   struct File {
     std::string name;    ///< "STEM.safetensors", or "STEM-00001-of-00003.safetensors"
@@ -56,24 +61,34 @@ class WeightsPlan {
   struct TensorRange {
     std::size_t file = 0;
     std::uint64_t begin = 0;  ///< byte of the file
-    std::vector<std::int64_t> shape;
   };
 
   [[nodiscard]] WeightType type() const { return type_; }
   [[nodiscard]] const std::vector<File>& files() const { return files_; }
-  [[nodiscard]] const TensorRange& place(const std::string& name) const { return places_.at(name); }
+  [[nodiscard]] const TensorMap& map() const { return map_; }
+  /// Of tensor number `index` of map().files().
+  [[nodiscard]] const TensorRange& place(std::size_t index) const { return places_[index]; }
+  /// Those that are carried, and where they go.
+  [[nodiscard]] const std::vector<std::pair<FileTensor, TensorRange>>& carried() const { return carried_; }
   /// model.safetensors.index.json; empty with one file.
   [[nodiscard]] std::string index_json() const;
 
  private:
   WeightType type_;
   std::vector<File> files_;
-  std::map<std::string, TensorRange> places_;  ///< by "model/NAME"
+  TensorMap map_;
+  std::vector<TensorRange> places_;  ///< as map_.files()
+  std::vector<std::pair<FileTensor, TensorRange>> carried_;
+  std::map<std::string, std::string> file_of_;  ///< by the name of the tensor
   std::uint64_t total_bytes_ = 0, num_elements_ = 0;
 };
 
 /// Makes the files of a plan, without their tensors. One rank calls it before any makes a WeightsSink.
 void create_weight_files(const WeightsPlan& plan, const std::string& folder);
+
+/// Copies what the plan carries from the safetensors files in the folder `from` into its own files in `to`, which
+/// create_weight_files() made: byte by byte. One rank.
+void copy_carried(const WeightsPlan& plan, const std::string& from, const std::string& to);
 
 /// Writes tensors into the files of a plan. Each rank has its own.
 class WeightsSink final : public io::TensorSink {
@@ -83,16 +98,25 @@ class WeightsSink final : public io::TensorSink {
 
   /// Exact where the type holds every bit of them, else rounded to the nearest, ties to even.
   /// Refuses a finite number that float16 cannot hold with a data Error that names the tensor.
+  /// Writes a region of the file when it has 1 MiB, or when something else than what follows on it comes: so errors may
+  /// come later.
   void write(const std::string& name, const io::Rectangle& where, DType dtype, const void* values) override;
   /// Returns when what this rank wrote is on the disk.
   void finish();
 
  private:
+  void flush();
+
   const WeightsPlan& plan_;
   std::string folder_;
+
   std::map<std::size_t, io::RawFile> files_;  ///< those written to
-  std::vector<char> buffer_;
+  std::vector<char> converted_;
   std::vector<float> widened_;
+  /// What is to be written next, and where.
+  std::vector<char> region_;
+  std::size_t region_file_ = 0;
+  std::uint64_t region_begin_ = 0;
 };
 
 }  // namespace sft::hub

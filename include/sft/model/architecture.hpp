@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a Llama / Qwen2 / Qwen3 decoder is made of: its units and parameters under their Hugging Face names, and handles
+// What a decoder is made of: its units and parameters under their Hugging Face names, and handles
 // that say which of them an op uses; and how attention heads lie over tp. Pure.
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sft/config/valid_config.hpp"
+#include "sft/model/layer_plan.hpp"
 #include "sft/parallel/part.hpp"
 
 namespace sft::model {
@@ -34,14 +35,16 @@ struct Linear {
 /// The number of a block of the decoder, from the embedding on; Hugging Face counts layers so.
 using BlockIndex = Index<struct Block>;
 
-/// The parameters of one block.
+/// The parameters of one block, and what it does with them.
 struct BlockParameters {
-  parallel::UnitIndex attention_unit;  ///< has qkv, o, q_norm, k_norm and input_norm
+  LayerPlan plan;
+  parallel::UnitIndex attention_unit;  ///< has qkv, o, q_norm, k_norm, input_norm and its branch's
   parallel::UnitIndex mlp_unit;        ///< has the others: the next unit, or the same one
   Linear qkv, o;
   Linear gate_up, down;
-  parallel::ParameterGroup q_norm, k_norm;  ///< with qk_norm alone
-  parallel::ParameterGroup input_norm, post_attention_norm;
+  parallel::ParameterGroup q_norm, k_norm;                          ///< as LayerPlan::QkNorm says
+  parallel::ParameterGroup input_norm, post_attention_norm;         ///< of what attention and MLP read
+  parallel::ParameterGroup attention_branch_norm, mlp_branch_norm;  ///< of what they add, with norms_branches
 };
 
 struct DecoderParameters {

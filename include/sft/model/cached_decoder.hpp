@@ -28,15 +28,17 @@ class CachedDecoderBuffers {
 
   /// Takes everything; call with sizing arenas, then with real ones.
   void lay_out(device::Arena& cache, device::Arena& workspace);
+  /// What attention over the cache needs of the ops' workspace.
+  [[nodiscard]] ops::AttentionNeeds attention_needs() const { return {.num_kinds = windows.size()}; }
 
   IndexedVector<BlockIndex, LayerCache> layers;
-  BlockActivations activations;  ///< what the block at work has, each in turn
+  sequence::AttentionWindows windows;  ///< of the layers' kinds of attention
+  BlockActivations activations;        ///< what the block at work has, each in turn
   BlockScratch scratch;
-  Tensor inverse_frequencies;  ///< (D/2) float64
 
  private:
   Sizes sizes_;
-  bool qk_norm_;
+  config::Model config_;
   std::int64_t max_tokens_;
 };
 
@@ -45,22 +47,25 @@ class CachedDecoderBuffers {
 class CachedAttention final : public parallel::SequenceAttention {
  public:
   /// All references outlive it.
-  CachedAttention(const IndexedVector<BlockIndex, LayerCache>& layers, float scale, ops::Backend& backend);
+  CachedAttention(const IndexedVector<BlockIndex, LayerCache>& layers, float scale,
+                  const sequence::AttentionWindows& windows, ops::Backend& backend);
 
   /// Prepares the pass that follows, over `num_new` tokens behind `num_cached`.
   void begin_pass(std::int64_t num_cached, std::int64_t num_new);
   /// One round, whose spans reach from the new tokens to all tokens of the text. begin_pass() calls it.
-  void set_schedule(const sequence::AttentionSchedule& schedule) override;
+  void set_schedules(const sequence::AttentionSchedules& schedules) override;
   /// Puts the keys and values into the cache, then attends to all that is in it.
-  void forward(const Heads& heads, Tensor out, Tensor lse) override;
+  void forward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse) override;
   /// Throws std::logic_error: a cache has no gradient.
-  void backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) override;
+  void backward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse, Tensor dout,
+                const Heads& gradients) override;
 
  private:
   const IndexedVector<BlockIndex, LayerCache>& layers_;
   float scale_;
+  const sequence::AttentionWindows& windows_;
   ops::Backend& backend_;
-  std::unique_ptr<ops::AttentionPlan> plan_;
+  IndexedVector<sequence::AttentionKind, std::unique_ptr<ops::AttentionPlan>> plans_;
   std::int64_t num_cached_ = 0, num_new_ = 0;
   BlockIndex next_layer_;
 };

@@ -53,6 +53,12 @@ struct Context {
   AdapterBuffers& adapters;
 };
 
+/// x *= embedding_multiplier: the embedding, contiguous, or its gradient.
+inline void scale_embedding(const Context& context, const Tensor& x) {
+  const auto multiplier = static_cast<float>(context.config.embedding_multiplier);
+  if (multiplier != 1.0F) context.ops.scale(x, multiplier);
+}
+
 /// A micro-batch in device memory, each (T): T is any multiple of Sizes::token_slices up to Sizes::tokens, the same on
 /// all ranks of sp and tp. Shapes of a pass follow from it, never from Sizes::tokens, which is what buffers are laid
 /// out for.

@@ -30,15 +30,15 @@ class Decoder {
   /// Gradients of gradient_scale * sum(w nll) of one micro-batch, added up in the sharded units; metrics, float64 (4),
   /// += the sums of Backend::cross_entropy_finish over this rank's tokens. `dropout_seed` is this micro-batch's on the
   /// ranks that share its tokens (the tp group); without it nothing is dropped.
-  void forward_backward(const Inputs& inputs, const sequence::AttentionSchedule& schedule, double gradient_scale,
+  void forward_backward(const Inputs& inputs, const sequence::AttentionSchedules& schedules, double gradient_scale,
                         Tensor metrics, std::optional<std::uint64_t> dropout_seed = {});
 
   /// Metrics of one micro-batch, added up as above. No gradient: neither is one written nor the last step's touched,
   /// and nothing is kept for a backward pass. Collective over the sp, tp and fsdp groups.
-  void forward_loss(const Inputs& inputs, const sequence::AttentionSchedule& schedule, Tensor metrics);
+  void forward_loss(const Inputs& inputs, const sequence::AttentionSchedules& schedules, Tensor metrics);
 
   /// Logits, float32 (count, V), of this rank's tokens [begin, begin + count). No gradient.
-  void forward_logits(const Inputs& inputs, const sequence::AttentionSchedule& schedule, std::int64_t begin,
+  void forward_logits(const Inputs& inputs, const sequence::AttentionSchedules& schedules, std::int64_t begin,
                       std::int64_t count, Tensor logits);
 
  private:
@@ -49,7 +49,7 @@ class Decoder {
   void embed(const Inputs& inputs);
   /// Embedding, blocks and final norm, in a pass that was begun; scratch.normed holds the result, of all T tokens, and
   /// the head is entered. `keeps`: a backward pass follows.
-  void forward_body(const Inputs& inputs, const sequence::AttentionSchedule& schedule,
+  void forward_body(const Inputs& inputs, const sequence::AttentionSchedules& schedules,
                     std::optional<std::uint64_t> dropout_seed, bool keeps);
   void head_backward(const Inputs& inputs, double gradient_scale, Tensor metrics);
   void block_backward_of(BlockIndex block);

@@ -37,9 +37,8 @@ class DecoderBuffers {
 
   IndexedVector<BlockIndex, BlockActivations> blocks;
   BlockScratch scratch;
-  Tensor last;                 ///< (S, C) residual stream after the last block
-  Tensor last_rstd;            ///< (S) float32
-  Tensor inverse_frequencies;  ///< (D/2) float64
+  Tensor last;       ///< (S, C) residual stream after the last block
+  Tensor last_rstd;  ///< (S) float32
   /// For each offloaded block offloaded_bytes() in pinned memory, if it goes there.
   std::vector<Tensor> host_places;
   LossHead loss_head;
@@ -50,7 +49,7 @@ class DecoderBuffers {
   using Slot = Index<struct ActivationSlot>;
 
   Sizes sizes_;
-  bool qk_norm_;
+  config::Model config_;
   ActivationPolicy policy_;
   int num_blocks_;
   std::size_t place_bytes_ = 0;

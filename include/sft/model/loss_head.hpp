@@ -10,6 +10,9 @@
 
 namespace sft::model {
 
+/// logits (T, V) float32 of normed (T, C) after the final norm, divided by logits_scaling; `head` (V, C) is in use.
+void head_logits(const Context& context, const Linear& head, Tensor logits, const Tensor& normed);
+
 class LossHead {
  public:
   /// For a rank of `sizes` that computes on a device of `kind`, which chooses the length of a chunk.

@@ -79,9 +79,18 @@ struct RmsNormBackward {
   ConstTensor dresidual{};  ///< (T, C) compute dtype, may be dx; empty: zero
 };
 
-/// The angles of the rotary embedding as Backend::rope_table writes them, (T, D/2) float32.
+/// The angles of the rotary embedding as Backend::rope_table writes them, (T, R/2) float32: the first R dims of a head
+/// turn, D unless an op says that there may be fewer.
 struct RopeTable {
   ConstTensor cosine, sine;
+};
+
+/// What the cosine and sine of a position are multiplied with: factor (1 + beta ln(1 + floor(position / length))).
+/// With beta, a table turns queries that grow with their position (Ministral 3, after Nakanishi 2025).
+struct RopeScale {
+  float factor = 1.0F;
+  float beta = 0.0F;
+  std::int64_t length = 1;  ///< of the positions that do not grow, above 0
 };
 
 /// See Backend::norm_rope_forward.
@@ -225,13 +234,13 @@ class Backend {
   /// dx = dresidual + gradient through the norm.
   virtual void rms_norm_backward(const RmsNormBackward& norm) = 0;
 
-  // Rotary embedding (Su et al. 2021) in the half-split layout of Hugging Face.
-  /// cosine, sine (T, D/2) float32, times `scale`, of positions (T) int32 times inverse_frequencies (D/2) float64.
+  // Rotary embedding (Su et al. 2021) in the half-split layout of Hugging Face: pairs are R/2 dims apart.
+  /// cosine, sine (T, R/2) float32, scaled, of positions (T) int32 times inverse_frequencies (R/2) float64.
   virtual void rope_table(Tensor cosine, Tensor sine, ConstTensor positions, ConstTensor inverse_frequencies,
-                          float scale) = 0;
-  /// out, in (T, n, D) compute dtype, both strided. May be in place.
+                          const RopeScale& scale) = 0;
+  /// out, in (T, n, D) compute dtype, both strided. May be in place, and is with R < D: the other dims stay.
   virtual void rope_forward(Tensor out, ConstTensor in, const RopeTable& table) = 0;
-  /// din, dout as out and in of the forward pass. May be in place.
+  /// din, dout as out and in of the forward pass, in place where these are.
   virtual void rope_backward(Tensor din, ConstTensor dout, const RopeTable& table) = 0;
   /// Rotary embedding of heads that RMSNorm has gone over first (Qwen3).
   virtual void norm_rope_forward(const NormRopeForward& heads) = 0;
@@ -249,7 +258,7 @@ class Backend {
   /// num_queries queries (T) and num_keys keys (Tk): once per micro-batch for all layers. The plan is for this
   /// backend alone and does not outlive it; it may be destroyed while queued calls still use it. It may lie in the
   /// workspace (AttentionNeeds says for how many there is room). The CUDA backend takes causal squares (q_len = k_len,
-  /// diagonal 0) and full rectangles, which is what schedules have, and throws std::logic_error for any other span.
+  /// diagonal 0) and full rectangles, with or without a window, as schedules have; other spans are a std::logic_error.
   [[nodiscard]] virtual std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                                       std::int64_t num_queries,
                                                                       std::int64_t num_keys) = 0;

@@ -4,7 +4,8 @@
 //
 // One interface for every way of doing it: a further `sp_method` is a class of buffers and a class of attention beside
 // src/parallel/ring_attention.hpp, a schedule beside sequence::schedule_ring, and a line in make_sequence_buffers. A
-// micro-batch is one row: the documents of all its rows, one after the other.
+// micro-batch is one row: the documents of all its rows, one after the other. It has a schedule for each kind of
+// attention of the model's layers; all kinds work in the same buffers.
 
 #include <cmath>
 #include <cstdint>
@@ -27,12 +28,15 @@ struct SequenceShape {
   std::int64_t document_tokens;  ///< tokens of one document, on all ranks together, at most
   std::int64_t q_heads, kv_heads, head_dim;
   DType compute;
+  float multiplier = 0.0F;  ///< what scores are multiplied by; 0: 1 / sqrt(D)
+  int num_kinds = 1;        ///< of attention that the layers have
 
-  /// What scores are multiplied by: 1 / sqrt(D).
-  [[nodiscard]] float scale() const { return 1.0F / std::sqrt(static_cast<float>(head_dim)); }
+  [[nodiscard]] float scale() const {
+    return multiplier != 0.0F ? multiplier : 1.0F / std::sqrt(static_cast<float>(head_dim));
+  }
 };
 
-/// Causal attention within documents. Collective over the sp group, but for set_schedule.
+/// Causal attention within documents. Collective over the sp group, but for set_schedules.
 class SequenceAttention {
  public:
   /// Rotated queries and keys, and values, of this rank, or their gradients; compute dtype, strided: they may be
@@ -44,16 +48,18 @@ class SequenceAttention {
   virtual ~SequenceAttention() = default;
 
   /// Sets what the tokens that follow attend to, and how many these are: once per micro-batch, before its forward pass.
-  /// `schedule` is read before the call returns.
-  virtual void set_schedule(const sequence::AttentionSchedule& schedule) = 0;
+  /// `schedules`, one for each kind of attention and all of the same tokens, are read before the call returns.
+  virtual void set_schedules(const sequence::AttentionSchedules& schedules) = 0;
 
-  /// out (T, H, D) compute dtype, contiguous = attention of this rank's queries to the group's keys and values; 0 for
-  /// tokens outside every document. lse (T, H) float32, contiguous: the log-sum-exp that the backward pass needs, of as
-  /// many tokens and heads, where heads are exchanged of others than this rank's; -inf outside every document.
-  virtual void forward(const Heads& heads, Tensor out, Tensor lse) = 0;
-  /// Overwrites `gradients`, which share no memory with the rest: 0 outside every document. out and lse as the forward
-  /// pass left them; dout (T, H, D) compute dtype, contiguous.
-  virtual void backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) = 0;
+  /// Of a layer whose attention is of this kind: out (T, H, D) compute dtype, contiguous = attention of this rank's
+  /// queries to the group's keys and values; 0 for tokens outside every document. lse (T, H) float32, contiguous: the
+  /// log-sum-exp that the backward pass needs, of as many tokens and heads, where heads are exchanged of others than
+  /// this rank's; -inf outside every document.
+  virtual void forward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse) = 0;
+  /// Of the same layer: overwrites `gradients`, which share no memory with the rest: 0 outside every document. out and
+  /// lse as the forward pass left them; dout (T, H, D) compute dtype, contiguous.
+  virtual void backward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse, Tensor dout,
+                        const Heads& gradients) = 0;
 };
 
 /// The memory of one method, and the method that works in it.
@@ -73,6 +79,10 @@ class SequenceBuffers {
                                                                           comm::Collectives& collectives,
                                                                           device::Stream& ring_stream) const = 0;
 };
+
+/// Tokens of the schedules of one micro-batch on this rank. Throws std::logic_error unless there is one for each kind
+/// of attention, all of as many tokens.
+[[nodiscard]] std::int64_t num_tokens_of(const sequence::AttentionSchedules& schedules, const SequenceShape& shape);
 
 /// The one place that chooses the method: rows that lie whole on one rank need no exchange. Throws std::logic_error
 /// where heads are exchanged unless ulysses_size divides both sp_size and H. Pure.

@@ -43,27 +43,40 @@ struct AttentionSchedule {
   std::int64_t num_tokens = 0;
 };
 
+/// One for each kind of attention that the layers of a model have.
+using AttentionSchedules = IndexedVector<AttentionKind, AttentionSchedule>;
+
+// `window` is that of the spans: how far back a query sees, in tokens; 0: all of its document.
+
 /// The rectangles between the queries of sp rank `q_rank` and the keys of `k_rank`, both parts of the same rows, cut by
-/// `cut`. Each is one of two kinds: causal square (q_len = k_len, diagonal 0) or full (every query sees every key).
+/// `cut`. Each is one of two kinds: causal square (q_len = k_len, diagonal 0) or full (every query sees every key), of
+/// both of which a window may cut off what lies further back; in each some query sees some key.
 [[nodiscard]] std::vector<AttentionSpan> attention_spans(const RowDocuments& documents, const RowCut& cut,
-                                                         SpRank q_rank, SpRank k_rank);
+                                                         SpRank q_rank, SpRank k_rank, std::int64_t window = 0);
 
 /// The chunks of sp rank `k_rank` that a query of `q_rank` sees a key of.
-[[nodiscard]] ChunkPair chunks_seen(const RowDocuments& documents, const RowCut& cut, SpRank q_rank, SpRank k_rank);
+[[nodiscard]] ChunkPair chunks_seen(const RowDocuments& documents, const RowCut& cut, SpRank q_rank, SpRank k_rank,
+                                    std::int64_t window = 0);
 
 /// The ring: in round d, of sp_size, this rank's keys go d places on and those of the rank d places back come in. The
 /// spans of a round are those with the keys of `from`; indices count local tokens. One rank alone has one round.
-[[nodiscard]] AttentionSchedule schedule_ring(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank);
+[[nodiscard]] AttentionSchedule schedule_ring(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank,
+                                              std::int64_t window = 0);
 
 /// All keys at once: rounds and exchange as in the ring, but all spans stand in round 0, with keys that count the
 /// tokens of the whole row. For one row.
-[[nodiscard]] AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank);
+[[nodiscard]] AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank,
+                                                    std::int64_t window = 0);
 
 /// The schedule of `method` for one row. With ulysses_size > 1 it is that of the ring for a rank's group of neighbours:
 /// rounds and spans are those of RowCut(cut.length(), sp_size / ulysses_size), whose ranks the groups are, and `to` and
 /// `from` are the sp ranks with the same place in their groups.
 [[nodiscard]] AttentionSchedule make_schedule(const AttentionMethod& method, const RowDocuments& documents,
-                                              const RowCut& cut, SpRank sp_rank);
+                                              const RowCut& cut, SpRank sp_rank, std::int64_t window = 0);
+
+/// The same for each kind of attention.
+[[nodiscard]] AttentionSchedules make_schedules(const AttentionMethod& method, const AttentionWindows& windows,
+                                                const RowDocuments& documents, const RowCut& cut, SpRank sp_rank);
 
 /// Host memory of a schedule of any method for rows with `num_documents` documents together, at most.
 [[nodiscard]] std::int64_t max_schedule_bytes(std::int64_t num_rows, std::int64_t num_documents, int sp_size);

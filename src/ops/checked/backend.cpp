@@ -2,6 +2,7 @@
 #include "ops/backends.hpp"
 
 #include <fmt/core.h>
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -43,9 +44,10 @@ void check_rms_norm(Call& call, const Tensor& y, const ConstTensor& x, const Con
   call.in("weight", weight, {x.shape[1]}, {compute, DType::float32});
 }
 
-void check_table(Call& call, const RopeTable& table, const ConstTensor& in) {
-  call.in("table.cosine", table.cosine, {in.shape[0], in.shape[2] / 2}, DType::float32);
-  call.in("table.sine", table.sine, {in.shape[0], in.shape[2] / 2}, DType::float32);
+/// `half` pairs of every head of `in` turn.
+void check_table(Call& call, const RopeTable& table, const ConstTensor& in, std::int64_t half) {
+  call.in("table.cosine", table.cosine, {in.shape[0], half}, DType::float32);
+  call.in("table.sine", table.sine, {in.shape[0], half}, DType::float32);
 }
 
 /// `in` (T, n, D), and what is written over heads of its shape.
@@ -63,7 +65,13 @@ void check_rope(std::string_view op, std::string_view in_name, const ConstTensor
   Call call(op);
   check_heads(call, in_name, in, out_name, out);
   call.may_be(out_name, in_name);
-  check_table(call, table, in);
+  call.require_dims("table.cosine", table.cosine, 2);
+  call.require_dims("table.sine", table.sine, 2);
+  call.require(table.cosine.shape[1] == table.sine.shape[1], "table.cosine and table.sine have other widths");
+  const std::int64_t all = in.shape[2] / 2, half = std::min(table.cosine.shape[1], all);
+  check_table(call, table, in, half);
+  call.require(half == all || out.data == in.data,
+               fmt::format("{} is not {}, where some dims do not turn", out_name, in_name));
   call.check_memory();
 }
 
@@ -237,7 +245,7 @@ class CheckedBackend final : public Backend {
   }
 
   void rope_table(Tensor cosine, Tensor sine, ConstTensor positions, ConstTensor inverse_frequencies,
-                  float scale) override {
+                  const RopeScale& scale) override {
     Call call("rope_table");
     call.in("positions", positions, {positions.shape[0]}, DType::int32);
     call.in("inverse_frequencies", inverse_frequencies, {inverse_frequencies.shape[0]}, DType::float64);
@@ -314,6 +322,7 @@ class CheckedBackend final : public Backend {
                    "spans has queries outside the rows");
       call.require(span.k_begin >= 0 && span.k_len >= 0 && span.k_begin + span.k_len <= num_keys,
                    "spans has keys outside the rows");
+      call.require(span.window >= 0 && span.window == spans.front().window, "spans has windows that differ");
     }
     auto plan = std::make_unique<SizedPlan>();
     plan->inner = inner_->plan_attention(spans, num_queries, num_keys);
@@ -468,7 +477,7 @@ class CheckedBackend final : public Backend {
     const std::int64_t head_dim = in.shape[2];
     call.require(head_dim <= max_head_dim, fmt::format("in has a head dim above {}", max_head_dim));
     call.in("weight", weight, {head_dim}, {in.dtype, DType::float32});
-    check_table(call, table, in);
+    check_table(call, table, in, in.shape[2] / 2);
   }
 
   std::unique_ptr<Backend> inner_;

@@ -51,7 +51,8 @@ TilePlan::TilePlan(const std::vector<sequence::AttentionSpan>& spans, std::int64
     const auto range_begin = static_cast<std::int64_t>(ranges.size());
     for (; i < order.size() && spans[order[i]].lane == first.lane && spans[order[i]].q_begin == first.q_begin; ++i) {
       const sequence::AttentionSpan& span = spans[order[i]];
-      ranges.push_back({span.q_begin, span.k_begin, span.k_len, span.diagonal});
+      const std::int64_t horizon = span.is_windowed() ? span.diagonal - span.window : no_horizon;
+      ranges.push_back({span.q_begin, span.k_begin, span.k_len, span.diagonal, horizon});
       used_keys.push_back({span.k_begin, span.k_len});
       lane.k_begin = std::min(lane.k_begin, span.k_begin);
       lane.k_end = std::max(lane.k_end, span.k_begin + span.k_len);

@@ -121,21 +121,23 @@ class CpuBackend final : public Backend {
   }
 
   void rope_table(Tensor cosine, Tensor sine, ConstTensor positions, ConstTensor inverse_frequencies,
-                  float scale) override {
+                  const RopeScale& scale) override {
     stream_.synchronize();
     kernels_.rope_table(floats_of(cosine), floats_of(sine), positions.as<std::int32_t>(),
                         inverse_frequencies.as<double>(), positions.num_elements(), inverse_frequencies.num_elements(),
-                        scale);
+                        {scale.factor, scale.beta, scale.length});
   }
 
   void rope_forward(Tensor out, ConstTensor in, const RopeTable& table) override {
     stream_.synchronize();
-    kernels_.rope_forward(view_of(out), view_of(in), floats_of(table.cosine), floats_of(table.sine), in.shape[2]);
+    kernels_.rope_forward(view_of(out), view_of(in), floats_of(table.cosine), floats_of(table.sine), in.shape[2],
+                          table.cosine.shape[1]);
   }
 
   void rope_backward(Tensor din, ConstTensor dout, const RopeTable& table) override {
     stream_.synchronize();
-    kernels_.rope_backward(view_of(din), view_of(dout), floats_of(table.cosine), floats_of(table.sine), din.shape[2]);
+    kernels_.rope_backward(view_of(din), view_of(dout), floats_of(table.cosine), floats_of(table.sine), din.shape[2],
+                           table.cosine.shape[1]);
   }
 
   void norm_rope_forward(const NormRopeForward& heads) override {

@@ -20,10 +20,13 @@ struct Scratch {
   std::int64_t num_floats;
 };
 
-/// A sequence::AttentionSpan, for kernels: query row q_begin + i sees key row k_begin + j iff j <= i + diagonal.
+/// A sequence::AttentionSpan, for kernels: query row q_begin + i sees key row k_begin + j iff i + horizon < j <= i +
+/// diagonal. Without a window horizon is no_horizon.
 struct AttentionRange {
-  std::int64_t q_begin, k_begin, k_len, diagonal;
+  std::int64_t q_begin, k_begin, k_len, diagonal, horizon;
 };
+/// Lies below every key, also when rows are added to it or taken from it.
+inline constexpr std::int64_t no_horizon = -(std::int64_t{1} << 62);
 
 /// Queries [q_begin, q_begin + q_len), q_len <= attention_tile, and the key ranges [range_begin, range_end) they see.
 struct AttentionTile {
@@ -127,9 +130,11 @@ struct Kernels {
                             ConstView dresidual, Scratch scratch);
 
   void (*rope_table)(float* cosine, float* sine, const std::int32_t* positions, const double* inverse_frequencies,
-                     std::int64_t num_positions, std::int64_t half_dim, float scale);
-  void (*rope_forward)(View out, ConstView in, const float* cosine, const float* sine, std::int64_t head_dim);
-  void (*rope_backward)(View din, ConstView dout, const float* cosine, const float* sine, std::int64_t head_dim);
+                     std::int64_t num_positions, std::int64_t half_dim, const RopeScaleArguments& scale);
+  void (*rope_forward)(View out, ConstView in, const float* cosine, const float* sine, std::int64_t head_dim,
+                       std::int64_t half);
+  void (*rope_backward)(View din, ConstView dout, const float* cosine, const float* sine, std::int64_t head_dim,
+                        std::int64_t half);
   void (*norm_rope_forward)(View out, float* rstd, ConstView in, const float* weight, const float* cosine,
                             const float* sine, std::int64_t head_dim, float epsilon);
   void (*norm_rope_backward)(View din, float* dweight, ConstView dout, ConstView in, const float* rstd,

@@ -40,16 +40,20 @@ __device__ __forceinline__ WorkItem work_item(std::int64_t item, const Attention
 /// A block of the other side, of up to kOther rows.
 struct OtherBlock {
   int begin, count;
-  int diagonal;  ///< row i of the item meets row j of the block iff i + diagonal >= j (queries) or <= j (keys)
+  /// Row i of the item meets row j of the block iff i + diagonal >= j (queries) or <= j (keys) and, with a window, i +
+  /// diagonal - window < j (queries) or > j - window (keys).
+  int diagonal;
 };
 
 /// Goes over the blocks of other rows that an item meets, in order. kOwnIsQueries: others are keys, which queries see
-/// up to their own row where the range is causal; else others are queries, which see the item's keys from their row on.
-template <bool kOwnIsQueries, int kOther>
+/// up to the diagonal; else others are queries, which see the item's keys from there on. Without kWindowed, ranges are
+/// causal squares or have no border.
+template <bool kOwnIsQueries, int kOther, bool kWindowed>
 class BlockWalk {
  public:
-  __device__ __forceinline__ BlockWalk(const AttentionRange* ranges, const WorkItem& item)
-      : ranges_(ranges),
+  __device__ __forceinline__ BlockWalk(const AttentionSide& side, const WorkItem& item)
+      : ranges_(side.ranges),
+        window_(side.window),
         range_begin_(item.range_begin),
         range_end_(item.range_end),
         own_begin_(item.begin),
@@ -77,12 +81,16 @@ class BlockWalk {
 
  private:
   __device__ __forceinline__ void enter() {
+    if (kWindowed) {
+      while (!is_done() && !reaches(ranges_[range_])) ++range_;
+      return;
+    }
     if (is_done()) return;
     const AttentionRange range = ranges_[range_];
     const int offset = own_begin_ - range.own_begin;  // of the item in the span
     next_ = range.other_begin;
     left_ = range.other_count;
-    if (range.is_causal == 0) {
+    if (range.diagonal != 0) {
       diagonal_ = kOwnIsQueries ? left_ : -attention_tile_rows;
     } else if (kOwnIsQueries) {
       diagonal_ = offset;
@@ -94,7 +102,21 @@ class BlockWalk {
     }
   }
 
+  /// With a window: begins with the first other row of the range that a row of the item meets, to end with the last.
+  /// False where there is none.
+  __device__ __forceinline__ bool reaches(const AttentionRange& range) {
+    const int offset = own_begin_ - range.own_begin;
+    diagonal_ = kOwnIsQueries ? offset + range.diagonal : offset - range.diagonal;
+    const int first = max(0, kOwnIsQueries ? diagonal_ - window_ + 1 : diagonal_);
+    const int end = min(range.other_count, diagonal_ + own_count_ + (kOwnIsQueries ? 0 : window_ - 1));
+    next_ = range.other_begin + first;
+    left_ = end - first;
+    diagonal_ -= first;
+    return left_ > 0;
+  }
+
   const AttentionRange* ranges_;
+  int window_;
   int range_begin_, range_end_, own_begin_, own_count_;
   int range_ = 0;
   int next_ = 0, left_ = 0;  ///< other rows of the range that are to come
@@ -102,11 +124,11 @@ class BlockWalk {
 };
 
 /// The same for other heads [head, head_end), one after the other.
-template <bool kOwnIsQueries, int kOther>
+template <bool kOwnIsQueries, int kOther, bool kWindowed>
 class GroupWalk {
  public:
-  __device__ __forceinline__ GroupWalk(const AttentionRange* ranges, const WorkItem& item, int head, int head_end)
-      : walk_(ranges, item), head_(head), head_end_(head_end) {}
+  __device__ __forceinline__ GroupWalk(const AttentionSide& side, const WorkItem& item, int head, int head_end)
+      : walk_(side, item), head_(head), head_end_(head_end) {}
   [[nodiscard]] __device__ __forceinline__ bool is_done() const { return walk_.is_done(); }
   __device__ __forceinline__ void advance() {
     walk_.advance();
@@ -119,22 +141,39 @@ class GroupWalk {
   [[nodiscard]] __device__ __forceinline__ int head() const { return head_; }
 
  private:
-  BlockWalk<kOwnIsQueries, kOther> walk_;
+  BlockWalk<kOwnIsQueries, kOther, kWindowed> walk_;
   int head_, head_end_;
 };
 
 /// Whether row `own` of an item meets row `other` of the block.
-template <bool kOwnIsQueries>
-__device__ __forceinline__ bool meets(const OtherBlock& block, int own, int other) {
+template <bool kOwnIsQueries, bool kWindowed>
+__device__ __forceinline__ bool meets(const OtherBlock& block, int window, int own, int other) {
   if (other >= block.count) return false;
+  if (kWindowed && (kOwnIsQueries ? own + block.diagonal - window >= other : own + block.diagonal <= other - window)) {
+    return false;
+  }
   return kOwnIsQueries ? own + block.diagonal >= other : own + block.diagonal <= other;
 }
 
 /// Whether some row below `num_own` does not meet some row below `num_other` of the block.
-template <bool kOwnIsQueries>
-__device__ __forceinline__ bool needs_mask(const OtherBlock& block, int num_own, int num_other) {
+template <bool kOwnIsQueries, bool kWindowed>
+__device__ __forceinline__ bool needs_mask(const OtherBlock& block, int window, int num_own, int num_other) {
   if (block.count < num_other) return true;
+  if (kWindowed &&
+      (kOwnIsQueries ? num_own - 1 + block.diagonal - window >= 0 : block.diagonal <= num_other - 1 - window)) {
+    return true;
+  }
   return kOwnIsQueries ? block.diagonal < num_other - 1 : num_own - 1 + block.diagonal > 0;
+}
+
+/// Whether a warp's rows [own, own + num_own) of an item may meet some row of the block: nothing is lost where not.
+template <bool kOwnIsQueries, bool kWindowed>
+__device__ __forceinline__ bool may_meet(const OtherBlock& block, int window, int own, int num_own) {
+  if (kWindowed && (kOwnIsQueries ? own + block.diagonal - window >= block.count - 1
+                                  : own + num_own - 1 + block.diagonal <= -window)) {
+    return false;
+  }
+  return kOwnIsQueries ? own + num_own - 1 + block.diagonal >= 0 : own + block.diagonal < block.count;
 }
 
 }  // namespace sft::ops::cuda

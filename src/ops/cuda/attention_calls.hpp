@@ -18,11 +18,13 @@ struct alignas(16) AttentionTile {
 };
 
 /// Rows [other_begin, other_begin + other_count) of the other side, for tiles of the span that begins at row own_begin
-/// of the own side. Where it is causal, query own_begin + i sees key other_begin + j iff j <= i, or the same with the
-/// sides exchanged; else every row meets every row.
+/// of the own side. Of queries and keys counted from these rows, query i sees key j iff j <= i + diagonal and, where
+/// the side has a window, j > i + diagonal - window. Where every query sees every key, and there is no window, diagonal
+/// is no_border.
 struct alignas(16) AttentionRange {
-  std::int32_t own_begin, other_begin, other_count, is_causal;
+  std::int32_t own_begin, other_begin, other_count, diagonal;
 };
+inline constexpr std::int32_t no_border = std::int32_t{1} << 30;
 
 /// One side of an attention plan in device memory: tiles that cover all rows of the side once, those with most work
 /// first, and the ranges they name.
@@ -30,6 +32,7 @@ struct AttentionSide {
   const AttentionTile* tiles;
   const AttentionRange* ranges;
   std::int32_t num_tiles;
+  std::int32_t window;  ///< of all ranges; 0: none, and each is a causal square (diagonal 0) or has no border
 };
 
 /// Rows of heads, (rows, heads, D): neighbouring rows are row_stride elements apart, heads of a row stand one after the

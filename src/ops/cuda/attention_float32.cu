@@ -81,7 +81,7 @@ __device__ __forceinline__ float largest_of_row(float x) {
 
 /// out and lse of one query tile of one head. 4 D FLOPs per head and visible pair; keys and values are read once for
 /// every kRows queries, 8 D bytes each.
-template <class Sizes>
+template <class Sizes, bool kWindowed>
 __global__ __launch_bounds__(Sizes::kThreads, 2) void forward_kernel(const AttentionForwardCall call) {
   constexpr int kRows = Sizes::kRows, kThreads = Sizes::kThreads;
   const WorkItem item = work_item<kRows>(blockIdx.x, call.queries, call.num_heads, call.heads_at_once);
@@ -97,7 +97,7 @@ __global__ __launch_bounds__(Sizes::kThreads, 2) void forward_kernel(const Atten
   load_rows<kRows, kThreads>(queries, call.q, item.begin, item.count, item.head, head_dim);
   float sums[Sizes::kPart] = {};
   float largest = minus_infinity, total = 0.0f;
-  for (BlockWalk<true, kRows> walk(call.queries.ranges, item); !walk.is_done(); walk.advance()) {
+  for (BlockWalk<true, kRows, kWindowed> walk(call.queries, item); !walk.is_done(); walk.advance()) {
     const OtherBlock block = walk.block();
     __syncthreads();  // the keys and values before are used
     load_rows<kRows, kThreads>(keys, call.k, block.begin, block.count, kv_head, head_dim);
@@ -108,7 +108,7 @@ __global__ __launch_bounds__(Sizes::kThreads, 2) void forward_kernel(const Atten
 #pragma unroll
     for (int i = 0; i < kRows / threads_of_row; ++i) {
       const int other = first + threads_of_row * i;
-      scores[i] = meets<true>(block, row, other)
+      scores[i] = meets<true, kWindowed>(block, call.queries.window, row, other)
                       ? call.scale * product(queries + row * pitch, keys + other * pitch, head_dim)
                       : minus_infinity;
       top = fmaxf(top, scores[i]);
@@ -149,7 +149,7 @@ __global__ __launch_bounds__(Sizes::kThreads, 2) void forward_kernel(const Atten
 
 /// The gradients of one tile of queries or of keys of one head: 6 D FLOPs per head and visible pair for queries, 8 D
 /// for keys; the other side is read once for every kRows own rows, 8 D bytes each.
-template <class Sizes, bool kOwnIsQueries>
+template <class Sizes, bool kOwnIsQueries, bool kWindowed>
 __global__ __launch_bounds__(Sizes::kThreads, 2) void backward_kernel(const AttentionBackwardCall call) {
   constexpr int kRows = Sizes::kRows, kThreads = Sizes::kThreads;
   const AttentionSide& side = kOwnIsQueries ? call.queries : call.keys;
@@ -172,7 +172,8 @@ __global__ __launch_bounds__(Sizes::kThreads, 2) void backward_kernel(const Atte
   float sums0[Sizes::kPart] = {}, sums1[Sizes::kPart] = {};  // sums1 of keys alone
   const int head_begin = kOwnIsQueries ? item.head / group : item.head * group;
   const int head_end = head_begin + (kOwnIsQueries ? 1 : group);
-  for (GroupWalk<kOwnIsQueries, kRows> walk(side.ranges, item, head_begin, head_end); !walk.is_done(); walk.advance()) {
+  GroupWalk<kOwnIsQueries, kRows, kWindowed> walk(side, item, head_begin, head_end);
+  for (; !walk.is_done(); walk.advance()) {
     const OtherBlock block = walk.block();
     const int head = walk.head(), query_head = kOwnIsQueries ? item.head : head;
     __syncthreads();  // the block before is used
@@ -183,7 +184,7 @@ __global__ __launch_bounds__(Sizes::kThreads, 2) void backward_kernel(const Atte
     for (int i = 0; i < kRows / threads_of_row; ++i) {
       const int other = first + threads_of_row * i;
       float probability = 0.0f, dscore = 0.0f;
-      if (row < item.count && meets<kOwnIsQueries>(block, row, other)) {
+      if (row < item.count && meets<kOwnIsQueries, kWindowed>(block, side.window, row, other)) {
         const std::int64_t query = kOwnIsQueries ? item.begin + row : block.begin + other;
         const float lse = call.lse[query * call.num_heads + query_head];
         const float score = call.scale * product(own0 + row * pitch, other0 + other * pitch, head_dim);
@@ -220,21 +221,21 @@ std::size_t shared_bytes(int num_tiles, int num_scores, int head_dim) {
   return floats * sizeof(float);
 }
 
-template <class Sizes>
+template <class Sizes, bool kWindowed>
 void forward(const AttentionForwardCall& call, cudaStream_t stream) {
-  sft::cuda::launch("attention_forward_float32", forward_kernel<Sizes>, grid_of<Sizes>(call.queries, call.num_heads),
+  sft::cuda::launch("attention_forward_float32", forward_kernel<Sizes, kWindowed>, grid_of<Sizes>(call.queries, call.num_heads),
                     dim3(Sizes::kThreads), shared_bytes<Sizes>(3, 1, call.head_dim), stream, call);
 }
 
-template <class Sizes>
+template <class Sizes, bool kWindowed>
 void backward(const AttentionBackwardCall& call, cudaStream_t stream) {
   if (call.keys.num_tiles > 0) {
-    sft::cuda::launch("attention_backward_keys_float32", backward_kernel<Sizes, false>,
+    sft::cuda::launch("attention_backward_keys_float32", backward_kernel<Sizes, false, kWindowed>,
                       grid_of<Sizes>(call.keys, call.num_kv_heads), dim3(Sizes::kThreads),
                       shared_bytes<Sizes>(4, 2, call.head_dim), stream, call);
   }
   if (call.queries.num_tiles > 0) {
-    sft::cuda::launch("attention_backward_queries_float32", backward_kernel<Sizes, true>,
+    sft::cuda::launch("attention_backward_queries_float32", backward_kernel<Sizes, true, kWindowed>,
                       grid_of<Sizes>(call.queries, call.num_heads), dim3(Sizes::kThreads),
                       shared_bytes<Sizes>(4, 1, call.head_dim), stream, call);
   }
@@ -247,13 +248,17 @@ using Wide = Sizes<16, 256>;
 
 void attention_forward_float32(const AttentionForwardCall& call, cudaStream_t stream) {
   if (call.queries.num_tiles == 0) return;
-  if (call.head_dim <= Narrow::kColumns) return forward<Narrow>(call, stream);
-  forward<Wide>(call, stream);
+  const bool is_narrow = call.head_dim <= Narrow::kColumns;
+  if (call.queries.window > 0) return is_narrow ? forward<Narrow, true>(call, stream) : forward<Wide, true>(call, stream);
+  is_narrow ? forward<Narrow, false>(call, stream) : forward<Wide, false>(call, stream);
 }
 
 void attention_backward_float32(const AttentionBackwardCall& call, cudaStream_t stream) {
-  if (call.head_dim <= Narrow::kColumns) return backward<Narrow>(call, stream);
-  backward<Wide>(call, stream);
+  const bool is_narrow = call.head_dim <= Narrow::kColumns;
+  if (call.queries.window > 0) {
+    return is_narrow ? backward<Narrow, true>(call, stream) : backward<Wide, true>(call, stream);
+  }
+  is_narrow ? backward<Narrow, false>(call, stream) : backward<Wide, false>(call, stream);
 }
 
 }  // namespace sft::ops::cuda

@@ -15,7 +15,7 @@ namespace {
 /// A span as one of its sides sees it.
 struct SideSpan {
   std::int64_t own_begin, own_count, other_begin, other_count;
-  bool is_causal;
+  std::int64_t diagonal;  ///< as in AttentionRange
 };
 
 struct TileWork {
@@ -28,7 +28,8 @@ enum class Side { queries, keys };
 /// Tiles over all of `num_rows` rows of a side, those with most work first, and the ranges they meet.
 class SideLists {
  public:
-  SideLists(Side side, std::vector<SideSpan> spans, std::int64_t num_rows) : side_(side) {
+  SideLists(Side side, std::vector<SideSpan> spans, std::int64_t num_rows, std::int64_t window)
+      : side_(side), window_(window) {
     std::ranges::stable_sort(spans, {}, &SideSpan::own_begin);
     std::int64_t row = 0;
     for (std::size_t i = 0; i < spans.size();) {
@@ -63,7 +64,7 @@ class SideLists {
     const auto range_begin = static_cast<std::int32_t>(ranges_.size());
     for (const SideSpan& span : spans) {
       ranges_.push_back({static_cast<std::int32_t>(span.own_begin), static_cast<std::int32_t>(span.other_begin),
-                         static_cast<std::int32_t>(span.other_count), span.is_causal ? 1 : 0});
+                         static_cast<std::int32_t>(span.other_count), static_cast<std::int32_t>(span.diagonal)});
     }
     const auto range_end = static_cast<std::int32_t>(ranges_.size());
     for (std::int64_t row = begin; row < end; row += attention_tile_rows) {
@@ -76,11 +77,16 @@ class SideLists {
 
   /// Rows of the other side that some row of the tile at `offset` of the span meets.
   [[nodiscard]] std::int64_t others_met(const SideSpan& span, std::int64_t offset, std::int64_t count) const {
-    if (!span.is_causal) return span.other_count;
-    return side_ == Side::queries ? offset + count : span.other_count - offset;
+    const bool is_of_queries = side_ == Side::queries;
+    const std::int64_t diagonal = is_of_queries ? offset + span.diagonal : offset - span.diagonal;
+    std::int64_t first = is_of_queries ? 0 : diagonal, end = is_of_queries ? diagonal + count : span.other_count;
+    if (window_ > 0 && is_of_queries) first = diagonal - window_ + 1;
+    if (window_ > 0 && !is_of_queries) end = diagonal + count - 1 + window_;
+    return std::max<std::int64_t>(0, std::min(end, span.other_count) - std::max<std::int64_t>(first, 0));
   }
 
   Side side_;
+  std::int64_t window_;
   std::vector<TileWork> work_;
   std::vector<AttentionRange> ranges_;
 };
@@ -121,8 +127,8 @@ std::size_t plan_pool_bytes(const Shapes& shapes, const AttentionNeeds& needs) {
   const std::int64_t num_entries = 3 * queries + keys + whole_tiles + 16 * num_parts;
   static_assert(sizeof(AttentionTile) == sizeof(AttentionRange));
   const auto padding = static_cast<std::int64_t>(PlanPool::granularity_bytes) * needs.num_plans;
-  return padded(num_generations * (num_entries * static_cast<std::int64_t>(sizeof(AttentionTile)) + padding) +
-                slack_bytes);
+  const std::int64_t kind_bytes = num_entries * static_cast<std::int64_t>(sizeof(AttentionTile)) + padding;
+  return padded(num_generations * needs.num_kinds * kind_bytes + slack_bytes);
 }
 
 TileLists::TileLists(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries,
@@ -130,16 +136,26 @@ TileLists::TileLists(const std::vector<sequence::AttentionSpan>& spans, std::int
   constexpr std::int64_t max_rows = std::numeric_limits<std::int32_t>::max() - attention_tile_rows;
   SFT_ENSURE(num_queries <= max_rows && num_keys <= max_rows,
              "ops: the rows of an attention plan are counted in 31 bits");
+  if (std::ranges::any_of(spans, &sequence::AttentionSpan::is_windowed)) {
+    SFT_ENSURE(std::ranges::all_of(spans, [&](const auto& s) { return s.window == spans.front().window; }),
+               "ops: attention spans of one plan have one window");
+    SFT_ENSURE(spans.front().window < no_border, "ops: the window of an attention plan is counted in 30 bits");
+    window = static_cast<std::int32_t>(spans.front().window);
+  }
   std::vector<SideSpan> of_queries, of_keys;
   for (const sequence::AttentionSpan& span : spans) {
     if (span.q_len <= 0 || span.k_len <= 0) continue;
     const bool is_full = span.diagonal >= span.k_len - 1;
     SFT_ENSURE(is_full || (span.diagonal == 0 && span.q_len == span.k_len),
                "ops: attention spans on a GPU are causal squares or full rectangles");
-    of_queries.push_back({span.q_begin, span.q_len, span.k_begin, span.k_len, !is_full});
-    of_keys.push_back({span.k_begin, span.k_len, span.q_begin, span.q_len, !is_full});
+    SFT_ENSURE(window == 0 || span.diagonal + span.q_len <= max_rows,
+               "ops: places in a document of an attention plan are counted in 31 bits");
+    const std::int64_t diagonal = is_full && window == 0 ? no_border : span.diagonal;
+    of_queries.push_back({span.q_begin, span.q_len, span.k_begin, span.k_len, diagonal});
+    of_keys.push_back({span.k_begin, span.k_len, span.q_begin, span.q_len, diagonal});
   }
-  SideLists queries(Side::queries, std::move(of_queries), num_queries), keys(Side::keys, std::move(of_keys), num_keys);
+  SideLists queries(Side::queries, std::move(of_queries), num_queries, window);
+  SideLists keys(Side::keys, std::move(of_keys), num_keys, window);
   query_tiles = queries.tiles();
   key_ranges = queries.take_ranges();
   key_tiles = keys.tiles();
@@ -164,9 +180,9 @@ TilePlan::TilePlan(PlanPool& pool, const std::vector<sequence::AttentionSpan>& s
     return reinterpret_cast<const Entry*>(static_cast<const std::byte*>(memory_) + offset);
   };
   queries_ = {at(query_tiles, lists.query_tiles), at(key_ranges, lists.key_ranges),
-              static_cast<std::int32_t>(lists.query_tiles.size())};
+              static_cast<std::int32_t>(lists.query_tiles.size()), lists.window};
   keys_ = {at(key_tiles, lists.key_tiles), at(query_ranges, lists.query_ranges),
-           static_cast<std::int32_t>(lists.key_tiles.size())};
+           static_cast<std::int32_t>(lists.key_tiles.size()), lists.window};
   upload(memory_, bytes.data(), bytes.size(), stream);
 }
 

@@ -47,9 +47,10 @@ class PlanPool {
 struct TileLists {
   std::vector<AttentionTile> query_tiles, key_tiles;
   std::vector<AttentionRange> key_ranges, query_ranges;  ///< that query tiles see; that see key tiles
+  std::int32_t window = 0;                               ///< of both sides; 0 also where that of the spans hides no key
 
   /// Throws std::logic_error where a span is neither of the two kinds that schedules have (causal square, full
-  /// rectangle), lies outside the rows, or overlaps another in an illegal way.
+  /// rectangle), lies outside the rows, or overlaps another in an illegal way, or where windows differ.
   TileLists(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries, std::int64_t num_keys);
 };
 

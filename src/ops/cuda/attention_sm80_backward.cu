@@ -47,7 +47,7 @@ __device__ __forceinline__ float scaled_lse(float lse) {
 ///
 /// 6 D FLOPs per query head and visible pair for queries and 8 D for keys, 14 D together, where 10 D would do if one
 /// kernel did both and added dq from several blocks. From the L2 cache come 4 D bytes per other row for 64 own rows.
-template <class Sizes>
+template <class Sizes, bool kWindowed>
 __global__ __launch_bounds__(Sizes::kThreads,
                              Sizes::kMinBlocks) void backward_kernel(const AttentionBackwardCall call) {
   constexpr bool kOwnIsQueries = Sizes::kOwnIsQueries;
@@ -69,8 +69,8 @@ __global__ __launch_bounds__(Sizes::kThreads,
       reinterpret_cast<float*>(others + 4 * Sizes::kOtherTile);  // of keys: of stage 0: lse, delta; of stage 1
 
   const int first_head = kOwnIsQueries ? item.head / group : item.head * group;
-  GroupWalk<kOwnIsQueries, kOther> walk(side.ranges, item, first_head,
-                                        kOwnIsQueries ? first_head + 1 : first_head + group);
+  GroupWalk<kOwnIsQueries, kOther, kWindowed> walk(side, item, first_head,
+                                                   kOwnIsQueries ? first_head + 1 : first_head + group);
   const auto load = [&](int stage) {
     const OtherBlock block = walk.block();
     Bf16* other0 = others + 2 * stage * Sizes::kOtherTile;
@@ -122,19 +122,20 @@ __global__ __launch_bounds__(Sizes::kThreads,
     const Bf16* other1 = other0 + Sizes::kOtherTile;
     const float* other_lse = rows + 2 * stage * kOther;
     // A warp without an own row, or whose rows do not meet the block, has nothing to add.
-    const bool meets_any =
-        kOwnIsQueries ? warp_row + 15 + block.diagonal >= 0 : warp_row + block.diagonal < block.count;
+    const bool meets_any = may_meet<kOwnIsQueries, kWindowed>(block, side.window, warp_row, 16);
     if (warp_row >= item.count || !meets_any) continue;
     float probabilities[1][kOther / 8][4], dscores[1][kOther / 8][4];
     multiply_rows<1, kOther, kColumns>(probabilities, own0, other0);
     multiply_rows<1, kOther, kColumns>(dscores, own1, other1);
-    if (needs_mask<kOwnIsQueries>(block, Sizes::kRows, kOther)) {
+    if (needs_mask<kOwnIsQueries, kWindowed>(block, side.window, Sizes::kRows, kOther)) {
 #pragma unroll
       for (int n = 0; n < kOther / 8; ++n) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int row = first_row + 8 * (i / 2), other = 8 * n + 2 * t + i % 2;
-          if (!meets<kOwnIsQueries>(block, row, other)) probabilities[0][n][i] = minus_infinity;
+          if (!meets<kOwnIsQueries, kWindowed>(block, side.window, row, other)) {
+            probabilities[0][n][i] = minus_infinity;
+          }
         }
       }
     }
@@ -168,29 +169,37 @@ __global__ __launch_bounds__(Sizes::kThreads,
   if (!kOwnIsQueries) store(call.dv, sums1, 1.0f);
 }
 
-template <class Sizes>
+template <class Sizes, bool kWindowed>
 void launch_side(const char* name, const AttentionBackwardCall& call, const AttentionSide& side, int num_heads,
                  cudaStream_t stream) {
   const std::int64_t num_items =
       static_cast<std::int64_t>(side.num_tiles) * (attention_tile_rows / Sizes::kRows) * num_heads;
   if (num_items == 0) return;
-  sft::cuda::launch(name, backward_kernel<Sizes>,
+  sft::cuda::launch(name, backward_kernel<Sizes, kWindowed>,
                     dim3(static_cast<unsigned>(num_items), Sizes::kColumns / Sizes::kOutColumns), dim3(Sizes::kThreads),
                     Sizes::kSharedBytes, stream, call);
 }
 
-template <int kColumns>
+template <int kColumns, bool kWindowed>
 void backward(const AttentionBackwardCall& call, cudaStream_t stream) {
-  launch_side<BackwardSizes<kColumns, false>>("attention_backward_keys", call, call.keys, call.num_kv_heads, stream);
-  launch_side<BackwardSizes<kColumns, true>>("attention_backward_queries", call, call.queries, call.num_heads, stream);
+  launch_side<BackwardSizes<kColumns, false>, kWindowed>("attention_backward_keys", call, call.keys, call.num_kv_heads,
+                                                         stream);
+  launch_side<BackwardSizes<kColumns, true>, kWindowed>("attention_backward_queries", call, call.queries,
+                                                        call.num_heads, stream);
+}
+
+template <bool kWindowed>
+void backward(const AttentionBackwardCall& call, cudaStream_t stream) {
+  if (call.head_dim <= 64) return backward<64, kWindowed>(call, stream);
+  if (call.head_dim <= 128) return backward<128, kWindowed>(call, stream);
+  backward<256, kWindowed>(call, stream);
 }
 
 }  // namespace
 
 void attention_backward_sm80(const AttentionBackwardCall& call, cudaStream_t stream) {
-  if (call.head_dim <= 64) return backward<64>(call, stream);
-  if (call.head_dim <= 128) return backward<128>(call, stream);
-  backward<256>(call, stream);
+  if (call.queries.window > 0) return backward<true>(call, stream);
+  backward<false>(call, stream);
 }
 
 }  // namespace sft::ops::cuda

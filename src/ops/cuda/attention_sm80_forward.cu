@@ -33,7 +33,7 @@ struct ForwardSizes {
 /// 4 D FLOPs per head and visible pair of query and key. A tile reads its queries once and, from the L2 cache, 4 D
 /// bytes of keys and values per key for its 64 or 128 queries; device memory sees q, k, v and out once where the keys
 /// and values of heads_at_once heads fit in that cache.
-template <class Sizes>
+template <class Sizes, bool kWindowed>
 __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_kernel(const AttentionForwardCall call) {
   constexpr int kM = Sizes::kM, kOther = Sizes::kOther, kColumns = Sizes::kColumns, kThreads = Sizes::kThreads;
   const WorkItem item = work_item<Sizes::kRows>(blockIdx.x, call.queries, call.num_heads, call.heads_at_once);
@@ -46,7 +46,8 @@ __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_ke
     load_tile<kOther, kColumns, kThreads>(tile, x, block.begin, block.count, kv_head, head_dim);
   };
 
-  BlockWalk<true, kOther> walk(call.queries.ranges, item);
+  const int window = call.queries.window;
+  BlockWalk<true, kOther, kWindowed> walk(call.queries, item);
   if (!walk.is_done()) {
     load_tile<Sizes::kRows, kColumns, kThreads>(queries, call.q, item.begin, item.count, item.head, head_dim);
     load(keys, call.k, walk.block());
@@ -68,11 +69,11 @@ __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_ke
     __syncthreads();  // the keys are there, and the values before are used
     load(values, call.v, block);
     ptx::commit_copies();
-    // A warp without a query, or whose queries stand before the block, has nothing to add.
-    const bool works = warp_row < item.count && warp_row + 16 * kM - 1 + block.diagonal >= 0;
+    // A warp without a query, or whose queries see none of the block, has nothing to add.
+    const bool works = warp_row < item.count && may_meet<true, kWindowed>(block, window, warp_row, 16 * kM);
     float scores[kM][kOther / 8][4];
     if (works) multiply_rows<kM, kOther, kColumns>(scores, queries, keys);
-    if (works && needs_mask<true>(block, Sizes::kRows, kOther)) {
+    if (works && needs_mask<true, kWindowed>(block, window, Sizes::kRows, kOther)) {
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
 #pragma unroll
@@ -80,7 +81,7 @@ __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_ke
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
             const int row = first_row + 16 * m + 8 * (i / 2), other = 8 * n + 2 * t + i % 2;
-            if (!meets<true>(block, row, other)) scores[m][n][i] = minus_infinity;
+            if (!meets<true, kWindowed>(block, window, row, other)) scores[m][n][i] = minus_infinity;
           }
         }
       }
@@ -163,22 +164,28 @@ __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_ke
                                    [&](int row) { return before[row]; });
 }
 
-template <int kColumns>
+template <int kColumns, bool kWindowed>
 void forward(const AttentionForwardCall& call, cudaStream_t stream) {
   using Sizes = ForwardSizes<kColumns>;
   const std::int64_t num_items =
       static_cast<std::int64_t>(call.queries.num_tiles) * (attention_tile_rows / Sizes::kRows) * call.num_heads;
-  sft::cuda::launch("attention_forward", forward_kernel<Sizes>, dim3(static_cast<unsigned>(num_items)),
+  sft::cuda::launch("attention_forward", forward_kernel<Sizes, kWindowed>, dim3(static_cast<unsigned>(num_items)),
                     dim3(Sizes::kThreads), Sizes::kSharedBytes, stream, call);
+}
+
+template <bool kWindowed>
+void forward(const AttentionForwardCall& call, cudaStream_t stream) {
+  if (call.head_dim <= 64) return forward<64, kWindowed>(call, stream);
+  if (call.head_dim <= 128) return forward<128, kWindowed>(call, stream);
+  forward<256, kWindowed>(call, stream);
 }
 
 }  // namespace
 
 void attention_forward_sm80(const AttentionForwardCall& call, cudaStream_t stream) {
   if (call.queries.num_tiles == 0) return;
-  if (call.head_dim <= 64) return forward<64>(call, stream);
-  if (call.head_dim <= 128) return forward<128>(call, stream);
-  forward<256>(call, stream);
+  if (call.queries.window > 0) return forward<true>(call, stream);
+  forward<false>(call, stream);
 }
 
 }  // namespace sft::ops::cuda

@@ -109,17 +109,20 @@ class CudaBackend final : public Backend {
   }
 
   void rope_table(Tensor cosine, Tensor sine, ConstTensor positions, ConstTensor inverse_frequencies,
-                  float scale) override {
+                  const RopeScale& scale) override {
     cuda::rope_table(floats_of(cosine), floats_of(sine), positions.as<std::int32_t>(), inverse_frequencies.as<double>(),
-                     positions.num_elements(), inverse_frequencies.num_elements(), scale, native_);
+                     positions.num_elements(), inverse_frequencies.num_elements(),
+                     {scale.factor, scale.beta, scale.length}, native_);
   }
 
   void rope_forward(Tensor out, ConstTensor in, const RopeTable& table) override {
-    rope(view_of(out), view_of(in), floats_of(table.cosine), floats_of(table.sine), in.shape[2], 1.0F, native_);
+    rope(view_of(out), view_of(in), floats_of(table.cosine), floats_of(table.sine), in.shape[2], table.cosine.shape[1],
+         1.0F, native_);
   }
 
   void rope_backward(Tensor din, ConstTensor dout, const RopeTable& table) override {
-    rope(view_of(din), view_of(dout), floats_of(table.cosine), floats_of(table.sine), din.shape[2], -1.0F, native_);
+    rope(view_of(din), view_of(dout), floats_of(table.cosine), floats_of(table.sine), din.shape[2],
+         table.cosine.shape[1], -1.0F, native_);
   }
 
   void norm_rope_forward(const NormRopeForward& heads) override {

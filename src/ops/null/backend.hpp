@@ -36,7 +36,7 @@ class NullBackend final : public Backend {
   void rms_norm_backward(const RmsNormBackward& /*norm*/) override {}
 
   void rope_table(Tensor /*cosine*/, Tensor /*sine*/, ConstTensor /*positions*/, ConstTensor /*inverse_frequencies*/,
-                  float /*scale*/) override {}
+                  const RopeScale& /*scale*/) override {}
   void rope_forward(Tensor /*out*/, ConstTensor /*in*/, const RopeTable& /*table*/) override {}
   void rope_backward(Tensor /*din*/, ConstTensor /*dout*/, const RopeTable& /*table*/) override {}
   void norm_rope_forward(const NormRopeForward& /*heads*/) override {}

@@ -26,6 +26,7 @@ Pairs pairs_of(const Spans& spans) {
   for (const sequence::AttentionSpan& span : spans) {
     for (std::int64_t i = 0; i < span.q_len; ++i) {
       for (std::int64_t j = 0; j < span.k_len && j <= i + span.diagonal; ++j) {
+        if (span.window > 0 && j <= i + span.diagonal - span.window) continue;
         pairs.insert({span.q_begin + i, span.k_begin + j});
       }
     }
@@ -34,7 +35,7 @@ Pairs pairs_of(const Spans& spans) {
 }
 
 /// The same, by the definition of tiles and ranges, own rows being queries or keys.
-Pairs pairs_of(const std::vector<AttentionTile>& tiles, const std::vector<AttentionRange>& ranges,
+Pairs pairs_of(const std::vector<AttentionTile>& tiles, const std::vector<AttentionRange>& ranges, std::int64_t window,
                bool own_is_queries) {
   Pairs pairs;
   for (const AttentionTile& tile : tiles) {
@@ -42,9 +43,9 @@ Pairs pairs_of(const std::vector<AttentionTile>& tiles, const std::vector<Attent
       for (std::int32_t r = tile.range_begin; r < tile.range_end; ++r) {
         const AttentionRange& range = ranges[static_cast<std::size_t>(r)];
         for (std::int64_t j = 0; j < range.other_count; ++j) {
-          const std::int64_t i = own - range.own_begin;
-          const bool meets = range.is_causal == 0 || (own_is_queries ? j <= i : i <= j);
-          if (!meets) continue;
+          const std::int64_t i = own - range.own_begin, query = own_is_queries ? i : j, key = own_is_queries ? j : i;
+          if (key > query + range.diagonal) continue;
+          if (window > 0 && key <= query + range.diagonal - window) continue;
           pairs.insert(own_is_queries ? std::pair{own, range.other_begin + j} : std::pair{range.other_begin + j, own});
         }
       }
@@ -69,8 +70,8 @@ void check_lists(const Spans& spans, std::int64_t num_queries, std::int64_t num_
   check_cover(lists.query_tiles, num_queries);
   check_cover(lists.key_tiles, num_keys);
   const Pairs expected = pairs_of(spans);
-  BOOST_TEST((pairs_of(lists.query_tiles, lists.key_ranges, true) == expected));
-  BOOST_TEST((pairs_of(lists.key_tiles, lists.query_ranges, false) == expected));
+  BOOST_TEST((pairs_of(lists.query_tiles, lists.key_ranges, lists.window, true) == expected));
+  BOOST_TEST((pairs_of(lists.key_tiles, lists.query_ranges, lists.window, false) == expected));
 }
 
 }  // namespace
@@ -91,10 +92,13 @@ BOOST_AUTO_TEST_CASE(tiles_have_the_pairs_of_the_spans) {
       documents.push_back(static_cast<std::int32_t>(std::min<std::int64_t>(left, 1 + random() % 150)));
     }
     for (const SpRank rank : IndexRange<SpRank>(sp_size)) {
-      for (const sequence::AttentionRound& round : schedule_ring({documents}, cut, rank).rounds) {
-        check_lists(round.spans, cut.local_length(), cut.local_length());
+      for (const std::int64_t window : {0, 1, 20, 100}) {
+        for (const sequence::AttentionRound& round : schedule_ring({documents}, cut, rank, window).rounds) {
+          check_lists(round.spans, cut.local_length(), cut.local_length());
+        }
+        check_lists(schedule_all_gather({documents}, cut, rank, window).rounds.front().spans, cut.local_length(),
+                    cut.length());
       }
-      check_lists(schedule_all_gather({documents}, cut, rank).rounds.front().spans, cut.local_length(), cut.length());
     }
   }
 }
@@ -105,6 +109,20 @@ BOOST_AUTO_TEST_CASE(the_most_work_comes_first) {
   BOOST_TEST(lists.key_tiles.front().begin == 10);
   BOOST_TEST(lists.query_tiles.back().begin == 510);
   BOOST_TEST(lists.key_tiles.back().begin == 510);
+}
+
+BOOST_AUTO_TEST_CASE(a_window_bounds_the_work_of_a_tile) {
+  const TileLists lists({{0, 500, 0, 500, 0, 0, 20}, {500, 100, 500, 100, 0, 1, 20}}, 600, 600);
+  BOOST_TEST(lists.window == 20);
+  // A tile in the middle meets 128 + 19 rows, the first one and the short ones at the ends fewer.
+  BOOST_TEST(lists.query_tiles.front().begin == attention_tile_rows);
+  BOOST_TEST(lists.key_tiles.front().begin == 0);
+  BOOST_TEST(lists.query_tiles.back().begin == 500);
+}
+
+BOOST_AUTO_TEST_CASE(a_window_that_hides_nothing_is_none) {
+  BOOST_TEST(TileLists({{0, 20, 0, 20, 0, 0, 20}, {20, 7, 20, 7, 0, 1, 20}}, 100, 100).window == 0);
+  BOOST_TEST(TileLists({{0, 20, 0, 20, 0, 0, 20}, {20, 21, 20, 21, 0, 1, 20}}, 100, 100).window == 20);
 }
 
 BOOST_AUTO_TEST_CASE(only_squares_and_rectangles_that_do_not_overlap) {
@@ -118,6 +136,8 @@ BOOST_AUTO_TEST_CASE(only_squares_and_rectangles_that_do_not_overlap) {
   refuses({{0, 10, 0, 10, 0, 0}, {5, 10, 20, 10, 0, 0}});
   refuses({{0, 10, 0, 10, 0, 0}, {0, 5, 20, 5, 0, 0}});
   refuses({{0, 10, 0, 10, 0, 0}, {20, 10, 5, 10, 0, 0}});
+  refuses({{0, 10, 0, 10, 0, 0, 3}, {20, 10, 20, 10, 0, 0, 4}});
+  refuses({{0, 10, 0, 10, 0, 0, 3}, {20, 10, 20, 10, 0, 0}});
 }
 
 BOOST_AUTO_TEST_CASE(the_pool_hands_out_what_is_free) {

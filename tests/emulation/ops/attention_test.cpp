@@ -45,16 +45,19 @@ std::vector<std::int32_t> random_documents(std::mt19937& random, std::int64_t le
   return documents;
 }
 
-/// Calls as the ways of attending make them: whole rows; each step of a ring; all keys at once; keys in a cache.
+/// Calls as the ways of attending make them: whole rows; each step of a ring; all keys at once; keys in a cache; two of
+/// three with a window, from one token to some more than there are.
 Work random_work(unsigned seed, std::int64_t max_tokens) {
   std::mt19937 random = random_of(seed);
   const auto below = [&](std::int64_t count) { return static_cast<std::int64_t>(random()) % count; };
   const std::int64_t tokens = 1 + below(max_tokens);
+  const std::int64_t windows[] = {0, 1 + below(20), 1 + below(tokens + 20)};
+  const std::int64_t window = windows[seed / 4 % 3];
   if (seed % 4 == 3) {
     const std::int64_t cached = below(100);
     Work work{tokens, cached + tokens, {}};
-    if (cached > 0) work.spans.push_back({0, tokens, 0, cached, cached, 0});
-    work.spans.push_back({0, tokens, cached, tokens, 0, 0});
+    if (cached > 0) work.spans.push_back({0, tokens, 0, cached, cached, 0, window});
+    work.spans.push_back({0, tokens, cached, tokens, 0, 0, window});
     return work;
   }
   const int sp_size = seed % 4 == 0 ? 1 : static_cast<int>(2 + below(3));
@@ -62,10 +65,10 @@ Work random_work(unsigned seed, std::int64_t max_tokens) {
   const sequence::RowDocuments documents = {random_documents(random, cut.length())};
   const SpRank rank = SpRank::from(static_cast<int>(below(sp_size)));
   if (seed % 4 == 2) {
-    return {cut.local_length(), cut.length(), schedule_all_gather(documents, cut, rank).rounds.front().spans};
+    return {cut.local_length(), cut.length(), schedule_all_gather(documents, cut, rank, window).rounds.front().spans};
   }
   const SpRank from = SpRank::from(static_cast<int>(below(sp_size)));
-  return {cut.local_length(), cut.local_length(), attention_spans(documents, cut, rank, from)};
+  return {cut.local_length(), cut.local_length(), attention_spans(documents, cut, rank, from, window)};
 }
 
 /// More than a tile where the heads are small; few otherwise where a GPU is emulated.
@@ -167,7 +170,8 @@ BOOST_AUTO_TEST_CASE(rounds_of_a_ring_merge) {
         const int sp_size = 2 + static_cast<int>(seed % 3);
         const SpRank rank = SpRank::from(static_cast<int>(seed) % sp_size);
         const sequence::RowCut cut(sequence::padded_row_length(220, sp_size), sp_size);
-        const auto schedule = schedule_ring({random_documents(random, cut.length())}, cut, rank);
+        const std::int64_t window = seed % 2 == 0 ? 0 : 1 + static_cast<std::int64_t>(random() % 120);
+        const auto schedule = schedule_ring({random_documents(random, cut.length())}, cut, rank, window);
         const Work work{cut.local_length(), cut.local_length(), {}};
         Twin result(DType::float32, {work.num_queries, heads.num, heads.dim}, layout);
         Twin lse(DType::float32, {work.num_queries, heads.num});

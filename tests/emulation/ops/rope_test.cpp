@@ -66,8 +66,14 @@ BOOST_AUTO_TEST_CASE(tables) {
            cosine(DType::float32, {tokens, half}), sine(DType::float32, {tokens, half});
       const Tolerance tolerance{.of_largest = 3e-7};
       check("rope_table " + std::to_string(tokens) + " x " + std::to_string(half),
-            {in(positions), in(frequencies), out(cosine, tolerance), out(sine, tolerance)},
-            [&](Backend& ops, auto of) { ops.rope_table(of(cosine), of(sine), of(positions), of(frequencies), 1.3F); });
+            {in(positions), in(frequencies), out(cosine, tolerance), out(sine, tolerance)}, [&](Backend& ops, auto of) {
+              ops.rope_table(of(cosine), of(sine), of(positions), of(frequencies), {.factor = 1.3F});
+            });
+      check("rope_table that grows " + std::to_string(tokens) + " x " + std::to_string(half),
+            {in(positions), in(frequencies), out(cosine, tolerance), out(sine, tolerance)}, [&](Backend& ops, auto of) {
+              ops.rope_table(of(cosine), of(sine), of(positions), of(frequencies),
+                             {.factor = 1.3F, .beta = 0.1F, .length = 16384});
+            });
     }
   }
 }
@@ -86,6 +92,22 @@ BOOST_AUTO_TEST_CASE(forward_and_backward) {
           [&](Backend& ops, auto of) {
             ops.rope_forward(of(x), of(x), {of(tables.cosine), of(tables.sine)});
           });
+  });
+}
+
+BOOST_AUTO_TEST_CASE(the_first_dims_of_heads_alone) {
+  for_each_case([](DType dtype, Case c, Layout layout) {
+    for (const std::int64_t turned : {std::int64_t{2}, c.head_dim / 2 / 2 * 2, c.head_dim / 4 * 3 / 2 * 2}) {
+      if (turned == 0) continue;
+      Tables tables({c.tokens, c.heads, turned}, layout);
+      Twin x = Twin(dtype, {c.tokens, c.heads, c.head_dim}, layout).normal(1);
+      const auto table = [&](auto of) { return RopeTable{of(tables.cosine), of(tables.sine)}; };
+      const std::string what = label("rope of " + std::to_string(turned) + " dims", dtype, c, layout);
+      check(what, {in(tables.cosine), in(tables.sine), out(x)},
+            [&](Backend& ops, auto of) { ops.rope_forward(of(x), of(x), table(of)); });
+      check(what + ", backward", {in(tables.cosine), in(tables.sine), out(x)},
+            [&](Backend& ops, auto of) { ops.rope_backward(of(x), of(x), table(of)); });
+    }
   });
 }
 

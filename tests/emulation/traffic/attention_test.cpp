@@ -60,9 +60,9 @@ Count other_rows(const std::vector<cuda::AttentionTile>& tiles, const std::vecto
       for (int i = tile.range_begin; i < tile.range_end; ++i) {
         const cuda::AttentionRange& range = ranges[static_cast<std::size_t>(i)];
         const int offset = tile.begin + first - range.own_begin, count = std::min(part, tile.count - first);
-        rows += range.is_causal == 0 ? range.other_count
-                : own_is_queries     ? std::min(range.other_count, offset + count)
-                                     : range.other_count - offset;
+        rows += range.diagonal == cuda::no_border ? range.other_count
+                : own_is_queries                  ? std::min(range.other_count, offset + count)
+                                                  : range.other_count - offset;
       }
     }
   }

@@ -131,7 +131,7 @@ BOOST_AUTO_TEST_CASE(rotations) {
         const Tensor cosine = table(), sine = table();
         // Every row reads the frequencies.
         check_traffic("rope_table", text({T, D}, float32), {bytes_of::rope_table(T, D), 0, 4 * D * (T - 1)},
-                      [&](Backend& ops) { ops.rope_table(cosine, sine, positions, frequencies, 1.0F); });
+                      [&](Backend& ops) { ops.rope_table(cosine, sine, positions, frequencies, {}); });
       }
       {
         const Tensor x = rotated(), cosine = table(), sine = table();

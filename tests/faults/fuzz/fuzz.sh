@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Makes sound shards, a checkpoint or a model folder of four ranks and a configuration with the real programs, files of
-# records, and tokenizers from the fixtures of tests/unit/text, and gives them, or the chat template beside this script,
-# to the fuzzer.
+# records, tokenizers from the fixtures of tests/unit/text and folders of tests/hub, and gives them, or the chat template
+# beside this script, to the fuzzer.
 #
 #   fuzz.sh MPIEXEC SFT SFT_PREPARE FUZZ KIND SEED COUNT
 set -euo pipefail
@@ -81,6 +81,12 @@ case $kind in
     exit
     ;;
   hub)
+    for folder in "$here"/../../hub/folders/*/config.json; do
+      family=$(basename "$(dirname "$folder")")
+      mkdir "$family"
+      cp "$(dirname "$folder")"/*.* "$family"
+      "$fuzz" weights "$family" --seed "$seed" --count $((count / 8))
+    done
     "$mpiexec" -np 4 "$sft" run.ini --checkpoint.save_hub_model true >log 2>&1 || { cat log; exit 1; }
     path=output/model
     ;;

@@ -72,21 +72,31 @@ std::string read_checkpoint(const std::string& folder) {
   return hash.text();
 }
 
+void add_tensors(const io::TensorSource& source, io::ContentHash& hash) {
+  for (const io::TensorInfo& tensor : source.tensors()) {
+    hash.add(tensor.name);
+    if (tensor.shape.empty() || tensor.shape.size() > 2 || tensor.num_elements() == 0) continue;
+    std::vector<float> values(static_cast<std::size_t>(tensor.num_elements()));
+    const std::int64_t num_columns = tensor.shape.size() == 2 ? tensor.shape[1] : 1;
+    source.read(tensor.name, {.num_rows = tensor.shape[0], .num_columns = num_columns}, DType::float32, values.data());
+    hash.add(std::span(std::as_const(values)));
+  }
+}
+
+/// The weights of a model folder alone, of whatever family.
+std::string read_weights(const std::string& folder) {
+  io::ContentHash hash;
+  add_tensors(*hub::open_weights(folder, /*is_head_tied=*/false), hash);
+  return hash.text();
+}
+
 /// Model folder: config.json and weights. Files in this format carry no checksums: damage may give another model, never
 /// anything but a model.
 std::string read_hub(const std::string& folder) {
   const config::ValidConfig config = config::validate(hub::read_model_config(folder).model);
   io::ContentHash hash;
   hash.add(config::to_ini(config));
-  const std::unique_ptr<io::TensorSource> source = hub::open_weights(folder, config->model.tie_word_embeddings);
-  for (const io::TensorInfo& tensor : source->tensors()) {
-    hash.add(tensor.name);
-    if (tensor.shape.empty() || tensor.shape.size() > 2 || tensor.num_elements() == 0) continue;
-    std::vector<float> values(static_cast<std::size_t>(tensor.num_elements()));
-    const std::int64_t num_columns = tensor.shape.size() == 2 ? tensor.shape[1] : 1;
-    source->read(tensor.name, {.num_rows = tensor.shape[0], .num_columns = num_columns}, DType::float32, values.data());
-    hash.add(std::span(std::as_const(values)));
-  }
+  add_tensors(*hub::open_weights(folder, config->model.tie_word_embeddings), hash);
   return hash.text();
 }
 
@@ -173,11 +183,13 @@ Reader make_reader(const std::string& kind) {
   if (kind == "checkpoint") return {.read = read_checkpoint};
   if (kind == "config") return {.read = read_config, .may_change = true};
   if (kind == "hub") return {.read = read_hub, .may_change = true};
+  if (kind == "weights") return {.read = read_weights, .may_change = true};
   if (kind == "records") return {.read = read_records, .may_change = true};
   if (kind == "template") return {.read = read_template, .may_change = true};
   if (kind == "tokenizer") return {.read = read_tokenizer, .may_change = true};
   throw_config_error("unknown kind \"" + kind + "\"",
-                     "there are packed, checkpoint, config, hub, records, template and tokenizer", "name one of them");
+                     "there are packed, checkpoint, config, hub, records, template, tokenizer and weights",
+                     "name one of them");
 }
 
 }  // namespace sft::test

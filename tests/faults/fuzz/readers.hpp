@@ -16,7 +16,7 @@ struct Reader {
 
 /// "packed": a folder of packed shards. "checkpoint": a checkpoint's folder. "config": a configuration file.
 /// "hub": the folder of a model. "records": a folder with inputs of sft-prepare. "template": a chat template.
-/// "tokenizer": a folder with tokenizer.json.
+/// "tokenizer": a folder with tokenizer.json. "weights": the folder of a model, without what its config.json says.
 /// Throws a configuration Error on any other kind.
 [[nodiscard]] Reader make_reader(const std::string& kind);
 

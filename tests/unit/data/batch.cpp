@@ -98,14 +98,27 @@ BOOST_AUTO_TEST_CASE(every_cut_holds_what_the_joined_documents_say) {
         }
         const sft::sequence::AttentionSchedule schedule =
             sft::sequence::schedule_ring({documents}, {length, sp_size}, sft::SpRank::from(sp_rank));
-        BOOST_TEST(batch.attention.num_tokens == std::ssize(indices));
-        BOOST_REQUIRE(batch.attention.rounds.size() == schedule.rounds.size());
-        for (std::size_t d = 0; d < schedule.rounds.size(); ++d) {
-          BOOST_TEST((batch.attention.rounds[d] == schedule.rounds[d]));
-        }
+        BOOST_TEST(batch.attention.size() == 1);
+        BOOST_TEST(batch.attention.front().num_tokens == std::ssize(indices));
+        BOOST_TEST((batch.attention.front().rounds == schedule.rounds));
       }
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_micro_batch_has_a_schedule_for_each_window) {
+  const Row row = {.tokens = std::vector<std::int32_t>(40, 5),
+                   .loss_weight = std::vector<float>(40, 1.0f),
+                   .document_lengths = {25, 4, 10}};
+  const sft::sequence::AttentionWindows windows = {0, 7, 30};
+  const MicroBatch batch = cut_rows({row}, 1, 0, {}, 1, windows);
+  BOOST_TEST(batch.attention.size() == 3);
+  for (const sft::sequence::AttentionKind kind : windows.indices()) {
+    const auto expected = sft::sequence::schedule_ring({{25, 4, 10}}, {39, 1}, 0, windows[kind]);
+    BOOST_TEST((batch.attention[kind].rounds == expected.rounds));
+  }
+  // Twice the pairs that a query's window leaves out are about the square of what lies in front of the last one's.
+  BOOST_TEST((batch.hidden_squares == sft::IndexedVector<sft::sequence::AttentionKind, double>{0.0, 333.0, 0.0}));
 }
 
 BOOST_AUTO_TEST_CASE(padding_is_no_part_of_a_micro_batch) {
@@ -123,7 +136,7 @@ BOOST_AUTO_TEST_CASE(padding_is_no_part_of_a_micro_batch) {
   // Ranks that cut their tokens further get a number that divides, also without a document.
   const MicroBatch divisible = cut_rows({row_of(10), row_of(1), row_of(3)}, 1, 0, {}, 3);
   BOOST_TEST(divisible.tokens.size() == 15u);
-  BOOST_TEST(divisible.attention.num_tokens == 15);
+  BOOST_TEST(divisible.attention.front().num_tokens == 15);
   BOOST_TEST(std::equal(batch.tokens.begin(), batch.tokens.end(), divisible.tokens.begin()));
   BOOST_TEST(divisible.loss_weights.back() == 0.0f);
   BOOST_TEST(cut_rows({row_of(10), row_of(1), row_of(3)}, 2, 1, {}, 6).tokens.size() == 12u);
@@ -178,8 +191,8 @@ BOOST_AUTO_TEST_CASE(a_row_of_padding_alone_counts_nothing) {
   BOOST_TEST(cut_rows({row, Row{}}, 1, 0).tokens.size() == 1u);
   const MicroBatch empty = cut_rows({Row{}}, 3, 2);
   BOOST_TEST(empty.tokens.size() == 2u);
-  BOOST_TEST(empty.attention.num_tokens == 2);
-  for (const sft::sequence::AttentionRound& round : empty.attention.rounds) BOOST_TEST(round.spans.empty());
+  BOOST_TEST(empty.attention.front().num_tokens == 2);
+  for (const sft::sequence::AttentionRound& round : empty.attention.front().rounds) BOOST_TEST(round.spans.empty());
 }
 
 BOOST_AUTO_TEST_CASE(rows_of_any_lengths_make_one_micro_batch) {

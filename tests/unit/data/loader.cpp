@@ -268,7 +268,7 @@ BOOST_AUTO_TEST_CASE(rows_that_one_rank_reads_are_cut_as_if_each_had_read_them) 
         BOOST_TEST(batch.targets == expected.targets, boost::test_tools::per_element());
         BOOST_TEST(batch.loss_weights == expected.loss_weights, boost::test_tools::per_element());
         BOOST_TEST(batch.rows == expected.rows, boost::test_tools::per_element());
-        BOOST_TEST((batch.attention.rounds == expected.attention.rounds));
+        BOOST_TEST((batch.attention.front().rounds == expected.attention.front().rounds));
         BOOST_TEST((batch.counts == expected.counts));
         BOOST_TEST((batch.step_counts == expected.step_counts));
       }

@@ -41,7 +41,9 @@ BOOST_AUTO_TEST_CASE(what_is_made_is_read_again) {
   const Folder folder;
   const config::Lora lora = some_lora();
   folder.write(hub::make_adapter_config(lora, "org/name"));
-  const auto [again, targets] = folder.read();
+  const hub::AdapterConfig read = folder.read();
+  const config::Lora& again = read.lora;
+  const hub::TargetModules& targets = read.targets;
   BOOST_TEST(again.use_peft);
   BOOST_TEST(again.lora_r == 12);
   BOOST_TEST(again.lora_alpha == 3.5);
@@ -111,7 +113,9 @@ BOOST_AUTO_TEST_CASE(other_kinds_of_adapters_are_refused_by_field) {
   BOOST_TEST(mentions(refusal("peft_type", "LOHA"), {"peft_type"}));
   BOOST_TEST(mentions(refusal("use_dora", true), {"use_dora"}));
   BOOST_TEST(mentions(refusal("bias", "all"), {"bias"}));
-  BOOST_TEST(mentions(refusal("rank_pattern", {{"q_proj", 3}}), {"rank_pattern"}));
+  BOOST_TEST(mentions(refusal("rank_pattern", 3), {"rank_pattern"}));
+  BOOST_TEST(mentions(refusal("rank_pattern", {{"q_proj", 0}}), {"q_proj", "1 or more"}));
+  BOOST_TEST(mentions(refusal("alpha_pattern", {{"q_(proj", 3}}), {"alpha_pattern", "regular expression"}));
   BOOST_TEST(mentions(refusal("modules_to_save", {"lm_head"}), {"modules_to_save"}));
   BOOST_TEST(mentions(refusal("target_modules", "(q_proj"),
                       {"target_modules", "no regular expression", "unmatched parenthesis"}));

@@ -177,11 +177,13 @@ BOOST_AUTO_TEST_CASE(a_tied_head_is_left_out_and_must_be_the_embedding) {
   hub::WeightsSink sink(plan, folder.path());
   const std::vector<float> values{1, 2, 3, 4, 5, 6};
   for (const io::TensorInfo& tensor : both) sink.write(tensor.name, whole(tensor), DType::float32, values.data());
+  sink.finish();
   BOOST_TEST(hub::open_weights(folder.path(), true)->tensors().size() == 1U);
   BOOST_TEST(hub::open_weights(folder.path(), false)->tensors().size() == 2U);
   BOOST_CHECK_NO_THROW(hub::check_tied_head(folder.path()));
   const float other = 7;
   sink.write("model/lm_head.weight", {1, 1, 2, 1}, DType::float32, &other);
+  sink.finish();
   BOOST_TEST(mentions(data_error_of([&] { hub::check_tied_head(folder.path()); }), {"row 1", "tie_word_embeddings"}));
 }
 

@@ -132,7 +132,7 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                   {"positions", {DType::int32, {T}}},
                   {"inverse_frequencies", {DType::float64, {D / 2}}}},
                  [](Backend& b, Tensors x) {
-                   b.rope_table(x["cosine"], x["sine"], x["positions"], x["inverse_frequencies"], 1.0F);
+                   b.rope_table(x["cosine"], x["sine"], x["positions"], x["inverse_frequencies"], {});
                  }});
   ops.push_back({"rope_forward",
                  {{"out", written_heads}, {"in", heads}, {"table.cosine", angles}, {"table.sine", angles}},

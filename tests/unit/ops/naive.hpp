@@ -101,7 +101,10 @@ struct Attention {
   static void for_each_pair(const std::vector<sequence::AttentionSpan>& spans, F visit) {
     for (const sequence::AttentionSpan& span : spans) {
       for (Size i = 0; i < span.q_len; ++i) {
-        for (Size j = 0; j < span.k_len && j <= i + span.diagonal; ++j) visit(span.q_begin + i, span.k_begin + j);
+        for (Size j = 0; j < span.k_len && j <= i + span.diagonal; ++j) {
+          if (span.window > 0 && j <= i + span.diagonal - span.window) continue;
+          visit(span.q_begin + i, span.k_begin + j);
+        }
       }
     }
   }

@@ -107,6 +107,20 @@ Spans zigzag() {
   return {{0, 70, 0, 70, 0, 0}, {0, 70, 70, 50, 1000, 0}, {80, 90, 130, 90, -20, 1}, {80, 90, 220, 30, -500, 1}};
 }
 
+/// The spans of a list, with a window.
+Spans with_window(Spans spans, std::int64_t window) {
+  for (sequence::AttentionSpan& span : spans) span.window = window;
+  return spans;
+}
+
+/// Windows of one token, shorter than a tile of the kernels, a little longer, and longer than some documents.
+constexpr std::int64_t windows[] = {1, 2, 31, 64, 65, 100, 250};
+
+/// What a rank sees of earlier keys of a document, of its tokens from 0 and from 190 on; its queries are those from 300
+/// on.
+const Shape far_shape{140, 210, 4, 2, 16};
+Spans far_keys(std::int64_t window) { return {{5, 130, 0, 110, 300, 0, window}, {5, 130, 110, 90, 110, 0, window}}; }
+
 /// float32, and the compute dtype where that is another.
 std::vector<DType> output_dtypes(DType compute) {
   return compute == DType::float32 ? std::vector{DType::float32} : std::vector{DType::float32, compute};
@@ -128,6 +142,68 @@ BOOST_AUTO_TEST_CASE(forward_of_packed_documents) {
         check_close(*problem.lse, lse, 1e-6, label);
         BOOST_TEST(std::isnan(get(*problem.out_storage, 0, 0)));
       }
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_window_hides_what_lies_further_back) {
+  on_every_backend_and_dtype([](TestBackend& backend, DType dtype, const std::string& label) {
+    for (const std::int64_t window : windows) {
+      std::vector<std::pair<Shape, Spans>> cases = {{far_shape, far_keys(window)}};
+      for (const Shape& shape : shapes) cases.emplace_back(shape, with_window(documents_of(shape), window));
+      for (const auto& [shape, spans] : cases) {
+        const Problem problem(shape, dtype, dtype);
+        naive::Values out, lse;
+        problem.expect(out, lse, spans);
+        problem.forward(backend, spans);
+        check_close(problem.out(), out, stored_tolerance(backend, dtype, dtype), label);
+        check_close(*problem.lse, lse, 1e-6, label);
+      }
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(keys_out_of_a_windows_reach_are_not_read) {
+  on_every_backend_and_dtype([](TestBackend& backend, DType dtype, const std::string& label) {
+    const Problem problem({600, 600, 2, 1, 16}, dtype, dtype);
+    const Spans spans = {{0, 600, 0, 600, 0, 0, 40}};
+    problem.forward(backend, spans);
+    const std::vector<double> before = read(problem.out().rows(512, 88));
+    for (std::int64_t row = 0; row < 512 - 39; ++row) {
+      for (std::int64_t c = 0; c < problem.kv_storage->shape[1]; ++c) {
+        set(*problem.kv_storage, row, c, std::numeric_limits<double>::quiet_NaN());
+      }
+    }
+    problem.forward(backend, spans);
+    BOOST_TEST((read(problem.out().rows(512, 88)) == before), label);
+    BOOST_TEST(std::isnan(get(problem.out(), 472, 0)), label);
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_window_that_reaches_all_keys_changes_no_bit) {
+  on_every_backend_and_dtype([](TestBackend& backend, DType dtype, const std::string& label) {
+    const Problem problem({213, 213, 2, 2, 64}, dtype, dtype);
+    const Spans spans = documents({1, 3, 64, 17, 128});
+    problem.forward(backend, spans);
+    const std::vector<double> before = read(problem.out());
+    problem.forward(backend, with_window(spans, 128));
+    BOOST_TEST((read(problem.out()) == before), label);
+    problem.forward(backend, with_window(spans, 127));
+    BOOST_TEST((read(problem.out()) != before), label);
+  });
+}
+
+BOOST_AUTO_TEST_CASE(windowed_calls_merge_where_a_query_sees_nothing_of_one) {
+  on_every_backend_and_dtype([](TestBackend& backend, DType dtype, const std::string& label) {
+    for (const std::int64_t window : {1, 30, 90, 150, 200, 250}) {
+      const Spans spans = far_keys(window);
+      naive::Values out, lse;
+      const Problem apart(far_shape, dtype, DType::float32);
+      apart.expect(out, lse, spans);
+      apart.forward(backend, {spans[0]});
+      apart.forward(backend, {spans[1]}, /*merge=*/true);
+      check_close(apart.out(), out, attention_tolerance(backend, dtype), label);
+      check_close(*apart.lse, lse, 1e-6, label);
     }
   });
 }
@@ -228,6 +304,11 @@ std::vector<std::pair<Shape, Spans>> backward_cases() {
   std::vector<std::pair<Shape, Spans>> cases;
   for (const Shape& shape : shapes) cases.emplace_back(shape, documents_of(shape));
   cases.emplace_back(zigzag_shape, zigzag());
+  for (const std::int64_t window : windows) {
+    if (window == 1) continue;  // queries that see one key have gradients of 0, to which no error can be compared
+    cases.emplace_back(shapes[2], with_window(documents_of(shapes[2]), window));
+    cases.emplace_back(far_shape, far_keys(window));
+  }
   return cases;
 }
 

@@ -46,6 +46,19 @@ struct Fixture {
 
 BOOST_FIXTURE_TEST_SUITE(checked, Fixture)
 
+BOOST_AUTO_TEST_CASE(dims_that_do_not_turn_stay_in_place) {
+  Memory memory;
+  Tensors x = memory.of({{"out", {bf16, {T, n, D}}},
+                         {"in", {bf16, {T, n, D}}},
+                         {"table.cosine", {DType::float32, {T, D / 2 - 1}}},
+                         {"table.sine", {DType::float32, {T, D / 2 - 1}}}});
+  const RopeTable table{x["table.cosine"], x["table.sine"]};
+  BOOST_CHECK_NO_THROW(backend->rope_forward(x["in"], x["in"], table));
+  BOOST_CHECK_EXCEPTION(backend->rope_forward(x["out"], x["in"], table), std::logic_error, [](const std::exception& e) {
+    return std::string(e.what()).find("out is not in") != std::string::npos;
+  });
+}
+
 BOOST_AUTO_TEST_CASE(every_op_takes_a_right_call) {
   for (const Op& op : all_ops()) {
     Memory memory;

@@ -17,7 +17,7 @@ struct Rotary {
     for (std::int64_t j = 0; j < head_dim / 2; ++j) {
       set(*frequencies, j, 0, std::pow(10000.0, -2.0 * static_cast<double>(j) / static_cast<double>(head_dim)));
     }
-    backend->rope_table(*cosine, *sine, *positions, *frequencies, 1.0f);
+    backend->rope_table(*cosine, *sine, *positions, *frequencies, {});
   }
   [[nodiscard]] naive::Values rope(const naive::Values& x, std::int64_t num_heads, double direction) const {
     return naive::rope(x, read(*positions), read(*frequencies), num_heads, direction);
@@ -54,11 +54,28 @@ BOOST_AUTO_TEST_CASE(table_is_scaled) {
   on_every_backend([](TestBackend& backend) {
     const Rotary rotary(backend, 70, 24);
     const Owned cosine(DType::float32, {70, 12}), sine(DType::float32, {70, 12});
-    backend->rope_table(*cosine, *sine, *rotary.positions, *rotary.frequencies, 1.5f);
+    backend->rope_table(*cosine, *sine, *rotary.positions, *rotary.frequencies, {.factor = 1.5f});
     for (std::int64_t t = 0; t < 70; ++t) {
       for (std::int64_t j = 0; j < 12; ++j) {
         BOOST_TEST(get(*cosine, t, j) == static_cast<double>(1.5f * static_cast<float>(get(*rotary.cosine, t, j))));
         BOOST_TEST(get(*sine, t, j) == static_cast<double>(1.5f * static_cast<float>(get(*rotary.sine, t, j))));
+      }
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(table_grows_with_the_position) {
+  on_every_backend([](TestBackend& backend) {
+    const Rotary rotary(backend, 70, 24);  // positions up to 40000
+    const Owned cosine(DType::float32, {70, 12}), sine(DType::float32, {70, 12});
+    const std::int64_t length = 7000;
+    backend->rope_table(*cosine, *sine, *rotary.positions, *rotary.frequencies,
+                        {.factor = 1.5f, .beta = 0.25f, .length = length});
+    for (std::int64_t t = 0; t < 70; ++t) {
+      const double growth = 1.5 * (1.0 + 0.25 * std::log(1.0 + std::floor(get(*rotary.positions, t, 0) / 7000.0)));
+      for (std::int64_t j = 0; j < 12; ++j) {
+        BOOST_TEST(std::abs(get(*cosine, t, j) - growth * get(*rotary.cosine, t, j)) < 3e-7, backend.name());
+        BOOST_TEST(std::abs(get(*sine, t, j) - growth * get(*rotary.sine, t, j)) < 3e-7, backend.name());
       }
     }
   });
@@ -85,6 +102,39 @@ BOOST_AUTO_TEST_CASE(forward_out_of_place_and_in_place_and_backward) {
       BOOST_TEST(std::isnan(get(*out_storage, rows - 1, 0)));
       backend->rope_backward(dout, dout, {*rotary.cosine, *rotary.sine});
       BOOST_TEST((read(dout) == read(out)), label);
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(the_first_dims_of_heads_alone) {
+  on_every_backend_and_dtype([](TestBackend& backend, DType dtype, const std::string& label) {
+    for (const auto& [rows, num_heads, head_dim, turned] :
+         {std::tuple{1, 1, 8, 2}, {9, 3, 6, 4}, {130, 2, 64, 48}, {33, 5, 96, 32}}) {
+      const Rotary rotary(backend, rows, turned);
+      const Owned storage = Owned(dtype, {rows, (num_heads + 2) * head_dim}).normal(2);
+      const Tensor heads = heads_of(storage, num_heads, head_dim);
+      const naive::Values before = read(heads);
+      naive::Values part;
+      for (std::size_t i = 0; i < before.size(); ++i) {
+        if (i % static_cast<std::size_t>(head_dim) < static_cast<std::size_t>(turned)) part.push_back(before[i]);
+      }
+      for (const double direction : {1.0, -1.0}) {
+        const naive::Values rotated = rotary.rope(part, num_heads, direction);
+        naive::Values expected = before;
+        std::size_t next = 0;
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          if (i % static_cast<std::size_t>(head_dim) < static_cast<std::size_t>(turned)) expected[i] = rotated[next++];
+        }
+        const Owned copy(dtype, {rows, (num_heads + 2) * head_dim});
+        backend->copy(*copy, *storage);
+        const Tensor in_place = heads_of(copy, num_heads, head_dim);
+        if (direction > 0) {
+          backend->rope_forward(in_place, in_place, {*rotary.cosine, *rotary.sine});
+        } else {
+          backend->rope_backward(in_place, in_place, {*rotary.cosine, *rotary.sine});
+        }
+        check_close(in_place, expected, tolerance_of(dtype), label);
+      }
     }
   });
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <functional>
 #include <map>
 #include <random>
 #include <set>
@@ -41,6 +42,42 @@ int document_of(std::int64_t row, std::int64_t position) {
 
 std::vector<AttentionRound> rounds_of(const RowDocuments& rows, int sp_size, SpRank rank) {
   return schedule_ring(rows, {length, sp_size}, rank).rounds;
+}
+
+using Pairs = std::set<std::pair<std::int64_t, std::int64_t>>;  // (local query, key in the row)
+
+/// What spans say, which all have this window; `place_of` gives the place in the row of a row of the keys.
+template <class PlaceOf>
+Pairs pairs_of(const std::vector<AttentionSpan>& spans, std::int64_t window, const PlaceOf& place_of) {
+  Pairs pairs;
+  for (const AttentionSpan& span : spans) {
+    BOOST_TEST(span.window == window);
+    for (std::int64_t i = 0; i < span.q_len; ++i) {
+      for (std::int64_t j = 0; j < span.k_len; ++j) {
+        if (j > i + span.diagonal || (window > 0 && j <= i + span.diagonal - window)) continue;
+        BOOST_TEST(pairs.insert({span.q_begin + i, place_of(span.k_begin + j)}).second);
+      }
+    }
+  }
+  return pairs;
+}
+
+/// What the definition says of the queries of `rank` in a row of documents.
+Pairs pairs_within(const std::vector<std::int32_t>& row, std::int64_t window, int sp_size, int rank) {
+  std::vector<int> document_at(length, -1);
+  std::int64_t begin = 0;
+  for (std::size_t d = 0; d < row.size(); begin += row[d], ++d) {
+    for (std::int64_t i = 0; i < row[d]; ++i) document_at[static_cast<std::size_t>(begin + i)] = static_cast<int>(d);
+  }
+  Pairs pairs;
+  for (std::int64_t local = 0; local < length / sp_size; ++local) {
+    const std::int64_t query = place(local, sp_size, rank).second;
+    const int document = document_at[static_cast<std::size_t>(query)];
+    for (std::int64_t key = std::max<std::int64_t>(0, query - window + 1); document >= 0 && key <= query; ++key) {
+      if (document_at[static_cast<std::size_t>(key)] == document) pairs.insert({local, key});
+    }
+  }
+  return pairs;
 }
 
 /// A row of documents of random lengths, some of it padding.
@@ -280,6 +317,91 @@ BOOST_AUTO_TEST_CASE(neighbours_that_exchange_heads_are_one_place_of_the_ring) {
   }
   BOOST_CHECK_THROW((void)make_schedule({AttentionMethod::Keys::ring, 4}, row, cut, 0), std::logic_error);
   BOOST_CHECK_THROW((void)make_schedule({AttentionMethod::Keys::all_gather, 2}, row, cut, 0), std::logic_error);
+}
+
+BOOST_AUTO_TEST_CASE(windows_leave_the_pairs_within_them) {
+  std::mt19937 generator(16);
+  for (const int sp_size : {1, 2, 3, 4, 6}) {
+    const RowCut cut(length, sp_size);
+    for (int trial = 0; trial < 40; ++trial) {
+      const RowDocuments row = {trial % 4 == 0 ? std::vector<std::int32_t>{72} : random_row(generator)};
+      const std::int64_t window = 1 + static_cast<std::int64_t>(generator() % (trial % 2 == 0 ? 12 : 80));
+      for (const SpRank rank : IndexRange<SpRank>(sp_size)) {
+        const Pairs expected = pairs_within(row.front(), window, sp_size, rank);
+        Pairs of_ring;
+        const AttentionSchedule ring = schedule_ring(row, cut, rank, window);
+        for (const AttentionRound& round : ring.rounds) {
+          const auto place_of = [&](std::int64_t k) { return place(k, sp_size, round.from).second; };
+          of_ring.merge(pairs_of(round.spans, window, place_of));
+        }
+        BOOST_TEST((of_ring == expected), "ring: sp " << sp_size << ", window " << window);
+        const AttentionSchedule gathered = schedule_all_gather(row, cut, rank, window);
+        const Pairs of_gathered = pairs_of(gathered.rounds.front().spans, window, [](std::int64_t k) { return k; });
+        BOOST_TEST((of_gathered == expected), "all_gather: sp " << sp_size << ", window " << window);
+        for (std::size_t d = 0; d < ring.rounds.size(); ++d) {
+          BOOST_TEST((gathered.rounds[d].sends == ring.rounds[d].sends));
+          BOOST_TEST((gathered.rounds[d].receives == ring.rounds[d].receives));
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_no_window_reaches_is_neither_computed_nor_sent) {
+  std::mt19937 generator(17);
+  for (const int sp_size : {2, 3, 4, 6}) {
+    const RowCut cut(length, sp_size);
+    for (int trial = 0; trial < 40; ++trial) {
+      const RowDocuments row = {trial % 4 == 0 ? std::vector<std::int32_t>{72} : random_row(generator)};
+      const std::int64_t window = 1 + static_cast<std::int64_t>(generator() % 30);
+      for (const SpRank q_rank : IndexRange<SpRank>(sp_size)) {
+        const Pairs visible = pairs_within(row.front(), window, sp_size, q_rank);
+        for (const SpRank k_rank : IndexRange<SpRank>(sp_size)) {
+          ChunkPair seen;
+          const std::vector<Chunk> chunks = cut.chunks(k_rank);
+          for (const auto& [query, key] : visible) {
+            const auto is_in = [key = key](const Chunk& chunk) {
+              return key >= chunk.global && key < chunk.global + chunk.length;
+            };
+            seen.front = seen.front || is_in(chunks.front());
+            seen.back = seen.back || is_in(chunks.back());
+          }
+          BOOST_TEST((chunks_seen(row, cut, q_rank, k_rank, window) == seen));
+          const std::vector<AttentionSpan> spans = attention_spans(row, cut, q_rank, k_rank, window);
+          BOOST_TEST(spans.empty() == !seen.any());
+          for (const AttentionSpan& span : spans) BOOST_TEST(!pairs_of({span}, window, std::identity()).empty());
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_short_window_reaches_the_neighbouring_chunks_alone) {
+  // One document, 8 chunks of 9 tokens: chunk c sees the end of chunk c - 1, which rank 3 holds for its own chunk 4.
+  const RowDocuments whole = {{72}};
+  for (const SpRank rank : IndexRange<SpRank>(4)) {
+    const std::vector<AttentionRound> rounds = schedule_ring(whole, {length, 4}, rank, 5).rounds;
+    BOOST_TEST((rounds[1].receives == ChunkPair{rank > 0, false}));
+    BOOST_TEST(!rounds[2].receives.any());
+    BOOST_TEST((rounds[3].receives == ChunkPair{false, rank < 3}));
+  }
+  for (const SpRank rank : IndexRange<SpRank>(4)) {
+    for (const AttentionRound& round : schedule_ring(whole, {length, 4}, rank, 1).rounds) {
+      BOOST_TEST(!round.sends.any());
+      BOOST_TEST((round.from == rank || round.spans.empty()));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(kinds_of_attention_have_schedules_of_their_own) {
+  const RowDocuments row = {{5, 31, 1, 2, 33}};
+  const RowCut cut(length, 4);
+  const AttentionMethod method{AttentionMethod::Keys::ring, 2};
+  const AttentionSchedules schedules = make_schedules(method, {0, 7}, row, cut, 1);
+  BOOST_TEST(schedules.size() == 2);
+  BOOST_TEST((schedules[0].rounds == make_schedule(method, row, cut, 1).rounds));
+  BOOST_TEST((schedules[1].rounds == make_schedule(method, row, cut, 1, 7).rounds));
+  BOOST_TEST((schedules[0].rounds != schedules[1].rounds));
 }
 
 BOOST_AUTO_TEST_CASE(memory_is_bounded_by_documents_and_ranks) {

@@ -61,14 +61,18 @@ inline void add_rows_to(float* sums, std::int64_t sums_stride, const float* tile
   }
 }
 
-/// One block of the score matrix: query r sees key j iff j <= r + diagonal.
+/// One block of the score matrix: query r sees key j iff r + horizon < j <= r + diagonal.
 struct Block {
-  std::int64_t num_queries, num_keys, diagonal;
+  std::int64_t num_queries, num_keys, diagonal, horizon;
 
   /// Keys that query r sees: [0, visible_keys(r)).
   [[nodiscard]] std::int64_t visible_keys(std::int64_t r) const { return max(0, min(num_keys, r + diagonal + 1)); }
   /// Queries that see key j: [first_query(j), num_queries).
   [[nodiscard]] std::int64_t first_query(std::int64_t j) const { return max(0, min(num_queries, j - diagonal)); }
+  /// Whether the window keeps some query from some key.
+  [[nodiscard]] bool is_windowed() const { return num_queries - 1 + horizon >= 0; }
+  /// With a window, queries from end_query(j) on do not see key j.
+  [[nodiscard]] std::int64_t end_query(std::int64_t j) const { return max(0, min(num_queries, j - horizon)); }
 };
 
 /// scores (k, q) = rows (k, D) times columns (D, q); scores that are not visible may stay unwritten.
@@ -105,15 +109,17 @@ inline void sum_over_queries(float* out, const float* weights, const float* valu
   }
 }
 
-/// Calls visit(first key row, block) for every block of keys that some query of the tile sees.
+/// Calls visit(first key row, block) for every block of keys that some query of the tile sees. A window of w keys costs
+/// a tile (w + tile) keys at most, however many there are.
 template <class F>
 void for_each_block(const AttentionArguments& arguments, const AttentionTile& tile, F visit) {
   for (std::int64_t i = tile.range_begin; i < tile.range_end; ++i) {
     const AttentionRange& range = arguments.ranges[i];
-    const std::int64_t diagonal = tile.q_begin - range.q_begin + range.diagonal;
+    const std::int64_t offset = tile.q_begin - range.q_begin;
+    const std::int64_t diagonal = offset + range.diagonal, horizon = offset + range.horizon;
     const std::int64_t end = min(range.k_len, tile.q_len + diagonal);
-    for (std::int64_t key = 0; key < end; key += attention_tile) {
-      visit(range.k_begin + key, Block{tile.q_len, min(attention_tile, end - key), diagonal - key});
+    for (std::int64_t key = max(0, horizon + 1); key < end; key += attention_tile) {
+      visit(range.k_begin + key, Block{tile.q_len, min(attention_tile, end - key), diagonal - key, horizon - key});
     }
   }
 }

@@ -8,11 +8,18 @@
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
 
+float scale_at(std::int32_t position, const RopeScaleArguments& scale) {
+  if (scale.beta == 0.0f) return scale.factor;
+  const auto lengths = static_cast<double>(1 + position / scale.length);
+  return static_cast<float>(scale.factor * (1.0 + scale.beta * __builtin_log(lengths)));
+}
+
 void rope_table(float* cosine, float* sine, const std::int32_t* positions, const double* inverse_frequencies,
-                std::int64_t num_positions, std::int64_t half_dim, float scale) {
+                std::int64_t num_positions, std::int64_t half_dim, const RopeScaleArguments& scale) {
 #pragma omp parallel for if (num_positions * half_dim >= min_parallel_elements)
   for (std::int64_t t = 0; t < num_positions; ++t) {
     const double position = positions[t];
+    const float factor = scale_at(positions[t], scale);
 #pragma omp simd
     for (std::int64_t j = 0; j < half_dim; ++j) {
       // Reduced to the nearest quarter turn in double precision; 1.5 * 2^52 rounds.
@@ -20,8 +27,8 @@ void rope_table(float* cosine, float* sine, const std::int32_t* positions, const
       const double quarter = (angle * 0.63661977236758134 + 6755399441055744.0) - 6755399441055744.0;
       const float rest = static_cast<float>(angle - quarter * 1.5707963267948966);
       sine_cosine_of(static_cast<std::int32_t>(quarter), rest, sine[t * half_dim + j], cosine[t * half_dim + j]);
-      sine[t * half_dim + j] *= scale;
-      cosine[t * half_dim + j] *= scale;
+      sine[t * half_dim + j] *= factor;
+      cosine[t * half_dim + j] *= factor;
     }
   }
 }
@@ -38,9 +45,9 @@ void rotate(To* out, const From* in, const float* cosine, const float* sine, std
   }
 }
 
+/// `half` pairs of each head.
 void rotate_all(View out, ConstView in, const float* cosine, const float* sine, std::int64_t head_dim,
-                float direction) {
-  const std::int64_t half = head_dim / 2;
+                std::int64_t half, float direction) {
   with_type(in, [&](auto type) {
     using T = typename decltype(type)::type;
 #pragma omp parallel for if (in.rows * in.columns >= min_parallel_elements)
@@ -52,12 +59,14 @@ void rotate_all(View out, ConstView in, const float* cosine, const float* sine, 
   });
 }
 
-void rope_forward(View out, ConstView in, const float* cosine, const float* sine, std::int64_t head_dim) {
-  rotate_all(out, in, cosine, sine, head_dim, 1.0f);
+void rope_forward(View out, ConstView in, const float* cosine, const float* sine, std::int64_t head_dim,
+                  std::int64_t half) {
+  rotate_all(out, in, cosine, sine, head_dim, half, 1.0f);
 }
 
-void rope_backward(View din, ConstView dout, const float* cosine, const float* sine, std::int64_t head_dim) {
-  rotate_all(din, dout, cosine, sine, head_dim, -1.0f);
+void rope_backward(View din, ConstView dout, const float* cosine, const float* sine, std::int64_t head_dim,
+                   std::int64_t half) {
+  rotate_all(din, dout, cosine, sine, head_dim, half, -1.0f);
 }
 
 void norm_rope_forward(View out, float* rstd, ConstView in, const float* weight, const float* cosine, const float* sine,

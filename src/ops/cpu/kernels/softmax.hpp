@@ -33,6 +33,9 @@ struct RunningSoftmax {
       float* score = scores + j * attention_tile;
       const std::int64_t first = block.first_query(j), begin = first / 16 * 16;
       for (std::int64_t r = begin; r < first; ++r) score[r] = minus_infinity;
+      if (block.is_windowed()) {
+        for (std::int64_t r = max(begin, block.end_query(j)); r < width; ++r) score[r] = minus_infinity;
+      }
 #pragma omp simd
       for (std::int64_t r = begin; r < width; ++r) reference[r] = score[r] > reference[r] ? score[r] : reference[r];
     }
@@ -92,6 +95,9 @@ inline void softmax_backward(float* probabilities, float* dscores, const float* 
       ds[r] = p[r] * (ds[r] - delta[r]);
     }
     for (std::int64_t r = 0; r < first; ++r) p[r] = ds[r] = 0.0f;
+    if (block.is_windowed()) {
+      for (std::int64_t r = block.end_query(j); r < width; ++r) p[r] = ds[r] = 0.0f;
+    }
   }
 }
 

@@ -92,14 +92,16 @@ void rms_norm_backward(View dx, float* partials, ConstView dy, ConstView x, cons
                        ConstView dresidual, cudaStream_t stream);
 
 // Rotary embedding (Su et al. 2021) in the half-split layout, alone and after RMSNorm of every head (Qwen3); see
-// ops::Backend. Rows are tokens, columns n heads of `head_dim`, which is even; tables are (T, head_dim / 2).
+// ops::Backend. Rows are tokens, columns n heads of `head_dim`, which is even; tables are (T, head_dim / 2),
+// or, for rope, (T, half) with fewer.
 
 void rope_table(float* cosine, float* sine, const std::int32_t* positions, const double* inverse_frequencies,
-                std::int64_t num_positions, std::int64_t half_dim, float scale, cudaStream_t stream);
+                std::int64_t num_positions, std::int64_t half_dim, const RopeScaleArguments& scale,
+                cudaStream_t stream);
 
-/// Turns by +angle, with direction -1 back. out may be in.
-void rope(View out, ConstView in, const float* cosine, const float* sine, std::int64_t head_dim, float direction,
-          cudaStream_t stream);
+/// Turns by +angle, with direction -1 back. out may be in, and is where the first 2 `half` dims of a head are not all.
+void rope(View out, ConstView in, const float* cosine, const float* sine, std::int64_t head_dim, std::int64_t half,
+          float direction, cudaStream_t stream);
 
 /// head_dim of at most 256, here and below. rstd (T, n).
 void norm_rope_forward(View out, float* rstd, ConstView in, Weight weight, const float* cosine, const float* sine,

@@ -13,6 +13,12 @@ namespace {
 using sft::cuda::launch;
 using sft::cuda::shared_memory;
 
+__device__ __forceinline__ float scale_at(std::int32_t position, const RopeScaleArguments& scale) {
+  if (scale.beta == 0.0f) return scale.factor;
+  const auto lengths = static_cast<double>(1 + position / scale.length);
+  return static_cast<float>(scale.factor * (1.0 + scale.beta * log(lengths)));
+}
+
 /// Writes 4 T D bytes.
 struct Table {
   static constexpr int unroll = 1;
@@ -20,7 +26,7 @@ struct Table {
   Rows<float> cosine, sine;
   const std::int32_t* positions;
   const double* inverse_frequencies;
-  float scale;
+  RopeScaleArguments scale;
 
   __device__ __forceinline__ void load(Registers&, std::int64_t, std::int64_t) const {}
   __device__ __forceinline__ void store(const Registers&, std::int64_t row, std::int64_t column) const {
@@ -30,8 +36,9 @@ struct Table {
     const float rest = static_cast<float>(angle - quarter * 1.5707963267948966);
     float s, c;
     sine_cosine_of(static_cast<std::int32_t>(quarter), rest, s, c);
-    *sine.at(row, column) = s * scale;
-    *cosine.at(row, column) = c * scale;
+    const float factor = scale_at(positions[row], scale);
+    *sine.at(row, column) = s * factor;
+    *cosine.at(row, column) = c * factor;
   }
 };
 
@@ -46,13 +53,13 @@ struct Rotate {
   Rows<T> out;
   Rows<const T> in;
   const float *cosine, *sine;
-  int half;
+  int half, head_dim;
   float direction;
 
   /// The first element of the vector: `pair` counts the pairs of a row.
   __device__ __forceinline__ std::int64_t column_of(std::int64_t pair) const {
     const int at = static_cast<int>(pair);
-    return pair + at / half * half;
+    return pair + at / half * (head_dim - half);
   }
   __device__ __forceinline__ void load(Registers& r, std::int64_t row, std::int64_t pair) const {
     const T* x = in.at(row, column_of(pair));
@@ -293,26 +300,28 @@ std::int64_t num_backward_blocks(std::int64_t num_heads) {
 }  // namespace
 
 void rope_table(float* cosine, float* sine, const std::int32_t* positions, const double* inverse_frequencies,
-                std::int64_t num_positions, std::int64_t half_dim, float scale, cudaStream_t stream) {
+                std::int64_t num_positions, std::int64_t half_dim, const RopeScaleArguments& scale,
+                cudaStream_t stream) {
   run_elementwise<1>("rope_table", Table{{cosine, half_dim}, {sine, half_dim}, positions, inverse_frequencies, scale},
                      num_positions * half_dim, half_dim, stream);
 }
 
-void rope(View out, ConstView in, const float* cosine, const float* sine, std::int64_t head_dim, float direction,
-          cudaStream_t stream) {
+void rope(View out, ConstView in, const float* cosine, const float* sine, std::int64_t head_dim, std::int64_t half,
+          float direction, cudaStream_t stream) {
   if (is_empty(in)) return;
-  const std::int64_t half = head_dim / 2, num_pairs = in.columns / 2;
+  const std::int64_t num_pairs = in.columns / head_dim * half;
   with_type(in.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
     constexpr int vectors = vector_size<T>;
     const auto run = [&](auto n) {
       constexpr int N = decltype(n)::value;
-      run_elementwise<N>(
-          "rope", Rotate<T, N>{rows_of<T>(out), rows_of<const T>(in), cosine, sine, static_cast<int>(half), direction},
-          in.rows * (num_pairs / N), num_pairs / N, stream);
+      run_elementwise<N>("rope",
+                         Rotate<T, N>{rows_of<T>(out), rows_of<const T>(in), cosine, sine, static_cast<int>(half),
+                                      static_cast<int>(head_dim), direction},
+                         in.rows * (num_pairs / N), num_pairs / N, stream);
     };
-    if (heads_are_aligned(in, half, vectors) && heads_are_aligned(out, half, vectors) && is_table_aligned(cosine) &&
-        is_table_aligned(sine)) {
+    if (head_dim % vectors == 0 && heads_are_aligned(in, half, vectors) && heads_are_aligned(out, half, vectors) &&
+        is_table_aligned(cosine) && is_table_aligned(sine)) {
       run(std::integral_constant<int, vectors>{});
     } else {
       run(std::integral_constant<int, 1>{});

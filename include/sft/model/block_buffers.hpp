@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The memory of decoder blocks: what each keeps between its passes, and what all share. Pure: planning lays it out
+// without a device.
+
+#include <cstdint>
+#include <vector>
+
+#include "sft/device/arena.hpp"
+#include "sft/model/context.hpp"
+#include "sft/model/layer_plan.hpp"
+#include "sft/model/rope_tables.hpp"
+
+namespace sft::model {
+
+/// Queries, keys and values of a fused product (T, (H + 2K) D).
+[[nodiscard]] parallel::SequenceAttention::Heads heads_of(const Tensor& qkv, const Sizes& sizes);
+
+/// What the forward pass of one block leaves for its backward pass. Shapes as in Sizes: T tokens, or the S of this rank
+/// where tokens are cut over tp; compute dtype unless stated.
+/// Every tensor is of one of the parts below, which ActivationPolicy keeps for each block or computes again.
+struct BlockActivations {
+  // Input
+  Tensor x;           ///< (S, C) the residual stream that enters
+  Tensor input_rstd;  ///< (S) float32
+  /// What the MLP gives before its norm, with LayerPlan::norms_branches: (S, C), (S) float32. Kept like the input, as
+  /// `down` is not computed again.
+  Tensor mlp_branch, mlp_branch_rstd;
+  // Products
+  /// (T, (H + 2K) D) queries, keys and values; without LayerPlan::QkNorm the first two are rotated in place.
+  Tensor qkv;
+  Tensor attention;  ///< (T, H, D)
+  Tensor lse;        ///< (T, H) float32
+  Tensor gate_up;    ///< (T, 2F), its gradient after the backward pass; empty where no block keeps it
+  // What follows from the two at little cost
+  Tensor q_rstd, k_rstd;  ///< (T, H), (T, K) float32; only with LayerPlan::QkNorm
+  Tensor middle;          ///< (S, C) the residual stream between attention and MLP
+  Tensor middle_rstd;     ///< (S) float32
+  /// What attention gives before its norm, with LayerPlan::norms_branches: (S, C), (S) float32.
+  Tensor attention_branch, attention_branch_rstd;
+  /// What attention reads: columns of qkv; with LayerPlan::QkNorm normed and rotated queries and keys of their own.
+  parallel::SequenceAttention::Heads heads;
+};
+
+/// What of them a block keeps. All else lies in memory that the blocks share, and block_backward computes it again.
+///
+///   checkpointing  input  products      what follows    computed again
+///     none         kept   kept          kept            nothing but norms and activations that cost next to nothing
+///     selective    kept   kept          shared          also q/k norm with rotation, and the product o
+///     full         kept   shared, and   shared          also attention and the products qkv, gate and up; not down,
+///                         no gate_up                    which nothing in the backward pass reads
+///
+/// full is that of Chen et al. 2016; selective is in the spirit of Korthikanti et al. 2022, with attention kept, whose
+/// memory grows with T alone (Dao et al. 2022). What is computed again has the same bits: same ops, same shapes.
+struct ActivationPolicy {
+  /// Where kept activations are between forward and backward pass.
+  enum class Location { device, host, file };
+
+  config::ActivationCheckpointing checkpointing = config::ActivationCheckpointing::none;
+  /// Tokens that the MLP works on at a time (Arctic long sequence training, Bekman et al. 2025), forward and backward;
+  /// at least 1. Above T: all of them.
+  std::int64_t mlp_tile_tokens = INT64_MAX;
+  Location location = Location::device;
+
+  [[nodiscard]] bool keeps_products() const { return checkpointing != config::ActivationCheckpointing::full; }
+  [[nodiscard]] bool keeps_all() const { return checkpointing == config::ActivationCheckpointing::none; }
+};
+/// What [train] of a ValidConfig asks for on a device of `kind`.
+[[nodiscard]] ActivationPolicy activation_policy(const config::Train& train, device::Kind kind);
+
+/// The activations of a block that keeps everything: memory for Sizes::tokens, contents undefined.
+[[nodiscard]] BlockActivations take_activations(device::Arena& arena, const Sizes& sizes, const LayerPlan& plan);
+/// The activations that blocks share under the policy, the others empty: memory for Sizes::tokens, contents undefined.
+[[nodiscard]] BlockActivations take_shared_activations(device::Arena& arena, const Sizes& sizes, const LayerPlan& plan,
+                                                       const ActivationPolicy& policy);
+/// All activations of a block under the policy: `shared` and memory of its own, for Sizes::tokens, contents undefined.
+[[nodiscard]] BlockActivations take_kept_activations(device::Arena& arena, const Sizes& sizes, const LayerPlan& plan,
+                                                     const ActivationPolicy& policy, const BlockActivations& shared);
+/// The activations that a block has for itself under the policy, in a fixed order.
+[[nodiscard]] std::vector<Tensor> kept_tensors(const BlockActivations& activations, const ActivationPolicy& policy);
+/// Views of the first T = `num_tokens`, or S, rows of all that is there: what a pass over so many tokens works in.
+[[nodiscard]] BlockActivations first_rows(BlockActivations all, std::int64_t num_tokens, int token_slices = 1);
+
+/// Buffers that all blocks share; nothing in them outlives one block but `delta`, `dx` and `ropes`. Compute
+/// dtype unless stated; "partial dtype" is Sizes::partial. N: tokens of a tile of the MLP. Some share memory, as they
+/// are never needed at the same time: normed with dattention; act and gate_up with qkv; delta with dnormed. Of normed,
+/// delta, dnormed and dx this rank has TensorParallel::slice between two products, in its place.
+struct BlockScratch {
+  Tensor normed;      ///< (T, C)
+  Tensor dattention;  ///< (T, H, D)
+  Tensor qkv;         ///< (T, (H + 2K) D) the gradient of queries, keys and values
+  Tensor act;         ///< (N, F) what SwiGLU gives, or before that its gradient
+  Tensor gate_up;     ///< (N, 2F) where no block keeps it, else empty
+  Tensor delta;       ///< (T, C) what the last sublayer adds to the residual stream; partial dtype
+  Tensor dnormed;     ///< (T, C) partial dtype
+  Tensor dx;          ///< (T, C) gradient of the residual stream
+  Tensor dbranch;     ///< (T, C) gradient of what a sublayer adds: dx, or memory of its own
+  RopeTables ropes;   ///< of the micro-batch's positions
+};
+/// `tp_sums`: for delta and dnormed.
+[[nodiscard]] BlockScratch take_scratch(device::Arena& arena, device::Arena& tp_sums, const Sizes& sizes,
+                                        const config::Model& model, const ActivationPolicy& policy);
+/// What block_forward needs of it where a block keeps everything; the rest is empty.
+[[nodiscard]] BlockScratch take_forward_scratch(device::Arena& arena, const config::Model& model, const Sizes& sizes);
+[[nodiscard]] BlockScratch first_rows(BlockScratch all, std::int64_t num_tokens);
+
+}  // namespace sft::model

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the files of the families call and cut otherwise than the model.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sft/hub/file_layout.hpp"
+
+namespace sft::hub {
+
+/// How the rows of the model's tensors lie in a stored one.
+enum class Cut {
+  rows,          ///< part behind part
+  rotary_pairs,  ///< in each head the rotated rows i and i + rotary_dim / 2 of the model lie side by side
+  experts,       ///< of every expert in a tensor of its own, whose number stands for "*"
+  flattened      ///< (experts, rows, columns), where the model has (experts x rows, columns); biases are the same
+};
+
+/// Which sizes of the layout a part's rows follow from.
+enum class Rows { queries, keys, intermediate, as_stored };
+
+struct PartRule {
+  const char* module;  ///< of the model, without "model.layers.N."
+  Rows rows;
+};
+
+/// A module of the files, without "model.layers.N.", and the modules of the model that are in it.
+struct Rule {
+  const char* stored;
+  Cut cut;
+  std::vector<PartRule> parts;
+};
+
+/// Those of a family; none where it stores the model's tensors as they are.
+[[nodiscard]] const std::vector<Rule>& rules_of(const std::string& family);
+
+/// The rows of the first part's weight and so on, where they follow from the layout; 0: they do not.
+[[nodiscard]] std::int64_t rows_of(const FileLayout& layout, Rows rows);
+
+/// What transformers takes where a config.json says nothing; the sizes of other families follow from what it must say.
+struct HeadDefaults {
+  std::int64_t num_key_value_heads;  ///< 0: as many as query heads
+  std::int64_t head_dim;             ///< 0: hidden_size / num_attention_heads
+  double partial_rotary_factor;
+};
+[[nodiscard]] HeadDefaults head_defaults_of(const std::string& family);
+
+/// A tensor's name in parts: stem "model.layers.3.", module "self_attn.q_proj", suffix ".weight". All of them together
+/// are the name. The stem is empty, and the module the whole name, for tensors outside of layers.
+struct NameParts {
+  std::string stem, module, suffix;
+};
+[[nodiscard]] NameParts split_name(const std::string& name);
+
+/// The number that stands for "*" in `pattern`, or 0 where it has none; nothing where the text does not match.
+[[nodiscard]] std::optional<std::int64_t> match(std::string_view pattern, std::string_view text);
+/// `pattern` with the number in place of "*".
+[[nodiscard]] std::string with_number(std::string_view pattern, std::int64_t number);
+
+}  // namespace sft::hub

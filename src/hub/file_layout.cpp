@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/hub/file_layout.hpp"
+
+#include <fmt/core.h>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "config_fields.hpp"
+#include "family_rules.hpp"
+#include "sft/core/error.hpp"
+#include "weight_files.hpp"
+
+namespace sft::hub {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* correct_it = "correct config.json, or download it again";
+constexpr std::int64_t largest = std::int64_t{1}
+                                 << 24;  ///< of heads, rows of a head, experts: products do not overflow
+
+/// Prefixes of text towers, as transformers 4 and 5 save them.
+struct Prefixes {
+  const char *body, *head;
+};
+constexpr std::array<Prefixes, 2> towers{
+    {{"language_model.model.", "language_model.lm_head."}, {"model.language_model.", "lm_head."}}};
+
+bool holds(const std::vector<FileTensor>& files, const std::string& name) {
+  return std::ranges::find(files, name, &FileTensor::name) != files.end();
+}
+
+void find_tower(FileLayout& layout, const std::string& source, const std::vector<FileTensor>& files) {
+  constexpr const char* first = "embed_tokens.weight";
+  const auto tower = std::ranges::find_if(
+      towers, [&](const Prefixes& names) { return holds(files, std::string(names.body) + first); });
+  if (tower == towers.end()) {
+    if (holds(files, layout.body + first)) return;
+    throw_data_error(fmt::format("the weights beside {} have no text tower", source),
+                     fmt::format("it has a text_config, but none of them is {}{} or {}{}", towers[0].body, first,
+                                 towers[1].body, first),
+                     "give a folder that transformers' save_pretrained wrote");
+  }
+  layout.body = tower->body;
+  layout.head = tower->head;
+  for (const FileTensor& tensor : files) {
+    if (!tensor.name.starts_with(layout.body) && !tensor.name.starts_with(layout.head))
+      layout.carried.push_back(tensor);
+  }
+}
+
+std::int64_t size_of(ConfigFields& fields, const std::string& name, std::int64_t value) {
+  if (value < 0 || value > largest) fields.refuse(name, "there is no model of this size", correct_it);
+  return value;
+}
+
+void read_sizes(FileLayout& layout, ConfigFields& fields) {
+  const HeadDefaults defaults = head_defaults_of(layout.family);
+  const auto required = [&](const char* name) { return size_of(fields, name, fields.required_integer(name)); };
+  const auto optional = [&](const char* name, std::int64_t value) {
+    return size_of(fields, name, fields.integer(name, value));
+  };
+  layout.num_attention_heads = required("num_attention_heads");
+  if (layout.num_attention_heads == 0)
+    fields.refuse("num_attention_heads", "there is no model without heads", correct_it);
+  layout.num_key_value_heads =
+      optional("num_key_value_heads", fields.has("num_key_value_heads") ? 0 : defaults.num_key_value_heads);
+  if (layout.num_key_value_heads == 0) layout.num_key_value_heads = layout.num_attention_heads;
+  layout.head_dim = optional("head_dim", fields.has("head_dim") ? 0 : defaults.head_dim);
+  if (layout.head_dim == 0) layout.head_dim = required("hidden_size") / layout.num_attention_heads;
+  layout.intermediate_size = required("intermediate_size");
+  for (const char* name : {"n_routed_experts", "num_experts", "num_local_experts"}) {
+    layout.num_experts = optional(name, layout.num_experts);
+  }
+
+  double factor = fields.number("partial_rotary_factor", defaults.partial_rotary_factor);
+  if (const json& rope = fields.value("rope_parameters"); rope.is_object()) {
+    ConfigFields parameters(rope, fields.source());
+    factor = parameters.number("partial_rotary_factor", factor);
+  }
+  const auto rotary_dim = factor * static_cast<double>(layout.head_dim);
+  if (!(rotary_dim >= 0.0 && rotary_dim <= static_cast<double>(layout.head_dim))) {
+    fields.refuse("partial_rotary_factor", "it is between 0 and 1", correct_it);
+  }
+  layout.rotary_dim = static_cast<std::int64_t>(rotary_dim);
+  if (layout.rotary_dim % 2 != 0) fields.refuse("partial_rotary_factor", "pairs are rotated", correct_it);
+}
+
+std::vector<FileTensor> read_file_tensors(const std::string& folder) {
+  std::vector<FileTensor> tensors;
+  for (const std::string& path : find_weight_files(folder).paths) {
+    for (StoredTensor& stored : read_safetensors_header(io::RawFile::open(path))) {
+      const std::uint64_t num_bytes = stored.end - stored.begin;
+      tensors.push_back({std::move(stored.name), std::move(stored.dtype), std::move(stored.shape), num_bytes});
+    }
+  }
+  return tensors;
+}
+
+}  // namespace
+
+FileLayout parse_file_layout(const std::string& config_json, const std::string& source,
+                             const std::vector<FileTensor>& files) {
+  const json object = parse_json_object(config_json, source);
+  FileLayout layout;
+  if (is_tower_config(object)) find_tower(layout, source, files);
+  const json& decoder = decoder_config(object);
+  ConfigFields fields(decoder, source);
+  layout.family = fields.text("model_type", "");
+  if (rules_of(layout.family).empty()) return layout;
+  read_sizes(layout, fields);
+  layout.is_mxfp4 = std::ranges::any_of(
+      files, [](const FileTensor& tensor) { return tensor.name.ends_with("experts.gate_up_proj_blocks"); });
+  return layout;
+}
+
+FileLayout read_file_layout(const std::string& folder) { return file_layout_of(folder, read_file_tensors(folder)); }
+
+bool holds_tower_head(const std::string& folder) {
+  const std::vector<FileTensor> files = read_file_tensors(folder);
+  return std::ranges::any_of(towers,
+                             [&](const Prefixes& names) { return holds(files, std::string(names.head) + "weight"); });
+}
+
+FileLayout file_layout_of(const std::string& folder, const std::vector<FileTensor>& files) {
+  const std::string path = (std::filesystem::path(folder) / "config.json").string();
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return {};
+  return parse_file_layout(read_json_object(path).dump(), path, files);
+}
+
+std::string to_json(const FileLayout& layout) {
+  json carried = json::array();
+  for (const FileTensor& tensor : layout.carried)
+    carried.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.num_bytes});
+  return json{{"family", layout.family},
+              {"sizes",
+               {layout.num_attention_heads, layout.num_key_value_heads, layout.head_dim, layout.intermediate_size,
+                layout.rotary_dim, layout.num_experts}},
+              {"body", layout.body},
+              {"head", layout.head},
+              {"is_mxfp4", layout.is_mxfp4},
+              {"carried", carried}}
+      .dump();
+}
+
+FileLayout file_layout_of_json(const std::string& text) {
+  const json object = json::parse(text);
+  const json& sizes = object.at("sizes");
+  FileLayout layout{.family = object.at("family"),
+                    .num_attention_heads = sizes.at(0),
+                    .num_key_value_heads = sizes.at(1),
+                    .head_dim = sizes.at(2),
+                    .intermediate_size = sizes.at(3),
+                    .rotary_dim = sizes.at(4),
+                    .num_experts = sizes.at(5),
+                    .body = object.at("body"),
+                    .head = object.at("head"),
+                    .is_mxfp4 = object.at("is_mxfp4")};
+  for (const json& tensor : object.at("carried"))
+    layout.carried.push_back({tensor.at(0), tensor.at(1), tensor.at(2), tensor.at(3)});
+  return layout;
+}
+
+}  // namespace sft::hub

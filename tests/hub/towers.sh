@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A model of several towers: its text tower is trained as the model that it is, and what a run leaves has the other towers
+# as they were.
+#
+#   towers.sh MPIEXEC SFT SFT_PREPARE SFT_CONVERT FOLDER
+# FOLDER: a mistral3 model by make_folders.py
+# shellcheck disable=SC2317  # succeeds calls functions by name
+set -euo pipefail
+
+mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 towers=$(cd "$5" && pwd)
+# shellcheck source=tests/support/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+export HF_HOME=$work/cache
+
+make_pairs 60
+"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
+cat >run.ini <<INI
+[data]
+train_files = data/train-*.h5
+[train]
+per_device_train_batch_size = 1
+max_steps = 2
+precision = fp32
+[device]
+backend = cpu
+INI
+run() { "$mpiexec" -np "$1" "$sft" run.ini "${@:2}"; }
+
+# The text tower as a model of its own
+cp -r "$towers/expected" text
+python3 - "$towers/config.json" <<'PYTHON'
+import json, sys
+config = json.load(open(sys.argv[1]))["text_config"]
+config |= {"architectures": ["MistralForCausalLM"], "tie_word_embeddings": False}
+json.dump(config, open("text/config.json", "w"))
+PYTHON
+
+# compare FOLDER TEXT [DTYPE]: the towers of FOLDER are those that the run began with, and its text tower is that of the
+# folder TEXT; config.json is the same but for the dtype.
+compare() {
+  python3 - "$towers" "$@" <<'PYTHON'
+import json, pathlib, struct, sys
+start, made, text, dtype = *sys.argv[1:4], (sys.argv[4:] + ["float32"])[0]
+
+def tensors(folder):
+    result = {}
+    for path in pathlib.Path(folder).glob("*.safetensors"):
+        data = path.read_bytes()
+        length, = struct.unpack("<Q", data[:8])
+        header = json.loads(data[8:8 + length])
+        header.pop("__metadata__", None)
+        for name, tensor in header.items():
+            begin, end = (8 + length + at for at in tensor["data_offsets"])
+            result[name] = tensor["dtype"], tensor["shape"], data[begin:end]
+    return result
+
+before, after, alone = tensors(start), tensors(made), tensors(text)
+assert before.keys() == after.keys(), before.keys() ^ after.keys()
+others = {name for name in before if not name.startswith("language_model.")}
+assert len(others) == 15, others
+assert all(before[name] == after[name] for name in others)
+assert {name: tensor for name, tensor in after.items() if name not in others} == {
+    "language_model." + name: tensor for name, tensor in alone.items()}
+assert any(before[name][2] != after[name][2] for name in before if name not in others)
+
+config, new = (json.load(open(folder + "/config.json")) for folder in (start, made))
+assert new.pop("dtype") == dtype and config.pop("dtype") == "bfloat16"
+for name in "rope_theta", "rope_scaling":  # what older versions read
+    assert name not in config["text_config"]
+    new["text_config"].pop(name)
+assert config == new, (config, new)
+PYTHON
+}
+
+succeeds 'the text tower alone' run 1 --model.model_name_or_path text --train.output_dir alone
+succeeds 'a run on the folder with all towers' run 1 --model.model_name_or_path "$towers" --train.output_dir one
+succeeds 'is the same run' compare one/model alone/model
+succeeds 'on a mesh' run 4 --model.model_name_or_path "$towers" --train.output_dir mesh --parallel.tp_size 2
+succeeds 'on a mesh alone' run 4 --model.model_name_or_path text --train.output_dir mesh_alone --parallel.tp_size 2
+succeeds 'and there' compare mesh/model mesh_alone/model
+succeeds 'what it leaves can be trained again' run 2 --model.model_name_or_path one/model --train.output_dir again --train.max_steps 0
+succeeds 'and is left as it is' compare again/model alone/model
+succeeds 'its checkpoint becomes such a folder' "$sft_convert" one converted --dtype bfloat16
+succeeds 'so does that of the text tower' "$sft_convert" alone converted_alone --dtype bfloat16
+succeeds 'and they are the same' compare converted converted_alone bfloat16
+
+# Adapters
+succeeds 'adapters on the text tower' run 1 --model.model_name_or_path "$towers" --train.output_dir lora --lora.use_peft true
+succeeds 'adapters on it alone' run 1 --model.model_name_or_path text --train.output_dir lora_alone --lora.use_peft true
+succeeds 'have the names of transformers' grep -q 'base_model.model.model.language_model.layers.0.' lora/adapter/adapter_model.safetensors
+succeeds 'and mean that tower' grep -qF 'model\\.language_model\\.' lora/adapter/adapter_config.json
+succeeds 'they are merged' "$sft_convert" --merge "$towers" lora/adapter merged --dtype float32
+succeeds 'and those' "$sft_convert" --merge text lora_alone/adapter merged_alone --dtype float32
+succeeds 'and they are the same' compare merged merged_alone
+
+# What is missing
+cp -r "$towers" cut
+rm cut/model-00001-of-00002.safetensors
+refuses 3 'model-00001-of-00002.safetensors' "$mpiexec" -np 1 "$sft" run.ini --model.model_name_or_path "$PWD/cut" --train.output_dir none
+finish_checks

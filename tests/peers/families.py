@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Random small models of every family against transformers: loss, every gradient, and what is written back.
+
+usage: families.py SFT_BIN_FOLDER [--only FAMILY ...] [--cases N] [--first N] [--ranks N ...]
+
+Needs torch, transformers, safetensors, h5py, and mpirun. A case has a number, from which its sizes, switches, weights,
+mesh and memory settings follow. transformers computes it in float64 (rotations, norms and softmax are float32 even
+there), one document at a time; `sft` makes one step of SGD on one rank and on a random mesh, so that the change of each
+tensor is its gradient. transformers then loads what the run has left and has the loss that its own model has after the
+same step.
+"""
+import argparse
+import pathlib
+import random
+import shutil
+import sys
+import tempfile
+
+import numpy as np
+import torch
+import transformers
+
+import hub_models
+
+TOLERANCE = 1e-5  # relative, of the loss and of each tensor's gradient in the L2 norm
+LEARNING_RATE = 16.0
+
+
+def rope_of(rng):
+    kind = rng.choice(["default", "default", "linear", "llama3", "yarn"])
+    fields = {"default": {}, "linear": dict(factor=4.0), "llama3": hub_models.LLAMA3,
+              "yarn": dict(factor=4.0, original_max_position_embeddings=64)}[kind]
+    return dict(rope_parameters=dict(rope_type=kind, rope_theta=rng.choice([1e4, 5e5]), **fields))
+
+
+def sizes_of(rng):
+    """Sizes that tp_size = 4 divides."""
+    kv_heads = rng.choice([1, 2, 4])
+    heads = kv_heads * rng.choice([4, 8]) if kv_heads == 1 else kv_heads * rng.choice([2, 4])
+    head_dim = rng.choice([8, 12, 16])
+    return dict(hidden_size=heads * head_dim, intermediate_size=rng.choice([40, 64, 92]),
+                num_hidden_layers=rng.randint(1, 5), num_attention_heads=heads, num_key_value_heads=kv_heads,
+                vocab_size=rng.randint(80, 130), max_position_embeddings=256, rms_norm_eps=rng.choice([1e-5, 1e-6]),
+                tie_word_embeddings=rng.random() < 0.5, pad_token_id=None, bos_token_id=None, eos_token_id=None)
+
+
+def biases(rng):
+    return dict(attention_bias=rng.random() < 0.5, mlp_bias=rng.random() < 0.5)
+
+
+def smollm3(rng, sizes):
+    fields = dict(no_rope_layer_interval=rng.randint(1, 4))
+    if rng.random() < 0.5:
+        fields = dict(no_rope_layers=[rng.randint(0, 1) for _ in range(sizes["num_hidden_layers"])])
+    return fields | biases(rng) | rope_of(rng)
+
+
+def granite(rng, sizes):
+    return dict(embedding_multiplier=rng.uniform(0.5, 12), attention_multiplier=rng.uniform(0.05, 0.5),
+                residual_multiplier=rng.uniform(0.2, 1.2), logits_scaling=rng.uniform(0.5, 8)) | biases(rng) | rope_of(rng)
+
+
+def phi3(rng, sizes):
+    """Phi-3 and 4: rows within the original context, for which alone frequencies are known beforehand."""
+    head_dim = sizes["hidden_size"] // sizes["num_attention_heads"]
+    part = rng.choice([0.5, 0.75, 1.0])
+    fields = dict(rope_theta=1e4, rope_type="default", partial_rotary_factor=part)
+    if rng.random() < 0.6:
+        num_pairs = int(head_dim * part) // 2
+        fields |= dict(rope_type="longrope", short_factor=[rng.uniform(1, 2) for _ in range(num_pairs)],
+                       long_factor=[rng.uniform(2, 8) for _ in range(num_pairs)])
+    return dict(rope_parameters=fields, original_max_position_embeddings=128,
+                sliding_window=rng.choice([None, 7, 200]))
+
+
+def ministral3(rng, sizes):
+    rope = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=rng.choice([8, 32]),
+                llama_4_scaling_beta=rng.choice([0.1, 0.5]), mscale=1.0, mscale_all_dim=1.0)
+    return dict(head_dim=rng.choice([8, 16]), rope_parameters=rope, sliding_window=rng.choice([None, None, 9]))
+
+
+def glm4(rng, sizes):
+    return dict(head_dim=rng.choice([8, 16]), attention_bias=rng.random() < 0.7,
+                rope_parameters=dict(rope_type="default", rope_theta=1e4,
+                                     partial_rotary_factor=rng.choice([0.5, 0.5, 1.0])))
+
+
+def mistral(rng, sizes):
+    return dict(head_dim=rng.choice([None, 16]), sliding_window=rng.choice([1, 2, 5, 16, 33, 64, 96, 200])) | rope_of(rng)
+
+
+def windows_of_qwen(rng, sizes):
+    layers = sizes["num_hidden_layers"]
+    fields = dict(use_sliding_window=True, sliding_window=rng.choice([1, 3, 16, 31, 64]),
+                  max_window_layers=rng.randint(0, layers))
+    if rng.random() < 0.5:
+        fields["layer_types"] = [rng.choice(["full_attention", "sliding_attention"]) for _ in range(layers)]
+    return fields | rope_of(rng)
+
+
+FAMILIES = {
+    "llama": ("Llama", lambda rng, sizes: biases(rng) | rope_of(rng)),
+    "qwen3": ("Qwen3", lambda rng, sizes: dict(head_dim=rng.choice([8, 16])) | rope_of(rng)),
+    "smollm3": ("SmolLM3", smollm3),
+    "granite": ("Granite", granite),
+    "mistral": ("Mistral", mistral),
+    "qwen2": ("Qwen2", windows_of_qwen),
+    "qwen3_windows": ("Qwen3", windows_of_qwen),
+    "phi3": ("Phi3", phi3),
+    "ministral3": ("Ministral3", ministral3),
+    "glm4": ("Glm4", glm4),
+}
+
+
+def draw_parameters(network):
+    """Weights large enough that attention is far from uniform; norms away from 1, biases away from 0."""
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if "norm" in name:
+                parameter.copy_(1 + 0.3 * torch.randn_like(parameter))
+            elif name.endswith("bias"):
+                parameter.copy_(0.3 * torch.randn_like(parameter))
+            else:
+                parameter.copy_(torch.randn_like(parameter) / parameter.shape[1] ** 0.5)
+
+
+def make_model(family, number, folder):
+    rng = random.Random(f"{family} {number}")
+    prefix, draw = FAMILIES[family]
+    sizes = sizes_of(rng)
+    config = getattr(transformers, prefix + "Config")(**(sizes | draw(rng, sizes)))
+    torch.manual_seed(rng.randrange(1 << 30))
+    network = getattr(transformers, prefix + "ForCausalLM")(config)
+    draw_parameters(network)
+    network.save_pretrained(folder)
+    return rng
+
+
+def loss_of(network, tokens, weights):
+    total, weight_sum = 0.0, 0.0
+    for row, lengths in enumerate(hub_models.DOCUMENT_LENGTHS):
+        begin = 0
+        for length in lengths:
+            document = torch.from_numpy(tokens[row, begin:begin + length]).long()[None]
+            weight = torch.from_numpy(weights[row, begin + 1:begin + length]).double()
+            if length > 1:
+                logits = network(input_ids=document, use_cache=False).logits[0].double()
+                nll = torch.nn.functional.cross_entropy(logits[:-1], document[0, 1:], reduction="none")
+                total, weight_sum = total + (weight * nll).sum(), weight_sum + weight.sum().item()
+            begin += length
+    return total / weight_sum
+
+
+def load(folder):
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+
+
+def step_of_transformers(folder, tokens, weights):
+    """Loss, gradients by name, and the loss behind the step."""
+    network = load(folder)
+    loss = loss_of(network, tokens, weights)
+    loss.backward()
+    gradients = {}
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            gradients[name] = parameter.grad.clone()
+            parameter -= LEARNING_RATE * parameter.grad
+        return loss.item(), gradients, loss_of(network, tokens, weights).item()
+
+
+def mesh_of(rng, num_ranks):
+    """Axis sizes (dp_replicate, dp_shard, sp, tp) whose product it is."""
+    sizes = [1, 1, 1, 1]
+    while int(np.prod(sizes)) < num_ranks:
+        sizes[rng.randrange(4)] *= 2
+    return tuple(sizes)
+
+
+def options_of(rng, mesh):
+    options = {"--train.activation_checkpointing": rng.choice(["none", "selective", "full"]),
+               "--train.mlp_tile_tokens": rng.choice([0, 0, 16]),
+               "--parallel.zero_stage": rng.choice([0, 1, 2, 3, 3]),
+               "--parallel.fsdp_units": rng.choice(["block", "parts", 2])}
+    if mesh[3] > 1:
+        options["--parallel.tp_sequence_parallel"] = rng.choice(["true", "false"])
+    if mesh[2] > 1:
+        options["--parallel.sp_method"] = rng.choice(["ring", "all_gather", "ulysses"])
+    return options
+
+
+def distance(before, after, gradient):
+    """Of the change of a tensor from the step, relative, beyond what float32 rounds off the weights."""
+    error = ((before - after) / LEARNING_RATE - gradient).norm().item()
+    rounding = 2.0 ** -24 * after.norm().item() / LEARNING_RATE
+    return max(0.0, error - rounding) / gradient.norm().clamp_min(1e-12).item()
+
+
+def check_run(binaries, folder, shard, output, mesh, options, expected):
+    """The worst distances of loss, gradient and loss behind the step."""
+    loss, gradients, next_loss, tokens, weights = expected
+    settings = options | {"--optimizer.optim": "sgd", "--optimizer.learning_rate": LEARNING_RATE,
+                          "--optimizer.weight_decay": 0, "--optimizer.max_grad_norm": 0,
+                          "--optimizer.lr_scheduler_type": "constant"}
+    got = hub_models.run_sft(binaries, folder, shard, output, mesh, [word for pair in settings.items() for word in pair])[0]
+    before, after = (dict(load(path).named_parameters()) for path in (folder, output / "model"))
+    worst, worst_name = 0.0, ""
+    scale = max(gradient.norm().item() / gradient.numel() ** 0.5 for gradient in gradients.values())
+    for name, gradient in gradients.items():
+        if gradient.norm().item() / gradient.numel() ** 0.5 < 1e-7 * scale:
+            continue  # such as that of the bias of keys, which softmax does not see
+        found = distance(before[name].detach(), after[name].detach(), gradient)
+        if found > worst:
+            worst, worst_name = found, name
+    with torch.no_grad():
+        left = loss_of(load(output / "model"), tokens, weights).item()
+    return abs(got - loss) / abs(loss), worst, abs(left - next_loss) / abs(next_loss), worst_name
+
+
+def check_case(family, number, binaries, work, ranks):
+    folder = work / "model"
+    rng = make_model(family, number, folder)
+    shard = work / "rows.h5"
+    tokens, weights = hub_models.write_rows(shard, load(folder).config.vocab_size)
+    expected = (*step_of_transformers(folder, tokens, weights), tokens, weights)
+    agrees, texts = True, []
+    for num_ranks in (1, rng.choice(ranks)):
+        mesh = mesh_of(rng, num_ranks)
+        options = options_of(rng, mesh)
+        output = work / f"output-{num_ranks}"
+        shutil.rmtree(output, ignore_errors=True)
+        try:
+            loss, gradient, left, name = check_run(binaries, folder, shard, output, mesh, options, expected)
+        except RuntimeError as error:
+            print(f"FAIL {family} {number}: {mesh} {options}: {str(error)[-600:]}", flush=True)
+            return False
+        fits = max(loss, gradient, left) < TOLERANCE
+        agrees = agrees and fits
+        texts.append(f"{'x'.join(map(str, mesh))} {loss:.0e} {gradient:.0e} {left:.0e}" + ("" if fits else f" {name} {options}"))
+    print(f"{'ok  ' if agrees else 'FAIL'} {family} {number}: " + "; ".join(texts), flush=True)
+    return agrees
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("binaries", type=pathlib.Path)
+    parser.add_argument("--only", nargs="+", default=list(FAMILIES))
+    parser.add_argument("--cases", type=int, default=4)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
+    options = parser.parse_args()
+    hub_models.be_quiet()
+    results = []
+    for family in options.only:
+        for number in range(options.first, options.first + options.cases):
+            with tempfile.TemporaryDirectory(prefix="families-") as work:
+                results.append(check_case(family, number, options.binaries, pathlib.Path(work), options.ranks))
+    return hub_models.status_of(results)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
