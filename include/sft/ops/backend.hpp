@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "sft/device/device.hpp"
+#include "sft/ops/experts.hpp"
 #include "sft/ops/factored_moment.hpp"
 #include "sft/ops/stochastic_rounding.hpp"
 #include "sft/ops/update_rules.hpp"
@@ -275,6 +276,21 @@ class Backend {
   virtual void swiglu_forward(Tensor act, ConstTensor gate_up) = 0;
   /// dgate_up may be gate_up. act is recomputed on the way; it may be dact.
   virtual void swiglu_backward(Tensor dgate_up, Tensor act, ConstTensor dact, ConstTensor gate_up) = 0;
+
+  // Mixtures of experts; see experts.hpp.
+  virtual void router_forward(const RouterForward& router) = 0;
+  virtual void router_backward(const RouterBackward& router) = 0;
+  virtual void router_sums(const RouterSums& sums) = 0;
+  virtual void router_sums_backward(const RouterSumsBackward& sums) = 0;
+  virtual void expert_order(const ExpertOrder& order) = 0;
+  virtual void gather_tokens(const GatherTokens& gather) = 0;
+  virtual void combine_rows(const CombineRows& combine) = 0;
+  virtual void combine_weights_backward(const CombineWeightsBackward& combine) = 0;
+  virtual void grouped_matmul(const GroupedMatmul& grouped) = 0;
+  virtual void grouped_weight_gradient(const GroupedWeightGradient& grouped) = 0;
+  virtual void grouped_bias_gradient(const GroupedBiasGradient& grouped) = 0;
+  virtual void gated_forward(const GatedForward& gated) = 0;
+  virtual void gated_backward(const GatedBackward& gated) = 0;
 
   // Cross-entropy in three steps; the caller reduces max (by maximum), then partials (by sum), over tp between them.
   /// Reads logits; writes max: of this rank's columns.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ops/checked/call.hpp"
+#include "ops/checked/expert_rules.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::ops::checked {
@@ -19,11 +20,6 @@ struct SizedPlan final : AttentionPlan {
   std::unique_ptr<AttentionPlan> inner;
   std::int64_t num_queries = 0, num_keys = 0;
 };
-
-DType compute_of(const Call& call, std::string_view name, const ConstTensor& x) {
-  call.require(any_compute.contains(x.dtype), fmt::format("{} has another dtype than float32 and bf16", name));
-  return x.dtype;
-}
 
 /// Both are matrices of as many rows and columns, or both are contiguous and have as many elements.
 void check_pair(Call& call, const Tensor& destination, const ConstTensor& source, DTypes dtypes) {
@@ -411,6 +407,71 @@ class CheckedBackend final : public Backend {
     call.may_be("act", "dact");
     call.check_memory();
     inner_->swiglu_backward(dgate_up, act, dact, gate_up);
+  }
+
+  void router_forward(const RouterForward& router) override {
+    check_router_forward(router);
+    inner_->router_forward(router);
+  }
+
+  void router_backward(const RouterBackward& router) override {
+    check_router_backward(router);
+    inner_->router_backward(router);
+  }
+
+  void router_sums(const RouterSums& sums) override {
+    check_router_sums(sums);
+    inner_->router_sums(sums);
+  }
+
+  void router_sums_backward(const RouterSumsBackward& sums) override {
+    check_router_sums_backward(sums);
+    inner_->router_sums_backward(sums);
+  }
+
+  void expert_order(const ExpertOrder& order) override {
+    check_expert_order(order);
+    inner_->expert_order(order);
+  }
+
+  void gather_tokens(const GatherTokens& gather) override {
+    check_gather_tokens(gather);
+    inner_->gather_tokens(gather);
+  }
+
+  void combine_rows(const CombineRows& combine) override {
+    check_combine_rows(combine);
+    inner_->combine_rows(combine);
+  }
+
+  void combine_weights_backward(const CombineWeightsBackward& combine) override {
+    check_combine_weights_backward(combine);
+    inner_->combine_weights_backward(combine);
+  }
+
+  void grouped_matmul(const GroupedMatmul& grouped) override {
+    check_grouped_matmul(grouped);
+    inner_->grouped_matmul(grouped);
+  }
+
+  void grouped_weight_gradient(const GroupedWeightGradient& grouped) override {
+    check_grouped_weight_gradient(grouped);
+    inner_->grouped_weight_gradient(grouped);
+  }
+
+  void grouped_bias_gradient(const GroupedBiasGradient& grouped) override {
+    check_grouped_bias_gradient(grouped);
+    inner_->grouped_bias_gradient(grouped);
+  }
+
+  void gated_forward(const GatedForward& gated) override {
+    check_gated_forward(gated);
+    inner_->gated_forward(gated);
+  }
+
+  void gated_backward(const GatedBackward& gated) override {
+    check_gated_backward(gated);
+    inner_->gated_backward(gated);
   }
 
   void cross_entropy_max(const CrossEntropy& chunk) override {

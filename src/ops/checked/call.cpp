@@ -71,6 +71,11 @@ bool share_memory(const ConstTensor& a, const ConstTensor& b) {
   return false;
 }
 
+DType compute_of(const Call& call, std::string_view name, const ConstTensor& x) {
+  call.require(any_compute.contains(x.dtype), fmt::format("{} has another dtype than float32 and bf16", name));
+  return x.dtype;
+}
+
 void Call::in(std::string_view name, const ConstTensor& x, const std::vector<std::int64_t>& shape, DTypes dtypes,
               Layout layout) {
   check(name, x, shape, dtypes, layout);

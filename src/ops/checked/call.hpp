@@ -82,6 +82,9 @@ class Call {
   std::vector<Exception> exceptions_;
 };
 
+/// The dtype of x, which has to be that of activations and gathered parameters.
+[[nodiscard]] DType compute_of(const Call& call, std::string_view name, const ConstTensor& x);
+
 // The rules of the ops that make an optimizer's step, as ops/backend.hpp states them (optimizer_rules.cpp).
 
 void check_update(std::string_view op, const Update& step);

@@ -8,8 +8,10 @@
 #include <limits>
 
 #include "ops/cpu/attention_plan.hpp"
+#include "ops/cpu/grouped_matmul.hpp"
 #include "ops/cpu/matmul.hpp"
 #include "ops/cpu/planning.hpp"
+#include "ops/expert_tensors.hpp"
 #include "ops/factored_tensors.hpp"
 #include "ops/tensor_arguments.hpp"
 #include "sft/core/activity.hpp"
@@ -21,7 +23,7 @@ namespace {
 class CpuBackend final : public Backend {
  public:
   CpuBackend(device::Device& device, device::Stream& stream, Isa isa)
-      : device_(device), stream_(stream), kernels_(kernels_of(isa)), products_(isa) {}
+      : device_(device), stream_(stream), kernels_(kernels_of(isa)), products_(isa), grouped_(isa) {}
 
   device::Stream& stream() override { return stream_; }
 
@@ -232,6 +234,82 @@ class CpuBackend final : public Backend {
     kernels_.swiglu_backward(view_of(dgate_up), view_of(act), view_of(dact), view_of(gate_up));
   }
 
+  void router_forward(const RouterForward& router) override {
+    stream_.synchronize();
+    kernels_.router_forward(router_arguments(router.rule, router.logits, router.correction, router.experts),
+                            int32s_of(router.experts), floats_of(router.weights));
+  }
+
+  void router_backward(const RouterBackward& router) override {
+    stream_.synchronize();
+    kernels_.router_backward(router_arguments(router.rule, router.logits, {}, router.experts),
+                             floats_of(router.dlogits), int32s_of(router.experts), floats_of(router.dweights));
+  }
+
+  void router_sums(const RouterSums& sums) override {
+    stream_.synchronize();
+    SFT_ENSURE(column_sum_floats <= scratch().num_floats, "ops: set_workspace first");
+    kernels_.router_sums(arguments_of(sums), scratch());
+  }
+
+  void router_sums_backward(const RouterSumsBackward& sums) override {
+    stream_.synchronize();
+    kernels_.router_sums_backward(arguments_of(sums));
+  }
+
+  void expert_order(const ExpertOrder& order) override {
+    stream_.synchronize();
+    kernels_.expert_order(arguments_of(order));
+  }
+
+  void gather_tokens(const GatherTokens& gather) override {
+    stream_.synchronize();
+    kernels_.gather_tokens(arguments_of(gather));
+  }
+
+  void combine_rows(const CombineRows& combine) override {
+    stream_.synchronize();
+    kernels_.combine_rows(arguments_of(combine));
+  }
+
+  void combine_weights_backward(const CombineWeightsBackward& combine) override {
+    stream_.synchronize();
+    kernels_.combine_weights_backward(arguments_of(combine));
+  }
+
+  void grouped_matmul(const GroupedMatmul& grouped) override {
+    stream_.synchronize();
+    SFT_ENSURE(are_offsets(grouped.offsets, grouped.b.shape[0], grouped.a.shape[0]), "ops: offsets are of the rows");
+    run_products(grouped, grouped.b.shape[0]);
+  }
+
+  void grouped_weight_gradient(const GroupedWeightGradient& grouped) override {
+    stream_.synchronize();
+    SFT_ENSURE(are_offsets(grouped.offsets, grouped.dweight.shape[0], grouped.x.shape[0]),
+               "ops: offsets are of the rows");
+    run_products(grouped, grouped.dweight.shape[0]);
+  }
+
+  void grouped_bias_gradient(const GroupedBiasGradient& grouped) override {
+    const std::int64_t num_experts = grouped.dbias.shape[0];
+    SFT_ENSURE(are_offsets(grouped.offsets, num_experts, grouped.dy.shape[0]), "ops: offsets are of the rows");
+    for (std::int64_t e = 0; e < num_experts; ++e) {
+      const auto [dbias, dy] = bias_gradient_of(grouped, e);
+      if (!dy.empty()) bias_backward(dbias, dy);
+    }
+  }
+
+  void gated_forward(const GatedForward& gated) override {
+    stream_.synchronize();
+    kernels_.gated_forward(arguments_of(gated.rule), view_of(gated.act), view_of(gated.gate_up));
+  }
+
+  void gated_backward(const GatedBackward& gated) override {
+    stream_.synchronize();
+    kernels_.gated_backward(arguments_of(gated.rule), view_of(gated.dgate_up), view_of(gated.act), view_of(gated.dact),
+                            view_of(gated.gate_up));
+  }
+
   void cross_entropy_max(const CrossEntropy& chunk) override {
     stream_.synchronize();
     kernels_.cross_entropy_max(arguments_of(chunk));
@@ -303,6 +381,17 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  /// The products of all experts, of which there are many in few calls: other streams progress behind them.
+  template <class Grouped>
+  void run_products(const Grouped& grouped, std::int64_t num_experts) {
+    std::vector<Matmul> products;
+    products.reserve(static_cast<std::size_t>(num_experts));
+    for (std::int64_t e = 0; e < num_experts; ++e) products.push_back(product_of(grouped, e));
+    grouped_.run(products, products_, workspace_);
+    note_progress();
+    device_.progress();
+  }
+
   /// All but the state.
   static UpdateArguments arguments_of_update(const Update& step) {
     UpdateArguments arguments{factors_of(step)};
@@ -408,6 +497,7 @@ class CpuBackend final : public Backend {
   device::Stream& stream_;
   const Kernels& kernels_;
   MatmulEngine products_;
+  GroupedMatmulEngine grouped_;
   Tensor workspace_;
 };
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "ops/expert_arguments.hpp"
 #include "ops/factored_arguments.hpp"
 #include "ops/kernel_arguments.hpp"
 
@@ -147,6 +148,18 @@ struct Kernels {
 
   void (*swiglu_forward)(View act, ConstView gate_up);
   void (*swiglu_backward)(View dgate_up, View act, ConstView dact, ConstView gate_up);
+
+  void (*router_forward)(const RouterArguments& router, std::int32_t* experts, float* weights);
+  void (*router_backward)(const RouterArguments& router, float* dlogits, const std::int32_t* experts,
+                          const float* dweights);
+  void (*router_sums)(const RouterSumsArguments& sums, Scratch scratch);
+  void (*router_sums_backward)(const RouterSumsBackwardArguments& sums);
+  void (*expert_order)(const ExpertOrderArguments& order);
+  void (*gather_tokens)(const GatherTokensArguments& gather);
+  void (*combine_rows)(const CombineRowsArguments& combine);
+  void (*combine_weights_backward)(const CombineWeightsArguments& combine);
+  void (*gated_forward)(const GateArguments& rule, View act, ConstView gate_up);
+  void (*gated_backward)(const GateArguments& rule, View dgate_up, View act, ConstView dact, ConstView gate_up);
 
   void (*cross_entropy_max)(const CrossEntropyArguments& chunk);
   void (*cross_entropy_partials)(const CrossEntropyArguments& chunk);

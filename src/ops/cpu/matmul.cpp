@@ -100,7 +100,7 @@ class MatmulEngine::Plan {
     c_.set_data_handle(product.c.data);
     scratch_.set_data_handle(workspace.data);
     if (product.bias.data != nullptr) bias_.set_data_handle(handle_of(product.bias.data));
-    static const dnnl::stream stream(engine());
+    static thread_local const dnnl::stream stream(engine());
     matmul_.execute(stream, arguments_);
   }
 
@@ -140,7 +140,7 @@ std::unique_ptr<MatmulEngine::Plan> MatmulEngine::make_plan(const Matmul& produc
   return std::make_unique<Plan>(chosen);
 }
 
-MatmulEngine::MatmulEngine(Isa isa) : isa_(isa), kernels_(kernels_of(isa)) {
+MatmulEngine::MatmulEngine(Isa isa, std::int64_t max_kept) : isa_(isa), max_kept_(max_kept), kernels_(kernels_of(isa)) {
   dnnl::set_primitive_cache_capacity(0);  // plans_ is the cache; oneDNN's own would keep what it forgets
 }
 MatmulEngine::~MatmulEngine() = default;
@@ -197,7 +197,7 @@ void MatmulEngine::run_planned(const Matmul& product, Tensor workspace) {
   const Key key = key_of(product);
   auto found = plans_.find(key);
   if (found == plans_.end()) {
-    if (std::ssize(plans_) >= max_kept_products) plans_.clear();
+    if (std::ssize(plans_) >= max_kept_) plans_.clear();
     found = plans_.emplace(key, make_plan(product, workspace.size_bytes())).first;
   }
   switch (found->second->way()) {

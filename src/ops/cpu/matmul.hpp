@@ -23,8 +23,8 @@ inline constexpr std::int64_t max_kept_products = 512;
 /// Runs products, keeping what oneDNN has generated for each shape. Not thread-safe.
 class MatmulEngine {
  public:
-  /// With the kernels of `isa`.
-  explicit MatmulEngine(Isa isa);
+  /// With the kernels of `isa`; keeps the machine code of at most `max_kept` shapes.
+  explicit MatmulEngine(Isa isa, std::int64_t max_kept = max_kept_products);
   ~MatmulEngine();
 
   /// The product of ops::Backend::matmul. `workspace` is scratch for the duration of the call.
@@ -61,6 +61,7 @@ class MatmulEngine {
   [[nodiscard]] bool is_faster_in_float32(const Matmul& product) const;
 
   Isa isa_;
+  std::int64_t max_kept_;
   const Kernels& kernels_;
   std::unordered_map<Key, std::unique_ptr<Plan>, KeyHash> plans_;
 };

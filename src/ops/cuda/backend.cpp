@@ -8,6 +8,7 @@
 #include "ops/cuda/kernels/kernels.hpp"
 #include "ops/cuda/matmul.hpp"
 #include "ops/cuda/view.hpp"
+#include "ops/expert_tensors.hpp"
 #include "ops/factored_tensors.hpp"
 #include "sft/core/ensure.hpp"
 
@@ -172,6 +173,67 @@ class CudaBackend final : public Backend {
     cuda::swiglu_backward(view_of(dgate_up), view_of(act), view_of(dact), view_of(gate_up), native_);
   }
 
+  void router_forward(const RouterForward& router) override {
+    cuda::router_forward(router_arguments(router.rule, router.logits, router.correction, router.experts),
+                         int32s_of(router.experts), floats_of(router.weights), native_);
+  }
+
+  void router_backward(const RouterBackward& router) override {
+    cuda::router_backward(router_arguments(router.rule, router.logits, {}, router.experts), floats_of(router.dlogits),
+                          int32s_of(router.experts), floats_of(router.dweights), native_);
+  }
+
+  void router_sums(const RouterSums& sums) override {
+    const std::size_t row_bytes = sums.logits.shape[1] * sizeof(double);
+    cuda::router_sums(arguments_of(sums), scratch(router_sums_blocks * row_bytes), native_);
+  }
+
+  void router_sums_backward(const RouterSumsBackward& sums) override {
+    cuda::router_sums_backward(arguments_of(sums), native_);
+  }
+
+  void expert_order(const ExpertOrder& order) override {
+    const ExpertOrderArguments arguments = arguments_of(order);
+    cuda::expert_order(arguments, scratch(expert_order_bytes(arguments.num_choices, arguments.num_experts)), native_);
+  }
+
+  void gather_tokens(const GatherTokens& gather) override { cuda::gather_tokens(arguments_of(gather), native_); }
+
+  void combine_rows(const CombineRows& combine) override { cuda::combine_rows(arguments_of(combine), native_); }
+
+  void combine_weights_backward(const CombineWeightsBackward& combine) override {
+    cuda::combine_weights_backward(arguments_of(combine), native_);
+  }
+
+  void grouped_matmul(const GroupedMatmul& grouped) override {
+    SFT_ENSURE(are_offsets(grouped.offsets, grouped.b.shape[0], grouped.a.shape[0]), "ops: offsets are of the rows");
+    run_products(grouped, grouped.b.shape[0]);
+  }
+
+  void grouped_weight_gradient(const GroupedWeightGradient& grouped) override {
+    SFT_ENSURE(are_offsets(grouped.offsets, grouped.dweight.shape[0], grouped.x.shape[0]),
+               "ops: offsets are of the rows");
+    run_products(grouped, grouped.dweight.shape[0]);
+  }
+
+  void grouped_bias_gradient(const GroupedBiasGradient& grouped) override {
+    const std::int64_t num_experts = grouped.dbias.shape[0];
+    SFT_ENSURE(are_offsets(grouped.offsets, num_experts, grouped.dy.shape[0]), "ops: offsets are of the rows");
+    for (std::int64_t e = 0; e < num_experts; ++e) {
+      const BiasGradient gradient = bias_gradient_of(grouped, e);
+      if (!gradient.dy.empty()) bias_backward(gradient.dbias, gradient.dy);
+    }
+  }
+
+  void gated_forward(const GatedForward& gated) override {
+    cuda::gated_forward(arguments_of(gated.rule), view_of(gated.act), view_of(gated.gate_up), native_);
+  }
+
+  void gated_backward(const GatedBackward& gated) override {
+    cuda::gated_backward(arguments_of(gated.rule), view_of(gated.dgate_up), view_of(gated.act), view_of(gated.dact),
+                         view_of(gated.gate_up), native_);
+  }
+
   void cross_entropy_max(const CrossEntropy& chunk) override { cuda::cross_entropy_max(arguments_of(chunk), native_); }
 
   void cross_entropy_partials(const CrossEntropy& chunk) override {
@@ -214,6 +276,16 @@ class CudaBackend final : public Backend {
   void update_factored(const FactoredUpdate& step) override { cuda::update_factored(arguments_of(step), native_); }
 
  private:
+  /// The products of all experts that have rows, one after the other.
+  template <class Grouped>
+  void run_products(const Grouped& grouped, std::int64_t num_experts) {
+    for (std::int64_t e = 0; e < num_experts; ++e) {
+      const Matmul product = product_of(grouped, e);
+      if (product.accumulate && product.a.empty()) continue;
+      products_.run(product, scratch_);
+    }
+  }
+
   static BlockwiseArguments arguments_of_blocks(const BlockwiseUpdate& step) {
     const Update& update = step.update;
     BlockwiseArguments arguments{factors_of(update), block_factors_of(step)};

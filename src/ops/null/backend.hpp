@@ -57,6 +57,20 @@ class NullBackend final : public Backend {
   void swiglu_forward(Tensor /*act*/, ConstTensor /*gate_up*/) override {}
   void swiglu_backward(Tensor /*dgate_up*/, Tensor /*act*/, ConstTensor /*dact*/, ConstTensor /*gate_up*/) override {}
 
+  void router_forward(const RouterForward& /*router*/) override {}
+  void router_backward(const RouterBackward& /*router*/) override {}
+  void router_sums(const RouterSums& /*sums*/) override {}
+  void router_sums_backward(const RouterSumsBackward& /*sums*/) override {}
+  void expert_order(const ExpertOrder& /*order*/) override {}
+  void gather_tokens(const GatherTokens& /*gather*/) override {}
+  void combine_rows(const CombineRows& /*combine*/) override {}
+  void combine_weights_backward(const CombineWeightsBackward& /*combine*/) override {}
+  void grouped_matmul(const GroupedMatmul& /*grouped*/) override {}
+  void grouped_weight_gradient(const GroupedWeightGradient& /*grouped*/) override {}
+  void grouped_bias_gradient(const GroupedBiasGradient& /*grouped*/) override {}
+  void gated_forward(const GatedForward& /*gated*/) override {}
+  void gated_backward(const GatedBackward& /*gated*/) override {}
+
   void cross_entropy_max(const CrossEntropy& /*chunk*/) override {}
   void cross_entropy_partials(const CrossEntropy& /*chunk*/) override {}
   void cross_entropy_finish(const CrossEntropy& /*chunk*/, Tensor /*dlogits*/, double /*gradient_scale*/,

@@ -375,6 +375,7 @@ void add_ops_of_optimizers(std::vector<Op>& ops) {
 std::vector<Op> all_ops() {
   std::vector<Op> ops;
   add_ops_of_decoder(ops);
+  add_ops_of_experts(ops);
   add_ops_of_optimizers(ops);
   return ops;
 }

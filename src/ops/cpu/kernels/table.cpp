@@ -15,6 +15,9 @@ void fill_table(Kernels& table) {
   enter_attention_backward(table);
   enter_small_matmul(table);
   enter_swiglu(table);
+  enter_router(table);
+  enter_expert_rows(table);
+  enter_gated(table);
   enter_cross_entropy(table);
   enter_update(table);
   enter_update_blockwise(table);

@@ -4,6 +4,7 @@
 // Plain C++17, for host code and for nvcc.
 
 #include "ops/cuda/kernels/view.hpp"
+#include "ops/expert_arguments.hpp"
 #include "ops/factored_arguments.hpp"
 
 namespace sft::ops::cuda {
@@ -118,6 +119,32 @@ void norm_rope_backward(View din, float* partials, ConstView dout, ConstView in,
 void swiglu_forward(View act, ConstView gate_up, cudaStream_t stream);
 /// dgate_up may be gate_up, act may be dact.
 void swiglu_backward(View dgate_up, View act, ConstView dact, ConstView gate_up, cudaStream_t stream);
+
+// Gated activations beside it; see sft/ops/experts.hpp.
+
+void gated_forward(const GateArguments& rule, View act, ConstView gate_up, cudaStream_t stream);
+/// dgate_up may be gate_up, act may be dact.
+void gated_backward(const GateArguments& rule, View dgate_up, View act, ConstView dact, ConstView gate_up,
+                    cudaStream_t stream);
+
+// Routers of experts; see sft/ops/experts.hpp.
+
+void router_forward(const RouterArguments& router, std::int32_t* experts, float* weights, cudaStream_t stream);
+void router_backward(const RouterArguments& router, float* dlogits, const std::int32_t* experts, const float* dweights,
+                     cudaStream_t stream);
+/// Blocks that sum up tokens at most: each leaves a row of float64 for the experts in the workspace.
+inline constexpr std::int64_t router_sums_blocks = 512;
+void router_sums(const RouterSumsArguments& sums, Workspace workspace, cudaStream_t stream);
+void router_sums_backward(const RouterSumsBackwardArguments& sums, cudaStream_t stream);
+
+// Tokens in the order of their experts (expert_rows); see sft/ops/experts.hpp.
+
+/// Device memory that expert_order works in: two copies of sorted experts and choices and the counters of the sort.
+[[nodiscard]] std::size_t expert_order_bytes(std::int64_t num_choices, std::int64_t num_experts);
+void expert_order(const ExpertOrderArguments& order, Workspace workspace, cudaStream_t stream);
+void gather_tokens(const GatherTokensArguments& gather, cudaStream_t stream);
+void combine_rows(const CombineRowsArguments& combine, cudaStream_t stream);
+void combine_weights_backward(const CombineWeightsArguments& combine, cudaStream_t stream);
 
 // Vocabulary-parallel cross-entropy (Shoeybi et al. 2019) in the three steps of ops::Backend.
 

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gated activations beside SwiGLU: act = g sigmoid(z) u', of which the gate says what g, z and u' are.
+
+#include "ops/cpu/kernels/math.hpp"
+#include "ops/cpu/kernels/table.hpp"
+
+namespace sft::ops::cpu::SFT_ISA {
+namespace {
+
+/// gelu(x) = x / 2 (1 + tanh(y)) = x sigmoid(2 y), y = sqrt(2 / pi) (x + 0.044715 x^3).
+struct Gelu {
+  static constexpr float twice_root = 1.5957691216057308f, cubic = 0.044715f;
+  explicit Gelu(const GateArguments&) {}
+
+  float z_of(float g) const { return twice_root * (g + cubic * g * g * g); }
+  float slope_of_z(float g) const { return twice_root * (1.0f + 3.0f * cubic * g * g); }
+  float gate_of(float gate) const { return gate; }
+  float up_of(float up) const { return up; }
+  bool has_gate_gradient(float) const { return true; }
+  bool has_up_gradient(float) const { return true; }
+};
+
+struct ClampedSwish {
+  float alpha, limit;
+  explicit ClampedSwish(const GateArguments& rule) : alpha(rule.alpha), limit(rule.limit) {}
+
+  float z_of(float g) const { return alpha * g; }
+  float slope_of_z(float) const { return alpha; }
+  float gate_of(float gate) const { return gate > limit ? limit : gate; }
+  float up_of(float up) const { return (up > limit ? limit : up < -limit ? -limit : up) + 1.0f; }
+  bool has_gate_gradient(float gate) const { return !(gate > limit); }
+  bool has_up_gradient(float up) const { return !(up > limit) && !(up < -limit); }
+};
+
+/// Where gate and up of column c lie in a row.
+struct Columns {
+  std::int64_t step, up;
+  Columns(const GateArguments& rule, std::int64_t size)
+      : step(rule.interleaved ? 2 : 1), up(rule.interleaved ? 1 : size) {}
+};
+
+template <class Rule>
+void forward(const Rule rule, const Columns columns, View act, ConstView gate_up) {
+  with_type(act, [&](auto type) {
+    using T = typename decltype(type)::type;
+#pragma omp parallel for if (act.rows * act.columns >= min_parallel_elements)
+    for (std::int64_t t = 0; t < act.rows; ++t) {
+      const T* in = row<T>(gate_up, t);
+      T* out = row<T>(act, t);
+#pragma omp simd
+      for (std::int64_t c = 0; c < act.columns; ++c) {
+        const float g = rule.gate_of(load(in[c * columns.step])),
+                    u = rule.up_of(load(in[c * columns.step + columns.up]));
+        store(out[c], g * sigmoid_of(rule.z_of(g)) * u);
+      }
+    }
+  });
+}
+
+/// With s = sigmoid(z): dgate = dact u (s + g s (1 - s) dz/dg); dup = dact g s.
+template <class Rule>
+void backward(const Rule rule, const Columns columns, View dgate_up, View act, ConstView dact, ConstView gate_up) {
+  with_type(act, [&](auto type) {
+    using T = typename decltype(type)::type;
+#pragma omp parallel for if (act.rows * act.columns >= min_parallel_elements)
+    for (std::int64_t t = 0; t < act.rows; ++t) {
+      const T* in = row<T>(gate_up, t);
+      const T* dout = row<T>(dact, t);
+      T* out = row<T>(act, t);
+      T* din = row<T>(dgate_up, t);
+#pragma omp simd
+      for (std::int64_t c = 0; c < act.columns; ++c) {
+        const std::int64_t at = c * columns.step;
+        const float gate = load(in[at]), up = load(in[at + columns.up]), d = load(dout[c]);
+        const float g = rule.gate_of(gate), u = rule.up_of(up);
+        const float s = sigmoid_of(rule.z_of(g)), swish = g * s;
+        store(out[c], swish * u);
+        const float dgate = d * u * (s + swish * (1.0f - s) * rule.slope_of_z(g)), dup = d * swish;
+        store(din[at], rule.has_gate_gradient(gate) ? dgate : 0.0f);
+        store(din[at + columns.up], rule.has_up_gradient(up) ? dup : 0.0f);
+      }
+    }
+  });
+}
+
+template <class F>
+void with_rule(const GateArguments& rule, F f) {
+  if (rule.is_gelu) {
+    f(Gelu(rule));
+  } else {
+    f(ClampedSwish(rule));
+  }
+}
+
+void gated_forward(const GateArguments& rule, View act, ConstView gate_up) {
+  with_rule(rule, [&](auto gate) { forward(gate, Columns(rule, act.columns), act, gate_up); });
+}
+
+void gated_backward(const GateArguments& rule, View dgate_up, View act, ConstView dact, ConstView gate_up) {
+  with_rule(rule, [&](auto gate) { backward(gate, Columns(rule, act.columns), dgate_up, act, dact, gate_up); });
+}
+
+}  // namespace
+
+void enter_gated(Kernels& table) {
+  table.gated_forward = gated_forward;
+  table.gated_backward = gated_backward;
+}
+
+}  // namespace sft::ops::cpu::SFT_ISA

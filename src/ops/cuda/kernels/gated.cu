@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gated activations beside SwiGLU: act = g sigmoid(z) u', of which the gate says what g, z and u' are.
+#include "ops/cuda/kernels/kernels.hpp"
+
+#include "ops/cuda/elementwise.cuh"
+
+namespace sft::ops::cuda {
+namespace {
+
+__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+/// gelu(x) = x / 2 (1 + tanh(y)) = x sigmoid(2 y), y = sqrt(2 / pi) (x + 0.044715 x^3).
+struct Gelu {
+  static constexpr float twice_root = 1.5957691216057308f, cubic = 0.044715f;
+
+  __device__ __forceinline__ float z_of(float g) const { return twice_root * (g + cubic * g * g * g); }
+  __device__ __forceinline__ float slope_of_z(float g) const { return twice_root * (1.0f + 3.0f * cubic * g * g); }
+  __device__ __forceinline__ float gate_of(float gate) const { return gate; }
+  __device__ __forceinline__ float up_of(float up) const { return up; }
+  __device__ __forceinline__ bool has_gate_gradient(float) const { return true; }
+  __device__ __forceinline__ bool has_up_gradient(float) const { return true; }
+};
+
+struct ClampedSwish {
+  float alpha, limit;
+
+  __device__ __forceinline__ float z_of(float g) const { return alpha * g; }
+  __device__ __forceinline__ float slope_of_z(float) const { return alpha; }
+  __device__ __forceinline__ float gate_of(float gate) const { return gate > limit ? limit : gate; }
+  __device__ __forceinline__ float up_of(float up) const {
+    return (up > limit ? limit : up < -limit ? -limit : up) + 1.0f;
+  }
+  __device__ __forceinline__ bool has_gate_gradient(float gate) const { return !(gate > limit); }
+  __device__ __forceinline__ bool has_up_gradient(float up) const { return !(up > limit) && !(up < -limit); }
+};
+
+/// Gates and ups of N neighbours of act.
+template <class T, int N>
+struct Pair {
+  float gate[N], up[N];
+};
+
+/// Rows of gates and ups: one behind the other, or in turn.
+template <class T, int N, bool interleaved>
+struct PairRows {
+  Rows<T> rows;
+  std::int64_t size;  ///< columns of act
+
+  template <class Element>
+  __device__ __forceinline__ void load(Pair<Element, N>& pair, std::int64_t row, std::int64_t column) const {
+    if constexpr (interleaved) {
+      float x[2][N];
+      cuda::load(x[0], rows.at(row, 2 * column));
+      cuda::load(x[1], rows.at(row, 2 * column + N));
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        pair.gate[i] = x[2 * i / N][2 * i % N];
+        pair.up[i] = x[(2 * i + 1) / N][(2 * i + 1) % N];
+      }
+    } else {
+      cuda::load(pair.gate, rows.at(row, column));
+      cuda::load(pair.up, rows.at(row, column + size));
+    }
+  }
+  template <class Element>
+  __device__ __forceinline__ void store(const Pair<Element, N>& pair, std::int64_t row, std::int64_t column) const {
+    if constexpr (interleaved) {
+      float x[2][N];
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        x[2 * i / N][2 * i % N] = pair.gate[i];
+        x[(2 * i + 1) / N][(2 * i + 1) % N] = pair.up[i];
+      }
+      cuda::store(rows.at(row, 2 * column), x[0]);
+      cuda::store(rows.at(row, 2 * column + N), x[1]);
+    } else {
+      cuda::store(rows.at(row, column), pair.gate);
+      cuda::store(rows.at(row, column + size), pair.up);
+    }
+  }
+};
+
+/// Moves 3 T F s bytes.
+template <class Rule, class T, int N, bool interleaved>
+struct Forward {
+  static constexpr int unroll = 2;
+  using Registers = Pair<T, N>;
+  Rule rule;
+  Rows<T> act;
+  PairRows<const T, N, interleaved> in;
+
+  __device__ __forceinline__ void load(Registers& r, std::int64_t row, std::int64_t column) const {
+    in.load(r, row, column);
+  }
+  __device__ __forceinline__ void store(const Registers& r, std::int64_t row, std::int64_t column) const {
+    float out[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const float g = rule.gate_of(r.gate[i]);
+      out[i] = g * sigmoid(rule.z_of(g)) * rule.up_of(r.up[i]);
+    }
+    cuda::store(act.at(row, column), out);
+  }
+};
+
+/// With s = sigmoid(z): dgate = dact u (s + g s (1 - s) dz/dg); dup = dact g s. Moves 6 T F s bytes.
+template <class Rule, class T, int N, bool interleaved>
+struct Backward {
+  static constexpr int unroll = 1;
+  struct Registers : Pair<T, N> {
+    float dact[N];
+  };
+  Rule rule;
+  PairRows<T, N, interleaved> din;
+  Rows<T> act;
+  Rows<const T> dact;
+  PairRows<const T, N, interleaved> in;
+
+  __device__ __forceinline__ void load(Registers& r, std::int64_t row, std::int64_t column) const {
+    in.load(static_cast<Pair<T, N>&>(r), row, column);
+    cuda::load(r.dact, dact.at(row, column));
+  }
+  __device__ __forceinline__ void store(const Registers& r, std::int64_t row, std::int64_t column) const {
+    float out[N];
+    Pair<T, N> gradient;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const float g = rule.gate_of(r.gate[i]), u = rule.up_of(r.up[i]);
+      const float s = sigmoid(rule.z_of(g)), swish = g * s;
+      out[i] = swish * u;
+      const float dgate = r.dact[i] * u * (s + swish * (1.0f - s) * rule.slope_of_z(g));
+      gradient.gate[i] = rule.has_gate_gradient(r.gate[i]) ? dgate : 0.0f;
+      gradient.up[i] = rule.has_up_gradient(r.up[i]) ? r.dact[i] * swish : 0.0f;
+    }
+    cuda::store(act.at(row, column), out);
+    din.store(gradient, row, column);
+  }
+};
+
+/// Calls f(rule, dtype, neighbours, whether columns are interleaved) with constants for all of them.
+template <class F>
+void with_constants(const GateArguments& rule, bool is_bf16, bool has_vectors, F f) {
+  with_type(is_bf16, [&](auto type) {
+    using T = typename decltype(type)::type;
+    const auto with_rule = [&](auto gate) {
+      const auto with_size = [&](auto n) {
+        if (rule.interleaved) {
+          f(gate, type, n, std::true_type{});
+        } else {
+          f(gate, type, n, std::false_type{});
+        }
+      };
+      if (has_vectors) {
+        with_size(std::integral_constant<int, vector_size<T>>{});
+      } else {
+        with_size(std::integral_constant<int, 1>{});
+      }
+    };
+    if (rule.is_gelu) {
+      with_rule(Gelu{});
+    } else {
+      with_rule(ClampedSwish{rule.alpha, rule.limit});
+    }
+  });
+}
+
+/// Whether rows of `pairs` and their halves consist of whole vectors.
+template <class Memory>
+bool has_pair_vectors(const BasicView<Memory>& pairs) {
+  const int n = pairs.is_bf16 ? vector_size<Bf16> : vector_size<float>;
+  return has_vectors(pairs, n) && pairs.columns / 2 % n == 0;
+}
+
+template <class Memory>
+bool has_row_vectors(const BasicView<Memory>& x) {
+  return has_vectors(x, x.is_bf16 ? vector_size<Bf16> : vector_size<float>);
+}
+
+}  // namespace
+
+void gated_forward(const GateArguments& rule, View act, ConstView gate_up, cudaStream_t stream) {
+  if (is_empty(act)) return;
+  with_constants(rule, act.is_bf16, has_row_vectors(act) && has_pair_vectors(gate_up),
+                 [&](auto gate, auto type, auto n, auto interleaved) {
+                   using T = typename decltype(type)::type;
+                   constexpr int N = decltype(n)::value;
+                   using Op = Forward<decltype(gate), T, N, decltype(interleaved)::value>;
+                   run_elementwise<N>("gated_forward",
+                                      Op{gate, rows_of<T>(act), {rows_of<const T>(gate_up), act.columns}},
+                                      act.rows * (act.columns / N), act.columns / N, stream);
+                 });
+}
+
+void gated_backward(const GateArguments& rule, View dgate_up, View act, ConstView dact, ConstView gate_up,
+                    cudaStream_t stream) {
+  if (is_empty(act)) return;
+  const bool is_vectors =
+      has_row_vectors(act) && has_row_vectors(dact) && has_pair_vectors(gate_up) && has_pair_vectors(dgate_up);
+  with_constants(rule, act.is_bf16, is_vectors, [&](auto gate, auto type, auto n, auto interleaved) {
+    using T = typename decltype(type)::type;
+    constexpr int N = decltype(n)::value;
+    using Op = Backward<decltype(gate), T, N, decltype(interleaved)::value>;
+    run_elementwise<N>("gated_backward",
+                       Op{gate,
+                          {rows_of<T>(dgate_up), act.columns},
+                          rows_of<T>(act),
+                          rows_of<const T>(dact),
+                          {rows_of<const T>(gate_up), act.columns}},
+                       act.rows * (act.columns / N), act.columns / N, stream);
+  });
+}
+
+}  // namespace sft::ops::cuda
