@@ -22,13 +22,14 @@ class Disk:
     def __init__(self, bench, name, kib):
         self.path = bench.work / name
         self.path.mkdir()
-        self.mount("-t", "tmpfs", "-o", f"size={kib}k", "none")
+        self.is_mounted = self.mount(f"size={kib}k")
 
-    def mount(self, *words):
-        return subprocess.run(["mount", *words, self.path], capture_output=True, check=False).returncode == 0
+    def mount(self, options):
+        command = ["mount", "-t", "tmpfs", "-o", options, "none", self.path]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
-    def change(self, option):
-        return self.mount("-o", f"remount,{option}")
+    def grow(self, kib):
+        return self.mount(f"remount,size={kib}k")
 
     def unplug(self):
         subprocess.run(["umount", "--lazy", self.path], capture_output=True, check=False)
@@ -38,9 +39,8 @@ def can_mount(bench):
     if os.geteuid() != 0:
         return False
     disk = Disk(bench, "probe", 64)
-    mounted = disk.path.is_mount()
     disk.unplug()
-    return mounted
+    return disk.is_mounted
 
 
 def full(bench, count):
@@ -56,7 +56,7 @@ def full(bench, count):
             bench.expect_refused(scene, case, result)
             scene.expect("No space left on device" in result.err or "full" in result.err, f"{case}: {result.tail()}")
         bench.expect_sound(scene, case, "small")
-        disk.change("size=64m")
+        scene.expect(disk.grow(65536), f"{case}: the disk gets no more room")
         bench.expect_goes_on(scene, case, "small", NUM_STEPS)
         disk.unplug()
         bench.remove("small")
