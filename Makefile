@@ -43,7 +43,7 @@ endif
 
 .DEFAULT_GOAL := build
 .PHONY: build configure build-tests tools deps test-deps slurm-deps demo install test test-quick test-all test-asan test-asan-gpu test-tsan test-sanitizers \
-  test-mpich test-mutations style-deps format check-format tidy check-tidy clean help
+  test-mpich test-mutations torture style-deps format check-format tidy check-tidy clean help
 
 # $(call install,packages): installs those that are missing, and says so.
 define install
@@ -127,6 +127,16 @@ test-tsan: test-deps style-deps ## loader, streams and signals under ThreadSanit
 test-sanitizers: test-asan test-tsan test-asan-gpu ## these three, and what they leave out to take less time
 	$(call sanitized,asan,asan-nightly)
 	$(call sanitized,tsan,tsan-nightly)
+
+# Of each of the other things there are CASES; SEED repeats what was random.
+KILLS ?= 300
+CASES ?= 20
+RANKS ?= 2
+
+torture: deps ## kill runs that save, fill and unplug their disk, stop and damage; KILLS=300 CASES=20 RANKS=2 SEED=
+	@$(MAKE) --no-print-directory configure
+	@cmake --build $(BUILD) --parallel $(JOBS) --target programs faults_save_disk_library faults_torture_clock
+	@tests/faults/torture/torture.py $(BUILD) --kills $(KILLS) --cases $(CASES) --ranks $(RANKS) $(if $(SEED),--seed $(SEED))
 
 test-mutations: test-deps ## breaks the CUDA side in a hundred ways, one after the other, and sees that a test fails each time
 	@tests/emulation/mutations/run.py

@@ -192,7 +192,7 @@ void begin_folder(const std::string& folder) {
 void discard_folder(const std::string& folder) {
   try {
     static_cast<void>(remove_own(temporary_path(folder)));
-  } catch (const Error&) {  // the error that led here says more
+  } catch (const std::exception&) {  // the error that led here says more
   }
 }
 

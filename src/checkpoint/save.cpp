@@ -94,9 +94,12 @@ struct Save::Impl {
     try {
       world.agree(work);
     } catch (const comm::SharedError&) {
-      if (world.rank() == 0) discard_folder(folder);
+      discard();
       throw;
     }
+  }
+  void discard() const {
+    if (world.rank() == 0) discard_folder(folder);
   }
 
   void lay_out_files(const std::vector<Entry>& entries);
@@ -261,6 +264,7 @@ Save::~Save() = default;
 
 const std::string& Save::folder() const { return impl_->folder; }
 const WritePlan& Save::plan() const { return impl_->plan; }
+void Save::discard() noexcept { impl_->discard(); }
 bool Save::has_failed() const { return impl_->error != nullptr; }
 
 void Save::write(const std::byte* snapshot) noexcept {

@@ -39,7 +39,7 @@ std::string numbered(const std::string& path, int number, const char* suffix) {
 }
 
 void write_synced(const std::string& path, const std::string& text) {
-  const Descriptor file(path, O_WRONLY | O_TRUNC);
+  const Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
   if (!file.is_open()) throw_errno("cannot write " + path, "check that the folder exists and is writable");
   if (!write_at(file.value(), 0, text.size(), text.data()))
     throw_errno("cannot write " + path, "free space on the disk");
@@ -87,7 +87,7 @@ std::string make_temporary_file(const std::string& path) {
 }
 
 void write_file_atomically(const std::string& path, const std::string& text) {
-  const std::string temporary = make_temporary_file(path);
+  const std::string temporary = fmt::format("{}/.{}.sft-tmp", parent_of(path), fs::path(path).filename().string());
   try {
     write_synced(temporary, text);
     if (::rename(temporary.c_str(), path.c_str()) != 0) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "sft/comm/session.hpp"
 #include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
 
@@ -36,8 +37,13 @@ void Saver::begin(const checkpoint::Position& position, const checkpoint::State&
     auto save =
         std::make_unique<checkpoint::Save>(run_.config->train.output_dir, run_.config, run_.datasets.train.tokenizer(),
                                            run_.place, run_.groups, state.entries(), dated);
-    if (run_.saved_model != nullptr) run_.saved_model->begin();
-    if (snapshot_) run_.groups.world.agree([&] { snapshot_->begin(save->plan(), state, run_.engine.stream()); });
+    try {
+      if (run_.saved_model != nullptr) run_.saved_model->begin();
+      if (snapshot_) run_.groups.world.agree([&] { snapshot_->begin(save->plan(), state, run_.engine.stream()); });
+    } catch (const comm::SharedError&) {
+      save->discard();
+      throw;
+    }
     is_copying_ = snapshot_.has_value();
     under_way_.emplace(UnderWay{std::move(save), std::move(dated), state, start});
   });

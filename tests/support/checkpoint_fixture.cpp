@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sft/checkpoint/save.hpp"
 #include "sft/device/factory.hpp"
 #include "support/parameter.hpp"
 
@@ -121,6 +122,10 @@ void CheckpointFixture::save(const std::string& output_dir, const checkpoint::Po
   config::Config config;
   config.checkpoint.save_total_limit = save_total_limit;
   checkpoint::save(output_dir, config, "byte", mesh_.place, mesh_.groups, state(), position, *device_, *stream_);
+}
+
+void CheckpointFixture::give_up(const std::string& output_dir, const checkpoint::Position& position) {
+  checkpoint::Save(output_dir, {}, "byte", mesh_.place, mesh_.groups, state().entries(), position).discard();
 }
 
 checkpoint::Position CheckpointFixture::load(const std::string& folder) {

@@ -58,6 +58,8 @@ class CheckpointFixture {
   [[nodiscard]] bool is_filled(int seed) const;
 
   void save(const std::string& output_dir, const checkpoint::Position& position, std::int64_t save_total_limit = 0);
+  /// Begins to save, and gives it up before anything is written.
+  void give_up(const std::string& output_dir, const checkpoint::Position& position);
   [[nodiscard]] checkpoint::Position load(const std::string& folder);
   /// How often what follows from the entries was refreshed.
   [[nodiscard]] int num_refreshes() const { return num_refreshes_; }

@@ -72,7 +72,7 @@ class Save {
   Save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
        const mesh::Place& place, const mesh::Groups& groups, const std::vector<Entry>& entries,
        const Position& position);
-  /// Leaves what is not committed under its temporary name; the next save removes it.
+  /// Leaves what is not committed under its temporary name, where others may still write; the next save removes it.
   ~Save();
   Save(const Save&) = delete;
   Save& operator=(const Save&) = delete;
@@ -96,6 +96,10 @@ class Save {
   /// the files are gone. Returns the date that was written on rank 0, for position.date of the next save. Collective
   /// over the world.
   std::string commit();
+
+  /// Removes the files in place of commit(), while no rank writes: behind an error that all ranks have met. Rank 0 does
+  /// it; what cannot be removed stays for the next save.
+  void discard() noexcept;
 
  private:
   struct Impl;

@@ -20,7 +20,7 @@ namespace sft::io {
 /// Makes an empty file beside `path` for what is to become it, and returns its name: PATH.tmp, or the first of
 /// PATH.1.tmp, PATH.2.tmp ... that is not there yet. Never touches a file that is.
 [[nodiscard]] std::string make_temporary_file(const std::string& path);
-/// Writes to a temporary file, syncs, renames over PATH and syncs the folder.
+/// Writes .NAME.sft-tmp, which a killed process leaves to the next, syncs, renames over PATH and syncs the folder.
 void write_file_atomically(const std::string& path, const std::string& text);
 /// Which file a path leads to: two that are equal lead to the same one, whatever their names.
 struct FileIdentity {

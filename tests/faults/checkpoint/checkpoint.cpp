@@ -179,6 +179,15 @@ BOOST_AUTO_TEST_CASE(a_full_disk_on_one_rank_fails_all_and_leaves_no_checkpoint)
   BOOST_TEST(std::distance(fs::directory_iterator(saved.output_dir()), fs::directory_iterator()) == 2);
 }
 
+BOOST_AUTO_TEST_CASE(a_save_that_is_given_up_leaves_nothing) {
+  const Saved saved;
+  CheckpointFixture fixture(saved.mesh(), test::make_units());
+  fixture.give_up(saved.output_dir(), {.step = 10});
+  test::barrier(saved.mesh().groups.world);
+  BOOST_TEST(std::distance(fs::directory_iterator(saved.output_dir()), fs::directory_iterator()) == 1);
+  test::barrier(saved.mesh().groups.world);
+}
+
 BOOST_AUTO_TEST_CASE(a_folder_that_cannot_be_made_is_named) {
   const Saved saved;
   CheckpointFixture fixture(saved.mesh(), test::make_units());

@@ -43,7 +43,7 @@ check 'has no copy' grep -Eq '^ *snapshot +0 B +0 B' out
 large=(--model.hidden_size 256 --model.intermediate_size 1024 --model.num_hidden_layers 4 --train.max_steps 24
   --checkpoint.save_steps 12)
 succeeds 'a larger model, whose training waits' run large "${large[@]}" --checkpoint.async false
-succeeds 'a slow disk, beside training' run_on_disk 'DISK_CALL=fsync DISK_SLEEP_MS=300' slow "${large[@]}"
+succeeds 'a slow disk, beside training' run_on_disk 'DISK_CALL=sync DISK_SLEEP_MS=300' slow "${large[@]}"
 check 'says so' grep -q '^ *saves .*, beside training;' out
 check 'steps come meanwhile' awk '/saving checkpoint-000012 beside/ { inside = 1 } / [0-9]+\/24 / { steps += inside }
   /saved .*checkpoint-000012/ { exit steps > 0 ? 0 : 1 }' out
@@ -57,12 +57,12 @@ succeeds 'the checkpoint before is whole' "$sft_inspect" slow/checkpoint-000012 
 check 'and was not touched by later steps' same_tensors slow/checkpoint-000012 large/checkpoint-000012
 
 # A save that comes while one is under way waits for it.
-succeeds 'a slower one than the saves' run_on_disk 'DISK_CALL=fsync DISK_SLEEP_MS=400' slower --checkpoint.save_steps 1 \
+succeeds 'a slower one than the saves' run_on_disk 'DISK_CALL=sync DISK_SLEEP_MS=400' slower --checkpoint.save_steps 1 \
   --train.max_steps 3
 check 'all are there' test "$(find slower -maxdepth 1 -name 'checkpoint-*' | wc -l)" = 3
 
 # 2. A disk that refuses, at each rank and each call: one error, status 3, what was there stays, nothing else.
-for settings in 'DISK_CALL=pwrite DISK_RANK=0' 'DISK_CALL=fsync DISK_RANK=3' 'DISK_CALL=fsync'; do
+for settings in 'DISK_CALL=write DISK_RANK=0' 'DISK_CALL=sync DISK_RANK=3' 'DISK_CALL=sync'; do
   folder=${settings//[ =]/-}
   status=0
   run_on_disk "$settings DISK_FAILS_FROM=2" "$folder" >out 2>err || status=$?
@@ -83,7 +83,7 @@ kill_when() {
   local folder=$1 launcher
   shift
   rm -f told
-  run_on_disk "DISK_CALL=fsync DISK_SLEEP_MS=${sleep_ms:-0} DISK_TELLS=$work/told" "$folder" --checkpoint.save_steps 5 \
+  run_on_disk "DISK_CALL=sync DISK_SLEEP_MS=${sleep_ms:-0} DISK_TELLS=$work/told" "$folder" --checkpoint.save_steps 5 \
     --checkpoint.save_hub_model every_save >out 2>err &
   launcher=$!
   until "$@" || ! kill -0 "$launcher" 2>/dev/null; do sleep 0.01; done

@@ -44,7 +44,7 @@ BOOST_AUTO_TEST_CASE(a_failed_write_keeps_the_former_file) {
     const sft::test::FileSizeLimit limit(1);
     return data_error_of([&] { sft::io::write_file_atomically(folder.file("text"), "new"); });
   }();
-  BOOST_TEST(mentions(error, {"cannot write", folder.file("text.tmp")}));
+  BOOST_TEST(mentions(error, {"cannot write", folder.file(".text.sft-tmp")}));
   BOOST_TEST(sft::io::read_file(folder.file("text")) == "former");
   BOOST_TEST(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
 }
@@ -53,10 +53,20 @@ BOOST_AUTO_TEST_CASE(what_others_have_beside_a_file_is_never_written_to) {
   const sft::test::TemporaryFolder folder;
   fs::create_directory(folder.file("text.1.tmp"));
   std::ofstream(folder.file("text.tmp")) << "of the user";
+  BOOST_TEST(sft::io::make_temporary_file(folder.file("text")) == folder.file("text.2.tmp"));
+  fs::remove(folder.file("text.2.tmp"));
   sft::io::write_file_atomically(folder.file("text"), "new");
   BOOST_TEST(sft::io::read_file(folder.file("text")) == "new");
   BOOST_TEST(sft::io::read_file(folder.file("text.tmp")) == "of the user");
   BOOST_TEST(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 3);
+}
+
+BOOST_AUTO_TEST_CASE(what_a_killed_process_was_writing_goes_with_the_next_write) {
+  const sft::test::TemporaryFolder folder;
+  std::ofstream(folder.file(".text.sft-tmp")) << "more than half of something";
+  sft::io::write_file_atomically(folder.file("text"), "new");
+  BOOST_TEST(sft::io::read_file(folder.file("text")) == "new");
+  BOOST_TEST(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
 }
 
 BOOST_AUTO_TEST_CASE(what_is_in_the_way_is_set_aside_under_a_free_name) {
