@@ -113,12 +113,13 @@ std::vector<std::string> cells_of(const Row& row, const std::string& shape) {
 }
 
 std::string lineage_text(const std::vector<checkpoint::Writer>& writers) {
-  Table table({Align::right, Align::left, Align::right, Align::left, Align::left});
-  table.add({"after step", "mesh", "hosts", "sft", "run"});
+  Table table({Align::right, Align::left, Align::right, Align::right, Align::left, Align::left});
+  table.add({"after step", "mesh", "hosts", "batch", "sft", "run"});
   table.add_rule();
   for (const checkpoint::Writer& writer : writers) {
-    table.add({fmt::format("{}", writer.step), writer.mesh, fmt::format("{}", writer.num_hosts), writer.sft_version,
-               writer.run_id});
+    const std::string batch = writer.batch_rows > 0 ? fmt::format("{}", writer.batch_rows) : "";
+    table.add({fmt::format("{}", writer.step), writer.mesh, fmt::format("{}", writer.num_hosts), batch,
+               writer.sft_version, writer.run_id});
   }
   return table.text();
 }
@@ -180,6 +181,7 @@ nlohmann::ordered_json to_json(const Contents& contents, const std::string& fold
   json["shards"] = nlohmann::ordered_json::array();
   for (const checkpoint::ShardFileInfo& file : contents.shard_files) {
     json["shards"].push_back({{"name", file.name}, {"size_bytes", file.size_bytes}});
+    if (writer.batch_rows > 0) json["writers"].back()["batch_rows"] = writer.batch_rows;
   }
   json["tensors"] = nlohmann::ordered_json::array();
   for (const auto& [tensor, statistics] : contents.rows) {

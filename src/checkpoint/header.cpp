@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <sstream>
@@ -23,6 +24,7 @@ namespace sft::checkpoint {
 namespace {
 
 constexpr const char* format = "sft-checkpoint";
+constexpr const char* before_batch = ", batch ";  // at the end of a writer's line
 
 /// "2025-01-31T12:00:00.000000Z": texts of this form sort by time.
 std::string date_text(std::time_t seconds, long microseconds) {
@@ -78,8 +80,9 @@ Decisions read_decisions(const io::Hdf5File& index) {
 std::string text_of(const std::vector<Writer>& writers) {
   std::string text;
   for (const Writer& writer : writers) {
-    text += fmt::format("{} {} {} {} {}\n", writer.step, writer.run_id.empty() ? "-" : writer.run_id,
-                        writer.sft_version, writer.num_hosts, writer.mesh);
+    text += fmt::format("{} {} {} {} {}", writer.step, writer.run_id.empty() ? "-" : writer.run_id, writer.sft_version,
+                        writer.num_hosts, writer.mesh);
+    text += writer.batch_rows > 0 ? fmt::format("{}{}\n", before_batch, writer.batch_rows) : "\n";
   }
   return text;
 }
@@ -96,6 +99,11 @@ std::vector<Writer> parse_writers(const std::string& text, const std::string& so
                        "the file is damaged: use another checkpoint");
     }
     if (writer.run_id == "-") writer.run_id.clear();
+    if (const std::size_t end = writer.mesh.find(before_batch); end != std::string::npos) {
+      const char* const number = writer.mesh.c_str() + end + std::char_traits<char>::length(before_batch);
+      writer.batch_rows = std::strtoll(number, nullptr, 10);
+      writer.mesh.resize(end);
+    }
     writers.push_back(std::move(writer));
   }
   return writers;
@@ -132,12 +140,13 @@ std::string following_date(const std::string& date) {
   return date_text(seconds, microseconds - 1) == date ? next : "";
 }
 
-void add_writer(Position& position, const std::string& mesh, std::int64_t num_hosts) {
+void add_writer(Position& position, const std::string& mesh, std::int64_t num_hosts, std::int64_t batch_rows) {
   const Writer now{.step = position.step,
                    .run_id = position.lineage.run_id,
                    .sft_version = version(),
                    .mesh = mesh,
-                   .num_hosts = num_hosts};
+                   .num_hosts = num_hosts,
+                   .batch_rows = batch_rows};
   if (position.writers.empty() || !position.writers.back().is_like(now)) position.writers.push_back(now);
 }
 

@@ -81,8 +81,8 @@ void announce_first_forward_pass() {
 
 Trainer::Trainer(const Run& run)
     : run_(run),
-      positions_(plan::step_positions(run.config, run.datasets.train.num_rows())),
-      last_step_(plan::num_steps(run.config, run.datasets.train.num_rows())),
+      positions_(plan::step_positions(run.config, run.datasets.train.num_rows(), run.datasets.origin)),
+      last_step_(plan::num_steps(run.config, run.datasets.train.num_rows(), run.datasets.origin)),
       schedule_(run.config->optimizer, last_step_),
       saver_(std::make_unique<Saver>(run_)),
       goodput_(process_start_time_s()) {
@@ -306,7 +306,7 @@ ExitStatus Trainer::run_steps() {
 
   Batches batches(run_.datasets.train,
                   plan::loader_plan(config, run_.place, positions_.num_rows, position_.step, last_step_,
-                                    run_.datasets.limits(config)),
+                                    run_.datasets.limits(config), positions_.origin),
                   run_.groups.rows);
   data::MicroBatch batch;
   if (begins) {

@@ -119,6 +119,8 @@ class Trainer {
   /// another run took it first.
   void keep_output_dir();
   void write_resolved_ini() const;
+  /// Where the steps of the run go on with another batch, when that is not what was known before.
+  void set_origin(const data::StepOrigin& origin);
   /// metrics.jsonl and resolved.ini, on rank 0. `resumed`: the checkpoint's folder, empty for a new start.
   void open_output(const std::string& resumed, const checkpoint::Lineage& saved);
 

@@ -334,23 +334,23 @@ BOOST_AUTO_TEST_CASE(the_order_of_rows_of_a_run_is_found_before_it_is_resumed) {
   sft::config::Config config;
   config.train.output_dir = output.path();
   config.checkpoint.resume_from_checkpoint = "auto";
-  BOOST_TEST(!checkpoint::row_order_of_resume(config));
+  BOOST_TEST(!checkpoint::header_of_resume(config));
   const std::string first = checkpoint::path_of(output.path(), 1), second = checkpoint::path_of(output.path(), 2);
   make_checkpoint(first);  // says nothing of it
-  BOOST_TEST((checkpoint::row_order_of_resume(config) == Order::endless));
+  BOOST_TEST((checkpoint::header_of_resume(config)->position.row_order == Order::endless));
   const auto say = [&](const char* name) {
     fs::remove_all(second);
     make_checkpoint(second, "2025-01-02T00:00:00.000000Z");
     sft::io::Hdf5File::extend(checkpoint::index_path(second)).write_string("row_order", name);
   };
   say("trl");
-  BOOST_TEST((checkpoint::row_order_of_resume(config) == Order::trl));
+  BOOST_TEST((checkpoint::header_of_resume(config)->position.row_order == Order::trl));
   config.checkpoint.resume_from_checkpoint = first;
-  BOOST_TEST((checkpoint::row_order_of_resume(config) == Order::endless));
+  BOOST_TEST((checkpoint::header_of_resume(config)->position.row_order == Order::endless));
   say("other");
   config.checkpoint.resume_from_checkpoint = "auto";
-  BOOST_TEST(!checkpoint::row_order_of_resume(config));  // reading it to go on says what is wrong
+  BOOST_TEST(!checkpoint::header_of_resume(config));  // reading it to go on says what is wrong
   BOOST_TEST(mentions(data_error_of([&] { (void)checkpoint::read_header(second); }), {"row_order", "other"}));
   config.checkpoint.resume_from_checkpoint = "none";
-  BOOST_TEST(!checkpoint::row_order_of_resume(config));
+  BOOST_TEST(!checkpoint::header_of_resume(config));
 }
