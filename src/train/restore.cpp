@@ -182,7 +182,7 @@ void Trainer::open_goodput(const std::string& metrics_path, bool is_new) {
                     last_line_of(text_of(metrics_path)));
   }
   goodput_.count_restarts(launched_restarts());
-  append_start(starts_path, goodput_.note(Goodput::now(), position_.step), run_id);
+  append_start(starts_path, goodput_.note(Goodput::now(), position_.step), run_id, last_step_);
 }
 
 }  // namespace sft::train

@@ -282,12 +282,13 @@ int Trainer::evaluate_or_save(Progress& progress) {
 ExitStatus Trainer::train() {
   try {
     return run_steps();
-  } catch (const comm::SharedError&) {  // every rank has it: the save that is under way is not lost
+  } catch (const comm::SharedError& error) {  // every rank has it: the save that is under way is not lost
     try {
       saver_->finish();
     } catch (const comm::SharedError& second) {
       log_warning(second.what());
     }
+    if (lock_) lock_->note_end(fmt::format("failed after step {}: {}", position_.step, error.what()));
     throw;
   }
 }
@@ -452,7 +453,11 @@ void Trainer::Session::add(const StepMetrics& metrics) {
   step_time_s += metrics.step_time_s;
 }
 
-void Trainer::summarize(ExitStatus status, const std::vector<std::string>& next) const {
+void Trainer::summarize(ExitStatus status, const std::vector<std::string>& next) {
+  if (lock_) {
+    lock_->note_end(fmt::format("{} after step {} of {}", status == ExitStatus::done ? "done" : "stopped",
+                                position_.step, last_step_));
+  }
   if (!session_.start) return;
   const HighestPeak memory = gather_highest_peak(run_.device, run_.ledger, run_.groups.world);
   if (run_.groups.world.rank() != 0) return;

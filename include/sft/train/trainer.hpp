@@ -55,9 +55,9 @@ class Trainer {
   void load_best();
   /// The checkpoint that was written or read last; empty without one.
   [[nodiscard]] const std::string& saved() const;
-  /// Prints what came of train(), which returned `status`, and the lines of `next`; nothing when there was nothing to
-  /// do. Call it last: the memory that it tells is the most so far.
-  void summarize(ExitStatus status, const std::vector<std::string>& next) const;
+  /// Notes the end of the run in its lock, and prints what came of train(), which returned `status`, and the lines of
+  /// `next`; nothing when there was nothing to do. Call it last: the memory that it tells is the most so far.
+  void summarize(ExitStatus status, const std::vector<std::string>& next);
 
  private:
   /// What this process has trained, for the summary.
