@@ -48,6 +48,8 @@ std::string write_attributes(io::Hdf5File& index, const config::Config& config, 
 /// Opens checkpoint.h5 of a complete checkpoint; refuses other formats and versions.
 [[nodiscard]] io::Hdf5File open_index(const std::string& folder);
 [[nodiscard]] std::int64_t read_format_version(const io::Hdf5File& index);
+/// The attributes that are a Position.
+void write_position(io::Hdf5File& index, const Position& position);
 [[nodiscard]] Position read_position(const io::Hdf5File& index);
 /// A Position as a text for other ranks, and back.
 [[nodiscard]] std::string to_json_text(const Position& position);
