@@ -18,8 +18,9 @@ PACKAGES := g++ cmake ninja-build \
   libboost-program-options-dev libboost-test-dev libdnnl-dev ocl-icd-opencl-dev nlohmann-json3-dev libxxhash-dev \
   libicu-dev libonig-dev libfmt-dev libzstd-dev libedit-dev liburing-dev \
   wordnet-base python3-h5py python3-matplotlib shellcheck
-# What only tests use: Lmod reads the installed modulefiles, QEMU is a processor without AVX.
-TEST_PACKAGES := lmod qemu-user
+# What only tests use: Lmod reads the installed modulefiles, QEMU is a processor without AVX, the documentation has
+# recipes with h5dump.
+TEST_PACKAGES := lmod qemu-user hdf5-tools
 SLURM_PACKAGES := slurm-wlm munge procps
 MPICH_PACKAGES := libmpich-dev mpich libhdf5-mpich-dev
 STYLE_PACKAGES := clang clang-format clang-tidy libclang-rt-dev libomp-dev

@@ -97,6 +97,10 @@ class Checkpoint:
         """The resolved configuration of the run that wrote it."""
         return read_ini(self.attributes["config"])
 
+    def groups(self) -> list[str]:
+        """The groups that it has: model or adapter, and those of the optimizer."""
+        return [name for name, item in self._whole().items() if isinstance(item, h5py.Group)]
+
     def names(self, group: str = "model") -> list[str]:
         """Names of the tensors of a group: model, exp_avg or exp_avg_sq."""
         return sorted(self._whole()[group])

@@ -4,12 +4,14 @@
 //   ./sft-inspect output/demo    of the checkpoint saved last: tensors, their statistics, and the run that wrote them
 //   ./sft-inspect output/demo/checkpoint-001400 --verify   reads every shard file and compares checksums, nothing else
 //   ./sft-inspect output/demo/checkpoint-001400 --compare output/other/checkpoint-001400    how far two are apart
+//   ./sft-inspect --diff output/demo output/other/model    keys, lineage and tensors that two have not in common
+//   ./sft-inspect status output/demo    whether a run is alive, how far it is, and what it saved last
 //   ./sft-inspect output/demo/checkpoint-001400 --json     the same for programs
 //   ./sft-inspect output/demo/checkpoint-001400 --index    makes tensors.h5 in it: whole tensors for HDF5 tools
 //   ./sft-inspect output/demo/data [--verify]              of packed data: rows, tokens, targets; all read and compared
 //
-// Exit status: 0 done; 2 command line; 3 no checkpoint, a damaged one, damaged data, or two that hold different
-// tensors.
+// Exit status: 0 done; 1 with --diff: tensors differ; 2 command line; 3 no checkpoint, a damaged one, damaged data, or
+// two that hold different tensors.
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -22,7 +24,9 @@
 #include <vector>
 
 #include "inspect_data.hpp"
+#include "inspect_diff.hpp"
 #include "inspect_options.hpp"
+#include "inspect_status.hpp"
 #include "json_text.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/checkpoint/inspect.hpp"
@@ -113,12 +117,13 @@ std::vector<std::string> cells_of(const Row& row, const std::string& shape) {
 }
 
 std::string lineage_text(const std::vector<checkpoint::Writer>& writers) {
-  Table table({Align::right, Align::left, Align::right, Align::left, Align::left});
-  table.add({"after step", "mesh", "hosts", "sft", "run"});
+  Table table({Align::right, Align::left, Align::right, Align::right, Align::left, Align::left});
+  table.add({"after step", "mesh", "hosts", "batch", "sft", "run"});
   table.add_rule();
   for (const checkpoint::Writer& writer : writers) {
-    table.add({fmt::format("{}", writer.step), writer.mesh, fmt::format("{}", writer.num_hosts), writer.sft_version,
-               writer.run_id});
+    const std::string batch = writer.batch_rows > 0 ? fmt::format("{}", writer.batch_rows) : "";
+    table.add({fmt::format("{}", writer.step), writer.mesh, fmt::format("{}", writer.num_hosts), batch,
+               writer.sft_version, writer.run_id});
   }
   return table.text();
 }
@@ -176,6 +181,7 @@ nlohmann::ordered_json to_json(const Contents& contents, const std::string& fold
                                {"sft_version", writer.sft_version},
                                {"num_hosts", writer.num_hosts},
                                {"mesh", writer.mesh}});
+    if (writer.batch_rows > 0) json["writers"].back()["batch_rows"] = writer.batch_rows;
   }
   json["shards"] = nlohmann::ordered_json::array();
   for (const checkpoint::ShardFileInfo& file : contents.shard_files) {
@@ -234,8 +240,8 @@ void print_comparison(const InspectOptions& options) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const checkpoint::Difference difference = checkpoint::compare(*source, tensors[i], *other, namesakes[i]);
-    table.add({tensors[i].name, format_number(difference.max_abs), format_number(difference.relative)});
-    json.push_back({{"name", tensors[i].name}, {"max_abs", difference.max_abs}, {"relative", difference.relative}});
+    table.add({tensors[i].name, format_number(difference.max_abs), format_number(difference.relative())});
+    json.push_back({{"name", tensors[i].name}, {"max_abs", difference.max_abs}, {"relative", difference.relative()}});
   }
   log_info(options.json ? apps::json_text(json) : table.text());
 }
@@ -243,6 +249,14 @@ void print_comparison(const InspectOptions& options) {
 int run(const std::vector<std::string>& arguments) {
   std::optional<InspectOptions> options = apps::read_inspect_options(arguments);
   if (!options) return static_cast<int>(ExitStatus::done);
+  if (!options->run.empty()) {
+    apps::print_status(options->run, options->json);
+    return static_cast<int>(ExitStatus::done);
+  }
+  if (options->diff) {
+    const bool is_same = apps::print_diff({options->checkpoint, options->other, options->optimizer, options->json});
+    return static_cast<int>(is_same ? ExitStatus::done : ExitStatus::failure);
+  }
   if (const auto files = apps::packed_files_at(options->checkpoint)) {
     if (options->optimizer || options->index || !options->other.empty()) {
       const char* const option = options->optimizer ? "--optimizer" : options->index ? "--index" : "--compare";

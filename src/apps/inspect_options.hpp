@@ -11,8 +11,10 @@
 namespace sft::apps {
 
 struct InspectOptions {
-  std::string checkpoint;  ///< as given: a checkpoint, or the output folder of a run
+  std::string checkpoint;  ///< as given: a checkpoint, or the output folder of a run; with `diff` also a model folder
   std::string other;       ///< the same; empty: nothing to compare with
+  std::string run;         ///< the output folder whose run's status is asked for; empty: none is, and all else counts
+  bool diff = false;       ///< of `checkpoint` and `other`
   bool verify = false;
   bool index = false;
   bool optimizer = false;

@@ -15,11 +15,14 @@
 #include <utility>
 #include <vector>
 
+#include "sft/checkpoint/checkpoint.hpp"
 #include "sft/comm/session.hpp"
+#include "sft/config/parse.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/data/packed_dataset.hpp"
+#include "sft/plan/run_length.hpp"
 #include "sft/text/hub_tokenizer.hpp"
 #include "start_model.hpp"
 
@@ -118,6 +121,10 @@ void share_rows(data::PackedDataset& dataset, const comm::Group& world, bool kee
 plan::Datasets open_datasets(const config::ValidConfig& config) {
   plan::Datasets datasets{.train = open_data(config), .eval = {}};
   if (!config->data.eval_files.empty()) datasets.eval.emplace(open_eval_data(config, datasets.train));
+  if (const auto header = checkpoint::header_of_resume(config)) {
+    const config::Config then = config::parse(header->config_ini, {}, "the checkpoint");
+    datasets.origin = plan::origin_at(config, header->position, then.effective_batch_rows());
+  }
   datasets.measured_limits = plan::measure_limits(config, datasets);
   return datasets;
 }
@@ -141,10 +148,13 @@ plan::Datasets share_datasets(const config::ValidConfig& config, const mesh::Pla
   std::array<std::int64_t, 3> sizes{limits.tokens, limits.document_tokens, limits.num_lengths};
   world.broadcast(std::span<std::int64_t>(sizes), 0);
   limits = {.tokens = sizes[0], .document_tokens = sizes[1], .num_lengths = sizes[2]};
+  data::StepOrigin origin = datasets ? datasets->origin : data::StepOrigin{};
+  plan::broadcast(origin, world);
   if (!datasets) {
     datasets.emplace(plan::Datasets{.train = data::PackedDataset::from_facts(train), .eval = {}});
     if (!eval.empty()) datasets->eval.emplace(data::PackedDataset::from_facts(eval));
     datasets->measured_limits = limits;
+    datasets->origin = origin;
   }
   share_rows(datasets->train, world, place.owns_rows());
   if (datasets->eval) share_rows(*datasets->eval, world, place.owns_rows());

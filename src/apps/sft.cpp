@@ -105,7 +105,7 @@ std::string resolve(const apps::SftOptions& command) {
   for (const std::string& warning : warnings) log_warning(warning);
   if (command.action != apps::SftOptions::Action::print_config &&
       config.data.row_order == config::RowOrder::automatic) {  // memory is planned for it, before the run is restored
-    config.data.row_order = checkpoint::row_order_of_resume(config).value_or(config::RowOrder::automatic);
+    if (const auto header = checkpoint::header_of_resume(config)) config.data.row_order = header->position.row_order;
   }
   return config::to_ini(config);
 }

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <sstream>
@@ -12,7 +13,6 @@
 #include "folder.hpp"
 #include "index_tensors.hpp"
 #include "sft/config/parse.hpp"
-#include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/program.hpp"
 #include "sft/io/files.hpp"
@@ -23,6 +23,7 @@ namespace sft::checkpoint {
 namespace {
 
 constexpr const char* format = "sft-checkpoint";
+constexpr const char* before_batch = ", batch ";  // at the end of a writer's line
 
 /// "2025-01-31T12:00:00.000000Z": texts of this form sort by time.
 std::string date_text(std::time_t seconds, long microseconds) {
@@ -41,45 +42,14 @@ std::string utc_now() {
   return date_text(now.tv_sec, now.tv_nsec / 1000);
 }
 
-config::RowOrder read_row_order(const io::Hdf5File& index) {
-  const std::string name = index.read_string("row_order");
-  for (const config::RowOrder order : {config::RowOrder::trl, config::RowOrder::endless}) {
-    if (name == config::write(order)) return order;
-  }
-  throw_data_error("cannot go on from " + index.path(),
-                   "its row_order is \"" + name + "\", which this program does not know",
-                   std::string("use the version of sft that wrote it, not ") + version());
-}
-
-void write_decisions(io::Hdf5File& index, const Decisions& decisions) {
-  if (decisions.best_metric) index.write_float("best_metric", *decisions.best_metric);
-  index.write_int("best_step", decisions.best_step);
-  index.write_string("best_checkpoint", decisions.best_checkpoint);
-  index.write_int("num_worse_evaluations", decisions.num_worse_evaluations);
-  index.write_int("num_skipped_steps", decisions.num_skipped_steps);
-  index.write_int("num_skipped_in_a_row", decisions.num_skipped_in_a_row);
-  index.write_int("num_high_losses", decisions.num_high_losses);
-}
-
-Decisions read_decisions(const io::Hdf5File& index) {
-  if (!index.has_attribute("best_step")) return {};  // an earlier version wrote it
-  Decisions decisions{.best_step = index.read_int("best_step"),
-                      .best_checkpoint = index.read_string("best_checkpoint"),
-                      .num_worse_evaluations = index.read_int("num_worse_evaluations"),
-                      .num_skipped_steps = index.read_int("num_skipped_steps"),
-                      .num_skipped_in_a_row = index.read_int("num_skipped_in_a_row"),
-                      .num_high_losses = index.read_int("num_high_losses")};
-  if (index.has_attribute("best_metric")) decisions.best_metric = index.read_float("best_metric");
-  return decisions;
-}
-
 }  // namespace
 
 std::string text_of(const std::vector<Writer>& writers) {
   std::string text;
   for (const Writer& writer : writers) {
-    text += fmt::format("{} {} {} {} {}\n", writer.step, writer.run_id.empty() ? "-" : writer.run_id,
-                        writer.sft_version, writer.num_hosts, writer.mesh);
+    text += fmt::format("{} {} {} {} {}", writer.step, writer.run_id.empty() ? "-" : writer.run_id, writer.sft_version,
+                        writer.num_hosts, writer.mesh);
+    text += writer.batch_rows > 0 ? fmt::format("{}{}\n", before_batch, writer.batch_rows) : "\n";
   }
   return text;
 }
@@ -96,6 +66,11 @@ std::vector<Writer> parse_writers(const std::string& text, const std::string& so
                        "the file is damaged: use another checkpoint");
     }
     if (writer.run_id == "-") writer.run_id.clear();
+    if (const std::size_t end = writer.mesh.find(before_batch); end != std::string::npos) {
+      const char* const number = writer.mesh.c_str() + end + std::char_traits<char>::length(before_batch);
+      writer.batch_rows = std::strtoll(number, nullptr, 10);
+      writer.mesh.resize(end);
+    }
     writers.push_back(std::move(writer));
   }
   return writers;
@@ -132,12 +107,13 @@ std::string following_date(const std::string& date) {
   return date_text(seconds, microseconds - 1) == date ? next : "";
 }
 
-void add_writer(Position& position, const std::string& mesh, std::int64_t num_hosts) {
+void add_writer(Position& position, const std::string& mesh, std::int64_t num_hosts, std::int64_t batch_rows) {
   const Writer now{.step = position.step,
                    .run_id = position.lineage.run_id,
                    .sft_version = version(),
                    .mesh = mesh,
-                   .num_hosts = num_hosts};
+                   .num_hosts = num_hosts,
+                   .batch_rows = batch_rows};
   if (position.writers.empty() || !position.writers.back().is_like(now)) position.writers.push_back(now);
 }
 
@@ -148,23 +124,9 @@ std::string write_attributes(io::Hdf5File& index, const config::Config& config, 
   for (const ShardFile& file : map.files) file_lines += to_text(file);
   index.write_string("format", format);
   index.write_int("format_version", newest_format_version);
-  index.write_int("step", position.step);
-  index.write_float("epoch", position.epoch);
-  index.write_int("rows_consumed", position.rows_consumed);
-  index.write_string("row_order", config::write(position.row_order));
-  index.write_int("num_tokens", position.num_tokens);
-  index.write_int("num_target_tokens", position.num_target_tokens);
-  index.write_int("num_rows", position.num_rows);
-  index.write_int("max_length", position.max_length);
-  index.write_string("data_fingerprint", position.data_fingerprint);
-  index.write_int("log_num_steps", position.since_log.num_steps);
-  index.write_float("log_loss", position.since_log.loss);
-  index.write_float("log_mean_token_accuracy", position.since_log.mean_token_accuracy);
-  index.write_float("log_entropy", position.since_log.entropy);
-  index.write_int("evaluated_step", position.evaluated_step);
-  index.write_string("schedule", position.schedule);
-  index.write_string("run_id", position.lineage.run_id);
-  index.write_string("ancestors", to_text(position.lineage.ancestors));
+  Position dated = position;
+  dated.date = date;
+  write_position(index, dated);
   index.write_int("init_seed", static_cast<std::int64_t>(config.model.init_seed));
   index.write_int("data_seed", static_cast<std::int64_t>(config.data.seed));
   index.write_int("train_seed", static_cast<std::int64_t>(config.train.seed));
@@ -172,13 +134,6 @@ std::string write_attributes(io::Hdf5File& index, const config::Config& config, 
   index.write_string("mesh", map.layout.describe());
   index.write_string("tokenizer", tokenizer);
   index.write_string("sft_version", version());
-  index.write_string("date", date);
-  index.write_string("frozen_fingerprint", position.frozen_fingerprint);
-  index.write_string("frozen_origin", position.frozen_origin);
-  write_decisions(index, position.decisions);
-  if (position.is_model_only) index.write_int("is_model_only", 1);
-  index.write_string("time_use", position.time_use);
-  index.write_string("writers", text_of(position.writers));
   index.write_string("shards", file_lines);
   index.write_string("map", to_text(map));
   return date;
@@ -222,35 +177,6 @@ io::Hdf5File open_index(const std::string& folder) {
 }
 
 std::int64_t read_format_version(const io::Hdf5File& index) { return index.read_int("format_version"); }
-
-Position read_position(const io::Hdf5File& index) {
-  Position position = {.step = index.read_int("step"),
-                       .epoch = index.read_float("epoch"),
-                       .rows_consumed = index.read_int("rows_consumed"),
-                       .num_tokens = index.read_int("num_tokens"),
-                       .num_rows = index.read_int("num_rows"),
-                       .max_length = index.read_int("max_length")};
-  if (index.has_attribute("run_id")) {  // sft 0.1.0 wrote none of these
-    position.num_target_tokens = index.read_int("num_target_tokens");
-    position.data_fingerprint = index.read_string("data_fingerprint");
-    position.since_log = {index.read_int("log_num_steps"), index.read_float("log_loss"),
-                          index.read_float("log_mean_token_accuracy"), index.read_float("log_entropy")};
-    position.lineage = {index.read_string("run_id"), parse_ancestors(index.read_string("ancestors"), index.path())};
-  }
-  if (index.has_attribute("row_order")) position.row_order = read_row_order(index);
-  if (index.has_attribute("evaluated_step")) position.evaluated_step = index.read_int("evaluated_step");
-  if (index.has_attribute("schedule")) position.schedule = index.read_string("schedule");
-  if (index.has_attribute("frozen_fingerprint")) {
-    position.frozen_fingerprint = index.read_string("frozen_fingerprint");
-    position.frozen_origin = index.read_string("frozen_origin");
-  }
-  if (index.has_attribute("writers")) position.writers = parse_writers(index.read_string("writers"), index.path());
-  position.date = index.read_string("date");
-  position.decisions = read_decisions(index);
-  position.is_model_only = index.has_attribute("is_model_only");
-  if (index.has_attribute("time_use")) position.time_use = index.read_string("time_use");
-  return position;
-}
 
 FileMap read_file_map(const io::Hdf5File& index) {
   return parse_file_map(index.read_string("map"), read_shard_files(index), index.path());

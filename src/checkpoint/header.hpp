@@ -36,7 +36,8 @@ std::string write_map(const std::string& folder, const config::Config& config, c
 std::string write_attributes(io::Hdf5File& index, const config::Config& config, const std::string& tokenizer,
                              const Position& position, const FileMap& map);
 
-/// One line a writer, "STEP RUN_ID SFT_VERSION NUM_HOSTS MESH"; "-" for a run without a name.
+/// One line a writer, "STEP RUN_ID SFT_VERSION NUM_HOSTS MESH, batch ROWS"; "-" for a run without a name. Lines without
+/// the batch are of earlier versions.
 [[nodiscard]] std::string text_of(const std::vector<Writer>& writers);
 /// Reads text_of(); a data Error names `source`.
 [[nodiscard]] std::vector<Writer> parse_writers(const std::string& text, const std::string& source);
@@ -47,6 +48,8 @@ std::string write_attributes(io::Hdf5File& index, const config::Config& config, 
 /// Opens checkpoint.h5 of a complete checkpoint; refuses other formats and versions.
 [[nodiscard]] io::Hdf5File open_index(const std::string& folder);
 [[nodiscard]] std::int64_t read_format_version(const io::Hdf5File& index);
+/// The attributes that are a Position.
+void write_position(io::Hdf5File& index, const Position& position);
 [[nodiscard]] Position read_position(const io::Hdf5File& index);
 /// A Position as a text for other ranks, and back.
 [[nodiscard]] std::string to_json_text(const Position& position);

@@ -165,12 +165,12 @@ std::string find_resume(const config::Config& config, const std::vector<std::str
   return found;
 }
 
-std::optional<config::RowOrder> row_order_of_resume(const config::Config& config) {
+std::optional<Header> header_of_resume(const config::Config& config) {
   if (is_new_start(config)) return std::nullopt;
   try {
     std::vector<Unreadable> unreadable;
     const std::string folder = find_complete(config, {}, unreadable);
-    if (!folder.empty()) return read_header(folder).position.row_order;
+    if (!folder.empty()) return read_header(folder);
   } catch (const Error&) {  // find_resume says what is wrong
   }
   return std::nullopt;

@@ -100,7 +100,7 @@ void write_files(const std::string& temporary, const config::Config& config, con
   // 3. The map, and whole tensors for other tools.
   Position position;
   position.lineage = new_lineage();
-  add_writer(position, map.layout.describe(), /*num_hosts=*/1);
+  add_writer(position, map.layout.describe(), /*num_hosts=*/1, /*batch_rows=*/0);
   write_map(temporary, config, /*tokenizer=*/"", position, map);
 }
 

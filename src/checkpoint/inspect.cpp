@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/checkpoint/inspect.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -67,7 +68,7 @@ Statistics measure(const io::TensorSource& source, const io::TensorInfo& tensor)
 Difference compare(const io::TensorSource& source, const io::TensorInfo& tensor, const io::TensorSource& other,
                    const io::TensorInfo& other_tensor) {
   if (other_tensor.shape != tensor.shape) {
-    throw_data_error("cannot compare " + tensor.name + " of " + source.path() + " and " + other.path(),
+    throw_data_error(fmt::format("cannot compare {} of {} and {}", tensor.name, source.path(), other.path()),
                      "its shapes differ", "compare checkpoints of one model");
   }
   std::vector<float> left_values;
@@ -79,13 +80,17 @@ Difference compare(const io::TensorSource& source, const io::TensorInfo& tensor,
     read_block(source, tensor, block, left_values);
     read_block(other, other_tensor, block, right_values);
     for (std::size_t i = 0; i < left_values.size(); ++i) {
+      left_sum_of_squares += static_cast<double>(left_values[i]) * left_values[i];
+      const bool are_nan = std::isnan(left_values[i]) && std::isnan(right_values[i]);
+      if (are_nan || left_values[i] == right_values[i]) continue;
+      ++difference.num_different;
       const double distance = std::abs(static_cast<double>(left_values[i]) - right_values[i]);
       if (!(distance <= difference.max_abs) && !std::isnan(difference.max_abs)) difference.max_abs = distance;
       sum_of_squares += distance * distance;
-      left_sum_of_squares += static_cast<double>(left_values[i]) * left_values[i];
     }
   }
-  if (difference.max_abs != 0.0) difference.relative = std::sqrt(sum_of_squares / left_sum_of_squares);
+  difference.norm = std::sqrt(sum_of_squares);
+  difference.before_norm = std::sqrt(left_sum_of_squares);
   return difference;
 }
 

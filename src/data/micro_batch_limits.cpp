@@ -51,7 +51,7 @@ MicroBatchLimits measure_limits(const PackedDataset& dataset, const LoaderPlan& 
   if (num_steps <= 0) return {};
   if (dataset.num_rows() > max_rows_dealt) return limits_of_full_rows(plan.rows_per_micro_batch, max_length);
   const std::vector<std::int32_t> lengths = dataset.row_lengths();
-  if (num_steps > max_visits / plan.rows_per_step()) {
+  if (num_steps > max_visits / plan.rows_per_step() || plan.origin != StepOrigin{}) {
     return limits_of_longest(lengths, plan, max_length);
   }
   StepRows rows(dataset.num_rows(), plan, plan.data_size > 1 ? std::span(lengths) : std::span<const std::int32_t>());

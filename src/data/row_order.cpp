@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/data/row_order.hpp"
 
+#include <algorithm>
+
 #include "data/permutation.hpp"
 #include "data/reference_random.hpp"
 #include "sft/core/ensure.hpp"
@@ -17,9 +19,31 @@ bool is_listed(OrderKind kind, std::int64_t num_rows) {
 
 }  // namespace
 
+namespace {
+
+std::int64_t divide_up(std::int64_t number, std::int64_t by) { return (number + by - 1) / by; }
+
+}  // namespace
+
 std::int64_t StepPositions::begin(std::int64_t step) const {
-  if (kind == OrderKind::endless) return step * batch_rows;
-  return step / steps_per_epoch() * num_rows + step % steps_per_epoch() * batch_rows;
+  if (step < origin.step) {
+    return std::max<std::int64_t>(0, origin.rows - (origin.step - step) * origin.batch_rows_then);
+  }
+  const std::int64_t steps = step - origin.step;
+  if (kind == OrderKind::endless) return origin.rows + steps * batch_rows;
+  const std::int64_t epoch_end = (origin.rows / num_rows + 1) * num_rows;
+  const std::int64_t steps_to_end = divide_up(epoch_end - origin.rows, batch_rows), later = steps - steps_to_end;
+  if (later < 0) return origin.rows + steps * batch_rows;
+  return epoch_end + later / steps_per_epoch() * num_rows + later % steps_per_epoch() * batch_rows;
+}
+
+std::int64_t StepPositions::step_after(std::int64_t rows) const {
+  if (rows <= origin.rows) return origin.step;
+  const std::int64_t epoch_end = (origin.rows / num_rows + 1) * num_rows;
+  if (kind == OrderKind::endless || rows <= epoch_end) return origin.step + divide_up(rows - origin.rows, batch_rows);
+  const std::int64_t later = rows - epoch_end;
+  return origin.step + divide_up(epoch_end - origin.rows, batch_rows) + later / num_rows * steps_per_epoch() +
+         divide_up(later % num_rows, batch_rows);
 }
 
 RowOrder::RowOrder(OrderKind kind, std::int64_t num_rows, bool shuffle, std::uint64_t seed)

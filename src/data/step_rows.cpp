@@ -9,7 +9,7 @@ bool StepRows::are_dealt(const PackedDataset& dataset, const LoaderPlan& plan) {
 
 StepRows::StepRows(std::int64_t num_rows, const LoaderPlan& plan, std::span<const std::int32_t> lengths)
     : plan_(plan),
-      positions_{plan.order, num_rows, plan.rows_per_step()},
+      positions_{plan.order, num_rows, plan.rows_per_step(), plan.origin},
       order_(plan.order, num_rows, plan.shuffle, plan.seed),
       lengths_(lengths) {}
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <fmt/core.h>
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -30,6 +31,23 @@ int ask_for_lock(int descriptor) {
   if (::fcntl(descriptor, F_OFD_SETLK, &whole_file) == 0) return 0;
   if (errno != EINVAL) return errno;
   return ::fcntl(descriptor, F_SETLK, &whole_file) == 0 ? 0 : errno;  // a system without locks of open files
+}
+
+/// Whether another open file of the same name holds the lock.
+bool is_locked(int descriptor) {
+  struct flock whole_file {};
+  whole_file.l_type = F_WRLCK;
+  whole_file.l_whence = SEEK_SET;
+  if (::fcntl(descriptor, F_OFD_GETLK, &whole_file) != 0) {
+    if (errno != EINVAL || ::fcntl(descriptor, F_GETLK, &whole_file) != 0) return false;
+  }
+  return whole_file.l_type != F_UNLCK;
+}
+
+std::string text_of(int descriptor) {
+  std::array<char, 4096> text{};
+  const ssize_t length = ::pread(descriptor, text.data(), text.size(), 0);
+  return {text.data(), length > 0 ? static_cast<std::size_t>(length) : 0};
 }
 
 std::string describe_this_process() {
@@ -83,14 +101,30 @@ int FileLock::try_once() {
 bool FileLock::is_held_by_another() const { return error_ == EAGAIN || error_ == EACCES; }
 
 std::string FileLock::holder() const {
-  std::array<char, 512> text{};
-  const ssize_t length = ::pread(descriptor_, text.data(), text.size() - 1, 0);
-  const std::string line(text.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
-  const std::string first_line = line.substr(0, line.find('\n'));
+  const std::string text = text_of(descriptor_), first_line = text.substr(0, text.find('\n'));
   return first_line.empty() ? "a process that did not say its name" : first_line;
 }
 
 std::string FileLock::reason() const { return std::strerror(error_); }
+
+void FileLock::add_line(const std::string& line) {
+  if (!is_held()) return;
+  const std::string text = text_of(descriptor_), added = fmt::format("{}\n", line.substr(0, line.find('\n')));
+  static_cast<void>(::pwrite(descriptor_, added.data(), added.size(), std::ssize(text)) < 0);  // for people, as above
+}
+
+LockState state_of_lock(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) return {};
+  const std::string text = text_of(descriptor);
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  LockState state{.exists = true,
+                  .is_held = is_locked(descriptor),
+                  .holder = text.substr(0, end),
+                  .lines = text.substr(std::min(end + 1, text.size()))};
+  ::close(descriptor);
+  return state;
+}
 
 void FileLock::remove() { ::unlink(path_.c_str()); }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/plan/datasets.hpp"
 
+#include <array>
+#include <span>
 #include <utility>
 
 #include "sft/model/layer_plan.hpp"
@@ -43,14 +45,17 @@ data::LoaderPlan plan_of_eval_rows(const config::ValidConfig& config, const mesh
 /// Of all steps of training.
 data::LoaderPlan training_plan(const config::ValidConfig& config, const mesh::Place& place, const Datasets& datasets) {
   const std::int64_t num_rows = datasets.train.num_rows();
-  return loader_plan(config, place, num_rows, 0, num_steps(config, num_rows), datasets.limits(config));
+  return loader_plan(config, place, num_rows, 0, num_steps(config, num_rows, datasets.origin), datasets.limits(config),
+                     datasets.origin);
 }
 
 }  // namespace
 
 data::LoaderPlan loader_plan(const config::ValidConfig& config, const mesh::Place& place, std::int64_t num_rows,
-                             std::int64_t first_step, std::int64_t last_step, const data::MicroBatchLimits& limits) {
+                             std::int64_t first_step, std::int64_t last_step, const data::MicroBatchLimits& limits,
+                             const data::StepOrigin& origin) {
   data::LoaderPlan plan = plan_of_rows(config, place, row_order(config->data, num_rows), first_step, last_step);
+  plan.origin = origin;
   plan.attention_method = config->parallel.attention_method();
   plan.attention_windows = model::attention_windows(config->model);
   plan.max_tokens = limits.tokens;
@@ -68,11 +73,18 @@ data::LoaderPlan eval_loader_plan(const config::ValidConfig& config, const mesh:
 
 data::MicroBatchLimits measure_limits(const config::ValidConfig& config, const Datasets& datasets) {
   const mesh::Place place(config, 0);
-  const std::int64_t num_rows = datasets.train.num_rows(), last_step = num_steps(config, num_rows);
-  const data::LoaderPlan plan = plan_of_rows(config, place, row_order(config->data, num_rows), 0, last_step);
+  const std::int64_t num_rows = datasets.train.num_rows(), last_step = num_steps(config, num_rows, datasets.origin);
+  data::LoaderPlan plan = plan_of_rows(config, place, row_order(config->data, num_rows), 0, last_step);
+  plan.origin = datasets.origin;
   data::MicroBatchLimits limits = data::measure_limits(datasets.train, plan);
   if (datasets.eval) limits |= data::measure_limits(*datasets.eval, plan_of_eval_rows(config, place, datasets));
   return limits;
+}
+
+void broadcast(data::StepOrigin& origin, const comm::Group& world) {
+  std::array<std::int64_t, 3> numbers{origin.step, origin.rows, origin.batch_rows_then};
+  world.broadcast(std::span<std::int64_t>(numbers), 0);
+  origin = {.step = numbers[0], .rows = numbers[1], .batch_rows_then = numbers[2]};
 }
 
 void keep_needed_rows(const config::ValidConfig& config, const mesh::Place& place, Datasets& datasets) {

@@ -36,7 +36,7 @@ std::string dry_run(const config::ValidConfig& config, const Datasets& datasets,
   const mesh::Layout layout = mesh::layout_of(config->parallel);
   const RankPlan first(config, datasets.limits(config), mesh::Place(config, 0), machine);
   const parallel::ParameterCounts num_parameters = first.num_parameters();
-  const std::int64_t steps = num_steps(config, datasets.train.num_rows());
+  const std::int64_t steps = num_steps(config, datasets.train.num_rows(), datasets.origin);
   const MemoryTable memory = plan_memory(config, datasets, machine, process_bytes);
   const std::vector<comm::SentBytes> traffic =
       plan_traffic(config, datasets.limits(config), mesh::Place(config, 0), machine);

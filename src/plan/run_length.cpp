@@ -32,18 +32,30 @@ config::RowOrder name_of(data::OrderKind kind) {
   return kind == data::OrderKind::trl ? config::RowOrder::trl : config::RowOrder::endless;
 }
 
-data::StepPositions step_positions(const config::Config& config, std::int64_t num_rows) {
-  return {row_order(config.data, num_rows), num_rows, config.effective_batch_rows()};
+data::StepPositions step_positions(const config::Config& config, std::int64_t num_rows,
+                                   const data::StepOrigin& origin) {
+  return {row_order(config.data, num_rows), num_rows, config.effective_batch_rows(), origin};
 }
 
-std::int64_t num_steps(const config::Config& config, std::int64_t num_rows) {
+data::StepOrigin origin_at(const config::Config& config, const checkpoint::Position& position,
+                           std::int64_t batch_rows_then) {
+  if (position.num_rows <= 0) return {};
+  if (step_positions(config, position.num_rows).begin(position.step) == position.rows_consumed) return {};
+  return {.step = position.step, .rows = position.rows_consumed, .batch_rows_then = batch_rows_then};
+}
+
+std::int64_t num_steps(const config::Config& config, std::int64_t num_rows, const data::StepOrigin& origin) {
   if (config.train.max_steps >= 0) return config.train.max_steps;
-  const data::StepPositions positions = step_positions(config, num_rows);
+  const data::StepPositions positions = step_positions(config, num_rows, origin);
   const double batches = static_cast<double>(num_rows) / static_cast<double>(positions.batch_rows);
   const bool is_trl = positions.kind == data::OrderKind::trl;
   const double steps =
       config.train.num_train_epochs * (is_trl ? static_cast<double>(positions.steps_per_epoch()) : batches);
   constexpr double rounding_slack = 1e-9;  // 0.1 * 30 rows are 3 rows, not 3.0000000000000004
+  if (origin != data::StepOrigin{}) {
+    const double rows = config.train.num_train_epochs * static_cast<double>(num_rows);
+    return positions.step_after(std::llround(std::ceil(rows - rounding_slack)));
+  }
   return std::max<std::int64_t>(1, std::llround(std::ceil(steps - rounding_slack)));
 }
 

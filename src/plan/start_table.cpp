@@ -184,8 +184,8 @@ std::string describe_batch(const StartFacts& facts) {
 }
 
 std::string describe_steps(const StartFacts& facts) {
-  const double num_epochs =
-      epochs_after(facts.num_steps, step_positions(facts.config, facts.datasets.train.num_rows()));
+  const double num_epochs = epochs_after(
+      facts.num_steps, step_positions(facts.config, facts.datasets.train.num_rows(), facts.datasets.origin));
   std::string text = num_epochs >= 100 ? fmt::format("{} = {:.0f} epochs", facts.num_steps, num_epochs)
                                        : fmt::format("{} = {:.3g} epochs", facts.num_steps, num_epochs);
   const config::Optimizer& optimizer = facts.config->optimizer;

@@ -97,13 +97,19 @@ std::string to_json(const EvalMetrics& metrics) {
   return json.dump();
 }
 
-std::string to_json(const TimeNote& note, const std::string& run_id) {
+namespace {
+
+nlohmann::ordered_json json_of(const TimeNote& note, const std::string& run_id) {
   nlohmann::ordered_json json;
   json["run_id"] = run_id;
   json["step"] = note.step;
   write_note(json, note);
-  return json.dump();
+  return json;
 }
+
+}  // namespace
+
+std::string to_json(const TimeNote& note, const std::string& run_id) { return json_of(note, run_id).dump(); }
 
 std::optional<TimeNote> parse_time_note(const std::string& text) {
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -144,9 +150,11 @@ std::optional<TimeNote> last_line_of(const std::string& metrics) {
   return last;
 }
 
-void append_start(const std::string& path, const TimeNote& note, const std::string& run_id) {
+void append_start(const std::string& path, const TimeNote& note, const std::string& run_id, std::int64_t num_steps) {
   std::ofstream stream(path, std::ios::app);
-  stream << to_json(note, run_id) << '\n' << std::flush;
+  nlohmann::ordered_json json = json_of(note, run_id);
+  json["num_steps"] = num_steps;
+  stream << json.dump() << '\n' << std::flush;
   if (stream) return;
   throw_data_error(fmt::format("cannot write {}", path), "the disk may be full, or the folder closed",
                    "free space, and check the folder's permissions");

@@ -15,6 +15,8 @@
 #include "saver.hpp"
 #include "sft/core/log.hpp"
 #include "sft/io/files.hpp"
+#include "sft/plan/datasets.hpp"
+#include "sft/plan/run_length.hpp"
 #include "sft/plan/start_table.hpp"
 #include "sft/train/resume.hpp"
 #include "sft/train/trainer.hpp"
@@ -61,6 +63,7 @@ void Trainer::restore() {
     lock_.emplace(output_dir);
     fingerprint = run_.datasets.train.fingerprint();
   });
+  data::StepOrigin origin;
   std::vector<std::string> damaged;  // checkpoints that auto found and that could not be loaded
   const auto find_resume = [&] {
     let_rank_0(run_.groups.world, [&] {
@@ -74,9 +77,17 @@ void Trainer::restore() {
       }
       check_resume(config, run_.datasets.train.num_rows(), run_.datasets.train.max_length(), folder, saved);
       check_resume_data(fingerprint, folder, saved);
+      origin = origin_of_resume(config, folder, saved);
+      if (origin != run_.datasets.origin && run_.datasets.origin == data::StepOrigin{}) {
+        throw_data_error(fmt::format("cannot go on from {} in this process", folder),
+                         "its run had another batch at last, and memory was laid out for one that had not",
+                         fmt::format("set checkpoint.resume_from_checkpoint = {}", folder));
+      }
       for (const std::string& change : changes_on_resume(config, folder, saved)) log_warning(change);
     });
     run_.groups.world.broadcast(folder, 0);
+    plan::broadcast(origin, run_.groups.world);
+    set_origin(origin);
   };
   find_resume();
 
@@ -134,7 +145,14 @@ void Trainer::restore() {
   });
   const IndexedVector<WorldRank, int> nodes = plan::nodes_of_ranks(run_.session);
   checkpoint::add_writer(position_, run_.place.layout().describe(),
-                         std::ssize(std::set<int>(nodes.begin(), nodes.end())));
+                         std::ssize(std::set<int>(nodes.begin(), nodes.end())), config->effective_batch_rows());
+}
+
+void Trainer::set_origin(const data::StepOrigin& origin) {
+  if (origin == positions_.origin) return;
+  positions_.origin = origin;
+  last_step_ = plan::num_steps(run_.config, positions_.num_rows, origin);
+  schedule_ = optim::Schedule(run_.config->optimizer, last_step_);
 }
 
 void Trainer::open_output(const std::string& resumed, const checkpoint::Lineage& saved) {
@@ -164,7 +182,7 @@ void Trainer::open_goodput(const std::string& metrics_path, bool is_new) {
                     last_line_of(text_of(metrics_path)));
   }
   goodput_.count_restarts(launched_restarts());
-  append_start(starts_path, goodput_.note(Goodput::now(), position_.step), run_id);
+  append_start(starts_path, goodput_.note(Goodput::now(), position_.step), run_id, last_step_);
 }
 
 }  // namespace sft::train

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/train/resume.hpp"
 
+#include <fmt/core.h>
 #include <array>
 #include <cstdio>
 
 #include "sft/config/parse.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/format.hpp"
 #include "sft/optim/schedule.hpp"
 #include "sft/plan/run_length.hpp"
 
@@ -49,8 +51,9 @@ bool is_alike_before(std::int64_t step, const optim::Schedule& a, const optim::S
 std::string bend_of_schedule(const config::Config& now, const config::Config& then, const std::string& folder,
                              const checkpoint::Position& position) {
   const std::int64_t step = position.step;
-  const std::int64_t num_now = plan::num_steps(now, position.num_rows),
-                     num_then = plan::num_steps(then, position.num_rows);
+  const std::int64_t batch_then = then.effective_batch_rows(), num_rows = position.num_rows,
+                     num_now = plan::num_steps(now, num_rows, plan::origin_at(now, position, batch_then)),
+                     num_then = plan::num_steps(then, num_rows, plan::origin_at(then, position, batch_then));
   if (num_now == num_then || num_now <= step) return "";
   const optim::Schedule schedule(now.optimizer, num_now), schedule_then(then.optimizer, num_then);
   if (is_alike_before(step, schedule, optim::Schedule(now.optimizer, num_then))) return "";
@@ -81,9 +84,6 @@ void check_resume(const config::Config& config, std::int64_t num_rows, std::int6
                                  const std::string& what_to_do) {
     if (now != before) refuse(what, std::to_string(now), std::to_string(before), folder, what_to_do);
   };
-  refuse_number("the effective batch in rows", config.effective_batch_rows(), then.effective_batch_rows(),
-                "set train.gradient_accumulation_steps or train.per_device_train_batch_size to make it " +
-                    std::to_string(then.effective_batch_rows()));
   refuse_number("the number of rows of data.train_files", num_rows, saved.position.num_rows,
                 "give data.train_files the shards of that run");
   refuse_number("max_length of data.train_files", max_length, saved.position.max_length,
@@ -117,6 +117,12 @@ std::vector<std::string> check_resume_weights(const std::string& fingerprint, co
                    "checkpoint.resume_from_checkpoint = none and another train.output_dir");
 }
 
+data::StepOrigin origin_of_resume(const config::Config& config, const std::string& folder,
+                                  const checkpoint::Header& saved) {
+  const config::Config then = config::parse(saved.config_ini, {}, folder);
+  return plan::origin_at(config, saved.position, then.effective_batch_rows());
+}
+
 std::vector<std::string> changes_on_resume(const config::Config& config, const std::string& folder,
                                            const checkpoint::Header& saved) {
   std::vector<std::string> changes;
@@ -125,6 +131,14 @@ std::vector<std::string> changes_on_resume(const config::Config& config, const s
     if (difference.section != "optimizer" && full_name(difference) != "train.precision") continue;
     changes.push_back(full_name(difference) + " is " + difference.now + " from here on; it was " + difference.before +
                       " when " + folder + " was written");
+  }
+  const std::int64_t batch_now = config.effective_batch_rows(), batch_then = then.effective_batch_rows(),
+                     num_rows = saved.position.num_rows, rows = saved.position.rows_consumed;
+  if (batch_now != batch_then) {
+    changes.push_back(fmt::format(
+        "the effective batch is {} from here on; it was {} when {} was written: step {} begins with row {} of epoch {}",
+        plural(batch_now, "row"), batch_then, folder, saved.position.step + 1, rows % num_rows + 1,
+        rows / num_rows + 1));
   }
   if (const std::string bend = bend_of_schedule(config, then, folder, saved.position); !bend.empty()) {
     changes.push_back(bend);

@@ -81,8 +81,8 @@ void announce_first_forward_pass() {
 
 Trainer::Trainer(const Run& run)
     : run_(run),
-      positions_(plan::step_positions(run.config, run.datasets.train.num_rows())),
-      last_step_(plan::num_steps(run.config, run.datasets.train.num_rows())),
+      positions_(plan::step_positions(run.config, run.datasets.train.num_rows(), run.datasets.origin)),
+      last_step_(plan::num_steps(run.config, run.datasets.train.num_rows(), run.datasets.origin)),
       schedule_(run.config->optimizer, last_step_),
       saver_(std::make_unique<Saver>(run_)),
       goodput_(process_start_time_s()) {
@@ -282,12 +282,13 @@ int Trainer::evaluate_or_save(Progress& progress) {
 ExitStatus Trainer::train() {
   try {
     return run_steps();
-  } catch (const comm::SharedError&) {  // every rank has it: the save that is under way is not lost
+  } catch (const comm::SharedError& error) {  // every rank has it: the save that is under way is not lost
     try {
       saver_->finish();
     } catch (const comm::SharedError& second) {
       log_warning(second.what());
     }
+    if (lock_) lock_->note_end(fmt::format("failed after step {}: {}", position_.step, error.what()));
     throw;
   }
 }
@@ -306,7 +307,7 @@ ExitStatus Trainer::run_steps() {
 
   Batches batches(run_.datasets.train,
                   plan::loader_plan(config, run_.place, positions_.num_rows, position_.step, last_step_,
-                                    run_.datasets.limits(config)),
+                                    run_.datasets.limits(config), positions_.origin),
                   run_.groups.rows);
   data::MicroBatch batch;
   if (begins) {
@@ -452,7 +453,11 @@ void Trainer::Session::add(const StepMetrics& metrics) {
   step_time_s += metrics.step_time_s;
 }
 
-void Trainer::summarize(ExitStatus status, const std::vector<std::string>& next) const {
+void Trainer::summarize(ExitStatus status, const std::vector<std::string>& next) {
+  if (lock_) {
+    lock_->note_end(fmt::format("{} after step {} of {}", status == ExitStatus::done ? "done" : "stopped",
+                                position_.step, last_step_));
+  }
   if (!session_.start) return;
   const HighestPeak memory = gather_highest_peak(run_.device, run_.ledger, run_.groups.world);
   if (run_.groups.world.rank() != 0) return;

@@ -66,14 +66,14 @@ std::vector<parallel::Unit> units_of(std::int64_t num_elements) {
 
 class Bench {
  public:
-  Bench(const comm::Group& world, std::string folder, std::int64_t mib)
-      : world_(world),
+  Bench(const comm::Session& session, std::string folder, std::int64_t mib)
+      : world_(session.world()),
         folder_(std::move(folder)),
-        place_(mesh::Layout{{Axis::dp_shard, world.size()}}, world.rank()),
-        groups_(world, place_, {}),
-        device_(device::make_device(device::Kind::cpu)),
+        place_(mesh::Layout{{Axis::dp_shard, world_.size()}}, WorldRank::from(world_.rank())),
+        groups_(world_, place_, {}),
+        device_(device::make_device(device::Kind::cpu, {.num_local_ranks = session.node().size()})),
         stream_(device_->make_stream()),
-        shard_map_(units_of(mib * (1 << 20) / 12 * world.size()), place_) {
+        shard_map_(units_of(mib * (1 << 20) / 12 * world_.size()), place_) {
     for (const char* name : {"model", "exp_avg", "exp_avg_sq"}) {
       std::vector<float>& values = memory_[name];
       values.resize(static_cast<std::size_t>(shard_map_.rank_shard_elements()));
@@ -167,7 +167,7 @@ int run(comm::Session& session, int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : "bench_checkpoint";
   const int mib = argc > 2 ? std::atoi(argv[2]) : 256, num_samples = argc > 3 ? std::atoi(argv[3]) : 5;  // NOLINT
   fs::create_directories(folder);
-  Bench bench(session.world(), folder, mib);
+  Bench bench(session, folder, mib);
   for (int i = 0; i < num_samples; ++i) bench.sample(i);
   bench.report();
   return 0;

@@ -428,7 +428,7 @@ BOOST_AUTO_TEST_CASE(statistics_and_differences_are_those_of_the_numbers) {
     const checkpoint::Difference difference = checkpoint::compare(*source, tensor, *later, tensor);
     BOOST_TEST(difference.max_abs == 1000.0);
     const auto num_elements = static_cast<double>(values.size());
-    BOOST_TEST(difference.relative == 1000.0 * std::sqrt(num_elements / sum_of_squares),
+    BOOST_TEST(difference.relative() == 1000.0 * std::sqrt(num_elements / sum_of_squares),
                boost::test_tools::tolerance(1e-12));
   }
 }

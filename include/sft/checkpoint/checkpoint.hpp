@@ -47,10 +47,11 @@ struct Writer {
   std::string run_id, sft_version;
   std::string mesh;  ///< as mesh::Layout describes it
   std::int64_t num_hosts = 0;
+  std::int64_t batch_rows = 0;  ///< of a step; 0: an earlier version did not say it
 
   [[nodiscard]] bool is_like(const Writer& other) const {
     return run_id == other.run_id && sft_version == other.sft_version && mesh == other.mesh &&
-           num_hosts == other.num_hosts;
+           num_hosts == other.num_hosts && batch_rows == other.batch_rows;
   }
 };
 
@@ -81,7 +82,8 @@ struct Position {
 };
 
 /// Adds who goes on from `position` now, unless it is who came there: its lineage's run, this program, and these.
-void add_writer(Position& position, const std::string& mesh, std::int64_t num_hosts);
+/// `batch_rows`: of a step; 0: there are no steps.
+void add_writer(Position& position, const std::string& mesh, std::int64_t num_hosts, std::int64_t batch_rows);
 
 /// "OUTPUT_DIR/checkpoint-000100"
 [[nodiscard]] std::string path_of(const std::string& output_dir, std::int64_t step);
@@ -160,9 +162,9 @@ struct Header {
 /// of this program can read. Gives one that a crash left under another name its name back. Not collective.
 [[nodiscard]] std::string find_resume(const config::Config& config, const std::vector<std::string>& damaged = {});
 
-/// The order of rows that the run of that checkpoint has; nothing when there is none, or none that can be read. Changes
-/// nothing in output_dir, which another run may be using. Not collective.
-[[nodiscard]] std::optional<config::RowOrder> row_order_of_resume(const config::Config& config);
+/// The header of that checkpoint; nothing when there is none, or none that can be read. Changes nothing in output_dir,
+/// which another run may be using. Not collective.
+[[nodiscard]] std::optional<Header> header_of_resume(const config::Config& config);
 
 /// Whose run goes on from the checkpoint `folder` into output_dir: the same one, when it is that run's newest
 /// checkpoint in output_dir, else one that branches off. Not collective.

@@ -20,10 +20,15 @@ struct Statistics {
 /// Statistics of one of source.tensors().
 [[nodiscard]] Statistics measure(const io::TensorSource& source, const io::TensorInfo& tensor);
 
-/// How far two tensors of one shape are apart.
+/// How far two tensors of one shape, a and b, are apart. Two values that are both NaN do not differ.
 struct Difference {
-  double max_abs = 0.0;   ///< largest |a - b|; NaN where a value is
-  double relative = 0.0;  ///< norm of a - b over the norm of a; 0 when they are equal
+  double max_abs = 0.0;            ///< largest |a - b|; NaN where one of two values is
+  double norm = 0.0;               ///< of a - b
+  double before_norm = 0.0;        ///< of a
+  std::int64_t num_different = 0;  ///< elements
+
+  /// norm / before_norm; 0 when they are equal.
+  [[nodiscard]] double relative() const { return num_different > 0 ? norm / before_norm : 0.0; }
 };
 
 /// Compares one of source.tensors() with one of other.tensors(); refuses one of another shape.

@@ -23,6 +23,7 @@ struct LoaderPlan {
   sequence::AttentionWindows attention_windows = {0};  ///< of the kinds of attention that the layers have
   std::int64_t first_step = 0, last_step = 0;          ///< steps [first, last) are delivered
   OrderKind order = OrderKind::trl;
+  StepOrigin origin = {};  ///< of the steps: where the run went on with another batch
   bool shuffle = true;
   std::uint64_t seed = 42;
   /// Most tokens of a micro-batch, before the cut for sp; 0: as many as its rows have room for.

@@ -20,8 +20,8 @@ struct MicroBatchLimits {
 [[nodiscard]] MicroBatchLimits limits_of_full_rows(std::int64_t num_rows, std::int64_t max_length);
 
 /// The limits of all steps of `plan` on all data ranks: exact, from the lengths of the rows, where the steps visit at
-/// most 2^23 rows. Of longer runs the longest rows of the data set could meet in one micro-batch, and of more than 2^24
-/// rows full ones. Reads the document tables; one thread at a time.
+/// most 2^23 rows. Of longer runs, and of those that went on with another batch, the longest rows of the data set could
+/// meet in one micro-batch, and of more than 2^24 rows full ones. Reads the document tables; one thread at a time.
 [[nodiscard]] MicroBatchLimits measure_limits(const PackedDataset& dataset, const LoaderPlan& plan);
 
 }  // namespace sft::data

@@ -18,13 +18,27 @@ enum class OrderKind {
   endless,
 };
 
-/// Which part of the row order every step has: positions [begin(s), begin(s + 1)).
+/// From where on the steps of a run have the batch that they have now, when those before had others.
+struct StepOrigin {
+  std::int64_t step = 0, rows = 0;   ///< steps that were done, and rows that they trained on: a position in the order
+  std::int64_t batch_rows_then = 0;  ///< of the last of them
+
+  bool operator==(const StepOrigin&) const = default;
+};
+
+/// Which part of the row order every step has: positions [begin(s), begin(s + 1)). Behind its origin a step has the
+/// rows that come next, in TRL's order no further than the end of the epoch: so every row of an epoch is trained on
+/// once, whatever batches its steps had.
 struct StepPositions {
   OrderKind kind = OrderKind::trl;
   std::int64_t num_rows = 1, batch_rows = 1;  ///< of the data set; of a step that is not shorter
+  StepOrigin origin = {};
 
-  /// Rows that the steps before `step` train on.
+  /// Rows that the steps before `step` train on. Of steps before the origin only its last one is known: with earlier
+  /// ones as if they had had its batch.
   [[nodiscard]] std::int64_t begin(std::int64_t step) const;
+  /// The first step, not before the origin, before which `rows` rows are trained on.
+  [[nodiscard]] std::int64_t step_after(std::int64_t rows) const;
   /// Steps until every row of an epoch was there; of endless epochs those that lie in it, the last in part.
   [[nodiscard]] std::int64_t steps_per_epoch() const { return (num_rows + batch_rows - 1) / batch_rows; }
   /// Rows of the last step of an epoch where it has fewer than others; 0 where all have batch_rows.

@@ -24,6 +24,8 @@ class FileLock {
   /// "process 4711 on host node07 since 2026-01-31 12:00:00 UTC": the process that holds it, as far as the file says
   /// it.
   [[nodiscard]] std::string holder() const;
+  /// Adds a line for people to a lock that is held: how what it was held for came out.
+  void add_line(const std::string& line);
   /// What the system said where it granted none.
   [[nodiscard]] std::string reason() const;
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -39,5 +41,15 @@ class FileLock {
   int descriptor_ = -1;
   int error_ = 0;  ///< of the last attempt
 };
+
+/// A lock as another process sees it.
+struct LockState {
+  bool exists = false;   ///< the file
+  bool is_held = false;  ///< by a process, as far as the file system knows locks
+  std::string holder;    ///< as FileLock::holder(), of the last one where nobody holds it; empty: it does not say
+  std::string lines;     ///< that were added behind that
+};
+/// Asks without taking the lock, so that whoever wants it meanwhile gets it.
+[[nodiscard]] LockState state_of_lock(const std::string& path);
 
 }  // namespace sft::io

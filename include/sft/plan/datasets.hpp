@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "sft/comm/group.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/data/loader.hpp"
 #include "sft/data/micro_batch_limits.hpp"
@@ -19,6 +20,7 @@ struct Datasets {
   data::PackedDataset train;
   std::optional<data::PackedDataset> eval;  ///< rows to evaluate on, not longer than those of `train`; empty: none
   std::optional<data::MicroBatchLimits> measured_limits = {};  ///< as measure_limits says; empty: rows may be full
+  data::StepOrigin origin = {};  ///< of the steps of training, where the run goes on from a checkpoint
 
   /// What memory is laid out for.
   [[nodiscard]] data::MicroBatchLimits limits(const config::ValidConfig& config) const {
@@ -33,13 +35,16 @@ struct Datasets {
 /// What a rank reads of num_rows rows in steps [first_step, last_step), micro-batches being within `limits`. Pure.
 [[nodiscard]] data::LoaderPlan loader_plan(const config::ValidConfig& config, const mesh::Place& place,
                                            std::int64_t num_rows, std::int64_t first_step, std::int64_t last_step,
-                                           const data::MicroBatchLimits& limits);
+                                           const data::MicroBatchLimits& limits, const data::StepOrigin& origin = {});
 
 /// What a rank reads in one evaluation: every row once, in file order, in micro-batches of training's size. Where the
 /// rows do not fill the last ones, ranks get empty ones, so that all take part in as many. Pure but for the
 /// data sets' facts.
 [[nodiscard]] data::LoaderPlan eval_loader_plan(const config::ValidConfig& config, const mesh::Place& place,
                                                 const Datasets& datasets);
+
+/// Gives all ranks the origin that rank 0 has. Collective.
+void broadcast(data::StepOrigin& origin, const comm::Group& world);
 
 /// What of the row tables of `datasets` a rank keeps: that which it reads rows by, of what is held. A rank that does
 /// not read keeps nothing.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "sft/checkpoint/checkpoint.hpp"
 #include "sft/config/config.hpp"
 #include "sft/data/row_order.hpp"
 
@@ -17,11 +18,19 @@ namespace sft::plan {
 [[nodiscard]] config::RowOrder name_of(data::OrderKind kind);
 
 /// Which part of that order every step of the run has.
-[[nodiscard]] data::StepPositions step_positions(const config::Config& config, std::int64_t num_rows);
+[[nodiscard]] data::StepPositions step_positions(const config::Config& config, std::int64_t num_rows,
+                                                 const data::StepOrigin& origin = {});
+
+/// The origin of a run with this configuration that goes on from `position`, whose last step was to have
+/// `batch_rows_then` rows: none ({}) where all steps so far could have had the batch of `config`.
+[[nodiscard]] data::StepOrigin origin_at(const config::Config& config, const checkpoint::Position& position,
+                                         std::int64_t batch_rows_then);
 
 /// Optimizer steps of the whole run: max_steps, or as many as num_train_epochs passes over num_rows rows need (rounded
-/// up) when max_steps is -1. In TRL's order an epoch has whole steps.
-[[nodiscard]] std::int64_t num_steps(const config::Config& config, std::int64_t num_rows);
+/// up) when max_steps is -1. In TRL's order an epoch has whole steps. Behind an origin, as many more as the rows take
+/// that are left.
+[[nodiscard]] std::int64_t num_steps(const config::Config& config, std::int64_t num_rows,
+                                     const data::StepOrigin& origin = {});
 
 /// Passes over the data done after `steps` steps.
 [[nodiscard]] double epochs_after(std::int64_t steps, const data::StepPositions& positions);

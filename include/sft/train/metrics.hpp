@@ -79,8 +79,8 @@ struct EvalMetrics {
 /// when there is none.
 [[nodiscard]] std::optional<TimeNote> last_start_of(const std::string& run_id, const std::string& starts);
 [[nodiscard]] std::optional<TimeNote> last_line_of(const std::string& metrics);
-/// Appends such a line to the file at `path`. Throws a data Error.
-void append_start(const std::string& path, const TimeNote& note, const std::string& run_id);
+/// Appends such a line to the file at `path`, with the steps that the run is to have. Throws a data Error.
+void append_start(const std::string& path, const TimeNote& note, const std::string& run_id, std::int64_t num_steps);
 
 /// The lines of `text` that a run keeps which goes on after `last_step`: those of steps up to it, and of evaluations up
 /// to `last_evaluation`, the step whose weights were evaluated last (-1: none), because a later one comes again. A last

@@ -19,6 +19,9 @@ class OutputLock {
   /// Whether the lock is still that of the folder: not if somebody removed it, and perhaps made it anew.
   [[nodiscard]] bool is_in_place() const;
 
+  /// Notes in the file how the run ended: "done", "stopped" or "failed", and a sentence. For sft-inspect status.
+  void note_end(const std::string& how) { lock_.add_line(how); }
+
  private:
   io::FileLock lock_;
 };

@@ -55,9 +55,9 @@ class Trainer {
   void load_best();
   /// The checkpoint that was written or read last; empty without one.
   [[nodiscard]] const std::string& saved() const;
-  /// Prints what came of train(), which returned `status`, and the lines of `next`; nothing when there was nothing to
-  /// do. Call it last: the memory that it tells is the most so far.
-  void summarize(ExitStatus status, const std::vector<std::string>& next) const;
+  /// Notes the end of the run in its lock, and prints what came of train(), which returned `status`, and the lines of
+  /// `next`; nothing when there was nothing to do. Call it last: the memory that it tells is the most so far.
+  void summarize(ExitStatus status, const std::vector<std::string>& next);
 
  private:
   /// What this process has trained, for the summary.
@@ -119,6 +119,8 @@ class Trainer {
   /// another run took it first.
   void keep_output_dir();
   void write_resolved_ini() const;
+  /// Where the steps of the run go on with another batch, when that is not what was known before.
+  void set_origin(const data::StepOrigin& origin);
   /// metrics.jsonl and resolved.ini, on rank 0. `resumed`: the checkpoint's folder, empty for a new start.
   void open_output(const std::string& resumed, const checkpoint::Lineage& saved);
 

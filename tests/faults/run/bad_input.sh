@@ -127,7 +127,6 @@ check 'no command of a file reaches the terminal' bash -c '! LC_ALL=C grep -q "[
 refuse 3 'checkpoint-000777' good.ini --checkpoint.resume_from_checkpoint output/checkpoint-000777
 refuse 2 'model\.rope_theta' good.ini --checkpoint.resume_from_checkpoint auto --model.rope_theta 500000
 refuse 2 'data\.seed' good.ini --checkpoint.resume_from_checkpoint auto --data.seed 7
-refuse 2 'effective batch' good.ini --checkpoint.resume_from_checkpoint auto --train.gradient_accumulation_steps 5
 cp -r output damaged/output
 shard=$(find damaged/output/checkpoint-000002 -name 'shard-*.h5' | sort | head -n 1)
 head -c 3000 "$shard" >cut.h5

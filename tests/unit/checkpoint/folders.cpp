@@ -6,11 +6,16 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "checkpoint/folder.hpp"
 #include "checkpoint/header.hpp"
+#include "checkpoint/position_members.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/checkpoint/save.hpp"
 #include "sft/io/files.hpp"
@@ -328,29 +333,75 @@ BOOST_AUTO_TEST_CASE(resuming_from_what_is_no_checkpoint_is_refused) {
                       {"empty", "no complete checkpoint"}));
 }
 
+BOOST_AUTO_TEST_CASE(every_member_of_a_position_is_in_attributes_and_in_messages) {
+  checkpoint::Position position;
+  int number = 0;
+  const auto fill = [&](const char* name, auto& member, checkpoint::Presence /*presence*/) {
+    using Member = std::decay_t<decltype(member)>;
+    ++number;
+    if constexpr (std::is_same_v<Member, std::string>) {
+      member = name;
+    } else if constexpr (std::is_same_v<Member, std::optional<double>>) {
+      member = 0.5 + number;
+    } else if constexpr (std::is_same_v<Member, sft::config::RowOrder>) {
+      member = sft::config::RowOrder::trl;
+    } else if constexpr (std::is_same_v<Member, std::vector<checkpoint::Ancestor>>) {
+      member = {{"abc", 3}, {"def", 9}};
+    } else if constexpr (std::is_same_v<Member, std::vector<checkpoint::Writer>>) {
+      member = {{.step = 0, .run_id = "", .sft_version = "0.1.0", .mesh = "1 x 2 (a x b)", .num_hosts = 1},
+                {.step = 7, .run_id = "def", .sft_version = "0.2", .mesh = "2 x 2", .num_hosts = 3, .batch_rows = 64}};
+    } else {
+      member = static_cast<Member>(number);
+    }
+  };
+  checkpoint::for_each_member(position, fill);
+  BOOST_TEST(number > 25);
+  const std::string text = checkpoint::to_json_text(position);
+  BOOST_TEST(text != checkpoint::to_json_text({}));
+
+  const sft::test::TemporaryFolder folder;
+  {
+    sft::io::Hdf5File file = sft::io::Hdf5File::create(folder.file("all.h5"));
+    checkpoint::write_position(file, position);
+    file.close();
+  }
+  const checkpoint::Position read = checkpoint::read_position(sft::io::Hdf5File::open(folder.file("all.h5")));
+  for (const checkpoint::Position& found : {checkpoint::position_of_json(text), read}) {
+    BOOST_TEST(checkpoint::to_json_text(found) == text);
+    BOOST_TEST(found.decisions.num_high_losses == position.decisions.num_high_losses);
+    BOOST_TEST((found.decisions == position.decisions));
+    BOOST_TEST(found.lineage.ancestors.at(1).last_step == 9);
+    BOOST_TEST(found.writers.at(0).batch_rows == 0);
+    BOOST_TEST(found.writers.at(0).mesh == "1 x 2 (a x b)");
+    BOOST_TEST(found.writers.at(1).batch_rows == 64);
+    BOOST_TEST(found.writers.at(1).mesh == "2 x 2");
+    BOOST_TEST(found.is_model_only);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(the_order_of_rows_of_a_run_is_found_before_it_is_resumed) {
   using Order = sft::config::RowOrder;
   const sft::test::TemporaryFolder output;
   sft::config::Config config;
   config.train.output_dir = output.path();
   config.checkpoint.resume_from_checkpoint = "auto";
-  BOOST_TEST(!checkpoint::row_order_of_resume(config));
+  BOOST_TEST(!checkpoint::header_of_resume(config));
   const std::string first = checkpoint::path_of(output.path(), 1), second = checkpoint::path_of(output.path(), 2);
   make_checkpoint(first);  // says nothing of it
-  BOOST_TEST((checkpoint::row_order_of_resume(config) == Order::endless));
+  BOOST_TEST((checkpoint::header_of_resume(config)->position.row_order == Order::endless));
   const auto say = [&](const char* name) {
     fs::remove_all(second);
     make_checkpoint(second, "2025-01-02T00:00:00.000000Z");
     sft::io::Hdf5File::extend(checkpoint::index_path(second)).write_string("row_order", name);
   };
   say("trl");
-  BOOST_TEST((checkpoint::row_order_of_resume(config) == Order::trl));
+  BOOST_TEST((checkpoint::header_of_resume(config)->position.row_order == Order::trl));
   config.checkpoint.resume_from_checkpoint = first;
-  BOOST_TEST((checkpoint::row_order_of_resume(config) == Order::endless));
+  BOOST_TEST((checkpoint::header_of_resume(config)->position.row_order == Order::endless));
   say("other");
   config.checkpoint.resume_from_checkpoint = "auto";
-  BOOST_TEST(!checkpoint::row_order_of_resume(config));  // reading it to go on says what is wrong
+  BOOST_TEST(!checkpoint::header_of_resume(config));  // reading it to go on says what is wrong
   BOOST_TEST(mentions(data_error_of([&] { (void)checkpoint::read_header(second); }), {"row_order", "other"}));
   config.checkpoint.resume_from_checkpoint = "none";
-  BOOST_TEST(!checkpoint::row_order_of_resume(config));
+  BOOST_TEST(!checkpoint::header_of_resume(config));
 }

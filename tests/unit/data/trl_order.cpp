@@ -153,6 +153,56 @@ BOOST_AUTO_TEST_CASE(file_order_has_the_same_ends) {
   BOOST_TEST((rows_of_steps(rows, plan) == expected));
 }
 
+// Positions without a gap have every row of an epoch once.
+BOOST_AUTO_TEST_CASE(a_batch_that_changes_on_the_way_leaves_no_row_out_and_takes_none_twice) {
+  for (const OrderKind kind : {OrderKind::trl, OrderKind::endless}) {
+    for (const std::int64_t num_rows : {7, 10, 12}) {
+      const Rows rows(num_rows);
+      LoaderPlan plan{.order = kind};
+      RowOrder order(kind, num_rows, plan.shuffle, plan.seed);
+      std::int64_t num_seen = 0;
+      const auto train = [&](std::int64_t num_steps, int data_size, std::int64_t batch, std::int64_t micro_batches) {
+        const StepPositions positions{kind, num_rows, plan.rows_per_step(), plan.origin};
+        const std::int64_t step = plan.last_step;
+        BOOST_TEST(positions.begin(step) == num_seen);
+        plan.origin = {.step = step, .rows = num_seen, .batch_rows_then = plan.rows_per_step()};
+        plan.data_size = data_size;
+        plan.rows_per_micro_batch = batch;
+        plan.micro_batches = micro_batches;
+        plan.first_step = step;
+        plan.last_step = step + num_steps;
+        for (const std::vector<std::uint64_t>& numbers : rows_of_steps(rows, plan)) {
+          std::vector<std::uint64_t> expected;
+          while (expected.size() < numbers.size()) expected.push_back(order.row_at(num_seen++));
+          std::ranges::sort(expected);
+          BOOST_TEST((numbers == expected));
+          const std::int64_t begin = num_seen - std::ssize(numbers), epoch_end = (begin / num_rows + 1) * num_rows;
+          const bool is_short = kind == OrderKind::trl && epoch_end - begin < plan.rows_per_step();
+          BOOST_TEST(std::ssize(numbers) == (is_short ? epoch_end - begin : plan.rows_per_step()));
+        }
+      };
+      train(2, 1, 2, 1);
+      train(1, 1, 3, 1);
+      train(2, 2, 2, 2);  // a step may have more rows than an epoch
+      train(40, 1, 1, 3);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_origin_with_the_same_batch_changes_nothing) {
+  for (const OrderKind kind : {OrderKind::trl, OrderKind::endless}) {
+    const StepPositions whole{kind, 11, 4};
+    for (std::int64_t step = 1; step < 9; ++step) {
+      const StepPositions resumed{kind, 11, 4, {.step = step, .rows = whole.begin(step), .batch_rows_then = 4}};
+      for (std::int64_t later = step; later < 20; ++later) {
+        BOOST_TEST(resumed.begin(later) == whole.begin(later));
+        BOOST_TEST(resumed.step_after(whole.begin(later)) == later);
+        BOOST_TEST(whole.step_after(whole.begin(later) - 1) == later);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(it_takes_four_bytes_a_row) {
   BOOST_TEST(RowOrder::memory_bytes(OrderKind::trl, 1000, true) == 4000U);
   BOOST_TEST(RowOrder::memory_bytes(OrderKind::trl, RowOrder::max_rows_of_trl, true) == std::size_t{64} << 20);

@@ -151,4 +151,31 @@ BOOST_AUTO_TEST_CASE(one_at_a_time_holds_a_lock) {
   BOOST_TEST(of_new_file.is_held());
 }
 
+BOOST_AUTO_TEST_CASE(a_lock_is_looked_at_without_being_taken) {
+  const sft::test::TemporaryFolder folder;
+  const std::string path = folder.file("lock");
+  BOOST_TEST(!sft::io::state_of_lock(path).exists);
+  BOOST_TEST(!fs::exists(path));
+  {
+    sft::io::FileLock lock(path);
+    sft::io::LockState state = sft::io::state_of_lock(path);
+    BOOST_TEST(state.exists);
+    BOOST_TEST(state.is_held);
+    BOOST_TEST(state.holder == lock.holder());
+    BOOST_TEST(state.lines.empty());
+    lock.add_line("done\nwithout a second line");
+    lock.add_line("and gone");
+    state = sft::io::state_of_lock(path);
+    BOOST_TEST(state.lines == "done\nand gone\n");
+    BOOST_TEST(state.holder == lock.holder());
+  }
+  const sft::io::LockState state = sft::io::state_of_lock(path);
+  BOOST_TEST(state.exists);
+  BOOST_TEST(!state.is_held);
+  BOOST_TEST(state.holder.starts_with("process "));
+  const sft::io::FileLock next(path);
+  BOOST_TEST(next.is_held());
+  BOOST_TEST(sft::io::state_of_lock(path).lines.empty());  // those of the holder before are gone
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -57,6 +57,46 @@ BOOST_AUTO_TEST_CASE(steps_of_a_run) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_run_with_another_batch_has_as_many_steps_as_its_rows_take) {
+  struct OriginCase {
+    Order order;
+    double num_train_epochs;
+    std::int64_t batch_rows, step, rows, steps;
+  };
+  const std::vector<OriginCase> origin_cases{
+      {Order::trl, 3.0, 20, 15, 141, 15 + 4 + 6},  // 61 rows of the second epoch, 101 of the third
+      {Order::trl, 3.0, 20, 11, 101, 23},          // at the end of an epoch
+      {Order::trl, 1.5, 20, 15, 141, 16},          // 11 rows
+      {Order::trl, 1.0, 20, 15, 141, 15},          // all are there
+      {Order::endless, 3.0, 20, 15, 150, 15 + 8}, {Order::endless, 3.0, 1, 30, 300, 33},
+  };
+  for (const OriginCase& c : origin_cases) {
+    config::Config config;
+    config.data.row_order = c.order;
+    config.train.max_steps = -1;
+    config.train.num_train_epochs = c.num_train_epochs;
+    config.train.per_device_train_batch_size = c.batch_rows;
+    config.parallel.dp_shard_size = 1;
+    checkpoint::Position position{.step = c.step, .rows_consumed = c.rows, .num_rows = 101};
+    const data::StepOrigin origin = plan::origin_at(config, position, 10);
+    BOOST_TEST(plan::num_steps(config, 101, origin) == c.steps,
+               c.step << " steps of " << c.batch_rows << " gave " << plan::num_steps(config, 101, origin));
+    config.train.max_steps = 40;
+    BOOST_TEST(plan::num_steps(config, 101, origin) == 40);
+    config.train.per_device_train_batch_size = 10;  // as it was: nothing has changed
+    BOOST_TEST((plan::origin_at(config, position, 10) == data::StepOrigin{}));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_step_before_a_change_of_the_batch_may_have_ended_an_epoch) {
+  using Kind = data::OrderKind;
+  BOOST_TEST(plan::is_epoch_end(11, {Kind::trl, 101, 20, {.step = 11, .rows = 101, .batch_rows_then = 10}}));
+  BOOST_TEST(!plan::is_epoch_end(15, {Kind::trl, 101, 20, {.step = 15, .rows = 141, .batch_rows_then = 10}}));
+  BOOST_TEST(plan::is_epoch_end(18, {Kind::trl, 101, 20, {.step = 15, .rows = 151, .batch_rows_then = 10}}));
+  BOOST_TEST(plan::is_epoch_end(11, {Kind::endless, 101, 20, {.step = 11, .rows = 110, .batch_rows_then = 10}}));
+  BOOST_TEST(!plan::is_epoch_end(12, {Kind::endless, 101, 20, {.step = 12, .rows = 120, .batch_rows_then = 10}}));
+}
+
 BOOST_AUTO_TEST_CASE(epochs_count_rows) {
   BOOST_TEST(plan::epochs_after(0, {data::OrderKind::endless, 100, 8}) == 0.0);
   BOOST_TEST(plan::epochs_after(25, {data::OrderKind::endless, 100, 8}) == 2.0);

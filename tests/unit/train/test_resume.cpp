@@ -54,7 +54,6 @@ const std::vector<Change> refused{
     {"data.shuffle", [](auto& c) { c.data.shuffle = false; }},
     {"data.row_order", [](auto& c) { c.data.row_order = config::RowOrder::endless; }},
     {"train.seed", [](auto& c) { c.train.seed = 7; }},
-    {"effective batch", [](auto& c) { c.train.gradient_accumulation_steps = 5; }},
 };
 
 const std::vector<Change> allowed{
@@ -64,6 +63,7 @@ const std::vector<Change> allowed{
        c.parallel.dp_shard_size = 1;
        c.train.gradient_accumulation_steps *= 4;
      }},
+    {"effective batch", [](auto& c) { c.train.gradient_accumulation_steps = 5; }},
     {"longer run", [](auto& c) { c.train.max_steps = 20; }},
     {"rate", [](auto& c) { c.optimizer.learning_rate = 1e-4; }},
     {"moved data", [](auto& c) { c.data.train_files = {"elsewhere/a.h5"}; }},
@@ -147,6 +147,22 @@ BOOST_AUTO_TEST_CASE(changed_optimizer_keys_are_reported) {
   BOOST_TEST(changes == expected, boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(another_batch_is_reported_with_the_row_that_it_begins_with) {
+  config::Config config = example();
+  config.data.row_order = config::RowOrder::trl;
+  checkpoint::Header saved = saved_by(config);
+  saved.position.step = 5;
+  saved.position.rows_consumed = 132;
+  config.train.gradient_accumulation_steps = 2;
+  const std::vector<std::string> expected{
+      "the effective batch is 16 rows from here on; it was 32 when checkpoint-000005 was written: step 6 begins with "
+      "row 33 of epoch 2"};
+  BOOST_TEST(train::changes_on_resume(config, "checkpoint-000005", saved) == expected,
+             boost::test_tools::per_element());
+  const data::StepOrigin origin = train::origin_of_resume(config, "checkpoint-000005", saved);
+  BOOST_TEST((origin == data::StepOrigin{.step = 5, .rows = 132, .batch_rows_then = 32}));
+}
+
 BOOST_AUTO_TEST_CASE(another_length_is_reported_where_the_rate_follows_it) {
   using config::Scheduler;
   const auto changes = [](Scheduler type, double epochs, std::int64_t step,
@@ -158,6 +174,7 @@ BOOST_AUTO_TEST_CASE(another_length_is_reported_where_the_rate_follows_it) {
     if (change) change(before.optimizer);
     checkpoint::Header saved = saved_by(before);
     saved.position.step = step;
+    saved.position.rows_consumed = plan::step_positions(before, num_rows).begin(step);
     config::Config now = before;
     now.train.num_train_epochs = epochs;
     return train::changes_on_resume(now, "checkpoint-000005", saved);
