@@ -392,6 +392,13 @@ std::vector<Key> make_keys() {
       key("train", &C::train, "max_steps", &Train::max_steps,
           "optimizer steps; -1: num_train_epochs decides; 0: write checkpoint-000000 and end"),
       key("train", &C::train, "num_train_epochs", &Train::num_train_epochs, "passes over the data if max_steps is -1"),
+      key("train", &C::train, "loss_type", &Train::loss_type,
+          "loss of a token: nll, or dft (Dynamic Fine-Tuning: nll times the probability of the target)"),
+      number_or_none_key("train", &C::train, "label_smoothing_factor", &Train::label_smoothing_factor,
+                         "share of the loss that is the mean of -log(p) over the whole vocabulary; 0: none"),
+      number_or_none_key("train", &C::train, "neftune_noise_alpha", &Train::neftune_noise_alpha,
+                         "noise on embeddings in training (NEFTune), even within this / sqrt(tokens of the row x "
+                         "hidden_size); 0: none"),
       key("train", &C::train, "precision", &Train::precision,
           "fp32; bf16: compute and gather in bf16, master weights and reductions in float32; or pure_bf16: weights "
           "in bf16 alone, updated with stochastic rounding"),

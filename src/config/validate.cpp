@@ -185,6 +185,16 @@ void check_train(const Config& config) {
   require(config, train.max_steps >= 0 || (train.num_train_epochs > 0 && train.num_train_epochs <= max_epochs),
           "train.num_train_epochs", "above 0 and at most 1000000 when max_steps is -1");
   require(config, !train.output_dir.empty(), "train.output_dir", "a folder");
+  const double smoothing = train.label_smoothing_factor;
+  require(config, smoothing >= 0 && smoothing <= 1, "train.label_smoothing_factor", "from 0 (none) to 1");
+  if (smoothing > 0 && train.loss_type == LossType::dft) {
+    throw_config_error(fmt::format("`train.label_smoothing_factor = {}` does not go with loss_type = dft", smoothing),
+                       "smoothed labels are those of the negative log likelihood; TRL ignores them here",
+                       "leave one of the two out");
+  }
+  constexpr double max_alpha = 1e6;
+  require(config, train.neftune_noise_alpha >= 0 && train.neftune_noise_alpha <= max_alpha, "train.neftune_noise_alpha",
+          fmt::format("from 0 (none) to {}", max_alpha));
   require(config, !config.checkpoint.resume_from_checkpoint.empty(), "checkpoint.resume_from_checkpoint",
           "none, auto or a path");
 }

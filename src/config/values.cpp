@@ -112,6 +112,9 @@ constexpr Names<SaveStrategy, 4> save_strategy_names{{{"no", SaveStrategy::no},
 constexpr Names<EvalMetric, 3> eval_metric_names{{{"loss", EvalMetric::loss},
                                                   {"mean_token_accuracy", EvalMetric::mean_token_accuracy},
                                                   {"entropy", EvalMetric::entropy}}};
+constexpr Names<LossType, 2> loss_type_names{{{"nll", LossType::nll}, {"dft", LossType::dft}}};
+constexpr Names<LossType, 4> loss_type_synonyms{
+    {{"nll", LossType::nll}, {"dft", LossType::dft}, {"chunked_nll", LossType::nll}, {"none", LossType::nll}}};
 constexpr Names<NanPolicy, 2> nan_policy_names{{{"stop", NanPolicy::stop}, {"skip", NanPolicy::skip}}};
 constexpr Names<BlockNorms, 2> block_norms_names{{{"pre", BlockNorms::pre}, {"glm4", BlockNorms::glm4}}};
 
@@ -241,6 +244,7 @@ void read(const std::string& text, EvalMetric& value) {
   constexpr std::string_view prefix = "eval_";
   read_choice(word.starts_with(prefix) ? word.substr(prefix.size()) : word, value, eval_metric_names);
 }
+void read(const std::string& text, LossType& value) { read_choice(text, value, loss_type_synonyms); }
 void read(const std::string& text, NanPolicy& value) { read_choice(text, value, nan_policy_names); }
 void read(const std::string& text, BlockNorms& value) { read_choice(text, value, block_norms_names); }
 void read(const std::string& text, RopeScaling& value) { value = parse_rope_scaling(unquoted(text)); }
@@ -274,6 +278,7 @@ std::vector<std::string> choices(RowOrder) { return texts_of(row_order_names); }
 std::vector<std::string> choices(EvalStrategy) { return texts_of(eval_strategy_names); }
 std::vector<std::string> choices(SaveStrategy) { return texts_of(save_strategy_names); }
 std::vector<std::string> choices(EvalMetric) { return texts_of(eval_metric_names); }
+std::vector<std::string> choices(LossType) { return texts_of(loss_type_names); }
 std::vector<std::string> choices(NanPolicy) { return texts_of(nan_policy_names); }
 std::vector<std::string> choices(BlockNorms) { return texts_of(block_norms_names); }
 
@@ -304,6 +309,7 @@ std::string write(RowOrder value) { return write_choice(value, row_order_names);
 std::string write(EvalStrategy value) { return write_choice(value, eval_strategy_names); }
 std::string write(SaveStrategy value) { return write_choice(value, save_strategy_names); }
 std::string write(EvalMetric value) { return write_choice(value, eval_metric_names); }
+std::string write(LossType value) { return write_choice(value, loss_type_names); }
 std::string write(NanPolicy value) { return write_choice(value, nan_policy_names); }
 std::string write(BlockNorms value) { return write_choice(value, block_norms_names); }
 std::string write(const RopeScaling& value) { return to_json(value); }

@@ -27,6 +27,19 @@ void append_document(MicroBatch& batch, const sequence::Chunk& chunk, const Row&
   }
 }
 
+/// What `chunk` holds of a row that begins at `begin` of the joined row.
+void append_part(MicroBatch& batch, const sequence::Chunk& chunk, std::size_t row, std::int64_t begin,
+                 std::int64_t row_tokens) {
+  const std::int64_t first = std::max(chunk.global, begin);
+  const std::int64_t end = std::min(chunk.global + chunk.length, begin + row_tokens);
+  if (first >= end) return;
+  batch.row_parts.push_back({.local = chunk.local + first - chunk.global,
+                             .from = first - begin,
+                             .num_tokens = end - first,
+                             .row_tokens = row_tokens,
+                             .row = row});
+}
+
 /// Makes every array hold `num_tokens`, with padding at the end: any id that exists, no label.
 void pad(MicroBatch& batch, std::int64_t num_tokens) {
   const std::size_t size = num_tokens;
@@ -81,13 +94,15 @@ MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank, cons
   batch.loss_weights.reserve(cut.local_length());
   for (const sequence::Chunk& chunk : cut.chunks(sp_rank)) {
     std::int64_t begin = 0;
-    for (const Row& row : rows) {
+    for (std::size_t number = 0; number < rows.size(); ++number) {
+      const Row& row = rows[number];
       std::int64_t from = 0;
       for (const std::int32_t length : row.document_lengths) {
-        append_document(batch, chunk, row, from, begin, length);
+        append_document(batch, chunk, row, from, begin + from, length);
         from += length;
-        begin += length;
       }
+      append_part(batch, chunk, number, begin, from);
+      begin += from;
     }
     pad(batch, chunk.local + chunk.length);
   }

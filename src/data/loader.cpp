@@ -30,7 +30,8 @@ MicroBatchBytes bytes_of_micro_batch(const PackedDataset& dataset, const LoaderP
   const std::size_t max_tokens = plan.max_tokens > 0 ? std::min(plan.max_tokens, room) : room;
   const std::size_t cut_tokens = (plan.max_tokens > 0 ? plan.max_tokens : room) / plan.sp_size;
   const std::int64_t num_documents = num_rows * dataset.num_documents() / dataset.num_rows();
-  const std::size_t objects = bytes_of_objects + num_rows * sizeof(std::int64_t);
+  // A rank holds two chunks of the rows at most, each of which cuts one of them in two.
+  const std::size_t objects = bytes_of_objects + num_rows * sizeof(std::int64_t) + (num_rows + 2) * sizeof(RowPart);
   const std::size_t schedules =
       plan.attention_windows.size() * sequence::max_schedule_bytes(/*num_rows=*/1, num_documents, plan.sp_size);
   return {.cut = cut_tokens * bytes_of_cut_token + schedules + objects,
@@ -52,8 +53,8 @@ std::size_t chunk_bytes(const PackedDataset& dataset, const LoaderPlan& plan) {
 }
 
 std::size_t bytes_of(const MicroBatch& batch) {
-  std::size_t bytes =
-      bytes_of_objects + batch.tokens.size() * bytes_of_cut_token + batch.rows.size() * sizeof(std::int64_t);
+  std::size_t bytes = bytes_of_objects + batch.tokens.size() * bytes_of_cut_token +
+                      batch.rows.size() * sizeof(std::int64_t) + batch.row_parts.size() * sizeof(RowPart);
   for (const sequence::AttentionSchedule& schedule : batch.attention) {
     bytes += schedule.rounds.size() * sizeof(sequence::AttentionRound);
     for (const sequence::AttentionRound& round : schedule.rounds) {

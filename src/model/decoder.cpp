@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/decoder.hpp"
 
+#include <algorithm>
+
 #include "sft/core/ensure.hpp"
 
 namespace sft::model {
@@ -27,7 +29,7 @@ void Decoder::timed(const device::RangeLabel& label, const Work& work) {
 
 void Decoder::initialize() { b_.scratch.ropes.upload(c_.config, c_.device, c_.ops); }
 
-void Decoder::embed(const Inputs& inputs) {
+void Decoder::embed(const Inputs& inputs, std::span<const EmbeddingNoise> noise) {
   const Tensor table = c_.units.parameter(p_.embedding);
   const Tensor x = b_.blocks.front().x;
   if (c_.tp.size() == 1) {
@@ -38,11 +40,21 @@ void Decoder::embed(const Inputs& inputs) {
     c_.tp.reduce(b_.scratch.delta);
     c_.ops.copy(x, c_.tp.slice(b_.scratch.delta));
   }
+  // x has a slice of the tokens where tp cuts them.
+  const std::int64_t first = c_.sizes.token_slices > 1 ? c_.tp.rank() * x.shape[0] : 0;
+  for (const EmbeddingNoise& part : noise) {
+    const std::int64_t begin = std::max(part.begin, first);
+    const std::int64_t count = std::min(part.begin + part.num_tokens, first + x.shape[0]) - begin;
+    if (count <= 0) continue;
+    const std::int64_t first_token = part.first_token + begin - part.begin;
+    c_.ops.add_uniform(x.rows(begin - first, count), part.seed, first_token * x.shape[1], part.bound);
+  }
   scale_embedding(c_, x);
 }
 
 void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedules& schedules,
-                           std::optional<std::uint64_t> dropout_seed, bool keeps) {
+                           std::optional<std::uint64_t> dropout_seed, bool keeps,
+                           std::span<const EmbeddingNoise> noise) {
   b_.set_tokens(inputs.tokens.shape[0]);
   b_.adapters.set_seed(dropout_seed);
   c_.attention.set_schedules(schedules);
@@ -50,7 +62,7 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
 
   timed({.category = "model", .what = "forward", .of = "embedding"}, [&] {
     c_.units.enter(p_.embedding_unit());
-    embed(inputs);
+    embed(inputs, noise);
   });
   for (const BlockIndex i : p_.blocks.indices()) {
     if (i >= b_.num_slots()) wait_for(BlockIndex::from(i - b_.num_slots()));  // whose memory it gets
@@ -115,9 +127,10 @@ void Decoder::wait_for(BlockIndex i) {
 }
 
 void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSchedules& schedules,
-                               double gradient_scale, Tensor metrics, std::optional<std::uint64_t> dropout_seed) {
+                               double gradient_scale, Tensor metrics, std::optional<std::uint64_t> dropout_seed,
+                               std::span<const EmbeddingNoise> noise) {
   c_.units.begin_pass(p_.forward_backward_units(!b_.policy().keeps_all()), parallel::ShardedUnits::Pass::micro_batch);
-  forward_body(inputs, schedules, dropout_seed, /*keeps=*/true);
+  forward_body(inputs, schedules, dropout_seed, /*keeps=*/true, noise);
   head_backward(inputs, gradient_scale, metrics);
   for (const BlockIndex i : p_.blocks.reversed_indices()) block_backward_of(i);
   timed({.category = "model", .what = "backward", .of = "embedding"}, [&] {

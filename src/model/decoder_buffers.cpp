@@ -22,8 +22,8 @@ std::size_t size_bytes(const std::vector<Tensor>& tensors) {
 }  // namespace
 
 DecoderBuffers::DecoderBuffers(const config::Model& config, const config::Lora& lora, const Sizes& sizes,
-                               device::Kind kind, const ActivationPolicy& policy)
-    : loss_head(sizes, kind),
+                               device::Kind kind, const ActivationPolicy& policy, const ops::TokenLoss& loss)
+    : loss_head(sizes, kind, loss),
       adapters(lora, sizes.shapes(), policy.mlp_tile_tokens),
       sizes_(sizes),
       config_(config),

@@ -13,24 +13,26 @@ void head_logits(const Context& c, const Linear& head, Tensor logits, const Tens
   if (c.config.logits_scaling != 1.0) c.ops.scale(logits, static_cast<float>(1.0 / c.config.logits_scaling));
 }
 
-LossHead::LossHead(const Sizes& sizes, device::Kind kind)
-    : sizes_(sizes), chunk_tokens_(ops::loss_chunk_tokens(kind, sizes.shapes())) {}
+LossHead::LossHead(const Sizes& sizes, device::Kind kind, const ops::TokenLoss& loss)
+    : sizes_(sizes), chunk_tokens_(ops::loss_chunk_tokens(kind, sizes.shapes())), loss_(loss) {}
 
 void LossHead::lay_out(device::Arena& arena, device::Arena& tp_sums) {
   logits_ = take(arena, DType::float32, {chunk_tokens_, sizes_.vocab});
   dlogits_ = sizes_.compute == DType::float32 ? logits_ : take(arena, sizes_.compute, {chunk_tokens_, sizes_.vocab});
   max_ = take(tp_sums, DType::float32, {chunk_tokens_});
-  partials_ = take(tp_sums, DType::float32, {3 * chunk_tokens_});
+  partials_ = take(tp_sums, DType::float32, {loss_.num_partials() * chunk_tokens_});
 }
 
 ops::CrossEntropy LossHead::forward_chunk(const Context& c, const Linear& head, const Tensor& normed,
                                           const Inputs& inputs, std::int64_t begin, std::int64_t n) {
+  const std::int64_t num_partials = loss_.num_partials();
   const ops::CrossEntropy chunk{.logits = logits_.rows(0, n),
                                 .max = max_.rows(0, n),
-                                .partials = partials_.rows(0, 3 * n).view({3, n}),
+                                .partials = partials_.rows(0, num_partials * n).view({num_partials, n}),
                                 .targets = inputs.targets.rows(begin, n),
                                 .loss_weights = inputs.loss_weights.rows(begin, n),
-                                .vocab_begin = sizes_.vocab_begin};
+                                .vocab_begin = sizes_.vocab_begin,
+                                .loss = loss_};
   head_logits(c, head, chunk.logits, normed.rows(begin, n));
   c.ops.cross_entropy_max(chunk);
   c.tp.max(chunk.max);

@@ -23,9 +23,12 @@ using ConstView = BasicView<const void>;  ///< is only read
 struct CrossEntropyArguments {
   float* logits;                                        ///< (rows, columns)
   float *max, *sum_exp, *target_logit, *sum_exp_logit;  ///< (rows)
+  float* sum_logit;                                     ///< (rows) with label smoothing, else none
   const std::int32_t* targets;                          ///< (rows)
   const float* weights;                                 ///< (rows)
   std::int64_t rows, columns, vocab_begin;
+  bool dft;
+  double smoothing, inverse_vocab;  ///< of ops::TokenLoss
 };
 
 /// ops::RopeScale.

@@ -62,6 +62,12 @@ parallel::UnitStorage& trained_part(parallel::StoredParts& parts) {
   return *std::ranges::find_if(parts, is_trained);
 }
 
+ops::TokenLoss token_loss(const config::Config& config) {
+  return {.dft = config.train.loss_type == config::LossType::dft,
+          .label_smoothing = config.train.label_smoothing_factor,
+          .vocab = config.model.vocab_size};
+}
+
 /// To the memory of the node, where that is not the device's.
 bool offloads_parameters(const config::ValidConfig& config, const Machine& machine) {
   return machine.kind == device::Kind::cuda && config->train.offload_parameters == config::Offload::host;
@@ -84,7 +90,8 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
       shard_map(storage.shard_map()),
       slots(shard_map.num_units(), policy, config->model.tie_word_embeddings),
       unit_buffers(parts, policy, slots),
-      decoder(config->model, config->lora, sizes, machine.kind, model::activation_policy(config->train, machine.kind)),
+      decoder(config->model, config->lora, sizes, machine.kind, model::activation_policy(config->train, machine.kind),
+              token_loss(*config)),
       attention(parallel::make_sequence_buffers(sequence_shape(config->model, sizes, limits.document_tokens),
                                                 place.size(Axis::sp), config->parallel.attention_method())),
       optimizer(optim::make_optimizer(config->optimizer, shard_map, optim::state_form(config, machine.kind))),

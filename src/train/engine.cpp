@@ -33,6 +33,9 @@ namespace {
 using device::Label;
 using device::Space;
 
+/// Tells NEFTune's seeds from those of dropout.
+constexpr std::int64_t neftune_seed = 0x4e454654;
+
 /// By kind of attention, of the rows of a step: MicroBatch::hidden_squares.
 using HiddenSquares = IndexedVector<sequence::AttentionKind, double>;
 
@@ -206,11 +209,33 @@ struct Engine::Impl {
     workers.units.parameters_written();
   }
 
+  /// NEFTune's noise on the embeddings of a micro-batch: that of a token follows from the step, its row and its place
+  /// there, so it is the same on every mesh.
+  [[nodiscard]] std::vector<model::EmbeddingNoise> embedding_noise(std::int64_t step,
+                                                                   const data::MicroBatch& batch) const {
+    std::vector<model::EmbeddingNoise> noise;
+    const double alpha = config.train.neftune_noise_alpha;
+    if (alpha == 0.0) return noise;
+    for (const data::RowPart& part : batch.row_parts) {
+      const auto elements = static_cast<double>(part.row_tokens * config.model.hidden_size);
+      noise.push_back({.begin = part.local,
+                       .num_tokens = part.num_tokens,
+                       .seed = seed_of({neftune_seed, step, batch.rows.at(part.row)}),
+                       .first_token = part.from,
+                       .bound = static_cast<float>(alpha / std::sqrt(elements))});
+    }
+    return noise;
+  }
+
   /// Different for all micro-batches of the run and all ranks, but those of a tp group.
   [[nodiscard]] std::uint64_t dropout_seed(std::int64_t step, std::int64_t micro_batch) const {
+    return seed_of({step, micro_batch, std::int64_t{plan.place.rank() / plan.place.size(Axis::tp)}});
+  }
+  /// train.seed mixed with these.
+  [[nodiscard]] std::uint64_t seed_of(std::initializer_list<std::int64_t> parts) const {
     constexpr std::uint64_t odd = 0x9e3779b97f4a7c15U;
     std::uint64_t seed = config.train.seed;
-    for (const std::int64_t part : {step, micro_batch, std::int64_t{plan.place.rank() / plan.place.size(Axis::tp)}}) {
+    for (const std::int64_t part : parts) {
       seed = (seed ^ (seed >> 31U)) * odd + static_cast<std::uint64_t>(part);
     }
     return seed * odd;
@@ -285,7 +310,8 @@ void Engine::add_micro_batch(const data::MicroBatch& batch) {
   device::timed(e.device.timeline(), {.category = "step", .what = "", .of = "micro-batch", .number = number}, [&] {
     const model::Inputs inputs = e.upload.put(batch);
     e.workers.decoder.forward_backward(inputs, batch.attention, step.gradient_scale(),
-                                       e.plan.results.rows(0, plan::num_metrics), e.dropout_seed(step.step, number));
+                                       e.plan.results.rows(0, plan::num_metrics), e.dropout_seed(step.step, number),
+                                       e.embedding_noise(step.step, batch));
   });
   step.rows.insert(step.rows.end(), batch.rows.begin(), batch.rows.end());
   if (!e.plan.place.owns_rows()) return;

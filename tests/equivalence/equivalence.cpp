@@ -161,6 +161,36 @@ BOOST_AUTO_TEST_CASE(adafactor_trains_like_one_rank) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(other_losses_and_noise_train_like_one_rank) {
+  using Change = void (*)(config::Train&);
+  const std::pair<const char*, Change> changes[] = {
+      {"dft", [](config::Train& t) { t.loss_type = config::LossType::dft; }},
+      {"smoothing", [](config::Train& t) { t.label_smoothing_factor = 0.2; }},
+      {"noise", [](config::Train& t) { t.neftune_noise_alpha = 5.0; }}};
+  for (const test::MeshCase& mesh_case : test::mesh_table) {
+    if (mesh_case.layout.size() != session().world().size()) continue;
+    const test::Task task = task_of(mesh_case);
+    const test::Mesh lone = test::make_lone_mesh(task.model());
+    for (const auto& [name, change] : changes) {
+      config::Config config;
+      config.train.precision = config::Precision::fp32;
+      change(config.train);
+      const test::Trajectory alone = test::train(task, config, lone, session());
+      BOOST_TEST(test::deviation(alone, baselines().of(task)).loss > 1e-3, name);  // it is another loss
+      for (const bool cuts_tokens : {false, true}) {
+        config.parallel = parallel_of(mesh_case);
+        config.parallel.tp_sequence_parallel = cuts_tokens;
+        const test::Mesh mesh(session().world(), mesh_case.layout, task.model(), config.parallel);
+        const Deviation worst = test::deviation(test::train(task, config, mesh, session()), alone);
+        BOOST_TEST_MESSAGE(name << " on " << mesh_case.layout.describe() << ": loss " << worst.loss << ", grad norm "
+                                << worst.grad_norm);
+        BOOST_TEST(worst.loss <= 1e-5);
+        BOOST_TEST(worst.grad_norm <= 1e-4);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_batch_without_a_target_is_a_step_of_zeros) {
   for (const test::MeshCase& mesh_case : test::mesh_table) {
     if (mesh_case.layout.size() != session().world().size()) continue;

@@ -89,6 +89,8 @@ CASES.update({
                                   '{"num_decay_steps": 8, "warmup_type": "cosine", "decay_type": "1-sqrt"}'}),
     "restarts": Case(trl_data.text, STRATEGIES["not packed"],
                      {"lr_scheduler_type": "cosine_with_restarts", "lr_scheduler_kwargs": '{"num_cycles": 3}'}),
+    "dynamic fine-tuning": Case(trl_data.pair, STRATEGIES["bfd"], {"loss_type": "dft"}, accumulation=2),
+    "smoothed labels": Case(trl_data.chat_pair, STRATEGIES["bfd"], {"label_smoothing_factor": 0.1}, accumulation=2),
     # Rows that do not fill the last step of an epoch.
     "own sampler": Case(trl_data.pair, STRATEGIES["not packed"], num_records=27, sampler={"num_train_epochs": 3}),
     "own sampler, accumulated": Case(trl_data.chat, STRATEGIES["not packed"], accumulation=2, num_records=27,

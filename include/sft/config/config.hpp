@@ -44,6 +44,8 @@ enum class EvalStrategy { no, steps, epoch };
 enum class SaveStrategy { no, steps, epoch, best };
 /// A number of an evaluation that models are compared by; eval_NAME in metrics.jsonl.
 enum class EvalMetric { loss, mean_token_accuracy, entropy };
+/// The loss of a token: -log(p) of its target, or Dynamic Fine-Tuning's -p log(p) (ops::TokenLoss).
+enum class LossType { nll, dft };
 /// What becomes of a step whose loss or gradient norm is NaN or Inf.
 enum class NanPolicy {
   stop,  ///< it ends the run
@@ -192,6 +194,9 @@ struct Train {
   std::int64_t gradient_accumulation_steps = 1;
   std::int64_t max_steps = -1;  ///< -1: num_train_epochs decides; 0: write checkpoint-000000 and end
   double num_train_epochs = 3.0;
+  LossType loss_type = LossType::nll;
+  double label_smoothing_factor = 0.0;  ///< share of the loss that is the mean over the vocabulary
+  double neftune_noise_alpha = 0.0;     ///< of the noise on embeddings (NEFTune); 0: none
   Precision precision = Precision::bf16;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::none;
   bool activation_offload = false;

@@ -11,6 +11,15 @@
 
 namespace sft::data {
 
+/// Neighbouring tokens of one row that a rank holds.
+struct RowPart {
+  std::int64_t local;       ///< its first token's index among those of the rank
+  std::int64_t from;        ///< and among those of the row's documents
+  std::int64_t num_tokens;  ///< in the part
+  std::int64_t row_tokens;  ///< in the documents of the whole row
+  std::size_t row;          ///< its place among the rows of the micro-batch
+};
+
 /// This rank's part of the rows of a micro-batch. The documents of all rows are joined to one row, without the padding
 /// between them, whose length is sequence::joined_row_length; it is cut as sequence::RowCut says. T, its tokens on this
 /// rank, differs from one micro-batch to the next.
@@ -19,6 +28,7 @@ struct MicroBatch {
   std::vector<std::int32_t> positions;     ///< (T), restart at every document; 0 in padding
   std::vector<std::int32_t> targets;       ///< (T), the next token of the same document; 0 where there is none
   std::vector<float> loss_weights;         ///< (T), the target's loss weight; 0 where there is none
+  std::vector<RowPart> row_parts;          ///< all tokens but the padding, in local order
   sequence::AttentionSchedules attention;  ///< one for each kind of attention
   /// What the window of each kind takes from BatchCounts::length_squares of its rows: of a document that is longer, the
   /// square of what lies in front of the window of its last token.

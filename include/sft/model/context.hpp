@@ -59,6 +59,15 @@ inline void scale_embedding(const Context& context, const Tensor& x) {
   if (multiplier != 1.0F) context.ops.scale(x, multiplier);
 }
 
+/// Noise that is added to the embeddings of neighbouring tokens (NEFTune, Jain et al. 2023): element c of token i gets
+/// number (first_token + i) C + c of those that Backend::add_uniform draws from the seed.
+struct EmbeddingNoise {
+  std::int64_t begin, num_tokens;  ///< of this rank's tokens
+  std::uint64_t seed;
+  std::int64_t first_token;
+  float bound;
+};
+
 /// A micro-batch in device memory, each (T): T is any multiple of Sizes::token_slices up to Sizes::tokens, the same on
 /// all ranks of sp and tp. Shapes of a pass follow from it, never from Sizes::tokens, which is what buffers are laid
 /// out for.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "sft/model/context.hpp"
@@ -29,9 +30,10 @@ class Decoder {
 
   /// Gradients of gradient_scale * sum(w nll) of one micro-batch, added up in the sharded units; metrics, float64 (4),
   /// += the sums of Backend::cross_entropy_finish over this rank's tokens. `dropout_seed` is this micro-batch's on the
-  /// ranks that share its tokens (the tp group); without it nothing is dropped.
+  /// ranks that share its tokens (the tp group); without it nothing is dropped. `noise` is that of the embeddings.
   void forward_backward(const Inputs& inputs, const sequence::AttentionSchedules& schedules, double gradient_scale,
-                        Tensor metrics, std::optional<std::uint64_t> dropout_seed = {});
+                        Tensor metrics, std::optional<std::uint64_t> dropout_seed = {},
+                        std::span<const EmbeddingNoise> noise = {});
 
   /// Metrics of one micro-batch, added up as above. No gradient: neither is one written nor the last step's touched,
   /// and nothing is kept for a backward pass. Collective over the sp, tp and fsdp groups.
@@ -46,11 +48,11 @@ class Decoder {
   template <class Work>
   void timed(const device::RangeLabel& label, const Work& work);
 
-  void embed(const Inputs& inputs);
+  void embed(const Inputs& inputs, std::span<const EmbeddingNoise> noise);
   /// Embedding, blocks and final norm, in a pass that was begun; scratch.normed holds the result, of all T tokens, and
   /// the head is entered. `keeps`: a backward pass follows.
   void forward_body(const Inputs& inputs, const sequence::AttentionSchedules& schedules,
-                    std::optional<std::uint64_t> dropout_seed, bool keeps);
+                    std::optional<std::uint64_t> dropout_seed, bool keeps, std::span<const EmbeddingNoise> noise = {});
   void head_backward(const Inputs& inputs, double gradient_scale, Tensor metrics);
   void block_backward_of(BlockIndex block);
 

@@ -17,7 +17,7 @@ class DecoderBuffers {
  public:
   /// For a rank of `sizes` that computes on a device of `kind`.
   DecoderBuffers(const config::Model& config, const config::Lora& lora, const Sizes& sizes, device::Kind kind,
-                 const ActivationPolicy& policy);
+                 const ActivationPolicy& policy, const ops::TokenLoss& loss = {});
 
   /// Takes everything, for Sizes::tokens; call with sizing arenas, then with real ones. `host`: pinned memory of the
   /// node, for activations that are offloaded there. `tp_sums`: for all that is summed over tp.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The head and its loss in one pass over chunks of tokens: logits of a chunk, vocabulary-parallel cross-entropy
-// (Shoeybi et al. 2019), and its gradient, so that the full logits never exist (as in Liger, Hsu et al. 2024). The
-// loss's denominator is known beforehand, hence the backward pass needs no second product of the logits.
+// (Shoeybi et al. 2019), or what else ops::TokenLoss says, and its gradient, so that the full logits never exist (as in
+// Liger, Hsu et al. 2024). The loss's denominator is known beforehand, hence the backward pass needs no second product
+// of the logits.
 
 #include "sft/device/arena.hpp"
 #include "sft/model/architecture.hpp"
@@ -16,7 +17,7 @@ void head_logits(const Context& context, const Linear& head, Tensor logits, cons
 class LossHead {
  public:
   /// For a rank of `sizes` that computes on a device of `kind`, which chooses the length of a chunk.
-  LossHead(const Sizes& sizes, device::Kind kind);
+  LossHead(const Sizes& sizes, device::Kind kind, const ops::TokenLoss& loss = {});
 
   /// Takes a chunk's buffers, those that are summed over tp from `tp_sums`; call with sizing arenas, then with real
   /// ones. Pure.
@@ -38,8 +39,9 @@ class LossHead {
 
   Sizes sizes_;
   std::int64_t chunk_tokens_;
+  ops::TokenLoss loss_;
   Tensor logits_, dlogits_;  ///< (chunk, V) float32; compute dtype (the same memory when float32)
-  Tensor max_, partials_;    ///< (chunk); (3, chunk)
+  Tensor max_, partials_;    ///< (chunk); (3 or 4, chunk)
 };
 
 }  // namespace sft::model

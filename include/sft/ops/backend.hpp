@@ -142,15 +142,30 @@ struct AttentionBackward {
   bool accumulate_dq = false, accumulate_dkv = false;
 };
 
+/// What the loss of a token is, of the probability p that the model gives its target.
+struct TokenLoss {
+  /// -p log(p), whose first factor has no gradient (Dynamic Fine-Tuning, Wu et al. 2025), in place of -log(p).
+  bool dft = false;
+  /// The share of the loss that is the mean of -log(p) over the whole vocabulary (Szegedy et al. 2016). 0 with dft.
+  double label_smoothing = 0.0;
+  std::int64_t vocab = 0;  ///< ids of the whole vocabulary; needed with label_smoothing
+
+  /// Sums over the vocabulary that a token's loss takes: rows of CrossEntropy::partials.
+  [[nodiscard]] int num_partials() const { return label_smoothing > 0 ? 4 : 3; }
+};
+
 /// A chunk of T tokens of the vocabulary-parallel cross-entropy (Shoeybi et al. 2019); see Backend::cross_entropy_* for
 /// which of it each step reads and writes.
 struct CrossEntropy {
-  Tensor logits;             ///< (T, V) float32; after cross_entropy_partials it holds exp(logit - max)
-  Tensor max;                ///< (T) float32: maximum over the whole vocabulary once reduced over tp
-  Tensor partials;           ///< (3, T) float32: sum exp(x - max); the target's logit or 0; sum exp(x - max) (x - max)
+  Tensor logits;  ///< (T, V) float32; after cross_entropy_partials it holds exp(logit - max)
+  Tensor max;     ///< (T) float32: maximum over the whole vocabulary once reduced over tp
+  /// (3, T) float32: sum exp(x - max); the target's logit or 0; sum exp(x - max) (x - max). With label smoothing (4,
+  /// T): and sum (x - max).
+  Tensor partials;
   ConstTensor targets;       ///< (T) int32 global token ids; any value where the weight is 0
   ConstTensor loss_weights;  ///< (T) float32
   std::int64_t vocab_begin;  ///< global id of the first column
+  TokenLoss loss = {};
 };
 
 using UpdateRule = UpdateRuleList<std::variant>;
@@ -212,6 +227,8 @@ class Backend {
   virtual void fill_normal(Tensor x, std::uint64_t seed, std::int64_t first_index, float stddev) = 0;
   /// The same, evenly distributed in [-bound, bound).
   virtual void fill_uniform(Tensor x, std::uint64_t seed, std::int64_t first_index, float bound) = 0;
+  /// x += the numbers of fill_uniform, rounded once.
+  virtual void add_uniform(Tensor x, std::uint64_t seed, std::int64_t first_index, float bound) = 0;
   /// out = or, with `accumulate`, += in / (1 - probability), elements that are dropped being 0 (Srivastava et al.
   /// 2014). Element i of the flattened tensor is dropped with that probability, drawn from (seed, first_index + i)
   /// alone: the backward pass is the same call, and so is any slice of the tensor. Each float32 or bf16, contiguous;
@@ -298,11 +315,12 @@ class Backend {
   /// Reads logits, max (reduced), targets and vocab_begin; writes partials, of this rank's columns, and overwrites
   /// logits with exp(logit - max).
   virtual void cross_entropy_partials(const CrossEntropy& chunk) = 0;
-  /// dlogits (T, V), compute dtype = gradient_scale * weight * (softmax - onehot), the product of the first two
-  /// formed in double: the one may exceed what float32 holds where the other is tiny. Empty: not wanted. dlogits may
-  /// be logits when float32. metrics, float64 (4), += sum w nll; sum over w > 0 of 1, of (the target has
-  /// the largest logit), of the entropy of the prediction, in nats. Only tokens with w > 0 count. Reads all of chunk,
-  /// with max and partials reduced; writes none of it but logits, where dlogits are these.
+  /// dlogits (T, V), compute dtype = gradient_scale * weight * the gradient of the token's loss, softmax - onehot for
+  /// the plain one, the product of the first two formed in double: the one may exceed what float32 holds where the
+  /// other is tiny. Empty: not wanted. dlogits may be logits when float32. metrics, float64 (4), += sum w loss; sum
+  /// over w > 0 of 1, of (the target has the largest logit), of the entropy of the prediction, in nats. Only tokens
+  /// with w > 0 count. Reads all of chunk, with max and partials reduced; writes none of it but logits, where dlogits
+  /// are these.
   virtual void cross_entropy_finish(const CrossEntropy& chunk, Tensor dlogits, double gradient_scale,
                                     Tensor metrics) = 0;
 

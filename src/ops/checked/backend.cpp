@@ -98,7 +98,10 @@ void check_chunk(Call& call, const CrossEntropy& chunk) {
   const std::int64_t num_tokens = chunk.logits.shape[0];
   call.out("logits", chunk.logits, shape_of(chunk.logits), DType::float32);
   call.out("max", chunk.max, {num_tokens}, DType::float32);
-  call.out("partials", chunk.partials, {3, num_tokens}, DType::float32);
+  call.out("partials", chunk.partials, {chunk.loss.num_partials(), num_tokens}, DType::float32);
+  call.require(!chunk.loss.dft || chunk.loss.label_smoothing == 0.0, "smoothing does not go with dft");
+  call.require(chunk.loss.label_smoothing == 0.0 || chunk.loss.vocab >= chunk.logits.shape[1],
+               "smoothing needs the size of the whole vocabulary");
   call.in("targets", chunk.targets, {num_tokens}, DType::int32);
   call.in("loss_weights", chunk.loss_weights, {num_tokens}, DType::float32);
 }
@@ -160,6 +163,13 @@ class CheckedBackend final : public Backend {
     call.out("x", x, shape_of(x), any_compute);
     call.require(first_index >= 0, "first_index is negative");
     inner_->fill_uniform(x, seed, first_index, bound);
+  }
+
+  void add_uniform(Tensor x, std::uint64_t seed, std::int64_t first_index, float bound) override {
+    Call call("add_uniform");
+    call.out("x", x, shape_of(x), any_compute);
+    call.require(first_index >= 0, "first_index is negative");
+    inner_->add_uniform(x, seed, first_index, bound);
   }
 
   void dropout(Tensor out, ConstTensor in, float probability, std::uint64_t seed, std::int64_t first_index,

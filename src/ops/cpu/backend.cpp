@@ -82,6 +82,11 @@ class CpuBackend final : public Backend {
     kernels_.fill_uniform(flat_view_of(x), seed, first_index, bound);
   }
 
+  void add_uniform(Tensor x, std::uint64_t seed, std::int64_t first_index, float bound) override {
+    stream_.synchronize();
+    kernels_.add_uniform(flat_view_of(x), seed, first_index, bound);
+  }
+
   void dropout(Tensor out, ConstTensor in, float probability, std::uint64_t seed, std::int64_t first_index,
                bool accumulate) override {
     stream_.synchronize();
@@ -329,7 +334,11 @@ class CpuBackend final : public Backend {
       if (!(weight > 0.0)) continue;
       const double sum_exp = arguments.sum_exp[t], largest = arguments.max[t], logit = arguments.target_logit[t];
       const double log_sum = std::log(sum_exp);
-      sums[0] += weight * (log_sum + (largest - logit));
+      const double nll = log_sum + (largest - logit);
+      const double mean_nll =
+          arguments.sum_logit == nullptr ? 0.0 : log_sum - arguments.sum_logit[t] * arguments.inverse_vocab;
+      sums[0] += weight * (arguments.dft ? nll * std::exp(-nll)
+                                         : (1.0 - arguments.smoothing) * nll + arguments.smoothing * mean_nll);
       sums[1] += 1.0;
       sums[2] += logit >= largest ? 1.0 : 0.0;
       sums[3] += log_sum - arguments.sum_exp_logit[t] / sum_exp;

@@ -116,6 +116,7 @@ struct Kernels {
   double (*sum_squares)(const float* x, std::int64_t size);
   void (*fill_normal)(View x, std::uint64_t seed, std::int64_t first_index, float stddev);
   void (*fill_uniform)(View x, std::uint64_t seed, std::int64_t first_index, float bound);
+  void (*add_uniform)(View x, std::uint64_t seed, std::int64_t first_index, float bound);
   void (*dropout)(View out, ConstView in, float probability, std::uint64_t seed, std::int64_t first_index,
                   bool accumulate);
   void (*column_sums)(float* sums, ConstView x, Scratch scratch);

@@ -72,6 +72,10 @@ class CudaBackend final : public Backend {
     cuda::fill_uniform(flat_view_of(x), seed, first_index, bound, native_);
   }
 
+  void add_uniform(Tensor x, std::uint64_t seed, std::int64_t first_index, float bound) override {
+    cuda::add_uniform(flat_view_of(x), seed, first_index, bound, native_);
+  }
+
   void dropout(Tensor out, ConstTensor in, float probability, std::uint64_t seed, std::int64_t first_index,
                bool accumulate) override {
     SFT_ENSURE(out.num_elements() == in.num_elements(), "dropout: shapes fit");

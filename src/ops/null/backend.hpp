@@ -21,6 +21,7 @@ class NullBackend final : public Backend {
   void divide_by_norm(Tensor /*x*/, ConstTensor /*squares*/, float /*epsilon*/) override {}
   void fill_normal(Tensor /*x*/, std::uint64_t /*seed*/, std::int64_t /*first_index*/, float /*stddev*/) override {}
   void fill_uniform(Tensor /*x*/, std::uint64_t /*seed*/, std::int64_t /*first_index*/, float /*bound*/) override {}
+  void add_uniform(Tensor /*x*/, std::uint64_t /*seed*/, std::int64_t /*first_index*/, float /*bound*/) override {}
   void dropout(Tensor /*out*/, ConstTensor /*in*/, float /*probability*/, std::uint64_t /*seed*/,
                std::int64_t /*first_index*/, bool /*accumulate*/) override {}
 

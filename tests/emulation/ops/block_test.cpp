@@ -113,13 +113,14 @@ BOOST_AUTO_TEST_CASE(embedding_backward) {
 
 namespace {
 
-void compare_cross_entropy(std::int64_t tokens, std::int64_t vocab, DType dtype, Layout layout, bool in_place) {
+void compare_cross_entropy(std::int64_t tokens, std::int64_t vocab, DType dtype, Layout layout, bool in_place,
+                           const TokenLoss& loss = {}) {
   constexpr std::int64_t vocab_begin = 100;
   Twin logits = Twin(DType::float32, {tokens, vocab}, {.offset = layout.offset}).filled([&](auto t, auto c) {
-    return t % 7 == 3 && c % 3 == 1 ? -std::numeric_limits<double>::infinity()
-                                    : 5 * std::sin(static_cast<double>(t * 31 + c * 17));
+    const bool is_masked = t % 7 == 3 && c % 3 == 1 && loss.label_smoothing == 0.0;  // whose mean nll is infinite
+    return is_masked ? -std::numeric_limits<double>::infinity() : 5 * std::sin(static_cast<double>(t * 31 + c * 17));
   }),
-       max(DType::float32, {tokens}), partials(DType::float32, {3, tokens}),
+       max(DType::float32, {tokens}), partials(DType::float32, {loss.num_partials(), tokens}),
        targets = Twin(DType::int32, {tokens}).uniform(1, 98, static_cast<int>(vocab) + 101),
        weights = Twin(DType::float32, {tokens}).filled([](auto t, auto) {
          return t % 5 == 2 ? 0.0 : 0.5 + static_cast<double>(t % 3);
@@ -131,7 +132,8 @@ void compare_cross_entropy(std::int64_t tokens, std::int64_t vocab, DType dtype,
                         .partials = of(partials),
                         .targets = of(targets),
                         .loss_weights = of(weights),
-                        .vocab_begin = vocab_begin};
+                        .vocab_begin = vocab_begin,
+                        .loss = loss};
   };
   const std::string what =
       "cross_entropy " + std::to_string(tokens) + " x " + std::to_string(vocab) + " " + text_of(dtype);
@@ -158,6 +160,10 @@ BOOST_AUTO_TEST_CASE(cross_entropy) {
       for (const auto& [tokens, vocab] : with_large<std::pair<std::int64_t, std::int64_t>>(
                {{0, 8}, {1, 1}, {11, 37}, {6, 272}, {3, 2500}}, {{30, 151936}, {21, 128257}})) {
         compare_cross_entropy(tokens, vocab, dtype, layout, false);
+        if (vocab > 1) {
+          compare_cross_entropy(tokens, vocab, dtype, layout, false, {.dft = true});
+          compare_cross_entropy(tokens, vocab, dtype, layout, false, {.label_smoothing = 0.1, .vocab = 2 * vocab});
+        }
       }
     }
   }

@@ -36,6 +36,20 @@ BOOST_AUTO_TEST_CASE(fill_uniform_and_normal) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(add_uniform) {
+  for (const DType dtype : compute_dtypes) {
+    for (const Layout layout : flat_layouts) {
+      for (const std::int64_t first : first_indices) {
+        for (const std::int64_t size : sizes) {
+          Twin x = Twin(dtype, {size}, layout).normal(1);
+          check("add_uniform " + text_of(dtype) + " from " + std::to_string(first) + ", " + std::to_string(size),
+                {out(x)}, [&](Backend& ops, auto of) { ops.add_uniform(of(x), seed, first, 0.3F); });
+        }
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(dropout) {
   for (const DType from : compute_dtypes) {
     for (const DType to : compute_dtypes) {

@@ -205,4 +205,28 @@ BOOST_AUTO_TEST_CASE(rows_of_any_lengths_make_one_micro_batch) {
   BOOST_CHECK_THROW((void)cut_rows({}, 1, 0), std::logic_error);
 }
 
+BOOST_AUTO_TEST_CASE(parts_say_which_row_and_place_each_token_has) {
+  std::vector<Row> rows;
+  for (const std::int32_t length : {7, 0, 3, 12}) {
+    Row row{std::vector<std::int32_t>(20), std::vector<float>(20, 1.0F), {length / 2, length - length / 2}};
+    for (std::int32_t t = 0; t < 20; ++t) row.tokens[t] = 100 * static_cast<std::int32_t>(rows.size()) + t + 1;
+    rows.push_back(row);
+  }
+  for (const int sp_size : {1, 2, 3}) {
+    std::int64_t num_tokens = 0;
+    for (int sp_rank = 0; sp_rank < sp_size; ++sp_rank) {
+      const MicroBatch batch = cut_rows(rows, sp_size, sp_rank);
+      std::vector<std::int32_t> seen(batch.tokens.size());
+      for (const RowPart& part : batch.row_parts) {
+        const Row& row = rows.at(part.row);
+        BOOST_TEST(part.row_tokens == row.document_lengths[0] + row.document_lengths[1]);
+        for (std::int64_t i = 0; i < part.num_tokens; ++i) seen.at(part.local + i) = row.tokens.at(part.from + i);
+        num_tokens += part.num_tokens;
+      }
+      BOOST_TEST(seen == batch.tokens, boost::test_tools::per_element());
+    }
+    BOOST_TEST(num_tokens == 7 + 3 + 12);
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

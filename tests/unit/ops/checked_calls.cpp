@@ -67,6 +67,9 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
   ops.push_back({"fill_uniform", {{"x", {bf16, {T, C}, "written, any shape"}}}, [](Backend& b, Tensors x) {
                    b.fill_uniform(x["x"], 1, 0, 1.0F);
                  }});
+  ops.push_back({"add_uniform", {{"x", {bf16, {T, C}, "written, any shape"}}}, [](Backend& b, Tensors x) {
+                   b.add_uniform(x["x"], 1, 0, 1.0F);
+                 }});
   ops.push_back({"dropout",
                  {{"out", {bf16, {T, C}, "written"}}, {"in", {bf16, {T, C}}}},
                  [](Backend& b, Tensors x) { b.dropout(x["out"], x["in"], 0.5F, 1, 0, false); },

@@ -149,9 +149,9 @@ struct CrossEntropyResult {
   double loss = 0.0, num_targets = 0.0, num_correct = 0.0, entropy = 0.0;
 };
 
-/// logits (T, V)
+/// logits (T, V); `loss` as in ops::TokenLoss.
 inline CrossEntropyResult cross_entropy(const Values& logits, const Values& targets, const Values& weights,
-                                        double gradient_scale) {
+                                        double gradient_scale, const TokenLoss& loss = {}) {
   const Size rows = static_cast<Size>(targets.size()), columns = static_cast<Size>(logits.size()) / rows;
   CrossEntropyResult result{Values(logits.size())};
   for (Size t = 0; t < rows; ++t) {
@@ -163,12 +163,15 @@ inline CrossEntropyResult cross_entropy(const Values& logits, const Values& targ
       total += std::exp(x[c]);
       largest = std::max(largest, x[c]);
     }
+    const double target_p = std::exp(x[target]) / total, share = loss.label_smoothing;
+    const double token_weight = weights[t] * (loss.dft ? target_p : 1.0);
     for (Size c = 0; c < columns; ++c) {
       const double p = std::exp(x[c]) / total;
-      result.dlogits[t * columns + c] = gradient_scale * weights[t] * (p - (c == target ? 1.0 : 0.0));
+      const double label = (c == target ? 1.0 - share : 0.0) + share / static_cast<double>(columns);
+      result.dlogits[t * columns + c] = gradient_scale * token_weight * (p - label);
       result.entropy += p > 0.0 ? -p * std::log(p) : 0.0;
+      result.loss += label > 0.0 ? token_weight * label * (std::log(total) - x[c]) : 0.0;
     }
-    result.loss += weights[t] * (std::log(total) - x[target]);
     result.num_targets += 1.0;
     result.num_correct += x[target] == largest ? 1.0 : 0.0;
   }

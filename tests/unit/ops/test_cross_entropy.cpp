@@ -13,12 +13,12 @@ struct Part {
   CrossEntropy chunk;
 
   Part(const Tensor& all_logits, const Tensor& targets, const Tensor& weights, std::int64_t begin, std::int64_t count,
-       DType dtype)
+       DType dtype, const TokenLoss& loss = {})
       : logits(DType::float32, {all_logits.shape[0], count}),
         max(DType::float32, {all_logits.shape[0]}),
-        partials(DType::float32, {3, all_logits.shape[0]}),
+        partials(DType::float32, {loss.num_partials(), all_logits.shape[0]}),
         dlogits(dtype, {all_logits.shape[0], count}),
-        chunk{*logits, *max, *partials, targets, weights, begin} {
+        chunk{*logits, *max, *partials, targets, weights, begin, loss} {
     for (std::int64_t t = 0; t < all_logits.shape[0]; ++t) {
       for (std::int64_t c = 0; c < count; ++c) set(*logits, t, c, get(all_logits, t, begin + c));
     }
@@ -38,10 +38,13 @@ struct Example {
     set(*targets, 3, 0, -100);
     set(*logits, 5, static_cast<std::int64_t>(get(*targets, 5, 0)), 30.0);  // one right answer at least
   }
-  [[nodiscard]] naive::CrossEntropyResult expected() const {
-    return naive::cross_entropy(read(*logits), read(*targets), read(*weights), gradient_scale);
+  [[nodiscard]] naive::CrossEntropyResult expected(const TokenLoss& loss = {}) const {
+    return naive::cross_entropy(read(*logits), read(*targets), read(*weights), gradient_scale, loss);
   }
 };
+
+const std::vector<TokenLoss> losses = {
+    {}, {.dft = true}, {.label_smoothing = 0.1, .vocab = Example::columns}, {.label_smoothing = 1.0, .vocab = 101}};
 
 void check_metrics(const Tensor& metrics, const naive::CrossEntropyResult& expected, const std::string& label) {
   check_close(metrics.rows(0, 1), {expected.loss}, 1e-6, label);
@@ -56,52 +59,56 @@ BOOST_AUTO_TEST_SUITE(cross_entropy)
 
 BOOST_AUTO_TEST_CASE(loss_metrics_and_gradient) {
   on_every_backend_and_dtype([](TestBackend& backend, DType dtype, const std::string& label) {
-    const Example example;
-    const naive::CrossEntropyResult expected = example.expected();
-    Part part(*example.logits, *example.targets, *example.weights, 0, Example::columns, dtype);
-    const Owned metrics = Owned(DType::float64, {4}).fill(0.0);
-    backend->cross_entropy_max(part.chunk);
-    backend->cross_entropy_partials(part.chunk);
-    backend->cross_entropy_finish(part.chunk, *part.dlogits, Example::gradient_scale, *metrics);
-    check_metrics(*metrics, expected, label);
-    check_close(*part.dlogits, expected.dlogits, tolerance_of(dtype), label);
-    if (dtype == DType::float32) {  // in place, on top of former metrics
-      backend->cross_entropy_finish(part.chunk, *part.logits, Example::gradient_scale, *metrics);
-      BOOST_TEST((read(*part.logits) == read(*part.dlogits)), label);
-      BOOST_TEST(get(*metrics, 1, 0) == 2 * expected.num_targets);
+    for (const TokenLoss& loss : losses) {
+      const Example example;
+      const naive::CrossEntropyResult expected = example.expected(loss);
+      Part part(*example.logits, *example.targets, *example.weights, 0, Example::columns, dtype, loss);
+      const Owned metrics = Owned(DType::float64, {4}).fill(0.0);
+      backend->cross_entropy_max(part.chunk);
+      backend->cross_entropy_partials(part.chunk);
+      backend->cross_entropy_finish(part.chunk, *part.dlogits, Example::gradient_scale, *metrics);
+      check_metrics(*metrics, expected, label);
+      check_close(*part.dlogits, expected.dlogits, tolerance_of(dtype), label);
+      if (dtype == DType::float32) {  // in place, on top of former metrics
+        backend->cross_entropy_finish(part.chunk, *part.logits, Example::gradient_scale, *metrics);
+        BOOST_TEST((read(*part.logits) == read(*part.dlogits)), label);
+        BOOST_TEST(get(*metrics, 1, 0) == 2 * expected.num_targets);
+      }
     }
   });
 }
 
 BOOST_AUTO_TEST_CASE(a_vocabulary_in_two_parts_equals_the_whole) {
   on_every_backend_and_dtype([](TestBackend& backend, DType dtype, const std::string& label) {
-    const Example example;
-    const naive::CrossEntropyResult expected = example.expected();
-    constexpr std::int64_t split = 40;
-    Part left(*example.logits, *example.targets, *example.weights, 0, split, dtype);
-    Part right(*example.logits, *example.targets, *example.weights, split, Example::columns - split, dtype);
-    backend->cross_entropy_max(left.chunk);
-    backend->cross_entropy_max(right.chunk);
-    for (std::int64_t t = 0; t < Example::rows; ++t) {
-      const double max = std::max(get(*left.max, t, 0), get(*right.max, t, 0));
-      set(*left.max, t, 0, max);
-      set(*right.max, t, 0, max);
-    }
-    backend->cross_entropy_partials(left.chunk);
-    backend->cross_entropy_partials(right.chunk);
-    backend->add(*left.partials, *right.partials);
-    backend->copy(*right.partials, *left.partials);
-    for (Part* part : {&left, &right}) {
-      const Owned metrics = Owned(DType::float64, {4}).fill(0.0);
-      backend->cross_entropy_finish(part->chunk, *part->dlogits, Example::gradient_scale, *metrics);
-      check_metrics(*metrics, expected, label);
-      const std::int64_t columns = part->logits->shape[1];
-      std::vector<double> gradient;
+    for (const TokenLoss& loss : losses) {
+      const Example example;
+      const naive::CrossEntropyResult expected = example.expected(loss);
+      constexpr std::int64_t split = 40;
+      Part left(*example.logits, *example.targets, *example.weights, 0, split, dtype, loss);
+      Part right(*example.logits, *example.targets, *example.weights, split, Example::columns - split, dtype, loss);
+      backend->cross_entropy_max(left.chunk);
+      backend->cross_entropy_max(right.chunk);
       for (std::int64_t t = 0; t < Example::rows; ++t) {
-        const auto row = expected.dlogits.begin() + t * Example::columns + part->chunk.vocab_begin;
-        gradient.insert(gradient.end(), row, row + columns);
+        const double max = std::max(get(*left.max, t, 0), get(*right.max, t, 0));
+        set(*left.max, t, 0, max);
+        set(*right.max, t, 0, max);
       }
-      check_close(*part->dlogits, gradient, tolerance_of(dtype), label);
+      backend->cross_entropy_partials(left.chunk);
+      backend->cross_entropy_partials(right.chunk);
+      backend->add(*left.partials, *right.partials);
+      backend->copy(*right.partials, *left.partials);
+      for (Part* part : {&left, &right}) {
+        const Owned metrics = Owned(DType::float64, {4}).fill(0.0);
+        backend->cross_entropy_finish(part->chunk, *part->dlogits, Example::gradient_scale, *metrics);
+        check_metrics(*metrics, expected, label);
+        const std::int64_t columns = part->logits->shape[1];
+        std::vector<double> gradient;
+        for (std::int64_t t = 0; t < Example::rows; ++t) {
+          const auto row = expected.dlogits.begin() + t * Example::columns + part->chunk.vocab_begin;
+          gradient.insert(gradient.end(), row, row + columns);
+        }
+        check_close(*part->dlogits, gradient, tolerance_of(dtype), label);
+      }
     }
   });
 }

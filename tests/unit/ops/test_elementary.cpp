@@ -165,6 +165,10 @@ BOOST_AUTO_TEST_CASE(uniform_numbers_have_the_right_moments_and_bounds) {
     const Owned slice(DType::float32, {3000});
     backend->fill_uniform(*slice, 42, 12345, 0.5f);
     check_close(*slice, read(x->rows(12345, 3000)), 0.0, backend.name());
+    const Owned sum = Owned(DType::float32, {3000}).fill(2.0);
+    backend->add_uniform(*sum, 42, 12345, 0.5f);
+    for (std::int64_t i = 0; i < 3000; ++i) set(*slice, i, 0, get(*slice, i, 0) + 2.0);
+    check_close(*sum, read(*slice), 1e-6, backend.name());
   });
 }
 

@@ -26,6 +26,20 @@ void cross_entropy_max(const CrossEntropyArguments& chunk) {
   }
 }
 
+/// Sum of x - largest: float sums over runs, double sums over a row.
+float sum_of_shifted(const float* x, std::int64_t columns, float largest) {
+  constexpr std::int64_t run = 2048;
+  double sum = 0.0;
+  for (std::int64_t begin = 0; begin < columns; begin += run) {
+    const std::int64_t end = min(columns, begin + run);
+    float run_sum = 0.0f;
+#pragma omp simd reduction(+ : run_sum)
+    for (std::int64_t c = begin; c < end; ++c) run_sum += x[c] - largest;
+    sum += static_cast<double>(run_sum);
+  }
+  return static_cast<float>(sum);
+}
+
 void cross_entropy_partials(const CrossEntropyArguments& chunk) {
   constexpr std::int64_t run = 2048;  // float sums over runs, double sums over a row
 #pragma omp parallel for if (is_parallel(chunk))
@@ -34,6 +48,7 @@ void cross_entropy_partials(const CrossEntropyArguments& chunk) {
     const float largest = chunk.max[t];
     const std::int64_t target = target_column(chunk, t);
     chunk.target_logit[t] = target < 0 ? 0.0f : x[target];
+    if (chunk.sum_logit != nullptr) chunk.sum_logit[t] = sum_of_shifted(x, chunk.columns, largest);
     double sum_exp = 0.0, sum_exp_logit = 0.0;
     for (std::int64_t begin = 0; begin < chunk.columns; begin += run) {
       const std::int64_t end = min(chunk.columns, begin + run);
@@ -61,16 +76,20 @@ void cross_entropy_gradient(const CrossEntropyArguments& chunk, View dlogits, do
     for (std::int64_t t = 0; t < chunk.rows; ++t) {
       const float* e = chunk.logits + t * chunk.columns;
       T* out = row<T>(dlogits, t);
-      const auto weight = static_cast<float>(gradient_scale * static_cast<double>(chunk.weights[t]));
+      // Dynamic fine-tuning weighs a token by the probability of its target.
+      const float probability = chunk.dft ? exp_of(chunk.target_logit[t] - chunk.max[t]) / chunk.sum_exp[t] : 1.0f;
+      const auto weight = static_cast<float>(gradient_scale * static_cast<double>(chunk.weights[t])) * probability;
       if (chunk.weights[t] == 0.0f) {  // exact zeros, whatever the logits
         for (std::int64_t c = 0; c < chunk.columns; ++c) store(out[c], 0.0f);
         continue;
       }
       const std::int64_t target = target_column(chunk, t);
       const float factor = weight / chunk.sum_exp[t];
-      const float at_target = target < 0 ? 0.0f : e[target] * factor - weight;
+      const auto at_all = weight * static_cast<float>(chunk.smoothing * chunk.inverse_vocab);
+      const float at_target =
+          target < 0 ? 0.0f : e[target] * factor - weight * static_cast<float>(1.0 - chunk.smoothing) - at_all;
 #pragma omp simd
-      for (std::int64_t c = 0; c < chunk.columns; ++c) store(out[c], e[c] * factor);
+      for (std::int64_t c = 0; c < chunk.columns; ++c) store(out[c], e[c] * factor - at_all);
       if (target >= 0) store(out[target], at_target);
     }
   });

@@ -87,6 +87,18 @@ void fill_random(View x, std::uint64_t seed, std::int64_t first_index, float fac
   });
 }
 
+void add_uniform(View x, std::uint64_t seed, std::int64_t first_index, float bound) {
+  with_type(x, [&](auto type) {
+    auto* out = row<typename decltype(type)::type>(x, 0);
+    for_each_run<Uniform>(x.columns, seed, first_index,
+                          [&](std::int64_t index, const float* numbers, std::int64_t count) {
+                            for (std::int64_t i = 0; i < count; ++i) {
+                              store(out[index + i], load(out[index + i]) + bound * numbers[i]);
+                            }
+                          });
+  });
+}
+
 template <class To, class From>
 void drop(View out_view, ConstView in_view, float probability, std::uint64_t seed, std::int64_t first_index,
           bool accumulate) {
@@ -117,6 +129,7 @@ void dropout(View out, ConstView in, float probability, std::uint64_t seed, std:
 void enter_random(Kernels& table) {
   table.fill_normal = fill_random<Normal>;
   table.fill_uniform = fill_random<Uniform>;
+  table.add_uniform = add_uniform;
   table.dropout = dropout;
 }
 

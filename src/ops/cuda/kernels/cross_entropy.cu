@@ -38,8 +38,9 @@ __global__ void __launch_bounds__(row_threads) max_kernel(CrossEntropyArguments 
   if (threadIdx.x == 0) chunk.max[row] = largest;
 }
 
-/// A block for each row; float32 sums in a thread, float64 sums over threads. Moves 8 T V bytes.
-template <int N>
+/// A block for each row; float32 sums in a thread, float64 sums over threads. Moves 8 T V bytes. With `smooths` it adds
+/// up the logits, too.
+template <int N, bool smooths>
 __global__ void __launch_bounds__(row_threads) partials_kernel(CrossEntropyArguments chunk) {
   auto* scratch = shared_memory<double>();
   const std::int64_t row = blockIdx.x, num_vectors = chunk.columns / N;
@@ -51,6 +52,7 @@ __global__ void __launch_bounds__(row_threads) partials_kernel(CrossEntropyArgum
   }
   __syncthreads();  // the target's logit is read before it is overwritten
   float sums[N] = {}, sums_with_logit[N] = {};
+  [[maybe_unused]] float sums_of_logits[N] = {};
 #pragma unroll 2
   for (std::int64_t i = threadIdx.x; i < num_vectors; i += row_threads) {
     float x[N];
@@ -61,6 +63,7 @@ __global__ void __launch_bounds__(row_threads) partials_kernel(CrossEntropyArgum
       x[j] = e;
       sums[j] += e;
       sums_with_logit[j] += e > 0.0f ? e * shifted : e;  // 0 * -inf is 0 here
+      if constexpr (smooths) sums_of_logits[j] += shifted;
     }
     store(logits + i * N, x);
   }
@@ -76,6 +79,13 @@ __global__ void __launch_bounds__(row_threads) partials_kernel(CrossEntropyArgum
     chunk.sum_exp[row] = static_cast<float>(sum);
     chunk.sum_exp_logit[row] = static_cast<float>(sum_with_logit);
   }
+  if constexpr (smooths) {
+    double sum_of_logits = 0.0;
+#pragma unroll
+    for (int j = 0; j < N; ++j) sum_of_logits += static_cast<double>(sums_of_logits[j]);
+    sum_of_logits = row_sum(sum_of_logits, scratch);
+    if (threadIdx.x == 0) chunk.sum_logit[row] = static_cast<float>(sum_of_logits);
+  }
 }
 
 /// One block. Moves 20 T bytes.
@@ -87,7 +97,9 @@ __global__ void __launch_bounds__(row_threads) metrics_kernel(CrossEntropyArgume
     if (!(weight > 0.0)) continue;
     const double sum_exp = chunk.sum_exp[row], largest = chunk.max[row], logit = chunk.target_logit[row];
     const double log_sum = log(sum_exp);
-    sums[0] += weight * (log_sum + (largest - logit));
+    const double mean_nll = chunk.sum_logit == nullptr ? 0.0 : log_sum - chunk.sum_logit[row] * chunk.inverse_vocab;
+    const double nll = log_sum + (largest - logit);
+    sums[0] += weight * (chunk.dft ? nll * exp(-nll) : (1.0 - chunk.smoothing) * nll + chunk.smoothing * mean_nll);
     sums[1] += 1.0;
     sums[2] += logit >= largest ? 1.0 : 0.0;
     sums[3] += log_sum - chunk.sum_exp_logit[row] / sum_exp;
@@ -98,7 +110,7 @@ __global__ void __launch_bounds__(row_threads) metrics_kernel(CrossEntropyArgume
   }
 }
 
-/// dlogits = gradient_scale weight (e / sum_exp - onehot). Moves (4 + s) T V bytes.
+/// dlogits = gradient_scale weight (e / sum_exp - onehot), or as ops::TokenLoss says. Moves (4 + s) T V bytes.
 template <class T, int N>
 struct Gradient {
   static constexpr int unroll = 2;
@@ -109,6 +121,7 @@ struct Gradient {
   Rows<T> dlogits;
   Rows<const float> exps;
   double gradient_scale;
+  float share_of_target, share_of_all;  ///< of a token's weight
 
   __device__ __forceinline__ void load(Registers& r, std::int64_t row, std::int64_t column) const {
     cuda::load(r.e, exps.at(row, column));
@@ -120,11 +133,14 @@ struct Gradient {
 #pragma unroll
       for (float& x : out) x = 0.0f;
     } else {
-      const auto scaled = static_cast<float>(gradient_scale * static_cast<double>(weight));
+      auto scaled = static_cast<float>(gradient_scale * static_cast<double>(weight));
+      if (chunk.dft) scaled *= expf(chunk.target_logit[row] - chunk.max[row]) / chunk.sum_exp[row];
       const float factor = scaled / chunk.sum_exp[row];
       const std::int64_t target = target_column(chunk, row) - column;
 #pragma unroll
-      for (int i = 0; i < N; ++i) out[i] = r.e[i] * factor - (i == target ? scaled : 0.0f);
+      for (int i = 0; i < N; ++i) {
+        out[i] = r.e[i] * factor - (i == target ? scaled * share_of_target : 0.0f) - scaled * share_of_all;
+      }
     }
     cuda::store(dlogits.at(row, column), out);
   }
@@ -144,7 +160,10 @@ void cross_entropy_max(const CrossEntropyArguments& chunk, cudaStream_t stream) 
 
 void cross_entropy_partials(const CrossEntropyArguments& chunk, cudaStream_t stream) {
   if (chunk.rows == 0) return;
-  launch("cross_entropy_partials", has_vectors(logits_of(chunk), 4) ? partials_kernel<4> : partials_kernel<1>,
+  const bool in_vectors = has_vectors(logits_of(chunk), 4);
+  launch("cross_entropy_partials",
+         chunk.sum_logit != nullptr ? (in_vectors ? partials_kernel<4, true> : partials_kernel<1, true>)
+                                    : (in_vectors ? partials_kernel<4, false> : partials_kernel<1, false>),
          dim3(static_cast<unsigned>(chunk.rows)), dim3(row_threads), scratch_bytes, stream, chunk);
 }
 
@@ -163,7 +182,9 @@ void cross_entropy_gradient(const CrossEntropyArguments& chunk, View dlogits, do
     const auto run = [&](auto n) {
       constexpr int N = decltype(n)::value;
       run_elementwise<N>("cross_entropy_gradient",
-                         Gradient<T, N>{chunk, rows_of<T>(dlogits), rows_of<const float>(exps), gradient_scale},
+                         Gradient<T, N>{chunk, rows_of<T>(dlogits), rows_of<const float>(exps), gradient_scale,
+                                        static_cast<float>(1.0 - chunk.smoothing),
+                                        static_cast<float>(chunk.smoothing * chunk.inverse_vocab)},
                          chunk.rows * (chunk.columns / N), chunk.columns / N, stream);
     };
     if (has_vectors(exps, vectors) && has_vectors(dlogits, vectors)) {

@@ -26,6 +26,7 @@ void add_bias(View x, Weight bias, cudaStream_t stream);
 
 void fill_normal(View x, std::uint64_t seed, std::int64_t first_index, float stddev, cudaStream_t stream);
 void fill_uniform(View x, std::uint64_t seed, std::int64_t first_index, float bound, cudaStream_t stream);
+void add_uniform(View x, std::uint64_t seed, std::int64_t first_index, float bound, cudaStream_t stream);
 /// out may be in.
 void dropout(View out, ConstView in, float probability, std::uint64_t seed, std::int64_t first_index, bool accumulate,
              cudaStream_t stream);

@@ -75,6 +75,29 @@ struct Fill {
   }
 };
 
+/// Moves 2 s bytes an element.
+template <class T, int N>
+struct AddUniform {
+  static constexpr int unroll = 1;
+  struct Registers {
+    float x[N];
+  };
+  Rows<T> x;
+  std::uint64_t seed, first_index;  ///< of the first element of x
+  float bound;
+
+  __device__ __forceinline__ void load(Registers& r, std::int64_t row, std::int64_t column) const {
+    cuda::load(r.x, x.at(row, column));
+  }
+  __device__ __forceinline__ void store(const Registers& r, std::int64_t row, std::int64_t column) const {
+    float numbers[N];
+    draw<Uniform>(numbers, seed, first_index + static_cast<std::uint64_t>(row * x.stride + column));
+#pragma unroll
+    for (int i = 0; i < N; ++i) numbers[i] = r.x[i] + bound * numbers[i];
+    cuda::store(x.at(row, column), numbers);
+  }
+};
+
 /// Moves the bytes of in and out, and of out again where it accumulates.
 template <class To, class From, int N>
 struct Dropout {
@@ -135,6 +158,20 @@ void fill_normal(View x, std::uint64_t seed, std::int64_t first_index, float std
 
 void fill_uniform(View x, std::uint64_t seed, std::int64_t first_index, float bound, cudaStream_t stream) {
   fill_random<Uniform>("fill_uniform", x, seed, first_index, bound, stream);
+}
+
+void add_uniform(View x, std::uint64_t seed, std::int64_t first_index, float bound, cudaStream_t stream) {
+  with_type(x.is_bf16, [&](auto type) {
+    using T = typename decltype(type)::type;
+    by_vectors<vector_size<T>>(
+        std::tuple(x), first_index % 4 == 0,
+        [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& part) {
+          constexpr int N = decltype(n)::value;
+          run_elementwise<N>("add_uniform",
+                             AddUniform<T, N>{rows_of<T>(part), seed, index_of(part, x, first_index), bound},
+                             num_vectors, per_row, stream);
+        });
+  });
 }
 
 void dropout(View out, ConstView in, float probability, std::uint64_t seed, std::int64_t first_index, bool accumulate,
