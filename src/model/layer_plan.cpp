@@ -23,7 +23,8 @@ sequence::AttentionKind kind_of(const sequence::AttentionWindows& windows, std::
 }  // namespace
 
 std::vector<LayerPlan> layer_plans(const config::Model& model) {
-  const LayerPlan common{.query_rope = checked_cast<int>(ropes(model).size()) - 1,
+  const LayerPlan common{.attention = {},
+                         .query_rope = checked_cast<int>(ropes(model).size()) - 1,
                          .qk_norm = model.qk_norm ? LayerPlan::QkNorm::heads : LayerPlan::QkNorm::none,
                          .residual_multiplier = static_cast<float>(model.residual_multiplier),
                          .norms_branches = model.block_norms == config::BlockNorms::glm4};
