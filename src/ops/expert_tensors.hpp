@@ -65,6 +65,7 @@ template <class Memory>
   SFT_ENSURE(alignment > 0 && (alignment & (alignment - 1)) == 0, "ops: experts are aligned to a power of two");
   SFT_ENSURE(num_rows >= num_choices + num_experts * (alignment - 1), "ops: every choice has a row");
   SFT_ENSURE(num_experts > 0 && num_experts <= max_experts, "ops: there are no more experts");
+  SFT_ENSURE(num_choices <= max_ordered_choices, "ops: there are no more choices");
   return {.experts = int32s_of(order.experts),
           .counts = int32s_of(order.counts),
           .offsets = int32s_of(order.offsets),

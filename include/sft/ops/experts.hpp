@@ -15,7 +15,7 @@
 
 namespace sft::ops {
 
-inline constexpr std::int64_t max_experts = 1024, max_expert_choices = 32;
+inline constexpr std::int64_t max_experts = 1024, max_expert_choices = 32, max_ordered_choices = std::int64_t{1} << 20;
 
 enum class RouterScore : std::uint8_t {
   softmax,  ///< Mixtral, Qwen3-MoE, gpt-oss: the softmax over all experts
@@ -73,7 +73,8 @@ struct RouterSumsBackward {
 };
 
 /// Lays out the choices of all tokens expert by expert, in their order. The rows of expert e begin at offsets[e], a
-/// multiple of `alignment`, and end at offsets[e + 1]; its tokens come first.
+/// multiple of `alignment`, and end at offsets[e + 1]; its tokens come first. T k is at most max_ordered_choices. On
+/// CPUs an alignment of 16 makes products of few different sizes, whose machine code is kept (cpu/matmul.hpp).
 struct ExpertOrder {
   ConstTensor experts;         ///< (T, k) int32, each in [0, E)
   Tensor counts;               ///< (E) int32: choices of each expert
@@ -146,8 +147,8 @@ struct GroupedBiasGradient {
 /// Gated activations beside SwiGLU, which has ops of its own.
 enum class Gate : std::uint8_t {
   gelu_tanh,  ///< Gemma: act = gelu(gate) * up by the tanh approximation (Hendrycks & Gimpel 2016)
-  /// gpt-oss: act = g sigmoid(alpha g) (u + 1) with g = min(gate, limit), u = up within [-limit, limit]. Beyond a
-  /// limit the gradient is 0.
+  /// gpt-oss: act = g sigmoid(alpha g) (u + 1) with g = min(gate, limit), u = up within [-limit, limit]. At a limit
+  /// and beyond it the gradient is 0, as that of torch.clamp in PyTorch 2.15.
   clamped_swish,
 };
 

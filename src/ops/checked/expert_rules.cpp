@@ -97,6 +97,9 @@ void check_expert_order(const ExpertOrder& order) {
   const std::int64_t num_tokens = order.experts.shape[0], num_choices = order.experts.shape[1],
                      num_experts = order.counts.shape[0], num_rows = order.choices.shape[0];
   call.require(num_experts > 0 && num_experts <= max_experts, "counts has no such number of experts");
+  call.require(
+      num_tokens * num_choices <= max_ordered_choices,
+      fmt::format("experts has {} choices; at most {} there may be", num_tokens * num_choices, max_ordered_choices));
   call.require(order.alignment > 0 && (order.alignment & (order.alignment - 1)) == 0,
                fmt::format("alignment = {} is no power of two", order.alignment));
   call.require(num_rows >= num_tokens * num_choices + num_experts * (order.alignment - 1),

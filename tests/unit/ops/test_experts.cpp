@@ -276,11 +276,11 @@ BOOST_AUTO_TEST_CASE(gates_and_their_gradients) {
             const int g = rule.interleaved ? 2 * c : c, u = rule.interleaved ? 2 * c + 1 : c + columns;
             const Values x = {get(*gate_up, t, g), get(*gate_up, t, u)};
             expected.push_back(value(x));
-            // At a limit the gradient is that from within, as torch.clamp has it.
-            Values within = x;
-            for (double& number : within) number *= std::abs(number) == 7.0 ? 1.0 - 1e-5 : 1.0;
-            gradient[place_of(t, g, 2 * columns)] = get(*dact, t, c) * slope(within, 0, value);
-            gradient[place_of(t, u, 2 * columns)] = get(*dact, t, c) * slope(within, 1, value);
+            // At a limit the gradient is that from beyond it.
+            Values beyond = x;
+            for (double& number : beyond) number *= std::abs(number) == 7.0 ? 1.0 + 1e-5 : 1.0;
+            gradient[place_of(t, g, 2 * columns)] = get(*dact, t, c) * slope(beyond, 0, value);
+            gradient[place_of(t, u, 2 * columns)] = get(*dact, t, c) * slope(beyond, 1, value);
           }
         }
         backend->gated_forward({.act = *act, .gate_up = *gate_up, .rule = rule});

@@ -28,8 +28,8 @@ struct ClampedSwish {
   float slope_of_z(float) const { return alpha; }
   float gate_of(float gate) const { return gate > limit ? limit : gate; }
   float up_of(float up) const { return (up > limit ? limit : up < -limit ? -limit : up) + 1.0f; }
-  bool has_gate_gradient(float gate) const { return !(gate > limit); }
-  bool has_up_gradient(float up) const { return !(up > limit) && !(up < -limit); }
+  bool has_gate_gradient(float gate) const { return !(gate >= limit); }
+  bool has_up_gradient(float up) const { return !(up >= limit) && !(up <= -limit); }
 };
 
 /// Where gate and up of column c lie in a row.

@@ -30,8 +30,8 @@ struct ClampedSwish {
   __device__ __forceinline__ float up_of(float up) const {
     return (up > limit ? limit : up < -limit ? -limit : up) + 1.0f;
   }
-  __device__ __forceinline__ bool has_gate_gradient(float gate) const { return !(gate > limit); }
-  __device__ __forceinline__ bool has_up_gradient(float up) const { return !(up > limit) && !(up < -limit); }
+  __device__ __forceinline__ bool has_gate_gradient(float gate) const { return !(gate >= limit); }
+  __device__ __forceinline__ bool has_up_gradient(float up) const { return !(up >= limit) && !(up <= -limit); }
 };
 
 /// Gates and ups of N neighbours of act.
