@@ -35,11 +35,7 @@ using Steps = std::vector<std::int64_t>;
 
 const std::vector<RunCase> two_meshes{run_cases[0], run_cases[1]};
 
-struct DecisionWorkshop : test::Workshop {
-  DecisionWorkshop() {
-    test::write_packed_file(path("eval.h5"), test::make_awkward_rows(13, 40, 5), test::small_vocab_size);
-  }
-
+struct DecisionWorkshop : test::EvaluationWorkshop {
   /// Runs to its end, which must have this status.
   void run(const RunCase& mesh, const std::string& output, std::int64_t max_steps, const std::string& resume,
            const Change& change, ExitStatus expected = ExitStatus::done) const {

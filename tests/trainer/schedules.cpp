@@ -28,11 +28,7 @@ constexpr double peak = 0x1p-9;  // halves of it are exact
 constexpr std::int64_t max_steps = 12;
 
 /// Runs of 12 steps with a schedule; checkpoints of steps 7 and 12.
-struct ScheduleWorkshop : test::Workshop {
-  ScheduleWorkshop() {
-    test::write_packed_file(path("eval.h5"), test::make_awkward_rows(13, 40, 5), test::small_vocab_size);
-  }
-
+struct ScheduleWorkshop : test::EvaluationWorkshop {
   void train(const RunCase& run, const std::string& output, const std::string& resume, const Change& schedule,
              std::int64_t num_steps = max_steps) const {
     test::TrainerProgram program = start(run, output, num_steps, resume, [&](config::Config& config) {

@@ -117,6 +117,11 @@ class Workshop {
   TemporaryFolder folder_;
 };
 
+/// The same with rows to evaluate on, path("eval.h5").
+struct EvaluationWorkshop : Workshop {
+  EvaluationWorkshop() { write_packed_file(path("eval.h5"), make_awkward_rows(13, 40, 5), small_vocab_size); }
+};
+
 /// Waits for the program, which must end well.
 inline void check_done(TrainerProgram& program, const Workshop& workshop, const std::string& output) {
   const int status = program.wait();

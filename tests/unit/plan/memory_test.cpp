@@ -11,10 +11,7 @@
 #include "sft/device/arena.hpp"
 #include "sft/io/hdf5.hpp"
 #include "sft/machine/node.hpp"
-#include "support/awkward_data.hpp"
-#include "support/layout.hpp"
-#include "support/packed_file.hpp"
-#include "support/temporary_folder.hpp"
+#include "unit/plan/small_run.hpp"
 
 namespace sft::plan {
 
@@ -24,39 +21,13 @@ using device::Label;
 
 constexpr std::size_t process_bytes = std::size_t{100} << 20U;
 
-/// A small model whose units divide into four shards without padding, and a few rows of 64 tokens.
-struct Fixture {
-  Fixture() {
-    test::write_packed_file(folder.file("rows.h5"), test::make_awkward_rows(8, 64, 1), test::small_vocab_size);
-    config.data.train_files = {folder.file("rows.h5")};
-    config.model.hidden_size = 256;
-    config.model.num_hidden_layers = 2;
-    config.model.num_attention_heads = 8;
-    config.model.num_key_value_heads = 4;
-    config.model.head_dim = 32;
-    config.model.intermediate_size = 512;
-    config.model.vocab_size = 1024;
-    config.train.max_steps = 3;
-    config.train.per_device_train_batch_size = 2;
-  }
+struct Fixture : SmallRun {
+  Fixture() { config.train.per_device_train_batch_size = 2; }
 
   [[nodiscard]] MemoryTable plan(const mesh::Layout& layout) {
     test::set_mesh(config.parallel, layout);
     return plan_memory(valid(), datasets(), {}, process_bytes);
   }
-
-  [[nodiscard]] config::ValidConfig valid() const {
-    return config::validate(config, mesh::layout_of(config.parallel).size());
-  }
-
-  [[nodiscard]] Datasets datasets() const {
-    Datasets all{data::PackedDataset(config.data.train_files), {}};
-    if (!config.data.eval_files.empty()) all.eval.emplace(config.data.eval_files);
-    return all;
-  }
-
-  test::TemporaryFolder folder;
-  config::Config config;
 };
 
 const MemoryRange& range_of(const MemoryTable& table, Label label) {

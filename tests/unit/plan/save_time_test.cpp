@@ -6,35 +6,13 @@
 #include <boost/test/unit_test.hpp>
 
 #include "sft/plan/rank_plan.hpp"
-#include "support/awkward_data.hpp"
-#include "support/layout.hpp"
-#include "support/packed_file.hpp"
-#include "support/temporary_folder.hpp"
+#include "unit/plan/small_run.hpp"
 
 namespace sft::plan {
 
 namespace {
 
-/// A small model whose units divide into four shards without padding, and a few rows of 64 tokens.
-struct SaveFixture {
-  SaveFixture() {
-    test::write_packed_file(folder.file("rows.h5"), test::make_awkward_rows(8, 64, 1), test::small_vocab_size);
-    config.data.train_files = {folder.file("rows.h5")};
-    config.model.hidden_size = 256;
-    config.model.num_hidden_layers = 2;
-    config.model.num_attention_heads = 8;
-    config.model.num_key_value_heads = 4;
-    config.model.head_dim = 32;
-    config.model.intermediate_size = 512;
-    config.model.vocab_size = 1024;
-    config.train.max_steps = 3;
-  }
-
-  [[nodiscard]] config::ValidConfig valid() const {
-    return config::validate(config, mesh::layout_of(config.parallel).size());
-  }
-  [[nodiscard]] Datasets datasets() const { return {data::PackedDataset(config.data.train_files), {}}; }
-
+struct SaveFixture : SmallRun {
   [[nodiscard]] SaveTime plan(const mesh::Layout& layout) {
     test::set_mesh(config.parallel, layout);
     return plan_save(valid(), datasets(), {});
@@ -44,9 +22,6 @@ struct SaveFixture {
     const RankPlan rank(checked, datasets().limits(checked), mesh::Place(checked, 0), {});
     return static_cast<std::uint64_t>(rank.num_parameters().trainable);
   }
-
-  test::TemporaryFolder folder;
-  config::Config config;
 };
 
 }  // namespace
