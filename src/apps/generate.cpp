@@ -48,7 +48,6 @@ struct Writer {
 
 /// The most tokens of a conversation: those asked for, or fewer where the model forgets or turns otherwise beyond them.
 std::int64_t conversation_length(const config::Model& model, std::int64_t asked) {
-  if (model.sliding_window > 0) asked = std::min<std::int64_t>(asked, model.sliding_window);
   const config::RopeScaling& scaling = model.rope_scaling;
   using config::RopeType;
   const bool changes = scaling.rope_type == RopeType::dynamic || scaling.rope_type == RopeType::longrope;

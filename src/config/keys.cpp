@@ -332,7 +332,9 @@ std::vector<Key> make_keys() {
       key("model", &C::model, "max_position_embeddings", &Model::max_position_embeddings,
           "the longest document that the model is made for, for config.json of what is saved; 0: not known"),
       key("model", &C::model, "sliding_window", &Model::sliding_window,
-          "of a model with sliding-window attention: rows above it are refused; 0: none"),
+          "tokens that a token of a sliding layer sees, itself included; 0: all of its document"),
+      key("model", &C::model, "layer_types", &Model::layer_types,
+          "for each layer full_attention or sliding_attention; empty: with a sliding_window all slide"),
       key("model", &C::model, "init_seed", &Model::init_seed, "seed of the random weights"),
       key("model", &C::model, "initializer_range", &Model::initializer_range, "standard deviation of random weights"),
 

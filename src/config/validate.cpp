@@ -129,13 +129,27 @@ void check_rotation(const Model& model) {
 
 /// Lists with an item for each layer.
 void check_layers(const Model& model) {
-  const std::vector<int>& rotated = model.no_rope_layers;
-  if (rotated.empty()) return;
-  if (std::cmp_not_equal(rotated.size(), model.num_hidden_layers)) {
-    throw_config_error(fmt::format("`model.no_rope_layers` has {}", plural(std::ssize(rotated), "item")),
-                       fmt::format("there are {}", plural(model.num_hidden_layers, "layer")),
-                       "give 1, or 0 where queries and keys are not rotated, for each layer");
+  const auto require_items = [&](const char* name, std::int64_t num_items, const char* what_to_do) {
+    if (num_items == 0 || num_items == model.num_hidden_layers) return;
+    throw_config_error(fmt::format("`model.{}` has {}", name, plural(num_items, "item")),
+                       fmt::format("there are {}", plural(model.num_hidden_layers, "layer")), what_to_do);
+  };
+  constexpr const char* give_types = "give full_attention or sliding_attention for each layer";
+  require_items("layer_types", std::ssize(model.layer_types), give_types);
+  for (const std::string& type : model.layer_types) {
+    if (type == "full_attention") continue;
+    if (type != "sliding_attention") {
+      throw_config_error(fmt::format("`model.layer_types` has {}", type), "there are two kinds of attention",
+                         give_types);
+    }
+    if (model.sliding_window == 0) {
+      throw_config_error("`model.layer_types` has sliding_attention without a window", "sliding_window = 0",
+                         "set sliding_window to the tokens that a token sees");
+    }
   }
+  const std::vector<int>& rotated = model.no_rope_layers;
+  require_items("no_rope_layers", std::ssize(rotated),
+                "give 1, or 0 where queries and keys are not rotated, for each layer");
   if (std::ranges::any_of(rotated, [](int item) { return item != 0 && item != 1; })) {
     throw_config_error("`model.no_rope_layers` has other items than 0 and 1", "a layer is rotated, or it is not",
                        "give 1, or 0 where queries and keys are not rotated, for each layer");
@@ -493,15 +507,6 @@ ValidConfig ValidConfig::with(const std::function<void(Config&)>& change) const 
 }
 
 void validate_length(const Model& model, std::int64_t max_length, const std::string& source) {
-  if (model.sliding_window > 0 && max_length > model.sliding_window) {
-    throw_config_error(
-        fmt::format("{} may be longer than the model's sliding window", source),
-        fmt::format("{} tokens, but model.sliding_window = {}: beyond it every layer must forget what lies further "
-                    "back, which is not supported",
-                    max_length, model.sliding_window),
-        fmt::format("use at most {} tokens (--max_length of sft-prepare, --max_new_tokens of sft-generate)",
-                    model.sliding_window));
-  }
   const RopeScaling& scaling = model.rope_scaling;
   const bool changes = scaling.rope_type == RopeType::dynamic || scaling.rope_type == RopeType::longrope;
   if (changes && max_length > scaling.original_max_position_embeddings) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -30,6 +31,8 @@ enum Part : unsigned {
   longrope = 1U << 8U,
   growing_queries = 1U << 9U,
   norms_of_glm4 = 1U << 10U,
+  windows = 1U << 11U,       ///< on all layers
+  some_windows = 1U << 12U,  ///< by layer_types
 };
 
 unsigned parts_of(const config::Model& model) {
@@ -45,6 +48,7 @@ unsigned parts_of(const config::Model& model) {
   if (model.partial_rotary_factor != 1.0) parts |= partial_rotation;
   if (model.rope_scaling.rope_type == config::RopeType::longrope) parts |= longrope;
   if (model.llama_4_scaling_beta != 0.0) parts |= growing_queries;
+  if (model.sliding_window > 0) parts |= model.layer_types.empty() ? windows : some_windows;
   if (model.block_norms == config::BlockNorms::glm4) parts |= norms_of_glm4;
   return parts;
 }
@@ -55,15 +59,16 @@ std::optional<Family> family_with_parts(const config::Model& model) {
     Family family;
     unsigned required, possible;
   };
-  constexpr std::array<Choice, 9> choices{{{Family::llama, 0, qkvo_bias | mlp_bias},
-                                           {Family::qwen2, qkv_bias, 0},
-                                           {Family::qwen3, qk_norm, qkvo_bias},
-                                           {Family::smollm3, unrotated_layers, qkvo_bias | mlp_bias},
-                                           {Family::granite, multipliers, qkvo_bias | mlp_bias},
-                                           {Family::phi3, longrope, partial_rotation},
-                                           {Family::phi3, partial_rotation, 0},
-                                           {Family::ministral3, growing_queries, 0},
-                                           {Family::glm4, norms_of_glm4, qkv_bias | partial_rotation}}};
+  constexpr std::array<Choice, 10> choices{{{Family::llama, 0, qkvo_bias | mlp_bias},
+                                            {Family::mistral, windows, 0},
+                                            {Family::qwen2, qkv_bias, some_windows},
+                                            {Family::qwen3, qk_norm, qkvo_bias | some_windows},
+                                            {Family::smollm3, unrotated_layers, qkvo_bias | mlp_bias},
+                                            {Family::granite, multipliers, qkvo_bias | mlp_bias},
+                                            {Family::phi3, longrope, partial_rotation | windows},
+                                            {Family::phi3, partial_rotation, windows},
+                                            {Family::ministral3, growing_queries, windows},
+                                            {Family::glm4, norms_of_glm4, qkv_bias | partial_rotation}}};
   const unsigned parts = parts_of(model);
   for (const Choice& choice : choices) {
     const bool has_required = (parts & choice.required) == choice.required;
@@ -145,7 +150,14 @@ ordered_json describe(const config::Model& model, std::int64_t max_length) {
   if (family.family != Family::qwen2) object["attention_bias"] = model.attention_bias;
   const bool is_qwen = family.family == Family::qwen2 || family.family == Family::qwen3;
   if (!is_qwen) object["mlp_bias"] = model.mlp_bias;
-  if (is_qwen) object["use_sliding_window"] = false;
+  const bool has_windows = model.sliding_window > 0;
+  if (is_qwen) object["use_sliding_window"] = has_windows;
+  if (has_windows || family.family == Family::mistral) object["sliding_window"] = model.sliding_window;
+  if (is_qwen && has_windows) {
+    const auto first = std::ranges::find(model.layer_types, "sliding_attention");
+    object["max_window_layers"] = first - model.layer_types.begin();
+    object["layer_types"] = model.layer_types;
+  }
   if (family.family == Family::smollm3) object["no_rope_layers"] = model.no_rope_layers;
   if (family.family == Family::granite) {
     object["embedding_multiplier"] = model.embedding_multiplier;

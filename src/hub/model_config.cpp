@@ -123,9 +123,10 @@ void refuse_windows_of_smollm3(ConfigFields& fields) {
   }
 }
 
-/// Reads which layers have sliding-window attention; the window in tokens, 0 where none has.
-std::int64_t sliding_window_of(ConfigFields& fields, const FamilyDefaults& family, std::int64_t num_layers) {
-  const std::vector<std::string> layer_types = fields.texts("layer_types");
+/// Reads which layers have sliding-window attention: sets model.sliding_window and layer_types.
+void read_windows(ConfigFields& fields, const FamilyDefaults& family, config::Model& model) {
+  const std::int64_t num_layers = model.num_hidden_layers;
+  std::vector<std::string> layer_types = fields.texts("layer_types");
   bool has_sliding = false;
   for (const std::string& type : layer_types) {
     if (type != "full_attention" && type != "sliding_attention") {
@@ -140,25 +141,32 @@ std::int64_t sliding_window_of(ConfigFields& fields, const FamilyDefaults& famil
   constexpr std::int64_t default_window = 4096;
   const bool slides_everywhere =
       family.family == Family::mistral || family.family == Family::phi3 || family.family == Family::ministral3;
-  const bool has_windows = slides_everywhere || family.family == Family::qwen2 || family.family == Family::qwen3;
-  if (!has_windows || slides_everywhere) {
+  const bool is_qwen = family.family == Family::qwen2 || family.family == Family::qwen3;
+  if (!is_qwen) {
     if (has_sliding) {
       fields.refuse("layer_types", fmt::format("{} has one kind of layer here", family.architecture), other_model);
     }
     if (family.family == Family::smollm3) refuse_windows_of_smollm3(fields);
-    if (!has_windows) return 0;
-    if (family.family != Family::mistral) return fields.integer("sliding_window", 0);
-    return fields.has("sliding_window") ? fields.integer("sliding_window", 0) : default_window;
+    if (!slides_everywhere) return;
+    const bool has_default = family.family == Family::mistral && !fields.has("sliding_window");
+    model.sliding_window = has_default ? default_window : fields.integer("sliding_window", 0);
+    return;
   }
   const bool is_used = fields.truth("use_sliding_window", false);
   const std::int64_t window = fields.has("sliding_window") ? fields.integer("sliding_window", 0) : default_window;
   const std::int64_t num_full_layers = fields.integer("max_window_layers", 28);
-  if (layer_types.empty()) return is_used && num_full_layers < num_layers ? window : 0;
   if (has_sliding && (!is_used || window == 0)) {
     fields.refuse("layer_types", "sliding_attention needs use_sliding_window and sliding_window",
                   "correct config.json");
   }
-  return has_sliding ? window : 0;
+  if (layer_types.empty() && is_used && window > 0) {
+    for (std::int64_t layer = 0; layer < num_layers; ++layer) {
+      layer_types.emplace_back(layer >= num_full_layers ? "sliding_attention" : "full_attention");
+    }
+  }
+  if (std::ranges::find(layer_types, "sliding_attention") == layer_types.end()) return;
+  model.sliding_window = window;
+  model.layer_types = std::move(layer_types);
 }
 
 void read_sizes(ConfigFields& fields, const FamilyDefaults& family, config::Model& model) {
@@ -252,7 +260,7 @@ ModelConfig parse_model_config(const std::string& text, const std::string& sourc
   config::Model& model = result.model;
   read_sizes(fields, family, model);
   read_biases(fields, family.family, model);
-  model.sliding_window = sliding_window_of(fields, family, model.num_hidden_layers);
+  read_windows(fields, family, model);
   model.rms_norm_eps = fields.number("rms_norm_eps", family.rms_norm_eps);
   model.initializer_range = fields.number("initializer_range", model.initializer_range);
   read_rope(fields, family, model, result.warnings);

@@ -1,10 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/layer_plan.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "sft/core/cast.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/model/rope.hpp"
 
 namespace sft::model {
+
+namespace {
+
+sequence::AttentionKind kind_of(const sequence::AttentionWindows& windows, std::int64_t window) {
+  for (const sequence::AttentionKind kind : windows.indices()) {
+    if (windows[kind] == window) return kind;
+  }
+  SFT_ENSURE(false, "every layer's window is in the list");
+  return {};
+}
+
+}  // namespace
 
 std::vector<LayerPlan> layer_plans(const config::Model& model) {
   const LayerPlan common{.query_rope = checked_cast<int>(ropes(model).size()) - 1,
@@ -14,10 +30,18 @@ std::vector<LayerPlan> layer_plans(const config::Model& model) {
   std::vector<LayerPlan> plans(checked_cast<std::size_t>(model.num_hidden_layers), common);
   for (std::size_t layer = 0; layer < plans.size(); ++layer) {
     if (!model.rotates(layer)) plans[layer].rope.reset();
+    plans[layer].attention = kind_of(attention_windows(model), model.window_of(layer));
   }
   return plans;
 }
 
-sequence::AttentionWindows attention_windows(const config::Model& /*model*/) { return {0}; }
+sequence::AttentionWindows attention_windows(const config::Model& model) {
+  sequence::AttentionWindows windows;
+  for (std::size_t layer = 0; std::cmp_less(layer, model.num_hidden_layers); ++layer) {
+    const std::int64_t window = model.window_of(layer);
+    if (std::ranges::find(windows, window) == windows.end()) windows.push_back(window);
+  }
+  return windows;
+}
 
 }  // namespace sft::model

@@ -15,6 +15,7 @@
 #include "sft/config/values.hpp"
 #include "sft/core/format.hpp"
 #include "sft/core/labelled_lines.hpp"
+#include "sft/model/layer_plan.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/optim/schedule.hpp"
 #include "sft/plan/run_length.hpp"
@@ -35,6 +36,10 @@ std::string describe_model(const StartFacts& facts) {
   if (model.attention_output_bias) text += ", o bias";
   if (model.mlp_bias) text += ", MLP biases";
   if (model.qk_norm) text += ", q/k norms";
+  if (const sequence::AttentionWindows windows = model::attention_windows(model); model.sliding_window > 0) {
+    text += fmt::format(", windows of {} on {}", plural(model.sliding_window, "token"),
+                        windows.size() == 1 ? "all layers" : "some layers");
+  }
   if (const auto plain = std::ranges::count(model.no_rope_layers, 0); plain > 0) {
     text += fmt::format(", {} without rotation", plural(plain, "layer"));
   }

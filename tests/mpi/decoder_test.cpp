@@ -495,13 +495,23 @@ BOOST_AUTO_TEST_CASE(what_is_computed_again_or_offloaded_has_the_same_bits) {
     bool has_qk_norm, has_adapters;
     std::int64_t tile_tokens;
     Tokens tokens = Tokens::whole;
+    config::BlockNorms norms = config::BlockNorms::pre;
+    double residual_multiplier = 1.0;
   };
-  constexpr Way ways[] = {{true, false, INT64_MAX}, {false, false, 7}, {true, true, 7}, {true, false, 7, Tokens::cut}};
+  constexpr Way ways[] = {{true, false, INT64_MAX},
+                          {false, false, 7},
+                          {true, true, 7},
+                          {true, false, 7, Tokens::cut},
+                          {false, false, 7, Tokens::cut, config::BlockNorms::glm4},
+                          {true, true, INT64_MAX, Tokens::whole, config::BlockNorms::glm4, 0.5},
+                          {false, false, 7, Tokens::cut, config::BlockNorms::pre, 0.5}};
   for (const mesh::Layout& layout : layouts(session().world().size())) {
     for (const Way& way : ways) {
       config::Model config = small_model(!way.has_qk_norm);
       config.num_hidden_layers = 4;
       config.qk_norm = way.has_qk_norm;
+      config.block_norms = way.norms;
+      config.residual_multiplier = way.residual_multiplier;
       const Mesh mesh(session().world(), layout, config);
       config::Lora lora;
       if (way.has_adapters) lora = small_lora();

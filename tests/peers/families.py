@@ -61,11 +61,55 @@ def granite(rng, sizes):
                 residual_multiplier=rng.uniform(0.2, 1.2), logits_scaling=rng.uniform(0.5, 8)) | biases(rng) | rope_of(rng)
 
 
+def phi3(rng, sizes):
+    """Phi-3 and 4: rows within the original context, for which alone frequencies are known beforehand."""
+    head_dim = sizes["hidden_size"] // sizes["num_attention_heads"]
+    part = rng.choice([0.5, 0.75, 1.0])
+    fields = dict(rope_theta=1e4, rope_type="default", partial_rotary_factor=part)
+    if rng.random() < 0.6:
+        num_pairs = int(head_dim * part) // 2
+        fields |= dict(rope_type="longrope", short_factor=[rng.uniform(1, 2) for _ in range(num_pairs)],
+                       long_factor=[rng.uniform(2, 8) for _ in range(num_pairs)])
+    return dict(rope_parameters=fields, original_max_position_embeddings=128,
+                sliding_window=rng.choice([None, 7, 200]))
+
+
+def ministral3(rng, sizes):
+    rope = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=rng.choice([8, 32]),
+                llama_4_scaling_beta=rng.choice([0.1, 0.5]), mscale=1.0, mscale_all_dim=1.0)
+    return dict(head_dim=rng.choice([8, 16]), rope_parameters=rope, sliding_window=rng.choice([None, None, 9]))
+
+
+def glm4(rng, sizes):
+    return dict(head_dim=rng.choice([8, 16]), attention_bias=rng.random() < 0.7,
+                rope_parameters=dict(rope_type="default", rope_theta=1e4,
+                                     partial_rotary_factor=rng.choice([0.5, 0.5, 1.0])))
+
+
+def mistral(rng, sizes):
+    return dict(head_dim=rng.choice([None, 16]), sliding_window=rng.choice([1, 2, 5, 16, 33, 64, 96, 200])) | rope_of(rng)
+
+
+def windows_of_qwen(rng, sizes):
+    layers = sizes["num_hidden_layers"]
+    fields = dict(use_sliding_window=True, sliding_window=rng.choice([1, 3, 16, 31, 64]),
+                  max_window_layers=rng.randint(0, layers))
+    if rng.random() < 0.5:
+        fields["layer_types"] = [rng.choice(["full_attention", "sliding_attention"]) for _ in range(layers)]
+    return fields | rope_of(rng)
+
+
 FAMILIES = {
     "llama": ("Llama", lambda rng, sizes: biases(rng) | rope_of(rng)),
     "qwen3": ("Qwen3", lambda rng, sizes: dict(head_dim=rng.choice([8, 16])) | rope_of(rng)),
     "smollm3": ("SmolLM3", smollm3),
     "granite": ("Granite", granite),
+    "mistral": ("Mistral", mistral),
+    "qwen2": ("Qwen2", windows_of_qwen),
+    "qwen3_windows": ("Qwen3", windows_of_qwen),
+    "phi3": ("Phi3", phi3),
+    "ministral3": ("Ministral3", ministral3),
+    "glm4": ("Glm4", glm4),
 }
 
 

@@ -58,6 +58,28 @@ MODELS = {
     "granite": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
                     intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=True,
                     embedding_multiplier=3.0, attention_multiplier=0.5, residual_multiplier=0.4, logits_scaling=1.5),
+    # A window on the second layer, shorter than most documents.
+    "qwen2_window": dict(hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                         intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
+                         attention_bias=True, sliding_window=6,
+                         layer_types=["full_attention", "sliding_attention", "sliding_attention"]),
+    "mistral": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                    intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=False,
+                    sliding_window=4),
+    # 6 of 8 dims of a head turn, in three pairs.
+    "phi3": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                 intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=True,
+                 partial_rotary_factor=0.75, max_position_embeddings=256,
+                 rope_scaling=dict(rope_type="longrope", factor=4.0, original_max_position_embeddings=64,
+                                   short_factor=[1.0, 1.5, 2.5], long_factor=[1.0, 4.0, 8.0])),
+    "ministral3": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                       intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=False,
+                       llama_4_scaling_beta=0.4,
+                       rope_scaling=dict(rope_type="yarn", factor=4.0, beta_fast=8.0, beta_slow=1.0,
+                                         original_max_position_embeddings=8)),
+    "glm4": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                 intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=False,
+                 attention_bias=True, partial_rotary_factor=0.5, block_norms="glm4"),
 }
 
 
@@ -87,6 +109,8 @@ def parameter_shapes(model):
             shapes[block + "mlp.gate_proj.bias"] = shapes[block + "mlp.up_proj.bias"] = (inner,)
             shapes[block + "mlp.down_proj.bias"] = (hidden,)
         shapes[block + "post_attention_layernorm.weight"] = (hidden,)
+        if model.get("block_norms") == "glm4":
+            shapes[block + "post_self_attn_layernorm.weight"] = shapes[block + "post_mlp_layernorm.weight"] = (hidden,)
         shapes[block + "mlp.gate_proj.weight"] = (inner, hidden)
         shapes[block + "mlp.up_proj.weight"] = (inner, hidden)
         shapes[block + "mlp.down_proj.weight"] = (hidden, inner)
@@ -120,10 +144,16 @@ def draw_rows(rng, vocab_size):
     return rows
 
 
-def yarn_attention_factor(model):
-    """By how much cosine and sine grow (Peng et al. 2023, equation 22)."""
+def attention_factor(model):
+    """By how much cosine and sine grow (Peng et al. 2023, equation 22; Ding et al. 2024)."""
     scaling = model.get("rope_scaling") or {}
+    if scaling.get("rope_type") == "longrope":
+        return math.sqrt(1 + math.log(scaling["factor"]) / math.log(scaling["original_max_position_embeddings"]))
     return 0.1 * math.log(scaling["factor"]) + 1 if scaling.get("rope_type") == "yarn" else 1.0
+
+
+def rotary_dim(model):
+    return int(model["head_dim"] * model.get("partial_rotary_factor", 1.0))
 
 
 def yarn_frequencies(model, frequencies):
@@ -139,9 +169,11 @@ def yarn_frequencies(model, frequencies):
 
 
 def inverse_frequencies(model):
-    head_dim = model["head_dim"]
-    frequencies = model["rope_theta"] ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
+    dims = rotary_dim(model)
+    frequencies = model["rope_theta"] ** (-torch.arange(0, dims, 2, dtype=torch.float64) / dims)
     scaling = model.get("rope_scaling")
+    if scaling and scaling["rope_type"] == "longrope":
+        return frequencies / torch.tensor(scaling["short_factor"], dtype=torch.float64)
     if scaling and scaling["rope_type"] == "yarn":
         return yarn_frequencies(model, frequencies)
     if scaling:
@@ -157,10 +189,30 @@ def rms_norm(x, weight, epsilon):
 
 
 def rotate(x, angles, scale):
-    """x (T, n, D), angles (T, D/2): pairs (i, i + D/2) turn together, and grow by `scale`."""
+    """x (T, n, D), angles (T, R/2): pairs (i, i + R/2) turn together, and grow by `scale`; dims from R on stay."""
     cosine, sine = scale * angles.cos()[:, None], scale * angles.sin()[:, None]
-    first, second = x.chunk(2, -1)
-    return torch.cat([first * cosine - second * sine, second * cosine + first * sine], -1)
+    turned, rest = x.split([2 * angles.shape[1], x.shape[-1] - 2 * angles.shape[1]], -1)
+    first, second = turned.chunk(2, -1)
+    return torch.cat([first * cosine - second * sine, second * cosine + first * sine, rest], -1)
+
+
+def unseen(model, layer, length):
+    """(T, T): the keys that a query does not see."""
+    future = torch.ones(length, length, dtype=torch.bool).triu(1)
+    types = model.get("layer_types")
+    slides = model.get("sliding_window") and (types is None or types[layer] == "sliding_attention")
+    return future | ~torch.ones_like(future).triu(1 - model["sliding_window"]) if slides else future
+
+
+def growth(model, length):
+    """(T, 1, 1): by how much queries grow with their position (llama_4_scaling_beta)."""
+    original = (model.get("rope_scaling") or {}).get("original_max_position_embeddings", 1)
+    steps = torch.arange(length, dtype=torch.float64).div(original, rounding_mode="floor")
+    return 1 + model.get("llama_4_scaling_beta", 0.0) * torch.log(1 + steps)[:, None, None]
+
+
+def normed_branch(branch, norm, epsilon):
+    return branch if norm is None else rms_norm(branch, norm, epsilon)
 
 
 def document_logits(parameters, model, tokens):
@@ -168,7 +220,6 @@ def document_logits(parameters, model, tokens):
     num_heads, num_kv, head_dim = (model[k] for k in ("num_attention_heads", "num_key_value_heads", "head_dim"))
     epsilon, length = model["rms_norm_eps"], len(tokens)
     angles = torch.arange(length, dtype=torch.float64)[:, None] * inverse_frequencies(model)
-    future = torch.ones(length, length, dtype=torch.bool).triu(1)
     score_scale = model.get("attention_multiplier", head_dim ** -0.5)
     branch_scale = model.get("residual_multiplier", 1.0)
     x = parameters["model.embed_tokens.weight"][tokens] * model.get("embedding_multiplier", 1.0)
@@ -181,20 +232,21 @@ def document_logits(parameters, model, tokens):
             norm = block.get(f"self_attn.{name}_norm.weight")
             return y if norm is None else rms_norm(y, norm, epsilon)
         h = rms_norm(x, block["input_layernorm.weight"], epsilon)
-        scale = yarn_attention_factor(model)
+        scale = attention_factor(model)
         q, k, v = heads("q"), heads("k"), heads("v")
         if model.get("no_rope_layers", [1] * (layer + 1))[layer]:
-            q, k = rotate(q, angles, scale), rotate(k, angles, scale)
+            q, k = rotate(q, angles, scale) * growth(model, length), rotate(k, angles, scale)
         kv_of_head = torch.arange(num_heads) // (num_heads // num_kv)
         scores = torch.einsum("ihd,jhd->hij", q, k[:, kv_of_head]) * score_scale
-        attention = torch.einsum("hij,jhd->ihd", scores.masked_fill(future, -math.inf).softmax(-1), v[:, kv_of_head])
-        x = x + branch_scale * F.linear(attention.reshape(length, -1), block["self_attn.o_proj.weight"],
-                                        block.get("self_attn.o_proj.bias"))
+        attention = torch.einsum("hij,jhd->ihd", scores.masked_fill(unseen(model, layer, length), -math.inf).softmax(-1), v[:, kv_of_head])
+        branch = F.linear(attention.reshape(length, -1), block["self_attn.o_proj.weight"],
+                          block.get("self_attn.o_proj.bias"))
+        x = x + branch_scale * normed_branch(branch, block.get("post_self_attn_layernorm.weight"), epsilon)
         h = rms_norm(x, block["post_attention_layernorm.weight"], epsilon)
         gate, up = (F.linear(h, block[f"mlp.{name}_proj.weight"], block.get(f"mlp.{name}_proj.bias"))
                     for name in ("gate", "up"))
-        x = x + branch_scale * F.linear(F.silu(gate) * up, block["mlp.down_proj.weight"],
-                                        block.get("mlp.down_proj.bias"))
+        branch = F.linear(F.silu(gate) * up, block["mlp.down_proj.weight"], block.get("mlp.down_proj.bias"))
+        x = x + branch_scale * normed_branch(branch, block.get("post_mlp_layernorm.weight"), epsilon)
     x = rms_norm(x, parameters["model.norm.weight"], epsilon)
     head = parameters.get("lm_head.weight", parameters["model.embed_tokens.weight"])
     return F.linear(x, head) / model.get("logits_scaling", 1.0)
@@ -215,17 +267,51 @@ def batch_loss(logits_of, rows):
     return total / weight_sum
 
 
+def as_pairs(rows, model):
+    """Rows of queries or keys, of which the rotated ones stand in pairs side by side."""
+    half, tail = rotary_dim(model) // 2, rows.shape[1:]
+    heads = rows.reshape(-1, model["head_dim"], *tail)
+    pairs = torch.stack([heads[:, :half], heads[:, half:2 * half]], 2).reshape(len(heads), 2 * half, *tail)
+    return torch.cat([pairs, heads[:, 2 * half:]], 1).reshape(rows.shape)
+
+
+def as_transformers(family, model, tensors):
+    """The tensors in the names, the fusions and the order of rows of the family's own class."""
+    if family not in ("phi3", "glm4"):
+        return tensors
+    tensors = dict(tensors)
+    for layer in range(model["num_hidden_layers"]):
+        block = f"model.layers.{layer}."
+        fused = {"mlp.gate_up_proj.weight": [f"mlp.{name}_proj.weight" for name in ("gate", "up")]}
+        if family == "phi3":
+            fused["self_attn.qkv_proj.weight"] = [f"self_attn.{name}_proj.weight" for name in "qkv"]
+        for name, parts in fused.items():
+            tensors[block + name] = torch.cat([tensors.pop(block + part) for part in parts])
+        for name in ("q_proj.weight", "k_proj.weight", "q_proj.bias", "k_proj.bias") if family == "glm4" else ():
+            tensors[block + "self_attn." + name] = as_pairs(tensors[block + "self_attn." + name], model)
+    return tensors
+
+
 def transformers_model(family, model, parameters):
     """The family's own class in float64 with the same parameters."""
     prefix = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "smollm3": "SmolLM3",
-              "granite": "Granite"}[family.split("_")[0]]
-    own_names = ("qk_norm", "attention_output_bias", "rope_theta", "rope_scaling")
+              "granite": "Granite", "mistral": "Mistral", "phi3": "Phi3", "ministral3": "Ministral3",
+              "glm4": "Glm4"}[family.split("_")[0]]
+    own_names = ("qk_norm", "attention_output_bias", "rope_theta", "rope_scaling", "block_norms",
+                 "partial_rotary_factor", "llama_4_scaling_beta")
     keys = dict(vocab_size=VOCAB_SIZE) | {k: v for k, v in model.items() if k not in own_names}
     rope = dict(rope_theta=model["rope_theta"], rope_type="default") | (model.get("rope_scaling") or {})
+    rope |= {k: model[k] for k in ("partial_rotary_factor", "llama_4_scaling_beta") if k in model}
+    if rope["rope_type"] == "longrope":  # which takes the factor from the two lengths
+        keys["original_max_position_embeddings"] = rope["original_max_position_embeddings"]
+    if "layer_types" in model:
+        keys["use_sliding_window"] = True
     config = getattr(transformers, prefix + "Config")(rope_parameters=rope, pad_token_id=None, **keys)
     config._attn_implementation = "eager"
     network = getattr(transformers, prefix + "ForCausalLM")(config).double()
     own = dict(network.named_parameters())
+    parameters = {name: value.numpy() for name, value in
+                  as_transformers(family, model, {n: torch.from_numpy(v) for n, v in parameters.items()}).items()}
     assert own.keys() == parameters.keys(), own.keys() ^ parameters.keys()
     with torch.no_grad():
         for name, value in parameters.items():
@@ -241,6 +327,7 @@ def check_second_witness(family, model, parameters, rows, loss, gradients):
     network, own = transformers_model(family, model, parameters)
     witness = batch_loss(lambda document: network(input_ids=document[None]).logits[0].double(), rows)
     witness.backward()
+    gradients = as_transformers(family, model, gradients)
     worst = max(relative_difference(own[name].grad, gradient) for name, gradient in gradients.items())
     loss_difference = relative_difference(witness, loss)
     print(f"{family}: transformers differs by {loss_difference:.1e} in the loss, {worst:.1e} in the worst gradient")

@@ -105,13 +105,20 @@ struct Model {
   double residual_multiplier = 1.0;          ///< of what attention and MLP add to the residual stream
   double logits_scaling = 1.0;               ///< what logits are divided by
   std::int64_t max_position_embeddings = 0;  ///< the longest document that the model is made for; 0: not known
-  std::int64_t sliding_window = 0;           ///< of a model with sliding-window attention, in tokens; 0: none
+  /// How far back a token of a sliding layer sees, itself included (Beltagy et al. 2020); 0: all of the document.
+  std::int64_t sliding_window = 0;
+  /// By layer: full_attention or sliding_attention; empty: with a window all slide.
+  std::vector<std::string> layer_types;
   std::uint64_t init_seed = 0;
   double initializer_range = 0.02;
 
   /// The dims of a head that are rotated, the first ones.
   [[nodiscard]] std::int64_t rotary_dim() const {
     return static_cast<std::int64_t>(static_cast<double>(head_dim) * partial_rotary_factor);
+  }
+  /// The window of a layer, 0 where it sees the whole document.
+  [[nodiscard]] std::int64_t window_of(std::size_t layer) const {
+    return layer_types.empty() || layer_types[layer] == "sliding_attention" ? sliding_window : 0;
   }
   /// Whether queries and keys of that layer are rotated.
   [[nodiscard]] bool rotates(std::size_t layer) const { return no_rope_layers.empty() || no_rope_layers[layer] != 0; }

@@ -248,6 +248,15 @@ BOOST_AUTO_TEST_CASE(rope_scaling_is_the_object_of_config_json) {
   BOOST_TEST(yarn.attention_factor == 0.1 * std::log(4.0) + 1, boost::test_tools::tolerance(1e-15));
   BOOST_TEST((yarn.beta_fast == 20.0 && yarn.beta_slow == 1.0 && yarn.truncate));
   BOOST_TEST(to_json(parse_rope_scaling(to_json(yarn))) == to_json(yarn));
+  const RopeScaling longrope =
+      parse_text(rope(R"({"rope_type": "longrope", "factor": 4, "original_max_position_embeddings": 64,)"
+                      R"( "short_factor": [1, 1.5], "long_factor": [2, 3]})"))
+          .model.rope_scaling;
+  BOOST_TEST((longrope.rope_type == RopeType::longrope));
+  BOOST_TEST(longrope.attention_factor == std::sqrt(1 + std::log(4.0) / std::log(64.0)),
+             boost::test_tools::tolerance(1e-15));
+  BOOST_TEST((longrope.short_factor == std::vector{1.0, 1.5} && longrope.long_factor == std::vector{2.0, 3.0}));
+  BOOST_TEST(to_json(parse_rope_scaling(to_json(longrope))) == to_json(longrope));
   for (const char* none : {"", "null", "none", R"({"rope_type": "default"})"}) {
     BOOST_TEST((parse_text(rope(none)).model.rope_scaling.rope_type == RopeType::plain));
   }
@@ -337,7 +346,9 @@ const Refused refused_texts[] = {
     {"[model]\nrope_scaling = 4\n", "a JSON object on one line"},
     {"[model]\nrope_scaling = {\"factor\": 4\n", "a JSON object on one line"},
     {"[model]\nrope_scaling = {\"factor\": 4}\n", "a field `rope_type`"},
-    {"[model]\nrope_scaling = {\"rope_type\": \"longrope\", \"factor\": 4}\n", "\"longrope\" is not supported"},
+    {"[model]\nrope_scaling = {\"rope_type\": \"longrope\", \"factor\": 4, \"original_max_position_embeddings\": 64}\n",
+     "a list of numbers above 0 as `short_factor`"},
+    {"[model]\nrope_scaling = {\"rope_type\": \"su\", \"factor\": 4}\n", "\"su\" is not supported"},
     {"[model]\nrope_scaling = {\"rope_type\": \"yarn\", \"factor\": 4}\n",
      "a field `original_max_position_embeddings`"},
     {"[model]\nrope_scaling = {\"rope_type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 64, "

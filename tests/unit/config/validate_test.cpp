@@ -163,6 +163,29 @@ const Refused refused_configs[] = {
      [](Config& c) {
        c.model.qk_norm = true, c.model.no_rope_layers = {1, 0};
      }},
+    {"`model.layer_types` has 3 items (there are 2 layers)",
+     [](Config& c) {
+       c.model.layer_types = {"full_attention", "full_attention", "full_attention"};
+     }},
+    {"`model.layer_types` has linear_attention",
+     [](Config& c) {
+       c.model.layer_types = {"full_attention", "linear_attention"};
+     }},
+    {"`model.layer_types` has sliding_attention without a window",
+     [](Config& c) {
+       c.model.layer_types = {"full_attention", "sliding_attention"};
+     }},
+    {"`model.partial_rotary_factor = 0.4` rotates 3 of 8 dims", [](Config& c) { c.model.partial_rotary_factor = 0.4; }},
+    {"`model.partial_rotary_factor = 1.25` rotates 10 of 8 dims",
+     [](Config& c) { c.model.partial_rotary_factor = 1.25; }},
+    {"`model.partial_rotary_factor` does not go with qk_norm",
+     [](Config& c) { c.model.partial_rotary_factor = 0.5, c.model.qk_norm = true; }},
+    {"`model.rope_scaling` has 3 numbers in short_factor (8 dims of a head are rotated in pairs): give 4",
+     [](Config& c) {
+       c.model.rope_scaling = {.rope_type = RopeType::longrope, .short_factor = {1, 2, 3}};
+     }},
+    {"`model.llama_4_scaling_beta` has no length", [](Config& c) { c.model.llama_4_scaling_beta = 0.1; }},
+    {"`model.llama_4_scaling_beta = -1`", [](Config& c) { c.model.llama_4_scaling_beta = -1; }},
     {"`model.embedding_multiplier = 0`", [](Config& c) { c.model.embedding_multiplier = 0; }},
     {"`model.attention_multiplier = -1`", [](Config& c) { c.model.attention_multiplier = -1; }},
     {"`model.residual_multiplier = 0`", [](Config& c) { c.model.residual_multiplier = 0; }},
@@ -384,16 +407,17 @@ BOOST_AUTO_TEST_CASE(offloading_on_a_cpu_needs_a_folder) {
   check_says(refusal([&] { (void)validate(config, 1); }), "`train.mlp_tile_tokens = -1` is out of range");
 }
 
-BOOST_AUTO_TEST_CASE(rows_must_not_reach_beyond_what_attention_and_rotation_are_made_for) {
+BOOST_AUTO_TEST_CASE(rows_must_not_reach_beyond_what_rotation_is_made_for) {
   Config config = valid_config();
-  config.model.sliding_window = 512;
-  validate_data(validate(config, 1), 512, 272, "train.h5");
-  check_says(refusal([&] { validate_data(validate(config, 1), 514, 272, "train.h5"); }), "model.sliding_window = 512");
-  config.model.sliding_window = 0;
+  config.model.sliding_window = 128;
   config.model.rope_scaling = {.rope_type = RopeType::dynamic, .factor = 2.0, .original_max_position_embeddings = 256};
   validate_data(validate(config, 1), 256, 272, "train.h5");
   check_says(refusal([&] { validate_data(validate(config, 1), 258, 272, "train.h5"); }),
              "original_max_position_embeddings = 256");
+  config.model.rope_scaling.rope_type = RopeType::longrope;
+  config.model.rope_scaling.short_factor = config.model.rope_scaling.long_factor = {1, 1, 1, 1};
+  validate_data(validate(config, 1), 256, 272, "train.h5");
+  check_says(refusal([&] { validate_data(validate(config, 1), 258, 272, "train.h5"); }), "rope_type = longrope");
 }
 
 BOOST_AUTO_TEST_CASE(a_model_folder_is_left_when_the_run_began_from_one) {

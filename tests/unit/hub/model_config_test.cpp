@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json of the four families: what is taken over, what is the family's default, what is refused, what is named.
+// config.json of the families: what is taken over, what is the family's default, what is refused, what is named.
 
 #include "sft/hub/model_config.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -117,8 +118,17 @@ BOOST_AUTO_TEST_CASE(sliding_windows_that_act_are_kept) {
   const auto window_of = [&](const json& more) {
     json fields = window;
     fields.update(more);
-    return read(config_of("Qwen2ForCausalLM", fields)).model.sliding_window;
+    const config::Model model = read(config_of("Qwen2ForCausalLM", fields)).model;
+    BOOST_TEST(model.layer_types.size() == (model.sliding_window > 0 ? 3U : 0U));
+    return model.sliding_window;
   };
+  const json some = [&] {
+    json fields = window;
+    fields["max_window_layers"] = 2;
+    return fields;
+  }();
+  const std::vector<std::string> last_slides = {"full_attention", "full_attention", "sliding_attention"};
+  BOOST_TEST((read(config_of("Qwen3ForCausalLM", some)).model.layer_types == last_slides));
   BOOST_TEST(window_of({{"max_window_layers", 2}}) == 32);
   BOOST_TEST(window_of({{"max_window_layers", 3}}) == 0);
   BOOST_TEST(window_of({{"max_window_layers", 0}, {"use_sliding_window", false}}) == 0);
@@ -128,6 +138,51 @@ BOOST_AUTO_TEST_CASE(sliding_windows_that_act_are_kept) {
   one_slides[1] = "sliding_attention";
   BOOST_TEST(window_of({{"layer_types", one_slides}}) == 32);
   BOOST_TEST(mentions(refusal({{"layer_types", one_slides}}, "Qwen3ForCausalLM"), {"use_sliding_window"}));
+}
+
+BOOST_AUTO_TEST_CASE(rotation_of_phi) {
+  const json longrope = {{"type", "longrope"}, {"short_factor", {1.0, 1.5, 2.0}}, {"long_factor", {1.0, 3.0, 6.0}}};
+  const json older = {{"rope_scaling", longrope},
+                      {"partial_rotary_factor", 0.75},
+                      {"max_position_embeddings", 512},
+                      {"original_max_position_embeddings", 128},
+                      {"sliding_window", 100}};
+  const config::Model model = read(config_of("Phi3ForCausalLM", older)).model;
+  BOOST_TEST(model.rotary_dim() == 6);
+  BOOST_TEST((model.sliding_window == 100 && model.layer_types.empty() && model.rms_norm_eps == 1e-5));
+  BOOST_TEST((model.rope_scaling.rope_type == config::RopeType::longrope && model.rope_scaling.factor == 4.0));
+  BOOST_TEST((model.rope_scaling.short_factor == std::vector{1.0, 1.5, 2.0}));
+  json newer = older;
+  newer.erase("rope_scaling");
+  newer.erase("partial_rotary_factor");
+  newer["rope_parameters"] = longrope;
+  newer["rope_parameters"].update({{"partial_rotary_factor", 0.75}, {"rope_theta", 10000.0}});
+  BOOST_TEST(text_of(read(config_of("Phi3ForCausalLM", newer)).model) == text_of(model));
+  const json original = config_of("Phi3ForCausalLM", newer);
+  const json made = json::parse(hub::make_config_json({}, hub::WeightType::float32, original.dump(), 1));
+  BOOST_TEST(made["rope_scaling"].size() == 3U);  // more is refused by transformers 4
+  json without_newer = made;
+  without_newer.erase("rope_parameters");
+  BOOST_TEST(text_of(read(without_newer).model) == text_of(model));
+  BOOST_TEST(mentions(refusal({{"resid_pdrop", 0.1}}, "Phi3ForCausalLM"), {"resid_pdrop"}));
+}
+
+BOOST_AUTO_TEST_CASE(queries_that_grow_and_norms_of_branches) {
+  json yarn = rope_of("yarn", {{"factor", 16.0},
+                               {"original_max_position_embeddings", 16384},
+                               {"max_position_embeddings", 262144},
+                               {"rope_theta", 1000000.0},
+                               {"mscale", 1.0},
+                               {"mscale_all_dim", 1.0},
+                               {"llama_4_scaling_beta", 0.1}});
+  const hub::ModelConfig ministral = read(config_of("Ministral3ForCausalLM", {{"rope_parameters", yarn}}));
+  BOOST_TEST((ministral.model.llama_4_scaling_beta == 0.1 && ministral.model.rope_scaling.attention_factor == 1.0));
+  BOOST_TEST((ministral.model.head_dim == 128 && ministral.model.sliding_window == 0));
+  BOOST_TEST(ministral.warnings.empty());
+  BOOST_TEST(mentions(refusal(json::object(), "Ministral3ForCausalLM"), {"rope_scaling", "says nothing"}));
+  const config::Model glm = read(config_of("Glm4ForCausalLM")).model;
+  BOOST_TEST((glm.block_norms == config::BlockNorms::glm4));
+  BOOST_TEST((glm.rotary_dim() == 64 && glm.attention_bias && !glm.attention_output_bias));
 }
 
 BOOST_AUTO_TEST_CASE(rotary_embeddings_in_the_older_and_the_newer_form) {
@@ -243,6 +298,40 @@ BOOST_AUTO_TEST_CASE(a_config_json_that_is_made_is_read_as_the_same_model) {
   check(model);
   model.residual_multiplier = 1.0;
   model.attention_multiplier = 0.0;
+  const config::RopeScaling dynamic = model.rope_scaling;
+  model.block_norms = config::BlockNorms::glm4;
+  model.partial_rotary_factor = 0.5;
+  check(model);
+  model.block_norms = config::BlockNorms::pre;
+  check(model);
+  model.partial_rotary_factor = 1.0;
+  model.rope_scaling = {.rope_type = config::RopeType::longrope,
+                        .factor = 4.0,
+                        .original_max_position_embeddings = 64,
+                        .attention_factor = std::sqrt(1 + std::log(4.0) / std::log(64.0)),
+                        .short_factor = {1, 1, 1, 1},
+                        .long_factor = {2, 2, 2, 2}};
+  model.max_position_embeddings = 256;
+  check(model);
+  model.rope_scaling = {.rope_type = config::RopeType::yarn, .factor = 4.0, .original_max_position_embeddings = 64};
+  model.llama_4_scaling_beta = 0.25;
+  check(model);
+  model.llama_4_scaling_beta = 0.0;
+  model.max_position_embeddings = 3 * 8192;
+  model.rope_scaling = dynamic;
+  model.sliding_window = 16;
+  check(model);  // Mistral
+  model.layer_types = {"sliding_attention", "full_attention"};
+  model.attention_bias = true;
+  check(model);  // Qwen2
+  model.attention_bias = false;
+  BOOST_TEST(mentions(
+      test::data_error_of([&] { static_cast<void>(hub::make_config_json(model, hub::WeightType::float32, "", 1)); }),
+      {"no family"}));
+  model.qk_norm = true;
+  check(model);
+  model.layer_types.clear();
+  model.sliding_window = 0;
   model.qk_norm = true;
   check(model);
   model.mlp_bias = true;

@@ -60,6 +60,19 @@ BOOST_AUTO_TEST_CASE(handles_name_the_right_parameters) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(norms_of_what_a_block_adds_are_those_of_glm4) {
+  auto m = small();
+  m.block_norms = sft::config::BlockNorms::glm4;
+  BOOST_TEST(count(m) == m.num_parameters());
+  std::set<std::string> names;
+  for (const sft::parallel::Unit& unit : sft::model::make_architecture(m).parts.front().units) {
+    for (const sft::parallel::Parameter& parameter : unit.parameters) names.insert(parameter.name);
+  }
+  for (const char* name : {"post_self_attn_layernorm", "post_mlp_layernorm"}) {
+    BOOST_TEST(names.contains(std::string("model.layers.1.") + name + ".weight"));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(counts_agree_with_the_configuration) {
   for (const bool flag : {false, true}) {
     auto m = small();
