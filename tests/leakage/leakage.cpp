@@ -132,7 +132,8 @@ config::Model half_windowed() {
 data::Row make_long_row(std::int64_t first, std::int64_t changed) {
   data::Row row{std::vector<std::int32_t>(max_length), std::vector<float>(max_length, 1.0f), {max_length}};
   for (std::int64_t t = 0; t < max_length; ++t) {
-    row.tokens[t] = static_cast<std::int32_t>((t * t * 31 + 7 * t + 3 + (t == changed ? 1 : 0)) % test::small_vocab_size);
+    row.tokens[t] =
+        static_cast<std::int32_t>((t * t * 31 + 7 * t + 3 + (t == changed ? 1 : 0)) % test::small_vocab_size);
   }
   std::fill(row.loss_weight.begin(), row.loss_weight.begin() + first, 0.0f);
   return row;
@@ -160,8 +161,8 @@ BOOST_AUTO_TEST_CASE(a_token_reaches_as_far_as_windows_do) {
         const auto outcome = [&](std::int64_t first, std::int64_t at) {
           return outcome_of(fixture, make_long_row(first, at));
         };
-        BOOST_TEST_CONTEXT(layout.describe() << ", window " << window << ", method "
-                                             << static_cast<int>(method.sp_method)) {
+        BOOST_TEST_CONTEXT(layout.describe()
+                           << ", window " << window << ", method " << static_cast<int>(method.sp_method)) {
           const Outcome before = outcome(last_reached + 1, -1), after = outcome(last_reached + 1, changed);
           BOOST_TEST(before.result.loss == after.result.loss);
           BOOST_TEST(!shards_differ(before, after));
