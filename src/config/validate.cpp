@@ -121,6 +121,10 @@ void check_rotation(const Model& model) {
                        fmt::format("{} of a head are rotated in pairs", plural(rotated, "dim")),
                        fmt::format("give {}", rotated / 2));
   }
+  if (model.block_norms != BlockNorms::pre && model.residual_multiplier != 1.0) {
+    throw_config_error("`model.residual_multiplier` does not go with block_norms",
+                       "what is normed is not scaled as well in any model", "leave out one of the two");
+  }
   if (model.llama_4_scaling_beta != 0 && scaling.rope_type == RopeType::plain) {
     throw_config_error("`model.llama_4_scaling_beta` has no length to grow from",
                        "it counts from original_max_position_embeddings of rope_scaling", "set rope_scaling");

@@ -90,8 +90,9 @@ void finish_branch(const Context& c, const LayerPlan& plan, const Branch& branch
     c.ops.rms_norm_forward(normed, branch.rstd, branch.output, c.units.parameter(branch.norm),
                            static_cast<float>(c.config.rms_norm_eps));
     c.ops.copy(delta, normed);
+  } else if (plan.scales_branches()) {
+    c.ops.scale(delta, plan.residual_multiplier);
   }
-  if (plan.scales_branches()) c.ops.scale(delta, plan.residual_multiplier);
 }
 
 /// dbranch = the gradient of what the sublayer's products give, of the slice of dx.
@@ -106,8 +107,8 @@ void begin_branch(const Context& c, const LayerPlan& plan, const Branch& branch,
                              .weight = c.units.parameter(branch.norm)});
   } else if (plan.scales_branches()) {
     c.ops.copy(dbranch, dx);
+    c.ops.scale(dbranch, plan.residual_multiplier);
   }
-  if (plan.scales_branches()) c.ops.scale(dbranch, plan.residual_multiplier);
   c.tp.gather(scratch.dbranch);
 }
 

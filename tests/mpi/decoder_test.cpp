@@ -503,7 +503,7 @@ BOOST_AUTO_TEST_CASE(what_is_computed_again_or_offloaded_has_the_same_bits) {
                           {true, true, 7},
                           {true, false, 7, Tokens::cut},
                           {false, false, 7, Tokens::cut, config::BlockNorms::glm4},
-                          {true, true, INT64_MAX, Tokens::whole, config::BlockNorms::glm4, 0.5},
+                          {true, true, INT64_MAX, Tokens::whole, config::BlockNorms::glm4},
                           {false, false, 7, Tokens::cut, config::BlockNorms::pre, 0.5}};
   for (const mesh::Layout& layout : layouts(session().world().size())) {
     for (const Way& way : ways) {

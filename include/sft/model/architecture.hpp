@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a Llama / Qwen2 / Qwen3 decoder is made of: its units and parameters under their Hugging Face names, and handles
+// What a decoder is made of: its units and parameters under their Hugging Face names, and handles
 // that say which of them an op uses; and how attention heads lie over tp. Pure.
 
 #include <cstdint>

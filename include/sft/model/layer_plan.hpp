@@ -23,7 +23,7 @@ struct LayerPlan {
   int query_rope = 0;                 ///< which turns queries where keys are turned
   QkNorm qk_norm = QkNorm::none;
   float residual_multiplier = 1.0F;  ///< of what attention and MLP add to the residual stream (Granite)
-  bool norms_branches = false;       ///< RMSNorm of what attention and MLP add (GLM-4)
+  bool norms_branches = false;       ///< RMSNorm of what attention and MLP add (GLM-4), in place of a multiplier
 
   [[nodiscard]] bool scales_branches() const { return residual_multiplier != 1.0F; }
   /// Whether what a sublayer adds has another gradient than the residual stream.

@@ -185,6 +185,8 @@ const Refused refused_configs[] = {
        c.model.rope_scaling = {.rope_type = RopeType::longrope, .short_factor = {1, 2, 3}};
      }},
     {"`model.llama_4_scaling_beta` has no length", [](Config& c) { c.model.llama_4_scaling_beta = 0.1; }},
+    {"`model.residual_multiplier` does not go with block_norms",
+     [](Config& c) { c.model.block_norms = BlockNorms::glm4, c.model.residual_multiplier = 0.5; }},
     {"`model.llama_4_scaling_beta = -1`", [](Config& c) { c.model.llama_4_scaling_beta = -1; }},
     {"`model.embedding_multiplier = 0`", [](Config& c) { c.model.embedding_multiplier = 0; }},
     {"`model.attention_multiplier = -1`", [](Config& c) { c.model.attention_multiplier = -1; }},
