@@ -60,7 +60,7 @@ void timed(const Context& c, const char* name, const Work& work) {
   device::timed(c.device.timeline(), c.ops.stream(), {.category = "model", .what = name}, work);
 }
 
-void attend(const Context& c, BlockActivations& saved) {
+void attend(const Context& c, const BlockParameters& p, BlockActivations& saved) {
   timed(c, "attention forward",
         [&] { c.attention.forward(p.plan.attention, saved.heads, saved.attention, saved.lse); });
 }
@@ -239,7 +239,7 @@ void block_forward(const Context& c, const BlockParameters& p, const Tensor& pre
   c.tp.gather(scratch.normed);
   project(c, p, saved, scratch);
   rotate(c, p, saved, scratch);
-  attend(c, saved);
+  attend(c, p, saved);
   join_attention(c, p, saved, scratch);
   c.tp.gather(scratch.normed);
   timed(c, "MLP forward", [&] { mlp_forward(c, p, saved, scratch); });
@@ -260,7 +260,7 @@ void block_recompute(const Context& c, const BlockParameters& p, const Activatio
   }
   const bool is_rotated_in_place = !has_qk_norm(p);
   if (!keeps_products || !is_rotated_in_place) rotate(c, p, saved, scratch);
-  if (!keeps_products) attend(c, saved);
+  if (!keeps_products) attend(c, p, saved);
   join_attention(c, p, saved, scratch);
 }
 
