@@ -9,6 +9,7 @@
 
 #include "sft/core/cast.hpp"
 #include "sft/mesh/place.hpp"
+#include "sft/model/layer_plan.hpp"
 #include "sft/plan/traffic.hpp"
 
 namespace sft::plan {
@@ -55,14 +56,33 @@ double sent_bytes(const config::ValidConfig& config, const SpFacts& facts, std::
   return sum / static_cast<double>(num_asked);
 }
 
-/// Of one token of a rank in one layer. All layers but the last send alike, which alone is never computed again in the
-/// backward pass: so one layer, and what a second one adds, tell of any number.
+/// The same model with layers that all attend within `window`, so that there may be any number of them.
+config::ValidConfig with_layers_alike(const config::ValidConfig& config, std::int64_t window) {
+  return config.with([=](config::Config& changed) {
+    changed.model.sliding_window = window;
+    changed.model.layer_types.clear();
+    changed.model.no_rope_layers.clear();
+  });
+}
+
+/// Of one token of a rank in one layer. All layers whose attention is of one kind send alike, but for the last of the
+/// model, which alone is never computed again in the backward pass: so one layer, and what a second one adds, tell of
+/// any number.
 double bytes_of_token(const config::ValidConfig& config, const SpFacts& facts) {
-  const auto num_layers = static_cast<double>(config->model.num_hidden_layers);
-  const double one = sent_bytes(config, facts, 1);
-  const double further = num_layers > 1 ? sent_bytes(config, facts, 2) - one : 0.0;
+  const std::vector<model::LayerPlan> layers = model::layer_plans(config->model);
+  const sequence::AttentionWindows windows = model::attention_windows(config->model);
+  double bytes = 0.0;
+  for (const sequence::AttentionKind kind : windows.indices()) {
+    const config::ValidConfig alike = with_layers_alike(config, windows[kind]);
+    const bool has_last = layers.back().attention == kind;
+    const auto is_of_kind = [=](const model::LayerPlan& layer) { return layer.attention == kind; };
+    const auto num_further = std::ranges::count_if(layers, is_of_kind) - (has_last ? 1 : 0);
+    const double one = sent_bytes(alike, facts, 1);
+    if (has_last) bytes += one;
+    if (num_further > 0) bytes += static_cast<double>(num_further) * (sent_bytes(alike, facts, 2) - one);
+  }
   const double tokens = std::max(1.0, facts.micro_batch_tokens / config->parallel.sp_size);
-  return (one + (num_layers - 1) * further) / (num_layers * tokens);
+  return bytes / (static_cast<double>(layers.size()) * tokens);
 }
 
 config::ValidConfig with_method(const config::ValidConfig& config, SpMethod method, int ulysses_size) {

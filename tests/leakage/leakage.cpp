@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Change the tokens of one document: nothing of any other document moves, not by one bit.
+// Change the tokens of one document: nothing of any other document moves, not by one bit. Nor does what windows hide a
+// token from.
 //
 // The weights are on the other documents alone, so the loss is theirs, and every gradient is that of their losses. A
 // single attention score across a document boundary would change both.
@@ -117,14 +118,67 @@ void check_mesh(const mesh::Layout& layout, const config::Model& model, const Me
   BOOST_TEST(shards_differ(before, after));
 }
 
+const std::vector<test::Layout> layouts{{1, 1, 1, 1}, {1, 1, 2, 1}, {1, 1, 3, 1}, {1, 1, 4, 1}, {1, 1, 2, 2}};
+
+/// One layer with a window, shorter than any chunk, and one without.
+config::Model half_windowed() {
+  config::Model model = test::small_llama();
+  model.sliding_window = 7;
+  model.layer_types = {"sliding_attention", "full_attention"};
+  return model;
+}
+
+/// One document, with weights on the targets from `first` on; another token at `changed`, if that is not negative.
+data::Row make_long_row(std::int64_t first, std::int64_t changed) {
+  data::Row row{std::vector<std::int32_t>(max_length), std::vector<float>(max_length, 1.0f), {max_length}};
+  for (std::int64_t t = 0; t < max_length; ++t) {
+    row.tokens[t] =
+        static_cast<std::int32_t>((t * t * 31 + 7 * t + 3 + (t == changed ? 1 : 0)) % test::small_vocab_size);
+  }
+  std::fill(row.loss_weight.begin(), row.loss_weight.begin() + first, 0.0f);
+  return row;
+}
+
 }  // namespace
 
+// Through n layers with windows of w a token reaches n (w - 1) tokens on, and its label stands one further.
+BOOST_AUTO_TEST_CASE(a_token_reaches_as_far_as_windows_do) {
+  constexpr std::int64_t changed = 20;
+  for (const mesh::Layout& layout : layouts) {
+    if (layout.size() != session().world().size()) continue;
+    for (const std::int64_t window : {1, 6, 30}) {
+      config::Config config;
+      config.model = test::small_llama();
+      config.model.sliding_window = window;
+      config.train.per_device_train_batch_size = 1;
+      const std::int64_t last_reached = changed + config.model.num_hidden_layers * (window - 1) + 1;
+      for (const Method& method : methods_for(layout, config.model)) {
+        config.parallel.sp_method = method.sp_method;
+        config.parallel.ulysses_size = method.ulysses_size;
+        const test::Mesh mesh(session().world(), layout, config.model);
+        test::EngineFixture fixture(config, max_length, mesh, session());
+        fixture.engine().initialize();
+        const auto outcome = [&](std::int64_t first, std::int64_t at) {
+          return outcome_of(fixture, make_long_row(first, at));
+        };
+        BOOST_TEST_CONTEXT(layout.describe()
+                           << ", window " << window << ", method " << static_cast<int>(method.sp_method)) {
+          const Outcome before = outcome(last_reached + 1, -1), after = outcome(last_reached + 1, changed);
+          BOOST_TEST(before.result.loss == after.result.loss);
+          BOOST_TEST(!shards_differ(before, after));
+          BOOST_TEST(outcome(last_reached, -1).result.loss != outcome(last_reached, changed).result.loss);
+        }
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(no_document_feels_another) {
-  const std::vector<test::Layout> layouts{{1, 1, 1, 1}, {1, 1, 2, 1}, {1, 1, 3, 1}, {1, 1, 4, 1}, {1, 1, 2, 2}};
   for (const mesh::Layout& layout : layouts) {
     if (layout.size() != session().world().size()) continue;
     for (const Computing& computing : computings) {
-      for (const config::Model& model : {test::small_llama(), test::small_qwen2(), test::small_qwen3()}) {
+      for (const config::Model& model :
+           {test::small_llama(), test::small_qwen2(), test::small_qwen3(), half_windowed()}) {
         for (const Method& method : methods_for(layout, model)) {
           BOOST_TEST_CONTEXT(layout.describe() << ", method " << static_cast<int>(method.sp_method)) {
             check_mesh(layout, model, method, computing, /*cuts_tokens=*/false);

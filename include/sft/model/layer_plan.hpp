@@ -18,9 +18,9 @@ struct LayerPlan {
     heads,  ///< RMSNorm of every head of q and of k, one weight (D) for all heads (Qwen3)
   };
 
-  sequence::AttentionKind attention;  ///< which of attention_windows() it attends within
-  std::optional<int> rope = 0;        ///< which of ropes() turns keys; none: nothing does (SmolLM3)
-  int query_rope = 0;                 ///< which turns queries where keys are turned
+  sequence::AttentionKind attention = {};  ///< which of attention_windows() it attends within
+  std::optional<int> rope = 0;             ///< which of ropes() turns keys; none: nothing does (SmolLM3)
+  int query_rope = 0;                      ///< which turns queries where keys are turned
   QkNorm qk_norm = QkNorm::none;
   float residual_multiplier = 1.0F;  ///< of what attention and MLP add to the residual stream (Granite)
   bool norms_branches = false;       ///< RMSNorm of what attention and MLP add (GLM-4), in place of a multiplier

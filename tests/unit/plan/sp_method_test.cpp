@@ -55,6 +55,23 @@ BOOST_AUTO_TEST_CASE(many_ranks_of_a_node_exchange_heads) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(windows_leave_less_to_send) {
+  const auto candidates_of = [](std::int64_t window) {
+    const config::ValidConfig config =
+        config_of(4, 1, 8, 2).with([&](config::Config& c) { c.model.sliding_window = window; });
+    return plan::sp_candidates(config, one_document(4));
+  };
+  const std::vector<plan::SpCandidate> whole = candidates_of(0), windowed = candidates_of(300);
+  BOOST_REQUIRE(whole.size() == windowed.size());
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    BOOST_TEST((whole[i].method == windowed[i].method));
+    // Of three rounds of the ring one is left out, and of the chunks that are gathered all but the neighbours'.
+    if (whole[i].method == SpMethod::ring) BOOST_TEST(windowed[i].bytes < 0.7 * whole[i].bytes);
+    if (whole[i].method == SpMethod::all_gather) BOOST_TEST(windowed[i].bytes < 0.4 * whole[i].bytes);
+    if (whole[i].method == SpMethod::ulysses) BOOST_TEST(windowed[i].bytes == whole[i].bytes);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(heads_are_not_exchanged_between_nodes) {
   const config::Parallel parallel = resolved(config_of(8, 1, 32, 8), 4);
   BOOST_TEST((parallel.sp_method == SpMethod::hybrid));
