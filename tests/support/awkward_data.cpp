@@ -58,7 +58,9 @@ std::vector<std::int32_t> draw_document_lengths(Kind kind, std::int64_t max_leng
 config::Model small_llama() {
   config::Model model = small_model();
   model.tie_word_embeddings = true;
-  model.rope_scaling = {.rope_type = config::RopeType::llama3, .factor = 8.0, .original_max_position_embeddings = 64};
+  model.rope_scaling.rope_type = config::RopeType::llama3;
+  model.rope_scaling.factor = 8.0;
+  model.rope_scaling.original_max_position_embeddings = 64;
   return model;
 }
 

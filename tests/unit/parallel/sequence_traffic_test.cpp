@@ -15,35 +15,37 @@ namespace {
 using sequence::AttentionKind;
 using sequence::AttentionMethod;
 
-constexpr int sp_size = 4;
-constexpr std::int64_t length = 128, num_tokens = length / sp_size, num_q_heads = 4, num_kv_heads = 4, head_dim = 8;
-constexpr std::int64_t chunk_tokens = num_tokens / 2;
+constexpr int sent_sp_size = 4;
+constexpr std::int64_t row_tokens = 128, rank_tokens = row_tokens / sent_sp_size, chunk_tokens = rank_tokens / 2;
+constexpr std::int64_t sent_heads = 4, sent_head_dim = 8;
 
 /// Bytes that a forward and a backward pass of each kind send on sp rank `rank`, float32, for one document of all
 /// tokens.
 std::vector<std::int64_t> sent_bytes(const AttentionMethod& method, const sequence::AttentionWindows& windows,
                                      int rank) {
-  const SequenceShape shape{.tokens = num_tokens,
-                            .document_tokens = length,
-                            .q_heads = num_q_heads,
-                            .kv_heads = num_kv_heads,
-                            .head_dim = head_dim,
+  const SequenceShape shape{.tokens = rank_tokens,
+                            .document_tokens = row_tokens,
+                            .q_heads = sent_heads,
+                            .kv_heads = sent_heads,
+                            .head_dim = sent_head_dim,
                             .compute = DType::float32,
                             .num_kinds = windows.size()};
-  const auto buffers = make_sequence_buffers(shape, sp_size, method);
+  const auto buffers = make_sequence_buffers(shape, sent_sp_size, method);
   device::Arena arena;
   buffers->lay_out(arena);
-  const auto tensor = [&](std::int64_t heads) { return take(arena, DType::float32, {num_tokens, heads, head_dim}); };
-  const SequenceAttention::Heads heads{tensor(num_q_heads), tensor(num_kv_heads), tensor(num_kv_heads)};
-  const Tensor out = tensor(num_q_heads), lse = take(arena, DType::float32, {num_tokens, num_q_heads});
+  const auto tensor = [&](std::int64_t heads) {
+    return take(arena, DType::float32, {rank_tokens, heads, sent_head_dim});
+  };
+  const SequenceAttention::Heads heads{tensor(sent_heads), tensor(sent_heads), tensor(sent_heads)};
+  const Tensor out = tensor(sent_heads), lse = take(arena, DType::float32, {rank_tokens, sent_heads});
   const auto device = device::make_null_device();
   const auto compute = device->make_stream(), ring = device->make_stream();
   const auto backend = ops::make_null_backend(*compute);
   comm::TrafficCounter counter;
   const auto attention =
-      buffers->make_attention(comm::planned_group(rank, sp_size, "sp"), *device, *backend, counter, *ring);
+      buffers->make_attention(comm::planned_group(rank, sent_sp_size, "sp"), *device, *backend, counter, *ring);
   attention->set_schedules(
-      sequence::make_schedules(method, windows, {{length}}, {length, sp_size}, SpRank::from(rank)));
+      sequence::make_schedules(method, windows, {{row_tokens}}, {row_tokens, sent_sp_size}, SpRank::from(rank)));
   std::vector<std::int64_t> bytes;
   for (const AttentionKind kind : windows.indices()) {
     counter.reset();
@@ -55,8 +57,8 @@ std::vector<std::int64_t> sent_bytes(const AttentionMethod& method, const sequen
 }
 
 /// Keys and values of so many tokens, once in each pass and once as gradients.
-std::int64_t kv_bytes(std::int64_t tokens) {
-  return 3 * tokens * 2 * num_kv_heads * head_dim * static_cast<std::int64_t>(sizeof(float));
+std::int64_t sent_kv_bytes(std::int64_t tokens) {
+  return 3 * tokens * 2 * sent_heads * sent_head_dim * static_cast<std::int64_t>(sizeof(float));
 }
 
 }  // namespace
@@ -66,14 +68,14 @@ BOOST_AUTO_TEST_SUITE(sequence_traffic)
 // Chunks of 16 tokens; rank 1 has 1 and 6. A window of 16 reaches into the chunk before, one of 1 nowhere.
 BOOST_AUTO_TEST_CASE(a_ring_skips_rounds_that_no_window_reaches) {
   const auto bytes = sent_bytes({}, {0, chunk_tokens, 1}, 1);
-  BOOST_TEST(bytes[0] == 3 * kv_bytes(num_tokens));
-  BOOST_TEST(bytes[1] == 2 * kv_bytes(num_tokens));  // chunk 1 for rank 2's 2, chunk 6 for rank 0's 7
+  BOOST_TEST(bytes[0] == 3 * sent_kv_bytes(rank_tokens));
+  BOOST_TEST(bytes[1] == 2 * sent_kv_bytes(rank_tokens));  // chunk 1 for rank 2's 2, chunk 6 for rank 0's 7
   BOOST_TEST(bytes[2] == 0);
 }
 
 BOOST_AUTO_TEST_CASE(chunks_that_no_window_reaches_are_not_gathered) {
   const auto bytes = sent_bytes({AttentionMethod::Keys::all_gather, 1}, {0, chunk_tokens, 1}, 1);
-  BOOST_TEST(bytes[1] == 2 * kv_bytes(chunk_tokens));
+  BOOST_TEST(bytes[1] == 2 * sent_kv_bytes(chunk_tokens));
   BOOST_TEST(bytes[0] > bytes[1]);
   BOOST_TEST(bytes[2] == 0);
 }
