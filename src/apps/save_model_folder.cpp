@@ -2,7 +2,10 @@
 #include "save_model_folder.hpp"
 
 #include <fmt/core.h>
+#include <array>
+#include <exception>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,12 +41,13 @@ hub::WeightsPlan plan_of(const checkpoint::Entry& entry, bool is_adapter, hub::F
 }  // namespace
 
 ModelFolder::ModelFolder(const config::Config& config, std::int64_t max_length, const train::Engine& engine,
-                         const comm::Group& world)
+                         const comm::Group& world, const comm::Group& node)
     : folder_(folder_of(config)),
       config_(config),
       max_length_(max_length),
       state_(config.lora.use_peft ? engine.adapter() : engine.weights()),
-      world_(world) {}
+      world_(world),
+      node_(node) {}
 
 ModelFolder::~ModelFolder() = default;
 
@@ -79,16 +83,54 @@ void ModelFolder::begin() {
     write_weight_files(*plan_, temporary_);
   });
   world_.broadcast(temporary_, 0);
+
+  // 3. Where ranks have columns of matrices, they write together
+  if (config_.parallel.tp_size > 1 && !is_adapter) share_regions();
+}
+
+void ModelFolder::share_regions() {
+  const std::size_t bytes = hub::SharedRegions::memory_bytes(*plan_);
+  std::string path;
+  if (node_.rank() == 0) {
+    memory_ = io::NodeMemory::make(bytes);
+    path = memory_ == nullptr ? "" : memory_->path();
+  }
+  node_.broadcast(path, 0);
+  if (node_.rank() != 0 && !path.empty()) memory_ = io::NodeMemory::open(path, bytes);
+  std::array<std::int64_t, 1> is_missing{memory_ == nullptr ? 1 : 0};
+  node_.max(is_missing);
+  if (node_.rank() == 0 && memory_ != nullptr) memory_->forget();
+  if (is_missing[0] != 0) {
+    memory_.reset();
+  } else {
+    regions_ = std::make_unique<hub::SharedRegions>(*plan_, std::span(memory_->data(), bytes), node_.size());
+  }
 }
 
 void ModelFolder::write(const std::function<void(io::TensorSink& sink)>& give) {
-  hub::WeightsSink sink(*plan_, temporary_);
-  give(sink);
-  sink.finish();
+  try {
+    if (regions_ != nullptr) {
+      hub::RegionCounter counter(*plan_, *regions_);
+      give(counter);
+      regions_->start();
+    }
+    hub::WeightsSink sink(*plan_, temporary_, regions_.get());
+    give(sink);
+    sink.finish();
+  } catch (const std::exception& error) {
+    if (regions_ != nullptr) regions_->fail(error.what());
+    throw;
+  }
   if (world_.rank() == 0) hub::copy_carried(*plan_, contents_.origin, temporary_);
 }
 
+void ModelFolder::abandon() {
+  if (regions_ != nullptr) regions_->fail("another rank could not write its part of the checkpoint");
+}
+
 void ModelFolder::finish() {
+  regions_.reset();
+  memory_.reset();
   world_.agree([&] {
     if (world_.rank() != 0) return;
     unfinished_->finish();

@@ -15,7 +15,9 @@
 #include "sft/config/config.hpp"
 #include "sft/device/device.hpp"
 #include "sft/hub/folder.hpp"
+#include "sft/hub/shared_regions.hpp"
 #include "sft/hub/weights.hpp"
+#include "sft/io/node_memory.hpp"
 #include "sft/train/engine.hpp"
 #include "sft/train/run.hpp"
 
@@ -26,15 +28,16 @@ namespace sft::apps {
 /// adapter_model.safetensors. Complete or not at all, each time in place of what is there.
 class ModelFolder final : public train::SavedModel {
  public:
-  /// `max_length`: of the rows trained on. References outlive it.
+  /// `max_length`: of the rows trained on; `node`: the ranks of this node. References outlive it.
   ModelFolder(const config::Config& config, std::int64_t max_length, const train::Engine& engine,
-              const comm::Group& world);
+              const comm::Group& world, const comm::Group& node);
   ~ModelFolder() override;
 
   [[nodiscard]] static std::string folder_of(const config::Config& config);
 
   void begin() override;
   void write(const std::function<void(io::TensorSink& sink)>& give) override;
+  void abandon() override;
   void finish() override;
   /// All three from the engine's memory. Collective over the world.
   void save(device::Device& device, device::Stream& stream);
@@ -42,6 +45,8 @@ class ModelFolder final : public train::SavedModel {
   [[nodiscard]] bool is_written() const { return is_written_; }
 
  private:
+  void share_regions();
+
   std::string folder_;
   const config::Config& config_;
   std::int64_t max_length_;
@@ -49,8 +54,11 @@ class ModelFolder final : public train::SavedModel {
   FolderContents contents_;               ///< but for the layout on rank 0 alone
   std::optional<hub::WeightsPlan> plan_;  ///< of the folder that was begun
   const comm::Group& world_;
-  std::unique_ptr<hub::NewFolder> unfinished_;  ///< on rank 0
-  std::string temporary_;                       ///< its path
+  const comm::Group& node_;
+  std::unique_ptr<io::NodeMemory> memory_;       ///< of regions_, while they are written
+  std::unique_ptr<hub::SharedRegions> regions_;  ///< none: each rank writes what it has
+  std::unique_ptr<hub::NewFolder> unfinished_;   ///< on rank 0
+  std::string temporary_;                        ///< its path
   bool is_written_ = false;
 };
 

@@ -330,7 +330,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
   // 7. Restore
   const std::optional<train::StartWeights> start = start_weights(config, world, engine, *device);
-  apps::ModelFolder model_folder(config, datasets.train.max_length(), engine, world);
+  apps::ModelFolder model_folder(config, datasets.train.max_length(), engine, world, session.node());
   const bool is_saved_always = config->checkpoint.save_hub_model == config::HubModel::every_save;
   train::Trainer trainer({session, config, *device, place, groups, datasets, ledger, engine, start ? &*start : nullptr,
                           is_saved_always ? &model_folder : nullptr, sp_choice, save_choice, &watch});

@@ -12,6 +12,7 @@
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
+#include "sft/hub/shared_regions.hpp"
 #include "sft/hub/weights.hpp"
 #include "weight_files.hpp"
 
@@ -38,7 +39,7 @@ const TypeName& names_of(WeightType type) {
   throw std::logic_error("a weight type has a name");
 }
 
-constexpr std::size_t region_bytes = std::size_t{1} << 20;  ///< that are written together, or more
+constexpr std::size_t region_bytes = std::size_t{4} << 20;  ///< that are written together, or more
 constexpr std::size_t copy_bytes = std::size_t{4} << 20;
 
 std::uint64_t num_elements(const std::vector<std::int64_t>& shape) {
@@ -88,6 +89,8 @@ void convert(WeightType type, const float* values, std::size_t count, char* byte
 }  // namespace
 
 const char* name_of(WeightType type) { return names_of(type).name; }
+
+std::uint64_t size_bytes_of(WeightType type) { return names_of(type).size_bytes; }
 
 WeightType parse_weight_type(const std::string& text) {
   for (const TypeName& names : type_names) {
@@ -187,7 +190,8 @@ void copy_carried(const WeightsPlan& plan, const std::string& from, const std::s
   for (auto& [index, file] : files) file.sync();
 }
 
-WeightsSink::WeightsSink(const WeightsPlan& plan, const std::string& folder) : plan_(plan), folder_(folder) {}
+WeightsSink::WeightsSink(const WeightsPlan& plan, const std::string& folder, SharedRegions* regions)
+    : plan_(plan), folder_(folder), regions_(regions) {}
 
 void WeightsSink::write(const std::string& name, const io::Rectangle& where, DType dtype, const void* values) {
   const std::uint64_t element_bytes = names_of(plan_.type()).size_bytes;
@@ -198,8 +202,18 @@ void WeightsSink::write(const std::string& name, const io::Rectangle& where, DTy
                      fmt::format("it holds {:f}, and the largest number of float16 is 65504", value),
                      "choose bfloat16 or float32");
   });
+  const auto write_region = [this](std::size_t tensor, std::uint64_t begin, std::uint64_t size, const char* bytes) {
+    const WeightsPlan::TensorRange& place = plan_.place(tensor);
+    open(place.file).write(place.begin + begin, size, bytes);
+  };
+  const bool is_shared = regions_ != nullptr && where.num_columns < plan_.map().tensor(name).width();
   for (const Run& run : plan_.map().runs(name, where)) {
     SFT_ENSURE(run.memory_step == 1, "matrices of MXFP4 are not written");
+    if (is_shared) {
+      regions_->put(run.tensor, run.first * element_bytes, run.count * element_bytes,
+                    converted_.data() + run.memory_first * element_bytes, write_region);
+      continue;
+    }
     const WeightsPlan::TensorRange& place = plan_.place(run.tensor);
     const std::uint64_t begin = place.begin + run.first * element_bytes;
     if (region_.size() >= region_bytes || place.file != region_file_ || begin != region_begin_ + region_.size())
@@ -215,13 +229,17 @@ void WeightsSink::write(const std::string& name, const io::Rectangle& where, DTy
 
 void WeightsSink::flush() {
   if (region_.empty()) return;
-  auto open = files_.find(region_file_);
-  if (open == files_.end()) {
-    const std::string path = (std::filesystem::path(folder_) / plan_.files()[region_file_].name).string();
-    open = files_.emplace(region_file_, io::RawFile::extend(path)).first;
-  }
-  open->second.write(region_begin_, region_.size(), region_.data());
+  open(region_file_).write(region_begin_, region_.size(), region_.data());
   region_.clear();
+}
+
+io::RawFile& WeightsSink::open(std::size_t file) {
+  auto found = files_.find(file);
+  if (found == files_.end()) {
+    const std::string path = (std::filesystem::path(folder_) / plan_.files()[file].name).string();
+    found = files_.emplace(file, io::RawFile::extend(path)).first;
+  }
+  return found->second;
 }
 
 void WeightsSink::finish() {

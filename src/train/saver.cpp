@@ -59,7 +59,8 @@ void Saver::release_state() {
   is_copying_ = false;
   writer_.start([this] {
     under_way_->save->write(snapshot_->bytes());
-    if (run_.saved_model == nullptr || under_way_->save->has_failed()) return;
+    if (run_.saved_model == nullptr) return;
+    if (under_way_->save->has_failed()) return run_.saved_model->abandon();
     run_.saved_model->write([this](io::TensorSink& sink) { snapshot_->give_first(sink); });
   });
 }
@@ -67,7 +68,8 @@ void Saver::release_state() {
 void Saver::write_state() {
   const checkpoint::State& state = under_way_->state;
   under_way_->save->write(state, run_.device, run_.engine.stream());
-  if (run_.saved_model == nullptr || under_way_->save->has_failed()) return;
+  if (run_.saved_model == nullptr) return;
+  if (under_way_->save->has_failed()) return run_.saved_model->abandon();
   const checkpoint::State weights({state.entries().front()}, [] {});
   run_.saved_model->write(
       [&](io::TensorSink& sink) { checkpoint::save_entries(weights, sink, run_.device, run_.engine.stream()); });

@@ -22,7 +22,8 @@ namespace sft::hub {
 enum class WeightType { float32, bfloat16, float16 };
 /// "float32", "bfloat16" or "float16", as PyTorch says it.
 [[nodiscard]] const char* name_of(WeightType type);
-/// The inverse; a configuration Error for another word.
+[[nodiscard]] std::uint64_t size_bytes_of(WeightType type);
+/// The inverse of name_of; a configuration Error for another word.
 [[nodiscard]] WeightType parse_weight_type(const std::string& text);
 
 /// What the files of weights are called: model.safetensors ..., or those of an adapter in PEFT's format.
@@ -90,15 +91,18 @@ void create_weight_files(const WeightsPlan& plan, const std::string& folder);
 /// create_weight_files() made: byte by byte. One rank.
 void copy_carried(const WeightsPlan& plan, const std::string& from, const std::string& to);
 
+class SharedRegions;
+
 /// Writes tensors into the files of a plan. Each rank has its own.
 class WeightsSink final : public io::TensorSink {
  public:
-  /// `plan` outlives it.
-  WeightsSink(const WeightsPlan& plan, const std::string& folder);
+  /// `plan` outlives it, and so does `regions`: where there are any, which have been started, columns of matrices go
+  /// through them, and finish() of all ranks of the node belongs to what is written.
+  WeightsSink(const WeightsPlan& plan, const std::string& folder, SharedRegions* regions = nullptr);
 
   /// Exact where the type holds every bit of them, else rounded to the nearest, ties to even.
   /// Refuses a finite number that float16 cannot hold with a data Error that names the tensor.
-  /// Writes a region of the file when it has 1 MiB, or when something else than what follows on it comes: so errors may
+  /// Writes a region of the file when it has 4 MiB, or when something else than what follows on it comes: so errors may
   /// come later.
   void write(const std::string& name, const io::Rectangle& where, DType dtype, const void* values) override;
   /// Returns when what this rank wrote is on the disk.
@@ -106,9 +110,11 @@ class WeightsSink final : public io::TensorSink {
 
  private:
   void flush();
+  io::RawFile& open(std::size_t file);
 
   const WeightsPlan& plan_;
   std::string folder_;
+  SharedRegions* regions_;
 
   std::map<std::size_t, io::RawFile> files_;  ///< those written to
   std::vector<char> converted_;

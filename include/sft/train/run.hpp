@@ -40,6 +40,8 @@ class SavedModel {
   /// Writes this rank's part: `give` hands the sink all that this rank writes of the first entry of Engine::state().
   /// Local, on any thread.
   virtual void write(const std::function<void(io::TensorSink& sink)>& give) = 0;
+  /// In place of write(), where this rank does not come to it: other ranks may wait for its part. Local, any thread.
+  virtual void abandon() = 0;
   /// Gives it the name that says complete, when all ranks have written. Collective over the world.
   virtual void finish() = 0;
 };
