@@ -24,7 +24,7 @@ const std::vector<RowCase> row_cases = {
     {50, 7, 3, 8},
     {29, 3, 1, 1, Spread::all_to_one},
     {29, 3, 1, 16, Spread::all_to_one},
-    {700, 40, 6, 4},
+    {150, 40, 6, 4},
 };
 
 /// Experts of each token, none twice; expert 1 has none without_some, all others none with all_to_one.
