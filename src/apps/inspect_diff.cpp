@@ -124,10 +124,9 @@ std::vector<Pair> compare_all(const WeightFolder& before, const WeightFolder& af
     pair.difference = checkpoint::compare(*before.source, *pair.before, *after.source, *pair.after);
   }
   if (has_common) return pairs;
-  throw_data_error(
-      fmt::format("cannot compare {} and {}", before.path, after.path),
-      fmt::format("they have no tensor in common: {} and {}", name_of(before.kind), name_of(after.kind)),
-      "give two of one model, or two adapters");
+  throw_data_error(fmt::format("cannot compare {} and {}", before.path, after.path),
+                   fmt::format("they have no tensor in common: {} and {}", name_of(before.kind), name_of(after.kind)),
+                   "give two of one model, or two adapters");
 }
 
 /// Of all tensors of both together.

@@ -42,7 +42,7 @@ checkpoint=output/checkpoint-000002
 
 # Whole
 prints 0 '^mesh +1 x 2 x 1 x 2' "$sft_inspect" "$checkpoint"
-prints 0 '^ *0 +1 x 2 x 1 x 2 .* 1 +[0-9.]+ +[0-9a-f]{32}$' "$sft_inspect" "$checkpoint"
+prints 0 '^ *0 +1 x 2 x 1 x 2 .* 1 +2 +[0-9.]+ +[0-9a-f]{32}$' "$sft_inspect" "$checkpoint"
 prints 0 'model/model\.norm\.weight +32 +32 ' "$sft_inspect" "$checkpoint"
 prints 0 'exp_avg_sq/lm_head\.weight +272 x 32 +8704 ' "$sft_inspect" "$checkpoint" --optimizer
 prints 0 '4 shard files, .*as they were written' "$sft_inspect" "$checkpoint" --verify

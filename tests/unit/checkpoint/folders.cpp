@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/file_map.hpp"
 #include "checkpoint/folder.hpp"
 #include "checkpoint/header.hpp"
 #include "checkpoint/position_members.hpp"
