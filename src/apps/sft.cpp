@@ -292,8 +292,13 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   comm::Watch watch(session, config->device.comm_timeout_s, config->train.output_dir);
   const mesh::Place place(config, WorldRank::from(world.rank()));
   const mesh::Groups groups(world, place, sharing_of(config));
-  const std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(
-      *device, groups.of_tensors(config->device.max_ctas(), config->optimizer.needs_whole_matrices()), transport);
+  const std::unique_ptr<comm::Collectives> collectives =
+      comm::make_collectives(*device,
+                             groups.of_tensors({.max_ctas = config->device.max_ctas(),
+                                                .exchanges_matrices = config->optimizer.needs_whole_matrices(),
+                                                .rounds_gradients = config->parallel.reduce_dtype == DType::bf16,
+                                                .rounds_tp_sums = config->parallel.tp_reduce == DType::bf16}),
+                             transport);
 
   if (command.action == apps::SftOptions::Action::check) {
     check::check_machine({session, config, *device, place, groups, *collectives, transport.way});

@@ -361,6 +361,11 @@ std::vector<Key> make_keys() {
           "and a node allow"),
       key("parallel", &C::parallel, "tp_sequence_parallel", &Parallel::tp_sequence_parallel,
           "cut tokens over TP between its products: what norms and residual additions keep is divided by tp_size"),
+      key("parallel", &C::parallel, "reduce_dtype", &Parallel::reduce_dtype,
+          "how gradients travel when they are summed over FSDP ranks and replicas: float32, or bf16, which is half the "
+          "bytes and rounds them"),
+      key("parallel", &C::parallel, "tp_reduce", &Parallel::tp_reduce,
+          "the same for the sums behind the products of TP"),
 
       key("train", &C::train, "per_device_train_batch_size", &Train::per_device_train_batch_size,
           "rows of one micro-batch on each data-parallel rank"),

@@ -112,8 +112,8 @@ struct Generator::Impl {
         plan(config, compute, max_tokens, device.kind()),
         groups(world, plan.place, {}),
         arenas(allocate(ledger)),
-        workers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, /*cuts_tokens=*/false, device,
-                collectives, plan::Work::done),
+        workers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, /*cuts_tokens=*/false, /*tp_wire=*/{},
+                device, collectives, plan::Work::done),
         attention(plan.decoder.layers, 1.0F / std::sqrt(static_cast<float>(plan.sizes.head_dim)), *workers.ops),
         decoder({config->model, plan.sizes, device, *workers.ops, workers.units, workers.tp, attention, plan.adapters},
                 attention, plan.architecture.parameters, plan.decoder) {

@@ -73,22 +73,23 @@ Groups Groups::planned(const Place& place, const Sharing& sharing) {
   return groups;
 }
 
-std::vector<comm::TensorGroup> Groups::of_tensors(const AxisArray<int>& max_ctas, bool exchanges_matrices) const {
+std::vector<comm::TensorGroup> Groups::of_tensors(const TensorUse& use) const {
   std::vector<comm::TensorGroup> result;
-  const auto add = [&](const comm::Group& group, bool has_exchanges, Axis axis) {
+  const auto add = [&](const comm::Group& group, bool has_exchanges, Axis axis, bool rounds = false) {
     if (group.size() == 1) return;
     const auto known = std::ranges::find(result, group, &comm::TensorGroup::group);
     if (known == result.end()) {
-      result.emplace_back(group, has_exchanges, max_ctas[axis]);
+      result.emplace_back(group, has_exchanges, use.max_ctas[axis]).has_bf16_sums = rounds;
     } else {
       known->has_exchanges |= has_exchanges;
+      known->has_bf16_sums |= rounds;
     }
   };
-  add(replicate, false, Axis::dp_replicate);
-  add(fsdp, exchanges_matrices, Axis::dp_shard);
+  add(replicate, false, Axis::dp_replicate, use.rounds_gradients);
+  add(fsdp, use.exchanges_matrices, Axis::dp_shard, use.rounds_gradients);
   add(reshard, false, Axis::dp_shard);
   add(sp, true, Axis::sp);
-  add(tp, exchanges_matrices, Axis::tp);
+  add(tp, use.exchanges_matrices, Axis::tp, use.rounds_tp_sums);
   add(kv_replicas, false, Axis::tp);
   return result;
 }

@@ -227,8 +227,9 @@ void ShardedUnits::reduce(UnitIndex unit) {
   timed(device_.timeline(), comm_stream_, label("reduce", unit), [&] {
     if (policy_.optimizer_state) {
       for_each_gradient(unit, [&](PartIndex index, const UnitStorage& stored) {
-        collectives_.reduce_scatter_add(group(stored.part().groups.shards), stored.gradients_of(unit),
-                                        buffers_.gradients(index, unit), comm_stream_);
+        const Tensor whole = buffers_.gradients(index, unit);
+        collectives_.reduce_scatter_add(group(stored.part().groups.shards), stored.gradients_of(unit), whole,
+                                        comm_stream_, buffers_.wire(whole.num_elements()));
       });
     }
     if (policy_.gradients) {
@@ -256,7 +257,8 @@ void ShardedUnits::sum_replicas(UnitIndex unit) {
     }
     const comm::Group& replicas = group(stored.part().groups.replicas);
     if (replicas.size() > 1) {
-      collectives_.all_reduce(replicas, stored.gradients_of(unit), comm::ReduceOp::sum, comm_stream_);
+      const Tensor sums = stored.gradients_of(unit);
+      collectives_.all_reduce(replicas, sums, comm::ReduceOp::sum, comm_stream_, buffers_.wire(sums.num_elements()));
     }
   });
 }

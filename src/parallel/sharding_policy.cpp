@@ -13,6 +13,7 @@ ShardingPolicy sharding_policy(const config::Parallel& parallel, bool offloads_p
                         .optimizer_state = is_sharded,
                         .parameters_on_host = is_stage_3 && offloads_parameters,
                         .reshard = parallel.reshard_after_forward};
+  if (num_ranks(parallel.sizes(), replica_axes) > 1) policy.reduced = parallel.reduce_dtype;
   if (policy.reshard == Reshard::to_groups) {
     const bool is_part = parallel.reshard_size < fsdp_size;  // a group of all of them is none
     policy.reshard = is_part ? Reshard::to_groups : Reshard::always;

@@ -6,13 +6,14 @@
 namespace sft::parallel {
 
 TensorParallel::TensorParallel(const comm::Group& tp, device::Device& device, comm::Collectives& collectives,
-                               device::Stream& compute_stream, device::Stream& tp_stream, bool cuts_tokens)
+                               device::Stream& compute_stream, device::Stream& tp_stream, bool cuts_tokens, Tensor wire)
     : group_(tp),
       timeline_(device.timeline()),
       collectives_(collectives),
       compute_stream_(compute_stream),
       tp_stream_(tp_stream),
       cuts_tokens_(cuts_tokens),
+      wire_(wire),
       compute_done_(device.make_event()),
       tp_done_(device.make_event()) {}
 
@@ -32,8 +33,13 @@ Tensor TensorParallel::slice(const Tensor& x) const {
 }
 
 void TensorParallel::reduce(Tensor x) {
-  if (!cuts_tokens()) return sum(x);
-  collectives_.reduce_scatter(group_, x, compute_stream_);
+  if (size() == 1) return;
+  SFT_ENSURE(!is_under_way_ || wire_.empty(), "one sum travels as bf16 at a time");
+  if (cuts_tokens()) {
+    collectives_.reduce_scatter(group_, x, compute_stream_, wire_for(x));
+  } else {
+    collectives_.all_reduce(group_, x, comm::ReduceOp::sum, compute_stream_, wire_for(x));
+  }
 }
 
 void TensorParallel::gather(Tensor x) {
@@ -53,9 +59,10 @@ void TensorParallel::start(const Work& work) {
 void TensorParallel::start_reduce(Tensor x, std::int64_t begin, std::int64_t count) {
   if (size() == 1) return;
   if (!cuts_tokens()) {
-    start([&] { collectives_.all_reduce(group_, x.rows(begin, count), comm::ReduceOp::sum, tp_stream_); });
+    const Tensor run = x.rows(begin, count);
+    start([&] { collectives_.all_reduce(group_, run, comm::ReduceOp::sum, tp_stream_, wire_for(run)); });
   } else if (begin + count == x.shape[0]) {
-    start([&] { collectives_.reduce_scatter(group_, x, tp_stream_); });
+    start([&] { collectives_.reduce_scatter(group_, x, tp_stream_, wire_for(x)); });
   }
 }
 

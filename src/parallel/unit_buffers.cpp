@@ -78,6 +78,7 @@ void UnitBuffers::lay_out(const Arenas& arenas) {
   lay_out_parameters(arenas);
   lay_out_gradients(arenas);
   lay_out_kept(arenas.own);
+  lay_out_wire(arenas.own);
 }
 
 void UnitBuffers::lay_out_parameters(const Arenas& arenas) {
@@ -137,6 +138,19 @@ void UnitBuffers::lay_out_kept(device::Arena& arena) {
       parts_[part].kept.push_back(is_kept ? take(arena, stored.part().gathered, {n}) : Tensor());
     }
   }
+}
+
+void UnitBuffers::lay_out_wire(device::Arena& arena) {
+  wire_ = {};
+  if (policy_.reduced == DType::float32) return;
+  std::int64_t most = 0;
+  for (const UnitStorage& stored : storage_) {
+    if (!stored.part().has_gradient) continue;
+    for (const Unit& unit : stored.shard_map().units()) {
+      most = std::max(most, policy_.optimizer_state ? unit.num_elements : unit.shard_elements);
+    }
+  }
+  wire_ = take(arena, policy_.reduced, {most});
 }
 
 }  // namespace sft::parallel

@@ -88,7 +88,8 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
                           return optimizer->needs_whole(unit, parameter);
                         }),
       is_lora_(config->lora.use_peft),
-      has_snapshot_(config->checkpoint.has_snapshot()) {}
+      has_snapshot_(config->checkpoint.has_snapshot()),
+      tp_reduce_(config->parallel.tp_reduce) {}
 
 void RankPlan::lay_out(Arenas& arenas) {
   const bool moves_master = optimizer->master_location() == optim::StateLocation::host;
@@ -113,6 +114,7 @@ void RankPlan::lay_out(Arenas& arenas) {
   if (place.size(Axis::tp) > 1) {
     const auto activations_bytes = sizes.tokens * sizes.hidden * sizeof(float);
     plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, activations_bytes);
+    if (tp_reduce_ == DType::bf16) tp_wire = take(arenas.workspace, tp_reduce_, {sizes.tokens * sizes.hidden});
   }
   if (place.size(shard_map.shard_axes()) * place.size(Axis::tp) > 1) {
     plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, optimizer->max_shared_bytes());

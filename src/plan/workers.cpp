@@ -72,18 +72,18 @@ void Streams::drain() const noexcept {
   for (const auto* stream : {&tp, &comm, &ring, &compute}) (*stream)->drain();
 }
 
-UnitWorkers::UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, bool cuts_tokens, device::Device& device,
-                         comm::Collectives& collectives, Work work)
+UnitWorkers::UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, bool cuts_tokens, const Tensor& tp_wire,
+                         device::Device& device, comm::Collectives& collectives, Work work)
     : streams(device),
       ops(work == Work::done ? ops::make_backend(device, *streams.compute) : ops::make_null_backend(*streams.compute)),
-      tp(groups.tp, device, collectives, *streams.compute, *streams.tp, cuts_tokens),
+      tp(groups.tp, device, collectives, *streams.compute, *streams.tp, cuts_tokens, tp_wire),
       units(memory.parts, memory.buffers, memory.policy, memory.slots, groups, device, *ops, collectives,
             *streams.comm) {}
 
 RankWorkers::RankWorkers(RankPlan& plan, const config::Config& config, const mesh::Groups& groups,
                          device::Device& device, comm::Collectives& collectives, Work work)
-    : UnitWorkers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, plan.sizes.token_slices > 1, device,
-                  collectives, work),
+    : UnitWorkers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, plan.sizes.token_slices > 1,
+                  plan.tp_wire, device, collectives, work),
       matrices(plan.matrix_assignment, plan.storage, groups, *ops, collectives),
       shard_reduction(groups, *ops, collectives),
       attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *streams.ring)),

@@ -56,6 +56,8 @@ const std::vector<Case> cases{
     {{1, 1, 1, 2}, {.tp_sequence_parallel = true}, 2},
     {{1, 1, 1, 2}, {.tp_sequence_parallel = true}, 1, true, config::ActivationCheckpointing::selective},
     {{1, 2, 1, 2}, {.tp_sequence_parallel = true}, 4, false, config::ActivationCheckpointing::full},
+    {{2, 2, 1, 1}, {.reduce_dtype = DType::bf16}, 2},
+    {{1, 2, 1, 2}, {.zero_stage = 1, .tp_sequence_parallel = true, .tp_reduce = DType::bf16}, 2},
 };
 
 /// Rows of one document each.

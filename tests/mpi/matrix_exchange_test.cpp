@@ -69,7 +69,7 @@ void exchange_on(const test::Mesh& mesh, bool is_sharded) {
   const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu);
   const std::unique_ptr<device::Stream> stream = device->make_stream();
   const std::unique_ptr<ops::Backend> backend = ops::make_checked_backend(ops::make_backend(*device, *stream));
-  const auto collectives = comm::make_collectives(*device, mesh.groups.of_tensors({}, true));
+  const auto collectives = comm::make_collectives(*device, mesh.groups.of_tensors({.exchanges_matrices = true}));
   UnitStorage storage =
       test::stored_part(sample_units(), mesh.place, DType::float32, MasterWeights::in_memory, is_sharded);
   const ShardMap& shard_map = storage.shard_map();

@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(groups_of_tensors_have_several_ranks_and_the_limits_of_thei
             std::pair(groups.kv_replicas, 4)}) {
         if (group.size() == 1) continue;
         ++num_groups;
-        const std::vector<comm::TensorGroup> all = groups.of_tensors(max_ctas);
+        const std::vector<comm::TensorGroup> all = groups.of_tensors({.max_ctas = max_ctas});
         const auto found = std::ranges::find(all, group, &comm::TensorGroup::group);
         BOOST_TEST_REQUIRE((found != all.end()));
         BOOST_TEST(found->max_ctas == limit);

@@ -84,7 +84,8 @@ EngineFixture::EngineFixture(config::Config config, std::int64_t max_length, tes
                      : device::make_device(device::Kind::cpu,
                                            {.num_local_ranks = session.node().size(), .gpu = session.node().rank()})),
       collectives_(comm::make_collectives(
-          *device_, mesh_.groups.of_tensors({}, config_->optimizer.needs_whole_matrices()), transport)),
+          *device_, mesh_.groups.of_tensors({.exchanges_matrices = config_->optimizer.needs_whole_matrices()}),
+          transport)),
       traffic_(*collectives_),
       engine_(std::make_unique<train::Engine>(
           config_, data::limits_of_full_rows(config_->train.per_device_train_batch_size, max_length), mesh_.place,

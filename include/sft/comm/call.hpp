@@ -21,10 +21,15 @@ struct Message {
   int rank;
 };
 
-/// inout = reduction over the group. float32 or float64 (sum, max); contiguous.
+// Sums of float32 may travel as bf16: `wire` then is contiguous bf16 memory of the call's own, as long as the tensor
+// that is summed. What the ranks have is rounded to bf16, and of those numbers the sum is made: in float32 and in rank
+// order by MPI, in bf16 from hop to hop by NCCL. In a group of one rank nothing is rounded.
+
+/// inout = reduction over the group. float32 or float64 (sum, max); contiguous. With `wire` a sum, rounded once more.
 struct AllReduce {
   Tensor inout;
   ReduceOp op;
+  Tensor wire = {};
 };
 
 /// full (size * n) = every rank's local (n) in rank order; any dtype, the same in both; contiguous. local may be its
@@ -37,12 +42,14 @@ struct AllGather {
 /// local (n) += sum over ranks of piece `rank` of full (size * n); float32, contiguous. full is left undefined.
 struct ReduceScatterAdd {
   Tensor local, full;
+  Tensor wire = {};
 };
 
 /// Piece `rank` of inout (size * n) = sum of that piece over the group; the other pieces are left undefined. float32
 /// or float64; contiguous. With an all-gather of the pieces behind it, an all-reduce.
 struct ReduceScatter {
   Tensor inout;
+  Tensor wire = {};
 };
 
 /// Sends `send` to rank `to` and receives `receive` from rank `from`; either may be empty (not sent, not received). Any
@@ -67,7 +74,7 @@ using Call = std::variant<AllReduce, AllGather, ReduceScatterAdd, ReduceScatter,
 /// The name of the function of Collectives that makes the call: "all_reduce".
 [[nodiscard]] const char* name_of(const Call& call);
 
-/// Bytes of the tensors that the call is about: for what is shown of it.
+/// Bytes of the tensors that the call is about, as they travel: for what is shown of it.
 [[nodiscard]] std::size_t bytes_of(const Call& call);
 
 /// Bytes that this rank must send to other ranks: for an all-gather its part to each of them, for a reduce-scatter a

@@ -97,17 +97,17 @@ class Collectives {
   virtual void run(const Group& group, const Call& call, device::Stream& stream) = 0;
 
   // The same by name.
-  void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
-    run(group, AllReduce{inout, op}, stream);
+  void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream, Tensor wire = {}) {
+    run(group, AllReduce{inout, op, wire}, stream);
   }
   void all_gather(const Group& group, Tensor full, ConstTensor local, device::Stream& stream) {
     run(group, AllGather{full, local}, stream);
   }
-  void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) {
-    run(group, ReduceScatterAdd{local, full}, stream);
+  void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream, Tensor wire = {}) {
+    run(group, ReduceScatterAdd{local, full, wire}, stream);
   }
-  void reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) {
-    run(group, ReduceScatter{inout}, stream);
+  void reduce_scatter(const Group& group, Tensor inout, device::Stream& stream, Tensor wire = {}) {
+    run(group, ReduceScatter{inout, wire}, stream);
   }
   void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) {
     run(group, Exchange{send, to, receive, from}, stream);
@@ -141,8 +141,9 @@ struct TensorGroup {
   TensorGroup(Group of, bool exchanges, int ctas) : group(std::move(of)), has_exchanges(exchanges), max_ctas(ctas) {}
 
   Group group;
-  bool has_exchanges = true;  ///< exchange and exchange_all too, among any two ranks
-  int max_ctas = 0;           ///< thread blocks that NCCL may use; 0: its own choice
+  bool has_exchanges = true;   ///< exchange and exchange_all too, among any two ranks
+  int max_ctas = 0;            ///< thread blocks that NCCL may use; 0: its own choice
+  bool has_bf16_sums = false;  ///< calls with a wire too
 };
 
 /// Collectives for tensors of `device`, which outlives them. `groups` are all those that they will be called with, in

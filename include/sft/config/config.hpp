@@ -140,6 +140,8 @@ struct Parallel {
   SpMethod sp_method = SpMethod::ring;
   int ulysses_size = 0;  ///< 0 ("auto"): what sp_method says; with hybrid and auto until plan::resolve_sp_method
   bool tp_sequence_parallel = false;
+  DType reduce_dtype = DType::float32;  ///< in which sums of gradients travel over fsdp and replicate: or bf16
+  DType tp_reduce = DType::float32;     ///< in which sums behind products travel over tp: or bf16
 
   /// By axis; 1 where there is no key.
   [[nodiscard]] AxisArray<int> sizes() const;

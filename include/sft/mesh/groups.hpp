@@ -18,6 +18,14 @@ struct Sharing {
   int kv_replicas = 1;             ///< neighbours in tp that hold the same key/value heads
 };
 
+/// What tensors are sent for, as far as NCCL has to know.
+struct TensorUse {
+  AxisArray<int> max_ctas = {};     ///< how many thread blocks it may use on each axis; 0: its own choice
+  bool exchanges_matrices = false;  ///< over fsdp and tp too
+  bool rounds_gradients = false;    ///< sums over fsdp and replicate travel as bf16
+  bool rounds_tp_sums = false;      ///< those over tp do
+};
+
 /// All groups of one mesh. A group of one rank is MPI_COMM_SELF, and no message is sent in it.
 struct Groups {
   /// Collective over `world`, whose ranks stand where `place` says of each. Throws a configuration Error, the same on
@@ -38,10 +46,9 @@ struct Groups {
   comm::Group rows;         ///< those with the same rows, along sp, tp and pp: the first of them reads
   comm::Group kv_replicas;  ///< the tp neighbours that hold the same key/value heads
 
-  /// The groups that tensors are sent in: all of more than one rank, but world and rows. `max_ctas`: how many thread
-  /// blocks NCCL may use on each axis, 0 being its own choice; `exchanges_matrices`: over fsdp and tp too.
-  [[nodiscard]] std::vector<comm::TensorGroup> of_tensors(const AxisArray<int>& max_ctas = {},
-                                                          bool exchanges_matrices = false) const;
+  /// The groups that tensors are sent in: all of more than one rank, but world and rows.
+  [[nodiscard]] std::vector<comm::TensorGroup> of_tensors() const { return of_tensors({}); }
+  [[nodiscard]] std::vector<comm::TensorGroup> of_tensors(const TensorUse& use) const;
 
  private:
   Groups() = default;

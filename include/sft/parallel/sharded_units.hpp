@@ -55,10 +55,10 @@ class ShardedUnits {
   void begin_pass(const std::vector<UnitIndex>& units, Pass pass);
   /// The ops that follow use this unit, and no other but those that the pass keeps (UnitWalk); nothing when it is the
   /// current one. The unit that it leaves for the last time in a micro-batch is reduced: the sum of its gradient over
-  /// PartGroups::shards is added to the gradient shard, where parameters whose gradient was not written count as zero.
-  /// Without sharded gradients that is in a step's last micro-batch alone. There the sums over key/value replicas and
-  /// over replicas of the model follow, which run beside the next unit's backward pass: then collective over
-  /// kv_replicas and PartGroups::replicas too.
+  /// PartGroups::shards is added to the gradient shard, rounded on the way where ShardingPolicy::reduced says so, where
+  /// parameters whose gradient was not written count as zero. Without sharded gradients that is in a step's last
+  /// micro-batch alone. There the sums over key/value replicas and over replicas of the model follow, which run beside
+  /// the next unit's backward pass: then collective over kv_replicas and PartGroups::replicas too.
   void enter(UnitIndex unit);
   /// Leaves the last unit of the pass.
   void end_pass();

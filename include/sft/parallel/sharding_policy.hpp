@@ -29,6 +29,8 @@ struct ShardingPolicy {
   bool parameters_on_host = false;
   config::Reshard reshard = config::Reshard::always;  ///< what becomes of sharded parameters between the passes
   int reshard_size = 1;                               ///< ranks of a group with to_groups: fewer than of fsdp
+  /// In which sums of gradients over fsdp and replicate travel: float32 or bf16.
+  DType reduced = DType::float32;
 
   /// Over which axes the rank shard of a part is cut. With gradients, as its optimizer state is: over none where each
   /// rank stores whole ones; the groups of the mesh are made for these axes (sharing_of). Without, it is stored whole

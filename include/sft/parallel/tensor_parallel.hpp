@@ -21,14 +21,16 @@ namespace sft::parallel {
 /// Collective over the tp group, but for slice and finish. Nothing is sent with one rank.
 class TensorParallel {
  public:
-  /// `compute_stream`: that of the compute backend; `tp_stream` carries what runs beside it. All outlive it.
+  /// `compute_stream`: that of the compute backend; `tp_stream` carries what runs beside it. `wire`: bf16 memory as
+  /// long as the longest x that is reduced, which then travels so; empty: as float32. All outlive it.
   TensorParallel(const comm::Group& tp, device::Device& device, comm::Collectives& collectives,
-                 device::Stream& compute_stream, device::Stream& tp_stream, bool cuts_tokens = false);
+                 device::Stream& compute_stream, device::Stream& tp_stream, bool cuts_tokens = false, Tensor wire = {});
 
   [[nodiscard]] int size() const { return group_.size(); }
   [[nodiscard]] int rank() const { return group_.rank(); }
 
-  /// x = sum, or maximum, over the group; float32 or float64. Queued on the compute stream.
+  /// x = sum, or maximum, over the group, of float32 or float64, which travel as they are. Queued on the compute
+  /// stream.
   void sum(Tensor x);
   void max(Tensor x);
 
@@ -50,6 +52,10 @@ class TensorParallel {
   void finish();
 
  private:
+  /// Where x lies as it travels; empty where that is in float32.
+  [[nodiscard]] Tensor wire_for(const Tensor& x) const {
+    return wire_.empty() ? Tensor() : wire_.rows(0, x.num_elements());
+  }
   [[nodiscard]] bool cuts_tokens() const { return cuts_tokens_ && size() > 1; }
   /// Queues `work` on the tp stream, behind the ops so far.
   template <class Work>
@@ -61,6 +67,7 @@ class TensorParallel {
   device::Stream& compute_stream_;
   device::Stream& tp_stream_;
   bool cuts_tokens_;
+  Tensor wire_;
   bool is_under_way_ = false;
   std::unique_ptr<device::Event> compute_done_, tp_done_;
 };

@@ -51,7 +51,7 @@ class UnitBuffers {
     /// comm::MemoryUse::gathered asks for.
     device::Arena& gathered;
     device::Arena& reduced;  ///< for gradient slots
-    device::Arena& own;      ///< for what neighbours in `reshard` gather or keep
+    device::Arena& own;      ///< for what neighbours in `reshard` gather or keep, and for rounded gradients
   };
   /// Takes the buffers, after the storage was laid out; call with sizing arenas, then with real ones.
   void lay_out(const Arenas& arenas);
@@ -65,6 +65,12 @@ class UnitBuffers {
   /// reshard_size of them. Empty where it keeps nothing, or all.
   [[nodiscard]] Tensor kept_parameters(PartIndex part, UnitIndex unit) const { return parts_[part].kept[unit]; }
 
+  /// Where `num_elements` of a gradient lie while they travel as bf16 (comm::AllReduce::wire): one memory for all.
+  /// Empty where gradients travel as they are.
+  [[nodiscard]] Tensor wire(std::int64_t num_elements) const {
+    return wire_.empty() ? Tensor() : wire_.rows(0, num_elements);
+  }
+
  private:
   struct PartBuffers {
     IndexedVector<UnitIndex, Tensor> parameters, gradients, kept;
@@ -73,11 +79,13 @@ class UnitBuffers {
   void lay_out_parameters(const Arenas& arenas);
   void lay_out_gradients(const Arenas& arenas);
   void lay_out_kept(device::Arena& arena);
+  void lay_out_wire(device::Arena& arena);
 
   const StoredParts& storage_;
   const ShardingPolicy& policy_;
   const SlotAssignment& slots_;
   IndexedVector<PartIndex, PartBuffers> parts_;
+  Tensor wire_;
 };
 
 }  // namespace sft::parallel

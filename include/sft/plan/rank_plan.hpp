@@ -93,10 +93,12 @@ class RankPlan {
   Tensor results;             ///< (num_metrics + 1) float64: metrics, then the sum of squared gradients
   Tensor downloaded_results;  ///< the same in pinned memory
   Tensor ops_workspace;
+  Tensor tp_wire;   ///< bf16: what is summed over tp, as it travels; empty where that is in float32
   Tensor snapshot;  ///< bytes, in pinned memory: of a checkpoint::Snapshot; empty where checkpoints wait for none
 
  private:
   const bool is_lora_, has_snapshot_;
+  const DType tp_reduce_;
 };
 
 /// Calls visit(label, space, arena) for each.

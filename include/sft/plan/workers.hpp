@@ -41,9 +41,9 @@ struct UnitMemory {
 
 /// What any decoder needs beside its own memory: ops, whole units, sums over tp.
 struct UnitWorkers {
-  /// All that is referred to outlives it; the memory is laid out. `cuts_tokens`: as TensorParallel's. Local.
-  UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, bool cuts_tokens, device::Device& device,
-              comm::Collectives& collectives, Work work);
+  /// All that is referred to outlives it; the memory is laid out. `cuts_tokens`, `tp_wire`: as TensorParallel's. Local.
+  UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, bool cuts_tokens, const Tensor& tp_wire,
+              device::Device& device, comm::Collectives& collectives, Work work);
   UnitWorkers(const UnitWorkers&) = delete;
   UnitWorkers& operator=(const UnitWorkers&) = delete;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives.hpp"
 
+#include "comm/kernels/bf16_parts.hpp"
 #include "comm/kernels/reduce_parts.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/device/factory.hpp"
@@ -29,6 +30,14 @@ class GpuWork final : public LocalWork {
   }
   void add_sum(float* out, const Contributions& parts, std::int64_t num_elements) override {
     add_parts(out, parts, num_elements, native());
+    stream_->synchronize();
+  }
+  void round_to_bf16(std::byte* to, const float* from, std::int64_t num_elements) override {
+    comm::round_to_bf16(reinterpret_cast<__nv_bfloat16*>(to), from, num_elements, native());
+    stream_->synchronize();
+  }
+  void sum_bf16(float* out, const Contributions& parts, std::int64_t num_elements, bool adds) override {
+    sum_bf16_parts(out, parts, num_elements, adds, native());
     stream_->synchronize();
   }
 

@@ -78,14 +78,17 @@ void HostCollectives::start(const Group& group, const AllReduce& call, device::S
   if (group.size() == 1 || inout.empty()) return;
   Copies copies(*this, stream);
   // Rounds of equal length: a short one at the end would be summed in the order of small tensors.
-  const std::size_t num_rounds = (inout.size_bytes() + slot_bytes(1) - 1) / slot_bytes(1);
+  const bool is_rounded = !call.wire.empty();
+  const std::size_t slot = slot_bytes(is_rounded ? 2 : 1);
+  const std::size_t num_rounds = (inout.size_bytes() + slot - 1) / slot;
   const std::size_t round_bytes = round_up((inout.size_bytes() + num_rounds - 1) / num_rounds, std::size_t{64});
   for (std::size_t begin = 0; begin < inout.size_bytes(); begin += round_bytes) {
     const std::size_t bytes = std::min(round_bytes, inout.size_bytes() - begin);
     const Tensor copy(pinned(), inout.dtype, {static_cast<std::int64_t>(bytes / size_of(inout.dtype))});
     copies.copy(copy.data, inout.as<std::byte>() + begin, bytes);
     copies.synchronize();
-    copies.on_host([&](Collectives& mpi, device::Stream& at) { mpi.all_reduce(group, copy, op, at); });
+    const Tensor wire = is_rounded ? Tensor(pinned() + slot, DType::bf16, {copy.num_elements()}) : Tensor();
+    copies.on_host([&](Collectives& mpi, device::Stream& at) { mpi.all_reduce(group, copy, op, at, wire); });
     copies.copy(inout.as<std::byte>() + begin, copy.data, bytes);
   }
   copies.leave();
@@ -119,9 +122,10 @@ void HostCollectives::start(const Group& group, const AllGather& call, device::S
 void HostCollectives::start(const Group& group, const ReduceScatterAdd& call, device::Stream& stream) {
   const Tensor local = call.local;
   const Tensor full = call.full;
+  const bool is_rounded = !call.wire.empty();
   const std::size_t all_bytes = local.size_bytes();
   Copies copies(*this, stream);
-  const std::size_t slot = slot_bytes(group.size() + 1);
+  const std::size_t slot = slot_bytes((is_rounded ? 2 : 1) * group.size() + 1);
   for (std::size_t begin = 0; begin < all_bytes; begin += slot) {
     const std::size_t bytes = std::min(slot, all_bytes - begin);
     const auto count = static_cast<std::int64_t>(bytes / sizeof(float));
@@ -132,8 +136,10 @@ void HostCollectives::start(const Group& group, const ReduceScatterAdd& call, de
       copies.copy(full_copy.as<std::byte>() + rank * bytes, full.as<std::byte>() + rank * all_bytes + begin, bytes);
     }
     copies.synchronize();
+    const Tensor wire =
+        is_rounded ? Tensor(pinned() + (group.size() + 1) * slot, DType::bf16, {count * group.size()}) : Tensor();
     copies.on_host(
-        [&](Collectives& mpi, device::Stream& at) { mpi.reduce_scatter_add(group, local_copy, full_copy, at); });
+        [&](Collectives& mpi, device::Stream& at) { mpi.reduce_scatter_add(group, local_copy, full_copy, at, wire); });
     copies.copy(local.as<std::byte>() + begin, local_copy.data, bytes);
   }
   copies.leave();
@@ -145,7 +151,8 @@ void HostCollectives::start(const Group& group, const ReduceScatter& call, devic
   Copies copies(*this, stream);
   const std::size_t all_bytes = inout.size_bytes() / group.size();
   const std::size_t own = group.rank();
-  const std::size_t slot = slot_bytes(group.size());
+  const bool is_rounded = !call.wire.empty();
+  const std::size_t slot = slot_bytes((is_rounded ? 2 : 1) * group.size());
   for (std::size_t begin = 0; begin < all_bytes; begin += slot) {
     const std::size_t bytes = std::min(slot, all_bytes - begin);
     const auto count = static_cast<std::int64_t>(bytes / size_of(inout.dtype));
@@ -154,7 +161,9 @@ void HostCollectives::start(const Group& group, const ReduceScatter& call, devic
       copies.copy(copy.as<std::byte>() + rank * bytes, inout.as<std::byte>() + rank * all_bytes + begin, bytes);
     }
     copies.synchronize();
-    copies.on_host([&](Collectives& mpi, device::Stream& at) { mpi.reduce_scatter(group, copy, at); });
+    const Tensor wire =
+        is_rounded ? Tensor(pinned() + group.size() * slot, DType::bf16, {count * group.size()}) : Tensor();
+    copies.on_host([&](Collectives& mpi, device::Stream& at) { mpi.reduce_scatter(group, copy, at, wire); });
     copies.copy(inout.as<std::byte>() + own * all_bytes + begin, copy.as<std::byte>() + own * bytes, bytes);
   }
   copies.leave();

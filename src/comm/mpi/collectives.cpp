@@ -44,6 +44,11 @@ struct Slice {
   [[nodiscard]] std::size_t bytes_of_piece(int r) const { return piece(r + 1) - piece(r); }
 };
 
+/// Bytes of the piece of each of `size` ranks.
+std::size_t piece_bytes_of(std::size_t bytes, std::size_t size) {
+  return round_up((bytes + size - 1) / size, std::size_t{64});
+}
+
 std::int64_t num_elements(std::size_t bytes, DType dtype) { return static_cast<std::int64_t>(bytes / size_of(dtype)); }
 
 /// Recursive doubling: in each of log2(size) rounds the ranks exchange all they have with a partner. Few messages, for
@@ -111,6 +116,32 @@ void append_scatter(std::vector<Steps::Step>& steps, const Group& group, std::by
   }
 }
 
+/// Every rank adds up its piece of `wire` in float32, rounds the sum, and sends it to everyone; `inout` = all sums.
+void append_rounded_reduction(std::vector<Steps::Step>& steps, const Group& group, const Tensor& inout,
+                              const Tensor& wire, const Contributions& contributions, LocalWork& work) {
+  const std::size_t slice_bytes = contributions.slot_bytes * group.size();
+  auto* sums = inout.as<float>();
+  for (std::size_t begin = 0; begin < wire.size_bytes(); begin += slice_bytes) {
+    const std::size_t bytes = std::min(slice_bytes, wire.size_bytes() - begin);
+    const Slice slice{memory_of(wire) + begin, bytes, piece_bytes_of(bytes, group.size())};
+    std::byte* own = slice.piece(group.rank());
+    const std::size_t own_bytes = slice.bytes_of_piece(group.rank());
+    float* own_sums = sums + num_elements(own - memory_of(wire), DType::bf16);
+    steps.push_back([=](Transfers& transfers) {
+      for (const int peer : peers_of(group)) transfers.receive(contributions.slot(peer), own_bytes, peer);
+      for (const int peer : peers_of(group)) transfers.send(slice.piece(peer), slice.bytes_of_piece(peer), peer);
+    });
+    steps.push_back([=, &work](Transfers& transfers) {
+      work.sum_bf16(own_sums, contributions.with_own(own), num_elements(own_bytes, DType::bf16), false);
+      work.round_to_bf16(own, own_sums, num_elements(own_bytes, DType::bf16));
+      for (const int peer : peers_of(group)) transfers.receive(slice.piece(peer), slice.bytes_of_piece(peer), peer);
+      for (const int peer : peers_of(group)) transfers.send(own, own_bytes, peer);
+    });
+  }
+  steps.push_back(
+      [=, &work](Transfers&) { work.sum_bf16(sums, {.own = memory_of(wire)}, inout.num_elements(), false); });
+}
+
 /// A tensor of each rank in a call on a window, `begin` bytes into it.
 std::vector<const void*> tensors_of(const WindowCall::Site& site, std::size_t begin) {
   std::vector<const void*> tensors;
@@ -118,14 +149,9 @@ std::vector<const void*> tensors_of(const WindowCall::Site& site, std::size_t be
   return tensors;
 }
 
-/// The largest all-reduce in which every rank reduces everything, by recursive doubling; in larger ones each rank
-/// reduces a piece.
+/// The largest all-reduce in which every rank reduces everything, by recursive doubling; in larger ones, and in those
+/// that travel as bf16, each rank reduces a piece.
 constexpr std::size_t max_doubling_bytes = std::size_t{64} << 10;
-
-/// Bytes of the piece of each of `size` ranks.
-std::size_t piece_bytes_of(std::size_t bytes, std::size_t size) {
-  return round_up((bytes + size - 1) / size, std::size_t{64});
-}
 
 }  // namespace
 
@@ -201,7 +227,7 @@ void MpiCollectives::start(const Group& group, const AllReduce& call, device::St
   const ReduceOp op = call.op;
   if (group.size() == 1) return;
   if (SharedWindow* window = window_of(group, MemoryUse::reduced, inout); window != nullptr) {
-    return all_reduce_in_window(*window, inout, op, stream);
+    return all_reduce_in_window(*window, call, stream);
   }
   Staging& staging = all_reduce_staging_;
   const Contributions contributions = received_into(staging, group);
@@ -210,6 +236,11 @@ void MpiCollectives::start(const Group& group, const AllReduce& call, device::St
   const bool is_small = inout.size_bytes() <= max_doubling_bytes;
   const std::size_t slice_bytes = is_small ? staging.memory.size_bytes() : contributions.slot_bytes * size;
   std::vector<Steps::Step> steps;
+  if (!call.wire.empty()) {
+    steps.push_back(rounding(call.wire, inout));
+    append_rounded_reduction(steps, group, inout, call.wire, contributions, *work_);
+    return push(staging, std::make_unique<Steps>(group, "all_reduce", std::move(steps)), stream);
+  }
   for (std::size_t begin = 0; begin < inout.size_bytes(); begin += slice_bytes) {
     const std::size_t bytes = std::min(slice_bytes, inout.size_bytes() - begin);
     const Slice slice{memory_of(inout) + begin, bytes, piece_bytes_of(bytes, size)};
@@ -222,11 +253,18 @@ void MpiCollectives::start(const Group& group, const AllReduce& call, device::St
   push(staging, std::make_unique<Steps>(group, "all_reduce", std::move(steps)), stream);
 }
 
-void MpiCollectives::all_reduce_in_window(SharedWindow& window, Tensor inout, ReduceOp op, device::Stream& stream) {
+Steps::Step MpiCollectives::rounding(const Tensor& wire, const Tensor& from) {
+  return [=, this](Transfers&) { work_->round_to_bf16(memory_of(wire), from.as<float>(), from.num_elements()); };
+}
+
+void MpiCollectives::all_reduce_in_window(SharedWindow& window, const AllReduce& call, device::Stream& stream) {
+  const Tensor inout = call.inout;
+  const ReduceOp op = call.op;
+  const bool is_rounded = !call.wire.empty();
   const std::size_t size = window.group().size();
   const int rank = window.group().rank();
   const std::size_t bytes = inout.size_bytes();
-  if (bytes <= max_doubling_bytes) {
+  if (bytes <= max_doubling_bytes && !is_rounded) {
     std::byte* result = memory_of(all_reduce_staging_.memory);  // inout is read until the call is over
     SFT_ENSURE(bytes <= all_reduce_staging_.memory.size_bytes(), "set_staging() comes before the first reduction");
     const auto reduce_all = [=](const WindowCall::Site& site) {
@@ -241,9 +279,12 @@ void MpiCollectives::all_reduce_in_window(SharedWindow& window, Tensor inout, Re
   // Rank r alone reads piece r of all ranks and writes its own; then all copy it from there.
   const Slice slice{memory_of(inout), bytes, piece_bytes_of(bytes, size)};
   const auto reduce_piece = [=](const WindowCall::Site& site) {
-    const std::size_t begin = slice.piece(rank) - slice.begin;
-    reduce(slice.piece(rank), tensors_of(site, begin), num_elements(slice.bytes_of_piece(rank), inout.dtype),
-           inout.dtype, op);
+    const std::vector<const void*> parts = tensors_of(site, slice.piece(rank) - slice.begin);
+    const std::int64_t count = num_elements(slice.bytes_of_piece(rank), inout.dtype);
+    if (!is_rounded) return reduce(slice.piece(rank), parts, count, inout.dtype, op);
+    auto* sums = reinterpret_cast<float*>(slice.piece(rank));
+    sum_rounded(sums, parts, count, false);
+    round_in_place(sums, count);
   };
   const auto copy_pieces = [=, this](const WindowCall::Site& site) {
     for (const int peer : peers_of(site.window.group())) {
@@ -283,15 +324,28 @@ void MpiCollectives::start(const Group& group, const ReduceScatterAdd& call, dev
   const Tensor local = call.local;
   const Tensor full = call.full;
   const std::size_t bytes = local.size_bytes();
+  const bool is_rounded = !call.wire.empty() && group.size() > 1;
   if (SharedWindow* window = window_of(group, MemoryUse::reduced, full); window != nullptr) {
     const auto add_pieces = [=](const WindowCall::Site& site) {
-      add_sum(local.as<float>(), tensors_of(site, group.rank() * bytes), local.num_elements());
+      const std::vector<const void*> pieces = tensors_of(site, group.rank() * bytes);
+      if (is_rounded) return sum_rounded(local.as<float>(), pieces, local.num_elements(), true);
+      add_sum(local.as<float>(), pieces, local.num_elements());
     };
     return stream.push(std::make_unique<WindowCall>(*window, "reduce_scatter_add", memory_of(full),
                                                     std::vector<WindowCall::Round>{add_pieces}));
   }
   Staging& staging = reduce_scatter_staging_;
   std::vector<Steps::Step> steps;
+  if (is_rounded) {
+    steps.push_back(rounding(call.wire, full));
+    append_scatter(steps, group, memory_of(call.wire), call.wire.size_bytes() / group.size(),
+                   received_into(staging, group),
+                   [=, this](std::size_t begin, std::size_t count, const Contributions& parts) {
+                     work_->sum_bf16(local.as<float>() + num_elements(begin, DType::bf16), parts,
+                                     num_elements(count, DType::bf16), true);
+                   });
+    return push(staging, std::make_unique<Steps>(group, "reduce_scatter_add", std::move(steps)), stream);
+  }
   append_scatter(steps, group, memory_of(full), bytes, received_into(staging, group),
                  [=, this](std::size_t begin, std::size_t count, const Contributions& parts) {
                    work_->add_sum(reinterpret_cast<float*>(memory_of(local) + begin), parts,
@@ -306,10 +360,14 @@ void MpiCollectives::start(const Group& group, const ReduceScatter& call, device
   const std::size_t bytes = inout.size_bytes() / group.size();
   const std::size_t own_begin = group.rank() * bytes;
   std::byte* own = memory_of(inout) + own_begin;
+  const bool is_rounded = !call.wire.empty();
   if (SharedWindow* window = window_of(group, MemoryUse::reduced, inout); window != nullptr) {
     // Rank r alone reads piece r of all ranks and writes its own.
     const auto reduce_piece = [=](const WindowCall::Site& site) {
-      reduce(own, tensors_of(site, own_begin), num_elements(bytes, inout.dtype), inout.dtype, ReduceOp::sum);
+      const std::vector<const void*> pieces = tensors_of(site, own_begin);
+      const std::int64_t count = num_elements(bytes, inout.dtype);
+      if (is_rounded) return sum_rounded(reinterpret_cast<float*>(own), pieces, count, false);
+      reduce(own, pieces, count, inout.dtype, ReduceOp::sum);
     };
     return stream.push(std::make_unique<WindowCall>(*window, "reduce_scatter", memory_of(inout),
                                                     std::vector<WindowCall::Round>{reduce_piece}));
@@ -317,6 +375,16 @@ void MpiCollectives::start(const Group& group, const ReduceScatter& call, device
   // That of all_reduce, whose first half this is: what units send into a reduce_scatter_add may be under way for long.
   Staging& staging = all_reduce_staging_;
   std::vector<Steps::Step> steps;
+  if (is_rounded) {
+    steps.push_back(rounding(call.wire, inout));
+    append_scatter(steps, group, memory_of(call.wire), call.wire.size_bytes() / group.size(),
+                   received_into(staging, group),
+                   [=, this](std::size_t begin, std::size_t count, const Contributions& parts) {
+                     work_->sum_bf16(reinterpret_cast<float*>(own) + num_elements(begin, DType::bf16), parts,
+                                     num_elements(count, DType::bf16), false);
+                   });
+    return push(staging, std::make_unique<Steps>(group, "reduce_scatter", std::move(steps)), stream);
+  }
   append_scatter(steps, group, memory_of(inout), bytes, received_into(staging, group),
                  [=, this](std::size_t begin, std::size_t count, const Contributions& parts) {
                    work_->reduce(own + begin, parts, num_elements(count, inout.dtype), inout.dtype, ReduceOp::sum);

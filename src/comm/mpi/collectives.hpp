@@ -16,6 +16,7 @@
 #include "local_work.hpp"
 #include "sft/comm/collectives.hpp"
 #include "shared_window.hpp"
+#include "steps.hpp"
 #include "window_call.hpp"
 
 namespace sft::comm {
@@ -54,7 +55,9 @@ class MpiCollectives final : public Collectives {
 
   /// The window of `group` for `use` in which `tensor` lies; null where it is other memory.
   [[nodiscard]] SharedWindow* window_of(const Group& group, MemoryUse use, const Tensor& tensor) const;
-  void all_reduce_in_window(SharedWindow& window, Tensor inout, ReduceOp op, device::Stream& stream);
+  void all_reduce_in_window(SharedWindow& window, const AllReduce& call, device::Stream& stream);
+  /// Rounds `from` into `wire`.
+  Steps::Step rounding(const Tensor& wire, const Tensor& from);
 
   device::Device& device_;
   const std::unique_ptr<LocalWork> work_;

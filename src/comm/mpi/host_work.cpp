@@ -31,6 +31,12 @@ class HostWork final : public LocalWork {
   void add_sum(float* out, const Contributions& parts, std::int64_t num_elements) override {
     comm::add_sum(out, in_rank_order(parts), num_elements);
   }
+  void round_to_bf16(std::byte* to, const float* from, std::int64_t num_elements) override {
+    comm::round_to_bf16(reinterpret_cast<std::uint16_t*>(to), from, num_elements);
+  }
+  void sum_bf16(float* out, const Contributions& parts, std::int64_t num_elements, bool adds) override {
+    comm::sum_bf16(out, in_rank_order(parts), num_elements, adds);
+  }
 };
 
 }  // namespace

@@ -25,6 +25,12 @@ class LocalWork {
   virtual void reduce(void* out, const Contributions& parts, std::int64_t num_elements, DType dtype, ReduceOp op) = 0;
   /// out[i] += part 0 + part 1 + ..., float32; the parts are added up first.
   virtual void add_sum(float* out, const Contributions& parts, std::int64_t num_elements) = 0;
+
+  // Numbers that travel as bf16. Neither overlaps what it reads.
+  /// to[i] = from[i], rounded to the nearest bf16.
+  virtual void round_to_bf16(std::byte* to, const float* from, std::int64_t num_elements) = 0;
+  /// out[i] = part 0 + part 1 + ..., of bf16 parts, added up in float32; with `adds`, out[i] += that.
+  virtual void sum_bf16(float* out, const Contributions& parts, std::int64_t num_elements, bool adds) = 0;
 };
 
 /// On host memory, by all threads of this rank.

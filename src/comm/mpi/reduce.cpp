@@ -45,6 +45,27 @@ void reduce_into(T* out, std::span<const void* const> sources, std::int64_t num_
       [out](std::int64_t begin, const T* values, std::int64_t count) { std::copy_n(values, count, out + begin); });
 }
 
+/// Adds up numbers that `load(source, i)` reads as float32.
+template <class Load>
+void sum_loaded(float* out, std::span<const void* const> sources, std::int64_t num_elements, bool adds, Load load) {
+#pragma omp parallel for schedule(static) if (num_elements >= 64 * block_elements)
+  for (std::int64_t begin = 0; begin < num_elements; begin += block_elements) {
+    const std::int64_t count = std::min(block_elements, num_elements - begin);
+    std::array<float, block_elements> values;
+    for (std::int64_t i = 0; i < count; ++i) values[i] = load(sources[0], begin + i);
+    for (const void* source : sources.subspan(1)) {
+      for (std::int64_t i = 0; i < count; ++i) values[i] += load(source, begin + i);
+    }
+    if (adds) {
+      add_to(out + begin, values.data(), count);
+    } else {
+      std::copy_n(values.data(), count, out + begin);
+    }
+  }
+}
+
+float rounded(float value) { return float32_of_bf16(bf16_of_float32(value)); }
+
 template <class T>
 using Combine = void (*)(T* __restrict, const T* __restrict, std::int64_t);
 
@@ -101,6 +122,27 @@ void add_sum(float* out, std::span<const void* const> sources, std::int64_t num_
   for_each_block<float>(
       sources, num_elements, add_to<float>,
       [out](std::int64_t begin, const float* values, std::int64_t count) { add_to(out + begin, values, count); });
+}
+
+void round_to_bf16(std::uint16_t* to, const float* from, std::int64_t num_elements) {
+#pragma omp parallel for schedule(static) if (num_elements >= 64 * block_elements)
+  for (std::int64_t i = 0; i < num_elements; ++i) to[i] = bf16_of_float32(from[i]);
+}
+
+void sum_bf16(float* out, std::span<const void* const> sources, std::int64_t num_elements, bool adds) {
+  sum_loaded(out, sources, num_elements, adds, [](const void* source, std::int64_t i) {
+    return float32_of_bf16(static_cast<const std::uint16_t*>(source)[i]);
+  });
+}
+
+void sum_rounded(float* out, std::span<const void* const> sources, std::int64_t num_elements, bool adds) {
+  sum_loaded(out, sources, num_elements, adds,
+             [](const void* source, std::int64_t i) { return rounded(static_cast<const float*>(source)[i]); });
+}
+
+void round_in_place(float* numbers, std::int64_t num_elements) {
+#pragma omp parallel for schedule(static) if (num_elements >= 64 * block_elements)
+  for (std::int64_t i = 0; i < num_elements; ++i) numbers[i] = rounded(numbers[i]);
 }
 
 }  // namespace sft::comm

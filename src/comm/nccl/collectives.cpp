@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "comm/kernels/bf16_parts.hpp"
 #include "comm/kernels/reduce_parts.hpp"
 #include "sft/core/ensure.hpp"
 
@@ -31,6 +32,16 @@ ncclDataType_t nccl_type(DType dtype) {
 
 std::size_t count_of(const ConstTensor& tensor) { return tensor.num_elements(); }
 
+/// `wire` = the rounded numbers of `from`.
+void round_into(const Tensor& wire, const Tensor& from, cudaStream_t stream) {
+  round_to_bf16(wire.as<__nv_bfloat16>(), from.as<float>(), from.num_elements(), stream);
+}
+
+/// `to` = what arrived at `from` as bf16; with `adds`, added to it.
+void widen(float* to, const __nv_bfloat16* from, std::int64_t num_elements, bool adds, cudaStream_t stream) {
+  sum_bf16_parts(to, {.own = reinterpret_cast<const std::byte*>(from)}, num_elements, adds, stream);
+}
+
 }  // namespace
 
 NcclCollectives::NcclCollectives(device::Device& device, const std::vector<TensorGroup>& groups)
@@ -53,6 +64,11 @@ void NcclCollectives::warm_up(const std::vector<TensorGroup>& groups) {
     start(group, AllReduce{full, ReduceOp::sum}, *stream);
     start(group, AllGather{full, other.rows(0, 1)}, *stream);
     start(group, ReduceScatterAdd{other.rows(0, 1), full}, *stream);
+    if (of.has_bf16_sums) {
+      const Tensor wire(other.data, DType::bf16, {group.size()});
+      start(group, AllReduce{full, ReduceOp::sum, wire}, *stream);
+      start(group, ReduceScatter{full, wire}, *stream);
+    }
     if (!of.has_exchanges) continue;
     std::vector<Message> sends, receives;
     for (int peer = 0; peer < group.size(); ++peer) {
@@ -73,10 +89,15 @@ void NcclCollectives::start(const Group& group, const AllReduce& call, device::S
   const Tensor inout = call.inout;
   const ReduceOp op = call.op;
   if (group.size() == 1) return;
-  communicators_.of(group).run("ncclAllReduce", inout.size_bytes(), native_stream(stream), [&](ncclComm_t comm) {
-    return ncclAllReduce(inout.data, inout.data, count_of(inout), nccl_type(inout.dtype),
+  const bool is_rounded = !call.wire.empty();
+  const Tensor sent = is_rounded ? call.wire : inout;
+  if (is_rounded) round_into(sent, inout, native_stream(stream));
+  communicators_.of(group).run("ncclAllReduce", sent.size_bytes(), native_stream(stream), [&](ncclComm_t comm) {
+    return ncclAllReduce(sent.data, sent.data, count_of(sent), nccl_type(sent.dtype),
                          op == ReduceOp::sum ? ncclSum : ncclMax, comm, native_stream(stream));
   });
+  if (!is_rounded) return;
+  widen(inout.as<float>(), sent.as<__nv_bfloat16>(), inout.num_elements(), false, native_stream(stream));
 }
 
 void NcclCollectives::start(const Group& group, const AllGather& call, device::Stream& stream) {
@@ -94,12 +115,13 @@ void NcclCollectives::start(const Group& group, const AllGather& call, device::S
 void NcclCollectives::start(const Group& group, const ReduceScatterAdd& call, device::Stream& stream) {
   const Tensor local = call.local;
   const Tensor full = call.full;
-  float* piece = full.as<float>() + group.rank() * count_of(local);
-  if (group.size() > 1) {
-    communicators_.of(group).run("ncclReduceScatter", full.size_bytes(), native_stream(stream), [&](ncclComm_t comm) {
-      return ncclReduceScatter(full.data, piece, count_of(local), ncclFloat32, ncclSum, comm, native_stream(stream));
-    });
+  if (group.size() > 1 && !call.wire.empty()) {
+    round_into(call.wire, full, native_stream(stream));
+    const __nv_bfloat16* sums = reduce_scatter_in_place(group, call.wire, stream).as<__nv_bfloat16>();
+    return widen(local.as<float>(), sums, local.num_elements(), true, native_stream(stream));
   }
+  float* piece = full.as<float>() + group.rank() * count_of(local);
+  if (group.size() > 1) (void)reduce_scatter_in_place(group, full, stream);
   const Contributions sum{.own = reinterpret_cast<const std::byte*>(piece)};
   add_parts(local.as<float>(), sum, local.num_elements(), native_stream(stream));
 }
@@ -107,11 +129,25 @@ void NcclCollectives::start(const Group& group, const ReduceScatterAdd& call, de
 void NcclCollectives::start(const Group& group, const ReduceScatter& call, device::Stream& stream) {
   const Tensor inout = call.inout;
   if (group.size() == 1) return;
-  const std::size_t count = count_of(inout) / group.size();
-  std::byte* piece = inout.as<std::byte>() + group.rank() * count * size_of(inout.dtype);
-  communicators_.of(group).run("ncclReduceScatter", inout.size_bytes(), native_stream(stream), [&](ncclComm_t comm) {
-    return ncclReduceScatter(inout.data, piece, count, nccl_type(inout.dtype), ncclSum, comm, native_stream(stream));
+  if (call.wire.empty()) {
+    (void)reduce_scatter_in_place(group, inout, stream);
+    return;
+  }
+  round_into(call.wire, inout, native_stream(stream));
+  const Tensor sums = reduce_scatter_in_place(group, call.wire, stream);
+  widen(inout.as<float>() + group.rank() * sums.num_elements(), sums.as<__nv_bfloat16>(), sums.num_elements(), false,
+        native_stream(stream));
+}
+
+Tensor NcclCollectives::reduce_scatter_in_place(const Group& group, const Tensor& all, device::Stream& stream) {
+  const std::int64_t count = all.num_elements() / group.size();
+  const Tensor flat(all.data, all.dtype, {all.num_elements()});
+  const Tensor piece = flat.rows(group.rank() * count, count);
+  communicators_.of(group).run("ncclReduceScatter", all.size_bytes(), native_stream(stream), [&](ncclComm_t comm) {
+    return ncclReduceScatter(all.data, piece.data, count_of(piece), nccl_type(all.dtype), ncclSum, comm,
+                             native_stream(stream));
   });
+  return piece;
 }
 
 void NcclCollectives::start(const Group& group, const Exchange& call, device::Stream& stream) {

@@ -30,6 +30,8 @@ class NcclCollectives final : public Collectives {
   void start(const Group& group, const Exchange& call, device::Stream& stream);
   void start(const Group& group, const ExchangeAll& call, device::Stream& stream);
 
+  /// Piece `rank` of `all` = its sum over the group; returns that piece.
+  Tensor reduce_scatter_in_place(const Group& group, const Tensor& all, device::Stream& stream);
   void warm_up(const std::vector<TensorGroup>& groups);
   /// Starts all messages together, as one operation of NCCL.
   void send_and_receive(const Group& group, std::span<const Message> sends, std::span<const Message> receives,

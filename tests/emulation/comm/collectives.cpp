@@ -214,6 +214,53 @@ BOOST_AUTO_TEST_CASE(a_rank_gets_its_piece_of_the_sum_in_place) {
   });
 }
 
+// Each rounding is 2^-9 of a number at most. MPI rounds what is sent, NCCL every partial sum on its way as well, and an
+// all-reduce the result: size + 1 roundings of no more than the sum of all magnitudes, with which they are compared.
+BOOST_AUTO_TEST_CASE(sums_that_travel_as_bf16_are_near_and_twice_the_same_bits) {
+  on_all_ways([](Machine& m) {
+    for (const comm::Group& group : {m.world, m.half}) {
+      for (const std::int64_t count : counts) {
+        const std::int64_t all = count * group.size(), own = group.rank() * count;
+        const OnDevice wire(m, *m.stream, std::vector<float>(static_cast<std::size_t>((all + 1) / 2)));
+        const Tensor bf16(wire.tensor().data, DType::bf16, {all});
+        const auto results = [&] {
+          const OnDevice sum(m, *m.stream, values(m.rank, all)), piece(m, *m.stream, values(m.rank, all)),
+              full(m, *m.stream, values(m.rank, all)), local(m, *m.stream, std::vector<float>(count, 0.25F));
+          m.collectives->all_reduce(group, sum.tensor(), comm::ReduceOp::sum, *m.stream, bf16);
+          m.collectives->reduce_scatter(group, piece.tensor(), *m.stream, bf16);
+          m.collectives->reduce_scatter_add(group, local.tensor(), full.tensor(), *m.stream, bf16);
+          return std::vector{sum.download(), piece.download(), local.download()};
+        };
+        const std::vector<std::vector<float>> found = results(), again = results();
+        std::int64_t num_far = 0, num_other = 0;
+        bool is_rounded = group.size() == 1;
+        for (std::int64_t i = 0; i < all; ++i) {
+          double sum = 0, magnitude = 0;
+          for (const int r : members(m, group)) {
+            sum += static_cast<double>(value(r, i));
+            magnitude += std::abs(static_cast<double>(value(r, i)));
+          }
+          const double bound = group.size() == 1 ? 1e-6 * magnitude : (group.size() + 1) * magnitude / 512;
+          const auto check = [&](const std::vector<std::vector<float>>& of, std::size_t what, std::int64_t at,
+                                 double expected) {
+            const float x = of[what][static_cast<std::size_t>(at)];
+            num_far += std::abs(static_cast<double>(x) - expected) > bound + 1e-6;
+            num_other += x != again[what][static_cast<std::size_t>(at)];
+            is_rounded = is_rounded || std::abs(static_cast<double>(x) - expected) > 1e-6 * magnitude;
+          };
+          check(found, 0, i, sum);
+          if (i < own || i >= own + count) continue;
+          check(found, 1, i, sum);
+          check(found, 2, i - own, 0.25 + sum);
+        }
+        BOOST_TEST(num_far == 0, count << " elements, " << group.name());
+        BOOST_TEST(num_other == 0, count << " elements, " << group.name());
+        BOOST_TEST((is_rounded || count < 1000), count << " elements, " << group.name());
+      }
+    }
+  });
+}
+
 BOOST_AUTO_TEST_CASE(memory_of_the_collectives_is_like_any_other) {
   on_all_ways([](Machine& m) {
     for (const comm::Group& group : {m.world, m.half}) {
