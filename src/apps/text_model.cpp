@@ -156,8 +156,8 @@ TextModel find_text_model(const std::string& path, const std::string& adapter_pa
     adapter = find_adapter(adapter_path);
   }
   if (adapter) {
-    found.merged =
-        std::make_unique<MergedWeights>(open_base(found.start, found.model), *adapter->source, adapter->config);
+    found.merged = std::make_unique<MergedWeights>(open_base(found.start, found.model), std::move(adapter->source),
+                                                   adapter->config);
     found.frozen_fingerprint = adapter->position.frozen_fingerprint;
     found.frozen_origin = adapter->position.frozen_origin;
   }

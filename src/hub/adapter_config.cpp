@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/hub/adapter_config.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <ranges>
@@ -28,22 +31,12 @@ std::vector<std::string> target_names(const config::Lora& lora) {
 }
 
 /// Fields of adapters that are not plain LoRA; each must say nothing.
-constexpr const char* foreign_fields[] = {"use_dora",
-                                          "rank_pattern",
-                                          "alpha_pattern",
-                                          "modules_to_save",
-                                          "layer_replication",
-                                          "layers_to_transform",
-                                          "use_qalora",
-                                          "lora_bias",
-                                          "trainable_token_indices",
-                                          "target_parameters",
-                                          "fan_in_fan_out",
-                                          "exclude_modules",
-                                          "alora_invocation_tokens",
+constexpr const char* foreign_fields[] = {"use_dora",       "layer_replication",       "use_qalora",
+                                          "lora_bias",      "trainable_token_indices", "target_parameters",
+                                          "fan_in_fan_out", "exclude_modules",         "alora_invocation_tokens",
                                           "arrow_config"};
 
-constexpr const char* only_lora = "only plain LoRA on linear layers can be merged";
+constexpr const char* only_lora = "only LoRA on linear layers, and modules trained whole, can be merged";
 constexpr const char* merge_elsewhere = "merge this adapter with PEFT's merge_and_unload";
 
 /// What PEFT takes for the families of sft where an adapter names no modules.
@@ -66,6 +59,77 @@ TargetModules read_targets(ConfigFields& fields) {
   }
 }
 
+ordered_json json_of(double number) {
+  if (number == std::trunc(number)) return static_cast<std::int64_t>(number);
+  return number;
+}
+
+ordered_json json_of(const config::ModuleNumbers& numbers) {
+  ordered_json object = ordered_json::object();
+  for (const auto& [pattern, number] : numbers) object[pattern] = json_of(number);
+  return object;
+}
+
+template <class Item>
+ordered_json json_of(const std::vector<Item>& items) {
+  return items.empty() ? ordered_json(nullptr) : ordered_json(items);
+}
+
+ordered_json json_of(config::LoraInit init) {
+  if (init == config::LoraInit::gaussian) return "gaussian";
+  return init == config::LoraInit::zero_b;
+}
+
+config::ModuleNumbers read_numbers(ConfigFields& fields, const std::string& name) {
+  config::ModuleNumbers numbers;
+  const nlohmann::json& value = fields.value(name);
+  if (value.is_null()) return numbers;
+  if (!value.is_object()) fields.refuse(name, "it is an object of numbers", "copy the folder again");
+  for (const auto& [pattern, number] : value.items()) {
+    if (!number.is_number() || !(number.get<double>() > 0)) {
+      fields.refuse(name, "its values are numbers above 0", "copy the folder again");
+    }
+    numbers.emplace_back(pattern, number.get<double>());
+    try {
+      static_cast<void>(config::matches_end(pattern, ""));
+    } catch (const std::invalid_argument& reason) {
+      fields.refuse(name, fmt::format("{} is no regular expression: {}", pattern, reason.what()), "correct it");
+    }
+  }
+  return numbers;
+}
+
+std::vector<std::int64_t> read_layers(ConfigFields& fields) {
+  const nlohmann::json& value = fields.value("layers_to_transform");
+  const nlohmann::json list = value.is_number_integer() ? nlohmann::json::array({value}) : value;
+  std::vector<std::int64_t> layers;
+  if (list.is_null()) return layers;
+  const bool are_numbers = list.is_array() && std::ranges::all_of(list, [](const nlohmann::json& item) {
+                             return item.is_number_unsigned();
+                           });
+  if (!are_numbers) {
+    fields.refuse("layers_to_transform", "it is a number or a list of numbers", "copy the folder again");
+  }
+  for (const nlohmann::json& item : list) layers.push_back(item.get<std::int64_t>());
+  return layers;
+}
+
+/// A text or a list of texts; none where it is null.
+std::vector<std::string> read_texts(ConfigFields& fields, const std::string& name) {
+  const nlohmann::json& value = fields.value(name);
+  if (value.is_null()) return {};
+  if (value.is_string()) return {value.get<std::string>()};
+  return fields.texts(name);
+}
+
+/// Refuses adapters whose beginning changed the weights that they belong to.
+void check_init(ConfigFields& fields) {
+  const nlohmann::json& value = fields.value("init_lora_weights");
+  if (!value.is_string() || value == "gaussian" || value == "eva" || value == "orthogonal") return;
+  fields.refuse("init_lora_weights", "such adapters belong to weights that were changed when they were made",
+                merge_elsewhere);
+}
+
 }  // namespace
 
 std::string make_adapter_config(const config::Lora& lora, const std::string& base_model) {
@@ -73,19 +137,20 @@ std::string make_adapter_config(const config::Lora& lora, const std::string& bas
                          {"task_type", "CAUSAL_LM"},
                          {"base_model_name_or_path", base_model},
                          {"r", lora.lora_r},
-                         {"lora_alpha", lora.lora_alpha},
+                         {"lora_alpha", json_of(lora.lora_alpha)},
                          {"lora_dropout", lora.lora_dropout},
                          {"use_rslora", lora.use_rslora},
                          {"target_modules", target_names(lora)},
                          {"bias", "none"},
                          {"fan_in_fan_out", false},
                          {"inference_mode", true},
-                         {"init_lora_weights", true},
-                         {"modules_to_save", nullptr}};
+                         {"rank_pattern", json_of(lora.rank_pattern)},
+                         {"alpha_pattern", json_of(lora.alpha_pattern)},
+                         {"layers_to_transform", json_of(lora.layers_to_transform)},
+                         {"layers_pattern", json_of(lora.layers_pattern)},
+                         {"init_lora_weights", json_of(lora.init_lora_weights)},
+                         {"modules_to_save", json_of(lora.modules_to_save)}};
   if (base_model.empty()) object["base_model_name_or_path"] = nullptr;
-  if (const auto whole = static_cast<std::int64_t>(lora.lora_alpha); static_cast<double>(whole) == lora.lora_alpha) {
-    object["lora_alpha"] = whole;
-  }
   return object.dump(2) + "\n";
 }
 
@@ -112,6 +177,12 @@ AdapterConfig read_adapter_config(const std::string& folder) {
   lora.lora_alpha = fields.number("lora_alpha", static_cast<double>(lora.lora_r));
   lora.lora_dropout = fields.number("lora_dropout", 0.0);
   lora.use_rslora = fields.truth("use_rslora", false);
+  lora.rank_pattern = read_numbers(fields, "rank_pattern");
+  lora.alpha_pattern = read_numbers(fields, "alpha_pattern");
+  lora.layers_to_transform = read_layers(fields);
+  lora.layers_pattern = read_texts(fields, "layers_pattern");
+  lora.modules_to_save = read_texts(fields, "modules_to_save");
+  check_init(fields);
   if (lora.lora_r < 1) fields.refuse("r", "the rank is 1 or more", "copy the folder again");
   return {std::move(lora), read_targets(fields)};
 }

@@ -2,11 +2,12 @@
 #pragma once
 // adapter_config.json of a PEFT folder <-> the [lora] section.
 
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "sft/config/config.hpp"
+#include "sft/config/module_pattern.hpp"
 
 namespace sft::hub {
 
@@ -25,10 +26,8 @@ class TargetModules {
   [[nodiscard]] bool contains(const std::string& module) const;
 
  private:
-  struct Pattern;
-
   std::vector<std::string> names_;
-  std::shared_ptr<const Pattern> pattern_;  ///< in place of names
+  std::optional<config::ModulePattern> pattern_;  ///< in place of names
 };
 
 /// The adapter_config.json of adapters that sft trained, as PEFT writes it. `base_model`: folder or name of the model
@@ -41,8 +40,8 @@ struct AdapterConfig {
   TargetModules targets;
 };
 
-/// Reads FOLDER/adapter_config.json. Adapters other than plain LoRA on linear layers (DoRA, biases, whole modules,
-/// ranks that differ ...) are refused by field, as a data Error.
+/// Reads FOLDER/adapter_config.json. Adapters other than plain LoRA on linear layers, with or without modules that were
+/// trained whole, are refused by field (DoRA, biases, weights that were changed at the start ...), as a data Error.
 [[nodiscard]] AdapterConfig read_adapter_config(const std::string& folder);
 
 }  // namespace sft::hub
