@@ -115,8 +115,9 @@ void merge(const std::string& folder, const apps::ConvertOptions& options) {
   model.model_name_or_path = folder;
   const hub::AdapterConfig adapter_config = hub::read_adapter_config(options.adapter);
   const hub::FileLayout layout = hub::read_file_layout(folder);
-  const std::unique_ptr<io::TensorSource> adapter = hub::open_adapter_weights(options.adapter, layout);
-  apps::MergedWeights merged(hub::open_weights(folder, model.tie_word_embeddings), *adapter, adapter_config, layout);
+  std::unique_ptr<io::TensorSource> adapter = hub::open_adapter_weights(options.adapter, layout);
+  apps::MergedWeights merged(hub::open_weights(folder, model.tie_word_embeddings), std::move(adapter), adapter_config,
+                             layout);
   const std::vector<io::TensorInfo> tensors = merged.tensors();
   const bool is_bf16 = std::ranges::all_of(tensors, [](const auto& tensor) { return tensor.dtype == DType::bf16; });
   const hub::WeightType type = options.has_dtype || !is_bf16 ? options.dtype : hub::WeightType::bfloat16;

@@ -13,7 +13,8 @@ namespace sft::apps {
 
 namespace {
 
-const std::string peft_prefix = "model/base_model.model.", a_suffix = ".lora_A.weight", b_suffix = ".lora_B.weight";
+const std::string peft_prefix = "model/base_model.model.", a_suffix = ".lora_A.weight", b_suffix = ".lora_B.weight",
+                  weight_suffix = ".weight";
 
 [[noreturn]] void refuse(const io::TensorSource& adapter, const std::string& why) {
   throw_data_error(fmt::format("the adapter in {} does not fit the model", adapter.path()), why,
@@ -28,6 +29,13 @@ bool is_target(const io::TensorSource& adapter, const hub::TargetModules& target
   }
 }
 
+/// Whether the tensor is a module that was trained whole.
+bool is_whole_module(const config::Lora& lora, const std::string& name) {
+  const bool is_weight = name.starts_with(peft_prefix) && name.ends_with(weight_suffix);
+  return is_weight &&
+         lora.saves(name.substr(peft_prefix.size(), name.size() - peft_prefix.size() - weight_suffix.size()));
+}
+
 std::vector<float> read_whole(const io::TensorSource& source, const io::TensorInfo& tensor) {
   std::vector<float> values(tensor.num_elements());
   source.read(tensor.name, {.row_begin = 0, .num_rows = tensor.shape[0], .num_columns = tensor.shape[1]},
@@ -37,9 +45,10 @@ std::vector<float> read_whole(const io::TensorSource& source, const io::TensorIn
 
 }  // namespace
 
-MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, const io::TensorSource& adapter,
+MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, std::unique_ptr<io::TensorSource> adapter_in,
                              const hub::AdapterConfig& config, const hub::FileLayout& layout)
-    : base_(std::move(base)) {
+    : base_(std::move(base)), adapter_(std::move(adapter_in)) {
+  const io::TensorSource& adapter = *adapter_;
   std::map<std::string, std::vector<std::int64_t>> shapes;
   for (const io::TensorInfo& tensor : base_->tensors()) {
     shapes[tensor.name] = tensor.shape;
@@ -47,8 +56,18 @@ MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, const io::T
   }
   for (const io::TensorInfo& tensor : adapter.tensors()) {
     const bool is_a = tensor.name.ends_with(a_suffix), is_b = tensor.name.ends_with(b_suffix);
+    if (is_whole_module(config.lora, tensor.name)) {
+      const std::string replaced = fmt::format("model/{}", tensor.name.substr(peft_prefix.size()));
+      const auto found = shapes.find(replaced);
+      if (found == shapes.end() || found->second != tensor.shape) {
+        refuse(adapter, fmt::format("the model has no {} of the same shape", replaced.substr(replaced.find('/') + 1)));
+      }
+      replacements_[replaced] = tensor.name;
+      continue;
+    }
     if (!tensor.name.starts_with(peft_prefix) || (!is_a && !is_b)) {
-      refuse(adapter, fmt::format("tensor {} is not one of plain LoRA", tensor.name.substr(tensor.name.find('/') + 1)));
+      refuse(adapter, fmt::format("tensor {} is none of LoRA, nor of modules_to_save",
+                                  tensor.name.substr(tensor.name.find('/') + 1)));
     }
     const std::string& suffix = is_a ? a_suffix : b_suffix;
     const std::string module =
@@ -62,9 +81,15 @@ MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, const io::T
           adapter,
           fmt::format("it has matrices of {}, which target_modules of its adapter_config.json does not name", stored));
     }
+    if (!config.lora.transforms_block_of(module)) {
+      refuse(adapter, fmt::format("it has matrices of {}, whose block layers_to_transform of its adapter_config.json "
+                                  "does not name",
+                                  module));
+    }
     Product& product = products_[weight->first];
-    product.rank = config.rank_of(stored);
-    product.scale = static_cast<float>(config.scale_of(stored));
+    const config::AdapterSize size = config.lora.size_of(stored);
+    product.rank = size.rank;
+    product.scale = static_cast<float>(size.scale);
     product.rows = weight->second[0];
     product.columns = weight->second[1];
     const std::vector<std::int64_t> expected =
@@ -82,13 +107,18 @@ MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, const io::T
 
 void MergedWeights::read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const {
   const auto found = products_.find(name);
-  if (found == products_.end() && !fingerprint_) {
+  const auto replacement = replacements_.find(name);
+  if (found == products_.end() && replacement == replacements_.end() && !fingerprint_) {
     base_->read(name, where, dtype, values);
     return;
   }
   std::vector<float> merged(where.num_elements());
   base_->read(name, where, DType::float32, merged.data());
   if (fingerprint_) fingerprint_->add(name.substr(name.find('/') + 1), widths_.at(name), where, merged);
+  if (replacement != replacements_.end()) {
+    adapter_->read(replacement->second, where, dtype, values);
+    return;
+  }
   if (found == products_.end()) {
     io::convert(merged, dtype, values);
     return;

@@ -15,14 +15,15 @@
 
 namespace sft::apps {
 
-/// The weights of a model with those of an adapter added: W + scale B A (Hu et al. 2021), computed in float32. The
-/// matrices of the adapter are in memory, those of the model are read part by part.
+/// The weights of a model with those of an adapter added: W + scale B A (Hu et al. 2021), computed in float32, or in
+/// their place, of modules that were trained whole. The matrices A and B are in memory, all others are read part by
+/// part.
 class MergedWeights final : public io::TensorSource {
  public:
   /// `base`: tensors "model/NAME". `adapter`: those of a PEFT folder, which `config` describes, by the model's modules;
   /// `layout` says how PEFT calls these. Refuses an adapter that does not fit the model or its own description, by
   /// tensor, as a data Error.
-  MergedWeights(std::unique_ptr<io::TensorSource> base, const io::TensorSource& adapter,
+  MergedWeights(std::unique_ptr<io::TensorSource> base, std::unique_ptr<io::TensorSource> adapter,
                 const hub::AdapterConfig& config, const hub::FileLayout& layout = {});
 
   [[nodiscard]] std::size_t num_adapted() const { return products_.size(); }
@@ -43,10 +44,11 @@ class MergedWeights final : public io::TensorSource {
     std::vector<float> a, b;  ///< (rank, columns), (rows, rank)
   };
 
-  std::unique_ptr<io::TensorSource> base_;
+  std::unique_ptr<io::TensorSource> base_, adapter_;
   mutable std::optional<io::ElementSum> fingerprint_;
-  std::map<std::string, std::int64_t> widths_;  ///< of the base's tensors: elements of a row
-  std::map<std::string, Product> products_;     ///< by the name of the matrix, "model/...weight"
+  std::map<std::string, std::int64_t> widths_;       ///< of the base's tensors: elements of a row
+  std::map<std::string, Product> products_;          ///< by the name of the matrix, "model/...weight"
+  std::map<std::string, std::string> replacements_;  ///< by that of the weight, the adapter's tensor in its place
 };
 
 }  // namespace sft::apps

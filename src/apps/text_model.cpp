@@ -161,7 +161,7 @@ TextModel find_text_model(const std::string& path, const std::string& adapter_pa
     adapter = find_adapter(adapter_path, base.empty() ? hub::FileLayout{} : hub::read_file_layout(base));
   }
   if (adapter) {
-    found.merged = std::make_unique<MergedWeights>(open_base(found.start, found.model), *adapter->source,
+    found.merged = std::make_unique<MergedWeights>(open_base(found.start, found.model), std::move(adapter->source),
                                                    adapter->config, adapter->layout);
     found.frozen_fingerprint = adapter->position.frozen_fingerprint;
     found.frozen_origin = adapter->position.frozen_origin;

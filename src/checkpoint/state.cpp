@@ -31,9 +31,9 @@ State::State(std::vector<Entry> entries, std::function<void()> refresh)
     : entries_(std::move(entries)), refresh_(std::move(refresh)) {
   SFT_ENSURE(!entries_.empty(), "a state has entries");
   SFT_ENSURE(refresh_ != nullptr, "a state knows how to refresh what follows from it");
-  std::set<std::string> names;
+  std::set<std::pair<std::string, const parallel::StoredLayout*>> names;
   for (const Entry& entry : entries_) {
-    SFT_ENSURE(names.insert(entry.name).second, "entries have different names");
+    SFT_ENSURE(names.insert({entry.name, entry.layout}).second, "entries of one name have different layouts");
     SFT_ENSURE(entry.in_file != nullptr || entry.tensor.ndim == 1, "an entry lies in a flat tensor");
     const std::int64_t size = entry.in_file != nullptr ? entry.in_file->num_elements() : entry.tensor.num_elements();
     SFT_ENSURE(size == entry.layout->num_elements(*entry.shard_map), "an entry's memory is as its layout says");
@@ -71,9 +71,11 @@ void check_entries(const io::TensorSource& source, const std::vector<Entry>& ent
       }
       held.erase(found);
     }
-    if (!held.empty()) {
-      throw_data_error(problem, "the model has no " + held.begin()->first.substr(entry.name.size() + 1), what_to_do);
-    }
+  }
+  for (const Entry& entry : entries) {
+    const auto& left = tensors[entry.name];
+    if (left.empty()) continue;
+    throw_data_error(problem, "the model has no " + left.begin()->first.substr(entry.name.size() + 1), what_to_do);
   }
 }
 

@@ -21,6 +21,9 @@ void derive_metric(Config& config);
 /// metric is derived.
 void check_evaluation(const Config& config);
 
+/// What [lora] says fits the model, whose sizes are derived.
+void check_lora(const Config& config);
+
 /// Limits of nan_policy and of the watchdog over the loss.
 void check_steps_that_fail(const Config& config);
 

@@ -34,23 +34,6 @@ std::int64_t Model::num_matmul_parameters() const {
   return num_hidden_layers * num_block_matrix_parameters(*this) + vocab_size * hidden_size;
 }
 
-double Lora::scale() const {
-  const auto r = static_cast<double>(lora_r);
-  return lora_alpha / (use_rslora ? std::sqrt(r) : r);
-}
-
-bool Lora::adapts(const std::string& name) const {
-  return use_peft && std::ranges::any_of(lora_target_modules, [&](const std::string& target) {
-           return target == "all-linear" || target == name;
-         });
-}
-
-const std::vector<std::string>& linear_layer_names() {
-  static const std::vector<std::string> names = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
-                                                 "gate_proj", "up_proj", "down_proj"};
-  return names;
-}
-
 sequence::AttentionMethod Parallel::attention_method() const {
   using Keys = sequence::AttentionMethod::Keys;
   switch (sp_method) {

@@ -340,9 +340,10 @@ std::vector<ForeignRow> model_rows() {
       {"model_init_kwargs", only_none, "sft builds the model from the keys of [model]",
        "set hidden_size, num_hidden_layers ... under [model]"},
       {"use_dora load_in_8bit load_in_4bit use_bnb_nested_quant", only_false, plain_adapters, leave_out},
-      {"lora_target_parameters lora_modules_to_save lora_task_type "
+      {"lora_target_parameters lora_task_type "
        "bnb_4bit_quant_type bnb_4bit_quant_storage peft_config",
        only_none, plain_adapters, leave_out},
+      {"lora_modules_to_save", {{"none", ""}, {"*", "lora.modules_to_save=*"}}, "", ""},
       {"ignore_bias_buffers", either, no_effect, leave_out},
       {"architectures model_type transformers_version bos_token_id eos_token_id pad_token_id max_window_layers "
        "id2label label2id",

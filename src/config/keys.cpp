@@ -345,6 +345,22 @@ std::vector<Key> make_keys() {
       key("lora", &C::lora, "lora_target_modules", &Lora::lora_target_modules,
           "all-linear, or some of q_proj k_proj v_proj o_proj gate_proj up_proj down_proj"),
       key("lora", &C::lora, "use_rslora", &Lora::use_rslora, "scale by lora_alpha / sqrt(lora_r) instead"),
+      key("lora", &C::lora, "rank_pattern", &Lora::rank_pattern,
+          "JSON object of ranks in place of lora_r, by regular expressions of the end of a layer's path, such as "
+          "{\"q_proj\": 8, \"layers.0.mlp.down_proj\": 4}; the first that matches counts; empty: none"),
+      key("lora", &C::lora, "alpha_pattern", &Lora::alpha_pattern, "the same in place of lora_alpha"),
+      key("lora", &C::lora, "layers_to_transform", &Lora::layers_to_transform,
+          "numbers of the blocks that get adapters, from 0; empty: all"),
+      key("lora", &C::lora, "layers_pattern", &Lora::layers_pattern,
+          "beside layers_to_transform: what holds the blocks, which is layers"),
+      key("lora", &C::lora, "init_lora_weights", &Lora::init_lora_weights,
+          "what adapters begin with: true (A random, B zero), false (both random) or gaussian (A normal with deviation "
+          "1 / lora_r, B zero)"),
+      key("lora", &C::lora, "modules_to_save", &Lora::modules_to_save,
+          "modules that are trained whole beside the adapters, by the ends of their names: some of embed_tokens "
+          "lm_head norm input_layernorm post_attention_layernorm q_norm k_norm; norm means all that end so"),
+      key("lora", &C::lora, "loraplus_lr_ratio", &Lora::loraplus_lr_ratio,
+          "learning rate of B, and of vectors, by that of A (LoRA+); 1: the same"),
 
       path_key("data", &C::data, "train_files", &Data::train_files,
                "packed shards from sft-prepare, paths and globs, separated by spaces or commas; required"),
@@ -421,7 +437,7 @@ std::vector<Key> make_keys() {
       key("train", &C::train, "mlp_tile_tokens", &Train::mlp_tile_tokens,
           "tokens that an MLP works on at a time, for long rows; 0: all", 0, "0 (all tokens at a time) or more"),
       key("train", &C::train, "seed", &Train::seed,
-          "seed of what is random beyond weights and the order of rows: the dropout of adapters"),
+          "seed of what is random beyond weights and the order of rows: the dropout of adapters, noise on embeddings"),
       path_key("train", &C::train, "output_dir", &Train::output_dir,
                "folder for metrics, checkpoints and resolved.ini"),
       key("train", &C::train, "logging_steps", &Train::logging_steps, "steps between two lines of metrics.jsonl", 1,

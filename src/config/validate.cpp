@@ -222,24 +222,6 @@ void check_activations(const Config& config) {
                      "set train.offload_folder to a folder on a fast local disk, or activation_offload = false");
 }
 
-void check_lora(const Config& config) {
-  const Lora& lora = config.lora;
-  if (!lora.use_peft) return;
-  require_size(config, lora.lora_r, "lora.lora_r", max_depth);
-  require(config, lora.lora_alpha > 0, "lora.lora_alpha", "above 0");
-  require(config, lora.lora_dropout >= 0 && lora.lora_dropout < 1, "lora.lora_dropout", "at least 0, below 1");
-  require(config, !lora.lora_target_modules.empty(), "lora.lora_target_modules",
-          "all-linear or names of linear layers");
-  for (const std::string& target : lora.lora_target_modules) {
-    const std::vector<std::string>& names = linear_layer_names();
-    if (target == "all-linear" || std::ranges::find(names, target) != names.end()) continue;
-    throw_config_error(
-        fmt::format("`lora.lora_target_modules` names {}", target),
-        fmt::format("adapters are added to the linear layers of a block, which are {}", fmt::join(names, ", ")),
-        "choose among them, or set lora_target_modules = all-linear");
-  }
-}
-
 void check_optimizer(const Config& config) {
   const Optimizer& optimizer = config.optimizer;
   require(config, optimizer.learning_rate >= 0, "optimizer.learning_rate", "0 or more");

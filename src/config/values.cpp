@@ -7,6 +7,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -112,6 +113,8 @@ constexpr Names<SaveStrategy, 4> save_strategy_names{{{"no", SaveStrategy::no},
 constexpr Names<EvalMetric, 3> eval_metric_names{{{"loss", EvalMetric::loss},
                                                   {"mean_token_accuracy", EvalMetric::mean_token_accuracy},
                                                   {"entropy", EvalMetric::entropy}}};
+constexpr Names<LoraInit, 3> lora_init_names{
+    {{"true", LoraInit::zero_b}, {"false", LoraInit::linear}, {"gaussian", LoraInit::gaussian}}};
 constexpr Names<LossType, 2> loss_type_names{{{"nll", LossType::nll}, {"dft", LossType::dft}}};
 constexpr Names<LossType, 4> loss_type_synonyms{
     {{"nll", LossType::nll}, {"dft", LossType::dft}, {"chunked_nll", LossType::nll}, {"none", LossType::nll}}};
@@ -183,10 +186,34 @@ void read(const std::string& text, std::string& value) { value = expanded(text);
 void read(const std::string& text, std::vector<std::string>& value) { value = expanded_items(text); }
 void read(const std::string& text, std::vector<int>& value) {
   value.clear();
+  for (const std::string& item : expanded_items(text)) read_integer(item, value.emplace_back(), "whole numbers");
+}
+void read(const std::string& text, std::vector<std::int64_t>& value) {
+  value.clear();
   for (const std::string& item : expanded_items(text)) {
-    int number = 0;
-    read_integer(item, number, "whole numbers");
-    value.push_back(number);
+    read_integer(item, value.emplace_back(), "whole numbers, separated by spaces or commas");
+    if (value.back() < 0) throw std::invalid_argument("whole numbers from 0");
+  }
+}
+void read(const std::string& text, ModuleNumbers& value) {
+  value.clear();
+  const std::string object_text = unquoted(text);
+  if (is_none(object_text)) return;
+  const auto object = nlohmann::ordered_json::parse(object_text, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) {
+    throw std::invalid_argument(R"(a JSON object on one line, such as {"q_proj": 8, "layers.0.mlp.down_proj": 4})");
+  }
+  for (const auto& [pattern, number] : object.items()) {
+    if (!number.is_number()) throw std::invalid_argument(fmt::format("a number for `{}`", pattern));
+    value.emplace_back(pattern, number.get<double>());
+  }
+}
+void read(const std::string& text, LoraInit& value) {
+  const std::optional<bool> truth = truth_of(unquoted(text));
+  if (truth) {
+    value = *truth ? LoraInit::zero_b : LoraInit::linear;
+  } else {
+    read_choice(text, value, lora_init_names);
   }
 }
 void read(const std::string& text, Precision& value) { read_choice(text, value, precision_names); }
@@ -264,6 +291,7 @@ void read(const std::string& text, StepRange& value) {
 }
 
 std::vector<std::string> choices(bool) { return texts_of(bool_names); }
+std::vector<std::string> choices(LoraInit) { return texts_of(lora_init_names); }
 std::vector<std::string> choices(Precision) { return texts_of(precision_names); }
 std::vector<std::string> choices(ActivationCheckpointing) { return texts_of(checkpointing_names); }
 std::vector<std::string> choices(Offload) { return texts_of(offload_names); }
@@ -294,6 +322,19 @@ std::string write(const std::vector<std::string>& value) {
   return fmt::format("{}", fmt::join(items, " "));
 }
 std::string write(const std::vector<int>& value) { return fmt::format("{}", fmt::join(value, " ")); }
+std::string write(const std::vector<std::int64_t>& value) { return fmt::format("{}", fmt::join(value, " ")); }
+std::string write(const ModuleNumbers& value) {
+  nlohmann::ordered_json object;
+  for (const auto& [pattern, number] : value) {
+    if (number == std::trunc(number)) {
+      object[pattern] = static_cast<std::int64_t>(number);
+    } else {
+      object[pattern] = number;
+    }
+  }
+  return value.empty() ? "" : object.dump();
+}
+std::string write(LoraInit value) { return write_choice(value, lora_init_names); }
 std::string write(Precision value) { return write_choice(value, precision_names); }
 std::string write(ActivationCheckpointing value) { return write_choice(value, checkpointing_names); }
 std::string write(Offload value) { return write_choice(value, offload_names); }

@@ -33,34 +33,16 @@ std::vector<std::string> target_names(const config::Lora& lora) {
 }
 
 /// Fields of adapters that are not plain LoRA; each must say nothing.
-constexpr const char* foreign_fields[] = {
-    "use_dora",       "modules_to_save", "layer_replication",       "layers_to_transform",
-    "use_qalora",     "lora_bias",       "trainable_token_indices", "target_parameters",
-    "fan_in_fan_out", "exclude_modules", "alora_invocation_tokens", "arrow_config"};
+constexpr const char* foreign_fields[] = {"use_dora",       "layer_replication",       "use_qalora",
+                                          "lora_bias",      "trainable_token_indices", "target_parameters",
+                                          "fan_in_fan_out", "exclude_modules",         "alora_invocation_tokens",
+                                          "arrow_config"};
 
-constexpr const char* only_lora = "only plain LoRA on linear layers can be merged";
+constexpr const char* only_lora = "only LoRA on linear layers, and modules trained whole, can be merged";
 constexpr const char* merge_elsewhere = "merge this adapter with PEFT's merge_and_unload";
 
 /// What PEFT takes for the families of sft where an adapter names no modules.
 const std::vector<std::string> default_targets{"q_proj", "v_proj"};
-
-/// One of the patterns by module: what each that is matched has, by a regular expression, as PEFT 0.21 reads it.
-template <class Value, class Read>
-std::vector<std::pair<TargetModules, Value>> read_pattern(ConfigFields& fields, const char* name, const Read& read) {
-  std::vector<std::pair<TargetModules, Value>> result;
-  const nlohmann::json& value = fields.value(name);
-  if (value.is_null()) return result;
-  if (!value.is_object()) fields.refuse(name, "it has a value for each pattern of names", "correct the file");
-  ConfigFields values(value, fields.source());
-  for (const auto& [pattern, ignored] : value.items()) {
-    try {
-      result.emplace_back(TargetModules::matching(fmt::format("(.*\\.)?({})", pattern)), read(values, pattern));
-    } catch (const std::invalid_argument& reason) {
-      fields.refuse(name, fmt::format("{} is no regular expression: {}", pattern, reason.what()), "correct it");
-    }
-  }
-  return result;
-}
 
 TargetModules read_targets(ConfigFields& fields) {
   const nlohmann::json& value = fields.value("target_modules");
@@ -79,12 +61,101 @@ TargetModules read_targets(ConfigFields& fields) {
   }
 }
 
+ordered_json json_of(double number) {
+  if (number == std::trunc(number)) return static_cast<std::int64_t>(number);
+  return number;
+}
+
+ordered_json json_of(const config::ModuleNumbers& numbers) {
+  ordered_json object = ordered_json::object();
+  for (const auto& [pattern, number] : numbers) object[pattern] = json_of(number);
+  return object;
+}
+
+template <class Item>
+ordered_json json_of(const std::vector<Item>& items) {
+  return items.empty() ? ordered_json(nullptr) : ordered_json(items);
+}
+
+ordered_json json_of(config::LoraInit init) {
+  if (init == config::LoraInit::gaussian) return "gaussian";
+  return init == config::LoraInit::zero_b;
+}
+
+config::ModuleNumbers read_numbers(ConfigFields& fields, const std::string& name) {
+  config::ModuleNumbers numbers;
+  const nlohmann::json& value = fields.value(name);
+  if (value.is_null()) return numbers;
+  if (!value.is_object()) fields.refuse(name, "it is an object of numbers", "copy the folder again");
+  for (const auto& [pattern, number] : value.items()) {
+    if (!number.is_number() || !(number.get<double>() > 0)) {
+      fields.refuse(name, "its values are numbers above 0", "copy the folder again");
+    }
+    numbers.emplace_back(pattern, number.get<double>());
+    try {
+      static_cast<void>(config::matches_end(pattern, ""));
+    } catch (const std::invalid_argument& reason) {
+      fields.refuse(name, fmt::format("{} is no regular expression: {}", pattern, reason.what()), "correct it");
+    }
+  }
+  return numbers;
+}
+
+std::vector<std::int64_t> read_layers(ConfigFields& fields) {
+  const nlohmann::json& value = fields.value("layers_to_transform");
+  const nlohmann::json list = value.is_number_integer() ? nlohmann::json::array({value}) : value;
+  std::vector<std::int64_t> layers;
+  if (list.is_null()) return layers;
+  const bool are_numbers = list.is_array() && std::ranges::all_of(list, [](const nlohmann::json& item) {
+                             return item.is_number_unsigned();
+                           });
+  if (!are_numbers) {
+    fields.refuse("layers_to_transform", "it is a number or a list of numbers", "copy the folder again");
+  }
+  for (const nlohmann::json& item : list) layers.push_back(item.get<std::int64_t>());
+  return layers;
+}
+
+/// A text or a list of texts; none where it is null.
+std::vector<std::string> read_texts(ConfigFields& fields, const std::string& name) {
+  const nlohmann::json& value = fields.value(name);
+  if (value.is_null()) return {};
+  if (value.is_string()) return {value.get<std::string>()};
+  return fields.texts(name);
+}
+
+/// Refuses adapters whose beginning changed the weights that they belong to.
+void check_init(ConfigFields& fields) {
+  const nlohmann::json& value = fields.value("init_lora_weights");
+  if (!value.is_string() || value == "gaussian" || value == "eva" || value == "orthogonal") return;
+  fields.refuse("init_lora_weights", "such adapters belong to weights that were changed when they were made",
+                merge_elsewhere);
+}
+
 }  // namespace
+
+void check_adapters(const config::Lora& lora, const FileLayout& layout) {
+  if (!lora.use_peft) return;
+  const std::map<std::string, std::int64_t> modules = adapted_modules(layout, target_names(lora));
+  const bool are_fused = std::ranges::any_of(modules, [](const auto& module) { return module.second > 1; });
+  if (!are_fused && !layout.is_tower()) return;
+  const std::pair<const char*, bool> keys[] = {{"rank_pattern", !lora.rank_pattern.empty()},
+                                               {"alpha_pattern", !lora.alpha_pattern.empty()},
+                                               {"layers_to_transform", !lora.layers_to_transform.empty()},
+                                               {"modules_to_save", !lora.modules_to_save.empty()}};
+  for (const auto& [key, is_set] : keys) {
+    if (!is_set) continue;
+    throw_config_error(fmt::format("`lora.{}` does not go with this model", key),
+                       are_fused ? "its files hold several of the adapted modules as one, and so does PEFT"
+                                 : "it is one tower of several, which target_modules names by a pattern",
+                       "leave the key out");
+  }
+}
 
 std::string make_adapter_config(const config::Lora& lora, const std::string& base_model, const FileLayout& layout) {
   const std::map<std::string, std::int64_t> modules = adapted_modules(layout, target_names(lora));
   std::vector<std::string> targets;
-  ordered_json ranks = ordered_json::object(), alphas = ordered_json::object();
+  ordered_json ranks = json_of(lora.rank_pattern), alphas = json_of(lora.alpha_pattern);
   for (const auto& [module, num_adapters] : modules) {
     targets.push_back(module);
     if (num_adapters == 1) continue;
@@ -96,7 +167,7 @@ std::string make_adapter_config(const config::Lora& lora, const std::string& bas
                          {"task_type", "CAUSAL_LM"},
                          {"base_model_name_or_path", base_model},
                          {"r", lora.lora_r},
-                         {"lora_alpha", lora.lora_alpha},
+                         {"lora_alpha", json_of(lora.lora_alpha)},
                          {"lora_dropout", lora.lora_dropout},
                          {"use_rslora", lora.use_rslora},
                          {"target_modules", targets},
@@ -105,34 +176,15 @@ std::string make_adapter_config(const config::Lora& lora, const std::string& bas
                          {"bias", "none"},
                          {"fan_in_fan_out", false},
                          {"inference_mode", true},
-                         {"init_lora_weights", true},
-                         {"modules_to_save", nullptr}};
+                         {"layers_to_transform", json_of(lora.layers_to_transform)},
+                         {"layers_pattern", json_of(lora.layers_pattern)},
+                         {"init_lora_weights", json_of(lora.init_lora_weights)},
+                         {"modules_to_save", json_of(lora.modules_to_save)}};
   if (layout.is_tower()) {
     object["target_modules"] = fmt::format("model\\.language_model\\..*\\.({})", fmt::join(targets, "|"));
   }
   if (base_model.empty()) object["base_model_name_or_path"] = nullptr;
-  if (const auto whole = static_cast<std::int64_t>(lora.lora_alpha); static_cast<double>(whole) == lora.lora_alpha) {
-    object["lora_alpha"] = whole;
-  }
   return object.dump(2) + "\n";
-}
-
-std::int64_t AdapterConfig::rank_of(const std::string& module) const {
-  for (const auto& [pattern, rank] : ranks) {
-    if (pattern.contains(module)) return rank;
-  }
-  return lora.lora_r;
-}
-
-double AdapterConfig::scale_of(const std::string& module) const {
-  config::Lora own = lora;
-  own.lora_r = rank_of(module);
-  for (const auto& [pattern, alpha] : alphas) {
-    if (!pattern.contains(module)) continue;
-    own.lora_alpha = alpha;
-    break;
-  }
-  return own.scale();
 }
 
 AdapterConfig read_adapter_config(const std::string& folder) {
@@ -158,17 +210,14 @@ AdapterConfig read_adapter_config(const std::string& folder) {
   lora.lora_alpha = fields.number("lora_alpha", static_cast<double>(lora.lora_r));
   lora.lora_dropout = fields.number("lora_dropout", 0.0);
   lora.use_rslora = fields.truth("use_rslora", false);
+  lora.rank_pattern = read_numbers(fields, "rank_pattern");
+  lora.alpha_pattern = read_numbers(fields, "alpha_pattern");
+  lora.layers_to_transform = read_layers(fields);
+  lora.layers_pattern = read_texts(fields, "layers_pattern");
+  lora.modules_to_save = read_texts(fields, "modules_to_save");
+  check_init(fields);
   if (lora.lora_r < 1) fields.refuse("r", "the rank is 1 or more", "copy the folder again");
-  const auto read_rank = [](ConfigFields& values, const std::string& name) {
-    const std::int64_t rank = values.required_integer(name);
-    if (rank < 1) values.refuse(name, "the rank is 1 or more", "copy the folder again");
-    return rank;
-  };
-  const auto read_alpha = [](ConfigFields& values, const std::string& name) { return values.number(name, 1.0); };
-  AdapterConfig result{std::move(lora), read_targets(fields)};
-  result.ranks = read_pattern<std::int64_t>(fields, "rank_pattern", read_rank);
-  result.alphas = read_pattern<double>(fields, "alpha_pattern", read_alpha);
-  return result;
+  return {std::move(lora), read_targets(fields)};
 }
 
 }  // namespace sft::hub

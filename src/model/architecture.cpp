@@ -4,8 +4,10 @@
 #include <fmt/core.h>
 #include <array>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "sft/core/cast.hpp"
@@ -14,6 +16,8 @@
 namespace sft::model {
 
 namespace {
+
+const std::string peft_prefix = "base_model.model.";
 
 using parallel::Init;
 using parallel::Parameter;
@@ -50,8 +54,17 @@ class UnitBuilder {
   [[nodiscard]] UnitIndex unit() const { return names_.last(); }
 
   ParameterGroup matrix(std::string name, std::int64_t rows, std::int64_t columns, TpSplit split) {
-    const PartIndex part = part_of(name);
-    return add(std::move(name), rows, columns, split, part);
+    constexpr std::string_view suffix = ".weight";
+    if (!name.ends_with(suffix) || !lora_.saves(name.substr(0, name.size() - suffix.size()))) {
+      const PartIndex part = part_of(name);
+      return add(std::move(name), rows, columns, split, part);
+    }
+    const PartIndex part = trained_part();
+    const ParameterGroup added = add(peft_prefix + name, rows, columns, split, part);
+    Parameter& copy = parameters_in(part).back();
+    copy.copy_of = std::move(name);
+    if (columns == 0) copy.rate_factor = lora_.loraplus_lr_ratio;
+    return added;
   }
 
   ParameterGroup vector(std::string name, std::int64_t size, TpSplit split, Init init) {
@@ -65,22 +78,30 @@ class UnitBuilder {
     return vector(std::move(name), size, norm_split_, Init::ones);
   }
 
-  /// The adapter of the matrix that is number `member` of `layer`, if `name` is to have one.
-  void adapt(Linear& layer, int member, const std::string& full_name, const std::string& name, const Shape& matrix,
-             std::uint64_t number) {
-    if (!lora_.adapts(name)) return;
-    const std::string module = "base_model.model." + full_name;
+  /// The adapter of the matrix that is number `member` of `layer`, if the module `path` is to have one.
+  void adapt(Linear& layer, int member, const std::string& path, const Shape& matrix, std::uint64_t number) {
+    const std::optional<config::AdapterSize> size = lora_.adapter_of(path);
+    if (!size) return;
+    const std::string module = peft_prefix + path;
     const bool splits_input = matrix.split == TpSplit::columns;
     const PartIndex part = trained_part();
-    Adapter adapter{.a = {}, .b = {}, .member = member, .splits_input = splits_input, .number = number};
+    Adapter adapter{.a = {},
+                    .b = {},
+                    .member = member,
+                    .splits_input = splits_input,
+                    .scale = static_cast<float>(size->scale),
+                    .number = number};
     // tp ranks that split x have a term each of the rank-R product in the middle, and so has B of its gradient; those
     // that split y have a term of the product's gradient each, and so has A of its own.
-    adapter.a = add(module + ".lora_A.weight", lora_.lora_r, matrix.columns,
+    adapter.a = add(module + ".lora_A.weight", size->rank, matrix.columns,
                     splits_input ? TpSplit::columns : TpSplit::partial, part);
-    parameters_in(part).back().init = Init::kaiming;
+    const config::LoraInit init = lora_.init_lora_weights;
+    parameters_in(part).back().init = init == config::LoraInit::gaussian ? Init::by_rows : Init::kaiming;
     adapter.b =
-        add(module + ".lora_B.weight", matrix.rows, lora_.lora_r, splits_input ? TpSplit::partial : matrix.split, part);
-    parameters_in(part).back().init = Init::zeros;
+        add(module + ".lora_B.weight", matrix.rows, size->rank, splits_input ? TpSplit::partial : matrix.split, part);
+    Parameter& b = parameters_in(part).back();
+    b.init = init == config::LoraInit::linear ? Init::kaiming : Init::zeros;
+    b.rate_factor = lora_.loraplus_lr_ratio;
     layer.adapters.push_back(adapter);
   }
 
@@ -153,7 +174,7 @@ void add_matrices(UnitBuilder& unit, const std::string& prefix, std::span<const 
 void add_adapters(UnitBuilder& unit, const std::string& prefix, std::span<const Member> members, std::uint64_t number) {
   std::map<const Linear*, int> num_members;
   for (const Member& member : members) {
-    unit.adapt(member.layer, num_members[&member.layer]++, prefix + member.name, member.name, member.shape, number++);
+    unit.adapt(member.layer, num_members[&member.layer]++, prefix + member.name, member.shape, number++);
   }
 }
 

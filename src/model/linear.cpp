@@ -29,17 +29,17 @@ Tensor dropped(const Context& c, const Adapter& adapter, const Tensor& x, std::i
 
 /// scale a x (T, R).
 Tensor low_forward(const Context& c, const Adapter& adapter, const Tensor& x) {
-  const Tensor low = c.adapters.low(x.shape[0]);
-  c.ops.matmul({.a = x, .b = c.units.parameter(adapter.a), .c = low, .transpose_b = true});
-  c.ops.scale(low, c.adapters.scale());
+  const Tensor a = c.units.parameter(adapter.a), low = c.adapters.low(x.shape[0], a.shape[0]);
+  c.ops.matmul({.a = x, .b = a, .c = low, .transpose_b = true});
+  c.ops.scale(low, adapter.scale);
   return low;
 }
 
 /// The gradient of a x: scale b^T dy (T, R).
 Tensor low_backward(const Context& c, const Linear& layer, const Adapter& adapter, const Tensor& dy) {
-  const Tensor low_grad = c.adapters.low_grad(dy.shape[0]);
-  c.ops.matmul({.a = columns_of(c, layer, adapter, dy), .b = c.units.parameter(adapter.b), .c = low_grad});
-  c.ops.scale(low_grad, c.adapters.scale());
+  const Tensor b = c.units.parameter(adapter.b), low_grad = c.adapters.low_grad(dy.shape[0], b.shape[1]);
+  c.ops.matmul({.a = columns_of(c, layer, adapter, dy), .b = b, .c = low_grad});
+  c.ops.scale(low_grad, adapter.scale);
   return low_grad;
 }
 
@@ -70,14 +70,13 @@ void multiply(const Context& c, const Linear& layer, Tensor y, const Tensor& x, 
 AdapterBuffers::AdapterBuffers(const config::Lora& lora, const ops::Shapes& shapes, std::int64_t mlp_tile_tokens)
     : shapes_(shapes),
       mlp_tile_tokens_(std::min(mlp_tile_tokens, shapes.tokens)),
-      rank_(lora.use_peft ? lora.lora_r : 0),
-      scale_(static_cast<float>(lora.scale())),
+      rank_(lora.use_peft ? lora.max_rank() : 0),
       dropout_(static_cast<float>(lora.lora_dropout)) {}
 
 void AdapterBuffers::lay_out(device::Arena& workspace) {
   if (rank_ == 0) return;
-  low_ = take(workspace, shapes_.compute, {shapes_.tokens, rank_});
-  low_grad_ = take(workspace, shapes_.compute, {shapes_.tokens, rank_});
+  low_ = take(workspace, shapes_.compute, {shapes_.tokens * rank_});
+  low_grad_ = take(workspace, shapes_.compute, {shapes_.tokens * rank_});
   if (dropout_ == 0.0F) return;
   const std::int64_t attention_elements = shapes_.tokens * std::max(shapes_.hidden, shapes_.q_heads * shapes_.head_dim);
   const std::int64_t mlp_elements = mlp_tile_tokens_ * std::max(shapes_.hidden, shapes_.mlp);

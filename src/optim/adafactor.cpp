@@ -137,7 +137,7 @@ ops::FactoredUpdate Adafactor::update_of(const FactoredPart& part, const paralle
                              .column_factors = factors_.rows(part.column_begin, part.num_columns),
                              .squares = squares_.rows(static_cast<std::int64_t>(part.tensor), 1),
                              .copy = {},
-                             .learning_rate = learning_rate_,
+                             .learning_rate = learning_rate_ * parameter.rate_factor,
                              .weight_decay = is_vector ? 0.0 : keys_.weight_decay,
                              .clip_threshold = clip_threshold,
                              .num_elements = parameter.elements(),

@@ -98,10 +98,12 @@ void Adamw8bit::begin_step(std::int64_t step, double learning_rate, double gradi
   read_ahead(order);
 }
 
-ops::UpdateRule Adamw8bit::rule_of(double weight_decay) const {
-  auto rule = std::get<ops::AdamW>(adamw_rule(keys_).at(step_, learning_rate_, weight_decay));
+ops::UpdateRule Adamw8bit::rule_of(const parallel::Parameter& parameter) const {
+  const double weight_decay = parameter.is_vector() ? 0.0 : keys_.weight_decay;
+  const double learning_rate = learning_rate_ * parameter.rate_factor;
+  auto rule = std::get<ops::AdamW>(adamw_rule(keys_).at(step_, learning_rate, weight_decay));
   // bitsandbytes lets weights decay behind the step, not before it: as if this were shorter by the same factor.
-  rule.bias_correction1 /= 1.0 - learning_rate_ * weight_decay;
+  rule.bias_correction1 /= 1.0 - learning_rate * weight_decay;
   return rule;
 }
 
@@ -110,7 +112,7 @@ ops::Update Adamw8bit::update_of(const BlockRun& run, const parallel::UnitStorag
                      .gradients = storage.gradients().rows(run.begin, run.count),
                      .state = {},
                      .copy = {},
-                     .rule = rule_of(run.parameter->is_vector() ? 0.0 : keys_.weight_decay),
+                     .rule = rule_of(*run.parameter),
                      .gradient_scale = gradient_scale_,
                      .rounding = run.rounding};
   update.rounding.key = mix(rounding_key_, run.rounding.key);

@@ -48,7 +48,7 @@ class Adamw8bit final : public Optimizer {
 
   /// How many maxima the ranks agree on: of cut blocks, for both moments.
   [[nodiscard]] std::int64_t num_maxima() const { return 2 * cuts_.num_slots(); }
-  [[nodiscard]] ops::UpdateRule rule_of(double weight_decay) const;
+  [[nodiscard]] ops::UpdateRule rule_of(const parallel::Parameter& parameter) const;
   /// All but parameters and copy.
   [[nodiscard]] ops::Update update_of(const BlockRun& run, const parallel::UnitStorage& storage) const;
   /// The step of a cut run, all but parameters and copy.

@@ -67,8 +67,8 @@ std::vector<StateEntry> Elementwise::state() {
 }
 
 void Elementwise::begin_step(std::int64_t step, double learning_rate, double gradient_scale, Order order) {
-  decaying_ = rule_.at(step, learning_rate, weight_decay_);
-  not_decaying_ = rule_.at(step, learning_rate, 0.0);
+  step_ = step;
+  learning_rate_ = learning_rate;
   gradient_scale_ = gradient_scale;
   rounding_key_ = mix(form_.rounding_seed, static_cast<std::uint64_t>(step));
   read_ahead(order);
@@ -97,7 +97,8 @@ void Elementwise::step_window(std::size_t window, const parallel::UnitStorage& s
                        .gradients = storage.gradients().rows(run.begin, run.count),
                        .state = {},
                        .copy = copy.empty() ? Tensor() : copy.rows(run.begin, run.count),
-                       .rule = run.treatment == Treatment::decay ? decaying_ : not_decaying_,
+                       .rule = rule_.at(step_, learning_rate_ * run.rate_factor,
+                                        run.treatment == Treatment::decay ? weight_decay_ : 0.0),
                        .gradient_scale = gradient_scale_,
                        .rounding = run.rounding};
     const std::int64_t place = state_place(run.begin, window);

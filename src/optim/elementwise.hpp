@@ -73,7 +73,8 @@ class Elementwise : public Optimizer {
   const PackedLayout packed_layout_;
   StateArrays arrays_;  ///< of the windows, the state in the order of the rule's names
   // Of the step that is under way.
-  ops::UpdateRule decaying_, not_decaying_;
+  std::int64_t step_ = 0;
+  double learning_rate_ = 0.0;
   double gradient_scale_ = 1.0;
   std::uint64_t rounding_key_ = 0;
 };

@@ -143,13 +143,13 @@ void Muon::step_left_out(std::size_t window, const Tensor& parameters, const par
                          ops::Backend& backend) const {
   const Tensor copy = storage.compute_copy();
   for (const ParameterRun& run : matrix_runs_[window]) {
-    const double factor = rate_factor(*run.parameter);
+    const double factor = rate_factor(*run.parameter), rate = learning_rate_ * run.parameter->rate_factor;
     ops::Update update{.parameters = parameters.rows(run.begin - windows()[window].begin, run.count),
                        .gradients = storage.gradients().rows(run.begin, run.count),
                        .state = {},
                        .copy = copy.empty() ? copy : copy.rows(run.begin, run.count),
                        // Weights decay by the rate itself: not by that of the direction, which Sgd multiplies with.
-                       .rule = ops::Sgd{learning_rate_ * factor, keys_.weight_decay / factor},
+                       .rule = ops::Sgd{rate * factor, keys_.weight_decay / factor},
                        .rounding = run.rounding};
     update.rounding.key = rounding_key(run.rounding.key);
     backend.update(update);

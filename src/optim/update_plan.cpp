@@ -2,6 +2,7 @@
 #include "update_plan.hpp"
 
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include "sft/core/ensure.hpp"
@@ -30,12 +31,16 @@ bool is_stepped(parallel::UnitIndex unit, const Parameter& parameter, const IsPa
 /// Runs as long as they can be.
 std::vector<Run> merged_runs(const parallel::ShardMap& shard_map, parallel::UnitIndex unit,
                              const IsParameter& is_left_out) {
+  std::set<double> factors;
+  for (const Parameter& p : shard_map.unit(unit).parameters) factors.insert(p.rate_factor);
   std::vector<Run> runs;
   for (const Treatment treatment : {Treatment::decay, Treatment::no_decay}) {
-    for (const parallel::ShardRange& range : shard_map.ranges_of_unit(unit, [&](const Parameter& p) {
-           return is_stepped(unit, p, is_left_out) && treatment_of(p) == treatment;
-         })) {
-      runs.push_back({range.begin, range.count, treatment, {}});
+    for (const double factor : factors) {
+      for (const parallel::ShardRange& range : shard_map.ranges_of_unit(unit, [&](const Parameter& p) {
+             return is_stepped(unit, p, is_left_out) && treatment_of(p) == treatment && p.rate_factor == factor;
+           })) {
+        runs.push_back({range.begin, range.count, treatment, factor, {}});
+      }
     }
   }
   return runs;
@@ -72,7 +77,7 @@ std::vector<Run> runs_by_element(const parallel::ShardMap& shard_map, parallel::
   std::vector<Run> runs;
   for (const ParameterRun& run : rectangle_runs(shard_map, unit)) {
     if (!is_stepped(unit, *run.parameter, is_left_out)) continue;
-    runs.push_back({run.begin, run.count, treatment_of(*run.parameter), run.rounding});
+    runs.push_back({run.begin, run.count, treatment_of(*run.parameter), run.parameter->rate_factor, run.rounding});
   }
   return runs;
 }

@@ -22,6 +22,7 @@ enum class Treatment {
 struct Run {
   std::int64_t begin, count;  ///< in the rank shard
   Treatment treatment;
+  double rate_factor;  ///< of the learning rate
   /// Which numbers they have in the logical tensor; `key` is that of the tensor, without the step. Of runs for
   /// stochastic rounding alone.
   ops::StochasticRounding rounding;

@@ -49,10 +49,18 @@ std::string describe_model(const StartFacts& facts) {
 /// "2.4 M of 137 M parameters are trained: adapters of rank 16, alpha 32, dropout 0.05, on all-linear".
 std::string describe_lora(const StartFacts& facts) {
   const config::Lora& lora = facts.config->lora;
-  return fmt::format("{} of {} parameters are trained: adapters of rank {}, alpha {:g}{}, dropout {:g}, on {}",
+  std::string rest;
+  if (!lora.rank_pattern.empty()) rest += "; ranks by rank_pattern";
+  if (!lora.alpha_pattern.empty()) rest += "; alphas by alpha_pattern";
+  if (!lora.layers_to_transform.empty())
+    rest += fmt::format("; in blocks {}", fmt::join(lora.layers_to_transform, " "));
+  if (!lora.modules_to_save.empty()) rest += fmt::format("; whole modules {}", fmt::join(lora.modules_to_save, " "));
+  if (lora.loraplus_lr_ratio != 1.0) rest += fmt::format("; rate of B x {:g}", lora.loraplus_lr_ratio);
+  return fmt::format("{} of {} parameters are trained: adapters of rank {}, alpha {:g}{}, dropout {:g}, on {}{}",
                      format_count(static_cast<double>(facts.num_parameters.trainable)),
                      format_count(static_cast<double>(facts.num_parameters.all)), lora.lora_r, lora.lora_alpha,
-                     lora.use_rslora ? " (rslora)" : "", lora.lora_dropout, fmt::join(lora.lora_target_modules, " "));
+                     lora.use_rslora ? " (rslora)" : "", lora.lora_dropout, fmt::join(lora.lora_target_modules, " "),
+                     rest);
 }
 
 /// "4 ranks exchange heads (ulysses), 2 such groups in a ring", and why that was taken.

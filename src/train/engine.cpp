@@ -39,17 +39,33 @@ constexpr std::int64_t neftune_seed = 0x4e454654;
 /// By kind of attention, of the rows of a step: MicroBatch::hidden_squares.
 using HiddenSquares = IndexedVector<sequence::AttentionKind, double>;
 
+/// Elements of matrices that are trained: of adapters, and of layers that are trained whole beside them.
+struct TrainedMatrices {
+  double adapters = 0.0, layers = 0.0;
+};
+
+TrainedMatrices trained_matrices(const parallel::ShardMap& shard_map) {
+  TrainedMatrices trained;
+  for (const parallel::Unit& unit : shard_map.units()) {
+    for (const parallel::Parameter& parameter : unit.parameters) {
+      if (parameter.is_vector() || parameter.copy_of == "model.embed_tokens.weight") continue;
+      (parameter.copy_of.empty() ? trained.adapters : trained.layers) += static_cast<double>(parameter.elements());
+    }
+  }
+  return trained;
+}
+
 /// 6 x (weights in products x tokens + heads x head_dim x sum over layers of the sum of squared document lengths, less
-/// what the layer's window hides). With adapters, 4 x for the weights, which have no gradient, and 6 x for the
-/// adapters.
-double model_flops(const config::Config& config, parallel::ParameterCounts parameters, double num_tokens,
+/// what the layer's window hides). With adapters, 4 x for the weights that have no gradient, and 6 x for the adapters
+/// and what else is trained.
+double model_flops(const config::Config& config, const TrainedMatrices& trained, double num_tokens,
                    double length_squares, const HiddenSquares& hidden) {
   const config::Model& m = config.model;
   double squares = 0.0;
   for (const model::LayerPlan& layer : model::layer_plans(m)) squares += length_squares - hidden[layer.attention];
   const auto matmul = static_cast<double>(m.num_matmul_parameters());
   const double of_weights =
-      config.lora.use_peft ? 4.0 * matmul + 6.0 * static_cast<double>(parameters.trainable) : 6.0 * matmul;
+      config.lora.use_peft ? 4.0 * matmul + 6.0 * trained.adapters + 2.0 * trained.layers : 6.0 * matmul;
   return of_weights * num_tokens + 6.0 * static_cast<double>(m.num_attention_heads * m.head_dim) * squares;
 }
 
@@ -102,7 +118,8 @@ struct Engine::Impl {
         arenas(take_memory(std::move(shared), collectives, ledger)),
         workers(plan, config, groups, device, collectives, plan::Work::done),
         norm(plan.shard_map),
-        upload(device, compute_stream(), plan.upload) {
+        upload(device, compute_stream(), plan.upload),
+        copied(parallel::make_layout_of_copies(plan.shard_map)) {
     open_optimizer();
     // Sums over tp come behind the backward pass, and so does the norm of the gradients, in whose place an optimizer of
     // whole matrices has directions; share() comes behind all of them.
@@ -168,16 +185,21 @@ struct Engine::Impl {
             .length_squares = sums[3]};
   }
 
-  void initialize_parameters_of(const parallel::ShardMap& shard_map, Tensor parameters) const {
-    initialize_parameters(shard_map, config.model.init_seed, config.model.initializer_range, parameters, *workers.ops);
+  void initialize_parameters_of(const parallel::ShardMap& shard_map, Tensor parameters,
+                                bool keeps_copies = false) const {
+    initialize_parameters(shard_map, config.model.init_seed, config.model.initializer_range, parameters, *workers.ops,
+                          keeps_copies);
   }
   /// Memory for the master weights where they lie in a file: that of the gradients, between two steps.
   [[nodiscard]] Tensor master_scratch() const {
     return plan.storage.gradients().rows(0, plan.shard_map.rank_shard_elements());
   }
-  void initialize_trainable() {
+  /// `keeps_copies`: those of the model's parameters stay as they were loaded.
+  void initialize_trainable(bool keeps_copies) {
     transfer::OffloadedShard* in_file = plan.optimizer->master_in_file();
-    initialize_parameters_of(plan.shard_map, in_file != nullptr ? master_scratch() : plan.storage.parameters());
+    if (in_file != nullptr && keeps_copies) in_file->read(0, master_scratch());
+    initialize_parameters_of(plan.shard_map, in_file != nullptr ? master_scratch() : plan.storage.parameters(),
+                             keeps_copies);
     if (in_file != nullptr) in_file->write(0, master_scratch());
   }
   /// Before the last micro-batch of a step, under which its state is read ahead, unless the step may be left out: then
@@ -250,6 +272,7 @@ struct Engine::Impl {
   plan::RankWorkers workers;
   optim::GradientNorm norm;
   plan::Upload upload;
+  std::unique_ptr<parallel::StoredLayout> copied;  ///< of the trained parameters those that replace the model's own
   std::optional<EarlyUpdate> early_update;
   StepUnderWay current;
 };
@@ -272,7 +295,7 @@ Engine::~Engine() = default;
 
 void Engine::initialize() {
   Impl& e = *impl_;
-  e.initialize_trainable();
+  e.initialize_trainable(/*keeps_copies=*/false);
   for (const parallel::UnitStorage& stored : e.plan.parts) {
     if (!stored.part().has_gradient) e.initialize_parameters_of(stored.shard_map(), stored.parameters());
   }
@@ -282,8 +305,9 @@ void Engine::initialize() {
 
 void Engine::initialize_beside_weights() {
   Impl& e = *impl_;
-  if (e.config.lora.use_peft) e.initialize_trainable();
+  if (e.config.lora.use_peft) e.initialize_trainable(/*keeps_copies=*/true);
   e.plan.optimizer->zero(*e.workers.ops);
+  state().refresh();
 }
 
 void Engine::begin_step(std::int64_t step, double learning_rate, const data::BatchCounts& counts,
@@ -357,7 +381,7 @@ StepResult Engine::finish_step() {
           .entropy = sums[3] / num_targets,
           .num_tokens = counts.num_tokens,
           .num_target_tokens = counts.num_target_tokens,
-          .model_flops = model_flops(e.config, plan.num_parameters(), static_cast<double>(counts.num_tokens),
+          .model_flops = model_flops(e.config, trained_matrices(plan.shard_map), static_cast<double>(counts.num_tokens),
                                      counts.length_squares,
                                      HiddenSquares(std::vector<double>(sums.begin() + local.size(), sums.end()))),
           .left_out = left_out};
@@ -429,7 +453,12 @@ checkpoint::State Engine::weights() const {
   for (const parallel::UnitStorage& stored : impl_->plan.parts) {
     if (!stored.part().has_gradient) weights.push_back({"model", &stored.shard_map(), stored.parameters()});
   }
-  if (weights.empty()) weights.push_back(all.entries().front());
+  const checkpoint::Entry& trained = all.entries().front();
+  if (weights.empty()) {
+    weights.push_back(trained);
+  } else if (!impl_->copied->tensors(*trained.shard_map).empty()) {
+    weights.push_back({"model", trained.shard_map, trained.tensor, trained.in_file, impl_->copied.get()});
+  }
   return {std::move(weights), [all] { all.refresh(); }};
 }
 

@@ -18,10 +18,11 @@ std::uint64_t stream_of(std::uint64_t seed, const std::string& name) {
 }  // namespace
 
 void initialize_parameters(const parallel::ShardMap& shard_map, std::uint64_t seed, double stddev, Tensor parameters,
-                           ops::Backend& backend) {
+                           ops::Backend& backend, bool keeps_copies) {
   for (const parallel::ShardRange& gap : shard_map.padding()) backend.fill(parameters.rows(gap.begin, gap.count), 0.0F);
   for (const parallel::Piece& piece : shard_map.pieces()) {
     const parallel::Parameter& p = *piece.parameter;
+    if (keeps_copies && !p.copy_of.empty()) continue;
     if (p.init == parallel::Init::ones || p.init == parallel::Init::zeros) {
       backend.fill(parameters.rows(piece.shard_offset, piece.count), p.init == parallel::Init::ones ? 1.0F : 0.0F);
       continue;
@@ -38,7 +39,8 @@ void initialize_parameters(const parallel::ShardMap& shard_map, std::uint64_t se
         if (p.init == parallel::Init::kaiming) {
           backend.fill_uniform(part, stream, first, 1.0F / std::sqrt(static_cast<float>(p.columns)));
         } else {
-          backend.fill_normal(part, stream, first, static_cast<float>(stddev));
+          const double deviation = p.init == parallel::Init::by_rows ? 1.0 / static_cast<double>(p.rows) : stddev;
+          backend.fill_normal(part, stream, first, static_cast<float>(deviation));
         }
       }
     }

@@ -93,8 +93,8 @@ void Trainer::restore() {
 
   const bool has_all_weights = !folder.empty() && !config->lora.use_peft;
   if (!has_all_weights && run_.start_weights != nullptr) {
-    run_.engine.initialize_beside_weights();
     frozen_fingerprint = run_.start_weights->load(run_.engine.weights());
+    run_.engine.initialize_beside_weights();
     origin_ = run_.start_weights->origin;
   } else if (!has_all_weights) {
     run_.engine.initialize();

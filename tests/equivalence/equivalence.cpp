@@ -191,6 +191,51 @@ BOOST_AUTO_TEST_CASE(other_losses_and_noise_train_like_one_rank) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(adapters_of_every_kind_train_like_one_rank) {
+  using Change = void (*)(config::Lora&);
+  const std::pair<const char*, Change> changes[] = {
+      {"ranks",
+       [](config::Lora& l) {
+         l.rank_pattern = {{"q_proj", 3}, {"layers.1.*", 5}}, l.alpha_pattern = {{"o_proj", 2}};
+       }},
+      {"one block, both random",
+       [](config::Lora& l) { l.layers_to_transform = {1}, l.init_lora_weights = config::LoraInit::linear; }},
+      {"whole modules, LoRA+, gaussian", [](config::Lora& l) {
+         l.modules_to_save = {"norm"}, l.loraplus_lr_ratio = 3.0, l.init_lora_weights = config::LoraInit::gaussian;
+       }}};
+  for (const test::MeshCase& mesh_case : test::mesh_table) {
+    if (mesh_case.layout.size() != session().world().size()) continue;
+    test::Task task = task_of(mesh_case);
+    task.use_peft = true;
+    const test::Mesh lone = test::make_lone_mesh(task.model());
+    config::Config config;
+    config.train.precision = config::Precision::fp32;
+    const test::Trajectory plain = test::train(task, config, lone, session());
+    for (const auto& [name, change] : changes) {
+      config.lora = {};
+      change(config.lora);
+      if (!task.model().tie_word_embeddings && !config.lora.modules_to_save.empty()) {
+        config.lora.modules_to_save = {"norm", "embed_tokens", "lm_head"};
+      }
+      config.parallel = {};
+      const test::Trajectory alone = test::train(task, config, lone, session());
+      BOOST_TEST(test::deviation(alone, plain).grad_norm > 1e-3, name);  // they are other adapters
+      for (const int zero_stage : {0, 2, 3}) {
+        config.parallel = parallel_of(mesh_case);
+        config.parallel.zero_stage = zero_stage;
+        if (zero_stage < 3) config.parallel.reshard_after_forward = config::Reshard::always;
+        config.parallel.tp_sequence_parallel = zero_stage == 2;
+        const test::Mesh mesh(session().world(), mesh_case.layout, task.model(), config.parallel);
+        const Deviation worst = test::deviation(test::train(task, config, mesh, session()), alone);
+        BOOST_TEST_MESSAGE(name << " on " << mesh_case.layout.describe() << ", stage " << zero_stage << ": loss "
+                                << worst.loss << ", grad norm " << worst.grad_norm);
+        BOOST_TEST(worst.loss <= 1e-5);
+        BOOST_TEST(worst.grad_norm <= 1e-4);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_batch_without_a_target_is_a_step_of_zeros) {
   for (const test::MeshCase& mesh_case : test::mesh_table) {
     if (mesh_case.layout.size() != session().world().size()) continue;

@@ -15,6 +15,7 @@ import subprocess
 import sys
 
 import peft
+import peft.optimizers
 import torch
 import transformers
 from safetensors.torch import load_file
@@ -29,6 +30,15 @@ CASES = {
     "qwen2, some modules": ("qwen2", ["--lora.lora_r", "3", "--lora.lora_target_modules", "q_proj,v_proj,down_proj"]),
     "qwen3, rslora": ("qwen3", ["--lora.lora_r", "8", "--lora.lora_alpha", "4", "--lora.use_rslora", "true"]),
     "bf16 weights": ("bf16", ["--lora.lora_r", "4"]),
+    "patterns": ("llama", ["--lora.lora_r", "4", "--lora.rank_pattern", '{"q_proj": 2, "layers.1.mlp.(up|down)_proj": 7}',
+                           "--lora.alpha_pattern", '{".*mlp.*": 3.5, "o_proj": 64}']),
+    "one block": ("qwen2", ["--lora.lora_r", "4", "--lora.layers_to_transform", "1", "--lora.layers_pattern", "layers"]),
+    "gaussian": ("llama", ["--lora.lora_r", "4", "--lora.init_lora_weights", "gaussian"]),
+    "both random": ("llama", ["--lora.lora_r", "4", "--lora.lora_alpha", "4", "--lora.init_lora_weights", "false"]),
+    "whole modules": ("llama", ["--lora.lora_r", "4", "--lora.modules_to_save", "embed_tokens lm_head input_layernorm"]),
+    "norms": ("qwen3", ["--lora.lora_r", "4", "--lora.modules_to_save", "norm"]),
+    "LoRA+": ("llama", ["--lora.lora_r", "4", "--lora.modules_to_save", "post_attention_layernorm lm_head",
+                        "--lora.loraplus_lr_ratio", "4"]),
 }
 
 
@@ -63,11 +73,12 @@ def batch_loss(network, tokens, weights):
     return total / weight_sum
 
 
-def train_peft(folder, adapter, tokens, weights):
+def train_peft(folder, adapter, tokens, weights, rate, rate_ratio):
     base = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
     network = peft.PeftModel.from_pretrained(base, adapter, is_trainable=True)
     parameters = [p for p in network.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=RATE, weight_decay=0.0)
+    optimizer = peft.optimizers.create_loraplus_optimizer(network, torch.optim.AdamW, lr=rate,
+                                                          loraplus_lr_ratio=rate_ratio)
     losses, norms = [], []
     for _ in range(STEPS):
         loss = batch_loss(network, tokens, weights)
@@ -127,11 +138,12 @@ def check_case(name, binaries, work, ranks):
     folder = hub_models.make_model(model, work / model)
     shard = work / (model + ".h5")
     tokens, weights = hub_models.write_rows(shard, json.loads((folder / "config.json").read_text())["vocab_size"])
-    common = ["--lora.use_peft", "true", "--lora.lora_dropout", "0", "--optimizer.learning_rate", str(RATE),
+    ratio = float(options[options.index("--lora.loraplus_lr_ratio") + 1]) if "LoRA+" in name else 1.0
+    common = ["--lora.use_peft", "true", "--lora.lora_dropout", "0", "--optimizer.learning_rate", str(RATE / ratio),
               "--optimizer.lr_scheduler_type", "constant", *options]
     start = work / ("start-" + name)
     hub_models.run_sft(binaries, folder, shard, start, (1, 1, 1, 1), [*common, "--train.max_steps", "0"])
-    losses, norms, adapters = train_peft(folder, start / "adapter", tokens, weights)
+    losses, norms, adapters = train_peft(folder, start / "adapter", tokens, weights, RATE / ratio, ratio)
     worst_loss, worst_norm, worst_adapter = 0.0, 0.0, 0.0
     for num_ranks in ranks:
         for mesh in hub_models.meshes(num_ranks):

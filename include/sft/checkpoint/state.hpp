@@ -35,8 +35,9 @@ struct Entry {
 class State {
  public:
   /// `refresh` recomputes on the device whatever is derived from the entries, such as low-precision copies of the
-  /// parameters. Local. Throws std::logic_error without entries or `refresh`, for two entries of one name, and for a
-  /// tensor that is not as long as its layout says.
+  /// parameters. Local. Throws std::logic_error without entries or `refresh`, for two entries of one name and layout,
+  /// and for a tensor that is not as long as its layout says. Entries of one name share its tensors; they are read
+  /// alone.
   State(std::vector<Entry> entries, std::function<void()> refresh);
 
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "sft/config/lora.hpp"
 #include "sft/config/optimizer_kind.hpp"
 #include "sft/config/scheduler.hpp"
 #include "sft/core/axis.hpp"
@@ -129,26 +130,6 @@ struct Model {
   /// Weights used in matrix products: all matrices but the embedding table, and the head also when tied.
   [[nodiscard]] std::int64_t num_matmul_parameters() const;
 };
-
-/// Low-rank adapters (Hu et al. 2021) under PEFT's names: with use_peft they are trained, all other weights are frozen.
-struct Lora {
-  bool use_peft = false;
-  std::int64_t lora_r = 16;
-  double lora_alpha = 32.0;
-  double lora_dropout = 0.05;
-  /// "all-linear", or names such as q_proj.
-  std::vector<std::string> lora_target_modules = {"all-linear"};
-  bool use_rslora = false;
-
-  /// What the product of the adapter is multiplied with: alpha / r, or alpha / sqrt(r) with use_rslora (Kalajdzievski
-  /// 2023).
-  [[nodiscard]] double scale() const;
-  /// Whether the linear layer `name`, such as q_proj, has an adapter.
-  [[nodiscard]] bool adapts(const std::string& name) const;
-};
-
-/// The linear layers of a block that an adapter can be added to.
-[[nodiscard]] const std::vector<std::string>& linear_layer_names();
 
 struct Data {
   std::vector<std::string> train_files;  ///< paths or globs, separated by white space or commas in the file

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "sft/config/config.hpp"
+#include "sft/config/module_pattern.hpp"
 #include "sft/hub/file_layout.hpp"
 
 namespace sft::hub {
@@ -28,10 +30,8 @@ class TargetModules {
   [[nodiscard]] bool contains(const std::string& module) const;
 
  private:
-  struct Pattern;
-
   std::vector<std::string> names_;
-  std::shared_ptr<const Pattern> pattern_;  ///< in place of names
+  std::optional<config::ModulePattern> pattern_;  ///< in place of names
 };
 
 /// The adapter_config.json of adapters that sft trained, as PEFT writes it. `base_model`: folder or name of the model
@@ -41,12 +41,15 @@ class TargetModules {
 [[nodiscard]] std::string make_adapter_config(const config::Lora& lora, const std::string& base_model,
                                               const FileLayout& layout = {});
 
+/// Refuses, as a configuration Error, what cannot be said to PEFT of a model whose files hold the adapted modules fused, or
+/// as a tower among others: ranks and rates of single modules, chosen blocks, modules that are trained whole.
+void check_adapters(const config::Lora& lora, const FileLayout& layout);
+
 /// What an adapter_config.json says.
 struct AdapterConfig {
   config::Lora lora;  ///< but for lora_target_modules, which keeps its default: PEFT's may name modules one by one
   TargetModules targets;
-  /// rank_pattern and alpha_pattern: what is the first that fits has another rank, and another alpha.
-  std::vector<std::pair<TargetModules, std::int64_t>> ranks = {};
+};
   std::vector<std::pair<TargetModules, double>> alphas = {};
 
   /// Of the module of transformers with this path.
@@ -54,8 +57,8 @@ struct AdapterConfig {
   [[nodiscard]] double scale_of(const std::string& module) const;
 };
 
-/// Reads FOLDER/adapter_config.json. Adapters other than plain LoRA on linear layers (DoRA, biases, whole modules,
-/// ranks that differ ...) are refused by field, as a data Error.
+/// Reads FOLDER/adapter_config.json. Adapters other than plain LoRA on linear layers, with or without modules that were
+/// trained whole, are refused by field (DoRA, biases, weights that were changed at the start ...), as a data Error.
 [[nodiscard]] AdapterConfig read_adapter_config(const std::string& folder);
 
 }  // namespace sft::hub

@@ -20,6 +20,7 @@ struct Adapter {
   parallel::ParameterGroup b;  ///< (N, R)
   int member = 0;              ///< which of the fused matrices it belongs to
   bool splits_input = false;   ///< tp ranks hold different columns of x, not of y
+  float scale = 1.0F;          ///< of the product
   std::uint64_t number = 0;    ///< different for every adapter of the model, whatever its units
 };
 
@@ -76,14 +77,15 @@ struct Architecture {
 using IsTrainable = std::function<bool(const std::string& name)>;
 [[nodiscard]] inline bool all_parameters(const std::string&) { return true; }
 
-/// The architecture of a model. Adapters are always trainable; their names are those of PEFT. `cuts_tokens`: the ranks
+/// The architecture of a model. Adapters are always trainable, and so are the copies of modules that `lora` trains
+/// whole, in whose place they are; the names of both are those of PEFT. `cuts_tokens`: the ranks
 /// of tp have different tokens between two products (parallel::TensorParallel), so each has a part of the gradient of a
 /// norm.
 [[nodiscard]] Architecture make_architecture(const config::Model& model,
                                              const IsTrainable& is_trainable = all_parameters,
                                              const config::Lora& lora = {}, int blocks_per_unit = 1,
                                              bool cuts_tokens = false);
-/// The architecture that a run trains: all its parameters are trainable or, with use_peft, the adapters alone.
+/// The architecture that a run trains: all its parameters are trainable or, with use_peft, adapters and copies alone.
 [[nodiscard]] Architecture make_architecture(const config::ValidConfig& config);
 
 /// The heads of one rank. With fewer key/value heads than ranks, tp_size / num_key_value_heads neighbouring ranks hold

@@ -18,7 +18,7 @@
 
 namespace sft::model {
 
-/// What the passes of LoRA adapters share: scratch memory, their scale, and the dropout of the micro-batch. Pure:
+/// What the passes of LoRA adapters share: scratch memory, and the dropout of the micro-batch. Pure:
 /// planning lays it out without a device.
 class AdapterBuffers {
  public:
@@ -28,7 +28,6 @@ class AdapterBuffers {
   /// Takes nothing without use_peft; call with a sizing arena, then with a real one.
   void lay_out(device::Arena& workspace);
 
-  [[nodiscard]] float scale() const { return scale_; }
   /// Share of the inputs to drop; 0 while no seed is set.
   [[nodiscard]] float dropout() const { return seed_ ? dropout_ : 0.0F; }
   [[nodiscard]] std::uint64_t seed() const { return seed_.value_or(0); }
@@ -36,9 +35,13 @@ class AdapterBuffers {
   void set_seed(std::optional<std::uint64_t> seed) { seed_ = seed; }
 
   // Scratch memory for T = `num_tokens` tokens, compute dtype.
-  /// (T, R): the product in the middle, and its gradient.
-  [[nodiscard]] Tensor low(std::int64_t num_tokens) const { return low_.rows(0, num_tokens); }
-  [[nodiscard]] Tensor low_grad(std::int64_t num_tokens) const { return low_grad_.rows(0, num_tokens); }
+  /// (T, R): the product in the middle of an adapter of `rank`, and its gradient.
+  [[nodiscard]] Tensor low(std::int64_t num_tokens, std::int64_t rank) const {
+    return low_.rows(0, num_tokens * rank).view({num_tokens, rank});
+  }
+  [[nodiscard]] Tensor low_grad(std::int64_t num_tokens, std::int64_t rank) const {
+    return low_grad_.rows(0, num_tokens * rank).view({num_tokens, rank});
+  }
   /// (T, columns): an input that was partly dropped, or its gradient. `columns` at most those of the widest layer that
   /// so many tokens pass; empty without dropout.
   [[nodiscard]] Tensor input(std::int64_t num_tokens, std::int64_t columns) const;
@@ -46,8 +49,8 @@ class AdapterBuffers {
  private:
   ops::Shapes shapes_;
   std::int64_t mlp_tile_tokens_;
-  std::int64_t rank_;  ///< 0 without use_peft
-  float scale_, dropout_;
+  std::int64_t rank_;  ///< the largest; 0 without use_peft
+  float dropout_;
   std::optional<std::uint64_t> seed_;
   Tensor low_, low_grad_, input_;
 };

@@ -42,6 +42,7 @@ enum class Init {
   ones,
   zeros,
   kaiming,  ///< uniform in +-1/sqrt(columns): kaiming_uniform with a = sqrt(5), as torch.nn.Linear and PEFT have it
+  by_rows,  ///< normal with deviation 1/rows
 };
 
 struct Parameter {
@@ -52,6 +53,9 @@ struct Parameter {
   TpSplit split = TpSplit::none;
   std::int64_t num_kv_heads = 0;  ///< with kv_rows: the heads that the rows belong to; it divides tp, or tp it
   Init init = Init::normal;
+  double rate_factor = 1.0;  ///< of the learning rate
+  /// Of a copy that is trained in place of a parameter of the model that the run begins with: that one's name.
+  std::string copy_of;
   /// Ops use it together with the parameter before it, as one matrix or vector (k and v with q): it follows without a
   /// gap. Every other parameter begins on a border of `alignment_elements`.
   bool joins_previous = false;

@@ -4,6 +4,7 @@
 // for each element of a parameter, or whatever else goes with one. Pure.
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "sft/parallel/shard_map.hpp"
@@ -12,7 +13,7 @@ namespace sft::parallel {
 
 /// A whole tensor, whatever the mesh is. In storage its name is that of its entry and of the parameter.
 struct StoredTensor {
-  const Parameter* parameter;       ///< lies in a ShardMap, which outlives this
+  const Parameter* parameter;       ///< lies in a ShardMap or a StoredLayout, which outlives this
   std::vector<std::int64_t> shape;  ///< one or two dims
 };
 
@@ -36,6 +37,10 @@ class StoredLayout {
 
 /// The parameters themselves, or a number for each of their elements: cut and laid out as the rank shard.
 [[nodiscard]] const StoredLayout& as_parameters();
+
+/// Of trained parameters those that are copies of a model's (Parameter::copy_of), under the names that they have there,
+/// in the memory of the rank shard. The layout is for the maps of this one's units, of any rank.
+[[nodiscard]] std::unique_ptr<StoredLayout> make_layout_of_copies(const ShardMap& shard_map);
 
 /// The parameter's own shape.
 [[nodiscard]] std::vector<std::int64_t> shape_of(const Parameter& parameter);

@@ -85,12 +85,13 @@ class Engine {
   [[nodiscard]] checkpoint::State state() const;
   /// Memory of a checkpoint::Snapshot of state(), as checkpoint.async asks for it; empty where it does not.
   [[nodiscard]] Tensor snapshot_memory() const;
-  /// All weights but adapters, as the entry model, in the same way.
+  /// All weights but adapters, as the entry model, in the same way; with LoRA two entries of this name where copies of
+  /// some of them are trained.
   [[nodiscard]] checkpoint::State weights() const;
   /// With LoRA: the adapters, as the entry adapter, in the same way.
   [[nodiscard]] checkpoint::State adapter() const;
   /// What weights that come from elsewhere do not bring: the state of an optimizer that begins and, with LoRA, new
-  /// adapters. Before these weights are loaded.
+  /// adapters. After these weights are loaded.
   void initialize_beside_weights();
   [[nodiscard]] device::Stream& stream();
 

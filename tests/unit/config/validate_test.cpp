@@ -124,6 +124,37 @@ const Refused refused_configs[] = {
        set_mesh(c, 1, 1, 4, 1), c.parallel.sp_method = SpMethod::automatic, c.parallel.ulysses_size = 2;
      },
      4},
+    // adapters
+    {"`lora.rank_pattern` has q_prj, which no adapter's path ends with (such a path is "
+     "model.layers.0.self_attn.q_proj)",
+     [](Config& c) {
+       c.lora.use_peft = true, c.lora.rank_pattern = {{"q_prj", 4}};
+     }},
+    {"`lora.rank_pattern = {\"q_proj\":2.5}` is out of range (it must be an object of whole numbers from 1 to 4096)",
+     [](Config& c) {
+       c.lora.use_peft = true, c.lora.rank_pattern = {{"q_proj", 2.5}};
+     }},
+    {"`lora.alpha_pattern` has (q_proj, which is no regular expression",
+     [](Config& c) {
+       c.lora.use_peft = true, c.lora.alpha_pattern = {{"(q_proj", 4}};
+     }},
+    {"`lora.layers_to_transform = 0 9` is out of range (it must be numbers of blocks, below num_hidden_layers = 2)",
+     [](Config& c) {
+       c.lora.use_peft = true, c.lora.layers_to_transform = {0, 9};
+     }},
+    {"`lora.layers_pattern` has nothing to do",
+     [](Config& c) { c.lora.use_peft = true, c.lora.layers_pattern = {"layers"}; }},
+    {"`lora.layers_pattern = h` leaves no layer to adapt",
+     [](Config& c) { c.lora.use_peft = true, c.lora.layers_to_transform = {0}, c.lora.layers_pattern = {"h"}; }},
+    {"`lora.modules_to_save` names q_proj",
+     [](Config& c) { c.lora.use_peft = true, c.lora.modules_to_save = {"q_proj"}; }},
+    {"`lora.modules_to_save` names k_norm",
+     [](Config& c) { c.lora.use_peft = true, c.lora.modules_to_save = {"k_norm"}; }},
+    {"`lora.modules_to_save` names lm_head of a model with tied embeddings",
+     [](Config& c) {
+       c.lora.use_peft = true, c.lora.modules_to_save = {"lm_head"}, c.model.tie_word_embeddings = true;
+     }},
+    {"`lora.loraplus_lr_ratio = 0`", [](Config& c) { c.lora.use_peft = true, c.lora.loraplus_lr_ratio = 0; }},
     // what TP cuts
     {"8 / tp_size = 8 / 3 is no whole number): set tp_size to one of 1, 2, 4, 8",
      [](Config& c) { set_mesh(c, 1, 1, 1, 3); }, 3},

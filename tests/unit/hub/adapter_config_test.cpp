@@ -24,6 +24,11 @@ config::Lora some_lora() {
   lora.lora_dropout = 0.25;
   lora.use_rslora = true;
   lora.lora_target_modules = {"q_proj", "down_proj"};
+  lora.rank_pattern = {{"q_proj", 5}};
+  lora.alpha_pattern = {{"layers.1.mlp.*", 2.5}};
+  lora.layers_to_transform = {0, 1};
+  lora.layers_pattern = {"layers"};
+  lora.modules_to_save = {"lm_head", "norm"};
   return lora;
 }
 
@@ -52,7 +57,13 @@ BOOST_AUTO_TEST_CASE(what_is_made_is_read_again) {
   BOOST_TEST(targets.contains("model.layers.0.self_attn.q_proj"));
   BOOST_TEST(targets.contains("model.layers.7.mlp.down_proj"));
   BOOST_TEST(!targets.contains("model.layers.0.self_attn.k_proj"));
-  BOOST_TEST(again.scale() == lora.scale());
+  for (const char* module : {"model.layers.0.self_attn.q_proj", "model.layers.1.mlp.down_proj"}) {
+    BOOST_TEST(again.size_of(module).rank == lora.size_of(module).rank);
+    BOOST_TEST(again.size_of(module).scale == lora.size_of(module).scale);
+  }
+  BOOST_TEST(again.layers_to_transform == lora.layers_to_transform);
+  BOOST_TEST(again.layers_pattern == lora.layers_pattern);
+  BOOST_TEST(again.modules_to_save == lora.modules_to_save);
 }
 
 BOOST_AUTO_TEST_CASE(it_says_what_peft_reads) {
@@ -113,10 +124,12 @@ BOOST_AUTO_TEST_CASE(other_kinds_of_adapters_are_refused_by_field) {
   BOOST_TEST(mentions(refusal("peft_type", "LOHA"), {"peft_type"}));
   BOOST_TEST(mentions(refusal("use_dora", true), {"use_dora"}));
   BOOST_TEST(mentions(refusal("bias", "all"), {"bias"}));
-  BOOST_TEST(mentions(refusal("rank_pattern", 3), {"rank_pattern"}));
-  BOOST_TEST(mentions(refusal("rank_pattern", {{"q_proj", 0}}), {"q_proj", "1 or more"}));
-  BOOST_TEST(mentions(refusal("alpha_pattern", {{"q_(proj", 3}}), {"alpha_pattern", "regular expression"}));
-  BOOST_TEST(mentions(refusal("modules_to_save", {"lm_head"}), {"modules_to_save"}));
+  BOOST_TEST(mentions(refusal("rank_pattern", {{"q_proj", -3}}), {"rank_pattern", "numbers above 0"}));
+  BOOST_TEST(mentions(refusal("rank_pattern", {{"(q_proj", 3}}), {"rank_pattern", "no regular expression"}));
+  BOOST_TEST(mentions(refusal("alpha_pattern", {1, 2}), {"alpha_pattern"}));
+  BOOST_TEST(mentions(refusal("layers_to_transform", "all"), {"layers_to_transform"}));
+  BOOST_TEST(mentions(refusal("init_lora_weights", "pissa"), {"init_lora_weights", "were changed"}));
+  BOOST_TEST(mentions(refusal("trainable_token_indices", {1, 2}), {"trainable_token_indices"}));
   BOOST_TEST(mentions(refusal("target_modules", "(q_proj"),
                       {"target_modules", "no regular expression", "unmatched parenthesis"}));
   BOOST_TEST(mentions(refusal("target_modules", {1, 2}), {"target_modules"}));

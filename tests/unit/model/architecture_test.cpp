@@ -222,3 +222,45 @@ BOOST_AUTO_TEST_CASE(tied_models_have_no_head_matrix) {
   BOOST_TEST(tied.parameters.head.unit() == tied.parameters.embedding_unit());
   BOOST_TEST(tied.parts.front().units.back().parameters.size() == 1U);
 }
+
+BOOST_AUTO_TEST_CASE(adapters_have_ranks_of_their_own_beside_whole_modules) {
+  using sft::config::LoraInit;
+  using sft::parallel::Init;
+  sft::config::Lora lora;
+  lora.use_peft = true;
+  lora.rank_pattern = {{"layers.1.mlp.(up|gate)_proj", 3}, {"up_proj", 9}};
+  lora.alpha_pattern = {{"o_proj", 8}};
+  lora.layers_to_transform = {1};
+  lora.modules_to_save = {"lm_head", "input_layernorm"};
+  lora.loraplus_lr_ratio = 5.0;
+  lora.init_lora_weights = LoraInit::gaussian;
+  const auto trains_none = [](const std::string&) { return false; };
+  const sft::model::Architecture model = sft::model::make_architecture(small(), trains_none, lora);
+  BOOST_REQUIRE(model.parts.size() == 2);
+  const auto& blocks = model.parameters.blocks;
+  BOOST_TEST(blocks[0].qkv.adapters.empty());
+  BOOST_TEST(blocks[1].qkv.adapters.size() == 3U);
+  BOOST_TEST(blocks[1].o.adapters.front().scale == 8.0F / 16.0F);
+  BOOST_TEST(blocks[1].qkv.adapters.front().scale == 32.0F / 16.0F);
+  std::set<std::string> copies;
+  for (const sft::parallel::PartUnits& part : model.parts) {
+    for (const sft::parallel::Unit& unit : part.units) {
+      for (const sft::parallel::Parameter& p : unit.parameters) {
+        const bool is_a = p.name.ends_with("lora_A.weight"), is_b = p.name.ends_with("lora_B.weight");
+        BOOST_TEST(part.has_gradient == (is_a || is_b || !p.copy_of.empty()), p.name);
+        const bool is_of_three =
+            p.name.find("up_proj") != std::string::npos || p.name.find("gate") != std::string::npos;
+        if (is_a || is_b) BOOST_TEST((is_a ? p.rows : p.columns) == (is_of_three ? 3 : 16), p.name);
+        if (is_a) BOOST_TEST((p.init == Init::by_rows && p.rate_factor == 1.0), p.name);
+        if (is_b) BOOST_TEST((p.init == Init::zeros && p.rate_factor == 5.0), p.name);
+        if (p.copy_of.empty()) continue;
+        BOOST_TEST(p.name == "base_model.model." + p.copy_of);
+        BOOST_TEST(p.rate_factor == (p.is_vector() ? 5.0 : 1.0), p.name);
+        copies.insert(p.copy_of);
+      }
+    }
+  }
+  BOOST_TEST(copies == (std::set<std::string>{"lm_head.weight", "model.layers.0.input_layernorm.weight",
+                                              "model.layers.1.input_layernorm.weight"}),
+             boost::test_tools::per_element());
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The [lora] section: which modules of a model have adapters, of what size, and what is trained whole beside them. A
+// module is named by its path in the model, such as model.layers.0.self_attn.q_proj, and matched as PEFT 0.21 does.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sft::config {
+
+/// What the matrices of an adapter begin with: init_lora_weights of PEFT.
+enum class LoraInit {
+  zero_b,    ///< "true": A as torch.nn.Linear begins with, B zero: the model does not change at first
+  linear,    ///< "false": both as torch.nn.Linear begins with
+  gaussian,  ///< A normal with deviation 1 / rank, B zero
+};
+
+/// Numbers for modules by regular expressions of the end of their paths; the first that matches counts.
+using ModuleNumbers = std::vector<std::pair<std::string, double>>;
+
+struct AdapterSize {
+  std::int64_t rank;
+  double scale;  ///< what the product of the adapter is multiplied with
+};
+
+/// Low-rank adapters (Hu et al. 2021) under PEFT's names: with use_peft they are trained, all other weights are frozen.
+struct Lora {
+  bool use_peft = false;
+  std::int64_t lora_r = 16;
+  double lora_alpha = 32.0;
+  double lora_dropout = 0.05;
+  /// "all-linear", or names such as q_proj.
+  std::vector<std::string> lora_target_modules = {"all-linear"};
+  bool use_rslora = false;
+  ModuleNumbers rank_pattern, alpha_pattern;      ///< in place of lora_r and lora_alpha
+  std::vector<std::int64_t> layers_to_transform;  ///< blocks that have adapters; empty: all
+  std::vector<std::string> layers_pattern;  ///< regular expressions, one of which is what holds the blocks: layers
+  LoraInit init_lora_weights = LoraInit::zero_b;
+  std::vector<std::string> modules_to_save;  ///< ends of paths of modules that are trained whole
+  double loraplus_lr_ratio = 1.0;            ///< rate of B and of vectors, by that of A (LoRA+, Hayou et al. 2024)
+
+  /// Whether linear layers called `name`, such as q_proj, have adapters.
+  [[nodiscard]] bool adapts(const std::string& name) const;
+  /// Whether adapters may be in the block that the module belongs to.
+  [[nodiscard]] bool transforms_block_of(const std::string& module) const;
+  /// Of an adapter of the module: alpha / r is its scale, or alpha / sqrt(r) with use_rslora (Kalajdzievski 2023).
+  [[nodiscard]] AdapterSize size_of(const std::string& module) const;
+  /// Of the module's adapter; none: it has none.
+  [[nodiscard]] std::optional<AdapterSize> adapter_of(const std::string& module) const;
+  /// The largest rank that size_of can say.
+  [[nodiscard]] std::int64_t max_rank() const;
+  /// Whether a copy of the module is trained whole.
+  [[nodiscard]] bool saves(const std::string& module) const;
+};
+
+/// The linear layers of a block that an adapter can be added to.
+[[nodiscard]] const std::vector<std::string>& linear_layer_names();
+/// The modules that can be trained whole beside adapters, by the last part of their paths.
+[[nodiscard]] const std::vector<std::string>& whole_module_names();
+
+/// Whether PEFT's regular expression of a module's path, or of its end behind a dot, matches. Throws
+/// std::invalid_argument with the reason for a text that is none.
+[[nodiscard]] bool matches_end(const std::string& pattern, const std::string& module);
+
+}  // namespace sft::config

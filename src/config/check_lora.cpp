@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the keys of [lora] may say of the model at hand.
+#include <fmt/format.h>
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "config/checks.hpp"
+#include "sft/core/error.hpp"
+
+namespace sft::config {
+
+namespace {
+
+constexpr double max_rank = 1 << 12;
+constexpr double max_rate_ratio = 1e6;
+
+void check_numbers(const Config& config) {
+  const Lora& lora = config.lora;
+  const auto is_rank = [](double rank) { return rank >= 1 && rank <= max_rank && rank == std::trunc(rank); };
+  require(config, is_rank(static_cast<double>(lora.lora_r)), "lora.lora_r", fmt::format("from 1 to {}", max_rank));
+  require(config, lora.lora_alpha > 0, "lora.lora_alpha", "above 0");
+  require(config, lora.lora_dropout >= 0 && lora.lora_dropout < 1, "lora.lora_dropout", "at least 0, below 1");
+  require(config, lora.loraplus_lr_ratio > 0 && lora.loraplus_lr_ratio <= max_rate_ratio, "lora.loraplus_lr_ratio",
+          fmt::format("above 0, at most {}", max_rate_ratio));
+  const auto all = [](const ModuleNumbers& numbers, const std::function<bool(double)>& holds) {
+    return std::ranges::all_of(numbers, [&](const auto& number) { return holds(number.second); });
+  };
+  require(config, all(lora.rank_pattern, is_rank), "lora.rank_pattern",
+          fmt::format("an object of whole numbers from 1 to {}", max_rank));
+  require(config, all(lora.alpha_pattern, [](double alpha) { return alpha > 0; }), "lora.alpha_pattern",
+          "an object of numbers above 0");
+  const auto is_block = [&](std::int64_t block) { return block < config.model.num_hidden_layers; };
+  require(config, std::ranges::all_of(lora.layers_to_transform, is_block), "lora.layers_to_transform",
+          fmt::format("numbers of blocks, below num_hidden_layers = {}", config.model.num_hidden_layers));
+}
+
+void check_targets(const Config& config) {
+  const Lora& lora = config.lora;
+  require(config, !lora.lora_target_modules.empty(), "lora.lora_target_modules",
+          "all-linear or names of linear layers");
+  for (const std::string& target : lora.lora_target_modules) {
+    const std::vector<std::string>& names = linear_layer_names();
+    if (target == "all-linear" || std::ranges::find(names, target) != names.end()) continue;
+    throw_config_error(
+        fmt::format("`lora.lora_target_modules` names {}", target),
+        fmt::format("adapters are added to the linear layers of a block, which are {}", fmt::join(names, ", ")),
+        "choose among them, or set lora_target_modules = all-linear");
+  }
+}
+
+/// The linear layers of blocks, by their paths.
+std::vector<std::string> linear_modules(const Model& model) {
+  std::vector<std::string> modules;
+  for (std::int64_t block = 0; block < model.num_hidden_layers; ++block) {
+    for (const std::string& name : linear_layer_names()) {
+      const bool is_of_mlp =
+          !name.ends_with("o_proj") && !name.starts_with("q_") && !name.starts_with("k_") && !name.starts_with("v_");
+      modules.push_back(fmt::format("model.layers.{}.{}.{}", block, is_of_mlp ? "mlp" : "self_attn", name));
+    }
+  }
+  return modules;
+}
+
+/// Work with a pattern of the key; what is no regular expression is refused.
+template <class Work>
+auto with_pattern(const std::string& key, const std::string& pattern, const Work& work) {
+  try {
+    return work();
+  } catch (const std::invalid_argument& reason) {
+    throw_config_error(fmt::format("`{}` has {}, which is no regular expression", key, pattern), reason.what(),
+                       "correct it");
+  }
+}
+
+void check_pattern(const std::string& key, const ModuleNumbers& numbers, const std::vector<std::string>& adapted) {
+  for (const auto& [pattern, number] : numbers) {
+    const std::string& text = pattern;  // which a lambda can capture
+    const bool is_used = with_pattern(key, text, [&] {
+      return std::ranges::any_of(adapted, [&](const std::string& module) { return matches_end(text, module); });
+    });
+    if (is_used) continue;
+    throw_config_error(fmt::format("`{}` has {}, which no adapter's path ends with", key, text),
+                       fmt::format("such a path is {}", adapted.front()), "correct it, or leave it out");
+  }
+}
+
+void check_adapters(const Config& config) {
+  const Lora& lora = config.lora;
+  if (!lora.layers_pattern.empty() && lora.layers_to_transform.empty()) {
+    throw_config_error("`lora.layers_pattern` has nothing to do",
+                       "it says where the numbers of layers_to_transform stand, and there are none",
+                       "set layers_to_transform, or leave it out");
+  }
+  std::vector<std::string> adapted;
+  for (const std::string& module : linear_modules(config.model)) {
+    const auto has_adapter = [&] {
+      return lora.adapts(module.substr(module.rfind('.') + 1)) && lora.transforms_block_of(module);
+    };
+    if (with_pattern("lora.layers_pattern", fmt::format("{}", fmt::join(lora.layers_pattern, " ")), has_adapter)) {
+      adapted.push_back(module);
+    }
+  }
+  if (adapted.empty()) {
+    throw_config_error(
+        fmt::format("`lora.layers_pattern = {}` leaves no layer to adapt", fmt::join(lora.layers_pattern, " ")),
+        "the blocks are held by what is called layers", "leave it out");
+  }
+  check_pattern("lora.rank_pattern", lora.rank_pattern, adapted);
+  check_pattern("lora.alpha_pattern", lora.alpha_pattern, adapted);
+}
+
+void check_whole_modules(const Config& config) {
+  const Model& model = config.model;
+  for (const std::string& end : config.lora.modules_to_save) {
+    // All paths that end so, of modules that the model has.
+    std::vector<std::string> found;
+    for (const std::string& name : whole_module_names()) {
+      const bool exists = model.qk_norm || (name != "q_norm" && name != "k_norm");
+      if (exists && !end.empty() && name.ends_with(end)) found.push_back(name);
+    }
+    const auto is_linear = [&](const std::string& name) { return name.ends_with(end); };
+    if (found.empty() || std::ranges::any_of(linear_layer_names(), is_linear)) {
+      throw_config_error(fmt::format("`lora.modules_to_save` names {}", end),
+                         fmt::format("modules of this model that can be trained whole beside adapters are {}{}",
+                                     fmt::join(whole_module_names().begin(), whole_module_names().end() - 2, ", "),
+                                     model.qk_norm ? ", q_norm, k_norm" : ""),
+                         "choose among them; linear layers of blocks get adapters");
+    }
+    for (const std::string& name : found) {
+      if (!model.tie_word_embeddings || (name != "embed_tokens" && name != "lm_head")) continue;
+      throw_config_error(fmt::format("`lora.modules_to_save` names {} of a model with tied embeddings", name),
+                         "head and embeddings are one table there, and a copy of one of them would part them",
+                         "leave it out, or give adapters a higher rank");
+    }
+  }
+}
+
+}  // namespace
+
+void check_lora(const Config& config) {
+  if (!config.lora.use_peft) return;
+  check_numbers(config);
+  check_targets(config);
+  check_adapters(config);
+  check_whole_modules(config);
+}
+
+}  // namespace sft::config

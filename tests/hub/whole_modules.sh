@@ -1,0 +1,149 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Modules that are trained whole beside adapters of several ranks, with LoRA+, another loss and noise: from a run to its
+# resume, to the last bit, to the PEFT folder, and to the one model that sft-convert makes of it.
+#
+#   whole_modules.sh MPIEXEC SFT SFT_PREPARE SFT_CONVERT SFT_INSPECT SFT_GENERATE
+# shellcheck disable=SC2317  # succeeds calls functions by name
+set -euo pipefail
+
+mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 sft_inspect=$5 sft_generate=$6
+# shellcheck source=tests/support/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+
+make_pairs 80
+"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
+cp -r data held
+cat >model.ini <<INI
+[model]
+hidden_size = 32
+num_hidden_layers = 2
+num_attention_heads = 4
+num_key_value_heads = 2
+intermediate_size = 48
+vocab_size = 272
+[data]
+train_files = data/train-*.h5
+[train]
+max_steps = 0
+output_dir = base
+precision = fp32
+[checkpoint]
+save_hub_model = true
+[device]
+backend = cpu
+INI
+cat >lora.ini <<INI
+[model]
+model_name_or_path = base/model
+[lora]
+use_peft = true
+lora_r = 4
+rank_pattern = {"q_proj": 2, "layers.1.mlp.(up|down)_proj": 7}
+alpha_pattern = {"o_proj": 3.5}
+modules_to_save = embed_tokens lm_head input_layernorm
+loraplus_lr_ratio = 2
+[data]
+train_files = data/train-*.h5
+[train]
+per_device_train_batch_size = 1
+max_steps = 4
+logging_steps = 1
+neftune_noise_alpha = 5
+loss_type = dft
+precision = bf16
+[optimizer]
+learning_rate = 0.01
+lr_scheduler_type = constant
+[checkpoint]
+save_steps = 2
+save_hub_model = every_save
+[device]
+backend = cpu
+INI
+
+run() { "$mpiexec" -np "$1" "$sft" "${@:2}"; }
+losses() { grep -o '"loss":[^,]*' "$1/metrics.jsonl"; }
+# same_tensors A B: two safetensors files hold the same numbers under the same names.
+same_tensors() {
+  python3 - "$@" <<'PYTHON'
+import json, struct, sys
+def read(path):
+    data = open(path, "rb").read()
+    size = 8 + struct.unpack("<Q", data[:8])[0]
+    return {name: data[size + t["data_offsets"][0]:size + t["data_offsets"][1]]
+            for name, t in json.loads(data[8:size]).items() if name != "__metadata__"}
+first, second = map(read, sys.argv[1:])
+assert len(first) > 10 and first == second
+PYTHON
+}
+# adapters A B: two PEFT folders hold the same tensors, to the bit; whole modules are among them, and are no longer the
+# base's.
+adapters() {
+  python3 - "$@" <<'PYTHON'
+import json, struct, sys
+def read(path):
+    data = open(path, "rb").read()
+    size = 8 + struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:size])
+    header.pop("__metadata__")
+    return {name: (t["dtype"], t["shape"], data[size + t["data_offsets"][0]:size + t["data_offsets"][1]])
+            for name, t in header.items()}
+first, second = (read(folder + "/adapter_model.safetensors") for folder in sys.argv[1:])
+base = read("base/model/model.safetensors")
+assert first == second
+whole = {name.removeprefix("base_model.model.") for name in first if ".lora_" not in name}
+assert whole == {"model.embed_tokens.weight", "lm_head.weight", "model.layers.0.input_layernorm.weight",
+                 "model.layers.1.input_layernorm.weight"}, whole
+assert all(first["base_model.model." + name][2] != base[name][2] for name in whole)
+assert first["base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"][1] == [2, 32]
+assert first["base_model.model.model.layers.1.mlp.down_proj.lora_B.weight"][1] == [32, 7]
+PYTHON
+}
+mesh=(--parallel.tp_size 2 --parallel.dp_shard_size 2)
+
+succeeds 'a model to begin from' run 1 model.ini
+succeeds 'a run trains adapters and whole modules' run 4 lora.ini --train.output_dir whole "${mesh[@]}"
+tr -s ' \n' ' ' <out >table
+succeeds 'it says so' grep -q 'whole modules embed_tokens lm_head input_layernorm; rate of B x 2' table
+succeeds 'two steps' run 4 lora.ini --train.output_dir parts "${mesh[@]}" --train.max_steps 2
+succeeds 'and two more' run 4 lora.ini --train.output_dir parts "${mesh[@]}" --checkpoint.resume_from_checkpoint auto
+succeeds 'have the same losses' cmp <(losses whole) <(losses parts)
+succeeds 'and leave the same tensors, which are new' adapters whole/adapter parts/adapter
+succeeds 'a checkpoint becomes the same PEFT folder' "$sft_convert" whole/checkpoint-000004 from-checkpoint
+succeeds 'to the bit' adapters whole/adapter from-checkpoint
+succeeds 'sft-inspect lists them' bash -c '"$@" | grep -q adapter/base_model.model.lm_head.weight' - "$sft_inspect" whole
+for place in device nvme; do
+  options=(--train.output_dir "place-$place" "${mesh[@]}" --train.max_steps 2)
+  [[ $place == device ]] || options+=(--train.offload_parameters nvme --train.offload_optimizer nvme --train.offload_folder .)
+  succeeds "master weights: $place" run 4 lora.ini "${options[@]}"
+done
+succeeds 'give the same' adapters place-device/adapter place-nvme/adapter
+
+# Nothing is trained yet: the copies are the model's.
+succeeds 'step 0' run 2 lora.ini --train.output_dir zero --train.max_steps 0
+succeeds 'changes nothing' "$sft_convert" --merge base/model zero/adapter merged-zero
+succeeds 'to the bit' same_tensors base/model/model.safetensors merged-zero/model.safetensors
+
+# One model of both
+succeeds 'model and adapter become one' "$sft_convert" --merge base/model whole/adapter merged
+succeeds 'which a run evaluates' run 2 lora.ini --lora.use_peft false --model.model_name_or_path merged \
+  --checkpoint.save_hub_model false --train.output_dir joined --train.precision fp32 --data.eval_files 'held/*.h5' --train.max_steps 0
+succeeds 'beside the adapter' run 2 lora.ini --train.output_dir beside --train.precision fp32 --data.eval_files 'held/*.h5' \
+  --checkpoint.resume_from_checkpoint whole/checkpoint-000004 --parallel.sp_size 2 --train.gradient_accumulation_steps 2
+same_evaluation() {
+  python3 - <<'PYTHON'
+import json
+losses = [[line["eval_loss"] for line in map(json.loads, open(f"{run}/metrics.jsonl")) if "eval_loss" in line][-1]
+          for run in ("joined", "beside")]
+assert abs(losses[0] - losses[1]) < 1e-6 and losses[0] > 1e-3, losses
+PYTHON
+}
+succeeds 'with the same loss' same_evaluation
+prints 0 '^> hi' "$sft_generate" whole --prompt hi --max_new_tokens 2
+sed -i 's/"layers_to_transform": null/"layers_to_transform": 0/' whole/adapter/adapter_config.json
+refuses 3 'whose block layers_to_transform' "$sft_convert" --merge base/model whole/adapter x
+sed -i 's/"layers_to_transform": 0/"layers_to_transform": null/; s/"lm_head"/"other"/' whole/adapter/adapter_config.json
+refuses 3 'tensor base_model.model.lm_head.weight is none of LoRA' "$sft_convert" --merge base/model whole/adapter x
+
+finish_checks
