@@ -261,8 +261,6 @@ def _state(folder: Path, found: dict[str, Any], end: str, has_begun: bool) -> st
     how = end.split(" ")[0]
     if how in ("done", "stopped", "failed"):
         return "finished" if how == "done" else how
-    if "num_steps" in found and found.get("step", -1) >= found["num_steps"]:
-        return "finished"
     return "lost" if found["holder"] or "step" in found else "never_started"
 
 
