@@ -11,8 +11,8 @@
         print(tensor.name, tensor.max_abs, tensor.relative)
     status("output/demo")["state"]
 
-A path is a checkpoint, the output folder of a run (the checkpoint saved last), or a folder of the hub or of an adapter with
-safetensors. Large checkpoints need `sft-inspect FOLDER --index` before. `diff` ends with status 1 where tensors differ.
+A path is a checkpoint, the output folder of a run (the checkpoint saved last), or a folder of the hub or of an adapter
+with safetensors. Large checkpoints need `sft-inspect FOLDER --index` before. `diff` ends with status 1 where tensors differ.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def diff(before: str | Path, after: str | Path, optimizer: bool = False) -> Diff
         config: dict[str, tuple[str | None, str | None]] = {}
         if all(folder.checkpoint for folder in folders):
             keys = [
-                {f"{s}.{key}": value for s in checkpoint.config.sections() for key, value in checkpoint.config[s].items()}
+                {f"{name}.{key}": text for name, section in checkpoint.config.items() for key, text in section.items()}
                 for checkpoint in (folder.checkpoint for folder in folders)
                 if checkpoint
             ]
@@ -211,7 +211,7 @@ def _is_suspended(holder: str) -> bool:
 
 
 def status(output_dir: str | Path) -> dict[str, Any]:
-    """Whether the run is alive, how far it is, and what it saved last; names and states as `sft-inspect status --json`."""
+    """Whether the run is alive, how far it is, what it saved last; names and states as `sft-inspect status --json`."""
     folder = Path(output_dir)
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}")
@@ -239,7 +239,8 @@ def status(output_dir: str | Path) -> dict[str, Any]:
         result["step_time_s"] = (own[-1]["time"] - own[0]["time"]) / (own[-1]["step"] - own[0]["step"])
     if Run(folder).checkpoints():
         with Run(folder).checkpoint() as checkpoint:
-            date = datetime.strptime(checkpoint.attributes["date"], "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
+            date = datetime.strptime(checkpoint.attributes["date"], "%Y-%m-%dT%H:%M:%S.%fZ")
+            date = date.replace(tzinfo=timezone.utc)
             result |= {"checkpoint": str(checkpoint.folder), "checkpoint_step": checkpoint.step}
             result["checkpoint_age_s"] = max(0.0, time.time() - date.timestamp())
     result["state"] = _state(folder, result, end, bool(own))
@@ -261,8 +262,6 @@ def _state(folder: Path, found: dict[str, Any], end: str, has_begun: bool) -> st
     how = end.split(" ")[0]
     if how in ("done", "stopped", "failed"):
         return "finished" if how == "done" else how
-    if "num_steps" in found and found.get("step", -1) >= found["num_steps"]:
-        return "finished"
     return "lost" if found["holder"] or "step" in found else "never_started"
 
 

@@ -226,12 +226,9 @@ void judge_ended(Status& status) {
   if (how == "done" || how == "stopped" || how == "failed") {
     status.state = how == "done" ? "finished" : how;
     status.what = fmt::format("ended: {}", line);
-  } else if (status.step && status.num_steps && *status.step >= *status.num_steps) {
-    status.state = "finished";
-    status.what = "ended: all steps are done";
   } else if (status.lock.exists || status.step) {
     status.state = "lost";
-    status.what = "ended without a word: it was killed, or its machine went away";
+    status.what = "ended without a word: it was killed, its machine went away, or an error ended it at its start";
   } else {
     status.state = "never_started";
     status.what = "no run has started here";

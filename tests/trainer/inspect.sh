@@ -167,7 +167,8 @@ differ 1 ' 32 float32 -> 32 bf16 ' hub half
 differ 1 '^lineage: no run in common$' "$last" deeper
 prints 1 '^model\.num_hidden_layers +2 +3$' "$sft_inspect" --diff "$last" deeper
 prints 1 '^lm_head\.weight \(first alone\) +272 x 32 float32' "$sft_inspect" --diff "$last" deeper
-prints 1 '^model\.layers\.2\.mlp\.up_proj\.weight \(second alone\) +64 x 32 float32' "$sft_inspect" --diff "$last" deeper
+prints 1 '^model\.layers\.2\.mlp\.up_proj\.weight \(second alone\) +64 x 32 float32' \
+  "$sft_inspect" --diff "$last" deeper
 prints 1 '^model\.layers\.1\.mlp\.up_proj\.weight +32 x 32 float32 -> 64 x 32 float32$' \
   "$sft_inspect" --diff "$last" deeper
 prints 1 '; 1 in the first alone; 9 in the second alone$' "$sft_inspect" --diff "$last" deeper
@@ -177,7 +178,8 @@ prints 1 '; 1 in the first alone; 9 in the second alone$' "$sft_inspect" --diff 
   --checkpoint.resume_from_checkpoint "$first" >out 2>&1
 check 'the batch is told' grep -q 'the effective batch is 1 row from here on; it was 2 when' out
 differ 1 '^lineage: branches of the run [0-9a-f]{32}, the same up to step 2$' "$last" branch
-prints 1 '^lineage: the second is of a run that goes on from the first, 1 step later$' "$sft_inspect" --diff "$first" branch
+prints 1 '^lineage: the second is of a run that goes on from the first, 1 step later$' \
+  "$sft_inspect" --diff "$first" branch
 prints 0 '"batch_rows": 1' "$sft_inspect" branch --json
 
 # Adapters, format version 1, and what cannot be compared
@@ -204,7 +206,11 @@ sed -n '/^### With HDF5/,/^Python/p' "$source/docs/checkpoints.md" | grep -E '^h
 check 'there are recipes' test "$(wc -l <recipes)" -ge 9
 while read -r recipe; do
   status_of bash -c "$recipe"
-  if [[ $status -eq 0 && -s out ]] && ! grep -qiE 'unable|error' out err; then right "$recipe"; else wrong "$recipe: $status"; fi
+  if [[ $status -eq 0 && -s out ]] && ! grep -qiE 'unable|error' out err; then
+    right "$recipe"
+  else
+    wrong "$recipe: status $status"
+  fi
 done <recipes
 check 'raw bytes' test "$(stat -c %s norm.bin)" -eq 128
 prints 0 '\(0\): [0-9.]+, [0-9.]+, [0-9.]+, [0-9.]+$' \
