@@ -61,7 +61,7 @@ struct CombineWeightsArguments {
   std::int64_t num_choices;  ///< of a token
 };
 
-/// z is what the sigmoid is taken of, in act = g sigmoid(z) (u + shift).
+/// Of ops::GateRule.
 struct GateArguments {
   bool is_gelu, interleaved;
   float alpha, limit;

@@ -28,7 +28,7 @@ void check_offsets(const Call& call, ExpertOffsets offsets, std::int64_t num_exp
                fmt::format("offsets are not those of {} experts within {} rows", num_experts, num_rows));
 }
 
-/// Its shape is checked by the caller, with that of the other tensor of the call that has it.
+/// Numbers by choice: of as many choices as another tensor of the call says.
 void check_choices(Call& call, std::string_view name, const ConstTensor& x, std::int64_t num_tokens) {
   call.require_dims(name, x, 2);
   call.in(name, x, {num_tokens, x.shape[1]}, DType::int32);

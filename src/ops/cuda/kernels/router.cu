@@ -22,7 +22,9 @@ __device__ __forceinline__ std::int64_t token_of_warp() {
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 /// What is not a number counts as the least.
-__device__ __forceinline__ float comparable(float x) { return x == x ? x : __int_as_float(static_cast<int>(0xff800000u)); }
+__device__ __forceinline__ float comparable(float x) {
+  return x == x ? x : __int_as_float(static_cast<int>(0xff800000u));  // -infinity
+}
 
 /// A number and its index; -1: none.
 struct Best {
