@@ -78,7 +78,7 @@ struct RopeScaling {
   double beta_slow = 1.0;         ///< yarn: turns up to which a frequency is divided by factor
   bool truncate = true;           ///< yarn: the ramp between the two begins and ends at whole dims
   /// longrope: what each frequency is divided by, for texts of the original context and for longer ones
-  std::vector<double> short_factor, long_factor;
+  std::vector<double> short_factor = {}, long_factor = {};
 };
 
 struct Model {

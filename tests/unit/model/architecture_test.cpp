@@ -65,7 +65,8 @@ BOOST_AUTO_TEST_CASE(norms_of_what_a_block_adds_are_those_of_glm4) {
   m.block_norms = sft::config::BlockNorms::glm4;
   BOOST_TEST(count(m) == m.num_parameters());
   std::set<std::string> names;
-  for (const sft::parallel::Unit& unit : sft::model::make_architecture(m).parts.front().units) {
+  const sft::model::Architecture model = sft::model::make_architecture(m);
+  for (const sft::parallel::Unit& unit : model.parts.front().units) {
     for (const sft::parallel::Parameter& parameter : unit.parameters) names.insert(parameter.name);
   }
   for (const char* name : {"post_self_attn_layernorm", "post_mlp_layernorm"}) {
