@@ -78,7 +78,8 @@ def fuzz(program, reader, folder, seconds):
             before = set(findings.iterdir())
             result = subprocess.run(
                 [program, f"--reader={reader}", f"-max_total_time={left_s}", f"-timeout={TIMEOUT_S}",
-                 "-rss_limit_mb=2048", "-malloc_limit_mb=1024", f"-max_len={MAX_BYTES.get(reader, 4096)}",
+                 f"-report_slow_units={TIMEOUT_S}", "-rss_limit_mb=2048", "-malloc_limit_mb=1024",
+                 f"-max_len={MAX_BYTES.get(reader, 4096)}",
                  f"-artifact_prefix={findings}/{reader}-", "-print_final_stats=1", corpus, HERE / "seeds" / reader],
                 env=environment, capture_output=True, text=True, errors="replace", check=False)
             log = folder / f"{reader}.log"
