@@ -44,7 +44,7 @@ endif
 
 .DEFAULT_GOAL := build
 .PHONY: build configure build-tests tools deps test-deps slurm-deps demo install test test-quick test-all test-asan test-asan-gpu test-tsan test-sanitizers \
-  test-mpich test-mutations torture style-deps format check-format tidy check-tidy clean help
+  test-mpich test-mutations torture fuzz style-deps format check-format tidy check-tidy clean help
 
 # $(call install,packages): installs those that are missing, and says so.
 define install
@@ -109,7 +109,7 @@ test-quick: test-deps ## the quick ones of them: units, layering, few ranks
 test-all: test-deps slurm-deps ## every test, also the long ones: more fuzz, every number of ranks, all GPUs, mutations, MPICH
 	@$(MAKE) --no-print-directory build-tests tools CUDA_ARCHS=$(or $(CUDA_ARCHS),all)
 	@$(CTEST)
-	@$(MAKE) --no-print-directory test-sanitizers test-mpich test-mutations
+	@$(MAKE) --no-print-directory test-sanitizers fuzz test-mpich test-mutations
 
 # $(call sanitized,preset,label,targets): builds the tests with this label, and the targets, in the build of a sanitizer and
 # runs the tests.
@@ -138,6 +138,13 @@ torture: deps ## kill runs that save, fill and unplug their disk, stop and damag
 	@$(MAKE) --no-print-directory configure
 	@cmake --build $(BUILD) --parallel $(JOBS) --target programs faults_save_disk_library faults_torture_clock
 	@tests/faults/torture/torture.py $(BUILD) --kills $(KILLS) --cases $(CASES) --ranks $(RANKS) $(if $(SEED),--seed $(SEED))
+
+# Each reader gets so many SECONDS; READERS are some of them, as tests/fuzz/run.py names them.
+SECONDS ?= 60
+
+fuzz: test-deps style-deps ## libFuzzer under both sanitizers on all that reads files; SECONDS=60 each, READERS=
+	@cmake --preset fuzz >/dev/null && cmake --build build/fuzz --parallel $(JOBS) --target fuzz_readers
+	@tests/fuzz/run.py build/fuzz --seconds $(SECONDS) --jobs $(JOBS) $(if $(READERS),--only $(READERS))
 
 test-mutations: test-deps ## breaks the CUDA side in a hundred ways, one after the other, and sees that a test fails each time
 	@tests/emulation/mutations/run.py

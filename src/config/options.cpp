@@ -2,6 +2,7 @@
 #include "sft/config/options.hpp"
 
 #include <fmt/core.h>
+#include <stdexcept>
 
 #include "config/foreign_names.hpp"
 #include "config/names.hpp"
@@ -46,10 +47,15 @@ void refuse_without_value(const std::string& name) {
 std::optional<Option> meaning_to_prepare(const Option& option, const std::vector<std::string>& known) {
   if (const ForeignName* foreign = find_foreign_name_of_prepare(option.name)) {
     const std::string value = option.value.value_or(is_flag(*foreign) ? "true" : "");
-    const std::optional<Assignment> assignment =
-        obey(*foreign, {option.name, value}, "sft-prepare", "on the command line");
-    if (!assignment) return std::nullopt;
-    return Option{assignment->name, assignment->value};
+    try {
+      const std::optional<Assignment> assignment =
+          obey(*foreign, {option.name, value}, "sft-prepare", "on the command line");
+      if (!assignment) return std::nullopt;
+      return Option{assignment->name, assignment->value};
+    } catch (const std::invalid_argument& expectation) {
+      throw_config_error(fmt::format("the value of --{} is not valid", option.name),
+                         fmt::format("expected {}", expectation.what()), "see sft-prepare --help");
+    }
   }
   const bool is_of_training = !keys_meant_by(option.name).empty() || find_foreign_name(option.name) != nullptr;
   if (is_of_training && nearest(option.name, known).empty()) {

@@ -52,6 +52,14 @@ BOOST_AUTO_TEST_CASE(a_report_comes_back_from_its_text) {
   BOOST_TEST(to_text(*read) == to_text(report));
 }
 
+BOOST_AUTO_TEST_CASE(so_does_one_of_an_activity_without_a_name) {
+  NodeReport report = report_of(8, 3.25, false);
+  report.ranks[0].activities.back().text.clear();
+  const auto read = parse_node_report(to_text(report));
+  BOOST_TEST_REQUIRE(read.has_value());
+  BOOST_TEST(to_text(*read) == to_text(report));
+}
+
 BOOST_AUTO_TEST_CASE(other_texts_are_no_reports) {
   const std::string whole = to_text(report_of(8, 3.25, false));
   for (const std::string& text : {std::string(), std::string("8"), std::string("a\tb\tc\n"),

@@ -229,6 +229,11 @@ BOOST_AUTO_TEST_CASE(a_flag_of_sft_prepare_is_refused_on_the_command_line) {
   check_says(refusal([] { (void)parse_text("", {"--packing", "true"}); }), "sft does not take `packing = true` on the");
 }
 
+BOOST_AUTO_TEST_CASE(a_value_on_two_lines_is_refused_of_names_that_sft_prepare_only_understands) {
+  check_says(refusal([] { (void)config::meaning_to_prepare({.name = "padding_free", .value = "1\n2"}, {}); }),
+             "the value of --padding_free is not valid (expected a text on one line): see sft-prepare --help");
+}
+
 BOOST_AUTO_TEST_CASE(no_wild_guesses) {
   for (const char* name : {"velocity", "report_too_much", "tpx.y", "foo"}) {
     const std::string text = refusal([&] { (void)parse_text("", {std::string("--") + name, "1"}); });
