@@ -3,9 +3,9 @@
 
 #include <utility>
 
-#include "comm/mpi/communicator.hpp"
 #include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
+#include "unique_ids.hpp"
 
 namespace sft::comm {
 
@@ -27,23 +27,11 @@ void set_name(Config& config, const Group& group) {
   if constexpr (requires { config.commName; }) config.commName = group.name().c_str();
 }
 
-ncclUniqueId shared_id(const Group& group) {
-  ncclUniqueId id{};
-  const ncclResult_t result = group.rank() == 0 ? ncclGetUniqueId(&id) : ncclSuccess;
-  if (result != ncclSuccess) {
-    throw Error(ExitStatus::failure, "NCCL did not start" + place_of(group), ncclGetErrorString(result),
-                "run again with NCCL_DEBUG=INFO");
-  }
-  const Group::Impl& impl = group.impl();
-  impl.check(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, impl.communicator), "MPI_Bcast");
-  return id;
-}
-
 }  // namespace
 
 NcclCommunicator::NcclCommunicator(TensorGroup group, std::size_t number, CallLog& log)
     : group_(std::move(group)), number_(number), log_(log) {
-  const ncclUniqueId id = shared_id(group_.group);
+  std::vector<ncclUniqueId> ids = share_unique_ids(group_.group);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 1;
   set_name(config, group_.group);
@@ -52,8 +40,9 @@ NcclCommunicator::NcclCommunicator(TensorGroup group, std::size_t number, CallLo
     config.minCTAs = 1;
     config.maxCTAs = group_.max_ctas;
   }
-  begin("ncclCommInitRankConfig", 0);
-  check(ncclCommInitRankConfig(&communicator_, group_.group.size(), id, group_.group.rank(), &config));
+  begin("ncclCommInitRankScalable", 0);
+  check(ncclCommInitRankScalable(&communicator_, group_.group.size(), group_.group.rank(), static_cast<int>(ids.size()),
+                                 ids.data(), &config));
   log_.finish(number_);
 }
 

@@ -24,8 +24,8 @@ namespace sft::comm {
 /// only when all ranks of the node have called it: the error of one rank would stay unsaid.
 class NcclCommunicator {
  public:
-  /// Collective over the group: the first rank makes an id, MPI carries it to the others. `number`: of the group in the
-  /// log, which outlives it.
+  /// Collective over the group: some of its ranks make ids (unique_ids.hpp), MPI carries them to all. `number`: of the
+  /// group in the log, which outlives it.
   NcclCommunicator(TensorGroup group, std::size_t number, CallLog& log);
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;

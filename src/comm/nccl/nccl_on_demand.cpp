@@ -28,9 +28,9 @@ SFT_FORWARD(ncclResult_t, ncclGetVersion, (int* version), (version))
 SFT_FORWARD(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * id), (id))
 SFT_FORWARD(const char*, ncclGetErrorString, (ncclResult_t result), (result))
 SFT_FORWARD(const char*, ncclGetLastError, (ncclComm_t communicator), (communicator))
-SFT_FORWARD(ncclResult_t, ncclCommInitRankConfig,
-            (ncclComm_t * communicator, int size, ncclUniqueId id, int rank, ncclConfig_t* config),
-            (communicator, size, id, rank, config))
+SFT_FORWARD(ncclResult_t, ncclCommInitRankScalable,
+            (ncclComm_t * communicator, int size, int rank, int num_ids, ncclUniqueId* ids, ncclConfig_t* config),
+            (communicator, size, rank, num_ids, ids, config))
 SFT_FORWARD(ncclResult_t, ncclCommFinalize, (ncclComm_t communicator), (communicator))
 SFT_FORWARD(ncclResult_t, ncclCommDestroy, (ncclComm_t communicator), (communicator))
 SFT_FORWARD(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t communicator, ncclResult_t* error), (communicator, error))

@@ -121,6 +121,15 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int num_ranks, ncclUniqu
   return init(handle, num_ranks, id, rank, config);
 }
 
+ncclResult_t ncclCommInitRankScalable(ncclComm_t* handle, int num_ranks, int rank, int num_ids, ncclUniqueId* ids,
+                                      ncclConfig_t* config) {
+  if (ids == nullptr || num_ids < 1 || num_ids > num_ranks) {
+    return refuse(ncclInvalidArgument, "ncclCommInitRankScalable: " + std::to_string(num_ids) + " ids for " +
+                                           std::to_string(num_ranks) + " ranks");
+  }
+  return init(handle, num_ranks, ids[0], rank, config);  // one board for all, that of the first id
+}
+
 ncclResult_t ncclCommFinalize(ncclComm_t handle) {
   return with(handle, "ncclCommFinalize", [](Communicator& communicator) {
     if (communicator.state() == Communicator::State::finalized) {
