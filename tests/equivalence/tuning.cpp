@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ten training steps with other losses, with noise and with adapters of every kind, on every mesh of the table, are
+// those of one rank.
+
+#include <string>
+#include <utility>
+
+#include "equivalence/baselines.hpp"
+#include "equivalence/trajectory.hpp"
+#include "support/mpi_session.hpp"
+
+namespace {
+
+using namespace sft;
+using test::Deviation;
+using test::session;
+
+config::Parallel parallel_of(const test::MeshCase& mesh_case) {
+  config::Parallel parallel;
+  parallel.reshard_after_forward = mesh_case.reshard;
+  return parallel;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(tuning)
+
+BOOST_AUTO_TEST_CASE(other_losses_and_noise_train_like_one_rank) {
+  using Change = void (*)(config::Train&);
+  const std::pair<const char*, Change> changes[] = {
+      {"dft", [](config::Train& t) { t.loss_type = config::LossType::dft; }},
+      {"smoothing", [](config::Train& t) { t.label_smoothing_factor = 0.2; }},
+      {"noise", [](config::Train& t) { t.neftune_noise_alpha = 5.0; }}};
+  for (const test::MeshCase& mesh_case : test::mesh_table) {
+    if (mesh_case.layout.size() != session().world().size()) continue;
+    const test::Task task = task_of(mesh_case);
+    const test::Mesh lone = test::make_lone_mesh(task.model());
+    config::Config plain_config;
+    plain_config.train.precision = config::Precision::fp32;
+    const test::Trajectory plain = test::train(task, plain_config, lone, session());
+    for (const auto& [name, change] : changes) {
+      config::Config config = plain_config;
+      change(config.train);
+      const test::Trajectory alone = test::train(task, config, lone, session());
+      BOOST_TEST(test::deviation(alone, plain).loss > 1e-3, name);  // it is another loss
+      for (const bool cuts_tokens : {false, true}) {
+        config.parallel = parallel_of(mesh_case);
+        config.parallel.tp_sequence_parallel = cuts_tokens;
+        const test::Mesh mesh(session().world(), mesh_case.layout, task.model(), config.parallel);
+        const Deviation worst = test::deviation(test::train(task, config, mesh, session()), alone);
+        BOOST_TEST_MESSAGE(name << " on " << mesh_case.layout.describe() << ": loss " << worst.loss << ", grad norm "
+                                << worst.grad_norm);
+        BOOST_TEST(worst.loss <= 1e-5);
+        BOOST_TEST(worst.grad_norm <= 1e-4);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(adapters_of_every_kind_train_like_one_rank) {
+  using Change = void (*)(config::Lora&);
+  const std::pair<const char*, Change> changes[] = {
+      {"ranks",
+       [](config::Lora& l) {
+         l.rank_pattern = {{"q_proj", 3}, {"layers.1.*", 5}}, l.alpha_pattern = {{"o_proj", 2}};
+       }},
+      {"one block, both random",
+       [](config::Lora& l) { l.layers_to_transform = {1}, l.init_lora_weights = config::LoraInit::linear; }},
+      {"whole modules, LoRA+, gaussian", [](config::Lora& l) {
+         l.modules_to_save = {"norm"}, l.loraplus_lr_ratio = 3.0, l.init_lora_weights = config::LoraInit::gaussian;
+       }}};
+  for (const test::MeshCase& mesh_case : test::mesh_table) {
+    if (mesh_case.layout.size() != session().world().size()) continue;
+    test::Task task = task_of(mesh_case);
+    task.use_peft = true;
+    const test::Mesh lone = test::make_lone_mesh(task.model());
+    config::Config config;
+    config.train.precision = config::Precision::fp32;
+    const test::Trajectory plain = test::train(task, config, lone, session());
+    for (const auto& [name, change] : changes) {
+      config.lora = {};
+      change(config.lora);
+      if (!task.model().tie_word_embeddings && !config.lora.modules_to_save.empty()) {
+        config.lora.modules_to_save = {"norm", "embed_tokens", "lm_head"};
+      }
+      config.parallel = {};
+      const test::Trajectory alone = test::train(task, config, lone, session());
+      BOOST_TEST(test::deviation(alone, plain).grad_norm > 1e-3, name);  // they are other adapters
+      for (const int zero_stage : {0, 2, 3}) {
+        config.parallel = parallel_of(mesh_case);
+        config.parallel.zero_stage = zero_stage;
+        if (zero_stage < 3) config.parallel.reshard_after_forward = config::Reshard::always;
+        config.parallel.tp_sequence_parallel = zero_stage == 2;
+        const test::Mesh mesh(session().world(), mesh_case.layout, task.model(), config.parallel);
+        const Deviation worst = test::deviation(test::train(task, config, mesh, session()), alone);
+        BOOST_TEST_MESSAGE(name << " on " << mesh_case.layout.describe() << ", stage " << zero_stage << ": loss "
+                                << worst.loss << ", grad norm " << worst.grad_norm);
+        BOOST_TEST(worst.loss <= 1e-5);
+        BOOST_TEST(worst.grad_norm <= 1e-4);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
