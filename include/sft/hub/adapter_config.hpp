@@ -41,8 +41,8 @@ class TargetModules {
 [[nodiscard]] std::string make_adapter_config(const config::Lora& lora, const std::string& base_model,
                                               const FileLayout& layout = {});
 
-/// Refuses, as a configuration Error, what cannot be said to PEFT of a model whose files hold the adapted modules fused, or
-/// as a tower among others: ranks and rates of single modules, chosen blocks, modules that are trained whole.
+/// Refuses, as a configuration Error, what cannot be said to PEFT of a model whose files hold the adapted modules
+/// fused, or as a tower among others: ranks and rates of single modules, chosen blocks, modules that are trained whole.
 void check_adapters(const config::Lora& lora, const FileLayout& layout);
 
 /// What an adapter_config.json says.
@@ -50,11 +50,11 @@ struct AdapterConfig {
   config::Lora lora;  ///< but for lora_target_modules, which keeps its default: PEFT's may name modules one by one
   TargetModules targets;
 };
-  std::vector<std::pair<TargetModules, double>> alphas = {};
+std::vector<std::pair<TargetModules, double>> alphas = {};
 
-  /// Of the module of transformers with this path.
-  [[nodiscard]] std::int64_t rank_of(const std::string& module) const;
-  [[nodiscard]] double scale_of(const std::string& module) const;
+/// Of the module of transformers with this path.
+[[nodiscard]] std::int64_t rank_of(const std::string& module) const;
+[[nodiscard]] double scale_of(const std::string& module) const;
 };
 
 /// Reads FOLDER/adapter_config.json. Adapters other than plain LoRA on linear layers, with or without modules that were

@@ -113,6 +113,19 @@ BOOST_AUTO_TEST_CASE(modules_are_matched_as_peft_matches_them) {
   BOOST_TEST(!matches(nullptr, up));
 }
 
+BOOST_AUTO_TEST_CASE(what_fused_modules_cannot_say_is_refused) {
+  sft::config::Lora lora;
+  lora.use_peft = true;
+  sft::hub::FileLayout fused;
+  fused.family = "phi3";
+  sft::hub::check_adapters(lora, fused);
+  lora.rank_pattern = {{"q_proj", 5}};
+  sft::hub::check_adapters(lora, {});
+  BOOST_CHECK_EXCEPTION(sft::hub::check_adapters(lora, fused), sft::Error, [](const sft::Error& error) {
+    return error.status() == sft::ExitStatus::configuration && mentions(error.what(), {"lora.rank_pattern", "as one"});
+  });
+}
+
 BOOST_AUTO_TEST_CASE(other_kinds_of_adapters_are_refused_by_field) {
   const Folder folder;
   const auto refusal = [&](const std::string& name, const nlohmann::json& value) {
