@@ -105,8 +105,12 @@ class Bench:
             preload = ["env", f"LD_PRELOAD={':'.join(self.libraries)}"] + [f"{k}={v}" for k, v in settings.items()]
         command = [self.mpiexec, "-np", str(self.num_ranks), *preload, self.programs / "sft",
                    configuration.name, "--train.output_dir", folder, *words]
+        # mpirun's files, of which those of several at a time or of another root would get in the way.
+        temporary = self.work / "mpi" / folder
+        temporary.mkdir(parents=True, exist_ok=True)
         with open(self.work / f"{folder}.out", "w") as out, open(self.work / f"{folder}.err", "w") as err:
-            return subprocess.Popen(command, cwd=self.work, stdout=out, stderr=err)
+            return subprocess.Popen(command, cwd=self.work, stdout=out, stderr=err,
+                                    env=os.environ | {"TMPDIR": str(temporary)})
 
     def end(self, process, folder):
         """Waits for it."""
@@ -137,7 +141,8 @@ class Bench:
 
     def remove(self, *folders):
         for folder in folders:
-            shutil.rmtree(self.work / folder, ignore_errors=True)
+            for path in (self.work / folder, self.work / "mpi" / folder):
+                shutil.rmtree(path, ignore_errors=True)
             for suffix in (".ini", ".out", ".err"):
                 (self.work / f"{folder}{suffix}").unlink(missing_ok=True)
 

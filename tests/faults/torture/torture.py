@@ -94,7 +94,6 @@ def main():
     begin = time.monotonic()
     print(f"seed {options.seed}: --seed {options.seed} repeats it", flush=True)
     bench = None
-    os.environ["TMPDIR"] = str(work)  # mpirun's files too: another root's may be in /tmp
     try:
         bench = Bench(build / "bin", libraries, options.mpiexec, options.ranks, work, random.Random(options.seed))
         play(bench, options)
