@@ -266,21 +266,23 @@ Key save_hub_model_key(const char* help) {
           }};
 }
 
-/// async: true, false, or "auto" for what the node's memory allows.
-Key async_key(const char* help) {
-  return {"checkpoint",
-          "async",
+/// A truth, or "auto" for what something else decides.
+template <class Part>
+Key truth_or_auto_key(const char* section, Part Config::*part, const char* name, std::optional<bool> Part::*field,
+                      const char* help) {
+  return {section,
+          name,
           help,
           {"auto", "true", "false"},
           /*is_path=*/false,
-          [](const std::string& text, Config& config) {
+          [=](const std::string& text, Config& config) {
             const std::string word = unquoted(text);
             const std::optional<bool> truth = truth_of(word);
             if (!truth && word != "auto") throw std::invalid_argument("auto, true or false");
-            config.checkpoint.async = truth;
+            config.*part.*field = truth;
           },
-          [](const Config& config) {
-            const std::optional<bool>& choice = config.checkpoint.async;
+          [=](const Config& config) {
+            const std::optional<bool>& choice = config.*part.*field;
             return choice ? write(*choice) : std::string("auto");
           }};
 }
@@ -393,8 +395,9 @@ std::vector<Key> make_keys() {
           "ulysses_size", &Parallel::ulysses_size,
           "with sp_method = hybrid: neighbouring SP ranks that exchange heads; auto: as many as the heads "
           "and a node allow"),
-      key("parallel", &C::parallel, "tp_sequence_parallel", &Parallel::tp_sequence_parallel,
-          "cut tokens over TP between its products: what norms and residual additions keep is divided by tp_size"),
+      truth_or_auto_key("parallel", &C::parallel, "tp_sequence_parallel", &Parallel::tp_sequence_parallel,
+                        "cut tokens over TP between its products: what norms and residual additions keep is divided by "
+                        "tp_size; auto: with TP"),
       key("parallel", &C::parallel, "reduce_dtype", &Parallel::reduce_dtype,
           "how gradients travel when they are summed over FSDP ranks and replicas: float32, or bf16, which is half the "
           "bytes and rounds them"),
@@ -521,8 +524,10 @@ std::vector<Key> make_keys() {
           "when the run began from a model"),
       key("checkpoint", &C::checkpoint, "files_per_node", &Checkpoint::files_per_node,
           "shard files that the ranks of a node write together, at most; 0: one a rank"),
-      async_key("write a checkpoint beside training, from a copy of it in the node's memory; auto: where there is room "
-                "for the copy"),
+      truth_or_auto_key(
+          "checkpoint", &C::checkpoint, "async", &Checkpoint::async,
+          "write a checkpoint beside training, from a copy of it in the node's memory; auto: where there is room "
+          "for the copy"),
 
       key("device", &C::device, "backend", &Device::backend,
           "auto, cpu or cuda; auto: GPUs where every rank sees one of its own"),

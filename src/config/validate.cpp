@@ -476,6 +476,8 @@ ValidConfig validate(Config config, int world_size) {
   fit_mesh(config.parallel, world_size);
   check_sharding(config.parallel);
   check_tensor_parallel(config.model, config.parallel.tp_size);
+  // Tokens always divide: rows are padded to a multiple of tp.
+  if (!config.parallel.tp_sequence_parallel) config.parallel.tp_sequence_parallel = config.parallel.tp_size > 1;
   check_sequence_parallel(config);
   if (config.lora.use_peft && config.checkpoint.save_hub_model == HubModel::at_end) {
     throw_config_error("`checkpoint.save_hub_model = true` does not go with lora.use_peft",

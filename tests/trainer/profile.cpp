@@ -106,7 +106,9 @@ void check_rank(const Trace& trace, int rank, const RunCase& run) {
     BOOST_TEST((count("communication", "model.layers.1 gather") > 0) == is_sharded);
     BOOST_TEST((count("communication", "dp_replicate all_reduce") > 0) == (sizes.dp_replicate_size > 1));
     BOOST_TEST((count("ring", "sp exchange") > 0) == (sizes.sp_size > 1));
-    BOOST_TEST((count("tp", "tp all_reduce") > 0) == (sizes.tp_size > 1));
+    for (const char* name : {"tp reduce_scatter", "tp all_gather"}) {
+      BOOST_TEST((count("tp", name) > 0) == (sizes.tp_size > 1));
+    }
   }
 }
 

@@ -39,8 +39,8 @@ struct RunCase {
 inline const std::vector<RunCase> run_cases{
     {"one rank, float32", {.dp_shard_size = 1}, config::Precision::fp32},
     {"dp_shard 2 x sp 2, bf16", {.dp_shard_size = 2, .sp_size = 2}, config::Precision::bf16},
-    {"dp_replicate 2 x tp 2, float32",
-     {.dp_replicate_size = 2, .dp_shard_size = 1, .tp_size = 2},
+    {"dp_replicate 2 x tp 2 with whole tokens, float32",
+     {.dp_replicate_size = 2, .dp_shard_size = 1, .tp_size = 2, .tp_sequence_parallel = false},
      config::Precision::fp32},
     {"sp 2 by all_gather, stage 0, selective, bf16",
      {.dp_shard_size = 1, .sp_size = 2, .zero_stage = 0, .sp_method = config::SpMethod::all_gather},

@@ -150,7 +150,7 @@ struct Parallel {
   int blocks_per_unit = 1;  ///< of fsdp_units: 1 ("block"), N, or 0 ("parts": attention and MLP are a unit each)
   SpMethod sp_method = SpMethod::ring;
   int ulysses_size = 0;  ///< 0 ("auto"): what sp_method says; with hybrid and auto until plan::resolve_sp_method
-  bool tp_sequence_parallel = false;
+  std::optional<bool> tp_sequence_parallel = {};  ///< none until validate(): where there is tp
   DType reduce_dtype = DType::float32;  ///< in which sums of gradients travel over fsdp and replicate: or bf16
   DType tp_reduce = DType::float32;     ///< in which sums behind products travel over tp: or bf16
 
@@ -159,7 +159,7 @@ struct Parallel {
   /// What sp_method and ulysses_size mean, neither of them auto any more.
   [[nodiscard]] sequence::AttentionMethod attention_method() const;
   /// Parts that the ranks of tp cut their tokens into where they do not share a product; 1: none, each has all tokens.
-  [[nodiscard]] int token_slices() const { return tp_sequence_parallel ? tp_size : 1; }
+  [[nodiscard]] int token_slices() const { return tp_sequence_parallel == true ? tp_size : 1; }
 };
 
 /// Steps of a run, counted from 1.

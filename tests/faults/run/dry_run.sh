@@ -61,7 +61,7 @@ table_of_json() {
 # 1. A plan and its run, on meshes of four ranks.
 num_labels=9
 for mesh in '1 4 1 1 bf16' '1 2 2 1 fp32 --zero_stage 1' '1 1 2 2 bf16 --zero_stage 2' '2 1 1 2 fp32' \
-  '1 4 1 1 fp32 --reshard_after_forward 2 --fsdp_units parts' '1 2 1 2 bf16 --tp_sequence_parallel true' \
+  '1 4 1 1 fp32 --reshard_after_forward 2 --fsdp_units parts' '1 2 1 2 bf16 --tp_sequence_parallel false' \
   '1 2 1 2 bf16 --train.offload_optimizer nvme --train.offload_parameters nvme --train.offload_folder offload' \
   '1 2 2 1 bf16 --num_hidden_layers 4 --activation_checkpointing full --activation_offload --offload_folder offload' \
   '2 2 1 1 pure_bf16 --optimizer.moments_dtype bf16' '1 2 1 2 bf16 --optimizer.optim muon' \
