@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "sft/config/config.hpp"
@@ -50,7 +49,6 @@ struct AdapterConfig {
   config::Lora lora;  ///< but for lora_target_modules, which keeps its default: PEFT's may name modules one by one
   TargetModules targets;
 };
-std::vector<std::pair<TargetModules, double>> alphas = {};
 
 /// Of the module of transformers with this path.
 [[nodiscard]] std::int64_t rank_of(const std::string& module) const;
