@@ -50,11 +50,6 @@ struct AdapterConfig {
   TargetModules targets;
 };
 
-/// Of the module of transformers with this path.
-[[nodiscard]] std::int64_t rank_of(const std::string& module) const;
-[[nodiscard]] double scale_of(const std::string& module) const;
-};
-
 /// Reads FOLDER/adapter_config.json. Adapters other than plain LoRA on linear layers, with or without modules that were
 /// trained whole, are refused by field (DoRA, biases, weights that were changed at the start ...), as a data Error.
 [[nodiscard]] AdapterConfig read_adapter_config(const std::string& folder);
