@@ -31,7 +31,7 @@ WeightFolder open_weight_folder(const std::string& path) {
   if (std::filesystem::exists(std::filesystem::path(path) / "adapter_config.json", ignored)) {
     folder.kind = WeightFolder::Kind::adapter;
     folder.config.lora = hub::read_adapter_config(path).lora;
-    folder.source = hub::open_adapter_weights(path);
+    folder.source = hub::open_adapter_weights(path, {});
   } else if (hub::is_model_folder(path)) {
     folder.kind = WeightFolder::Kind::model;
     folder.config.model = hub::read_model_config(path).model;

@@ -38,7 +38,7 @@ void read_safetensors(const std::string& bytes) {
 }
 
 void read_adapter_weights(const std::string& bytes) {
-  read_tensors(*hub::open_adapter_weights(put_file("adapter_weights", "adapter_model.safetensors", bytes)));
+  read_tensors(*hub::open_adapter_weights(put_file("adapter_weights", "adapter_model.safetensors", bytes), {}));
 }
 
 /// model.safetensors.index.json beside two sound files, a.safetensors and b.safetensors.

@@ -124,8 +124,8 @@ BOOST_AUTO_TEST_CASE(names_that_mean_a_key_set_it) {
               SpMethod::all_gather));
   BOOST_TEST((parse_text("cp_comm_strategy = alltoall\n").parallel.sp_method == SpMethod::ring));
   BOOST_TEST((parse_text("", {"--sp_backend", "deepspeed"}).parallel.sp_method == SpMethod::ulysses));
-  BOOST_TEST(parse_text("", {"--sequence_parallel"}).parallel.tp_sequence_parallel == true);
-  BOOST_TEST(parse_text("megatron_lm_sequence_parallelism = true\n").parallel.tp_sequence_parallel == true);
+  BOOST_TEST(parse_text("", {"--sequence_parallel"}).parallel.tp_sequence_parallel.value());
+  BOOST_TEST(parse_text("megatron_lm_sequence_parallelism = true\n").parallel.tp_sequence_parallel.value());
   BOOST_TEST(parse_text("", {"--parallelism_config_dp_shard_size", "2"}).parallel.dp_shard_size == 2);
   const Config kept = parse_text("", {"--fsdp_reshard_after_forward", "false"});
   BOOST_TEST((kept.parallel.reshard_after_forward == Reshard::never));

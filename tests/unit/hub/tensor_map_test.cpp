@@ -239,11 +239,12 @@ BOOST_AUTO_TEST_CASE(an_adapter_on_a_fused_module_is_one_on_each_part) {
     const std::vector<io::TensorInfo> all = adapter->tensors();
     const bool is_adapted = std::ranges::find(all, a_name, &io::TensorInfo::name) != all.end();
     if (is_adapted) {
-      const std::int64_t rank = config.rank_of(hub::module_in_transformers(layout, module));
+      const config::AdapterSize size = config.lora.size_of(hub::module_in_transformers(layout, module));
+      const std::int64_t rank = size.rank;
       const std::vector<float> a = read(*adapter, a_name, {0, rank, 0, tensor.shape[1]});
       const std::vector<float> b =
           read(*adapter, "model/base_model.model." + module + ".lora_B.weight", {0, tensor.shape[0], 0, rank});
-      const auto scale = static_cast<float>(config.scale_of(hub::module_in_transformers(layout, module)));
+      const auto scale = static_cast<float>(size.scale);
       for (std::int64_t row = 0; row < tensor.shape[0]; ++row) {
         for (std::int64_t column = 0; column < tensor.shape[1]; ++column) {
           for (std::int64_t r = 0; r < rank; ++r) {
@@ -287,10 +288,10 @@ BOOST_AUTO_TEST_CASE(adapters_on_parts_become_one_that_peft_loads) {
   }
   test::write_bytes(out.file("adapter_config.json"), made.dump());
   const hub::AdapterConfig again = hub::read_adapter_config(out.path());
-  BOOST_TEST(again.rank_of("model.layers.1.self_attn.qkv_proj") == 4);
-  BOOST_TEST(again.rank_of("model.layers.1.self_attn.o_proj") == 2);
-  BOOST_TEST(again.scale_of("model.layers.1.self_attn.qkv_proj") == 1.5);
-  BOOST_TEST(again.scale_of("model.layers.1.self_attn.o_proj") == 1.5);
+  BOOST_TEST(again.lora.size_of("model.layers.1.self_attn.qkv_proj").rank == 4);
+  BOOST_TEST(again.lora.size_of("model.layers.1.self_attn.o_proj").rank == 2);
+  BOOST_TEST(again.lora.size_of("model.layers.1.self_attn.qkv_proj").scale == 1.5);
+  BOOST_TEST(again.lora.size_of("model.layers.1.self_attn.o_proj").scale == 1.5);
 }
 
 BOOST_AUTO_TEST_CASE(adapters_of_a_text_tower_name_it) {
