@@ -23,10 +23,8 @@
 #include <string>
 #include <vector>
 
-#include "inspect_data.hpp"
-#include "inspect_diff.hpp"
 #include "inspect_options.hpp"
-#include "inspect_status.hpp"
+#include "inspect_views.hpp"
 #include "json_text.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/checkpoint/inspect.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inspect_data.hpp"
+#include "inspect_views.hpp"
 
 #include <fmt/core.h>
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inspect_diff.hpp"
+#include "inspect_views.hpp"
 
 #include <fmt/format.h>
 #include <algorithm>

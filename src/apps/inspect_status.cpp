@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inspect_status.hpp"
+#include "inspect_views.hpp"
 
 #include <unistd.h>
 

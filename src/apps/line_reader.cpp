@@ -77,8 +77,7 @@ struct LineReader::Editor {
     int count = 0;
     ::el_set(edit, EL_PREP_TERM, 1);  // before the prompt: what is typed once it is seen are keys
     const char* typed = ::el_gets(edit, &count);
-    std::string text(typed == nullptr ? "" : typed,
-                     typed == nullptr || count < 0 ? 0 : static_cast<std::size_t>(count));
+    std::string text(typed == nullptr ? "" : typed, typed == nullptr || count < 0 ? 0 : count);
     if (is_interrupted) {
       std::fputs("^C\n", stdout);
       return {Ending::interrupt, text};

@@ -42,8 +42,7 @@ class ChatmlEncoder : public Encoder {
     const std::vector<text::Message> messages = messages_of(chat, census);
     text::RenderedChat rendered = text::render_chatml(messages, tokenizer_);
     const bool skip_prompt = parts.completion_only && chat.has_prompt;
-    const auto begin =
-        skip_prompt ? static_cast<std::size_t>(rendered.messages[chat.num_prompt_messages].content_begin) : 0;
+    const auto begin = skip_prompt ? rendered.messages[chat.num_prompt_messages].content_begin : 0;
     Document document = trained_from(std::move(rendered.tokens), begin);
     for (std::size_t m = 0; m < messages.size(); ++m) {
       const text::MessageSpan& span = rendered.messages[m];

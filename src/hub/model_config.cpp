@@ -231,7 +231,7 @@ void read_rotated_layers(ConfigFields& fields, config::Model& model) {
       fields.refuse("no_rope_layers", fmt::format("there are {} layers", model.num_hidden_layers),
                     "correct the file, or download it again");
     }
-    model.no_rope_layers.resize(static_cast<std::size_t>(model.num_hidden_layers));
+    model.no_rope_layers.resize(model.num_hidden_layers);
     for (int& item : model.no_rope_layers) item = item != 0 ? 1 : 0;
     return;
   }

@@ -272,7 +272,7 @@ void check_tied_head(const std::string& folder) {
     if (tensor.shape != shape || shape.size() != 2) refuse("lm_head.weight has another shape than the embedding");
   }
   if (shape[0] == 0) return;
-  std::vector<float> head(static_cast<std::size_t>(shape[1])), embedding(head.size());
+  std::vector<float> head(shape[1]), embedding(head.size());
   for (std::int64_t row = 0; row < shape[0]; ++row) {
     const io::Rectangle where{.row_begin = row, .num_rows = 1, .num_columns = shape[1]};
     source.read(head_name, where, DType::float32, head.data());

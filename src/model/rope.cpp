@@ -62,7 +62,7 @@ std::vector<double> inverse_frequencies(const Rope& rope) {
         f = (1 - smooth) * f / s.factor + smooth * f;
       }
     }
-    if (s.rope_type == config::RopeType::longrope) f /= s.short_factor.at(static_cast<std::size_t>(i / 2));
+    if (s.rope_type == config::RopeType::longrope) f /= s.short_factor.at(i / 2);
     result.push_back(f);
   }
   return result;

@@ -45,7 +45,7 @@ void RopeTables::fill(const config::Model& model, ops::Backend& backend, const T
 }
 
 ops::RopeTable RopeTables::operator[](int rope) const {
-  const Table& table = tables_.at(static_cast<std::size_t>(rope));
+  const Table& table = tables_.at(rope);
   return {table.cosine, table.sine};
 }
 

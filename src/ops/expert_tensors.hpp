@@ -121,8 +121,7 @@ template <class Memory>
 
 /// The product of expert e.
 [[nodiscard]] inline Matmul product_of(const GroupedMatmul& grouped, std::int64_t e) {
-  const std::int64_t begin = grouped.offsets[static_cast<std::size_t>(e)],
-                     count = grouped.offsets[static_cast<std::size_t>(e) + 1] - begin;
+  const std::int64_t begin = grouped.offsets[e], count = grouped.offsets[e + 1] - begin;
   const ConstTensor& b = grouped.b;
   Matmul product{.a = grouped.a.rows(begin, count),
                  .b = b.rows(e, 1).view({b.shape[1], b.shape[2]}),
@@ -134,8 +133,7 @@ template <class Memory>
 }
 
 [[nodiscard]] inline Matmul product_of(const GroupedWeightGradient& grouped, std::int64_t e) {
-  const std::int64_t begin = grouped.offsets[static_cast<std::size_t>(e)],
-                     count = grouped.offsets[static_cast<std::size_t>(e) + 1] - begin;
+  const std::int64_t begin = grouped.offsets[e], count = grouped.offsets[e + 1] - begin;
   const Tensor& c = grouped.dweight;
   return {.a = grouped.x.rows(begin, count),
           .b = grouped.y.rows(begin, count),
@@ -150,8 +148,7 @@ struct BiasGradient {
   ConstTensor dy;
 };
 [[nodiscard]] inline BiasGradient bias_gradient_of(const GroupedBiasGradient& grouped, std::int64_t e) {
-  const std::int64_t begin = grouped.offsets[static_cast<std::size_t>(e)],
-                     count = grouped.offsets[static_cast<std::size_t>(e) + 1] - begin;
+  const std::int64_t begin = grouped.offsets[e], count = grouped.offsets[e + 1] - begin;
   return {grouped.dbias.rows(e, 1).view({grouped.dbias.shape[1]}), grouped.dy.rows(begin, count)};
 }
 

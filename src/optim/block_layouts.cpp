@@ -122,7 +122,7 @@ std::vector<StoredPart> ScalesLayout::parts(const ShardMap& shard_map) const {
     };
     if (cuts.are_all) return add_slots(0, cuts.num_slots, cuts.first_slot);
     for (std::int64_t i = 0; i < cuts.num_slots; ++i) {
-      add_slots(cuts.blocks[static_cast<std::size_t>(i)], 1, cuts.first_slot + i);
+      add_slots(cuts.blocks[i], 1, cuts.first_slot + i);
     }
   });
   return parts;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives.hpp"
 
-#include "comm/kernels/bf16_parts.hpp"
 #include "comm/kernels/reduce_parts.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/device/factory.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bf16_parts.hpp"
+#include "reduce_parts.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "comm/kernels/bf16_parts.hpp"
 #include "comm/kernels/reduce_parts.hpp"
 #include "sft/core/ensure.hpp"
 

@@ -19,13 +19,13 @@ std::vector<ncclUniqueId> share_unique_ids(const Group& group, int per_root) {
     throw Error(ExitStatus::failure, fmt::format("NCCL did not start in group {} on rank {}", group.name(), log_rank()),
                 ncclGetErrorString(result), "run again with NCCL_DEBUG=INFO");
   }
-  std::vector<int> bytes(static_cast<std::size_t>(group.size())), begins(bytes.size());
+  std::vector<int> bytes(group.size()), begins(bytes.size());
   for (int root = 0; root < count; ++root) {
-    const auto maker = static_cast<std::size_t>(rank_of_root(root, count, group.size()));
+    const auto maker = rank_of_root(root, count, group.size());
     bytes[maker] = static_cast<int>(sizeof(ncclUniqueId));
     begins[maker] = root * static_cast<int>(sizeof(ncclUniqueId));
   }
-  std::vector<ncclUniqueId> all(static_cast<std::size_t>(count));
+  std::vector<ncclUniqueId> all(count);
   const Group::Impl& impl = group.impl();
   impl.check(MPI_Allgatherv(ids.data(), static_cast<int>(ids.size() * sizeof(ncclUniqueId)), MPI_BYTE, all.data(),
                             bytes.data(), begins.data(), MPI_BYTE, impl.communicator),

@@ -394,7 +394,7 @@ class CpuBackend final : public Backend {
   template <class Grouped>
   void run_products(const Grouped& grouped, std::int64_t num_experts) {
     std::vector<Matmul> products;
-    products.reserve(static_cast<std::size_t>(num_experts));
+    products.reserve(num_experts);
     for (std::int64_t e = 0; e < num_experts; ++e) products.push_back(product_of(grouped, e));
     grouped_.run(products, products_, workspace_);
     note_progress();

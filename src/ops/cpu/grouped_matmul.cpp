@@ -29,7 +29,7 @@ bool runs_side_by_side(const std::vector<Matmul>& products, int num_threads) {
 
 /// The part of `workspace` for one of several threads, which begins on a line.
 Tensor part_of(const Tensor& workspace, int thread, std::size_t part_bytes) {
-  return {static_cast<std::byte*>(workspace.data) + static_cast<std::size_t>(thread) * part_bytes,
+  return {static_cast<std::byte*>(workspace.data) + thread * part_bytes,
           DType::float32,
           {static_cast<std::int64_t>(part_bytes / sizeof(float))}};
 }
@@ -43,8 +43,7 @@ void GroupedMatmulEngine::run(const std::vector<Matmul>& products, MatmulEngine&
   }
   constexpr std::size_t line_bytes = 64;
   const int num_threads = omp_get_max_threads();
-  const std::size_t part_bytes =
-      workspace.size_bytes() / static_cast<std::size_t>(num_threads) / line_bytes * line_bytes;
+  const std::size_t part_bytes = workspace.size_bytes() / num_threads / line_bytes * line_bytes;
   if (!runs_side_by_side(products, num_threads) || part_bytes < matmul_workspace_bytes(1)) {
     for (const Matmul* product : waiting) all_threads.run(*product, workspace);
     return;
@@ -64,7 +63,7 @@ void GroupedMatmulEngine::run(const std::vector<Matmul>& products, MatmulEngine&
 #pragma omp for schedule(dynamic, 1)
     for (std::size_t i = 0; i < waiting.size(); ++i) {
       try {
-        of_thread_[static_cast<std::size_t>(thread)]->run(*waiting[i], part_of(workspace, thread, part_bytes));
+        of_thread_[thread]->run(*waiting[i], part_of(workspace, thread, part_bytes));
       } catch (...) {
 #pragma omp critical
         error = std::current_exception();

@@ -171,13 +171,13 @@ struct SortMemory {
   std::int32_t* first;
 
   static std::size_t list_numbers(std::int64_t num_choices) {
-    return static_cast<std::size_t>(num_choices + 63) / 64 * 64;
+    return (num_choices + 63) / 64 * 64;
   }
   static std::size_t count_numbers(std::int64_t num_choices) {
-    return static_cast<std::size_t>((num_choices + sort_tile - 1) / sort_tile * sort_digits);
+    return ((num_choices + sort_tile - 1) / sort_tile * sort_digits);
   }
   static std::size_t num_bytes(std::int64_t num_choices, std::int64_t num_experts) {
-    return (4 * list_numbers(num_choices) + count_numbers(num_choices) + static_cast<std::size_t>(num_experts) + 1) *
+    return (4 * list_numbers(num_choices) + count_numbers(num_choices) + num_experts + 1) *
            sizeof(std::uint32_t);
   }
   SortMemory(Workspace workspace, std::int64_t num_choices) {
@@ -204,7 +204,7 @@ void expert_order(const ExpertOrderArguments& order, Workspace workspace, cudaSt
                          memory.counts, stream);
   }
   launch("expert_offsets", offsets_kernel, dim3(1), dim3(offset_threads),
-         static_cast<std::size_t>(order.num_experts + 1) * sizeof(std::int32_t), stream, order.counts, order.offsets,
+         (order.num_experts + 1) * sizeof(std::int32_t), stream, order.counts, order.offsets,
          memory.first, sorted.keys, order.num_choices, static_cast<std::int32_t>(order.num_experts),
          static_cast<std::int32_t>(order.alignment));
   if (order.num_rows > order.num_choices) {

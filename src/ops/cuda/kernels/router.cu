@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(router_threads)
     partial_sums_kernel(double* partials, const float* logits, std::int64_t num_tokens, std::int64_t num_experts,
                         std::int64_t block_tokens) {
   auto* sums = shared_memory<double>();  // (router_warps, E); each lane has its experts
-  double* mine = sums + threadIdx.x / warp_size * static_cast<std::size_t>(num_experts);
+  double* mine = sums + threadIdx.x / warp_size * num_experts;
   for (std::int64_t e = lane_of_thread(); e < num_experts; e += warp_lanes) mine[e] = 0.0;
   const std::int64_t begin = blockIdx.x * block_tokens,
                      end = begin + block_tokens < num_tokens ? begin + block_tokens : num_tokens;
@@ -234,7 +234,7 @@ dim3 blocks_of(std::int64_t num_tokens) {
 void router_forward(const RouterArguments& router, std::int32_t* experts, float* weights, cudaStream_t stream) {
   if (router.num_tokens == 0) return;
   launch("router_forward", forward_kernel, blocks_of(router.num_tokens), dim3(router_threads),
-         router_warps * static_cast<std::size_t>(router.num_experts) * sizeof(float), stream, router, experts, weights);
+         router_warps * router.num_experts * sizeof(float), stream, router, experts, weights);
 }
 
 void router_backward(const RouterArguments& router, float* dlogits, const std::int32_t* experts, const float* dweights,
@@ -252,7 +252,7 @@ void router_sums(const RouterSumsArguments& sums, Workspace workspace, cudaStrea
                      num_blocks = (sums.num_tokens + block_tokens - 1) / block_tokens;
   if (num_blocks > 0) {
     launch("router_sums", partial_sums_kernel, dim3(static_cast<unsigned>(num_blocks)), dim3(router_threads),
-           router_warps * static_cast<std::size_t>(sums.num_experts) * sizeof(double), stream, partials, sums.logits,
+           router_warps * sums.num_experts * sizeof(double), stream, partials, sums.logits,
            sums.num_tokens, sums.num_experts, block_tokens);
   }
   launch("router_sums_add", add_sums_kernel,
