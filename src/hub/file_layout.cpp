@@ -119,7 +119,17 @@ FileLayout parse_file_layout(const std::string& config_json, const std::string& 
   return layout;
 }
 
-FileLayout read_file_layout(const std::string& folder) { return file_layout_of(folder, read_file_tensors(folder)); }
+FileLayout read_file_layout(const std::string& folder) {
+  const std::string path = (std::filesystem::path(folder) / "config.json").string();
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return {};
+  const json object = read_json_object(path);
+  const auto has_blocks = [](const Rule& rule) { return rule.cut == Cut::flattened; };
+  ConfigFields decoder(decoder_config(object), path);
+  const bool needs_names =
+      is_tower_config(object) || std::ranges::any_of(rules_of(decoder.text("model_type", "")), has_blocks);
+  return parse_file_layout(object.dump(), path, needs_names ? read_file_tensors(folder) : std::vector<FileTensor>{});
+}
 
 bool holds_tower_head(const std::string& folder) {
   const std::vector<FileTensor> files = read_file_tensors(folder);

@@ -203,6 +203,21 @@ BOOST_AUTO_TEST_CASE(damaged_tensors_are_refused_by_name) {
   BOOST_TEST(mentions(refusal_of_folder("gemma3", rename_tower), {"no text tower", "language_model.model."}));
 }
 
+BOOST_AUTO_TEST_CASE(a_layout_is_known_without_weights_unless_their_names_decide) {
+  for (const std::string family : {"phi3", "mixtral", "mistral3"}) {
+    const test::TemporaryFolder folder;
+    test::write_bytes(folder.file("config.json"), io::read_file(folders + family + "/config.json"));
+    if (family == "mistral3") {
+      BOOST_TEST(mentions(data_error_of([&] { static_cast<void>(hub::read_file_layout(folder.path())); }),
+                          {"cannot read the weights"}));
+    } else {
+      BOOST_TEST((hub::read_file_layout(folder.path()) == hub::read_file_layout(folders + family)));
+    }
+  }
+  const test::TemporaryFolder none;
+  BOOST_TEST((hub::read_file_layout(none.path()) == hub::FileLayout{}));
+}
+
 BOOST_AUTO_TEST_CASE(damaged_sizes_in_config_json_are_refused) {
   const std::vector<hub::FileTensor> none;
   const auto refusal = [&](const nlohmann::json& more) {
