@@ -57,12 +57,12 @@ check 'and says so' test "$(grep -c '^warning: lines/metrics.jsonl was removed o
 check 'the file is there again' test "$(tail -n 1 lines/metrics.jsonl | sed 's/^{"step":\([0-9]*\),.*/\1/')" = 4000
 
 # 3. It is removed, and another run begins in it
-"$sft" run.ini --train.output_dir taken --train.max_steps 100000 --checkpoint.save_steps 0 >out 2>err &
+"$sft" run.ini --train.output_dir taken --train.max_steps 1000000 --checkpoint.save_steps 0 >out 2>err &
 first=$!
 await_steps taken 20
 kill -STOP "$first"
 mv taken moved
-"$sft" run.ini --train.output_dir taken --train.max_steps 100000 --checkpoint.save_steps 0 >/dev/null 2>second &
+"$sft" run.ini --train.output_dir taken --train.max_steps 1000000 --checkpoint.save_steps 0 >/dev/null 2>second &
 second=$!
 await_steps taken 20
 kill -CONT "$first"
