@@ -46,9 +46,9 @@ struct Lora {
   [[nodiscard]] bool adapts(const std::string& name) const;
   /// Whether adapters may be in the block that the module belongs to.
   [[nodiscard]] bool transforms_block_of(const std::string& module) const;
-  /// Of an adapter of the module: alpha / r is its scale, or alpha / sqrt(r) with use_rslora (Kalajdzievski 2023).
+  /// Rank and scale of an adapter of the module: alpha / r, or alpha / sqrt(r) with use_rslora (Kalajdzievski 2023).
   [[nodiscard]] AdapterSize size_of(const std::string& module) const;
-  /// Of the module's adapter; none: it has none.
+  /// Rank and scale of the module's adapter; none: it has no adapter.
   [[nodiscard]] std::optional<AdapterSize> adapter_of(const std::string& module) const;
   /// The largest rank that size_of can say.
   [[nodiscard]] std::int64_t max_rank() const;

@@ -42,11 +42,11 @@ struct FileLayout {
 /// A data Error for fields that are needed and are not there. Pure.
 [[nodiscard]] FileLayout parse_file_layout(const std::string& config_json, const std::string& source,
                                            const std::vector<FileTensor>& files);
-/// That of FOLDER, by its config.json, and the names in its safetensors files where these decide; where it has no
+/// The layout of FOLDER, by its config.json, and the names in its safetensors files where these decide; where it has no
 /// config.json the default one.
 [[nodiscard]] FileLayout read_file_layout(const std::string& folder);
 
-/// As one text, and back: for ranks that did not read the folder.
+/// The layout as one text, and back: for ranks that did not read the folder.
 [[nodiscard]] std::string to_json(const FileLayout& layout);
 [[nodiscard]] FileLayout file_layout_of_json(const std::string& text);
 

@@ -67,7 +67,7 @@ class WeightsPlan {
   [[nodiscard]] WeightType type() const { return type_; }
   [[nodiscard]] const std::vector<File>& files() const { return files_; }
   [[nodiscard]] const TensorMap& map() const { return map_; }
-  /// Of tensor number `index` of map().files().
+  /// What is known of tensor number `index` of map().files().
   [[nodiscard]] const TensorRange& place(std::size_t index) const { return places_[index]; }
   /// Those that are carried, and where they go.
   [[nodiscard]] const std::vector<std::pair<FileTensor, TensorRange>>& carried() const { return carried_; }

@@ -19,7 +19,7 @@ class RopeTables {
   /// Takes the tables of ropes(`model`) for T = `num_tokens` tokens at most, contents undefined.
   RopeTables(const config::Model& model, device::Arena& arena, std::int64_t num_tokens);
 
-  /// The same memory for the first `num_tokens` tokens.
+  /// These tables in the same memory, for the first `num_tokens` tokens.
   [[nodiscard]] RopeTables first_rows(std::int64_t num_tokens) const;
   /// Writes the frequencies of `model`, that of the constructor; once, before the first fill().
   void upload(const config::Model& model, device::Device& device, ops::Backend& backend) const;

@@ -51,12 +51,12 @@ class SequenceAttention {
   /// `schedules`, one for each kind of attention and all of the same tokens, are read before the call returns.
   virtual void set_schedules(const sequence::AttentionSchedules& schedules) = 0;
 
-  /// Of a layer whose attention is of this kind: out (T, H, D) compute dtype, contiguous = attention of this rank's
+  /// For a layer whose attention is of this kind: out (T, H, D) compute dtype, contiguous = attention of this rank's
   /// queries to the group's keys and values; 0 for tokens outside every document. lse (T, H) float32, contiguous: the
   /// log-sum-exp that the backward pass needs, of as many tokens and heads, where heads are exchanged of others than
   /// this rank's; -inf outside every document.
   virtual void forward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse) = 0;
-  /// Of the same layer: overwrites `gradients`, which share no memory with the rest: 0 outside every document. out and
+  /// For the same layer: overwrites `gradients`, which share no memory with the rest: 0 outside every document. out and
   /// lse as the forward pass left them; dout (T, H, D) compute dtype, contiguous.
   virtual void backward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse, Tensor dout,
                         const Heads& gradients) = 0;

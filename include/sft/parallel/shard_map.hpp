@@ -54,7 +54,7 @@ struct Parameter {
   std::int64_t num_kv_heads = 0;  ///< with kv_rows: the heads that the rows belong to; it divides tp, or tp it
   Init init = Init::normal;
   double rate_factor = 1.0;  ///< of the learning rate
-  /// Of a copy that is trained in place of a parameter of the model that the run begins with: that one's name.
+  /// The name of the parameter in whose place this copy of it is trained; empty: it is no copy.
   std::string copy_of;
   /// Ops use it together with the parameter before it, as one matrix or vector (k and v with q): it follows without a
   /// gap. Every other parameter begins on a border of `alignment_elements`.

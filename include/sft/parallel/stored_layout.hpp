@@ -38,7 +38,7 @@ class StoredLayout {
 /// The parameters themselves, or a number for each of their elements: cut and laid out as the rank shard.
 [[nodiscard]] const StoredLayout& as_parameters();
 
-/// Of trained parameters those that are copies of a model's (Parameter::copy_of), under the names that they have there,
+/// Those trained parameters that are copies of a model's (Parameter::copy_of), under the names that they have there,
 /// in the memory of the rank shard. The layout is for the maps of this one's units, of any rank.
 [[nodiscard]] std::unique_ptr<StoredLayout> make_layout_of_copies(const ShardMap& shard_map);
 

@@ -74,7 +74,7 @@ using AttentionSchedules = IndexedVector<AttentionKind, AttentionSchedule>;
 [[nodiscard]] AttentionSchedule make_schedule(const AttentionMethod& method, const RowDocuments& documents,
                                               const RowCut& cut, SpRank sp_rank, std::int64_t window = 0);
 
-/// The same for each kind of attention.
+/// make_schedule for each kind of attention.
 [[nodiscard]] AttentionSchedules make_schedules(const AttentionMethod& method, const AttentionWindows& windows,
                                                 const RowDocuments& documents, const RowCut& cut, SpRank sp_rank);
 
