@@ -28,10 +28,11 @@ std::vector<LayerPlan> layer_plans(const config::Model& model) {
                          .qk_norm = model.qk_norm ? LayerPlan::QkNorm::heads : LayerPlan::QkNorm::none,
                          .residual_multiplier = static_cast<float>(model.residual_multiplier),
                          .norms_branches = model.block_norms == config::BlockNorms::glm4};
+  const sequence::AttentionWindows windows = attention_windows(model);
   std::vector<LayerPlan> plans(checked_cast<std::size_t>(model.num_hidden_layers), common);
   for (std::size_t layer = 0; layer < plans.size(); ++layer) {
     if (!model.rotates(layer)) plans[layer].rope.reset();
-    plans[layer].attention = kind_of(attention_windows(model), model.window_of(layer));
+    plans[layer].attention = kind_of(windows, model.window_of(layer));
   }
   return plans;
 }
