@@ -48,4 +48,12 @@ sft_find_library(sft_liburing liburing liburing.h uring liburing-dev)      # dir
 sft_find_library(sft_zstd Zstandard zstd.h zstd libzstd-dev)               # compressed inputs
 sft_find_library(sft_libedit libedit histedit.h edit libedit-dev)          # line editing of sft-generate --chat
 
+# Encoding of protocol buffers: headers alone.
+find_path(PROTOZERO_INCLUDE_DIR protozero/pbf_builder.hpp)
+if(NOT PROTOZERO_INCLUDE_DIR)
+  message(FATAL_ERROR "protozero is missing: install it (Debian 12: libprotozero-dev) or set PROTOZERO_INCLUDE_DIR")
+endif()
+add_library(sft_protozero INTERFACE)
+target_include_directories(sft_protozero SYSTEM INTERFACE ${PROTOZERO_INCLUDE_DIR})
+
 include(SftCuda)

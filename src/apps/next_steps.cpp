@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "sft/config/values.hpp"
 #include "sft/data/chat_templates.hpp"
 #include "sft/hub/folder.hpp"
 #include "start_model.hpp"
@@ -103,6 +104,17 @@ std::vector<std::string> next_steps(const config::Config& config, ExitStatus sta
   add(script("postprocess/plot_loss.py"),
       fmt::format("{} -o {}", shell_word(output_dir), shell_word(output_dir + "/loss.png")));
   return lines;
+}
+
+std::vector<std::string> tracker_commands(const config::Train& config) {
+  std::vector<std::string> commands;
+  for (const config::Reporter reporter : config.report_to) {
+    if (reporter == config::Reporter::tensorboard || reporter == config::Reporter::prometheus) continue;
+    const std::string name = config::write(std::vector{reporter}), found = script("postprocess/track.py");
+    commands.push_back(fmt::format("{} {} --to {} --follow", found.empty() ? "postprocess/track.py" : found,
+                                   shell_word(config.output_dir), name));
+  }
+  return commands;
 }
 
 }  // namespace sft::apps

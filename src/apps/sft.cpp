@@ -341,6 +341,9 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   });
   set_log_times(!train::is_terminal());
   trainer.announce();
+  for (const std::string& tracker : apps::tracker_commands(config->train)) {
+    log_info("metrics: in another terminal, " + tracker);
+  }
 
   // 8. Train and evaluate
   const ExitStatus status = trainer.train();

@@ -243,10 +243,6 @@ std::vector<ForeignRow> kernel_rows() {
 
 std::vector<ForeignRow> logging_rows() {
   return {
-      {"report_to",
-       {{"none", ""}, {"[]", ""}},
-       "metrics go to output_dir/metrics.jsonl and nowhere else",
-       "write report_to = none; postprocess/plot_loss.py draws them"},
       {"logging_strategy", {{"steps", ""}}, "lines of metrics.jsonl are written by steps", "set train.logging_steps"},
       {"logging_nan_inf_filter", only_false,
        "NaN and Inf are never hidden: they end the run with status 4, or leave a step out (train.nan_policy)",

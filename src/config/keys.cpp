@@ -447,6 +447,10 @@ std::vector<Key> make_keys() {
           "1 or more"),
       key("train", &C::train, "logging_first_step", &Train::logging_first_step,
           "a line of metrics.jsonl for the first step of the run, too"),
+      key("train", &C::train, "report_to", &Train::report_to,
+          "where metrics go beside metrics.jsonl: tensorboard and prometheus write files in output_dir; for wandb, "
+          "mlflow "
+          "and trackio the run says which command sends them; none: nowhere"),
       key("train", &C::train, "eval_strategy", &Train::eval_strategy,
           "when to evaluate on eval_files: steps (every eval_steps), epoch (at the end of each), both also at the end "
           "of the run, or no"),

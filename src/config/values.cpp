@@ -106,6 +106,11 @@ constexpr Names<RowOrder, 3> row_order_names{
     {{"auto", RowOrder::automatic}, {"trl", RowOrder::trl}, {"endless", RowOrder::endless}}};
 constexpr Names<EvalStrategy, 3> eval_strategy_names{
     {{"no", EvalStrategy::no}, {"steps", EvalStrategy::steps}, {"epoch", EvalStrategy::epoch}}};
+constexpr Names<Reporter, 5> reporter_names{{{"tensorboard", Reporter::tensorboard},
+                                             {"prometheus", Reporter::prometheus},
+                                             {"wandb", Reporter::wandb},
+                                             {"mlflow", Reporter::mlflow},
+                                             {"trackio", Reporter::trackio}}};
 constexpr Names<SaveStrategy, 4> save_strategy_names{{{"no", SaveStrategy::no},
                                                       {"steps", SaveStrategy::steps},
                                                       {"epoch", SaveStrategy::epoch},
@@ -266,6 +271,17 @@ void read(const std::string& text, EvalStrategy& value) {
 void read(const std::string& text, SaveStrategy& value) {
   read_choice(is_none(unquoted(text)) ? "no" : text, value, save_strategy_names);
 }
+void read(const std::string& text, std::vector<Reporter>& value) {
+  value.clear();
+  std::string items = text;
+  std::erase_if(items, [](char c) { return c == '[' || c == ']'; });  // a list as YAML and JSON write it
+  for (const std::string& item : expanded_items(items)) {
+    if (is_none(item)) continue;
+    Reporter reporter{};
+    read_choice(item, reporter, reporter_names);
+    if (std::ranges::find(value, reporter) == value.end()) value.push_back(reporter);
+  }
+}
 void read(const std::string& text, EvalMetric& value) {
   const std::string word = unquoted(text);
   constexpr std::string_view prefix = "eval_";
@@ -349,6 +365,11 @@ std::string write(SpMethod value) { return write_choice(value, sp_method_names);
 std::string write(RowOrder value) { return write_choice(value, row_order_names); }
 std::string write(EvalStrategy value) { return write_choice(value, eval_strategy_names); }
 std::string write(SaveStrategy value) { return write_choice(value, save_strategy_names); }
+std::string write(const std::vector<Reporter>& value) {
+  std::vector<std::string> names;
+  for (const Reporter reporter : value) names.push_back(write_choice(reporter, reporter_names));
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, " "));
+}
 std::string write(EvalMetric value) { return write_choice(value, eval_metric_names); }
 std::string write(LossType value) { return write_choice(value, loss_type_names); }
 std::string write(NanPolicy value) { return write_choice(value, nan_policy_names); }

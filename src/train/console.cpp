@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/train/console.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "sft/core/format.hpp"
@@ -50,6 +53,23 @@ std::string Progress::time_left(std::int64_t step) const {
   return left_after(Clock::now() - start_, step - first_step_, last_step_ - first_step_);
 }
 
+void Progress::tell_job_end(std::int64_t step) {
+  const char* const end = std::getenv("SLURM_JOB_END_TIME");
+  constexpr std::int64_t enough_steps = 3;  // for a rate: the first one takes longer
+  if (has_told_job_end_ || end == nullptr || step < first_step_ + enough_steps) return;
+  has_told_job_end_ = true;
+  const double left_s = std::strtod(end, nullptr) -
+                        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const double step_s =
+      std::chrono::duration<double>(Clock::now() - start_).count() / static_cast<double>(step - first_step_);
+  const double last = static_cast<double>(step) + std::max(0.0, left_s) / step_s;
+  if (last >= static_cast<double>(last_step_)) return;
+  log_event(
+      fmt::format("the job's time ends in {}, at about step {} of {}: a signal before that saves the run, which "
+                  "checkpoint.resume_from_checkpoint = auto goes on from",
+                  format_duration(std::max(0.0, left_s)), static_cast<std::int64_t>(last), last_step_));
+}
+
 void Progress::advance(const StepMetrics& metrics) {
   if (!is_time_to_draw(metrics.step == last_step_)) return;
   line_.show(format_text("step %lld/%lld  loss %.4f  rate %.2e  %s tokens/s  %s left",
@@ -65,7 +85,10 @@ void Progress::print(const std::string& line) {
   log_event(line);
 }
 
-void Progress::log(const StepMetrics& metrics) { print(table_.row(metrics, time_left(metrics.step))); }
+void Progress::log(const StepMetrics& metrics) {
+  print(table_.row(metrics, time_left(metrics.step)));
+  tell_job_end(metrics.step);
+}
 
 void Progress::log_first(const StepMetrics& metrics) {
   if (is_log_ && metrics.step == first_step_ + 1) log(metrics);

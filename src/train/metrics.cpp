@@ -205,7 +205,7 @@ void MetricsFile::open() {
 
 bool MetricsFile::is_in_place() const { return io::identity_of(path_) == identity_; }
 
-void MetricsFile::append_line(const std::string& line) {
+void MetricsFile::append(const std::string& line) {
   if (!is_in_place()) {
     log_warning(path_ +
                 " was removed or replaced while the run was writing to it: the lines up to here are lost, those " +

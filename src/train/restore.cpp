@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "best_model.hpp"
+#include "reports.hpp"
 #include "run_files.hpp"
 #include "saver.hpp"
 #include "sft/core/log.hpp"
@@ -171,6 +172,11 @@ void Trainer::open_output(const std::string& resumed, const checkpoint::Lineage&
         std::make_unique<MetricsFile>(output_dir + "/metrics.jsonl", position_.step, position_.evaluated_step, earlier);
   }
   write_resolved_ini();
+  if (metrics_file_) {
+    reports_ =
+        std::make_unique<Reports>(run_.config->train, position_.lineage.run_id,
+                                  io::read_file(resolved_ini_of(run_.config)), io::read_file(metrics_file_->path()));
+  }
 }
 
 void Trainer::open_goodput(const std::string& metrics_path, bool is_new) {

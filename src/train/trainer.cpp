@@ -22,6 +22,7 @@
 #include "nan_policy.hpp"
 #include "notice.hpp"
 #include "profile.hpp"
+#include "reports.hpp"
 #include "run_files.hpp"
 #include "saver.hpp"
 #include "sft/comm/launcher.hpp"
@@ -441,7 +442,9 @@ void Trainer::append(const Metrics& metrics) {
   if (!metrics_file_) return;
   try {
     keep_output_dir();
-    metrics_file_->append(metrics);
+    const std::string line = to_json(metrics);
+    metrics_file_->append(line);
+    reports_->add(line);
   } catch (const Error& error) {
     failure_ = std::make_exception_ptr(comm::SharedError(error.status(), error.what()));  // of the run, not of a rank
   }

@@ -65,6 +65,8 @@ def phi3(rng, sizes):
     """Phi-3 and 4: rows within the original context, for which alone frequencies are known beforehand."""
     head_dim = sizes["hidden_size"] // sizes["num_attention_heads"]
     part = rng.choice([0.5, 0.75, 1.0])
+    if int(head_dim * part) % 2 != 0:
+        part = 0.5  # pairs are rotated
     fields = dict(rope_theta=1e4, rope_type="default", partial_rotary_factor=part)
     if rng.random() < 0.6:
         num_pairs = int(head_dim * part) // 2

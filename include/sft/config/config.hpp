@@ -52,6 +52,14 @@ enum class NanPolicy {
   stop,  ///< it ends the run
   skip,  ///< it is left out: weights and optimizer stay as they were before it
 };
+/// Where metrics go beside metrics.jsonl.
+enum class Reporter {
+  tensorboard,
+  prometheus,
+  wandb,  ///< this and what follows: postprocess/track.py sends them, from where there is a network
+  mlflow,
+  trackio,
+};
 /// When a run leaves its model in hub format.
 enum class HubModel {
   automatic,  ///< until validate(): at the end, where it began from a model
@@ -189,6 +197,7 @@ struct Train {
   std::string output_dir = "output";
   std::int64_t logging_steps = 10;
   bool logging_first_step = false;
+  std::vector<Reporter> report_to;                   ///< none twice
   EvalStrategy eval_strategy = EvalStrategy::steps;  ///< of a run with eval_files
   std::int64_t eval_steps = -1;                      ///< -1 ("none" in the file): logging_steps; 0: only at the end
   bool eval_on_start = false;

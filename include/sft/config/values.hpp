@@ -45,6 +45,7 @@ void read(const std::string& text, EvalStrategy& value);  // no also as none or 
 void read(const std::string& text, SaveStrategy& value);  // the same
 void read(const std::string& text, EvalMetric& value);    // also with eval_ in front
 void read(const std::string& text, NanPolicy& value);
+void read(const std::string& text, std::vector<Reporter>& value);  // names of a list, or none
 void read(const std::string& text, BlockNorms& value);
 void read(const std::string& text, LossType& value);  // nll also as chunked_nll or none
 void read(const std::string& text, RopeScaling& value);
@@ -97,6 +98,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::string write(RowOrder value);
 [[nodiscard]] std::string write(EvalStrategy value);
 [[nodiscard]] std::string write(SaveStrategy value);
+[[nodiscard]] std::string write(const std::vector<Reporter>& value);
 [[nodiscard]] std::string write(EvalMetric value);
 [[nodiscard]] std::string write(NanPolicy value);
 [[nodiscard]] std::string write(BlockNorms value);

@@ -47,12 +47,14 @@ class Progress {
   /// A line of the table, the first one below the names of the columns.
   void print(const std::string& line);
   [[nodiscard]] std::string time_left(std::int64_t step) const;
+  /// Once, when the rate is known: that the job's time will end before the run, where SLURM tells it.
+  void tell_job_end(std::int64_t step);
 
   std::int64_t first_step_, last_step_;
   bool is_log_;
   StepTable table_;
   StatusLine line_;
-  bool header_printed_ = false;
+  bool header_printed_ = false, has_told_job_end_ = false;
   Clock::time_point start_ = Clock::now();
   Clock::time_point last_drawn_{};
   Clock::time_point evaluation_start_{}, evaluation_shown_{};

@@ -103,12 +103,11 @@ class MetricsFile {
   /// keep, or all of them as `earlier` says, are in PATH.old, or the first free name of PATH.old.1, .2 ...; a warning
   /// says so. Throws a data Error.
   MetricsFile(const std::string& path, std::int64_t resumed_step, std::int64_t evaluated_step, EarlierLines earlier);
-  void append(const StepMetrics& metrics) { append_line(to_json(metrics)); }
-  void append(const EvalMetrics& metrics) { append_line(to_json(metrics)); }
+  /// Adds a line, given without its newline.
+  void append(const std::string& line);
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:
-  void append_line(const std::string& line);
   /// Opens what is at the path, or makes it.
   void open();
   /// Whether the file that is open is the one at the path.

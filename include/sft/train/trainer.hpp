@@ -26,6 +26,7 @@ namespace sft::train {
 
 class Batches;
 struct Notice;
+class Reports;
 class Saver;
 
 class Trainer {
@@ -135,6 +136,7 @@ class Trainer {
   std::string origin_;                         ///< of the weights, for people
   std::optional<OutputLock> lock_;             ///< on rank 0
   std::unique_ptr<MetricsFile> metrics_file_;  ///< on rank 0
+  std::unique_ptr<Reports> reports_;           ///< on rank 0
   std::optional<StopSignals> signals_;
   bool has_told_of_zero_loss_ = false;
   SlowestRankWatch slowest_;

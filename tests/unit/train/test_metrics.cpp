@@ -128,21 +128,23 @@ BOOST_AUTO_TEST_CASE(later_steps_and_cut_lines_are_dropped) {
 
 using train::EarlierLines;
 
+std::string line_of(std::int64_t step) { return train::to_json(example(step)); }
+
 BOOST_AUTO_TEST_CASE(a_resumed_file_equals_an_uninterrupted_one) {
   const ScratchFile whole("unit_train_whole.jsonl");
   const ScratchFile resumed("unit_train_resumed.jsonl");
   {
     train::MetricsFile file(whole.path, 0, -1, EarlierLines::set_aside);
-    for (int step = 1; step <= 5; ++step) file.append(example(step));
+    for (int step = 1; step <= 5; ++step) file.append(line_of(step));
   }
   {
     train::MetricsFile file(resumed.path, 0, -1,
                             EarlierLines::set_aside);  // went to step 4, its last checkpoint was of 3
-    for (int step = 1; step <= 4; ++step) file.append(example(step));
+    for (int step = 1; step <= 4; ++step) file.append(line_of(step));
   }
   {
     train::MetricsFile file(resumed.path, 3, -1, EarlierLines::keep);
-    for (int step = 4; step <= 5; ++step) file.append(example(step));
+    for (int step = 4; step <= 5; ++step) file.append(line_of(step));
   }
   BOOST_TEST(read(resumed.path) == read(whole.path));
   BOOST_TEST(!std::filesystem::exists(resumed.path + ".old"));
@@ -150,24 +152,24 @@ BOOST_AUTO_TEST_CASE(a_resumed_file_equals_an_uninterrupted_one) {
 
 BOOST_AUTO_TEST_CASE(lines_of_other_runs_are_set_aside_and_never_overwritten) {
   const ScratchFile scratch("unit_train_anew.jsonl"), first(scratch.path + ".old"), second(scratch.path + ".old.1");
-  { train::MetricsFile(scratch.path, 0, -1, EarlierLines::set_aside).append(example(1)); }
-  { train::MetricsFile(scratch.path, 0, -1, EarlierLines::set_aside).append(example(2)); }
+  { train::MetricsFile(scratch.path, 0, -1, EarlierLines::set_aside).append(line_of(1)); }
+  { train::MetricsFile(scratch.path, 0, -1, EarlierLines::set_aside).append(line_of(2)); }
   {
-    train::MetricsFile(scratch.path, 7, -1, EarlierLines::set_aside).append(example(8));
+    train::MetricsFile(scratch.path, 7, -1, EarlierLines::set_aside).append(line_of(8));
   }  // from another folder's step 7
-  BOOST_TEST(read(scratch.path) == train::to_json(example(8)) + "\n");
-  BOOST_TEST(read(first.path) == train::to_json(example(1)) + "\n");
-  BOOST_TEST(read(second.path) == train::to_json(example(2)) + "\n");
+  BOOST_TEST(read(scratch.path) == line_of(8) + "\n");
+  BOOST_TEST(read(first.path) == line_of(1) + "\n");
+  BOOST_TEST(read(second.path) == line_of(2) + "\n");
 }
 
 BOOST_AUTO_TEST_CASE(a_branch_keeps_a_copy_of_what_it_leaves) {
   const ScratchFile scratch("unit_train_branch.jsonl"), copy(scratch.path + ".old");
   {
     train::MetricsFile file(scratch.path, 0, -1, EarlierLines::set_aside);
-    for (int step = 1; step <= 3; ++step) file.append(example(step));
+    for (int step = 1; step <= 3; ++step) file.append(line_of(step));
   }
   const std::string before = read(scratch.path);
-  { train::MetricsFile(scratch.path, 2, -1, EarlierLines::keep_and_copy).append(example(3)); }
+  { train::MetricsFile(scratch.path, 2, -1, EarlierLines::keep_and_copy).append(line_of(3)); }
   BOOST_TEST(read(scratch.path) == before);
   BOOST_TEST(read(copy.path) == before);
 }
@@ -175,9 +177,9 @@ BOOST_AUTO_TEST_CASE(a_branch_keeps_a_copy_of_what_it_leaves) {
 BOOST_AUTO_TEST_CASE(a_file_that_is_gone_begins_anew) {
   const ScratchFile scratch("unit_train_gone.jsonl");
   train::MetricsFile file(scratch.path, 0, -1, EarlierLines::set_aside);
-  file.append(example(1));
+  file.append(line_of(1));
   std::filesystem::remove(scratch.path);
-  file.append(example(2));
-  file.append(example(3));
-  BOOST_TEST(read(scratch.path) == train::to_json(example(2)) + "\n" + train::to_json(example(3)) + "\n");
+  file.append(line_of(2));
+  file.append(line_of(3));
+  BOOST_TEST(read(scratch.path) == line_of(2) + "\n" + train::to_json(example(3)) + "\n");
 }

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reports.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "sft/core/error.hpp"
+#include "sft/core/log.hpp"
+#include "sft/io/files.hpp"
+#include "sft/report/text_exposition.hpp"
+#include "sft/train/goodput.hpp"
+
+namespace sft::train {
+
+namespace {
+
+bool has(const config::Train& config, config::Reporter reporter) {
+  return std::ranges::find(config.report_to, reporter) != config.report_to.end();
+}
+
+/// The numbers of a line, but the step and its time.
+std::vector<report::Scalar> scalars_of(const nlohmann::ordered_json& json) {
+  std::vector<report::Scalar> scalars;
+  for (const auto& [key, value] : json.items()) {
+    if (value.is_number() && key != "step" && key != "time") scalars.push_back({key, value.get<double>()});
+  }
+  return scalars;
+}
+
+/// As transformers calls it there: train/loss, eval/loss.
+std::string event_tag(const std::string& key) {
+  constexpr std::string_view prefix = "eval_";
+  const bool is_evaluation = key.starts_with(prefix) && key != "eval_time_s";
+  return is_evaluation ? "eval/" + key.substr(prefix.size()) : "train/" + key;
+}
+
+}  // namespace
+
+Reports::Reports(const config::Train& config, const std::string& run_id, const std::string& resolved_ini,
+                 const std::string& metrics)
+    : run_id_(run_id), last_{.time_s = Goodput::now()} {
+  if (has(config, config::Reporter::prometheus)) exposition_path_ = config.output_dir + "/metrics.prom";
+  if (!has(config, config::Reporter::tensorboard)) return;
+  attempt([&] {
+    events_ = std::make_unique<report::EventFile>(fmt::format("{}/tensorboard/{}", config.output_dir, run_id),
+                                                  Goodput::now());
+    events_->add_text(last_, "configuration", fmt::format("```\n{}\n```", resolved_ini));
+    std::istringstream lines(metrics);
+    for (std::string line; std::getline(lines, line);) write_events(line);
+  });
+}
+
+void Reports::add(const std::string& line) {
+  attempt([&] {
+    if (events_) write_events(line);
+    if (!exposition_path_.empty()) write_exposition(line);
+  });
+}
+
+void Reports::write_events(const std::string& line) {
+  const auto json = nlohmann::ordered_json::parse(line);
+  last_ = {json.at("step").get<std::int64_t>(), json.value("time", last_.time_s)};
+  std::vector<report::Scalar> scalars = scalars_of(json);
+  for (report::Scalar& scalar : scalars) scalar.tag = event_tag(scalar.tag);
+  events_->add(last_, scalars);
+}
+
+void Reports::write_exposition(const std::string& line) {
+  const auto json = nlohmann::ordered_json::parse(line);
+  if (json.contains("eval_loss")) return;  // the next line of a step tells what goes on
+  std::vector<report::Scalar> scalars = scalars_of(json);
+  scalars.insert(scalars.begin(), {{"step", json.at("step").get<double>()},
+                                   {"last_line_timestamp_seconds", json.value("time", Goodput::now())}});
+  io::write_file_atomically(exposition_path_, report::text_exposition(run_id_, scalars));
+}
+
+template <class Work>
+void Reports::attempt(const Work& work) {
+  if (has_failed_) return;
+  try {
+    work();
+  } catch (const Error& error) {
+    has_failed_ = true;
+    log_warning(fmt::format("what train.report_to asks for ends here; metrics.jsonl goes on: {}", error.what()));
+  }
+}
+
+}  // namespace sft::train
