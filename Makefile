@@ -19,8 +19,8 @@ PACKAGES := g++ cmake ninja-build \
   libicu-dev libonig-dev libfmt-dev libzstd-dev libedit-dev liburing-dev \
   wordnet-base python3-h5py python3-matplotlib shellcheck
 # What only tests use: Lmod reads the installed modulefiles, QEMU is a processor without AVX, the documentation has
-# recipes with h5dump.
-TEST_PACKAGES := lmod qemu-user hdf5-tools
+# recipes with h5dump, strace counts what programs read.
+TEST_PACKAGES := lmod qemu-user hdf5-tools strace
 SLURM_PACKAGES := slurm-wlm munge procps
 MPICH_PACKAGES := libmpich-dev mpich libhdf5-mpich-dev
 STYLE_PACKAGES := clang clang-format clang-tidy libclang-rt-dev libomp-dev
