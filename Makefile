@@ -19,8 +19,8 @@ PACKAGES := g++ cmake ninja-build \
   libicu-dev libonig-dev libfmt-dev libprotozero-dev libzstd-dev libedit-dev liburing-dev \
   wordnet-base python3-h5py python3-matplotlib shellcheck
 # What only tests use: Lmod reads the installed modulefiles, QEMU is a processor without AVX, the documentation has
-# recipes with h5dump.
-TEST_PACKAGES := lmod qemu-user hdf5-tools
+# recipes with h5dump, strace counts what programs read.
+TEST_PACKAGES := lmod qemu-user hdf5-tools strace
 SLURM_PACKAGES := slurm-wlm munge procps
 MPICH_PACKAGES := libmpich-dev mpich libhdf5-mpich-dev
 STYLE_PACKAGES := clang clang-format clang-tidy libclang-rt-dev libomp-dev
@@ -162,15 +162,11 @@ format: style-deps ## clang-format every source in place
 check-format: style-deps ## fails where clang-format would change a source
 	@clang-format --dry-run --Werror $(SOURCES)
 
-# clang-tidy reads what every source is compiled with, one by one.
-TIDY = cmake --preset clang -B build/tidy -DSFT_UNITY=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null && \
-	xargs --no-run-if-empty --max-args=1 --max-procs=$(JOBS) clang-tidy --quiet -p build/tidy
-
 tidy: style-deps ## clang-tidy on every source of src/
-	@printf '%s\n' $(filter src/%.cpp,$(SOURCES)) | ($(TIDY))
+	@printf '%s\n' $(filter src/%.cpp,$(SOURCES)) | .ci/tidy $(JOBS)
 
 check-tidy: style-deps ## clang-tidy on what changed: .ci/changed says since when
-	@.ci/changed | ($(TIDY) --warnings-as-errors='*')
+	@.ci/changed | .ci/tidy $(JOBS) --warnings-as-errors='*'
 
 clean: ## remove everything that was built
 	rm -rf build

@@ -32,17 +32,18 @@ bool begins_as_zstandard(std::string_view bytes) {
   return is_skippable || bytes.starts_with(zstd_magic);
 }
 
-/// The input as it is, with a look ahead at its first bytes.
+/// The input as it is, or from a place in it on, with a look ahead at its first bytes.
 class RawInput {
  public:
-  RawInput(const std::string& input, std::function<void(std::int64_t)> advance)
-      : name_(display_name(input)), advance_(std::move(advance)), buffer_(buffer_bytes) {
+  RawInput(const std::string& input, ByteRange range, std::function<void(std::int64_t)> advance)
+      : name_(display_name(input)), range_(range), advance_(std::move(advance)), buffer_(buffer_bytes) {
     file_ = input == standard_input ? stdin : std::fopen(input.c_str(), "rbe");
     if (file_ == nullptr) {
       throw_data_error(fmt::format("cannot read '{}'", name_), std::strerror(errno),
                        "check the path and its permissions");
     }
     std::setvbuf(file_, nullptr, _IONBF, 0);
+    if (range.begin > 0 && ::fseeko(file_, range.begin, SEEK_SET) != 0) throw_unreadable();
     fill();
   }
   ~RawInput() {
@@ -71,14 +72,20 @@ class RawInput {
 
  private:
   void fill() {
+    constexpr std::int64_t bytes_behind_range = 1 << 14;
+    const std::int64_t left = range_.end - range_.begin;
+    const std::int64_t wanted = left > 0 ? std::min<std::int64_t>(left, std::ssize(buffer_)) : bytes_behind_range;
     begin_ = 0;
-    end_ = std::fread(buffer_.data(), 1, buffer_.size(), file_);
-    if (end_ == 0 && std::ferror(file_) != 0) {
-      throw_data_error(fmt::format("cannot read '{}'", name_), std::strerror(errno), "check the disk");
-    }
+    end_ = std::fread(buffer_.data(), 1, static_cast<std::size_t>(wanted), file_);
+    range_.begin += static_cast<std::int64_t>(end_);
+    if (end_ == 0 && std::ferror(file_) != 0) throw_unreadable();
+  }
+  [[noreturn]] void throw_unreadable() const {
+    throw_data_error(fmt::format("cannot read '{}'", name_), std::strerror(errno), "check the disk");
   }
 
   std::string name_;
+  ByteRange range_;  ///< what is left of it
   std::function<void(std::int64_t)> advance_;
   std::FILE* file_ = nullptr;
   std::vector<char> buffer_;
@@ -195,11 +202,20 @@ class ZstdStream : public ByteStream {
 std::string display_name(const std::string& input) { return input == standard_input ? "standard input" : input; }
 
 std::unique_ptr<ByteStream> open_bytes(const std::string& input, std::function<void(std::int64_t num_bytes)> advance) {
-  auto raw = std::make_unique<RawInput>(input, std::move(advance));
+  auto raw = std::make_unique<RawInput>(input, ByteRange(), std::move(advance));
   if (raw->beginning().starts_with(gzip_magic)) return std::make_unique<GzipStream>(std::move(raw));
   if (begins_as_zstandard(raw->beginning())) return std::make_unique<ZstdStream>(std::move(raw));
   if (input != standard_input) io::require_kind(input, io::Expected::json_lines);
   return std::make_unique<PlainStream>(std::move(raw));
 }
+
+std::unique_ptr<ByteStream> open_range(const std::string& file, ByteRange range,
+                                       std::function<void(std::int64_t num_bytes)> advance) {
+  auto raw = std::make_unique<RawInput>(file, range, std::move(advance));
+  if (range.begin == 0) io::require_kind(file, io::Expected::json_lines);
+  return std::make_unique<PlainStream>(std::move(raw));
+}
+
+bool begins_compressed(std::string_view bytes) { return bytes.starts_with(gzip_magic) || begins_as_zstandard(bytes); }
 
 }  // namespace sft::data

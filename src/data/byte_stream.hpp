@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace sft::data {
 
@@ -33,5 +35,19 @@ class ByteStream {
 /// advance(bytes) reports what was read of the input itself.
 [[nodiscard]] std::unique_ptr<ByteStream> open_bytes(const std::string& input,
                                                      std::function<void(std::int64_t num_bytes)> advance);
+
+/// Places [begin, end) of bytes in a file.
+struct ByteRange {
+  std::int64_t begin = 0;
+  std::int64_t end = std::numeric_limits<std::int64_t>::max();
+};
+
+/// Opens a file that is not compressed, from range.begin on. Up to range.end it is read as fast as any; behind that,
+/// where the rest of one record is sought, in small pieces.
+[[nodiscard]] std::unique_ptr<ByteStream> open_range(const std::string& file, ByteRange range,
+                                                     std::function<void(std::int64_t num_bytes)> advance);
+
+/// Whether bytes that begin so are compressed, by what open_bytes unpacks.
+[[nodiscard]] bool begins_compressed(std::string_view bytes);
 
 }  // namespace sft::data

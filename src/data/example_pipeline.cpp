@@ -20,8 +20,9 @@ constexpr std::size_t max_batch_bytes = 1 << 16;
 constexpr std::size_t max_waiting_bytes = 8 << 20;
 
 struct Batch {
-  std::int64_t number = 0;
-  std::vector<NumberedRecord> records;
+  std::size_t span = 0;
+  std::int64_t number = 0;  ///< in the span
+  std::vector<RawRecord> records;
   std::size_t num_bytes = 0;
   std::vector<MadeExample> examples;
   RecordCensus census;
@@ -32,11 +33,11 @@ struct Batch {
 void make_examples(Batch& batch, const ExampleMaker& maker) {
   try {
     batch.examples.reserve(batch.records.size());
-    for (NumberedRecord& record : batch.records) {
+    for (RawRecord& record : batch.records) {
       MadeExample example = {
-          .batch = batch.number, .file = record.file, .line = record.raw.line, .document = {}, .refusal = {}};
+          .span = batch.span, .batch = batch.number, .line = record.line, .document = {}, .refusal = {}};
       try {
-        example.document = maker.make(std::move(record.raw.text), batch.census);
+        example.document = maker.make(std::move(record.text), batch.census);
       } catch (const std::invalid_argument& reason) {
         example.refusal = reason.what();
       }
@@ -51,13 +52,8 @@ void make_examples(Batch& batch, const ExampleMaker& maker) {
 }  // namespace
 
 struct ExamplePipeline::Impl {
-  Impl(const ExampleMaker& maker_to_use, int num_threads_to_use, Share share_to_make, RecordCensus& census_to_fill,
-       Take take_them)
-      : maker(maker_to_use),
-        num_threads(num_threads_to_use),
-        share(share_to_make),
-        census(census_to_fill),
-        take(std::move(take_them)) {
+  Impl(const ExampleMaker& maker_to_use, int num_threads_to_use, RecordCensus& census_to_fill, Take take_them)
+      : maker(maker_to_use), num_threads(num_threads_to_use), census(census_to_fill), take(std::move(take_them)) {
     for (int i = 0; num_threads > 1 && i < num_threads; ++i) threads.emplace_back([this] { work(); });
   }
   ~Impl() {
@@ -92,6 +88,7 @@ struct ExamplePipeline::Impl {
 
   void submit() {
     if (filling->records.empty()) return;
+    filling->span = span;
     filling->number = num_batches++;
     if (filling->number % share.size != share.rank) {
       *filling = Batch();
@@ -127,13 +124,14 @@ struct ExamplePipeline::Impl {
 
   const ExampleMaker& maker;
   const int num_threads;
-  const Share share;
   RecordCensus& census;
   Take take;
+  std::size_t span = 0;
+  Share share;
   std::shared_ptr<Batch> filling = std::make_shared<Batch>();
   std::deque<std::shared_ptr<Batch>> in_order;  ///< handed to the threads and not delivered yet
   std::size_t waiting_bytes = 0;                ///< text of those
-  std::int64_t num_batches = 0;                 ///< that were full, whoever makes them
+  std::int64_t num_batches = 0;                 ///< of the span that were full, whoever makes them
 
   std::mutex mutex;  ///< guards the members below and Batch::is_done
   std::condition_variable has_work, has_result;
@@ -142,15 +140,21 @@ struct ExamplePipeline::Impl {
   std::vector<std::jthread> threads;
 };
 
-ExamplePipeline::ExamplePipeline(const ExampleMaker& maker, int num_threads, Share share, RecordCensus& census,
-                                 Take take)
-    : impl_(std::make_unique<Impl>(maker, num_threads, share, census, std::move(take))) {}
+ExamplePipeline::ExamplePipeline(const ExampleMaker& maker, int num_threads, RecordCensus& census, Take take)
+    : impl_(std::make_unique<Impl>(maker, num_threads, census, std::move(take))) {}
 
 ExamplePipeline::~ExamplePipeline() = default;
 
-void ExamplePipeline::add(NumberedRecord record) {
+void ExamplePipeline::begin_span(std::size_t span, Share share) {
+  impl_->submit();
+  impl_->span = span;
+  impl_->share = share;
+  impl_->num_batches = 0;
+}
+
+void ExamplePipeline::add(RawRecord record) {
   Batch& batch = *impl_->filling;
-  batch.num_bytes += record.raw.text.size();
+  batch.num_bytes += record.text.size();
   batch.records.push_back(std::move(record));
   if (batch.records.size() >= max_batch_records || batch.num_bytes >= max_batch_bytes) impl_->submit();
 }

@@ -13,12 +13,6 @@
 
 namespace sft::data {
 
-/// A record and the number of its input file.
-struct NumberedRecord {
-  RawRecord raw;
-  std::size_t file = 0;
-};
-
 /// Which batches of records are made.
 struct Share {
   int rank = 0, size = 1;
@@ -26,8 +20,8 @@ struct Share {
 
 /// What became of a record.
 struct MadeExample {
-  std::int64_t batch = 0;  ///< number of the batch of records that it was made in
-  std::size_t file = 0;
+  std::size_t span = 0;    ///< of the inputs
+  std::int64_t batch = 0;  ///< number in the span of the batch of records that it was made in
   std::int64_t line = 0;
   Document document;
   std::string refusal;  ///< why there is no document; "": there is one
@@ -40,15 +34,17 @@ class ExamplePipeline {
  public:
   using Take = std::function<void(MadeExample&&)>;
 
-  /// num_threads >= 1 make documents beside the calling one; with 1 the calling one does it itself. Of the batches,
-  /// whose borders depend on the records alone, those are made whose number is the share's rank modulo its size.
-  /// `maker` and `census` outlive the object.
-  ExamplePipeline(const ExampleMaker& maker, int num_threads, Share share, RecordCensus& census, Take take);
+  /// num_threads >= 1 make documents beside the calling one; with 1 the calling one does it itself. `maker` and
+  /// `census` outlive the object.
+  ExamplePipeline(const ExampleMaker& maker, int num_threads, RecordCensus& census, Take take);
   ~ExamplePipeline();
 
-  void add(NumberedRecord record);
+  /// What is added now is of this span. Of its batches, whose borders depend on its records alone, those are made whose
+  /// number is the share's rank modulo its size.
+  void begin_span(std::size_t span, Share share);
+  void add(RawRecord record);
   void finish();
-  /// Of all records that were added and finished, made or not.
+  /// Of all records of the span that were added and finished, made or not.
   [[nodiscard]] std::int64_t num_batches() const;
 
  private:

@@ -95,21 +95,10 @@ void require_files(const std::vector<InputGroup>& groups) {
     for (const std::string& file : group.files) {
       if (file != standard_input && fs::is_regular_file(file)) continue;
       throw_config_error(fmt::format("cannot read '{}' on several ranks", file),
-                         "each reads all inputs, and a pipe can be read once",
+                         "each reads a share of the inputs, and a pipe has no places to begin at",
                          "name a file, or start sft-prepare without mpirun");
     }
   }
-}
-
-std::int64_t total_size_bytes(const std::vector<InputGroup>& groups) {
-  std::int64_t size = 0;
-  for (const InputGroup& group : groups) {
-    for (const std::string& file : group.files) {
-      if (file == standard_input || !fs::is_regular_file(file)) return 0;
-      size += static_cast<std::int64_t>(fs::file_size(file));
-    }
-  }
-  return size;
 }
 
 }  // namespace sft::data

@@ -30,7 +30,4 @@ struct InputGroup {
 /// A configuration Error for what can be read only once, as pipes and standard input can.
 void require_files(const std::vector<InputGroup>& groups);
 
-/// Bytes of all files together; 0, that is not known, when one of them is a pipe or standard input.
-[[nodiscard]] std::int64_t total_size_bytes(const std::vector<InputGroup>& groups);
-
 }  // namespace sft::data

@@ -24,8 +24,8 @@ struct ReadDocuments {
 /// which the first process then removes if it made it. Collective over the team.
 void agree_or_drop(std::optional<DocumentStore>& part, const Team& team, const std::function<void()>& work);
 
-/// Reads all inputs and makes documents of their records, of which each process of the team has a share; adds what
-/// became of all of them to `summary`. The first bad record is a data Error on every process.
+/// Makes documents of the records of all inputs, of which each process of the team reads a share (divide_inputs); adds
+/// what became of all of them to `summary`. The first bad record is a data Error on every process.
 [[nodiscard]] ReadDocuments read_documents(const PrepareOptions& options, const ExampleMaker& maker,
                                            const std::vector<InputGroup>& groups, const Team& team,
                                            const PrepareProgress& progress, PrepareSummary& summary);

@@ -2,6 +2,8 @@
 #include "data/record_reader.hpp"
 
 #include <algorithm>
+#include <array>
+#include <fstream>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -12,6 +14,7 @@ namespace {
 
 constexpr std::size_t max_record_bytes = std::size_t{256} << 20;
 constexpr const char* too_large = "it is longer than 256 MiB";
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
 bool is_space(int c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
@@ -19,6 +22,32 @@ bool is_space(int c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 RecordReader::RecordReader(const std::string& input, std::function<void(std::int64_t num_bytes)> advance)
     : stream_(open_bytes(input, std::move(advance))), buffer_(buffer_bytes) {}
+
+// The byte before tells whether a line begins with the range.
+RecordReader::RecordReader(const std::string& file, ByteRange range,
+                           std::function<void(std::int64_t num_bytes)> advance)
+    : range_(range),
+      stream_(open_range(file, {std::max<std::int64_t>(0, range.begin - 1), range.end}, std::move(advance))),
+      buffer_(buffer_bytes),
+      buffer_begin_(std::max<std::int64_t>(0, range.begin - 1)) {
+  form_ = Form::lines;
+  if (range.begin == 0) {
+    skip_byte_order_mark();
+  } else {
+    skip_line();
+  }
+}
+
+bool RecordReader::is_divisible(const std::string& file) {
+  std::array<char, 4096> bytes{};
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(bytes.data(), bytes.size());
+  std::string_view text(bytes.data(), static_cast<std::size_t>(stream.gcount()));
+  if (begins_compressed(text)) return false;
+  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
+  const auto first = std::ranges::find_if_not(text, [](char c) { return is_space(c); });
+  return first != text.end() && *first != '[';
+}
 
 void RecordReader::refuse(RawRecord& record, const std::string& why) const {
   record.line = line_;
@@ -28,6 +57,7 @@ void RecordReader::refuse(RawRecord& record, const std::string& why) const {
 int RecordReader::peek() {
   if (begin_ == end_) {
     if (has_ended_) return -1;
+    buffer_begin_ += static_cast<std::int64_t>(end_);
     begin_ = 0;
     end_ = stream_->read(buffer_);
     has_ended_ = end_ == 0;
@@ -36,17 +66,35 @@ int RecordReader::peek() {
   return static_cast<unsigned char>(buffer_[begin_]);
 }
 
+void RecordReader::count_line() {
+  const std::int64_t place = position();
+  if (place < range_.begin) return;
+  ++line_;
+  if (place < range_.end) ++num_lines_;
+}
+
+void RecordReader::skip_line() {
+  while (position() < range_.end && peek() >= 0) {
+    const bool ends_line = peek() == '\n';
+    take();
+    if (ends_line) return;
+  }
+}
+
 int RecordReader::peek_beyond_space() {
   while (is_space(peek())) take();
   return peek();
 }
 
-void RecordReader::begin() {
-  constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+void RecordReader::skip_byte_order_mark() {
   for (const char c : byte_order_mark) {
     if (peek() != static_cast<unsigned char>(c)) break;
     take();
   }
+}
+
+void RecordReader::begin() {
+  skip_byte_order_mark();
   const bool is_array = peek_beyond_space() == '[';
   form_ = is_array ? Form::array : Form::lines;
   if (is_array) take();
@@ -59,7 +107,11 @@ bool RecordReader::next(RawRecord& record) {
 }
 
 bool RecordReader::next_line(RawRecord& record) {
-  if (peek_beyond_space() < 0) return false;
+  do {
+    if (position() >= range_.end) return false;  // the line that begins here is of the next range
+    while (peek() != '\n' && is_space(peek())) take();
+  } while (take_if('\n'));
+  if (peek() < 0) return false;
   record.line = line_;
   while (peek() >= 0) {
     const auto from = buffer_.begin() + static_cast<std::ptrdiff_t>(begin_);

@@ -77,10 +77,12 @@ void note_opened(const DriverFile& file) {
 }
 
 void note_unopened(const DriverFile& file) {
-  file.note();
-  if (file.info.status && file.is_source()) {
+  if (!file.info.status) return;
+  if (file.is_source()) {
     file.info.status->bad_sources.try_emplace(file.name(),
                                               fmt::format("cannot open {}: {}", file.path, std::strerror(errno)));
+  } else {
+    file.info.status->first_errno = errno;  // of several tries the last counts, for the same reason
   }
 }
 

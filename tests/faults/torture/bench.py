@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -58,7 +59,7 @@ class Result:
         return max((int(step) for step in re.findall(r" saved \S*checkpoint-(\d+) in ", self.out)), default=0)
 
     def tail(self):
-        return " / ".join((self.err.splitlines() or self.out.splitlines())[-3:])[:400]
+        return " / ".join(self.errors() or (self.err.splitlines() or self.out.splitlines())[-3:])[:400]
 
 
 class Scene:
@@ -78,9 +79,9 @@ class Scene:
 class Bench:
     """A work folder with data, a configuration, and a run of it that nothing happened to."""
 
-    def __init__(self, programs, libraries, mpiexec, num_ranks, work, rng):
+    def __init__(self, programs, libraries, mpiexec, num_ranks, work, rng, keeps):
         self.programs, self.libraries, self.mpiexec = programs, libraries, mpiexec
-        self.num_ranks, self.work, self.rng = num_ranks, work, rng
+        self.num_ranks, self.work, self.rng, self.keeps = num_ranks, work, rng, keeps
         self.host = socket.gethostname()
         self.scenes = []
         self._wholes = {}
@@ -105,12 +106,14 @@ class Bench:
             preload = ["env", f"LD_PRELOAD={':'.join(self.libraries)}"] + [f"{k}={v}" for k, v in settings.items()]
         command = [self.mpiexec, "-np", str(self.num_ranks), *preload, self.programs / "sft",
                    configuration.name, "--train.output_dir", folder, *words]
-        # mpirun's files, of which those of several at a time or of another root would get in the way.
-        temporary = self.work / "mpi" / folder
-        temporary.mkdir(parents=True, exist_ok=True)
+        # mpirun's files, of which those of several at a time or of another root would get in the way. Their folder has
+        # a name of its own: calls that concern FOLDER may be made to fail.
+        temporary = tempfile.mkdtemp(prefix="mpi.", dir=self.work)
         with open(self.work / f"{folder}.out", "w") as out, open(self.work / f"{folder}.err", "w") as err:
-            return subprocess.Popen(command, cwd=self.work, stdout=out, stderr=err,
-                                    env=os.environ | {"TMPDIR": str(temporary)})
+            process = subprocess.Popen(command, cwd=self.work, stdout=out, stderr=err,
+                                       env=os.environ | {"TMPDIR": temporary})
+        process.temporary = temporary
+        return process
 
     def end(self, process, folder):
         """Waits for it."""
@@ -122,6 +125,7 @@ class Bench:
             process.kill()
             process.wait()
             status = None
+        shutil.rmtree(process.temporary, ignore_errors=True)
         return Result(status, (self.work / f"{folder}.out").read_text(), (self.work / f"{folder}.err").read_text())
 
     def run(self, folder, steps, words=(), settings=None):
@@ -141,10 +145,20 @@ class Bench:
 
     def remove(self, *folders):
         for folder in folders:
-            for path in (self.work / folder, self.work / "mpi" / folder):
-                shutil.rmtree(path, ignore_errors=True)
+            shutil.rmtree(self.work / folder, ignore_errors=True)
             for suffix in (".ini", ".out", ".err"):
                 (self.work / f"{folder}{suffix}").unlink(missing_ok=True)
+
+    def end_case(self, scene, case, folder):
+        """Removes what the case left, or keeps it where that is asked for and it went wrong."""
+        if not self.keeps or not any(text.startswith(f"{case}: ") for text in scene.wrong):
+            self.remove(folder)
+            return
+        kept = self.work / "kept" / case.replace(" ", "-")
+        kept.mkdir(parents=True)
+        for name in (folder, f"{folder}.ini", f"{folder}.out", f"{folder}.err"):
+            if (self.work / name).exists():
+                (self.work / name).rename(kept / name)
 
     def numbers(self, folder):
         """Step, loss and norm of the gradient of each line that it logged, as they are written."""

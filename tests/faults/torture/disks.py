@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Disks that are full, turn read-only or go, as file systems in memory; and calls that fail, each of them once."""
+"""Disks that are full, turn read-only or go, as file systems in memory or in a file; and calls that fail, each once."""
 
 import errno
 import os
@@ -16,31 +16,71 @@ CALLS = ("open", "write", "sync", "rename", "remove", "mkdir")
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT)
 
 
-class Disk:
-    """A file system of so many KiB, mounted in the work folder."""
+def is_done(*words):
+    try:
+        return subprocess.run(words, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
 
-    def __init__(self, bench, name, kib):
+
+class MemoryDisk:
+    """A file system in memory, mounted in the work folder."""
+
+    def __init__(self, bench, name, options):
         self.path = bench.work / name
         self.path.mkdir()
-        self.is_mounted = self.mount(f"size={kib}k")
+        self.is_mounted = is_done("mount", "-t", "tmpfs", "-o", options, "none", self.path)
 
-    def mount(self, options):
-        command = ["mount", "-t", "tmpfs", "-o", options, "none", self.path]
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-    def grow(self, kib):
-        return self.mount(f"remount,size={kib}k")
+    def allow(self, options):
+        return is_done("mount", "-o", f"remount,{options}", self.path)
 
     def unplug(self):
-        subprocess.run(["umount", "--lazy", self.path], capture_output=True, check=False)
+        is_done("umount", "--lazy", self.path)
+
+
+class BlockDisk:
+    """An ext4 in a file, mounted in the work folder: it can be told to turn read-only under open files, as it does by
+    itself after an error of the disk."""
+
+    def __init__(self, bench, name):
+        self.image, self.path = bench.work / f"{name}.image", bench.work / name
+        self.path.mkdir()
+        with open(self.image, "wb") as file:
+            file.truncate(64 << 20)
+        self.is_mounted = is_done("mkfs.ext4", "-q", "-F", self.image) and self.mount()
+
+    def mount(self):
+        return is_done("mount", "-o", "loop", self.image, self.path)
+
+    def turn_read_only(self):
+        return is_done("mount", "-o", "remount,abort", self.path)
+
+    def repair(self):
+        """Mounted again, it takes writes."""
+        return is_done("umount", self.path) and self.mount()
+
+    def remove(self):
+        is_done("umount", "--lazy", self.path)
+        self.image.unlink()
+        self.path.rmdir()
 
 
 def can_mount(bench):
-    if os.geteuid() != 0:
-        return False
-    disk = Disk(bench, "probe", 64)
+    disk = MemoryDisk(bench, "probe", "size=64k")
     disk.unplug()
+    disk.path.rmdir()
     return disk.is_mounted
+
+
+def can_mount_block(bench):
+    disk = BlockDisk(bench, "probe")
+    disk.remove()
+    return disk.is_mounted
+
+
+def expect_full(bench, scene, case, result):
+    bench.expect_refused(scene, case, result)
+    scene.expect("No space left on device" in result.err or "full" in result.err, f"{case}: {result.tail()}")
 
 
 def full(bench, count):
@@ -48,25 +88,70 @@ def full(bench, count):
     scene = bench.scene("full disk")
     needed_kib = sum(path.stat().st_size for path in (bench.work / bench.whole(NUM_STEPS)).rglob("*")) // 1024
     for i in range(count):
-        disk = Disk(bench, "small", bench.rng.randrange(24, needed_kib * 3 // 2))
+        disk = MemoryDisk(bench, "small", f"size={bench.rng.randrange(24, needed_kib * 3 // 2)}k")
         result = bench.run("small", NUM_STEPS)
         case = f"full {i + 1}"
         scene.cases += 1
         if result.status != 0:
-            bench.expect_refused(scene, case, result)
-            scene.expect("No space left on device" in result.err or "full" in result.err, f"{case}: {result.tail()}")
+            expect_full(bench, scene, case, result)
         bench.expect_sound(scene, case, "small")
-        scene.expect(disk.grow(65536), f"{case}: the disk gets no more room")
+        scene.expect(disk.allow("size=64m"), f"{case}: the disk gets no more room")
         bench.expect_goes_on(scene, case, "small", NUM_STEPS)
         disk.unplug()
         bench.remove("small")
 
 
+def no_more_files(bench, count):
+    """The disk has room for bytes, and for no more files; with more, it goes on."""
+    scene = bench.scene("disk with no more files")
+    num_files = sum(1 for _ in (bench.work / bench.whole(NUM_STEPS)).rglob("*"))
+    for i in range(count):
+        disk = MemoryDisk(bench, "crowded", f"size=64m,nr_inodes={bench.rng.randrange(2, num_files * 3 // 2)}")
+        result = bench.run("crowded", NUM_STEPS)
+        case = f"no more files {i + 1}"
+        scene.cases += 1
+        if result.status != 0:
+            expect_full(bench, scene, case, result)
+        bench.expect_sound(scene, case, "crowded")
+        scene.expect(disk.allow("nr_inodes=10000"), f"{case}: the disk gets no more files")
+        bench.expect_goes_on(scene, case, "crowded", NUM_STEPS)
+        disk.unplug()
+        bench.remove("crowded")
+
+
 def read_only(bench, count):
-    """The disk refuses writes from some moment on."""
+    """The file system turns read-only under the run; mounted again, it goes on."""
     scene = bench.scene("disk turns read-only")
+    if not can_mount_block(bench):
+        scene.note = "NOT DONE: this user may mount no image of a disk"
+        return
     for i in range(count):
         case = f"read-only {i + 1}"
+        disk = BlockDisk(bench, "read-only")
+        process = bench.start("read-only", 1000000)
+        await_text(process, bench.work / "read-only.out", "first forward pass")
+        time.sleep(bench.rng.random() * 0.5)
+        scene.expect(disk.turn_read_only(), f"{case}: it stays as it is")
+        result = bench.end(process, "read-only")
+        scene.cases += 1
+        bench.expect_refused(scene, case, result)
+        # What it had taken and not written yet is an error of the disk.
+        is_named = "Read-only file system" in result.err or "Input/output error" in result.err
+        scene.expect(is_named, f"{case}: {result.tail()}")
+        scene.expect(disk.repair(), f"{case}: it cannot be mounted again")
+        bench.expect_sound(scene, case, "read-only")
+        # Lines of metrics that the disk had not taken yet are lost with it; checkpoints are not.
+        steps = bench.newest_step("read-only") // 2 * 2 + 2
+        bench.expect_goes_on(scene, case, "read-only", steps, num_lost_lines=steps)
+        disk.remove()
+        bench.remove("read-only")
+
+
+def refused(bench, count):
+    """The disk refuses writes from some call on."""
+    scene = bench.scene("disk refuses from some call on")
+    for i in range(count):
+        case = f"refused {i + 1}"
         result = bench.run("refused", NUM_STEPS, settings={
             "DISK_CALL": ",".join(CALLS), "DISK_PATH": "refused", "DISK_ERROR": errno.EROFS,
             "DISK_FAILS_FROM": bench.rng.randrange(1, 500)})
@@ -83,7 +168,7 @@ def unplugged(bench, count):
     scene = bench.scene("disk unplugged")
     for i in range(count):
         case = f"unplugged {i + 1}"
-        disk = Disk(bench, "gone", 65536)
+        disk = MemoryDisk(bench, "gone", "size=64m")
         process = bench.start("gone", 60)
         await_text(process, bench.work / "gone.out", "first forward pass")
         time.sleep(bench.rng.random() * 0.5)
@@ -126,7 +211,7 @@ def failing_call(bench, scene, call, rank, n):
     num_lost_lines = sum(f"cannot write {folder}/metrics.jsonl (" in line for line in result.errors())
     # Two steps more: the next save removes what is left.
     bench.expect_goes_on(scene, case, folder, SHORT + 2, num_lost_lines)
-    bench.remove(folder)
+    bench.end_case(scene, case, folder)
 
 
 def failing_calls(bench, jobs):

@@ -3,12 +3,13 @@
 """Does to runs what machines do to them in weeks, and sees that nothing is lost, nothing is damaged and no bit differs.
 
   tests/faults/torture/torture.py BUILD_FOLDER [--seed S] [--kills 300] [--cases 20] [--ranks 2] [--jobs 2]
-                                  [--only WORD ...]
+                                  [--only WORD ...] [--keep]
 
 Each run saves beside training every second step. What is done: kills, disks, calls, stops, damages, clocks; --only
 names some of them. --kills is how many kills there are, --cases how many of each of the others, but for calls: there
 each call to the disk fails once. The table of all is printed last; exit status 1 when anything was wrong. --seed
-repeats what was random, but for the moments that depend on how fast the machine is.
+repeats what was random, but for the moments that depend on how fast the machine is. --keep leaves the folders of what
+went wrong, and says where.
 """
 
 import argparse
@@ -42,6 +43,7 @@ def parse():
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time whose calls fail")
     parser.add_argument("--only", nargs="+", choices=SCENES, default=SCENES)
     parser.add_argument("--mpiexec", default="mpirun")
+    parser.add_argument("--keep", action="store_true")
     return parser.parse_args()
 
 
@@ -52,11 +54,13 @@ def play(bench, options):
             kills.kills(bench, options.kills)
         elif name == "disks" and disks.can_mount(bench):
             disks.full(bench, options.cases)
+            disks.no_more_files(bench, options.cases)
+            disks.read_only(bench, options.cases)
             disks.unplugged(bench, options.cases)
         elif name == "disks":
-            bench.scene("full disk, disk unplugged").note = "NOT DONE: this user may mount no file system"
+            bench.scene("disk full, read-only, unplugged").note = "NOT DONE: this user may mount no file system"
         elif name == "calls":
-            disks.read_only(bench, options.cases)
+            disks.refused(bench, options.cases)
             disks.failing_calls(bench, options.jobs)
         elif name == "stops":
             others.stops(bench, max(1, options.cases // 4))
@@ -95,12 +99,16 @@ def main():
     print(f"seed {options.seed}: --seed {options.seed} repeats it", flush=True)
     bench = None
     try:
-        bench = Bench(build / "bin", libraries, options.mpiexec, options.ranks, work, random.Random(options.seed))
+        bench = Bench(build / "bin", libraries, options.mpiexec, options.ranks, work, random.Random(options.seed),
+                      options.keep)
         play(bench, options)
     finally:
         if bench is not None and bench.scenes:
             print_table(bench.scenes)
-        shutil.rmtree(work, ignore_errors=True)
+        if options.keep and (work / "kept").exists():
+            print(f"kept in {work / 'kept'}")
+        else:
+            shutil.rmtree(work, ignore_errors=True)
     num_wrong = sum(len(scene.wrong) for scene in bench.scenes)
     print(f"seed {options.seed}, {options.ranks} ranks, {time.monotonic() - begin:.0f} s: {num_wrong} wrong")
     return 1 if num_wrong else 0

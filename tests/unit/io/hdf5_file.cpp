@@ -152,6 +152,8 @@ BOOST_AUTO_TEST_CASE(what_is_no_hdf5_file_is_refused) {
   BOOST_TEST(mentions(opens(folder.file("cut.h5")), {folder.file("cut.h5"), "truncated"}));
   BOOST_TEST(mentions(data_error_of([&] { (void)Hdf5File::create(folder.file("none/x.h5")); }),
                       {folder.file("none/x.h5"), "No such file"}));
+  // Of a file that cannot be made, not that it was not there before.
+  BOOST_TEST(!mentions(data_error_of([] { (void)Hdf5File::create("/sys/x.h5"); }), {"No such file"}));
 }
 
 BOOST_AUTO_TEST_CASE(a_full_disk_is_an_error_and_the_library_lives_on) {
