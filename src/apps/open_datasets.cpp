@@ -118,10 +118,10 @@ void share_rows(data::PackedDataset& dataset, const comm::Group& world, bool kee
 
 }  // namespace
 
-plan::Datasets open_datasets(const config::ValidConfig& config) {
+plan::Datasets open_datasets(const config::ValidConfig& config, const std::vector<std::string>& damaged) {
   plan::Datasets datasets{.train = open_data(config), .eval = {}};
   if (!config->data.eval_files.empty()) datasets.eval.emplace(open_eval_data(config, datasets.train));
-  if (const auto header = checkpoint::header_of_resume(config)) {
+  if (const auto header = checkpoint::header_of_resume(config, damaged)) {
     const config::Config then = config::parse(header->config_ini, {}, "the checkpoint");
     datasets.origin = plan::origin_at(config, header->position, then.effective_batch_rows());
   }
@@ -129,12 +129,13 @@ plan::Datasets open_datasets(const config::ValidConfig& config) {
   return datasets;
 }
 
-plan::Datasets share_datasets(const config::ValidConfig& config, const mesh::Place& place, const comm::Group& world) {
+plan::Datasets share_datasets(const config::ValidConfig& config, const mesh::Place& place, const comm::Group& world,
+                              const std::vector<std::string>& damaged) {
   std::optional<plan::Datasets> datasets;
   world.agree([&] {
     if (world.rank() != 0) return;
     try {
-      datasets.emplace(open_datasets(config));
+      datasets.emplace(open_datasets(config, damaged));
       require_model_tokenizer(*datasets, config->model);
     } catch (const Error& error) {
       throw comm::SharedError(error.status(), error.what());  // of the data, not of a rank

@@ -2,6 +2,9 @@
 #pragma once
 // The data of a run: opened, and held against the model.
 
+#include <string>
+#include <vector>
+
 #include "sft/comm/group.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/mesh/place.hpp"
@@ -10,13 +13,15 @@
 namespace sft::apps {
 
 /// Opens data.train_files and data.eval_files. Refuses data without a target, files that are in both, rows that the
-/// mesh cannot cut, and tokens that are not the model's. Not collective.
-[[nodiscard]] plan::Datasets open_datasets(const config::ValidConfig& config);
+/// mesh cannot cut, and tokens that are not the model's. `damaged`: checkpoints that the run cannot go on from, beside
+/// those whose checkpoint.h5 says so. Not collective.
+[[nodiscard]] plan::Datasets open_datasets(const config::ValidConfig& config,
+                                           const std::vector<std::string>& damaged = {});
 
 /// The same on every rank, of which rank 0 alone opens files: the others get what it learned, and open a shard when
 /// they read a row of it. Refuses data that require_model_tokenizer refuses. Collective over `world`.
 [[nodiscard]] plan::Datasets share_datasets(const config::ValidConfig& config, const mesh::Place& place,
-                                            const comm::Group& world);
+                                            const comm::Group& world, const std::vector<std::string>& damaged);
 
 /// Refuses data that were made with another tokenizer than that of the model folder which the run begins with. Says
 /// nothing where the folder has no tokenizer that sft knows, or the data do not say whose tokens they are. One rank.

@@ -268,73 +268,65 @@ int least_ranks_per_node(const comm::Session& session) {
   return static_cast<int>(-negative[0]);
 }
 
-int run(comm::Session& session, const std::vector<std::string>& arguments) {
-  // 1. Configuration
-  const comm::Group& world = session.world();
-  std::optional<apps::SftOptions> options;
-  world.agree([&] { options = apps::read_sft_options(arguments); });
-  if (!options || answer(*options, world)) return static_cast<int>(ExitStatus::done);
-  const apps::SftOptions& command = *options;
-  config::ValidConfig config = read_config(command, world);
+/// What a run is planned on.
+struct Ground {
+  comm::Session& session;
+  const config::ValidConfig& config;
+  device::Device& device;
+  const comm::Transport& transport;
+  comm::Watch& watch;
+  const mesh::Place& place;
+  const mesh::Groups& groups;
+};
 
-  // 2. Device
-  const auto [kind, gpu] = apps::choose_device(config->device, session);
-  std::unique_ptr<device::Device> device;
-  comm::Transport transport;
-  world.agree([&, kind = kind, gpu = gpu] {
-    transport = apps::transport_of(config->device, kind);
-    apps::require_place_of_state(config, kind);
-    device = device::make_device(
-        kind, {.num_local_ranks = session.node().size(), .gpu = gpu.index, .num_sharing = gpu.num_sharing});
-  });
+std::unique_ptr<comm::Collectives> make_collectives(const Ground& on) {
+  const config::ValidConfig& config = on.config;
+  return comm::make_collectives(on.device,
+                                on.groups.of_tensors({.max_ctas = config->device.max_ctas(),
+                                                      .exchanges_matrices = config->optimizer.needs_whole_matrices(),
+                                                      .rounds_gradients = config->parallel.reduce_dtype == DType::bf16,
+                                                      .rounds_tp_sums = config->parallel.tp_reduce == DType::bf16}),
+                                on.transport);
+}
 
-  // 3. Mesh: this rank's place in it, and every communicator of the run; who looks after it
-  comm::Watch watch(session, config->device.comm_timeout_s, config->train.output_dir);
-  const mesh::Place place(config, WorldRank::from(world.rank()));
-  const mesh::Groups groups(world, place, sharing_of(config));
-  const std::unique_ptr<comm::Collectives> collectives =
-      comm::make_collectives(*device,
-                             groups.of_tensors({.max_ctas = config->device.max_ctas(),
-                                                .exchanges_matrices = config->optimizer.needs_whole_matrices(),
-                                                .rounds_gradients = config->parallel.reduce_dtype == DType::bf16,
-                                                .rounds_tp_sums = config->parallel.tp_reduce == DType::bf16}),
-                             transport);
-
-  if (command.action == apps::SftOptions::Action::check) {
-    check::check_machine({session, config, *device, place, groups, *collectives, transport.way});
-    return static_cast<int>(ExitStatus::done);
-  }
+/// Plans the run and does it, without going on from one of `damaged`. Nothing where it met another damaged checkpoint,
+/// which is among them then, and the run is to be planned anew, from where the one before leaves it. Collective.
+std::optional<ExitStatus> plan_and_run(const Ground& on, std::vector<std::string>& damaged) {
+  const comm::Group& world = on.session.world();
+  device::Device& device = on.device;
+  const mesh::Place& place = on.place;
+  const std::unique_ptr<comm::Collectives> collectives = make_collectives(on);
 
   // 4. Data, and the way of attending over the sequence where it follows from them
-  const plan::Datasets datasets = apps::share_datasets(config, place, world);
-  auto [with_sp_method, sp_choice] =
-      plan::resolve_sp_method(config, plan::SpFacts::of(config, datasets.train, least_ranks_per_node(session)));
-  config = std::move(with_sp_method);
+  const plan::Datasets datasets = apps::share_datasets(on.config, place, world, damaged);
+  auto [config, sp_choice] = plan::resolve_sp_method(
+      on.config, plan::SpFacts::of(on.config, datasets.train, least_ranks_per_node(on.session)));
 
   // 5. Memory: planned, and refused where a node or a GPU does not have it
-  const std::optional<device::OwnMemory> own_memory = device->own_memory();
-  const plan::Machine machine = machine_of(*device, own_memory);
+  const std::optional<device::OwnMemory> own_memory = device.own_memory();
+  const plan::Machine machine = machine_of(device, own_memory);
   const auto plan_ledger = [&](const config::ValidConfig& planned) {
     return plan::plan_ledger(planned, datasets, place, machine, own_bytes(datasets));
   };
   auto [with_async, save_choice, planned] =
-      plan::choose_async_save(config, plan_ledger, device->kind(), machine::node_memory_bytes(), session);
+      plan::choose_async_save(config, plan_ledger, device.kind(), machine::node_memory_bytes(), on.session);
   config = std::move(with_async);
-  plan::require_node_memory(planned, device->kind(), machine::node_memory_bytes(), session);
+  plan::require_node_memory(planned, device.kind(), machine::node_memory_bytes(), on.session);
   plan::require_gpu_memory(planned, own_memory, world);
 
   // 6. Model, its shards and its optimizer: all memory of the run, entered in the ledger
   device::Ledger ledger;
   ledger.add(device::Label::process, device::Space::device, machine.gpu_process_bytes);
-  train::Engine engine(config, datasets.limits(config), place, groups, *device, *collectives, ledger);
+  train::Engine engine(config, datasets.limits(config), place, on.groups, device, *collectives, ledger);
 
   // 7. Restore
-  const std::optional<train::StartWeights> start = start_weights(config, world, engine, *device);
-  apps::ModelFolder model_folder(config, datasets.train.max_length(), engine, world, session.node());
+  const std::optional<train::StartWeights> start = start_weights(config, world, engine, device);
+  apps::ModelFolder model_folder(config, datasets.train.max_length(), engine, world, on.session.node());
   const bool is_saved_always = config->checkpoint.save_hub_model == config::HubModel::every_save;
-  train::Trainer trainer({session, config, *device, place, groups, datasets, ledger, engine, start ? &*start : nullptr,
-                          is_saved_always ? &model_folder : nullptr, sp_choice, save_choice, &watch});
-  trainer.restore();
+  train::Trainer trainer({on.session, config, device, place, on.groups, datasets, ledger, engine, damaged,
+                          start ? &*start : nullptr, is_saved_always ? &model_folder : nullptr, sp_choice, save_choice,
+                          &on.watch});
+  if (trainer.restore() == train::Trainer::Restored::needs_other_plan) return std::nullopt;
   world.agree([&] {
     if (world.rank() != 0) return;
     for (const char* name : {"/model", "/adapter"}) hub::NewFolder::recover(config->train.output_dir + name);
@@ -354,7 +346,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   if (status == ExitStatus::done) trainer.load_best();
   const bool leaves_folder = config->leaves_model_folder() || config->lora.use_peft;
   if (status == ExitStatus::done && leaves_folder && !model_folder.is_written()) {
-    model_folder.save(*device, engine.stream());
+    model_folder.save(device, engine.stream());
   }
   ignore_stop_signals(static_cast<int>(status));
 
@@ -364,7 +356,45 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
     if (world.rank() == 0) next = apps::next_steps(config, status, trainer.saved());
   });
   trainer.summarize(status, next);
-  return static_cast<int>(status);
+  return status;
+}
+
+int run(comm::Session& session, const std::vector<std::string>& arguments) {
+  // 1. Configuration
+  const comm::Group& world = session.world();
+  std::optional<apps::SftOptions> options;
+  world.agree([&] { options = apps::read_sft_options(arguments); });
+  if (!options || answer(*options, world)) return static_cast<int>(ExitStatus::done);
+  const apps::SftOptions& command = *options;
+  const config::ValidConfig config = read_config(command, world);
+
+  // 2. Device
+  const auto [kind, gpu] = apps::choose_device(config->device, session);
+  std::unique_ptr<device::Device> device;
+  comm::Transport transport;
+  world.agree([&, kind = kind, gpu = gpu] {
+    transport = apps::transport_of(config->device, kind);
+    apps::require_place_of_state(config, kind);
+    device = device::make_device(
+        kind, {.num_local_ranks = session.node().size(), .gpu = gpu.index, .num_sharing = gpu.num_sharing});
+  });
+
+  // 3. Mesh: this rank's place in it, and every communicator of the run; who looks after it
+  comm::Watch watch(session, config->device.comm_timeout_s, config->train.output_dir);
+  const mesh::Place place(config, WorldRank::from(world.rank()));
+  const mesh::Groups groups(world, place, sharing_of(config));
+  const Ground on{session, config, *device, transport, watch, place, groups};
+  if (command.action == apps::SftOptions::Action::check) {
+    const std::unique_ptr<comm::Collectives> collectives = make_collectives(on);
+    check::check_machine({session, config, *device, place, groups, *collectives, transport.way});
+    return static_cast<int>(ExitStatus::done);
+  }
+
+  std::vector<std::string> damaged;
+  while (true) {
+    if (const auto status = plan_and_run(on, damaged)) return static_cast<int>(*status);
+    log_event("the run is planned anew: the checkpoint that it goes on from was written with another batch");
+  }
 }
 
 }  // namespace

@@ -165,11 +165,11 @@ std::string find_resume(const config::Config& config, const std::vector<std::str
   return found;
 }
 
-std::optional<Header> header_of_resume(const config::Config& config) {
+std::optional<Header> header_of_resume(const config::Config& config, const std::vector<std::string>& damaged) {
   if (is_new_start(config)) return std::nullopt;
   try {
     std::vector<Unreadable> unreadable;
-    const std::string folder = find_complete(config, {}, unreadable);
+    const std::string folder = find_complete(config, damaged, unreadable);
     if (!folder.empty()) return read_header(folder);
   } catch (const Error&) {  // find_resume says what is wrong
   }

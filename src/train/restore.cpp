@@ -52,7 +52,7 @@ std::string run_id_of(const std::string& resolved_ini) {
 
 }  // namespace
 
-void Trainer::restore() {
+Trainer::Restored Trainer::restore() {
   const config::ValidConfig& config = run_.config;
   const std::string& output_dir = config->train.output_dir;
   std::string folder;
@@ -65,10 +65,9 @@ void Trainer::restore() {
     fingerprint = run_.datasets.train.fingerprint();
   });
   data::StepOrigin origin;
-  std::vector<std::string> damaged;  // checkpoints that auto found and that could not be loaded
   const auto find_resume = [&] {
     let_rank_0(run_.groups.world, [&] {
-      folder = checkpoint::find_resume(config, damaged);
+      folder = checkpoint::find_resume(config, run_.damaged);
       if (folder.empty()) return;
       saved = checkpoint::read_header(folder);
       if (saved.position.is_model_only) {
@@ -79,18 +78,14 @@ void Trainer::restore() {
       check_resume(config, run_.datasets.train.num_rows(), run_.datasets.train.max_length(), folder, saved);
       check_resume_data(fingerprint, folder, saved);
       origin = origin_of_resume(config, folder, saved);
-      if (origin != run_.datasets.origin && run_.datasets.origin == data::StepOrigin{}) {
-        throw_data_error(fmt::format("cannot go on from {} in this process", folder),
-                         "its run had another batch at last, and memory was laid out for one that had not",
-                         fmt::format("set checkpoint.resume_from_checkpoint = {}", folder));
-      }
-      for (const std::string& change : changes_on_resume(config, folder, saved)) log_warning(change);
     });
     run_.groups.world.broadcast(folder, 0);
     plan::broadcast(origin, run_.groups.world);
-    set_origin(origin);
   };
+  // What is planned follows from the step that the run goes on from.
+  const auto is_planned_for = [&] { return folder.empty() || origin == run_.datasets.origin; };
   find_resume();
+  if (!is_planned_for()) return Restored::needs_other_plan;
 
   const bool has_all_weights = !folder.empty() && !config->lora.use_peft;
   if (!has_all_weights && run_.start_weights != nullptr) {
@@ -114,16 +109,21 @@ void Trainer::restore() {
       return true;
     } catch (const comm::SharedError& error) {
       if (config->checkpoint.resume_from_checkpoint != "auto" || error.status() != ExitStatus::data) throw;
-      damaged.push_back(folder);
+      run_.damaged.push_back(folder);
       find_resume();
       if (folder.empty()) throw;
-      log_warning(fmt::format("{} is left out ({}): the run goes on from {}", damaged.back(), error.what(), folder));
+      log_warning(
+          fmt::format("{} is left out ({}): the run goes on from {}", run_.damaged.back(), error.what(), folder));
       return false;
     }
   };
   if (!folder.empty()) {
     while (!load()) {
+      if (!is_planned_for()) return Restored::needs_other_plan;
     }
+    let_rank_0(run_.groups.world, [&] {
+      for (const std::string& change : changes_on_resume(config, folder, saved)) log_warning(change);
+    });
     run_.groups.world.agree([&] { schedule_.restore(position_.schedule); });
     position_.schedule = schedule_.state();
     std::string& best = position_.decisions.best_checkpoint;
@@ -147,13 +147,7 @@ void Trainer::restore() {
   const IndexedVector<WorldRank, int> nodes = plan::nodes_of_ranks(run_.session);
   checkpoint::add_writer(position_, run_.place.layout().describe(),
                          std::ssize(std::set<int>(nodes.begin(), nodes.end())), config->effective_batch_rows());
-}
-
-void Trainer::set_origin(const data::StepOrigin& origin) {
-  if (origin == positions_.origin) return;
-  positions_.origin = origin;
-  last_step_ = plan::num_steps(run_.config, positions_.num_rows, origin);
-  schedule_ = optim::Schedule(run_.config->optimizer, last_step_);
+  return Restored::done;
 }
 
 void Trainer::open_output(const std::string& resumed, const checkpoint::Lineage& saved) {

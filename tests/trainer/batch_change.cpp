@@ -9,6 +9,7 @@
 
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/data/packed_dataset.hpp"
+#include "support/damage.hpp"
 #include "trainer/program.hpp"
 #include "trainer/workshop.hpp"
 
@@ -39,6 +40,13 @@ void train(const Workshop& workshop, const std::string& output, const Part& part
         config.checkpoint.save_steps = 0;
       });
   test::check_done(program, workshop, output);
+}
+
+/// The lines of the memory table but for the last two, which are measured.
+std::string planned_memory(const std::string& log) {
+  const std::size_t begin = log.find("memory per rank"), end = log.find("  process  ", begin);
+  BOOST_TEST_REQUIRE(end != std::string::npos, log);
+  return log.substr(begin, end - begin);
 }
 
 }  // namespace
@@ -94,6 +102,35 @@ BOOST_AUTO_TEST_CASE(a_run_with_a_changed_batch_resumes_to_the_bit) {
   train(workshop, "parts", changed, order);
   BOOST_TEST(workshop.log_of("parts").find("the effective batch is") == std::string::npos);
   test::check_equal(workshop, "whole", "parts", 10);
+}
+
+// The checkpoint before the newest, which turns out damaged when its numbers are read, had another batch: memory is
+// laid out anew for the steps behind it.
+BOOST_AUTO_TEST_CASE(auto_falls_back_to_a_checkpoint_of_another_batch) {
+  const Workshop workshop;
+  const config::RowOrder order = config::RowOrder::trl;
+  const Part before{.run = 1, .micro_batch_rows = 1, .max_steps = 4}, after{.run = 1, .micro_batch_rows = 3};
+  train(workshop, "whole", before, order, "none");
+  fs::copy(workshop.path("whole"), workshop.path("damaged"), fs::copy_options::recursive);
+  train(workshop, "damaged", {.run = 1, .micro_batch_rows = 3, .max_steps = 2}, order, "none");
+  const std::string newest = checkpoint::path_of(workshop.path("damaged"), 2);
+  const std::string shard = newest + "/shard-00000.h5";
+  test::flip_bit(shard, fs::file_size(shard) / 2);
+
+  train(workshop, "whole", after, order);
+  train(workshop, "damaged", after, order);
+  const std::string log = workshop.log_of("damaged");
+  BOOST_TEST(log.find(newest + " is left out") != std::string::npos, log);
+  BOOST_TEST(log.find("the effective batch is 6 rows from here on; it was 2") != std::string::npos, log);
+  BOOST_TEST(log.find("the run is planned anew") != std::string::npos, log);
+  BOOST_TEST(workshop.log_of("whole").find("the run is planned anew") == std::string::npos);
+  auto steps = test::read_metrics(workshop.path("whole"));
+  const std::int64_t last = std::ssize(steps);
+  for (std::int64_t step = 1; step <= before.max_steps; ++step) steps.erase(step);  // the other run's are set aside
+  BOOST_TEST((steps == test::read_metrics(workshop.path("damaged"))));
+  const auto tensors = test::read_checkpoint(checkpoint::path_of(workshop.path("whole"), last));
+  BOOST_TEST((tensors == test::read_checkpoint(checkpoint::path_of(workshop.path("damaged"), last))));
+  BOOST_TEST(planned_memory(workshop.log_of("whole")) == planned_memory(log));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -164,7 +164,8 @@ struct Header {
 
 /// The header of that checkpoint; nothing when there is none, or none that can be read. Changes nothing in output_dir,
 /// which another run may be using. Not collective.
-[[nodiscard]] std::optional<Header> header_of_resume(const config::Config& config);
+[[nodiscard]] std::optional<Header> header_of_resume(const config::Config& config,
+                                                     const std::vector<std::string>& damaged = {});
 
 /// Whose run goes on from the checkpoint `folder` into output_dir: the same one, when it is that run's newest
 /// checkpoint in output_dir, else one that branches off. Not collective.

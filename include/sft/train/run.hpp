@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "sft/checkpoint/state.hpp"
 #include "sft/comm/session.hpp"
@@ -56,6 +57,8 @@ struct Run {
   const plan::Datasets& datasets;
   device::Ledger& ledger;
   Engine& engine;
+  /// Checkpoints that `auto` does not go on from, since their numbers cannot be read. Of all ranks, rank 0's count.
+  std::vector<std::string>& damaged;
   const StartWeights* start_weights = nullptr;  ///< none: random ones
   SavedModel* saved_model = nullptr;            ///< none: checkpoints alone
   std::string sp_choice = {};                   ///< what resolve_sp_method returned

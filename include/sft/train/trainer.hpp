@@ -34,11 +34,18 @@ class Trainer {
   explicit Trainer(const Run& run);
   ~Trainer();
 
+  /// What restore() came to.
+  enum class Restored {
+    done,
+    needs_other_plan,  ///< the data sets, and all that is planned from them, are of a run that goes on elsewhere
+  };
   /// Takes output_dir for this run, leaves resolved.ini there and gives the engine the weights of the checkpoint
-  /// that resume_from_checkpoint means now; a new run those that it starts with, or random ones. Refuses a folder that
-  /// another run is writing to with a data Error, and a checkpoint of another model, other seeds or other data with a
-  /// configuration Error.
-  void restore();
+  /// that resume_from_checkpoint means now; a new run those that it starts with, or random ones. With `auto` a
+  /// checkpoint that turns out damaged joins Run::damaged, and the one before is taken. Where that one was written with
+  /// another batch than the plan is for, nothing is restored: the same on all ranks. Refuses a folder that another run
+  /// is writing to with a data Error, and a checkpoint of another model, other seeds or other data with a configuration
+  /// Error.
+  [[nodiscard]] Restored restore();
   /// Prints what is about to run.
   void announce() const;
   /// Steps until the last one or a signal, which is answered within a micro-batch: the step under way is forgotten.
@@ -120,8 +127,6 @@ class Trainer {
   /// another run took it first.
   void keep_output_dir();
   void write_resolved_ini() const;
-  /// Where the steps of the run go on with another batch, when that is not what was known before.
-  void set_origin(const data::StepOrigin& origin);
   /// metrics.jsonl and resolved.ini, on rank 0. `resumed`: the checkpoint's folder, empty for a new start.
   void open_output(const std::string& resumed, const checkpoint::Lineage& saved);
 
