@@ -14,6 +14,7 @@
 #include "sft/core/ensure.hpp"
 #include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
+#include "slice.hpp"
 #include "steps.hpp"
 
 namespace sft::comm {
@@ -33,23 +34,6 @@ std::vector<int> peers_of(const Group& group) {
   }
   return peers;
 }
-
-/// A run of bytes that all ranks reduce, cut into one piece a rank.
-struct Slice {
-  std::byte* begin;
-  std::size_t bytes;
-  std::size_t piece_bytes;
-
-  [[nodiscard]] std::byte* piece(int r) const { return begin + std::min(bytes, r * piece_bytes); }
-  [[nodiscard]] std::size_t bytes_of_piece(int r) const { return piece(r + 1) - piece(r); }
-};
-
-/// Bytes of the piece of each of `size` ranks.
-std::size_t piece_bytes_of(std::size_t bytes, std::size_t size) {
-  return round_up((bytes + size - 1) / size, std::size_t{64});
-}
-
-std::int64_t num_elements(std::size_t bytes, DType dtype) { return static_cast<std::int64_t>(bytes / size_of(dtype)); }
 
 /// Recursive doubling: in each of log2(size) rounds the ranks exchange all they have with a partner. Few messages, for
 /// small slices. Both partners add the same two numbers, so all ranks get the same bits. The ranks beyond the largest
@@ -169,10 +153,16 @@ void MpiCollectives::set_staging(const StagingMemory& staging) {
 device::Device::Block MpiCollectives::allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) {
   if (group.size() == 1 || bytes == 0) return {};
   auto outcome = SharedWindow::Outcome::made;
-  std::unique_ptr<SharedWindow> window = SharedWindow::make(group, use, bytes, outcome);
-  if (window != nullptr) {
+  if (std::unique_ptr<SharedWindow> window = SharedWindow::make(group, use, bytes, outcome); window != nullptr) {
     windows_.push_back(std::move(window));
     return {windows_.back()->data(group.rank()), [](void*) {}};  // it is freed with the other ranks, at the end
+  }
+  if (outcome == SharedWindow::Outcome::other_node) {
+    if (auto window = make_node_window(group, use, bytes, outcome); window != nullptr) {
+      node_windows_.push_back(std::move(window));
+      const SharedWindow& of_node = *node_windows_.back()->window;
+      return {of_node.data(of_node.group().rank()), [](void*) {}};
+    }
   }
   if (outcome != SharedWindow::Outcome::other_node && !std::exchange(has_warned_, true)) {
     const bool is_full = outcome == SharedWindow::Outcome::no_space;
@@ -193,6 +183,15 @@ SharedWindow* MpiCollectives::window_of(const Group& group, MemoryUse use, const
   for (const auto& window : windows_) {
     if (window->group() == group && window->use() == use && window->holds(memory_of(tensor), tensor.size_bytes())) {
       return window.get();
+    }
+  }
+  return nullptr;
+}
+
+const NodeWindow* MpiCollectives::node_window_of(const Group& group, MemoryUse use, const Tensor& tensor) const {
+  for (const auto& of : node_windows_) {
+    if (of->group == group && of->window->use() == use && of->window->holds(memory_of(tensor), tensor.size_bytes())) {
+      return of.get();
     }
   }
   return nullptr;
@@ -230,10 +229,14 @@ void MpiCollectives::start(const Group& group, const AllReduce& call, device::St
     return all_reduce_in_window(*window, call, stream);
   }
   Staging& staging = all_reduce_staging_;
+  const bool is_small = inout.size_bytes() <= max_doubling_bytes;
+  if (const NodeWindow* of = node_window_of(group, MemoryUse::reduced, inout);
+      of != nullptr && (!is_small || !call.wire.empty())) {
+    return push(staging, make_node_call(*of, call, staging.memory), stream);
+  }
   const Contributions contributions = received_into(staging, group);
   const std::size_t size = group.size();
 
-  const bool is_small = inout.size_bytes() <= max_doubling_bytes;
   const std::size_t slice_bytes = is_small ? staging.memory.size_bytes() : contributions.slot_bytes * size;
   std::vector<Steps::Step> steps;
   if (!call.wire.empty()) {
@@ -311,6 +314,9 @@ void MpiCollectives::start(const Group& group, const AllGather& call, device::St
     return stream.push(std::make_unique<WindowCall>(*window, "all_gather", memory_of(full),
                                                     std::vector<WindowCall::Round>{write_own}));
   }
+  if (const NodeWindow* of = node_window_of(group, MemoryUse::gathered, full); of != nullptr) {
+    return stream.push(make_node_call(*of, call, *work_));
+  }
   const auto place = [=](int r) { return memory_of(full) + r * bytes; };
   const auto post = [=, this](Transfers& transfers) {
     for (const int peer : peers_of(group)) transfers.receive(place(peer), bytes, peer);
@@ -335,6 +341,9 @@ void MpiCollectives::start(const Group& group, const ReduceScatterAdd& call, dev
                                                     std::vector<WindowCall::Round>{add_pieces}));
   }
   Staging& staging = reduce_scatter_staging_;
+  if (const NodeWindow* of = node_window_of(group, MemoryUse::reduced, full); of != nullptr) {
+    return push(staging, make_node_call(*of, call, staging.memory), stream);
+  }
   std::vector<Steps::Step> steps;
   if (is_rounded) {
     steps.push_back(rounding(call.wire, full));
@@ -374,6 +383,9 @@ void MpiCollectives::start(const Group& group, const ReduceScatter& call, device
   }
   // That of all_reduce, whose first half this is: what units send into a reduce_scatter_add may be under way for long.
   Staging& staging = all_reduce_staging_;
+  if (const NodeWindow* of = node_window_of(group, MemoryUse::reduced, inout); of != nullptr) {
+    return push(staging, make_node_call(*of, call, staging.memory), stream);
+  }
   std::vector<Steps::Step> steps;
   if (is_rounded) {
     steps.push_back(rounding(call.wire, inout));

@@ -9,11 +9,15 @@
 // On tensors in memory of allocate_shared(), the collectives send no messages (WindowCall): an
 // all-gather writes this rank's part, reductions read the other ranks' parts where they lie. The sums have the order of
 // those by messages, hence the same bits.
+//
+// Where a group is on several nodes, each of them has such a window of its own, and messages go between nodes alone:
+// fewer and less by the number of ranks on a node (node_collectives.hpp, which says what that does to sums).
 
 #include <memory>
 #include <vector>
 
 #include "local_work.hpp"
+#include "node_collectives.hpp"
 #include "sft/comm/collectives.hpp"
 #include "shared_window.hpp"
 #include "steps.hpp"
@@ -55,6 +59,8 @@ class MpiCollectives final : public Collectives {
 
   /// The window of `group` for `use` in which `tensor` lies; null where it is other memory.
   [[nodiscard]] SharedWindow* window_of(const Group& group, MemoryUse use, const Tensor& tensor) const;
+  /// The same of a group on several nodes.
+  [[nodiscard]] const NodeWindow* node_window_of(const Group& group, MemoryUse use, const Tensor& tensor) const;
   void all_reduce_in_window(SharedWindow& window, const AllReduce& call, device::Stream& stream);
   /// Rounds `from` into `wire`.
   Steps::Step rounding(const Tensor& wire, const Tensor& from);
@@ -64,6 +70,7 @@ class MpiCollectives final : public Collectives {
   Staging reduce_scatter_staging_;
   Staging all_reduce_staging_;
   std::vector<std::unique_ptr<SharedWindow>> windows_;
+  std::vector<std::unique_ptr<NodeWindow>> node_windows_;
   bool has_warned_ = false;
 };
 

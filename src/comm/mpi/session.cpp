@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "communicator.hpp"
+#include "node_map.hpp"
 #include "sft/comm/launcher.hpp"
 #include "sft/core/log.hpp"
 
@@ -64,19 +65,11 @@ Group start_mpi(int* argc, char*** argv) {
   return make_group(world, "world");
 }
 
-Group split_by_node(const Group& world) {
-  MPI_Comm node = MPI_COMM_NULL;
-  const Group::Impl& impl = world.impl();
-  impl.check(MPI_Comm_split_type(impl.communicator, MPI_COMM_TYPE_SHARED, impl.rank, MPI_INFO_NULL, &node),
-             "MPI_Comm_split_type");
-  return make_group(node, "node");
-}
-
 }  // namespace
 
 Session::Session(int* argc, char*** argv) : world_(start_mpi(argc, argv)) {
   set_log_rank(world_.rank());
-  node_ = split_by_node(world_);
+  node_ = split_by_node(world_, "node");
 }
 
 Session::~Session() {

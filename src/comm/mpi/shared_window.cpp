@@ -12,6 +12,7 @@
 #include <new>
 #include <utility>
 
+#include "node_map.hpp"
 #include "sft/comm/launcher.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
@@ -51,12 +52,7 @@ bool all_agree(const Group& group, bool mine) {
 }
 
 bool is_on_one_node(const Group& group) {
-  MPI_Comm node = MPI_COMM_NULL;
-  const Group::Impl& impl = group.impl();
-  impl.check(MPI_Comm_split_type(impl.communicator, MPI_COMM_TYPE_SHARED, impl.rank, MPI_INFO_NULL, &node),
-             "MPI_Comm_split_type");
-  const Group neighbours = make_group(node, "neighbours");
-  return all_agree(group, neighbours.size() == group.size());
+  return all_agree(group, split_by_node(group, "neighbours").size() == group.size());
 }
 
 /// Makes the pages of [begin, begin + bytes) present. False where there is no memory for them; to write to them would

@@ -27,7 +27,7 @@ class SharedWindow {
  public:
   /// What became of a wish for a window.
   enum class Outcome {
-    made,
+    made = 0,  ///< the least, so that the largest is that of ranks which do not agree
     other_node,
     no_space,  ///< the node's shared memory is too small
     refused,   ///< by the limit of a rank's address space or of its files

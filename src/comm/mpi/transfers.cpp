@@ -52,4 +52,9 @@ bool Transfers::test() {
   return true;
 }
 
+void let_messages_go_on() {
+  int is_there = 0;
+  MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &is_there, MPI_STATUS_IGNORE);
+}
+
 }  // namespace sft::comm

@@ -31,4 +31,8 @@ class Transfers {
   std::vector<MPI_Request> requests_;
 };
 
+/// Lets MPI send what is still on its way. It works only inside its calls, and a message that has been received may
+/// still have to be acknowledged: its sender would wait forever for a rank that waits for it in a window.
+void let_messages_go_on();
+
 }  // namespace sft::comm

@@ -1,20 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "window_call.hpp"
 
-#include <mpi.h>
+#include "transfers.hpp"
 
 namespace sft::comm {
-
-namespace {
-
-/// Lets MPI send what is still on its way. It works only inside its calls, and a message that has been received may
-/// still have to be acknowledged: its sender would wait forever for a rank that waits for it in a window.
-void let_messages_go_on() {
-  int is_there = 0;
-  MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &is_there, MPI_STATUS_IGNORE);
-}
-
-}  // namespace
 
 bool WindowCall::test() {
   if (advance()) return true;
