@@ -60,9 +60,17 @@ void timed(const Context& c, const char* name, const Work& work) {
   device::timed(c.device.timeline(), c.ops.stream(), {.category = "model", .what = name}, work);
 }
 
+/// What attention reads: rotated heads and, where the layer has them, its sinks.
+parallel::SequenceAttention::Heads attention_inputs(const Context& c, const BlockParameters& p,
+                                                    const BlockActivations& saved) {
+  parallel::SequenceAttention::Heads heads = saved.heads;
+  if (p.plan.has_sinks) heads.sinks = c.units.parameter(p.sinks);
+  return heads;
+}
+
 void attend(const Context& c, const BlockParameters& p, BlockActivations& saved) {
-  timed(c, "attention forward",
-        [&] { c.attention.forward(p.plan.attention, saved.heads, saved.attention, saved.lse); });
+  const parallel::SequenceAttention::Heads heads = attention_inputs(c, p, saved);
+  timed(c, "attention forward", [&] { c.attention.forward(p.plan.attention, heads, saved.attention, saved.lse); });
 }
 
 /// What a sublayer adds to the residual stream, where that has a norm.
@@ -130,9 +138,11 @@ void attention_backward(const Context& c, const BlockParameters& p, BlockActivat
   begin_branch(c, p.plan, attention_branch(p, saved), scratch);
   linear_backward_input(c, p.o, as_matrix(scratch.dattention), scratch.dbranch);
 
-  const parallel::SequenceAttention::Heads gradients = heads_of(scratch.qkv, c.sizes);
+  const parallel::SequenceAttention::Heads heads = attention_inputs(c, p, saved);
+  parallel::SequenceAttention::Heads gradients = heads_of(scratch.qkv, c.sizes);
+  if (p.plan.has_sinks) gradients.sinks = c.units.accumulated_gradient(p.sinks);
   timed(c, "attention backward", [&] {
-    c.attention.backward(p.plan.attention, saved.heads, saved.attention, saved.lse, scratch.dattention, gradients);
+    c.attention.backward(p.plan.attention, heads, saved.attention, saved.lse, scratch.dattention, gradients);
   });
   c.ops.rms_norm_apply({.y = c.tp.slice(scratch.normed),
                         .x = saved.x,

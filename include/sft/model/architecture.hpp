@@ -39,11 +39,12 @@ using BlockIndex = Index<struct Block>;
 /// The parameters of one block, and what it does with them.
 struct BlockParameters {
   LayerPlan plan;
-  parallel::UnitIndex attention_unit;  ///< has qkv, o, q_norm, k_norm, input_norm and its branch's
+  parallel::UnitIndex attention_unit;  ///< has qkv, o, sinks, q_norm, k_norm, input_norm and its branch's
   parallel::UnitIndex mlp_unit;        ///< has the others: the next unit, or the same one
   Linear qkv, o;
   Linear gate_up, down;
   parallel::ParameterGroup q_norm, k_norm;                          ///< as LayerPlan::QkNorm says
+  parallel::ParameterGroup sinks;                                   ///< (H), where the plan has them
   parallel::ParameterGroup input_norm, post_attention_norm;         ///< of what attention and MLP read
   parallel::ParameterGroup attention_branch_norm, mlp_branch_norm;  ///< of what they add, with norms_branches
 };

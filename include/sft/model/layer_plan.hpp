@@ -22,6 +22,7 @@ struct LayerPlan {
   std::optional<int> rope = 0;             ///< which of ropes() turns keys; none: nothing does (SmolLM3)
   int query_rope = 0;                      ///< which turns queries where keys are turned
   QkNorm qk_norm = QkNorm::none;
+  bool has_sinks = false;            ///< a learned score for each query head that stands beside those of the keys
   float residual_multiplier = 1.0F;  ///< of what attention and MLP add to the residual stream (Granite)
   bool norms_branches = false;       ///< RMSNorm of what attention and MLP add (GLM-4), in place of a multiplier
 
