@@ -33,6 +33,8 @@ enum Part : unsigned {
   norms_of_glm4 = 1U << 10U,
   windows = 1U << 11U,       ///< on all layers
   some_windows = 1U << 12U,  ///< by layer_types
+  capped_scores = 1U << 13U,
+  attention_sinks = 1U << 14U,
 };
 
 unsigned parts_of(const config::Model& model) {
@@ -50,6 +52,8 @@ unsigned parts_of(const config::Model& model) {
   if (model.llama_4_scaling_beta != 0.0) parts |= growing_queries;
   if (model.sliding_window > 0) parts |= model.layer_types.empty() ? windows : some_windows;
   if (model.block_norms == config::BlockNorms::glm4) parts |= norms_of_glm4;
+  if (model.attn_logit_softcapping > 0.0) parts |= capped_scores;
+  if (model.attention_sinks) parts |= attention_sinks;
   return parts;
 }
 

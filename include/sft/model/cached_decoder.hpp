@@ -33,7 +33,8 @@ class CachedDecoderBuffers {
 
   IndexedVector<BlockIndex, LayerCache> layers;
   sequence::AttentionWindows windows;  ///< of the layers' kinds of attention
-  BlockActivations activations;        ///< what the block at work has, each in turn
+  /// What the block at work has, all in the same memory; the residual stream of one is that of the next.
+  IndexedVector<BlockIndex, BlockActivations> activations;
   BlockScratch scratch;
 
  private:
@@ -47,7 +48,7 @@ class CachedDecoderBuffers {
 class CachedAttention final : public parallel::SequenceAttention {
  public:
   /// All references outlive it.
-  CachedAttention(const IndexedVector<BlockIndex, LayerCache>& layers, float scale,
+  CachedAttention(const IndexedVector<BlockIndex, LayerCache>& layers, float scale, float softcap,
                   const sequence::AttentionWindows& windows, ops::Backend& backend);
 
   /// Prepares the pass that follows, over `num_new` tokens behind `num_cached`.
@@ -62,7 +63,7 @@ class CachedAttention final : public parallel::SequenceAttention {
 
  private:
   const IndexedVector<BlockIndex, LayerCache>& layers_;
-  float scale_;
+  float scale_, softcap_;
   const sequence::AttentionWindows& windows_;
   ops::Backend& backend_;
   IndexedVector<sequence::AttentionKind, std::unique_ptr<ops::AttentionPlan>> plans_;

@@ -53,6 +53,12 @@ struct Context {
   AdapterBuffers& adapters;
 };
 
+/// work(), named in the timeline.
+template <class Work>
+void timed(const Context& context, const char* name, const Work& work) {
+  device::timed(context.device.timeline(), context.ops.stream(), {.category = "model", .what = name}, work);
+}
+
 /// x *= embedding_multiplier: the embedding, contiguous, or its gradient.
 inline void scale_embedding(const Context& context, const Tensor& x) {
   const auto multiplier = static_cast<float>(context.config.embedding_multiplier);

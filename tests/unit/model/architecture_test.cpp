@@ -6,6 +6,8 @@
 #include <boost/test/unit_test.hpp>
 #include <set>
 
+#include "sft/model/dense_mlp.hpp"
+
 namespace {
 
 sft::config::Model small() {
@@ -23,6 +25,10 @@ sft::config::Model small() {
 std::int64_t count(const sft::config::Model& m) {
   return sft::parallel::ShardMap(sft::model::make_architecture(m).parts.front().units, sft::mesh::Place())
       .num_parameters();
+}
+
+const sft::model::DenseMlp& dense_mlp_of(const sft::model::BlockParameters& block) {
+  return dynamic_cast<const sft::model::DenseMlp&>(*block.mlp);
 }
 
 }  // namespace
@@ -47,10 +53,10 @@ BOOST_AUTO_TEST_CASE(handles_name_the_right_parameters) {
       };
       BOOST_TEST(names(block.qkv.weight) == "self_attn.q_proj.weight self_attn.k_proj.weight self_attn.v_proj.weight ");
       BOOST_TEST(names(block.o.weight) == "self_attn.o_proj.weight ");
-      BOOST_TEST(names(block.gate_up.weight) == "mlp.gate_proj.weight mlp.up_proj.weight ");
-      BOOST_TEST(names(block.down.weight) == "mlp.down_proj.weight ");
-      BOOST_TEST(names(block.input_norm) == "input_layernorm.weight ");
-      BOOST_TEST(names(block.post_attention_norm) == "post_attention_layernorm.weight ");
+      BOOST_TEST(names(dense_mlp_of(block).gate_up().weight) == "mlp.gate_proj.weight mlp.up_proj.weight ");
+      BOOST_TEST(names(dense_mlp_of(block).down().weight) == "mlp.down_proj.weight ");
+      BOOST_TEST(names(block.attention_norms.input) == "input_layernorm.weight ");
+      BOOST_TEST(names(block.mlp_norms.input) == "post_attention_layernorm.weight ");
       BOOST_TEST(block.qkv.bias.exists() == bias);
       if (bias)
         BOOST_TEST(names(block.qkv.bias) == "self_attn.q_proj.bias self_attn.k_proj.bias self_attn.v_proj.bias ");
@@ -199,7 +205,8 @@ BOOST_AUTO_TEST_CASE(an_adapter_has_one_number_whatever_the_units) {
     const auto trains_none = [](const std::string&) { return false; };
     std::vector<std::uint64_t> numbers;
     for (const auto& block : sft::model::make_architecture(m, trains_none, lora, blocks_per_unit).parameters.blocks) {
-      for (const sft::model::Linear* layer : {&block.qkv, &block.o, &block.gate_up, &block.down}) {
+      const sft::model::DenseMlp& mlp = dense_mlp_of(block);
+      for (const sft::model::Linear* layer : {&block.qkv, &block.o, &mlp.gate_up(), &mlp.down()}) {
         for (const sft::model::Adapter& adapter : layer->adapters) numbers.push_back(adapter.number);
       }
     }
