@@ -22,20 +22,22 @@ hub::WeightType weight_type_of(const checkpoint::Entry& entry) {
   return entry.dtype() == DType::bf16 ? hub::WeightType::bfloat16 : hub::WeightType::float32;
 }
 
-/// All tensors of an entry, in logical shapes.
-std::vector<io::TensorInfo> tensors_of(const checkpoint::Entry& entry) {
+/// All tensors of the entries, in logical shapes.
+std::vector<io::TensorInfo> tensors_of(const std::vector<checkpoint::Entry>& entries) {
   std::vector<io::TensorInfo> tensors;
-  for (const parallel::StoredTensor& tensor : entry.layout->tensors(*entry.shard_map)) {
-    tensors.push_back({fmt::format("{}/{}", entry.name, tensor.parameter->name), tensor.shape, DType::float32});
+  for (const checkpoint::Entry& entry : entries) {
+    for (const parallel::StoredTensor& tensor : entry.layout->tensors(*entry.shard_map)) {
+      tensors.push_back({fmt::format("{}/{}", entry.name, tensor.parameter->name), tensor.shape, DType::float32});
+    }
   }
   return tensors;
 }
 
-hub::WeightsPlan plan_of(const checkpoint::Entry& entry, bool is_adapter, hub::FileLayout layout) {
-  if (!is_adapter) return {tensors_of(entry), weight_type_of(entry), max_file_bytes, hub::model_stem, layout};
+hub::WeightsPlan plan_of(const std::vector<checkpoint::Entry>& entries, bool is_adapter, hub::FileLayout layout) {
+  const hub::WeightType type = weight_type_of(entries.front());
+  if (!is_adapter) return {tensors_of(entries), type, max_file_bytes, hub::model_stem, layout};
   layout.carried.clear();
-  return {tensors_of(entry), weight_type_of(entry), std::numeric_limits<std::uint64_t>::max(), hub::adapter_stem,
-          layout};
+  return {tensors_of(entries), type, std::numeric_limits<std::uint64_t>::max(), hub::adapter_stem, layout};
 }
 
 }  // namespace
@@ -57,18 +59,18 @@ std::string ModelFolder::folder_of(const config::Config& config) {
 
 void ModelFolder::begin() {
   // 1. How the files hold the model, which rank 0 alone reads
-  const checkpoint::Entry& entry = state_.entries().front();
+  const std::vector<checkpoint::Entry> entries = state_.first_entries();
   const bool is_adapter = config_.lora.use_peft;
   std::string layout;
   world_.agree([&] {
     if (world_.rank() != 0) return;
     contents_ = is_adapter ? plan_adapter_contents(config_.model)
-                           : plan_contents(config_.model, weight_type_of(entry), max_length_);
+                           : plan_contents(config_.model, weight_type_of(entries.front()), max_length_);
     layout = hub::to_json(contents_.layout);
   });
   world_.broadcast(layout, 0);
   contents_.layout = hub::file_layout_of_json(layout);
-  plan_.emplace(plan_of(entry, is_adapter, contents_.layout));
+  plan_.emplace(plan_of(entries, is_adapter, contents_.layout));
 
   // 2. The folder
   world_.agree([&] {

@@ -135,7 +135,7 @@ void load_start_weights(const StartModel& start, const config::Model& model, con
   std::unique_ptr<io::TensorSource> source;
   world.agree([&] { source = hub::open_weights(start.folder, model.tie_word_embeddings); });
   checkpoint::load_shared(*source, world, weights, device, stream, seen);
-  seen.check_zeros(start.folder, *weights.entries().front().shard_map, world);
+  seen.check_zeros(start.folder, weights, world);
 }
 
 std::string find_origin(const config::Model& model) {

@@ -46,7 +46,7 @@ EntryParts::EntryParts(const FileMap& map, const MappedEntry& entry)
   for (std::size_t i = 0; i < entry.tensors.size(); ++i) {
     tensors[entry.tensors[i].name.substr(entry.name.size() + 1)] = i;
   }
-  const AxisSet slice_axes = every_axis.without(replica_axes);
+  const AxisSet slice_axes = cut_.slice_axes();
   for (int number = 0; number < map.layout.size(slice_axes); ++number) {
     const int rank = rank_along(map.layout, {}, slice_axes, number);
     Slice slice{.first = ShardMap(cut_.units, mesh::Place(map.layout, WorldRank::from(rank)), cut_.shard_axes),
@@ -73,8 +73,7 @@ int EntryParts::owner_in(const Slice& slice, int shard) const {
 }
 
 int EntryParts::replica(int owner, int replica) const {
-  return rank_along(map_.layout, map_.layout.coordinates(WorldRank::from(owner)), replica_axes_of(cut_.shard_axes),
-                    replica);
+  return rank_along(map_.layout, map_.layout.coordinates(WorldRank::from(owner)), cut_.copy_axes(), replica);
 }
 
 void EntryParts::add_pieces(const Slice& slice, int shard, Shard& result) const {
@@ -100,7 +99,7 @@ const EntryParts::Shard& EntryParts::shard(int owner) {
   Shard made;
   if (entry_.is_as_parameters) {
     const mesh::Place place(map_.layout, WorldRank::from(owner));
-    const std::size_t slice = place.rank(every_axis.without(replica_axes));
+    const std::size_t slice = place.rank(cut_.slice_axes());
     add_pieces(slices_[slice], place.rank(cut_.shard_axes), made);
   } else if (const auto found = entry_.parts.find(owner); found != entry_.parts.end()) {
     made.parts = found->second;

@@ -39,12 +39,12 @@ class EntryParts {
   /// The owner of shard number `shard` of slice number `slice`, of an entry that is cut as its parameters.
   [[nodiscard]] int owner(int slice, int shard) const { return owner_in(slices_.at(slice), shard); }
 
-  [[nodiscard]] int num_replicas() const { return map_.layout.size(replica_axes_of(cut_.shard_axes)); }
+  [[nodiscard]] int num_replicas() const { return map_.layout.size(cut_.copy_axes()); }
   /// The rank that holds what `owner` owns as replica number `replica`.
   [[nodiscard]] int replica(int owner, int replica) const;
 
  private:
-  /// The ranks whose slices of parameters are alike (tp, pp), and what the first of them holds.
+  /// The ranks whose slices of parameters are alike (Cut::slice_axes), and what the first of them holds.
   struct Slice {
     parallel::ShardMap first;
     std::vector<const parallel::Parameter*> parameters;  ///< by tensor; null: it has none of it

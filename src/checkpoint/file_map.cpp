@@ -4,8 +4,10 @@
 #include <fmt/core.h>
 #include <algorithm>
 #include <array>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "sft/core/cast.hpp"
@@ -49,6 +51,7 @@ Value value_in(const std::array<std::pair<Value, std::string_view>, size>& names
 Json json_of(const Parameter& p) {
   Json json = {{"name", p.name}, {"rows", p.rows}, {"columns", p.columns}, {"split", name_in(split_names, p.split)}};
   if (p.num_kv_heads > 0) json["kv_heads"] = p.num_kv_heads;
+  if (p.num_experts > 0) json["expert"] = {p.expert, p.num_experts};
   if (p.joins_previous) json["joins_previous"] = true;
   return json;
 }
@@ -60,6 +63,10 @@ Parameter parameter_of(const Json& json) {
   p.columns = json.at("columns").get<std::int64_t>();
   p.split = value_in(split_names, json.at("split").get<std::string>());
   p.num_kv_heads = json.value("kv_heads", std::int64_t{0});
+  if (json.contains("expert")) {
+    std::tie(p.expert, p.num_experts) = json.at("expert").get<std::pair<int, int>>();
+    if (p.expert < 0 || p.expert >= p.num_experts) throw std::invalid_argument("there is no such expert");
+  }
   p.joins_previous = json.value("joins_previous", false);
   if (p.rows < 0 || p.columns < 0) throw std::invalid_argument("a parameter has a negative size");
   return p;
@@ -227,7 +234,8 @@ FileMap map_of(const Json& json, std::vector<ShardFile> files) {
 
 bool is_alike(const Parameter& one, const Parameter& other) {
   return one.name == other.name && one.rows == other.rows && one.columns == other.columns && one.split == other.split &&
-         one.num_kv_heads == other.num_kv_heads && one.joins_previous == other.joins_previous;
+         one.num_kv_heads == other.num_kv_heads && one.num_experts == other.num_experts && one.expert == other.expert &&
+         one.joins_previous == other.joins_previous;
 }
 
 }  // namespace
@@ -270,13 +278,22 @@ Region region_of(std::int64_t num_elements, int num_replicas, int replica) {
   return {begin, std::min(num_elements, begin + most) - begin};
 }
 
-int owner_of(const mesh::Layout& layout, const AxisSet& shard_axes, int rank) {
+int owner_of(const mesh::Layout& layout, const AxisSet& copy_axes, int rank) {
   mesh::Coordinates coordinates = layout.coordinates(WorldRank::from(rank));
-  const AxisSet same = replica_axes_of(shard_axes);
   for (const Axis axis : all_axes) {
-    if (same.contains(axis)) coordinates[axis] = 0;
+    if (copy_axes.contains(axis)) coordinates[axis] = 0;
   }
   return layout.rank(coordinates);
+}
+
+std::vector<std::string> dataset_names(const std::vector<std::string>& entries) {
+  std::map<std::string, int> numbers;
+  std::vector<std::string> names;
+  for (const std::string& entry : entries) {
+    const int number = ++numbers[entry];
+    names.push_back(number == 1 ? entry : fmt::format("{}.{}", entry, number));
+  }
+  return names;
 }
 
 }  // namespace sft::checkpoint

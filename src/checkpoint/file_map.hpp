@@ -27,6 +27,10 @@ struct Cut {
   AxisSet shard_axes;
   std::vector<parallel::Unit> units;  ///< of their parameters what the model gives
 
+  [[nodiscard]] AxisSet slice_axes() const { return parallel::slice_axes_of(units); }
+  /// The axes along which ranks hold the same shards.
+  [[nodiscard]] AxisSet copy_axes() const { return every_axis.without(slice_axes()).without(shard_axes); }
+
   /// Whether both have the same parameters in the same units.
   [[nodiscard]] bool has_same_units(const Cut& other) const;
 };
@@ -39,7 +43,7 @@ struct FilePart {
 };
 
 struct MappedEntry {
-  std::string name;
+  std::string name;  ///< of its tensors; several entries of a name have tensors of different parts of the model
   DType dtype = DType::float32;  ///< as it is stored
   int cut = 0;
   std::vector<io::TensorInfo> tensors;  ///< in the order of the cut's parameters; their names begin with the entry's
@@ -85,9 +89,10 @@ struct Region {
 /// 1024, so that little is not cut at all.
 [[nodiscard]] Region region_of(std::int64_t num_elements, int num_replicas, int replica);
 
-/// The axes along which ranks hold the same shards.
-[[nodiscard]] inline AxisSet replica_axes_of(const AxisSet& shard_axes) { return replica_axes.without(shard_axes); }
-/// The rank that owns the shard that `rank` holds.
-[[nodiscard]] int owner_of(const mesh::Layout& layout, const AxisSet& shard_axes, int rank);
+/// The rank that owns what `rank` holds: the first of those along `copy_axes`.
+[[nodiscard]] int owner_of(const mesh::Layout& layout, const AxisSet& copy_axes, int rank);
+
+/// What the datasets of entries with these names are called in shard files: by the name, of a second one by NAME.2.
+[[nodiscard]] std::vector<std::string> dataset_names(const std::vector<std::string>& entries);
 
 }  // namespace sft::checkpoint

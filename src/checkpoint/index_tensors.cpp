@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "index_tensors.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -73,6 +74,9 @@ void for_each_mapping(const FileMap& map, const MappedEntry& entry, const Visit&
 /// The pieces of every tensor of an entry.
 std::vector<std::vector<io::VirtualPiece>> pieces_of(const FileMap& map, std::size_t number) {
   const MappedEntry& entry = map.entries[number];
+  std::vector<std::string> names;
+  for (const MappedEntry& other : map.entries) names.push_back(other.name);
+  const std::string dataset = fmt::format("/{}", dataset_names(names)[number]);
   const std::vector<FileDataset> datasets = datasets_of(map, number);
   std::vector<std::vector<io::VirtualPiece>> pieces(entry.tensors.size());
   for_each_mapping(map, entry, [&](int tensor, std::vector<io::Rectangle> rectangles, int rank, std::int64_t begin) {
@@ -82,7 +86,7 @@ std::vector<std::vector<io::VirtualPiece>> pieces_of(const FileMap& map, std::si
     const std::int64_t before = static_cast<std::int64_t>(bytes_before / size_of(entry.dtype));
     pieces[tensor].push_back({.targets = std::move(rectangles),
                               .source_file = map.files[file].name,
-                              .source_dataset = "/" + entry.name,
+                              .source_dataset = dataset,
                               .source_begin = before + begin,
                               .source_size = datasets[file].size});
     return true;

@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "header.hpp"
 #include "index_tensors.hpp"
@@ -58,28 +59,37 @@ void load_version_1(const std::string& folder, const Opened& opened, const comm:
   load_shared(*source, world, state, device, stream, seen);
 }
 
+/// The number of the entry of `map` whose shards are those of `entry`, if there is one.
+std::optional<std::size_t> find_same_shards(const FileMap& map, const Entry& entry) {
+  for (std::size_t i = 0; i < map.entries.size(); ++i) {
+    if (map.entries[i].name == entry.name && has_same_shards(map, map.entries[i], entry)) return i;
+  }
+  return std::nullopt;
+}
+
 /// One of version 2: by its map.
 void load_version_2(const std::string& folder, const Opened& opened, const comm::Group& world, const State& state,
                     device::Device& device, device::Stream& stream, SeenWeights& seen) {
   // 1. Every file is there, and what is not hashed while it is read is as it was written.
   std::unique_ptr<MapSource> source;
-  std::vector<std::size_t> numbers;  // of the entries in the map
-  std::vector<bool> are_same;
+  std::vector<std::optional<std::size_t>> same;  // the number in the map of what has the same shards as an entry
   world.agree([&] {
     source = std::make_unique<MapSource>(folder, parse_file_map(opened.map, opened.files, (folder + "/checkpoint.h5")));
     const FileMap& map = source->map();
+    std::set<std::size_t> read_by_tensor;
     for (const Entry& entry : state.entries()) {
-      const auto found = std::ranges::find(map.entries, entry.name, &MappedEntry::name);
-      numbers.push_back(found - map.entries.begin());
-      are_same.push_back(has_same_shards(map, *found, entry));
+      same.push_back(find_same_shards(map, entry));
+      if (same.back()) continue;
+      for (std::size_t i = 0; i < map.entries.size(); ++i) {
+        if (map.entries[i].name == entry.name) read_by_tensor.insert(i);
+      }
     }
     const auto writers = writers_of_files(map);
     for (std::size_t file = 0; file < writers.size(); ++file) {
       if (writers[file].empty() || writers[file].front() % world.size() != world.rank()) continue;
       source->regions().check_file(file);
-      for (std::size_t i = 0; i < numbers.size(); ++i) {
-        if (are_same[i]) continue;
-        for (const int writer : writers[file]) source->regions().check_region(writer, numbers[i]);
+      for (const std::size_t number : read_by_tensor) {
+        for (const int writer : writers[file]) source->regions().check_region(writer, number);
       }
     }
   });
@@ -87,12 +97,12 @@ void load_version_2(const std::string& folder, const Opened& opened, const comm:
   // 2. The numbers.
   AllSharers sharers(world, state.entries());
   Loader loader(sharers, device, stream, seen);
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
+  for (std::size_t i = 0; i < same.size(); ++i) {
     const Entry& entry = state.entries()[i];
     loader.clear_padding(entry);
     const std::vector<OwnPart> own = own_parts(entry);
-    if (are_same[i]) {
-      loader.load_regions(*source, entry, numbers[i], own);
+    if (same[i]) {
+      loader.load_regions(*source, entry, *same[i], own);
     } else {
       loader.load_parts(*source, entry, own);
     }
@@ -135,8 +145,7 @@ Position read_entries(const std::string& folder, const comm::Group& world, const
   const Opened opened = open_for_all(folder, world, state.entries(), others);
   const auto load_it = opened.format_version == 1 ? load_version_1 : load_version_2;
   load_it(folder, opened, world, state, device, stream, seen);
-  const auto model = std::ranges::find(state.entries(), "model", &Entry::name);
-  if (model != state.entries().end()) seen.check_zeros(folder, *model->shard_map, world);
+  seen.check_zeros(folder, state, world);
   return opened.position;
 }
 

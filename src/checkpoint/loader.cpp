@@ -57,7 +57,7 @@ void Loader::load_regions(MapSource& source, const Entry& entry, std::size_t num
   const std::int64_t most = read_bytes / static_cast<std::int64_t>(size_of(dtype));
   // The old mesh may have had other replicas: the shards are the same.
   const mesh::Place& place = entry.shard_map->place();
-  const int slice = place.rank(every_axis.without(replica_axes)), shard = place.rank(entry.shard_map->shard_axes());
+  const int slice = place.rank(entry.shard_map->slice_axes()), shard = place.rank(entry.shard_map->shard_axes());
   const int owner = stored.owner(slice, shard);
   const std::int64_t size = stored.shard(owner).num_elements;
   for (int replica = 0; replica < stored.num_replicas(); ++replica) {
@@ -82,7 +82,7 @@ bool has_same_shards(const FileMap& map, const MappedEntry& stored, const Entry&
   const Cut cut{entry.shard_map->shard_axes(), entry.shard_map->units()};
   const Cut& stored_cut = map.cuts[stored.cut];
   const auto tensors = entry.layout->tensors(*entry.shard_map);
-  const AxisSet slice_axes = every_axis.without(replica_axes);
+  const AxisSet slice_axes = cut.slice_axes();
   bool is_same = stored.is_as_parameters && is_as_parameters(tensors) && cut.has_same_units(stored_cut) &&
                  layout.size(cut.shard_axes) == map.layout.size(stored_cut.shard_axes) &&
                  std::ranges::all_of(all_axes, [&](Axis axis) {

@@ -53,8 +53,10 @@ MapSource::MapSource(const std::string& folder, FileMap map)
 
 std::vector<io::TensorInfo> MapSource::tensors() const {
   std::vector<io::TensorInfo> tensors;
-  for (const MappedEntry& entry : map_.entries) {
-    const auto first = static_cast<std::ptrdiff_t>(tensors.size());
+  std::ptrdiff_t first = 0;  // of those of an entry's name
+  for (std::size_t i = 0; i < map_.entries.size(); ++i) {
+    const MappedEntry& entry = map_.entries[i];
+    if (i > 0 && map_.entries[i - 1].name != entry.name) first = std::ssize(tensors);
     tensors.insert(tensors.end(), entry.tensors.begin(), entry.tensors.end());
     std::sort(tensors.begin() + first, tensors.end(), [](const io::TensorInfo& left, const io::TensorInfo& right) {
       return ::strverscmp(left.name.c_str(), right.name.c_str()) < 0;  // layers.2 before layers.10

@@ -19,7 +19,7 @@ using parallel::StoredPart;
 std::vector<OwnPart> parts_of_owner(const Entry& entry, bool are_owned) {
   const ShardMap& map = *entry.shard_map;
   const mesh::Place& place = map.place();
-  const int owner = owner_of(place.layout(), map.shard_axes(), place.rank());
+  const int owner = owner_of(place.layout(), map.copy_axes(), place.rank());
   std::optional<ShardMap> other;
   if (owner != place.rank()) other.emplace(map.of_rank(WorldRank::from(owner)));
 
@@ -68,7 +68,7 @@ std::vector<OwnPart> other_parts(const Entry& entry) { return parts_of_owner(ent
 
 Region written_region(const Entry& entry, const std::vector<OwnPart>& parts) {
   const mesh::Place& place = entry.shard_map->place();
-  const AxisSet same = replica_axes_of(entry.shard_map->shard_axes());
+  const AxisSet same = entry.shard_map->copy_axes();
   const std::int64_t size = parts.empty() ? 0 : parts.back().position + parts.back().where.num_elements();
   return region_of(size, place.size(same), place.rank(same));
 }

@@ -148,10 +148,13 @@ void Save::Impl::lay_out_files(const std::vector<Entry>& entries) {
   const int own_file = groups.file_of_rank[rank];
   agree([&] {
     if (own_file < 0 || groups.members[own_file].front() != rank) return;
+    std::vector<std::string> names;
+    for (const Entry& entry : entries) names.push_back(entry.name);
+    const std::vector<std::string> datasets = dataset_names(names);
     std::vector<EntryType> types;
     std::vector<std::int64_t> sizes(num_entries, 0);
     for (std::size_t i = 0; i < num_entries; ++i) {
-      types.push_back({entries[i].name, entries[i].dtype()});
+      types.push_back({datasets[i], entries[i].dtype()});
       for (const int member : groups.members[own_file]) sizes[i] += count_of(member, i);
     }
     made = text_of(lay_out(temporary_path(folder), shard_file_name(rank), types, sizes));
@@ -188,7 +191,7 @@ void Save::Impl::gather_parts(const std::vector<Entry>& entries) {
       text += fmt::format("{} {} {} {} {} ", part.tensor, w.row_begin, w.num_rows, w.column_begin, w.num_columns);
     }
     for (int owner = 0; owner < world.size(); ++owner) {
-      if (owner_of(map.layout, cut.shard_axes, owner) != owner) continue;
+      if (owner_of(map.layout, cut.copy_axes(), owner) != owner) continue;
       std::istringstream numbers(world.deliver(text, owner, 0));
       if (world.rank() != 0) continue;
       FilePart part{};

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "sft/checkpoint/state.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
@@ -60,18 +61,19 @@ void SeenWeights::add(const std::string& source, const std::string& name, const 
   sum_.add(parameter.name, parameter.is_vector() ? 1 : parameter.columns, where, values);
 }
 
-void SeenWeights::check_zeros(const std::string& source, const parallel::ShardMap& shard_map,
-                              const comm::Group& world) const {
+void SeenWeights::check_zeros(const std::string& source, const State& weights, const comm::Group& world) const {
   std::vector<std::string> names;
   std::vector<std::int64_t> has_numbers;  // 1: a rank saw something else than zeros
-  for (const parallel::Unit& unit : shard_map.units()) {
-    for (const parallel::Parameter& parameter : unit.parameters) {
-      if (parameter.is_vector()) continue;
-      const auto found = is_zero_.find(parameter.name);
-      names.push_back(parameter.name);
+  for (const Entry& entry : weights.entries()) {
+    if (entry.name != "model") continue;
+    for (const parallel::StoredTensor& tensor : entry.layout->tensors(*entry.shard_map)) {
+      if (tensor.parameter->is_vector()) continue;
+      const auto found = is_zero_.find(tensor.parameter->name);
+      names.push_back(tensor.parameter->name);
       has_numbers.push_back(found != is_zero_.end() && !found->second ? 1 : 0);
     }
   }
+  if (names.empty()) return;
   world.max(std::span<std::int64_t>(has_numbers));
   std::string first_kept;
   int num_kept = 0;

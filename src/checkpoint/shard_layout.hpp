@@ -27,7 +27,7 @@ struct FileGroups {
 /// The type of stored numbers in HDF5 files.
 [[nodiscard]] io::Number number_of(DType dtype);
 
-/// What an entry is called, and of what numbers.
+/// What the dataset of an entry is called, and of what numbers it is.
 struct EntryType {
   std::string name;
   DType dtype = DType::float32;

@@ -11,11 +11,11 @@ namespace sft::checkpoint {
 
 Sharers::Sharers(const comm::Group& world, const parallel::ShardMap& shard_map) {
   const mesh::Place& place = shard_map.place();
-  const AxisSet same = replica_axes_of(shard_map.shard_axes());
+  const AxisSet same = shard_map.copy_axes();
   size_ = place.size(same);
   rank_ = place.rank(same);
   if (size_ == 1) return;
-  group_ = world.split(owner_of(place.layout(), shard_map.shard_axes(), place.rank()), rank_, "ranks of a shard");
+  group_ = world.split(owner_of(place.layout(), same, place.rank()), rank_, "ranks of a shard");
 }
 
 bool Sharers::read(int reader, std::size_t count, void* bytes, const std::function<void()>& read_them) {
@@ -48,13 +48,13 @@ void Sharers::rethrow() const {
 AllSharers::AllSharers(const comm::Group& world, const std::vector<Entry>& entries) {
   for (const Entry& entry : entries) {
     if (number_of(entry) < axes_.size()) continue;
-    axes_.push_back(entry.shard_map->shard_axes());
+    axes_.push_back(entry.shard_map->copy_axes());
     sharers_.emplace_back(world, *entry.shard_map);
   }
 }
 
 std::size_t AllSharers::number_of(const Entry& entry) const {
-  return std::ranges::find(axes_, entry.shard_map->shard_axes()) - axes_.begin();
+  return std::ranges::find(axes_, entry.shard_map->copy_axes()) - axes_.begin();
 }
 
 void AllSharers::rethrow() const {

@@ -47,7 +47,7 @@ class AllSharers {
 
  private:
   [[nodiscard]] std::size_t number_of(const Entry& entry) const;
-  std::vector<AxisSet> axes_;
+  std::vector<AxisSet> axes_;  ///< along which ranks hold the same
   std::vector<Sharers> sharers_;
 };
 

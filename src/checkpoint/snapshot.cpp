@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/checkpoint/snapshot.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -38,7 +39,10 @@ Snapshot::Snapshot(Tensor memory, device::Device& device)
 
 void Snapshot::begin(const WritePlan& plan, const State& state, device::Stream& compute_stream) {
   SFT_ENSURE(plan.snapshot_bytes() <= memory_.size_bytes(), "a snapshot has its memory");
-  first_ = state.entries().front();
+  first_.clear();
+  for (const Entry& entry : state.first_entries()) {  // the first of the plan, too
+    first_.push_back({entry, static_cast<std::int64_t>(plan.entries()[first_.size()].snapshot_begin)});
+  }
   ready_->record(compute_stream);
   stream_->wait(*ready_);
   take_snapshot(plan, state, device_, *stream_, memory_.as<std::byte>());
@@ -48,9 +52,14 @@ void Snapshot::begin(const WritePlan& plan, const State& state, device::Stream& 
 void Snapshot::wait() { copied_->synchronize(); }
 
 void Snapshot::give_first(io::TensorSink& sink) const {
-  const std::vector<OwnPart> parts = own_parts(*first_);
-  const Region region = written_region(*first_, parts);
-  const auto element_bytes = static_cast<std::int64_t>(size_of(first_->dtype()));
+  for (const Copied& copied : first_) give(copied, sink);
+}
+
+void Snapshot::give(const Copied& copied, io::TensorSink& sink) const {
+  const Entry& entry = copied.entry;
+  const std::vector<OwnPart> parts = own_parts(entry);
+  const Region region = written_region(entry, parts);
+  const auto element_bytes = static_cast<std::int64_t>(size_of(entry.dtype()));
   for (const OwnPart& part : parts) {
     const std::int64_t begin = std::max(part.position, region.begin);
     const std::int64_t end = std::min(part.position + part.where.num_elements(), region.begin + region.count);
@@ -58,7 +67,8 @@ void Snapshot::give_first(io::TensorSink& sink) const {
     std::int64_t at = begin - region.begin;  // in the copy, elements
     for (const io::Rectangle& rectangle : rectangles_of(part.where, begin - part.position, end - begin)) {
       for_each_piece(rectangle, at, piece_bytes / element_bytes, [&](const io::Rectangle& piece, std::int64_t first) {
-        sink.write(first_->name + "/" + part.parameter->name, piece, first_->dtype(), bytes() + first * element_bytes);
+        sink.write(fmt::format("{}/{}", entry.name, part.parameter->name), piece, entry.dtype(),
+                   bytes() + copied.begin + first * element_bytes);
       });
       at += rectangle.num_elements();
     }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "entry_memory.hpp"
@@ -31,13 +32,22 @@ State::State(std::vector<Entry> entries, std::function<void()> refresh)
     : entries_(std::move(entries)), refresh_(std::move(refresh)) {
   SFT_ENSURE(!entries_.empty(), "a state has entries");
   SFT_ENSURE(refresh_ != nullptr, "a state knows how to refresh what follows from it");
-  std::set<std::pair<std::string, const parallel::StoredLayout*>> names;
+  std::set<std::tuple<std::string, const parallel::ShardMap*, const parallel::StoredLayout*>> names;
   for (const Entry& entry : entries_) {
-    SFT_ENSURE(names.insert({entry.name, entry.layout}).second, "entries of one name have different layouts");
+    SFT_ENSURE(names.emplace(entry.name, entry.shard_map, entry.layout).second,
+               "entries of one name have different maps or layouts");
     SFT_ENSURE(entry.in_file != nullptr || entry.tensor.ndim == 1, "an entry lies in a flat tensor");
     const std::int64_t size = entry.in_file != nullptr ? entry.in_file->num_elements() : entry.tensor.num_elements();
     SFT_ENSURE(size == entry.layout->num_elements(*entry.shard_map), "an entry's memory is as its layout says");
   }
+}
+
+std::vector<Entry> State::first_entries() const {
+  std::vector<Entry> first;
+  for (const Entry& entry : entries_) {
+    if (entry.name == entries_.front().name) first.push_back(entry);
+  }
+  return first;
 }
 
 Tensor State::tensor(const std::string& name) const {

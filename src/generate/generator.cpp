@@ -68,8 +68,7 @@ struct Plan {
         sizes(sizes_of(config->model, compute, max_tokens)),
         architecture(model::make_architecture(config->model, no_parameter)),
         parts(parallel::storage_of(parallel::make_parts(architecture.parts, place, policy, compute))),
-        weights(parts.front()),
-        slots(weights.shard_map().num_units(), policy, config->model.tie_word_embeddings),
+        slots(parts.front().shard_map().num_units(), policy, config->model.tie_word_embeddings),
         unit_buffers(parts, policy, slots),
         decoder(config->model, sizes, max_tokens),
         adapters(config::Lora{}, sizes.shapes(), sizes.tokens) {}
@@ -77,10 +76,10 @@ struct Plan {
   Plan& operator=(const Plan&) = delete;
 
   void lay_out(Arenas& arenas) {
-    SFT_ENSURE(parts.size() == 1, "weights that are not trained are one part");
     device::Arena nothing;
-    weights.lay_out(nothing, arenas.parameters, nothing);
-    unit_buffers.lay_out({nothing, nothing, nothing, nothing, nothing});
+    const parallel::UnitBuffers::Arenas no_buffers{nothing, nothing, nothing, nothing, nothing};
+    for (parallel::UnitStorage& weights : parts) weights.lay_out(nothing, arenas.parameters, nothing);
+    unit_buffers.lay_out(no_buffers, no_buffers);
     SFT_ENSURE(nothing.used_bytes() == 0, "weights alone are stored, once");
     decoder.lay_out(arenas.cache, arenas.workspace);
     tokens = take(arenas.workspace, DType::int32, {2, sizes.tokens});
@@ -98,7 +97,6 @@ struct Plan {
   const model::Architecture architecture;
   const parallel::ShardingPolicy policy{.reshard = config::Reshard::never};
   parallel::StoredParts parts;
-  parallel::UnitStorage& weights;  ///< the one part
   const parallel::SlotAssignment slots;
   parallel::UnitBuffers unit_buffers;
   model::CachedDecoderBuffers decoder;
@@ -179,8 +177,11 @@ Generator::~Generator() { impl_->workers.streams.drain(); }
 
 checkpoint::State Generator::weights() const {
   Impl& g = *impl_;
-  return {{{"model", &g.plan.weights.shard_map(), g.plan.weights.parameters()}},
-          [&g] { g.workers.units.parameters_written(); }};
+  std::vector<checkpoint::Entry> entries;
+  for (const parallel::UnitStorage& weights : g.plan.parts) {
+    entries.push_back({"model", &weights.shard_map(), weights.parameters()});
+  }
+  return {std::move(entries), [&g] { g.workers.units.parameters_written(); }};
 }
 
 device::Stream& Generator::stream() { return impl_->stream(); }

@@ -19,8 +19,30 @@ const char* replicate_name(const Place& place, const Sharing& sharing) {
   return place.size(replicate_axes(sharing)) > place.size(Axis::dp_replicate) ? "replicate" : "dp_replicate";
 }
 
+constexpr AxisSet of_experts(const AxisSet& axes) { return axes.without({Axis::ep}); }
+
+/// Makes the groups of experts by `along` and `neighbours_in`, as the others of `groups` were.
+template <class Along, class NeighboursIn>
+void add_groups_of_experts(Groups& groups, const Place& place, const Sharing& sharing, const Along& along,
+                           const NeighboursIn& neighbours_in) {
+  groups.ep = along(AxisSet{Axis::ep}, "ep");
+  if (place.size(Axis::ep) == 1) {
+    groups.expert_replicate = groups.replicate;
+    groups.expert_fsdp = groups.fsdp;
+    groups.expert_reshard = groups.reshard;
+    return;
+  }
+  groups.expert_replicate = along(of_experts(replicate_axes(sharing)), "expert_replicate");
+  groups.expert_fsdp = along(of_experts(sharing.shard_axes), "expert_fsdp");
+  groups.expert_reshard = sharing.reshard_size == groups.expert_fsdp.size()
+                              ? groups.expert_fsdp
+                              : neighbours_in(groups.expert_fsdp, sharing.reshard_size, "expert_reshard");
+}
+
 void require_divisors(const Place& place, const Sharing& sharing) {
   SFT_ENSURE(place.size(sharing.shard_axes) % sharing.reshard_size == 0, "reshard_size divides fsdp");
+  SFT_ENSURE(place.size(of_experts(sharing.shard_axes)) % sharing.reshard_size == 0,
+             "reshard_size divides fsdp of experts");
   SFT_ENSURE(place.size(Axis::tp) % sharing.kv_replicas == 0, "kv_replicas divides tp");
 }
 
@@ -49,6 +71,7 @@ Groups::Groups(const comm::Group& world_in, const Place& place, const Sharing& s
   tp = along({Axis::tp}, "tp");
   rows = along(row_axes, "rows");
   kv_replicas = neighbours_in(tp, sharing.kv_replicas, "kv_replicas");
+  add_groups_of_experts(*this, place, sharing, along, neighbours_in);
 }
 
 Groups Groups::planned(const Place& place, const Sharing& sharing) {
@@ -70,6 +93,7 @@ Groups Groups::planned(const Place& place, const Sharing& sharing) {
   groups.tp = along({Axis::tp}, "tp");
   groups.rows = along(row_axes, "rows");
   groups.kv_replicas = neighbours_in(groups.tp, sharing.kv_replicas, "kv_replicas");
+  add_groups_of_experts(groups, place, sharing, along, neighbours_in);
   return groups;
 }
 
@@ -91,6 +115,10 @@ std::vector<comm::TensorGroup> Groups::of_tensors(const TensorUse& use) const {
   add(sp, true, Axis::sp);
   add(tp, use.exchanges_matrices, Axis::tp, use.rounds_tp_sums);
   add(kv_replicas, false, Axis::tp);
+  add(expert_replicate, false, Axis::dp_replicate, use.rounds_gradients);
+  add(expert_fsdp, use.exchanges_matrices, Axis::dp_shard, use.rounds_gradients);
+  add(expert_reshard, false, Axis::dp_shard);
+  add(ep, true, Axis::ep);
   return result;
 }
 

@@ -117,7 +117,7 @@ std::vector<StoredPart> ScalesLayout::parts(const ShardMap& shard_map) const {
     const auto add_slots = [&](std::int64_t block, std::int64_t count, std::int64_t slot) {
       for (const LogicalRectangle& where :
            ShardMap::rectangles({block, count, width(parameter)}, plan.num_scales + slot)) {
-        parts.push_back({&parameter, where, shard_map.place().rank() == 0});
+        parts.push_back({&parameter, where, shard_map.is_first_of_sharers()});
       }
     };
     if (cuts.are_all) return add_slots(0, cuts.num_slots, cuts.first_slot);

@@ -161,11 +161,13 @@ std::int64_t num_blocks(const Parameter& parameter) { return blocks_in(parameter
 
 BlockCuts::BlockCuts(const ShardMap& shard_map) {
   std::map<std::string, std::set<std::int64_t>> cut_blocks;
-  for (const WorldRank tp_neighbour : shard_map.place().layout().members(0, {Axis::tp})) {
+  const mesh::Place& place = shard_map.place();
+  const WorldRank first = place.layout().members(0, {Axis::ep})[place.rank(Axis::ep)];  // with the same experts
+  for (const WorldRank tp_neighbour : place.layout().members(first, {Axis::tp})) {
     const ShardMap map = shard_map.of_rank(tp_neighbour);
     for (const parallel::UnitIndex unit : map.unit_indices()) {
       for (const Parameter& parameter : map.unit(unit).parameters) {
-        if (!is_blockwise(unit, parameter)) continue;
+        if (!is_blockwise(unit, parameter) || parameter.local_elements() == 0) continue;
         if (has_cut_rows(parameter)) {
           by_name_[parameter.name].are_all = true;
         } else {

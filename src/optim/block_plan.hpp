@@ -30,7 +30,7 @@ struct CutBlocks {
   std::int64_t first_slot = 0, num_slots = 0;
 };
 
-/// The cut blocks of all parameters: the same on all ranks of a mesh.
+/// The cut blocks of all parameters: the same on all ranks of a mesh, of experts on those with the same ones.
 class BlockCuts {
  public:
   explicit BlockCuts(const parallel::ShardMap& shard_map);

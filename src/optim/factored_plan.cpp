@@ -72,6 +72,7 @@ FactoredPlan::FactoredPlan(const ShardMap& shard_map) {
   std::map<const Parameter*, std::size_t> numbers;
   for (const parallel::Unit& unit : shard_map.units()) {
     for (const Parameter& parameter : unit.parameters) {
+      if (parameter.local_elements() == 0) continue;  // an expert of other ranks
       numbers[&parameter] = tensors.size();
       tensors.push_back({&parameter, num_rows, num_columns, is_counted(shard_map, parameter)});
       if (parameter.is_vector()) continue;
@@ -129,7 +130,7 @@ std::vector<StoredPart> MomentsLayout::parts(const ShardMap& shard_map) const {
     }
     return parts;
   }
-  const bool is_owner = shard_map.place().rank() == 0;
+  const bool is_owner = shard_map.is_first_of_sharers();
   for (const FactoredTensor& tensor : plan.tensors) {
     if (tensor.parameter->is_vector()) continue;
     const LogicalRectangle where =

@@ -12,7 +12,7 @@
 
 namespace sft::optim {
 
-/// Where the moments of a parameter lie; the same on all ranks.
+/// Where the moments of a parameter lie; the same on all ranks that share it.
 struct FactoredTensor {
   const parallel::Parameter* parameter;
   std::int64_t row_begin, column_begin;  ///< of a matrix: where its rows and its columns lie in the array of moments
@@ -35,7 +35,7 @@ struct FactoredPart {
 struct FactoredPlan {
   explicit FactoredPlan(const parallel::ShardMap& shard_map);
 
-  std::vector<FactoredTensor> tensors;  ///< all trainable ones: the same numbers on all ranks
+  std::vector<FactoredTensor> tensors;  ///< all trainable ones that the ranks sharing them have: the same numbers
   std::int64_t num_rows = 0, num_columns = 0;
   std::int64_t num_vector_elements = 0;  ///< of this rank
   std::vector<FactoredPart> parts;       ///< of the rank shard, ascending
@@ -55,7 +55,7 @@ struct FactoredWindow {
 [[nodiscard]] std::vector<FactoredWindow> plan_windows(const parallel::ShardMap& shard_map, const FactoredPlan& plan,
                                                        std::int64_t max_elements);
 
-/// A part of the array of moments as tensors of a checkpoint. What all ranks have, the first rank of the world writes.
+/// A part of the array of moments as tensors of a checkpoint. What all ranks have, the first of them writes.
 class MomentsLayout final : public parallel::StoredLayout {
  public:
   enum class Kind { rows, columns, vectors };

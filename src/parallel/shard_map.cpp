@@ -12,11 +12,11 @@ namespace sft::parallel {
 
 namespace {
 
-/// Cuts the logical tensor for this tp rank.
-void slice(Parameter& p, const mesh::Place& place, const AxisSet& shard_axes) {
+/// Cuts the logical tensor for this tp rank. `is_first`: of those that hold the same shards.
+void slice(Parameter& p, const mesh::Place& place, bool is_first) {
   const int tp_size = place.size(Axis::tp);
   const TpRank tp_rank = place.tp_rank();
-  p.is_owner = place.owns_shard(shard_axes);
+  p.is_owner = is_first;
   p.local_rows = p.rows;
   p.local_columns = p.is_vector() ? 1 : p.columns;
   switch (p.split) {
@@ -52,6 +52,12 @@ void slice(Parameter& p, const mesh::Place& place, const AxisSet& shard_axes) {
       break;
     }
   }
+  if (p.num_experts == 0) return;
+  const int ep_size = place.size(Axis::ep);
+  SFT_ENSURE(p.num_experts % ep_size == 0, "experts divide over ep");
+  if (p.expert / (p.num_experts / ep_size) == place.rank(Axis::ep)) return;
+  p.local_rows = 0;
+  p.is_owner = false;
 }
 
 /// The pieces whose parameters satisfy `predicate`, neighbours merged.
@@ -78,15 +84,28 @@ VocabSplit split_vocab(std::int64_t vocab_size, int tp_size, TpRank tp_rank) {
           .max_count = least + (num_larger > 0 ? 1 : 0)};
 }
 
+AxisSet slice_axes_of(const std::vector<Unit>& units) {
+  std::int64_t num_parameters = 0, num_of_experts = 0;
+  for (const Unit& unit : units) {
+    num_parameters += std::ssize(unit.parameters);
+    num_of_experts += std::ranges::count_if(unit.parameters, [](const Parameter& p) { return p.num_experts > 0; });
+  }
+  if (num_of_experts == 0) return {Axis::pp, Axis::tp};
+  SFT_ENSURE(num_of_experts == num_parameters, "experts are in a part of their own");
+  return {Axis::pp, Axis::ep, Axis::tp};
+}
+
 ShardMap::ShardMap(std::vector<Unit> units, const mesh::Place& place, const AxisSet& shard_axes)
-    : units_(std::move(units)), place_(place), shard_axes_(shard_axes) {
+    : units_(std::move(units)), place_(place), shard_axes_(shard_axes), slice_axes_(slice_axes_of(units_)) {
+  SFT_ENSURE(shard_axes.without(slice_axes_) == shard_axes, "units are sharded over axes that do not slice them");
   const int fsdp_size = place.size(shard_axes);
   const int fsdp_rank = place.rank(shard_axes);
+  const bool is_first = place.owns_shard(shard_axes, slice_axes_);
   for (Unit& unit : units_) {
     first_piece_.push_back(pieces_.size());
     std::int64_t offset = 0;
     for (Parameter& p : unit.parameters) {
-      slice(p, place, shard_axes);
+      slice(p, place, is_first);
       p.unit_offset = p.joins_previous ? offset : round_up(offset, alignment_elements);
       offset = p.unit_offset + p.local_elements();
     }

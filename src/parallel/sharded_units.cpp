@@ -91,7 +91,8 @@ void ShardedUnits::parameters_written() {
 
 void ShardedUnits::refresh_compute_copy() {
   for (const UnitStorage& stored : storage_) {
-    if (!stored.compute_copy().empty()) backend_.copy(stored.compute_copy(), stored.parameters());
+    if (stored.part().is_in_file || stored.compute_copy().empty()) continue;
+    backend_.copy(stored.compute_copy(), stored.parameters());
   }
 }
 

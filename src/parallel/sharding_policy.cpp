@@ -33,11 +33,13 @@ IndexedVector<PartIndex, Part> make_parts(const IndexedVector<PartIndex, PartUni
   IndexedVector<PartIndex, Part> parts;
   for (const PartUnits& part : model) {
     const bool has_master = part.has_gradient && master != MasterWeights::none;
-    parts.push_back({.shard_map = ShardMap(part.units, place, policy.shard_axes(part.has_gradient)),
+    parts.push_back({.shard_map = ShardMap(part.units, place, policy.shard_axes(part.has_gradient, part.of_experts)),
                      .stored = has_master ? DType::float32 : compute,
                      .gathered = compute,
                      .has_gradient = part.has_gradient,
-                     .is_in_file = has_master && master == MasterWeights::in_file});
+                     .is_in_file = has_master && master == MasterWeights::in_file,
+                     .of_experts = part.of_experts,
+                     .groups = part.of_experts ? groups_of_experts : PartGroups{}});
   }
   return parts;
 }

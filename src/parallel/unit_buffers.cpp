@@ -44,6 +44,11 @@ class SlotCutter {
   Tensor rest_;
 };
 
+bool has_part(const StoredParts& storage, bool of_experts) {
+  return std::ranges::any_of(storage,
+                             [=](const UnitStorage& stored) { return stored.part().of_experts == of_experts; });
+}
+
 std::size_t whole_bytes(const UnitStorage& stored, UnitIndex unit, DType dtype) {
   return checked_cast<std::size_t>(stored.shard_map().unit(unit).num_elements) * size_of(dtype);
 }
@@ -72,22 +77,27 @@ bool SlotAssignment::share_parameters(UnitIndex unit, UnitIndex other) const {
   return parameters[unit] == parameters[other];
 }
 
-void UnitBuffers::lay_out(const Arenas& arenas) {
+void UnitBuffers::lay_out(const Arenas& arenas, const Arenas& of_experts) {
   parts_.clear();
   for ([[maybe_unused]] const UnitStorage& stored : storage_) parts_.push_back({});
-  lay_out_parameters(arenas);
-  lay_out_gradients(arenas);
+  lay_out_parameters(arenas, false);
+  lay_out_parameters(of_experts, true);
+  lay_out_gradients(arenas, false);
+  lay_out_gradients(of_experts, true);
   lay_out_kept(arenas.own);
   lay_out_wire(arenas.own);
 }
 
-void UnitBuffers::lay_out_parameters(const Arenas& arenas) {
+void UnitBuffers::lay_out_parameters(const Arenas& arenas, bool of_experts) {
+  if (!has_part(storage_, of_experts)) return;
   IndexedVector<SlotIndex, Tensor> slots;
   if (policy_.parameters) {
     const bool is_alike = policy_.reshard != config::Reshard::to_groups;  // else neighbours gather on their own
     slots = take_slots(is_alike ? arenas.gathered : arenas.own, slots_.parameters, [&](UnitIndex unit) {
       std::size_t bytes = 0;
-      for (const UnitStorage& stored : storage_) bytes += whole_bytes(stored, unit, stored.part().gathered);
+      for (const UnitStorage& stored : storage_) {
+        if (stored.part().of_experts == of_experts) bytes += whole_bytes(stored, unit, stored.part().gathered);
+      }
       return bytes;
     });
   }
@@ -95,6 +105,7 @@ void UnitBuffers::lay_out_parameters(const Arenas& arenas) {
     SlotCutter slot(policy_.parameters ? slots[slots_.parameters[unit]] : Tensor());
     for (const PartIndex part : storage_.indices()) {
       const UnitStorage& stored = storage_[part];
+      if (stored.part().of_experts != of_experts) continue;
       const std::int64_t n = stored.shard_map().unit(unit).num_elements;
       const DType dtype = stored.part().gathered;
       parts_[part].parameters.push_back(policy_.parameters           ? slot.next(dtype, n)
@@ -104,13 +115,15 @@ void UnitBuffers::lay_out_parameters(const Arenas& arenas) {
   }
 }
 
-void UnitBuffers::lay_out_gradients(const Arenas& arenas) {
+void UnitBuffers::lay_out_gradients(const Arenas& arenas, bool of_experts) {
+  if (!has_part(storage_, of_experts)) return;
   IndexedVector<SlotIndex, Tensor> slots;
   if (policy_.gradients) {
     slots = take_slots(arenas.reduced, slots_.gradients, [&](UnitIndex unit) {
       std::size_t bytes = 0;
       for (const UnitStorage& stored : storage_) {
-        if (stored.part().has_gradient) bytes += whole_bytes(stored, unit, DType::float32);
+        const Part& part = stored.part();
+        if (part.has_gradient && part.of_experts == of_experts) bytes += whole_bytes(stored, unit, DType::float32);
       }
       return bytes;
     });
@@ -119,7 +132,7 @@ void UnitBuffers::lay_out_gradients(const Arenas& arenas) {
     SlotCutter slot(policy_.gradients ? slots[slots_.gradients[unit]] : Tensor());
     for (const PartIndex part : storage_.indices()) {
       const UnitStorage& stored = storage_[part];
-      if (!stored.part().has_gradient) continue;
+      if (!stored.part().has_gradient || stored.part().of_experts != of_experts) continue;
       const std::int64_t n = stored.shard_map().unit(unit).num_elements;
       parts_[part].gradients.push_back(policy_.gradients            ? slot.next(DType::float32, n)
                                        : stored.part().is_sharded() ? take(arenas.gradients, DType::float32, {n})

@@ -53,7 +53,7 @@ std::string dry_run(const config::ValidConfig& config, const Datasets& datasets,
                         .num_steps = steps,
                         .memory = memory,
                         .traffic = traffic,
-                        .offloaded_bytes = first.optimizer->file_bytes(),
+                        .offloaded_bytes = first.offloaded_bytes(),
                         .save = describe(save)});
   }
   nlohmann::ordered_json memory_json;

@@ -55,11 +55,20 @@ parallel::MasterWeights master_weights(const config::Train& train) {
                                                            : parallel::MasterWeights::in_memory;
 }
 
-/// The part whose parameters have gradients: one optimizer steps it.
-parallel::UnitStorage& trained_part(parallel::StoredParts& parts) {
-  const auto is_trained = [](const parallel::UnitStorage& stored) { return stored.part().has_gradient; };
-  SFT_ENSURE(std::ranges::count_if(parts, is_trained) == 1, "one part is trained, by the one optimizer");
-  return *std::ranges::find_if(parts, is_trained);
+std::vector<TrainedPart> trained_parts(parallel::StoredParts& parts, const mesh::Place& place,
+                                       const config::Optimizer& keys, const optim::StateForm& form) {
+  std::vector<TrainedPart> trained;
+  for (parallel::UnitStorage& storage : parts) {
+    if (!storage.part().has_gradient) continue;
+    const parallel::ShardMap& shard_map = storage.shard_map();
+    std::unique_ptr<optim::Optimizer> optimizer = optim::make_optimizer(keys, shard_map, form);
+    parallel::MatrixAssignment matrices(shard_map, place, [&](parallel::UnitIndex unit, const parallel::Parameter& p) {
+      return p.local_elements() > 0 && optimizer->needs_whole(unit, p);
+    });
+    trained.push_back({storage, std::move(optimizer), std::move(matrices)});
+  }
+  SFT_ENSURE(!trained.empty(), "something is trained");
+  return trained;
 }
 
 ops::TokenLoss token_loss(const config::Config& config) {
@@ -86,33 +95,32 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
       policy(parallel::sharding_policy(config->parallel, offloads_parameters(config, machine))),
       parts(parallel::storage_of(
           parallel::make_parts(architecture.parts, place, policy, sizes.compute, master_weights(config->train)))),
-      storage(trained_part(parts)),
-      shard_map(storage.shard_map()),
-      slots(shard_map.num_units(), policy, config->model.tie_word_embeddings),
+      slots(parts.front().shard_map().num_units(), policy, config->model.tie_word_embeddings),
       unit_buffers(parts, policy, slots),
       decoder(config->model, config->lora, sizes, machine.kind, model::activation_policy(config->train, machine.kind),
               token_loss(*config)),
       attention(parallel::make_sequence_buffers(sequence_shape(config->model, sizes, limits.document_tokens),
                                                 place.size(Axis::sp), config->parallel.attention_method())),
-      optimizer(optim::make_optimizer(config->optimizer, shard_map, optim::state_form(config, machine.kind))),
-      matrix_assignment(shard_map, place,
-                        [this](parallel::UnitIndex unit, const parallel::Parameter& parameter) {
-                          return optimizer->needs_whole(unit, parameter);
-                        }),
+      trained(trained_parts(parts, place, config->optimizer, optim::state_form(config, machine.kind))),
       is_lora_(config->lora.use_peft),
       has_snapshot_(config->checkpoint.has_snapshot()),
       tp_reduce_(config->parallel.tp_reduce) {}
 
 void RankPlan::lay_out(Arenas& arenas) {
-  const bool moves_master = optimizer->master_location() == optim::StateLocation::host;
+  const bool moves_master = trained.front().optimizer->master_location() == optim::StateLocation::host;
   for (parallel::UnitStorage& part : parts) {
     part.lay_out(moves_master ? arenas.host_parameters : arenas.parameters,
-                 policy.parameters_on_host ? arenas.host_parameters : arenas.parameters, arenas.gradients);
+                 policy.parameters_on_host ? arenas.host_parameters : arenas.parameters,
+                 part.part().of_experts ? arenas.expert_gradients : arenas.gradients);
   }
-  optimizer->lay_out(arenas.optimizer, arenas.host_optimizer);
-  matrix_assignment.lay_out(arenas.optimizer);
+  for (TrainedPart& part : trained) {
+    part.optimizer->lay_out(arenas.optimizer, arenas.host_optimizer);
+    part.matrices.lay_out(arenas.optimizer);
+  }
   unit_buffers.lay_out(
-      {arenas.parameters, arenas.gradients, arenas.gathered_units, arenas.reduced_units, arenas.unit_buffers});
+      {arenas.parameters, arenas.gradients, arenas.gathered_units, arenas.reduced_units, arenas.unit_buffers},
+      {arenas.parameters, arenas.expert_gradients, arenas.gathered_experts, arenas.reduced_experts,
+       arenas.unit_buffers});
   decoder.lay_out(arenas.activations, arenas.workspace, arenas.tp_sums, arenas.offloaded);
   attention->lay_out(arenas.workspace);
   upload = take_upload_buffers(arenas.workspace, arenas.pinned, sizes.tokens);
@@ -128,8 +136,9 @@ void RankPlan::lay_out(Arenas& arenas) {
     plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, activations_bytes);
     if (tp_reduce_ == DType::bf16) tp_wire = take(arenas.workspace, tp_reduce_, {sizes.tokens * sizes.hidden});
   }
-  if (place.size(shard_map.shard_axes()) * place.size(Axis::tp) > 1) {
-    plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, optimizer->max_shared_bytes());
+  for (const TrainedPart& part : trained) {
+    if (place.size(part.shard_map().shard_axes()) * place.size(Axis::tp) == 1) continue;
+    plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, part.optimizer->max_shared_bytes());
   }
   staging = comm::take_staging(machine.kind, way, arenas.communication, arenas.host_copies, plan);
   if (!has_snapshot_) return;
@@ -138,10 +147,18 @@ void RankPlan::lay_out(Arenas& arenas) {
 }
 
 std::vector<checkpoint::Entry> RankPlan::saved_entries() const {
-  std::vector<checkpoint::Entry> entries = {
-      {is_lora_ ? "adapter" : "model", &shard_map, storage.parameters(), optimizer->master_in_file()}};
-  for (const optim::StateEntry& kept : optimizer->state()) {
-    entries.push_back({kept.name, &shard_map, kept.tensor, kept.in_file, kept.layout});
+  std::vector<checkpoint::Entry> entries;
+  for (const TrainedPart& part : trained) {
+    entries.push_back({is_lora_ ? "adapter" : "model", &part.shard_map(), part.storage.parameters(),
+                       part.optimizer->master_in_file()});
+  }
+  for (const TrainedPart& part : trained) {
+    for (const optim::StateEntry& kept : part.optimizer->state()) {
+      const auto same = std::ranges::find(entries.rbegin(), entries.rend(), kept.name, &checkpoint::Entry::name);
+      const auto place_of_entry = same == entries.rend() ? entries.end() : same.base();  // entries of a name together
+      entries.insert(place_of_entry,
+                     checkpoint::Entry{kept.name, &part.shard_map(), kept.tensor, kept.in_file, kept.layout});
+    }
   }
   return entries;
 }

@@ -68,9 +68,11 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
     for (std::size_t group = 0; group < before.size(); ++group) middle[group].bytes -= before[group].bytes;
   }
   workers.units.finish_step();
-  workers.matrices.for_each([](const parallel::WholeMatrix&) {});
-  plan.optimizer->use({workers.matrices, workers.shard_reduction});
-  if (plan.optimizer->max_shared_bytes() > 0) plan.optimizer->share(plan.storage, *workers.ops);
+  for (std::size_t i = 0; i < plan.trained.size(); ++i) {
+    const TrainedPart& part = plan.trained[i];
+    workers.steps[i].matrices.for_each([](const parallel::WholeMatrix&) {});
+    if (part.optimizer->max_shared_bytes() > 0) part.optimizer->share(part.storage, *workers.ops);
+  }
 
   std::vector<comm::SentBytes> sent = counter.sent();
   for (std::size_t group = 0; group < middle.size(); ++group) {

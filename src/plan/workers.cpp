@@ -84,12 +84,14 @@ RankWorkers::RankWorkers(RankPlan& plan, const config::Config& config, const mes
                          device::Device& device, comm::Collectives& collectives, Work work)
     : UnitWorkers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, plan.sizes.token_slices > 1,
                   plan.tp_wire, device, collectives, work),
-      matrices(plan.matrix_assignment, plan.storage, groups, *ops, collectives),
-      shard_reduction(groups, *ops, collectives),
       attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *streams.ring)),
       activations(make_activation_mover(plan.decoder, config.train.offload_folder, device, *streams.compute, work)),
       decoder({config.model, plan.sizes, device, *ops, units, tp, *attention, plan.decoder.adapters},
               plan.architecture.parameters, plan.decoder, activations.get()) {
+  for (TrainedPart& part : plan.trained) {
+    steps.emplace_back(part, groups, *ops, collectives);
+    part.optimizer->use({steps.back().matrices, steps.back().reduction});
+  }
   ops->set_workspace(plan.ops_workspace);
   decoder.initialize();
 }

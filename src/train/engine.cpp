@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 #include "early_update.hpp"
@@ -44,12 +44,14 @@ struct TrainedMatrices {
   double adapters = 0.0, layers = 0.0;
 };
 
-TrainedMatrices trained_matrices(const parallel::ShardMap& shard_map) {
+TrainedMatrices trained_matrices(const std::vector<plan::TrainedPart>& parts) {
   TrainedMatrices trained;
-  for (const parallel::Unit& unit : shard_map.units()) {
-    for (const parallel::Parameter& parameter : unit.parameters) {
-      if (parameter.is_vector() || parameter.copy_of == "model.embed_tokens.weight") continue;
-      (parameter.copy_of.empty() ? trained.adapters : trained.layers) += static_cast<double>(parameter.elements());
+  for (const plan::TrainedPart& part : parts) {
+    for (const parallel::Unit& unit : part.shard_map().units()) {
+      for (const parallel::Parameter& parameter : unit.parameters) {
+        if (parameter.is_vector() || parameter.copy_of == "model.embed_tokens.weight") continue;
+        (parameter.copy_of.empty() ? trained.adapters : trained.layers) += static_cast<double>(parameter.elements());
+      }
     }
   }
   return trained;
@@ -117,25 +119,26 @@ struct Engine::Impl {
         device(device_in),
         arenas(take_memory(std::move(shared), collectives, ledger)),
         workers(plan, config, groups, device, collectives, plan::Work::done),
-        norm(plan.shard_map),
-        upload(device, compute_stream(), plan.upload),
-        copied(parallel::make_layout_of_copies(plan.shard_map)) {
-    open_optimizer();
-    // Sums over tp come behind the backward pass, and so does the norm of the gradients, in whose place an optimizer of
-    // whole matrices has directions; share() comes behind all of them.
-    // Nor is a step known to be finite before its end, which nan_policy = skip waits for.
-    if (plan.optimizer->file_bytes() > 0 && config.optimizer.max_grad_norm == 0 && groups.tp.size() == 1 &&
-        config.train.nan_policy == config::NanPolicy::stop && plan.matrix_assignment.rounds().empty() &&
-        plan.optimizer->max_shared_bytes() == 0) {
-      early_update.emplace(*plan.optimizer, plan.storage, *workers.ops, device, *workers.streams.comm);
-      workers.units.on_gradient_queued([this](parallel::UnitIndex unit) { early_update->gradient_queued(unit); });
+        upload(device, compute_stream(), plan.upload) {
+    open_optimizers();
+    for (const plan::TrainedPart& part : plan.trained) {
+      norms.emplace_back(part.shard_map());
+      copied.push_back(parallel::make_layout_of_copies(part.shard_map()));
+    }
+    if (std::ranges::all_of(plan.trained, [this](const auto& part) { return steps_early(part); })) {
+      for (const plan::TrainedPart& part : plan.trained) {
+        early_updates.emplace_back(*part.optimizer, part.storage, *workers.ops, device, *workers.streams.comm);
+      }
+      workers.units.on_gradient_queued([this](parallel::UnitIndex unit) {
+        for (EarlyUpdate& part : early_updates) part.gradient_queued(unit);
+      });
     }
     collectives.set_staging(plan.staging);
   }
 
   ~Impl() {
     workers.streams.drain();
-    plan.optimizer->drain();
+    for (const plan::TrainedPart& part : plan.trained) part.optimizer->drain();
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -150,14 +153,27 @@ struct Engine::Impl {
     return result;
   }
 
-  void open_optimizer() {
+  void open_optimizers() {
     const std::string& folder = config.train.offload_folder;
-    plan.optimizer->open(device, compute_stream(), plan.storage, folder);
-    plan.optimizer->use({workers.matrices, workers.shard_reduction});
-    if (plan.optimizer->file_bytes() == 0 || plan.optimizer->is_file_direct()) return;
-    log_warning("the file system of " + folder +
-                " has no direct I/O: the optimizer's state also passes through the system's file cache, which takes "
-                "memory that is free and is slower");
+    bool are_direct = true;
+    for (const plan::TrainedPart& part : plan.trained) {
+      part.optimizer->open(device, compute_stream(), part.storage, folder);
+      are_direct = are_direct && (part.optimizer->file_bytes() == 0 || part.optimizer->is_file_direct());
+    }
+    if (are_direct) return;
+    log_warning(
+        fmt::format("the file system of {} has no direct I/O: the optimizer's state also passes through the system's "
+                    "file cache, which takes memory that is free and is slower",
+                    folder));
+  }
+
+  /// Whether the part is stepped under the backward pass. Sums over tp come behind that pass, and so does the norm of
+  /// the gradients, in whose place an optimizer of whole matrices has directions; share() comes behind all of them. Nor
+  /// is a step known to be finite before its end, which nan_policy = skip waits for.
+  [[nodiscard]] bool steps_early(const plan::TrainedPart& part) const {
+    return part.optimizer->file_bytes() > 0 && config.optimizer.max_grad_norm == 0 && groups.tp.size() == 1 &&
+           config.train.nan_policy == config::NanPolicy::stop && part.matrices.rounds().empty() &&
+           part.optimizer->max_shared_bytes() == 0;
   }
 
   /// This rank's metrics and its part of the squared gradient norm, on the host: the one wait for the device in a step.
@@ -190,43 +206,45 @@ struct Engine::Impl {
     initialize_parameters(shard_map, config.model.init_seed, config.model.initializer_range, parameters, *workers.ops,
                           keeps_copies);
   }
-  /// Memory for the master weights where they lie in a file: that of the gradients, between two steps.
-  [[nodiscard]] Tensor master_scratch() const {
-    return plan.storage.gradients().rows(0, plan.shard_map.rank_shard_elements());
-  }
+  /// Memory for the master weights of a part where they lie in a file: that of the gradients, between two steps.
+  [[nodiscard]] static Tensor master_scratch(const plan::TrainedPart& part) { return part.storage.gradients(); }
   /// `keeps_copies`: those of the model's parameters stay as they were loaded.
   void initialize_trainable(bool keeps_copies) {
-    transfer::OffloadedShard* in_file = plan.optimizer->master_in_file();
-    if (in_file != nullptr && keeps_copies) in_file->read(0, master_scratch());
-    initialize_parameters_of(plan.shard_map, in_file != nullptr ? master_scratch() : plan.storage.parameters(),
-                             keeps_copies);
-    if (in_file != nullptr) in_file->write(0, master_scratch());
+    for (const plan::TrainedPart& part : plan.trained) {
+      transfer::OffloadedShard* in_file = part.optimizer->master_in_file();
+      if (in_file != nullptr && keeps_copies) in_file->read(0, master_scratch(part));
+      initialize_parameters_of(part.shard_map(), in_file != nullptr ? master_scratch(part) : part.storage.parameters(),
+                               keeps_copies);
+      if (in_file != nullptr) in_file->write(0, master_scratch(part));
+    }
+  }
+  void zero_optimizers() const {
+    for (const plan::TrainedPart& part : plan.trained) part.optimizer->zero(*workers.ops);
   }
   /// Before the last micro-batch of a step, under which its state is read ahead, unless the step may be left out: then
   /// the windows would lie there for nobody.
   void prepare_update(std::int64_t step, double learning_rate) {
-    if (early_update) {
-      early_update->begin(step, learning_rate);
-    } else if (config.train.nan_policy == config::NanPolicy::stop) {
-      plan.optimizer->read_ahead(optim::Optimizer::Order::ascending);
-    }
+    for (EarlyUpdate& part : early_updates) part.begin(step, learning_rate);
+    if (!early_updates.empty() || config.train.nan_policy != config::NanPolicy::stop) return;
+    for (const plan::TrainedPart& part : plan.trained) part.optimizer->read_ahead(optim::Optimizer::Order::ascending);
   }
   void update(std::int64_t step, double learning_rate, double gradient_scale) {
     device::timed(device.timeline(), compute_stream(), {.category = "step", .what = "optimizer"}, [&] {
-      if (early_update) {
-        early_update->finish();
-      } else {
-        optim::step_all(*plan.optimizer, plan.storage, *workers.ops, step, learning_rate, gradient_scale);
+      for (EarlyUpdate& part : early_updates) part.finish();
+      if (!early_updates.empty()) return;
+      for (const plan::TrainedPart& part : plan.trained) {
+        optim::step_all(*part.optimizer, part.storage, *workers.ops, step, learning_rate, gradient_scale);
       }
     });
   }
   /// After the master weights were loaded or made.
   void refresh_weights() {
-    if (transfer::OffloadedShard* in_file = plan.optimizer->master_in_file(); in_file != nullptr) {
-      in_file->read(0, master_scratch());
-      workers.ops->copy(plan.storage.compute_copy(), master_scratch());
-    } else {
-      workers.units.refresh_compute_copy();
+    workers.units.refresh_compute_copy();
+    for (const plan::TrainedPart& part : plan.trained) {
+      transfer::OffloadedShard* in_file = part.optimizer->master_in_file();
+      if (in_file == nullptr) continue;
+      in_file->read(0, master_scratch(part));
+      workers.ops->copy(part.storage.compute_copy(), master_scratch(part));
     }
     workers.units.parameters_written();
   }
@@ -270,10 +288,12 @@ struct Engine::Impl {
   device::Device& device;
   plan::RankPlan::Arenas arenas;
   plan::RankWorkers workers;
-  optim::GradientNorm norm;
   plan::Upload upload;
-  std::unique_ptr<parallel::StoredLayout> copied;  ///< of the trained parameters those that replace the model's own
-  std::optional<EarlyUpdate> early_update;
+  // By RankPlan::trained.
+  std::vector<optim::GradientNorm> norms;
+  std::vector<std::unique_ptr<parallel::StoredLayout>>
+      copied;                             ///< of its parameters those that replace the model's own
+  std::deque<EarlyUpdate> early_updates;  ///< of all parts, or none
   StepUnderWay current;
 };
 
@@ -299,14 +319,14 @@ void Engine::initialize() {
   for (const parallel::UnitStorage& stored : e.plan.parts) {
     if (!stored.part().has_gradient) e.initialize_parameters_of(stored.shard_map(), stored.parameters());
   }
-  e.plan.optimizer->zero(*e.workers.ops);
+  e.zero_optimizers();
   state().refresh();
 }
 
 void Engine::initialize_beside_weights() {
   Impl& e = *impl_;
   if (e.config.lora.use_peft) e.initialize_trainable(/*keeps_copies=*/true);
-  e.plan.optimizer->zero(*e.workers.ops);
+  e.zero_optimizers();
   state().refresh();
 }
 
@@ -350,8 +370,11 @@ StepResult Engine::finish_step() {
   const StepUnderWay& step = e.current;
   SFT_ENSURE(step.num_micro_batches == e.config.train.gradient_accumulation_steps, "a step has all its micro-batches");
   e.workers.units.finish_step();
-  device::timed(e.device.timeline(), e.compute_stream(), {.category = "step", .what = "gradient norm"},
-                [&] { e.norm.sum_squares(plan.storage, *e.workers.ops, plan.results.rows(plan::num_metrics, 1)); });
+  device::timed(e.device.timeline(), e.compute_stream(), {.category = "step", .what = "gradient norm"}, [&] {
+    for (std::size_t i = 0; i < plan.trained.size(); ++i) {
+      e.norms[i].sum_squares(plan.trained[i].storage, *e.workers.ops, plan.results.rows(plan::num_metrics, 1));
+    }
+  });
 
   const auto local = e.download_results();
   std::vector<double> sums(local.begin(), local.end());
@@ -381,7 +404,7 @@ StepResult Engine::finish_step() {
           .entropy = sums[3] / num_targets,
           .num_tokens = counts.num_tokens,
           .num_target_tokens = counts.num_target_tokens,
-          .model_flops = model_flops(e.config, trained_matrices(plan.shard_map), static_cast<double>(counts.num_tokens),
+          .model_flops = model_flops(e.config, trained_matrices(plan.trained), static_cast<double>(counts.num_tokens),
                                      counts.length_squares,
                                      HiddenSquares(std::vector<double>(sums.begin() + local.size(), sums.end()))),
           .left_out = left_out};
@@ -434,11 +457,9 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
   return result;
 }
 
-const parallel::ShardMap& Engine::shard_map() const { return impl_->plan.shard_map; }
-
 parallel::ParameterCounts Engine::num_parameters() const { return impl_->plan.num_parameters(); }
 
-std::uint64_t Engine::offloaded_bytes() const { return impl_->plan.optimizer->file_bytes(); }
+std::uint64_t Engine::offloaded_bytes() const { return impl_->plan.offloaded_bytes(); }
 
 checkpoint::State Engine::state() const {
   Impl& e = *impl_;
@@ -453,22 +474,30 @@ checkpoint::State Engine::weights() const {
   for (const parallel::UnitStorage& stored : impl_->plan.parts) {
     if (!stored.part().has_gradient) weights.push_back({"model", &stored.shard_map(), stored.parameters()});
   }
-  const checkpoint::Entry& trained = all.entries().front();
-  if (weights.empty()) {
-    weights.push_back(trained);
-  } else if (!impl_->copied->tensors(*trained.shard_map).empty()) {
-    weights.push_back({"model", trained.shard_map, trained.tensor, trained.in_file, impl_->copied.get()});
+  const std::vector<checkpoint::Entry> trained = all.first_entries();  // by RankPlan::trained
+  if (weights.empty()) return {trained, [all] { all.refresh(); }};
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    const checkpoint::Entry& part = trained[i];
+    const parallel::StoredLayout& copies = *impl_->copied[i];
+    if (copies.tensors(*part.shard_map).empty()) continue;
+    weights.push_back({"model", part.shard_map, part.tensor, part.in_file, &copies});
   }
   return {std::move(weights), [all] { all.refresh(); }};
 }
 
 checkpoint::State Engine::adapter() const {
   const checkpoint::State all = state();
-  return {{all.entries().front()}, [all] { all.refresh(); }};
+  return {all.first_entries(), [all] { all.refresh(); }};
 }
 
 device::Stream& Engine::stream() { return impl_->compute_stream(); }
 
-Tensor Engine::gradients() const { return impl_->plan.storage.gradients(); }
+std::vector<PartGradients> Engine::gradients() const {
+  std::vector<PartGradients> gradients;
+  for (const plan::TrainedPart& part : impl_->plan.trained) {
+    gradients.push_back({&part.shard_map(), part.storage.gradients()});
+  }
+  return gradients;
+}
 
 }  // namespace sft::train

@@ -70,7 +70,7 @@ void Saver::write_state() {
   under_way_->save->write(state, run_.device, run_.engine.stream());
   if (run_.saved_model == nullptr) return;
   if (under_way_->save->has_failed()) return run_.saved_model->abandon();
-  const checkpoint::State weights({state.entries().front()}, [] {});
+  const checkpoint::State weights(state.first_entries(), [] {});
   run_.saved_model->write(
       [&](io::TensorSink& sink) { checkpoint::save_entries(weights, sink, run_.device, run_.engine.stream()); });
 }

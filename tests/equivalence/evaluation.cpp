@@ -192,8 +192,7 @@ BOOST_AUTO_TEST_CASE(a_loss_that_is_no_number_names_the_rank_and_its_rows) {
   const test::Mesh mesh(session().world(), {{Axis::dp_shard, num_ranks}}, config.model);
   test::EngineFixture fixture(config, max_length, mesh, session());
   fixture.engine().initialize();
-  test::LogicalTensors parameters =
-      test::gather(fixture.engine().shard_map(), fixture.engine().state().tensor("model"), mesh);
+  test::LogicalTensors parameters = fixture.gather_parameters();
   const auto hidden_size = static_cast<std::size_t>(config.model.hidden_size);
   parameters.at("model.embed_tokens.weight")[bad_token * hidden_size] = std::numeric_limits<float>::quiet_NaN();
   fixture.set_parameters(parameters);

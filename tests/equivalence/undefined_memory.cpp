@@ -57,14 +57,13 @@ Outcome run(const config::Config& config, const test::Mesh& mesh, std::unique_pt
   }
   engine.stream().synchronize();
   const checkpoint::State state = engine.state();
-  std::vector<Tensor> shards = {engine.gradients()};
-  for (const checkpoint::Entry& entry : state.entries()) shards.push_back(entry.tensor);
-  for (const Tensor& shard : shards) {
-    outcome.shards.emplace_back(shard.as<float>(), shard.as<float>() + shard.num_elements());
-    for (const parallel::ShardRange& gap : engine.shard_map().padding()) {
-      for (std::int64_t i = gap.begin; i < gap.begin + gap.count; ++i) {
-        outcome.padding_is_zero &= shard.as<float>()[i] == 0.0f;
-      }
+  std::vector<train::PartGradients> shards = engine.gradients();
+  for (const checkpoint::Entry& entry : state.entries()) shards.push_back({entry.shard_map, entry.tensor});
+  for (const train::PartGradients& shard : shards) {
+    const auto* values = shard.tensor.as<float>();
+    outcome.shards.emplace_back(values, values + shard.tensor.num_elements());
+    for (const parallel::ShardRange& gap : shard.shard_map->padding()) {
+      for (std::int64_t i = gap.begin; i < gap.begin + gap.count; ++i) outcome.padding_is_zero &= values[i] == 0.0f;
     }
   }
   return outcome;

@@ -107,8 +107,8 @@ BOOST_DATA_TEST_CASE(a_folder_is_read_and_written_by_any_mesh, boost::unit_test:
       checkpoint::SeenWeights seen(/*takes_fingerprint=*/true);
       checkpoint::load_entries(*source, engine.weights(), *device, engine.stream(), seen);
       BOOST_TEST(seen.fingerprint(world) == fingerprint);
-      seen.check_zeros("start", engine.shard_map(), world);
-      BOOST_TEST(test::holds_exactly(engine.shard_map(), engine.state().tensor("model"), values));
+      seen.check_zeros("start", engine.weights(), world);
+      BOOST_TEST(test::holds_exactly(engine.state().first_entries(), values));
 
       const hub::WeightsPlan plan(tensors, hub::WeightType::bfloat16, 20000);
       world.agree([&] {

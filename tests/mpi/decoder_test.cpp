@@ -162,7 +162,8 @@ class Stand {
     const std::size_t before = arena.used_bytes();
     for (parallel::UnitStorage& stored : parts_) stored.lay_out(arena, arena, arena);
     storage_bytes_ = arena.used_bytes() - before;
-    buffers_.lay_out({arena, arena, arena, arena, arena});
+    const parallel::UnitBuffers::Arenas arenas{arena, arena, arena, arena, arena};
+    buffers_.lay_out(arenas, arenas);
     device::Arena activations, workspace, host;
     decoder_buffers_.lay_out(activations, workspace, workspace, host);
     activation_bytes_ = activations.used_bytes();

@@ -76,6 +76,21 @@ bool holds_exactly(const parallel::ShardMap& shard_map, Tensor shard, const Logi
   return equal;
 }
 
+void scatter(const std::vector<checkpoint::Entry>& entries, const LogicalTensors& tensors) {
+  for (const checkpoint::Entry& entry : entries) scatter(*entry.shard_map, tensors, entry.tensor);
+}
+
+LogicalTensors gather(const std::vector<checkpoint::Entry>& entries, const test::Mesh& mesh) {
+  LogicalTensors tensors;
+  for (const checkpoint::Entry& entry : entries) tensors.merge(gather(*entry.shard_map, entry.tensor, mesh));
+  return tensors;
+}
+
+bool holds_exactly(const std::vector<checkpoint::Entry>& entries, const LogicalTensors& tensors) {
+  return std::ranges::all_of(
+      entries, [&](const checkpoint::Entry& entry) { return holds_exactly(*entry.shard_map, entry.tensor, tensors); });
+}
+
 EngineFixture::EngineFixture(config::Config config, std::int64_t max_length, test::Mesh mesh,
                              const comm::Session& session, std::unique_ptr<device::Device> device,
                              const comm::Transport& transport)
@@ -120,13 +135,19 @@ train::StepResult EngineFixture::step(const std::vector<data::Row>& rows, std::i
 
 void EngineFixture::set_parameters(const LogicalTensors& tensors) {
   const checkpoint::State state = engine_->state();
-  scatter(engine_->shard_map(), tensors, state.tensor("model"));
+  scatter(state.first_entries(), tensors);
   state.refresh();
 }
 
+LogicalTensors EngineFixture::gather_parameters() { return gather(engine_->state().first_entries(), mesh_); }
+
 LogicalTensors EngineFixture::gather_gradients() {
   engine_->stream().synchronize();
-  return gather(engine_->shard_map(), engine_->gradients(), mesh_);
+  LogicalTensors tensors;
+  for (const train::PartGradients& part : engine_->gradients()) {
+    tensors.merge(gather(*part.shard_map, part.tensor, mesh_));
+  }
+  return tensors;
 }
 
 }  // namespace sft::test

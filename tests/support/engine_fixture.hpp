@@ -32,6 +32,11 @@ void scatter(const parallel::ShardMap& shard_map, const LogicalTensors& tensors,
 /// Whether this rank's shard, pieces that other ranks hold too included, equals the whole tensors bit for bit.
 [[nodiscard]] bool holds_exactly(const parallel::ShardMap& shard_map, Tensor shard, const LogicalTensors& tensors);
 
+// The same of all entries of one name, each with a part of the model.
+void scatter(const std::vector<checkpoint::Entry>& entries, const LogicalTensors& tensors);
+[[nodiscard]] LogicalTensors gather(const std::vector<checkpoint::Entry>& entries, const test::Mesh& mesh);
+[[nodiscard]] bool holds_exactly(const std::vector<checkpoint::Entry>& entries, const LogicalTensors& tensors);
+
 /// `config` for a mesh of these sizes, on rows in memory.
 [[nodiscard]] config::ValidConfig with_mesh(config::Config config, const mesh::Layout& layout);
 
@@ -49,6 +54,7 @@ class EngineFixture {
   [[nodiscard]] train::StepResult step(const std::vector<data::Row>& rows, std::int64_t step, double learning_rate);
 
   void set_parameters(const LogicalTensors& tensors);
+  [[nodiscard]] LogicalTensors gather_parameters();
   [[nodiscard]] LogicalTensors gather_gradients();
 
   [[nodiscard]] const config::ValidConfig& config() const { return config_; }

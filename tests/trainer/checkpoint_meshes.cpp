@@ -102,7 +102,7 @@ void check_splits(const test::Layout& layout, const std::vector<config::Config>&
       checkpoint::save(output.path(), first_config, "byte", mesh.place, mesh.groups, written, position, *device,
                        first.engine().stream());
       const train::StepResult expected = first.step(rows, 1, 1e-2);
-      const test::LogicalTensors after = test::gather(first.engine().shard_map(), written.tensor("model"), mesh);
+      const test::LogicalTensors after = first.gather_parameters();
       for (std::size_t reader = 0; reader < splits.size(); ++reader) {
         const config::Config& next_config = splits[reader];
         const test::Mesh next_mesh = mesh_of(next_config);
@@ -115,7 +115,7 @@ void check_splits(const test::Layout& layout, const std::vector<config::Config>&
         BOOST_TEST_CONTEXT("written with split " << writer << ", read with split " << reader) {
           BOOST_TEST(std::abs(found.loss - expected.loss) <= 1e-6 * expected.loss);
           BOOST_TEST(std::abs(found.grad_norm - expected.grad_norm) <= 1e-5 * expected.grad_norm);
-          if (reader == writer) BOOST_TEST(test::holds_exactly(next.engine().shard_map(), read.tensor("model"), after));
+          if (reader == writer) BOOST_TEST(test::holds_exactly(read.first_entries(), after));
         }
       }
     });

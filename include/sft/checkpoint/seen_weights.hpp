@@ -15,6 +15,8 @@
 
 namespace sft::checkpoint {
 
+class State;
+
 /// Refuses NaN and Inf in a rectangle of the tensor `name` of `source`, for messages a path: a data Error that names
 /// tensor and element.
 void require_finite(const std::string& source, const std::string& name, const io::Rectangle& where,
@@ -33,8 +35,8 @@ class SeenWeights {
   /// Refuses a model with a matrix of nothing but zeros, naming it, for that is a file with holes: no model is trained
   /// to it, and most could not be trained away from it. Matrices that some models begin with as zeros (o_proj and
   /// down_proj of blocks that were added, q_proj and lm_head by the rules of muP) bring a warning; vectors may be
-  /// zeros. `shard_map`: that of these weights. Collective over the world; a data Error is the same on all ranks.
-  void check_zeros(const std::string& source, const parallel::ShardMap& shard_map, const comm::Group& world) const;
+  /// zeros. `weights`: the entries "model" of them. Collective over the world; a data Error is the same on all ranks.
+  void check_zeros(const std::string& source, const State& weights, const comm::Group& world) const;
 
   /// Stands for all elements by name, place and float32 number: the same on every mesh, with every precision and for
   /// every format that holds these numbers. Collective over the world.

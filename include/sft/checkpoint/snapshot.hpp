@@ -4,8 +4,8 @@
 // writes the copy.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "sft/checkpoint/save.hpp"
@@ -35,16 +35,22 @@ class Snapshot {
 
   /// For Save::write(), behind wait().
   [[nodiscard]] const std::byte* bytes() const { return memory_.as<std::byte>(); }
-  /// Gives the copy of the first entry to `sink`, under the tensors' names, in the order of the file. Behind wait(),
-  /// and then on any thread: it calls the sink alone.
+  /// Gives the copies of State::first_entries() to `sink`, under the tensors' names, in the order of the file. Behind
+  /// wait(), and then on any thread: it calls the sink alone.
   void give_first(io::TensorSink& sink) const;
 
  private:
+  struct Copied {
+    Entry entry;
+    std::int64_t begin;  ///< in the memory, bytes
+  };
+  void give(const Copied& copied, io::TensorSink& sink) const;
+
   Tensor memory_;
   device::Device& device_;
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<device::Event> ready_, copied_;  ///< ready: the state may be read
-  std::optional<Entry> first_;
+  std::vector<Copied> first_;
 };
 
 }  // namespace sft::checkpoint

@@ -18,7 +18,7 @@
 
 namespace sft::checkpoint {
 
-/// One named part of the state. In storage its tensors are "NAME/PARAMETER".
+/// One named part of the state, of one part of the model. In storage its tensors are "NAME/PARAMETER".
 struct Entry {
   std::string name;                     ///< "model", "exp_avg" ...: without "/"
   const parallel::ShardMap* shard_map;  ///< which parameters, and what this rank holds of them; outlives the entry
@@ -35,12 +35,15 @@ struct Entry {
 class State {
  public:
   /// `refresh` recomputes on the device whatever is derived from the entries, such as low-precision copies of the
-  /// parameters. Local. Throws std::logic_error without entries or `refresh`, for two entries of one name and layout,
-  /// and for a tensor that is not as long as its layout says. Entries of one name share its tensors; they are read
-  /// alone.
+  /// parameters. Local. Throws std::logic_error without entries or `refresh`, for two entries of one name, map and
+  /// layout, and for a tensor that is not as long as its layout says. Entries of one name follow each other and share
+  /// its tensors: those of different maps are of different parts of the model (parallel::Part), those of one map are
+  /// read alone.
   State(std::vector<Entry> entries, std::function<void()> refresh);
 
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
+  /// Those that have the name of the first: with a part of the weights each.
+  [[nodiscard]] std::vector<Entry> first_entries() const;
   /// The memory of the entry `name`. Throws std::logic_error when there is none, or none in memory.
   [[nodiscard]] Tensor tensor(const std::string& name) const;
   /// Must follow every write to the tensors; load_entries() does it.

@@ -18,7 +18,7 @@ namespace sft {
 /// micro-batch, shards once a unit, experts (ep) once a layer, parts of a sequence once an attention, slices of a layer
 /// several times in it. So a pipeline may cross a slow network, with all groups of shards inside its stages. As
 /// dp_shard, ep and sp stand together, what is sharded over the three has its shards in the order of ranks; experts are
-/// to be sharded over two.
+/// sharded over dp_shard and sp.
 enum class Axis { dp_replicate, pp, dp_shard, ep, sp, tp };
 
 /// The names of the axes in keys, groups and tables, in the order of the axes.
@@ -100,9 +100,10 @@ inline constexpr AxisSet every_axis = [] {
 inline constexpr AxisSet data_axes{Axis::dp_replicate, Axis::dp_shard, Axis::ep};
 /// Those whose ranks read the same rows.
 inline constexpr AxisSet row_axes = every_axis.without(data_axes);
-/// Those over which the state of a unit may be sharded (FSDP).
+/// Those over which the state of a unit may be sharded (FSDP), and over which that of experts may.
 inline constexpr AxisSet fsdp_axes{Axis::dp_shard, Axis::ep, Axis::sp};
-/// Those whose ranks hold the same parameters as far as they are not sharded.
+inline constexpr AxisSet expert_fsdp_axes = fsdp_axes.without({Axis::ep});
+/// Those whose ranks hold the same parameters, but experts, as far as they are not sharded.
 inline constexpr AxisSet replica_axes{Axis::dp_replicate, Axis::dp_shard, Axis::ep, Axis::sp};
 
 /// The number of a rank among all of the mesh.

@@ -20,6 +20,7 @@ namespace sft::parallel {
 struct PartUnits {
   std::vector<Unit> units;   ///< all units of the model, each with its parameters in this part: some or none
   bool has_gradient = true;  ///< its parameters are trained
+  bool of_experts = false;   ///< they are those of experts (Parameter::num_experts)
 };
 
 /// The groups in which a part is exchanged, as members of mesh::Groups.
@@ -29,6 +30,9 @@ struct PartGroups {
   Member neighbours = &mesh::Groups::reshard;  ///< they keep units together between forward and backward pass
   Member replicas = &mesh::Groups::replicate;  ///< they hold the same shard: sums of gradients
 };
+inline constexpr PartGroups groups_of_experts{.shards = &mesh::Groups::expert_fsdp,
+                                              .neighbours = &mesh::Groups::expert_reshard,
+                                              .replicas = &mesh::Groups::expert_replicate};
 
 /// One part of the units, as a rank stores and exchanges it.
 struct Part {
@@ -37,6 +41,7 @@ struct Part {
   DType gathered;           ///< dtype in which it is sent, and in which ops read the whole
   bool has_gradient;        ///< gradients, float32, and the state of an optimizer belong to it
   bool is_in_file = false;  ///< the optimizer keeps what is stored in a file (optim::Optimizer)
+  bool of_experts = false;  ///< ranks along ep have different ones: what ranks share of its memory, they share apart
   PartGroups groups = {};
 
   /// Each rank of the group stores a shard; else all of them store the whole.

@@ -52,6 +52,9 @@ struct Parameter {
   std::int64_t columns = 0;  ///< logical dim 1; 0: the parameter is a vector
   TpSplit split = TpSplit::none;
   std::int64_t num_kv_heads = 0;  ///< with kv_rows: the heads that the rows belong to; it divides tp, or tp it
+  /// Of one of a layer's experts: how many there are, and its number among them. The ranks of ep hold neighbouring
+  /// ones, equally many; of the others' they hold no element. 0: of no expert.
+  int num_experts = 0, expert = 0;
   Init init = Init::normal;
   double rate_factor = 1.0;  ///< of the learning rate
   /// The name of the parameter in whose place this copy of it is trained; empty: it is no copy.
@@ -128,10 +131,15 @@ struct ParameterCounts {
   std::int64_t all, trainable;
 };
 
+/// The axes along which ranks hold different slices of these units: pp and tp, and of experts ep. A std::logic_error
+/// where some of the parameters are experts' and some are not.
+[[nodiscard]] AxisSet slice_axes_of(const std::vector<Unit>& units);
+
 class ShardMap {
  public:
   /// `units` with names, shapes and splits; `place` is that of the rank whose rank shard it describes. `shard_axes`:
-  /// over which the units are sharded; ranks that differ along other replica_axes alone hold the same shards.
+  /// over which the units are sharded, none of them one that slices; ranks that differ along other axes alone hold the
+  /// same shards.
   ShardMap(std::vector<Unit> units, const mesh::Place& place, const AxisSet& shard_axes = fsdp_axes);
   ShardMap(ShardMap&&) noexcept = default;  // pieces point into the units, which a move keeps in place
   ShardMap(const ShardMap&) = delete;
@@ -139,6 +147,14 @@ class ShardMap {
   /// The place of the rank whose rank shard it describes.
   [[nodiscard]] const mesh::Place& place() const { return place_; }
   [[nodiscard]] const AxisSet& shard_axes() const { return shard_axes_; }
+  [[nodiscard]] const AxisSet& slice_axes() const { return slice_axes_; }
+  /// The axes along which ranks hold the same shards.
+  [[nodiscard]] AxisSet copy_axes() const { return every_axis.without(slice_axes_).without(shard_axes_); }
+  /// Of the ranks that share these tensors, all or those of the same experts, this one is the first: it writes what all
+  /// of them have.
+  [[nodiscard]] bool is_first_of_sharers() const {
+    return place_.rank(every_axis.without(slice_axes_.contains(Axis::ep) ? AxisSet{Axis::ep} : AxisSet{})) == 0;
+  }
   [[nodiscard]] const std::vector<Unit>& units() const { return units_; }
   [[nodiscard]] int num_units() const { return static_cast<int>(units_.size()); }
   [[nodiscard]] const Unit& unit(UnitIndex index) const { return units_[index]; }
@@ -169,7 +185,7 @@ class ShardMap {
  private:
   std::vector<Unit> units_;  ///< by UnitIndex
   mesh::Place place_;
-  AxisSet shard_axes_;
+  AxisSet shard_axes_, slice_axes_;
   std::vector<Piece> pieces_;
   std::vector<std::size_t> first_piece_;  ///< number of each unit's first piece, then that of all pieces
   std::int64_t rank_shard_elements_ = 0;

@@ -5,29 +5,31 @@
 #include "sft/comm/collectives.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/ops/backend.hpp"
+#include "sft/parallel/part.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::parallel {
 
-/// On the stream of the backend. All ranks get the same. Collective over fsdp and tp.
+/// On the stream of the backend. All ranks get the same. Collective over the ranks with the shards of one part and tp.
 class ShardReduction {
  public:
-  /// References outlive it.
-  ShardReduction(const mesh::Groups& groups, ops::Backend& backend, comm::Collectives& collectives)
-      : groups_(groups), backend_(backend), collectives_(collectives) {}
+  /// References outlive it. `shards`: PartGroups::shards of the part.
+  ShardReduction(const mesh::Groups& groups, ops::Backend& backend, comm::Collectives& collectives,
+                 PartGroups::Member shards = PartGroups{}.shards)
+      : shards_(groups.*shards), tp_(groups.tp), backend_(backend), collectives_(collectives) {}
 
-  /// numbers, float32 or float64, = their maximum, or their sum, over fsdp x tp.
+  /// numbers, float32 or float64, = their maximum, or their sum, over these groups.
   void max(const Tensor& numbers) const { reduce(numbers, comm::ReduceOp::max); }
   void sum(const Tensor& numbers) const { reduce(numbers, comm::ReduceOp::sum); }
 
  private:
   void reduce(const Tensor& numbers, comm::ReduceOp op) const {
-    for (const comm::Group* group : {&groups_.fsdp, &groups_.tp}) {
+    for (const comm::Group* group : {&shards_, &tp_}) {
       if (group->size() > 1) collectives_.all_reduce(*group, numbers, op, backend_.stream());
     }
   }
 
-  const mesh::Groups& groups_;
+  const comm::Group &shards_, &tp_;
   ops::Backend& backend_;
   comm::Collectives& collectives_;
 };

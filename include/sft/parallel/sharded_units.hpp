@@ -43,7 +43,7 @@ class ShardedUnits {
   /// Must follow every write to parameters that have gradients, and, before the first pass, to the others: later
   /// gathers see it.
   void parameters_written();
-  /// Writes the copy of the parameters that gathers send anew, where whoever wrote them did not.
+  /// Writes the copy of the parameters that gathers send anew, where whoever wrote them did not; of those in memory.
   void refresh_compute_copy();
 
   // Passes are collective over the groups of all parts, in the same order on all their ranks. Errors of the

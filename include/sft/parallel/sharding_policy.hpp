@@ -34,9 +34,10 @@ struct ShardingPolicy {
 
   /// Over which axes the rank shard of a part is cut. With gradients, as its optimizer state is: over none where each
   /// rank stores whole ones; the groups of the mesh are made for these axes (sharing_of). Without, it is stored whole
-  /// where it need not be gathered for each use.
-  [[nodiscard]] AxisSet shard_axes(bool has_gradient) const {
-    return (has_gradient ? optimizer_state : parameters) ? fsdp_axes : AxisSet{};
+  /// where it need not be gathered for each use. Experts are cut over ep whatever is sharded.
+  [[nodiscard]] AxisSet shard_axes(bool has_gradient, bool of_experts = false) const {
+    if (!(has_gradient ? optimizer_state : parameters)) return {};
+    return of_experts ? expert_fsdp_axes : fsdp_axes;
   }
 };
 

@@ -35,7 +35,8 @@ struct SlotAssignment {
 
 /// The whole parameters and gradients of every unit, of all its parts.
 ///
-///   what the policy shards                   a slot, in which the parts of a unit lie one after the other
+///   what the policy shards                   a slot, in which the parts of a unit lie one after the other; experts in
+///                                            one of their own beside it, which ranks share with others than the rest
 ///   what it does not, of a sharded storage   memory of its own, for the whole run
 ///   what is stored whole                     views of the storage
 class UnitBuffers {
@@ -44,17 +45,17 @@ class UnitBuffers {
   UnitBuffers(const StoredParts& storage, const ShardingPolicy& policy, const SlotAssignment& slots)
       : storage_(storage), policy_(policy), slots_(slots) {}
 
-  /// Where the memory is taken.
+  /// Where the memory is taken, of experts or of all other parts.
   struct Arenas {
     device::Arena &parameters, &gradients;  ///< for what lies there for the whole run
-    /// For parameter slots that all ranks of fsdp fill with the same unit at the same time, and read alone: what
-    /// comm::MemoryUse::gathered asks for.
+    /// For parameter slots that all ranks of PartGroups::shards fill with the same unit at the same time, and read
+    /// alone: what comm::MemoryUse::gathered asks for.
     device::Arena& gathered;
     device::Arena& reduced;  ///< for gradient slots
     device::Arena& own;      ///< for what neighbours in `reshard` gather or keep, and for rounded gradients
   };
   /// Takes the buffers, after the storage was laid out; call with sizing arenas, then with real ones.
-  void lay_out(const Arenas& arenas);
+  void lay_out(const Arenas& arenas, const Arenas& of_experts);
 
   // Flat tensors of a part of a unit, num_elements long; empty where the unit has no parameters in it.
   /// Whole parameters, in Part::gathered.
@@ -76,8 +77,9 @@ class UnitBuffers {
     IndexedVector<UnitIndex, Tensor> parameters, gradients, kept;
   };
 
-  void lay_out_parameters(const Arenas& arenas);
-  void lay_out_gradients(const Arenas& arenas);
+  // Of the parts of experts, or of the others.
+  void lay_out_parameters(const Arenas& arenas, bool of_experts);
+  void lay_out_gradients(const Arenas& arenas, bool of_experts);
   void lay_out_kept(device::Arena& arena);
   void lay_out_wire(device::Arena& arena);
 

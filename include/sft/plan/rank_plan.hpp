@@ -28,18 +28,29 @@ namespace sft::plan {
 
 inline constexpr std::int64_t num_metrics = 4;  ///< of Backend::cross_entropy_finish
 
+/// A part with gradients, and what steps it: each has an optimizer of its own.
+struct TrainedPart {
+  parallel::UnitStorage& storage;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  parallel::MatrixAssignment matrices;  ///< that the optimizer needs whole
+
+  [[nodiscard]] const parallel::ShardMap& shard_map() const { return storage.shard_map(); }
+};
+
 class RankPlan {
  public:
   struct Arenas {
     device::Arena parameters, gradients, optimizer, unit_buffers, activations, workspace, communication;
     device::Arena host_copies;                    ///< what travels between GPUs through host memory
     device::Arena gathered_units, reduced_units;  ///< unit buffers for collectives over fsdp alone
-    device::Arena tp_sums;                        ///< workspace that is summed over tp
-    device::Arena offloaded;                      ///< activations in host memory
-    device::Arena pinned;                         ///< host memory that the device copies from and to
-    device::Arena host_parameters;                ///< those in host memory
-    device::Arena host_optimizer;                 ///< moments in host memory, and windows of state in a file
-    device::Arena snapshot;                       ///< a copy of what this rank saves
+    /// Of experts, which share memory in groups of their own.
+    device::Arena expert_gradients, gathered_experts, reduced_experts;
+    device::Arena tp_sums;          ///< workspace that is summed over tp
+    device::Arena offloaded;        ///< activations in host memory
+    device::Arena pinned;           ///< host memory that the device copies from and to
+    device::Arena host_parameters;  ///< those in host memory
+    device::Arena host_optimizer;   ///< moments in host memory, and windows of state in a file
+    device::Arena snapshot;         ///< a copy of what this rank saves
   };
 
   /// For rank place.rank() training on micro-batches within `limits`. `config` outlives
@@ -57,6 +68,13 @@ class RankPlan {
   /// What a checkpoint holds, of which this rank holds its part: the weights that are trained, and what the optimizer
   /// keeps. Behind lay_out().
   [[nodiscard]] std::vector<checkpoint::Entry> saved_entries() const;
+
+  /// Bytes of this rank's state in files.
+  [[nodiscard]] std::uint64_t offloaded_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const TrainedPart& part : trained) bytes += part.optimizer->file_bytes();
+    return bytes;
+  }
 
   /// What the process will take beside the arenas after the plan was made, batches left out.
   [[nodiscard]] std::size_t later_process_bytes() const;
@@ -78,15 +96,12 @@ class RankPlan {
   const model::Sizes sizes;
   const model::Architecture architecture;
   const parallel::ShardingPolicy policy;
-  parallel::StoredParts parts;          ///< all parts of the architecture, in its order
-  parallel::UnitStorage& storage;       ///< storage of the part that is trained
-  const parallel::ShardMap& shard_map;  ///< map of the part that is trained
+  parallel::StoredParts parts;  ///< all parts of the architecture, in its order
   const parallel::SlotAssignment slots;
   parallel::UnitBuffers unit_buffers;
   model::DecoderBuffers decoder;
   std::unique_ptr<parallel::SequenceBuffers> attention;
-  std::unique_ptr<optim::Optimizer> optimizer;
-  parallel::MatrixAssignment matrix_assignment;
+  std::vector<TrainedPart> trained;  ///< those of `parts` with gradients: one at least
 
   UploadBuffers upload;
   comm::StagingMemory staging;
@@ -109,11 +124,14 @@ void for_each_arena(RankPlan::Arenas& arenas, const Visit& visit) {
   visit(Label::parameters, Space::device, arenas.parameters);
   visit(Label::parameters, Space::pinned, arenas.host_parameters);
   visit(Label::gradients, Space::device, arenas.gradients);
+  visit(Label::gradients, Space::device, arenas.expert_gradients);
   visit(Label::optimizer, Space::device, arenas.optimizer);
   visit(Label::optimizer, Space::pinned, arenas.host_optimizer);
   visit(Label::unit_buffers, Space::device, arenas.unit_buffers);
   visit(Label::unit_buffers, Space::device, arenas.gathered_units);
   visit(Label::unit_buffers, Space::device, arenas.reduced_units);
+  visit(Label::unit_buffers, Space::device, arenas.gathered_experts);
+  visit(Label::unit_buffers, Space::device, arenas.reduced_experts);
   visit(Label::activations, Space::device, arenas.activations);
   visit(Label::workspace, Space::device, arenas.workspace);
   visit(Label::workspace, Space::device, arenas.tp_sums);

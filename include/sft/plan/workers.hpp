@@ -3,6 +3,7 @@
 // What works in memory that a plan has laid out, made in one place: for training and generation on a device, and for
 // counting what a rank would send, without one.
 
+#include <deque>
 #include <memory>
 
 #include "sft/comm/collectives.hpp"
@@ -53,7 +54,18 @@ struct UnitWorkers {
   parallel::ShardedUnits units;
 };
 
-/// All that works in the memory of a RankPlan but its optimizer: a decoder that is ready for its first pass, and the
+/// What the optimizer of a TrainedPart asks for.
+struct StepWorkers {
+  /// References outlive it.
+  StepWorkers(const TrainedPart& part, const mesh::Groups& groups, ops::Backend& ops, comm::Collectives& collectives)
+      : matrices(part.matrices, part.storage, groups, ops, collectives),
+        reduction(groups, ops, collectives, part.storage.part().groups.shards) {}
+
+  parallel::MatrixExchange matrices;
+  parallel::ShardReduction reduction;
+};
+
+/// All that works in the memory of a RankPlan but its optimizers: a decoder that is ready for its first pass, and the
 /// exchanges that an optimizer asks for.
 struct RankWorkers : UnitWorkers {
   /// `plan` is laid out; it, `config`, which it was made from, and all else that is referred to outlive the workers.
@@ -61,8 +73,7 @@ struct RankWorkers : UnitWorkers {
   RankWorkers(RankPlan& plan, const config::Config& config, const mesh::Groups& groups, device::Device& device,
               comm::Collectives& collectives, Work work);
 
-  parallel::MatrixExchange matrices;
-  parallel::ShardReduction shard_reduction;
+  std::deque<StepWorkers> steps;  ///< by RankPlan::trained
   std::unique_ptr<parallel::SequenceAttention> attention;
   std::unique_ptr<transfer::Mover> activations;  ///< of blocks that are offloaded; null: none is
   model::Decoder decoder;

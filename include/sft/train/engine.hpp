@@ -33,6 +33,12 @@ struct StepResult {
   std::string left_out = "";
 };
 
+/// The gradient of one part of the model, float32 (rank_shard_elements of its map).
+struct PartGradients {
+  const parallel::ShardMap* shard_map;
+  Tensor tensor;
+};
+
 /// Sums over the rows of evaluation batches: of one rank, until it adds those of the others.
 struct EvalSums {
   double weighted_nll = 0.0, weight = 0.0;  ///< over target tokens
@@ -75,29 +81,28 @@ class Engine {
   /// Logits (T, V) of one row, on one rank without parallelism: for generation and tests.
   [[nodiscard]] std::vector<float> logits(const std::vector<std::int32_t>& tokens, bool last_only);
 
-  /// The map of the trainable parameters.
-  [[nodiscard]] const parallel::ShardMap& shard_map() const;
   [[nodiscard]] parallel::ParameterCounts num_parameters() const;
   /// Bytes of this rank's state in files.
   [[nodiscard]] std::uint64_t offloaded_bytes() const;
   /// What a checkpoint holds, in memory of the engine, which the state must not outlive; after writing to it call
-  /// refresh(). The entries are model, with LoRA adapter in its place, and what the optimizer keeps.
+  /// refresh(). The entries are model, with LoRA adapter in its place, and what the optimizers keep: one of a name for
+  /// each part that is trained.
   [[nodiscard]] checkpoint::State state() const;
   /// Memory of a checkpoint::Snapshot of state(), as checkpoint.async asks for it; empty where it does not.
   [[nodiscard]] Tensor snapshot_memory() const;
-  /// All weights but adapters, as the entry model, in the same way; with LoRA two entries of this name where copies of
-  /// some of them are trained.
+  /// All weights but adapters, as entries model, in the same way: one for each part, with LoRA also for copies of some
+  /// of them that are trained.
   [[nodiscard]] checkpoint::State weights() const;
-  /// With LoRA: the adapters, as the entry adapter, in the same way.
+  /// With LoRA: the adapters, as entries adapter, in the same way.
   [[nodiscard]] checkpoint::State adapter() const;
   /// What weights that come from elsewhere do not bring: the state of an optimizer that begins and, with LoRA, new
   /// adapters. After these weights are loaded.
   void initialize_beside_weights();
   [[nodiscard]] device::Stream& stream();
 
-  /// The gradient of the last step before clipping, float32 (rank_shard_elements), but of matrices that the optimizer
+  /// The gradients of the last step before clipping, of each part that is trained, but of matrices that the optimizer
   /// needs whole, whose step it is: for tests.
-  [[nodiscard]] Tensor gradients() const;
+  [[nodiscard]] std::vector<PartGradients> gradients() const;
 
  private:
   struct Impl;

@@ -32,8 +32,7 @@ constexpr std::int32_t common_token = 3, bad_token = 7;
 /// The model with a NaN in what the table has for bad_token.
 void spoil(test::EngineFixture& fixture) {
   const auto hidden_size = static_cast<std::size_t>(fixture.config()->model.hidden_size);
-  test::LogicalTensors parameters =
-      test::gather(fixture.engine().shard_map(), fixture.engine().state().tensor("model"), fixture.mesh());
+  test::LogicalTensors parameters = fixture.gather_parameters();
   parameters.at("model.embed_tokens.weight")[bad_token * hidden_size] = std::numeric_limits<float>::quiet_NaN();
   fixture.set_parameters(parameters);
 }

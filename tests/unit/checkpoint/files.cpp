@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(readers_find_the_parts_where_writers_put_them) {
       for (int rank = 0; rank < layout.size(); ++rank) {
         const parallel::ShardMap shard_map(mapped_units(), mesh::Place(layout, WorldRank::from(rank)), shard_axes);
         const std::vector<OwnPart> own = own_parts({"model", &shard_map, Tensor(nullptr, DType::float32, {1})});
-        const int owner = owner_of(layout, shard_axes, rank);
+        const int owner = owner_of(layout, shard_map.copy_axes(), rank);
         const EntryParts::Shard& shard = parts.shard(owner);
         BOOST_REQUIRE(own.size() == shard.parts.size());
         for (std::size_t i = 0; i < own.size(); ++i) {
@@ -135,7 +135,7 @@ BOOST_AUTO_TEST_CASE(replicas_write_every_number_once) {
     BOOST_TEST(plan.entries()[1].snapshot_begin >= model.num_bytes());
     BOOST_TEST(plan.entries()[1].snapshot_begin % 64 == 0U);
     BOOST_TEST(plan.snapshot_bytes() >= plan.entries()[1].snapshot_begin + plan.entries()[1].num_bytes());
-    written[owner_of(layout, fsdp_axes, rank)] += sum;
+    written[owner_of(layout, replica_axes.without(fsdp_axes), rank)] += sum;
   }
   for (const auto& [owner, sum] : written) {
     const FileMap map = map_of(layout, fsdp_axes, mapped_units());

@@ -91,8 +91,8 @@ FileMap make_checkpoint(const std::string& folder, const mesh::Layout& layout, i
     std::uint64_t at = 4096;
     for (std::size_t entry = 0; entry < types.size(); ++entry) {
       for (const int rank : groups.members[file]) {
-        const int owner = owner_of(layout, fsdp_axes, rank);
-        const int replica = mesh::Place(layout, WorldRank::from(rank)).rank(replica_axes_of(fsdp_axes));
+        const int owner = owner_of(layout, replica_axes.without(fsdp_axes), rank);
+        const int replica = mesh::Place(layout, WorldRank::from(rank)).rank(replica_axes.without(fsdp_axes));
         const Region region = region_of(parts.shard(owner).num_elements, parts.num_replicas(), replica);
         RankRegions& regions = map.ranks[static_cast<std::size_t>(rank)];
         regions.file = static_cast<int>(file);

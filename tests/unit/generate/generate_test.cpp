@@ -43,11 +43,9 @@ struct Copy {
       : device(device::make_device(device::Kind::cpu)),
         collectives(comm::make_collectives(*device, {})),
         generator(model, compute, length, comm::self_group(), *device, *collectives, ledger) {
-    const checkpoint::Entry from = trained.engine().weights().entries().front();
     const checkpoint::State to = generator.weights();
-    const checkpoint::Entry& entry = to.entries().front();
     if (compute != DType::float32) return;
-    test::scatter(*entry.shard_map, test::gather(*from.shard_map, from.tensor, trained.mesh()), entry.tensor);
+    test::scatter(to.entries(), test::gather(trained.engine().weights().entries(), trained.mesh()));
     to.refresh();
   }
 
@@ -89,8 +87,7 @@ config::Model with_all_biases() {
 
 /// Weights that are far from their initial values, biases and norms too.
 void disturb(test::EngineFixture& engine) {
-  const checkpoint::Entry entry = engine.engine().weights().entries().front();
-  test::LogicalTensors tensors = test::gather(*entry.shard_map, entry.tensor, engine.mesh());
+  test::LogicalTensors tensors = test::gather(engine.engine().weights().entries(), engine.mesh());
   for (auto& [name, values] : tensors) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i] += 0.15F * std::sin(static_cast<float>(i * 7 + values.size() + name.size()));

@@ -26,7 +26,8 @@ struct Buffered {
       : parts(storage_of(std::move(parts_in))), policy(of), slots(assignment), buffers(parts, policy, slots) {
     device::Arena stored_parameters, stored_gradients;
     for (UnitStorage& storage : parts) storage.lay_out(stored_parameters, stored_parameters, stored_gradients);
-    buffers.lay_out({parameters, gradients, arena, arena, arena});
+    const UnitBuffers::Arenas arenas{parameters, gradients, arena, arena, arena};
+    buffers.lay_out(arenas, arenas);
   }
 
   [[nodiscard]] std::int64_t elements(PartIndex part, UnitIndex u) const {
