@@ -19,6 +19,14 @@ const char* replicate_name(const Place& place, const Sharing& sharing) {
   return place.size(replicate_axes(sharing)) > place.size(Axis::dp_replicate) ? "replicate" : "dp_replicate";
 }
 
+/// What calls a group is for, beside gathers.
+struct Needs {
+  bool sums = false, exchanges = false, rounds = false;
+  comm::Group within = {};  ///< one before it that has all its ranks; none
+};
+
+constexpr const char* gathers_name = "fsdp gathers";
+
 void require_divisors(const Place& place, const Sharing& sharing) {
   SFT_ENSURE(place.size(sharing.shard_axes) % sharing.reshard_size == 0, "reshard_size divides fsdp");
   SFT_ENSURE(place.size(Axis::tp) % sharing.kv_replicas == 0, "kv_replicas divides tp");
@@ -45,6 +53,7 @@ Groups::Groups(const comm::Group& world_in, const Place& place, const Sharing& s
   replicate = along(replicate_axes(sharing), replicate_name(place, sharing));
   fsdp = along(sharing.shard_axes, "fsdp");
   reshard = sharing.reshard_size == fsdp.size() ? fsdp : neighbours_in(fsdp, sharing.reshard_size, "reshard");
+  gathers = sharing.gathers_apart && fsdp.size() > 1 ? fsdp.split(0, fsdp.rank(), gathers_name) : fsdp;
   sp = along({Axis::sp}, "sp");
   tp = along({Axis::tp}, "tp");
   rows = along(row_axes, "rows");
@@ -63,6 +72,9 @@ Groups Groups::planned(const Place& place, const Sharing& sharing) {
   groups.world = along(every_axis, "world");
   groups.replicate = along(replicate_axes(sharing), replicate_name(place, sharing));
   groups.fsdp = along(sharing.shard_axes, "fsdp");
+  groups.gathers = sharing.gathers_apart && groups.fsdp.size() > 1
+                       ? comm::planned_group(groups.fsdp.rank(), groups.fsdp.size(), gathers_name)
+                       : groups.fsdp;
   groups.reshard = sharing.reshard_size == groups.fsdp.size()
                        ? groups.fsdp
                        : neighbours_in(groups.fsdp, sharing.reshard_size, "reshard");
@@ -75,22 +87,25 @@ Groups Groups::planned(const Place& place, const Sharing& sharing) {
 
 std::vector<comm::TensorGroup> Groups::of_tensors(const TensorUse& use) const {
   std::vector<comm::TensorGroup> result;
-  const auto add = [&](const comm::Group& group, bool has_exchanges, Axis axis, bool rounds = false) {
+  const auto add = [&](const comm::Group& group, Axis axis, const Needs& needs) {
     if (group.size() == 1) return;
-    const auto known = std::ranges::find(result, group, &comm::TensorGroup::group);
-    if (known == result.end()) {
-      result.emplace_back(group, has_exchanges, use.max_ctas[axis]).has_bf16_sums = rounds;
-    } else {
-      known->has_exchanges |= has_exchanges;
-      known->has_bf16_sums |= rounds;
+    auto of = std::ranges::find(result, group, &comm::TensorGroup::group);
+    if (of == result.end()) {
+      of = result.insert(of, {group, false, use.max_ctas[axis]});
+      of->has_sums = false;
+      of->within = needs.within;
     }
+    of->has_sums |= needs.sums;
+    of->has_exchanges |= needs.exchanges;
+    of->has_bf16_sums |= needs.rounds;
   };
-  add(replicate, false, Axis::dp_replicate, use.rounds_gradients);
-  add(fsdp, use.exchanges_matrices, Axis::dp_shard, use.rounds_gradients);
-  add(reshard, false, Axis::dp_shard);
-  add(sp, true, Axis::sp);
-  add(tp, use.exchanges_matrices, Axis::tp, use.rounds_tp_sums);
-  add(kv_replicas, false, Axis::tp);
+  add(replicate, Axis::dp_replicate, {.sums = true, .rounds = use.rounds_gradients});
+  add(fsdp, Axis::dp_shard, {.sums = true, .exchanges = use.exchanges_matrices, .rounds = use.rounds_gradients});
+  add(gathers, Axis::dp_shard, {.within = fsdp});
+  add(reshard, Axis::dp_shard, {.within = fsdp});
+  add(sp, Axis::sp, {.sums = true, .exchanges = true});
+  add(tp, Axis::tp, {.sums = true, .exchanges = use.exchanges_matrices, .rounds = use.rounds_tp_sums});
+  add(kv_replicas, Axis::tp, {.sums = true, .within = tp});
   return result;
 }
 

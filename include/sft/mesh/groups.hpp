@@ -16,6 +16,7 @@ struct Sharing {
   AxisSet shard_axes = fsdp_axes;  ///< over which units are sharded; none: each rank along fsdp_axes holds a copy
   int reshard_size = 1;            ///< neighbours in fsdp that keep units together between passes; 1: none do
   int kv_replicas = 1;             ///< neighbours in tp that hold the same key/value heads
+  bool gathers_apart = false;      ///< gathers of units have a communicator of their own, beside that of their sums
 };
 
 /// What tensors are sent for, as far as NCCL has to know.
@@ -40,6 +41,7 @@ struct Groups {
   comm::Group world;
   comm::Group replicate;    ///< ranks with one rank shard, but other tokens: their gradients are summed once a step
   comm::Group fsdp;         ///< the other rank shards of the same units
+  comm::Group gathers;      ///< the same ranks, for gathers of units; fsdp itself, unless Sharing says gathers_apart
   comm::Group reshard;      ///< the neighbours in fsdp that keep units whole between forward and backward pass
   comm::Group sp;           ///< the other parts of this rank's rows
   comm::Group tp;           ///< the other slices of this rank's heads, columns and vocabulary

@@ -20,7 +20,7 @@ struct ArenaOfCollectives {
   comm::MemoryUse use;
 };
 inline constexpr std::array<ArenaOfCollectives, 4> arenas_of_collectives{{
-    {&RankPlan::Arenas::gathered_units, &mesh::Groups::fsdp, comm::MemoryUse::gathered},
+    {&RankPlan::Arenas::gathered_units, &mesh::Groups::gathers, comm::MemoryUse::gathered},
     {&RankPlan::Arenas::reduced_units, &mesh::Groups::fsdp, comm::MemoryUse::reduced},
     {&RankPlan::Arenas::gradients, &mesh::Groups::replicate, comm::MemoryUse::reduced},
     {&RankPlan::Arenas::tp_sums, &mesh::Groups::tp, comm::MemoryUse::reduced},
