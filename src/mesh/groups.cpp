@@ -21,23 +21,31 @@ const char* replicate_name(const Place& place, const Sharing& sharing) {
 
 constexpr AxisSet of_experts(const AxisSet& axes) { return axes.without({Axis::ep}); }
 
-/// Makes the groups of experts by `along` and `neighbours_in`, as the others of `groups` were.
-template <class Along, class NeighboursIn>
+/// Makes the groups of experts by `along`, `neighbours_in` and `apart`, as the others of `groups` were.
+template <class Along, class NeighboursIn, class Apart>
 void add_groups_of_experts(Groups& groups, const Place& place, const Sharing& sharing, const Along& along,
-                           const NeighboursIn& neighbours_in) {
+                           const NeighboursIn& neighbours_in, const Apart& apart) {
   groups.ep = along(AxisSet{Axis::ep}, "ep");
   if (place.size(Axis::ep) == 1) {
     groups.expert_replicate = groups.replicate;
     groups.expert_fsdp = groups.fsdp;
+    groups.expert_gathers = groups.gathers;
     groups.expert_reshard = groups.reshard;
     return;
   }
   groups.expert_replicate = along(of_experts(replicate_axes(sharing)), "expert_replicate");
   groups.expert_fsdp = along(of_experts(sharing.shard_axes), "expert_fsdp");
+  groups.expert_gathers = apart(groups.expert_fsdp, "expert_fsdp gathers");
   groups.expert_reshard = sharing.reshard_size == groups.expert_fsdp.size()
                               ? groups.expert_fsdp
                               : neighbours_in(groups.expert_fsdp, sharing.reshard_size, "expert_reshard");
 }
+
+/// What calls a group is for, beside gathers.
+struct Needs {
+  bool sums = false, exchanges = false, rounds = false;
+  comm::Group within = {};  ///< one before it that has all its ranks; none
+};
 
 void require_divisors(const Place& place, const Sharing& sharing) {
   SFT_ENSURE(place.size(sharing.shard_axes) % sharing.reshard_size == 0, "reshard_size divides fsdp");
@@ -64,14 +72,18 @@ Groups::Groups(const comm::Group& world_in, const Place& place, const Sharing& s
   const auto neighbours_in = [&](const comm::Group& group, int size, const char* name) {
     return size == 1 ? self : group.split(group.rank() / size, group.rank(), name);
   };
+  const auto apart = [&](const comm::Group& group, const char* name) {
+    return sharing.gathers_apart && group.size() > 1 ? group.split(0, group.rank(), name) : group;
+  };
   replicate = along(replicate_axes(sharing), replicate_name(place, sharing));
   fsdp = along(sharing.shard_axes, "fsdp");
   reshard = sharing.reshard_size == fsdp.size() ? fsdp : neighbours_in(fsdp, sharing.reshard_size, "reshard");
+  gathers = apart(fsdp, "fsdp gathers");
   sp = along({Axis::sp}, "sp");
   tp = along({Axis::tp}, "tp");
   rows = along(row_axes, "rows");
   kv_replicas = neighbours_in(tp, sharing.kv_replicas, "kv_replicas");
-  add_groups_of_experts(*this, place, sharing, along, neighbours_in);
+  add_groups_of_experts(*this, place, sharing, along, neighbours_in, apart);
 }
 
 Groups Groups::planned(const Place& place, const Sharing& sharing) {
@@ -82,10 +94,14 @@ Groups Groups::planned(const Place& place, const Sharing& sharing) {
   const auto neighbours_in = [](const comm::Group& group, int size, const char* name) {
     return comm::planned_group(group.rank() % size, size, name);
   };
+  const auto apart = [&](const comm::Group& group, const char* name) {
+    return sharing.gathers_apart && group.size() > 1 ? comm::planned_group(group.rank(), group.size(), name) : group;
+  };
   Groups groups;
   groups.world = along(every_axis, "world");
   groups.replicate = along(replicate_axes(sharing), replicate_name(place, sharing));
   groups.fsdp = along(sharing.shard_axes, "fsdp");
+  groups.gathers = apart(groups.fsdp, "fsdp gathers");
   groups.reshard = sharing.reshard_size == groups.fsdp.size()
                        ? groups.fsdp
                        : neighbours_in(groups.fsdp, sharing.reshard_size, "reshard");
@@ -93,32 +109,37 @@ Groups Groups::planned(const Place& place, const Sharing& sharing) {
   groups.tp = along({Axis::tp}, "tp");
   groups.rows = along(row_axes, "rows");
   groups.kv_replicas = neighbours_in(groups.tp, sharing.kv_replicas, "kv_replicas");
-  add_groups_of_experts(groups, place, sharing, along, neighbours_in);
+  add_groups_of_experts(groups, place, sharing, along, neighbours_in, apart);
   return groups;
 }
 
 std::vector<comm::TensorGroup> Groups::of_tensors(const TensorUse& use) const {
   std::vector<comm::TensorGroup> result;
-  const auto add = [&](const comm::Group& group, bool has_exchanges, Axis axis, bool rounds = false) {
+  const auto add = [&](const comm::Group& group, Axis axis, const Needs& needs) {
     if (group.size() == 1) return;
-    const auto known = std::ranges::find(result, group, &comm::TensorGroup::group);
-    if (known == result.end()) {
-      result.emplace_back(group, has_exchanges, use.max_ctas[axis]).has_bf16_sums = rounds;
-    } else {
-      known->has_exchanges |= has_exchanges;
-      known->has_bf16_sums |= rounds;
+    auto of = std::ranges::find(result, group, &comm::TensorGroup::group);
+    if (of == result.end()) {
+      of = result.insert(of, {group, false, use.max_ctas[axis]});
+      of->has_sums = false;
+      of->within = needs.within;
     }
+    of->has_sums |= needs.sums;
+    of->has_exchanges |= needs.exchanges;
+    of->has_bf16_sums |= needs.rounds;
   };
-  add(replicate, false, Axis::dp_replicate, use.rounds_gradients);
-  add(fsdp, use.exchanges_matrices, Axis::dp_shard, use.rounds_gradients);
-  add(reshard, false, Axis::dp_shard);
-  add(sp, true, Axis::sp);
-  add(tp, use.exchanges_matrices, Axis::tp, use.rounds_tp_sums);
-  add(kv_replicas, false, Axis::tp);
-  add(expert_replicate, false, Axis::dp_replicate, use.rounds_gradients);
-  add(expert_fsdp, use.exchanges_matrices, Axis::dp_shard, use.rounds_gradients);
-  add(expert_reshard, false, Axis::dp_shard);
-  add(ep, true, Axis::ep);
+  const Needs sums_of_shards{.sums = true, .exchanges = use.exchanges_matrices, .rounds = use.rounds_gradients};
+  add(replicate, Axis::dp_replicate, {.sums = true, .rounds = use.rounds_gradients});
+  add(fsdp, Axis::dp_shard, sums_of_shards);
+  add(gathers, Axis::dp_shard, {.within = fsdp});
+  add(reshard, Axis::dp_shard, {.within = fsdp});
+  add(sp, Axis::sp, {.sums = true, .exchanges = true});
+  add(tp, Axis::tp, {.sums = true, .exchanges = use.exchanges_matrices, .rounds = use.rounds_tp_sums});
+  add(kv_replicas, Axis::tp, {.sums = true, .within = tp});
+  add(expert_replicate, Axis::dp_replicate, {.sums = true, .rounds = use.rounds_gradients});
+  add(expert_fsdp, Axis::dp_shard, sums_of_shards);
+  add(expert_gathers, Axis::dp_shard, {.within = expert_fsdp});
+  add(expert_reshard, Axis::dp_shard, {.within = expert_fsdp});
+  add(ep, Axis::ep, {.sums = true, .exchanges = true});
   return result;
 }
 

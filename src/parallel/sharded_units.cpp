@@ -40,7 +40,8 @@ void ShardedUnits::UnitState::forget_gradients() {
 
 ShardedUnits::ShardedUnits(const StoredParts& storage, const UnitBuffers& buffers, const ShardingPolicy& policy,
                            const SlotAssignment& slots, const mesh::Groups& groups, device::Device& device,
-                           ops::Backend& backend, comm::Collectives& collectives, device::Stream& comm_stream)
+                           ops::Backend& backend, comm::Collectives& collectives, device::Stream& comm_stream,
+                           device::Stream& gather_stream)
     : storage_(storage),
       buffers_(buffers),
       policy_(policy),
@@ -50,6 +51,7 @@ ShardedUnits::ShardedUnits(const StoredParts& storage, const UnitBuffers& buffer
       backend_(backend),
       collectives_(collectives),
       comm_stream_(comm_stream),
+      gather_stream_(gather_stream),
       order_(names(), slots),
       compute_done_(device.make_event()),
       comm_done_(device.make_event()),
@@ -147,27 +149,27 @@ void ShardedUnits::gather(UnitIndex unit) {
   if (!policy_.parameters && !(once_a_step && unit_state.is_stale)) return;
   unit_state.is_stale = false;
   const bool of_neighbours = unit_state.is_resharded && policy_.reshard == config::Reshard::to_groups;
-  if (policy_.parameters) comm_stream_.wait(parameter_slot_free(unit));
-  comm_stream_.wait(*parameters_ready_);
+  if (policy_.parameters) gather_stream_.wait(parameter_slot_free(unit));
+  gather_stream_.wait(*parameters_ready_);
   if (policy_.parameters_on_host && !of_neighbours) fetch(unit);
   const comm::CallSubject subject(names().unit(unit).name);
-  timed(device_.timeline(), comm_stream_, label("gather", unit), [&] {
+  timed(device_.timeline(), gather_stream_, label("gather", unit), [&] {
     for (const PartIndex index : storage_.indices()) {
       const Part& p = part(index);
       const Tensor whole = buffers_.parameters(index, unit), shard = storage_[index].parameters_of(unit);
       if (shard.empty() || (!policy_.parameters && !p.is_sharded())) continue;
       if (of_neighbours) {
         const comm::Group& neighbours = group(p.groups.neighbours);
-        collectives_.all_gather(neighbours, whole, buffers_.kept_parameters(index, unit), comm_stream_);
+        collectives_.all_gather(neighbours, whole, buffers_.kept_parameters(index, unit), gather_stream_);
       } else {
-        const comm::Group& shards = group(p.groups.shards);
+        const comm::Group& shards = group(p.groups.gathers);
         const bool is_there = policy_.parameters_on_host;  // fetched
         collectives_.all_gather(shards, whole, is_there ? own_piece(whole, shard.num_elements(), shards) : shard,
-                                comm_stream_);
+                                gather_stream_);
       }
     }
   });
-  unit_state.gather_done->record(comm_stream_);
+  unit_state.gather_done->record(gather_stream_);
 }
 
 void ShardedUnits::fetch(UnitIndex unit) {
@@ -177,12 +179,12 @@ void ShardedUnits::fetch(UnitIndex unit) {
     if (shard.empty()) continue;
     const Tensor whole = buffers_.parameters(index, unit);
     moves.push_back({.place = static_cast<std::size_t>(unit * storage_.size() + index),
-                     .memory = own_piece(whole, shard.num_elements(), group(part(index).groups.shards))});
+                     .memory = own_piece(whole, shard.num_elements(), group(part(index).groups.gathers))});
   }
   parameters_in_->reads_follow(parameter_slot_free(unit));
   parameters_in_->reads_follow(*parameters_ready_);
   parameters_in_->read(0, moves);
-  parameters_in_->finish(0, comm_stream_);
+  parameters_in_->finish(0, gather_stream_);
 }
 
 void ShardedUnits::use(UnitIndex unit) {
@@ -331,7 +333,8 @@ void ShardedUnits::zero_untouched(UnitIndex unit) {
 }
 
 void ShardedUnits::begin_step(std::int64_t num_micro_batches) {
-  wait_for_sums();  // of a step that was left unfinished
+  wait_for_sums();  // of a step that was left unfinished, as are its gathers
+  for (const UnitState& unit_state : units_) backend_.stream().wait(*unit_state.gather_done);
   if (policy_.optimizer_state) {
     for (const UnitStorage& stored : storage_) {
       const Tensor gradients = stored.gradients();

@@ -65,11 +65,12 @@ std::unique_ptr<transfer::Mover> make_activation_mover(const model::DecoderBuffe
 Streams::Streams(device::Device& device)
     : compute(make_stream(device, "compute", device::Priority::compute)),
       comm(make_stream(device, "communication", device::Priority::communication)),
+      gathers(make_stream(device, "gathers", device::Priority::communication)),
       ring(make_stream(device, "ring", device::Priority::communication)),
       tp(make_stream(device, "tp", device::Priority::communication)) {}
 
 void Streams::drain() const noexcept {
-  for (const auto* stream : {&tp, &comm, &ring, &compute}) (*stream)->drain();
+  for (const auto* stream : {&tp, &gathers, &comm, &ring, &compute}) (*stream)->drain();
 }
 
 UnitWorkers::UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, bool cuts_tokens, const Tensor& tp_wire,
@@ -77,8 +78,8 @@ UnitWorkers::UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, b
     : streams(device),
       ops(work == Work::done ? ops::make_backend(device, *streams.compute) : ops::make_null_backend(*streams.compute)),
       tp(groups.tp, device, collectives, *streams.compute, *streams.tp, cuts_tokens, tp_wire),
-      units(memory.parts, memory.buffers, memory.policy, memory.slots, groups, device, *ops, collectives,
-            *streams.comm) {}
+      units(memory.parts, memory.buffers, memory.policy, memory.slots, groups, device, *ops, collectives, *streams.comm,
+            *streams.gathers) {}
 
 RankWorkers::RankWorkers(RankPlan& plan, const config::Config& config, const mesh::Groups& groups,
                          device::Device& device, comm::Collectives& collectives, Work work)

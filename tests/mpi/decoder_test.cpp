@@ -118,7 +118,7 @@ class Stand {
     parallel::TensorParallel tp(mesh_.groups.tp, *device_, *collectives_, *stream_, *tp_stream_,
                                 sizes_.token_slices > 1);
     parallel::ShardedUnits units(parts_, buffers_, policy_, slots_, mesh_.groups, *device_, *backend_, *collectives_,
-                                 *comm_stream_);
+                                 *comm_stream_, *gather_stream_);
     const auto attention =
         attention_buffers_->make_attention(mesh_.groups.sp, *device_, *backend_, *collectives_, *ring_stream_);
     transfer::HostMover mover(decoder_buffers_.host_places, decoder_buffers_.num_offloaded(), *device_, *stream_,
@@ -217,7 +217,8 @@ class Stand {
   device::Arena arena_;
   std::unique_ptr<comm::Collectives> collectives_ = comm::make_collectives(*device_, mesh_.groups.of_tensors());
   std::unique_ptr<device::Stream> stream_ = device_->make_stream(), comm_stream_ = device_->make_stream(),
-                                  ring_stream_ = device_->make_stream(), tp_stream_ = device_->make_stream();
+                                  gather_stream_ = device_->make_stream(), ring_stream_ = device_->make_stream(),
+                                  tp_stream_ = device_->make_stream();
   std::unique_ptr<ops::Backend> backend_ = ops::make_checked_backend(ops::make_backend(*device_, *stream_));
 };
 

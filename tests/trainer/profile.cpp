@@ -101,9 +101,9 @@ void check_rank(const Trace& trace, int rank, const RunCase& run) {
     BOOST_TEST(count("compute", "loss head") == 4);
     BOOST_TEST(count("compute", "optimizer") == 2);
     const bool is_sharded = sizes.dp_shard_size > 1;
-    BOOST_TEST((count("communication", "fsdp all_gather") > 0) == is_sharded);
+    BOOST_TEST((count("gathers", "fsdp all_gather") > 0) == is_sharded);
     BOOST_TEST((count("communication", "fsdp reduce_scatter_add") > 0) == is_sharded);
-    BOOST_TEST((count("communication", "model.layers.1 gather") > 0) == is_sharded);
+    BOOST_TEST((count("gathers", "model.layers.1 gather") > 0) == is_sharded);
     BOOST_TEST((count("communication", "dp_replicate all_reduce") > 0) == (sizes.dp_replicate_size > 1));
     BOOST_TEST((count("ring", "sp exchange") > 0) == (sizes.sp_size > 1));
     for (const char* name : {"tp reduce_scatter", "tp all_gather"}) {

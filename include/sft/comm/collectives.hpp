@@ -144,6 +144,8 @@ struct TensorGroup {
   bool has_exchanges = true;   ///< exchange and exchange_all too, among any two ranks
   int max_ctas = 0;            ///< thread blocks that NCCL may use; 0: its own choice
   bool has_bf16_sums = false;  ///< calls with a wire too
+  bool has_sums = true;        ///< reductions too; else gathers alone, beside exchanges
+  Group within = {};           ///< one of those given before it that has all its ranks, or none: NCCL finds them by it
 };
 
 /// Collectives for tensors of `device`, which outlives them. `groups` are all those that they will be called with, in

@@ -16,7 +16,8 @@ struct Sharing {
   AxisSet shard_axes = fsdp_axes;  ///< over which units are sharded; none: each rank along fsdp_axes holds a copy
   /// Neighbours in fsdp, and in expert_fsdp, that keep units together between passes; 1: none do.
   int reshard_size = 1;
-  int kv_replicas = 1;  ///< neighbours in tp that hold the same key/value heads
+  int kv_replicas = 1;         ///< neighbours in tp that hold the same key/value heads
+  bool gathers_apart = false;  ///< gathers of units have communicators of their own, beside those of their sums
 };
 
 /// What tensors are sent for, as far as NCCL has to know.
@@ -41,6 +42,7 @@ struct Groups {
   comm::Group world;
   comm::Group replicate;    ///< ranks with one rank shard, but other tokens: their gradients are summed once a step
   comm::Group fsdp;         ///< the other rank shards of the same units
+  comm::Group gathers;      ///< the same ranks, for gathers of units; fsdp itself, unless Sharing says gathers_apart
   comm::Group reshard;      ///< the neighbours in fsdp that keep units whole between forward and backward pass
   comm::Group sp;           ///< the other parts of this rank's rows
   comm::Group tp;           ///< the other slices of this rank's heads, columns and vocabulary
@@ -48,8 +50,8 @@ struct Groups {
   comm::Group kv_replicas;  ///< the tp neighbours that hold the same key/value heads
   comm::Group ep;           ///< the ranks with the other experts, to which tokens go
 
-  // The first three of experts, whose ranks hold the same experts; where ep has one rank, those very groups.
-  comm::Group expert_replicate, expert_fsdp, expert_reshard;
+  // The first four of experts, whose ranks hold the same experts; where ep has one rank, those very groups.
+  comm::Group expert_replicate, expert_fsdp, expert_gathers, expert_reshard;
 
   /// The groups that tensors are sent in: all of more than one rank, but world and rows.
   [[nodiscard]] std::vector<comm::TensorGroup> of_tensors() const { return of_tensors({}); }

@@ -26,11 +26,13 @@ struct PartUnits {
 /// The groups in which a part is exchanged, as members of mesh::Groups.
 struct PartGroups {
   using Member = comm::Group mesh::Groups::*;
-  Member shards = &mesh::Groups::fsdp;         ///< they have the other shards: gathers and reduce-scatters
+  Member shards = &mesh::Groups::fsdp;         ///< they have the other shards: reduce-scatters
+  Member gathers = &mesh::Groups::gathers;     ///< the same ranks: gathers
   Member neighbours = &mesh::Groups::reshard;  ///< they keep units together between forward and backward pass
   Member replicas = &mesh::Groups::replicate;  ///< they hold the same shard: sums of gradients
 };
 inline constexpr PartGroups groups_of_experts{.shards = &mesh::Groups::expert_fsdp,
+                                              .gathers = &mesh::Groups::expert_gathers,
                                               .neighbours = &mesh::Groups::expert_reshard,
                                               .replicas = &mesh::Groups::expert_replicate};
 

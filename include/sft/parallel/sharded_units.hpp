@@ -38,7 +38,7 @@ class ShardedUnits {
   /// All references outlive it; storage and buffers are laid out before the first verb. Local.
   ShardedUnits(const StoredParts& storage, const UnitBuffers& buffers, const ShardingPolicy& policy,
                const SlotAssignment& slots, const mesh::Groups& groups, device::Device& device, ops::Backend& backend,
-               comm::Collectives& collectives, device::Stream& comm_stream);
+               comm::Collectives& collectives, device::Stream& comm_stream, device::Stream& gather_stream);
 
   /// Must follow every write to parameters that have gradients, and, before the first pass, to the others: later
   /// gathers see it.
@@ -105,7 +105,7 @@ class ShardedUnits {
   /// Starts gathering the unit's parameters; nothing when they are there or on their way.
   void gather(UnitIndex unit);
   /// Copies this rank's shards of the unit's parameters from the memory of the node to their places in the whole; what
-  /// is queued on the stream of communication from now on waits for it.
+  /// is queued on the stream of gathers from now on waits for it.
   void fetch(UnitIndex unit);
   /// Makes later ops of the backend wait for the parameters.
   void use(UnitIndex unit);
@@ -146,7 +146,8 @@ class ShardedUnits {
   device::Device& device_;
   ops::Backend& backend_;
   comm::Collectives& collectives_;
-  device::Stream& comm_stream_;
+  device::Stream& comm_stream_;    ///< sums
+  device::Stream& gather_stream_;  ///< gathers, which do not wait for them
   UnitOrder order_;
   UnitWalk walk_;
   Pass pass_ = Pass::forward;

@@ -20,10 +20,10 @@ struct ArenaOfCollectives {
   comm::MemoryUse use;
 };
 inline constexpr std::array<ArenaOfCollectives, 7> arenas_of_collectives{{
-    {&RankPlan::Arenas::gathered_units, &mesh::Groups::fsdp, comm::MemoryUse::gathered},
+    {&RankPlan::Arenas::gathered_units, &mesh::Groups::gathers, comm::MemoryUse::gathered},
     {&RankPlan::Arenas::reduced_units, &mesh::Groups::fsdp, comm::MemoryUse::reduced},
     {&RankPlan::Arenas::gradients, &mesh::Groups::replicate, comm::MemoryUse::reduced},
-    {&RankPlan::Arenas::gathered_experts, &mesh::Groups::expert_fsdp, comm::MemoryUse::gathered},
+    {&RankPlan::Arenas::gathered_experts, &mesh::Groups::expert_gathers, comm::MemoryUse::gathered},
     {&RankPlan::Arenas::reduced_experts, &mesh::Groups::expert_fsdp, comm::MemoryUse::reduced},
     {&RankPlan::Arenas::expert_gradients, &mesh::Groups::expert_replicate, comm::MemoryUse::reduced},
     {&RankPlan::Arenas::tp_sums, &mesh::Groups::tp, comm::MemoryUse::reduced},

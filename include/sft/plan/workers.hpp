@@ -29,7 +29,7 @@ struct Streams {
   /// Waits for all of them, for destructors: before what their work refers to goes.
   void drain() const noexcept;
 
-  std::unique_ptr<device::Stream> compute, comm, ring, tp;
+  std::unique_ptr<device::Stream> compute, comm, gathers, ring, tp;
 };
 
 /// Where a decoder's units lie: what a rank stores of them, and where they are whole.

@@ -60,9 +60,11 @@ void NcclCollectives::warm_up(const std::vector<TensorGroup>& groups) {
     const Group& group = of.group;
     const Tensor full(block.get(), DType::float32, {group.size()});
     const Tensor other(full.as<float>() + group.size(), DType::float32, {group.size()});
-    start(group, AllReduce{full, ReduceOp::sum}, *stream);
     start(group, AllGather{full, other.rows(0, 1)}, *stream);
-    start(group, ReduceScatterAdd{other.rows(0, 1), full}, *stream);
+    if (of.has_sums) {
+      start(group, AllReduce{full, ReduceOp::sum}, *stream);
+      start(group, ReduceScatterAdd{other.rows(0, 1), full}, *stream);
+    }
     if (of.has_bf16_sums) {
       const Tensor wire(other.data, DType::bf16, {group.size()});
       start(group, AllReduce{full, ReduceOp::sum, wire}, *stream);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "communicator.hpp"
 
+#include <cstdint>
+#include <span>
 #include <utility>
 
 #include "sft/core/format.hpp"
@@ -29,9 +31,8 @@ void set_name(Config& config, const Group& group) {
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(TensorGroup group, std::size_t number, CallLog& log)
+NcclCommunicator::NcclCommunicator(TensorGroup group, std::size_t number, CallLog& log, const NcclCommunicator* within)
     : group_(std::move(group)), number_(number), log_(log) {
-  std::vector<ncclUniqueId> ids = share_unique_ids(group_.group);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 1;
   set_name(config, group_.group);
@@ -40,10 +41,26 @@ NcclCommunicator::NcclCommunicator(TensorGroup group, std::size_t number, CallLo
     config.minCTAs = 1;
     config.maxCTAs = group_.max_ctas;
   }
-  begin("ncclCommInitRankScalable", 0);
-  check(ncclCommInitRankScalable(&communicator_, group_.group.size(), group_.group.rank(), static_cast<int>(ids.size()),
-                                 ids.data(), &config));
+  if (within != nullptr) {
+    split_off(*within, config);
+  } else {
+    make(config);
+  }
   log_.finish(number_);
+}
+
+void NcclCommunicator::make(ncclConfig_t& config) {
+  std::vector<ncclUniqueId> ids = share_unique_ids(group());
+  begin("ncclCommInitRankScalable", 0);
+  check(ncclCommInitRankScalable(&communicator_, group().size(), group().rank(), static_cast<int>(ids.size()),
+                                 ids.data(), &config));
+}
+
+void NcclCommunicator::split_off(const NcclCommunicator& whole, ncclConfig_t& config) {
+  std::int64_t first_rank = whole.group().rank();  // the first rank's number there is that of its group
+  group().broadcast(std::span(&first_rank, 1), 0);
+  begin("ncclCommSplit", 0);
+  check(ncclCommSplit(whole.communicator_, static_cast<int>(first_rank), group().rank(), &communicator_, &config));
 }
 
 NcclCommunicator::~NcclCommunicator() {

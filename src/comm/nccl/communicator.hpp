@@ -24,9 +24,10 @@ namespace sft::comm {
 /// only when all ranks of the node have called it: the error of one rank would stay unsaid.
 class NcclCommunicator {
  public:
-  /// Collective over the group: some of its ranks make ids (unique_ids.hpp), MPI carries them to all. `number`: of the
-  /// group in the log, which outlives it.
-  NcclCommunicator(TensorGroup group, std::size_t number, CallLog& log);
+  /// Collective over the group, and over that of `within`, whose ranks find each other anew by ncclCommSplit: they are
+  /// connected already. Null: some ranks make ids (unique_ids.hpp), and MPI carries them to all. `number`: of the group
+  /// in the log, which outlives it.
+  NcclCommunicator(TensorGroup group, std::size_t number, CallLog& log, const NcclCommunicator* within);
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -58,6 +59,8 @@ class NcclCommunicator {
   void end();
 
  private:
+  void make(ncclConfig_t& config);
+  void split_off(const NcclCommunicator& whole, ncclConfig_t& config);
   void begin(const char* call, std::size_t bytes);
   /// Throws unless NCCL took the call that began last.
   void check(ncclResult_t result) const;

@@ -83,7 +83,8 @@ NcclCommunicators::NcclCommunicators(const std::vector<TensorGroup>& groups, dev
   require_nccl_version();
   add_call_probe(this, [this] { return look(); });
   for (const TensorGroup& group : groups) {
-    auto communicator = std::make_unique<NcclCommunicator>(group, all_.size(), log_);
+    const NcclCommunicator* within = group.within == Group() ? nullptr : &of(group.within);
+    auto communicator = std::make_unique<NcclCommunicator>(group, all_.size(), log_, within);
     const std::lock_guard lock(mutex_);
     all_.push_back(std::move(communicator));
   }

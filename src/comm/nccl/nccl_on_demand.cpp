@@ -31,6 +31,9 @@ SFT_FORWARD(const char*, ncclGetLastError, (ncclComm_t communicator), (communica
 SFT_FORWARD(ncclResult_t, ncclCommInitRankScalable,
             (ncclComm_t * communicator, int size, int rank, int num_ids, ncclUniqueId* ids, ncclConfig_t* config),
             (communicator, size, rank, num_ids, ids, config))
+SFT_FORWARD(ncclResult_t, ncclCommSplit,
+            (ncclComm_t communicator, int color, int key, ncclComm_t* part, ncclConfig_t* config),
+            (communicator, color, key, part, config))
 SFT_FORWARD(ncclResult_t, ncclCommFinalize, (ncclComm_t communicator), (communicator))
 SFT_FORWARD(ncclResult_t, ncclCommDestroy, (ncclComm_t communicator), (communicator))
 SFT_FORWARD(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t communicator, ncclResult_t* error), (communicator, error))

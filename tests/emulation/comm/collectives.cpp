@@ -29,10 +29,22 @@ std::vector<float> values(int rank, std::int64_t count, std::int64_t first = 0) 
   return result;
 }
 
-/// A GPU for each rank, and collectives over the world and over the even and the odd ranks.
+/// A group with all its ranks in another one, where NCCL finds them; with or without sums.
+comm::TensorGroup within(const comm::Group& whole, const comm::Group& part, bool has_sums) {
+  comm::TensorGroup result(part);
+  result.has_sums = has_sums;
+  result.has_exchanges = has_sums;
+  result.within = whole;
+  return result;
+}
+
+/// A GPU for each rank, and collectives over the world and over the even and the odd ranks; over the world once more,
+/// for gathers alone.
 class Machine {
  public:
-  explicit Machine(Transport::Way way) : collectives(comm::make_collectives(*device, {world, half}, {.way = way})) {
+  explicit Machine(Transport::Way way)
+      : collectives(comm::make_collectives(*device, {world, within(world, half, true), within(world, gathers, false)},
+                                           {.way = way})) {
     device::Arena sizing, pinned_sizing;
     (void)comm::take_staging(device->kind(), way, sizing, pinned_sizing, plan_);
     const auto arena = [&](const device::Arena& sized, device::Space space) {
@@ -54,6 +66,7 @@ class Machine {
 
   const comm::Group& world = session().world();
   comm::Group half = world.split(world.rank() % 2, world.rank(), "half");
+  comm::Group gathers = world.split(0, world.rank(), "gathers");
   int rank = world.rank(), size = world.size();
   std::unique_ptr<device::Device> device =
       device::make_device(device::Kind::cuda, {.num_local_ranks = size, .gpu = rank});
@@ -118,7 +131,7 @@ void on_all_ways(const std::function<void(Machine&)>& test) {
 std::vector<int> members(const Machine& machine, const comm::Group& group) {
   std::vector<int> result;
   for (int r = 0; r < machine.size; ++r) {
-    if (group == machine.world || r % 2 == machine.rank % 2) result.push_back(r);
+    if (group == machine.world || group == machine.gathers || r % 2 == machine.rank % 2) result.push_back(r);
   }
   return result;
 }
@@ -151,7 +164,7 @@ BOOST_AUTO_TEST_CASE(sums_over_two_groups_on_two_streams) {
 
 BOOST_AUTO_TEST_CASE(gathers_in_and_out_of_place) {
   on_all_ways([](Machine& m) {
-    for (const comm::Group& group : {m.world, m.half}) {
+    for (const comm::Group& group : {m.world, m.half, m.gathers}) {
       for (const std::int64_t count : counts) {
         std::vector<float> expected;
         for (const int r : members(m, group)) {

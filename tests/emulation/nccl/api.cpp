@@ -130,6 +130,23 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t* handle, int num_ranks, int ran
   return init(handle, num_ranks, ids[0], rank, config);  // one board for all, that of the first id
 }
 
+ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* part, ncclConfig_t* config) {
+  return with(handle, "ncclCommSplit", [&](Communicator& communicator) {
+    if (part == nullptr || color < 0 || key < 0) return refuse(ncclInvalidArgument, "ncclCommSplit: color or key");
+    if (communicator.num_unfinished != 0) {
+      return refuse(ncclInvalidUsage, communicator.describe() + ": ncclCommSplit while calls are under way");
+    }
+    try {
+      const Communicator::Part found = communicator.split(color, key);
+      ncclUniqueId id{};
+      std::memcpy(id.internal, &found.board, sizeof found.board);
+      return init(part, found.size, id, found.rank, config);
+    } catch (const std::exception& error) {
+      return refuse(ncclSystemError, error.what());
+    }
+  });
+}
+
 ncclResult_t ncclCommFinalize(ncclComm_t handle) {
   return with(handle, "ncclCommFinalize", [](Communicator& communicator) {
     if (communicator.state() == Communicator::State::finalized) {

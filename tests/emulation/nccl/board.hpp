@@ -41,6 +41,10 @@ struct alignas(64) RankState {
   std::atomic<std::uint64_t> consumed;   ///< rounds that it has read
   std::atomic<std::uint32_t> has_come;
   std::atomic<std::uint32_t> has_finalized;
+  std::atomic<std::uint64_t> splits_begun;  ///< for which color and key are there, and of a part's first rank its board
+  std::atomic<std::uint64_t> splits_read;   ///< for which it has read those of all
+  std::int32_t split_color, split_key;
+  SharedMemoryKey split_board;
   SharedMemoryKey page;  ///< of its process (wait_page.hpp)
   Call call;             ///< of the published round
   std::uint64_t part_bytes;

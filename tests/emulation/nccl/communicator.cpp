@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -35,16 +36,44 @@ Communicator::Communicator(const SharedMemoryKey& key, int num_ranks, int rank, 
   RankState& state = board_.rank(rank);
   state.page = WaitPage::mine().key();
   if (state.has_come.exchange(1) != 0) throw std::runtime_error(describe() + ": a second process is this rank");
+  wait_for_all([](const RankState& other) { return other.has_come != 0; }, "has not come");
+  SharedMemory::close(key);
+}
+
+template <class Holds>
+void Communicator::wait_for_all(const Holds& holds, const char* otherwise) {
   const auto deadline = std::chrono::steady_clock::now() + max_wait_for_ranks;
-  for (int other = 0; other < num_ranks; ++other) {
-    while (board_.rank(other).has_come == 0) {
+  for (int other = 0; other < size(); ++other) {
+    while (!holds(board_.rank(other))) {
       if (std::chrono::steady_clock::now() > deadline) {
-        throw std::runtime_error(describe() + ": rank " + std::to_string(other) + " has not come");
+        throw std::runtime_error(describe() + ": rank " + std::to_string(other) + " " + otherwise);
       }
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
   }
-  SharedMemory::close(key);
+}
+
+Communicator::Part Communicator::split(int color, int key) {
+  const std::uint64_t number = ++num_splits_;
+  RankState& own = board_.rank(rank_);
+  // Of the one before, all have read what lies there.
+  wait_for_all([&](const RankState& other) { return other.splits_read >= number - 1; }, "is in another split");
+  own.split_color = color;
+  own.split_key = key;
+  own.split_board = SharedMemory::make();
+  own.splits_begun = number;
+  wait_for_all([&](const RankState& other) { return other.splits_begun >= number; }, "has not come to ncclCommSplit");
+  std::vector<int> members;
+  for (int other = 0; other < size(); ++other) {
+    if (board_.rank(other).split_color == color) members.push_back(other);
+  }
+  std::ranges::stable_sort(members, {}, [&](int member) { return board_.rank(member).split_key; });
+  const Part part{.board = board_.rank(members.front()).split_board,
+                  .size = static_cast<int>(members.size()),
+                  .rank = static_cast<int>(std::ranges::find(members, rank_) - members.begin())};
+  if (part.rank != 0) SharedMemory::close(own.split_board);
+  own.splits_read = number;
+  return part;
 }
 
 std::string Communicator::describe() const {

@@ -23,6 +23,14 @@ class Communicator {
   /// minutes.
   Communicator(const SharedMemoryKey& key, int num_ranks, int rank, const char* name, bool is_blocking);
 
+  /// A part of the ranks, as ncclCommSplit makes it: those of one color, in the order of their keys.
+  struct Part {
+    SharedMemoryKey board;
+    int size, rank;
+  };
+  /// Waits for all ranks. Throws std::runtime_error where they do not come within five minutes.
+  [[nodiscard]] Part split(int color, int key);
+
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return board_.num_ranks(); }
   [[nodiscard]] int device() const { return device_; }
@@ -57,6 +65,10 @@ class Communicator {
   std::map<void*, std::pair<const std::byte*, std::size_t>> buffers;
 
  private:
+  /// Waits until it holds of all ranks.
+  template <class Holds>
+  void wait_for_all(const Holds& holds, const char* otherwise);
+
   int rank_;
   int device_ = 0;
   std::string name_;
@@ -66,6 +78,7 @@ class Communicator {
   std::atomic<ncclResult_t> error_ = ncclSuccess;
   mutable std::mutex mutex_;
   std::string last_error_;
+  std::uint64_t num_splits_ = 0;
 };
 
 /// All communicators that this process has made, also the destroyed ones: an address never comes again.
