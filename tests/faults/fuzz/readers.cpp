@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
 #include <vector>
@@ -14,7 +13,6 @@
 #include "sft/config/valid_config.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
-#include "sft/data/chat_templates.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/data/prepare.hpp"
 #include "sft/hub/model_config.hpp"
@@ -23,6 +21,7 @@
 #include "sft/io/hash.hpp"
 #include "sft/io/tensor_source.hpp"
 #include "sft/text/hub_tokenizer.hpp"
+#include "support/rendered_template.hpp"
 
 namespace sft::test {
 
@@ -144,36 +143,12 @@ std::string read_records(const std::string& folder) {
   return content;
 }
 
-/// A chat template, with a conversation that has all that templates look at.
+/// A chat template, and what it makes of a conversation.
 std::string read_template(const std::string& path) {
-  const nlohmann::ordered_json context = nlohmann::ordered_json::parse(R"({
-    "messages": [
-      {"role": "system", "content": "Be brief."},
-      {"role": "user", "content": "What? \u00e9"},
-      {"role": "assistant", "content": "A call", "reasoning_content": "Hm.",
-       "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {"x": [1, 2.5, null]}}}]},
-      {"role": "tool", "content": "5", "name": "f"},
-      {"role": "assistant", "content": "Five."}
-    ],
-    "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}],
-    "add_generation_prompt": true, "bos_token": "<s>", "eos_token": "</s>"
-  })");
-  const data::ChatTemplate chat_template(io::read_file(path));
-  jinja::RenderOptions options;
-  options.limits.max_steps = 2'000'000;
-  options.limits.max_memory_bytes = std::size_t{64} << 20;
-  options.now = {};
-  const jinja::Rendered rendered = chat_template.render(context, options);
-  std::size_t end = 0;
-  for (const jinja::Fragment& fragment : rendered.fragments) {
-    SFT_ENSURE(fragment.bytes.begin == end && fragment.bytes.end > end, "the pieces of a rendering cover its text");
-    end = fragment.bytes.end;
-  }
-  SFT_ENSURE(end == rendered.text.size(), "the pieces of a rendering cover its text");
-  for (const jinja::ByteSpan& span : chat_template.assistant_spans(context, rendered, options)) {
-    SFT_ENSURE(span.begin < span.end && span.end <= end, "the assistant's spans lie in the text");
-  }
-  return rendered.text;
+  jinja::Limits limits;
+  limits.max_steps = 2'000'000;
+  limits.max_memory_bytes = std::size_t{64} << 20;
+  return render_conversation(io::read_file(path), limits);
 }
 
 }  // namespace

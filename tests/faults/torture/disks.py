@@ -78,45 +78,33 @@ def can_mount_block(bench):
     return disk.is_mounted
 
 
-def expect_full(bench, scene, case, result):
-    bench.expect_refused(scene, case, result)
-    scene.expect("No space left on device" in result.err or "full" in result.err, f"{case}: {result.tail()}")
+def scarce(bench, scene, folder, options, enough):
+    """A run on a disk of these options, which goes on when they are those of a larger one."""
+    scene.cases += 1
+    case = f"{folder} {scene.cases}"
+    disk = MemoryDisk(bench, folder, options)
+    result = bench.run(folder, NUM_STEPS)
+    if result.status != 0:
+        bench.expect_refused(scene, case, result)
+        scene.expect("No space left on device" in result.err or "full" in result.err, f"{case}: {result.tail()}")
+    bench.expect_sound(scene, case, folder)
+    scene.expect(disk.allow(enough), f"{case}: the disk gets no larger")
+    bench.expect_goes_on(scene, case, folder, NUM_STEPS)
+    disk.unplug()
+    bench.remove(folder)
 
 
 def full(bench, count):
-    """The disk fills up at some byte of the run; with more room, it goes on."""
+    """The disk fills up at some byte of the run, or has room for bytes and for no more files."""
+    files = list((bench.work / bench.whole(NUM_STEPS)).rglob("*"))
+    most_kib = sum(path.stat().st_size for path in files) // 1024 * 3 // 2
     scene = bench.scene("full disk")
-    needed_kib = sum(path.stat().st_size for path in (bench.work / bench.whole(NUM_STEPS)).rglob("*")) // 1024
-    for i in range(count):
-        disk = MemoryDisk(bench, "small", f"size={bench.rng.randrange(24, needed_kib * 3 // 2)}k")
-        result = bench.run("small", NUM_STEPS)
-        case = f"full {i + 1}"
-        scene.cases += 1
-        if result.status != 0:
-            expect_full(bench, scene, case, result)
-        bench.expect_sound(scene, case, "small")
-        scene.expect(disk.allow("size=64m"), f"{case}: the disk gets no more room")
-        bench.expect_goes_on(scene, case, "small", NUM_STEPS)
-        disk.unplug()
-        bench.remove("small")
-
-
-def no_more_files(bench, count):
-    """The disk has room for bytes, and for no more files; with more, it goes on."""
+    for _ in range(count):
+        scarce(bench, scene, "small", f"size={bench.rng.randrange(24, most_kib)}k", "size=64m")
     scene = bench.scene("disk with no more files")
-    num_files = sum(1 for _ in (bench.work / bench.whole(NUM_STEPS)).rglob("*"))
-    for i in range(count):
-        disk = MemoryDisk(bench, "crowded", f"size=64m,nr_inodes={bench.rng.randrange(2, num_files * 3 // 2)}")
-        result = bench.run("crowded", NUM_STEPS)
-        case = f"no more files {i + 1}"
-        scene.cases += 1
-        if result.status != 0:
-            expect_full(bench, scene, case, result)
-        bench.expect_sound(scene, case, "crowded")
-        scene.expect(disk.allow("nr_inodes=10000"), f"{case}: the disk gets no more files")
-        bench.expect_goes_on(scene, case, "crowded", NUM_STEPS)
-        disk.unplug()
-        bench.remove("crowded")
+    for _ in range(count):
+        options = f"size=64m,nr_inodes={bench.rng.randrange(2, len(files) * 3 // 2)}"
+        scarce(bench, scene, "crowded", options, "nr_inodes=10000")
 
 
 def read_only(bench, count):

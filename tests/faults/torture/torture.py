@@ -54,7 +54,6 @@ def play(bench, options):
             kills.kills(bench, options.kills)
         elif name == "disks" and disks.can_mount(bench):
             disks.full(bench, options.cases)
-            disks.no_more_files(bench, options.cases)
             disks.read_only(bench, options.cases)
             disks.unplugged(bench, options.cases)
         elif name == "disks":
