@@ -69,6 +69,8 @@ void describe_input(po::options_description& options) {
     ("eos_token", text("TOKEN"), "token that ends a text instead of the tokenizer's own")
     ("pad_token", text("TOKEN"), "token that fills rows; never trained on, whichever it is")
     ("dataset_text_field", po::value<std::string>()->default_value("text")->value_name("NAME"), "key of plain text")
+    ("rename", po::value<std::vector<std::string>>()->value_name("FIELD=NAME"),
+     "read a field of the records under another name, such as question=prompt; repeatable, or separated by commas")
     ("ignore_fields", po::value<std::vector<std::string>>()->value_name("NAMES"),
      "fields of records and messages to leave out, separated by commas, such as reasoning_content where the template does not show it")
     ("on_error", po::value<std::string>()->default_value("stop")->value_name("NAME"),
@@ -199,6 +201,25 @@ std::vector<std::string> ignored_fields_of(const po::variables_map& values) {
   return fields;
 }
 
+/// Of all --rename: the name of a field, and the one that it is read under.
+std::vector<std::pair<std::string, std::string>> renamed_fields_of(const po::variables_map& values) {
+  std::vector<std::pair<std::string, std::string>> renamed;
+  if (values.count("rename") == 0) return renamed;
+  for (const std::string& list : values["rename"].as<std::vector<std::string>>()) {
+    std::vector<std::string> items;
+    config::read(list, items);
+    for (const std::string& item : items) {
+      const std::size_t equals = item.find('=');
+      if (equals == std::string::npos || equals == 0 || equals + 1 == item.size()) {
+        throw_config_error(fmt::format("--rename {} cannot be read", item), "it is FIELD=NAME",
+                           "write --rename question=prompt");
+      }
+      renamed.emplace_back(item.substr(0, equals), item.substr(equals + 1));
+    }
+  }
+  return renamed;
+}
+
 void require_choice(const po::variables_map& values, const char* name, const std::array<const char*, 2>& known) {
   const auto& value = values[name].as<std::string>();
   if (value != known[0] && value != known[1]) refuse_value(name, value, fmt::format("{} and {}", known[0], known[1]));
@@ -229,6 +250,7 @@ data::PrepareOptions to_prepare_options(const po::variables_map& values) {
     options.example.completion_only_loss = values["completion_only_loss"].as<bool>();
   }
   options.example.assistant_only_loss = values["assistant_only_loss"].as<bool>();
+  options.example.rename_fields = renamed_fields_of(values);
   options.example.ignore_fields = ignored_fields_of(values);
   options.example.dataset_text_field = values["dataset_text_field"].as<std::string>();
   options.pad_to_multiple_of = values["pad_to_multiple_of"].as<std::int64_t>();

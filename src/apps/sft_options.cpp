@@ -19,7 +19,7 @@ namespace po = boost::program_options;
 /// Its options that are no keys.
 struct Flags {
   bool print_config = false, dry_run = false, check = false, json = false;
-  std::string num_ranks;
+  std::string num_ranks, config;
 };
 
 cli::Manual about_sft() {
@@ -55,6 +55,7 @@ po::options_description describe(Flags& flags) {
   add("json", cli::flag(&flags.json), "with --dry-run: as JSON");
   add("num_ranks", po::value(&flags.num_ranks)->value_name("N"),
       "with --dry-run: for N ranks; without it, for as many as the mesh needs");
+  add("config", po::value(&flags.config)->value_name("FILE"), "the same as INPUT.ini, under TRL's name");
   return description;
 }
 
@@ -112,6 +113,13 @@ std::optional<SftOptions> read_sft_options(const std::vector<std::string>& argum
   options.json = flags.json;
   if (values->count("num_ranks") != 0) options.num_ranks = read_num_ranks(flags.num_ranks);
   if (values->count("operand") != 0) options.input_file = (*values)["operand"].as<std::string>();
+  if (values->count("config") != 0) {
+    if (!options.input_file.empty()) {
+      throw_config_error(fmt::format("`{}` and `--config {}` are given", options.input_file, flags.config),
+                         "a run has one file", "give one of them");
+    }
+    options.input_file = flags.config;
+  }
   return options;
 }
 

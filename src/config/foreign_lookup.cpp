@@ -57,6 +57,11 @@ const ForeignName* find_foreign_name(const std::string& name) {
   return nullptr;
 }
 
+const ForeignName* find_exact_foreign_name(const std::string& name) {
+  const auto found = names_of_sft().find(name);
+  return found != names_of_sft().end() ? &found->second : nullptr;
+}
+
 const ForeignName* find_foreign_name_of_prepare(const std::string& name) {
   static const ForeignNames names = table_of(foreign_rows_of_prepare());
   return find(names, name);

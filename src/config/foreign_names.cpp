@@ -85,7 +85,7 @@ std::vector<ForeignRow> mesh_rows() {
   const char* const stage_2 = "parallel.zero_stage=2";
   const char* const stage_3 = "parallel.zero_stage=3";
   return {
-      {"cp_size", {{"none", ""}, {"*", "parallel.sp_size=*"}}, "", ""},
+      {"cp_size parallelism_config_cp_size", {{"none", ""}, {"1", ""}, {"*", "parallel.sp_size=*"}}, "", ""},
       {"cp_backend tp_handler cp_handler sp_handler", anything, no_effect, leave_out},
       {"cp_comm_strategy",
        {{"none", ""},
@@ -140,6 +140,15 @@ std::vector<ForeignRow> mesh_rows() {
         {"5", stage_2}},
        stages,
        write_stage},
+      {"fsdp_reshard_after_forward",  // of FSDP's first version: a strategy
+       {{"FULL_SHARD", stage_3},
+        {"SHARD_GRAD_OP", stage_2},
+        {"NO_SHARD", stage_0},
+        {"HYBRID_SHARD", stage_3},
+        {"HYBRID_SHARD_ZERO2", stage_2},
+        {"*", "parallel.reshard_after_forward=*"}},
+       "",
+       ""},
       {"fsdp",
        {{"none", ""},
         {"true", ""},
@@ -185,21 +194,33 @@ std::vector<ForeignRow> mesh_rows() {
 std::vector<ForeignRow> launch_rows() {
   const char* const no_tpu = "there is no TPU backend";
   const char* const mesh = "the mesh says what is distributed";
+  const char* const stage_0 = "parallel.zero_stage=0";
   return {
-      {"num_processes num_machines machine_rank main_process_ip main_process_port same_network rdzv_backend rdzv_conf "
-       "gpu_ids n_gpu world_size mpirun_config mpirun_hostfile max_restarts monitor_interval role tee log_dir",
+      {"num_processes main_process_ip main_process_port rdzv_conf n_gpu world_size mpirun_config mpirun_hostfile "
+       "max_restarts monitor_interval role tee log_dir",
        nothing, mpirun_starts, by_mpirun},
+      {"num_machines", {{"1", ""}}, mpirun_starts, by_mpirun},
+      {"machine_rank", {{"0", ""}}, mpirun_starts, by_mpirun},
+      {"same_network", either, mpirun_starts, by_mpirun},
+      {"rdzv_backend", {{"static", ""}, {"none", ""}}, mpirun_starts, by_mpirun},
+      {"gpu_ids",
+       {{"all", ""}, {"none", ""}},
+       "each rank of a node takes a GPU of its own",
+       "set CUDA_VISIBLE_DEVICES in the environment"},
       {"multi_gpu", only_false, mpirun_starts, by_mpirun},
       {"num_cpu_threads_per_process", nothing, "OpenMP starts the threads of a rank",
        "set OMP_NUM_THREADS in the environment"},
       {"module no_python", only_false, "sft is a program of its own", leave_out},
       {"quiet", either, no_effect, leave_out},
       {"compute_environment", {{"LOCAL_MACHINE", ""}}, mpirun_starts, by_mpirun},
-      {"distributed_type", {{"none", ""}}, mesh, under_parallel},
+      {"distributed_type",  // the keys beside it say the rest; without any, ranks have copies of the model
+       {{"none", ""}, {"NO", ""}, {"FSDP", ""}, {"DEEPSPEED", ""}, {"MULTI_GPU", stage_0}, {"MULTI_CPU", stage_0}},
+       mesh,
+       under_parallel},
       {"use_fsdp use_deepspeed use_megatron_lm use_parallelism_config", only_false, mesh, under_parallel},
       {"config_file megatron_lm_* deepspeed_*", nothing, own_files, under_parallel},
-      {"deepspeed_hostfile deepspeed_multinode_launcher deepspeed_inclusion_filter deepspeed_exclusion_filter", nothing,
-       mpirun_starts, by_mpirun},
+      {"deepspeed_multinode_launcher", {{"standard", ""}, {"none", ""}}, mpirun_starts, by_mpirun},
+      {"deepspeed_hostfile deepspeed_inclusion_filter deepspeed_exclusion_filter", nothing, mpirun_starts, by_mpirun},
       {"aws_* ec2_instance_type iam_role_name image_uri profile region base_job_name pytorch_version py_version "
        "sagemaker_* additional_args",
        only_none, "nothing runs on SageMaker", by_mpirun},

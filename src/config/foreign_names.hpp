@@ -30,6 +30,9 @@ struct ForeignName {
 /// understood.
 [[nodiscard]] const ForeignName* find_foreign_name(const std::string& name);
 
+/// The same for a name that has an entry of its own, its prefix included.
+[[nodiscard]] const ForeignName* find_exact_foreign_name(const std::string& name);
+
 /// Looks up a name that is none of the options of `sft-prepare`; null where nobody else uses it.
 [[nodiscard]] const ForeignName* find_foreign_name_of_prepare(const std::string& name);
 

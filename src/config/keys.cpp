@@ -110,6 +110,13 @@ Key reshard_key(const char* help) {
           }};
 }
 
+/// activation_checkpointing, which is a flag elsewhere.
+Key checkpointing_key(const char* help) {
+  Key checkpointing = key("train", &Config::train, "activation_checkpointing", &Train::activation_checkpointing, help);
+  checkpointing.may_stand_alone = true;
+  return checkpointing;
+}
+
 /// fsdp_units: block, parts, or a number of blocks.
 Key fsdp_units_key(const char* help) {
   return {"parallel",
@@ -432,9 +439,9 @@ std::vector<Key> make_keys() {
       key("train", &C::train, "offload_parameters", &Train::offload_parameters,
           "the same for the float32 master weights of precision bf16; host, on GPUs and with zero_stage 3, for all "
           "parameters, which then come to the GPU a unit at a time"),
-      key("train", &C::train, "activation_checkpointing", &Train::activation_checkpointing,
+      checkpointing_key(
           "activations that are computed again in the backward pass rather than kept: none, selective (what is cheap) "
-          "or full (all but the input of each block; also written true)"),
+          "or full (all but the input of each block; also written true, or given without a value)"),
       key("train", &C::train, "activation_offload", &Train::activation_offload,
           "move kept activations out until the backward pass: to host memory from a GPU, to files in offload_folder "
           "from a CPU"),

@@ -21,6 +21,8 @@ struct Key {
   std::function<void(const std::string& text, Config& config)> set;
   /// The value as text that `set` reads back.
   std::function<std::string(const Config& config)> get;
+  bool may_stand_alone =
+      false;  ///< `--NAME` without a value is true on a command line, although there are other values
   /// Whether the value can be used, whatever other keys say, and what it must be; null: every one that `set` takes.
   std::function<bool(const Config& config)> is_allowed = {};
   std::string rule = {};

@@ -67,42 +67,65 @@ std::vector<const Key*> keys_meant_by(const std::string& name) {
   return found;
 }
 
+namespace {
+
+bool is_section(const std::string& section) {
+  const std::vector<std::string> sections = section_names();
+  return std::ranges::find(sections, section) != sections.end();
+}
+
+/// What a foreign name sets.
+std::optional<Setting> obeyed(const ForeignName& foreign, const Written& written) {
+  const std::optional<Assignment> assignment = obey(foreign, {written.name, written.value}, "sft", written.place);
+  if (!assignment) return std::nullopt;
+  return Setting{find_key(assignment->name), assignment->value};
+}
+
+}  // namespace
+
 std::optional<Setting> setting_of(const Written& written) {
   if (!written.section.empty()) {
     if (const Key* key = find_key(written.full_name())) return Setting{key, written.value};
   }
   const std::vector<const Key*> found = keys_meant_by(written.name);
-  // With a prefix it is a name of Accelerate's, which may stand in any section.
-  const bool has_prefix = !found.empty() && found.front()->name != written.name;
-  if ((written.section.empty() || has_prefix) && found.size() == 1) return Setting{found.front(), written.value};
+  if (!written.section.empty() && !is_section(written.section)) {
+    if (!found.empty()) refuse_misplaced(written, found);
+    require_section(written.section, written.place);
+  }
+  if (!found.empty() && found.front()->name != written.name) {  // with a prefix of Accelerate's
+    if (const ForeignName* exact = find_exact_foreign_name(written.name)) return obeyed(*exact, written);
+  }
+  if (found.size() == 1) return Setting{found.front(), written.value};
   if (written.section.empty() && found.size() > 1) {
     throw_config_error(fmt::format("`{}` {} is ambiguous", written.name, written.place),
                        "several sections have this key", fmt::format("write {}", alternatives(found)));
   }
   if (!found.empty()) refuse_misplaced(written, found);
-  if (!written.section.empty()) require_section(written.section, written.place);
-  if (const ForeignName* foreign = find_foreign_name(written.name)) {
-    const std::optional<Assignment> assignment = obey(*foreign, {written.name, written.value}, "sft", written.place);
-    if (!assignment) return std::nullopt;
-    return Setting{find_key(assignment->name), assignment->value};
-  }
+  if (const ForeignName* foreign = find_foreign_name(written.name)) return obeyed(*foreign, written);
   refuse_unknown(written, {});
 }
 
 void require_section(const std::string& section, const std::string& place) {
+  if (is_section(section)) return;
   const std::vector<std::string> sections = section_names();
-  if (std::ranges::find(sections, section) != sections.end()) return;
   const std::string guess = nearest(section, sections);
   throw_config_error(fmt::format("unknown section [{}] {}", section, place),
                      fmt::format("the sections are [{}]", fmt::join(sections, "], [")),
                      guess.empty() ? "use one of them" : fmt::format("did you mean [{}]?", guess));
 }
 
+bool may_stand_alone(const std::string& name) {
+  if (is_truth(name)) return true;
+  const std::vector<const Key*> found =
+      name.find('.') != std::string::npos ? std::vector<const Key*>{find_key(name)} : keys_meant_by(name);
+  return found.size() == 1 && found.front() != nullptr && found.front()->may_stand_alone;
+}
+
 Written written_option(Option option) {
-  if (!option.value && option.name.starts_with("no_") && is_truth(option.name.substr(3))) {
+  if (!option.value && option.name.starts_with("no_") && may_stand_alone(option.name.substr(3))) {
     option = {option.name.substr(3), "false"};
   }
-  if (!option.value && is_truth(option.name)) option.value = "true";
+  if (!option.value && may_stand_alone(option.name)) option.value = "true";
   const std::size_t dot = option.name.find('.');
   const bool has_section = dot != std::string::npos;
   Written written{has_section ? option.name.substr(0, dot) : "",

@@ -32,7 +32,7 @@ bool is_truth(const std::string& name) {
 }
 
 void require_known(const Option& option, const std::vector<std::string>& others) {
-  const bool is_negated = !option.value && option.name.starts_with("no_") && is_truth(option.name.substr(3));
+  const bool is_negated = !option.value && option.name.starts_with("no_") && may_stand_alone(option.name.substr(3));
   if (is_negated || option.name.find('.') != std::string::npos) return;
   if (!keys_meant_by(option.name).empty() || find_foreign_name(option.name) != nullptr) return;
   refuse_unknown({"", option.name, option.value.value_or(""), "on the command line"}, others);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/config/parse.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <map>
 #include <stdexcept>
 #include <utility>
@@ -16,6 +16,32 @@
 namespace sft::config {
 
 namespace {
+
+/// What cannot be used of all that was written, so that a person learns of it at once.
+class Refusals {
+ public:
+  /// work(); its configuration Error waits.
+  template <class Work>
+  void collect(const Work& work) {
+    try {
+      work();
+    } catch (const Error& error) {
+      if (error.status() != ExitStatus::configuration) throw;
+      messages_.emplace_back(error.what());
+    }
+  }
+  /// One Error for all that waits, if anything does.
+  void throw_if_any() const {
+    if (messages_.empty()) return;
+    if (messages_.size() == 1) throw Error(ExitStatus::configuration, messages_.front());
+    throw Error(ExitStatus::configuration,
+                fmt::format("{} settings cannot be used (each line says why, and what to do):\n  {}", messages_.size(),
+                            fmt::join(messages_, "\n  ")));
+  }
+
+ private:
+  std::vector<std::string> messages_;
+};
 
 /// Sets keys of one source, each once.
 class Applier {
@@ -51,29 +77,36 @@ class Applier {
   std::map<std::string, std::string> seen_;  // full name of a key, and what was written for it
 };
 
-std::vector<Written> written_in_file(const std::string& ini_text, const std::string& source) {
+std::vector<Written> written_in_file(const std::string& ini_text, const std::string& source, Refusals& refusals) {
   std::vector<Written> all;
+  bool is_known = true;
   for (const IniLine& line : read_ini(ini_text, source)) {
     const std::string place = fmt::format("in {}", place_of(source, line.number));
     if (line.name.empty()) {
-      require_section(line.section, place);
-    } else {
+      is_known = false;
+      refusals.collect([&] {
+        require_section(line.section, place);
+        is_known = true;
+      });
+    } else if (is_known) {  // the section was refused with all that is in it
       all.push_back({line.section, line.name, line.value, place});
     }
   }
   return all;
 }
 
-std::vector<Written> written_as_overrides(const std::vector<Option>& overrides) {
+std::vector<Written> written_as_overrides(const std::vector<Option>& overrides, Refusals& refusals) {
   std::vector<Written> all;
-  for (const Option& option : overrides) all.push_back(written_option(option));
+  for (const Option& option : overrides) refusals.collect([&] { all.push_back(written_option(option)); });
   return all;
 }
 
-void apply(const std::vector<Written>& all, const ForeignPrecision& precision, Config& config) {
+void apply(const std::vector<Written>& all, const ForeignPrecision& precision, Config& config, Refusals& refusals) {
   Applier applier(config);
   for (const Written& written : all) {
-    if (!precision.overrules(written)) applier.apply(written);
+    refusals.collect([&] {
+      if (!precision.overrules(written)) applier.apply(written);
+    });
   }
 }
 
@@ -86,13 +119,15 @@ Config parse(const std::string& ini_text, const std::vector<Option>& overrides, 
 Config parse(const std::string& ini_text, const std::vector<Option>& overrides, const std::string& source,
              const Config& base) {
   Config config = base;
-  const std::vector<Written> in_file = written_in_file(ini_text, source);
-  const std::vector<Written> on_command_line = written_as_overrides(overrides);
+  Refusals refusals;
+  const std::vector<Written> in_file = written_in_file(ini_text, source, refusals);
+  const std::vector<Written> on_command_line = written_as_overrides(overrides, refusals);
   std::vector<Written> all = in_file;
   all.insert(all.end(), on_command_line.begin(), on_command_line.end());
   const ForeignPrecision precision(all);
-  apply(in_file, precision, config);
-  apply(on_command_line, precision, config);
+  apply(in_file, precision, config, refusals);
+  apply(on_command_line, precision, config, refusals);
+  refusals.throw_if_any();
   return config;
 }
 

@@ -50,6 +50,11 @@ void require_size(const Config& config, std::int64_t value, const std::string& n
 
 void check_model_sizes(const Config& config) {
   const Model& model = config.model;
+  if (model.hidden_size == 0 && model.num_hidden_layers == 0 && model.model_name_or_path.empty()) {
+    throw_config_error("no model is given", "there is neither model_name_or_path nor the sizes of one",
+                       "give --model_name_or_path FOLDER, a model folder or a name in the hub cache; or hidden_size, "
+                       "num_hidden_layers ... under [model] for random weights");
+  }
   require_size(config, model.hidden_size, "model.hidden_size", max_width);
   require_size(config, model.num_hidden_layers, "model.num_hidden_layers", max_depth);
   require_size(config, model.num_attention_heads, "model.num_attention_heads", max_depth);

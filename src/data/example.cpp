@@ -49,7 +49,36 @@ constexpr const char* name_of(Shape shape) {
   return "";
 }
 
+/// Names under which data sets have a prompt and its completion.
+constexpr std::array<std::pair<const char*, const char*>, 10> other_pairs = {{{"question", "answer"},
+                                                                              {"question", "response"},
+                                                                              {"question", "solution"},
+                                                                              {"query", "response"},
+                                                                              {"query", "answer"},
+                                                                              {"problem", "solution"},
+                                                                              {"instruction", "response"},
+                                                                              {"input", "output"},
+                                                                              {"prompt", "response"},
+                                                                              {"prompt", "answer"}}};
+
+/// Refuses a record whose meaning is clear, but for the names of its fields.
+void refuse_other_names(const Json& record) {
+  if (has_value(record, "chosen") && has_value(record, "rejected")) {
+    refuse_record(
+        fmt::format("it is a record of preferences ('chosen' and 'rejected'), which this program does not "
+                    "train on; --rename chosen={} --ignore_fields rejected trains on what was chosen",
+                    has_value(record, "prompt") ? "completion" : "messages"));
+  }
+  for (const auto& [prompt, completion] : other_pairs) {
+    if (!has_value(record, prompt) || !has_value(record, completion)) continue;
+    const std::string first = std::string_view(prompt) == "prompt" ? "" : fmt::format(" --rename {}=prompt", prompt);
+    refuse_record(fmt::format("it has '{}' and '{}', and no 'prompt' and 'completion': give{} --rename {}=completion",
+                              prompt, completion, first, completion));
+  }
+}
+
 [[noreturn]] void refuse_shape(const Json& record, const std::string& text_field) {
+  refuse_other_names(record);
   constexpr std::size_t max_shown = 20;
   std::string keys;
   std::size_t num_shown = 0;
@@ -75,6 +104,7 @@ Shape shape_of(const Json& record, const std::string& text_field) {
                                 (has("messages") ? "messages" : "conversations")));
     }
     if (has("prompt") != has("completion")) {
+      refuse_other_names(record);
       refuse_record(has("prompt") ? "it has a 'prompt' and no 'completion'" : "it has a 'completion' and no 'prompt'");
     }
     return record["prompt"].is_array() ? Shape::pair_of_messages : Shape::pair_of_strings;
@@ -230,6 +260,7 @@ ExampleMaker::~ExampleMaker() = default;
 
 Document ExampleMaker::make(std::string record, RecordCensus& census) const {
   Json json = parse_record(std::exchange(record, {}));
+  rename_fields(json, impl_->options.rename_fields);
   drop_fields(json, impl_->options.ignore_fields, census);
   const Shape shape = shape_of(json, impl_->options.dataset_text_field);
   Document document = impl_->document_of(json, shape, census);

@@ -99,6 +99,18 @@ void check_fields(const Json& object, std::span<const FormlessField> formless, c
   }
 }
 
+void rename_fields(Json& record, const std::vector<std::pair<std::string, std::string>>& names) {
+  for (const auto& [from, to] : names) {
+    if (!has_value(record, from)) continue;
+    if (has_value(record, to)) {
+      refuse_record(fmt::format("it has '{}', which --rename calls '{}', and a '{}' of its own", from, to, to));
+    }
+    Json value = std::move(record[from]);
+    record.erase(from);
+    record[to] = std::move(value);
+  }
+}
+
 void drop_fields(Json& record, const std::vector<std::string>& names, RecordCensus& census) {
   if (names.empty()) return;
   drop_from(record, names, "", census);

@@ -49,6 +49,10 @@ struct FormlessField {
 void check_fields(const Json& object, std::span<const FormlessField> formless, const std::string& where,
                   std::initializer_list<std::string_view> used, const std::string& path, RecordCensus& census);
 
+/// Gives fields of the record other names: (its own, the one that is read). Refuses a record in which both hold a
+/// value.
+void rename_fields(Json& record, const std::vector<std::pair<std::string, std::string>>& names);
+
 /// Takes the fields of these names out of the record and of the messages in its lists. Those that hold a value are
 /// counted as dropped: "tools", "messages[].reasoning_content".
 void drop_fields(Json& record, const std::vector<std::string>& names, RecordCensus& census);

@@ -148,6 +148,15 @@ says '^  "dropped_fields": \{$' '^    "messages\[\]\.reasoning_content": 1$'
 prepare --input thinking.jsonl --max_length 128 --ignore_fields content
 refused 2 'ignore_fields names content'
 
+# Fields under other names
+printf '{"question": "2 + %d?", "answer": "%d"}\n' 1 3 2 4 3 5 >questions.jsonl
+prepare --input questions.jsonl --max_length 128
+refused 3 "questions\.jsonl:1: bad record \(it has 'question' and 'answer', .*: give --rename question=prompt --rename answer=completion\)"
+prepare --input questions.jsonl --max_length 128 --rename question=prompt,answer=completion
+says '^  records +3$'
+prepare --input questions.jsonl --max_length 128 --rename question
+refused 2 '--rename question cannot be read'
+
 # What it does
 prepare --input chats.jsonl --max_length 128 --preview 1 --stats --assistant_only_loss
 says '^row 1 of [0-9]+: ' '^── document 1 of ' '^⟦0\.5:the number after' '^ +32-63 +40 +#+$'

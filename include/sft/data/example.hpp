@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sft/data/document.hpp"
@@ -31,6 +32,8 @@ struct ExampleOptions {
   std::optional<bool> completion_only_loss = std::nullopt;
   bool assistant_only_loss = false;  ///< of conversations: train on the assistant's turns alone
   std::string dataset_text_field = "text";
+  /// Fields of records that are read under another name: (theirs, ours). Before all else.
+  std::vector<std::pair<std::string, std::string>> rename_fields = {};
   std::vector<std::string> ignore_fields = {};  ///< of records and messages, to be dropped before anything is read
 };
 

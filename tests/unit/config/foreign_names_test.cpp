@@ -173,6 +173,56 @@ BOOST_AUTO_TEST_CASE(weights_in_bf16_alone_have_no_float32_masters_and_beside_mi
   BOOST_CHECK_THROW(static_cast<void>(precision("dtype = bfloat16\n[train]\nprecision = bf16\n")), Error);
 }
 
+BOOST_AUTO_TEST_CASE(the_values_of_accelerates_files_that_change_nothing_pass) {
+  // fsdp2.yaml and zero3.yaml of TRL, but for what mpirun needs and weights in 16 bit.
+  const Config config = parse_text(
+      "compute_environment = LOCAL_MACHINE\ndebug = false\ndistributed_type = FSDP\ndowncast_bf16 = 'no'\n"
+      "enable_cpu_affinity = false\nfsdp_activation_checkpointing = false\n"
+      "fsdp_auto_wrap_policy = TRANSFORMER_BASED_WRAP\nfsdp_cpu_ram_efficient_loading = true\n"
+      "fsdp_offload_params = false\nfsdp_reshard_after_forward = true\nfsdp_state_dict_type = FULL_STATE_DICT\n"
+      "fsdp_version = 2\nmachine_rank = 0\nmain_training_function = main\nmixed_precision = bf16\nnum_machines = 1\n"
+      "rdzv_backend = static\nsame_network = true\ntpu_env = []\ntpu_use_cluster = false\ntpu_use_sudo = false\n"
+      "use_cpu = false\ngpu_ids = all\ncp_size = 1\ndeepspeed_multinode_launcher = standard\nzero3_init_flag = true\n"
+      "offload_optimizer_device = none\noffload_param_device = none\nzero_stage = 3\n");
+  BOOST_TEST(to_ini(config) == to_ini(Config{}));
+  BOOST_TEST(parse_text("distributed_type = MULTI_GPU\n").parallel.zero_stage == 0);
+  BOOST_TEST(parse_text("fsdp_reshard_after_forward = FULL_SHARD\n").parallel.zero_stage == 3);
+  BOOST_TEST(parse_text("fsdp_reshard_after_forward = SHARD_GRAD_OP\n").parallel.zero_stage == 2);
+  BOOST_TEST(parse_text("sp_size = 2\nparallelism_config_cp_size = 1\n").parallel.sp_size == 2);
+}
+
+BOOST_AUTO_TEST_CASE(all_that_is_refused_is_told_at_once) {
+  const std::string text = refusal([] {
+    (void)parse_text("[train]\nfp16 = true\nmax_steps = many\n[modle]\nhidden_size = 3\n[train]\nseed = 1\n",
+                     {"--packing", "--num_machines", "2"});
+  });
+  check_says(text, "5 settings cannot be used (each line says why, and what to do):\n  ");
+  for (const char* part :
+       {"unknown section [modle] in run.ini:4", "`fp16 = true` in run.ini:2", "`train.max_steps = many` in run.ini:3",
+        "`packing` on the command line", "`num_machines = 2` on the command line"}) {
+    check_says(text, part);
+  }
+  BOOST_TEST(text.find("hidden_size") == std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_name_that_one_section_has_may_stand_in_any) {
+  BOOST_TEST(parse_text("[train]\nlearning_rate = 1e-3\ntp_size = 2\n").optimizer.learning_rate == 1e-3);
+  BOOST_TEST(parse_text("learning_rate = 1e-3\n[model]\ntp_size = 2\n").parallel.tp_size == 2);
+  BOOST_TEST(parse_text("[train]\nseed = 7\n").train.seed == 7U);
+  check_says(refusal([] { (void)parse_text("[optimizer]\nseed = 7\n"); }), "write `");
+}
+
+BOOST_AUTO_TEST_CASE(checkpointing_without_a_value_is_all_of_it) {
+  using Checkpointing = ActivationCheckpointing;
+  const auto checkpointing = [](const std::vector<std::string>& words) {
+    return parse_text("activation_checkpointing = selective\n", words).train.activation_checkpointing;
+  };
+  BOOST_TEST((checkpointing({"--activation_checkpointing"}) == Checkpointing::full));
+  BOOST_TEST((checkpointing({"--train.activation_checkpointing"}) == Checkpointing::full));
+  BOOST_TEST((checkpointing({"--no_activation_checkpointing"}) == Checkpointing::none));
+  BOOST_TEST((checkpointing({"--activation_checkpointing", "none"}) == Checkpointing::none));
+}
+
 BOOST_AUTO_TEST_CASE(harmless_names_change_nothing) {
   const Config config = parse_text(
       "[train]\nreport_to = none\nfp16 = false\ngradient_checkpointing = False\nseed = 42\n"

@@ -276,7 +276,7 @@ const Refused refused_texts[] = {
     {"[paralel]\n", "unknown section [paralel] in test.ini:1"},
     {"[paralel]\n", "did you mean [parallel]?"},
     {"\n# x\n[loro]\n", "unknown section [loro] in test.ini:3 (the sections are [model], [lora], [data], [parallel]"},
-    {"[train]\nlearning_rate = 2\n", "write `optimizer.learning_rate`"},
+    {"[train]\nfolder = x\n", "no such key"},
     {"tp_sise = 2\n", "did you mean `tp_size`?"},
     {"[train]\nvelocity = 2\n", "([train] has no such key): --help lists every key"},
     {"seed = 2\n",

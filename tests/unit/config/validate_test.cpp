@@ -190,6 +190,7 @@ const Refused
             {"`model.sliding_window = -1`", [](Config& c) { c.model.sliding_window = -1; }},
             {"`model.max_position_embeddings = -1`", [](Config& c) { c.model.max_position_embeddings = -1; }},
             {"`model.hidden_size` is not set", [](Config& c) { c.model.hidden_size = 0; }},
+            {"no model is given", [](Config& c) { c.model = {}; }},
             {"`model.num_hidden_layers = -1`", [](Config& c) { c.model.num_hidden_layers = -1; }},
             {"`model.num_attention_heads` is not set", [](Config& c) { c.model.num_attention_heads = 0; }},
             {"`model.num_key_value_heads = -2`", [](Config& c) { c.model.num_key_value_heads = -2; }},

@@ -256,6 +256,19 @@ BOOST_AUTO_TEST_CASE(fields_may_be_dropped_knowingly) {
   BOOST_TEST(rendered(two, dropping) == "<|im_start|>user\nHi<|im_end|>\n");
 }
 
+BOOST_AUTO_TEST_CASE(fields_may_have_other_names) {
+  const std::string record = R"({"question": "2 + 2?", "answer": "4", "level": 1})";
+  BOOST_TEST(mentions(refusal(record), "give --rename question=prompt --rename answer=completion"));
+  const ExampleOptions renaming = {.rename_fields = {{"question", "prompt"}, {"answer", "completion"}}};
+  BOOST_TEST(rendered(record, renaming) == rendered(R"({"prompt": "2 + 2?", "completion": "4"})"));
+  BOOST_TEST(mentions(refusal(R"({"prompt": "2 + 2?", "response": "4"})"), "give --rename response=completion"));
+  BOOST_TEST(mentions(refusal(R"({"prompt": "2", "question": "3", "answer": "4"})", renaming),
+                      "it has 'question', which --rename calls 'prompt', and a 'prompt' of its own"));
+  BOOST_TEST(mentions(refusal(R"({"prompt": "2 + 2?", "chosen": "4", "rejected": "5"})"),
+                      "a record of preferences ('chosen' and 'rejected')"));
+  BOOST_TEST(mentions(refusal(R"({"chosen": [], "rejected": []})"), "--rename chosen=messages"));
+}
+
 BOOST_AUTO_TEST_CASE(what_the_template_does_not_show_is_refused_or_counted) {
   const auto with = [](const std::string& field) {
     return R"({"messages": [{"role": "assistant", "content": "A", )" + field + "}]}";
