@@ -37,6 +37,7 @@ std::int64_t Model::num_parameters() const {
   if (attention_output_bias) block += hidden_size;
   if (mlp_bias) block += 2 * intermediate_size + hidden_size;
   if (qk_norm) block += 2 * head_dim;
+  if (attention_sinks) block += num_attention_heads;
   if (block_norms == BlockNorms::glm4) block += 2 * hidden_size;
   const std::int64_t table = vocab_size * hidden_size;
   return num_block_matrix_parameters(*this, num_experts) + num_hidden_layers * block + hidden_size +

@@ -65,6 +65,7 @@ void check_model_sizes(const Config& config) {
   require(config, model.llama_4_scaling_beta >= 0, "model.llama_4_scaling_beta", "0 (queries do not grow) or more");
   require(config, model.embedding_multiplier > 0, "model.embedding_multiplier", "above 0");
   require(config, model.attention_multiplier >= 0, "model.attention_multiplier", "0 (1 / sqrt(head_dim)) or more");
+  require(config, model.attn_logit_softcapping >= 0, "model.attn_logit_softcapping", "0 (none) or more");
   require(config, model.residual_multiplier > 0, "model.residual_multiplier", "above 0");
   require(config, model.logits_scaling > 0, "model.logits_scaling", "above 0");
 }

@@ -124,7 +124,8 @@ struct Generator::Impl {
         arenas(allocate(ledger)),
         workers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, /*cuts_tokens=*/false, /*tp_wire=*/{},
                 device, collectives, plan::Work::done),
-        attention(plan.decoder.layers, attention_scale(config->model), plan.decoder.windows, *workers.ops),
+        attention(plan.decoder.layers, attention_scale(config->model),
+                  static_cast<float>(config->model.attn_logit_softcapping), plan.decoder.windows, *workers.ops),
         decoder({config->model, plan.sizes, device, *workers.ops, workers.units, workers.tp, attention, plan.adapters},
                 attention, plan.architecture.parameters, plan.decoder) {
     workers.ops->set_workspace(plan.ops_workspace);

@@ -33,10 +33,12 @@ enum Part : unsigned {
   norms_of_glm4 = 1U << 10U,
   windows = 1U << 11U,       ///< on all layers
   some_windows = 1U << 12U,  ///< by layer_types
-  experts = 1U << 13U,
-  normed_weights = 1U << 14U,  ///< of a token's experts
-  dense_layers = 1U << 15U,    ///< beside layers with experts
-  own_width = 1U << 16U,       ///< experts have another one than an MLP
+  capped_scores = 1U << 13U,
+  attention_sinks = 1U << 14U,
+  experts = 1U << 15U,
+  normed_weights = 1U << 16U,  ///< of a token's experts
+  dense_layers = 1U << 17U,    ///< beside layers with experts
+  own_width = 1U << 18U,       ///< experts have another one than an MLP
 };
 
 unsigned parts_of(const config::Model& model) {
@@ -54,6 +56,8 @@ unsigned parts_of(const config::Model& model) {
   if (model.llama_4_scaling_beta != 0.0) parts |= growing_queries;
   if (model.sliding_window > 0) parts |= model.layer_types.empty() ? windows : some_windows;
   if (model.block_norms == config::BlockNorms::glm4) parts |= norms_of_glm4;
+  if (model.attn_logit_softcapping > 0.0) parts |= capped_scores;
+  if (model.attention_sinks) parts |= attention_sinks;
   if (model.num_experts == 0) return parts;
   parts |= experts;
   if (model.norm_topk_prob) parts |= normed_weights;

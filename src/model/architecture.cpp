@@ -201,6 +201,9 @@ void add_attention(UnitBuilder& unit, const config::Model& m, const std::string&
     bias = unit.fuse(bias, unit.vector(prefix + "k_proj.bias", kv_rows, TpSplit::kv_rows, Init::zeros));
     bias = unit.fuse(bias, unit.vector(prefix + "v_proj.bias", kv_rows, TpSplit::kv_rows, Init::zeros));
   }
+  if (block.plan.has_sinks) {
+    block.sinks = unit.vector(prefix + "sinks", m.num_attention_heads, TpSplit::rows, Init::normal);
+  }
   if (block.plan.qk_norm == LayerPlan::QkNorm::heads) {
     block.q_norm = unit.vector(prefix + "q_norm.weight", m.head_dim, TpSplit::partial, Init::ones);
     block.k_norm = unit.vector(prefix + "k_norm.weight", m.head_dim, TpSplit::partial, Init::ones);

@@ -77,8 +77,17 @@ void rotate_backward(const Context& c, const BlockParameters& p, const Attention
   }
 }
 
+/// What attention reads: rotated heads and, where the layer has them, its sinks.
+parallel::SequenceAttention::Heads inputs_of(const Context& c, const BlockParameters& p,
+                                             const AttentionActivations& saved) {
+  parallel::SequenceAttention::Heads heads = saved.heads;
+  if (p.plan.has_sinks) heads.sinks = c.units.parameter(p.sinks);
+  return heads;
+}
+
 void attend(const Context& c, const BlockParameters& p, AttentionActivations& saved) {
-  timed(c, "attention forward", [&] { c.attention.forward(p.plan.attention, saved.heads, saved.out, saved.lse); });
+  const parallel::SequenceAttention::Heads heads = inputs_of(c, p, saved);
+  timed(c, "attention forward", [&] { c.attention.forward(p.plan.attention, heads, saved.out, saved.lse); });
 }
 
 }  // namespace
@@ -103,10 +112,11 @@ void attention_backward(const Context& c, const BlockParameters& p, AttentionAct
                         const std::function<void()>& start_normed) {
   linear_backward_input(c, p.o, as_matrix(scratch.dattention), scratch.dbranch);
 
-  const parallel::SequenceAttention::Heads gradients = heads_of(scratch.qkv, c.sizes);
-  timed(c, "attention backward", [&] {
-    c.attention.backward(p.plan.attention, saved.heads, saved.out, saved.lse, scratch.dattention, gradients);
-  });
+  const parallel::SequenceAttention::Heads heads = inputs_of(c, p, saved);
+  parallel::SequenceAttention::Heads gradients = heads_of(scratch.qkv, c.sizes);
+  if (p.plan.has_sinks) gradients.sinks = c.units.accumulated_gradient(p.sinks);
+  timed(c, "attention backward",
+        [&] { c.attention.backward(p.plan.attention, heads, saved.out, saved.lse, scratch.dattention, gradients); });
   start_normed();  // in the memory of dattention, beside the gradients of queries, keys and values
   rotate_backward(c, p, saved, scratch, gradients);
 

@@ -31,9 +31,9 @@ void CachedDecoderBuffers::lay_out(device::Arena& cache, device::Arena& workspac
   scratch = take_forward_scratch(workspace, config_, sizes_);
 }
 
-CachedAttention::CachedAttention(const IndexedVector<BlockIndex, LayerCache>& layers, float scale,
+CachedAttention::CachedAttention(const IndexedVector<BlockIndex, LayerCache>& layers, float scale, float softcap,
                                  const sequence::AttentionWindows& windows, ops::Backend& backend)
-    : layers_(layers), scale_(scale), windows_(windows), backend_(backend) {}
+    : layers_(layers), scale_(scale), softcap_(softcap), windows_(windows), backend_(backend) {}
 
 void CachedAttention::begin_pass(std::int64_t num_cached, std::int64_t num_new) {
   num_cached_ = num_cached;
@@ -73,7 +73,9 @@ void CachedAttention::forward(sequence::AttentionKind kind, const Heads& heads, 
                               .out = out,
                               .lse = lse,
                               .scale = scale_,
-                              .plan = *plans_[kind]});
+                              .plan = *plans_[kind],
+                              .softcap = softcap_,
+                              .sinks = heads.sinks});
 }
 
 void CachedAttention::backward(sequence::AttentionKind /*kind*/, const Heads& /*heads*/, Tensor /*out*/, Tensor /*lse*/,

@@ -26,6 +26,7 @@ std::vector<LayerPlan> layer_plans(const config::Model& model) {
   const LayerPlan common{.attention = {},
                          .query_rope = checked_cast<int>(ropes(model).size()) - 1,
                          .qk_norm = model.qk_norm ? LayerPlan::QkNorm::heads : LayerPlan::QkNorm::none,
+                         .has_sinks = model.attention_sinks,
                          .residual_multiplier = static_cast<float>(model.residual_multiplier),
                          .norms_branches = model.block_norms == config::BlockNorms::glm4};
   const sequence::AttentionWindows windows = attention_windows(model);

@@ -123,9 +123,15 @@ void AllGatherAttention::forward(sequence::AttentionKind kind, const Heads& head
     if (i + 1 < groups.size()) start_gather(work, groups[i + 1], heads);
     const KeysValues keys = finish_gather(group);
     const Tensor group_lse = at_begin_of(b_.lse, {cut_.local_length(), group.q_count});
-    backend_.attention_forward({head_range(heads.q, group.q_begin, group.q_count), keys.k, keys.v,
-                                head_range(out, group.q_begin, group.q_count), group_lse, b_.shape.scale(),
-                                *work.plan});
+    backend_.attention_forward({.q = head_range(heads.q, group.q_begin, group.q_count),
+                                .k = keys.k,
+                                .v = keys.v,
+                                .out = head_range(out, group.q_begin, group.q_count),
+                                .lse = group_lse,
+                                .scale = b_.shape.scale(),
+                                .plan = *work.plan,
+                                .softcap = b_.shape.softcap,
+                                .sinks = sink_range(heads.sinks, group.q_begin, group.q_count)});
     backend_.copy(lse.columns(group.q_begin, group.q_count), group_lse);
   }
 }
@@ -143,10 +149,26 @@ void AllGatherAttention::backward(sequence::AttentionKind kind, const Heads& hea
     const Tensor group_delta = at_begin_of(b_.delta, {cut_.local_length(), group.q_count});
     backend_.copy(group_lse, lse.columns(group.q_begin, group.q_count));
     backend_.attention_delta(group_delta, queries_of(out), queries_of(dout));
+    if (!gradients.sinks.empty()) {
+      backend_.attention_sinks_backward({.dsinks = sink_range(gradients.sinks, group.q_begin, group.q_count),
+                                         .sinks = sink_range(heads.sinks, group.q_begin, group.q_count),
+                                         .lse = group_lse,
+                                         .delta = group_delta});
+    }
     const KeysValues keys = finish_gather(group);
     const KeysValues partial = split(rows_of(b_.partial_dkv[group.slot], group, cut_.length()), group);
-    backend_.attention_backward({queries_of(heads.q), keys.k, keys.v, queries_of(dout), group_lse, group_delta,
-                                 queries_of(gradients.q), partial.k, partial.v, b_.shape.scale(), *work.plan});
+    backend_.attention_backward({.q = queries_of(heads.q),
+                                 .k = keys.k,
+                                 .v = keys.v,
+                                 .dout = queries_of(dout),
+                                 .lse = group_lse,
+                                 .delta = group_delta,
+                                 .dq = queries_of(gradients.q),
+                                 .dk = partial.k,
+                                 .dv = partial.v,
+                                 .scale = b_.shape.scale(),
+                                 .plan = *work.plan,
+                                 .softcap = b_.shape.softcap});
     if (i > 0) finish_return(work, groups[i - 1], gradients);
     start_return(work, group);
   }

@@ -34,6 +34,11 @@ using ChunkRows = std::array<Tensor, 2>;  ///< the front chunk, the back chunk
       .view({x.shape[0], count, head_dim});
 }
 
+/// Those of sinks (heads); none of none.
+[[nodiscard]] inline Tensor sink_range(const Tensor& sinks, std::int64_t begin, std::int64_t count) {
+  return sinks.empty() ? Tensor() : sinks.rows(begin, count);
+}
+
 /// A tensor at the beginning of `memory`.
 [[nodiscard]] inline Tensor at_begin_of(const Tensor& memory, std::initializer_list<std::int64_t> shape) {
   std::int64_t num_elements = 1;

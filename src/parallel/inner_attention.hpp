@@ -13,8 +13,14 @@ class InnerAttention : public SequenceAttention {
   [[nodiscard]] virtual Tensor delta() const = 0;
   /// The rest of backward(), once delta() is written. The gradients of keys and values have the compute dtype, or both
   /// are float32.
-  virtual void backward_from_delta(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
-                                   const Heads& gradients) = 0;
+  void backward_from_delta(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
+                           const Heads& gradients) {
+    if (!gradients.sinks.empty()) {
+      backend_.attention_sinks_backward(
+          {.dsinks = gradients.sinks, .sinks = heads.sinks, .lse = lse, .delta = delta()});
+    }
+    backward_over_keys(kind, heads, lse, dout, gradients);
+  }
 
   void backward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse, Tensor dout,
                 const Heads& gradients) final {
@@ -24,6 +30,10 @@ class InnerAttention : public SequenceAttention {
 
  protected:
   explicit InnerAttention(ops::Backend& backend) : backend_(backend) {}
+
+  /// The gradients of queries, keys and values.
+  virtual void backward_over_keys(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
+                                  const Heads& gradients) = 0;
 
   ops::Backend& backend_;
 };

@@ -34,13 +34,31 @@ void LocalAttention::set_schedules(const sequence::AttentionSchedules& schedules
 }
 
 void LocalAttention::forward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse) {
-  backend_.attention_forward({heads.q, heads.k, heads.v, out, lse, buffers_.shape.scale(), *plans_[kind]});
+  backend_.attention_forward({.q = heads.q,
+                              .k = heads.k,
+                              .v = heads.v,
+                              .out = out,
+                              .lse = lse,
+                              .scale = buffers_.shape.scale(),
+                              .plan = *plans_[kind],
+                              .softcap = buffers_.shape.softcap,
+                              .sinks = heads.sinks});
 }
 
-void LocalAttention::backward_from_delta(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
-                                         const Heads& gradients) {
-  backend_.attention_backward({heads.q, heads.k, heads.v, dout, lse, delta(), gradients.q, gradients.k, gradients.v,
-                               buffers_.shape.scale(), *plans_[kind]});
+void LocalAttention::backward_over_keys(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
+                                        const Heads& gradients) {
+  backend_.attention_backward({.q = heads.q,
+                               .k = heads.k,
+                               .v = heads.v,
+                               .dout = dout,
+                               .lse = lse,
+                               .delta = delta(),
+                               .dq = gradients.q,
+                               .dk = gradients.k,
+                               .dv = gradients.v,
+                               .scale = buffers_.shape.scale(),
+                               .plan = *plans_[kind],
+                               .softcap = buffers_.shape.softcap});
 }
 
 }  // namespace sft::parallel

@@ -27,10 +27,11 @@ class LocalAttention final : public InnerAttention {
   void set_schedules(const sequence::AttentionSchedules& schedules) override;
   void forward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse) override;
   [[nodiscard]] Tensor delta() const override { return buffers_.delta.rows(0, num_tokens_); }
-  void backward_from_delta(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
-                           const Heads& gradients) override;
 
  private:
+  void backward_over_keys(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
+                          const Heads& gradients) override;
+
   const LocalBuffers& buffers_;
   std::int64_t num_tokens_ = 0;  ///< of the schedules
   IndexedVector<sequence::AttentionKind, std::unique_ptr<ops::AttentionPlan>> plans_;

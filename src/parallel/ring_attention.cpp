@@ -122,14 +122,22 @@ void RingAttention::forward(sequence::AttentionKind kind, const Heads& heads, Te
     const KeysValues keys = keys_of(d, heads);
     const bool is_first = d == 0;
     if (!is_first && !rounds[d].computes) continue;
-    backend_.attention_forward(
-        {heads.q, keys.k, keys.v, sums, lse, b_.shape.scale(), *rounds[d].plan, /*merge=*/!is_first});
+    backend_.attention_forward({.q = heads.q,
+                                .k = keys.k,
+                                .v = keys.v,
+                                .out = sums,
+                                .lse = lse,
+                                .scale = b_.shape.scale(),
+                                .plan = *rounds[d].plan,
+                                .merge = !is_first,
+                                .softcap = b_.shape.softcap,
+                                .sinks = is_first ? heads.sinks : Tensor()});
   }
   if (!b_.q_sums.empty()) backend_.copy(out, b_.q_sums);
 }
 
-void RingAttention::backward_from_delta(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
-                                        const Heads& gradients) {
+void RingAttention::backward_over_keys(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
+                                       const Heads& gradients) {
   const Tensor dq = b_.q_sums.empty() ? gradients.q : b_.q_sums;
   const KeysValues own = b_.kv_sums.empty() ? KeysValues{gradients.k, gradients.v} : halves_of(b_.kv_sums);
   const Rounds& rounds = rounds_[kind];
@@ -140,8 +148,19 @@ void RingAttention::backward_from_delta(sequence::AttentionKind kind, const Head
     const bool is_first = d == 0;
     if (is_first || rounds[d].computes) {
       const KeysValues sums = is_first ? own : halves_of(b_.partial_dkv[d % 2]);
-      backend_.attention_backward({heads.q, keys.k, keys.v, dout, lse, b_.delta, dq, sums.k, sums.v, b_.shape.scale(),
-                                   *rounds[d].plan, /*accumulate_dq=*/!is_first});
+      backend_.attention_backward({.q = heads.q,
+                                   .k = keys.k,
+                                   .v = keys.v,
+                                   .dout = dout,
+                                   .lse = lse,
+                                   .delta = b_.delta,
+                                   .dq = dq,
+                                   .dk = sums.k,
+                                   .dv = sums.v,
+                                   .scale = b_.shape.scale(),
+                                   .plan = *rounds[d].plan,
+                                   .accumulate_dq = !is_first,
+                                   .softcap = b_.shape.softcap});
     }
     if (is_first) continue;
     start_return(rounds, d);

@@ -48,10 +48,11 @@ class RingAttention final : public InnerAttention {
   void set_schedules(const sequence::AttentionSchedules& schedules) override;
   void forward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse) override;
   [[nodiscard]] Tensor delta() const override { return b_.delta; }
-  void backward_from_delta(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
-                           const Heads& gradients) override;
 
  private:
+  void backward_over_keys(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
+                          const Heads& gradients) override;
+
   struct Round {
     SpRank to, from;
     bool sends, receives, computes;

@@ -156,7 +156,9 @@ void UlyssesAttention::forward(sequence::AttentionKind kind, const Heads& heads,
   const std::int64_t h = b_.assignment.q_heads(), head_dim = b_.shape.head_dim;
   const RankHeads own = gather_tokens(heads, {});
   const Tensor result = at_begin_of(b_.result, {cut_.length(), h * head_dim});
-  inner_->forward(kind, own.heads, result.view({cut_.length(), h, head_dim}), lse.view({cut_.length(), h}));
+  Heads inner_heads = own.heads;
+  inner_heads.sinks = sinks_of_rank(heads.sinks);
+  inner_->forward(kind, inner_heads, result.view({cut_.length(), h, head_dim}), lse.view({cut_.length(), h}));
   Messages messages;
   add_returns(messages, result, b_.pieces);
   exchange(messages);
@@ -177,9 +179,13 @@ void UlyssesAttention::backward(sequence::AttentionKind kind, const Heads& heads
   const Tensor dq = at_begin_of(b_.result, {cut_.length(), h * head_dim});
   const Tensor dkv = at_begin_of(b_.dkv, {cut_.length(), 2 * k * head_dim});
   const Tensor dkv_heads = dkv.view({cut_.length(), 2 * k, head_dim});
-  inner_->backward_from_delta(
-      kind, own.heads, lse.view({cut_.length(), h}), own.dout,
-      {dq.view({cut_.length(), h, head_dim}), head_range(dkv_heads, 0, k), head_range(dkv_heads, k, k)});
+  Heads inner_heads = own.heads;
+  inner_heads.sinks = sinks_of_rank(heads.sinks);
+  inner_->backward_from_delta(kind, inner_heads, lse.view({cut_.length(), h}), own.dout,
+                              {.q = dq.view({cut_.length(), h, head_dim}),
+                               .k = head_range(dkv_heads, 0, k),
+                               .v = head_range(dkv_heads, k, k),
+                               .sinks = sinks_of_rank(gradients.sinks)});
   Messages messages;
   add_returns(messages, dq, b_.pieces);
   add_returns(messages, dkv, b_.dkv_pieces);

@@ -104,6 +104,10 @@ class UlyssesAttention final : public SequenceAttention {
   /// Sums and writes what the ranks have made of the gradients of keys and values.
   void write_dkv(const Tensor& all_dkv, const Heads& gradients);
   void exchange(const Messages& messages);
+  /// Those of the heads that this rank attends with, or of none.
+  [[nodiscard]] Tensor sinks_of_rank(const Tensor& sinks) const {
+    return sink_range(sinks, b_.assignment.q_begin(rank_), b_.assignment.q_heads());
+  }
   [[nodiscard]] SpRank sp_rank(NeighbourRank rank) const { return SpRank::from(group_.rank() - rank_ + rank); }
 
   const UlyssesBuffers& b_;

@@ -53,7 +53,7 @@ parallel::SequenceShape sequence_shape(const config::Model& model, const model::
           .head_dim = sizes.head_dim,
           .compute = sizes.compute,
           .multiplier = static_cast<float>(model.attention_multiplier),
-
+          .softcap = static_cast<float>(model.attn_logit_softcapping),
           .num_kinds = model::attention_windows(model).size()};
 }
 

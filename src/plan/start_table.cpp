@@ -36,6 +36,7 @@ std::string describe_model(const StartFacts& facts) {
   if (model.attention_output_bias) text += ", o bias";
   if (model.mlp_bias) text += ", MLP biases";
   if (model.qk_norm) text += ", q/k norms";
+  if (model.attention_sinks) text += ", attention sinks";
   if (const sequence::AttentionWindows windows = model::attention_windows(model); model.sliding_window > 0) {
     text += fmt::format(", windows of {} on {}", plural(model.sliding_window, "token"),
                         windows.size() == 1 ? "all layers" : "some layers");

@@ -27,25 +27,42 @@ struct Case {
   std::int64_t q_heads, kv_heads;
   SpMethod method;
   int ulysses_size = 0;
-  std::int64_t window = 0;  ///< of the first layer; 0: none
+  std::int64_t window = 0;          ///< of the first layer; 0: none
+  bool has_changed_scores = false;  ///< a softcap, and sinks
 };
 
 /// Every method alone, with odd sizes, with each other axis, and with fewer key/value heads than ranks that exchange
 /// heads: one, and a number that divides neither the heads nor the ranks. Windows of one token, shorter and longer than
 /// chunks, beside a layer without.
 const std::vector<Case> cases{
-    {{1, 1, 2, 1}, 4, 2, SpMethod::all_gather},        {{1, 1, 2, 1}, 4, 2, SpMethod::ulysses},
-    {{1, 1, 2, 1}, 6, 1, SpMethod::ulysses},           {{1, 1, 3, 1}, 6, 3, SpMethod::all_gather},
-    {{1, 1, 3, 1}, 6, 2, SpMethod::ulysses},           {{1, 1, 4, 1}, 4, 4, SpMethod::all_gather},
-    {{1, 1, 4, 1}, 4, 1, SpMethod::ulysses},           {{1, 1, 4, 1}, 6, 2, SpMethod::hybrid, 2},
-    {{1, 1, 2, 2}, 8, 2, SpMethod::ulysses},           {{1, 1, 6, 1}, 6, 2, SpMethod::hybrid, 3},
-    {{1, 1, 6, 1}, 12, 4, SpMethod::ulysses},          {{1, 1, 4, 2}, 4, 1, SpMethod::hybrid, 2},
-    {{2, 1, 4, 1}, 4, 2, SpMethod::ulysses},           {{1, 1, 8, 2}, 8, 2, SpMethod::hybrid, 4},
-    {{1, 2, 4, 2}, 8, 4, SpMethod::all_gather},        {{1, 1, 2, 1}, 4, 2, SpMethod::ring, 0, 5},
-    {{1, 1, 2, 1}, 4, 2, SpMethod::ulysses, 0, 40},    {{1, 1, 4, 1}, 4, 2, SpMethod::ring, 0, 7},
-    {{1, 1, 4, 1}, 4, 4, SpMethod::all_gather, 0, 1},  {{1, 1, 2, 2}, 8, 2, SpMethod::all_gather, 0, 30},
-    {{1, 1, 4, 1}, 6, 2, SpMethod::hybrid, 2, 20},     {{1, 2, 4, 1}, 4, 2, SpMethod::ring, 0, 3},
+    {{1, 1, 2, 1}, 4, 2, SpMethod::all_gather},
+    {{1, 1, 2, 1}, 4, 2, SpMethod::ulysses},
+    {{1, 1, 2, 1}, 6, 1, SpMethod::ulysses},
+    {{1, 1, 3, 1}, 6, 3, SpMethod::all_gather},
+    {{1, 1, 3, 1}, 6, 2, SpMethod::ulysses},
+    {{1, 1, 4, 1}, 4, 4, SpMethod::all_gather},
+    {{1, 1, 4, 1}, 4, 1, SpMethod::ulysses},
+    {{1, 1, 4, 1}, 6, 2, SpMethod::hybrid, 2},
+    {{1, 1, 2, 2}, 8, 2, SpMethod::ulysses},
+    {{1, 1, 6, 1}, 6, 2, SpMethod::hybrid, 3},
+    {{1, 1, 6, 1}, 12, 4, SpMethod::ulysses},
+    {{1, 1, 4, 2}, 4, 1, SpMethod::hybrid, 2},
+    {{2, 1, 4, 1}, 4, 2, SpMethod::ulysses},
+    {{1, 1, 8, 2}, 8, 2, SpMethod::hybrid, 4},
+    {{1, 2, 4, 2}, 8, 4, SpMethod::all_gather},
+    {{1, 1, 2, 1}, 4, 2, SpMethod::ring, 0, 5},
+    {{1, 1, 2, 1}, 4, 2, SpMethod::ulysses, 0, 40},
+    {{1, 1, 4, 1}, 4, 2, SpMethod::ring, 0, 7},
+    {{1, 1, 4, 1}, 4, 4, SpMethod::all_gather, 0, 1},
+    {{1, 1, 2, 2}, 8, 2, SpMethod::all_gather, 0, 30},
+    {{1, 1, 4, 1}, 6, 2, SpMethod::hybrid, 2, 20},
+    {{1, 2, 4, 1}, 4, 2, SpMethod::ring, 0, 3},
     {{2, 1, 4, 1}, 4, 2, SpMethod::all_gather, 0, 13},
+    {{1, 1, 2, 2}, 8, 2, SpMethod::ring, 0, 7, true},
+    {{1, 2, 2, 1}, 4, 2, SpMethod::ulysses, 0, 7, true},
+    {{1, 1, 4, 1}, 4, 4, SpMethod::all_gather, 0, 40, true},
+    {{1, 1, 4, 1}, 6, 2, SpMethod::hybrid, 2, 3, true},
+    {{1, 2, 1, 2}, 4, 1, SpMethod::ring, 0, 5, true},
 };
 
 struct Step {
@@ -59,6 +76,10 @@ config::Model model_of(const Case& c) {
   model.num_attention_heads = c.q_heads;
   model.num_key_value_heads = c.kv_heads;
   model.head_dim = 8;
+  if (c.has_changed_scores) {
+    model.attn_logit_softcapping = 0.5;
+    model.attention_sinks = true;
+  }
   if (c.window > 0) {
     model.sliding_window = c.window;
     model.layer_types.assign(static_cast<std::size_t>(model.num_hidden_layers), "full_attention");

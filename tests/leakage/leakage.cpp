@@ -128,6 +128,14 @@ config::Model half_windowed() {
   return model;
 }
 
+/// The same with sinks, and scores with a cap that bends them.
+config::Model sinking() {
+  config::Model model = half_windowed();
+  model.attention_sinks = true;
+  model.attn_logit_softcapping = 0.5;
+  return model;
+}
+
 /// One document, with weights on the targets from `first` on; another token at `changed`, if that is not negative.
 data::Row make_long_row(std::int64_t first, std::int64_t changed) {
   data::Row row{std::vector<std::int32_t>(max_length), std::vector<float>(max_length, 1.0f), {max_length}};
@@ -178,7 +186,7 @@ BOOST_AUTO_TEST_CASE(no_document_feels_another) {
     if (layout.size() != session().world().size()) continue;
     for (const Computing& computing : computings) {
       for (const config::Model& model :
-           {test::small_llama(), test::small_qwen2(), test::small_qwen3(), half_windowed()}) {
+           {test::small_llama(), test::small_qwen2(), test::small_qwen3(), half_windowed(), sinking()}) {
         for (const Method& method : methods_for(layout, model)) {
           BOOST_TEST_CONTEXT(layout.describe() << ", method " << static_cast<int>(method.sp_method)) {
             check_mesh(layout, model, method, computing, /*cuts_tokens=*/false);

@@ -81,12 +81,19 @@ SequenceAttention::Heads split(const Tensor& fused, const HeadCounts& counts) {
   return {heads(0, counts.q), heads(counts.q, counts.kv), heads(counts.q + counts.kv, counts.kv)};
 }
 
+/// What is done to scores.
+struct Scores {
+  float softcap = 0.0F;
+  bool has_sinks = false;
+};
+
 /// One way of attending with the memory of one layer. Its tokens are those of this rank of `cut`; `windows` are those
 /// of the kinds of attention that share it.
 class Layer {
  public:
   Layer(const CollectivesFixture& fixture, const comm::Group& sp, const sequence::RowCut& cut, const HeadCounts& heads,
-        const AttentionMethod& method, DType dtype, const sequence::AttentionWindows& windows = {0})
+        const AttentionMethod& method, DType dtype, const sequence::AttentionWindows& windows = {0},
+        const Scores& scores = {})
       : heads_(heads),
         method_(method),
         windows_(windows),
@@ -98,6 +105,8 @@ class Layer {
         out_(dtype, {num_tokens_, heads.q, head_dim}),
         dout_(dtype, {num_tokens_, heads.q, head_dim}),
         lse_(DType::float32, {num_tokens_, heads.q}),
+        sinks_(DType::float32, {scores.has_sinks ? heads.q : 0}),
+        dsinks_(DType::float32, {scores.has_sinks ? heads.q : 0}),
         compute_stream_(fixture.device->make_stream()),
         ring_stream_(fixture.device->make_stream()),
         backend_(ops::make_checked_backend(ops::make_backend(*fixture.device, *compute_stream_))),
@@ -107,6 +116,7 @@ class Layer {
                                                   .kv_heads = heads.kv,
                                                   .head_dim = head_dim,
                                                   .compute = dtype,
+                                                  .softcap = scores.softcap,
                                                   .num_kinds = windows.size()},
                                                  sp.size(), method)) {
     device::Arena sizing;
@@ -143,9 +153,15 @@ class Layer {
     }
     std::ranges::fill(dqkv_.bytes, std::byte{0xff});
     std::ranges::fill(out_.bytes, std::byte{0xff});
-    const SequenceAttention::Heads heads = split(used(qkv_), heads_);
+    SequenceAttention::Heads heads = split(used(qkv_), heads_), gradients = split(used(dqkv_), heads_);
+    for (std::int64_t h = 0; h < sinks_.tensor.num_elements(); ++h) {
+      set(sinks_.tensor, h, 0, 2.0F * noise(seed + 2000, h));
+      dsinks_.tensor.as<float>()[h] = begun_with(seed, h);
+    }
+    heads.sinks = sinks_.tensor;
+    gradients.sinks = dsinks_.tensor;
     attention_->forward(kind, heads, used(out_), used(lse_));
-    attention_->backward(kind, heads, used(out_), used(lse_), used(dout_), split(used(dqkv_), heads_));
+    attention_->backward(kind, heads, used(out_), used(lse_), used(dout_), gradients);
     compute_stream_->synchronize();
   }
 
@@ -157,6 +173,15 @@ class Layer {
     }
     return -1;
   }
+  /// What run(seed) has added to the gradient of the sinks, on all ranks of `group` together. Collective.
+  [[nodiscard]] std::vector<double> sink_gradients(int seed, const comm::Group& group) const {
+    std::vector<double> sums;
+    for (std::int64_t h = 0; h < dsinks_.tensor.num_elements(); ++h) {
+      sums.push_back(static_cast<double>(get(dsinks_.tensor, h, 0)) - static_cast<double>(begun_with(seed, h)));
+    }
+    group.sum(std::span<double>(sums));
+    return sums;
+  }
   /// Output and gradients; where no heads are exchanged the log-sum-exp too.
   [[nodiscard]] std::vector<Tensor> results() const {
     std::vector<Tensor> all = {used(out_).view({num_tokens_, heads_.q * head_dim}), used(dqkv_)};
@@ -165,6 +190,8 @@ class Layer {
   }
 
  private:
+  /// What the gradient of a sink holds before.
+  [[nodiscard]] static float begun_with(int seed, std::int64_t head) { return noise(seed + 3000, head); }
   [[nodiscard]] Tensor used(const Owned& rows) const { return rows.tensor.rows(0, num_tokens_); }
 
   HeadCounts heads_;
@@ -174,6 +201,7 @@ class Layer {
   int sp_rank_;
   std::int64_t num_tokens_;
   Owned qkv_, dqkv_, out_, dout_, lse_;
+  Owned sinks_, dsinks_;  ///< (H), or none
   device::Ledger ledger_;
   device::Arena arena_;
   std::vector<std::byte> workspace_;
@@ -260,6 +288,45 @@ BOOST_FIXTURE_TEST_CASE(kinds_of_attention_with_windows_share_the_buffers, Colle
             BOOST_TEST(worst <= (dtype == DType::float32 ? 2e-6 : 1e-2), "window " << windows[kind] << ", "
                                                                                    << describe(method, heads, dtype)
                                                                                    << ": differs by " << worst);
+          }
+        }
+      }
+    }
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(sinks_count_once_for_each_query, CollectivesFixture) {
+  const comm::Group self = world.split(rank, 0, "self");
+  const std::int64_t length = sequence::padded_row_length(144, size);
+  const sequence::AttentionWindows windows = {0, 3, 29};
+  const std::vector<std::vector<std::int32_t>> micro_batches = {
+      {static_cast<std::int32_t>(length)}, {5, 5, 5}, {72, 1, 33, 7, 20}, std::vector<std::int32_t>(143, 1)};
+  for (const HeadCounts& heads : {head_counts.front(), head_counts.back()}) {
+    for (const Scores& scores : {Scores{0.0F, true}, Scores{2.0F, true}, Scores{2.0F, false}}) {
+      for (const DType dtype : {DType::float32, DType::bf16}) {
+        Layer whole(*this, self, {length, 1}, heads, {}, dtype, windows, scores);
+        for (const AttentionMethod& method : methods_for(size, heads)) {
+          Layer part(*this, world, {length, size}, heads, method, dtype, windows, scores);
+          for (const std::vector<std::int32_t>& documents : micro_batches) {
+            part.set_documents(documents);
+            whole.set_documents(documents);
+            for (const sequence::AttentionKind kind : windows.indices()) {
+              part.run(1, kind);
+              whole.run(1, kind);
+              const double worst = worst_difference(part, whole);
+              const double allowed = dtype == DType::float32 ? 3e-6 : 1e-2;
+              BOOST_TEST(worst <= allowed, "softcap " << scores.softcap << ", window " << windows[kind] << ", "
+                                                      << describe(method, heads, dtype) << ": differs by " << worst);
+              const std::vector<double> ours = part.sink_gradients(1, world), all = whole.sink_gradients(1, self);
+              BOOST_TEST(ours.size() == (scores.has_sinks ? heads.q : 0));
+              for (std::size_t h = 0; h < ours.size(); ++h) {
+                const double largest =
+                    std::abs(*std::ranges::max_element(all, {}, [](double x) { return std::abs(x); }));
+                BOOST_TEST(
+                    std::abs(ours[h] - all[h]) <= allowed * largest,
+                    "sink " << h << ", " << describe(method, heads, dtype) << ": " << ours[h] << " for " << all[h]);
+              }
+            }
           }
         }
       }

@@ -17,6 +17,7 @@ A fixture is a packed data shard (docs: packed data) with further objects:
   attribute `loss`       sum of w * nll / sum of w over the batch
   /logits (T, V)         float64, of the first T tokens of the document `logits_document` of row 0
 """
+import functools
 import json
 import math
 import pathlib
@@ -80,6 +81,14 @@ MODELS = {
     "glm4": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
                  intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=False,
                  attention_bias=True, partial_rotary_factor=0.5, block_norms="glm4"),
+    # What Gemma 2 and gpt-oss do to the scores of attention, each with windows.
+    "mistral_softcap": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                            head_dim=8, intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5,
+                            tie_word_embeddings=True, sliding_window=7, attn_logit_softcapping=1.5),
+    "qwen2_sinks": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                        intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
+                        attention_bias=True, sliding_window=6, layer_types=["sliding_attention", "full_attention"],
+                        attention_sinks=True),
     # A dense layer between two with experts; the auxiliary loss is a good part of the router's gradient.
     "qwen3_moe": dict(hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
                       intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-6, tie_word_embeddings=False,
@@ -117,6 +126,8 @@ def parameter_shapes(model):
             shapes[block + f"self_attn.{name}.weight"] = (size, hidden)
             if model.get("attention_bias"):
                 shapes[block + f"self_attn.{name}.bias"] = (size,)
+        if model.get("attention_sinks"):
+            shapes[block + "self_attn.sinks"] = (model["num_attention_heads"],)
         if model.get("qk_norm"):
             shapes[block + "self_attn.q_norm.weight"] = (head_dim,)
             shapes[block + "self_attn.k_norm.weight"] = (head_dim,)
@@ -147,6 +158,8 @@ def draw_parameters(model, rng):
     def draw(name, shape):
         if "norm" in name:
             return 1.0 + 0.3 * rng.standard_normal(shape)
+        if name.endswith(".sinks"):
+            return rng.standard_normal(shape)
         if name.endswith(".bias"):
             return 0.3 * rng.standard_normal(shape)
         return rng.standard_normal(shape) / math.sqrt(shape[1])
@@ -233,6 +246,17 @@ def growth(model, length):
     return 1 + model.get("llama_4_scaling_beta", 0.0) * torch.log(1 + steps)[:, None, None]
 
 
+def probabilities(model, block, scores, unseen):
+    """(H, T, T): softmax of the scores that are seen, capped and beside those of the sinks."""
+    cap, sinks = model.get("attn_logit_softcapping"), block.get("self_attn.sinks")
+    if cap:
+        scores = cap * torch.tanh(scores / cap)
+    scores = scores.masked_fill(unseen, -math.inf)
+    if sinks is None:
+        return scores.softmax(-1)
+    return torch.cat([scores, sinks[:, None, None].expand(-1, scores.shape[1], 1)], -1).softmax(-1)[..., :-1]
+
+
 def normed_branch(branch, norm, epsilon):
     return branch if norm is None else rms_norm(branch, norm, epsilon)
 
@@ -284,7 +308,8 @@ def document_logits(parameters, model, tokens, routing):
             q, k = rotate(q, angles, scale) * growth(model, length), rotate(k, angles, scale)
         kv_of_head = torch.arange(num_heads) // (num_heads // num_kv)
         scores = torch.einsum("ihd,jhd->hij", q, k[:, kv_of_head]) * score_scale
-        attention = torch.einsum("hij,jhd->ihd", scores.masked_fill(unseen(model, layer, length), -math.inf).softmax(-1), v[:, kv_of_head])
+        weights = probabilities(model, block, scores, unseen(model, layer, length))
+        attention = torch.einsum("hij,jhd->ihd", weights, v[:, kv_of_head])
         branch = F.linear(attention.reshape(length, -1), block["self_attn.o_proj.weight"],
                           block.get("self_attn.o_proj.bias"))
         x = x + branch_scale * normed_branch(branch, block.get("post_self_attn_layernorm.weight"), epsilon)
@@ -344,6 +369,19 @@ def as_transformers(family, model, tensors):
     return tensors
 
 
+def change_scores(family, model, network):
+    """Lets the family's class attend as Gemma 2 or gpt-oss do, by their own functions."""
+    cap, module = model.get("attn_logit_softcapping"), sys.modules[type(network).__module__]
+    if cap:
+        from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward
+        module.eager_attention_forward = functools.partial(eager_attention_forward, softcap=cap)
+    elif model.get("attention_sinks"):
+        from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
+        module.eager_attention_forward = eager_attention_forward
+        for layer in network.model.layers:
+            layer.self_attn.sinks = torch.nn.Parameter(torch.zeros(model["num_attention_heads"], dtype=torch.float64))
+
+
 def transformers_model(family, model, parameters):
     """The family's own class in float64 with the same parameters."""
     prefix = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "smollm3": "SmolLM3",
@@ -351,7 +389,7 @@ def transformers_model(family, model, parameters):
               "glm4": "Glm4", "qwen3_moe": "Qwen3Moe", "mixtral": "Mixtral"}
     prefix = prefix["qwen3_moe" if family.startswith("qwen3_moe") else family.split("_")[0]]
     own_names = ("qk_norm", "attention_output_bias", "rope_theta", "rope_scaling", "block_norms",
-                 "partial_rotary_factor", "llama_4_scaling_beta")
+                 "partial_rotary_factor", "llama_4_scaling_beta", "attn_logit_softcapping", "attention_sinks")
     keys = dict(vocab_size=VOCAB_SIZE) | {k: v for k, v in model.items() if k not in own_names}
     rope = dict(rope_theta=model["rope_theta"], rope_type="default") | (model.get("rope_scaling") or {})
     rope |= {k: model[k] for k in ("partial_rotary_factor", "llama_4_scaling_beta") if k in model}
@@ -362,6 +400,7 @@ def transformers_model(family, model, parameters):
     config = getattr(transformers, prefix + "Config")(rope_parameters=rope, pad_token_id=None, **keys)
     config._attn_implementation, config._experts_implementation = "eager", "eager"
     network = getattr(transformers, prefix + "ForCausalLM")(config).double()
+    change_scores(family, model, network)
     own = dict(network.named_parameters())
     parameters = {name: value.numpy() for name, value in
                   as_transformers(family, model, {n: torch.from_numpy(v) for n, v in parameters.items()}).items()}

@@ -99,9 +99,9 @@ bool divides(const config::Model& model, const mesh::Layout& layout) {
          model.moe_intermediate_size % tp == 0;
 }
 
-const std::vector<std::string> families{"llama",   "qwen2",        "qwen3",           "llama_bias", "smollm3",
-                                        "granite", "qwen2_window", "mistral",         "phi3",       "ministral3",
-                                        "glm4",    "qwen3_moe",    "qwen3_moe_plain", "mixtral"};
+const std::vector<std::string> families{
+    "llama", "qwen2",      "qwen3", "llama_bias",      "smollm3",     "granite",   "qwen2_window",    "mistral",
+    "phi3",  "ministral3", "glm4",  "mistral_softcap", "qwen2_sinks", "qwen3_moe", "qwen3_moe_plain", "mixtral"};
 
 /// A micro-batch has an auxiliary loss of its own; the fixtures' is that of one micro-batch.
 bool splits(const config::Model& model) { return model.num_experts == 0 || model.router_aux_loss_coef == 0; }

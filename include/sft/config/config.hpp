@@ -106,6 +106,8 @@ struct Model {
   std::vector<int> no_rope_layers;           ///< by layer: 1 rotated, 0 not (SmolLM3); empty: all are
   double embedding_multiplier = 1.0;         ///< of the embedding (Granite)
   double attention_multiplier = 0.0;         ///< of attention's scores; 0: 1 / sqrt(head_dim)
+  double attn_logit_softcapping = 0.0;       ///< c: those are c tanh(score / c) then (Gemma 2); 0: not
+  bool attention_sinks = false;              ///< a learned score of no value for each head (gpt-oss)
   double residual_multiplier = 1.0;          ///< of what attention and MLP add to the residual stream
   double logits_scaling = 1.0;               ///< what logits are divided by
   std::int64_t max_position_embeddings = 0;  ///< the longest document that the model is made for; 0: not known

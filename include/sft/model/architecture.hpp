@@ -47,10 +47,11 @@ struct NormGroups {
 /// The parameters of one block, and what it does with them.
 struct BlockParameters {
   LayerPlan plan;
-  parallel::UnitIndex attention_unit;  ///< has qkv, o, q_norm, k_norm and attention_norms
+  parallel::UnitIndex attention_unit;  ///< has qkv, o, q_norm, k_norm, sinks and attention_norms
   parallel::UnitIndex mlp_unit;        ///< has the others: the next unit, or the same one
   Linear qkv, o;
   parallel::ParameterGroup q_norm, k_norm;  ///< as LayerPlan::QkNorm says
+  parallel::ParameterGroup sinks;           ///< (H), where the plan has them
   std::shared_ptr<const Mlp> mlp;           ///< of LayerPlan::MlpKind; never null
   NormGroups attention_norms, mlp_norms;
 };

@@ -48,7 +48,7 @@ class CachedDecoderBuffers {
 class CachedAttention final : public parallel::SequenceAttention {
  public:
   /// All references outlive it.
-  CachedAttention(const IndexedVector<BlockIndex, LayerCache>& layers, float scale,
+  CachedAttention(const IndexedVector<BlockIndex, LayerCache>& layers, float scale, float softcap,
                   const sequence::AttentionWindows& windows, ops::Backend& backend);
 
   /// Prepares the pass that follows, over `num_new` tokens behind `num_cached`.
@@ -63,7 +63,7 @@ class CachedAttention final : public parallel::SequenceAttention {
 
  private:
   const IndexedVector<BlockIndex, LayerCache>& layers_;
-  float scale_;
+  float scale_, softcap_;
   const sequence::AttentionWindows& windows_;
   ops::Backend& backend_;
   IndexedVector<sequence::AttentionKind, std::unique_ptr<ops::AttentionPlan>> plans_;

@@ -115,9 +115,13 @@ struct NormRopeBackward {
   RopeTable table;
 };
 
-/// H is a multiple of K. With `merge`, out and lse hold the result over the keys of earlier calls (0 and -inf where
-/// there was none) and become that over all; out is float32 then. Else both are overwritten, queries outside the plan's
-/// spans with 0 and -inf.
+/// H is a multiple of K. The score of a query and a key is their product times scale or, with a softcap c, c tanh(that
+/// / c) (Gemma 2). With `merge`, out and lse hold the result over the keys of earlier calls (0 and -inf where there was
+/// none) and become that over all; out is float32 then. Else both are overwritten, queries outside the plan's spans
+/// with 0 and -inf.
+///
+/// A sink is the score of one more key, whose value is 0, for every query of its head within the plan's spans (gpt-oss,
+/// after Xiao et al. 2024). It belongs to one call of those that are merged, the first.
 struct AttentionForward {
   ConstTensor q;  ///< (T, H, D) compute dtype, strided
   ConstTensor k;  ///< (Tk, K, D) compute dtype, strided
@@ -127,6 +131,8 @@ struct AttentionForward {
   float scale;
   const AttentionPlan& plan;
   bool merge = false;
+  float softcap = 0.0F;    ///< 0: none
+  ConstTensor sinks = {};  ///< (H) float32 or bf16; empty: none, as with `merge`
 };
 
 /// With accumulate_dq or accumulate_dkv the gradients are added to what dq, or dk and dv, hold; they are float32 then.
@@ -140,6 +146,14 @@ struct AttentionBackward {
   float scale;
   const AttentionPlan& plan;
   bool accumulate_dq = false, accumulate_dkv = false;
+  float softcap = 0.0F;  ///< as in the forward pass
+};
+
+/// See Backend::attention_sinks_backward.
+struct AttentionSinksBackward {
+  Tensor dsinks;           ///< (H) float32
+  ConstTensor sinks;       ///< (H) float32 or bf16
+  ConstTensor lse, delta;  ///< (T, H) float32; the final log-sum-exp, and attention_delta
 };
 
 /// What the loss of a token is, of the probability p that the model gives its target.
@@ -287,6 +301,9 @@ class Backend {
   /// Gradients of the attention over the plan's spans; probabilities are formed again from the final lse, over the keys
   /// of all calls of the forward pass.
   virtual void attention_backward(const AttentionBackward& attention) = 0;
+  /// dsinks += the gradient of the sinks, -sum over T of exp(sink - lse) delta; queries with a log-sum-exp of -inf have
+  /// none.
+  virtual void attention_sinks_backward(const AttentionSinksBackward& attention) = 0;
 
   // SwiGLU (Shazeer 2020): act = silu(gate) * up; gate_up, dgate_up (T, 2F) hold gate, then up, in every row. act, dact
   // (T, F). All have the compute dtype.

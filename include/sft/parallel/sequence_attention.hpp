@@ -29,6 +29,7 @@ struct SequenceShape {
   std::int64_t q_heads, kv_heads, head_dim;
   DType compute;
   float multiplier = 0.0F;  ///< what scores are multiplied by; 0: 1 / sqrt(D)
+  float softcap = 0.0F;     ///< of the scores (ops::AttentionForward); 0: none
   int num_kinds = 1;        ///< of attention that the layers have
 
   [[nodiscard]] float scale() const {
@@ -43,6 +44,9 @@ class SequenceAttention {
   /// columns of one fused tensor.
   struct Heads {
     Tensor q, k, v;  ///< (T, H, D), (T, K, D), (T, K, D)
+    /// (H), those of ops::AttentionForward, compute dtype or float32; empty: none. Their gradient is float32; empty:
+    /// not asked for.
+    Tensor sinks = {};
   };
 
   virtual ~SequenceAttention() = default;
@@ -56,8 +60,9 @@ class SequenceAttention {
   /// log-sum-exp that the backward pass needs, of as many tokens and heads, where heads are exchanged of others than
   /// this rank's; -inf outside every document.
   virtual void forward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse) = 0;
-  /// For the same layer: overwrites `gradients`, which share no memory with the rest: 0 outside every document. out and
-  /// lse as the forward pass left them; dout (T, H, D) compute dtype, contiguous.
+  /// For the same layer: overwrites `gradients`, which share no memory with the rest: 0 outside every document. To that
+  /// of the sinks it adds some queries' part: each query of the group counts for each head on one rank of sp alone. out
+  /// and lse as the forward pass left them; dout (T, H, D) compute dtype, contiguous.
   virtual void backward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse, Tensor dout,
                         const Heads& gradients) = 0;
 };

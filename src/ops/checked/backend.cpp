@@ -85,6 +85,7 @@ const AttentionPlan& check_attention(Call& call, const Attention& attention) {
   call.in("q", q, shape_of(q), compute, Layout::strided);
   call.in("k", k, {num_keys, num_kv_heads, head_dim}, compute, Layout::strided);
   call.in("v", attention.v, {num_keys, num_kv_heads, head_dim}, compute, Layout::strided);
+  call.require(attention.softcap >= 0.0F, "softcap is negative");
   const auto* plan = dynamic_cast<const SizedPlan*>(&attention.plan);
   call.require(plan != nullptr, "plan is of another backend");
   call.require(plan->num_queries == q.shape[0] && plan->num_keys == num_keys,
@@ -344,6 +345,10 @@ class CheckedBackend final : public Backend {
     call.out("out", attention.out, shape_of(q),
              attention.merge ? DTypes(DType::float32) : DTypes{q.dtype, DType::float32}, Layout::strided);
     call.out("lse", attention.lse, {q.shape[0], q.shape[1]}, DType::float32);
+    if (!attention.sinks.empty()) {
+      call.in("sinks", attention.sinks, {q.shape[1]}, any_compute);
+      call.require(!attention.merge, "sinks belong to the first call of those that are merged");
+    }
     call.check_memory();
     inner_->attention_forward({.q = q,
                                .k = attention.k,
@@ -352,7 +357,9 @@ class CheckedBackend final : public Backend {
                                .lse = attention.lse,
                                .scale = attention.scale,
                                .plan = plan,
-                               .merge = attention.merge});
+                               .merge = attention.merge,
+                               .softcap = attention.softcap,
+                               .sinks = attention.sinks});
   }
 
   void attention_delta(Tensor delta, ConstTensor out, ConstTensor dout) override {
@@ -392,7 +399,20 @@ class CheckedBackend final : public Backend {
                                 .scale = attention.scale,
                                 .plan = plan,
                                 .accumulate_dq = attention.accumulate_dq,
-                                .accumulate_dkv = attention.accumulate_dkv});
+                                .accumulate_dkv = attention.accumulate_dkv,
+                                .softcap = attention.softcap});
+  }
+
+  void attention_sinks_backward(const AttentionSinksBackward& attention) override {
+    Call call("attention_sinks_backward");
+    call.require_dims("lse", attention.lse, 2);
+    const std::vector<std::int64_t> shape = shape_of(attention.lse);
+    call.in("lse", attention.lse, shape, DType::float32);
+    call.in("delta", attention.delta, shape, DType::float32);
+    call.in("sinks", attention.sinks, {shape[1]}, any_compute);
+    call.out("dsinks", attention.dsinks, {shape[1]}, DType::float32);
+    call.check_memory();
+    inner_->attention_sinks_backward(attention);
   }
 
   void swiglu_forward(Tensor act, ConstTensor gate_up) override {

@@ -193,6 +193,8 @@ class CpuBackend final : public Backend {
       fill_rows(attention.out, plan.idle_queries, 0.0F);
       fill_rows(attention.lse, plan.idle_queries, -std::numeric_limits<float>::infinity());
     }
+    SFT_ENSURE(attention.sinks.empty() || !attention.merge, "ops: sinks belong to the first of the calls that merge");
+    if (!attention.sinks.empty()) arguments.sinks = flat_view_of(attention.sinks);
     kernels_.attention_forward(arguments, attention_scratch());
     note_progress();
     device_.progress();
@@ -227,6 +229,12 @@ class CpuBackend final : public Backend {
     kernels_.attention_backward(arguments, attention_scratch());
     note_progress();
     device_.progress();
+  }
+
+  void attention_sinks_backward(const AttentionSinksBackward& attention) override {
+    stream_.synchronize();
+    kernels_.attention_sinks_backward(floats_of(attention.dsinks), flat_view_of(attention.sinks),
+                                      floats_of(attention.lse), floats_of(attention.delta), attention.lse.shape[0]);
   }
 
   void swiglu_forward(Tensor act, ConstTensor gate_up) override {
@@ -491,6 +499,7 @@ class CpuBackend final : public Backend {
     arguments.k = view_of(attention.k);
     arguments.v = view_of(attention.v);
     arguments.scale = attention.scale;
+    arguments.softcap = attention.softcap;
     arguments.num_heads = attention.q.shape[1];
     arguments.num_kv_heads = attention.k.shape[1];
     arguments.head_dim = attention.q.shape[2];

@@ -55,11 +55,13 @@ struct AttentionArguments {
   const AttentionTile* tiles;
   const AttentionLane* lanes;
   std::int64_t num_tiles, num_lanes;
+  float softcap;  ///< of the scores; 0: none
 
   // Forward.
-  float* lse;   ///< (T, H)
-  View out;     ///< (T, H D)
-  bool merges;  ///< with what out, float32 then, and lse hold
+  float* lse;       ///< (T, H)
+  View out;         ///< (T, H D)
+  bool merges;      ///< with what out, float32 then, and lse hold
+  ConstView sinks;  ///< (H); without data: none
 
   // Backward.
   ConstView dout;                ///< (T, H D)
@@ -146,6 +148,8 @@ struct Kernels {
   void (*attention_forward)(const AttentionArguments& arguments, Scratch scratch);
   void (*attention_delta)(float* delta, ConstView out, ConstView dout, std::int64_t head_dim);
   void (*attention_backward)(const AttentionArguments& arguments, Scratch scratch);
+  void (*attention_sinks_backward)(float* dsinks, ConstView sinks, const float* lse, const float* delta,
+                                   std::int64_t num_tokens);
 
   void (*swiglu_forward)(View act, ConstView gate_up);
   void (*swiglu_backward)(View dgate_up, View act, ConstView dact, ConstView gate_up);

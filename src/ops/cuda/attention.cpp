@@ -70,6 +70,7 @@ Call begin_call(const Attention& attention, const TilePlan& plan) {
   call.head_dim = static_cast<std::int32_t>(attention.q.shape[2]);
   call.heads_at_once = heads_at_once(attention);
   call.scale = attention.scale;
+  call.softcap = attention.softcap;
   return call;
 }
 
@@ -84,9 +85,11 @@ void check_output(const Tensor& out, const ConstTensor& in, bool adds) {
 void attention_forward(const AttentionForward& attention, cudaStream_t stream) {
   const TilePlan& plan = checked_plan(attention);
   check_output(attention.out, attention.q, attention.merge);
+  SFT_ENSURE(attention.sinks.empty() || !attention.merge, "ops: sinks belong to the first of the calls that merge");
   auto call = begin_call<AttentionForwardCall>(attention, plan);
   call.out = head_rows(attention.out);
   call.merges = attention.merge;
+  if (!attention.sinks.empty()) call.sinks = {attention.sinks.data, attention.sinks.dtype == DType::bf16};
   if (call.q.is_bf16) return attention_forward_sm80(call, stream);
   attention_forward_float32(call, stream);
 }

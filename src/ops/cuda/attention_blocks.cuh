@@ -2,6 +2,10 @@
 #pragma once
 // What the attention kernels share: which blocks of the score matrix a tile meets, and masks.
 
+#include <cuda_bf16.h>
+
+#include <type_traits>
+
 #include "ops/cuda/attention_calls.hpp"
 #include "ops/cuda/launch.cuh"
 
@@ -9,6 +13,16 @@ namespace sft::ops::cuda {
 
 constexpr float minus_infinity = -__builtin_inff();
 constexpr float log2_of_e = 1.44269504088896341f, log_of_2 = 0.693147180559945309f;
+
+/// Calls run(std::bool_constant<has a window>, std::bool_constant<has a softcap>): kernels are compiled for each.
+template <class Call, class F>
+void with_variant(const Call& call, F run) {
+  const bool is_capped = call.softcap > 0.0f;
+  if (call.queries.window > 0) {
+    return is_capped ? run(std::true_type{}, std::true_type{}) : run(std::true_type{}, std::false_type{});
+  }
+  is_capped ? run(std::false_type{}, std::true_type{}) : run(std::false_type{}, std::false_type{});
+}
 
 /// A part of a tile that one block of threads works on, and its head.
 struct WorkItem {
@@ -35,6 +49,13 @@ __device__ __forceinline__ WorkItem work_item(std::int64_t item, const Attention
   const int offset = static_cast<int>(part % parts) * kRows;
   return {tile.begin + offset, min(kRows, tile.count - offset), tile.range_begin, tile.range_end,
           first_head + static_cast<int>(rest % heads)};
+}
+
+/// The sink of the item's head; -infinity where there is none, or where its queries lie outside every span.
+__device__ __forceinline__ float sink_of(const Weight& sinks, const WorkItem& item) {
+  if (sinks.data == nullptr || item.range_begin == item.range_end) return minus_infinity;
+  return sinks.is_bf16 ? __bfloat162float(static_cast<const __nv_bfloat16*>(sinks.data)[item.head])
+                       : static_cast<const float*>(sinks.data)[item.head];
 }
 
 /// A block of the other side, of up to kOther rows.

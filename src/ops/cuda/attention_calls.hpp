@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "ops/cuda/kernels/view.hpp"
+
 namespace sft::ops::cuda {
 
 /// Rows that a tile of an attention plan has at most. Kernels with smaller tiles take them in parts.
@@ -56,7 +58,9 @@ struct AttentionForwardCall {
   std::int32_t num_heads, num_kv_heads, head_dim;
   std::int32_t heads_at_once;  ///< query heads whose keys and values stay in the L2 cache together
   float scale;
+  float softcap;  ///< 0: none
   bool merges;
+  Weight sinks;  ///< (num_heads), without data: none
 };
 
 /// What ops::AttentionBackward says, for kernels; q, k, v and dout are of one dtype.
@@ -68,12 +72,20 @@ struct AttentionBackwardCall {
   std::int32_t num_heads, num_kv_heads, head_dim;
   std::int32_t heads_at_once;  ///< as above
   float scale;
+  float softcap;  ///< 0: none
   bool adds_to_dq, adds_to_dkv;
 };
 
 /// delta (num_tokens, num_heads) float32 = sum over D of out * dout, both of one dtype.
 void attention_delta_rows(float* delta, const ConstHeadRows& out, const ConstHeadRows& dout, std::int64_t num_tokens,
                           int num_heads, int head_dim, cudaStream_t stream);
+
+/// partials (attention_sinks_partials(num_tokens), num_heads), whose rows add up to the gradient of the sinks:
+/// -exp(sink
+/// - lse) delta, summed over some tokens each. lse and delta (num_tokens, num_heads).
+void attention_sinks_backward(float* partials, const Weight& sinks, const float* lse, const float* delta,
+                              std::int64_t num_tokens, int num_heads, cudaStream_t stream);
+std::int64_t attention_sinks_partials(std::int64_t num_tokens);
 
 // Attention of float32 tensors in float32 arithmetic.
 

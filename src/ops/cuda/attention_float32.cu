@@ -81,7 +81,7 @@ __device__ __forceinline__ float largest_of_row(float x) {
 
 /// out and lse of one query tile of one head. 4 D FLOPs per head and visible pair; keys and values are read once for
 /// every kRows queries, 8 D bytes each.
-template <class Sizes, bool kWindowed>
+template <class Sizes, bool kWindowed, bool kCapped>
 __global__ __launch_bounds__(Sizes::kThreads, 2) void forward_kernel(const AttentionForwardCall call) {
   constexpr int kRows = Sizes::kRows, kThreads = Sizes::kThreads;
   const WorkItem item = work_item<kRows>(blockIdx.x, call.queries, call.num_heads, call.heads_at_once);
@@ -111,6 +111,7 @@ __global__ __launch_bounds__(Sizes::kThreads, 2) void forward_kernel(const Atten
       scores[i] = meets<true, kWindowed>(block, call.queries.window, row, other)
                       ? call.scale * product(queries + row * pitch, keys + other * pitch, head_dim)
                       : minus_infinity;
+      if (kCapped && scores[i] != minus_infinity) scores[i] = call.softcap * tanhf(scores[i] / call.softcap);
       top = fmaxf(top, scores[i]);
     }
     const float before = largest;
@@ -133,7 +134,7 @@ __global__ __launch_bounds__(Sizes::kThreads, 2) void forward_kernel(const Atten
   const std::int64_t query = item.begin + row;
   float* lse = call.lse + query * call.num_heads + item.head;
   const float own = total == 0.0f ? minus_infinity : largest + logf(total);
-  const float earlier = call.merges && row < item.count ? *lse : minus_infinity;
+  const float earlier = call.merges && row < item.count ? *lse : sink_of(call.sinks, item);
   __syncwarp();  // all of a row have read it
   if (row >= item.count) return;
   float factor = total == 0.0f ? 0.0f : 1.0f / total, before = 0.0f, merged = own;
@@ -141,7 +142,7 @@ __global__ __launch_bounds__(Sizes::kThreads, 2) void forward_kernel(const Atten
     const float top = fmaxf(own, earlier);
     merged = top + logf(expf(own - top) + expf(earlier - top));
     factor *= expf(own - merged);
-    before = expf(earlier - merged);
+    if (call.merges) before = expf(earlier - merged);
   }
   store_row(call.out, query, item.head, head_dim, sums, factor, before);
   if (first == 0) *lse = merged;
@@ -149,7 +150,7 @@ __global__ __launch_bounds__(Sizes::kThreads, 2) void forward_kernel(const Atten
 
 /// The gradients of one tile of queries or of keys of one head: 6 D FLOPs per head and visible pair for queries, 8 D
 /// for keys; the other side is read once for every kRows own rows, 8 D bytes each.
-template <class Sizes, bool kOwnIsQueries, bool kWindowed>
+template <class Sizes, bool kOwnIsQueries, bool kWindowed, bool kCapped>
 __global__ __launch_bounds__(Sizes::kThreads, 2) void backward_kernel(const AttentionBackwardCall call) {
   constexpr int kRows = Sizes::kRows, kThreads = Sizes::kThreads;
   const AttentionSide& side = kOwnIsQueries ? call.queries : call.keys;
@@ -187,10 +188,16 @@ __global__ __launch_bounds__(Sizes::kThreads, 2) void backward_kernel(const Atte
       if (row < item.count && meets<kOwnIsQueries, kWindowed>(block, side.window, row, other)) {
         const std::int64_t query = kOwnIsQueries ? item.begin + row : block.begin + other;
         const float lse = call.lse[query * call.num_heads + query_head];
-        const float score = call.scale * product(own0 + row * pitch, other0 + other * pitch, head_dim);
+        float score = call.scale * product(own0 + row * pitch, other0 + other * pitch, head_dim), slope = 1.0f;
+        if (kCapped) {
+          const float share = tanhf(score / call.softcap);  // of the cap
+          score = call.softcap * share;
+          slope = 1.0f - share * share;
+        }
         const float dprobability = product(own1 + row * pitch, other1 + other * pitch, head_dim);
         probability = lse == minus_infinity ? 0.0f : expf(score - lse);
         dscore = probability * (dprobability - call.delta[query * call.num_heads + query_head]);
+        if (kCapped) dscore *= slope;
       }
       dscores[other] = dscore;
       if (!kOwnIsQueries) probabilities[other] = probability;
@@ -221,24 +228,30 @@ std::size_t shared_bytes(int num_tiles, int num_scores, int head_dim) {
   return floats * sizeof(float);
 }
 
-template <class Sizes, bool kWindowed>
+template <class Sizes>
 void forward(const AttentionForwardCall& call, cudaStream_t stream) {
-  sft::cuda::launch("attention_forward_float32", forward_kernel<Sizes, kWindowed>, grid_of<Sizes>(call.queries, call.num_heads),
-                    dim3(Sizes::kThreads), shared_bytes<Sizes>(3, 1, call.head_dim), stream, call);
+  with_variant(call, [&](auto windowed, auto capped) {
+    sft::cuda::launch("attention_forward_float32", forward_kernel<Sizes, decltype(windowed)::value, decltype(capped)::value>,
+                      grid_of<Sizes>(call.queries, call.num_heads), dim3(Sizes::kThreads),
+                      shared_bytes<Sizes>(3, 1, call.head_dim), stream, call);
+  });
 }
 
-template <class Sizes, bool kWindowed>
+template <class Sizes>
 void backward(const AttentionBackwardCall& call, cudaStream_t stream) {
-  if (call.keys.num_tiles > 0) {
-    sft::cuda::launch("attention_backward_keys_float32", backward_kernel<Sizes, false, kWindowed>,
-                      grid_of<Sizes>(call.keys, call.num_kv_heads), dim3(Sizes::kThreads),
-                      shared_bytes<Sizes>(4, 2, call.head_dim), stream, call);
-  }
-  if (call.queries.num_tiles > 0) {
-    sft::cuda::launch("attention_backward_queries_float32", backward_kernel<Sizes, true, kWindowed>,
-                      grid_of<Sizes>(call.queries, call.num_heads), dim3(Sizes::kThreads),
-                      shared_bytes<Sizes>(4, 1, call.head_dim), stream, call);
-  }
+  with_variant(call, [&](auto windowed, auto capped) {
+    constexpr bool is_windowed = decltype(windowed)::value, is_capped = decltype(capped)::value;
+    if (call.keys.num_tiles > 0) {
+      sft::cuda::launch("attention_backward_keys_float32", backward_kernel<Sizes, false, is_windowed, is_capped>,
+                        grid_of<Sizes>(call.keys, call.num_kv_heads), dim3(Sizes::kThreads),
+                        shared_bytes<Sizes>(4, 2, call.head_dim), stream, call);
+    }
+    if (call.queries.num_tiles > 0) {
+      sft::cuda::launch("attention_backward_queries_float32", backward_kernel<Sizes, true, is_windowed, is_capped>,
+                        grid_of<Sizes>(call.queries, call.num_heads), dim3(Sizes::kThreads),
+                        shared_bytes<Sizes>(4, 1, call.head_dim), stream, call);
+    }
+  });
 }
 
 using Narrow = Sizes<32, 128>;
@@ -248,17 +261,11 @@ using Wide = Sizes<16, 256>;
 
 void attention_forward_float32(const AttentionForwardCall& call, cudaStream_t stream) {
   if (call.queries.num_tiles == 0) return;
-  const bool is_narrow = call.head_dim <= Narrow::kColumns;
-  if (call.queries.window > 0) return is_narrow ? forward<Narrow, true>(call, stream) : forward<Wide, true>(call, stream);
-  is_narrow ? forward<Narrow, false>(call, stream) : forward<Wide, false>(call, stream);
+  call.head_dim <= Narrow::kColumns ? forward<Narrow>(call, stream) : forward<Wide>(call, stream);
 }
 
 void attention_backward_float32(const AttentionBackwardCall& call, cudaStream_t stream) {
-  const bool is_narrow = call.head_dim <= Narrow::kColumns;
-  if (call.queries.window > 0) {
-    return is_narrow ? backward<Narrow, true>(call, stream) : backward<Wide, true>(call, stream);
-  }
-  is_narrow ? backward<Narrow, false>(call, stream) : backward<Wide, false>(call, stream);
+  call.head_dim <= Narrow::kColumns ? backward<Narrow>(call, stream) : backward<Wide>(call, stream);
 }
 
 }  // namespace sft::ops::cuda

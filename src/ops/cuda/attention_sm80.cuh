@@ -109,6 +109,13 @@ __device__ __forceinline__ void multiply_rows(float (&scores)[kM][kOther / 8][4]
   }
 }
 
+/// tanh(scale product / softcap), to within 2e-7: what the score of a product has of the cap.
+template <class Call>
+__device__ __forceinline__ float share_of_cap(float product, const Call& call) {
+  const float square = ptx::exp2_fast(product * (call.scale / call.softcap * 2.0f * log2_of_e));  // of e^x
+  return 1.0f - __fdividef(2.0f, square + 1.0f);
+}
+
 /// Two floats rounded to bf16, the first in the low half.
 __device__ __forceinline__ std::uint32_t packed(float low, float high) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);

@@ -6,6 +6,8 @@
 // Both have "own" rows, which stay in shared memory, and go over blocks of "other" rows:
 //   scores = own0 other0^T, dprobabilities = own1 other1^T,
 //   probabilities = exp(scale scores - lse), dscores = probabilities (dprobabilities - delta),
+// or with a softcap c, of shares = tanh(scale scores / c),
+//   probabilities = exp(c shares - lse), dscores = probabilities (dprobabilities - delta) (1 - shares^2),
 //   sums0 += dscores other0, and for keys sums1 += probabilities other1.
 //
 // |         | own0 | own1 | other0 | other1 | sums0      | sums1 |
@@ -47,7 +49,7 @@ __device__ __forceinline__ float scaled_lse(float lse) {
 ///
 /// 6 D FLOPs per query head and visible pair for queries and 8 D for keys, 14 D together, where 10 D would do if one
 /// kernel did both and added dq from several blocks. From the L2 cache come 4 D bytes per other row for 64 own rows.
-template <class Sizes, bool kWindowed>
+template <class Sizes, bool kWindowed, bool kCapped>
 __global__ __launch_bounds__(Sizes::kThreads,
                              Sizes::kMinBlocks) void backward_kernel(const AttentionBackwardCall call) {
   constexpr bool kOwnIsQueries = Sizes::kOwnIsQueries;
@@ -111,7 +113,7 @@ __global__ __launch_bounds__(Sizes::kThreads,
   }
   float sums0[1][kOutColumns / 8][4] = {}, sums1[1][kOutColumns / 8][4] = {};  // sums1 of keys alone
 
-  const float scale = call.scale * log2_of_e;
+  const float scale = (kCapped ? call.softcap : call.scale) * log2_of_e;
   for (int stage = 0; !walk.is_done(); stage ^= 1) {
     const OtherBlock block = walk.block();
     walk.advance();
@@ -127,6 +129,18 @@ __global__ __launch_bounds__(Sizes::kThreads,
     float probabilities[1][kOther / 8][4], dscores[1][kOther / 8][4];
     multiply_rows<1, kOther, kColumns>(probabilities, own0, other0);
     multiply_rows<1, kOther, kColumns>(dscores, own1, other1);
+    if (kCapped) {
+#pragma unroll
+      for (int n = 0; n < kOther / 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float delta = kOwnIsQueries ? own_delta[i / 2] : other_lse[kOther + 8 * n + 2 * t + i % 2];
+          const float share = share_of_cap(probabilities[0][n][i], call);
+          probabilities[0][n][i] = share;
+          dscores[0][n][i] = (dscores[0][n][i] - delta) * (1.0f - share * share);
+        }
+      }
+    }
     if (needs_mask<kOwnIsQueries, kWindowed>(block, side.window, Sizes::kRows, kOther)) {
 #pragma unroll
       for (int n = 0; n < kOther / 8; ++n) {
@@ -148,7 +162,7 @@ __global__ __launch_bounds__(Sizes::kThreads,
         const float delta = kOwnIsQueries ? own_delta[i / 2] : other_lse[kOther + other];
         float& probability = probabilities[0][n][i];
         probability = ptx::exp2_fast(probability * scale - lse);
-        dscores[0][n][i] = probability * (dscores[0][n][i] - delta);
+        dscores[0][n][i] = probability * (kCapped ? dscores[0][n][i] : dscores[0][n][i] - delta);
       }
     }
     if (!kOwnIsQueries) {
@@ -169,37 +183,31 @@ __global__ __launch_bounds__(Sizes::kThreads,
   if (!kOwnIsQueries) store(call.dv, sums1, 1.0f);
 }
 
-template <class Sizes, bool kWindowed>
+template <class Sizes>
 void launch_side(const char* name, const AttentionBackwardCall& call, const AttentionSide& side, int num_heads,
                  cudaStream_t stream) {
   const std::int64_t num_items =
       static_cast<std::int64_t>(side.num_tiles) * (attention_tile_rows / Sizes::kRows) * num_heads;
   if (num_items == 0) return;
-  sft::cuda::launch(name, backward_kernel<Sizes, kWindowed>,
-                    dim3(static_cast<unsigned>(num_items), Sizes::kColumns / Sizes::kOutColumns), dim3(Sizes::kThreads),
-                    Sizes::kSharedBytes, stream, call);
+  with_variant(call, [&](auto windowed, auto capped) {
+    sft::cuda::launch(name, backward_kernel<Sizes, decltype(windowed)::value, decltype(capped)::value>,
+                      dim3(static_cast<unsigned>(num_items), Sizes::kColumns / Sizes::kOutColumns),
+                      dim3(Sizes::kThreads), Sizes::kSharedBytes, stream, call);
+  });
 }
 
-template <int kColumns, bool kWindowed>
+template <int kColumns>
 void backward(const AttentionBackwardCall& call, cudaStream_t stream) {
-  launch_side<BackwardSizes<kColumns, false>, kWindowed>("attention_backward_keys", call, call.keys, call.num_kv_heads,
-                                                         stream);
-  launch_side<BackwardSizes<kColumns, true>, kWindowed>("attention_backward_queries", call, call.queries,
-                                                        call.num_heads, stream);
-}
-
-template <bool kWindowed>
-void backward(const AttentionBackwardCall& call, cudaStream_t stream) {
-  if (call.head_dim <= 64) return backward<64, kWindowed>(call, stream);
-  if (call.head_dim <= 128) return backward<128, kWindowed>(call, stream);
-  backward<256, kWindowed>(call, stream);
+  launch_side<BackwardSizes<kColumns, false>>("attention_backward_keys", call, call.keys, call.num_kv_heads, stream);
+  launch_side<BackwardSizes<kColumns, true>>("attention_backward_queries", call, call.queries, call.num_heads, stream);
 }
 
 }  // namespace
 
 void attention_backward_sm80(const AttentionBackwardCall& call, cudaStream_t stream) {
-  if (call.queries.window > 0) return backward<true>(call, stream);
-  backward<false>(call, stream);
+  if (call.head_dim <= 64) return backward<64>(call, stream);
+  if (call.head_dim <= 128) return backward<128>(call, stream);
+  backward<256>(call, stream);
 }
 
 }  // namespace sft::ops::cuda

@@ -33,7 +33,7 @@ struct ForwardSizes {
 /// 4 D FLOPs per head and visible pair of query and key. A tile reads its queries once and, from the L2 cache, 4 D
 /// bytes of keys and values per key for its 64 or 128 queries; device memory sees q, k, v and out once where the keys
 /// and values of heads_at_once heads fit in that cache.
-template <class Sizes, bool kWindowed>
+template <class Sizes, bool kWindowed, bool kCapped>
 __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_kernel(const AttentionForwardCall call) {
   constexpr int kM = Sizes::kM, kOther = Sizes::kOther, kColumns = Sizes::kColumns, kThreads = Sizes::kThreads;
   const WorkItem item = work_item<Sizes::kRows>(blockIdx.x, call.queries, call.num_heads, call.heads_at_once);
@@ -62,7 +62,7 @@ __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_ke
 #pragma unroll
   for (int m = 0; m < kM; ++m) largest[m][0] = largest[m][1] = minus_infinity;
 
-  const float scale = call.scale * log2_of_e;
+  const float scale = (kCapped ? call.softcap : call.scale) * log2_of_e;
   while (!walk.is_done()) {
     const OtherBlock block = walk.block();
     ptx::wait_copies<0>();
@@ -73,6 +73,16 @@ __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_ke
     const bool works = warp_row < item.count && may_meet<true, kWindowed>(block, window, warp_row, 16 * kM);
     float scores[kM][kOther / 8][4];
     if (works) multiply_rows<kM, kOther, kColumns>(scores, queries, keys);
+    if (kCapped && works) {
+#pragma unroll
+      for (int m = 0; m < kM; ++m) {
+#pragma unroll
+        for (int n = 0; n < kOther / 8; ++n) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) scores[m][n][i] = share_of_cap(scores[m][n][i], call);
+        }
+      }
+    }
     if (works && needs_mask<true, kWindowed>(block, window, Sizes::kRows, kOther)) {
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
@@ -126,9 +136,11 @@ __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_ke
   }
 
   // Of this call alone: out = sums / total, lse = largest + log(total). Merged with those of earlier calls: new lse =
-  // log(exp(lse) + exp(earlier lse)), new out = exp(lse - new lse) out + exp(earlier lse - new lse) earlier out.
+  // log(exp(lse) + exp(earlier lse)), new out = exp(lse - new lse) out + exp(earlier lse - new lse) earlier out. A sink is
+  // an earlier lse whose out is 0.
   float factor[kM][2];                                                                    // of the sums
   float* before = sft::cuda::shared_memory<float>() + Sizes::kRowsBegin / sizeof(float);  // of earlier out, a row
+  const float sink = sink_of(call.sinks, item) * log2_of_e;
 #pragma unroll
   for (int m = 0; m < kM; ++m) {
 #pragma unroll
@@ -141,13 +153,13 @@ __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_ke
       factor[m][half] = sum == 0.0f ? 0.0f : 1.0f / sum;
       const bool is_there = row < item.count;
       float* lse = call.lse + static_cast<std::int64_t>(item.begin + row) * call.num_heads + item.head;
-      const float earlier = call.merges && is_there ? *lse * log2_of_e : minus_infinity;
+      const float earlier = call.merges && is_there ? *lse * log2_of_e : sink;
       float merged = own, earlier_factor = 0.0f;
       if (earlier != minus_infinity) {
         const float top = fmaxf(own, earlier);
         merged = top + log2f(exp2f(own - top) + exp2f(earlier - top));
         factor[m][half] *= exp2f(own - merged);
-        earlier_factor = exp2f(earlier - merged);
+        if (call.merges) earlier_factor = exp2f(earlier - merged);
       }
       __syncwarp();  // all of a row have read its lse
       if (is_there && t == 0) {
@@ -164,28 +176,24 @@ __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_ke
                                    [&](int row) { return before[row]; });
 }
 
-template <int kColumns, bool kWindowed>
+template <int kColumns>
 void forward(const AttentionForwardCall& call, cudaStream_t stream) {
   using Sizes = ForwardSizes<kColumns>;
   const std::int64_t num_items =
       static_cast<std::int64_t>(call.queries.num_tiles) * (attention_tile_rows / Sizes::kRows) * call.num_heads;
-  sft::cuda::launch("attention_forward", forward_kernel<Sizes, kWindowed>, dim3(static_cast<unsigned>(num_items)),
-                    dim3(Sizes::kThreads), Sizes::kSharedBytes, stream, call);
-}
-
-template <bool kWindowed>
-void forward(const AttentionForwardCall& call, cudaStream_t stream) {
-  if (call.head_dim <= 64) return forward<64, kWindowed>(call, stream);
-  if (call.head_dim <= 128) return forward<128, kWindowed>(call, stream);
-  forward<256, kWindowed>(call, stream);
+  with_variant(call, [&](auto windowed, auto capped) {
+    sft::cuda::launch("attention_forward", forward_kernel<Sizes, decltype(windowed)::value, decltype(capped)::value>,
+                      dim3(static_cast<unsigned>(num_items)), dim3(Sizes::kThreads), Sizes::kSharedBytes, stream, call);
+  });
 }
 
 }  // namespace
 
 void attention_forward_sm80(const AttentionForwardCall& call, cudaStream_t stream) {
   if (call.queries.num_tiles == 0) return;
-  if (call.queries.window > 0) return forward<true>(call, stream);
-  forward<false>(call, stream);
+  if (call.head_dim <= 64) return forward<64>(call, stream);
+  if (call.head_dim <= 128) return forward<128>(call, stream);
+  forward<256>(call, stream);
 }
 
 }  // namespace sft::ops::cuda

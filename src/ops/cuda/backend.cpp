@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "ops/cuda/attention_calls.hpp"
 #include "ops/cuda/attention_plan.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
 #include "ops/cuda/matmul.hpp"
@@ -168,6 +169,16 @@ class CudaBackend final : public Backend {
   }
 
   void attention_backward(const AttentionBackward& attention) override { cuda::attention_backward(attention, native_); }
+
+  void attention_sinks_backward(const AttentionSinksBackward& attention) override {
+    const std::int64_t num_tokens = attention.lse.shape[0], num_heads = attention.lse.shape[1];
+    if (attention.lse.empty()) return;
+    const Partials partials(*this, attention.dsinks, attention_sinks_partials(num_tokens), num_heads);
+    cuda::attention_sinks_backward(partials.data(), {attention.sinks.data, attention.sinks.dtype == DType::bf16},
+                                   floats_of(attention.lse), floats_of(attention.delta), num_tokens,
+                                   static_cast<int>(num_heads), native_);
+    partials.add_up();
+  }
 
   void swiglu_forward(Tensor act, ConstTensor gate_up) override {
     cuda::swiglu_forward(view_of(act), view_of(gate_up), native_);

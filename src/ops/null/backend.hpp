@@ -54,6 +54,7 @@ class NullBackend final : public Backend {
   void attention_forward(const AttentionForward& /*attention*/) override {}
   void attention_delta(Tensor /*delta*/, ConstTensor /*out*/, ConstTensor /*dout*/) override {}
   void attention_backward(const AttentionBackward& /*attention*/) override {}
+  void attention_sinks_backward(const AttentionSinksBackward& /*attention*/) override {}
 
   void swiglu_forward(Tensor /*act*/, ConstTensor /*gate_up*/) override {}
   void swiglu_backward(Tensor /*dgate_up*/, Tensor /*act*/, ConstTensor /*dact*/, ConstTensor /*gate_up*/) override {}

@@ -287,6 +287,7 @@ const Refused
             {"`model.llama_4_scaling_beta = -1`", [](Config& c) { c.model.llama_4_scaling_beta = -1; }},
             {"`model.embedding_multiplier = 0`", [](Config& c) { c.model.embedding_multiplier = 0; }},
             {"`model.attention_multiplier = -1`", [](Config& c) { c.model.attention_multiplier = -1; }},
+            {"`model.attn_logit_softcapping = -1`", [](Config& c) { c.model.attn_logit_softcapping = -1; }},
             {"`model.residual_multiplier = 0`", [](Config& c) { c.model.residual_multiplier = 0; }},
             {"`model.logits_scaling = 0`", [](Config& c) { c.model.logits_scaling = 0; }},
             {"head_dim = 7 is odd", [](Config& c) { c.model.head_dim = 7; }},

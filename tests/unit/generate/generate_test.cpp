@@ -87,6 +87,15 @@ config::Model with_all_biases() {
   return model;
 }
 
+/// A softcap, sinks, and a window on all layers.
+config::Model with_changed_scores() {
+  config::Model model = test::small_qwen2();
+  model.attn_logit_softcapping = 0.5;
+  model.attention_sinks = true;
+  model.sliding_window = 37;
+  return model;
+}
+
 /// Weights that are far from their initial values, biases and norms too.
 void disturb(test::EngineFixture& engine) {
   const checkpoint::Entry entry = engine.engine().weights().entries().front();
@@ -116,7 +125,7 @@ BOOST_AUTO_TEST_CASE(logits_with_the_cache_are_those_of_whole_passes) {
   std::vector<std::int32_t> tokens(length);
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i * i * 31 + 7 * i) % 96;
   for (const config::Model& model :
-       {test::small_llama(), test::small_qwen2(), test::small_qwen3(), with_all_biases()}) {
+       {test::small_llama(), test::small_qwen2(), test::small_qwen3(), with_all_biases(), with_changed_scores()}) {
     const auto engine = make_engine(model, length);
     disturb(*engine);
     Copy copy(*engine, model, length);

@@ -208,13 +208,13 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
   const Operand keys{bf16, {Tk, K, D}, "strided"}, statistics{float32, {T, n}};
   for (const bool adds : {false, true}) {
     const DType result = adds ? float32 : bf16;
-    ops.push_back({"attention_forward",
-                   {{"q", heads},
-                    {"k", keys},
-                    {"v", keys},
-                    {"out", {result, {T, n, D}, "written strided"}},
-                    {"lse", {float32, {T, n}, "written"}}},
-                   [adds](Backend& b, Tensors x) {
+    std::map<std::string, Operand> operands = {{"q", heads},
+                                               {"k", keys},
+                                               {"v", keys},
+                                               {"out", {result, {T, n, D}, "written strided"}},
+                                               {"lse", {float32, {T, n}, "written"}}};
+    if (!adds) operands["sinks"] = {bf16, {n}, "optional"};
+    ops.push_back({"attention_forward", operands, [adds](Backend& b, Tensors x) {
                      const auto plan = b.plan_attention({}, T, Tk);
                      b.attention_forward({.q = x["q"],
                                           .k = x["k"],
@@ -223,7 +223,8 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                                           .lse = x["lse"],
                                           .scale = 1.0F,
                                           .plan = *plan,
-                                          .merge = adds});
+                                          .merge = adds,
+                                          .sinks = x["sinks"]});
                    }});
     ops.push_back({"attention_backward",
                    {{"q", heads},
@@ -255,6 +256,12 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
   ops.push_back({"attention_delta",
                  {{"delta", {float32, {T, n}, "written"}}, {"out", heads}, {"dout", heads}},
                  [](Backend& b, Tensors x) { b.attention_delta(x["delta"], x["out"], x["dout"]); }});
+  ops.push_back(
+      {"attention_sinks_backward",
+       {{"dsinks", {float32, {n}, "written"}}, {"sinks", {bf16, {n}}}, {"lse", statistics}, {"delta", statistics}},
+       [](Backend& b, Tensors x) {
+         b.attention_sinks_backward({x["dsinks"], x["sinks"], x["lse"], x["delta"]});
+       }});
   ops.push_back({"swiglu_forward",
                  {{"act", {bf16, {T, F}, "written"}}, {"gate_up", {bf16, {T, 2 * F}}}},
                  [](Backend& b, Tensors x) { b.swiglu_forward(x["act"], x["gate_up"]); }});

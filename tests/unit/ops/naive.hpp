@@ -85,11 +85,17 @@ inline Values matmul(const Values& a, const Values& b, Size m, Size n, Size k, b
 struct Attention {
   Size num_heads, num_kv_heads, head_dim;
   double scale;
+  double softcap = 0.0;
+  Values sinks = {};  ///< (H) or none
 
   [[nodiscard]] double score(const Values& q, const Values& k, Size i, Size j, Size h) const {
     double sum = 0.0;
     for (Size d = 0; d < head_dim; ++d) sum += q[query(i, h) + d] * k[key(j, h) + d];
-    return scale * sum;
+    return softcap > 0.0 ? softcap * std::tanh(scale * sum / softcap) : scale * sum;
+  }
+  /// The derivative of a score by the one before the cap.
+  [[nodiscard]] double slope(double score) const {
+    return softcap > 0.0 ? 1.0 - score * score / (softcap * softcap) : 1.0;
   }
   [[nodiscard]] Size query(Size i, Size h) const { return (i * num_heads + h) * head_dim; }
   [[nodiscard]] Size key(Size j, Size h) const {
@@ -113,6 +119,11 @@ struct Attention {
   void forward(Values& out, Values& lse, const Values& q, const Values& k, const Values& v,
                const std::vector<sequence::AttentionSpan>& spans) const {
     Values total(lse.size());
+    for (const sequence::AttentionSpan& span : spans) {
+      for (Size i = span.q_begin; i < span.q_begin + span.q_len; ++i) {
+        for (std::size_t h = 0; h < sinks.size(); ++h) total[i * num_heads + h] = std::exp(sinks[h]);
+      }
+    }
     for (Size h = 0; h < num_heads; ++h) {
       for_each_pair(spans, [&](Size i, Size j) { total[i * num_heads + h] += std::exp(score(q, k, i, j, h)); });
       for_each_pair(spans, [&](Size i, Size j) {
@@ -129,17 +140,25 @@ struct Attention {
                 const std::vector<sequence::AttentionSpan>& spans) const {
     for (Size h = 0; h < num_heads; ++h) {
       for_each_pair(spans, [&](Size i, Size j) {
-        const double p = std::exp(score(q, k, i, j, h) - lse[i * num_heads + h]);
+        const double s = score(q, k, i, j, h), p = std::exp(s - lse[i * num_heads + h]);
         double dp = 0.0;
         for (Size d = 0; d < head_dim; ++d) {
           dp += dout[query(i, h) + d] * (v[key(j, h) + d] - out[query(i, h) + d]);
           dv[key(j, h) + d] += p * dout[query(i, h) + d];
         }
         for (Size d = 0; d < head_dim; ++d) {
-          dq[query(i, h) + d] += scale * p * dp * k[key(j, h) + d];
-          dk[key(j, h) + d] += scale * p * dp * q[query(i, h) + d];
+          dq[query(i, h) + d] += scale * slope(s) * p * dp * k[key(j, h) + d];
+          dk[key(j, h) + d] += scale * slope(s) * p * dp * q[query(i, h) + d];
         }
       });
+    }
+  }
+
+  /// dsinks += the gradient.
+  void sinks_backward(Values& dsinks, const Values& out, const Values& lse, const Values& dout) const {
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const std::size_t row = i / static_cast<std::size_t>(head_dim), h = row % static_cast<std::size_t>(num_heads);
+      if (std::isfinite(lse[row])) dsinks[h] -= std::exp(sinks[h] - lse[row]) * out[i] * dout[i];
     }
   }
 };

@@ -131,7 +131,7 @@ void forward_tile(const AttentionArguments& arguments, const AttentionTile& tile
       ForwardHead& head = heads[h];
       amx_multiply<false>(scores, attention_tile, rows, sizes.depth, head.queries, attention_tile,
                           {num_keys, sizes.queries, sizes.depth});
-      head.running.absorb(scores, block, arguments.scale);
+      head.running.absorb(scores, block, arguments);
       clear_padding(scores, block);
       pair_rows(weights, attention_tile, scores, attention_tile, {num_keys, sizes.queries});
       for (std::int64_t d = 0; head.running.rescales && d < sizes.depth; ++d) {
@@ -235,7 +235,7 @@ void backward_tile(const AttentionArguments& arguments, const AttentionTile& til
                           {num_keys, sizes.queries, sizes.depth});
       amx_multiply<false>(dscores, attention_tile, values, sizes.depth, head.douts, attention_tile,
                           {num_keys, sizes.queries, sizes.depth});
-      softmax_backward(probabilities, dscores, head.lse, head.delta, block, arguments.scale);
+      softmax_backward(probabilities, dscores, head.lse, head.delta, block, arguments);
       clear_padding(probabilities, block);
       clear_padding(dscores, block);
       round_rows(rounded, attention_tile, probabilities, attention_tile, {num_keys, sizes.queries});

@@ -48,7 +48,7 @@ void backward_tile(const AttentionArguments& arguments, const AttentionTile& til
     pack(values, row<T>(arguments.v, key) + kv_head * head_dim, arguments.v.stride, {block.num_keys, head_dim});
     multiply_scores(probabilities, keys, queries_transposed, head_dim, block);
     multiply_scores(dscores, values, douts_transposed, head_dim, block);
-    softmax_backward(probabilities, dscores, lse, delta, block, arguments.scale);
+    softmax_backward(probabilities, dscores, lse, delta, block, arguments);
     sum_over_queries(dkeys_or_dvalues, probabilities, douts, head_dim, block);
     add_rows_to(sums.dv_of(key), sums.dv_stride(), dkeys_or_dvalues, stride, {block.num_keys, head_dim}, 1.0f);
     sum_over_queries(dkeys_or_dvalues, dscores, queries, head_dim, block);
@@ -82,8 +82,35 @@ void attention_backward(const AttentionArguments& arguments, Scratch scratch) {
   });
 }
 
+/// Some heads a thread, whose sums go over the tokens in order.
+void attention_sinks_backward(float* dsinks, ConstView sinks, const float* lse, const float* delta,
+                              std::int64_t num_tokens) {
+  constexpr std::int64_t heads_at_once = 16;
+  const std::int64_t num_heads = sinks.columns;
+#pragma omp parallel for if (num_tokens * num_heads >= min_parallel_elements)
+  for (std::int64_t first = 0; first < num_heads; first += heads_at_once) {
+    const std::int64_t count = min(heads_at_once, num_heads - first);
+    float sink[heads_at_once];
+    double sums[heads_at_once] = {};
+    for (std::int64_t h = 0; h < count; ++h) sink[h] = element(sinks, first + h);
+    for (std::int64_t t = 0; t < num_tokens; ++t) {
+      const float *token_lse = lse + t * num_heads + first, *token_delta = delta + t * num_heads + first;
+#pragma omp simd
+      for (std::int64_t h = 0; h < count; ++h) {
+        const bool is_there = token_lse[h] != minus_infinity;
+        const float share = exp_of(sink[h] - (is_there ? token_lse[h] : 0.0f));
+        sums[h] -= is_there ? share * token_delta[h] : 0.0f;
+      }
+    }
+    for (std::int64_t h = 0; h < count; ++h) dsinks[first + h] += static_cast<float>(sums[h]);
+  }
+}
+
 }  // namespace
 
-void enter_attention_backward(Kernels& table) { table.attention_backward = attention_backward; }
+void enter_attention_backward(Kernels& table) {
+  table.attention_backward = attention_backward;
+  table.attention_sinks_backward = attention_sinks_backward;
+}
 
 }  // namespace sft::ops::cpu::SFT_ISA

@@ -33,7 +33,7 @@ void forward_tile(const AttentionArguments& arguments, const AttentionTile& tile
     pack(keys, row<T>(arguments.k, key) + kv_head * head_dim, arguments.k.stride, {block.num_keys, head_dim});
     pack(values, row<T>(arguments.v, key) + kv_head * head_dim, arguments.v.stride, {block.num_keys, head_dim});
     multiply_scores(scores, keys, queries, head_dim, block);
-    running.absorb(scores, block, arguments.scale);
+    running.absorb(scores, block, arguments);
     for (std::int64_t r = 0; running.rescales && r < block.num_queries; ++r) {
       const float factor = running.rescale[r];
 #pragma omp simd

@@ -56,4 +56,18 @@ inline float sigmoid_of(float x) {
   return 1.0f / (1.0f + exp_of(-bounded));
 }
 
+/// Hyperbolic tangent.
+inline float tanh_of(float x) {
+  const float size = x < 0.0f ? -x : x, square = x * x;
+  float p = -5.70498872745e-3f;
+  p = p * square + 2.06390887954e-2f;
+  p = p * square - 5.37397155531e-2f;
+  p = p * square + 1.33314422036e-1f;
+  p = p * square - 3.33332819422e-1f;
+  const float small = p * square * x + x;
+  const float bounded = size > 20.0f ? 20.0f : size;
+  const float large = 1.0f - 2.0f / (exp_of(2.0f * bounded) + 1.0f);
+  return size < 0.625f ? small : x < 0.0f ? -large : large;
+}
+
 }  // namespace sft::ops::cpu::SFT_ISA
