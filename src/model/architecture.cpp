@@ -14,6 +14,7 @@
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/model/dense_mlp.hpp"
+#include "sft/model/expert_mlp.hpp"
 
 namespace sft::model {
 
@@ -241,12 +242,38 @@ void add_dense_mlp(UnitBuilder& unit, const config::Model& m, const std::string&
   block.mlp = std::make_shared<DenseMlp>(std::move(gate_up), std::move(down));
 }
 
+/// The matrices of all experts, those that a grouped product takes together one behind the other.
+void add_experts(UnitBuilder& unit, const config::Model& m, const std::string& layer, BlockParameters& block) {
+  const std::string prefix = layer + ".mlp.";
+  const std::int64_t size = m.moe_intermediate_size;
+  ExpertParameters experts;
+  experts.router = unit.matrix(prefix + "gate.weight", m.num_experts, m.hidden_size, TpSplit::partial);
+  const auto add = [&](ParameterGroup& group, std::int64_t expert, const char* name, const Shape& shape) {
+    const ParameterGroup matrix = unit.matrix(fmt::format("{}experts.{}.{}.weight", prefix, expert, name), shape.rows,
+                                              shape.columns, shape.split);
+    group = group.exists() ? unit.fuse(group, matrix) : matrix;
+  };
+  for (std::int64_t expert = 0; expert < m.num_experts; ++expert) {
+    for (const char* name : {"gate_proj", "up_proj"}) {
+      add(experts.gate_up, expert, name, {size, m.hidden_size, TpSplit::rows});
+    }
+  }
+  for (std::int64_t expert = 0; expert < m.num_experts; ++expert) {
+    add(experts.down, expert, "down_proj", {m.hidden_size, size, TpSplit::columns});
+  }
+  add_mlp_norms(unit, m, layer, block);
+  block.mlp = std::make_shared<ExpertMlp>(experts, block.plan.expert_layer);
+}
+
 void add_mlp(UnitBuilder& unit, const config::Model& m, const std::string& layer, std::uint64_t number,
              BlockParameters& block) {
   block.mlp_unit = unit.unit();
   switch (block.plan.mlp) {
     case LayerPlan::MlpKind::dense:
       add_dense_mlp(unit, m, layer, number, block);
+      break;
+    case LayerPlan::MlpKind::experts:
+      add_experts(unit, m, layer, block);
       break;
   }
 }

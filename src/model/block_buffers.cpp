@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <iterator>
+#include <utility>
 
 namespace sft::model {
 
@@ -37,6 +38,10 @@ void take_input(BlockActivations& a, device::Arena& arena, const Sizes& s, const
   take_branch(a.before_mlp, arena, s, plan);
 }
 
+void take_decisions(MlpActivations& a, device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
+  if (plan.mlp == LayerPlan::MlpKind::experts) take_decisions(a.experts, arena, s);
+}
+
 void take_following_streams(BlockActivations& a, device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
   take_stream(a.before_mlp, arena, s);
   take_branch(a.before_attention, arena, s, plan);
@@ -60,6 +65,9 @@ void take_products(MlpActivations& a, device::Arena& arena, const Sizes& s, cons
   switch (plan.mlp) {
     case LayerPlan::MlpKind::dense:
       a.gate_up = take(arena, s.compute, {s.tokens, 2 * s.mlp});
+      break;
+    case LayerPlan::MlpKind::experts:
+      take_expert_products(a.experts, arena, s);
       break;
   }
 }
@@ -105,6 +113,7 @@ BlockActivations take_streams(device::Arena& arena, const Sizes& s, const LayerP
 BlockActivations take_around(device::Arena& arena, const Sizes& s, const LayerPlan& plan,
                              const BlockActivations& streams) {
   BlockActivations a = streams;
+  take_decisions(a.mlp, arena, s, plan);
   take_products(a.attention, arena, s);
   take_products(a.mlp, arena, s, plan);
   take_followers(a.attention, arena, s, plan);
@@ -127,6 +136,7 @@ BlockActivations take_kept_activations(device::Arena& arena, const Sizes& s, con
                                        const ActivationPolicy& policy, const BlockActivations& shared) {
   BlockActivations a = shared;
   take_input(a, arena, s, plan);
+  take_decisions(a.mlp, arena, s, plan);
   if (policy.keeps_products()) {
     take_products(a.attention, arena, s);
     take_products(a.mlp, arena, s, plan);
@@ -144,7 +154,10 @@ std::vector<Tensor> kept_tensors(const BlockActivations& a, const ActivationPoli
   const bool has_qk_norm = !a.attention.q_rstd.empty();
   std::vector<Tensor> kept;
   add_present(kept, {first.x, first.rstd, second.branch, second.branch_rstd});
-  if (policy.keeps_products()) add_present(kept, {a.attention.qkv, a.attention.out, a.attention.lse, a.mlp.gate_up});
+  for (const Tensor& decision : decisions_of(a.mlp.experts)) add_present(kept, {decision});
+  if (policy.keeps_products()) {
+    add_present(kept, {a.attention.qkv, a.attention.out, a.attention.lse, a.mlp.gate_up, a.mlp.experts.gate_up});
+  }
   if (policy.keeps_all()) {
     if (has_qk_norm) {
       add_present(kept, {a.attention.heads.q, a.attention.heads.k, a.attention.q_rstd, a.attention.k_rstd});
@@ -164,6 +177,7 @@ BlockActivations first_rows(BlockActivations all, std::int64_t num_tokens, int t
   narrow(all.attention, num_tokens, {&A::qkv, &A::q_rstd, &A::k_rstd, &A::out, &A::lse});
   narrow(all.attention.heads, num_tokens, {&H::q, &H::k, &H::v});
   narrow(all.mlp, num_tokens, {&MlpActivations::gate_up});
+  all.mlp.experts = first_tokens(std::move(all.mlp.experts), num_tokens);
   return all;
 }
 
@@ -171,6 +185,7 @@ BlockScratch take_forward_scratch(device::Arena& arena, const config::Model& mod
   BlockScratch b;
   b.normed = take(arena, s.compute, {s.tokens, s.hidden});
   b.act = take(arena, s.compute, {s.tokens, s.mlp});
+  if (s.experts > 0) b.experts = take_forward_expert_scratch(arena, s);
   b.delta = take(arena, s.partial, {s.tokens, s.hidden});
   b.ropes = RopeTables(model, arena, s.tokens);
   return b;
@@ -187,10 +202,14 @@ BlockScratch take_scratch(device::Arena& arena, device::Arena& tp_sums, const Si
   const std::int64_t act_elements = aligned(tile_tokens * s.mlp);
   const std::int64_t gate_up_elements = policy.keeps_products() ? 0 : tile_tokens * 2 * s.mlp;
   const std::int64_t qkv_elements = s.tokens * s.qkv_columns();
-  const Tensor wide = take(arena, s.compute, {std::max(act_elements + gate_up_elements, qkv_elements)});
-  b.act = wide.rows(0, tile_tokens * s.mlp).view({tile_tokens, s.mlp});
-  if (gate_up_elements > 0) b.gate_up = wide.rows(act_elements, gate_up_elements).view({tile_tokens, 2 * s.mlp});
-  b.qkv = wide.rows(0, qkv_elements).view({s.tokens, s.qkv_columns()});
+  const auto take_wide = [&] {
+    const Tensor wide = take(arena, s.compute, {std::max(act_elements + gate_up_elements, qkv_elements)});
+    b.act = wide.rows(0, tile_tokens * s.mlp).view({tile_tokens, s.mlp});
+    if (gate_up_elements > 0) b.gate_up = wide.rows(act_elements, gate_up_elements).view({tile_tokens, 2 * s.mlp});
+    b.qkv = wide.rows(0, qkv_elements).view({s.tokens, s.qkv_columns()});
+  };
+  const auto take_experts = [&] { b.experts = take_expert_scratch(arena, s, policy.keeps_products()); };
+  take_in_turn(arena, s.experts > 0 ? 2 : 1, [&](int turn) { turn == 0 ? take_wide() : take_experts(); });
 
   b.delta = take(tp_sums, s.partial, {s.tokens, s.hidden});
   b.dnormed = b.delta;

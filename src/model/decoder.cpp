@@ -56,6 +56,8 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
                            std::optional<std::uint64_t> dropout_seed, bool keeps,
                            std::span<const EmbeddingNoise> noise) {
   b_.set_tokens(inputs.tokens.shape[0]);
+  b_.scratch.num_padding = inputs.num_padding;
+  b_.balance.begin(c_, /*counts=*/keeps);
   b_.adapters.set_seed(dropout_seed);
   c_.attention.set_schedules(schedules);
   b_.scratch.ropes.fill(c_.config, c_.ops, inputs.positions);
@@ -127,11 +129,12 @@ void Decoder::wait_for(BlockIndex i) {
 }
 
 void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSchedules& schedules,
-                               double gradient_scale, Tensor metrics, std::optional<std::uint64_t> dropout_seed,
+                               const GradientScale& scale, Tensor metrics, std::optional<std::uint64_t> dropout_seed,
                                std::span<const EmbeddingNoise> noise) {
   c_.units.begin_pass(p_.forward_backward_units(!b_.policy().keeps_all()), parallel::ShardedUnits::Pass::micro_batch);
   forward_body(inputs, schedules, dropout_seed, /*keeps=*/true, noise);
-  head_backward(inputs, gradient_scale, metrics);
+  head_backward(inputs, scale.loss, metrics);
+  b_.balance.share(c_, scale.aux_loss);
   for (const BlockIndex i : p_.blocks.reversed_indices()) block_backward_of(i);
   timed({.category = "model", .what = "backward", .of = "embedding"}, [&] {
     c_.units.enter(p_.embedding_unit());

@@ -25,6 +25,7 @@ DecoderBuffers::DecoderBuffers(const config::Model& config, const config::Lora& 
                                device::Kind kind, const ActivationPolicy& policy, const ops::TokenLoss& loss)
     : loss_head(sizes, kind, loss),
       adapters(lora, sizes.shapes(), policy.mlp_tile_tokens),
+      balance(config),
       sizes_(sizes),
       config_(config),
       policy_(policy),
@@ -63,6 +64,7 @@ void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspac
   all_scratch_ = take_scratch(workspace, tp_sums, sizes_, config_, policy_);
   loss_head.lay_out(workspace, tp_sums);
   adapters.lay_out(workspace);
+  balance.lay_out(workspace);
   set_tokens(sizes_.tokens);
 }
 
@@ -73,6 +75,7 @@ void DecoderBuffers::set_tokens(std::int64_t num_tokens) {
     blocks.push_back(first_rows(block, num_tokens, sizes_.token_slices));
   }
   scratch = first_rows(all_scratch_, num_tokens);
+  scratch.balance = &balance;
   last = all_last_.rows(0, num_tokens / sizes_.token_slices);
   last_rstd = all_last_rstd_.rows(0, num_tokens / sizes_.token_slices);
 }

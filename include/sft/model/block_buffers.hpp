@@ -10,10 +10,13 @@
 
 #include "sft/device/arena.hpp"
 #include "sft/model/context.hpp"
+#include "sft/model/expert_buffers.hpp"
 #include "sft/model/layer_plan.hpp"
 #include "sft/model/rope_tables.hpp"
 
 namespace sft::model {
+
+class RouterBalance;
 
 /// Queries, keys and values of a fused product (T, (H + 2K) D).
 [[nodiscard]] parallel::SequenceAttention::Heads heads_of(const Tensor& qkv, const Sizes& sizes);
@@ -45,7 +48,8 @@ struct AttentionActivations {
 /// Of the MLP that LayerPlan::MlpKind names; all else is empty.
 struct MlpActivations {
   // Products, which are kept or empty: an MLP computes them again within its backward pass
-  Tensor gate_up;  ///< (T, 2F) of a dense one, its gradient after the backward pass
+  Tensor gate_up;             ///< (T, 2F) of a dense one, its gradient after the backward pass
+  ExpertActivations experts;  ///< its decisions are input
 };
 
 struct BlockActivations {
@@ -115,8 +119,8 @@ void take_in_turn(device::Arena& arena, int count, const LayOut& lay_out) {
 
 /// Buffers that all blocks share; nothing in them outlives one block but `delta`, `dx` and `ropes`. Compute
 /// dtype unless stated; "partial dtype" is Sizes::partial. N: tokens of a tile of the MLP. Some share memory, as they
-/// are never needed at the same time: normed with dattention; act and gate_up with qkv; delta with dnormed. Of normed,
-/// delta, dnormed and dx this rank has TensorParallel::slice between two products, in its place.
+/// are never needed at the same time: normed with dattention; act, gate_up and experts with qkv; delta with dnormed. Of
+/// normed, delta, dnormed and dx this rank has TensorParallel::slice between two products, in its place.
 struct BlockScratch {
   Tensor normed;      ///< (T, C)
   Tensor dattention;  ///< (T, H, D)
@@ -128,6 +132,9 @@ struct BlockScratch {
   Tensor dx;          ///< (T, C) gradient of the residual stream
   Tensor dbranch;     ///< (T, C) gradient of what a sublayer adds: dx, or memory of its own
   RopeTables ropes;   ///< of the micro-batch's positions
+  ExpertScratch experts;
+  RouterBalance* balance = nullptr;  ///< where choices of experts are counted; null: nowhere
+  std::int64_t num_padding = 0;      ///< tokens at the end of the micro-batch that stand in no document
 };
 /// `tp_sums`: for delta and dnormed.
 [[nodiscard]] BlockScratch take_scratch(device::Arena& arena, device::Arena& tp_sums, const Sizes& sizes,

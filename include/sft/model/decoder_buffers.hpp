@@ -10,6 +10,7 @@
 #include "sft/model/block.hpp"
 #include "sft/model/linear.hpp"
 #include "sft/model/loss_head.hpp"
+#include "sft/model/router_balance.hpp"
 
 namespace sft::model {
 
@@ -43,6 +44,7 @@ class DecoderBuffers {
   std::vector<Tensor> host_places;
   LossHead loss_head;
   AdapterBuffers adapters;
+  RouterBalance balance;
 
  private:
   Sizes sizes_;

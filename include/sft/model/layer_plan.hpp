@@ -18,7 +18,8 @@ struct LayerPlan {
     heads,  ///< RMSNorm of every head of q and of k, one weight (D) for all heads (Qwen3)
   };
   enum class MlpKind {
-    dense,  ///< DenseMlp
+    dense,    ///< DenseMlp
+    experts,  ///< ExpertMlp
   };
 
   sequence::AttentionKind attention = {};  ///< which of attention_windows() it attends within
@@ -27,6 +28,7 @@ struct LayerPlan {
   QkNorm qk_norm = QkNorm::none;
   bool has_sinks = false;  ///< a learned score for each query head that stands beside those of the keys (gpt-oss)
   MlpKind mlp = MlpKind::dense;
+  int expert_layer = 0;              ///< with experts: its number among the layers that have some
   float residual_multiplier = 1.0F;  ///< of what attention and MLP add to the residual stream (Granite)
   bool norms_branches = false;       ///< RMSNorm of what attention and MLP add (GLM-4), in place of a multiplier
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "sft/model/dense_mlp.hpp"
+#include "sft/model/expert_mlp.hpp"
 
 namespace {
 
@@ -32,6 +33,32 @@ const sft::model::DenseMlp& dense_mlp_of(const sft::model::BlockParameters& bloc
 }
 
 }  // namespace
+
+/// tp cuts the experts of a layer one by one, and what a rank has of all is one matrix.
+BOOST_AUTO_TEST_CASE(matrices_of_experts_lie_one_behind_the_other) {
+  auto m = small();
+  m.num_experts = 3;
+  m.num_experts_per_tok = 2;
+  m.moe_intermediate_size = 16;
+  m.mlp_only_layers = {0};
+  const sft::model::Architecture model = sft::model::make_architecture(m);
+  BOOST_TEST(dynamic_cast<const sft::model::DenseMlp*>(model.parameters.blocks[0].mlp.get()) != nullptr);
+  BOOST_TEST(dynamic_cast<const sft::model::ExpertMlp*>(model.parameters.blocks[1].mlp.get()) != nullptr);
+  BOOST_TEST(count(m) == m.num_parameters());
+  const auto place = sft::mesh::Place(sft::mesh::Layout{{sft::Axis::tp, 2}}, 1);
+  const sft::parallel::ShardMap map(model.parts.front().units, place);
+  std::int64_t end = -1, num_of_experts = 0, num_joined = 0;
+  for (const sft::parallel::Parameter& parameter : map.unit(model.parameters.blocks[1].mlp_unit).parameters) {
+    const bool is_down = parameter.name.ends_with("down_proj.weight");
+    if (parameter.name.find(".experts.") == std::string::npos) continue;
+    ++num_of_experts;
+    BOOST_TEST((parameter.row_begin == (is_down ? 0 : 8) && parameter.column_begin == (is_down ? 8 : 0)));
+    if (parameter.joins_previous) ++num_joined;
+    BOOST_TEST((!parameter.joins_previous || parameter.unit_offset == end));
+    end = parameter.unit_offset + parameter.local_elements();
+  }
+  BOOST_TEST((num_of_experts == 9 && num_joined == 5 + 2));
+}
 
 BOOST_AUTO_TEST_CASE(handles_name_the_right_parameters) {
   for (const bool bias : {false, true}) {
