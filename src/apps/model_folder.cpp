@@ -24,6 +24,7 @@ bool describes(const std::string& folder, const config::Model& model) {
   then.model.model_revision = model.model_revision;
   then.model.init_seed = model.init_seed;
   then.model.initializer_range = model.initializer_range;
+  then.model.router_aux_loss_coef = model.router_aux_loss_coef;
   return config::differences(then, now).empty();
 }
 

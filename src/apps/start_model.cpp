@@ -29,8 +29,8 @@ namespace fs = std::filesystem;
 namespace {
 
 /// Keys of [model] that are about the run, not about the model.
-constexpr std::array<std::string_view, 4> keys_of_run{"model_name_or_path", "model_revision", "init_seed",
-                                                      "initializer_range"};
+constexpr std::array<std::string_view, 5> keys_of_run{"model_name_or_path", "model_revision", "init_seed",
+                                                      "initializer_range", "router_aux_loss_coef"};
 
 /// The [model] section of what stands in the folder; names and seeds of the run keep their defaults.
 config::Model read_model(const StartModel& start, std::vector<std::string>& warnings) {

@@ -59,6 +59,7 @@ std::vector<std::string> linear_modules(const Model& model) {
     for (const std::string& name : linear_layer_names()) {
       const bool is_of_mlp =
           !name.ends_with("o_proj") && !name.starts_with("q_") && !name.starts_with("k_") && !name.starts_with("v_");
+      if (is_of_mlp && model.has_experts(static_cast<std::size_t>(block))) continue;
       modules.push_back(fmt::format("model.layers.{}.{}.{}", block, is_of_mlp ? "mlp" : "self_attn", name));
     }
   }
@@ -88,8 +89,21 @@ void check_pattern(const std::string& key, const ModuleNumbers& numbers, const s
   }
 }
 
+/// Experts have the names of linear layers and no adapters.
+void check_experts_are_no_target(const Config& config) {
+  const std::vector<std::string> modules = linear_modules(config.model);
+  for (const std::string& target : config.lora.lora_target_modules) {
+    const auto is_target = [&](const std::string& module) { return module.ends_with("." + target); };
+    if (target == "all-linear" || std::ranges::any_of(modules, is_target)) continue;
+    throw_config_error(fmt::format("`lora.lora_target_modules` names {}", target),
+                       "this model has it in its experts alone, which get no adapters",
+                       "leave it out, or set lora_target_modules = all-linear");
+  }
+}
+
 void check_adapters(const Config& config) {
   const Lora& lora = config.lora;
+  check_experts_are_no_target(config);
   if (!lora.layers_pattern.empty() && lora.layers_to_transform.empty()) {
     throw_config_error("`lora.layers_pattern` has nothing to do",
                        "it says where the numbers of layers_to_transform stand, and there are none",

@@ -2,11 +2,15 @@
 #pragma once
 // Checks of parts of a configuration, for validate(). They throw configuration Errors.
 
+#include <cstdint>
 #include <string>
 
 #include "sft/config/config.hpp"
 
 namespace sft::config {
+
+/// The widest layer: far above any real model, so that parameters and activations are counted in 64 bits.
+inline constexpr std::int64_t max_width = 1 << 18;
 
 /// Refuses a value that stands alone, unless it `holds`: `name` is the full name of its key, `rule` what it must be. A
 /// default that cannot be used means that the key has none.
@@ -23,6 +27,9 @@ void check_evaluation(const Config& config);
 
 /// What [lora] says fits the model, whose sizes are derived.
 void check_lora(const Config& config);
+
+/// Keys of experts that fit one another and the model, whose sizes are derived.
+void check_experts(const Config& config);
 
 /// Limits of nan_policy and of the watchdog over the loss.
 void check_steps_that_fail(const Config& config);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "sft/core/ensure.hpp"
 
@@ -10,28 +11,40 @@ namespace sft::config {
 
 namespace {
 
-/// Weights of the matrices of one block: q, k, v, o and the three of the MLP.
-std::int64_t num_block_matrix_parameters(const Model& model) {
+/// Weights of the matrices of all blocks: q, k, v, o and the three of the MLP, or of so many experts and their router.
+std::int64_t num_block_matrix_parameters(const Model& model, std::int64_t experts_of_layer) {
   const std::int64_t query_columns = model.num_attention_heads * model.head_dim;
   const std::int64_t key_value_columns = model.num_key_value_heads * model.head_dim;
-  return model.hidden_size * (2 * query_columns + 2 * key_value_columns + 3 * model.intermediate_size);
+  const std::int64_t attention_columns = 2 * query_columns + 2 * key_value_columns;
+  const std::int64_t expert_columns = 3 * experts_of_layer * model.moe_intermediate_size + model.num_experts;
+  const std::int64_t num_of_experts = model.num_expert_layers();
+  return model.hidden_size *
+         (model.num_hidden_layers * attention_columns +
+          (model.num_hidden_layers - num_of_experts) * 3 * model.intermediate_size + num_of_experts * expert_columns);
 }
 
 }  // namespace
 
+std::int64_t Model::num_expert_layers() const {
+  std::int64_t count = 0;
+  for (std::size_t layer = 0; std::cmp_less(layer, num_hidden_layers); ++layer) count += has_experts(layer) ? 1 : 0;
+  return count;
+}
+
 std::int64_t Model::num_parameters() const {
-  std::int64_t block = num_block_matrix_parameters(*this) + 2 * hidden_size;  // two norms
+  std::int64_t block = 2 * hidden_size;  // two norms
   if (attention_bias) block += (num_attention_heads + 2 * num_key_value_heads) * head_dim;
   if (attention_output_bias) block += hidden_size;
   if (mlp_bias) block += 2 * intermediate_size + hidden_size;
   if (qk_norm) block += 2 * head_dim;
   if (block_norms == BlockNorms::glm4) block += 2 * hidden_size;
   const std::int64_t table = vocab_size * hidden_size;
-  return num_hidden_layers * block + hidden_size + (tie_word_embeddings ? 1 : 2) * table;
+  return num_block_matrix_parameters(*this, num_experts) + num_hidden_layers * block + hidden_size +
+         (tie_word_embeddings ? 1 : 2) * table;
 }
 
 std::int64_t Model::num_matmul_parameters() const {
-  return num_hidden_layers * num_block_matrix_parameters(*this) + vocab_size * hidden_size;
+  return num_block_matrix_parameters(*this, num_experts_per_tok) + vocab_size * hidden_size;
 }
 
 sequence::AttentionMethod Parallel::attention_method() const {

@@ -35,7 +35,6 @@ namespace {
 
 /// Bounds far above any real model, run or machine, under which parameters, the elements of a layer's activations and
 /// the rows of a run are counted in 64 bits.
-constexpr std::int64_t max_width = 1 << 18;
 constexpr std::int64_t max_vocab_size = 1 << 24;
 constexpr std::int64_t max_depth = 1 << 12;
 constexpr std::int64_t max_positions = std::int64_t{1} << 40;
@@ -353,7 +352,8 @@ void check_sharding(const Parallel& parallel) {
 bool tp_fits(const Model& model, std::int64_t tp_size) {
   const std::int64_t num_kv_heads = model.num_key_value_heads;
   return model.num_attention_heads % tp_size == 0 && (num_kv_heads % tp_size == 0 || tp_size % num_kv_heads == 0) &&
-         model.intermediate_size % tp_size == 0 && model.vocab_size >= tp_size;
+         (!model.has_dense_layers() || model.intermediate_size % tp_size == 0) &&
+         model.moe_intermediate_size % tp_size == 0 && model.vocab_size >= tp_size;
 }
 
 std::string tp_sizes_that_fit(const Model& model) {
@@ -374,7 +374,8 @@ void check_tensor_parallel(const Model& model, std::int64_t tp_size) {
            fmt::format("{0} / tp_size = {0} / {1} is no whole number", size, tp_size));
   };
   check_divides(model.num_attention_heads, "model.num_attention_heads");
-  check_divides(model.intermediate_size, "model.intermediate_size");
+  if (model.has_dense_layers()) check_divides(model.intermediate_size, "model.intermediate_size");
+  check_divides(model.moe_intermediate_size, "model.moe_intermediate_size");
   if (model.vocab_size < tp_size) {
     refuse("model.vocab_size cannot be split over the TP ranks",
            fmt::format("each needs a row of the embedding, and vocab_size = {} is below tp_size = {}", model.vocab_size,
@@ -461,6 +462,7 @@ ValidConfig validate(Config config, int world_size) {
   check_heads(config.model);
   check_rotation(config.model);
   check_layers(config.model);
+  check_experts(config);
   check_lora(config);
   check_data(config);
   check_each(config);
@@ -537,6 +539,12 @@ void validate_data(const ValidConfig& config, std::int64_t max_length, std::int6
                        fmt::format("per_device_train_batch_size x max_length / sp_size = {} x {} / {} = {}, above {}",
                                    batch, max_length, sp_size, tokens, max_tokens),
                        "set a smaller per_device_train_batch_size, and gradient_accumulation_steps instead");
+  }
+  constexpr std::int64_t max_choices = std::int64_t{1} << 20;  // as far as the ops go
+  if (const std::int64_t choices = config->model.num_experts_per_tok; tokens * choices > max_choices) {
+    throw_config_error("a micro-batch has too many choices of experts on a rank",
+                       fmt::format("{} tokens x num_experts_per_tok = {}, above {}", tokens, choices, max_choices),
+                       "set a smaller per_device_train_batch_size, or a larger sp_size");
   }
   check_vocabulary(config->model, vocab_size, source);
 }

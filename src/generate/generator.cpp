@@ -32,12 +32,15 @@ model::Sizes sizes_of(const config::Model& m, DType compute, std::int64_t max_to
           .q_heads = m.num_attention_heads,
           .kv_heads = m.num_key_value_heads,
           .head_dim = m.head_dim,
-          .mlp = m.intermediate_size,
+          .mlp = m.has_dense_layers() ? m.intermediate_size : 0,
           .vocab = m.vocab_size,
           .vocab_begin = 0,
           .max_vocab = m.vocab_size,
           .compute = compute,
-          .partial = compute};
+          .partial = compute,
+          .experts = m.num_experts,
+          .expert_choices = m.num_experts_per_tok,
+          .expert_mlp = m.moe_intermediate_size};
 }
 
 /// What attention's scores are multiplied with.

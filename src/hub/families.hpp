@@ -7,7 +7,7 @@
 
 namespace sft::hub {
 
-enum class Family { llama, mistral, qwen2, qwen3, smollm3, granite, phi3, ministral3, glm4 };
+enum class Family { llama, mistral, qwen2, qwen3, smollm3, granite, phi3, ministral3, glm4, qwen3_moe, mixtral };
 
 /// What transformers (4.57 and 5) takes where config.json does not say.
 struct FamilyDefaults {
@@ -23,7 +23,7 @@ struct FamilyDefaults {
   double partial_rotary_factor = 1.0;
 };
 
-inline constexpr std::array<FamilyDefaults, 9> families{{
+inline constexpr std::array<FamilyDefaults, 11> families{{
     {Family::llama, "LlamaForCausalLM", "llama", 0, 0, 2048},
     {Family::mistral, "MistralForCausalLM", "mistral", 8, 0, 131072},
     {Family::qwen2, "Qwen2ForCausalLM", "qwen2", 32, 0, 32768},
@@ -33,6 +33,8 @@ inline constexpr std::array<FamilyDefaults, 9> families{{
     {Family::phi3, "Phi3ForCausalLM", "phi3", 0, 0, 4096, 10000.0, false, 1e-5},
     {Family::ministral3, "Ministral3ForCausalLM", "ministral3", 8, 128, 262144, 10000.0, false, 1e-5},
     {Family::glm4, "Glm4ForCausalLM", "glm4", 2, 128, 131072, 10000.0, false, 1.5625e-7, 0.5},
+    {Family::qwen3_moe, "Qwen3MoeForCausalLM", "qwen3_moe", 4, 0, 32768},
+    {Family::mixtral, "MixtralForCausalLM", "mixtral", 8, 0, 131072, 1000000.0, false, 1e-5},
 }};
 
 }  // namespace sft::hub

@@ -29,27 +29,19 @@ const std::vector<Rule>& glm() {
   return rules;
 }
 
-const std::vector<Rule>& named_experts() {
-  static const std::vector<Rule> rules{
-      {"mlp.experts.*.gate_proj", Cut::experts, {{"mlp.experts.gate_proj", Rows::as_stored}}},
-      {"mlp.experts.*.up_proj", Cut::experts, {{"mlp.experts.up_proj", Rows::as_stored}}},
-      {"mlp.experts.*.down_proj", Cut::experts, {{"mlp.experts.down_proj", Rows::as_stored}}}};
-  return rules;
-}
-
 const std::vector<Rule>& mixtral() {
   static const std::vector<Rule> rules{
       {"block_sparse_moe.gate", Cut::rows, {{"mlp.gate", Rows::as_stored}}},
-      {"block_sparse_moe.experts.*.w1", Cut::experts, {{"mlp.experts.gate_proj", Rows::as_stored}}},
-      {"block_sparse_moe.experts.*.w3", Cut::experts, {{"mlp.experts.up_proj", Rows::as_stored}}},
-      {"block_sparse_moe.experts.*.w2", Cut::experts, {{"mlp.experts.down_proj", Rows::as_stored}}}};
+      {"block_sparse_moe.experts.*.w1", Cut::rows, {{"mlp.experts.*.gate_proj", Rows::as_stored}}},
+      {"block_sparse_moe.experts.*.w3", Cut::rows, {{"mlp.experts.*.up_proj", Rows::as_stored}}},
+      {"block_sparse_moe.experts.*.w2", Cut::rows, {{"mlp.experts.*.down_proj", Rows::as_stored}}}};
   return rules;
 }
 
 const std::vector<Rule>& gpt_oss() {
   static const std::vector<Rule> rules{
-      {"mlp.experts.gate_up_proj", Cut::flattened, {{"mlp.experts.gate_up_proj", Rows::as_stored}}},
-      {"mlp.experts.down_proj", Cut::flattened, {{"mlp.experts.down_proj", Rows::as_stored}}}};
+      {"mlp.experts.gate_up_proj", Cut::experts, {{"mlp.experts.*.gate_up_proj", Rows::as_stored}}},
+      {"mlp.experts.down_proj", Cut::experts, {{"mlp.experts.*.down_proj", Rows::as_stored}}}};
   return rules;
 }
 
@@ -60,10 +52,7 @@ constexpr std::array<std::string_view, 4> suffixes{".lora_A.weight", ".lora_B.we
 
 const std::vector<Rule>& rules_of(const std::string& family) {
   static const std::map<std::string, const std::vector<Rule>&> families{
-      {"phi3", phi()},        {"glm", glm()},
-      {"glm4", glm()},        {"qwen2_moe", named_experts()},
-      {"mixtral", mixtral()}, {"qwen3_moe", named_experts()},
-      {"gpt_oss", gpt_oss()}, {"glm4_moe", named_experts()},
+      {"phi3", phi()}, {"glm", glm()}, {"glm4", glm()}, {"mixtral", mixtral()}, {"gpt_oss", gpt_oss()},
   };
   static const std::vector<Rule> none;
   const auto found = families.find(family);

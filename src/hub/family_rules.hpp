@@ -16,19 +16,19 @@ namespace sft::hub {
 enum class Cut {
   rows,          ///< part behind part
   rotary_pairs,  ///< in each head the rotated rows i and i + rotary_dim / 2 of the model lie side by side
-  experts,       ///< of every expert in a tensor of its own, whose number stands for "*"
-  flattened      ///< (experts, rows, columns), where the model has (experts x rows, columns); biases are the same
+  experts        ///< those of all experts in one: (experts, rows, columns), of biases (experts, rows)
 };
 
 /// Which sizes of the layout a part's rows follow from.
 enum class Rows { queries, keys, intermediate, as_stored };
 
 struct PartRule {
-  const char* module;  ///< of the model, without "model.layers.N."
+  const char* module;  ///< of the model, without "model.layers.N."; "*" stands for the number of an expert
   Rows rows;
 };
 
-/// A module of the files, without "model.layers.N.", and the modules of the model that are in it.
+/// A module of the files, without "model.layers.N.", and the modules of the model that are in it. "*" stands for the
+/// number of an expert in both names; without it in the files' name all experts are in one.
 struct Rule {
   const char* stored;
   Cut cut;

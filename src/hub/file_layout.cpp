@@ -124,7 +124,7 @@ FileLayout read_file_layout(const std::string& folder) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return {};
   const json object = read_json_object(path);
-  const auto has_blocks = [](const Rule& rule) { return rule.cut == Cut::flattened; };
+  const auto has_blocks = [](const Rule& rule) { return rule.cut == Cut::experts; };
   ConfigFields decoder(decoder_config(object), path);
   const bool needs_names =
       is_tower_config(object) || std::ranges::any_of(rules_of(decoder.text("model_type", "")), has_blocks);

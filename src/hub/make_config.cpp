@@ -33,6 +33,10 @@ enum Part : unsigned {
   norms_of_glm4 = 1U << 10U,
   windows = 1U << 11U,       ///< on all layers
   some_windows = 1U << 12U,  ///< by layer_types
+  experts = 1U << 13U,
+  normed_weights = 1U << 14U,  ///< of a token's experts
+  dense_layers = 1U << 15U,    ///< beside layers with experts
+  own_width = 1U << 16U,       ///< experts have another one than an MLP
 };
 
 unsigned parts_of(const config::Model& model) {
@@ -50,6 +54,11 @@ unsigned parts_of(const config::Model& model) {
   if (model.llama_4_scaling_beta != 0.0) parts |= growing_queries;
   if (model.sliding_window > 0) parts |= model.layer_types.empty() ? windows : some_windows;
   if (model.block_norms == config::BlockNorms::glm4) parts |= norms_of_glm4;
+  if (model.num_experts == 0) return parts;
+  parts |= experts;
+  if (model.norm_topk_prob) parts |= normed_weights;
+  if (model.has_dense_layers()) parts |= dense_layers;
+  if (model.moe_intermediate_size != model.intermediate_size) parts |= own_width;
   return parts;
 }
 
@@ -59,16 +68,19 @@ std::optional<Family> family_with_parts(const config::Model& model) {
     Family family;
     unsigned required, possible;
   };
-  constexpr std::array<Choice, 10> choices{{{Family::llama, 0, qkvo_bias | mlp_bias},
-                                            {Family::mistral, windows, 0},
-                                            {Family::qwen2, qkv_bias, some_windows},
-                                            {Family::qwen3, qk_norm, qkvo_bias | some_windows},
-                                            {Family::smollm3, unrotated_layers, qkvo_bias | mlp_bias},
-                                            {Family::granite, multipliers, qkvo_bias | mlp_bias},
-                                            {Family::phi3, longrope, partial_rotation | windows},
-                                            {Family::phi3, partial_rotation, windows},
-                                            {Family::ministral3, growing_queries, windows},
-                                            {Family::glm4, norms_of_glm4, qkv_bias | partial_rotation}}};
+  constexpr std::array<Choice, 12> choices{
+      {{Family::llama, 0, qkvo_bias | mlp_bias},
+       {Family::mistral, windows, 0},
+       {Family::qwen2, qkv_bias, some_windows},
+       {Family::qwen3, qk_norm, qkvo_bias | some_windows},
+       {Family::smollm3, unrotated_layers, qkvo_bias | mlp_bias},
+       {Family::granite, multipliers, qkvo_bias | mlp_bias},
+       {Family::phi3, longrope, partial_rotation | windows},
+       {Family::phi3, partial_rotation, windows},
+       {Family::ministral3, growing_queries, windows},
+       {Family::glm4, norms_of_glm4, qkv_bias | partial_rotation},
+       {Family::mixtral, experts | normed_weights, windows},
+       {Family::qwen3_moe, experts | qk_norm, qkvo_bias | windows | normed_weights | dense_layers | own_width}}};
   const unsigned parts = parts_of(model);
   for (const Choice& choice : choices) {
     const bool has_required = (parts & choice.required) == choice.required;
@@ -118,6 +130,22 @@ void write_older_longrope(ordered_json& object, const config::Model& model) {
   object[original_length] = scaling.original_max_position_embeddings;
 }
 
+void describe_experts(ordered_json& object, const config::Model& model, Family family) {
+  object["num_experts_per_tok"] = model.num_experts_per_tok;
+  object["output_router_logits"] = false;
+  object["router_aux_loss_coef"] = model.router_aux_loss_coef;
+  if (family == Family::mixtral) {
+    object["num_local_experts"] = model.num_experts;
+    object["router_jitter_noise"] = 0.0;
+    return;
+  }
+  object["num_experts"] = model.num_experts;
+  object["moe_intermediate_size"] = model.moe_intermediate_size;
+  object["norm_topk_prob"] = model.norm_topk_prob;
+  object["decoder_sparse_step"] = 1;
+  object["mlp_only_layers"] = model.mlp_only_layers;
+}
+
 /// The config.json of a model that began with random weights, in the form that transformers 4 and 5 read.
 ordered_json describe(const config::Model& model, std::int64_t max_length) {
   const FamilyDefaults& family = require_family(model);
@@ -148,17 +176,19 @@ ordered_json describe(const config::Model& model, std::int64_t max_length) {
   }
   write_older_longrope(object, model);
   if (family.family != Family::qwen2) object["attention_bias"] = model.attention_bias;
-  const bool is_qwen = family.family == Family::qwen2 || family.family == Family::qwen3;
+  const bool is_qwen =
+      family.family == Family::qwen2 || family.family == Family::qwen3 || family.family == Family::qwen3_moe;
   if (!is_qwen) object["mlp_bias"] = model.mlp_bias;
   const bool has_windows = model.sliding_window > 0;
   if (is_qwen) object["use_sliding_window"] = has_windows;
   if (has_windows || family.family == Family::mistral) object["sliding_window"] = model.sliding_window;
-  if (is_qwen && has_windows) {
+  if (is_qwen && !model.layer_types.empty()) {
     const auto first = std::ranges::find(model.layer_types, "sliding_attention");
     object["max_window_layers"] = first - model.layer_types.begin();
     object["layer_types"] = model.layer_types;
   }
   if (family.family == Family::smollm3) object["no_rope_layers"] = model.no_rope_layers;
+  if (model.num_experts > 0) describe_experts(object, model, family.family);
   if (family.family == Family::granite) {
     object["embedding_multiplier"] = model.embedding_multiplier;
     object["attention_multiplier"] = attention_multiplier_of(model);

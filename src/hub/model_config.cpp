@@ -143,14 +143,20 @@ void read_windows(ConfigFields& fields, const FamilyDefaults& family, config::Mo
                   "correct the file, or download it again");
   }
   constexpr std::int64_t default_window = 4096;
-  const bool slides_everywhere =
-      family.family == Family::mistral || family.family == Family::phi3 || family.family == Family::ministral3;
+  const bool slides_everywhere = family.family == Family::mistral || family.family == Family::phi3 ||
+                                 family.family == Family::ministral3 || family.family == Family::mixtral;
   const bool is_qwen = family.family == Family::qwen2 || family.family == Family::qwen3;
   if (!is_qwen) {
     if (has_sliding) {
       fields.refuse("layer_types", fmt::format("{} has one kind of layer here", family.architecture), other_model);
     }
     if (family.family == Family::smollm3) refuse_windows_of_smollm3(fields);
+    if (family.family == Family::qwen3_moe) {
+      static_cast<void>(fields.value("max_window_layers"));  // all layers slide, whatever it says
+      const std::int64_t window = fields.has("sliding_window") ? fields.integer("sliding_window", 0) : default_window;
+      if (fields.truth("use_sliding_window", false)) model.sliding_window = window;
+      return;
+    }
     if (!slides_everywhere) return;
     const bool has_default = family.family == Family::mistral && !fields.has("sliding_window");
     model.sliding_window = has_default ? default_window : fields.integer("sliding_window", 0);
@@ -205,6 +211,7 @@ void read_biases(ConfigFields& fields, Family family, config::Model& model) {
     case Family::mistral:
     case Family::phi3:
     case Family::ministral3:
+    case Family::mixtral:
       break;
     case Family::glm4:
       model.attention_bias = fields.truth("attention_bias", true);
@@ -213,6 +220,7 @@ void read_biases(ConfigFields& fields, Family family, config::Model& model) {
       model.attention_bias = true;
       break;
     case Family::qwen3:
+    case Family::qwen3_moe:
       model.attention_bias = fields.truth("attention_bias", false);
       model.attention_output_bias = model.attention_bias;
       model.qk_norm = true;
@@ -253,6 +261,40 @@ void read_multipliers(ConfigFields& fields, config::Model& model) {
   model.logits_scaling = read("logits_scaling");
 }
 
+/// Layers with experts: all but those of `mlp_only_layers`, and of these every decoder_sparse_step-th.
+void read_dense_layers(ConfigFields& fields, config::Model& model) {
+  const std::int64_t step = fields.integer("decoder_sparse_step", 1);
+  if (step == 0) fields.refuse("decoder_sparse_step", "it counts layers", "correct config.json");
+  const std::vector<int> dense = fields.integers("mlp_only_layers");
+  for (int layer = 0; layer < model.num_hidden_layers; ++layer) {
+    const bool has_experts = (layer + 1) % step == 0 && std::ranges::find(dense, layer) == dense.end();
+    if (!has_experts) model.mlp_only_layers.push_back(layer);
+  }
+}
+
+void read_experts(ConfigFields& fields, Family family, config::Model& model) {
+  constexpr double default_coefficient = 0.001;
+  const std::int64_t default_experts = family == Family::mixtral ? 8 : 128;
+  const std::int64_t default_choices = family == Family::mixtral ? 2 : 8;
+  model.num_experts = fields.integer("num_experts", fields.integer("num_local_experts", default_experts));
+  model.num_experts_per_tok = fields.integer("num_experts_per_tok", default_choices);
+  static_cast<void>(fields.value("output_router_logits"));  // router_aux_loss_coef decides, as in TRL
+  model.router_aux_loss_coef = fields.number("router_aux_loss_coef", default_coefficient);
+  if (family == Family::mixtral) {
+    model.moe_intermediate_size = model.intermediate_size;
+    model.norm_topk_prob = true;
+    if (fields.number("router_jitter_noise", 0.0) != 0.0) {
+      fields.refuse("router_jitter_noise", "there is no noise on what routers read", "set it to 0 in config.json");
+    }
+    return;
+  }
+  constexpr std::int64_t default_width = 768;
+  model.moe_intermediate_size = fields.integer("moe_intermediate_size", default_width);
+  model.norm_topk_prob = fields.truth("norm_topk_prob", false);
+  read_dense_layers(fields, model);
+  if (model.num_expert_layers() == 0) fields.refuse("num_experts", "no layer has experts", other_model);
+}
+
 /// Reads what a model of several towers says of the text tower: whether its head is tied, which it is by default.
 bool read_around_tower(const nlohmann::json& whole, const std::string& source) {
   ConfigFields fields(whole, source);
@@ -281,6 +323,8 @@ ModelConfig parse_model_config(const std::string& text, const std::string& sourc
   if (family.family == Family::glm4) model.block_norms = config::BlockNorms::glm4;
   if (family.family == Family::smollm3) read_rotated_layers(fields, model);
   if (family.family == Family::granite) read_multipliers(fields, model);
+  const bool has_experts = family.family == Family::qwen3_moe || family.family == Family::mixtral;
+  if (has_experts) read_experts(fields, family.family, model);
 
   std::string unread;
   for (const std::string& name : fields.unread()) {

@@ -52,10 +52,7 @@ class Mapper {
         map_pairs(file_of(name.stored(), tensor.shape), rows, width, mapped);
         break;
       case Cut::experts:
-        map_experts(name, rows, tensor.shape, mapped);
-        break;
-      case Cut::flattened:
-        map_flattened(name, rows, width, mapped);
+        map_expert(name, rows, width, mapped);
         break;
     }
     return mapped;
@@ -116,30 +113,16 @@ class Mapper {
     mapped.stripes.push_back({0, rows, file, sum_of_rows(name, name.part) * total + before, total});
   }
 
-  void map_experts(const TensorName& name, std::int64_t rows, std::vector<std::int64_t> shape, MappedTensor& mapped) {
-    SFT_ENSURE(layout_.num_experts > 0 && rows % layout_.num_experts == 0, "experts are of one size");
-    const std::int64_t width = shape.size() > 1 ? shape[1] : 1;
-    shape[0] = rows / layout_.num_experts;
-    for (std::int64_t expert = 0; expert < layout_.num_experts; ++expert) {
-      mapped.stripes.push_back({expert * shape[0], shape[0], file_of(name.stored(expert), shape), 0, width});
-    }
-  }
-
-  void map_flattened(const TensorName& name, std::int64_t rows, std::int64_t width, MappedTensor& mapped) {
+  void map_expert(const TensorName& name, std::int64_t rows, std::int64_t width, MappedTensor& mapped) {
+    const std::int64_t num_experts = layout_.num_experts;
+    SFT_ENSURE(name.expert < num_experts, "an expert has its place in the files");
+    const std::int64_t first = name.expert * rows * width;
     if (name.kind == TensorKind::bias) {
-      mapped.stripes.push_back({0, rows, file_of(name.stored(), {rows, width}), 0, width});
-      return;
-    }
-    SFT_ENSURE(layout_.num_experts > 0 && rows % layout_.num_experts == 0, "experts are of one size");
-    const std::int64_t in = rows / layout_.num_experts;
-    if (!layout_.is_mxfp4) {
-      mapped.stripes.push_back({0, rows, file_of(name.stored(), {layout_.num_experts, in, width}), 0, width});
-      return;
-    }
-    // Blocks run along the inner dim, so each expert's matrix is transposed.
-    const std::size_t file = file_of(name.stored(), {layout_.num_experts, width, in});
-    for (std::int64_t expert = 0; expert < layout_.num_experts; ++expert) {
-      mapped.stripes.push_back({expert * in, in, file, expert * width * in, 1, in});
+      mapped.stripes.push_back({0, rows, file_of(name.stored(), {num_experts, rows}), first, 1});
+    } else if (!layout_.is_mxfp4) {
+      mapped.stripes.push_back({0, rows, file_of(name.stored(), {num_experts, rows, width}), first, width});
+    } else {  // blocks run along the inner dim, so each expert's matrix is transposed
+      mapped.stripes.push_back({0, rows, file_of(name.stored(), {num_experts, width, rows}), first, 1, rows});
     }
   }
 

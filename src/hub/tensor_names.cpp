@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -56,25 +55,30 @@ std::string of_adapter(const FileLayout& layout, const std::string& name) {
   return name;
 }
 
-/// The rule about a module of the model, and which of its parts it is.
-std::pair<const Rule*, std::size_t> find_rule(const FileLayout& layout, const std::string& module) {
+/// Which rule is about a module of the model.
+struct FoundRule {
+  const Rule* rule;
+  std::size_t part;
+  std::int64_t expert;
+};
+
+FoundRule find_rule(const FileLayout& layout, const std::string& module) {
   for (const Rule& rule : rules_of(layout.family)) {
     for (std::size_t part = 0; part < rule.parts.size(); ++part) {
-      if (rule.parts[part].module == module) return {&rule, part};
+      if (const auto expert = match(rule.parts[part].module, module)) return {&rule, part, *expert};
     }
   }
-  return {nullptr, 0};
+  return {nullptr, 0, 0};
 }
 
 }  // namespace
 
-std::string TensorName::stored_module(std::int64_t expert) const {
+std::string TensorName::stored_module() const {
   return before + (rule == nullptr ? module : with_number(rule->stored, expert));
 }
 
-std::string TensorName::stored(std::int64_t expert) const {
-  const bool is_flattened = rule != nullptr && rule->cut == Cut::flattened;
-  if (!is_flattened) return stored_module(expert) + suffix;
+std::string TensorName::stored() const {
+  if (rule == nullptr || rule->cut != Cut::experts) return stored_module() + suffix;
   return stored_module() + (kind == TensorKind::bias ? "_bias" : "");
 }
 
@@ -91,12 +95,16 @@ TensorName name_of(const FileLayout& layout, const std::string& name) {
                     .module = std::move(parts.module),
                     .suffix = std::move(parts.suffix)};
   result.kind = kind_of(result.suffix);
-  if (result.kind != TensorKind::other) std::tie(result.rule, result.part) = find_rule(layout, result.module);
+  if (result.kind == TensorKind::other) return result;
+  const FoundRule found = find_rule(layout, result.module);
+  result.rule = found.rule;
+  result.part = found.part;
+  result.expert = found.expert;
   return result;
 }
 
-std::string StoredName::of_model(std::size_t part) const {
-  return stem + (rule == nullptr ? module : rule->parts[part].module) + suffix;
+std::string StoredName::of_expert(std::size_t part, std::int64_t number) const {
+  return stem + (rule == nullptr ? module : with_number(rule->parts[part].module, number)) + suffix;
 }
 
 StoredName stored_name_of(const FileLayout& layout, const std::string& name) {
@@ -109,7 +117,7 @@ StoredName stored_name_of(const FileLayout& layout, const std::string& name) {
   result.kind = kind_of(result.suffix);
   if (parts.stem.empty()) return result;
   for (const Rule& rule : rules_of(layout.family)) {
-    if (rule.cut == Cut::flattened) {
+    if (rule.cut == Cut::experts) {
       if (!result.suffix.empty()) continue;
       const bool is_bias = result.module == std::string(rule.stored) + "_bias";
       if (!is_bias && result.module != rule.stored) continue;

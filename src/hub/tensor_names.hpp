@@ -21,11 +21,12 @@ struct TensorName {
   TensorKind kind = TensorKind::other;
   const Rule* rule = nullptr;  ///< that is about the module; none: it has its own name
   std::size_t part = 0;        ///< of the rule
+  std::int64_t expert = 0;     ///< its number, for "*" of the rule
 
-  /// The module of the files that it is in; that of expert number `expert` where each has its own.
-  [[nodiscard]] std::string stored_module(std::int64_t expert = 0) const;
+  /// The module of the files that it is in.
+  [[nodiscard]] std::string stored_module() const;
   /// What the files call it.
-  [[nodiscard]] std::string stored(std::int64_t expert = 0) const;
+  [[nodiscard]] std::string stored() const;
 };
 
 /// `name`: without its entry. Tensors of adapters have PEFT's names.
@@ -38,10 +39,12 @@ struct StoredName {
   std::string suffix;
   TensorKind kind = TensorKind::other;
   const Rule* rule = nullptr;
-  std::int64_t expert = 0;
+  std::int64_t expert = 0;  ///< where each has a module of its own
 
   /// What the model calls part number `part` of it; without a rule there is one.
-  [[nodiscard]] std::string of_model(std::size_t part = 0) const;
+  [[nodiscard]] std::string of_model(std::size_t part = 0) const { return of_expert(part, expert); }
+  /// The same of that expert, where all are in one.
+  [[nodiscard]] std::string of_expert(std::size_t part, std::int64_t number) const;
 };
 [[nodiscard]] StoredName stored_name_of(const FileLayout& layout, const std::string& name);
 

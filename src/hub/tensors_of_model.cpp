@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "sft/core/error.hpp"
 #include "sft/hub/tensor_map.hpp"
@@ -29,7 +30,7 @@ class Collector {
     const Shape& shape = tensor.shape;
     if (std::ranges::any_of(shape, [](std::int64_t size) { return size < 1 || size > longest; }))
       refuse(tensor, "sizes");
-    const std::size_t num_dims = (name.kind == TensorKind::bias ? 1 : 2) + (rule.cut == Cut::flattened ? 1 : 0);
+    const std::size_t num_dims = (name.kind == TensorKind::bias ? 1 : 2) + (rule.cut == Cut::experts ? 1 : 0);
     if (shape.size() != num_dims) refuse(tensor, fmt::format("{} dims", num_dims));
     if (name.kind == TensorKind::lora_a) {
       for (std::size_t part = 0; part < rule.parts.size(); ++part) add(name.of_model(part), shape);
@@ -40,9 +41,7 @@ class Collector {
       case Cut::rotary_pairs:
         return add_rows(tensor, name);
       case Cut::experts:
-        return add_expert(tensor, name);
-      case Cut::flattened:
-        return add_flattened(tensor, name);
+        return add_experts(tensor, name);
     }
   }
 
@@ -76,29 +75,17 @@ class Collector {
     }
   }
 
-  void add_expert(const FileTensor& tensor, const StoredName& name) {
-    if (name.expert >= layout_.num_experts) refuse(tensor, fmt::format("{} experts", layout_.num_experts));
-    Shape shape = tensor.shape;
-    shape[0] *= layout_.num_experts;
-    const auto [found, is_new] = expert_shapes_.emplace(name.of_model(), tensor.shape);
-    if (!is_new && found->second != tensor.shape) {
-      refuse(tensor, fmt::format("({}), as other experts have", fmt::join(found->second, ", ")));
-    }
-    add(name.of_model(), shape);
-  }
-
-  void add_flattened(const FileTensor& tensor, const StoredName& name) {
+  void add_experts(const FileTensor& tensor, const StoredName& name) {
     if (tensor.shape[0] != layout_.num_experts) refuse(tensor, fmt::format("{} experts", layout_.num_experts));
-    if (name.kind == TensorKind::bias) return add(name.of_model(), tensor.shape);
-    const std::int64_t in = tensor.shape[layout_.is_mxfp4 ? 2 : 1], out = tensor.shape[layout_.is_mxfp4 ? 1 : 2];
-    add(name.of_model(), {layout_.num_experts * in, out});
+    Shape shape(tensor.shape.begin() + 1, tensor.shape.end());
+    if (name.kind == TensorKind::weight && layout_.is_mxfp4) std::swap(shape[0], shape[1]);
+    for (std::int64_t expert = 0; expert < layout_.num_experts; ++expert) add(name.of_expert(0, expert), shape);
   }
 
   const FileLayout& layout_;
   std::string source_;
   std::vector<io::TensorInfo> tensors_;
   std::set<std::string> names_;
-  std::map<std::string, Shape> expert_shapes_;
 };
 
 }  // namespace
@@ -127,9 +114,6 @@ std::vector<io::TensorInfo> tensors_of_model(const FileLayout& layout, const std
       name.suffix = ".lora_A.weight";
       const Shape& a = require(name.stored()).shape;
       if (tensor.shape[1] != a[0]) collector.refuse(require(name.stored()), fmt::format("{} rows", tensor.shape[1]));
-    }
-    if (name.rule != nullptr && name.rule->cut == Cut::experts) {
-      for (std::int64_t expert = 0; expert < layout.num_experts; ++expert) require(name.stored(expert));
     }
   }
   return tensors;

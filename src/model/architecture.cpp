@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <array>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,8 @@
 
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
+#include "sft/model/dense_mlp.hpp"
+#include "sft/model/expert_mlp.hpp"
 
 namespace sft::model {
 
@@ -202,33 +205,74 @@ void add_attention(UnitBuilder& unit, const config::Model& m, const std::string&
     block.q_norm = unit.vector(prefix + "q_norm.weight", m.head_dim, TpSplit::partial, Init::ones);
     block.k_norm = unit.vector(prefix + "k_norm.weight", m.head_dim, TpSplit::partial, Init::ones);
   }
-  block.input_norm = unit.norm(layer + ".input_layernorm.weight", m.hidden_size);
+  block.attention_norms.input = unit.norm(layer + ".input_layernorm.weight", m.hidden_size);
   if (block.plan.norms_branches) {
-    block.attention_branch_norm = unit.norm(layer + ".post_self_attn_layernorm.weight", m.hidden_size);
+    block.attention_norms.branch = unit.norm(layer + ".post_self_attn_layernorm.weight", m.hidden_size);
   }
   add_adapters(unit, prefix, members, number);
 }
 
-void add_mlp(UnitBuilder& unit, const config::Model& m, const std::string& layer, std::uint64_t number,
-             BlockParameters& block) {
+void add_mlp_norms(UnitBuilder& unit, const config::Model& m, const std::string& layer, BlockParameters& block) {
+  block.mlp_norms.input = unit.norm(layer + ".post_attention_layernorm.weight", m.hidden_size);
+  if (block.plan.norms_branches) {
+    block.mlp_norms.branch = unit.norm(layer + ".post_mlp_layernorm.weight", m.hidden_size);
+  }
+}
+
+void add_dense_mlp(UnitBuilder& unit, const config::Model& m, const std::string& layer, std::uint64_t number,
+                   BlockParameters& block) {
   const std::string prefix = layer + ".mlp.";
   const std::int64_t size = m.intermediate_size;
-  const std::array members = {Member{block.gate_up, "gate_proj", {size, m.hidden_size, TpSplit::rows}},
-                              Member{block.gate_up, "up_proj", {size, m.hidden_size, TpSplit::rows}},
-                              Member{block.down, "down_proj", {m.hidden_size, size, TpSplit::columns}}};
-  block.mlp_unit = unit.unit();
+  Linear gate_up, down;
+  const std::array members = {Member{gate_up, "gate_proj", {size, m.hidden_size, TpSplit::rows}},
+                              Member{gate_up, "up_proj", {size, m.hidden_size, TpSplit::rows}},
+                              Member{down, "down_proj", {m.hidden_size, size, TpSplit::columns}}};
   add_matrices(unit, prefix, members);
   if (m.mlp_bias) {
-    ParameterGroup& bias = block.gate_up.bias;
+    ParameterGroup& bias = gate_up.bias;
     bias = unit.vector(prefix + "gate_proj.bias", size, TpSplit::rows, Init::zeros);
     bias = unit.fuse(bias, unit.vector(prefix + "up_proj.bias", size, TpSplit::rows, Init::zeros));
-    block.down.bias = unit.vector(prefix + "down_proj.bias", m.hidden_size, TpSplit::none, Init::zeros);
+    down.bias = unit.vector(prefix + "down_proj.bias", m.hidden_size, TpSplit::none, Init::zeros);
   }
-  block.post_attention_norm = unit.norm(layer + ".post_attention_layernorm.weight", m.hidden_size);
-  if (block.plan.norms_branches) {
-    block.mlp_branch_norm = unit.norm(layer + ".post_mlp_layernorm.weight", m.hidden_size);
-  }
+  add_mlp_norms(unit, m, layer, block);
   add_adapters(unit, prefix, members, number);
+  block.mlp = std::make_shared<DenseMlp>(std::move(gate_up), std::move(down));
+}
+
+/// The matrices of all experts, those that a grouped product takes together one behind the other.
+void add_experts(UnitBuilder& unit, const config::Model& m, const std::string& layer, BlockParameters& block) {
+  const std::string prefix = layer + ".mlp.";
+  const std::int64_t size = m.moe_intermediate_size;
+  ExpertParameters experts;
+  experts.router = unit.matrix(prefix + "gate.weight", m.num_experts, m.hidden_size, TpSplit::partial);
+  const auto add = [&](ParameterGroup& group, std::int64_t expert, const char* name, const Shape& shape) {
+    const ParameterGroup matrix = unit.matrix(fmt::format("{}experts.{}.{}.weight", prefix, expert, name), shape.rows,
+                                              shape.columns, shape.split);
+    group = group.exists() ? unit.fuse(group, matrix) : matrix;
+  };
+  for (std::int64_t expert = 0; expert < m.num_experts; ++expert) {
+    for (const char* name : {"gate_proj", "up_proj"}) {
+      add(experts.gate_up, expert, name, {size, m.hidden_size, TpSplit::rows});
+    }
+  }
+  for (std::int64_t expert = 0; expert < m.num_experts; ++expert) {
+    add(experts.down, expert, "down_proj", {m.hidden_size, size, TpSplit::columns});
+  }
+  add_mlp_norms(unit, m, layer, block);
+  block.mlp = std::make_shared<ExpertMlp>(experts, block.plan.expert_layer);
+}
+
+void add_mlp(UnitBuilder& unit, const config::Model& m, const std::string& layer, std::uint64_t number,
+             BlockParameters& block) {
+  block.mlp_unit = unit.unit();
+  switch (block.plan.mlp) {
+    case LayerPlan::MlpKind::dense:
+      add_dense_mlp(unit, m, layer, number, block);
+      break;
+    case LayerPlan::MlpKind::experts:
+      add_experts(unit, m, layer, block);
+      break;
+  }
 }
 
 /// Adds a block, and begins the units that begin with it.

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <iterator>
+#include <utility>
 
 namespace sft::model {
 
@@ -20,45 +22,67 @@ void narrow(Buffers& buffers, std::int64_t num_rows, std::initializer_list<Tenso
 /// Columns of a tensor that others follow in the same memory, so that they are aligned.
 std::int64_t aligned(std::int64_t num_elements) { return (num_elements + 127) / 128 * 128; }
 
-void take_input(BlockActivations& a, device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
-  a.x = take(arena, s.compute, {s.slice_tokens(), s.hidden});
-  a.input_rstd = take(arena, DType::float32, {s.slice_tokens()});
-  if (!plan.norms_branches) return;
-  a.mlp_branch = take(arena, s.compute, {s.slice_tokens(), s.hidden});
-  a.mlp_branch_rstd = take(arena, DType::float32, {s.slice_tokens()});
+void take_stream(StreamActivations& stream, device::Arena& arena, const Sizes& s) {
+  stream.x = take(arena, s.compute, {s.slice_tokens(), s.hidden});
+  stream.rstd = take(arena, DType::float32, {s.slice_tokens()});
 }
 
-void take_products(BlockActivations& a, device::Arena& arena, const Sizes& s) {
+void take_branch(StreamActivations& stream, device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
+  if (!plan.norms_branches) return;
+  stream.branch = take(arena, s.compute, {s.slice_tokens(), s.hidden});
+  stream.branch_rstd = take(arena, DType::float32, {s.slice_tokens()});
+}
+
+void take_input(BlockActivations& a, device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
+  take_stream(a.before_attention, arena, s);
+  take_branch(a.before_mlp, arena, s, plan);
+}
+
+void take_decisions(MlpActivations& a, device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
+  if (plan.mlp == LayerPlan::MlpKind::experts) take_decisions(a.experts, arena, s);
+}
+
+void take_following_streams(BlockActivations& a, device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
+  take_stream(a.before_mlp, arena, s);
+  take_branch(a.before_attention, arena, s, plan);
+}
+
+void take_products(AttentionActivations& a, device::Arena& arena, const Sizes& s) {
   a.qkv = take(arena, s.compute, {s.tokens, s.qkv_columns()});
-  a.attention = take(arena, s.compute, {s.tokens, s.q_heads, s.head_dim});
+  a.out = take(arena, s.compute, {s.tokens, s.q_heads, s.head_dim});
   a.lse = take(arena, DType::float32, {s.tokens, s.q_heads});
 }
 
-void take_gate_up(BlockActivations& a, device::Arena& arena, const Sizes& s) {
-  a.gate_up = take(arena, s.compute, {s.tokens, 2 * s.mlp});
+void take_followers(AttentionActivations& a, device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
+  if (plan.qk_norm == LayerPlan::QkNorm::none) return;
+  a.heads.q = take(arena, s.compute, {s.tokens, s.q_heads, s.head_dim});
+  a.heads.k = take(arena, s.compute, {s.tokens, s.kv_heads, s.head_dim});
+  a.q_rstd = take(arena, DType::float32, {s.tokens, s.q_heads});
+  a.k_rstd = take(arena, DType::float32, {s.tokens, s.kv_heads});
 }
 
-void take_followers(BlockActivations& a, device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
-  if (plan.qk_norm != LayerPlan::QkNorm::none) {
-    a.heads.q = take(arena, s.compute, {s.tokens, s.q_heads, s.head_dim});
-    a.heads.k = take(arena, s.compute, {s.tokens, s.kv_heads, s.head_dim});
-    a.q_rstd = take(arena, DType::float32, {s.tokens, s.q_heads});
-    a.k_rstd = take(arena, DType::float32, {s.tokens, s.kv_heads});
+void take_products(MlpActivations& a, device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
+  switch (plan.mlp) {
+    case LayerPlan::MlpKind::dense:
+      a.gate_up = take(arena, s.compute, {s.tokens, 2 * s.mlp});
+      break;
+    case LayerPlan::MlpKind::experts:
+      take_expert_products(a.experts, arena, s);
+      break;
   }
-  a.middle = take(arena, s.compute, {s.slice_tokens(), s.hidden});
-  a.middle_rstd = take(arena, DType::float32, {s.slice_tokens()});
-  if (!plan.norms_branches) return;
-  a.attention_branch = take(arena, s.compute, {s.slice_tokens(), s.hidden});
-  a.attention_branch_rstd = take(arena, DType::float32, {s.slice_tokens()});
 }
 
 /// What attention reads of the fused product, once both are there.
-void point_heads(BlockActivations& a, const Sizes& s, const LayerPlan& plan) {
+void point_heads(AttentionActivations& a, const Sizes& s, const LayerPlan& plan) {
   const parallel::SequenceAttention::Heads fused = heads_of(a.qkv, s);
   a.heads.v = fused.v;
   if (plan.qk_norm != LayerPlan::QkNorm::none) return;
   a.heads.q = fused.q;
   a.heads.k = fused.k;
+}
+
+void add_present(std::vector<Tensor>& list, std::initializer_list<Tensor> tensors) {
+  std::ranges::copy_if(tensors, std::back_inserter(list), [](const Tensor& tensor) { return !tensor.empty(); });
 }
 
 }  // namespace
@@ -79,15 +103,32 @@ ActivationPolicy activation_policy(const config::Train& train, device::Kind kind
           .location = train.activation_offload ? elsewhere : Location::device};
 }
 
-BlockActivations take_activations(device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
-  return take_kept_activations(arena, s, plan, {}, {});
+BlockActivations take_streams(device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
+  BlockActivations a;
+  take_input(a, arena, s, plan);
+  take_following_streams(a, arena, s, plan);
+  return a;
+}
+
+BlockActivations take_around(device::Arena& arena, const Sizes& s, const LayerPlan& plan,
+                             const BlockActivations& streams) {
+  BlockActivations a = streams;
+  take_decisions(a.mlp, arena, s, plan);
+  take_products(a.attention, arena, s);
+  take_products(a.mlp, arena, s, plan);
+  take_followers(a.attention, arena, s, plan);
+  point_heads(a.attention, s, plan);
+  return a;
 }
 
 BlockActivations take_shared_activations(device::Arena& arena, const Sizes& s, const LayerPlan& plan,
                                          const ActivationPolicy& policy) {
   BlockActivations a;
-  if (!policy.keeps_products()) take_products(a, arena, s);
-  if (!policy.keeps_all()) take_followers(a, arena, s, plan);
+  if (!policy.keeps_products()) take_products(a.attention, arena, s);
+  if (!policy.keeps_all()) {
+    take_followers(a.attention, arena, s, plan);
+    take_following_streams(a, arena, s, plan);
+  }
   return a;
 }
 
@@ -95,35 +136,48 @@ BlockActivations take_kept_activations(device::Arena& arena, const Sizes& s, con
                                        const ActivationPolicy& policy, const BlockActivations& shared) {
   BlockActivations a = shared;
   take_input(a, arena, s, plan);
+  take_decisions(a.mlp, arena, s, plan);
   if (policy.keeps_products()) {
-    take_products(a, arena, s);
-    take_gate_up(a, arena, s);
+    take_products(a.attention, arena, s);
+    take_products(a.mlp, arena, s, plan);
   }
-  if (policy.keeps_all()) take_followers(a, arena, s, plan);
-  point_heads(a, s, plan);
+  if (policy.keeps_all()) {
+    take_followers(a.attention, arena, s, plan);
+    take_following_streams(a, arena, s, plan);
+  }
+  point_heads(a.attention, s, plan);
   return a;
 }
 
 std::vector<Tensor> kept_tensors(const BlockActivations& a, const ActivationPolicy& policy) {
-  std::vector<Tensor> kept = {a.x, a.input_rstd};
-  if (!a.mlp_branch.empty()) kept.insert(kept.end(), {a.mlp_branch, a.mlp_branch_rstd});
-  if (policy.keeps_products()) kept.insert(kept.end(), {a.qkv, a.attention, a.lse, a.gate_up});
+  const StreamActivations &first = a.before_attention, &second = a.before_mlp;
+  const bool has_qk_norm = !a.attention.q_rstd.empty();
+  std::vector<Tensor> kept;
+  add_present(kept, {first.x, first.rstd, second.branch, second.branch_rstd});
+  for (const Tensor& decision : decisions_of(a.mlp.experts)) add_present(kept, {decision});
+  if (policy.keeps_products()) {
+    add_present(kept, {a.attention.qkv, a.attention.out, a.attention.lse, a.mlp.gate_up, a.mlp.experts.gate_up});
+  }
   if (policy.keeps_all()) {
-    if (!a.q_rstd.empty()) kept.insert(kept.end(), {a.heads.q, a.heads.k, a.q_rstd, a.k_rstd});
-    kept.insert(kept.end(), {a.middle, a.middle_rstd});
-    if (!a.attention_branch.empty()) kept.insert(kept.end(), {a.attention_branch, a.attention_branch_rstd});
+    if (has_qk_norm) {
+      add_present(kept, {a.attention.heads.q, a.attention.heads.k, a.attention.q_rstd, a.attention.k_rstd});
+    }
+    add_present(kept, {second.x, second.rstd, first.branch, first.branch_rstd});
   }
   return kept;
 }
 
 BlockActivations first_rows(BlockActivations all, std::int64_t num_tokens, int token_slices) {
-  using A = BlockActivations;
+  using S = StreamActivations;
+  using A = AttentionActivations;
   using H = parallel::SequenceAttention::Heads;
-  narrow(all, num_tokens / token_slices,
-         {&A::x, &A::input_rstd, &A::middle, &A::middle_rstd, &A::mlp_branch, &A::mlp_branch_rstd, &A::attention_branch,
-          &A::attention_branch_rstd});
-  narrow(all, num_tokens, {&A::qkv, &A::q_rstd, &A::k_rstd, &A::attention, &A::lse, &A::gate_up});
-  narrow(all.heads, num_tokens, {&H::q, &H::k, &H::v});
+  for (StreamActivations* stream : {&all.before_attention, &all.before_mlp}) {
+    narrow(*stream, num_tokens / token_slices, {&S::x, &S::rstd, &S::branch, &S::branch_rstd});
+  }
+  narrow(all.attention, num_tokens, {&A::qkv, &A::q_rstd, &A::k_rstd, &A::out, &A::lse});
+  narrow(all.attention.heads, num_tokens, {&H::q, &H::k, &H::v});
+  narrow(all.mlp, num_tokens, {&MlpActivations::gate_up});
+  all.mlp.experts = first_tokens(std::move(all.mlp.experts), num_tokens);
   return all;
 }
 
@@ -131,6 +185,7 @@ BlockScratch take_forward_scratch(device::Arena& arena, const config::Model& mod
   BlockScratch b;
   b.normed = take(arena, s.compute, {s.tokens, s.hidden});
   b.act = take(arena, s.compute, {s.tokens, s.mlp});
+  if (s.experts > 0) b.experts = take_forward_expert_scratch(arena, s);
   b.delta = take(arena, s.partial, {s.tokens, s.hidden});
   b.ropes = RopeTables(model, arena, s.tokens);
   return b;
@@ -147,15 +202,21 @@ BlockScratch take_scratch(device::Arena& arena, device::Arena& tp_sums, const Si
   const std::int64_t act_elements = aligned(tile_tokens * s.mlp);
   const std::int64_t gate_up_elements = policy.keeps_products() ? 0 : tile_tokens * 2 * s.mlp;
   const std::int64_t qkv_elements = s.tokens * s.qkv_columns();
-  const Tensor wide = take(arena, s.compute, {std::max(act_elements + gate_up_elements, qkv_elements)});
-  b.act = wide.rows(0, tile_tokens * s.mlp).view({tile_tokens, s.mlp});
-  if (gate_up_elements > 0) b.gate_up = wide.rows(act_elements, gate_up_elements).view({tile_tokens, 2 * s.mlp});
-  b.qkv = wide.rows(0, qkv_elements).view({s.tokens, s.qkv_columns()});
+  const auto take_wide = [&] {
+    const Tensor wide = take(arena, s.compute, {std::max(act_elements + gate_up_elements, qkv_elements)});
+    b.act = wide.rows(0, tile_tokens * s.mlp).view({tile_tokens, s.mlp});
+    if (gate_up_elements > 0) b.gate_up = wide.rows(act_elements, gate_up_elements).view({tile_tokens, 2 * s.mlp});
+    b.qkv = wide.rows(0, qkv_elements).view({s.tokens, s.qkv_columns()});
+  };
+  const auto take_experts = [&] { b.experts = take_expert_scratch(arena, s, policy.keeps_products()); };
+  take_in_turn(arena, s.experts > 0 ? 2 : 1, [&](int turn) { turn == 0 ? take_wide() : take_experts(); });
 
   b.delta = take(tp_sums, s.partial, {s.tokens, s.hidden});
   b.dnormed = b.delta;
   b.dx = take(arena, s.compute, {s.tokens, s.hidden});
-  b.dbranch = layer_plans(model).front().changes_branches() ? take(arena, s.compute, {s.tokens, s.hidden}) : b.dx;
+  const std::vector<LayerPlan> plans = layer_plans(model);
+  b.dbranch =
+      std::ranges::any_of(plans, &LayerPlan::changes_branches) ? take(arena, s.compute, {s.tokens, s.hidden}) : b.dx;
   b.ropes = RopeTables(model, arena, s.tokens);
   return b;
 }

@@ -21,7 +21,13 @@ void CachedDecoderBuffers::lay_out(device::Arena& cache, device::Arena& workspac
     layer.keys = take(cache, sizes_.compute, {max_tokens_, sizes_.kv_heads, sizes_.head_dim});
     layer.values = take(cache, sizes_.compute, {max_tokens_, sizes_.kv_heads, sizes_.head_dim});
   }
-  activations = take_activations(workspace, sizes_, layer_plans(config_).front());
+  const std::vector<LayerPlan> plans = layer_plans(config_);
+  const BlockActivations streams = take_streams(workspace, sizes_, plans.front());
+  activations = IndexedVector<BlockIndex, BlockActivations>(layers.size());
+  take_in_turn(workspace, layers.size(), [&](int block) {
+    activations[BlockIndex::from(block)] =
+        take_around(workspace, sizes_, plans.at(static_cast<std::size_t>(block)), streams);
+  });
   scratch = take_forward_scratch(workspace, config_, sizes_);
 }
 
@@ -84,7 +90,7 @@ void CachedDecoder::initialize() { b_.scratch.ropes.upload(c_.config, c_.device,
 void CachedDecoder::forward(const Tensor& tokens, const Tensor& positions, std::int64_t num_cached,
                             const Tensor& logits) {
   const std::int64_t n = tokens.shape[0];
-  BlockActivations saved = first_rows(b_.activations, n);
+  const auto saved_of = [&](BlockIndex block) { return first_rows(b_.activations[block], n); };
   BlockScratch scratch = first_rows(b_.scratch, n);
   const auto epsilon = static_cast<float>(c_.config.rms_norm_eps);
 
@@ -92,19 +98,21 @@ void CachedDecoder::forward(const Tensor& tokens, const Tensor& positions, std::
   scratch.ropes.fill(c_.config, c_.ops, positions);
   c_.units.begin_pass(p_.forward_units(), parallel::ShardedUnits::Pass::forward);
   c_.units.enter(p_.embedding_unit());
-  c_.ops.embedding_forward(saved.x, tokens, c_.units.parameter(p_.embedding), c_.sizes.vocab_begin);
-  scale_embedding(c_, saved.x);
+  const StreamActivations first = saved_of(0).before_attention;
+  c_.ops.embedding_forward(first.x, tokens, c_.units.parameter(p_.embedding), c_.sizes.vocab_begin);
+  scale_embedding(c_, first.x);
   for (const BlockIndex i : p_.blocks.indices()) {
-    const BlockParameters& block = p_.blocks[i];
-    block_forward(c_, block, i == 0 ? Tensor() : saved.middle, saved, scratch);
+    BlockActivations saved = saved_of(i);
+    block_forward(c_, p_.blocks[i], i == 0 ? Tensor() : saved.before_mlp.x, saved, scratch);
   }
   c_.units.enter(p_.head_unit());
   if (!logits.empty()) {
     const std::int64_t last = n - 1;
-    c_.ops.add_rms_norm_forward({.sum = saved.x.rows(last, 1),
+    const BlockActivations saved = saved_of(p_.blocks.last());
+    c_.ops.add_rms_norm_forward({.sum = saved.before_attention.x.rows(last, 1),
                                  .y = scratch.normed.rows(last, 1),
-                                 .rstd = saved.input_rstd.rows(last, 1),
-                                 .x = saved.middle.rows(last, 1),
+                                 .rstd = saved.before_attention.rstd.rows(last, 1),
+                                 .x = saved.before_mlp.x.rows(last, 1),
                                  .delta = scratch.delta.rows(last, 1),
                                  .weight = c_.units.parameter(p_.final_norm),
                                  .epsilon = epsilon});

@@ -31,7 +31,7 @@ void Decoder::initialize() { b_.scratch.ropes.upload(c_.config, c_.device, c_.op
 
 void Decoder::embed(const Inputs& inputs, std::span<const EmbeddingNoise> noise) {
   const Tensor table = c_.units.parameter(p_.embedding);
-  const Tensor x = b_.blocks.front().x;
+  const Tensor x = b_.blocks.front().before_attention.x;
   if (c_.tp.size() == 1) {
     c_.ops.embedding_forward(x, inputs.tokens, table, c_.sizes.vocab_begin);
   } else {
@@ -56,6 +56,8 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
                            std::optional<std::uint64_t> dropout_seed, bool keeps,
                            std::span<const EmbeddingNoise> noise) {
   b_.set_tokens(inputs.tokens.shape[0]);
+  b_.scratch.num_padding = inputs.num_padding;
+  b_.balance.begin(c_, /*counts=*/keeps);
   b_.adapters.set_seed(dropout_seed);
   c_.attention.set_schedules(schedules);
   b_.scratch.ropes.fill(c_.config, c_.ops, inputs.positions);
@@ -67,8 +69,8 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
   for (const BlockIndex i : p_.blocks.indices()) {
     if (i >= b_.num_slots()) wait_for(BlockIndex::from(i - b_.num_slots()));  // whose memory it gets
     timed({.category = "model", .what = "forward", .of = "block", .number = i}, [&] {
-      block_forward(c_, p_.blocks[i], i == 0 ? Tensor() : b_.blocks[BlockIndex::from(i - 1)].middle, b_.blocks[i],
-                    b_.scratch);
+      const Tensor previous = i == 0 ? Tensor() : b_.blocks[BlockIndex::from(i - 1)].before_mlp.x;
+      block_forward(c_, p_.blocks[i], previous, b_.blocks[i], b_.scratch);
     });
     if (keeps) save(i);
   }
@@ -76,7 +78,7 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
   c_.ops.add_rms_norm_forward({.sum = b_.last,
                                .y = c_.tp.slice(b_.scratch.normed),
                                .rstd = b_.last_rstd,
-                               .x = b_.blocks.back().middle,
+                               .x = b_.blocks.back().before_mlp.x,
                                .delta = c_.tp.slice(b_.scratch.delta),
                                .weight = c_.units.parameter(p_.final_norm),
                                .epsilon = static_cast<float>(c_.config.rms_norm_eps)});
@@ -127,11 +129,12 @@ void Decoder::wait_for(BlockIndex i) {
 }
 
 void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSchedules& schedules,
-                               double gradient_scale, Tensor metrics, std::optional<std::uint64_t> dropout_seed,
+                               const GradientScale& scale, Tensor metrics, std::optional<std::uint64_t> dropout_seed,
                                std::span<const EmbeddingNoise> noise) {
   c_.units.begin_pass(p_.forward_backward_units(!b_.policy().keeps_all()), parallel::ShardedUnits::Pass::micro_batch);
   forward_body(inputs, schedules, dropout_seed, /*keeps=*/true, noise);
-  head_backward(inputs, gradient_scale, metrics);
+  head_backward(inputs, scale.loss, metrics);
+  b_.balance.share(c_, scale.aux_loss);
   for (const BlockIndex i : p_.blocks.reversed_indices()) block_backward_of(i);
   timed({.category = "model", .what = "backward", .of = "embedding"}, [&] {
     c_.units.enter(p_.embedding_unit());

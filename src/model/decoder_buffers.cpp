@@ -25,19 +25,34 @@ DecoderBuffers::DecoderBuffers(const config::Model& config, const config::Lora& 
                                device::Kind kind, const ActivationPolicy& policy, const ops::TokenLoss& loss)
     : loss_head(sizes, kind, loss),
       adapters(lora, sizes.shapes(), policy.mlp_tile_tokens),
+      balance(config),
       sizes_(sizes),
       config_(config),
       policy_(policy),
-      num_blocks_(checked_cast<int>(config.num_hidden_layers)),
-      slots_(policy.location == ActivationPolicy::Location::device ? num_blocks_
-                                                                   : std::min(num_blocks_, num_slots_of_offloading)) {}
+      num_slots_(policy.location == ActivationPolicy::Location::device
+                     ? checked_cast<int>(config.num_hidden_layers)
+                     : std::min(checked_cast<int>(config.num_hidden_layers), num_slots_of_offloading)),
+      all_blocks_(checked_cast<int>(config.num_hidden_layers)) {}
 
 void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspace, device::Arena& tp_sums,
                              device::Arena& host) {
-  const LayerPlan plan = layer_plans(config_).front();
-  const BlockActivations shared = take_shared_activations(workspace, sizes_, plan, policy_);
-  for (BlockActivations& slot : slots_) slot = take_kept_activations(activations, sizes_, plan, policy_, shared);
-  place_bytes_ = size_bytes(kept_tensors(slots_.front(), policy_));
+  const std::vector<LayerPlan> plans = layer_plans(config_);
+  const auto plan_of = [&](BlockIndex block) { return plans.at(static_cast<std::size_t>(static_cast<int>(block))); };
+  take_in_turn(workspace, all_blocks_.size(), [&](int number) {
+    const auto block = BlockIndex::from(number);
+    all_blocks_[block] = take_shared_activations(workspace, sizes_, plan_of(block), policy_);
+  });
+  for (int slot = 0; slot < num_slots_; ++slot) {
+    const int num_in_slot = (all_blocks_.size() - slot + num_slots_ - 1) / num_slots_;
+    take_in_turn(activations, num_in_slot, [&](int turn) {
+      const auto block = BlockIndex::from(slot + turn * num_slots_);
+      all_blocks_[block] = take_kept_activations(activations, sizes_, plan_of(block), policy_, all_blocks_[block]);
+    });
+  }
+  place_bytes_ = 0;
+  for (const BlockActivations& block : all_blocks_) {
+    place_bytes_ = std::max(place_bytes_, size_bytes(kept_tensors(block, policy_)));
+  }
   host_places.clear();
   if (policy_.location == ActivationPolicy::Location::host) {
     for (int i = 0; i < num_offloaded(); ++i) {
@@ -49,16 +64,18 @@ void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspac
   all_scratch_ = take_scratch(workspace, tp_sums, sizes_, config_, policy_);
   loss_head.lay_out(workspace, tp_sums);
   adapters.lay_out(workspace);
+  balance.lay_out(workspace);
   set_tokens(sizes_.tokens);
 }
 
 void DecoderBuffers::set_tokens(std::int64_t num_tokens) {
   SFT_ENSURE(num_tokens % sizes_.token_slices == 0, "tokens that are cut over tp divide by its size");
   blocks.clear();
-  for (int block = 0; block < num_blocks_; ++block) {
-    blocks.push_back(first_rows(slots_[Slot::from(block % num_slots())], num_tokens, sizes_.token_slices));
+  for (const BlockActivations& block : all_blocks_) {
+    blocks.push_back(first_rows(block, num_tokens, sizes_.token_slices));
   }
   scratch = first_rows(all_scratch_, num_tokens);
+  scratch.balance = &balance;
   last = all_last_.rows(0, num_tokens / sizes_.token_slices);
   last_rstd = all_last_rstd_.rows(0, num_tokens / sizes_.token_slices);
 }

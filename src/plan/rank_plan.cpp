@@ -16,7 +16,11 @@ namespace sft::plan {
 
 namespace {
 
-model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tokens, const mesh::Place& place) {
+/// On CPUs products of few different sizes are made, whose machine code is kept.
+std::int64_t expert_alignment(device::Kind kind) { return kind == device::Kind::cpu ? 16 : 1; }
+
+model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tokens, const mesh::Place& place,
+                         device::Kind kind) {
   const config::Model& m = config->model;
   const int tp = place.size(Axis::tp), sp = place.size(Axis::sp), token_slices = config->parallel.token_slices();
   const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.tp_rank());
@@ -27,13 +31,17 @@ model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tok
           .q_heads = heads.q_heads,
           .kv_heads = heads.kv_heads,
           .head_dim = m.head_dim,
-          .mlp = m.intermediate_size / tp,
+          .mlp = m.has_dense_layers() ? m.intermediate_size / tp : 0,
           .vocab = vocab.count,
           .vocab_begin = vocab.begin,
           .max_vocab = vocab.max_count,
           .compute = compute,
           .partial = tp > 1 ? DType::float32 : compute,
-          .token_slices = token_slices};
+          .token_slices = token_slices,
+          .experts = m.num_experts,
+          .expert_choices = m.num_experts_per_tok,
+          .expert_mlp = m.moe_intermediate_size / tp,
+          .expert_alignment = expert_alignment(kind)};
 }
 
 parallel::SequenceShape sequence_shape(const config::Model& model, const model::Sizes& sizes,
@@ -90,7 +98,7 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
       machine(machine_in),
       way(way_of(config->device.comm, machine.kind)),
       limits(limits_in),
-      sizes(local_sizes(config, limits.tokens, place)),
+      sizes(local_sizes(config, limits.tokens, place, machine.kind)),
       architecture(model::make_architecture(config)),
       policy(parallel::sharding_policy(config->parallel, offloads_parameters(config, machine))),
       parts(parallel::storage_of(

@@ -62,7 +62,7 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
   std::vector<comm::SentBytes> middle;
   for (std::int64_t i = 0; i < num_played; ++i) {
     const auto before = std::vector<comm::SentBytes>(counter.sent());
-    workers.decoder.forward_backward(plan.upload.device, schedules, 1.0, metrics, 0);
+    workers.decoder.forward_backward(plan.upload.device, schedules, {1.0, 1.0}, metrics, 0);
     if (i != 1) continue;
     middle = counter.sent();
     for (std::size_t group = 0; group < before.size(); ++group) middle[group].bytes -= before[group].bytes;

@@ -38,8 +38,10 @@ Upload::Upload(device::Device& device, device::Stream& stream, const UploadBuffe
 
 model::Inputs Upload::put(const data::MicroBatch& batch) {
   const auto num_tokens = std::ssize(batch.tokens);
+  const std::int64_t num_own =
+      batch.row_parts.empty() ? 0 : batch.row_parts.back().local + batch.row_parts.back().num_tokens;
   const model::Inputs pinned = first_rows(buffers_.pinned[next_], num_tokens);
-  const model::Inputs on_device = first_rows(buffers_.device, num_tokens);
+  model::Inputs on_device = first_rows(buffers_.device, num_tokens);
   device::Event& copied = *copied_[next_];
   next_ = (next_ + 1) % buffers_.pinned.size();
   copied.synchronize();
@@ -54,6 +56,7 @@ model::Inputs Upload::put(const data::MicroBatch& batch) {
   copy(on_device.targets, pinned.targets, batch.targets);
   copy(on_device.loss_weights, pinned.loss_weights, batch.loss_weights);
   copied.record(stream_);
+  on_device.num_padding = num_tokens - num_own;
   return on_device;
 }
 

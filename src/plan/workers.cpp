@@ -2,8 +2,11 @@
 #include "sft/plan/workers.hpp"
 
 #include <fmt/core.h>
+#include <functional>
+#include <span>
 #include <vector>
 
+#include "sft/core/activity.hpp"
 #include "sft/core/log.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/transfer/file_mover.hpp"
@@ -60,6 +63,13 @@ std::unique_ptr<transfer::Mover> make_activation_mover(const model::DecoderBuffe
   return mover;
 }
 
+std::function<void(std::span<double>)> sum_over(const comm::Group& world) {
+  return [world](std::span<double> values) {
+    const Activity adding(ActivityKind::works, "the choices of experts");
+    world.sum(values);
+  };
+}
+
 }  // namespace
 
 Streams::Streams(device::Device& device)
@@ -86,7 +96,8 @@ RankWorkers::RankWorkers(RankPlan& plan, const config::Config& config, const mes
                   plan.tp_wire, device, collectives, work),
       attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *streams.ring)),
       activations(make_activation_mover(plan.decoder, config.train.offload_folder, device, *streams.compute, work)),
-      decoder({config.model, plan.sizes, device, *ops, units, tp, *attention, plan.decoder.adapters},
+      decoder({config.model, plan.sizes, device, *ops, units, tp, *attention, plan.decoder.adapters,
+               work == Work::done ? sum_over(groups.world) : nullptr},
               plan.architecture.parameters, plan.decoder, activations.get()) {
   for (TrainedPart& part : plan.trained) {
     steps.emplace_back(part, groups, *ops, collectives);

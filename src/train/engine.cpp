@@ -7,7 +7,9 @@
 #include <array>
 #include <cmath>
 #include <deque>
+#include <functional>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "early_update.hpp"
@@ -80,9 +82,27 @@ struct StepUnderWay {
   std::int64_t num_micro_batches = 0;  ///< done
   std::vector<std::int64_t> rows;      ///< of this rank
   HiddenSquares hidden_squares;        ///< of this rank's rows, where it owns them
+  double aux_loss = 0.0;               ///< sum over the micro-batches, of all ranks
+  std::vector<double> choices = {};    ///< RouterBalance::choices_by_layer, the same
 
   /// Of every token's weighted loss: the denominator of the mean, known before the first pass.
   [[nodiscard]] double gradient_scale() const { return counts.weight_sum > 0 ? 1.0 / counts.weight_sum : 0.0; }
+  /// Of each micro-batch's auxiliary loss: a step has their mean, and none where it has no targets.
+  [[nodiscard]] double aux_scale(const config::Config& config) const {
+    if (counts.weight_sum <= 0) return 0.0;
+    return config.model.router_aux_loss_coef / static_cast<double>(config.train.gradient_accumulation_steps);
+  }
+  void add_routers(const model::RouterBalance& balance) {
+    aux_loss += balance.aux_loss();
+    const std::vector<double> added = balance.choices_by_layer();
+    choices.resize(added.size());
+    std::ranges::transform(choices, added, choices.begin(), std::plus());
+  }
+  [[nodiscard]] std::optional<RouterResult> routers(const config::Model& model) const {
+    if (model.num_experts == 0) return std::nullopt;
+    return RouterResult{aux_loss / static_cast<double>(num_micro_batches),
+                        model::expert_imbalance(choices, model.num_experts)};
+  }
 };
 
 /// What an engine is made from: its configuration, what follows from it, and every arena as a size. Local.
@@ -353,10 +373,11 @@ void Engine::add_micro_batch(const data::MicroBatch& batch) {
   const std::int64_t number = step.num_micro_batches++;
   device::timed(e.device.timeline(), {.category = "step", .what = "", .of = "micro-batch", .number = number}, [&] {
     const model::Inputs inputs = e.upload.put(batch);
-    e.workers.decoder.forward_backward(inputs, batch.attention, step.gradient_scale(),
+    e.workers.decoder.forward_backward(inputs, batch.attention, {step.gradient_scale(), step.aux_scale(e.config)},
                                        e.plan.results.rows(0, plan::num_metrics), e.dropout_seed(step.step, number),
                                        e.embedding_noise(step.step, batch));
   });
+  step.add_routers(e.plan.decoder.balance);
   step.rows.insert(step.rows.end(), batch.rows.begin(), batch.rows.end());
   if (!e.plan.place.owns_rows()) return;
   for (const sequence::AttentionKind kind : batch.hidden_squares.indices()) {
@@ -407,6 +428,7 @@ StepResult Engine::finish_step() {
           .model_flops = model_flops(e.config, trained_matrices(plan.trained), static_cast<double>(counts.num_tokens),
                                      counts.length_squares,
                                      HiddenSquares(std::vector<double>(sums.begin() + local.size(), sums.end()))),
+          .routers = step.routers(e.config.model),
           .left_out = left_out};
 }
 
@@ -443,6 +465,7 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
   batch.targets.resize(tokens.size());
   batch.loss_weights.resize(tokens.size());
   const auto num_tokens = std::ssize(tokens);
+  batch.row_parts = {{.local = 0, .from = 0, .num_tokens = num_tokens, .row_tokens = num_tokens, .row = 0}};
   batch.attention = sequence::make_schedules({}, model::attention_windows(e.config.model),
                                              {{checked_cast<std::int32_t>(num_tokens)}}, {num_tokens, 1}, 0);
   const model::Inputs inputs = e.upload.put(batch);

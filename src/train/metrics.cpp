@@ -64,6 +64,8 @@ std::string to_json(const StepMetrics& metrics) {
   json["num_target_tokens"] = metrics.num_target_tokens;
   json["mean_token_accuracy"] = metrics.mean_token_accuracy;
   json["entropy"] = metrics.entropy;
+  if (metrics.aux_loss) json["aux_loss"] = *metrics.aux_loss;
+  if (metrics.expert_imbalance) json["expert_imbalance"] = *metrics.expert_imbalance;
   json["step_loss"] = metrics.step_loss;
   json["step_num_tokens"] = metrics.step_num_tokens;
   json["step_num_target_tokens"] = metrics.step_num_target_tokens;

@@ -168,6 +168,10 @@ StepMetrics Trainer::measure(const StepResult& result, double learning_rate, dou
   metrics.num_target_tokens = position_.num_target_tokens;
   metrics.mean_token_accuracy = is_done ? result.mean_token_accuracy : nothing;
   metrics.entropy = is_done ? result.entropy : nothing;
+  if (result.routers) {
+    metrics.aux_loss = is_done ? result.routers->aux_loss : nothing;
+    metrics.expert_imbalance = is_done ? result.routers->expert_imbalance : nothing;
+  }
   metrics.step_loss = metrics.loss;
   metrics.num_skipped_steps = position_.decisions.num_skipped_steps;
   metrics.step_num_tokens = result.num_tokens;

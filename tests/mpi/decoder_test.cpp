@@ -195,7 +195,7 @@ class Stand {
         data::cut_rows(rows, mesh_.place.size(Axis::sp), mesh_.place.rank(Axis::sp), {}, sizes_.token_slices);
     decoder.forward_backward({tensor_of(batch.tokens, DType::int32), tensor_of(batch.positions, DType::int32),
                               tensor_of(batch.targets, DType::int32), tensor_of(batch.loss_weights)},
-                             batch.attention, 1.0 / gradient_divisor, metrics, dropout_seed);
+                             batch.attention, {1.0 / gradient_divisor}, metrics, dropout_seed);
     stream_->synchronize();
   }
 

@@ -99,6 +99,23 @@ def windows_of_qwen(rng, sizes):
     return fields | rope_of(rng)
 
 
+def qwen3_moe(rng, sizes):
+    layers, experts = sizes["num_hidden_layers"], rng.choice([4, 7, 16])
+    dense = [layer for layer in range(1, layers) if rng.random() < 0.3]
+    choices = rng.randint(1, min(experts, 5))
+    # A single weight that is normalized is 1: what is left of the router's gradient is that of rounding.
+    return dict(head_dim=rng.choice([8, 16]), num_experts=experts, num_experts_per_tok=choices,
+                moe_intermediate_size=rng.choice([8, 12, 32]), norm_topk_prob=choices > 1 and rng.random() < 0.5,
+                mlp_only_layers=dense, decoder_sparse_step=rng.choice([1, 1, 2]) if layers > 1 else 1,
+                router_aux_loss_coef=rng.choice([0.0, 0.001, 0.1]), attention_bias=rng.random() < 0.3) | rope_of(rng)
+
+
+def mixtral(rng, sizes):
+    experts = rng.choice([2, 4, 8])
+    return dict(num_local_experts=experts, num_experts_per_tok=rng.randint(2, min(experts, 3)),
+                sliding_window=rng.choice([None, None, 16]), router_aux_loss_coef=rng.choice([0.0, 0.02])) | rope_of(rng)
+
+
 FAMILIES = {
     "llama": ("Llama", lambda rng, sizes: biases(rng) | rope_of(rng)),
     "qwen3": ("Qwen3", lambda rng, sizes: dict(head_dim=rng.choice([8, 16])) | rope_of(rng)),
@@ -110,7 +127,12 @@ FAMILIES = {
     "phi3": ("Phi3", phi3),
     "ministral3": ("Ministral3", ministral3),
     "glm4": ("Glm4", glm4),
+    "qwen3_moe": ("Qwen3Moe", qwen3_moe),
+    "mixtral": ("Mixtral", mixtral),
 }
+
+
+EXPERTS = (qwen3_moe, mixtral)
 
 
 def draw_parameters(network):
@@ -122,7 +144,7 @@ def draw_parameters(network):
             elif name.endswith("bias"):
                 parameter.copy_(0.3 * torch.randn_like(parameter))
             else:
-                parameter.copy_(torch.randn_like(parameter) / parameter.shape[1] ** 0.5)
+                parameter.copy_(torch.randn_like(parameter) / parameter.shape[-1] ** 0.5)
 
 
 def make_model(family, number, folder):
@@ -137,36 +159,52 @@ def make_model(family, number, folder):
     return rng
 
 
+def auxiliary_loss(config, router_logits):
+    """The auxiliary loss of all documents together: of each layer's logits, documents one behind the other."""
+    module = sys.modules[getattr(transformers, config.architectures[0]).__module__]
+    layers = tuple(torch.cat(documents) for documents in zip(*router_logits))
+    experts = getattr(config, "num_experts", None) or config.num_local_experts
+    return module.load_balancing_loss_func(layers, experts, config.num_experts_per_tok)
+
+
 def loss_of(network, tokens, weights):
-    total, weight_sum = 0.0, 0.0
+    """The loss of the tokens, and what is added to it for its gradient: the auxiliary loss of experts."""
+    total, weight_sum, router_logits = 0.0, 0.0, []
+    coefficient = getattr(network.config, "router_aux_loss_coef", 0.0)
+    routers = dict(output_router_logits=True) if coefficient else {}
     for row, lengths in enumerate(hub_models.DOCUMENT_LENGTHS):
         begin = 0
         for length in lengths:
             document = torch.from_numpy(tokens[row, begin:begin + length]).long()[None]
             weight = torch.from_numpy(weights[row, begin + 1:begin + length]).double()
-            if length > 1:
-                logits = network(input_ids=document, use_cache=False).logits[0].double()
+            if length > 1 or routers:
+                output = network(input_ids=document, use_cache=False, **routers)
+                logits = output.logits[0].double()
+                if routers:
+                    router_logits.append(output.router_logits)
                 nll = torch.nn.functional.cross_entropy(logits[:-1], document[0, 1:], reduction="none")
                 total, weight_sum = total + (weight * nll).sum(), weight_sum + weight.sum().item()
             begin += length
-    return total / weight_sum
+    added = coefficient * auxiliary_loss(network.config, router_logits) if routers else 0.0
+    return total / weight_sum, added
 
 
 def load(folder):
-    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager",
+                                                             experts_implementation="eager").eval()
 
 
 def step_of_transformers(folder, tokens, weights):
     """Loss, gradients by name, and the loss behind the step."""
     network = load(folder)
-    loss = loss_of(network, tokens, weights)
-    loss.backward()
+    loss, added = loss_of(network, tokens, weights)
+    (loss + added).backward()
     gradients = {}
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             gradients[name] = parameter.grad.clone()
             parameter -= LEARNING_RATE * parameter.grad
-        return loss.item(), gradients, loss_of(network, tokens, weights).item()
+        return loss.item(), gradients, loss_of(network, tokens, weights)[0].item()
 
 
 def mesh_of(rng, num_ranks):
@@ -177,9 +215,9 @@ def mesh_of(rng, num_ranks):
     return tuple(sizes)
 
 
-def options_of(rng, mesh):
+def options_of(rng, mesh, has_experts):
     options = {"--train.activation_checkpointing": rng.choice(["none", "selective", "full"]),
-               "--train.mlp_tile_tokens": rng.choice([0, 0, 16]),
+               "--train.mlp_tile_tokens": 0 if has_experts else rng.choice([0, 0, 16]),
                "--parallel.zero_stage": rng.choice([0, 1, 2, 3, 3]),
                "--parallel.fsdp_units": rng.choice(["block", "parts", 2])}
     if mesh[3] > 1:
@@ -213,7 +251,7 @@ def check_run(binaries, folder, shard, output, mesh, options, expected):
         if found > worst:
             worst, worst_name = found, name
     with torch.no_grad():
-        left = loss_of(load(output / "model"), tokens, weights).item()
+        left = loss_of(load(output / "model"), tokens, weights)[0].item()
     return abs(got - loss) / abs(loss), worst, abs(left - next_loss) / abs(next_loss), worst_name
 
 
@@ -226,7 +264,7 @@ def check_case(family, number, binaries, work, ranks):
     agrees, texts = True, []
     for num_ranks in (1, rng.choice(ranks)):
         mesh = mesh_of(rng, num_ranks)
-        options = options_of(rng, mesh)
+        options = options_of(rng, mesh, has_experts=FAMILIES[family][1] in EXPERTS)
         output = work / f"output-{num_ranks}"
         shutil.rmtree(output, ignore_errors=True)
         try:

@@ -13,7 +13,7 @@ and softmax in float32 even in a float64 model).
 A fixture is a packed data shard (docs: packed data) with further objects:
   attribute `config`     the model section of the .ini file
   /parameters/NAME       float32
-  /gradients/NAME        float32, of the loss below, rounded from float64
+  /gradients/NAME        float32, of the loss below and the auxiliary loss of experts, rounded from float64
   attribute `loss`       sum of w * nll / sum of w over the batch
   /logits (T, V)         float64, of the first T tokens of the document `logits_document` of row 0
 """
@@ -80,11 +80,29 @@ MODELS = {
     "glm4": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
                  intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=False,
                  attention_bias=True, partial_rotary_factor=0.5, block_norms="glm4"),
+    # A dense layer between two with experts; the auxiliary loss is a good part of the router's gradient.
+    "qwen3_moe": dict(hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                      intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-6, tie_word_embeddings=False,
+                      qk_norm=True, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=12,
+                      norm_topk_prob=True, mlp_only_layers=[1], router_aux_loss_coef=0.1),
+    # Weights of experts that are not divided by their sum.
+    "qwen3_moe_plain": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                            head_dim=8, intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-6,
+                            tie_word_embeddings=True, qk_norm=True, num_experts=5, num_experts_per_tok=3,
+                            moe_intermediate_size=8, router_aux_loss_coef=0.0),
+    "mixtral": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                    intermediate_size=16, moe_intermediate_size=16, rope_theta=10000.0, rms_norm_eps=1e-5,
+                    tie_word_embeddings=False, num_experts=4, num_experts_per_tok=2, norm_topk_prob=True,
+                    sliding_window=9, router_aux_loss_coef=0.05),
 }
 
 
 def vocab_size_of(model):
     return model.get("vocab_size", VOCAB_SIZE)
+
+
+def has_experts(model, layer):
+    return "num_experts" in model and layer not in model.get("mlp_only_layers", [])
 
 
 def parameter_shapes(model):
@@ -111,9 +129,13 @@ def parameter_shapes(model):
         shapes[block + "post_attention_layernorm.weight"] = (hidden,)
         if model.get("block_norms") == "glm4":
             shapes[block + "post_self_attn_layernorm.weight"] = shapes[block + "post_mlp_layernorm.weight"] = (hidden,)
-        shapes[block + "mlp.gate_proj.weight"] = (inner, hidden)
-        shapes[block + "mlp.up_proj.weight"] = (inner, hidden)
-        shapes[block + "mlp.down_proj.weight"] = (hidden, inner)
+        mlps, width = ["mlp."], inner
+        if has_experts(model, layer):
+            mlps, width = [f"mlp.experts.{expert}." for expert in range(model["num_experts"])], model["moe_intermediate_size"]
+            shapes[block + "mlp.gate.weight"] = (model["num_experts"], hidden)
+        for mlp in mlps:
+            shapes[block + mlp + "gate_proj.weight"] = shapes[block + mlp + "up_proj.weight"] = (width, hidden)
+            shapes[block + mlp + "down_proj.weight"] = (hidden, width)
     shapes["model.norm.weight"] = (hidden,)
     if not model["tie_word_embeddings"]:
         shapes["lm_head.weight"] = (vocab_size_of(model), hidden)
@@ -215,8 +237,32 @@ def normed_branch(branch, norm, epsilon):
     return branch if norm is None else rms_norm(branch, norm, epsilon)
 
 
-def document_logits(parameters, model, tokens):
-    """Logits (T, V) of one document alone."""
+def mlp_of(block, name, h):
+    gate, up = (F.linear(h, block[f"{name}.{part}_proj.weight"], block.get(f"{name}.{part}_proj.bias"))
+                for part in ("gate", "up"))
+    return F.linear(F.silu(gate) * up, block[name + ".down_proj.weight"], block.get(name + ".down_proj.bias"))
+
+
+def experts_of(block, model, h, routing):
+    """What the experts of each token give, weighed; appends choices (T, E) and probabilities (T, E) to `routing`."""
+    probabilities = F.linear(h, block["mlp.gate.weight"]).softmax(-1)
+    chosen = torch.zeros_like(probabilities).scatter(1, probabilities.topk(model["num_experts_per_tok"])[1], 1.0)
+    routing.append((chosen, probabilities))
+    weights = probabilities * chosen
+    if model.get("norm_topk_prob"):
+        weights = weights / weights.sum(-1, keepdim=True)
+    return sum(weights[:, [e]] * mlp_of(block, f"mlp.experts.{e}", h) for e in range(model["num_experts"]))
+
+
+def auxiliary_loss(model, routing):
+    """That of all layers and documents (Fedus et al. 2021), times its coefficient."""
+    chosen, probabilities = (torch.cat(parts) for parts in zip(*routing))
+    balance = model["num_experts"] * (chosen.mean(0) * probabilities.mean(0)).sum()
+    return model["router_aux_loss_coef"] * balance
+
+
+def document_logits(parameters, model, tokens, routing):
+    """Logits (T, V) of one document alone; what its routers did is appended to `routing`."""
     num_heads, num_kv, head_dim = (model[k] for k in ("num_attention_heads", "num_key_value_heads", "head_dim"))
     epsilon, length = model["rms_norm_eps"], len(tokens)
     angles = torch.arange(length, dtype=torch.float64)[:, None] * inverse_frequencies(model)
@@ -243,9 +289,7 @@ def document_logits(parameters, model, tokens):
                           block.get("self_attn.o_proj.bias"))
         x = x + branch_scale * normed_branch(branch, block.get("post_self_attn_layernorm.weight"), epsilon)
         h = rms_norm(x, block["post_attention_layernorm.weight"], epsilon)
-        gate, up = (F.linear(h, block[f"mlp.{name}_proj.weight"], block.get(f"mlp.{name}_proj.bias"))
-                    for name in ("gate", "up"))
-        branch = F.linear(F.silu(gate) * up, block["mlp.down_proj.weight"], block.get("mlp.down_proj.bias"))
+        branch = experts_of(block, model, h, routing) if has_experts(model, layer) else mlp_of(block, "mlp", h)
         x = x + branch_scale * normed_branch(branch, block.get("post_mlp_layernorm.weight"), epsilon)
     x = rms_norm(x, parameters["model.norm.weight"], epsilon)
     head = parameters.get("lm_head.weight", parameters["model.embed_tokens.weight"])
@@ -260,8 +304,9 @@ def batch_loss(logits_of, rows):
         for length in lengths:
             document = torch.from_numpy(tokens[begin:begin + length]).long()
             weight = torch.from_numpy(weights[begin + 1:begin + length]).double()
+            logits = logits_of(document)
             if length > 1:
-                nll = F.cross_entropy(logits_of(document)[:-1], document[1:], reduction="none")
+                nll = F.cross_entropy(logits[:-1], document[1:], reduction="none")
                 total, weight_sum = total + (weight * nll).sum(), weight_sum + weight.sum().item()
             begin += length
     return total / weight_sum
@@ -277,9 +322,16 @@ def as_pairs(rows, model):
 
 def as_transformers(family, model, tensors):
     """The tensors in the names, the fusions and the order of rows of the family's own class."""
+    tensors = dict(tensors)
+    for layer in range(model["num_hidden_layers"]):
+        if has_experts(model, layer):
+            block, experts = f"model.layers.{layer}.mlp.experts.", range(model["num_experts"])
+            def take(name):
+                return torch.stack([tensors.pop(f"{block}{expert}.{name}.weight") for expert in experts])
+            tensors[block + "gate_up_proj"] = torch.cat([take("gate_proj"), take("up_proj")], 1)
+            tensors[block + "down_proj"] = take("down_proj")
     if family not in ("phi3", "glm4"):
         return tensors
-    tensors = dict(tensors)
     for layer in range(model["num_hidden_layers"]):
         block = f"model.layers.{layer}."
         fused = {"mlp.gate_up_proj.weight": [f"mlp.{name}_proj.weight" for name in ("gate", "up")]}
@@ -296,7 +348,8 @@ def transformers_model(family, model, parameters):
     """The family's own class in float64 with the same parameters."""
     prefix = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "smollm3": "SmolLM3",
               "granite": "Granite", "mistral": "Mistral", "phi3": "Phi3", "ministral3": "Ministral3",
-              "glm4": "Glm4"}[family.split("_")[0]]
+              "glm4": "Glm4", "qwen3_moe": "Qwen3Moe", "mixtral": "Mixtral"}
+    prefix = prefix["qwen3_moe" if family.startswith("qwen3_moe") else family.split("_")[0]]
     own_names = ("qk_norm", "attention_output_bias", "rope_theta", "rope_scaling", "block_norms",
                  "partial_rotary_factor", "llama_4_scaling_beta")
     keys = dict(vocab_size=VOCAB_SIZE) | {k: v for k, v in model.items() if k not in own_names}
@@ -307,7 +360,7 @@ def transformers_model(family, model, parameters):
     if "layer_types" in model:
         keys["use_sliding_window"] = True
     config = getattr(transformers, prefix + "Config")(rope_parameters=rope, pad_token_id=None, **keys)
-    config._attn_implementation = "eager"
+    config._attn_implementation, config._experts_implementation = "eager", "eager"
     network = getattr(transformers, prefix + "ForCausalLM")(config).double()
     own = dict(network.named_parameters())
     parameters = {name: value.numpy() for name, value in
@@ -325,8 +378,17 @@ def relative_difference(a, b):
 
 def check_second_witness(family, model, parameters, rows, loss, gradients):
     network, own = transformers_model(family, model, parameters)
-    witness = batch_loss(lambda document: network(input_ids=document[None]).logits[0].double(), rows)
-    witness.backward()
+    router_logits, routers = [], dict(output_router_logits=True) if "num_experts" in model else {}
+    def logits_of(document):
+        output = network(input_ids=document[None], **routers)
+        router_logits.append(output.router_logits if routers else ())
+        return output.logits[0].double()
+    witness, added = batch_loss(logits_of, rows), 0.0
+    if routers:
+        layers = tuple(torch.cat(documents) for documents in zip(*router_logits))
+        added = model["router_aux_loss_coef"] * transformers.models.qwen3_moe.modeling_qwen3_moe.load_balancing_loss_func(
+            layers, model["num_experts"], model["num_experts_per_tok"])
+    (witness + added).backward()
     gradients = as_transformers(family, model, gradients)
     worst = max(relative_difference(own[name].grad, gradient) for name, gradient in gradients.items())
     loss_difference = relative_difference(witness, loss)
@@ -369,12 +431,14 @@ def main():
         rng = np.random.default_rng(seed)
         values, rows = draw_parameters(model, rng), draw_rows(rng, vocab_size_of(model))
         parameters = {name: torch.from_numpy(value).double().requires_grad_() for name, value in values.items()}
-        loss = batch_loss(lambda document: document_logits(parameters, model, document), rows)
-        gradients = dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values()))))
+        routing = []
+        loss = batch_loss(lambda document: document_logits(parameters, model, document, routing), rows)
+        added = auxiliary_loss(model, routing) if routing else 0.0
+        gradients = dict(zip(parameters, torch.autograd.grad(loss + added, list(parameters.values()))))
         check_second_witness(family, model, values, rows, loss, gradients)
         begin = sum(rows[0][2][:LOGITS_DOCUMENT])
         document = torch.from_numpy(rows[0][0][begin:begin + rows[0][2][LOGITS_DOCUMENT]]).long()
-        logits = document_logits(parameters, model, document)
+        logits = document_logits(parameters, model, document, [])
         write_fixture(folder / f"{family}.h5", model, values, rows, loss, logits, gradients)
 
 

@@ -96,11 +96,20 @@ std::vector<mesh::Layout> layouts_of_this_size() {
 }
 
 bool divides(const config::Model& model, const mesh::Layout& layout) {
-  return model.num_attention_heads % layout[Axis::tp] == 0 && model.intermediate_size % layout[Axis::tp] == 0;
+  const std::int64_t tp = layout[Axis::tp];
+  return model.num_attention_heads % tp == 0 && model.intermediate_size % tp == 0 &&
+         model.moe_intermediate_size % tp == 0;
 }
 
-const std::vector<std::string> families{"llama",        "qwen2",   "qwen3", "llama_bias", "smollm3", "granite",
-                                        "qwen2_window", "mistral", "phi3",  "ministral3", "glm4"};
+const std::vector<std::string> families{"llama",   "qwen2",        "qwen3",           "llama_bias", "smollm3",
+                                        "granite", "qwen2_window", "mistral",         "phi3",       "ministral3",
+                                        "glm4",    "qwen3_moe",    "qwen3_moe_plain", "mixtral"};
+
+/// A micro-batch has an auxiliary loss of its own; the fixtures' is that of one micro-batch.
+bool splits(const config::Model& model) { return model.num_experts == 0 || model.router_aux_loss_coef == 0; }
+
+/// Rounding changes which experts tokens that lie between two of them go to.
+bool is_continuous(const config::Model& model) { return model.num_experts == 0; }
 
 }  // namespace
 
@@ -109,7 +118,9 @@ BOOST_DATA_TEST_CASE(loss_and_every_gradient, boost::unit_test::data::make(famil
   for (const mesh::Layout& layout : layouts_of_this_size()) {
     if (!divides(reference.model, layout)) continue;
     for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
+      if (precision == config::Precision::bf16 && !is_continuous(reference.model)) continue;
       for (const int accumulation : {1, 2}) {
+        if (accumulation > 1 && !splits(reference.model)) continue;
         BOOST_TEST_CONTEXT(layout.describe() << ", accumulation " << accumulation << ", "
                                              << (precision == config::Precision::fp32 ? "float32" : "bf16")) {
           check_step(reference, layout, accumulation, precision);

@@ -3,6 +3,7 @@
 // The whole configuration of a run, as one struct (valid_config.hpp: one that can run). Key names are those of the .ini
 // sections.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -112,6 +113,13 @@ struct Model {
   std::int64_t sliding_window = 0;
   /// By layer: full_attention or sliding_attention; empty: with a window all slide.
   std::vector<std::string> layer_types;
+  /// Experts of a layer (Shazeer et al. 2017), whose MLP they are; 0: all MLPs are dense.
+  std::int64_t num_experts = 0;
+  std::int64_t num_experts_per_tok = 0;    ///< of them, that a token goes through
+  std::int64_t moe_intermediate_size = 0;  ///< width of an expert
+  bool norm_topk_prob = false;             ///< a token's weights of its experts are divided by their sum
+  std::vector<int> mlp_only_layers;        ///< numbers of layers, from 0, whose MLP is dense for all that
+  double router_aux_loss_coef = 0.001;     ///< of the auxiliary loss that balances experts
   std::uint64_t init_seed = 0;
   double initializer_range = 0.02;
 
@@ -125,9 +133,16 @@ struct Model {
   }
   /// Whether queries and keys of that layer are rotated.
   [[nodiscard]] bool rotates(std::size_t layer) const { return no_rope_layers.empty() || no_rope_layers[layer] != 0; }
+  /// Whether the MLP of that layer is one of experts.
+  [[nodiscard]] bool has_experts(std::size_t layer) const {
+    return num_experts > 0 && std::ranges::find(mlp_only_layers, static_cast<int>(layer)) == mlp_only_layers.end();
+  }
+  [[nodiscard]] std::int64_t num_expert_layers() const;
+  [[nodiscard]] bool has_dense_layers() const { return num_expert_layers() < num_hidden_layers; }
   /// Parameters, biases and norms included; tied embeddings once.
   [[nodiscard]] std::int64_t num_parameters() const;
-  /// Weights used in matrix products: all matrices but the embedding table, and the head also when tied.
+  /// Weights that a token uses in matrix products: all matrices but the embedding table and experts that it does not
+  /// go through, and the head also when tied.
   [[nodiscard]] std::int64_t num_matmul_parameters() const;
 };
 

@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "sft/config/valid_config.hpp"
 #include "sft/model/layer_plan.hpp"
+#include "sft/model/mlp.hpp"
 #include "sft/parallel/part.hpp"
 
 namespace sft::model {
@@ -36,16 +38,21 @@ struct Linear {
 /// The number of a block of the decoder, from the embedding on; Hugging Face counts layers so.
 using BlockIndex = Index<struct Block>;
 
+/// RMSNorms around attention or an MLP.
+struct NormGroups {
+  parallel::ParameterGroup input;   ///< of the residual stream, which it reads
+  parallel::ParameterGroup branch;  ///< of what it adds, with LayerPlan::norms_branches
+};
+
 /// The parameters of one block, and what it does with them.
 struct BlockParameters {
   LayerPlan plan;
-  parallel::UnitIndex attention_unit;  ///< has qkv, o, q_norm, k_norm, input_norm and its branch's
+  parallel::UnitIndex attention_unit;  ///< has qkv, o, q_norm, k_norm and attention_norms
   parallel::UnitIndex mlp_unit;        ///< has the others: the next unit, or the same one
   Linear qkv, o;
-  Linear gate_up, down;
-  parallel::ParameterGroup q_norm, k_norm;                          ///< as LayerPlan::QkNorm says
-  parallel::ParameterGroup input_norm, post_attention_norm;         ///< of what attention and MLP read
-  parallel::ParameterGroup attention_branch_norm, mlp_branch_norm;  ///< of what they add, with norms_branches
+  parallel::ParameterGroup q_norm, k_norm;  ///< as LayerPlan::QkNorm says
+  std::shared_ptr<const Mlp> mlp;           ///< of LayerPlan::MlpKind; never null
+  NormGroups attention_norms, mlp_norms;
 };
 
 struct DecoderParameters {

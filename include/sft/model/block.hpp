@@ -10,20 +10,20 @@
 namespace sft::model {
 
 /// Runs the block and enters its units; scratch.ropes and the attention's schedule are set. The residual
-/// stream enters as saved.x, or, when `previous` is not empty, as previous + scratch.delta, which is first written to
-/// saved.x. Leaves saved.middle and the slice of scratch.delta, whose sum is the residual stream after the block.
-/// Collective over the sp and tp groups.
+/// stream enters as saved.before_attention.x, or, when `previous` is not empty, as previous + scratch.delta, which is
+/// first written there. Leaves saved.before_mlp.x and the slice of scratch.delta, whose sum is the residual stream
+/// after the block. Collective over the sp and tp groups.
 void block_forward(const Context& context, const BlockParameters& parameters, const Tensor& previous,
                    BlockActivations& saved, BlockScratch& scratch);
 
-/// Computes again, from what the policy keeps, all that block_backward reads but gate_up: with the same bits. Enters
-/// the block's units; scratch.ropes and the attention's schedule are those of the forward pass. Nothing where
-/// all is kept. Collective over the tp group, with shared products over the sp group too.
+/// Computes again, from what the policy keeps, all that block_backward reads but products of the MLP: with the same
+/// bits. Enters the block's units; scratch.ropes and the attention's schedule are those of the forward pass. Nothing
+/// where all is kept. Collective over the tp group, with shared products over the sp group too.
 void block_recompute(const Context& context, const BlockParameters& parameters, const ActivationPolicy& policy,
                      BlockActivations& saved, BlockScratch& scratch);
 
 /// The slice of scratch.dx: in, the gradient of the residual stream after the block; out, before it. `saved` is what
-/// the forward pass or block_recompute left; gate_up is computed again where no block keeps it. Writes its gradients
+/// the forward pass or block_recompute left; the MLP computes again what no block keeps of it. Writes its gradients
 /// and enters its units. Collective over the sp and tp groups.
 void block_backward(const Context& context, const BlockParameters& parameters, BlockActivations& saved,
                     BlockScratch& scratch);

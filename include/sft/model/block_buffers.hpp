@@ -3,52 +3,69 @@
 // The memory of decoder blocks: what each keeps between its passes, and what all share. Pure: planning lays it out
 // without a device.
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "sft/device/arena.hpp"
 #include "sft/model/context.hpp"
+#include "sft/model/expert_buffers.hpp"
 #include "sft/model/layer_plan.hpp"
 #include "sft/model/rope_tables.hpp"
 
 namespace sft::model {
 
+class RouterBalance;
+
 /// Queries, keys and values of a fused product (T, (H + 2K) D).
 [[nodiscard]] parallel::SequenceAttention::Heads heads_of(const Tensor& qkv, const Sizes& sizes);
 
-/// What the forward pass of one block leaves for its backward pass. Shapes as in Sizes: T tokens, or the S of this rank
-/// where tokens are cut over tp; compute dtype unless stated.
-/// Every tensor is of one of the parts below, which ActivationPolicy keeps for each block or computes again.
-struct BlockActivations {
-  // Input
-  Tensor x;           ///< (S, C) the residual stream that enters
-  Tensor input_rstd;  ///< (S) float32
-  /// What the MLP gives before its norm, with LayerPlan::norms_branches: (S, C), (S) float32. Kept like the input, as
-  /// `down` is not computed again.
-  Tensor mlp_branch, mlp_branch_rstd;
+// What the forward pass of one block leaves for its backward pass. Shapes as in Sizes: T tokens, or the S of this rank
+// where tokens are cut over tp; compute dtype unless stated. Every tensor is of one of the parts "input", "products"
+// and "followers", which ActivationPolicy keeps for each block or computes again.
+
+/// The residual stream where attention or the MLP reads it, and what that adds to it.
+struct StreamActivations {
+  Tensor x;     ///< (S, C) the residual stream
+  Tensor rstd;  ///< (S) float32, of its norm
+  /// What is added, before its norm, with LayerPlan::norms_branches: (S, C), (S) float32.
+  Tensor branch, branch_rstd;
+};
+
+struct AttentionActivations {
   // Products
   /// (T, (H + 2K) D) queries, keys and values; without LayerPlan::QkNorm the first two are rotated in place.
   Tensor qkv;
-  Tensor attention;  ///< (T, H, D)
-  Tensor lse;        ///< (T, H) float32
-  Tensor gate_up;    ///< (T, 2F), its gradient after the backward pass; empty where no block keeps it
-  // What follows from the two at little cost
+  Tensor out;  ///< (T, H, D)
+  Tensor lse;  ///< (T, H) float32
+  // Followers
   Tensor q_rstd, k_rstd;  ///< (T, H), (T, K) float32; only with LayerPlan::QkNorm
-  Tensor middle;          ///< (S, C) the residual stream between attention and MLP
-  Tensor middle_rstd;     ///< (S) float32
-  /// What attention gives before its norm, with LayerPlan::norms_branches: (S, C), (S) float32.
-  Tensor attention_branch, attention_branch_rstd;
   /// What attention reads: columns of qkv; with LayerPlan::QkNorm normed and rotated queries and keys of their own.
   parallel::SequenceAttention::Heads heads;
 };
 
+/// Of the MLP that LayerPlan::MlpKind names; all else is empty.
+struct MlpActivations {
+  // Products, which are kept or empty: an MLP computes them again within its backward pass
+  Tensor gate_up;             ///< (T, 2F) of a dense one, its gradient after the backward pass
+  ExpertActivations experts;  ///< its decisions are input
+};
+
+struct BlockActivations {
+  StreamActivations before_attention;  ///< input, but the branch: it is a follower
+  StreamActivations before_mlp;        ///< followers, but the branch: it is input, as `down` is not computed again
+  AttentionActivations attention;
+  MlpActivations mlp;
+};
+
 /// What of them a block keeps. All else lies in memory that the blocks share, and block_backward computes it again.
 ///
-///   checkpointing  input  products      what follows    computed again
-///     none         kept   kept          kept            nothing but norms and activations that cost next to nothing
-///     selective    kept   kept          shared          also q/k norm with rotation, and the product o
-///     full         kept   shared, and   shared          also attention and the products qkv, gate and up; not down,
-///                         no gate_up                    which nothing in the backward pass reads
+///   checkpointing  input  products      followers    computed again
+///     none         kept   kept          kept         nothing but norms and activations that cost next to nothing
+///     selective    kept   kept          shared       also q/k norm with rotation, and the product o
+///     full         kept   shared, and   shared       also attention and the products qkv, gate and up; not down, which
+///                         no gate_up                 nothing in the backward pass reads
 ///
 /// full is that of Chen et al. 2016; selective is in the spirit of Korthikanti et al. 2022, with attention kept, whose
 /// memory grows with T alone (Dao et al. 2022). What is computed again has the same bits: same ops, same shapes.
@@ -68,8 +85,27 @@ struct ActivationPolicy {
 /// What [train] of a ValidConfig asks for on a device of `kind`.
 [[nodiscard]] ActivationPolicy activation_policy(const config::Train& train, device::Kind kind);
 
-/// The activations of a block that keeps everything: memory for Sizes::tokens, contents undefined.
-[[nodiscard]] BlockActivations take_activations(device::Arena& arena, const Sizes& sizes, const LayerPlan& plan);
+/// Lays out alternatives one over the other: lay_out(i) for i below `count` each take what they want of `arena`, which
+/// then has the most that one of them took.
+template <class LayOut>
+void take_in_turn(device::Arena& arena, int count, const LayOut& lay_out) {
+  const std::size_t begin = arena.used_bytes();
+  std::size_t most = 0;
+  for (int i = 0; i < count; ++i) {
+    arena.rewind(begin);
+    lay_out(i);
+    most = std::max(most, arena.used_bytes() - begin);
+  }
+  arena.rewind(begin);
+  static_cast<void>(arena.take(most));
+}
+
+/// The residual stream of blocks that keep everything, whatever else layers of `plan` have.
+[[nodiscard]] BlockActivations take_streams(device::Arena& arena, const Sizes& sizes, const LayerPlan& plan);
+/// All activations of a block that keeps everything: `streams` and memory for the rest, for Sizes::tokens, contents
+/// undefined.
+[[nodiscard]] BlockActivations take_around(device::Arena& arena, const Sizes& sizes, const LayerPlan& plan,
+                                           const BlockActivations& streams);
 /// The activations that blocks share under the policy, the others empty: memory for Sizes::tokens, contents undefined.
 [[nodiscard]] BlockActivations take_shared_activations(device::Arena& arena, const Sizes& sizes, const LayerPlan& plan,
                                                        const ActivationPolicy& policy);
@@ -83,8 +119,8 @@ struct ActivationPolicy {
 
 /// Buffers that all blocks share; nothing in them outlives one block but `delta`, `dx` and `ropes`. Compute
 /// dtype unless stated; "partial dtype" is Sizes::partial. N: tokens of a tile of the MLP. Some share memory, as they
-/// are never needed at the same time: normed with dattention; act and gate_up with qkv; delta with dnormed. Of normed,
-/// delta, dnormed and dx this rank has TensorParallel::slice between two products, in its place.
+/// are never needed at the same time: normed with dattention; act, gate_up and experts with qkv; delta with dnormed. Of
+/// normed, delta, dnormed and dx this rank has TensorParallel::slice between two products, in its place.
 struct BlockScratch {
   Tensor normed;      ///< (T, C)
   Tensor dattention;  ///< (T, H, D)
@@ -96,6 +132,9 @@ struct BlockScratch {
   Tensor dx;          ///< (T, C) gradient of the residual stream
   Tensor dbranch;     ///< (T, C) gradient of what a sublayer adds: dx, or memory of its own
   RopeTables ropes;   ///< of the micro-batch's positions
+  ExpertScratch experts;
+  RouterBalance* balance = nullptr;  ///< where choices of experts are counted; null: nowhere
+  std::int64_t num_padding = 0;      ///< tokens at the end of the micro-batch that stand in no document
 };
 /// `tp_sums`: for delta and dnormed.
 [[nodiscard]] BlockScratch take_scratch(device::Arena& arena, device::Arena& tp_sums, const Sizes& sizes,

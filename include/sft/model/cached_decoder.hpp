@@ -33,7 +33,8 @@ class CachedDecoderBuffers {
 
   IndexedVector<BlockIndex, LayerCache> layers;
   sequence::AttentionWindows windows;  ///< of the layers' kinds of attention
-  BlockActivations activations;        ///< what the block at work has, each in turn
+  /// What the block at work has, all in the same memory; the residual stream of one is that of the next.
+  IndexedVector<BlockIndex, BlockActivations> activations;
   BlockScratch scratch;
 
  private:

@@ -2,6 +2,11 @@
 #pragma once
 // What every part of the model computes with, and the sizes of this rank's slice.
 
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <span>
+
 #include "sft/config/config.hpp"
 #include "sft/device/device.hpp"
 #include "sft/ops/backend.hpp"
@@ -20,6 +25,9 @@ struct Sizes {
   DType compute;
   DType partial;         ///< dtype of what is yet to be summed over tp: float32 with several ranks, else `compute`
   int token_slices = 1;  ///< the ranks of tp where they cut tokens, else 1; divides T
+  /// Experts of a layer, 0 where none has any; those that a token goes through; columns of one on this rank.
+  std::int64_t experts = 0, expert_choices = 0, expert_mlp = 0;
+  std::int64_t expert_alignment = 1;  ///< of the rows of each (ops::ExpertOrder)
 
   /// What the ops of any rank of tp are called with at most: what follows from it, such as the length of a chunk of
   /// logits, is the same on all of them.
@@ -29,7 +37,7 @@ struct Sizes {
             .q_heads = q_heads,
             .kv_heads = kv_heads,
             .head_dim = head_dim,
-            .mlp = mlp,
+            .mlp = std::max(mlp, expert_mlp),
             .vocab = max_vocab,
             .compute = compute};
   }
@@ -37,6 +45,10 @@ struct Sizes {
   [[nodiscard]] std::int64_t q_columns() const { return q_heads * head_dim; }
   [[nodiscard]] std::int64_t kv_columns() const { return kv_heads * head_dim; }
   [[nodiscard]] std::int64_t qkv_columns() const { return q_columns() + 2 * kv_columns(); }
+  /// Rows of all experts that `num_tokens` tokens go through.
+  [[nodiscard]] std::int64_t expert_rows(std::int64_t num_tokens) const {
+    return num_tokens * expert_choices + experts * (expert_alignment - 1);
+  }
 };
 
 class AdapterBuffers;
@@ -51,7 +63,15 @@ struct Context {
   parallel::TensorParallel& tp;
   parallel::SequenceAttention& attention;
   AdapterBuffers& adapters;
+  /// Adds up numbers of all ranks of the world, which all call it; none: there is one rank, or nothing is sent.
+  std::function<void(std::span<double> values)> sum_over_world = {};
 };
+
+/// work(), named in the timeline.
+template <class Work>
+void timed(const Context& context, const char* name, const Work& work) {
+  device::timed(context.device.timeline(), context.ops.stream(), {.category = "model", .what = name}, work);
+}
 
 /// x *= embedding_multiplier: the embedding, contiguous, or its gradient.
 inline void scale_embedding(const Context& context, const Tensor& x) {
@@ -74,6 +94,7 @@ struct EmbeddingNoise {
 struct Inputs {
   Tensor tokens, positions, targets;  ///< int32
   Tensor loss_weights;                ///< float32
+  std::int64_t num_padding = 0;       ///< tokens at the end that stand in no document
 };
 
 }  // namespace sft::model

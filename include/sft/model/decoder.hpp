@@ -14,6 +14,12 @@
 
 namespace sft::model {
 
+/// What gradients are scaled by.
+struct GradientScale {
+  double loss = 1.0;      ///< that of sum(w nll) of the tokens
+  double aux_loss = 0.0;  ///< that of the auxiliary loss of all ranks' micro-batches (RouterBalance)
+};
+
 /// All passes are collective over the sp, tp and fsdp groups, and in the last micro-batch of a step over those that
 /// ShardedUnits::enter names.
 class Decoder {
@@ -28,10 +34,11 @@ class Decoder {
   /// Uploads the rotary frequencies; once, before the first pass.
   void initialize();
 
-  /// Gradients of gradient_scale * sum(w nll) of one micro-batch, added up in the sharded units; metrics, float64 (4),
+  /// Gradients of sum(w nll) of one micro-batch, times `scale`, added up in the sharded units; metrics, float64 (4),
   /// += the sums of Backend::cross_entropy_finish over this rank's tokens. `dropout_seed` is this micro-batch's on the
   /// ranks that share its tokens (the tp group); without it nothing is dropped. `noise` is that of the embeddings.
-  void forward_backward(const Inputs& inputs, const sequence::AttentionSchedules& schedules, double gradient_scale,
+  /// With experts collective over the world, of which each rank has a micro-batch.
+  void forward_backward(const Inputs& inputs, const sequence::AttentionSchedules& schedules, const GradientScale& scale,
                         Tensor metrics, std::optional<std::uint64_t> dropout_seed = {},
                         std::span<const EmbeddingNoise> noise = {});
 

@@ -10,6 +10,7 @@
 #include "sft/model/block.hpp"
 #include "sft/model/linear.hpp"
 #include "sft/model/loss_head.hpp"
+#include "sft/model/router_balance.hpp"
 
 namespace sft::model {
 
@@ -29,9 +30,9 @@ class DecoderBuffers {
   [[nodiscard]] const ActivationPolicy& policy() const { return policy_; }
   /// Blocks that have memory of their own; block i works in that of block i % num_slots(). All of them, unless they are
   /// offloaded: then two.
-  [[nodiscard]] int num_slots() const { return slots_.size(); }
+  [[nodiscard]] int num_slots() const { return num_slots_; }
   /// Blocks whose activations are offloaded, the first of all; those behind them are needed first.
-  [[nodiscard]] int num_offloaded() const { return num_blocks_ - slots_.size(); }
+  [[nodiscard]] int num_offloaded() const { return all_blocks_.size() - num_slots_; }
   /// Bytes that the activations of one block take where they are offloaded, at most.
   [[nodiscard]] std::size_t offloaded_bytes() const { return place_bytes_; }
 
@@ -43,18 +44,16 @@ class DecoderBuffers {
   std::vector<Tensor> host_places;
   LossHead loss_head;
   AdapterBuffers adapters;
+  RouterBalance balance;
 
  private:
-  /// The number of one that several blocks may work in, in turn.
-  using Slot = Index<struct ActivationSlot>;
-
   Sizes sizes_;
   config::Model config_;
   ActivationPolicy policy_;
-  int num_blocks_;
+  int num_slots_;
   std::size_t place_bytes_ = 0;
-  // What was laid out, for the most tokens.
-  IndexedVector<Slot, BlockActivations> slots_;
+  // What was laid out, for the most tokens; each block as its layer needs it.
+  IndexedVector<BlockIndex, BlockActivations> all_blocks_;
   BlockScratch all_scratch_;
   Tensor all_last_, all_last_rstd_;
 };

@@ -17,11 +17,17 @@ struct LayerPlan {
     none,
     heads,  ///< RMSNorm of every head of q and of k, one weight (D) for all heads (Qwen3)
   };
+  enum class MlpKind {
+    dense,    ///< DenseMlp
+    experts,  ///< ExpertMlp
+  };
 
   sequence::AttentionKind attention = {};  ///< which of attention_windows() it attends within
   std::optional<int> rope = 0;             ///< which of ropes() turns keys; none: nothing does (SmolLM3)
   int query_rope = 0;                      ///< which turns queries where keys are turned
   QkNorm qk_norm = QkNorm::none;
+  MlpKind mlp = MlpKind::dense;
+  int expert_layer = 0;              ///< with experts: its number among the layers that have some
   float residual_multiplier = 1.0F;  ///< of what attention and MLP add to the residual stream (Granite)
   bool norms_branches = false;       ///< RMSNorm of what attention and MLP add (GLM-4), in place of a multiplier
 
@@ -30,8 +36,8 @@ struct LayerPlan {
   [[nodiscard]] bool changes_branches() const { return scales_branches() || norms_branches; }
 };
 
-/// The plans of all layers, the first that of the layer behind the embedding. They differ in nothing that a layer's
-/// memory follows from.
+/// The plans of all layers, the first that of the layer behind the embedding. Layers may differ in everything but where
+/// they have norms.
 [[nodiscard]] std::vector<LayerPlan> layer_plans(const config::Model& model);
 
 /// How far back a token sees, itself included, in tokens of its document, for each kind of attention that a layer has;

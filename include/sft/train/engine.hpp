@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,15 +20,22 @@
 
 namespace sft::train {
 
+/// Of the routers of a step's micro-batches (model::RouterBalance).
+struct RouterResult {
+  double aux_loss = 0.0;          ///< mean of the micro-batches', without its coefficient
+  double expert_imbalance = 0.0;  ///< model::expert_imbalance of all of them together
+};
+
 /// What one optimizer step did; alike on every rank.
 struct StepResult {
-  double loss = 0.0;       ///< sum w nll / sum w over the global batch; 0 without a target
+  double loss = 0.0;       ///< sum w nll / sum w over the global batch, no auxiliary loss; 0 without a target
   double grad_norm = 0.0;  ///< before clipping
   double mean_token_accuracy = 0.0;
   double entropy = 0.0;  ///< of the predictions, mean over target tokens, nats
   std::int64_t num_tokens = 0;
   std::int64_t num_target_tokens = 0;
-  double model_flops = 0.0;  ///< of the step, all ranks; see docs/formats.md
+  double model_flops = 0.0;                  ///< of the step, all ranks; see docs/formats.md
+  std::optional<RouterResult> routers = {};  ///< of a model with experts
   /// Why nan_policy = skip left the step out: where something was NaN or Inf. The numbers of the step, but counts of
   /// its tokens and its FLOPs, mean nothing then. Empty: it was done.
   std::string left_out = "";

@@ -30,15 +30,16 @@ struct SlowestRank {
 /// alone. NaN, which JSON has not, is written null: the numbers of a step that was left out (nan_policy), which is in
 /// no mean and in no sum.
 struct StepMetrics {
-  std::int64_t step = 0;               ///< 1-based: steps done
-  double epoch = 0.0;                  ///< passes over the data done
-  double loss = 0.0;                   ///< mean of the steps' losses
-  double grad_norm = 0.0;              ///< of this step
-  double learning_rate = 0.0;          ///< of this step
-  std::int64_t num_tokens = 0;         ///< since the run began
-  std::int64_t num_target_tokens = 0;  ///< since the run began
-  double mean_token_accuracy = 0.0;    ///< mean of the steps'
-  double entropy = 0.0;                ///< nats per target token, mean of the steps'
+  std::int64_t step = 0;                             ///< 1-based: steps done
+  double epoch = 0.0;                                ///< passes over the data done
+  double loss = 0.0;                                 ///< mean of the steps' losses
+  double grad_norm = 0.0;                            ///< of this step
+  double learning_rate = 0.0;                        ///< of this step
+  std::int64_t num_tokens = 0;                       ///< since the run began
+  std::int64_t num_target_tokens = 0;                ///< since the run began
+  double mean_token_accuracy = 0.0;                  ///< mean of the steps'
+  double entropy = 0.0;                              ///< nats per target token, mean of the steps'
+  std::optional<double> aux_loss, expert_imbalance;  ///< of this step's routers; none without experts
   double step_loss = 0.0;
   std::int64_t step_num_tokens = 0;
   std::int64_t step_num_target_tokens = 0;

@@ -37,6 +37,12 @@ void set_mesh(Config& config, int replicate, int shard, int sp, int tp) {
   config.parallel.tp_size = tp;
 }
 
+void set_experts(Config& config, std::int64_t num_experts, std::int64_t choices) {
+  config.model.num_experts = num_experts;
+  config.model.num_experts_per_tok = choices;
+  config.model.moe_intermediate_size = 16;
+}
+
 /// reshard_after_forward = N.
 void reshard_to(Config& config, int num_neighbours) {
   config.parallel.reshard_after_forward = Reshard::to_groups;
@@ -204,6 +210,44 @@ const Refused
             {"num_attention_heads x head_dim = 4096 x 128 = 524288, above 262144",
              [](Config& c) {
                c.model.num_attention_heads = 4096, c.model.num_key_value_heads = 8, c.model.head_dim = 128;
+             }},
+            {"[model] has keys of experts and no experts", [](Config& c) { c.model.norm_topk_prob = true; }},
+            {"[model] has keys of experts and no experts", [](Config& c) { c.model.router_aux_loss_coef = 0.01; }},
+            {"`model.num_experts_per_tok` is not set", [](Config& c) { c.model.num_experts = 4; }},
+            {"`model.num_experts_per_tok = 5` is out of range (it must be from 1 to 4)",
+             [](Config& c) { set_experts(c, 4, 5); }},
+            {"`model.mlp_only_layers` names a layer that is not there (there are 2 layers, counted from 0)",
+             [](Config& c) {
+               set_experts(c, 4, 2);
+               c.model.mlp_only_layers = {2};
+             }},
+            {"`model.mlp_only_layers` leaves no layer with experts",
+             [](Config& c) {
+               set_experts(c, 4, 2);
+               c.model.mlp_only_layers = {0, 1};
+             }},
+            {"`model.mlp_bias` does not go with num_experts",
+             [](Config& c) {
+               set_experts(c, 4, 2);
+               c.model.mlp_bias = true;
+             }},
+            {"`train.mlp_tile_tokens` does not go with num_experts",
+             [](Config& c) {
+               set_experts(c, 4, 2);
+               c.train.mlp_tile_tokens = 16;
+             }},
+            {"model.moe_intermediate_size cannot be split over the TP ranks",
+             [](Config& c) {
+               set_experts(c, 4, 2);
+               c.model.moe_intermediate_size = 3;
+               set_mesh(c, 1, 1, 1, 2);
+             },
+             2},
+            {"`lora.lora_target_modules` names up_proj (this model has it in its experts alone",
+             [](Config& c) {
+               set_experts(c, 4, 2);
+               c.lora.use_peft = true;
+               c.lora.lora_target_modules = {"q_proj", "up_proj"};
              }},
             {"`model.no_rope_layers` has 1 item (there are 2 layers): give 1, or 0",
              [](Config& c) { c.model.no_rope_layers = {1}; }},
@@ -566,6 +610,22 @@ BOOST_AUTO_TEST_CASE(evaluation_works_in_the_memory_of_training) {
 }
 
 BOOST_AUTO_TEST_CASE(parameters_are_counted) {
+  // Qwen3-30B-A3B: 30,532,122,624, as its model card's safetensors say; a token goes through 8 of 128 experts.
+  Model moe;
+  moe.hidden_size = 2048;
+  moe.num_hidden_layers = 48;
+  moe.num_attention_heads = 32;
+  moe.num_key_value_heads = 4;
+  moe.head_dim = 128;
+  moe.intermediate_size = 6144;
+  moe.vocab_size = 151936;
+  moe.qk_norm = true;
+  moe.num_experts = 128;
+  moe.num_experts_per_tok = 8;
+  moe.moe_intermediate_size = 768;
+  BOOST_TEST(moe.num_parameters() == 30532122624);
+  BOOST_TEST(moe.num_matmul_parameters() ==
+             30532122624 - (48 * (2 * 2048 + 2 * 128) + 2048) - 151936 * 2048 - 48 * 120 * 3 * 768 * 2048L);
   // Llama 3.2 1B (tied): 1,235,814,400 parameters, as its model card's safetensors say.
   Model llama;
   llama.hidden_size = 2048;

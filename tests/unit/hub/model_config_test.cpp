@@ -83,6 +83,30 @@ BOOST_AUTO_TEST_CASE(parts_of_the_families) {
   BOOST_TEST(read(by_type).model.sliding_window == 0);
 }
 
+BOOST_AUTO_TEST_CASE(experts) {
+  const config::Model qwen = read(config_of("Qwen3MoeForCausalLM")).model;
+  BOOST_TEST((qwen.num_experts == 128 && qwen.num_experts_per_tok == 8 && qwen.moe_intermediate_size == 768));
+  BOOST_TEST((qwen.qk_norm && !qwen.norm_topk_prob && qwen.mlp_only_layers.empty()));
+  BOOST_TEST(qwen.router_aux_loss_coef == 0.001);
+  const hub::ModelConfig more = read(config_of("Qwen3MoeForCausalLM", {{"num_experts", 16},
+                                                                       {"decoder_sparse_step", 2},
+                                                                       {"mlp_only_layers", {1}},
+                                                                       {"num_hidden_layers", 4},
+                                                                       {"norm_topk_prob", true},
+                                                                       {"max_window_layers", 3},
+                                                                       {"output_router_logits", true},
+                                                                       {"use_sliding_window", true},
+                                                                       {"sliding_window", 7}}));
+  BOOST_TEST(more.model.mlp_only_layers == (std::vector{0, 1, 2}), boost::test_tools::per_element());
+  BOOST_TEST((more.model.num_experts == 16 && more.model.norm_topk_prob && more.model.sliding_window == 7));
+  BOOST_TEST(more.warnings.empty());
+  const config::Model mixtral = read(config_of("MixtralForCausalLM", {{"num_local_experts", 4}})).model;
+  BOOST_TEST((mixtral.num_experts == 4 && mixtral.num_experts_per_tok == 2 && mixtral.norm_topk_prob));
+  BOOST_TEST((mixtral.moe_intermediate_size == mixtral.intermediate_size && mixtral.sliding_window == 0));
+  BOOST_TEST(mentions(refusal({{"router_jitter_noise", 0.1}}, "MixtralForCausalLM"), {"router_jitter_noise = 0.1"}));
+  BOOST_TEST(mentions(refusal({{"mlp_only_layers", {0, 1, 2}}}, "Qwen3MoeForCausalLM"), {"no layer has experts"}));
+}
+
 BOOST_AUTO_TEST_CASE(layers_that_are_not_rotated) {
   const auto rotated = [](const json& more) {
     return read(config_of("SmolLM3ForCausalLM", more)).model.no_rope_layers;
@@ -334,6 +358,25 @@ BOOST_AUTO_TEST_CASE(a_config_json_that_is_made_is_read_as_the_same_model) {
   model.sliding_window = 0;
   model.qk_norm = true;
   check(model);
+  const config::Model dense = model;
+  model.num_experts = 6;
+  model.num_experts_per_tok = 2;
+  model.moe_intermediate_size = 24;
+  model.mlp_only_layers = {1};
+  model.router_aux_loss_coef = 0.02;
+  check(model);  // Qwen3-MoE
+  model.norm_topk_prob = true;
+  model.sliding_window = 16;
+  check(model);
+  model.qk_norm = false;
+  model.mlp_only_layers.clear();
+  model.moe_intermediate_size = model.intermediate_size;
+  check(model);  // Mixtral
+  model.attention_bias = true;
+  BOOST_TEST(mentions(
+      test::data_error_of([&] { static_cast<void>(hub::make_config_json(model, hub::WeightType::float32, "", 1)); }),
+      {"no family"}));
+  model = dense;
   model.mlp_bias = true;
   BOOST_TEST(mentions(
       test::data_error_of([&] { static_cast<void>(hub::make_config_json(model, hub::WeightType::float32, "", 1)); }),

@@ -6,6 +6,9 @@
 #include <boost/test/unit_test.hpp>
 #include <set>
 
+#include "sft/model/dense_mlp.hpp"
+#include "sft/model/expert_mlp.hpp"
+
 namespace {
 
 sft::config::Model small() {
@@ -25,7 +28,37 @@ std::int64_t count(const sft::config::Model& m) {
       .num_parameters();
 }
 
+const sft::model::DenseMlp& dense_mlp_of(const sft::model::BlockParameters& block) {
+  return dynamic_cast<const sft::model::DenseMlp&>(*block.mlp);
+}
+
 }  // namespace
+
+/// tp cuts the experts of a layer one by one, and what a rank has of all is one matrix.
+BOOST_AUTO_TEST_CASE(matrices_of_experts_lie_one_behind_the_other) {
+  auto m = small();
+  m.num_experts = 3;
+  m.num_experts_per_tok = 2;
+  m.moe_intermediate_size = 16;
+  m.mlp_only_layers = {0};
+  const sft::model::Architecture model = sft::model::make_architecture(m);
+  BOOST_TEST(dynamic_cast<const sft::model::DenseMlp*>(model.parameters.blocks[0].mlp.get()) != nullptr);
+  BOOST_TEST(dynamic_cast<const sft::model::ExpertMlp*>(model.parameters.blocks[1].mlp.get()) != nullptr);
+  BOOST_TEST(count(m) == m.num_parameters());
+  const auto place = sft::mesh::Place(sft::mesh::Layout{{sft::Axis::tp, 2}}, 1);
+  const sft::parallel::ShardMap map(model.parts.front().units, place);
+  std::int64_t end = -1, num_of_experts = 0, num_joined = 0;
+  for (const sft::parallel::Parameter& parameter : map.unit(model.parameters.blocks[1].mlp_unit).parameters) {
+    const bool is_down = parameter.name.ends_with("down_proj.weight");
+    if (parameter.name.find(".experts.") == std::string::npos) continue;
+    ++num_of_experts;
+    BOOST_TEST((parameter.row_begin == (is_down ? 0 : 8) && parameter.column_begin == (is_down ? 8 : 0)));
+    if (parameter.joins_previous) ++num_joined;
+    BOOST_TEST((!parameter.joins_previous || parameter.unit_offset == end));
+    end = parameter.unit_offset + parameter.local_elements();
+  }
+  BOOST_TEST((num_of_experts == 9 && num_joined == 5 + 2));
+}
 
 BOOST_AUTO_TEST_CASE(handles_name_the_right_parameters) {
   for (const bool bias : {false, true}) {
@@ -47,10 +80,10 @@ BOOST_AUTO_TEST_CASE(handles_name_the_right_parameters) {
       };
       BOOST_TEST(names(block.qkv.weight) == "self_attn.q_proj.weight self_attn.k_proj.weight self_attn.v_proj.weight ");
       BOOST_TEST(names(block.o.weight) == "self_attn.o_proj.weight ");
-      BOOST_TEST(names(block.gate_up.weight) == "mlp.gate_proj.weight mlp.up_proj.weight ");
-      BOOST_TEST(names(block.down.weight) == "mlp.down_proj.weight ");
-      BOOST_TEST(names(block.input_norm) == "input_layernorm.weight ");
-      BOOST_TEST(names(block.post_attention_norm) == "post_attention_layernorm.weight ");
+      BOOST_TEST(names(dense_mlp_of(block).gate_up().weight) == "mlp.gate_proj.weight mlp.up_proj.weight ");
+      BOOST_TEST(names(dense_mlp_of(block).down().weight) == "mlp.down_proj.weight ");
+      BOOST_TEST(names(block.attention_norms.input) == "input_layernorm.weight ");
+      BOOST_TEST(names(block.mlp_norms.input) == "post_attention_layernorm.weight ");
       BOOST_TEST(block.qkv.bias.exists() == bias);
       if (bias)
         BOOST_TEST(names(block.qkv.bias) == "self_attn.q_proj.bias self_attn.k_proj.bias self_attn.v_proj.bias ");
@@ -199,7 +232,8 @@ BOOST_AUTO_TEST_CASE(an_adapter_has_one_number_whatever_the_units) {
     const auto trains_none = [](const std::string&) { return false; };
     std::vector<std::uint64_t> numbers;
     for (const auto& block : sft::model::make_architecture(m, trains_none, lora, blocks_per_unit).parameters.blocks) {
-      for (const sft::model::Linear* layer : {&block.qkv, &block.o, &block.gate_up, &block.down}) {
+      const sft::model::DenseMlp& mlp = dense_mlp_of(block);
+      for (const sft::model::Linear* layer : {&block.qkv, &block.o, &mlp.gate_up(), &mlp.down()}) {
         for (const sft::model::Adapter& adapter : layer->adapters) numbers.push_back(adapter.number);
       }
     }

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/model/attention_layer.hpp"
+
+#include "sft/model/linear.hpp"
+
+namespace sft::model {
+
+namespace {
+
+/// Calls rotate(heads, rope) for the heads in a fused (T, (H + 2K) D) tensor that are rotated: queries and keys
+/// together (T, H + K, D), unless they have other tables.
+template <class Rotate>
+void for_each_rotated(const LayerPlan& plan, const Tensor& qkv, const Sizes& s, const Rotate& rotate) {
+  if (!plan.rope) return;
+  if (plan.query_rope == *plan.rope) {
+    const Tensor both = qkv.columns(0, s.q_columns() + s.kv_columns());
+    rotate(both.view({qkv.shape[0], s.q_heads + s.kv_heads, s.head_dim}), *plan.rope);
+    return;
+  }
+  const parallel::SequenceAttention::Heads heads = heads_of(qkv, s);
+  rotate(heads.q, plan.query_rope);
+  rotate(heads.k, *plan.rope);
+}
+
+void project(const Context& c, const BlockParameters& p, AttentionActivations& saved, BlockScratch& scratch) {
+  linear_forward(c, p.qkv, saved.qkv, scratch.normed);
+}
+
+bool has_qk_norm(const BlockParameters& p) { return p.plan.qk_norm != LayerPlan::QkNorm::none; }
+
+/// Rotates queries and keys, if the layer does; with q/k norms into memory of their own.
+void rotate(const Context& c, const BlockParameters& p, AttentionActivations& saved, BlockScratch& scratch) {
+  if (has_qk_norm(p)) {
+    const auto epsilon = static_cast<float>(c.config.rms_norm_eps);
+    const parallel::SequenceAttention::Heads raw = heads_of(saved.qkv, c.sizes);
+    c.ops.norm_rope_forward({.out = saved.heads.q,
+                             .rstd = saved.q_rstd,
+                             .in = raw.q,
+                             .weight = c.units.parameter(p.q_norm),
+                             .table = scratch.ropes[p.plan.query_rope],
+                             .epsilon = epsilon});
+    c.ops.norm_rope_forward({.out = saved.heads.k,
+                             .rstd = saved.k_rstd,
+                             .in = raw.k,
+                             .weight = c.units.parameter(p.k_norm),
+                             .table = scratch.ropes[*p.plan.rope],
+                             .epsilon = epsilon});
+  } else {
+    for_each_rotated(p.plan, saved.qkv, c.sizes, [&](const Tensor& rotated, int rope) {
+      c.ops.rope_forward(rotated, rotated, scratch.ropes[rope]);
+    });
+  }
+}
+
+void rotate_backward(const Context& c, const BlockParameters& p, const AttentionActivations& saved,
+                     BlockScratch& scratch, const parallel::SequenceAttention::Heads& gradients) {
+  if (has_qk_norm(p)) {
+    const parallel::SequenceAttention::Heads raw = heads_of(saved.qkv, c.sizes);
+    c.ops.norm_rope_backward({.din = gradients.q,
+                              .dweight = c.units.accumulated_gradient(p.q_norm),
+                              .dout = gradients.q,
+                              .in = raw.q,
+                              .rstd = saved.q_rstd,
+                              .weight = c.units.parameter(p.q_norm),
+                              .table = scratch.ropes[p.plan.query_rope]});
+    c.ops.norm_rope_backward({.din = gradients.k,
+                              .dweight = c.units.accumulated_gradient(p.k_norm),
+                              .dout = gradients.k,
+                              .in = raw.k,
+                              .rstd = saved.k_rstd,
+                              .weight = c.units.parameter(p.k_norm),
+                              .table = scratch.ropes[*p.plan.rope]});
+  } else {
+    for_each_rotated(p.plan, scratch.qkv, c.sizes, [&](const Tensor& rotated, int rope) {
+      c.ops.rope_backward(rotated, rotated, scratch.ropes[rope]);
+    });
+  }
+}
+
+void attend(const Context& c, const BlockParameters& p, AttentionActivations& saved) {
+  timed(c, "attention forward", [&] { c.attention.forward(p.plan.attention, saved.heads, saved.out, saved.lse); });
+}
+
+}  // namespace
+
+void attention_forward(const Context& c, const BlockParameters& p, AttentionActivations& saved, BlockScratch& scratch) {
+  project(c, p, saved, scratch);
+  rotate(c, p, saved, scratch);
+  attend(c, p, saved);
+  linear_forward_partial(c, p.o, scratch.delta, as_matrix(saved.out));
+}
+
+void attention_recompute(const Context& c, const BlockParameters& p, const ActivationPolicy& policy,
+                         AttentionActivations& saved, BlockScratch& scratch) {
+  const bool keeps_products = policy.keeps_products(), is_rotated_in_place = !has_qk_norm(p);
+  if (!keeps_products) project(c, p, saved, scratch);
+  if (!keeps_products || !is_rotated_in_place) rotate(c, p, saved, scratch);
+  if (!keeps_products) attend(c, p, saved);
+  linear_forward_partial(c, p.o, scratch.delta, as_matrix(saved.out));
+}
+
+void attention_backward(const Context& c, const BlockParameters& p, AttentionActivations& saved, BlockScratch& scratch,
+                        const std::function<void()>& start_normed) {
+  linear_backward_input(c, p.o, as_matrix(scratch.dattention), scratch.dbranch);
+
+  const parallel::SequenceAttention::Heads gradients = heads_of(scratch.qkv, c.sizes);
+  timed(c, "attention backward", [&] {
+    c.attention.backward(p.plan.attention, saved.heads, saved.out, saved.lse, scratch.dattention, gradients);
+  });
+  start_normed();  // in the memory of dattention, beside the gradients of queries, keys and values
+  rotate_backward(c, p, saved, scratch, gradients);
+
+  linear_backward_input(c, p.qkv, scratch.dnormed, scratch.qkv);
+  c.tp.finish();
+  c.tp.start_reduce(scratch.dnormed, 0, scratch.dnormed.shape[0]);  // beside the weight gradients
+  linear_backward_weight(c, p.o, scratch.dbranch, as_matrix(saved.out));
+  linear_backward_weight(c, p.qkv, scratch.qkv, scratch.normed);
+  c.tp.finish();
+}
+
+}  // namespace sft::model
