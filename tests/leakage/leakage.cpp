@@ -32,8 +32,10 @@ struct Outcome {
 Outcome outcome_of(test::EngineFixture& fixture, const data::Row& row) {
   Outcome outcome{fixture.step({row}, 0, 0.0), {}};
   fixture.engine().stream().synchronize();
-  const Tensor gradients = fixture.engine().gradients();
-  outcome.gradient_shard.assign(gradients.as<float>(), gradients.as<float>() + gradients.num_elements());
+  for (const train::PartGradients& part : fixture.engine().gradients()) {
+    const auto* gradients = part.tensor.as<float>();
+    outcome.gradient_shard.insert(outcome.gradient_shard.end(), gradients, gradients + part.tensor.num_elements());
+  }
   return outcome;
 }
 
