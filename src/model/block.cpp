@@ -237,11 +237,15 @@ void block_forward(const Context& c, const BlockParameters& p, const Tensor& pre
                                 .epsilon = epsilon});
   }
   c.tp.gather(scratch.normed);
+  prepare_magnitudes(c, p.qkv);
+  prepare_magnitudes(c, p.o);
   project(c, p, saved, scratch);
   rotate(c, p, saved, scratch);
   attend(c, p, saved);
   join_attention(c, p, saved, scratch);
   c.tp.gather(scratch.normed);
+  prepare_magnitudes(c, p.gate_up);
+  prepare_magnitudes(c, p.down);
   timed(c, "MLP forward", [&] { mlp_forward(c, p, saved, scratch); });
 }
 

@@ -202,6 +202,21 @@ struct Engine::Impl {
                              keeps_copies);
     if (in_file != nullptr) in_file->write(0, master_scratch());
   }
+  /// Magnitudes of adapters begin with the norms of the weights that they belong to, which are loaded. Collective.
+  void initialize_magnitudes() {
+    if (!config.lora.use_peft || !config.lora.use_dora) return;
+    refresh_weights();
+    transfer::OffloadedShard* in_file = plan.optimizer->master_in_file();
+    const Tensor parameters = in_file != nullptr ? master_scratch() : plan.storage.parameters();
+    workers.decoder.for_each_weight_norm([&](const parallel::ParameterGroup& magnitude, const Tensor& norms) {
+      const parallel::Parameter* parameter = &plan.shard_map.unit(magnitude.unit).parameters[magnitude.first];
+      for (const parallel::Piece& piece : plan.shard_map.pieces()) {
+        if (piece.parameter != parameter) continue;
+        workers.ops->copy(parameters.rows(piece.shard_offset, piece.count), norms.rows(piece.begin, piece.count));
+      }
+    });
+    if (in_file != nullptr) in_file->write(0, master_scratch());
+  }
   /// Before the last micro-batch of a step, under which its state is read ahead, unless the step may be left out: then
   /// the windows would lie there for nobody.
   void prepare_update(std::int64_t step, double learning_rate) {
@@ -299,6 +314,7 @@ void Engine::initialize() {
   for (const parallel::UnitStorage& stored : e.plan.parts) {
     if (!stored.part().has_gradient) e.initialize_parameters_of(stored.shard_map(), stored.parameters());
   }
+  e.initialize_magnitudes();
   e.plan.optimizer->zero(*e.workers.ops);
   state().refresh();
 }
@@ -306,6 +322,7 @@ void Engine::initialize() {
 void Engine::initialize_beside_weights() {
   Impl& e = *impl_;
   if (e.config.lora.use_peft) e.initialize_trainable(/*keeps_copies=*/true);
+  e.initialize_magnitudes();
   e.plan.optimizer->zero(*e.workers.ops);
   state().refresh();
 }
