@@ -4,6 +4,7 @@
 //   ./sft-convert output/chat models/chat --dtype bfloat16
 //   ./sft-convert models/chat start
 //   ./sft-convert --merge models/base output/chat/adapter models/chat
+//   ./sft-convert --gguf models/chat chat.gguf
 //
 // Exit status: 0 done; 2 command line; 3 a folder that cannot be read or written.
 
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "convert_options.hpp"
+#include "gguf.hpp"
 #include "merge_adapter.hpp"
 #include "model_folder.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
@@ -152,13 +154,51 @@ void hub_to_checkpoint(const std::string& folder, const apps::ConvertOptions& op
   log_info(fmt::format("wrote {}: {}", options.to, plural(std::ssize(source->tensors()), "tensor")));
 }
 
+/// A model folder of a checkpoint that is needed for a moment.
+class PassingFolder {
+ public:
+  PassingFolder(const std::string& checkpoint, apps::ConvertOptions options) : path_(options.to + ".model.tmp") {
+    if (config::parse(checkpoint::read_header(checkpoint).config_ini, {}, checkpoint).lora.use_peft) {
+      throw_config_error(fmt::format("{} is the checkpoint of adapters", checkpoint),
+                         "a GGUF file is made of a whole model",
+                         "make an adapter folder of it, merge that, and give the merged folder");
+    }
+    options.to = path_;
+    checkpoint_to_hub(checkpoint, options);
+  }
+  ~PassingFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  PassingFolder(const PassingFolder&) = delete;
+  PassingFolder& operator=(const PassingFolder&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+void to_gguf(const apps::StartModel& start, const apps::ConvertOptions& options) {
+  const bool is_folder = start.kind == apps::StartModel::Kind::hub;
+  if (is_folder && options.has_output_options()) {
+    throw_config_error(fmt::format("--dtype and --max_shard_size do not go with the model folder {}", options.from),
+                       "they say how a folder is written, and none is", "leave them out; --gguf_type is the file's");
+  }
+  const std::string converter = apps::find_gguf_converter(options.gguf_converter);
+  std::optional<PassingFolder> passing;
+  if (!is_folder) passing.emplace(start.folder, options);
+  apps::convert_to_gguf(converter, is_folder ? start.folder : passing->path(), options.to, options.gguf_type);
+}
+
 int run(const std::vector<std::string>& arguments) {
   const std::optional<apps::ConvertOptions> options = apps::read_convert_options(arguments);
   if (!options) return static_cast<int>(ExitStatus::done);
   config::Model named;
   named.model_name_or_path = options->from;
   const apps::StartModel start = apps::find_start_model(named);
-  if (!options->adapter.empty()) {
+  if (options->to_gguf) {
+    to_gguf(start, *options);
+  } else if (!options->adapter.empty()) {
     if (start.kind != apps::StartModel::Kind::hub) {
       throw_config_error(fmt::format("--merge cannot add to the checkpoint {}", start.folder),
                          "it adds to model folders in hub format",

@@ -25,6 +25,8 @@ cli::Manual about_convert() {
   manual.summary = "Turns checkpoints into model folders in hub format, and these into checkpoints";
   manual.usage = {"sft-convert CHECKPOINT OUT_FOLDER [--dtype float32|bfloat16|float16] [--max_shard_size 5GB]",
                   "sft-convert HUB_FOLDER OUT_CHECKPOINT",
+                  "sft-convert --gguf HUB_FOLDER|CHECKPOINT OUT_FILE [--gguf_type auto|f32|f16|bf16|q8_0] "
+                  "[--gguf_converter FILE]",
                   "sft-convert --merge HUB_FOLDER ADAPTER_FOLDER OUT_FOLDER [...]"};
   manual.paragraphs = {
       "CHECKPOINT is a checkpoint of sft, or the output folder of a run: then the checkpoint saved last is used. "
@@ -36,6 +38,8 @@ cli::Manual about_convert() {
       "ADAPTER_FOLDER is in PEFT's format; a run with lora.use_peft leaves one in its output folder. A CHECKPOINT of "
       "such "
       "a run becomes such a folder.",
+      "With --gguf, OUT_FILE is the model for llama.cpp. Its own converter makes it, which has to be installed; a "
+      "CHECKPOINT becomes a model folder on the way.",
       "Tensors go through memory in parts, so models of any size can be converted."};
   manual.operand = "/";
   manual.num_operands = 3;
@@ -44,13 +48,19 @@ cli::Manual about_convert() {
 
 struct Words {
   std::string dtype = "float32", max_shard_size = "5GB";
-  bool merge = false;
+  std::string gguf_type = "auto", gguf_converter;
+  bool merge = false, gguf = false;
 };
 
 po::options_description describe(Words& words) {
   po::options_description description;
   auto add = description.add_options();
   add("merge", cli::flag(&words.merge), "add the weights of an adapter to those of its model");
+  add("gguf", cli::flag(&words.gguf), "make a file in GGUF, by llama.cpp's converter");
+  add("gguf_type", po::value(&words.gguf_type)->default_value(words.gguf_type)->value_name("TYPE"),
+      "the converter's --outtype: auto (16 bits), f32, f16, bf16, q8_0");
+  add("gguf_converter", po::value(&words.gguf_converter)->value_name("FILE"),
+      "llama.cpp's convert_hf_to_gguf.py; by default the one on PATH");
   add("dtype", po::value(&words.dtype)->default_value(words.dtype)->value_name("TYPE"),
       "how OUT_FOLDER holds the weights: float32, bfloat16 or float16; with --merge by default as HUB_FOLDER holds "
       "them");
@@ -102,7 +112,18 @@ std::optional<ConvertOptions> read_convert_options(const std::vector<std::string
     throw_config_error("there are three folders", "sft-convert reads one and writes the other",
                        "give two, or add --merge to merge an adapter into a model");
   }
+  if (words.merge && words.gguf) {
+    throw_config_error("--merge and --gguf are two conversions", "each reads what the other writes",
+                       "merge the adapter first, and make a GGUF file of the folder that this leaves");
+  }
+  if (!words.gguf && (!words.gguf_converter.empty() || !(*values)["gguf_type"].defaulted())) {
+    throw_config_error("--gguf_type and --gguf_converter have nothing to do", "they belong to --gguf",
+                       "add --gguf, or leave them out");
+  }
   ConvertOptions options;
+  options.to_gguf = words.gguf;
+  options.gguf_type = words.gguf_type;
+  options.gguf_converter = words.gguf_converter;
   options.from = (*values)["operand"].as<std::string>();
   if (words.merge) options.adapter = (*values)["operand2"].as<std::string>();
   options.to = (*values)[words.merge ? "operand3" : "operand2"].as<std::string>();

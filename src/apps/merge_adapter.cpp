@@ -2,7 +2,10 @@
 #include "merge_adapter.hpp"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <algorithm>
+#include <cmath>
+#include <span>
 #include <stdexcept>
 #include <utility>
 
@@ -14,7 +17,7 @@ namespace sft::apps {
 namespace {
 
 const std::string peft_prefix = "model/base_model.model.", a_suffix = ".lora_A.weight", b_suffix = ".lora_B.weight",
-                  weight_suffix = ".weight";
+                  magnitude_suffix = ".lora_magnitude_vector", weight_suffix = ".weight";
 
 [[noreturn]] void refuse(const io::TensorSource& adapter, const std::string& why) {
   throw_data_error(fmt::format("the adapter in {} does not fit the model", adapter.path()), why,
@@ -38,8 +41,9 @@ bool is_whole_module(const config::Lora& lora, const std::string& name) {
 
 std::vector<float> read_whole(const io::TensorSource& source, const io::TensorInfo& tensor) {
   std::vector<float> values(tensor.num_elements());
-  source.read(tensor.name, {.row_begin = 0, .num_rows = tensor.shape[0], .num_columns = tensor.shape[1]},
-              DType::float32, values.data());
+  const std::int64_t num_columns = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
+  source.read(tensor.name, {.row_begin = 0, .num_rows = tensor.shape[0], .num_columns = num_columns}, DType::float32,
+              values.data());
   return values;
 }
 
@@ -56,6 +60,7 @@ MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, std::unique
   }
   for (const io::TensorInfo& tensor : adapter.tensors()) {
     const bool is_a = tensor.name.ends_with(a_suffix), is_b = tensor.name.ends_with(b_suffix);
+    const bool is_magnitude = config.lora.use_dora && tensor.name.ends_with(magnitude_suffix);
     if (is_whole_module(config.lora, tensor.name)) {
       const std::string replaced = fmt::format("model/{}", tensor.name.substr(peft_prefix.size()));
       const auto found = shapes.find(replaced);
@@ -65,11 +70,11 @@ MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, std::unique
       replacements_[replaced] = tensor.name;
       continue;
     }
-    if (!tensor.name.starts_with(peft_prefix) || (!is_a && !is_b)) {
+    if (!tensor.name.starts_with(peft_prefix) || (!is_a && !is_b && !is_magnitude)) {
       refuse(adapter, fmt::format("tensor {} is none of LoRA, nor of modules_to_save",
                                   tensor.name.substr(tensor.name.find('/') + 1)));
     }
-    const std::string& suffix = is_a ? a_suffix : b_suffix;
+    const std::string& suffix = is_a ? a_suffix : is_b ? b_suffix : magnitude_suffix;
     const std::string module =
         tensor.name.substr(peft_prefix.size(), tensor.name.size() - peft_prefix.size() - suffix.size());
     const auto weight = shapes.find(fmt::format("model/{}.weight", module));
@@ -92,16 +97,39 @@ MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, std::unique
     product.scale = static_cast<float>(size.scale);
     product.rows = weight->second[0];
     product.columns = weight->second[1];
-    const std::vector<std::int64_t> expected =
-        is_a ? std::vector{product.rank, product.columns} : std::vector{product.rows, product.rank};
+    std::vector<std::int64_t> expected{product.rows};
+    if (is_a) expected = {product.rank, product.columns};
+    if (is_b) expected.push_back(product.rank);
     if (tensor.shape != expected) {
-      refuse(adapter, fmt::format("{}{} should have {} x {} elements", module, suffix, expected[0], expected[1]));
+      refuse(adapter, fmt::format("{}{} should have {} elements", module, suffix, fmt::join(expected, " x ")));
     }
-    (is_a ? product.a : product.b) = read_whole(adapter, tensor);
+    (is_a ? product.a : is_b ? product.b : product.magnitudes) = read_whole(adapter, tensor);
   }
   for (const auto& [name, product] : products_) {
     if (product.a.empty() || product.b.empty())
       refuse(adapter, fmt::format("it has only one of the two matrices of {}", name));
+    if (config.lora.use_dora && product.magnitudes.empty())
+      refuse(adapter, fmt::format("it has no magnitudes of {}", name));
+  }
+}
+
+void MergedWeights::Product::add_to(std::int64_t row_begin, std::span<float> weight) const {
+  std::vector<float> sum(columns);
+  for (std::int64_t row = row_begin; !weight.empty(); ++row, weight = weight.subspan(columns)) {
+    std::ranges::fill(sum, 0.0F);
+    for (std::int64_t r = 0; r < rank; ++r) {
+      const float factor = b[row * rank + r];
+      const float* from = a.data() + r * columns;
+      for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += factor * from[c];
+    }
+    double squares = 0.0;
+    for (std::size_t c = 0; c < sum.size(); ++c) {
+      weight[c] += scale * sum[c];
+      squares += static_cast<double>(weight[c]) * static_cast<double>(weight[c]);
+    }
+    if (magnitudes.empty() || squares == 0.0) continue;
+    const auto factor = static_cast<float>(magnitudes[row] / std::sqrt(squares));
+    for (std::size_t c = 0; c < sum.size(); ++c) weight[c] *= factor;
   }
 }
 
@@ -124,16 +152,18 @@ void MergedWeights::read(const std::string& name, const io::Rectangle& where, DT
     return;
   }
   const Product& product = found->second;
-  float* out = merged.data();
-  std::vector<float> sum(where.num_columns);
-  for (std::int64_t row = 0; row < where.num_rows; ++row, out += where.num_columns) {
-    std::ranges::fill(sum, 0.0F);
-    for (std::int64_t r = 0; r < product.rank; ++r) {
-      const float factor = product.b[(where.row_begin + row) * product.rank + r];
-      const float* a = product.a.data() + r * product.columns + where.column_begin;
-      for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += factor * a[c];
-    }
-    for (std::size_t c = 0; c < sum.size(); ++c) out[c] += product.scale * sum[c];
+  if (where.num_columns == product.columns) {
+    product.add_to(where.row_begin, merged);
+    io::convert(merged, dtype, values);
+    return;
+  }
+  // Norms are those of whole rows.
+  std::vector<float> row(product.columns);
+  for (std::int64_t r = 0; r < where.num_rows; ++r) {
+    base_->read(name, {.row_begin = where.row_begin + r, .num_rows = 1, .num_columns = product.columns}, DType::float32,
+                row.data());
+    product.add_to(where.row_begin + r, row);
+    std::copy_n(row.data() + where.column_begin, where.num_columns, merged.data() + r * where.num_columns);
   }
   io::convert(merged, dtype, values);
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,9 @@
 
 namespace sft::apps {
 
-/// The weights of a model with those of an adapter added: W + scale B A (Hu et al. 2021), computed in float32, or in
-/// their place, of modules that were trained whole. The matrices A and B are in memory, all others are read part by
-/// part.
+/// The weights of a model with those of an adapter added: W + scale B A (Hu et al. 2021), of which rows with a
+/// magnitude get that norm (DoRA, Liu et al. 2024), computed in float32, or in their place, of modules that were
+/// trained whole. The matrices A and B and magnitudes are in memory, all others are read part by part.
 class MergedWeights final : public io::TensorSource {
  public:
   /// `base`: tensors "model/NAME". `adapter`: those of a PEFT folder, which `config` describes, by the model's modules;
@@ -41,7 +42,11 @@ class MergedWeights final : public io::TensorSource {
   struct Product {
     std::int64_t rank = 0, rows = 0, columns = 0;
     float scale = 1.0F;
-    std::vector<float> a, b;  ///< (rank, columns), (rows, rank)
+    std::vector<float> a, b;          ///< (rank, columns), (rows, rank)
+    std::vector<float> magnitudes{};  ///< (rows); empty: none
+
+    /// Adds scale B A to whole rows of the weight, from row_begin on, and gives them their magnitudes.
+    void add_to(std::int64_t row_begin, std::span<float> weight) const;
   };
 
   std::unique_ptr<io::TensorSource> base_, adapter_;

@@ -355,7 +355,7 @@ std::vector<ForeignRow> model_rows() {
       {"trust_remote_code", either, "no foreign code is run", leave_out},
       {"model_init_kwargs", only_none, "sft builds the model from the keys of [model]",
        "set hidden_size, num_hidden_layers ... under [model]"},
-      {"use_dora load_in_8bit load_in_4bit use_bnb_nested_quant", only_false, plain_adapters, leave_out},
+      {"load_in_8bit load_in_4bit use_bnb_nested_quant", only_false, plain_adapters, leave_out},
       {"lora_target_parameters lora_task_type "
        "bnb_4bit_quant_type bnb_4bit_quant_storage peft_config",
        only_none, plain_adapters, leave_out},

@@ -370,6 +370,8 @@ std::vector<Key> make_keys() {
       key("lora", &C::lora, "lora_target_modules", &Lora::lora_target_modules,
           "all-linear, or some of q_proj k_proj v_proj o_proj gate_proj up_proj down_proj"),
       key("lora", &C::lora, "use_rslora", &Lora::use_rslora, "scale by lora_alpha / sqrt(lora_r) instead"),
+      key("lora", &C::lora, "use_dora", &Lora::use_dora,
+          "train the norms of the rows of adapted weights too (DoRA): they have no weight decay"),
       key("lora", &C::lora, "rank_pattern", &Lora::rank_pattern,
           "JSON object of ranks in place of lora_r, by regular expressions of the end of a layer's path, such as "
           "{\"q_proj\": 8, \"layers.0.mlp.down_proj\": 4}; the first that matches counts; empty: none"),

@@ -74,7 +74,7 @@ struct Plan {
         slots(parts.front().shard_map().num_units(), policy, config->model.tie_word_embeddings),
         unit_buffers(parts, policy, slots),
         decoder(config->model, sizes, max_tokens),
-        adapters(config::Lora{}, sizes.shapes(), sizes.tokens) {}
+        adapters(config::Lora{}, sizes.shapes(), sizes.tokens, /*num_blocks=*/0) {}
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 

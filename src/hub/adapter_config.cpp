@@ -33,12 +33,12 @@ std::vector<std::string> target_names(const config::Lora& lora) {
 }
 
 /// Fields of adapters that are not plain LoRA; each must say nothing.
-constexpr const char* foreign_fields[] = {"use_dora",       "layer_replication",       "use_qalora",
-                                          "lora_bias",      "trainable_token_indices", "target_parameters",
-                                          "fan_in_fan_out", "exclude_modules",         "alora_invocation_tokens",
-                                          "arrow_config"};
+constexpr const char* foreign_fields[] = {
+    "layer_replication", "use_qalora",     "lora_bias",       "trainable_token_indices",
+    "target_parameters", "fan_in_fan_out", "exclude_modules", "alora_invocation_tokens",
+    "arrow_config"};
 
-constexpr const char* only_lora = "only LoRA on linear layers, and modules trained whole, can be merged";
+constexpr const char* only_lora = "only LoRA and DoRA on linear layers, and modules trained whole, can be merged";
 constexpr const char* merge_elsewhere = "merge this adapter with PEFT's merge_and_unload";
 
 /// What PEFT takes for the families of sft where an adapter names no modules.
@@ -170,6 +170,7 @@ std::string make_adapter_config(const config::Lora& lora, const std::string& bas
                          {"lora_alpha", json_of(lora.lora_alpha)},
                          {"lora_dropout", lora.lora_dropout},
                          {"use_rslora", lora.use_rslora},
+                         {"use_dora", lora.use_dora},
                          {"target_modules", targets},
                          {"rank_pattern", ranks},
                          {"alpha_pattern", alphas},
@@ -210,6 +211,7 @@ AdapterConfig read_adapter_config(const std::string& folder) {
   lora.lora_alpha = fields.number("lora_alpha", static_cast<double>(lora.lora_r));
   lora.lora_dropout = fields.number("lora_dropout", 0.0);
   lora.use_rslora = fields.truth("use_rslora", false);
+  lora.use_dora = fields.truth("use_dora", false);
   lora.rank_pattern = read_numbers(fields, "rank_pattern");
   lora.alpha_pattern = read_numbers(fields, "alpha_pattern");
   lora.layers_to_transform = read_layers(fields);

@@ -46,7 +46,8 @@ const std::vector<Rule>& gpt_oss() {
 }
 
 constexpr std::string_view layers = "model.layers.";
-constexpr std::array<std::string_view, 4> suffixes{".lora_A.weight", ".lora_B.weight", ".weight", ".bias"};
+constexpr std::array<std::string_view, 5> suffixes{".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector",
+                                                   ".weight", ".bias"};
 
 }  // namespace
 

@@ -19,7 +19,7 @@ constexpr std::string_view tower_body = "model.language_model.", older_tower_bod
 
 TensorKind kind_of(const std::string& suffix) {
   if (suffix == ".weight") return TensorKind::weight;
-  if (suffix == ".bias") return TensorKind::bias;
+  if (suffix == ".bias" || suffix == ".lora_magnitude_vector") return TensorKind::bias;
   if (suffix == ".lora_A.weight") return TensorKind::lora_a;
   if (suffix == ".lora_B.weight") return TensorKind::lora_b;
   return TensorKind::other;

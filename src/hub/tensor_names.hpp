@@ -11,7 +11,7 @@
 
 namespace sft::hub {
 
-enum class TensorKind { weight, bias, lora_a, lora_b, other };
+enum class TensorKind { weight, bias, lora_a, lora_b, other };  // a bias, as a magnitude, has a number for each row
 
 /// A tensor of the model whose place is known.
 struct TensorName {

@@ -90,6 +90,7 @@ class UnitBuilder {
     const PartIndex part = trained_part();
     Adapter adapter{.a = {},
                     .b = {},
+                    .magnitude = {},
                     .member = member,
                     .splits_input = splits_input,
                     .scale = static_cast<float>(size->scale),
@@ -105,6 +106,13 @@ class UnitBuilder {
     Parameter& b = parameters_in(part).back();
     b.init = init == config::LoraInit::linear ? Init::kaiming : Init::zeros;
     b.rate_factor = lora_.loraplus_lr_ratio;
+    if (lora_.use_dora) {
+      adapter.magnitude =
+          add(module + ".lora_magnitude_vector", matrix.rows, 0, splits_input ? TpSplit::partial : matrix.split, part);
+      Parameter& magnitude = parameters_in(part).back();
+      magnitude.init = Init::zeros;  // until the weights are there, whose norms it begins with
+      magnitude.rate_factor = lora_.loraplus_lr_ratio;
+    }
     layer.adapters.push_back(adapter);
   }
 
@@ -281,10 +289,9 @@ void add_mlp(UnitBuilder& unit, const config::Model& m, const std::string& layer
 /// Adds a block, and begins the units that begin with it.
 BlockParameters add_block(UnitBuilder& unit, const config::Model& m, const LayerPlan& plan, BlockIndex index,
                           int blocks_per_unit) {
-  constexpr std::uint64_t max_adapters = 16;  ///< of a block
   constexpr std::uint64_t num_adapters_of_attention = 4;
   const std::string name = fmt::format("model.layers.{}", static_cast<int>(index));
-  const std::uint64_t number = static_cast<std::uint64_t>(static_cast<int>(index)) * max_adapters;
+  const std::uint64_t number = static_cast<std::uint64_t>(static_cast<int>(index)) * max_adapters_of_block;
   const bool in_parts = blocks_per_unit == 0;
   BlockParameters block;
   block.plan = plan;

@@ -93,6 +93,8 @@ void attend(const Context& c, const BlockParameters& p, AttentionActivations& sa
 }  // namespace
 
 void attention_forward(const Context& c, const BlockParameters& p, AttentionActivations& saved, BlockScratch& scratch) {
+  prepare_magnitudes(c, p.qkv);
+  prepare_magnitudes(c, p.o);
   project(c, p, saved, scratch);
   rotate(c, p, saved, scratch);
   attend(c, p, saved);

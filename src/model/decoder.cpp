@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "sft/core/ensure.hpp"
+#include "sft/model/linear.hpp"
 
 namespace sft::model {
 
@@ -126,6 +127,25 @@ void Decoder::load(BlockIndex i) {
 
 void Decoder::wait_for(BlockIndex i) {
   if (i < b_.num_offloaded()) mover_->finish(lane_of(i), c_.ops.stream());
+}
+
+void Decoder::for_each_weight_norm(
+    const std::function<void(const parallel::ParameterGroup& magnitude, const Tensor& norms)>& visit) {
+  std::vector<parallel::UnitIndex> units;
+  for (const BlockParameters& block : p_.blocks) units.insert(units.end(), {block.attention_unit, block.mlp_unit});
+  c_.units.begin_pass(units, parallel::ShardedUnits::Pass::forward);
+  for (const BlockParameters& block : p_.blocks) {
+    std::vector<const Linear*> layers = {&block.qkv, &block.o};
+    const std::vector<const Linear*> of_mlp = block.mlp->linear_layers();
+    layers.insert(layers.end(), of_mlp.begin(), of_mlp.end());
+    for (const Linear* layer : layers) {
+      c_.units.enter(layer->unit());
+      for (const Adapter& adapter : layer->adapters) {
+        if (adapter.magnitude.exists()) visit(adapter.magnitude, weight_norms(c_, *layer, adapter));
+      }
+    }
+  }
+  c_.units.end_pass();
 }
 
 void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSchedules& schedules,

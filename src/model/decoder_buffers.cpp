@@ -24,7 +24,7 @@ std::size_t size_bytes(const std::vector<Tensor>& tensors) {
 DecoderBuffers::DecoderBuffers(const config::Model& config, const config::Lora& lora, const Sizes& sizes,
                                device::Kind kind, const ActivationPolicy& policy, const ops::TokenLoss& loss)
     : loss_head(sizes, kind, loss),
-      adapters(lora, sizes.shapes(), policy.mlp_tile_tokens),
+      adapters(lora, sizes.shapes(), policy.mlp_tile_tokens, config.num_hidden_layers),
       balance(config),
       sizes_(sizes),
       config_(config),
@@ -63,7 +63,7 @@ void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspac
   all_last_rstd_ = take(activations, DType::float32, {sizes_.slice_tokens()});
   all_scratch_ = take_scratch(workspace, tp_sums, sizes_, config_, policy_);
   loss_head.lay_out(workspace, tp_sums);
-  adapters.lay_out(workspace);
+  adapters.lay_out(workspace, tp_sums);
   balance.lay_out(workspace);
   set_tokens(sizes_.tokens);
 }

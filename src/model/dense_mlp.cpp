@@ -27,6 +27,8 @@ Tensor gate_up_of(const MlpActivations& saved, const BlockScratch& scratch, std:
 }  // namespace
 
 void DenseMlp::forward(const Context& c, MlpActivations& saved, BlockScratch& scratch) const {
+  prepare_magnitudes(c, gate_up_);
+  prepare_magnitudes(c, down_);
   for_each_tile(scratch, [&](std::int64_t begin, std::int64_t count) {
     const Tensor gate_up = gate_up_of(saved, scratch, begin, count), act = scratch.act.rows(0, count);
     linear_forward(c, gate_up_, gate_up, scratch.normed.rows(begin, count), begin);

@@ -2,6 +2,7 @@
 #include "sft/model/linear.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace sft::model {
 
@@ -35,10 +36,10 @@ Tensor low_forward(const Context& c, const Adapter& adapter, const Tensor& x) {
   return low;
 }
 
-/// The gradient of a x: scale b^T dy (T, R).
-Tensor low_backward(const Context& c, const Linear& layer, const Adapter& adapter, const Tensor& dy) {
+/// The gradient of a x: scale b^T dy (T, R), of dy (T, N).
+Tensor low_backward(const Context& c, const Adapter& adapter, const Tensor& dy) {
   const Tensor b = c.units.parameter(adapter.b), low_grad = c.adapters.low_grad(dy.shape[0], b.shape[1]);
-  c.ops.matmul({.a = columns_of(c, layer, adapter, dy), .b = b, .c = low_grad});
+  c.ops.matmul({.a = dy, .b = b, .c = low_grad});
   c.ops.scale(low_grad, adapter.scale);
   return low_grad;
 }
@@ -48,46 +49,211 @@ void write_gradient(const Context& c, const parallel::ParameterGroup& matrix, co
   c.ops.matmul({.a = dy, .b = x, .c = target.tensor, .transpose_a = true, .accumulate = target.accumulate});
 }
 
+/// y (T, N) = or, with `accumulate`, += low b^T.
+void multiply_low(const Context& c, const Adapter& adapter, const Tensor& y, const Tensor& low, bool accumulate) {
+  c.ops.matmul({.a = low, .b = c.units.parameter(adapter.b), .c = y, .transpose_b = true, .accumulate = accumulate});
+}
+
+/// All adapters of a model have magnitudes, or none has.
+bool has_magnitudes(const Linear& layer) {
+  return !layer.adapters.empty() && layer.adapters.front().magnitude.exists();
+}
+
+/// The rows of the fused `matrix` (rows, M), or vector, that the adapter belongs to.
+Tensor rows_of(const Context& c, const Linear& layer, const Adapter& adapter, const Tensor& matrix) {
+  return matrix.rows(c.units.first_row(layer.weight, adapter.member), c.units.parameter(adapter.b).shape[0]);
+}
+
+/// W (N, M) of the adapter.
+Tensor weight_of(const Context& c, const Linear& layer, const Adapter& adapter) {
+  return rows_of(c, layer, adapter, c.units.parameter(layer.weight));
+}
+
+/// scratch (T, N) = (factors + shift) dy, column by column.
+Tensor scaled(const Context& c, const Adapter& adapter, const Tensor& dy, float shift) {
+  const Tensor result = c.adapters.output(dy.shape[0], dy.shape[1]);
+  c.ops.scale_columns({.out = result, .in = dy, .factors = c.adapters.factors(adapter, dy.shape[1]), .shift = shift});
+  return result;
+}
+
+/// Adds what an adapter with a magnitude changes of y (T, N), the product of its weight and x, and of `bias` if not
+/// empty.
+void add_magnitude_adapter(const Context& c, const Linear& layer, const Adapter& adapter, const Tensor& y,
+                           const Tensor& x, const Tensor& bias, std::int64_t first_token) {
+  const Tensor factors = c.adapters.factors(adapter, y.shape[1]);
+  const auto add = [&](const Tensor& product, float shift, const Tensor& its_bias) {
+    c.ops.scale_columns(
+        {.out = y, .in = product, .factors = factors, .shift = shift, .bias = its_bias, .accumulate = true});
+  };
+  if (c.adapters.dropout() == 0.0F) {
+    multiply_low(c, adapter, y, low_forward(c, adapter, x), /*accumulate=*/true);
+    add(y, -1.0F, bias);
+    return;
+  }
+  const Tensor input = dropped(c, adapter, x, first_token), product = c.adapters.output(y.shape[0], y.shape[1]);
+  c.ops.matmul({.a = input, .b = weight_of(c, layer, adapter), .c = product, .transpose_b = true});
+  add(product, -1.0F, {});
+  multiply_low(c, adapter, product, low_forward(c, adapter, input), /*accumulate=*/false);
+  add(product, 0.0F, {});
+}
+
 void multiply(const Context& c, const Linear& layer, Tensor y, const Tensor& x, bool with_bias,
               std::int64_t first_token) {
-  c.ops.matmul({.a = x,
-                .b = c.units.parameter(layer.weight),
-                .c = y,
-                .transpose_b = true,
-                .bias = with_bias ? c.units.parameter(layer.bias) : Tensor()});
+  const Tensor bias = with_bias ? c.units.parameter(layer.bias) : Tensor();
+  c.ops.matmul({.a = x, .b = c.units.parameter(layer.weight), .c = y, .transpose_b = true, .bias = bias});
   for (const Adapter& adapter : layer.adapters) {
-    const Tensor low = low_forward(c, adapter, dropped(c, adapter, x, first_token));
-    c.ops.matmul({.a = low,
-                  .b = c.units.parameter(adapter.b),
-                  .c = columns_of(c, layer, adapter, y),
-                  .transpose_b = true,
-                  .accumulate = true});
+    const Tensor columns = columns_of(c, layer, adapter, y);
+    if (adapter.magnitude.exists()) {
+      const Tensor its_bias = with_bias ? rows_of(c, layer, adapter, bias) : Tensor();
+      add_magnitude_adapter(c, layer, adapter, columns, x, its_bias, first_token);
+    } else {
+      multiply_low(c, adapter, columns, low_forward(c, adapter, dropped(c, adapter, x, first_token)),
+                   /*accumulate=*/true);
+    }
   }
+}
+
+/// dx (T, M) = or, with `accumulate`, += the gradient through A and B, of dy (T, N), that of low b^T.
+void low_backward_input(const Context& c, const Adapter& adapter, const Tensor& dx, const Tensor& dy, bool accumulate) {
+  c.ops.matmul(
+      {.a = low_backward(c, adapter, dy), .b = c.units.parameter(adapter.a), .c = dx, .accumulate = accumulate});
+}
+
+/// dx (T, M) = the gradient through a layer of which some outputs are scaled, matrix by matrix; nothing is dropped.
+void scaled_backward_input(const Context& c, const Linear& layer, const Tensor& dx, const Tensor& dy) {
+  const Tensor weight = c.units.parameter(layer.weight);
+  for (int member = 0; member < layer.weight.count; ++member) {
+    const std::int64_t begin = c.units.first_row(layer.weight, member);
+    const bool is_last = member + 1 == layer.weight.count;
+    const std::int64_t count = (is_last ? dy.shape[1] : c.units.first_row(layer.weight, member + 1)) - begin;
+    const auto adapter = std::ranges::find(layer.adapters, member, &Adapter::member);
+    const Tensor columns = dy.columns(begin, count);
+    const bool has_adapter = adapter != layer.adapters.end();
+    const Tensor dproduct = has_adapter ? scaled(c, *adapter, columns, 0.0F) : columns;
+    c.ops.matmul({.a = dproduct, .b = weight.rows(begin, count), .c = dx, .accumulate = member > 0});
+    if (has_adapter) low_backward_input(c, *adapter, dx, dproduct, /*accumulate=*/true);
+  }
+}
+
+/// dx (T, M) += the gradient through what an adapter makes of an x that was partly dropped, of dy (T, N).
+void dropped_backward_input(const Context& c, const Linear& layer, const Adapter& adapter, const Tensor& dx,
+                            const Tensor& dy, std::int64_t first_token) {
+  const Tensor input_grad = c.adapters.input(dx.shape[0], dx.shape[1]);
+  const bool has_magnitude = adapter.magnitude.exists();
+  if (has_magnitude) {
+    c.ops.matmul({.a = scaled(c, adapter, dy, -1.0F), .b = weight_of(c, layer, adapter), .c = input_grad});
+  }
+  low_backward_input(c, adapter, input_grad, has_magnitude ? scaled(c, adapter, dy, 0.0F) : dy,
+                     /*accumulate=*/has_magnitude);
+  c.ops.dropout(dx, input_grad, c.adapters.dropout(), seed_of(c, adapter), first_token * dx.shape[1], true);
+}
+
+/// Adds to the gradient of a magnitude, of the gradient dy (T, N) of its adapter's output. `input` (T, M), and `low`
+/// (T, R) of it, are what the adapter saw.
+void magnitude_backward(const Context& c, const Linear& layer, const Adapter& adapter, const Tensor& dy,
+                        const Tensor& input, const Tensor& low) {
+  const Tensor product = c.adapters.output(dy.shape[0], dy.shape[1]);
+  c.ops.matmul({.a = input, .b = weight_of(c, layer, adapter), .c = product, .transpose_b = true});
+  multiply_low(c, adapter, product, low, /*accumulate=*/true);
+  c.ops.add_column_products({.sums = c.units.accumulated_gradient(adapter.magnitude),
+                             .a = dy,
+                             .b = product,
+                             .factors = c.adapters.inverse_norms(adapter, dy.shape[1])});
+}
+
+/// squares (N) of the norms of the rows of W + scale b a: |W|^2 + 2 scale b (W a^T) + scale^2 b (a a^T) b, row by row,
+/// which takes no matrix of W's size.
+Tensor squares_of_norms(const Context& c, const Linear& layer, const Adapter& adapter) {
+  const Tensor weight = weight_of(c, layer, adapter), a = c.units.parameter(adapter.a),
+               b = c.units.parameter(adapter.b);
+  const std::int64_t num_rows = b.shape[0], rank = b.shape[1];
+  const Tensor squares = c.adapters.squares(num_rows), products = c.adapters.row_products(num_rows, rank),
+               gram = c.adapters.gram(rank);
+  c.ops.fill(squares, 0.0F);
+  c.ops.add_row_products({.sums = squares, .a = weight, .b = weight});
+  c.ops.matmul({.a = weight, .b = a, .c = products, .transpose_b = true});
+  c.ops.add_row_products({.sums = squares, .a = products, .b = b, .factor = 2.0F * adapter.scale});
+  c.ops.matmul({.a = a, .b = a, .c = gram, .transpose_b = true});
+  c.ops.matmul({.a = b, .b = gram, .c = products});
+  c.ops.add_row_products({.sums = squares, .a = products, .b = b, .factor = adapter.scale * adapter.scale});
+  if (adapter.splits_input) c.tp.sum(squares);
+  return squares;
+}
+
+/// Factors and inverse norms of the adapter, of `magnitudes` (N) in place of its own.
+void find_factors(const Context& c, const Adapter& adapter, const Tensor& magnitudes, const Tensor& squares) {
+  const std::int64_t num_rows = squares.shape[0];
+  c.ops.magnitude_factors({.factors = c.adapters.factors(adapter, num_rows),
+                           .inverse_norms = c.adapters.inverse_norms(adapter, num_rows),
+                           .magnitudes = magnitudes,
+                           .squares = squares});
 }
 
 }  // namespace
 
-AdapterBuffers::AdapterBuffers(const config::Lora& lora, const ops::Shapes& shapes, std::int64_t mlp_tile_tokens)
+AdapterBuffers::AdapterBuffers(const config::Lora& lora, const ops::Shapes& shapes, std::int64_t mlp_tile_tokens,
+                               std::int64_t num_blocks)
     : shapes_(shapes),
       mlp_tile_tokens_(std::min(mlp_tile_tokens, shapes.tokens)),
+      num_blocks_(num_blocks),
       rank_(lora.use_peft ? lora.max_rank() : 0),
-      dropout_(static_cast<float>(lora.lora_dropout)) {}
+      dropout_(static_cast<float>(lora.lora_dropout)),
+      has_magnitudes_(lora.use_peft && lora.use_dora) {}
 
-void AdapterBuffers::lay_out(device::Arena& workspace) {
+std::array<std::int64_t, 7> AdapterBuffers::rows_of_block() const {
+  const std::int64_t q_rows = shapes_.q_heads * shapes_.head_dim, kv_rows = shapes_.kv_heads * shapes_.head_dim;
+  return {q_rows, kv_rows, kv_rows, shapes_.hidden, shapes_.mlp, shapes_.mlp, shapes_.hidden};
+}
+
+std::int64_t AdapterBuffers::first_factor(const Adapter& adapter) const {
+  const auto number = static_cast<std::int64_t>(adapter.number), numbers = std::int64_t{max_adapters_of_block};
+  const std::array<std::int64_t, 7> rows = rows_of_block();
+  const std::int64_t of_blocks = number / numbers * std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+  return std::accumulate(rows.begin(), rows.begin() + number % numbers, of_blocks);
+}
+
+void AdapterBuffers::lay_out(device::Arena& workspace, device::Arena& tp_sums) {
   if (rank_ == 0) return;
   low_ = take(workspace, shapes_.compute, {shapes_.tokens * rank_});
   low_grad_ = take(workspace, shapes_.compute, {shapes_.tokens * rank_});
-  if (dropout_ == 0.0F) return;
   const std::int64_t attention_elements = shapes_.tokens * std::max(shapes_.hidden, shapes_.q_heads * shapes_.head_dim);
   const std::int64_t mlp_elements = mlp_tile_tokens_ * std::max(shapes_.hidden, shapes_.mlp);
-  input_ = take(workspace, shapes_.compute, {std::max(attention_elements, mlp_elements)});
+  const std::int64_t elements = std::max(attention_elements, mlp_elements);
+  if (dropout_ != 0.0F) input_ = take(workspace, shapes_.compute, {elements});
+  if (!has_magnitudes_) return;
+  output_ = take(workspace, shapes_.compute, {elements});
+  const std::array<std::int64_t, 7> rows = rows_of_block();
+  const std::int64_t most_rows = *std::ranges::max_element(rows);
+  row_products_ = take(workspace, DType::float32, {most_rows * rank_});
+  gram_ = take(workspace, shapes_.compute, {rank_ * rank_});
+  squares_ = take(tp_sums, DType::float32, {most_rows});
+  const std::int64_t num_factors = num_blocks_ * std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+  factors_ = take(workspace, DType::float32, {num_factors});
+  inverse_norms_ = take(workspace, DType::float32, {num_factors});
 }
 
-Tensor AdapterBuffers::input(std::int64_t num_tokens, std::int64_t columns) const {
-  return input_.rows(0, num_tokens * columns).view({num_tokens, columns});
+Tensor AdapterBuffers::factors(const Adapter& adapter, std::int64_t rows) const {
+  return factors_.rows(first_factor(adapter), rows);
+}
+
+Tensor AdapterBuffers::inverse_norms(const Adapter& adapter, std::int64_t rows) const {
+  return inverse_norms_.rows(first_factor(adapter), rows);
 }
 
 Tensor as_matrix(const Tensor& heads) { return heads.view({heads.shape[0], heads.row_elements()}); }
+
+Tensor weight_norms(const Context& c, const Linear& layer, const Adapter& adapter) {
+  const Tensor squares = squares_of_norms(c, layer, adapter);
+  find_factors(c, adapter, squares, squares);  // x / sqrt(x)
+  return c.adapters.factors(adapter, squares.shape[0]);
+}
+
+void prepare_magnitudes(const Context& c, const Linear& layer) {
+  for (const Adapter& adapter : layer.adapters) {
+    if (!adapter.magnitude.exists()) continue;
+    find_factors(c, adapter, c.units.parameter(adapter.magnitude), squares_of_norms(c, layer, adapter));
+  }
+}
 
 void linear_forward(const Context& c, const Linear& layer, Tensor y, const Tensor& x, std::int64_t first_token) {
   multiply(c, layer, y, x, layer.bias.exists(), first_token);
@@ -100,16 +266,18 @@ void linear_forward_partial(const Context& c, const Linear& layer, Tensor y, con
 
 void linear_backward_input(const Context& c, const Linear& layer, Tensor dx, const Tensor& dy,
                            std::int64_t first_token) {
+  const bool drops = c.adapters.dropout() != 0.0F;
+  if (!drops && has_magnitudes(layer)) {
+    scaled_backward_input(c, layer, dx, dy);
+    return;
+  }
   c.ops.matmul({.a = dy, .b = c.units.parameter(layer.weight), .c = dx});
   for (const Adapter& adapter : layer.adapters) {
-    const Tensor low_grad = low_backward(c, layer, adapter, dy);
-    const Tensor a = c.units.parameter(adapter.a);
-    if (c.adapters.dropout() == 0.0F) {
-      c.ops.matmul({.a = low_grad, .b = a, .c = dx, .accumulate = true});
+    const Tensor columns = columns_of(c, layer, adapter, dy);
+    if (drops) {
+      dropped_backward_input(c, layer, adapter, dx, columns, first_token);
     } else {
-      const Tensor input_grad = c.adapters.input(dx.shape[0], dx.shape[1]);
-      c.ops.matmul({.a = low_grad, .b = a, .c = input_grad});
-      c.ops.dropout(dx, input_grad, c.adapters.dropout(), seed_of(c, adapter), first_token * dx.shape[1], true);
+      low_backward_input(c, adapter, dx, columns, /*accumulate=*/true);
     }
   }
 }
@@ -121,9 +289,14 @@ void linear_backward_weight(const Context& c, const Linear& layer, const Tensor&
   }
   if (c.units.has_gradient(layer.weight)) write_gradient(c, layer.weight, dy, x);
   for (const Adapter& adapter : layer.adapters) {
-    const Tensor input = dropped(c, adapter, x, first_token);
-    write_gradient(c, adapter.b, columns_of(c, layer, adapter, dy), low_forward(c, adapter, input));
-    write_gradient(c, adapter.a, low_backward(c, layer, adapter, dy), input);
+    const Tensor input = dropped(c, adapter, x, first_token), low = low_forward(c, adapter, input);
+    Tensor dproduct = columns_of(c, layer, adapter, dy);  // of low b^T
+    if (adapter.magnitude.exists()) {
+      magnitude_backward(c, layer, adapter, dproduct, input, low);
+      dproduct = scaled(c, adapter, dproduct, 0.0F);
+    }
+    write_gradient(c, adapter.b, dproduct, low);
+    write_gradient(c, adapter.a, low_backward(c, adapter, dproduct), input);
   }
 }
 

@@ -241,6 +241,23 @@ struct Engine::Impl {
   void zero_optimizers() const {
     for (const plan::TrainedPart& part : plan.trained) part.optimizer->zero(*workers.ops);
   }
+  /// Magnitudes of adapters begin with the norms of the weights that they belong to, which are loaded. Collective.
+  void initialize_magnitudes() {
+    if (!config.lora.use_peft || !config.lora.use_dora) return;
+    refresh_weights();
+    const plan::TrainedPart& part = plan.trained.front();  // that of adapters
+    const parallel::ShardMap& shard_map = part.shard_map();
+    transfer::OffloadedShard* in_file = part.optimizer->master_in_file();
+    const Tensor parameters = in_file != nullptr ? master_scratch(part) : part.storage.parameters();
+    workers.decoder.for_each_weight_norm([&](const parallel::ParameterGroup& magnitude, const Tensor& norms) {
+      const parallel::Parameter* parameter = &shard_map.unit(magnitude.unit).parameters[magnitude.first];
+      for (const parallel::Piece& piece : shard_map.pieces()) {
+        if (piece.parameter != parameter) continue;
+        workers.ops->copy(parameters.rows(piece.shard_offset, piece.count), norms.rows(piece.begin, piece.count));
+      }
+    });
+    if (in_file != nullptr) in_file->write(0, master_scratch(part));
+  }
   /// Before the last micro-batch of a step, under which its state is read ahead, unless the step may be left out: then
   /// the windows would lie there for nobody.
   void prepare_update(std::int64_t step, double learning_rate) {
@@ -339,6 +356,7 @@ void Engine::initialize() {
   for (const parallel::UnitStorage& stored : e.plan.parts) {
     if (!stored.part().has_gradient) e.initialize_parameters_of(stored.shard_map(), stored.parameters());
   }
+  e.initialize_magnitudes();
   e.zero_optimizers();
   state().refresh();
 }
@@ -346,6 +364,7 @@ void Engine::initialize() {
 void Engine::initialize_beside_weights() {
   Impl& e = *impl_;
   if (e.config.lora.use_peft) e.initialize_trainable(/*keeps_copies=*/true);
+  e.initialize_magnitudes();
   e.zero_optimizers();
   state().refresh();
 }

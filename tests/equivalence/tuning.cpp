@@ -66,6 +66,12 @@ BOOST_AUTO_TEST_CASE(adapters_of_every_kind_train_like_one_rank) {
        }},
       {"one block, both random",
        [](config::Lora& l) { l.layers_to_transform = {1}, l.init_lora_weights = config::LoraInit::linear; }},
+      {"magnitudes", [](config::Lora& l) { l.use_dora = true, l.lora_r = 5; }},
+      {"magnitudes of some, both random",
+       [](config::Lora& l) {
+         l.use_dora = true, l.init_lora_weights = config::LoraInit::linear,
+         l.lora_target_modules = {"q_proj", "down_proj"};
+       }},
       {"whole modules, LoRA+, gaussian", [](config::Lora& l) {
          l.modules_to_save = {"norm"}, l.loraplus_lr_ratio = 3.0, l.init_lora_weights = config::LoraInit::gaussian;
        }}};

@@ -175,15 +175,15 @@ succeeds 'a run evaluates what was joined' run 2 lora.ini --lora.use_peft false 
 succeeds 'and the adapters beside their model' run 2 lora.ini --train.output_dir beside --train.precision fp32 \
   --data.eval_files 'held/*.h5' --checkpoint.resume_from_checkpoint whole/checkpoint-000004 --parallel.dp_shard_size 2 \
   --train.gradient_accumulation_steps 1
-same_evaluation() {
-  python3 - <<'PYTHON'
-import json
+same_evaluation() { # RUN RUN
+  python3 - "$@" <<'PYTHON'
+import json, sys
 losses = [[line["eval_loss"] for line in map(json.loads, open(f"{run}/metrics.jsonl")) if "eval_loss" in line][-1]
-          for run in ("joined", "beside")]
+          for run in sys.argv[1:]]
 assert abs(losses[0] - losses[1]) < 1e-5, losses
 PYTHON
 }
-succeeds 'have the same loss' same_evaluation
+succeeds 'have the same loss' same_evaluation joined beside
 succeeds 'a checkpoint becomes a PEFT folder' "$sft_convert" whole/checkpoint-000004 from-checkpoint
 succeeds 'the same' same_tensors whole/adapter/adapter_model.safetensors from-checkpoint/adapter_model.safetensors
 
@@ -214,15 +214,59 @@ succeeds 'give it too' same_tensors merged/model.safetensors merged-pattern/mode
 retarget fewer '["layers.0.self_attn.q_proj"]'
 refuses 3 'target_modules of its adapter_config\.json does not name' "$sft_convert" --merge base/model fewer x
 
+# Rows with magnitudes (DoRA)
+succeeds 'a run trains magnitudes' run 4 lora.ini --lora.use_dora true --train.output_dir dora --parallel.tp_size 2 \
+  --parallel.dp_shard_size 2
+succeeds 'half of it' run 4 lora.ini --lora.use_dora true --train.output_dir dora-parts --parallel.tp_size 2 \
+  --parallel.dp_shard_size 2 --train.max_steps 2
+succeeds 'and the rest' run 4 lora.ini --lora.use_dora true --train.output_dir dora-parts --parallel.tp_size 2 \
+  --parallel.dp_shard_size 2 --checkpoint.resume_from_checkpoint auto
+succeeds 'have the same losses' cmp <(losses dora) <(losses dora-parts)
+succeeds 'and the same adapters' cmp dora/adapter/adapter_model.safetensors dora-parts/adapter/adapter_model.safetensors
+succeeds 'by the names of PEFT' grep -aq 'base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector"' \
+  dora/adapter/adapter_model.safetensors
+succeeds 'which says so' grep -q '"use_dora": true' dora/adapter/adapter_config.json
+succeeds 'at step 0' run 2 lora.ini --lora.use_dora true --train.output_dir dora-zero --train.max_steps 0 --parallel.tp_size 2 --train.precision fp32 \
+  --train.gradient_accumulation_steps 2
+succeeds 'they are joined' "$sft_convert" --merge base/model dora-zero/adapter merged-dora-zero
+# near FIRST SECOND: the same tensors but for rounding.
+near() {
+  python3 - "$1" "$2" <<'PYTHON'
+import json, struct, sys
+def read(path):
+    data = open(path, "rb").read()
+    size = 8 + struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:size])
+    header.pop("__metadata__", None)
+    return {name: struct.unpack(f"<{(t['data_offsets'][1] - t['data_offsets'][0]) // 4}f",
+                                data[size + t["data_offsets"][0]:size + t["data_offsets"][1]]) for name, t in header.items()}
+first, second = map(read, sys.argv[1:])
+assert first.keys() == second.keys()
+assert all(abs(a - b) < 1e-6 for name in first for a, b in zip(first[name], second[name]))
+PYTHON
+}
+far() { ! near "$@" 2>/dev/null; }
+succeeds 'and change nothing' near base/model/model.safetensors merged-dora-zero/model.safetensors
+succeeds 'trained ones' "$sft_convert" --merge base/model dora/adapter merged-dora
+succeeds 'do' far base/model/model.safetensors merged-dora/model.safetensors
+succeeds 'a run evaluates what was joined' run 2 lora.ini --lora.use_peft false --model.model_name_or_path merged-dora \
+  --train.output_dir dora-joined --train.precision fp32 --data.eval_files 'held/*.h5' --train.max_steps 0
+succeeds 'and the magnitudes beside their model' run 2 lora.ini --lora.use_dora true --train.output_dir dora-beside \
+  --train.precision fp32 --data.eval_files 'held/*.h5' --checkpoint.resume_from_checkpoint dora/checkpoint-000004 \
+  --parallel.dp_shard_size 2 --train.gradient_accumulation_steps 1
+succeeds 'have the same loss' same_evaluation dora-joined dora-beside
+sed -i 's/"use_dora": true/"use_dora": false/' dora/adapter/adapter_config.json
+refuses 3 'lora_magnitude_vector is none of LoRA' "$sft_convert" --merge base/model dora/adapter x
+
 # Refusals
 refuses 2 'save_hub_model = true. does not go with lora\.use_peft' "$sft" lora.ini --checkpoint.save_hub_model true
 refuses 2 'names x_proj' "$sft" lora.ini --lora.lora_target_modules q_proj,x_proj
 refuses 2 'lora\.lora_r = 0' "$sft" lora.ini --lora.lora_r 0
 refuses 2 'three folders are needed' "$sft_convert" --merge base/model whole/adapter
 refuses 3 'adapter_config\.json' "$sft_convert" --merge base/model base/model x
-sed -i 's/"use_rslora": false/"use_dora": true/' whole/adapter/adapter_config.json
-refuses 3 'use_dora = true' "$sft_convert" --merge base/model whole/adapter x
-sed -i 's/"use_dora": true/"r": 5/; s/"r": 4/"old": 4/' whole/adapter/adapter_config.json
+sed -i 's/"use_rslora": false/"use_qalora": true/' whole/adapter/adapter_config.json
+refuses 3 'use_qalora = true' "$sft_convert" --merge base/model whole/adapter x
+sed -i 's/"use_qalora": true/"r": 5/; s/"r": 4/"old": 4/' whole/adapter/adapter_config.json
 refuses 3 'does not fit the model' "$sft_convert" --merge base/model whole/adapter x
 [[ ! -e x && ! -e x.tmp ]] || wrong 'a refused conversion left something'
 

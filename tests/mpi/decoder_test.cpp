@@ -458,21 +458,28 @@ BOOST_AUTO_TEST_CASE(adapters_are_the_weights_that_they_stand_for) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(dropout_of_adapters_is_the_same_in_both_passes) {
+void check_dropout_in_both_passes(bool has_magnitudes) {
   for (const mesh::Layout& layout : layouts(session().world().size())) {
     const config::Model config = small_model(false);
     const Mesh mesh(session().world(), layout, config);
     config::Lora lora = small_lora();
     lora.lora_dropout = 0.3;
+    lora.use_dora = has_magnitudes;
     Stand stand(config, mesh, no_parameters, lora);
     const double without = stand.run(), loss = stand.run(1);
     BOOST_TEST(stand.run(1) == loss);
     BOOST_TEST(stand.run(2) != loss);
     BOOST_TEST(without != loss);
 
-    // The slope of the loss along the gradient itself.
+    // The slope of the loss along the gradient itself; with magnitudes along that of these alone, for the gradients of
+    // A and B leave out what they do to norms.
     BOOST_TEST(stand.run(1) == loss);
-    const LogicalTensors parameters = stand.parameters(/*trained=*/true), gradients = stand.gradients();
+    const LogicalTensors parameters = stand.parameters(/*trained=*/true);
+    LogicalTensors gradients = stand.gradients();
+    if (has_magnitudes) {
+      std::erase_if(gradients, [](const auto& one) { return !one.first.ends_with(".lora_magnitude_vector"); });
+      BOOST_TEST(gradients.size() == 21);
+    }
     double square = 0.0;
     for (const auto& [name, values] : gradients) {
       for (const float value : values) square += static_cast<double>(value) * static_cast<double>(value);
@@ -480,8 +487,8 @@ BOOST_AUTO_TEST_CASE(dropout_of_adapters_is_the_same_in_both_passes) {
     const double distance = 0.01 / std::sqrt(square);
     const auto loss_at = [&](double along) {
       LogicalTensors moved = parameters;
-      for (auto& [name, values] : moved) {
-        const std::vector<float>& gradient = gradients.at(name);
+      for (const auto& [name, gradient] : gradients) {
+        std::vector<float>& values = moved.at(name);
         for (std::size_t i = 0; i < values.size(); ++i) values[i] += static_cast<float>(along * gradient[i]);
       }
       stand.set_trained(moved);
@@ -491,6 +498,9 @@ BOOST_AUTO_TEST_CASE(dropout_of_adapters_is_the_same_in_both_passes) {
     BOOST_TEST(slope == square, boost::test_tools::tolerance(2e-3));
   }
 }
+
+BOOST_AUTO_TEST_CASE(dropout_of_adapters_is_the_same_in_both_passes) { check_dropout_in_both_passes(false); }
+BOOST_AUTO_TEST_CASE(so_is_that_of_adapters_with_magnitudes) { check_dropout_in_both_passes(true); }
 
 BOOST_AUTO_TEST_CASE(what_is_computed_again_or_offloaded_has_the_same_bits) {
   struct Way {
@@ -518,6 +528,7 @@ BOOST_AUTO_TEST_CASE(what_is_computed_again_or_offloaded_has_the_same_bits) {
       config::Lora lora;
       if (way.has_adapters) lora = small_lora();
       if (way.has_adapters) lora.lora_dropout = 0.3;
+      lora.use_dora = way.has_adapters && way.tile_tokens == 7;
       const auto outcome_with = [&](const model::ActivationPolicy& policy) {
         Stand stand(config, mesh, way.has_adapters ? no_parameters : model::all_parameters, lora, policy, way.tokens);
         return outcome_of(stand, 1);

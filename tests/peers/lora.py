@@ -37,6 +37,12 @@ CASES = {
     "both random": ("llama", ["--lora.lora_r", "4", "--lora.lora_alpha", "4", "--lora.init_lora_weights", "false"]),
     "whole modules": ("llama", ["--lora.lora_r", "4", "--lora.modules_to_save", "embed_tokens lm_head input_layernorm"]),
     "norms": ("qwen3", ["--lora.lora_r", "4", "--lora.modules_to_save", "norm"]),
+    "DoRA": ("llama", ["--lora.lora_r", "4", "--lora.use_dora", "true"]),
+    "DoRA, biases, some modules": ("qwen2", ["--lora.lora_r", "3", "--lora.use_dora", "true", "--lora.lora_target_modules",
+                                             "q_proj,v_proj,o_proj,gate_proj"]),
+    "DoRA, both random, bf16": ("bf16", ["--lora.lora_r", "4", "--lora.use_dora", "true", "--lora.init_lora_weights", "false",
+                                         "--lora.lora_alpha", "4"]),
+    "LoRA+, DoRA": ("llama", ["--lora.lora_r", "4", "--lora.use_dora", "true", "--lora.loraplus_lr_ratio", "4"]),
     "LoRA+": ("llama", ["--lora.lora_r", "4", "--lora.modules_to_save", "post_attention_layernorm lm_head",
                         "--lora.loraplus_lr_ratio", "4"]),
 }

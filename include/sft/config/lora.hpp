@@ -40,6 +40,7 @@ struct Lora {
   std::vector<std::string> layers_pattern;  ///< regular expressions, one of which is what holds the blocks: layers
   LoraInit init_lora_weights = LoraInit::zero_b;
   std::vector<std::string> modules_to_save;  ///< ends of paths of modules that are trained whole
+  bool use_dora = false;                     ///< rows of adapted weights have magnitudes (DoRA, Liu et al. 2024)
   double loraplus_lr_ratio = 1.0;            ///< rate of B and of vectors, by that of A (LoRA+, Hayou et al. 2024)
 
   /// Whether linear layers called `name`, such as q_proj, have adapters.

@@ -16,14 +16,20 @@
 
 namespace sft::model {
 
-/// LoRA (Hu et al. 2021) of one matrix of a linear layer, N columns of its output: y += scale b a dropout(x).
+/// Numbers that a block has for its adapters: the first are those of q, k, v, o, gate, up and down.
+inline constexpr std::uint64_t max_adapters_of_block = 16;
+
+/// LoRA (Hu et al. 2021) of one matrix W of a linear layer, N columns of its output: y += scale b a dropout(x). With a
+/// magnitude (DoRA, Liu et al. 2024) rows of W + scale b a have that norm: y is multiplied with magnitude / norm, of
+/// which the norm has no gradient; what is dropped, the factor does not reach.
 struct Adapter {
-  parallel::ParameterGroup a;  ///< (R, M)
-  parallel::ParameterGroup b;  ///< (N, R)
-  int member = 0;              ///< which of the fused matrices it belongs to
-  bool splits_input = false;   ///< tp ranks hold different columns of x, not of y
-  float scale = 1.0F;          ///< of the product
-  std::uint64_t number = 0;    ///< different for every adapter of the model, whatever its units
+  parallel::ParameterGroup a;          ///< (R, M)
+  parallel::ParameterGroup b;          ///< (N, R)
+  parallel::ParameterGroup magnitude;  ///< (N); exists() or not
+  int member = 0;                      ///< which of the fused matrices it belongs to
+  bool splits_input = false;           ///< tp ranks hold different columns of x, not of y
+  float scale = 1.0F;                  ///< of the product
+  std::uint64_t number = 0;            ///< different for every adapter of the model, whatever its units
 };
 
 /// A linear layer y = x weight^T [+ bias] [+ adapters].

@@ -3,6 +3,7 @@
 // One decoder, forward and backward, over any mesh: this rank's slice of heads, columns, vocabulary and sequence.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -45,6 +46,12 @@ class Decoder {
   /// Metrics of one micro-batch, added up as above. No gradient: neither is one written nor the last step's touched,
   /// and nothing is kept for a backward pass. Collective over the sp, tp and fsdp groups.
   void forward_loss(const Inputs& inputs, const sequence::AttentionSchedules& schedules, Tensor metrics);
+
+  /// Calls visit(magnitude, norms) for each adapter with a magnitude: `norms`, float32 (N), valid during the call, are
+  /// those of its weight's rows (Backend's stream), which this rank's slice of the magnitude begins with. Collective
+  /// over the tp and fsdp groups.
+  void for_each_weight_norm(
+      const std::function<void(const parallel::ParameterGroup& magnitude, const Tensor& norms)>& visit);
 
   /// Logits, float32 (count, V), of this rank's tokens [begin, begin + count). No gradient.
   void forward_logits(const Inputs& inputs, const sequence::AttentionSchedules& schedules, std::int64_t begin,

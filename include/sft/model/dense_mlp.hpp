@@ -22,6 +22,8 @@ class DenseMlp final : public Mlp {
   void backward(const Context& context, MlpActivations& saved, BlockScratch& scratch,
                 const std::function<void()>& start_normed) const override;
 
+  [[nodiscard]] std::vector<const Linear*> linear_layers() const override { return {&gate_up_, &down_}; }
+
   [[nodiscard]] const Linear& gate_up() const { return gate_up_; }
   [[nodiscard]] const Linear& down() const { return down_; }
 

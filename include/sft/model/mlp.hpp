@@ -4,10 +4,12 @@
 // of what it adds; LayerPlan::MlpKind names the kinds, and block_buffers.hpp has their memory.
 
 #include <functional>
+#include <vector>
 
 namespace sft::model {
 
 struct Context;
+struct Linear;
 struct MlpActivations;
 struct BlockScratch;
 
@@ -24,6 +26,8 @@ class Mlp {
   /// (TensorParallel::finish ends it): it is called once. What the policy did not keep is computed again from that.
   virtual void backward(const Context& context, MlpActivations& saved, BlockScratch& scratch,
                         const std::function<void()>& start_normed) const = 0;
+  /// Its layers that may have adapters.
+  [[nodiscard]] virtual std::vector<const Linear*> linear_layers() const { return {}; }
 };
 
 }  // namespace sft::model

@@ -27,6 +27,7 @@
 #include "sft/device/device.hpp"
 #include "sft/ops/experts.hpp"
 #include "sft/ops/factored_moment.hpp"
+#include "sft/ops/magnitudes.hpp"
 #include "sft/ops/stochastic_rounding.hpp"
 #include "sft/ops/update_rules.hpp"
 #include "sft/sequence/attention.hpp"
@@ -284,6 +285,12 @@ class Backend {
   virtual void matmul(const Matmul& product) = 0;
   /// dbias (N) += column sums of dy (T, N), strided.
   virtual void bias_backward(Tensor dbias, ConstTensor dy) = 0;
+
+  // Magnitudes of the rows of weights; see magnitudes.hpp.
+  virtual void scale_columns(const ScaleColumns& columns) = 0;
+  virtual void add_column_products(const ColumnProducts& products) = 0;
+  virtual void add_row_products(const RowProducts& products) = 0;
+  virtual void magnitude_factors(const MagnitudeFactors& factors) = 0;
 
   // Attention in blocks (Dao 2023), grouped queries: query head h reads key/value head h / (H / K).
   /// Prepares `spans`, which are read before the call returns, for any number of calls, forward and backward, over

@@ -8,6 +8,7 @@
 
 #include "ops/checked/call.hpp"
 #include "ops/checked/expert_rules.hpp"
+#include "ops/checked/magnitude_rules.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::ops::checked {
@@ -319,6 +320,26 @@ class CheckedBackend final : public Backend {
     call.out("dbias", dbias, {dy.shape[1]}, DType::float32);
     call.check_memory();
     inner_->bias_backward(dbias, dy);
+  }
+
+  void scale_columns(const ScaleColumns& columns) override {
+    check_scale_columns(columns);
+    inner_->scale_columns(columns);
+  }
+
+  void add_column_products(const ColumnProducts& products) override {
+    check_column_products(products);
+    inner_->add_column_products(products);
+  }
+
+  void add_row_products(const RowProducts& products) override {
+    check_row_products(products);
+    inner_->add_row_products(products);
+  }
+
+  void magnitude_factors(const MagnitudeFactors& factors) override {
+    check_magnitude_factors(factors);
+    inner_->magnitude_factors(factors);
   }
 
   std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,

@@ -176,6 +176,29 @@ class CpuBackend final : public Backend {
     kernels_.column_sums(floats_of(dbias), view_of(dy), scratch());
   }
 
+  void scale_columns(const ScaleColumns& columns) override {
+    stream_.synchronize();
+    kernels_.scale_columns(view_of(columns.out), view_of(columns.in), floats_of(columns.factors), columns.shift,
+                           columns.bias.empty() ? nullptr : float32_weight(columns.bias), columns.accumulate);
+  }
+
+  void add_column_products(const ColumnProducts& products) override {
+    stream_.synchronize();
+    kernels_.add_column_products(floats_of(products.sums), view_of(products.a), view_of(products.b),
+                                 floats_of(products.factors));
+  }
+
+  void add_row_products(const RowProducts& products) override {
+    stream_.synchronize();
+    kernels_.add_row_products(floats_of(products.sums), view_of(products.a), view_of(products.b), products.factor);
+  }
+
+  void magnitude_factors(const MagnitudeFactors& factors) override {
+    stream_.synchronize();
+    kernels_.magnitude_factors(floats_of(factors.factors), floats_of(factors.inverse_norms),
+                               flat_view_of(factors.magnitudes), floats_of(factors.squares));
+  }
+
   std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                 std::int64_t num_queries, std::int64_t num_keys) override {
     return std::make_unique<TilePlan>(spans, num_queries, num_keys);

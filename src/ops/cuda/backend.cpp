@@ -156,6 +156,28 @@ class CudaBackend final : public Backend {
     column_sums(floats_of(dbias), rows, scratch(column_sums_bytes(rows.rows, rows.columns)), native_);
   }
 
+  void scale_columns(const ScaleColumns& columns) override {
+    const ConstTensor& bias = columns.bias;
+    cuda::scale_columns(view_of(columns.out), view_of(columns.in), floats_of(columns.factors), columns.shift,
+                        {bias.data, bias.dtype == DType::bf16}, columns.accumulate, native_);
+  }
+
+  void add_column_products(const ColumnProducts& products) override {
+    const ConstView rows = view_of(products.a);
+    cuda::add_column_products(floats_of(products.sums), rows, view_of(products.b), floats_of(products.factors),
+                              scratch(column_sums_bytes(rows.rows, rows.columns)), native_);
+  }
+
+  void add_row_products(const RowProducts& products) override {
+    cuda::add_row_products(floats_of(products.sums), view_of(products.a), view_of(products.b), products.factor,
+                           native_);
+  }
+
+  void magnitude_factors(const MagnitudeFactors& factors) override {
+    cuda::magnitude_factors(floats_of(factors.factors), floats_of(factors.inverse_norms),
+                            flat_view_of(factors.magnitudes), floats_of(factors.squares), native_);
+  }
+
   std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                 std::int64_t num_queries, std::int64_t num_keys) override {
     SFT_ENSURE(plans_.has_value(), "ops: set_workspace first");

@@ -46,6 +46,11 @@ class NullBackend final : public Backend {
   void matmul(const Matmul& /*product*/) override {}
   void bias_backward(Tensor /*dbias*/, ConstTensor /*dy*/) override {}
 
+  void scale_columns(const ScaleColumns& /*columns*/) override {}
+  void add_column_products(const ColumnProducts& /*products*/) override {}
+  void add_row_products(const RowProducts& /*products*/) override {}
+  void magnitude_factors(const MagnitudeFactors& /*factors*/) override {}
+
   [[nodiscard]] std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& /*spans*/,
                                                               std::int64_t /*num_queries*/,
                                                               std::int64_t /*num_keys*/) override {

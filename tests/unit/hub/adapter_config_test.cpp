@@ -23,6 +23,7 @@ config::Lora some_lora() {
   lora.lora_alpha = 3.5;
   lora.lora_dropout = 0.25;
   lora.use_rslora = true;
+  lora.use_dora = true;
   lora.lora_target_modules = {"q_proj", "down_proj"};
   lora.rank_pattern = {{"q_proj", 5}};
   lora.alpha_pattern = {{"layers.1.mlp.*", 2.5}};
@@ -54,6 +55,7 @@ BOOST_AUTO_TEST_CASE(what_is_made_is_read_again) {
   BOOST_TEST(again.lora_alpha == 3.5);
   BOOST_TEST(again.lora_dropout == 0.25);
   BOOST_TEST(again.use_rslora);
+  BOOST_TEST(again.use_dora);
   BOOST_TEST(targets.contains("model.layers.0.self_attn.q_proj"));
   BOOST_TEST(targets.contains("model.layers.7.mlp.down_proj"));
   BOOST_TEST(!targets.contains("model.layers.0.self_attn.k_proj"));
@@ -135,7 +137,6 @@ BOOST_AUTO_TEST_CASE(other_kinds_of_adapters_are_refused_by_field) {
     return data_error_of([&] { static_cast<void>(folder.read()); });
   };
   BOOST_TEST(mentions(refusal("peft_type", "LOHA"), {"peft_type"}));
-  BOOST_TEST(mentions(refusal("use_dora", true), {"use_dora"}));
   BOOST_TEST(mentions(refusal("bias", "all"), {"bias"}));
   BOOST_TEST(mentions(refusal("rank_pattern", {{"q_proj", -3}}), {"rank_pattern", "numbers above 0"}));
   BOOST_TEST(mentions(refusal("rank_pattern", {{"(q_proj", 3}}), {"rank_pattern", "no regular expression"}));

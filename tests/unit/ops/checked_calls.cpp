@@ -205,6 +205,37 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
   ops.push_back({"bias_backward",
                  {{"dbias", {float32, {C}, "written"}}, {"dy", {bf16, {T, C}, "strided, any rows"}}},
                  [](Backend& b, Tensors x) { b.bias_backward(x["dbias"], x["dy"]); }});
+  ops.push_back({"scale_columns",
+                 {{"out", {float32, {T, C}, "written strided"}},
+                  {"in", {bf16, {T, C}, "strided"}},
+                  {"factors", {float32, {C}}},
+                  {"bias", {bf16, {C}, "optional"}}},
+                 [](Backend& b, Tensors x) {
+                   b.scale_columns({.out = x["out"], .in = x["in"], .factors = x["factors"], .bias = x["bias"]});
+                 }});
+  ops.push_back({"add_column_products",
+                 {{"sums", {float32, {C}, "written"}},
+                  {"a", {bf16, {T, C}, "strided"}},
+                  {"b", {bf16, {T, C}, "strided"}},
+                  {"factors", {float32, {C}}}},
+                 [](Backend& b, Tensors x) {
+                   b.add_column_products({.sums = x["sums"], .a = x["a"], .b = x["b"], .factors = x["factors"]});
+                 }});
+  ops.push_back(
+      {"add_row_products",
+       {{"sums", {float32, {T}, "written"}}, {"a", {bf16, {T, C}, "strided"}}, {"b", {bf16, {T, C}, "strided"}}},
+       [](Backend& b, Tensors x) { b.add_row_products({.sums = x["sums"], .a = x["a"], .b = x["b"]}); }});
+  ops.push_back({"magnitude_factors",
+                 {{"factors", {float32, {C}, "written"}},
+                  {"inverse_norms", {float32, {C}, "written"}},
+                  {"magnitudes", {bf16, {C}}},
+                  {"squares", {float32, {C}}}},
+                 [](Backend& b, Tensors x) {
+                   b.magnitude_factors({.factors = x["factors"],
+                                        .inverse_norms = x["inverse_norms"],
+                                        .magnitudes = x["magnitudes"],
+                                        .squares = x["squares"]});
+                 }});
   const Operand keys{bf16, {Tk, K, D}, "strided"}, statistics{float32, {T, n}};
   for (const bool adds : {false, true}) {
     const DType result = adds ? float32 : bf16;

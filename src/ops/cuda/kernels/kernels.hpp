@@ -78,6 +78,19 @@ void add_rows(float* sums, const float* partials, std::int64_t num_rows, std::in
 /// sums (columns) += the column sums of x, in float32.
 void column_sums(float* sums, ConstView x, Workspace workspace, cudaStream_t stream);
 
+// Rows of weights with magnitudes of their own; see sft/ops/magnitudes.hpp.
+
+/// bias without data: none.
+void scale_columns(View out, ConstView in, const float* factors, float shift, Weight bias, bool accumulate,
+                   cudaStream_t stream);
+/// The workspace has column_sums_bytes of these rows and columns.
+void add_column_products(float* sums, ConstView a, ConstView b, const float* factors, Workspace workspace,
+                         cudaStream_t stream);
+void add_row_products(float* sums, ConstView a, ConstView b, float factor, cudaStream_t stream);
+/// magnitudes is one row.
+void magnitude_factors(float* factors, float* inverse_norms, ConstView magnitudes, const float* squares,
+                       cudaStream_t stream);
+
 // RMSNorm (Zhang & Sennrich 2019); see ops::Backend. The weight is float32 or has the dtype of x.
 
 void rms_norm_forward(View y, float* rstd, ConstView x, Weight weight, float epsilon, cudaStream_t stream);
