@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "sft/core/cast.hpp"
 #include "sft/core/log.hpp"
+#include "sft/model/architecture.hpp"
 
 namespace sft::apps {
 
@@ -57,6 +59,20 @@ std::string ModelFolder::folder_of(const config::Config& config) {
   return config.train.output_dir + (config.lora.use_peft ? "/adapter" : "/model");
 }
 
+std::size_t ModelFolder::shared_bytes(const config::Config& config) {
+  if (config.parallel.tp_size == 1 || !config.leaves_model_folder()) return 0;
+  std::size_t num_regions = 0;
+  for (const parallel::PartUnits& part : model::make_architecture(config.model).parts) {
+    for (const parallel::Unit& unit : part.units) {
+      for (const parallel::Parameter& parameter : unit.parameters) {
+        const auto bytes = checked_cast<std::uint64_t>(parameter.elements()) * size_of(DType::float32);
+        num_regions += hub::SharedRegions::num_regions(bytes);
+      }
+    }
+  }
+  return hub::SharedRegions::memory_bytes(num_regions);
+}
+
 void ModelFolder::begin() {
   // 1. How the files hold the model, which rank 0 alone reads
   const std::vector<checkpoint::Entry> entries = state_.first_entries();
@@ -93,6 +109,7 @@ void ModelFolder::begin() {
 void ModelFolder::share_regions() {
   const std::size_t bytes = hub::SharedRegions::memory_bytes(*plan_);
   std::string path;
+  account_.emplace(node_.rank() == 0 ? bytes : 0);
   if (node_.rank() == 0) {
     memory_ = io::NodeMemory::make(bytes);
     path = memory_ == nullptr ? "" : memory_->path();
@@ -103,6 +120,7 @@ void ModelFolder::share_regions() {
   node_.max(is_missing);
   if (node_.rank() == 0 && memory_ != nullptr) memory_->forget();
   if (is_missing[0] != 0) {
+    account_.reset();
     memory_.reset();
   } else {
     regions_ = std::make_unique<hub::SharedRegions>(*plan_, std::span(memory_->data(), bytes), node_.size());
@@ -132,6 +150,7 @@ void ModelFolder::abandon() {
 
 void ModelFolder::finish() {
   regions_.reset();
+  account_.reset();
   memory_.reset();
   world_.agree([&] {
     if (world_.rank() != 0) return;

@@ -18,6 +18,7 @@
 #include "sft/hub/shared_regions.hpp"
 #include "sft/hub/weights.hpp"
 #include "sft/io/node_memory.hpp"
+#include "sft/machine/node.hpp"
 #include "sft/train/engine.hpp"
 #include "sft/train/run.hpp"
 
@@ -34,6 +35,8 @@ class ModelFolder final : public train::SavedModel {
   ~ModelFolder() override;
 
   [[nodiscard]] static std::string folder_of(const config::Config& config);
+  /// What the ranks of a node share of its memory, at most, while they write the folder together.
+  [[nodiscard]] static std::size_t shared_bytes(const config::Config& config);
 
   void begin() override;
   void write(const std::function<void(io::TensorSink& sink)>& give) override;
@@ -56,6 +59,7 @@ class ModelFolder final : public train::SavedModel {
   const comm::Group& world_;
   const comm::Group& node_;
   std::unique_ptr<io::NodeMemory> memory_;       ///< of regions_, while they are written
+  std::optional<machine::SharedBytes> account_;  ///< of memory_, which is the first rank's of the node
   std::unique_ptr<hub::SharedRegions> regions_;  ///< none: each rank writes what it has
   std::unique_ptr<hub::NewFolder> unfinished_;   ///< on rank 0
   std::string temporary_;                        ///< its path

@@ -171,7 +171,8 @@ plan::Machine planned_machine(const config::ValidConfig& config) {
   using Choice = config::BackendChoice;
   const int num_ranks = mesh::layout_of(config->parallel).size();
   plan::Machine machine{.kind = device::Kind::cpu,
-                        .num_threads = machine::num_threads_of_rank(machine::cores_of_this_process(), num_ranks)};
+                        .num_threads = machine::num_threads_of_rank(machine::cores_of_this_process(), num_ranks),
+                        .node_shared_bytes = apps::ModelFolder::shared_bytes(*config)};
   const bool sees_gpu = ops::is_built(device::Kind::cuda) && !machine::visible_gpus().gpus.empty();
   if (config->device.backend == Choice::cuda || (config->device.backend == Choice::automatic && sees_gpu)) {
     const std::size_t num_groups =
@@ -183,11 +184,24 @@ plan::Machine planned_machine(const config::ValidConfig& config) {
   return machine;
 }
 
+/// What a run is planned on.
+struct Ground {
+  comm::Session& session;
+  const config::ValidConfig& config;
+  device::Device& device;
+  const comm::Transport& transport;
+  comm::Watch& watch;
+  const mesh::Place& place;
+  const mesh::Groups& groups;
+};
+
 /// The machine of this run, once all that CUDA's libraries take at the start is taken, and before the arenas are.
-plan::Machine machine_of(const device::Device& device, const std::optional<device::OwnMemory>& own) {
-  return {.kind = device.kind(),
+plan::Machine machine_of(const Ground& on, const std::optional<device::OwnMemory>& own) {
+  return {.kind = on.device.kind(),
           .num_threads = machine::num_threads(),
-          .gpu_process_bytes = own ? own->used_bytes + plan::later_gpu_bytes : 0};
+          .gpu_process_bytes = own ? own->used_bytes + plan::later_gpu_bytes : 0,
+          .node_shared_bytes = apps::ModelFolder::shared_bytes(*on.config),
+          .is_first_of_node = on.session.node().rank() == 0};
 }
 
 /// What this process takes beside what the ledger lists.
@@ -272,17 +286,6 @@ int least_ranks_per_node(const comm::Session& session) {
   return static_cast<int>(-negative[0]);
 }
 
-/// What a run is planned on.
-struct Ground {
-  comm::Session& session;
-  const config::ValidConfig& config;
-  device::Device& device;
-  const comm::Transport& transport;
-  comm::Watch& watch;
-  const mesh::Place& place;
-  const mesh::Groups& groups;
-};
-
 std::unique_ptr<comm::Collectives> make_collectives(const Ground& on) {
   const config::ValidConfig& config = on.config;
   return comm::make_collectives(on.device,
@@ -308,7 +311,7 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, std::vector<std::string
 
   // 5. Memory: planned, and refused where a node or a GPU does not have it
   const std::optional<device::OwnMemory> own_memory = device.own_memory();
-  const plan::Machine machine = machine_of(device, own_memory);
+  const plan::Machine machine = machine_of(on, own_memory);
   const auto plan_ledger = [&](const config::ValidConfig& planned) {
     return plan::plan_ledger(planned, datasets, place, machine, own_bytes(datasets));
   };
@@ -321,6 +324,7 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, std::vector<std::string
   // 6. Model, its shards and its optimizer: all memory of the run, entered in the ledger
   device::Ledger ledger;
   ledger.add(device::Label::process, device::Space::device, machine.gpu_process_bytes);
+  ledger.add(device::Label::communication, device::Space::host, machine.first_rank_bytes());
   train::Engine engine(config, datasets.limits(config), place, on.groups, device, *collectives, ledger);
 
   // 7. Restore

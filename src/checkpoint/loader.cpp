@@ -2,6 +2,8 @@
 #include "loader.hpp"
 
 #include <algorithm>
+#include <future>
+#include <optional>
 
 #include "pieces.hpp"
 #include "rectangles.hpp"
@@ -12,10 +14,20 @@ namespace {
 
 constexpr std::int64_t read_bytes = std::int64_t{4} << 20;  ///< of a region at a time
 
+/// Elements [begin, begin + count) of the region that rank `writer` wrote, which begins at `region_begin` of a
+/// sequence.
+struct RegionRead {
+  int writer, reader;  ///< reader: of the sharers
+  std::int64_t region_begin, begin, count;
+  bool is_last;  ///< of the region
+};
+
 }  // namespace
 
 Loader::Loader(AllSharers& sharers, device::Device& device, device::Stream& stream, SeenWeights& seen)
-    : sharers_(sharers), memory_(device, stream, seen), buffer_(device.allocate(read_bytes, device::Space::pinned)) {}
+    : sharers_(sharers),
+      memory_(device, stream, seen),
+      buffer_(device.allocate(2 * read_bytes, device::Space::pinned)) {}
 
 void Loader::clear_padding(const Entry& entry) {
   sharers_.of(entry).apply([&] { memory_.clear_padding(entry); });
@@ -37,13 +49,13 @@ void Loader::load_parts(const io::TensorSource& source, const Entry& entry, cons
 }
 
 void Loader::put_sequence(const std::string& path, const Entry& entry, const std::vector<OwnPart>& parts,
-                          std::int64_t begin, std::int64_t count, DType dtype) {
+                          std::int64_t begin, std::int64_t count, DType dtype, const void* values) {
   auto part = std::ranges::upper_bound(parts, begin, {}, &OwnPart::position) - 1;
   for (std::int64_t at = begin; at < begin + count; ++part) {
     const std::int64_t end = std::min(begin + count, part->position + part->where.num_elements());
     for (const io::Rectangle& piece : rectangles_of(part->where, at - part->position, end - at)) {
-      const char* values = static_cast<const char*>(buffer_.get()) + (at - begin) * size_of(dtype);
-      memory_.put(path, entry, *part->parameter, piece, part->memory_begin + at - part->position, dtype, values);
+      const char* of_piece = static_cast<const char*>(values) + (at - begin) * size_of(dtype);
+      memory_.put(path, entry, *part->parameter, piece, part->memory_begin + at - part->position, dtype, of_piece);
       at += piece.num_elements();
     }
   }
@@ -60,20 +72,39 @@ void Loader::load_regions(MapSource& source, const Entry& entry, std::size_t num
   const int slice = place.rank(entry.shard_map->slice_axes()), shard = place.rank(entry.shard_map->shard_axes());
   const int owner = stored.owner(slice, shard);
   const std::int64_t size = stored.shard(owner).num_elements;
+  std::vector<RegionRead> reads;
   for (int replica = 0; replica < stored.num_replicas(); ++replica) {
     const Region region = region_of(size, stored.num_replicas(), replica);
     const int writer = stored.replica(owner, replica), reader = replica % sharers.size();
-    RegionCheck check(source.regions(), writer, number);
     for (std::int64_t begin = 0; begin < region.count; begin += most) {
-      const std::int64_t count = std::min(most, region.count - begin);
-      const std::size_t num_bytes = count * size_of(dtype);
-      sharers.read(reader, num_bytes, buffer_.get(), [&] {
-        source.regions().read(writer, number, begin, count, buffer_.get());
-        check.add(buffer_.get(), num_bytes);
-        if (begin + count == region.count) check.finish();
-      });
-      sharers.apply([&] { put_sequence(source.path(), entry, parts, region.begin + begin, count, dtype); });
+      reads.push_back(
+          {writer, reader, region.begin, begin, std::min(most, region.count - begin), begin + most >= region.count});
     }
+  }
+  const auto buffer_of = [&](std::size_t i) { return static_cast<char*>(buffer_.get()) + i % 2 * read_bytes; };
+  std::future<void> bytes;
+  const auto start = [&](std::size_t i) {
+    if (bytes.valid()) bytes.wait();  // it failed elsewhere
+    if (i >= reads.size() || sharers.rank() != reads[i].reader) return;
+    bytes = std::async(std::launch::async, [&, i, to = buffer_of(i)] {
+      source.regions().read(reads[i].writer, number, reads[i].begin, reads[i].count, to);
+    });
+  };
+  start(0);
+  std::optional<RegionCheck> check;
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    const RegionRead& read = reads[i];
+    const std::size_t num_bytes = read.count * size_of(dtype);
+    char* const values = buffer_of(i);
+    if (read.begin == 0) check.emplace(source.regions(), read.writer, number);
+    if (sharers.rank() == read.reader) sharers.apply([&] { bytes.get(); });
+    start(i + 1);
+    sharers.read(read.reader, num_bytes, values, [&] {
+      check->add(values, num_bytes);
+      if (read.is_last) check->finish();
+    });
+    sharers.apply(
+        [&] { put_sequence(source.path(), entry, parts, read.region_begin + read.begin, read.count, dtype, values); });
   }
 }
 

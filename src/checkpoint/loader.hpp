@@ -23,18 +23,19 @@ class Loader {
   /// The `parts` of an entry, from a source of whole tensors. Collective over the entry's sharers.
   void load_parts(const io::TensorSource& source, const Entry& entry, const std::vector<OwnPart>& parts);
   /// What the shard of this rank has, its own_parts(), where entry `number` of the checkpoint was cut into the same
-  /// shards: each file that has a region of it is read once, from its begin to its end, and compared with its hash.
+  /// shards: each file that has a region of it is read once, from its begin to its end, and compared with its hash; a
+  /// thread reads what comes next meanwhile.
   /// Collective over the entry's sharers.
   void load_regions(MapSource& source, const Entry& entry, std::size_t number, const std::vector<OwnPart>& parts);
 
  private:
   void put_sequence(const std::string& path, const Entry& entry, const std::vector<OwnPart>& parts, std::int64_t begin,
-                    std::int64_t count, DType dtype);
+                    std::int64_t count, DType dtype, const void* values);
 
   AllSharers& sharers_;
   EntryMemory memory_;
-  device::Device::Block buffer_;
-  int turn_ = 0;  ///< whose it is to read
+  device::Device::Block buffer_;  ///< of two reads
+  int turn_ = 0;                  ///< whose it is to read
 };
 
 /// Whether the ranks of this mesh hold of an entry just the shards that those of the checkpoint's mesh wrote. Pure; the

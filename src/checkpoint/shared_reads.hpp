@@ -21,6 +21,7 @@ class Sharers {
   Sharers(const comm::Group& world, const parallel::ShardMap& shard_map);
 
   [[nodiscard]] int size() const { return size_; }
+  [[nodiscard]] int rank() const { return rank_; }
 
   /// Bytes that member `reader` reads: all get them, in `bytes`. False where that failed, here or there. Collective
   /// over the members, with the same `reader` and `count`.

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <numeric>
 
@@ -45,11 +46,25 @@ void Snapshot::begin(const WritePlan& plan, const State& state, device::Stream& 
   }
   ready_->record(compute_stream);
   stream_->wait(*ready_);
-  take_snapshot(plan, state, device_, *stream_, memory_.as<std::byte>());
+  left_ = begin_snapshot(plan, state, memory_.as<std::byte>());
+  if (device_.kind() == device::Kind::cpu) {
+    stream_->synchronize();
+    is_copied_ = {};
+    return;
+  }
+  for (const SnapshotCopy& copy : left_) device_.copy(copy.to, copy.from, copy.num_bytes, *stream_);
   copied_->record(*stream_);
 }
 
-void Snapshot::wait() { copied_->synchronize(); }
+void Snapshot::copy() noexcept {
+  for (const SnapshotCopy& copy : left_) std::memcpy(copy.to, copy.from, copy.num_bytes);
+  is_copied_.set_value();
+}
+
+void Snapshot::wait() {
+  if (device_.kind() == device::Kind::cpu) return is_copied_.get_future().wait();
+  copied_->synchronize();
+}
 
 void Snapshot::give_first(io::TensorSink& sink) const {
   for (const Copied& copied : first_) give(copied, sink);

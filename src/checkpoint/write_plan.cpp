@@ -20,8 +20,8 @@ WritePlan::WritePlan(const std::vector<Entry>& entries) {
   }
 }
 
-void take_snapshot(const WritePlan& plan, const State& state, device::Device& device, device::Stream& stream,
-                   std::byte* snapshot) {
+std::vector<SnapshotCopy> begin_snapshot(const WritePlan& plan, const State& state, std::byte* snapshot) {
+  std::vector<SnapshotCopy> copies;
   SFT_ENSURE(plan.entries().size() == state.entries().size(), "a plan is of the entries that are copied");
   for (std::size_t i = 0; i < plan.entries().size(); ++i) {
     const EntryWrites& writes = plan.entries()[i];
@@ -32,10 +32,18 @@ void take_snapshot(const WritePlan& plan, const State& state, device::Device& de
       if (entry.in_file != nullptr) {
         entry.in_file->read(range.begin, values);
       } else {
-        device.copy(to, entry.tensor.rows(range.begin, range.count).data, values.size_bytes(), stream);
+        copies.push_back({to, entry.tensor.rows(range.begin, range.count).data, values.size_bytes()});
       }
       to += values.size_bytes();
     }
+  }
+  return copies;
+}
+
+void take_snapshot(const WritePlan& plan, const State& state, device::Device& device, device::Stream& stream,
+                   std::byte* snapshot) {
+  for (const SnapshotCopy& copy : begin_snapshot(plan, state, snapshot)) {
+    device.copy(copy.to, copy.from, copy.num_bytes, stream);
   }
 }
 

@@ -25,10 +25,6 @@ std::uint64_t bytes_of(const FileTensor& tensor, WeightType type) {
   return bytes;
 }
 
-std::size_t num_regions(std::uint64_t tensor_bytes) {
-  return (tensor_bytes + SharedRegions::region_bytes - 1) / SharedRegions::region_bytes;
-}
-
 constexpr std::size_t alignment = 4096;
 
 }  // namespace
@@ -50,7 +46,11 @@ struct SharedRegions::Shared {
 std::size_t SharedRegions::memory_bytes(const WeightsPlan& plan) {
   std::size_t count = 0;
   for (const FileTensor& tensor : plan.map().files()) count += num_regions(bytes_of(tensor, plan.type()));
-  return round_up(sizeof(Shared), alignment) + round_up(count * sizeof(std::atomic<std::uint32_t>), alignment) +
+  return memory_bytes(count);
+}
+
+std::size_t SharedRegions::memory_bytes(std::size_t num_regions) {
+  return round_up(sizeof(Shared), alignment) + round_up(num_regions * sizeof(std::atomic<std::uint32_t>), alignment) +
          num_slots * region_bytes;
 }
 

@@ -42,6 +42,15 @@ SharedMemory& shared_memory() {
 
 std::size_t resident_shared_bytes() { return bytes_in_status("RssShmem:"); }
 
+/// Its mutex is locked.
+std::size_t peak_resident_bytes(const SharedMemory& shared) {
+  const std::size_t peak = bytes_in_status("VmHWM:");
+  if (!shared.is_used) return peak;
+  const std::size_t resident = resident_shared_bytes();
+  const std::size_t of_others = resident - std::min(resident, shared.own_bytes);
+  return std::max(shared.peak_before_bytes, peak - std::min(peak, of_others));
+}
+
 }  // namespace
 
 std::size_t resident_bytes() {
@@ -52,13 +61,9 @@ std::size_t resident_bytes() {
 }
 
 std::size_t peak_resident_bytes() {
-  const std::size_t peak = bytes_in_status("VmHWM:");
   SharedMemory& shared = shared_memory();
   const std::lock_guard lock(shared.mutex);
-  if (!shared.is_used) return peak;
-  const std::size_t resident = resident_shared_bytes();
-  const std::size_t of_others = resident - std::min(resident, shared.own_bytes);
-  return std::max(shared.peak_before_bytes, peak - std::min(peak, of_others));
+  return peak_resident_bytes(shared);
 }
 
 SharedBytes::SharedBytes(std::size_t bytes) : bytes_(bytes) {
@@ -75,6 +80,9 @@ SharedBytes::SharedBytes(std::size_t bytes) : bytes_(bytes) {
 SharedBytes::~SharedBytes() {
   SharedMemory& shared = shared_memory();
   const std::lock_guard lock(shared.mutex);
+  // What is resident of others goes with the memory: the peak so far is kept, and the system begins a new one.
+  shared.peak_before_bytes = peak_resident_bytes(shared);
+  std::ofstream("/proc/self/clear_refs") << "5";
   shared.own_bytes -= bytes_;
 }
 

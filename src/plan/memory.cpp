@@ -53,6 +53,7 @@ device::Ledger plan_ledger(const config::ValidConfig& config, const Datasets& da
   ledger.add(Label::batches, Space::host, batches_bytes(config, place, datasets));
   ledger.add(Label::process, Space::host, process_bytes + plan.later_process_bytes());
   ledger.add(Label::process, Space::device, machine.gpu_process_bytes);
+  ledger.add(Label::communication, Space::host, machine.first_rank_bytes());
   return ledger;
 }
 
@@ -60,8 +61,10 @@ MemoryTable plan_memory(const config::ValidConfig& config, const Datasets& datas
                         std::size_t process_bytes) {
   MemoryTable table;
   const mesh::Place first(config, 0);
+  Machine of_rank = machine;
   for (const WorldRank rank : first.layout().ranks()) {
-    const auto rows = rows_of(plan_ledger(config, datasets, first.peer(rank), machine, process_bytes), machine.kind);
+    of_rank.is_first_of_node = rank == 0;
+    const auto rows = rows_of(plan_ledger(config, datasets, first.peer(rank), of_rank, process_bytes), machine.kind);
     for (std::size_t i = 0; i < num_rows; ++i) {
       MemoryRange& range = range_of(table, i);
       range.least_bytes = rank == 0 ? rows[i] : std::min(range.least_bytes, rows[i]);

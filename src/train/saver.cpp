@@ -50,19 +50,24 @@ void Saver::begin(const checkpoint::Position& position, const checkpoint::State&
   if (!snapshot_) return finish();
   log_event(
       fmt::format("saving {} beside training", std::filesystem::path(under_way_->save->folder()).filename().string()));
-  if (run_.device.kind() == device::Kind::cpu) release_state();  // which has copied already
+  if (run_.device.kind() == device::Kind::cpu) start_writer();
+}
+
+void Saver::start_writer() {
+  writer_.start([this] {
+    if (run_.device.kind() == device::Kind::cpu) snapshot_->copy();
+    under_way_->save->write(snapshot_->bytes());
+    if (run_.saved_model == nullptr) return;
+    if (under_way_->save->has_failed()) return run_.saved_model->abandon();
+    run_.saved_model->write([this](io::TensorSink& sink) { snapshot_->give_first(sink); });
+  });
 }
 
 void Saver::release_state() {
   if (!is_copying_) return;
   stall("copy state", [&] { snapshot_->wait(); });
   is_copying_ = false;
-  writer_.start([this] {
-    under_way_->save->write(snapshot_->bytes());
-    if (run_.saved_model == nullptr) return;
-    if (under_way_->save->has_failed()) return run_.saved_model->abandon();
-    run_.saved_model->write([this](io::TensorSink& sink) { snapshot_->give_first(sink); });
-  });
+  if (run_.device.kind() != device::Kind::cpu) start_writer();
 }
 
 void Saver::write_state() {

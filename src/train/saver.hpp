@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The checkpoints of a run. Where there is memory for a copy of the state (checkpoint.async), training stands still
-// only for that copy: a thread writes it, and the ranks complete the checkpoint together at the end of a later step.
+// only where that copy takes longer than the passes of a step: a thread writes it, and the ranks complete the
+// checkpoint together at the end of a later step.
 
 #include <chrono>
 #include <cstdint>
@@ -30,7 +31,7 @@ class Saver {
   /// over the world. Errors are SharedErrors: the run ends with them, and nothing is left of a checkpoint that is not
   /// complete.
   void begin(const checkpoint::Position& position, const checkpoint::State& state);
-  /// Whoever changes the state calls it before: it waits for the copy, and the thread begins to write. Local.
+  /// Whoever changes the state calls it before: it waits for the copy. Local.
   void release_state();
   /// Completes the save that is under way, if there is one: waits for all ranks to have written. Collective over the
   /// world. Errors as those of begin().
@@ -66,6 +67,8 @@ class Saver {
   /// Counts the time of `work` as waited for a save; `what` it is, for the timeline.
   template <class Work>
   void stall(const char* what, const Work& work);
+  /// The thread writes what is copied; on CPUs it makes the copy first, beside the next step's passes.
+  void start_writer();
   /// Without a copy: writes the state itself.
   void write_state();
   /// Makes a checkpoint of what the ranks write, when all have.
@@ -75,7 +78,7 @@ class Saver {
   const Run& run_;
   std::optional<checkpoint::Snapshot> snapshot_;  ///< none: training waits for saves
   std::optional<UnderWay> under_way_;
-  bool is_copying_ = false;  ///< the thread has not begun
+  bool is_copying_ = false;  ///< nobody has waited for the copy
   std::int64_t saved_step_ = -1;
   std::string saved_folder_;
   std::string date_;  ///< of the last checkpoint written: the next one comes after it

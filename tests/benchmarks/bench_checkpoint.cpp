@@ -21,6 +21,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -92,12 +93,15 @@ class Bench {
          [&] { run_shell(fmt::format("dd if=/dev/zero of={} bs=1M count={} conv=fsync status=none", plain, mib)); });
     fs::remove(plain);
     {
-      checkpoint::Save save(folder_, config, "byte", place_, groups_, state.entries(), position);
-      std::vector<std::byte> snapshot(save.plan().snapshot_bytes());
-      checkpoint::take_snapshot(save.plan(), state, *device_, *stream_, snapshot.data());
+      std::optional<checkpoint::Save> save;
+      time("begin", [&] { save.emplace(folder_, config, "byte", place_, groups_, state.entries(), position); });
+      std::vector<std::byte> snapshot(save->plan().snapshot_bytes());
+      checkpoint::take_snapshot(save->plan(), state, *device_, *stream_, snapshot.data());
       stream_->synchronize();
-      time("write", [&] { save.write(snapshot.data()); });
-      (void)save.commit();
+      time("write", [&] { save->write(snapshot.data()); });
+      time("commit", [&] { (void)save->commit(); });
+      if (world_.rank() == 0) fs::remove_all(save->folder());
+      test::barrier(world_);
     }
     time("save", [&] {
       (void)checkpoint::save(folder_, config, "byte", place_, groups_, state, position, *device_, *stream_);
@@ -118,7 +122,7 @@ class Bench {
                          checkpoint::WritePlan(state().entries()).snapshot_bytes() >> 20U, "", "time_s", "mib_s",
                          "of_dd"));
     const std::map<std::string, std::string> peers{{"write", "dd write"}, {"save", "dd write"}, {"resume", "dd read"}};
-    for (const char* what : {"dd write", "write", "save", "dd read", "resume"}) {
+    for (const char* what : {"dd write", "begin", "write", "commit", "save", "dd read", "resume"}) {
       const double time_s = median(what);
       const auto peer = peers.find(what);
       const std::size_t mib = checkpoint::WritePlan(state().entries()).snapshot_bytes() >> 20U;
@@ -137,8 +141,10 @@ class Bench {
     return {std::move(entries), [] {}};
   }
 
-  /// From the first rank's begin to the last one's end.
+  /// From the first rank's begin to the last one's end; the disk is done with what came before, such as discards of
+  /// removed files.
   void time(const std::string& what, const std::function<void()>& work) {
+    if (world_.rank() == 0) ::sync();
     test::barrier(world_);
     const auto start = std::chrono::steady_clock::now();
     work();

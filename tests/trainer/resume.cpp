@@ -366,6 +366,31 @@ BOOST_DATA_TEST_CASE(resident_memory_is_within_a_tenth_of_the_ledger, everyday_c
   check_resident_memory(run);
 }
 
+// What the ranks of a node share while they write a model folder together is in the ledger of the first one, and none's
+// peak has it twice.
+BOOST_AUTO_TEST_CASE(memory_that_ranks_share_for_a_model_folder_is_planned_once) {
+  const Workshop workshop;
+  const RunCase run{"tp 2", {.dp_shard_size = 1, .tp_size = 2}, config::Precision::fp32};
+  test::TrainerProgram program = workshop.start(run, "run", 3, "none", [](config::Config& config) {
+    config.model.hidden_size = 256;
+    config.model.intermediate_size = 1024;
+    config.model.num_hidden_layers = 5;
+    config.checkpoint.save_steps = 1;
+    config.checkpoint.save_hub_model = config::HubModel::every_save;
+  });
+  check_done(program, workshop, "run");
+  const std::string log = workshop.log_of("run");
+  std::smatch match;
+  BOOST_TEST_REQUIRE(std::regex_search(log, match, std::regex("communication +([0-9.]+) MiB +([0-9.]+) MiB  rank 0")),
+                     log);
+  BOOST_TEST(std::stod(match[2]) - std::stod(match[1]) >= 15.9);  // they are rounded
+  const test::PeakBytes peak = test::read_peak_bytes(workshop.path("run"));
+  const auto [least_mib, most_mib] = workshop.ledger_total_mib("run");
+  BOOST_TEST(peak.least / (1 << 20) <= 1.1 * least_mib);
+  BOOST_TEST(peak.most / (1 << 20) <= most_mib);
+  BOOST_TEST(peak.most / (1 << 20) >= 0.8 * most_mib);
+}
+
 // oneDNN's products below AVX-512 allocate copies of their operands on every thread, of other sizes for every shape.
 BOOST_AUTO_TEST_CASE(threads_without_avx512_do_not_take_more_than_the_ledger_says) {
   const Workshop workshop;

@@ -57,6 +57,16 @@ class WritePlan {
   std::size_t snapshot_bytes_ = 0;
 };
 
+/// Neighbouring bytes to copy from memory of the state to a snapshot.
+struct SnapshotCopy {
+  std::byte* to;
+  const void* from;
+  std::size_t num_bytes;
+};
+
+/// Reads what this rank writes of state in files to `snapshot`, plan.snapshot_bytes() of host memory, and returns the
+/// copies of memory that are left to make. Local; a data Error names a file.
+[[nodiscard]] std::vector<SnapshotCopy> begin_snapshot(const WritePlan& plan, const State& state, std::byte* snapshot);
 /// Copies what this rank writes to `snapshot`, plan.snapshot_bytes() of host memory: the elements of each entry from
 /// its snapshot_begin on, without gaps. Local. State in files is read before it returns, where a data Error names them;
 /// copies of memory are queued on `stream`.

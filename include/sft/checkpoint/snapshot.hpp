@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <vector>
 
@@ -19,7 +20,8 @@ namespace sft::checkpoint {
 /// only its dtype.
 [[nodiscard]] std::size_t saved_bytes(const std::vector<Entry>& entries);
 
-/// One rank's. Local; begin(), wait() and the constructor are of the thread that trains.
+/// One rank's. Local; begin(), wait() and the constructor are of the thread that trains. On CPUs another thread makes
+/// the copies, beside training, with copy().
 class Snapshot {
  public:
   /// `memory`: pinned, as many bytes as WritePlan::snapshot_bytes() of what is copied, owned by others, which outlives
@@ -27,9 +29,11 @@ class Snapshot {
   Snapshot(Tensor memory, device::Device& device);
 
   /// Queues the copies of what this rank writes of `state`, by `plan`, behind all work of `compute_stream`, on a stream
-  /// of their own. What lies in files is read before it returns. Until wait() has returned nobody may change the state;
-  /// whoever reads the last copy must be done. Errors of files are data Errors.
+  /// of their own; on CPUs they are left to copy(). What lies in files is read before it returns. Until wait() has
+  /// returned nobody may change the state; whoever reads the last copy must be done. Errors of files are data Errors.
   void begin(const WritePlan& plan, const State& state, device::Stream& compute_stream);
+  /// On CPUs, behind each begin(): makes the copies, on any thread, while the state is read by others.
+  void copy() noexcept;
   /// Returns when the copies are there.
   void wait();
 
@@ -51,6 +55,8 @@ class Snapshot {
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<device::Event> ready_, copied_;  ///< ready: the state may be read
   std::vector<Copied> first_;
+  std::vector<SnapshotCopy> left_;  ///< to copy()
+  std::promise<void> is_copied_;    ///< by copy()
 };
 
 }  // namespace sft::checkpoint

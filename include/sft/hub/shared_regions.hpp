@@ -26,6 +26,12 @@ class SharedRegions {
 
   /// The memory that it works in.
   [[nodiscard]] static std::size_t memory_bytes(const WeightsPlan& plan);
+  /// The same for files whose tensors have so many regions.
+  [[nodiscard]] static std::size_t memory_bytes(std::size_t num_regions);
+  /// Of a tensor.
+  [[nodiscard]] static std::size_t num_regions(std::uint64_t tensor_bytes) {
+    return (tensor_bytes + region_bytes - 1) / region_bytes;
+  }
   /// `memory`: zeros before the first rank makes one, the same on all `num_ranks` ranks of the node; outlives it.
   SharedRegions(const WeightsPlan& plan, std::span<std::byte> memory, int num_ranks);
 

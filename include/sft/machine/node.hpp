@@ -57,7 +57,8 @@ void set_num_threads(int num_local_ranks);
 [[nodiscard]] std::size_t peak_resident_bytes();
 
 /// While it lives, `bytes` of the shared memory that is resident here belong to this process. Make it before the
-/// memory. Shared memory that was resident before the first was made (MPI's own) belongs to it too.
+/// memory, also where it belongs to others (0), and end it before the memory is given back. Shared memory that was
+/// resident before the first was made (MPI's own) belongs to it too.
 class SharedBytes {
  public:
   explicit SharedBytes(std::size_t bytes);

@@ -16,6 +16,10 @@ struct Machine {
   int num_threads = 1;  ///< OpenMP threads of the rank; machine/node.hpp says how many there will be
   /// What CUDA, its libraries and other programs hold of a GPU beside the rank's arenas, or will.
   std::size_t gpu_process_bytes = 0;
+  /// What the ranks of a node share of its memory beside the arenas: it is the first one's.
+  std::size_t node_shared_bytes = 0;
+  bool is_first_of_node = true;
+  [[nodiscard]] std::size_t first_rank_bytes() const { return is_first_of_node ? node_shared_bytes : 0; }
 };
 
 /// What every process takes after its start on top of its arenas: pages of code and oneDNN's kernels in the first step,

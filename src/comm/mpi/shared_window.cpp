@@ -100,6 +100,7 @@ SharedWindow::SharedWindow(Group group, MemoryUse use, std::size_t bytes)
 SharedWindow::~SharedWindow() {
   int finalized = 0;
   MPI_Finalized(&finalized);
+  account_.reset();
   if (window_ != MPI_WIN_NULL && finalized == 0) MPI_Win_free(&window_);
 }
 

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "communicator.hpp"
@@ -86,7 +87,7 @@ class SharedWindow {
   MemoryUse use_;
   std::size_t bytes_;
   MPI_Win window_ = MPI_WIN_NULL;
-  machine::SharedBytes account_;
+  std::optional<machine::SharedBytes> account_;
   std::vector<Notes*> notes_;     ///< of each rank
   std::vector<std::byte*> data_;  ///< of each rank
   std::uint64_t num_calls_ = 0;

@@ -189,4 +189,20 @@ BOOST_AUTO_TEST_CASE(four_thousand_ranks_write_a_small_map_and_read_their_own_by
   }
 }
 
+// Where the ranks of a node share one file, replicated parameters cost no further one. Shards are padded to multiples
+// of 64 elements, so what a rank of half as many holds may begin in a third shard.
+BOOST_AUTO_TEST_CASE(with_a_file_for_each_node_a_rank_opens_those_that_its_pieces_lie_in) {
+  const test::TemporaryFolder folder;
+  const FileMap map = make_checkpoint(folder.path(), test::Layout{1, 512, 1, 8}, 1);
+  const std::string text = to_text(map);
+  for (const int shards : {256, 512, 1024}) {
+    const test::Layout readers{1, shards, 1, 8};
+    for (const int rank : {0, readers.size() / 3, readers.size() - 1}) {
+      const Cost cost = resume(folder.path(), text, map.files, readers, rank, shards == 512);
+      BOOST_TEST_MESSAGE(readers.describe() << ", rank " << rank << ": " << cost.num_opens << " opens");
+      BOOST_TEST(cost.num_opens <= (shards < 512 ? 3 : shards == 512 ? 1 : 2));
+    }
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
