@@ -4,19 +4,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "parallel/chunk_rows.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::parallel {
 
-namespace {
-
-Tensor flat(const Tensor& x) { return x.view({x.num_elements()}); }
-
-}  // namespace
-
 void RingBuffers::lay_out(device::Arena& arena) {
   const auto take_kv = [&](DType dtype) {
-    return take(arena, dtype, {2, shape.tokens, shape.kv_heads, shape.head_dim});
+    return take(arena, dtype, {shape.tokens, 2 * shape.kv_heads, shape.head_dim});
   };
   packed_kv = take_kv(shape.compute);
   delta = take(arena, DType::float32, {shape.tokens, shape.q_heads});
@@ -36,16 +31,11 @@ RingBuffers RingBuffers::first_rows(std::int64_t num_tokens) const {
   const auto narrow = [&](Tensor& rows) {
     if (!rows.empty()) rows = rows.rows(0, num_tokens);
   };
-  const auto narrow_kv = [&](Tensor& kv) {
-    if (kv.empty()) return;
-    const std::int64_t num_elements = 2 * num_tokens * shape.kv_heads * shape.head_dim;
-    kv = flat(kv).rows(0, num_elements).view({2, num_tokens, shape.kv_heads, shape.head_dim});
-  };
   narrow(part.delta);
   narrow(part.q_sums);
-  narrow_kv(part.packed_kv);
-  narrow_kv(part.kv_sums);
-  for (auto* pair : {&part.received_kv, &part.partial_dkv, &part.returned_dkv}) std::ranges::for_each(*pair, narrow_kv);
+  narrow(part.packed_kv);
+  narrow(part.kv_sums);
+  for (auto* pair : {&part.received_kv, &part.partial_dkv, &part.returned_dkv}) std::ranges::for_each(*pair, narrow);
   return part;
 }
 
@@ -77,7 +67,7 @@ void RingAttention::set_schedules(const sequence::AttentionSchedules& schedules)
     SFT_ENSURE(schedule.rounds.size() == b_.ring_size, "the ring has one round for each rank");
     Rounds rounds;
     for (const sequence::AttentionRound& round : schedule.rounds) {
-      rounds.push_back({round.to, round.from, round.sends.any(), round.receives.any(), !round.spans.empty(),
+      rounds.push_back({round.to, round.from, round.sends, round.receives, !round.spans.empty(),
                         backend_.plan_attention(round.spans, num_tokens, num_tokens)});
     }
     rounds_.push_back(std::move(rounds));
@@ -85,12 +75,18 @@ void RingAttention::set_schedules(const sequence::AttentionSchedules& schedules)
 }
 
 RingAttention::KeysValues RingAttention::halves_of(const Tensor& kv) {
-  const auto half = [&](std::int64_t i) { return kv.rows(i, 1).view({kv.shape[1], kv.shape[2], kv.shape[3]}); };
-  return {half(0), half(1)};
+  const std::int64_t num_heads = kv.shape[1] / 2;
+  return {head_range(kv, 0, num_heads), head_range(kv, num_heads, num_heads)};
+}
+
+Tensor RingAttention::chunk_rows(const Tensor& rows, const sequence::ChunkPair& chunks) {
+  if (!chunks.any()) return {};
+  const std::int64_t chunk_tokens = rows.shape[0] / 2;
+  return rows.rows(chunks.front ? 0 : chunk_tokens, chunks.front && chunks.back ? 2 * chunk_tokens : chunk_tokens);
 }
 
 void RingAttention::pack(const Rounds& rounds, const Heads& heads) {
-  if (std::ranges::none_of(rounds, &Round::sends)) return;
+  if (std::ranges::none_of(rounds, [](const Round& round) { return round.sends.any(); })) return;
   const KeysValues packed = halves_of(b_.packed_kv);
   backend_.copy(packed.k, heads.k);
   backend_.copy(packed.v, heads.v);
@@ -102,8 +98,8 @@ void RingAttention::start_exchange(const Rounds& rounds, std::size_t d) {
   // The buffer's last reader, two rounds ago, must be done; so must be the writer of this rank's keys.
   compute_done_->record(backend_.stream());
   ring_stream_.wait(*compute_done_);
-  collectives_.exchange(group_, round.sends ? flat(b_.packed_kv) : Tensor(), round.to,
-                        round.receives ? flat(b_.received_kv[d % 2]) : Tensor(), round.from, ring_stream_);
+  collectives_.exchange(group_, chunk_rows(b_.packed_kv, round.sends), round.to,
+                        chunk_rows(b_.received_kv[d % 2], round.receives), round.from, ring_stream_);
   kv_done_[d % 2]->record(ring_stream_);
 }
 
@@ -178,17 +174,18 @@ void RingAttention::start_return(const Rounds& rounds, std::size_t d) {
   compute_done_->record(backend_.stream());
   ring_stream_.wait(*compute_done_);
   // The keys that this rank sent in round d were used by `to`.
-  collectives_.exchange(group_, round.receives ? flat(b_.partial_dkv[d % 2]) : Tensor(), round.from,
-                        round.sends ? flat(b_.returned_dkv[d % 2]) : Tensor(), round.to, ring_stream_);
+  collectives_.exchange(group_, chunk_rows(b_.partial_dkv[d % 2], round.receives), round.from,
+                        chunk_rows(b_.returned_dkv[d % 2], round.sends), round.to, ring_stream_);
   dkv_done_[d % 2]->record(ring_stream_);
 }
 
 void RingAttention::add_returned(const Rounds& rounds, std::size_t d, const KeysValues& sums) {
   device::timed_wait(timeline_, backend_.stream(), *dkv_done_[d % 2], "wait for gradients of keys");
-  if (!rounds[d].sends) return;
-  const KeysValues returned = halves_of(b_.returned_dkv[d % 2]);
-  backend_.add(sums.k, returned.k);
-  backend_.add(sums.v, returned.v);
+  const sequence::ChunkPair& chunks = rounds[d].sends;
+  if (!chunks.any()) return;
+  const KeysValues returned = halves_of(chunk_rows(b_.returned_dkv[d % 2], chunks));
+  backend_.add(chunk_rows(sums.k, chunks), returned.k);
+  backend_.add(chunk_rows(sums.v, chunks), returned.v);
 }
 
 }  // namespace sft::parallel

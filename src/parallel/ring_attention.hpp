@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Ring attention (Liu et al. 2023): in round d every rank attends to the keys of the rank d places back while those of
-// round d + 1 are under way; partial results merge in float32 by log-sum-exp. Pairs of ranks that no document spans, or
-// that no window reaches, exchange nothing.
+// round d + 1 are under way; partial results merge in float32 by log-sum-exp. A chunk goes only to ranks with a query
+// that sees one of its keys.
 
 #include <array>
 #include <vector>
@@ -31,12 +31,12 @@ class RingBuffers final : public InnerBuffers {
 
   SequenceShape shape;
   int ring_size;
-  Tensor packed_kv;  ///< (2, T, K, D) compute dtype
+  Tensor packed_kv;  ///< (T, 2 K, D) compute dtype: keys, then values, so that the rows of a chunk lie together
   Tensor delta;      ///< (T, H) float32
   /// Float32 sums over the rounds, where the compute dtype is another: (T, H, D) of the output in the forward pass, of
-  /// the gradient of the queries in the backward pass; (2, T, K, D) of those of keys and values.
+  /// the gradient of the queries in the backward pass; (T, 2 K, D) of those of keys and values.
   Tensor q_sums, kv_sums;
-  // (2, T, K, D); two of each: one in use, one under way. Keys have the compute dtype, gradients are float32.
+  // (T, 2 K, D); two of each: one in use, one under way. Keys have the compute dtype, gradients are float32.
   std::array<Tensor, 2> received_kv, partial_dkv, returned_dkv;
 };
 
@@ -55,7 +55,8 @@ class RingAttention final : public InnerAttention {
 
   struct Round {
     SpRank to, from;
-    bool sends, receives, computes;
+    sequence::ChunkPair sends, receives;
+    bool computes;
     std::unique_ptr<ops::AttentionPlan> plan;
   };
   using Rounds = std::vector<Round>;
@@ -63,8 +64,10 @@ class RingAttention final : public InnerAttention {
     Tensor k, v;  ///< (T, K, D)
   };
 
-  /// Keys, then values, of a (2, T, K, D) tensor.
+  /// Keys, then values, of a (T, 2 K, D) tensor.
   [[nodiscard]] static KeysValues halves_of(const Tensor& kv);
+  /// The rows of some chunks of a (T, ...) tensor, which are neighbours; empty for none.
+  [[nodiscard]] static Tensor chunk_rows(const Tensor& rows, const sequence::ChunkPair& chunks);
   /// Copies this rank's keys and values to where they are sent from, if any round sends.
   void pack(const Rounds& rounds, const Heads& heads);
   /// Starts receiving the keys of round d, if there is one.
