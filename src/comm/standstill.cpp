@@ -12,12 +12,6 @@ namespace {
 
 constexpr std::size_t max_named = 4;  ///< ranks that a line tells of
 
-bool cannot_go_on(const StandingRank& rank) {
-  using Condition = StandingRank::Condition;
-  return rank.condition == Condition::stopped || rank.condition == Condition::ended ||
-         rank.condition == Condition::silent;
-}
-
 bool is_behind(const StandingRank& rank, const StandingRank& other) {
   if (!rank.is_in(ActivityKind::waits) || !other.is_in(ActivityKind::waits)) return false;
   const ActivityText& mine = rank.activities.back();
@@ -37,6 +31,8 @@ const char* words_of(StandingRank::Condition condition) {
       return "its process has ended, ";
     case StandingRank::Condition::silent:
       return "without a sign of life, ";
+    case StandingRank::Condition::gone:
+      break;  // nobody knows what it is in
   }
   return "";
 }
@@ -44,6 +40,12 @@ const char* words_of(StandingRank::Condition condition) {
 std::string name_of(const StandingRank& rank) { return fmt::format("rank {} on {}", rank.rank, rank.host); }
 
 std::string describe(const StandingRank& rank) {
+  if (rank.condition == StandingRank::Condition::gone) {
+    return fmt::format(
+        "{} stands still, with its whole node, which does not answer (it is down, cut off from the others, or does not "
+        "see output_dir), for {:.0f} s",
+        name_of(rank), rank.stood_s);
+  }
   return fmt::format("{} stands still, {}in {}, for {:.0f} s", name_of(rank), words_of(rank.condition), rank.place(),
                      rank.stood_s);
 }
@@ -74,7 +76,7 @@ std::vector<std::size_t> find_culprits(const std::vector<StandingRank>& ranks) {
     }
     return found;
   };
-  std::vector<std::size_t> found = all(cannot_go_on);
+  std::vector<std::size_t> found = all([](const StandingRank& rank) { return rank.cannot_go_on(); });
   const auto waits_for_gpu = [](const StandingRank& rank) { return rank.is_in(ActivityKind::device); };
   if (found.empty()) {
     found = all([&](const StandingRank& rank) { return !rank.is_in(ActivityKind::waits) && !waits_for_gpu(rank); });
@@ -91,7 +93,7 @@ std::vector<std::size_t> find_culprits(const std::vector<StandingRank>& ranks) {
 bool may_be_slow(const std::vector<StandingRank>& ranks, const std::vector<std::size_t>& culprits) {
   const auto saves = [](const ActivityText& activity) { return activity.kind == ActivityKind::saves; };
   return !culprits.empty() && std::ranges::all_of(culprits, [&](std::size_t i) {
-    return !cannot_go_on(ranks[i]) && std::ranges::any_of(ranks[i].activities, saves);
+    return !ranks[i].cannot_go_on() && std::ranges::any_of(ranks[i].activities, saves);
   });
 }
 

@@ -19,6 +19,7 @@ struct StandingRank {
     blocked,  ///< in a call that nothing interrupts
     ended,
     silent,  ///< its watching thread shows no sign of life either, and the system does not say why
+    gone,    ///< with its whole node, which tells nothing: this is the first of the node's ranks
   };
 
   int rank = 0;  ///< of the world
@@ -29,6 +30,7 @@ struct StandingRank {
 
   /// Whether what it is in, innermost, is of this kind.
   [[nodiscard]] bool is_in(ActivityKind kind) const { return !activities.empty() && activities.back().kind == kind; }
+  [[nodiscard]] bool cannot_go_on() const { return condition != Condition::runs && condition != Condition::blocked; }
   /// "saving, agree over world (call 17)"
   [[nodiscard]] std::string place() const;
 };

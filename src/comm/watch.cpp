@@ -85,6 +85,7 @@ class Watch::Impl {
     own_->process_id = ::getpid();
     own_->rank = world.rank();
     has_other_nodes_ = world.size() > node.size();
+    list_nodes(world, node);
     note_activities_in(&own_->activities);
     if (has_other_nodes_ && !folder.empty()) {
       const std::filesystem::path reports = std::filesystem::path(folder) / "standstill";
@@ -126,6 +127,15 @@ class Watch::Impl {
     }
     own_ = new (window_->data(node.rank())) Notes{};
     for (int rank = 0; rank < node.size(); ++rank) notes_.push_back(reinterpret_cast<Notes*>(window_->data(rank)));
+  }
+
+  /// Collective over the world.
+  void list_nodes(const Group& world, const Group& node) {
+    const std::vector<std::string> hosts = world.all_gather(node.rank() == 0 ? host_ : std::string());
+    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+      if (!hosts[rank].empty())
+        nodes_.push_back({.rank = static_cast<int>(rank), .host = hosts[rank], .activities = {}});
+    }
   }
 
   void watch(const std::stop_token& stop) {
@@ -177,23 +187,45 @@ class Watch::Impl {
                       .ranks = all});
     }
     if (!may || standstill_s() < limit_s) return;
-    bool prints = true, others_speak = false;
-    if (reports_ != nullptr) {
-      for (const NodeReport& other : reports_->others()) {
-        if (other.standstill_s < limit_s * reported_share) return;
-        all.insert(all.end(), other.ranks.begin(), other.ranks.end());
-        prints = prints && first_rank_ < other.first_rank;
-        others_speak = true;
-      }
+    bool prints = true;
+    std::vector<NodeReport> others;
+    if (reports_ != nullptr) others = reports_->others();
+    for (const NodeReport& other : others) {
+      if (other.standstill_s < limit_s * reported_share) return;
+      all.insert(all.end(), other.ranks.begin(), other.ranks.end());
+      prints = prints && first_rank_ < other.first_rank;
     }
-    const std::vector<std::size_t> culprits = find_culprits(all);
+    const bool others_speak = !others.empty();
+    std::vector<std::size_t> culprits = find_culprits(all);
     if (may_be_slow(all, culprits) && standstill_s() < timeout_s_ * slow_factor) return;
+    const bool is_sure = std::ranges::any_of(culprits, [&](std::size_t i) { return all[i].cannot_go_on(); });
+    const std::vector<StandingRank> gone =
+        reports_ == nullptr || is_sure ? std::vector<StandingRank>() : silent(others);
+    if (!gone.empty() && (others_speak || culprits.empty())) {
+      if (standstill_s() < limit_s * other_node_factor) return;
+      all.insert(all.end(), gone.begin(), gone.end());
+      culprits = find_culprits(all);
+    }
     if (culprits.empty() && has_other_nodes_ && standstill_s() < limit_s * other_node_factor) return;
     // Who ends first has the others ended by the launcher: so not before the line is there.
     if (!prints) std::this_thread::sleep_for(std::chrono::duration<double>(timeout_s_ / 8 + 2));
     if (prints || !others_speak) log_error(standstill_error(all, culprits, calls).what());
     notes_.front()->end.store(true);
     end_process();
+  }
+
+  /// The first ranks of the nodes that tell nothing.
+  [[nodiscard]] std::vector<StandingRank> silent(const std::vector<NodeReport>& others) const {
+    std::vector<StandingRank> gone;
+    for (const StandingRank& first : nodes_) {
+      const bool speaks = first.rank == first_rank_ ||
+                          std::ranges::any_of(others, [&](const auto& of) { return of.first_rank == first.rank; });
+      if (speaks) continue;
+      gone.push_back(first);
+      gone.back().condition = StandingRank::Condition::gone;
+      gone.back().stood_s = standstill_s();
+    }
+    return gone;
   }
 
   [[noreturn]] static void end_process() { std::_Exit(static_cast<int>(ExitStatus::standstill)); }
@@ -244,7 +276,8 @@ class Watch::Impl {
   std::vector<Seen> seen_;                ///< the same; of the thread
   std::unique_ptr<NodeReports> reports_;  ///< where there are other nodes
   bool has_other_nodes_ = false;
-  std::int64_t first_rank_ = 0;  ///< of the node
+  std::vector<StandingRank> nodes_;  ///< the first rank of each node of the run, and its host
+  std::int64_t first_rank_ = 0;      ///< of the node
   std::atomic<bool> has_begun_ = false;
   std::jthread thread_;
 };

@@ -38,7 +38,7 @@ class Tracks {
   }
 
  private:
-  std::vector<std::string> names_ = {"host", "compute", "communication", "ring", "tp"};
+  std::vector<std::string> names_ = {"host", "compute", "communication", "gathers", "ring", "tp"};
 };
 
 }  // namespace

@@ -65,6 +65,17 @@ void wait_for_another_node(const comm::Session& session, const std::string& fold
   sft::test::barrier(world);
 }
 
+/// Two nodes of two ranks, the second of which is gone, as far as the first can see.
+void wait_for_a_node_that_is_gone(const comm::Session& session, const std::string& folder) {
+  const comm::Group& world = session.world();
+  const comm::Group node = world.split(world.rank() / 2, world.rank(), "node");
+  comm::Watch watch(world, node, /*timeout_s=*/2, folder);
+  watch.begin_steps();
+  sft::test::barrier(world);
+  if (world.rank() >= 2) std::raise(SIGSTOP);
+  sft::test::barrier(world);
+}
+
 int run(comm::Session& session, const std::vector<std::string>& arguments) {
   const std::string& ending = arguments.front();
   const comm::Group& world = session.world();
@@ -86,6 +97,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   }
   if (ending == "standstill") wait_for_a_rank_that_does_not_come(session);
   if (ending == "other_node") wait_for_another_node(session, arguments.at(1));
+  if (ending == "gone_node") wait_for_a_node_that_is_gone(session, arguments.at(1));
   if (ending == "thread") {
     if (world.rank() == last) {
       std::thread([] { throw Error(ExitStatus::data, "cannot read"); }).join();

@@ -109,6 +109,16 @@ BOOST_AUTO_TEST_CASE(a_node_waits_for_one_that_gets_on_and_names_its_rank) {
   BOOST_TEST(ending.output.find("it stops now") < ending.output.find("error: "), ending.output);
 }
 
+BOOST_AUTO_TEST_CASE(a_node_that_is_gone_is_named_by_the_others) {
+  const sft::test::TemporaryFolder folder;
+  const Ending ending = ending_of(std::string(MPIEXEC) + " -np 4", "gone_node " + folder.path());
+  BOOST_TEST(ending.status == 76);
+  BOOST_TEST_REQUIRE(ending.errors.size() == 1u);
+  BOOST_TEST(ending.errors[0].starts_with("mpi_program_helper: error: rank 2 on "), ending.errors[0]);
+  BOOST_TEST(ending.errors[0].find(" stands still, with its whole node, which does not answer (") != std::string::npos,
+             ending.errors[0]);
+}
+
 BOOST_AUTO_TEST_CASE(a_rank_that_does_not_come_ends_all_ranks_and_is_named) {
   const Ending ending = ending_of(std::string(MPIEXEC) + " -np 2", "standstill");
   BOOST_TEST(ending.status == 76);

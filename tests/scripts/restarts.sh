@@ -143,6 +143,8 @@ check "the run's own line is passed on" grep -q '^sft: error: rank 3 on n2' err
 for line in 'sft: error: rank 3 on n2.cluster.example stands still (x): y' \
   'sft: error: rank 3 on host-b stands still (x): y' 'srun: error: n2: task 3: Killed' \
   'srun: error: Node failure on n2' 'slurmstepd-n2: error: *** STEP 7.0 ON n2 CANCELLED AT 2026-11-23T17:00:00 DUE TO NODE FAILURE ***' \
+  'sft: error: rank 3 on n2 stands still, with its whole node, which does not answer (x), for 450 s (y): z' \
+  '  Remote daemon: [[61045,0],1] on node n2' \
   'mpirun noticed that process rank 3 with PID 0 on node n2 exited on signal 9 (Killed).'; do
   run_job "100 137 $line" '- 0' -- --restarts 2 --spares 1 "${srun_launcher[@]}"
   check "a node is named by: $line" test "$(tail -n 1 starts | cut -d' ' -f2)" = n1,n3,n4

@@ -5,13 +5,14 @@
 # shellcheck disable=SC2154  # sft-run sets it
 
 # The lines that name a rank and the host that it ran on, or a host alone; the first line that fits is the cause, what
-# comes behind it are ranks that were ended for its sake. In this order: sft's own errors, a node that SLURM lost, a rank
-# that a signal ended, as srun and as mpirun tell it.
+# comes behind it are ranks that were ended for its sake. In this order: sft's own errors, a node that SLURM or mpirun lost,
+# a rank that a signal ended, as srun and as mpirun tell it.
 readonly host='([[:alnum:]][[:alnum:]._-]*)'
 readonly host_patterns=(
   "sft: error: .*(rank [0-9]+) on $host"
   "srun: error: (Node failure) on $host"
   "error: \*\*\* (STEP) [^ ]+ ON $host CANCELLED AT .* DUE TO NODE FAILURE"
+  "(Remote daemon): .* on node $host"
   "srun: error: $host: tasks? ([0-9]+)[0-9,-]*: (Killed|Aborted|Bus error|Segmentation fault|Illegal instruction|Out Of Memory)"
   "process (rank [0-9]+) with PID [0-9]+ on node $host exited on signal"
 )
@@ -27,7 +28,7 @@ named_rank() {
       if [[ ! $line =~ $pattern || ($are_others_ended == yes && $pattern == *': task'*) ]]; then continue; fi
       case ${BASH_REMATCH[1]} in
         rank*) printf '%s on %s' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" ;;
-        'Node failure' | STEP) printf 'a node was lost: %s' "${BASH_REMATCH[2]}" ;;
+        'Node failure' | STEP | 'Remote daemon') printf 'a node was lost: %s' "${BASH_REMATCH[2]}" ;;
         *) printf 'rank %s on %s' "${BASH_REMATCH[2]}" "${BASH_REMATCH[1]}" ;;
       esac
       return

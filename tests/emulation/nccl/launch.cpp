@@ -42,7 +42,26 @@ const Hang& hang() {
   return from_environment;
 }
 
+const Failure& failure() {
+  static const Failure from_environment = [] {
+    const char* text = std::getenv("SFT_EMULATED_NCCL_ERROR");
+    return text != nullptr ? parse_failure(text) : Failure{};
+  }();
+  return from_environment;
+}
+
 }  // namespace
+
+Failure parse_failure(const std::string& text) {
+  const std::size_t last = text.rfind(':');
+  int result = 0;
+  const char* const end = text.data() + text.size();
+  if (last == std::string::npos || std::from_chars(text.data() + last + 1, end, result).ptr != end || result < 1 ||
+      result >= ncclNumResults) {
+    throw std::runtime_error("SFT_EMULATED_NCCL_ERROR is NAME:RANK:LAUNCH:RESULT, not " + text);
+  }
+  return {parse_hang(text.substr(0, last)), static_cast<ncclResult_t>(result)};
+}
 
 Hang parse_hang(const std::string& text) {
   const auto fail = [&] { throw std::runtime_error("SFT_EMULATED_NCCL_HANG is NAME:RANK[:LAUNCH], not " + text); };
@@ -89,6 +108,10 @@ bool Launch::try_run() {
     if (communicator_.error() != ncclSuccess || !LaunchOrder::mine().may_run(*this)) return false;
     if (!std::exchange(has_begun_, true)) begin();
     if (is_to_hang()) return false;
+    if (is_at(failure().where)) {
+      communicator_.fail(failure().result, "told to fail in " + describe());
+      return false;
+    }
     if (!advance_collective() || !advance_transfers()) {
       watch();
       return false;
@@ -119,9 +142,11 @@ void Launch::begin() {
   }
 }
 
-bool Launch::is_to_hang() const {
-  const bool is_named = hang().name.empty() || hang().name == communicator_.name();
-  return hang().rank == communicator_.rank() && is_named && number_ >= hang().launch;
+bool Launch::is_to_hang() const { return is_at(hang()); }
+
+bool Launch::is_at(const Hang& place) const {
+  const bool is_named = place.name.empty() || place.name == communicator_.name();
+  return place.rank == communicator_.rank() && is_named && number_ >= place.launch;
 }
 
 bool Launch::advance_collective() {

@@ -52,6 +52,7 @@ class Launch {
 
   void begin();
   [[nodiscard]] bool is_to_hang() const;
+  [[nodiscard]] bool is_at(const struct Hang& place) const;
   [[nodiscard]] bool advance_collective();
   void publish(const Collective& collective);
   void collect(const Collective& collective);
@@ -85,5 +86,14 @@ struct Hang {
 };
 /// From the environment, or of a text. Throws std::runtime_error when it reads otherwise.
 [[nodiscard]] Hang parse_hang(const std::string& text);
+
+/// Which launch of which rank fails, as queued work does: SFT_EMULATED_NCCL_ERROR=NAME:RANK:LAUNCH:RESULT, the last the
+/// number of an ncclResult_t.
+struct Failure {
+  Hang where;
+  ncclResult_t result = ncclSuccess;
+};
+/// Throws std::runtime_error when it reads otherwise.
+[[nodiscard]] Failure parse_failure(const std::string& text);
 
 }  // namespace sft::emulation

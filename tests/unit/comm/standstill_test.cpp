@@ -28,7 +28,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 BOOST_AUTO_TEST_SUITE(standstill)
 
 BOOST_AUTO_TEST_CASE(a_rank_that_cannot_go_on_is_named_wherever_it_stands) {
-  for (const Condition condition : {Condition::stopped, Condition::ended, Condition::silent}) {
+  for (const Condition condition : {Condition::stopped, Condition::ended, Condition::silent, Condition::gone}) {
     BOOST_TEST(find_culprits({rank_in(0, {sum_12}), rank_in(1, {reading}), rank_in(2, {sum_12}, condition)}) ==
                Indices{2});
   }
@@ -72,6 +72,14 @@ BOOST_AUTO_TEST_CASE(the_line_names_rank_host_place_and_age_and_who_waits) {
                               "step's counts, sum over world (call 12)): "),
              text);
   BOOST_TEST(has(text, "comm_timeout_s"));
+}
+
+BOOST_AUTO_TEST_CASE(of_a_node_that_is_gone_nobody_knows_where_its_ranks_are) {
+  const std::string text = standstill_error({rank_in(0, {sum_12}), rank_in(8, {}, Condition::gone)}, {1}, "").what();
+  BOOST_TEST(
+      text.starts_with("rank 8 on node1 stands still, with its whole node, which does not answer (it is down, cut "
+                       "off from the others, or does not see output_dir), for 5 s (rank 0 is in sum over world "),
+      text);
 }
 
 BOOST_AUTO_TEST_CASE(where_nobody_stands_out_all_are_told_of) {

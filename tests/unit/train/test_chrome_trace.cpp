@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_noted_nothing_has_its_row) {
     BOOST_TEST(event.at("pid") == 4);
     if (event.at("name") == "thread_name") threads.insert(event.at("args").at("name"));
   }
-  BOOST_TEST((threads == std::set<std::string>{"host", "compute", "communication", "ring", "tp"}));
+  BOOST_TEST((threads == std::set<std::string>{"host", "compute", "communication", "gathers", "ring", "tp"}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
