@@ -44,7 +44,7 @@ endif
 
 .DEFAULT_GOAL := build
 .PHONY: build configure build-tests tools deps test-deps slurm-deps demo install test test-quick test-all test-asan test-asan-gpu test-tsan test-sanitizers \
-  test-mpich test-mutations torture fuzz style-deps format check-format tidy check-tidy clean help
+  test-mpich test-mutations torture fuzz fuzz-inputs style-deps format check-format tidy check-tidy clean help
 
 # $(call install,packages): installs those that are missing, and says so.
 define install
@@ -142,9 +142,15 @@ torture: deps ## kill runs that save, fill and unplug their disk, stop and damag
 # Each reader gets so many SECONDS; READERS are some of them, as tests/fuzz/run.py names them.
 SECONDS ?= 60
 
+# $(call fuzz,program,options)
+fuzz = @cmake --preset fuzz >/dev/null && cmake --build build/fuzz --parallel $(JOBS) --target $(1) && \
+	tests/fuzz/run.py build/fuzz $(1) --seconds $(SECONDS) --jobs $(JOBS) $(2)
+
 fuzz: test-deps style-deps ## libFuzzer under both sanitizers on all that reads files; SECONDS=60 each, READERS=
-	@cmake --preset fuzz >/dev/null && cmake --build build/fuzz --parallel $(JOBS) --target fuzz_readers
-	@tests/fuzz/run.py build/fuzz --seconds $(SECONDS) --jobs $(JOBS) $(if $(READERS),--only $(READERS))
+	$(call fuzz,fuzz_readers,$(if $(READERS),--only $(READERS)))
+
+fuzz-inputs: test-deps style-deps ## the same on a quarter of the readers of what strangers give, the next one at each commit
+	$(call fuzz,fuzz_inputs,--quarter $(shell git rev-list --count HEAD))
 
 test-mutations: test-deps ## breaks the CUDA side in a hundred ways, one after the other, and sees that a test fails each time
 	@tests/emulation/mutations/run.py

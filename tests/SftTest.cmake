@@ -20,12 +20,13 @@
 # OMPI_ is read by Open MPI 4, PRTE_ by Open MPI 5; other MPIs read neither and need nothing. After a rank has ended with
 # an error, mpirun sleeps twice for the seconds of odls_base_sigkill_timeout, 1 by default: no rank of a test needs them.
 # ob1 is what Open MPI takes between ranks of one machine; where it is not named, each start looks for networks first, for
-# 0.2 s.
+# 0.2 s. Threads that wait for others leave their core to the tests beside them.
 set(SFT_TEST_ENVIRONMENT
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
     OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_odls_base_sigkill_timeout=0
     OMPI_MCA_pml=ob1
-    PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none OMP_NUM_THREADS=1)
+    PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none OMP_NUM_THREADS=1
+    OMP_WAIT_POLICY=passive)
 if(SFT_SANITIZE MATCHES "address")
   list(APPEND SFT_TEST_ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)  # Open MPI keeps memory to the end of the process
 elseif(SFT_SANITIZE MATCHES "thread")

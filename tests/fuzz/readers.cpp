@@ -8,9 +8,9 @@
 
 namespace sft::fuzz {
 
-std::vector<Reader> all_readers() {
+std::vector<Reader> input_readers() {
   std::vector<Reader> all;
-  for (const auto& some : {config_readers(), hub_readers(), data_readers(), checkpoint_readers(), run_readers()}) {
+  for (const auto& some : {config_readers(), hub_readers(), data_readers()}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;

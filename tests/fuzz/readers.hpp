@@ -24,7 +24,10 @@ struct Reader {
 [[nodiscard]] std::vector<Reader> checkpoint_readers();
 [[nodiscard]] std::vector<Reader> run_readers();
 
-/// Those of all rooms.
+/// Those of what strangers give: of config, hub and data.
+[[nodiscard]] std::vector<Reader> input_readers();
+
+/// Those that this program has.
 [[nodiscard]] std::vector<Reader> all_readers();
 
 /// Gives the bytes to the reader of this name; what it refuses is no finding. Throws what it must not.

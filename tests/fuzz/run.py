@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gives each reader of tests/fuzz to libFuzzer for some seconds, several at a time.
 
-  tests/fuzz/run.py BUILD_FOLDER [--seconds 60] [--jobs 2] [--only READER ...]
+  tests/fuzz/run.py BUILD_FOLDER PROGRAM [--seconds 60] [--jobs 2] [--only READER ... | --quarter N]
+
+PROGRAM is fuzz_readers, or fuzz_inputs, which has those of what strangers give. --quarter N takes every fourth reader
+of it, from number N on: who counts up has given all of them their time after four runs.
 
 It begins with the seeds and what earlier runs in this build folder found worth keeping (fuzz/corpus). An input that
 ends a reader otherwise than by an error for the user, or that takes too long or too much memory, is in fuzz/findings;
@@ -32,9 +35,12 @@ MAX_BYTES = {"shard": 32768, "checkpoint": 32768, "tokenizer": 16384}
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=Path)
+    parser.add_argument("program")
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--only", nargs="+")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--only", nargs="+")
+    which.add_argument("--quarter", type=int)
     return parser.parse_args()
 
 
@@ -93,9 +99,11 @@ def fuzz(program, reader, folder, seconds):
 
 def main():
     options = parse()
-    program = options.build.resolve() / "bin" / "fuzz_readers"
+    program = options.build.resolve() / "bin" / options.program
     folder = options.build.resolve() / "fuzz"
     readers = subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    if options.quarter is not None:
+        readers = readers[options.quarter % 4::4]
     readers = options.only or readers
     with ThreadPoolExecutor(options.jobs) as pool:
         tallies = list(pool.map(lambda reader: fuzz(program, reader, folder, options.seconds), readers))
