@@ -12,19 +12,9 @@ mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 sft_inspect=$5 sft_generate=$6
 source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
 export HF_HOME=$work/cache
 
-make_pairs 60
-"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
+make_data 60
 
-cat >run.ini <<INI
-[data]
-train_files = data/train-*.h5
-[train]
-per_device_train_batch_size = 1
-max_steps = 2
-precision = fp32
-[device]
-backend = cpu
-INI
+short_run 2 >run.ini
 # A Qwen3 with every field, whose vocabulary two ranks do not divide.
 cat >model.ini <<INI
 [model]

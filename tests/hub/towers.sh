@@ -13,18 +13,8 @@ mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 towers=$(cd "$5" && pwd)
 source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
 export HF_HOME=$work/cache
 
-make_pairs 60
-"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
-cat >run.ini <<INI
-[data]
-train_files = data/train-*.h5
-[train]
-per_device_train_batch_size = 1
-max_steps = 2
-precision = fp32
-[device]
-backend = cpu
-INI
+make_data 60
+short_run 2 >run.ini
 run() { "$mpiexec" -np "$1" "$sft" run.ini "${@:2}"; }
 
 # The text tower as a model of its own

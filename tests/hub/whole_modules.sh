@@ -11,8 +11,7 @@ mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 sft_inspect=$5 sft_generate=$6
 # shellcheck source=tests/support/checks.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
 
-make_pairs 80
-"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
+make_data 80
 cp -r data held
 cat >model.ini <<INI
 [model]

@@ -91,23 +91,33 @@ vocab_size = 272
 INI
 }
 
-# make_run FILE RECORDS MAX_STEPS: the configuration FILE of a tiny model that trains on CPUs, one row a rank and step, every
-# step logged; and `data`, that many records for it. Sections [checkpoint], [optimizer] and [parallel] may follow.
-make_run() {
-  make_pairs "$2"
+# make_data COUNT: pairs.jsonl, and its rows in the folder `data`.
+make_data() {
+  make_pairs "$1"
   "${sft_prepare:?}" --input pairs.jsonl --output data --max_length 48 >/dev/null
-  tiny_model >"$1"
-  cat >>"$1" <<INI
+}
+
+# short_run MAX_STEPS [LINE...]: sections [data], [train] and [device] of a run that trains on `data` on CPUs, one row a rank
+# and step. The lines are more of [train].
+short_run() {
+  cat <<INI
 [data]
 train_files = data/train-*.h5
 [train]
 per_device_train_batch_size = 1
-max_steps = $3
+max_steps = $1
 precision = fp32
-logging_steps = 1
-[device]
-backend = cpu
 INI
+  if [[ $# -gt 1 ]]; then printf '%s\n' "${@:2}"; fi
+  printf '[device]\nbackend = cpu\n'
+}
+
+# make_run FILE RECORDS MAX_STEPS: the configuration FILE of a tiny model, every step of which is logged, and `data` for it.
+# Sections [checkpoint], [optimizer] and [parallel] may follow.
+make_run() {
+  make_data "$2"
+  tiny_model >"$1"
+  short_run "$3" 'logging_steps = 1' >>"$1"
 }
 
 # await_steps FOLDER COUNT: returns when the run there has logged that many steps.

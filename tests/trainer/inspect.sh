@@ -18,8 +18,7 @@ done
 command -v h5dump >/dev/null || { echo "no h5dump: run \`make test-deps\`"; exit 1; }
 in_python=("$python" "$source/postprocess/sft_inspect.py")
 
-make_pairs 40
-"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
+make_data 40
 cat >run.ini <<INI
 [model]
 hidden_size = 32

@@ -10,8 +10,7 @@ mpiexec=$1 sft=$2 sft_prepare=$3 sft_inspect=$4 sft_generate=$5 postprocess=$6
 # shellcheck source=tests/support/checks.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
 
-make_pairs 40
-"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
+make_data 40
 cat >run.ini <<INI
 [model]
 hidden_size = 32

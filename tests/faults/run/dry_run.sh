@@ -10,8 +10,7 @@ mpiexec=$1 sft=$2 sft_prepare=$3
 # shellcheck source=tests/support/checks.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
 
-make_pairs 60
-"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
+make_data 60
 "$sft_prepare" --input pairs.jsonl --output eval --max_length 44 --num_shards 2 >/dev/null
 cat >run.ini <<INI
 [model]
