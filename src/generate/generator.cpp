@@ -123,7 +123,8 @@ struct Generator::Impl {
         workers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, /*cuts_tokens=*/false, /*tp_wire=*/{},
                 device, collectives, plan::Work::done),
         attention(plan.decoder.layers, attention_scale(config->model), plan.decoder.windows, *workers.ops),
-        decoder({config->model, plan.sizes, device, *workers.ops, workers.units, workers.tp, attention, plan.adapters},
+        decoder({config->model, plan.sizes, device, *workers.ops, workers.units, workers.tp, attention, plan.adapters,
+                 workers.experts},
                 attention, plan.architecture.parameters, plan.decoder) {
     workers.ops->set_workspace(plan.ops_workspace);
     decoder.initialize();
