@@ -10,6 +10,7 @@
 
 #include <fmt/core.h>
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -144,9 +145,14 @@ void hub_to_checkpoint(const std::string& folder, const apps::ConvertOptions& op
   (void)config::validate(config.model);
   const bool is_tied = config.model.tie_word_embeddings;
   const std::unique_ptr<io::TensorSource> source = hub::open_weights(folder, is_tied);
-  const parallel::ShardMap shard_map(model::make_architecture(config.model).parts.front().units, mesh::Place());
-  const Tensor nowhere(nullptr, DType::float32, {shard_map.rank_shard_elements()});
-  checkpoint::check_entries(*source, {{"model", &shard_map, nowhere}}, apps::mismatched_folder);
+  std::deque<parallel::ShardMap> shard_maps;
+  std::vector<checkpoint::Entry> entries;
+  for (const parallel::PartUnits& part : model::make_architecture(config.model).parts) {
+    const parallel::ShardMap& shard_map = shard_maps.emplace_back(part.units, mesh::Place());
+    const Tensor nowhere(nullptr, DType::float32, {shard_map.rank_shard_elements()});
+    entries.push_back({"model", &shard_map, nowhere});
+  }
+  checkpoint::check_entries(*source, entries, apps::mismatched_folder);
   if (is_tied) hub::check_tied_head(folder);
 
   // 2. The checkpoint

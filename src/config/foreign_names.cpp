@@ -104,6 +104,8 @@ std::vector<ForeignRow> mesh_rows() {
       {"enable_async_tp", only_false, "sums over tp are in float32 and in a fixed order", leave_out},
       {"tp tensor_parallel_size tensor_model_parallel_size model_parallel_size", nothing, "its name here is tp_size",
        "write parallel.tp_size"},
+      {"ep expert_parallel_size expert_model_parallel_size", nothing, "its name here is ep_size",
+       "write parallel.ep_size"},
       {"megatron_lm_tp_degree", nothing, "its name here is tp_size", "write parallel.tp_size"},
       {"megatron_lm_context_parallel_size", nothing, "its name here is sp_size", "write parallel.sp_size"},
       {"megatron_lm_gradient_clipping", {{"*", "optimizer.max_grad_norm=*"}}, "", ""},

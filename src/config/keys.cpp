@@ -404,10 +404,12 @@ std::vector<Key> make_keys() {
       key("parallel", &C::parallel, "dp_replicate_size", &Parallel::dp_replicate_size, "copies of the model (DP)"),
       ranks_or_auto_key("dp_shard_size", &Parallel::dp_shard_size,
                         "ranks that share one copy's parameters (FSDP); auto: what the other axes leave"),
+      key("parallel", &C::parallel, "ep_size", &Parallel::ep_size,
+          "ranks that share the experts of each layer, and read different rows (EP)"),
       key("parallel", &C::parallel, "sp_size", &Parallel::sp_size, "ranks that share each row's sequence (SP)"),
       key("parallel", &C::parallel, "tp_size", &Parallel::tp_size, "ranks that share heads, MLP and vocabulary (TP)"),
       key("parallel", &C::parallel, "zero_stage", &Parallel::zero_stage,
-          "what dp_shard x sp shards: 0 nothing, 1 optimizer state, 2 and gradients, 3 and parameters"),
+          "what dp_shard x ep x sp shards: 0 nothing, 1 optimizer state, 2 and gradients, 3 and parameters"),
       reshard_key(
           "with zero_stage = 3: free gathered parameters after the forward pass and gather them again in the backward "
           "pass; false: keep them; N: neighbours of N ranks keep them together, and gather among themselves"),
@@ -569,7 +571,8 @@ std::vector<Key> make_keys() {
           0, "0 (never) or more seconds"),
       key("device", &C::device, "dp_replicate_max_ctas", &Device::dp_replicate_max_ctas,
           "thread blocks that NCCL may use for this axis; 0: its own choice"),
-      key("device", &C::device, "dp_shard_max_ctas", &Device::dp_shard_max_ctas, "the same for dp_shard x sp"),
+      key("device", &C::device, "dp_shard_max_ctas", &Device::dp_shard_max_ctas, "the same for dp_shard x ep x sp"),
+      key("device", &C::device, "ep_max_ctas", &Device::ep_max_ctas, "the same for ep"),
       key("device", &C::device, "sp_max_ctas", &Device::sp_max_ctas, "the same for sp"),
       key("device", &C::device, "tp_max_ctas", &Device::tp_max_ctas, "the same for tp"),
       key("device", &C::device, "peak_tflops", &Device::peak_tflops,

@@ -284,10 +284,11 @@ void check_axes(const Config& config, int world_size) {
           fmt::format("auto, or from 1 to {}", max_axis_size));
 }
 
-/// "2 x 4 x 1": text_of_axis of each axis that has keys; of an empty text there is no factor.
-std::string product_text(const std::function<std::string(const AxisKeys&)>& text_of_axis) {
+/// "2 x 4 x 1": text_of_axis of each axis that texts name; of an empty text there is no factor.
+std::string product_text(const Parallel& parallel, const std::function<std::string(const AxisKeys&)>& text_of_axis) {
   std::vector<std::string> factors;
   for (const AxisKeys& keys : axis_keys) {
+    if (!keys.is_always_named && parallel.*keys.size == 1) continue;
     std::string factor = text_of_axis(keys);
     if (!factor.empty()) factors.push_back(std::move(factor));
   }
@@ -297,11 +298,12 @@ std::string product_text(const std::function<std::string(const AxisKeys&)>& text
 /// Resolves dp_shard_size = auto and holds the product of the axes against the world.
 void fit_mesh(Parallel& parallel, int world_size) {
   const auto equation = [&](const std::string& shard) {
-    return product_text(
-        [&](const AxisKeys& keys) { return keys.axis == Axis::dp_shard ? shard : write(parallel.*keys.size); });
+    return product_text(parallel, [&](const AxisKeys& keys) {
+      return keys.axis == Axis::dp_shard ? shard : write(parallel.*keys.size);
+    });
   };
-  const std::string legend =
-      fmt::format(" ({})", product_text([](const AxisKeys& keys) { return std::string(name_of(keys.axis)); }));
+  const std::string legend = fmt::format(
+      " ({})", product_text(parallel, [](const AxisKeys& keys) { return std::string(name_of(keys.axis)); }));
   constexpr std::int64_t far_too_many = std::int64_t{1} << 45;  // times max_axis_size is less than 2^63
   std::int64_t others = 1;
   for (const AxisKeys& keys : axis_keys) {
@@ -339,8 +341,9 @@ void check_sharding(const Parallel& parallel) {
   }
   const int size = num_ranks(parallel.sizes(), fsdp_axes);
   if (size % parallel.reshard_size == 0) return;
-  const auto product_of_fsdp = [](const std::function<std::string(const AxisKeys&)>& text_of_axis) {
-    return product_text([&](const AxisKeys& keys) { return fsdp_axes.contains(keys.axis) ? text_of_axis(keys) : ""; });
+  const auto product_of_fsdp = [&](const std::function<std::string(const AxisKeys&)>& text_of_axis) {
+    return product_text(parallel,
+                        [&](const AxisKeys& keys) { return fsdp_axes.contains(keys.axis) ? text_of_axis(keys) : ""; });
   };
   std::vector<int> divisors;
   for (int n = 2; n <= size; ++n) {
@@ -353,6 +356,28 @@ void check_sharding(const Parallel& parallel) {
                                  size, parallel.reshard_size),
                      divisors.empty() ? "set it to true"
                                       : fmt::format("set it to true, false or one of {}", fmt::join(divisors, ", ")));
+}
+
+/// The mesh is resolved.
+void check_expert_parallel(const Parallel& parallel, const Model& model) {
+  if (parallel.ep_size == 1) return;
+  const std::string key = fmt::format("`parallel.ep_size = {}`", parallel.ep_size);
+  if (model.num_experts == 0) {
+    throw_config_error(fmt::format("{} has nothing to do", key), "the model has no experts that its ranks could share",
+                       "leave it out; dp_shard_size shares the parameters of any model");
+  }
+  if (model.num_experts % parallel.ep_size != 0) {
+    throw_config_error(
+        fmt::format("{} does not fit the model", key),
+        fmt::format("num_experts / ep_size = {} / {} is no whole number", model.num_experts, parallel.ep_size),
+        fmt::format("choose a divisor of {}", model.num_experts));
+  }
+  const int sharing = num_ranks(parallel.sizes(), expert_fsdp_axes);
+  if (parallel.reshard_after_forward != Reshard::to_groups || sharing % parallel.reshard_size == 0) return;
+  throw_config_error(
+      fmt::format("{} does not go with reshard_after_forward = {}", key, parallel.reshard_size),
+      fmt::format("{} share each expert, dp_shard x sp, which is no multiple of {}", sharing, parallel.reshard_size),
+      "set reshard_after_forward to true or false, or to a divisor of dp_shard_size x sp_size");
 }
 
 bool tp_fits(const Model& model, std::int64_t tp_size) {
@@ -483,6 +508,7 @@ ValidConfig validate(Config config, int world_size) {
   check_axes(config, world_size);
   fit_mesh(config.parallel, world_size);
   check_sharding(config.parallel);
+  check_expert_parallel(config.parallel, config.model);
   check_tensor_parallel(config.model, config.parallel.tp_size);
   // Tokens always divide: rows are padded to a multiple of tp.
   if (!config.parallel.tp_sequence_parallel) config.parallel.tp_sequence_parallel = config.parallel.tp_size > 1;

@@ -124,7 +124,8 @@ struct Generator::Impl {
                 device, collectives, plan::Work::done),
         attention(plan.decoder.layers, attention_scale(config->model),
                   static_cast<float>(config->model.attn_logit_softcapping), plan.decoder.windows, *workers.ops),
-        decoder({config->model, plan.sizes, device, *workers.ops, workers.units, workers.tp, attention, plan.adapters},
+        decoder({config->model, plan.sizes, device, *workers.ops, workers.units, workers.tp, attention, plan.adapters,
+                 workers.experts},
                 attention, plan.architecture.parameters, plan.decoder) {
     workers.ops->set_workspace(plan.ops_workspace);
     decoder.initialize();

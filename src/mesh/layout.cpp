@@ -14,8 +14,9 @@ namespace sft::mesh {
 
 namespace {
 
-bool has_keys(Axis axis) {
-  return std::ranges::any_of(config::axis_keys, [=](const config::AxisKeys& keys) { return keys.axis == axis; });
+bool is_always_named(Axis axis) {
+  return std::ranges::any_of(config::axis_keys,
+                             [=](const config::AxisKeys& keys) { return keys.axis == axis && keys.is_always_named; });
 }
 
 }  // namespace
@@ -54,7 +55,7 @@ std::vector<WorldRank> Layout::members(WorldRank rank, const AxisSet& axes) cons
 std::vector<Axis> Layout::named_axes() const {
   std::vector<Axis> axes;
   std::ranges::copy_if(all_axes, std::back_inserter(axes),
-                       [&](Axis axis) { return sizes_[axis] > 1 || has_keys(axis); });
+                       [&](Axis axis) { return sizes_[axis] > 1 || is_always_named(axis); });
   return axes;
 }
 

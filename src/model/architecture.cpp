@@ -70,6 +70,15 @@ class UnitBuilder {
     return added;
   }
 
+  ParameterGroup matrix_of_expert(std::string name, const Shape& shape, int expert, int num_experts) {
+    const PartIndex part = part_with(is_trainable_(name), /*of_experts=*/true);
+    const ParameterGroup added = add(std::move(name), shape.rows, shape.columns, shape.split, part);
+    Parameter& matrix = parameters_in(part).back();
+    matrix.expert = expert;
+    matrix.num_experts = num_experts;
+    return added;
+  }
+
   ParameterGroup vector(std::string name, std::int64_t size, TpSplit split, Init init) {
     const ParameterGroup added = matrix(std::move(name), size, 0, split);
     parameters_in(added.part).back().init = init;
@@ -138,17 +147,18 @@ class UnitBuilder {
     return {.unit = unit(), .part = part, .first = number, .count = 1};
   }
 
-  /// The one place that decides in which part a parameter of the model is: parts differ in whether they are trained.
+  /// The one place that decides in which part a parameter of the model is: parts differ in whether they are trained,
+  /// and whether they are experts'.
   [[nodiscard]] PartIndex part_of(const std::string& name) { return part_with(is_trainable_(name)); }
   [[nodiscard]] PartIndex trained_part() { return part_with(/*has_gradient=*/true); }
-  /// The part that has gradients, or has none; it joins the list with its first parameter.
-  [[nodiscard]] PartIndex part_with(bool has_gradient) {
+  /// The part that has gradients, or has none, of experts or of all else; it joins the list with its first parameter.
+  [[nodiscard]] PartIndex part_with(bool has_gradient, bool of_experts = false) {
     for (const PartIndex part : parts_.indices()) {
-      if (parts_[part].has_gradient == has_gradient) return part;
+      if (parts_[part].has_gradient == has_gradient && parts_[part].of_experts == of_experts) return part;
     }
     std::vector<Unit> units;
     for (const std::string& name : names_) units.emplace_back().name = name;
-    parts_.push_back({.units = std::move(units), .has_gradient = has_gradient});
+    parts_.push_back({.units = std::move(units), .has_gradient = has_gradient, .of_experts = of_experts});
     return parts_.last();
   }
 
@@ -250,15 +260,17 @@ void add_dense_mlp(UnitBuilder& unit, const config::Model& m, const std::string&
   block.mlp = std::make_shared<DenseMlp>(std::move(gate_up), std::move(down));
 }
 
-/// The matrices of all experts, those that a grouped product takes together one behind the other.
+/// The matrices of all experts, those that a grouped product takes together one behind the other, in a part of their
+/// own.
 void add_experts(UnitBuilder& unit, const config::Model& m, const std::string& layer, BlockParameters& block) {
   const std::string prefix = layer + ".mlp.";
   const std::int64_t size = m.moe_intermediate_size;
   ExpertParameters experts;
   experts.router = unit.matrix(prefix + "gate.weight", m.num_experts, m.hidden_size, TpSplit::partial);
   const auto add = [&](ParameterGroup& group, std::int64_t expert, const char* name, const Shape& shape) {
-    const ParameterGroup matrix = unit.matrix(fmt::format("{}experts.{}.{}.weight", prefix, expert, name), shape.rows,
-                                              shape.columns, shape.split);
+    const ParameterGroup matrix =
+        unit.matrix_of_expert(fmt::format("{}experts.{}.{}.weight", prefix, expert, name), shape,
+                              checked_cast<int>(expert), checked_cast<int>(m.num_experts));
     group = group.exists() ? unit.fuse(group, matrix) : matrix;
   };
   for (std::int64_t expert = 0; expert < m.num_experts; ++expert) {

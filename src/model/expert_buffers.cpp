@@ -15,7 +15,7 @@ void take_decisions(ExpertActivations& a, device::Arena& arena, const Sizes& s) 
 }
 
 void take_expert_products(ExpertActivations& a, device::Arena& arena, const Sizes& s) {
-  a.gate_up = take(arena, s.compute, {s.expert_rows(s.tokens), 2 * s.expert_mlp});
+  a.gate_up = take(arena, s.compute, {s.arriving_rows(), 2 * s.expert_mlp});
 }
 
 std::vector<Tensor> decisions_of(const ExpertActivations& a) {
@@ -28,21 +28,21 @@ ExpertActivations first_tokens(ExpertActivations all, std::int64_t num_tokens) {
   const std::int64_t num_rows = all.choices.shape[0] - (all.logits.shape[0] - num_tokens) * num_choices;
   for (Tensor* tensor : {&all.logits, &all.experts, &all.weights, &all.rows}) *tensor = tensor->rows(0, num_tokens);
   all.choices = all.choices.rows(0, num_rows);
-  if (!all.gate_up.empty()) all.gate_up = all.gate_up.rows(0, num_rows);
   return all;
 }
 
 ExpertScratch take_forward_expert_scratch(device::Arena& arena, const Sizes& s) {
   ExpertScratch b;
-  const std::int64_t num_rows = s.expert_rows(s.tokens);
-  b.rows = take(arena, s.compute, {num_rows, s.hidden});
-  b.act = take(arena, s.compute, {num_rows, s.expert_mlp});
+  b.rows = take(arena, s.compute, {s.expert_rows(s.tokens), s.hidden});
+  if (s.ep_size > 1) b.arrived = take(arena, s.compute, {s.arriving_rows(), s.hidden});
+  b.act = take(arena, s.compute, {s.arriving_rows(), s.expert_mlp});
+  b.all_counts = take(arena, DType::int32, {s.ep_size, s.experts});
   return b;
 }
 
 ExpertScratch take_expert_scratch(device::Arena& arena, const Sizes& s, bool keeps_products) {
   ExpertScratch b = take_forward_expert_scratch(arena, s);
-  if (!keeps_products) b.gate_up = take(arena, s.compute, {s.expert_rows(s.tokens), 2 * s.expert_mlp});
+  if (!keeps_products) b.gate_up = take(arena, s.compute, {s.arriving_rows(), 2 * s.expert_mlp});
   b.dlogits = take(arena, DType::float32, {s.tokens, s.experts});
   b.dlogits_rounded = s.compute == DType::float32 ? b.dlogits : take(arena, s.compute, {s.tokens, s.experts});
   b.dweights = take(arena, DType::float32, {s.tokens, s.expert_choices});

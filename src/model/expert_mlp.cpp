@@ -7,35 +7,51 @@ namespace sft::model {
 
 namespace {
 
-/// The matrices of a group as those of E experts.
-Tensor by_expert(const Tensor& matrices, std::int64_t num_experts) {
+using Round = parallel::ExpertRoute::Round;
+
+/// The matrices of a group as those of this rank's experts.
+Tensor by_expert(const Context& c, const Tensor& matrices) {
+  const std::int64_t num_experts = c.sizes.local_experts();
   return matrices.view({num_experts, matrices.shape[0] / num_experts, matrices.shape[1]});
 }
 
 ops::RouterRule rule_of(const config::Model& model) { return {.normalize = model.norm_topk_prob}; }
 
-/// What a pass works in: views for its tokens but the padding.
+/// What a pass works in at home, where the tokens are: views for those but the padding.
 struct Pass {
   Pass(const Context& c, MlpActivations& saved, const BlockScratch& scratch)
       : num_tokens(scratch.normed.shape[0] - scratch.num_padding),
         activations(first_tokens(saved.experts, num_tokens)),
-        num_experts(c.config.num_experts),
         num_choices(c.config.num_experts_per_tok),
-        rows(scratch.experts.rows.rows(0, activations.choices.shape[0])),
-        act(scratch.experts.act.rows(0, activations.choices.shape[0])),
-        gate_up(activations.gate_up.empty() ? scratch.experts.gate_up.rows(0, activations.choices.shape[0])
-                                            : activations.gate_up) {}
+        rows(scratch.experts.rows.rows(0, activations.choices.shape[0])) {}
 
+  [[nodiscard]] bool has_tokens() const { return num_tokens > 0; }
   /// rows = the tokens of `in` (T, C), times the router's weights where they are given.
   void gather(const Context& c, const Tensor& in, const ConstTensor& weights = {}) const {
+    if (!has_tokens()) return;
     c.ops.gather_tokens(
         {.out = rows, .in = in, .choices = activations.choices, .weights = weights, .num_choices = num_choices});
   }
 
   std::int64_t num_tokens;
   ExpertActivations activations;
-  std::int64_t num_experts, num_choices;
+  std::int64_t num_choices;
+  Tensor rows;
+};
+
+/// What a round works in where the experts are: the rows that arrive there. Products of no rows are left out.
+struct Arrived {
+  Arrived(const Context& c, const Pass& pass, const BlockScratch& scratch, const Round& round)
+      : rows((c.sizes.ep_size == 1 ? pass.rows : scratch.experts.arrived).rows(0, round.num_rows())),
+        act(scratch.experts.act.rows(0, round.num_rows())),
+        gate_up((pass.activations.gate_up.empty() ? scratch.experts.gate_up : pass.activations.gate_up)
+                    .rows(0, round.num_rows())),
+        offsets(round.offsets) {}
+
+  [[nodiscard]] bool has_rows() const { return offsets.back() > 0; }
+
   Tensor rows, act, gate_up;
+  ops::ExpertOffsets offsets;
 };
 
 /// The rows of tokens, and those of padding behind them.
@@ -46,10 +62,10 @@ void zero_padding(const Context& c, const Tensor& all, const Pass& pass) {
   if (num_padding > 0) c.ops.fill(all.rows(pass.num_tokens, num_padding), 0.0F);
 }
 
-/// Chooses the experts of all tokens, and waits until the host knows where their rows begin.
-void route(const Context& c, const Pass& pass, const parallel::ParameterGroup& router, const Tensor& normed,
-           std::vector<std::int32_t>& host_offsets) {
+/// Chooses the experts of all tokens.
+void choose(const Context& c, const Pass& pass, const parallel::ParameterGroup& router, const Tensor& normed) {
   const ExpertActivations& a = pass.activations;
+  if (!pass.has_tokens()) return c.device.fill_zero(a.counts.data, a.counts.size_bytes(), c.ops.stream());
   c.ops.matmul({.a = normed, .b = c.units.parameter(router), .c = a.logits, .transpose_b = true});
   c.ops.router_forward(
       {.logits = a.logits, .correction = {}, .experts = a.experts, .weights = a.weights, .rule = rule_of(c.config)});
@@ -58,10 +74,7 @@ void route(const Context& c, const Pass& pass, const parallel::ParameterGroup& r
                       .offsets = a.offsets,
                       .choices = a.choices,
                       .rows = a.rows,
-                      .alignment = c.sizes.expert_alignment});
-  host_offsets.assign(pass.num_experts + 1, 0);
-  c.device.copy(host_offsets.data(), a.offsets.data, a.offsets.size_bytes(), c.ops.stream());
-  c.ops.stream().synchronize();
+                      .alignment = c.sizes.home_alignment()});
 }
 
 }  // namespace
@@ -69,74 +82,126 @@ void route(const Context& c, const Pass& pass, const parallel::ParameterGroup& r
 void ExpertMlp::forward(const Context& c, MlpActivations& saved, BlockScratch& scratch) const {
   const Pass pass(c, saved, scratch);
   zero_padding(c, scratch.delta, pass);
-  if (pass.num_tokens == 0) return;
   const Tensor normed = tokens_of(scratch.normed, pass);
   const ExpertActivations& a = pass.activations;
-  std::vector<std::int32_t>& offsets = saved.experts.host_offsets;
-  route(c, pass, p_.router, normed, offsets);
-  if (RouterBalance* balance = scratch.balance; balance != nullptr && balance->counts()) {
+  choose(c, pass, p_.router, normed);
+  saved.experts.route =
+      c.experts.plan(a.counts, scratch.experts.all_counts, pass.num_tokens * pass.num_choices, c.sizes.expert_memory());
+  if (RouterBalance* balance = scratch.balance; balance != nullptr && balance->counts() && pass.has_tokens()) {
     c.ops.router_sums({.logits = a.logits,
                        .expert_counts = a.counts,
                        .counts = balance->choices(layer_),
                        .probabilities = balance->probabilities()});
   }
   pass.gather(c, normed);
-  c.ops.grouped_matmul({.a = pass.rows,
-                        .b = by_expert(c.units.parameter(p_.gate_up), pass.num_experts),
-                        .c = pass.gate_up,
-                        .offsets = offsets,
-                        .transpose_b = true});
-  c.ops.swiglu_forward(pass.act, pass.gate_up);
-  c.ops.grouped_matmul({.a = pass.act,
-                        .b = by_expert(c.units.parameter(p_.down), pass.num_experts),
-                        .c = pass.rows,
-                        .offsets = offsets,
-                        .transpose_b = true});
+  for (const Round& round : saved.experts.route.rounds()) {
+    const Arrived here(c, pass, scratch, round);
+    c.experts.dispatch(round, pass.rows, here.rows);
+    if (here.has_rows()) {
+      multiply(c, p_.gate_up, here.rows, here.gate_up, here.offsets);
+      c.ops.swiglu_forward(here.act, here.gate_up);
+      multiply(c, p_.down, here.act, here.rows, here.offsets);
+    }
+    c.experts.give_back(round, pass.rows, here.rows);
+  }
+  if (!pass.has_tokens()) return;
   c.ops.combine_rows({.out = tokens_of(scratch.delta, pass), .in = pass.rows, .rows = a.rows, .weights = a.weights});
+}
+
+void ExpertMlp::multiply(const Context& c, const parallel::ParameterGroup& weights, const Tensor& in, const Tensor& out,
+                         ops::ExpertOffsets offsets) {
+  c.ops.grouped_matmul(
+      {.a = in, .b = by_expert(c, c.units.parameter(weights)), .c = out, .offsets = offsets, .transpose_b = true});
 }
 
 void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& scratch,
                          const std::function<void()>& start_normed) const {
   const Pass pass(c, saved, scratch);
-  const std::int64_t num_all = scratch.normed.shape[0];
   start_normed();
   c.tp.finish();
-  if (pass.num_tokens == 0) {
-    zero_padding(c, scratch.dnormed, pass);
-    c.tp.start_reduce(scratch.dnormed, 0, num_all);
-    c.tp.finish();
-    return;
-  }
   const ExpertActivations& a = pass.activations;
-  const ops::ExpertOffsets offsets = saved.experts.host_offsets;
   const Tensor normed = tokens_of(scratch.normed, pass), dnormed = tokens_of(scratch.dnormed, pass);
-  const Tensor dbranch = tokens_of(scratch.dbranch, pass);
-  const Tensor gate_up_weights = by_expert(c.units.parameter(p_.gate_up), pass.num_experts);
-  const Tensor down_weights = by_expert(c.units.parameter(p_.down), pass.num_experts);
-  if (a.gate_up.empty()) {
-    pass.gather(c, normed);
-    c.ops.grouped_matmul(
-        {.a = pass.rows, .b = gate_up_weights, .c = pass.gate_up, .offsets = offsets, .transpose_b = true});
-  }
-  // What experts gave, for the gradients of the weights.
-  c.ops.swiglu_forward(pass.act, pass.gate_up);
-  c.ops.grouped_matmul({.a = pass.act, .b = down_weights, .c = pass.rows, .offsets = offsets, .transpose_b = true});
-  const Tensor dweights = tokens_of(scratch.experts.dweights, pass);
-  c.ops.combine_weights_backward({.dweights = dweights, .dout = dbranch, .in = pass.rows, .rows = a.rows});
+  const Tensor dbranch = tokens_of(scratch.dbranch, pass), dweights = tokens_of(scratch.experts.dweights, pass);
+  const std::vector<Round>& rounds = saved.experts.route.rounds();
+  const bool is_one_round = saved.experts.route.is_one_round();  // else none keeps anything for the next
+  const auto send = [&](const Round& round, const Arrived& here, const Tensor& tokens, const ConstTensor& weights) {
+    pass.gather(c, tokens, weights);
+    c.experts.dispatch(round, pass.rows, here.rows);
+  };
+  const auto compute_activation = [&](const Round& round, const Arrived& here) {
+    if (!is_one_round || a.gate_up.empty()) {
+      send(round, here, normed, {});
+      if (here.has_rows()) multiply(c, p_.gate_up, here.rows, here.gate_up, here.offsets);
+    }
+    if (here.has_rows()) c.ops.swiglu_forward(here.act, here.gate_up);
+  };
+  const auto add_gate_up_gradient = [&](const Round& round, const Arrived& here) {
+    if (!c.units.has_gradient(p_.gate_up)) return;
+    send(round, here, normed, {});
+    if (!here.has_rows()) return;
+    c.ops.grouped_weight_gradient({.dweight = by_expert(c, c.units.accumulated_gradient(p_.gate_up)),
+                                   .x = here.gate_up,
+                                   .y = here.rows,
+                                   .offsets = here.offsets});
+  };
 
-  pass.gather(c, dbranch, a.weights);
+  // 1. What experts gave, for the gradients of the weights.
+  for (const Round& round : rounds) {
+    const Arrived here(c, pass, scratch, round);
+    compute_activation(round, here);
+    if (here.has_rows()) multiply(c, p_.down, here.act, here.rows, here.offsets);
+    c.experts.give_back(round, pass.rows, here.rows);
+  }
+  if (pass.has_tokens()) {
+    c.ops.combine_weights_backward({.dweights = dweights, .dout = dbranch, .in = pass.rows, .rows = a.rows});
+  }
+
+  // 2. The gradient through the experts.
+  for (const Round& round : rounds) {
+    const Arrived here(c, pass, scratch, round);
+    if (!is_one_round) compute_activation(round, here);
+    send(round, here, dbranch, a.weights);
+    if (here.has_rows()) differentiate(c, here.rows, here.act, here.gate_up, here.offsets);
+    if (!is_one_round && pass.has_tokens()) c.ops.fill(pass.rows, 0.0F);  // rows of other rounds add nothing
+    c.experts.give_back(round, pass.rows, here.rows);
+    if (pass.has_tokens()) {
+      c.ops.combine_rows(
+          {.out = dnormed, .in = pass.rows, .rows = a.rows, .weights = {}, .accumulate = &round != &rounds.front()});
+    }
+    if (!is_one_round) add_gate_up_gradient(round, here);
+  }
+
+  // 3. That through the router.
+  if (pass.has_tokens()) differentiate_router(c, a, scratch, dnormed, dweights);
+  zero_padding(c, scratch.dnormed, pass);
+  c.tp.start_reduce(scratch.dnormed, 0, scratch.dnormed.shape[0]);  // beside the weight gradients
+  if (is_one_round) add_gate_up_gradient(rounds.front(), Arrived(c, pass, scratch, rounds.front()));
+  if (c.units.has_gradient(p_.router) && pass.has_tokens()) {
+    const parallel::GradientTarget target = c.units.gradient(p_.router);
+    c.ops.matmul({.a = tokens_of(scratch.experts.dlogits_rounded, pass),
+                  .b = normed,
+                  .c = target.tensor,
+                  .transpose_a = true,
+                  .accumulate = target.accumulate});
+  }
+  c.tp.finish();
+}
+
+void ExpertMlp::differentiate(const Context& c, const Tensor& rows, const Tensor& act, const Tensor& gate_up,
+                              ops::ExpertOffsets offsets) const {
   if (c.units.has_gradient(p_.down)) {
-    c.ops.grouped_weight_gradient({.dweight = by_expert(c.units.accumulated_gradient(p_.down), pass.num_experts),
-                                   .x = pass.rows,
-                                   .y = pass.act,
-                                   .offsets = offsets});
+    c.ops.grouped_weight_gradient(
+        {.dweight = by_expert(c, c.units.accumulated_gradient(p_.down)), .x = rows, .y = act, .offsets = offsets});
   }
-  c.ops.grouped_matmul({.a = pass.rows, .b = down_weights, .c = pass.act, .offsets = offsets});
-  c.ops.swiglu_backward(pass.gate_up, pass.act, pass.act, pass.gate_up);
-  c.ops.grouped_matmul({.a = pass.gate_up, .b = gate_up_weights, .c = pass.rows, .offsets = offsets});
-  c.ops.combine_rows({.out = dnormed, .in = pass.rows, .rows = a.rows, .weights = {}});
+  c.ops.grouped_matmul({.a = rows, .b = by_expert(c, c.units.parameter(p_.down)), .c = act, .offsets = offsets});
+  c.ops.swiglu_backward(gate_up, act, act, gate_up);
+  c.ops.grouped_matmul({.a = gate_up, .b = by_expert(c, c.units.parameter(p_.gate_up)), .c = rows, .offsets = offsets});
+}
 
-  const Tensor dlogits = tokens_of(scratch.experts.dlogits, pass);
+void ExpertMlp::differentiate_router(const Context& c, const ExpertActivations& a, const BlockScratch& scratch,
+                                     const Tensor& dnormed, const Tensor& dweights) const {
+  const std::int64_t num_tokens = dnormed.shape[0];
+  const Tensor dlogits = scratch.experts.dlogits.rows(0, num_tokens);
   c.ops.router_backward(
       {.dlogits = dlogits, .logits = a.logits, .experts = a.experts, .dweights = dweights, .rule = rule_of(c.config)});
   // Ranks of tp have terms of one gradient: one of them adds that of the auxiliary loss.
@@ -145,24 +210,9 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
     c.ops.router_sums_backward(
         {.dlogits = dlogits, .logits = a.logits, .counts = balance->all_choices(), .factor = balance->factor()});
   }
-  const Tensor rounded = tokens_of(scratch.experts.dlogits_rounded, pass);
+  const Tensor rounded = scratch.experts.dlogits_rounded.rows(0, num_tokens);
   if (rounded.dtype != DType::float32) c.ops.copy(rounded, dlogits);
   c.ops.matmul({.a = rounded, .b = c.units.parameter(p_.router), .c = dnormed, .accumulate = true});
-  zero_padding(c, scratch.dnormed, pass);
-  c.tp.start_reduce(scratch.dnormed, 0, num_all);  // beside the weight gradients
-
-  if (c.units.has_gradient(p_.gate_up)) {
-    pass.gather(c, normed);
-    c.ops.grouped_weight_gradient({.dweight = by_expert(c.units.accumulated_gradient(p_.gate_up), pass.num_experts),
-                                   .x = pass.gate_up,
-                                   .y = pass.rows,
-                                   .offsets = offsets});
-  }
-  if (c.units.has_gradient(p_.router)) {
-    const parallel::GradientTarget target = c.units.gradient(p_.router);
-    c.ops.matmul({.a = rounded, .b = normed, .c = target.tensor, .transpose_a = true, .accumulate = target.accumulate});
-  }
-  c.tp.finish();
 }
 
 }  // namespace sft::model

@@ -41,7 +41,8 @@ model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tok
           .experts = m.num_experts,
           .expert_choices = m.num_experts_per_tok,
           .expert_mlp = m.moe_intermediate_size / tp,
-          .expert_alignment = expert_alignment(kind)};
+          .expert_alignment = expert_alignment(kind),
+          .ep_size = place.size(Axis::ep)};
 }
 
 parallel::SequenceShape sequence_shape(const config::Model& model, const model::Sizes& sizes,

@@ -89,7 +89,8 @@ UnitWorkers::UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, b
       ops(work == Work::done ? ops::make_backend(device, *streams.compute) : ops::make_null_backend(*streams.compute)),
       tp(groups.tp, device, collectives, *streams.compute, *streams.tp, cuts_tokens, tp_wire),
       units(memory.parts, memory.buffers, memory.policy, memory.slots, groups, device, *ops, collectives, *streams.comm,
-            *streams.gathers) {}
+            *streams.gathers),
+      experts(groups.ep, device, *ops, collectives) {}
 
 RankWorkers::RankWorkers(RankPlan& plan, const config::Config& config, const mesh::Groups& groups,
                          device::Device& device, comm::Collectives& collectives, Work work)
@@ -97,7 +98,7 @@ RankWorkers::RankWorkers(RankPlan& plan, const config::Config& config, const mes
                   plan.tp_wire, device, collectives, work),
       attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *streams.ring)),
       activations(make_activation_mover(plan.decoder, config.train.offload_folder, device, *streams.compute, work)),
-      decoder({config.model, plan.sizes, device, *ops, units, tp, *attention, plan.decoder.adapters,
+      decoder({config.model, plan.sizes, device, *ops, units, tp, *attention, plan.decoder.adapters, experts,
                work == Work::done ? sum_over(groups.world) : nullptr},
               plan.architecture.parameters, plan.decoder, activations.get()) {
   for (TrainedPart& part : plan.trained) {

@@ -123,8 +123,10 @@ class Stand {
         attention_buffers_->make_attention(mesh_.groups.sp, *device_, *backend_, *collectives_, *ring_stream_);
     transfer::HostMover mover(decoder_buffers_.host_places, decoder_buffers_.num_offloaded(), *device_, *stream_,
                               "activations", device::Priority::communication);
-    model::Decoder decoder({model_, sizes_, *device_, *backend_, units, tp, *attention, decoder_buffers_.adapters},
-                           architecture_.parameters, decoder_buffers_, &mover);
+    parallel::ExpertExchange experts(mesh_.groups.ep, *device_, *backend_, *collectives_);
+    model::Decoder decoder(
+        {model_, sizes_, *device_, *backend_, units, tp, *attention, decoder_buffers_.adapters, experts},
+        architecture_.parameters, decoder_buffers_, &mover);
     decoder.initialize();
     units.parameters_written();
     units.begin_step(2);

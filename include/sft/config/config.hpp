@@ -167,6 +167,7 @@ struct Data {
 struct Parallel {
   int dp_replicate_size = 1;
   int dp_shard_size = 0;  ///< 0 ("auto") until validate(): what is left of the world size
+  int ep_size = 1;
   int sp_size = 1;
   int tp_size = 1;
   int zero_stage = 3;
@@ -279,7 +280,7 @@ struct Device {
   CommChoice comm = CommChoice::automatic;
   double comm_timeout_s = 300.0;  ///< how long the ranks may stand still (comm/watch.hpp); 0: without end
   /// Thread blocks that NCCL may use for the collectives of an axis; 0: its own choice.
-  int dp_replicate_max_ctas = 0, dp_shard_max_ctas = 0, sp_max_ctas = 0, tp_max_ctas = 0;
+  int dp_replicate_max_ctas = 0, dp_shard_max_ctas = 0, ep_max_ctas = 0, sp_max_ctas = 0, tp_max_ctas = 0;
   double peak_tflops = 0.0;  ///< per rank; 0: unknown, no mfu
 
   /// Those limits by axis; 0 where there is no key.
@@ -291,11 +292,13 @@ struct AxisKeys {
   Axis axis;
   int Parallel::*size;
   int Device::*max_ctas;
+  bool is_always_named = true;  ///< in texts: also where it has one rank
 };
 /// In the order of the axes. One without keys has size 1, and no text names it.
 inline constexpr std::array axis_keys{
     AxisKeys{Axis::dp_replicate, &Parallel::dp_replicate_size, &Device::dp_replicate_max_ctas},
     AxisKeys{Axis::dp_shard, &Parallel::dp_shard_size, &Device::dp_shard_max_ctas},
+    AxisKeys{Axis::ep, &Parallel::ep_size, &Device::ep_max_ctas, /*is_always_named=*/false},
     AxisKeys{Axis::sp, &Parallel::sp_size, &Device::sp_max_ctas},
     AxisKeys{Axis::tp, &Parallel::tp_size, &Device::tp_max_ctas}};
 

@@ -38,7 +38,7 @@ class Layout {
   [[nodiscard]] int rank(const Coordinates& coordinates, const AxisSet& axes) const;
   /// The ranks that differ from `rank` along `axes` alone, in the order of those numbers.
   [[nodiscard]] std::vector<WorldRank> members(WorldRank rank, const AxisSet& axes) const;
-  /// The axes that texts name: those with a key of the configuration, and those of more than one rank.
+  /// The axes that texts name: those that config::axis_keys always names, and those of more than one rank.
   [[nodiscard]] std::vector<Axis> named_axes() const;
   /// "2 x 2 x 2 x 2 (dp_replicate x dp_shard x sp x tp)"
   [[nodiscard]] std::string describe() const;

@@ -81,8 +81,8 @@ struct DecoderParameters {
 /// Units: embedding, blocks, head, in this order, a unit for `blocks_per_unit` blocks, or, where that is 0, two for
 /// each block: attention and MLP. Names, logical shapes, splits and initialization.
 struct Architecture {
-  /// Parameters that are trained are in one part, all others in another one; no part is without parameters. Here is
-  /// decided which parts a model has, and which parameter is in which.
+  /// Parameters that are trained are in one part, all others in another one, and experts apart from both in two more;
+  /// no part is without parameters. Here is decided which parts a model has, and which parameter is in which.
   IndexedVector<parallel::PartIndex, parallel::PartUnits> parts;
   DecoderParameters parameters;
 };

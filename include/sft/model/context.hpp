@@ -11,6 +11,7 @@
 #include "sft/device/device.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/ops/shapes.hpp"
+#include "sft/parallel/expert_exchange.hpp"
 #include "sft/parallel/sequence_attention.hpp"
 #include "sft/parallel/sharded_units.hpp"
 #include "sft/parallel/tensor_parallel.hpp"
@@ -27,7 +28,8 @@ struct Sizes {
   int token_slices = 1;  ///< the ranks of tp where they cut tokens, else 1; divides T
   /// Experts of a layer, 0 where none has any; those that a token goes through; columns of one on this rank.
   std::int64_t experts = 0, expert_choices = 0, expert_mlp = 0;
-  std::int64_t expert_alignment = 1;  ///< of the rows of each (ops::ExpertOrder)
+  std::int64_t expert_alignment = 1;  ///< of the rows of each, where it is (ops::ExpertOrder)
+  int ep_size = 1;                    ///< ranks that share the experts
 
   /// What the ops of any rank of tp are called with at most: what follows from it, such as the length of a chunk of
   /// logits, is the same on all of them.
@@ -45,10 +47,21 @@ struct Sizes {
   [[nodiscard]] std::int64_t q_columns() const { return q_heads * head_dim; }
   [[nodiscard]] std::int64_t kv_columns() const { return kv_heads * head_dim; }
   [[nodiscard]] std::int64_t qkv_columns() const { return q_columns() + 2 * kv_columns(); }
-  /// Rows of all experts that `num_tokens` tokens go through.
+  /// Rows of all experts that `num_tokens` tokens of this rank go through, where the tokens are.
   [[nodiscard]] std::int64_t expert_rows(std::int64_t num_tokens) const {
-    return num_tokens * expert_choices + experts * (expert_alignment - 1);
+    return num_tokens * expert_choices + experts * (home_alignment() - 1);
   }
+  /// Of the rows of each expert where the tokens are: those that travel lie without gaps.
+  [[nodiscard]] std::int64_t home_alignment() const { return ep_size == 1 ? expert_alignment : 1; }
+  [[nodiscard]] std::int64_t local_experts() const { return experts / ep_size; }
+  /// Rows that this rank's experts have memory for: over ep twice the mean of what arrives, or all that ever can.
+  [[nodiscard]] std::int64_t arriving_rows() const {
+    if (ep_size == 1) return expert_rows(tokens);
+    const std::int64_t most = ep_size * tokens * std::min(expert_choices, local_experts());
+    return parallel::ExpertMemory::arriving(std::min(most, 2 * tokens * expert_choices),
+                                            static_cast<int>(local_experts()), ep_size, expert_alignment);
+  }
+  [[nodiscard]] parallel::ExpertMemory expert_memory() const { return {arriving_rows(), expert_alignment}; }
 };
 
 class AdapterBuffers;
@@ -63,6 +76,7 @@ struct Context {
   parallel::TensorParallel& tp;
   parallel::SequenceAttention& attention;
   AdapterBuffers& adapters;
+  parallel::ExpertExchange& experts;
   /// Adds up numbers of all ranks of the world, which all call it; none: there is one rank, or nothing is sent.
   std::function<void(std::span<double> values)> sum_over_world = {};
 };

@@ -3,13 +3,15 @@
 // The memory of layers with experts. Pure: planning lays it out without a device.
 //
 // Legend, beside that of Sizes: E experts, k of which a token goes through, F columns of an expert on this rank, R
-// rows in the order of experts (ops/experts.hpp), Sizes::expert_rows for T tokens. Compute dtype unless stated.
+// rows of this rank's tokens in the order of experts (ops/experts.hpp), Sizes::expert_rows for T tokens; A rows, of all
+// ranks' tokens, that arrive at this rank's experts, Sizes::arriving_rows. Compute dtype unless stated.
 
 #include <cstdint>
 #include <vector>
 
 #include "sft/device/arena.hpp"
 #include "sft/model/context.hpp"
+#include "sft/parallel/expert_exchange.hpp"
 
 namespace sft::model {
 
@@ -23,10 +25,11 @@ struct ExpertActivations {
   Tensor rows;             ///< (T, k) int32
   Tensor counts, offsets;  ///< (E), (E + 1) int32
   // Products
-  Tensor gate_up;  ///< (R, 2F), its gradient after the backward pass; empty where no block keeps it
+  /// (A, 2F), its gradient after the backward pass; empty where no block keeps it. Of a pass in several rounds nothing
+  /// is kept.
+  Tensor gate_up;
 
-  /// The offsets on the host, once the forward pass has waited for them.
-  std::vector<std::int32_t> host_offsets;
+  parallel::ExpertRoute route;  ///< on the host, once the forward pass has waited for the counts
 };
 
 /// Takes what is kept in any case.
@@ -40,9 +43,11 @@ void take_expert_products(ExpertActivations& activations, device::Arena& arena, 
 
 /// What all layers with experts share; nothing in it outlives a pass through one.
 struct ExpertScratch {
-  Tensor rows;     ///< (R, C) tokens by row, what experts give, or the gradient of one of them
-  Tensor act;      ///< (R, F) what SwiGLU gives, or its gradient
-  Tensor gate_up;  ///< (R, 2F) where no block keeps it, else empty
+  Tensor rows;        ///< (R, C) tokens by row, what experts give, or the gradient of one of them
+  Tensor arrived;     ///< (A, C) the same where the experts are; empty where ep has one rank: rows
+  Tensor act;         ///< (A, F) what SwiGLU gives, or its gradient
+  Tensor gate_up;     ///< (A, 2F) where no block keeps it, else empty
+  Tensor all_counts;  ///< (ep, E) int32
   // Backward pass alone
   Tensor dlogits;          ///< (T, E) float32
   Tensor dlogits_rounded;  ///< (T, E); the same where that is float32

@@ -2,7 +2,8 @@
 #pragma once
 // The MLP of a layer with experts (Shazeer et al. 2017): a router sends each token through k of them, none is dropped,
 // and what they give is added up with the router's weights. Padding goes through none. Over tp every expert is cut by
-// columns, as a dense MLP is, and all ranks route alike.
+// columns, as a dense MLP is, and all ranks route alike. Over ep each rank has some of the experts whole, or their
+// columns, to which the others send their tokens (parallel::ExpertExchange).
 
 #include <functional>
 
@@ -12,7 +13,7 @@
 
 namespace sft::model {
 
-/// The parameters of the experts of a layer; the matrices of all lie one behind the other.
+/// The parameters of the experts of a layer; the matrices of all lie one behind the other. A rank has those of its own.
 struct ExpertParameters {
   parallel::ParameterGroup router;   ///< (E, C)
   parallel::ParameterGroup gate_up;  ///< (E, 2F, C): of each expert gate, then up
@@ -24,12 +25,22 @@ class ExpertMlp final : public Mlp {
   /// `layer`: its number among the layers with experts.
   ExpertMlp(const ExpertParameters& parameters, std::int64_t layer) : p_(parameters), layer_(layer) {}
 
-  /// Waits for the device once: products of experts take their sizes from the host.
+  /// Waits for the device once: products of experts take their sizes from the host. Both passes are collective over ep.
   void forward(const Context& context, MlpActivations& saved, BlockScratch& scratch) const override;
   void backward(const Context& context, MlpActivations& saved, BlockScratch& scratch,
                 const std::function<void()>& start_normed) const override;
 
  private:
+  /// out = in weights^T, expert by expert.
+  static void multiply(const Context& context, const parallel::ParameterGroup& weights, const Tensor& in,
+                       const Tensor& out, ops::ExpertOffsets offsets);
+  /// rows: in the gradient of what experts give, out that of what they read; gate_up and act become gradients.
+  void differentiate(const Context& context, const Tensor& rows, const Tensor& act, const Tensor& gate_up,
+                     ops::ExpertOffsets offsets) const;
+  /// dnormed += the gradient through the choices' weights.
+  void differentiate_router(const Context& context, const ExpertActivations& activations, const BlockScratch& scratch,
+                            const Tensor& dnormed, const Tensor& dweights) const;
+
   ExpertParameters p_;
   std::int64_t layer_;
 };

@@ -11,6 +11,7 @@
 #include "sft/mesh/groups.hpp"
 #include "sft/model/decoder.hpp"
 #include "sft/ops/backend.hpp"
+#include "sft/parallel/expert_exchange.hpp"
 #include "sft/parallel/matrix_exchange.hpp"
 #include "sft/parallel/sequence_attention.hpp"
 #include "sft/parallel/shard_reduction.hpp"
@@ -52,6 +53,7 @@ struct UnitWorkers {
   std::unique_ptr<ops::Backend> ops;
   parallel::TensorParallel tp;
   parallel::ShardedUnits units;
+  parallel::ExpertExchange experts;
 };
 
 /// What the optimizer of a TrainedPart asks for.

@@ -89,6 +89,17 @@ const Refused
             {"`parallel.reshard_after_forward = 2` has nothing to do (with zero_stage = 1 parameters stay whole on "
              "every rank)",
              [](Config& c) { reshard_to(c, 2), c.parallel.zero_stage = 1, set_mesh(c, 1, 4, 1, 1); }, 4},
+            {"`parallel.ep_size = 0` is out of range", [](Config& c) { c.parallel.ep_size = 0; }},
+            {"`parallel.ep_size = 2` has nothing to do (the model has no experts",
+             [](Config& c) { c.parallel.ep_size = 2; }, 2},
+            {"`parallel.ep_size = 4` does not fit the model (num_experts / ep_size = 6 / 4 is no whole number): choose a "
+             "divisor of 6",
+             [](Config& c) { set_experts(c, 6, 2), c.parallel.ep_size = 4; }, 4},
+            {"`parallel.ep_size = 2` does not go with reshard_after_forward = 2 (1 share each expert, dp_shard x sp, "
+             "which is no multiple of 2)",
+             [](Config& c) { set_experts(c, 6, 2), reshard_to(c, 2), c.parallel.ep_size = 2; }, 2},
+            {"1 x 2 x 2 x 1 x 1 = 4 ranks (dp_replicate x dp_shard x ep x sp x tp), but there are 8",
+             [](Config& c) { set_experts(c, 6, 2), set_mesh(c, 1, 2, 1, 1), c.parallel.ep_size = 2; }, 8},
             {"`parallel.ulysses_size = -1` is out of range", [](Config& c) { c.parallel.ulysses_size = -1; }},
             // what exchanges heads: 8 query heads
             {"8 / 1 = 8 heads, and 8 / sp_size = 8 / 3 is no whole number): set sp_method = hybrid with a ulysses_size "

@@ -24,8 +24,11 @@ sft::config::Model small() {
 }
 
 std::int64_t count(const sft::config::Model& m) {
-  return sft::parallel::ShardMap(sft::model::make_architecture(m).parts.front().units, sft::mesh::Place())
-      .num_parameters();
+  std::int64_t number = 0;
+  for (const sft::parallel::PartUnits& part : sft::model::make_architecture(m).parts) {
+    number += sft::parallel::ShardMap(part.units, sft::mesh::Place()).num_parameters();
+  }
+  return number;
 }
 
 const sft::model::DenseMlp& dense_mlp_of(const sft::model::BlockParameters& block) {
@@ -46,11 +49,14 @@ BOOST_AUTO_TEST_CASE(matrices_of_experts_lie_one_behind_the_other) {
   BOOST_TEST(dynamic_cast<const sft::model::ExpertMlp*>(model.parameters.blocks[1].mlp.get()) != nullptr);
   BOOST_TEST(count(m) == m.num_parameters());
   const auto place = sft::mesh::Place(sft::mesh::Layout{{sft::Axis::tp, 2}}, 1);
-  const sft::parallel::ShardMap map(model.parts.front().units, place);
+  const sft::parallel::PartUnits& part = model.parts[model.parts.last()];
+  BOOST_TEST(part.of_experts);
+  const sft::parallel::ShardMap map(part.units, place);
   std::int64_t end = -1, num_of_experts = 0, num_joined = 0;
   for (const sft::parallel::Parameter& parameter : map.unit(model.parameters.blocks[1].mlp_unit).parameters) {
     const bool is_down = parameter.name.ends_with("down_proj.weight");
-    if (parameter.name.find(".experts.") == std::string::npos) continue;
+    BOOST_TEST(parameter.name.find(".experts.") != std::string::npos);
+    BOOST_TEST(parameter.num_experts == 3);
     ++num_of_experts;
     BOOST_TEST((parameter.row_begin == (is_down ? 0 : 8) && parameter.column_begin == (is_down ? 8 : 0)));
     if (parameter.joins_previous) ++num_joined;
