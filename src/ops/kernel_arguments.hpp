@@ -29,6 +29,7 @@ struct CrossEntropyArguments {
   std::int64_t rows, columns, vocab_begin;
   bool dft;
   double smoothing, inverse_vocab;  ///< of ops::TokenLoss
+  float logit_cap;
 };
 
 /// ops::RopeScale.

@@ -61,7 +61,8 @@ template <class Memory>
           .vocab_begin = chunk.vocab_begin,
           .dft = loss.dft,
           .smoothing = loss.label_smoothing,
-          .inverse_vocab = loss.vocab > 0 ? 1.0 / static_cast<double>(loss.vocab) : 0.0};
+          .inverse_vocab = loss.vocab > 0 ? 1.0 / static_cast<double>(loss.vocab) : 0.0,
+          .logit_cap = chunk.logit_cap};
 }
 
 /// Checks the dtypes of the step too, as ops::Update says.

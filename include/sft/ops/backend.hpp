@@ -28,6 +28,7 @@
 #include "sft/ops/experts.hpp"
 #include "sft/ops/factored_moment.hpp"
 #include "sft/ops/magnitudes.hpp"
+#include "sft/ops/split_norm.hpp"
 #include "sft/ops/stochastic_rounding.hpp"
 #include "sft/ops/update_rules.hpp"
 #include "sft/sequence/attention.hpp"
@@ -53,21 +54,21 @@ struct Matmul {
 
 /// RMSNorm of a sum; see Backend::add_rms_norm_forward.
 struct AddRmsNormForward {
-  Tensor sum;          ///< (T, C) compute dtype; may be x
-  Tensor y;            ///< (T, C) compute dtype
-  Tensor rstd;         ///< (T) float32
-  ConstTensor x;       ///< (T, C) compute dtype
-  ConstTensor delta;   ///< (T, C) compute dtype or float32
-  ConstTensor weight;  ///< (C) compute dtype or float32
+  Tensor sum;         ///< (T, C) compute dtype; may be x
+  Tensor y;           ///< (T, C) compute dtype
+  Tensor rstd;        ///< (T) float32
+  ConstTensor x;      ///< (T, C) compute dtype
+  ConstTensor delta;  ///< (T, C) compute dtype or float32
+  NormWeight weight;  ///< (C) compute dtype or float32
   float epsilon;
 };
 
 /// See Backend::rms_norm_apply.
 struct RmsNormApply {
-  Tensor y;            ///< (T, C) compute dtype
-  ConstTensor x;       ///< (T, C) compute dtype
-  ConstTensor rstd;    ///< (T) float32
-  ConstTensor weight;  ///< (C) compute dtype or float32
+  Tensor y;           ///< (T, C) compute dtype
+  ConstTensor x;      ///< (T, C) compute dtype
+  ConstTensor rstd;   ///< (T) float32
+  NormWeight weight;  ///< (C) compute dtype or float32
 };
 
 /// See Backend::rms_norm_backward.
@@ -77,7 +78,7 @@ struct RmsNormBackward {
   ConstTensor dy;           ///< (T, C) compute dtype or float32
   ConstTensor x;            ///< (T, C) compute dtype
   ConstTensor rstd;         ///< (T) float32
-  ConstTensor weight;       ///< (C) compute dtype or float32
+  NormWeight weight;        ///< (C) compute dtype or float32
   ConstTensor dresidual{};  ///< (T, C) compute dtype, may be dx; empty: zero
 };
 
@@ -97,22 +98,22 @@ struct RopeScale {
 
 /// See Backend::norm_rope_forward.
 struct NormRopeForward {
-  Tensor out;          ///< (T, n, D) compute dtype, strided; may be in
-  Tensor rstd;         ///< (T, n) float32
-  ConstTensor in;      ///< (T, n, D) compute dtype, strided
-  ConstTensor weight;  ///< (D) compute dtype or float32
+  Tensor out;         ///< (T, n, D) compute dtype, strided; may be in
+  Tensor rstd;        ///< (T, n) float32
+  ConstTensor in;     ///< (T, n, D) compute dtype, strided
+  NormWeight weight;  ///< (D) compute dtype or float32
   RopeTable table;
   float epsilon;
 };
 
 /// See Backend::norm_rope_backward.
 struct NormRopeBackward {
-  Tensor din;          ///< (T, n, D) compute dtype, strided; may be dout
-  Tensor dweight;      ///< (D) float32; empty: not asked for
-  ConstTensor dout;    ///< (T, n, D) compute dtype, strided
-  ConstTensor in;      ///< (T, n, D) compute dtype, strided: the forward pass's input
-  ConstTensor rstd;    ///< (T, n) float32
-  ConstTensor weight;  ///< (D) compute dtype or float32
+  Tensor din;         ///< (T, n, D) compute dtype, strided; may be dout
+  Tensor dweight;     ///< (D) float32; empty: not asked for
+  ConstTensor dout;   ///< (T, n, D) compute dtype, strided
+  ConstTensor in;     ///< (T, n, D) compute dtype, strided: the forward pass's input
+  ConstTensor rstd;   ///< (T, n) float32
+  NormWeight weight;  ///< (D) compute dtype or float32
   RopeTable table;
 };
 
@@ -181,6 +182,7 @@ struct CrossEntropy {
   ConstTensor loss_weights;  ///< (T) float32
   std::int64_t vocab_begin;  ///< global id of the first column
   TokenLoss loss = {};
+  float logit_cap = 0.0F;  ///< of soft_cap, by which the logits came: dlogits are those before it; 0: there was none
 };
 
 using UpdateRule = UpdateRuleList<std::variant>;
@@ -231,7 +233,7 @@ class Backend {
   virtual void fill(Tensor x, float value) = 0;  ///< float32 or bf16, strided
   /// Any dtype pair of float32 and bf16. Both have as many elements and, where one of them is strided, as many rows.
   virtual void copy(Tensor destination, ConstTensor source) = 0;
-  /// destination += source; float32, of shapes as for copy.
+  /// destination += source, rounded to its dtype; dtypes and shapes as for copy.
   virtual void add(Tensor destination, ConstTensor source) = 0;
   virtual void scale(Tensor x, float factor) = 0;              ///< x *= factor; float32 or bf16, contiguous
   virtual void sum_squares(Tensor result, ConstTensor x) = 0;  ///< float64 (1) += sum of float32 x^2
@@ -259,13 +261,20 @@ class Backend {
 
   // RMSNorm (Zhang & Sennrich 2019).
   /// y = x * rstd * weight. x, y (T, C) compute dtype; rstd (T) float32; weight (C) compute dtype or float32.
-  virtual void rms_norm_forward(Tensor y, Tensor rstd, ConstTensor x, ConstTensor weight, float epsilon) = 0;
+  virtual void rms_norm_forward(Tensor y, Tensor rstd, ConstTensor x, const NormWeight& weight, float epsilon) = 0;
   /// sum = x + delta, rounded to its dtype, then as above of sum.
   virtual void add_rms_norm_forward(const AddRmsNormForward& norm) = 0;
   /// y = x * rstd * weight with a known rstd.
   virtual void rms_norm_apply(const RmsNormApply& norm) = 0;
   /// dx = dresidual + gradient through the norm.
   virtual void rms_norm_backward(const RmsNormBackward& norm) = 0;
+
+  // The same over columns of several ranks; see split_norm.hpp.
+  /// squares (T) float32 = the sum over N of x^2; x (T, N) compute dtype, strided.
+  virtual void split_norm_squares(Tensor squares, ConstTensor x) = 0;
+  virtual void split_norm_forward(const SplitNormForward& norm) = 0;
+  virtual void split_norm_dots(const SplitNormDots& norm) = 0;
+  virtual void split_norm_backward(const SplitNormBackward& norm) = 0;
 
   // Rotary embedding (Su et al. 2021) in the half-split layout of Hugging Face: pairs are R/2 dims apart.
   /// cosine, sine (T, R/2) float32, scaled, of positions (T) int32 times inverse_frequencies (R/2) float64.
@@ -332,6 +341,9 @@ class Backend {
   virtual void grouped_bias_gradient(const GroupedBiasGradient& grouped) = 0;
   virtual void gated_forward(const GatedForward& gated) = 0;
   virtual void gated_backward(const GatedBackward& gated) = 0;
+
+  /// x = cap tanh(x / cap): float32, contiguous (Gemma 2). cap > 0.
+  virtual void soft_cap(Tensor x, float cap) = 0;
 
   // Cross-entropy in three steps; the caller reduces max (by maximum), then partials (by sum), over tp between them.
   /// Reads logits; writes max: of this rank's columns.

@@ -33,12 +33,12 @@ void check_pair(Call& call, const Tensor& destination, const ConstTensor& source
   call.check_memory();
 }
 
-void check_rms_norm(Call& call, const Tensor& y, const ConstTensor& x, const ConstTensor& weight) {
+void check_rms_norm(Call& call, const Tensor& y, const ConstTensor& x, const NormWeight& weight) {
   call.require_dims("x", x, 2);
   const DType compute = compute_of(call, "x", x);
   call.in("x", x, {x.shape[0], x.shape[1]}, compute);
   call.out("y", y, {x.shape[0], x.shape[1]}, compute);
-  call.in("weight", weight, {x.shape[1]}, {compute, DType::float32});
+  call.in("weight", weight.tensor, {x.shape[1]}, {compute, DType::float32});
 }
 
 /// `half` pairs of every head of `in` turn.
@@ -128,7 +128,7 @@ class CheckedBackend final : public Backend {
 
   void add(Tensor destination, ConstTensor source) override {
     Call call("add");
-    check_pair(call, destination, source, DType::float32);
+    check_pair(call, destination, source, any_compute);
     inner_->add(destination, source);
   }
 
@@ -208,7 +208,7 @@ class CheckedBackend final : public Backend {
     inner_->embedding_backward(dtable, tokens, dout, vocab_begin);
   }
 
-  void rms_norm_forward(Tensor y, Tensor rstd, ConstTensor x, ConstTensor weight, float epsilon) override {
+  void rms_norm_forward(Tensor y, Tensor rstd, ConstTensor x, const NormWeight& weight, float epsilon) override {
     Call call("rms_norm_forward");
     check_rms_norm(call, y, x, weight);
     call.out("rstd", rstd, {x.shape[0]}, DType::float32);
@@ -245,11 +245,31 @@ class CheckedBackend final : public Backend {
     if (!norm.dweight.empty()) call.out("dweight", norm.dweight, {x.shape[1]}, DType::float32);
     call.in("dy", norm.dy, shape_of(x), {compute, DType::float32});
     call.in("rstd", norm.rstd, {x.shape[0]}, DType::float32);
-    call.in("weight", norm.weight, {x.shape[1]}, {compute, DType::float32});
+    call.in("weight", norm.weight.tensor, {x.shape[1]}, {compute, DType::float32});
     if (!norm.dresidual.empty()) call.in("dresidual", norm.dresidual, shape_of(x), compute);
     call.may_be("dx", "dresidual");
     call.check_memory();
     inner_->rms_norm_backward(norm);
+  }
+
+  void split_norm_squares(Tensor squares, ConstTensor x) override {
+    check_split_norm_squares(squares, x);
+    inner_->split_norm_squares(squares, x);
+  }
+
+  void split_norm_forward(const SplitNormForward& norm) override {
+    check_split_norm(norm);
+    inner_->split_norm_forward(norm);
+  }
+
+  void split_norm_dots(const SplitNormDots& norm) override {
+    check_split_norm(norm);
+    inner_->split_norm_dots(norm);
+  }
+
+  void split_norm_backward(const SplitNormBackward& norm) override {
+    check_split_norm(norm);
+    inner_->split_norm_backward(norm);
   }
 
   void rope_table(Tensor cosine, Tensor sine, ConstTensor positions, ConstTensor inverse_frequencies,
@@ -276,7 +296,7 @@ class CheckedBackend final : public Backend {
   void norm_rope_forward(const NormRopeForward& heads) override {
     Call call("norm_rope_forward");
     check_heads(call, "in", heads.in, "out", heads.out);
-    check_normed_heads(call, heads.in, heads.weight, heads.table);
+    check_normed_heads(call, heads.in, heads.weight.tensor, heads.table);
     call.out("rstd", heads.rstd, {heads.in.shape[0], heads.in.shape[1]}, DType::float32);
     call.may_be("out", "in");
     call.check_memory();
@@ -286,7 +306,7 @@ class CheckedBackend final : public Backend {
   void norm_rope_backward(const NormRopeBackward& heads) override {
     Call call("norm_rope_backward");
     check_heads(call, "in", heads.in, "din", heads.din);
-    check_normed_heads(call, heads.in, heads.weight, heads.table);
+    check_normed_heads(call, heads.in, heads.weight.tensor, heads.table);
     call.in("dout", heads.dout, shape_of(heads.in), heads.in.dtype, Layout::strided);
     call.in("rstd", heads.rstd, {heads.in.shape[0], heads.in.shape[1]}, DType::float32);
     if (!heads.dweight.empty()) call.out("dweight", heads.dweight, {heads.in.shape[2]}, DType::float32);
@@ -523,6 +543,13 @@ class CheckedBackend final : public Backend {
   void gated_backward(const GatedBackward& gated) override {
     check_gated_backward(gated);
     inner_->gated_backward(gated);
+  }
+
+  void soft_cap(Tensor x, float cap) override {
+    Call call("soft_cap");
+    call.out("x", x, shape_of(x), DType::float32);
+    call.require(cap > 0.0F, "cap is not above 0");
+    inner_->soft_cap(x, cap);
   }
 
   void cross_entropy_max(const CrossEntropy& chunk) override {

@@ -85,6 +85,13 @@ class Call {
 /// The dtype of x, which has to be that of activations and gathered parameters.
 [[nodiscard]] DType compute_of(const Call& call, std::string_view name, const ConstTensor& x);
 
+// The rules of the norms over columns of several ranks, as ops/split_norm.hpp states them (split_norm_rules.cpp).
+
+void check_split_norm_squares(const Tensor& squares, const ConstTensor& x);
+void check_split_norm(const SplitNormForward& norm);
+void check_split_norm(const SplitNormDots& norm);
+void check_split_norm(const SplitNormBackward& norm);
+
 // The rules of the ops that make an optimizer's step, as ops/backend.hpp states them (optimizer_rules.cpp).
 
 void check_update(std::string_view op, const Update& step);

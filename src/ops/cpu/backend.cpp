@@ -48,7 +48,6 @@ class CpuBackend final : public Backend {
 
   void add(Tensor destination, ConstTensor source) override {
     stream_.synchronize();
-    SFT_ENSURE(destination.dtype == DType::float32 && source.dtype == DType::float32, "add: float32 expected");
     SFT_ENSURE(destination.num_elements() == source.num_elements(), "add: shapes fit");
     const bool flat = destination.is_contiguous() && source.is_contiguous();
     kernels_.add(flat ? flat_view_of(destination) : view_of(destination),
@@ -104,7 +103,7 @@ class CpuBackend final : public Backend {
     kernels_.embedding_backward(view_of(dtable), tokens.as<std::int32_t>(), view_of(dout), vocab_begin);
   }
 
-  void rms_norm_forward(Tensor y, Tensor rstd, ConstTensor x, ConstTensor weight, float epsilon) override {
+  void rms_norm_forward(Tensor y, Tensor rstd, ConstTensor x, const NormWeight& weight, float epsilon) override {
     stream_.synchronize();
     kernels_.rms_norm_forward(view_of(y), floats_of(rstd), view_of(x), float32_weight(weight), epsilon);
   }
@@ -125,6 +124,29 @@ class CpuBackend final : public Backend {
     kernels_.rms_norm_backward(view_of(norm.dx), floats_of(norm.dweight), view_of(norm.dy), view_of(norm.x),
                                floats_of(norm.rstd), float32_weight(norm.weight), view_of(norm.dresidual),
                                scratch_after(norm.weight));
+  }
+
+  void split_norm_squares(Tensor squares, ConstTensor x) override {
+    stream_.synchronize();
+    kernels_.split_norm_squares(floats_of(squares), view_of(x));
+  }
+
+  void split_norm_forward(const SplitNormForward& norm) override {
+    stream_.synchronize();
+    kernels_.split_norm_forward(view_of(norm.y), floats_of(norm.rstd), view_of(norm.x), floats_of(norm.squares),
+                                float32_weight(norm.weight), norm.all_columns, norm.epsilon);
+  }
+
+  void split_norm_dots(const SplitNormDots& norm) override {
+    stream_.synchronize();
+    kernels_.split_norm_dots(floats_of(norm.dots), floats_of(norm.dweight), view_of(norm.dy), view_of(norm.x),
+                             floats_of(norm.rstd), float32_weight(norm.weight), scratch_after(norm.weight));
+  }
+
+  void split_norm_backward(const SplitNormBackward& norm) override {
+    stream_.synchronize();
+    kernels_.split_norm_backward(view_of(norm.dx), view_of(norm.dy), view_of(norm.x), floats_of(norm.rstd),
+                                 floats_of(norm.dots), float32_weight(norm.weight), norm.all_columns);
   }
 
   void rope_table(Tensor cosine, Tensor sine, ConstTensor positions, ConstTensor inverse_frequencies,
@@ -346,6 +368,12 @@ class CpuBackend final : public Backend {
                             view_of(gated.gate_up));
   }
 
+  void soft_cap(Tensor x, float cap) override {
+    stream_.synchronize();
+    SFT_ENSURE(x.dtype == DType::float32, "soft_cap: float32 expected");
+    kernels_.soft_cap(view_of(x), cap);
+  }
+
   void cross_entropy_max(const CrossEntropy& chunk) override {
     stream_.synchronize();
     kernels_.cross_entropy_max(arguments_of(chunk));
@@ -466,17 +494,21 @@ class CpuBackend final : public Backend {
     return {workspace_.as<float>(), static_cast<std::int64_t>(workspace_.size_bytes() / sizeof(float))};
   }
 
-  /// Row weights in float32, converted at the start of the workspace where they are not.
-  [[nodiscard]] const float* float32_weight(const ConstTensor& weight) const {
-    if (weight.dtype == DType::float32) return floats_of(weight);
-    SFT_ENSURE(weight.num_elements() <= scratch().num_floats, "ops: the workspace holds the weight");
-    kernels_.copy(flat_view_of(Tensor(workspace_.data, DType::float32, {weight.num_elements()})), flat_view_of(weight));
-    return workspace_.as<float>();
+  /// Row weights in float32 with their offset, at the start of the workspace where they are otherwise.
+  [[nodiscard]] const float* float32_weight(const NormWeight& weight) const {
+    const ConstTensor& tensor = weight.tensor;
+    if (tensor.dtype == DType::float32 && weight.offset == 0.0F) return floats_of(tensor);
+    const std::int64_t size = tensor.num_elements();
+    SFT_ENSURE(size <= scratch().num_floats, "ops: the workspace holds the weight");
+    kernels_.copy(flat_view_of(Tensor(workspace_.data, DType::float32, {size})), flat_view_of(tensor));
+    auto* const values = workspace_.as<float>();
+    for (std::int64_t i = 0; i < size; ++i) values[i] += weight.offset;
+    return values;
   }
 
   /// The workspace behind a converted weight.
-  [[nodiscard]] Scratch scratch_after(const ConstTensor& weight) const {
-    const std::int64_t size = weight.num_elements();
+  [[nodiscard]] Scratch scratch_after(const NormWeight& weight) const {
+    const std::int64_t size = weight.tensor.num_elements();
     const Scratch all = scratch();
     SFT_ENSURE(size + std::max(column_sum_floats, size) <= all.num_floats, "ops: the workspace holds the weight");
     return {all.data + size, all.num_floats - size};

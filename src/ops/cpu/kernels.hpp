@@ -137,6 +137,13 @@ struct Kernels {
   void (*rms_norm_apply)(View y, ConstView x, const float* rstd, const float* weight);
   void (*rms_norm_backward)(View dx, float* dweight, ConstView dy, ConstView x, const float* rstd, const float* weight,
                             ConstView dresidual, Scratch scratch);
+  void (*split_norm_squares)(float* squares, ConstView x);
+  void (*split_norm_forward)(View y, float* rstd, ConstView x, const float* squares, const float* weight,
+                             std::int64_t all_columns, float epsilon);
+  void (*split_norm_dots)(float* dots, float* dweight, ConstView dy, ConstView x, const float* rstd,
+                          const float* weight, Scratch scratch);
+  void (*split_norm_backward)(View dx, ConstView dy, ConstView x, const float* rstd, const float* dots,
+                              const float* weight, std::int64_t all_columns);
 
   void (*rope_table)(float* cosine, float* sine, const std::int32_t* positions, const double* inverse_frequencies,
                      std::int64_t num_positions, std::int64_t half_dim, const RopeScaleArguments& scale);
@@ -171,6 +178,7 @@ struct Kernels {
   void (*gated_forward)(const GateArguments& rule, View act, ConstView gate_up);
   void (*gated_backward)(const GateArguments& rule, View dgate_up, View act, ConstView dact, ConstView gate_up);
 
+  void (*soft_cap)(View x, float cap);
   void (*cross_entropy_max)(const CrossEntropyArguments& chunk);
   void (*cross_entropy_partials)(const CrossEntropyArguments& chunk);
   void (*cross_entropy_gradient)(const CrossEntropyArguments& chunk, View dlogits, double gradient_scale);

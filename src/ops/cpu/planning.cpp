@@ -24,8 +24,9 @@ std::size_t workspace_bytes(int num_threads, const Shapes& shapes, const Attenti
   const std::int64_t qkv_columns = (shapes.q_heads + 2 * shapes.kv_heads) * shapes.head_dim;
   const std::int64_t num_floats =
       std::max({attention_floats, column_sum_scratch_floats(shapes.hidden, shapes.hidden),
-                column_sum_scratch_floats(shapes.head_dim, shapes.head_dim), column_sum_scratch_floats(qkv_columns, 0),
-                column_sum_scratch_floats(2 * shapes.mlp, 0)});
+                column_sum_scratch_floats(shapes.head_dim, shapes.head_dim),
+                column_sum_scratch_floats(shapes.q_heads * shapes.head_dim, shapes.q_heads * shapes.head_dim),
+                column_sum_scratch_floats(qkv_columns, 0), column_sum_scratch_floats(2 * shapes.mlp, 0)});
   return std::max(matmul_workspace_bytes(num_threads), num_floats * sizeof(float));
 }
 

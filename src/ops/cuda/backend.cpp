@@ -47,7 +47,6 @@ class CudaBackend final : public Backend {
   }
 
   void add(Tensor destination, ConstTensor source) override {
-    SFT_ENSURE(destination.dtype == DType::float32 && source.dtype == DType::float32, "add: float32 expected");
     SFT_ENSURE(destination.num_elements() == source.num_elements(), "add: shapes fit");
     const bool flat = destination.is_contiguous() && source.is_contiguous();
     cuda::add(flat ? flat_view_of(destination) : view_of(destination), flat ? flat_view_of(source) : view_of(source),
@@ -92,7 +91,7 @@ class CudaBackend final : public Backend {
                              scratch(embedding_backward_bytes(dout.row_elements())), native_);
   }
 
-  void rms_norm_forward(Tensor y, Tensor rstd, ConstTensor x, ConstTensor weight, float epsilon) override {
+  void rms_norm_forward(Tensor y, Tensor rstd, ConstTensor x, const NormWeight& weight, float epsilon) override {
     cuda::rms_norm_forward(view_of(y), floats_of(rstd), view_of(x), weight_of(weight, x), epsilon, native_);
   }
 
@@ -112,6 +111,28 @@ class CudaBackend final : public Backend {
     cuda::rms_norm_backward(view_of(norm.dx), partials.data(), view_of(norm.dy), rows, floats_of(norm.rstd),
                             weight_of(norm.weight, norm.x), view_of(norm.dresidual), native_);
     if (!is_empty(rows)) partials.add_up();
+  }
+
+  void split_norm_squares(Tensor squares, ConstTensor x) override {
+    cuda::split_norm_squares(floats_of(squares), view_of(x), native_);
+  }
+
+  void split_norm_forward(const SplitNormForward& norm) override {
+    cuda::split_norm_forward(view_of(norm.y), floats_of(norm.rstd), view_of(norm.x), floats_of(norm.squares),
+                             weight_of(norm.weight, norm.x), norm.all_columns, norm.epsilon, native_);
+  }
+
+  void split_norm_dots(const SplitNormDots& norm) override {
+    const ConstView rows = view_of(norm.x);
+    const Partials partials(*this, norm.dweight, rms_norm_backward_partials(rows.rows, rows.columns), rows.columns);
+    cuda::split_norm_dots(floats_of(norm.dots), partials.data(), view_of(norm.dy), rows, floats_of(norm.rstd),
+                          weight_of(norm.weight, norm.x), native_);
+    if (!is_empty(rows)) partials.add_up();
+  }
+
+  void split_norm_backward(const SplitNormBackward& norm) override {
+    cuda::split_norm_backward(view_of(norm.dx), view_of(norm.dy), view_of(norm.x), floats_of(norm.rstd),
+                              floats_of(norm.dots), weight_of(norm.weight, norm.x), norm.all_columns, native_);
   }
 
   void rope_table(Tensor cosine, Tensor sine, ConstTensor positions, ConstTensor inverse_frequencies,
@@ -269,6 +290,11 @@ class CudaBackend final : public Backend {
   void gated_backward(const GatedBackward& gated) override {
     cuda::gated_backward(arguments_of(gated.rule), view_of(gated.dgate_up), view_of(gated.act), view_of(gated.dact),
                          view_of(gated.gate_up), native_);
+  }
+
+  void soft_cap(Tensor x, float cap) override {
+    SFT_ENSURE(x.dtype == DType::float32, "soft_cap: float32 expected");
+    cuda::soft_cap(flat_view_of(x), cap, native_);
   }
 
   void cross_entropy_max(const CrossEntropy& chunk) override { cuda::cross_entropy_max(arguments_of(chunk), native_); }

@@ -9,10 +9,11 @@
 namespace sft::ops::cuda {
 
 /// The weight of a norm over `x`.
-[[nodiscard]] inline Weight weight_of(const ConstTensor& weight, const ConstTensor& x) {
-  SFT_ENSURE(weight.dtype == DType::float32 || weight.dtype == x.dtype,
+[[nodiscard]] inline Weight weight_of(const NormWeight& weight, const ConstTensor& x) {
+  const ConstTensor& tensor = weight.tensor;
+  SFT_ENSURE(tensor.dtype == DType::float32 || tensor.dtype == x.dtype,
              "ops: a weight is float32 or as what it weighs");
-  return {flat_view_of(weight).data, weight.dtype == DType::bf16};
+  return {flat_view_of(tensor).data, tensor.dtype == DType::bf16, weight.offset};
 }
 
 }  // namespace sft::ops::cuda

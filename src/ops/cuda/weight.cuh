@@ -7,7 +7,7 @@
 
 namespace sft::ops::cuda {
 
-/// N neighbours of the weight; T is the dtype of what is normed.
+/// N neighbours of the weight with the offset; T is the dtype of what is normed.
 template <class T, int N>
 __device__ __forceinline__ void load_weight(float (&w)[N], const Weight& weight, std::int64_t column) {
   if constexpr (sizeof(T) == sizeof(float)) {
@@ -17,6 +17,8 @@ __device__ __forceinline__ void load_weight(float (&w)[N], const Weight& weight,
   } else {
     load(w, static_cast<const float*>(weight.data) + column);
   }
+#pragma unroll
+  for (int i = 0; i < N; ++i) w[i] += weight.offset;
 }
 
 inline bool is_aligned(const Weight& weight) { return reinterpret_cast<std::uintptr_t>(weight.data) % 16 == 0; }

@@ -30,11 +30,15 @@ class NullBackend final : public Backend {
   void embedding_backward(Tensor /*dtable*/, ConstTensor /*tokens*/, ConstTensor /*dout*/,
                           std::int64_t /*vocab_begin*/) override {}
 
-  void rms_norm_forward(Tensor /*y*/, Tensor /*rstd*/, ConstTensor /*x*/, ConstTensor /*weight*/,
+  void rms_norm_forward(Tensor /*y*/, Tensor /*rstd*/, ConstTensor /*x*/, const NormWeight& /*weight*/,
                         float /*epsilon*/) override {}
   void add_rms_norm_forward(const AddRmsNormForward& /*norm*/) override {}
   void rms_norm_apply(const RmsNormApply& /*norm*/) override {}
   void rms_norm_backward(const RmsNormBackward& /*norm*/) override {}
+  void split_norm_squares(Tensor /*squares*/, ConstTensor /*x*/) override {}
+  void split_norm_forward(const SplitNormForward& /*norm*/) override {}
+  void split_norm_dots(const SplitNormDots& /*norm*/) override {}
+  void split_norm_backward(const SplitNormBackward& /*norm*/) override {}
 
   void rope_table(Tensor /*cosine*/, Tensor /*sine*/, ConstTensor /*positions*/, ConstTensor /*inverse_frequencies*/,
                   const RopeScale& /*scale*/) override {}
@@ -78,6 +82,7 @@ class NullBackend final : public Backend {
   void gated_forward(const GatedForward& /*gated*/) override {}
   void gated_backward(const GatedBackward& /*gated*/) override {}
 
+  void soft_cap(Tensor /*x*/, float /*cap*/) override {}
   void cross_entropy_max(const CrossEntropy& /*chunk*/) override {}
   void cross_entropy_partials(const CrossEntropy& /*chunk*/) override {}
   void cross_entropy_finish(const CrossEntropy& /*chunk*/, Tensor /*dlogits*/, double /*gradient_scale*/,

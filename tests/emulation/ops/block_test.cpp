@@ -114,10 +114,11 @@ BOOST_AUTO_TEST_CASE(embedding_backward) {
 namespace {
 
 void compare_cross_entropy(std::int64_t tokens, std::int64_t vocab, DType dtype, Layout layout, bool in_place,
-                           const TokenLoss& loss = {}) {
+                           const TokenLoss& loss = {}, float cap = 0.0F) {
   constexpr std::int64_t vocab_begin = 100;
   Twin logits = Twin(DType::float32, {tokens, vocab}, {.offset = layout.offset}).filled([&](auto t, auto c) {
-    const bool is_masked = t % 7 == 3 && c % 3 == 1 && loss.label_smoothing == 0.0;  // whose mean nll is infinite
+    // Whose mean nll is infinite; and no capped logit is.
+    const bool is_masked = t % 7 == 3 && c % 3 == 1 && loss.label_smoothing == 0.0 && cap == 0.0F;
     return is_masked ? -std::numeric_limits<double>::infinity() : 5 * std::sin(static_cast<double>(t * 31 + c * 17));
   }),
        max(DType::float32, {tokens}), partials(DType::float32, {loss.num_partials(), tokens}),
@@ -133,7 +134,8 @@ void compare_cross_entropy(std::int64_t tokens, std::int64_t vocab, DType dtype,
                         .targets = of(targets),
                         .loss_weights = of(weights),
                         .vocab_begin = vocab_begin,
-                        .loss = loss};
+                        .loss = loss,
+                        .logit_cap = cap};
   };
   const std::string what =
       "cross_entropy " + std::to_string(tokens) + " x " + std::to_string(vocab) + " " + text_of(dtype);
@@ -141,6 +143,7 @@ void compare_cross_entropy(std::int64_t tokens, std::int64_t vocab, DType dtype,
         {in(targets), in(weights), out(logits), out(max, {}), out(partials), out(dlogits),
          out(metrics, {.of_itself = 3e-6})},
         [&](Backend& ops, auto of) {
+          if (cap > 0) ops.soft_cap(of(logits), cap);
           ops.cross_entropy_max(chunk(of));
           ops.cross_entropy_partials(chunk(of));
           if (in_place) {
@@ -162,6 +165,7 @@ BOOST_AUTO_TEST_CASE(cross_entropy) {
         compare_cross_entropy(tokens, vocab, dtype, layout, false);
         if (vocab > 1) {
           compare_cross_entropy(tokens, vocab, dtype, layout, false, {.dft = true});
+          compare_cross_entropy(tokens, vocab, dtype, layout, false, {}, /*cap=*/4.0F);
           compare_cross_entropy(tokens, vocab, dtype, layout, false, {.label_smoothing = 0.1, .vocab = 2 * vocab});
         }
       }

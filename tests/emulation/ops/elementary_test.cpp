@@ -58,10 +58,13 @@ BOOST_AUTO_TEST_CASE(copy_between_dtypes) {
 BOOST_AUTO_TEST_CASE(add_and_scale) {
   for (const Layout layout : layouts) {
     for (const auto& [rows, columns] : shapes) {
-      Twin x = Twin(DType::float32, {rows, columns}, layout).normal(1),
-           y = Twin(DType::float32, {rows, columns}, layout).normal(2);
-      check(label("add", DType::float32, rows, columns, layout), {out(x, {}), in(y)},
-            [&](Backend& ops, auto of) { ops.add(of(x), of(y)); });
+      for (const DType to : compute_dtypes) {
+        for (const DType from : compute_dtypes) {
+          Twin x = Twin(to, {rows, columns}, layout).normal(1), y = Twin(from, {rows, columns}, layout).normal(2);
+          check(label("add to", to, rows, columns, layout), {out(x, {}), in(y)},
+                [&](Backend& ops, auto of) { ops.add(of(x), of(y)); });
+        }
+      }
     }
   }
   for (const DType dtype : compute_dtypes) {
@@ -133,7 +136,7 @@ BOOST_AUTO_TEST_CASE(misuse_is_found) {
       bf16(DType::bf16, {4, 6});
   BOOST_CHECK_THROW(ops.copy(x.gpu(), doubles.gpu()), std::logic_error);
   BOOST_CHECK_THROW(ops.copy(x.gpu(), x.gpu().rows(0, 3)), std::logic_error);
-  BOOST_CHECK_THROW(ops.add(x.gpu(), bf16.gpu()), std::logic_error);
+  BOOST_CHECK_THROW(ops.add(x.gpu(), doubles.gpu()), std::logic_error);
   BOOST_CHECK_THROW(ops.scale(strided.gpu(), 2.0F), std::logic_error);
   BOOST_CHECK_THROW(ops.sum_squares(doubles.gpu(), bf16.gpu()), std::logic_error);
   BOOST_CHECK_THROW(ops.bias_backward(bf16.gpu(), x.gpu()), std::logic_error);

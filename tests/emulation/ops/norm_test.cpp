@@ -128,6 +128,69 @@ BOOST_AUTO_TEST_CASE(backward) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(weights_with_an_offset) {
+  for (const DType dtype : compute_dtypes) {
+    for (const DType weight_dtype : {DType::float32, dtype}) {
+      constexpr std::int64_t rows = 5, columns = 72;
+      Twin x = Twin(dtype, {rows, columns}).normal(1), dy = Twin(dtype, {rows, columns}).normal(2),
+           weight = Twin(weight_dtype, {columns}).normal(3, 0.2), y(dtype, {rows, columns}),
+           rstd(DType::float32, {rows}), dx(dtype, {rows, columns});
+      check("rms_norm with an offset " + text_of(dtype), {in(x), in(dy), in(weight), out(y), out(dx)},
+            [&](Backend& ops, auto of) {
+              ops.rms_norm_forward(of(y), of(rstd), of(x), {of(weight), 1.0F}, epsilon);
+              ops.rms_norm_backward({.dx = of(dx),
+                                     .dweight = {},
+                                     .dy = of(dy),
+                                     .x = of(x),
+                                     .rstd = of(rstd),
+                                     .weight = {of(weight), 1.0F}});
+            });
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(columns_of_several_ranks) {
+  for_each_case([](DType dtype, DType weight_dtype, Case c, Layout layout) {
+    const auto matrix = [&](unsigned seed) { return Twin(dtype, {c.rows, c.columns}, layout).normal(seed); };
+    Twin x = matrix(1), dy = matrix(2), weight = Twin(weight_dtype, {c.columns}).normal(3, 0.2, 1),
+         y(dtype, {c.rows, c.columns}, layout), squares(DType::float32, {c.rows}), rstd(DType::float32, {c.rows}),
+         dots(DType::float32, {c.rows}), dx(dtype, {c.rows, c.columns}, layout),
+         dweight = Twin(DType::float32, {c.columns}).normal(6);
+    const std::int64_t all_columns = 3 * c.columns;
+    const std::string what = label("split_norm", dtype, weight_dtype, c, layout);
+    check(what, {in(x), in(weight), out_rstd(squares, c.columns), out_rstd(rstd, c.columns), out(y)},
+          [&](Backend& ops, auto of) {
+            ops.split_norm_squares(of(squares), of(x));
+            ops.split_norm_forward({.y = of(y),
+                                    .rstd = of(rstd),
+                                    .x = of(x),
+                                    .squares = of(squares),
+                                    .weight = of(weight),
+                                    .all_columns = all_columns,
+                                    .epsilon = epsilon});
+          });
+    Twin given_rstd = Twin(DType::float32, {c.rows}).normal(5, 0.1, 1),
+         given_dots = Twin(DType::float32, {c.rows}).normal(7, 10.0);
+    check(what + " backward",
+          {in(x), in(dy), in(weight), in(given_rstd), in(given_dots), out(dots), out(dweight), out(dx)},
+          [&](Backend& ops, auto of) {
+            ops.split_norm_dots({.dots = of(dots),
+                                 .dweight = of(dweight),
+                                 .dy = of(dy),
+                                 .x = of(x),
+                                 .rstd = of(given_rstd),
+                                 .weight = of(weight)});
+            ops.split_norm_backward({.dx = of(dx),
+                                     .dy = of(dy),
+                                     .x = of(x),
+                                     .rstd = of(given_rstd),
+                                     .dots = of(given_dots),
+                                     .weight = of(weight),
+                                     .all_columns = all_columns});
+          });
+  });
+}
+
 BOOST_AUTO_TEST_CASE(gradients_of_weights_over_many_rows) {
   for (const DType dtype : compute_dtypes) {
     constexpr std::int64_t rows = 400, columns = 24;

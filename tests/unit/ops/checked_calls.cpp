@@ -50,9 +50,9 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
   ops.push_back({"copy", {{"destination", any_pair_out}, {"source", any_pair_in}}, [](Backend& b, Tensors x) {
                    b.copy(x["destination"], x["source"]);
                  }});
-  ops.push_back({"add",
-                 {{"destination", {float32, {T, C}, "written strided"}}, {"source", {float32, {T, C}, "strided"}}},
-                 [](Backend& b, Tensors x) { b.add(x["destination"], x["source"]); }});
+  ops.push_back({"add", {{"destination", any_pair_out}, {"source", any_pair_in}}, [](Backend& b, Tensors x) {
+                   b.add(x["destination"], x["source"]);
+                 }});
   ops.push_back(
       {"scale", {{"x", {bf16, {T, C}, "written, any shape"}}}, [](Backend& b, Tensors x) { b.scale(x["x"], 1.0F); }});
   ops.push_back({"sum_squares",
@@ -127,6 +127,53 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                                         .dresidual = x["dresidual"]});
                  },
                  {{"dx", "dresidual"}}});
+  const Operand columns{bf16, {T, C}, "strided"}, written_columns{bf16, {T, C}, "written strided"};
+  ops.push_back({"split_norm_squares",
+                 {{"squares", written_rstd}, {"x", {bf16, {T, C}, "strided, any columns"}}},
+                 [](Backend& b, Tensors x) { b.split_norm_squares(x["squares"], x["x"]); }});
+  ops.push_back(
+      {"split_norm_forward",
+       {{"y", written_columns}, {"rstd", written_rstd}, {"x", columns}, {"squares", rstd}, {"weight", weight}},
+       [](Backend& b, Tensors x) {
+         b.split_norm_forward({.y = x["y"],
+                               .rstd = x["rstd"],
+                               .x = x["x"],
+                               .squares = x["squares"],
+                               .weight = x["weight"],
+                               .all_columns = 2 * C,
+                               .epsilon = 1e-5F});
+       }});
+  ops.push_back({"split_norm_dots",
+                 {{"dots", written_rstd},
+                  {"dweight", {float32, {C}, "written, optional"}},
+                  {"dy", columns},
+                  {"x", columns},
+                  {"rstd", rstd},
+                  {"weight", weight}},
+                 [](Backend& b, Tensors x) {
+                   b.split_norm_dots({.dots = x["dots"],
+                                      .dweight = x["dweight"],
+                                      .dy = x["dy"],
+                                      .x = x["x"],
+                                      .rstd = x["rstd"],
+                                      .weight = x["weight"]});
+                 }});
+  ops.push_back(
+      {"split_norm_backward",
+       {{"dx", written_columns}, {"dy", columns}, {"x", columns}, {"rstd", rstd}, {"dots", rstd}, {"weight", weight}},
+       [](Backend& b, Tensors x) {
+         b.split_norm_backward({.dx = x["dx"],
+                                .dy = x["dy"],
+                                .x = x["x"],
+                                .rstd = x["rstd"],
+                                .dots = x["dots"],
+                                .weight = x["weight"],
+                                .all_columns = 2 * C});
+       },
+       {{"dx", "dy"}}});
+  ops.push_back({"soft_cap", {{"x", {float32, {T, C}, "written, any shape"}}}, [](Backend& b, Tensors x) {
+                   b.soft_cap(x["x"], 30.0F);
+                 }});
   const Operand angles{float32, {T, D / 2}}, written_angles{float32, {T, D / 2}, "written"},
       heads{bf16, {T, n, D}, "strided"}, written_heads{bf16, {T, n, D}, "written strided"};
   ops.push_back({"rope_table",

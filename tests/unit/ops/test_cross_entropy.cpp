@@ -57,6 +57,33 @@ void check_metrics(const Tensor& metrics, const naive::CrossEntropyResult& expec
 
 BOOST_AUTO_TEST_SUITE(cross_entropy)
 
+BOOST_AUTO_TEST_CASE(logits_may_be_capped) {
+  constexpr float cap = 3.0f;
+  on_every_backend_and_dtype([](TestBackend& backend, DType dtype, const std::string& label) {
+    for (const TokenLoss& loss : losses) {
+      const Example example;
+      std::vector<double> raw = read(*example.logits), slopes;
+      Part part(*example.logits, *example.targets, *example.weights, 0, Example::columns, dtype, loss);
+      part.chunk.logit_cap = cap;
+      backend->soft_cap(*part.logits, cap);
+      for (double& logit : raw) {
+        logit = cap * std::tanh(logit / cap);
+        slopes.push_back(1.0 - logit * logit / (cap * cap));
+      }
+      check_close(*part.logits, raw, 1e-6, label);
+      naive::CrossEntropyResult expected =
+          naive::cross_entropy(raw, read(*example.targets), read(*example.weights), Example::gradient_scale, loss);
+      for (std::size_t i = 0; i < slopes.size(); ++i) expected.dlogits[i] *= slopes[i];
+      const Owned metrics = Owned(DType::float64, {4}).fill(0.0);
+      backend->cross_entropy_max(part.chunk);
+      backend->cross_entropy_partials(part.chunk);
+      backend->cross_entropy_finish(part.chunk, *part.dlogits, Example::gradient_scale, *metrics);
+      check_close(metrics->rows(0, 1), {expected.loss}, 1e-6, label);
+      check_close(*part.dlogits, expected.dlogits, 2 * tolerance_of(dtype), label);
+    }
+  });
+}
+
 BOOST_AUTO_TEST_CASE(loss_metrics_and_gradient) {
   on_every_backend_and_dtype([](TestBackend& backend, DType dtype, const std::string& label) {
     for (const TokenLoss& loss : losses) {

@@ -77,6 +77,21 @@ BOOST_AUTO_TEST_CASE(add_of_strided_rows) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(sums_are_rounded_once_to_the_dtype_of_the_destination) {
+  on_every_backend([](TestBackend& backend) {
+    for (const DType to : {DType::float32, DType::bf16}) {
+      for (const DType from : {DType::float32, DType::bf16}) {
+        const Owned a = Owned(to, {30, 70}).normal(1), b = Owned(from, {30, 70}).normal(2), sum(to, {30, 70});
+        for (std::int64_t r = 0; r < 30; ++r) {
+          for (std::int64_t c = 0; c < 70; ++c) set(*sum, r, c, get(*a, r, c) + get(*b, r, c));
+        }
+        backend->add(*a, *b);
+        BOOST_TEST((read(*a) == read(*sum)), backend.name());
+      }
+    }
+  });
+}
+
 BOOST_AUTO_TEST_CASE(add_and_sum_squares) {
   on_every_backend([](TestBackend& backend) {
     for (const std::int64_t size : {1, 17, 5000, 300001}) {

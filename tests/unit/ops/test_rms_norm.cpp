@@ -80,6 +80,120 @@ BOOST_AUTO_TEST_CASE(backward_with_and_without_a_residual) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(weights_may_have_an_offset) {
+  on_every_backend_and_dtype([](TestBackend& backend, DType dtype, const std::string& label) {
+    const std::int64_t rows = 30, columns = 67;
+    const Owned x = Owned(dtype, {rows, columns}).normal(1), dy = Owned(dtype, {rows, columns}).normal(3);
+    const Owned y(dtype, {rows, columns}), rstd(DType::float32, {rows}), dx(dtype, {rows, columns});
+    for (const DType weight_dtype : {dtype, DType::float32}) {
+      const Owned stored = Owned(weight_dtype, {columns}).normal(2),
+                  dweight = Owned(DType::float32, {columns}).fill(0.0);
+      std::vector<double> weight = read(*stored);
+      for (double& w : weight) w += 1.0;
+      const naive::Norm expected = naive::rms_norm(read(*x), weight, epsilon);
+      backend->rms_norm_forward(*y, *rstd, *x, {*stored, 1.0F}, epsilon);
+      check_close(*y, expected.y, tolerance_of(dtype), label);
+      backend->rms_norm_backward(
+          {.dx = *dx, .dweight = *dweight, .dy = *dy, .x = *x, .rstd = *rstd, .weight = {*stored, 1.0F}});
+      const naive::NormGradient gradient = naive::rms_norm_backward(read(*dy), read(*x), expected.rstd, weight);
+      check_close(*dx, gradient.dx, 2 * tolerance_of(dtype), label);
+      check_close(*dweight, gradient.dweight, 1e-5, label);
+    }
+  });
+}
+
+// The first columns on one rank, the others on two, each with a part of their gradient.
+BOOST_AUTO_TEST_CASE(rows_may_lie_on_several_ranks) {
+  on_every_backend_and_dtype([](TestBackend& backend, DType dtype, const std::string& label) {
+    const std::int64_t rows = 40, first = 96, second = 96, columns = first + second, all_columns = first + 2 * second;
+    const Owned x = Owned(dtype, {rows, columns}).normal(1), weight = Owned(dtype, {columns}).normal(2);
+    const Owned dy = Owned(dtype, {rows, columns + 5}).normal(3), y(dtype, {rows, columns});
+    struct Rank {
+      std::int64_t begin, count;
+      double share;  ///< of the gradient
+      Owned squares, dots, rstd, dweight, weight, part;
+    };
+    std::vector<Rank> ranks;
+    // The mean is over all columns: those that two ranks have count twice, in the sum and in their number.
+    for (std::int64_t r = 0; r < 3; ++r) {
+      const std::int64_t begin = r == 0 ? 0 : first, count = r == 0 ? first : second;
+      ranks.push_back({begin, count,
+                       r == 0   ? 1.0
+                       : r == 1 ? 0.25
+                                : 0.75,
+                       Owned(DType::float32, {rows}), Owned(DType::float32, {rows}), Owned(DType::float32, {rows}),
+                       Owned(DType::float32, {count}).fill(0.0), Owned(dtype, {count}), Owned(dtype, {rows, count})});
+      const Rank& rank = ranks.back();
+      for (std::int64_t c = 0; c < count; ++c) set(*rank.weight, 0, c, get(*weight, 0, begin + c));
+      backend->split_norm_squares(*rank.squares, x->columns(begin, count));
+    }
+    const auto summed = [&](const auto& member) {
+      const Owned sum = Owned(DType::float32, {rows}).fill(0.0);
+      for (const Rank& rank : ranks) backend->add(*sum, *(rank.*member));
+      return read(*sum);
+    };
+    const std::vector<double> squares = summed(&Rank::squares);
+    const std::vector<double> xs = read(*x), ws = read(*weight), dys = read(dy->columns(0, columns));
+    std::vector<double> wide_x, wide_w, wide_dy;
+    for (std::int64_t t = 0; t < rows; ++t) {
+      for (std::int64_t c = 0; c < all_columns; ++c) {
+        const std::int64_t from = c < columns ? c : c - second;
+        wide_x.push_back(xs[t * columns + from]);
+        wide_dy.push_back(dys[t * columns + from] * (c < first ? 1.0 : c < columns ? 0.25 : 0.75));
+        if (t == 0) wide_w.push_back(ws[from]);
+      }
+    }
+    const naive::Norm expected = naive::rms_norm(wide_x, wide_w, epsilon);
+    for (Rank& rank : ranks) {
+      for (std::int64_t t = 0; t < rows; ++t) set(*rank.squares, t, 0, squares[t]);
+      backend->split_norm_forward({.y = y->columns(rank.begin, rank.count),
+                                   .rstd = *rank.rstd,
+                                   .x = x->columns(rank.begin, rank.count),
+                                   .squares = *rank.squares,
+                                   .weight = *rank.weight,
+                                   .all_columns = all_columns,
+                                   .epsilon = epsilon});
+      check_close(*rank.rstd, expected.rstd, 1e-6, label);
+      for (std::int64_t t = 0; t < rows; ++t) {
+        for (std::int64_t c = 0; c < rank.count; ++c) set(*rank.part, t, c, rank.share * get(*dy, t, rank.begin + c));
+      }
+      backend->split_norm_dots({.dots = *rank.dots,
+                                .dweight = *rank.dweight,
+                                .dy = *rank.part,
+                                .x = x->columns(rank.begin, rank.count),
+                                .rstd = *rank.rstd,
+                                .weight = *rank.weight});
+    }
+    const std::vector<double> narrow_y = read(*y);
+    for (std::int64_t t = 0; t < rows; ++t) {
+      for (std::int64_t c = 0; c < columns; ++c) {
+        BOOST_TEST(std::abs(narrow_y[t * columns + c] - expected.y[t * all_columns + c]) < 8 * tolerance_of(dtype),
+                   label);
+      }
+    }
+    const std::vector<double> dots = summed(&Rank::dots);
+    const naive::NormGradient gradient = naive::rms_norm_backward(wide_dy, wide_x, expected.rstd, wide_w);
+    for (Rank& rank : ranks) {
+      for (std::int64_t t = 0; t < rows; ++t) set(*rank.dots, t, 0, dots[t]);
+      backend->split_norm_backward({.dx = *rank.part,
+                                    .dy = *rank.part,
+                                    .x = x->columns(rank.begin, rank.count),
+                                    .rstd = *rank.rstd,
+                                    .dots = *rank.dots,
+                                    .weight = *rank.weight,
+                                    .all_columns = all_columns});
+      const std::int64_t wide_begin = &rank == &ranks[2] ? columns : rank.begin;
+      std::vector<double> dx, dweight;
+      for (std::int64_t t = 0; t < rows; ++t) {
+        for (std::int64_t c = 0; c < rank.count; ++c) dx.push_back(gradient.dx[t * all_columns + wide_begin + c]);
+      }
+      for (std::int64_t c = 0; c < rank.count; ++c) dweight.push_back(gradient.dweight[wide_begin + c]);
+      check_close(*rank.part, dx, 4 * tolerance_of(dtype), label);
+      check_close(*rank.dweight, dweight, dtype == DType::bf16 ? 1e-2 : 1e-5, label);
+    }
+  });
+}
+
 BOOST_AUTO_TEST_CASE(weight_gradients_do_not_depend_on_the_number_of_threads) {
   const std::int64_t rows = 500, columns = 96;
   const Owned x = Owned(DType::float32, {rows, columns}).normal(1),

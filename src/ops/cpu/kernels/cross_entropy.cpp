@@ -69,6 +69,20 @@ void cross_entropy_partials(const CrossEntropyArguments& chunk) {
   }
 }
 
+/// The derivative of a capped logit, of which e = exp(logit - max) is left: a logit is within the cap, so e is not 0.
+inline float cap_slope(float e, float max, float cap) {
+  const float share = (max + __builtin_logf(e)) / cap;
+  return 1.0f - share * share;
+}
+
+void soft_cap(View x, float cap) {
+#pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
+  for (std::int64_t t = 0; t < x.rows; ++t) {
+    float* logits = row<float>(x, t);
+    for (std::int64_t c = 0; c < x.columns; ++c) logits[c] = cap * __builtin_tanhf(logits[c] / cap);
+  }
+}
+
 void cross_entropy_gradient(const CrossEntropyArguments& chunk, View dlogits, double gradient_scale) {
   with_type(dlogits, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -86,10 +100,18 @@ void cross_entropy_gradient(const CrossEntropyArguments& chunk, View dlogits, do
       const std::int64_t target = target_column(chunk, t);
       const float factor = weight / chunk.sum_exp[t];
       const auto at_all = weight * static_cast<float>(chunk.smoothing * chunk.inverse_vocab);
-      const float at_target =
+      const float cap = chunk.logit_cap, largest = chunk.max[t];
+      float at_target =
           target < 0 ? 0.0f : e[target] * factor - weight * static_cast<float>(1.0 - chunk.smoothing) - at_all;
+      if (cap == 0.0f) {
 #pragma omp simd
-      for (std::int64_t c = 0; c < chunk.columns; ++c) store(out[c], e[c] * factor - at_all);
+        for (std::int64_t c = 0; c < chunk.columns; ++c) store(out[c], e[c] * factor - at_all);
+      } else {
+        if (target >= 0) at_target *= cap_slope(e[target], largest, cap);
+        for (std::int64_t c = 0; c < chunk.columns; ++c) {
+          store(out[c], (e[c] * factor - at_all) * cap_slope(e[c], largest, cap));
+        }
+      }
       if (target >= 0) store(out[target], at_target);
     }
   });
@@ -98,6 +120,7 @@ void cross_entropy_gradient(const CrossEntropyArguments& chunk, View dlogits, do
 }  // namespace
 
 void enter_cross_entropy(Kernels& table) {
+  table.soft_cap = soft_cap;
   table.cross_entropy_max = cross_entropy_max;
   table.cross_entropy_partials = cross_entropy_partials;
   table.cross_entropy_gradient = cross_entropy_gradient;

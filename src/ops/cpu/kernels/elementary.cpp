@@ -81,12 +81,21 @@ void copy_transposed(View destination, ConstView source) {
   });
 }
 
-void add(View destination, ConstView source) {
+template <class To, class From>
+void add_to_rows(View destination, ConstView source) {
   for_each_chunk(source, [&](std::int64_t r, std::int64_t begin, std::int64_t size) {
-    float* to = row<float>(destination, r) + begin;
-    const float* from = row<float>(source, r) + begin;
+    To* to = row<To>(destination, r) + begin;
+    const From* from = row<From>(source, r) + begin;
 #pragma omp simd
-    for (std::int64_t c = 0; c < size; ++c) to[c] += from[c];
+    for (std::int64_t c = 0; c < size; ++c) store(to[c], load(to[c]) + load(from[c]));
+  });
+}
+
+void add(View destination, ConstView source) {
+  with_type(destination, [&](auto to) {
+    with_type(source, [&](auto from) {
+      add_to_rows<typename decltype(to)::type, typename decltype(from)::type>(destination, source);
+    });
   });
 }
 

@@ -11,11 +11,16 @@ inline float inverse_root(float sum_of_squares, std::int64_t size, float epsilon
 }
 
 template <class T>
-float inverse_norm(const T* x, std::int64_t size, float epsilon) {
+float sum_of_squares(const T* x, std::int64_t size) {
   float sum = 0.0f;
 #pragma omp simd reduction(+ : sum)
   for (std::int64_t c = 0; c < size; ++c) sum += load(x[c]) * load(x[c]);
-  return inverse_root(sum, size, epsilon);
+  return sum;
+}
+
+template <class T>
+float inverse_norm(const T* x, std::int64_t size, float epsilon) {
+  return inverse_root(sum_of_squares(x, size), size, epsilon);
 }
 
 template <class Y, class T>
@@ -24,10 +29,9 @@ void normalize(Y* y, const T* x, float rstd, const float* weight, std::int64_t s
   for (std::int64_t c = 0; c < size; ++c) store(y[c], load(x[c]) * rstd * weight[c]);
 }
 
-/// With n = x rstd and g = dy weight: dx = rstd (g - n mean(g n)) + dresidual; dweight += dy n.
+/// With n = x rstd and g = dy weight: the sum of g n; dweight += dy n.
 template <class T, class Dy>
-void norm_backward(T* dx, float* dweight, const Dy* dy, const T* x, float rstd, const float* weight, const T* dresidual,
-                   std::int64_t size) {
+float norm_dot(float* dweight, const Dy* dy, const T* x, float rstd, const float* weight, std::int64_t size) {
   float dot = 0.0f;
 #pragma omp simd reduction(+ : dot)
   for (std::int64_t c = 0; c < size; ++c) {
@@ -35,7 +39,14 @@ void norm_backward(T* dx, float* dweight, const Dy* dy, const T* x, float rstd, 
     dweight[c] += product;
     dot += product * weight[c];
   }
-  const float mean = dot / static_cast<float>(size);
+  return dot;
+}
+
+/// dx = rstd (g - n mean(g n)) + dresidual; dweight as above.
+template <class T, class Dy>
+void norm_backward(T* dx, float* dweight, const Dy* dy, const T* x, float rstd, const float* weight, const T* dresidual,
+                   std::int64_t size) {
+  const float mean = norm_dot(dweight, dy, x, rstd, weight, size) / static_cast<float>(size);
   if (dresidual != nullptr) {
 #pragma omp simd
     for (std::int64_t c = 0; c < size; ++c) {

@@ -15,6 +15,7 @@ void fill_table(Kernels& table) {
   enter_attention_forward(table);
   enter_attention_backward(table);
   enter_small_matmul(table);
+  enter_split_norm(table);
   enter_swiglu(table);
   enter_router(table);
   enter_expert_rows(table);

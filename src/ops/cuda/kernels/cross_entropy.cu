@@ -110,6 +110,33 @@ __global__ void __launch_bounds__(row_threads) metrics_kernel(CrossEntropyArgume
   }
 }
 
+/// Moves 8 bytes an element.
+template <int N>
+struct SoftCap {
+  static constexpr int unroll = 4;
+  struct Registers {
+    float x[N];
+  };
+  Rows<float> x;
+  float cap;
+
+  __device__ __forceinline__ void load(Registers& r, std::int64_t row, std::int64_t column) const {
+    cuda::load(r.x, x.at(row, column));
+  }
+  __device__ __forceinline__ void store(const Registers& r, std::int64_t row, std::int64_t column) const {
+    float out[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) out[i] = cap * tanhf(r.x[i] / cap);
+    cuda::store(x.at(row, column), out);
+  }
+};
+
+/// The derivative of a capped logit, of which e = exp(logit - max) is left: a logit is within the cap, so e is not 0.
+__device__ __forceinline__ float cap_slope(float e, float max, float cap) {
+  const float share = (max + logf(e)) / cap;
+  return 1.0f - share * share;
+}
+
 /// dlogits = gradient_scale weight (e / sum_exp - onehot), or as ops::TokenLoss says. Moves (4 + s) T V bytes.
 template <class T, int N>
 struct Gradient {
@@ -140,6 +167,7 @@ struct Gradient {
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         out[i] = r.e[i] * factor - (i == target ? scaled * share_of_target : 0.0f) - scaled * share_of_all;
+        if (chunk.logit_cap != 0.0f) out[i] *= cap_slope(r.e[i], chunk.max[row], chunk.logit_cap);
       }
     }
     cuda::store(dlogits.at(row, column), out);
@@ -151,6 +179,14 @@ View logits_of(const CrossEntropyArguments& chunk) {
 }
 
 }  // namespace
+
+void soft_cap(View x, float cap, cudaStream_t stream) {
+  by_vectors<4>(std::tuple(x), true,
+                [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& part) {
+                  constexpr int N = decltype(n)::value;
+                  run_elementwise<N>("soft_cap", SoftCap<N>{rows_of<float>(part), cap}, num_vectors, per_row, stream);
+                });
+}
 
 void cross_entropy_max(const CrossEntropyArguments& chunk, cudaStream_t stream) {
   if (chunk.rows == 0) return;

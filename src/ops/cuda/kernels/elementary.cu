@@ -41,15 +41,15 @@ struct Copy {
   }
 };
 
-/// Moves 12 bytes an element.
-template <int N>
+/// Moves the bytes of the destination twice, and those of the source.
+template <class To, class From, int N>
 struct Add {
   static constexpr int unroll = 4;
   struct Registers {
     float x[N], y[N];
   };
-  Rows<float> to;
-  Rows<const float> from;
+  Rows<To> to;
+  Rows<const From> from;
 
   __device__ __forceinline__ void load(Registers& r, std::int64_t row, std::int64_t column) const {
     cuda::load(r.x, to.at(row, column));
@@ -161,12 +161,20 @@ void copy(View destination, ConstView source, cudaStream_t stream) {
 }
 
 void add(View destination, ConstView source, cudaStream_t stream) {
-  by_vectors<4>(
-      std::tuple(destination, source), true,
-      [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& out, const ConstView& in) {
-        constexpr int N = decltype(n)::value;
-        run_elementwise<N>("add", Add<N>{rows_of<float>(out), rows_of<const float>(in)}, num_vectors, per_row, stream);
-      });
+  with_type(destination.is_bf16, [&](auto to) {
+    with_type(source.is_bf16, [&](auto from) {
+      using To = typename decltype(to)::type;
+      using From = typename decltype(from)::type;
+      by_vectors<vector_size<To, From>>(std::tuple(destination, source), true,
+                                        [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& out,
+                                            const ConstView& in) {
+                                          constexpr int N = decltype(n)::value;
+                                          run_elementwise<N>("add",
+                                                             Add<To, From, N>{rows_of<To>(out), rows_of<const From>(in)},
+                                                             num_vectors, per_row, stream);
+                                        });
+    });
+  });
 }
 
 void scale(View x, float factor, cudaStream_t stream) {

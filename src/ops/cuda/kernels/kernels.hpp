@@ -106,6 +106,18 @@ void rms_norm_apply(View y, ConstView x, const float* rstd, Weight weight, cudaS
 void rms_norm_backward(View dx, float* partials, ConstView dy, ConstView x, const float* rstd, Weight weight,
                        ConstView dresidual, cudaStream_t stream);
 
+// The same over columns of several ranks; see sft/ops/split_norm.hpp.
+
+void split_norm_squares(float* squares, ConstView x, cudaStream_t stream);
+void split_norm_forward(View y, float* rstd, ConstView x, const float* squares, Weight weight, std::int64_t all_columns,
+                        float epsilon, cudaStream_t stream);
+/// `partials` as for rms_norm_backward, as many rows.
+void split_norm_dots(float* dots, float* partials, ConstView dy, ConstView x, const float* rstd, Weight weight,
+                     cudaStream_t stream);
+/// dx may be dy.
+void split_norm_backward(View dx, ConstView dy, ConstView x, const float* rstd, const float* dots, Weight weight,
+                         std::int64_t all_columns, cudaStream_t stream);
+
 // Rotary embedding (Su et al. 2021) in the half-split layout, alone and after RMSNorm of every head (Qwen3); see
 // ops::Backend. Rows are tokens, columns n heads of `head_dim`, which is even; tables are (T, head_dim / 2),
 // or, for rope, (T, half) with fewer.
@@ -162,6 +174,7 @@ void combine_weights_backward(const CombineWeightsArguments& combine, cudaStream
 
 // Vocabulary-parallel cross-entropy (Shoeybi et al. 2019) in the three steps of ops::Backend.
 
+void soft_cap(View x, float cap, cudaStream_t stream);
 void cross_entropy_max(const CrossEntropyArguments& chunk, cudaStream_t stream);
 void cross_entropy_partials(const CrossEntropyArguments& chunk, cudaStream_t stream);
 /// metrics (4) += the sums of ops::Backend::cross_entropy_finish.

@@ -135,6 +135,7 @@ struct Gradients {
   const float* rstd;
   Weight weight;
   Rows<const T> dresidual;  ///< data may be null
+  float* dots = nullptr;    ///< if any, the sums of dy n weight go there, and nothing to dx
 };
 
 /// dweight += dy n; dot += dy n weight, with n = x rstd.
@@ -215,7 +216,11 @@ __global__ void __launch_bounds__(max_threads)
       add_products<T>(sums, dot, dys, xs, rstd, g.weight, vector * N);
       if (partial != nullptr) store(partial + vector * N, sums);
     }
-    const float mean = row_sum(dot, scratch) / static_cast<float>(num_columns);
+    const float total = row_sum(dot, scratch), mean = total / static_cast<float>(num_columns);
+    if (g.dots != nullptr) {
+      if (threadIdx.x == 0 && row < end) g.dots[row] = total;
+      continue;
+    }
 #pragma unroll
     for (int k = 0; k < held; ++k) {
       const std::int64_t vector = threadIdx.x + k * static_cast<std::int64_t>(blockDim.x);
@@ -346,8 +351,11 @@ std::int64_t rms_norm_backward_partials(std::int64_t rows, std::int64_t columns)
   return num_backward_blocks(rows, columns, threads) * threads.y;
 }
 
-void rms_norm_backward(View dx, float* partials, ConstView dy, ConstView x, const float* rstd, Weight weight, ConstView dresidual,
-                       cudaStream_t stream) {
+namespace {
+
+/// With `dots`, these in place of dx and dresidual.
+void launch_backward(const char* name, View dx, float* dots, float* partials, ConstView dy, ConstView x,
+                     const float* rstd, Weight weight, ConstView dresidual, cudaStream_t stream) {
   if (is_empty(x)) return;
   with_type(x.is_bf16, [&](auto type) {
     with_type(dy.is_bf16, [&](auto dy_type) {
@@ -358,14 +366,14 @@ void rms_norm_backward(View dx, float* partials, ConstView dy, ConstView x, cons
                          rows_per_block = (x.rows + num_blocks - 1) / num_blocks;
       const auto run = [&](auto n) {
         constexpr int N = decltype(n)::value;
-        launch("rms_norm_backward", backward_kernel<T, Dy, N, held_backward<T, N>>,
+        launch(name, backward_kernel<T, Dy, N, held_backward<T, N>>,
                dim3(static_cast<unsigned>(num_blocks)), threads, scratch_bytes(threads), stream,
                Gradients<T, Dy>{rows_of<T>(dx), partials, rows_of<const Dy>(dy), rows_of<const T>(x), rstd, weight,
-                                rows_of<const T>(dresidual)},
+                                rows_of<const T>(dresidual), dots},
                x.rows, x.columns, rows_per_block);
       };
       constexpr int vectors = vector_size<T>;
-      if (has_vectors(x, vectors) && has_vectors(dy, vectors) && has_vectors(dx, vectors) &&
+      if (has_vectors(x, vectors) && has_vectors(dy, vectors) && (dx.data == nullptr || has_vectors(dx, vectors)) &&
           (dresidual.data == nullptr || has_vectors(dresidual, vectors)) && is_aligned(weight)) {
         run(std::integral_constant<int, vectors>{});
       } else {
@@ -373,6 +381,18 @@ void rms_norm_backward(View dx, float* partials, ConstView dy, ConstView x, cons
       }
     });
   });
+}
+
+}  // namespace
+
+void rms_norm_backward(View dx, float* partials, ConstView dy, ConstView x, const float* rstd, Weight weight,
+                       ConstView dresidual, cudaStream_t stream) {
+  launch_backward("rms_norm_backward", dx, nullptr, partials, dy, x, rstd, weight, dresidual, stream);
+}
+
+void split_norm_dots(float* dots, float* partials, ConstView dy, ConstView x, const float* rstd, Weight weight,
+                     cudaStream_t stream) {
+  launch_backward("split_norm_dots", {}, dots, partials, dy, x, rstd, weight, {}, stream);
 }
 
 }  // namespace sft::ops::cuda

@@ -19,10 +19,11 @@ template <class Memory>
   return view.rows == 0 || view.columns == 0;
 }
 
-/// Row weights: float32 or bf16.
+/// Row weights, float32 or bf16, and what is added to them.
 struct Weight {
   const void* data;
   bool is_bf16;
+  float offset = 0.0f;
 };
 
 /// Device memory for the duration of a call; 256-byte aligned.
