@@ -106,7 +106,7 @@ JoinedResults::JoinedResults(const std::vector<InputSpan>& spans, const std::vec
                      options.skip_bad_records ? "correct the file" : "correct or remove it, or give --on_error skip");
   }
   if (first_failure_.status != ExitStatus::done) throw Error(first_failure_.status, first_failure_.refusal.why);
-  std::ranges::stable_sort(skipped_, {}, &Refusal::place);
+  std::ranges::stable_sort(skipped_, {}, [](const Refusal& refusal) { return refusal.place.order(); });
   for (const Refusal& refusal : skipped_) {
     if (summary.skipped.size() == max_listed_skips) break;
     summary.skipped.push_back(fmt::format("{}: {}", place_of(refusal), refusal.why));
@@ -120,7 +120,7 @@ void JoinedResults::add(const std::string& message) {
   failure.is_of_record = unpacker.get<bool>();
   failure.refusal = unpack_refusal(unpacker);
   const bool is_first =
-      first_failure_.status == ExitStatus::done || failure.refusal.place < first_failure_.refusal.place;
+      first_failure_.status == ExitStatus::done || failure.refusal.place.order() < first_failure_.refusal.place.order();
   if (failure.status != ExitStatus::done && is_first) first_failure_ = std::move(failure);
   const std::int64_t records_before = summary_.num_records;
   for (std::int64_t* count : counts_of(summary_)) *count += unpacker.get<std::int64_t>();

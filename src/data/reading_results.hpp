@@ -2,11 +2,11 @@
 #pragma once
 // What each process of a team found in the spans that it read, and all of them together.
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/input_spans.hpp"
@@ -19,12 +19,12 @@ namespace sft::data {
 /// Most skipped records that a summary names.
 inline constexpr std::size_t max_listed_skips = 20;
 
-/// A batch of records, which compare as they follow each other.
+/// A batch of records. They follow each other as order() does.
 struct BatchPlace {
   std::size_t span = 0;
   std::int64_t batch = 0;  ///< in the span
 
-  auto operator<=>(const BatchPlace&) const = default;
+  [[nodiscard]] std::pair<std::size_t, std::int64_t> order() const { return {span, batch}; }
 };
 
 /// A record that was refused.

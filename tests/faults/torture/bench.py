@@ -120,6 +120,9 @@ class Bench:
         try:
             status = process.wait(TIMEOUT_S)
         except subprocess.TimeoutExpired:
+            with open(self.work / f"{folder}.err", "a") as err:
+                for each in (process.pid, *ranks_of(process)):
+                    err.write(f"after {TIMEOUT_S} s: {whereabouts(each)}\n")
             for rank in ranks_of(process):
                 kill(rank, signal.SIGKILL)
             process.kill()
@@ -224,6 +227,17 @@ def ranks_of(process):
         return [int(word) for word in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
     except OSError:
         return []
+
+
+def whereabouts(process_id):
+    """What the system says that a process is doing."""
+    folder = Path(f"/proc/{process_id}")
+    try:
+        words = (folder / "cmdline").read_text().split("\0")[0]
+        state = re.search(r"^State:\s*(.*)$", (folder / "status").read_text(), re.MULTILINE)[1]
+        return f"{words}, process {process_id}, {state}, in {(folder / 'wchan').read_text()}"
+    except OSError as error:
+        return f"process {process_id}: {error}"
 
 
 def kill(process_id, signal_number):
