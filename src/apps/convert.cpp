@@ -148,7 +148,7 @@ void hub_to_checkpoint(const std::string& folder, const apps::ConvertOptions& op
   std::deque<parallel::ShardMap> shard_maps;
   std::vector<checkpoint::Entry> entries;
   for (const parallel::PartUnits& part : model::make_architecture(config.model).parts) {
-    const parallel::ShardMap& shard_map = shard_maps.emplace_back(part.units, mesh::Place());
+    const parallel::ShardMap& shard_map = shard_maps.emplace_back(part.units, mesh::Place(), AxisSet{});
     const Tensor nowhere(nullptr, DType::float32, {shard_map.rank_shard_elements()});
     entries.push_back({"model", &shard_map, nowhere});
   }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <set>
 #include <sstream>
 
 #include "file_map.hpp"
@@ -145,7 +146,10 @@ std::string write_map(const std::string& folder, const config::Config& config, c
   io::Hdf5File index = io::Hdf5File::create(path, io::seal_bytes);
   std::string date = write_attributes(index, config, tokenizer, position, map);
   const std::string tensors = std::filesystem::path(tensor_index_path(folder)).filename().string();
-  for (const MappedEntry& entry : map.entries) index.link_group("/" + entry.name, tensors);
+  std::set<std::string> names;
+  for (const MappedEntry& entry : map.entries) {
+    if (names.insert(entry.name).second) index.link_group("/" + entry.name, tensors);
+  }
   index.close();
   io::seal(path);
   io::sync_path(path);

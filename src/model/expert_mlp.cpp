@@ -128,9 +128,10 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
     pass.gather(c, tokens, weights);
     c.experts.dispatch(round, pass.rows, here.rows);
   };
-  const auto compute_activation = [&](const Round& round, const Arrived& here) {
-    if (!is_one_round || a.gate_up.empty()) {
-      send(round, here, normed, {});
+  const bool is_kept = is_one_round && !a.gate_up.empty();
+  const auto compute_activation = [&](const Round& round, const Arrived& here) {  // of pass.rows: the tokens
+    if (!is_kept) {
+      c.experts.dispatch(round, pass.rows, here.rows);
       if (here.has_rows()) multiply(c, p_.gate_up, here.rows, here.gate_up, here.offsets);
     }
     if (here.has_rows()) c.ops.swiglu_forward(here.act, here.gate_up);
@@ -146,6 +147,7 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
   };
 
   // 1. What experts gave, for the gradients of the weights.
+  if (!is_kept) pass.gather(c, normed);
   for (const Round& round : rounds) {
     const Arrived here(c, pass, scratch, round);
     compute_activation(round, here);
@@ -159,7 +161,10 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
   // 2. The gradient through the experts.
   for (const Round& round : rounds) {
     const Arrived here(c, pass, scratch, round);
-    if (!is_one_round) compute_activation(round, here);
+    if (!is_one_round) {
+      pass.gather(c, normed);
+      compute_activation(round, here);
+    }
     send(round, here, dbranch, a.weights);
     if (here.has_rows()) differentiate(c, here.rows, here.act, here.gate_up, here.offsets);
     if (!is_one_round && pass.has_tokens()) c.ops.fill(pass.rows, 0.0F);  // rows of other rounds add nothing

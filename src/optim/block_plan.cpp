@@ -161,7 +161,7 @@ std::int64_t num_blocks(const Parameter& parameter) { return blocks_in(parameter
 
 BlockCuts::BlockCuts(const ShardMap& shard_map) {
   std::map<std::string, std::set<std::int64_t>> cut_blocks;
-  const mesh::Place& place = shard_map.place();
+  const auto& place = shard_map.place();
   const WorldRank first = place.layout().members(0, {Axis::ep})[place.rank(Axis::ep)];  // with the same experts
   for (const WorldRank tp_neighbour : place.layout().members(first, {Axis::tp})) {
     const ShardMap map = shard_map.of_rank(tp_neighbour);

@@ -26,7 +26,7 @@ sft::config::Model small() {
 std::int64_t count(const sft::config::Model& m) {
   std::int64_t number = 0;
   for (const sft::parallel::PartUnits& part : sft::model::make_architecture(m).parts) {
-    number += sft::parallel::ShardMap(part.units, sft::mesh::Place()).num_parameters();
+    number += sft::parallel::ShardMap(part.units, sft::mesh::Place(), sft::AxisSet{}).num_parameters();
   }
   return number;
 }
@@ -51,7 +51,7 @@ BOOST_AUTO_TEST_CASE(matrices_of_experts_lie_one_behind_the_other) {
   const auto place = sft::mesh::Place(sft::mesh::Layout{{sft::Axis::tp, 2}}, 1);
   const sft::parallel::PartUnits& part = model.parts[model.parts.last()];
   BOOST_TEST(part.of_experts);
-  const sft::parallel::ShardMap map(part.units, place);
+  const sft::parallel::ShardMap map(part.units, place, sft::expert_fsdp_axes);
   std::int64_t end = -1, num_of_experts = 0, num_joined = 0;
   for (const sft::parallel::Parameter& parameter : map.unit(model.parameters.blocks[1].mlp_unit).parameters) {
     const bool is_down = parameter.name.ends_with("down_proj.weight");
