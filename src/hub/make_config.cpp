@@ -245,6 +245,7 @@ std::string make_config_json(const config::Model& model, WeightType type, const 
                              std::int64_t max_length) {
   ordered_json object = original.empty() ? describe(model, max_length) : ordered_json::parse(original);
   object.erase("_name_or_path");
+  object.erase("quantization_config");  // what is written is not quantized
   // Versions of transformers before 4.56 know torch_dtype alone, and all later ones read it.
   const char* const dtype_name = object.contains("dtype") ? "dtype" : "torch_dtype";
   const bool is_tower = object.contains("text_config") && object["text_config"].is_object();

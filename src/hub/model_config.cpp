@@ -98,10 +98,15 @@ const FamilyDefaults& family_of(ConfigFields& fields) {
   fields.refuse(architectures.empty() ? "model_type" : "architectures", "sft trains " + known, other_model);
 }
 
+/// What is read in 4 bits is trained with as the numbers that it stands for.
 void refuse_quantized(ConfigFields& fields) {
   for (const char* name : {"quantization_config", "compression_config"}) {
-    if (!fields.value(name).is_null()) {
-      fields.refuse(name, "quantized weights cannot be trained", "give the model before it was quantized");
+    const nlohmann::json& value = fields.value(name);
+    const bool is_four_bit = value.is_object() && value.value("quant_method", nlohmann::json()) == "bitsandbytes" &&
+                             value.value("load_in_4bit", nlohmann::json()) == true;
+    if (!value.is_null() && !is_four_bit) {
+      fields.refuse(name, "of quantized weights those of bitsandbytes in 4 bits can be read",
+                    "give the model before it was quantized");
     }
   }
 }

@@ -6,9 +6,11 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <stdexcept>
 #include <vector>
 
 #include "mxfp4.hpp"
+#include "nf4.hpp"
 #include "number_formats.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
@@ -52,6 +54,7 @@ void convert(WeightType type, const char* bytes, std::size_t count, DType dtype,
 constexpr const char* blocks_suffix = "_blocks";
 constexpr const char* scales_suffix = "_scales";
 constexpr const char* mxfp4_dtype = "MXFP4";
+constexpr const char* four_bit_dtype = "4 bits";
 
 class WeightsSource final : public io::TensorSource {
  public:
@@ -70,6 +73,7 @@ class WeightsSource final : public io::TensorSource {
   /// What the model has of it, in these files.
   void take_layout(const FileLayout& layout, bool is_head_tied) {
     if (layout.is_mxfp4) join_blocks();
+    join_four_bits();
     infos_ = tensors_of_model(layout, tensors_in_files_, folder_);
     if (is_head_tied) std::erase_if(infos_, [](const io::TensorInfo& tensor) { return tensor.name == head_name; });
     map_ = TensorMap(layout, infos_, AdapterRanks::shared);
@@ -91,6 +95,11 @@ class WeightsSource final : public io::TensorSource {
     const std::vector<Run> runs = map_.runs(name, where);
     for (auto begin = runs.begin(); begin != runs.end();) {
       const StoredWeight& part = *parts_[begin->tensor];
+      if (part.four_bits) {
+        read_four_bit_run(part, *begin, dtype, values);
+        ++begin;
+        continue;
+      }
       if (part.scales) {
         read_blocks(begin->tensor, *begin, dtype, values);
         ++begin;
@@ -120,6 +129,13 @@ class WeightsSource final : public io::TensorSource {
  private:
   static constexpr std::int64_t most_elements = 1 << 18;  ///< that runs are joined to
 
+  /// A matrix in 4 bits, and where its scales, or their codes, lie.
+  struct FourBits {
+    FourBitState state;
+    StoredTensor scales;
+    std::size_t scales_file = 0;
+  };
+
   struct StoredWeight {
     StoredTensor stored;
     WeightType type = WeightType::float32;
@@ -127,6 +143,7 @@ class WeightsSource final : public io::TensorSource {
     std::string path;
     std::optional<StoredTensor> scales = {};  ///< of MXFP4, whose blocks `stored` is
     std::size_t scales_file = 0;
+    std::optional<FourBits> four_bits = {};
   };
 
   /// The matrix of an expert in MXFP4 that was read last: what asks for it goes through it row by row.
@@ -189,6 +206,112 @@ class WeightsSource final : public io::TensorSource {
     tensors_in_files_ = std::move(joined);
   }
 
+  /// Matrices in 4 bits take the place of the tensors that they are stored as.
+  void join_four_bits() {
+    std::set<std::string> joined;
+    const std::vector<std::string>& suffixes = four_bit_suffixes();
+    for (auto& [name, weight] : stored_) {
+      for (const std::string& suffix : {suffixes[0], suffixes[1]}) {
+        const auto state = stored_.find(name + suffix);
+        if (state == stored_.end()) continue;
+        weight.four_bits = four_bits_of(name, weight, state->second);
+        weight.stored.shape = weight.four_bits->state.shape;
+        weight.stored.dtype = four_bit_dtype;
+        for (const std::string& beside : suffixes) joined.insert(name + beside);
+      }
+    }
+    std::erase_if(tensors_in_files_, [&](const FileTensor& tensor) { return joined.contains(tensor.name); });
+    for (FileTensor& tensor : tensors_in_files_) {
+      const StoredWeight& weight = stored_.at(tensor.name);
+      if (!weight.four_bits) continue;
+      tensor.shape = weight.stored.shape;
+      tensor.dtype = four_bit_dtype;
+    }
+  }
+
+  FourBits four_bits_of(const std::string& name, const StoredWeight& codes, const StoredWeight& state) const {
+    const auto refuse = [&](const std::string& why) {
+      throw_data_error(fmt::format("tensor {} of {} cannot be read in 4 bits", name, folder_), why,
+                       "copy or download the folder again, or give the model before it was quantized");
+    };
+    const auto size_of_stored = [](const StoredTensor& stored) {
+      return static_cast<std::int64_t>(stored.end - stored.begin);
+    };
+    const auto beside = [&](const char* suffix) -> const StoredWeight& {
+      const auto found = stored_.find(name + suffix);
+      if (found == stored_.end()) refuse(fmt::format("it has no {}{}", name, suffix));
+      return found->second;
+    };
+    const auto floats_of = [&](const char* suffix, std::int64_t count) {
+      const StoredWeight& part = beside(suffix);
+      std::vector<float> values(static_cast<std::size_t>(count));
+      if (part.stored.dtype != "F32" || size_of_stored(part.stored) != 4 * count) {
+        refuse(fmt::format("{}{} should have {} numbers of F32", name, suffix, count));
+      }
+      files_[part.file].read(part.stored.begin, values.size() * sizeof(float), values.data());
+      return values;
+    };
+    FourBits result;
+    std::string json(static_cast<std::size_t>(size_of_stored(state.stored)), ' ');
+    files_[state.file].read(state.stored.begin, json.size(), json.data());
+    try {
+      result.state = parse_four_bit_state(json);
+    } catch (const std::invalid_argument& reason) {
+      refuse(fmt::format("{} says what bitsandbytes does not: {}", state.stored.name, reason.what()));
+    }
+    FourBitState& found = result.state;
+    if (codes.stored.dtype != "U8" || size_of_stored(codes.stored) != (found.num_elements() + 1) / 2) {
+      refuse("two of its numbers take a byte of U8");
+    }
+    const StoredWeight& scales = beside(".absmax");
+    const std::int64_t scale_bytes = found.is_nested() ? 1 : 4;
+    if (scales.stored.dtype != (found.is_nested() ? "U8" : "F32") ||
+        size_of_stored(scales.stored) != scale_bytes * found.num_scales()) {
+      refuse(fmt::format("{}.absmax should have {} numbers", name, found.num_scales()));
+    }
+    result.scales = scales.stored;
+    result.scales_file = scales.file;
+    found.table = floats_of(".quant_map", 16);
+    if (found.is_nested()) {
+      found.nested_table = floats_of(".nested_quant_map", 256);
+      found.nested_scales =
+          floats_of(".nested_absmax", (found.num_scales() + found.nested_block - 1) / found.nested_block);
+    }
+    return result;
+  }
+
+  void read_four_bit_run(const StoredWeight& part, const Run& run, DType dtype, void* values) const {
+    if (run.count == 0) return;
+    const FourBitState& state = part.four_bits->state;
+    const std::int64_t first_byte = run.first / 2, last_byte = (run.first + run.count - 1) / 2;
+    const std::int64_t first_block = run.first / state.block;
+    const std::int64_t num_blocks = (run.first + run.count - 1) / state.block - first_block + 1;
+    std::vector<std::uint8_t> codes(static_cast<std::size_t>(last_byte - first_byte + 1));
+    files_[part.file].read(part.stored.begin + first_byte, codes.size(), codes.data());
+    std::vector<float> scales(static_cast<std::size_t>(num_blocks)), numbers(static_cast<std::size_t>(run.count));
+    const io::RawFile& file = files_[part.four_bits->scales_file];
+    const std::uint64_t scales_begin = part.four_bits->scales.begin;
+    if (state.is_nested()) {
+      std::vector<std::uint8_t> scale_codes(scales.size());
+      file.read(scales_begin + first_block, scale_codes.size(), scale_codes.data());
+      for (std::int64_t i = 0; i < num_blocks; ++i) scales[i] = state.scale_of(scale_codes[i], first_block + i);
+    } else {
+      file.read(scales_begin + first_block * sizeof(float), scales.size() * sizeof(float), scales.data());
+    }
+    read_four_bits(state, run.first, run.count, codes.data(), scales.data(), numbers.data());
+    for (std::int64_t i = 0; i < run.count; ++i) {
+      float value = numbers[i];
+      if (part.type == WeightType::bfloat16) value = float32_of_bf16(bf16_of_float32(value));
+      if (part.type == WeightType::float16) value = float32_of_float16(float16_of_float32(value));
+      const std::int64_t at = run.memory_first + i * run.memory_step;
+      if (dtype == DType::float32) {
+        static_cast<float*>(values)[at] = value;
+      } else {
+        static_cast<std::uint16_t*>(values)[at] = bf16_of_float32(value);
+      }
+    }
+  }
+
   const StoredWeight& part_of(const std::string& name) {
     StoredWeight& weight = stored_.at(name);
     weight.type = type_of(weight);
@@ -224,11 +347,12 @@ class WeightsSource final : public io::TensorSource {
 
   static WeightType type_of(const StoredWeight& weight) {
     const StoredTensor& stored = weight.stored;
+    if (weight.four_bits) return weight.four_bits->state.type;
     if (stored.dtype == "F32" || stored.dtype == mxfp4_dtype) return WeightType::float32;
     if (stored.dtype == "BF16") return WeightType::bfloat16;
     if (stored.dtype == "F16") return WeightType::float16;
     throw_data_error(fmt::format("tensor {} of {} has dtype {}", stored.name, weight.path, stored.dtype),
-                     "weights are read from F32, BF16 and F16; other types belong to quantized models",
+                     "weights are read from F32, BF16 and F16, and from the 4 bits of bitsandbytes",
                      "give the model before it was quantized");
   }
 

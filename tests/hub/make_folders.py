@@ -200,6 +200,23 @@ def make_adapters(base, folder):
         assert torch.allclose(loaded[name], tensor, rtol=1e-6, atol=1e-6), name
 
 
+def make_four_bits(folder, kind, double, dtype, **sizes):
+    """What bitsandbytes makes of a model, and the numbers that it takes it for."""
+    import bitsandbytes
+
+    model = AutoModelForCausalLM.from_config(transformers.LlamaConfig(**SIZES | sizes))
+    save(folder / "plain", randomize(model))
+    config = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=kind, bnb_4bit_use_double_quant=double)
+    model = AutoModelForCausalLM.from_pretrained(folder / "plain", quantization_config=config, dtype=dtype, device_map="cpu")
+    shutil.rmtree(folder)
+    save(folder, model)
+    expected = {}
+    for name, parameter in model.named_parameters():
+        state = getattr(parameter, "quant_state", None)
+        expected[name] = bitsandbytes.functional.dequantize_4bit(parameter.data, state) if state else parameter.data
+    save_expected(folder, expected)
+
+
 def main():
     torch.manual_seed(20)
     transformers.utils.logging.set_verbosity_error()
@@ -213,6 +230,10 @@ def main():
     def towers(config):
         return randomize(AutoModelForImageTextToText.from_config(config))
 
+    # More than 256 blocks in a matrix; rows of whole blocks: of others bitsandbytes 0.50 on CPUs makes other numbers.
+    sizes = dict(hidden_size=64, intermediate_size=320, num_hidden_layers=1)
+    make_four_bits(out / "nf4_nested", "nf4", True, torch.bfloat16, **sizes)
+    make_four_bits(out / "fp4", "fp4", False, torch.float32, hidden_size=64, intermediate_size=64, num_hidden_layers=1)
     save(out / "phi3", causal(t.Phi3Config(**SIZES | dict(hidden_size=32))))
     expect(out / "phi3", phi_layer)
     save(out / "glm4", causal(t.Glm4Config(head_dim=HEAD_DIM, attention_bias=True, **SIZES)))

@@ -29,6 +29,7 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
   config.lora.use_peft = tiny.has_adapters;
   config.lora.lora_r = 4;
   config.lora.lora_dropout = 0.2;
+  config.lora.use_dora = tiny.has_adapters && tiny.family == Family::llama;
   config.parallel.zero_stage = tiny.zero_stage;
   if (tiny.reshard_size > 1) config.parallel.reshard_after_forward = config::Reshard::to_groups;
   config.parallel.reshard_size = tiny.reshard_size;
