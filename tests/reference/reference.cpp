@@ -97,8 +97,9 @@ bool divides(const config::Model& model, const mesh::Layout& layout) {
   return model.num_attention_heads % layout[Axis::tp] == 0 && model.intermediate_size % layout[Axis::tp] == 0;
 }
 
-const std::vector<std::string> families{"llama",        "qwen2",   "qwen3", "llama_bias", "smollm3", "granite",
-                                        "qwen2_window", "mistral", "phi3",  "ministral3", "glm4"};
+const std::vector<std::string> families{"llama",   "qwen2",        "qwen3",   "llama_bias", "smollm3",
+                                        "granite", "qwen2_window", "mistral", "phi3",       "ministral3",
+                                        "glm4",    "olmo2",        "olmo3",   "gemma2",     "gemma3"};
 
 }  // namespace
 
