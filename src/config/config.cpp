@@ -32,13 +32,13 @@ std::int64_t Model::num_expert_layers() const {
 }
 
 std::int64_t Model::num_parameters() const {
-  std::int64_t block = 2 * hidden_size;  // two norms
+  std::int64_t block = 0;  // but matrices
   if (attention_bias) block += (num_attention_heads + 2 * num_key_value_heads) * head_dim;
   if (attention_output_bias) block += hidden_size;
   if (mlp_bias) block += 2 * intermediate_size + hidden_size;
-  if (qk_norm) block += 2 * head_dim;
+  if (qk_norm) block += (qk_norm_all_heads ? num_attention_heads + num_key_value_heads : 2) * head_dim;
   if (attention_sinks) block += num_attention_heads;
-  if (block_norms == BlockNorms::glm4) block += 2 * hidden_size;
+  block += ((norms_inputs() ? 2 : 0) + (norms_branches() ? 2 : 0)) * hidden_size;
   const std::int64_t table = vocab_size * hidden_size;
   return num_block_matrix_parameters(*this, num_experts) + num_hidden_layers * block + hidden_size +
          (tie_word_embeddings ? 1 : 2) * table;

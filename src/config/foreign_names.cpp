@@ -369,7 +369,6 @@ std::vector<ForeignRow> model_rows() {
       {"rope_parameters", nothing, "its names here are rope_theta and rope_scaling",
        "write model.rope_theta, and model.rope_scaling"},
       {"quantization_config", only_none, plain_adapters, leave_out},
-      {"hidden_act", {{"silu", ""}}, "the MLP is SwiGLU", leave_out},
       {"use_sliding_window", only_false, "its name here is sliding_window", "write model.sliding_window"},
       {"attention_dropout", {{"0", ""}, {"0.0", ""}, {"none", ""}}, "there is no dropout", leave_out},
       {"pretraining_tp", {{"1", ""}}, "its meaning is that of tensor parallelism", "write parallel.tp_size"},

@@ -73,6 +73,8 @@ void check_model_sizes(const Config& config) {
   require(config, model.attn_logit_softcapping >= 0, "model.attn_logit_softcapping", "0 (none) or more");
   require(config, model.residual_multiplier > 0, "model.residual_multiplier", "above 0");
   require(config, model.logits_scaling > 0, "model.logits_scaling", "above 0");
+  require(config, model.final_logit_softcapping >= 0, "model.final_logit_softcapping", "0 (no cap) or more");
+  require(config, model.rope_local_base_freq >= 0, "model.rope_local_base_freq", "0 (that of all layers) or more");
 }
 
 void derive_model_sizes(Model& model) {
@@ -133,6 +135,16 @@ void check_rotation(const Model& model) {
   if (model.llama_4_scaling_beta != 0 && scaling.rope_type == RopeType::plain) {
     throw_config_error("`model.llama_4_scaling_beta` has no length to grow from",
                        "it counts from original_max_position_embeddings of rope_scaling", "set rope_scaling");
+  }
+  if (model.rope_local_base_freq != 0 && (model.layer_types.empty() || model.llama_4_scaling_beta != 0)) {
+    throw_config_error(
+        "`model.rope_local_base_freq` is of no layer",
+        model.layer_types.empty() ? "layer_types does not say which slide" : "llama_4_scaling_beta is of all layers",
+        "set layer_types, or leave out rope_local_base_freq");
+  }
+  if (model.qk_norm_all_heads && !model.qk_norm) {
+    throw_config_error("`model.qk_norm_all_heads` says how, but qk_norm = false", "q and k have no norms",
+                       "set qk_norm = true");
   }
 }
 

@@ -124,7 +124,12 @@ constexpr Names<LossType, 2> loss_type_names{{{"nll", LossType::nll}, {"dft", Lo
 constexpr Names<LossType, 4> loss_type_synonyms{
     {{"nll", LossType::nll}, {"dft", LossType::dft}, {"chunked_nll", LossType::nll}, {"none", LossType::nll}}};
 constexpr Names<NanPolicy, 2> nan_policy_names{{{"stop", NanPolicy::stop}, {"skip", NanPolicy::skip}}};
-constexpr Names<BlockNorms, 2> block_norms_names{{{"pre", BlockNorms::pre}, {"glm4", BlockNorms::glm4}}};
+constexpr Names<BlockNorms, 4> block_norms_names{{{"pre", BlockNorms::pre},
+                                                  {"glm4", BlockNorms::glm4},
+                                                  {"olmo2", BlockNorms::olmo2},
+                                                  {"gemma2", BlockNorms::gemma2}}};
+constexpr Names<Activation, 2> activation_names{
+    {{"silu", Activation::silu}, {"gelu_pytorch_tanh", Activation::gelu_pytorch_tanh}}};
 
 template <class Choice, std::size_t size>
 std::vector<std::string> texts_of(const Names<Choice, size>& names) {
@@ -290,6 +295,7 @@ void read(const std::string& text, EvalMetric& value) {
 void read(const std::string& text, LossType& value) { read_choice(text, value, loss_type_synonyms); }
 void read(const std::string& text, NanPolicy& value) { read_choice(text, value, nan_policy_names); }
 void read(const std::string& text, BlockNorms& value) { read_choice(text, value, block_norms_names); }
+void read(const std::string& text, Activation& value) { read_choice(text, value, activation_names); }
 void read(const std::string& text, RopeScaling& value) { value = parse_rope_scaling(unquoted(text)); }
 void read(const std::string& text, StepRange& value) {
   const std::string word = unquoted(text);
@@ -325,6 +331,7 @@ std::vector<std::string> choices(EvalMetric) { return texts_of(eval_metric_names
 std::vector<std::string> choices(LossType) { return texts_of(loss_type_names); }
 std::vector<std::string> choices(NanPolicy) { return texts_of(nan_policy_names); }
 std::vector<std::string> choices(BlockNorms) { return texts_of(block_norms_names); }
+std::vector<std::string> choices(Activation) { return texts_of(activation_names); }
 
 std::string write(bool value) { return write_choice(value, bool_names); }
 std::string write(int value) { return write_number(value); }
@@ -374,6 +381,7 @@ std::string write(EvalMetric value) { return write_choice(value, eval_metric_nam
 std::string write(LossType value) { return write_choice(value, loss_type_names); }
 std::string write(NanPolicy value) { return write_choice(value, nan_policy_names); }
 std::string write(BlockNorms value) { return write_choice(value, block_norms_names); }
+std::string write(Activation value) { return write_choice(value, activation_names); }
 std::string write(const RopeScaling& value) { return to_json(value); }
 std::string write(const StepRange& value) {
   if (value.is_empty()) return "none";

@@ -30,6 +30,7 @@ class ConfigFields {
  public:
   /// `object` outlives it.
   ConfigFields(const nlohmann::json& object, std::string source) : object_(object), source_(std::move(source)) {}
+  [[nodiscard]] const nlohmann::json& object() const { return object_; }
 
   /// Whether the field is there, be it null.
   [[nodiscard]] bool has(const std::string& name) const { return object_.contains(name); }

@@ -7,7 +7,23 @@
 
 namespace sft::hub {
 
-enum class Family { llama, mistral, qwen2, qwen3, smollm3, granite, phi3, ministral3, glm4, qwen3_moe, mixtral };
+enum class Family {
+  llama,
+  mistral,
+  qwen2,
+  qwen3,
+  smollm3,
+  granite,
+  phi3,
+  ministral3,
+  glm4,
+  qwen3_moe,
+  mixtral,
+  olmo2,
+  olmo3,
+  gemma2,
+  gemma3
+};
 
 /// What transformers (4.57 and 5) takes where config.json does not say.
 struct FamilyDefaults {
@@ -21,9 +37,10 @@ struct FamilyDefaults {
   bool tie_word_embeddings = false;
   double rms_norm_eps = 1e-6;
   double partial_rotary_factor = 1.0;
+  std::int64_t num_attention_heads = 0, vocab_size = 0;  ///< 0: there is none, config.json says it
 };
 
-inline constexpr std::array<FamilyDefaults, 11> families{{
+inline constexpr std::array<FamilyDefaults, 15> families{{
     {Family::llama, "LlamaForCausalLM", "llama", 0, 0, 2048},
     {Family::mistral, "MistralForCausalLM", "mistral", 8, 0, 131072},
     {Family::qwen2, "Qwen2ForCausalLM", "qwen2", 32, 0, 32768},
@@ -35,6 +52,10 @@ inline constexpr std::array<FamilyDefaults, 11> families{{
     {Family::glm4, "Glm4ForCausalLM", "glm4", 2, 128, 131072, 10000.0, false, 1.5625e-7, 0.5},
     {Family::qwen3_moe, "Qwen3MoeForCausalLM", "qwen3_moe", 4, 0, 32768},
     {Family::mixtral, "MixtralForCausalLM", "mixtral", 8, 0, 131072, 1000000.0, false, 1e-5},
+    {Family::olmo2, "Olmo2ForCausalLM", "olmo2", 0, 0, 2048, 10000.0, false, 1e-5},
+    {Family::olmo3, "Olmo3ForCausalLM", "olmo3", 0, 0, 2048, 500000.0, false, 1e-5},
+    {Family::gemma2, "Gemma2ForCausalLM", "gemma2", 4, 256, 8192, 10000.0, true, 1e-6, 1.0, 8, 256000},
+    {Family::gemma3, "Gemma3ForCausalLM", "gemma3_text", 4, 256, 131072, 1000000.0, true, 1e-6, 1.0, 8, 262208},
 }};
 
 }  // namespace sft::hub

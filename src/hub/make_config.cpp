@@ -39,12 +39,38 @@ enum Part : unsigned {
   normed_weights = 1U << 16U,  ///< of a token's experts
   dense_layers = 1U << 17U,    ///< beside layers with experts
   own_width = 1U << 18U,       ///< experts have another one than an MLP
+  norms_of_olmo2 = 1U << 19U,
+  norms_of_gemma2 = 1U << 20U,
+  norm_of_all_heads = 1U << 21U,
+  local_rope = 1U << 22U,
+  gemma = 1U << 23U,          ///< norms, gate and embedding of Gemma
+  gemma_in_part = 1U << 24U,  ///< some of these
+  logit_cap = 1U << 25U,
 };
 
+/// What query_pre_attn_scalar of a Gemma is: scores are divided by its root.
+double score_divisor_of(const config::Model& model) {
+  if (model.attention_multiplier == 0.0) return static_cast<double>(model.head_dim);
+  return 1.0 / (model.attention_multiplier * model.attention_multiplier);
+}
+
+/// Whether the model has what is the same in Gemma 2 and 3: all of it, some of it or nothing.
+unsigned parts_of_gemma(const config::Model& model) {
+  const bool has_gelu = model.hidden_act == config::Activation::gelu_pytorch_tanh;
+  if (!has_gelu && !model.zero_centered_norms && !model.rounds_embedding_multiplier) return 0;
+  const double root = std::sqrt(static_cast<double>(model.hidden_size)), divisor = score_divisor_of(model);
+  const bool has_all = has_gelu && model.zero_centered_norms && model.rounds_embedding_multiplier &&
+                       std::abs(model.embedding_multiplier - root) <= 1e-9 * root &&
+                       std::abs(divisor - std::round(divisor)) <= 1e-9 * divisor;
+  return has_all ? gemma : gemma_in_part;
+}
+
 unsigned parts_of(const config::Model& model) {
-  const bool has_multipliers = model.embedding_multiplier != 1.0 || model.attention_multiplier != 0.0 ||
-                               model.residual_multiplier != 1.0 || model.logits_scaling != 1.0;
-  unsigned parts = 0;
+  const unsigned gemma_parts = parts_of_gemma(model);
+  const bool has_scaled_embedding = model.embedding_multiplier != 1.0 || model.attention_multiplier != 0.0;
+  const bool has_multipliers =
+      (has_scaled_embedding && gemma_parts != gemma) || model.residual_multiplier != 1.0 || model.logits_scaling != 1.0;
+  unsigned parts = gemma_parts;
   if (model.attention_bias) parts |= model.attention_output_bias ? qkvo_bias : qkv_bias;
   if (model.attention_output_bias && !model.attention_bias) parts |= o_bias;
   if (model.mlp_bias) parts |= mlp_bias;
@@ -56,6 +82,11 @@ unsigned parts_of(const config::Model& model) {
   if (model.llama_4_scaling_beta != 0.0) parts |= growing_queries;
   if (model.sliding_window > 0) parts |= model.layer_types.empty() ? windows : some_windows;
   if (model.block_norms == config::BlockNorms::glm4) parts |= norms_of_glm4;
+  if (model.block_norms == config::BlockNorms::olmo2) parts |= norms_of_olmo2;
+  if (model.block_norms == config::BlockNorms::gemma2) parts |= norms_of_gemma2;
+  if (model.qk_norm_all_heads) parts |= norm_of_all_heads;
+  if (model.rope_local_base_freq != 0.0) parts |= local_rope;
+  if (model.final_logit_softcapping != 0.0) parts |= logit_cap;
   if (model.attn_logit_softcapping > 0.0) parts |= capped_scores;
   if (model.attention_sinks) parts |= attention_sinks;
   if (model.num_experts == 0) return parts;
@@ -72,7 +103,7 @@ std::optional<Family> family_with_parts(const config::Model& model) {
     Family family;
     unsigned required, possible;
   };
-  constexpr std::array<Choice, 12> choices{
+  constexpr std::array<Choice, 16> choices{
       {{Family::llama, 0, qkvo_bias | mlp_bias},
        {Family::mistral, windows, 0},
        {Family::qwen2, qkv_bias, some_windows},
@@ -84,7 +115,11 @@ std::optional<Family> family_with_parts(const config::Model& model) {
        {Family::ministral3, growing_queries, windows},
        {Family::glm4, norms_of_glm4, qkv_bias | partial_rotation},
        {Family::mixtral, experts | normed_weights, windows},
-       {Family::qwen3_moe, experts | qk_norm, qkvo_bias | windows | normed_weights | dense_layers | own_width}}};
+       {Family::qwen3_moe, experts | qk_norm, qkvo_bias | windows | normed_weights | dense_layers | own_width},
+       {Family::olmo2, norms_of_olmo2 | qk_norm | norm_of_all_heads, qkvo_bias},
+       {Family::olmo3, norms_of_olmo2 | qk_norm | norm_of_all_heads | some_windows | local_rope, qkvo_bias},
+       {Family::gemma2, norms_of_gemma2 | gemma | some_windows, qkvo_bias | logit_cap | capped_scores},
+       {Family::gemma3, norms_of_gemma2 | gemma | qk_norm | some_windows | local_rope, qkvo_bias | logit_cap}}};
   const unsigned parts = parts_of(model);
   for (const Choice& choice : choices) {
     const bool has_required = (parts & choice.required) == choice.required;
@@ -150,6 +185,27 @@ void describe_experts(ordered_json& object, const config::Model& model, Family f
   object["mlp_only_layers"] = model.mlp_only_layers;
 }
 
+void write_gemma(ordered_json& object, const config::Model& model) {
+  const auto cap = model.final_logit_softcapping;
+  object["hidden_act"] = object["hidden_activation"] = "gelu_pytorch_tanh";
+  object["query_pre_attn_scalar"] = std::llround(score_divisor_of(model));
+  object["attn_logit_softcapping"] = model.attn_logit_softcapping != 0.0 ? ordered_json(model.attn_logit_softcapping)
+                                                                          : ordered_json(nullptr);
+  object["final_logit_softcapping"] = cap != 0.0 ? ordered_json(cap) : ordered_json(nullptr);
+}
+
+/// The rotary embeddings of both kinds of layers, which version 4 of transformers knows by other names (Gemma 3) or has
+/// one theta for (OLMo 3).
+void write_local_rope(ordered_json& object, const config::Model& model) {
+  ordered_json full = object["rope_scaling"].is_object() ? object["rope_scaling"] : ordered_json::object();
+  if (!full.contains("rope_type")) full["rope_type"] = "default";
+  full["rope_theta"] = model.rope_theta;
+  if (model.zero_centered_norms) object["rope_local_base_freq"] = model.rope_local_base_freq;
+  object["rope_parameters"] = {
+      {"full_attention", full},
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", model.rope_local_base_freq}}}};
+}
+
 /// The config.json of a model that began with random weights, in the form that transformers 4 and 5 read.
 ordered_json describe(const config::Model& model, std::int64_t max_length) {
   const FamilyDefaults& family = require_family(model);
@@ -179,18 +235,22 @@ ordered_json describe(const config::Model& model, std::int64_t max_length) {
     if (model.llama_4_scaling_beta != 0.0) object["rope_scaling"]["llama_4_scaling_beta"] = model.llama_4_scaling_beta;
   }
   write_older_longrope(object, model);
+  const bool is_gemma = family.family == Family::gemma2 || family.family == Family::gemma3;
+  const bool is_olmo = family.family == Family::olmo2 || family.family == Family::olmo3;
+  if (is_gemma) write_gemma(object, model);
+  if (model.rope_local_base_freq != 0.0) write_local_rope(object, model);
   if (family.family != Family::qwen2) object["attention_bias"] = model.attention_bias;
   const bool is_qwen =
       family.family == Family::qwen2 || family.family == Family::qwen3 || family.family == Family::qwen3_moe;
-  if (!is_qwen) object["mlp_bias"] = model.mlp_bias;
+  if (!is_qwen && !is_gemma && !is_olmo) object["mlp_bias"] = model.mlp_bias;
   const bool has_windows = model.sliding_window > 0;
   if (is_qwen) object["use_sliding_window"] = has_windows;
   if (has_windows || family.family == Family::mistral) object["sliding_window"] = model.sliding_window;
   if (is_qwen && !model.layer_types.empty()) {
     const auto first = std::ranges::find(model.layer_types, "sliding_attention");
     object["max_window_layers"] = first - model.layer_types.begin();
-    object["layer_types"] = model.layer_types;
   }
+  if (!model.layer_types.empty() && has_windows) object["layer_types"] = model.layer_types;
   if (family.family == Family::smollm3) object["no_rope_layers"] = model.no_rope_layers;
   if (model.num_experts > 0) describe_experts(object, model, family.family);
   if (family.family == Family::granite) {
@@ -211,7 +271,11 @@ bool holds(const ordered_json& object, const char* name) {
 /// they would take default frequencies without a word. Writes what it says as rope_theta and rope_scaling as well.
 void add_older_rope(ordered_json& object, const config::Model& model) {
   if (!holds(object, "rope_parameters")) return;
-  const ordered_json parameters = object["rope_parameters"];
+  const bool has_kinds = model.rope_local_base_freq != 0.0 && object["rope_parameters"].contains("full_attention");
+  const ordered_json parameters = has_kinds ? object["rope_parameters"]["full_attention"] : object["rope_parameters"];
+  if (has_kinds && object["model_type"] == "gemma3_text" && !object.contains("rope_local_base_freq")) {
+    object["rope_local_base_freq"] = model.rope_local_base_freq;
+  }
   const bool says_theta = parameters.value("rope_theta", ordered_json()) == model.rope_theta;
   object["rope_theta"] = says_theta ? parameters["rope_theta"] : ordered_json(model.rope_theta);
   if (holds(object, "rope_scaling")) return;  // which counts in version 5 as well

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 
@@ -28,6 +29,7 @@ const std::vector<std::string>& fields_without_math() {
                                               "attn_implementation",
                                               "begin_suppress_tokens",
                                               "bos_token_id",
+                                              "cache_implementation",
                                               "chunk_size_feed_forward",
                                               "decoder_start_token_id",
                                               "diversity_penalty",
@@ -111,11 +113,22 @@ void refuse_quantized(ConfigFields& fields) {
   }
 }
 
-void refuse_what_is_not_there(ConfigFields& fields) {
-  const std::string activation = fields.text("hidden_act", "silu");
-  if (activation != "silu" && activation != "swish") {
+bool is_gemma(Family family) { return family == Family::gemma2 || family == Family::gemma3; }
+
+/// What the gate of the MLP goes through: sets model.hidden_act.
+void read_activation(ConfigFields& fields, Family family, config::Model& model) {
+  const std::string older = fields.text("hidden_act", "silu");
+  if (is_gemma(family)) {
+    if (fields.text("hidden_activation", "gelu_pytorch_tanh") != "gelu_pytorch_tanh") {
+      fields.refuse("hidden_activation", "the gate of a Gemma goes through gelu_pytorch_tanh", other_model);
+    }
+    model.hidden_act = config::Activation::gelu_pytorch_tanh;
+  } else if (older != "silu" && older != "swish") {
     fields.refuse("hidden_act", "the MLP is SwiGLU, with silu", other_model);
   }
+}
+
+void refuse_what_is_not_there(ConfigFields& fields) {
   for (const char* name : {"attention_dropout", "resid_pdrop", "embd_pdrop"}) {
     if (fields.number(name, 0.0) != 0.0) {
       fields.refuse(name, "there is no dropout, and training with it would be another training",
@@ -132,6 +145,24 @@ void refuse_windows_of_smollm3(ConfigFields& fields) {
   }
 }
 
+/// Reads the window of families whose layers slide but for every so many-th.
+void read_alternating_windows(ConfigFields& fields, Family family, std::vector<std::string> layer_types,
+                              config::Model& model) {
+  std::int64_t every = family == Family::gemma2 ? 2 : family == Family::olmo3 ? 4 : 6;
+  if (family == Family::gemma3) {
+    every = fields.integer("sliding_window_pattern", fields.integer("_sliding_window_pattern", every));
+    if (every == 0) fields.refuse("sliding_window_pattern", "it counts layers", "correct config.json");
+  }
+  for (std::int64_t layer = layer_types.empty() ? 1 : model.num_hidden_layers + 1; layer <= model.num_hidden_layers;
+       ++layer) {
+    layer_types.emplace_back(layer % every != 0 ? "sliding_attention" : "full_attention");
+  }
+  constexpr std::int64_t default_window = 4096;
+  model.sliding_window = fields.has("sliding_window") ? fields.integer("sliding_window", 0) : default_window;
+  if (model.sliding_window == 0) fields.refuse("sliding_window", "some layers slide", "correct config.json");
+  model.layer_types = std::move(layer_types);
+}
+
 /// Reads which layers have sliding-window attention: sets model.sliding_window and layer_types.
 void read_windows(ConfigFields& fields, const FamilyDefaults& family, config::Model& model) {
   const std::int64_t num_layers = model.num_hidden_layers;
@@ -146,6 +177,9 @@ void read_windows(ConfigFields& fields, const FamilyDefaults& family, config::Mo
   if (!layer_types.empty() && std::cmp_not_equal(layer_types.size(), num_layers)) {
     fields.refuse("layer_types", fmt::format("it has {} items for {} layers", layer_types.size(), num_layers),
                   "correct the file, or download it again");
+  }
+  if (is_gemma(family.family) || family.family == Family::olmo3) {
+    return read_alternating_windows(fields, family.family, std::move(layer_types), model);
   }
   constexpr std::int64_t default_window = 4096;
   const bool slides_everywhere = family.family == Family::mistral || family.family == Family::phi3 ||
@@ -187,9 +221,12 @@ void read_windows(ConfigFields& fields, const FamilyDefaults& family, config::Mo
 void read_sizes(ConfigFields& fields, const FamilyDefaults& family, config::Model& model) {
   model.hidden_size = fields.required_integer("hidden_size");
   model.num_hidden_layers = fields.required_integer("num_hidden_layers");
-  model.num_attention_heads = fields.required_integer("num_attention_heads");
+  const auto required = [&](const char* name, std::int64_t fallback) {
+    return fallback == 0 ? fields.required_integer(name) : fields.integer(name, fallback);
+  };
+  model.num_attention_heads = required("num_attention_heads", family.num_attention_heads);
   model.intermediate_size = fields.required_integer("intermediate_size");
-  model.vocab_size = fields.required_integer("vocab_size");
+  model.vocab_size = required("vocab_size", family.vocab_size);
   if (model.num_attention_heads == 0) {
     fields.refuse("num_attention_heads", "there is no model without heads", "correct config.json");
   }
@@ -224,6 +261,13 @@ void read_biases(ConfigFields& fields, Family family, config::Model& model) {
     case Family::qwen2:
       model.attention_bias = true;
       break;
+    case Family::olmo2:
+    case Family::olmo3:
+    case Family::gemma2:
+    case Family::gemma3:
+      model.attention_bias = fields.truth("attention_bias", false);
+      model.attention_output_bias = model.attention_bias;
+      break;
     case Family::qwen3:
     case Family::qwen3_moe:
       model.attention_bias = fields.truth("attention_bias", false);
@@ -252,6 +296,27 @@ void read_rotated_layers(ConfigFields& fields, config::Model& model) {
   for (std::int64_t layer = 1; layer <= model.num_hidden_layers; ++layer) {
     model.no_rope_layers.push_back(layer % interval != 0 ? 1 : 0);
   }
+}
+
+/// What Gemma 2 and 3 have beside others.
+void read_gemma(ConfigFields& fields, Family family, config::Model& model) {
+  const bool is_second = family == Family::gemma2;
+  model.attn_logit_softcapping = fields.has("attn_logit_softcapping") ? fields.number("attn_logit_softcapping", 0.0)
+                                 : is_second                          ? 50.0
+                                                                      : 0.0;
+  if (fields.truth("use_bidirectional_attention", false)) {
+    fields.refuse("use_bidirectional_attention", "attention is causal", other_model);
+  }
+  model.final_logit_softcapping = fields.has("final_logit_softcapping") ? fields.number("final_logit_softcapping", 0.0)
+                                  : is_second                           ? 30.0
+                                                                        : 0.0;
+  const double scalar = fields.number("query_pre_attn_scalar", 256.0);
+  if (!(scalar > 0)) fields.refuse("query_pre_attn_scalar", "scores are divided by its root", "correct config.json");
+  model.attention_multiplier = 1.0 / std::sqrt(scalar);
+  model.embedding_multiplier = std::sqrt(static_cast<double>(model.hidden_size));
+  model.rounds_embedding_multiplier = model.zero_centered_norms = true;
+  model.block_norms = config::BlockNorms::gemma2;
+  model.qk_norm = !is_second;
 }
 
 void read_multipliers(ConfigFields& fields, config::Model& model) {
@@ -318,6 +383,7 @@ ModelConfig parse_model_config(const std::string& text, const std::string& sourc
   refuse_what_is_not_there(fields);
   ModelConfig result;
   config::Model& model = result.model;
+  read_activation(fields, family.family, model);
   read_sizes(fields, family, model);
   read_biases(fields, family.family, model);
   read_windows(fields, family, model);
@@ -326,6 +392,11 @@ ModelConfig parse_model_config(const std::string& text, const std::string& sourc
   model.initializer_range = fields.number("initializer_range", model.initializer_range);
   read_rope(fields, family, model, result.warnings);
   if (family.family == Family::glm4) model.block_norms = config::BlockNorms::glm4;
+  if (is_gemma(family.family)) read_gemma(fields, family.family, model);
+  if (family.family == Family::olmo2 || family.family == Family::olmo3) {
+    model.block_norms = config::BlockNorms::olmo2;
+    model.qk_norm = model.qk_norm_all_heads = true;
+  }
   if (family.family == Family::smollm3) read_rotated_layers(fields, model);
   if (family.family == Family::granite) read_multipliers(fields, model);
   const bool has_experts = family.family == Family::qwen3_moe || family.family == Family::mixtral;

@@ -33,6 +33,34 @@ json scaling_object(ConfigFields& fields, std::string& field) {
   return object;
 }
 
+/// Of families whose sliding layers have an embedding of their own: reads that, and returns all fields with those of
+/// the other layers in the place of both.
+json read_local_rope(ConfigFields& fields, const FamilyDefaults& family, config::Model& model) {
+  constexpr const char* name = "rope_parameters";
+  const bool is_gemma = family.family == Family::gemma3;
+  constexpr double theta_of_gemma = 10000.0;
+  const double theta = fields.number("rope_theta", family.rope_theta);
+  model.rope_local_base_freq = is_gemma ? fields.number("rope_local_base_freq", theta_of_gemma) : theta;
+  json all = fields.object();
+  const json parameters = fields.value(name);
+  if (!parameters.is_object() || !(parameters.contains("full_attention") || parameters.contains("sliding_attention"))) {
+    return all;
+  }
+  const json full = parameters.value("full_attention", json()), local = parameters.value("sliding_attention", json());
+  all[name] = full;
+  if (all.contains("rope_scaling") && all["rope_scaling"].is_object()) {
+    if (!full.is_null()) all[name].update(all["rope_scaling"]);
+    all["rope_scaling"] = nullptr;
+  }
+  if (local.is_null()) return all;
+  ConfigFields of_local(local, fields.source());
+  if (of_local.text("rope_type", "default") != "default") {
+    fields.refuse(name, "the positions of sliding layers are not scaled in any model", "use another model");
+  }
+  model.rope_local_base_freq = of_local.number("rope_theta", model.rope_local_base_freq);
+  return all;
+}
+
 /// Takes a number out of the object.
 double take_number(const ConfigFields& fields, const std::string& field, json& object, const char* name,
                    double fallback) {
@@ -103,8 +131,10 @@ void complete(ConfigFields& fields, const config::Model& model, const std::strin
 
 }  // namespace
 
-void read_rope(ConfigFields& fields, const FamilyDefaults& family, config::Model& model,
-               std::vector<std::string>& warnings) {
+namespace {
+
+void read_main_rope(ConfigFields& fields, const FamilyDefaults& family, config::Model& model,
+                    std::vector<std::string>& warnings) {
   std::string field = "rope_scaling";
   const double outer_theta = fields.number("rope_theta", family.rope_theta);
   const double outer_part = fields.number("partial_rotary_factor", family.partial_rotary_factor);
@@ -133,6 +163,22 @@ void read_rope(ConfigFields& fields, const FamilyDefaults& family, config::Model
     model.rope_scaling = config::parse_rope_scaling(object.dump());
   } catch (const std::invalid_argument& expectation) {
     fields.refuse(field, std::string("expected ") + expectation.what(), "use a model with one of these, or correct it");
+  }
+}
+
+}  // namespace
+
+void read_rope(ConfigFields& fields, const FamilyDefaults& family, config::Model& model,
+               std::vector<std::string>& warnings) {
+  if (family.family != Family::gemma3 && family.family != Family::olmo3) {
+    return read_main_rope(fields, family, model, warnings);
+  }
+  const json all = read_local_rope(fields, family, model);
+  ConfigFields of_main(all, fields.source());
+  read_main_rope(of_main, family, model, warnings);
+  for (const char* name :
+       {"rope_theta", "rope_parameters", "rope_scaling", "partial_rotary_factor", "original_max_position_embeddings"}) {
+    static_cast<void>(fields.value(name));  // read
   }
 }
 

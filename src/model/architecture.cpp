@@ -46,7 +46,8 @@ class UnitBuilder {
         num_kv_heads_(model.num_key_value_heads),
         is_trainable_(is_trainable),
         lora_(lora),
-        norm_split_(cuts_tokens ? TpSplit::partial : TpSplit::none) {}
+        norm_split_(cuts_tokens ? TpSplit::partial : TpSplit::none),
+        norm_init_(model.zero_centered_norms ? Init::zeros : Init::ones) {}
 
   void begin(const std::string& name) {
     names_.push_back(name);
@@ -87,8 +88,11 @@ class UnitBuilder {
 
   /// The weight of a norm of the residual stream.
   ParameterGroup norm(std::string name, std::int64_t size) {
-    return vector(std::move(name), size, norm_split_, Init::ones);
+    return vector(std::move(name), size, norm_split_, norm_init_);
   }
+
+  /// What the weights of norms begin with.
+  [[nodiscard]] Init norm_init() const { return norm_init_; }
 
   /// The adapter of the matrix that is number `member` of `layer`, if the module `path` is to have one.
   void adapt(Linear& layer, int member, const std::string& path, const Shape& matrix, std::uint64_t number) {
@@ -171,6 +175,7 @@ class UnitBuilder {
   const IsTrainable& is_trainable_;
   const config::Lora& lora_;
   TpSplit norm_split_;
+  Init norm_init_;
 };
 
 /// One matrix of a linear layer, which may be fused of several.
@@ -199,6 +204,47 @@ void add_adapters(UnitBuilder& unit, const std::string& prefix, std::span<const 
   }
 }
 
+/// What the norms around a half of a block are called; null: there is none.
+struct NormNames {
+  const char *input, *branch;
+};
+
+NormNames attention_norm_names(config::BlockNorms norms) {
+  switch (norms) {
+    case config::BlockNorms::pre:
+      return {"input_layernorm", nullptr};
+    case config::BlockNorms::glm4:
+      return {"input_layernorm", "post_self_attn_layernorm"};
+    case config::BlockNorms::olmo2:
+      return {nullptr, "post_attention_layernorm"};
+    case config::BlockNorms::gemma2:
+      return {"input_layernorm", "post_attention_layernorm"};
+  }
+  return {};
+}
+
+NormNames mlp_norm_names(config::BlockNorms norms) {
+  switch (norms) {
+    case config::BlockNorms::pre:
+      return {"post_attention_layernorm", nullptr};
+    case config::BlockNorms::glm4:
+      return {"post_attention_layernorm", "post_mlp_layernorm"};
+    case config::BlockNorms::olmo2:
+      return {nullptr, "post_feedforward_layernorm"};
+    case config::BlockNorms::gemma2:
+      return {"pre_feedforward_layernorm", "post_feedforward_layernorm"};
+  }
+  return {};
+}
+
+NormGroups add_norms(UnitBuilder& unit, const config::Model& m, const std::string& layer, const NormNames& names) {
+  const auto add = [&](const char* name) {
+    return name == nullptr ? ParameterGroup() : unit.norm(fmt::format("{}.{}.weight", layer, name), m.hidden_size);
+  };
+  const ParameterGroup input = add(names.input);
+  return {.input = input, .branch = add(names.branch)};
+}
+
 void add_attention(UnitBuilder& unit, const config::Model& m, const std::string& layer, std::uint64_t number,
                    BlockParameters& block) {
   const std::string prefix = layer + ".self_attn.";
@@ -222,22 +268,16 @@ void add_attention(UnitBuilder& unit, const config::Model& m, const std::string&
   if (block.plan.has_sinks) {
     block.sinks = unit.vector(prefix + "sinks", m.num_attention_heads, TpSplit::rows, Init::normal);
   }
+  const Init norm_init = unit.norm_init();
   if (block.plan.qk_norm == LayerPlan::QkNorm::heads) {
-    block.q_norm = unit.vector(prefix + "q_norm.weight", m.head_dim, TpSplit::partial, Init::ones);
-    block.k_norm = unit.vector(prefix + "k_norm.weight", m.head_dim, TpSplit::partial, Init::ones);
+    block.q_norm = unit.vector(prefix + "q_norm.weight", m.head_dim, TpSplit::partial, norm_init);
+    block.k_norm = unit.vector(prefix + "k_norm.weight", m.head_dim, TpSplit::partial, norm_init);
+  } else if (block.plan.qk_norm == LayerPlan::QkNorm::all_heads) {
+    block.q_norm = unit.vector(prefix + "q_norm.weight", q_rows, TpSplit::rows, norm_init);
+    block.k_norm = unit.vector(prefix + "k_norm.weight", kv_rows, TpSplit::kv_rows, norm_init);
   }
-  block.attention_norms.input = unit.norm(layer + ".input_layernorm.weight", m.hidden_size);
-  if (block.plan.norms_branches) {
-    block.attention_norms.branch = unit.norm(layer + ".post_self_attn_layernorm.weight", m.hidden_size);
-  }
+  block.attention_norms = add_norms(unit, m, layer, attention_norm_names(m.block_norms));
   add_adapters(unit, prefix, members, number);
-}
-
-void add_mlp_norms(UnitBuilder& unit, const config::Model& m, const std::string& layer, BlockParameters& block) {
-  block.mlp_norms.input = unit.norm(layer + ".post_attention_layernorm.weight", m.hidden_size);
-  if (block.plan.norms_branches) {
-    block.mlp_norms.branch = unit.norm(layer + ".post_mlp_layernorm.weight", m.hidden_size);
-  }
 }
 
 void add_dense_mlp(UnitBuilder& unit, const config::Model& m, const std::string& layer, std::uint64_t number,
@@ -255,7 +295,7 @@ void add_dense_mlp(UnitBuilder& unit, const config::Model& m, const std::string&
     bias = unit.fuse(bias, unit.vector(prefix + "up_proj.bias", size, TpSplit::rows, Init::zeros));
     down.bias = unit.vector(prefix + "down_proj.bias", m.hidden_size, TpSplit::none, Init::zeros);
   }
-  add_mlp_norms(unit, m, layer, block);
+  block.mlp_norms = add_norms(unit, m, layer, mlp_norm_names(m.block_norms));
   add_adapters(unit, prefix, members, number);
   block.mlp = std::make_shared<DenseMlp>(std::move(gate_up), std::move(down));
 }

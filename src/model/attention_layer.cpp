@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/attention_layer.hpp"
 
+#include <array>
+#include <cstdint>
+
 #include "sft/model/linear.hpp"
 
 namespace sft::model {
@@ -28,21 +31,88 @@ void project(const Context& c, const BlockParameters& p, AttentionActivations& s
 
 bool has_qk_norm(const BlockParameters& p) { return p.plan.qk_norm != LayerPlan::QkNorm::none; }
 
+/// Norms that all ranks of tp share: of the queries and of the keys, and the sum over tp that each needs.
+struct SharedNorm {
+  const parallel::ParameterGroup& weight;
+  Tensor heads, raw, gradient;  ///< as matrices (T, n D): what comes out, what goes in, and its gradient
+  Tensor rstd, sums;            ///< (T) float32
+};
+
+std::array<SharedNorm, 2> shared_norms(const Context& c, const BlockParameters& p, const AttentionActivations& saved,
+                                       const BlockScratch& scratch) {
+  const parallel::SequenceAttention::Heads raw = heads_of(saved.qkv, c.sizes);
+  const parallel::SequenceAttention::Heads gradients =
+      scratch.qkv.empty() ? parallel::SequenceAttention::Heads{} : heads_of(scratch.qkv, c.sizes);
+  const auto matrix = [](const Tensor& heads) { return heads.empty() ? Tensor() : as_matrix(heads); };
+  const std::int64_t num_tokens = saved.qkv.shape[0];
+  return {SharedNorm{p.q_norm, as_matrix(saved.heads.q), as_matrix(raw.q), matrix(gradients.q), saved.q_rstd,
+                     scratch.row_sums.rows(0, num_tokens)},
+          SharedNorm{p.k_norm, as_matrix(saved.heads.k), as_matrix(raw.k), matrix(gradients.k), saved.k_rstd,
+                     scratch.row_sums.rows(num_tokens, num_tokens)}};
+}
+
+/// Those of ranks that hold the same heads count as their sums do, each time.
+std::int64_t columns_of_all_ranks(const Context& c, const SharedNorm& norm) { return c.tp.size() * norm.raw.shape[1]; }
+
+void norm_all_heads(const Context& c, const BlockParameters& p, AttentionActivations& saved, BlockScratch& scratch) {
+  const std::array<SharedNorm, 2> norms = shared_norms(c, p, saved, scratch);
+  for (const SharedNorm& norm : norms) c.ops.split_norm_squares(norm.sums, norm.raw);
+  c.tp.sum(scratch.row_sums.rows(0, 2 * saved.qkv.shape[0]));
+  for (const SharedNorm& norm : norms) {
+    c.ops.split_norm_forward({.y = norm.heads,
+                              .rstd = norm.rstd,
+                              .x = norm.raw,
+                              .squares = norm.sums,
+                              .weight = norm_weight(c, norm.weight),
+                              .all_columns = columns_of_all_ranks(c, norm),
+                              .epsilon = static_cast<float>(c.config.rms_norm_eps)});
+  }
+}
+
+/// In place, in the gradients of queries and keys.
+void norm_all_heads_backward(const Context& c, const BlockParameters& p, const AttentionActivations& saved,
+                             BlockScratch& scratch) {
+  const std::array<SharedNorm, 2> norms = shared_norms(c, p, saved, scratch);
+  for (const SharedNorm& norm : norms) {
+    c.ops.split_norm_dots({.dots = norm.sums,
+                           .dweight = c.units.accumulated_gradient(norm.weight),
+                           .dy = norm.gradient,
+                           .x = norm.raw,
+                           .rstd = norm.rstd,
+                           .weight = norm_weight(c, norm.weight)});
+  }
+  c.tp.sum(scratch.row_sums.rows(0, 2 * saved.qkv.shape[0]));
+  for (const SharedNorm& norm : norms) {
+    c.ops.split_norm_backward({.dx = norm.gradient,
+                               .dy = norm.gradient,
+                               .x = norm.raw,
+                               .rstd = norm.rstd,
+                               .dots = norm.sums,
+                               .weight = norm_weight(c, norm.weight),
+                               .all_columns = columns_of_all_ranks(c, norm)});
+  }
+}
+
 /// Rotates queries and keys, if the layer does; with q/k norms into memory of their own.
 void rotate(const Context& c, const BlockParameters& p, AttentionActivations& saved, BlockScratch& scratch) {
-  if (has_qk_norm(p)) {
+  if (p.plan.qk_norm == LayerPlan::QkNorm::all_heads) {
+    norm_all_heads(c, p, saved, scratch);
+    for (const Tensor& heads : {saved.heads.q, saved.heads.k}) {
+      c.ops.rope_forward(heads, heads, scratch.ropes[*p.plan.rope]);
+    }
+  } else if (has_qk_norm(p)) {
     const auto epsilon = static_cast<float>(c.config.rms_norm_eps);
     const parallel::SequenceAttention::Heads raw = heads_of(saved.qkv, c.sizes);
     c.ops.norm_rope_forward({.out = saved.heads.q,
                              .rstd = saved.q_rstd,
                              .in = raw.q,
-                             .weight = c.units.parameter(p.q_norm),
+                             .weight = norm_weight(c, p.q_norm),
                              .table = scratch.ropes[p.plan.query_rope],
                              .epsilon = epsilon});
     c.ops.norm_rope_forward({.out = saved.heads.k,
                              .rstd = saved.k_rstd,
                              .in = raw.k,
-                             .weight = c.units.parameter(p.k_norm),
+                             .weight = norm_weight(c, p.k_norm),
                              .table = scratch.ropes[*p.plan.rope],
                              .epsilon = epsilon});
   } else {
@@ -54,21 +124,26 @@ void rotate(const Context& c, const BlockParameters& p, AttentionActivations& sa
 
 void rotate_backward(const Context& c, const BlockParameters& p, const AttentionActivations& saved,
                      BlockScratch& scratch, const parallel::SequenceAttention::Heads& gradients) {
-  if (has_qk_norm(p)) {
+  if (p.plan.qk_norm == LayerPlan::QkNorm::all_heads) {
+    for_each_rotated(p.plan, scratch.qkv, c.sizes, [&](const Tensor& rotated, int rope) {
+      c.ops.rope_backward(rotated, rotated, scratch.ropes[rope]);
+    });
+    norm_all_heads_backward(c, p, saved, scratch);
+  } else if (has_qk_norm(p)) {
     const parallel::SequenceAttention::Heads raw = heads_of(saved.qkv, c.sizes);
     c.ops.norm_rope_backward({.din = gradients.q,
                               .dweight = c.units.accumulated_gradient(p.q_norm),
                               .dout = gradients.q,
                               .in = raw.q,
                               .rstd = saved.q_rstd,
-                              .weight = c.units.parameter(p.q_norm),
+                              .weight = norm_weight(c, p.q_norm),
                               .table = scratch.ropes[p.plan.query_rope]});
     c.ops.norm_rope_backward({.din = gradients.k,
                               .dweight = c.units.accumulated_gradient(p.k_norm),
                               .dout = gradients.k,
                               .in = raw.k,
                               .rstd = saved.k_rstd,
-                              .weight = c.units.parameter(p.k_norm),
+                              .weight = norm_weight(c, p.k_norm),
                               .table = scratch.ropes[*p.plan.rope]});
   } else {
     for_each_rotated(p.plan, scratch.qkv, c.sizes, [&](const Tensor& rotated, int rope) {

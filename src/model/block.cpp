@@ -13,33 +13,41 @@ float epsilon_of(const Context& c) { return static_cast<float>(c.config.rms_norm
 
 /// The residual stream on its way to attention or the MLP: stream.x = previous + the slice of delta, unless `previous`
 /// is empty and x is there already; and the slice of normed, what the sublayer reads of it.
-void enter_sublayer(const Context& c, const NormGroups& norms, const Tensor& previous, StreamActivations& stream,
-                    BlockScratch& scratch) {
-  const Tensor weight = c.units.parameter(norms.input), normed = c.tp.slice(scratch.normed);
-  if (previous.empty()) {
-    c.ops.rms_norm_forward(normed, stream.rstd, stream.x, weight, epsilon_of(c));
+void enter_sublayer(const Context& c, const LayerPlan& plan, const NormGroups& norms, const Tensor& previous,
+                    StreamActivations& stream, BlockScratch& scratch) {
+  const Tensor normed = c.tp.slice(scratch.normed);
+  if (!plan.norms_inputs) {
+    if (!previous.empty()) {
+      c.ops.copy(stream.x, previous);
+      c.ops.add(stream.x, c.tp.slice(scratch.delta));
+    }
+    c.ops.copy(normed, stream.x);
+  } else if (previous.empty()) {
+    c.ops.rms_norm_forward(normed, stream.rstd, stream.x, norm_weight(c, norms.input), epsilon_of(c));
   } else {
     c.ops.add_rms_norm_forward({.sum = stream.x,
                                 .y = normed,
                                 .rstd = stream.rstd,
                                 .x = previous,
                                 .delta = c.tp.slice(scratch.delta),
-                                .weight = weight,
+                                .weight = norm_weight(c, norms.input),
                                 .epsilon = epsilon_of(c)});
   }
 }
 
 /// The slice of normed again, of the stream as it was.
-void read_again(const Context& c, const NormGroups& norms, const StreamActivations& stream, BlockScratch& scratch) {
-  c.ops.rms_norm_apply(
-      {.y = c.tp.slice(scratch.normed), .x = stream.x, .rstd = stream.rstd, .weight = c.units.parameter(norms.input)});
+void read_again(const Context& c, const LayerPlan& plan, const NormGroups& norms, const StreamActivations& stream,
+                BlockScratch& scratch) {
+  const Tensor normed = c.tp.slice(scratch.normed);
+  if (!plan.norms_inputs) return c.ops.copy(normed, stream.x);
+  c.ops.rms_norm_apply({.y = normed, .x = stream.x, .rstd = stream.rstd, .weight = norm_weight(c, norms.input)});
 }
 
 /// What writes it and starts its gather over tp; the references outlive it.
-std::function<void()> normed_again(const Context& c, const NormGroups& norms, const StreamActivations& stream,
-                                   BlockScratch& scratch) {
-  return [&c, &norms, &stream, &scratch] {
-    read_again(c, norms, stream, scratch);
+std::function<void()> normed_again(const Context& c, const LayerPlan& plan, const NormGroups& norms,
+                                   const StreamActivations& stream, BlockScratch& scratch) {
+  return [&c, &plan, &norms, &stream, &scratch] {
+    read_again(c, plan, norms, stream, scratch);
     c.tp.start_gather(scratch.normed);
   };
 }
@@ -53,7 +61,7 @@ void finish_branch(const Context& c, const LayerPlan& plan, const NormGroups& no
   if (plan.norms_branches) {
     const Tensor normed = c.tp.slice(scratch.normed);
     c.ops.copy(stream.branch, delta);
-    c.ops.rms_norm_forward(normed, stream.branch_rstd, stream.branch, c.units.parameter(norms.branch), epsilon_of(c));
+    c.ops.rms_norm_forward(normed, stream.branch_rstd, stream.branch, norm_weight(c, norms.branch), epsilon_of(c));
     c.ops.copy(delta, normed);
   } else if (plan.scales_branches()) {
     c.ops.scale(delta, plan.residual_multiplier);
@@ -70,7 +78,7 @@ void begin_branch_backward(const Context& c, const LayerPlan& plan, const NormGr
                              .dy = dx,
                              .x = stream.branch,
                              .rstd = stream.branch_rstd,
-                             .weight = c.units.parameter(norms.branch)});
+                             .weight = norm_weight(c, norms.branch)});
   } else if (plan.scales_branches()) {
     c.ops.copy(dbranch, dx);
     c.ops.scale(dbranch, plan.residual_multiplier);
@@ -79,15 +87,16 @@ void begin_branch_backward(const Context& c, const LayerPlan& plan, const NormGr
 }
 
 /// The slice of dx += the gradient of the stream through what the sublayer reads of it, of the slice of dnormed.
-void leave_sublayer_backward(const Context& c, const NormGroups& norms, const StreamActivations& stream,
-                             BlockScratch& scratch) {
+void leave_sublayer_backward(const Context& c, const LayerPlan& plan, const NormGroups& norms,
+                             const StreamActivations& stream, BlockScratch& scratch) {
   const Tensor dx = c.tp.slice(scratch.dx);
+  if (!plan.norms_inputs) return c.ops.add(dx, c.tp.slice(scratch.dnormed));
   c.ops.rms_norm_backward({.dx = dx,
                            .dweight = c.units.accumulated_gradient(norms.input),
                            .dy = c.tp.slice(scratch.dnormed),
                            .x = stream.x,
                            .rstd = stream.rstd,
-                           .weight = c.units.parameter(norms.input),
+                           .weight = norm_weight(c, norms.input),
                            .dresidual = dx});
 }
 
@@ -95,7 +104,7 @@ void leave_sublayer_backward(const Context& c, const NormGroups& norms, const St
 void join_attention(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
   finish_branch(c, p.plan, p.attention_norms, saved.before_attention, scratch);
   c.units.enter(p.mlp_unit);
-  enter_sublayer(c, p.mlp_norms, saved.before_attention.x, saved.before_mlp, scratch);
+  enter_sublayer(c, p.plan, p.mlp_norms, saved.before_attention.x, saved.before_mlp, scratch);
 }
 
 }  // namespace
@@ -103,7 +112,7 @@ void join_attention(const Context& c, const BlockParameters& p, BlockActivations
 void block_forward(const Context& c, const BlockParameters& p, const Tensor& previous, BlockActivations& saved,
                    BlockScratch& scratch) {
   c.units.enter(p.attention_unit);
-  enter_sublayer(c, p.attention_norms, previous, saved.before_attention, scratch);
+  enter_sublayer(c, p.plan, p.attention_norms, previous, saved.before_attention, scratch);
   c.tp.gather(scratch.normed);
   attention_forward(c, p, saved.attention, scratch);
   join_attention(c, p, saved, scratch);
@@ -119,7 +128,7 @@ void block_recompute(const Context& c, const BlockParameters& p, const Activatio
   if (policy.keeps_all()) return;
   c.units.enter(p.attention_unit);
   if (!policy.keeps_products()) {
-    read_again(c, p.attention_norms, saved.before_attention, scratch);
+    read_again(c, p.plan, p.attention_norms, saved.before_attention, scratch);
     c.tp.gather(scratch.normed);
   }
   attention_recompute(c, p, policy, saved.attention, scratch);
@@ -130,14 +139,14 @@ void block_backward(const Context& c, const BlockParameters& p, BlockActivations
   c.units.enter(p.mlp_unit);
   timed(c, "MLP backward", [&] {
     begin_branch_backward(c, p.plan, p.mlp_norms, saved.before_mlp, scratch);
-    p.mlp->backward(c, saved.mlp, scratch, normed_again(c, p.mlp_norms, saved.before_mlp, scratch));
+    p.mlp->backward(c, saved.mlp, scratch, normed_again(c, p.plan, p.mlp_norms, saved.before_mlp, scratch));
   });
-  leave_sublayer_backward(c, p.mlp_norms, saved.before_mlp, scratch);
+  leave_sublayer_backward(c, p.plan, p.mlp_norms, saved.before_mlp, scratch);
   c.units.enter(p.attention_unit);
   begin_branch_backward(c, p.plan, p.attention_norms, saved.before_attention, scratch);
   attention_backward(c, p, saved.attention, scratch,
-                     normed_again(c, p.attention_norms, saved.before_attention, scratch));
-  leave_sublayer_backward(c, p.attention_norms, saved.before_attention, scratch);
+                     normed_again(c, p.plan, p.attention_norms, saved.before_attention, scratch));
+  leave_sublayer_backward(c, p.plan, p.attention_norms, saved.before_attention, scratch);
 }
 
 }  // namespace sft::model

@@ -22,9 +22,9 @@ void narrow(Buffers& buffers, std::int64_t num_rows, std::initializer_list<Tenso
 /// Columns of a tensor that others follow in the same memory, so that they are aligned.
 std::int64_t aligned(std::int64_t num_elements) { return (num_elements + 127) / 128 * 128; }
 
-void take_stream(StreamActivations& stream, device::Arena& arena, const Sizes& s) {
+void take_stream(StreamActivations& stream, device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
   stream.x = take(arena, s.compute, {s.slice_tokens(), s.hidden});
-  stream.rstd = take(arena, DType::float32, {s.slice_tokens()});
+  if (plan.norms_inputs) stream.rstd = take(arena, DType::float32, {s.slice_tokens()});
 }
 
 void take_branch(StreamActivations& stream, device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
@@ -34,7 +34,7 @@ void take_branch(StreamActivations& stream, device::Arena& arena, const Sizes& s
 }
 
 void take_input(BlockActivations& a, device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
-  take_stream(a.before_attention, arena, s);
+  take_stream(a.before_attention, arena, s, plan);
   take_branch(a.before_mlp, arena, s, plan);
 }
 
@@ -43,7 +43,7 @@ void take_decisions(MlpActivations& a, device::Arena& arena, const Sizes& s, con
 }
 
 void take_following_streams(BlockActivations& a, device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
-  take_stream(a.before_mlp, arena, s);
+  take_stream(a.before_mlp, arena, s, plan);
   take_branch(a.before_attention, arena, s, plan);
 }
 
@@ -57,8 +57,12 @@ void take_followers(AttentionActivations& a, device::Arena& arena, const Sizes& 
   if (plan.qk_norm == LayerPlan::QkNorm::none) return;
   a.heads.q = take(arena, s.compute, {s.tokens, s.q_heads, s.head_dim});
   a.heads.k = take(arena, s.compute, {s.tokens, s.kv_heads, s.head_dim});
-  a.q_rstd = take(arena, DType::float32, {s.tokens, s.q_heads});
-  a.k_rstd = take(arena, DType::float32, {s.tokens, s.kv_heads});
+  const bool is_of_all = plan.qk_norm == LayerPlan::QkNorm::all_heads;
+  const auto take_rstd = [&](std::int64_t num_heads) {
+    return is_of_all ? take(arena, DType::float32, {s.tokens}) : take(arena, DType::float32, {s.tokens, num_heads});
+  };
+  a.q_rstd = take_rstd(s.q_heads);
+  a.k_rstd = take_rstd(s.kv_heads);
 }
 
 void take_products(MlpActivations& a, device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
@@ -79,6 +83,13 @@ void point_heads(AttentionActivations& a, const Sizes& s, const LayerPlan& plan)
   if (plan.qk_norm != LayerPlan::QkNorm::none) return;
   a.heads.q = fused.q;
   a.heads.k = fused.k;
+}
+
+/// Memory for BlockScratch::row_sums, where a layer needs it.
+Tensor take_row_sums(device::Arena& arena, const Sizes& s, const std::vector<LayerPlan>& plans) {
+  const bool is_needed =
+      std::ranges::any_of(plans, [](const LayerPlan& plan) { return plan.qk_norm == LayerPlan::QkNorm::all_heads; });
+  return is_needed ? take(arena, DType::float32, {2 * s.tokens}) : Tensor();
 }
 
 void add_present(std::vector<Tensor>& list, std::initializer_list<Tensor> tensors) {
@@ -187,6 +198,7 @@ BlockScratch take_forward_scratch(device::Arena& arena, const config::Model& mod
   b.act = take(arena, s.compute, {s.tokens, s.mlp});
   if (s.experts > 0) b.experts = take_forward_expert_scratch(arena, s);
   b.delta = take(arena, s.partial, {s.tokens, s.hidden});
+  b.row_sums = take_row_sums(arena, s, layer_plans(model));
   b.ropes = RopeTables(model, arena, s.tokens);
   return b;
 }
@@ -212,6 +224,7 @@ BlockScratch take_scratch(device::Arena& arena, device::Arena& tp_sums, const Si
   take_in_turn(arena, s.experts > 0 ? 2 : 1, [&](int turn) { turn == 0 ? take_wide() : take_experts(); });
 
   b.delta = take(tp_sums, s.partial, {s.tokens, s.hidden});
+  b.row_sums = take_row_sums(tp_sums, s, layer_plans(model));
   b.dnormed = b.delta;
   b.dx = take(arena, s.compute, {s.tokens, s.hidden});
   const std::vector<LayerPlan> plans = layer_plans(model);

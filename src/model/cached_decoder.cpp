@@ -29,6 +29,7 @@ void CachedDecoderBuffers::lay_out(device::Arena& cache, device::Arena& workspac
         take_around(workspace, sizes_, plans.at(static_cast<std::size_t>(block)), streams);
   });
   scratch = take_forward_scratch(workspace, config_, sizes_);
+  last_rstd = take(workspace, DType::float32, {1});
 }
 
 CachedAttention::CachedAttention(const IndexedVector<BlockIndex, LayerCache>& layers, float scale, float softcap,
@@ -113,10 +114,10 @@ void CachedDecoder::forward(const Tensor& tokens, const Tensor& positions, std::
     const BlockActivations saved = saved_of(p_.blocks.last());
     c_.ops.add_rms_norm_forward({.sum = saved.before_attention.x.rows(last, 1),
                                  .y = scratch.normed.rows(last, 1),
-                                 .rstd = saved.before_attention.rstd.rows(last, 1),
+                                 .rstd = b_.last_rstd,
                                  .x = saved.before_mlp.x.rows(last, 1),
                                  .delta = scratch.delta.rows(last, 1),
-                                 .weight = c_.units.parameter(p_.final_norm),
+                                 .weight = norm_weight(c_, p_.final_norm),
                                  .epsilon = epsilon});
   }
   c_.units.enter(p_.head.unit());

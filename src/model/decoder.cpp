@@ -81,7 +81,7 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
                                .rstd = b_.last_rstd,
                                .x = b_.blocks.back().before_mlp.x,
                                .delta = c_.tp.slice(b_.scratch.delta),
-                               .weight = c_.units.parameter(p_.final_norm),
+                               .weight = norm_weight(c_, p_.final_norm),
                                .epsilon = static_cast<float>(c_.config.rms_norm_eps)});
   c_.tp.gather(b_.scratch.normed);
   c_.units.enter(p_.head.unit());
@@ -97,7 +97,7 @@ void Decoder::head_backward(const Inputs& inputs, double gradient_scale, Tensor 
                             .dy = c_.tp.slice(b_.scratch.dnormed),
                             .x = b_.last,
                             .rstd = b_.last_rstd,
-                            .weight = c_.units.parameter(p_.final_norm)});
+                            .weight = norm_weight(c_, p_.final_norm)});
 }
 
 void Decoder::block_backward_of(BlockIndex i) {

@@ -24,6 +24,20 @@ Tensor gate_up_of(const MlpActivations& saved, const BlockScratch& scratch, std:
   return saved.gate_up.empty() ? scratch.gate_up.rows(0, count) : saved.gate_up.rows(begin, count);
 }
 
+bool is_swiglu(const Context& c) { return c.config.hidden_act == config::Activation::silu; }
+
+void gate_forward(const Context& c, const Tensor& act, const Tensor& gate_up) {
+  if (is_swiglu(c)) return c.ops.swiglu_forward(act, gate_up);
+  c.ops.gated_forward({.act = act, .gate_up = gate_up, .rule = {.gate = ops::Gate::gelu_tanh}});
+}
+
+/// In place: act, its gradient before, and the gradient of gate_up.
+void gate_backward(const Context& c, const Tensor& act, const Tensor& gate_up) {
+  if (is_swiglu(c)) return c.ops.swiglu_backward(gate_up, act, act, gate_up);
+  c.ops.gated_backward(
+      {.dgate_up = gate_up, .act = act, .dact = act, .gate_up = gate_up, .rule = {.gate = ops::Gate::gelu_tanh}});
+}
+
 }  // namespace
 
 void DenseMlp::forward(const Context& c, MlpActivations& saved, BlockScratch& scratch) const {
@@ -32,7 +46,7 @@ void DenseMlp::forward(const Context& c, MlpActivations& saved, BlockScratch& sc
   for_each_tile(scratch, [&](std::int64_t begin, std::int64_t count) {
     const Tensor gate_up = gate_up_of(saved, scratch, begin, count), act = scratch.act.rows(0, count);
     linear_forward(c, gate_up_, gate_up, scratch.normed.rows(begin, count), begin);
-    c.ops.swiglu_forward(act, gate_up);
+    gate_forward(c, act, gate_up);
     linear_forward_partial(c, down_, scratch.delta.rows(begin, count), act, begin);
   });
 }
@@ -48,7 +62,7 @@ void DenseMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& s
     const Tensor dbranch = scratch.dbranch.rows(begin, count);
     if (recomputes) linear_forward(c, gate_up_, gate_up, normed, begin);
     linear_backward_input(c, down_, act, dbranch, begin);
-    c.ops.swiglu_backward(gate_up, act, act, gate_up);
+    gate_backward(c, act, gate_up);
     linear_backward_input(c, gate_up_, dnormed, gate_up, begin);
     c.tp.finish();
     c.tp.start_reduce(scratch.dnormed, begin, count);  // beside the weight gradients

@@ -23,12 +23,16 @@ sequence::AttentionKind kind_of(const sequence::AttentionWindows& windows, std::
 }  // namespace
 
 std::vector<LayerPlan> layer_plans(const config::Model& model) {
+  using QkNorm = LayerPlan::QkNorm;
+  const QkNorm qk_norm = model.qk_norm_all_heads ? QkNorm::all_heads : QkNorm::heads;
+  const int last_rope = checked_cast<int>(ropes(model).size()) - 1;
   const LayerPlan common{.attention = {},
-                         .query_rope = checked_cast<int>(ropes(model).size()) - 1,
-                         .qk_norm = model.qk_norm ? LayerPlan::QkNorm::heads : LayerPlan::QkNorm::none,
+                         .query_rope = model.llama_4_scaling_beta != 0.0 ? last_rope : 0,
+                         .qk_norm = model.qk_norm ? qk_norm : QkNorm::none,
                          .has_sinks = model.attention_sinks,
                          .residual_multiplier = static_cast<float>(model.residual_multiplier),
-                         .norms_branches = model.block_norms == config::BlockNorms::glm4};
+                         .norms_inputs = model.norms_inputs(),
+                         .norms_branches = model.norms_branches()};
   const sequence::AttentionWindows windows = attention_windows(model);
   std::vector<LayerPlan> plans(checked_cast<std::size_t>(model.num_hidden_layers), common);
   int num_expert_layers = 0;
@@ -37,6 +41,7 @@ std::vector<LayerPlan> layer_plans(const config::Model& model) {
       plans[layer].mlp = LayerPlan::MlpKind::experts;
       plans[layer].expert_layer = num_expert_layers++;
     }
+    if (model.has_local_rope(layer)) plans[layer].rope = plans[layer].query_rope = last_rope;
     if (!model.rotates(layer)) plans[layer].rope.reset();
     plans[layer].attention = kind_of(windows, model.window_of(layer));
   }

@@ -8,9 +8,16 @@
 
 namespace sft::model {
 
+namespace {
+
+float logit_cap(const Context& c) { return static_cast<float>(c.config.final_logit_softcapping); }
+
+}  // namespace
+
 void head_logits(const Context& c, const Linear& head, Tensor logits, const Tensor& normed) {
   c.ops.matmul({.a = normed, .b = c.units.parameter(head.weight), .c = logits, .transpose_b = true});
   if (c.config.logits_scaling != 1.0) c.ops.scale(logits, static_cast<float>(1.0 / c.config.logits_scaling));
+  if (c.config.final_logit_softcapping > 0.0) c.ops.soft_cap(logits, logit_cap(c));
 }
 
 LossHead::LossHead(const Sizes& sizes, device::Kind kind, const ops::TokenLoss& loss)
@@ -32,7 +39,8 @@ ops::CrossEntropy LossHead::forward_chunk(const Context& c, const Linear& head, 
                                 .targets = inputs.targets.rows(begin, n),
                                 .loss_weights = inputs.loss_weights.rows(begin, n),
                                 .vocab_begin = sizes_.vocab_begin,
-                                .loss = loss_};
+                                .loss = loss_,
+                                .logit_cap = logit_cap(c)};
   head_logits(c, head, chunk.logits, normed.rows(begin, n));
   c.ops.cross_entropy_max(chunk);
   c.tp.max(chunk.max);

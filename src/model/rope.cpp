@@ -34,6 +34,9 @@ std::vector<double> yarn_kept_parts(const Rope& rope) {
 
 std::vector<Rope> ropes(const config::Model& model) {
   const Rope rope{.dims = model.rotary_dim(), .theta = model.rope_theta, .scaling = model.rope_scaling};
+  if (model.rope_local_base_freq > 0.0) {
+    return {rope, {.dims = rope.dims, .theta = model.rope_local_base_freq, .scaling = {}}};
+  }
   if (model.llama_4_scaling_beta == 0.0) return {rope};
   Rope of_queries = rope;
   of_queries.query_growth = model.llama_4_scaling_beta;

@@ -518,12 +518,14 @@ BOOST_AUTO_TEST_CASE(what_is_computed_again_or_offloaded_has_the_same_bits) {
                           {true, false, 7, Tokens::cut},
                           {false, false, 7, Tokens::cut, config::BlockNorms::glm4},
                           {true, true, INT64_MAX, Tokens::whole, config::BlockNorms::glm4},
+                          {true, true, 7, Tokens::cut, config::BlockNorms::olmo2},
                           {false, false, 7, Tokens::cut, config::BlockNorms::pre, 0.5}};
   for (const mesh::Layout& layout : layouts(session().world().size())) {
     for (const Way& way : ways) {
       config::Model config = small_model(!way.has_qk_norm);
       config.num_hidden_layers = 4;
       config.qk_norm = way.has_qk_norm;
+      config.qk_norm_all_heads = way.norms == config::BlockNorms::olmo2;
       config.block_norms = way.norms;
       config.residual_multiplier = way.residual_multiplier;
       const Mesh mesh(session().world(), layout, config);

@@ -88,6 +88,34 @@ def glm4(rng, sizes):
                                      partial_rotary_factor=rng.choice([0.5, 0.5, 1.0])))
 
 
+def windows_of(rng, sizes):
+    """Of models whose layers slide but for some, and rotary embeddings of both kinds."""
+    full = rope_of(rng)["rope_parameters"]
+    if full["rope_type"] not in ("default", "linear", "yarn"):
+        full = dict(rope_type="default", rope_theta=1e6)
+    local = dict(rope_type="default", rope_theta=rng.choice([1e4, full["rope_theta"]]))
+    types = [rng.choice(["full_attention", "sliding_attention"]) for _ in range(sizes["num_hidden_layers"])]
+    return dict(layer_types=types, sliding_window=rng.choice([1, 3, 16, 33, 64]),
+                rope_parameters=dict(full_attention=full, sliding_attention=local))
+
+
+def attention_bias(rng):
+    return dict(attention_bias=rng.random() < 0.3)
+
+
+def gemma3(rng, sizes):
+    return dict(head_dim=rng.choice([8, 16]), query_pre_attn_scalar=rng.choice([5, 16, 168]),
+                final_logit_softcapping=rng.choice([None, 3.0])) | attention_bias(rng) | windows_of(rng, sizes)
+
+
+def gemma2(rng, sizes):
+    fields = dict(head_dim=rng.choice([8, 16]), query_pre_attn_scalar=rng.choice([5, 16, 144]),
+                  attn_logit_softcapping=rng.choice([None, 1.5, 50.0]), final_logit_softcapping=rng.choice([None, 2.0, 30.0]))
+    windows = windows_of(rng, sizes)
+    del windows["rope_parameters"]
+    return fields | attention_bias(rng) | windows | dict(rope_parameters=dict(rope_type="default", rope_theta=1e4))
+
+
 def mistral(rng, sizes):
     return dict(head_dim=rng.choice([None, 16]), sliding_window=rng.choice([1, 2, 5, 16, 33, 64, 96, 200])) | rope_of(rng)
 
@@ -131,7 +159,13 @@ FAMILIES = {
     "glm4": ("Glm4", glm4),
     "qwen3_moe": ("Qwen3Moe", qwen3_moe),
     "mixtral": ("Mixtral", mixtral),
+    "olmo2": ("Olmo2", lambda rng, sizes: attention_bias(rng) | rope_of(rng)),
+    "olmo3": ("Olmo3", lambda rng, sizes: attention_bias(rng) | windows_of(rng, sizes)),
+    "gemma2": ("Gemma2", gemma2),
+    "gemma3": ("Gemma3", gemma3),
 }
+
+CONFIGS = {"gemma3": "Gemma3TextConfig"}  # where the name does not follow
 
 
 EXPERTS = (qwen3_moe, mixtral)
@@ -139,10 +173,11 @@ EXPERTS = (qwen3_moe, mixtral)
 
 def draw_parameters(network):
     """Weights large enough that attention is far from uniform; norms away from 1, biases away from 0."""
+    is_zero_centered = network.config.model_type.startswith("gemma")
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             if "norm" in name:
-                parameter.copy_(1 + 0.3 * torch.randn_like(parameter))
+                parameter.copy_((0 if is_zero_centered else 1) + 0.3 * torch.randn_like(parameter))
             elif name.endswith("bias"):
                 parameter.copy_(0.3 * torch.randn_like(parameter))
             else:
@@ -153,7 +188,7 @@ def make_model(family, number, folder):
     rng = random.Random(f"{family} {number}")
     prefix, draw = FAMILIES[family]
     sizes = sizes_of(rng)
-    config = getattr(transformers, prefix + "Config")(**(sizes | draw(rng, sizes)))
+    config = getattr(transformers, CONFIGS.get(family, prefix + "Config"))(**(sizes | draw(rng, sizes)))
     torch.manual_seed(rng.randrange(1 << 30))
     network = getattr(transformers, prefix + "ForCausalLM")(config)
     draw_parameters(network)

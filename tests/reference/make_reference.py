@@ -35,6 +35,9 @@ LOGITS_DOCUMENT = 1  # of row 0
 DOCUMENT_LENGTHS = [[1, 17, 5, 13, 11], [3, 7, 9], [48], [1, 1, 2, 1, 31]]
 ROW_WITHOUT_TARGET = 3
 
+GEMMA = dict(block_norms="gemma2", zero_centered_norms=True, hidden_act="gelu_pytorch_tanh",
+             embedding_multiplier=32 ** 0.5, rounds_embedding_multiplier=True)  # of 32 columns
+
 MODELS = {
     "llama": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
                   intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=False,
@@ -103,6 +106,25 @@ MODELS = {
                     intermediate_size=16, moe_intermediate_size=16, rope_theta=10000.0, rms_norm_eps=1e-5,
                     tie_word_embeddings=False, num_experts=4, num_experts_per_tok=2, norm_topk_prob=True,
                     sliding_window=9, router_aux_loss_coef=0.05),
+    # Norms of all heads together: of keys, two ranks may have the same ones.
+    "olmo2": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                  intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=False,
+                  qk_norm=True, qk_norm_all_heads=True, block_norms="olmo2"),
+    "olmo3": dict(hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=4, head_dim=8,
+                  intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=False,
+                  qk_norm=True, qk_norm_all_heads=True, block_norms="olmo2", rope_local_base_freq=10000.0,
+                  sliding_window=5, layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+                  rope_scaling=dict(rope_type="yarn", factor=4.0, beta_fast=8.0, beta_slow=1.0,
+                                    original_max_position_embeddings=32)),
+    "gemma3": dict(hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                   intermediate_size=44, rope_theta=1000000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
+                   qk_norm=True, rope_local_base_freq=10000.0, sliding_window=5,
+                   layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                   rope_scaling=dict(rope_type="linear", factor=8.0), attention_multiplier=0.25, **GEMMA),
+    "gemma2": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                   intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
+                   sliding_window=6, layer_types=["sliding_attention", "full_attention"],
+                   attention_multiplier=0.5, final_logit_softcapping=2.5, **GEMMA),
 }
 
 
@@ -114,6 +136,14 @@ def has_experts(model, layer):
     return "num_experts" in model and layer not in model.get("mlp_only_layers", [])
 
 
+# Names of the norms of what attention reads and adds, then of those of the MLP.
+BLOCK_NORMS = {"pre": ("input_layernorm", None, "post_attention_layernorm", None),
+               "glm4": ("input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm"),
+               "olmo2": (None, "post_attention_layernorm", None, "post_feedforward_layernorm"),
+               "gemma2": ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
+                          "post_feedforward_layernorm")}
+
+
 def parameter_shapes(model):
     """Hugging Face names and shapes of every parameter."""
     hidden, head_dim, inner = model["hidden_size"], model["head_dim"], model["intermediate_size"]
@@ -121,7 +151,9 @@ def parameter_shapes(model):
     shapes = {"model.embed_tokens.weight": (vocab_size_of(model), hidden)}
     for layer in range(model["num_hidden_layers"]):
         block = f"model.layers.{layer}."
-        shapes[block + "input_layernorm.weight"] = (hidden,)
+        for name in BLOCK_NORMS[model.get("block_norms", "pre")]:
+            if name is not None:
+                shapes[f"{block}{name}.weight"] = (hidden,)
         for name, size in (("q_proj", q_size), ("k_proj", kv_size), ("v_proj", kv_size)):
             shapes[block + f"self_attn.{name}.weight"] = (size, hidden)
             if model.get("attention_bias"):
@@ -129,17 +161,15 @@ def parameter_shapes(model):
         if model.get("attention_sinks"):
             shapes[block + "self_attn.sinks"] = (model["num_attention_heads"],)
         if model.get("qk_norm"):
-            shapes[block + "self_attn.q_norm.weight"] = (head_dim,)
-            shapes[block + "self_attn.k_norm.weight"] = (head_dim,)
+            is_of_all = model.get("qk_norm_all_heads")
+            shapes[block + "self_attn.q_norm.weight"] = (q_size if is_of_all else head_dim,)
+            shapes[block + "self_attn.k_norm.weight"] = (kv_size if is_of_all else head_dim,)
         shapes[block + "self_attn.o_proj.weight"] = (hidden, q_size)
         if model.get("attention_output_bias"):
             shapes[block + "self_attn.o_proj.bias"] = (hidden,)
         if model.get("mlp_bias"):
             shapes[block + "mlp.gate_proj.bias"] = shapes[block + "mlp.up_proj.bias"] = (inner,)
             shapes[block + "mlp.down_proj.bias"] = (hidden,)
-        shapes[block + "post_attention_layernorm.weight"] = (hidden,)
-        if model.get("block_norms") == "glm4":
-            shapes[block + "post_self_attn_layernorm.weight"] = shapes[block + "post_mlp_layernorm.weight"] = (hidden,)
         mlps, width = ["mlp."], inner
         if has_experts(model, layer):
             mlps, width = [f"mlp.experts.{expert}." for expert in range(model["num_experts"])], model["moe_intermediate_size"]
@@ -157,7 +187,7 @@ def draw_parameters(model, rng):
     """float32 values large enough that attention is far from uniform; norms away from 1 and biases away from 0."""
     def draw(name, shape):
         if "norm" in name:
-            return 1.0 + 0.3 * rng.standard_normal(shape)
+            return (0.0 if model.get("zero_centered_norms") else 1.0) + 0.3 * rng.standard_normal(shape)
         if name.endswith(".sinks"):
             return rng.standard_normal(shape)
         if name.endswith(".bias"):
@@ -207,6 +237,8 @@ def inverse_frequencies(model):
     dims = rotary_dim(model)
     frequencies = model["rope_theta"] ** (-torch.arange(0, dims, 2, dtype=torch.float64) / dims)
     scaling = model.get("rope_scaling")
+    if scaling and scaling["rope_type"] == "linear":
+        return frequencies / scaling["factor"]
     if scaling and scaling["rope_type"] == "longrope":
         return frequencies / torch.tensor(scaling["short_factor"], dtype=torch.float64)
     if scaling and scaling["rope_type"] == "yarn":
@@ -257,14 +289,17 @@ def probabilities(model, block, scores, unseen):
     return torch.cat([scores, sinks[:, None, None].expand(-1, scores.shape[1], 1)], -1).softmax(-1)[..., :-1]
 
 
-def normed_branch(branch, norm, epsilon):
-    return branch if norm is None else rms_norm(branch, norm, epsilon)
+def rope_model(model, layer):
+    """What its rotary embedding follows from: that of sliding layers may be another one."""
+    if "rope_local_base_freq" in model and model["layer_types"][layer] == "sliding_attention":
+        return dict(model, rope_theta=model["rope_local_base_freq"], rope_scaling=None)
+    return model
 
 
-def mlp_of(block, name, h):
+def mlp_of(block, name, h, gate_function=F.silu):
     gate, up = (F.linear(h, block[f"{name}.{part}_proj.weight"], block.get(f"{name}.{part}_proj.bias"))
                 for part in ("gate", "up"))
-    return F.linear(F.silu(gate) * up, block[name + ".down_proj.weight"], block.get(name + ".down_proj.bias"))
+    return F.linear(gate_function(gate) * up, block[name + ".down_proj.weight"], block.get(name + ".down_proj.bias"))
 
 
 def experts_of(block, model, h, routing):
@@ -289,20 +324,30 @@ def document_logits(parameters, model, tokens, routing):
     """Logits (T, V) of one document alone; what its routers did is appended to `routing`."""
     num_heads, num_kv, head_dim = (model[k] for k in ("num_attention_heads", "num_key_value_heads", "head_dim"))
     epsilon, length = model["rms_norm_eps"], len(tokens)
-    angles = torch.arange(length, dtype=torch.float64)[:, None] * inverse_frequencies(model)
     score_scale = model.get("attention_multiplier", head_dim ** -0.5)
     branch_scale = model.get("residual_multiplier", 1.0)
     x = parameters["model.embed_tokens.weight"][tokens] * model.get("embedding_multiplier", 1.0)
+    offset = 1.0 if model.get("zero_centered_norms") else 0.0
+    cap = model.get("final_logit_softcapping")
+    norm_names = BLOCK_NORMS[model.get("block_norms", "pre")]
+    gate_function = F.silu if model.get("hidden_act", "silu") == "silu" else lambda y: F.gelu(y, approximate="tanh")
     for layer in range(model["num_hidden_layers"]):
+        rope = rope_model(model, layer)
+        angles = torch.arange(length, dtype=torch.float64)[:, None] * inverse_frequencies(rope)
         block = {name.split(f"model.layers.{layer}.")[1]: p for name, p in parameters.items()
                  if name.startswith(f"model.layers.{layer}.")}
+        def normed(y, number):
+            name = norm_names[number]
+            return y if name is None else rms_norm(y, block[name + ".weight"] + offset, epsilon)
         def heads(name):
             y = F.linear(h, block[f"self_attn.{name}_proj.weight"], block.get(f"self_attn.{name}_proj.bias"))
-            y = y.view(length, -1, head_dim)
             norm = block.get(f"self_attn.{name}_norm.weight")
-            return y if norm is None else rms_norm(y, norm, epsilon)
-        h = rms_norm(x, block["input_layernorm.weight"], epsilon)
-        scale = attention_factor(model)
+            if model.get("qk_norm_all_heads") and norm is not None:
+                y, norm = rms_norm(y, norm + offset, epsilon), None
+            y = y.view(length, -1, head_dim)
+            return y if norm is None else rms_norm(y, norm + offset, epsilon)
+        h = normed(x, 0)
+        scale = attention_factor(rope)
         q, k, v = heads("q"), heads("k"), heads("v")
         if model.get("no_rope_layers", [1] * (layer + 1))[layer]:
             q, k = rotate(q, angles, scale) * growth(model, length), rotate(k, angles, scale)
@@ -312,13 +357,14 @@ def document_logits(parameters, model, tokens, routing):
         attention = torch.einsum("hij,jhd->ihd", weights, v[:, kv_of_head])
         branch = F.linear(attention.reshape(length, -1), block["self_attn.o_proj.weight"],
                           block.get("self_attn.o_proj.bias"))
-        x = x + branch_scale * normed_branch(branch, block.get("post_self_attn_layernorm.weight"), epsilon)
-        h = rms_norm(x, block["post_attention_layernorm.weight"], epsilon)
-        branch = experts_of(block, model, h, routing) if has_experts(model, layer) else mlp_of(block, "mlp", h)
-        x = x + branch_scale * normed_branch(branch, block.get("post_mlp_layernorm.weight"), epsilon)
-    x = rms_norm(x, parameters["model.norm.weight"], epsilon)
+        x = x + branch_scale * normed(branch, 1)
+        h = normed(x, 2)
+        branch = experts_of(block, model, h, routing) if has_experts(model, layer) else mlp_of(block, "mlp", h, gate_function)
+        x = x + branch_scale * normed(branch, 3)
+    x = rms_norm(x, parameters["model.norm.weight"] + offset, epsilon)
     head = parameters.get("lm_head.weight", parameters["model.embed_tokens.weight"])
-    return F.linear(x, head) / model.get("logits_scaling", 1.0)
+    logits = F.linear(x, head) / model.get("logits_scaling", 1.0)
+    return cap * torch.tanh(logits / cap) if cap else logits
 
 
 def batch_loss(logits_of, rows):
@@ -386,10 +432,12 @@ def transformers_model(family, model, parameters):
     """The family's own class in float64 with the same parameters."""
     prefix = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "smollm3": "SmolLM3",
               "granite": "Granite", "mistral": "Mistral", "phi3": "Phi3", "ministral3": "Ministral3",
-              "glm4": "Glm4", "qwen3_moe": "Qwen3Moe", "mixtral": "Mixtral"}
+              "glm4": "Glm4", "qwen3_moe": "Qwen3Moe", "mixtral": "Mixtral", "olmo2": "Olmo2", "olmo3": "Olmo3",
+              "gemma2": "Gemma2", "gemma3": "Gemma3"}
     prefix = prefix["qwen3_moe" if family.startswith("qwen3_moe") else family.split("_")[0]]
     own_names = ("qk_norm", "attention_output_bias", "rope_theta", "rope_scaling", "block_norms",
-                 "partial_rotary_factor", "llama_4_scaling_beta", "attn_logit_softcapping", "attention_sinks")
+                 "partial_rotary_factor", "llama_4_scaling_beta", "attn_logit_softcapping", "attention_sinks",
+                 "qk_norm_all_heads", "rope_local_base_freq", *GEMMA)
     keys = dict(vocab_size=VOCAB_SIZE) | {k: v for k, v in model.items() if k not in own_names}
     rope = dict(rope_theta=model["rope_theta"], rope_type="default") | (model.get("rope_scaling") or {})
     rope |= {k: model[k] for k in ("partial_rotary_factor", "llama_4_scaling_beta") if k in model}
@@ -397,7 +445,13 @@ def transformers_model(family, model, parameters):
         keys["original_max_position_embeddings"] = rope["original_max_position_embeddings"]
     if "layer_types" in model:
         keys["use_sliding_window"] = True
-    config = getattr(transformers, prefix + "Config")(rope_parameters=rope, pad_token_id=None, **keys)
+    if "rope_local_base_freq" in model:
+        local = dict(rope_theta=model["rope_local_base_freq"], rope_type="default")
+        rope = dict(full_attention=rope, sliding_attention=local)
+    if prefix.startswith("Gemma"):
+        keys["query_pre_attn_scalar"] = round(keys.pop("attention_multiplier") ** -2)
+        keys |= dict(attn_logit_softcapping=None, final_logit_softcapping=model.get("final_logit_softcapping"))
+    config = getattr(transformers, "Gemma3TextConfig" if prefix == "Gemma3" else prefix + "Config")(rope_parameters=rope, pad_token_id=None, **keys)
     config._attn_implementation, config._experts_implementation = "eager", "eager"
     network = getattr(transformers, prefix + "ForCausalLM")(config).double()
     change_scores(family, model, network)

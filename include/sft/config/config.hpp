@@ -71,9 +71,13 @@ enum class HubModel {
 enum class SpMethod { ring, all_gather, ulysses, hybrid, automatic };
 /// Where a block has norms, beside those of q and k, and what they are called.
 enum class BlockNorms {
-  pre,   ///< before attention and before the MLP
-  glm4,  ///< also behind each of the two, of what it adds
+  pre,     ///< before attention and before the MLP
+  glm4,    ///< also behind each of the two, of what it adds
+  olmo2,   ///< behind each of the two alone
+  gemma2,  ///< as glm4, under other names
 };
+/// What the MLP puts its gate through: those of transformers.
+enum class Activation { silu, gelu_pytorch_tanh };
 enum class RopeType { plain, linear, dynamic, yarn, llama3, longrope };
 
 struct RopeScaling {
@@ -108,16 +112,22 @@ struct Model {
   bool attention_output_bias = false;        ///< a bias on o (Llama's attention_bias sets both)
   bool mlp_bias = false;                     ///< biases on gate, up and down
   bool qk_norm = false;                      ///< RMSNorm on every head of q and k (Qwen3)
+  bool qk_norm_all_heads = false;            ///< with qk_norm: over all heads together, before rotation (OLMo 2)
+  bool zero_centered_norms = false;          ///< all norms multiply by 1 + weight (Gemma)
+  Activation hidden_act = Activation::silu;  ///< of the MLP's gate
   BlockNorms block_norms = BlockNorms::pre;  ///< where they stand (GLM-4: pre and post)
   double partial_rotary_factor = 1.0;        ///< share of the dims of a head that are rotated, the first ones
   double llama_4_scaling_beta = 0.0;         ///< how queries grow with their position (Ministral 3)
   std::vector<int> no_rope_layers;           ///< by layer: 1 rotated, 0 not (SmolLM3); empty: all are
+  double rope_local_base_freq = 0.0;         ///< rope_theta of sliding layers, without rope_scaling; 0: as all others
   double embedding_multiplier = 1.0;         ///< of the embedding (Granite)
+  bool rounds_embedding_multiplier = false;  ///< to the dtype of computing (Gemma)
   double attention_multiplier = 0.0;         ///< of attention's scores; 0: 1 / sqrt(head_dim)
   double attn_logit_softcapping = 0.0;       ///< c: those are c tanh(score / c) then (Gemma 2); 0: not
   bool attention_sinks = false;              ///< a learned score of no value for each head (gpt-oss)
   double residual_multiplier = 1.0;          ///< of what attention and MLP add to the residual stream
   double logits_scaling = 1.0;               ///< what logits are divided by
+  double final_logit_softcapping = 0.0;      ///< logits are capped to c tanh(x / c) (Gemma 2); 0: they are not
   std::int64_t max_position_embeddings = 0;  ///< the longest document that the model is made for; 0: not known
   /// How far back a token of a sliding layer sees, itself included (Beltagy et al. 2020); 0: all of the document.
   std::int64_t sliding_window = 0;
@@ -141,6 +151,13 @@ struct Model {
   [[nodiscard]] std::int64_t window_of(std::size_t layer) const {
     return layer_types.empty() || layer_types[layer] == "sliding_attention" ? sliding_window : 0;
   }
+  /// Whether that layer has the rotary embedding of rope_local_base_freq.
+  [[nodiscard]] bool has_local_rope(std::size_t layer) const {
+    return rope_local_base_freq > 0.0 && !layer_types.empty() && layer_types[layer] == "sliding_attention";
+  }
+  /// Whether blocks have norms before attention and MLP, and of what these add.
+  [[nodiscard]] bool norms_inputs() const { return block_norms != BlockNorms::olmo2; }
+  [[nodiscard]] bool norms_branches() const { return block_norms != BlockNorms::pre; }
   /// Whether queries and keys of that layer are rotated.
   [[nodiscard]] bool rotates(std::size_t layer) const { return no_rope_layers.empty() || no_rope_layers[layer] != 0; }
   /// Whether the MLP of that layer is one of experts.

@@ -46,7 +46,7 @@ using BlockIndex = Index<struct Block>;
 
 /// RMSNorms around attention or an MLP.
 struct NormGroups {
-  parallel::ParameterGroup input;   ///< of the residual stream, which it reads
+  parallel::ParameterGroup input;   ///< of the residual stream, which it reads, with LayerPlan::norms_inputs
   parallel::ParameterGroup branch;  ///< of what it adds, with LayerPlan::norms_branches
 };
 

@@ -28,7 +28,7 @@ class RouterBalance;
 /// The residual stream where attention or the MLP reads it, and what that adds to it.
 struct StreamActivations {
   Tensor x;     ///< (S, C) the residual stream
-  Tensor rstd;  ///< (S) float32, of its norm
+  Tensor rstd;  ///< (S) float32, of its norm, with LayerPlan::norms_inputs
   /// What is added, before its norm, with LayerPlan::norms_branches: (S, C), (S) float32.
   Tensor branch, branch_rstd;
 };
@@ -40,7 +40,7 @@ struct AttentionActivations {
   Tensor out;  ///< (T, H, D)
   Tensor lse;  ///< (T, H) float32
   // Followers
-  Tensor q_rstd, k_rstd;  ///< (T, H), (T, K) float32; only with LayerPlan::QkNorm
+  Tensor q_rstd, k_rstd;  ///< (T, H), (T, K) float32, or (T) of all heads; only with LayerPlan::QkNorm
   /// What attention reads: columns of qkv; with LayerPlan::QkNorm normed and rotated queries and keys of their own.
   parallel::SequenceAttention::Heads heads;
 };
@@ -131,12 +131,13 @@ struct BlockScratch {
   Tensor dnormed;     ///< (T, C) partial dtype
   Tensor dx;          ///< (T, C) gradient of the residual stream
   Tensor dbranch;     ///< (T, C) gradient of what a sublayer adds: dx, or memory of its own
+  Tensor row_sums;    ///< (2 T) float32, with LayerPlan::QkNorm::all_heads: sums over tp, of queries, then of keys
   RopeTables ropes;   ///< of the micro-batch's positions
   ExpertScratch experts;
   RouterBalance* balance = nullptr;  ///< where choices of experts are counted; null: nowhere
   std::int64_t num_padding = 0;      ///< tokens at the end of the micro-batch that stand in no document
 };
-/// `tp_sums`: for delta and dnormed.
+/// `tp_sums`: for delta, dnormed and row_sums.
 [[nodiscard]] BlockScratch take_scratch(device::Arena& arena, device::Arena& tp_sums, const Sizes& sizes,
                                         const config::Model& model, const ActivationPolicy& policy);
 /// What block_forward needs of it where a block keeps everything; the rest is empty.

@@ -36,6 +36,7 @@ class CachedDecoderBuffers {
   /// What the block at work has, all in the same memory; the residual stream of one is that of the next.
   IndexedVector<BlockIndex, BlockActivations> activations;
   BlockScratch scratch;
+  Tensor last_rstd;  ///< (1) float32, of the final norm: that of the last token alone
 
  private:
   Sizes sizes_;

@@ -88,9 +88,11 @@ void timed(const Context& context, const char* name, const Work& work) {
 }
 
 /// x *= embedding_multiplier: the embedding, contiguous, or its gradient.
-inline void scale_embedding(const Context& context, const Tensor& x) {
-  const auto multiplier = static_cast<float>(context.config.embedding_multiplier);
-  if (multiplier != 1.0F) context.ops.scale(x, multiplier);
+void scale_embedding(const Context& context, const Tensor& x);
+
+/// The weight of a norm, which is in use.
+[[nodiscard]] inline ops::NormWeight norm_weight(const Context& context, const parallel::ParameterGroup& norm) {
+  return {context.units.parameter(norm), context.config.zero_centered_norms ? 1.0F : 0.0F};
 }
 
 /// Noise that is added to the embeddings of neighbouring tokens (NEFTune, Jain et al. 2023): element c of token i gets

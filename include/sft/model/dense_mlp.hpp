@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The MLP of a dense block: down(silu(gate(x)) * up(x)) (SwiGLU, Shazeer 2020), in tiles of tokens where the policy
-// asks for them (Bekman et al. 2025).
+// The MLP of a dense block: down(f(gate(x)) * up(x)) with f = silu (SwiGLU, Shazeer 2020) or gelu (Gemma), in tiles of
+// tokens where the policy asks for them (Bekman et al. 2025).
 
 #include <functional>
 #include <utility>

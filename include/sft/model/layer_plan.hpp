@@ -15,7 +15,8 @@ namespace sft::model {
 struct LayerPlan {
   enum class QkNorm {
     none,
-    heads,  ///< RMSNorm of every head of q and of k, one weight (D) for all heads (Qwen3)
+    heads,      ///< RMSNorm of every head of q and of k, one weight (D) for all heads (Qwen3)
+    all_heads,  ///< RMSNorm of q, and of k, of a token: over the heads of all ranks together (OLMo 2)
   };
   enum class MlpKind {
     dense,    ///< DenseMlp
@@ -30,6 +31,7 @@ struct LayerPlan {
   MlpKind mlp = MlpKind::dense;
   int expert_layer = 0;              ///< with experts: its number among the layers that have some
   float residual_multiplier = 1.0F;  ///< of what attention and MLP add to the residual stream (Granite)
+  bool norms_inputs = true;          ///< RMSNorm of what attention and MLP read (all but OLMo 2)
   bool norms_branches = false;       ///< RMSNorm of what attention and MLP add (GLM-4), in place of a multiplier
 
   [[nodiscard]] bool scales_branches() const { return residual_multiplier != 1.0F; }

@@ -11,7 +11,8 @@
 
 namespace sft::model {
 
-/// logits (T, V) float32 of normed (T, C) after the final norm, divided by logits_scaling; `head` (V, C) is in use.
+/// logits (T, V) float32 of normed (T, C) after the final norm, divided by logits_scaling, then capped; `head` (V, C)
+/// is in use.
 void head_logits(const Context& context, const Linear& head, Tensor logits, const Tensor& normed);
 
 class LossHead {

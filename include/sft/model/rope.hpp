@@ -17,7 +17,8 @@ struct Rope {
   double query_growth = 0.0;  ///< RopeScale::beta
 };
 
-/// Those that layers of the model have; LayerPlan numbers them. The second, if any, is that of queries alone.
+/// Those that layers of the model have; LayerPlan numbers them. The second, if any, is that of queries alone, or that
+/// of sliding layers.
 [[nodiscard]] std::vector<Rope> ropes(const config::Model& model);
 
 /// Inverse frequencies (dims / 2): plain (Su et al. 2021), linear position interpolation (Chen et al. 2023), yarn

@@ -94,6 +94,27 @@ config::Model with_changed_scores() {
   return model;
 }
 
+config::Model small_olmo3() {
+  config::Model model = test::small_llama();
+  model.block_norms = config::BlockNorms::olmo2;
+  model.qk_norm = model.qk_norm_all_heads = true;
+  model.sliding_window = 9;
+  model.layer_types.assign(static_cast<std::size_t>(model.num_hidden_layers), "full_attention");
+  model.layer_types.front() = "sliding_attention";
+  model.rope_local_base_freq = 100.0;
+  return model;
+}
+
+config::Model small_gemma() {
+  config::Model model = test::small_qwen3();
+  model.block_norms = config::BlockNorms::gemma2;
+  model.hidden_act = config::Activation::gelu_pytorch_tanh;
+  model.zero_centered_norms = true;
+  model.embedding_multiplier = 4.0;
+  model.final_logit_softcapping = 5.0;
+  return model;
+}
+
 /// Weights that are far from their initial values, biases and norms too.
 void disturb(test::EngineFixture& engine) {
   test::LogicalTensors tensors = test::gather(engine.engine().weights().entries(), engine.mesh());
@@ -121,8 +142,8 @@ BOOST_AUTO_TEST_CASE(logits_with_the_cache_are_those_of_whole_passes) {
   constexpr std::int64_t length = 300;
   std::vector<std::int32_t> tokens(length);
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i * i * 31 + 7 * i) % 96;
-  for (const config::Model& model :
-       {test::small_llama(), test::small_qwen2(), test::small_qwen3(), with_all_biases(), with_changed_scores()}) {
+  for (const config::Model& model : {test::small_llama(), test::small_qwen2(), test::small_qwen3(), with_all_biases(),
+                                     with_changed_scores(), small_olmo3(), small_gemma()}) {
     const auto engine = make_engine(model, length);
     disturb(*engine);
     Copy copy(*engine, model, length);

@@ -209,6 +209,83 @@ BOOST_AUTO_TEST_CASE(queries_that_grow_and_norms_of_branches) {
   BOOST_TEST((glm.rotary_dim() == 64 && glm.attention_bias && !glm.attention_output_bias));
 }
 
+BOOST_AUTO_TEST_CASE(norms_windows_and_rotary_embeddings_of_olmo) {
+  const config::Model olmo2 = read(config_of("Olmo2ForCausalLM")).model;
+  BOOST_TEST((olmo2.block_norms == config::BlockNorms::olmo2 && olmo2.qk_norm && olmo2.qk_norm_all_heads));
+  BOOST_TEST((olmo2.rms_norm_eps == 1e-5 && olmo2.sliding_window == 0 && olmo2.rope_local_base_freq == 0.0));
+  BOOST_TEST((!olmo2.attention_bias && olmo2.num_key_value_heads == 8));
+  BOOST_TEST(read(config_of("Olmo2ForCausalLM", {{"attention_bias", true}})).model.attention_output_bias);
+
+  const json yarn = rope_of("yarn", {{"factor", 8.0}, {"original_max_position_embeddings", 8192}});
+  const hub::ModelConfig older = read(config_of(
+      "Olmo3ForCausalLM",
+      {{"num_hidden_layers", 4}, {"rope_theta", 500000}, {"rope_scaling", yarn}, {"max_position_embeddings", 65536}}));
+  BOOST_TEST(older.warnings.empty());
+  const config::Model& model = older.model;
+  BOOST_TEST((model.sliding_window == 4096 && model.rope_theta == 500000.0 && model.rope_local_base_freq == 500000.0));
+  BOOST_TEST((model.rope_scaling.rope_type == config::RopeType::yarn && model.rope_scaling.factor == 8.0));
+  BOOST_TEST((model.has_local_rope(0) && model.has_local_rope(2) && !model.has_local_rope(3)));
+  json full = yarn;
+  full["rope_theta"] = 500000.0;
+  const json newer = {{"full_attention", full},
+                      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 500000.0}}}};
+  BOOST_TEST(text_of(read(config_of("Olmo3ForCausalLM", {{"num_hidden_layers", 4},
+                                                         {"rope_parameters", newer},
+                                                         {"max_position_embeddings", 65536}}))
+                         .model) == text_of(model));
+  const json scaled = {{"sliding_attention", yarn}};
+  BOOST_TEST(mentions(refusal({{"rope_parameters", scaled}}, "Olmo3ForCausalLM"), {"sliding layers are not scaled"}));
+}
+
+BOOST_AUTO_TEST_CASE(what_gemma_has_beside_others) {
+  const hub::ModelConfig read3 = read(config_of(
+      "Gemma3ForCausalLM",
+      {{"num_hidden_layers", 7}, {"rope_scaling", rope_of("linear", {{"factor", 8.0}})}, {"sliding_window", 1024}}));
+  BOOST_TEST(read3.warnings.empty());
+  const config::Model& third = read3.model;
+  BOOST_TEST((third.block_norms == config::BlockNorms::gemma2 && third.zero_centered_norms && third.qk_norm));
+  BOOST_TEST((third.hidden_act == config::Activation::gelu_pytorch_tanh && third.tie_word_embeddings));
+  BOOST_TEST((third.embedding_multiplier == 8.0 && third.rounds_embedding_multiplier));
+  BOOST_TEST((third.attention_multiplier == 0.0625 && third.head_dim == 256 && third.num_key_value_heads == 4));
+  BOOST_TEST((third.rope_theta == 1000000.0 && third.rope_local_base_freq == 10000.0 && third.sliding_window == 1024));
+  BOOST_TEST((third.rope_scaling.factor == 8.0 && third.final_logit_softcapping == 0.0));
+  BOOST_TEST((third.has_local_rope(4) && !third.has_local_rope(5) && third.has_local_rope(6)));
+
+  const config::Model second = read(config_of("Gemma2ForCausalLM", {{"attn_logit_softcapping", nullptr}})).model;
+  BOOST_TEST((second.final_logit_softcapping == 30.0 && !second.qk_norm && second.rope_local_base_freq == 0.0));
+  BOOST_TEST((second.window_of(0) == 4096 && second.window_of(1) == 0 && second.window_of(2) == 4096));
+  BOOST_TEST(mentions(refusal({{"attn_logit_softcapping", 50.0}}, "Gemma2ForCausalLM"), {"attn_logit_softcapping"}));
+  BOOST_TEST(mentions(refusal({{"hidden_activation", "gelu"}}, "Gemma3ForCausalLM"), {"hidden_activation"}));
+  BOOST_TEST(mentions(refusal({{"use_bidirectional_attention", true}}, "Gemma3ForCausalLM"), {"causal"}));
+  BOOST_TEST(mentions(refusal({{"sliding_window", 0}}, "Gemma3ForCausalLM"), {"sliding_window"}));
+}
+
+// The files that name few sizes: the others are those of the text tower's class.
+BOOST_AUTO_TEST_CASE(a_tower_of_text_may_leave_out_sizes) {
+  const json text = {{"model_type", "gemma3_text"}, {"hidden_size", 2560},
+                     {"intermediate_size", 10240},  {"num_hidden_layers", 34},
+                     {"sliding_window", 1024},      {"rope_scaling", rope_of("linear", {{"factor", 8.0}})}};
+  const hub::ModelConfig config =
+      read({{"architectures", {"Gemma3ForConditionalGeneration"}}, {"model_type", "gemma3"}, {"text_config", text}});
+  BOOST_TEST((config.model.num_attention_heads == 8 && config.model.vocab_size == 262208));
+  BOOST_TEST((config.model.head_dim == 256 && config.model.tie_word_embeddings &&
+              config.model.max_position_embeddings == 131072));
+}
+
+BOOST_AUTO_TEST_CASE(families_with_two_kinds_of_layers_are_written_as_they_are_read) {
+  for (const char* architecture : {"Olmo2ForCausalLM", "Olmo3ForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM"}) {
+    json object =
+        config_of(architecture, {{"head_dim", 8}, {"num_key_value_heads", 8}, {"attn_logit_softcapping", nullptr}});
+    if (std::string(architecture).starts_with("Olmo")) object.erase("attn_logit_softcapping");
+    const config::Model model = read(object).model;
+    const json made = json::parse(hub::make_config_json(model, hub::WeightType::float32, "", 1));
+    BOOST_TEST(made["architectures"][0] == architecture);
+    const hub::ModelConfig again = read(made);
+    BOOST_TEST(text_of(again.model) == text_of(model), architecture);
+    BOOST_TEST(again.warnings.empty(), architecture);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(rotary_embeddings_in_the_older_and_the_newer_form) {
   const json llama3 = {
       {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 64}};

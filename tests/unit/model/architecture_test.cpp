@@ -99,6 +99,35 @@ BOOST_AUTO_TEST_CASE(handles_name_the_right_parameters) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(families_place_and_name_norms_their_own_way) {
+  struct Norms {
+    sft::config::BlockNorms norms;
+    std::set<std::string> names;
+  };
+  const std::vector<Norms> families{
+      {sft::config::BlockNorms::pre, {"input_layernorm", "post_attention_layernorm"}},
+      {sft::config::BlockNorms::olmo2, {"post_attention_layernorm", "post_feedforward_layernorm"}},
+      {sft::config::BlockNorms::gemma2,
+       {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"}}};
+  for (const Norms& family : families) {
+    auto m = small();
+    m.block_norms = family.norms;
+    m.qk_norm = true;
+    m.qk_norm_all_heads = family.norms == sft::config::BlockNorms::olmo2;
+    BOOST_TEST(count(m) == m.num_parameters());
+    std::set<std::string> names;
+    const sft::model::Architecture model = sft::model::make_architecture(m);
+    for (const sft::parallel::Parameter& parameter : model.parts.front().units.at(1).parameters) {
+      const std::string prefix = "model.layers.0.", suffix = ".weight";
+      const std::string name =
+          parameter.name.substr(prefix.size(), parameter.name.size() - prefix.size() - suffix.size());
+      if (name.find("layernorm") != std::string::npos) names.insert(name);
+      if (name == "self_attn.q_norm") BOOST_TEST(parameter.rows == (m.qk_norm_all_heads ? 32 : 8));
+    }
+    BOOST_TEST(names == family.names, boost::test_tools::per_element());
+  }
+}
+
 BOOST_AUTO_TEST_CASE(norms_of_what_a_block_adds_are_those_of_glm4) {
   auto m = small();
   m.block_norms = sft::config::BlockNorms::glm4;

@@ -51,6 +51,34 @@ BOOST_AUTO_TEST_CASE(layers_without_rotation_have_no_table) {
   BOOST_TEST((plans[0].rope == 0 && !plans[1].rope && plans[2].rope == 0));
 }
 
+BOOST_AUTO_TEST_CASE(sliding_layers_may_have_a_table_of_their_own) {
+  auto m = three_layers();
+  m.sliding_window = 5;
+  m.layer_types = {"sliding_attention", "full_attention", "sliding_attention"};
+  m.rope_theta = 1e6;
+  m.rope_scaling = {.rope_type = sft::config::RopeType::linear, .factor = 8.0};
+  m.rope_local_base_freq = 1e4;
+  const std::vector<sft::model::Rope> ropes = sft::model::ropes(m);
+  BOOST_TEST_REQUIRE(ropes.size() == 2U);
+  BOOST_TEST((ropes[0].theta == 1e6 && ropes[0].scaling.factor == 8.0));
+  BOOST_TEST((ropes[1].theta == 1e4 && ropes[1].scaling.rope_type == sft::config::RopeType::plain));
+  const std::vector<LayerPlan> plans = sft::model::layer_plans(m);
+  BOOST_TEST((plans[0].rope == 1 && plans[0].query_rope == 1 && plans[1].rope == 0 && plans[1].query_rope == 0));
+}
+
+BOOST_AUTO_TEST_CASE(norms_stand_where_block_norms_says) {
+  auto m = three_layers();
+  using sft::config::BlockNorms;
+  for (const BlockNorms norms : {BlockNorms::pre, BlockNorms::glm4, BlockNorms::olmo2, BlockNorms::gemma2}) {
+    m.block_norms = norms;
+    const LayerPlan plan = sft::model::layer_plans(m).front();
+    BOOST_TEST(plan.norms_inputs == (norms != BlockNorms::olmo2));
+    BOOST_TEST(plan.norms_branches == (norms != BlockNorms::pre));
+  }
+  m.qk_norm = m.qk_norm_all_heads = true;
+  BOOST_TEST((sft::model::layer_plans(m).front().qk_norm == LayerPlan::QkNorm::all_heads));
+}
+
 BOOST_AUTO_TEST_CASE(queries_that_grow_have_a_table_of_their_own) {
   auto m = three_layers();
   m.llama_4_scaling_beta = 0.1;
