@@ -28,9 +28,12 @@ std::int64_t FourBitState::num_elements() const {
 }
 
 const std::vector<std::string>& four_bit_suffixes() {
-  static const std::vector<std::string> suffixes{
-      ".quant_state.bitsandbytes__nf4", ".quant_state.bitsandbytes__fp4", ".absmax", ".quant_map", ".nested_absmax",
-      ".nested_quant_map"};
+  static const std::vector<std::string> suffixes{".quant_state.bitsandbytes__nf4",
+                                                 ".quant_state.bitsandbytes__fp4",
+                                                 ".absmax",
+                                                 ".quant_map",
+                                                 ".nested_absmax",
+                                                 ".nested_quant_map"};
   return suffixes;
 }
 

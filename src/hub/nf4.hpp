@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Matrices in 4 bits as bitsandbytes stores them (QLoRA, Dettmers et al. 2023): blocks of numbers with a scale each, and
-// a table of 16 numbers that codes stand for (nf4, fp4). The scales may be codes of 8 bits themselves ("double
+// Matrices in 4 bits as bitsandbytes stores them (QLoRA, Dettmers et al. 2023): blocks of numbers with a scale each,
+// and a table of 16 numbers that codes stand for (nf4, fp4). The scales may be codes of 8 bits themselves ("double
 // quantization"), in blocks with scales of their own.
 //
-// A matrix NAME is five tensors at most: NAME, U8, two codes a byte, the first one in the upper bits; NAME.absmax, F32, or
-// U8 where scales are codes; NAME.quant_map; NAME.nested_absmax and NAME.nested_quant_map; and
+// A matrix NAME is five tensors at most: NAME, U8, two codes a byte, the first one in the upper bits; NAME.absmax, F32,
+// or U8 where scales are codes; NAME.quant_map; NAME.nested_absmax and NAME.nested_quant_map; and
 // NAME.quant_state.bitsandbytes__nf4, or fp4: JSON with shape, dtype and block sizes.
 
 #include <cstdint>

@@ -53,13 +53,11 @@ BOOST_AUTO_TEST_CASE(numbers_are_those_of_bitsandbytes) {
     BOOST_TEST(source->tensors().size() == expected->tensors().size());
     for (const io::TensorInfo& tensor : expected->tensors()) {
       const std::int64_t rows = tensor.shape[0], columns = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
-      const io::Rectangle rectangles[] = {{.num_rows = rows, .num_columns = columns},
-                                          {.row_begin = rows / 3, .num_rows = 1, .num_columns = columns},
-                                          {.row_begin = rows / 2, .num_rows = rows - rows / 2, .num_columns = 1},
-                                          {.row_begin = 1,
-                                           .num_rows = rows - 2,
-                                           .column_begin = columns / 3,
-                                           .num_columns = columns - columns / 3}};
+      const io::Rectangle rectangles[] = {
+          {.num_rows = rows, .num_columns = columns},
+          {.row_begin = rows / 3, .num_rows = 1, .num_columns = columns},
+          {.row_begin = rows / 2, .num_rows = rows - rows / 2, .num_columns = 1},
+          {.row_begin = 1, .num_rows = rows - 2, .column_begin = columns / 3, .num_columns = columns - columns / 3}};
       for (const io::Rectangle& where : rectangles) {
         BOOST_TEST(read(*source, tensor.name, where) == read(*expected, tensor.name, where), tensor.name);
       }
