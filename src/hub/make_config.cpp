@@ -189,8 +189,8 @@ void write_gemma(ordered_json& object, const config::Model& model) {
   const auto cap = model.final_logit_softcapping;
   object["hidden_act"] = object["hidden_activation"] = "gelu_pytorch_tanh";
   object["query_pre_attn_scalar"] = std::llround(score_divisor_of(model));
-  object["attn_logit_softcapping"] = model.attn_logit_softcapping != 0.0 ? ordered_json(model.attn_logit_softcapping)
-                                                                          : ordered_json(nullptr);
+  object["attn_logit_softcapping"] =
+      model.attn_logit_softcapping != 0.0 ? ordered_json(model.attn_logit_softcapping) : ordered_json(nullptr);
   object["final_logit_softcapping"] = cap != 0.0 ? ordered_json(cap) : ordered_json(nullptr);
 }
 

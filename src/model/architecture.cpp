@@ -321,7 +321,7 @@ void add_experts(UnitBuilder& unit, const config::Model& m, const std::string& l
   for (std::int64_t expert = 0; expert < m.num_experts; ++expert) {
     add(experts.down, expert, "down_proj", {m.hidden_size, size, TpSplit::columns});
   }
-  add_mlp_norms(unit, m, layer, block);
+  block.mlp_norms = add_norms(unit, m, layer, mlp_norm_names(m.block_norms));
   block.mlp = std::make_shared<ExpertMlp>(experts, block.plan.expert_layer);
 }
 

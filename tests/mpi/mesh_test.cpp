@@ -68,22 +68,26 @@ BOOST_AUTO_TEST_CASE(groups_hold_the_ranks_that_the_arithmetic_says) {
 
 BOOST_AUTO_TEST_CASE(groups_of_tensors_have_several_ranks_and_the_limits_of_their_axes) {
   const comm::Group& world = session().world();
-  const AxisArray<int> max_ctas{{Axis::dp_replicate, 1}, {Axis::dp_shard, 2}, {Axis::sp, 3}, {Axis::tp, 4}};
+  const AxisArray<int> max_ctas{
+      {Axis::dp_replicate, 1}, {Axis::dp_shard, 2}, {Axis::sp, 3}, {Axis::tp, 4}, {Axis::ep, 5}};
   for (const mesh::Layout& layout : layouts_of(world.size())) {
     const Mesh mesh(world, layout, {.kv_replicas = layout[Axis::tp]});
     const mesh::Groups& groups = mesh.groups;
     BOOST_TEST_CONTEXT(layout.describe()) {
       std::size_t num_groups = 0;
-      for (const auto& [group, limit] :
-           {std::pair(groups.replicate, 1), std::pair(groups.fsdp, 2), std::pair(groups.sp, 3), std::pair(groups.tp, 4),
-            std::pair(groups.kv_replicas, 4)}) {
+      std::vector<std::pair<comm::Group, int>> expected{
+          {groups.replicate, 1}, {groups.fsdp, 2}, {groups.sp, 3}, {groups.tp, 4}, {groups.kv_replicas, 4}};
+      if (layout[Axis::ep] > 1) {  // else experts have the same ones
+        expected.insert(expected.end(), {{groups.expert_replicate, 1}, {groups.expert_fsdp, 2}, {groups.ep, 5}});
+      }
+      for (const auto& [group, limit] : expected) {
         if (group.size() == 1) continue;
         ++num_groups;
         const std::vector<comm::TensorGroup> all = groups.of_tensors({.max_ctas = max_ctas});
         const auto found = std::ranges::find(all, group, &comm::TensorGroup::group);
         BOOST_TEST_REQUIRE((found != all.end()));
         BOOST_TEST(found->max_ctas == limit);
-        BOOST_TEST(found->has_exchanges == (group == groups.sp));
+        BOOST_TEST(found->has_exchanges == (group == groups.sp || group == groups.ep));
       }
       BOOST_TEST(groups.of_tensors().size() == num_groups);  // no more: nobody reshards to a group
     }
@@ -123,15 +127,17 @@ BOOST_AUTO_TEST_CASE(neighbours_keep_units_together) {
 BOOST_AUTO_TEST_CASE(planned_groups_are_those_that_are_made) {
   const comm::Group& world = session().world();
   for (const mesh::Layout& layout : layouts_of(world.size())) {
-    const int fsdp_size = layout.size(fsdp_axes), tp_size = layout[Axis::tp];
+    const int expert_fsdp_size = layout.size(fsdp_axes) / layout[Axis::ep], tp_size = layout[Axis::tp];
     for (const mesh::Sharing& sharing :
          {mesh::Sharing{}, mesh::Sharing{.shard_axes = {}, .kv_replicas = tp_size},
-          mesh::Sharing{.reshard_size = fsdp_size % 2 == 0 ? 2 : 1, .kv_replicas = tp_size % 2 == 0 ? 2 : 1}}) {
+          mesh::Sharing{.reshard_size = expert_fsdp_size % 2 == 0 ? 2 : 1, .kv_replicas = tp_size % 2 == 0 ? 2 : 1}}) {
       const Mesh mesh(world, layout, sharing);
       const mesh::Groups planned = mesh::Groups::planned(mesh.place, sharing);
       for (const auto group :
            {&mesh::Groups::world, &mesh::Groups::replicate, &mesh::Groups::fsdp, &mesh::Groups::reshard,
-            &mesh::Groups::sp, &mesh::Groups::tp, &mesh::Groups::kv_replicas}) {
+            &mesh::Groups::sp, &mesh::Groups::tp, &mesh::Groups::kv_replicas, &mesh::Groups::gathers, &mesh::Groups::ep,
+            &mesh::Groups::expert_replicate, &mesh::Groups::expert_fsdp, &mesh::Groups::expert_gathers,
+            &mesh::Groups::expert_reshard}) {
         const comm::Group &made = mesh.groups.*group, &expected = planned.*group;
         BOOST_TEST_REQUIRE(made.size() == expected.size(), layout.describe() << ", " << expected.name());
         BOOST_TEST_REQUIRE(made.rank() == expected.rank(), layout.describe() << ", " << expected.name());

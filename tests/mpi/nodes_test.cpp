@@ -35,8 +35,6 @@ class PretendedNodes {
   PretendedNodes& operator=(const PretendedNodes&) = delete;
 };
 
-float rounded(float x) { return float32_of_bf16(bf16_of_float32(x)); }
-
 const std::vector<std::int64_t> piece_counts = {1, 7, 1000, 16'385, 70'001};
 
 struct Nodes : CollectivesFixture {

@@ -13,8 +13,6 @@ namespace {
 
 constexpr std::int64_t rounded_counts[] = {1, 3, 1000, 16'385, 300'001};
 
-float rounded(float x) { return float32_of_bf16(bf16_of_float32(x)); }
-
 /// The sum of what all ranks of the world have at `i`, as it arrives.
 float arrived(int size, std::int64_t i) {
   float sum = rounded(noise(0, i));

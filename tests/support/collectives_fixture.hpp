@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sft/comm/collectives.hpp"
+#include "sft/core/dtype.hpp"
 #include "sft/device/factory.hpp"
 #include "support/mpi_session.hpp"
 
@@ -32,6 +33,9 @@ struct CollectivesFixture {
   std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(*device, {world});
   std::unique_ptr<device::Stream> stream = device->make_stream();
 };
+
+/// As bf16 has it.
+inline float rounded(float x) { return float32_of_bf16(bf16_of_float32(x)); }
 
 /// A number in (-1, 1) that depends on the rank and the index, with all bits of its mantissa in use.
 inline float noise(int rank, std::int64_t index) {
