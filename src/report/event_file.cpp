@@ -31,7 +31,7 @@ enum class Summary : protozero::pbf_tag_type { value = 1 };
 enum class Value : protozero::pbf_tag_type { tag = 1, simple_value = 2, tensor = 8, metadata = 9 };
 enum class Metadata : protozero::pbf_tag_type { plugin_data = 1 };
 enum class PluginData : protozero::pbf_tag_type { plugin_name = 1 };
-enum class Tensor : protozero::pbf_tag_type { dtype = 1, string_val = 8 };
+enum class TensorProto : protozero::pbf_tag_type { dtype = 1, string_val = 8 };
 
 constexpr std::int32_t session_starts = 1;
 constexpr std::int32_t type_string = 7;
@@ -105,9 +105,9 @@ void EventFile::add_text(const Moment& moment, const std::string& tag, const std
     protozero::pbf_builder<Value> value(summary, Summary::value);
     value.add_string(Value::tag, tag);
     {
-      protozero::pbf_builder<Tensor> tensor(value, Value::tensor);
-      tensor.add_enum(Tensor::dtype, type_string);
-      tensor.add_bytes(Tensor::string_val, text);
+      protozero::pbf_builder<TensorProto> tensor(value, Value::tensor);
+      tensor.add_enum(TensorProto::dtype, type_string);
+      tensor.add_bytes(TensorProto::string_val, text);
     }
     protozero::pbf_builder<Metadata> metadata(value, Value::metadata);
     protozero::pbf_builder<PluginData> plugin(metadata, Metadata::plugin_data);

@@ -255,7 +255,7 @@ BOOST_AUTO_TEST_CASE(what_gemma_has_beside_others) {
   BOOST_TEST((second.final_logit_softcapping == 30.0 && !second.qk_norm && second.rope_local_base_freq == 0.0));
   BOOST_TEST((second.window_of(0) == 4096 && second.window_of(1) == 0 && second.window_of(2) == 4096));
   BOOST_TEST(second.attn_logit_softcapping == 0.0);
-  BOOST_TEST(read(config_of("Gemma2ForCausalLM", {})).model.attn_logit_softcapping == 50.0);
+  BOOST_TEST(read(config_of("Gemma2ForCausalLM", json::object())).model.attn_logit_softcapping == 50.0);
   BOOST_TEST(mentions(refusal({{"hidden_activation", "gelu"}}, "Gemma3ForCausalLM"), {"hidden_activation"}));
   BOOST_TEST(mentions(refusal({{"use_bidirectional_attention", true}}, "Gemma3ForCausalLM"), {"causal"}));
   BOOST_TEST(mentions(refusal({{"sliding_window", 0}}, "Gemma3ForCausalLM"), {"sliding_window"}));
