@@ -111,9 +111,9 @@ BOOST_AUTO_TEST_CASE(copies_sum_over_all_axes_but_tp) {
 BOOST_AUTO_TEST_CASE(neighbours_keep_units_together) {
   const comm::Group& world = session().world();
   for (const mesh::Layout& layout : layouts_of(world.size())) {
-    const int fsdp_size = layout.size(fsdp_axes);
-    for (int n = 1; n <= fsdp_size; ++n) {
-      if (fsdp_size % n != 0) continue;
+    const int expert_fsdp_size = layout.size(fsdp_axes) / layout[Axis::ep];  // experts have neighbours, too
+    for (int n = 1; n <= expert_fsdp_size; ++n) {
+      if (expert_fsdp_size % n != 0) continue;
       const Mesh mesh(world, layout, {.reshard_size = n});
       const std::vector<WorldRank> fsdp = layout.members(WorldRank::from(world.rank()), fsdp_axes);
       const auto first = fsdp.begin() + mesh.place.rank(fsdp_axes) / n * n;

@@ -69,7 +69,7 @@ unset SFT_EMULATED_GPUS
 
 # What is measured is as large as a slow machine can measure.
 succeeds "a check of the machine" "${train[@]}" --check --device.backend cuda
-check "its collectives" grep -qx 'every collective is right in fsdp' out
+check "its collectives" grep -qx 'every collective is right in fsdp, fsdp gathers' out
 check "each rank's GPU" test "$(grep -cE '^ *rank [01]  .*, GPU [01], GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}' out)" -eq 2
 check "products and copies" test "$(grep -cE '^ *(float32 product|copy in memory.*)  +[0-9.]+ G[A-Z/a-z]+  slowest: rank' out)" -eq 2
 check "no clock without the driver's library" test "$(grep -cE 'clock' out)" -eq 0
