@@ -296,6 +296,33 @@ BOOST_AUTO_TEST_CASE(backward_over_random_schedules) {
   });
 }
 
+// Whole blocks lie below the diagonal here, and some only half within the window.
+BOOST_AUTO_TEST_CASE(forward_and_backward_of_windows_longer_than_blocks) {
+  for (const DType dtype : compute_dtypes) {
+    for (const std::int64_t window : {70, 100, 129}) {
+      const Work work{300, 300, {{0, 300, 0, 300, 0, 0, window}}};
+      const Heads heads{1, 1, 64};
+      Inputs x(work, heads, dtype, {}, static_cast<unsigned>(window));
+      Twin dout = Twin(dtype, {work.num_queries, heads.num, heads.dim}).normal(3);
+      Twin lse(DType::float32, {work.num_queries, heads.num}), delta(DType::float32, {work.num_queries, heads.num});
+      Twin result(dtype, {work.num_queries, heads.num, heads.dim}), dq(dtype, {work.num_queries, heads.num, heads.dim});
+      Twin dk(dtype, {work.num_keys, heads.num_kv, heads.dim}), dv(dtype, {work.num_keys, heads.num_kv, heads.dim});
+      const Tolerance tolerance = tolerance_of_sums(dtype, dtype);
+      check("window of " + std::to_string(window) + ", " + text_of(dtype),
+            {in(x.q), in(x.k), in(x.v), in(dout), out(result, tolerance), out(lse, lse_tolerance),
+             out(delta, {.of_largest = dtype == DType::bf16 ? 0.02 : 1e-5}), out(dq, tolerance), out(dk, tolerance),
+             out(dv, tolerance)},
+            [&](Backend& backend, auto of) {
+              const auto plan = backend.plan_attention(work.spans, work.num_queries, work.num_keys);
+              backend.attention_forward({of(x.q), of(x.k), of(x.v), of(result), of(lse), x.scale, *plan});
+              backend.attention_delta(of(delta), of(result), of(dout));
+              backend.attention_backward(
+                  {of(x.q), of(x.k), of(x.v), of(dout), of(lse), of(delta), of(dq), of(dk), of(dv), x.scale, *plan});
+            });
+    }
+  }
+}
+
 /// Against loops in double precision: the CPU's kernels could share a misunderstanding.
 BOOST_AUTO_TEST_CASE(gradients_are_those_of_the_formula) {
   for (const DType dtype : compute_dtypes) {

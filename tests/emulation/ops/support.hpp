@@ -269,7 +269,7 @@ inline void compare(Twin& twin, std::vector<std::byte>& actual, const std::vecto
     const double allowed =
         tolerance.of_largest * largest + tolerance.of_itself * std::abs(expected) + tolerance.absolute;
     const bool is_same = value == expected || (std::isnan(value) && std::isnan(expected));
-    if (is_same || std::abs(value - expected) <= allowed) return;
+    if (is_same || (std::isfinite(expected) && std::abs(value - expected) <= allowed)) return;
     if (num_wrong++ == 0) {
       first = "[" + std::to_string(r) + ", " + std::to_string(c) + "] is " + std::to_string(value) + ", not " +
               std::to_string(expected);
