@@ -335,7 +335,7 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, std::vector<std::string
                           start ? &*start : nullptr, is_saved_always ? &model_folder : nullptr, sp_choice, save_choice,
                           &on.watch});
   if (trainer.restore() == train::Trainer::Restored::needs_other_plan) return std::nullopt;
-  world.agree([&] {
+  world.agree([&, &config = config] {
     if (world.rank() != 0) return;
     for (const char* name : {"/model", "/adapter"}) hub::NewFolder::recover(config->train.output_dir + name);
   });
@@ -360,7 +360,7 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, std::vector<std::string
 
   // 10. What came of it
   std::vector<std::string> next;
-  world.agree([&] {
+  world.agree([&, &config = config] {
     if (world.rank() == 0) next = apps::next_steps(config, status, trainer.saved());
   });
   trainer.summarize(status, next);

@@ -7,6 +7,16 @@
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
 
+/// to[c] = old_of(c) + (from[c] - bias_of(c)) (factors[c] + shift), of one row.
+template <class T, class U, class Old, class Bias>
+void scale_row(T* to, const U* from, std::int64_t num_columns, const float* factors, float shift, const Old& old_of,
+               const Bias& bias_of) {
+#pragma omp simd
+  for (std::int64_t c = 0; c < num_columns; ++c) {
+    store(to[c], old_of(c) + (load(from[c]) - bias_of(c)) * (factors[c] + shift));
+  }
+}
+
 void scale_columns(View out, ConstView in, const float* factors, float shift, const float* bias, bool accumulate) {
   with_type(out, [&](auto out_type) {
     with_type(in, [&](auto in_type) {
@@ -16,19 +26,15 @@ void scale_columns(View out, ConstView in, const float* factors, float shift, co
       for (std::int64_t r = 0; r < out.rows; ++r) {
         const U* from = row<U>(in, r);
         T* to = row<T>(out, r);
-        const auto run = [&](auto old_of, auto bias_of) {
-#pragma omp simd
-          for (std::int64_t c = 0; c < out.columns; ++c) {
-            store(to[c], old_of(c) + (load(from[c]) - bias_of(c)) * (factors[c] + shift));
-          }
-        };
         const auto none = [](std::int64_t) { return 0.0f; };
-        const auto old = [&](std::int64_t c) { return load(to[c]); };
-        const auto its_bias = [&](std::int64_t c) { return bias[c]; };
+        const auto old = [to](std::int64_t c) { return load(to[c]); };
+        const auto its_bias = [bias](std::int64_t c) { return bias[c]; };
         if (accumulate) {
-          bias != nullptr ? run(old, its_bias) : run(old, none);
+          bias != nullptr ? scale_row(to, from, out.columns, factors, shift, old, its_bias)
+                          : scale_row(to, from, out.columns, factors, shift, old, none);
         } else {
-          bias != nullptr ? run(none, its_bias) : run(none, none);
+          bias != nullptr ? scale_row(to, from, out.columns, factors, shift, none, its_bias)
+                          : scale_row(to, from, out.columns, factors, shift, none, none);
         }
       }
     });
