@@ -142,7 +142,8 @@ def qwen3_moe(rng, sizes):
 
 def mixtral(rng, sizes):
     experts = rng.choice([2, 4, 8])
-    return dict(num_local_experts=experts, num_experts_per_tok=rng.randint(2, min(experts, 3)),
+    head_dim = sizes["hidden_size"] // sizes["num_attention_heads"]  # which transformers needs for yarn
+    return dict(num_local_experts=experts, num_experts_per_tok=rng.randint(2, min(experts, 3)), head_dim=head_dim,
                 sliding_window=rng.choice([None, None, 16]), router_aux_loss_coef=rng.choice([0.0, 0.02])) | rope_of(rng)
 
 

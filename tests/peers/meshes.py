@@ -4,7 +4,9 @@
 
 usage: meshes.py SFT_BIN_FOLDER [--families NAME ...] [--max_ranks N] [--first N] [--cases N] [--seed N]
 
-The table has every way to write 2, 3, 4, 6, 8, 12 and 16 ranks as dp_replicate x dp_shard x sp x tp. What else a run
+The table has every way to write 2, 3, 4, 6, 8, 12 and 16 ranks as dp_replicate x dp_shard x sp x tp; with experts, ep takes
+some of dp_shard. A token whose experts are equally likely but for rounding goes elsewhere where sums have another order: then a
+step is off by some 1e-5, which is listed as FAIL and means nothing if the steps before it agree to 1e-7. What else a run
 chooses (stage, method, recomputation, offloading, accumulation ...) is drawn for each mesh, the same for a seed; families
 take turns. Windows are shorter and longer than the chunks of a rank, and documents as short as one token. A mesh that
 `sft` refuses is listed with its reason. Needs torch, transformers and h5py, for the weights, and mpirun.
@@ -41,6 +43,13 @@ MODELS = {
     "qwen3": ("Qwen3", ROPE),
     "short windows": ("Qwen3", ROPE | dict(use_sliding_window=True, sliding_window=3, max_window_layers=1)),
     "long windows": ("Mistral", ROPE | dict(sliding_window=29)),
+    "olmo3": ("Olmo3", dict(sliding_window=5, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                            rope_parameters={kind: dict(rope_type="default", rope_theta=theta) for kind, theta in
+                                             (("full_attention", 1e4), ("sliding_attention", 1e3))})),
+    "gemma2": ("Gemma2", ROPE | dict(sliding_window=9, query_pre_attn_scalar=8, attn_logit_softcapping=2.0,
+                                     final_logit_softcapping=3.0)),
+    "experts": ("Qwen3Moe", ROPE | dict(num_experts=24, num_experts_per_tok=3, moe_intermediate_size=24, mlp_only_layers=[0, 2],
+                                        norm_topk_prob=True, router_aux_loss_coef=0.01)),
 }
 
 
@@ -93,13 +102,15 @@ def write_rows(path):
             source="meshes.py"))
 
 
-def draw_options(rng, mesh):
+def draw_options(rng, name, mesh):
     replicate, shard, sp, tp = mesh
     rows = NUM_ROWS // (replicate * shard)
-    accumulation = rng.choice([steps for steps in (1, 2, 3) if rows % steps == 0])
+    # An auxiliary loss is that of a micro-batch, of which one rank has one.
+    most = 1 if name == "experts" else 3
+    accumulation = rng.choice([steps for steps in range(1, most + 1) if rows % steps == 0])
     options = {"gradient_accumulation_steps": accumulation, "per_device_train_batch_size": rows // accumulation,
                "activation_checkpointing": rng.choice(["none", "selective", "full"]),
-               "mlp_tile_tokens": rng.choice([0, 0, 32]), "zero_stage": rng.choice([0, 1, 2, 3, 3]),
+               "mlp_tile_tokens": 0 if name == "experts" else rng.choice([0, 0, 32]), "zero_stage": rng.choice([0, 1, 2, 3, 3]),
                "fsdp_units": rng.choice(["block", "parts", "2"]),
                "reshard_after_forward": rng.choice(["true", "true", "false"]),
                "offload_optimizer": rng.choice(["none", "none", "host"])}
@@ -109,6 +120,9 @@ def draw_options(rng, mesh):
             options["ulysses_size"] = 2
     if tp > 1:
         options["tp_sequence_parallel"] = rng.choice(["true", "false"])
+    if name == "experts":  # ranks of ep read rows of their own, as those of dp_shard do
+        options["ep_size"] = rng.choice([size for size in range(1, shard + 1) if shard % size == 0])
+        options["dp_shard_size"] = shard // options["ep_size"]
     return options
 
 
@@ -152,7 +166,7 @@ def main():
                 make_model(name, folder)
                 baselines[name] = run(options.binaries, folder, work / "rows.h5", work / f"{folder.name}-1", (1, 1, 1, 1),
                                       {"per_device_train_batch_size": NUM_ROWS})
-            drawn = draw_options(random.Random(f"{options.seed} {number}"), mesh)
+            drawn = draw_options(random.Random(f"{options.seed} {number}"), name, mesh)
             shown = f"{'x'.join(map(str, mesh))} {name} {' '.join(map(str, drawn.values()))}"
             try:
                 losses, norms = run(options.binaries, folder, work / "rows.h5", work / f"out-{number}", mesh, drawn)
