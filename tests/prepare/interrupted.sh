@@ -78,12 +78,21 @@ refuses 3 "'o' holds a part of other packed data .*go on with its own command" \
   "$sft_prepare" --input a.jsonl --output o --max_length 128 --num_shards 24
 check 'what was there stays' cmp -s whole/train-00006.h5 o/train-00006.h5
 sed '5s/ [0-9]/ 9/' a.jsonl >other.jsonl # as long as it was
-rm -rf o
-"$sft_prepare" "${options[@]}" --output o >out 2>err &
-run=$!
-until [[ $(find o -name '*.tmp' 2>/dev/null | wc -l) -ge 12 ]] || ! kill -0 $run 2>/dev/null; do sleep 0.002; done
-kill -KILL $run 2>/dev/null || true
-wait $run 2>/dev/null || true
+# killed_midway COMMAND...: runs it, which writes to `o`, and kills it and its processes when it has begun with shards; again
+# where it was done before it was killed.
+killed_midway() {
+  local run process
+  for _ in $(seq 20); do
+    rm -rf o
+    "$@" >out 2>err &
+    run=$!
+    until [[ $(find o -name 'train*.tmp' 2>/dev/null | wc -l) -ge 4 ]] || ! kill -0 $run 2>/dev/null; do sleep 0.002; done
+    for process in $(pgrep -P $run) $run; do kill -KILL "$process" 2>/dev/null || true; done
+    wait $run 2>/dev/null || true
+    if [[ ! -e o/train-00000.h5 ]]; then return; fi
+  done
+}
+killed_midway "$sft_prepare" "${options[@]}" --output o
 mv a.jsonl kept.jsonl
 mv other.jsonl a.jsonl
 prints 0 '"num_kept_shards": 0,' "$sft_prepare" "${options[@]}" --output o --json
@@ -95,12 +104,7 @@ for ranks in 2 3; do
   prints 0 '^  records +9000$' "$mpirun" -np $ranks "$sft_prepare" "${options[@]}" --output o
   same_files "$ranks ranks"
 done
-rm -rf o
-"$mpirun" -np 2 "$sft_prepare" "${options[@]}" --output o >out 2>err &
-run=$!
-until [[ $(find o -name 'train*.tmp' 2>/dev/null | wc -l) -ge 12 ]] || ! kill -0 $run 2>/dev/null; do sleep 0.002; done
-for process in $(pgrep -P $run); do kill -KILL "$process" 2>/dev/null || true; done
-wait $run 2>/dev/null || true
+killed_midway "$mpirun" -np 2 "$sft_prepare" "${options[@]}" --output o
 succeeds 'one rank after two that were killed' "$sft_prepare" "${options[@]}" --output o
 same_files 'one rank after two that were killed'
 { cat a.jsonl; echo '{"text": 7}'; cat b.jsonl; echo '{"text"'; } >bad.jsonl
