@@ -23,6 +23,7 @@
 #include "readers.hpp"
 #include "sft/core/program.hpp"
 #include "sft/io/files.hpp"
+#include "support/listed_error.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace fs = std::filesystem;
@@ -68,13 +69,6 @@ void write_file(const std::string& path, const std::string& bytes) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << bytes;
   if (!file.flush()) throw_data_error("cannot write " + path, "the disk may be full", "free space");
-}
-
-/// Whether it is the one error that has several lines: "N settings cannot be used (...):" and a line for each.
-bool is_list(const std::string& text) {
-  const std::string head = text.substr(0, text.find('\n'));
-  return head.find(" settings cannot be used") != std::string::npos &&
-         std::strtoll(head.c_str(), nullptr, 10) == std::ranges::count(text, '\n');
 }
 
 /// One file of a copy, damaged and mended.
@@ -141,7 +135,7 @@ class Fuzzer {
         break;
       case Outcome::Kind::refused:
         ++counts_["refused"];
-        if (outcome.text.find('\n') != std::string::npos && !is_list(outcome.text)) {
+        if (outcome.text.find('\n') != std::string::npos && !test::is_listed_error(outcome.text)) {
           fail("the error has several lines: " + outcome.text);
         }
         break;
