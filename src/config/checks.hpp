@@ -16,6 +16,16 @@ inline constexpr std::int64_t max_width = 1 << 18;
 /// default that cannot be used means that the key has none.
 void require(const Config& config, bool holds, const std::string& name, const std::string& rule);
 
+/// The same for a size, which must be from 1 to `high`.
+void require_size(const Config& config, std::int64_t value, const std::string& name, std::int64_t high);
+
+/// Derives the sizes of the model that follow from others, and refuses a model that cannot be.
+void check_model(Config& config);
+
+/// Resolves what is `auto` of the mesh, whose model is checked, and refuses one that does not fit `world_size` ranks or
+/// the model.
+void check_parallel(Config& config, int world_size);
+
 /// Fills metric_for_best_model where another key needs one, and greater_is_better where there is a metric, both as
 /// transformers' TrainingArguments does.
 void derive_metric(Config& config);
