@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Prints what saving costs a run on four ranks: a step while a checkpoint is written over one without, how long training
+# Prints what saving costs a run: a step while a checkpoint is written over one without, how long training
 # stands still with checkpoint.async and without, and how fast the disk takes the bytes beside dd.
 #
-# usage: tests/benchmarks/saves.sh [BUILD_FOLDER [HIDDEN_SIZE [STEPS]]]
-#   e.g. tests/benchmarks/saves.sh build/release 512 48
+# usage: tests/benchmarks/saves.sh [BUILD_FOLDER [HIDDEN_SIZE [STEPS [RANKS]]]]
+#   e.g. tests/benchmarks/saves.sh build/release 512 48 4
 #
-# Ranks share the machine's cores with the threads that write: where there are fewer cores than ranks, a step during a save
-# also pays for their hashing and copying.
+# Ranks share the machine's cores with the threads that write: where no core is left beside the ranks, a step during a save
+# also pays for their hashing and copying. On a machine with GPUs cores are left: fewer ranks than cores stand for that.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "${1:-$here/../../build/release}" && pwd)
 hidden=${2:-512}
 steps=${3:-48}
+ranks=${4:-4}
 scratch=$build/benchmark_saves # kept, so that every run can be repeated
 rm -rf "$scratch"
 mkdir -p "$scratch"
@@ -36,7 +37,7 @@ vocab_size = 272
 [data]
 train_files = data/train-*.h5
 [parallel]
-dp_shard_size = 4
+dp_shard_size = $ranks
 [train]
 per_device_train_batch_size = 1
 max_steps = $steps
@@ -52,7 +53,7 @@ median() { sort -n | awk '{ v[NR] = $1 } END { print NR ? v[int((NR + 1) / 2)] :
 
 # run ASYNC: trains; its steps go to the files ASYNC.during and ASYNC.apart, a time a line, the first four left out.
 run() {
-  mpirun -np 4 "$build/bin/sft" run.ini --train.output_dir "$1" --checkpoint.async "$1" >"$1.log"
+  mpirun -np "$ranks" "$build/bin/sft" run.ini --train.output_dir "$1" --checkpoint.async "$1" >"$1.log"
   awk '/saving checkpoint-.* beside/ { inside = 1; print "begin", done } /saved .*checkpoint-/ { if (inside) print "end", done; inside = 0 }
     match($0, /[0-9]+\/[0-9]+/) && /^20/ { split(substr($0, RSTART, RLENGTH), n, "/"); done = n[1] }' "$1.log" >"$1.saves"
   sed 's/.*"step":\([0-9]*\),.*"step_time_s":\([0-9.e-]*\).*/\1 \2/' "$1/metrics.jsonl" >"$1.steps"
@@ -65,9 +66,9 @@ run() {
 
 run true
 run false
-bytes=$("$build/bin/sft" run.ini --dry-run --json --num_ranks 4 | awk '/"checkpoint_bytes"/ { gsub(/[^0-9]/, ""); print; exit }')
+bytes=$("$build/bin/sft" run.ini --dry-run --json --num_ranks "$ranks" | awk '/"checkpoint_bytes"/ { gsub(/[^0-9]/, ""); print; exit }')
 
-printf 'a checkpoint has %.1f MiB; 4 ranks on %d cores\n' "$(awk -v b="$bytes" 'BEGIN { print b / 1048576 }')" "$(env -u OMP_NUM_THREADS nproc)"
+printf 'a checkpoint has %.1f MiB; %d ranks on %d cores\n' "$(awk -v b="$bytes" 'BEGIN { print b / 1048576 }')" "$ranks" "$(env -u OMP_NUM_THREADS nproc)"
 printf 'step apart from saves    %.4f s (async), %.4f s (training waits)\n' "$(median <true.apart)" "$(median <false.apart)"
 printf 'step during a save       %.4f s, of %d steps\n' "$(median <true.during)" "$(wc -l <true.during)"
 awk -v a="$(median <true.during)" -v b="$(median <true.apart)" 'BEGIN { printf "-> during / apart = %.2f\n", a / b }'
