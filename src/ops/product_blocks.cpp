@@ -29,7 +29,8 @@ std::int64_t even_part(std::int64_t size, std::int64_t most) {
   return (even + multiple - 1) / multiple * multiple;
 }
 
-/// Rows [row, row + rows) and columns [column, column + columns) of an operand, of which `transposed` exchanges the two.
+/// Rows [row, row + rows) and columns [column, column + columns) of an operand, of which `transposed` exchanges the
+/// two.
 ConstTensor block(const ConstTensor& x, bool transposed, std::int64_t row, std::int64_t rows, std::int64_t column,
                   std::int64_t columns) {
   return transposed ? x.rows(column, columns).columns(row, rows) : x.rows(row, rows).columns(column, columns);

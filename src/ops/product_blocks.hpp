@@ -9,12 +9,13 @@
 
 namespace sft::ops {
 
-/// What a library can index in one product. The defaults are cuBLASLt's: a matrix that spans 2^31 elements or more fails
-/// or gives wrong numbers (github.com/rapidsai/raft/issues/3097), and so do more rows or columns of the result than its
-/// grids count (github.com/pytorch/pytorch/issues/82922).
+/// What a library can index in one product. The defaults are cuBLASLt's: a matrix that spans 2^31 elements or more
+/// fails or gives wrong numbers (github.com/rapidsai/raft/issues/3097), and so do more rows or columns of the result
+/// than its grids count (github.com/pytorch/pytorch/issues/82922).
 struct ProductLimits {
-  std::int64_t max_span = (std::int64_t{1} << 31) - 1;  ///< elements from the first of a matrix to its last, gaps included
-  std::int64_t max_rows = std::int64_t{65'535} * 32;    ///< rows and columns of c
+  std::int64_t max_span =
+      (std::int64_t{1} << 31) - 1;  ///< elements from the first of a matrix to its last, gaps included
+  std::int64_t max_rows = std::int64_t{65'535} * 32;  ///< rows and columns of c
 };
 
 /// The most rows and columns of c, and terms of its sums, that one product may have.
