@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <exception>
@@ -15,6 +15,7 @@
 #include "folder.hpp"
 #include "header.hpp"
 #include "own_parts.hpp"
+#include "sft/comm/agreed_gather.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/io/hash.hpp"
@@ -27,10 +28,15 @@ namespace {
 
 constexpr std::size_t write_bytes = std::size_t{4} << 20;  ///< that are hashed and written at a time
 
-std::string host_name() {
+constexpr std::size_t number_length = 21, hash_length = 64, name_length = 64;  ///< at most, in texts for other ranks
+
+/// The same on ranks of one node, else others.
+std::string node_name() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
-  return name.data();
+  io::ContentHash hash;
+  hash.add(std::string(name.data()));
+  return hash.text();
 }
 
 /// The map of these entries but for files and regions.
@@ -60,7 +66,29 @@ FileMap map_without_files(const std::vector<Entry>& entries, const mesh::Place& 
   return map;
 }
 
-/// A text as Group::all_gather sends it and back.
+/// What a rank writes, for the others: its node, and how much of each entry.
+struct RankWrites {
+  std::string node;
+  std::vector<std::int64_t> counts;
+
+  [[nodiscard]] bool has_any() const {
+    return std::ranges::any_of(counts, [](std::int64_t count) { return count > 0; });
+  }
+};
+
+std::string text_of(const RankWrites& writes) {
+  return fmt::format("{} {}", writes.node, fmt::join(writes.counts, " "));
+}
+
+RankWrites writes_of(const std::string& text) {
+  RankWrites writes;
+  std::istringstream words(text);
+  words >> writes.node;
+  for (std::int64_t count = 0; words >> count;) writes.counts.push_back(count);
+  return writes;
+}
+
+/// The first line has the file.
 std::string text_of(const LaidOutFile& made) {
   std::string text = to_text(made.file);
   for (const std::uint64_t begin : made.begins) text += fmt::format("{} ", begin);
@@ -89,10 +117,11 @@ struct Save::Impl {
         plan(entries),
         map(map_without_files(entries, where)) {}
 
-  /// Makes all ranks throw what one did. What a failed save leaves takes room that the next try may need.
-  void agree(const std::function<void()>& work) const {
+  /// What `work`, a collective, throws, all ranks do. What a failed save leaves takes room that the next try may need.
+  template <class Work>
+  auto or_discard(const Work& work) const {
     try {
-      world.agree(work);
+      return work();
     } catch (const comm::SharedError&) {
       discard();
       throw;
@@ -102,7 +131,9 @@ struct Save::Impl {
     if (world.rank() == 0) discard_folder(folder);
   }
 
-  void lay_out_files(const std::vector<Entry>& entries);
+  std::vector<RankWrites> gather_writes(const std::function<void()>& before);
+  void lay_out_files(const std::vector<Entry>& entries, const std::vector<RankWrites>& writes,
+                     const std::function<void(const WritePlan&)>& beside);
   void gather_parts(const std::vector<Entry>& entries);
   /// Some bytes of this rank's region of an entry.
   struct Chunk {
@@ -111,7 +142,7 @@ struct Save::Impl {
   /// Writes the regions of this rank; `fill(chunk)` gives the address of its bytes.
   template <class Fill>
   void write_all(const Fill& fill) noexcept;
-  void gather_hashes();
+  void gather_hashes(const std::function<void()>& before);
   /// On rank 0.
   std::string finish();
 
@@ -127,27 +158,38 @@ struct Save::Impl {
   std::exception_ptr error;
 };
 
-void Save::Impl::lay_out_files(const std::vector<Entry>& entries) {
-  // 1. How much each rank writes of each entry, and on which node: all files follow.
-  std::vector<std::int64_t> own_counts;
-  for (const EntryWrites& writes : plan.entries()) own_counts.push_back(writes.num_elements);
-  const std::size_t num_entries = own_counts.size();
-  const std::vector<std::int64_t> counts = world.all_gather(std::span<const std::int64_t>(own_counts));
-  const std::vector<std::string> hosts = world.all_gather(host_name());
-  const auto count_of = [&](int of_rank, std::size_t entry) { return counts[of_rank * num_entries + entry]; };
-  std::vector<bool> writes;
-  for (int other = 0; other < world.size(); ++other) {
-    bool has_any = false;
-    for (std::size_t i = 0; i < num_entries; ++i) has_any = has_any || count_of(other, i) > 0;
-    writes.push_back(has_any);
+std::vector<RankWrites> Save::Impl::gather_writes(const std::function<void()>& before) {
+  RankWrites own{.node = node_name(), .counts = {}};
+  for (const EntryWrites& writes : plan.entries()) own.counts.push_back(writes.num_elements);
+  const std::size_t max_length = hash_length + own.counts.size() * number_length;
+  std::vector<RankWrites> all;
+  for (const std::string& text : comm::agree_and_gather(world, max_length, [&] {
+         if (before) before();
+         if (rank == 0) begin_folder(folder);
+         return text_of(own);
+       })) {
+    all.push_back(writes_of(text));
   }
-  const FileGroups groups = group_files(hosts, writes, config.checkpoint.files_per_node);
+  return all;
+}
+
+void Save::Impl::lay_out_files(const std::vector<Entry>& entries, const std::vector<RankWrites>& writes,
+                               const std::function<void(const WritePlan&)>& beside) {
+  // 1. All files follow from how much each rank writes of each entry, and on which node.
+  const std::size_t num_entries = entries.size();
+  std::vector<std::string> nodes;
+  std::vector<bool> has_any;
+  for (const RankWrites& one : writes) {
+    nodes.push_back(one.node);
+    has_any.push_back(one.has_any());
+  }
+  const FileGroups groups = group_files(nodes, has_any, config.checkpoint.files_per_node);
 
   // 2. The first rank of each file makes it.
-  std::string made;
   const int own_file = groups.file_of_rank[rank];
-  agree([&] {
-    if (own_file < 0 || groups.members[own_file].front() != rank) return;
+  const auto lay_out_own = [&]() -> std::string {
+    if (beside) beside(plan);
+    if (own_file < 0 || groups.members[own_file].front() != rank) return "";
     std::vector<std::string> names;
     for (const Entry& entry : entries) names.push_back(entry.name);
     const std::vector<std::string> datasets = dataset_names(names);
@@ -155,21 +197,23 @@ void Save::Impl::lay_out_files(const std::vector<Entry>& entries) {
     std::vector<std::int64_t> sizes(num_entries, 0);
     for (std::size_t i = 0; i < num_entries; ++i) {
       types.push_back({datasets[i], entries[i].dtype()});
-      for (const int member : groups.members[own_file]) sizes[i] += count_of(member, i);
+      for (const int member : groups.members[own_file]) sizes[i] += writes[member].counts[i];
     }
-    made = text_of(lay_out(temporary_path(folder), shard_file_name(rank), types, sizes));
-  });
+    return text_of(lay_out(temporary_path(folder), shard_file_name(rank), types, sizes));
+  };
+  const std::size_t max_length = name_length + hash_length + (1 + num_entries) * number_length;
+  const std::vector<std::string> files =
+      or_discard([&] { return comm::agree_and_gather(world, max_length, lay_out_own); });
 
   // 3. Where each rank's regions lie.
   map.ranks.resize(world.size());
-  const std::vector<std::string> files = world.all_gather(made);
   for (const std::vector<int>& members : groups.members) {
     LaidOutFile laid_out = laid_out_of(files[members.front()], folder);
     for (const int member : members) {
       RankRegions& regions = map.ranks[member];
       regions.file = static_cast<int>(map.files.size());
       for (std::size_t i = 0; i < num_entries; ++i) {
-        const std::int64_t count = count_of(member, i);
+        const std::int64_t count = writes[member].counts[i];
         regions.regions.push_back({.begin = count > 0 ? laid_out.begins[i] : 0, .num_elements = count, .hash = ""});
         laid_out.begins[i] += static_cast<std::uint64_t>(count) * size_of(entries[i].dtype());
       }
@@ -231,12 +275,19 @@ void Save::Impl::write_all(const Fill& fill) noexcept {
   }
 }
 
-void Save::Impl::gather_hashes() {
-  std::string text;
-  for (const StoredRegion& region : map.ranks[rank].regions) {
-    text += fmt::format("{} ", region.hash.empty() ? "-" : region.hash);
-  }
-  const std::vector<std::string> all = world.all_gather(text);
+void Save::Impl::gather_hashes(const std::function<void()>& before) {
+  const auto own_hashes = [&] {
+    if (before) before();
+    SFT_ENSURE(is_written, "a checkpoint is written before it is committed");
+    if (error) std::rethrow_exception(error);
+    std::string text;
+    for (const StoredRegion& region : map.ranks[rank].regions) {
+      text += fmt::format("{} ", region.hash.empty() ? "-" : region.hash);
+    }
+    return text;
+  };
+  const std::vector<std::string> all =
+      or_discard([&] { return comm::agree_and_gather(world, plan.entries().size() * hash_length, own_hashes); });
   for (std::size_t other = 0; other < all.size(); ++other) {
     std::istringstream hashes(all[other]);
     for (StoredRegion& region : map.ranks[other].regions) {
@@ -254,12 +305,9 @@ std::string Save::Impl::finish() {
 
 Save::Save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
            const mesh::Place& place, const mesh::Groups& groups, const std::vector<Entry>& entries,
-           const Position& position)
+           const Position& position, const LocalWork& local)
     : impl_(std::make_unique<Impl>(output_dir, config, tokenizer, place, groups, entries, position)) {
-  groups.world.agree([&] {
-    if (groups.world.rank() == 0) begin_folder(impl_->folder);
-  });
-  impl_->lay_out_files(entries);
+  impl_->lay_out_files(entries, impl_->gather_writes(local.before), local.beside);
   impl_->gather_parts(entries);
 }
 
@@ -306,15 +354,13 @@ void Save::write(const State& state, device::Device& device, device::Stream& str
   });
 }
 
-std::string Save::commit() {
-  impl_->agree([&] {
-    SFT_ENSURE(impl_->is_written, "a checkpoint is written before it is committed");
-    if (impl_->error) std::rethrow_exception(impl_->error);
-  });
-  impl_->gather_hashes();
+std::string Save::commit(const std::function<void()>& before) {
+  impl_->gather_hashes(before);
   std::string date;
-  impl_->agree([&] {
-    if (impl_->world.rank() == 0) date = impl_->finish();
+  impl_->or_discard([&] {
+    impl_->world.agree([&] {
+      if (impl_->world.rank() == 0) date = impl_->finish();
+    });
   });
   return date;
 }

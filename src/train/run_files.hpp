@@ -12,16 +12,19 @@
 
 namespace sft::train {
 
+/// Runs `work` on rank 0, within an agreement: its error names no rank.
+inline void on_rank_0(const comm::Group& world, const std::function<void()>& work) {
+  if (world.rank() != 0) return;
+  try {
+    work();
+  } catch (const Error& error) {
+    throw comm::SharedError(error.status(), error.what());
+  }
+}
+
 /// Runs `work` on rank 0 for all; its error becomes every rank's and names no rank.
 inline void let_rank_0(const comm::Group& world, const std::function<void()>& work) {
-  world.agree([&] {
-    if (world.rank() != 0) return;
-    try {
-      work();
-    } catch (const Error& error) {
-      throw comm::SharedError(error.status(), error.what());
-    }
-  });
+  world.agree([&] { on_rank_0(world, work); });
 }
 
 /// The folder that a checkpoint lies in, however its path is written.

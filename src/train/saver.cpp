@@ -27,19 +27,27 @@ void Saver::stall(const char* what, const Work& work) {
   if (under_way_) under_way_->waited_s += waited_s;
 }
 
-void Saver::begin(const checkpoint::Position& position, const checkpoint::State& state) {
+void Saver::begin(const checkpoint::Position& position, const checkpoint::State& state,
+                  const std::function<void()>& before) {
   finish();
   const Clock::time_point start = Clock::now();
   stall("save checkpoint", [&] {
-    run_.groups.world.agree([&] { pruner_.wait(); });
     checkpoint::Position dated = position;
     dated.date = std::max(position.date, date_);
+    const checkpoint::LocalWork local{.before =
+                                          [&] {
+                                            before();
+                                            pruner_.wait();
+                                          },
+                                      .beside =
+                                          [&](const checkpoint::WritePlan& plan) {
+                                            if (snapshot_) snapshot_->begin(plan, state, run_.engine.stream());
+                                          }};
     auto save =
         std::make_unique<checkpoint::Save>(run_.config->train.output_dir, run_.config, run_.datasets.train.tokenizer(),
-                                           run_.place, run_.groups, state.entries(), dated);
+                                           run_.place, run_.groups, state.entries(), dated, local);
     try {
       if (run_.saved_model != nullptr) run_.saved_model->begin();
-      if (snapshot_) run_.groups.world.agree([&] { snapshot_->begin(save->plan(), state, run_.engine.stream()); });
     } catch (const comm::SharedError&) {
       save->discard();
       throw;
@@ -80,11 +88,11 @@ void Saver::write_state() {
       [&](io::TensorSink& sink) { checkpoint::save_entries(weights, sink, run_.device, run_.engine.stream()); });
 }
 
-void Saver::finish() {
+void Saver::finish(const std::function<void()>& before) {
   if (!under_way_) return;
   release_state();
   try {
-    stall("complete checkpoint", [&] { complete(); });
+    stall("complete checkpoint", [&] { complete(before); });
   } catch (...) {
     under_way_.reset();
     throw;
@@ -93,7 +101,7 @@ void Saver::finish() {
   under_way_.reset();
 }
 
-void Saver::complete() {
+void Saver::complete(const std::function<void()>& before) {
   const comm::Group& world = run_.groups.world;
   std::exception_ptr model_error;  // of saved_model: the checkpoint is whole without it
   try {
@@ -106,7 +114,7 @@ void Saver::complete() {
     model_error = std::current_exception();
   }
   checkpoint::Save& save = *under_way_->save;
-  date_ = save.commit();
+  date_ = save.commit(before);
   set_saved(under_way_->position.step, save.folder());
   if (run_.saved_model != nullptr) {
     world.agree([&] {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,13 +30,13 @@ class Saver {
   /// Begins to save `state` as it is, which is that of `position`: the run's, or a part of it with the same first
   /// entry. Another save is completed first. Without memory for a copy, it is complete when this returns. Collective
   /// over the world. Errors are SharedErrors: the run ends with them, and nothing is left of a checkpoint that is not
-  /// complete.
-  void begin(const checkpoint::Position& position, const checkpoint::State& state);
+  /// complete. `before`: local work in front of it, whose error is that of all.
+  void begin(const checkpoint::Position& position, const checkpoint::State& state, const std::function<void()>& before);
   /// Whoever changes the state calls it before: it waits for the copy. Local.
   void release_state();
   /// Completes the save that is under way, if there is one: waits for all ranks to have written. Collective over the
-  /// world. Errors as those of begin().
-  void finish();
+  /// world. Errors as those of begin(), and `before` too.
+  void finish(const std::function<void()>& before = {});
   /// finish(), and old checkpoints are gone: before the run ends. Collective over the world.
   void close();
 
@@ -72,7 +73,7 @@ class Saver {
   /// Without a copy: writes the state itself.
   void write_state();
   /// Makes a checkpoint of what the ranks write, when all have.
-  void complete();
+  void complete(const std::function<void()>& before);
   void log_saved(const UnderWay& done) const;
 
   const Run& run_;

@@ -61,22 +61,21 @@ bool Trainer::saves_whole() const { return must_go_on_ || !run_.config->checkpoi
 void Trainer::begin_save() {
   complete_save();
   const Activity saving(ActivityKind::saves, "saving");
-  let_rank_0(run_.groups.world, [&] { keep_output_dir(); });
   const double before_s = Goodput::now();
   note_saved(position_.step, checkpoint::path_of(run_.config->train.output_dir, position_.step), position_.decisions);
   is_saved_whole_ = saves_whole();
   position_.is_model_only = !is_saved_whole_;
   position_.time_use = to_json(goodput_.note(before_s, position_.step), position_.lineage.run_id);
-  saver_->begin(position_, is_saved_whole_ ? run_.engine.state() : trained_weights());
+  saver_->begin(position_, is_saved_whole_ ? run_.engine.state() : trained_weights(),
+                [this] { on_rank_0(run_.groups.world, [this] { keep_output_dir(); }); });
   goodput_.add_save(Goodput::now() - before_s);
 }
 
 void Trainer::complete_save() {
   if (!saver_->is_under_way()) return;
   const Activity saving(ActivityKind::saves, "saving");
-  let_rank_0(run_.groups.world, [&] { keep_output_dir(); });
   const double before_s = Goodput::now();
-  saver_->finish();
+  saver_->finish([this] { on_rank_0(run_.groups.world, [this] { keep_output_dir(); }); });
   goodput_.add_save(Goodput::now() - before_s);
 }
 

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -82,15 +83,23 @@ struct SnapshotCopy {
 void take_snapshot(const WritePlan& plan, const State& state, device::Device& device, device::Stream& stream,
                    std::byte* snapshot);
 
+/// What the ranks do for a save where they agree on it anyway, which takes no further collective. Local; an error of
+/// one rank is that of all, as in Group::agree().
+struct LocalWork {
+  std::function<void()> before;                  ///< before anything is written
+  std::function<void(const WritePlan&)> beside;  ///< while shard files are laid out
+};
+
 /// One checkpoint in the making: OUTPUT_DIR/checkpoint-SSSSSS.tmp until it is committed.
 class Save {
  public:
   /// Makes the folder and lays out the shard files, `config.checkpoint.files_per_node` on each node; in the place of
   /// what an unfinished save left. `position`, `config`: what commit() will write. The entries' shard maps and layouts,
-  /// and the groups, outlive it. Collective over the world; a data Error is the same on all ranks.
+  /// and the groups, outlive it. Collective over the world, in two calls where the entries are cut as their parameters;
+  /// a data Error is the same on all ranks.
   Save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
        const mesh::Place& place, const mesh::Groups& groups, const std::vector<Entry>& entries,
-       const Position& position);
+       const Position& position, const LocalWork& local = {});
   /// Leaves what is not committed under its temporary name, where others may still write; the next save removes it.
   ~Save();
   Save(const Save&) = delete;
@@ -112,9 +121,9 @@ class Save {
 
   /// Ends it, when write() has returned (and what its thread wrote is visible here): the map of the files, its seal,
   /// and the name that says complete. Throws a data Error, the same on all ranks, where a rank could not write; then
-  /// the files are gone. Returns the date that was written on rank 0, for position.date of the next save. Collective
-  /// over the world.
-  std::string commit();
+  /// the files are gone. Returns the date that was written on rank 0, for position.date of the next save. `before`:
+  /// local work in front of it, whose error is that of all. Collective over the world, in two calls.
+  std::string commit(const std::function<void()>& before = {});
 
   /// Removes the files in place of commit(), while no rank writes: behind an error that all ranks have met. Rank 0 does
   /// it; what cannot be removed stays for the next save.
