@@ -12,6 +12,10 @@ find_package(Boost ${SFT_BOOST_VERSION} REQUIRED COMPONENTS program_options)
 find_package(nlohmann_json ${SFT_JSON_VERSION} REQUIRED)
 find_package(ICU REQUIRED COMPONENTS uc)  # Unicode in tokenizers and chat templates
 find_package(fmt 9 REQUIRED)              # texts of messages
+find_package(yaml-cpp 0.7 REQUIRED)       # files of Accelerate, DeepSpeed, TRL and Axolotl
+add_library(sft_yaml INTERFACE)
+target_include_directories(sft_yaml SYSTEM INTERFACE ${YAML_CPP_INCLUDE_DIR})
+target_link_libraries(sft_yaml INTERFACE yaml-cpp)
 
 find_package(dnnl REQUIRED CONFIG)  # DNNL::dnnl
 if(dnnl_VERSION VERSION_LESS 2.6 OR dnnl_VERSION VERSION_GREATER_EQUAL 4)

@@ -9,7 +9,7 @@ install(TARGETS ${SFT_PROGRAMS} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # Job scripts, examples, documents.
 install(DIRECTORY jobs DESTINATION ${CMAKE_INSTALL_DATADIR}/sft USE_SOURCE_PERMISSIONS)
-install(DIRECTORY inputs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/sft/inputs FILES_MATCHING PATTERN "*.ini" PATTERN demo EXCLUDE)
+install(DIRECTORY inputs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/sft/inputs FILES_MATCHING PATTERN "*.ini" PATTERN "*.yaml" PATTERN demo EXCLUDE)
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
@@ -31,7 +31,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/modulefiles/${PROJECT_VERSION}
 # The CMake package: find_package(sft) gives sft::core, sft::data and every other room.
 set(SFT_CMAKE_PACKAGE ${CMAKE_INSTALL_LIBDIR}/cmake/sft)
 install(DIRECTORY include/sft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS sft_hdf5 sft_liburing sft_onig sft_xxhash sft_zstd EXPORT sft)
+install(TARGETS sft_hdf5 sft_liburing sft_onig sft_xxhash sft_yaml sft_zstd EXPORT sft)
 install(EXPORT sft NAMESPACE sft:: FILE sftTargets.cmake DESTINATION ${SFT_CMAKE_PACKAGE})
 configure_package_config_file(cmake/sftConfig.cmake.in sftConfig.cmake INSTALL_DESTINATION ${SFT_CMAKE_PACKAGE})
 write_basic_package_version_file(sftConfigVersion.cmake COMPATIBILITY SameMinorVersion)

@@ -20,6 +20,9 @@ namespace {
 /// What cannot be used of all that was written, so that a person learns of it at once.
 class Refusals {
  public:
+  Refusals() = default;
+  explicit Refusals(std::vector<std::string> messages) : messages_(std::move(messages)) {}
+
   /// work(); its configuration Error waits.
   template <class Work>
   void collect(const Work& work) {
@@ -127,6 +130,28 @@ Config parse(const std::string& ini_text, const std::vector<Option>& overrides, 
   const ForeignPrecision precision(all);
   apply(in_file, precision, config, refusals);
   apply(on_command_line, precision, config, refusals);
+  refusals.throw_if_any();
+  return config;
+}
+
+Config parse_sources(const std::vector<std::vector<PlacedOption>>& sources, const std::vector<std::string>& refused) {
+  Refusals refusals(refused);
+  std::vector<std::vector<Written>> written(sources.size());
+  std::vector<Written> all;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    for (const PlacedOption& placed : sources[i]) {
+      refusals.collect([&] {
+        Written one = written_option(placed.option);
+        one.place = placed.place;
+        static_cast<void>(setting_of(one));  // what cannot be obeyed says nothing of precision
+        written[i].push_back(one);
+        all.push_back(std::move(one));
+      });
+    }
+  }
+  const ForeignPrecision precision(all);
+  Config config;
+  for (const std::vector<Written>& source : written) apply(source, precision, config, refusals);
   refusals.throw_if_any();
   return config;
 }

@@ -6,6 +6,7 @@
 #include <cerrno>  // program_invocation_short_name, of glibc and musl
 #include <cstdio>
 #include <ctime>
+#include <string_view>
 
 namespace sft {
 
@@ -46,7 +47,15 @@ void log_warning(const std::string& line) {
 }
 
 void log_error(const std::string& line) {
-  const std::string text = printable(line, /*keep_layout=*/false);
+  constexpr std::string_view next_item = "\n  ";  // an error may list several
+  std::string text;
+  std::size_t begin = 0;
+  for (std::size_t end = line.find(next_item); end != std::string::npos; end = line.find(next_item, begin)) {
+    text += printable(std::string_view(line).substr(begin, end - begin), /*keep_layout=*/false);
+    text += next_item;
+    begin = end + next_item.size();
+  }
+  text += printable(std::string_view(line).substr(begin), /*keep_layout=*/false);
   std::fputs(fmt::format("{}: error: {}\n", program_invocation_short_name, text).c_str(), stderr);
 }
 

@@ -67,9 +67,9 @@ bool is_model_name(const std::string& text) {
       text, [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.' || c == '/'; });
 }
 
-std::string folder_name_of(std::string name) {
+std::string folder_name_of(const char* kind, std::string name) {
   if (const std::size_t slash = name.find('/'); slash != std::string::npos) name.replace(slash, 1, "--");
-  return "models--" + name;
+  return fmt::format("{}--{}", kind, name);
 }
 
 /// The commit that a branch or tag stands at, by the cache; the revision itself where it is none.
@@ -176,13 +176,31 @@ std::string find_model_folder(const std::string& name_or_path, const std::string
     throw_data_error("cannot find the model folder " + name_or_path, "there is no such folder", "check the path");
   }
   const fs::path cache = cache_folder();
-  const fs::path repository = cache / folder_name_of(name_or_path);
+  const fs::path repository = cache / folder_name_of("models", name_or_path);
   if (revision.empty() || revision.find("..") != std::string::npos || !fs::is_directory(repository, ignored)) {
     refuse_missing(name_or_path, revision, cache);
   }
   const fs::path snapshot = repository / "snapshots" / commit_of(repository, revision);
   if (!fs::is_directory(snapshot, ignored)) refuse_missing(name_or_path, revision, cache);
   return snapshot.string();
+}
+
+std::string find_dataset_folder(const std::string& name) {
+  std::error_code ignored;
+  const fs::path cache = cache_folder();
+  if (is_model_name(name)) {
+    const fs::path repository = cache / folder_name_of("datasets", name);
+    if (const fs::path snapshot = repository / "snapshots" / commit_of(repository, "main");
+        fs::is_directory(snapshot, ignored)) {
+      return snapshot.string();
+    }
+  }
+  throw_data_error(
+      fmt::format("cannot find the data set {}", name),
+      fmt::format("there is no file or folder of this name, and the hub cache {} does not hold it", cache.string()),
+      fmt::format("download it with `hf download --repo-type dataset {0}`, or with `postprocess/fetch.py dataset {0} "
+                  "--output FILE.jsonl` and give --data_files FILE.jsonl",
+                  name));
 }
 
 std::vector<std::string> copy_companions(const std::string& from, const std::string& to) {

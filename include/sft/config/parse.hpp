@@ -21,6 +21,17 @@ namespace sft::config {
 [[nodiscard]] Config parse(const std::string& ini_text, const std::vector<Option>& overrides, const std::string& source,
                            const Config& base);
 
+/// A name with its value, as another program's file or a command line has it.
+struct PlacedOption {
+  Option option;
+  std::string place;  ///< "in zero3.yaml:12" or "on the command line", for messages
+};
+
+/// parse() of several sources, of which later ones win; in each a key may be set once. `refused`: what was refused of
+/// them before, finished messages, which stand with all others in the one configuration Error. Reads no file.
+[[nodiscard]] Config parse_sources(const std::vector<std::vector<PlacedOption>>& sources,
+                                   const std::vector<std::string>& refused);
+
 /// A key whose value differs between two configurations, and both values as text.
 struct Difference {
   std::string section, name, before, now;

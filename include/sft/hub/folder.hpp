@@ -12,6 +12,10 @@ namespace sft::hub {
 /// data Error says how to download what is not there.
 [[nodiscard]] std::string find_model_folder(const std::string& name_or_path, const std::string& revision);
 
+/// The snapshot of a data set (org/name) in the same cache, of its branch main. A data Error says how to download what
+/// is not there.
+[[nodiscard]] std::string find_dataset_folder(const std::string& name);
+
 /// Whether the folder holds a config.json.
 [[nodiscard]] bool is_model_folder(const std::string& folder);
 

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// From the names of data sets to the files of their records.
+
+#include <string>
+#include <vector>
+
+namespace sft::launch {
+
+/// A data set as TRL's commands name it.
+struct Dataset {
+  std::string name = {};                     ///< a file, a folder, org/name in the hub cache, or empty with `files`
+  std::string config = {};                   ///< a part of it; empty: all
+  std::string split = "train";               ///< what is trained on
+  std::vector<std::string> data_files = {};  ///< files of it, or by themselves; globs are expanded
+};
+
+/// Whether files of this name hold records that sft-prepare reads.
+[[nodiscard]] bool is_record_file(const std::string& path);
+
+/// The files of a split, in the order of their names. In a folder they are known as the hub knows them: by the word
+/// `train`, `test`, `validation` (or its like) in the name of a file or of a folder above it; what has none of these is
+/// for training. Throws a data Error where there are none, unless `is_optional`.
+[[nodiscard]] std::vector<std::string> find_files(const Dataset& dataset, bool is_optional = false);
+
+}  // namespace sft::launch

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Where this process runs, and how ranks are started there.
+
+#include <string>
+#include <vector>
+
+#include "sft/config/config.hpp"
+#include "sft/launch/request.hpp"
+
+namespace sft::launch {
+
+/// What this machine and its environment offer.
+struct Site {
+  int num_gpus = 0;  ///< that this process may use
+  bool is_in_slurm_job = false;
+  int num_tasks = 0;     ///< of the SLURM job; 0: not said
+  int num_nodes = 1;     ///< of the SLURM job
+  std::string pmi = {};  ///< what `srun --mpi` takes here: pmix, pmi2 ...; empty: its default
+};
+
+/// Reads the environment, the devices of /dev, and in a SLURM job what `srun --mpi=list` prints.
+[[nodiscard]] Site find_site();
+
+/// The type of `srun --mpi=list` to start the ranks of an MPI program with: pmix, else pmi2; empty: neither.
+[[nodiscard]] std::string choose_pmi(const std::string& list_of_srun);
+
+/// How many ranks to start: what is asked for, else the tasks of the job, else one a GPU, in multiples of what the mesh
+/// needs. Throws a configuration Error where the sizes of DeepSpeed's train_batch_size do not fit.
+[[nodiscard]] int choose_num_ranks(const Request& request, const config::Config& config, const Site& site);
+
+/// The words for sft-run before the .ini file. Throws a configuration Error where several machines are asked for and
+/// nothing says which.
+[[nodiscard]] std::vector<std::string> start_words(const Request& request, int num_ranks, const Site& site);
+
+}  // namespace sft::launch

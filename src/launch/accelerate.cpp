@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of `accelerate launch` and of `trl sft`: names as on their command lines, some in blocks.
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+
+#include "launch/yaml.hpp"
+#include "sft/config/values.hpp"
+
+namespace sft::launch {
+
+namespace {
+
+/// Blocks whose names mean the same outside of them.
+constexpr std::array<std::string_view, 6> blocks{"fsdp_config",        "deepspeed_config",  "parallelism_config",
+                                                 "megatron_lm_config", "model_init_kwargs", "accelerator_config"};
+
+bool is_size_1(const config::PlacedOption& setting, std::string_view size) {
+  return setting.option.name.ends_with(size) && setting.option.value == "1";
+}
+
+config::PlacedOption* find(ForeignFile& file, std::string_view name) {
+  const auto found = std::ranges::find_if(file.settings, [&](const config::PlacedOption& setting) {
+    return setting.option.name == name || setting.option.name == fmt::format("parallelism_config_{}", name);
+  });
+  return found == file.settings.end() ? nullptr : &*found;
+}
+
+/// Accelerate's defaults of context parallelism, which are not those of sft: keys and values are gathered (allgather),
+/// heads are exchanged by DeepSpeed's Ulysses.
+void add_method(ForeignFile& file) {
+  const auto add_default = [&](std::string_view size, const char* method, const char* fallback) {
+    const config::PlacedOption* const written = find(file, size);
+    if (written == nullptr || config::is_none(written->option.value.value_or("")) || find(file, method) != nullptr)
+      return;
+    add(file, fmt::format("parallelism_config_{}", method), fallback, written->place);
+  };
+  std::erase_if(file.settings,
+                [](const auto& setting) { return is_size_1(setting, "sp_size") || is_size_1(setting, "cp_size"); });
+  add_default("cp_size", "cp_comm_strategy", "allgather");
+  add_default("sp_size", "sp_backend", "deepspeed");
+  if (find(file, "cp_size") == nullptr)
+    std::erase_if(file.settings, [](const auto& s) { return s.option.name.ends_with("cp_comm_strategy"); });
+  if (find(file, "sp_size") == nullptr)
+    std::erase_if(file.settings, [](const auto& s) { return s.option.name.ends_with("sp_backend"); });
+}
+
+void add_entry(const std::string& name, const YAML::Node& key, const YAML::Node& value, const std::string& path,
+               ForeignFile& file);
+
+void add_block(const YAML::Node& map, const std::string& path, ForeignFile& file) {
+  for (const auto& entry : map) add_entry(entry.first.as<std::string>(), entry.first, entry.second, path, file);
+}
+
+void add_entry(const std::string& name, const YAML::Node& key, const YAML::Node& value, const std::string& path,
+               ForeignFile& file) {
+  const std::string place = place_of(key, path);
+  const std::string text = text_of(value);
+  if (value.IsMap() && std::ranges::find(blocks, name) != blocks.end()) return add_block(value, path, file);
+  if ((name == "deepspeed_config_file" || name == "deepspeed") && is_block(value)) {
+    if (value.IsMap()) return add_deepspeed(value, path, file);
+    return add_deepspeed_file(text, path, file);
+  }
+  if (name == "zero3_save_16bit_model" && config::truth_of(text) == true) {
+    file.notes.push_back(
+        fmt::format("zero3_save_16bit_model {}: the model folder has the dtype of the trained weights; "
+                    "`sft-convert CHECKPOINT FOLDER --dtype bfloat16` writes one of 16 bits",
+                    place));
+    return;
+  }
+  if (name == "seq_parallel_communication_data_type") {
+    if (text == "bf16" || text == "bfloat16" || config::is_none(text)) return;
+    file.refused.push_back(refusal(fmt::format("sft does not take `{} = {}` {}", name, text, place),
+                                   "heads travel in the dtype of computing, train.precision", "leave it out"));
+    return;
+  }
+  if (name.ends_with("sp_seq_length_is_variable") && config::truth_of(text))
+    return;  // rows have one length, whatever it is
+  if (name == "distributed_type" && text == "NO") {
+    add(file, "single_process", "true", place);
+    return;
+  }
+  if (text == "auto" && value.IsScalar() && name != "bf16") return;  // what the trainer's own options say
+  add(file, name, text, place);
+}
+
+}  // namespace
+
+void add_flat(const YAML::Node& map, const std::string& path, ForeignFile& file) {
+  add_block(map, path, file);
+  add_method(file);
+}
+
+}  // namespace sft::launch

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/launch/datasets.hpp"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+#include <string_view>
+
+#include "sft/core/error.hpp"
+#include "sft/hub/folder.hpp"
+#include "sft/io/files.hpp"
+
+namespace sft::launch {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Words of file names that mean a split, the first being its name.
+const std::array<std::vector<std::string>, 3> known_splits{
+    {{"train", "training"}, {"test", "testing", "eval", "evaluation"}, {"validation", "valid", "val", "dev"}}};
+
+std::vector<std::string> words_of_split(const std::string& split) {
+  for (const auto& words : known_splits) {
+    if (words.front() == split) return words;
+  }
+  return {split};
+}
+
+/// Whether one of the words stands in the text, with no letter or digit beside it.
+bool has_word(const std::string& text, const std::vector<std::string>& words) {
+  const auto is_inner = [&](std::size_t at) {
+    return at < text.size() && std::isalnum(static_cast<unsigned char>(text[at])) != 0;
+  };
+  return std::ranges::any_of(words, [&](const std::string& word) {
+    for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+      if ((at == 0 || !is_inner(at - 1)) && !is_inner(at + word.size())) return true;
+    }
+    return false;
+  });
+}
+
+bool has_any_split(const std::string& text) {
+  return std::ranges::any_of(known_splits, [&](const auto& words) { return has_word(text, words); });
+}
+
+/// The files below the folder, as paths from it.
+std::vector<std::string> files_below(const fs::path& folder, const std::string& config) {
+  std::vector<std::string> found;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder, ignored)) {
+    const std::string path = fs::relative(entry.path(), folder, ignored).string();
+    const bool is_part = config.empty() || has_word(path, {config});
+    if (entry.is_regular_file(ignored) && is_record_file(path) && is_part) found.push_back(path);
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+std::vector<std::string> files_of_split(const fs::path& folder, const Dataset& dataset) {
+  const std::vector<std::string> all = files_below(folder, dataset.config);
+  const std::vector<std::string> words = words_of_split(dataset.split);
+  std::vector<std::string> found;
+  const auto take = [&](const auto& belongs) {
+    for (const std::string& path : all) {
+      if (belongs(path)) found.push_back((folder / path).string());
+    }
+  };
+  take([&](const std::string& path) { return has_word(path, words); });
+  if (found.empty() && dataset.split == "train") take([](const std::string& path) { return !has_any_split(path); });
+  return found;
+}
+
+/// Files that are named, below the folder where it is not empty.
+std::vector<std::string> named_files(const fs::path& folder, const std::vector<std::string>& names) {
+  std::vector<std::string> found;
+  for (const std::string& name : names) {
+    const std::string pattern = (folder / name).string();
+    const std::vector<std::string> files = io::expand_glob(pattern);
+    if (files.empty()) {
+      throw_data_error(fmt::format("cannot find the file {}", pattern), "there is none", "check --data_files");
+    }
+    found.insert(found.end(), files.begin(), files.end());
+  }
+  return found;
+}
+
+/// Names of the hub's readers of files, where a data set's name would be.
+bool is_reader(const std::string& name) { return name.empty() || name == "json" || name == "parquet"; }
+
+}  // namespace
+
+bool is_record_file(const std::string& path) {
+  static constexpr std::array<std::string_view, 7> endings{".jsonl",     ".json",     ".jsonl.gz", ".json.gz",
+                                                           ".jsonl.zst", ".json.zst", ".parquet"};
+  const std::string name = fs::path(path).filename().string();
+  return name != "dataset_infos.json" &&
+         std::ranges::any_of(endings, [&](std::string_view ending) { return name.ends_with(ending); });
+}
+
+std::vector<std::string> find_files(const Dataset& dataset, bool is_optional) {
+  std::error_code ignored;
+  if (is_reader(dataset.name)) return named_files("", dataset.data_files);
+  if (fs::is_regular_file(dataset.name, ignored)) return {dataset.name};
+  const fs::path folder =
+      fs::is_directory(dataset.name, ignored) ? dataset.name : hub::find_dataset_folder(dataset.name);
+  if (!dataset.data_files.empty()) return named_files(folder, dataset.data_files);
+  std::vector<std::string> files = files_of_split(folder, dataset);
+  if (files.empty() && !is_optional) {
+    throw_data_error(fmt::format("{} has no files of the split `{}`", dataset.name, dataset.split),
+                     fmt::format("looked for .jsonl, .json and .parquet below {}", folder.string()),
+                     "name them with --data_files, or the split with --dataset_train_split");
+  }
+  return files;
+}
+
+}  // namespace sft::launch

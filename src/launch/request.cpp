@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/launch/request.hpp"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
+
+#include "launch/yaml.hpp"
+#include "sft/config/values.hpp"
+#include "sft/core/error.hpp"
+
+namespace sft::launch {
+
+namespace {
+
+using config::PlacedOption;
+
+std::string value_of(const PlacedOption& setting) { return setting.option.value.value_or("true"); }
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::vector<std::string> words;
+  config::read(text, words);
+  return words;
+}
+
+bool are_packed_files(const std::string& value) { return value.find(".h5") != std::string::npos; }
+
+/// Data sets of a YAML file: a list of maps, as JSON.
+std::vector<Dataset> datasets_of(const PlacedOption& setting, Request& request) {
+  std::vector<Dataset> datasets;
+  const auto list = nlohmann::json::parse(value_of(setting), nullptr, false);
+  if (!list.is_array()) {
+    request.refused.push_back(refusal(fmt::format("`{}` {} cannot be read", setting.option.name, setting.place),
+                                      "it is a list of data sets, each with its path", "write `- path: NAME`"));
+    return datasets;
+  }
+  for (const auto& entry : list) {
+    Dataset& dataset = datasets.emplace_back();
+    for (const auto& [name, value] : entry.items()) {
+      const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+      if (name == "path") dataset.name = text;
+      if (name == "name" && !value.is_null()) dataset.config = text;
+      if (name == "split") dataset.split = text;
+      if (name == "data_files") {
+        dataset.data_files = value.is_array() ? value.get<std::vector<std::string>>() : words_of(text);
+      }
+      static const std::set<std::string> known{"path", "name", "split", "data_files", "type"};
+      if (!known.contains(name) && !value.is_null() && value != false) {
+        request.refused.push_back(
+            refusal(fmt::format("sft does not take `{}: {}` of {} {}", name, text, setting.option.name, setting.place),
+                    "of a data set its path, name, split and data_files are known", "leave it out"));
+      }
+    }
+  }
+  return datasets;
+}
+
+/// Sorts the settings of one source.
+class Sorter {
+ public:
+  Sorter(Request& request, const std::vector<PlacedOption>& source, const std::vector<std::string>& options)
+      : request_(request), source_(source), options_(options) {}
+
+  void sort() {
+    request_.training.emplace_back();
+    if (has("dataset_name") || has("data_files") || has("datasets")) request_.train.clear();
+    for (const PlacedOption& setting : source_) {
+      if (!is_launch(setting) && !is_data(setting) && !is_shared(setting) && !is_preparation(setting)) train(setting);
+    }
+    if (has("single_process")) request_.is_single_process = true;
+  }
+
+ private:
+  [[nodiscard]] bool has(const std::string& name) const {
+    return std::ranges::any_of(source_, [&](const PlacedOption& other) { return other.option.name == name; });
+  }
+
+  void train(const PlacedOption& setting) { request_.training.back().push_back(setting); }
+  void train(const PlacedOption& setting, const std::string& name) {
+    train({{name, setting.option.value}, setting.place});
+  }
+
+  void refuse(const PlacedOption& setting, const char* why, const std::string& what_to_do) {
+    request_.refused.push_back(refusal(
+        fmt::format("sft-launch does not take `{} = {}` {}", setting.option.name, value_of(setting), setting.place),
+        why, what_to_do));
+  }
+
+  void read_count(const PlacedOption& setting, std::optional<int>& count) {
+    const std::string value = value_of(setting);
+    if (config::is_none(value)) return;
+    int number = 0;
+    try {
+      config::read(value, number);
+    } catch (const std::invalid_argument&) {
+      number = 0;
+    }
+    if (number < 1) return refuse(setting, "it is a whole number from 1", "correct it, or leave it out");
+    count = number;
+  }
+
+  /// How processes start, which is mpirun's or srun's work here.
+  bool is_launch(const PlacedOption& setting) {
+    static const std::set<std::string> needless{"main_process_ip",
+                                                "main_process_port",
+                                                "same_network",
+                                                "rdzv_conf",
+                                                "rdzv_backend",
+                                                "monitor_interval",
+                                                "role",
+                                                "max_restarts",
+                                                "deepspeed_multinode_launcher",
+                                                "main_training_function",
+                                                "single_process"};
+    const std::string& name = setting.option.name;
+    if (name == "num_processes") {
+      read_count(setting, request_.num_processes);
+      request_.is_single_process = false;
+    } else if (name == "num_machines") {
+      read_count(setting, request_.num_machines);
+    } else if (name == "num_cpu_threads_per_process") {
+      read_count(setting, request_.threads_per_process);
+    } else if (name == "train_batch_size") {
+      read_count(setting, request_.train_batch_size);
+    } else if (name == "machine_rank") {
+      if (value_of(setting) != "0") {
+        refuse(setting, "one command starts the ranks of all machines", "start it on the machine of rank 0 alone");
+      }
+    } else if (name == "hostfile" || name == "deepspeed_hostfile") {
+      if (!config::is_none(value_of(setting))) request_.hostfile = value_of(setting);
+    } else {
+      return needless.contains(name);
+    }
+    return true;
+  }
+
+  Dataset& only_dataset() {
+    if (request_.train.empty()) request_.train.emplace_back();
+    return request_.train.front();
+  }
+
+  bool is_data(const PlacedOption& setting) {
+    const std::string& name = setting.option.name;
+    const std::string value = value_of(setting);
+    if (name == "datasets") {
+      request_.train = datasets_of(setting, request_);
+    } else if (name == "test_datasets") {
+      request_.eval = datasets_of(setting, request_);
+    } else if (name == "dataset_name" || name == "dataset_path" || name == "dataset") {
+      only_dataset().name = value;
+    } else if (name == "dataset_config" || name == "dataset_config_name") {
+      if (!config::is_none(value)) only_dataset().config = value;
+    } else if (name == "dataset_train_split") {
+      only_dataset().split = value;
+    } else if (name == "dataset_test_split") {
+      request_.test_split = value;
+    } else if (name == "data_files" || name == "train_file" || name == "input") {
+      only_dataset().data_files = words_of(value);
+    } else if (name == "train_files" && !are_packed_files(value)) {
+      only_dataset().data_files = words_of(value);
+    } else if ((name == "eval_files" || name == "validation_file") && !are_packed_files(value)) {
+      request_.eval = {Dataset{.name = "", .config = "", .split = "train", .data_files = words_of(value)}};
+    } else if (name == "prepared_dir") {
+      request_.prepared_dir = value;
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  /// What both programs have to know.
+  bool is_shared(const PlacedOption& setting) {
+    const std::string& name = setting.option.name;
+    if (name == "model_name_or_path" || name == "model") {
+      request_.model = value_of(setting);
+      train(setting, "model_name_or_path");
+    } else if (name == "model_revision" || name == "revision") {
+      if (!config::is_none(value_of(setting))) {
+        request_.model_revision = value_of(setting);
+        train(setting, "model_revision");
+      }
+    } else if (name == "seed") {
+      request_.preparation["seed"] = value_of(setting);
+      train(setting, "train.seed");
+      if (!has("data_seed")) train(setting, "data.seed");
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  [[nodiscard]] bool is_option_of_prepare(const std::string& name) const {
+    return name != "json" && name != "output" && std::ranges::find(options_, name) != options_.end();
+  }
+
+  /// Options of sft-prepare, and names that mean one. Of names that neither program has, sft's answer counts.
+  bool is_preparation(const PlacedOption& setting) {
+    static const std::set<std::string> foreign{"max_seq_length",         "model_max_length",  "tokenizer_name",
+                                               "tokenizer_name_or_path", "strategy",          "test_split_size",
+                                               "dataset_batch_size",     "dataset_streaming", "streaming",
+                                               "dataset_kwargs",         "eval_packing",      "padding_free",
+                                               "num_of_sequences"};
+    const std::string& name = setting.option.name;
+    if (is_option_of_prepare(name)) {
+      request_.preparation[name] = value_of(setting);
+      return true;
+    }
+    if (name.starts_with("no_") && !setting.option.value && is_option_of_prepare(name.substr(3))) {
+      request_.preparation[name.substr(3)] = "false";
+      return true;
+    }
+    if (!foreign.contains(name)) return false;
+    try {
+      const auto meant = config::meaning_to_prepare(setting.option, options_);
+      if (meant) request_.preparation[meant->name] = meant->value.value_or("true");
+    } catch (const Error& error) {
+      request_.refused.emplace_back(error.what());
+    }
+    return true;
+  }
+
+  Request& request_;
+  const std::vector<PlacedOption>& source_;
+  const std::vector<std::string>& options_;
+};
+
+}  // namespace
+
+void take(Request& request, const std::vector<PlacedOption>& source,
+          const std::vector<std::string>& options_of_prepare) {
+  Sorter(request, source, options_of_prepare).sort();
+}
+
+}  // namespace sft::launch

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// YAML, of which JSON is a part, as names with texts.
+
+#include <yaml-cpp/yaml.h>
+
+#include <string>
+
+#include "sft/launch/foreign_file.hpp"
+
+namespace sft::launch {
+
+/// The map at the top of a file. Throws a configuration Error where there is none, with the line.
+[[nodiscard]] YAML::Node load_map(const std::string& path);
+
+/// "in FILE:LINE" of a node.
+[[nodiscard]] std::string place_of(const YAML::Node& node, const std::string& path);
+
+/// The value as a setting writes it: "none" for null, items of a list behind one another, JSON for what is nested
+/// deeper.
+[[nodiscard]] std::string text_of(const YAML::Node& node);
+
+/// Whether the node is a map or the text of a file's name ends as one of JSON or YAML: what holds settings of its own.
+[[nodiscard]] bool is_block(const YAML::Node& node);
+
+/// A finished message of what a file says and cannot be obeyed.
+[[nodiscard]] std::string refusal(const std::string& problem, const std::string& why, const std::string& what_to_do);
+
+/// Adds a setting.
+void add(ForeignFile& file, const std::string& name, const std::string& value, const std::string& place);
+
+/// Adds what a file of DeepSpeed, or a block of it, says.
+void add_deepspeed(const YAML::Node& map, const std::string& path, ForeignFile& file);
+/// The same of a file named in `owner`, from its folder or from the working folder.
+void add_deepspeed_file(const std::string& named, const std::string& owner, ForeignFile& file);
+
+/// Adds what a file of Accelerate or TRL says.
+void add_flat(const YAML::Node& map, const std::string& path, ForeignFile& file);
+
+/// Adds what a file of Axolotl says.
+void add_axolotl(const YAML::Node& map, const std::string& path, ForeignFile& file);
+
+}  // namespace sft::launch

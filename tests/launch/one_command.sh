@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# From a model folder and a file of JSON lines to a trained, evaluated and exported model on 16 ranks with one command.
+#
+#   one_command.sh SFT_LAUNCH SFT SFT_PREPARE
+set -euo pipefail
+
+sft_launch=$1 sft=$2 sft_prepare=$3
+# shellcheck source=tests/support/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+export HF_HOME=$work/hub SFT_CACHE=$work/cache
+
+# A model folder with a tokenizer, the last 16 of whose 272 ids are not used: each byte is a token.
+make_pairs 40
+{
+  tiny_model
+  short_run 0 'output_dir = start'
+  printf '[checkpoint]\nsave_hub_model = true\n'
+} >start.ini
+"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
+"$sft" start.ini >out 2>err || wrong 'no model folder'
+python3 - start/model <<'PY'
+import json, sys
+letters = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
+others = [byte for byte in range(256) if byte not in letters]
+vocab = {chr(byte): byte for byte in letters} | {chr(256 + i): byte for i, byte in enumerate(others)}
+end = {"id": 256, "content": "<end>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+       "special": True}
+level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+json.dump({"version": "1.0", "truncation": None, "padding": None, "added_tokens": [end], "normalizer": None,
+           "pre_tokenizer": level, "post_processor": None, "decoder": level,
+           "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                     "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "vocab": vocab,
+                     "merges": []}}, open(f"{sys.argv[1]}/tokenizer.json", "w"))
+json.dump({"eos_token": "<end>", "tokenizer_class": "PreTrainedTokenizerFast"},
+          open(f"{sys.argv[1]}/tokenizer_config.json", "w"))
+PY
+mkdir set
+head -n 32 pairs.jsonl >set/train.jsonl
+tail -n 8 pairs.jsonl >set/test.jsonl
+
+launch=("$sft_launch" sft --model_name_or_path start/model --dataset_name set --accelerate_config zero3
+  --num_processes 16 --max_length 64 --per_device_train_batch_size 1 --num_train_epochs 2 --learning_rate 1e-2
+  --logging_steps 1 --use_cpu)
+
+succeeds '--print' "${launch[@]}" --output_dir never --print
+check 'it shows the .ini file' grep -qx 'zero_stage = 3' out
+check 'and the data that it will evaluate on' grep -q '^eval_files = ' out
+check 'and the commands' grep -q 'sft-run -n 16 never/launch.ini' out
+check 'of two calls of sft-prepare' test "$(grep -c '/sft-prepare --input' out)" -eq 2
+check 'and does nothing' test ! -e never -a ! -e cache
+
+succeeds 'one command' "${launch[@]}" --output_dir first
+check 'has trained for two epochs of two steps' grep -q '"step":4,' first/metrics.jsonl
+check 'evaluated' grep -q '"eval_loss"' first/metrics.jsonl
+check 'and exported' test -s first/model/model.safetensors -a -s first/model/tokenizer.json
+check 'a model that is better' python3 - <<'PY'
+import json
+lines = [json.loads(line) for line in open("first/metrics.jsonl")]
+losses = [line["loss"] for line in lines if "loss" in line]
+assert len(losses) == 4 and losses[-1] < losses[0], losses
+PY
+
+succeeds 'again' "${launch[@]}" --output_dir second
+check 'with the same rows' test "$(grep -c 'Rows of the same files, tokenizer and options are there' out)" -eq 2
+check 'and the same losses' cmp <(grep -o '"loss":[^,]*' first/metrics.jsonl) <(grep -o '"loss":[^,]*' second/metrics.jsonl)
+succeeds 'other options' "${launch[@]}" --output_dir third --packing --max_steps 1
+check 'take other rows' test "$(grep -c 'are there' out)" -eq 0
+
+# Files of other programs
+cat >recipe.yaml <<'YAML'
+model_name_or_path: start/model
+datasets:
+- path: json
+  data_files: pairs.jsonl
+accelerate_config: zero2
+max_length: 64
+packing: true
+use_peft: true
+lora_r: 4
+max_steps: 1
+per_device_train_batch_size: 1
+use_cpu: true
+output_dir: adapters
+YAML
+succeeds 'a recipe of TRL' "$sft_launch" sft --config recipe.yaml --num_processes 2 --eval_split 0.2
+check 'leaves adapters' test -s adapters/adapter/adapter_model.safetensors
+check 'on the modules of PEFT' grep -q '^lora_target_modules = q_proj v_proj' adapters/launch.ini
+check 'with the profile that it names' grep -qx 'zero_stage = 2' adapters/launch.ini
+
+# What cannot be done
+refuses 2 'no model is given.*--model_name_or_path' "$sft_launch" sft --dataset_name set
+refuses 2 'no data is given' "$sft_launch" sft --model_name_or_path start/model
+refuses 3 'cannot find the data set org/none.*hf download --repo-type dataset org/none' \
+  "$sft_launch" sft --model_name_or_path start/model --dataset_name org/none
+refuses 3 'cannot find the model org/none.*fetch' "$sft_launch" sft --model_name_or_path org/none --dataset_name set
+refuses 2 'no command .dpo' "$sft_launch" dpo --model_name_or_path start/model
+refuses 2 'did you mean zero3' "$sft_launch" sft --accelerate_config zero33
+refuses 2 '3 settings cannot be used' "$sft_launch" sft --model_name_or_path start/model --dataset_name set --fp16 true \
+  --mixed_precision fp8 --lerning_rate 3
+refuses 2 'cannot fill 16' "${launch[@]}" --output_dir never --sp_size 3
+refuses 3 'max_length|record|key' "$sft_launch" sft --model_name_or_path start/model --data_files start/model/config.json
+
+# Signals
+"$sft_launch" sft --model_name_or_path start/model --dataset_name set --num_processes 2 --max_length 64 --use_cpu \
+  --max_steps 100000 --logging_steps 1 --output_dir stopped >out 2>err &
+running=$!
+await_steps stopped 3
+kill -TERM "$running"
+status=0
+wait "$running" || status=$?
+check 'a signal saves and stops' test "$status" -eq 75
+check 'with a checkpoint' compgen -G 'stopped/checkpoint-*'
+finish_checks

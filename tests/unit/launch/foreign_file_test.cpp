@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/launch/foreign_file.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include "launch_fixture.hpp"
+#include "support/config_error.hpp"
+
+using namespace sft;
+using namespace sft::config;
+using test::check_says;
+using test::config_of;
+using test::profile;
+using test::read_text;
+using test::refusal;
+using test::request_of;
+
+BOOST_AUTO_TEST_SUITE(foreign_file)
+
+BOOST_AUTO_TEST_CASE(profiles_of_stages) {
+  BOOST_TEST(config_of(profile("multi_gpu")).parallel.zero_stage == 0);
+  BOOST_TEST(config_of(profile("zero1")).parallel.zero_stage == 1);
+  BOOST_TEST(config_of(profile("zero2")).parallel.zero_stage == 2);
+  BOOST_TEST(config_of(profile("zero3")).parallel.zero_stage == 3);
+  BOOST_TEST(request_of(profile("single_gpu")).is_single_process);
+}
+
+BOOST_AUTO_TEST_CASE(versions_of_fsdp_are_no_stages) {
+  for (const char* name : {"fsdp1", "fsdp2"}) {
+    const Config config = config_of(profile(name));
+    BOOST_TEST(config.parallel.zero_stage == 3);
+    BOOST_TEST((config.parallel.reshard_after_forward == Reshard::always));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(profile_of_context_parallelism) {
+  const Config config = config_of(profile("context_parallel_2gpu"));
+  BOOST_TEST(config.parallel.sp_size == 2);
+  BOOST_TEST(config.parallel.dp_shard_size == 1);
+  BOOST_TEST((config.parallel.sp_method == SpMethod::all_gather));
+  BOOST_TEST((config.train.activation_checkpointing == ActivationCheckpointing::full));
+  BOOST_TEST(request_of(profile("context_parallel_2gpu")).num_processes.value_or(0) == 2);
+}
+
+BOOST_AUTO_TEST_CASE(profile_of_ulysses) {
+  const Config config = config_of(profile("alst_ulysses_4gpu"));
+  BOOST_TEST(config.parallel.sp_size == 2);
+  BOOST_TEST(config.parallel.dp_shard_size == 2);
+  BOOST_TEST((config.parallel.sp_method == SpMethod::ulysses));
+  BOOST_TEST(config.parallel.zero_stage == 3);
+  BOOST_TEST(request_of(profile("alst_ulysses_4gpu")).num_processes.value_or(0) == 4);
+}
+
+BOOST_AUTO_TEST_CASE(unknown_profile) {
+  const std::string said = refusal([] { static_cast<void>(profile("zero33")); });
+  check_says(said,
+             "alst_ulysses_4gpu, context_parallel_2gpu, fsdp1, fsdp2, multi_gpu, single_gpu, zero1, zero2, zero3");
+  check_says(said, "did you mean zero3?");
+}
+
+BOOST_AUTO_TEST_CASE(context_parallelism_gathers_by_default) {
+  const char* const text =
+      "distributed_type: FSDP\nparallelism_config:\n  parallelism_config_cp_size: 4\n  parallelism_config_sp_size: 1\n";
+  BOOST_TEST((config_of(read_text(text)).parallel.sp_method == SpMethod::all_gather));
+  BOOST_TEST(config_of(read_text(text)).parallel.sp_size == 4);
+  const std::string written = std::string(text) + "  parallelism_config_cp_comm_strategy: alltoall\n";
+  BOOST_TEST((config_of(read_text(written)).parallel.sp_method == SpMethod::ring));
+  BOOST_TEST(config_of(read_text("parallelism_config:\n  parallelism_config_cp_size: 1\n")).parallel.sp_size == 1);
+}
+
+BOOST_AUTO_TEST_CASE(mixed_precision_keeps_float32_masters) {
+  launch::Request request = request_of(profile("zero3"));
+  launch::take(request, {{{"torch_dtype", "bfloat16"}, "on the command line"}}, test::options_of_prepare());
+  BOOST_TEST((parse_sources(request.training, {}).train.precision == Precision::bf16));
+  launch::Request alone;
+  launch::take(alone, {{{"torch_dtype", "bfloat16"}, "on the command line"}}, test::options_of_prepare());
+  BOOST_TEST((parse_sources(alone.training, {}).train.precision == Precision::pure_bf16));
+}
+
+BOOST_AUTO_TEST_CASE(blocks_of_accelerate) {
+  const char* const text =
+      "compute_environment: LOCAL_MACHINE\ndebug: false\ndistributed_type: DEEPSPEED\ndowncast_bf16: 'no'\n"
+      "deepspeed_config:\n  gradient_accumulation_steps: 4\n  gradient_clipping: 0.5\n  offload_optimizer_device: cpu\n"
+      "  offload_param_device: none\n  zero3_init_flag: true\n  zero3_save_16bit_model: true\n  zero_stage: 3\n"
+      "machine_rank: 0\nmain_process_ip: 10.0.0.1\nmain_process_port: 29500\nnum_machines: 2\nnum_processes: 16\n"
+      "rdzv_backend: c10d\nsame_network: true\ntpu_env: []\nuse_cpu: false\n";
+  const launch::ForeignFile file = read_text(text);
+  const Config config = config_of(file);
+  BOOST_TEST(config.train.gradient_accumulation_steps == 4);
+  BOOST_TEST(config.optimizer.max_grad_norm == 0.5);
+  BOOST_TEST((config.train.offload_optimizer == Offload::host));
+  BOOST_TEST(file.notes.size() == 1U);
+  const launch::Request request = request_of(file);
+  BOOST_TEST(request.num_machines.value_or(0) == 2);
+  BOOST_TEST(request.num_processes.value_or(0) == 16);
+}
+
+BOOST_AUTO_TEST_CASE(all_refusals_at_once) {
+  const char* const text =
+      "distributed_type: MEGATRON_LM\nmixed_precision: fp8\nmachine_rank: 1\nnum_processes: many\nunheard_of: 3\n"
+      "deepspeed_config:\n  seq_parallel_communication_data_type: fp16\n";
+  const std::string said = refusal([&] { static_cast<void>(config_of(read_text(text))); });
+  check_says(said, "6 settings cannot be used");
+  for (const char* part : {"file.yaml:1", "file.yaml:2", "file.yaml:3", "file.yaml:4", "file.yaml:5", "file.yaml:7"}) {
+    check_says(said, part);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(deepspeed_json) {
+  const char* const text = R"({
+	"train_micro_batch_size_per_gpu": 2,
+	"train_batch_size": "auto",
+	"gradient_accumulation_steps": 3,
+	"gradient_clipping": 0.25,
+	"bf16": {"enabled": true},
+	"fp16": {"enabled": false, "loss_scale": 0, "initial_scale_power": 16},
+	"optimizer": {"type": "AdamW", "params": {"lr": 3e-5, "betas": [0.8, 0.95], "eps": 1e-7, "weight_decay": 0.1}},
+	"zero_optimization": {"stage": 3, "overlap_comm": true, "stage3_max_live_parameters": 1e9,
+	  "zero_hpz_partition_size": 4, "zero_quantized_weights": false,
+	  "offload_optimizer": {"device": "nvme", "nvme_path": "/local", "pin_memory": true},
+	  "offload_param": {"device": "none"}},
+	"steps_per_print": 1e5, "wall_clock_breakdown": false
+})";
+  const Config config = config_of(read_text(text, "ds.json"));
+  BOOST_TEST(config.train.per_device_train_batch_size == 2);
+  BOOST_TEST(config.train.gradient_accumulation_steps == 3);
+  BOOST_TEST(config.optimizer.max_grad_norm == 0.25);
+  BOOST_TEST(config.optimizer.learning_rate == 3e-5);
+  BOOST_TEST(config.optimizer.adam_beta1 == 0.8);
+  BOOST_TEST(config.optimizer.adam_beta2 == 0.95);
+  BOOST_TEST(config.optimizer.adam_epsilon == 1e-7);
+  BOOST_TEST(config.optimizer.weight_decay == 0.1);
+  BOOST_TEST((config.train.offload_optimizer == Offload::nvme));
+  BOOST_TEST(config.train.offload_folder == "/local");
+  BOOST_TEST(config.parallel.zero_stage == 3);
+  BOOST_TEST(config.parallel.reshard_size == 4);
+  BOOST_TEST((config.train.precision == Precision::bf16));
+}
+
+BOOST_AUTO_TEST_CASE(deepspeed_auto_is_left_to_the_options) {
+  const char* const text =
+      R"({"zero_optimization": {"stage": 2}, "gradient_clipping": "auto", "train_micro_batch_size_per_gpu": "auto",
+          "bf16": {"enabled": "auto"}, "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}})";
+  const Config config = config_of(read_text(text, "ds.json")), defaults;
+  BOOST_TEST(config.optimizer.max_grad_norm == defaults.optimizer.max_grad_norm);
+  BOOST_TEST(config.optimizer.learning_rate == defaults.optimizer.learning_rate);
+  BOOST_TEST(config.parallel.zero_stage == 2);
+}
+
+BOOST_AUTO_TEST_CASE(deepspeed_refusals) {
+  const char* const text =
+      R"({"zero_optimization": {"stage": 1, "zero_quantized_gradients": true}, "fp16": {"enabled": true},
+          "scheduler": {"type": "WarmupLR"}, "optimizer": {"type": "Adam"}, "pipeline": {"stages": 2}})";
+  const std::string said = refusal([&] { static_cast<void>(config_of(read_text(text, "ds.json"))); });
+  check_says(said, "5 settings cannot be used");
+  for (const char* part :
+       {"zero_quantized_gradients", "fp16", "WarmupLR", "optimizer.type = Adam", "pipeline.stages"}) {
+    check_says(said, part);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(recipe_of_trl) {
+  const char* const text =
+      "model_name_or_path: org/name\ndataset_name: data\ndataset_config: part\nmax_length: 2048\npacking: true\n"
+      "use_peft: true\nlora_target_modules:\n- q_proj\n- k_proj\nlearning_rate: 2.0e-4\nnum_train_epochs: 1\n"
+      "lr_scheduler_type: cosine\nreport_to: none\nbf16: true\ngradient_checkpointing: true\n"
+      "gradient_checkpointing_kwargs:\n  use_reentrant: false\nmodel_init_kwargs:\n  attn_implementation: sdpa\n"
+      "seed: 7\nhub_model_id: mine\n";
+  const launch::ForeignFile file = read_text(text);
+  const launch::Request request = request_of(file);
+  const Config config = config_of(file);
+  BOOST_TEST(request.model == "org/name");
+  BOOST_TEST(request.train.front().name == "data");
+  BOOST_TEST(request.train.front().config == "part");
+  BOOST_TEST(request.preparation.at("max_length") == "2048");
+  BOOST_TEST(request.preparation.at("packing") == "true");
+  BOOST_TEST(request.preparation.at("seed") == "7");
+  BOOST_TEST(config.train.seed == 7U);
+  BOOST_TEST(config.data.seed == 7U);
+  BOOST_TEST(config.lora.lora_target_modules.size() == 2U);
+  BOOST_TEST(config.optimizer.learning_rate == 2e-4);
+  BOOST_TEST((config.train.activation_checkpointing == ActivationCheckpointing::full));
+}
+
+BOOST_AUTO_TEST_CASE(mixture_of_trl) {
+  const char* const text =
+      "model_name_or_path: m\ndatasets:\n- path: json\n  data_files: a.jsonl\n- path: org/set\n  name: part\n  split: "
+      "all\n";
+  const launch::Request request = request_of(read_text(text));
+  BOOST_TEST(request.train.size() == 2U);
+  BOOST_TEST(request.train[0].data_files.front() == "a.jsonl");
+  BOOST_TEST(request.train[1].name == "org/set");
+  BOOST_TEST(request.train[1].config == "part");
+  BOOST_TEST(request.train[1].split == "all");
+}
+
+BOOST_AUTO_TEST_CASE(recipe_of_axolotl) {
+  const char* const text =
+      "base_model: org/name\nload_in_8bit: false\nload_in_4bit: false\nstrict: false\ndatasets:\n- path: chats.jsonl\n"
+      "  type: chat_template\n  ds_type: json\nval_set_size: 0.05\noutput_dir: ./out\nsequence_len: 4096\n"
+      "sample_packing: true\npad_to_sequence_len: true\nadapter: lora\nlora_r: 32\nlora_alpha: 16\nlora_dropout: 0.05\n"
+      "lora_target_linear: true\ngradient_accumulation_steps: 4\nmicro_batch_size: 2\nnum_epochs: 3\n"
+      "optimizer: adamw_torch\nlr_scheduler: cosine\nlearning_rate: 0.0002\nbf16: auto\ntf32: false\n"
+      "gradient_checkpointing: true\nlogging_steps: 1\nflash_attention: true\nwarmup_steps: 10\nevals_per_epoch: 1\n"
+      "saves_per_epoch: 1\nweight_decay: 0.0\nwandb_project:\nspecial_tokens:\n";
+  const launch::ForeignFile file = read_text(text);
+  const launch::Request request = request_of(file);
+  const Config config = config_of(file);
+  BOOST_TEST(request.train.front().name == "chats.jsonl");
+  BOOST_TEST(request.preparation.at("max_length") == "4096");
+  BOOST_TEST(request.preparation.at("packing") == "true");
+  BOOST_TEST(request.preparation.at("eval_split") == "0.05");
+  BOOST_TEST(request.preparation.at("assistant_only_loss") == "true");
+  BOOST_TEST(config.train.per_device_train_batch_size == 2);
+  BOOST_TEST(config.train.num_train_epochs == 3.0);
+  BOOST_TEST((config.train.eval_strategy == EvalStrategy::epoch));
+  BOOST_TEST(config.lora.lora_r == 32);
+  BOOST_TEST(config.lora.use_peft);
+  BOOST_TEST(config.lora.lora_target_modules.front() == "all-linear");
+  BOOST_TEST((config.train.precision == Precision::bf16));
+  BOOST_TEST(file.notes.size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(refusals_of_axolotl) {
+  const char* const text =
+      "base_model: m\nrl: dpo\nchat_template: chatml\ntrain_on_inputs: true\nevals_per_epoch: 4\nadapter: ia3\n"
+      "datasets:\n- path: d\n  type: alpaca\n";
+  const std::string said = refusal([&] { static_cast<void>(config_of(read_text(text))); });
+  check_says(said, "6 settings cannot be used");
+  for (const char* part : {"rl: dpo", "chatml", "train_on_inputs", "evals_per_epoch", "ia3", "alpaca"}) {
+    check_says(said, part);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(files_that_say_nothing) {
+  check_says(refusal([] { static_cast<void>(read_text("- a\n- b\n")); }), "no map of names and values");
+  check_says(refusal([] { static_cast<void>(read_text("a: b\n c: [d\n")); }), "file.yaml:");
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/launch/request.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include "launch_fixture.hpp"
+#include "support/config_error.hpp"
+
+using namespace sft;
+
+namespace {
+
+config::PlacedOption option(const std::string& name, const std::string& value) {
+  return {{name, value}, "on the command line"};
+}
+
+launch::Request taken(const std::vector<std::vector<config::PlacedOption>>& sources) {
+  launch::Request request;
+  for (const auto& source : sources) launch::take(request, source, test::options_of_prepare());
+  return request;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(request)
+
+BOOST_AUTO_TEST_CASE(later_sources_win) {
+  const launch::Request request = taken({{option("num_processes", "8"), option("max_length", "100"),
+                                          option("learning_rate", "1e-3"), option("dataset_name", "one")},
+                                         {option("num_processes", "4"), option("max_length", "200"),
+                                          option("learning_rate", "1e-4"), option("dataset_name", "two")}});
+  BOOST_TEST(request.num_processes.value_or(0) == 4);
+  BOOST_TEST(request.preparation.at("max_length") == "200");
+  BOOST_TEST(request.train.front().name == "two");
+  BOOST_TEST(config::parse_sources(request.training, {}).optimizer.learning_rate == 1e-4);
+}
+
+BOOST_AUTO_TEST_CASE(a_number_of_ranks_on_the_command_line_beats_single_gpu) {
+  const auto single = option("single_process", "true"), processes = option("num_processes", "8");
+  BOOST_TEST(taken({{processes, single}}).is_single_process);
+  BOOST_TEST(!taken({{processes, single}, {processes}}).is_single_process);
+}
+
+BOOST_AUTO_TEST_CASE(names_of_prepare_that_are_others) {
+  const launch::Request request = taken({{option("max_seq_length", "512"), option("test_split_size", "0.1")}});
+  BOOST_TEST(request.preparation.at("max_length") == "512");
+  BOOST_TEST(request.preparation.at("eval_split") == "0.1");
+}
+
+BOOST_AUTO_TEST_CASE(twice_in_one_source) {
+  const launch::Request request = taken({{option("learning_rate", "1"), option("optimizer.learning_rate", "2")}});
+  test::check_says(test::refusal([&] { static_cast<void>(config::parse_sources(request.training, {})); }),
+                   "set the same key");
+}
+
+BOOST_AUTO_TEST_CASE(packed_files_are_the_trainers) {
+  const launch::Request packed = taken({{option("train_files", "data/train-*.h5")}});
+  BOOST_TEST(packed.train.empty());
+  BOOST_TEST(config::parse_sources(packed.training, {}).data.train_files.front() == "data/train-*.h5");
+  BOOST_TEST(taken({{option("data_files", "a.jsonl b.jsonl")}}).train.front().data_files.size() == 2U);
+  BOOST_TEST(taken({{option("eval_files", "e.jsonl")}}).eval.front().data_files.front() == "e.jsonl");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
