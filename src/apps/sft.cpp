@@ -11,11 +11,9 @@
 // again to go on; 76 a rank stood still, run again to go on; 1 anything else.
 
 #include <fmt/core.h>
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,6 +21,7 @@
 #include <vector>
 
 #include "choose_device.hpp"
+#include "input_file.hpp"
 #include "next_steps.hpp"
 #include "open_datasets.hpp"
 #include "save_model_folder.hpp"
@@ -42,8 +41,6 @@
 #include "sft/device/factory.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/hub/folder.hpp"
-#include "sft/io/file_kind.hpp"
-#include "sft/io/files.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/model/architecture.hpp"
@@ -70,28 +67,6 @@ bool fits_any(const apps::SftOptions& command, const comm::Group& world) {
   return command.action == Action::dry_run || (command.action == Action::print_config && world.size() == 1);
 }
 
-/// The ranks of the mesh, the least where dp_shard_size is auto.
-int num_ranks_of(const config::Parallel& parallel) {
-  constexpr std::int64_t most = std::numeric_limits<int>::max();
-  std::int64_t product = 1;
-  const AxisArray<int> sizes = parallel.sizes();
-  for (const int size : sizes.values()) {
-    product = std::min(product * std::max(1, size), most);
-  }
-  return static_cast<int>(product);
-}
-
-/// The text of the .ini file; a file that cannot be used as one is an error of the configuration.
-std::string read_input_file(const std::string& path) {
-  if (path.empty()) return "";
-  try {
-    io::require_kind(path, io::Expected::configuration);
-    return io::read_file_or_pipe(path);
-  } catch (const Error& error) {
-    throw Error(ExitStatus::configuration, error.what());
-  }
-}
-
 /// What the file and the options of this process's command line mean, as .ini text without variables: the model's sizes
 /// and parts in it wherever they come from, and the order of rows of the run that goes on.
 std::string resolve(const apps::SftOptions& command) {
@@ -99,7 +74,7 @@ std::string resolve(const apps::SftOptions& command) {
     throw_config_error("no run is described", "there is neither a file nor an option",
                        "give a configuration, `mpirun -np N ./sft INPUT.ini`; --help lists the keys");
   }
-  const std::string text = read_input_file(command.input_file);
+  const std::string text = apps::read_input_file(command.input_file);
   std::vector<std::string> warnings;
   config::Config config = apps::parse_with_model(text, command.overrides, command.input_file, warnings);
   for (const std::string& warning : warnings) log_warning(warning);
@@ -131,7 +106,7 @@ config::Config read_keys(const apps::SftOptions& command, const comm::Group& wor
 config::ValidConfig validate(const config::Config& config, const apps::SftOptions& command, const comm::Group& world) {
   std::optional<config::ValidConfig> valid;
   world.agree([&] {
-    const int num_ranks = fits_any(command, world) ? num_ranks_of(config.parallel) : world.size();
+    const int num_ranks = fits_any(command, world) ? apps::num_ranks_of(config.parallel) : world.size();
     valid = config::validate(config, command.num_ranks > 0 ? command.num_ranks : num_ranks);
   });
   return *valid;

@@ -13,6 +13,7 @@
 #include "inspect_options.hpp"
 #include "launch_options.hpp"
 #include "prepare_options.hpp"
+#include "prove_options.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/program.hpp"
 #include "sft/io/files.hpp"
@@ -31,7 +32,8 @@ int run(int argc, char** argv) {
   if (argc != 2) throw_config_error("no folder", "there is one argument, the folder to write to", "give it");
   const std::string share = argv[1];
   const std::vector<cli::Manual> manuals{apps::sft_manual(),     apps::prepare_manual(), apps::generate_manual(),
-                                         apps::inspect_manual(), apps::convert_manual(), apps::launch_manual()};
+                                         apps::inspect_manual(), apps::convert_manual(), apps::launch_manual(),
+                                         apps::prove_manual()};
   std::vector<std::string> programs;
   for (const cli::Manual& manual : manuals) programs.push_back(manual.program);
   for (const cli::Manual& manual : manuals) {
