@@ -17,9 +17,12 @@ constexpr std::int64_t max_experts = 1024, max_experts_per_token = 32;  // as fa
 
 void check_experts(const Config& config) {
   const Model& model = config.model;
+  require(config, model.swiglu_alpha > 0, "model.swiglu_alpha", "above 0");
+  require(config, model.swiglu_limit > 0, "model.swiglu_limit", "above 0");
   if (model.num_experts == 0) {
-    const bool is_given = model.num_experts_per_tok != 0 || model.moe_intermediate_size != 0 || model.norm_topk_prob ||
-                          !model.mlp_only_layers.empty() || model.router_aux_loss_coef != Model{}.router_aux_loss_coef;
+    const bool is_given = model.expert_form != ExpertForm::swiglu || model.num_experts_per_tok != 0 ||
+                          model.moe_intermediate_size != 0 || model.norm_topk_prob || !model.mlp_only_layers.empty() ||
+                          model.router_aux_loss_coef != Model{}.router_aux_loss_coef;
     if (!is_given) return;
     throw_config_error("[model] has keys of experts and no experts",
                        "num_experts = 0, beside num_experts_per_tok, moe_intermediate_size, norm_topk_prob, "

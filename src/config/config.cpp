@@ -40,7 +40,10 @@ std::int64_t Model::num_parameters() const {
   if (attention_sinks) block += num_attention_heads;
   block += ((norms_inputs() ? 2 : 0) + (norms_branches() ? 2 : 0)) * hidden_size;
   const std::int64_t table = vocab_size * hidden_size;
-  return num_block_matrix_parameters(*this, num_experts) + num_hidden_layers * block + hidden_size +
+  const std::int64_t of_expert = 2 * moe_intermediate_size + hidden_size + 1;  // biases, one of them the router's
+  const std::int64_t expert_biases =
+      expert_form == ExpertForm::gpt_oss ? num_expert_layers() * num_experts * of_expert : 0;
+  return num_block_matrix_parameters(*this, num_experts) + expert_biases + num_hidden_layers * block + hidden_size +
          (tie_word_embeddings ? 1 : 2) * table;
 }
 

@@ -130,6 +130,7 @@ constexpr Names<BlockNorms, 4> block_norms_names{{{"pre", BlockNorms::pre},
                                                   {"gemma2", BlockNorms::gemma2}}};
 constexpr Names<Activation, 2> activation_names{
     {{"silu", Activation::silu}, {"gelu_pytorch_tanh", Activation::gelu_pytorch_tanh}}};
+constexpr Names<ExpertForm, 2> expert_form_names{{{"swiglu", ExpertForm::swiglu}, {"gpt_oss", ExpertForm::gpt_oss}}};
 
 template <class Choice, std::size_t size>
 std::vector<std::string> texts_of(const Names<Choice, size>& names) {
@@ -294,6 +295,7 @@ void read(const std::string& text, EvalMetric& value) {
 }
 void read(const std::string& text, LossType& value) { read_choice(text, value, loss_type_synonyms); }
 void read(const std::string& text, NanPolicy& value) { read_choice(text, value, nan_policy_names); }
+void read(const std::string& text, ExpertForm& value) { read_choice(text, value, expert_form_names); }
 void read(const std::string& text, BlockNorms& value) { read_choice(text, value, block_norms_names); }
 void read(const std::string& text, Activation& value) { read_choice(text, value, activation_names); }
 void read(const std::string& text, RopeScaling& value) { value = parse_rope_scaling(unquoted(text)); }
@@ -330,6 +332,7 @@ std::vector<std::string> choices(SaveStrategy) { return texts_of(save_strategy_n
 std::vector<std::string> choices(EvalMetric) { return texts_of(eval_metric_names); }
 std::vector<std::string> choices(LossType) { return texts_of(loss_type_names); }
 std::vector<std::string> choices(NanPolicy) { return texts_of(nan_policy_names); }
+std::vector<std::string> choices(ExpertForm) { return texts_of(expert_form_names); }
 std::vector<std::string> choices(BlockNorms) { return texts_of(block_norms_names); }
 std::vector<std::string> choices(Activation) { return texts_of(activation_names); }
 
@@ -380,6 +383,7 @@ std::string write(const std::vector<Reporter>& value) {
 std::string write(EvalMetric value) { return write_choice(value, eval_metric_names); }
 std::string write(LossType value) { return write_choice(value, loss_type_names); }
 std::string write(NanPolicy value) { return write_choice(value, nan_policy_names); }
+std::string write(ExpertForm value) { return write_choice(value, expert_form_names); }
 std::string write(BlockNorms value) { return write_choice(value, block_norms_names); }
 std::string write(Activation value) { return write_choice(value, activation_names); }
 std::string write(const RopeScaling& value) { return to_json(value); }

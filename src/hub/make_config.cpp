@@ -46,6 +46,7 @@ enum Part : unsigned {
   gemma = 1U << 23U,          ///< norms, gate and embedding of Gemma
   gemma_in_part = 1U << 24U,  ///< some of these
   logit_cap = 1U << 25U,
+  experts_of_gpt_oss = 1U << 26U,
 };
 
 /// What query_pre_attn_scalar of a Gemma is: scores are divided by its root.
@@ -94,6 +95,7 @@ unsigned parts_of(const config::Model& model) {
   if (model.norm_topk_prob) parts |= normed_weights;
   if (model.has_dense_layers()) parts |= dense_layers;
   if (model.moe_intermediate_size != model.intermediate_size) parts |= own_width;
+  if (model.expert_form == config::ExpertForm::gpt_oss) parts |= experts_of_gpt_oss;
   return parts;
 }
 
@@ -103,7 +105,7 @@ std::optional<Family> family_with_parts(const config::Model& model) {
     Family family;
     unsigned required, possible;
   };
-  constexpr std::array<Choice, 16> choices{
+  constexpr std::array<Choice, 17> choices{
       {{Family::llama, 0, qkvo_bias | mlp_bias},
        {Family::mistral, windows, 0},
        {Family::qwen2, qkv_bias, some_windows},
@@ -114,6 +116,7 @@ std::optional<Family> family_with_parts(const config::Model& model) {
        {Family::phi3, partial_rotation, windows},
        {Family::ministral3, growing_queries, windows},
        {Family::glm4, norms_of_glm4, qkv_bias | partial_rotation},
+       {Family::gpt_oss, experts | experts_of_gpt_oss | normed_weights | attention_sinks | some_windows, qkvo_bias},
        {Family::mixtral, experts | normed_weights, windows},
        {Family::qwen3_moe, experts | qk_norm, qkvo_bias | windows | normed_weights | dense_layers | own_width},
        {Family::olmo2, norms_of_olmo2 | qk_norm | norm_of_all_heads, qkvo_bias},
@@ -173,6 +176,13 @@ void describe_experts(ordered_json& object, const config::Model& model, Family f
   object["num_experts_per_tok"] = model.num_experts_per_tok;
   object["output_router_logits"] = false;
   object["router_aux_loss_coef"] = model.router_aux_loss_coef;
+  if (family == Family::gpt_oss) {
+    object["num_local_experts"] = model.num_experts;
+    object["swiglu_alpha"] = model.swiglu_alpha;
+    object["swiglu_limit"] = model.swiglu_limit;
+    object["layer_types"] = model.layer_types;
+    return;
+  }
   if (family == Family::mixtral) {
     object["num_local_experts"] = model.num_experts;
     object["router_jitter_noise"] = 0.0;

@@ -100,6 +100,12 @@ const FamilyDefaults& family_of(ConfigFields& fields) {
   fields.refuse(architectures.empty() ? "model_type" : "architectures", "sft trains " + known, other_model);
 }
 
+/// Experts of gpt-oss in MXFP4 are read as the numbers that they stand for.
+bool is_mxfp4(ConfigFields& fields) {
+  const nlohmann::json& quantization = fields.value("quantization_config");
+  return quantization.is_object() && quantization.value("quant_method", nlohmann::json()) == "mxfp4";
+}
+
 /// What is read in 4 bits is trained with as the numbers that it stands for.
 void refuse_quantized(ConfigFields& fields) {
   for (const char* name : {"quantization_config", "compression_config"}) {
@@ -148,7 +154,7 @@ void refuse_windows_of_smollm3(ConfigFields& fields) {
 /// Reads the window of families whose layers slide but for every so many-th.
 void read_alternating_windows(ConfigFields& fields, Family family, std::vector<std::string> layer_types,
                               config::Model& model) {
-  std::int64_t every = family == Family::gemma2 ? 2 : family == Family::olmo3 ? 4 : 6;
+  std::int64_t every = family == Family::gemma2 || family == Family::gpt_oss ? 2 : family == Family::olmo3 ? 4 : 6;
   if (family == Family::gemma3) {
     every = fields.integer("sliding_window_pattern", fields.integer("_sliding_window_pattern", every));
     if (every == 0) fields.refuse("sliding_window_pattern", "it counts layers", "correct config.json");
@@ -157,7 +163,8 @@ void read_alternating_windows(ConfigFields& fields, Family family, std::vector<s
        ++layer) {
     layer_types.emplace_back(layer % every != 0 ? "sliding_attention" : "full_attention");
   }
-  constexpr std::int64_t default_window = 4096;
+  if (std::ranges::find(layer_types, "sliding_attention") == layer_types.end()) return;
+  const std::int64_t default_window = family == Family::gpt_oss ? 128 : 4096;
   model.sliding_window = fields.has("sliding_window") ? fields.integer("sliding_window", 0) : default_window;
   if (model.sliding_window == 0) fields.refuse("sliding_window", "some layers slide", "correct config.json");
   model.layer_types = std::move(layer_types);
@@ -178,7 +185,7 @@ void read_windows(ConfigFields& fields, const FamilyDefaults& family, config::Mo
     fields.refuse("layer_types", fmt::format("it has {} items for {} layers", layer_types.size(), num_layers),
                   "correct the file, or download it again");
   }
-  if (is_gemma(family.family) || family.family == Family::olmo3) {
+  if (is_gemma(family.family) || family.family == Family::olmo3 || family.family == Family::gpt_oss) {
     return read_alternating_windows(fields, family.family, std::move(layer_types), model);
   }
   constexpr std::int64_t default_window = 4096;
@@ -268,6 +275,11 @@ void read_biases(ConfigFields& fields, Family family, config::Model& model) {
       model.attention_bias = fields.truth("attention_bias", false);
       model.attention_output_bias = model.attention_bias;
       break;
+    case Family::gpt_oss:
+      model.attention_bias = fields.truth("attention_bias", true);
+      model.attention_output_bias = model.attention_bias;
+      model.attention_sinks = true;
+      break;
     case Family::qwen3:
     case Family::qwen3_moe:
       model.attention_bias = fields.truth("attention_bias", false);
@@ -345,7 +357,7 @@ void read_dense_layers(ConfigFields& fields, config::Model& model) {
 void read_experts(ConfigFields& fields, Family family, config::Model& model) {
   constexpr double default_coefficient = 0.001;
   const std::int64_t default_experts = family == Family::mixtral ? 8 : 128;
-  const std::int64_t default_choices = family == Family::mixtral ? 2 : 8;
+  const std::int64_t default_choices = family == Family::mixtral ? 2 : family == Family::gpt_oss ? 4 : 8;
   model.num_experts = fields.integer("num_experts", fields.integer("num_local_experts", default_experts));
   model.num_experts_per_tok = fields.integer("num_experts_per_tok", default_choices);
   static_cast<void>(fields.value("output_router_logits"));  // router_aux_loss_coef decides, as in TRL
@@ -356,6 +368,16 @@ void read_experts(ConfigFields& fields, Family family, config::Model& model) {
     if (fields.number("router_jitter_noise", 0.0) != 0.0) {
       fields.refuse("router_jitter_noise", "there is no noise on what routers read", "set it to 0 in config.json");
     }
+    return;
+  }
+  if (family == Family::gpt_oss) {
+    model.moe_intermediate_size = model.intermediate_size;
+    model.norm_topk_prob = true;  // a softmax of the chosen experts' logits
+    model.expert_form = config::ExpertForm::gpt_oss;
+    model.swiglu_alpha = fields.number("swiglu_alpha", model.swiglu_alpha);
+    model.swiglu_limit = fields.number("swiglu_limit", model.swiglu_limit);
+    // What stands elsewhere too.
+    for (const char* name : {"experts_per_token", "initial_context_length"}) static_cast<void>(fields.value(name));
     return;
   }
   constexpr std::int64_t default_width = 768;
@@ -379,7 +401,7 @@ ModelConfig parse_model_config(const std::string& text, const std::string& sourc
   const nlohmann::json& object = decoder_config(whole);
   ConfigFields fields(object, source);
   const FamilyDefaults& family = family_of(fields);
-  refuse_quantized(fields);
+  if (family.family != Family::gpt_oss || !is_mxfp4(fields)) refuse_quantized(fields);
   refuse_what_is_not_there(fields);
   ModelConfig result;
   config::Model& model = result.model;
@@ -399,7 +421,8 @@ ModelConfig parse_model_config(const std::string& text, const std::string& sourc
   }
   if (family.family == Family::smollm3) read_rotated_layers(fields, model);
   if (family.family == Family::granite) read_multipliers(fields, model);
-  const bool has_experts = family.family == Family::qwen3_moe || family.family == Family::mixtral;
+  const bool has_experts =
+      family.family == Family::qwen3_moe || family.family == Family::mixtral || family.family == Family::gpt_oss;
   if (has_experts) read_experts(fields, family.family, model);
 
   std::string unread;

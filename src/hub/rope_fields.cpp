@@ -154,6 +154,9 @@ void read_main_rope(ConfigFields& fields, const FamilyDefaults& family, config::
     model.llama_4_scaling_beta = take_number(fields, field, object, "llama_4_scaling_beta", 0.0);
     object.erase("max_position_embeddings");
   }
+  if (family.family == Family::gpt_oss && object.empty()) {
+    fields.refuse(field, "it says nothing of the rotary embedding, which is yarn in gpt-oss", "correct config.json");
+  }
   std::string kind = take_kind(fields, field, object);
   if (family.family == Family::phi3 && (kind == "su" || kind == "yarn")) kind = "longrope";  // older names
   try {

@@ -71,12 +71,14 @@ class UnitBuilder {
     return added;
   }
 
-  ParameterGroup matrix_of_expert(std::string name, const Shape& shape, int expert, int num_experts) {
+  /// A matrix, or a bias where `shape` has no columns.
+  ParameterGroup parameter_of_expert(std::string name, const Shape& shape, int expert, int num_experts) {
     const PartIndex part = part_with(is_trainable_(name), /*of_experts=*/true);
     const ParameterGroup added = add(std::move(name), shape.rows, shape.columns, shape.split, part);
-    Parameter& matrix = parameters_in(part).back();
-    matrix.expert = expert;
-    matrix.num_experts = num_experts;
+    Parameter& parameter = parameters_in(part).back();
+    parameter.expert = expert;
+    parameter.num_experts = num_experts;
+    if (shape.columns == 0) parameter.init = Init::zeros;
     return added;
   }
 
@@ -89,6 +91,13 @@ class UnitBuilder {
   /// The weight of a norm of the residual stream.
   ParameterGroup norm(std::string name, std::int64_t size) {
     return vector(std::move(name), size, norm_split_, norm_init_);
+  }
+
+  /// Scores of attention beside those of the keys.
+  ParameterGroup sinks(std::string name, std::int64_t num_heads) {
+    const ParameterGroup added = vector(std::move(name), num_heads, TpSplit::rows, Init::normal);
+    parameters_in(added.part).back().is_score_vector = true;
+    return added;
   }
 
   /// What the weights of norms begin with.
@@ -266,7 +275,7 @@ void add_attention(UnitBuilder& unit, const config::Model& m, const std::string&
     bias = unit.fuse(bias, unit.vector(prefix + "v_proj.bias", kv_rows, TpSplit::kv_rows, Init::zeros));
   }
   if (block.plan.has_sinks) {
-    block.sinks = unit.vector(prefix + "sinks", m.num_attention_heads, TpSplit::rows, Init::normal);
+    block.sinks = unit.sinks(prefix + "sinks", m.num_attention_heads);
   }
   const Init norm_init = unit.norm_init();
   if (block.plan.qk_norm == LayerPlan::QkNorm::heads) {
@@ -300,26 +309,34 @@ void add_dense_mlp(UnitBuilder& unit, const config::Model& m, const std::string&
   block.mlp = std::make_shared<DenseMlp>(std::move(gate_up), std::move(down));
 }
 
-/// The matrices of all experts, those that a grouped product takes together one behind the other, in a part of their
-/// own.
+/// The matrices of all experts, and their biases, those that a grouped product takes together one behind the other, in
+/// a part of their own.
 void add_experts(UnitBuilder& unit, const config::Model& m, const std::string& layer, BlockParameters& block) {
   const std::string prefix = layer + ".mlp.";
   const std::int64_t size = m.moe_intermediate_size;
   ExpertParameters experts;
-  experts.router = unit.matrix(prefix + "gate.weight", m.num_experts, m.hidden_size, TpSplit::partial);
-  const auto add = [&](ParameterGroup& group, std::int64_t expert, const char* name, const Shape& shape) {
-    const ParameterGroup matrix =
-        unit.matrix_of_expert(fmt::format("{}experts.{}.{}.weight", prefix, expert, name), shape,
-                              checked_cast<int>(expert), checked_cast<int>(m.num_experts));
-    group = group.exists() ? unit.fuse(group, matrix) : matrix;
-  };
-  for (std::int64_t expert = 0; expert < m.num_experts; ++expert) {
-    for (const char* name : {"gate_proj", "up_proj"}) {
-      add(experts.gate_up, expert, name, {size, m.hidden_size, TpSplit::rows});
+  // What `names` are in each expert, all in one group.
+  const auto add = [&](ParameterGroup& group, std::span<const char* const> names, const Shape& shape) {
+    for (std::int64_t expert = 0; expert < m.num_experts; ++expert) {
+      for (const char* name : names) {
+        const ParameterGroup added =
+            unit.parameter_of_expert(fmt::format("{}experts.{}.{}", prefix, expert, name), shape,
+                                     checked_cast<int>(expert), checked_cast<int>(m.num_experts));
+        group = group.exists() ? unit.fuse(group, added) : added;
+      }
     }
-  }
-  for (std::int64_t expert = 0; expert < m.num_experts; ++expert) {
-    add(experts.down, expert, "down_proj", {m.hidden_size, size, TpSplit::columns});
+  };
+  if (m.expert_form == config::ExpertForm::gpt_oss) {
+    experts.router = unit.matrix(prefix + "router.weight", m.num_experts, m.hidden_size, TpSplit::partial);
+    experts.router_bias = unit.vector(prefix + "router.bias", m.num_experts, TpSplit::partial, Init::zeros);
+    add(experts.gate_up.weight, std::array{"gate_up_proj.weight"}, {m.hidden_size, 2 * size, TpSplit::columns});
+    add(experts.gate_up.bias, std::array{"gate_up_proj.bias"}, {2 * size, 0, TpSplit::rows});
+    add(experts.down.weight, std::array{"down_proj.weight"}, {size, m.hidden_size, TpSplit::rows});
+    add(experts.down.bias, std::array{"down_proj.bias"}, {m.hidden_size, 0, TpSplit::none});
+  } else {
+    experts.router = unit.matrix(prefix + "gate.weight", m.num_experts, m.hidden_size, TpSplit::partial);
+    add(experts.gate_up.weight, std::array{"gate_proj.weight", "up_proj.weight"}, {size, m.hidden_size, TpSplit::rows});
+    add(experts.down.weight, std::array{"down_proj.weight"}, {m.hidden_size, size, TpSplit::columns});
   }
   block.mlp_norms = add_norms(unit, m, layer, mlp_norm_names(m.block_norms));
   block.mlp = std::make_shared<ExpertMlp>(experts, block.plan.expert_layer);

@@ -15,6 +15,23 @@ Tensor by_expert(const Context& c, const Tensor& matrices) {
   return matrices.view({num_experts, matrices.shape[0] / num_experts, matrices.shape[1]});
 }
 
+/// The biases of a group, likewise; empty where there are none.
+Tensor biases_of(const Context& c, const parallel::ParameterGroup& group) {
+  if (!group.exists()) return {};
+  const std::int64_t num_experts = c.sizes.local_experts();
+  const Tensor biases = c.units.parameter(group);
+  return biases.view({num_experts, biases.num_elements() / num_experts});
+}
+
+bool is_gpt_oss(const Context& c) { return c.config.expert_form == config::ExpertForm::gpt_oss; }
+
+ops::GateRule gate_of(const config::Model& model) {
+  return {.gate = ops::Gate::clamped_swish,
+          .alpha = static_cast<float>(model.swiglu_alpha),
+          .limit = static_cast<float>(model.swiglu_limit),
+          .interleaved = true};
+}
+
 ops::RouterRule rule_of(const config::Model& model) { return {.normalize = model.norm_topk_prob}; }
 
 /// What a pass works in at home, where the tokens are: views for those but the padding.
@@ -54,6 +71,60 @@ struct Arrived {
   ops::ExpertOffsets offsets;
 };
 
+/// y = what `layer` gives for x, both by row. Of ranks of tp that have terms of it, one adds the bias.
+void multiply(const Context& c, const ExpertLinear& layer, const Tensor& x, const Tensor& y, ops::ExpertOffsets offsets,
+              bool is_term) {
+  const bool has_bias = !is_term || c.tp.rank() == 0;
+  c.ops.grouped_matmul({.a = x,
+                        .b = by_expert(c, c.units.parameter(layer.weight)),
+                        .c = y,
+                        .offsets = offsets,
+                        .transpose_b = !is_gpt_oss(c),
+                        .bias = has_bias ? biases_of(c, layer.bias) : Tensor()});
+}
+
+/// dx = the gradient of what multiply() reads.
+void multiply_back(const Context& c, const ExpertLinear& layer, const Tensor& dy, const Tensor& dx,
+                   ops::ExpertOffsets offsets) {
+  c.ops.grouped_matmul({.a = dy,
+                        .b = by_expert(c, c.units.parameter(layer.weight)),
+                        .c = dx,
+                        .offsets = offsets,
+                        .transpose_b = is_gpt_oss(c)});
+}
+
+/// Adds the gradients of the layer, as far as it is trained.
+void add_gradients(const Context& c, const ExpertLinear& layer, const Tensor& dy, const Tensor& x,
+                   ops::ExpertOffsets offsets) {
+  if (c.units.has_gradient(layer.weight)) {
+    const Tensor dweight = by_expert(c, c.units.accumulated_gradient(layer.weight));
+    c.ops.grouped_weight_gradient(
+        {.dweight = dweight, .x = is_gpt_oss(c) ? x : dy, .y = is_gpt_oss(c) ? dy : x, .offsets = offsets});
+  }
+  if (layer.bias.exists() && c.units.has_gradient(layer.bias)) {
+    const Tensor dbias = c.units.accumulated_gradient(layer.bias);
+    c.ops.grouped_bias_gradient(
+        {.dbias = dbias.view({c.sizes.local_experts(), dy.shape[1]}), .dy = dy, .offsets = offsets});
+  }
+}
+
+void activate(const Context& c, const Tensor& act, const Tensor& gate_up) {
+  if (is_gpt_oss(c)) {
+    c.ops.gated_forward({.act = act, .gate_up = gate_up, .rule = gate_of(c.config)});
+  } else {
+    c.ops.swiglu_forward(act, gate_up);
+  }
+}
+
+/// gate_up becomes its gradient, of that of the activation in act.
+void activate_back(const Context& c, const Tensor& act, const Tensor& gate_up) {
+  if (is_gpt_oss(c)) {
+    c.ops.gated_backward({.dgate_up = gate_up, .act = act, .dact = act, .gate_up = gate_up, .rule = gate_of(c.config)});
+  } else {
+    c.ops.swiglu_backward(gate_up, act, act, gate_up);
+  }
+}
+
 /// The rows of tokens, and those of padding behind them.
 Tensor tokens_of(const Tensor& all, const Pass& pass) { return all.rows(0, pass.num_tokens); }
 
@@ -63,10 +134,14 @@ void zero_padding(const Context& c, const Tensor& all, const Pass& pass) {
 }
 
 /// Chooses the experts of all tokens.
-void choose(const Context& c, const Pass& pass, const parallel::ParameterGroup& router, const Tensor& normed) {
+void choose(const Context& c, const Pass& pass, const ExpertParameters& p, const Tensor& normed) {
   const ExpertActivations& a = pass.activations;
   if (!pass.has_tokens()) return c.device.fill_zero(a.counts.data, a.counts.size_bytes(), c.ops.stream());
-  c.ops.matmul({.a = normed, .b = c.units.parameter(router), .c = a.logits, .transpose_b = true});
+  c.ops.matmul({.a = normed,
+                .b = c.units.parameter(p.router),
+                .c = a.logits,
+                .transpose_b = true,
+                .bias = p.router_bias.exists() ? c.units.parameter(p.router_bias) : Tensor()});
   c.ops.router_forward(
       {.logits = a.logits, .correction = {}, .experts = a.experts, .weights = a.weights, .rule = rule_of(c.config)});
   c.ops.expert_order({.experts = a.experts,
@@ -84,7 +159,7 @@ void ExpertMlp::forward(const Context& c, MlpActivations& saved, BlockScratch& s
   zero_padding(c, scratch.delta, pass);
   const Tensor normed = tokens_of(scratch.normed, pass);
   const ExpertActivations& a = pass.activations;
-  choose(c, pass, p_.router, normed);
+  choose(c, pass, p_, normed);
   saved.experts.route =
       c.experts.plan(a.counts, scratch.experts.all_counts, pass.num_tokens * pass.num_choices, c.sizes.expert_memory());
   if (RouterBalance* balance = scratch.balance; balance != nullptr && balance->counts() && pass.has_tokens()) {
@@ -98,20 +173,14 @@ void ExpertMlp::forward(const Context& c, MlpActivations& saved, BlockScratch& s
     const Arrived here(c, pass, scratch, round);
     c.experts.dispatch(round, pass.rows, here.rows);
     if (here.has_rows()) {
-      multiply(c, p_.gate_up, here.rows, here.gate_up, here.offsets);
-      c.ops.swiglu_forward(here.act, here.gate_up);
-      multiply(c, p_.down, here.act, here.rows, here.offsets);
+      multiply(c, p_.gate_up, here.rows, here.gate_up, here.offsets, /*is_term=*/false);
+      activate(c, here.act, here.gate_up);
+      multiply(c, p_.down, here.act, here.rows, here.offsets, /*is_term=*/true);
     }
     c.experts.give_back(round, pass.rows, here.rows);
   }
   if (!pass.has_tokens()) return;
   c.ops.combine_rows({.out = tokens_of(scratch.delta, pass), .in = pass.rows, .rows = a.rows, .weights = a.weights});
-}
-
-void ExpertMlp::multiply(const Context& c, const parallel::ParameterGroup& weights, const Tensor& in, const Tensor& out,
-                         ops::ExpertOffsets offsets) {
-  c.ops.grouped_matmul(
-      {.a = in, .b = by_expert(c, c.units.parameter(weights)), .c = out, .offsets = offsets, .transpose_b = true});
 }
 
 void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& scratch,
@@ -132,18 +201,14 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
   const auto compute_activation = [&](const Round& round, const Arrived& here) {  // of pass.rows: the tokens
     if (!is_kept) {
       c.experts.dispatch(round, pass.rows, here.rows);
-      if (here.has_rows()) multiply(c, p_.gate_up, here.rows, here.gate_up, here.offsets);
+      if (here.has_rows()) multiply(c, p_.gate_up, here.rows, here.gate_up, here.offsets, /*is_term=*/false);
     }
-    if (here.has_rows()) c.ops.swiglu_forward(here.act, here.gate_up);
+    if (here.has_rows()) activate(c, here.act, here.gate_up);
   };
   const auto add_gate_up_gradient = [&](const Round& round, const Arrived& here) {
-    if (!c.units.has_gradient(p_.gate_up)) return;
+    if (!c.units.has_gradient(p_.gate_up.weight)) return;
     send(round, here, normed, {});
-    if (!here.has_rows()) return;
-    c.ops.grouped_weight_gradient({.dweight = by_expert(c, c.units.accumulated_gradient(p_.gate_up)),
-                                   .x = here.gate_up,
-                                   .y = here.rows,
-                                   .offsets = here.offsets});
+    if (here.has_rows()) add_gradients(c, p_.gate_up, here.gate_up, here.rows, here.offsets);
   };
 
   // 1. What experts gave, for the gradients of the weights.
@@ -151,7 +216,7 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
   for (const Round& round : rounds) {
     const Arrived here(c, pass, scratch, round);
     compute_activation(round, here);
-    if (here.has_rows()) multiply(c, p_.down, here.act, here.rows, here.offsets);
+    if (here.has_rows()) multiply(c, p_.down, here.act, here.rows, here.offsets, /*is_term=*/true);
     c.experts.give_back(round, pass.rows, here.rows);
   }
   if (pass.has_tokens()) {
@@ -182,25 +247,20 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
   c.tp.start_reduce(scratch.dnormed, 0, scratch.dnormed.shape[0]);  // beside the weight gradients
   if (is_one_round) add_gate_up_gradient(rounds.front(), Arrived(c, pass, scratch, rounds.front()));
   if (c.units.has_gradient(p_.router) && pass.has_tokens()) {
+    const Tensor dlogits = tokens_of(scratch.experts.dlogits_rounded, pass);
     const parallel::GradientTarget target = c.units.gradient(p_.router);
-    c.ops.matmul({.a = tokens_of(scratch.experts.dlogits_rounded, pass),
-                  .b = normed,
-                  .c = target.tensor,
-                  .transpose_a = true,
-                  .accumulate = target.accumulate});
+    c.ops.matmul({.a = dlogits, .b = normed, .c = target.tensor, .transpose_a = true, .accumulate = target.accumulate});
+    if (p_.router_bias.exists()) c.ops.bias_backward(c.units.accumulated_gradient(p_.router_bias), dlogits);
   }
   c.tp.finish();
 }
 
 void ExpertMlp::differentiate(const Context& c, const Tensor& rows, const Tensor& act, const Tensor& gate_up,
                               ops::ExpertOffsets offsets) const {
-  if (c.units.has_gradient(p_.down)) {
-    c.ops.grouped_weight_gradient(
-        {.dweight = by_expert(c, c.units.accumulated_gradient(p_.down)), .x = rows, .y = act, .offsets = offsets});
-  }
-  c.ops.grouped_matmul({.a = rows, .b = by_expert(c, c.units.parameter(p_.down)), .c = act, .offsets = offsets});
-  c.ops.swiglu_backward(gate_up, act, act, gate_up);
-  c.ops.grouped_matmul({.a = gate_up, .b = by_expert(c, c.units.parameter(p_.gate_up)), .c = rows, .offsets = offsets});
+  add_gradients(c, p_.down, rows, act, offsets);
+  multiply_back(c, p_.down, rows, act, offsets);
+  activate_back(c, act, gate_up);
+  multiply_back(c, p_.gate_up, gate_up, rows, offsets);
 }
 
 void ExpertMlp::differentiate_router(const Context& c, const ExpertActivations& a, const BlockScratch& scratch,

@@ -138,7 +138,7 @@ ops::FactoredUpdate Adafactor::update_of(const FactoredPart& part, const paralle
                              .squares = squares_.rows(static_cast<std::int64_t>(part.tensor), 1),
                              .copy = {},
                              .learning_rate = learning_rate_ * parameter.rate_factor,
-                             .weight_decay = is_vector ? 0.0 : keys_.weight_decay,
+                             .weight_decay = parameter.decays() ? keys_.weight_decay : 0.0,
                              .clip_threshold = clip_threshold,
                              .num_elements = parameter.elements(),
                              .gradient_scale = gradient_scale_,

@@ -99,7 +99,7 @@ void Adamw8bit::begin_step(std::int64_t step, double learning_rate, double gradi
 }
 
 ops::UpdateRule Adamw8bit::rule_of(const parallel::Parameter& parameter) const {
-  const double weight_decay = parameter.is_vector() ? 0.0 : keys_.weight_decay;
+  const double weight_decay = parameter.decays() ? keys_.weight_decay : 0.0;
   const double learning_rate = learning_rate_ * parameter.rate_factor;
   auto rule = std::get<ops::AdamW>(adamw_rule(keys_).at(step_, learning_rate, weight_decay));
   // bitsandbytes lets weights decay behind the step, not before it: as if this were shorter by the same factor.

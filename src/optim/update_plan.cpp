@@ -21,7 +21,7 @@ std::uint64_t hash_of(const std::string& name) {
 }
 
 Treatment treatment_of(const Parameter& parameter) {
-  return parameter.is_vector() ? Treatment::no_decay : Treatment::decay;
+  return parameter.decays() ? Treatment::decay : Treatment::no_decay;
 }
 
 bool is_stepped(parallel::UnitIndex unit, const Parameter& parameter, const IsParameter& is_left_out) {

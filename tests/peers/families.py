@@ -147,6 +147,20 @@ def mixtral(rng, sizes):
                 sliding_window=rng.choice([None, None, 16]), router_aux_loss_coef=rng.choice([0.0, 0.02])) | rope_of(rng)
 
 
+def gpt_oss(rng, sizes):
+    """Clamps that act; windows shorter and longer than documents."""
+    experts = rng.choice([2, 4, 6])
+    rope = dict(rope_type="yarn", rope_theta=1.5e5, factor=8.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+                original_max_position_embeddings=rng.choice([16, 64]))
+    layers = sizes["num_hidden_layers"]
+    types = [rng.choice(["full_attention", "sliding_attention"]) for _ in range(layers - 1)] + ["sliding_attention"]
+    return dict(head_dim=rng.choice([8, 16]), num_local_experts=experts,
+                num_experts_per_tok=rng.randint(2, min(experts, 4)), sliding_window=rng.choice([1, 7, 16, 64]),
+                rope_parameters=rope, swiglu_limit=rng.choice([0.7, 2.0, 7.0]),
+                router_aux_loss_coef=rng.choice([0.0, 0.05]), attention_bias=rng.random() < 0.8,
+                **(dict(layer_types=types) if rng.random() < 0.7 else {}))
+
+
 FAMILIES = {
     "llama": ("Llama", lambda rng, sizes: biases(rng) | rope_of(rng)),
     "qwen3": ("Qwen3", lambda rng, sizes: dict(head_dim=rng.choice([8, 16])) | rope_of(rng)),
@@ -164,12 +178,13 @@ FAMILIES = {
     "olmo3": ("Olmo3", lambda rng, sizes: attention_bias(rng) | windows_of(rng, sizes)),
     "gemma2": ("Gemma2", gemma2),
     "gemma3": ("Gemma3", gemma3),
+    "gpt_oss": ("GptOss", gpt_oss),
 }
 
 CONFIGS = {"gemma3": "Gemma3TextConfig"}  # where the name does not follow
 
 
-EXPERTS = (qwen3_moe, mixtral)
+EXPERTS = (qwen3_moe, mixtral, gpt_oss)
 
 
 def draw_parameters(network):
@@ -179,6 +194,8 @@ def draw_parameters(network):
         for name, parameter in network.named_parameters():
             if "norm" in name:
                 parameter.copy_((0 if is_zero_centered else 1) + 0.3 * torch.randn_like(parameter))
+            elif name.endswith("sinks"):
+                parameter.copy_(torch.randn_like(parameter))
             elif name.endswith("bias"):
                 parameter.copy_(0.3 * torch.randn_like(parameter))
             else:

@@ -125,6 +125,15 @@ MODELS = {
                    intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
                    sliding_window=6, layer_types=["sliding_attention", "full_attention"],
                    attention_multiplier=0.5, final_logit_softcapping=2.5, **GEMMA),
+    # Clamps that act on many gates and ups.
+    "gpt_oss": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                    intermediate_size=16, moe_intermediate_size=16, rope_theta=150000.0, rms_norm_eps=1e-5,
+                    tie_word_embeddings=False, attention_bias=True, attention_output_bias=True, attention_sinks=True,
+                    sliding_window=5, layer_types=["sliding_attention", "full_attention"], num_experts=4,
+                    num_experts_per_tok=2, norm_topk_prob=True, expert_form="gpt_oss", swiglu_limit=1.2,
+                    router_aux_loss_coef=0.05,
+                    rope_scaling=dict(rope_type="yarn", factor=4.0, beta_fast=8.0, beta_slow=1.0, truncate=False,
+                                      original_max_position_embeddings=32)),
 }
 
 
@@ -171,7 +180,16 @@ def parameter_shapes(model):
             shapes[block + "mlp.gate_proj.bias"] = shapes[block + "mlp.up_proj.bias"] = (inner,)
             shapes[block + "mlp.down_proj.bias"] = (hidden,)
         mlps, width = ["mlp."], inner
-        if has_experts(model, layer):
+        if model.get("expert_form") == "gpt_oss":
+            width, mlps = model["moe_intermediate_size"], []
+            shapes[block + "mlp.router.weight"] = (model["num_experts"], hidden)
+            shapes[block + "mlp.router.bias"] = (model["num_experts"],)
+            for expert in range(model["num_experts"]):
+                name = block + f"mlp.experts.{expert}."
+                shapes[name + "gate_up_proj.weight"] = (hidden, 2 * width)
+                shapes[name + "gate_up_proj.bias"] = (2 * width,)
+                shapes[name + "down_proj.weight"], shapes[name + "down_proj.bias"] = (width, hidden), (hidden,)
+        elif has_experts(model, layer):
             mlps, width = [f"mlp.experts.{expert}." for expert in range(model["num_experts"])], model["moe_intermediate_size"]
             shapes[block + "mlp.gate.weight"] = (model["num_experts"], hidden)
         for mlp in mlps:
@@ -227,8 +245,10 @@ def yarn_frequencies(model, frequencies):
     def dim_of(turns):
         wavelength = scaling["original_max_position_embeddings"] / (2 * math.pi * turns)
         return head_dim * math.log(wavelength, model["rope_theta"]) / 2
-    begin = max(math.floor(dim_of(scaling["beta_fast"])), 0)
-    end = min(math.ceil(dim_of(scaling["beta_slow"])), head_dim - 1)
+    first, last = dim_of(scaling["beta_fast"]), dim_of(scaling["beta_slow"])
+    if scaling.get("truncate", True):
+        first, last = math.floor(first), math.ceil(last)
+    begin, end = max(first, 0), min(last, head_dim - 1)
     divided = ((torch.arange(head_dim // 2, dtype=torch.float64) - begin) / (end - begin)).clamp(0, 1)
     return frequencies * (1 - divided + divided / scaling["factor"])
 
@@ -302,15 +322,27 @@ def mlp_of(block, name, h, gate_function=F.silu):
     return F.linear(gate_function(gate) * up, block[name + ".down_proj.weight"], block.get(name + ".down_proj.bias"))
 
 
+def expert_of(block, model, number, h):
+    name = f"mlp.experts.{number}"
+    if model.get("expert_form") != "gpt_oss":
+        return mlp_of(block, name, h)
+    gate_up = h @ block[name + ".gate_up_proj.weight"] + block[name + ".gate_up_proj.bias"]
+    limit = model["swiglu_limit"]
+    gate, up = gate_up[:, 0::2].clamp(max=limit), gate_up[:, 1::2].clamp(-limit, limit)
+    act = gate * (1.702 * gate).sigmoid() * (up + 1)
+    return act @ block[name + ".down_proj.weight"] + block[name + ".down_proj.bias"]
+
+
 def experts_of(block, model, h, routing):
     """What the experts of each token give, weighed; appends choices (T, E) and probabilities (T, E) to `routing`."""
-    probabilities = F.linear(h, block["mlp.gate.weight"]).softmax(-1)
+    router = "mlp.router" if model.get("expert_form") == "gpt_oss" else "mlp.gate"
+    probabilities = F.linear(h, block[router + ".weight"], block.get(router + ".bias")).softmax(-1)
     chosen = torch.zeros_like(probabilities).scatter(1, probabilities.topk(model["num_experts_per_tok"])[1], 1.0)
     routing.append((chosen, probabilities))
     weights = probabilities * chosen
     if model.get("norm_topk_prob"):
         weights = weights / weights.sum(-1, keepdim=True)
-    return sum(weights[:, [e]] * mlp_of(block, f"mlp.experts.{e}", h) for e in range(model["num_experts"]))
+    return sum(weights[:, [e]] * expert_of(block, model, e, h) for e in range(model["num_experts"]))
 
 
 def auxiliary_loss(model, routing):
@@ -397,8 +429,12 @@ def as_transformers(family, model, tensors):
     for layer in range(model["num_hidden_layers"]):
         if has_experts(model, layer):
             block, experts = f"model.layers.{layer}.mlp.experts.", range(model["num_experts"])
-            def take(name):
-                return torch.stack([tensors.pop(f"{block}{expert}.{name}.weight") for expert in experts])
+            def take(name, kind="weight"):
+                return torch.stack([tensors.pop(f"{block}{expert}.{name}.{kind}") for expert in experts])
+            if family == "gpt_oss":
+                for name in ("gate_up_proj", "down_proj"):
+                    tensors[block + name], tensors[block + name + "_bias"] = take(name), take(name, "bias")
+                continue
             tensors[block + "gate_up_proj"] = torch.cat([take("gate_proj"), take("up_proj")], 1)
             tensors[block + "down_proj"] = take("down_proj")
     if family not in ("phi3", "glm4"):
@@ -433,11 +469,12 @@ def transformers_model(family, model, parameters):
     prefix = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "smollm3": "SmolLM3",
               "granite": "Granite", "mistral": "Mistral", "phi3": "Phi3", "ministral3": "Ministral3",
               "glm4": "Glm4", "qwen3_moe": "Qwen3Moe", "mixtral": "Mixtral", "olmo2": "Olmo2", "olmo3": "Olmo3",
-              "gemma2": "Gemma2", "gemma3": "Gemma3"}
-    prefix = prefix["qwen3_moe" if family.startswith("qwen3_moe") else family.split("_")[0]]
+              "gemma2": "Gemma2", "gemma3": "Gemma3", "gpt_oss": "GptOss"}
+    stem = "qwen3_moe" if family.startswith("qwen3_moe") else family.split("_")[0]
+    prefix = prefix.get(family) or prefix[stem]
     own_names = ("qk_norm", "attention_output_bias", "rope_theta", "rope_scaling", "block_norms",
                  "partial_rotary_factor", "llama_4_scaling_beta", "attn_logit_softcapping", "attention_sinks",
-                 "qk_norm_all_heads", "rope_local_base_freq", *GEMMA)
+                 "qk_norm_all_heads", "rope_local_base_freq", "expert_form", *GEMMA)
     keys = dict(vocab_size=VOCAB_SIZE) | {k: v for k, v in model.items() if k not in own_names}
     rope = dict(rope_theta=model["rope_theta"], rope_type="default") | (model.get("rope_scaling") or {})
     rope |= {k: model[k] for k in ("partial_rotary_factor", "llama_4_scaling_beta") if k in model}

@@ -78,6 +78,11 @@ enum class BlockNorms {
 };
 /// What the MLP puts its gate through: those of transformers.
 enum class Activation { silu, gelu_pytorch_tanh };
+/// What experts, and the router before them, consist of.
+enum class ExpertForm {
+  swiglu,   ///< gate, up and down without biases
+  gpt_oss,  ///< biases everywhere; gate and up in turn, cut off at swiglu_limit (ops::Gate::clamped_swish)
+};
 enum class RopeType { plain, linear, dynamic, yarn, llama3, longrope };
 
 struct RopeScaling {
@@ -137,9 +142,11 @@ struct Model {
   std::int64_t num_experts = 0;
   std::int64_t num_experts_per_tok = 0;    ///< of them, that a token goes through
   std::int64_t moe_intermediate_size = 0;  ///< width of an expert
-  bool norm_topk_prob = false;             ///< a token's weights of its experts are divided by their sum
-  std::vector<int> mlp_only_layers;        ///< numbers of layers, from 0, whose MLP is dense for all that
-  double router_aux_loss_coef = 0.001;     ///< of the auxiliary loss that balances experts
+  ExpertForm expert_form = ExpertForm::swiglu;
+  double swiglu_alpha = 1.702, swiglu_limit = 7.0;  ///< of the experts of gpt-oss
+  bool norm_topk_prob = false;                      ///< a token's weights of its experts are divided by their sum
+  std::vector<int> mlp_only_layers;                 ///< numbers of layers, from 0, whose MLP is dense for all that
+  double router_aux_loss_coef = 0.001;              ///< of the auxiliary loss that balances experts
   std::uint64_t init_seed = 0;
   double initializer_range = 0.02;
 

@@ -46,6 +46,7 @@ void read(const std::string& text, SaveStrategy& value);  // the same
 void read(const std::string& text, EvalMetric& value);    // also with eval_ in front
 void read(const std::string& text, NanPolicy& value);
 void read(const std::string& text, std::vector<Reporter>& value);  // names of a list, or none
+void read(const std::string& text, ExpertForm& value);
 void read(const std::string& text, BlockNorms& value);
 void read(const std::string& text, Activation& value);
 void read(const std::string& text, LossType& value);  // nll also as chunked_nll or none
@@ -71,6 +72,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::vector<std::string> choices(SaveStrategy);
 [[nodiscard]] std::vector<std::string> choices(EvalMetric);
 [[nodiscard]] std::vector<std::string> choices(NanPolicy);
+[[nodiscard]] std::vector<std::string> choices(ExpertForm);
 [[nodiscard]] std::vector<std::string> choices(BlockNorms);
 [[nodiscard]] std::vector<std::string> choices(Activation);
 [[nodiscard]] std::vector<std::string> choices(LossType);
@@ -103,6 +105,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::string write(const std::vector<Reporter>& value);
 [[nodiscard]] std::string write(EvalMetric value);
 [[nodiscard]] std::string write(NanPolicy value);
+[[nodiscard]] std::string write(ExpertForm value);
 [[nodiscard]] std::string write(BlockNorms value);
 [[nodiscard]] std::string write(Activation value);
 [[nodiscard]] std::string write(LossType value);

@@ -13,11 +13,17 @@
 
 namespace sft::model {
 
-/// The parameters of the experts of a layer; the matrices of all lie one behind the other. A rank has those of its own.
+/// A product of all experts of a rank, E of them; their matrices lie one behind the other.
+struct ExpertLinear {
+  parallel::ParameterGroup weight;  ///< (E, N, K), or (E, K, N) in experts of gpt-oss
+  parallel::ParameterGroup bias;    ///< (E, N); exists() or not
+};
+
+/// The parameters of the experts of a layer. A rank has those of its own experts, and the whole router.
 struct ExpertParameters {
-  parallel::ParameterGroup router;   ///< (E, C)
-  parallel::ParameterGroup gate_up;  ///< (E, 2F, C): of each expert gate, then up
-  parallel::ParameterGroup down;     ///< (E, C, F)
+  parallel::ParameterGroup router, router_bias;  ///< (E, C), (E)
+  ExpertLinear gate_up;  ///< 2F of C: of each expert gate, then up; with config::ExpertForm::gpt_oss the two in turn
+  ExpertLinear down;     ///< C of F; its bias is whole on every rank of tp
 };
 
 class ExpertMlp final : public Mlp {
@@ -31,9 +37,6 @@ class ExpertMlp final : public Mlp {
                 const std::function<void()>& start_normed) const override;
 
  private:
-  /// out = in weights^T, expert by expert.
-  static void multiply(const Context& context, const parallel::ParameterGroup& weights, const Tensor& in,
-                       const Tensor& out, ops::ExpertOffsets offsets);
   /// rows: in the gradient of what experts give, out that of what they read; gate_up and act become gradients.
   void differentiate(const Context& context, const Tensor& rows, const Tensor& act, const Tensor& gate_up,
                      ops::ExpertOffsets offsets) const;

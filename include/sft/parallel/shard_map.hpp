@@ -56,7 +56,8 @@ struct Parameter {
   /// ones, equally many; of the others' they hold no element. 0: of no expert.
   int num_experts = 0, expert = 0;
   Init init = Init::normal;
-  double rate_factor = 1.0;  ///< of the learning rate
+  double rate_factor = 1.0;      ///< of the learning rate
+  bool is_score_vector = false;  ///< the elements are scores: weight decay acts on them as on matrices
   /// The name of the parameter in whose place this copy of it is trained; empty: it is no copy.
   std::string copy_of;
   /// Ops use it together with the parameter before it, as one matrix or vector (k and v with q): it follows without a
@@ -70,6 +71,9 @@ struct Parameter {
   bool is_owner = true;  ///< this rank counts in norms and writes checkpoints, of all that hold this slice
 
   [[nodiscard]] bool is_vector() const { return columns == 0; }
+  /// Whether weight decay acts on it: on all but biases and norms, as in the Trainer of transformers (5.23), which goes
+  /// by what parameters are called (get_decay_parameter_names).
+  [[nodiscard]] bool decays() const { return !is_vector() || is_score_vector; }
   [[nodiscard]] std::int64_t local_elements() const { return local_rows * local_columns; }
   [[nodiscard]] std::int64_t elements() const { return rows * (is_vector() ? 1 : columns); }
 };

@@ -115,6 +115,16 @@ config::Model small_gemma() {
   return model;
 }
 
+config::Model with_experts(config::ExpertForm form) {
+  config::Model model = test::small_qwen3();
+  model.num_experts = 5;
+  model.num_experts_per_tok = 2;
+  model.moe_intermediate_size = 12;
+  model.expert_form = form;
+  model.mlp_only_layers = {1};
+  return model;
+}
+
 /// Weights that are far from their initial values, biases and norms too.
 void disturb(test::EngineFixture& engine) {
   test::LogicalTensors tensors = test::gather(engine.engine().weights().entries(), engine.mesh());
@@ -142,8 +152,10 @@ BOOST_AUTO_TEST_CASE(logits_with_the_cache_are_those_of_whole_passes) {
   constexpr std::int64_t length = 300;
   std::vector<std::int32_t> tokens(length);
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i * i * 31 + 7 * i) % 96;
-  for (const config::Model& model : {test::small_llama(), test::small_qwen2(), test::small_qwen3(), with_all_biases(),
-                                     with_changed_scores(), small_olmo3(), small_gemma()}) {
+  for (const config::Model& model :
+       {test::small_llama(), test::small_qwen2(), test::small_qwen3(), with_all_biases(), with_changed_scores(),
+        small_olmo3(), small_gemma(), with_experts(config::ExpertForm::swiglu),
+        with_experts(config::ExpertForm::gpt_oss)}) {
     const auto engine = make_engine(model, length);
     disturb(*engine);
     Copy copy(*engine, model, length);

@@ -103,6 +103,27 @@ BOOST_AUTO_TEST_CASE(experts) {
   const config::Model mixtral = read(config_of("MixtralForCausalLM", {{"num_local_experts", 4}})).model;
   BOOST_TEST((mixtral.num_experts == 4 && mixtral.num_experts_per_tok == 2 && mixtral.norm_topk_prob));
   BOOST_TEST((mixtral.moe_intermediate_size == mixtral.intermediate_size && mixtral.sliding_window == 0));
+  const json yarn =
+      rope_of("yarn", {{"factor", 32.0}, {"original_max_position_embeddings", 4096}, {"truncate", false}});
+  const hub::ModelConfig oss =
+      read(config_of("GptOssForCausalLM", {{"rope_scaling", yarn},
+                                           {"num_local_experts", 32},
+                                           {"experts_per_token", 4},
+                                           {"initial_context_length", 4096},
+                                           {"swiglu_limit", 5.0},
+                                           {"router_aux_loss_coef", 0.9},
+                                           {"quantization_config", {{"quant_method", "mxfp4"}}}}));
+  BOOST_TEST((oss.model.expert_form == config::ExpertForm::gpt_oss && oss.model.attention_sinks));
+  BOOST_TEST((oss.model.num_experts == 32 && oss.model.num_experts_per_tok == 4 && oss.model.norm_topk_prob));
+  BOOST_TEST((oss.model.swiglu_limit == 5.0 && oss.model.router_aux_loss_coef == 0.9));
+  BOOST_TEST((oss.model.attention_bias && oss.model.attention_output_bias && oss.model.head_dim == 64));
+  BOOST_TEST((oss.model.sliding_window == 128 && oss.model.layer_types.front() == "sliding_attention"));
+  BOOST_TEST(oss.model.layer_types.at(1) == "full_attention");
+  BOOST_TEST(oss.warnings.empty());
+  BOOST_TEST(mentions(refusal(json::object(), "GptOssForCausalLM"), {"rope_scaling", "yarn"}));
+  BOOST_TEST(mentions(
+      refusal({{"rope_scaling", yarn}, {"quantization_config", {{"quant_method", "gptq"}}}}, "GptOssForCausalLM"),
+      {"quantization_config"}));
   BOOST_TEST(mentions(refusal({{"router_jitter_noise", 0.1}}, "MixtralForCausalLM"), {"router_jitter_noise = 0.1"}));
   BOOST_TEST(mentions(refusal({{"mlp_only_layers", {0, 1, 2}}}, "Qwen3MoeForCausalLM"), {"no layer has experts"}));
 }
@@ -453,6 +474,11 @@ BOOST_AUTO_TEST_CASE(a_config_json_that_is_made_is_read_as_the_same_model) {
   BOOST_TEST(mentions(
       test::data_error_of([&] { static_cast<void>(hub::make_config_json(model, hub::WeightType::float32, "", 1)); }),
       {"no family"}));
+  model.attention_output_bias = model.attention_sinks = true;
+  model.expert_form = config::ExpertForm::gpt_oss;
+  model.swiglu_limit = 3.0;
+  model.layer_types = {"sliding_attention", "full_attention"};
+  check(model);  // gpt-oss
   model = dense;
   model.mlp_bias = true;
   BOOST_TEST(mentions(

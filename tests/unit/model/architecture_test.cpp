@@ -4,6 +4,7 @@
 #include "sft/model/architecture.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <regex>
 #include <set>
 
 #include "sft/model/dense_mlp.hpp"
@@ -64,6 +65,35 @@ BOOST_AUTO_TEST_CASE(matrices_of_experts_lie_one_behind_the_other) {
     end = parameter.unit_offset + parameter.local_elements();
   }
   BOOST_TEST((num_of_experts == 9 && num_joined == 5 + 2));
+}
+
+/// The patterns are those of get_decay_parameter_names in the Trainer of transformers 5.23.
+BOOST_AUTO_TEST_CASE(weights_decay_by_what_they_are_called) {
+  const std::regex excluded(R"(bias|layernorm|rmsnorm|(?:^|\.)norm(?:$|\.)|_norm(?:$|\.))");
+  auto gpt_oss = small(), gemma = small(), olmo = small();
+  gpt_oss.attention_bias = gpt_oss.attention_output_bias = gpt_oss.attention_sinks = true;
+  gpt_oss.num_experts = 3;
+  gpt_oss.num_experts_per_tok = 2;
+  gpt_oss.moe_intermediate_size = 16;
+  gpt_oss.expert_form = sft::config::ExpertForm::gpt_oss;
+  BOOST_TEST(count(gpt_oss) == gpt_oss.num_parameters());
+  gemma.block_norms = sft::config::BlockNorms::gemma2;
+  gemma.qk_norm = true;
+  olmo.block_norms = sft::config::BlockNorms::olmo2;
+  olmo.mlp_bias = olmo.qk_norm = olmo.qk_norm_all_heads = true;
+  std::set<std::string> vectors_that_decay;
+  for (const auto& m : {gpt_oss, gemma, olmo}) {
+    const sft::model::Architecture model = sft::model::make_architecture(m);
+    for (const sft::parallel::PartUnits& part : model.parts) {
+      for (const sft::parallel::Unit& unit : part.units) {
+        for (const sft::parallel::Parameter& p : unit.parameters) {
+          BOOST_TEST(p.decays() == !std::regex_search(p.name, excluded), p.name);
+          if (p.is_vector() && p.decays()) vectors_that_decay.insert(p.name.substr(p.name.rfind('.') + 1));
+        }
+      }
+    }
+  }
+  BOOST_TEST((vectors_that_decay == std::set<std::string>{"sinks"}));
 }
 
 BOOST_AUTO_TEST_CASE(handles_name_the_right_parameters) {
