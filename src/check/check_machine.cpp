@@ -196,9 +196,10 @@ std::size_t find_large_bytes(const CheckedMachine& machine, const std::vector<co
   constexpr double long_enough_s = 10e-3;
   auto bytes = static_cast<std::int64_t>(most_bytes);
   for (const comm::TensorGroup& group : groups) {
-    bytes = find_size(machine.groups.world, small_bytes, bytes, long_enough_s, [&](std::int64_t size) {
-      return trial.measure_s(group.group, CollectiveTrial::Call::all_reduce, size);
-    });
+    using Call = CollectiveTrial::Call;
+    const Call call = CollectiveTrial::has(group, Call::all_reduce) ? Call::all_reduce : Call::all_gather;
+    bytes = find_size(machine.groups.world, small_bytes, bytes, long_enough_s,
+                      [&](std::int64_t size) { return trial.measure_s(group.group, call, size); });
   }
   return static_cast<std::size_t>(bytes);
 }
@@ -221,8 +222,8 @@ void time_collectives(const CheckedMachine& machine, const std::vector<comm::Ten
     const std::vector<std::int64_t> nodes_of_group = group.all_gather(std::span(&own_node, 1));
     const bool is_split = std::ranges::count(nodes_of_group, own_node) < group.size();
     const bool crosses = gather(is_split ? 1 : 0, world).most() > 0;
-    for (const Call call : {Call::all_gather, Call::reduce_scatter_add, Call::all_reduce, Call::exchange}) {
-      if (call == Call::exchange && !of.has_exchanges) continue;
+    for (const Call call : CollectiveTrial::calls) {
+      if (!CollectiveTrial::has(of, call)) continue;
       const Measured small_s = gather(trial.measure_s(group, call, small_bytes), world);
       const Measured large_s = gather(trial.measure_s(group, call, large_bytes), world);
       const double sent_bytes = CollectiveTrial::sent_bytes(call, group.size(), large_bytes);

@@ -70,6 +70,19 @@ CollectiveTrial::CollectiveTrial(device::Device& device, comm::Collectives& coll
   device.fill_zero(small_.get(), max_bytes, *stream_);
 }
 
+bool CollectiveTrial::has(const comm::TensorGroup& group, Call call) {
+  switch (call) {
+    case Call::all_gather:
+      return true;
+    case Call::reduce_scatter_add:
+    case Call::all_reduce:
+      return group.has_sums;
+    case Call::exchange:
+      return group.has_exchanges;
+  }
+  return false;
+}
+
 Tensor CollectiveTrial::floats(const device::Device::Block& block, std::int64_t count) {
   return {block.get(), DType::float32, {count}};
 }
@@ -111,20 +124,24 @@ std::string CollectiveTrial::find_error_of(const comm::TensorGroup& of, std::int
   const std::int64_t factors = sum_of_factors(size);
   const auto sum = [&](std::int64_t i) { return static_cast<float>(factors * (i % 61 + 1)); };
 
-  upload(floats(large_, all), values(all, own));
-  collectives_.all_reduce(group, floats(large_, all), comm::ReduceOp::sum, *stream_);
-  check("all_reduce", floats(large_, all), sum);
+  if (has(of, Call::all_reduce)) {
+    upload(floats(large_, all), values(all, own));
+    collectives_.all_reduce(group, floats(large_, all), comm::ReduceOp::sum, *stream_);
+    check("all_reduce", floats(large_, all), sum);
+  }
 
   upload(floats(small_, n), values(n, own));
   collectives_.all_gather(group, floats(large_, all), floats(small_, n), *stream_);
   check("all_gather", floats(large_, all), [&](std::int64_t i) { return value(static_cast<int>(i / n), i % n); });
 
-  upload(floats(small_, n), values(n, [](std::int64_t) { return 0.5F; }));
-  upload(floats(large_, all), values(all, own));
-  collectives_.reduce_scatter_add(group, floats(small_, n), floats(large_, all), *stream_);
-  check("reduce_scatter_add", floats(small_, n), [&](std::int64_t i) { return 0.5F + sum(rank * n + i); });
+  if (has(of, Call::reduce_scatter_add)) {
+    upload(floats(small_, n), values(n, [](std::int64_t) { return 0.5F; }));
+    upload(floats(large_, all), values(all, own));
+    collectives_.reduce_scatter_add(group, floats(small_, n), floats(large_, all), *stream_);
+    check("reduce_scatter_add", floats(small_, n), [&](std::int64_t i) { return 0.5F + sum(rank * n + i); });
+  }
 
-  if (of.has_exchanges) {
+  if (has(of, Call::exchange)) {
     upload(floats(small_, n), values(n, own));
     const int from = (rank + size - 1) % size;
     collectives_.exchange(group, floats(small_, n), (rank + 1) % size, floats(large_, n), from, *stream_);

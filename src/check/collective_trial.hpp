@@ -22,12 +22,17 @@ class CollectiveTrial {
   enum class Call { all_gather, reduce_scatter_add, all_reduce, exchange };
   static constexpr std::array<const char*, 4> call_names{"all_gather", "reduce_scatter_add", "all_reduce", "exchange"};
 
+  static constexpr std::array<Call, 4> calls{Call::all_gather, Call::reduce_scatter_add, Call::all_reduce,
+                                             Call::exchange};
+  /// Whether a run makes such calls over the group.
+  [[nodiscard]] static bool has(const comm::TensorGroup& group, Call call);
+
   /// For tensors of up to `max_bytes`, a multiple of 4. `way`: how the collectives were made.
   CollectiveTrial(device::Device& device, comm::Collectives& collectives, comm::Transport::Way way,
                   std::size_t max_bytes);
 
-  /// Makes every call on numbers whose sums are exact, few of them and as many as the largest tensor has in `bytes`.
-  /// What came out wrong on this rank, in words; empty: nothing.
+  /// Makes every call of the group on numbers whose sums are exact, few of them and as many as the largest tensor has
+  /// in `bytes`. What came out wrong on this rank, in words; empty: nothing.
   [[nodiscard]] std::string find_error(const comm::TensorGroup& group, std::size_t bytes);
 
   /// Seconds of one call whose largest tensor has `bytes`, the best of some, or of one that takes long.

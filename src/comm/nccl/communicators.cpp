@@ -7,8 +7,8 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
+#include "environment.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 
@@ -16,30 +16,11 @@ namespace sft::comm {
 
 namespace {
 
-constexpr std::pair<const char*, const char*> variables[] = {
-    // Several communicators are used on several streams. Their kernels start in the order of the host's calls, which is
-    // the same on all ranks; without it two ranks may start them in different orders and wait for each other for ever.
-    {"NCCL_LAUNCH_ORDER_IMPLICIT", "1"},
-    // Sums inside switches (NVLS on NVLink, CollNet on InfiniBand) may change their order from call to call; rings and
-    // trees keep it. See github.com/NVIDIA/nccl/issues/1497.
-    {"NCCL_NVLS_ENABLE", "0"},
-    {"NCCL_COLLNET_ENABLE", "0"},
-    // All connections of collectives are made with the communicator, not at their first use in a step, so that their
-    // memory is in what is measured at the start.
-    {"NCCL_RUNTIME_CONNECT", "0"},
-};
-
 constexpr int least_version = 22600;  // the first that knows NCCL_LAUNCH_ORDER_IMPLICIT
 
 std::string version_text(int version) {
   return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
          std::to_string(version % 100);
-}
-
-/// Sets NCCL's variables that this program relies on, unless the user has set them. Before the first call of NCCL,
-/// which reads them once.
-void set_nccl_environment() {
-  for (const auto& [name, value] : variables) setenv(name, value, /*overwrite=*/0);
 }
 
 /// Throws a configuration Error unless the NCCL that runs is new enough.

@@ -41,6 +41,11 @@ check 'the speed of sp' test "$(calls_of sp)" = "${all}exchange "
 check 'products and copies' grep -qE '^ *(bf16|float32) product +[0-9.]+ GFLOP/s  slowest: rank [0-7] with ' out
 check 'nothing is left behind' test ! -e output
 
+succeeds 'neighbours keep units together' "$mpiexec" -np 4 "$sft" --check run.ini --parallel.dp_replicate_size 1 \
+  --parallel.dp_shard_size 4 --parallel.sp_size 1 --parallel.tp_size 1 --parallel.reshard_after_forward 2
+check 'units are gathered there, and nothing is summed' test "$(calls_of reshard)" = 'all_gather '
+check 'the speed of fsdp beside it' test "$(calls_of fsdp)" = "$all"
+
 succeeds 'a single rank' "$sft" run.ini --check --parallel.dp_replicate_size 1 --parallel.sp_size 1 --parallel.tp_size 1
 check 'it has nothing to send' grep -qx 'one rank: there are no collectives to check' out
 refuses 2 'the mesh does not fit the world' "$mpiexec" -np 2 "$sft" run.ini --check

@@ -21,6 +21,8 @@ namespace {
 
 constexpr int wrong = 99;  // the exit status of a child that saw something wrong
 constexpr useconds_t moment_us = 20'000, later_us = 1'100'000;
+constexpr unsigned deadline_s = 240;  // that ends a child which hangs, on a machine that stands still for a while too
+constexpr int moments_to_hear = 60 * 50;  // a minute
 
 /// How a process ends that does `work` and returns whether all was right: its exit status, or 128 and its signal.
 int ending(const std::function<bool()>& work) {
@@ -28,7 +30,7 @@ int ending(const std::function<bool()>& work) {
   BOOST_TEST_REQUIRE(child >= 0);
   if (child == 0) {
     for (const int signal : stop_signals) std::signal(signal, SIG_DFL);
-    alarm(20);
+    alarm(deadline_s);
     _exit(work() ? 0 : wrong);
   }
   int status = 0;
@@ -42,7 +44,7 @@ void send(int signal) {
 }
 
 bool hears(const StopSignals& signals, int signal) {
-  for (int i = 0; i < 500 && signals.received() == 0; ++i) usleep(moment_us);
+  for (int i = 0; i < moments_to_hear && signals.received() == 0; ++i) usleep(moment_us);
   return signals.received() == signal;
 }
 
@@ -53,7 +55,7 @@ pthread_t thread_of_handler(int signal) {
   handler_thread = pthread_t{};
   std::signal(signal, [](int) { handler_thread = pthread_self(); });
   kill(getpid(), signal);
-  for (int i = 0; i < 500 && handler_thread == pthread_t{}; ++i) usleep(moment_us);
+  for (int i = 0; i < moments_to_hear && handler_thread == pthread_t{}; ++i) usleep(moment_us);
   return handler_thread;
 }
 
