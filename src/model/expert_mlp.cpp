@@ -7,13 +7,8 @@ namespace sft::model {
 
 namespace {
 
+using Piece = parallel::ExpertRoute::Piece;
 using Round = parallel::ExpertRoute::Round;
-
-/// The matrices of a group as those of this rank's experts.
-Tensor by_expert(const Context& c, const Tensor& matrices) {
-  const std::int64_t num_experts = c.sizes.local_experts();
-  return matrices.view({num_experts, matrices.shape[0] / num_experts, matrices.shape[1]});
-}
 
 ops::RouterRule rule_of(const config::Model& model) { return {.normalize = model.norm_topk_prob}; }
 
@@ -39,20 +34,37 @@ struct Pass {
   Tensor rows;
 };
 
-/// What a round works in where the experts are: the rows that arrive there. Products of no rows are left out.
-struct Arrived {
-  Arrived(const Context& c, const Pass& pass, const BlockScratch& scratch, const Round& round)
-      : rows((c.sizes.ep_size == 1 ? pass.rows : scratch.experts.arrived).rows(0, round.num_rows())),
-        act(scratch.experts.act.rows(0, round.num_rows())),
+/// Where rows lie that arrive at this rank's experts.
+const Tensor& arrived_rows(const Context& c, const Pass& pass, const BlockScratch& scratch) {
+  return c.sizes.ep_size == 1 ? pass.rows : scratch.experts.arrived;
+}
+
+}  // namespace
+
+/// What a piece of a round works in where the experts are. Products of no rows are left out.
+struct ExpertMlp::Arrived {
+  Arrived(const Context& c, const Pass& pass, const BlockScratch& scratch, const Piece& piece)
+      : rows(arrived_rows(c, pass, scratch).rows(piece.first_row, piece.num_rows())),
+        act(scratch.experts.act.rows(piece.first_row, piece.num_rows())),
         gate_up((pass.activations.gate_up.empty() ? scratch.experts.gate_up : pass.activations.gate_up)
-                    .rows(0, round.num_rows())),
-        offsets(round.offsets) {}
+                    .rows(piece.first_row, piece.num_rows())),
+        offsets(piece.offsets),
+        first_expert(piece.first_expert) {}
 
   [[nodiscard]] bool has_rows() const { return offsets.back() > 0; }
+  /// The matrices of a group as those of these experts.
+  [[nodiscard]] Tensor by_expert(const Context& c, const Tensor& matrices) const {
+    const std::int64_t num_experts = c.sizes.local_experts();
+    return matrices.view({num_experts, matrices.shape[0] / num_experts, matrices.shape[1]})
+        .rows(first_expert, std::ssize(offsets) - 1);
+  }
 
   Tensor rows, act, gate_up;
   ops::ExpertOffsets offsets;
+  std::int64_t first_expert;
 };
+
+namespace {
 
 /// The rows of tokens, and those of padding behind them.
 Tensor tokens_of(const Tensor& all, const Pass& pass) { return all.rows(0, pass.num_tokens); }
@@ -94,24 +106,32 @@ void ExpertMlp::forward(const Context& c, MlpActivations& saved, BlockScratch& s
                        .probabilities = balance->probabilities()});
   }
   pass.gather(c, normed);
+  const Tensor& arrived = arrived_rows(c, pass, scratch);
   for (const Round& round : saved.experts.route.rounds()) {
-    const Arrived here(c, pass, scratch, round);
-    c.experts.dispatch(round, pass.rows, here.rows);
-    if (here.has_rows()) {
-      multiply(c, p_.gate_up, here.rows, here.gate_up, here.offsets);
-      c.ops.swiglu_forward(here.act, here.gate_up);
-      multiply(c, p_.down, here.act, here.rows, here.offsets);
+    c.experts.start_dispatch(round, pass.rows, arrived);
+    for (std::size_t p = 0; p < round.pieces.size(); ++p) {
+      const Arrived here(c, pass, scratch, round.pieces[p]);
+      c.experts.finish_dispatch(p);
+      if (here.has_rows()) {
+        multiply(c, p_.gate_up, here, here.rows, here.gate_up);
+        c.ops.swiglu_forward(here.act, here.gate_up);
+        multiply(c, p_.down, here, here.act, here.rows);
+      }
+      c.experts.start_give_back(round.pieces[p], pass.rows, arrived);
     }
-    c.experts.give_back(round, pass.rows, here.rows);
+    c.experts.finish_give_back();
   }
   if (!pass.has_tokens()) return;
   c.ops.combine_rows({.out = tokens_of(scratch.delta, pass), .in = pass.rows, .rows = a.rows, .weights = a.weights});
 }
 
-void ExpertMlp::multiply(const Context& c, const parallel::ParameterGroup& weights, const Tensor& in, const Tensor& out,
-                         ops::ExpertOffsets offsets) {
-  c.ops.grouped_matmul(
-      {.a = in, .b = by_expert(c, c.units.parameter(weights)), .c = out, .offsets = offsets, .transpose_b = true});
+void ExpertMlp::multiply(const Context& c, const parallel::ParameterGroup& weights, const Arrived& here,
+                         const Tensor& in, const Tensor& out) {
+  c.ops.grouped_matmul({.a = in,
+                        .b = here.by_expert(c, c.units.parameter(weights)),
+                        .c = out,
+                        .offsets = here.offsets,
+                        .transpose_b = true});
 }
 
 void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& scratch,
@@ -124,23 +144,28 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
   const Tensor dbranch = tokens_of(scratch.dbranch, pass), dweights = tokens_of(scratch.experts.dweights, pass);
   const std::vector<Round>& rounds = saved.experts.route.rounds();
   const bool is_one_round = saved.experts.route.is_one_round();  // else none keeps anything for the next
-  const auto send = [&](const Round& round, const Arrived& here, const Tensor& tokens, const ConstTensor& weights) {
-    pass.gather(c, tokens, weights);
-    c.experts.dispatch(round, pass.rows, here.rows);
-  };
   const bool is_kept = is_one_round && !a.gate_up.empty();
-  const auto compute_activation = [&](const Round& round, const Arrived& here) {  // of pass.rows: the tokens
-    if (!is_kept) {
-      c.experts.dispatch(round, pass.rows, here.rows);
-      if (here.has_rows()) multiply(c, p_.gate_up, here.rows, here.gate_up, here.offsets);
+  const Tensor& arrived = arrived_rows(c, pass, scratch);
+  // work(its place, what it works in) for each piece, as they arrive.
+  const auto for_each_piece = [&](const Round& round, const auto& work) {
+    for (std::size_t p = 0; p < round.pieces.size(); ++p) {
+      c.experts.finish_dispatch(p);
+      work(round.pieces[p], Arrived(c, pass, scratch, round.pieces[p]));
     }
-    if (here.has_rows()) c.ops.swiglu_forward(here.act, here.gate_up);
   };
-  const auto add_gate_up_gradient = [&](const Round& round, const Arrived& here) {
-    if (!c.units.has_gradient(p_.gate_up)) return;
-    send(round, here, normed, {});
+  const auto start_tokens = [&](const Round& round) {
+    pass.gather(c, normed);
+    c.experts.start_dispatch(round, pass.rows, arrived);
+  };
+  const auto compute_activation = [&](const Arrived& here) {
     if (!here.has_rows()) return;
-    c.ops.grouped_weight_gradient({.dweight = by_expert(c, c.units.accumulated_gradient(p_.gate_up)),
+    if (!is_kept) multiply(c, p_.gate_up, here, here.rows, here.gate_up);
+    c.ops.swiglu_forward(here.act, here.gate_up);
+  };
+  const bool has_gate_up_gradient = c.units.has_gradient(p_.gate_up);
+  const auto add_gate_up_gradient = [&](const Piece& /*piece*/, const Arrived& here) {
+    if (!here.has_rows()) return;
+    c.ops.grouped_weight_gradient({.dweight = here.by_expert(c, c.units.accumulated_gradient(p_.gate_up)),
                                    .x = here.gate_up,
                                    .y = here.rows,
                                    .offsets = here.offsets});
@@ -149,10 +174,13 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
   // 1. What experts gave, for the gradients of the weights.
   if (!is_kept) pass.gather(c, normed);
   for (const Round& round : rounds) {
-    const Arrived here(c, pass, scratch, round);
-    compute_activation(round, here);
-    if (here.has_rows()) multiply(c, p_.down, here.act, here.rows, here.offsets);
-    c.experts.give_back(round, pass.rows, here.rows);
+    if (!is_kept) c.experts.start_dispatch(round, pass.rows, arrived);
+    for_each_piece(round, [&](const Piece& piece, const Arrived& here) {
+      compute_activation(here);
+      if (here.has_rows()) multiply(c, p_.down, here, here.act, here.rows);
+      c.experts.start_give_back(piece, pass.rows, arrived);
+    });
+    c.experts.finish_give_back();
   }
   if (pass.has_tokens()) {
     c.ops.combine_weights_backward({.dweights = dweights, .dout = dbranch, .in = pass.rows, .rows = a.rows});
@@ -160,27 +188,35 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
 
   // 2. The gradient through the experts.
   for (const Round& round : rounds) {
-    const Arrived here(c, pass, scratch, round);
     if (!is_one_round) {
-      pass.gather(c, normed);
-      compute_activation(round, here);
+      start_tokens(round);
+      for_each_piece(round, [&](const Piece& /*piece*/, const Arrived& here) { compute_activation(here); });
     }
-    send(round, here, dbranch, a.weights);
-    if (here.has_rows()) differentiate(c, here.rows, here.act, here.gate_up, here.offsets);
-    if (!is_one_round && pass.has_tokens()) c.ops.fill(pass.rows, 0.0F);  // rows of other rounds add nothing
-    c.experts.give_back(round, pass.rows, here.rows);
+    pass.gather(c, dbranch, a.weights);
+    c.experts.start_dispatch(round, pass.rows, arrived);
+    if (!is_one_round && pass.has_tokens()) {
+      c.experts.finish_dispatch(round.pieces.size() - 1);
+      c.ops.fill(pass.rows, 0.0F);  // rows of other rounds add nothing
+    }
+    for_each_piece(round, [&](const Piece& piece, const Arrived& here) {
+      if (here.has_rows()) differentiate(c, here);
+      c.experts.start_give_back(piece, pass.rows, arrived);
+    });
+    c.experts.finish_give_back();
     if (pass.has_tokens()) {
       c.ops.combine_rows(
           {.out = dnormed, .in = pass.rows, .rows = a.rows, .weights = {}, .accumulate = &round != &rounds.front()});
     }
-    if (!is_one_round) add_gate_up_gradient(round, here);
+    if (!has_gate_up_gradient) continue;
+    start_tokens(round);
+    if (!is_one_round) for_each_piece(round, add_gate_up_gradient);
   }
 
-  // 3. That through the router.
+  // 3. That through the router, beside the tokens of the only round.
   if (pass.has_tokens()) differentiate_router(c, a, scratch, dnormed, dweights);
   zero_padding(c, scratch.dnormed, pass);
   c.tp.start_reduce(scratch.dnormed, 0, scratch.dnormed.shape[0]);  // beside the weight gradients
-  if (is_one_round) add_gate_up_gradient(rounds.front(), Arrived(c, pass, scratch, rounds.front()));
+  if (has_gate_up_gradient && is_one_round) for_each_piece(rounds.front(), add_gate_up_gradient);
   if (c.units.has_gradient(p_.router) && pass.has_tokens()) {
     const parallel::GradientTarget target = c.units.gradient(p_.router);
     c.ops.matmul({.a = tokens_of(scratch.experts.dlogits_rounded, pass),
@@ -192,15 +228,20 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
   c.tp.finish();
 }
 
-void ExpertMlp::differentiate(const Context& c, const Tensor& rows, const Tensor& act, const Tensor& gate_up,
-                              ops::ExpertOffsets offsets) const {
+void ExpertMlp::differentiate(const Context& c, const Arrived& here) const {
   if (c.units.has_gradient(p_.down)) {
-    c.ops.grouped_weight_gradient(
-        {.dweight = by_expert(c, c.units.accumulated_gradient(p_.down)), .x = rows, .y = act, .offsets = offsets});
+    c.ops.grouped_weight_gradient({.dweight = here.by_expert(c, c.units.accumulated_gradient(p_.down)),
+                                   .x = here.rows,
+                                   .y = here.act,
+                                   .offsets = here.offsets});
   }
-  c.ops.grouped_matmul({.a = rows, .b = by_expert(c, c.units.parameter(p_.down)), .c = act, .offsets = offsets});
-  c.ops.swiglu_backward(gate_up, act, act, gate_up);
-  c.ops.grouped_matmul({.a = gate_up, .b = by_expert(c, c.units.parameter(p_.gate_up)), .c = rows, .offsets = offsets});
+  const auto multiply_back = [&](const parallel::ParameterGroup& weights, const Tensor& in, const Tensor& out) {
+    c.ops.grouped_matmul(
+        {.a = in, .b = here.by_expert(c, c.units.parameter(weights)), .c = out, .offsets = here.offsets});
+  };
+  multiply_back(p_.down, here.rows, here.act);
+  c.ops.swiglu_backward(here.gate_up, here.act, here.act, here.gate_up);
+  multiply_back(p_.gate_up, here.gate_up, here.rows);
 }
 
 void ExpertMlp::differentiate_router(const Context& c, const ExpertActivations& a, const BlockScratch& scratch,

@@ -31,12 +31,13 @@ class ExpertMlp final : public Mlp {
                 const std::function<void()>& start_normed) const override;
 
  private:
+  struct Arrived;
+
   /// out = in weights^T, expert by expert.
-  static void multiply(const Context& context, const parallel::ParameterGroup& weights, const Tensor& in,
-                       const Tensor& out, ops::ExpertOffsets offsets);
-  /// rows: in the gradient of what experts give, out that of what they read; gate_up and act become gradients.
-  void differentiate(const Context& context, const Tensor& rows, const Tensor& act, const Tensor& gate_up,
-                     ops::ExpertOffsets offsets) const;
+  static void multiply(const Context& context, const parallel::ParameterGroup& weights, const Arrived& here,
+                       const Tensor& in, const Tensor& out);
+  /// here.rows: in the gradient of what experts give, out that of what they read; gate_up and act become gradients.
+  void differentiate(const Context& context, const Arrived& here) const;
   /// dnormed += the gradient through the choices' weights.
   void differentiate_router(const Context& context, const ExpertActivations& activations, const BlockScratch& scratch,
                             const Tensor& dnormed, const Tensor& dweights) const;
