@@ -1,36 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/expert_mlp.hpp"
 
+#include "model/expert_products.hpp"
 #include "sft/model/router_balance.hpp"
 
 namespace sft::model {
 
 namespace {
 
+using Piece = parallel::ExpertRoute::Piece;
 using Round = parallel::ExpertRoute::Round;
-
-/// The matrices of a group as those of this rank's experts.
-Tensor by_expert(const Context& c, const Tensor& matrices) {
-  const std::int64_t num_experts = c.sizes.local_experts();
-  return matrices.view({num_experts, matrices.shape[0] / num_experts, matrices.shape[1]});
-}
-
-/// The biases of a group, likewise; empty where there are none.
-Tensor biases_of(const Context& c, const parallel::ParameterGroup& group) {
-  if (!group.exists()) return {};
-  const std::int64_t num_experts = c.sizes.local_experts();
-  const Tensor biases = c.units.parameter(group);
-  return biases.view({num_experts, biases.num_elements() / num_experts});
-}
-
-bool is_gpt_oss(const Context& c) { return c.config.expert_form == config::ExpertForm::gpt_oss; }
-
-ops::GateRule gate_of(const config::Model& model) {
-  return {.gate = ops::Gate::clamped_swish,
-          .alpha = static_cast<float>(model.swiglu_alpha),
-          .limit = static_cast<float>(model.swiglu_limit),
-          .interleaved = true};
-}
 
 ops::RouterRule rule_of(const config::Model& model) { return {.normalize = model.norm_topk_prob}; }
 
@@ -56,73 +35,19 @@ struct Pass {
   Tensor rows;
 };
 
-/// What a round works in where the experts are: the rows that arrive there. Products of no rows are left out.
-struct Arrived {
-  Arrived(const Context& c, const Pass& pass, const BlockScratch& scratch, const Round& round)
-      : rows((c.sizes.ep_size == 1 ? pass.rows : scratch.experts.arrived).rows(0, round.num_rows())),
-        act(scratch.experts.act.rows(0, round.num_rows())),
-        gate_up((pass.activations.gate_up.empty() ? scratch.experts.gate_up : pass.activations.gate_up)
-                    .rows(0, round.num_rows())),
-        offsets(round.offsets) {}
-
-  [[nodiscard]] bool has_rows() const { return offsets.back() > 0; }
-
-  Tensor rows, act, gate_up;
-  ops::ExpertOffsets offsets;
-};
-
-/// y = what `layer` gives for x, both by row. Of ranks of tp that have terms of it, one adds the bias.
-void multiply(const Context& c, const ExpertLinear& layer, const Tensor& x, const Tensor& y, ops::ExpertOffsets offsets,
-              bool is_term) {
-  const bool has_bias = !is_term || c.tp.rank() == 0;
-  c.ops.grouped_matmul({.a = x,
-                        .b = by_expert(c, c.units.parameter(layer.weight)),
-                        .c = y,
-                        .offsets = offsets,
-                        .transpose_b = !is_gpt_oss(c),
-                        .bias = has_bias ? biases_of(c, layer.bias) : Tensor()});
+/// Where rows lie that arrive at this rank's experts.
+const Tensor& arrived_rows(const Context& c, const Pass& pass, const BlockScratch& scratch) {
+  return c.sizes.ep_size == 1 ? pass.rows : scratch.experts.arrived;
 }
 
-/// dx = the gradient of what multiply() reads.
-void multiply_back(const Context& c, const ExpertLinear& layer, const Tensor& dy, const Tensor& dx,
-                   ops::ExpertOffsets offsets) {
-  c.ops.grouped_matmul({.a = dy,
-                        .b = by_expert(c, c.units.parameter(layer.weight)),
-                        .c = dx,
-                        .offsets = offsets,
-                        .transpose_b = is_gpt_oss(c)});
-}
-
-/// Adds the gradients of the layer, as far as it is trained.
-void add_gradients(const Context& c, const ExpertLinear& layer, const Tensor& dy, const Tensor& x,
-                   ops::ExpertOffsets offsets) {
-  if (c.units.has_gradient(layer.weight)) {
-    const Tensor dweight = by_expert(c, c.units.accumulated_gradient(layer.weight));
-    c.ops.grouped_weight_gradient(
-        {.dweight = dweight, .x = is_gpt_oss(c) ? x : dy, .y = is_gpt_oss(c) ? dy : x, .offsets = offsets});
-  }
-  if (layer.bias.exists() && c.units.has_gradient(layer.bias)) {
-    const Tensor dbias = c.units.accumulated_gradient(layer.bias);
-    c.ops.grouped_bias_gradient(
-        {.dbias = dbias.view({c.sizes.local_experts(), dy.shape[1]}), .dy = dy, .offsets = offsets});
-  }
-}
-
-void activate(const Context& c, const Tensor& act, const Tensor& gate_up) {
-  if (is_gpt_oss(c)) {
-    c.ops.gated_forward({.act = act, .gate_up = gate_up, .rule = gate_of(c.config)});
-  } else {
-    c.ops.swiglu_forward(act, gate_up);
-  }
-}
-
-/// gate_up becomes its gradient, of that of the activation in act.
-void activate_back(const Context& c, const Tensor& act, const Tensor& gate_up) {
-  if (is_gpt_oss(c)) {
-    c.ops.gated_backward({.dgate_up = gate_up, .act = act, .dact = act, .gate_up = gate_up, .rule = gate_of(c.config)});
-  } else {
-    c.ops.swiglu_backward(gate_up, act, act, gate_up);
-  }
+/// What a piece of a round works in where the experts are.
+ExpertRows rows_of(const Context& c, const Pass& pass, const BlockScratch& scratch, const Piece& piece) {
+  const Tensor& gate_up = pass.activations.gate_up.empty() ? scratch.experts.gate_up : pass.activations.gate_up;
+  return {.rows = arrived_rows(c, pass, scratch).rows(piece.first_row, piece.num_rows()),
+          .act = scratch.experts.act.rows(piece.first_row, piece.num_rows()),
+          .gate_up = gate_up.rows(piece.first_row, piece.num_rows()),
+          .offsets = piece.offsets,
+          .first_expert = piece.first_expert};
 }
 
 /// The rows of tokens, and those of padding behind them.
@@ -169,15 +94,18 @@ void ExpertMlp::forward(const Context& c, MlpActivations& saved, BlockScratch& s
                        .probabilities = balance->probabilities()});
   }
   pass.gather(c, normed);
+  const Tensor& arrived = arrived_rows(c, pass, scratch);
   for (const Round& round : saved.experts.route.rounds()) {
-    const Arrived here(c, pass, scratch, round);
-    c.experts.dispatch(round, pass.rows, here.rows);
-    if (here.has_rows()) {
-      multiply(c, p_.gate_up, here.rows, here.gate_up, here.offsets, /*is_term=*/false);
-      activate(c, here.act, here.gate_up);
-      multiply(c, p_.down, here.act, here.rows, here.offsets, /*is_term=*/true);
+    c.experts.start_dispatch(round, pass.rows, arrived);
+    for (std::size_t p = 0; p < round.pieces.size(); ++p) {
+      const ExpertRows here = rows_of(c, pass, scratch, round.pieces[p]);
+      c.experts.finish_dispatch(p);
+      multiply_gate_up(c, p_, here);
+      activate(c, here);
+      multiply_down(c, p_, here);
+      c.experts.start_give_back(round.pieces[p], pass.rows, arrived);
     }
-    c.experts.give_back(round, pass.rows, here.rows);
+    c.experts.finish_give_back();
   }
   if (!pass.has_tokens()) return;
   c.ops.combine_rows({.out = tokens_of(scratch.delta, pass), .in = pass.rows, .rows = a.rows, .weights = a.weights});
@@ -193,31 +121,38 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
   const Tensor dbranch = tokens_of(scratch.dbranch, pass), dweights = tokens_of(scratch.experts.dweights, pass);
   const std::vector<Round>& rounds = saved.experts.route.rounds();
   const bool is_one_round = saved.experts.route.is_one_round();  // else none keeps anything for the next
-  const auto send = [&](const Round& round, const Arrived& here, const Tensor& tokens, const ConstTensor& weights) {
-    pass.gather(c, tokens, weights);
-    c.experts.dispatch(round, pass.rows, here.rows);
-  };
   const bool is_kept = is_one_round && !a.gate_up.empty();
-  const auto compute_activation = [&](const Round& round, const Arrived& here) {  // of pass.rows: the tokens
-    if (!is_kept) {
-      c.experts.dispatch(round, pass.rows, here.rows);
-      if (here.has_rows()) multiply(c, p_.gate_up, here.rows, here.gate_up, here.offsets, /*is_term=*/false);
+  const Tensor& arrived = arrived_rows(c, pass, scratch);
+  // work(its place, what it works in) for each piece, as they arrive.
+  const auto for_each_piece = [&](const Round& round, const auto& work) {
+    for (std::size_t p = 0; p < round.pieces.size(); ++p) {
+      c.experts.finish_dispatch(p);
+      work(round.pieces[p], rows_of(c, pass, scratch, round.pieces[p]));
     }
-    if (here.has_rows()) activate(c, here.act, here.gate_up);
   };
-  const auto add_gate_up_gradient = [&](const Round& round, const Arrived& here) {
-    if (!c.units.has_gradient(p_.gate_up.weight)) return;
-    send(round, here, normed, {});
-    if (here.has_rows()) add_gradients(c, p_.gate_up, here.gate_up, here.rows, here.offsets);
+  const auto start_tokens = [&](const Round& round) {
+    pass.gather(c, normed);
+    c.experts.start_dispatch(round, pass.rows, arrived);
+  };
+  const auto compute_activation = [&](const ExpertRows& here) {
+    if (!is_kept) multiply_gate_up(c, p_, here);
+    activate(c, here);
+  };
+  const bool has_gate_up_gradient = c.units.has_gradient(p_.gate_up.weight);
+  const auto add_gate_up_gradient = [&](const Piece& /*piece*/, const ExpertRows& here) {
+    add_gate_up_gradients(c, p_, here);
   };
 
   // 1. What experts gave, for the gradients of the weights.
   if (!is_kept) pass.gather(c, normed);
   for (const Round& round : rounds) {
-    const Arrived here(c, pass, scratch, round);
-    compute_activation(round, here);
-    if (here.has_rows()) multiply(c, p_.down, here.act, here.rows, here.offsets, /*is_term=*/true);
-    c.experts.give_back(round, pass.rows, here.rows);
+    if (!is_kept) c.experts.start_dispatch(round, pass.rows, arrived);
+    for_each_piece(round, [&](const Piece& piece, const ExpertRows& here) {
+      compute_activation(here);
+      multiply_down(c, p_, here);
+      c.experts.start_give_back(piece, pass.rows, arrived);
+    });
+    c.experts.finish_give_back();
   }
   if (pass.has_tokens()) {
     c.ops.combine_weights_backward({.dweights = dweights, .dout = dbranch, .in = pass.rows, .rows = a.rows});
@@ -225,27 +160,35 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
 
   // 2. The gradient through the experts.
   for (const Round& round : rounds) {
-    const Arrived here(c, pass, scratch, round);
     if (!is_one_round) {
-      pass.gather(c, normed);
-      compute_activation(round, here);
+      start_tokens(round);
+      for_each_piece(round, [&](const Piece& /*piece*/, const ExpertRows& here) { compute_activation(here); });
     }
-    send(round, here, dbranch, a.weights);
-    if (here.has_rows()) differentiate(c, here.rows, here.act, here.gate_up, here.offsets);
-    if (!is_one_round && pass.has_tokens()) c.ops.fill(pass.rows, 0.0F);  // rows of other rounds add nothing
-    c.experts.give_back(round, pass.rows, here.rows);
+    pass.gather(c, dbranch, a.weights);
+    c.experts.start_dispatch(round, pass.rows, arrived);
+    if (!is_one_round && pass.has_tokens()) {
+      c.experts.finish_dispatch(round.pieces.size() - 1);
+      c.ops.fill(pass.rows, 0.0F);  // rows of other rounds add nothing
+    }
+    for_each_piece(round, [&](const Piece& piece, const ExpertRows& here) {
+      differentiate(c, p_, here);
+      c.experts.start_give_back(piece, pass.rows, arrived);
+    });
+    c.experts.finish_give_back();
     if (pass.has_tokens()) {
       c.ops.combine_rows(
           {.out = dnormed, .in = pass.rows, .rows = a.rows, .weights = {}, .accumulate = &round != &rounds.front()});
     }
-    if (!is_one_round) add_gate_up_gradient(round, here);
+    if (!has_gate_up_gradient) continue;
+    start_tokens(round);
+    if (!is_one_round) for_each_piece(round, add_gate_up_gradient);
   }
 
-  // 3. That through the router.
+  // 3. That through the router, beside the tokens of the only round.
   if (pass.has_tokens()) differentiate_router(c, a, scratch, dnormed, dweights);
   zero_padding(c, scratch.dnormed, pass);
   c.tp.start_reduce(scratch.dnormed, 0, scratch.dnormed.shape[0]);  // beside the weight gradients
-  if (is_one_round) add_gate_up_gradient(rounds.front(), Arrived(c, pass, scratch, rounds.front()));
+  if (has_gate_up_gradient && is_one_round) for_each_piece(rounds.front(), add_gate_up_gradient);
   if (c.units.has_gradient(p_.router) && pass.has_tokens()) {
     const Tensor dlogits = tokens_of(scratch.experts.dlogits_rounded, pass);
     const parallel::GradientTarget target = c.units.gradient(p_.router);
@@ -253,14 +196,6 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
     if (p_.router_bias.exists()) c.ops.bias_backward(c.units.accumulated_gradient(p_.router_bias), dlogits);
   }
   c.tp.finish();
-}
-
-void ExpertMlp::differentiate(const Context& c, const Tensor& rows, const Tensor& act, const Tensor& gate_up,
-                              ops::ExpertOffsets offsets) const {
-  add_gradients(c, p_.down, rows, act, offsets);
-  multiply_back(c, p_.down, rows, act, offsets);
-  activate_back(c, act, gate_up);
-  multiply_back(c, p_.gate_up, gate_up, rows, offsets);
 }
 
 void ExpertMlp::differentiate_router(const Context& c, const ExpertActivations& a, const BlockScratch& scratch,

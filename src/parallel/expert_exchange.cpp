@@ -64,42 +64,63 @@ ExpertRoute::ExpertRoute(std::span<const std::int32_t> counts_in, int ep_size, i
                          const ExpertMemory& memory) {
   const Counts counts(counts_in, ep_size);
   const std::int64_t num_rounds = num_rounds_of(counts, ep_size, memory), local_experts = counts.local_experts();
+  const std::int64_t num_pieces = ep_size == 1 ? 1 : std::min(max_pieces, local_experts);
+  std::vector<std::int64_t> home{0};  // where each expert's rows begin
+  for (std::int64_t e = 0; e < counts.num_experts(); ++e) home.push_back(home.back() + counts.of(ep_rank, e));
   for (std::int64_t q = 0; q < num_rounds; ++q) {
     Round& round = rounds_.emplace_back();
     const auto part = [&](int rank, std::int64_t expert) {
       return counts.begin(rank, expert, q + 1, num_rounds) - counts.begin(rank, expert, q, num_rounds);
     };
-
-    std::vector<std::int64_t> home;  // of the rows for this rank's own experts
-    std::int64_t begin = 0;          // at home, of an expert's
-    for (std::int64_t e = 0; e < counts.num_experts(); ++e) {
-      const std::int64_t first = begin + counts.begin(ep_rank, e, q, num_rounds), count = part(ep_rank, e);
-      begin += counts.of(ep_rank, e);
-      const int rank = checked_cast<int>(e / local_experts);
-      if (rank == ep_rank) {
-        home.push_back(first);
-      } else if (count > 0) {
-        round.sent.push_back({.home = first, .arrived = 0, .count = count, .rank = rank});
-      }
-    }
-
-    std::int64_t at = 0;  // among the arrived
-    for (std::int64_t e = 0; e < local_experts; ++e) {
-      round.offsets.push_back(checked_cast<std::int32_t>(at));
+    const auto first_at_home = [&](std::int64_t expert) {
+      return home[expert] + counts.begin(ep_rank, expert, q, num_rounds);
+    };
+    std::int64_t first_row = 0;
+    for (std::int64_t p = 0; p < num_pieces; ++p) {
+      Piece& piece = round.pieces.emplace_back();
+      const std::int64_t first = local_experts * p / num_pieces, end = local_experts * (p + 1) / num_pieces;
+      piece.first_expert = first;
+      piece.first_row = first_row;
       for (int rank = 0; rank < ep_size; ++rank) {
-        const std::int64_t count = part(rank, ep_rank * local_experts + e);
-        if (count == 0) continue;
-        const bool stays = rank == ep_rank;
-        (stays ? round.stays : round.received)
-            .push_back({.home = stays ? home[e] : 0, .arrived = at, .count = count, .rank = rank});
-        at += count;
+        for (std::int64_t e = first; e < end && rank != ep_rank; ++e) {
+          const std::int64_t expert = rank * local_experts + e, count = part(ep_rank, expert);
+          if (count > 0)
+            piece.sent.push_back({.home = first_at_home(expert), .arrived = 0, .count = count, .rank = rank});
+        }
       }
-      const std::int64_t end = round_up(at, memory.alignment);
-      if (end > at) round.gaps.push_back({.home = 0, .arrived = at, .count = end - at, .rank = ep_rank});
-      at = end;
+
+      std::int64_t at = 0;  // among the arrived of the piece
+      for (std::int64_t e = first; e < end; ++e) {
+        piece.offsets.push_back(checked_cast<std::int32_t>(at));
+        const std::int64_t expert = ep_rank * local_experts + e;
+        for (int rank = 0; rank < ep_size; ++rank) {
+          const std::int64_t count = part(rank, expert);
+          if (count == 0) continue;
+          const bool stays = rank == ep_rank;
+          (stays ? piece.stays : piece.received)
+              .push_back({.home = stays ? first_at_home(expert) : 0, .arrived = at, .count = count, .rank = rank});
+          at += count;
+        }
+        const std::int64_t padded = round_up(at, memory.alignment);
+        if (padded > at) piece.gaps.push_back({.home = 0, .arrived = at, .count = padded - at, .rank = ep_rank});
+        at = padded;
+      }
+      piece.offsets.push_back(checked_cast<std::int32_t>(at));
+      first_row += at;
     }
-    round.offsets.push_back(checked_cast<std::int32_t>(at));
   }
+}
+
+ExpertExchange::ExpertExchange(const comm::Group& ep, device::Device& device, ops::Backend& ops,
+                               comm::Collectives& collectives, device::Stream& stream)
+    : ep_(ep),
+      device_(device),
+      ops_(ops),
+      collectives_(collectives),
+      stream_(stream),
+      ops_done_(device.make_event()),
+      given_back_(device.make_event()) {
+  for (std::int64_t p = 0; p < ExpertRoute::max_pieces; ++p) arrived_.push_back(device.make_event());
 }
 
 ExpertRoute ExpertExchange::plan(const Tensor& counts, const Tensor& all_counts, std::int64_t num_rows,
@@ -121,23 +142,49 @@ ExpertRoute ExpertExchange::plan(const Tensor& counts, const Tensor& all_counts,
   return {on_host, size(), ep_.rank(), memory};
 }
 
-void ExpertExchange::dispatch(const ExpertRoute::Round& round, const Tensor& home, const Tensor& arrived) const {
-  if (size() == 1) return;
-  for (const ExpertRoute::Run& gap : round.gaps) ops_.fill(arrived.rows(gap.arrived, gap.count), 0.0F);
-  for (const ExpertRoute::Run& run : round.stays) {
-    ops_.copy(arrived.rows(run.arrived, run.count), home.rows(run.home, run.count));
-  }
-  collectives_.exchange_all(ep_, messages(round.sent, home, &ExpertRoute::Run::home),
-                            messages(round.received, arrived, &ExpertRoute::Run::arrived), ops_.stream());
+void ExpertExchange::follow_ops() {
+  ops_done_->record(ops_.stream());
+  stream_.wait(*ops_done_);
 }
 
-void ExpertExchange::give_back(const ExpertRoute::Round& round, const Tensor& home, const Tensor& arrived) const {
+void ExpertExchange::start_dispatch(const ExpertRoute::Round& round, const Tensor& home, const Tensor& arrived) {
   if (size() == 1) return;
-  for (const ExpertRoute::Run& run : round.stays) {
-    ops_.copy(home.rows(run.home, run.count), arrived.rows(run.arrived, run.count));
+  follow_ops();
+  for (std::size_t p = 0; p < round.pieces.size(); ++p) {
+    const ExpertRoute::Piece& piece = round.pieces[p];
+    const Tensor rows = arrived.rows(piece.first_row, piece.num_rows());
+    collectives_.exchange_all(ep_, messages(piece.sent, home, &ExpertRoute::Run::home),
+                              messages(piece.received, rows, &ExpertRoute::Run::arrived), stream_);
+    arrived_[p]->record(stream_);
   }
-  collectives_.exchange_all(ep_, messages(round.received, arrived, &ExpertRoute::Run::arrived),
-                            messages(round.sent, home, &ExpertRoute::Run::home), ops_.stream());
+  for (const ExpertRoute::Piece& piece : round.pieces) {  // beside what travels
+    const Tensor rows = arrived.rows(piece.first_row, piece.num_rows());
+    for (const ExpertRoute::Run& gap : piece.gaps) ops_.fill(rows.rows(gap.arrived, gap.count), 0.0F);
+    for (const ExpertRoute::Run& run : piece.stays) {
+      ops_.copy(rows.rows(run.arrived, run.count), home.rows(run.home, run.count));
+    }
+  }
+}
+
+void ExpertExchange::finish_dispatch(std::size_t piece) {
+  if (size() > 1) device::timed_wait(device_.timeline(), ops_.stream(), *arrived_[piece], "wait for tokens");
+}
+
+void ExpertExchange::start_give_back(const ExpertRoute::Piece& piece, const Tensor& home, const Tensor& arrived) {
+  if (size() == 1) return;
+  const Tensor rows = arrived.rows(piece.first_row, piece.num_rows());
+  follow_ops();
+  collectives_.exchange_all(ep_, messages(piece.received, rows, &ExpertRoute::Run::arrived),
+                            messages(piece.sent, home, &ExpertRoute::Run::home), stream_);
+  for (const ExpertRoute::Run& run : piece.stays) {
+    ops_.copy(home.rows(run.home, run.count), rows.rows(run.arrived, run.count));
+  }
+}
+
+void ExpertExchange::finish_give_back() {
+  if (size() == 1) return;
+  given_back_->record(stream_);
+  device::timed_wait(device_.timeline(), ops_.stream(), *given_back_, "wait for experts");
 }
 
 }  // namespace sft::parallel

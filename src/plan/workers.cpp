@@ -77,10 +77,11 @@ Streams::Streams(device::Device& device)
       comm(make_stream(device, "communication", device::Priority::communication)),
       gathers(make_stream(device, "gathers", device::Priority::communication)),
       ring(make_stream(device, "ring", device::Priority::communication)),
-      tp(make_stream(device, "tp", device::Priority::communication)) {}
+      tp(make_stream(device, "tp", device::Priority::communication)),
+      experts(make_stream(device, "experts", device::Priority::communication)) {}
 
 void Streams::drain() const noexcept {
-  for (const auto* stream : {&tp, &gathers, &comm, &ring, &compute}) (*stream)->drain();
+  for (const auto* stream : {&experts, &tp, &gathers, &comm, &ring, &compute}) (*stream)->drain();
 }
 
 UnitWorkers::UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, bool cuts_tokens, const Tensor& tp_wire,
@@ -90,7 +91,7 @@ UnitWorkers::UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, b
       tp(groups.tp, device, collectives, *streams.compute, *streams.tp, cuts_tokens, tp_wire),
       units(memory.parts, memory.buffers, memory.policy, memory.slots, groups, device, *ops, collectives, *streams.comm,
             *streams.gathers),
-      experts(groups.ep, device, *ops, collectives) {}
+      experts(groups.ep, device, *ops, collectives, *streams.experts) {}
 
 RankWorkers::RankWorkers(RankPlan& plan, const config::Config& config, const mesh::Groups& groups,
                          device::Device& device, comm::Collectives& collectives, Work work)

@@ -123,7 +123,8 @@ class Stand {
         attention_buffers_->make_attention(mesh_.groups.sp, *device_, *backend_, *collectives_, *ring_stream_);
     transfer::HostMover mover(decoder_buffers_.host_places, decoder_buffers_.num_offloaded(), *device_, *stream_,
                               "activations", device::Priority::communication);
-    parallel::ExpertExchange experts(mesh_.groups.ep, *device_, *backend_, *collectives_);
+    const std::unique_ptr<device::Stream> expert_stream = device_->make_stream();
+    parallel::ExpertExchange experts(mesh_.groups.ep, *device_, *backend_, *collectives_, *expert_stream);
     model::Decoder decoder(
         {model_, sizes_, *device_, *backend_, units, tp, *attention, decoder_buffers_.adapters, experts},
         architecture_.parameters, decoder_buffers_, &mover);

@@ -39,7 +39,8 @@ void exchange_on(const test::Mesh& mesh, std::int64_t memory_rows, unsigned most
   const std::unique_ptr<device::Stream> stream = device->make_stream();
   const std::unique_ptr<ops::Backend> backend = ops::make_checked_backend(ops::make_backend(*device, *stream));
   const auto collectives = comm::make_collectives(*device, mesh.groups.of_tensors());
-  ExpertExchange exchange(mesh.groups.ep, *device, *backend, *collectives);
+  const std::unique_ptr<device::Stream> exchange_stream = device->make_stream();
+  ExpertExchange exchange(mesh.groups.ep, *device, *backend, *collectives, *exchange_stream);
   const int ep_size = exchange.size(), rank = mesh.groups.ep.rank(), local_experts = num_experts / ep_size;
 
   std::mt19937 random(static_cast<unsigned>(rank + 1));
@@ -61,19 +62,23 @@ void exchange_on(const test::Mesh& mesh, std::int64_t memory_rows, unsigned most
   for (const ExpertRoute::Round& round : route.rounds()) {
     std::vector<float> arrived(static_cast<std::size_t>((round.num_rows() + 1) * columns), -1.0F);
     const Tensor rows(arrived.data(), DType::float32, {round.num_rows() + 1, columns});
-    exchange.dispatch(round, home_rows, rows);
-    stream->synchronize();
-    for (int e = 0; e < local_experts; ++e) {
-      const std::int64_t expert = rank * local_experts + e;
-      for (std::int64_t row = round.offsets[static_cast<std::size_t>(e)];
-           row < round.offsets[static_cast<std::size_t>(e) + 1]; ++row) {
-        float* values = arrived.data() + row * columns;
-        if (values[0] == 0.0F && expert != 0) continue;  // a gap
-        num_wrong += static_cast<int>(values[0]) % 10000 / 100 == expert ? 0 : 1;
-        for (std::int64_t c = 0; c < columns; ++c) values[c] = -values[c] - 1.0F;
+    exchange.start_dispatch(round, home_rows, rows);
+    for (std::size_t p = 0; p < round.pieces.size(); ++p) {
+      const ExpertRoute::Piece& piece = round.pieces[p];
+      exchange.finish_dispatch(p);
+      for (std::int64_t e = 0; e < piece.num_experts(); ++e) {
+        const std::int64_t expert = rank * local_experts + piece.first_expert + e;
+        for (std::int64_t row = piece.offsets[static_cast<std::size_t>(e)];
+             row < piece.offsets[static_cast<std::size_t>(e) + 1]; ++row) {
+          float* values = arrived.data() + (piece.first_row + row) * columns;
+          if (values[0] == 0.0F && expert != 0) continue;  // a gap
+          num_wrong += static_cast<int>(values[0]) % 10000 / 100 == expert ? 0 : 1;
+          for (std::int64_t c = 0; c < columns; ++c) values[c] = -values[c] - 1.0F;
+        }
       }
+      exchange.start_give_back(piece, home_rows, rows);
     }
-    exchange.give_back(round, home_rows, rows);
+    exchange.finish_give_back();
     stream->synchronize();
   }
   BOOST_TEST(num_wrong == 0);

@@ -37,9 +37,6 @@ class ExpertMlp final : public Mlp {
                 const std::function<void()>& start_normed) const override;
 
  private:
-  /// rows: in the gradient of what experts give, out that of what they read; gate_up and act become gradients.
-  void differentiate(const Context& context, const Tensor& rows, const Tensor& act, const Tensor& gate_up,
-                     ops::ExpertOffsets offsets) const;
   /// dnormed += the gradient through the choices' weights.
   void differentiate_router(const Context& context, const ExpertActivations& activations, const BlockScratch& scratch,
                             const Tensor& dnormed, const Tensor& dweights) const;

@@ -30,7 +30,7 @@ struct Streams {
   /// Waits for all of them, for destructors: before what their work refers to goes.
   void drain() const noexcept;
 
-  std::unique_ptr<device::Stream> compute, comm, gathers, ring, tp;
+  std::unique_ptr<device::Stream> compute, comm, gathers, ring, tp, experts;
 };
 
 /// Where a decoder's units lie: what a rank stores of them, and where they are whole.

@@ -16,8 +16,8 @@ using test::Family;
 using test::session;
 using test::TinyRun;
 
-/// Meshes in which all streams have work: gathers, reductions, attention over the sequence, sums over tp; offloaded
-/// activations.
+/// Meshes in which all streams have work: gathers, reductions, attention over the sequence, sums over tp, tokens on
+/// their way to experts; offloaded activations.
 const std::vector<TinyRun> runs{
     {.layout = {1, 1, 1, 1},
      .family = Family::qwen2,
@@ -40,6 +40,13 @@ const std::vector<TinyRun> runs{
      .num_steps = 1,
      .evaluates = false,
      .max_length = 8},
+    {.layout = {1, 2, 1, 1},
+     .ep_size = 2,
+     .family = Family::qwen3,
+     .num_experts = 8,
+     .num_steps = 1,
+     .evaluates = false,
+     .max_length = 8},
 };
 
 /// SFT_EMULATED_SCHEDULES, or what ctest has time for.
@@ -52,7 +59,7 @@ int num_schedules() {
 
 BOOST_AUTO_TEST_CASE(every_order_gives_the_same_bits) {
   for (const TinyRun& tiny : runs) {
-    if (tiny.layout.size() != session().world().size()) continue;
+    if (tiny.mesh().size() != session().world().size()) continue;
     test::TinyOutcome first;
     for (int schedule = 0; schedule < num_schedules(); ++schedule) {
       emulation::set_seed(1000ULL * static_cast<unsigned>(schedule) + static_cast<unsigned>(session().world().rank()));

@@ -26,6 +26,13 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
   config.model = model_of(tiny.family);
   config.model.num_hidden_layers = tiny.offloads_activations ? 4 : 2;  // the last two are never offloaded
   if (tiny.optim == config::OptimizerKind::adamw_8bit) config.model.intermediate_size = 192;  // has blocks
+  if (tiny.num_experts > 0) {
+    config.model.num_experts = tiny.num_experts;
+    config.model.num_experts_per_tok = 2;
+    config.model.moe_intermediate_size = 16;
+    config.model.norm_topk_prob = true;
+    config.model.router_aux_loss_coef = 0.01;
+  }
   config.lora.use_peft = tiny.has_adapters;
   config.lora.lora_r = 4;
   config.lora.lora_dropout = 0.2;
@@ -83,13 +90,22 @@ std::vector<std::byte> bytes_of(const checkpoint::Entry& entry, device::Device& 
 
 }  // namespace
 
+mesh::Layout TinyRun::mesh() const {
+  return {{Axis::dp_replicate, layout[Axis::dp_replicate]},
+          {Axis::dp_shard, layout[Axis::dp_shard]},
+          {Axis::ep, ep_size},
+          {Axis::sp, layout[Axis::sp]},
+          {Axis::tp, layout[Axis::tp]}};
+}
+
 std::string TinyRun::name() const {
   const auto number = [](auto value) { return std::to_string(static_cast<int>(value)); };
-  return layout.describe() + ", family " + number(family) + ", precision " + number(precision) + ", optimizer " +
+  return mesh().describe() + ", family " + number(family) + ", precision " + number(precision) + ", optimizer " +
          number(optim) + ", stage " + number(zero_stage) + ", resharded over " + number(reshard_size) + ", sp method " +
          number(sp_method) + ", checkpointing " + number(checkpointing) + (offloads_activations ? ", offloaded" : "") +
          ", moments at " + number(offload_optimizer) + ", weights at " + number(offload_parameters) +
          (has_adapters ? ", adapters" : "") + ", accumulation " + number(accumulation) +
+         (num_experts > 0 ? ", experts " + number(num_experts) : "") +
          (way == comm::Transport::Way::host_copy ? ", host copies" : "");
 }
 
@@ -97,7 +113,7 @@ TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& ses
   const comm::Group& node = session.node();
   const comm::Transport transport{.way = way_of(tiny, kind, node)};
   const config::Config config = config_of(tiny, kind, transport.way);
-  const Mesh mesh(session.world(), tiny.layout, config.model, config.parallel);
+  const Mesh mesh(session.world(), tiny.mesh(), config.model, config.parallel);
   const machine::DealtGpu gpu = kind == device::Kind::cuda ? gpu_of_rank(node) : machine::DealtGpu{};
   std::unique_ptr<device::Device> own =
       device::make_device(kind, {.num_local_ranks = node.size(), .gpu = gpu.index, .num_sharing = gpu.num_sharing});

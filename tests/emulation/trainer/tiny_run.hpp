@@ -19,6 +19,7 @@ namespace sft::test {
 /// What is trained; the mesh's sizes, the data and the optimizer are the same for all runs of a case.
 struct TinyRun {
   test::Layout layout;  ///< dp_replicate x dp_shard x sp x tp
+  int ep_size = 1;
   Family family = Family::llama;
   config::Precision precision = config::Precision::fp32;
   config::OptimizerKind optim = config::OptimizerKind::adamw_torch;
@@ -34,12 +35,14 @@ struct TinyRun {
   bool has_adapters = false;        ///< with dropout
   int accumulation = 1;
   int mlp_tile_tokens = 0;
+  int num_experts = 0;  ///< of each layer, two of which a token goes through; 0: none
   comm::Transport::Way way = comm::Transport::Way::direct;
   std::int64_t first_step = 0, num_steps = 2;    ///< steps [first_step, num_steps) of those that the data has
   std::string resumes_from = {}, saves_to = {};  ///< folders of checkpoints: before the first step, behind the last
   bool evaluates = true;
   std::int64_t max_length = 24;  ///< cuts into the chunks of 4 ranks
 
+  [[nodiscard]] mesh::Layout mesh() const;
   [[nodiscard]] std::string name() const;
 };
 

@@ -82,6 +82,33 @@ const std::vector<TinyRun> runs{
     {.layout = {1, 2, 1, 2}, .family = Family::qwen2, .optim = OptimizerKind::adamw_8bit},
     {.layout = {1, 2, 1, 2}, .family = Family::qwen2, .optim = OptimizerKind::adafactor},
     {.layout = {1, 1, 2, 2}, .family = Family::llama, .precision = Precision::bf16, .optim = OptimizerKind::muon},
+    // With experts, on one rank and on 4
+    {.layout = {1, 1, 1, 1}, .family = Family::qwen3, .accumulation = 2, .num_experts = 4},
+    {.layout = {1, 1, 1, 1},
+     .family = Family::qwen3,
+     .checkpointing = ActivationCheckpointing::full,
+     .offloads_activations = true,
+     .num_experts = 8},
+    {.layout = {1, 1, 1, 1}, .ep_size = 4, .family = Family::qwen3, .num_experts = 8},
+    {.layout = {1, 2, 1, 1},
+     .ep_size = 2,
+     .family = Family::qwen3,
+     .precision = Precision::bf16,
+     .checkpointing = ActivationCheckpointing::full,
+     .num_experts = 4},
+    {.layout = {1, 1, 1, 2},
+     .ep_size = 2,
+     .family = Family::qwen3,
+     .zero_stage = 1,
+     .accumulation = 2,
+     .num_experts = 8,
+     .way = comm::Transport::Way::host_copy},
+    {.layout = {1, 1, 2, 1},
+     .ep_size = 2,
+     .family = Family::qwen3,
+     .checkpointing = ActivationCheckpointing::selective,
+     .has_adapters = true,
+     .num_experts = 8},
     // 8 ranks
     {.layout = {2, 2, 2, 1}, .family = Family::qwen3},
     {.layout = {1, 2, 2, 2}, .family = Family::llama, .precision = Precision::bf16},
@@ -110,7 +137,7 @@ BOOST_AUTO_TEST_CASE(gpus_train_like_cpus) {
   const test::TemporaryFolder folder;
   for (TinyRun tiny : runs) {
     tiny.offload_folder = folder.path();
-    if (tiny.layout.size() != session().world().size()) continue;
+    if (tiny.mesh().size() != session().world().size()) continue;
     const test::TinyOutcome cpu = run(tiny, device::Kind::cpu, session());
     const test::TinyOutcome gpu = run(tiny, device::Kind::cuda, session());
     if (tiny.way == comm::Transport::Way::host_copy && comm::is_mpi_cuda_aware()) {

@@ -55,23 +55,32 @@ void check_routes(const std::vector<std::int32_t>& counts, int ep_size, const Ex
     std::vector<bool> left(static_cast<std::size_t>(num_home));
     for (std::size_t q = 0; q < route.rounds().size(); ++q) {
       const ExpertRoute::Round& round = route.rounds()[q];
-      BOOST_TEST_REQUIRE(round.offsets.size() == static_cast<std::size_t>(local_experts) + 1);
       if (ep_size > 1) BOOST_TEST(round.num_rows() <= memory.max_arriving);
       std::vector<bool> arrived(static_cast<std::size_t>(round.num_rows()));
-      for (const auto* runs : {&round.sent, &round.stays}) {
-        for (const Run& run : *runs) BOOST_TEST(mark(left, run.home, run.count));
+      std::int64_t next_expert = 0, next_row = 0;
+      for (std::size_t p = 0; p < round.pieces.size(); ++p) {
+        const ExpertRoute::Piece& piece = round.pieces[p];
+        BOOST_TEST(piece.first_expert == next_expert);
+        BOOST_TEST(piece.first_row == next_row);
+        next_expert += piece.num_experts(), next_row += piece.num_rows();
+        for (const auto* runs : {&piece.sent, &piece.stays}) {
+          for (const Run& run : *runs) BOOST_TEST(mark(left, run.home, run.count));
+        }
+        for (const auto* runs : {&piece.received, &piece.stays, &piece.gaps}) {
+          for (const Run& run : *runs) BOOST_TEST(mark(arrived, piece.first_row + run.arrived, run.count));
+        }
+        for (const std::int32_t offset : piece.offsets) BOOST_TEST(offset % memory.alignment == 0);
+        for (int other = 0; other < ep_size; ++other) {
+          const ExpertRoute::Round& of_other = routes[static_cast<std::size_t>(other)].rounds()[q];
+          BOOST_TEST_REQUIRE(of_other.pieces.size() == round.pieces.size());
+          const std::vector<Run> sent = of_rank(piece.sent, other);
+          const std::vector<Run> received = of_rank(of_other.pieces[p].received, rank);
+          BOOST_TEST_REQUIRE(sent.size() == received.size());
+          for (std::size_t i = 0; i < sent.size(); ++i) BOOST_TEST(sent[i].count == received[i].count);
+        }
       }
-      for (const auto* runs : {&round.received, &round.stays, &round.gaps}) {
-        for (const Run& run : *runs) BOOST_TEST(mark(arrived, run.arrived, run.count));
-      }
+      BOOST_TEST(next_expert == local_experts);
       BOOST_TEST(std::ranges::all_of(arrived, [](bool is_filled) { return is_filled; }));
-      for (const std::int32_t offset : round.offsets) BOOST_TEST(offset % memory.alignment == 0);
-      for (int other = 0; other < ep_size; ++other) {
-        const std::vector<Run> sent = of_rank(round.sent, other);
-        const std::vector<Run> received = of_rank(routes[static_cast<std::size_t>(other)].rounds()[q].received, rank);
-        BOOST_TEST_REQUIRE(sent.size() == received.size());
-        for (std::size_t i = 0; i < sent.size(); ++i) BOOST_TEST(sent[i].count == received[i].count);
-      }
     }
     BOOST_TEST(std::ranges::all_of(left, [](bool is_sent) { return is_sent; }));
   }
@@ -102,6 +111,14 @@ BOOST_AUTO_TEST_CASE(what_has_room_goes_in_one_round) {
   BOOST_TEST(too_little.rounds().size() == 2U);
 }
 
+BOOST_AUTO_TEST_CASE(what_travels_does_so_in_pieces) {
+  const std::vector<std::int32_t> counts(8, 3);
+  BOOST_TEST(ExpertRoute(counts, 2, 0, {100, 1}).rounds().front().pieces.size() == 2U);
+  BOOST_TEST(ExpertRoute(counts, 1, 0, {0, 1}).rounds().front().pieces.size() == 1U);
+  const std::vector<std::int32_t> of_one_each(4, 3);
+  BOOST_TEST(ExpertRoute(of_one_each, 2, 0, {100, 1}).rounds().front().pieces.size() == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(without_tokens_there_is_one_empty_round) {
   const ExpertRoute route(std::vector<std::int32_t>(8, 0), 2, 1, {ExpertMemory::arriving(1, 2, 2, 16), 16});
   BOOST_TEST(route.is_one_round());
@@ -110,7 +127,7 @@ BOOST_AUTO_TEST_CASE(without_tokens_there_is_one_empty_round) {
 
 BOOST_AUTO_TEST_CASE(rows_of_one_rank_stay_where_its_order_has_them) {
   const ExpertRoute route(std::vector<std::int32_t>{3, 17, 0, 16}, 1, 0, {0, 16});
-  BOOST_TEST((route.rounds().front().offsets == std::vector<std::int32_t>{0, 16, 48, 48, 64}));
+  BOOST_TEST((route.rounds().front().pieces.front().offsets == std::vector<std::int32_t>{0, 16, 48, 48, 64}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
