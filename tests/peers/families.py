@@ -184,9 +184,6 @@ FAMILIES = {
 CONFIGS = {"gemma3": "Gemma3TextConfig"}  # where the name does not follow
 
 
-EXPERTS = (qwen3_moe, mixtral, gpt_oss)
-
-
 def draw_parameters(network):
     """Weights large enough that attention is far from uniform; norms away from 1, biases away from 0."""
     is_zero_centered = network.config.model_type.startswith("gemma")
@@ -262,11 +259,13 @@ def step_of_transformers(folder, tokens, weights):
         return loss.item(), gradients, loss_of(network, tokens, weights)[0].item()
 
 
-def mesh_of(rng, num_ranks):
-    """Axis sizes (dp_replicate, dp_shard, sp, tp) whose product it is."""
-    sizes = [1, 1, 1, 1]
+def mesh_of(rng, num_ranks, num_experts):
+    """Axis sizes (dp_replicate, dp_shard, sp, tp) whose product it is, and of a model with experts ep."""
+    sizes = [1, 1, 1, 1] + [1] * (num_experts > 0)
     while int(np.prod(sizes)) < num_ranks:
-        sizes[rng.randrange(4)] *= 2
+        axis = rng.randrange(len(sizes))
+        if axis < 4 or num_experts % (2 * sizes[axis]) == 0:
+            sizes[axis] *= 2
     return tuple(sizes)
 
 
@@ -314,12 +313,14 @@ def check_case(family, number, binaries, work, ranks):
     folder = work / "model"
     rng = make_model(family, number, folder)
     shard = work / "rows.h5"
-    tokens, weights = hub_models.write_rows(shard, load(folder).config.vocab_size)
+    config = load(folder).config
+    num_experts = getattr(config, "num_local_experts", 0) or getattr(config, "num_experts", 0)
+    tokens, weights = hub_models.write_rows(shard, config.vocab_size)
     expected = (*step_of_transformers(folder, tokens, weights), tokens, weights)
     agrees, texts = True, []
     for num_ranks in (1, rng.choice(ranks)):
-        mesh = mesh_of(rng, num_ranks)
-        options = options_of(rng, mesh, has_experts=FAMILIES[family][1] in EXPERTS)
+        mesh = mesh_of(rng, num_ranks, num_experts)
+        options = options_of(rng, mesh, has_experts=num_experts > 0)
         output = work / f"output-{num_ranks}"
         shutil.rmtree(output, ignore_errors=True)
         try:
