@@ -11,7 +11,7 @@
 
 namespace sft::test {
 
-enum class Family { llama, qwen2, qwen3 };
+enum class Family { llama, qwen2, qwen3, gemma3, olmo2 };
 
 [[nodiscard]] inline config::Model model_of(Family family) {
   switch (family) {
@@ -21,6 +21,10 @@ enum class Family { llama, qwen2, qwen3 };
       return small_qwen2();
     case Family::qwen3:
       break;
+    case Family::gemma3:
+      return small_gemma3();
+    case Family::olmo2:
+      return small_olmo2();
   }
   return small_qwen3();
 }
@@ -31,8 +35,8 @@ struct MeshCase {
   config::Reshard reshard = config::Reshard::always;
 };
 
-/// Every axis alone and with every other, odd sizes, key/value heads fewer than tp (llama and qwen2 have 2, qwen3 has
-/// 1), replicate x tp without shard, and no resharding.
+/// Every axis alone and with every other, odd sizes, key/value heads fewer than tp (llama, qwen2
+/// and olmo2 have 2, qwen3 and gemma3 have 1), replicate x tp without shard, and no resharding.
 inline const std::vector<MeshCase> mesh_table{
     // 2 ranks
     {{2, 1, 1, 1}, Family::qwen2},
@@ -40,6 +44,8 @@ inline const std::vector<MeshCase> mesh_table{
     {{1, 2, 1, 1}, Family::qwen3, config::Reshard::never},
     {{1, 1, 2, 1}, Family::qwen3},
     {{1, 1, 1, 2}, Family::qwen2},
+    {{1, 2, 1, 1}, Family::gemma3},
+    {{1, 1, 1, 2}, Family::olmo2},
     // 3 ranks
     {{3, 1, 1, 1}, Family::llama},
     {{1, 3, 1, 1}, Family::qwen2},
@@ -51,6 +57,8 @@ inline const std::vector<MeshCase> mesh_table{
     {{1, 1, 1, 4}, Family::llama},
     {{1, 1, 2, 2}, Family::qwen3},
     {{1, 2, 1, 2}, Family::qwen2, config::Reshard::never},
+    {{1, 1, 2, 2}, Family::gemma3},
+    {{1, 1, 1, 4}, Family::olmo2},
     // 6 ranks
     {{3, 1, 2, 1}, Family::llama},
     {{1, 1, 1, 6}, Family::qwen2},
@@ -60,6 +68,8 @@ inline const std::vector<MeshCase> mesh_table{
     {{1, 2, 2, 2}, Family::qwen2},
     {{2, 1, 1, 4}, Family::qwen3},
     {{1, 1, 8, 1}, Family::llama},
+    {{1, 2, 2, 2}, Family::olmo2},
+    {{2, 1, 1, 4}, Family::gemma3},
     // 12 ranks
     {{1, 2, 1, 6}, Family::qwen2},
     {{3, 1, 2, 2}, Family::qwen3},

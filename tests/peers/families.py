@@ -8,9 +8,11 @@ Needs torch, transformers, safetensors, h5py, and mpirun. A case has a number, f
 mesh and memory settings follow. transformers computes it in float64 (rotations, norms and softmax are float32 even
 there), one document at a time; `sft` makes one step of SGD on one rank and on a random mesh, so that the change of each
 tensor is its gradient. transformers then loads what the run has left and has the loss that its own model has after the
-same step.
+same step. A model with experts whose gradient transformers itself cannot compute to 1e-5 in float32, where a gate lies at
+its limit, or the choice of an expert at a tie, or terms of a router's bias cancel, says nothing: another one is drawn.
 """
 import argparse
+import json
 import pathlib
 import random
 import shutil
@@ -20,6 +22,8 @@ import tempfile
 import numpy as np
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 import hub_models
 
@@ -161,6 +165,11 @@ def gpt_oss(rng, sizes):
                 **(dict(layer_types=types) if rng.random() < 0.7 else {}))
 
 
+def gpt_oss_mxfp4(rng, sizes):
+    """Widths of whole blocks."""
+    return gpt_oss(rng, sizes) | dict(hidden_size=rng.choice([32, 96]), intermediate_size=rng.choice([32, 64]))
+
+
 FAMILIES = {
     "llama": ("Llama", lambda rng, sizes: biases(rng) | rope_of(rng)),
     "qwen3": ("Qwen3", lambda rng, sizes: dict(head_dim=rng.choice([8, 16])) | rope_of(rng)),
@@ -179,12 +188,10 @@ FAMILIES = {
     "gemma2": ("Gemma2", gemma2),
     "gemma3": ("Gemma3", gemma3),
     "gpt_oss": ("GptOss", gpt_oss),
+    "gpt_oss_mxfp4": ("GptOss", gpt_oss_mxfp4),
 }
 
 CONFIGS = {"gemma3": "Gemma3TextConfig"}  # where the name does not follow
-
-
-EXPERTS = (qwen3_moe, mixtral, gpt_oss)
 
 
 def draw_parameters(network):
@@ -202,16 +209,51 @@ def draw_parameters(network):
                 parameter.copy_(torch.randn_like(parameter) / parameter.shape[-1] ** 0.5)
 
 
-def make_model(family, number, folder):
-    rng = random.Random(f"{family} {number}")
+def make_model(family, number, folder, attempt=0):
+    rng = random.Random(f"{family} {number}" + f" {attempt}" * (attempt > 0))
     prefix, draw = FAMILIES[family]
     sizes = sizes_of(rng)
     config = getattr(transformers, CONFIGS.get(family, prefix + "Config"))(**(sizes | draw(rng, sizes)))
     torch.manual_seed(rng.randrange(1 << 30))
     network = getattr(transformers, prefix + "ForCausalLM")(config)
     draw_parameters(network)
+    packed = pack_experts(network) if family == "gpt_oss_mxfp4" else None
     network.save_pretrained(folder)
+    if packed is not None:
+        save_packed(folder, packed)
     return rng
+
+
+def pack_experts(network):
+    """Random codes of MXFP4 by name, and what transformers makes of them in the network."""
+    packed = {}
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+                experts, inner, outer = parameter.shape
+                blocks = torch.randint(0, 256, (experts, outer, inner // 32, 16), dtype=torch.uint8)
+                scales = torch.randint(122, 126, (experts, outer, inner // 32), dtype=torch.uint8)
+                parameter.copy_(convert_moe_packed_tensors(blocks, scales))
+                packed |= {name + "_blocks": blocks, name + "_scales": scales}
+    return packed
+
+
+def save_packed(folder, packed):
+    """The same model beside `folder` as gpt-oss is published."""
+    published = folder.with_name(folder.name + "-published")
+    shutil.copytree(folder, published, dirs_exist_ok=True)
+    tensors = load_file(folder / "model.safetensors")
+    tensors = {name: tensor for name, tensor in tensors.items() if name + "_blocks" not in packed}
+    save_file(tensors | packed, published / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = dict(quant_method="mxfp4", modules_to_not_convert=["lm_head"])
+    (published / "config.json").write_text(json.dumps(config))
+
+
+def given_to_sft(folder):
+    """The folder of the model that `sft` reads."""
+    published = folder.with_name(folder.name + "-published")
+    return published if published.exists() else folder
 
 
 def auxiliary_loss(config, router_logits):
@@ -244,8 +286,8 @@ def loss_of(network, tokens, weights):
     return total / weight_sum, added
 
 
-def load(folder):
-    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager",
+def load(folder, dtype=torch.float64):
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager",
                                                              experts_implementation="eager").eval()
 
 
@@ -262,11 +304,44 @@ def step_of_transformers(folder, tokens, weights):
         return loss.item(), gradients, loss_of(network, tokens, weights)[0].item()
 
 
-def mesh_of(rng, num_ranks):
-    """Axis sizes (dp_replicate, dp_shard, sp, tp) whose product it is."""
-    sizes = [1, 1, 1, 1]
+def counting(gradients):
+    """Those of some size, beside which others are rounding: that of the bias of keys, which softmax does not see."""
+    def size(gradient):
+        return gradient.norm().item() / gradient.numel() ** 0.5
+    scale = max(map(size, gradients.values()))
+    return {name: gradient for name, gradient in gradients.items() if size(gradient) >= 1e-7 * scale}
+
+
+def float32_is_exact(folder, tokens, weights, gradients):
+    """Whether transformers has these gradients in float32, too, with some room to the tolerance."""
+    network = load(folder, torch.float32)
+    sum(loss_of(network, tokens, weights)).backward()
+    found = dict(network.named_parameters())
+    return all((found[name].grad.double() - gradient).norm() < TOLERANCE / 4 * gradient.norm()
+               for name, gradient in counting(gradients).items())
+
+
+def make_case(family, number, folder, shard):
+    """Model and rows, and what transformers makes of them; the generator of all else that is random in the case."""
+    attempt = 0
+    while True:
+        rng = make_model(family, number, folder, attempt)
+        config = load(folder).config
+        num_experts = getattr(config, "num_local_experts", 0) or getattr(config, "num_experts", 0)
+        tokens, weights = hub_models.write_rows(shard, config.vocab_size)
+        loss, gradients, next_loss = step_of_transformers(folder, tokens, weights)
+        if num_experts == 0 or float32_is_exact(folder, tokens, weights, gradients):
+            return rng, num_experts, (loss, gradients, next_loss, tokens, weights)
+        attempt += 1
+
+
+def mesh_of(rng, num_ranks, num_experts):
+    """Axis sizes (dp_replicate, dp_shard, sp, tp) whose product it is, and of a model with experts ep."""
+    sizes = [1, 1, 1, 1] + [1] * (num_experts > 0)
     while int(np.prod(sizes)) < num_ranks:
-        sizes[rng.randrange(4)] *= 2
+        axis = rng.randrange(len(sizes))
+        if axis < 4 or num_experts % (2 * sizes[axis]) == 0:
+            sizes[axis] *= 2
     return tuple(sizes)
 
 
@@ -295,13 +370,10 @@ def check_run(binaries, folder, shard, output, mesh, options, expected):
     settings = options | {"--optimizer.optim": "sgd", "--optimizer.learning_rate": LEARNING_RATE,
                           "--optimizer.weight_decay": 0, "--optimizer.max_grad_norm": 0,
                           "--optimizer.lr_scheduler_type": "constant"}
-    got = hub_models.run_sft(binaries, folder, shard, output, mesh, [word for pair in settings.items() for word in pair])[0]
+    got = hub_models.run_sft(binaries, given_to_sft(folder), shard, output, mesh, [word for pair in settings.items() for word in pair])[0]
     before, after = (dict(load(path).named_parameters()) for path in (folder, output / "model"))
     worst, worst_name = 0.0, ""
-    scale = max(gradient.norm().item() / gradient.numel() ** 0.5 for gradient in gradients.values())
-    for name, gradient in gradients.items():
-        if gradient.norm().item() / gradient.numel() ** 0.5 < 1e-7 * scale:
-            continue  # such as that of the bias of keys, which softmax does not see
+    for name, gradient in counting(gradients).items():
         found = distance(before[name].detach(), after[name].detach(), gradient)
         if found > worst:
             worst, worst_name = found, name
@@ -312,14 +384,12 @@ def check_run(binaries, folder, shard, output, mesh, options, expected):
 
 def check_case(family, number, binaries, work, ranks):
     folder = work / "model"
-    rng = make_model(family, number, folder)
     shard = work / "rows.h5"
-    tokens, weights = hub_models.write_rows(shard, load(folder).config.vocab_size)
-    expected = (*step_of_transformers(folder, tokens, weights), tokens, weights)
+    rng, num_experts, expected = make_case(family, number, folder, shard)
     agrees, texts = True, []
     for num_ranks in (1, rng.choice(ranks)):
-        mesh = mesh_of(rng, num_ranks)
-        options = options_of(rng, mesh, has_experts=FAMILIES[family][1] in EXPERTS)
+        mesh = mesh_of(rng, num_ranks, num_experts)
+        options = options_of(rng, mesh, has_experts=num_experts > 0)
         output = work / f"output-{num_ranks}"
         shutil.rmtree(output, ignore_errors=True)
         try:

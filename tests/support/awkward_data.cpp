@@ -82,6 +82,30 @@ config::Model small_qwen3() {
   return model;
 }
 
+config::Model small_gemma3() {
+  config::Model model = small_model();
+  model.num_key_value_heads = 1;
+  model.head_dim = 16;
+  model.qk_norm = true;
+  model.tie_word_embeddings = true;
+  model.block_norms = config::BlockNorms::gemma2;
+  model.hidden_act = config::Activation::gelu_pytorch_tanh;
+  model.zero_centered_norms = true;
+  model.embedding_multiplier = 6.3245553203367586;  // sqrt(hidden_size)
+  model.rounds_embedding_multiplier = true;
+  model.sliding_window = 7;
+  model.layer_types = {"sliding_attention", "full_attention"};
+  model.rope_local_base_freq = 100.0;
+  return model;
+}
+
+config::Model small_olmo2() {
+  config::Model model = small_model();
+  model.block_norms = config::BlockNorms::olmo2;
+  model.qk_norm = model.qk_norm_all_heads = true;
+  return model;
+}
+
 std::vector<data::Row> make_awkward_rows(std::int64_t num_rows, std::int64_t max_length, std::uint64_t seed) {
   Draw draw(seed);
   std::vector<data::Row> rows;

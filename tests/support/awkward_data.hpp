@@ -19,6 +19,10 @@ inline constexpr std::int64_t small_vocab_size = 96;
 [[nodiscard]] config::Model small_qwen2();
 /// 4 query heads over 1 key/value head, q/k norm, tied, 3 layers.
 [[nodiscard]] config::Model small_qwen3();
+/// 4 query heads over 1 key/value head; norms, gate and embedding of Gemma 3, and a window on one of its two layers.
+[[nodiscard]] config::Model small_gemma3();
+/// 4 query heads over 2 key/value heads; norms behind attention and MLP alone, those of q and k over all heads.
+[[nodiscard]] config::Model small_olmo2();
 
 /// `num_rows` rows from `seed` alone. Among them: documents of odd lengths and of length 1, one document as long as the
 /// row, rows that are mostly padding (so that parts of a sequence-parallel cut hold nothing else), rows without any
