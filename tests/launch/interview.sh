@@ -35,12 +35,17 @@ check 'and leaves a model' test -s output/model/model.safetensors
 
 succeeds 'lines' "$sft_config" lines.ini <<<$'start/model\nrows.h5\nelsewhere'
 check 'are answers in order' grep -q '^output_dir = elsewhere' lines.ini
-succeeds 'a person' script -qec "'$sft_config' person.ini" /dev/null <<<$'start/model\nrows.h5\nhere\nmany\n1'$'\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n'
+{
+  printf 'start/model\nrows.h5\nhere\nmany\n1\n'
+  yes '' | head -n 20
+} >typed
+succeeds 'a person' script -qec "'$sft_config' person.ini" /dev/null <typed
 check 'is asked again' grep -q '.many. is not valid' out
 check 'and answered' grep -q '^output_dir = here' person.ini
 
 refuses 2 'run.ini is there' "$sft_config" run.ini --answers answers.txt
 succeeds '--force' "$sft_config" run.ini --force --answers answers.txt
 refuses 2 'answer .7. to zero_stage' "$sft_config" other.ini --answers <(cat answers.txt; echo 'zero_stage = 7')
-refuses 2 'nothing asked for .zero_stge.*did you mean zero_stage' "$sft_config" other.ini --answers <(cat answers.txt; echo 'zero_stge = 3')
+refuses 2 'nothing asked for .zero_stge.*did you mean zero_stage' "$sft_config" other.ini \
+  --answers <(cat answers.txt; echo 'zero_stge = 3')
 finish_checks

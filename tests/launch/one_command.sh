@@ -63,7 +63,8 @@ PY
 
 succeeds 'again' "${launch[@]}" --output_dir second
 check 'with the same rows' test "$(grep -c 'Rows of the same files, tokenizer and options are there' out)" -eq 2
-check 'and the same losses' cmp <(grep -o '"loss":[^,]*' first/metrics.jsonl) <(grep -o '"loss":[^,]*' second/metrics.jsonl)
+check 'and the same losses' \
+  cmp <(grep -o '"loss":[^,]*' first/metrics.jsonl) <(grep -o '"loss":[^,]*' second/metrics.jsonl)
 succeeds 'other options' "${launch[@]}" --output_dir third --packing --max_steps 1
 check 'take other rows' test "$(grep -c 'are there' out)" -eq 0
 
