@@ -30,7 +30,8 @@ set(SFT_CUDA_ARCHS "one" CACHE STRING "GPUs to compile for: one (this machine's,
 driver, whatever is newer), all, or a list as in CMAKE_CUDA_ARCHITECTURES")
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   if(SFT_CUDA_ARCHS STREQUAL "all")
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 90-virtual)  # A100, H100 with all it has, whatever comes later
+    # A100, H100 with all it has, B200, RTX 50, whatever comes later
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 100-real 120-real 90-virtual)
   elseif(NOT SFT_CUDA_ARCHS STREQUAL "one")
     set(CMAKE_CUDA_ARCHITECTURES ${SFT_CUDA_ARCHS})
   elseif(EXISTS /dev/nvidia0)

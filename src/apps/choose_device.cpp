@@ -44,7 +44,7 @@ std::vector<machine::DealtGpu> deal(const machine::VisibleGpus& mine, const comm
 Verdict judge(config::BackendChoice wanted, const GpuCounts& counts) {
   if (wanted == config::BackendChoice::cpu) return Verdict::cpu;
   if (counts.served == counts.ranks) return Verdict::cuda;
-  if (wanted == config::BackendChoice::cuda || counts.served > 0) return Verdict::refused;
+  if (wanted == config::BackendChoice::cuda || counts.served > 0 || counts.broken > 0) return Verdict::refused;
   return counts.seeing > 0 ? Verdict::cpu_beside_gpus : Verdict::cpu;
 }
 
@@ -59,11 +59,11 @@ DeviceChoice choose_device(const config::Device& wanted, const comm::Session& se
   const bool is_served =
       std::ranges::none_of(dealt, [](const machine::DealtGpu& gpu) { return gpu.refusal.has_value(); });
   const bool sees = std::ranges::any_of(mine.gpus, is_usable);
-  std::array<std::int64_t, 2> sums{sees ? 1 : 0, is_served ? 1 : 0};
+  std::array<std::int64_t, 3> sums{sees ? 1 : 0, is_served ? 1 : 0, mine.is_broken ? 1 : 0};
   world.sum(std::span<std::int64_t>(sums));
 
   const machine::DealtGpu& gpu = dealt[session.node().rank()];
-  switch (judge(wanted.backend, {.ranks = world.size(), .seeing = sums[0], .served = sums[1]})) {
+  switch (judge(wanted.backend, {.ranks = world.size(), .seeing = sums[0], .served = sums[1], .broken = sums[2]})) {
     case Verdict::cuda:
       return {device::Kind::cuda, gpu};
     case Verdict::refused:

@@ -15,13 +15,15 @@ struct DeviceChoice {
 };
 
 /// What [device] backend asks for. `auto`: GPUs where every rank of the world can have one, CPUs where no node has
-/// enough of them, which is warned of where there are some; nodes that differ in it are refused. Throws the same
+/// enough of them, which is warned of where there are some; nodes that differ in it are refused, and so are GPUs that
+/// cannot be used because of their driver. Throws the same
 /// configuration Error on every rank. Collective over the world.
 [[nodiscard]] DeviceChoice choose_device(const config::Device& wanted, const comm::Session& session);
 
-/// How many ranks there are, see a GPU that can run the kernels, and are on a node where each rank can have one.
+/// How many ranks there are, see a GPU that can run the kernels, are on a node where each rank can have one, and are on
+/// one whose GPUs cannot be used.
 struct GpuCounts {
-  std::int64_t ranks = 0, seeing = 0, served = 0;
+  std::int64_t ranks = 0, seeing = 0, served = 0, broken = 0;
 };
 enum class Verdict {
   cpu,

@@ -66,11 +66,14 @@ std::vector<OwnPart> own_parts(const Entry& entry) {
 
 std::vector<OwnPart> other_parts(const Entry& entry) { return parts_of_owner(entry, false); }
 
+std::int64_t num_elements_of(const std::vector<OwnPart>& parts) {
+  return parts.empty() ? 0 : parts.back().position + parts.back().where.num_elements();
+}
+
 Region written_region(const Entry& entry, const std::vector<OwnPart>& parts) {
   const mesh::Place& place = entry.shard_map->place();
   const AxisSet same = entry.shard_map->copy_axes();
-  const std::int64_t size = parts.empty() ? 0 : parts.back().position + parts.back().where.num_elements();
-  return region_of(size, place.size(same), place.rank(same));
+  return region_of(num_elements_of(parts), place.size(same), place.rank(same));
 }
 
 std::vector<MemoryRange> ranges_of(const std::vector<OwnPart>& parts, const Region& region) {

@@ -25,6 +25,9 @@ struct OwnPart {
 /// What a rank holds beside those: copies of what owners of other shards write. Positions are 0.
 [[nodiscard]] std::vector<OwnPart> other_parts(const Entry& entry);
 
+/// The length of that sequence.
+[[nodiscard]] std::int64_t num_elements_of(const std::vector<OwnPart>& parts);
+
 /// What this rank writes of that sequence.
 [[nodiscard]] Region written_region(const Entry& entry, const std::vector<OwnPart>& parts);
 

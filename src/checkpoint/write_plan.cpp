@@ -6,8 +6,13 @@
 
 namespace sft::checkpoint {
 
+namespace {
+
+constexpr std::size_t alignment_bytes = 64;
+
+}  // namespace
+
 WritePlan::WritePlan(const std::vector<Entry>& entries) {
-  constexpr std::size_t alignment_bytes = 64;
   for (const Entry& entry : entries) {
     const std::vector<OwnPart> parts = own_parts(entry);
     const Region region = written_region(entry, parts);
@@ -17,7 +22,17 @@ WritePlan::WritePlan(const std::vector<Entry>& entries) {
                        .snapshot_begin = snapshot_bytes_};
     snapshot_bytes_ = round_up(snapshot_bytes_ + writes.num_bytes(), alignment_bytes);
     entries_.push_back(std::move(writes));
+    shared_.push_back({entry.dtype(), num_elements_of(parts), entry.shard_map->copy_axes()});
   }
+}
+
+std::size_t WritePlan::snapshot_bytes_of(const mesh::Place& place) const {
+  std::size_t bytes = 0;
+  for (const Shared& entry : shared_) {
+    const Region region = region_of(entry.num_elements, place.size(entry.copy_axes), place.rank(entry.copy_axes));
+    bytes = round_up(bytes + static_cast<std::size_t>(region.count) * size_of(entry.dtype), alignment_bytes);
+  }
+  return bytes;
 }
 
 std::vector<SnapshotCopy> begin_snapshot(const WritePlan& plan, const State& state, std::byte* snapshot) {

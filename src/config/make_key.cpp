@@ -128,7 +128,6 @@ Key eval_files_key(const char* help) {
   return files;
 }
 
-
 bool is_no_truth(const std::string& text) { return is_none(text) && !truth_of(text); }
 
 Key eval_steps_key(const char* help) {

@@ -11,10 +11,34 @@
 
 namespace sft::device {
 
+namespace {
+
+/// Whether a kernel broke off. Every later call fails with the same words, so what a call says is not where it was.
+bool is_of_a_kernel(cudaError_t code) {
+  switch (code) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorAssert:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorHardwareStackError:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
 void check_cuda(cudaError_t code, const char* call) {
   if (code == cudaSuccess) return;
   throw Error(ExitStatus::failure, fmt::format("{} failed on rank {}", call, log_rank()), cudaGetErrorString(code),
-              "look for an earlier message of another rank, and check the GPU with nvidia-smi");
+              is_of_a_kernel(code)
+                  ? "a kernel before this call broke off: run again with CUDA_LAUNCH_BLOCKING=1, which "
+                    "names it, and report it"
+                  : "look for an earlier message of another rank, and check the GPU with nvidia-smi");
 }
 
 namespace {

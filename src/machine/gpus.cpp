@@ -19,6 +19,10 @@ std::string version_of(int compute_capability) {
 }
 
 Error no_gpu(const VisibleGpus& visible) {
+  if (visible.is_broken) {
+    return {ExitStatus::configuration, "the GPUs of this node cannot be used", visible.problem,
+            "mend that, or set [device] backend = cpu"};
+  }
   return {ExitStatus::configuration, "no CUDA device", visible.problem,
           "check the driver with nvidia-smi and CUDA_VISIBLE_DEVICES, or set [device] backend = cpu"};
 }
@@ -94,9 +98,9 @@ std::vector<DealtGpu> deal_gpus(const std::vector<VisibleGpus>& seen, bool may_s
   return dealt;
 }
 
-// A line for the problem, then one for each GPU, its name last: it may have spaces.
+// A line for the problem, behind a digit for is_broken, then one for each GPU, its name last: it may have spaces.
 std::string to_text(const VisibleGpus& visible) {
-  std::string text = fmt::format("{}\n", visible.problem);
+  std::string text = fmt::format("{:d} {}\n", visible.is_broken, visible.problem);
   for (const Gpu& gpu : visible.gpus) {
     text += fmt::format("{} {} {} {}\n", gpu.uuid, gpu.compute_capability, gpu.memory_bytes, gpu.name);
   }
@@ -106,6 +110,8 @@ std::string to_text(const VisibleGpus& visible) {
 VisibleGpus from_text(const std::string& text) {
   VisibleGpus visible;
   std::istringstream lines(text);
+  lines >> visible.is_broken;
+  lines.get();
   SFT_ENSURE(static_cast<bool>(std::getline(lines, visible.problem)), "a text of GPUs has its first line");
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);

@@ -12,7 +12,7 @@
 #include "sft/core/log.hpp"
 #include "sft/core/table.hpp"
 #include "sft/plan/datasets.hpp"
-#include "sft/plan/rank_plan.hpp"
+#include "sft/plan/rank_ledgers.hpp"
 
 namespace sft::plan {
 
@@ -42,18 +42,23 @@ MemoryRange& range_of(MemoryTable& table, std::size_t row) {
 
 device::Ledger plan_ledger(const config::ValidConfig& config, const Datasets& datasets, const mesh::Place& place,
                            const Machine& machine, std::size_t process_bytes) {
+  RankPlan plan(config, datasets.limits(config), place, machine);
+  return plan_ledger(plan, config, datasets, process_bytes);
+}
+
+device::Ledger plan_ledger(RankPlan& plan, const config::ValidConfig& config, const Datasets& datasets,
+                           std::size_t process_bytes) {
   using device::Label;
   using device::Space;
   device::Ledger ledger;
-  RankPlan plan(config, datasets.limits(config), place, machine);
   RankPlan::Arenas sizes = plan.measure();
   for_each_arena(sizes, [&](Label label, Space space, const device::Arena& arena) {
     ledger.add(label, space, arena.used_bytes());
   });
-  ledger.add(Label::batches, Space::host, batches_bytes(config, place, datasets));
+  ledger.add(Label::batches, Space::host, batches_bytes(config, plan.place, datasets));
   ledger.add(Label::process, Space::host, process_bytes + plan.later_process_bytes());
-  ledger.add(Label::process, Space::device, machine.gpu_process_bytes);
-  ledger.add(Label::communication, Space::host, machine.first_rank_bytes());
+  ledger.add(Label::process, Space::device, plan.machine.gpu_process_bytes);
+  ledger.add(Label::communication, Space::host, plan.machine.first_rank_bytes());
   return ledger;
 }
 
@@ -61,10 +66,9 @@ MemoryTable plan_memory(const config::ValidConfig& config, const Datasets& datas
                         std::size_t process_bytes) {
   MemoryTable table;
   const mesh::Place first(config, 0);
-  Machine of_rank = machine;
+  RankLedgers ledgers(config, datasets, machine, process_bytes);
   for (const WorldRank rank : first.layout().ranks()) {
-    of_rank.is_first_of_node = rank == 0;
-    const auto rows = rows_of(plan_ledger(config, datasets, first.peer(rank), of_rank, process_bytes), machine.kind);
+    const auto rows = rows_of(ledgers.of(first.peer(rank), /*is_first_of_node=*/rank == 0), machine.kind);
     for (std::size_t i = 0; i < num_rows; ++i) {
       MemoryRange& range = range_of(table, i);
       range.least_bytes = rank == 0 ? rows[i] : std::min(range.least_bytes, rows[i]);

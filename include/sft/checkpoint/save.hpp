@@ -51,9 +51,18 @@ class WritePlan {
   [[nodiscard]] const std::vector<EntryWrites>& entries() const { return entries_; }
   /// The size of a snapshot, a multiple of 64.
   [[nodiscard]] std::size_t snapshot_bytes() const { return snapshot_bytes_; }
+  /// That of another rank of the mesh, whose shard of each entry holds as many numbers to write.
+  [[nodiscard]] std::size_t snapshot_bytes_of(const mesh::Place& place) const;
 
  private:
+  /// What the ranks along `copy_axes` write of an entry together.
+  struct Shared {
+    DType dtype;
+    std::int64_t num_elements;
+    AxisSet copy_axes;
+  };
   std::vector<EntryWrites> entries_;
+  std::vector<Shared> shared_;  ///< by entry
   std::size_t snapshot_bytes_ = 0;
 };
 

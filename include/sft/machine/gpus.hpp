@@ -31,10 +31,13 @@ inline constexpr int least_compute_capability = 80;
 struct VisibleGpus {
   std::vector<Gpu> gpus;
   std::string problem;  ///< why there are none; empty where there are some
+  bool is_broken =
+      false;  ///< there are none though the node has some: the problem is to be mended, such as an old driver
 };
 
 /// What this process sees. Takes no GPU and makes no context. Never throws: without a driver, or in a build without
-/// CUDA, there are none, and the problem says so.
+/// CUDA, there are none, and the problem says so. To be called before anything else of CUDA: it sets variables that the
+/// driver reads once.
 [[nodiscard]] VisibleGpus visible_gpus();
 
 /// The clock of a GPU's multiprocessors at this moment.

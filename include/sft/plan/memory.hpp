@@ -17,6 +17,8 @@
 
 namespace sft::plan {
 
+class RankPlan;
+
 /// What the ranks of a mesh use, least and most; the first rank with the most.
 struct MemoryRange {
   std::size_t least_bytes = 0, most_bytes = 0;
@@ -33,6 +35,10 @@ struct MemoryTable {
 /// facts.
 [[nodiscard]] device::Ledger plan_ledger(const config::ValidConfig& config, const Datasets& datasets,
                                          const mesh::Place& place, const Machine& machine, std::size_t process_bytes);
+
+/// The same of a plan that is there.
+[[nodiscard]] device::Ledger plan_ledger(RankPlan& plan, const config::ValidConfig& config, const Datasets& datasets,
+                                         std::size_t process_bytes);
 
 /// plan_ledger() of every rank of the mesh, all of them on one node, worked out on one rank.
 [[nodiscard]] MemoryTable plan_memory(const config::ValidConfig& config, const Datasets& datasets,

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "communicator.hpp"
 
+#include <fmt/core.h>
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <utility>
 
@@ -117,18 +119,35 @@ std::optional<Error> NcclCommunicator::failure() const {
 }
 
 device::Device::Block NcclCommunicator::allocate(std::size_t bytes) const {
-  const auto check_memory = [&](ncclResult_t result) {
-    if (result == ncclSuccess) return;
-    throw Error(ExitStatus::failure,
-                "cannot allocate " + format_bytes(bytes) + " on the GPU for NCCL" + place_of(group()), text_of(result),
-                "use more ranks, shorter rows or a smaller model");
+  const auto warn = [&](const char* call, ncclResult_t result) {
+    static std::once_flag once;
+    std::call_once(once, [&] {
+      log_warning(
+          fmt::format("NCCL works with copies of what it sends, which is slower ({} failed{}: {}): allow the "
+                      "container what NCCL's own memory needs, such as --cap-add SYS_NICE and --shm-size",
+                      call, place_of(group()), text_of(result)));
+    });
   };
   void* memory = nullptr;
-  check_memory(ncclMemAlloc(&memory, bytes));
-  device::Device::Block unregistered{memory, [](void* block) { ncclMemFree(block); }};
+  if (const ncclResult_t result = ncclMemAlloc(&memory, bytes); result != ncclSuccess) {
+    (void)cudaGetLastError();  // of a call that NCCL made
+    const cudaError_t code = cudaMalloc(&memory, bytes);
+    if (code != cudaSuccess) {
+      (void)cudaGetLastError();
+      throw Error(ExitStatus::failure,
+                  fmt::format("cannot allocate {} on the GPU for NCCL{}", format_bytes(bytes), place_of(group())),
+                  cudaGetErrorString(code), "use more ranks, shorter rows or a smaller model");
+    }
+    warn("ncclMemAlloc", result);
+    return {memory, [](void* block) { cudaFree(block); }};
+  }
   void* registration = nullptr;
-  check_memory(ncclCommRegister(communicator_, memory, bytes, &registration));
-  return {unregistered.release(), [communicator = communicator_, registration](void* block) {
+  if (const ncclResult_t result = ncclCommRegister(communicator_, memory, bytes, &registration);
+      result != ncclSuccess) {
+    warn("ncclCommRegister", result);
+    return {memory, [](void* block) { ncclMemFree(block); }};
+  }
+  return {memory, [communicator = communicator_, registration](void* block) {
             ncclCommDeregister(communicator, registration);
             ncclMemFree(block);
           }};

@@ -51,8 +51,10 @@ class NcclCommunicator {
   /// Tells the log which calls the streams have finished; never blocks. From any thread.
   void notice_finished();
 
-  /// Memory of the GPU that NCCL knows: it may read and write there for other ranks, without buffers of its own. The
-  /// communicator outlives the block. Throws an Error that says how much was asked for.
+  /// Memory of the GPU that NCCL knows: it may read and write there for other ranks, without buffers of its own. Where
+  /// the system does not allow that (containers often do not), ordinary memory, which collectives copy out of and into,
+  /// with the same results; that is warned of once. The communicator outlives the block. Throws an Error that says how
+  /// much was asked for.
   [[nodiscard]] device::Device::Block allocate(std::size_t bytes) const;
 
   /// The common end of all ranks: waits for all calls.

@@ -148,7 +148,7 @@ class MatmulEngine::Plan {
   bool has_bias_ = false;  ///< as part of the product
 };
 
-MatmulEngine::MatmulEngine(cudaStream_t stream) : stream_(stream) {
+MatmulEngine::MatmulEngine(cudaStream_t stream, const ProductLimits& limits) : stream_(stream), limits_(limits) {
   check(cublasLtCreate(&library_), "cublasLtCreate");
 }
 
@@ -212,6 +212,10 @@ void MatmulEngine::run(const Matmul& product, Workspace workspace) {
     if (bias.data != nullptr) add_bias(view_of(c), {bias.data, bias.dtype == DType::bf16}, stream_);
     return;
   }
+  for_each_block(product, limits_, [&](const Matmul& block) { run_block(block, workspace); });
+}
+
+void MatmulEngine::run_block(const Matmul& product, Workspace workspace) {
   const Key key = key_of(product);
   auto found = plans_.find(key);
   if (found == plans_.end()) {

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "ops/cuda/kernels/view.hpp"
+#include "ops/product_blocks.hpp"
 #include "sft/ops/backend.hpp"
 
 namespace sft::ops::cuda {
@@ -19,12 +20,13 @@ namespace sft::ops::cuda {
 /// thread-safe.
 class MatmulEngine {
  public:
-  explicit MatmulEngine(cudaStream_t stream);
+  explicit MatmulEngine(cudaStream_t stream, const ProductLimits& limits = {});
   ~MatmulEngine();
   MatmulEngine(const MatmulEngine&) = delete;
   MatmulEngine& operator=(const MatmulEngine&) = delete;
 
-  /// The product of ops::Backend::matmul. `workspace` is scratch for the duration of the queued work.
+  /// The product of ops::Backend::matmul, in blocks where it is beyond the limits of the library. `workspace` is
+  /// scratch for the duration of the queued work.
   void run(const Matmul& product, Workspace workspace);
 
  private:
@@ -40,10 +42,13 @@ class MatmulEngine {
   };
   class Plan;
 
+  /// A product that is neither empty nor beyond the limits.
+  void run_block(const Matmul& product, Workspace workspace);
   [[nodiscard]] static Key key_of(const Matmul& product);
   [[nodiscard]] std::unique_ptr<Plan> make_plan(const Matmul& product, const Key& key, Workspace workspace) const;
 
   cudaStream_t stream_;
+  ProductLimits limits_;
   cublasLtHandle_t library_ = nullptr;
   std::unordered_map<Key, std::unique_ptr<Plan>, KeyHash> plans_;
 };

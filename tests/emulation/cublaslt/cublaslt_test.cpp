@@ -300,6 +300,7 @@ BOOST_AUTO_TEST_CASE(queries_for_what_the_library_does_not_have_are_refused) {
              CUBLAS_STATUS_NOT_SUPPORTED);
   BOOST_TEST(query({.compute_type = CUBLAS_COMPUTE_64F}) == CUBLAS_STATUS_NOT_SUPPORTED);
   BOOST_TEST(query({.padding = -1}) == CUBLAS_STATUS_INVALID_VALUE);
+  BOOST_TEST(query({.m = 65'535 * 32 + 1, .n = 1, .k = 1, .padding = 0}) == CUBLAS_STATUS_NOT_SUPPORTED);
   BOOST_TEST(query({.alignment_bytes = 2}) == CUBLAS_STATUS_NOT_SUPPORTED);
   BOOST_TEST(query({.ab_type = CUDA_R_16BF, .cd_type = CUDA_R_16BF, .alignment_bytes = 2}) == CUBLAS_STATUS_SUCCESS);
 }

@@ -29,6 +29,14 @@ constexpr std::array table{
 Verdict invalid(const std::string& why) { return {CUBLAS_STATUS_INVALID_VALUE, why}; }
 Verdict unsupported(const std::string& why) { return {CUBLAS_STATUS_NOT_SUPPORTED, why}; }
 
+/// Elements from the first to the last, gaps included.
+std::uint64_t span_of(const Layout& layout) {
+  const bool is_column_major = layout.order == CUBLASLT_ORDER_COL;
+  const std::uint64_t inner = is_column_major ? layout.rows : layout.columns;
+  const std::uint64_t outer = is_column_major ? layout.columns : layout.rows;
+  return (outer - 1) * static_cast<std::uint64_t>(layout.leading_dim) + inner;
+}
+
 Verdict judge_layout(const Layout& layout, const std::string& name) {
   if (layout.rows == 0 || layout.columns == 0) return invalid(name + " is empty");
   constexpr std::uint64_t most = std::numeric_limits<std::int32_t>::max();
@@ -42,6 +50,15 @@ Verdict judge_layout(const Layout& layout, const std::string& name) {
     return invalid(name + " has a leading dimension of " + std::to_string(layout.leading_dim) + ", less than " +
                    std::to_string(least));
   }
+  // The real library takes it and fails or gives wrong numbers.
+  if (span_of(layout) > most) return unsupported(name + " spans 2^31 elements or more");
+  return {};
+}
+
+/// The real library's grids count this many blocks of 32 rows or columns of D; beyond that its results are wrong.
+Verdict judge_grid(const Layout& d) {
+  constexpr std::uint64_t most = 65'535 * 32;
+  if (d.rows > most || d.columns > most) return unsupported("D has more rows or columns than the grid counts");
   return {};
 }
 
@@ -111,12 +128,7 @@ std::size_t size_of(std::uint32_t type) {
   }
 }
 
-std::size_t extent_bytes(const Layout& layout) {
-  const bool is_column_major = layout.order == CUBLASLT_ORDER_COL;
-  const std::uint64_t inner = is_column_major ? layout.rows : layout.columns;
-  const std::uint64_t outer = is_column_major ? layout.columns : layout.rows;
-  return ((outer - 1) * static_cast<std::uint64_t>(layout.leading_dim) + inner) * size_of(layout.type);
-}
+std::size_t extent_bytes(const Layout& layout) { return span_of(layout) * size_of(layout.type); }
 
 std::uint32_t alignment_of(const void* address, std::uint32_t most) {
   const auto bits = reinterpret_cast<std::uintptr_t>(address);
@@ -129,6 +141,7 @@ Verdict judge(const Problem& problem) {
   for (const auto& [layout, name] : {std::pair{&a, "A"}, {&b, "B"}, {&c, "C"}, {&d, "D"}}) {
     if (Verdict verdict = judge_layout(*layout, name); verdict.status != CUBLAS_STATUS_SUCCESS) return verdict;
   }
+  if (Verdict verdict = judge_grid(d); verdict.status != CUBLAS_STATUS_SUCCESS) return verdict;
   if (desc.transpose_c != CUBLAS_OP_N) return unsupported("C cannot be transposed");
   if (desc.pointer_mode != CUBLASLT_POINTER_MODE_HOST && desc.pointer_mode != CUBLASLT_POINTER_MODE_DEVICE) {
     return unsupported("vectors of alpha and beta are not emulated");

@@ -4,9 +4,11 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "checks.hpp"
 #include "communicator.hpp"
@@ -27,6 +29,12 @@ std::string& last_error_of_thread() {
 ncclResult_t refuse(ncclResult_t result, const std::string& text) {
   last_error_of_thread() = text;
   return result;
+}
+
+/// Whether SFT_EMULATED_NCCL_REFUSES names that.
+bool is_refused(std::string_view what) {
+  const char* refused = std::getenv("SFT_EMULATED_NCCL_REFUSES");
+  return refused != nullptr && refused == what;
 }
 
 /// Runs `call` on the communicator behind the handle, unless there is none.
@@ -207,6 +215,7 @@ ncclResult_t ncclCommCuDevice(const ncclComm_t handle, int* device) {
 }
 
 ncclResult_t ncclMemAlloc(void** pointer, size_t bytes) {
+  if (is_refused("alloc")) return refuse(ncclUnhandledCudaError, "ncclMemAlloc: told to fail");
   return cudaMalloc(pointer, bytes) == cudaSuccess ? ncclSuccess : refuse(ncclUnhandledCudaError, "ncclMemAlloc");
 }
 
@@ -222,6 +231,7 @@ ncclResult_t ncclCommRegister(const ncclComm_t handle, void* buffer, size_t byte
     if (registration == nullptr || bytes == 0 || memory_kind(nullptr, buffer, bytes) != MemoryKind::device) {
       return refuse(ncclInvalidArgument, "ncclCommRegister: not memory of the device");
     }
+    if (is_refused("register")) return refuse(ncclSystemError, "ncclCommRegister: told to fail");
     *registration = buffer;
     const auto* begin = static_cast<const std::byte*>(buffer);
     const bool is_new = communicator.buffers.try_emplace(buffer, begin, bytes).second;

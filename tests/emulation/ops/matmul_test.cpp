@@ -86,6 +86,12 @@ BOOST_AUTO_TEST_CASE(shapes_that_were_there_before) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(more_rows_than_the_library_counts) {
+  constexpr std::int64_t rows = 65'535 * 32 + 130;
+  compare_product({rows, 2, 3}, DType::bf16, DType::bf16, DType::bf16, true, {false, true, false, {}});
+  compare_product({2, rows, 3}, DType::bf16, DType::float32, DType::float32, true, {false, false, true, {}});
+}
+
 BOOST_AUTO_TEST_CASE(empty_products) {
   for (const DType dtype : compute_dtypes) {
     for (const Dims dims : {Dims{0, 4, 3}, Dims{4, 0, 3}, Dims{4, 5, 0}}) {

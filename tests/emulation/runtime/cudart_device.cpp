@@ -31,6 +31,12 @@ long number_of_environment(const char* name, long default_value) {
   return text == nullptr ? default_value : std::strtol(text, nullptr, 10);
 }
 
+/// The newest CUDA that the driver knows; 0: there is none.
+int driver_version() {
+  static const int version = static_cast<int>(number_of_environment("SFT_EMULATED_DRIVER", CUDART_VERSION));
+  return version;
+}
+
 }  // namespace
 
 cudaError_t result(cudaError_t code) {
@@ -59,6 +65,7 @@ int num_multiprocessors() {
 using namespace sft::emulation;
 
 cudaError_t cudaGetDeviceCount(int* count) {
+  if (driver_version() < CUDART_VERSION) return result(cudaErrorInsufficientDriver);
   *count = num_gpus();
   return result(*count > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
@@ -169,7 +176,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can_access, int device, int peer) {
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = CUDART_VERSION;
+  *version = driver_version();
   return cudaSuccess;
 }
 

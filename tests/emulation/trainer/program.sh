@@ -55,6 +55,17 @@ check "where they lie changes no bit" same gpu host
 refuses 2 'set parallel.zero_stage = 3' "${train[@]}" --train.output_dir stage_2 --device.backend cuda \
   --train.offload_parameters host --parallel.zero_stage 2
 
+SFT_EMULATED_DRIVER=12080 refuses 2 'GPUs of this node cannot be used .its driver knows CUDA up to 12\.8, and .* CUDA 13' \
+  "${train[@]}" --train.output_dir old_driver --device.backend auto
+SFT_EMULATED_DRIVER=12080 succeeds "an old driver, and CPUs are asked for" \
+  "${train[@]}" --train.output_dir on_cpus --device.backend cpu
+for refused in alloc register; do
+  SFT_EMULATED_NCCL_REFUSES=$refused succeeds "NCCL has no memory of its own ($refused)" \
+    "${train[@]}" --train.output_dir "without_$refused" --device.backend cuda
+  check "it is warned of once" test "$(grep -c 'NCCL works with copies' err)" -eq 1
+  check "with the same bits" same gpu "without_$refused"
+done
+
 export SFT_EMULATED_GPUS=1
 refuses 2 'GPU' "${train[@]}" --train.output_dir few --device.backend cuda
 succeeds "2 ranks on one GPU, with copies through the host" \

@@ -29,10 +29,13 @@ BOOST_AUTO_TEST_CASE(the_backend_follows_from_the_wish_and_from_what_all_ranks_s
       {BackendChoice::automatic, {16, 8, 0}, Verdict::cpu_beside_gpus},   // half of each node's ranks see none
       {BackendChoice::automatic, {16, 8, 8}, Verdict::refused},           // one node of two has none
       {BackendChoice::automatic, {16, 16, 8}, Verdict::refused},          // one node of two has too few
+      {BackendChoice::automatic, {16, 0, 0, 16}, Verdict::refused},       // an old driver
+      {BackendChoice::automatic, {16, 8, 8, 8}, Verdict::refused},        // on one node of two
       {BackendChoice::cuda, {16, 16, 16}, Verdict::cuda},
       {BackendChoice::cuda, {16, 16, 8}, Verdict::refused},
       {BackendChoice::cuda, {16, 16, 0}, Verdict::refused},
       {BackendChoice::cuda, {1, 0, 0}, Verdict::refused},
+      {BackendChoice::cpu, {16, 0, 0, 16}, Verdict::cpu},
       {BackendChoice::cpu, {16, 16, 16}, Verdict::cpu},
       {BackendChoice::cpu, {1, 0, 0}, Verdict::cpu},
   };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cpu/matmul.hpp"
+#include "ops/product_blocks.hpp"
 #include "unit/ops/naive.hpp"
 #include "unit/ops/support.hpp"
 
@@ -182,6 +183,71 @@ BOOST_AUTO_TEST_CASE(bias_gradients_are_column_sums) {
       check_close(*dbias, expected, 1e-6, label);
     }
   });
+}
+
+BOOST_AUTO_TEST_CASE(products_in_blocks_of_what_a_library_can_index) {
+  omp_set_num_threads(2);
+  TestBackend backend(cpu::best_isa());
+  const auto span = [](const ConstTensor& x) { return (x.shape[0] - 1) * x.stride0 + x.shape[1]; };
+  int num_cut = 0;
+  for (const DType dtype : compute_dtypes) {
+    for (const Case& test : cases_of(dtype)) {
+      for (const ProductLimits limits :
+           {ProductLimits{.max_span = 1500, .max_rows = 40}, {.max_span = 20'000, .max_rows = 16}}) {
+        const auto in_blocks = [&](const Matmul& product) {
+          int num_blocks = 0;
+          if (test.c_dtype == DType::bf16 && block_of(product, limits).k < test.k) {  // see sums_in_bf16_are_not_cut
+            backend->matmul(product);
+            return;
+          }
+          for_each_block(product, limits, [&](const Matmul& block) {
+            ++num_blocks;
+            for (const ConstTensor& x : {block.a, block.b, ConstTensor(block.c)})
+              BOOST_TEST(span(x) <= limits.max_span);
+            BOOST_TEST(std::max(block.c.shape[0], block.c.shape[1]) <= limits.max_rows);
+            backend->matmul(block);
+          });
+          num_cut += num_blocks > 1;
+        };
+        check_product(test, dtype, "blocks", in_blocks);
+      }
+    }
+  }
+  BOOST_TEST(num_cut > 100);
+}
+
+BOOST_AUTO_TEST_CASE(sums_in_bf16_are_not_cut) {
+  const Owned a(DType::bf16, {300, 8}), b(DType::bf16, {300, 8}), c(DType::bf16, {8, 8});
+  const Matmul product{.a = *a, .b = *b, .c = *c, .transpose_a = true};
+  BOOST_CHECK_THROW(for_each_block(product, {.max_span = 1500}, [](const Matmul&) {}), std::logic_error);
+}
+
+BOOST_AUTO_TEST_CASE(blocks_of_the_longest_rows) {
+  // The addresses are never used.
+  const auto matrix = [](std::int64_t rows, std::int64_t columns) {
+    return Tensor(reinterpret_cast<void*>(std::uintptr_t{1} << 40), DType::bf16, {rows, columns});
+  };
+  const auto forward = [&](std::int64_t tokens, std::int64_t in, std::int64_t out) {
+    const ProductBlock block =
+        block_of({.a = matrix(tokens, in), .b = matrix(out, in), .c = matrix(tokens, out), .transpose_b = true}, {});
+    BOOST_TEST(block.n == out);
+    BOOST_TEST(block.k == in);
+    return block.m;
+  };
+  const auto weights = [&](std::int64_t tokens, std::int64_t in, std::int64_t out) {
+    const ProductBlock block =
+        block_of({.a = matrix(tokens, out), .b = matrix(tokens, in), .c = matrix(out, in), .transpose_a = true}, {});
+    BOOST_TEST(block.m == out);
+    BOOST_TEST(block.n == in);
+    return block.k;
+  };
+  // Llama-3.1-8B: qkv is 6144 wide, gate and up together 28672.
+  BOOST_TEST(forward(349'525, 4096, 6144) == 349'525);  // 2^31 - 2048 elements
+  BOOST_TEST(forward(349'526, 4096, 6144) == 174'848);  // the smallest multiple of 128 of which two are enough
+  BOOST_TEST(weights(349'526, 4096, 6144) == 174'848);
+  BOOST_TEST(forward(131'072, 4096, 28'672) == 65'536);
+  BOOST_TEST(forward(2'097'121, 16, 32) == 1'048'576);  // rows of a grid
+  BOOST_TEST(weights(2'097'121, 16, 32) == 2'097'121);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
