@@ -41,6 +41,8 @@
 #include "sft/device/factory.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/hub/folder.hpp"
+#include "sft/launch/foreign_file.hpp"
+#include "sft/launch/request.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/model/architecture.hpp"
@@ -67,16 +69,37 @@ bool fits_any(const apps::SftOptions& command, const comm::Group& world) {
   return command.action == Action::dry_run || (command.action == Action::print_config && world.size() == 1);
 }
 
+/// What a file of Accelerate, DeepSpeed, TRL or Axolotl and the command line mean, as .ini text.
+std::string ini_of_foreign_file(const apps::SftOptions& command, int num_ranks, std::vector<std::string>& warnings) {
+  const launch::ForeignFile file = launch::read_foreign_file(command.input_file);
+  warnings.insert(warnings.end(), file.notes.begin(), file.notes.end());
+  std::vector<config::PlacedOption> overrides;
+  for (const config::Option& option : command.overrides) overrides.push_back({option, "on the command line"});
+  const config::Config config =
+      config::parse_sources({launch::settings_of_run(file.settings, num_ranks), overrides}, file.refused);
+  std::string text;
+  for (const config::Difference& key : config::differences(config::Config(), config)) {
+    text += fmt::format("[{}]\n{} = {}\n", key.section, key.name, key.now);
+  }
+  return text;
+}
+
 /// What the file and the options of this process's command line mean, as .ini text without variables: the model's sizes
 /// and parts in it wherever they come from, and the order of rows of the run that goes on.
-std::string resolve(const apps::SftOptions& command) {
+std::string resolve(const apps::SftOptions& command, int num_ranks) {
   if (command.input_file.empty() && command.overrides.empty()) {
     throw_config_error("no run is described", "there is neither a file nor an option",
                        "give a configuration, `mpirun -np N ./sft INPUT.ini`; --help lists the keys");
   }
-  const std::string text = apps::read_input_file(command.input_file);
   std::vector<std::string> warnings;
-  config::Config config = apps::parse_with_model(text, command.overrides, command.input_file, warnings);
+  config::Config config;
+  if (launch::is_foreign_file(command.input_file)) {
+    const std::string text = ini_of_foreign_file(command, num_ranks, warnings);
+    config = apps::parse_with_model(text, {}, command.input_file, warnings);
+  } else {
+    config = apps::parse_with_model(apps::read_input_file(command.input_file), command.overrides, command.input_file,
+                                    warnings);
+  }
   for (const std::string& warning : warnings) log_warning(warning);
   if (command.action != apps::SftOptions::Action::print_config &&
       config.data.row_order == config::RowOrder::automatic) {  // memory is planned for it, before the run is restored
@@ -92,7 +115,9 @@ config::Config read_keys(const apps::SftOptions& command, const comm::Group& wor
   config::Config config;
   world.agree([&] {
     try {
-      if (world.rank() == 0) text = resolve(command);
+      const bool is_of_world = command.action == apps::SftOptions::Action::run;
+      const int num_ranks = command.num_ranks > 0 ? command.num_ranks : is_of_world ? world.size() : 0;
+      if (world.rank() == 0) text = resolve(command, num_ranks);
     } catch (const Error& error) {
       throw comm::SharedError(error.status(), error.what());
     }

@@ -55,7 +55,8 @@ po::options_description describe(Flags& flags) {
   add("json", cli::flag(&flags.json), "with --dry-run: as JSON");
   add("num_ranks", po::value(&flags.num_ranks)->value_name("N"),
       "with --dry-run: for N ranks; without it, for as many as the mesh needs");
-  add("config", po::value(&flags.config)->value_name("FILE"), "the same as INPUT.ini, under TRL's name");
+  add("config", po::value(&flags.config)->value_name("FILE"),
+      "the same as INPUT.ini, under TRL's name; also a YAML or JSON file of Accelerate, DeepSpeed, TRL or Axolotl");
   return description;
 }
 

@@ -19,7 +19,7 @@ const char* const units = "parallel.fsdp_units says what is gathered together, a
 const char* const stages = "it names what is sharded, which is parallel.zero_stage here";
 const char* const write_stage =
     "set parallel.zero_stage to 0, 1, 2 or 3, and parallel.dp_replicate_size where groups of ranks hold copies";
-const char* const own_files = "sft reads none of Accelerate's and DeepSpeed's files";
+const char* const own_files = "a file of Accelerate or DeepSpeed is given itself: sft --config FILE, or sft-launch";
 
 std::vector<ForeignRow> precision_rows() {
   return {

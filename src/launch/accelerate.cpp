@@ -32,20 +32,26 @@ config::PlacedOption* find(ForeignFile& file, std::string_view name) {
 /// Accelerate's defaults of context parallelism, which are not those of sft: keys and values are gathered (allgather),
 /// heads are exchanged by DeepSpeed's Ulysses.
 void add_method(ForeignFile& file) {
-  const auto add_default = [&](std::string_view size, const char* method, const char* fallback) {
-    const config::PlacedOption* const written = find(file, size);
-    if (written == nullptr || config::is_none(written->option.value.value_or("")) || find(file, method) != nullptr)
-      return;
-    add(file, fmt::format("parallelism_config_{}", method), fallback, written->place);
+  const auto has = [&](const char* name) { return find(file, name) != nullptr; };
+  const auto drop = [&](const char* name) {
+    std::erase_if(file.settings,
+                  [&](const config::PlacedOption& setting) { return setting.option.name.ends_with(name); });
   };
   std::erase_if(file.settings,
                 [](const auto& setting) { return is_size_1(setting, "sp_size") || is_size_1(setting, "cp_size"); });
-  add_default("cp_size", "cp_comm_strategy", "allgather");
+  if (!has("cp_size")) drop("cp_comm_strategy");
+  if (!has("sp_size")) drop("sp_backend");
+  const auto add_default = [&](const char* size, const char* method, const char* fallback) {
+    if (has(method) || !has(size) || config::is_none(find(file, size)->option.value.value_or(""))) return;
+    add(file, fmt::format("parallelism_config_{}", method), fallback, find(file, size)->place);
+  };
+  const config::PlacedOption* const backend = find(file, "cp_backend");
+  if (backend != nullptr && backend->option.value == "deepspeed") {  // Ulysses, as Accelerate 1.11 wrote it
+    add_default("cp_size", "sp_backend", "deepspeed");
+  } else {
+    add_default("cp_size", "cp_comm_strategy", "allgather");
+  }
   add_default("sp_size", "sp_backend", "deepspeed");
-  if (find(file, "cp_size") == nullptr)
-    std::erase_if(file.settings, [](const auto& s) { return s.option.name.ends_with("cp_comm_strategy"); });
-  if (find(file, "sp_size") == nullptr)
-    std::erase_if(file.settings, [](const auto& s) { return s.option.name.ends_with("sp_backend"); });
 }
 
 void add_entry(const std::string& name, const YAML::Node& key, const YAML::Node& value, const std::string& path,
@@ -77,8 +83,8 @@ void add_entry(const std::string& name, const YAML::Node& key, const YAML::Node&
                                    "heads travel in the dtype of computing, train.precision", "leave it out"));
     return;
   }
-  if (name.ends_with("sp_seq_length_is_variable") && config::truth_of(text))
-    return;  // rows have one length, whatever it is
+  if (name.ends_with("p_seq_length_is_variable") && config::truth_of(text)) return;  // rows have one length
+  if (name.ends_with("p_attn_implementation")) return;                               // there is one
   if (name == "distributed_type" && text == "NO") {
     add(file, "single_process", "true", place);
     return;

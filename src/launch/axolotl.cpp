@@ -34,7 +34,7 @@ constexpr const char* same =
     "adam_beta1 "
     "adam_beta2 adam_epsilon lora_r lora_alpha lora_dropout output_dir logging_steps save_steps save_total_limit "
     "eval_steps "
-    "save_strategy eval_strategy seed fp16 tf32 load_in_8bit load_in_4bit gradient_checkpointing "
+    "save_strategy eval_strategy seed fp16 load_in_8bit load_in_4bit gradient_checkpointing "
     "gradient_checkpointing_kwargs dp_shard_size dp_replicate_size neftune_noise_alpha fsdp fsdp_config "
     "resume_from_checkpoint group_by_length lr_scheduler_kwargs torch_compile trust_remote_code fsdp_version "
     "label_smoothing_factor lora_modules_to_save activation_offloading expert_parallel_size save_safetensors "
@@ -52,7 +52,7 @@ constexpr const char* harmless =
     "dataloader_prefetch_factor low_cpu_mem_usage flash_attn_cross_entropy flash_attn_rms_norm flash_attn_fuse_mlp "
     "flash_attn_fuse_qkv liger_rope liger_rms_norm liger_glu_activation liger_fused_linear_cross_entropy "
     "liger_layer_norm liger_swiglu lora_mlp_kernel lora_qkv_kernel lora_o_kernel heads_k_stride ring_attn_func "
-    "save_first_step shuffle_merged_datasets";
+    "tf32 ddp_find_unused_parameters save_first_step shuffle_merged_datasets";
 
 bool names(const std::string& list, const std::string& name) {
   std::istringstream words(list);
@@ -62,9 +62,13 @@ bool names(const std::string& list, const std::string& name) {
 
 bool is_off(const std::string& value) { return config::is_none(value) || config::truth_of(value) == false; }
 
+constexpr const char* messages_of_sharegpt = R"({"role":"from","content":"value"})";
+
 /// One entry of `datasets`, for the setting of that name.
 nlohmann::ordered_json dataset_of(const YAML::Node& entry, const std::string& path, ForeignFile& file) {
   nlohmann::ordered_json dataset = nlohmann::ordered_json::object();
+  const YAML::Node mappings = entry["message_property_mappings"];
+  const bool is_sharegpt = mappings && text_of(mappings) == messages_of_sharegpt;
   const auto refuse = [&](const YAML::Node& node, const std::string& what, const char* why, const char* what_to_do) {
     file.refused.push_back(
         refusal(fmt::format("sft does not take `{}` of datasets {}", what, place_of(node, path)), why, what_to_do));
@@ -85,6 +89,10 @@ nlohmann::ordered_json dataset_of(const YAML::Node& entry, const std::string& pa
       }
     } else if (name == "field") {
       add(file, "dataset_text_field", value, place_of(item.first, path));
+    } else if (name == "message_property_mappings") {
+      const bool is_known = value == messages_of_sharegpt || value == R"({"role":"role","content":"content"})";
+      if (!is_known) refuse(item.first, shown, "messages have role and content, or from and value", "rename them");
+    } else if (name == "field_messages" && value == "conversations" && is_sharegpt) {  // are read as they are
     } else if (name == "field_messages") {
       if (value != "messages") add(file, "rename", fmt::format("{}=messages", value), place_of(item.first, path));
     } else if (name == "roles_to_train") {

@@ -57,6 +57,23 @@ std::vector<Dataset> datasets_of(const PlacedOption& setting, Request& request) 
   return datasets;
 }
 
+/// Names that say how processes find each other, which is the work of MPI.
+bool is_needless(const std::string& name) {
+  static const std::set<std::string> needless{"main_process_ip",
+                                              "main_process_port",
+                                              "same_network",
+                                              "rdzv_conf",
+                                              "rdzv_backend",
+                                              "monitor_interval",
+                                              "role",
+                                              "max_restarts",
+                                              "single_process",
+                                              "num_machines",
+                                              "deepspeed_multinode_launcher",
+                                              "main_training_function"};
+  return needless.contains(name);
+}
+
 /// Sorts the settings of one source.
 class Sorter {
  public:
@@ -103,17 +120,6 @@ class Sorter {
 
   /// How processes start, which is mpirun's or srun's work here.
   bool is_launch(const PlacedOption& setting) {
-    static const std::set<std::string> needless{"main_process_ip",
-                                                "main_process_port",
-                                                "same_network",
-                                                "rdzv_conf",
-                                                "rdzv_backend",
-                                                "monitor_interval",
-                                                "role",
-                                                "max_restarts",
-                                                "deepspeed_multinode_launcher",
-                                                "main_training_function",
-                                                "single_process"};
     const std::string& name = setting.option.name;
     if (name == "num_processes") {
       read_count(setting, request_.num_processes);
@@ -131,7 +137,7 @@ class Sorter {
     } else if (name == "hostfile" || name == "deepspeed_hostfile") {
       if (!config::is_none(value_of(setting))) request_.hostfile = value_of(setting);
     } else {
-      return needless.contains(name);
+      return is_needless(name);
     }
     return true;
   }
@@ -231,6 +237,26 @@ class Sorter {
 void take(Request& request, const std::vector<PlacedOption>& source,
           const std::vector<std::string>& options_of_prepare) {
   Sorter(request, source, options_of_prepare).sort();
+}
+
+std::vector<PlacedOption> settings_of_run(const std::vector<PlacedOption>& settings, int num_ranks) {
+  const bool is_single = std::ranges::any_of(
+      settings, [](const PlacedOption& setting) { return setting.option.name == "single_process"; });
+  std::vector<PlacedOption> kept;
+  for (const PlacedOption& setting : settings) {
+    const std::string& name = setting.option.name;
+    if (name == "num_processes" || (name == "single_process" && num_ranks > 1)) {
+      const std::string wanted = is_single ? "1" : value_of(setting);
+      if (num_ranks > 0 && wanted != fmt::format("{}", num_ranks)) {
+        throw_config_error(
+            fmt::format("{} ranks were started, and {} are asked for {}", num_ranks, wanted, setting.place),
+            "the batch of a step would be another", fmt::format("start {}, or use sft-launch, which does", wanted));
+      }
+    } else if (!is_needless(name)) {
+      kept.push_back(setting);
+    }
+  }
+  return kept;
 }
 
 }  // namespace sft::launch

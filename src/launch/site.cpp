@@ -70,10 +70,11 @@ Site find_site() {
   Site site;
   site.num_gpus = count_gpus();
   site.is_in_slurm_job = !variable("SLURM_JOB_ID").empty();
+  site.has_slurm = site.is_in_slurm_job || !output_of("command -v sbatch").empty();
+  if (site.has_slurm) site.pmi = choose_pmi(output_of("srun --mpi=list 2>&1"));
   if (!site.is_in_slurm_job) return site;
   site.num_tasks = count_of("SLURM_NTASKS");
   site.num_nodes = std::max(1, count_of("SLURM_JOB_NUM_NODES"));
-  site.pmi = choose_pmi(output_of("srun --mpi=list 2>&1"));
   return site;
 }
 

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # From a model folder and a file of JSON lines to a trained, evaluated and exported model on 16 ranks with one command.
 #
-#   one_command.sh SFT_LAUNCH SFT SFT_PREPARE
+#   one_command.sh MPIEXEC SFT_LAUNCH SFT SFT_PREPARE
 set -euo pipefail
 
-sft_launch=$1 sft=$2 sft_prepare=$3
+mpiexec=$1 sft_launch=$2 sft=$3 sft_prepare=$4
 # shellcheck source=tests/support/checks.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
 export HF_HOME=$work/hub SFT_CACHE=$work/cache
@@ -63,7 +63,8 @@ PY
 
 succeeds 'again' "${launch[@]}" --output_dir second
 check 'with the same rows' test "$(grep -c 'Rows of the same files, tokenizer and options are there' out)" -eq 2
-check 'and the same losses' cmp <(grep -o '"loss":[^,]*' first/metrics.jsonl) <(grep -o '"loss":[^,]*' second/metrics.jsonl)
+check 'and the same losses' \
+  cmp <(grep -o '"loss":[^,]*' first/metrics.jsonl) <(grep -o '"loss":[^,]*' second/metrics.jsonl)
 succeeds 'other options' "${launch[@]}" --output_dir third --packing --max_steps 1
 check 'take other rows' test "$(grep -c 'are there' out)" -eq 0
 
@@ -87,6 +88,15 @@ succeeds 'a recipe of TRL' "$sft_launch" sft --config recipe.yaml --num_processe
 check 'leaves adapters' test -s adapters/adapter/adapter_model.safetensors
 check 'on the modules of PEFT' grep -q '^lora_target_modules = q_proj v_proj' adapters/launch.ini
 check 'with the profile that it names' grep -qx 'zero_stage = 2' adapters/launch.ini
+
+# The same files for sft itself
+printf 'distributed_type: FSDP\nmixed_precision: "no"\nnum_processes: 2\nfsdp_config:\n  fsdp_version: 2\n' >own.yaml
+rows=$(sed -n 's/^train_files = //p' first/launch.ini)
+of_run=(--model_name_or_path start/model --data.train_files "$rows" --max_steps 1 --use_cpu
+  --per_device_train_batch_size 1 --output_dir own)
+succeeds 'sft --config FILE.yaml' "$mpiexec" -np 2 "$sft" --config own.yaml "${of_run[@]}"
+check 'obeys it' grep -qx 'precision = fp32' own/resolved.ini
+refuses 2 '1 ranks were started, and 2 are asked for.*own.yaml:3' "$sft" --config own.yaml "${of_run[@]}"
 
 # What cannot be done
 refuses 2 'no model is given.*--model_name_or_path' "$sft_launch" sft --dataset_name set

@@ -33,4 +33,9 @@ struct Request {
 void take(Request& request, const std::vector<config::PlacedOption>& source,
           const std::vector<std::string>& options_of_prepare);
 
+/// The settings of a file for a run whose `num_ranks` ranks (0: not known) somebody else has started: without those
+/// that say how processes start. Throws a configuration Error where the file asks for another number.
+[[nodiscard]] std::vector<config::PlacedOption> settings_of_run(const std::vector<config::PlacedOption>& settings,
+                                                                int num_ranks);
+
 }  // namespace sft::launch

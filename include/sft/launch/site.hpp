@@ -14,12 +14,13 @@ namespace sft::launch {
 struct Site {
   int num_gpus = 0;  ///< that this process may use
   bool is_in_slurm_job = false;
-  int num_tasks = 0;     ///< of the SLURM job; 0: not said
-  int num_nodes = 1;     ///< of the SLURM job
-  std::string pmi = {};  ///< what `srun --mpi` takes here: pmix, pmi2 ...; empty: its default
+  int num_tasks = 0;       ///< of the SLURM job; 0: not said
+  bool has_slurm = false;  ///< sbatch can be called
+  int num_nodes = 1;       ///< of the SLURM job
+  std::string pmi = {};    ///< what `srun --mpi` takes here: pmix, pmi2 ...; empty: its default
 };
 
-/// Reads the environment, the devices of /dev, and in a SLURM job what `srun --mpi=list` prints.
+/// Reads the environment, the devices of /dev, and where there is SLURM what `srun --mpi=list` prints.
 [[nodiscard]] Site find_site();
 
 /// The type of `srun --mpi=list` to start the ranks of an MPI program with: pmix, else pmi2; empty: neither.

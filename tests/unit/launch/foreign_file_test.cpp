@@ -68,6 +68,15 @@ BOOST_AUTO_TEST_CASE(context_parallelism_gathers_by_default) {
   BOOST_TEST(config_of(read_text("parallelism_config:\n  parallelism_config_cp_size: 1\n")).parallel.sp_size == 1);
 }
 
+BOOST_AUTO_TEST_CASE(ulysses_under_its_older_name) {
+  const char* const text =
+      "distributed_type: DEEPSPEED\nparallelism_config:\n  parallelism_config_cp_size: 2\n"
+      "  parallelism_config_cp_backend: deepspeed\n  parallelism_config_cp_seq_length_is_variable: true\n"
+      "  parallelism_config_cp_attn_implementation: flash_attention_2\n";
+  BOOST_TEST((config_of(read_text(text)).parallel.sp_method == SpMethod::ulysses));
+  BOOST_TEST(config_of(read_text(text)).parallel.sp_size == 2);
+}
+
 BOOST_AUTO_TEST_CASE(mixed_precision_keeps_float32_masters) {
   launch::Request request = request_of(profile("zero3"));
   launch::take(request, {{{"torch_dtype", "bfloat16"}, "on the command line"}}, test::options_of_prepare());
@@ -219,6 +228,14 @@ BOOST_AUTO_TEST_CASE(recipe_of_axolotl) {
   BOOST_TEST(config.lora.lora_target_modules.front() == "all-linear");
   BOOST_TEST((config.train.precision == Precision::bf16));
   BOOST_TEST(file.notes.size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(records_of_sharegpt_for_axolotl) {
+  const std::string begin =
+      "base_model: m\ndatasets:\n- path: d\n  type: chat_template\n  field_messages: conversations\n";
+  const std::string mappings = "  message_property_mappings:\n    role: from\n    content: value\n";
+  BOOST_TEST(!request_of(read_text(begin + mappings)).preparation.contains("rename"));  // sft-prepare knows these
+  BOOST_TEST(request_of(read_text(begin)).preparation.at("rename") == "conversations=messages");
 }
 
 BOOST_AUTO_TEST_CASE(refusals_of_axolotl) {

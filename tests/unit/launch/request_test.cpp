@@ -61,4 +61,18 @@ BOOST_AUTO_TEST_CASE(packed_files_are_the_trainers) {
   BOOST_TEST(taken({{option("eval_files", "e.jsonl")}}).eval.front().data_files.front() == "e.jsonl");
 }
 
+BOOST_AUTO_TEST_CASE(settings_of_a_run_that_is_started) {
+  const std::vector<config::PlacedOption> settings{option("num_processes", "8"), option("num_machines", "1"),
+                                                   option("rdzv_backend", "static"), option("zero_stage", "2")};
+  BOOST_TEST(launch::settings_of_run(settings, 8).size() == 1U);
+  BOOST_TEST(launch::settings_of_run(settings, 0).size() == 1U);
+  test::check_says(test::refusal([&] { static_cast<void>(launch::settings_of_run(settings, 2)); }),
+                   "2 ranks were started, and 8 are asked for");
+  std::vector<config::PlacedOption> single = settings;
+  single.push_back(option("single_process", "true"));
+  BOOST_TEST(launch::settings_of_run(single, 1).size() == 1U);
+  test::check_says(test::refusal([&] { static_cast<void>(launch::settings_of_run(single, 8)); }),
+                   "8 ranks were started, and 1 are asked for");
+}
+
 BOOST_AUTO_TEST_SUITE_END()

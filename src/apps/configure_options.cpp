@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "configure_options.hpp"
+
+#include "sft/cli/option_value.hpp"
+#include "sft/cli/options.hpp"
+
+namespace sft::apps {
+
+namespace {
+
+namespace po = boost::program_options;
+
+cli::Manual about_configure() {
+  cli::Manual manual;
+  manual.program = "sft-config";
+  manual.summary = "Asks what accelerate config asks, and writes a commented .ini file and a job script";
+  manual.usage = {"sft-config [run.ini] [--answers FILE]"};
+  manual.paragraphs = {
+      "An empty answer takes what stands in brackets: sizes are proposed from the model's number of parameters and the "
+      "memory of a GPU. Without a terminal, lines of standard input are the answers, in the order of the questions; "
+      "--answers FILE has lines `name = answer`, in any order.",
+      "The job script is run.sbatch for SLURM, whose PMI is found through srun --mpi=list, or run.sh."};
+  manual.operand = "*.ini";
+  return manual;
+}
+
+po::options_description describe(ConfigureOptions& options) {
+  po::options_description description;
+  auto add = description.add_options();
+  add("answers", cli::path("FILE", &options.answers), "lines `name = answer`");
+  add("force", cli::flag(&options.replaces), "replace files that are there");
+  return description;
+}
+
+}  // namespace
+
+std::optional<ConfigureOptions> read_configure_options(const std::vector<std::string>& arguments) {
+  ConfigureOptions options;
+  const std::optional<po::variables_map> values = read_options(about_configure(), describe(options), arguments);
+  if (!values) return std::nullopt;
+  if (values->count("operand") != 0) options.output = (*values)["operand"].as<std::string>();
+  return options;
+}
+
+cli::Manual configure_manual() {
+  ConfigureOptions options;
+  return cli::manual_of(about_configure(), describe(options));
+}
+
+}  // namespace sft::apps

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/launch/interview.hpp"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <charconv>
+
+namespace sft::launch {
+
+namespace {
+
+/// Why the answer cannot be taken; empty: it can.
+std::string fault_of(const Question& question, const std::string& given) {
+  if (!question.choices.empty() && std::ranges::find(question.choices, given) == question.choices.end()) {
+    return fmt::format("it is one of {}", fmt::join(question.choices, ", "));
+  }
+  if (!question.is_count) return "";
+  int number = 0;
+  const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), number);
+  const bool is_number = error == std::errc() && end == given.data() + given.size();
+  return is_number && number >= 1 ? "" : "it is a whole number from 1";
+}
+
+/// Puts questions until each has an answer.
+class Interview {
+ public:
+  explicit Interview(Answerer& answerer) : answerer_(answerer) {}
+
+  std::string text(const Question& question) {
+    for (;;) {
+      std::string given = answerer_.answer(question);
+      if (given.empty()) given = question.fallback;
+      const std::string fault =
+          given.empty() && question.fallback.empty() ? "it has no default" : fault_of(question, given);
+      if (fault.empty()) return given;
+      answerer_.refuse(question, given, fault);
+    }
+  }
+  std::string choice(const char* name, const char* about, const std::string& fallback,
+                     const std::vector<std::string>& choices) {
+    return text({name, about, fallback, choices});
+  }
+  int count(const char* name, const char* about, int fallback) {
+    return std::stoi(text({name, about, fmt::format("{}", fallback), {}, /*is_count=*/true}));
+  }
+  bool truth(const char* name, const char* about, bool fallback) {
+    return choice(name, about, fallback ? "yes" : "no", {"yes", "no"}) == "yes";
+  }
+
+ private:
+  Answerer& answerer_;
+};
+
+/// Weights, gradients and the two moments of AdamW in float32, of one rank.
+double gigabytes_of_state(std::int64_t num_parameters) { return static_cast<double>(num_parameters) * 16e-9; }
+
+/// The lowest stage whose state takes at most half of a rank's memory.
+std::string propose_stage(double state_gb, double memory_gb, int num_ranks) {
+  if (num_ranks == 1) return "0";
+  const double half = memory_gb / 2.0, share = 1.0 / num_ranks;
+  if (state_gb == 0.0) return "3";  // not known
+  if (state_gb <= half) return "0";
+  if (state_gb * (0.5 + 0.5 * share) <= half) return "1";
+  if (state_gb * (0.25 + 0.75 * share) <= half) return "2";
+  return "3";
+}
+
+}  // namespace
+
+SiteAnswers ask(Answerer& answerer, const Facts& facts,
+                const std::function<std::int64_t(const std::string& model)>& num_parameters) {
+  Interview interview(answerer);
+  SiteAnswers site;
+  site.model = interview.text({"model", "Model (a folder, or org/name in the hub cache)", ""});
+  site.train_files = interview.text({"train_files", "Prepared rows (files of sft-prepare)", "data/train-*.h5"});
+  site.output_dir = interview.text({"output_dir", "Folder for results", "output"});
+  site.num_machines = interview.count("num_machines", "How many machines", 1);
+  site.uses_gpus = interview.truth("use_gpus", "Train on GPUs", facts.num_gpus > 0);
+  site.ranks_per_machine = interview.count(
+      "ranks_per_machine", site.uses_gpus ? "GPUs of a machine" : "Ranks of a machine", std::max(facts.num_gpus, 1));
+  double memory_gb = facts.gpu_memory_gb;
+  if (site.uses_gpus) {
+    memory_gb = interview.count("gpu_memory_gb", "Memory of a GPU in GB", static_cast<int>(facts.gpu_memory_gb));
+  }
+  const int num_ranks = site.num_machines * site.ranks_per_machine;
+  const double state_gb = gigabytes_of_state(num_parameters(site.model));
+
+  site.precision = interview.choice("mixed_precision", "Precision of computing", "bf16", {"bf16", "fp32", "pure_bf16"});
+  site.zero_stage =
+      interview.choice("zero_stage", "What ranks share: 0 nothing, 1 optimizer, 2 and gradients, 3 and weights",
+                       propose_stage(state_gb, memory_gb, num_ranks), {"0", "1", "2", "3"});
+  const bool is_too_much = state_gb / num_ranks > memory_gb * 0.8;
+  site.offload = interview.choice("offload", "Where the optimizer's state waits", is_too_much ? "host" : "none",
+                                  {"none", "host", "nvme"});
+  if (site.offload == "nvme") site.offload_folder = interview.text({"offload_folder", "A folder on a local disk", ""});
+  const int max_length = interview.count("max_length", "Tokens of the longest row", 1024);
+  site.sp_size = interview.count("sp_size", "Ranks that share a row", 1);
+  site.tp_size = interview.count("tp_size", "Ranks that share each layer (tensor parallelism)", 1);
+  site.activation_checkpointing =
+      interview.choice("activation_checkpointing", "What is computed again to save memory",
+                       max_length / site.sp_size >= 4096 ? "full" : "none", {"none", "selective", "full"});
+  site.rows_per_rank =
+      interview.count("per_device_train_batch_size", "Rows of a rank at once", max_length >= 4096 ? 1 : 8);
+  site.gradient_accumulation_steps = interview.count("gradient_accumulation_steps", "How often before a step", 1);
+  site.num_train_epochs = interview.text({"num_train_epochs", "Epochs", "3"});
+  site.learning_rate = interview.text({"learning_rate", "Learning rate", "2e-5"});
+  site.uses_slurm = interview.truth("use_slurm", "Start it as a SLURM job", facts.has_slurm);
+  if (site.uses_slurm) {
+    site.partition = interview.text({"partition", "SLURM partition (default: that of the site)", "default"});
+    site.account = interview.text({"account", "SLURM account (none: yours)", "none"});
+    site.time = interview.text({"time", "Time limit", "12:00:00"});
+    site.cpus_per_rank = interview.count("cpus_per_rank", "CPU cores of a rank", 4);
+  }
+  return site;
+}
+
+std::string ini_text(const SiteAnswers& site) {
+  const int num_ranks = site.num_machines * site.ranks_per_machine;
+  const int of_a_row = site.sp_size * site.tp_size;
+  const int num_rows = site.rows_per_rank * site.gradient_accumulation_steps * num_ranks / of_a_row;
+  std::string text = fmt::format(
+      "# Written by sft-config for {} machine(s) of {} ranks. Every key: docs/configuration.md, or sft --help.\n"
+      "# `sft THIS --dry-run --num_ranks {}` shows the memory of each rank.\n\n",
+      site.num_machines, site.ranks_per_machine, num_ranks);
+  text += fmt::format("[model]\nmodel_name_or_path = {}\n\n[data]\ntrain_files = {}     # of sft-prepare\n\n",
+                      site.model, site.train_files);
+  text += fmt::format("[parallel]              # {} ranks; what is left of them is dp_shard_size\n", num_ranks);
+  text += fmt::format("sp_size = {}             # ranks that share a row\n", site.sp_size);
+  text += fmt::format("tp_size = {}             # ranks that share each layer\n", site.tp_size);
+  text += fmt::format("zero_stage = {}          # 0: whole copies; 3: weights, gradients and optimizer are cut\n\n",
+                      site.zero_stage);
+  text += fmt::format("[train]                 # a step has {} rows\n", num_rows);
+  text += fmt::format("per_device_train_batch_size = {}\ngradient_accumulation_steps = {}\nnum_train_epochs = {}\n",
+                      site.rows_per_rank, site.gradient_accumulation_steps, site.num_train_epochs);
+  text += fmt::format("precision = {}\nactivation_checkpointing = {}\noffload_optimizer = {}\n", site.precision,
+                      site.activation_checkpointing, site.offload);
+  if (!site.offload_folder.empty()) text += fmt::format("offload_folder = {}\n", site.offload_folder);
+  text += fmt::format("output_dir = {}\n\n[optimizer]\nlearning_rate = {}\n\n[checkpoint]\n", site.output_dir,
+                      site.learning_rate);
+  text += "save_hub_model = true   # leaves OUTPUT_DIR/model at the end\n\n";
+  return text + fmt::format("[device]\nbackend = {}\n", site.uses_gpus ? "cuda" : "cpu");
+}
+
+std::string job_script(const SiteAnswers& site, const Facts& facts, const std::string& sft_run,
+                       const std::string& ini_path) {
+  const int num_ranks = site.num_machines * site.ranks_per_machine;
+  std::string text = "#!/usr/bin/env bash\n# Written by sft-config.\n";
+  if (!site.uses_slurm) {
+    const std::string start = site.num_machines == 1
+                                  ? fmt::format("-n {}", num_ranks)
+                                  : fmt::format("--launcher \"mpirun --hostfile hosts -np {}\"", num_ranks);
+    if (site.num_machines > 1)
+      text += fmt::format("# `hosts`: a line `HOST slots={}` for each machine.\n", site.ranks_per_machine);
+    return text + fmt::format("set -euo pipefail\nexec \"{}\" {} \"{}\" \"$@\"\n", sft_run, start, ini_path);
+  }
+  text +=
+      "# Before the time limit the run saves, and the job goes back into the queue and resumes.\n#SBATCH "
+      "--job-name=sft\n";
+  text += fmt::format("#SBATCH --nodes={}\n#SBATCH --ntasks-per-node={}\n#SBATCH --cpus-per-task={}\n",
+                      site.num_machines, site.ranks_per_machine, site.cpus_per_rank);
+  if (site.uses_gpus) text += fmt::format("#SBATCH --gpus-per-node={}\n", site.ranks_per_machine);
+  if (site.partition != "default") text += fmt::format("#SBATCH --partition={}\n", site.partition);
+  if (site.account != "none") text += fmt::format("#SBATCH --account={}\n", site.account);
+  text += fmt::format("#SBATCH --time={}\n#SBATCH --signal=B:USR1@120\n#SBATCH --requeue\n#SBATCH --open-mode=append\n",
+                      site.time);
+  text += "#SBATCH --output=slurm-%x-%j.out\nset -euo pipefail\ncd \"$SLURM_SUBMIT_DIR\"\n";
+  text += "export OMP_NUM_THREADS=\"$SLURM_CPUS_PER_TASK\"\n";
+  const std::string pmi = facts.pmi.empty() ? "" : fmt::format("--mpi={} ", facts.pmi);
+  text += fmt::format(
+      "exec \"{}\" --requeue --restarts 10 \\\n  --launcher \"srun {}--kill-on-bad-exit=1 "
+      "--cpus-per-task=$SLURM_CPUS_PER_TASK --distribution=block:block\" \\\n",
+      sft_run, pmi);
+  return text + fmt::format("  \"{}\" --checkpoint.resume_from_checkpoint auto \"$@\"\n", ini_path);
+}
+
+}  // namespace sft::launch
