@@ -196,11 +196,29 @@ void to_gguf(const apps::StartModel& start, const apps::ConvertOptions& options)
   apps::convert_to_gguf(converter, is_folder ? start.folder : passing->path(), options.to, options.gguf_type);
 }
 
+/// The model folder that the run with this output folder began from, to which its adapter is added.
+std::string base_of_run(const apps::ConvertOptions& options) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(options.adapter, ignored)) {
+    throw_data_error(
+        fmt::format("{} has no adapter", options.from),
+        fmt::format("there is no {}, which a finished run with lora.use_peft leaves", options.adapter),
+        fmt::format("make it of the newest checkpoint with sft-convert {} {}", options.from, options.adapter));
+  }
+  const checkpoint::Header header = checkpoint::read_header(apps::checkpoint_at(options.from));
+  const config::Config config = config::parse(header.config_ini, {}, options.from);
+  std::string base = apps::find_origin(config.model);
+  if (!base.empty()) return base;
+  throw_data_error(fmt::format("the model of {} is not known", options.from),
+                   fmt::format("it began from '{}', where there is no model folder", config.model.model_name_or_path),
+                   "name it: sft-convert --merge MODEL ADAPTER OUT");
+}
+
 int run(const std::vector<std::string>& arguments) {
   const std::optional<apps::ConvertOptions> options = apps::read_convert_options(arguments);
   if (!options) return static_cast<int>(ExitStatus::done);
   config::Model named;
-  named.model_name_or_path = options->from;
+  named.model_name_or_path = options->takes_run ? base_of_run(*options) : options->from;
   const apps::StartModel start = apps::find_start_model(named);
   if (options->to_gguf) {
     to_gguf(start, *options);

@@ -27,7 +27,8 @@ cli::Manual about_convert() {
                   "sft-convert HUB_FOLDER OUT_CHECKPOINT",
                   "sft-convert --gguf HUB_FOLDER|CHECKPOINT OUT_FILE [--gguf_type auto|f32|f16|bf16|q8_0] "
                   "[--gguf_converter FILE]",
-                  "sft-convert --merge HUB_FOLDER ADAPTER_FOLDER OUT_FOLDER [...]"};
+                  "sft-convert --merge HUB_FOLDER ADAPTER_FOLDER OUT_FOLDER [...]",
+                  "sft-convert --merge RUN_FOLDER OUT_FOLDER [...]"};
   manual.paragraphs = {
       "CHECKPOINT is a checkpoint of sft, or the output folder of a run: then the checkpoint saved last is used. "
       "OUT_FOLDER gets config.json, the weights as safetensors and, when the run began from a model folder, its "
@@ -37,7 +38,8 @@ cli::Manual about_convert() {
       "With --merge, OUT_FOLDER gets the model with the adapter's weights added, as PEFT's merge_and_unload makes it. "
       "ADAPTER_FOLDER is in PEFT's format; a run with lora.use_peft leaves one in its output folder. A CHECKPOINT of "
       "such "
-      "a run becomes such a folder.",
+      "a run becomes such a folder. RUN_FOLDER is that output folder: its adapter is added to the model that the run "
+      "began from.",
       "With --gguf, OUT_FILE is the model for llama.cpp. Its own converter makes it, which has to be installed; a "
       "CHECKPOINT becomes a model folder on the way.",
       "Tensors go through memory in parts, so models of any size can be converted."};
@@ -100,10 +102,14 @@ std::optional<ConvertOptions> read_convert_options(const std::vector<std::string
   Words words;
   const std::optional<po::variables_map> values = read_options(about_convert(), describe(words), arguments);
   if (!values) return std::nullopt;
-  if (values->count(words.merge ? "operand3" : "operand2") == 0) {
+  const bool takes_run = words.merge && values->count("operand3") == 0;
+  if (values->count("operand2") == 0) {
     if (words.merge) {
-      throw_config_error("three folders are needed", "--merge reads a model and an adapter and writes a model",
-                         "give them, as in sft-convert --merge models/base output/chat/adapter models/chat");
+      throw_config_error("two or three folders are needed",
+                         "--merge reads a run, or a model and an adapter, and writes "
+                         "a model",
+                         "give them, as in sft-convert --merge output/chat models/chat, or "
+                         "sft-convert --merge models/base output/chat/adapter models/chat");
     }
     throw_config_error("two folders are needed", "sft-convert reads one and writes the other",
                        "give them, as in sft-convert output/demo models/demo");
@@ -125,8 +131,9 @@ std::optional<ConvertOptions> read_convert_options(const std::vector<std::string
   options.gguf_type = words.gguf_type;
   options.gguf_converter = words.gguf_converter;
   options.from = (*values)["operand"].as<std::string>();
-  if (words.merge) options.adapter = (*values)["operand2"].as<std::string>();
-  options.to = (*values)[words.merge ? "operand3" : "operand2"].as<std::string>();
+  options.takes_run = takes_run;
+  if (words.merge) options.adapter = takes_run ? options.from + "/adapter" : (*values)["operand2"].as<std::string>();
+  options.to = (*values)[words.merge && !takes_run ? "operand3" : "operand2"].as<std::string>();
   options.has_dtype = !(*values)["dtype"].defaulted();
   options.has_max_shard_size = !(*values)["max_shard_size"].defaulted();
   options.dtype = hub::parse_weight_type(words.dtype);

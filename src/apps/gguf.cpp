@@ -2,17 +2,15 @@
 #include "gguf.hpp"
 
 #include <fmt/core.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <array>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <vector>
 
+#include "child_process.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 
@@ -38,23 +36,6 @@ std::string found_on_path(const std::string& name) {
     if (!folder.empty() && is_file(file)) return file.string();
   }
   return "";
-}
-
-/// Runs the words and waits; the exit status, 128 and more for a signal.
-int run_and_wait(const std::vector<std::string>& words) {
-  std::vector<char*> arguments;
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  pid_t child = 0;
-  const int error = ::posix_spawnp(&child, arguments.front(), nullptr, nullptr, arguments.data(), environ);
-  if (error != 0) {
-    throw_data_error(fmt::format("cannot run {}", words.front()), std::strerror(error),
-                     "install Python 3, or make the converter executable");
-  }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 /// Removes a file that was not finished.
@@ -93,7 +74,7 @@ void convert_to_gguf(const std::string& converter, const std::string& from, cons
   std::vector<std::string> words{converter, from, "--outfile", unfinished.path, "--outtype", type};
   if (::access(converter.c_str(), X_OK) != 0) words.insert(words.begin(), "python3");
   log_info(fmt::format("{} makes {} of {}", converter, to, from));
-  if (const int status = run_and_wait(words); status != 0) {
+  if (const int status = run_and_wait(words, "", "install Python 3, or make the converter executable"); status != 0) {
     throw_data_error(fmt::format("{} could not convert {}", converter, from),
                      fmt::format("it ended with status {}; its own lines are above", status),
                      "see whether llama.cpp knows this kind of model, and the converter's own requirements");

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "find_script.hpp"
 #include "sft/config/values.hpp"
 #include "sft/data/chat_templates.hpp"
 #include "sft/hub/folder.hpp"
@@ -23,12 +24,6 @@ namespace {
 bool is_same_file(const fs::path& a, const fs::path& b) {
   std::error_code error;
   return fs::equivalent(a, b, error) && !error;
-}
-
-/// Where this program lies.
-fs::path program_folder() {
-  std::error_code error;
-  return fs::read_symlink("/proc/self/exe", error).parent_path();
 }
 
 /// How a user types the program `name` that lies beside this one: ./NAME where the working folder has it, NAME where
@@ -46,14 +41,11 @@ std::string command_of(const std::string& name) {
   return shell_word(program.string());
 }
 
-/// The script of the source tree that this program was built in; empty when it is not there (any more).
+/// How a user types that script; empty when it is not there (any more).
 std::string script(const std::string& name) {
-  std::error_code error;
-  for (fs::path folder = program_folder(); folder.has_relative_path(); folder = folder.parent_path()) {
-    const fs::path found = folder / name;
-    if (fs::exists(found, error)) return is_same_file(name, found) ? name : shell_word(found.string());
-  }
-  return "";
+  const std::string found = find_script(name);
+  if (found.empty()) return "";
+  return is_same_file(name, found) ? name : shell_word(found);
 }
 
 /// Whether the folder of the model that the run began with, empty for none, has a chat template, so that a conversation

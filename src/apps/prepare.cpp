@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -34,8 +35,10 @@
 #include "sft/data/packed_dataset.hpp"
 #include "sft/data/prepare.hpp"
 #include "sft/hub/folder.hpp"
+#include "sft/hub/model_config.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/text/tokenizer.hpp"
+#include "table_inputs.hpp"
 
 namespace {
 
@@ -135,6 +138,19 @@ void print_preview(const PrepareSummary& summary, std::int64_t num_rows) {
   }
 }
 
+/// Rows for a model that cannot be trained are of no use here: said before the work, not after it.
+void warn_of_untrained_model(const PrepareCommand& command, const Team& team) {
+  const std::string& folder = command.options.text.tokenizer;
+  std::error_code ignored;
+  if (command.model.empty() || team.rank() != 0) return;
+  if (!std::filesystem::exists(std::filesystem::path(folder) / "config.json", ignored)) return;
+  try {
+    (void)sft::hub::read_model_config(folder);
+  } catch (const sft::Error& error) {
+    sft::log_warning(fmt::format("sft cannot train this model: {}", error.what()));
+  }
+}
+
 int run(const std::vector<std::string>& arguments, const Team& team) {
   std::optional<PrepareCommand> command;
   team.agree([&] {
@@ -150,6 +166,8 @@ int run(const std::vector<std::string>& arguments, const Team& team) {
     }
   });
   if (command) {
+    warn_of_untrained_model(*command, team);
+    const sft::apps::TableInputs tables(command->options.inputs, command->options.output, team);
     const sft::StopSignals signals({SIGINT, SIGTERM, SIGHUP});
     try {
       const PrepareSummary summary = prepare_with_progress(command->options, signals, team);

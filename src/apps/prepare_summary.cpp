@@ -113,6 +113,11 @@ std::string list_of_files(const data::SplitSummary& split) {
                      split.files.size() > 1 ? fmt::format(" ... {}", split.files.back()) : "");
 }
 
+/// "; --max_length 640 cuts none", where something is cut.
+std::string least_that_cuts_none(const data::PrepareSummary& summary) {
+  return summary.num_truncated > 0 ? fmt::format("; --max_length {} cuts none", summary.lengths.longest) : "";
+}
+
 nlohmann::ordered_json json_of(const data::NameCounts& counts) {
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
   for (const auto& [name, count] : counts.by_name()) object[name] = count;
@@ -139,7 +144,7 @@ void print_summary(const data::PrepareSummary& summary, const data::PrepareOptio
   } else {
     line("dropped", fmt::format("{} (no target within max_length)", summary.num_dropped));
   }
-  line("truncated", fmt::format("{} (cut at max_length)", summary.num_truncated));
+  line("truncated", fmt::format("{} (cut at max_length{})", summary.num_truncated, least_that_cuts_none(summary)));
   line("documents", std::to_string(train.num_documents));
   line("tokens", std::to_string(train.num_tokens));
   line("target tokens", std::to_string(train.num_target_tokens));

@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prove_layouts.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "child_process.hpp"
+#include "find_script.hpp"
 #include "input_file.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/config/parse.hpp"
@@ -79,7 +74,7 @@ bool has_auxiliary_loss(const config::Config& config) {
 /// sft-run, beside this program.
 std::string launcher_program() {
   std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path() / "sft-run";
+  const fs::path program = program_folder() / "sft-run";
   if (fs::exists(program, error)) return program.string();
   throw_config_error(fmt::format("there is no program {}", program.string()), "it starts the ranks",
                      "build or install it");
@@ -91,47 +86,6 @@ std::string with_number(std::string words, int num_ranks) {
     words.replace(at, place.size(), fmt::format("{}", num_ranks));
   }
   return words;
-}
-
-/// The ranks that run, for signals: who asks this program to stop means them.
-volatile sig_atomic_t running_child = 0;
-
-extern "C" void stop_child(int /*signal*/) {
-  if (running_child > 0) ::kill(running_child, SIGTERM);
-}
-
-/// Runs the words, with what they print in `log`, and waits; the exit status, 128 and more for a signal. A signal that
-/// asks to stop is passed on meanwhile.
-int run_and_wait(const std::vector<std::string>& words, const std::string& log) {
-  constexpr std::array signals{SIGINT, SIGTERM, SIGHUP};
-  std::vector<char*> arguments;
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  std::array<struct sigaction, signals.size()> former{};
-  struct sigaction passing_on {};
-  passing_on.sa_handler = stop_child;
-  for (std::size_t i = 0; i < signals.size(); ++i) ::sigaction(signals[i], &passing_on, &former[i]);
-  posix_spawn_file_actions_t files;
-  ::posix_spawn_file_actions_init(&files);
-  ::posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
-  ::posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
-  pid_t child = 0;
-  const int error = ::posix_spawnp(&child, arguments.front(), &files, nullptr, arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&files);
-  int status = 0;
-  if (error == 0) {
-    running_child = child;
-    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    running_child = 0;
-  }
-  for (std::size_t i = 0; i < signals.size(); ++i) ::sigaction(signals[i], &former[i], nullptr);
-  if (error != 0) {
-    throw_config_error(fmt::format("cannot run {}", words.front()), std::strerror(error),
-                       "see that it can be executed");
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 /// The error lines of a log, without the program's name; else its last line.
@@ -229,7 +183,8 @@ RunNumbers train_layout(const Layout& layout, std::int64_t num_steps, const std:
     words.insert(words.end(), {"--launcher", with_number(launcher, layout.num_ranks)});
   }
   words.push_back(ini);
-  if (const int status = run_and_wait(words, log); status != 0) fail(layout, status, log);
+  if (const int status = run_and_wait(words, log, "see that it can be executed"); status != 0)
+    fail(layout, status, log);
   RunNumbers numbers;
   if (num_steps > 0) numbers.steps = read_steps(config.train.output_dir + "/metrics.jsonl", num_steps);
   numbers.checkpoint = checkpoint::path_of(config.train.output_dir, num_steps);

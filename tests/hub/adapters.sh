@@ -262,7 +262,10 @@ refuses 3 'lora_magnitude_vector is none of LoRA' "$sft_convert" --merge base/mo
 refuses 2 'save_hub_model = true. does not go with lora\.use_peft' "$sft" lora.ini --checkpoint.save_hub_model true
 refuses 2 'names x_proj' "$sft" lora.ini --lora.lora_target_modules q_proj,x_proj
 refuses 2 'lora\.lora_r = 0' "$sft" lora.ini --lora.lora_r 0
-refuses 2 'three folders are needed' "$sft_convert" --merge base/model whole/adapter
+refuses 2 'two or three folders are needed' "$sft_convert" --merge whole
+refuses 3 'base/model has no adapter' "$sft_convert" --merge base/model merged-none
+succeeds "a run's folder names both" "$sft_convert" --merge whole merged-run
+check 'and gives the same model' cmp merged/model.safetensors merged-run/model.safetensors
 refuses 3 'adapter_config\.json' "$sft_convert" --merge base/model base/model x
 sed -i 's/"use_rslora": false/"use_qalora": true/' whole/adapter/adapter_config.json
 refuses 3 'use_qalora = true' "$sft_convert" --merge base/model whole/adapter x

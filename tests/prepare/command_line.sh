@@ -299,6 +299,48 @@ prepare --input chats.zip
 # shellcheck disable=SC2016  # the backticks are those of the message
 refused 3 'cannot use chats\.zip as JSON lines \(it is a ZIP archive\): unpack it first, `unzip chats\.zip`'
 
+# What is cut, and how long rows have to be for nothing to be.
+printf '{"prompt": "%s", "completion": "b"}\n' "$(printf 'a%.0s' $(seq 40))" >longer.jsonl
+cat chats.jsonl >>longer.jsonl
+prepare --input longer.jsonl --max_length 32 --packing_strategy bfd
+longest=$(sed -n 's/^  truncated .*(cut at max_length; --max_length \([0-9]*\) cuts none)$/\1/p' out)
+if [[ -n $longest ]]; then right "--max_length $longest cuts none"; else wrong 'the summary names no length'; fi
+rm -rf o
+prepare --input longer.jsonl --max_length "$longest"
+says '^  truncated +0 \(cut at max_length\)$'
+
+# Tables, which Python reads: one that stands in for a python3 with pyarrow, and one without.
+mkdir with without tables saved
+cat >with/python3 <<'SH'
+#!/usr/bin/env bash
+[[ $1 == */postprocess/parquet_to_jsonl.py && $3 == --output ]] || exit 9
+echo "read $2" >>asked
+printf '{"prompt": "a", "completion": "b"}\n' >"$4"
+SH
+cat >without/python3 <<'SH'
+#!/usr/bin/env bash
+echo "parquet_to_jsonl: error: pyarrow is missing (it reads Parquet): pip install pyarrow" >&2
+exit 1
+SH
+chmod +x with/python3 without/python3
+touch a.parquet b.arrow tables/c.parquet saved/state.json
+for table in a.parquet b.arrow tables saved '*.parquet'; do
+  rm -rf o asked
+  PATH=$work/with:$PATH prepare --input "$table" --input chats.jsonl
+  says 'records +[2-9]'
+  check "$table is read" grep -qxF "read $table" asked
+  check 'nothing but shards is left' test -z "$(find o -mindepth 1 ! -name train-00000.h5 ! -name sft-prepare.lock)"
+done
+rm -rf o
+prints 3 'error: cannot read a\.parquet \(postprocess/parquet_to_jsonl\.py ended with status 1; its own line is above\)' \
+  env "PATH=$work/without:$PATH" "$sft_prepare" --input a.parquet --output o
+
+# A model that cannot be trained: its rows are made all the same.
+mkdir foreign
+printf '{"architectures": ["MambaForCausalLM"], "model_type": "mamba"}' >foreign/config.json
+PATH=$work/with:$PATH prepare --input chats.jsonl --model_name_or_path foreign || true
+check 'the warning comes before the work' grep -q 'warning: sft cannot train this model: ' err
+
 # Help fits a terminal.
 "$sft_prepare" --help >out 2>err
 if [[ $(wc -L <out) -le 100 ]]; then right help; else wrong "a line of --help is longer than 100 columns"; fi
