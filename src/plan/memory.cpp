@@ -42,15 +42,21 @@ MemoryRange& range_of(MemoryTable& table, std::size_t row) {
 
 device::Ledger plan_ledger(const config::ValidConfig& config, const Datasets& datasets, const mesh::Place& place,
                            const Machine& machine, std::size_t process_bytes) {
+  device::Ledger ledger = plan_ledger(config, datasets.limits(config), place, machine, process_bytes);
+  ledger.add(device::Label::batches, device::Space::host, batches_bytes(config, place, datasets));
+  return ledger;
+}
+
+device::Ledger plan_ledger(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
+                           const mesh::Place& place, const Machine& machine, std::size_t process_bytes) {
   using device::Label;
   using device::Space;
   device::Ledger ledger;
-  RankPlan plan(config, datasets.limits(config), place, machine);
+  RankPlan plan(config, limits, place, machine);
   RankPlan::Arenas sizes = plan.measure();
   for_each_arena(sizes, [&](Label label, Space space, const device::Arena& arena) {
     ledger.add(label, space, arena.used_bytes());
   });
-  ledger.add(Label::batches, Space::host, batches_bytes(config, place, datasets));
   ledger.add(Label::process, Space::host, process_bytes + plan.later_process_bytes());
   ledger.add(Label::process, Space::device, machine.gpu_process_bytes);
   ledger.add(Label::communication, Space::host, machine.first_rank_bytes());
