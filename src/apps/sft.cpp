@@ -22,6 +22,7 @@
 
 #include "choose_device.hpp"
 #include "input_file.hpp"
+#include "machines.hpp"
 #include "next_steps.hpp"
 #include "open_datasets.hpp"
 #include "save_model_folder.hpp"
@@ -165,16 +166,18 @@ void require_one_rank(const comm::Group& world) {
                           "one rank plans for all", "start it without mpirun, with --num_ranks for their number");
 }
 
-/// The machine that --dry-run plans for: ranks like this one, with GPUs where they are asked for, or where this process
-/// sees one.
-plan::Machine planned_machine(const config::ValidConfig& config) {
+/// The machine that --dry-run plans for: of `kind`; else ranks like this one, with GPUs where they are asked for, or
+/// where this process sees one.
+plan::Machine planned_machine(const config::ValidConfig& config, std::optional<device::Kind> kind) {
   using Choice = config::BackendChoice;
   const int num_ranks = mesh::layout_of(config->parallel).size();
   plan::Machine machine{.kind = device::Kind::cpu,
                         .num_threads = machine::num_threads_of_rank(machine::cores_of_this_process(), num_ranks),
                         .node_shared_bytes = apps::ModelFolder::shared_bytes(*config)};
   const bool sees_gpu = ops::is_built(device::Kind::cuda) && !machine::visible_gpus().gpus.empty();
-  if (config->device.backend == Choice::cuda || (config->device.backend == Choice::automatic && sees_gpu)) {
+  const bool asks_for_gpu =
+      config->device.backend == Choice::cuda || (config->device.backend == Choice::automatic && sees_gpu);
+  if (kind ? *kind == device::Kind::cuda : asks_for_gpu) {
     const std::size_t num_groups =
         mesh::Groups::planned(mesh::Place(config, 0), sharing_of(config, device::Kind::cuda)).of_tensors().size();
     machine.kind = device::Kind::cuda;
@@ -219,15 +222,18 @@ void require_few_ranks(int num_ranks) {
 }
 
 /// --dry-run: what the run would be, as if all ranks were on nodes like this one.
-void plan_only(const config::ValidConfig& given, bool json) {
+void plan_only(const config::ValidConfig& given, const apps::SftOptions& command) {
   const int num_ranks = mesh::layout_of(given->parallel).size();
   require_few_ranks(num_ranks);
   const plan::Datasets datasets = apps::open_datasets(given);
-  const plan::Machine machine = planned_machine(given);
+  std::optional<plan::Hardware> hardware;
+  if (!command.machine.empty()) hardware = apps::machine_named(command.machine);
+  const plan::Machine machine = planned_machine(given, hardware ? std::optional(hardware->kind) : std::nullopt);
   apps::require_place_of_state(given, machine.kind);
   const auto [config, why] = plan::resolve_sp_method(
-      plan::assume_async_save(given), plan::SpFacts::of(given, datasets.train, /*ranks_per_node=*/num_ranks));
-  log_info(plan::dry_run(config, datasets, machine, own_bytes(datasets), why, json));
+      plan::assume_async_save(given),
+      plan::SpFacts::of(given, datasets.train, hardware ? hardware->ranks_per_node : num_ranks));
+  log_info(plan::dry_run(config, datasets, machine, own_bytes(datasets), why, hardware, command.json));
   if (const std::string warning = plan::warning_of_mesh(config->parallel); !warning.empty()) log_warning(warning);
 }
 
@@ -242,7 +248,7 @@ bool answer(const apps::SftOptions& command, const comm::Group& world) {
       break;
     case apps::SftOptions::Action::dry_run:
       require_one_rank(world);
-      plan_only(read_config(command, world), command.json);
+      plan_only(read_config(command, world), command);
       break;
   }
   return true;

@@ -19,7 +19,7 @@ namespace po = boost::program_options;
 /// Its options that are no keys.
 struct Flags {
   bool print_config = false, dry_run = false, check = false, json = false;
-  std::string num_ranks, config;
+  std::string num_ranks, machine, config;
 };
 
 cli::Manual about_sft() {
@@ -27,7 +27,8 @@ cli::Manual about_sft() {
   manual.program = "sft";
   manual.summary = "Fine-tunes a decoder language model on a mesh of MPI ranks";
   manual.usage = {"mpirun -np N sft [INPUT.ini] [--section.key VALUE ...]",
-                  "sft INPUT.ini --dry-run [--json] [--num_ranks N]", "mpirun -np N sft INPUT.ini --check"};
+                  "sft INPUT.ini --dry-run [--json] [--num_ranks N] [--machine MACHINE]",
+                  "mpirun -np N sft INPUT.ini --check"};
   manual.keys_heading =
       "Keys of the .ini file; each is also an option, --section.key VALUE, which wins. The section may be left out "
       "where only one has the key. Defaults are in brackets.";
@@ -55,6 +56,9 @@ po::options_description describe(Flags& flags) {
   add("json", cli::flag(&flags.json), "with --dry-run: as JSON");
   add("num_ranks", po::value(&flags.num_ranks)->value_name("N"),
       "with --dry-run: for N ranks; without it, for as many as the mesh needs");
+  add("machine", po::value(&flags.machine)->value_name("MACHINE"),
+      "with --dry-run: also plan the time of a step on this machine, h200x8x4 for 4 nodes of 8 H200 "
+      "(share/sft/machines.ini), or a file of one machine of that form");
   add("config", po::value(&flags.config)->value_name("FILE"),
       "the same as INPUT.ini, under TRL's name; also a YAML or JSON file of Accelerate, DeepSpeed, TRL or Axolotl");
   return description;
@@ -92,6 +96,7 @@ void require_dry_run(const Flags& flags) {
   };
   if (flags.json) refuse("--json");
   if (!flags.num_ranks.empty()) refuse("--num_ranks");
+  if (!flags.machine.empty()) refuse("--machine");
 }
 
 }  // namespace
@@ -112,6 +117,7 @@ std::optional<SftOptions> read_sft_options(const std::vector<std::string>& argum
   options.action = action_of(flags);
   if (options.action != SftOptions::Action::dry_run) require_dry_run(flags);
   options.json = flags.json;
+  options.machine = flags.machine;
   if (values->count("num_ranks") != 0) options.num_ranks = read_num_ranks(flags.num_ranks);
   if (values->count("operand") != 0) options.input_file = (*values)["operand"].as<std::string>();
   if (values->count("config") != 0) {

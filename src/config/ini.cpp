@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config/ini.hpp"
+#include "sft/config/ini.hpp"
 
 #include <fmt/core.h>
 #include <cctype>

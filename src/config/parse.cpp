@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "config/foreign_precision.hpp"
-#include "config/ini.hpp"
 #include "config/keys.hpp"
 #include "config/names.hpp"
+#include "sft/config/ini.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::config {

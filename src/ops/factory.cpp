@@ -7,6 +7,7 @@
 #include "ops/backends.hpp"
 #include "ops/cpu/planning.hpp"
 #include "ops/null/backend.hpp"
+#include "ops/null/clocked_backend.hpp"
 #include "sft/core/error.hpp"
 #if SFT_HAVE_CUDA
 #endif
@@ -64,6 +65,10 @@ std::unique_ptr<Backend> make_checked_backend(std::unique_ptr<Backend> inner) {
 
 std::unique_ptr<Backend> make_null_backend(device::Stream& stream) {
   return std::make_unique<null::NullBackend>(stream);
+}
+
+std::unique_ptr<Backend> make_clocked_backend(const device::ClockedDevice& device, device::Stream& stream) {
+  return std::make_unique<null::ClockedBackend>(device, stream);
 }
 
 std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& shapes, const AttentionNeeds& attention) {

@@ -10,6 +10,7 @@
 #include "sft/plan/run_length.hpp"
 #include "sft/plan/save_time.hpp"
 #include "sft/plan/start_table.hpp"
+#include "sft/plan/step_time.hpp"
 #include "sft/plan/traffic.hpp"
 
 namespace sft::plan {
@@ -32,7 +33,8 @@ std::string describe_planned(const Machine& machine) {
 }  // namespace
 
 std::string dry_run(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine,
-                    std::size_t process_bytes, const std::string& sp_choice, bool json) {
+                    std::size_t process_bytes, const std::string& sp_choice, const std::optional<Hardware>& hardware,
+                    bool json) {
   const mesh::Layout layout = mesh::layout_of(config->parallel);
   const RankPlan first(config, datasets.limits(config), mesh::Place(config, 0), machine);
   const parallel::ParameterCounts num_parameters = first.num_parameters();
@@ -41,6 +43,8 @@ std::string dry_run(const config::ValidConfig& config, const Datasets& datasets,
   const std::vector<comm::SentBytes> traffic =
       plan_traffic(config, datasets.limits(config), mesh::Place(config, 0), machine);
   const SaveTime save = plan_save(config, datasets, machine);
+  std::optional<StepTime> time;
+  if (hardware) time = plan_step_time(config, datasets.limits(config), mesh::Place(config, 0), machine, *hardware);
   if (!json) {
     return start_table({.config = config,
                         .kind = machine.kind,
@@ -54,7 +58,9 @@ std::string dry_run(const config::ValidConfig& config, const Datasets& datasets,
                         .memory = memory,
                         .traffic = traffic,
                         .offloaded_bytes = first.offloaded_bytes(),
-                        .save = describe(save)});
+                        .save = describe(save),
+                        .save_choice = "",
+                        .step_time = time ? describe(*time, *hardware) : ""});
   }
   nlohmann::ordered_json memory_json;
   for (std::size_t i = 0; i < device::num_labels; ++i) {
@@ -83,6 +89,12 @@ std::string dry_run(const config::ValidConfig& config, const Datasets& datasets,
                     {"save_s", save.seconds()}};
   nlohmann::ordered_json& sent = result["sent_bytes_per_step"] = nlohmann::ordered_json::object();
   for (const comm::SentBytes& group : traffic) sent[group.group] = group.bytes;
+  if (time) {
+    nlohmann::ordered_json& planned = result["planned_step"];
+    planned = {{"machine", hardware->name}, {"step_s", time->step_s}, {"ops_s", time->ops_s}};
+    planned["model_flops"] = time->model_flops;
+    for (const Exposed& wait : time->exposed) planned["exposed_s"][wait.what] = wait.seconds;
+  }
   if (datasets.eval) result["num_eval_rows"] = datasets.eval->num_rows();
   return result.dump(2) + "\n";
 }

@@ -38,6 +38,21 @@ MemoryRange& range_of(MemoryTable& table, std::size_t row) {
   return *sums[row - device::num_labels];
 }
 
+/// All but the data that is read ahead.
+device::Ledger ledger_of(RankPlan& plan, std::size_t process_bytes) {
+  using device::Label;
+  using device::Space;
+  device::Ledger ledger;
+  RankPlan::Arenas sizes = plan.measure();
+  for_each_arena(sizes, [&](Label label, Space space, const device::Arena& arena) {
+    ledger.add(label, space, arena.used_bytes());
+  });
+  ledger.add(Label::process, Space::host, process_bytes + plan.later_process_bytes());
+  ledger.add(Label::process, Space::device, plan.machine.gpu_process_bytes);
+  ledger.add(Label::communication, Space::host, plan.machine.first_rank_bytes());
+  return ledger;
+}
+
 }  // namespace
 
 device::Ledger plan_ledger(const config::ValidConfig& config, const Datasets& datasets, const mesh::Place& place,
@@ -48,18 +63,15 @@ device::Ledger plan_ledger(const config::ValidConfig& config, const Datasets& da
 
 device::Ledger plan_ledger(RankPlan& plan, const config::ValidConfig& config, const Datasets& datasets,
                            std::size_t process_bytes) {
-  using device::Label;
-  using device::Space;
-  device::Ledger ledger;
-  RankPlan::Arenas sizes = plan.measure();
-  for_each_arena(sizes, [&](Label label, Space space, const device::Arena& arena) {
-    ledger.add(label, space, arena.used_bytes());
-  });
-  ledger.add(Label::batches, Space::host, batches_bytes(config, plan.place, datasets));
-  ledger.add(Label::process, Space::host, process_bytes + plan.later_process_bytes());
-  ledger.add(Label::process, Space::device, plan.machine.gpu_process_bytes);
-  ledger.add(Label::communication, Space::host, plan.machine.first_rank_bytes());
+  device::Ledger ledger = ledger_of(plan, process_bytes);
+  ledger.add(device::Label::batches, device::Space::host, batches_bytes(config, plan.place, datasets));
   return ledger;
+}
+
+device::Ledger plan_ledger(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
+                           const mesh::Place& place, const Machine& machine, std::size_t process_bytes) {
+  RankPlan plan(config, limits, place, machine);
+  return ledger_of(plan, process_bytes);
 }
 
 MemoryTable plan_memory(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine,

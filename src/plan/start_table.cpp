@@ -350,6 +350,7 @@ std::string start_table(const StartFacts& facts) {
   add("sharding", describe_sharding(facts.config->parallel));
   add("sends",
       layout.size() == 1 ? "" : fmt::format("{} per rank and step of full rows", describe_traffic(facts.traffic)));
+  add("time", facts.step_time);
   if (const config::StepRange& steps = facts.config->train.profile_steps; !steps.is_empty()) {
     add("profile", fmt::format("{} {}, in {}/trace.json", steps.first == steps.last ? "step" : "steps",
                                config::write(steps), facts.config->train.output_dir));

@@ -22,6 +22,18 @@ std::unique_ptr<device::Stream> make_stream(device::Device& device, const char* 
   return stream;
 }
 
+std::unique_ptr<ops::Backend> make_ops(device::Device& device, device::Stream& compute, Work work) {
+  switch (work) {
+    case Work::done:
+      return ops::make_backend(device, compute);
+    case Work::counted:
+      return ops::make_null_backend(compute);
+    case Work::clocked:
+      break;
+  }
+  return ops::make_clocked_backend(dynamic_cast<device::ClockedDevice&>(device), compute);
+}
+
 /// Moves nothing: where memory is only counted.
 class NullMover final : public transfer::Mover {
  public:
@@ -41,8 +53,9 @@ std::unique_ptr<transfer::Mover> make_activation_mover(const model::DecoderBuffe
                                                        device::Device& device, device::Stream& compute, Work work) {
   const std::size_t num_blocks = buffers.num_offloaded();
   if (num_blocks == 0) return nullptr;
-  if (work == Work::counted) return std::make_unique<NullMover>();
-  if (buffers.policy().location == model::ActivationPolicy::Location::host) {
+  const bool is_on_host = buffers.policy().location == model::ActivationPolicy::Location::host;
+  if (work == Work::counted || (work == Work::clocked && !is_on_host)) return std::make_unique<NullMover>();
+  if (is_on_host) {
     return std::make_unique<transfer::HostMover>(buffers.host_places, num_blocks, device, compute, "activations",
                                                  device::Priority::communication);
   }
@@ -87,7 +100,7 @@ void Streams::drain() const noexcept {
 UnitWorkers::UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, bool cuts_tokens, const Tensor& tp_wire,
                          device::Device& device, comm::Collectives& collectives, Work work)
     : streams(device),
-      ops(work == Work::done ? ops::make_backend(device, *streams.compute) : ops::make_null_backend(*streams.compute)),
+      ops(make_ops(device, *streams.compute, work)),
       tp(groups.tp, device, collectives, *streams.compute, *streams.tp, cuts_tokens, tp_wire),
       units(memory.parts, memory.buffers, memory.policy, memory.slots, groups, device, *ops, collectives, *streams.comm,
             *streams.gathers),

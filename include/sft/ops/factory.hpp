@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "sft/device/clocked_device.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/ops/shapes.hpp"
 
@@ -27,6 +28,12 @@ void require_built(device::Kind kind);
 
 /// A backend whose ops do nothing, whatever they are given: for planning over sizing arenas. `stream` outlives it.
 [[nodiscard]] std::unique_ptr<Backend> make_null_backend(device::Stream& stream);
+
+/// The same, whose ops move the clock of `stream` on by the time that they would take on `device`: the larger of what
+/// their products and attention take, and their bytes; rows of tokens are taken to be spread evenly over experts. Both
+/// outlive it.
+[[nodiscard]] std::unique_ptr<Backend> make_clocked_backend(const device::ClockedDevice& device,
+                                                            device::Stream& stream);
 
 /// Scratch bytes that every op of a model of these shapes needs at most (Backend::set_workspace), `attention` among
 /// them. On the CPU they grow with `num_threads`, the OpenMP threads of the rank (machine/node.hpp); 0 where the build

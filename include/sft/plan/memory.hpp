@@ -40,6 +40,10 @@ struct MemoryTable {
 [[nodiscard]] device::Ledger plan_ledger(RankPlan& plan, const config::ValidConfig& config, const Datasets& datasets,
                                          std::size_t process_bytes);
 
+/// The same for micro-batches within `limits`, of data that is not there: without what is read ahead of it. Pure.
+[[nodiscard]] device::Ledger plan_ledger(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
+                                         const mesh::Place& place, const Machine& machine, std::size_t process_bytes);
+
 /// plan_ledger() of every rank of the mesh, all of them on one node, worked out on one rank.
 [[nodiscard]] MemoryTable plan_memory(const config::ValidConfig& config, const Datasets& datasets,
                                       const Machine& machine, std::size_t process_bytes);

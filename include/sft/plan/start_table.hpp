@@ -3,6 +3,7 @@
 // The table that a run opens with, and what a run would be, without training.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "sft/mesh/layout.hpp"
 #include "sft/parallel/shard_map.hpp"
 #include "sft/plan/datasets.hpp"
+#include "sft/plan/hardware.hpp"
 #include "sft/plan/memory.hpp"
 
 namespace sft::plan {
@@ -33,6 +35,7 @@ struct StartFacts {
   std::uint64_t offloaded_bytes = 0;     ///< of rank 0's state in files
   std::string save = "";                 ///< what a checkpoint takes (describe(SaveTime))
   std::string save_choice = "";          ///< why choose_async_save took what it took
+  std::string step_time = "";            ///< what a step takes (describe(StepTime))
 };
 
 /// Mesh, model, batch, steps, data, device, what a rank sends, and memory per rank. Pure but for facts of the data
@@ -40,9 +43,11 @@ struct StartFacts {
 [[nodiscard]] std::string start_table(const StartFacts& facts);
 
 /// The start table of a configuration on any mesh, worked out on one rank; as one JSON object when `json`.
-/// `process_bytes`: what a process holds before it trains. `sp_choice`: what resolve_sp_method returned.
+/// `process_bytes`: what a process holds before it trains. `sp_choice`: what resolve_sp_method returned. `hardware`:
+/// that the time of a step is planned for.
 [[nodiscard]] std::string dry_run(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine,
-                                  std::size_t process_bytes, const std::string& sp_choice, bool json);
+                                  std::size_t process_bytes, const std::string& sp_choice,
+                                  const std::optional<Hardware>& hardware, bool json);
 
 /// What a mesh is warned of before it runs: units whose gathers go through more ranks, one after the other, than is
 /// worth it. Empty: nothing. Pure.

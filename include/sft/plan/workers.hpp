@@ -21,8 +21,9 @@
 
 namespace sft::plan {
 
-/// Whether ops compute and activations move, or neither, over the addresses of sizing arenas on a null device.
-enum class Work { done, counted };
+/// Whether ops compute and activations move; or neither, over the addresses of sizing arenas: on a null device, or on a
+/// device::ClockedDevice, whose clocks they move on.
+enum class Work { done, counted, clocked };
 
 /// The streams of a rank, named for timelines; docs/architecture.md says what each carries.
 struct Streams {

@@ -6,7 +6,7 @@
 
 namespace sft::ops::null {
 
-class NullBackend final : public Backend {
+class NullBackend : public Backend {
  public:
   explicit NullBackend(device::Stream& stream) : stream_(stream) {}
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Collectives that send nothing, and move the clock of a clocked stream (device/clocked_device.hpp) on by the time that
+// they would take.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "sft/comm/collectives.hpp"
+
+namespace sft::comm {
+
+/// What a rank is connected by.
+struct Link {
+  double bytes_per_s = 0;  ///< that it sends, while it receives as many
+  double hop_s = 0;        ///< of a message from one rank to the next
+};
+
+/// The links of a machine whose nodes are alike.
+struct Network {
+  Link within, between;  ///< nodes
+  double call_s = 0;     ///< of every call beside its hops
+};
+
+/// Where the ranks of a group are: on so many nodes, so many on each.
+struct Span {
+  int num_nodes = 1;
+  int ranks_per_node = 1;
+};
+
+/// How long a call takes. Reductions and gathers go round a ring that enters and leaves each node once, and is cut into
+/// as many as a node has ranks of the group, each of which has a link of its own between nodes; an all-reduce goes over
+/// a tree of nodes where that is faster. Latencies as in NCCL's model (ncclTopoTuneModel): the calls' own, and one of
+/// each hop. What several groups send at the same time over one link is not seen. Pure.
+[[nodiscard]] double call_time_s(const Call& call, const Group& group, const Span& span, const Network& network);
+
+/// What the calls over a group took.
+struct GroupTime {
+  std::string group;  ///< its name
+  double all_s = 0;
+  double on_compute_s = 0;  ///< of the calls on streams that are not for communication: nothing runs beside them
+};
+
+class ClockedCollectives final : public Collectives {
+ public:
+  /// `span_of` says where the ranks of a group are.
+  ClockedCollectives(const Network& network, std::function<Span(const Group&)> span_of)
+      : network_(network), span_of_(std::move(span_of)) {}
+
+  /// `stream` is a clocked one. A group of one rank takes no time.
+  void run(const Group& group, const Call& call, device::Stream& stream) override;
+  /// std::logic_error: planning allocates nothing.
+  [[nodiscard]] device::Device::Block allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) override;
+  [[nodiscard]] device::Device::Block allocate_own(const Group& group, std::size_t bytes) override;
+  void set_staging(const StagingMemory& /*staging*/) override {}
+
+  /// In the order of the first calls.
+  [[nodiscard]] const std::vector<GroupTime>& times() const { return times_; }
+
+ private:
+  const Network network_;
+  const std::function<Span(const Group&)> span_of_;
+  std::vector<GroupTime> times_;
+};
+
+}  // namespace sft::comm

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// How long a step takes on a machine, before it runs: the step that `sft` makes, rehearsed over a device of clocks.
+
+#include <string>
+#include <vector>
+
+#include "sft/config/valid_config.hpp"
+#include "sft/data/micro_batch_limits.hpp"
+#include "sft/mesh/place.hpp"
+#include "sft/plan/hardware.hpp"
+#include "sft/plan/machine.hpp"
+
+namespace sft::plan {
+
+/// Seconds in which a rank's compute stream does nothing but wait for this.
+struct Exposed {
+  std::string what;  ///< a stream ("gathers", "communication", "ring"), or the group of a call that ops wait for ("tp")
+  double seconds;
+};
+
+struct StepTime {
+  double step_s = 0;
+  double ops_s = 0;              ///< of it, in which the rank computes
+  double model_flops = 0;        ///< of the step, all ranks: 6 for a weight and token, and those of attention
+  std::vector<Exposed> exposed;  ///< the longest first
+
+  [[nodiscard]] double exposed_s() const;
+  /// model_flops of all ranks' peak in that time; 0 where the peak is not known.
+  [[nodiscard]] double mfu(const Hardware& hardware) const;
+};
+
+/// A step of full micro-batches (`limits`) of the rank at `place`, taken to be as long as those of all others; the
+/// ranks of the mesh fill the nodes of `hardware` in order. Pure. State in files is taken to be read and written at
+/// write_bytes_per_s while nothing else happens.
+[[nodiscard]] StepTime plan_step_time(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
+                                      const mesh::Place& place, const Machine& machine, const Hardware& hardware);
+
+/// "3.1 s a step, 61 % MFU; of it waiting: gathers 0.2 s (6 %), tp 0.1 s (3 %)".
+[[nodiscard]] std::string describe(const StepTime& time, const Hardware& hardware);
+
+}  // namespace sft::plan

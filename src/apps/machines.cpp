@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "machines.hpp"
+
+#include <fmt/core.h>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "sft/core/error.hpp"
+#include "sft/io/files.hpp"
+
+namespace sft::apps {
+
+namespace fs = std::filesystem;
+
+std::string machines_file() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  return (program.parent_path().parent_path() / "share/sft/machines.ini").string();
+}
+
+plan::Hardware machine_named(const std::string& name) {
+  std::error_code error;
+  if (!fs::is_regular_file(name, error)) {
+    return plan::find_machine(name, plan::read_machines(io::read_file(machines_file()), machines_file()));
+  }
+  const std::vector<plan::Hardware> machines = plan::read_machines(io::read_file(name), name);
+  if (machines.size() != 1) {
+    throw_config_error(fmt::format("{} describes {} machines", name, machines.size()), "a plan is for one",
+                       "give a file of one [machine]");
+  }
+  return machines.front();
+}
+
+}  // namespace sft::apps

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The machines that a command line can name.
+
+#include <string>
+
+#include "sft/plan/hardware.hpp"
+
+namespace sft::apps {
+
+/// What --machine means: a file of one machine, or a name of share/sft/machines.ini with
+/// its devices and nodes ("h200x8x4"). Throws a configuration Error. Not collective.
+[[nodiscard]] plan::Hardware machine_named(const std::string& name);
+
+/// Where machines.ini lies: beside this program's folder, in share/sft.
+[[nodiscard]] std::string machines_file();
+
+}  // namespace sft::apps

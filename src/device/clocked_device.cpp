@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/device/clocked_device.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sft/core/ensure.hpp"
+
+namespace sft::device {
+
+namespace {
+
+class ClockedEvent final : public Event {
+ public:
+  void record(Stream& stream) override {
+    time_s_ = clocked(stream).now_s();
+    stream_ = stream.name();
+  }
+  void synchronize() override {}
+
+  [[nodiscard]] double time_s() const { return time_s_; }
+  [[nodiscard]] const std::string& stream() const { return stream_; }
+
+ private:
+  double time_s_ = 0;
+  std::string stream_;
+};
+
+}  // namespace
+
+double Rates::product_flops_per_s(std::int64_t m, std::int64_t n, std::int64_t k) const {
+  SFT_ENSURE(!products.empty(), "a device multiplies at some rate");
+  const double size = std::cbrt(static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
+  const auto above = std::ranges::find_if(products, [&](const ProductRate& at) { return at.size >= size; });
+  if (above == products.end()) return products.back().flops_per_s;
+  if (above == products.begin()) return above->flops_per_s * std::max(size, 1.0) / above->size;
+  const auto below = above - 1;
+  const double part = std::log(size / below->size) / std::log(above->size / below->size);
+  return below->flops_per_s * std::pow(above->flops_per_s / below->flops_per_s, part);
+}
+
+ClockedStream& clocked(Stream& stream) { return dynamic_cast<ClockedStream&>(stream); }
+
+void ClockedStream::wait(Event& event) {
+  const auto& reached = dynamic_cast<ClockedEvent&>(event);
+  if (reached.time_s() <= *now_s_) return;
+  waited_s_[reached.stream()] += reached.time_s() - *now_s_;
+  *now_s_ = reached.time_s();
+}
+
+Device::Block ClockedDevice::allocate(std::size_t /*bytes*/, Space /*space*/) {
+  SFT_ENSURE(false, "a device of clocks has no memory");
+  return {};
+}
+
+std::unique_ptr<Stream> ClockedDevice::make_stream(Priority priority) {
+  return std::make_unique<ClockedStream>(rates_.overlaps ? std::make_shared<double>(0.0) : shared_now_s_, priority);
+}
+
+std::unique_ptr<Event> ClockedDevice::make_event() { return std::make_unique<ClockedEvent>(); }
+
+void ClockedDevice::copy(void* /*destination*/, const void* /*source*/, std::size_t bytes, Stream& stream) {
+  ClockedStream& of = clocked(stream);
+  const bool is_to_host = of.priority() == Priority::communication;
+  const double rate = is_to_host ? rates_.host_bytes_per_s : rates_.memory_bytes_per_s / 2;
+  of.advance(rates_.launch_s + static_cast<double>(bytes) / rate);
+}
+
+void ClockedDevice::fill_zero(void* /*destination*/, std::size_t bytes, Stream& stream) {
+  clocked(stream).advance(rates_.launch_s + static_cast<double>(bytes) / rates_.memory_bytes_per_s);
+}
+
+}  // namespace sft::device

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A backend that computes nothing, and moves the clock of its stream on by the time that each op would take: the larger
+// of its floating-point operations by the rate of products or of attention, and of the bytes that it reads and writes
+// by that of the memory.
+
+#include "ops/null/backend.hpp"
+#include "sft/device/clocked_device.hpp"
+
+namespace sft::ops::null {
+
+class ClockedBackend final : public NullBackend {
+ public:
+  /// `device` and `stream`, one of its own, outlive it.
+  ClockedBackend(const device::ClockedDevice& device, device::Stream& stream)
+      : NullBackend(stream), rates_(device.rates()), clock_(device::clocked(stream)) {}
+
+  void fill(Tensor x, float value) override;
+  void copy(Tensor destination, ConstTensor source) override;
+  void add(Tensor destination, ConstTensor source) override;
+  void scale(Tensor x, float factor) override;
+  void sum_squares(Tensor result, ConstTensor x) override;
+  void divide_by_norm(Tensor x, ConstTensor squares, float epsilon) override;
+  void add_uniform(Tensor x, std::uint64_t seed, std::int64_t first_index, float bound) override;
+  void dropout(Tensor out, ConstTensor in, float probability, std::uint64_t seed, std::int64_t first_index,
+               bool accumulate) override;
+
+  void embedding_forward(Tensor out, ConstTensor tokens, ConstTensor table, std::int64_t vocab_begin) override;
+  void embedding_backward(Tensor dtable, ConstTensor tokens, ConstTensor dout, std::int64_t vocab_begin) override;
+
+  void rms_norm_forward(Tensor y, Tensor rstd, ConstTensor x, const NormWeight& weight, float epsilon) override;
+  void add_rms_norm_forward(const AddRmsNormForward& norm) override;
+  void rms_norm_apply(const RmsNormApply& norm) override;
+  void rms_norm_backward(const RmsNormBackward& norm) override;
+  void split_norm_squares(Tensor squares, ConstTensor x) override;
+  void split_norm_forward(const SplitNormForward& norm) override;
+  void split_norm_dots(const SplitNormDots& norm) override;
+  void split_norm_backward(const SplitNormBackward& norm) override;
+
+  void rope_table(Tensor cosine, Tensor sine, ConstTensor positions, ConstTensor inverse_frequencies,
+                  const RopeScale& scale) override;
+  void rope_forward(Tensor out, ConstTensor in, const RopeTable& table) override;
+  void rope_backward(Tensor din, ConstTensor dout, const RopeTable& table) override;
+  void norm_rope_forward(const NormRopeForward& heads) override;
+  void norm_rope_backward(const NormRopeBackward& heads) override;
+
+  void matmul(const Matmul& product) override;
+  void bias_backward(Tensor dbias, ConstTensor dy) override;
+
+  void scale_columns(const ScaleColumns& columns) override;
+  void add_column_products(const ColumnProducts& products) override;
+  void add_row_products(const RowProducts& products) override;
+
+  [[nodiscard]] std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
+                                                              std::int64_t num_queries, std::int64_t num_keys) override;
+  void attention_forward(const AttentionForward& attention) override;
+  void attention_delta(Tensor delta, ConstTensor out, ConstTensor dout) override;
+  void attention_backward(const AttentionBackward& attention) override;
+
+  void swiglu_forward(Tensor act, ConstTensor gate_up) override;
+  void swiglu_backward(Tensor dgate_up, Tensor act, ConstTensor dact, ConstTensor gate_up) override;
+
+  void router_forward(const RouterForward& router) override;
+  void router_backward(const RouterBackward& router) override;
+  void expert_order(const ExpertOrder& order) override;
+  void gather_tokens(const GatherTokens& gather) override;
+  void combine_rows(const CombineRows& combine) override;
+  void combine_weights_backward(const CombineWeightsBackward& combine) override;
+  void grouped_matmul(const GroupedMatmul& grouped) override;
+  void grouped_weight_gradient(const GroupedWeightGradient& grouped) override;
+  void grouped_bias_gradient(const GroupedBiasGradient& grouped) override;
+  void gated_forward(const GatedForward& gated) override;
+  void gated_backward(const GatedBackward& gated) override;
+
+  void soft_cap(Tensor x, float cap) override;
+  void cross_entropy_max(const CrossEntropy& chunk) override;
+  void cross_entropy_partials(const CrossEntropy& chunk) override;
+  void cross_entropy_finish(const CrossEntropy& chunk, Tensor dlogits, double gradient_scale, Tensor metrics) override;
+
+  void update(const Update& step) override;
+  void update_blockwise(const BlockwiseUpdate& step) override;
+  void raise_scales(const BlockwiseUpdate& step) override;
+  void sum_squares_by_dim(const SquareSums& sums) override;
+  void update_factors(const MomentFactors& step) override;
+  void add_direction_squares(const FactoredUpdate& step) override;
+  void update_factored(const FactoredUpdate& step) override;
+
+ private:
+  /// An op that reads or writes each of these once.
+  template <class... Tensors>
+  void pass_over(const Tensors&... tensors);
+  /// One of so many operations at a rate, which touches so many bytes.
+  void work(double num_flops, double flops_per_s, double num_bytes);
+  /// `count` products of one size: m, n and k are those of each.
+  void multiply(double count, std::int64_t m, std::int64_t n, std::int64_t k, double num_bytes);
+
+  const device::Rates& rates_;
+  device::ClockedStream& clock_;
+};
+
+/// Pairs of a query and a key that it sees. Pure.
+[[nodiscard]] double num_visible_pairs(const std::vector<sequence::AttentionSpan>& spans);
+
+}  // namespace sft::ops::null

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/rehearsal.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "sft/core/cast.hpp"
+#include "sft/core/ensure.hpp"
+#include "sft/model/architecture.hpp"
+#include "sft/model/layer_plan.hpp"
+
+namespace sft::plan {
+
+namespace {
+
+data::MicroBatchLimits limits_of(const std::vector<std::int32_t>& documents) {
+  return {.tokens = std::reduce(documents.begin(), documents.end(), std::int64_t{0}),
+          .document_tokens = std::ranges::max(documents)};
+}
+
+/// One micro-batch of documents of these lengths.
+sequence::AttentionSchedules schedules_of(const config::ValidConfig& config, const std::vector<std::int32_t>& documents,
+                                          const RankPlan& plan) {
+  const int sp_size = plan.place.size(Axis::sp);
+  const sequence::RowCut cut(plan.sizes.tokens * sp_size, sp_size);
+  const sequence::AttentionWindows windows = model::attention_windows(config->model);
+  return sequence::make_schedules(config->parallel.attention_method(), windows, {documents}, cut, plan.place.sp_rank());
+}
+
+mesh::Groups groups_of(const config::ValidConfig& config, const RankPlan& plan) {
+  const int kv_replicas = model::kv_replicas(config->model, plan.place.size(Axis::tp));
+  return mesh::Groups::planned(plan.place, parallel::sharing_of(plan.policy, kv_replicas));
+}
+
+}  // namespace
+
+std::vector<std::int32_t> documents_of(const data::MicroBatchLimits& limits) {
+  std::vector<std::int32_t> documents;
+  for (std::int64_t left = limits.tokens; left > 0; left -= limits.document_tokens) {
+    documents.push_back(checked_cast<std::int32_t>(std::min(left, limits.document_tokens)));
+  }
+  return documents;
+}
+
+Rehearsal::Rehearsal(const config::ValidConfig& config, const std::vector<std::int32_t>& documents,
+                     const mesh::Place& place, const Machine& machine, device::Device& device,
+                     comm::Collectives& collectives, Work work)
+    : num_micro_batches_(config->train.gradient_accumulation_steps),
+      plan_(config, limits_of(documents), place, machine),
+      arenas_(plan_.measure()),
+      groups_(groups_of(config, plan_)),
+      workers_(plan_, config, groups_, device, collectives, work),
+      schedules_(schedules_of(config, documents, plan_)) {
+  SFT_ENSURE(work != Work::done, "a rehearsal has no memory to work in");
+}
+
+std::int64_t Rehearsal::num_played() const { return std::min(num_micro_batches_, most_played); }
+
+void Rehearsal::begin_step() {
+  workers_.units.parameters_written();
+  workers_.units.begin_step(num_played());
+}
+
+void Rehearsal::play_micro_batch() {
+  workers_.decoder.forward_backward(plan_.upload.device, schedules_, {1.0, 1.0}, plan_.results.rows(0, num_metrics), 0);
+}
+
+}  // namespace sft::plan

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A step of training as a rank does it, over null devices and collectives: the same decoder, streams and collectives in
+// the same order, without a device, memory or other ranks.
+
+#include <cstdint>
+#include <vector>
+
+#include "sft/comm/collectives.hpp"
+#include "sft/config/valid_config.hpp"
+#include "sft/data/micro_batch_limits.hpp"
+#include "sft/device/device.hpp"
+#include "sft/mesh/groups.hpp"
+#include "sft/plan/rank_plan.hpp"
+#include "sft/plan/workers.hpp"
+#include "sft/sequence/attention_schedule.hpp"
+
+namespace sft::plan {
+
+/// Lengths of the documents of a micro-batch that is as large as `limits` let it be.
+[[nodiscard]] std::vector<std::int32_t> documents_of(const data::MicroBatchLimits& limits);
+
+/// The first micro-batch of a step, one in the middle and the last differ: of more than three, the middle one stands
+/// for several.
+class Rehearsal {
+ public:
+  static constexpr std::int64_t most_played = 3;
+
+  /// Of the rank at `place`, on micro-batches of documents of these lengths. `work` is not Work::done. All outlive it.
+  Rehearsal(const config::ValidConfig& config, const std::vector<std::int32_t>& documents, const mesh::Place& place,
+            const Machine& machine, device::Device& device, comm::Collectives& collectives, Work work);
+
+  /// Of the micro-batches of a step, those that are played; the other num_left() are as the second.
+  [[nodiscard]] std::int64_t num_played() const;
+  [[nodiscard]] std::int64_t num_left() const { return num_micro_batches_ - num_played(); }
+
+  void begin_step();
+  void play_micro_batch();
+  void finish_step() { workers_.units.finish_step(); }
+
+  [[nodiscard]] RankPlan& plan() { return plan_; }
+  [[nodiscard]] RankWorkers& workers() { return workers_; }
+  [[nodiscard]] const mesh::Groups& groups() const { return groups_; }
+
+ private:
+  const std::int64_t num_micro_batches_;
+  RankPlan plan_;
+  RankPlan::Arenas arenas_;
+  const mesh::Groups groups_;
+  RankWorkers workers_;
+  const sequence::AttentionSchedules schedules_;
+};
+
+}  // namespace sft::plan

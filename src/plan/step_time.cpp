@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/plan/step_time.hpp"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "plan/rehearsal.hpp"
+#include "sft/comm/clocked_collectives.hpp"
+#include "sft/device/clocked_device.hpp"
+#include "sft/model/architecture.hpp"
+#include "sft/optim/gradient_norm.hpp"
+
+namespace sft::plan {
+
+namespace {
+
+/// The ranks of each group of the mesh, by its name, that the rank at `place` is in.
+std::map<std::string, comm::Span> spans_of(const mesh::Groups& groups, const mesh::Place& place,
+                                           const mesh::Sharing& sharing, int ranks_per_node) {
+  const mesh::Layout& layout = place.layout();
+  std::map<std::string, comm::Span> spans;
+  const auto add = [&](const comm::Group& group, const AxisSet& axes) {
+    std::vector<WorldRank> members = layout.members(place.rank(), axes);
+    const std::size_t first = static_cast<std::size_t>(place.rank(axes)) / group.size() * group.size();
+    members = {members.begin() + static_cast<std::ptrdiff_t>(first),
+               members.begin() + static_cast<std::ptrdiff_t>(first) + group.size()};
+    spans[group.name()] = span_of(members, ranks_per_node);
+  };
+  const AxisSet replicated = replica_axes.without(sharing.shard_axes);
+  add(groups.world, every_axis);
+  add(groups.replicate, replicated);
+  for (const comm::Group& group : {groups.fsdp, groups.gathers, groups.reshard}) add(group, sharing.shard_axes);
+  add(groups.sp, {Axis::sp});
+  for (const comm::Group& group : {groups.tp, groups.kv_replicas}) add(group, {Axis::tp});
+  add(groups.ep, {Axis::ep});
+  if (groups.ep.size() == 1) return spans;
+  add(groups.expert_replicate, replicated.without({Axis::ep}));
+  for (const comm::Group& group : {groups.expert_fsdp, groups.expert_gathers, groups.expert_reshard}) {
+    add(group, sharing.shard_axes.without({Axis::ep}));
+  }
+  return spans;
+}
+
+/// What the clocks say at one moment, or between two.
+struct Reading {
+  double now_s = 0, busy_s = 0;
+  std::map<std::string, double> exposed_s;
+
+  Reading& add(const Reading& other, double factor) {
+    now_s += factor * other.now_s;
+    busy_s += factor * other.busy_s;
+    for (const auto& [what, seconds] : other.exposed_s) exposed_s[what] += factor * seconds;
+    return *this;
+  }
+};
+
+Reading read_clocks(const device::ClockedStream& compute, const comm::ClockedCollectives& collectives, bool overlaps) {
+  Reading reading{.now_s = compute.now_s(), .busy_s = compute.busy_s(), .exposed_s = compute.waited_s()};
+  for (const comm::GroupTime& group : collectives.times()) {
+    reading.exposed_s[group.group] += overlaps ? group.on_compute_s : group.all_s;
+    reading.busy_s -= group.on_compute_s;
+  }
+  return reading;
+}
+
+/// 6 x (weights in products x tokens + heads x head_dim x sum over layers of the squared lengths of documents) of a
+/// micro-batch, as `mfu` of a run counts them but for what windows hide; 4 for weights that have no gradient.
+double model_flops(const config::Config& config, const std::vector<std::int32_t>& documents) {
+  const config::Model& m = config.model;
+  double tokens = 0, squares = 0;
+  for (const auto length : documents) {
+    tokens += length;
+    squares += static_cast<double>(length) * length;
+  }
+  const auto attention = static_cast<double>(m.num_hidden_layers * m.num_attention_heads * m.head_dim);
+  return (config.lora.use_peft ? 4.0 : 6.0) * static_cast<double>(m.num_matmul_parameters()) * tokens +
+         6.0 * attention * squares;
+}
+
+/// The gradient norm, what all ranks agree on, and the step of the optimizer. Seconds of what lies in files.
+double play_update(Rehearsal& rehearsal, const config::ValidConfig& config, device::Device& device,
+                   comm::Collectives& collectives, const Hardware& hardware) {
+  RankPlan& plan = rehearsal.plan();
+  RankWorkers& workers = rehearsal.workers();
+  device::Stream& compute = *workers.streams.compute;
+  for (const TrainedPart& part : plan.trained) {
+    optim::GradientNorm(part.shard_map()).sum_squares(part.storage, *workers.ops, plan.results.rows(num_metrics, 1));
+  }
+  collectives.all_reduce(rehearsal.groups().world, plan.results, comm::ReduceOp::sum, compute);
+  std::uint64_t file_bytes = 0;
+  for (const TrainedPart& part : plan.trained) {
+    file_bytes += part.optimizer->file_bytes();
+    if (part.optimizer->file_bytes() > 0) continue;
+    part.optimizer->open(device, compute, part.storage, config->train.offload_folder);
+    optim::step_all(*part.optimizer, part.storage, *workers.ops, /*step=*/1, config->optimizer.learning_rate,
+                    /*gradient_scale=*/1.0);
+  }
+  return 2 * static_cast<double>(file_bytes) * hardware.ranks_per_node / hardware.write_bytes_per_s;
+}
+
+}  // namespace
+
+double StepTime::exposed_s() const {
+  return std::accumulate(exposed.begin(), exposed.end(), 0.0,
+                         [](double sum, const Exposed& wait) { return sum + wait.seconds; });
+}
+
+double StepTime::mfu(const Hardware& hardware) const {
+  if (hardware.peak_flops_per_s == 0 || step_s == 0) return 0;
+  return model_flops / step_s / (hardware.peak_flops_per_s * hardware.num_ranks());
+}
+
+StepTime plan_step_time(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
+                        const mesh::Place& place, const Machine& machine, const Hardware& hardware) {
+  const std::vector<std::int32_t> documents = documents_of(limits);
+  const parallel::ShardingPolicy policy = parallel::sharding_policy(config->parallel);
+  const mesh::Sharing sharing =
+      parallel::sharing_of(policy, model::kv_replicas(config->model, config->parallel.tp_size));
+  const mesh::Groups groups = mesh::Groups::planned(place, sharing);
+  const std::map<std::string, comm::Span> spans = spans_of(groups, place, sharing, hardware.ranks_per_node);
+  device::ClockedDevice device(hardware.rates);
+  comm::ClockedCollectives collectives(hardware.network,
+                                       [&](const comm::Group& group) { return spans.at(group.name()); });
+  Rehearsal rehearsal(config, documents, place, machine, device, collectives, Work::clocked);
+  const device::ClockedStream& compute = device::clocked(*rehearsal.workers().streams.compute);
+  const auto now = [&] { return read_clocks(compute, collectives, hardware.rates.overlaps); };
+
+  const Reading begin = now();
+  rehearsal.begin_step();
+  Reading middle;
+  for (std::int64_t i = 0; i < rehearsal.num_played(); ++i) {
+    const Reading before = now();
+    rehearsal.play_micro_batch();
+    if (i == 1) middle = now().add(before, -1);
+  }
+  rehearsal.finish_step();
+  const double file_s = play_update(rehearsal, config, device, collectives, hardware);
+  Reading step = now().add(begin, -1).add(middle, static_cast<double>(rehearsal.num_left()));
+  if (file_s > 0) step.exposed_s["files"] += file_s;
+
+  StepTime time{.step_s = step.now_s + file_s, .ops_s = step.busy_s, .exposed = {}};
+  const auto num_micro_batches = static_cast<double>(config->train.gradient_accumulation_steps * place.data_size());
+  time.model_flops = num_micro_batches * model_flops(config, documents);
+  for (const auto& [what, seconds] : step.exposed_s) {
+    if (seconds > 0) time.exposed.push_back({what, seconds});
+  }
+  std::ranges::stable_sort(time.exposed, std::ranges::greater(), &Exposed::seconds);
+  return time;
+}
+
+std::string describe(const StepTime& time, const Hardware& hardware) {
+  std::vector<std::string> waits;
+  for (const Exposed& wait : time.exposed) {
+    const double share = wait.seconds / time.step_s;
+    constexpr double least_told = 0.005;
+    if (share < least_told) continue;
+    waits.push_back(fmt::format("{} {:.2g} s ({:.0f} %)", wait.what, wait.seconds, 100 * share));
+  }
+  const double mfu = time.mfu(hardware);
+  return fmt::format("{:.3g} s of full rows on {}{}; exposed communication: {}", time.step_s, hardware.name,
+                     mfu > 0 ? fmt::format(", {:.0f} % MFU", 100 * mfu) : "",
+                     waits.empty() ? "none" : fmt::format("{}", fmt::join(waits, ", ")));
+}
+
+}  // namespace sft::plan

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times of collectives, by hand.
+#include <boost/test/unit_test.hpp>
+#include <stdexcept>
+#include <vector>
+
+#include "sft/comm/clocked_collectives.hpp"
+#include "sft/device/clocked_device.hpp"
+
+namespace {
+
+using namespace sft;
+using namespace sft::comm;
+
+const Network network{
+    .within = {.bytes_per_s = 100e9, .hop_s = 1e-6}, .between = {.bytes_per_s = 10e9, .hop_s = 5e-6}, .call_s = 10e-6};
+const auto nearly = boost::test_tools::tolerance(1e-9);
+
+/// float32, without memory behind it.
+Tensor floats(std::int64_t count) {
+  static char somewhere = 0;
+  return {&somewhere, DType::float32, {count}};
+}
+
+constexpr std::int64_t count = 1 << 20;
+constexpr double bytes = 4.0 * count;
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(clocked_collectives)
+
+BOOST_AUTO_TEST_CASE(a_gather_in_a_node_goes_round_its_ring) {
+  const Group group = planned_group(0, 4, "fsdp");
+  const AllGather gather{floats(count), floats(count / 4)};
+  BOOST_TEST(call_time_s(gather, group, {1, 4}, network) == 10e-6 + 3e-6 + 0.75 * bytes / 100e9, nearly);
+}
+
+BOOST_AUTO_TEST_CASE(between_nodes_each_rank_of_a_node_has_a_link) {
+  const Group group = planned_group(0, 4, "fsdp");
+  const ReduceScatterAdd reduce{floats(count / 4), floats(count)};
+  BOOST_TEST(call_time_s(reduce, group, {2, 2}, network) == 10e-6 + 2e-6 + 5e-6 + 0.75 * bytes / 20e9, nearly);
+  BOOST_TEST(call_time_s(reduce, group, {4, 1}, network) == 10e-6 + 15e-6 + 0.75 * bytes / 10e9, nearly);
+  const Group wide =
+      planned_group(0, 64, "fsdp");  // 32 links between nodes are more than what a rank sends in its node
+  const AllGather gather{floats(count), floats(count / 64)};
+  BOOST_TEST(call_time_s(gather, wide, {2, 32}, network) == 10e-6 + 62e-6 + 5e-6 + bytes * 63 / 64 / 100e9, nearly);
+}
+
+BOOST_AUTO_TEST_CASE(an_all_reduce_takes_the_faster_of_ring_and_tree) {
+  const Group group = planned_group(0, 64, "dp_replicate");
+  const double ring_hops_s = 2 * 63 * 5e-6, tree_hops_s = 2 * 6 * 5e-6, sent = 2 * bytes * 63 / 64;
+  const AllReduce large{floats(64 * count), ReduceOp::sum};
+  BOOST_TEST(call_time_s(large, group, {64, 1}, network) == 10e-6 + ring_hops_s + 64 * sent / 10e9, nearly);
+  const AllReduce small{floats(64), ReduceOp::sum};
+  BOOST_TEST(call_time_s(small, group, {64, 1}, network) == 10e-6 + tree_hops_s + 2.0 * 4 * 63 / 9e9, nearly);
+}
+
+BOOST_AUTO_TEST_CASE(a_ring_of_keys_is_as_slow_as_its_slowest_hop) {
+  const Group group = planned_group(0, 4, "sp");
+  const Exchange exchange{floats(count), 1, floats(count), 3};
+  BOOST_TEST(call_time_s(exchange, group, {1, 4}, network) == 11e-6 + bytes / 100e9, nearly);
+  BOOST_TEST(call_time_s(exchange, group, {2, 2}, network) == 15e-6 + bytes / 10e9, nearly);
+}
+
+BOOST_AUTO_TEST_CASE(heads_and_rows_of_tokens_go_to_all_at_once) {
+  const Group group = planned_group(0, 4, "ep");
+  const std::vector<Message> sends{{floats(count), 1}, {floats(count), 2}, {floats(count), 3}};
+  const ExchangeAll exchange{sends, sends};
+  BOOST_TEST(call_time_s(exchange, group, {1, 4}, network) == 11e-6 + 3 * bytes / 100e9, nearly);
+  BOOST_TEST(call_time_s(exchange, group, {2, 2}, network) == 15e-6 + 2 * bytes / 10e9, nearly);
+}
+
+BOOST_AUTO_TEST_CASE(what_travels_as_bf16_takes_half) {
+  const Group group = planned_group(0, 4, "fsdp");
+  static char somewhere = 0;
+  const Tensor wire(&somewhere, DType::bf16, {count});
+  const ReduceScatterAdd reduce{floats(count / 4), floats(count), wire};
+  BOOST_TEST(call_time_s(reduce, group, {1, 4}, network) == 13e-6 + 0.375 * bytes / 100e9, nearly);
+}
+
+BOOST_AUTO_TEST_CASE(times_are_told_by_group_and_stream) {
+  device::ClockedDevice device({.products = {{1, 1}}, .memory_bytes_per_s = 1, .host_bytes_per_s = 1});
+  const auto compute = device.make_stream(device::Priority::compute);
+  const auto tp_stream = device.make_stream(device::Priority::communication);
+  ClockedCollectives collectives(network, [](const Group& group) { return Span{1, group.size()}; });
+  const Group tp = planned_group(0, 2, "tp"), alone = planned_group(0, 1, "sp");
+  collectives.all_reduce(tp, floats(count), ReduceOp::sum, *compute);
+  collectives.all_reduce(tp, floats(count), ReduceOp::sum, *tp_stream);
+  collectives.all_reduce(alone, floats(count), ReduceOp::sum, *compute);
+  BOOST_REQUIRE(collectives.times().size() == 1);
+  const GroupTime& time = collectives.times().front();
+  BOOST_TEST(time.group == "tp");
+  BOOST_TEST(time.on_compute_s == device::clocked(*compute).now_s(), nearly);
+  BOOST_TEST(time.all_s == 2 * time.on_compute_s, nearly);
+  BOOST_CHECK_THROW(static_cast<void>(collectives.allocate_own(tp, 1)), std::logic_error);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

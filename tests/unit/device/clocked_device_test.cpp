@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Clocks of streams: what overlaps, what waits, and for whom.
+#include <boost/test/unit_test.hpp>
+#include <stdexcept>
+#include <typeinfo>
+
+#include "sft/device/clocked_device.hpp"
+#include "sft/device/factory.hpp"
+
+namespace {
+
+using namespace sft::device;
+
+Rates rates_of(bool overlaps) {
+  return {.products = {{100, 1e9}, {1000, 1e11}},
+          .attention_forward_flops_per_s = 1e9,
+          .attention_backward_flops_per_s = 1e9,
+          .memory_bytes_per_s = 2e9,
+          .host_bytes_per_s = 5e8,
+          .launch_s = 0,
+          .overlaps = overlaps};
+}
+
+/// Two streams of a device, and an event.
+struct TwoStreams {
+  explicit TwoStreams(bool overlaps) : device(rates_of(overlaps)) { other->set_name("gathers"); }
+
+  ClockedDevice device;
+  std::unique_ptr<Stream> one = device.make_stream(Priority::compute);
+  std::unique_ptr<Stream> other = device.make_stream(Priority::communication);
+  std::unique_ptr<Event> event = device.make_event();
+};
+
+constexpr double tolerance_percent = 1e-9;
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(clocked_device)
+
+BOOST_AUTO_TEST_CASE(streams_run_side_by_side_until_one_waits) {
+  TwoStreams s(true);
+  clocked(*s.other).advance(3.0);
+  s.event->record(*s.other);
+  clocked(*s.other).advance(10.0);  // behind the event: nobody waits for it
+  clocked(*s.one).advance(1.0);
+  BOOST_TEST(clocked(*s.one).now_s() == 1.0);
+  s.one->wait(*s.event);
+  BOOST_TEST(clocked(*s.one).now_s() == 3.0);
+  clocked(*s.one).advance(0.5);
+  BOOST_TEST(clocked(*s.one).now_s() == 3.5);
+  BOOST_TEST(clocked(*s.one).busy_s() == 1.5);
+  BOOST_TEST(clocked(*s.one).waited_s().at("gathers") == 2.0);
+  BOOST_TEST(clocked(*s.other).now_s() == 13.0);
+}
+
+BOOST_AUTO_TEST_CASE(who_comes_late_does_not_wait) {
+  TwoStreams s(true);
+  clocked(*s.other).advance(1.0);
+  s.event->record(*s.other);
+  clocked(*s.one).advance(4.0);
+  s.one->wait(*s.event);
+  BOOST_TEST(clocked(*s.one).now_s() == 4.0);
+  BOOST_TEST(clocked(*s.one).waited_s().empty());
+}
+
+BOOST_AUTO_TEST_CASE(an_event_that_nobody_recorded_is_reached) {
+  TwoStreams s(true);
+  s.one->wait(*s.event);
+  BOOST_TEST(clocked(*s.one).now_s() == 0.0);
+}
+
+BOOST_AUTO_TEST_CASE(a_gather_ahead_is_hidden_but_for_the_first) {
+  // Units of 2 s of work whose gathers take 1 s, one ahead: 1 + 3 x 2 s. With gathers of 5 s: 3 x 5 + 2 s.
+  for (const double gather_s : {1.0, 5.0}) {
+    TwoStreams s(true);
+    for (int unit = 0; unit < 3; ++unit) {
+      clocked(*s.other).advance(gather_s);
+      s.event->record(*s.other);
+      s.one->wait(*s.event);
+      clocked(*s.one).advance(2.0);
+    }
+    BOOST_TEST(clocked(*s.one).now_s() == (gather_s == 1.0 ? 7.0 : 17.0));
+    BOOST_TEST(clocked(*s.one).waited_s().at("gathers") == (gather_s == 1.0 ? 1.0 : 11.0));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_processor_does_one_thing_after_the_other) {
+  TwoStreams s(false);
+  clocked(*s.other).advance(3.0);
+  s.event->record(*s.other);
+  clocked(*s.one).advance(1.0);
+  s.one->wait(*s.event);
+  BOOST_TEST(clocked(*s.one).now_s() == 4.0);
+  BOOST_TEST(clocked(*s.one).busy_s() == 1.0);
+  BOOST_TEST(clocked(*s.one).waited_s().empty());
+}
+
+BOOST_AUTO_TEST_CASE(copies_take_the_time_of_their_way) {
+  TwoStreams s(true);
+  s.device.copy(nullptr, nullptr, 1000, *s.one);  // read and written
+  BOOST_TEST(clocked(*s.one).now_s() == 1e-6, boost::test_tools::tolerance(tolerance_percent));
+  s.device.copy(nullptr, nullptr, 1000, *s.other);  // to the node's memory
+  BOOST_TEST(clocked(*s.other).now_s() == 2e-6, boost::test_tools::tolerance(tolerance_percent));
+  s.device.fill_zero(nullptr, 1000, *s.one);
+  BOOST_TEST(clocked(*s.one).now_s() == 1.5e-6, boost::test_tools::tolerance(tolerance_percent));
+}
+
+BOOST_AUTO_TEST_CASE(rates_of_products_follow_the_curve) {
+  const Rates rates = rates_of(true);
+  const auto nearly = boost::test_tools::tolerance(1e-6);
+  BOOST_TEST(rates.product_flops_per_s(100, 100, 100) == 1e9, nearly);
+  BOOST_TEST(rates.product_flops_per_s(1000, 1000, 1000) == 1e11, nearly);
+  BOOST_TEST(rates.product_flops_per_s(10000, 10000, 10000) == 1e11, nearly);
+  BOOST_TEST(rates.product_flops_per_s(100, 1000, 316) == rates.product_flops_per_s(316, 100, 1000), nearly);
+  BOOST_TEST(rates.product_flops_per_s(10, 10, 10) == 1e8, nearly);
+  BOOST_TEST(rates.product_flops_per_s(1000, 100, 316) == 1e10, boost::test_tools::tolerance(0.01));
+}
+
+BOOST_AUTO_TEST_CASE(streams_of_other_devices_have_no_clock) {
+  const auto device = make_null_device();
+  const auto stream = device->make_stream();
+  BOOST_CHECK_THROW(static_cast<void>(clocked(*stream)), std::bad_cast);
+  ClockedDevice clocks(rates_of(true));
+  BOOST_CHECK_THROW(static_cast<void>(clocks.allocate(1, Space::device)), std::logic_error);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of machines, and what their names say.
+#include <boost/test/unit_test.hpp>
+#include <string>
+#include <vector>
+
+#include "sft/core/error.hpp"
+#include "sft/io/files.hpp"
+#include "sft/plan/hardware.hpp"
+
+namespace {
+
+using namespace sft;
+using namespace sft::plan;
+
+std::vector<Hardware> shipped() {
+  return read_machines(io::read_file(SFT_SOURCE_DIR "/share/machines.ini"), "machines.ini");
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    static_cast<void>(read_machines(text, "m.ini"));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(hardware)
+
+BOOST_AUTO_TEST_CASE(shipped_machines_can_be_read_and_written) {
+  const std::vector<Hardware> machines = shipped();
+  BOOST_TEST(machines.size() >= 3);
+  for (const Hardware& machine : machines) {
+    BOOST_TEST_CONTEXT(machine.name) {
+      const std::vector<Hardware> again = read_machines(to_ini(machine), "again");
+      BOOST_REQUIRE(again.size() == 1);
+      BOOST_TEST(to_ini(again.front()) == to_ini(machine));
+      BOOST_TEST(again.front().rates.overlaps);
+      // No rate is above what its maker promises.
+      BOOST_TEST(machine.rates.products.back().flops_per_s < machine.peak_flops_per_s);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(names_say_how_many) {
+  const std::vector<Hardware> known = shipped();
+  const Hardware h200 = find_machine("h200x8x4", known);
+  BOOST_TEST(h200.ranks_per_node == 8);
+  BOOST_TEST(h200.num_nodes == 4);
+  BOOST_TEST(h200.num_ranks() == 32);
+  BOOST_TEST(find_machine("h200x2", known).num_ranks() == 2);
+  BOOST_TEST(find_machine("a100", known).num_ranks() == 8);
+  for (const char* unknown : {"b300x8", "h200x0", "h200x8x0", "h200x", "x8", "", "h200x99999x99999"}) {
+    BOOST_TEST_CONTEXT(unknown) {
+      BOOST_CHECK_EXCEPTION(static_cast<void>(find_machine(unknown, known)), Error,
+                            [](const Error& error) { return contains(error.what(), "h200"); });
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_file_that_says_too_little_or_nonsense_is_refused) {
+  const std::string good = to_ini(shipped().front());
+  BOOST_TEST(error_of(good).empty());
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    const std::size_t at = text.find(from);
+    BOOST_REQUIRE(at != std::string::npos);
+    return text.replace(at, text.find('\n', at) - at, to);
+  };
+  BOOST_TEST(contains(error_of(with("memory_gbps", "")), "has no `memory_gbps`"));
+  BOOST_TEST(contains(error_of(with("memory_gbps", "memory_gbps = 0")), "of 0"));
+  BOOST_TEST(contains(error_of(with("memory_gbps", "memory_gbps = fast")), "m.ini:"));
+  BOOST_TEST(contains(error_of(with("kind", "kind = tpu")), "cpu or cuda"));
+  BOOST_TEST(contains(error_of(with("product_tflops", "product_tflops = 8:1 8:2")), "SIZE:TFLOPS"));
+  BOOST_TEST(contains(error_of(with("product_tflops", "product_tflops = 8")), "SIZE:TFLOPS"));
+  BOOST_TEST(contains(error_of(good + "colour = red\n"), "`colour`"));
+  BOOST_TEST(contains(error_of("peak_tflops = 1\n"), "in no [machine]"));
+}
+
+BOOST_AUTO_TEST_CASE(groups_span_nodes) {
+  const auto span = [](std::vector<int> numbers) {
+    std::vector<WorldRank> ranks;
+    for (const int number : numbers) ranks.push_back(WorldRank::from(number));
+    return span_of(ranks, 4);
+  };
+  BOOST_TEST(span({0, 1, 2, 3}).num_nodes == 1);
+  BOOST_TEST(span({0, 1, 2, 3}).ranks_per_node == 4);
+  BOOST_TEST(span({0, 4, 8, 12}).num_nodes == 4);
+  BOOST_TEST(span({0, 4, 8, 12}).ranks_per_node == 1);
+  BOOST_TEST(span({0, 2, 4, 6}).num_nodes == 2);
+  BOOST_TEST(span({0, 2, 4, 6}).ranks_per_node == 2);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

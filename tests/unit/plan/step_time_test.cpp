@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Planned times of steps, held against what can be counted by hand.
+#include <boost/test/unit_test.hpp>
+#include <string>
+
+#include "sft/plan/step_time.hpp"
+#include "unit/plan/small_run.hpp"
+
+namespace {
+
+using namespace sft;
+using namespace sft::plan;
+
+constexpr double endless = 1e30;
+
+/// A machine on which nothing takes any time.
+Hardware instant(int ranks_per_node = 64) {
+  Hardware machine;
+  machine.name = "instant";
+  machine.kind = device::Kind::cuda;
+  machine.ranks_per_node = ranks_per_node;
+  machine.rates = {.products = {{1e-9, endless}},
+                   .attention_forward_flops_per_s = endless,
+                   .attention_backward_flops_per_s = endless,
+                   .memory_bytes_per_s = endless,
+                   .host_bytes_per_s = endless,
+                   .launch_s = 0};
+  machine.network = {.within = {endless, 0}, .between = {endless, 0}};
+  machine.write_bytes_per_s = endless;
+  return machine;
+}
+
+struct Run : SmallRun {
+  Run() {
+    config.parallel.dp_shard_size = 1;
+    config.train.per_device_train_batch_size = 4;
+    config.train.precision = config::Precision::fp32;
+  }
+
+  [[nodiscard]] StepTime time(const Hardware& hardware) const {
+    const config::ValidConfig run = valid();
+    return plan_step_time(run, data::limits_of_full_rows(run->train.per_device_train_batch_size, row_tokens),
+                          mesh::Place(run, 0), {.kind = device::Kind::cpu}, hardware);
+  }
+
+  [[nodiscard]] double num_tokens() const { return 4.0 * row_tokens; }
+  static constexpr std::int64_t row_tokens = 64;
+};
+
+const auto nearly = boost::test_tools::tolerance(1e-9);
+
+double waited_for(const StepTime& time, const std::string& what) {
+  for (const Exposed& wait : time.exposed) {
+    if (wait.what == what) return wait.seconds;
+  }
+  return 0;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(step_time)
+
+BOOST_AUTO_TEST_CASE(products_take_six_operations_a_weight_and_token) {
+  Run run;
+  Hardware machine = instant();
+  machine.rates.products = {{1e-9, 1e9}};
+  const double flops = 6.0 * static_cast<double>(run.config.model.num_matmul_parameters()) * run.num_tokens();
+  BOOST_TEST(run.time(machine).step_s == flops / 1e9, nearly);
+  BOOST_TEST(run.time(machine).exposed.empty());
+  run.config.train.gradient_accumulation_steps = 7;
+  BOOST_TEST(run.time(machine).step_s == 7 * flops / 1e9, nearly);
+}
+
+BOOST_AUTO_TEST_CASE(recomputation_takes_the_forward_pass_of_blocks_again) {
+  Run run;
+  Hardware machine = instant();
+  machine.rates.products = {{1e-9, 1e9}};
+  const config::Model& m = run.config.model;
+  const auto head = static_cast<double>(m.hidden_size * m.vocab_size);
+  const double blocks = static_cast<double>(m.num_matmul_parameters()) - head;
+  const double without_s = run.time(machine).step_s;
+  run.config.train.activation_checkpointing = config::ActivationCheckpointing::full;
+  const double added_s = run.time(machine).step_s - without_s;
+  BOOST_TEST(added_s > 0);
+  BOOST_TEST(added_s <= 2 * blocks * run.num_tokens() / 1e9 * (1 + 1e-9));
+}
+
+BOOST_AUTO_TEST_CASE(attention_takes_what_each_query_sees) {
+  Run run;
+  Hardware machine = instant();
+  machine.rates.attention_forward_flops_per_s = 1e9;
+  const double pairs = 4 * 64 * 65 / 2.0, head_elements = 8 * 32, layers = 2;
+  const double forward_s = run.time(machine).step_s;
+  BOOST_TEST(forward_s == layers * 4 * pairs * head_elements / 1e9, nearly);
+  machine.rates.attention_backward_flops_per_s = 1e9;
+  BOOST_TEST(run.time(machine).step_s - forward_s == layers * 10 * pairs * head_elements / 1e9, nearly);
+  run.config.model.sliding_window = 16;
+  const double hidden = 4 * 48 * 49 / 2.0;
+  BOOST_TEST(run.time(machine).step_s == layers * 14 * (pairs - hidden) * head_elements / 1e9, nearly);
+}
+
+BOOST_AUTO_TEST_CASE(tensor_parallel_ranks_share_products_and_wait_for_sums) {
+  Run run;
+  Hardware machine = instant();
+  machine.rates.products = {{1e-9, 1e9}};
+  const double alone_s = run.time(machine).step_s;
+  run.config.parallel.tp_size = 2;
+  BOOST_TEST(run.time(machine).step_s == alone_s / 2, nearly);
+  machine.network.within.bytes_per_s = 1e6;
+  const StepTime slow = run.time(machine);
+  BOOST_TEST(slow.step_s > alone_s);
+  BOOST_TEST(waited_for(slow, "tp") > 0.5 * (slow.step_s - alone_s / 2));
+  BOOST_TEST(slow.exposed_s() + slow.ops_s == slow.step_s, nearly);
+}
+
+BOOST_AUTO_TEST_CASE(gathers_are_hidden_where_products_take_longer) {
+  Run run;
+  run.config.parallel.dp_shard_size = 4;
+  Hardware machine = instant();
+  machine.network.within.bytes_per_s = 1e9;
+  const StepTime bare = run.time(machine);  // nothing to hide behind
+  BOOST_TEST(waited_for(bare, "gathers") > 0);
+  BOOST_TEST(bare.ops_s < 1e-9 * bare.step_s);
+  machine.rates.products = {{1e-9, 1e9}};
+  const StepTime slow_products = run.time(machine);
+  BOOST_TEST(slow_products.exposed_s() < 0.5 * bare.exposed_s());
+  BOOST_TEST(slow_products.step_s < slow_products.ops_s + bare.step_s);
+  machine.rates.overlaps = false;  // as processors do it: everything is told as exposed
+  const StepTime one_by_one = run.time(machine);
+  BOOST_TEST(one_by_one.step_s == one_by_one.ops_s + one_by_one.exposed_s(), nearly);
+  BOOST_TEST(one_by_one.step_s > slow_products.step_s);
+}
+
+BOOST_AUTO_TEST_CASE(ranks_on_several_nodes_wait_for_the_network) {
+  Run run;
+  run.config.parallel.dp_shard_size = 4;
+  Hardware machine = instant(4);
+  machine.network.between.bytes_per_s = 1e9;
+  BOOST_TEST(run.time(machine).step_s < 1e-6);
+  machine.ranks_per_node = 2;
+  const double two_nodes_s = run.time(machine).step_s;
+  machine.ranks_per_node = 1;
+  const double four_nodes_s = run.time(machine).step_s;
+  BOOST_TEST(four_nodes_s == 2 * two_nodes_s, boost::test_tools::tolerance(1e-6));  // half as many links
+}
+
+BOOST_AUTO_TEST_CASE(accumulation_repeats_the_middle_micro_batch) {
+  Run run;
+  run.config.parallel.dp_shard_size = 2;
+  run.config.parallel.sp_size = 2;
+  Hardware machine = instant();
+  machine.rates.products = {{1e-9, 1e10}};
+  machine.network.within.bytes_per_s = 1e9;
+  const auto step_s = [&](int micro_batches) {
+    run.config.train.gradient_accumulation_steps = micro_batches;
+    return run.time(machine).step_s;
+  };
+  const double three = step_s(3), four = step_s(4), twenty = step_s(20);
+  BOOST_TEST(four > three);
+  BOOST_TEST(twenty - three == 17 * (four - three), boost::test_tools::tolerance(1e-9));
+}
+
+BOOST_AUTO_TEST_CASE(mfu_counts_the_operations_of_the_model) {
+  const Run run;
+  Hardware machine = instant();
+  machine.rates.products = {{1e-9, 1e9}};
+  BOOST_TEST(run.time(machine).mfu(machine) == 0.0);
+  machine.peak_flops_per_s = 1e9;
+  machine.ranks_per_node = 1;
+  const double squares = 4 * 64 * 64.0, attention = 6.0 * 2 * 8 * 32 * squares;
+  const StepTime time = run.time(machine);
+  BOOST_TEST(time.model_flops == time.step_s * 1e9 + attention, nearly);
+  BOOST_TEST(time.mfu(machine) == 1 + attention / (time.step_s * 1e9), nearly);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
