@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sft/cli/manual.hpp"
+#include "sft/core/four_bits.hpp"
 #include "sft/hub/weights.hpp"
 
 namespace sft::apps {
@@ -17,6 +18,7 @@ struct ConvertOptions {
   bool to_gguf = false;                                ///< `to` is a file in GGUF
   std::string gguf_converter;                          ///< empty: the one on PATH
   std::string gguf_type = "auto";                      ///< of llama.cpp's converter
+  std::optional<FourBitForm> four_bits;                ///< what matrices of `from` are quantized to
   std::string adapter;                                 ///< PEFT folder to merge into `from`; empty: nothing is merged
   bool has_dtype = false, has_max_shard_size = false;  ///< were given
   [[nodiscard]] bool has_output_options() const { return has_dtype || has_max_shard_size; }
