@@ -5,6 +5,7 @@
 //   ./sft-convert models/chat start
 //   ./sft-convert --merge models/base output/chat/adapter models/chat
 //   ./sft-convert --gguf models/chat chat.gguf
+//   ./sft-convert --quantize nf4 models/chat models/chat-nf4
 //
 // Exit status: 0 done; 2 command line; 3 a folder that cannot be read or written.
 
@@ -33,6 +34,7 @@
 #include "sft/core/program.hpp"
 #include "sft/hub/adapter_config.hpp"
 #include "sft/hub/folder.hpp"
+#include "sft/hub/four_bit_folder.hpp"
 #include "sft/hub/model_config.hpp"
 #include "sft/hub/weights.hpp"
 #include "sft/mesh/place.hpp"
@@ -214,13 +216,29 @@ std::string base_of_run(const apps::ConvertOptions& options) {
                    "name it: sft-convert --merge MODEL ADAPTER OUT");
 }
 
+void quantize(const apps::StartModel& start, const FourBitForm& form, const apps::ConvertOptions& options) {
+  if (start.kind != apps::StartModel::Kind::hub || options.has_output_options()) {
+    throw_config_error("--quantize reads a model folder in hub format, and takes no --dtype and --max_shard_size",
+                       "it writes what is not in 4 bits as it is, into one file",
+                       "turn a checkpoint into a folder with sft-convert first");
+  }
+  hub::NewFolder out(options.to, /*replaces=*/false);
+  const hub::FourBitFolder written = hub::write_four_bit_folder(start.folder, form, out.temporary());
+  hub::copy_companions(start.folder, out.temporary());
+  out.finish();
+  log_info(fmt::format("wrote {}: {} matrices in 4 bits, {} in all", options.to, written.num_matrices,
+                       format_bytes(written.size_bytes)));
+}
+
 int run(const std::vector<std::string>& arguments) {
   const std::optional<apps::ConvertOptions> options = apps::read_convert_options(arguments);
   if (!options) return static_cast<int>(ExitStatus::done);
   config::Model named;
   named.model_name_or_path = options->takes_run ? base_of_run(*options) : options->from;
   const apps::StartModel start = apps::find_start_model(named);
-  if (options->to_gguf) {
+  if (options->four_bits) {
+    quantize(start, *options->four_bits, *options);
+  } else if (options->to_gguf) {
     to_gguf(start, *options);
   } else if (!options->adapter.empty()) {
     if (start.kind != apps::StartModel::Kind::hub) {

@@ -27,6 +27,7 @@ cli::Manual about_convert() {
                   "sft-convert HUB_FOLDER OUT_CHECKPOINT",
                   "sft-convert --gguf HUB_FOLDER|CHECKPOINT OUT_FILE [--gguf_type auto|f32|f16|bf16|q8_0] "
                   "[--gguf_converter FILE]",
+                  "sft-convert --quantize nf4|fp4 HUB_FOLDER OUT_FOLDER [--double_quant]",
                   "sft-convert --merge HUB_FOLDER ADAPTER_FOLDER OUT_FOLDER [...]",
                   "sft-convert --merge RUN_FOLDER OUT_FOLDER [...]"};
   manual.paragraphs = {
@@ -42,6 +43,9 @@ cli::Manual about_convert() {
       "began from.",
       "With --gguf, OUT_FILE is the model for llama.cpp. Its own converter makes it, which has to be installed; a "
       "CHECKPOINT becomes a model folder on the way.",
+      "With --quantize, OUT_FOLDER gets the matrices of blocks' linear layers in 4 bits, in the format of "
+      "bitsandbytes, "
+      "which transformers loads and lora.load_in_4bit takes as they are.",
       "Tensors go through memory in parts, so models of any size can be converted."};
   manual.operand = "/";
   manual.num_operands = 3;
@@ -51,7 +55,8 @@ cli::Manual about_convert() {
 struct Words {
   std::string dtype = "float32", max_shard_size = "5GB";
   std::string gguf_type = "auto", gguf_converter;
-  bool merge = false, gguf = false;
+  std::string quantize;
+  bool merge = false, gguf = false, double_quant = false;
 };
 
 po::options_description describe(Words& words) {
@@ -63,6 +68,9 @@ po::options_description describe(Words& words) {
       "the converter's --outtype: auto (16 bits), f32, f16, bf16, q8_0");
   add("gguf_converter", po::value(&words.gguf_converter)->value_name("FILE"),
       "llama.cpp's convert_hf_to_gguf.py; by default the one on PATH");
+  add("quantize", po::value(&words.quantize)->value_name("TYPE"),
+      "keep the matrices of linear layers in 4 bits: nf4 or fp4");
+  add("double_quant", cli::flag(&words.double_quant), "with --quantize, keep their scales in 8 bits");
   add("dtype", po::value(&words.dtype)->default_value(words.dtype)->value_name("TYPE"),
       "how OUT_FOLDER holds the weights: float32, bfloat16 or float16; with --merge by default as HUB_FOLDER holds "
       "them");
@@ -126,7 +134,23 @@ std::optional<ConvertOptions> read_convert_options(const std::vector<std::string
     throw_config_error("--gguf_type and --gguf_converter have nothing to do", "they belong to --gguf",
                        "add --gguf, or leave them out");
   }
+  if (!words.quantize.empty() && (words.merge || words.gguf)) {
+    throw_config_error("--quantize is a conversion of its own", "it makes a model folder of another",
+                       "leave --merge and --gguf out, and convert what they leave, or what they read");
+  }
+  if (words.double_quant && words.quantize.empty()) {
+    throw_config_error("--double_quant has nothing to do", "it belongs to --quantize",
+                       "add --quantize nf4, or leave it out");
+  }
   ConvertOptions options;
+  if (!words.quantize.empty()) {
+    options.four_bits = FourBitForm{.is_nested = words.double_quant};
+    if (words.quantize == "fp4") options.four_bits->type = FourBitType::fp4;
+    if (words.quantize != "fp4" && words.quantize != "nf4") {
+      throw_config_error(fmt::format("--quantize {} is not known", words.quantize),
+                         "the codes of 4 bits are nf4 and fp4", "give one of them");
+    }
+  }
   options.to_gguf = words.gguf;
   options.gguf_type = words.gguf_type;
   options.gguf_converter = words.gguf_converter;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "four_bit_parts.hpp"
 #include "header.hpp"
 #include "index_tensors.hpp"
 #include "loader.hpp"
@@ -62,7 +63,8 @@ void load_version_1(const std::string& folder, const Opened& opened, const comm:
 /// The number of the entry of `map` whose shards are those of `entry`, if there is one.
 std::optional<std::size_t> find_same_shards(const FileMap& map, const Entry& entry) {
   for (std::size_t i = 0; i < map.entries.size(); ++i) {
-    if (map.entries[i].name == entry.name && has_same_shards(map, map.entries[i], entry)) return i;
+    if (entry.four_bits == nullptr && map.entries[i].name == entry.name && has_same_shards(map, map.entries[i], entry))
+      return i;
   }
   return std::nullopt;
 }
@@ -99,6 +101,10 @@ void load_version_2(const std::string& folder, const Opened& opened, const comm:
   Loader loader(sharers, device, stream, seen);
   for (std::size_t i = 0; i < same.size(); ++i) {
     const Entry& entry = state.entries()[i];
+    if (entry.four_bits != nullptr) {
+      sharers.of(entry).apply([&] { load_four_bits(*source, entry, device, stream, seen); });
+      continue;
+    }
     loader.clear_padding(entry);
     const std::vector<OwnPart> own = own_parts(entry);
     if (same[i]) {
@@ -156,6 +162,10 @@ void load_shared(const io::TensorSource& source, const comm::Group& world, const
   AllSharers sharers(world, state.entries());
   Loader loader(sharers, device, stream, seen);
   for (const Entry& entry : state.entries()) {
+    if (entry.four_bits != nullptr) {
+      sharers.of(entry).apply([&] { load_four_bits(source, entry, device, stream, seen); });
+      continue;
+    }
     loader.clear_padding(entry);
     loader.load_parts(source, entry, own_parts(entry));
     loader.load_parts(source, entry, other_parts(entry));

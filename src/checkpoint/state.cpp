@@ -38,7 +38,9 @@ State::State(std::vector<Entry> entries, std::function<void()> refresh)
                "entries of one name have different maps or layouts");
     SFT_ENSURE(entry.in_file != nullptr || entry.tensor.ndim == 1, "an entry lies in a flat tensor");
     const std::int64_t size = entry.in_file != nullptr ? entry.in_file->num_elements() : entry.tensor.num_elements();
-    SFT_ENSURE(size == entry.layout->num_elements(*entry.shard_map), "an entry's memory is as its layout says");
+    const std::int64_t expected = entry.layout->num_elements(*entry.shard_map);
+    SFT_ENSURE(size == (entry.four_bits != nullptr ? entry.four_bits->part().in_memory(expected) : expected),
+               "an entry's memory is as its layout says");
   }
 }
 
@@ -73,7 +75,8 @@ void check_entries(const io::TensorSource& source, const std::vector<Entry>& ent
                          name + " has shape " + describe(tensor.shape) + ", the model's has " + describe(wanted.shape),
                          what_to_do);
       }
-      if ((tensor.dtype == DType::uint8) != (entry.dtype() == DType::uint8)) {
+      const bool takes_codes = entry.dtype() == DType::uint8 && entry.four_bits == nullptr;
+      if ((tensor.dtype == DType::uint8) != takes_codes) {
         throw_data_error(problem,
                          name + (tensor.dtype == DType::uint8 ? " holds codes where numbers are wanted"
                                                               : " holds numbers where codes are wanted"),

@@ -38,6 +38,10 @@ void check_evaluation(const Config& config);
 /// What [lora] says fits the model, whose sizes are derived.
 void check_lora(const Config& config);
 
+/// Matrices are kept in 4 bits where they can be: frozen, of a model that is read, their rows on every rank of tp whole
+/// blocks. Sizes and mesh are derived.
+void check_four_bits(const Config& config);
+
 /// Keys of experts that fit one another and the model, whose sizes are derived.
 void check_experts(const Config& config);
 

@@ -10,7 +10,7 @@ const char* const leave_out = "leave it out";
 const char* const under_parallel =
     "write the sizes under [parallel]: dp_replicate_size, dp_shard_size, sp_size, tp_size";
 const char* const whole_evaluation = "evaluation is over all rows of data.eval_files, in the precision of training";
-const char* const plain_adapters = "there are no quantized weights, and no adapters but plain LoRA on linear layers";
+const char* const plain_adapters = "there are no weights in 8 bits, and no adapters but LoRA on linear layers";
 const char* const prepared = "sft trains on rows that sft-prepare has packed";
 const char* const to_prepare = "give the option to sft-prepare";
 const char* const mpirun_starts = "mpirun starts the ranks";
@@ -357,10 +357,14 @@ std::vector<ForeignRow> model_rows() {
       {"trust_remote_code", either, "no foreign code is run", leave_out},
       {"model_init_kwargs", only_none, "sft builds the model from the keys of [model]",
        "set hidden_size, num_hidden_layers ... under [model]"},
-      {"load_in_8bit load_in_4bit use_bnb_nested_quant", only_false, plain_adapters, leave_out},
+      {"load_in_8bit", only_false, plain_adapters, "set lora.load_in_4bit = true instead, or leave it out"},
       {"lora_target_parameters lora_task_type "
-       "bnb_4bit_quant_type bnb_4bit_quant_storage peft_config",
+       "peft_config",
        only_none, plain_adapters, leave_out},
+      {"bnb_4bit_use_double_quant", {{"none", ""}, {"*", "lora.use_bnb_nested_quant=*"}}, "", ""},
+      {"bnb_4bit_compute_dtype", only_none, "products are computed as train.precision says",
+       "set train.precision = bf16 or fp32 instead"},
+      {"bnb_4bit_quant_storage", either, no_effect, leave_out},
       {"lora_modules_to_save", {{"none", ""}, {"*", "lora.modules_to_save=*"}}, "", ""},
       {"ignore_bias_buffers", either, no_effect, leave_out},
       {"architectures model_type transformers_version bos_token_id eos_token_id pad_token_id max_window_layers "

@@ -120,6 +120,13 @@ std::vector<Key> make_keys() {
           "lm_head norm input_layernorm post_attention_layernorm q_norm k_norm; norm means all that end so"),
       key("lora", &C::lora, "loraplus_lr_ratio", &Lora::loraplus_lr_ratio,
           "learning rate of B, and of vectors, by that of A (LoRA+); 1: the same"),
+      key("lora", &C::lora, "load_in_4bit", &Lora::load_in_4bit,
+          "keep the frozen matrices of blocks' linear layers in 4 bits (QLoRA), as bitsandbytes makes them; products "
+          "are "
+          "computed as train.precision says"),
+      key("lora", &C::lora, "bnb_4bit_quant_type", &Lora::bnb_4bit_quant_type, "their code"),
+      key("lora", &C::lora, "use_bnb_nested_quant", &Lora::use_bnb_nested_quant,
+          "keep their scales in 8 bits (double quantization)"),
 
       path_key("data", &C::data, "train_files", &Data::train_files,
                "packed shards from sft-prepare, paths and globs, separated by spaces or commas; required"),

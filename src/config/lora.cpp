@@ -35,6 +35,11 @@ bool matches_end(const std::string& pattern, const std::string& module) {
   return ModulePattern(R"((.*\.)?()" + pattern + ")").matches(module);
 }
 
+std::optional<FourBitForm> Lora::four_bit_form() const {
+  if (!use_peft || !load_in_4bit) return std::nullopt;
+  return FourBitForm{.type = bnb_4bit_quant_type, .is_nested = use_bnb_nested_quant};
+}
+
 bool Lora::adapts(const std::string& name) const {
   return use_peft && std::ranges::any_of(lora_target_modules, [&](const std::string& target) {
            return target == "all-linear" || target == name;

@@ -120,6 +120,7 @@ constexpr Names<EvalMetric, 3> eval_metric_names{{{"loss", EvalMetric::loss},
                                                   {"entropy", EvalMetric::entropy}}};
 constexpr Names<LoraInit, 3> lora_init_names{
     {{"true", LoraInit::zero_b}, {"false", LoraInit::linear}, {"gaussian", LoraInit::gaussian}}};
+constexpr Names<FourBitType, 2> four_bit_names{{{"nf4", FourBitType::nf4}, {"fp4", FourBitType::fp4}}};
 constexpr Names<LossType, 2> loss_type_names{{{"nll", LossType::nll}, {"dft", LossType::dft}}};
 constexpr Names<LossType, 4> loss_type_synonyms{
     {{"nll", LossType::nll}, {"dft", LossType::dft}, {"chunked_nll", LossType::nll}, {"none", LossType::nll}}};
@@ -227,6 +228,7 @@ void read(const std::string& text, LoraInit& value) {
     read_choice(text, value, lora_init_names);
   }
 }
+void read(const std::string& text, FourBitType& value) { read_choice(text, value, four_bit_names); }
 void read(const std::string& text, Precision& value) { read_choice(text, value, precision_names); }
 void read(const std::string& text, ActivationCheckpointing& value) {
   const std::string word = unquoted(text);
@@ -316,6 +318,7 @@ void read(const std::string& text, StepRange& value) {
 
 std::vector<std::string> choices(bool) { return texts_of(bool_names); }
 std::vector<std::string> choices(LoraInit) { return texts_of(lora_init_names); }
+std::vector<std::string> choices(FourBitType) { return texts_of(four_bit_names); }
 std::vector<std::string> choices(Precision) { return texts_of(precision_names); }
 std::vector<std::string> choices(ActivationCheckpointing) { return texts_of(checkpointing_names); }
 std::vector<std::string> choices(Offload) { return texts_of(offload_names); }
@@ -361,6 +364,7 @@ std::string write(const ModuleNumbers& value) {
   return value.empty() ? "" : object.dump();
 }
 std::string write(LoraInit value) { return write_choice(value, lora_init_names); }
+std::string write(FourBitType value) { return write_choice(value, four_bit_names); }
 std::string write(Precision value) { return write_choice(value, precision_names); }
 std::string write(ActivationCheckpointing value) { return write_choice(value, checkpointing_names); }
 std::string write(Offload value) { return write_choice(value, offload_names); }

@@ -2,8 +2,11 @@
 #include "nf4.hpp"
 
 #include <fmt/core.h>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+
+#include "sft/core/block_codes.hpp"
 
 namespace sft::hub {
 
@@ -61,6 +64,18 @@ FourBitState parse_four_bit_state(std::string_view json) {
     if (size < 1 || size > longest_side) throw std::invalid_argument(fmt::format("a dim is {}", size));
   }
   return state;
+}
+
+std::optional<FourBitForm> form_of(const FourBitState& state) {
+  if (state.block != four_bit_block || state.shape[1] % four_bit_block != 0) return std::nullopt;
+  FourBitForm form{.is_nested = state.is_nested()};
+  form.type = state.table[0] == nf4_values[0] ? FourBitType::nf4 : FourBitType::fp4;
+  if (!std::equal(state.table.begin(), state.table.end(), form.values())) return std::nullopt;
+  if (!form.is_nested) return form;
+  static const BlockCode code = make_block_code(/*is_signed=*/true);
+  const bool is_usual = state.nested_block == nested_scale_block &&
+                        std::equal(state.nested_table.begin(), state.nested_table.end(), code.values);
+  return is_usual ? std::optional(form) : std::nullopt;
 }
 
 void read_four_bits(const FourBitState& state, std::int64_t first, std::int64_t count, const std::uint8_t* codes,

@@ -9,10 +9,12 @@
 // NAME.quant_state.bitsandbytes__nf4, or fp4: JSON with shape, dtype and block sizes.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "sft/core/four_bits.hpp"
 #include "sft/hub/weights.hpp"
 
 namespace sft::hub {
@@ -43,6 +45,10 @@ struct FourBitState {
 /// Reads the JSON of a state: shape, type, block sizes and offset; tables and scales are left empty. Throws
 /// std::invalid_argument, with what is wrong, for what bitsandbytes does not write.
 [[nodiscard]] FourBitState parse_four_bit_state(std::string_view json);
+
+/// The form of a matrix that is stored as FourBitMatrix has it: rows of whole blocks, the tables and sizes of blocks
+/// that bitsandbytes uses unless it is told to use others; none for others.
+[[nodiscard]] std::optional<FourBitForm> form_of(const FourBitState& state);
 
 /// The numbers [first, first + count), float32, of their codes: `codes` begins with the byte of number first, `scales`
 /// with that of its block.

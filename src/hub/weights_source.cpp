@@ -124,6 +124,34 @@ class WeightsSource final : public io::TensorSource {
     }
   }
 
+  [[nodiscard]] std::optional<FourBitMatrix> read_four_bits(const std::string& name) const override {
+    const MappedTensor& tensor = map_.tensor(name);
+    const Stripe& stripe = tensor.stripes.front();
+    const StoredWeight& part = *parts_[stripe.tensor];
+    const bool is_whole = tensor.stripes.size() == 1 && part.four_bits && stripe.first == 0 &&
+                          stripe.column_stride == 1 && stripe.row_stride == tensor.width() &&
+                          part.four_bits->state.shape == tensor.shape;
+    if (!is_whole) return std::nullopt;
+    const FourBitState& state = part.four_bits->state;
+    const std::optional<FourBitForm> form = form_of(state);
+    if (!form) return std::nullopt;
+    FourBitMatrix matrix{.form = *form, .codes = {}, .scales = {}, .scale_codes = {}, .nested = {}};
+    matrix.codes.resize(static_cast<std::size_t>(state.num_elements() / 2));
+    files_[part.file].read(part.stored.begin, matrix.codes.size(), matrix.codes.data());
+    const io::RawFile& file = files_[part.four_bits->scales_file];
+    const auto num_scales = static_cast<std::size_t>(state.num_scales());
+    if (form->is_nested) {
+      matrix.scale_codes.resize(num_scales);
+      file.read(part.four_bits->scales.begin, num_scales, matrix.scale_codes.data());
+      matrix.nested = {state.nested_offset};
+      matrix.nested.insert(matrix.nested.end(), state.nested_scales.begin(), state.nested_scales.end());
+    } else {
+      matrix.scales.resize(num_scales);
+      file.read(part.four_bits->scales.begin, num_scales * sizeof(float), matrix.scales.data());
+    }
+    return matrix;
+  }
+
   [[nodiscard]] bool has(const std::string& name) const { return map_.contains(name); }
 
  private:
@@ -298,7 +326,7 @@ class WeightsSource final : public io::TensorSource {
     } else {
       file.read(scales_begin + first_block * sizeof(float), scales.size() * sizeof(float), scales.data());
     }
-    read_four_bits(state, run.first, run.count, codes.data(), scales.data(), numbers.data());
+    hub::read_four_bits(state, run.first, run.count, codes.data(), scales.data(), numbers.data());
     for (std::int64_t i = 0; i < run.count; ++i) {
       float value = numbers[i];
       if (part.type == WeightType::bfloat16) value = float32_of_bf16(bf16_of_float32(value));

@@ -46,6 +46,7 @@ class UnitBuilder {
         num_kv_heads_(model.num_key_value_heads),
         is_trainable_(is_trainable),
         lora_(lora),
+        four_bits_(lora.four_bit_form()),
         norm_split_(cuts_tokens ? TpSplit::partial : TpSplit::none),
         norm_init_(model.zero_centered_norms ? Init::zeros : Init::ones) {}
 
@@ -69,6 +70,13 @@ class UnitBuilder {
     copy.copy_of = std::move(name);
     if (columns == 0) copy.rate_factor = lora_.loraplus_lr_ratio;
     return added;
+  }
+
+  /// That of a linear layer of a block, which may be kept in 4 bits.
+  ParameterGroup linear(std::string name, const Shape& shape) {
+    const bool is_trained = is_trainable_(name);
+    const PartIndex part = part_with(is_trained, /*of_experts=*/false, is_trained ? std::nullopt : four_bits_);
+    return add(std::move(name), shape.rows, shape.columns, shape.split, part);
   }
 
   /// A matrix, or a bias where `shape` has no columns.
@@ -161,17 +169,23 @@ class UnitBuilder {
   }
 
   /// The one place that decides in which part a parameter of the model is: parts differ in whether they are trained,
-  /// and whether they are experts'.
+  /// whether they are experts', and whether they are kept in 4 bits.
   [[nodiscard]] PartIndex part_of(const std::string& name) { return part_with(is_trainable_(name)); }
   [[nodiscard]] PartIndex trained_part() { return part_with(/*has_gradient=*/true); }
-  /// The part that has gradients, or has none, of experts or of all else; it joins the list with its first parameter.
-  [[nodiscard]] PartIndex part_with(bool has_gradient, bool of_experts = false) {
-    for (const PartIndex part : parts_.indices()) {
-      if (parts_[part].has_gradient == has_gradient && parts_[part].of_experts == of_experts) return part;
+  /// The part that has gradients, or has none, of experts or of all else, in 4 bits or not; it joins the list with its
+  /// first parameter.
+  [[nodiscard]] PartIndex part_with(bool has_gradient, bool of_experts = false,
+                                    std::optional<FourBitForm> four_bits = {}) {
+    for (const PartIndex index : parts_.indices()) {
+      const PartUnits& part = parts_[index];
+      if (part.has_gradient == has_gradient && part.of_experts == of_experts && part.four_bits == four_bits) {
+        return index;
+      }
     }
     std::vector<Unit> units;
     for (const std::string& name : names_) units.emplace_back().name = name;
-    parts_.push_back({.units = std::move(units), .has_gradient = has_gradient, .of_experts = of_experts});
+    parts_.push_back(
+        {.units = std::move(units), .has_gradient = has_gradient, .of_experts = of_experts, .four_bits = four_bits});
     return parts_.last();
   }
 
@@ -183,6 +197,7 @@ class UnitBuilder {
   const std::int64_t num_kv_heads_;
   const IsTrainable& is_trainable_;
   const config::Lora& lora_;
+  std::optional<FourBitForm> four_bits_;  ///< of frozen matrices of linear layers
   TpSplit norm_split_;
   Init norm_init_;
 };
@@ -198,8 +213,7 @@ struct Member {
 void add_matrices(UnitBuilder& unit, const std::string& prefix, std::span<const Member> members) {
   for (const Member& member : members) {
     const Shape& shape = member.shape;
-    const ParameterGroup matrix =
-        unit.matrix(fmt::format("{}{}.weight", prefix, member.name), shape.rows, shape.columns, shape.split);
+    const ParameterGroup matrix = unit.linear(fmt::format("{}{}.weight", prefix, member.name), shape);
     ParameterGroup& weight = member.layer.weight;
     weight = weight.exists() ? unit.fuse(weight, matrix) : matrix;
   }

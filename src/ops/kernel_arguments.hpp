@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "sft/core/four_bit_codes.hpp"
 #include "sft/ops/update_rules.hpp"
 
 namespace sft::ops {
@@ -30,6 +31,15 @@ struct CrossEntropyArguments {
   bool dft;
   double smoothing, inverse_vocab;  ///< of ops::TokenLoss
   float logit_cap;
+};
+
+/// What ops::ReadFourBits reads.
+struct FourBitArguments {
+  const std::uint8_t* records;
+  std::int64_t record_bytes;
+  const float* values;  ///< of the 16 codes; in memory of the host
+  const float* nested;  ///< none: each block has its scale
+  std::int64_t first_block, row_blocks;
 };
 
 /// ops::RopeScale.

@@ -5,8 +5,8 @@
 
 #include <variant>
 
-#include "ops/block_codes.hpp"
 #include "ops/kernel_arguments.hpp"
+#include "sft/core/block_codes.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/tensor/tensor.hpp"
@@ -80,7 +80,23 @@ template <class Memory>
           .begin = rounding.begin};
 }
 
-static_assert(block_elements == block_size);
+/// Checks dtypes and sizes too, as ops::ReadFourBits says.
+[[nodiscard]] inline FourBitArguments four_bit_arguments_of(const ReadFourBits& read) {
+  const std::int64_t record_bytes = read.form.record_bytes();
+  SFT_ENSURE(read.out.row_elements() % four_bit_block == 0, "ops: rows of whole blocks");
+  SFT_ENSURE(read.records.dtype == DType::uint8, "ops: uint8 expected");
+  SFT_ENSURE(read.records.num_elements() == read.out.num_elements() / four_bit_block * record_bytes,
+             "ops: a record for each block");
+  SFT_ENSURE(read.form.is_nested == !read.nested.empty(), "ops: nested scales have scales");
+  return {.records = read.records.as<std::uint8_t>(),
+          .record_bytes = record_bytes,
+          .values = read.form.values(),
+          .nested = read.form.is_nested ? floats_of(read.nested) : nullptr,
+          .first_block = read.first_block,
+          .row_blocks = read.row_blocks};
+}
+
+static_assert(block_elements == dynamic_block_size);
 
 /// Checks the dtypes and sizes too, as ops::BlockwiseUpdate says.
 [[nodiscard]] inline BlockFactors block_factors_of(const BlockwiseUpdate& step) {

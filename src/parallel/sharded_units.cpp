@@ -88,6 +88,7 @@ device::Event& ShardedUnits::gradient_slot_free(UnitIndex unit) const {
 
 void ShardedUnits::parameters_written() {
   parameters_ready_->record(backend_.stream());
+  unit_of_numbers_.reset();
   for (UnitState& unit_state : units_) unit_state.is_stale = true;
 }
 
@@ -192,9 +193,35 @@ void ShardedUnits::use(UnitIndex unit) {
   device::Event& gather_done = *state(unit).gather_done;
   const auto is_gathered = [&](const UnitStorage& stored) { return group(stored.part().groups.shards).size() > 1; };
   if (std::ranges::none_of(storage_, is_gathered)) {
-    return backend_.stream().wait(gather_done);  // nothing that a timeline should show
+    backend_.stream().wait(gather_done);  // nothing that a timeline should show
+  } else {
+    timed_wait(device_.timeline(), backend_.stream(), gather_done, "wait for gather", names().unit(unit).name);
   }
-  timed_wait(device_.timeline(), backend_.stream(), gather_done, "wait for gather", names().unit(unit).name);
+  read_four_bits(unit);
+}
+
+void ShardedUnits::read_four_bits(UnitIndex unit) {
+  const auto is_in_four_bits = [&](const UnitStorage& stored) {
+    return stored.part().four_bits && !stored.shard_map().unit(unit).parameters.empty();
+  };
+  if (unit_of_numbers_ == unit || std::ranges::none_of(storage_, is_in_four_bits)) return;
+  unit_of_numbers_ = unit;
+  for (const PartIndex index : storage_.indices()) {
+    if (!is_in_four_bits(storage_[index])) continue;
+    const Part& p = part(index);
+    const Tensor records = buffers_.parameters(index, unit), numbers = buffers_.numbers(index, unit);
+    const std::vector<Parameter>& matrices = p.shard_map.unit(unit).parameters;
+    for (std::size_t i = 0; i < matrices.size(); ++i) {
+      const Parameter& m = matrices[i];
+      const std::int64_t row_blocks = m.columns / four_bit_block, size = m.local_elements();
+      backend_.read_four_bits({.out = numbers.rows(m.unit_offset, size).view({m.local_rows, m.local_columns}),
+                               .records = records.rows(p.in_memory(m.unit_offset), p.in_memory(size)),
+                               .form = *p.four_bits,
+                               .nested = storage_[index].nested_scales(unit, static_cast<int>(i)),
+                               .first_block = m.row_begin * row_blocks + m.column_begin / four_bit_block,
+                               .row_blocks = row_blocks});
+    }
+  }
 }
 
 void ShardedUnits::release(UnitIndex unit) {
@@ -292,7 +319,9 @@ Tensor ShardedUnits::slice(const Tensor& flat, const ParameterGroup& group) cons
 
 Tensor ShardedUnits::parameter(const ParameterGroup& group) const {
   order_.read_parameters(group.unit);
-  return slice(buffers_.parameters(group.part, group.unit), group);
+  if (!part(group.part).four_bits) return slice(buffers_.parameters(group.part, group.unit), group);
+  SFT_ENSURE(unit_of_numbers_ == group.unit, "numbers in 4 bits are read in the unit that was entered last");
+  return slice(buffers_.numbers(group.part, group.unit), group);
 }
 
 GradientTarget ShardedUnits::gradient(const ParameterGroup& group) {

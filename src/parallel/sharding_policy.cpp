@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/parallel/sharding_policy.hpp"
 
+#include "sft/core/ensure.hpp"
+
 namespace sft::parallel {
 
 using config::Reshard;
@@ -32,14 +34,18 @@ IndexedVector<PartIndex, Part> make_parts(const IndexedVector<PartIndex, PartUni
                                           const ShardingPolicy& policy, DType compute, MasterWeights master) {
   IndexedVector<PartIndex, Part> parts;
   for (const PartUnits& part : model) {
+    SFT_ENSURE(!part.four_bits || !part.has_gradient, "what is trained is not kept in 4 bits");
     const bool has_master = part.has_gradient && master != MasterWeights::none;
     parts.push_back({.shard_map = ShardMap(part.units, place, policy.shard_axes(part.has_gradient, part.of_experts)),
-                     .stored = has_master ? DType::float32 : compute,
+                     .stored = part.four_bits ? DType::uint8
+                               : has_master   ? DType::float32
+                                              : compute,
                      .gathered = compute,
                      .has_gradient = part.has_gradient,
                      .is_in_file = has_master && master == MasterWeights::in_file,
                      .of_experts = part.of_experts,
-                     .groups = part.of_experts ? groups_of_experts : PartGroups{}});
+                     .groups = part.of_experts ? groups_of_experts : PartGroups{},
+                     .four_bits = part.four_bits});
   }
   return parts;
 }

@@ -49,8 +49,13 @@ bool has_part(const StoredParts& storage, bool of_experts) {
                              [=](const UnitStorage& stored) { return stored.part().of_experts == of_experts; });
 }
 
-std::size_t whole_bytes(const UnitStorage& stored, UnitIndex unit, DType dtype) {
-  return checked_cast<std::size_t>(stored.shard_map().unit(unit).num_elements) * size_of(dtype);
+std::int64_t num_elements(const UnitStorage& stored, UnitIndex unit) {
+  return stored.shard_map().unit(unit).num_elements;
+}
+
+/// Numbers of Part::sent.
+std::int64_t num_sent(const UnitStorage& stored, UnitIndex unit) {
+  return stored.part().in_memory(num_elements(stored, unit));
 }
 
 }  // namespace
@@ -85,6 +90,7 @@ void UnitBuffers::lay_out(const Arenas& arenas, const Arenas& of_experts) {
   lay_out_gradients(arenas, false);
   lay_out_gradients(of_experts, true);
   lay_out_kept(arenas.own);
+  lay_out_numbers(arenas.own);
   lay_out_wire(arenas.own);
 }
 
@@ -96,7 +102,9 @@ void UnitBuffers::lay_out_parameters(const Arenas& arenas, bool of_experts) {
     slots = take_slots(is_alike ? arenas.gathered : arenas.own, slots_.parameters, [&](UnitIndex unit) {
       std::size_t bytes = 0;
       for (const UnitStorage& stored : storage_) {
-        if (stored.part().of_experts == of_experts) bytes += whole_bytes(stored, unit, stored.part().gathered);
+        if (stored.part().of_experts == of_experts) {
+          bytes += checked_cast<std::size_t>(num_sent(stored, unit)) * size_of(stored.part().sent());
+        }
       }
       return bytes;
     });
@@ -106,8 +114,8 @@ void UnitBuffers::lay_out_parameters(const Arenas& arenas, bool of_experts) {
     for (const PartIndex part : storage_.indices()) {
       const UnitStorage& stored = storage_[part];
       if (stored.part().of_experts != of_experts) continue;
-      const std::int64_t n = stored.shard_map().unit(unit).num_elements;
-      const DType dtype = stored.part().gathered;
+      const std::int64_t n = num_sent(stored, unit);
+      const DType dtype = stored.part().sent();
       parts_[part].parameters.push_back(policy_.parameters           ? slot.next(dtype, n)
                                         : stored.part().is_sharded() ? take(arenas.parameters, dtype, {n})
                                                                      : stored.parameters_of(unit));
@@ -123,7 +131,8 @@ void UnitBuffers::lay_out_gradients(const Arenas& arenas, bool of_experts) {
       std::size_t bytes = 0;
       for (const UnitStorage& stored : storage_) {
         const Part& part = stored.part();
-        if (part.has_gradient && part.of_experts == of_experts) bytes += whole_bytes(stored, unit, DType::float32);
+        if (!part.has_gradient || part.of_experts != of_experts) continue;
+        bytes += checked_cast<std::size_t>(num_elements(stored, unit)) * sizeof(float);
       }
       return bytes;
     });
@@ -147,9 +156,19 @@ void UnitBuffers::lay_out_kept(device::Arena& arena) {
     const bool is_kept = keeps_parts && slots_.is_displaced(unit);  // else it stays where it is
     for (const PartIndex part : storage_.indices()) {
       const UnitStorage& stored = storage_[part];
-      const std::int64_t n = stored.shard_map().unit(unit).num_elements / policy_.reshard_size;
-      parts_[part].kept.push_back(is_kept ? take(arena, stored.part().gathered, {n}) : Tensor());
+      const std::int64_t n = num_sent(stored, unit) / policy_.reshard_size;
+      parts_[part].kept.push_back(is_kept ? take(arena, stored.part().sent(), {n}) : Tensor());
     }
+  }
+}
+
+void UnitBuffers::lay_out_numbers(device::Arena& arena) {
+  for (const PartIndex part : storage_.indices()) {
+    const UnitStorage& stored = storage_[part];
+    if (!stored.part().four_bits) continue;
+    std::int64_t most = 0;
+    for (const UnitIndex unit : stored.shard_map().unit_indices()) most = std::max(most, num_elements(stored, unit));
+    parts_[part].numbers = take(arena, stored.part().gathered, {most});
   }
 }
 

@@ -5,24 +5,49 @@ namespace sft::parallel {
 
 namespace {
 
-Tensor shard_of(const Unit& unit, const Tensor& rank_shard) {
-  return rank_shard.rows(unit.shard_offset, unit.shard_elements);
+Tensor shard_of(const Part& part, UnitIndex index, const Tensor& rank_shard) {
+  const Unit& unit = part.shard_map.unit(index);
+  return rank_shard.rows(part.in_memory(unit.shard_offset), part.in_memory(unit.shard_elements));
 }
 
 }  // namespace
 
 void UnitStorage::lay_out(device::Arena& master, device::Arena& parameters, device::Arena& gradients) {
   const std::int64_t n = shard_map().rank_shard_elements();
-  if (!part_.is_in_file) parameters_ = take(part_.has_copy() ? master : parameters, part_.stored, {n});
+  if (!part_.is_in_file) {
+    parameters_ = take(part_.has_copy() ? master : parameters, part_.stored, {part_.in_memory(n)});
+  }
   if (part_.has_copy()) compute_copy_ = take(parameters, part_.gathered, {n});
   if (part_.has_gradient) gradients_ = take(gradients, DType::float32, {n});
 }
 
-Tensor UnitStorage::parameters_of(UnitIndex unit) const {
-  return shard_of(shard_map().unit(unit), part_.has_copy() ? compute_copy_ : parameters_);
+void UnitStorage::lay_out_nested_scales(device::Arena& arena) {
+  if (!part_.four_bits || !part_.four_bits->is_nested) return;
+  std::int64_t num_nested = 0;
+  first_nested_.clear();
+  for (const Unit& unit : shard_map().units()) {
+    std::vector<std::int64_t> firsts;
+    for (const Parameter& p : unit.parameters) {
+      firsts.push_back(num_nested);
+      num_nested += part_.four_bits->num_nested(p.elements());
+    }
+    firsts.push_back(num_nested);
+    first_nested_.push_back(std::move(firsts));
+  }
+  nested_ = take(arena, DType::float32, {num_nested});
 }
 
-Tensor UnitStorage::gradients_of(UnitIndex unit) const { return shard_of(shard_map().unit(unit), gradients_); }
+Tensor UnitStorage::nested_scales(UnitIndex unit, int parameter) const {
+  if (first_nested_.size() == 0) return {};
+  const std::int64_t begin = first_nested_[unit][parameter];
+  return nested_.rows(begin, first_nested_[unit][parameter + 1] - begin);
+}
+
+Tensor UnitStorage::parameters_of(UnitIndex unit) const {
+  return shard_of(part_, unit, part_.has_copy() ? compute_copy_ : parameters_);
+}
+
+Tensor UnitStorage::gradients_of(UnitIndex unit) const { return shard_of(part_, unit, gradients_); }
 
 StoredParts storage_of(IndexedVector<PartIndex, Part> parts) {
   StoredParts stored;

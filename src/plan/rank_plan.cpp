@@ -121,6 +121,7 @@ void RankPlan::lay_out(Arenas& arenas) {
     part.lay_out(moves_master ? arenas.host_parameters : arenas.parameters,
                  policy.parameters_on_host ? arenas.host_parameters : arenas.parameters,
                  part.part().of_experts ? arenas.expert_gradients : arenas.gradients);
+    part.lay_out_nested_scales(arenas.parameters);
   }
   for (TrainedPart& part : trained) {
     part.optimizer->lay_out(arenas.optimizer, arenas.host_optimizer);

@@ -58,6 +58,11 @@ std::string describe_lora(const StartFacts& facts) {
     rest += fmt::format("; in blocks {}", fmt::join(lora.layers_to_transform, " "));
   if (!lora.modules_to_save.empty()) rest += fmt::format("; whole modules {}", fmt::join(lora.modules_to_save, " "));
   if (lora.loraplus_lr_ratio != 1.0) rest += fmt::format("; rate of B x {:g}", lora.loraplus_lr_ratio);
+  if (lora.load_in_4bit) {
+    rest +=
+        fmt::format("; frozen matrices in 4 bits ({}{})", lora.bnb_4bit_quant_type == FourBitType::nf4 ? "nf4" : "fp4",
+                    lora.use_bnb_nested_quant ? ", nested scales" : "");
+  }
   return fmt::format("{} of {} parameters are trained: adapters of rank {}, alpha {:g}{}, dropout {:g}, on {}{}",
                      format_count(static_cast<double>(facts.num_parameters.trainable)),
                      format_count(static_cast<double>(facts.num_parameters.all)), lora.lora_r, lora.lora_alpha,

@@ -514,7 +514,11 @@ checkpoint::State Engine::weights() const {
   const checkpoint::State all = state();
   std::vector<checkpoint::Entry> weights;
   for (const parallel::UnitStorage& stored : impl_->plan.parts) {
-    if (!stored.part().has_gradient) weights.push_back({"model", &stored.shard_map(), stored.parameters()});
+    if (stored.part().has_gradient) continue;
+    weights.push_back({.name = "model",
+                       .shard_map = &stored.shard_map(),
+                       .tensor = stored.parameters(),
+                       .four_bits = stored.part().four_bits ? &stored : nullptr});
   }
   const std::vector<checkpoint::Entry> trained = all.first_entries();  // by RankPlan::trained
   if (weights.empty()) return {trained, [all] { all.refresh(); }};

@@ -179,7 +179,7 @@ def check_case(name, binaries, work, ranks):
 def check_four_bits(name, binaries, work, ranks):
     """Adapters on a base in 4 bits: the losses of bitsandbytes, which makes the base and computes in float32."""
     # Rows of whole blocks: of others bitsandbytes 0.50 on CPUs makes other numbers than it stored.
-    hub_models.CASES["whole blocks"] = ("Qwen2", dict(hidden_size=64, intermediate_size=128))
+    hub_models.CASES["whole blocks"] = ("Qwen2", dict(hidden_size=256, intermediate_size=512))
     plain, folder = hub_models.make_model("whole blocks", work / "plain"), work / ("base-" + name)
     config = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.float32, **FOUR_BITS[name])
     transformers.AutoModelForCausalLM.from_pretrained(plain, quantization_config=config, dtype=torch.float32,
@@ -191,17 +191,22 @@ def check_four_bits(name, binaries, work, ranks):
     start = work / ("start-" + name)
     hub_models.run_sft(binaries, folder, shard, start, (1, 1, 1, 1), [*common, "--train.max_steps", "0"])
     losses, norms, _ = train_peft(folder, start / "adapter", tokens, weights, RATE, 1.0)
-    worst_loss, worst_norm = 0.0, 0.0
-    for num_ranks in ranks:
-        for mesh in hub_models.meshes(num_ranks):
-            output = work / (f"output-{name}-" + "x".join(map(str, mesh)))
-            hub_models.run_sft(binaries, folder, shard, output, mesh, [*common, "--train.max_steps", str(STEPS)])
-            got_losses, got_norms = losses_of(output)
-            worst_loss = max(worst_loss, max(abs(a - b) / b for a, b in zip(got_losses, losses, strict=True)))
-            worst_norm = max(worst_norm, max(abs(a - b) / b for a, b in zip(got_norms, norms, strict=True)))
-    agrees = worst_loss < LOSS_TOLERANCE and worst_norm < 1e-3
-    print(f"{'ok  ' if agrees else 'FAIL'} {name:22} loss {losses[0]:.5f} to {losses[-1]:.5f} +- {worst_loss:.1e}   norm "
-          f"+- {worst_norm:.1e}", flush=True)
+    kept = ["--lora.load_in_4bit", "true", "--lora.bnb_4bit_quant_type", FOUR_BITS[name]["bnb_4bit_quant_type"],
+            "--lora.use_bnb_nested_quant", str("bnb_4bit_use_double_quant" in FOUR_BITS[name]).lower()]
+    agrees = True
+    for what, base, options in [("as numbers", folder, []), ("codes as they are", folder, kept), ("codes of sft", plain, kept)]:
+        worst_loss, worst_norm = 0.0, 0.0
+        for num_ranks in ranks:
+            for mesh in hub_models.meshes(num_ranks):
+                output = work / (f"output-{name}-{what}-" + "x".join(map(str, mesh)))
+                hub_models.run_sft(binaries, base, shard, output, mesh, [*common, *options, "--train.max_steps", str(STEPS)])
+                got_losses, got_norms = losses_of(output)
+                worst_loss = max(worst_loss, max(abs(a - b) / b for a, b in zip(got_losses, losses, strict=True)))
+                worst_norm = max(worst_norm, max(abs(a - b) / b for a, b in zip(got_norms, norms, strict=True)))
+        is_same = worst_loss < LOSS_TOLERANCE and worst_norm < 1e-3
+        agrees = agrees and is_same
+        print(f"{'ok  ' if is_same else 'FAIL'} {name + ', ' + what:30} loss {losses[0]:.5f} to {losses[-1]:.5f} "
+              f"+- {worst_loss:.1e}   norm +- {worst_norm:.1e}", flush=True)
     return agrees
 
 

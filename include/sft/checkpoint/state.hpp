@@ -13,6 +13,7 @@
 #include "sft/io/tensor_source.hpp"
 #include "sft/parallel/shard_map.hpp"
 #include "sft/parallel/stored_layout.hpp"
+#include "sft/parallel/unit_storage.hpp"
 #include "sft/tensor/tensor.hpp"
 #include "sft/transfer/offloaded_shard.hpp"
 
@@ -26,6 +27,10 @@ struct Entry {
   transfer::OffloadedShard* in_file = nullptr;  ///< where it lies instead
   /// Which tensors, and where their parts lie in that memory; outlives the entry.
   const parallel::StoredLayout* layout = &parallel::as_parameters();
+
+  /// Storage of matrices in 4 bits whose records `tensor` is, and whose nested scales come with them; null: `tensor`
+  /// has the numbers. Such entries are loaded by load_shared() and load_weights() alone, and not saved.
+  const parallel::UnitStorage* four_bits = nullptr;
 
   /// The dtype in memory, which is that of the file, too.
   [[nodiscard]] DType dtype() const { return in_file != nullptr ? in_file->dtype() : tensor.dtype; }

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "sft/core/four_bits.hpp"
+
 namespace sft::config {
 
 /// What the matrices of an adapter begin with: init_lora_weights of PEFT.
@@ -43,6 +45,13 @@ struct Lora {
   bool use_dora = false;                     ///< rows of adapted weights have magnitudes (DoRA, Liu et al. 2024)
   double loraplus_lr_ratio = 1.0;            ///< rate of B and of vectors, by that of A (LoRA+, Hayou et al. 2024)
 
+  // QLoRA (Dettmers et al. 2023), under the names of TRL: frozen matrices of linear layers are kept in 4 bits.
+  bool load_in_4bit = false;
+  FourBitType bnb_4bit_quant_type = FourBitType::nf4;
+  bool use_bnb_nested_quant = false;  ///< and their scales in 8
+
+  /// How frozen matrices of linear layers are kept; none: as all weights.
+  [[nodiscard]] std::optional<FourBitForm> four_bit_form() const;
   /// Whether linear layers called `name`, such as q_proj, have adapters.
   [[nodiscard]] bool adapts(const std::string& name) const;
   /// Whether adapters may be in the block that the module belongs to.

@@ -8,11 +8,13 @@
 // weights alone, under other names perhaps, gives them as those of the entry that they are.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "sft/core/dtype.hpp"
+#include "sft/core/four_bits.hpp"
 
 namespace sft::io {
 
@@ -44,6 +46,11 @@ class TensorSource {
   /// where `dtype` holds every number of the stored one, else rounded to the nearest. std::logic_error for a dtype that
   /// the format cannot give.
   virtual void read(const std::string& name, const Rectangle& where, DType dtype, void* values) const = 0;
+  /// The matrix `name` in 4 bits, where it is stored so and its rows are whole blocks; none: read() has its numbers.
+  [[nodiscard]] virtual std::optional<FourBitMatrix> read_four_bits(const std::string& name) const {
+    static_cast<void>(name);
+    return std::nullopt;
+  }
 };
 
 /// Tensors that are written, by all ranks together: each writes the rectangles that it owns, every element of a tensor

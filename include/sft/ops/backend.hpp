@@ -27,6 +27,7 @@
 #include "sft/device/device.hpp"
 #include "sft/ops/experts.hpp"
 #include "sft/ops/factored_moment.hpp"
+#include "sft/ops/four_bits.hpp"
 #include "sft/ops/magnitudes.hpp"
 #include "sft/ops/split_norm.hpp"
 #include "sft/ops/stochastic_rounding.hpp"
@@ -300,6 +301,9 @@ class Backend {
   virtual void add_column_products(const ColumnProducts& products) = 0;
   virtual void add_row_products(const RowProducts& products) = 0;
   virtual void magnitude_factors(const MagnitudeFactors& factors) = 0;
+
+  // Matrices in 4 bits; see four_bits.hpp.
+  virtual void read_four_bits(const ReadFourBits& read) = 0;
 
   // Attention in blocks (Dao 2023), grouped queries: query head h reads key/value head h / (H / K).
   /// Prepares `spans`, which are read before the call returns, for any number of calls, forward and backward, over

@@ -7,9 +7,11 @@
 // each. All else goes through the list: UnitStorage is the memory of one part, UnitBuffers has room for all parts of a
 // unit, and ShardedUnits gathers and reduces them together. docs/architecture.md says what a further part takes.
 
+#include <optional>
 #include <vector>
 
 #include "sft/core/dtype.hpp"
+#include "sft/core/four_bits.hpp"
 #include "sft/core/index.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/parallel/shard_map.hpp"
@@ -21,6 +23,7 @@ struct PartUnits {
   std::vector<Unit> units;   ///< all units of the model, each with its parameters in this part: some or none
   bool has_gradient = true;  ///< its parameters are trained
   bool of_experts = false;   ///< they are those of experts (Parameter::num_experts)
+  std::optional<FourBitForm> four_bits = {};  ///< they are stored in 4 bits: matrices without gradients
 };
 
 /// The groups in which a part is exchanged, as members of mesh::Groups.
@@ -40,11 +43,22 @@ inline constexpr PartGroups groups_of_experts{.shards = &mesh::Groups::expert_fs
 struct Part {
   ShardMap shard_map;
   DType stored;             ///< dtype in which the rank shard is kept between steps
-  DType gathered;           ///< dtype in which it is sent, and in which ops read the whole
+  DType gathered;           ///< dtype in which it is sent, and in which ops read the whole; but for four_bits
   bool has_gradient;        ///< gradients, float32, and the state of an optimizer belong to it
   bool is_in_file = false;  ///< the optimizer keeps what is stored in a file (optim::Optimizer)
   bool of_experts = false;  ///< ranks along ep have different ones: what ranks share of its memory, they share apart
   PartGroups groups = {};
+  /// Records of blocks, in bytes, are stored, sent and gathered; ops read numbers in `gathered` that a unit is turned
+  /// into as it is entered.
+  std::optional<FourBitForm> four_bits = {};
+
+  /// What gathers send.
+  [[nodiscard]] DType sent() const { return four_bits ? DType::uint8 : gathered; }
+  /// As how many numbers of `stored`, or of sent(), that many neighbouring elements lie in memory. Those in 4 bits are
+  /// whole blocks.
+  [[nodiscard]] std::int64_t in_memory(std::int64_t num_elements) const {
+    return four_bits ? num_elements / four_bit_block * four_bits->record_bytes() : num_elements;
+  }
 
   /// Each rank of the group stores a shard; else all of them store the whole.
   [[nodiscard]] bool is_sharded() const { return shard_map.shard_axes() != AxisSet{}; }

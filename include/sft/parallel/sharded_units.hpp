@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -107,8 +108,10 @@ class ShardedUnits {
   /// Copies this rank's shards of the unit's parameters from the memory of the node to their places in the whole; what
   /// is queued on the stream of gathers from now on waits for it.
   void fetch(UnitIndex unit);
-  /// Makes later ops of the backend wait for the parameters.
+  /// Makes later ops of the backend wait for the parameters, and makes numbers of those in 4 bits.
   void use(UnitIndex unit);
+  /// Queues the ops that write the unit's numbers of parts in 4 bits, unless they are there.
+  void read_four_bits(UnitIndex unit);
   /// The ops queued so far are the last that read the parameters; their buffer is free for another unit behind them.
   void release(UnitIndex unit);
   /// Releases the parameters, and keeps this rank's piece of them for the neighbours, where the policy says so.
@@ -156,6 +159,7 @@ class ShardedUnits {
   std::unique_ptr<transfer::Mover> parameters_in_;  ///< from the node's memory; null where they lie on the device
   IndexedVector<UnitIndex, UnitState> units_;
   std::function<void(UnitIndex unit)> gradient_queued_;
+  std::optional<UnitIndex> unit_of_numbers_;  ///< whose numbers of parts in 4 bits are in their buffer
   /// Recorded for each slot when its last user is done with it.
   IndexedVector<SlotIndex, std::unique_ptr<device::Event>> parameter_slots_free_, gradient_slots_free_;
 };

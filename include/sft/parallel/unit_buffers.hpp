@@ -39,6 +39,7 @@ struct SlotAssignment {
 ///                                            one of their own beside it, which ranks share with others than the rest
 ///   what it does not, of a sharded storage   memory of its own, for the whole run
 ///   what is stored whole                     views of the storage
+///   numbers of a part in 4 bits              memory of its own, which its units use in turn
 class UnitBuffers {
  public:
   /// All references outlive it.
@@ -52,14 +53,19 @@ class UnitBuffers {
     /// alone: what comm::MemoryUse::gathered asks for.
     device::Arena& gathered;
     device::Arena& reduced;  ///< for gradient slots
-    device::Arena& own;      ///< for what neighbours in `reshard` gather or keep, and for rounded gradients
+    /// For what neighbours in `reshard` gather or keep, rounded gradients, and numbers of parts in 4 bits.
+    device::Arena& own;
   };
   /// Takes the buffers, after the storage was laid out; call with sizing arenas, then with real ones.
   void lay_out(const Arenas& arenas, const Arenas& of_experts);
 
   // Flat tensors of a part of a unit, num_elements long; empty where the unit has no parameters in it.
-  /// Whole parameters, in Part::gathered.
+  /// Whole parameters, in Part::sent: of a part in 4 bits its records (Part::in_memory).
   [[nodiscard]] Tensor parameters(PartIndex part, UnitIndex unit) const { return parts_[part].parameters[unit]; }
+  /// What the records of a part in 4 bits are turned into, in Part::gathered: every unit's are in the same memory.
+  [[nodiscard]] Tensor numbers(PartIndex part, UnitIndex unit) const {
+    return parts_[part].numbers.rows(0, storage_[part].shard_map().unit(unit).num_elements);
+  }
   /// Whole gradients, float32; of parts that have them.
   [[nodiscard]] Tensor gradients(PartIndex part, UnitIndex unit) const { return parts_[part].gradients[unit]; }
   /// What this rank keeps of the gathered parameters between the forward and the backward pass, num_elements /
@@ -75,12 +81,14 @@ class UnitBuffers {
  private:
   struct PartBuffers {
     IndexedVector<UnitIndex, Tensor> parameters, gradients, kept;
+    Tensor numbers;
   };
 
   // Of the parts of experts, or of the others.
   void lay_out_parameters(const Arenas& arenas, bool of_experts);
   void lay_out_gradients(const Arenas& arenas, bool of_experts);
   void lay_out_kept(device::Arena& arena);
+  void lay_out_numbers(device::Arena& arena);
   void lay_out_wire(device::Arena& arena);
 
   const StoredParts& storage_;

@@ -6,10 +6,13 @@
 //   parameters     Part::stored     unless they lie in a file
 //   compute copy   Part::gathered   where the optimizer updates another dtype (Part::has_copy)
 //   gradients      float32          where the part has them
+//   scales         float32          of matrices in 4 bits whose scales are nested: all of them on every rank
 //
 // The arenas decide in which memory space each of them lies.
 
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "sft/device/arena.hpp"
 #include "sft/parallel/part.hpp"
@@ -25,6 +28,9 @@ class UnitStorage {
   /// Call with sizing arenas, then with real ones.
   void lay_out(device::Arena& master, device::Arena& parameters, device::Arena& gradients);
 
+  /// Takes the memory of nested scales, which ops read where it is; none where there are none. As lay_out.
+  void lay_out_nested_scales(device::Arena& arena);
+
   [[nodiscard]] const Part& part() const { return part_; }
   [[nodiscard]] const ShardMap& shard_map() const { return part_.shard_map; }
 
@@ -36,6 +42,10 @@ class UnitStorage {
   /// The copy in Part::gathered that gathers send; empty where these send the parameters themselves.
   [[nodiscard]] Tensor compute_copy() const { return compute_copy_; }
 
+  /// Of the matrix `parameter` of a unit, in 4 bits with nested scales: what its blocks' records leave out
+  /// (FourBitForm::num_nested), float32; empty where scales are not nested.
+  [[nodiscard]] Tensor nested_scales(UnitIndex unit, int parameter) const;
+
   // The unit shard of one unit (shard_elements); empty when the unit has no parameters in this part.
   /// What gathers send, in Part::gathered.
   [[nodiscard]] Tensor parameters_of(UnitIndex unit) const;
@@ -44,7 +54,8 @@ class UnitStorage {
 
  private:
   Part part_;
-  Tensor parameters_, gradients_, compute_copy_;
+  Tensor parameters_, gradients_, compute_copy_, nested_;
+  IndexedVector<UnitIndex, std::vector<std::int64_t>> first_nested_;  ///< of the matrices, then their end
 };
 
 /// The storage of each part of a model. Moving the list leaves the parts, and what refers to them, where they are.

@@ -362,6 +362,11 @@ class CheckedBackend final : public Backend {
     inner_->magnitude_factors(factors);
   }
 
+  void read_four_bits(const ReadFourBits& read) override {
+    check_read_four_bits(read);
+    inner_->read_four_bits(read);
+  }
+
   std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                 std::int64_t num_queries, std::int64_t num_keys) override {
     const Call call("plan_attention");

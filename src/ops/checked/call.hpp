@@ -92,6 +92,9 @@ void check_split_norm(const SplitNormForward& norm);
 void check_split_norm(const SplitNormDots& norm);
 void check_split_norm(const SplitNormBackward& norm);
 
+/// The rules of the op that makes numbers of codes, as ops/four_bits.hpp states them (four_bit_rules.cpp).
+void check_read_four_bits(const ReadFourBits& read);
+
 // The rules of the ops that make an optimizer's step, as ops/backend.hpp states them (optimizer_rules.cpp).
 
 void check_update(std::string_view op, const Update& step);

@@ -221,6 +221,11 @@ class CpuBackend final : public Backend {
                                flat_view_of(factors.magnitudes), floats_of(factors.squares));
   }
 
+  void read_four_bits(const ReadFourBits& read) override {
+    stream_.synchronize();
+    kernels_.read_four_bits(view_of(read.out), four_bit_arguments_of(read));
+  }
+
   std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                 std::int64_t num_queries, std::int64_t num_keys) override {
     return std::make_unique<TilePlan>(spans, num_queries, num_keys);

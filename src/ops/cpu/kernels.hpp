@@ -127,6 +127,7 @@ struct Kernels {
   void (*add_column_products)(float* sums, ConstView a, ConstView b, const float* factors);
   void (*add_row_products)(float* sums, ConstView a, ConstView b, float factor);
   void (*magnitude_factors)(float* factors, float* inverse_norms, ConstView magnitudes, const float* squares);
+  void (*read_four_bits)(View out, const FourBitArguments& from);
 
   void (*embedding_forward)(View out, const std::int32_t* tokens, ConstView table, std::int64_t vocab_begin);
   void (*embedding_backward)(View dtable, const std::int32_t* tokens, ConstView dout, std::int64_t vocab_begin);

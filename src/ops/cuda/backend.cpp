@@ -199,6 +199,10 @@ class CudaBackend final : public Backend {
                             flat_view_of(factors.magnitudes), floats_of(factors.squares), native_);
   }
 
+  void read_four_bits(const ReadFourBits& read) override {
+    cuda::read_four_bits(view_of(read.out), four_bit_arguments_of(read), native_);
+  }
+
   std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                 std::int64_t num_queries, std::int64_t num_keys) override {
     SFT_ENSURE(plans_.has_value(), "ops: set_workspace first");

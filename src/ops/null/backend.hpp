@@ -54,6 +54,7 @@ class NullBackend : public Backend {
   void add_column_products(const ColumnProducts& /*products*/) override {}
   void add_row_products(const RowProducts& /*products*/) override {}
   void magnitude_factors(const MagnitudeFactors& /*factors*/) override {}
+  void read_four_bits(const ReadFourBits& /*read*/) override {}
 
   [[nodiscard]] std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& /*spans*/,
                                                               std::int64_t /*num_queries*/,

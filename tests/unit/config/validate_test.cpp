@@ -163,6 +163,14 @@ const Refused
                c.lora.use_peft = true, c.lora.modules_to_save = {"lm_head"}, c.model.tie_word_embeddings = true;
              }},
             {"`lora.loraplus_lr_ratio = 0`", [](Config& c) { c.lora.use_peft = true, c.lora.loraplus_lr_ratio = 0; }},
+            {"`lora.load_in_4bit` needs `lora.use_peft`", [](Config& c) { c.lora.load_in_4bit = true; }},
+            {"`lora.load_in_4bit` needs `model.model_name_or_path`",
+             [](Config& c) { c.lora.use_peft = c.lora.load_in_4bit = true; }},
+            {"`lora.load_in_4bit` does not fit hidden_size = 80",
+             [](Config& c) {
+               c.lora.use_peft = c.lora.load_in_4bit = true, c.model.model_name_or_path = "m",
+               c.model.hidden_size = 80;
+             }},
             // what TP cuts
             {"8 / tp_size = 8 / 3 is no whole number): set tp_size to one of 1, 2, 4, 8",
              [](Config& c) { set_mesh(c, 1, 1, 1, 3); }, 3},

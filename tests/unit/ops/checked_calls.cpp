@@ -283,6 +283,19 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                                         .magnitudes = x["magnitudes"],
                                         .squares = x["squares"]});
                  }});
+  for (const bool is_nested : {false, true}) {
+    const FourBitForm form{.is_nested = is_nested};
+    std::map<std::string, Operand> operands = {{"out", {bf16, {T, four_bit_block}, "written"}},
+                                               {"records", {DType::uint8, {T * form.record_bytes()}}}};
+    if (is_nested) operands["nested"] = {float32, {form.num_nested(T * four_bit_block)}};
+    ops.push_back({"read_four_bits", operands, [form](Backend& b, Tensors x) {
+                     b.read_four_bits({.out = x["out"],
+                                       .records = x["records"],
+                                       .form = form,
+                                       .nested = form.is_nested ? x["nested"] : Tensor(),
+                                       .row_blocks = 1});
+                   }});
+  }
   const Operand keys{bf16, {Tk, K, D}, "strided"}, statistics{float32, {T, n}};
   for (const bool adds : {false, true}) {
     const DType result = adds ? float32 : bf16;

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/block_codes.hpp"
+#include "sft/core/block_codes.hpp"
 #include "sft/optim/optimizer.hpp"
 #include "sft/parallel/matrix_exchange.hpp"
 #include "sft/parallel/shard_reduction.hpp"
@@ -313,18 +313,18 @@ BOOST_AUTO_TEST_SUITE(adamw_8bit)
 BOOST_AUTO_TEST_CASE(codes_are_those_of_bitsandbytes) {
   const std::vector<std::string> lines = lines_of_torch();
   for (const bool is_signed : {true, false}) {
-    const ops::BlockCode code = ops::make_block_code(is_signed);
+    const BlockCode code = make_block_code(is_signed);
     std::istringstream words(lines.at(is_signed ? 0 : 1));
     const std::vector<double> expected = numbers_of(words);
     BOOST_TEST_REQUIRE(expected.size() == 256U);
     for (int i = 0; i < 256; ++i) {
       BOOST_TEST(code.values[i] == static_cast<float>(expected.at(static_cast<std::size_t>(i))), i);
-      BOOST_TEST(ops::nearest_code(code.borders, code.values[i]) == i);
+      BOOST_TEST(nearest_code(code.borders, code.values[i]) == i);
     }
-    BOOST_TEST(ops::nearest_code(code.borders, -9.0F) == 0);
-    BOOST_TEST(ops::nearest_code(code.borders, 9.0F) == 255);
+    BOOST_TEST(nearest_code(code.borders, -9.0F) == 0);
+    BOOST_TEST(nearest_code(code.borders, 9.0F) == 255);
   }
-  BOOST_TEST(ops::make_block_code(true).values[ops::signed_zero_code] == 0.0F);
+  BOOST_TEST(make_block_code(true).values[signed_zero_code] == 0.0F);
 }
 
 // A number that lies half way between two codes, to rounding, may get the other one; a few steps later so may what

@@ -119,6 +119,32 @@ BOOST_AUTO_TEST_CASE(every_part_has_a_rank_shard_of_its_own) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(matrices_in_four_bits_are_records_of_blocks_and_all_nested_scales) {
+  for (const bool is_nested : {false, true}) {
+    const FourBitForm form{.is_nested = is_nested};
+    std::vector<Unit> units(2);
+    for (Unit& unit : units) unit.parameters = {{.name = "matrix", .rows = 300, .columns = 128}};
+    units[1].parameters.push_back({.name = "joined", .rows = 7, .columns = 64, .joins_previous = true});
+    IndexedVector<PartIndex, PartUnits> model;
+    model.push_back({.units = units, .has_gradient = false, .four_bits = form});
+    StoredParts parts = storage_of(make_parts(model, test::fsdp_place(4, 1), test::all_sharded, DType::bf16));
+    UnitStorage& stored = parts.front();
+    device::Arena nothing, parameters, scales;
+    stored.lay_out(nothing, parameters, nothing);
+    stored.lay_out_nested_scales(scales);
+    const std::int64_t blocks = stored.shard_map().rank_shard_elements() / 64, first = 300 * 128 / 64 / 4;
+    BOOST_TEST(nothing.used_bytes() == 0U);
+    BOOST_TEST((stored.parameters().dtype == DType::uint8));
+    BOOST_TEST(stored.parameters().num_elements() == blocks * (is_nested ? 33 : 36));
+    BOOST_TEST(stored.parameters_of(UnitIndex::from(0)).num_elements() == first * form.record_bytes());
+    BOOST_TEST(test::distance_bytes(stored.parameters(), stored.parameters_of(UnitIndex::from(1))) ==
+               first * form.record_bytes());
+    BOOST_TEST(stored.nested_scales(UnitIndex::from(1), 0).num_elements() == (is_nested ? 1 + 3 : 0));
+    BOOST_TEST(stored.nested_scales(UnitIndex::from(1), 1).num_elements() == (is_nested ? 1 + 1 : 0));
+    BOOST_TEST(scales.used_bytes() == (is_nested ? test::bytes_of(4 + 4 + 2, DType::float32) : 0U));
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace sft::parallel

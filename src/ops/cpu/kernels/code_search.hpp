@@ -4,8 +4,8 @@
 // vectors; the look-ups themselves go one by one (look_up), for gathers into vectors take several times as long on many
 // processors.
 
-#include "ops/block_codes.hpp"
 #include "ops/cpu/kernels/types.hpp"
+#include "sft/core/block_codes.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 

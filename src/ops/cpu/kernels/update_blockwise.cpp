@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step of AdamW with state in 8 bits, a block at a time.
 
-#include "ops/block_codes.hpp"
 #include "ops/cpu/kernels/code_search.hpp"
 #include "ops/cpu/kernels/table.hpp"
 #include "ops/cpu/kernels/types.hpp"
 #include "ops/random_bits.hpp"
+#include "sft/core/block_codes.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
@@ -31,7 +31,7 @@ struct Scattered {
 
 /// New moments of a block's elements, and the largest magnitude of each.
 struct Moments {
-  float first[block_size], second[block_size];
+  float first[dynamic_block_size], second[dynamic_block_size];
   float largest[2];
 };
 
@@ -91,7 +91,7 @@ void store_codes(const BlockwiseArguments& step, Elements elements, std::int64_t
   const auto divisor_of = [](float x) { return x > 0 ? x : 1.0f; };
   const float first_scale = divisor_of(step.blocks.new_scales[0][scale]);
   const float second_scale = divisor_of(step.blocks.new_scales[1][scale]);
-  std::int32_t first[block_size], second[block_size];  // places of cells, then the cells
+  std::int32_t first[dynamic_block_size], second[dynamic_block_size];  // places of cells, then the cells
 #pragma omp simd
   for (std::int64_t j = 0; j < count; ++j) {
     moments.first[j] /= first_scale;
@@ -122,7 +122,7 @@ std::int64_t number_of(const BlockwiseArguments& step, std::int64_t i) {
 std::int64_t find_elements(const BlockwiseArguments& step, Scattered& elements) {
   const bool is_one_row = step.begin + step.size <= step.num_columns;
   std::int64_t count = 0;
-  for (std::int64_t offset = 0; offset < block_size; ++offset) {
+  for (std::int64_t offset = 0; offset < dynamic_block_size; ++offset) {
     const std::int64_t element = elements.first_number + offset - step.first_index;
     if (element < 0) continue;
     const std::int64_t row = is_one_row ? 0 : element / step.row_stride, column = element - row * step.row_stride;
@@ -136,7 +136,7 @@ std::int64_t find_elements(const BlockwiseArguments& step, Scattered& elements) 
 
 template <class Parameter, bool has_copy>
 void update_whole(const BlockwiseArguments& step, std::int64_t block) {
-  const std::int64_t first = block * block_size, count = min(block_size, step.size - first);
+  const std::int64_t first = block * dynamic_block_size, count = min(dynamic_block_size, step.size - first);
   const Neighbours elements{first, number_of(step, first)};
   Moments moments;
   step_block<Parameter, has_copy, true>(step, elements, count, block, moments);
@@ -147,9 +147,9 @@ void update_whole(const BlockwiseArguments& step, std::int64_t block) {
 /// `stores`: the whole step; else it raises the new scales.
 template <class Parameter, bool has_copy, bool stores>
 void visit_cut(const BlockwiseArguments& step, std::int64_t block) {
-  std::int64_t places[block_size];
-  std::uint8_t offsets[block_size];
-  Scattered elements{block * block_size, places, offsets};
+  std::int64_t places[dynamic_block_size];
+  std::uint8_t offsets[dynamic_block_size];
+  Scattered elements{block * dynamic_block_size, places, offsets};
   const std::int64_t count = find_elements(step, elements), scale = block - step.blocks.first_block;
   Moments moments;
   step_block<Parameter, has_copy, stores>(step, elements, count, scale, moments);
@@ -173,7 +173,8 @@ void for_each_block(const BlockwiseArguments& step, std::int64_t begin, std::int
 template <class Visit>
 void for_each_cut_block(const BlockwiseArguments& step, const Visit& visit) {
   if (step.size == 0) return;
-  for_each_block(step, number_of(step, 0) / block_size, number_of(step, step.size - 1) / block_size + 1, visit);
+  for_each_block(step, number_of(step, 0) / dynamic_block_size, number_of(step, step.size - 1) / dynamic_block_size + 1,
+                 visit);
 }
 
 template <class Parameter, bool has_copy>
@@ -181,7 +182,7 @@ void update_as(const BlockwiseArguments& step) {
   if (step.blocks.is_cut) {
     for_each_cut_block(step, [&](std::int64_t block) { visit_cut<Parameter, has_copy, true>(step, block); });
   } else {
-    for_each_block(step, 0, divide_up(step.size, block_size),
+    for_each_block(step, 0, divide_up(step.size, dynamic_block_size),
                    [&](std::int64_t block) { update_whole<Parameter, has_copy>(step, block); });
   }
 }

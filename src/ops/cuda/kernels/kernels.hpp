@@ -91,6 +91,9 @@ void add_row_products(float* sums, ConstView a, ConstView b, float factor, cudaS
 void magnitude_factors(float* factors, float* inverse_norms, ConstView magnitudes, const float* squares,
                        cudaStream_t stream);
 
+/// Numbers of a matrix in 4 bits; see sft/ops/four_bits.hpp. out is contiguous, its memory aligned to 16 bytes.
+void read_four_bits(View out, const FourBitArguments& from, cudaStream_t stream);
+
 // RMSNorm (Zhang & Sennrich 2019); see ops::Backend. The weight is float32 or has the dtype of x.
 
 void rms_norm_forward(View y, float* rstd, ConstView x, Weight weight, float epsilon, cudaStream_t stream);

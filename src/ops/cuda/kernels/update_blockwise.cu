@@ -2,7 +2,7 @@
 // A step of AdamW with state in 8 bits: a warp for each block, which reads everything once.
 #include "ops/cuda/kernels/kernels.hpp"
 
-#include "ops/block_codes.hpp"
+#include "sft/core/block_codes.hpp"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/random_rounding.cuh"
 #include "ops/cuda/vector.cuh"
@@ -16,7 +16,7 @@ using sft::cuda::launch;
 using sft::cuda::shared_memory;
 
 constexpr unsigned threads = 256, warps = threads / warp_size;
-constexpr int lane_elements = static_cast<int>(block_size / warp_size);
+constexpr int lane_elements = static_cast<int>(dynamic_block_size / warp_size);
 constexpr unsigned max_grid = 4096;  ///< the codes are read once for each of them
 
 /// The numbers of the codes, with a sign and without.
@@ -48,10 +48,10 @@ __device__ __forceinline__ SharedCode read_code(float* shared, const float* valu
 /// Where in the views element `offset` of a block is; -1: not there.
 __device__ __forceinline__ std::int64_t place_of(const BlockwiseArguments& step, std::int64_t block, int offset) {
   if (!step.blocks.is_cut) {
-    const std::int64_t i = block * block_size + offset;
+    const std::int64_t i = block * dynamic_block_size + offset;
     return i < step.size ? i : -1;
   }
-  const std::int64_t element = block * block_size + offset - step.first_index;
+  const std::int64_t element = block * dynamic_block_size + offset - step.first_index;
   if (element < 0) return -1;
   const std::int64_t row = step.begin + step.size <= step.num_columns ? 0 : element / step.row_stride;
   const std::int64_t column = element - row * step.row_stride, i = row * step.num_columns + column - step.begin;
@@ -140,10 +140,10 @@ __global__ void __launch_bounds__(threads)
 template <class Parameter, bool has_copy, bool stores>
 void run(const char* name, const BlockwiseArguments& step, cudaStream_t stream) {
   if (step.size == 0) return;
-  std::int64_t begin = 0, end = (step.size + block_size - 1) / block_size;
+  std::int64_t begin = 0, end = (step.size + dynamic_block_size - 1) / dynamic_block_size;
   if (step.blocks.is_cut) {
-    begin = number_of(step, 0) / block_size;
-    end = number_of(step, step.size - 1) / block_size + 1;
+    begin = number_of(step, 0) / dynamic_block_size;
+    end = number_of(step, step.size - 1) / dynamic_block_size + 1;
   }
   const std::int64_t grid = (end - begin + warps - 1) / warps;
   launch(name, blocks_kernel<Parameter, has_copy, stores>,

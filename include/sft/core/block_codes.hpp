@@ -7,10 +7,10 @@
 
 #include <cstdint>
 
-namespace sft::ops {
+namespace sft {
 
 /// Elements that share a scale.
-inline constexpr std::int64_t block_size = 256;
+inline constexpr std::int64_t dynamic_block_size = 256;
 
 struct BlockCode {
   float values[256];   ///< of the codes, ascending
@@ -59,4 +59,4 @@ static constexpr int nearest_code(const float* borders, float x) {
 /// The code of zero in the code with a sign.
 inline constexpr int signed_zero_code = 127;
 
-}  // namespace sft::ops
+}  // namespace sft

@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Bases that are kept in 4 bits: the same losses on every mesh and at every stage, those of the folder of bitsandbytes whose
+# codes they are, and less memory.
+#
+#   four_bits.sh MPIEXEC SFT SFT_PREPARE SFT_CONVERT FOLDERS
+# shellcheck disable=SC2016,SC2317  # patterns have backquotes, and succeeds calls functions by name
+set -euo pipefail
+
+mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 folders=$5
+# shellcheck source=tests/support/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+
+make_data 80
+{
+  tiny_model | sed 's/^\(hidden_size\|intermediate_size\) = .*/\1 = 128/; s/^num_hidden_layers.*/num_hidden_layers = 2/'
+  short_run 0 'output_dir = base'
+  printf '[checkpoint]\nsave_hub_model = true\n'
+} >base.ini
+{
+  printf '[model]\nmodel_name_or_path = base/model\n[lora]\nuse_peft = true\nlora_r = 4\nlora_dropout = 0\n'
+  short_run 4 'logging_steps = 1'
+  printf '[optimizer]\nlearning_rate = 0.01\n[checkpoint]\nsave_steps = 2\n'
+} >lora.ini
+
+run() { "$mpiexec" -np "$1" "$sft" "${@:2}"; }
+# same_losses A B TOLERANCE: of all steps, relative.
+same_losses() {
+  python3 - "$@" <<'PYTHON'
+import json, sys
+first, second = ([line["loss"] for line in map(json.loads, open(f"{run}/metrics.jsonl")) if "loss" in line]
+                 for run in sys.argv[1:3])
+assert len(first) == len(second) > 1
+assert all(abs(a - b) <= float(sys.argv[3]) * abs(b) for a, b in zip(first, second)), (first, second)
+PYTHON
+}
+other_losses() { ! same_losses "$@" 2>/dev/null; }
+# bytes LABEL OUTPUT: the most bytes of a label of the memory table of a dry run.
+bytes() { python3 -c 'import json, sys; print(json.load(sys.stdin)["memory_per_rank"][sys.argv[1]]["most_bytes"])' "$1" <"$2"; }
+
+succeeds 'a model to begin from' run 1 base.ini
+succeeds 'adapters beside its numbers' run 1 lora.ini --train.output_dir numbers --train.gradient_accumulation_steps 4
+for form in 'nf4 false' 'fp4 true'; do
+  read -r type nested <<<"$form"
+  kept=(--lora.load_in_4bit true --lora.bnb_4bit_quant_type "$type" --lora.use_bnb_nested_quant "$nested")
+  succeeds "$form: a base in 4 bits" run 1 lora.ini "${kept[@]}" --train.output_dir "alone-$type" \
+    --train.gradient_accumulation_steps 4
+  check "$form: is another base" other_losses "alone-$type" numbers 1e-5
+  for mesh in '3 --parallel.dp_shard_size 4' '2 --parallel.dp_shard_size 4' '1 --parallel.tp_size 2 --parallel.sp_size 2' \
+    '3 --parallel.tp_size 2 --parallel.dp_shard_size 2 --parallel.reshard_after_forward false' \
+    '3 --parallel.dp_shard_size 4 --parallel.reshard_after_forward 2 --parallel.fsdp_units parts'; do
+    read -ra words <<<"$mesh"
+    accumulation=1
+    if [[ $mesh == *sp_size* ]]; then accumulation=4; elif [[ $mesh == *tp_size* ]]; then accumulation=2; fi
+    rm -rf mesh
+    succeeds "$form: stage $mesh" run 4 lora.ini "${kept[@]}" --train.output_dir mesh --parallel.zero_stage "${words[@]}" \
+      --train.gradient_accumulation_steps "$accumulation"
+    check 'has the same losses' same_losses mesh "alone-$type" 1e-5
+  done
+  succeeds 'and resumes on another mesh' run 1 lora.ini "${kept[@]}" --train.output_dir resumed \
+    --train.gradient_accumulation_steps 4 --checkpoint.resume_from_checkpoint mesh/checkpoint-000002
+  rm -rf resumed
+done
+
+# The codes of a folder
+given=(--model.model_name_or_path "$folders/fp4" --data.train_files given.h5)
+/usr/bin/python3 - <<'PYTHON'
+import h5py, numpy as np
+rows, length, vocab = 8, 32, 11
+with h5py.File("given.h5", "w") as file:
+    file["tokens"] = np.random.default_rng(1).integers(0, vocab, (rows, length)).astype(np.int32)
+    file["loss_weight"] = np.ones((rows, length), np.float32)
+    file["document_lengths"] = np.full(rows, length, np.int32)
+    file["document_offsets"] = np.arange(rows + 1, dtype=np.int64)
+    file.attrs.update(dict(
+        format="sft-packed", format_version=1, max_length=length, vocab_size=vocab, pad_token_id=0, eos_token_id=0,
+        tokenizer="none", num_rows=rows, num_documents=rows, num_tokens=rows * length,
+        num_target_tokens=rows * (length - 1), packing_strategy="bfd", source="four_bits.sh"))
+PYTHON
+succeeds 'a folder in 4 bits, read as numbers' run 1 lora.ini "${given[@]}" --train.output_dir read
+succeeds 'and kept as it is' run 2 lora.ini "${given[@]}" --train.output_dir kept --lora.load_in_4bit true \
+  --lora.bnb_4bit_quant_type fp4 --parallel.dp_shard_size 1 --parallel.sp_size 2
+check 'has the same losses' same_losses kept read 1e-5
+refuses 3 'q_proj.weight of .* is in fp4, not in nf4 .*bnb_4bit_quant_type' "$sft" lora.ini "${given[@]}" \
+  --train.output_dir other --lora.load_in_4bit true
+
+# Folders that sft-convert quantizes
+for form in 'nf4' 'fp4 --double_quant'; do
+  read -ra words <<<"$form"
+  succeeds "sft-convert --quantize $form" "$sft_convert" --quantize "${words[0]}" base/model "made-${words[0]}" "${words[@]:1}"
+  nested=$([[ $form == *double* ]] && echo true || echo false)
+  succeeds 'makes a base' run 2 lora.ini --model.model_name_or_path "made-${words[0]}" --train.output_dir "from-${words[0]}" \
+    --lora.load_in_4bit true --lora.bnb_4bit_quant_type "${words[0]}" --lora.use_bnb_nested_quant "$nested" \
+    --parallel.dp_shard_size 2 --train.gradient_accumulation_steps 2
+  check 'of the same codes' same_losses "from-${words[0]}" "alone-${words[0]}" 1e-5
+done
+refuses 3 'is quantized already' "$sft_convert" --quantize nf4 made-nf4 again
+refuses 2 'double_quant has nothing to do' "$sft_convert" --double_quant base/model again
+
+# Memory
+succeeds 'a dry run' "$sft" lora.ini --dry-run --json
+bytes parameters out >numbers-bytes
+succeeds 'of a base in 4 bits' "$sft" lora.ini --dry-run --json --lora.load_in_4bit true
+check 'has smaller parameters' test "$(bytes parameters out)" -lt "$(($(cat numbers-bytes) / 2))"
+
+# What cannot be
+refuses 2 'needs `lora.use_peft`' "$sft" base.ini --lora.load_in_4bit true
+refuses 2 'needs `model.model_name_or_path`' "$sft" base.ini --lora.load_in_4bit true --lora.use_peft true
+refuses 2 'does not fit num_attention_heads \* head_dim = 128 .*rows of 32 numbers on each rank of tp' \
+  "$mpiexec" -np 4 "$sft" lora.ini --lora.load_in_4bit true --parallel.tp_size 4 --model.num_key_value_heads 4
+finish_checks
