@@ -13,6 +13,7 @@
 #include "sft/core/table.hpp"
 #include "sft/plan/datasets.hpp"
 #include "sft/plan/rank_ledgers.hpp"
+#include "sft/plan/rank_plan.hpp"
 
 namespace sft::plan {
 
