@@ -43,7 +43,7 @@ export CMAKE_GENERATOR ?= Ninja
 endif
 
 .DEFAULT_GOAL := build
-.PHONY: build configure build-tests tools deps test-deps slurm-deps demo install test test-quick test-all test-asan test-asan-gpu test-tsan test-sanitizers \
+.PHONY: build configure build-tests tools deps test-deps slurm-deps demo install install-dev deb test test-quick test-all test-asan test-asan-gpu test-tsan test-sanitizers \
   test-mpich test-mutations torture fuzz fuzz-inputs style-deps format check-format tidy check-tidy clean help
 
 # $(call install,packages): installs those that are missing, and says so.
@@ -90,6 +90,13 @@ slurm-deps: ## install SLURM, with which tests/slurm tries the job templates
 install: ## build for all GPUs and install: PREFIX=/usr/local, DESTDIR= for packagers
 	@$(MAKE) --no-print-directory build CUDA_ARCHS=$(or $(CUDA_ARCHS),all)
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
+
+install-dev: install ## the same, and the libraries and headers of the rooms as a CMake package
+	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX) --component development
+
+deb: ## a Debian package of this build: build/release/sft_*.deb
+	@$(MAKE) --no-print-directory build CUDA_ARCHS=$(or $(CUDA_ARCHS),all)
+	@cd $(BUILD) && cpack -G DEB
 
 demo: deps ## prepare text, train on 16 ranks, stop, resume, plot, generate; MODEL=FOLDER [DATA=FILE]: a pretrained one
 	@$(MAKE) --no-print-directory build

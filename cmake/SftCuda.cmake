@@ -49,7 +49,7 @@ function(sft_gpu_library name real emulated)
   add_library(${name} INTERFACE)
   target_link_libraries(${name} INTERFACE
     "$<BUILD_INTERFACE:$<IF:$<BOOL:$<TARGET_PROPERTY:SFT_EMULATED>>,${emulated},${real}>>" "$<INSTALL_INTERFACE:${real}>")
-  install(TARGETS ${name} EXPORT sft)
+  install(TARGETS ${name} EXPORT sft COMPONENT development EXCLUDE_FROM_ALL)
 endfunction()
 
 # sft_on_demand_library(NAME SOURCE FILE_MACRO FILE): a library of SOURCE, whose functions load the real library at their
@@ -62,7 +62,7 @@ function(sft_on_demand_library name source file_macro file)
   target_link_libraries(${name} PUBLIC sft_core PRIVATE $<BUILD_INTERFACE:sft_flags> fmt::fmt)
   string(REPLACE "sft_" "" exported ${name})
   set_target_properties(${name} PROPERTIES EXPORT_NAME ${exported})
-  install(TARGETS ${name} EXPORT sft ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS ${name} EXPORT sft ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development EXCLUDE_FROM_ALL)
 endfunction()
 sft_on_demand_library(sft_cublaslt_on_demand ${CMAKE_SOURCE_DIR}/src/ops/cuda/cublaslt_on_demand.cpp SFT_CUBLASLT_FILE
                       ${CUDA_cublasLt_LIBRARY})
@@ -88,7 +88,7 @@ function(sft_cuda_kernels room)
   set(launcher ${CMAKE_SOURCE_DIR}/cmake/keep_ptxas_report.sh ${CMAKE_CUDA_COMPILER_LAUNCHER})
   set_target_properties(${name} PROPERTIES EXPORT_NAME ${room}_kernels_cuda CUDA_COMPILER_LAUNCHER "${launcher}")
   target_link_libraries(${name} PRIVATE sft_cudart)
-  install(TARGETS ${name} EXPORT sft ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS ${name} EXPORT sft ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development EXCLUDE_FROM_ALL)
   # Who builds the room for an emulated program need not wait for nvcc.
   set_target_properties(sft_${room} PROPERTIES OPTIMIZE_DEPENDENCIES ON)
   target_link_libraries(sft_${room} PRIVATE

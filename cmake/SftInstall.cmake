@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# `make install`: programs, job scripts, documents, a modulefile, and a CMake package of the rooms. Every installed path is
+# `make install`: programs, job scripts, documents and a modulefile; `make install-dev`: a CMake package of the rooms. Every installed path is
 # relative to the prefix, so the tree may be moved as a whole.
 include(CMakePackageConfigHelpers)
 
@@ -29,12 +29,14 @@ configure_file(cmake/modulefile.lua.in modulefiles/${PROJECT_VERSION}.lua @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/modulefiles/${PROJECT_VERSION}
               ${CMAKE_CURRENT_BINARY_DIR}/modulefiles/${PROJECT_VERSION}.lua DESTINATION ${SFT_MODULEFILES})
 
-# The CMake package: find_package(sft) gives sft::core, sft::data and every other room.
+# The CMake package, only where it is asked for (`make install-dev`): find_package(sft) gives sft::core, sft::data and every
+# other room.
+set(SFT_ON_REQUEST COMPONENT development EXCLUDE_FROM_ALL)
 set(SFT_CMAKE_PACKAGE ${CMAKE_INSTALL_LIBDIR}/cmake/sft)
-install(DIRECTORY include/sft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS sft_hdf5 sft_liburing sft_onig sft_xxhash sft_yaml sft_zstd EXPORT sft)
-install(EXPORT sft NAMESPACE sft:: FILE sftTargets.cmake DESTINATION ${SFT_CMAKE_PACKAGE})
+install(DIRECTORY include/sft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} ${SFT_ON_REQUEST})
+install(TARGETS sft_hdf5 sft_liburing sft_onig sft_xxhash sft_yaml sft_zstd EXPORT sft ${SFT_ON_REQUEST})
+install(EXPORT sft NAMESPACE sft:: FILE sftTargets.cmake DESTINATION ${SFT_CMAKE_PACKAGE} ${SFT_ON_REQUEST})
 configure_package_config_file(cmake/sftConfig.cmake.in sftConfig.cmake INSTALL_DESTINATION ${SFT_CMAKE_PACKAGE})
 write_basic_package_version_file(sftConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/sftConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/sftConfigVersion.cmake
-        DESTINATION ${SFT_CMAKE_PACKAGE})
+        DESTINATION ${SFT_CMAKE_PACKAGE} ${SFT_ON_REQUEST})

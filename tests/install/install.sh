@@ -12,6 +12,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
 
 DESTDIR="$work/stage" "$cmake" --install "$build" --prefix /opt/sft >"$work/install.log"
+check 'libraries and headers only on request' test ! -e "$work/stage/opt/sft/include"
+DESTDIR="$work/stage" "$cmake" --install "$build" --prefix /opt/sft --component development >>"$work/install.log"
 [[ ! -e /opt/sft || -z $(find /opt/sft -newer "$work/install.log") ]]
 prefix="$work/moved here"
 mv "$work/stage/opt/sft" "$prefix"
@@ -54,6 +56,7 @@ for program in sft sft-prepare sft-generate sft-inspect sft-convert sft-launch s
   # shellcheck disable=SC2016  # for the inner shell
   succeeds "completion of $program" has "-F .* $program\$" bash -c 'source "$1" && complete -p "$2"' - "$completion" "$program"
 done
+succeeds 'postprocess is there' has 'usage' "$prefix/share/sft/postprocess/parquet_to_jsonl.py" --help
 succeeds 'no rpath leads into the build' bash -c "! readelf -d '$prefix'/bin/sft* | grep -F '$build'"
 
 # Modulefiles: Lmod reads both languages; alone, the Tcl file is what Environment Modules would read.
