@@ -220,33 +220,38 @@ void copy(NewFile& file, const Source& source) {
   }
 }
 
-/// config.json with what transformers reads of it before it loads such weights; products are to be computed in `type`.
-std::string config_of(const std::string& path, const FourBitForm& form, WeightType type) {
+/// config.json of a model that is not quantized.
+ordered_json read_config(const std::string& path) {
   ordered_json config = ordered_json::parse(io::read_file(path), nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) throw_data_error("cannot read " + path, "it is no JSON object", "copy the folder again");
   if (config.contains("quantization_config")) {
     throw_data_error(fmt::format("{} is quantized already", path), "it has quantization_config",
                      "give the model before it was quantized");
   }
-  config["quantization_config"] = {{"quant_method", "bitsandbytes"},
-                                   {"load_in_4bit", true},
-                                   {"load_in_8bit", false},
-                                   {"_load_in_4bit", true},
-                                   {"_load_in_8bit", false},
-                                   {"bnb_4bit_quant_type", name_of(form.type)},
-                                   {"bnb_4bit_use_double_quant", form.is_nested},
-                                   {"bnb_4bit_compute_dtype", hub::name_of(type)},
-                                   {"bnb_4bit_quant_storage", "uint8"},
-                                   {"llm_int8_enable_fp32_cpu_offload", false},
-                                   {"llm_int8_has_fp16_weight", false},
-                                   {"llm_int8_skip_modules", nullptr},
-                                   {"llm_int8_threshold", 6.0}};
-  return config.dump(2) + "\n";
+  return config;
+}
+
+/// What transformers reads in config.json before it loads such weights; products are to be computed in `type`.
+ordered_json describe(const FourBitForm& form, WeightType type) {
+  return {{"quant_method", "bitsandbytes"},
+          {"load_in_4bit", true},
+          {"load_in_8bit", false},
+          {"_load_in_4bit", true},
+          {"_load_in_8bit", false},
+          {"bnb_4bit_quant_type", name_of(form.type)},
+          {"bnb_4bit_use_double_quant", form.is_nested},
+          {"bnb_4bit_compute_dtype", hub::name_of(type)},
+          {"bnb_4bit_quant_storage", "uint8"},
+          {"llm_int8_enable_fp32_cpu_offload", false},
+          {"llm_int8_has_fp16_weight", false},
+          {"llm_int8_skip_modules", nullptr},
+          {"llm_int8_threshold", 6.0}};
 }
 
 }  // namespace
 
 FourBitFolder write_four_bit_folder(const std::string& from, const FourBitForm& form, const std::string& to) {
+  ordered_json config = read_config(from + "/config.json");
   const WeightFiles found = find_weight_files(from);
   std::vector<io::RawFile> files;
   files.reserve(found.paths.size());
@@ -267,7 +272,6 @@ FourBitFolder write_four_bit_folder(const std::string& from, const FourBitForm& 
                      "none is called layers.N.self_attn.NAME_proj.weight or layers.N.mlp.NAME_proj.weight",
                      "give another model");
   }
-  const std::string config = config_of(from + "/config.json", form, computed);
   NewFile file;
   for (const Source& source : sources) announce(file, source, form);
   file.create((std::filesystem::path(to) / "model.safetensors").string());
@@ -279,7 +283,8 @@ FourBitFolder write_four_bit_folder(const std::string& from, const FourBitForm& 
     }
   }
   file.finish();
-  io::write_file_atomically((std::filesystem::path(to) / "config.json").string(), config);
+  config["quantization_config"] = describe(form, computed);
+  io::write_file_atomically((std::filesystem::path(to) / "config.json").string(), config.dump(2) + "\n");
   result.size_bytes = file.size_bytes();
   return result;
 }

@@ -287,7 +287,7 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
     const FourBitForm form{.is_nested = is_nested};
     std::map<std::string, Operand> operands = {{"out", {bf16, {T, four_bit_block}, "written"}},
                                                {"records", {DType::uint8, {T * form.record_bytes()}}}};
-    if (is_nested) operands["nested"] = {float32, {form.num_nested(T * four_bit_block)}};
+    if (is_nested) operands["nested"] = {float32, {form.num_nested(T * four_bit_block)}, "any rows"};
     ops.push_back({"read_four_bits", operands, [form](Backend& b, Tensors x) {
                      b.read_four_bits({.out = x["out"],
                                        .records = x["records"],

@@ -123,8 +123,15 @@ BOOST_AUTO_TEST_CASE(matrices_in_four_bits_are_records_of_blocks_and_all_nested_
   for (const bool is_nested : {false, true}) {
     const FourBitForm form{.is_nested = is_nested};
     std::vector<Unit> units(2);
-    for (Unit& unit : units) unit.parameters = {{.name = "matrix", .rows = 300, .columns = 128}};
-    units[1].parameters.push_back({.name = "joined", .rows = 7, .columns = 64, .joins_previous = true});
+    const auto add = [](Unit& unit, std::int64_t rows, std::int64_t columns) {
+      Parameter& matrix = unit.parameters.emplace_back();
+      matrix.name = "matrix";
+      matrix.rows = rows;
+      matrix.columns = columns;
+    };
+    for (Unit& unit : units) add(unit, 300, 128);
+    add(units[1], 7, 64);
+    units[1].parameters.back().joins_previous = true;
     IndexedVector<PartIndex, PartUnits> model;
     model.push_back({.units = units, .has_gradient = false, .four_bits = form});
     StoredParts parts = storage_of(make_parts(model, test::fsdp_place(4, 1), test::all_sharded, DType::bf16));
