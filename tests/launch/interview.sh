@@ -37,7 +37,7 @@ succeeds 'lines' "$sft_config" lines.ini <<<$'start/model\nrows.h5\nelsewhere'
 check 'are answers in order' grep -q '^output_dir = elsewhere' lines.ini
 {
   printf 'start/model\nrows.h5\nhere\nmany\n1\n'
-  yes '' | head -n 20
+  for _ in $(seq 20); do echo; done
 } >typed
 succeeds 'a person' script -qec "'$sft_config' person.ini" /dev/null <typed
 check 'is asked again' grep -q '.many. is not valid' out

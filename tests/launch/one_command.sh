@@ -106,10 +106,11 @@ refuses 3 'cannot find the data set org/none.*hf download --repo-type dataset or
 refuses 3 'cannot find the model org/none.*fetch' "$sft_launch" sft --model_name_or_path org/none --dataset_name set
 refuses 2 'no command .dpo' "$sft_launch" dpo --model_name_or_path start/model
 refuses 2 'did you mean zero3' "$sft_launch" sft --accelerate_config zero33
-refuses 2 '3 settings cannot be used' "$sft_launch" sft --model_name_or_path start/model --dataset_name set --fp16 true \
-  --mixed_precision fp8 --lerning_rate 3
+refuses 2 '3 settings cannot be used' "$sft_launch" sft --model_name_or_path start/model --dataset_name set \
+  --fp16 true --mixed_precision fp8 --lerning_rate 3
 refuses 2 'cannot fill 16' "${launch[@]}" --output_dir never --sp_size 3
-refuses 3 'max_length|record|key' "$sft_launch" sft --model_name_or_path start/model --data_files start/model/config.json
+refuses 3 'it is the config.json of a model' \
+  "$sft_launch" sft --model_name_or_path start/model --data_files start/model/config.json
 
 # Signals
 "$sft_launch" sft --model_name_or_path start/model --dataset_name set --num_processes 2 --max_length 64 --use_cpu \

@@ -4,9 +4,9 @@
 
     launch_files.py SFT_LAUNCH [FOLDER ...]
 
-Without folders: the profiles of the installed trl. With them (a checkout of TRL, Accelerate or Axolotl): every YAML and
-JSON file below that one of the readers is for. Prints a line for each. Fails where sft-launch ends otherwise than with 0, 2
-or 3 and where a profile of trl means other keys than ours of the same name.
+Without folders: the profiles of the installed trl. With them (a checkout of TRL, Accelerate or Axolotl): every YAML
+and JSON file below that one of the readers is for. Prints a line for each. Fails where sft-launch ends otherwise than with
+0, 2 or 3 and where a profile of trl means other keys than ours of the same name.
 """
 import importlib.util
 import json
@@ -15,8 +15,8 @@ import subprocess
 import sys
 import tempfile
 
-MODEL = ("--hidden_size 64 --num_hidden_layers 2 --num_attention_heads 8 --num_key_value_heads 8 --intermediate_size 64 "
-         "--vocab_size 272 --tokenizer byte").split()
+MODEL = ("--hidden_size 64 --num_hidden_layers 2 --num_attention_heads 8 --num_key_value_heads 8 "
+         "--intermediate_size 64 --vocab_size 272 --tokenizer byte").split()
 MARKS = ("distributed_type", "zero_optimization", "base_model:", "model_name_or_path")
 
 
