@@ -13,6 +13,7 @@
 #include "generate_options.hpp"
 #include "inspect_options.hpp"
 #include "launch_options.hpp"
+#include "plan_options.hpp"
 #include "prepare_options.hpp"
 #include "prove_options.hpp"
 #include "sft/core/error.hpp"
@@ -32,9 +33,9 @@ void write(const std::string& folder, const std::string& name, const std::string
 int run(int argc, char** argv) {
   if (argc != 2) throw_config_error("no folder", "there is one argument, the folder to write to", "give it");
   const std::string share = argv[1];
-  const std::vector<cli::Manual> manuals{apps::sft_manual(),     apps::prepare_manual(),  apps::generate_manual(),
-                                         apps::inspect_manual(), apps::convert_manual(),  apps::launch_manual(),
-                                         apps::prove_manual(),   apps::configure_manual()};
+  const std::vector<cli::Manual> manuals{apps::sft_manual(),     apps::prepare_manual(),   apps::generate_manual(),
+                                         apps::inspect_manual(), apps::convert_manual(),   apps::launch_manual(),
+                                         apps::prove_manual(),   apps::configure_manual(), apps::plan_manual()};
   std::vector<std::string> programs;
   for (const cli::Manual& manual : manuals) programs.push_back(manual.program);
   for (const cli::Manual& manual : manuals) {

@@ -13,7 +13,7 @@ wrong() {
   printf 'WRONG %s\n' "$*"
 }
 
-for program in sft sft-prepare sft-generate sft-inspect sft-convert sft-launch sft-prove sft-config; do
+for program in sft sft-prepare sft-generate sft-inspect sft-convert sft-launch sft-prove sft-config sft-plan; do
   page=$share/man/man1/$program.1
   [[ $(head -c 3 "$page") == .TH ]] || wrong "$page is no manual page"
   if command -v groff >/dev/null; then
@@ -39,7 +39,7 @@ complete_last() {
   "_${1//-/_}"
   [[ " ${COMPREPLY[*]} " == *" $expected "* ]] || wrong "$* completes to: ${COMPREPLY[*]}, not $expected"
 }
-for program in sft sft-prepare sft-generate sft-inspect sft-convert sft-launch sft-prove sft-config; do
+for program in sft sft-prepare sft-generate sft-inspect sft-convert sft-launch sft-prove sft-config sft-plan; do
   # shellcheck source=/dev/null
   source "$share/bash-completion/completions/$program"
 done

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds how to train a model on a machine: mesh, stage, savings.
+//
+//   sft-plan MODEL_FOLDER --max_length 32k --rows 64 --machine h200x8x4
+//   sft-plan INPUT.ini --machine machine.ini --tp_size 1 --apply planned.ini
+//
+// Exit status: 0 done; 2 configuration, also where nothing fits; 3 data; 1 anything else.
+
+#include <fmt/core.h>
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "machines.hpp"
+#include "plan_options.hpp"
+#include "plan_report.hpp"
+#include "sft/config/parse.hpp"
+#include "sft/core/error.hpp"
+#include "sft/core/log.hpp"
+#include "sft/core/program.hpp"
+#include "sft/data/packed_dataset.hpp"
+#include "sft/io/file_kind.hpp"
+#include "sft/io/files.hpp"
+#include "sft/machine/node.hpp"
+#include "sft/plan/run_length.hpp"
+#include "start_model.hpp"
+
+namespace {
+
+using namespace sft;
+
+/// Stands for data that a plan is made without.
+const std::string no_data = "none";
+
+/// The configuration of the command line; without `overrides`, what it is beside them.
+config::Config read_config(const apps::PlanOptions& options, const std::vector<config::Option>& overrides) {
+  std::error_code error;
+  std::vector<std::string> warnings;
+  config::Config config;
+  if (std::filesystem::is_directory(options.model, error)) {
+    std::vector<config::Option> all = overrides;
+    all.push_back({"model.model_name_or_path", options.model});
+    config = apps::parse_with_model("", all, options.model, warnings);
+  } else {
+    io::require_kind(options.model, io::Expected::configuration);
+    config = apps::parse_with_model(io::read_file(options.model), overrides, options.model, warnings);
+  }
+  for (const std::string& warning : warnings) log_warning(warning);
+  return config;
+}
+
+/// The keys that the command line gives, under their own names.
+std::set<std::string> fixed_keys(const apps::PlanOptions& options, const config::Config& with) {
+  std::set<std::string> names;
+  for (const config::Option& option : options.overrides) {
+    const std::size_t dot = option.name.rfind('.');
+    names.insert(dot == std::string::npos ? option.name : option.name.substr(dot + 1));
+  }
+  // Names of other programs for a key change it.
+  for (const config::Difference& key : config::differences(read_config(options, {}), with)) names.insert(key.name);
+  return names;
+}
+
+plan::PlanTask make_task(const apps::PlanOptions& options) {
+  plan::PlanTask task{.base = read_config(options, options.overrides),
+                      .fixed = {},
+                      .hardware = apps::machine_named(options.machine),
+                      .max_length = options.max_length,
+                      .rows_per_step = options.rows};
+  task.fixed = fixed_keys(options, task.base);
+  task.num_threads = machine::num_threads_of_rank(machine::cores_of_this_process(), task.hardware.ranks_per_node);
+  config::Config& base = task.base;
+  base.device.backend =
+      task.hardware.kind == device::Kind::cuda ? config::BackendChoice::cuda : config::BackendChoice::cpu;
+  if (base.train.offload_folder.empty()) base.train.offload_folder = base.train.output_dir;
+  if (!base.data.train_files.empty() && task.max_length == 0) {
+    task.max_length = data::PackedDataset(base.data.train_files).max_length();
+  }
+  if (task.max_length == 0) {
+    throw_config_error("--max_length is missing", "there are no data.train_files that say how long rows are",
+                       "give the tokens of a row, e.g. --max_length 32k");
+  }
+  if (base.data.train_files.empty()) base.data.train_files = {no_data};
+  return task;
+}
+
+/// Of the run on the rows that there are; 0: nobody says how many.
+std::int64_t num_steps(const apps::PlanOptions& options, const plan::PlanTask& task,
+                       const config::ValidConfig& config) {
+  if (config->train.max_steps >= 0) return config->train.max_steps;
+  std::int64_t num_rows = options.num_rows;
+  if (num_rows == 0 && task.base.data.train_files.front() != no_data) {
+    num_rows = data::PackedDataset(task.base.data.train_files).num_rows();
+  }
+  return num_rows == 0 ? 0 : plan::num_steps(config, num_rows);
+}
+
+/// What the best plan leaves room for, and what the run takes with it.
+void judge_best(const apps::PlanOptions& options, apps::PlanReport& report) {
+  if (report.result.best.empty()) return;
+  const config::ValidConfig& best = report.result.best.front().config;
+  constexpr std::int64_t step_tokens = 1024;
+  report.longest_row = plan::longest_row(report.task, best, step_tokens * best->parallel.sp_size);
+  report.largest_micro_batch = plan::largest_micro_batch(report.task, best);
+  report.num_steps = num_steps(options, report.task, best);
+  report.save = plan::plan_candidate_save(report.task, best);
+}
+
+void apply(const apps::PlanOptions& options, const apps::PlanReport& report) {
+  const std::size_t number = options.explained > 0 ? options.explained : 1;
+  config::Config config = *report.result.best.at(number - 1).config;
+  if (config.data.train_files.front() == no_data) config.data.train_files.clear();
+  io::write_file_atomically(options.applied_to, config::to_ini(config));
+  log_info(fmt::format("wrote {}: start it with `mpirun -np {} sft {}`\n", options.applied_to,
+                       report.task.hardware.num_ranks(), options.applied_to));
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const std::optional<apps::PlanOptions> options = apps::read_plan_options(arguments);
+  if (!options) return static_cast<int>(ExitStatus::done);
+  const plan::PlanTask task = make_task(*options);
+  const auto start = std::chrono::steady_clock::now();
+  apps::PlanReport report{.task = task, .result = plan::search_plans(task)};
+  report.obvious = plan::obvious_plan(task);
+  report.smallest = plan::smallest_machine(task);
+  judge_best(*options, report);
+  report.search_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (report.result.counts.legal == 0) {
+    throw_config_error(fmt::format("there is no legal way to train so on {} ranks", task.hardware.num_ranks()),
+                       fmt::format("{} rows a step, rows of {} tokens and the keys that are given leave none",
+                                   task.rows_per_step, task.max_length),
+                       "give other --rows, a multiple of the ranks that read different rows, or fewer keys");
+  }
+  const int explained = std::min(options->explained, static_cast<int>(report.result.best.size()));
+  log_info(options->json ? apps::to_json(report) : apps::describe(report, explained));
+  if (report.result.best.empty()) return static_cast<int>(ExitStatus::configuration);
+  if (!options->applied_to.empty()) apply(*options, report);
+  return static_cast<int>(ExitStatus::done);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  return sft::run_alone([&] { return run(arguments); });
+}

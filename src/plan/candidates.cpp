@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ways to train that a search goes through.
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "sft/core/cast.hpp"
+#include "sft/core/error.hpp"
+#include "sft/plan/search.hpp"
+
+namespace sft::plan {
+
+namespace {
+
+std::vector<int> divisors(std::int64_t n) {
+  std::vector<int> result;
+  for (int d = 1; d <= n; ++d) {
+    if (n % d == 0) result.push_back(d);
+  }
+  return result;
+}
+
+/// How what does not fit on a device is kept out of it, from what costs least.
+struct Saving {
+  config::ActivationCheckpointing checkpointing;
+  bool activation_offload;
+  config::Offload optimizer, parameters;
+};
+
+class Enumeration {
+ public:
+  Enumeration(const PlanTask& task, const std::function<bool(const config::ValidConfig&)>& visit)
+      : task_(task), visit_(visit) {}
+
+  void run() const {
+    const int world = task_.hardware.num_ranks();
+    for (const int tp : values("tp_size", task_.base.parallel.tp_size, divisors(task_.hardware.ranks_per_node))) {
+      for (const int sp :
+           values("sp_size", task_.base.parallel.sp_size, divisors(world / std::gcd(world, std::max(tp, 1))))) {
+        for (const int ep : values("ep_size", task_.base.parallel.ep_size, expert_sizes())) {
+          const std::int64_t others = std::int64_t{tp} * sp * ep;
+          if (others == 0 || world % others != 0) continue;
+          for (const int replicas :
+               values("dp_replicate_size", task_.base.parallel.dp_replicate_size, divisors(world / others))) {
+            if (replicas < 1 || world % (others * replicas) != 0) continue;
+            config::Config config = task_.base;
+            config.parallel.tp_size = tp;
+            config.parallel.sp_size = sp;
+            config.parallel.ep_size = ep;
+            config.parallel.dp_replicate_size = replicas;
+            if (!is_fixed("dp_shard_size"))
+              config.parallel.dp_shard_size = checked_cast<int>(world / others / replicas);
+            of_mesh(config);
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] bool is_fixed(const char* key) const { return task_.fixed.contains(key); }
+  /// `all`, or of a fixed key its value.
+  template <class T>
+  [[nodiscard]] std::vector<T> values(const char* key, T fixed, std::vector<T> all) const {
+    return is_fixed(key) ? std::vector<T>{fixed} : all;
+  }
+  [[nodiscard]] std::vector<int> expert_sizes() const {
+    return task_.base.model.num_experts > 0 ? divisors(task_.base.model.num_experts) : std::vector<int>{1};
+  }
+
+  void of_mesh(config::Config config) const {
+    using Method = config::SpMethod;
+    const config::Parallel& parallel = config.parallel;
+    const bool shares = parallel.dp_shard_size * parallel.sp_size > 1;
+    std::vector<int> stages{3, 2, 1};
+    // Without shards all stages are one; copies without any are those of the mesh of replicas alone.
+    if (!shares) stages = {3};
+    if (shares && parallel.dp_replicate_size == 1) stages.push_back(0);
+    for (const int stage : values("zero_stage", task_.base.parallel.zero_stage, stages)) {
+      config.parallel.zero_stage = stage;
+      const std::vector<Method> methods = parallel.sp_size == 1
+                                              ? std::vector<Method>{task_.base.parallel.sp_method}
+                                              : std::vector<Method>{Method::ulysses, Method::ring, Method::all_gather};
+      for (const Method method : values("sp_method", task_.base.parallel.sp_method, methods)) {
+        config.parallel.sp_method = method;
+        // What saves more is slower: behind the first that fits one more is looked at.
+        int num_fitting = 0;
+        for (const Saving& saving : savings()) {
+          num_fitting += of_saving(config, saving) ? 1 : 0;
+          if (num_fitting == 2) break;
+        }
+      }
+    }
+  }
+
+  [[nodiscard]] std::vector<Saving> savings() const {
+    using Checkpointing = config::ActivationCheckpointing;
+    using config::Offload;
+    const config::Train& train = task_.base.train;
+    const bool is_gpu = task_.hardware.kind == device::Kind::cuda;
+    std::vector<Saving> result;
+    for (const Offload optimizer : values("offload_optimizer", train.offload_optimizer, offloads(is_gpu))) {
+      for (const Offload parameters : values("offload_parameters", train.offload_parameters, offloads(is_gpu))) {
+        if (!is_fixed("offload_optimizer") && !is_fixed("offload_parameters") && optimizer == Offload::none &&
+            parameters != Offload::none) {
+          continue;  // moments are the larger part, and the one that is touched once a step
+        }
+        for (const Checkpointing checkpointing :
+             values("activation_checkpointing", train.activation_checkpointing,
+                    std::vector{Checkpointing::none, Checkpointing::selective, Checkpointing::full})) {
+          const bool may_offload = is_gpu && checkpointing == Checkpointing::full;
+          for (const bool moves : {false, true}) {
+            if (is_fixed("activation_offload") ? moves != train.activation_offload : moves && !may_offload) continue;
+            result.push_back({checkpointing, moves, optimizer, parameters});
+          }
+        }
+      }
+    }
+    return result;
+  }
+  [[nodiscard]] static std::vector<config::Offload> offloads(bool is_gpu) {
+    using config::Offload;
+    return is_gpu ? std::vector{Offload::none, Offload::host} : std::vector{Offload::none};
+  }
+
+  /// Whether any micro-batch fits.
+  [[nodiscard]] bool of_saving(config::Config config, const Saving& saving) const {
+    config.train.activation_checkpointing = saving.checkpointing;
+    config.train.activation_offload = saving.activation_offload;
+    config.train.offload_optimizer = saving.optimizer;
+    config.train.offload_parameters = saving.parameters;
+    const std::int64_t data_ranks = std::int64_t{config.parallel.dp_replicate_size} *
+                                    std::max(config.parallel.dp_shard_size, 1) * config.parallel.ep_size;
+    if (task_.rows_per_step % data_ranks != 0) return false;
+    const std::int64_t rows = task_.rows_per_step / data_ranks;
+    bool fits = false;
+    const bool has_micro_batch = is_fixed("per_device_train_batch_size");
+    for (std::int64_t micro_batch = has_micro_batch ? task_.base.train.per_device_train_batch_size : 1;
+         micro_batch <= rows; micro_batch *= 2) {
+      if (rows % micro_batch != 0) break;
+      config.train.per_device_train_batch_size = micro_batch;
+      config.train.gradient_accumulation_steps = rows / micro_batch;
+      if (is_fixed("gradient_accumulation_steps") &&
+          config.train.gradient_accumulation_steps != task_.base.train.gradient_accumulation_steps) {
+        continue;
+      }
+      if (!offer(config)) break;
+      fits = true;
+      if (has_micro_batch) break;
+    }
+    return fits;
+  }
+
+  /// Whether a larger micro-batch may be worth a look.
+  [[nodiscard]] bool offer(const config::Config& config) const {
+    try {
+      const config::ValidConfig valid = config::validate(config, task_.hardware.num_ranks());
+      config::validate_data(valid, task_.max_length, valid->model.vocab_size, "the rows");
+      return visit_(valid);
+    } catch (const Error&) {  // not legal, and so with any micro-batch
+      return false;
+    }
+  }
+
+  const PlanTask& task_;
+  const std::function<bool(const config::ValidConfig&)>& visit_;
+};
+
+}  // namespace
+
+void for_each_candidate(const PlanTask& task, const std::function<bool(const config::ValidConfig&)>& visit) {
+  Enumeration(task, visit).run();
+}
+
+}  // namespace sft::plan

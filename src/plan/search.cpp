@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/plan/search.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "sft/core/error.hpp"
+#include "sft/mesh/groups.hpp"
+#include "sft/model/architecture.hpp"
+#include "sft/parallel/sharding_policy.hpp"
+#include "sft/plan/memory.hpp"
+#include "sft/plan/rank_plan.hpp"
+
+namespace sft::plan {
+
+namespace {
+
+/// Ranks whose memory a search looks at, and that of a plan which is told of.
+constexpr int ranks_of_search = 1, ranks_of_result = 128;
+
+data::MicroBatchLimits limits_of(const PlanTask& task, const config::ValidConfig& config) {
+  data::MicroBatchLimits limits = data::limits_of_full_rows(config->train.per_device_train_batch_size, task.max_length);
+  if (task.document_tokens > 0) limits.document_tokens = std::min(limits.document_tokens, task.document_tokens);
+  return limits;
+}
+
+Machine machine_of(const PlanTask& task, const config::ValidConfig& config) {
+  Machine machine{.kind = task.hardware.kind, .num_threads = task.num_threads};
+  if (machine.kind == device::Kind::cpu) return machine;
+  mesh::Sharing sharing = parallel::sharing_of(parallel::sharding_policy(config->parallel),
+                                               model::kv_replicas(config->model, config->parallel.tp_size));
+  sharing.gathers_apart = way_of(config->device.comm, machine.kind) == comm::Transport::Way::direct;
+  const std::size_t num_groups = mesh::Groups::planned(mesh::Place(config, 0), sharing).of_tensors().size();
+  machine.gpu_process_bytes = assumed_gpu_context_bytes + num_groups * assumed_gpu_group_bytes + later_gpu_bytes;
+  return machine;
+}
+
+/// What of a task is the same on fewer or more nodes.
+bool fits_anyhow(const PlanTask& task) {
+  bool fits = false;
+  for_each_candidate(task, [&](const config::ValidConfig& config) {
+    if (fits) return false;
+    fits = plan_candidate_memory(task, config, ranks_of_search).missing_bytes(task.hardware) == 0;
+    return false;  // larger micro-batches need more
+  });
+  return fits;
+}
+
+StepTime time_of(const PlanTask& task, const config::ValidConfig& config) {
+  return plan_step_time(config, limits_of(task, config), mesh::Place(config, 0), machine_of(task, config),
+                        task.hardware);
+}
+
+/// Candidates of one of these differ by how they save memory alone.
+std::tuple<std::string, int> mesh_of(const config::ValidConfig& config) {
+  return {mesh::layout_of(config->parallel).describe(), config->parallel.zero_stage};
+}
+
+/// Seconds of a step by its operations and bytes alone: which candidates are worth a rehearsal, and nothing else.
+double estimate_s(const PlanTask& task, const config::ValidConfig& config) {
+  const config::Config& c = *config;
+  const config::Parallel& mesh = c.parallel;
+  const Hardware& hardware = task.hardware;
+  const auto micro_batches = static_cast<double>(c.train.gradient_accumulation_steps);
+  const double row_tokens = static_cast<double>(task.max_length) / mesh.sp_size;
+  const double tokens = static_cast<double>(c.train.per_device_train_batch_size) * row_tokens;
+  const double weights = static_cast<double>(c.model.num_parameters()) / mesh.tp_size;
+  const bool computes_again = c.train.activation_checkpointing == config::ActivationCheckpointing::full;
+  const auto width = static_cast<double>(c.model.hidden_size), layers = static_cast<double>(c.model.num_hidden_layers);
+  const double matmul = static_cast<double>(c.model.num_matmul_parameters()) / mesh.tp_size;
+  const double heads = static_cast<double>(c.model.num_attention_heads * c.model.head_dim) / mesh.tp_size;
+  const double pairs = tokens * static_cast<double>(task.max_length) / 2;
+  const double rate =
+      hardware.rates.product_flops_per_s(static_cast<std::int64_t>(tokens), c.model.hidden_size,
+                                         std::max<std::int64_t>(1, c.model.intermediate_size / mesh.tp_size));
+  const double ops_s = (computes_again ? 8 : 6) * matmul * tokens / rate +
+                       layers * heads * pairs *
+                           ((computes_again ? 8 : 4) / hardware.rates.attention_forward_flops_per_s +
+                            10 / hardware.rates.attention_backward_flops_per_s);
+  const int shards = mesh.zero_stage == 0 ? 1 : mesh.dp_shard_size * mesh.sp_size;
+  const bool is_in_node = shards * mesh.tp_size <= hardware.ranks_per_node;
+  const double links = std::max(1, hardware.ranks_per_node / mesh.tp_size);
+  const double shard_rate =
+      is_in_node ? hardware.network.within.bytes_per_s
+                 : std::min(hardware.network.within.bytes_per_s, links * hardware.network.between.bytes_per_s);
+  const double shared_bytes = shards > 1 ? weights * (mesh.zero_stage == 3 ? 8 : mesh.zero_stage == 2 ? 4 : 0) : 0;
+  const double tp_s = mesh.tp_size == 1 ? 0 : layers * 6 * tokens * width * 4 / hardware.network.within.bytes_per_s;
+  const double link_s = mesh.sp_size * mesh.tp_size > hardware.ranks_per_node
+                            ? layers * 8 * tokens * width / hardware.network.between.bytes_per_s
+                            : 0;
+  const double moved_bytes =
+      c.train.offload_optimizer == config::Offload::none ? 0 : 16 * weights / std::max(shards, 1);
+  return micro_batches * (std::max(ops_s, shared_bytes / shard_rate) + tp_s + link_s) +
+         moved_bytes / hardware.rates.host_bytes_per_s;
+}
+
+/// Leaves those that can be among the fastest: some of each mesh and stage, and of these the best by estimate.
+void keep_promising(const PlanTask& task, std::vector<Candidate>& candidates) {
+  constexpr std::size_t most_rehearsed = 40;
+  constexpr int most_of_mesh = 3;
+  std::vector<std::pair<double, std::size_t>> order;
+  for (std::size_t i = 0; i < candidates.size(); ++i) order.emplace_back(estimate_s(task, candidates[i].config), i);
+  std::ranges::sort(order);
+  std::map<std::tuple<std::string, int>, int> num_of_mesh;
+  std::vector<Candidate> kept;
+  for (const auto& [time_s, i] : order) {
+    if (kept.size() == most_rehearsed) break;
+    if (++num_of_mesh[mesh_of(candidates[i].config)] <= most_of_mesh) kept.push_back(std::move(candidates[i]));
+  }
+  candidates = std::move(kept);
+}
+
+/// The largest n in [1, most] for which fits(n), which holds up to some n; 0: for none.
+std::int64_t largest(std::int64_t most, const std::function<bool(std::int64_t)>& fits) {
+  std::int64_t good = 0, bad = most + 1;
+  for (std::int64_t n = 1; bad - good > 1; n = good > 0 && 2 * good < bad ? 2 * good : (good + bad) / 2) {
+    (fits(n) ? good : bad) = n;
+  }
+  return good;
+}
+
+bool fits_with(const PlanTask& task, const config::ValidConfig& config) {
+  try {
+    config::validate_data(config, task.max_length, config->model.vocab_size, "the rows");
+  } catch (const Error&) {
+    return false;
+  }
+  return plan_candidate_memory(task, config, ranks_of_search).missing_bytes(task.hardware) == 0;
+}
+
+constexpr std::int64_t most_tokens = std::int64_t{1} << 24;
+
+}  // namespace
+
+std::size_t PlannedMemory::missing_bytes(const Hardware& hardware) const {
+  const auto usable = static_cast<std::size_t>((1 - reserved_share) * static_cast<double>(hardware.device_bytes));
+  const std::size_t on_device = device_bytes > usable ? device_bytes - usable : 0;
+  const std::size_t on_node = node_bytes > hardware.node_bytes ? node_bytes - hardware.node_bytes : 0;
+  return std::max(on_device, on_node);
+}
+
+PlannedMemory plan_candidate_memory(const PlanTask& task, const config::ValidConfig& config, int most_ranks) {
+  const mesh::Place first(config, 0);
+  const Machine machine = machine_of(task, config);
+  const int num_ranks = first.layout().size(), num_looked_at = std::min(num_ranks, most_ranks);
+  PlannedMemory memory;
+  std::size_t most_on_rank = 0;
+  for (int i = 0; i < num_looked_at; ++i) {
+    // The first and the last, and evenly between them.
+    const int number =
+        num_looked_at == 1 ? 0 : static_cast<int>(std::int64_t{i} * (num_ranks - 1) / (num_looked_at - 1));
+    device::Ledger ledger =
+        plan_ledger(config, limits_of(task, config), first.peer(WorldRank::from(number)), machine, task.process_bytes);
+    const std::size_t on_node = ledger.node_bytes(machine.kind), on_device = ledger.total_bytes() - on_node;
+    memory.device_bytes = std::max(memory.device_bytes, on_device);
+    memory.node_bytes = std::max(memory.node_bytes, on_node * std::min(task.hardware.ranks_per_node, num_ranks));
+    if (i > 0 && ledger.total_bytes() <= most_on_rank) continue;
+    most_on_rank = ledger.total_bytes();
+    memory.fullest = std::move(ledger);
+  }
+  return memory;
+}
+
+SaveTime plan_candidate_save(const PlanTask& task, const config::ValidConfig& config) {
+  RankPlan first(config, limits_of(task, config), mesh::Place(config, 0), machine_of(task, config));
+  static_cast<void>(first.measure());
+  return save_time(first.saved_entries());
+}
+
+SearchResult search_plans(const PlanTask& task) {
+  SearchResult result;
+  std::vector<Candidate> fitting;
+  for_each_candidate(task, [&](const config::ValidConfig& config) {
+    ++result.counts.legal;
+    PlannedMemory memory = plan_candidate_memory(task, config, ranks_of_search);
+    if (memory.missing_bytes(task.hardware) > 0) return false;
+    ++result.counts.fitting;
+    fitting.push_back({config, std::move(memory)});
+    return true;
+  });
+  keep_promising(task, fitting);
+  for (Candidate& candidate : fitting) {
+    candidate.time = time_of(task, candidate.config);
+    ++result.counts.rehearsed;
+  }
+  std::ranges::stable_sort(fitting, {}, [](const Candidate& candidate) { return candidate.time.step_s; });
+  std::set<std::string> meshes;
+  constexpr std::size_t num_told = 3;
+  for (Candidate& candidate : fitting) {
+    if (result.best.size() == num_told) break;
+    const std::string mesh = mesh::layout_of(candidate.config->parallel).describe();
+    if (meshes.contains(mesh)) continue;
+    candidate.memory = plan_candidate_memory(task, candidate.config, ranks_of_result);
+    if (candidate.memory.missing_bytes(task.hardware) > 0) continue;
+    meshes.insert(mesh);
+    result.best.push_back(std::move(candidate));
+  }
+  return result;
+}
+
+std::optional<Candidate> obvious_plan(const PlanTask& task) {
+  config::Config config = task.base;
+  const int num_ranks = task.hardware.num_ranks();
+  config.parallel = {};
+  config.parallel.dp_shard_size = num_ranks;
+  config.train.per_device_train_batch_size = 1;
+  config.train.gradient_accumulation_steps = std::max<std::int64_t>(1, task.rows_per_step / num_ranks);
+  config.train.activation_checkpointing = config::ActivationCheckpointing::none;
+  config.train.activation_offload = false;
+  config.train.offload_optimizer = config.train.offload_parameters = config::Offload::none;
+  try {
+    const config::ValidConfig valid = config::validate(config, num_ranks);
+    Candidate candidate{valid, plan_candidate_memory(task, valid, ranks_of_search)};
+    if (candidate.memory.missing_bytes(task.hardware) == 0) candidate.time = time_of(task, valid);
+    return candidate;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::optional<Hardware> smallest_machine(const PlanTask& task) {
+  constexpr int most_nodes = 64;
+  PlanTask smaller = task;
+  const auto fits_on = [&](int num_nodes, int ranks_per_node) {
+    smaller.hardware.num_nodes = num_nodes;
+    smaller.hardware.ranks_per_node = ranks_per_node;
+    // A step has as many rows on fewer ranks; more ranks than rows need sp or tp.
+    return fits_anyhow(smaller);
+  };
+  for (int ranks = 1; ranks < task.hardware.ranks_per_node; ranks *= 2) {
+    if (fits_on(1, ranks)) return smaller.hardware;
+  }
+  for (int nodes = 1; nodes <= most_nodes; nodes *= 2) {
+    if (fits_on(nodes, task.hardware.ranks_per_node)) return smaller.hardware;
+  }
+  return std::nullopt;
+}
+
+std::int64_t longest_row(const PlanTask& task, const config::ValidConfig& config, std::int64_t step) {
+  PlanTask longer = task;
+  return step * largest(most_tokens / step / config->train.per_device_train_batch_size, [&](std::int64_t n) {
+           longer.max_length = n * step;
+           if (task.document_tokens == 0 || task.document_tokens == task.max_length) longer.document_tokens = 0;
+           return fits_with(longer, config);
+         });
+}
+
+std::int64_t largest_micro_batch(const PlanTask& task, const config::ValidConfig& config) {
+  return largest(most_tokens / task.max_length, [&](std::int64_t rows) {
+    return fits_with(task, config.with([&](config::Config& c) { c.train.per_device_train_batch_size = rows; }));
+  });
+}
+
+}  // namespace sft::plan

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Searches for plans: what they look at, keep and refuse.
+#include <boost/test/unit_test.hpp>
+#include <set>
+#include <string>
+
+#include "sft/io/files.hpp"
+#include "sft/plan/search.hpp"
+#include "unit/plan/small_run.hpp"
+
+namespace {
+
+using namespace sft;
+using namespace sft::plan;
+
+/// The small model on GPUs, `num_ranks` of them on a node.
+struct Task : SmallRun {
+  explicit Task(int num_ranks) {
+    task.base = config;
+    const auto known = read_machines(io::read_file(SFT_SOURCE_DIR "/share/machines.ini"), "machines.ini");
+    task.hardware = find_machine("h100", known);
+    task.hardware.ranks_per_node = num_ranks;
+    task.max_length = 512;
+    task.rows_per_step = 8;
+  }
+
+  PlanTask task;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(search)
+
+BOOST_AUTO_TEST_CASE(candidates_fill_the_machine_and_keep_the_step) {
+  const Task t(4);
+  std::set<std::string> meshes;
+  std::int64_t num_candidates = 0;
+  for_each_candidate(t.task, [&](const config::ValidConfig& config) {
+    ++num_candidates;
+    BOOST_TEST(mesh::layout_of(config->parallel).size() == 4);
+    BOOST_TEST(config->effective_batch_rows() == 8);
+    meshes.insert(mesh::layout_of(config->parallel).describe());
+    return true;
+  });
+  BOOST_TEST(meshes.size() == 10);  // 4 = 2 x 2 over replicas, shards, sp and tp
+  BOOST_TEST(num_candidates > 50);
+}
+
+BOOST_AUTO_TEST_CASE(a_given_key_is_a_constraint) {
+  Task t(4);
+  t.task.base.parallel.tp_size = 2;
+  t.task.base.parallel.zero_stage = 2;
+  t.task.fixed = {"tp_size", "zero_stage"};
+  std::int64_t num_candidates = 0;
+  for_each_candidate(t.task, [&](const config::ValidConfig& config) {
+    ++num_candidates;
+    BOOST_TEST(config->parallel.tp_size == 2);
+    BOOST_TEST(config->parallel.zero_stage == 2);
+    return true;
+  });
+  BOOST_TEST(num_candidates > 0);
+}
+
+BOOST_AUTO_TEST_CASE(plans_fit_and_the_fastest_comes_first) {
+  const Task t(4);
+  const SearchResult result = search_plans(t.task);
+  BOOST_REQUIRE(!result.best.empty());
+  BOOST_TEST(result.counts.fitting <= result.counts.legal);
+  double before_s = 0;
+  for (const Candidate& plan : result.best) {
+    BOOST_TEST(plan.memory.missing_bytes(t.task.hardware) == 0);
+    BOOST_TEST(plan.time.step_s >= before_s);
+    before_s = plan.time.step_s;
+  }
+}
+
+BOOST_AUTO_TEST_CASE(where_memory_is_scarce_only_what_fits_is_kept) {
+  Task t(4);
+  const SearchResult roomy = search_plans(t.task);
+  BOOST_REQUIRE(!roomy.best.empty());
+  t.task.hardware.device_bytes = roomy.best.front().memory.device_bytes;  // less what is reserved
+  const SearchResult tight = search_plans(t.task);
+  BOOST_TEST(tight.counts.fitting < roomy.counts.fitting);
+  for (const Candidate& plan : tight.best) BOOST_TEST(plan.memory.missing_bytes(t.task.hardware) == 0);
+  t.task.hardware.device_bytes = 1 << 20;
+  BOOST_TEST(search_plans(t.task).best.empty());
+  BOOST_TEST(!smallest_machine(t.task));
+  const auto obvious = obvious_plan(t.task);
+  BOOST_REQUIRE(obvious);
+  BOOST_TEST(obvious->memory.missing_bytes(t.task.hardware) > 0);
+}
+
+BOOST_AUTO_TEST_CASE(what_a_plan_leaves_room_for_is_the_most_that_fits) {
+  Task t(1);
+  const auto obvious = obvious_plan(t.task);
+  BOOST_REQUIRE(obvious);
+  t.task.hardware.device_bytes = 2 * obvious->memory.device_bytes;
+  const auto fits = [&](const config::ValidConfig& config, const PlanTask& task) {
+    return plan_candidate_memory(task, config, 1).missing_bytes(task.hardware) == 0;
+  };
+  const std::int64_t length = longest_row(t.task, obvious->config, 1024);
+  BOOST_TEST(length > 0);
+  PlanTask longer = t.task;
+  longer.max_length = length;
+  BOOST_TEST(fits(obvious->config, longer));
+  longer.max_length = length + 1024;
+  BOOST_TEST(!fits(obvious->config, longer));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
