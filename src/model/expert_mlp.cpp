@@ -15,7 +15,14 @@ Tensor by_expert(const Context& c, const Tensor& matrices) {
   return matrices.view({num_experts, matrices.shape[0] / num_experts, matrices.shape[1]});
 }
 
-ops::RouterRule rule_of(const config::Model& model) { return {.normalize = model.norm_topk_prob}; }
+ops::RouterRule rule_of(const config::Model& model) {
+  const bool is_sigmoid = model.scoring_func == config::ScoringFunc::sigmoid;
+  return {.score = is_sigmoid ? ops::RouterScore::sigmoid : ops::RouterScore::softmax,
+          .normalize = model.norm_topk_prob,
+          .scale = static_cast<float>(model.routed_scaling_factor),
+          .num_groups = model.n_group,
+          .chosen_groups = model.topk_group};
+}
 
 /// What a pass works in at home, where the tokens are: views for those but the padding.
 struct Pass {
@@ -63,12 +70,15 @@ void zero_padding(const Context& c, const Tensor& all, const Pass& pass) {
 }
 
 /// Chooses the experts of all tokens.
-void choose(const Context& c, const Pass& pass, const parallel::ParameterGroup& router, const Tensor& normed) {
+void choose(const Context& c, const Pass& pass, const ExpertParameters& p, const Tensor& normed) {
   const ExpertActivations& a = pass.activations;
   if (!pass.has_tokens()) return c.device.fill_zero(a.counts.data, a.counts.size_bytes(), c.ops.stream());
-  c.ops.matmul({.a = normed, .b = c.units.parameter(router), .c = a.logits, .transpose_b = true});
-  c.ops.router_forward(
-      {.logits = a.logits, .correction = {}, .experts = a.experts, .weights = a.weights, .rule = rule_of(c.config)});
+  c.ops.matmul({.a = normed, .b = c.units.parameter(p.router), .c = a.logits, .transpose_b = true});
+  c.ops.router_forward({.logits = a.logits,
+                        .correction = p.correction.exists() ? c.units.parameter(p.correction) : Tensor(),
+                        .experts = a.experts,
+                        .weights = a.weights,
+                        .rule = rule_of(c.config)});
   c.ops.expert_order({.experts = a.experts,
                       .counts = a.counts,
                       .offsets = a.offsets,
@@ -80,11 +90,12 @@ void choose(const Context& c, const Pass& pass, const parallel::ParameterGroup& 
 }  // namespace
 
 void ExpertMlp::forward(const Context& c, MlpActivations& saved, BlockScratch& scratch) const {
+  if (shared_) shared_->forward(c, saved, scratch);
   const Pass pass(c, saved, scratch);
-  zero_padding(c, scratch.delta, pass);
+  if (!shared_) zero_padding(c, scratch.delta, pass);
   const Tensor normed = tokens_of(scratch.normed, pass);
   const ExpertActivations& a = pass.activations;
-  choose(c, pass, p_.router, normed);
+  choose(c, pass, p_, normed);
   saved.experts.route =
       c.experts.plan(a.counts, scratch.experts.all_counts, pass.num_tokens * pass.num_choices, c.sizes.expert_memory());
   if (RouterBalance* balance = scratch.balance; balance != nullptr && balance->counts() && pass.has_tokens()) {
@@ -105,7 +116,11 @@ void ExpertMlp::forward(const Context& c, MlpActivations& saved, BlockScratch& s
     c.experts.give_back(round, pass.rows, here.rows);
   }
   if (!pass.has_tokens()) return;
-  c.ops.combine_rows({.out = tokens_of(scratch.delta, pass), .in = pass.rows, .rows = a.rows, .weights = a.weights});
+  c.ops.combine_rows({.out = tokens_of(scratch.delta, pass),
+                      .in = pass.rows,
+                      .rows = a.rows,
+                      .weights = a.weights,
+                      .accumulate = shared_.has_value()});
 }
 
 void ExpertMlp::multiply(const Context& c, const parallel::ParameterGroup& weights, const Tensor& in, const Tensor& out,
@@ -119,6 +134,7 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
   const Pass pass(c, saved, scratch);
   start_normed();
   c.tp.finish();
+  if (shared_) shared_->backward_term(c, saved, scratch);
   const ExpertActivations& a = pass.activations;
   const Tensor normed = tokens_of(scratch.normed, pass), dnormed = tokens_of(scratch.dnormed, pass);
   const Tensor dbranch = tokens_of(scratch.dbranch, pass), dweights = tokens_of(scratch.experts.dweights, pass);
@@ -170,15 +186,18 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
     if (!is_one_round && pass.has_tokens()) c.ops.fill(pass.rows, 0.0F);  // rows of other rounds add nothing
     c.experts.give_back(round, pass.rows, here.rows);
     if (pass.has_tokens()) {
-      c.ops.combine_rows(
-          {.out = dnormed, .in = pass.rows, .rows = a.rows, .weights = {}, .accumulate = &round != &rounds.front()});
+      c.ops.combine_rows({.out = dnormed,
+                          .in = pass.rows,
+                          .rows = a.rows,
+                          .weights = {},
+                          .accumulate = shared_ || &round != &rounds.front()});
     }
     if (!is_one_round) add_gate_up_gradient(round, here);
   }
 
   // 3. That through the router.
   if (pass.has_tokens()) differentiate_router(c, a, scratch, dnormed, dweights);
-  zero_padding(c, scratch.dnormed, pass);
+  if (!shared_) zero_padding(c, scratch.dnormed, pass);
   c.tp.start_reduce(scratch.dnormed, 0, scratch.dnormed.shape[0]);  // beside the weight gradients
   if (is_one_round) add_gate_up_gradient(rounds.front(), Arrived(c, pass, scratch, rounds.front()));
   if (c.units.has_gradient(p_.router) && pass.has_tokens()) {

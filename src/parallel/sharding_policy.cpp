@@ -34,8 +34,8 @@ IndexedVector<PartIndex, Part> make_parts(const IndexedVector<PartIndex, PartUni
   for (const PartUnits& part : model) {
     const bool has_master = part.has_gradient && master != MasterWeights::none;
     parts.push_back({.shard_map = ShardMap(part.units, place, policy.shard_axes(part.has_gradient, part.of_experts)),
-                     .stored = has_master ? DType::float32 : compute,
-                     .gathered = compute,
+                     .stored = has_master || part.of_constants ? DType::float32 : compute,
+                     .gathered = part.of_constants ? DType::float32 : compute,
                      .has_gradient = part.has_gradient,
                      .is_in_file = has_master && master == MasterWeights::in_file,
                      .of_experts = part.of_experts,

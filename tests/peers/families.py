@@ -6,13 +6,17 @@ usage: families.py SFT_BIN_FOLDER [--only FAMILY ...] [--cases N] [--first N] [-
 
 Needs torch, transformers, safetensors, h5py, and mpirun. A case has a number, from which its sizes, switches, weights,
 mesh and memory settings follow. transformers computes it in float64 (rotations, norms and softmax are float32 even
-there), one document at a time; `sft` makes one step of SGD on one rank and on a random mesh, so that the change of each
+there, but with --exact), one document at a time; `sft` makes one step of SGD on one rank and on a random mesh, so that the change of each
 tensor is its gradient. transformers then loads what the run has left and has the loss that its own model has after the
-same step.
+same step. A model with experts whose gradient transformers itself cannot compute to 1e-5 in float32, where a gate lies at
+its limit, or the choice of an expert at a tie, or terms of a router's bias cancel, says nothing: another one is drawn.
 """
 import argparse
+import importlib
+import inspect
 import pathlib
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -147,6 +151,35 @@ def mixtral(rng, sizes):
                 sliding_window=rng.choice([None, None, 16]), router_aux_loss_coef=rng.choice([0.0, 0.02])) | rope_of(rng)
 
 
+def gpt_oss(rng, sizes):
+    """Clamps that act; windows shorter and longer than documents."""
+    experts = rng.choice([2, 4, 6])
+    rope = dict(rope_type="yarn", rope_theta=1.5e5, factor=8.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+                original_max_position_embeddings=rng.choice([16, 64]))
+    layers = sizes["num_hidden_layers"]
+    types = [rng.choice(["full_attention", "sliding_attention"]) for _ in range(layers - 1)] + ["sliding_attention"]
+    return dict(head_dim=rng.choice([8, 16]), num_local_experts=experts,
+                num_experts_per_tok=rng.randint(2, min(experts, 4)), sliding_window=rng.choice([1, 7, 16, 64]),
+                rope_parameters=rope, swiglu_limit=rng.choice([0.7, 2.0, 7.0]),
+                router_aux_loss_coef=rng.choice([0.0, 0.05]), attention_bias=rng.random() < 0.8,
+                **(dict(layer_types=types) if rng.random() < 0.7 else {}))
+
+
+def glm4_moe(rng, sizes):
+    experts, groups = rng.choice([(4, 1), (7, 1), (16, 1), (16, 4), (12, 3)])
+    chosen_groups = rng.randint(1, groups)
+    choices = rng.randint(1, min(chosen_groups * (experts // groups), 5))
+    layers = sizes["num_hidden_layers"] = max(2, sizes["num_hidden_layers"])
+    # As of qwen3_moe, a single normalized weight has no gradient but rounding.
+    return dict(head_dim=rng.choice([8, 16]), n_routed_experts=experts, num_experts_per_tok=choices, n_group=groups,
+                topk_group=chosen_groups, moe_intermediate_size=rng.choice([8, 12, 32]),
+                norm_topk_prob=choices > 1 and rng.random() < 0.7, routed_scaling_factor=rng.choice([1.0, 2.5]),
+                n_shared_experts=rng.randint(1, 3), first_k_dense_replace=rng.randint(0, layers - 1),
+                use_qk_norm=rng.random() < 0.5, attention_bias=rng.random() < 0.5,
+                rope_parameters=dict(rope_type="default", rope_theta=1e4,
+                                     partial_rotary_factor=rng.choice([0.5, 0.5, 1.0])))
+
+
 FAMILIES = {
     "llama": ("Llama", lambda rng, sizes: biases(rng) | rope_of(rng)),
     "qwen3": ("Qwen3", lambda rng, sizes: dict(head_dim=rng.choice([8, 16])) | rope_of(rng)),
@@ -164,12 +197,11 @@ FAMILIES = {
     "olmo3": ("Olmo3", lambda rng, sizes: attention_bias(rng) | windows_of(rng, sizes)),
     "gemma2": ("Gemma2", gemma2),
     "gemma3": ("Gemma3", gemma3),
+    "gpt_oss": ("GptOss", gpt_oss),
+    "glm4_moe": ("Glm4Moe", glm4_moe),
 }
 
 CONFIGS = {"gemma3": "Gemma3TextConfig"}  # where the name does not follow
-
-
-EXPERTS = (qwen3_moe, mixtral)
 
 
 def draw_parameters(network):
@@ -179,17 +211,23 @@ def draw_parameters(network):
         for name, parameter in network.named_parameters():
             if "norm" in name:
                 parameter.copy_((0 if is_zero_centered else 1) + 0.3 * torch.randn_like(parameter))
+            elif name.endswith("sinks"):
+                parameter.copy_(torch.randn_like(parameter))
             elif name.endswith("bias"):
                 parameter.copy_(0.3 * torch.randn_like(parameter))
             else:
                 parameter.copy_(torch.randn_like(parameter) / parameter.shape[-1] ** 0.5)
+        for name, buffer in network.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.copy_(0.3 * torch.randn_like(buffer))
 
 
-def make_model(family, number, folder):
-    rng = random.Random(f"{family} {number}")
+def make_model(family, number, folder, attempt=0):
+    rng = random.Random(f"{family} {number}" + f" {attempt}" * (attempt > 0))
     prefix, draw = FAMILIES[family]
     sizes = sizes_of(rng)
-    config = getattr(transformers, CONFIGS.get(family, prefix + "Config"))(**(sizes | draw(rng, sizes)))
+    fields = draw(rng, sizes)
+    config = getattr(transformers, CONFIGS.get(family, prefix + "Config"))(**(sizes | fields))
     torch.manual_seed(rng.randrange(1 << 30))
     network = getattr(transformers, prefix + "ForCausalLM")(config)
     draw_parameters(network)
@@ -227,8 +265,17 @@ def loss_of(network, tokens, weights):
     return total / weight_sum, added
 
 
-def load(folder):
-    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager",
+def make_exact(family):
+    """Lets the family's classes compute in float64 what they compute in float32 whatever the dtype of the model is."""
+    name = type(getattr(transformers, CONFIGS.get(family, FAMILIES[family][0] + "Config"))()).__module__
+    for module in ("transformers.modeling_rope_utils", name.replace("configuration_", "modeling_")):
+        module = importlib.import_module(module)
+        source = re.sub(r"torch\.float(32)?\b", "torch.float64", inspect.getsource(module)).replace(".float()", ".double()")
+        exec(compile(source, module.__file__, "exec"), module.__dict__)
+
+
+def load(folder, dtype=torch.float64):
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager",
                                                              experts_implementation="eager").eval()
 
 
@@ -245,11 +292,44 @@ def step_of_transformers(folder, tokens, weights):
         return loss.item(), gradients, loss_of(network, tokens, weights)[0].item()
 
 
-def mesh_of(rng, num_ranks):
-    """Axis sizes (dp_replicate, dp_shard, sp, tp) whose product it is."""
-    sizes = [1, 1, 1, 1]
+def counting(gradients):
+    """Those of some size, beside which others are rounding: that of the bias of keys, which softmax does not see."""
+    def size(gradient):
+        return gradient.norm().item() / gradient.numel() ** 0.5
+    scale = max(map(size, gradients.values()))
+    return {name: gradient for name, gradient in gradients.items() if size(gradient) >= 1e-7 * scale}
+
+
+def float32_is_exact(folder, tokens, weights, gradients):
+    """Whether transformers has these gradients in float32, too, with some room to the tolerance."""
+    network = load(folder, torch.float32)
+    sum(loss_of(network, tokens, weights)).backward()
+    found = dict(network.named_parameters())
+    return all((found[name].grad.double() - gradient).norm() < TOLERANCE / 4 * gradient.norm()
+               for name, gradient in counting(gradients).items())
+
+
+def make_case(family, number, folder, shard):
+    """Model and rows, and what transformers makes of them; the generator of all else that is random in the case."""
+    attempt = 0
+    while True:
+        rng = make_model(family, number, folder, attempt)
+        config = load(folder).config
+        num_experts = getattr(config, "num_local_experts", 0) or getattr(config, "num_experts", 0)
+        tokens, weights = hub_models.write_rows(shard, config.vocab_size)
+        loss, gradients, next_loss = step_of_transformers(folder, tokens, weights)
+        if num_experts == 0 or float32_is_exact(folder, tokens, weights, gradients):
+            return rng, num_experts, (loss, gradients, next_loss, tokens, weights)
+        attempt += 1
+
+
+def mesh_of(rng, num_ranks, num_experts):
+    """Axis sizes (dp_replicate, dp_shard, sp, tp) whose product it is, and of a model with experts ep."""
+    sizes = [1, 1, 1, 1] + [1] * (num_experts > 0)
     while int(np.prod(sizes)) < num_ranks:
-        sizes[rng.randrange(4)] *= 2
+        axis = rng.randrange(len(sizes))
+        if axis < 4 or num_experts % (2 * sizes[axis]) == 0:
+            sizes[axis] *= 2
     return tuple(sizes)
 
 
@@ -279,12 +359,13 @@ def check_run(binaries, folder, shard, output, mesh, options, expected):
                           "--optimizer.weight_decay": 0, "--optimizer.max_grad_norm": 0,
                           "--optimizer.lr_scheduler_type": "constant"}
     got = hub_models.run_sft(binaries, folder, shard, output, mesh, [word for pair in settings.items() for word in pair])[0]
-    before, after = (dict(load(path).named_parameters()) for path in (folder, output / "model"))
+    networks = [load(path) for path in (folder, output / "model")]
+    before, after = (dict(network.named_parameters()) for network in networks)
+    for (name, one), (_, other) in zip(*(network.named_buffers() for network in networks)):
+        if not torch.equal(one, other):
+            raise RuntimeError(f"the run has changed {name}")
     worst, worst_name = 0.0, ""
-    scale = max(gradient.norm().item() / gradient.numel() ** 0.5 for gradient in gradients.values())
-    for name, gradient in gradients.items():
-        if gradient.norm().item() / gradient.numel() ** 0.5 < 1e-7 * scale:
-            continue  # such as that of the bias of keys, which softmax does not see
+    for name, gradient in counting(gradients).items():
         found = distance(before[name].detach(), after[name].detach(), gradient)
         if found > worst:
             worst, worst_name = found, name
@@ -295,14 +376,12 @@ def check_run(binaries, folder, shard, output, mesh, options, expected):
 
 def check_case(family, number, binaries, work, ranks):
     folder = work / "model"
-    rng = make_model(family, number, folder)
     shard = work / "rows.h5"
-    tokens, weights = hub_models.write_rows(shard, load(folder).config.vocab_size)
-    expected = (*step_of_transformers(folder, tokens, weights), tokens, weights)
+    rng, num_experts, expected = make_case(family, number, folder, shard)
     agrees, texts = True, []
     for num_ranks in (1, rng.choice(ranks)):
-        mesh = mesh_of(rng, num_ranks)
-        options = options_of(rng, mesh, has_experts=FAMILIES[family][1] in EXPERTS)
+        mesh = mesh_of(rng, num_ranks, num_experts)
+        options = options_of(rng, mesh, has_experts=num_experts > 0)
         output = work / f"output-{num_ranks}"
         shutil.rmtree(output, ignore_errors=True)
         try:
@@ -324,10 +403,13 @@ def main():
     parser.add_argument("--cases", type=int, default=4)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--exact", action="store_true", help="float64 also where transformers always has float32")
     options = parser.parse_args()
     hub_models.be_quiet()
     results = []
     for family in options.only:
+        if options.exact:
+            make_exact(family)
         for number in range(options.first, options.first + options.cases):
             with tempfile.TemporaryDirectory(prefix="families-") as work:
                 results.append(check_case(family, number, options.binaries, pathlib.Path(work), options.ranks))

@@ -150,10 +150,11 @@ def meshes(num_ranks):
 
 
 def run_sft(binaries, folder, shard, output, mesh, options=()):
+    """mesh: sizes of dp_replicate, dp_shard, sp and tp, and of ep where it has a fifth one."""
     num_ranks = int(np.prod(mesh))
-    sizes = [word for name, size in zip(("dp_replicate_size", "dp_shard_size", "sp_size", "tp_size"), mesh)
+    sizes = [word for name, size in zip(("dp_replicate_size", "dp_shard_size", "sp_size", "tp_size", "ep_size"), mesh)
              for word in (f"--parallel.{name}", str(size))]
-    data_ranks = mesh[0] * mesh[1]
+    data_ranks = mesh[0] * mesh[1] * int(np.prod(mesh[4:]))
     settings = {"--model.model_name_or_path": folder, "--data.train_files": shard, "--data.shuffle": "false",
                 "--train.max_steps": "1",
                 "--train.per_device_train_batch_size": len(DOCUMENT_LENGTHS) // data_ranks, "--train.precision": "fp32",

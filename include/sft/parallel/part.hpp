@@ -21,6 +21,8 @@ struct PartUnits {
   std::vector<Unit> units;   ///< all units of the model, each with its parameters in this part: some or none
   bool has_gradient = true;  ///< its parameters are trained
   bool of_experts = false;   ///< they are those of experts (Parameter::num_experts)
+  /// They are constants that ops read in float32, whatever the rest is computed in; without gradients.
+  bool of_constants = false;
 };
 
 /// The groups in which a part is exchanged, as members of mesh::Groups.
