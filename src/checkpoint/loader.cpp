@@ -41,7 +41,7 @@ void Loader::load_parts(const io::TensorSource& source, const Entry& entry, cons
     const std::string name = entry.name + "/" + part.parameter->name;
     for_each_piece(part.where, part.memory_begin, capacity, [&](const io::Rectangle& piece, std::int64_t begin) {
       const std::size_t count = piece.num_elements() * size_of(dtype);
-      sharers.read(turn_++ % sharers.size(), count, buffer_.get(),
+      sharers.read(sharers.next_reader(), count, buffer_.get(),
                    [&] { source.read(name, piece, dtype, buffer_.get()); });
       sharers.apply([&] { memory_.put(source.path(), entry, *part.parameter, piece, begin, dtype, buffer_.get()); });
     });

@@ -35,7 +35,6 @@ class Loader {
   AllSharers& sharers_;
   EntryMemory memory_;
   device::Device::Block buffer_;  ///< of two reads
-  int turn_ = 0;                  ///< whose it is to read
 };
 
 /// Whether the ranks of this mesh hold of an entry just the shards that those of the checkpoint's mesh wrote. Pure; the

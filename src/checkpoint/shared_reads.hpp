@@ -22,6 +22,8 @@ class Sharers {
 
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] int rank() const { return rank_; }
+  /// The member whose turn it is to read. All members ask equally often, between reads.
+  [[nodiscard]] int next_reader() { return turn_++ % size_; }
 
   /// Bytes that member `reader` reads: all get them, in `bytes`. False where that failed, here or there. Collective
   /// over the members, with the same `reader` and `count`.
@@ -34,6 +36,7 @@ class Sharers {
  private:
   comm::Group group_;  ///< none of one rank
   int size_, rank_;
+  int turn_ = 0;
   bool failed_ = false;  ///< here or at the rank that read
   std::exception_ptr error_;
   std::vector<std::int64_t> message_;

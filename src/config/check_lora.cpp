@@ -59,8 +59,10 @@ std::vector<std::string> linear_modules(const Model& model) {
     for (const std::string& name : linear_layer_names()) {
       const bool is_of_mlp =
           !name.ends_with("o_proj") && !name.starts_with("q_") && !name.starts_with("k_") && !name.starts_with("v_");
-      if (is_of_mlp && model.has_experts(static_cast<std::size_t>(block))) continue;
-      modules.push_back(fmt::format("model.layers.{}.{}.{}", block, is_of_mlp ? "mlp" : "self_attn", name));
+      const bool has_experts = is_of_mlp && model.has_experts(static_cast<std::size_t>(block));
+      if (has_experts && model.n_shared_experts == 0) continue;
+      const char* const parent = has_experts ? "mlp.shared_experts" : is_of_mlp ? "mlp" : "self_attn";
+      modules.push_back(fmt::format("model.layers.{}.{}.{}", block, parent, name));
     }
   }
   return modules;

@@ -93,10 +93,6 @@ void check_rotation(const Model& model) {
                                    model.partial_rotary_factor, rotated, model.head_dim),
                        "the rotary embedding turns pairs of them", "set it to a share that gives an even number");
   }
-  if (model.qk_norm && rotated != model.head_dim) {
-    throw_config_error("`model.partial_rotary_factor` does not go with qk_norm",
-                       "heads are normed and rotated in one step", "leave out one of the two");
-  }
   const std::int64_t num_factors = std::ssize(scaling.short_factor);
   if (scaling.rope_type == RopeType::longrope && num_factors != rotated / 2) {
     throw_config_error(fmt::format("`model.rope_scaling` has {} in short_factor", plural(num_factors, "number")),

@@ -45,6 +45,9 @@ void check_four_bits(const Config& config);
 /// Keys of experts that fit one another and the model, whose sizes are derived.
 void check_experts(const Config& config);
 
+/// Keys of routers and of shared experts, in a configuration that check_experts() took.
+void check_routers(const Config& config);
+
 /// Limits of nan_policy and of the watchdog over the loss.
 void check_steps_that_fail(const Config& config);
 

@@ -92,6 +92,18 @@ std::vector<Key> make_keys() {
       key("model", &C::model, "router_aux_loss_coef", &Model::router_aux_loss_coef,
           "of the auxiliary loss that balances experts; may differ from that of the model that is given", 0.0,
           "0 (none) or more"),
+      key("model", &C::model, "scoring_func", &Model::scoring_func,
+          "what routers choose and weigh experts by: softmax over all, or sigmoid of each (GLM-4.5), to which a "
+          "correction of each expert is added for the choice, and which is not trained"),
+      key("model", &C::model, "n_group", &Model::n_group, "with sigmoid: groups of neighbouring experts", 1,
+          "1 or more"),
+      key("model", &C::model, "topk_group", &Model::topk_group, "groups that a token's experts may be of", 1,
+          "1 or more"),
+      key("model", &C::model, "routed_scaling_factor", &Model::routed_scaling_factor,
+          "what a token's weights of its experts are multiplied with"),
+      key("model", &C::model, "n_shared_experts", &Model::n_shared_experts,
+          "experts that all tokens go through beside their own, as one MLP of their width together; 0: none", 0,
+          "0 (none) or more"),
       key("model", &C::model, "init_seed", &Model::init_seed, "seed of the random weights"),
       key("model", &C::model, "initializer_range", &Model::initializer_range, "standard deviation of random weights"),
 

@@ -158,6 +158,7 @@ void require_master_weights(const Train& train) {
 ValidConfig validate(Config config, int world_size) {
   check_model(config);
   check_experts(config);
+  check_routers(config);
   check_lora(config);
   check_data(config);
   check_each(config);

@@ -131,6 +131,7 @@ constexpr Names<BlockNorms, 4> block_norms_names{{{"pre", BlockNorms::pre},
                                                   {"gemma2", BlockNorms::gemma2}}};
 constexpr Names<Activation, 2> activation_names{
     {{"silu", Activation::silu}, {"gelu_pytorch_tanh", Activation::gelu_pytorch_tanh}}};
+constexpr Names<ScoringFunc, 2> scoring_names{{{"softmax", ScoringFunc::softmax}, {"sigmoid", ScoringFunc::sigmoid}}};
 constexpr Names<ExpertForm, 2> expert_form_names{{{"swiglu", ExpertForm::swiglu}, {"gpt_oss", ExpertForm::gpt_oss}}};
 
 template <class Choice, std::size_t size>
@@ -300,6 +301,7 @@ void read(const std::string& text, NanPolicy& value) { read_choice(text, value, 
 void read(const std::string& text, ExpertForm& value) { read_choice(text, value, expert_form_names); }
 void read(const std::string& text, BlockNorms& value) { read_choice(text, value, block_norms_names); }
 void read(const std::string& text, Activation& value) { read_choice(text, value, activation_names); }
+void read(const std::string& text, ScoringFunc& value) { read_choice(text, value, scoring_names); }
 void read(const std::string& text, RopeScaling& value) { value = parse_rope_scaling(unquoted(text)); }
 void read(const std::string& text, StepRange& value) {
   const std::string word = unquoted(text);
@@ -338,6 +340,7 @@ std::vector<std::string> choices(NanPolicy) { return texts_of(nan_policy_names);
 std::vector<std::string> choices(ExpertForm) { return texts_of(expert_form_names); }
 std::vector<std::string> choices(BlockNorms) { return texts_of(block_norms_names); }
 std::vector<std::string> choices(Activation) { return texts_of(activation_names); }
+std::vector<std::string> choices(ScoringFunc) { return texts_of(scoring_names); }
 
 std::string write(bool value) { return write_choice(value, bool_names); }
 std::string write(int value) { return write_number(value); }
@@ -390,6 +393,7 @@ std::string write(NanPolicy value) { return write_choice(value, nan_policy_names
 std::string write(ExpertForm value) { return write_choice(value, expert_form_names); }
 std::string write(BlockNorms value) { return write_choice(value, block_norms_names); }
 std::string write(Activation value) { return write_choice(value, activation_names); }
+std::string write(ScoringFunc value) { return write_choice(value, scoring_names); }
 std::string write(const RopeScaling& value) { return to_json(value); }
 std::string write(const StepRange& value) {
   if (value.is_empty()) return "none";

@@ -40,7 +40,8 @@ model::Sizes sizes_of(const config::Model& m, DType compute, std::int64_t max_to
           .partial = compute,
           .experts = m.num_experts,
           .expert_choices = m.num_experts_per_tok,
-          .expert_mlp = m.moe_intermediate_size};
+          .expert_mlp = m.moe_intermediate_size,
+          .shared_mlp = m.shared_intermediate_size()};
 }
 
 /// What attention's scores are multiplied with.

@@ -23,7 +23,8 @@ enum class Family {
   olmo3,
   gemma2,
   gemma3,
-  gpt_oss
+  gpt_oss,
+  glm4_moe
 };
 
 /// What transformers (4.57 and 5) takes where config.json does not say.
@@ -41,7 +42,7 @@ struct FamilyDefaults {
   std::int64_t num_attention_heads = 0, vocab_size = 0;  ///< 0: there is none, config.json says it
 };
 
-inline constexpr std::array<FamilyDefaults, 16> families{{
+inline constexpr std::array<FamilyDefaults, 17> families{{
     {Family::llama, "LlamaForCausalLM", "llama", 0, 0, 2048},
     {Family::mistral, "MistralForCausalLM", "mistral", 8, 0, 131072},
     {Family::qwen2, "Qwen2ForCausalLM", "qwen2", 32, 0, 32768},
@@ -58,6 +59,7 @@ inline constexpr std::array<FamilyDefaults, 16> families{{
     {Family::gemma2, "Gemma2ForCausalLM", "gemma2", 4, 256, 8192, 10000.0, true, 1e-6, 1.0, 8, 256000},
     {Family::gemma3, "Gemma3ForCausalLM", "gemma3_text", 4, 256, 131072, 1000000.0, true, 1e-6, 1.0, 8, 262208},
     {Family::gpt_oss, "GptOssForCausalLM", "gpt_oss", 8, 64, 131072, 150000.0, false, 1e-5},
+    {Family::glm4_moe, "Glm4MoeForCausalLM", "glm4_moe", 8, 0, 131072, 10000.0, false, 1e-5, 0.5},
 }};
 
 }  // namespace sft::hub

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 
 #include "config_fields.hpp"
@@ -102,6 +103,26 @@ std::vector<FileTensor> read_file_tensors(const std::string& folder) {
   return tensors;
 }
 
+/// Layers behind those of the decoder, which predict further tokens (GLM-4.5): transformers leaves them unread.
+void carry_later_layers(FileLayout& layout, ConfigFields& fields, const std::vector<FileTensor>& files) {
+  const std::int64_t num_layers = size_of(fields, "num_hidden_layers", fields.required_integer("num_hidden_layers"));
+  for (const FileTensor& tensor : files) {
+    const std::string stem = split_name(tensor.name).stem;
+    if (stem.empty()) continue;
+    const std::optional<std::int64_t> layer = match("model.layers.*.", stem);
+    if (layer && *layer >= num_layers) layout.carried.push_back(tensor);
+  }
+}
+
+bool has_later_layers(const std::string& family) { return family == "glm4_moe"; }
+
+/// A folder of config.json alone is enough for a plan.
+bool has_weights(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  return std::filesystem::exists(folder / "model.safetensors", ignored) ||
+         std::filesystem::exists(folder / "model.safetensors.index.json", ignored);
+}
+
 }  // namespace
 
 FileLayout parse_file_layout(const std::string& config_json, const std::string& source,
@@ -112,6 +133,7 @@ FileLayout parse_file_layout(const std::string& config_json, const std::string& 
   const json& decoder = decoder_config(object);
   ConfigFields fields(decoder, source);
   layout.family = fields.text("model_type", "");
+  if (has_later_layers(layout.family)) carry_later_layers(layout, fields, files);
   if (rules_of(layout.family).empty()) return layout;
   read_sizes(layout, fields);
   layout.is_mxfp4 = std::ranges::any_of(
@@ -126,8 +148,9 @@ FileLayout read_file_layout(const std::string& folder) {
   const json object = read_json_object(path);
   const auto has_blocks = [](const Rule& rule) { return rule.cut == Cut::experts; };
   ConfigFields decoder(decoder_config(object), path);
-  const bool needs_names =
-      is_tower_config(object) || std::ranges::any_of(rules_of(decoder.text("model_type", "")), has_blocks);
+  const std::string family = decoder.text("model_type", "");
+  const bool needs_names = is_tower_config(object) || std::ranges::any_of(rules_of(family), has_blocks) ||
+                           (has_later_layers(family) && has_weights(folder));
   return parse_file_layout(object.dump(), path, needs_names ? read_file_tensors(folder) : std::vector<FileTensor>{});
 }
 

@@ -47,6 +47,10 @@ enum Part : unsigned {
   gemma_in_part = 1U << 24U,  ///< some of these
   logit_cap = 1U << 25U,
   experts_of_gpt_oss = 1U << 26U,
+  sigmoid_router = 1U << 28U,
+  router_groups = 1U << 29U,  ///< or a factor of weights
+  shared_experts = 1U << 30U,
+  later_dense_layers = 1U << 31U,  ///< behind some with experts
 };
 
 /// What query_pre_attn_scalar of a Gemma is: scores are divided by its root.
@@ -94,8 +98,13 @@ unsigned parts_of(const config::Model& model) {
   parts |= experts;
   if (model.norm_topk_prob) parts |= normed_weights;
   if (model.has_dense_layers()) parts |= dense_layers;
+  const auto is_later = [&](int layer) { return layer >= std::ssize(model.mlp_only_layers); };
+  if (std::ranges::any_of(model.mlp_only_layers, is_later)) parts |= later_dense_layers;
   if (model.moe_intermediate_size != model.intermediate_size) parts |= own_width;
   if (model.expert_form == config::ExpertForm::gpt_oss) parts |= experts_of_gpt_oss;
+  if (model.scoring_func == config::ScoringFunc::sigmoid) parts |= sigmoid_router;
+  if (model.n_group != 1 || model.routed_scaling_factor != 1.0) parts |= router_groups;
+  if (model.n_shared_experts > 0) parts |= shared_experts;
   return parts;
 }
 
@@ -105,7 +114,7 @@ std::optional<Family> family_with_parts(const config::Model& model) {
     Family family;
     unsigned required, possible;
   };
-  constexpr std::array<Choice, 17> choices{
+  constexpr std::array<Choice, 18> choices{
       {{Family::llama, 0, qkvo_bias | mlp_bias},
        {Family::mistral, windows, 0},
        {Family::qwen2, qkv_bias, some_windows},
@@ -118,11 +127,14 @@ std::optional<Family> family_with_parts(const config::Model& model) {
        {Family::glm4, norms_of_glm4, qkv_bias | partial_rotation},
        {Family::gpt_oss, experts | experts_of_gpt_oss | normed_weights | attention_sinks | some_windows, qkvo_bias},
        {Family::mixtral, experts | normed_weights, windows},
-       {Family::qwen3_moe, experts | qk_norm, qkvo_bias | windows | normed_weights | dense_layers | own_width},
+       {Family::qwen3_moe, experts | qk_norm,
+        qkvo_bias | windows | normed_weights | dense_layers | later_dense_layers | own_width},
        {Family::olmo2, norms_of_olmo2 | qk_norm | norm_of_all_heads, qkvo_bias},
        {Family::olmo3, norms_of_olmo2 | qk_norm | norm_of_all_heads | some_windows | local_rope, qkvo_bias},
        {Family::gemma2, norms_of_gemma2 | gemma | some_windows, qkvo_bias | logit_cap | capped_scores},
-       {Family::gemma3, norms_of_gemma2 | gemma | qk_norm | some_windows | local_rope, qkvo_bias | logit_cap}}};
+       {Family::gemma3, norms_of_gemma2 | gemma | qk_norm | some_windows | local_rope, qkvo_bias | logit_cap},
+       {Family::glm4_moe, experts | sigmoid_router | shared_experts,
+        qkv_bias | qk_norm | partial_rotation | router_groups | normed_weights | dense_layers | own_width}}};
   const unsigned parts = parts_of(model);
   for (const Choice& choice : choices) {
     const bool has_required = (parts & choice.required) == choice.required;
@@ -172,8 +184,23 @@ void write_older_longrope(ordered_json& object, const config::Model& model) {
   object[original_length] = scaling.original_max_position_embeddings;
 }
 
+void describe_experts_of_glm(ordered_json& object, const config::Model& model) {
+  object["n_routed_experts"] = model.num_experts;
+  object["moe_intermediate_size"] = model.moe_intermediate_size;
+  object["norm_topk_prob"] = model.norm_topk_prob;
+  object["routed_scaling_factor"] = model.routed_scaling_factor;
+  object["n_group"] = model.n_group;
+  object["topk_group"] = model.topk_group;
+  object["n_shared_experts"] = model.n_shared_experts;
+  object["first_k_dense_replace"] = model.mlp_only_layers.size();
+  object["use_qk_norm"] = model.qk_norm;
+  object["num_nextn_predict_layers"] = 0;
+  object["partial_rotary_factor"] = model.partial_rotary_factor;  // which is 0.5 where it is not said
+}
+
 void describe_experts(ordered_json& object, const config::Model& model, Family family) {
   object["num_experts_per_tok"] = model.num_experts_per_tok;
+  if (family == Family::glm4_moe) return describe_experts_of_glm(object, model);
   object["output_router_logits"] = false;
   object["router_aux_loss_coef"] = model.router_aux_loss_coef;
   if (family == Family::gpt_oss) {

@@ -280,6 +280,10 @@ void read_biases(ConfigFields& fields, Family family, config::Model& model) {
       model.attention_output_bias = model.attention_bias;
       model.attention_sinks = true;
       break;
+    case Family::glm4_moe:
+      model.attention_bias = fields.truth("attention_bias", false);
+      model.qk_norm = fields.truth("use_qk_norm", false);
+      break;
     case Family::qwen3:
     case Family::qwen3_moe:
       model.attention_bias = fields.truth("attention_bias", false);
@@ -387,6 +391,32 @@ void read_experts(ConfigFields& fields, Family family, config::Model& model) {
   if (model.num_expert_layers() == 0) fields.refuse("num_experts", "no layer has experts", other_model);
 }
 
+/// GLM-4.5: sigmoid scores, an MLP beside the experts, and MLPs alone in the first layers. transformers has no
+/// auxiliary loss for it, and leaves the layers unread that predict further tokens.
+void read_experts_of_glm(ConfigFields& fields, config::Model& model) {
+  for (const char* name : {"num_nextn_predict_layers", "num_mtp_layers", "output_router_logits"}) {
+    static_cast<void>(fields.value(name));
+  }
+  model.scoring_func = config::ScoringFunc::sigmoid;
+  model.router_aux_loss_coef = 0.0;
+  model.num_experts = fields.integer("n_routed_experts", fields.integer("num_local_experts", 128));
+  model.num_experts_per_tok = fields.integer("num_experts_per_tok", 8);
+  model.moe_intermediate_size = fields.integer("moe_intermediate_size", 1408);
+  model.norm_topk_prob = fields.truth("norm_topk_prob", true);
+  model.routed_scaling_factor = fields.number("routed_scaling_factor", 1.0);
+  model.n_group = fields.integer("n_group", 1);
+  model.topk_group = fields.integer("topk_group", 1);
+  model.n_shared_experts = fields.integer("n_shared_experts", 1);
+  if (model.n_shared_experts == 0) {
+    fields.refuse("n_shared_experts", "an MLP stands beside the experts of this family", other_model);
+  }
+  const std::int64_t num_dense = fields.integer("first_k_dense_replace", 1);
+  for (int layer = 0; layer < std::min(num_dense, model.num_hidden_layers); ++layer) {
+    model.mlp_only_layers.push_back(layer);
+  }
+  if (model.num_expert_layers() == 0) fields.refuse("first_k_dense_replace", "no layer has experts", other_model);
+}
+
 /// Reads what a model of several towers says of the text tower: whether its head is tied, which it is by default.
 bool read_around_tower(const nlohmann::json& whole, const std::string& source) {
   ConfigFields fields(whole, source);
@@ -424,6 +454,7 @@ ModelConfig parse_model_config(const std::string& text, const std::string& sourc
   const bool has_experts =
       family.family == Family::qwen3_moe || family.family == Family::mixtral || family.family == Family::gpt_oss;
   if (has_experts) read_experts(fields, family.family, model);
+  if (family.family == Family::glm4_moe) read_experts_of_glm(fields, model);
 
   std::string unread;
   for (const std::string& name : fields.unread()) {

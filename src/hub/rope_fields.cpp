@@ -143,7 +143,8 @@ void read_main_rope(ConfigFields& fields, const FamilyDefaults& family, config::
   if (!found.empty()) field = found;
   model.rope_theta = take_number(fields, field, object, "rope_theta", outer_theta);
   model.partial_rotary_factor = take_number(fields, field, object, "partial_rotary_factor", outer_part);
-  const bool turns_parts = family.family == Family::phi3 || family.family == Family::glm4;
+  const bool turns_parts =
+      family.family == Family::phi3 || family.family == Family::glm4 || family.family == Family::glm4_moe;
   if (!turns_parts && model.partial_rotary_factor != 1.0) {
     fields.refuse(fields.has("partial_rotary_factor") ? "partial_rotary_factor" : field,
                   fmt::format("{} rotates every dim of a head", family.architecture),

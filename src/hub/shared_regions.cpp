@@ -45,7 +45,8 @@ struct SharedRegions::Shared {
 
 std::size_t SharedRegions::memory_bytes(const WeightsPlan& plan) {
   std::size_t count = 0;
-  for (const FileTensor& tensor : plan.map().files()) count += num_regions(bytes_of(tensor, plan.type()));
+  const std::vector<FileTensor>& files = plan.map().files();
+  for (std::size_t i = 0; i < files.size(); ++i) count += num_regions(bytes_of(files[i], plan.type_of(i)));
   return memory_bytes(count);
 }
 
@@ -59,9 +60,10 @@ SharedRegions::SharedRegions(const WeightsPlan& plan, std::span<std::byte> memor
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
   SFT_ENSURE(memory.size() >= memory_bytes(plan), "shared regions have their memory");
   std::size_t count = 0;
-  for (const FileTensor& tensor : plan.map().files()) {
+  const std::vector<FileTensor>& files = plan.map().files();
+  for (std::size_t i = 0; i < files.size(); ++i) {
     first_region_.push_back(count);
-    tensor_bytes_.push_back(bytes_of(tensor, plan.type()));
+    tensor_bytes_.push_back(bytes_of(files[i], plan.type_of(i)));
     count += num_regions(tensor_bytes_.back());
   }
   // Zeros are what these hold at first: all ranks take the memory as it is.

@@ -103,7 +103,6 @@ WeightType parse_weight_type(const std::string& text) {
 WeightsPlan::WeightsPlan(const std::vector<io::TensorInfo>& tensors, WeightType type, std::uint64_t max_file_bytes,
                          const std::string& stem, const FileLayout& layout)
     : type_(type), map_(layout, tensors) {
-  const TypeName& names = names_of(type);
   std::vector<ordered_json> headers;
   std::vector<std::uint64_t> data_bytes;
   const auto take = [&](const std::string& name, const std::string& dtype, const std::vector<std::int64_t>& shape,
@@ -119,9 +118,11 @@ WeightsPlan::WeightsPlan(const std::vector<io::TensorInfo>& tensors, WeightType 
     num_elements_ += num_elements(shape);
     return TensorRange{headers.size() - 1, begin};
   };
-  for (const FileTensor& tensor : map_.files()) {
-    const std::uint64_t size = num_elements(tensor.shape) * names.size_bytes;
-    places_.push_back(take(tensor.name, names.stored_name, tensor.shape, size));
+  for (std::size_t i = 0; i < map_.files().size(); ++i) {
+    const FileTensor& tensor = map_.files()[i];
+    const TypeName& names = names_of(type_of(i));
+    places_.push_back(
+        take(tensor.name, names.stored_name, tensor.shape, num_elements(tensor.shape) * names.size_bytes));
   }
   for (const FileTensor& tensor : layout.carried) {
     carried_.emplace_back(tensor, take(tensor.name, tensor.dtype, tensor.shape, tensor.num_bytes));
@@ -139,6 +140,10 @@ WeightsPlan::WeightsPlan(const std::vector<io::TensorInfo>& tensors, WeightType 
     file_of_[tensor.name] = files_[place.file].name;
     place.begin += files_[place.file].header.size();
   }
+}
+
+WeightType WeightsPlan::type_of(std::size_t index) const {
+  return map_.files()[index].name.ends_with(".e_score_correction_bias") ? WeightType::float32 : type_;
 }
 
 std::string WeightsPlan::index_json() const {
@@ -194,10 +199,13 @@ WeightsSink::WeightsSink(const WeightsPlan& plan, const std::string& folder, Sha
     : plan_(plan), folder_(folder), regions_(regions) {}
 
 void WeightsSink::write(const std::string& name, const io::Rectangle& where, DType dtype, const void* values) {
-  const std::uint64_t element_bytes = names_of(plan_.type()).size_bytes;
+  const std::vector<Run> runs = plan_.map().runs(name, where);
+  if (runs.empty()) return;
+  const WeightType type = plan_.type_of(runs.front().tensor);
+  const std::uint64_t element_bytes = names_of(type).size_bytes;
   const std::size_t count = where.num_elements();
   converted_.resize(count * element_bytes);
-  convert(plan_.type(), io::as_float32(values, dtype, count, widened_), count, converted_.data(), [&](float value) {
+  convert(type, io::as_float32(values, dtype, count, widened_), count, converted_.data(), [&](float value) {
     throw_data_error(fmt::format("tensor {} does not fit into float16", name_without_entry(name)),
                      fmt::format("it holds {:f}, and the largest number of float16 is 65504", value),
                      "choose bfloat16 or float32");
@@ -207,7 +215,7 @@ void WeightsSink::write(const std::string& name, const io::Rectangle& where, DTy
     open(place.file).write(place.begin + begin, size, bytes);
   };
   const bool is_shared = regions_ != nullptr && where.num_columns < plan_.map().tensor(name).width();
-  for (const Run& run : plan_.map().runs(name, where)) {
+  for (const Run& run : runs) {
     SFT_ENSURE(run.memory_step == 1, "matrices of MXFP4 are not written");
     if (is_shared) {
       regions_->put(run.tensor, run.first * element_bytes, run.count * element_bytes,

@@ -90,6 +90,15 @@ class UnitBuilder {
     return added;
   }
 
+  /// A vector that is no parameter to train, and that ops read as float32.
+  ParameterGroup constant(std::string name, std::int64_t size) {
+    const PartIndex part =
+        part_with(/*has_gradient=*/false, /*of_experts=*/false, /*four_bits=*/{}, /*of_constants=*/true);
+    const ParameterGroup added = add(std::move(name), size, 0, TpSplit::none, part);
+    parameters_in(part).back().init = Init::zeros;
+    return added;
+  }
+
   ParameterGroup vector(std::string name, std::int64_t size, TpSplit split, Init init) {
     const ParameterGroup added = matrix(std::move(name), size, 0, split);
     parameters_in(added.part).back().init = init;
@@ -172,20 +181,22 @@ class UnitBuilder {
   /// whether they are experts', and whether they are kept in 4 bits.
   [[nodiscard]] PartIndex part_of(const std::string& name) { return part_with(is_trainable_(name)); }
   [[nodiscard]] PartIndex trained_part() { return part_with(/*has_gradient=*/true); }
-  /// The part that has gradients, or has none, of experts or of all else, in 4 bits or not; it joins the list with its
-  /// first parameter.
+  /// The part that has gradients, or has none, of experts, of constants or of all else, in 4 bits or not; it joins the
+  /// list with its first parameter.
   [[nodiscard]] PartIndex part_with(bool has_gradient, bool of_experts = false,
-                                    std::optional<FourBitForm> four_bits = {}) {
+                                    std::optional<FourBitForm> four_bits = {}, bool of_constants = false) {
     for (const PartIndex index : parts_.indices()) {
       const PartUnits& part = parts_[index];
-      if (part.has_gradient == has_gradient && part.of_experts == of_experts && part.four_bits == four_bits) {
-        return index;
-      }
+      if (part.has_gradient != has_gradient || part.of_experts != of_experts) continue;
+      if (part.four_bits == four_bits && part.of_constants == of_constants) return index;
     }
     std::vector<Unit> units;
     for (const std::string& name : names_) units.emplace_back().name = name;
-    parts_.push_back(
-        {.units = std::move(units), .has_gradient = has_gradient, .of_experts = of_experts, .four_bits = four_bits});
+    parts_.push_back({.units = std::move(units),
+                      .has_gradient = has_gradient,
+                      .of_experts = of_experts,
+                      .four_bits = four_bits,
+                      .of_constants = of_constants});
     return parts_.last();
   }
 
@@ -303,14 +314,19 @@ void add_attention(UnitBuilder& unit, const config::Model& m, const std::string&
   add_adapters(unit, prefix, members, number);
 }
 
+/// The matrices of a gated MLP of `size` columns.
+std::array<Member, 3> gated_members(Linear& gate_up, Linear& down, std::int64_t size, std::int64_t hidden_size) {
+  return {Member{gate_up, "gate_proj", {size, hidden_size, TpSplit::rows}},
+          Member{gate_up, "up_proj", {size, hidden_size, TpSplit::rows}},
+          Member{down, "down_proj", {hidden_size, size, TpSplit::columns}}};
+}
+
 void add_dense_mlp(UnitBuilder& unit, const config::Model& m, const std::string& layer, std::uint64_t number,
                    BlockParameters& block) {
   const std::string prefix = layer + ".mlp.";
   const std::int64_t size = m.intermediate_size;
   Linear gate_up, down;
-  const std::array members = {Member{gate_up, "gate_proj", {size, m.hidden_size, TpSplit::rows}},
-                              Member{gate_up, "up_proj", {size, m.hidden_size, TpSplit::rows}},
-                              Member{down, "down_proj", {m.hidden_size, size, TpSplit::columns}}};
+  const std::array members = gated_members(gate_up, down, size, m.hidden_size);
   add_matrices(unit, prefix, members);
   if (m.mlp_bias) {
     ParameterGroup& bias = gate_up.bias;
@@ -324,8 +340,10 @@ void add_dense_mlp(UnitBuilder& unit, const config::Model& m, const std::string&
 }
 
 /// The matrices of all experts, and their biases, those that a grouped product takes together one behind the other, in
-/// a part of their own.
-void add_experts(UnitBuilder& unit, const config::Model& m, const std::string& layer, BlockParameters& block) {
+/// a part of their own; and those of the MLP beside them, where there is one, which `number` begins to count the
+/// adapters of.
+void add_experts(UnitBuilder& unit, const config::Model& m, const std::string& layer, std::uint64_t number,
+                 BlockParameters& block) {
   const std::string prefix = layer + ".mlp.";
   const std::int64_t size = m.moe_intermediate_size;
   ExpertParameters experts;
@@ -349,11 +367,23 @@ void add_experts(UnitBuilder& unit, const config::Model& m, const std::string& l
     add(experts.down.bias, std::array{"down_proj.bias"}, {m.hidden_size, 0, TpSplit::none});
   } else {
     experts.router = unit.matrix(prefix + "gate.weight", m.num_experts, m.hidden_size, TpSplit::partial);
+    if (m.scoring_func == config::ScoringFunc::sigmoid) {
+      experts.correction = unit.constant(prefix + "gate.e_score_correction_bias", m.num_experts);
+    }
     add(experts.gate_up.weight, std::array{"gate_proj.weight", "up_proj.weight"}, {size, m.hidden_size, TpSplit::rows});
     add(experts.down.weight, std::array{"down_proj.weight"}, {m.hidden_size, size, TpSplit::columns});
   }
+  Linear gate_up, down;
+  const std::array shared = gated_members(gate_up, down, m.shared_intermediate_size(), m.hidden_size);
+  const std::string shared_prefix = prefix + "shared_experts.";
+  if (m.n_shared_experts > 0) add_matrices(unit, shared_prefix, shared);
   block.mlp_norms = add_norms(unit, m, layer, mlp_norm_names(m.block_norms));
-  block.mlp = std::make_shared<ExpertMlp>(experts, block.plan.expert_layer);
+  std::optional<DenseMlp> shared_mlp;
+  if (m.n_shared_experts > 0) {
+    add_adapters(unit, shared_prefix, shared, number);
+    shared_mlp.emplace(std::move(gate_up), std::move(down), &Sizes::shared_mlp);
+  }
+  block.mlp = std::make_shared<ExpertMlp>(experts, block.plan.expert_layer, std::move(shared_mlp));
 }
 
 void add_mlp(UnitBuilder& unit, const config::Model& m, const std::string& layer, std::uint64_t number,
@@ -364,7 +394,7 @@ void add_mlp(UnitBuilder& unit, const config::Model& m, const std::string& layer
       add_dense_mlp(unit, m, layer, number, block);
       break;
     case LayerPlan::MlpKind::experts:
-      add_experts(unit, m, layer, block);
+      add_experts(unit, m, layer, number, block);
       break;
   }
 }

@@ -93,6 +93,11 @@ void norm_all_heads_backward(const Context& c, const BlockParameters& p, const A
   }
 }
 
+/// What heads are turned by as they are normed: by nothing where some of their dims alone are turned, later.
+ops::RopeTable table_of_normed(const LayerPlan& plan, const ops::RopeTable& table) {
+  return plan.rotates_in_part ? ops::RopeTable{} : table;
+}
+
 /// Rotates queries and keys, if the layer does; with q/k norms into memory of their own.
 void rotate(const Context& c, const BlockParameters& p, AttentionActivations& saved, BlockScratch& scratch) {
   if (p.plan.qk_norm == LayerPlan::QkNorm::all_heads) {
@@ -107,14 +112,18 @@ void rotate(const Context& c, const BlockParameters& p, AttentionActivations& sa
                              .rstd = saved.q_rstd,
                              .in = raw.q,
                              .weight = norm_weight(c, p.q_norm),
-                             .table = scratch.ropes[p.plan.query_rope],
+                             .table = table_of_normed(p.plan, scratch.ropes[p.plan.query_rope]),
                              .epsilon = epsilon});
     c.ops.norm_rope_forward({.out = saved.heads.k,
                              .rstd = saved.k_rstd,
                              .in = raw.k,
                              .weight = norm_weight(c, p.k_norm),
-                             .table = scratch.ropes[*p.plan.rope],
+                             .table = table_of_normed(p.plan, scratch.ropes[*p.plan.rope]),
                              .epsilon = epsilon});
+    if (p.plan.rotates_in_part) {
+      c.ops.rope_forward(saved.heads.q, saved.heads.q, scratch.ropes[p.plan.query_rope]);
+      c.ops.rope_forward(saved.heads.k, saved.heads.k, scratch.ropes[*p.plan.rope]);
+    }
   } else {
     for_each_rotated(p.plan, saved.qkv, c.sizes, [&](const Tensor& rotated, int rope) {
       c.ops.rope_forward(rotated, rotated, scratch.ropes[rope]);
@@ -131,20 +140,25 @@ void rotate_backward(const Context& c, const BlockParameters& p, const Attention
     norm_all_heads_backward(c, p, saved, scratch);
   } else if (has_qk_norm(p)) {
     const parallel::SequenceAttention::Heads raw = heads_of(saved.qkv, c.sizes);
+    if (p.plan.rotates_in_part) {
+      for_each_rotated(p.plan, scratch.qkv, c.sizes, [&](const Tensor& rotated, int rope) {
+        c.ops.rope_backward(rotated, rotated, scratch.ropes[rope]);
+      });
+    }
     c.ops.norm_rope_backward({.din = gradients.q,
                               .dweight = c.units.accumulated_gradient(p.q_norm),
                               .dout = gradients.q,
                               .in = raw.q,
                               .rstd = saved.q_rstd,
                               .weight = norm_weight(c, p.q_norm),
-                              .table = scratch.ropes[p.plan.query_rope]});
+                              .table = table_of_normed(p.plan, scratch.ropes[p.plan.query_rope])});
     c.ops.norm_rope_backward({.din = gradients.k,
                               .dweight = c.units.accumulated_gradient(p.k_norm),
                               .dout = gradients.k,
                               .in = raw.k,
                               .rstd = saved.k_rstd,
                               .weight = norm_weight(c, p.k_norm),
-                              .table = scratch.ropes[*p.plan.rope]});
+                              .table = table_of_normed(p.plan, scratch.ropes[*p.plan.rope])});
   } else {
     for_each_rotated(p.plan, scratch.qkv, c.sizes, [&](const Tensor& rotated, int rope) {
       c.ops.rope_backward(rotated, rotated, scratch.ropes[rope]);

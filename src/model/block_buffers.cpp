@@ -72,6 +72,7 @@ void take_products(MlpActivations& a, device::Arena& arena, const Sizes& s, cons
       break;
     case LayerPlan::MlpKind::experts:
       take_expert_products(a.experts, arena, s);
+      if (s.shared_mlp > 0) a.gate_up = take(arena, s.compute, {s.tokens, 2 * s.shared_mlp});
       break;
   }
 }
@@ -195,7 +196,7 @@ BlockActivations first_rows(BlockActivations all, std::int64_t num_tokens, int t
 BlockScratch take_forward_scratch(device::Arena& arena, const config::Model& model, const Sizes& s) {
   BlockScratch b;
   b.normed = take(arena, s.compute, {s.tokens, s.hidden});
-  b.act = take(arena, s.compute, {s.tokens, s.mlp});
+  b.act = take(arena, s.compute, {s.tokens, s.widest_mlp()});
   if (s.experts > 0) b.experts = take_forward_expert_scratch(arena, s);
   b.delta = take(arena, s.partial, {s.tokens, s.hidden});
   b.row_sums = take_row_sums(arena, s, layer_plans(model));
@@ -211,13 +212,14 @@ BlockScratch take_scratch(device::Arena& arena, device::Arena& tp_sums, const Si
   b.normed = normed.rows(0, s.tokens * s.hidden).view({s.tokens, s.hidden});
   b.dattention = normed.rows(0, s.tokens * s.q_columns()).view({s.tokens, s.q_heads, s.head_dim});
 
-  const std::int64_t act_elements = aligned(tile_tokens * s.mlp);
-  const std::int64_t gate_up_elements = policy.keeps_products() ? 0 : tile_tokens * 2 * s.mlp;
+  const std::int64_t width = s.widest_mlp();
+  const std::int64_t act_elements = aligned(tile_tokens * width);
+  const std::int64_t gate_up_elements = policy.keeps_products() ? 0 : tile_tokens * 2 * width;
   const std::int64_t qkv_elements = s.tokens * s.qkv_columns();
   const auto take_wide = [&] {
     const Tensor wide = take(arena, s.compute, {std::max(act_elements + gate_up_elements, qkv_elements)});
-    b.act = wide.rows(0, tile_tokens * s.mlp).view({tile_tokens, s.mlp});
-    if (gate_up_elements > 0) b.gate_up = wide.rows(act_elements, gate_up_elements).view({tile_tokens, 2 * s.mlp});
+    b.act = wide.rows(0, tile_tokens * width).view({tile_tokens, width});
+    if (gate_up_elements > 0) b.gate_up = wide.rows(act_elements, gate_up_elements).view({tile_tokens, 2 * width});
     b.qkv = wide.rows(0, qkv_elements).view({s.tokens, s.qkv_columns()});
   };
   const auto take_experts = [&] { b.experts = take_expert_scratch(arena, s, policy.keeps_products()); };

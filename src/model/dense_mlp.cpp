@@ -10,18 +10,9 @@ namespace sft::model {
 
 namespace {
 
-/// Calls work(begin, count) for the tiles of the MLP, in order.
-template <class Work>
-void for_each_tile(const BlockScratch& scratch, const Work& work) {
-  const std::int64_t num_tokens = scratch.normed.shape[0], tile_tokens = scratch.act.shape[0];
-  for (std::int64_t begin = 0; begin < num_tokens; begin += tile_tokens) {
-    work(begin, std::min(tile_tokens, num_tokens - begin));
-  }
-}
-
-/// Gate and up of a tile: rows of what the block keeps, or the memory that all tiles share.
-Tensor gate_up_of(const MlpActivations& saved, const BlockScratch& scratch, std::int64_t begin, std::int64_t count) {
-  return saved.gate_up.empty() ? scratch.gate_up.rows(0, count) : saved.gate_up.rows(begin, count);
+/// The first elements of `memory` as (num_rows, num_columns).
+Tensor leading(const Tensor& memory, std::int64_t num_rows, std::int64_t num_columns) {
+  return memory.view({memory.num_elements()}).rows(0, num_rows * num_columns).view({num_rows, num_columns});
 }
 
 bool is_swiglu(const Context& c) { return c.config.hidden_act == config::Activation::silu; }
@@ -40,14 +31,39 @@ void gate_backward(const Context& c, const Tensor& act, const Tensor& gate_up) {
 
 }  // namespace
 
+/// Views for some of the tokens, one behind the other.
+struct DenseMlp::Tile {
+  std::int64_t begin, count;
+  Tensor gate_up;  ///< rows of what the block keeps, or the memory that all tiles share
+  Tensor act;      ///< memory that all tiles share
+  Tensor normed, dnormed, delta, dbranch;
+};
+
+/// Calls work(tile) for the tiles, in order.
+template <class Work>
+void DenseMlp::for_each_tile(const Context& c, MlpActivations& saved, BlockScratch& scratch, const Work& work) const {
+  const std::int64_t num_tokens = scratch.normed.shape[0], tile_tokens = scratch.act.shape[0], width = c.sizes.*width_;
+  for (std::int64_t begin = 0; begin < num_tokens; begin += tile_tokens) {
+    const std::int64_t count = std::min(tile_tokens, num_tokens - begin);
+    const auto rows = [&](const Tensor& all) { return all.empty() ? all : all.rows(begin, count); };
+    work(Tile{.begin = begin,
+              .count = count,
+              .gate_up = saved.gate_up.empty() ? leading(scratch.gate_up, count, 2 * width) : rows(saved.gate_up),
+              .act = leading(scratch.act, count, width),
+              .normed = rows(scratch.normed),
+              .dnormed = rows(scratch.dnormed),
+              .delta = rows(scratch.delta),
+              .dbranch = rows(scratch.dbranch)});
+  }
+}
+
 void DenseMlp::forward(const Context& c, MlpActivations& saved, BlockScratch& scratch) const {
   prepare_magnitudes(c, gate_up_);
   prepare_magnitudes(c, down_);
-  for_each_tile(scratch, [&](std::int64_t begin, std::int64_t count) {
-    const Tensor gate_up = gate_up_of(saved, scratch, begin, count), act = scratch.act.rows(0, count);
-    linear_forward(c, gate_up_, gate_up, scratch.normed.rows(begin, count), begin);
-    gate_forward(c, act, gate_up);
-    linear_forward_partial(c, down_, scratch.delta.rows(begin, count), act, begin);
+  for_each_tile(c, saved, scratch, [&](const Tile& tile) {
+    linear_forward(c, gate_up_, tile.gate_up, tile.normed, tile.begin);
+    gate_forward(c, tile.act, tile.gate_up);
+    linear_forward_partial(c, down_, tile.delta, tile.act, tile.begin);
   });
 }
 
@@ -56,20 +72,32 @@ void DenseMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& s
   const bool recomputes = saved.gate_up.empty();
   start_normed();  // beside the first gradients
   if (recomputes) c.tp.finish();
-  for_each_tile(scratch, [&](std::int64_t begin, std::int64_t count) {
-    const Tensor gate_up = gate_up_of(saved, scratch, begin, count), act = scratch.act.rows(0, count);
-    const Tensor normed = scratch.normed.rows(begin, count), dnormed = scratch.dnormed.rows(begin, count);
-    const Tensor dbranch = scratch.dbranch.rows(begin, count);
-    if (recomputes) linear_forward(c, gate_up_, gate_up, normed, begin);
-    linear_backward_input(c, down_, act, dbranch, begin);
-    gate_backward(c, act, gate_up);
-    linear_backward_input(c, gate_up_, dnormed, gate_up, begin);
+  for_each_tile(c, saved, scratch, [&](const Tile& tile) {
+    differentiate(c, tile, recomputes);
     c.tp.finish();
-    c.tp.start_reduce(scratch.dnormed, begin, count);  // beside the weight gradients
-    linear_backward_weight(c, down_, dbranch, act, begin);
-    linear_backward_weight(c, gate_up_, gate_up, normed, begin);
+    c.tp.start_reduce(scratch.dnormed, tile.begin, tile.count);  // beside the weight gradients
+    add_weight_gradients(c, tile);
     c.tp.finish();
   });
+}
+
+void DenseMlp::backward_term(const Context& c, MlpActivations& saved, BlockScratch& scratch) const {
+  for_each_tile(c, saved, scratch, [&](const Tile& tile) {
+    differentiate(c, tile, saved.gate_up.empty());
+    add_weight_gradients(c, tile);
+  });
+}
+
+void DenseMlp::differentiate(const Context& c, const Tile& tile, bool recomputes) const {
+  if (recomputes) linear_forward(c, gate_up_, tile.gate_up, tile.normed, tile.begin);
+  linear_backward_input(c, down_, tile.act, tile.dbranch, tile.begin);
+  gate_backward(c, tile.act, tile.gate_up);
+  linear_backward_input(c, gate_up_, tile.dnormed, tile.gate_up, tile.begin);
+}
+
+void DenseMlp::add_weight_gradients(const Context& c, const Tile& tile) const {
+  linear_backward_weight(c, down_, tile.dbranch, tile.act, tile.begin);
+  linear_backward_weight(c, gate_up_, tile.gate_up, tile.normed, tile.begin);
 }
 
 }  // namespace sft::model

@@ -11,7 +11,14 @@ namespace {
 using Piece = parallel::ExpertRoute::Piece;
 using Round = parallel::ExpertRoute::Round;
 
-ops::RouterRule rule_of(const config::Model& model) { return {.normalize = model.norm_topk_prob}; }
+ops::RouterRule rule_of(const config::Model& model) {
+  const bool is_sigmoid = model.scoring_func == config::ScoringFunc::sigmoid;
+  return {.score = is_sigmoid ? ops::RouterScore::sigmoid : ops::RouterScore::softmax,
+          .normalize = model.norm_topk_prob,
+          .scale = static_cast<float>(model.routed_scaling_factor),
+          .num_groups = model.n_group,
+          .chosen_groups = model.topk_group};
+}
 
 /// What a pass works in at home, where the tokens are: views for those but the padding.
 struct Pass {
@@ -67,8 +74,11 @@ void choose(const Context& c, const Pass& pass, const ExpertParameters& p, const
                 .c = a.logits,
                 .transpose_b = true,
                 .bias = p.router_bias.exists() ? c.units.parameter(p.router_bias) : Tensor()});
-  c.ops.router_forward(
-      {.logits = a.logits, .correction = {}, .experts = a.experts, .weights = a.weights, .rule = rule_of(c.config)});
+  c.ops.router_forward({.logits = a.logits,
+                        .correction = p.correction.exists() ? c.units.parameter(p.correction) : Tensor(),
+                        .experts = a.experts,
+                        .weights = a.weights,
+                        .rule = rule_of(c.config)});
   c.ops.expert_order({.experts = a.experts,
                       .counts = a.counts,
                       .offsets = a.offsets,
@@ -80,8 +90,9 @@ void choose(const Context& c, const Pass& pass, const ExpertParameters& p, const
 }  // namespace
 
 void ExpertMlp::forward(const Context& c, MlpActivations& saved, BlockScratch& scratch) const {
+  if (shared_) shared_->forward(c, saved, scratch);
   const Pass pass(c, saved, scratch);
-  zero_padding(c, scratch.delta, pass);
+  if (!shared_) zero_padding(c, scratch.delta, pass);
   const Tensor normed = tokens_of(scratch.normed, pass);
   const ExpertActivations& a = pass.activations;
   choose(c, pass, p_, normed);
@@ -108,7 +119,11 @@ void ExpertMlp::forward(const Context& c, MlpActivations& saved, BlockScratch& s
     c.experts.finish_give_back();
   }
   if (!pass.has_tokens()) return;
-  c.ops.combine_rows({.out = tokens_of(scratch.delta, pass), .in = pass.rows, .rows = a.rows, .weights = a.weights});
+  c.ops.combine_rows({.out = tokens_of(scratch.delta, pass),
+                      .in = pass.rows,
+                      .rows = a.rows,
+                      .weights = a.weights,
+                      .accumulate = shared_.has_value()});
 }
 
 void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& scratch,
@@ -116,6 +131,7 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
   const Pass pass(c, saved, scratch);
   start_normed();
   c.tp.finish();
+  if (shared_) shared_->backward_term(c, saved, scratch);
   const ExpertActivations& a = pass.activations;
   const Tensor normed = tokens_of(scratch.normed, pass), dnormed = tokens_of(scratch.dnormed, pass);
   const Tensor dbranch = tokens_of(scratch.dbranch, pass), dweights = tokens_of(scratch.experts.dweights, pass);
@@ -176,8 +192,11 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
     });
     c.experts.finish_give_back();
     if (pass.has_tokens()) {
-      c.ops.combine_rows(
-          {.out = dnormed, .in = pass.rows, .rows = a.rows, .weights = {}, .accumulate = &round != &rounds.front()});
+      c.ops.combine_rows({.out = dnormed,
+                          .in = pass.rows,
+                          .rows = a.rows,
+                          .weights = {},
+                          .accumulate = shared_ || &round != &rounds.front()});
     }
     if (!has_gate_up_gradient) continue;
     start_tokens(round);
@@ -186,7 +205,7 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
 
   // 3. That through the router, beside the tokens of the only round.
   if (pass.has_tokens()) differentiate_router(c, a, scratch, dnormed, dweights);
-  zero_padding(c, scratch.dnormed, pass);
+  if (!shared_) zero_padding(c, scratch.dnormed, pass);
   c.tp.start_reduce(scratch.dnormed, 0, scratch.dnormed.shape[0]);  // beside the weight gradients
   if (has_gate_up_gradient && is_one_round) for_each_piece(rounds.front(), add_gate_up_gradient);
   if (c.units.has_gradient(p_.router) && pass.has_tokens()) {

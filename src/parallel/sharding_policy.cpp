@@ -37,10 +37,10 @@ IndexedVector<PartIndex, Part> make_parts(const IndexedVector<PartIndex, PartUni
     SFT_ENSURE(!part.four_bits || !part.has_gradient, "what is trained is not kept in 4 bits");
     const bool has_master = part.has_gradient && master != MasterWeights::none;
     parts.push_back({.shard_map = ShardMap(part.units, place, policy.shard_axes(part.has_gradient, part.of_experts)),
-                     .stored = part.four_bits ? DType::uint8
-                               : has_master   ? DType::float32
-                                              : compute,
-                     .gathered = compute,
+                     .stored = part.four_bits                    ? DType::uint8
+                               : has_master || part.of_constants ? DType::float32
+                                                                 : compute,
+                     .gathered = part.of_constants ? DType::float32 : compute,
                      .has_gradient = part.has_gradient,
                      .is_in_file = has_master && master == MasterWeights::in_file,
                      .of_experts = part.of_experts,

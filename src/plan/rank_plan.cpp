@@ -42,7 +42,8 @@ model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tok
           .expert_choices = m.num_experts_per_tok,
           .expert_mlp = m.moe_intermediate_size / tp,
           .expert_alignment = expert_alignment(kind),
-          .ep_size = place.size(Axis::ep)};
+          .ep_size = place.size(Axis::ep),
+          .shared_mlp = m.shared_intermediate_size() / tp};
 }
 
 parallel::SequenceShape sequence_shape(const config::Model& model, const model::Sizes& sizes,
@@ -161,6 +162,10 @@ std::vector<checkpoint::Entry> RankPlan::saved_entries() const {
   for (const TrainedPart& part : trained) {
     entries.push_back({is_lora_ ? "adapter" : "model", &part.shard_map(), part.storage.parameters(),
                        part.optimizer->master_in_file()});
+  }
+  for (const parallel::UnitStorage& stored : parts) {  // constants of a model that is trained whole
+    if (is_lora_ || stored.part().has_gradient) continue;
+    entries.push_back({"model", &stored.shard_map(), stored.parameters()});
   }
   for (const TrainedPart& part : trained) {
     for (const optim::StateEntry& kept : part.optimizer->state()) {

@@ -512,6 +512,7 @@ Tensor Engine::snapshot_memory() const { return impl_->plan.snapshot; }
 
 checkpoint::State Engine::weights() const {
   const checkpoint::State all = state();
+  if (!impl_->config.lora.use_peft) return {all.first_entries(), [all] { all.refresh(); }};
   std::vector<checkpoint::Entry> weights;
   for (const parallel::UnitStorage& stored : impl_->plan.parts) {
     if (stored.part().has_gradient) continue;
@@ -521,7 +522,6 @@ checkpoint::State Engine::weights() const {
                        .four_bits = stored.part().four_bits ? &stored : nullptr});
   }
   const std::vector<checkpoint::Entry> trained = all.first_entries();  // by RankPlan::trained
-  if (weights.empty()) return {trained, [all] { all.refresh(); }};
   for (std::size_t i = 0; i < trained.size(); ++i) {
     const checkpoint::Entry& part = trained[i];
     const parallel::StoredLayout& copies = *impl_->copied[i];

@@ -70,12 +70,13 @@ const std::vector<Case> cases{
 
 /// What the tokens are.
 enum class Tokens {
-  mixed,  ///< rows of all kinds
-  equal,  ///< one token in all places of full rows, which goes through one expert: all others get none
+  mixed,   ///< rows of all kinds
+  equal,   ///< one token in all places of full rows, which goes through one expert: all others get none
+  of_glm,  ///< as mixed, of a model with sigmoid scores, groups of experts and an MLP beside them
 };
 
 std::vector<data::Row> rows_of_step(Tokens tokens, std::int64_t step) {
-  if (tokens == Tokens::mixed) {
+  if (tokens != Tokens::equal) {
     return test::make_awkward_rows(global_rows, max_length, static_cast<std::uint64_t>(step));
   }
   const data::Row row{std::vector<std::int32_t>(max_length, 7), std::vector<float>(max_length, 1.0F), {max_length}};
@@ -92,6 +93,15 @@ std::vector<double> train(const Case& of, const test::Mesh& mesh, Tokens tokens)
     config.model.num_experts_per_tok = 1;
     config.model.norm_topk_prob = false;
     learning_rate = 1e-4;  // what is always the same is soon learned
+  }
+  if (tokens == Tokens::of_glm) {
+    config.model.scoring_func = config::ScoringFunc::sigmoid;
+    config.model.router_aux_loss_coef = 0.0;
+    config.model.n_group = 4;
+    config.model.topk_group = 2;
+    config.model.routed_scaling_factor = 2.5;
+    config.model.n_shared_experts = 2;
+    config.model.mlp_only_layers = {0};
   }
   config.train.precision = config::Precision::fp32;
   config.train.per_device_train_batch_size = global_rows / mesh.place.data_size();
@@ -146,6 +156,8 @@ void check_cases(Tokens tokens) {
 BOOST_AUTO_TEST_SUITE(expert_parallel)
 
 BOOST_AUTO_TEST_CASE(ranks_that_share_experts_train_like_one) { check_cases(Tokens::mixed); }
+
+BOOST_AUTO_TEST_CASE(so_do_those_of_glm) { check_cases(Tokens::of_glm); }
 
 /// What goes to the one expert comes in several rounds where ep has four ranks.
 BOOST_AUTO_TEST_CASE(so_do_those_whose_experts_get_all_tokens_or_none) { check_cases(Tokens::equal); }

@@ -31,6 +31,7 @@ struct Case {
   int blocks_per_unit = 1;
   bool offloads = false;
   bool use_peft = false;
+  bool is_glm = false;  ///< sigmoid scores in groups, and an MLP beside the experts
 };
 
 /// Every axis alone and with others, every stage, units and policy.
@@ -57,6 +58,15 @@ const std::vector<Case> cases{
     {{2, 2, 1, 2}, 3, ActivationCheckpointing::selective, true},
     {{1, 2, 2, 2}, 3, ActivationCheckpointing::full, true, 0},
     {{1, 2, 4, 1}, 2, ActivationCheckpointing::none},
+    {{1, 1, 1, 1}, 3, ActivationCheckpointing::full, true, 1, false, false, true},
+    {{1, 1, 1, 1}, 3, ActivationCheckpointing::selective, true, 0, true, true, true},
+    {{1, 2, 1, 1}, 3, ActivationCheckpointing::full, true, 0, false, false, true},
+    {{1, 2, 1, 1}, 1, ActivationCheckpointing::none, true, 1, false, true, true},
+    {{1, 1, 2, 1}, 0, ActivationCheckpointing::none, true, 1, true, false, true},
+    {{1, 1, 1, 2}, 3, ActivationCheckpointing::full, true, 1, false, true, true},
+    {{1, 1, 2, 2}, 2, ActivationCheckpointing::selective, false, 1, false, false, true},
+    {{1, 2, 1, 2}, 3, ActivationCheckpointing::none, true, 2, false, false, true},
+    {{1, 2, 2, 2}, 3, ActivationCheckpointing::full, true, 1, false, false, true},
 };
 
 /// Experts on the first and the last of three layers; tp cuts them into columns that no vector holds.
@@ -71,6 +81,22 @@ config::Model small_model() {
   return model;
 }
 
+/// The same as GLM-4.5 has it; the MLP beside the experts is wider than that of the dense layer.
+config::Model small_glm() {
+  config::Model model = small_model();
+  model.mlp_only_layers = {0};
+  model.router_aux_loss_coef = 0.0;
+  model.scoring_func = config::ScoringFunc::sigmoid;
+  model.n_group = 3;
+  model.topk_group = 2;
+  model.routed_scaling_factor = 2.5;
+  model.n_shared_experts = 8;
+  model.partial_rotary_factor = 0.5;
+  return model;
+}
+
+config::Model model_of(const Case& c) { return c.is_glm ? small_glm() : small_model(); }
+
 config::Parallel parallel_of(const Case& c, int tp_size) {
   config::Parallel parallel;
   parallel.zero_stage = c.zero_stage;
@@ -82,7 +108,7 @@ config::Parallel parallel_of(const Case& c, int tp_size) {
 std::vector<train::StepResult> run(const Case& c, const test::Mesh& mesh) {
   const test::TemporaryFolder folder;
   config::Config config;
-  config.model = small_model();
+  config.model = model_of(c);
   config.lora.use_peft = c.use_peft;
   config.lora.lora_dropout = 0.0;
   config.parallel = parallel_of(c, mesh.place.size(Axis::tp));
@@ -105,12 +131,13 @@ std::vector<train::StepResult> run(const Case& c, const test::Mesh& mesh) {
 constexpr std::size_t numbers_of_step = 4;
 
 /// What one rank alone makes of the same steps, all activations kept; rank 0 works it out for all.
-std::vector<double> baseline(bool use_peft) {
+std::vector<double> baseline(bool use_peft, bool is_glm) {
   std::vector<double> numbers(numbers_of_step * num_steps);
   if (session().world().rank() == 0) {
     Case alone{.layout = {1, 1, 1, 1}};
     alone.use_peft = use_peft;
-    const std::vector<train::StepResult> results = run(alone, test::make_lone_mesh(small_model()));
+    alone.is_glm = is_glm;
+    const std::vector<train::StepResult> results = run(alone, test::make_lone_mesh(model_of(alone)));
     for (std::size_t i = 0; i < results.size(); ++i) {
       const std::array values{results[i].loss, results[i].grad_norm, results[i].routers->aux_loss,
                               results[i].routers->expert_imbalance};
@@ -131,13 +158,13 @@ double distance(double value, double expected) {
 BOOST_AUTO_TEST_SUITE(experts)
 
 BOOST_AUTO_TEST_CASE(every_mesh_trains_like_one_rank) {
-  std::array<std::vector<double>, 2> baselines;
+  std::array<std::vector<double>, 4> baselines;
   for (const Case& c : cases) {
     if (c.layout.size() != session().world().size()) continue;
-    std::vector<double>& expected = baselines.at(c.use_peft ? 1 : 0);
-    if (expected.empty()) expected = baseline(c.use_peft);
+    std::vector<double>& expected = baselines.at((c.use_peft ? 1 : 0) + (c.is_glm ? 2 : 0));
+    if (expected.empty()) expected = baseline(c.use_peft, c.is_glm);
     const mesh::Layout layout = c.layout;
-    const test::Mesh mesh(session().world(), layout, small_model(), parallel_of(c, layout[Axis::tp]));
+    const test::Mesh mesh(session().world(), layout, model_of(c), parallel_of(c, layout[Axis::tp]));
     const std::vector<train::StepResult> results = run(c, mesh);
     BOOST_TEST_CONTEXT(c.layout.describe() << ", stage " << c.zero_stage << ", checkpointing "
                                            << static_cast<int>(c.checkpointing) << ", offloads " << c.offloads) {

@@ -134,6 +134,22 @@ def make_mxfp4(folder, source):
     save_expected(folder, expected)
 
 
+def make_glm4_moe(folder):
+    """GLM-4.5 with float32 corrections of its routers and a layer behind the last that predicts further tokens."""
+    config = transformers.Glm4MoeConfig(head_dim=HEAD_DIM, n_routed_experts=EXPERTS, moe_intermediate_size=6,
+                                        num_experts_per_tok=2, attention_bias=True, **SIZES)
+    model = randomize(AutoModelForCausalLM.from_config(config))
+    for name, buffer in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            buffer.data = torch.randn(EXPERTS, dtype=torch.float32)  # of which bf16 would round bits off
+    save(folder, model)
+    expect(folder, lambda rest, tensor: None)
+    tensors, further = load_file(folder / "model.safetensors"), f"model.layers.{SIZES['num_hidden_layers']}."
+    tensors[further + "eh_proj.weight"] = torch.randn(8, 16).to(torch.bfloat16)
+    tensors[further + "mlp.gate.e_score_correction_bias"] = torch.randn(EXPERTS)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
 def make_adapters(base, folder):
     """PEFT's adapters on Phi's fused modules; then adapters of sft on parts of them, and as PEFT has these."""
     from peft import LoraConfig, PeftModel, get_peft_model
@@ -263,6 +279,7 @@ def main():
     save(out / "gpt_oss", causal(t.GptOssConfig(num_local_experts=EXPERTS, **oss)))
     expect(out / "gpt_oss", oss_layer)
     make_mxfp4(out / "gpt_oss_mxfp4", out / "gpt_oss")
+    make_glm4_moe(out / "glm4_moe")
     make_adapters(out / "phi3", out / "phi3_adapters")
 
 

@@ -6,15 +6,18 @@ usage: families.py SFT_BIN_FOLDER [--only FAMILY ...] [--cases N] [--first N] [-
 
 Needs torch, transformers, safetensors, h5py, and mpirun. A case has a number, from which its sizes, switches, weights,
 mesh and memory settings follow. transformers computes it in float64 (rotations, norms and softmax are float32 even
-there), one document at a time; `sft` makes one step of SGD on one rank and on a random mesh, so that the change of each
+there, but with --exact), one document at a time; `sft` makes one step of SGD on one rank and on a random mesh, so that the change of each
 tensor is its gradient. transformers then loads what the run has left and has the loss that its own model has after the
 same step. A model with experts whose gradient transformers itself cannot compute to 1e-5 in float32, where a gate lies at
 its limit, or the choice of an expert at a tie, or terms of a router's bias cancel, says nothing: another one is drawn.
 """
 import argparse
+import importlib
+import inspect
 import json
 import pathlib
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -165,6 +168,19 @@ def gpt_oss(rng, sizes):
                 **(dict(layer_types=types) if rng.random() < 0.7 else {}))
 
 
+def glm4_moe(rng, sizes):
+    experts, groups = rng.choice([(4, 1), (7, 1), (16, 1), (16, 4), (12, 3)])
+    chosen_groups = rng.randint(1, groups)
+    choices = rng.randint(1, min(chosen_groups * (experts // groups), 5))
+    layers = sizes["num_hidden_layers"] = max(2, sizes["num_hidden_layers"])
+    # As of qwen3_moe, a single normalized weight has no gradient but rounding.
+    return dict(head_dim=rng.choice([8, 16]), n_routed_experts=experts, num_experts_per_tok=choices, n_group=groups,
+                topk_group=chosen_groups, moe_intermediate_size=rng.choice([8, 12, 32]),
+                norm_topk_prob=choices > 1 and rng.random() < 0.7, routed_scaling_factor=rng.choice([1.0, 2.5]),
+                n_shared_experts=rng.randint(1, 3), first_k_dense_replace=rng.randint(0, layers - 1),
+                use_qk_norm=rng.random() < 0.5, attention_bias=rng.random() < 0.5,
+                rope_parameters=dict(rope_type="default", rope_theta=1e4,
+                                     partial_rotary_factor=rng.choice([0.5, 0.5, 1.0])))
 def gpt_oss_mxfp4(rng, sizes):
     """Widths of whole blocks."""
     return gpt_oss(rng, sizes) | dict(hidden_size=rng.choice([32, 96]), intermediate_size=rng.choice([32, 64]))
@@ -188,6 +204,7 @@ FAMILIES = {
     "gemma2": ("Gemma2", gemma2),
     "gemma3": ("Gemma3", gemma3),
     "gpt_oss": ("GptOss", gpt_oss),
+    "glm4_moe": ("Glm4Moe", glm4_moe),
     "gpt_oss_mxfp4": ("GptOss", gpt_oss_mxfp4),
 }
 
@@ -207,13 +224,17 @@ def draw_parameters(network):
                 parameter.copy_(0.3 * torch.randn_like(parameter))
             else:
                 parameter.copy_(torch.randn_like(parameter) / parameter.shape[-1] ** 0.5)
+        for name, buffer in network.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.copy_(0.3 * torch.randn_like(buffer))
 
 
 def make_model(family, number, folder, attempt=0):
     rng = random.Random(f"{family} {number}" + f" {attempt}" * (attempt > 0))
     prefix, draw = FAMILIES[family]
     sizes = sizes_of(rng)
-    config = getattr(transformers, CONFIGS.get(family, prefix + "Config"))(**(sizes | draw(rng, sizes)))
+    fields = draw(rng, sizes)
+    config = getattr(transformers, CONFIGS.get(family, prefix + "Config"))(**(sizes | fields))
     torch.manual_seed(rng.randrange(1 << 30))
     network = getattr(transformers, prefix + "ForCausalLM")(config)
     draw_parameters(network)
@@ -284,6 +305,15 @@ def loss_of(network, tokens, weights):
             begin += length
     added = coefficient * auxiliary_loss(network.config, router_logits) if routers else 0.0
     return total / weight_sum, added
+
+
+def make_exact(family):
+    """Lets the family's classes compute in float64 what they compute in float32 whatever the dtype of the model is."""
+    name = type(getattr(transformers, CONFIGS.get(family, FAMILIES[family][0] + "Config"))()).__module__
+    for module in ("transformers.modeling_rope_utils", name.replace("configuration_", "modeling_")):
+        module = importlib.import_module(module)
+        source = re.sub(r"torch\.float(32)?\b", "torch.float64", inspect.getsource(module)).replace(".float()", ".double()")
+        exec(compile(source, module.__file__, "exec"), module.__dict__)
 
 
 def load(folder, dtype=torch.float64):
@@ -371,7 +401,11 @@ def check_run(binaries, folder, shard, output, mesh, options, expected):
                           "--optimizer.weight_decay": 0, "--optimizer.max_grad_norm": 0,
                           "--optimizer.lr_scheduler_type": "constant"}
     got = hub_models.run_sft(binaries, given_to_sft(folder), shard, output, mesh, [word for pair in settings.items() for word in pair])[0]
-    before, after = (dict(load(path).named_parameters()) for path in (folder, output / "model"))
+    networks = [load(path) for path in (folder, output / "model")]
+    before, after = (dict(network.named_parameters()) for network in networks)
+    for (name, one), (_, other) in zip(*(network.named_buffers() for network in networks)):
+        if not torch.equal(one, other):
+            raise RuntimeError(f"the run has changed {name}")
     worst, worst_name = 0.0, ""
     for name, gradient in counting(gradients).items():
         found = distance(before[name].detach(), after[name].detach(), gradient)
@@ -411,10 +445,13 @@ def main():
     parser.add_argument("--cases", type=int, default=4)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--exact", action="store_true", help="float64 also where transformers always has float32")
     options = parser.parse_args()
     hub_models.be_quiet()
     results = []
     for family in options.only:
+        if options.exact:
+            make_exact(family)
         for number in range(options.first, options.first + options.cases):
             with tempfile.TemporaryDirectory(prefix="families-") as work:
                 results.append(check_case(family, number, options.binaries, pathlib.Path(work), options.ranks))

@@ -134,7 +134,15 @@ MODELS = {
                     router_aux_loss_coef=0.05,
                     rope_scaling=dict(rope_type="yarn", factor=4.0, beta_fast=8.0, beta_slow=1.0, truncate=False,
                                       original_max_position_embeddings=32)),
+    # Three groups of experts, of which two may be chosen from; an MLP of two experts' width beside them.
+    "glm4_moe": dict(hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                     intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=False,
+                     attention_bias=True, qk_norm=True, partial_rotary_factor=0.5, num_experts=6,
+                     num_experts_per_tok=3, moe_intermediate_size=12, norm_topk_prob=True, mlp_only_layers=[0],
+                     router_aux_loss_coef=0.0, scoring_func="sigmoid", n_group=3, topk_group=2,
+                     routed_scaling_factor=2.5, n_shared_experts=2),
 }
+CORRECTION = "mlp.gate.e_score_correction_bias"  # no parameter
 
 
 def vocab_size_of(model):
@@ -192,6 +200,12 @@ def parameter_shapes(model):
         elif has_experts(model, layer):
             mlps, width = [f"mlp.experts.{expert}." for expert in range(model["num_experts"])], model["moe_intermediate_size"]
             shapes[block + "mlp.gate.weight"] = (model["num_experts"], hidden)
+            if model.get("scoring_func") == "sigmoid":
+                shapes[block + CORRECTION] = (model["num_experts"],)
+            if model.get("n_shared_experts"):
+                shared, of_shared = block + "mlp.shared_experts.", width * model["n_shared_experts"]
+                shapes[shared + "gate_proj.weight"] = shapes[shared + "up_proj.weight"] = (of_shared, hidden)
+                shapes[shared + "down_proj.weight"] = (hidden, of_shared)
         for mlp in mlps:
             shapes[block + mlp + "gate_proj.weight"] = shapes[block + mlp + "up_proj.weight"] = (width, hidden)
             shapes[block + mlp + "down_proj.weight"] = (hidden, width)
@@ -208,7 +222,7 @@ def draw_parameters(model, rng):
             return (0.0 if model.get("zero_centered_norms") else 1.0) + 0.3 * rng.standard_normal(shape)
         if name.endswith(".sinks"):
             return rng.standard_normal(shape)
-        if name.endswith(".bias"):
+        if name.endswith((".bias", CORRECTION)):
             return 0.3 * rng.standard_normal(shape)
         return rng.standard_normal(shape) / math.sqrt(shape[1])
     return {name: draw(name, shape).astype(np.float32) for name, shape in parameter_shapes(model).items()}
@@ -345,6 +359,21 @@ def experts_of(block, model, h, routing):
     return sum(weights[:, [e]] * expert_of(block, model, e, h) for e in range(model["num_experts"]))
 
 
+def experts_of_glm(block, model, h):
+    """The same of sigmoid scores, with the groups of experts and the MLP beside them."""
+    scores = F.linear(h, block["mlp.gate.weight"]).sigmoid()
+    grouped = (scores + block[CORRECTION]).unflatten(1, (model["n_group"], -1))
+    groups = grouped.topk(2)[0].sum(-1).topk(model["topk_group"])[1]
+    is_open = torch.zeros(grouped.shape[:2], dtype=bool).scatter(1, groups, True)
+    choices = grouped.masked_fill(~is_open[:, :, None], -torch.inf).flatten(1).topk(model["num_experts_per_tok"])[1]
+    weights = scores * torch.zeros_like(scores).scatter(1, choices, 1.0)
+    if model.get("norm_topk_prob"):
+        weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
+    weights = weights * model["routed_scaling_factor"]
+    routed = sum(weights[:, [e]] * mlp_of(block, f"mlp.experts.{e}", h) for e in range(model["num_experts"]))
+    return routed + mlp_of(block, "mlp.shared_experts", h)
+
+
 def auxiliary_loss(model, routing):
     """That of all layers and documents (Fedus et al. 2021), times its coefficient."""
     chosen, probabilities = (torch.cat(parts) for parts in zip(*routing))
@@ -391,7 +420,12 @@ def document_logits(parameters, model, tokens, routing):
                           block.get("self_attn.o_proj.bias"))
         x = x + branch_scale * normed(branch, 1)
         h = normed(x, 2)
-        branch = experts_of(block, model, h, routing) if has_experts(model, layer) else mlp_of(block, "mlp", h, gate_function)
+        if not has_experts(model, layer):
+            branch = mlp_of(block, "mlp", h, gate_function)
+        elif model.get("scoring_func") == "sigmoid":
+            branch = experts_of_glm(block, model, h)
+        else:
+            branch = experts_of(block, model, h, routing)
         x = x + branch_scale * normed(branch, 3)
     x = rms_norm(x, parameters["model.norm.weight"] + offset, epsilon)
     head = parameters.get("lm_head.weight", parameters["model.embed_tokens.weight"])
@@ -475,6 +509,14 @@ def transformers_model(family, model, parameters):
     own_names = ("qk_norm", "attention_output_bias", "rope_theta", "rope_scaling", "block_norms",
                  "partial_rotary_factor", "llama_4_scaling_beta", "attn_logit_softcapping", "attention_sinks",
                  "qk_norm_all_heads", "rope_local_base_freq", "expert_form", *GEMMA)
+              "gemma2": "Gemma2", "gemma3": "Gemma3", "glm4_moe": "Glm4Moe"}
+    known = [name for name in ("qwen3_moe", "glm4_moe") if family.startswith(name)]
+    prefix = prefix[known[0] if known else family.split("_")[0]]
+    own_names = ("qk_norm", "attention_output_bias", "rope_theta", "rope_scaling", "block_norms",
+                 "partial_rotary_factor", "llama_4_scaling_beta", "attn_logit_softcapping", "attention_sinks",
+                 "qk_norm_all_heads", "rope_local_base_freq", *GEMMA)
+    if prefix == "Glm4Moe":
+        own_names += ("num_experts", "mlp_only_layers", "router_aux_loss_coef", "scoring_func")
     keys = dict(vocab_size=VOCAB_SIZE) | {k: v for k, v in model.items() if k not in own_names}
     rope = dict(rope_theta=model["rope_theta"], rope_type="default") | (model.get("rope_scaling") or {})
     rope |= {k: model[k] for k in ("partial_rotary_factor", "llama_4_scaling_beta") if k in model}
@@ -485,6 +527,9 @@ def transformers_model(family, model, parameters):
     if "rope_local_base_freq" in model:
         local = dict(rope_theta=model["rope_local_base_freq"], rope_type="default")
         rope = dict(full_attention=rope, sliding_attention=local)
+    if prefix == "Glm4Moe":
+        keys |= dict(n_routed_experts=model["num_experts"], first_k_dense_replace=len(model["mlp_only_layers"]),
+                     use_qk_norm=model["qk_norm"])
     if prefix.startswith("Gemma"):
         keys["query_pre_attn_scalar"] = round(keys.pop("attention_multiplier") ** -2)
         keys |= dict(attn_logit_softcapping=None, final_logit_softcapping=model.get("final_logit_softcapping"))
@@ -493,6 +538,7 @@ def transformers_model(family, model, parameters):
     network = getattr(transformers, prefix + "ForCausalLM")(config).double()
     change_scores(family, model, network)
     own = dict(network.named_parameters())
+    own |= {name: buffer for name, buffer in network.named_buffers() if name.endswith(CORRECTION)}
     parameters = {name: value.numpy() for name, value in
                   as_transformers(family, model, {n: torch.from_numpy(v) for n, v in parameters.items()}).items()}
     assert own.keys() == parameters.keys(), own.keys() ^ parameters.keys()
@@ -508,7 +554,7 @@ def relative_difference(a, b):
 
 def check_second_witness(family, model, parameters, rows, loss, gradients):
     network, own = transformers_model(family, model, parameters)
-    router_logits, routers = [], dict(output_router_logits=True) if "num_experts" in model else {}
+    router_logits, routers = [], dict(output_router_logits=True) if model.get("router_aux_loss_coef") else {}
     def logits_of(document):
         output = network(input_ids=document[None], **routers)
         router_logits.append(output.router_logits if routers else ())
@@ -549,7 +595,8 @@ def write_fixture(path, model, parameters, rows, loss, logits, gradients):
         file["logits"] = logits.detach().numpy()
         for name, value in parameters.items():
             file["parameters/" + name] = value
-            file["gradients/" + name] = gradients[name].numpy().astype(np.float32)
+            if name in gradients:
+                file["gradients/" + name] = gradients[name].numpy().astype(np.float32)
 
 
 def main():
@@ -564,7 +611,8 @@ def main():
         routing = []
         loss = batch_loss(lambda document: document_logits(parameters, model, document, routing), rows)
         added = auxiliary_loss(model, routing) if routing else 0.0
-        gradients = dict(zip(parameters, torch.autograd.grad(loss + added, list(parameters.values()))))
+        trained = [name for name in parameters if not name.endswith(CORRECTION)]
+        gradients = dict(zip(trained, torch.autograd.grad(loss + added, [parameters[name] for name in trained])))
         check_second_witness(family, model, values, rows, loss, gradients)
         begin = sum(rows[0][2][:LOGITS_DOCUMENT])
         document = torch.from_numpy(rows[0][0][begin:begin + rows[0][2][LOGITS_DOCUMENT]]).long()

@@ -78,6 +78,8 @@ enum class BlockNorms {
 };
 /// What the MLP puts its gate through: those of transformers.
 enum class Activation { silu, gelu_pytorch_tanh };
+/// What routers make of logits: the softmax over all experts, or the sigmoid of each (DeepSeek-V3, GLM-4.5).
+enum class ScoringFunc { softmax, sigmoid };
 /// What experts, and the router before them, consist of.
 enum class ExpertForm {
   swiglu,   ///< gate, up and down without biases
@@ -147,6 +149,12 @@ struct Model {
   bool norm_topk_prob = false;                      ///< a token's weights of its experts are divided by their sum
   std::vector<int> mlp_only_layers;                 ///< numbers of layers, from 0, whose MLP is dense for all that
   double router_aux_loss_coef = 0.001;              ///< of the auxiliary loss that balances experts
+  /// Sigmoid scores are compared with a correction of each expert added to them, which is not trained.
+  ScoringFunc scoring_func = ScoringFunc::softmax;
+  /// Groups of neighbouring experts, and how many of them the experts of a token may be of.
+  std::int64_t n_group = 1, topk_group = 1;
+  double routed_scaling_factor = 1.0;  ///< of a token's weights of its experts
+  std::int64_t n_shared_experts = 0;   ///< as wide as so many experts: an MLP that all tokens go through as well
   std::uint64_t init_seed = 0;
   double initializer_range = 0.02;
 
@@ -172,8 +180,10 @@ struct Model {
     return num_experts > 0 && std::ranges::find(mlp_only_layers, static_cast<int>(layer)) == mlp_only_layers.end();
   }
   [[nodiscard]] std::int64_t num_expert_layers() const;
+  /// Width of the MLP that stands beside the experts of a layer; 0: none does.
+  [[nodiscard]] std::int64_t shared_intermediate_size() const { return n_shared_experts * moe_intermediate_size; }
   [[nodiscard]] bool has_dense_layers() const { return num_expert_layers() < num_hidden_layers; }
-  /// Parameters, biases and norms included; tied embeddings once.
+  /// Parameters, biases, norms and corrections of routers included; tied embeddings once.
   [[nodiscard]] std::int64_t num_parameters() const;
   /// Weights that a token uses in matrix products: all matrices but the embedding table and experts that it does not
   /// go through, and the head also when tied.

@@ -50,6 +50,7 @@ void read(const std::string& text, std::vector<Reporter>& value);  // names of a
 void read(const std::string& text, ExpertForm& value);
 void read(const std::string& text, BlockNorms& value);
 void read(const std::string& text, Activation& value);
+void read(const std::string& text, ScoringFunc& value);
 void read(const std::string& text, LossType& value);  // nll also as chunked_nll or none
 void read(const std::string& text, RopeScaling& value);
 void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
@@ -77,6 +78,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::vector<std::string> choices(ExpertForm);
 [[nodiscard]] std::vector<std::string> choices(BlockNorms);
 [[nodiscard]] std::vector<std::string> choices(Activation);
+[[nodiscard]] std::vector<std::string> choices(ScoringFunc);
 [[nodiscard]] std::vector<std::string> choices(LossType);
 
 [[nodiscard]] std::string write(bool value);
@@ -111,6 +113,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::string write(ExpertForm value);
 [[nodiscard]] std::string write(BlockNorms value);
 [[nodiscard]] std::string write(Activation value);
+[[nodiscard]] std::string write(ScoringFunc value);
 [[nodiscard]] std::string write(LossType value);
 [[nodiscard]] std::string write(const RopeScaling& value);
 [[nodiscard]] std::string write(const StepRange& value);

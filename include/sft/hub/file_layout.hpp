@@ -30,7 +30,7 @@ struct FileLayout {
   std::string body = "model.", head = "lm_head.";
   /// Experts lie in blocks of 4-bit numbers with a scale each (MXFP4). Folders are written without.
   bool is_mxfp4 = false;
-  /// Tensors that the decoder has no part in, those of other towers.
+  /// Tensors that the decoder has no part in: those of other towers, or of layers behind its own.
   std::vector<FileTensor> carried = {};
 
   /// Whether the decoder is the text tower of a model with others.

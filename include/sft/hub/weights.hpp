@@ -65,6 +65,9 @@ class WeightsPlan {
   };
 
   [[nodiscard]] WeightType type() const { return type_; }
+  /// The type of tensor number `index` of map().files(): type() but for corrections of routers, which are float32 in
+  /// any model, as transformers keeps them.
+  [[nodiscard]] WeightType type_of(std::size_t index) const;
   [[nodiscard]] const std::vector<File>& files() const { return files_; }
   [[nodiscard]] const TensorMap& map() const { return map_; }
   /// What is known of tensor number `index` of map().files().

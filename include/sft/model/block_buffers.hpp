@@ -48,7 +48,7 @@ struct AttentionActivations {
 /// Of the MLP that LayerPlan::MlpKind names; all else is empty.
 struct MlpActivations {
   // Products, which are kept or empty: an MLP computes them again within its backward pass
-  Tensor gate_up;             ///< (T, 2F) of a dense one, its gradient after the backward pass
+  Tensor gate_up;  ///< (T, 2F) of a dense one, or of that beside experts; its gradient after the backward pass
   ExpertActivations experts;  ///< its decisions are input
 };
 
@@ -125,7 +125,7 @@ struct BlockScratch {
   Tensor normed;      ///< (T, C)
   Tensor dattention;  ///< (T, H, D)
   Tensor qkv;         ///< (T, (H + 2K) D) the gradient of queries, keys and values
-  Tensor act;         ///< (N, F) what SwiGLU gives, or before that its gradient
+  Tensor act;         ///< (N, F) what SwiGLU gives, or before that its gradient; F of the widest MLP
   Tensor gate_up;     ///< (N, 2F) where no block keeps it, else empty
   Tensor delta;       ///< (T, C) what the last sublayer adds to the residual stream; partial dtype
   Tensor dnormed;     ///< (T, C) partial dtype

@@ -30,6 +30,7 @@ struct Sizes {
   std::int64_t experts = 0, expert_choices = 0, expert_mlp = 0;
   std::int64_t expert_alignment = 1;  ///< of the rows of each, where it is (ops::ExpertOrder)
   int ep_size = 1;                    ///< ranks that share the experts
+  std::int64_t shared_mlp = 0;        ///< columns on this rank of the MLP beside the experts; 0: there is none
 
   /// What the ops of any rank of tp are called with at most: what follows from it, such as the length of a chunk of
   /// logits, is the same on all of them.
@@ -39,10 +40,12 @@ struct Sizes {
             .q_heads = q_heads,
             .kv_heads = kv_heads,
             .head_dim = head_dim,
-            .mlp = std::max(mlp, expert_mlp),
+            .mlp = std::max(widest_mlp(), expert_mlp),
             .vocab = max_vocab,
             .compute = compute};
   }
+  /// Columns of the widest MLP that all tokens of some layer go through.
+  [[nodiscard]] std::int64_t widest_mlp() const { return std::max(mlp, shared_mlp); }
   [[nodiscard]] std::int64_t slice_tokens() const { return tokens / token_slices; }
   [[nodiscard]] std::int64_t q_columns() const { return q_heads * head_dim; }
   [[nodiscard]] std::int64_t kv_columns() const { return kv_heads * head_dim; }

@@ -3,6 +3,7 @@
 // The MLP of a dense block: down(f(gate(x)) * up(x)) with f = silu (SwiGLU, Shazeer 2020) or gelu (Gemma), in tiles of
 // tokens where the policy asks for them (Bekman et al. 2025).
 
+#include <cstdint>
 #include <functional>
 #include <utility>
 
@@ -15,12 +16,16 @@ namespace sft::model {
 
 class DenseMlp final : public Mlp {
  public:
-  /// Columns of `gate_up` and rows of `down` are this rank's.
-  DenseMlp(Linear gate_up, Linear down) : gate_up_(std::move(gate_up)), down_(std::move(down)) {}
+  /// Rows of `gate_up` and columns of `down` are this rank's: 2F and F, with F in the member `width` of Sizes.
+  DenseMlp(Linear gate_up, Linear down, std::int64_t Sizes::*width = &Sizes::mlp)
+      : gate_up_(std::move(gate_up)), down_(std::move(down)), width_(width) {}
 
   void forward(const Context& context, MlpActivations& saved, BlockScratch& scratch) const override;
   void backward(const Context& context, MlpActivations& saved, BlockScratch& scratch,
                 const std::function<void()>& start_normed) const override;
+  /// backward() of an MLP that stands beside others: scratch.normed is there, and this rank's term of dnormed is left
+  /// to be summed over tp.
+  void backward_term(const Context& context, MlpActivations& saved, BlockScratch& scratch) const;
 
   [[nodiscard]] std::vector<const Linear*> linear_layers() const override { return {&gate_up_, &down_}; }
 
@@ -28,7 +33,15 @@ class DenseMlp final : public Mlp {
   [[nodiscard]] const Linear& down() const { return down_; }
 
  private:
+  struct Tile;
+  template <class Work>
+  void for_each_tile(const Context& context, MlpActivations& saved, BlockScratch& scratch, const Work& work) const;
+  /// The gradient of what the MLP reads, and of gate and up in their place.
+  void differentiate(const Context& context, const Tile& tile, bool recomputes) const;
+  void add_weight_gradients(const Context& context, const Tile& tile) const;
+
   Linear gate_up_, down_;
+  std::int64_t Sizes::*width_;
 };
 
 }  // namespace sft::model

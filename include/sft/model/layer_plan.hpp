@@ -27,7 +27,8 @@ struct LayerPlan {
   std::optional<int> rope = 0;             ///< which of ropes() turns keys; none: nothing does (SmolLM3)
   int query_rope = 0;                      ///< which turns queries where keys are turned
   QkNorm qk_norm = QkNorm::none;
-  bool has_sinks = false;  ///< a learned score for each query head that stands beside those of the keys (gpt-oss)
+  bool rotates_in_part = false;  ///< fewer dims of a head than all: heads are normed first, then rotated
+  bool has_sinks = false;        ///< a learned score for each query head that stands beside those of the keys (gpt-oss)
   MlpKind mlp = MlpKind::dense;
   int expert_layer = 0;              ///< with experts: its number among the layers that have some
   float residual_multiplier = 1.0F;  ///< of what attention and MLP add to the residual stream (Granite)

@@ -103,7 +103,7 @@ struct NormRopeForward {
   Tensor rstd;        ///< (T, n) float32
   ConstTensor in;     ///< (T, n, D) compute dtype, strided
   NormWeight weight;  ///< (D) compute dtype or float32
-  RopeTable table;
+  RopeTable table;    ///< of all dims, or empty: heads are normed alone
   float epsilon;
 };
 
@@ -115,7 +115,7 @@ struct NormRopeBackward {
   ConstTensor in;     ///< (T, n, D) compute dtype, strided: the forward pass's input
   ConstTensor rstd;   ///< (T, n) float32
   NormWeight weight;  ///< (D) compute dtype or float32
-  RopeTable table;
+  RopeTable table;    ///< as in the forward pass
 };
 
 /// H is a multiple of K. The score of a query and a key is their product times scale or, with a softcap c, c tanh(that

@@ -24,6 +24,8 @@ struct PartUnits {
   bool has_gradient = true;  ///< its parameters are trained
   bool of_experts = false;   ///< they are those of experts (Parameter::num_experts)
   std::optional<FourBitForm> four_bits = {};  ///< they are stored in 4 bits: matrices without gradients
+  /// They are constants that ops read in float32, whatever the rest is computed in; without gradients.
+  bool of_constants = false;
 };
 
 /// The groups in which a part is exchanged, as members of mesh::Groups.

@@ -48,7 +48,8 @@ struct ShardingPolicy {
 [[nodiscard]] mesh::Sharing sharing_of(const ShardingPolicy& policy, int kv_replicas);
 
 /// The parts of a model as the rank at `place` has them. `compute`: the dtype of what ops read, float32 or bf16;
-/// parameters without gradients are stored in it, those with gradients as `master` says. in_file goes with bf16 alone.
+/// parameters without gradients are stored in it, constants in float32, those with gradients as `master` says. in_file
+/// goes with bf16 alone.
 [[nodiscard]] IndexedVector<PartIndex, Part> make_parts(const IndexedVector<PartIndex, PartUnits>& model,
                                                         const mesh::Place& place, const ShardingPolicy& policy,
                                                         DType compute, MasterWeights master = MasterWeights::in_memory);

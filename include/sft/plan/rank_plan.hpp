@@ -65,8 +65,8 @@ class RankPlan {
   /// The sizing pass: what real arenas must hold is used_bytes() of each.
   [[nodiscard]] Arenas measure();
 
-  /// What a checkpoint holds, of which this rank holds its part: the weights that are trained, and what the optimizer
-  /// keeps. Behind lay_out().
+  /// What a checkpoint holds, of which this rank holds its part: the weights that are trained, of a model that is
+  /// trained whole its constants, and what the optimizer keeps. Behind lay_out().
   [[nodiscard]] std::vector<checkpoint::Entry> saved_entries() const;
 
   /// Bytes of this rank's state in files.

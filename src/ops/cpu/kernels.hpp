@@ -152,6 +152,7 @@ struct Kernels {
                        std::int64_t half);
   void (*rope_backward)(View din, ConstView dout, const float* cosine, const float* sine, std::int64_t head_dim,
                         std::int64_t half);
+  /// cosine and sine are null where heads are normed alone.
   void (*norm_rope_forward)(View out, float* rstd, ConstView in, const float* weight, const float* cosine,
                             const float* sine, std::int64_t head_dim, float epsilon);
   void (*norm_rope_backward)(View din, float* dweight, ConstView dout, ConstView in, const float* rstd,

@@ -127,6 +127,10 @@ BOOST_AUTO_TEST_CASE(after_norm_forward) {
                                      .table = {of(tables.cosine), of(tables.sine)},
                                      .epsilon = 1e-6F});
             });
+      check(label("norm alone", dtype, c, layout), {in(x), in(weight), out(y), out(rstd)}, [&](Backend& ops, auto of) {
+        ops.norm_rope_forward(
+            {.out = of(y), .rstd = of(rstd), .in = of(x), .weight = of(weight), .table = {}, .epsilon = 1e-6F});
+      });
     }
   });
 }
@@ -149,6 +153,16 @@ BOOST_AUTO_TEST_CASE(after_norm_backward) {
                                     .rstd = of(rstd),
                                     .weight = of(weight),
                                     .table = {of(tables.cosine), of(tables.sine)}});
+          });
+    check(what + " of a norm alone", {in(x), in(dy), in(rstd), in(weight), out(dx), out(dweight)},
+          [&](Backend& ops, auto of) {
+            ops.norm_rope_backward({.din = of(dx),
+                                    .dweight = of(dweight),
+                                    .dout = of(dy),
+                                    .in = of(x),
+                                    .rstd = of(rstd),
+                                    .weight = of(weight),
+                                    .table = {}});
           });
     check(what + " in place, no dweight", {in(x), out(dy), in(tables.cosine), in(tables.sine), in(rstd), in(weight)},
           [&](Backend& ops, auto of) {

@@ -24,6 +24,12 @@ void set_experts(Config& config, std::int64_t num_experts, std::int64_t choices)
   config.model.moe_intermediate_size = 16;
 }
 
+void set_sigmoid_experts(Config& config, std::int64_t num_experts, std::int64_t choices) {
+  set_experts(config, num_experts, choices);
+  config.model.scoring_func = ScoringFunc::sigmoid;
+  config.model.router_aux_loss_coef = 0.0;
+}
+
 /// reshard_after_forward = N.
 void reshard_to(Config& config, int num_neighbours) {
   config.parallel.reshard_after_forward = Reshard::to_groups;
@@ -219,6 +225,19 @@ const Refused
                set_experts(c, 4, 2);
                c.model.mlp_only_layers = {0, 1};
              }},
+            {"[model] has keys of routers and no experts", [](Config& c) { c.model.n_shared_experts = 1; }},
+            {"`model.n_group = 2` does not go with scoring_func = softmax",
+             [](Config& c) { set_experts(c, 4, 2), c.model.n_group = 2; }},
+            {"`model.n_group = 4` does not fit the experts",
+             [](Config& c) { set_sigmoid_experts(c, 4, 2), c.model.n_group = 4; }},
+            {"`model.topk_group = 1` does not fit n_group = 2 (there are 2 groups of 2 experts, and a token goes through 3)",
+             [](Config& c) { set_sigmoid_experts(c, 4, 3), c.model.n_group = 2; }},
+            {"`model.routed_scaling_factor = 0` is out of range (it must be above 0)",
+             [](Config& c) { set_sigmoid_experts(c, 4, 3), c.model.routed_scaling_factor = 0; }},
+            {"`model.n_shared_experts = 100000` is out of range",
+             [](Config& c) { set_sigmoid_experts(c, 4, 3), c.model.n_shared_experts = 100000; }},
+            {"`model.scoring_func = sigmoid` does not go with an auxiliary loss (router_aux_loss_coef = 0.001",
+             [](Config& c) { set_experts(c, 4, 2), c.model.scoring_func = ScoringFunc::sigmoid; }},
             {"`model.mlp_bias` does not go with num_experts",
              [](Config& c) {
                set_experts(c, 4, 2);
@@ -268,8 +287,6 @@ const Refused
              [](Config& c) { c.model.partial_rotary_factor = 0.4; }},
             {"`model.partial_rotary_factor = 1.25` rotates 10 of 8 dims",
              [](Config& c) { c.model.partial_rotary_factor = 1.25; }},
-            {"`model.partial_rotary_factor` does not go with qk_norm",
-             [](Config& c) { c.model.partial_rotary_factor = 0.5, c.model.qk_norm = true; }},
             {"`model.rope_scaling` has 3 numbers in short_factor (8 dims of a head are rotated in pairs): give 4",
              [](Config& c) {
                c.model.rope_scaling = {.rope_type = RopeType::longrope, .short_factor = {1, 2, 3}};

@@ -128,6 +128,27 @@ BOOST_AUTO_TEST_CASE(experts) {
   BOOST_TEST(mentions(refusal({{"mlp_only_layers", {0, 1, 2}}}, "Qwen3MoeForCausalLM"), {"no layer has experts"}));
 }
 
+BOOST_AUTO_TEST_CASE(experts_of_glm) {
+  const hub::ModelConfig found = read(config_of("Glm4MoeForCausalLM", {{"num_hidden_layers", 4},
+                                                                       {"first_k_dense_replace", 2},
+                                                                       {"num_nextn_predict_layers", 1},
+                                                                       {"routed_scaling_factor", 2.5},
+                                                                       {"use_qk_norm", true},
+                                                                       {"n_group", 4},
+                                                                       {"topk_group", 2},
+                                                                       {"n_shared_experts", 3}}));
+  const config::Model& model = found.model;
+  BOOST_TEST(found.warnings.empty());
+  BOOST_TEST((model.num_experts == 128 && model.num_experts_per_tok == 8 && model.moe_intermediate_size == 1408));
+  BOOST_TEST((model.scoring_func == config::ScoringFunc::sigmoid && model.norm_topk_prob && model.qk_norm));
+  BOOST_TEST((model.n_group == 4 && model.topk_group == 2 && model.routed_scaling_factor == 2.5));
+  BOOST_TEST((model.n_shared_experts == 3 && model.router_aux_loss_coef == 0.0));
+  BOOST_TEST((model.partial_rotary_factor == 0.5 && !model.attention_bias));
+  BOOST_TEST(model.mlp_only_layers == (std::vector{0, 1}), boost::test_tools::per_element());
+  BOOST_TEST(mentions(refusal({{"first_k_dense_replace", 3}}, "Glm4MoeForCausalLM"), {"no layer has experts"}));
+  BOOST_TEST(mentions(refusal({{"n_shared_experts", 0}}, "Glm4MoeForCausalLM"), {"n_shared_experts = 0"}));
+}
+
 BOOST_AUTO_TEST_CASE(layers_that_are_not_rotated) {
   const auto rotated = [](const json& more) {
     return read(config_of("SmolLM3ForCausalLM", more)).model.no_rope_layers;
@@ -470,6 +491,30 @@ BOOST_AUTO_TEST_CASE(a_config_json_that_is_made_is_read_as_the_same_model) {
   model.mlp_only_layers.clear();
   model.moe_intermediate_size = model.intermediate_size;
   check(model);  // Mixtral
+  model.sliding_window = 0;
+  model.router_aux_loss_coef = 0.0;
+  model.scoring_func = config::ScoringFunc::sigmoid;
+  model.n_shared_experts = 1;
+  check(model);  // GLM-4.5
+  model.attention_bias = model.qk_norm = true;
+  model.partial_rotary_factor = 0.5;
+  model.num_experts = 8;
+  model.n_group = 4;
+  model.topk_group = 2;
+  model.routed_scaling_factor = 2.5;
+  model.n_shared_experts = 3;
+  model.mlp_only_layers = {0};
+  check(model);
+  model.mlp_only_layers = {1};  // not the first
+  BOOST_TEST(mentions(
+      test::data_error_of([&] { static_cast<void>(hub::make_config_json(model, hub::WeightType::float32, "", 1)); }),
+      {"no family"}));
+  model = dense;
+  model.num_experts = 6;
+  model.num_experts_per_tok = 2;
+  model.moe_intermediate_size = model.intermediate_size;
+  model.norm_topk_prob = true;
+  model.qk_norm = false;
   model.attention_bias = true;
   BOOST_TEST(mentions(
       test::data_error_of([&] { static_cast<void>(hub::make_config_json(model, hub::WeightType::float32, "", 1)); }),

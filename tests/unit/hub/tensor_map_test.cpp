@@ -28,8 +28,8 @@ using test::mentions;
 namespace {
 
 const std::string folders = std::string(SFT_SOURCE_DIR) + "/tests/hub/folders/";
-const std::vector<std::string> families{"phi3",      "glm4",    "mistral3", "gemma3",
-                                        "qwen3_moe", "mixtral", "gpt_oss",  "gpt_oss_mxfp4"};
+const std::vector<std::string> families{"phi3",    "glm4",    "mistral3",      "gemma3",  "qwen3_moe",
+                                        "mixtral", "gpt_oss", "gpt_oss_mxfp4", "glm4_moe"};
 
 struct Stored {
   hub::FileTensor tensor;
@@ -206,8 +206,11 @@ BOOST_AUTO_TEST_CASE(a_layout_is_known_without_weights_unless_their_names_decide
       BOOST_TEST((hub::read_file_layout(folder.path()) == hub::read_file_layout(folders + family)));
     }
   }
-  const test::TemporaryFolder none;
+  const test::TemporaryFolder none, glm;
   BOOST_TEST((hub::read_file_layout(none.path()) == hub::FileLayout{}));
+  test::write_bytes(glm.file("config.json"), io::read_file(folders + "glm4_moe/config.json"));
+  BOOST_TEST(hub::read_file_layout(glm.path()).carried.empty());
+  BOOST_TEST(hub::read_file_layout(folders + "glm4_moe").carried.size() == 2U);
 }
 
 BOOST_AUTO_TEST_CASE(damaged_sizes_in_config_json_are_refused) {

@@ -9,6 +9,7 @@
 
 #include "sft/model/dense_mlp.hpp"
 #include "sft/model/expert_mlp.hpp"
+#include "sft/parallel/sharding_policy.hpp"
 
 namespace {
 
@@ -65,6 +66,48 @@ BOOST_AUTO_TEST_CASE(matrices_of_experts_lie_one_behind_the_other) {
     end = parameter.unit_offset + parameter.local_elements();
   }
   BOOST_TEST((num_of_experts == 9 && num_joined == 5 + 2));
+}
+
+/// The correction of a router is a part of its own, which nothing trains; the MLP beside experts is of the model's
+/// part.
+BOOST_AUTO_TEST_CASE(an_mlp_beside_experts_and_the_correction_of_their_router) {
+  auto m = small();
+  m.num_experts = 4;
+  m.num_experts_per_tok = 2;
+  m.moe_intermediate_size = 16;
+  m.mlp_only_layers = {0};
+  m.scoring_func = sft::config::ScoringFunc::sigmoid;
+  m.n_shared_experts = 2;
+  BOOST_TEST(count(m) == m.num_parameters());
+  sft::config::Lora lora;
+  lora.use_peft = true;
+  for (const bool has_adapters : {false, true}) {
+    const auto is_trained = [=](const std::string&) { return !has_adapters; };
+    const sft::model::Architecture model =
+        sft::model::make_architecture(m, is_trained, has_adapters ? lora : sft::config::Lora{});
+    int num_constants = 0;
+    std::set<std::string> shared;
+    for (const sft::parallel::PartUnits& part : model.parts) {
+      for (const sft::parallel::Unit& unit : part.units) {
+        for (const sft::parallel::Parameter& p : unit.parameters) {
+          if (p.name.find(".shared_experts.") != std::string::npos) {
+            shared.insert(p.name.substr(p.name.find("shared_experts")));
+            BOOST_TEST(!part.of_experts);
+          }
+          BOOST_TEST(part.of_constants == (p.name == "model.layers.1.mlp.gate.e_score_correction_bias"), p.name);
+          if (part.of_constants) BOOST_TEST((++num_constants == 1 && !part.has_gradient && p.rows == 4));
+        }
+      }
+    }
+    BOOST_TEST(num_constants == 1);
+    BOOST_TEST(shared.contains("shared_experts.gate_proj.weight"));
+    BOOST_TEST(shared.size() == (has_adapters ? 9U : 3U));
+    const auto parts = sft::parallel::make_parts(model.parts, {}, {}, sft::DType::bf16);
+    for (const sft::parallel::Part& part : parts) {
+      const bool is_constant = !part.has_gradient && part.gathered == sft::DType::float32;
+      BOOST_TEST(is_constant == (part.stored == sft::DType::float32 && !part.has_gradient));
+    }
+  }
 }
 
 /// The patterns are those of get_decay_parameter_names in the Trainer of transformers 5.23.

@@ -185,6 +185,33 @@ BOOST_AUTO_TEST_CASE(norm_of_every_head_before_the_rotation) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(norm_of_every_head_alone) {
+  on_every_backend_and_dtype([](TestBackend& backend, DType dtype, const std::string& label) {
+    for (const auto& [rows, num_heads, head_dim] : {std::tuple{1, 1, 8}, {9, 3, 6}, {130, 2, 128}}) {
+      const Owned storage = Owned(dtype, {rows, (num_heads + 2) * head_dim}).normal(2);
+      const Owned out_storage(dtype, {rows, (num_heads + 2) * head_dim});
+      const Tensor in = heads_of(storage, num_heads, head_dim), out = heads_of(out_storage, num_heads, head_dim);
+      const Owned weight = Owned(dtype, {head_dim}).normal(4), rstd(DType::float32, {rows, num_heads});
+      const naive::Norm norm = naive::rms_norm(read(in), read(*weight), epsilon);
+      backend->norm_rope_forward(
+          {.out = out, .rstd = *rstd, .in = in, .weight = *weight, .table = {}, .epsilon = epsilon});
+      check_close(out, norm.y, tolerance_of(dtype), label);
+      check_close(*rstd, norm.rstd, 1e-6, label);
+
+      const Owned dout_storage = Owned(dtype, {rows, (num_heads + 2) * head_dim}).normal(3);
+      const Tensor dout = heads_of(dout_storage, num_heads, head_dim);
+      const Owned dweight = Owned(DType::float32, {head_dim}).normal(5);
+      naive::NormGradient expected = naive::rms_norm_backward(read(dout), read(in), norm.rstd, read(*weight));
+      const std::vector<double> before = read(*dweight);
+      for (std::size_t c = 0; c < before.size(); ++c) expected.dweight[c] += before[c];
+      backend->norm_rope_backward(
+          {.din = out, .dweight = *dweight, .dout = dout, .in = in, .rstd = *rstd, .weight = *weight, .table = {}});
+      check_close(out, expected.dx, 2 * tolerance_of(dtype), label);
+      check_close(*dweight, expected.dweight, 1e-5, label);
+    }
+  });
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace sft::ops::testing

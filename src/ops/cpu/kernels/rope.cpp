@@ -82,7 +82,12 @@ void norm_rope_forward(View out, float* rstd, ConstView in, const float* weight,
         const float scale = inverse_norm(x, head_dim, epsilon);
         rstd[t * num_heads + h] = scale;
         normalize(normed, x, scale, weight, head_dim);
-        rotate(row<T>(out, t) + h * head_dim, normed, cosine + t * half, sine + t * half, half, 1.0f);
+        T* y = row<T>(out, t) + h * head_dim;
+        if (cosine == nullptr) {
+          for (std::int64_t c = 0; c < head_dim; ++c) store(y[c], normed[c]);
+        } else {
+          rotate(y, normed, cosine + t * half, sine + t * half, half, 1.0f);
+        }
       }
     }
   });
@@ -102,7 +107,12 @@ void norm_rope_backward(View din, float* dweight, ConstView dout, ConstView in, 
       const std::int64_t end = min(in.rows, (block + 1) * blocks.rows);
       for (std::int64_t t = block * blocks.rows; t < end; ++t) {
         for (std::int64_t h = 0; h < num_heads; ++h) {
-          rotate(dy, row<T>(dout, t) + h * head_dim, cosine + t * half, sine + t * half, half, -1.0f);
+          const T* dy_turned = row<T>(dout, t) + h * head_dim;
+          if (cosine == nullptr) {
+            for (std::int64_t c = 0; c < head_dim; ++c) dy[c] = load(dy_turned[c]);
+          } else {
+            rotate(dy, dy_turned, cosine + t * half, sine + t * half, half, -1.0f);
+          }
           norm_backward<T>(row<T>(din, t) + h * head_dim, partial, dy, row<T>(in, t) + h * head_dim,
                            rstd[t * num_heads + h], weight, nullptr, head_dim);
         }

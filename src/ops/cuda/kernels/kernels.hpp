@@ -133,7 +133,7 @@ void rope_table(float* cosine, float* sine, const std::int32_t* positions, const
 void rope(View out, ConstView in, const float* cosine, const float* sine, std::int64_t head_dim, std::int64_t half,
           float direction, cudaStream_t stream);
 
-/// head_dim of at most 256, here and below. rstd (T, n).
+/// head_dim of at most 256, here and below. rstd (T, n). cosine and sine are null where heads are normed alone.
 void norm_rope_forward(View out, float* rstd, ConstView in, Weight weight, const float* cosine, const float* sine,
                        std::int64_t head_dim, float epsilon, cudaStream_t stream);
 

@@ -109,6 +109,22 @@ struct Pairs {
   float first[P][N], second[P][N];
 };
 
+/// N cosines and sines from element `at` of their tables on; those of no angle where there are none.
+template <int N>
+__device__ __forceinline__ void load_angles(float (&c)[N], float (&s)[N], const float* cosine, const float* sine,
+                                            std::int64_t at) {
+  if (cosine != nullptr) {
+    load(c, cosine + at);
+    load(s, sine + at);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    c[i] = 1.0f;
+    s[i] = 0.0f;
+  }
+}
+
 /// x of this lane; 0 beyond the head.
 template <class T, int N, int P>
 __device__ __forceinline__ Pairs<T, N, P> load_pairs(const T* x, const Heads& heads, unsigned lane, bool is_head) {
@@ -155,8 +171,7 @@ __global__ void __launch_bounds__(head_threads)
     float w1[N], w2[N], c[N], s[N], first[N], second[N];
     load_weight<T>(w1, weight, j);
     load_weight<T>(w2, weight, j + heads.half);
-    load(c, cosine + head.row * heads.half + j);
-    load(s, sine + head.row * heads.half + j);
+    load_angles(c, s, cosine, sine, head.row * heads.half + j);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const float a = x.first[p][i] * inverse * w1[i], b = x.second[p][i] * inverse * w2[i];
@@ -202,8 +217,7 @@ __global__ void __launch_bounds__(head_threads)
       float w1[N], w2[N], c[N], s[N];
       load_weight<T>(w1, weight, j);
       load_weight<T>(w2, weight, j + heads.half);
-      load(c, cosine + head.row * heads.half + j);
-      load(s, sine + head.row * heads.half + j);
+      load_angles(c, s, cosine, sine, head.row * heads.half + j);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         const float dy1 = g.first[p][i] * c[i] + g.second[p][i] * s[i],
