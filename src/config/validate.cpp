@@ -8,6 +8,7 @@
 
 #include "config/checks.hpp"
 #include "config/keys.hpp"
+#include "config/scheduler_kwargs.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
