@@ -522,6 +522,7 @@ BOOST_AUTO_TEST_CASE(a_config_json_that_is_made_is_read_as_the_same_model) {
   model.attention_output_bias = model.attention_sinks = true;
   model.expert_form = config::ExpertForm::gpt_oss;
   model.swiglu_limit = 3.0;
+  model.sliding_window = 16;
   model.layer_types = {"sliding_attention", "full_attention"};
   check(model);  // gpt-oss
   model = dense;
