@@ -37,7 +37,9 @@ succeeds 'a good run' run good.ini
 # Configuration
 refuse 2 'nowhere\.ini' nowhere.ini
 printf 'compute_environment: LOCAL_MACHINE\n' >fsdp.yaml
-refuse 2 'cannot use fsdp\.yaml as a configuration \(it is a YAML file\)' fsdp.yaml
+refuse 2 'no model is given' fsdp.yaml # Accelerate's, which says nothing of a model
+printf 'a: [1, 2\n' >broken.yaml
+refuse 2 'broken\.yaml' broken.yaml
 refuse 2 'sft does not take .packing = true..*sft-prepare' good.ini --packing true
 refuse 2 'variable NOWHERE_SET to be set' good.ini --train.output_dir "\$NOWHERE_SET/out"
 refuse 2 'hidden_sizes.*hidden_size' good.ini --model.hidden_sizes 32

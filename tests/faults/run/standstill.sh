@@ -52,7 +52,7 @@ stands_still gather "$stopped (all_gather|reduce_scatter_add|all_reduce)( of [^,
 stands_still sum "$stopped .*(sum|max) over world \(call [0-9]+\), for [0-9]+ s \("
 # A thread reads ahead: a rank that is stopped while it does may be anywhere itself.
 stands_still read "$stopped .*, for [0-9]+ s \(rank 0 is in .* over "
-stands_still save "$stopped saving, for [0-9]+ s \(rank 0 is in saving, agree, max over world" --checkpoint.save_steps 5
+stands_still save "$stopped saving, for [0-9]+ s \(rank 0 is in saving, all_gather over world" --checkpoint.save_steps 5
 stands_still hang 'in reading rows, for [0-9]+ s \(rank 0 is in '
 
 # A rank that is stopped half of the time, for less than the timeout.
