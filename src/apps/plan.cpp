@@ -17,6 +17,7 @@
 #include "plan_options.hpp"
 #include "plan_report.hpp"
 #include "sft/config/parse.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
@@ -72,6 +73,7 @@ plan::PlanTask make_task(const apps::PlanOptions& options) {
   task.fixed = fixed_keys(options, task.base);
   task.num_threads = machine::num_threads_of_rank(machine::cores_of_this_process(), task.hardware.ranks_per_node);
   config::Config& base = task.base;
+  base.model = config::validate(base.model)->model;  // with the sizes that follow from others
   base.device.backend =
       task.hardware.kind == device::Kind::cuda ? config::BackendChoice::cuda : config::BackendChoice::cpu;
   if (base.train.offload_folder.empty()) base.train.offload_folder = base.train.output_dir;

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "ops/checked/attention_rules.hpp"
 #include "ops/checked/call.hpp"
 #include "ops/checked/expert_rules.hpp"
 #include "ops/checked/magnitude_rules.hpp"
@@ -13,14 +14,6 @@
 
 namespace sft::ops::checked {
 namespace {
-
-constexpr std::int64_t max_head_dim = 256;
-
-/// A plan of the other backend, with the sizes it was made for.
-struct SizedPlan final : AttentionPlan {
-  std::unique_ptr<AttentionPlan> inner;
-  std::int64_t num_queries = 0, num_keys = 0;
-};
 
 /// Both are matrices of as many rows and columns, or both are contiguous and have as many elements.
 void check_pair(Call& call, const Tensor& destination, const ConstTensor& source, DTypes dtypes) {
@@ -70,28 +63,6 @@ void check_rope(std::string_view op, std::string_view in_name, const ConstTensor
   call.require(half == all || out.data == in.data,
                fmt::format("{} is not {}, where some dims do not turn", out_name, in_name));
   call.check_memory();
-}
-
-/// Queries, keys and values, and the plan for them, which is returned as the other backend made it.
-template <class Attention>
-const AttentionPlan& check_attention(Call& call, const Attention& attention) {
-  const ConstTensor &q = attention.q, &k = attention.k;
-  call.require_dims("q", q, 3);
-  call.require_dims("k", k, 3);
-  const DType compute = compute_of(call, "q", q);
-  const std::int64_t num_keys = k.shape[0], num_kv_heads = k.shape[1], head_dim = q.shape[2];
-  call.require(head_dim > 0 && head_dim % 2 == 0 && head_dim <= max_head_dim,
-               fmt::format("q has a head dim that is odd or above {}", max_head_dim));
-  call.require(num_kv_heads > 0 && q.shape[1] % num_kv_heads == 0, "q has heads that are no multiple of those of k");
-  call.in("q", q, shape_of(q), compute, Layout::strided);
-  call.in("k", k, {num_keys, num_kv_heads, head_dim}, compute, Layout::strided);
-  call.in("v", attention.v, {num_keys, num_kv_heads, head_dim}, compute, Layout::strided);
-  call.require(attention.softcap >= 0.0F, "softcap is negative");
-  const auto* plan = dynamic_cast<const SizedPlan*>(&attention.plan);
-  call.require(plan != nullptr, "plan is of another backend");
-  call.require(plan->num_queries == q.shape[0] && plan->num_keys == num_keys,
-               fmt::format("plan is for {} queries and {} keys", plan->num_queries, plan->num_keys));
-  return *plan->inner;
 }
 
 /// The tensors of a chunk. What of them a step writes differs.
@@ -369,72 +340,31 @@ class CheckedBackend final : public Backend {
 
   std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                 std::int64_t num_queries, std::int64_t num_keys) override {
-    const Call call("plan_attention");
-    for (const sequence::AttentionSpan& span : spans) {
-      call.require(span.q_begin >= 0 && span.q_len >= 0 && span.q_begin + span.q_len <= num_queries,
-                   "spans has queries outside the rows");
-      call.require(span.k_begin >= 0 && span.k_len >= 0 && span.k_begin + span.k_len <= num_keys,
-                   "spans has keys outside the rows");
-      call.require(span.window >= 0 && span.window == spans.front().window, "spans has windows that differ");
-    }
-    auto plan = std::make_unique<SizedPlan>();
-    plan->inner = inner_->plan_attention(spans, num_queries, num_keys);
-    plan->num_queries = num_queries;
-    plan->num_keys = num_keys;
-    return plan;
+    check_plan_attention(spans, num_queries, num_keys);
+    return std::make_unique<SizedPlan>(inner_->plan_attention(spans, num_queries, num_keys), num_queries, num_keys);
   }
 
   void attention_forward(const AttentionForward& attention) override {
-    Call call("attention_forward");
-    const AttentionPlan& plan = check_attention(call, attention);
-    const ConstTensor& q = attention.q;
-    call.out("out", attention.out, shape_of(q),
-             attention.merge ? DTypes(DType::float32) : DTypes{q.dtype, DType::float32}, Layout::strided);
-    call.out("lse", attention.lse, {q.shape[0], q.shape[1]}, DType::float32);
-    if (!attention.sinks.empty()) {
-      call.in("sinks", attention.sinks, {q.shape[1]}, any_compute);
-      call.require(!attention.merge, "sinks belong to the first call of those that are merged");
-    }
-    call.check_memory();
-    inner_->attention_forward({.q = q,
+    inner_->attention_forward({.q = attention.q,
                                .k = attention.k,
                                .v = attention.v,
                                .out = attention.out,
                                .lse = attention.lse,
                                .scale = attention.scale,
-                               .plan = plan,
+                               .plan = check_attention_forward(attention),
                                .merge = attention.merge,
                                .softcap = attention.softcap,
                                .sinks = attention.sinks});
   }
 
   void attention_delta(Tensor delta, ConstTensor out, ConstTensor dout) override {
-    Call call("attention_delta");
-    call.require_dims("out", out, 3);
-    const DType compute = compute_of(call, "out", out);
-    call.in("out", out, shape_of(out), compute, Layout::strided);
-    call.in("dout", dout, shape_of(out), compute, Layout::strided);
-    call.out("delta", delta, {out.shape[0], out.shape[1]}, DType::float32);
-    call.check_memory();
+    check_attention_delta(delta, out, dout);
     inner_->attention_delta(delta, out, dout);
   }
 
   void attention_backward(const AttentionBackward& attention) override {
-    Call call("attention_backward");
-    const AttentionPlan& plan = check_attention(call, attention);
-    const ConstTensor &q = attention.q, &k = attention.k;
-    const auto gradient_dtypes = [&](bool accumulates) {
-      return accumulates ? DTypes(DType::float32) : DTypes{q.dtype, DType::float32};
-    };
-    call.in("dout", attention.dout, shape_of(q), q.dtype, Layout::strided);
-    call.in("lse", attention.lse, {q.shape[0], q.shape[1]}, DType::float32);
-    call.in("delta", attention.delta, {q.shape[0], q.shape[1]}, DType::float32);
-    call.out("dq", attention.dq, shape_of(q), gradient_dtypes(attention.accumulate_dq), Layout::strided);
-    call.out("dk", attention.dk, shape_of(k), gradient_dtypes(attention.accumulate_dkv), Layout::strided);
-    call.out("dv", attention.dv, shape_of(k), attention.dk.dtype, Layout::strided);
-    call.check_memory();
-    inner_->attention_backward({.q = q,
-                                .k = k,
+    inner_->attention_backward({.q = attention.q,
+                                .k = attention.k,
                                 .v = attention.v,
                                 .dout = attention.dout,
                                 .lse = attention.lse,
@@ -443,21 +373,14 @@ class CheckedBackend final : public Backend {
                                 .dk = attention.dk,
                                 .dv = attention.dv,
                                 .scale = attention.scale,
-                                .plan = plan,
+                                .plan = check_attention_backward(attention),
                                 .accumulate_dq = attention.accumulate_dq,
                                 .accumulate_dkv = attention.accumulate_dkv,
                                 .softcap = attention.softcap});
   }
 
   void attention_sinks_backward(const AttentionSinksBackward& attention) override {
-    Call call("attention_sinks_backward");
-    call.require_dims("lse", attention.lse, 2);
-    const std::vector<std::int64_t> shape = shape_of(attention.lse);
-    call.in("lse", attention.lse, shape, DType::float32);
-    call.in("delta", attention.delta, shape, DType::float32);
-    call.in("sinks", attention.sinks, {shape[1]}, any_compute);
-    call.out("dsinks", attention.dsinks, {shape[1]}, DType::float32);
-    call.check_memory();
+    check_attention_sinks_backward(attention);
     inner_->attention_sinks_backward(attention);
   }
 
