@@ -88,8 +88,8 @@ BOOST_AUTO_TEST_CASE(shapes_that_were_there_before) {
 
 BOOST_AUTO_TEST_CASE(more_rows_than_the_library_counts) {
   constexpr std::int64_t rows = 65'535 * 32 + 130;
-  compare_product({rows, 2, 3}, DType::bf16, DType::bf16, DType::bf16, true, {false, true, false, {}});
-  compare_product({2, rows, 3}, DType::bf16, DType::float32, DType::float32, true, {false, false, true, {}});
+  compare_product({rows, 1, 1}, DType::bf16, DType::bf16, DType::bf16, false, {false, true, false, {}});
+  compare_product({1, rows, 1}, DType::bf16, DType::float32, DType::float32, false, {false, false, true, {}});
 }
 
 BOOST_AUTO_TEST_CASE(empty_products) {
