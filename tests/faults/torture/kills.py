@@ -47,14 +47,14 @@ def kill_sometime(bench, process, folder):
 def kills(bench, count):
     folder, rng = "killed", bench.rng
     scenes = {phase: bench.scene(f"SIGKILL, {phase}") for phase in PHASES}
-    ends = 0
+    ends, was_killed = 0, False
     # Phases in turn: some starts come to their end before the moment that was chosen.
     while sum(scene.cases for scene in scenes.values()) < count:
         phase = min(PHASES, key=lambda name: scenes[name].cases)
         scene = scenes[phase]
         before = bench.newest_step(folder)
         if before == NUM_STEPS:
-            bench.expect_same(scene, f"end {ends}", folder, NUM_STEPS)
+            bench.expect_same(scene, f"end {ends}", folder, NUM_STEPS, was_killed=was_killed)
             bench.remove(folder)
             ends, before = ends + 1, 0
         if phase == "anywhere":
@@ -64,7 +64,8 @@ def kills(bench, count):
             process = bench.start(folder, NUM_STEPS, settings=settings_of(phase, rng, bench.num_ranks))
         result = bench.end(process, folder)
         case = f"kill {sum(s.cases for s in scenes.values()) + 1}"
-        if result.status == KILLED:
+        was_killed = result.status == KILLED
+        if was_killed:
             scene.cases += 1
         else:
             scene.expect(result.status == 0, f"{case}: status {result.status}: {result.tail()}")
