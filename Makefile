@@ -23,6 +23,7 @@ PACKAGES := g++ cmake ninja-build \
 TEST_PACKAGES := lmod qemu-user hdf5-tools strace
 SLURM_PACKAGES := slurm-wlm munge procps
 MPICH_PACKAGES := libmpich-dev mpich libhdf5-mpich-dev
+DOCS_PACKAGES := python3-sphinx python3-myst-parser furo doxygen
 STYLE_PACKAGES := clang clang-format clang-tidy libclang-rt-dev libomp-dev
 
 SOURCES = $(shell git ls-files '*.cpp' '*.hpp' ':!tests/layering/bad_tree')
@@ -44,7 +45,7 @@ endif
 
 .DEFAULT_GOAL := build
 .PHONY: build configure build-tests tools deps test-deps slurm-deps demo install install-dev deb test test-quick test-all test-asan test-asan-gpu test-tsan test-sanitizers \
-  test-mpich test-mutations torture fuzz fuzz-inputs style-deps format check-format tidy check-tidy clean help
+  test-mpich test-mutations torture fuzz fuzz-inputs style-deps format check-format tidy check-tidy docs clean help
 
 # $(call install,packages): installs those that are missing, and says so.
 define install
@@ -97,6 +98,13 @@ install-dev: install ## the same, and the libraries and headers of the rooms as 
 deb: ## a Debian package of this build: build/release/sft_*.deb
 	@$(MAKE) --no-print-directory build CUDA_ARCHS=$(or $(CUDA_ARCHS),all)
 	@cd $(BUILD) && cpack -G DEB
+
+docs: ## the pages as a site, build/docs/html/index.html; a link that leads nowhere is an error
+	$(call install,$(DOCS_PACKAGES))
+	@rm -rf build/docs && mkdir -p build/docs/html
+	@/usr/bin/python3 -m sphinx -q -W --keep-going -b html -d build/docs/doctrees -c docs/site . build/docs/html
+	@(cat docs/site/Doxyfile; echo OUTPUT_DIRECTORY=build/docs/html) | doxygen -
+	@echo "wrote build/docs/html/index.html"
 
 demo: deps ## prepare text, train on 16 ranks, stop, resume, plot, generate; MODEL=FOLDER [DATA=FILE]: a pretrained one
 	@$(MAKE) --no-print-directory build
