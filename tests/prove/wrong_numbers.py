@@ -42,7 +42,7 @@ def main():
             wrong.append(f"{title}: it has no command")
     commands = "\n".join(re.findall(r"```sh\n(.*?)```", page, re.DOTALL))
     with tempfile.TemporaryDirectory() as folder:
-        for program in ("sft", "sft-prepare", "sft-prove"):
+        for program in ("sft", "sft-prepare", "sft-prove", "sft-run"):
             os.symlink(build / "bin" / program, f"{folder}/{program}")
         shown = subprocess.run(["bash", "-euxo", "pipefail", "-c", commands], cwd=folder, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
