@@ -22,6 +22,7 @@ class Sft(CMakePackage, CudaPackage):
     depends_on("icu4c")
     depends_on("oniguruma")
     depends_on("protozero")
+    depends_on("yaml-cpp@0.7:")
     depends_on("zstd")
     depends_on("libedit")
     depends_on("liburing")

@@ -119,7 +119,7 @@ train() {
   set_command "$1" "$2" "$3"
   mpirun -np "$1" "${command[@]}" --train.output_dir "$name" >"$name.log"
   read -r peak rate <<<"$(sed \
-    's/^{"step":\([0-9]*\),.*"tokens_per_second":\([0-9.e+]*\),.*"peak_memory_bytes_max":\([0-9]*\)}$/\1 \2 \3/' \
+    's/^{"step":\([0-9]*\),.*"tokens_per_second":\([0-9.e+]*\),.*"peak_memory_bytes_max":\([0-9]*\).*$/\1 \2 \3/' \
     "$name/metrics.jsonl" | awk '$1 > 1 && $2 > rate { rate = $2 } { peak = $3 } END { print peak, rate }')"
   note "$@" "$peak" "$rate"
   echo "$1 rank(s), $2: $3 tokens trained, $rate tokens/s, $peak bytes at the most" >&2
