@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <boost/crc.hpp>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <protozero/pbf_builder.hpp>
 
 #include "sft/core/error.hpp"
@@ -55,6 +58,18 @@ protozero::pbf_builder<Event> begin_event(std::string& event, const Moment& mome
   return builder;
 }
 
+/// The event files of a folder by the number in their name, seconds.
+std::multimap<std::int64_t, std::string> earlier_files(const std::string& folder) {
+  const std::string begin = (fs::path(folder) / name_begin).string();
+  std::multimap<std::int64_t, std::string> files;
+  for (const std::string& path : io::expand_glob(begin + "*")) {
+    std::int64_t number = 0;
+    std::from_chars(path.data() + begin.size(), path.data() + path.size(), number);
+    files.emplace(number, path);
+  }
+  return files;
+}
+
 std::string host_name() {
   std::array<char, 256> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
@@ -64,11 +79,14 @@ std::string host_name() {
 
 EventFile::EventFile(const std::string& folder, double time_s) {
   io::make_folders(folder);
-  for (const std::string& earlier : io::expand_glob((fs::path(folder) / name_begin).string() + "*")) {
+  const auto earlier = earlier_files(folder);
+  std::int64_t number = static_cast<std::int64_t>(time_s);  // the order of names is that in which files are read
+  if (!earlier.empty()) number = std::max(number, earlier.rbegin()->first + 1);
+  for (const auto& [earlier_number, path] : earlier) {
     std::error_code ignored;  // one that stays is read first, and forgotten
-    fs::remove(earlier, ignored);
+    if (earlier_number != earlier.rbegin()->first) fs::remove(path, ignored);
   }
-  path_ = fmt::format("{}/{}{}.{}.{}", folder, name_begin, static_cast<std::int64_t>(time_s), host_name(), getpid());
+  path_ = fmt::format("{}/{}{}.{}.{}", folder, name_begin, number, host_name(), getpid());
   stream_ = std::ofstream(path_, std::ios::binary | std::ios::trunc);
   if (!stream_) throw_data_error("cannot open " + path_, "it cannot be written", "check the folder's permissions");
   std::string event;

@@ -11,6 +11,7 @@
 
 #include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
+#include "sft/train/health.hpp"
 
 namespace sft::train {
 
@@ -23,6 +24,14 @@ bool is_terminal() {
 }
 
 namespace {
+
+/// Until SLURM ends the job; nothing outside of one, or where it tells no time.
+std::optional<double> job_time_left_s() {
+  const char* const end = std::getenv("SLURM_JOB_END_TIME");
+  if (end == nullptr) return std::nullopt;
+  const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return std::max(0.0, std::strtod(end, nullptr) - now_s);
+}
 
 /// Time that the rest takes if it goes on as before.
 std::string left_after(std::chrono::steady_clock::duration elapsed, std::int64_t done, std::int64_t all) {
@@ -53,21 +62,30 @@ std::string Progress::time_left(std::int64_t step) const {
   return left_after(Clock::now() - start_, step - first_step_, last_step_ - first_step_);
 }
 
-void Progress::tell_job_end(std::int64_t step) {
-  const char* const end = std::getenv("SLURM_JOB_END_TIME");
+void Progress::tell_health(const StepMetrics& metrics) {
   constexpr std::int64_t enough_steps = 3;  // for a rate: the first one takes longer
-  if (has_told_job_end_ || end == nullptr || step < first_step_ + enough_steps) return;
+  constexpr std::chrono::minutes between(10);
+  if (metrics.step < first_step_ + enough_steps) return;
+  const auto now = Clock::now();
+  const std::optional<double> left_s = job_time_left_s();
+  if (!health_told_ || now - *health_told_ >= between) {
+    health_told_ = now;
+    for (const std::string& line : describe_health(metrics, left_s)) log_event(line);
+  }
+  if (left_s) tell_job_end(metrics.step, *left_s);
+}
+
+void Progress::tell_job_end(std::int64_t step, double left_s) {
+  if (has_told_job_end_) return;
   has_told_job_end_ = true;
-  const double left_s = std::strtod(end, nullptr) -
-                        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   const double step_s =
       std::chrono::duration<double>(Clock::now() - start_).count() / static_cast<double>(step - first_step_);
-  const double last = static_cast<double>(step) + std::max(0.0, left_s) / step_s;
+  const double last = static_cast<double>(step) + left_s / step_s;
   if (last >= static_cast<double>(last_step_)) return;
   log_event(
       fmt::format("the job's time ends in {}, at about step {} of {}: a signal before that saves the run, which "
                   "checkpoint.resume_from_checkpoint = auto goes on from",
-                  format_duration(std::max(0.0, left_s)), static_cast<std::int64_t>(last), last_step_));
+                  format_duration(left_s), static_cast<std::int64_t>(last), last_step_));
 }
 
 void Progress::advance(const StepMetrics& metrics) {
@@ -87,7 +105,7 @@ void Progress::print(const std::string& line) {
 
 void Progress::log(const StepMetrics& metrics) {
   print(table_.row(metrics, time_left(metrics.step)));
-  tell_job_end(metrics.step);
+  tell_health(metrics);
 }
 
 void Progress::log_first(const StepMetrics& metrics) {

@@ -77,10 +77,17 @@ std::string to_json(const StepMetrics& metrics) {
   if (metrics.slowest) {
     json["slowest_rank"] = metrics.slowest->rank;
     json["slowest_ratio"] = metrics.slowest->ratio;
+    if (metrics.slowest->exposed_share) json["exposed_communication"] = *metrics.slowest->exposed_share;
   }
   json["peak_memory_bytes_min"] = metrics.peak_memory.min_bytes;
   json["peak_memory_bytes_mean"] = metrics.peak_memory.mean_bytes;
   json["peak_memory_bytes_max"] = metrics.peak_memory.max_bytes;
+  json["peak_memory_rank"] = metrics.peak_memory.max_rank;
+  if (const auto& fullest = metrics.peak_memory.fullest) {
+    json["fullest_rank"] = fullest->rank;
+    json["fullest_memory_bytes"] = fullest->used_bytes;
+    json["fullest_memory_limit_bytes"] = fullest->limit_bytes;
+  }
   if (metrics.num_skipped_steps > 0) json["skipped_steps"] = metrics.num_skipped_steps;
   if (metrics.time) write_note(json, *metrics.time);
   if (metrics.resumed_step) json["resumed_step"] = *metrics.resumed_step;

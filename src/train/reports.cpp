@@ -40,16 +40,15 @@ std::string event_tag(const std::string& key) {
 
 }  // namespace
 
-Reports::Reports(const config::Train& config, const std::string& run_id, const std::string& resolved_ini,
-                 const std::string& metrics)
-    : run_id_(run_id), last_{.time_s = Goodput::now()} {
+Reports::Reports(const config::Train& config, const Beginning& run)
+    : run_id_(run.run_id), last_{.time_s = Goodput::now()} {
   if (has(config, config::Reporter::prometheus)) exposition_path_ = config.output_dir + "/metrics.prom";
   if (!has(config, config::Reporter::tensorboard)) return;
   attempt([&] {
-    events_ = std::make_unique<report::EventFile>(fmt::format("{}/tensorboard/{}", config.output_dir, run_id),
+    events_ = std::make_unique<report::EventFile>(fmt::format("{}/tensorboard/{}", config.output_dir, run.run_id),
                                                   Goodput::now());
-    events_->add_text(last_, "configuration", fmt::format("```\n{}\n```", resolved_ini));
-    std::istringstream lines(metrics);
+    events_->add_text(last_, "configuration", fmt::format("```\n{}\n```", run.resolved_ini));
+    std::istringstream lines(run.metrics);
     for (std::string line; std::getline(lines, line);) write_events(line);
   });
 }
@@ -71,10 +70,16 @@ void Reports::write_events(const std::string& line) {
 
 void Reports::write_exposition(const std::string& line) {
   const auto json = nlohmann::ordered_json::parse(line);
-  if (json.contains("eval_loss")) return;  // the next line of a step tells what goes on
   std::vector<report::Scalar> scalars = scalars_of(json);
+  if (json.contains("eval_loss")) {  // told with the next line of a step
+    evaluation_ = std::move(scalars);
+    std::erase_if(evaluation_, [](const report::Scalar& scalar) { return !scalar.tag.starts_with("eval_"); });
+    evaluation_.push_back({"eval_step", json.at("step").get<double>()});
+    return;
+  }
   scalars.insert(scalars.begin(), {{"step", json.at("step").get<double>()},
                                    {"last_line_timestamp_seconds", json.value("time", Goodput::now())}});
+  scalars.insert(scalars.end(), evaluation_.begin(), evaluation_.end());
   io::write_file_atomically(exposition_path_, report::text_exposition(run_id_, scalars));
 }
 

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "sft/config/config.hpp"
 #include "sft/report/event_file.hpp"
@@ -15,10 +16,13 @@ namespace sft::train {
 /// warning says it once.
 class Reports {
  public:
-  /// Writes what `metrics`, the whole text of metrics.jsonl, has of the run so far. In the folder `output_dir` of
-  /// `config`: tensorboard/RUN_ID/ and metrics.prom.
-  Reports(const config::Train& config, const std::string& run_id, const std::string& resolved_ini,
-          const std::string& metrics);
+  /// The run as it starts: its name, the whole texts of resolved.ini and of metrics.jsonl.
+  struct Beginning {
+    std::string run_id, resolved_ini, metrics;
+  };
+  /// Writes what metrics.jsonl has of the run so far. In the folder `output_dir` of `config`: tensorboard/RUN_ID/ and
+  /// metrics.prom.
+  Reports(const config::Train& config, const Beginning& run);
   /// One more line of metrics.jsonl, without its newline.
   void add(const std::string& line);
 
@@ -31,7 +35,8 @@ class Reports {
 
   std::string run_id_, exposition_path_;  ///< the path: empty where Prometheus is not asked for
   std::unique_ptr<report::EventFile> events_;
-  report::Moment last_;  ///< of the last line; evaluations tell no time
+  std::vector<report::Scalar> evaluation_;  ///< the last one, for Prometheus
+  report::Moment last_;                     ///< of the last line; evaluations tell no time
   bool has_failed_ = false;
 };
 

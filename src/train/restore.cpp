@@ -167,9 +167,10 @@ void Trainer::open_output(const std::string& resumed, const checkpoint::Lineage&
   }
   write_resolved_ini();
   if (metrics_file_) {
-    reports_ =
-        std::make_unique<Reports>(run_.config->train, position_.lineage.run_id,
-                                  io::read_file(resolved_ini_of(run_.config)), io::read_file(metrics_file_->path()));
+    reports_ = std::make_unique<Reports>(run_.config->train,
+                                         Reports::Beginning{.run_id = position_.lineage.run_id,
+                                                            .resolved_ini = io::read_file(resolved_ini_of(run_.config)),
+                                                            .metrics = io::read_file(metrics_file_->path())});
   }
 }
 

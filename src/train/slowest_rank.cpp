@@ -34,20 +34,27 @@ SlowestRank slowest_of(std::span<const double> times_s) {
   const auto slowest = std::ranges::max_element(times_s);
   return {.rank = static_cast<int>(slowest - times_s.begin()),
           .ratio = median > 0 ? *slowest / median : 1.0,
-          .excess_s = *slowest - median};
+          .excess_s = *slowest - median,
+          .exposed_share = {}};
 }
 
-void SlowestRankWatch::add_step(double compute_time_s) {
+void SlowestRankWatch::add_step(double step_time_s, double waited_s) {
   if (!std::exchange(has_begun_, true)) return;
-  time_s_ += compute_time_s;
+  compute_s_ += step_time_s - waited_s;
+  waited_s_ += waited_s;
   ++num_steps_;
 }
 
-SlowestRankWatch::Finding SlowestRankWatch::close(const comm::Group& world) {
+SlowestRankWatch::Finding SlowestRankWatch::close(const comm::Group& world, bool sees_waits) {
   const std::int64_t num_steps = std::exchange(num_steps_, 0);
   if (num_steps == 0 || world.size() == 1) return {};
-  const double mean_s = std::exchange(time_s_, 0.0) / static_cast<double>(num_steps);
-  const SlowestRank slowest = slowest_of(world.all_gather(std::span(&mean_s, 1)));
+  const double compute_s = std::exchange(compute_s_, 0.0) / static_cast<double>(num_steps);
+  const double waited_s = std::exchange(waited_s_, 0.0) / static_cast<double>(num_steps);
+  SlowestRank slowest = slowest_of(world.all_gather(std::span(&compute_s, 1)));
+  std::array<double, 1> exposed{
+      world.rank() == slowest.rank && compute_s + waited_s > 0 ? waited_s / (compute_s + waited_s) : 0.0};
+  world.max(std::span<double>(exposed));
+  if (sees_waits) slowest.exposed_share = exposed[0];
   const bool is_slow = slowest.ratio > most_ratio && slowest.excess_s > least_excess_s;
   if (!is_slow || slowest.rank != same_rank_) same_steps_ = same_lines_ = 0;
   if (is_slow) {

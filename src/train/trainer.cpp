@@ -38,6 +38,7 @@
 #include "sft/plan/save_time.hpp"
 #include "sft/plan/start_table.hpp"
 #include "sft/plan/traffic.hpp"
+#include "sft/train/memory_peaks.hpp"
 #include "summary.hpp"
 
 namespace sft::train {
@@ -59,15 +60,6 @@ int stop_signal(const StopSignals& signals) {
   if (comm::is_output_closed()) return SIGPIPE;
   if (!comm::is_launcher_output_closed()) return 0;
   return std::freopen("/dev/null", "w", stdout) == nullptr ? 0 : SIGPIPE;
-}
-
-MemoryPeaks gather_memory_peaks(device::Device& device, const comm::Group& world) {
-  const auto peak = static_cast<std::int64_t>(device.peak_bytes());
-  std::array<std::int64_t, 2> extremes{peak, -peak};
-  std::array<std::int64_t, 1> total{peak};
-  world.max(std::span<std::int64_t>(extremes));
-  world.sum(std::span<std::int64_t>(total));
-  return {-extremes[1], total[0] / world.size(), extremes[0]};
 }
 
 /// A number of a step that was left out.
@@ -194,8 +186,9 @@ void Trainer::close_window(StepMetrics& metrics) {
   metrics.mean_token_accuracy = mean_of(window.mean_token_accuracy);
   metrics.entropy = mean_of(window.entropy);
   metrics.save_stall_s = saver_->take_stall_s();
-  metrics.peak_memory = gather_memory_peaks(run_.device, run_.groups.world);
-  const SlowestRankWatch::Finding finding = slowest_.close(run_.groups.world);
+  metrics.peak_memory = gather_memory_peaks(run_.device, run_.session);
+  const SlowestRankWatch::Finding finding =
+      slowest_.close(run_.groups.world, /*sees_waits=*/run_.device.kind() == device::Kind::cpu);
   metrics.slowest = finding.slowest;
   if (!finding.warning.empty()) log_warning(finding.warning);
   metrics.time = goodput_.note(Goodput::now(), position_.step);
@@ -357,7 +350,7 @@ ExitStatus Trainer::run_steps() {
     if (!is_last) read(batches, batch);
     notice = exchange(this->notice(), world);
     const double step_time_s = seconds_since(start);
-    slowest_.add_step(step_time_s - (seconds_waited() - waited_before_s));
+    slowest_.add_step(step_time_s, seconds_waited() - waited_before_s);
     profile.end_step();
 
     StepMetrics metrics = measure(result, learning_rate, step_time_s);

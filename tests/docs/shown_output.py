@@ -35,7 +35,7 @@ def main():
 
     for page in sorted(source.glob("docs/**/*.md")):
         text = page.read_text(encoding="utf-8")
-        marks = text.count("<!-- runs -->")
+        marks = len(re.findall(r"^<!-- runs -->$", text, re.MULTILINE))
         before = count
         now = BLOCK.sub(lambda block: shown(page.relative_to(source), block), text)
         if count - before != marks:

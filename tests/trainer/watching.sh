@@ -20,11 +20,15 @@ events() { "$python" "$source/tests/trainer/read_events.py" out-run/tensorboard/
 
 succeeds 'a run that reports' "$mpiexec" -np 2 "$sft" "${here[@]}"
 check 'it says how metrics get to a service' grep -q 'track.py out-run --to wandb --follow' out
+check 'and once which rank is fullest' test "$(grep -cE 'memory: rank [01] fullest, [0-9.]+ MiB; its node [0-9]+ % of [0-9.]+ [GT]iB$' out)" -eq 1
+check 'and slowest' test "$(grep -cE 'time: rank [01] slowest, [0-9.]+x median; communication [0-9]+ %$' out)" -eq 1
+check 'in 100 columns' awk '/memory: |time: / && length > 100 { wide = 1 } END { exit wide }' out
 check 'each logged step is a point' test "$(events | grep -c '^train/loss ')" -eq 3
 check 'each evaluation is one' test "$(events | sed -n 's/^eval\/loss \([0-9]*\) .*/\1/p' | tr '\n' ' ')" = '4 6 '
 check 'the numbers are those of metrics.jsonl' test \
   "$(events | sed -n 's/^train\/loss 6 //p' | cut -c 1-6)" = "$(sed -n 's/^{"step":6,.*,"loss":\([0-9.]*\),.*/\1/p' out-run/metrics.jsonl | cut -c 1-6)"
 check 'Prometheus finds the last step' grep -qE '^sft_step\{run="[0-9a-f]+"\} 6$' out-run/metrics.prom
+check 'the last evaluation' grep -qE '^sft_eval_loss\{run="[0-9a-f]+"\} [0-9.]+$' out-run/metrics.prom
 check 'and when it was' grep -qE '^sft_last_line_timestamp_seconds\{run="[0-9a-f]+"\} [0-9.e+]+$' out-run/metrics.prom
 
 # A run that goes on from step 4 and then to step 8: no point twice.
@@ -38,6 +42,7 @@ status_of env SLURM_JOB_END_TIME="$(date +%s)" "$sft" "${run[@]}" --train.output
 check 'a job that ends before the run says so' grep -qE "the job's time ends in 0:00, at about step [0-9]+ of 6" out
 status_of env SLURM_JOB_END_TIME="$(($(date +%s) + 9999999))" "$sft" "${run[@]}" --train.output_dir out-long-job
 check 'a longer one does not' test "$(grep -c "the job's time" out)" -eq 0
+check 'it says when the job ends' grep -qE 'time: job ends in [0-9]+:[0-9]+:[0-9]+$' out
 
 # Where the files cannot be written the run goes on.
 touch blocked
@@ -83,10 +88,13 @@ check 'a folder without a run is refused' grep -q '^track.py: error: data is no 
 # The report.
 programs=$(dirname "$sft")
 succeeds 'a report' "$python" "$source/postprocess/report.py" out-run --programs "$programs" --prompt 'a' -o report.html
-check 'is one page' grep -q '</html>' report.html
-for title in Curves Mesh 'Memory and traffic' Timeline Texts Goodput Lineage; do
-  check "with $title" grep -q "<h2>$title" report.html
+succeeds 'that a browser reads without a network' "$python" "$source/tests/trainer/read_report.py" report.html
+for title in Curves Mesh 'Memory and traffic' Timeline Texts Goodput Lineage Configuration; do
+  check "with $title" grep -qx "section $title" out
 done
-check 'the plan is in it' grep -q 'highest measured' report.html
-check 'nothing is loaded from elsewhere' test "$(grep -cE '(src|href)="https?:' report.html)" -eq 0
+for figure in 'loss, nats a target token' 'mesh of ranks' 'planned memory' 'what the time went to'; do
+  check "with a figure: $figure" grep -qx "figure $figure" out
+done
+check 'the plan is in it' grep -qE 'measured peak</td><td>[0-9.]+ MiB, [0-9.]+ % of the plan' report.html
+check 'and that it was resumed' grep -q 'where the run was resumed' report.html
 finish_checks

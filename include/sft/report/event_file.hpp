@@ -25,8 +25,9 @@ struct Moment {
 /// with masked CRC-32C, in them messages of event.proto. What is added is on its way to the disk when the call returns.
 class EventFile {
  public:
-  /// Makes the folder and, at `time_s`, the file, in place of all event files that the folder holds: a reader that has
-  /// read one of those forgets its points. Throws a data Error.
+  /// Makes the folder and, at `time_s`, the file, behind which a reader forgets the points of all event files that the
+  /// folder holds. The newest of these stays: TensorBoard, where it has that open, goes on to the next file only while
+  /// it is there. The others are removed. Throws a data Error.
   EventFile(const std::string& folder, double time_s);
   /// Throws a data Error when it cannot be written, as all that follow.
   void add(const Moment& moment, std::span<const Scalar> scalars);

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "sft/core/status_line.hpp"
@@ -26,7 +27,8 @@ class Progress {
   void begin_steps();
   /// Call after every step. `metrics` has the numbers of this step alone.
   void advance(const StepMetrics& metrics);
-  /// Call after advance() for a logged step.
+  /// Call after advance() for a logged step. Behind it stands how the ranks do (train/health.hpp), as soon as there is
+  /// a rate and then every ten minutes.
   void log(const StepMetrics& metrics);
   /// Call after advance() for the first step, unless it is logged; `metrics` as there.
   void log_first(const StepMetrics& metrics);
@@ -47,8 +49,10 @@ class Progress {
   /// A line of the table, the first one below the names of the columns.
   void print(const std::string& line);
   [[nodiscard]] std::string time_left(std::int64_t step) const;
-  /// Once, when the rate is known: that the job's time will end before the run, where SLURM tells it.
-  void tell_job_end(std::int64_t step);
+  /// When the rate is known: how the ranks do, now and then; once, that the job's time will end before the run, where
+  /// SLURM tells it.
+  void tell_health(const StepMetrics& metrics);
+  void tell_job_end(std::int64_t step, double left_s);
 
   std::int64_t first_step_, last_step_;
   bool is_log_;
@@ -57,6 +61,7 @@ class Progress {
   bool header_printed_ = false, has_told_job_end_ = false;
   Clock::time_point start_ = Clock::now();
   Clock::time_point last_drawn_{};
+  std::optional<Clock::time_point> health_told_;
   Clock::time_point evaluation_start_{}, evaluation_shown_{};
 };
 

@@ -13,9 +13,18 @@
 
 namespace sft::train {
 
-/// Highest resident set of a process, over the ranks.
+/// The most memory of a rank so far, over the ranks, and where least is left (train/memory_peaks.hpp).
 struct MemoryPeaks {
   std::int64_t min_bytes = 0, mean_bytes = 0, max_bytes = 0;
+  int max_rank = 0;  ///< the first that has max_bytes
+  /// Where the largest share is used: of a GPU its rank, of a node that of its ranks that has most.
+  struct Fullest {
+    int rank = 0;
+    std::int64_t peak_bytes = 0;                   ///< of this rank
+    std::int64_t used_bytes = 0, limit_bytes = 0;  ///< of the GPU; of the node, by all ranks on it
+    bool is_node = true;
+  };
+  std::optional<Fullest> fullest;  ///< none where no rank knows its limit
 };
 
 /// The rank that computed longest in the steps since the last line, without the time in which it waited for others.
@@ -23,6 +32,9 @@ struct SlowestRank {
   int rank = 0;
   double ratio = 1.0;     ///< of its time to the median of all ranks
   double excess_s = 0.0;  ///< over the median, a step
+  /// Of a step's time, what even this rank waited for others: communication that nothing hides. Not on GPUs, where the
+  /// host does not see it.
+  std::optional<double> exposed_share;
 };
 
 /// One line, over all ranks. The names that TRL has too mean what they mean there: loss, mean_token_accuracy and

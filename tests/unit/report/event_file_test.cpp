@@ -130,12 +130,16 @@ BOOST_AUTO_TEST_CASE(what_is_added_is_read_back) {
   BOOST_TEST(one[0].value == -1.5F);
 }
 
-BOOST_AUTO_TEST_CASE(a_later_file_takes_the_place_of_earlier_ones) {
+BOOST_AUTO_TEST_CASE(of_earlier_files_the_newest_stays_for_a_reader_that_has_it_open) {
   const test::TemporaryFolder folder;
   const std::string first = report::EventFile(folder.path(), 1000.0).path();
   const std::string second = report::EventFile(folder.path(), 2000.0).path();
+  BOOST_TEST(std::filesystem::exists(first));
+  const std::string third = report::EventFile(folder.path(), 2000.5).path();
   BOOST_TEST(!std::filesystem::exists(first));
   BOOST_TEST(std::filesystem::exists(second));
+  BOOST_TEST(std::filesystem::exists(third));
+  BOOST_TEST(second < third);  // read in this order, though made within a second
 }
 
 BOOST_AUTO_TEST_SUITE_END()

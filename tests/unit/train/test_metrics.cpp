@@ -24,7 +24,9 @@ train::StepMetrics example(std::int64_t step) {
   metrics.step_num_tokens = 4000;
   metrics.step_num_target_tokens = 1000;
   metrics.step_time_s = 0.5;
-  metrics.peak_memory = {1, 2, 3};
+  metrics.peak_memory.min_bytes = 1;
+  metrics.peak_memory.mean_bytes = 2;
+  metrics.peak_memory.max_bytes = 3;
   return metrics;
 }
 
@@ -51,7 +53,22 @@ BOOST_AUTO_TEST_CASE(line_has_the_documented_keys_in_order) {
              "step epoch loss grad_norm learning_rate num_tokens num_target_tokens mean_token_accuracy entropy "
              "step_loss step_num_tokens step_num_target_tokens tokens_per_second target_tokens_per_second step_time_s "
              "peak_memory_bytes_min peak_memory_bytes_mean "
-             "peak_memory_bytes_max ");
+             "peak_memory_bytes_max peak_memory_rank ");
+}
+
+BOOST_AUTO_TEST_CASE(a_line_says_which_rank_is_slowest_and_which_is_fullest) {
+  train::StepMetrics metrics = example(3);
+  metrics.slowest = {.rank = 2, .ratio = 1.5, .excess_s = 0.1, .exposed_share = 0.125};
+  metrics.peak_memory.max_rank = 1;
+  metrics.peak_memory.fullest = {.rank = 4, .peak_bytes = 2, .used_bytes = 6, .limit_bytes = 8};
+  const auto json = nlohmann::json::parse(train::to_json(metrics));
+  BOOST_TEST(json["slowest_rank"] == 2);
+  BOOST_TEST(json["slowest_ratio"] == 1.5);
+  BOOST_TEST(json["exposed_communication"] == 0.125);
+  BOOST_TEST(json["peak_memory_rank"] == 1);
+  BOOST_TEST(json["fullest_rank"] == 4);
+  BOOST_TEST(json["fullest_memory_bytes"] == 6);
+  BOOST_TEST(json["fullest_memory_limit_bytes"] == 8);
 }
 
 BOOST_AUTO_TEST_CASE(a_line_says_where_the_time_of_the_run_went) {
@@ -62,7 +79,7 @@ BOOST_AUTO_TEST_CASE(a_line_says_where_the_time_of_the_run_went) {
   std::string keys;
   for (const auto& item : json.items()) keys += item.key() + " ";
   BOOST_TEST(
-      keys.ends_with("peak_memory_bytes_max skipped_steps time goodput run_time_s useful_time_s save_time_s "
+      keys.ends_with("peak_memory_rank skipped_steps time goodput run_time_s useful_time_s save_time_s "
                      "eval_time_s restart_time_s repeated_time_s repeated_steps restarts "));
   BOOST_TEST(json["goodput"].get<double>() == 0.75);
   BOOST_TEST((train::parse_time_note(train::to_json(metrics))->use == metrics.time->use));
