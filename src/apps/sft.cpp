@@ -11,6 +11,7 @@
 // again to go on; 76 a rank stood still, run again to go on; 1 anything else.
 
 #include <fmt/core.h>
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -20,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "check_weights.hpp"
 #include "choose_device.hpp"
 #include "input_file.hpp"
 #include "machines.hpp"
@@ -44,6 +46,7 @@
 #include "sft/hub/folder.hpp"
 #include "sft/launch/foreign_file.hpp"
 #include "sft/launch/request.hpp"
+#include "sft/machine/gpus.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/model/architecture.hpp"
@@ -102,6 +105,14 @@ std::string resolve(const apps::SftOptions& command, int num_ranks) {
                                     warnings);
   }
   for (const std::string& warning : warnings) log_warning(warning);
+  if (command.max_length > 0) {
+    if (!config.data.train_files.empty()) {
+      throw_config_error("--max_length and data.train_files are given", "the rows that there are have a length",
+                         "leave --max_length out, or data.train_files to plan without data");
+    }
+    config.data.train_files = {"none"};
+    config.data.eval_files.clear();
+  }
   if (command.action != apps::SftOptions::Action::print_config &&
       config.data.row_order == config::RowOrder::automatic) {  // memory is planned for it, before the run is restored
     if (const auto header = checkpoint::header_of_resume(config)) config.data.row_order = header->position.row_order;
@@ -221,11 +232,31 @@ void require_few_ranks(int num_ranks) {
                      "give a smaller --num_ranks, or smaller sizes in [parallel]");
 }
 
+/// The memory that a dry run is held against: what is given, else that of the machine it is for, else of this node, on
+/// which all ranks are then.
+plan::Room room_for(const plan::Machine& machine, const std::optional<plan::Hardware>& hardware, int num_ranks,
+                    std::uint64_t given_bytes) {
+  const bool is_gpu = machine.kind == device::Kind::cuda;
+  plan::Room room = hardware ? plan::room_of(*hardware) : plan::Room{.ranks_per_node = num_ranks, .whose = "this node"};
+  if (!hardware) room.node_bytes = machine::node_memory_bytes().value_or(0);
+  if (!hardware && is_gpu) {
+    for (const machine::Gpu& gpu : machine::visible_gpus().gpus) {
+      room.gpu_bytes = room.gpu_bytes == 0 ? gpu.memory_bytes : std::min(room.gpu_bytes, gpu.memory_bytes);
+    }
+  }
+  if (given_bytes == 0) return room;
+  (is_gpu ? room.gpu_bytes : room.node_bytes) = given_bytes;
+  room.whose = "--memory";
+  return room;
+}
+
 /// --dry-run: what the run would be, as if all ranks were on nodes like this one.
 void plan_only(const config::ValidConfig& given, const apps::SftOptions& command) {
   const int num_ranks = mesh::layout_of(given->parallel).size();
   require_few_ranks(num_ranks);
-  const plan::Datasets datasets = apps::open_datasets(given);
+  const plan::Datasets datasets = command.max_length > 0
+                                      ? apps::planned_datasets(given, command.max_length, command.num_rows)
+                                      : apps::open_datasets(given);
   std::optional<plan::Hardware> hardware;
   if (!command.machine.empty()) hardware = apps::machine_named(command.machine);
   const plan::Machine machine = planned_machine(given, hardware ? std::optional(hardware->kind) : std::nullopt);
@@ -233,7 +264,15 @@ void plan_only(const config::ValidConfig& given, const apps::SftOptions& command
   const auto [config, why] = plan::resolve_sp_method(
       plan::assume_async_save(given),
       plan::SpFacts::of(given, datasets.train, hardware ? hardware->ranks_per_node : num_ranks));
-  log_info(plan::dry_run(config, datasets, machine, own_bytes(datasets), why, hardware, command.json));
+  log_info(plan::dry_run({.config = config,
+                          .datasets = datasets,
+                          .machine = machine,
+                          .process_bytes = own_bytes(datasets),
+                          .sp_choice = why,
+                          .weights = apps::look_at_weights(config->model),
+                          .hardware = hardware,
+                          .room = room_for(machine, hardware, num_ranks, command.memory_bytes)},
+                         command.json));
   if (const std::string warning = plan::warning_of_mesh(config->parallel); !warning.empty()) log_warning(warning);
 }
 
