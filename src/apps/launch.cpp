@@ -24,6 +24,7 @@
 #include "machines.hpp"
 #include "next_steps.hpp"
 #include "prepare_options.hpp"
+#include "sft/config/step_shares.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
@@ -143,8 +144,8 @@ std::vector<std::string> eval_files_of(const launch::Request& request) {
 }
 
 /// What the launcher itself adds below all that was given: the files of rows, and TRL's defaults where they change
-/// numbers.
-std::vector<config::PlacedOption> plan_data(const launch::Request& request, Plan& plan) {
+/// numbers. `has_share_of_steps`: eval_steps is one.
+std::vector<config::PlacedOption> plan_data(const launch::Request& request, bool has_share_of_steps, Plan& plan) {
   std::vector<config::PlacedOption> settings;
   const auto set = [&](const char* name, const std::string& value) {
     settings.push_back({{name, value}, "by sft-launch"});
@@ -164,7 +165,7 @@ std::vector<config::PlacedOption> plan_data(const launch::Request& request, Plan
   }
   if (eval_files.empty()) return settings;
   set("data.eval_files", eval_files);
-  const bool says_when = request.gives("eval_strategy") || request.gives("evaluation_strategy") || request.gives("eval_steps");
+  const bool says_when = has_share_of_steps || request.gives("eval_strategy") || request.gives("evaluation_strategy") || request.gives("eval_steps");
   if (!says_when) set("train.eval_steps", "0");
   return settings;
 }
@@ -259,6 +260,7 @@ void fetch_all(const launch::Request& request) {
 Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
   Plan plan;
   // 1. All refusals at once, before anything is looked for
+  const config::StepShares shares = config::take_step_shares(request.training);  // which the run makes steps of
   if (!request.refused.empty()) static_cast<void>(config::parse_sources(request.training, request.refused));
   config::Config config = config::parse_sources(request.training, {});
   if (config.model.model_name_or_path.empty() && config.model.hidden_size == 0) {
@@ -268,7 +270,7 @@ Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
 
   // 2. Model and data
   if (!options.prints) fetch_all(request);
-  request.training.insert(request.training.begin(), plan_data(request, plan));
+  request.training.insert(request.training.begin(), plan_data(request, shares.eval_steps.has_value(), plan));
   config = config::parse_sources(request.training, {});
   if (config.lora.use_peft && !request.gives("lora_target_modules")) {
     config.lora.lora_target_modules = {"q_proj", "v_proj"};
@@ -281,6 +283,7 @@ Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
   const launch::Site site = launch::find_site();
   choose_sizes(request, site, options.machine, whole, config, plan);
   plan.ini_text = ini_text_of(config);
+  if (!shares.is_empty()) plan.ini_text += "\n# shares of all steps\n" + config::to_ini(shares);
   if (!options.machine.empty() && !request.num_processes && !plan.sizes.empty()) {
     request.num_processes = apps::machine_named(options.machine).num_ranks();
   }

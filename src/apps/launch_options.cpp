@@ -61,6 +61,9 @@ po::options_description describe(LaunchFlags& flags) {
       "where sizes are auto: choose them for this machine, as h200x8 of share/sft/machines.ini or a file of one; without it, "
       "for the one that this is");
   add("hostfile", po::value<std::string>()->value_name("FILE"), "machines, a line `HOST slots=N` each");
+  add("launcher", po::value<std::string>()->value_name("COMMAND"),
+      "the command that starts the ranks at your site, with their number, as \"mpiexec -n 64 --ppn 4\"; give "
+      "--num_processes too");
   add("dataset_name", po::value<std::string>()->value_name("DATA"), "a file, a folder, or org/name in the hub cache");
   add("data_files", po::value<std::string>()->value_name("FILES"), "files of records, of DATA or by themselves");
   add("eval_files", po::value<std::string>()->value_name("FILES"),
@@ -150,7 +153,7 @@ std::optional<LaunchOptions> read_launch_options(const std::vector<std::string>&
   about.operand = "";  // without_command took it
   const std::optional<po::variables_map> values = read_options(about, describe(flags), join_lists(without_command(arguments)), others);
   if (!values) return std::nullopt;
-  for (const char* name : {"num_processes", "hostfile", "dataset_name", "data_files", "eval_files", "prepared_dir"}) {
+  for (const char* name : {"num_processes", "hostfile", "launcher", "dataset_name", "data_files", "eval_files", "prepared_dir"}) {
     if (values->count(name) != 0) add(name, (*values)[name].as<std::string>());
   }
   options.accelerate_config = flags.accelerate_config;

@@ -34,6 +34,7 @@
 #include "sft/comm/session.hpp"
 #include "sft/comm/watch.hpp"
 #include "sft/config/parse.hpp"
+#include "sft/config/step_shares.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/core/activity.hpp"
 #include "sft/core/error.hpp"
@@ -55,6 +56,7 @@
 #include "sft/plan/async_save.hpp"
 #include "sft/plan/datasets.hpp"
 #include "sft/plan/memory.hpp"
+#include "sft/plan/run_length.hpp"
 #include "sft/plan/sp_method.hpp"
 #include "sft/plan/start_table.hpp"
 #include "sft/train/console.hpp"
@@ -74,18 +76,31 @@ bool fits_any(const apps::SftOptions& command, const comm::Group& world) {
 }
 
 /// What a file of Accelerate, DeepSpeed, TRL or Axolotl and the command line mean, as .ini text.
-std::string ini_of_foreign_file(const apps::SftOptions& command, int num_ranks, std::vector<std::string>& warnings) {
+std::string ini_of_foreign_file(const apps::SftOptions& command, int num_ranks, config::StepShares& shares,
+                                std::vector<std::string>& warnings) {
   const launch::ForeignFile file = launch::read_foreign_file(command.input_file);
   warnings.insert(warnings.end(), file.notes.begin(), file.notes.end());
   std::vector<config::PlacedOption> overrides;
   for (const config::Option& option : command.overrides) overrides.push_back({option, "on the command line"});
-  const config::Config config =
-      config::parse_sources({launch::settings_of_run(file.settings, num_ranks), overrides}, file.refused);
+  std::vector<std::vector<config::PlacedOption>> sources{launch::settings_of_run(file.settings, num_ranks), overrides};
+  shares = config::take_step_shares(sources);
+  const config::Config config = config::parse_sources(sources, file.refused);
   std::string text;
   for (const config::Difference& key : config::differences(config::Config(), config)) {
     text += fmt::format("[{}]\n{} = {}\n", key.section, key.name, key.now);
   }
   return text;
+}
+
+/// The steps of the whole run, for those that are shares of them.
+std::int64_t steps_of_run(const config::Config& config, const apps::SftOptions& command, int num_ranks) {
+  if (config.train.max_steps >= 0) return config.train.max_steps;
+  const config::ValidConfig valid =
+      config::validate(config, num_ranks > 0 ? num_ranks : apps::num_ranks_of(config.parallel));
+  const std::int64_t num_rows = command.num_rows > 0     ? command.num_rows
+                                : command.max_length > 0 ? valid->effective_batch_rows()
+                                                         : data::PackedDataset(config.data.train_files).num_rows();
+  return plan::num_steps(valid, num_rows);
 }
 
 /// What the file and the options of this process's command line mean, as .ini text without variables: the model's sizes
@@ -97,12 +112,15 @@ std::string resolve(const apps::SftOptions& command, int num_ranks) {
   }
   std::vector<std::string> warnings;
   config::Config config;
+  config::StepShares shares;
   if (launch::is_foreign_file(command.input_file)) {
-    const std::string text = ini_of_foreign_file(command, num_ranks, warnings);
+    const std::string text = ini_of_foreign_file(command, num_ranks, shares, warnings);
     config = apps::parse_with_model(text, {}, command.input_file, warnings);
   } else {
-    config = apps::parse_with_model(apps::read_input_file(command.input_file), command.overrides, command.input_file,
-                                    warnings);
+    std::string text = apps::read_input_file(command.input_file);
+    std::vector<config::Option> overrides = command.overrides;
+    shares = config::take_step_shares(text, overrides, command.input_file);
+    config = apps::parse_with_model(text, overrides, command.input_file, warnings);
   }
   for (const std::string& warning : warnings) log_warning(warning);
   if (command.max_length > 0) {
@@ -113,6 +131,7 @@ std::string resolve(const apps::SftOptions& command, int num_ranks) {
     config.data.train_files = {"none"};
     config.data.eval_files.clear();
   }
+  if (!shares.is_empty()) config::apply_step_shares(shares, steps_of_run(config, command, num_ranks), config);
   if (command.action != apps::SftOptions::Action::print_config &&
       config.data.row_order == config::RowOrder::automatic) {  // memory is planned for it, before the run is restored
     if (const auto header = checkpoint::header_of_resume(config)) config.data.row_order = header->position.row_order;
@@ -232,13 +251,14 @@ void require_few_ranks(int num_ranks) {
                      "give a smaller --num_ranks, or smaller sizes in [parallel]");
 }
 
-/// The memory that a dry run is held against: what is given, else that of the machine it is for, else of this node, on
-/// which all ranks are then.
+/// The memory that a dry run is held against: what is given, else that of the machine it is for, else of nodes like this
+/// one, as many as it takes.
 plan::Room room_for(const plan::Machine& machine, const std::optional<plan::Hardware>& hardware, int num_ranks,
                     std::uint64_t given_bytes) {
   const bool is_gpu = machine.kind == device::Kind::cuda;
-  plan::Room room = hardware ? plan::room_of(*hardware) : plan::Room{.ranks_per_node = num_ranks, .whose = "this node"};
+  plan::Room room = hardware ? plan::room_of(*hardware) : plan::Room{.ranks_per_node = num_ranks, .whose = "as this node"};
   if (!hardware) room.node_bytes = machine::node_memory_bytes().value_or(0);
+  room.takes_more_nodes = !hardware;
   if (!hardware && is_gpu) {
     for (const machine::Gpu& gpu : machine::visible_gpus().gpus) {
       room.gpu_bytes = room.gpu_bytes == 0 ? gpu.memory_bytes : std::min(room.gpu_bytes, gpu.memory_bytes);

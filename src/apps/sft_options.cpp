@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft_options.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <cstdint>
 #include <stdexcept>
 #include <utility>
@@ -128,17 +128,27 @@ void read_rows(const Flags& flags, SftOptions& options) {
 
 std::optional<SftOptions> read_sft_options(const std::vector<std::string>& arguments) {
   SftOptions options;
+  std::vector<std::string> unknown;  // so that all are told at once
   const cli::OtherOptions keys{
       .takes = [](const std::string& name) { return config::is_truth(name) ? cli::Takes::truth : cli::Takes::value; },
       .meaning = [&](const cli::Word& word, const std::vector<std::string>& known) -> std::optional<cli::Word> {
         config::Option option{word.name, word.value};
-        config::require_known(option, known);
-        options.overrides.push_back(std::move(option));
+        try {
+          config::require_known(option, known);
+          options.overrides.push_back(std::move(option));
+        } catch (const Error& error) {
+          unknown.emplace_back(error.what());
+        }
         return std::nullopt;
       }};
   Flags flags;
   const std::optional<po::variables_map> values = read_options(about_sft(), describe(flags), arguments, keys);
   if (!values) return std::nullopt;
+  if (unknown.size() == 1) throw Error(ExitStatus::configuration, unknown.front());
+  if (!unknown.empty()) {
+    throw Error(ExitStatus::configuration,
+                fmt::format("{} options are not known:\n  {}", unknown.size(), fmt::join(unknown, "\n  ")));
+  }
   options.action = action_of(flags);
   if (options.action == SftOptions::Action::dry_run) {
     read_rows(flags, options);

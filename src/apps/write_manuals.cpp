@@ -37,12 +37,14 @@ cli::Manual with_passed_on(cli::Manual manual) {
   if (manual.program != "sft-run" && manual.program != "sft-launch") return manual;
   std::vector<cli::ManualOption>& own = manual.groups.front().options;
   if (manual.program == "sft-launch") {
-    for (const cli::ManualOption& option : apps::prepare_manual().groups.front().options) {
+    const cli::Manual prepare = apps::prepare_manual();
+    for (const cli::ManualOption& option : prepare.groups.front().options) {
       const bool is_new = std::ranges::find(own, option.name, &cli::ManualOption::name) == own.end();
       if (is_new) own.push_back(option);
     }
   }
-  for (const cli::ManualGroup& group : apps::sft_manual().groups) {
+  const cli::Manual sft = apps::sft_manual();
+  for (const cli::ManualGroup& group : sft.groups) {
     if (!group.has_dashes) manual.groups.push_back(group);
   }
   return manual;

@@ -51,7 +51,7 @@ std::vector<std::string> files_below(const fs::path& folder, const std::string& 
   std::vector<std::string> found;
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder, ignored)) {
-    const std::string path = fs::relative(entry.path(), folder, ignored).string();
+    const std::string path = entry.path().lexically_relative(folder).string();  // in the hub cache it is a link
     const bool is_part = config.empty() || has_word(path, {config});
     if (entry.is_regular_file(ignored) && is_record_file(path) && is_part) found.push_back(path);
   }

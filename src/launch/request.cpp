@@ -166,6 +166,8 @@ class Sorter {
       if (value_of(setting) != "0") {
         refuse(setting, "one command starts the ranks of all machines", "start it on the machine of rank 0 alone");
       }
+    } else if (name == "launcher") {
+      request_.launcher = value_of(setting);
     } else if (name == "env") {
       add_environment(setting);
     } else if (name == "push_to_hub" && config::truth_of(value_of(setting)) == true) {

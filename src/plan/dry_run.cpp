@@ -103,6 +103,7 @@ std::string dry_run(const DryRun& of, bool json) {
   }
   if (verdict.is_known) {
     result["fits"] = {{"fits", verdict.fits()},
+                      {"num_nodes", verdict.num_nodes},
                       {"of", verdict.is_of_gpu ? "GPU" : "node"},
                       {"needed_bytes", verdict.needed_bytes},
                       {"present_bytes", verdict.present_bytes}};

@@ -2,6 +2,7 @@
 #include "sft/plan/verdict.hpp"
 
 #include <fmt/core.h>
+#include <algorithm>
 
 #include "sft/core/format.hpp"
 #include "sft/plan/search.hpp"
@@ -32,26 +33,33 @@ Room room_of(const Hardware& hardware) {
 Verdict judge(const MemoryTable& memory, device::Kind kind, const Room& room) {
   const bool is_gpu = kind == device::Kind::cuda;
   const std::size_t of_rank = is_gpu ? memory.on_node.most_bytes : memory.total.most_bytes;
-  const Verdict of_gpu{.is_known = is_gpu && room.gpu_bytes > 0,
-                       .is_of_gpu = true,
-                       .needed_bytes = memory.on_gpu.most_bytes,
-                       .present_bytes = room.gpu_bytes};
+  int on_node = room.ranks_per_node;
+  if (room.takes_more_nodes && of_rank > 0) {
+    on_node = static_cast<int>(std::clamp<std::size_t>(room.node_bytes / of_rank, 1, room.ranks_per_node));
+  }
   const Verdict of_node{.is_known = room.node_bytes > 0,
                         .is_of_gpu = false,
-                        .needed_bytes = of_rank * static_cast<std::size_t>(room.ranks_per_node),
-                        .present_bytes = room.node_bytes};
+                        .needed_bytes = of_rank * static_cast<std::size_t>(on_node),
+                        .present_bytes = room.node_bytes,
+                        .ranks_per_node = on_node,
+                        .num_nodes = (room.ranks_per_node + on_node - 1) / on_node};
+  Verdict of_gpu = of_node;
+  of_gpu.is_known = is_gpu && room.gpu_bytes > 0;
+  of_gpu.is_of_gpu = true;
+  of_gpu.needed_bytes = memory.on_gpu.most_bytes;
+  of_gpu.present_bytes = room.gpu_bytes;
   if (!of_gpu.is_known) return of_node;
   return of_gpu.fits() && of_node.is_known && !of_node.fits() ? of_node : of_gpu;
 }
 
 std::string describe(const Verdict& verdict, const MemoryTable& memory, const Room& room) {
   if (!verdict.is_known) return "";
-  const std::string who = verdict.is_of_gpu         ? "a rank"
-                          : room.ranks_per_node > 1 ? fmt::format("{} ranks of a node", room.ranks_per_node)
-                                                    : "the rank of a node";
-  const std::string needs =
-      fmt::format("{} {} {} of {} ({})", who, !verdict.is_of_gpu && room.ranks_per_node > 1 ? "take" : "takes",
-                  format_bytes(verdict.needed_bytes), format_bytes(verdict.present_bytes), room.whose);
+  const std::string nodes = verdict.num_nodes > 1 ? fmt::format("on {} nodes, ", verdict.num_nodes) : "";
+  const std::string who = verdict.is_of_gpu            ? "a rank takes"
+                          : verdict.ranks_per_node > 1 ? fmt::format("{} ranks of a node take", verdict.ranks_per_node)
+                                                       : "the rank of a node takes";
+  const std::string needs = fmt::format("{}{} {} of {} ({})", nodes, who, format_bytes(verdict.needed_bytes),
+                                        format_bytes(verdict.present_bytes), room.whose);
   if (verdict.fits()) {
     return fmt::format("yes: {}, {} to spare", needs, format_bytes(verdict.present_bytes - verdict.needed_bytes));
   }

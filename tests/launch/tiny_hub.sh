@@ -9,7 +9,7 @@ export HF_HOME=${work:?}/hub
 make_tiny_model() {
   make_pairs 40
   {
-    tiny_model
+    tiny_model | sed -E 's/^(hidden|intermediate)_size = .*/\1_size = 64/' # whole blocks of 4 bits
     short_run 0 'output_dir = tiny'
     printf '[checkpoint]\nsave_hub_model = true\n'
   } >tiny.ini
@@ -33,10 +33,13 @@ json.dump({"eos_token": "<end>", "tokenizer_class": "PreTrainedTokenizerFast"},
 PY
 }
 
-# put_into_hub KIND ORG/NAME FILE...: KIND is model or dataset.
+# put_into_hub KIND ORG/NAME FILE...: as huggingface_hub does it, by links. KIND is model or dataset.
 put_into_hub() {
-  local folder=$HF_HOME/hub/$1s--${2/\//--}
-  mkdir -p "$folder/snapshots/0000" "$folder/refs"
+  local folder=$HF_HOME/hub/$1s--${2/\//--} file
+  mkdir -p "$folder/snapshots/0000" "$folder/refs" "$folder/blobs"
   printf 0000 >"$folder/refs/main"
-  cp "${@:3}" "$folder/snapshots/0000"
+  for file in "${@:3}"; do
+    cp "$file" "$folder/blobs/of-$(basename "$file" | tr . -)"
+    ln -sf "../../blobs/of-$(basename "$file" | tr . -)" "$folder/snapshots/0000/$(basename "$file")"
+  done
 }

@@ -30,10 +30,10 @@ done
 # run_as_printed RANKS: makes the rows and trains a step, by the file and the commands that --print showed in `printed`.
 run_as_printed() {
   local line words
-  while read -r line; do
+  while read -r line <&4; do
     eval "words=($line)"
     "${words[@]}" >out 2>err || return
-  done < <(grep '/sft-prepare --input' printed)
+  done 4< <(grep '/sft-prepare --input' printed)
   sed -n '/^# .*launch.ini$/,/^# rows:/p' printed | grep -v '^# ' >printed.ini
   "$mpiexec" -np "$1" "$sft" printed.ini --max_steps 1 --gradient_accumulation_steps 1 --device.backend cpu --output_dir ran \
     >out 2>err || return
@@ -69,7 +69,7 @@ finish_command() {
   command='' refusal='' ranks=1 runs=no lines=() options=() notes=()
 }
 
-while IFS= read -r line; do
+while IFS= read -r line <&3; do
   rest=${line:2}
   case $line in
     '> '*)
@@ -80,14 +80,14 @@ while IFS= read -r line; do
     '@ '*) printf '%s\n' "$rest" >>sft.yaml ;;
     '= '*) lines+=("$rest") ;;
     '- '*) options+=("$rest") ;;
-    '# '*) if [[ -n $command ]]; then notes+=("$rest"); fi ;;
+    '# '* | '#') if [[ -n $command ]]; then notes+=("$rest"); fi ;;
     'n '*) ranks=$rest ;;
     '* run') runs=yes ;;
     '! '*) refusal=$rest ;;
     '' | 'source '*) ;;
     *) wrong "the table has a line of no kind: $line" ;;
   esac
-done <"$table"
+done 3<"$table" # what is run reads standard input
 finish_command
 check 'the table has more than 20 commands' test "$num_commands" -gt 20
 finish_checks

@@ -24,6 +24,7 @@ struct Request {
   bool is_single_process = false;                  ///< whatever num_processes says (distributed_type: "NO")
   std::optional<int> threads_per_process;          ///< OMP_NUM_THREADS
   std::string hostfile;                            ///< lines `HOST slots=N`, as DeepSpeed and Open MPI read them
+  std::string launcher;  ///< the command that starts ranks at this site, with their number; empty: it is found
   std::optional<int> train_batch_size;             ///< DeepSpeed's: rows of a step, which the sizes have to give
   std::map<std::string, std::string> preparation;  ///< options of sft-prepare
   std::vector<std::vector<config::PlacedOption>> training;  ///< settings of sft, by source; later ones win

@@ -61,6 +61,7 @@ BOOST_AUTO_TEST_CASE(words_that_are_no_options_are_refused) {
   says({"--dry_rum"}, "did you mean `dry-run`?");
   says({"--tp_sise", "2"}, "did you mean `tp_size`?");
   says({"-x"}, "unknown key `x`");
+  says({"--foo", "1", "--tp_size", "2", "--bar", "3"}, "2 options are not known");
   says({"--json=maybe"}, "the value of --json is not valid (expected true or false)");
   says({"a.ini", "--dry-run", "--num_ranks"}, "`--num_ranks` has no value");
 }

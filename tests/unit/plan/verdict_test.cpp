@@ -31,7 +31,7 @@ MemoryTable memory_of(std::size_t gpu_gib, std::size_t node_gib) {
 BOOST_AUTO_TEST_SUITE(verdict)
 
 BOOST_AUTO_TEST_CASE(of_gpus_and_nodes) {
-  const Room room{.gpu_bytes = 80 * gib, .node_bytes = 100 * gib, .ranks_per_node = 8, .whose = "h100x8"};
+  const Room room{.gpu_bytes = 80 * gib, .node_bytes = 100 * gib, .ranks_per_node = 8, .takes_more_nodes = false, .whose = "h100x8"};
   struct Case {
     std::size_t gpu_gib, node_gib;
     bool fits, is_of_gpu;
@@ -50,12 +50,22 @@ BOOST_AUTO_TEST_CASE(of_gpus_and_nodes) {
 }
 
 BOOST_AUTO_TEST_CASE(of_ranks_on_processors) {
-  const Room room{.gpu_bytes = 0, .node_bytes = 16 * gib, .ranks_per_node = 4, .whose = "this node"};
+  const Room room{.gpu_bytes = 0, .node_bytes = 16 * gib, .ranks_per_node = 4, .takes_more_nodes = false, .whose = "this node"};
   const MemoryTable fits = memory_of(0, 4), too_much = memory_of(0, 5);
   test::check_says(describe(judge(fits, Kind::cpu, room), fits, room),
                    "yes: 4 ranks of a node take 16.00 GiB of 16.00 GiB (this node), 0 B to spare");
   BOOST_TEST(!judge(too_much, Kind::cpu, room).fits());
   BOOST_TEST(describe(judge(fits, Kind::cpu, {}), fits, {}).empty());  // nothing is known
+}
+
+BOOST_AUTO_TEST_CASE(of_as_many_nodes_as_it_takes) {
+  const Room room{.gpu_bytes = 0, .node_bytes = 16 * gib, .ranks_per_node = 10, .takes_more_nodes = true, .whose = "x"};
+  const MemoryTable memory = memory_of(0, 5);
+  const plan::Verdict verdict = judge(memory, Kind::cpu, room);
+  BOOST_TEST(verdict.fits());
+  BOOST_TEST(verdict.num_nodes == 4);
+  test::check_says(describe(verdict, memory, room), "yes: on 4 nodes, 3 ranks of a node take 15.00 GiB of 16.00 GiB (x)");
+  BOOST_TEST(!judge(memory_of(0, 17), Kind::cpu, room).fits());  // a single rank
 }
 
 BOOST_AUTO_TEST_CASE(of_a_machine) {
