@@ -79,7 +79,8 @@ ChosenSizes choose_sizes(const OpenSizes& open) {
   base.model = config::validate(base.model)->model;
   base.data.train_files = {"none"};
   if (base.train.offload_folder.empty()) base.train.offload_folder = base.train.output_dir;
-  base.device.backend = open.hardware.kind == device::Kind::cuda ? config::BackendChoice::cuda : config::BackendChoice::cpu;
+  base.device.backend =
+      open.hardware.kind == device::Kind::cuda ? config::BackendChoice::cuda : config::BackendChoice::cpu;
   for (const std::string& size : launch::sizes_of_plans()) {
     if (!open.free.contains(size)) task.fixed.insert(size);
   }
@@ -96,7 +97,8 @@ ChosenSizes choose_sizes(const OpenSizes& open) {
     throw_config_error(
         fmt::format("no way to train on {} ranks fits {}", open.hardware.num_ranks(), open.hardware.name),
         fmt::format("of {} legal ones for {} none does", result.counts.legal, rows),
-        "use more ranks, a smaller --max_length or fewer rows, or leave more sizes to auto; sft-plan says what is missing");
+        "use more ranks, a smaller --max_length or fewer rows, or leave more sizes to auto; sft-plan says what is "
+        "missing");
   }
   const plan::Candidate& best = result.best.front();
   ChosenSizes chosen{.keys = {}, .config = open.config, .why = ""};
@@ -106,12 +108,11 @@ ChosenSizes choose_sizes(const OpenSizes& open) {
   }
   chosen.config = config::parse(ini_of(chosen.keys), {}, "the plan", open.config);
   const bool is_gpu = open.hardware.kind == device::Kind::cuda;
-  chosen.why = fmt::format(
-      "{}{}: {} of {}; the fastest of {} ways that fit, of {} legal ones, by the rates of {}",
-      mesh::layout_of(best.config->parallel).describe(), describe_savings(chosen.keys),
-      format_bytes(is_gpu ? best.memory.device_bytes : best.memory.node_bytes),
-      format_bytes(is_gpu ? open.hardware.device_bytes : open.hardware.node_bytes), result.counts.fitting,
-      result.counts.legal, open.hardware.name);
+  chosen.why = fmt::format("{}{}: {} of {}; the fastest of {} ways that fit, of {} legal ones, by the rates of {}",
+                           mesh::layout_of(best.config->parallel).describe(), describe_savings(chosen.keys),
+                           format_bytes(is_gpu ? best.memory.device_bytes : best.memory.node_bytes),
+                           format_bytes(is_gpu ? open.hardware.device_bytes : open.hardware.node_bytes),
+                           result.counts.fitting, result.counts.legal, open.hardware.name);
   return chosen;
 }
 

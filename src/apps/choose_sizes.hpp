@@ -24,14 +24,15 @@ struct OpenSizes {
   config::Config config;       ///< of the run, but for the sizes; its model complete
   std::set<std::string> free;  ///< keys that may change (launch::sizes_of_plans)
   plan::Hardware hardware;
-  std::int64_t max_length = 0;    ///< tokens of a row
+  std::int64_t max_length = 0;     ///< tokens of a row
   std::int64_t rows_per_step = 0;  ///< which stay the same
 };
 
 struct ChosenSizes {
   std::vector<config::Difference> keys;  ///< the free keys that are to be other than in OpenSizes::config
   config::Config config;                 ///< with them
-  std::string why;  ///< "16 x 1 x 1 ...: 3.1 GiB of 16 GiB; the fastest of 412 ways that fit, of 980 legal ones, on cpu"
+  std::string
+      why;  ///< "16 x 1 x 1 ...: 3.1 GiB of 16 GiB; the fastest of 412 ways that fit, of 980 legal ones, on cpu"
 };
 
 /// Keys and their values as .ini text.

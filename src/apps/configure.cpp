@@ -59,8 +59,8 @@ launch::Facts find_facts() {
 plan::Hardware machine_of(const launch::SiteAnswers& answers) {
   const auto bytes = static_cast<std::size_t>(answers.memory_gb * giga);
   if (answers.uses_gpus) {
-    plan::Hardware machine = apps::machine_named(
-        fmt::format("{}x{}x{}", answers.gpu_kind, answers.ranks_per_machine, answers.num_machines));
+    plan::Hardware machine =
+        apps::machine_named(fmt::format("{}x{}x{}", answers.gpu_kind, answers.ranks_per_machine, answers.num_machines));
     if (bytes > 0) machine.device_bytes = bytes;
     return machine;
   }
@@ -86,15 +86,14 @@ std::optional<launch::Sizes> plan_sizes(const launch::SiteAnswers& answers, cons
     }
     if (!fixed.contains("offload")) open.free.insert("offload_optimizer");
     const config::Config config = apps::choose_sizes(open).config;
-    return launch::Sizes{
-        .dp_replicate_size = config.parallel.dp_replicate_size,
-        .sp_size = config.parallel.sp_size,
-        .tp_size = config.parallel.tp_size,
-        .zero_stage = fmt::format("{}", config.parallel.zero_stage),
-        .offload = config::write(config.train.offload_optimizer),
-        .activation_checkpointing = config::write(config.train.activation_checkpointing),
-        .rows_per_rank = static_cast<int>(config.train.per_device_train_batch_size),
-        .gradient_accumulation_steps = static_cast<int>(config.train.gradient_accumulation_steps)};
+    return launch::Sizes{.dp_replicate_size = config.parallel.dp_replicate_size,
+                         .sp_size = config.parallel.sp_size,
+                         .tp_size = config.parallel.tp_size,
+                         .zero_stage = fmt::format("{}", config.parallel.zero_stage),
+                         .offload = config::write(config.train.offload_optimizer),
+                         .activation_checkpointing = config::write(config.train.activation_checkpointing),
+                         .rows_per_rank = static_cast<int>(config.train.per_device_train_batch_size),
+                         .gradient_accumulation_steps = static_cast<int>(config.train.gradient_accumulation_steps)};
   } catch (const Error& error) {
     log_warning(fmt::format("sizes are proposed by rules of thumb: {}", error.what()));
     return std::nullopt;

@@ -24,8 +24,9 @@ namespace fs = std::filesystem;
 /// Whether it is ORG/NAME, and no path.
 bool is_hub_name(const std::string& text) {
   std::error_code ignored;
-  const bool is_word = std::ranges::all_of(
-      text, [](unsigned char c) { return std::isalnum(c) != 0 || std::string_view("-_./").find(c) != std::string::npos; });
+  const bool is_word = std::ranges::all_of(text, [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("-_./").find(c) != std::string::npos;
+  });
   return is_word && std::ranges::count(text, '/') == 1 && !text.starts_with('.') && !text.starts_with('/') &&
          !text.ends_with('/') && !fs::exists(text, ignored) && !fs::exists(fs::path(text).parent_path(), ignored);
 }

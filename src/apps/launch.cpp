@@ -165,7 +165,8 @@ std::vector<config::PlacedOption> plan_data(const launch::Request& request, bool
   }
   if (eval_files.empty()) return settings;
   set("data.eval_files", eval_files);
-  const bool says_when = has_share_of_steps || request.gives("eval_strategy") || request.gives("evaluation_strategy") || request.gives("eval_steps");
+  const bool says_when = has_share_of_steps || request.gives("eval_strategy") || request.gives("evaluation_strategy") ||
+                         request.gives("eval_steps");
   if (!says_when) set("train.eval_steps", "0");
   return settings;
 }

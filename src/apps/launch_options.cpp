@@ -29,8 +29,10 @@ cli::Manual about_launch() {
       "--help); later ones win over --config, and that over --accelerate_config. MODEL is a folder or a name in the "
       "hub "
       "cache, DATA a file, a folder or a name there. What is not there is downloaded by postprocess/fetch.py.",
-      "A size that is auto is chosen by the planner, for --machine or this one, with as many rows a step: tp_size, sp_size, "
-      "dp_replicate_size, zero_stage, activation_checkpointing, per_device_train_batch_size ...; --accelerate_config auto "
+      "A size that is auto is chosen by the planner, for --machine or this one, with as many rows a step: tp_size, "
+      "sp_size, "
+      "dp_replicate_size, zero_stage, activation_checkpointing, per_device_train_batch_size ...; --accelerate_config "
+      "auto "
       "leaves all of them to it.",
       "Rows are prepared once for the same files, tokenizer and options, and kept in ~/.cache/sft/prepared. Defaults "
       "are "
@@ -50,7 +52,8 @@ po::options_description describe(LaunchFlags& flags) {
   po::options_description description;
   auto add = description.add_options();
   add("accelerate_config", po::value(&flags.accelerate_config)->value_name("NAME"),
-      "auto, single_gpu, multi_gpu, zero1, zero2, zero3, fsdp1, fsdp2, context_parallel_2gpu, alst_ulysses_4gpu, or a YAML "
+      "auto, single_gpu, multi_gpu, zero1, zero2, zero3, fsdp1, fsdp2, context_parallel_2gpu, alst_ulysses_4gpu, or a "
+      "YAML "
       "file "
       "of accelerate launch or a JSON file of DeepSpeed");
   add("config_file", po::value<std::string>()->value_name("FILE"), "the same, under the name of accelerate launch");
@@ -58,7 +61,8 @@ po::options_description describe(LaunchFlags& flags) {
   add("num_processes", po::value<std::string>()->value_name("N"),
       "ranks to start; without it those of the SLURM job, or one for each GPU");
   add("machine", po::value(&flags.machine)->value_name("MACHINE"),
-      "where sizes are auto: choose them for this machine, as h200x8 of share/sft/machines.ini or a file of one; without it, "
+      "where sizes are auto: choose them for this machine, as h200x8 of share/sft/machines.ini or a file of one; "
+      "without it, "
       "for the one that this is");
   add("hostfile", po::value<std::string>()->value_name("FILE"), "machines, a line `HOST slots=N` each");
   add("launcher", po::value<std::string>()->value_name("COMMAND"),
@@ -151,9 +155,11 @@ std::optional<LaunchOptions> read_launch_options(const std::vector<std::string>&
   LaunchFlags flags;
   cli::Manual about = about_launch();
   about.operand = "";  // without_command took it
-  const std::optional<po::variables_map> values = read_options(about, describe(flags), join_lists(without_command(arguments)), others);
+  const std::optional<po::variables_map> values =
+      read_options(about, describe(flags), join_lists(without_command(arguments)), others);
   if (!values) return std::nullopt;
-  for (const char* name : {"num_processes", "hostfile", "launcher", "dataset_name", "data_files", "eval_files", "prepared_dir"}) {
+  for (const char* name :
+       {"num_processes", "hostfile", "launcher", "dataset_name", "data_files", "eval_files", "prepared_dir"}) {
     if (values->count(name) != 0) add(name, (*values)[name].as<std::string>());
   }
   options.accelerate_config = flags.accelerate_config;

@@ -20,8 +20,8 @@ struct LaunchOptions {
 };
 
 /// Reads `sft-launch sft [options]`, with lists as TRL writes them, `--data_files A B`, and with trl/scripts/sft.py or
-/// `-m trl.scripts.sft` in place of `sft`, which may then stand behind options of `accelerate launch`. Prints help or version where
-/// they are asked for, and returns nothing then. Throws a configuration Error.
+/// `-m trl.scripts.sft` in place of `sft`, which may then stand behind options of `accelerate launch`. Prints help or
+/// version where they are asked for, and returns nothing then. Throws a configuration Error.
 [[nodiscard]] std::optional<LaunchOptions> read_launch_options(const std::vector<std::string>& arguments);
 
 [[nodiscard]] cli::Manual launch_manual();

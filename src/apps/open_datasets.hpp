@@ -24,8 +24,8 @@ namespace sft::apps {
 [[nodiscard]] plan::Datasets planned_datasets(const config::ValidConfig& config, std::int64_t max_length,
                                               std::int64_t num_rows);
 
-/// The same as open_datasets() on every rank, of which rank 0 alone opens files: the others get what it learned, and open a shard when
-/// they read a row of it. Refuses data that require_model_tokenizer refuses. Collective over `world`.
+/// The same as open_datasets() on every rank, of which rank 0 alone opens files: the others get what it learned, and
+/// open a shard when they read a row of it. Refuses data that require_model_tokenizer refuses. Collective over `world`.
 [[nodiscard]] plan::Datasets share_datasets(const config::ValidConfig& config, const mesh::Place& place,
                                             const comm::Group& world, const std::vector<std::string>& damaged);
 

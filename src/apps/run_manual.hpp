@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What sft-run, a script, says about itself: its manual page and completion come from here, its --help from itself, and a
-// test holds one against the other.
+// What sft-run, a script, says about itself: its manual page and completion come from here, its --help from itself, and
+// a test holds one against the other.
 
 #include "sft/cli/manual.hpp"
 

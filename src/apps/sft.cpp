@@ -129,7 +129,6 @@ std::string resolve(const apps::SftOptions& command, int num_ranks) {
                          "leave --max_length out, or data.train_files to plan without data");
     }
     config.data.train_files = {"none"};
-    config.data.eval_files.clear();
   }
   if (!shares.is_empty()) config::apply_step_shares(shares, steps_of_run(config, command, num_ranks), config);
   if (command.action != apps::SftOptions::Action::print_config &&
@@ -251,12 +250,13 @@ void require_few_ranks(int num_ranks) {
                      "give a smaller --num_ranks, or smaller sizes in [parallel]");
 }
 
-/// The memory that a dry run is held against: what is given, else that of the machine it is for, else of nodes like this
-/// one, as many as it takes.
+/// The memory that a dry run is held against: what is given, else that of the machine it is for, else of nodes like
+/// this one, as many as it takes.
 plan::Room room_for(const plan::Machine& machine, const std::optional<plan::Hardware>& hardware, int num_ranks,
                     std::uint64_t given_bytes) {
   const bool is_gpu = machine.kind == device::Kind::cuda;
-  plan::Room room = hardware ? plan::room_of(*hardware) : plan::Room{.ranks_per_node = num_ranks, .whose = "as this node"};
+  plan::Room room =
+      hardware ? plan::room_of(*hardware) : plan::Room{.ranks_per_node = num_ranks, .whose = "as this node"};
   if (!hardware) room.node_bytes = machine::node_memory_bytes().value_or(0);
   room.takes_more_nodes = !hardware;
   if (!hardware && is_gpu) {

@@ -63,7 +63,8 @@ po::options_description describe(Flags& flags) {
       "with --dry-run: also plan the time of a step on this machine, h200x8x4 for 4 nodes of 8 H200 "
       "(share/sft/machines.ini), or a file of one machine of that form");
   add("memory", po::value(&flags.memory)->value_name("SIZE"),
-      "with --dry-run: say whether the run fits in so much of each GPU, or on CPUs of each node, as in 80GB; without it, "
+      "with --dry-run: say whether the run fits in so much of each GPU, or on CPUs of each node, as in 80GB; without "
+      "it, "
       "in that of --machine, else of this node");
   add("max_length", po::value(&flags.max_length)->value_name("N"),
       "with --dry-run, before there is any data: plan for full rows of N tokens (32k for 32768)");
@@ -154,7 +155,8 @@ std::optional<SftOptions> read_sft_options(const std::vector<std::string>& argum
     read_rows(flags, options);
   } else {
     require_dry_run(flags);
-    if (!flags.max_length.empty()) options.overrides.push_back({"max_length", flags.max_length});  // is refused as a key
+    if (!flags.max_length.empty())
+      options.overrides.push_back({"max_length", flags.max_length});  // is refused as a key
   }
   if (!flags.memory.empty()) options.memory_bytes = parse_size(flags.memory);
   options.json = flags.json;

@@ -32,7 +32,8 @@ void write(const std::string& folder, const std::string& name, const std::string
   io::write_file_atomically(folder + "/" + name, text);
 }
 
-/// The manual with the options that its program passes on: sft-run all of sft's keys, sft-launch those of sft-prepare too.
+/// The manual with the options that its program passes on: sft-run all of sft's keys, sft-launch those of sft-prepare
+/// too.
 cli::Manual with_passed_on(cli::Manual manual) {
   if (manual.program != "sft-run" && manual.program != "sft-launch") return manual;
   std::vector<cli::ManualOption>& own = manual.groups.front().options;

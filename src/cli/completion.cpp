@@ -34,7 +34,8 @@ std::vector<Typed> typed_options(const Manual& manual) {
     const std::string section = group.has_dashes ? "" : group.title.substr(1, group.title.size() - 2) + ".";
     for (const ManualOption& option : group.options) {
       typed.push_back({fmt::format("--{}{}", section, option.name), &option});
-      if (!group.has_dashes && counts.at(option.name) == 1) typed.push_back({fmt::format("--{}", option.name), &option});
+      if (!group.has_dashes && counts.at(option.name) == 1)
+        typed.push_back({fmt::format("--{}", option.name), &option});
     }
   }
   return typed;

@@ -68,7 +68,8 @@ void add_entry(const std::string& name, const YAML::Node& key, const YAML::Node&
                const std::string& path, ForeignFile& file) {
   const std::string place = place_of(key, path);
   const std::string text = text_of(value);
-  if (value.IsMap() && std::ranges::find(blocks, name) != blocks.end()) return add_block(value, Level::block, path, file);
+  if (value.IsMap() && std::ranges::find(blocks, name) != blocks.end())
+    return add_block(value, Level::block, path, file);
   if ((name == "deepspeed_config_file" || name == "deepspeed") && is_block(value)) {
     if (value.IsMap()) return add_deepspeed(value, path, file);
     return add_deepspeed_file(text, path, file);

@@ -71,7 +71,8 @@ bool holds_saved_splits(const fs::path& folder) {
 
 /// A saved data set is one input as a whole.
 std::vector<std::string> saved_split(const fs::path& folder, const std::string& split) {
-  if (is_saved(folder)) return split == "train" ? std::vector<std::string>{folder.string()} : std::vector<std::string>{};
+  if (is_saved(folder))
+    return split == "train" ? std::vector<std::string>{folder.string()} : std::vector<std::string>{};
   if (is_saved(folder / split)) return {(folder / split).string()};
   return {};
 }
@@ -127,9 +128,11 @@ std::vector<std::string> find_files(const Dataset& dataset, bool is_optional) {
   if (!dataset.data_files.empty()) return named_files(folder, dataset.data_files);
   std::vector<std::string> files = files_of_split(folder, dataset);
   if (files.empty() && !is_optional) {
-    throw_data_error(fmt::format("{} has no files of the split `{}`", dataset.name, dataset.split),
-                     fmt::format("looked for .jsonl, .json, .parquet and .arrow below {}, and for what save_to_disk leaves", folder.string()),
-                     "name them with --data_files, or the split with --dataset_train_split");
+    throw_data_error(
+        fmt::format("{} has no files of the split `{}`", dataset.name, dataset.split),
+        fmt::format("looked for .jsonl, .json, .parquet and .arrow below {}, and for what save_to_disk leaves",
+                    folder.string()),
+        "name them with --data_files, or the split with --dataset_train_split");
   }
   return files;
 }

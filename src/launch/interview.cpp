@@ -200,8 +200,8 @@ std::string ini_text(const SiteAnswers& site) {
   text += fmt::format("[model]\nmodel_name_or_path = {}\n\n[data]\ntrain_files = {}     # of sft-prepare\n\n",
                       site.model, site.train_files);
   text += fmt::format("[parallel]              # {} ranks; what is left of them is dp_shard_size\n", num_ranks);
-  text += fmt::format("dp_replicate_size = {}   # groups of ranks with a copy of the model each\n",
-                      site.dp_replicate_size);
+  text +=
+      fmt::format("dp_replicate_size = {}   # groups of ranks with a copy of the model each\n", site.dp_replicate_size);
   text += fmt::format("sp_size = {}             # ranks that share a row\n", site.sp_size);
   text += fmt::format("tp_size = {}             # ranks that share each layer\n", site.tp_size);
   text += fmt::format("zero_stage = {}          # 0: whole copies; 3: weights, gradients and optimizer are cut\n\n",

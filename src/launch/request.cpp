@@ -171,9 +171,10 @@ class Sorter {
     } else if (name == "env") {
       add_environment(setting);
     } else if (name == "push_to_hub" && config::truth_of(value_of(setting)) == true) {
-      request_.notes.push_back(fmt::format("push_to_hub {}: nothing is sent anywhere; when the run is over, `hf upload "
-                                           "NAME OUTPUT_DIR/model` does it (OUTPUT_DIR/adapter with --use_peft)",
-                                           setting.place));
+      request_.notes.push_back(
+          fmt::format("push_to_hub {}: nothing is sent anywhere; when the run is over, `hf upload "
+                      "NAME OUTPUT_DIR/model` does it (OUTPUT_DIR/adapter with --use_peft)",
+                      setting.place));
     } else if (name == "hostfile" || name == "deepspeed_hostfile") {
       if (!config::is_none(value_of(setting))) request_.hostfile = value_of(setting);
     } else {
@@ -186,7 +187,8 @@ class Sorter {
   void add_environment(const PlacedOption& setting) {
     const auto map = nlohmann::json::parse(value_of(setting), nullptr, false);
     if (config::is_none(value_of(setting))) return;
-    if (!map.is_object()) return refuse(setting, "it is a map of variables", "write `env:` and a line `NAME: VALUE` each");
+    if (!map.is_object())
+      return refuse(setting, "it is a map of variables", "write `env:` and a line `NAME: VALUE` each");
     for (const auto& [name, value] : map.items()) {
       request_.environment.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
     }

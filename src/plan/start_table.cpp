@@ -369,7 +369,7 @@ std::string start_table(const StartFacts& facts) {
   add("saves", describe_saves(facts));
   add("output", facts.config->train.output_dir);
   LabelledLines last;
-  last.add("fits", facts.verdict);
+  last.add("fits     ", facts.verdict);  // in the column of the others
   const std::string verdict = facts.verdict.empty() ? "" : "\n" + last.text();
   return fmt::format("{}\n{}{}", lines.text(), format_memory(facts.memory), verdict);
 }

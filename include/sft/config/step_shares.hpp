@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// save_steps, eval_steps and logging_steps below 1, as transformers takes them: shares of all steps of a run. How many these
-// are is known where its rows are; until then the shares are kept apart from the configuration, whose keys count steps.
+// save_steps, eval_steps and logging_steps below 1, as transformers takes them: shares of all steps of a run. How many
+// these are is known where its rows are; until then the shares are kept apart from the configuration, whose keys count
+// steps.
 
 #include <array>
 #include <cstdint>

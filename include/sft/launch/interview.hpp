@@ -100,8 +100,8 @@ struct Proposer {
   /// Of the model; 0: not known.
   std::function<std::int64_t(const std::string& model)> num_parameters;
   /// The sizes of the fastest plan for what has been answered so far, of which the sizes named in `fixed`
-  /// ("tp_size") stay as they are. None: a plan cannot be made, of a model that is not there, say, or fits nowhere. Empty:
-  /// nobody plans.
+  /// ("tp_size") stay as they are. None: a plan cannot be made, of a model that is not there, say, or fits nowhere.
+  /// Empty: nobody plans.
   std::function<std::optional<Sizes>(const SiteAnswers& answers, const std::set<std::string>& fixed)> plan = {};
 };
 

@@ -50,11 +50,11 @@ struct DryRun {
   const config::ValidConfig& config;
   const Datasets& datasets;
   const Machine& machine;
-  std::size_t process_bytes = 0;               ///< what a process holds before it trains
-  std::string sp_choice = "";                  ///< what resolve_sp_method returned
-  std::string weights = "";                    ///< what the run begins with, which was looked at
-  std::optional<Hardware> hardware = {};       ///< that the time of a step is planned for
-  Room room = {};                              ///< that the memory is held against
+  std::size_t process_bytes = 0;          ///< what a process holds before it trains
+  std::string sp_choice = "";             ///< what resolve_sp_method returned
+  std::string weights = "";               ///< what the run begins with, which was looked at
+  std::optional<Hardware> hardware = {};  ///< that the time of a step is planned for
+  Room room = {};                         ///< that the memory is held against
 };
 
 /// The start table of a configuration on any mesh, worked out on one rank; as one JSON object when `json`.

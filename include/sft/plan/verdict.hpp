@@ -15,8 +15,8 @@ namespace sft::plan {
 
 /// The memory that there is for a run. 0: not known.
 struct Room {
-  std::size_t gpu_bytes = 0;      ///< of each GPU
-  std::size_t node_bytes = 0;     ///< of each node
+  std::size_t gpu_bytes = 0;   ///< of each GPU
+  std::size_t node_bytes = 0;  ///< of each node
   int ranks_per_node = 1;
   bool takes_more_nodes = false;  ///< ranks that do not fit on one node go to more of them
   std::string whose;              ///< "--memory", "this node", "h100x8": where these numbers are from
@@ -27,10 +27,10 @@ struct Room {
 
 /// How a run compares with the room that there is.
 struct Verdict {
-  bool is_known = false;          ///< whether anything was there to compare with
-  bool is_of_gpu = false;         ///< what is scarcer: the memory of a GPU, else that of a node
-  std::size_t needed_bytes = 0;   ///< of that
-  std::size_t present_bytes = 0;  ///< of that
+  bool is_known = false;                  ///< whether anything was there to compare with
+  bool is_of_gpu = false;                 ///< what is scarcer: the memory of a GPU, else that of a node
+  std::size_t needed_bytes = 0;           ///< of that
+  std::size_t present_bytes = 0;          ///< of that
   int ranks_per_node = 1, num_nodes = 1;  ///< what a node takes, and how many it takes for the ranks of the room
 
   [[nodiscard]] bool fits() const { return needed_bytes <= present_bytes; }

@@ -58,14 +58,15 @@ BOOST_AUTO_TEST_CASE(names_are_those_of_links) {  // as huggingface_hub fills it
   std::filesystem::create_symlink("../../blobs/0a", folder.file("snapshots/0/train.jsonl"));
   std::filesystem::create_symlink("../../blobs/0b", folder.file("snapshots/0/test.jsonl"));
   const std::vector<std::string> found = find_files({.name = folder.file("snapshots/0")});
-  BOOST_TEST(found == std::vector<std::string>{folder.file("snapshots/0/train.jsonl")}, boost::test_tools::per_element());
+  BOOST_TEST(found == std::vector<std::string>{folder.file("snapshots/0/train.jsonl")},
+             boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(what_save_to_disk_leaves) {
   const test::TemporaryFolder folder;
-  for (const char* name : {"one/state.json", "one/dataset_info.json", "one/data-00000-of-00001.arrow",
-                           "several/dataset_dict.json", "several/train/state.json", "several/train/data.arrow",
-                           "several/test/state.json", "several/test/data.arrow"}) {
+  for (const char* name :
+       {"one/state.json", "one/dataset_info.json", "one/data-00000-of-00001.arrow", "several/dataset_dict.json",
+        "several/train/state.json", "several/train/data.arrow", "several/test/state.json", "several/test/data.arrow"}) {
     write(folder.file(name));
   }
   const auto found = [&](const char* name, const std::string& split) {

@@ -73,8 +73,8 @@ BOOST_AUTO_TEST_CASE(auto_in_blocks_of_accelerate_is_left_to_the_options) {
 
 BOOST_AUTO_TEST_CASE(unknown_profile) {
   const std::string said = refusal([] { static_cast<void>(profile("zero33")); });
-  check_says(said,
-             "alst_ulysses_4gpu, auto, context_parallel_2gpu, fsdp1, fsdp2, multi_gpu, single_gpu, zero1, zero2, zero3");
+  check_says(
+      said, "alst_ulysses_4gpu, auto, context_parallel_2gpu, fsdp1, fsdp2, multi_gpu, single_gpu, zero1, zero2, zero3");
   check_says(said, "did you mean zero3?");
 }
 

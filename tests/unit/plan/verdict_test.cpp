@@ -31,12 +31,17 @@ MemoryTable memory_of(std::size_t gpu_gib, std::size_t node_gib) {
 BOOST_AUTO_TEST_SUITE(verdict)
 
 BOOST_AUTO_TEST_CASE(of_gpus_and_nodes) {
-  const Room room{.gpu_bytes = 80 * gib, .node_bytes = 100 * gib, .ranks_per_node = 8, .takes_more_nodes = false, .whose = "h100x8"};
+  const Room room{.gpu_bytes = 80 * gib,
+                  .node_bytes = 100 * gib,
+                  .ranks_per_node = 8,
+                  .takes_more_nodes = false,
+                  .whose = "h100x8"};
   struct Case {
     std::size_t gpu_gib, node_gib;
     bool fits, is_of_gpu;
   };
-  const std::vector<Case> cases{{80, 1, true, true}, {81, 1, false, true}, {40, 13, false, false}, {81, 13, false, true}};
+  const std::vector<Case> cases{
+      {80, 1, true, true}, {81, 1, false, true}, {40, 13, false, false}, {81, 13, false, true}};
   for (const Case& each : cases) {
     const plan::Verdict verdict = judge(memory_of(each.gpu_gib, each.node_gib), Kind::cuda, room);
     BOOST_TEST(verdict.is_known);
@@ -50,7 +55,8 @@ BOOST_AUTO_TEST_CASE(of_gpus_and_nodes) {
 }
 
 BOOST_AUTO_TEST_CASE(of_ranks_on_processors) {
-  const Room room{.gpu_bytes = 0, .node_bytes = 16 * gib, .ranks_per_node = 4, .takes_more_nodes = false, .whose = "this node"};
+  const Room room{
+      .gpu_bytes = 0, .node_bytes = 16 * gib, .ranks_per_node = 4, .takes_more_nodes = false, .whose = "this node"};
   const MemoryTable fits = memory_of(0, 4), too_much = memory_of(0, 5);
   test::check_says(describe(judge(fits, Kind::cpu, room), fits, room),
                    "yes: 4 ranks of a node take 16.00 GiB of 16.00 GiB (this node), 0 B to spare");
@@ -64,7 +70,8 @@ BOOST_AUTO_TEST_CASE(of_as_many_nodes_as_it_takes) {
   const plan::Verdict verdict = judge(memory, Kind::cpu, room);
   BOOST_TEST(verdict.fits());
   BOOST_TEST(verdict.num_nodes == 4);
-  test::check_says(describe(verdict, memory, room), "yes: on 4 nodes, 3 ranks of a node take 15.00 GiB of 16.00 GiB (x)");
+  test::check_says(describe(verdict, memory, room),
+                   "yes: on 4 nodes, 3 ranks of a node take 15.00 GiB of 16.00 GiB (x)");
   BOOST_TEST(!judge(memory_of(0, 17), Kind::cpu, room).fits());  // a single rank
 }
 
