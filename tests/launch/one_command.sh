@@ -46,6 +46,27 @@ check 'and the same losses' \
 succeeds 'other options' "${launch[@]}" --output_dir third --packing --max_steps 1
 check 'take other rows' test "$(grep -c 'are there' out)" -eq 0
 
+succeeds 'shares of all steps' "${launch[@]}" --output_dir shares --save_steps 0.5
+check 'are steps of the run' test -d shares/checkpoint-000002 -a -d shares/checkpoint-000004
+
+# Before there is any data
+dry=("$sft" --model_name_or_path tiny/model --dry-run --max_length 64 --num_rows 100 --num_ranks 16
+  --per_device_train_batch_size 1)
+succeeds 'a dry run without data' "${dry[@]}" --memory 80GB
+check 'looks at the weights' grep -q 'tensors of the model are there' out
+check 'counts steps' grep -q 'steps  *21 = 3 epochs' out
+check 'says that it fits' grep -qE 'fits +yes: 16 ranks of a node take .*\(--memory\)' out
+succeeds 'less memory' "${dry[@]}" --memory 1MB
+check 'is too little' grep -qE 'fits +NO: ' out
+succeeds 'a machine' "${dry[@]}" --machine h100x8x2
+check 'gives hours' grep -qE 'run +21 steps of .* s on h100x8x2: .* hours' out
+succeeds 'as JSON' "${dry[@]}" --machine h100x8x2 --json
+check 'the same' python3 -c 'import json; plan = json.load(open("out")); assert plan["fits"]["fits"] and plan["run_s"] > 0'
+cp -r tiny/model damaged
+rm damaged/model.safetensors
+refuses 3 'damaged' "$sft" --model_name_or_path damaged --dry-run --max_length 64
+refuses 2 '--max_length and data.train_files are given' "$sft" first/launch.ini --dry-run --max_length 64
+
 # Sizes that are auto
 succeeds 'sizes that are auto' "${launch[@]}" --output_dir planned --tp_size auto --max_steps 1
 check 'it says what was chosen' grep -q '^sizes: .*16 ranks\|^sizes: .*of .* legal ones' out

@@ -28,6 +28,7 @@ for dataset in stanfordnlp/imdb trl-lib/Capybara open-thoughts/OpenThoughts-114k
 done
 
 # run_as_printed RANKS: makes the rows and trains a step, by the file and the commands that --print showed in `printed`.
+# shellcheck disable=SC2317  # check calls it
 run_as_printed() {
   local line words
   while read -r line <&4; do
