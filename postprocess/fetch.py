@@ -3,13 +3,15 @@
 """Downloads models and data sets of the Hugging Face hub, for sft and sft-prepare.
 
     postprocess/fetch.py model ORG/NAME [--revision REVISION]
+    postprocess/fetch.py dataset ORG/NAME [--revision REVISION]
     postprocess/fetch.py dataset ORG/NAME [--config NAME] [--split NAME] [--revision REVISION] --output FILE.jsonl
 
 A model goes into the hub cache (HF_HOME, HF_HUB_CACHE), where model.model_name_or_path = ORG/NAME finds it. Of its weights
-only safetensors are downloaded. A data set, or one split of it, becomes a file of JSON lines, one record a line, in the
+only safetensors are downloaded. The files of a data set go there too, where `sft-launch --dataset_name ORG/NAME` finds them:
+JSON and Parquet. With --output the set, or one split of it, becomes a file of JSON lines instead, one record a line, in the
 order of the set; records pass through memory one by one.
 
-Needs huggingface_hub and, for data sets, datasets (pip install huggingface_hub datasets). Models that ask for an agreement
+Needs huggingface_hub and, with --output, datasets (pip install huggingface_hub datasets). Models that ask for an agreement
 need `hf auth login` first.
 """
 
@@ -21,6 +23,7 @@ import os
 import sys
 from pathlib import Path
 
+DATA_FILES = ["*.jsonl", "*.json", "*.jsonl.gz", "*.json.gz", "*.jsonl.zst", "*.json.zst", "*.parquet", "README.md"]
 MODEL_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "LICENSE*", "NOTICE*"]
 
 
@@ -75,7 +78,21 @@ def write_records(records, path: Path) -> int:
     return count
 
 
+def fetch_data_files(options: argparse.Namespace) -> None:
+    from huggingface_hub import snapshot_download
+
+    folder = Path(snapshot_download(options.name, repo_type="dataset", revision=options.revision,
+                                    allow_patterns=DATA_FILES))
+    if not any(path.name != "README.md" for path in folder.rglob("*") if path.is_file()):
+        fail(f"{options.name} has no files of JSON or Parquet: give --output FILE.jsonl, which lets `datasets` read it")
+    print(folder)
+
+
 def fetch_dataset(options: argparse.Namespace) -> None:
+    if options.output is None:
+        if options.config or options.split:
+            fail("--config and --split choose records (the files go into the cache as they are): give --output FILE.jsonl")
+        return fetch_data_files(options)
     import datasets
 
     configs = datasets.get_dataset_config_names(options.name, revision=options.revision)
@@ -100,7 +117,7 @@ def main() -> None:
         command.add_argument("--revision", default="main", help="branch, tag or commit [main]")
     dataset.add_argument("--config", help="which part of the data set, where it has several")
     dataset.add_argument("--split", help="train, test ..., where it has several")
-    dataset.add_argument("--output", required=True, metavar="FILE.jsonl")
+    dataset.add_argument("--output", metavar="FILE.jsonl", help="make JSON lines of it instead")
     options = parser.parse_args()
     try:
         options.fetch(options)

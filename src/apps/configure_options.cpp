@@ -16,8 +16,9 @@ cli::Manual about_configure() {
   manual.summary = "Asks what accelerate config asks, and writes a commented .ini file and a job script";
   manual.usage = {"sft-config [run.ini] [--answers FILE]"};
   manual.paragraphs = {
-      "An empty answer takes what stands in brackets: sizes are proposed from the model's number of parameters and the "
-      "memory of a GPU. Without a terminal, lines of standard input are the answers, in the order of the questions; "
+      "An empty answer takes what stands in brackets: sizes are those of the fastest plan for the model, the rows "
+      "and the machines, as sft-plan finds it, and of the next one where an answer is another. Without a terminal, "
+      "lines of standard input are the answers, in the order of the questions; "
       "--answers FILE has lines `name = answer`, in any order.",
       "The job script is run.sbatch for SLURM, whose PMI is found through srun --mpi=list, or run.sh."};
   manual.operand = "*.ini";

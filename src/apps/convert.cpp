@@ -11,7 +11,6 @@
 
 #include <fmt/core.h>
 #include <algorithm>
-#include <deque>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -19,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "check_weights.hpp"
 #include "convert_options.hpp"
 #include "gguf.hpp"
 #include "merge_adapter.hpp"
@@ -37,8 +37,6 @@
 #include "sft/hub/four_bit_folder.hpp"
 #include "sft/hub/model_config.hpp"
 #include "sft/hub/weights.hpp"
-#include "sft/mesh/place.hpp"
-#include "sft/model/architecture.hpp"
 #include "start_model.hpp"
 
 namespace {
@@ -147,14 +145,7 @@ void hub_to_checkpoint(const std::string& folder, const apps::ConvertOptions& op
   (void)config::validate(config.model);
   const bool is_tied = config.model.tie_word_embeddings;
   const std::unique_ptr<io::TensorSource> source = hub::open_weights(folder, is_tied);
-  std::deque<parallel::ShardMap> shard_maps;
-  std::vector<checkpoint::Entry> entries;
-  for (const parallel::PartUnits& part : model::make_architecture(config.model).parts) {
-    const parallel::ShardMap& shard_map = shard_maps.emplace_back(part.units, mesh::Place(), AxisSet{});
-    const Tensor nowhere(nullptr, DType::float32, {shard_map.rank_shard_elements()});
-    entries.push_back({"model", &shard_map, nowhere});
-  }
-  checkpoint::check_entries(*source, entries, apps::mismatched_folder);
+  apps::check_weights(*source, config.model);
   if (is_tied) hub::check_tied_head(folder);
 
   // 2. The checkpoint

@@ -32,8 +32,4 @@ struct ConvertOptions {
 /// What the program says about itself.
 [[nodiscard]] cli::Manual convert_manual();
 
-/// "5GB", "500MB", "2GiB", "4096": as transformers reads sizes (GB: 10^9 bytes, GiB: 2^30). A configuration Error for
-/// other texts and for 0.
-[[nodiscard]] std::uint64_t parse_size(const std::string& text);
-
 }  // namespace sft::apps

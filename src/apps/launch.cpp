@@ -10,19 +10,27 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "choose_sizes.hpp"
+#include "fetch.hpp"
+#include "find_script.hpp"
 #include "launch_options.hpp"
+#include "machines.hpp"
 #include "next_steps.hpp"
 #include "prepare_options.hpp"
+#include "sft/config/step_shares.hpp"
 #include "sft/config/valid_config.hpp"
+#include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
+#include "sft/data/packed_dataset.hpp"
 #include "sft/hub/folder.hpp"
 #include "sft/io/files.hpp"
 #include "sft/launch/command.hpp"
@@ -42,10 +50,11 @@ struct Plan {
   std::vector<launch::Prepared> preparations;
   std::string ini_path, ini_text;
   std::vector<std::string> run;  ///< the command that trains
-  std::optional<int> threads_per_process;
+  std::string sizes;             ///< why sizes that are auto became what they are; empty: none are
+  std::vector<std::pair<std::string, std::string>> environment;  ///< variables of the run
 };
 
-fs::path program_folder() { return fs::read_symlink("/proc/self/exe").parent_path(); }
+using apps::program_folder;
 
 /// The folder of the profiles of this program, in its source tree or where it is installed.
 std::string profiles_folder() {
@@ -86,17 +95,8 @@ launch::Request read_request(apps::LaunchOptions options) {
   }
   take_file(config);
   launch::take(request, options.settings, known);
+  for (const std::string& note : request.notes) log_warning(note);
   return request;
-}
-
-bool names_any(const launch::Request& request, const std::vector<std::string>& names) {
-  for (const auto& source : request.training) {
-    for (const config::PlacedOption& setting : source) {
-      const std::string name = setting.option.name.substr(setting.option.name.find('.') + 1);
-      if (std::ranges::find(names, name) != names.end()) return true;
-    }
-  }
-  return false;
 }
 
 /// Options of sft-prepare: those that were given, and TRL's defaults where they change rows.
@@ -144,14 +144,14 @@ std::vector<std::string> eval_files_of(const launch::Request& request) {
 }
 
 /// What the launcher itself adds below all that was given: the files of rows, and TRL's defaults where they change
-/// numbers.
-std::vector<config::PlacedOption> plan_data(const launch::Request& request, Plan& plan) {
+/// numbers. `has_share_of_steps`: eval_steps is one.
+std::vector<config::PlacedOption> plan_data(const launch::Request& request, bool has_share_of_steps, Plan& plan) {
   std::vector<config::PlacedOption> settings;
   const auto set = [&](const char* name, const std::string& value) {
     settings.push_back({{name, value}, "by sft-launch"});
   };
   if (request.train.empty()) {
-    if (names_any(request, {"train_files"})) return settings;
+    if (request.gives("train_files")) return settings;
     throw_config_error("no data is given", "there is neither --dataset_name nor --data_files",
                        "give a file of JSON lines, a folder, or a name in the hub cache: --dataset_name DATA");
   }
@@ -165,7 +165,9 @@ std::vector<config::PlacedOption> plan_data(const launch::Request& request, Plan
   }
   if (eval_files.empty()) return settings;
   set("data.eval_files", eval_files);
-  if (!names_any(request, {"eval_strategy", "evaluation_strategy", "eval_steps"})) set("train.eval_steps", "0");
+  const bool says_when = has_share_of_steps || request.gives("eval_strategy") || request.gives("evaluation_strategy") ||
+                         request.gives("eval_steps");
+  if (!says_when) set("train.eval_steps", "0");
   return settings;
 }
 
@@ -194,27 +196,106 @@ std::string ini_text_of(const config::Config& config) {
   return text;
 }
 
-Plan make_plan(launch::Request request) {
+/// Tokens of a row, for the planner: of rows that are there, or as sft-prepare is asked to make them.
+std::int64_t row_length_of(const launch::Request& request, const config::Config& config) {
+  if (request.train.empty()) return data::PackedDataset(config.data.train_files).max_length();
+  constexpr std::int64_t default_length = 1024;
+  const auto found = request.preparation.find("max_length");
+  if (found == request.preparation.end()) return default_length;
+  std::int64_t length = 0;
+  if (!config::is_none(found->second)) config::read(found->second, length);
+  if (length > 0) return length;
+  throw_config_error("sizes are auto and `max_length = none`", "memory is planned for rows of a length",
+                     "give a number: `sft-prepare ... --max_length none --stats` says how long documents are");
+}
+
+/// The machine that sizes are chosen for, with `num_ranks` ranks.
+plan::Hardware machine_of(const std::string& named, const launch::Request& request, const launch::Site& site,
+                          const config::Config& config, int num_ranks) {
+  const int num_nodes = std::max(1, std::min(num_ranks, request.num_machines.value_or(site.num_nodes)));
+  const int ranks_per_node = (num_ranks + num_nodes - 1) / num_nodes;
+  if (!named.empty()) {
+    plan::Hardware machine = apps::machine_named(named);
+    if (machine.num_ranks() == num_ranks) return machine;
+    machine.num_nodes = num_nodes;
+    machine.ranks_per_node = ranks_per_node;
+    return machine;
+  }
+  const bool has_gpus = site.num_gpus > 0 && config.device.backend != config::BackendChoice::cpu;
+  if (const auto machine = apps::machine_here(has_gpus, ranks_per_node, num_nodes)) return *machine;
+  throw_config_error("sizes are auto, and the GPUs of this machine are of no kind that plans know",
+                     "share/sft/machines.ini has the rates of those that they do",
+                     "give --machine with one of them, or a file with the rates of yours");
+}
+
+/// Puts what the planner chooses in the place of sizes that are auto. `whole`: the configuration with its model.
+void choose_sizes(const launch::Request& request, const launch::Site& site, const std::string& machine_name,
+                  config::Config& whole, config::Config& config, Plan& plan) {
+  const std::set<std::string> free = launch::free_sizes(request);
+  if (free.empty()) return;
+  launch::Request without_batch = request;  // which is what the plan comes to
+  without_batch.train_batch_size.reset();
+  int num_ranks = launch::choose_num_ranks(without_batch, whole, site);
+  if (!machine_name.empty() && !request.num_processes && !request.is_single_process) {
+    num_ranks = apps::machine_named(machine_name).num_ranks();
+  }
+  const apps::ChosenSizes chosen =
+      apps::choose_sizes({.config = whole,
+                          .free = free,
+                          .hardware = machine_of(machine_name, request, site, whole, num_ranks),
+                          .max_length = row_length_of(request, config),
+                          .rows_per_step = launch::rows_of_step(request, whole, num_ranks)});
+  whole = chosen.config;
+  config = config::parse(apps::ini_of(chosen.keys), {}, "the plan", config);
+  plan.sizes = chosen.why;
+}
+
+/// What is not here of model and data comes from the hub.
+void fetch_all(const launch::Request& request) {
+  apps::fetch_model(request.model, request.model_revision);
+  for (const auto* datasets : {&request.train, &request.eval}) {
+    for (const launch::Dataset& dataset : *datasets) apps::fetch_dataset(dataset.name);
+  }
+}
+
+Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
   Plan plan;
+  // 1. All refusals at once, before anything is looked for
+  const config::StepShares shares = config::take_step_shares(request.training);  // which the run makes steps of
   if (!request.refused.empty()) static_cast<void>(config::parse_sources(request.training, request.refused));
   config::Config config = config::parse_sources(request.training, {});
   if (config.model.model_name_or_path.empty() && config.model.hidden_size == 0) {
     throw_config_error("no model is given", "there is no --model_name_or_path",
                        "give a folder with config.json and weights, or a name in the hub cache");
   }
-  request.training.insert(request.training.begin(), plan_data(request, plan));
+
+  // 2. Model and data
+  if (!options.prints) fetch_all(request);
+  request.training.insert(request.training.begin(), plan_data(request, shares.eval_steps.has_value(), plan));
   config = config::parse_sources(request.training, {});
-  if (config.lora.use_peft && !names_any(request, {"lora_target_modules"})) {
+  if (config.lora.use_peft && !request.gives("lora_target_modules")) {
     config.lora.lora_target_modules = {"q_proj", "v_proj"};
   }
   plan.ini_path = fmt::format("{}/launch.ini", config.train.output_dir);
-  plan.ini_text = ini_text_of(config);
+
+  // 3. Sizes, and whether all of it can run, before hours go into its rows
   std::vector<std::string> warnings;  // the run prints them
-  const config::Config whole = apps::parse_with_model(plan.ini_text, {}, plan.ini_path, warnings);
+  config::Config whole = apps::parse_with_model(ini_text_of(config), {}, plan.ini_path, warnings);
   const launch::Site site = launch::find_site();
+  choose_sizes(request, site, options.machine, whole, config, plan);
+  plan.ini_text = ini_text_of(config);
+  if (!shares.is_empty()) plan.ini_text += "\n# shares of all steps\n" + config::to_ini(shares);
+  if (!options.machine.empty() && !request.num_processes && !plan.sizes.empty()) {
+    request.num_processes = apps::machine_named(options.machine).num_ranks();
+  }
   const int num_ranks = launch::choose_num_ranks(request, whole, site);
-  static_cast<void>(config::validate(whole, num_ranks));  // before hours go into its rows
-  plan.threads_per_process = request.threads_per_process;
+  static_cast<void>(config::validate(whole, num_ranks));
+
+  // 4. How it starts
+  plan.environment = request.environment;
+  if (request.threads_per_process) {
+    plan.environment.emplace_back("OMP_NUM_THREADS", fmt::format("{}", *request.threads_per_process));
+  }
   plan.run = {(program_folder() / "sft-run").string()};
   const std::vector<std::string> start = launch::start_words(request, num_ranks, site);
   plan.run.insert(plan.run.end(), start.begin(), start.end());
@@ -240,9 +321,10 @@ void print(const Plan& plan) {
     text += fmt::format("# {}\n{}\n", prepared.is_there ? "prepared before, not called again:" : "rows:",
                         shell_line(command_of(prepared)));
   }
-  const std::string threads =
-      plan.threads_per_process ? fmt::format("OMP_NUM_THREADS={} ", *plan.threads_per_process) : "";
-  log_info(fmt::format("{}# training:\n{}{}", text, threads, shell_line(plan.run)));
+  std::string variables;
+  for (const auto& [name, value] : plan.environment) variables += fmt::format("{}={} ", name, apps::shell_word(value));
+  if (!plan.sizes.empty()) text += fmt::format("# sizes that are auto: {}\n", plan.sizes);
+  log_info(fmt::format("{}# training:\n{}{}", text, variables, shell_line(plan.run)));
 }
 
 /// The rows of the call, made now unless they are there. The exit status of sft-prepare.
@@ -260,19 +342,20 @@ int prepare(const launch::Prepared& prepared) {
 int run(const std::vector<std::string>& arguments) {
   const std::optional<apps::LaunchOptions> options = apps::read_launch_options(arguments);
   if (!options) return static_cast<int>(ExitStatus::done);
-  const Plan plan = make_plan(read_request(*options));
+  launch::Request request = read_request(*options);
+  for (const auto& [name, value] : request.environment) ::setenv(name.c_str(), value.c_str(), /*replace=*/1);
+  const Plan plan = make_plan(std::move(request), *options);
   if (options->prints) {
     print(plan);
     return static_cast<int>(ExitStatus::done);
   }
+  if (!plan.sizes.empty()) log_info(fmt::format("sizes: {}", plan.sizes));
   for (const launch::Prepared& prepared : plan.preparations) {
     if (const int status = prepare(prepared); status != static_cast<int>(ExitStatus::done)) return status;
   }
   io::make_folders(fs::path(plan.ini_path).parent_path().string());
   io::write_file_atomically(plan.ini_path, plan.ini_text);
-  if (plan.threads_per_process) {
-    ::setenv("OMP_NUM_THREADS", fmt::format("{}", *plan.threads_per_process).c_str(), /*replace=*/1);
-  }
+  for (const auto& [name, value] : plan.environment) ::setenv(name.c_str(), value.c_str(), /*replace=*/1);
   log_info(shell_line(plan.run));
   launch::become_command(plan.run);
 }

@@ -28,7 +28,12 @@ cli::Manual about_launch() {
       "sft "
       "--help); later ones win over --config, and that over --accelerate_config. MODEL is a folder or a name in the "
       "hub "
-      "cache, DATA a file, a folder or a name there. Nothing is downloaded.",
+      "cache, DATA a file, a folder or a name there. What is not there is downloaded by postprocess/fetch.py.",
+      "A size that is auto is chosen by the planner, for --machine or this one, with as many rows a step: tp_size, "
+      "sp_size, "
+      "dp_replicate_size, zero_stage, activation_checkpointing, per_device_train_batch_size ...; --accelerate_config "
+      "auto "
+      "leaves all of them to it.",
       "Rows are prepared once for the same files, tokenizer and options, and kept in ~/.cache/sft/prepared. Defaults "
       "are "
       "TRL's where they change rows or numbers: no packing, adapters on q_proj and v_proj, an evaluation at the end.",
@@ -39,7 +44,7 @@ cli::Manual about_launch() {
 }
 
 struct LaunchFlags {
-  std::string accelerate_config, config;
+  std::string accelerate_config, config, machine;
   bool prints = false;
 };
 
@@ -47,14 +52,22 @@ po::options_description describe(LaunchFlags& flags) {
   po::options_description description;
   auto add = description.add_options();
   add("accelerate_config", po::value(&flags.accelerate_config)->value_name("NAME"),
-      "single_gpu, multi_gpu, zero1, zero2, zero3, fsdp1, fsdp2, context_parallel_2gpu, alst_ulysses_4gpu, or a YAML "
+      "auto, single_gpu, multi_gpu, zero1, zero2, zero3, fsdp1, fsdp2, context_parallel_2gpu, alst_ulysses_4gpu, or a "
+      "YAML "
       "file "
       "of accelerate launch or a JSON file of DeepSpeed");
   add("config_file", po::value<std::string>()->value_name("FILE"), "the same, under the name of accelerate launch");
   add("config", cli::path("FILE", &flags.config), "a YAML file of trl sft or of Axolotl");
   add("num_processes", po::value<std::string>()->value_name("N"),
       "ranks to start; without it those of the SLURM job, or one for each GPU");
+  add("machine", po::value(&flags.machine)->value_name("MACHINE"),
+      "where sizes are auto: choose them for this machine, as h200x8 of share/sft/machines.ini or a file of one; "
+      "without it, "
+      "for the one that this is");
   add("hostfile", po::value<std::string>()->value_name("FILE"), "machines, a line `HOST slots=N` each");
+  add("launcher", po::value<std::string>()->value_name("COMMAND"),
+      "the command that starts the ranks at your site, with their number, as \"mpiexec -n 64 --ppn 4\"; give "
+      "--num_processes too");
   add("dataset_name", po::value<std::string>()->value_name("DATA"), "a file, a folder, or org/name in the hub cache");
   add("data_files", po::value<std::string>()->value_name("FILES"), "files of records, of DATA or by themselves");
   add("eval_files", po::value<std::string>()->value_name("FILES"),
@@ -76,29 +89,49 @@ bool is_truth(const std::string& name) {
   return config::is_truth(name) || is_truth_of_prepare(name) || name == "print";
 }
 
-/// `--data_files A B` -> `--data_files "A B"`: TRL's lists. The command `sft` goes.
+/// Whether the word behind this one is its value: `--name`, with no `=` and no truth.
+bool awaits_value(const std::string& word) {
+  if (!word.starts_with("--") || word.find('=') != std::string::npos) return false;
+  std::string name = word.substr(2);
+  std::ranges::replace(name, '-', '_');
+  return !is_truth(name);
+}
+
+/// Takes what names the program out of the words: `sft` in front, or anywhere a script of TRL that does the same.
+/// Refuses other commands and scripts.
+std::vector<std::string> without_command(const std::vector<std::string>& arguments) {
+  const auto refuse = [](const std::string& what, const std::string& word) {
+    throw_config_error(fmt::format("sft-launch has no {} `{}`", what, word), "the one there is, is sft",
+                       "write `sft-launch sft ...`, with the options of trl/scripts/sft.py");
+  };
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    const bool is_value = i > 0 && awaits_value(arguments[i - 1]);
+    if (i == 0 && !word.starts_with('-') && !word.ends_with(".py")) {
+      if (word != "sft") refuse("command", word);
+    } else if (!is_value && word == "-m" && i + 1 < arguments.size()) {
+      if (arguments[++i] != "trl.scripts.sft") refuse("module", arguments[i]);
+    } else if (!is_value && word.ends_with(".py")) {
+      if (word != "sft.py" && !word.ends_with("/sft.py")) refuse("script", word);
+    } else {
+      words.push_back(word);
+    }
+  }
+  return words;
+}
+
+/// `--data_files A B` -> `--data_files "A B"`: TRL's lists.
 std::vector<std::string> join_lists(const std::vector<std::string>& arguments) {
   std::vector<std::string> words;
-  std::size_t first = 0;
-  if (!arguments.empty() && !arguments.front().starts_with('-')) {
-    if (arguments.front() != "sft") {
-      throw_config_error(fmt::format("sft-launch has no command `{}`", arguments.front()), "the one there is, is sft",
-                         "write `sft-launch sft ...`");
-    }
-    first = 1;
-  }
   bool takes_more = false;  // behind the value of an option that no `=` has
-  for (std::size_t i = first; i < arguments.size(); ++i) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
     const bool is_option = word.starts_with("--");
-    const bool follows_option = i > first && arguments[i - 1].starts_with("--");
+    const bool follows_option = i > 0 && arguments[i - 1].starts_with("--");
     if (is_option || follows_option || !takes_more) {
       words.push_back(word);
-      if (is_option) {
-        std::string name = word.substr(2, word.find('=') == std::string::npos ? word.npos : word.find('=') - 2);
-        std::ranges::replace(name, '-', '_');
-        takes_more = word.find('=') == std::string::npos && !is_truth(name);
-      }
+      if (is_option) takes_more = awaits_value(word);
     } else {
       words.back() += fmt::format(" {}", word);
     }
@@ -121,15 +154,18 @@ std::optional<LaunchOptions> read_launch_options(const std::vector<std::string>&
       }};
   LaunchFlags flags;
   cli::Manual about = about_launch();
-  about.operand = "";  // join_lists took it
-  const std::optional<po::variables_map> values = read_options(about, describe(flags), join_lists(arguments), others);
+  about.operand = "";  // without_command took it
+  const std::optional<po::variables_map> values =
+      read_options(about, describe(flags), join_lists(without_command(arguments)), others);
   if (!values) return std::nullopt;
-  for (const char* name : {"num_processes", "hostfile", "dataset_name", "data_files", "eval_files", "prepared_dir"}) {
+  for (const char* name :
+       {"num_processes", "hostfile", "launcher", "dataset_name", "data_files", "eval_files", "prepared_dir"}) {
     if (values->count(name) != 0) add(name, (*values)[name].as<std::string>());
   }
   options.accelerate_config = flags.accelerate_config;
   if (values->count("config_file") != 0) options.accelerate_config = (*values)["config_file"].as<std::string>();
   options.config = flags.config;
+  options.machine = flags.machine;
   options.prints = flags.prints;
   return options;
 }

@@ -19,10 +19,14 @@ std::string machines_file() {
   return (program.parent_path().parent_path() / "share/sft/machines.ini").string();
 }
 
+std::vector<plan::Hardware> known_machines() {
+  return plan::read_machines(io::read_file(machines_file()), machines_file());
+}
+
 plan::Hardware machine_named(const std::string& name) {
   std::error_code error;
   if (!fs::is_regular_file(name, error)) {
-    return plan::find_machine(name, plan::read_machines(io::read_file(machines_file()), machines_file()));
+    return plan::find_machine(name, known_machines());
   }
   const std::vector<plan::Hardware> machines = plan::read_machines(io::read_file(name), name);
   if (machines.size() != 1) {

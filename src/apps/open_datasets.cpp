@@ -22,6 +22,7 @@
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/data/packed_dataset.hpp"
+#include "sft/data/planned_rows.hpp"
 #include "sft/plan/run_length.hpp"
 #include "sft/text/hub_tokenizer.hpp"
 #include "start_model.hpp"
@@ -126,6 +127,14 @@ plan::Datasets open_datasets(const config::ValidConfig& config, const std::vecto
     datasets.origin = plan::origin_at(config, header->position, then.effective_batch_rows());
   }
   datasets.measured_limits = plan::measure_limits(config, datasets);
+  return datasets;
+}
+
+plan::Datasets planned_datasets(const config::ValidConfig& config, std::int64_t max_length, std::int64_t num_rows) {
+  config::validate_data(config, max_length, config->model.vocab_size, "the rows that are planned for");
+  if (num_rows == 0) num_rows = config->effective_batch_rows();
+  plan::Datasets datasets{.train = data::planned_rows(num_rows, max_length, config->model.vocab_size), .eval = {}};
+  datasets.measured_limits = data::limits_of_full_rows(config->train.per_device_train_batch_size, max_length);
   return datasets;
 }
 

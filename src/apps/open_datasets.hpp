@@ -2,6 +2,7 @@
 #pragma once
 // The data of a run: opened, and held against the model.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,13 @@ namespace sft::apps {
 [[nodiscard]] plan::Datasets open_datasets(const config::ValidConfig& config,
                                            const std::vector<std::string>& damaged = {});
 
-/// The same on every rank, of which rank 0 alone opens files: the others get what it learned, and open a shard when
-/// they read a row of it. Refuses data that require_model_tokenizer refuses. Collective over `world`.
+/// Stands for data that is not there yet: `num_rows` full rows of `max_length` tokens (0: as many as a step has), and
+/// none to evaluate on. Refuses what open_datasets refuses of such rows. Not collective.
+[[nodiscard]] plan::Datasets planned_datasets(const config::ValidConfig& config, std::int64_t max_length,
+                                              std::int64_t num_rows);
+
+/// The same as open_datasets() on every rank, of which rank 0 alone opens files: the others get what it learned, and
+/// open a shard when they read a row of it. Refuses data that require_model_tokenizer refuses. Collective over `world`.
 [[nodiscard]] plan::Datasets share_datasets(const config::ValidConfig& config, const mesh::Place& place,
                                             const comm::Group& world, const std::vector<std::string>& damaged);
 

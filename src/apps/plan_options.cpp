@@ -2,9 +2,9 @@
 #include "plan_options.hpp"
 
 #include <fmt/core.h>
-#include <stdexcept>
 #include <utility>
 
+#include "amounts.hpp"
 #include "sft/cli/option_value.hpp"
 #include "sft/cli/options.hpp"
 #include "sft/config/values.hpp"
@@ -54,23 +54,6 @@ po::options_description describe(Values& values) {
   return description;
 }
 
-/// "32k" are 32768 tokens.
-std::int64_t read_length(const std::string& text) {
-  constexpr std::int64_t kibi = 1024, most = std::int64_t{1} << 30;
-  const bool is_kibi = !text.empty() && (text.back() == 'k' || text.back() == 'K');
-  std::int64_t length = 0;
-  try {
-    config::read(is_kibi ? text.substr(0, text.size() - 1) : text, length);
-  } catch (const std::invalid_argument&) {
-    length = 0;
-  }
-  if (length < 1 || length > most) {
-    throw_config_error(fmt::format("`--max_length {}` is no length of a row", text),
-                       "it is a whole number of tokens from 1", "give one such as 8192 or 32k");
-  }
-  return is_kibi ? length * kibi : length;
-}
-
 void check(const PlanOptions& options) {
   if (options.model.empty()) {
     throw_config_error("no model is given", "a plan is for one",
@@ -104,7 +87,7 @@ std::optional<PlanOptions> read_plan_options(const std::vector<std::string>& arg
   if (!given) return std::nullopt;
   PlanOptions& options = values.options;
   if (given->count("operand") != 0) options.model = (*given)["operand"].as<std::string>();
-  if (!values.max_length.empty()) options.max_length = read_length(values.max_length);
+  if (!values.max_length.empty()) options.max_length = parse_row_length(values.max_length);
   check(options);
   return options;
 }

@@ -11,6 +11,7 @@
 // again to go on; 76 a rank stood still, run again to go on; 1 anything else.
 
 #include <fmt/core.h>
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -20,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "check_weights.hpp"
 #include "choose_device.hpp"
 #include "input_file.hpp"
 #include "machines.hpp"
@@ -32,6 +34,7 @@
 #include "sft/comm/session.hpp"
 #include "sft/comm/watch.hpp"
 #include "sft/config/parse.hpp"
+#include "sft/config/step_shares.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/core/activity.hpp"
 #include "sft/core/error.hpp"
@@ -44,6 +47,7 @@
 #include "sft/hub/folder.hpp"
 #include "sft/launch/foreign_file.hpp"
 #include "sft/launch/request.hpp"
+#include "sft/machine/gpus.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/model/architecture.hpp"
@@ -52,6 +56,7 @@
 #include "sft/plan/async_save.hpp"
 #include "sft/plan/datasets.hpp"
 #include "sft/plan/memory.hpp"
+#include "sft/plan/run_length.hpp"
 #include "sft/plan/sp_method.hpp"
 #include "sft/plan/start_table.hpp"
 #include "sft/train/console.hpp"
@@ -71,18 +76,31 @@ bool fits_any(const apps::SftOptions& command, const comm::Group& world) {
 }
 
 /// What a file of Accelerate, DeepSpeed, TRL or Axolotl and the command line mean, as .ini text.
-std::string ini_of_foreign_file(const apps::SftOptions& command, int num_ranks, std::vector<std::string>& warnings) {
+std::string ini_of_foreign_file(const apps::SftOptions& command, int num_ranks, config::StepShares& shares,
+                                std::vector<std::string>& warnings) {
   const launch::ForeignFile file = launch::read_foreign_file(command.input_file);
   warnings.insert(warnings.end(), file.notes.begin(), file.notes.end());
   std::vector<config::PlacedOption> overrides;
   for (const config::Option& option : command.overrides) overrides.push_back({option, "on the command line"});
-  const config::Config config =
-      config::parse_sources({launch::settings_of_run(file.settings, num_ranks), overrides}, file.refused);
+  std::vector<std::vector<config::PlacedOption>> sources{launch::settings_of_run(file.settings, num_ranks), overrides};
+  shares = config::take_step_shares(sources);
+  const config::Config config = config::parse_sources(sources, file.refused);
   std::string text;
   for (const config::Difference& key : config::differences(config::Config(), config)) {
     text += fmt::format("[{}]\n{} = {}\n", key.section, key.name, key.now);
   }
   return text;
+}
+
+/// The steps of the whole run, for those that are shares of them.
+std::int64_t steps_of_run(const config::Config& config, const apps::SftOptions& command, int num_ranks) {
+  if (config.train.max_steps >= 0) return config.train.max_steps;
+  const config::ValidConfig valid =
+      config::validate(config, num_ranks > 0 ? num_ranks : apps::num_ranks_of(config.parallel));
+  const std::int64_t num_rows = command.num_rows > 0     ? command.num_rows
+                                : command.max_length > 0 ? valid->effective_batch_rows()
+                                                         : data::PackedDataset(config.data.train_files).num_rows();
+  return plan::num_steps(valid, num_rows);
 }
 
 /// What the file and the options of this process's command line mean, as .ini text without variables: the model's sizes
@@ -94,14 +112,25 @@ std::string resolve(const apps::SftOptions& command, int num_ranks) {
   }
   std::vector<std::string> warnings;
   config::Config config;
+  config::StepShares shares;
   if (launch::is_foreign_file(command.input_file)) {
-    const std::string text = ini_of_foreign_file(command, num_ranks, warnings);
+    const std::string text = ini_of_foreign_file(command, num_ranks, shares, warnings);
     config = apps::parse_with_model(text, {}, command.input_file, warnings);
   } else {
-    config = apps::parse_with_model(apps::read_input_file(command.input_file), command.overrides, command.input_file,
-                                    warnings);
+    std::string text = apps::read_input_file(command.input_file);
+    std::vector<config::Option> overrides = command.overrides;
+    shares = config::take_step_shares(text, overrides, command.input_file);
+    config = apps::parse_with_model(text, overrides, command.input_file, warnings);
   }
   for (const std::string& warning : warnings) log_warning(warning);
+  if (command.max_length > 0) {
+    if (!config.data.train_files.empty()) {
+      throw_config_error("--max_length and data.train_files are given", "the rows that there are have a length",
+                         "leave --max_length out, or data.train_files to plan without data");
+    }
+    config.data.train_files = {"none"};
+  }
+  if (!shares.is_empty()) config::apply_step_shares(shares, steps_of_run(config, command, num_ranks), config);
   if (command.action != apps::SftOptions::Action::print_config &&
       config.data.row_order == config::RowOrder::automatic) {  // memory is planned for it, before the run is restored
     if (const auto header = checkpoint::header_of_resume(config)) config.data.row_order = header->position.row_order;
@@ -221,11 +250,33 @@ void require_few_ranks(int num_ranks) {
                      "give a smaller --num_ranks, or smaller sizes in [parallel]");
 }
 
+/// The memory that a dry run is held against: what is given, else that of the machine it is for, else of nodes like
+/// this one, as many as it takes.
+plan::Room room_for(const plan::Machine& machine, const std::optional<plan::Hardware>& hardware, int num_ranks,
+                    std::uint64_t given_bytes) {
+  const bool is_gpu = machine.kind == device::Kind::cuda;
+  plan::Room room =
+      hardware ? plan::room_of(*hardware) : plan::Room{.ranks_per_node = num_ranks, .whose = "as this node"};
+  if (!hardware) room.node_bytes = machine::node_memory_bytes().value_or(0);
+  room.takes_more_nodes = !hardware;
+  if (!hardware && is_gpu) {
+    for (const machine::Gpu& gpu : machine::visible_gpus().gpus) {
+      room.gpu_bytes = room.gpu_bytes == 0 ? gpu.memory_bytes : std::min(room.gpu_bytes, gpu.memory_bytes);
+    }
+  }
+  if (given_bytes == 0) return room;
+  (is_gpu ? room.gpu_bytes : room.node_bytes) = given_bytes;
+  room.whose = "--memory";
+  return room;
+}
+
 /// --dry-run: what the run would be, as if all ranks were on nodes like this one.
 void plan_only(const config::ValidConfig& given, const apps::SftOptions& command) {
   const int num_ranks = mesh::layout_of(given->parallel).size();
   require_few_ranks(num_ranks);
-  const plan::Datasets datasets = apps::open_datasets(given);
+  const plan::Datasets datasets = command.max_length > 0
+                                      ? apps::planned_datasets(given, command.max_length, command.num_rows)
+                                      : apps::open_datasets(given);
   std::optional<plan::Hardware> hardware;
   if (!command.machine.empty()) hardware = apps::machine_named(command.machine);
   const plan::Machine machine = planned_machine(given, hardware ? std::optional(hardware->kind) : std::nullopt);
@@ -233,7 +284,15 @@ void plan_only(const config::ValidConfig& given, const apps::SftOptions& command
   const auto [config, why] = plan::resolve_sp_method(
       plan::assume_async_save(given),
       plan::SpFacts::of(given, datasets.train, hardware ? hardware->ranks_per_node : num_ranks));
-  log_info(plan::dry_run(config, datasets, machine, own_bytes(datasets), why, hardware, command.json));
+  log_info(plan::dry_run({.config = config,
+                          .datasets = datasets,
+                          .machine = machine,
+                          .process_bytes = own_bytes(datasets),
+                          .sp_choice = why,
+                          .weights = apps::look_at_weights(config->model),
+                          .hardware = hardware,
+                          .room = room_for(machine, hardware, num_ranks, command.memory_bytes)},
+                         command.json));
   if (const std::string warning = plan::warning_of_mesh(config->parallel); !warning.empty()) log_warning(warning);
 }
 

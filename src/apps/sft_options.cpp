@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft_options.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <cstdint>
 #include <stdexcept>
 #include <utility>
 
+#include "amounts.hpp"
 #include "sft/cli/option_value.hpp"
 #include "sft/cli/options.hpp"
 #include "sft/config/values.hpp"
@@ -19,7 +21,7 @@ namespace po = boost::program_options;
 /// Its options that are no keys.
 struct Flags {
   bool print_config = false, dry_run = false, check = false, json = false;
-  std::string num_ranks, machine, config;
+  std::string num_ranks, machine, config, max_length, num_rows, memory;
 };
 
 cli::Manual about_sft() {
@@ -27,7 +29,8 @@ cli::Manual about_sft() {
   manual.program = "sft";
   manual.summary = "Fine-tunes a decoder language model on a mesh of MPI ranks";
   manual.usage = {"mpirun -np N sft [INPUT.ini] [--section.key VALUE ...]",
-                  "sft INPUT.ini --dry-run [--json] [--num_ranks N] [--machine MACHINE]",
+                  "sft INPUT.ini --dry-run [--json] [--num_ranks N] [--machine MACHINE] [--memory 80GB]",
+                  "sft --model_name_or_path MODEL --dry-run --max_length N --num_rows N [--num_ranks N] ...",
                   "mpirun -np N sft INPUT.ini --check"};
   manual.keys_heading =
       "Keys of the .ini file; each is also an option, --section.key VALUE, which wins. The section may be left out "
@@ -59,23 +62,33 @@ po::options_description describe(Flags& flags) {
   add("machine", po::value(&flags.machine)->value_name("MACHINE"),
       "with --dry-run: also plan the time of a step on this machine, h200x8x4 for 4 nodes of 8 H200 "
       "(share/sft/machines.ini), or a file of one machine of that form");
+  add("memory", po::value(&flags.memory)->value_name("SIZE"),
+      "with --dry-run: say whether the run fits in so much of each GPU, or on CPUs of each node, as in 80GB; without "
+      "it, "
+      "in that of --machine, else of this node");
+  add("max_length", po::value(&flags.max_length)->value_name("N"),
+      "with --dry-run, before there is any data: plan for full rows of N tokens (32k for 32768)");
+  add("num_rows", po::value(&flags.num_rows)->value_name("N"),
+      "with --max_length: for N rows, from which steps and hours follow; without it, for those of one step");
   add("config", po::value(&flags.config)->value_name("FILE"),
       "the same as INPUT.ini, under TRL's name; also a YAML or JSON file of Accelerate, DeepSpeed, TRL or Axolotl");
   return description;
 }
 
-int read_num_ranks(const std::string& text) {
-  int num_ranks = 0;
+/// A whole number from 1. `what_to_do`: where it is none.
+template <class Number>
+Number read_count(const std::string& option, const std::string& text, const char* what, const char* what_to_do) {
+  Number number = 0;
   try {
-    config::read(text, num_ranks);
+    config::read(text, number);
   } catch (const std::invalid_argument&) {
-    num_ranks = 0;
+    number = 0;
   }
-  if (num_ranks < 1) {
-    throw_config_error(fmt::format("`--num_ranks {}` is no number of ranks", text), "it is a whole number from 1",
-                       "give the number that mpirun will start, e.g. --num_ranks 16");
+  if (number < 1) {
+    throw_config_error(fmt::format("`{} {}` is no number of {}", option, text, what), "it is a whole number from 1",
+                       what_to_do);
   }
-  return num_ranks;
+  return number;
 }
 
 SftOptions::Action action_of(const Flags& flags) {
@@ -97,28 +110,61 @@ void require_dry_run(const Flags& flags) {
   if (flags.json) refuse("--json");
   if (!flags.num_ranks.empty()) refuse("--num_ranks");
   if (!flags.machine.empty()) refuse("--machine");
+  if (!flags.memory.empty()) refuse("--memory");
+  if (!flags.num_rows.empty()) refuse("--num_rows");
+}
+
+/// What is planned without data.
+void read_rows(const Flags& flags, SftOptions& options) {
+  if (!flags.max_length.empty()) options.max_length = parse_row_length(flags.max_length);
+  if (flags.num_rows.empty()) return;
+  if (options.max_length == 0) {
+    throw_config_error("--num_rows without --max_length", "the rows that a run is planned for have one",
+                       "give --max_length N too, or leave --num_rows out: data.train_files say how many there are");
+  }
+  options.num_rows = read_count<std::int64_t>("--num_rows", flags.num_rows, "rows", "give e.g. --num_rows 10000");
 }
 
 }  // namespace
 
 std::optional<SftOptions> read_sft_options(const std::vector<std::string>& arguments) {
   SftOptions options;
+  std::vector<std::string> unknown;  // so that all are told at once
   const cli::OtherOptions keys{
       .takes = [](const std::string& name) { return config::is_truth(name) ? cli::Takes::truth : cli::Takes::value; },
       .meaning = [&](const cli::Word& word, const std::vector<std::string>& known) -> std::optional<cli::Word> {
         config::Option option{word.name, word.value};
-        config::require_known(option, known);
-        options.overrides.push_back(std::move(option));
+        try {
+          config::require_known(option, known);
+          options.overrides.push_back(std::move(option));
+        } catch (const Error& error) {
+          unknown.emplace_back(error.what());
+        }
         return std::nullopt;
       }};
   Flags flags;
   const std::optional<po::variables_map> values = read_options(about_sft(), describe(flags), arguments, keys);
   if (!values) return std::nullopt;
+  if (unknown.size() == 1) throw Error(ExitStatus::configuration, unknown.front());
+  if (!unknown.empty()) {
+    throw Error(ExitStatus::configuration,
+                fmt::format("{} options are not known:\n  {}", unknown.size(), fmt::join(unknown, "\n  ")));
+  }
   options.action = action_of(flags);
-  if (options.action != SftOptions::Action::dry_run) require_dry_run(flags);
+  if (options.action == SftOptions::Action::dry_run) {
+    read_rows(flags, options);
+  } else {
+    require_dry_run(flags);
+    if (!flags.max_length.empty())
+      options.overrides.push_back({"max_length", flags.max_length});  // is refused as a key
+  }
+  if (!flags.memory.empty()) options.memory_bytes = parse_size(flags.memory);
   options.json = flags.json;
   options.machine = flags.machine;
-  if (values->count("num_ranks") != 0) options.num_ranks = read_num_ranks(flags.num_ranks);
+  if (values->count("num_ranks") != 0) {
+    options.num_ranks = read_count<int>("--num_ranks", flags.num_ranks, "ranks",
+                                        "give the number that mpirun will start, e.g. --num_ranks 16");
+  }
   if (values->count("operand") != 0) options.input_file = (*values)["operand"].as<std::string>();
   if (values->count("config") != 0) {
     if (!options.input_file.empty()) {

@@ -2,6 +2,7 @@
 #pragma once
 // The command line of sft.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@ struct SftOptions {
   bool json = false;                      ///< with dry_run: print JSON
   int num_ranks = 0;                      ///< with dry_run: ranks of the planned mesh; 0: as many as its axes need
   std::string machine;                    ///< with dry_run: that the time of a step is planned for; empty: none
+  std::int64_t max_length = 0;            ///< with dry_run: of rows that are not there yet; 0: those of the data
+  std::int64_t num_rows = 0;              ///< with dry_run: how many rows are not there yet; 0: those of a step
+  std::uint64_t memory_bytes = 0;         ///< with dry_run: of a GPU, or on CPUs of a node; 0: not given
   std::string input_file;                 ///< empty: none given
   std::vector<config::Option> overrides;  ///< keys, as config::parse takes them; that there are such names is checked
 };

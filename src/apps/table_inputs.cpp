@@ -44,7 +44,8 @@ void convert(const std::string& input, const std::string& file) {
   const int status = run_and_wait({"python3", script, input, "--output", file}, "", way_out);
   if (status == 0) return;
   throw_data_error(fmt::format("cannot read {}", input),
-                   fmt::format("{} ended with status {}; its own line is above", converter, status), way_out);
+                   fmt::format("{} ended with status {}; its own line is above", converter, status),
+                   "do what that line says, or make JSON lines of it elsewhere");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 //
 // leaves SHARE_FOLDER/man/man1/*.1, SHARE_FOLDER/bash-completion/completions/* and SHARE_FOLDER/zsh/site-functions/_*.
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "plan_options.hpp"
 #include "prepare_options.hpp"
 #include "prove_options.hpp"
+#include "run_manual.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/program.hpp"
 #include "sft/io/files.hpp"
@@ -30,18 +32,39 @@ void write(const std::string& folder, const std::string& name, const std::string
   io::write_file_atomically(folder + "/" + name, text);
 }
 
+/// The manual with the options that its program passes on: sft-run all of sft's keys, sft-launch those of sft-prepare
+/// too.
+cli::Manual with_passed_on(cli::Manual manual) {
+  if (manual.program != "sft-run" && manual.program != "sft-launch") return manual;
+  std::vector<cli::ManualOption>& own = manual.groups.front().options;
+  if (manual.program == "sft-launch") {
+    const cli::Manual prepare = apps::prepare_manual();
+    for (const cli::ManualOption& option : prepare.groups.front().options) {
+      const bool is_new = std::ranges::find(own, option.name, &cli::ManualOption::name) == own.end();
+      if (is_new) own.push_back(option);
+    }
+  }
+  const cli::Manual sft = apps::sft_manual();
+  for (const cli::ManualGroup& group : sft.groups) {
+    if (!group.has_dashes) manual.groups.push_back(group);
+  }
+  return manual;
+}
+
 int run(int argc, char** argv) {
   if (argc != 2) throw_config_error("no folder", "there is one argument, the folder to write to", "give it");
   const std::string share = argv[1];
   const std::vector<cli::Manual> manuals{apps::sft_manual(),     apps::prepare_manual(),   apps::generate_manual(),
                                          apps::inspect_manual(), apps::convert_manual(),   apps::launch_manual(),
-                                         apps::prove_manual(),   apps::configure_manual(), apps::plan_manual()};
+                                         apps::prove_manual(),   apps::configure_manual(), apps::plan_manual(),
+                                         apps::run_manual()};
   std::vector<std::string> programs;
   for (const cli::Manual& manual : manuals) programs.push_back(manual.program);
   for (const cli::Manual& manual : manuals) {
     write(share + "/man/man1", manual.program + ".1", cli::man_page_of(manual, programs));
-    write(share + "/bash-completion/completions", manual.program, cli::bash_completion_of(manual));
-    write(share + "/zsh/site-functions", "_" + manual.program, cli::zsh_completion_of(manual));
+    const cli::Manual typed = with_passed_on(manual);
+    write(share + "/bash-completion/completions", manual.program, cli::bash_completion_of(typed));
+    write(share + "/zsh/site-functions", "_" + manual.program, cli::zsh_completion_of(typed));
   }
   return static_cast<int>(ExitStatus::done);
 }

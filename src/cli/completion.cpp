@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "sft/cli/manual.hpp"
@@ -15,13 +16,27 @@ struct Typed {
   const ManualOption* option;
 };
 
+/// How many options or keys have each name.
+std::map<std::string, int> counts_of_names(const Manual& manual) {
+  std::map<std::string, int> counts;
+  for (const ManualGroup& group : manual.groups) {
+    for (const ManualOption& option : group.options) ++counts[option.name];
+  }
+  return counts;
+}
+
+/// A key that only one section has is typed with it or without.
 std::vector<Typed> typed_options(const Manual& manual) {
   std::vector<Typed> typed;
+  const std::map<std::string, int> counts = counts_of_names(manual);
   for (const ManualGroup& group : manual.groups) {
     // A group of keys is titled "[section]".
     const std::string section = group.has_dashes ? "" : group.title.substr(1, group.title.size() - 2) + ".";
-    for (const ManualOption& option : group.options)
+    for (const ManualOption& option : group.options) {
       typed.push_back({fmt::format("--{}{}", section, option.name), &option});
+      if (!group.has_dashes && counts.at(option.name) == 1)
+        typed.push_back({fmt::format("--{}", option.name), &option});
+    }
   }
   return typed;
 }

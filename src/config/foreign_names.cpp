@@ -230,7 +230,9 @@ std::vector<ForeignRow> launch_rows() {
        leave_out},
       {"enable_cpu_affinity use_mps_device", either, no_effect, leave_out},
       {"tpu_use_cluster tpu_use_sudo tpu tpu_cluster no_tpu_cluster tpu_metrics_debug", only_false, no_tpu, leave_out},
-      {"tpu_name tpu_zone tpu_vm tpu_env tpu_num_cores command_file commands vm env", only_none, no_tpu, leave_out},
+      {"tpu_name tpu_zone tpu_vm tpu_env tpu_num_cores command_file commands vm", only_none, no_tpu, leave_out},
+      {"env", only_none, "variables are set before the ranks start",
+       "set them in front of mpirun, or use sft-launch, which does"},
   };
 }
 

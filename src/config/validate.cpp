@@ -40,7 +40,8 @@ constexpr std::int64_t max_steps = std::int64_t{1} << 40;
 void check_data(const Config& config) {
   if (!config.data.train_files.empty()) return;
   throw_config_error("`data.train_files` is empty", "there is nothing to train on",
-                     "name the shards that sft-prepare wrote, such as data/demo/train-*.h5");
+                     "name the shards that sft-prepare wrote, such as data/demo/train-*.h5; a dry run does without: "
+                     "--dry-run --max_length N --num_rows N");
 }
 
 /// The rules of the table of keys.

@@ -61,6 +61,10 @@ constexpr std::array<std::pair<const char*, const char*>, 10> other_pairs = {{{"
                                                                               {"prompt", "response"},
                                                                               {"prompt", "answer"}}};
 
+/// Names under which data sets have plain text, or a list of messages.
+constexpr std::array<const char*, 5> other_texts = {"content", "document", "article", "body", "passage"};
+constexpr std::array<const char*, 5> other_chats = {"conversation", "dialog", "dialogue", "chat", "turns"};
+
 /// Refuses a record whose meaning is clear, but for the names of its fields.
 void refuse_other_names(const Json& record) {
   if (has_value(record, "chosen") && has_value(record, "rejected")) {
@@ -74,6 +78,14 @@ void refuse_other_names(const Json& record) {
     const std::string first = std::string_view(prompt) == "prompt" ? "" : fmt::format(" --rename {}=prompt", prompt);
     refuse_record(fmt::format("it has '{}' and '{}', and no 'prompt' and 'completion': give{} --rename {}=completion",
                               prompt, completion, first, completion));
+  }
+  for (const char* name : other_chats) {
+    if (!record.contains(name) || !record[name].is_array()) continue;
+    refuse_record(fmt::format("it has a list '{}', and no 'messages': give --rename {}=messages", name, name));
+  }
+  for (const char* name : other_texts) {
+    if (!record.contains(name) || !record[name].is_string()) continue;
+    refuse_record(fmt::format("it has '{}', and no 'text': give --dataset_text_field {}", name, name));
   }
 }
 

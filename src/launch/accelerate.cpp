@@ -54,18 +54,22 @@ void add_method(ForeignFile& file) {
   add_default("sp_size", "sp_backend", "deepspeed");
 }
 
-void add_entry(const std::string& name, const YAML::Node& key, const YAML::Node& value, const std::string& path,
-               ForeignFile& file);
+/// Where a name stands: what is `auto` in a block of Accelerate's is what the trainer's own options say.
+enum class Level { top, block };
 
-void add_block(const YAML::Node& map, const std::string& path, ForeignFile& file) {
-  for (const auto& entry : map) add_entry(entry.first.as<std::string>(), entry.first, entry.second, path, file);
+void add_entry(const std::string& name, const YAML::Node& key, const YAML::Node& value, Level level,
+               const std::string& path, ForeignFile& file);
+
+void add_block(const YAML::Node& map, Level level, const std::string& path, ForeignFile& file) {
+  for (const auto& entry : map) add_entry(entry.first.as<std::string>(), entry.first, entry.second, level, path, file);
 }
 
-void add_entry(const std::string& name, const YAML::Node& key, const YAML::Node& value, const std::string& path,
-               ForeignFile& file) {
+void add_entry(const std::string& name, const YAML::Node& key, const YAML::Node& value, Level level,
+               const std::string& path, ForeignFile& file) {
   const std::string place = place_of(key, path);
   const std::string text = text_of(value);
-  if (value.IsMap() && std::ranges::find(blocks, name) != blocks.end()) return add_block(value, path, file);
+  if (value.IsMap() && std::ranges::find(blocks, name) != blocks.end())
+    return add_block(value, Level::block, path, file);
   if ((name == "deepspeed_config_file" || name == "deepspeed") && is_block(value)) {
     if (value.IsMap()) return add_deepspeed(value, path, file);
     return add_deepspeed_file(text, path, file);
@@ -89,14 +93,14 @@ void add_entry(const std::string& name, const YAML::Node& key, const YAML::Node&
     add(file, "single_process", "true", place);
     return;
   }
-  if (text == "auto" && value.IsScalar() && name != "bf16") return;  // what the trainer's own options say
+  if (text == "auto" && level == Level::block && value.IsScalar()) return;
   add(file, name, text, place);
 }
 
 }  // namespace
 
 void add_flat(const YAML::Node& map, const std::string& path, ForeignFile& file) {
-  add_block(map, path, file);
+  add_block(map, Level::top, path, file);
   add_method(file);
 }
 

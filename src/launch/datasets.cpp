@@ -51,7 +51,7 @@ std::vector<std::string> files_below(const fs::path& folder, const std::string& 
   std::vector<std::string> found;
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder, ignored)) {
-    const std::string path = fs::relative(entry.path(), folder, ignored).string();
+    const std::string path = entry.path().lexically_relative(folder).string();  // in the hub cache it is a link
     const bool is_part = config.empty() || has_word(path, {config});
     if (entry.is_regular_file(ignored) && is_record_file(path) && is_part) found.push_back(path);
   }
@@ -59,7 +59,26 @@ std::vector<std::string> files_below(const fs::path& folder, const std::string& 
   return found;
 }
 
+/// Whether it is a data set that `save_to_disk` of `datasets` left: one, or a folder for each split.
+bool is_saved(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / "state.json", ignored);
+}
+bool holds_saved_splits(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / "dataset_dict.json", ignored);
+}
+
+/// A saved data set is one input as a whole.
+std::vector<std::string> saved_split(const fs::path& folder, const std::string& split) {
+  if (is_saved(folder))
+    return split == "train" ? std::vector<std::string>{folder.string()} : std::vector<std::string>{};
+  if (is_saved(folder / split)) return {(folder / split).string()};
+  return {};
+}
+
 std::vector<std::string> files_of_split(const fs::path& folder, const Dataset& dataset) {
+  if (is_saved(folder) || holds_saved_splits(folder)) return saved_split(folder, dataset.split);
   const std::vector<std::string> all = files_below(folder, dataset.config);
   const std::vector<std::string> words = words_of_split(dataset.split);
   std::vector<std::string> found;
@@ -93,8 +112,8 @@ bool is_reader(const std::string& name) { return name.empty() || name == "json" 
 }  // namespace
 
 bool is_record_file(const std::string& path) {
-  static constexpr std::array<std::string_view, 7> endings{".jsonl",     ".json",     ".jsonl.gz", ".json.gz",
-                                                           ".jsonl.zst", ".json.zst", ".parquet"};
+  static constexpr std::array<std::string_view, 8> endings{".jsonl",     ".json",     ".jsonl.gz", ".json.gz",
+                                                           ".jsonl.zst", ".json.zst", ".parquet",  ".arrow"};
   const std::string name = fs::path(path).filename().string();
   return name != "dataset_infos.json" &&
          std::ranges::any_of(endings, [&](std::string_view ending) { return name.ends_with(ending); });
@@ -109,9 +128,11 @@ std::vector<std::string> find_files(const Dataset& dataset, bool is_optional) {
   if (!dataset.data_files.empty()) return named_files(folder, dataset.data_files);
   std::vector<std::string> files = files_of_split(folder, dataset);
   if (files.empty() && !is_optional) {
-    throw_data_error(fmt::format("{} has no files of the split `{}`", dataset.name, dataset.split),
-                     fmt::format("looked for .jsonl, .json and .parquet below {}", folder.string()),
-                     "name them with --data_files, or the split with --dataset_train_split");
+    throw_data_error(
+        fmt::format("{} has no files of the split `{}`", dataset.name, dataset.split),
+        fmt::format("looked for .jsonl, .json, .parquet and .arrow below {}, and for what save_to_disk leaves",
+                    folder.string()),
+        "name them with --data_files, or the split with --dataset_train_split");
   }
   return files;
 }

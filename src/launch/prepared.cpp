@@ -25,6 +25,14 @@ void add_identity(io::ContentHash& hash, const std::string& path) {
   const fs::path file = fs::canonical(path, error);
   if (error) throw_data_error(fmt::format("cannot read {}", path), error.message(), "check the path");
   hash.add(file.string());
+  if (fs::is_directory(file, error)) {  // a table of several files
+    std::vector<fs::path> parts(fs::directory_iterator(file, error), {});
+    std::ranges::sort(parts);
+    for (const fs::path& part : parts) {
+      if (!fs::is_directory(part, error)) add_identity(hash, part.string());
+    }
+    return;
+  }
   hash.add(static_cast<std::int64_t>(fs::file_size(file, error)));
   hash.add(static_cast<std::int64_t>(fs::last_write_time(file, error).time_since_epoch().count()));
 }

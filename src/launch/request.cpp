@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
@@ -57,6 +58,25 @@ std::vector<Dataset> datasets_of(const PlacedOption& setting, Request& request) 
   return datasets;
 }
 
+/// The key of a size that a planner may choose, of which this is a name; empty: it is none.
+std::string size_named(const std::string& name) {
+  static const std::map<std::string, std::string> others{{"cp_size", "sp_size"},
+                                                         {"cp_comm_strategy", "sp_method"},
+                                                         {"gradient_checkpointing", "activation_checkpointing"},
+                                                         {"activation_offloading", "activation_offload"},
+                                                         {"micro_batch_size", "per_device_train_batch_size"}};
+  std::string key = name.substr(name.find('.') + 1);
+  for (const char* prefix : {"parallelism_config_", "fsdp_"}) {
+    if (key.starts_with(prefix)) key.erase(0, std::string(prefix).size());
+  }
+  if (const auto found = others.find(key); found != others.end()) return found->second;
+  const std::vector<std::string>& known = sizes_of_plans();
+  return std::ranges::find(known, key) != known.end() ? key : "";
+}
+
+/// Those that sft itself resolves.
+bool is_resolved_by_sft(const std::string& size) { return size == "dp_shard_size" || size == "sp_method"; }
+
 /// Names that say how processes find each other, which is the work of MPI.
 bool is_needless(const std::string& name) {
   static const std::set<std::string> needless{"main_process_ip",
@@ -94,7 +114,19 @@ class Sorter {
     return std::ranges::any_of(source_, [&](const PlacedOption& other) { return other.option.name == name; });
   }
 
-  void train(const PlacedOption& setting) { request_.training.back().push_back(setting); }
+  void train(const PlacedOption& setting) {
+    const std::string size = size_named(setting.option.name);
+    if (!size.empty() && value_of(setting) == "auto") {
+      request_.automatic.insert(size);
+      for (std::vector<PlacedOption>& source : request_.training) {  // what it replaces
+        std::erase_if(source, [&](const PlacedOption& other) { return size_named(other.option.name) == size; });
+      }
+      if (!is_resolved_by_sft(size)) return;
+    } else if (!size.empty()) {
+      request_.automatic.erase(size);
+    }
+    request_.training.back().push_back(setting);
+  }
   void train(const PlacedOption& setting, const std::string& name) {
     train({{name, setting.option.value}, setting.place});
   }
@@ -134,12 +166,32 @@ class Sorter {
       if (value_of(setting) != "0") {
         refuse(setting, "one command starts the ranks of all machines", "start it on the machine of rank 0 alone");
       }
+    } else if (name == "launcher") {
+      request_.launcher = value_of(setting);
+    } else if (name == "env") {
+      add_environment(setting);
+    } else if (name == "push_to_hub" && config::truth_of(value_of(setting)) == true) {
+      request_.notes.push_back(
+          fmt::format("push_to_hub {}: nothing is sent anywhere; when the run is over, `hf upload "
+                      "NAME OUTPUT_DIR/model` does it (OUTPUT_DIR/adapter with --use_peft)",
+                      setting.place));
     } else if (name == "hostfile" || name == "deepspeed_hostfile") {
       if (!config::is_none(value_of(setting))) request_.hostfile = value_of(setting);
     } else {
       return is_needless(name);
     }
     return true;
+  }
+
+  /// TRL's `env`: a map of variables, as JSON.
+  void add_environment(const PlacedOption& setting) {
+    const auto map = nlohmann::json::parse(value_of(setting), nullptr, false);
+    if (config::is_none(value_of(setting))) return;
+    if (!map.is_object())
+      return refuse(setting, "it is a map of variables", "write `env:` and a line `NAME: VALUE` each");
+    for (const auto& [name, value] : map.items()) {
+      request_.environment.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
+    }
   }
 
   Dataset& only_dataset() {
@@ -237,6 +289,58 @@ class Sorter {
 void take(Request& request, const std::vector<PlacedOption>& source,
           const std::vector<std::string>& options_of_prepare) {
   Sorter(request, source, options_of_prepare).sort();
+}
+
+bool Request::gives(const std::string& key) const {
+  return std::ranges::any_of(training, [&](const std::vector<PlacedOption>& source) {
+    return std::ranges::any_of(source, [&](const PlacedOption& setting) {
+      const std::string name = setting.option.name.substr(setting.option.name.find('.') + 1);
+      return (name == key || size_named(name) == key) && value_of(setting) != "auto";
+    });
+  });
+}
+
+const std::vector<std::string>& sizes_of_plans() {
+  static const std::vector<std::string> names{"dp_replicate_size",
+                                              "dp_shard_size",
+                                              "ep_size",
+                                              "sp_size",
+                                              "tp_size",
+                                              "zero_stage",
+                                              "sp_method",
+                                              "activation_checkpointing",
+                                              "activation_offload",
+                                              "offload_optimizer",
+                                              "offload_parameters",
+                                              "per_device_train_batch_size",
+                                              "gradient_accumulation_steps"};
+  return names;
+}
+
+std::set<std::string> free_sizes(const Request& request) {
+  std::set<std::string> free = request.automatic;
+  if (std::ranges::all_of(free, is_resolved_by_sft)) return {};
+  const auto open = [&](const std::string& size) {
+    if (!request.gives(size)) free.insert(size);
+  };
+  const std::set<std::string> axes{"dp_replicate_size", "dp_shard_size", "ep_size", "sp_size", "tp_size"};
+  const bool has_free_axis = std::ranges::any_of(free, [&](const std::string& size) { return axes.contains(size); });
+  open("dp_shard_size");  // all ranks that are left
+  if (free.contains("sp_size")) open("sp_method");
+  // Rows of a step stay: other data ranks, or other micro-batches, need another number of them.
+  if (has_free_axis || free.contains("per_device_train_batch_size")) open("gradient_accumulation_steps");
+  if (free.contains("gradient_accumulation_steps")) return free;
+  if (has_free_axis) open("per_device_train_batch_size");
+  return free;
+}
+
+std::int64_t rows_of_step(const Request& request, const config::Config& config, int num_ranks) {
+  if (request.train_batch_size) return *request.train_batch_size;
+  const auto given = [&](const char* key, int size) { return request.gives(key) ? size : 1; };
+  const int of_a_row =
+      std::max(1, given("sp_size", config.parallel.sp_size) * given("tp_size", config.parallel.tp_size));
+  return config.train.per_device_train_batch_size * config.train.gradient_accumulation_steps *
+         std::max(1, num_ranks / of_a_row);
 }
 
 std::vector<PlacedOption> settings_of_run(const std::vector<PlacedOption>& settings, int num_ranks) {

@@ -102,6 +102,7 @@ int choose_num_ranks(const Request& request, const config::Config& config, const
 
 std::vector<std::string> start_words(const Request& request, int num_ranks, const Site& site) {
   const int machines = request.num_machines.value_or(1);
+  if (!request.launcher.empty()) return {"--launcher", request.launcher};
   if (!request.hostfile.empty()) {
     return {"--launcher", fmt::format("mpirun --hostfile {} -np {}", request.hostfile, num_ranks)};
   }

@@ -32,17 +32,20 @@ std::string describe_planned(const Machine& machine) {
 
 }  // namespace
 
-std::string dry_run(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine,
-                    std::size_t process_bytes, const std::string& sp_choice, const std::optional<Hardware>& hardware,
-                    bool json) {
+std::string dry_run(const DryRun& of, bool json) {
+  const config::ValidConfig& config = of.config;
+  const Datasets& datasets = of.datasets;
+  const Machine& machine = of.machine;
+  const std::optional<Hardware>& hardware = of.hardware;
   const mesh::Layout layout = mesh::layout_of(config->parallel);
   const RankPlan first(config, datasets.limits(config), mesh::Place(config, 0), machine);
   const parallel::ParameterCounts num_parameters = first.num_parameters();
   const std::int64_t steps = num_steps(config, datasets.train.num_rows(), datasets.origin);
-  const MemoryTable memory = plan_memory(config, datasets, machine, process_bytes);
+  const MemoryTable memory = plan_memory(config, datasets, machine, of.process_bytes);
   const std::vector<comm::SentBytes> traffic =
       plan_traffic(config, datasets.limits(config), mesh::Place(config, 0), machine);
   const SaveTime save = plan_save(config, datasets, machine);
+  const Verdict verdict = judge(memory, machine.kind, of.room);
   std::optional<StepTime> time;
   if (hardware) time = plan_step_time(config, datasets.limits(config), mesh::Place(config, 0), machine, *hardware);
   if (!json) {
@@ -52,15 +55,17 @@ std::string dry_run(const config::ValidConfig& config, const Datasets& datasets,
                         .num_parameters = num_parameters,
                         .nodes = "",
                         .device = describe_planned(machine),
-                        .origin = "",
-                        .sp_choice = sp_choice,
+                        .origin = of.weights,
+                        .sp_choice = of.sp_choice,
                         .num_steps = steps,
                         .memory = memory,
                         .traffic = traffic,
                         .offloaded_bytes = first.offloaded_bytes(),
                         .save = describe(save),
                         .save_choice = "",
-                        .step_time = time ? describe(*time, *hardware) : ""});
+                        .step_time = time ? describe(*time, *hardware) : "",
+                        .duration = time ? describe_duration(steps, *time, *hardware) : "",
+                        .verdict = describe(verdict, memory, of.room)});
   }
   nlohmann::ordered_json memory_json;
   for (std::size_t i = 0; i < device::num_labels; ++i) {
@@ -94,6 +99,14 @@ std::string dry_run(const config::ValidConfig& config, const Datasets& datasets,
     planned = {{"machine", hardware->name}, {"step_s", time->step_s}, {"ops_s", time->ops_s}};
     planned["model_flops"] = time->model_flops;
     for (const Exposed& wait : time->exposed) planned["exposed_s"][wait.what] = wait.seconds;
+    result["run_s"] = static_cast<double>(steps) * time->step_s;
+  }
+  if (verdict.is_known) {
+    result["fits"] = {{"fits", verdict.fits()},
+                      {"num_nodes", verdict.num_nodes},
+                      {"of", verdict.is_of_gpu ? "GPU" : "node"},
+                      {"needed_bytes", verdict.needed_bytes},
+                      {"present_bytes", verdict.present_bytes}};
   }
   if (datasets.eval) result["num_eval_rows"] = datasets.eval->num_rows();
   return result.dump(2) + "\n";

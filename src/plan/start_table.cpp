@@ -15,6 +15,7 @@
 #include "sft/config/values.hpp"
 #include "sft/core/format.hpp"
 #include "sft/core/labelled_lines.hpp"
+#include "sft/data/planned_rows.hpp"
 #include "sft/model/layer_plan.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/optim/schedule.hpp"
@@ -213,6 +214,10 @@ std::string describe_steps(const StartFacts& facts) {
 }
 
 std::string describe_data(const data::PackedDataset& data) {
+  if (data::is_planned(data)) {
+    return fmt::format("none yet: planned for {} full rows of {}, each one document", data.num_rows(),
+                       plural(data.max_length(), "token"));
+  }
   const auto capacity = static_cast<double>(data.num_rows() * data.max_length());
   return fmt::format("{}, {} rows of {}, {} documents, {} tokens ({:.3g} % of the rows), {} targets",
                      plural(std::ssize(data.files()), "shard"), data.num_rows(), data.max_length(),
@@ -356,13 +361,17 @@ std::string start_table(const StartFacts& facts) {
   add("sends",
       layout.size() == 1 ? "" : fmt::format("{} per rank and step of full rows", describe_traffic(facts.traffic)));
   add("time", facts.step_time);
+  add("run", facts.duration);
   if (const config::StepRange& steps = facts.config->train.profile_steps; !steps.is_empty()) {
     add("profile", fmt::format("{} {}, in {}/trace.json", steps.first == steps.last ? "step" : "steps",
                                config::write(steps), facts.config->train.output_dir));
   }
   add("saves", describe_saves(facts));
   add("output", facts.config->train.output_dir);
-  return fmt::format("{}\n{}", lines.text(), format_memory(facts.memory));
+  LabelledLines last;
+  last.add("fits     ", facts.verdict);  // in the column of the others
+  const std::string verdict = facts.verdict.empty() ? "" : "\n" + last.text();
+  return fmt::format("{}\n{}{}", lines.text(), format_memory(facts.memory), verdict);
 }
 
 std::string warning_of_mesh(const config::Parallel& parallel) {

@@ -50,7 +50,7 @@ succeeds 'sft-prepare' "$prefix/bin/sft-prepare" --input pairs.jsonl --output da
 succeeds 'two ranks train' "$mpiexec" -np 2 "$prefix/bin/sft" run.ini
 succeeds 'sft-run finds the installed sft' "$prefix/bin/sft-run" -n 2 run.ini --train.output_dir output2
 succeeds 'sft-inspect' has 'step +2' "$prefix/bin/sft-inspect" output/checkpoint-000002
-for program in sft sft-prepare sft-generate sft-inspect sft-convert sft-launch sft-prove sft-config sft-plan; do
+for program in sft sft-prepare sft-generate sft-inspect sft-convert sft-launch sft-prove sft-config sft-plan sft-run; do
   succeeds "man $program" has '^\.SH NAME' cat "$prefix/share/man/man1/$program.1"
   completion="$prefix/share/bash-completion/completions/$program"
   # shellcheck disable=SC2016  # for the inner shell

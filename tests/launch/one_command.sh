@@ -8,38 +8,16 @@ set -euo pipefail
 mpiexec=$1 sft_launch=$2 sft=$3 sft_prepare=$4
 # shellcheck source=tests/support/checks.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
-export HF_HOME=$work/hub SFT_CACHE=$work/cache
+# shellcheck source=tests/launch/tiny_hub.sh
+source "$(dirname "${BASH_SOURCE[0]}")/tiny_hub.sh"
+export SFT_CACHE=$work/cache HF_HUB_OFFLINE=1
 
-# A model folder with a tokenizer, the last 16 of whose 272 ids are not used: each byte is a token.
-make_pairs 40
-{
-  tiny_model
-  short_run 0 'output_dir = start'
-  printf '[checkpoint]\nsave_hub_model = true\n'
-} >start.ini
-"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
-"$sft" start.ini >out 2>err || wrong 'no model folder'
-python3 - start/model <<'PY'
-import json, sys
-letters = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
-others = [byte for byte in range(256) if byte not in letters]
-vocab = {chr(byte): byte for byte in letters} | {chr(256 + i): byte for i, byte in enumerate(others)}
-end = {"id": 256, "content": "<end>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
-       "special": True}
-level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-json.dump({"version": "1.0", "truncation": None, "padding": None, "added_tokens": [end], "normalizer": None,
-           "pre_tokenizer": level, "post_processor": None, "decoder": level,
-           "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
-                     "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "vocab": vocab,
-                     "merges": []}}, open(f"{sys.argv[1]}/tokenizer.json", "w"))
-json.dump({"eos_token": "<end>", "tokenizer_class": "PreTrainedTokenizerFast"},
-          open(f"{sys.argv[1]}/tokenizer_config.json", "w"))
-PY
+make_tiny_model
 mkdir set
 head -n 32 pairs.jsonl >set/train.jsonl
 tail -n 8 pairs.jsonl >set/test.jsonl
 
-launch=("$sft_launch" sft --model_name_or_path start/model --dataset_name set --accelerate_config zero3
+launch=("$sft_launch" sft --model_name_or_path tiny/model --dataset_name set --accelerate_config zero3
   --num_processes 16 --max_length 64 --per_device_train_batch_size 1 --num_train_epochs 2 --learning_rate 1e-2
   --logging_steps 1 --use_cpu)
 
@@ -68,9 +46,45 @@ check 'and the same losses' \
 succeeds 'other options' "${launch[@]}" --output_dir third --packing --max_steps 1
 check 'take other rows' test "$(grep -c 'are there' out)" -eq 0
 
+succeeds 'shares of all steps' "${launch[@]}" --output_dir shares --save_steps 0.5
+check 'are steps of the run' test -d shares/checkpoint-000002 -a -d shares/checkpoint-000004
+
+# Before there is any data
+dry=("$sft" --model_name_or_path tiny/model --dry-run --max_length 64 --num_rows 100 --num_ranks 16
+  --per_device_train_batch_size 1)
+succeeds 'a dry run without data' "${dry[@]}" --memory 80GB
+check 'looks at the weights' grep -q 'tensors of the model are there' out
+check 'counts steps' grep -q 'steps  *21 = 3 epochs' out
+check 'says that it fits' grep -qE 'fits +yes: 16 ranks of a node take .*\(--memory\)' out
+succeeds 'less memory' "${dry[@]}" --memory 1MB
+check 'is too little' grep -qE 'fits +NO: ' out
+succeeds 'a machine' "${dry[@]}" --machine h100x8x2
+check 'gives hours' grep -qE 'run +21 steps of .* s on h100x8x2: .* hours' out
+succeeds 'as JSON' "${dry[@]}" --machine h100x8x2 --json
+check 'the same' python3 -c 'import json; plan = json.load(open("out")); assert plan["fits"]["fits"] and plan["run_s"] > 0'
+cp -r tiny/model damaged
+rm damaged/model.safetensors
+refuses 3 'damaged' "$sft" --model_name_or_path damaged --dry-run --max_length 64
+refuses 2 '--max_length and data.train_files are given' "$sft" first/launch.ini --dry-run --max_length 64
+
+# Sizes that are auto
+succeeds 'sizes that are auto' "${launch[@]}" --output_dir planned --tp_size auto --max_steps 1
+check 'it says what was chosen' grep -q '^sizes: .*16 ranks\|^sizes: .*of .* legal ones' out
+check 'the rows of a step stay' python3 - <<'PY'
+import re
+keys = dict(re.findall(r"^(\w+) = (.*)$", open("planned/resolved.ini").read(), re.M))
+data_ranks = int(keys["dp_replicate_size"]) * int(keys["dp_shard_size"])
+rows = int(keys["per_device_train_batch_size"]) * int(keys["gradient_accumulation_steps"]) * data_ranks
+assert rows == 16, keys
+PY
+succeeds 'a profile that leaves all to the plan' "$sft_launch" sft --model_name_or_path tiny/model \
+  --dataset_name set --accelerate_config auto --machine h100x8x2 --print
+check 'for another machine' grep -q 'by the rates of h100x8x2' out
+refuses 2 'sizes are auto and .max_length = none' "${launch[@]}" --output_dir never --tp_size auto --max_length none
+
 # Files of other programs
 cat >recipe.yaml <<'YAML'
-model_name_or_path: start/model
+model_name_or_path: tiny/model
 datasets:
 - path: json
   data_files: pairs.jsonl
@@ -92,7 +106,7 @@ check 'with the profile that it names' grep -qx 'zero_stage = 2' adapters/launch
 # The same files for sft itself
 printf 'distributed_type: FSDP\nmixed_precision: "no"\nnum_processes: 2\nfsdp_config:\n  fsdp_version: 2\n' >own.yaml
 rows=$(sed -n 's/^train_files = //p' first/launch.ini)
-of_run=(--model_name_or_path start/model --data.train_files "$rows" --max_steps 1 --use_cpu
+of_run=(--model_name_or_path tiny/model --data.train_files "$rows" --max_steps 1 --use_cpu
   --per_device_train_batch_size 1 --output_dir own)
 succeeds 'sft --config FILE.yaml' "$mpiexec" -np 2 "$sft" --config own.yaml "${of_run[@]}"
 check 'obeys it' grep -qx 'precision = fp32' own/resolved.ini
@@ -100,20 +114,20 @@ refuses 2 '1 ranks were started, and 2 are asked for.*own.yaml:3' "$sft" --confi
 
 # What cannot be done
 refuses 2 'no model is given.*--model_name_or_path' "$sft_launch" sft --dataset_name set
-refuses 2 'no data is given' "$sft_launch" sft --model_name_or_path start/model
+refuses 2 'no data is given' "$sft_launch" sft --model_name_or_path tiny/model
 refuses 3 'cannot find the data set org/none.*hf download --repo-type dataset org/none' \
-  "$sft_launch" sft --model_name_or_path start/model --dataset_name org/none
+  "$sft_launch" sft --model_name_or_path tiny/model --dataset_name org/none
 refuses 3 'cannot find the model org/none.*fetch' "$sft_launch" sft --model_name_or_path org/none --dataset_name set
-refuses 2 'no command .dpo' "$sft_launch" dpo --model_name_or_path start/model
+refuses 2 'no command .dpo' "$sft_launch" dpo --model_name_or_path tiny/model
 refuses 2 'did you mean zero3' "$sft_launch" sft --accelerate_config zero33
-refuses 2 '3 settings cannot be used' "$sft_launch" sft --model_name_or_path start/model --dataset_name set \
+refuses 2 '3 settings cannot be used' "$sft_launch" sft --model_name_or_path tiny/model --dataset_name set \
   --fp16 true --mixed_precision fp8 --lerning_rate 3
 refuses 2 'cannot fill 16' "${launch[@]}" --output_dir never --sp_size 3
 refuses 3 'it is the config.json of a model' \
-  "$sft_launch" sft --model_name_or_path start/model --data_files start/model/config.json
+  "$sft_launch" sft --model_name_or_path tiny/model --data_files tiny/model/config.json
 
 # Signals
-"$sft_launch" sft --model_name_or_path start/model --dataset_name set --num_processes 2 --max_length 64 --use_cpu \
+"$sft_launch" sft --model_name_or_path tiny/model --dataset_name set --num_processes 2 --max_length 64 --use_cpu \
   --max_steps 100000 --logging_steps 1 --output_dir stopped >out 2>err &
 running=$!
 await_steps stopped 3

@@ -13,7 +13,7 @@ wrong() {
   printf 'WRONG %s\n' "$*"
 }
 
-for program in sft sft-prepare sft-generate sft-inspect sft-convert sft-launch sft-prove sft-config sft-plan; do
+for program in sft sft-prepare sft-generate sft-inspect sft-convert sft-launch sft-prove sft-config sft-plan sft-run; do
   page=$share/man/man1/$program.1
   [[ $(head -c 3 "$page") == .TH ]] || wrong "$page is no manual page"
   if command -v groff >/dev/null; then
@@ -39,7 +39,7 @@ complete_last() {
   "_${1//-/_}"
   [[ " ${COMPREPLY[*]} " == *" $expected "* ]] || wrong "$* completes to: ${COMPREPLY[*]}, not $expected"
 }
-for program in sft sft-prepare sft-generate sft-inspect sft-convert sft-launch sft-prove sft-config sft-plan; do
+for program in sft sft-prepare sft-generate sft-inspect sft-convert sft-launch sft-prove sft-config sft-plan sft-run; do
   # shellcheck source=/dev/null
   source "$share/bash-completion/completions/$program"
 done
@@ -56,5 +56,15 @@ complete_last run.ini sft r
 complete_last output sft-inspect out
 complete_last --max_length sft-prepare --max
 complete_last --prompt sft-generate --p
+complete_last --tp_size sft --tp
+complete_last --tp_size sft-run --tp
+complete_last --restarts sft-run --re
+complete_last full sft-run --activation_checkpointing f
+complete_last --packing_strategy sft-launch --pack
+complete_last --learning_rate sft-launch --learn
+# The manual page of sft-run has what the script says of itself.
+for option in $("$share/../bin/sft-run" --help | grep -oE '^  --[a-z_]+'); do
+  grep -qF -- "${option//-/\\-}" "$share/man/man1/sft-run.1" || wrong "the manual page of sft-run has no $option"
+done
 [[ $failures -eq 0 ]] && echo "manual pages and completions are right"
 exit $((failures > 0))

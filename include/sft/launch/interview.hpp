@@ -6,6 +6,8 @@
 #include <functional>
 #include <iosfwd>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -62,6 +64,9 @@ class FileAnswerer : public Answerer {
 struct Facts {
   int num_gpus = 0;
   double gpu_memory_gb = 80.0;
+  double node_memory_gb = 0.0;              ///< of this machine; 0: not known
+  std::string gpu_kind = "h100";            ///< of `gpu_kinds`: that of this machine's GPUs, where there are any
+  std::vector<std::string> gpu_kinds = {};  ///< whose rates plans know
   bool has_slurm = false;
   std::string pmi = {};  ///< for `srun --mpi`; empty: srun's default
 };
@@ -71,18 +76,38 @@ struct SiteAnswers {
   std::string model, train_files, output_dir;
   int num_machines = 1, ranks_per_machine = 1;
   bool uses_gpus = false;
-  std::string precision, zero_stage, offload, offload_folder, activation_checkpointing;
-  int sp_size = 1, tp_size = 1, rows_per_rank = 1, gradient_accumulation_steps = 1;
-  std::string num_train_epochs, learning_rate;
+  bool has_planned_sizes = false;  ///< whether a plan proposed them
+  std::string gpu_kind;            ///< empty: none, or not asked for
+  double memory_gb = 0.0;          ///< of a GPU, on CPUs of a machine; 0: not known
+  std::int64_t max_length = 1024, rows_per_step = 1;
+  std::string precision = "bf16", zero_stage = "3", offload = "none", offload_folder, activation_checkpointing = "none";
+  int dp_replicate_size = 1, sp_size = 1, tp_size = 1, rows_per_rank = 1, gradient_accumulation_steps = 1;
+  std::string num_train_epochs = "3", learning_rate = "2e-5";
   bool uses_slurm = false;
   std::string partition, account, time;
   int cpus_per_rank = 1;
 };
 
-/// Asks; sizes are proposed from the number of parameters that `num_parameters` finds in the model (0: not known), by
-/// the rule that weights, gradients and AdamW's state take 16 bytes each.
-[[nodiscard]] SiteAnswers ask(Answerer& answerer, const Facts& facts,
-                              const std::function<std::int64_t(const std::string& model)>& num_parameters);
+/// Sizes of a run, as they are proposed.
+struct Sizes {
+  int dp_replicate_size = 1, sp_size = 1, tp_size = 1;
+  std::string zero_stage = "3", offload = "none", activation_checkpointing = "none";
+  int rows_per_rank = 1, gradient_accumulation_steps = 1;
+};
+
+/// Who proposes sizes.
+struct Proposer {
+  /// Of the model; 0: not known.
+  std::function<std::int64_t(const std::string& model)> num_parameters;
+  /// The sizes of the fastest plan for what has been answered so far, of which the sizes named in `fixed`
+  /// ("tp_size") stay as they are. None: a plan cannot be made, of a model that is not there, say, or fits nowhere.
+  /// Empty: nobody plans.
+  std::function<std::optional<Sizes>(const SiteAnswers& answers, const std::set<std::string>& fixed)> plan = {};
+};
+
+/// Asks; sizes are proposed by the plan and, where there is none, by the rule that weights, gradients and AdamW's state
+/// take 16 bytes each. An answer that is not what was proposed is a constraint of the next plan.
+[[nodiscard]] SiteAnswers ask(Answerer& answerer, const Facts& facts, const Proposer& proposer);
 
 /// The commented .ini file of the answers.
 [[nodiscard]] std::string ini_text(const SiteAnswers& answers);

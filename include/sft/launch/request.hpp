@@ -2,9 +2,12 @@
 #pragma once
 // What a person asks of sft-launch, sorted by who has to know it: the launcher, sft-prepare or sft.
 
+#include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sft/config/parse.hpp"
@@ -18,14 +21,34 @@ struct Request {
   std::string test_split = "test";   ///< of the data sets in `train`, for evaluation
   std::string prepared_dir;          ///< where prepared rows are kept; empty: the cache
   std::optional<int> num_processes, num_machines;
-  bool is_single_process = false;                  ///< whatever num_processes says (distributed_type: "NO")
-  std::optional<int> threads_per_process;          ///< OMP_NUM_THREADS
-  std::string hostfile;                            ///< lines `HOST slots=N`, as DeepSpeed and Open MPI read them
+  bool is_single_process = false;          ///< whatever num_processes says (distributed_type: "NO")
+  std::optional<int> threads_per_process;  ///< OMP_NUM_THREADS
+  std::string hostfile;                    ///< lines `HOST slots=N`, as DeepSpeed and Open MPI read them
+  std::string launcher;  ///< the command that starts ranks at this site, with their number; empty: it is found
   std::optional<int> train_batch_size;             ///< DeepSpeed's: rows of a step, which the sizes have to give
   std::map<std::string, std::string> preparation;  ///< options of sft-prepare
   std::vector<std::vector<config::PlacedOption>> training;  ///< settings of sft, by source; later ones win
-  std::vector<std::string> refused;                         ///< finished messages
+  std::set<std::string> automatic;                          ///< sizes whose value is auto, by the names of their keys
+  std::vector<std::pair<std::string, std::string>> environment;  ///< variables that are set for what is started
+  std::vector<std::string> notes;                                ///< what becomes of settings that are not obeyed
+  std::vector<std::string> refused;                              ///< finished messages
+
+  /// Whether any source gives the key, by this name, with its section or without.
+  [[nodiscard]] bool gives(const std::string& key) const;
 };
+
+/// The keys that a planner chooses where they are auto, without their sections.
+[[nodiscard]] const std::vector<std::string>& sizes_of_plans();
+
+/// Which of sizes_of_plans() a planner is free to choose. More than those that are auto: with the mesh, whatever it
+/// needs to keep the rows of a step, unless it is given. Empty: there is nothing to plan, for what sft resolves itself
+/// is no more than the ranks that are left (dp_shard_size) or the way over sp (sp_method).
+[[nodiscard]] std::set<std::string> free_sizes(const Request& request);
+
+/// Rows of a step that a plan of `num_ranks` ranks keeps: DeepSpeed's train_batch_size, else what TRL has on so many
+/// processes: per_device_train_batch_size * gradient_accumulation_steps on each, but for those that share a row or a
+/// layer by a given sp_size or tp_size.
+[[nodiscard]] std::int64_t rows_of_step(const Request& request, const config::Config& config, int num_ranks);
 
 /// Sorts the settings of one source (a file, or the command line) into the request; those of earlier sources are
 /// replaced. `options_of_prepare`: names of all options of sft-prepare. What cannot be obeyed goes to `refused`, or is

@@ -16,6 +16,7 @@
 #include "sft/plan/datasets.hpp"
 #include "sft/plan/hardware.hpp"
 #include "sft/plan/memory.hpp"
+#include "sft/plan/verdict.hpp"
 
 namespace sft::plan {
 
@@ -36,18 +37,28 @@ struct StartFacts {
   std::string save = "";                 ///< what a checkpoint takes (describe(SaveTime))
   std::string save_choice = "";          ///< why choose_async_save took what it took
   std::string step_time = "";            ///< what a step takes (describe(StepTime))
+  std::string duration = "";             ///< what the run takes (describe_duration)
+  std::string verdict = "";              ///< whether it fits (describe(Verdict))
 };
 
 /// Mesh, model, batch, steps, data, device, what a rank sends, and memory per rank. Pure but for facts of the data
 /// sets.
 [[nodiscard]] std::string start_table(const StartFacts& facts);
 
+/// What a dry run is of.
+struct DryRun {
+  const config::ValidConfig& config;
+  const Datasets& datasets;
+  const Machine& machine;
+  std::size_t process_bytes = 0;          ///< what a process holds before it trains
+  std::string sp_choice = "";             ///< what resolve_sp_method returned
+  std::string weights = "";               ///< what the run begins with, which was looked at
+  std::optional<Hardware> hardware = {};  ///< that the time of a step is planned for
+  Room room = {};                         ///< that the memory is held against
+};
+
 /// The start table of a configuration on any mesh, worked out on one rank; as one JSON object when `json`.
-/// `process_bytes`: what a process holds before it trains. `sp_choice`: what resolve_sp_method returned. `hardware`:
-/// that the time of a step is planned for.
-[[nodiscard]] std::string dry_run(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine,
-                                  std::size_t process_bytes, const std::string& sp_choice,
-                                  const std::optional<Hardware>& hardware, bool json);
+[[nodiscard]] std::string dry_run(const DryRun& of, bool json);
 
 /// What a mesh is warned of before it runs: units whose gathers go through more ranks, one after the other, than is
 /// worth it. Empty: nothing. Pure.

@@ -61,6 +61,7 @@ BOOST_AUTO_TEST_CASE(words_that_are_no_options_are_refused) {
   says({"--dry_rum"}, "did you mean `dry-run`?");
   says({"--tp_sise", "2"}, "did you mean `tp_size`?");
   says({"-x"}, "unknown key `x`");
+  says({"--foo", "1", "--tp_size", "2", "--bar", "3"}, "2 options are not known");
   says({"--json=maybe"}, "the value of --json is not valid (expected true or false)");
   says({"a.ini", "--dry-run", "--num_ranks"}, "`--num_ranks` has no value");
 }
@@ -86,6 +87,21 @@ BOOST_AUTO_TEST_CASE(a_dry_run_is_asked_for) {
   for (const char* wrong : {"0", "-4", "many", "4x", "99999999999"}) {
     says({"a.ini", "--dry-run", "--num_ranks", wrong}, "is no number of ranks");
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_dry_run_without_data) {
+  const SftOptions full = read({"--dry-run", "--max_length", "32k", "--num_rows", "1e4", "--memory", "80GB"});
+  BOOST_TEST(full.max_length == 32768);
+  BOOST_TEST(full.num_rows == 10000);
+  BOOST_TEST(full.memory_bytes == 80000000000u);
+  BOOST_TEST(read({"--dry-run", "--max_length", "100"}).num_rows == 0);
+  says({"--dry-run", "--num_rows", "5"}, "--num_rows without --max_length");
+  says({"--dry-run", "--max_length", "0"}, "is no length of a row");
+  says({"--dry-run", "--max_length", "8", "--num_rows", "none"}, "is no number of rows");
+  says({"--dry-run", "--memory", "much"}, "is no size");
+  says({"--memory", "80GB"}, "--memory without --dry-run");
+  says({"--num_rows", "80"}, "--num_rows without --dry-run");
+  BOOST_TEST(read({"--max_length", "80"}).overrides.at(0).name == "max_length");  // which sft refuses as a key
 }
 
 BOOST_AUTO_TEST_CASE(help_fits_the_terminal) {

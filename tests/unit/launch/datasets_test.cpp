@@ -52,6 +52,34 @@ BOOST_AUTO_TEST_CASE(files_without_a_split_are_for_training) {
   BOOST_TEST(names_of(find_files({.name = folder.path()}), folder.path()) == train, boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(names_are_those_of_links) {  // as huggingface_hub fills its cache
+  const test::TemporaryFolder folder;
+  for (const char* name : {"blobs/0a", "blobs/0b", "snapshots/0/README.md"}) write(folder.file(name));
+  std::filesystem::create_symlink("../../blobs/0a", folder.file("snapshots/0/train.jsonl"));
+  std::filesystem::create_symlink("../../blobs/0b", folder.file("snapshots/0/test.jsonl"));
+  const std::vector<std::string> found = find_files({.name = folder.file("snapshots/0")});
+  BOOST_TEST(found == std::vector<std::string>{folder.file("snapshots/0/train.jsonl")},
+             boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(what_save_to_disk_leaves) {
+  const test::TemporaryFolder folder;
+  for (const char* name :
+       {"one/state.json", "one/dataset_info.json", "one/data-00000-of-00001.arrow", "several/dataset_dict.json",
+        "several/train/state.json", "several/train/data.arrow", "several/test/state.json", "several/test/data.arrow"}) {
+    write(folder.file(name));
+  }
+  const auto found = [&](const char* name, const std::string& split) {
+    return names_of(find_files({.name = folder.file(name), .split = split}, /*is_optional=*/true), folder.path());
+  };
+  using Names = std::vector<std::string>;
+  BOOST_TEST(found("one", "train") == Names{"one"}, boost::test_tools::per_element());
+  BOOST_TEST(found("one", "test").empty());
+  BOOST_TEST(found("several", "train") == Names{"several/train"}, boost::test_tools::per_element());
+  BOOST_TEST(found("several", "test") == Names{"several/test"}, boost::test_tools::per_element());
+  BOOST_TEST(found("several", "validation").empty());
+}
+
 BOOST_AUTO_TEST_CASE(hub_cache) {
   const test::TemporaryFolder folder;
   ::setenv("HF_HUB_CACHE", folder.path().c_str(), 1);

@@ -51,10 +51,30 @@ BOOST_AUTO_TEST_CASE(profile_of_ulysses) {
   BOOST_TEST(request_of(profile("alst_ulysses_4gpu")).num_processes.value_or(0) == 4);
 }
 
+BOOST_AUTO_TEST_CASE(profile_of_the_planner) {
+  const launch::Request request = request_of(profile("auto"));
+  const std::vector<std::string>& sizes = launch::sizes_of_plans();
+  for (const std::string& size : sizes) {
+    const bool follows = size == "ep_size" || size == "sp_method";  // of models with experts; with sp_size
+    BOOST_TEST(launch::free_sizes(request).contains(size) == (size != "ep_size"), size);
+    BOOST_TEST(request.automatic.contains(size) == !follows, size);
+  }
+  BOOST_TEST((config_of(profile("auto")).train.precision == Precision::bf16));
+}
+
+BOOST_AUTO_TEST_CASE(auto_in_blocks_of_accelerate_is_left_to_the_options) {
+  const char* const text =
+      "gradient_accumulation_steps: 2\ndeepspeed_config:\n  gradient_accumulation_steps: auto\n  zero_stage: 2\n";
+  const launch::Request request = request_of(read_text(text));
+  BOOST_TEST(request.automatic.empty());
+  BOOST_TEST(config_of(read_text(text)).train.gradient_accumulation_steps == 2);
+  BOOST_TEST(request_of(read_text("tp_size: auto\n")).automatic.contains("tp_size"));
+}
+
 BOOST_AUTO_TEST_CASE(unknown_profile) {
   const std::string said = refusal([] { static_cast<void>(profile("zero33")); });
-  check_says(said,
-             "alst_ulysses_4gpu, context_parallel_2gpu, fsdp1, fsdp2, multi_gpu, single_gpu, zero1, zero2, zero3");
+  check_says(
+      said, "alst_ulysses_4gpu, auto, context_parallel_2gpu, fsdp1, fsdp2, multi_gpu, single_gpu, zero1, zero2, zero3");
   check_says(said, "did you mean zero3?");
 }
 

@@ -2,6 +2,7 @@
 #include "sft/launch/interview.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <set>
 #include <sstream>
 
 #include "sft/config/parse.hpp"
@@ -19,9 +20,14 @@ namespace {
 
 constexpr std::int64_t billion = 1000000000;
 
+/// Nobody plans.
+launch::Proposer rules_for(std::int64_t num_parameters) {
+  return {[=](const std::string&) { return num_parameters; }};
+}
+
 SiteAnswers answers_of(const std::string& file, const Facts& facts = {}, std::int64_t num_parameters = 0) {
   FileAnswerer answerer(file, "answers.txt");
-  SiteAnswers answers = launch::ask(answerer, facts, [&](const std::string&) { return num_parameters; });
+  SiteAnswers answers = launch::ask(answerer, facts, rules_for(num_parameters));
   answerer.finish();
   return answers;
 }
@@ -70,6 +76,38 @@ BOOST_AUTO_TEST_CASE(long_rows) {
   BOOST_TEST(answers.rows_per_rank == 1);
 }
 
+BOOST_AUTO_TEST_CASE(sizes_are_those_of_the_plan) {
+  std::vector<std::set<std::string>> constraints;
+  const launch::Proposer planner{
+      [](const std::string&) { return billion; },
+      [&](const SiteAnswers& answers, const std::set<std::string>& fixed) -> std::optional<launch::Sizes> {
+        constraints.push_back(fixed);
+        launch::Sizes sizes{.dp_replicate_size = 2, .sp_size = 4, .tp_size = 2, .zero_stage = "1"};
+        if (fixed.contains("tp_size")) sizes.sp_size = 16 / answers.tp_size;
+        return sizes;
+      }};
+  const auto ask = [&](const std::string& file) {
+    FileAnswerer answerer(file, "answers.txt");
+    return launch::ask(answerer, {}, planner);
+  };
+  const SiteAnswers as_proposed = ask("model = m\nranks_per_machine = 16\n");
+  BOOST_TEST(as_proposed.tp_size == 2);
+  BOOST_TEST(as_proposed.sp_size == 4);
+  BOOST_TEST(as_proposed.zero_stage == "1");
+  BOOST_TEST(constraints.size() == 1U);  // nothing to plan anew
+  check_says(launch::ini_text(as_proposed), "Sizes were proposed by the planner");
+  const SiteAnswers otherwise = ask("model = m\nranks_per_machine = 16\ntp_size = 8\n");
+  BOOST_TEST(otherwise.sp_size == 2);
+  BOOST_TEST(constraints.back() == std::set<std::string>{"tp_size"}, boost::test_tools::per_element());
+  BOOST_TEST(config_of(otherwise).parallel.dp_replicate_size == 2);
+}
+
+BOOST_AUTO_TEST_CASE(rows_of_a_step) {
+  BOOST_TEST(answers_of("model = m\nranks_per_machine = 4\n").rows_per_step == 32);
+  const SiteAnswers answers = answers_of("model = m\nranks_per_machine = 4\nrows_per_step = 256\n");
+  BOOST_TEST(answers.rows_per_rank * answers.gradient_accumulation_steps * 4 == 256);
+}
+
 BOOST_AUTO_TEST_CASE(script_of_slurm) {
   const SiteAnswers answers = answers_of(
       "model = m\nnum_machines = 4\nranks_per_machine = 8\nuse_gpus = yes\nuse_slurm = yes\npartition = gpu\n"
@@ -101,7 +139,7 @@ BOOST_AUTO_TEST_CASE(a_person_is_asked_again) {
   std::istringstream in("m\n\n\nmany\n2\n");
   std::ostringstream out;
   LineAnswerer terminal(in, out, /*is_terminal=*/true);
-  BOOST_TEST(launch::ask(terminal, {}, [](const std::string&) { return 0; }).num_machines == 2);
+  BOOST_TEST(launch::ask(terminal, {}, rules_for(0)).num_machines == 2);
   check_says(out.str(), "`many` is not valid: it is a whole number from 1");
   check_says(out.str(), "Learning rate [2e-5]: ");
 }
@@ -111,7 +149,7 @@ BOOST_AUTO_TEST_CASE(lines_of_a_pipe) {
     std::istringstream in(text);
     std::ostringstream out;
     LineAnswerer pipe(in, out, /*is_terminal=*/false);
-    return launch::ask(pipe, {}, [](const std::string&) { return 0; });
+    return launch::ask(pipe, {}, rules_for(0));
   };
   BOOST_TEST(answers("m\nrows.h5\n").train_files == "rows.h5");
   check_says(refusal([&] { static_cast<void>(answers("m\n\n\nmany\n2\n")); }), "on standard input");

@@ -52,4 +52,17 @@ BOOST_AUTO_TEST_CASE(a_changed_file) {
   BOOST_TEST(plan() != before);
 }
 
+BOOST_AUTO_TEST_CASE(a_changed_file_of_a_folder) {
+  const test::TemporaryFolder folder;
+  std::filesystem::create_directories(folder.file("saved"));
+  for (const char* name : {"saved/data.arrow", "program"}) std::ofstream(folder.file(name)) << "{}\n";
+  const auto plan = [&] {
+    return launch::plan_preparation({folder.file("saved")}, {}, "", folder.file("program"), folder.path()).folder;
+  };
+  const std::string before = plan();
+  BOOST_TEST(plan() == before);
+  std::ofstream(folder.file("saved/data.arrow")) << "{}\n{}\n";
+  BOOST_TEST(plan() != before);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

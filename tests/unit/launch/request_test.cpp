@@ -2,6 +2,7 @@
 #include "sft/launch/request.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <set>
 
 #include "launch_fixture.hpp"
 #include "support/config_error.hpp"
@@ -73,6 +74,67 @@ BOOST_AUTO_TEST_CASE(settings_of_a_run_that_is_started) {
   BOOST_TEST(launch::settings_of_run(single, 1).size() == 1U);
   test::check_says(test::refusal([&] { static_cast<void>(launch::settings_of_run(single, 8)); }),
                    "8 ranks were started, and 1 are asked for");
+}
+
+BOOST_AUTO_TEST_CASE(sizes_that_are_auto) {
+  using Names = std::set<std::string>;
+  struct Case {
+    std::vector<config::PlacedOption> given;
+    Names free;
+  };
+  const std::vector<Case> cases{
+      {{}, {}},
+      {{option("dp_shard_size", "auto"), option("sp_method", "auto")}, {}},  // sft's own
+      {{option("zero_stage", "auto")}, {"zero_stage", "dp_shard_size"}},
+      {{option("parallel.tp_size", "auto")}, {"tp_size", "dp_shard_size", "gradient_accumulation_steps"}},
+      {{option("cp_size", "auto")}, {"sp_size", "sp_method", "dp_shard_size", "gradient_accumulation_steps"}},
+      {{option("sp_size", "auto"), option("sp_method", "ring")},
+       {"sp_size", "dp_shard_size", "gradient_accumulation_steps"}},
+      {{option("tp_size", "auto"), option("dp_shard_size", "2"), option("gradient_accumulation_steps", "3")},
+       {"tp_size", "per_device_train_batch_size"}},
+      {{option("tp_size", "auto"), option("gradient_accumulation_steps", "3"),
+        option("per_device_train_batch_size", "2")},
+       {"tp_size", "dp_shard_size"}},
+      {{option("per_device_train_batch_size", "auto")},
+       {"per_device_train_batch_size", "dp_shard_size", "gradient_accumulation_steps"}},
+      {{option("gradient_checkpointing", "auto")}, {"activation_checkpointing", "dp_shard_size"}},
+  };
+  for (const Case& each : cases) {
+    const launch::Request request = taken({each.given});
+    BOOST_TEST(launch::free_sizes(request) == each.free, boost::test_tools::per_element());
+    static_cast<void>(config::parse_sources(request.training, request.refused));  // auto is no value of sft's keys
+  }
+}
+
+BOOST_AUTO_TEST_CASE(auto_and_numbers_replace_each_other) {
+  const auto automatic = option("tp_size", "auto"), number = option("tp_size", "2");
+  BOOST_TEST(taken({{automatic}, {number}}).automatic.empty());
+  BOOST_TEST(config::parse_sources(taken({{automatic}, {number}}).training, {}).parallel.tp_size == 2);
+  BOOST_TEST(taken({{number}, {automatic}}).automatic.contains("tp_size"));
+  BOOST_TEST(config::parse_sources(taken({{number}, {automatic}}).training, {}).parallel.tp_size == 1);
+}
+
+BOOST_AUTO_TEST_CASE(rows_of_a_step_are_those_of_trl) {
+  const auto rows = [](const std::vector<config::PlacedOption>& given) {
+    const launch::Request request = taken({given});
+    return launch::rows_of_step(request, config::parse_sources(request.training, {}), 16);
+  };
+  BOOST_TEST(rows({option("tp_size", "auto")}) == 8 * 16);
+  BOOST_TEST(rows({option("tp_size", "auto"), option("sp_size", "4")}) == 8 * 4);
+  BOOST_TEST(rows({option("per_device_train_batch_size", "2"), option("gradient_accumulation_steps", "3")}) == 96);
+  BOOST_TEST(rows({option("train_batch_size", "64"), option("tp_size", "auto")}) == 64);
+}
+
+BOOST_AUTO_TEST_CASE(variables_and_notes) {
+  const launch::Request request = test::request_of(
+      test::read_text("env:\n  CUDA_VISIBLE_DEVICES: 0\n  NAME: text\npush_to_hub: true\nlearning_rate: 1e-3\n"));
+  const std::vector<std::pair<std::string, std::string>> variables{{"CUDA_VISIBLE_DEVICES", "0"}, {"NAME", "text"}};
+  BOOST_TEST((request.environment == variables));
+  BOOST_TEST_REQUIRE(request.notes.size() == 1U);
+  test::check_says(request.notes.front(), "hf upload");
+  BOOST_TEST(config::parse_sources(request.training, request.refused).optimizer.learning_rate == 1e-3);
+  BOOST_TEST(test::request_of(test::read_text("push_to_hub: false\n")).notes.empty());
+  BOOST_TEST(test::request_of(test::read_text("env: 3\n")).refused.size() == 1U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -64,4 +64,13 @@ BOOST_AUTO_TEST_CASE(how_ranks_start) {
              boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(a_launcher_of_the_site) {
+  launch::Request request;
+  request.launcher = "flux run -N 4 -n 64";
+  request.num_machines = 4;
+  const std::vector<std::string> words{"--launcher", "flux run -N 4 -n 64"};
+  BOOST_TEST(launch::start_words(request, 64, {}) == words, boost::test_tools::per_element());
+  BOOST_TEST(launch::start_words(request, 64, {.is_in_slurm_job = true}) == words, boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_SUITE_END()

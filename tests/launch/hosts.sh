@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# sft-launch with a hostfile: ranks start on its machines. The two machines are this one under two names: in place of ssh
+# Open MPI gets a script that notes the name and runs the words here.
+#
+#   hosts.sh MPIEXEC SFT_LAUNCH SFT SFT_PREPARE
+set -euo pipefail
+
+mpiexec=$1 sft_launch=$2 sft=$3 sft_prepare=$4
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+# shellcheck source=tests/support/checks.sh
+source "$here/../support/checks.sh"
+# shellcheck source=tests/launch/tiny_hub.sh
+source "$here/tiny_hub.sh"
+if ! "$mpiexec" --version | grep -q 'Open MPI\|OpenRTE'; then
+  echo 'this is no Open MPI, which reads hostfiles by other rules'
+  exit 77
+fi
+export SFT_CACHE=$work/cache HF_HUB_OFFLINE=1
+make_tiny_model
+
+cat >agent <<AGENT
+#!/usr/bin/env bash
+# agent HOST WORD...
+printf '%s\n' "\$1" >>"$work/reached"
+shift
+exec bash -c "\$*"
+AGENT
+chmod +x agent
+export OMPI_MCA_plm_rsh_agent=$work/agent PRTE_MCA_plm_ssh_agent=$work/agent
+printf 'first-machine slots=1\nsecond-machine slots=1\n' >hosts
+launch=("$sft_launch" sft --model_name_or_path tiny/model --data_files pairs.jsonl --max_length 64 --use_cpu
+  --per_device_train_batch_size 1 --max_steps 2)
+refuses 2 'num_machines = 2 without the names of machines' "${launch[@]}" --num_machines 2 --num_processes 2
+succeeds 'a hostfile' timeout 120 "${launch[@]}" --num_machines 2 --num_processes 2 --hostfile hosts --output_dir two
+check 'reaches both machines' test "$(sort -u reached | tr '\n' ' ')" = 'first-machine second-machine '
+check 'starts as many ranks' grep -q 'dp_shard_size = 2' two/resolved.ini
+check 'which train and leave a model' test -s two/model/model.safetensors
+cat >machines.yaml <<'YAML'
+compute_environment: LOCAL_MACHINE
+distributed_type: DEEPSPEED
+num_machines: 2
+machine_rank: 0
+num_processes: 2
+deepspeed_config:
+  deepspeed_hostfile: hosts
+  zero_stage: 2
+YAML
+succeeds "DeepSpeed's name for it" timeout 120 "${launch[@]}" --accelerate_config machines.yaml --output_dir named
+check 'means the same' grep -qx 'zero_stage = 2' named/launch.ini
+finish_checks
