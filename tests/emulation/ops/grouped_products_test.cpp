@@ -14,15 +14,14 @@ constexpr std::int64_t num_experts = 128, rows_of_expert = 3, inner = 16, outer 
 
 /// Operands of 128 experts of three rows each, some of none.
 struct Products {
-  explicit Products(DType dtype_of_all, std::int64_t columns = outer)
-      : dtype(dtype_of_all),
-        x(Twin(dtype, {num_experts * rows_of_expert, inner}).normal(1)),
-        y(dtype, {num_experts * rows_of_expert, columns}),
-        weights(Twin(dtype, {num_experts, columns, inner}).normal(2)),
-        biases(Twin(dtype, {num_experts, columns}).normal(3)),
+  explicit Products(DType dtype_of_all, std::int64_t columns = outer, Layout layout = {})
+      : x(Twin(dtype_of_all, {num_experts * rows_of_expert, inner}).normal(1)),
+        y(dtype_of_all, {num_experts * rows_of_expert, columns}, layout),
+        weights(Twin(dtype_of_all, {num_experts, columns, inner}).normal(2)),
+        biases(Twin(dtype_of_all, {num_experts, columns}, layout).normal(3)),
         gradient(Twin(DType::float32, {num_experts, columns, inner}).filled(0.5)),
-        dy(Twin(dtype, {num_experts * rows_of_expert, columns}).normal(4)),
-        dx(dtype, {num_experts * rows_of_expert, inner}) {
+        dy(Twin(dtype_of_all, {num_experts * rows_of_expert, columns}).normal(4)),
+        dx(dtype_of_all, {num_experts * rows_of_expert, inner}) {
     for (std::int64_t e = 0; e <= num_experts; ++e) {
       // Of three experts one has the rows of two others, one has none.
       const std::int64_t shift = e % 3 == 1 ? rows_of_expert : 0;
@@ -53,7 +52,6 @@ struct Products {
     return {in(x), in(weights), in(biases), in(dy), out(y), out(dx), out(gradient)};
   }
 
-  DType dtype;
   std::vector<std::int32_t> offsets;
   Twin x, y, weights, biases, gradient, dy, dx;
 };
@@ -139,12 +137,15 @@ BOOST_AUTO_TEST_CASE(run_one_by_one_where_the_library_is_missing_or_old) {
 
 BOOST_AUTO_TEST_CASE(are_those_of_cpus) {
   for (const DType dtype : compute_dtypes) {
-    Products products(dtype);
-    check(std::string("products of 128 experts in ") + name_of(dtype), products.operands(), [&](Backend& ops, auto of) {
-      products.forward(ops, of, /*has_bias=*/true);
-      products.input_gradient(ops, of);
-      products.weight_gradient(ops, of);
-    });
+    for (const Layout layout : flat_layouts) {
+      Products products(dtype, outer, layout);
+      check(std::string("products of 128 experts in ") + name_of(dtype), products.operands(),
+            [&](Backend& ops, auto of) {
+              products.forward(ops, of, /*has_bias=*/true);
+              products.input_gradient(ops, of);
+              products.weight_gradient(ops, of);
+            });
+    }
   }
 }
 
