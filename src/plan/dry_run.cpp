@@ -30,16 +30,28 @@ std::string describe_planned(const Machine& machine) {
                      format_bytes(machine.gpu_process_bytes));
 }
 
-/// What of the plan is more than the machine has; empty: it fits. A GPU's ranks are its own, those of a node share it.
-std::string lack_of(const MemoryTable& memory, const Machine& machine, const Hardware& hardware) {
+/// Whether a plan fits a machine, and what to say of it.
+struct Fit {
+  bool fits = true;
+  std::string remark;  ///< behind the planned time
+};
+
+Fit fit_of(const MemoryTable& memory, const Machine& machine, const Hardware& hardware) {
   const bool is_gpu = machine.kind == device::Kind::cuda;
+  const auto refused = [](std::size_t needed, const char* where, std::size_t there) {
+    return Fit{false, fmt::format("; does not fit: {} of {}'s {} are needed (sft-plan finds what fits)",
+                                  format_bytes(needed), where, format_bytes(there))};
+  };
   if (is_gpu && memory.on_gpu.most_bytes > hardware.device_bytes) {
-    return fmt::format("{} of a GPU's {}", format_bytes(memory.on_gpu.most_bytes), format_bytes(hardware.device_bytes));
+    return refused(memory.on_gpu.most_bytes, "a GPU", hardware.device_bytes);
   }
-  const std::size_t of_rank = is_gpu ? memory.on_node.most_bytes : memory.total.most_bytes;
-  const std::size_t of_node = of_rank * static_cast<std::size_t>(hardware.ranks_per_node);
-  if (of_node <= hardware.node_bytes) return "";
-  return fmt::format("{} of a node's {}", format_bytes(of_node), format_bytes(hardware.node_bytes));
+  const auto num_ranks = static_cast<std::size_t>(hardware.ranks_per_node);
+  const std::size_t all = num_ranks * (is_gpu ? memory.on_node.most_bytes : memory.total.most_bytes);
+  if (all <= hardware.node_bytes) return {};
+  const std::size_t copies = num_ranks * memory.labels[static_cast<std::size_t>(device::Label::snapshot)].most_bytes;
+  if (all > hardware.node_bytes + copies) return refused(all - copies, "a node", hardware.node_bytes);
+  return {true, fmt::format("; a node lacks {} for copies of what is saved: checkpoint.async = auto goes without them",
+                            format_bytes(all - hardware.node_bytes))};
 }
 
 }  // namespace
@@ -57,10 +69,8 @@ std::string dry_run(const config::ValidConfig& config, const Datasets& datasets,
   const SaveTime save = plan_save(config, datasets, machine);
   std::optional<StepTime> time;
   if (hardware) time = plan_step_time(config, datasets.limits(config), mesh::Place(config, 0), machine, *hardware);
-  const std::string lack = hardware ? lack_of(memory, machine, *hardware) : "";
+  const Fit fit = hardware ? fit_of(memory, machine, *hardware) : Fit{};
   if (!json) {
-    const std::string fit =
-        lack.empty() ? "" : fmt::format("; does not fit ({} is needed): sft-plan finds what does", lack);
     return start_table({.config = config,
                         .kind = machine.kind,
                         .datasets = datasets,
@@ -75,7 +85,7 @@ std::string dry_run(const config::ValidConfig& config, const Datasets& datasets,
                         .offloaded_bytes = first.offloaded_bytes(),
                         .save = describe(save),
                         .save_choice = "",
-                        .step_time = time ? describe(*time, *hardware) + fit : ""});
+                        .step_time = time ? describe(*time, *hardware) + fit.remark : ""});
   }
   nlohmann::ordered_json memory_json;
   for (std::size_t i = 0; i < device::num_labels; ++i) {
@@ -107,7 +117,7 @@ std::string dry_run(const config::ValidConfig& config, const Datasets& datasets,
   if (time) {
     nlohmann::ordered_json& planned = result["planned_step"];
     planned = {{"machine", hardware->name}, {"step_s", time->step_s}, {"ops_s", time->ops_s}};
-    planned["fits"] = lack.empty();
+    planned["fits"] = fit.fits;
     planned["model_flops"] = time->model_flops;
     for (const Exposed& wait : time->exposed) planned["exposed_s"][wait.what] = wait.seconds;
   }
