@@ -5,7 +5,8 @@
 # FAIL line for it, SKIP for those. What there is lies packed in $output/first.tar.gz after every step. No step needs
 # mpirun. Uses what run.sh and report.sh have.
 
-# One kernel of each source file: FILE PROGRAM CASES. A crash names the file. run_test.sh holds it against the sources.
+# One kernel of each source file of the ops: FILE PROGRAM CASES. A crash names the file. first_test.sh holds it against the
+# sources. Those of src/comm run between ranks that have a GPU each.
 first_kernels() {
   cat <<'LIST'
 elementary.cu device_ops_test elementary/add_and_scale
@@ -32,8 +33,6 @@ attention_float32.cu device_attention_test attention/no_queries_or_no_keys
 attention_sm80_forward.cu device_attention_test attention/rows_without_a_span_are_left_alone_by_a_merge
 attention_sm80_backward.cu device_attention_test attention/a_document_does_not_see_its_neighbours
 attention_sinks.cu device_attention_test attention_scores/gradients_of_sinks_of_any_size
-bf16_parts.cu device_comm_test sums_that_travel_as_bf16_are_near_and_twice_the_same_bits
-reduce_parts.cu device_comm_test sums_over_two_groups_on_two_streams
 LIST
 }
 
