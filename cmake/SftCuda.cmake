@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The CUDA toolkit with its compiler, and NCCL: both or neither. Sets SFT_HAVE_CUDA and makes sft_cudart, sft_cublaslt and
-# sft_nccl, and the function sft_cuda_kernels.
+# The CUDA toolkit with its compiler, and NCCL: both or neither. Sets SFT_HAVE_CUDA and makes sft_cudart, sft_cublas,
+# sft_cublaslt and sft_nccl, and the function sft_cuda_kernels.
 set(SFT_HAVE_CUDA OFF)
 if(NOT SFT_CUDA STREQUAL "OFF")
   find_package(CUDAToolkit QUIET)
@@ -64,11 +64,15 @@ function(sft_on_demand_library name source file_macro file)
   set_target_properties(${name} PROPERTIES EXPORT_NAME ${exported})
   install(TARGETS ${name} EXPORT sft ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development EXCLUDE_FROM_ALL)
 endfunction()
+sft_on_demand_library(sft_cublas_on_demand ${CMAKE_SOURCE_DIR}/src/ops/cuda/cublas_on_demand.cpp SFT_CUBLAS_FILE
+                      ${CUDA_cublas_LIBRARY})
+target_include_directories(sft_cublas_on_demand PRIVATE ${CMAKE_SOURCE_DIR}/src)
 sft_on_demand_library(sft_cublaslt_on_demand ${CMAKE_SOURCE_DIR}/src/ops/cuda/cublaslt_on_demand.cpp SFT_CUBLASLT_FILE
                       ${CUDA_cublasLt_LIBRARY})
 sft_on_demand_library(sft_nccl_on_demand ${CMAKE_SOURCE_DIR}/src/comm/nccl/nccl_on_demand.cpp SFT_NCCL_FILE ${NCCL_LIBRARY})
 
 sft_gpu_library(sft_cudart CUDA::cudart_static sft_emulated_cudart)
+sft_gpu_library(sft_cublas sft_cublas_on_demand sft_emulated_cublas)
 sft_gpu_library(sft_cublaslt sft_cublaslt_on_demand sft_emulated_cublaslt)
 sft_gpu_library(sft_nccl sft_nccl_on_demand sft_emulated_nccl)
 target_include_directories(sft_nccl SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})

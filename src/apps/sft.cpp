@@ -253,12 +253,13 @@ void require_few_ranks(int num_ranks) {
 /// The memory that a dry run is held against: what is given, else that of the machine it is for, else of nodes like
 /// this one, as many as it takes.
 plan::Room room_for(const plan::Machine& machine, const std::optional<plan::Hardware>& hardware, int num_ranks,
-                    std::uint64_t given_bytes) {
+                    std::uint64_t given_bytes, bool is_async_given) {
   const bool is_gpu = machine.kind == device::Kind::cuda;
   plan::Room room =
       hardware ? plan::room_of(*hardware) : plan::Room{.ranks_per_node = num_ranks, .whose = "as this node"};
   if (!hardware) room.node_bytes = machine::node_memory_bytes().value_or(0);
   room.takes_more_nodes = !hardware;
+  room.may_skip_copies = !is_async_given;
   if (!hardware && is_gpu) {
     for (const machine::Gpu& gpu : machine::visible_gpus().gpus) {
       room.gpu_bytes = room.gpu_bytes == 0 ? gpu.memory_bytes : std::min(room.gpu_bytes, gpu.memory_bytes);
@@ -284,15 +285,16 @@ void plan_only(const config::ValidConfig& given, const apps::SftOptions& command
   const auto [config, why] = plan::resolve_sp_method(
       plan::assume_async_save(given),
       plan::SpFacts::of(given, datasets.train, hardware ? hardware->ranks_per_node : num_ranks));
-  log_info(plan::dry_run({.config = config,
-                          .datasets = datasets,
-                          .machine = machine,
-                          .process_bytes = own_bytes(datasets),
-                          .sp_choice = why,
-                          .weights = apps::look_at_weights(config->model),
-                          .hardware = hardware,
-                          .room = room_for(machine, hardware, num_ranks, command.memory_bytes)},
-                         command.json));
+  log_info(plan::dry_run(
+      {.config = config,
+       .datasets = datasets,
+       .machine = machine,
+       .process_bytes = own_bytes(datasets),
+       .sp_choice = why,
+       .weights = apps::look_at_weights(config->model),
+       .hardware = hardware,
+       .room = room_for(machine, hardware, num_ranks, command.memory_bytes, given->checkpoint.async.has_value())},
+      command.json));
   if (const std::string warning = plan::warning_of_mesh(config->parallel); !warning.empty()) log_warning(warning);
 }
 

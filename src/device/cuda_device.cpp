@@ -10,25 +10,10 @@
 #include "cuda_stream.hpp"
 #include "cuda_timeline.hpp"
 #include "sft/core/cast.hpp"
-#include "sft/core/error.hpp"
 #include "sft/core/format.hpp"
 #include "sft/machine/gpus.hpp"
 
 namespace sft::device {
-
-namespace {
-
-/// As check_cuda, with a word of its own for memory that is used up: `bytes` of it were wanted, `where`.
-void check_allocation(cudaError_t code, const char* call, std::size_t bytes, const std::string& where) {
-  if (code == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();  // reported here, and not again by a later check
-    throw Error(ExitStatus::failure, fmt::format("cannot allocate {} {}", format_bytes(bytes), where),
-                "no memory is left there", "use more ranks, shorter rows or a smaller model");
-  }
-  check_cuda(code, call);
-}
-
-}  // namespace
 
 OwnGpu own_cuda_gpu() {
   OwnGpu own;
@@ -48,8 +33,10 @@ OwnGpu own_cuda_gpu() {
   return own;
 }
 
-CudaDevice::CudaDevice(int gpu, int num_sharing)
-    : Device(std::make_unique<CudaTimeline>()), num_sharing_(checked_cast<std::size_t>(num_sharing)) {
+CudaDevice::CudaDevice(int gpu, int num_sharing, std::size_t block_bytes)
+    : Device(std::make_unique<CudaTimeline>()),
+      num_sharing_(checked_cast<std::size_t>(num_sharing)),
+      pinned_(block_bytes) {
   check_cuda(cudaSetDevice(gpu), "cudaSetDevice");
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, gpu), "cudaGetDeviceProperties");
@@ -61,12 +48,8 @@ CudaDevice::CudaDevice(int gpu, int num_sharing)
 Device::Block CudaDevice::allocate(std::size_t bytes, Space space) {
   if (bytes == 0) return {};
   if (space == Space::host) return allocate_host(bytes);
+  if (space == Space::pinned) return pinned_.allocate(bytes, fmt::format("as pinned memory for {}", description_));
   void* memory = nullptr;
-  if (space == Space::pinned) {
-    check_allocation(cudaMallocHost(&memory, bytes), "cudaMallocHost", bytes,
-                     fmt::format("as pinned memory for {}", description_));
-    return {memory, [](void* block) { cudaFreeHost(block); }};
-  }
   check_allocation(cudaMalloc(&memory, bytes), "cudaMalloc", bytes, fmt::format("on {}", description_));
   Block block{memory, [](void* allocated) { cudaFree(allocated); }};
   (void)peak_bytes();
@@ -90,8 +73,15 @@ std::unique_ptr<Stream> CudaDevice::make_stream(Priority priority) {
 std::unique_ptr<Event> CudaDevice::make_event() { return std::make_unique<CudaEvent>(wait_checks()); }
 
 void CudaDevice::copy(void* destination, const void* source, std::size_t bytes, Stream& stream) {
-  if (bytes == 0) return;
-  check_cuda(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, native_stream(stream)), "cudaMemcpyAsync");
+  auto* to = static_cast<std::byte*>(destination);
+  const auto* from = static_cast<const std::byte*>(source);
+  while (bytes > 0) {
+    const std::size_t count = pinned_.bytes_at_once(to, from, bytes);
+    check_cuda(cudaMemcpyAsync(to, from, count, cudaMemcpyDefault, native_stream(stream)), "cudaMemcpyAsync");
+    to += count;
+    from += count;
+    bytes -= count;
+  }
 }
 
 void CudaDevice::fill_zero(void* destination, std::size_t bytes, Stream& stream) {

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "pinned_memory.hpp"
 #include "sft/device/device.hpp"
 #include "sft/device/factory.hpp"
 
@@ -11,8 +12,12 @@ namespace sft::device {
 
 class CudaDevice final : public Device {
  public:
+  /// What is pinned at a time: a second's work of a driver, less than any of them refuses.
+  static constexpr std::size_t pinned_block_bytes = std::size_t{4} << 30;
+
   /// Takes GPU number `gpu` of those that this process sees, for the calling thread; `num_sharing` ranks share it.
-  CudaDevice(int gpu, int num_sharing);
+  /// `block_bytes`, a multiple of a page: for tests.
+  CudaDevice(int gpu, int num_sharing, std::size_t block_bytes = pinned_block_bytes);
 
   [[nodiscard]] Kind kind() const override { return Kind::cuda; }
   [[nodiscard]] std::string description() const override { return description_; }
@@ -31,6 +36,7 @@ class CudaDevice final : public Device {
  private:
   std::size_t num_sharing_;
   std::size_t peak_bytes_ = 0;
+  PinnedMemory pinned_;
   std::string description_;  ///< "NVIDIA H100 80GB HBM3, 79.11 GiB"
 };
 

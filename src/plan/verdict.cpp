@@ -30,6 +30,21 @@ Room room_of(const Hardware& hardware) {
           .whose = hardware.name};
 }
 
+namespace {
+
+/// Without the copies of what is saved, where only they are too much for the node and may be left out.
+Verdict skip_copies(Verdict of_node, const MemoryTable& memory, const Room& room) {
+  const std::size_t of_rank = memory.labels[static_cast<std::size_t>(device::Label::snapshot)].most_bytes;
+  const std::size_t copies_bytes = of_rank * static_cast<std::size_t>(of_node.ranks_per_node);
+  if (!room.may_skip_copies || of_node.fits()) return of_node;
+  if (of_node.needed_bytes > of_node.present_bytes + copies_bytes) return of_node;
+  of_node.lacking_bytes = of_node.needed_bytes - of_node.present_bytes;
+  of_node.needed_bytes -= copies_bytes;
+  return of_node;
+}
+
+}  // namespace
+
 Verdict judge(const MemoryTable& memory, device::Kind kind, const Room& room) {
   const bool is_gpu = kind == device::Kind::cuda;
   const std::size_t of_rank = is_gpu ? memory.on_node.most_bytes : memory.total.most_bytes;
@@ -37,12 +52,13 @@ Verdict judge(const MemoryTable& memory, device::Kind kind, const Room& room) {
   if (room.takes_more_nodes && of_rank > 0) {
     on_node = static_cast<int>(std::clamp<std::size_t>(room.node_bytes / of_rank, 1, room.ranks_per_node));
   }
-  const Verdict of_node{.is_known = room.node_bytes > 0,
-                        .is_of_gpu = false,
-                        .needed_bytes = of_rank * static_cast<std::size_t>(on_node),
-                        .present_bytes = room.node_bytes,
-                        .ranks_per_node = on_node,
-                        .num_nodes = (room.ranks_per_node + on_node - 1) / on_node};
+  const Verdict of_node = skip_copies({.is_known = room.node_bytes > 0,
+                                       .is_of_gpu = false,
+                                       .needed_bytes = of_rank * static_cast<std::size_t>(on_node),
+                                       .present_bytes = room.node_bytes,
+                                       .ranks_per_node = on_node,
+                                       .num_nodes = (room.ranks_per_node + on_node - 1) / on_node},
+                                      memory, room);
   Verdict of_gpu = of_node;
   of_gpu.is_known = is_gpu && room.gpu_bytes > 0;
   of_gpu.is_of_gpu = true;
@@ -61,7 +77,13 @@ std::string describe(const Verdict& verdict, const MemoryTable& memory, const Ro
   const std::string needs = fmt::format("{}{} {} of {} ({})", nodes, who, format_bytes(verdict.needed_bytes),
                                         format_bytes(verdict.present_bytes), room.whose);
   if (verdict.fits()) {
-    return fmt::format("yes: {}, {} to spare", needs, format_bytes(verdict.present_bytes - verdict.needed_bytes));
+    const std::string copies =
+        verdict.lacking_bytes == 0
+            ? ""
+            : fmt::format("; a node lacks {} for copies of what is saved: checkpoint.async = auto goes without them",
+                          format_bytes(verdict.lacking_bytes));
+    return fmt::format("yes: {}, {} to spare{}", needs, format_bytes(verdict.present_bytes - verdict.needed_bytes),
+                       copies);
   }
   return fmt::format("NO: {}, {} too much; {}. sft-plan finds what fits", needs,
                      format_bytes(verdict.needed_bytes - verdict.present_bytes), largest_part(memory));

@@ -26,7 +26,7 @@ shape() {
 
 # With words of the caller, such as small sizes for a GPU that is emulated.
 read -r -a bench_ops_words <<<"${SFT_DEVICE_BENCH_OPS:-}"
-bench_ops=("$(program bench_ops)" --backend cuda --precision bf16 "${bench_ops_words[@]}")
+bench_ops=("$( (program bench_ops) 2>/dev/null || echo "$build/bin/bench_ops")" --backend cuda --precision bf16 "${bench_ops_words[@]}")
 
 # timed_ops FILE: name, ms, rate, unit and share of the roof of every op that bench_ops printed, between tabs.
 timed_ops() {

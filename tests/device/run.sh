@@ -8,20 +8,21 @@
 #
 #   BUILD_FOLDER       where the programs were built; build/release of this source by default, or this script's own folder
 #                      if they lie there
-#   PART               ops sanitizer models nccl rooflines products step peers; all of them by default
+#   PART               first ops sanitizer models nccl rooflines products step peers; all but first by default
 #   --output FOLDER    where results go, device_results by default; the table has those of earlier calls too
 #   --programs         lists the files that another machine needs; all in one folder will do, beside mpirun and libraries
 #
 # The environment changes what is measured: SFT_DEVICE_MODELS (the names that bench_step knows), SFT_DEVICE_LENGTHS (tokens
 # of a row), SFT_DEVICE_STEP_TOKENS (of an optimizer step), SFT_DEVICE_STEPS (of which the median counts),
 # SFT_DEVICE_TOKENS (of a micro-batch, for rooflines), SFT_DEVICE_BENCH_OPS (options of bench_ops), SFT_DEVICE_PART_S (time
-# of a part), SFT_OPS_SEED (of random inputs), SFT_ATTENTION_ROUNDS, PYTHON (with torch and transformers, for peers).
+# of a part), SFT_DEVICE_STEP_S (of a step of the part first), SFT_DEVICE_FIRST_LAYERS and SFT_DEVICE_PRODUCT_SIZE (of
+# that part), SFT_OPS_SEED (of random inputs), SFT_ATTENTION_ROUNDS, PYTHON (with torch and transformers, for peers).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-all_parts=(ops sanitizer models nccl rooflines products step peers)
-programs=(device_ops_test device_attention_test device_trainer_test device_comm_test device_nccl_test bench_ops bench_step
-  sft sft-prepare)
-scripts=(run.sh report.sh measure.sh program.sh ../support/checks.sh ../support/gpu_training.sh
+all_parts=(first ops sanitizer models nccl rooflines products step peers)
+programs=(device_ops_test device_experts_test device_attention_test device_trainer_test device_comm_test device_nccl_test
+  bench_ops bench_step sft sft-prepare)
+scripts=(run.sh report.sh measure.sh first.sh program.sh ../support/checks.sh ../support/gpu_training.sh
   ../benchmarks/peer_torch.py)
 
 # fail PROBLEM: one line, and the exit status of a wrong command line.
@@ -39,7 +40,7 @@ while [[ $# -gt 0 ]]; do
       ;;
     --programs) action=list ;;
     -h | --help)
-      sed -n '3,22s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      sed -n '3,24s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 0
       ;;
     *)
@@ -56,7 +57,22 @@ while [[ $# -gt 0 ]]; do
 done
 if [[ -z $build && -x $here/bench_step ]]; then build=$here; fi
 build=${build:-$(cd "$here/../.." && pwd)/build/release}
-[[ ${#chosen[@]} -gt 0 ]] || chosen=("${all_parts[@]}")
+[[ ${#chosen[@]} -gt 0 ]] || chosen=("${all_parts[@]:1}")
+
+# programs_of PART...: those that have to be there and to start. The part first says itself which of its steps lack one.
+programs_of() {
+  local one
+  for one in "$@"; do
+    case $one in
+      ops | sanitizer) echo device_ops_test device_experts_test device_attention_test ;;
+      models) echo device_trainer_test sft sft-prepare ;;
+      nccl) echo device_nccl_test device_comm_test sft ;;
+      rooflines | products) echo bench_ops ;;
+      step) echo bench_ops bench_step ;;
+      peers) echo bench_step ;;
+    esac
+  done | tr ' ' '\n' | sort -u
+}
 
 # program NAME: its path.
 program() {
@@ -75,30 +91,36 @@ script() {
   if [[ -e $here/${1##*/} ]]; then echo "$here/${1##*/}"; else echo "$here/$1"; fi
 }
 
-# unresolved: what the loader does not find of the programs' libraries.
+# unresolved PROGRAM...: what the loader does not find of their libraries.
 unresolved() {
   local name
-  for name in "${programs[@]}"; do ldd "$(program "$name")" 2>&1 || true; done | grep 'not found' | sort -u || true
+  for name in "$@"; do ldd "$(program "$name")" 2>&1 || true; done | grep 'not found' | sort -u || true
 }
 
-for name in "${programs[@]}"; do program "$name" >/dev/null; done
 if [[ $action == list ]]; then
   for name in "${programs[@]}"; do program "$name"; done
   for name in "${scripts[@]}"; do readlink -f "$(script "$name")"; done
   exit 0
 fi
 
+mapfile -t needed < <(programs_of "${chosen[@]}")
+for name in "${needed[@]}"; do program "$name" >/dev/null; done
+present=()
+for name in "${programs[@]}"; do
+  if (program "$name") >/dev/null 2>&1; then present+=("$name"); fi
+done
+
 # What CUDA's toolkit and PyTorch bring, where it lies in none of the usual places.
 export PATH=$PATH:/usr/local/cuda/bin
 python=${PYTHON:-python3}
-if [[ -n $(unresolved) ]]; then
+if [[ -n $(unresolved "${present[@]}") ]]; then
   while read -r folder; do
     export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder
   done < <("$python" -c '
 import glob, nvidia
 print(*(folder for path in nvidia.__path__ for folder in sorted(glob.glob(path + "/*/lib"))), sep="\n")' 2>/dev/null)
 fi
-missing=$(unresolved)
+missing=$(unresolved "${needed[@]}")
 [[ -z $missing ]] || fail "the programs cannot start: $(paste -sd ';' <<<"$missing" | tr -d '\t')
   CUDA's libraries and NCCL are needed; LD_LIBRARY_PATH names folders, PYTHON an interpreter whose PyTorch has them"
 
@@ -109,7 +131,14 @@ export BOOST_TEST_COLOR_OUTPUT=no
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
-mpiexec=$(command -v mpirun) || fail "there is no mpirun in PATH: install Open MPI"
+mpiexec=$(command -v mpirun || true)
+for part in "${chosen[@]}"; do
+  case $part in
+    models | nccl | step | peers)
+      [[ -n $mpiexec ]] || fail "there is no mpirun in PATH (the part $part starts ranks): install Open MPI"
+      ;;
+  esac
+done
 
 mkdir -p "$output"
 output=$(cd "$output" && pwd)
@@ -118,10 +147,12 @@ touch "$output/results.tsv"
 source "$(script report.sh)"
 # shellcheck source=tests/device/measure.sh
 source "$(script measure.sh)"
+# shellcheck source=tests/device/first.sh
+source "$(script first.sh)"
 
 part_ops() {
   local seed=${SFT_OPS_SEED:-$RANDOM} name
-  for name in device_ops_test device_attention_test; do
+  for name in device_ops_test device_experts_test device_attention_test; do
     check "$name" "$name: as on the CPU, the same bits twice, inputs of SFT_OPS_SEED=$seed" \
       env SFT_OPS_SEED="$seed" SFT_ATTENTION_ROUNDS="${SFT_ATTENTION_ROUNDS:-8}" "$(program "$name")" || true
   done
@@ -129,16 +160,18 @@ part_ops() {
 
 # cuBLASLt's own kernels are left out.
 part_sanitizer() {
-  local tool name
+  local tool name products
   if ! command -v compute-sanitizer >/dev/null; then
     record SKIP "compute-sanitizer" "it is not in PATH (it comes with the CUDA toolkit)"
     return
   fi
   for tool in memcheck racecheck synccheck; do
-    for name in device_ops_test device_attention_test; do
+    for name in device_ops_test device_experts_test device_attention_test; do
+      products='!products'
+      if [[ $name == device_experts_test ]]; then products='!experts/products'; fi
       check "$tool-$name" "$tool of $name" env SFT_OPS_SIZES=small SFT_ATTENTION_ROUNDS=1 \
         compute-sanitizer --tool "$tool" --error-exitcode 9 --launch-timeout 120 --print-limit 20 \
-        "$(program "$name")" '--run_test=!products' || true
+        "$(program "$name")" "--run_test=$products" || true
     done
   done
 }
@@ -176,7 +209,7 @@ describe_machine() {
   date -u '+%Y-%m-%d %H:%M UTC'
   uname -sr
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>&1 || true
-  "$(program sft)" --version
+  if (program sft) >/dev/null 2>&1; then "$(program sft)" --version || true; fi
 }
 
 describe_machine | tee "$output/machine.txt"
@@ -189,6 +222,7 @@ for part in "${chosen[@]}"; do
   mv "$output/results.new" "$output/results.tsv"
   deadline=$((SECONDS + ${SFT_DEVICE_PART_S:-580}))
   case $part in
+    first) part_first ;;
     ops) part_ops ;;
     sanitizer) part_sanitizer ;;
     models) part_models ;;

@@ -17,7 +17,7 @@ stub() {
 }
 
 mkdir -p build/bin tools
-for name in device_ops_test device_attention_test device_trainer_test device_comm_test device_nccl_test sft-prepare; do
+for name in device_ops_test device_experts_test device_attention_test device_trainer_test device_comm_test device_nccl_test sft-prepare; do
   stub build/bin "$name" <<<'echo "No errors detected"'
 done
 stub build/bin sft <<<'echo "sft 0.0.0"'
@@ -56,8 +56,8 @@ shown=(out)
 # The program's own checks need a real sft; the part without them is left to the other parts.
 parts=(ops sanitizer nccl rooflines products step peers)
 prints 0 ', 0 FAIL, 0 SKIP$' "$run" build "${parts[@]}"
-check "two tests of the ops" test "$(grep -c '^PASS .*SFT_OPS_SEED' out)" -eq 2
-check "six runs of the sanitizer" test "$(grep -c '^PASS .*check of device' out)" -eq 6
+check "three tests of the ops" test "$(grep -c '^PASS .*SFT_OPS_SEED' out)" -eq 3
+check "nine runs of the sanitizer" test "$(grep -c '^PASS .*check of device' out)" -eq 9
 # shellcheck disable=SC2016
 check "rates are weighted by time" grep -q 'matmul *450.0 TF/s, 0.45 of the roof' out
 check "a step over its products" grep -q 'step over its products and attention *PASS *1.10' out
@@ -88,7 +88,8 @@ rm tools/ldd
 
 prints 2 'error: rooflnes is neither a part' "$run" build rooflnes
 rm build/bin/bench_step
-prints 2 'error: there is no program bench_step' "$run" build ops
+prints 2 'error: there is no program bench_step' "$run" build step
+prints 0 'rooflines .*the slowest of 2' "$run" build rooflines
 
 # All files that --programs lists, in one folder.
 stub build/bin bench_step <<<'exit 1'

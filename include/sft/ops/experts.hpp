@@ -111,9 +111,9 @@ struct CombineWeightsBackward {
   ConstTensor rows;  ///< (T, k) int32
 };
 
-/// Where the rows of each expert begin, and behind the last where they end: E + 1 numbers in host memory, which are
-/// read before the call returns. On a GPU the caller copies the offsets of ExpertOrder there and waits for them: the
-/// libraries of CUDA 12 and 13.0 take the sizes of grouped products from the host.
+/// Where the rows of each expert begin, and behind the last where they end: E + 1 numbers in host memory, read before
+/// the call returns. On a GPU the caller copies those of ExpertOrder and waits, once a layer: cuBLAS takes sizes from
+/// the host (cuBLASLt before 13.2 too). The products wait for nothing: their addresses travel as arguments of a kernel.
 using ExpertOffsets = std::span<const std::int32_t>;
 
 /// For each expert e, of its rows: c = a op(b[e]) [+ bias[e]] [+ c], as Matmul. Rows behind the last offset are left as

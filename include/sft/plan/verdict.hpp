@@ -19,6 +19,7 @@ struct Room {
   std::size_t node_bytes = 0;  ///< of each node
   int ranks_per_node = 1;
   bool takes_more_nodes = false;  ///< ranks that do not fit on one node go to more of them
+  bool may_skip_copies = false;   ///< a save waits in place of a copy where a node has no room for that (async = auto)
   std::string whose;              ///< "--memory", "this node", "h100x8": where these numbers are from
 };
 
@@ -31,6 +32,7 @@ struct Verdict {
   bool is_of_gpu = false;                 ///< what is scarcer: the memory of a GPU, else that of a node
   std::size_t needed_bytes = 0;           ///< of that
   std::size_t present_bytes = 0;          ///< of that
+  std::size_t lacking_bytes = 0;          ///< what a node lacks for copies of what is saved, which it goes without
   int ranks_per_node = 1, num_nodes = 1;  ///< what a node takes, and how many it takes for the ranks of the room
 
   [[nodiscard]] bool fits() const { return needed_bytes <= present_bytes; }

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "ops/cuda/attention_calls.hpp"
 #include "ops/cuda/attention_plan.hpp"
+#include "ops/cuda/grouped_matmul.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
 #include "ops/cuda/matmul.hpp"
 #include "ops/cuda/view.hpp"
@@ -23,7 +25,7 @@ constexpr std::int64_t max_head_dim = 256;
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(device::Stream& stream)
-      : stream_(stream), native_(static_cast<cudaStream_t>(stream.native())), products_(native_) {}
+      : stream_(stream), native_(static_cast<cudaStream_t>(stream.native())), products_(native_), grouped_(native_) {}
 
   device::Stream& stream() override { return stream_; }
 
@@ -343,14 +345,18 @@ class CudaBackend final : public Backend {
   void update_factored(const FactoredUpdate& step) override { cuda::update_factored(arguments_of(step), native_); }
 
  private:
-  /// The products of all experts that have rows, one after the other.
+  /// The products of all experts that have rows: in one call of the library, or one after the other.
   template <class Grouped>
   void run_products(const Grouped& grouped, std::int64_t num_experts) {
+    std::vector<Matmul> products;
+    products.reserve(static_cast<std::size_t>(num_experts));
     for (std::int64_t e = 0; e < num_experts; ++e) {
       const Matmul product = product_of(grouped, e);
       if (product.accumulate && product.a.empty()) continue;
-      products_.run(product, scratch_);
+      products.push_back(product);
     }
+    if (grouped_.run(products, scratch_)) return;
+    for (const Matmul& product : products) products_.run(product, scratch_);
   }
 
   static BlockwiseArguments arguments_of_blocks(const BlockwiseUpdate& step) {
@@ -400,6 +406,7 @@ class CudaBackend final : public Backend {
   device::Stream& stream_;
   cudaStream_t native_;
   MatmulEngine products_;
+  GroupedMatmulEngine grouped_;
   Workspace scratch_;
   std::optional<PlanPool> plans_;
 };

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "ops/cuda/cublas_support.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
 #include "ops/cuda/view.hpp"
 #include "sft/core/ensure.hpp"
@@ -16,19 +17,6 @@ namespace {
 
 /// Shapes of products that are kept: some 200 bytes of host memory each. When there are more, all are forgotten.
 constexpr std::size_t max_kept_products = 4096;
-
-void check(cublasStatus_t status, const char* call) {
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw Error(ExitStatus::failure, fmt::format("{} failed", call), cublasLtGetStatusString(status),
-              "look for an earlier message of the GPU, and check it with nvidia-smi");
-}
-
-cudaDataType_t type_of(const ConstTensor& x) {
-  SFT_ENSURE(x.dtype == DType::float32 || x.dtype == DType::bf16, "matmul: float32 or bf16 expected");
-  return x.dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
-}
-
-std::int64_t row_stride(const ConstTensor& x) { return x.shape[0] > 1 ? x.stride0 : x.shape[1]; }
 
 /// The largest of the powers of two that algorithms ask for and that divides the address.
 std::uint32_t alignment_of(const void* data) {

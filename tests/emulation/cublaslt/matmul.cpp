@@ -13,6 +13,7 @@
 #include "algo.hpp"
 #include "handle.hpp"
 #include "product.hpp"
+#include "runtime/host_counts.hpp"
 #include "runtime/stream_queue.hpp"
 
 using namespace sft::emulation;
@@ -142,6 +143,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   product.workspace = workspace;
   product.workspace_bytes = chosen.workspace_bytes;
   product.read_host_scalars();
+  ++counts().products;
   enqueue(stream, "cublasLtMatmul", [product] {
     product.run();
     return true;

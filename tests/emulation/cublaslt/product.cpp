@@ -112,17 +112,6 @@ void put(std::byte* place, std::uint32_t type, double value) {
   }
 }
 
-/// Writes NaN to both ends of the workspace: enough to find who else uses it, and less than its megabytes.
-void spoil_workspace(const Product& product) {
-  const std::size_t end_bytes = std::min<std::size_t>(product.workspace_bytes, 1024);
-  if (end_bytes == 0) return;
-  auto* first = static_cast<std::byte*>(product.workspace);
-  for (std::byte* begin : {first, first + product.workspace_bytes - end_bytes}) {
-    note_write(begin, end_bytes);
-    std::memset(begin, 0xff, end_bytes);
-  }
-}
-
 template <class T>
 void run_as(const Product& product, T alpha, T beta) {
   const auto& [desc, a, b, c, d] = product.problem;
@@ -134,7 +123,7 @@ void run_as(const Product& product, T alpha, T beta) {
   const std::vector<T> sums =
       multiply(unpack<T>(a_matrix, desc.transpose_a != CUBLAS_OP_N, m, k, desc.compute_type),
                unpack<T>(b_matrix, desc.transpose_b != CUBLAS_OP_N, k, n, desc.compute_type), m, n, k);
-  spoil_workspace(product);
+  spoil_ends(product.workspace, product.workspace_bytes);
   if (beta != T{0}) note_reads(c_matrix);
   const Layout bias_layout{.type = static_cast<std::uint32_t>(product.problem.bias_type()),
                            .rows = m,
@@ -155,6 +144,16 @@ void run_as(const Product& product, T alpha, T beta) {
 }
 
 }  // namespace
+
+void spoil_ends(void* workspace, std::size_t bytes) {
+  const std::size_t end_bytes = std::min<std::size_t>(bytes, 1024);
+  if (end_bytes == 0) return;
+  auto* first = static_cast<std::byte*>(workspace);
+  for (std::byte* begin : {first, first + bytes - end_bytes}) {
+    note_write(begin, end_bytes);
+    std::memset(begin, 0xff, end_bytes);
+  }
+}
 
 void Product::read_host_scalars() {
   if (problem.desc.pointer_mode != CUBLASLT_POINTER_MODE_HOST) return;

@@ -25,4 +25,8 @@ struct Product {
   void run() const;
 };
 
+/// As queued work: writes NaN to both ends of the workspace, enough to find who else uses it, and less than its
+/// megabytes.
+void spoil_ends(void* workspace, std::size_t bytes);
+
 }  // namespace sft::emulation

@@ -2,9 +2,13 @@
 // The device room on GPUs: two of them with 64 MiB each.
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
+#include "checks/ends_with_fault.hpp"
+#include "device/cuda_device.hpp"
 #include "runtime/stream_queue.hpp"
 #include "sft/core/error.hpp"
 #include "sft/device/arena.hpp"
@@ -70,6 +74,68 @@ BOOST_FIXTURE_TEST_CASE(memory_that_is_not_there_is_an_error_that_says_where, Ma
       return std::string(error.what()).starts_with("cannot allocate 1048576.00 TiB");
     });
   }
+}
+
+namespace {
+
+constexpr std::size_t block_bytes = mebibyte;
+
+/// A GPU whose pinned memory has small blocks, two streams of it, and 3.5 blocks of memory on either side.
+struct Blocks {
+  static constexpr std::size_t bytes = 3 * block_bytes + block_bytes / 2;
+  CudaDevice device{0, 1, block_bytes};
+  std::unique_ptr<Stream> stream = device.make_stream(Priority::compute), other = device.make_stream(Priority::compute);
+  Device::Block pinned = device.allocate(bytes, Space::pinned), on_gpu = device.allocate(bytes, Space::device);
+  [[nodiscard]] std::byte* host() const { return static_cast<std::byte*>(pinned.get()); }
+  [[nodiscard]] std::byte* gpu() const { return static_cast<std::byte*>(on_gpu.get()); }
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_CASE(pinned_memory_in_blocks_is_copied_across_them, Blocks) {
+  BOOST_TEST(std::all_of(host(), host() + bytes, [](std::byte x) { return x == std::byte{0}; }));  // it was touched
+  for (std::size_t i = 0; i < bytes; ++i) host()[i] = static_cast<std::byte>(i * 7 % 251);
+  const Device::Block back = device.allocate(bytes, Space::pinned);
+  device.copy(gpu(), host(), bytes, *stream);
+  // From the middle of a block to that of another one, both ends within blocks.
+  constexpr std::size_t begin = block_bytes / 3, count = 2 * block_bytes + 5;
+  device.copy(static_cast<std::byte*>(back.get()) + 1, gpu() + begin, count, *stream);
+  const long before = emulation::host_counts().pageable_copies;
+  stream->synchronize();
+  BOOST_TEST(std::memcmp(static_cast<std::byte*>(back.get()) + 1, host() + begin, count) == 0);
+  BOOST_TEST(emulation::host_counts().pageable_copies == before);
+}
+
+BOOST_AUTO_TEST_CASE(races_in_pinned_memory_of_blocks_are_seen) {
+  const auto race = [](bool waits) {
+    return test::fault_of([waits] {
+      Blocks b;
+      const Device::Block apart = b.device.allocate(block_bytes, Space::device);
+      b.device.copy(b.gpu(), b.host(), Blocks::bytes, *b.stream);
+      b.stream->synchronize();
+      const auto event = b.device.make_event();
+      b.device.copy(b.host(), b.gpu(), Blocks::bytes, *b.stream);  // back, while another stream reads it
+      event->record(*b.stream);
+      if (waits) b.other->wait(*event);
+      b.device.copy(apart.get(), b.host() + 2 * block_bytes, block_bytes / 4, *b.other);
+      b.stream->synchronize();
+      b.other->synchronize();
+    });
+  };
+  BOOST_TEST(race(false).find("a race between streams") != std::string::npos, race(false));
+  BOOST_TEST(race(true).find("a race between streams") == std::string::npos, race(true));
+}
+
+BOOST_FIXTURE_TEST_CASE(pinned_memory_that_a_driver_refuses_is_given_back, Blocks) {
+  setenv("SFT_EMULATED_PINNED_MIB", "6", 1);  // 3.5 of them are taken
+  BOOST_CHECK_EXCEPTION((void)device.allocate(bytes, Space::pinned), Error, [](const Error& error) {
+    return std::string(error.what()).starts_with("cannot allocate 3.5 MiB as pinned memory");
+  });
+  BOOST_CHECK_NO_THROW(
+      (void)device.allocate(2 * block_bytes, Space::pinned));  // what was pinned before it is free again
+  pinned.reset();
+  BOOST_CHECK_NO_THROW((void)device.allocate(bytes, Space::pinned));
+  unsetenv("SFT_EMULATED_PINNED_MIB");
 }
 
 BOOST_FIXTURE_TEST_CASE(bytes_go_there_and_back_behind_events_of_another_stream, Machine) {

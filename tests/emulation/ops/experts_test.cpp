@@ -228,24 +228,29 @@ BOOST_AUTO_TEST_CASE(products) {
     for (const auto& [N, K] : with_large<std::pair<std::int64_t, std::int64_t>>({{24, 40}, {7, 5}}, {{1536, 2048}})) {
       for (const DType dtype : compute_dtypes) {
         for (const bool is_plain : {false, true}) {
-          Twin a = Twin(dtype, {R, K}).normal(1),
-               b = is_plain ? Twin(dtype, {E, K, N}).normal(2) : Twin(dtype, {E, N, K}).normal(2),
-               bias = Twin(dtype, {E, N}).normal(3), c = Twin(is_plain ? dtype : DType::float32, {R, N}).filled(0.5),
-               x = Twin(dtype, {R, N}).normal(4), dweight = Twin(DType::float32, {E, N, K}).filled(1.0),
-               dbias = Twin(DType::float32, {E, N}).filled(1.0);
-          check(
-              "products of " + one.text() + ", " + testing::text_of(dtype),
-              {in(a), in(b), in(bias), in(x), out(c), out(dweight), out(dbias)}, [&](Backend& ops, auto of) {
-                ops.grouped_matmul({.a = of(a),
-                                    .b = of(b),
-                                    .c = of(c),
-                                    .offsets = order.offsets,
-                                    .transpose_b = !is_plain,
-                                    .accumulate = !is_plain,
-                                    .bias = is_plain ? Tensor() : of(bias)});
-                ops.grouped_weight_gradient({.dweight = of(dweight), .x = of(x), .y = of(a), .offsets = order.offsets});
-                ops.grouped_bias_gradient({.dbias = of(dbias), .dy = of(x), .offsets = order.offsets});
-              });
+          for (const bool has_bias : {false, true}) {
+            const DType c_dtype = is_plain ? dtype : DType::float32;
+            Twin a = Twin(dtype, {R, K}).normal(1),
+                 b = is_plain ? Twin(dtype, {E, K, N}).normal(2) : Twin(dtype, {E, N, K}).normal(2),
+                 bias = Twin(dtype, {E, N}).normal(3), c = Twin(c_dtype, {R, N}).filled(0.5),
+                 x = Twin(dtype, {R, N}).normal(4), dweight = Twin(DType::float32, {E, N, K}).filled(1.0),
+                 dbias = Twin(DType::float32, {E, N}).filled(1.0);
+            check("products of " + one.text() + ", " + testing::text_of(dtype),
+                  {in(a), in(b), in(bias), in(x), out(c, tolerance_of_products(dtype, c_dtype, K)),
+                   out(dweight, tolerance_of_products(dtype, DType::float32, R)), out(dbias)},
+                  [&](Backend& ops, auto of) {
+                    ops.grouped_matmul({.a = of(a),
+                                        .b = of(b),
+                                        .c = of(c),
+                                        .offsets = order.offsets,
+                                        .transpose_b = !is_plain,
+                                        .accumulate = !is_plain,
+                                        .bias = has_bias ? of(bias) : Tensor()});
+                    ops.grouped_weight_gradient(
+                        {.dweight = of(dweight), .x = of(x), .y = of(a), .offsets = order.offsets});
+                    ops.grouped_bias_gradient({.dbias = of(dbias), .dy = of(x), .offsets = order.offsets});
+                  });
+          }
         }
       }
     }

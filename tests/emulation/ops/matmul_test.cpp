@@ -28,7 +28,7 @@ void compare_product(Dims dims, DType dtype, DType c_dtype, DType bias_dtype, bo
        b = Twin(dtype, {transpose_b ? n : k, transpose_b ? k : n}, layout).normal(2), c(c_dtype, {m, n}, layout),
        bias = Twin(bias_dtype, {n}, {.offset = layout.offset}).normal(3);
   if (accumulate) std::move(c).normal(4);
-  check(what, {in(a), in(b), in(bias), out(c)}, [&](Backend& ops, auto of) {
+  check(what, {in(a), in(b), in(bias), out(c, tolerance_of_products(dtype, c_dtype, k))}, [&](Backend& ops, auto of) {
     ops.matmul({.a = of(a),
                 .b = of(b),
                 .c = of(c),

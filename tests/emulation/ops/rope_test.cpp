@@ -97,7 +97,8 @@ BOOST_AUTO_TEST_CASE(forward_and_backward) {
 
 BOOST_AUTO_TEST_CASE(the_first_dims_of_heads_alone) {
   for_each_case([](DType dtype, Case c, Layout layout) {
-    for (const std::int64_t turned : {std::int64_t{2}, c.head_dim / 2 / 2 * 2, c.head_dim / 4 * 3 / 2 * 2}) {
+    for (const std::int64_t turned :
+         {std::int64_t{2}, c.head_dim / 2 / 2 * 2, c.head_dim / 4 * 3 / 2 * 2, c.head_dim / 8 * 8}) {
       if (turned == 0) continue;
       Tables tables({c.tokens, c.heads, turned}, layout);
       Twin x = Twin(dtype, {c.tokens, c.heads, c.head_dim}, layout).normal(1);

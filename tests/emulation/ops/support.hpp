@@ -239,6 +239,16 @@ struct Tolerance {
 /// Rounding of results: a unit of bf16 where the float32 results round to different sides, a few of float32.
 inline Tolerance tolerance_of(DType dtype) { return {.of_largest = dtype == DType::bf16 ? 0.005 : 3e-6}; }
 
+/// Of sums of `num_terms` products. Tensor cores take 16 terms of bf16 at a time and cut the sum off behind each 16, at
+/// its last bit: half of one on average, and no sum on the way is taken to be larger than the largest result.
+inline Tolerance tolerance_of_products(DType compute, DType stored, std::int64_t num_terms) {
+  Tolerance tolerance = tolerance_of(stored);
+  if (compute == DType::bf16 && stored == DType::float32) {
+    tolerance.of_largest += 0x1p-24 * static_cast<double>(num_terms) / 16;
+  }
+  return tolerance;
+}
+
 /// An operand of an op, and whether it is compared.
 struct Operand {
   Twin* twin;

@@ -2,6 +2,7 @@
 // The CUDA runtime's calls that allocate and copy.
 #include <cuda_runtime_api.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -100,6 +101,9 @@ cudaError_t fill(void* begin, int value, std::size_t bytes, CUstream_st& stream,
   return cudaSuccess;
 }
 
+/// Bytes that cudaHostRegister has pinned and that are not given back.
+std::size_t registered_now = 0;
+
 cudaError_t allocate_into(void** memory, MemoryKind kind, std::size_t bytes) {
   const Lock lock(mutex());
   require_chosen_device("cudaMalloc, or cudaMallocHost,");
@@ -144,10 +148,19 @@ cudaError_t cudaFreeHost(void* memory) { return free_memory(memory, MemoryKind::
 cudaError_t cudaHostRegister(void* memory, std::size_t bytes, unsigned /*flags*/) {
   const Lock lock(mutex());
   if (memory == nullptr || bytes == 0) return result(cudaErrorInvalidValue);
+  const char* most = std::getenv("SFT_EMULATED_PINNED_MIB");
+  if (most != nullptr && registered_now + bytes > std::strtoull(most, nullptr, 10) << 20U) {
+    return result(cudaErrorMemoryAllocation);
+  }
+  registered_now += bytes;
   return result(register_host(memory, bytes) ? cudaSuccess : cudaErrorHostMemoryAlreadyRegistered);
 }
 cudaError_t cudaHostUnregister(void* memory) {
   const Lock lock(mutex());
+  if (const Allocation* allocation = find_allocation(memory); allocation != nullptr) {
+    forget_accesses(memory, allocation->bytes);
+    registered_now -= allocation->bytes;
+  }
   return result(unregister_host(memory) ? cudaSuccess : cudaErrorHostMemoryNotRegistered);
 }
 cudaError_t cudaHostGetDevicePointer(void** device_pointer, void* memory, unsigned /*flags*/) {

@@ -19,6 +19,8 @@ namespace sft::emulation {
 namespace {
 
 constexpr std::size_t device_range_bytes = std::size_t{32} << 30, pinned_range_bytes = std::size_t{16} << 30;
+/// Of memory that is registered in the life of a program: it has a shadow of its own each time.
+constexpr std::size_t registered_bytes = std::size_t{16} << 30;
 constexpr std::size_t alignment_bytes = 512, gap_bytes = 512, page_bytes = 4096;
 /// Device memory is opened and closed by multiples of these: one entry of the page table instead of 512.
 constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
@@ -57,7 +59,7 @@ class Memory {
       if (is_device) protect(PROT_READ | PROT_WRITE);  // the range has grown
       std::memset(begin, poison_byte, bytes);
     }
-    live_[begin] = {begin, bytes, kind, device, ++num_allocations_};
+    live_[begin] = {begin, bytes, kind, device, ++num_allocations_, 0};
     if (is_device) used_bytes_[static_cast<std::size_t>(device)] += bytes;
     return begin;
   }
@@ -79,7 +81,14 @@ class Memory {
   [[nodiscard]] bool add_host(void* begin, std::size_t bytes) {
     auto* const first = static_cast<char*>(begin);
     if (find(first) != nullptr || (bytes > 0 && find(first + bytes - 1) != nullptr)) return false;
-    live_[first] = {first, bytes, MemoryKind::pinned, 0, ++num_allocations_};
+    if (bytes > registered_bytes - num_registered_) fault("more memory is registered than the emulation can follow");
+    live_[first] = {first,
+                    bytes,
+                    MemoryKind::pinned,
+                    0,
+                    ++num_allocations_,
+                    (device_range_bytes + pinned_range_bytes + num_registered_) / 2};
+    num_registered_ += (bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes;
     return true;
   }
 
@@ -155,6 +164,7 @@ class Memory {
   std::map<char*, Allocation> live_, freed_;
   std::vector<std::size_t> used_bytes_;
   unsigned long long num_allocations_ = 0;
+  std::size_t num_registered_ = 0;  ///< bytes, also of what was given back
   int num_accesses_ = 0;
   struct sigaction previous_action_ {};
 };
@@ -199,10 +209,16 @@ std::string describe_address(const void* address) {
          (nearest->kind == MemoryKind::device ? "device" : "pinned") + " allocation " + std::to_string(nearest->number);
 }
 
+bool has_shadow(const void* address) { return memory().contains(address) || memory().find(address) != nullptr; }
+
 std::size_t shadow_index(const void* address) {
+  if (!memory().contains(address)) {
+    const Allocation& registered = *memory().find(address);
+    return registered.shadow_begin + static_cast<std::size_t>(static_cast<const char*>(address) - registered.begin) / 2;
+  }
   return static_cast<std::size_t>(static_cast<const char*>(address) - memory().begin()) / 2;
 }
-std::size_t num_shadow_cells() { return (device_range_bytes + pinned_range_bytes) / 2; }
+std::size_t num_shadow_cells() { return (device_range_bytes + pinned_range_bytes + registered_bytes) / 2; }
 
 DeviceMemoryAccess::DeviceMemoryAccess() { memory().begin_access(); }
 DeviceMemoryAccess::~DeviceMemoryAccess() { memory().end_access(); }

@@ -15,8 +15,9 @@ struct Allocation {
   char* begin;
   std::size_t bytes;
   MemoryKind kind;
-  int device;                 ///< that allocated it; any device reaches pinned memory
-  unsigned long long number;  ///< the first one of the program is 1
+  int device;                    ///< that allocated it; any device reaches pinned memory
+  unsigned long long number;     ///< the first one of the program is 1
+  std::size_t shadow_begin = 0;  ///< of registered memory: the index of its first bytes' shadow
 };
 
 /// Null when the device (or, for pinned memory, the range of addresses) is used up. 512-byte aligned, filled with a
@@ -32,11 +33,14 @@ struct Allocation {
 [[nodiscard]] const Allocation* find_allocation(const void* address);
 /// Whether the address belongs to the emulation's ranges, allocated or not.
 [[nodiscard]] bool is_gpu_address(const void* address);
+/// Whether accesses of its bytes are followed: those of a live allocation.
+[[nodiscard]] bool has_shadow(const void* address);
 [[nodiscard]] std::size_t free_device_bytes(int device);
 /// "byte 1024 of the 1000 bytes of device allocation 3", "byte 0 of the freed 8 bytes of ...", "ordinary host memory".
 [[nodiscard]] std::string describe_address(const void* address);
 
-/// A number for every two bytes of [device, pinned] memory, without gaps: the index of its shadow.
+/// A number for every two bytes of device, pinned and registered memory, without gaps within an allocation: the index
+/// of its shadow.
 [[nodiscard]] std::size_t shadow_index(const void* address);
 [[nodiscard]] std::size_t num_shadow_cells();
 

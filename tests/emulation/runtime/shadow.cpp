@@ -349,7 +349,7 @@ void check_access(const void* begin, std::size_t bytes, std::size_t alignment, A
     if (allocation->kind == MemoryKind::device && allocation->device != shadow().device) {
       refuse(what, access, begin, bytes, "memory of another GPU");
     }
-    if (is_gpu_address(begin)) touch_range(shadow().gpu, shadow_index(begin), false, begin, bytes, access, what);
+    if (has_shadow(begin)) touch_range(shadow().gpu, shadow_index(begin), false, begin, bytes, access, what);
     return;
   }
   if (access == Access::read && running.shared_begin != nullptr) {

@@ -55,6 +55,7 @@ void set_seed(unsigned long long seed);
 /// What the host has done since the start of the program.
 struct HostCounts {
   long launches = 0;            ///< kernels
+  long products = 0;            ///< calls of cuBLASLt and cuBLAS that queue products
   long synchronizations = 0;    ///< calls that blocked until work was finished; queries do not count
   long pageable_copies = 0;     ///< asynchronous copies of pageable host memory, which block or are staged
   long device_allocations = 0;  ///< cudaMalloc

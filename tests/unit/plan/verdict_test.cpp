@@ -75,6 +75,19 @@ BOOST_AUTO_TEST_CASE(of_as_many_nodes_as_it_takes) {
   BOOST_TEST(!judge(memory_of(0, 17), Kind::cpu, room).fits());  // a single rank
 }
 
+BOOST_AUTO_TEST_CASE(goes_without_copies_of_what_is_saved) {
+  Room room{.gpu_bytes = 80 * gib, .node_bytes = 16 * gib, .ranks_per_node = 4, .whose = "x"};
+  MemoryTable memory = memory_of(40, 5);
+  memory.labels[static_cast<std::size_t>(device::Label::snapshot)].most_bytes = gib;
+  BOOST_TEST(!judge(memory, Kind::cuda, room).fits());  // async = true
+  room.may_skip_copies = true;
+  const plan::Verdict verdict = judge(memory, Kind::cuda, room);
+  BOOST_TEST(verdict.fits());
+  test::check_says(describe(verdict, memory, room), "a node lacks 4.00 GiB for copies of what is saved");
+  memory.on_node.most_bytes = 6 * gib;
+  BOOST_TEST(!judge(memory, Kind::cuda, room).fits());
+}
+
 BOOST_AUTO_TEST_CASE(of_a_machine) {
   plan::Hardware hardware;
   hardware.name = "h100x8";

@@ -108,6 +108,35 @@ struct Gather {
   }
 };
 
+/// Moves R C s bytes; biases and tables of groups stay in the cache.
+template <class T, int N>
+struct FillBiases {
+  static constexpr int unroll = 4;
+  struct Registers {
+    float x[N];
+    T* to;
+  };
+  BiasRows rows;
+
+  __device__ __forceinline__ void load(Registers& r, std::int64_t row, std::int64_t column) const {
+    std::int64_t low = 0, high = rows.num_groups - 1;  // the first group that ends behind the row
+    while (low < high) {
+      const std::int64_t middle = (low + high) / 2;
+      if (rows.ends[middle] <= static_cast<std::uint64_t>(row)) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    const std::int64_t begin = low > 0 ? static_cast<std::int64_t>(rows.ends[low - 1]) : 0;
+    cuda::load(r.x, static_cast<const T*>(rows.biases[low]) + column);
+    r.to = static_cast<T*>(rows.c[low]) + (row - begin) * rows.stride + column;
+  }
+  __device__ __forceinline__ void store(const Registers& r, std::int64_t, std::int64_t) const {
+    cuda::store(r.to, r.x);
+  }
+};
+
 /// Moves T k C s bytes of `in`, and T C of out, twice that when it accumulates.
 template <class To, class From, int N>
 struct Combine {
@@ -276,6 +305,23 @@ void combine_weights_backward(const CombineWeightsArguments& combine, cudaStream
     };
     constexpr int vectors = vector_size<T>;
     if (has_vectors(dout, vectors) && has_vectors(combine.in, vectors)) {
+      run(std::integral_constant<int, vectors>{});
+    } else {
+      run(std::integral_constant<int, 1>{});
+    }
+  });
+}
+
+void fill_biases(const BiasRows& rows, cudaStream_t stream) {
+  with_type(rows.is_bf16, [&](auto type) {
+    using T = typename decltype(type)::type;
+    const auto run = [&](auto n) {
+      constexpr int N = decltype(n)::value;
+      run_elementwise<N>("fill_biases", FillBiases<T, N>{rows}, rows.num_rows * (rows.num_columns / N),
+                         rows.num_columns / N, stream);
+    };
+    constexpr int vectors = vector_size<T>;
+    if (rows.is_aligned && rows.num_columns % vectors == 0 && rows.stride % vectors == 0) {
       run(std::integral_constant<int, vectors>{});
     } else {
       run(std::integral_constant<int, 1>{});

@@ -175,6 +175,19 @@ void gather_tokens(const GatherTokensArguments& gather, cudaStream_t stream);
 void combine_rows(const CombineRowsArguments& combine, cudaStream_t stream);
 void combine_weights_backward(const CombineWeightsArguments& combine, cudaStream_t stream);
 
+/// Rows of results, group by group. Arrays are in device memory.
+struct BiasRows {
+  void* const* c;             ///< (G) where the rows of a group begin
+  const void* const* biases;  ///< (G) of num_columns
+  const std::uint64_t* ends;  ///< (G) rows of this group and of all before it
+  std::int64_t num_groups, num_rows, num_columns;
+  bool is_bf16;     ///< c and biases; else float32
+  bool is_aligned;  ///< c and biases begin at multiples of 16 bytes
+  std::int64_t stride = 0;
+};
+/// Every row becomes the bias of its group.
+void fill_biases(const BiasRows& rows, cudaStream_t stream);
+
 // Vocabulary-parallel cross-entropy (Shoeybi et al. 2019) in the three steps of ops::Backend.
 
 void soft_cap(View x, float cap, cudaStream_t stream);

@@ -1,0 +1,154 @@
+# shellcheck shell=bash disable=SC2154
+# SPDX-License-Identifier: Apache-2.0
+# The part of run.sh for a GPU that nothing has run on yet: it teaches as much as ten minutes can. Steps are processes of
+# their own with limits of their own, so that one that hangs or crashes takes nothing with it but what builds on it: a
+# FAIL line for it, SKIP for those. What there is lies packed in $output/first.tar.gz after every step. No step needs
+# mpirun. Uses what run.sh and report.sh have.
+
+# One kernel of each source file of the ops: FILE PROGRAM CASES. A crash names the file. first_test.sh holds it against the
+# sources. Those of src/comm run between ranks that have a GPU each.
+first_kernels() {
+  cat <<'LIST'
+elementary.cu device_ops_test elementary/add_and_scale
+reduce.cu device_ops_test elementary/bias_backward
+upload.cu device_ops_test elementary/upload
+random.cu device_ops_test random_numbers/add_uniform
+embedding.cu device_ops_test block_ops/embedding_forward
+sort.cu device_ops_test block_ops/embedding_backward
+cross_entropy.cu device_ops_test block_ops/cross_entropy
+swiglu.cu device_ops_test block_ops/swiglu
+rms_norm.cu device_ops_test rms_norm/forward_and_apply
+split_norm.cu device_ops_test rms_norm/columns_of_several_ranks
+rope.cu device_ops_test rotary/forward_and_backward
+update.cu device_ops_test optimizer/every_rule_of_every_dtype
+update_blockwise.cu device_ops_test optimizer/blocks_of_codes
+factored.cu device_ops_test factored/factors_of_moments
+magnitudes.cu device_ops_test magnitudes/factors
+four_bits.cu device_ops_test four_bits/read_four_bits
+router.cu device_experts_test experts/router
+expert_rows.cu device_experts_test experts/rows_of_tokens
+gated.cu device_experts_test experts/gates
+attention_delta.cu device_attention_test attention/delta_is_the_product_of_output_and_its_gradient
+attention_float32.cu device_attention_test attention/no_queries_or_no_keys
+attention_sm80_forward.cu device_attention_test attention/rows_without_a_span_are_left_alone_by_a_merge
+attention_sm80_backward.cu device_attention_test attention/a_document_does_not_see_its_neighbours
+attention_sinks.cu device_attention_test attention_scores/gradients_of_sinks_of_any_size
+LIST
+}
+
+# pack: everything so far, in one file that is whole at any time.
+pack() {
+  # A step that was ended may leave a process behind that still writes: tar warns, and has all the rest.
+  tar -C "$output" -czf "$output/first.tar.gz.new" results.tsv machine.txt first 2>/dev/null || true
+  mv "$output/first.tar.gz.new" "$output/first.tar.gz"
+}
+
+declare -A first_failed=()
+
+# step NAME NEEDS SECONDS WHAT COMMAND...: a line of the table. NEEDS: steps, between commas, that it builds on, or -.
+# Ends within SECONDS, or SFT_DEVICE_STEP_S. Never fails itself.
+step() {
+  local name=$1 needs=$2 seconds=${SFT_DEVICE_STEP_S:-$3} what=$4 need status=0 begin=$SECONDS
+  shift 4
+  local -a all
+  IFS=, read -r -a all <<<"$needs"
+  for need in "${all[@]}"; do
+    if [[ -n ${first_failed[$need]:-} ]]; then
+      first_failed[$name]=skipped
+      record SKIP "$what" "it builds on $need"
+      pack
+      return 0
+    fi
+  done
+  if [[ ! -x $(command -v "$1") ]]; then
+    log=$output/$part/$name.log
+    echo "$1 is not there" >"$log"
+    status=127
+  else
+    local whole=$deadline
+    if [[ $((SECONDS + seconds)) -lt $deadline ]]; then deadline=$((SECONDS + seconds)); fi
+    logged "$name" "$@" || status=$?
+    deadline=$whole
+  fi
+  case $status in
+    0) record PASS "$what" "$((SECONDS - begin)) s" ;;
+    124 | 137) record FAIL "$what" "no end after $((SECONDS - begin)) s, see $log" ;;
+    127) record FAIL "$what" "$(grep -m1 -E 'cannot open shared|not found|is not there' "$log" || tail -n 1 "$log")" ;;
+    13[0-9] | 14[0-9]) record FAIL "$what" "ended by signal $((status - 128)), see $log" ;;
+    *) record FAIL "$what" "status $status: $(grep -m1 -E 'error: in|error:|failed' "$log" | cut -c1-160 || true)" ;;
+  esac
+  if [[ $status -ne 0 ]]; then first_failed[$name]=$name; fi
+  pack
+  return 0
+}
+
+# path NAME: of a program, also of one that is missing.
+path() { (program "$1") 2>/dev/null || echo "$build/bin/$1"; }
+
+# figures NAME WHAT: rates that bench_ops printed in the step of that name.
+figures() {
+  [[ -n ${first_failed[$1]:-} ]] && return 0
+  local op
+  for op in matmul attention_forward attention_backward; do
+    local rate
+    rate=$(mean_rate "$output/$part/$1.log" "$op")
+    if [[ -n $rate ]]; then record FIGURE "$2: $op" "$rate"; fi
+  done
+}
+
+part_first() {
+  # A process of MPI by itself needs no daemon.
+  export OMPI_MCA_ess_singleton_isolated=1 SFT_OPS_SIZES=small SFT_ATTENTION_ROUNDS=1
+  local file name cases
+  first_failed=()
+  deadline=$((SECONDS + ${SFT_DEVICE_PART_S:-540}))
+  if command -v nvidia-smi >/dev/null; then
+    step smi - 20 "the driver answers" nvidia-smi
+  else
+    record SKIP "the driver answers" "there is no nvidia-smi"
+  fi
+  step device - 60 "the GPU is there: memory, copies, a kernel" "$(path device_ops_test)" --run_test=elementary/fill
+  while read -r file name cases; do
+    step "$file" device 30 "a kernel of $file" "$(path "$name")" "--run_test=$cases"
+  done < <(first_kernels)
+  step products device 60 "products of cuBLASLt, small" "$(path device_ops_test)" --run_test=products
+  step roof products 40 "a copy, and a product of cuBLASLt of 4096^3" \
+    "${bench_ops[@]}" --model "${models[0]}" --part products --layers 1 --tokens 256 --length 128 \
+    --product_size "${SFT_DEVICE_PRODUCT_SIZE:-4096}" --repetitions 2
+  figures roof "256 tokens"
+  step loops attention_sm80_forward.cu,attention_sm80_backward.cu 40 "attention as the formula's loops have it" \
+    "$(path device_attention_test)" --run_test=attention/gradients_are_those_of_the_formula
+  step nccl device 40 "NCCL on one rank" "$(path device_nccl_test)"
+  step experts device,products 60 "products of experts" "$(path device_experts_test)" --run_test=experts/products
+  step trainer products,loops 60 "a tiny model for some steps, as on CPUs" "$(path device_trainer_test)"
+  unset SFT_OPS_SIZES
+  step memory device 60 "memory-bound kernels at the shapes of a step" "${bench_ops[@]}" --model "${models[0]}" \
+    --part memory --tokens "$roofline_tokens" --length "${lengths[0]}"
+  step rates roof,loops 60 "products and attention at the shapes of a step" "${bench_ops[@]}" --model "${models[0]}" \
+    --part products --layers 1 --tokens "${lengths[0]}" --length "${lengths[0]}"
+  figures rates "rows of ${lengths[0]}"
+  shape "${models[0]}" "${lengths[0]}"
+  step step rates,trainer 60 "optimizer steps of ${models[0]}" "$(path bench_step)" --backend cuda --precision bf16 \
+    --model "${models[0]}" --layers "${SFT_DEVICE_FIRST_LAYERS:-4}" --length "${lengths[0]}" --rows "$rows" --steps 2
+  local log=$output/$part/step.log
+  if [[ -z ${first_failed[step]:-} ]]; then record FIGURE "${models[0]}: tokens/s" "$(value tokens_per_second "$log")"; fi
+  if "$python" -c 'import torch, transformers' 2>/dev/null; then
+    step torch step 120 "the same steps by PyTorch" "$python" "$(script ../benchmarks/peer_torch.py)" \
+      --device "${SFT_DEVICE_PEER:-cuda}" --precision bf16 --model "${models[0]}" \
+      --layers "${SFT_DEVICE_FIRST_LAYERS:-4}" --length "${lengths[0]}" --rows "$rows" --accumulation 1 --steps 2
+    log=$output/$part/torch.log
+    if [[ -z ${first_failed[torch]:-} ]]; then
+      record FIGURE "${models[0]}: tokens/s of PyTorch" "$(value tokens_per_second "$log")"
+    fi
+  else
+    record SKIP "the same steps by PyTorch" "$python has no torch and transformers (PYTHON names another one)"
+  fi
+  if command -v ncu >/dev/null; then
+    step ncu rates 60 "what ncu sees of attention" ncu --set basic --kernel-name regex:attention --launch-count 4 \
+      "${bench_ops[@]}" --model "${models[0]}" --part products --layers 1 --tokens 4096 --length 4096 --repetitions 1
+  else
+    record SKIP "what ncu sees of attention" "there is no ncu (it comes with the CUDA toolkit)"
+  fi
+  unset SFT_ATTENTION_ROUNDS OMPI_MCA_ess_singleton_isolated
+  pack
+}

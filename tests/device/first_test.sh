@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The part `first` of run.sh with programs that hang, crash, lack a library or are not there: one FAIL line for each, SKIP
+# for what builds on it, and everything so far in one archive.
+#
+#   first_test.sh
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source_folder=$here/../..
+# shellcheck source=tests/support/checks.sh
+source "$here/../support/checks.sh"
+run=$here/run.sh
+
+# stub FOLDER NAME: a program whose text comes from standard input.
+stub() {
+  { echo '#!/usr/bin/env bash' && cat; } >"$1/$2"
+  chmod +x "$1/$2"
+}
+
+# sound NAME: the program as it should be.
+sound() { stub build/bin "$1" <<<'echo "No errors detected"'; }
+
+mkdir -p build/bin tools
+tests=(device_ops_test device_experts_test device_attention_test device_trainer_test device_comm_test device_nccl_test)
+for name in "${tests[@]}"; do sound "$name"; done
+stub build/bin bench_ops <<'END'
+echo "matmul qkv            1.000 ms     600.0 TF/s   0.60 of the roof       1.0 ms a micro-batch"
+echo "attention_forward 4   2.000 ms     300.0 TF/s   0.30 of the roof       2.0 ms a micro-batch"
+END
+stub build/bin bench_step <<<'echo "tokens_per_second 1000"'
+stub tools nvidia-smi <<<'echo "a GPU"'
+# shellcheck disable=SC2016
+stub tools python <<<'if [[ $1 != -c ]]; then echo "tokens_per_second 800"; fi'
+stub tools ncu <<<'echo "a report"'
+# No step may start ranks, and sft is not needed.
+stub tools mpirun <<<'echo "mpirun was called"; exit 99'
+export PATH=$PWD/tools:$PATH PYTHON=$PWD/tools/python SFT_DEVICE_MODELS=qwen3-8b SFT_DEVICE_LENGTHS=4096
+shown=(out)
+
+# results: the archive's table.
+results() { tar -xzOf device_results/first.tar.gz results.tsv; }
+
+prints 0 ' PASS, 0 FAIL, 0 SKIP$' "$run" build first
+check "a step for every kernel's file" test "$(grep -c '^PASS .*a kernel of .*cu:' out)" -ge 24
+check "rates are in the table" grep -q 'rows of 4096: matmul *600.0 TF/s' out
+check "both rates of steps" grep -q 'tokens/s of PyTorch *800' out
+check "the archive has the last step" grep -q 'what ncu sees' <(results)
+check "the archive has the logs" grep -q 'first/loops.log$' <(tar -tzf device_results/first.tar.gz)
+
+# Every source of kernels has its step.
+# shellcheck source=tests/device/first.sh
+first_kernels_of() { sed -n '/^LIST$/q; /<<.LIST.$/,$p' "$here/first.sh" | awk '$1 ~ /[.]cu$/ { print $1 }' | sort; }
+kernels_of_source() { find "$source_folder/src/ops" -name '*.cu' -printf '%f\n' | sort; }
+check "kernels that have no step, or steps that have no kernel" diff <(kernels_of_source) <(first_kernels_of)
+
+# A kernel crashes: its line, and nothing else but what builds on it.
+stub build/bin device_attention_test <<'END'
+if [[ $* == *rows_without_a_span* ]]; then kill -SEGV $$; fi
+END
+prints 1 '^FAIL .*attention_sm80_forward.cu.*ended by signal 11' "$run" build first
+check "one FAIL line" test "$(grep -c '^FAIL ' out)" -eq 1
+check "what builds on it is skipped" grep -q '^SKIP .*attention as the formula' out
+check "and what builds on that" grep -q '^SKIP .*optimizer steps of' out
+check "other kernels are tried" grep -q '^PASS .*attention_sm80_backward.cu' out
+sound device_attention_test
+
+# The GPU hangs at once: one line, all others are skipped, and the archive is there.
+stub build/bin device_ops_test <<<'sleep 60'
+prints 1 '^FAIL .*the GPU is there.*no end after' env SFT_DEVICE_STEP_S=1 "$run" build first
+check "one FAIL line of a GPU that hangs" test "$(grep -c '^FAIL ' out)" -eq 1
+check "nothing passes behind it" test "$(grep -c '^PASS ' out)" -eq 1
+check "the archive of a GPU that hangs" grep -q 'no end after' <(results)
+sound device_ops_test
+
+# A library is missing, a program is missing: said with its name.
+stub build/bin device_nccl_test <<'END'
+echo "$0: error while loading shared libraries: libnccl.so.2: cannot open shared object file: No such file" >&2
+exit 127
+END
+prints 1 '^FAIL .*NCCL on one rank: .*libnccl.so.2: cannot open' "$run" build first
+rm build/bin/device_nccl_test
+prints 1 '^FAIL .*NCCL on one rank: .*device_nccl_test is not there' "$run" build first
+check "the rest goes on" grep -q '^PASS .*optimizer steps of' out
+
+# Killed in the middle, there is an archive of what was before.
+# shellcheck disable=SC2016
+stub build/bin device_experts_test <<<'kill -KILL "$RUN_PID"; sleep 1'
+rm -rf device_results
+bash -c 'export RUN_PID=$$; exec "$0" build first' "$run" >out 2>&1 || true
+check "the archive of a run that was killed" grep -q 'a kernel of rope.cu' <(results)
+sound device_experts_test
+
+# Parts that start ranks ask for mpirun before anything runs.
+sound device_nccl_test
+sound sft
+mkdir bare
+for tool in env bash dirname awk sed grep sort tr ldd cat readlink python3; do ln -s "$(command -v "$tool")" bare/; done
+prints 2 'error: there is no mpirun in PATH .the part nccl' env PATH="$PWD/bare" "$run" build nccl
+finish_checks
