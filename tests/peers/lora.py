@@ -57,7 +57,7 @@ SPLITS = {
     "PiSSA, ranks, rslora": ("bf16", dict(r=4, rank_pattern={"q_proj": 2, "down_proj": 7}, use_rslora=True,
                                           init_lora_weights="pissa")),
     # So many iterations that it does not matter which matrix they began from.
-    "PiSSA, nearly": ("qwen2", dict(r=3, init_lora_weights="pissa_niter_400", target_modules=["q_proj", "v_proj", "down_proj"])),
+    "PiSSA, nearly": ("qwen2", dict(r=3, init_lora_weights="pissa_niter_5000", target_modules=["q_proj", "v_proj", "down_proj"])),
     "OLoRA": ("qwen3", dict(r=4, lora_alpha=3, init_lora_weights="olora")),
     "OLoRA, DoRA": ("llama", dict(r=4, use_dora=True, init_lora_weights="olora")),
     "PiSSA, DoRA, alphas": ("llama", dict(r=4, use_dora=True, alpha_pattern={"o_proj": 64}, init_lora_weights="pissa")),
