@@ -15,7 +15,7 @@ CONFIGURE := cmake --preset $(PRESET) $(if $(CUDA_ARCHS),-DSFT_CUDA_ARCHS="$(CUD
 # OpenCL's headers.
 PACKAGES := g++ cmake ninja-build \
   libopenmpi-dev openmpi-bin libhdf5-openmpi-dev \
-  libboost-program-options-dev libboost-test-dev libdnnl-dev ocl-icd-opencl-dev nlohmann-json3-dev libxxhash-dev \
+  libboost-program-options-dev libboost-test-dev libdnnl-dev liblapacke-dev libblas-dev ocl-icd-opencl-dev nlohmann-json3-dev libxxhash-dev \
   libicu-dev libonig-dev libfmt-dev libprotozero-dev libzstd-dev libedit-dev liburing-dev libyaml-cpp-dev \
   wordnet-base python3-h5py python3-matplotlib shellcheck
 # What only tests use: Lmod reads the installed modulefiles, QEMU is a processor without AVX, the documentation has

@@ -47,6 +47,8 @@ function(sft_find_library target name header library package)
   target_link_libraries(${target} INTERFACE ${${prefix}_LIBRARY})
 endfunction()
 sft_find_library(sft_xxhash xxHash xxhash.h xxhash libxxhash-dev)          # content hashes
+sft_find_library(sft_lapacke LAPACKE lapacke.h lapacke liblapacke-dev)     # decompositions of weights
+sft_find_library(sft_blas CBLAS cblas.h blas libblas-dev)                  # products for them
 sft_find_library(sft_onig Oniguruma oniguruma.h onig libonig-dev)          # regular expressions of tokenizers and adapters
 sft_find_library(sft_liburing liburing liburing.h uring liburing-dev)      # direct I/O in the background
 sft_find_library(sft_zstd Zstandard zstd.h zstd libzstd-dev)               # compressed inputs

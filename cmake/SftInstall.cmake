@@ -35,7 +35,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/modulefiles/${PROJECT_VERSION}
 set(SFT_ON_REQUEST COMPONENT development EXCLUDE_FROM_ALL)
 set(SFT_CMAKE_PACKAGE ${CMAKE_INSTALL_LIBDIR}/cmake/sft)
 install(DIRECTORY include/sft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} ${SFT_ON_REQUEST})
-install(TARGETS sft_hdf5 sft_liburing sft_onig sft_xxhash sft_yaml sft_zstd EXPORT sft ${SFT_ON_REQUEST})
+install(TARGETS sft_blas sft_hdf5 sft_lapacke sft_liburing sft_onig sft_xxhash sft_yaml sft_zstd EXPORT sft ${SFT_ON_REQUEST})
 install(EXPORT sft NAMESPACE sft:: FILE sftTargets.cmake DESTINATION ${SFT_CMAKE_PACKAGE} ${SFT_ON_REQUEST})
 configure_package_config_file(cmake/sftConfig.cmake.in sftConfig.cmake INSTALL_DESTINATION ${SFT_CMAKE_PACKAGE})
 write_basic_package_version_file(sftConfigVersion.cmake COMPATIBILITY SameMinorVersion)

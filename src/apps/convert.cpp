@@ -90,13 +90,16 @@ void write_model(const io::TensorSource& source, const std::vector<io::TensorInf
 void checkpoint_to_adapter(const io::TensorSource& source, const config::Config& config,
                            const apps::ConvertOptions& options) {
   std::vector<io::TensorInfo> tensors = source.tensors();
-  std::erase_if(tensors, [](const io::TensorInfo& tensor) { return io::entry_of(tensor.name) != "adapter"; });
+  std::erase_if(tensors, [](const io::TensorInfo& tensor) {
+    const std::string entry = io::entry_of(tensor.name);
+    return entry != "adapter" && entry != std::string("adapter") + checkpoint::start_suffix;
+  });
   apps::FolderContents contents = apps::plan_adapter_contents(config.model);
   contents.layout.carried.clear();
   const hub::WeightsPlan plan(tensors, options.dtype, std::numeric_limits<std::uint64_t>::max(), hub::adapter_stem,
-                              contents.layout);
+                              contents.layout, &config.lora);
   write_folder(source, tensors, plan, contents.origin, options.to,
-               [&](const std::string& to) { apps::write_adapter_companions(to, contents, config); });
+               [&](const std::string& to) { apps::write_adapter_companions(to, contents, config, tensors); });
 }
 
 void checkpoint_to_hub(const std::string& folder, const apps::ConvertOptions& options) {

@@ -32,11 +32,11 @@ bool is_target(const io::TensorSource& adapter, const hub::TargetModules& target
   }
 }
 
-/// Whether the tensor is a module that was trained whole.
-bool is_whole_module(const config::Lora& lora, const std::string& name) {
-  const bool is_weight = name.starts_with(peft_prefix) && name.ends_with(weight_suffix);
-  return is_weight &&
-         lora.saves(name.substr(peft_prefix.size(), name.size() - peft_prefix.size() - weight_suffix.size()));
+/// Whether the tensor is a module that was trained whole; modules_to_save has its name in transformers.
+bool is_whole_module(const config::Lora& lora, const hub::FileLayout& layout, const std::string& name) {
+  if (!name.starts_with(peft_prefix) || !name.ends_with(weight_suffix)) return false;
+  const std::string module = name.substr(peft_prefix.size(), name.size() - peft_prefix.size() - weight_suffix.size());
+  return lora.saves(module) || lora.saves(hub::module_in_transformers(layout, module));
 }
 
 std::vector<float> read_whole(const io::TensorSource& source, const io::TensorInfo& tensor) {
@@ -61,7 +61,7 @@ MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, std::unique
   for (const io::TensorInfo& tensor : adapter.tensors()) {
     const bool is_a = tensor.name.ends_with(a_suffix), is_b = tensor.name.ends_with(b_suffix);
     const bool is_magnitude = config.lora.use_dora && tensor.name.ends_with(magnitude_suffix);
-    if (is_whole_module(config.lora, tensor.name)) {
+    if (is_whole_module(config.lora, layout, tensor.name)) {
       const std::string replaced = fmt::format("model/{}", tensor.name.substr(peft_prefix.size()));
       const auto found = shapes.find(replaced);
       if (found == shapes.end() || found->second != tensor.shape) {

@@ -71,10 +71,16 @@ void write_companions(const std::string& folder, const FolderContents& contents)
   io::write_file_atomically(folder + "/config.json", contents.config_json);
 }
 
-void write_adapter_companions(const std::string& folder, const FolderContents& contents, const config::Config& config) {
+void write_adapter_companions(const std::string& folder, const FolderContents& contents, const config::Config& config,
+                              const std::vector<io::TensorInfo>& tensors) {
   if (!contents.origin.empty()) hub::copy_companions(contents.origin, folder);
-  io::write_file_atomically(folder + "/adapter_config.json",
-                            hub::make_adapter_config(config.lora, config.model.model_name_or_path, contents.layout));
+  std::vector<std::string> names;
+  for (const io::TensorInfo& tensor : tensors) {
+    if (io::entry_of(tensor.name) == "adapter") names.push_back(tensor.name.substr(tensor.name.find('/') + 1));
+  }
+  io::write_file_atomically(
+      folder + "/adapter_config.json",
+      hub::make_adapter_config(config.lora, config.model.model_name_or_path, contents.layout, names));
 }
 
 void write_weight_files(const hub::WeightsPlan& plan, const std::string& folder) {

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "sft/config/config.hpp"
 #include "sft/hub/file_layout.hpp"
 #include "sft/hub/weights.hpp"
+#include "sft/io/tensor_source.hpp"
 
 namespace sft::apps {
 
@@ -30,8 +32,10 @@ struct FolderContents {
 /// Writes config.json and copies the companions of the origin (tokenizer ...) into `folder`. One rank.
 void write_companions(const std::string& folder, const FolderContents& contents);
 
-/// Makes adapter_config.json in `folder` and copies the tokenizer of the model that the adapters belong to. One rank.
-void write_adapter_companions(const std::string& folder, const FolderContents& contents, const config::Config& config);
+/// Makes adapter_config.json in `folder`, of an adapter with the `tensors` "ENTRY/NAME", and copies the tokenizer of
+/// the model that it belongs to. One rank.
+void write_adapter_companions(const std::string& folder, const FolderContents& contents, const config::Config& config,
+                              const std::vector<io::TensorInfo>& tensors);
 
 /// Makes the safetensors files of the plan, without their tensors, and their index. One rank.
 void write_weight_files(const hub::WeightsPlan& plan, const std::string& folder);

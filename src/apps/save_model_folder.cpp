@@ -35,11 +35,12 @@ std::vector<io::TensorInfo> tensors_of(const std::vector<checkpoint::Entry>& ent
   return tensors;
 }
 
-hub::WeightsPlan plan_of(const std::vector<checkpoint::Entry>& entries, bool is_adapter, hub::FileLayout layout) {
+hub::WeightsPlan plan_of(const std::vector<checkpoint::Entry>& entries, const config::Lora& lora,
+                         hub::FileLayout layout) {
   const hub::WeightType type = weight_type_of(entries.front());
-  if (!is_adapter) return {tensors_of(entries), type, max_file_bytes, hub::model_stem, layout};
+  if (!lora.use_peft) return {tensors_of(entries), type, max_file_bytes, hub::model_stem, layout};
   layout.carried.clear();
-  return {tensors_of(entries), type, std::numeric_limits<std::uint64_t>::max(), hub::adapter_stem, layout};
+  return {tensors_of(entries), type, std::numeric_limits<std::uint64_t>::max(), hub::adapter_stem, layout, &lora};
 }
 
 }  // namespace
@@ -86,7 +87,7 @@ void ModelFolder::begin() {
   });
   world_.broadcast(layout, 0);
   contents_.layout = hub::file_layout_of_json(layout);
-  plan_.emplace(plan_of(entries, is_adapter, contents_.layout));
+  plan_.emplace(plan_of(entries, config_.lora, contents_.layout));
 
   // 2. The folder
   world_.agree([&] {
@@ -94,7 +95,7 @@ void ModelFolder::begin() {
     unfinished_ = std::make_unique<hub::NewFolder>(folder_, /*replaces=*/true);
     temporary_ = unfinished_->temporary();
     if (is_adapter) {
-      write_adapter_companions(temporary_, contents_, config_);
+      write_adapter_companions(temporary_, contents_, config_, tensors_of(entries));
     } else {
       write_companions(temporary_, contents_);
     }

@@ -15,7 +15,6 @@
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
-#include "sft/hub/adapter_config.hpp"
 #include "sft/hub/file_layout.hpp"
 #include "sft/hub/folder.hpp"
 #include "sft/hub/model_config.hpp"
@@ -109,7 +108,6 @@ config::Config parse_with_model(const std::string& ini_text, const std::vector<c
   base.model = read_model(start, warnings);
   config::Config config = config::parse(ini_text, overrides, source, base);
   require_agreement(base, config, start.folder);
-  if (start.kind == StartModel::Kind::hub) hub::check_adapters(config.lora, hub::read_file_layout(start.folder));
   if (config.model.head_dim == 0) config.model.head_dim = base.model.head_dim;
   if (config.model.num_key_value_heads == 0) config.model.num_key_value_heads = base.model.num_key_value_heads;
   if (start.kind == StartModel::Kind::checkpoint) config.model.model_name_or_path = start.folder;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "checkpoint_adapter.hpp"
 #include "merge_adapter.hpp"
 #include "model_folder.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
@@ -31,27 +32,6 @@ bool holds(const std::string& folder, const char* file) {
   return fs::exists(fs::path(folder) / file, ignored);
 }
 
-/// The tensors of the entry "adapter" of a checkpoint, as those of a PEFT folder.
-class CheckpointAdapter final : public io::TensorSource {
- public:
-  explicit CheckpointAdapter(const std::string& folder) : checkpoint_(checkpoint::open_source(folder)) {}
-
-  [[nodiscard]] const std::string& path() const override { return checkpoint_->path(); }
-  [[nodiscard]] std::vector<io::TensorInfo> tensors() const override {
-    std::vector<io::TensorInfo> tensors = checkpoint_->tensors();
-    std::erase_if(tensors, [](const io::TensorInfo& tensor) { return io::entry_of(tensor.name) != "adapter"; });
-    for (io::TensorInfo& tensor : tensors) tensor.name.replace(0, held_.size(), shown_);
-    return tensors;
-  }
-  void read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const override {
-    checkpoint_->read(held_ + name.substr(shown_.size()), where, dtype, values);
-  }
-
- private:
-  const std::string held_ = "adapter/", shown_ = "model/";
-  std::unique_ptr<io::TensorSource> checkpoint_;
-};
-
 struct Adapter {
   std::unique_ptr<io::TensorSource> source;
   hub::AdapterConfig config;
@@ -63,7 +43,7 @@ struct Adapter {
 Adapter adapter_in(const std::string& checkpoint, const config::Config& config) {
   checkpoint::verify(checkpoint);
   return {std::make_unique<CheckpointAdapter>(checkpoint),
-          {config.lora, hub::TargetModules::all_linear()},
+          {config.lora.beside_whole_weights(), hub::TargetModules::all_linear()},
           checkpoint::read_header(checkpoint).position};
 }
 

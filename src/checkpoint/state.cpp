@@ -47,7 +47,8 @@ State::State(std::vector<Entry> entries, std::function<void()> refresh)
 std::vector<Entry> State::first_entries() const {
   std::vector<Entry> first;
   for (const Entry& entry : entries_) {
-    if (entry.name == entries_.front().name) first.push_back(entry);
+    const std::string& name = entries_.front().name;
+    if (entry.name == name || entry.name == name + start_suffix) first.push_back(entry);
   }
   return first;
 }

@@ -49,10 +49,6 @@ void check_experts(const Config& config) {
   if (model.mlp_bias) {
     throw_config_error("`model.mlp_bias` does not go with num_experts", "no model has biases on both", "leave it out");
   }
-  if (config.train.mlp_tile_tokens > 0) {
-    throw_config_error("`train.mlp_tile_tokens` does not go with num_experts",
-                       "experts work on the tokens that chose them, of a whole micro-batch", "leave it out");
-  }
 }
 
 }  // namespace sft::config

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/checks.hpp"
+#include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::config {
@@ -103,6 +104,36 @@ void check_experts_are_no_target(const Config& config) {
   }
 }
 
+/// The lesser of the numbers of rows and columns of a linear layer of that name, of a dense MLP or of one beside
+/// experts.
+std::int64_t lesser_size(const Model& model, const std::string& module) {
+  const std::string name = module.substr(module.rfind('.') + 1);
+  const bool is_shared = module.find("shared_experts") != std::string::npos;
+  std::int64_t other = is_shared ? model.shared_intermediate_size() : model.intermediate_size;
+  if (name == "q_proj" || name == "o_proj") other = model.num_attention_heads * model.head_dim;
+  if (name == "k_proj" || name == "v_proj") other = model.num_key_value_heads * model.head_dim;
+  return std::min(model.hidden_size, other);
+}
+
+/// Adapters that begin with a part of the weights.
+void check_split_weights(const Config& config, const std::vector<std::string>& adapted) {
+  const Lora& lora = config.lora;
+  if (!lora.init_lora_weights.splits_weights()) return;
+  const std::string key = fmt::format("`lora.init_lora_weights = {}`", write(lora.init_lora_weights));
+  if (lora.load_in_4bit) {
+    throw_config_error(key + " does not go with lora.load_in_4bit",
+                       "the weights lose what adapters begin with, and what is left would be quantized anew",
+                       "set init_lora_weights = true, or load_in_4bit = false");
+  }
+  for (const std::string& module : adapted) {
+    const std::int64_t rank = lora.size_of(module).rank, most = lesser_size(config.model, module);
+    if (rank <= most) continue;
+    throw_config_error(fmt::format("{} does not go with rank {} of {}", key, rank, module),
+                       fmt::format("that weight has {} singular values, or rows of R", most),
+                       fmt::format("set a rank of at most {}", most));
+  }
+}
+
 void check_adapters(const Config& config) {
   const Lora& lora = config.lora;
   check_experts_are_no_target(config);
@@ -127,6 +158,7 @@ void check_adapters(const Config& config) {
   }
   check_pattern("lora.rank_pattern", lora.rank_pattern, adapted);
   check_pattern("lora.alpha_pattern", lora.alpha_pattern, adapted);
+  check_split_weights(config, adapted);
 }
 
 void check_whole_modules(const Config& config) {

@@ -125,8 +125,9 @@ std::vector<Key> make_keys() {
       key("lora", &C::lora, "layers_pattern", &Lora::layers_pattern,
           "beside layers_to_transform: what holds the blocks, which is layers"),
       key("lora", &C::lora, "init_lora_weights", &Lora::init_lora_weights,
-          "what adapters begin with: true (A random, B zero), false (both random) or gaussian (A normal with deviation "
-          "1 / lora_r, B zero)"),
+          "what adapters begin with: true (A random, B zero), false (both random), gaussian (A normal with deviation "
+          "1 / lora_r, B zero), or a part of the weights: pissa (largest singular values), pissa_niter_N (the same, "
+          "sought in N iterations: faster) or olora (QR)"),
       key("lora", &C::lora, "modules_to_save", &Lora::modules_to_save,
           "modules that are trained whole beside the adapters, by the ends of their names: some of embed_tokens "
           "lm_head norm input_layernorm post_attention_layernorm q_norm k_norm; norm means all that end so"),

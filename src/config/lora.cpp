@@ -65,6 +65,18 @@ std::optional<AdapterSize> Lora::adapter_of(const std::string& module) const {
   return size_of(module);
 }
 
+Lora Lora::beside_whole_weights() const {
+  if (!init_lora_weights.splits_weights()) return *this;
+  Lora doubled = *this;
+  const double alpha_factor = use_rslora ? std::sqrt(2.0) : 2.0;  // scales stay
+  doubled.lora_r *= 2;
+  doubled.lora_alpha *= alpha_factor;
+  for (auto& [pattern, rank] : doubled.rank_pattern) rank *= 2;
+  for (auto& [pattern, alpha] : doubled.alpha_pattern) alpha *= alpha_factor;
+  doubled.init_lora_weights = {};
+  return doubled;
+}
+
 std::int64_t Lora::max_rank() const {
   std::int64_t rank = lora_r;
   for (const auto& [pattern, number] : rank_pattern) rank = std::max(rank, static_cast<std::int64_t>(number));

@@ -118,8 +118,12 @@ constexpr Names<SaveStrategy, 4> save_strategy_names{{{"no", SaveStrategy::no},
 constexpr Names<EvalMetric, 3> eval_metric_names{{{"loss", EvalMetric::loss},
                                                   {"mean_token_accuracy", EvalMetric::mean_token_accuracy},
                                                   {"entropy", EvalMetric::entropy}}};
-constexpr Names<LoraInit, 3> lora_init_names{
-    {{"true", LoraInit::zero_b}, {"false", LoraInit::linear}, {"gaussian", LoraInit::gaussian}}};
+constexpr Names<LoraInit, 5> lora_init_names{{{"true", LoraInit::zero_b},
+                                              {"false", LoraInit::linear},
+                                              {"gaussian", LoraInit::gaussian},
+                                              {"pissa", LoraInit::pissa},
+                                              {"olora", LoraInit::olora}}};
+constexpr std::string_view pissa_iterations = "pissa_niter_";
 constexpr Names<FourBitType, 2> four_bit_names{{{"nf4", FourBitType::nf4}, {"fp4", FourBitType::fp4}}};
 constexpr Names<LossType, 2> loss_type_names{{{"nll", LossType::nll}, {"dft", LossType::dft}}};
 constexpr Names<LossType, 4> loss_type_synonyms{
@@ -221,13 +225,21 @@ void read(const std::string& text, ModuleNumbers& value) {
     value.emplace_back(pattern, number.get<double>());
   }
 }
-void read(const std::string& text, LoraInit& value) {
-  const std::optional<bool> truth = truth_of(unquoted(text));
-  if (truth) {
-    value = *truth ? LoraInit::zero_b : LoraInit::linear;
-  } else {
-    read_choice(text, value, lora_init_names);
+void read(const std::string& text, AdapterInit& value) {
+  const std::string word = unquoted(text);
+  value = {};
+  if (const std::optional<bool> truth = truth_of(word)) {
+    value.kind = *truth ? LoraInit::zero_b : LoraInit::linear;
+    return;
   }
+  if (word.starts_with(pissa_iterations)) {
+    value = {LoraInit::pissa, parse_number<std::int64_t>(word.substr(pissa_iterations.size()))};
+    if (!value.iterations || *value.iterations < 0) {
+      throw std::invalid_argument("a whole number of iterations, as in pissa_niter_16");
+    }
+    return;
+  }
+  read_choice(word, value.kind, lora_init_names);
 }
 void read(const std::string& text, FourBitType& value) { read_choice(text, value, four_bit_names); }
 void read(const std::string& text, Precision& value) { read_choice(text, value, precision_names); }
@@ -319,7 +331,7 @@ void read(const std::string& text, StepRange& value) {
 }
 
 std::vector<std::string> choices(bool) { return texts_of(bool_names); }
-std::vector<std::string> choices(LoraInit) { return texts_of(lora_init_names); }
+std::vector<std::string> choices(AdapterInit) { return texts_of(lora_init_names); }
 std::vector<std::string> choices(FourBitType) { return texts_of(four_bit_names); }
 std::vector<std::string> choices(Precision) { return texts_of(precision_names); }
 std::vector<std::string> choices(ActivationCheckpointing) { return texts_of(checkpointing_names); }
@@ -366,7 +378,10 @@ std::string write(const ModuleNumbers& value) {
   }
   return value.empty() ? "" : object.dump();
 }
-std::string write(LoraInit value) { return write_choice(value, lora_init_names); }
+std::string write(const AdapterInit& value) {
+  if (value.iterations) return fmt::format("{}{}", pissa_iterations, *value.iterations);
+  return write_choice(value.kind, lora_init_names);
+}
 std::string write(FourBitType value) { return write_choice(value, four_bit_names); }
 std::string write(Precision value) { return write_choice(value, precision_names); }
 std::string write(ActivationCheckpointing value) { return write_choice(value, checkpointing_names); }

@@ -11,6 +11,7 @@
 #include <ranges>
 #include <stdexcept>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -77,9 +78,48 @@ ordered_json json_of(const std::vector<Item>& items) {
   return items.empty() ? ordered_json(nullptr) : ordered_json(items);
 }
 
-ordered_json json_of(config::LoraInit init) {
-  if (init == config::LoraInit::gaussian) return "gaussian";
-  return init == config::LoraInit::zero_b;
+/// Of adapters beside whole weights.
+ordered_json json_of(const config::AdapterInit& init) {
+  if (init.kind == config::LoraInit::gaussian) return "gaussian";
+  return init.kind == config::LoraInit::zero_b;
+}
+
+/// The module of a tensor of an adapter that ends with `suffix`; empty: it ends otherwise.
+std::string module_of(const std::string& tensor, std::string_view suffix) {
+  constexpr std::string_view prefix = "base_model.model.";
+  if (!tensor.starts_with(prefix) || !tensor.ends_with(suffix)) return "";
+  return tensor.substr(prefix.size(), tensor.size() - prefix.size() - suffix.size());
+}
+
+/// rank_pattern and alpha_pattern that name each adapted module of transformers.
+std::pair<ordered_json, ordered_json> sizes_of_each(const config::Lora& lora, const FileLayout& layout,
+                                                    const std::vector<std::string>& tensors) {
+  std::map<std::string, config::AdapterSize> sizes;
+  for (const std::string& tensor : tensors) {
+    const std::string module = module_of(tensor, ".lora_A.weight");
+    if (module.empty()) continue;
+    const config::AdapterSize part = lora.size_of(module);
+    const auto [found, is_first] = sizes.emplace(module_in_transformers(layout, module), part);
+    if (!is_first) found->second.rank += part.rank;
+  }
+  ordered_json ranks = ordered_json::object(), alphas = ordered_json::object();
+  for (const auto& [module, size] : sizes) {
+    const auto rank = static_cast<double>(size.rank);
+    ranks[module] = size.rank;
+    alphas[module] = json_of(size.scale * (lora.use_rslora ? std::sqrt(rank) : rank));
+  }
+  return {std::move(ranks), std::move(alphas)};
+}
+
+/// Those that were trained whole, as transformers calls them.
+std::vector<std::string> whole_modules_of(const FileLayout& layout, const std::vector<std::string>& tensors) {
+  std::vector<std::string> modules;
+  for (const std::string& tensor : tensors) {
+    const std::string module = module_of(tensor, ".weight");
+    const bool is_of_adapter = module.ends_with("lora_A") || module.ends_with("lora_B");
+    if (!module.empty() && !is_of_adapter) modules.push_back(module_in_transformers(layout, module));
+  }
+  return modules;
 }
 
 config::ModuleNumbers read_numbers(ConfigFields& fields, const std::string& name) {
@@ -134,35 +174,23 @@ void check_init(ConfigFields& fields) {
 
 }  // namespace
 
-void check_adapters(const config::Lora& lora, const FileLayout& layout) {
-  if (!lora.use_peft) return;
+std::string make_adapter_config(const config::Lora& trained, const std::string& base_model, const FileLayout& layout,
+                                const std::vector<std::string>& tensors) {
+  const config::Lora lora = trained.beside_whole_weights();
   const std::map<std::string, std::int64_t> modules = adapted_modules(layout, target_names(lora));
   const bool are_fused = std::ranges::any_of(modules, [](const auto& module) { return module.second > 1; });
-  if (!are_fused && !layout.is_tower()) return;
-  const std::pair<const char*, bool> keys[] = {{"rank_pattern", !lora.rank_pattern.empty()},
-                                               {"alpha_pattern", !lora.alpha_pattern.empty()},
-                                               {"layers_to_transform", !lora.layers_to_transform.empty()},
-                                               {"modules_to_save", !lora.modules_to_save.empty()}};
-  for (const auto& [key, is_set] : keys) {
-    if (!is_set) continue;
-    throw_config_error(fmt::format("`lora.{}` does not go with this model", key),
-                       are_fused ? "its files hold several of the adapted modules as one, and so does PEFT"
-                                 : "it is one tower of several, which target_modules names by a pattern",
-                       "leave the key out");
-  }
-}
-
-std::string make_adapter_config(const config::Lora& lora, const std::string& base_model, const FileLayout& layout) {
-  const std::map<std::string, std::int64_t> modules = adapted_modules(layout, target_names(lora));
+  const bool has_patterns = !lora.rank_pattern.empty() || !lora.alpha_pattern.empty();
+  const bool names_each = has_patterns && (are_fused || layout.is_tower());
   std::vector<std::string> targets;
   ordered_json ranks = json_of(lora.rank_pattern), alphas = json_of(lora.alpha_pattern);
   for (const auto& [module, num_adapters] : modules) {
     targets.push_back(module);
-    if (num_adapters == 1) continue;
+    if (num_adapters == 1 || names_each) continue;
     const auto count = static_cast<double>(num_adapters);
     ranks[module] = num_adapters * lora.lora_r;
     alphas[module] = lora.lora_alpha * (lora.use_rslora ? std::sqrt(count) : count);
   }
+  if (names_each) std::tie(ranks, alphas) = sizes_of_each(lora, layout, tensors);
   ordered_json object = {{"peft_type", "LORA"},
                          {"task_type", "CAUSAL_LM"},
                          {"base_model_name_or_path", base_model},
@@ -182,7 +210,13 @@ std::string make_adapter_config(const config::Lora& lora, const std::string& bas
                          {"init_lora_weights", json_of(lora.init_lora_weights)},
                          {"modules_to_save", json_of(lora.modules_to_save)}};
   if (layout.is_tower()) {
-    object["target_modules"] = fmt::format("model\\.language_model\\..*\\.({})", fmt::join(targets, "|"));
+    // With a regular expression PEFT takes no layers_to_transform.
+    const std::string layers = lora.layers_to_transform.empty()
+                                   ? ""
+                                   : fmt::format("layers\\.({})\\.", fmt::join(lora.layers_to_transform, "|"));
+    object["target_modules"] = fmt::format("model\\.language_model\\.{}.*\\.({})", layers, fmt::join(targets, "|"));
+    object["layers_to_transform"] = object["layers_pattern"] = nullptr;
+    object["modules_to_save"] = json_of(whole_modules_of(layout, tensors));
   }
   if (base_model.empty()) object["base_model_name_or_path"] = nullptr;
   return object.dump(2) + "\n";

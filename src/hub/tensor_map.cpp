@@ -2,6 +2,7 @@
 #include "sft/hub/tensor_map.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "family_rules.hpp"
@@ -14,31 +15,35 @@ namespace {
 
 std::string without_entry(const std::string& name) { return name.substr(name.find('/') + 1); }
 
+/// Whether it is what an adapter began with, where that is a part of the weight.
+bool is_start(const io::TensorInfo& tensor) { return io::entry_of(tensor.name).ends_with("_start"); }
+
 /// The model's tensors, one after the other, turned into those of files.
 class Mapper {
  public:
-  Mapper(const FileLayout& layout, AdapterRanks adapters) : layout_(layout), adapters_(adapters) {}
+  Mapper(const FileLayout& layout, AdapterRanks adapters, const config::Lora* lora)
+      : layout_(layout), adapters_(adapters), lora_(lora) {}
 
   /// Notes that a part of a stored matrix has an adapter, before any is mapped.
   void note_adapter(const io::TensorInfo& tensor) {
     const TensorName name = name_of(layout_, without_entry(tensor.name));
-    if (name.kind == TensorKind::lora_a && name.rule != nullptr)
-      ranks_[name.stored_module()][name.part] = tensor.shape[0];
+    if (name.kind == TensorKind::lora_a) ranks_[name.stored_module()][{name.part, is_start(tensor)}] = tensor.shape[0];
   }
 
   MappedTensor map(const io::TensorInfo& tensor) {
     const TensorName name = name_of(layout_, without_entry(tensor.name));
     const std::int64_t rows = tensor.shape[0], width = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
-    MappedTensor mapped{tensor.shape, {}};
+    MappedTensor mapped{.shape = tensor.shape};
     const auto whole = [&](std::size_t file, std::int64_t first, std::int64_t row_stride) {
       mapped.stripes.push_back({0, rows, file, first, row_stride});
     };
-    if (name.rule == nullptr || (name.kind == TensorKind::lora_a && name.rule->parts.size() == 1)) {
-      whole(file_of(name.stored(), tensor.shape), 0, width);
+    if (name.kind == TensorKind::lora_a || name.kind == TensorKind::lora_b) {
+      if (name.kind == TensorKind::lora_b) mapped.factor = factor_of(name, without_entry(tensor.name));
+      map_adapter(name, is_start(tensor), rows, width, mapped);
       return mapped;
     }
-    if (name.kind == TensorKind::lora_a || name.kind == TensorKind::lora_b) {
-      map_adapter(name, rows, width, mapped);
+    if (name.rule == nullptr) {
+      whole(file_of(name.stored(), tensor.shape), 0, width);
       return mapped;
     }
     switch (name.rule->cut) {
@@ -49,7 +54,7 @@ class Mapper {
         break;
       }
       case Cut::rotary_pairs:
-        map_pairs(file_of(name.stored(), tensor.shape), rows, width, mapped);
+        map_pairs(file_of(name.stored(), tensor.shape), rows, {.first = 0, .width = width}, mapped);
         break;
       case Cut::experts:
         map_expert(name, rows, width, mapped);
@@ -61,6 +66,9 @@ class Mapper {
   std::vector<FileTensor> take() { return std::move(files_); }
 
  private:
+  /// The part of a stored matrix that an adapter belongs to, and whether it is what that adapter began with.
+  using AdapterPart = std::pair<std::size_t, bool>;
+
   std::size_t file_of(const std::string& name, const std::vector<std::int64_t>& shape) {
     const auto [found, is_new] = numbers_.emplace(name, files_.size());
     if (is_new) files_.push_back({name, "", shape});
@@ -74,12 +82,17 @@ class Mapper {
     return sum;
   }
 
+  /// Columns of a tensor of the files from `first` on, whose rows have `width`.
+  struct Columns {
+    std::int64_t first, width;
+  };
+
   /// In each head of the file row 2 i comes from row i, and row 2 i + 1 from row i + rotary_dim / 2; others stay.
-  void map_pairs(std::size_t file, std::int64_t rows, std::int64_t width, MappedTensor& mapped) {
-    const std::int64_t half = layout_.rotary_dim / 2, dim = layout_.head_dim;
+  void map_pairs(std::size_t file, std::int64_t rows, const Columns& columns, MappedTensor& mapped) {
+    const std::int64_t half = layout_.rotary_dim / 2, dim = layout_.head_dim, width = columns.width;
     SFT_ENSURE(dim > 0 && rows % dim == 0, "heads are whole");
     for (std::int64_t row = 0; row < rows; row += dim) {
-      const std::int64_t first = row * width;
+      const std::int64_t first = row * width + columns.first;
       if (half > 0) {
         mapped.stripes.push_back({row, half, file, first, 2 * width});
         mapped.stripes.push_back({row + half, half, file, first + width, 2 * width});
@@ -89,11 +102,28 @@ class Mapper {
     }
   }
 
-  void map_adapter(const TensorName& name, std::int64_t rows, std::int64_t width, MappedTensor& mapped) {
-    const std::map<std::size_t, std::int64_t>& ranks = ranks_.at(name.stored_module());
+  /// The scale of an adapter by that of the first part of its stored matrix that has one.
+  [[nodiscard]] float factor_of(const TensorName& name, const std::string& tensor) const {
+    const auto ranks = ranks_.find(name.stored_module());
+    if (lora_ == nullptr || name.rule == nullptr || ranks == ranks_.end()) return 1.0F;
+    constexpr std::string_view prefix = "base_model.model.";
+    const std::string own_part = with_number(name.rule->parts[name.part].module, name.expert);
+    const std::size_t end = tensor.rfind(own_part);
+    const std::string stem = tensor.substr(prefix.size(), end - prefix.size());
+    const PartRule& first_part = name.rule->parts[ranks->second.begin()->first.first];
+    const double first = lora_->size_of(stem + with_number(first_part.module, name.expert)).scale;
+    return static_cast<float>(lora_->size_of(stem + own_part).scale / first);
+  }
+
+  /// What an adapter began with is a further part of it.
+  void map_adapter(const TensorName& name, bool is_start, std::int64_t rows, std::int64_t width, MappedTensor& mapped) {
+    const bool is_a = name.kind == TensorKind::lora_a;
+    std::map<AdapterPart, std::int64_t> ranks = ranks_[name.stored_module()];
+    const AdapterPart own{name.part, is_start};
+    ranks.emplace(own, is_a ? rows : width);  // of a B without an A
     std::int64_t before = 0, total = 0;
     for (const auto& [part, rank] : ranks) {
-      if (part < name.part) before += rank;
+      if (part < own) before += rank;
       total += rank;
     }
     if (adapters_ == AdapterRanks::shared) {
@@ -101,12 +131,16 @@ class Mapper {
       total = ranks.begin()->second;
     }
     const std::string stored = name.stored();
-    if (name.kind == TensorKind::lora_a) {
+    if (is_a) {
       mapped.stripes.push_back({0, rows, file_of(stored, {total, width}), before * width, width});
       return;
     }
-    if (name.rule->cut == Cut::rotary_pairs) {
-      map_pairs(file_of(stored, {rows, width}), rows, width, mapped);
+    if (name.rule != nullptr && name.rule->cut == Cut::rotary_pairs) {
+      map_pairs(file_of(stored, {rows, total}), rows, {.first = before, .width = total}, mapped);
+      return;
+    }
+    if (name.rule == nullptr || name.rule->parts.size() == 1) {
+      mapped.stripes.push_back({0, rows, file_of(stored, {rows, total}), before, total});
       return;
     }
     const std::size_t file = file_of(stored, {sum_of_rows(name, name.rule->parts.size()), total});
@@ -128,15 +162,17 @@ class Mapper {
 
   const FileLayout& layout_;
   AdapterRanks adapters_;
+  const config::Lora* lora_;
   std::vector<FileTensor> files_;
   std::map<std::string, std::size_t> numbers_;
-  std::map<std::string, std::map<std::size_t, std::int64_t>> ranks_;  ///< of adapters, by stored module and part
+  std::map<std::string, std::map<AdapterPart, std::int64_t>> ranks_;  ///< of adapters, by stored module
 };
 
 }  // namespace
 
-TensorMap::TensorMap(const FileLayout& layout, const std::vector<io::TensorInfo>& model, AdapterRanks adapters) {
-  Mapper mapper(layout, adapters);
+TensorMap::TensorMap(const FileLayout& layout, const std::vector<io::TensorInfo>& model, AdapterRanks adapters,
+                     const config::Lora* lora) {
+  Mapper mapper(layout, adapters, lora);
   for (const io::TensorInfo& tensor : model) mapper.note_adapter(tensor);
   for (const io::TensorInfo& tensor : model) model_.emplace(tensor.name, mapper.map(tensor));
   files_ = mapper.take();

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "number_formats.hpp"
 #include "sft/core/cast.hpp"
@@ -101,8 +102,8 @@ WeightType parse_weight_type(const std::string& text) {
 }
 
 WeightsPlan::WeightsPlan(const std::vector<io::TensorInfo>& tensors, WeightType type, std::uint64_t max_file_bytes,
-                         const std::string& stem, const FileLayout& layout)
-    : type_(type), map_(layout, tensors) {
+                         const std::string& stem, const FileLayout& layout, const config::Lora* lora)
+    : type_(type), map_(layout, tensors, AdapterRanks::added, lora) {
   std::vector<ordered_json> headers;
   std::vector<std::uint64_t> data_bytes;
   const auto take = [&](const std::string& name, const std::string& dtype, const std::vector<std::int64_t>& shape,
@@ -205,7 +206,14 @@ void WeightsSink::write(const std::string& name, const io::Rectangle& where, DTy
   const std::uint64_t element_bytes = names_of(type).size_bytes;
   const std::size_t count = where.num_elements();
   converted_.resize(count * element_bytes);
-  convert(type, io::as_float32(values, dtype, count, widened_), count, converted_.data(), [&](float value) {
+  const float* numbers = io::as_float32(values, dtype, count, widened_);
+  if (const float factor = plan_.map().tensor(name).factor; factor != 1.0F) {
+    std::vector<float> scaled(count);
+    std::transform(numbers, numbers + count, scaled.begin(), [=](float number) { return factor * number; });
+    widened_ = std::move(scaled);
+    numbers = widened_.data();
+  }
+  convert(type, numbers, count, converted_.data(), [&](float value) {
     throw_data_error(fmt::format("tensor {} does not fit into float16", name_without_entry(name)),
                      fmt::format("it holds {:f}, and the largest number of float16 is 65504", value),
                      "choose bfloat16 or float32");

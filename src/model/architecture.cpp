@@ -93,7 +93,7 @@ class UnitBuilder {
   /// A vector that is no parameter to train, and that ops read as float32.
   ParameterGroup constant(std::string name, std::int64_t size) {
     const PartIndex part =
-        part_with(/*has_gradient=*/false, /*of_experts=*/false, /*four_bits=*/{}, /*of_constants=*/true);
+        part_with(/*has_gradient=*/false, /*of_experts=*/false, /*four_bits=*/{}, /*in_float32=*/true);
     const ParameterGroup added = add(std::move(name), size, 0, TpSplit::none, part);
     parameters_in(part).back().init = Init::zeros;
     return added;
@@ -138,17 +138,21 @@ class UnitBuilder {
     // that split y have a term of the product's gradient each, and so has A of its own.
     adapter.a = add(module + ".lora_A.weight", size->rank, matrix.columns,
                     splits_input ? TpSplit::columns : TpSplit::partial, part);
-    const config::LoraInit init = lora_.init_lora_weights;
-    parameters_in(part).back().init = init == config::LoraInit::gaussian ? Init::by_rows : Init::kaiming;
+    const config::AdapterInit& init = lora_.init_lora_weights;
+    parameters_in(part).back().init = init.splits_weights()                     ? Init::zeros  // until these are there
+                                      : init.kind == config::LoraInit::gaussian ? Init::by_rows
+                                                                                : Init::kaiming;
     adapter.b =
         add(module + ".lora_B.weight", matrix.rows, size->rank, splits_input ? TpSplit::partial : matrix.split, part);
     Parameter& b = parameters_in(part).back();
-    b.init = init == config::LoraInit::linear ? Init::kaiming : Init::zeros;
+    b.init = init.kind == config::LoraInit::linear ? Init::kaiming : Init::zeros;
     b.rate_factor = lora_.loraplus_lr_ratio;
     if (lora_.use_dora) {
+      const PartIndex exact =
+          part_with(/*has_gradient=*/true, /*of_experts=*/false, /*four_bits=*/{}, /*in_float32=*/true);
       adapter.magnitude =
-          add(module + ".lora_magnitude_vector", matrix.rows, 0, splits_input ? TpSplit::partial : matrix.split, part);
-      Parameter& magnitude = parameters_in(part).back();
+          add(module + ".lora_magnitude_vector", matrix.rows, 0, splits_input ? TpSplit::partial : matrix.split, exact);
+      Parameter& magnitude = parameters_in(exact).back();
       magnitude.init = Init::zeros;  // until the weights are there, whose norms it begins with
       magnitude.rate_factor = lora_.loraplus_lr_ratio;
     }
@@ -181,14 +185,14 @@ class UnitBuilder {
   /// whether they are experts', and whether they are kept in 4 bits.
   [[nodiscard]] PartIndex part_of(const std::string& name) { return part_with(is_trainable_(name)); }
   [[nodiscard]] PartIndex trained_part() { return part_with(/*has_gradient=*/true); }
-  /// The part that has gradients, or has none, of experts, of constants or of all else, in 4 bits or not; it joins the
-  /// list with its first parameter.
+  /// The part that has gradients, or has none, of experts or of all else, in 4 bits, always in float32 or neither; it
+  /// joins the list with its first parameter.
   [[nodiscard]] PartIndex part_with(bool has_gradient, bool of_experts = false,
-                                    std::optional<FourBitForm> four_bits = {}, bool of_constants = false) {
+                                    std::optional<FourBitForm> four_bits = {}, bool in_float32 = false) {
     for (const PartIndex index : parts_.indices()) {
       const PartUnits& part = parts_[index];
       if (part.has_gradient != has_gradient || part.of_experts != of_experts) continue;
-      if (part.four_bits == four_bits && part.of_constants == of_constants) return index;
+      if (part.four_bits == four_bits && part.in_float32 == in_float32) return index;
     }
     std::vector<Unit> units;
     for (const std::string& name : names_) units.emplace_back().name = name;
@@ -196,7 +200,7 @@ class UnitBuilder {
                       .has_gradient = has_gradient,
                       .of_experts = of_experts,
                       .four_bits = four_bits,
-                      .of_constants = of_constants});
+                      .in_float32 = in_float32});
     return parts_.last();
   }
 
@@ -416,6 +420,22 @@ BlockParameters add_block(UnitBuilder& unit, const config::Model& m, const Layer
 }
 
 }  // namespace
+
+bool is_factor_of_adapter(const std::string& parameter) {
+  return parameter.starts_with(peft_prefix) &&
+         (parameter.ends_with(".lora_A.weight") || parameter.ends_with(".lora_B.weight"));
+}
+
+std::optional<AdapterNames> adapter_of_a(const std::string& parameter) {
+  constexpr std::string_view suffix = ".lora_A.weight";
+  if (!parameter.starts_with(peft_prefix) || !parameter.ends_with(suffix)) return std::nullopt;
+  const std::string module =
+      parameter.substr(peft_prefix.size(), parameter.size() - peft_prefix.size() - suffix.size());
+  return AdapterNames{.module = module,
+                      .a = parameter,
+                      .b = fmt::format("{}{}.lora_B.weight", peft_prefix, module),
+                      .weight = module + ".weight"};
+}
 
 std::vector<UnitIndex> DecoderParameters::forward_units() const {
   std::vector<UnitIndex> units{embedding_unit()};

@@ -37,15 +37,16 @@ IndexedVector<PartIndex, Part> make_parts(const IndexedVector<PartIndex, PartUni
     SFT_ENSURE(!part.four_bits || !part.has_gradient, "what is trained is not kept in 4 bits");
     const bool has_master = part.has_gradient && master != MasterWeights::none;
     parts.push_back({.shard_map = ShardMap(part.units, place, policy.shard_axes(part.has_gradient, part.of_experts)),
-                     .stored = part.four_bits                    ? DType::uint8
-                               : has_master || part.of_constants ? DType::float32
-                                                                 : compute,
-                     .gathered = part.of_constants ? DType::float32 : compute,
+                     .stored = part.four_bits                  ? DType::uint8
+                               : has_master || part.in_float32 ? DType::float32
+                                                               : compute,
+                     .gathered = part.in_float32 ? DType::float32 : compute,
                      .has_gradient = part.has_gradient,
-                     .is_in_file = has_master && master == MasterWeights::in_file,
+                     .is_in_file = has_master && master == MasterWeights::in_file && !part.in_float32,
                      .of_experts = part.of_experts,
                      .groups = part.of_experts ? groups_of_experts : PartGroups{},
-                     .four_bits = part.four_bits});
+                     .four_bits = part.four_bits,
+                     .in_float32 = part.in_float32});
   }
   return parts;
 }

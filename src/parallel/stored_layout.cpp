@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 
 namespace sft::parallel {
 
@@ -31,50 +32,55 @@ class AsParameters final : public StoredLayout {
   }
 };
 
-class Copies final : public StoredLayout {
+class Renamed final : public StoredLayout {
  public:
-  explicit Copies(const ShardMap& shard_map) {
+  Renamed(const ShardMap& shard_map, const std::function<std::string(const Parameter& parameter)>& name_of) {
     for (const Unit& unit : shard_map.units()) {
       for (const Parameter& parameter : unit.parameters) {
-        if (parameter.copy_of.empty()) continue;
-        Parameter& original = originals_[parameter.name] = parameter;
-        original.name = parameter.copy_of;
+        std::string name = name_of(parameter);
+        if (name.empty()) continue;
+        Parameter& renamed = renamed_[parameter.name] = parameter;
+        renamed.name = std::move(name);
       }
     }
   }
 
   [[nodiscard]] std::vector<StoredTensor> tensors(const ShardMap& shard_map) const override {
-    std::vector<StoredTensor> copies;
+    std::vector<StoredTensor> all;
     for (const StoredTensor& tensor : as_parameters().tensors(shard_map)) {
-      if (const Parameter* original = original_of(*tensor.parameter)) copies.push_back({original, tensor.shape});
+      if (const Parameter* renamed = renamed_of(*tensor.parameter)) all.push_back({renamed, tensor.shape});
     }
-    return copies;
+    return all;
   }
   [[nodiscard]] std::vector<StoredPart> parts(const ShardMap& shard_map) const override {
-    std::vector<StoredPart> copies;
+    std::vector<StoredPart> all;
     for (const StoredPart& part : as_parameters().parts(shard_map)) {
-      if (const Parameter* original = original_of(*part.parameter))
-        copies.push_back({original, part.where, part.is_owner});
+      if (const Parameter* renamed = renamed_of(*part.parameter)) all.push_back({renamed, part.where, part.is_owner});
     }
-    return copies;
+    return all;
   }
   [[nodiscard]] std::int64_t num_elements(const ShardMap& shard_map) const override {
     return shard_map.rank_shard_elements();
   }
 
  private:
-  [[nodiscard]] const Parameter* original_of(const Parameter& parameter) const {
-    const auto found = originals_.find(parameter.name);
-    return found == originals_.end() ? nullptr : &found->second;
+  [[nodiscard]] const Parameter* renamed_of(const Parameter& parameter) const {
+    const auto found = renamed_.find(parameter.name);
+    return found == renamed_.end() ? nullptr : &found->second;
   }
 
-  std::map<std::string, Parameter> originals_;  ///< by the copy's name
+  std::map<std::string, Parameter> renamed_;  ///< by the name in the map
 };
 
 }  // namespace
 
 std::unique_ptr<StoredLayout> make_layout_of_copies(const ShardMap& shard_map) {
-  return std::make_unique<Copies>(shard_map);
+  return make_renamed_layout(shard_map, [](const Parameter& parameter) { return parameter.copy_of; });
+}
+
+std::unique_ptr<StoredLayout> make_renamed_layout(
+    const ShardMap& shard_map, const std::function<std::string(const Parameter& parameter)>& name_of) {
+  return std::make_unique<Renamed>(shard_map, name_of);
 }
 
 const StoredLayout& as_parameters() {

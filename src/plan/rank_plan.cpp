@@ -65,13 +65,25 @@ parallel::MasterWeights master_weights(const config::Train& train) {
                                                            : parallel::MasterWeights::in_memory;
 }
 
+/// That of a part that is always kept in float32, where the gathers read it.
+optim::StateForm form_of(const parallel::Part& part, const parallel::ShardingPolicy& policy,
+                         const optim::StateForm& form) {
+  if (!part.in_float32) return form;
+  optim::StateForm exact = form;
+  exact.rounds_parameters = false;
+  exact.master_location = policy.parameters_on_host ? optim::StateLocation::host : optim::StateLocation::device;
+  return exact;
+}
+
 std::vector<TrainedPart> trained_parts(parallel::StoredParts& parts, const mesh::Place& place,
-                                       const config::Optimizer& keys, const optim::StateForm& form) {
+                                       const parallel::ShardingPolicy& policy, const config::Optimizer& keys,
+                                       const optim::StateForm& form) {
   std::vector<TrainedPart> trained;
   for (parallel::UnitStorage& storage : parts) {
     if (!storage.part().has_gradient) continue;
     const parallel::ShardMap& shard_map = storage.shard_map();
-    std::unique_ptr<optim::Optimizer> optimizer = optim::make_optimizer(keys, shard_map, form);
+    std::unique_ptr<optim::Optimizer> optimizer =
+        optim::make_optimizer(keys, shard_map, form_of(storage.part(), policy, form));
     parallel::MatrixAssignment matrices(shard_map, place, [&](parallel::UnitIndex unit, const parallel::Parameter& p) {
       return p.local_elements() > 0 && optimizer->needs_whole(unit, p);
     });
@@ -111,10 +123,22 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
               token_loss(*config)),
       attention(parallel::make_sequence_buffers(sequence_shape(config->model, sizes, limits.document_tokens),
                                                 place.size(Axis::sp), config->parallel.attention_method())),
-      trained(trained_parts(parts, place, config->optimizer, optim::state_form(config, machine.kind))),
+      trained(trained_parts(parts, place, policy, config->optimizer, optim::state_form(config, machine.kind))),
       is_lora_(config->lora.use_peft),
       has_snapshot_(config->checkpoint.has_snapshot()),
-      tp_reduce_(config->parallel.tp_reduce) {}
+      tp_reduce_(config->parallel.tp_reduce) {
+  note_starts(config->lora);
+}
+
+void RankPlan::note_starts(const config::Lora& lora) {
+  if (!lora.use_peft || !lora.init_lora_weights.splits_weights()) return;
+  for (TrainedPart& part : trained) {
+    auto layout = parallel::make_renamed_layout(part.shard_map(), [](const parallel::Parameter& parameter) {
+      return model::is_factor_of_adapter(parameter.name) ? parameter.name : "";
+    });
+    if (!layout->tensors(part.shard_map()).empty()) part.start_layout = std::move(layout);
+  }
+}
 
 void RankPlan::lay_out(Arenas& arenas) {
   const bool moves_master = trained.front().optimizer->master_location() == optim::StateLocation::host;
@@ -127,6 +151,9 @@ void RankPlan::lay_out(Arenas& arenas) {
   for (TrainedPart& part : trained) {
     part.optimizer->lay_out(arenas.optimizer, arenas.host_optimizer);
     part.matrices.lay_out(arenas.optimizer);
+    if (part.start_layout == nullptr) continue;
+    part.start =
+        take(arenas.host_parameters, part.storage.part().stored, {part.start_layout->num_elements(part.shard_map())});
   }
   unit_buffers.lay_out(
       {arenas.parameters, arenas.gradients, arenas.gathered_units, arenas.reduced_units, arenas.unit_buffers},
@@ -162,6 +189,11 @@ std::vector<checkpoint::Entry> RankPlan::saved_entries() const {
   for (const TrainedPart& part : trained) {
     entries.push_back({is_lora_ ? "adapter" : "model", &part.shard_map(), part.storage.parameters(),
                        part.optimizer->master_in_file()});
+  }
+  for (const TrainedPart& part : trained) {
+    if (part.start_layout == nullptr) continue;
+    entries.push_back({std::string("adapter") + checkpoint::start_suffix, &part.shard_map(), part.start, nullptr,
+                       part.start_layout.get()});
   }
   for (const parallel::UnitStorage& stored : parts) {  // constants of a model that is trained whole
     if (is_lora_ || stored.part().has_gradient) continue;

@@ -251,7 +251,17 @@ std::string describe_activations(const config::Config& config, bool is_cpu) {
   if (train.activation_offload) {
     add(is_cpu ? fmt::format("offloaded to files in {}", train.offload_folder) : "offloaded to host memory");
   }
-  if (train.mlp_tile_tokens > 0) add(fmt::format("MLP in tiles of {}", plural(train.mlp_tile_tokens, "token")));
+  if (train.mlp_tile_tokens > 0) {
+    const config::Model& model = config.model;
+    const std::string tiles = fmt::format("MLP in tiles of {}", plural(train.mlp_tile_tokens, "token"));
+    if (model.num_experts == 0) {
+      add(tiles);
+    } else if (model.has_dense_layers() || model.n_shared_experts > 0) {
+      add(tiles + ", but for experts");
+    } else {
+      add("mlp_tile_tokens without effect, as all MLPs are experts");
+    }
+  }
   if (const int slices = config.parallel.token_slices(); slices > 1) {
     add(fmt::format("norms and what they read on 1/{} of the tokens (tp_sequence_parallel)", slices));
   }

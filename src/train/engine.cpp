@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "adapter_start.hpp"
 #include "early_update.hpp"
 #include "initialize.hpp"
 #include "not_finite.hpp"
@@ -241,22 +242,20 @@ struct Engine::Impl {
   void zero_optimizers() const {
     for (const plan::TrainedPart& part : plan.trained) part.optimizer->zero(*workers.ops);
   }
+  [[nodiscard]] AdapterStart adapter_start() { return {config, plan, groups.world, device, compute_stream()}; }
   /// Magnitudes of adapters begin with the norms of the weights that they belong to, which are loaded. Collective.
   void initialize_magnitudes() {
     if (!config.lora.use_peft || !config.lora.use_dora) return;
     refresh_weights();
-    const plan::TrainedPart& part = plan.trained.front();  // that of adapters
-    const parallel::ShardMap& shard_map = part.shard_map();
-    transfer::OffloadedShard* in_file = part.optimizer->master_in_file();
-    const Tensor parameters = in_file != nullptr ? master_scratch(part) : part.storage.parameters();
     workers.decoder.for_each_weight_norm([&](const parallel::ParameterGroup& magnitude, const Tensor& norms) {
-      const parallel::Parameter* parameter = &shard_map.unit(magnitude.unit).parameters[magnitude.first];
-      for (const parallel::Piece& piece : shard_map.pieces()) {
+      const parallel::UnitStorage& storage = plan.parts[magnitude.part];  // in memory, as all that is kept in float32
+      const parallel::Parameter* parameter = &storage.shard_map().unit(magnitude.unit).parameters[magnitude.first];
+      for (const parallel::Piece& piece : storage.shard_map().pieces()) {
         if (piece.parameter != parameter) continue;
-        workers.ops->copy(parameters.rows(piece.shard_offset, piece.count), norms.rows(piece.begin, piece.count));
+        workers.ops->copy(storage.parameters().rows(piece.shard_offset, piece.count),
+                          norms.rows(piece.begin, piece.count));
       }
     });
-    if (in_file != nullptr) in_file->write(0, master_scratch(part));
   }
   /// Before the last micro-batch of a step, under which its state is read ahead, unless the step may be left out: then
   /// the windows would lie there for nobody.
@@ -350,22 +349,29 @@ Engine::Engine(const config::ValidConfig& config, const data::MicroBatchLimits& 
 
 Engine::~Engine() = default;
 
-void Engine::initialize() {
+void Engine::initialize(Start start) {
   Impl& e = *impl_;
   e.initialize_trainable(/*keeps_copies=*/false);
   for (const parallel::UnitStorage& stored : e.plan.parts) {
     if (!stored.part().has_gradient) e.initialize_parameters_of(stored.shard_map(), stored.parameters());
   }
+  if (start == Start::anew) e.adapter_start().begin();
   e.initialize_magnitudes();
   e.zero_optimizers();
   state().refresh();
 }
 
-void Engine::initialize_beside_weights() {
+void Engine::initialize_beside_weights(Start start) {
   Impl& e = *impl_;
   if (e.config.lora.use_peft) e.initialize_trainable(/*keeps_copies=*/true);
+  if (start == Start::anew) e.adapter_start().begin();
   e.initialize_magnitudes();
   e.zero_optimizers();
+  state().refresh();
+}
+
+void Engine::split_weights_as_saved() {
+  impl_->adapter_start().go_on();
   state().refresh();
 }
 
@@ -521,8 +527,8 @@ checkpoint::State Engine::weights() const {
                        .tensor = stored.parameters(),
                        .four_bits = stored.part().four_bits ? &stored : nullptr});
   }
-  const std::vector<checkpoint::Entry> trained = all.first_entries();  // by RankPlan::trained
-  for (std::size_t i = 0; i < trained.size(); ++i) {
+  const std::vector<checkpoint::Entry> trained = all.first_entries();  // first those by RankPlan::trained
+  for (std::size_t i = 0; i < impl_->plan.trained.size(); ++i) {
     const checkpoint::Entry& part = trained[i];
     const parallel::StoredLayout& copies = *impl_->copied[i];
     if (copies.tensors(*part.shard_map).empty()) continue;

@@ -87,13 +87,15 @@ Trainer::Restored Trainer::restore() {
   find_resume();
   if (!is_planned_for()) return Restored::needs_other_plan;
 
+  using Start = Engine::Start;
+  const Start start = folder.empty() ? Start::anew : Start::from_checkpoint;
   const bool has_all_weights = !folder.empty() && !config->lora.use_peft;
   if (!has_all_weights && run_.start_weights != nullptr) {
     frozen_fingerprint = run_.start_weights->load(run_.engine.weights());
-    run_.engine.initialize_beside_weights();
+    run_.engine.initialize_beside_weights(start);
     origin_ = run_.start_weights->origin;
   } else if (!has_all_weights) {
-    run_.engine.initialize();
+    run_.engine.initialize(start);
     if (config->lora.use_peft) frozen_fingerprint = random_weights;
     origin_ = "random, model.init_seed = " + std::to_string(config->model.init_seed);
   }
@@ -121,6 +123,7 @@ Trainer::Restored Trainer::restore() {
     while (!load()) {
       if (!is_planned_for()) return Restored::needs_other_plan;
     }
+    run_.engine.split_weights_as_saved();
     let_rank_0(run_.groups.world, [&] {
       for (const std::string& change : changes_on_resume(config, folder, saved)) log_warning(change);
     });

@@ -65,15 +65,23 @@ BOOST_AUTO_TEST_CASE(adapters_of_every_kind_train_like_one_rank) {
          l.rank_pattern = {{"q_proj", 3}, {"layers.1.*", 5}}, l.alpha_pattern = {{"o_proj", 2}};
        }},
       {"one block, both random",
-       [](config::Lora& l) { l.layers_to_transform = {1}, l.init_lora_weights = config::LoraInit::linear; }},
+       [](config::Lora& l) { l.layers_to_transform = {1}, l.init_lora_weights.kind = config::LoraInit::linear; }},
       {"magnitudes", [](config::Lora& l) { l.use_dora = true, l.lora_r = 5; }},
       {"magnitudes of some, both random",
        [](config::Lora& l) {
-         l.use_dora = true, l.init_lora_weights = config::LoraInit::linear,
+         l.use_dora = true, l.init_lora_weights.kind = config::LoraInit::linear,
          l.lora_target_modules = {"q_proj", "down_proj"};
        }},
+      {"PiSSA", [](config::Lora& l) { l.lora_r = 5, l.init_lora_weights.kind = config::LoraInit::pissa; }},
+      {"PiSSA, nearly, of ranks",
+       [](config::Lora& l) {
+         l.init_lora_weights = {config::LoraInit::pissa, 4};
+         l.rank_pattern = {{"q_proj", 3}, {"layers.1.*", 5}}, l.use_rslora = true;
+       }},
+      {"OLoRA, magnitudes",
+       [](config::Lora& l) { l.lora_r = 4, l.use_dora = true, l.init_lora_weights.kind = config::LoraInit::olora; }},
       {"whole modules, LoRA+, gaussian", [](config::Lora& l) {
-         l.modules_to_save = {"norm"}, l.loraplus_lr_ratio = 3.0, l.init_lora_weights = config::LoraInit::gaussian;
+         l.modules_to_save = {"norm"}, l.loraplus_lr_ratio = 3.0, l.init_lora_weights.kind = config::LoraInit::gaussian;
        }}};
   for (const test::MeshCase& mesh_case : test::mesh_table) {
     if (mesh_case.layout.size() != session().world().size()) continue;

@@ -32,6 +32,7 @@ struct Case {
   bool offloads = false;
   bool use_peft = false;
   bool is_glm = false;  ///< sigmoid scores in groups, and an MLP beside the experts
+  int mlp_tile_tokens = 0;
 };
 
 /// Every axis alone and with others, every stage, units and policy.
@@ -67,6 +68,12 @@ const std::vector<Case> cases{
     {{1, 1, 2, 2}, 2, ActivationCheckpointing::selective, false, 1, false, false, true},
     {{1, 2, 1, 2}, 3, ActivationCheckpointing::none, true, 2, false, false, true},
     {{1, 2, 2, 2}, 3, ActivationCheckpointing::full, true, 1, false, false, true},
+    {{1, 1, 1, 1}, 3, ActivationCheckpointing::full, true, 1, false, false, false, 7},
+    {{1, 1, 1, 1}, 3, ActivationCheckpointing::none, true, 1, true, true, true, 7},
+    {{1, 2, 1, 1}, 3, ActivationCheckpointing::full, true, 1, true, true, true, 5},
+    {{1, 1, 1, 2}, 3, ActivationCheckpointing::none, true, 1, false, false, true, 7},
+    {{1, 1, 2, 1}, 0, ActivationCheckpointing::selective, true, 1, false, false, false, 7},
+    {{1, 2, 1, 2}, 2, ActivationCheckpointing::full, false, 1, false, false, true, 11},
 };
 
 /// Experts on the first and the last of three layers; tp cuts them into columns that no vector holds.
@@ -115,6 +122,7 @@ std::vector<train::StepResult> run(const Case& c, const test::Mesh& mesh) {
   config.train.precision = config::Precision::fp32;
   config.train.activation_checkpointing = c.checkpointing;
   config.train.activation_offload = c.offloads;
+  config.train.mlp_tile_tokens = c.mlp_tile_tokens;
   config.train.offload_folder = folder.path();
   config.train.per_device_train_batch_size = global_rows / mesh.place.data_size();
   config.optimizer.max_grad_norm = 1.0;

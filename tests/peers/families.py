@@ -377,7 +377,7 @@ def mesh_of(rng, num_ranks, num_experts):
 
 def options_of(rng, mesh, has_experts):
     options = {"--train.activation_checkpointing": rng.choice(["none", "selective", "full"]),
-               "--train.mlp_tile_tokens": 0 if has_experts else rng.choice([0, 0, 16]),
+               "--train.mlp_tile_tokens": rng.choice([0, 0, 16]),
                "--parallel.zero_stage": rng.choice([0, 1, 2, 3, 3]),
                "--parallel.fsdp_units": rng.choice(["block", "parts", 2])}
     if mesh[3] > 1:

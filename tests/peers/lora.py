@@ -6,7 +6,9 @@ usage: lora.py SFT_BIN_FOLDER [--ranks N ...]
 
 Needs torch, transformers, peft, bitsandbytes, accelerate, safetensors, h5py, and mpirun. For each case `sft` leaves the adapters of step 0
 (max_steps = 0); PEFT loads them and torch.optim.AdamW trains them on the rows that `sft` trains on, in float32 without
-dropout. Losses and gradient norms of every step must agree on every mesh, and so must the adapters in the end. Then
+dropout. Losses and gradient norms of every step must agree on every mesh, and so must the adapters in the end. Where
+adapters begin with a part of the weights, PEFT makes them itself, and what it trains must be the model as it was with the
+adapter that the run left. Then
 `sft-convert --merge` must give what PEFT's merge_and_unload gives, also from bf16 weights. So it must for adapters that PEFT
 made with target_modules of every form, and `sft-generate --adapter` must read them. Losses on a base in 4 bits must be those
 of bitsandbytes.
@@ -49,6 +51,27 @@ CASES = {
 }
 
 
+# Adapters that begin with a part of the weights, by the options of LoraConfig.
+SPLITS = {
+    "PiSSA": ("llama", dict(r=4, init_lora_weights="pissa")),
+    "PiSSA, ranks, rslora": ("bf16", dict(r=4, rank_pattern={"q_proj": 2, "down_proj": 7}, use_rslora=True,
+                                          init_lora_weights="pissa")),
+    # So many iterations that it does not matter which matrix they began from.
+    "PiSSA, nearly": ("qwen2", dict(r=3, init_lora_weights="pissa_niter_5000", target_modules=["q_proj", "v_proj", "down_proj"])),
+    "OLoRA": ("qwen3", dict(r=4, lora_alpha=3, init_lora_weights="olora")),
+    "OLoRA, DoRA": ("llama", dict(r=4, use_dora=True, init_lora_weights="olora")),
+    "PiSSA, DoRA, alphas": ("llama", dict(r=4, use_dora=True, alpha_pattern={"o_proj": 64}, init_lora_weights="pissa")),
+}
+# On files that hold several of the model's matrices as one, where PEFT has one adapter for them.
+FUSED = {
+    "plain": dict(r=3),
+    "ranks and alphas": dict(r=3, rank_pattern={"q_proj": 2, "layers.1.mlp.up_proj": 6}, alpha_pattern={"v_proj": 3}),
+    "one block, rslora": dict(r=4, layers_to_transform=1, rank_pattern={"k_proj": 7}, use_rslora=True),
+    "norms": dict(r=3, modules_to_save="norm lm_head", alpha_pattern={"gate_proj": 5}),
+    "DoRA": dict(r=3, use_dora=True, rank_pattern={"k_proj": 5}),
+    "PiSSA, some modules": dict(r=3, init_lora_weights="pissa", target_modules=["q_proj", "v_proj", "up_proj", "o_proj"],
+                                rank_pattern={"v_proj": 5}),
+}
 FOUR_BITS = {
     "nf4": dict(bnb_4bit_quant_type="nf4"),
     "nf4, double": dict(bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True),
@@ -85,9 +108,17 @@ def batch_loss(network, tokens, weights):
     return total / weight_sum
 
 
+def load_base(folder):
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+
+
 def train_peft(folder, adapter, tokens, weights, rate, rate_ratio, epsilon=1e-8):
-    base = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
-    network = peft.PeftModel.from_pretrained(base, adapter, is_trainable=True).train()
+    network = peft.PeftModel.from_pretrained(load_base(folder), adapter, is_trainable=True).train()
+    losses, norms = train_network(network, tokens, weights, rate, rate_ratio, epsilon)
+    return losses, norms, peft.get_peft_model_state_dict(network)
+
+
+def train_network(network, tokens, weights, rate, rate_ratio, epsilon=1e-8):
     parameters = [p for p in network.parameters() if p.requires_grad]
     optimizer = peft.optimizers.create_loraplus_optimizer(network, torch.optim.AdamW, lr=rate,
                                                           loraplus_lr_ratio=rate_ratio, eps=epsilon)
@@ -99,7 +130,7 @@ def train_peft(folder, adapter, tokens, weights, rate, rate_ratio, epsilon=1e-8)
         norms.append(torch.nn.utils.clip_grad_norm_(parameters, 1.0).item())
         optimizer.step()
         losses.append(loss.item())
-    return losses, norms, peft.get_peft_model_state_dict(network)
+    return losses, norms
 
 
 def check_merge(binaries, folder, adapter, work, name):
@@ -176,6 +207,80 @@ def check_case(name, binaries, work, ranks):
     return agrees
 
 
+def sft_options(config):
+    names = {"r": "lora_r", "target_modules": "lora_target_modules"}
+    options = []
+    for key, value in config.items():
+        text = json.dumps(value) if isinstance(value, (dict, bool)) else ",".join(value) if isinstance(value, list) else str(value)
+        options += ["--lora." + names.get(key, key), text]
+    return options
+
+
+def check_split(name, binaries, work, ranks):
+    """Adapters that begin with a part of the weights: the run's beside the model as it was is PEFT's beside what is left."""
+    model, config = SPLITS[name]
+    folder = hub_models.make_model(model, work / model)
+    shard = work / (model + ".h5")
+    tokens, weights = hub_models.write_rows(shard, json.loads((folder / "config.json").read_text())["vocab_size"])
+    settings = {"lora_alpha": 32, "target_modules": "all-linear", **config}
+    network = peft.get_peft_model(load_base(folder), peft.LoraConfig(task_type="CAUSAL_LM", **settings)).train()
+    losses, norms = train_network(network, tokens, weights, RATE, 1.0)
+    before, expected = load_base(folder).state_dict(), network.merge_and_unload().state_dict()
+    worst_loss, worst_norm, worst_weight, worst_rest = 0.0, 0.0, 0.0, 0.0
+    for num_ranks in ranks:
+        for mesh in hub_models.meshes(num_ranks):
+            output = work / (f"output-{name}-" + "x".join(map(str, mesh)))
+            hub_models.run_sft(binaries, folder, shard, output, mesh,
+                               ["--lora.use_peft", "true", "--lora.lora_dropout", "0", "--optimizer.learning_rate", str(RATE),
+                                "--optimizer.lr_scheduler_type", "constant", *sft_options(config), "--train.max_steps", str(STEPS)])
+            got_losses, got_norms = losses_of(output)
+            worst_loss = max(worst_loss, max(abs(a - b) / b for a, b in zip(got_losses, losses, strict=True)))
+            worst_norm = max(worst_norm, max(abs(a - b) / b for a, b in zip(got_norms, norms, strict=True)))
+            loaded = peft.PeftModel.from_pretrained(load_base(folder), output / "adapter").merge_and_unload().state_dict()
+            for key, tensor in expected.items():
+                moved = (tensor - before[key]).norm().item()
+                if moved > 0:
+                    worst_weight = max(worst_weight, (tensor - loaded[key]).norm().item() / moved)
+                else:
+                    worst_rest = max(worst_rest, (tensor - loaded[key]).abs().max().item())
+    merge = check_merge(binaries, folder, output / "adapter", work, name)
+    merge_tolerance = 2.0 ** -8 if model == "bf16" else 1e-5  # what is subtracted and added is as large as the weight itself
+    agrees = (worst_loss < LOSS_TOLERANCE and worst_norm < 1e-3 and worst_weight < 1e-2 and worst_rest == 0
+              and merge <= merge_tolerance)
+    print(f"{'ok  ' if agrees else 'FAIL'} {name:22} loss {losses[0]:.5f} to {losses[-1]:.5f} +- {worst_loss:.1e}   norm "
+          f"+- {worst_norm:.1e}   what the weights moved +- {worst_weight:.1e}   merged +- {merge:.1e}", flush=True)
+    return agrees
+
+
+def check_fused(name, binaries, work, ranks):
+    """PEFT loads what a run leaves of a Phi-3, and has the loss that the run's next step begins with."""
+    hub_models.CASES["phi3"] = ("Phi3", dict(pad_token_id=0))
+    folder = hub_models.make_model("phi3", work / "phi3")
+    shard = work / "phi3.h5"
+    tokens, weights = hub_models.write_rows(shard, json.loads((folder / "config.json").read_text())["vocab_size"])
+    worst_loss, moved = 0.0, 0.0
+    for num_ranks in ranks:
+        mesh = hub_models.meshes(num_ranks)[0]
+        for steps in (STEPS - 1, STEPS):
+            output = work / (f"output-fused-{name}-{steps}-" + "x".join(map(str, mesh)))
+            hub_models.run_sft(binaries, folder, shard, output, mesh,
+                               ["--lora.use_peft", "true", "--lora.lora_dropout", "0", "--optimizer.learning_rate", str(RATE),
+                                "--optimizer.lr_scheduler_type", "constant", *sft_options(FUSED[name]),
+                                "--train.max_steps", str(steps)])
+            if steps < STEPS:
+                adapter = output / "adapter"
+        network = peft.PeftModel.from_pretrained(load_base(folder), adapter)
+        with torch.no_grad():
+            loss = batch_loss(network, tokens, weights).item()
+        losses, _ = losses_of(output)
+        worst_loss, moved = max(worst_loss, abs(loss - losses[-1]) / loss), abs(losses[0] - losses[-1])
+    merge = check_merge(binaries, folder, adapter, work, "fused-" + name)
+    agrees = worst_loss < LOSS_TOLERANCE and moved > 1e-2 and merge <= 1e-5
+    print(f"{'ok  ' if agrees else 'FAIL'} Phi-3, {name:20} loss {losses[0]:.5f} to {losses[-1]:.5f}, of PEFT +- {worst_loss:.1e}   "
+          f"merged +- {merge:.1e}", flush=True)
+    return agrees
+
+
 def check_four_bits(name, binaries, work, ranks):
     """Adapters on a base in 4 bits: the losses of bitsandbytes, which makes the base and computes in float32."""
     # Rows of whole blocks: of others bitsandbytes 0.50 on CPUs makes other numbers than it stored.
@@ -216,6 +321,8 @@ def check_four_bits(name, binaries, work, ranks):
 def check(binaries, work, ranks):
     results = [check_targets(name, binaries, work) for name in TARGETS]
     results += [check_case(name, binaries, work, ranks) for name in CASES]
+    results += [check_split(name, binaries, work, ranks) for name in SPLITS]
+    results += [check_fused(name, binaries, work, ranks) for name in FUSED]
     return results + [check_four_bits(name, binaries, work, ranks) for name in FOUR_BITS]
 
 

@@ -118,7 +118,7 @@ def draw_options(rng, name, mesh):
     accumulation = rng.choice([steps for steps in range(1, most + 1) if rows % steps == 0])
     options = {"gradient_accumulation_steps": accumulation, "per_device_train_batch_size": rows // accumulation,
                "activation_checkpointing": rng.choice(["none", "selective", "full"]),
-               "mlp_tile_tokens": 0 if name == "experts" else rng.choice([0, 0, 32]), "zero_stage": rng.choice([0, 1, 2, 3, 3]),
+               "mlp_tile_tokens": rng.choice([0, 0, 32]), "zero_stage": rng.choice([0, 1, 2, 3, 3]),
                "fsdp_units": rng.choice(["block", "parts", "2"]),
                "reshard_after_forward": rng.choice(["true", "true", "false"]),
                "offload_optimizer": rng.choice(["none", "none", "host"])}

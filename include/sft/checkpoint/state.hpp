@@ -19,6 +19,9 @@
 
 namespace sft::checkpoint {
 
+/// What is behind the name of an entry in that of another one: what its tensors began with, which belongs to them.
+inline constexpr const char* start_suffix = "_start";
+
 /// One named part of the state, of one part of the model. In storage its tensors are "NAME/PARAMETER".
 struct Entry {
   std::string name;                     ///< "model", "exp_avg" ...: without "/"
@@ -47,7 +50,7 @@ class State {
   State(std::vector<Entry> entries, std::function<void()> refresh);
 
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
-  /// Those that have the name of the first: with a part of the weights each.
+  /// Those that have the name of the first, with a part of the weights each, and those of what these began with.
   [[nodiscard]] std::vector<Entry> first_entries() const;
   /// The memory of the entry `name`. Throws std::logic_error when there is none, or none in memory.
   [[nodiscard]] Tensor tensor(const std::string& name) const;

@@ -18,6 +18,18 @@ enum class LoraInit {
   zero_b,    ///< "true": A as torch.nn.Linear begins with, B zero: the model does not change at first
   linear,    ///< "false": both as torch.nn.Linear begins with
   gaussian,  ///< A normal with deviation 1 / rank, B zero
+  // Both are a part of the weight, which is taken out of it:
+  pissa,  ///< the largest singular values and their vectors (Meng et al. 2024)
+  olora,  ///< the first columns of Q and rows of R, where QR is the weight (Büyükakyüz 2024)
+};
+
+struct AdapterInit {
+  LoraInit kind = LoraInit::zero_b;
+  /// Of pissa: steps of subspace iteration in which the vectors are sought (pissa_niter_N); none: they are exact.
+  std::optional<std::int64_t> iterations = {};
+
+  /// Whether adapters begin with a part of the weights.
+  [[nodiscard]] bool splits_weights() const { return kind == LoraInit::pissa || kind == LoraInit::olora; }
 };
 
 /// Numbers for modules by regular expressions of the end of their paths; the first that matches counts.
@@ -40,7 +52,7 @@ struct Lora {
   ModuleNumbers rank_pattern, alpha_pattern;      ///< in place of lora_r and lora_alpha
   std::vector<std::int64_t> layers_to_transform;  ///< blocks that have adapters; empty: all
   std::vector<std::string> layers_pattern;  ///< regular expressions, one of which is what holds the blocks: layers
-  LoraInit init_lora_weights = LoraInit::zero_b;
+  AdapterInit init_lora_weights;
   std::vector<std::string> modules_to_save;  ///< ends of paths of modules that are trained whole
   bool use_dora = false;                     ///< rows of adapted weights have magnitudes (DoRA, Liu et al. 2024)
   double loraplus_lr_ratio = 1.0;            ///< rate of B and of vectors, by that of A (LoRA+, Hayou et al. 2024)
@@ -60,6 +72,9 @@ struct Lora {
   [[nodiscard]] AdapterSize size_of(const std::string& module) const;
   /// Rank and scale of the module's adapter; none: it has no adapter.
   [[nodiscard]] std::optional<AdapterSize> adapter_of(const std::string& module) const;
+  /// The same function beside the weights as they were before adapters began with a part of them: of twice the ranks,
+  /// for what was taken out of the weights is subtracted again. As it is where adapters began otherwise.
+  [[nodiscard]] Lora beside_whole_weights() const;
   /// The largest rank that size_of can say.
   [[nodiscard]] std::int64_t max_rank() const;
   /// Whether a copy of the module is trained whole.

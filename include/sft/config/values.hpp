@@ -28,7 +28,7 @@ void read(const std::string& text, std::vector<std::string>& value);   // separa
 void read(const std::string& text, std::vector<int>& value);           // the same
 void read(const std::string& text, std::vector<std::int64_t>& value);  // the same, from 0
 void read(const std::string& text, ModuleNumbers& value);              // a JSON object of numbers; nothing: none
-void read(const std::string& text, LoraInit& value);                   // a truth, or gaussian
+void read(const std::string& text, AdapterInit& value);                // a truth, gaussian, pissa, pissa_niter_N, olora
 void read(const std::string& text, FourBitType& value);
 void read(const std::string& text, Precision& value);
 void read(const std::string& text, ActivationCheckpointing& value);  // also true (full) and false (none)
@@ -58,7 +58,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 /// The texts that a value can be, where it is one of a few.
 [[nodiscard]] inline std::vector<std::string> choices(const auto&) { return {}; }
 [[nodiscard]] std::vector<std::string> choices(bool);
-[[nodiscard]] std::vector<std::string> choices(LoraInit);
+[[nodiscard]] std::vector<std::string> choices(AdapterInit);
 [[nodiscard]] std::vector<std::string> choices(FourBitType);
 [[nodiscard]] std::vector<std::string> choices(Precision);
 [[nodiscard]] std::vector<std::string> choices(ActivationCheckpointing);
@@ -91,7 +91,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::string write(const std::vector<std::string>& value);
 [[nodiscard]] std::string write(const std::vector<std::int64_t>& value);
 [[nodiscard]] std::string write(const ModuleNumbers& value);
-[[nodiscard]] std::string write(LoraInit value);
+[[nodiscard]] std::string write(const AdapterInit& value);
 [[nodiscard]] std::string write(FourBitType value);
 [[nodiscard]] std::string write(Precision value);
 [[nodiscard]] std::string write(ActivationCheckpointing value);

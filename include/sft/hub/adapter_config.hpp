@@ -35,14 +35,14 @@ class TargetModules {
 
 /// The adapter_config.json of adapters that sft trained, as PEFT writes it. `base_model`: folder or name of the model
 /// that they belong to; empty: not known. `layout`: of its files. Adapters on parts of one module of transformers are
-/// one there, of the sum of their ranks and with the same scale: rank_pattern and alpha_pattern say so. In a model of
-/// several towers target_modules is a regular expression that means the text tower.
+/// one there, of the sum of their ranks and with the scale of the first (TensorMap): rank_pattern and alpha_pattern say
+/// so. In a model of several towers target_modules is a regular expression that means the text tower. `tensors`: those
+/// of the adapter, by PEFT's names on the model's modules; where patterns of `lora` are about parts, or a tower, each
+/// module of these is named with its rank, and so is each module that was trained whole. Adapters that began with a
+/// part of the weights are those of twice the rank beside the model as it was (config::Lora::beside_whole_weights).
 [[nodiscard]] std::string make_adapter_config(const config::Lora& lora, const std::string& base_model,
-                                              const FileLayout& layout = {});
-
-/// Refuses, as a configuration Error, what cannot be said to PEFT of a model whose files hold the adapted modules
-/// fused, or as a tower among others: ranks and rates of single modules, chosen blocks, modules that are trained whole.
-void check_adapters(const config::Lora& lora, const FileLayout& layout);
+                                              const FileLayout& layout = {},
+                                              const std::vector<std::string>& tensors = {});
 
 /// What an adapter_config.json says.
 struct AdapterConfig {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "sft/config/lora.hpp"
 #include "sft/hub/file_layout.hpp"
 #include "sft/io/tensor_source.hpp"
 
@@ -23,7 +24,9 @@ struct Stripe {
 /// A tensor of the model in stripes.
 struct MappedTensor {
   std::vector<std::int64_t> shape;
-  std::vector<Stripe> stripes;  ///< ascending by row, of all rows
+  /// What the model's numbers are multiplied with in the files: of adapters on parts of one module whose scales differ.
+  float factor = 1.0F;
+  std::vector<Stripe> stripes = {};  ///< ascending by row, of all rows
 
   [[nodiscard]] std::int64_t width() const { return shape.size() > 1 ? shape[1] : 1; }
 };
@@ -46,9 +49,11 @@ class TensorMap {
  public:
   TensorMap() = default;
   /// `model`: tensors of the model, "ENTRY/NAME", all parts of each stored one; or of adapters, "ENTRY/" and PEFT's
-  /// name, on any modules. std::logic_error for tensors that are not in the shapes of the layout.
+  /// name, on any modules; where ENTRY ends with "_start", what these began with, which is a further part of them.
+  /// `lora`: what their scales follow from, where adapters on parts become one, which has that of the first part; null:
+  /// all are alike. std::logic_error for tensors that are not in the shapes of the layout.
   TensorMap(const FileLayout& layout, const std::vector<io::TensorInfo>& model,
-            AdapterRanks adapters = AdapterRanks::added);
+            AdapterRanks adapters = AdapterRanks::added, const config::Lora* lora = nullptr);
 
   /// In the order of the model's tensors; names and shapes alone.
   [[nodiscard]] const std::vector<FileTensor>& files() const { return files_; }

@@ -50,9 +50,9 @@ class WeightsPlan {
  public:
   /// `tensors`: "ENTRY/NAME" of the model or an adapter, in the order of the files, which hold them as `layout` says;
   /// what that carries comes last, in its own dtypes. A file takes at most `max_file_bytes` of weights, or one tensor.
-  /// `stem`: model_stem or adapter_stem.
+  /// `stem`: model_stem or adapter_stem. `lora`: of an adapter (TensorMap).
   WeightsPlan(const std::vector<io::TensorInfo>& tensors, WeightType type, std::uint64_t max_file_bytes,
-              const std::string& stem = model_stem, const FileLayout& layout = {});
+              const std::string& stem = model_stem, const FileLayout& layout = {}, const config::Lora* lora = nullptr);
 
   struct File {
     std::string name;    ///< "STEM.safetensors", or "STEM-00001-of-00003.safetensors"

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -86,6 +87,17 @@ struct Architecture {
   IndexedVector<parallel::PartIndex, parallel::PartUnits> parts;
   DecoderParameters parameters;
 };
+
+/// Whether the parameter is the A or the B of an adapter, by its name.
+[[nodiscard]] bool is_factor_of_adapter(const std::string& parameter);
+
+/// The A and B of an adapter of a linear layer, and the weight that it belongs to, by name.
+struct AdapterNames {
+  std::string module;  ///< its path in the model
+  std::string a, b, weight;
+};
+/// Those of a parameter that is the A of such an adapter; none for other parameters.
+[[nodiscard]] std::optional<AdapterNames> adapter_of_a(const std::string& parameter);
 
 /// By the name of a parameter: whether it is trained. Parameters that ops use as one must agree, else std::logic_error.
 using IsTrainable = std::function<bool(const std::string& name)>;

@@ -24,8 +24,9 @@ struct PartUnits {
   bool has_gradient = true;  ///< its parameters are trained
   bool of_experts = false;   ///< they are those of experts (Parameter::num_experts)
   std::optional<FourBitForm> four_bits = {};  ///< they are stored in 4 bits: matrices without gradients
-  /// They are constants that ops read in float32, whatever the rest is computed in; without gradients.
-  bool of_constants = false;
+  /// Ops read them in float32, and they are kept so, whatever the rest is computed in: constants, and magnitudes of
+  /// adapters.
+  bool in_float32 = false;
 };
 
 /// The groups in which a part is exchanged, as members of mesh::Groups.
@@ -53,6 +54,7 @@ struct Part {
   /// Records of blocks, in bytes, are stored, sent and gathered; ops read numbers in `gathered` that a unit is turned
   /// into as it is entered.
   std::optional<FourBitForm> four_bits = {};
+  bool in_float32 = false;  ///< stored and gathered in float32 by its nature
 
   /// What gathers send.
   [[nodiscard]] DType sent() const { return four_bits ? DType::uint8 : gathered; }

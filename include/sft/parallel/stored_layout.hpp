@@ -4,7 +4,9 @@
 // for each element of a parameter, or whatever else goes with one. Pure.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "sft/parallel/shard_map.hpp"
@@ -41,6 +43,11 @@ class StoredLayout {
 /// Those trained parameters that are copies of a model's (Parameter::copy_of), under the names that they have there,
 /// in the memory of the rank shard. The layout is for the maps of this one's units, of any rank.
 [[nodiscard]] std::unique_ptr<StoredLayout> make_layout_of_copies(const ShardMap& shard_map);
+
+/// Those parameters of the map for which `name_of` gives a name, under that name, in memory that is cut and laid out as
+/// the rank shard. The layout is for the maps of this one's units, of any rank.
+[[nodiscard]] std::unique_ptr<StoredLayout> make_renamed_layout(
+    const ShardMap& shard_map, const std::function<std::string(const Parameter& parameter)>& name_of);
 
 /// The parameter's own shape.
 [[nodiscard]] std::vector<std::int64_t> shape_of(const Parameter& parameter);

@@ -33,6 +33,10 @@ struct TrainedPart {
   parallel::UnitStorage& storage;
   std::unique_ptr<optim::Optimizer> optimizer;
   parallel::MatrixAssignment matrices;  ///< that the optimizer needs whole
+  /// Where adapters begin with a part of the weights (config::AdapterInit::splits_weights): what they began with, of B
+  /// the negative, as tensors of their own. Else none.
+  std::unique_ptr<parallel::StoredLayout> start_layout = {};
+  Tensor start = {};  ///< in the node's memory: as the rank shard, in the dtype of the parameters
 
   [[nodiscard]] const parallel::ShardMap& shard_map() const { return storage.shard_map(); }
 };
@@ -112,6 +116,8 @@ class RankPlan {
   Tensor snapshot;  ///< bytes, in pinned memory: of a checkpoint::Snapshot; empty where checkpoints wait for none
 
  private:
+  void note_starts(const config::Lora& lora);
+
   const bool is_lora_, has_snapshot_;
   const DType tp_reduce_;
 };

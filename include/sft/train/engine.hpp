@@ -67,8 +67,10 @@ class Engine {
          const mesh::Groups& groups, device::Device& device, comm::Collectives& collectives, device::Ledger& ledger);
   ~Engine();
 
-  /// Random initial weights from init_seed, the same on any mesh; zero moments.
-  void initialize();
+  /// Whether a run begins, or goes on with the adapters of a checkpoint that is loaded next.
+  enum class Start { anew, from_checkpoint };
+  /// Random initial weights from init_seed, the same on any mesh; zero moments. Collective over the world.
+  void initialize(Start start = Start::anew);
   /// Begins the 1-based `step` (bias correction), of `learning_rate`, and forgets the gradients of the last one. That
   /// one may be unfinished: weights and moments are then as if it had never begun, as long as add_micro_batch did not
   /// step them. `counts`: of this data rank's rows in all micro-batches of the step. `num_skipped`: steps before it
@@ -104,8 +106,12 @@ class Engine {
   /// With LoRA: the adapters, as entries adapter, in the same way.
   [[nodiscard]] checkpoint::State adapter() const;
   /// What weights that come from elsewhere do not bring: the state of an optimizer that begins and, with LoRA, new
-  /// adapters. After these weights are loaded.
-  void initialize_beside_weights();
+  /// adapters. After these weights are loaded. Collective over the world.
+  void initialize_beside_weights(Start start = Start::anew);
+  /// Takes out of the frozen weights what the adapters of the checkpoint began with (init_lora_weights = pissa, olora),
+  /// which was loaded behind an initialize() from_checkpoint. Once; nothing where adapters began otherwise. Collective
+  /// over the world.
+  void split_weights_as_saved();
   [[nodiscard]] device::Stream& stream();
 
   /// The gradients of the last step before clipping, of each part that is trained, but of matrices that the optimizer

@@ -166,6 +166,28 @@ BOOST_AUTO_TEST_CASE(units_are_blocks_or_parts_of_one) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(adapters_begin_as_peft_names_it) {
+  const auto read = [](const std::string& text) {
+    return parse_text("[lora]\ninit_lora_weights = " + text + "\n").lora.init_lora_weights;
+  };
+  const std::pair<const char*, LoraInit> names[] = {
+      {"true", LoraInit::zero_b}, {"no", LoraInit::linear},   {"gaussian", LoraInit::gaussian},
+      {"pissa", LoraInit::pissa}, {"olora", LoraInit::olora}, {"pissa_niter_16", LoraInit::pissa}};
+  for (const auto& [text, kind] : names) BOOST_TEST((read(text).kind == kind), text);
+  BOOST_TEST(!read("pissa").iterations);
+  BOOST_TEST((read("pissa_niter_16").iterations == 16));
+  BOOST_TEST((read("pissa_niter_0").iterations == 0));
+  BOOST_TEST(!read("true").splits_weights());
+  BOOST_TEST(read("olora").splits_weights());
+  Config config;
+  config.lora.init_lora_weights = {LoraInit::pissa, 16};
+  BOOST_TEST(parse_text(to_ini(config)).lora.init_lora_weights.iterations.value_or(0) == 16);
+  for (const char* wrong : {"pissa_niter_", "pissa_niter_x", "pissa_niter_-1"}) {
+    check_says(refusal([&] { (void)read(wrong); }), "a whole number of iterations, as in pissa_niter_16");
+  }
+  check_says(refusal([&] { (void)read("eva"); }), "one of true | false | gaussian | pissa | olora");
+}
+
 BOOST_AUTO_TEST_CASE(evaluation_comes_as_often_as_lines_unless_said_otherwise) {
   const auto interval = [](const std::string& text) { return parse_text("[train]\n" + text).train.eval_interval(); };
   BOOST_TEST(interval("logging_steps = 7\n") == 7);

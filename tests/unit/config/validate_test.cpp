@@ -168,6 +168,17 @@ const Refused
              [](Config& c) {
                c.lora.use_peft = true, c.lora.modules_to_save = {"lm_head"}, c.model.tie_word_embeddings = true;
              }},
+            {"`lora.init_lora_weights = olora` does not go with lora.load_in_4bit",
+             [](Config& c) {
+               c.lora.use_peft = c.lora.load_in_4bit = true, c.model.model_name_or_path = "m";
+               c.lora.init_lora_weights.kind = LoraInit::olora;
+             }},
+            {"`lora.init_lora_weights = pissa_niter_8` does not go with rank 17 of model.layers.0.self_attn.k_proj (that "
+             "weight has 16 singular values",
+             [](Config& c) {
+               c.lora.use_peft = true, c.lora.lora_r = 17, c.lora.init_lora_weights = {LoraInit::pissa, 8};
+               c.lora.lora_target_modules = {"k_proj"};
+             }},
             {"`lora.loraplus_lr_ratio = 0`", [](Config& c) { c.lora.use_peft = true, c.lora.loraplus_lr_ratio = 0; }},
             {"`lora.load_in_4bit` needs `lora.use_peft`", [](Config& c) { c.lora.load_in_4bit = true; }},
             {"`lora.load_in_4bit` needs `model.model_name_or_path`",
@@ -242,11 +253,6 @@ const Refused
              [](Config& c) {
                set_experts(c, 4, 2);
                c.model.mlp_bias = true;
-             }},
-            {"`train.mlp_tile_tokens` does not go with num_experts",
-             [](Config& c) {
-               set_experts(c, 4, 2);
-               c.train.mlp_tile_tokens = 16;
              }},
             {"model.moe_intermediate_size cannot be split over the TP ranks",
              [](Config& c) {

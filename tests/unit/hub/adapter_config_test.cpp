@@ -4,8 +4,10 @@
 #include "sft/hub/adapter_config.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "support/error_text.hpp"
 #include "unit/hub/hub_fixture.hpp"
@@ -115,17 +117,91 @@ BOOST_AUTO_TEST_CASE(modules_are_matched_as_peft_matches_them) {
   BOOST_TEST(!matches(nullptr, up));
 }
 
-BOOST_AUTO_TEST_CASE(what_fused_modules_cannot_say_is_refused) {
-  sft::config::Lora lora;
-  lora.use_peft = true;
+/// PEFT's names of the adapters of these modules of the model.
+std::vector<std::string> tensors_of(const std::vector<std::string>& modules) {
+  std::vector<std::string> tensors;
+  for (const std::string& module : modules) {
+    for (const char* side : {"A", "B"}) tensors.push_back("base_model.model." + module + ".lora_" + side + ".weight");
+  }
+  return tensors;
+}
+
+BOOST_AUTO_TEST_CASE(patterns_of_parts_name_each_fused_module) {
   sft::hub::FileLayout fused;
   fused.family = "phi3";
-  sft::hub::check_adapters(lora, fused);
-  lora.rank_pattern = {{"q_proj", 5}};
-  sft::hub::check_adapters(lora, {});
-  BOOST_CHECK_EXCEPTION(sft::hub::check_adapters(lora, fused), sft::Error, [](const sft::Error& error) {
-    return error.status() == sft::ExitStatus::configuration && mentions(error.what(), {"lora.rank_pattern", "as one"});
-  });
+  sft::config::Lora lora;
+  lora.use_peft = true;
+  lora.lora_r = 4;
+  lora.lora_alpha = 8;
+  lora.rank_pattern = {{"k_proj", 6}, {"layers.1.self_attn.o_proj", 3}};
+  lora.alpha_pattern = {{"v_proj", 1}};
+  std::vector<std::string> modules;
+  for (const std::string layer : {"model.layers.0.self_attn.", "model.layers.1.self_attn."}) {
+    for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"}) modules.push_back(layer + name);
+  }
+  const auto object = nlohmann::json::parse(hub::make_adapter_config(lora, "", fused, tensors_of(modules)));
+  const std::string first = "model.layers.0.self_attn.", second = "model.layers.1.self_attn.";
+  const nlohmann::json ranks = {
+      {first + "qkv_proj", 14}, {first + "o_proj", 4}, {second + "qkv_proj", 14}, {second + "o_proj", 3}};
+  // The scale of a fused module is that of its first part: q_proj's, 8 / 4.
+  const nlohmann::json alphas = {
+      {first + "qkv_proj", 28}, {first + "o_proj", 8}, {second + "qkv_proj", 28}, {second + "o_proj", 8}};
+  BOOST_TEST((object["rank_pattern"] == ranks));
+  BOOST_TEST((object["alpha_pattern"] == alphas));
+  const Folder folder;
+  folder.write(object.dump());
+  const sft::config::Lora read = folder.read().lora;
+  BOOST_TEST(read.size_of(second + "qkv_proj").rank == 14);
+  BOOST_TEST(read.size_of(second + "qkv_proj").scale == 2.0);
+  BOOST_TEST(read.size_of(second + "o_proj").rank == 3);
+}
+
+BOOST_AUTO_TEST_CASE(a_tower_among_others_is_named_module_by_module) {
+  sft::hub::FileLayout tower;
+  tower.family = "mistral3";
+  tower.body = "language_model.model.";
+  tower.head = "language_model.lm_head";
+  BOOST_REQUIRE(tower.is_tower());
+  sft::config::Lora lora;
+  lora.use_peft = true;
+  lora.layers_to_transform = {0, 3};
+  lora.lora_target_modules = {"q_proj"};
+  lora.rank_pattern = {{"layers.3.*", 2}};
+  lora.modules_to_save = {"norm"};
+  std::vector<std::string> tensors = tensors_of({"model.layers.0.self_attn.q_proj", "model.layers.3.self_attn.q_proj"});
+  tensors.push_back("base_model.model.model.layers.0.input_layernorm.weight");
+  tensors.push_back("base_model.model.model.norm.weight");
+  const auto object = nlohmann::json::parse(hub::make_adapter_config(lora, "", tower, tensors));
+  const auto targets = hub::TargetModules::matching(object["target_modules"].get<std::string>());
+  BOOST_TEST(targets.contains("model.language_model.layers.3.self_attn.q_proj"));
+  BOOST_TEST(!targets.contains("model.language_model.layers.1.self_attn.q_proj"));
+  BOOST_TEST(!targets.contains("model.vision_tower.layers.0.self_attn.q_proj"));
+  BOOST_TEST(object["layers_to_transform"].is_null());
+  BOOST_TEST(object["rank_pattern"]["model.language_model.layers.3.self_attn.q_proj"] == 2);
+  BOOST_TEST(object["rank_pattern"]["model.language_model.layers.0.self_attn.q_proj"] == 16);
+  const nlohmann::json saved = {"model.language_model.layers.0.input_layernorm", "model.language_model.norm"};
+  BOOST_TEST((object["modules_to_save"] == saved));
+}
+
+BOOST_AUTO_TEST_CASE(adapters_that_began_with_a_part_of_the_weights_are_plain_ones_of_twice_the_rank) {
+  using sft::config::LoraInit;
+  sft::config::Lora lora = some_lora();
+  lora.rank_pattern = {{"q_proj", 3}};
+  lora.alpha_pattern = {{"v_proj", 5}};
+  for (const bool use_rslora : {false, true}) {
+    for (const LoraInit kind : {LoraInit::pissa, LoraInit::olora}) {
+      lora.use_rslora = use_rslora;
+      lora.init_lora_weights = {kind, {}};
+      const Folder folder;
+      folder.write(hub::make_adapter_config(lora, ""));
+      const sft::config::Lora read = folder.read().lora;
+      BOOST_TEST((read.init_lora_weights.kind == LoraInit::zero_b));
+      for (const std::string module : {"model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.v_proj", "x"}) {
+        BOOST_TEST(read.size_of(module).rank == 2 * lora.size_of(module).rank);
+        BOOST_TEST(std::abs(read.size_of(module).scale - lora.size_of(module).scale) < 1e-12);
+      }
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(other_kinds_of_adapters_are_refused_by_field) {

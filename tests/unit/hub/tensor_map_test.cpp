@@ -304,6 +304,48 @@ BOOST_AUTO_TEST_CASE(adapters_on_parts_become_one_that_peft_loads) {
   BOOST_TEST(again.lora.size_of("model.layers.1.self_attn.o_proj").scale == 1.5);
 }
 
+/// What adapters began with is behind them, part by part, and scales that differ are in B.
+BOOST_AUTO_TEST_CASE(what_adapters_began_with_is_a_further_part_of_them) {
+  const std::string layer = "/base_model.model.model.layers.0.self_attn.", q = layer + "q_proj.lora_",
+                    k = layer + "k_proj.lora_", o = layer + "o_proj.lora_";
+  hub::FileLayout layout = hub::read_file_layout(folders + "phi3");
+  const std::int64_t q_rows = layout.num_attention_heads * layout.head_dim,
+                     k_rows = layout.num_key_value_heads * layout.head_dim;
+  std::vector<io::TensorInfo> tensors;
+  const auto add = [&](const std::string& module, std::int64_t rank, std::int64_t rows) {
+    for (const std::string entry : {"adapter", "adapter_start"}) {
+      tensors.push_back({entry + module + "A.weight", {rank, 8}, DType::float32});
+      tensors.push_back({entry + module + "B.weight", {rows, rank}, DType::float32});
+    }
+  };
+  add(q, 2, q_rows);
+  add(k, 3, k_rows);
+  add(o, 2, 8);
+  config::Lora lora;
+  lora.lora_r = 2;
+  lora.lora_alpha = 6;
+  lora.rank_pattern = {{"k_proj", 3}};
+  const hub::TensorMap map(layout, tensors, hub::AdapterRanks::added, &lora);
+  BOOST_TEST_REQUIRE(map.files().size() == 4U);
+  const std::vector<std::int64_t> a_shape{10, 8}, b_shape{q_rows + 2 * k_rows, 10}, o_shape{8, 4};
+  BOOST_TEST(map.files()[0].shape == a_shape, boost::test_tools::per_element());
+  BOOST_TEST(map.files()[1].shape == b_shape, boost::test_tools::per_element());
+  BOOST_TEST(map.files()[3].shape == o_shape, boost::test_tools::per_element());
+  const auto first_of = [&](const std::string& name) { return map.tensor(name).stripes.front().first; };
+  BOOST_TEST(first_of("adapter" + q + "A.weight") == 0);
+  BOOST_TEST(first_of("adapter_start" + q + "A.weight") == 2 * 8);
+  BOOST_TEST(first_of("adapter" + k + "A.weight") == 4 * 8);
+  BOOST_TEST(first_of("adapter_start" + k + "A.weight") == 7 * 8);
+  BOOST_TEST(first_of("adapter_start" + q + "B.weight") == 2);
+  BOOST_TEST(first_of("adapter" + k + "B.weight") == q_rows * 10 + 4);
+  BOOST_TEST(first_of("adapter_start" + k + "B.weight") == q_rows * 10 + 7);
+  BOOST_TEST(first_of("adapter_start" + o + "B.weight") == 2);
+  BOOST_TEST(map.tensor("adapter" + q + "B.weight").factor == 1.0F);
+  BOOST_TEST(map.tensor("adapter_start" + k + "B.weight").factor == 2.0F / 3.0F);  // 6 / 3 by 6 / 2
+  BOOST_TEST(map.tensor("adapter" + k + "A.weight").factor == 1.0F);
+  BOOST_TEST(map.tensor("adapter" + o + "B.weight").factor == 1.0F);
+}
+
 BOOST_AUTO_TEST_CASE(adapters_of_a_text_tower_name_it) {
   hub::FileLayout layout = hub::read_file_layout(folders + "mistral3");
   layout.carried.clear();

@@ -94,8 +94,8 @@ BOOST_AUTO_TEST_CASE(an_mlp_beside_experts_and_the_correction_of_their_router) {
             shared.insert(p.name.substr(p.name.find("shared_experts")));
             BOOST_TEST(!part.of_experts);
           }
-          BOOST_TEST(part.of_constants == (p.name == "model.layers.1.mlp.gate.e_score_correction_bias"), p.name);
-          if (part.of_constants) BOOST_TEST((++num_constants == 1 && !part.has_gradient && p.rows == 4));
+          BOOST_TEST(part.in_float32 == (p.name == "model.layers.1.mlp.gate.e_score_correction_bias"), p.name);
+          if (part.in_float32) BOOST_TEST((++num_constants == 1 && !part.has_gradient && p.rows == 4));
         }
       }
     }
@@ -366,6 +366,48 @@ BOOST_AUTO_TEST_CASE(tied_models_have_no_head_matrix) {
   BOOST_TEST(tied.parts.front().units.back().parameters.size() == 1U);
 }
 
+/// Whatever the precision, as PEFT keeps them.
+BOOST_AUTO_TEST_CASE(magnitudes_are_float32) {
+  sft::config::Lora lora;
+  lora.use_peft = lora.use_dora = true;
+  const auto trains_none = [](const std::string&) { return false; };
+  const sft::model::Architecture model = sft::model::make_architecture(small(), trains_none, lora);
+  BOOST_REQUIRE(model.parts.size() == 3);
+  using sft::parallel::MasterWeights;
+  for (const MasterWeights master : {MasterWeights::in_memory, MasterWeights::in_file, MasterWeights::none}) {
+    const auto parts = sft::parallel::make_parts(model.parts, {}, {}, sft::DType::bf16, master);
+    std::size_t num_magnitudes = 0;
+    for (const sft::parallel::PartIndex index : parts.indices()) {
+      const sft::parallel::Part& part = parts[index];
+      for (const sft::parallel::Unit& unit : part.shard_map.units()) {
+        for (const sft::parallel::Parameter& p : unit.parameters) {
+          const bool is_magnitude = p.name.ends_with(".lora_magnitude_vector");
+          num_magnitudes += is_magnitude ? 1 : 0;
+          BOOST_TEST(part.in_float32 == is_magnitude, p.name);
+          BOOST_TEST((part.gathered == sft::DType::float32) == is_magnitude, p.name);
+          if (is_magnitude) BOOST_TEST((part.stored == sft::DType::float32 && part.has_gradient && !part.is_in_file));
+        }
+      }
+    }
+    BOOST_TEST(num_magnitudes == 2U * 7U);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_adapter_names_its_weight) {
+  using sft::model::is_factor_of_adapter;
+  const std::string module = "base_model.model.model.layers.0.mlp.up_proj";
+  BOOST_TEST(is_factor_of_adapter(module + ".lora_A.weight"));
+  BOOST_TEST(is_factor_of_adapter(module + ".lora_B.weight"));
+  BOOST_TEST(!is_factor_of_adapter(module + ".lora_magnitude_vector"));
+  BOOST_TEST(!is_factor_of_adapter("base_model.model.lm_head.weight"));
+  BOOST_TEST(!sft::model::adapter_of_a(module + ".lora_B.weight"));
+  const auto names = sft::model::adapter_of_a("base_model.model.model.layers.0.mlp.up_proj.lora_A.weight");
+  BOOST_REQUIRE(names);
+  BOOST_TEST(names->module == "model.layers.0.mlp.up_proj");
+  BOOST_TEST(names->weight == "model.layers.0.mlp.up_proj.weight");
+  BOOST_TEST(names->b == "base_model.model.model.layers.0.mlp.up_proj.lora_B.weight");
+}
+
 BOOST_AUTO_TEST_CASE(adapters_have_ranks_of_their_own_beside_whole_modules) {
   using sft::config::LoraInit;
   using sft::parallel::Init;
@@ -376,7 +418,7 @@ BOOST_AUTO_TEST_CASE(adapters_have_ranks_of_their_own_beside_whole_modules) {
   lora.layers_to_transform = {1};
   lora.modules_to_save = {"lm_head", "input_layernorm"};
   lora.loraplus_lr_ratio = 5.0;
-  lora.init_lora_weights = LoraInit::gaussian;
+  lora.init_lora_weights.kind = LoraInit::gaussian;
   const auto trains_none = [](const std::string&) { return false; };
   const sft::model::Architecture model = sft::model::make_architecture(small(), trains_none, lora);
   BOOST_REQUIRE(model.parts.size() == 2);
