@@ -100,7 +100,7 @@ std::string json_of(const std::string& prompt, const std::vector<text::TokenId>&
   const generate::Generated& generated = answer.generated;
   const auto num_timed = static_cast<double>(std::max<std::int64_t>(std::ssize(generated.tokens) - 1, 0));
   const char* reason = generated.is_stopped ? "stop" : answer.is_interrupted ? "interrupt" : "length";
-  const nlohmann::ordered_json object = {
+  nlohmann::ordered_json object = {
       {"prompt", prompt},
       {"text", answer.text},
       {"finish_reason", reason},
@@ -111,6 +111,7 @@ std::string json_of(const std::string& prompt, const std::vector<text::TokenId>&
       {"tokens_per_second", generated.write_time_s > 0 ? num_timed / generated.write_time_s : 0.0},
       {"prompt_tokens", prompt_tokens},
       {"new_tokens", generated.tokens}};
+  if (!generated.logits.empty()) object["logits"] = generated.logits;
   return apps::json_text(object, /*indent=*/-1);
 }
 
@@ -130,7 +131,11 @@ Answer write_answer(Writer& writer, generate::Sampler& sampler, const std::strin
     return !answer.is_interrupted;
   };
   answer.generated = generate::generate(writer.generator, sampler, prompt_tokens,
-                                        {max_new_tokens, writer.tokenizer.vocab_size(), writer.stop_tokens}, go_on);
+                                        {.max_new_tokens = max_new_tokens,
+                                         .num_token_ids = writer.tokenizer.vocab_size(),
+                                         .stop_tokens = writer.stop_tokens,
+                                         .keeps_logits = writer.options.logits},
+                                        go_on);
   answer.text = text_of(answer.generated.tokens);
   if (writer.options.json) {
     log_info(json_of(prompt, prompt_tokens, answer));

@@ -69,6 +69,7 @@ po::options_description describe(GenerateOptions& options) {
   add("dtype", po::value<std::string>()->default_value("float32")->value_name("TYPE"),
       "that the model computes in: float32 or bfloat16");
   add("json", cli::flag(&options.json), "print a JSON object a text, on a line of its own, with figures");
+  add("logits", cli::flag(&options.logits), "with --json: all logits that each new token was chosen from, too");
   return description;
 }
 
@@ -115,6 +116,8 @@ std::optional<GenerateOptions> read_generate_options(const std::vector<std::stri
   require(options.chat || (options.system.empty() && options.chat_template_path.empty()),
           "--system and --chat_template_path do nothing without --chat", "a prompt is continued as it is",
           "give --chat too, or leave them out");
+  require(options.json || !options.logits, "--logits does nothing without --json", "a text has no place for them",
+          "give --json too, or leave it out");
   check_sampling(options.sampling, *values);
   options.sampling.seed = static_cast<std::uint64_t>((*values)["seed"].as<std::int64_t>());
   const auto dtype = (*values)["dtype"].as<std::string>();

@@ -22,7 +22,7 @@ struct GenerateOptions {
   std::int64_t max_length = 4096;  ///< of a conversation, in tokens
   generate::Sampling sampling;
   DType dtype = DType::float32;
-  bool chat = false, json = false;
+  bool chat = false, json = false, logits = false;
 };
 
 /// Nothing when help or the version was asked for and printed. Throws a configuration Error.

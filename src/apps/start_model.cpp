@@ -28,8 +28,8 @@ namespace fs = std::filesystem;
 namespace {
 
 /// Keys of [model] that are about the run, not about the model.
-constexpr std::array<std::string_view, 5> keys_of_run{"model_name_or_path", "model_revision", "init_seed",
-                                                      "initializer_range", "router_aux_loss_coef"};
+constexpr std::array<std::string_view, 6> keys_of_run{"model_name_or_path", "model_revision",       "init_seed",
+                                                      "initializer_range",  "router_aux_loss_coef", "pad_token_id"};
 
 /// The [model] section of what stands in the folder; names and seeds of the run keep their defaults.
 config::Model read_model(const StartModel& start, std::vector<std::string>& warnings) {

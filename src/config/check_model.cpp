@@ -36,6 +36,8 @@ void check_model_sizes(const Config& config) {
   require_size(config, model.head_dim, "model.head_dim", max_head_dim);
   require_size(config, model.intermediate_size, "model.intermediate_size", max_width);
   require_size(config, model.vocab_size, "model.vocab_size", max_vocab_size);
+  require(config, model.pad_token_id >= -1 && model.pad_token_id < model.vocab_size, "model.pad_token_id",
+          fmt::format("from -1 (none) to vocab_size - 1 = {}", model.vocab_size - 1));
   require(config, model.max_position_embeddings >= 0 && model.max_position_embeddings <= max_positions,
           "model.max_position_embeddings", fmt::format("from 0 (not known) to {}", max_positions));
   require(config, model.sliding_window >= 0, "model.sliding_window", "0 (none) or more");

@@ -369,7 +369,7 @@ std::vector<ForeignRow> model_rows() {
       {"bnb_4bit_quant_storage", either, no_effect, leave_out},
       {"lora_modules_to_save", {{"none", ""}, {"*", "lora.modules_to_save=*"}}, "", ""},
       {"ignore_bias_buffers", either, no_effect, leave_out},
-      {"architectures model_type transformers_version bos_token_id eos_token_id pad_token_id max_window_layers "
+      {"architectures model_type transformers_version bos_token_id eos_token_id max_window_layers "
        "id2label label2id",
        anything, no_effect, leave_out},
       {"rope_parameters", nothing, "its names here are rope_theta and rope_scaling",

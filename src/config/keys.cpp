@@ -27,6 +27,8 @@ std::vector<Key> make_keys() {
       key("model", &C::model, "intermediate_size", &Model::intermediate_size, "width of the MLP"),
       key("model", &C::model, "vocab_size", &Model::vocab_size,
           "rows of the embedding, at least the data's vocabulary"),
+      key("model", &C::model, "pad_token_id", &Model::pad_token_id,
+          "token whose embedding gets no gradient as an input, as in transformers; -1: none"),
       key("model", &C::model, "rope_theta", &Model::rope_theta, "base of the rotary embedding's frequencies"),
       key("model", &C::model, "rope_scaling", &Model::rope_scaling,
           "JSON object of config.json: rope_type linear, dynamic, yarn, llama3 or longrope and its fields; empty: "

@@ -31,6 +31,7 @@ Generated generate(Generator& generator, Sampler& sampler, std::span<const std::
 
   const std::size_t num_ids = std::min(generator.vocab_size(), options.num_token_ids);
   while (true) {
+    if (options.keeps_logits) result.logits.push_back(logits);
     const std::int32_t next = sampler.choose(std::span(logits).first(num_ids));
     result.is_stopped = std::ranges::find(options.stop_tokens, next) != options.stop_tokens.end();
     if (result.is_stopped) break;

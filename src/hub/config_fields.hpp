@@ -50,9 +50,10 @@ class ConfigFields {
   /// A data Error: `FIELD = VALUE of SOURCE` cannot be trained.
   [[noreturn]] void refuse(const std::string& name, const std::string& why, const std::string& what_to_do) const;
 
- private:
+  /// The same for a value of another kind than `expected`.
   [[noreturn]] void refuse_kind(const std::string& name, const std::string& expected) const;
 
+ private:
   const nlohmann::json& object_;
   std::string source_;
   std::set<std::string> read_;

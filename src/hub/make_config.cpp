@@ -119,7 +119,7 @@ std::optional<Family> family_with_parts(const config::Model& model) {
        {Family::mistral, windows, 0},
        {Family::qwen2, qkv_bias, some_windows},
        {Family::qwen3, qk_norm, qkvo_bias | some_windows},
-       {Family::smollm3, unrotated_layers, qkvo_bias | mlp_bias},
+       {Family::smollm3, unrotated_layers, qkvo_bias | mlp_bias | some_windows},
        {Family::granite, multipliers, qkvo_bias | mlp_bias},
        {Family::phi3, longrope, partial_rotation | windows},
        {Family::phi3, partial_rotation, windows},
@@ -173,14 +173,28 @@ double attention_multiplier_of(const config::Model& model) {
 
 constexpr const char* original_length = "original_max_position_embeddings";
 
+/// Whether the factor of cosines and sines is the one that follows from the growth of the context.
+bool follows_from_growth(const config::RopeScaling& scaling, const ordered_json& max_position_embeddings) {
+  if (!max_position_embeddings.is_number()) return false;
+  const auto original = static_cast<double>(scaling.original_max_position_embeddings);
+  const double growth = max_position_embeddings.get<double>() / original;
+  const double derived = growth <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(growth) / std::log(original));
+  return std::abs(scaling.attention_factor - derived) <= 1e-9 * derived;
+}
+
 /// Of longrope, transformers 4 takes three fields alone in rope_scaling; the others stand outside. And the share of the
-/// dims that are rotated stands there.
+/// dims that are rotated stands there, which is a half where GLM does not say it.
 void write_older_longrope(ordered_json& object, const config::Model& model) {
   const config::RopeScaling& scaling = model.rope_scaling;
-  if (model.partial_rotary_factor != 1.0) object["partial_rotary_factor"] = model.partial_rotary_factor;
+  const bool is_glm =
+      model.block_norms == config::BlockNorms::glm4 || model.scoring_func == config::ScoringFunc::sigmoid;
+  if (is_glm || model.partial_rotary_factor != 1.0) object["partial_rotary_factor"] = model.partial_rotary_factor;
   if (scaling.rope_type != config::RopeType::longrope) return;
   object["rope_scaling"] = {
       {"type", "longrope"}, {"short_factor", scaling.short_factor}, {"long_factor", scaling.long_factor}};
+  if (!follows_from_growth(scaling, object.value("max_position_embeddings", ordered_json(4096)))) {
+    object["rope_scaling"]["attention_factor"] = scaling.attention_factor;  // which version 4 refuses
+  }
   object[original_length] = scaling.original_max_position_embeddings;
 }
 
@@ -246,27 +260,28 @@ void write_local_rope(ordered_json& object, const config::Model& model) {
 /// The config.json of a model that began with random weights, in the form that transformers 4 and 5 read.
 ordered_json describe(const config::Model& model, std::int64_t max_length) {
   const FamilyDefaults& family = require_family(model);
-  ordered_json object = {{"architectures", {family.architecture}},
-                         {"model_type", family.model_type},
-                         {"hidden_size", model.hidden_size},
-                         {"intermediate_size", model.intermediate_size},
-                         {"num_hidden_layers", model.num_hidden_layers},
-                         {"num_attention_heads", model.num_attention_heads},
-                         {"num_key_value_heads", model.num_key_value_heads},
-                         {"head_dim", model.head_dim},
-                         {"hidden_act", "silu"},
-                         {"vocab_size", model.vocab_size},
-                         {"max_position_embeddings", max_position_embeddings_of(model, max_length)},
-                         {"rms_norm_eps", model.rms_norm_eps},
-                         {"rope_theta", model.rope_theta},
-                         {"rope_scaling", nullptr},
-                         {"tie_word_embeddings", model.tie_word_embeddings},
-                         {"attention_dropout", 0.0},
-                         {"initializer_range", model.initializer_range},
-                         {"use_cache", true},
-                         {"bos_token_id", nullptr},
-                         {"eos_token_id", nullptr},
-                         {"pad_token_id", nullptr}};
+  ordered_json object = {
+      {"architectures", {family.architecture}},
+      {"model_type", family.model_type},
+      {"hidden_size", model.hidden_size},
+      {"intermediate_size", model.intermediate_size},
+      {"num_hidden_layers", model.num_hidden_layers},
+      {"num_attention_heads", model.num_attention_heads},
+      {"num_key_value_heads", model.num_key_value_heads},
+      {"head_dim", model.head_dim},
+      {"hidden_act", "silu"},
+      {"vocab_size", model.vocab_size},
+      {"max_position_embeddings", max_position_embeddings_of(model, max_length)},
+      {"rms_norm_eps", model.rms_norm_eps},
+      {"rope_theta", model.rope_theta},
+      {"rope_scaling", nullptr},
+      {"tie_word_embeddings", model.tie_word_embeddings},
+      {"attention_dropout", 0.0},
+      {"initializer_range", model.initializer_range},
+      {"use_cache", true},
+      {"bos_token_id", nullptr},
+      {"eos_token_id", nullptr},
+      {"pad_token_id", model.pad_token_id < 0 ? ordered_json(nullptr) : ordered_json(model.pad_token_id)}};
   if (const std::string scaling = config::to_json(model.rope_scaling); !scaling.empty()) {
     object["rope_scaling"] = ordered_json::parse(scaling);
     if (model.llama_4_scaling_beta != 0.0) object["rope_scaling"]["llama_4_scaling_beta"] = model.llama_4_scaling_beta;
@@ -281,7 +296,7 @@ ordered_json describe(const config::Model& model, std::int64_t max_length) {
       family.family == Family::qwen2 || family.family == Family::qwen3 || family.family == Family::qwen3_moe;
   if (!is_qwen && !is_gemma && !is_olmo) object["mlp_bias"] = model.mlp_bias;
   const bool has_windows = model.sliding_window > 0;
-  if (is_qwen) object["use_sliding_window"] = has_windows;
+  if (is_qwen || family.family == Family::smollm3) object["use_sliding_window"] = has_windows;
   if (has_windows || family.family == Family::mistral) object["sliding_window"] = model.sliding_window;
   if (is_qwen && !model.layer_types.empty()) {
     const auto first = std::ranges::find(model.layer_types, "sliding_attention");
@@ -308,9 +323,10 @@ bool holds(const ordered_json& object, const char* name) {
 /// they would take default frequencies without a word. Writes what it says as rope_theta and rope_scaling as well.
 void add_older_rope(ordered_json& object, const config::Model& model) {
   if (!holds(object, "rope_parameters")) return;
-  const bool has_kinds = model.rope_local_base_freq != 0.0 && object["rope_parameters"].contains("full_attention");
+  const bool has_kinds = object["rope_parameters"].contains("full_attention");
   const ordered_json parameters = has_kinds ? object["rope_parameters"]["full_attention"] : object["rope_parameters"];
-  if (has_kinds && object["model_type"] == "gemma3_text" && !object.contains("rope_local_base_freq")) {
+  if (model.rope_local_base_freq != 0.0 && object["model_type"] == "gemma3_text" &&
+      !object.contains("rope_local_base_freq")) {
     object["rope_local_base_freq"] = model.rope_local_base_freq;
   }
   const bool says_theta = parameters.value("rope_theta", ordered_json()) == model.rope_theta;
@@ -333,6 +349,11 @@ void add_older_rope(ordered_json& object, const config::Model& model) {
   object["rope_scaling"] = std::move(scaling);
 }
 
+/// transformers 5 saves the experts of Qwen3-MoE under another name than version 4 reads.
+void add_older_experts(ordered_json& object, const config::Model& model) {
+  if (object.value("model_type", "") == "qwen3_moe") object["num_experts"] = model.num_experts;
+}
+
 /// Says under `name` alone how weights are stored.
 void set_dtype(ordered_json& object, const char* name, WeightType type) {
   object.erase("torch_dtype");
@@ -352,7 +373,9 @@ std::string make_config_json(const config::Model& model, WeightType type, const 
   const bool is_tower = object.contains("text_config") && object["text_config"].is_object();
   if (!original.empty()) {
     ordered_json& decoder = is_tower ? object["text_config"] : object;
-    add_older_rope(decoder, parse_model_config(original, "config.json").model);
+    const config::Model model = parse_model_config(original, "config.json").model;
+    add_older_rope(decoder, model);
+    add_older_experts(decoder, model);
   }
   if (is_tower) {
     ordered_json& decoder = object["text_config"];

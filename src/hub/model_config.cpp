@@ -60,7 +60,6 @@ const std::vector<std::string>& fields_without_math() {
                                               "output_attentions",
                                               "output_hidden_states",
                                               "output_scores",
-                                              "pad_token_id",
                                               "prefix",
                                               "pretraining_tp",
                                               "problem_type",
@@ -144,11 +143,21 @@ void refuse_what_is_not_there(ConfigFields& fields) {
   if (!fields.truth("is_causal", true)) fields.refuse("is_causal", "attention is causal", other_model);
 }
 
-/// Windows on the layers that are not rotated, which no published model has.
-void refuse_windows_of_smollm3(ConfigFields& fields) {
-  if (fields.truth("use_sliding_window", false) && fields.integer("sliding_window", 0) > 0) {
-    fields.refuse("use_sliding_window", "layers that are not rotated attend to the whole document", other_model);
+[[noreturn]] void refuse_unused_window(const ConfigFields& fields) {
+  fields.refuse("layer_types", "sliding_attention needs use_sliding_window and sliding_window", "correct config.json");
+}
+
+/// Windows on the layers that are not rotated, or on those of a list.
+void read_windows_of_smollm3(ConfigFields& fields, std::vector<std::string> layer_types, config::Model& model) {
+  const bool has_list = !layer_types.empty();
+  const std::int64_t window = fields.truth("use_sliding_window", false) ? fields.integer("sliding_window", 0) : 0;
+  for (std::size_t layer = 0; !has_list && std::cmp_less(layer, model.num_hidden_layers); ++layer) {
+    layer_types.emplace_back(window > 0 && !model.rotates(layer) ? "sliding_attention" : "full_attention");
   }
+  if (std::ranges::find(layer_types, "sliding_attention") == layer_types.end()) return;
+  if (window == 0) refuse_unused_window(fields);
+  model.sliding_window = window;
+  model.layer_types = std::move(layer_types);
 }
 
 /// Reads the window of families whose layers slide but for every so many-th.
@@ -156,16 +165,18 @@ void read_alternating_windows(ConfigFields& fields, Family family, std::vector<s
                               config::Model& model) {
   std::int64_t every = family == Family::gemma2 || family == Family::gpt_oss ? 2 : family == Family::olmo3 ? 4 : 6;
   if (family == Family::gemma3) {
-    every = fields.integer("sliding_window_pattern", fields.integer("_sliding_window_pattern", every));
+    every = fields.integer("sliding_window_pattern", every);
+    static_cast<void>(fields.value("_sliding_window_pattern"));  // the same, written and not read
     if (every == 0) fields.refuse("sliding_window_pattern", "it counts layers", "correct config.json");
   }
   for (std::int64_t layer = layer_types.empty() ? 1 : model.num_hidden_layers + 1; layer <= model.num_hidden_layers;
        ++layer) {
     layer_types.emplace_back(layer % every != 0 ? "sliding_attention" : "full_attention");
   }
-  if (std::ranges::find(layer_types, "sliding_attention") == layer_types.end()) return;
   const std::int64_t default_window = family == Family::gpt_oss ? 128 : 4096;
-  model.sliding_window = fields.has("sliding_window") ? fields.integer("sliding_window", 0) : default_window;
+  const std::int64_t window = fields.has("sliding_window") ? fields.integer("sliding_window", 0) : default_window;
+  if (std::ranges::find(layer_types, "sliding_attention") == layer_types.end()) return;
+  model.sliding_window = window;
   if (model.sliding_window == 0) fields.refuse("sliding_window", "some layers slide", "correct config.json");
   model.layer_types = std::move(layer_types);
 }
@@ -192,11 +203,11 @@ void read_windows(ConfigFields& fields, const FamilyDefaults& family, config::Mo
   const bool slides_everywhere = family.family == Family::mistral || family.family == Family::phi3 ||
                                  family.family == Family::ministral3 || family.family == Family::mixtral;
   const bool is_qwen = family.family == Family::qwen2 || family.family == Family::qwen3;
+  if (family.family == Family::smollm3) return read_windows_of_smollm3(fields, std::move(layer_types), model);
   if (!is_qwen) {
     if (has_sliding) {
       fields.refuse("layer_types", fmt::format("{} has one kind of layer here", family.architecture), other_model);
     }
-    if (family.family == Family::smollm3) refuse_windows_of_smollm3(fields);
     if (family.family == Family::qwen3_moe) {
       static_cast<void>(fields.value("max_window_layers"));  // all layers slide, whatever it says
       const std::int64_t window = fields.has("sliding_window") ? fields.integer("sliding_window", 0) : default_window;
@@ -211,10 +222,7 @@ void read_windows(ConfigFields& fields, const FamilyDefaults& family, config::Mo
   const bool is_used = fields.truth("use_sliding_window", false);
   const std::int64_t window = fields.has("sliding_window") ? fields.integer("sliding_window", 0) : default_window;
   const std::int64_t num_full_layers = fields.integer("max_window_layers", 28);
-  if (has_sliding && (!is_used || window == 0)) {
-    fields.refuse("layer_types", "sliding_attention needs use_sliding_window and sliding_window",
-                  "correct config.json");
-  }
+  if (has_sliding && (!is_used || window == 0)) refuse_unused_window(fields);
   if (layer_types.empty() && is_used && window > 0) {
     for (std::int64_t layer = 0; layer < num_layers; ++layer) {
       layer_types.emplace_back(layer >= num_full_layers ? "sliding_attention" : "full_attention");
@@ -246,6 +254,17 @@ void read_sizes(ConfigFields& fields, const FamilyDefaults& family, config::Mode
   if (model.head_dim == 0) model.head_dim = model.hidden_size / model.num_attention_heads;
   model.max_position_embeddings = fields.integer("max_position_embeddings", family.max_position_embeddings);
   model.tie_word_embeddings = fields.truth("tie_word_embeddings", family.tie_word_embeddings);
+}
+
+/// The token whose embedding torch.nn.Embedding does not train as an input. It counts from the end where it is
+/// negative. One beyond the vocabulary, which transformers does not load, is none.
+void read_padding(ConfigFields& fields, const FamilyDefaults& family, config::Model& model) {
+  const auto value = fields.value("pad_token_id");
+  if (!value.is_null() && !value.is_number_integer()) fields.refuse_kind("pad_token_id", "a whole number");
+  if (fields.has("pad_token_id") && value.is_null()) return;
+  auto id = value.is_null() ? family.pad_token_id : value.get<std::int64_t>();
+  if (!value.is_null() && id < 0) id += model.vocab_size;
+  if (id >= 0 && id < model.vocab_size) model.pad_token_id = id;
 }
 
 void read_biases(ConfigFields& fields, Family family, config::Model& model) {
@@ -314,18 +333,20 @@ void read_rotated_layers(ConfigFields& fields, config::Model& model) {
   }
 }
 
-/// What Gemma 2 and 3 have beside others.
-void read_gemma(ConfigFields& fields, Family family, config::Model& model) {
+/// What Gemma 2 and 3 have beside others. Gemma 3 of transformers has the field of a cap on scores and does not read
+/// it, nor the one of a cap on logits where it is the tower of a larger model.
+void read_gemma(ConfigFields& fields, Family family, bool is_tower, config::Model& model) {
   const bool is_second = family == Family::gemma2;
-  model.attn_logit_softcapping = fields.has("attn_logit_softcapping") ? fields.number("attn_logit_softcapping", 0.0)
-                                 : is_second                          ? 50.0
-                                                                      : 0.0;
+  const auto read_cap = [&](const char* name, double default_of_second) {
+    return fields.has(name) ? fields.number(name, 0.0) : is_second ? default_of_second : 0.0;
+  };
+  const double cap_of_scores = read_cap("attn_logit_softcapping", 50.0),
+               cap_of_logits = read_cap("final_logit_softcapping", 30.0);
+  if (is_second) model.attn_logit_softcapping = cap_of_scores;
+  if (!is_tower) model.final_logit_softcapping = cap_of_logits;
   if (fields.truth("use_bidirectional_attention", false)) {
     fields.refuse("use_bidirectional_attention", "attention is causal", other_model);
   }
-  model.final_logit_softcapping = fields.has("final_logit_softcapping") ? fields.number("final_logit_softcapping", 0.0)
-                                  : is_second                           ? 30.0
-                                                                        : 0.0;
   const double scalar = fields.number("query_pre_attn_scalar", 256.0);
   if (!(scalar > 0)) fields.refuse("query_pre_attn_scalar", "scores are divided by its root", "correct config.json");
   model.attention_multiplier = 1.0 / std::sqrt(scalar);
@@ -437,19 +458,20 @@ ModelConfig parse_model_config(const std::string& text, const std::string& sourc
   config::Model& model = result.model;
   read_activation(fields, family.family, model);
   read_sizes(fields, family, model);
+  read_padding(fields, family, model);
   read_biases(fields, family.family, model);
+  if (family.family == Family::smollm3) read_rotated_layers(fields, model);
   read_windows(fields, family, model);
   model.rms_norm_eps = fields.number("rms_norm_eps", family.rms_norm_eps);
   if (is_tower_config(whole)) model.tie_word_embeddings = read_around_tower(whole, source);
   model.initializer_range = fields.number("initializer_range", model.initializer_range);
   read_rope(fields, family, model, result.warnings);
   if (family.family == Family::glm4) model.block_norms = config::BlockNorms::glm4;
-  if (is_gemma(family.family)) read_gemma(fields, family.family, model);
+  if (is_gemma(family.family)) read_gemma(fields, family.family, is_tower_config(whole), model);
   if (family.family == Family::olmo2 || family.family == Family::olmo3) {
     model.block_norms = config::BlockNorms::olmo2;
     model.qk_norm = model.qk_norm_all_heads = true;
   }
-  if (family.family == Family::smollm3) read_rotated_layers(fields, model);
   if (family.family == Family::granite) read_multipliers(fields, model);
   const bool has_experts =
       family.family == Family::qwen3_moe || family.family == Family::mixtral || family.family == Family::gpt_oss;

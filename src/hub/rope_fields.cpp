@@ -43,8 +43,10 @@ json read_local_rope(ConfigFields& fields, const FamilyDefaults& family, config:
   model.rope_local_base_freq = is_gemma ? fields.number("rope_local_base_freq", theta_of_gemma) : theta;
   json all = fields.object();
   const json parameters = fields.value(name);
-  if (!parameters.is_object() || !(parameters.contains("full_attention") || parameters.contains("sliding_attention"))) {
-    return all;
+  if (!parameters.is_object() || parameters.empty()) return all;
+  if (!parameters.contains("full_attention") && !parameters.contains("sliding_attention")) {
+    fields.refuse(name, "it should say full_attention and sliding_attention; transformers reads nothing else of it",
+                  "correct config.json");
   }
   const json full = parameters.value("full_attention", json()), local = parameters.value("sliding_attention", json());
   all[name] = full;
@@ -104,11 +106,12 @@ void drop_unknown(const ConfigFields& fields, const std::string& kind, json& obj
   }
 }
 
-/// Fills in what transformers derives from the lengths that the model knows.
+/// Fills in what transformers derives from the lengths that the model knows. `default_original`: the original context
+/// where the family has one of its own, else 0.
 void complete(ConfigFields& fields, const config::Model& model, const std::string& kind, json& object,
-              std::vector<std::string>& warnings) {
+              std::int64_t default_original, std::vector<std::string>& warnings) {
   const char* const original = "original_max_position_embeddings";
-  const std::int64_t outer = fields.integer(original, 0);
+  const std::int64_t outer = fields.integer(original, default_original);
   if (kind == "dynamic") object[original] = model.max_position_embeddings;
   if (kind != "yarn" && kind != "llama3" && kind != "longrope") return;
   if (outer > 0) {
@@ -133,6 +136,27 @@ void complete(ConfigFields& fields, const config::Model& model, const std::strin
 
 namespace {
 
+/// That of a config.json that does not mention it; one that is null means another one in version 4 of transformers
+/// than in 5.
+json default_scaling(Family family) {
+  if (family == Family::gpt_oss) {
+    return {{"rope_type", "yarn"}, {"factor", 32.0},    {"beta_fast", 32.0},
+            {"beta_slow", 1.0},    {"truncate", false}, {"original_max_position_embeddings", 4096}};
+  }
+  if (family == Family::ministral3) {
+    return {{"rope_type", "yarn"},
+            {"rope_theta", 1000000.0},
+            {"factor", 16.0},
+            {"beta_fast", 32.0},
+            {"beta_slow", 1.0},
+            {"mscale", 1.0},
+            {"mscale_all_dim", 1.0},
+            {"llama_4_scaling_beta", 0.1},
+            {"original_max_position_embeddings", 16384}};
+  }
+  return json::object();
+}
+
 void read_main_rope(ConfigFields& fields, const FamilyDefaults& family, config::Model& model,
                     std::vector<std::string>& warnings) {
   std::string field = "rope_scaling";
@@ -141,6 +165,7 @@ void read_main_rope(ConfigFields& fields, const FamilyDefaults& family, config::
   std::string found;
   json object = scaling_object(fields, found);
   if (!found.empty()) field = found;
+  if (!fields.has("rope_parameters") && !fields.has("rope_scaling")) object = default_scaling(family.family);
   model.rope_theta = take_number(fields, field, object, "rope_theta", outer_theta);
   model.partial_rotary_factor = take_number(fields, field, object, "partial_rotary_factor", outer_part);
   const bool turns_parts =
@@ -162,7 +187,8 @@ void read_main_rope(ConfigFields& fields, const FamilyDefaults& family, config::
   if (family.family == Family::phi3 && (kind == "su" || kind == "yarn")) kind = "longrope";  // older names
   try {
     drop_unknown(fields, kind, object, warnings);
-    complete(fields, model, kind, object, warnings);
+    constexpr std::int64_t original_of_phi3 = 4096;
+    complete(fields, model, kind, object, family.family == Family::phi3 ? original_of_phi3 : 0, warnings);
     object["rope_type"] = kind;
     model.rope_scaling = config::parse_rope_scaling(object.dump());
   } catch (const std::invalid_argument& expectation) {
@@ -178,6 +204,7 @@ void read_rope(ConfigFields& fields, const FamilyDefaults& family, config::Model
     return read_main_rope(fields, family, model, warnings);
   }
   const json all = read_local_rope(fields, family, model);
+  if (model.layer_types.empty()) model.rope_local_base_freq = 0.0;  // no layer slides
   ConfigFields of_main(all, fields.source());
   read_main_rope(of_main, family, model, warnings);
   for (const char* name :

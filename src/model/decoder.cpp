@@ -161,10 +161,22 @@ void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSc
     if (!c_.units.has_gradient(p_.embedding)) return;
     scale_embedding(c_, c_.tp.slice(b_.scratch.dx));
     c_.tp.gather(b_.scratch.dx);
-    c_.ops.embedding_backward(c_.units.accumulated_gradient(p_.embedding), inputs.tokens, b_.scratch.dx,
-                              c_.sizes.vocab_begin);
+    embedding_backward(inputs.tokens);
   });
   c_.units.end_pass();
+}
+
+void Decoder::embedding_backward(const Tensor& tokens) {
+  const Tensor dtable = c_.units.accumulated_gradient(p_.embedding);
+  const std::int64_t first_id = c_.sizes.vocab_begin, num_rows = dtable.shape[0];
+  const auto add_rows = [&](std::int64_t begin, std::int64_t end) {
+    if (begin >= end) return;
+    c_.ops.embedding_backward(dtable.rows(begin, end - begin), tokens, b_.scratch.dx, first_id + begin);
+  };
+  const std::int64_t padding = c_.config.pad_token_id - first_id;
+  if (c_.config.pad_token_id < 0 || padding < 0 || padding >= num_rows) return add_rows(0, num_rows);
+  add_rows(0, padding);
+  add_rows(padding + 1, num_rows);
 }
 
 void Decoder::forward_loss(const Inputs& inputs, const sequence::AttentionSchedules& schedules, Tensor metrics) {

@@ -21,6 +21,7 @@ std::string full_name(const config::Difference& difference) { return difference.
 /// Whether a resumed run needs the key as it was. A model folder may have moved; what is in it is compared by shape.
 bool must_stay(const std::string& key) {
   if (key == "model.model_name_or_path" || key == "model.model_revision") return false;
+  if (key == "model.pad_token_id") return false;  // which checkpoints of earlier versions do not say
   return key.starts_with("model.") || key.starts_with("lora.") || key == "data.shuffle" || key == "data.seed" ||
          key == "train.seed" || key == "optimizer.optim";
 }

@@ -138,6 +138,32 @@ config::Model sinking() {
   return model;
 }
 
+/// The same with experts as gpt-oss has them. A token goes through all of them: otherwise the tokens of a document that
+/// is changed go to other experts, and sums over the tokens of an expert, which add zeros for these, round otherwise.
+/// Without the auxiliary loss, which is one of all tokens together.
+config::Model sinking_experts() {
+  config::Model model = sinking();
+  model.expert_form = config::ExpertForm::gpt_oss;
+  model.attention_bias = model.attention_output_bias = model.norm_topk_prob = true;
+  model.num_experts = model.num_experts_per_tok = 3;
+  model.moe_intermediate_size = model.intermediate_size;
+  model.router_aux_loss_coef = 0.0;
+  return model;
+}
+
+/// Experts of a sigmoid router behind a layer with an MLP, beside one that all tokens go through (GLM-4.5).
+config::Model shared_experts() {
+  config::Model model = half_windowed();
+  model.qk_norm = true;
+  model.scoring_func = config::ScoringFunc::sigmoid;
+  model.num_experts = model.num_experts_per_tok = 4;
+  model.n_shared_experts = 1;
+  model.moe_intermediate_size = 8;
+  model.mlp_only_layers = {0};
+  model.router_aux_loss_coef = 0.0;
+  return model;
+}
+
 /// One document, with weights on the targets from `first` on; another token at `changed`, if that is not negative.
 data::Row make_long_row(std::int64_t first, std::int64_t changed) {
   data::Row row{std::vector<std::int32_t>(max_length), std::vector<float>(max_length, 1.0f), {max_length}};
@@ -187,8 +213,8 @@ BOOST_AUTO_TEST_CASE(no_document_feels_another) {
   for (const mesh::Layout& layout : layouts) {
     if (layout.size() != session().world().size()) continue;
     for (const Computing& computing : computings) {
-      for (const config::Model& model :
-           {test::small_llama(), test::small_qwen2(), test::small_qwen3(), half_windowed(), sinking()}) {
+      for (const config::Model& model : {test::small_llama(), test::small_qwen2(), test::small_qwen3(), half_windowed(),
+                                         sinking(), sinking_experts(), shared_experts()}) {
         for (const Method& method : methods_for(layout, model)) {
           BOOST_TEST_CONTEXT(layout.describe() << ", method " << static_cast<int>(method.sp_method)) {
             check_mesh(layout, model, method, computing, /*cuts_tokens=*/false);

@@ -102,15 +102,20 @@ def to_old_form(folder):
     path.write_text(json.dumps(config, indent=2))
 
 
-def write_rows(path, vocab_size):
-    rng = np.random.default_rng(7)
-    tokens = np.zeros((len(DOCUMENT_LENGTHS), MAX_LENGTH), np.int32)
-    weights = np.zeros((len(DOCUMENT_LENGTHS), MAX_LENGTH), np.float32)
-    for row, lengths in enumerate(DOCUMENT_LENGTHS):
+def write_rows(path, vocab_size, documents=None, seed=7, without_target=()):
+    """A shard of random rows, and their tokens and weights; `documents`: the lengths of each row's. Rows of
+    `without_target` are not trained on."""
+    documents = documents or DOCUMENT_LENGTHS
+    rng = np.random.default_rng(seed)
+    tokens = np.zeros((len(documents), MAX_LENGTH), np.int32)
+    weights = np.zeros((len(documents), MAX_LENGTH), np.float32)
+    for row, lengths in enumerate(documents):
         tokens[row, :sum(lengths)] = rng.integers(0, vocab_size, sum(lengths))
         weights[row, :sum(lengths)] = rng.choice([0.0, 0.5, 1.0, 1.0], sum(lengths))
-    lengths = [length for row in DOCUMENT_LENGTHS for length in row]
-    offsets = np.cumsum([0] + [len(row) for row in DOCUMENT_LENGTHS])
+        if row in without_target:
+            weights[row] = 0
+    lengths = [length for row in documents for length in row]
+    offsets = np.cumsum([0] + [len(row) for row in documents])
     with h5py.File(path, "w") as file:
         file["tokens"], file["loss_weight"] = tokens, weights
         file["document_lengths"], file["document_offsets"] = np.array(lengths, np.int32), offsets.astype(np.int64)

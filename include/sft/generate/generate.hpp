@@ -16,10 +16,13 @@ struct GenerateOptions {
   std::int64_t max_new_tokens = 128;
   std::int64_t num_token_ids = 0;         ///< at least 1; only ids below this are produced: those the tokenizer knows
   std::vector<std::int32_t> stop_tokens;  ///< end the text and are no part of it
+  bool keeps_logits = false;
 };
 
 struct Generated {
   std::vector<std::int32_t> tokens;  ///< what follows the prompt
+  /// With keeps_logits: what each of these was chosen from (V), and a stop token behind them.
+  std::vector<std::vector<float>> logits;
   bool is_stopped = false;           ///< by a stop token, not by max_new_tokens
   std::int64_t num_read_tokens = 0;  ///< of the prompt that were not in the cache yet
   double read_time_s = 0.0;          ///< for those, up to the first logits

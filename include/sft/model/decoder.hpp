@@ -68,6 +68,8 @@ class Decoder {
   void forward_body(const Inputs& inputs, const sequence::AttentionSchedules& schedules,
                     std::optional<std::uint64_t> dropout_seed, bool keeps, std::span<const EmbeddingNoise> noise = {});
   void head_backward(const Inputs& inputs, double gradient_scale, Tensor metrics);
+  /// Adds scratch.dx, of all tokens, to the gradient of the embedding: of all rows but that of the padding token.
+  void embedding_backward(const Tensor& tokens);
   void block_backward_of(BlockIndex block);
 
   /// What the block keeps, and where it waits.

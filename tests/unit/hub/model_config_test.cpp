@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(experts) {
   BOOST_TEST((oss.model.sliding_window == 128 && oss.model.layer_types.front() == "sliding_attention"));
   BOOST_TEST(oss.model.layer_types.at(1) == "full_attention");
   BOOST_TEST(oss.warnings.empty());
-  BOOST_TEST(mentions(refusal(json::object(), "GptOssForCausalLM"), {"rope_scaling", "yarn"}));
+  BOOST_TEST(mentions(refusal({{"rope_scaling", nullptr}}, "GptOssForCausalLM"), {"rope_scaling", "yarn"}));
   BOOST_TEST(mentions(
       refusal({{"rope_scaling", yarn}, {"quantization_config", {{"quant_method", "gptq"}}}}, "GptOssForCausalLM"),
       {"quantization_config"}));
@@ -162,7 +162,37 @@ BOOST_AUTO_TEST_CASE(layers_that_are_not_rotated) {
   BOOST_TEST(mentions(refused({{"no_rope_layers", {1, 0}}}), {"no_rope_layers", "there are 3 layers"}));
   BOOST_TEST(mentions(refused({{"no_rope_layers", {1, true, 1}}}), {"a list of whole numbers"}));
   BOOST_TEST(mentions(refused({{"no_rope_layer_interval", 0}}), {"no_rope_layer_interval"}));
-  BOOST_TEST(mentions(refused({{"use_sliding_window", true}, {"sliding_window", 8}}), {"use_sliding_window"}));
+}
+
+BOOST_AUTO_TEST_CASE(windows_on_layers_that_are_not_rotated) {
+  const auto windows = [](const json& more) {
+    const config::Model model = read(config_of("SmolLM3ForCausalLM", more)).model;
+    return std::vector{model.window_of(0), model.window_of(1), model.window_of(2)};
+  };
+  using Windows = std::vector<std::int64_t>;
+  const json window = {{"use_sliding_window", true}, {"sliding_window", 8}, {"no_rope_layers", {1, 0, 1}}};
+  BOOST_TEST(windows(window) == (Windows{0, 8, 0}));
+  json listed = window;
+  listed["layer_types"] = {"sliding_attention", "full_attention", "full_attention"};
+  BOOST_TEST(windows(listed) == (Windows{8, 0, 0}));
+  listed["use_sliding_window"] = false;
+  BOOST_TEST(mentions(refusal(listed, "SmolLM3ForCausalLM"), {"layer_types", "use_sliding_window"}));
+  BOOST_TEST(windows({{"sliding_window", 8}, {"no_rope_layers", {1, 0, 1}}}) == (Windows{0, 0, 0}));
+}
+
+BOOST_AUTO_TEST_CASE(the_padding_token) {
+  const auto padding = [](const char* architecture, const json& more) {
+    return read(config_of(architecture, more)).model.pad_token_id;
+  };
+  const std::int64_t vocab_size = read(config_of("LlamaForCausalLM")).model.vocab_size;
+  BOOST_TEST(padding("LlamaForCausalLM", json::object()) == -1);
+  BOOST_TEST(padding("LlamaForCausalLM", {{"pad_token_id", 3}}) == 3);
+  BOOST_TEST(padding("LlamaForCausalLM", {{"pad_token_id", -1}}) == vocab_size - 1);  // as torch.nn.Embedding counts
+  BOOST_TEST(padding("LlamaForCausalLM", {{"pad_token_id", vocab_size}}) == -1);
+  BOOST_TEST(padding("Gemma2ForCausalLM", json::object()) == 0);
+  BOOST_TEST(padding("Gemma2ForCausalLM", {{"pad_token_id", nullptr}}) == -1);
+  BOOST_TEST(padding("Olmo2ForCausalLM", json::object()) == 1);
+  BOOST_TEST(mentions(refusal({{"pad_token_id", "x"}}), {"pad_token_id", "a whole number"}));
 }
 
 BOOST_AUTO_TEST_CASE(multipliers_of_granite) {
@@ -231,6 +261,27 @@ BOOST_AUTO_TEST_CASE(rotation_of_phi) {
   without_newer.erase("rope_parameters");
   BOOST_TEST(text_of(read(without_newer).model) == text_of(model));
   BOOST_TEST(mentions(refusal({{"resid_pdrop", 0.1}}, "Phi3ForCausalLM"), {"resid_pdrop"}));
+
+  // A factor of cosines that does not follow from the context: version 4 has no place for it, and has to refuse.
+  json scaled = original;
+  scaled["rope_parameters"]["attention_factor"] = 1.4;
+  const json written = json::parse(hub::make_config_json({}, hub::WeightType::float32, scaled.dump(), 1));
+  BOOST_TEST(written["rope_scaling"]["attention_factor"] == 1.4);
+  BOOST_TEST(text_of(read(written).model) == text_of(read(scaled).model));
+
+  json inner = longrope;
+  inner["original_max_position_embeddings"] = 128;
+  const json unsaid = {{"rope_parameters", inner}, {"partial_rotary_factor", 0.75}, {"max_position_embeddings", 8192}};
+  BOOST_TEST(read(config_of("Phi3ForCausalLM", unsaid)).model.rope_scaling.original_max_position_embeddings == 4096);
+}
+
+BOOST_AUTO_TEST_CASE(the_share_of_dims_that_glm_rotates_is_written_in_the_older_form) {
+  json linear = rope_of("linear", {{"factor", 4.0}, {"rope_theta", 10000.0}});
+  linear["partial_rotary_factor"] = 1.0;
+  const json original = config_of("Glm4ForCausalLM", {{"rope_parameters", linear}});
+  const json made = json::parse(hub::make_config_json({}, hub::WeightType::float32, original.dump(), 1));
+  BOOST_TEST(made["partial_rotary_factor"] == 1.0);
+  BOOST_TEST(text_of(read(made).model) == text_of(read(original).model));
 }
 
 BOOST_AUTO_TEST_CASE(queries_that_grow_and_norms_of_branches) {
@@ -245,7 +296,11 @@ BOOST_AUTO_TEST_CASE(queries_that_grow_and_norms_of_branches) {
   BOOST_TEST((ministral.model.llama_4_scaling_beta == 0.1 && ministral.model.rope_scaling.attention_factor == 1.0));
   BOOST_TEST((ministral.model.head_dim == 128 && ministral.model.sliding_window == 0));
   BOOST_TEST(ministral.warnings.empty());
-  BOOST_TEST(mentions(refusal(json::object(), "Ministral3ForCausalLM"), {"rope_scaling", "says nothing"}));
+  BOOST_TEST(mentions(refusal({{"rope_scaling", nullptr}}, "Ministral3ForCausalLM"), {"rope_scaling", "says nothing"}));
+  BOOST_TEST(text_of(read(config_of("Ministral3ForCausalLM")).model) == text_of(ministral.model));  // not mentioned
+  BOOST_TEST(mentions(refusal({{"rope_scaling", nullptr}}, "GptOssForCausalLM"), {"rope_scaling", "yarn"}));
+  const config::Model oss = read(config_of("GptOssForCausalLM")).model;
+  BOOST_TEST((oss.rope_scaling.factor == 32.0 && !oss.rope_scaling.truncate && oss.rope_theta == 150000.0));
   const config::Model glm = read(config_of("Glm4ForCausalLM")).model;
   BOOST_TEST((glm.block_norms == config::BlockNorms::glm4));
   BOOST_TEST((glm.rotary_dim() == 64 && glm.attention_bias && !glm.attention_output_bias));
@@ -275,6 +330,7 @@ BOOST_AUTO_TEST_CASE(norms_windows_and_rotary_embeddings_of_olmo) {
                                                          {"rope_parameters", newer},
                                                          {"max_position_embeddings", 65536}}))
                          .model) == text_of(model));
+  BOOST_TEST(mentions(refusal({{"rope_parameters", yarn}}, "Olmo3ForCausalLM"), {"full_attention"}));
   const json scaled = {{"sliding_attention", yarn}};
   BOOST_TEST(mentions(refusal({{"rope_parameters", scaled}}, "Olmo3ForCausalLM"), {"sliding layers are not scaled"}));
 }
@@ -292,6 +348,19 @@ BOOST_AUTO_TEST_CASE(what_gemma_has_beside_others) {
   BOOST_TEST((third.rope_theta == 1000000.0 && third.rope_local_base_freq == 10000.0 && third.sliding_window == 1024));
   BOOST_TEST((third.rope_scaling.factor == 8.0 && third.final_logit_softcapping == 0.0));
   BOOST_TEST((third.has_local_rope(4) && !third.has_local_rope(5) && third.has_local_rope(6)));
+
+  const hub::ModelConfig full =
+      read(config_of("Gemma3ForCausalLM", {{"layer_types", json(3, "full_attention")}, {"sliding_window", 1024}}));
+  BOOST_TEST((full.model.rope_local_base_freq == 0.0 && full.model.sliding_window == 0 && full.warnings.empty()));
+
+  // transformers reads neither cap here.
+  const json caps = {{"attn_logit_softcapping", 9.0}, {"final_logit_softcapping", 3.0}};
+  const config::Model capped = read(config_of("Gemma3ForCausalLM", caps)).model;
+  BOOST_TEST((capped.attn_logit_softcapping == 0.0 && capped.final_logit_softcapping == 3.0));
+  const json tower = {{"architectures", {"Gemma3ForConditionalGeneration"}},
+                      {"model_type", "gemma3"},
+                      {"text_config", config_of("Gemma3ForCausalLM", caps)}};
+  BOOST_TEST(hub::parse_model_config(tower.dump(), "config.json").model.final_logit_softcapping == 0.0);
 
   const config::Model second = read(config_of("Gemma2ForCausalLM", {{"attn_logit_softcapping", nullptr}})).model;
   BOOST_TEST((second.final_logit_softcapping == 30.0 && !second.qk_norm && second.rope_local_base_freq == 0.0));
@@ -569,6 +638,12 @@ BOOST_AUTO_TEST_CASE(a_rotary_embedding_in_the_newer_form_is_written_in_the_olde
                              {"rope_parameters", {{"rope_theta", 9.0}, {"rope_type", "default"}}}});
   BOOST_TEST(both["rope_theta"] == 7.0);
   BOOST_TEST(both["rope_scaling"]["rope_type"] == "linear");
+}
+
+BOOST_AUTO_TEST_CASE(experts_are_written_under_the_name_that_version_4_reads) {
+  const json original = config_of("Qwen3MoeForCausalLM", {{"num_local_experts", 6}, {"model_type", "qwen3_moe"}});
+  const json made = json::parse(hub::make_config_json({}, hub::WeightType::float32, original.dump(), 1));
+  BOOST_TEST((made["num_experts"] == 6 && made["num_local_experts"] == 6));
 }
 
 BOOST_AUTO_TEST_CASE(fields_of_the_original_stay_but_for_the_dtype) {
