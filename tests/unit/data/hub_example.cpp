@@ -267,6 +267,8 @@ BOOST_AUTO_TEST_CASE(fields_may_have_other_names) {
   BOOST_TEST(mentions(refusal(R"({"prompt": "2 + 2?", "chosen": "4", "rejected": "5"})"),
                       "a record of preferences ('chosen' and 'rejected')"));
   BOOST_TEST(mentions(refusal(R"({"chosen": [], "rejected": []})"), "--rename chosen=messages"));
+  BOOST_TEST(mentions(refusal(R"({"dialog": [{"role": "user", "content": "x"}]})"), "give --rename dialog=messages"));
+  BOOST_TEST(mentions(refusal(R"({"content": "plain"})"), "give --dataset_text_field content"));
 }
 
 BOOST_AUTO_TEST_CASE(what_the_template_does_not_show_is_refused_or_counted) {
