@@ -247,13 +247,13 @@ struct Engine::Impl {
   void initialize_magnitudes() {
     if (!config.lora.use_peft || !config.lora.use_dora) return;
     refresh_weights();
-    workers.decoder.for_each_weight_norm([&](const parallel::ParameterGroup& magnitude, const Tensor& norms) {
+    workers.decoder.for_each_weight_norm([&](const parallel::ParameterGroup& magnitude, const Tensor& found) {
       const parallel::UnitStorage& storage = plan.parts[magnitude.part];  // in memory, as all that is kept in float32
       const parallel::Parameter* parameter = &storage.shard_map().unit(magnitude.unit).parameters[magnitude.first];
       for (const parallel::Piece& piece : storage.shard_map().pieces()) {
         if (piece.parameter != parameter) continue;
         workers.ops->copy(storage.parameters().rows(piece.shard_offset, piece.count),
-                          norms.rows(piece.begin, piece.count));
+                          found.rows(piece.begin, piece.count));
       }
     });
   }
