@@ -174,10 +174,10 @@ def mesh(run: Run) -> str:
                      f'height="{cell - 5}" rx="4" fill="{CELL_FILLS[reader % len(CELL_FILLS)]}"/>'
                      f'<text x="{x + (cell - 5) / 2}" y="{y + 26}" text-anchor="middle" font-size="13">{rank}</text></g>')
         if rank == last.get("slowest_rank"):
-            parts.append(f'<rect class="mark" x="{x}" y="{y}" width="{cell - 5}" height="{cell - 5}" rx="4"/>')
+            parts.append(f'<rect class="mark" x="{x + 1.5}" y="{y + 1.5}" width="{cell - 8}" height="{cell - 8}" rx="3"/>')
         if rank == last.get("fullest_rank", last.get("peak_memory_rank")):
-            parts.append(f'<rect class="mark" stroke-dasharray="4 3" x="{x + 4}" y="{y + 4}" width="{cell - 13}" '
-                         f'height="{cell - 13}" rx="3"/>')
+            parts.append(f'<rect class="mark" stroke-dasharray="4 3" x="{x + 5}" y="{y + 5}" width="{cell - 15}" '
+                         f'height="{cell - 15}" rx="2"/>')
         if rank % columns == 0 and outer:
             parts.append(f'<text x="{left - 10}" y="{y + 26}" text-anchor="end" font-size="12">'
                          + ", ".join(f"{axis} {at[axis]}" for axis in outer) + "</text>")
