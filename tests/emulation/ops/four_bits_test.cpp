@@ -13,8 +13,8 @@ namespace sft::ops::testing {
 BOOST_AUTO_TEST_SUITE(four_bits)
 
 BOOST_AUTO_TEST_CASE(read_four_bits) {
-  const std::vector<std::pair<std::int64_t, std::int64_t>> shapes =
-      with_large<std::pair<std::int64_t, std::int64_t>>({{0, 64}, {1, 64}, {70, 128}, {33, 320}}, {{4096, 4096}});
+  const std::vector<std::pair<std::int64_t, std::int64_t>> shapes = with_large<std::pair<std::int64_t, std::int64_t>>(
+      {{0, 64}, {1, 64}, {70, 128}, {33, 320}, {200, 128}}, {{4096, 4096}});
   for (const DType dtype : compute_dtypes) {
     for (const FourBitType type : {FourBitType::nf4, FourBitType::fp4}) {
       for (const bool is_nested : {false, true}) {
