@@ -111,8 +111,8 @@ struct Model {
   std::int64_t head_dim = 0;             ///< 0 in the file: hidden_size / num_attention_heads
   std::int64_t intermediate_size = 0;
   std::int64_t vocab_size = 0;
-  /// The token whose row of the embedding table gets no gradient as an input (padding_idx of torch.nn.Embedding), though
-  /// it does as an output of a tied head; -1: none.
+  /// The token whose row of the embedding table gets no gradient as an input (padding_idx of torch.nn.Embedding),
+  /// though it does as an output of a tied head; -1: none.
   std::int64_t pad_token_id = -1;
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
