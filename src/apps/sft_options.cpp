@@ -19,7 +19,7 @@ namespace po = boost::program_options;
 /// Its options that are no keys.
 struct Flags {
   bool print_config = false, dry_run = false, check = false, json = false;
-  std::string num_ranks, machine, config;
+  std::string num_ranks, ranks_per_node, machine, write_machine, config;
 };
 
 cli::Manual about_sft() {
@@ -27,8 +27,8 @@ cli::Manual about_sft() {
   manual.program = "sft";
   manual.summary = "Fine-tunes a decoder language model on a mesh of MPI ranks";
   manual.usage = {"mpirun -np N sft [INPUT.ini] [--section.key VALUE ...]",
-                  "sft INPUT.ini --dry-run [--json] [--num_ranks N] [--machine MACHINE]",
-                  "mpirun -np N sft INPUT.ini --check"};
+                  "sft INPUT.ini --dry-run [--json] [--num_ranks N] [--ranks_per_node N] [--machine MACHINE]",
+                  "mpirun -np N sft INPUT.ini --check [--write_machine FILE]"};
   manual.keys_heading =
       "Keys of the .ini file; each is also an option, --section.key VALUE, which wins. The section may be left out "
       "where only one has the key. Defaults are in brackets.";
@@ -56,15 +56,21 @@ po::options_description describe(Flags& flags) {
   add("json", cli::flag(&flags.json), "with --dry-run: as JSON");
   add("num_ranks", po::value(&flags.num_ranks)->value_name("N"),
       "with --dry-run: for N ranks; without it, for as many as the mesh needs");
+  add("ranks_per_node", po::value(&flags.ranks_per_node)->value_name("N"),
+      "with --dry-run: on nodes of N ranks; without it, those of --machine, or all ranks on one node");
   add("machine", po::value(&flags.machine)->value_name("MACHINE"),
-      "with --dry-run: also plan the time of a step on this machine, h200x8x4 for 4 nodes of 8 H200 "
-      "(share/sft/machines.ini), or a file of one machine of that form");
+      "also plan the time of a step on this machine, h200x8x4 for 4 nodes of 8 H200 (share/sft/machines.ini), or a "
+      "file "
+      "of one machine of that form, such as --check writes; a run tells it beside what a step took");
+  add("write_machine", cli::path("FILE", &flags.write_machine),
+      "with --check: measure what plans of time need, and write it as such a file");
   add("config", po::value(&flags.config)->value_name("FILE"),
       "the same as INPUT.ini, under TRL's name; also a YAML or JSON file of Accelerate, DeepSpeed, TRL or Axolotl");
   return description;
 }
 
-int read_num_ranks(const std::string& text) {
+/// The value of --num_ranks or --ranks_per_node.
+int read_num_ranks(const char* option, const std::string& text) {
   int num_ranks = 0;
   try {
     config::read(text, num_ranks);
@@ -72,8 +78,8 @@ int read_num_ranks(const std::string& text) {
     num_ranks = 0;
   }
   if (num_ranks < 1) {
-    throw_config_error(fmt::format("`--num_ranks {}` is no number of ranks", text), "it is a whole number from 1",
-                       "give the number that mpirun will start, e.g. --num_ranks 16");
+    throw_config_error(fmt::format("`--{} {}` is no number of ranks", option, text), "it is a whole number from 1",
+                       fmt::format("give the number that mpirun will start, e.g. --{} 16", option));
   }
   return num_ranks;
 }
@@ -96,7 +102,7 @@ void require_dry_run(const Flags& flags) {
   };
   if (flags.json) refuse("--json");
   if (!flags.num_ranks.empty()) refuse("--num_ranks");
-  if (!flags.machine.empty()) refuse("--machine");
+  if (!flags.ranks_per_node.empty()) refuse("--ranks_per_node");
 }
 
 }  // namespace
@@ -118,7 +124,19 @@ std::optional<SftOptions> read_sft_options(const std::vector<std::string>& argum
   if (options.action != SftOptions::Action::dry_run) require_dry_run(flags);
   options.json = flags.json;
   options.machine = flags.machine;
-  if (values->count("num_ranks") != 0) options.num_ranks = read_num_ranks(flags.num_ranks);
+  options.machine_file = flags.write_machine;
+  const bool has_steps = options.action == SftOptions::Action::run || options.action == SftOptions::Action::dry_run;
+  if (!flags.machine.empty() && !has_steps) {
+    throw_config_error("--machine with --check or --print-config", "it is for plans of steps, and neither makes any",
+                       "leave it out; --check --write_machine FILE describes this machine");
+  }
+  if (!flags.write_machine.empty() && options.action != SftOptions::Action::check) {
+    throw_config_error("--write_machine without --check", "it is the check that measures", "add --check");
+  }
+  if (values->count("num_ranks") != 0) options.num_ranks = read_num_ranks("num_ranks", flags.num_ranks);
+  if (values->count("ranks_per_node") != 0) {
+    options.ranks_per_node = read_num_ranks("ranks_per_node", flags.ranks_per_node);
+  }
   if (values->count("operand") != 0) options.input_file = (*values)["operand"].as<std::string>();
   if (values->count("config") != 0) {
     if (!options.input_file.empty()) {

@@ -17,7 +17,9 @@ struct SftOptions {
   Action action = Action::run;
   bool json = false;                      ///< with dry_run: print JSON
   int num_ranks = 0;                      ///< with dry_run: ranks of the planned mesh; 0: as many as its axes need
-  std::string machine;                    ///< with dry_run: that the time of a step is planned for; empty: none
+  int ranks_per_node = 0;                 ///< with dry_run: of the planned nodes; 0: not said
+  std::string machine;                    ///< that the time of a step is planned for; empty: none
+  std::string machine_file;               ///< with check: what to write the measured machine to; empty: it is not
   std::string input_file;                 ///< empty: none given
   std::vector<config::Option> overrides;  ///< keys, as config::parse takes them; that there are such names is checked
 };

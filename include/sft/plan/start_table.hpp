@@ -44,10 +44,10 @@ struct StartFacts {
 
 /// The start table of a configuration on any mesh, worked out on one rank; as one JSON object when `json`.
 /// `process_bytes`: what a process holds before it trains. `sp_choice`: what resolve_sp_method returned. `hardware`:
-/// that the time of a step is planned for.
+/// that the time of a step is planned for. `ranks_per_node`: of nodes that are filled in order.
 [[nodiscard]] std::string dry_run(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine,
                                   std::size_t process_bytes, const std::string& sp_choice,
-                                  const std::optional<Hardware>& hardware, bool json);
+                                  const std::optional<Hardware>& hardware, int ranks_per_node, bool json);
 
 /// What a mesh is warned of before it runs: units whose gathers go through more ranks, one after the other, than is
 /// worth it. Empty: nothing. Pure.
