@@ -7,12 +7,17 @@
 // Exit status: 0 done; 2 configuration, also where nothing fits; 3 data; 1 anything else.
 
 #include <fmt/core.h>
+#include <array>
 #include <chrono>
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "machine_here.hpp"
 #include "machines.hpp"
 #include "plan_options.hpp"
 #include "plan_report.hpp"
@@ -25,6 +30,9 @@
 #include "sft/io/file_kind.hpp"
 #include "sft/io/files.hpp"
 #include "sft/machine/node.hpp"
+#include "sft/mesh/place.hpp"
+#include "sft/plan/datasets.hpp"
+#include "sft/plan/row_lengths.hpp"
 #include "sft/plan/run_length.hpp"
 #include "start_model.hpp"
 
@@ -64,22 +72,64 @@ std::set<std::string> fixed_keys(const apps::PlanOptions& options, const config:
   return names;
 }
 
+plan::Hardware find_hardware(const apps::PlanOptions& options, const config::Config& config) {
+  const std::optional<int> num_ranks = apps::ranks_of_here(options.machine);
+  return num_ranks ? apps::measure_here(*num_ranks, config, options.machine_file)
+                   : apps::machine_named(options.machine);
+}
+
+/// OpenMP threads of a rank: of machines whose cores are known, their share.
+int num_threads_on(const plan::Hardware& hardware) {
+  machine::Cores cores = machine::cores_of_this_process();
+  if (hardware.cores_per_node > 0) cores.of_job = cores.of_rank = hardware.cores_per_node;
+  return machine::num_threads_of_rank(cores, hardware.ranks_per_node);
+}
+
+/// The limits of micro-batches of these rows, found once for those that are dealt alike.
+std::function<data::MicroBatchLimits(const config::ValidConfig&)> measured_limits(
+    const std::shared_ptr<const plan::Datasets>& datasets) {
+  using Key = std::array<std::int64_t, 5>;
+  return
+      [datasets, known = std::make_shared<std::map<Key, data::MicroBatchLimits>>()](const config::ValidConfig& config) {
+        const Key key{config->train.per_device_train_batch_size, config->train.gradient_accumulation_steps,
+                      mesh::Place(config, 0).data_size(), config->parallel.sp_size, config->parallel.token_slices()};
+        const auto found = known->find(key);
+        if (found != known->end()) return found->second;
+        return known->emplace(key, plan::measure_limits(config, *datasets)).first->second;
+      };
+}
+
+/// Rows that are there say how long they are.
+void use_data(const apps::PlanOptions& options, plan::PlanTask& task) {
+  const auto datasets =
+      std::make_shared<const plan::Datasets>(plan::Datasets{data::PackedDataset(task.base.data.train_files), {}});
+  const std::int64_t max_length = datasets->train.max_length();
+  if (options.max_length != 0 && options.max_length != max_length) {
+    log_warning(fmt::format("--max_length {} is not that of data.train_files, {}: rows are taken to be full",
+                            options.max_length, max_length));
+    return;
+  }
+  task.max_length = max_length;
+  task.lengths = plan::RowLengths::of(datasets->train);
+  task.measured_limits = measured_limits(datasets);
+}
+
 plan::PlanTask make_task(const apps::PlanOptions& options) {
-  plan::PlanTask task{.base = read_config(options, options.overrides),
+  const config::Config given = read_config(options, options.overrides);
+  plan::PlanTask task{.base = given,
                       .fixed = {},
-                      .hardware = apps::machine_named(options.machine),
+                      .searched = options.searched,
+                      .hardware = find_hardware(options, given),
                       .max_length = options.max_length,
                       .rows_per_step = options.rows};
   task.fixed = fixed_keys(options, task.base);
-  task.num_threads = machine::num_threads_of_rank(machine::cores_of_this_process(), task.hardware.ranks_per_node);
+  task.num_threads = num_threads_on(task.hardware);
   config::Config& base = task.base;
   base.model = config::validate(base.model)->model;  // with the sizes that follow from others
   base.device.backend =
       task.hardware.kind == device::Kind::cuda ? config::BackendChoice::cuda : config::BackendChoice::cpu;
   if (base.train.offload_folder.empty()) base.train.offload_folder = base.train.output_dir;
-  if (!base.data.train_files.empty() && task.max_length == 0) {
-    task.max_length = data::PackedDataset(base.data.train_files).max_length();
-  }
+  if (!base.data.train_files.empty()) use_data(options, task);
   if (task.max_length == 0) {
     throw_config_error("--max_length is missing", "there are no data.train_files that say how long rows are",
                        "give the tokens of a row, e.g. --max_length 32k");
@@ -119,6 +169,15 @@ void apply(const apps::PlanOptions& options, const apps::PlanReport& report) {
                        report.task.hardware.num_ranks(), options.applied_to));
 }
 
+/// Throws what is wrong with the configuration on any mesh, if that is why none is legal.
+void require_any_mesh(const plan::PlanTask& task) {
+  config::Config config = task.base;
+  config.parallel = {};
+  config.parallel.dp_shard_size = task.hardware.num_ranks();
+  config::validate_data(config::validate(config, task.hardware.num_ranks()), task.max_length, config.model.vocab_size,
+                        "the rows");
+}
+
 int run(const std::vector<std::string>& arguments) {
   const std::optional<apps::PlanOptions> options = apps::read_plan_options(arguments);
   if (!options) return static_cast<int>(ExitStatus::done);
@@ -130,6 +189,7 @@ int run(const std::vector<std::string>& arguments) {
   judge_best(*options, report);
   report.search_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (report.result.counts.legal == 0) {
+    require_any_mesh(task);
     throw_config_error(fmt::format("there is no legal way to train so on {} ranks", task.hardware.num_ranks()),
                        fmt::format("{} rows a step, rows of {} tokens and the keys that are given leave none",
                                    task.rows_per_step, task.max_length),

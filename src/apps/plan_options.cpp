@@ -2,6 +2,8 @@
 #include "plan_options.hpp"
 
 #include <fmt/core.h>
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "amounts.hpp"
@@ -32,26 +34,43 @@ cli::Manual about_plan() {
 
 struct Values {
   PlanOptions options;
-  std::string max_length;
+  std::string max_length, searched;
 };
 
 po::options_description describe(Values& values) {
   po::options_description description;
   auto add = description.add_options();
   add("machine", po::value(&values.options.machine)->value_name("MACHINE"),
-      "h200x8x4 for 4 nodes of 8 H200, of the names in share/sft/machines.ini; or a file of one machine of that "
-      "form");
+      "h200x8x4 for 4 nodes of 8 H200, of the names in share/sft/machines.ini; a file of one machine of that form, "
+      "such "
+      "as `sft --check --write_machine FILE` writes; `here`, or `herex8` for 8 ranks: this machine, which is measured");
   add("max_length", po::value(&values.max_length)->value_name("N"),
       "tokens of a row, 32k for 32768; without it, those of the data");
   add("rows", cli::number<std::int64_t>(&values.options.rows)->default_value(64, "64"),
       "rows of a step, of all ranks and micro-batches together");
   add("num_rows", cli::number<std::int64_t>(&values.options.num_rows),
       "rows of the data, for the hours of the run; without it, as many as data.train_files have");
+  add("search", po::value(&values.searched)->value_name("KEYS"),
+      "search keys too that change what is trained: of optim, reduce_dtype and tp_reduce, separated by commas");
+  add("write_machine", cli::path("FILE", &values.options.machine_file), "with --machine here: keep what was measured");
   add("explain", cli::number<int>(&values.options.explained), "tell more of plan N: its memory, and what it waits for");
   add("apply", cli::path("FILE", &values.options.applied_to),
       "write the best plan, or the one that --explain names, as .ini file");
   add("json", cli::flag(&values.options.json), "print JSON");
   return description;
+}
+
+std::set<std::string> read_searched(const std::string& text) {
+  constexpr std::array known{"optim", "reduce_dtype", "tp_reduce"};
+  std::vector<std::string> names;
+  if (!text.empty()) config::read(text, names);
+  for (const std::string& name : names) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    throw_config_error(fmt::format("`--search {}` cannot be", name),
+                       "optim, reduce_dtype and tp_reduce can be searched",
+                       "leave it out; everything else that makes training fit is searched anyway");
+  }
+  return {names.begin(), names.end()};
 }
 
 void check(const PlanOptions& options) {
@@ -62,6 +81,10 @@ void check(const PlanOptions& options) {
   if (options.machine.empty()) {
     throw_config_error("--machine is missing", "plans of time are for one",
                        "give h200x8x4 for 4 nodes of 8 H200, or a file of one machine as in share/sft/machines.ini");
+  }
+  if (!options.machine_file.empty() && !options.machine.starts_with("here")) {
+    throw_config_error("--write_machine without --machine here", "only this machine can be measured",
+                       "leave it out, or plan for --machine here");
   }
   if (options.rows < 1 || options.num_rows < 0) {
     throw_config_error("--rows and --num_rows are numbers of rows", "a step has one row at least", "give e.g. 64");
@@ -88,6 +111,7 @@ std::optional<PlanOptions> read_plan_options(const std::vector<std::string>& arg
   PlanOptions& options = values.options;
   if (given->count("operand") != 0) options.model = (*given)["operand"].as<std::string>();
   if (!values.max_length.empty()) options.max_length = parse_row_length(values.max_length);
+  options.searched = read_searched(values.searched);
   check(options);
   return options;
 }

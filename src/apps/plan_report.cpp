@@ -38,7 +38,8 @@ std::string savings_of(const Candidate& candidate) {
 }
 
 double tokens_of_step(const plan::PlanTask& task) {
-  return static_cast<double>(task.rows_per_step) * static_cast<double>(task.max_length);
+  const double row_tokens = task.lengths ? task.lengths->row_tokens : static_cast<double>(task.max_length);
+  return static_cast<double>(task.rows_per_step) * row_tokens;
 }
 
 /// Of the memory that is the scarcer one.
@@ -141,6 +142,10 @@ nlohmann::ordered_json json_of(const PlanReport& report, const Candidate& candid
   json["fits"] = candidate.memory.missing_bytes(report.task.hardware) == 0;
   json["device_bytes"] = candidate.memory.device_bytes;
   json["node_bytes"] = candidate.memory.node_bytes;
+  for (std::size_t i = 0; i < device::num_labels; ++i) {
+    const auto label = static_cast<device::Label>(i);
+    json["fullest_rank_bytes"][device::name_of(label)] = candidate.memory.fullest.bytes(label);
+  }
   if (candidate.time.step_s == 0) return json;
   json["step_s"] = candidate.time.step_s;
   json["tokens_per_s"] = tokens_of_step(report.task) / candidate.time.step_s;
@@ -158,7 +163,7 @@ double PlanReport::save_s() const {
 }
 
 std::vector<config::Difference> keys_of(const plan::PlanTask& task, const Candidate& candidate) {
-  constexpr std::array searched{"parallel", "train"};
+  constexpr std::array searched{"parallel", "train", "optimizer"};
   std::vector<config::Difference> keys = config::differences(task.base, *candidate.config);
   std::erase_if(
       keys, [&](const config::Difference& key) { return std::ranges::find(searched, key.section) == searched.end(); });
@@ -173,7 +178,10 @@ std::string describe(const PlanReport& report, int explained) {
                                    plural(task.hardware.ranks_per_node, "rank"), task.hardware.description));
   lines.add("task", fmt::format("{:.3g} parameters, {} of {} tokens a step",
                                 static_cast<double>(task.base.model.num_parameters()),
-                                plural(task.rows_per_step, "row"), task.max_length));
+                                plural(task.rows_per_step, "row"), task.max_length) +
+                        (task.lengths ? fmt::format(", of which {:.0f} are filled, in documents of {:.0f}",
+                                                    task.lengths->row_tokens, task.lengths->document_tokens)
+                                      : ""));
   lines.add("looked at",
             fmt::format("{} legal plans, of which {} fit, in {:.1f} s", counts.legal, counts.fitting, report.search_s));
   LabelledLines rest;

@@ -13,6 +13,7 @@
 #include <fmt/core.h>
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -29,6 +30,7 @@
 #include "open_datasets.hpp"
 #include "save_model_folder.hpp"
 #include "sft/check/check_machine.hpp"
+#include "sft/check/measure_machine.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
@@ -45,6 +47,7 @@
 #include "sft/device/factory.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/hub/folder.hpp"
+#include "sft/io/files.hpp"
 #include "sft/launch/foreign_file.hpp"
 #include "sft/launch/request.hpp"
 #include "sft/machine/gpus.hpp"
@@ -55,10 +58,14 @@
 #include "sft/parallel/sharding_policy.hpp"
 #include "sft/plan/async_save.hpp"
 #include "sft/plan/datasets.hpp"
+#include "sft/plan/hardware.hpp"
 #include "sft/plan/memory.hpp"
+#include "sft/plan/row_lengths.hpp"
 #include "sft/plan/run_length.hpp"
+#include "sft/plan/search.hpp"
 #include "sft/plan/sp_method.hpp"
 #include "sft/plan/start_table.hpp"
+#include "sft/plan/step_time.hpp"
 #include "sft/train/console.hpp"
 #include "sft/train/engine.hpp"
 #include "sft/train/trainer.hpp"
@@ -197,9 +204,9 @@ void require_one_rank(const comm::Group& world) {
 
 /// The machine that --dry-run plans for: of `kind`; else ranks like this one, with GPUs where they are asked for, or
 /// where this process sees one.
-plan::Machine planned_machine(const config::ValidConfig& config, std::optional<device::Kind> kind) {
+plan::Machine planned_machine(const config::ValidConfig& config, std::optional<device::Kind> kind, int ranks_per_node) {
   using Choice = config::BackendChoice;
-  const int num_ranks = mesh::layout_of(config->parallel).size();
+  const int num_ranks = std::min(ranks_per_node, mesh::layout_of(config->parallel).size());
   plan::Machine machine{.kind = device::Kind::cpu,
                         .num_threads = machine::num_threads_of_rank(machine::cores_of_this_process(), num_ranks),
                         .node_shared_bytes = apps::ModelFolder::shared_bytes(*config)};
@@ -252,11 +259,11 @@ void require_few_ranks(int num_ranks) {
 
 /// The memory that a dry run is held against: what is given, else that of the machine it is for, else of nodes like
 /// this one, as many as it takes.
-plan::Room room_for(const plan::Machine& machine, const std::optional<plan::Hardware>& hardware, int num_ranks,
+plan::Room room_for(const plan::Machine& machine, const std::optional<plan::Hardware>& hardware, int ranks_per_node,
                     std::uint64_t given_bytes, bool is_async_given) {
   const bool is_gpu = machine.kind == device::Kind::cuda;
   plan::Room room =
-      hardware ? plan::room_of(*hardware) : plan::Room{.ranks_per_node = num_ranks, .whose = "as this node"};
+      hardware ? plan::room_of(*hardware) : plan::Room{.ranks_per_node = ranks_per_node, .whose = "as this node"};
   if (!hardware) room.node_bytes = machine::node_memory_bytes().value_or(0);
   room.takes_more_nodes = !hardware;
   room.may_skip_copies = !is_async_given;
@@ -271,7 +278,14 @@ plan::Room room_for(const plan::Machine& machine, const std::optional<plan::Hard
   return room;
 }
 
-/// --dry-run: what the run would be, as if all ranks were on nodes like this one.
+/// Ranks of a node of a dry run: what is asked for, else those of the machine, else all.
+int planned_ranks_per_node(const apps::SftOptions& command, const std::optional<plan::Hardware>& hardware,
+                           int num_ranks) {
+  if (command.ranks_per_node > 0) return command.ranks_per_node;
+  return hardware ? hardware->ranks_per_node : num_ranks;
+}
+
+/// --dry-run: what the run would be, on nodes like this one.
 void plan_only(const config::ValidConfig& given, const apps::SftOptions& command) {
   const int num_ranks = mesh::layout_of(given->parallel).size();
   require_few_ranks(num_ranks);
@@ -280,21 +294,24 @@ void plan_only(const config::ValidConfig& given, const apps::SftOptions& command
                                       : apps::open_datasets(given);
   std::optional<plan::Hardware> hardware;
   if (!command.machine.empty()) hardware = apps::machine_named(command.machine);
-  const plan::Machine machine = planned_machine(given, hardware ? std::optional(hardware->kind) : std::nullopt);
+  const int ranks_per_node = planned_ranks_per_node(command, hardware, num_ranks);
+  if (hardware) hardware = plan::with_ranks_per_node(*hardware, ranks_per_node);
+  const plan::Machine machine =
+      planned_machine(given, hardware ? std::optional(hardware->kind) : std::nullopt, ranks_per_node);
   apps::require_place_of_state(given, machine.kind);
   const auto [config, why] = plan::resolve_sp_method(
-      plan::assume_async_save(given),
-      plan::SpFacts::of(given, datasets.train, hardware ? hardware->ranks_per_node : num_ranks));
-  log_info(plan::dry_run(
-      {.config = config,
-       .datasets = datasets,
-       .machine = machine,
-       .process_bytes = own_bytes(datasets),
-       .sp_choice = why,
-       .weights = apps::look_at_weights(config->model),
-       .hardware = hardware,
-       .room = room_for(machine, hardware, num_ranks, command.memory_bytes, given->checkpoint.async.has_value())},
-      command.json));
+      plan::assume_async_save(given), plan::SpFacts::of(given, datasets.train, std::min(ranks_per_node, num_ranks)));
+  log_info(plan::dry_run({.config = config,
+                          .datasets = datasets,
+                          .machine = machine,
+                          .process_bytes = own_bytes(datasets),
+                          .sp_choice = why,
+                          .weights = apps::look_at_weights(config->model),
+                          .hardware = hardware,
+                          .ranks_per_node = ranks_per_node,
+                          .room = room_for(machine, hardware, std::min(ranks_per_node, num_ranks), command.memory_bytes,
+                                           given->checkpoint.async.has_value())},
+                         command.json));
   if (const std::string warning = plan::warning_of_mesh(config->parallel); !warning.empty()) log_warning(warning);
 }
 
@@ -363,9 +380,56 @@ std::unique_ptr<comm::Collectives> make_collectives(const Ground& on) {
                                 on.transport);
 }
 
+/// The nodes of this run as plans see them; with `name` at the rates of that machine, else at those of the one that is
+/// nearest by kind. On rank 0.
+plan::Hardware hardware_of(const Ground& on, const std::string& name, const std::optional<device::OwnMemory>& own) {
+  const bool is_gpu = on.device.kind() == device::Kind::cuda;
+  const int ranks_per_node = on.session.node().size(), num_ranks = on.session.world().size();
+  plan::Hardware hardware = plan::with_ranks_per_node(apps::machine_named(!name.empty() ? name
+                                                                          : is_gpu      ? "h100"
+                                                                                        : "cpu"),
+                                                      ranks_per_node);
+  if ((hardware.kind == device::Kind::cuda) != is_gpu) {
+    throw_config_error(fmt::format("--machine {} is another machine", name),
+                       is_gpu ? "this run computes on GPUs" : "this run computes on CPUs",
+                       "give a file that `sft --check --write_machine FILE` wrote here");
+  }
+  hardware.num_nodes = (num_ranks + ranks_per_node - 1) / ranks_per_node;
+  if (own) hardware.device_bytes = own->total_bytes;
+  if (const auto bytes = machine::node_memory_bytes()) hardware.node_bytes = *bytes;
+  return hardware;
+}
+
+/// The time of a step on the machine that the command line names. On rank 0.
+std::optional<plan::StepTime> planned_time(const Ground& on, const config::ValidConfig& config,
+                                           const plan::Datasets& datasets, const plan::Machine& machine,
+                                           const std::optional<plan::Hardware>& hardware) {
+  if (!hardware) return std::nullopt;
+  const std::vector<std::int32_t> documents =
+      plan::mean_documents(plan::RowLengths::of(datasets.train), config->train.per_device_train_batch_size);
+  return plan::plan_step_time(config, documents, on.place, machine, *hardware);
+}
+
+/// The nearest way to train on this machine that fits, in words; empty: there is none. On rank 0.
+std::string nearest_fitting(const Ground& on, const config::ValidConfig& config, const plan::Datasets& datasets,
+                            const std::string& machine_name, const std::optional<device::OwnMemory>& own) {
+  plan::PlanTask task{.base = *config,
+                      .fixed = {},
+                      .hardware = hardware_of(on, machine_name, own),
+                      .max_length = datasets.train.max_length(),
+                      .rows_per_step = config->effective_batch_rows(),
+                      .lengths = plan::RowLengths::of(datasets.train),
+                      .num_threads = machine::num_threads(),
+                      .process_bytes = own_bytes(datasets)};
+  task.measured_limits = [&](const config::ValidConfig& other) { return plan::measure_limits(other, datasets); };
+  const std::optional<plan::NearbyPlan> nearest = plan::nearest_plan(task, config);
+  return nearest ? plan::describe(*nearest, task.hardware) : "";
+}
+
 /// Plans the run and does it, without going on from one of `damaged`. Nothing where it met another damaged checkpoint,
 /// which is among them then, and the run is to be planned anew, from where the one before leaves it. Collective.
-std::optional<ExitStatus> plan_and_run(const Ground& on, std::vector<std::string>& damaged) {
+std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& machine_name,
+                                       std::vector<std::string>& damaged) {
   const comm::Group& world = on.session.world();
   device::Device& device = on.device;
   const mesh::Place& place = on.place;
@@ -385,8 +449,16 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, std::vector<std::string
   auto [with_async, save_choice, planned] =
       plan::choose_async_save(config, plan_ledger, device.kind(), machine::node_memory_bytes(), on.session);
   config = std::move(with_async);
-  plan::require_node_memory(planned, device.kind(), machine::node_memory_bytes(), on.session);
-  plan::require_gpu_memory(planned, own_memory, world);
+  const auto advice = [&, &config = config] { return nearest_fitting(on, config, datasets, machine_name, own_memory); };
+  plan::require_node_memory(planned, device.kind(), machine::node_memory_bytes(), on.session, advice);
+  plan::require_gpu_memory(planned, own_memory, world, advice);
+  std::optional<plan::Hardware> hardware;
+  std::optional<plan::StepTime> step_time;
+  world.agree([&, &config = config] {
+    if (world.rank() != 0 || machine_name.empty()) return;
+    hardware = hardware_of(on, machine_name, own_memory);
+    step_time = planned_time(on, config, datasets, machine, hardware);
+  });
 
   // 6. Model, its shards and its optimizer: all memory of the run, entered in the ledger
   device::Ledger ledger;
@@ -400,7 +472,8 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, std::vector<std::string
   const bool is_saved_always = config->checkpoint.save_hub_model == config::HubModel::every_save;
   train::Trainer trainer({on.session, config, device, place, on.groups, datasets, ledger, engine, damaged,
                           start ? &*start : nullptr, is_saved_always ? &model_folder : nullptr, sp_choice, save_choice,
-                          &on.watch});
+                          &on.watch, step_time ? step_time->step_s : 0,
+                          step_time ? plan::describe(*step_time, *hardware) : ""});
   if (trainer.restore() == train::Trainer::Restored::needs_other_plan) return std::nullopt;
   world.agree([&, &config = config] {
     if (world.rank() != 0) return;
@@ -434,6 +507,18 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, std::vector<std::string
   return status;
 }
 
+/// Measures the machine and writes it to a file that --machine reads. Collective.
+void write_machine(const check::CheckedMachine& checked, const std::string& file, double start_s) {
+  const std::string parent = std::filesystem::path(file).parent_path().string();
+  plan::Hardware machine = check::measure_machine(checked, parent.empty() ? "." : parent, start_s);
+  machine.name = std::filesystem::path(file).stem().string();
+  checked.groups.world.agree([&] {
+    if (checked.groups.world.rank() != 0) return;
+    io::write_file_atomically(file, plan::to_ini(machine));
+    log_info(fmt::format("\nwrote {}: plans of time read it as --machine {}", file, file));
+  });
+}
+
 int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 1. Configuration
   const comm::Group& world = session.world();
@@ -461,13 +546,17 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   const Ground on{session, config, *device, transport, watch, place, groups};
   if (command.action == apps::SftOptions::Action::check) {
     const std::unique_ptr<comm::Collectives> collectives = make_collectives(on);
-    check::check_machine({session, config, *device, place, groups, *collectives, transport.way});
+    const double start_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count() -
+                           process_start_time_s();
+    const check::CheckedMachine machine{session, config, *device, place, groups, *collectives, transport.way};
+    check::check_machine(machine);
+    if (!command.machine_file.empty()) write_machine(machine, command.machine_file, start_s);
     return static_cast<int>(ExitStatus::done);
   }
 
   std::vector<std::string> damaged;
   while (true) {
-    if (const auto status = plan_and_run(on, damaged)) return static_cast<int>(*status);
+    if (const auto status = plan_and_run(on, command.machine, damaged)) return static_cast<int>(*status);
     log_event("the run is planned anew: the checkpoint that it goes on from was written with another batch");
   }
 }

@@ -21,7 +21,7 @@ namespace po = boost::program_options;
 /// Its options that are no keys.
 struct Flags {
   bool print_config = false, dry_run = false, check = false, json = false;
-  std::string num_ranks, machine, config, max_length, num_rows, memory;
+  std::string num_ranks, ranks_per_node, machine, write_machine, config, max_length, num_rows, memory;
 };
 
 cli::Manual about_sft() {
@@ -29,9 +29,9 @@ cli::Manual about_sft() {
   manual.program = "sft";
   manual.summary = "Fine-tunes a decoder language model on a mesh of MPI ranks";
   manual.usage = {"mpirun -np N sft [INPUT.ini] [--section.key VALUE ...]",
-                  "sft INPUT.ini --dry-run [--json] [--num_ranks N] [--machine MACHINE] [--memory 80GB]",
+                  "sft INPUT.ini --dry-run [--json] [--num_ranks N] [--machine MACHINE] [--memory 80GB] ...",
                   "sft --model_name_or_path MODEL --dry-run --max_length N --num_rows N [--num_ranks N] ...",
-                  "mpirun -np N sft INPUT.ini --check"};
+                  "mpirun -np N sft INPUT.ini --check [--write_machine FILE]"};
   manual.keys_heading =
       "Keys of the .ini file; each is also an option, --section.key VALUE, which wins. The section may be left out "
       "where only one has the key. Defaults are in brackets.";
@@ -59,13 +59,16 @@ po::options_description describe(Flags& flags) {
   add("json", cli::flag(&flags.json), "with --dry-run: as JSON");
   add("num_ranks", po::value(&flags.num_ranks)->value_name("N"),
       "with --dry-run: for N ranks; without it, for as many as the mesh needs");
+  add("ranks_per_node", po::value(&flags.ranks_per_node)->value_name("N"),
+      "with --dry-run: on nodes of N ranks; without it, those of --machine, or all ranks on one node");
   add("machine", po::value(&flags.machine)->value_name("MACHINE"),
-      "with --dry-run: also plan the time of a step on this machine, h200x8x4 for 4 nodes of 8 H200 "
-      "(share/sft/machines.ini), or a file of one machine of that form");
+      "also plan the time of a step on this machine, h200x8x4 for 4 nodes of 8 H200 (share/sft/machines.ini), or a "
+      "file of one machine of that form, such as --check writes; a run tells it beside what a step took");
+  add("write_machine", cli::path("FILE", &flags.write_machine),
+      "with --check: measure what plans of time need, and write it as such a file");
   add("memory", po::value(&flags.memory)->value_name("SIZE"),
       "with --dry-run: say whether the run fits in so much of each GPU, or on CPUs of each node, as in 80GB; without "
-      "it, "
-      "in that of --machine, else of this node");
+      "it, in that of --machine, else of this node");
   add("max_length", po::value(&flags.max_length)->value_name("N"),
       "with --dry-run, before there is any data: plan for full rows of N tokens (32k for 32768)");
   add("num_rows", po::value(&flags.num_rows)->value_name("N"),
@@ -109,7 +112,7 @@ void require_dry_run(const Flags& flags) {
   };
   if (flags.json) refuse("--json");
   if (!flags.num_ranks.empty()) refuse("--num_ranks");
-  if (!flags.machine.empty()) refuse("--machine");
+  if (!flags.ranks_per_node.empty()) refuse("--ranks_per_node");
   if (!flags.memory.empty()) refuse("--memory");
   if (!flags.num_rows.empty()) refuse("--num_rows");
 }
@@ -161,9 +164,21 @@ std::optional<SftOptions> read_sft_options(const std::vector<std::string>& argum
   if (!flags.memory.empty()) options.memory_bytes = parse_size(flags.memory);
   options.json = flags.json;
   options.machine = flags.machine;
+  options.machine_file = flags.write_machine;
+  const bool has_steps = options.action == SftOptions::Action::run || options.action == SftOptions::Action::dry_run;
+  if (!flags.machine.empty() && !has_steps) {
+    throw_config_error("--machine with --check or --print-config", "it is for plans of steps, and neither makes any",
+                       "leave it out; --check --write_machine FILE describes this machine");
+  }
+  if (!flags.write_machine.empty() && options.action != SftOptions::Action::check) {
+    throw_config_error("--write_machine without --check", "it is the check that measures", "add --check");
+  }
+  const char* const what_to_do = "give the number that mpirun will start, e.g. 16";
   if (values->count("num_ranks") != 0) {
-    options.num_ranks = read_count<int>("--num_ranks", flags.num_ranks, "ranks",
-                                        "give the number that mpirun will start, e.g. --num_ranks 16");
+    options.num_ranks = read_count<int>("--num_ranks", flags.num_ranks, "ranks", what_to_do);
+  }
+  if (values->count("ranks_per_node") != 0) {
+    options.ranks_per_node = read_count<int>("--ranks_per_node", flags.ranks_per_node, "ranks", what_to_do);
   }
   if (values->count("operand") != 0) options.input_file = (*values)["operand"].as<std::string>();
   if (values->count("config") != 0) {

@@ -53,10 +53,55 @@ struct CallTime {
   }
 };
 
+double size_of(const Span& span) { return static_cast<double>(span.num_nodes) * span.ranks_per_node; }
+
+/// How far apart the forms of two groups are.
+double distance(const Span& a, const Span& b) {
+  return std::abs(std::log(static_cast<double>(a.num_nodes) / b.num_nodes)) +
+         std::abs(std::log(static_cast<double>(a.ranks_per_node) / b.ranks_per_node));
+}
+
+/// Along the lines through the points; below the first it stays.
+double seconds_of(const std::vector<MeasuredCalls::Point>& points, double bytes) {
+  if (bytes <= points.front().bytes) return points.front().seconds;
+  auto above = std::ranges::find_if(points, [&](const MeasuredCalls::Point& point) { return point.bytes >= bytes; });
+  if (above == points.end()) --above;
+  const auto below = above - 1;
+  const double slope = (above->seconds - below->seconds) / (above->bytes - below->bytes);
+  return below->seconds + std::max(slope, 0.0) * (bytes - below->bytes);
+}
+
+/// How large a call is, as measured ones are told apart.
+double measured_size(const Call& call) {
+  if (const auto* exchange = std::get_if<Exchange>(&call)) {
+    return static_cast<double>(std::max(exchange->send.empty() ? 0 : exchange->send.size_bytes(),
+                                        exchange->receive.empty() ? 0 : exchange->receive.size_bytes()));
+  }
+  return static_cast<double>(bytes_of(call));
+}
+
+/// What was measured of calls like this one; null: nothing.
+const MeasuredCalls* nearest(const Call& call, const Span& span, const Network& network) {
+  const MeasuredCalls* found = nullptr;
+  for (const MeasuredCalls& calls : network.measured) {
+    if (calls.call != name_of(call) || (calls.span.num_nodes > 1) != (span.num_nodes > 1)) continue;
+    if (found == nullptr || distance(calls.span, span) < distance(found->span, span)) found = &calls;
+  }
+  return found;
+}
+
+double measured_s(const Call& call, const MeasuredCalls& calls, const Span& span) {
+  const double seconds = seconds_of(calls.points, measured_size(call));
+  if (std::holds_alternative<Exchange>(call) || calls.span == span) return seconds;
+  const double size = size_of(span), of_measured = size_of(calls.span);
+  return seconds * ((size - 1) / size) / ((of_measured - 1) / of_measured);
+}
+
 }  // namespace
 
 double call_time_s(const Call& call, const Group& group, const Span& span, const Network& network) {
   if (group.size() == 1 || bytes_of(call) == 0) return 0;
+  if (const MeasuredCalls* calls = nearest(call, span, network)) return measured_s(call, *calls, span);
   return network.call_s +
          std::visit(CallTime{group, span, network, static_cast<double>(bytes_to_send(call, group))}, call);
 }

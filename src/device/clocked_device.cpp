@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/device/clocked_device.hpp"
 
-#include <algorithm>
-#include <cmath>
-
 #include "sft/core/ensure.hpp"
 
 namespace sft::device {
@@ -28,17 +25,6 @@ class ClockedEvent final : public Event {
 
 }  // namespace
 
-double Rates::product_flops_per_s(std::int64_t m, std::int64_t n, std::int64_t k) const {
-  SFT_ENSURE(!products.empty(), "a device multiplies at some rate");
-  const double size = std::cbrt(static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
-  const auto above = std::ranges::find_if(products, [&](const ProductRate& at) { return at.size >= size; });
-  if (above == products.end()) return products.back().flops_per_s;
-  if (above == products.begin()) return above->flops_per_s * std::max(size, 1.0) / above->size;
-  const auto below = above - 1;
-  const double part = std::log(size / below->size) / std::log(above->size / below->size);
-  return below->flops_per_s * std::pow(above->flops_per_s / below->flops_per_s, part);
-}
-
 ClockedStream& clocked(Stream& stream) { return dynamic_cast<ClockedStream&>(stream); }
 
 void ClockedStream::wait(Event& event) {
@@ -61,9 +47,10 @@ std::unique_ptr<Event> ClockedDevice::make_event() { return std::make_unique<Clo
 
 void ClockedDevice::copy(void* /*destination*/, const void* /*source*/, std::size_t bytes, Stream& stream) {
   ClockedStream& of = clocked(stream);
+  const auto num_bytes = static_cast<double>(bytes);
   const bool is_to_host = of.priority() == Priority::communication;
-  const double rate = is_to_host ? rates_.host_bytes_per_s : rates_.memory_bytes_per_s / 2;
-  of.advance(rates_.launch_s + static_cast<double>(bytes) / rate);
+  of.advance(is_to_host ? rates_.launch_s + num_bytes / rates_.host_bytes_per_s
+                        : rates_.pass_s(Pass::copy, 2 * num_bytes));
 }
 
 void ClockedDevice::fill_zero(void* /*destination*/, std::size_t bytes, Stream& stream) {

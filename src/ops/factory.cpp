@@ -84,6 +84,10 @@ std::size_t lengths_bytes(device::Kind kind, const Shapes& shapes, std::int64_t 
   return kind == device::Kind::cpu ? cpu::lengths_bytes(cpu::best_isa(), shapes, num_lengths) : 0;
 }
 
+std::size_t products_bytes(device::Kind kind, const Shapes& shapes) {
+  return kind == device::Kind::cpu ? cpu::products_bytes(cpu::best_isa(), shapes) : 0;
+}
+
 std::size_t product_copies_bytes(device::Kind kind, int num_threads, const Shapes& shapes) {
   return kind == device::Kind::cpu ? cpu::product_copies_bytes(cpu::best_isa(), num_threads, shapes) : 0;
 }

@@ -78,18 +78,57 @@ class Enumeration {
     if (shares && parallel.dp_replicate_size == 1) stages.push_back(0);
     for (const int stage : values("zero_stage", task_.base.parallel.zero_stage, stages)) {
       config.parallel.zero_stage = stage;
-      const std::vector<Method> methods = parallel.sp_size == 1
-                                              ? std::vector<Method>{task_.base.parallel.sp_method}
-                                              : std::vector<Method>{Method::ulysses, Method::ring, Method::all_gather};
+      const std::vector<Method> methods =
+          parallel.sp_size == 1
+              ? std::vector<Method>{task_.base.parallel.sp_method}
+              : std::vector<Method>{Method::ulysses, Method::ring, Method::all_gather, Method::hybrid};
       for (const Method method : values("sp_method", task_.base.parallel.sp_method, methods)) {
         config.parallel.sp_method = method;
-        // What saves more is slower: behind the first that fits one more is looked at.
-        int num_fitting = 0;
-        for (const Saving& saving : savings()) {
-          num_fitting += of_saving(config, saving) ? 1 : 0;
-          if (num_fitting == 2) break;
+        for (const int ulysses : ulysses_sizes(config.parallel)) {
+          config.parallel.ulysses_size = ulysses;
+          of_method(config);
         }
       }
+    }
+  }
+
+  /// Of hybrid those between the two that it is made of.
+  [[nodiscard]] std::vector<int> ulysses_sizes(const config::Parallel& parallel) const {
+    const int given = task_.base.parallel.ulysses_size;
+    if (parallel.sp_method != config::SpMethod::hybrid) return {is_fixed("sp_method") ? given : 0};
+    std::vector<int> sizes = divisors(parallel.sp_size);
+    std::erase_if(sizes, [&](int size) { return size == 1 || size == parallel.sp_size; });
+    return values("ulysses_size", given, sizes);
+  }
+
+  /// With everything that may be searched beside the mesh.
+  void of_method(config::Config config) const {
+    using Kind = config::OptimizerKind;
+    const auto searched = [&]<class T>(const char* key, T given, std::vector<T> all) {
+      return task_.searched.contains(key) ? values(key, given, std::move(all)) : std::vector<T>{given};
+    };
+    const bool sums = config.parallel.dp_shard_size * config.parallel.sp_size * config.parallel.dp_replicate_size > 1;
+    const std::vector<DType> both{DType::float32, DType::bf16}, one{DType::float32};
+    for (const Kind optim : searched("optim", task_.base.optimizer.optim,
+                                     std::vector{Kind::adamw_torch, Kind::adamw_8bit, Kind::adafactor})) {
+      config.optimizer.optim = optim;
+      for (const DType reduce : searched("reduce_dtype", task_.base.parallel.reduce_dtype, sums ? both : one)) {
+        config.parallel.reduce_dtype = reduce;
+        for (const DType tp :
+             searched("tp_reduce", task_.base.parallel.tp_reduce, config.parallel.tp_size > 1 ? both : one)) {
+          config.parallel.tp_reduce = tp;
+          of_sums(config);
+        }
+      }
+    }
+  }
+
+  void of_sums(const config::Config& config) const {
+    // What saves more is slower: behind the first that fits one more is looked at.
+    int num_fitting = 0;
+    for (const Saving& saving : savings()) {
+      num_fitting += of_saving(config, saving) ? 1 : 0;
+      if (num_fitting == 2) break;
     }
   }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <algorithm>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -7,6 +9,7 @@
 #include "sft/optim/schedule.hpp"
 #include "sft/plan/memory.hpp"
 #include "sft/plan/rank_plan.hpp"
+#include "sft/plan/row_lengths.hpp"
 #include "sft/plan/run_length.hpp"
 #include "sft/plan/save_time.hpp"
 #include "sft/plan/start_table.hpp"
@@ -21,6 +24,13 @@ nlohmann::ordered_json to_json(const MemoryRange& range) {
   return {{"least_bytes", range.least_bytes},
           {"most_bytes", range.most_bytes},
           {"most_rank", static_cast<int>(range.most_rank)}};
+}
+
+/// The node of each rank, by its first rank, where nodes are filled in order.
+IndexedVector<WorldRank, int> planned_nodes(int num_ranks, int ranks_per_node) {
+  std::vector<int> nodes(static_cast<std::size_t>(num_ranks));
+  for (int rank = 0; rank < num_ranks; ++rank) nodes[rank] = rank / ranks_per_node * ranks_per_node;
+  return IndexedVector<WorldRank, int>(std::move(nodes));
 }
 
 /// What the plan assumes of a GPU that need not be there.
@@ -41,19 +51,23 @@ std::string dry_run(const DryRun& of, bool json) {
   const RankPlan first(config, datasets.limits(config), mesh::Place(config, 0), machine);
   const parallel::ParameterCounts num_parameters = first.num_parameters();
   const std::int64_t steps = num_steps(config, datasets.train.num_rows(), datasets.origin);
-  const MemoryTable memory = plan_memory(config, datasets, machine, of.process_bytes);
+  const MemoryTable memory = plan_memory(config, datasets, machine, of.process_bytes, of.ranks_per_node);
   const std::vector<comm::SentBytes> traffic =
       plan_traffic(config, datasets.limits(config), mesh::Place(config, 0), machine);
   const SaveTime save = plan_save(config, datasets, machine);
   const Verdict verdict = judge(memory, machine.kind, of.room);
   std::optional<StepTime> time;
-  if (hardware) time = plan_step_time(config, datasets.limits(config), mesh::Place(config, 0), machine, *hardware);
+  if (hardware) {
+    const auto documents = mean_documents(RowLengths::of(datasets.train), config->train.per_device_train_batch_size);
+    time = plan_step_time(config, documents, mesh::Place(config, 0), machine, *hardware);
+  }
+  const IndexedVector<WorldRank, int> nodes = planned_nodes(layout.size(), of.ranks_per_node);
   if (!json) {
     return start_table({.config = config,
                         .kind = machine.kind,
                         .datasets = datasets,
                         .num_parameters = num_parameters,
-                        .nodes = "",
+                        .nodes = of.ranks_per_node < layout.size() ? describe_nodes(layout, nodes) : "",
                         .device = describe_planned(machine),
                         .origin = of.weights,
                         .sp_choice = of.sp_choice,
@@ -88,6 +102,8 @@ std::string dry_run(const DryRun& of, bool json) {
                                 {"num_steps", steps},
                                 {"num_warmup_steps", optim::num_warmup_steps(config->optimizer, steps)},
                                 {"memory_per_rank", memory_json}};
+  result["memory_of_node"] = {{"least", memory.nodes.least_bytes}, {"most", memory.nodes.most_bytes}};
+  result["ranks_per_node"] = std::min(of.ranks_per_node, layout.size());
   result["save"] = {{"checkpoint_bytes", save.bytes},
                     {"bytes_of_rank", save.bytes_of_rank},
                     {"assumed_bytes_per_s", assumed_write_bytes_per_s},

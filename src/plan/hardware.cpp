@@ -77,6 +77,143 @@ Key number(const char* name, double unit, const Field& field, bool is_needed = t
           is_needed};
 }
 
+/// Of rates by size.
+Key curve(const char* name, std::vector<device::ProductRate> device::Rates::*field, bool is_needed) {
+  return {name, [field](Hardware& m, const std::string& text) { m.rates.*field = read_curve(text); },
+          [field](const Hardware& m) { return write_curve(m.rates.*field); }, is_needed};
+}
+
+/// The words of `text`, each as "KEY@BYTES:NUMBER".
+struct MeasuredWord {
+  std::string key;
+  double bytes, number;
+};
+std::vector<MeasuredWord> read_measured(const std::string& text) {
+  std::vector<std::string> words;
+  config::read(text, words);
+  std::vector<MeasuredWord> all;
+  for (const std::string& word : words) {
+    const std::size_t at = word.find('@'), colon = word.find(':');
+    if (at == std::string::npos || colon == std::string::npos || colon < at) {
+      throw std::invalid_argument("words of the form NAME@BYTES:NUMBER");
+    }
+    all.push_back(
+        {word.substr(0, at), read_number(word.substr(at + 1, colon - at - 1)), read_number(word.substr(colon + 1))});
+    if (all.back().number <= 0) throw std::invalid_argument("numbers above 0");
+  }
+  return all;
+}
+
+/// "copy@65536:20 copy@4194304:11 add@...": GB/s.
+void read_passes(Hardware& machine, const std::string& text) {
+  for (const MeasuredWord& word : read_measured(text)) {
+    const auto name = std::ranges::find(device::pass_names, word.key);
+    if (name == device::pass_names.end()) {
+      throw std::invalid_argument(fmt::format("of {}, not {}", fmt::join(device::pass_names, ", "), word.key));
+    }
+    auto& points = machine.rates.passes[name - device::pass_names.begin()];
+    if (word.bytes <= 0 || (!points.empty() && word.bytes <= points.back().bytes)) {
+      throw std::invalid_argument("rising bytes");
+    }
+    points.push_back({word.bytes, giga * word.number});
+  }
+}
+std::string write_passes(const Hardware& machine) {
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < device::num_passes; ++i) {
+    for (const device::PassRate& at : machine.rates.passes[i]) {
+      words.push_back(fmt::format("{}@{:.0f}:{:.6g}", device::pass_names[i], at.bytes, at.bytes_per_s / giga));
+    }
+  }
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+/// "4x1@65536:31 4x1@1048576:420": microseconds of groups of 4 ranks on each of 1 node.
+Key calls(const char* name, const char* call) {
+  const std::string form = "RANKSxNODES@BYTES:MICROSECONDS by rising bytes, two or more of a form";
+  return {name,
+          [call, form](Hardware& m, const std::string& text) {
+            std::vector<comm::MeasuredCalls>& measured = m.network.measured;
+            std::erase_if(measured, [&](const comm::MeasuredCalls& of) { return of.call == call; });
+            for (const MeasuredWord& word : read_measured(text)) {
+              std::smatch parts;
+              if (!std::regex_match(word.key, parts, std::regex("([0-9]{1,5})x([0-9]{1,5})"))) {
+                throw std::invalid_argument(form);
+              }
+              const comm::Span span{.num_nodes = std::stoi(parts[2]), .ranks_per_node = std::stoi(parts[1])};
+              if (span.num_nodes < 1 || span.ranks_per_node < 1 || span.num_nodes * span.ranks_per_node < 2) {
+                throw std::invalid_argument(form);
+              }
+              const bool is_new = measured.empty() || measured.back().call != call || !(measured.back().span == span);
+              if (is_new) measured.push_back({call, span, {}});
+              auto& points = measured.back().points;
+              if (!points.empty() && word.bytes <= points.back().bytes) throw std::invalid_argument(form);
+              points.push_back({word.bytes, micro * word.number});
+            }
+            if (std::ranges::any_of(measured, [](const comm::MeasuredCalls& of) { return of.points.size() < 2; })) {
+              throw std::invalid_argument(form);
+            }
+          },
+          [call](const Hardware& m) {
+            std::vector<std::string> words;
+            for (const comm::MeasuredCalls& of : m.network.measured) {
+              if (of.call != call) continue;
+              for (const auto& at : of.points) {
+                words.push_back(fmt::format("{}x{}@{:.0f}:{:.6g}", of.span.ranks_per_node, of.span.num_nodes, at.bytes,
+                                            at.seconds / micro));
+              }
+            }
+            return fmt::format("{}", fmt::join(words, " "));
+          },
+          false};
+}
+
+/// "16 64 256".
+std::vector<double> read_numbers(const std::string& text) {
+  std::vector<std::string> words;
+  config::read(text, words);
+  std::vector<double> numbers;
+  for (const std::string& word : words) numbers.push_back(read_number(word));
+  if (numbers.empty() || std::ranges::any_of(numbers, [](double number) { return number <= 0; })) {
+    throw std::invalid_argument("numbers above 0");
+  }
+  return numbers;
+}
+std::string write_numbers(const std::vector<double>& numbers, double unit) {
+  std::vector<std::string> words;
+  words.reserve(numbers.size());
+  for (const double number : numbers) words.push_back(fmt::format("{:.4g}", number / unit));
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+Key sides(const char* name) {
+  return {name,
+          [](Hardware& m, const std::string& text) {
+            m.rates.product_grid.sides = read_numbers(text);
+            if (m.rates.product_grid.sides.size() < 2 ||
+                std::ranges::adjacent_find(m.rates.product_grid.sides, std::greater_equal()) !=
+                    m.rates.product_grid.sides.end()) {
+              throw std::invalid_argument("two rising sizes or more");
+            }
+          },
+          [](const Hardware& m) { return write_numbers(m.rates.product_grid.sides, 1); }, false};
+}
+Key grid(const char* name, device::ProductForm form) {
+  const auto index = static_cast<std::size_t>(form);
+  return {
+      name,
+      [index](Hardware& m, const std::string& text) {
+        const std::size_t n = m.rates.product_grid.sides.size();
+        std::vector<double>& rates = m.rates.product_grid.flops_per_s[index];
+        rates = read_numbers(text);
+        if (rates.size() != n * n * n) {
+          throw std::invalid_argument(fmt::format("{} rates, as many as product_sides make, behind them", n * n * n));
+        }
+        for (double& rate : rates) rate *= giga;
+      },
+      [index](const Hardware& m) { return write_numbers(m.rates.product_grid.flops_per_s[index], giga); }, false};
+}
+
 void read_kind(Hardware& machine, const std::string& text) {
   if (text != "cpu" && text != "cuda") throw std::invalid_argument("cpu or cuda");
   machine.kind = text == "cuda" ? device::Kind::cuda : device::Kind::cpu;
@@ -96,8 +233,7 @@ const std::vector<Key>& keys() {
       number("node_memory_gib", gibibyte, [](Hardware& m) -> std::size_t& { return m.node_bytes; }),
       number(
           "peak_tflops", tera, [](Hardware& m) -> double& { return m.peak_flops_per_s; }, false),
-      {"product_tflops", [](Hardware& m, const std::string& text) { m.rates.products = read_curve(text); },
-       [](const Hardware& m) { return write_curve(m.rates.products); }},
+      curve("product_tflops", &device::Rates::products, true),
       number("attention_forward_tflops", tera,
              [](Hardware& m) -> double& { return m.rates.attention_forward_flops_per_s; }),
       number("attention_backward_tflops", tera,
@@ -110,7 +246,23 @@ const std::vector<Key>& keys() {
       number("network_gbps", giga, [](Hardware& m) -> double& { return m.network.between.bytes_per_s; }),
       number("network_hop_us", micro, [](Hardware& m) -> double& { return m.network.between.hop_s; }),
       number("call_us", micro, [](Hardware& m) -> double& { return m.network.call_s; }),
-      number("write_gbps", giga, [](Hardware& m) -> double& { return m.write_bytes_per_s; })};
+      number("write_gbps", giga, [](Hardware& m) -> double& { return m.write_bytes_per_s; }),
+      number(
+          "cores_per_node", 1, [](Hardware& m) -> int& { return m.cores_per_node; }, false),
+      number(
+          "start_s", 1, [](Hardware& m) -> double& { return m.start_s; }, false),
+      sides("product_sides"),
+      grid("product_forward_gflops", device::ProductForm::second),
+      grid("product_input_gradient_gflops", device::ProductForm::none),
+      grid("product_weight_gradient_gflops", device::ProductForm::first),
+      curve("attention_forward_by_keys_tflops", &device::Rates::attention_forward, false),
+      curve("attention_backward_by_keys_tflops", &device::Rates::attention_backward, false),
+      {"pass_gbps", read_passes, write_passes, false},
+      calls("all_gather_us", "all_gather"),
+      calls("reduce_scatter_add_us", "reduce_scatter_add"),
+      calls("all_reduce_us", "all_reduce"),
+      calls("exchange_us", "exchange"),
+      calls("exchange_all_us", "exchange_all")};
   return all;
 }
 
@@ -123,6 +275,10 @@ bool is_complete(const Hardware& m) {
                                   m.network.within.bytes_per_s,
                                   m.network.between.bytes_per_s,
                                   m.write_bytes_per_s};
+  if (!m.rates.product_grid.sides.empty() &&
+      std::ranges::any_of(m.rates.product_grid.flops_per_s, [](const auto& rates) { return rates.empty(); })) {
+    return false;
+  }
   return m.ranks_per_node >= 1 && m.num_nodes >= 1 && std::ranges::all_of(rates, [](double rate) { return rate > 0; });
 }
 
@@ -181,9 +337,8 @@ Hardware find_machine(const std::string& name, const std::vector<Hardware>& know
     const auto found = named(parts[1]);
     const int ranks_per_node = std::stoi(parts[2]), num_nodes = parts.size() > 3 ? std::stoi(parts[3]) : 1;
     if (found == known.end() || ranks_per_node < 1 || num_nodes < 1 || ranks_per_node > most / num_nodes) continue;
-    Hardware machine = *found;
+    Hardware machine = with_ranks_per_node(*found, ranks_per_node);
     machine.name = name;
-    machine.ranks_per_node = ranks_per_node;
     machine.num_nodes = num_nodes;
     return machine;
   }
@@ -194,9 +349,32 @@ Hardware find_machine(const std::string& name, const std::vector<Hardware>& know
                      "machine");
 }
 
+Hardware with_ranks_per_node(Hardware machine, int ranks_per_node) {
+  const auto share_of_rank = [&](int ranks) {
+    return machine.cores_per_node == 0 ? 1.0 : static_cast<double>(machine.cores_per_node) / ranks;
+  };
+  if (machine.kind == device::Kind::cpu && ranks_per_node != machine.ranks_per_node) {
+    const double factor = share_of_rank(ranks_per_node) / share_of_rank(machine.ranks_per_node);
+    machine.rates = machine.rates.scaled(factor);
+    for (comm::Link* link : {&machine.network.within, &machine.network.between}) {
+      link->bytes_per_s *= factor;
+      link->hop_s /= factor;
+    }
+    machine.network.call_s /= factor;
+    for (comm::MeasuredCalls& calls : machine.network.measured) {
+      for (comm::MeasuredCalls::Point& at : calls.points) at.seconds /= factor;
+    }
+  }
+  machine.ranks_per_node = ranks_per_node;
+  return machine;
+}
+
 std::string to_ini(const Hardware& machine) {
   std::string text = fmt::format("[{}]\n", machine.name);
-  for (const Key& key : keys()) text += fmt::format("{} = {}\n", key.name, key.write(machine));
+  for (const Key& key : keys()) {
+    const std::string value = key.write(machine);
+    if (key.is_needed || !value.empty()) text += fmt::format("{} = {}\n", key.name, value);
+  }
   return text;
 }
 

@@ -54,6 +54,14 @@ device::Ledger ledger_of(RankPlan& plan, std::size_t process_bytes) {
   return ledger;
 }
 
+/// Rank 0's answer, as the beginning of what to do. Collective.
+std::string ask(const std::function<std::string()>& advice, const comm::Group& world) {
+  std::string answer;
+  if (advice && world.rank() == 0) answer = advice();
+  world.broadcast(answer, 0);
+  return answer.empty() ? answer : fmt::format("set {}, which fits; or ", answer);
+}
+
 }  // namespace
 
 device::Ledger plan_ledger(const config::ValidConfig& config, const Datasets& datasets, const mesh::Place& place,
@@ -77,11 +85,25 @@ device::Ledger plan_ledger(const config::ValidConfig& config, const data::MicroB
 
 MemoryTable plan_memory(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine,
                         std::size_t process_bytes) {
+  return plan_memory(config, datasets, machine, process_bytes, mesh::layout_of(config->parallel).size());
+}
+
+MemoryTable plan_memory(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine,
+                        std::size_t process_bytes, int ranks_per_node) {
   MemoryTable table;
   const mesh::Place first(config, 0);
+  std::size_t of_node = 0;
   RankLedgers ledgers(config, datasets, machine, process_bytes);
   for (const WorldRank rank : first.layout().ranks()) {
-    const auto rows = rows_of(ledgers.of(first.peer(rank), /*is_first_of_node=*/rank == 0), machine.kind);
+    const int number = static_cast<int>(rank);
+    const auto rows = rows_of(ledgers.of(first.peer(rank), number % ranks_per_node == 0), machine.kind);
+    of_node = (number % ranks_per_node == 0 ? 0 : of_node) + rows[num_rows - 1];
+    if (number % ranks_per_node == ranks_per_node - 1 || number == first.layout().size() - 1) {
+      MemoryRange& nodes = table.nodes;
+      const int first_rank = number / ranks_per_node * ranks_per_node;
+      nodes.least_bytes = first_rank == 0 ? of_node : std::min(nodes.least_bytes, of_node);
+      if (of_node > nodes.most_bytes) nodes = {nodes.least_bytes, of_node, WorldRank::from(first_rank)};
+    }
     for (std::size_t i = 0; i < num_rows; ++i) {
       MemoryRange& range = range_of(table, i);
       range.least_bytes = rank == 0 ? rows[i] : std::min(range.least_bytes, rows[i]);
@@ -128,11 +150,12 @@ std::string format_memory(const MemoryTable& table) {
     add("on the GPU", table.on_gpu);
     add("on the node", table.on_node);
   }
+  if (table.nodes.most_bytes > table.on_node.most_bytes) add("all of a node", table.nodes);
   return text.text();
 }
 
 void require_node_memory(const device::Ledger& planned, device::Kind kind, std::optional<std::size_t> node_bytes,
-                         const comm::Session& session) {
+                         const comm::Session& session, const std::function<std::string()>& advice) {
   const comm::Group& world = session.world();
   std::array<std::int64_t, 1> needed{static_cast<std::int64_t>(planned.node_bytes(kind))};
   session.node().sum(std::span<std::int64_t>(needed));
@@ -142,6 +165,7 @@ void require_node_memory(const device::Ledger& planned, device::Kind kind, std::
   world.max(std::span<std::int64_t>(refused));
   if (refused[0] == 0) return;
   log_info(format_memory(gather_memory(planned, kind, world)));
+  const std::string instead = ask(advice, world);
   world.agree([&] {
     if (fits) return;
     const int num_ranks = session.node().size();
@@ -149,19 +173,22 @@ void require_node_memory(const device::Ledger& planned, device::Kind kind, std::
         fmt::format("the run does not fit in memory: {} {} {} on this node", num_ranks,
                     num_ranks == 1 ? "rank needs" : "ranks need", format_bytes(needed_bytes)),
         fmt::format("it has {}, its RAM or the limit of its control group", format_bytes(*node_bytes)),
-        "use more nodes with a larger dp_shard_size, sp_size or tp_size, or lower train.per_device_train_batch_size or "
-        "the max_length of the data; `sft INPUT.ini --dry-run --num_ranks N` shows what another mesh needs");
+        instead +
+            "use more nodes with a larger dp_shard_size, sp_size or tp_size, or lower "
+            "train.per_device_train_batch_size or the max_length of the data; `sft INPUT.ini --dry-run --num_ranks "
+            "N` shows what another mesh needs");
   });
 }
 
 void require_gpu_memory(const device::Ledger& planned, const std::optional<device::OwnMemory>& own,
-                        const comm::Group& world) {
+                        const comm::Group& world, const std::function<std::string()>& advice) {
   const std::size_t needed_bytes = planned.total_bytes() - planned.node_bytes(device::Kind::cuda);
   const bool fits = !own || needed_bytes <= own->total_bytes;
   std::array<std::int64_t, 1> refused{fits ? 0 : 1};
   world.max(std::span<std::int64_t>(refused));
   if (refused[0] == 0) return;
   log_info(format_memory(gather_memory(planned, device::Kind::cuda, world)));
+  const std::string instead = ask(advice, world);
   world.agree([&] {
     if (fits) return;
     throw_config_error(
@@ -169,9 +196,10 @@ void require_gpu_memory(const device::Ledger& planned, const std::optional<devic
         fmt::format("this rank's part of its GPU is {}, of which CUDA, its libraries and other programs hold {}",
                     format_bytes(own->total_bytes),
                     format_bytes(planned.bytes(device::Label::process, device::Space::device))),
-        "use more GPUs with a larger dp_shard_size, sp_size or tp_size, lower train.per_device_train_batch_size or the "
-        "max_length of the data, or set train.activation_checkpointing = full or offload_optimizer and "
-        "offload_parameters = host");
+        instead +
+            "use more GPUs with a larger dp_shard_size, sp_size or tp_size, lower "
+            "train.per_device_train_batch_size or the max_length of the data, or set train.activation_checkpointing "
+            "= full or offload_optimizer and offload_parameters = host");
   });
 }
 

@@ -11,6 +11,7 @@
 #include "sft/parallel/sharding_policy.hpp"
 #include "sft/plan/memory.hpp"
 #include "sft/plan/rank_plan.hpp"
+#include "sft/plan/row_lengths.hpp"
 
 namespace sft::plan {
 
@@ -20,6 +21,7 @@ namespace {
 constexpr int ranks_of_search = 1, ranks_of_result = 128;
 
 data::MicroBatchLimits limits_of(const PlanTask& task, const config::ValidConfig& config) {
+  if (task.measured_limits) return task.measured_limits(config);
   data::MicroBatchLimits limits = data::limits_of_full_rows(config->train.per_device_train_batch_size, task.max_length);
   if (task.document_tokens > 0) limits.document_tokens = std::min(limits.document_tokens, task.document_tokens);
   return limits;
@@ -47,11 +49,6 @@ bool fits_anyhow(const PlanTask& task) {
   return fits;
 }
 
-StepTime time_of(const PlanTask& task, const config::ValidConfig& config) {
-  return plan_step_time(config, limits_of(task, config), mesh::Place(config, 0), machine_of(task, config),
-                        task.hardware);
-}
-
 /// Candidates of one of these differ by how they save memory alone.
 std::tuple<std::string, int> mesh_of(const config::ValidConfig& config) {
   return {mesh::layout_of(config->parallel).describe(), config->parallel.zero_stage};
@@ -63,14 +60,15 @@ double estimate_s(const PlanTask& task, const config::ValidConfig& config) {
   const config::Parallel& mesh = c.parallel;
   const Hardware& hardware = task.hardware;
   const auto micro_batches = static_cast<double>(c.train.gradient_accumulation_steps);
-  const double row_tokens = static_cast<double>(task.max_length) / mesh.sp_size;
+  const RowLengths lengths = task.lengths.value_or(RowLengths::of_full_rows(task.max_length));
+  const double row_tokens = lengths.row_tokens / mesh.sp_size;
   const double tokens = static_cast<double>(c.train.per_device_train_batch_size) * row_tokens;
   const double weights = static_cast<double>(c.model.num_parameters()) / mesh.tp_size;
   const bool computes_again = c.train.activation_checkpointing == config::ActivationCheckpointing::full;
   const auto width = static_cast<double>(c.model.hidden_size), layers = static_cast<double>(c.model.num_hidden_layers);
   const double matmul = static_cast<double>(c.model.num_matmul_parameters()) / mesh.tp_size;
   const double heads = static_cast<double>(c.model.num_attention_heads * c.model.head_dim) / mesh.tp_size;
-  const double pairs = tokens * static_cast<double>(task.max_length) / 2;
+  const double pairs = tokens * lengths.document_tokens / 2;
   const double rate =
       hardware.rates.product_flops_per_s(static_cast<std::int64_t>(tokens), c.model.hidden_size,
                                          std::max<std::int64_t>(1, c.model.intermediate_size / mesh.tp_size));
@@ -133,6 +131,12 @@ constexpr std::int64_t most_tokens = std::int64_t{1} << 24;
 
 }  // namespace
 
+StepTime plan_candidate_time(const PlanTask& task, const config::ValidConfig& config) {
+  const RowLengths lengths = task.lengths.value_or(RowLengths::of_full_rows(task.max_length));
+  const std::vector<std::int32_t> documents = mean_documents(lengths, config->train.per_device_train_batch_size);
+  return plan_step_time(config, documents, mesh::Place(config, 0), machine_of(task, config), task.hardware);
+}
+
 std::size_t PlannedMemory::missing_bytes(const Hardware& hardware) const {
   const auto usable = static_cast<std::size_t>((1 - reserved_share) * static_cast<double>(hardware.device_bytes));
   const std::size_t on_device = device_bytes > usable ? device_bytes - usable : 0;
@@ -150,14 +154,14 @@ PlannedMemory plan_candidate_memory(const PlanTask& task, const config::ValidCon
     // The first and the last, and evenly between them.
     const int number =
         num_looked_at == 1 ? 0 : static_cast<int>(std::int64_t{i} * (num_ranks - 1) / (num_looked_at - 1));
-    device::Ledger ledger =
+    const device::Ledger ledger =
         plan_ledger(config, limits_of(task, config), first.peer(WorldRank::from(number)), machine, task.process_bytes);
     const std::size_t on_node = ledger.node_bytes(machine.kind), on_device = ledger.total_bytes() - on_node;
     memory.device_bytes = std::max(memory.device_bytes, on_device);
     memory.node_bytes = std::max(memory.node_bytes, on_node * std::min(task.hardware.ranks_per_node, num_ranks));
     if (i > 0 && ledger.total_bytes() <= most_on_rank) continue;
     most_on_rank = ledger.total_bytes();
-    memory.fullest = std::move(ledger);
+    memory.fullest = ledger;
   }
   return memory;
 }
@@ -173,15 +177,15 @@ SearchResult search_plans(const PlanTask& task) {
   std::vector<Candidate> fitting;
   for_each_candidate(task, [&](const config::ValidConfig& config) {
     ++result.counts.legal;
-    PlannedMemory memory = plan_candidate_memory(task, config, ranks_of_search);
+    const PlannedMemory memory = plan_candidate_memory(task, config, ranks_of_search);
     if (memory.missing_bytes(task.hardware) > 0) return false;
     ++result.counts.fitting;
-    fitting.push_back({config, std::move(memory)});
+    fitting.push_back({config, memory});
     return true;
   });
   keep_promising(task, fitting);
   for (Candidate& candidate : fitting) {
-    candidate.time = time_of(task, candidate.config);
+    candidate.time = plan_candidate_time(task, candidate.config);
     ++result.counts.rehearsed;
   }
   std::ranges::stable_sort(fitting, {}, [](const Candidate& candidate) { return candidate.time.step_s; });
@@ -212,7 +216,7 @@ std::optional<Candidate> obvious_plan(const PlanTask& task) {
   try {
     const config::ValidConfig valid = config::validate(config, num_ranks);
     Candidate candidate{valid, plan_candidate_memory(task, valid, ranks_of_search)};
-    if (candidate.memory.missing_bytes(task.hardware) == 0) candidate.time = time_of(task, valid);
+    if (candidate.memory.missing_bytes(task.hardware) == 0) candidate.time = plan_candidate_time(task, valid);
     return candidate;
   } catch (const Error&) {
     return std::nullopt;
@@ -223,8 +227,8 @@ std::optional<Hardware> smallest_machine(const PlanTask& task) {
   constexpr int most_nodes = 64;
   PlanTask smaller = task;
   const auto fits_on = [&](int num_nodes, int ranks_per_node) {
+    smaller.hardware = with_ranks_per_node(task.hardware, ranks_per_node);
     smaller.hardware.num_nodes = num_nodes;
-    smaller.hardware.ranks_per_node = ranks_per_node;
     // A step has as many rows on fewer ranks; more ranks than rows need sp or tp.
     return fits_anyhow(smaller);
   };
@@ -239,6 +243,7 @@ std::optional<Hardware> smallest_machine(const PlanTask& task) {
 
 std::int64_t longest_row(const PlanTask& task, const config::ValidConfig& config, std::int64_t step) {
   PlanTask longer = task;
+  longer.measured_limits = {};
   return step * largest(most_tokens / step / config->train.per_device_train_batch_size, [&](std::int64_t n) {
            longer.max_length = n * step;
            if (task.document_tokens == 0 || task.document_tokens == task.max_length) longer.document_tokens = 0;

@@ -114,7 +114,11 @@ double StepTime::mfu(const Hardware& hardware) const {
 
 StepTime plan_step_time(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
                         const mesh::Place& place, const Machine& machine, const Hardware& hardware) {
-  const std::vector<std::int32_t> documents = documents_of(limits);
+  return plan_step_time(config, documents_of(limits), place, machine, hardware);
+}
+
+StepTime plan_step_time(const config::ValidConfig& config, const std::vector<std::int32_t>& documents,
+                        const mesh::Place& place, const Machine& machine, const Hardware& hardware) {
   const parallel::ShardingPolicy policy = parallel::sharding_policy(config->parallel);
   const mesh::Sharing sharing =
       parallel::sharing_of(policy, model::kv_replicas(config->model, config->parallel.tp_size));
@@ -159,7 +163,7 @@ std::string describe(const StepTime& time, const Hardware& hardware) {
     waits.push_back(fmt::format("{} {:.2g} s ({:.0f} %)", wait.what, wait.seconds, 100 * share));
   }
   const double mfu = time.mfu(hardware);
-  return fmt::format("{:.3g} s of full rows on {}{}; exposed communication: {}", time.step_s, hardware.name,
+  return fmt::format("{:.3g} s on {}{}; exposed communication: {}", time.step_s, hardware.name,
                      mfu > 0 ? fmt::format(", {:.0f} % MFU", 100 * mfu) : "",
                      waits.empty() ? "none" : fmt::format("{}", fmt::join(waits, ", ")));
 }

@@ -47,9 +47,10 @@ struct RunSummary {
   std::int64_t num_steps = 0, num_tokens = 0;
   LossCourse losses;
   HighestPeak memory;
-  bool is_gpu = false;                    ///< that the memory is of
-  std::vector<std::string> goodput = {};  ///< of the whole run, a line each
-  std::vector<std::string> next;          ///< a line each
+  double planned_step_s = 0, took_step_s = 0;  ///< of a step in the mean; planned 0: not planned
+  bool is_gpu = false;                         ///< that the memory is of
+  std::vector<std::string> goodput = {};       ///< of the whole run, a line each
+  std::vector<std::string> next;               ///< a line each
 };
 
 /// Some lines; the last one without its end.

@@ -62,6 +62,14 @@ int stop_signal(const StopSignals& signals) {
   return std::freopen("/dev/null", "w", stdout) == nullptr ? 0 : SIGPIPE;
 }
 
+/// What the ledger of the fullest rank plans for the memory that peaks are of. Collective.
+std::int64_t most_planned(const device::Ledger& ledger, device::Kind kind, const comm::Group& world) {
+  const std::size_t elsewhere = kind == device::Kind::cuda ? ledger.node_bytes(kind) : 0;
+  std::array<std::int64_t, 1> planned{static_cast<std::int64_t>(ledger.total_bytes() - elsewhere)};
+  world.max(std::span<std::int64_t>(planned));
+  return planned[0];
+}
+
 /// A number of a step that was left out.
 constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
 
@@ -84,6 +92,7 @@ Trainer::Trainer(const Run& run)
   position_.row_order = plan::name_of(positions_.kind);
   run_.ledger.add(device::Label::batches, device::Space::host,
                   plan::batches_bytes(run.config, run.place, run.datasets));
+  planned_memory_bytes_ = most_planned(run_.ledger, run_.device.kind(), run_.groups.world);
 }
 
 Trainer::~Trainer() = default;
@@ -107,7 +116,8 @@ void Trainer::announce() const {
                                                             {run_.device.kind(), machine::num_threads()}),
                               .offloaded_bytes = run_.engine.offloaded_bytes(),
                               .save = plan::describe(plan::save_time(run_.engine.state().entries())),
-                              .save_choice = run_.save_choice}));
+                              .save_choice = run_.save_choice,
+                              .step_time = run_.step_time}));
   if (const std::string warning = plan::warning_of_mesh(run_.config->parallel); !warning.empty()) log_warning(warning);
   if (layout.axes_between_nodes(nodes).contains(Axis::tp)) {
     log_warning(
@@ -187,6 +197,8 @@ void Trainer::close_window(StepMetrics& metrics) {
   metrics.entropy = mean_of(window.entropy);
   metrics.save_stall_s = saver_->take_stall_s();
   metrics.peak_memory = gather_memory_peaks(run_.device, run_.session);
+  metrics.planned_memory_bytes = planned_memory_bytes_;
+  if (run_.planned_step_s > 0) metrics.planned_step_time_s = run_.planned_step_s;
   const SlowestRankWatch::Finding finding =
       slowest_.close(run_.groups.world, /*sees_waits=*/run_.device.kind() == device::Kind::cpu);
   metrics.slowest = finding.slowest;
@@ -451,6 +463,12 @@ void Trainer::Session::add(const StepMetrics& metrics) {
   ++num_steps;
   num_tokens += metrics.step_num_tokens;
   step_time_s += metrics.step_time_s;
+  if (num_steps == 1) first_step_s = metrics.step_time_s;
+}
+
+double Trainer::Session::mean_step_s() const {
+  if (num_steps < 2) return step_time_s;
+  return (step_time_s - first_step_s) / static_cast<double>(num_steps - 1);
 }
 
 void Trainer::summarize(ExitStatus status, const std::vector<std::string>& next) {
@@ -472,6 +490,8 @@ void Trainer::summarize(ExitStatus status, const std::vector<std::string>& next)
                                 .num_tokens = session_.num_tokens,
                                 .losses = read_loss_course(metrics_file_->path()),
                                 .memory = memory,
+                                .planned_step_s = run_.planned_step_s,
+                                .took_step_s = session_.mean_step_s(),
                                 .is_gpu = run_.device.kind() == device::Kind::cuda,
                                 .goodput = describe(goodput_.at(Goodput::now())),
                                 .next = next}));

@@ -42,7 +42,7 @@ check 'the summary says how long it took' test "$(lines log.txt "^$time done in 
 check 'how much it trained' test "$(lines log.txt '^  steps  .* 25 of 25 steps, [0-9.]+ epochs; .* tokens, .* tokens/s$')" -eq 1
 check 'the loss' test "$(lines log.txt '^  loss  .* at step 10, .* at step 25$')" -eq 1
 check 'the loss on other data' test "$(lines log.txt '^  eval loss  .* at step 0, .* at step 25')" -eq 1
-check 'the memory' test "$(lines log.txt '^  most memory  .* MiB on rank [01], planned .* MiB$')" -eq 1
+check 'the memory' test "$(lines log.txt '^  plan vs run  planned .* MiB, peak .* MiB on rank [01]$')" -eq 1
 if [[ -x ${sft}-generate && -x ${sft}-convert ]]; then
   sed -n '/^  next  /,$s/^\( *next\)\? *//p' log.txt | grep -v plot_loss >next.txt
   check 'two commands to try next' test "$(wc -l <next.txt)" -eq 2

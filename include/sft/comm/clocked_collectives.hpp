@@ -17,22 +17,40 @@ struct Link {
   double hop_s = 0;        ///< of a message from one rank to the next
 };
 
-/// The links of a machine whose nodes are alike.
-struct Network {
-  Link within, between;  ///< nodes
-  double call_s = 0;     ///< of every call beside its hops
-};
-
 /// Where the ranks of a group are: on so many nodes, so many on each.
 struct Span {
   int num_nodes = 1;
   int ranks_per_node = 1;
+
+  bool operator==(const Span&) const = default;
+};
+
+/// What calls of one kind took over groups of one form, all of them at the same time.
+struct MeasuredCalls {
+  struct Point {
+    double bytes;  ///< bytes_of(call); of an exchange what a rank sends
+    double seconds;
+  };
+
+  std::string call;  ///< name_of(call)
+  Span span;
+  std::vector<Point> points;  ///< by rising bytes, two at least
+};
+
+/// The links of a machine whose nodes are alike.
+struct Network {
+  Link within, between;  ///< nodes
+  double call_s = 0;     ///< of every call beside its hops
+  /// What was measured, which goes before the links.
+  std::vector<MeasuredCalls> measured = {};
 };
 
 /// How long a call takes. Reductions and gathers go round a ring that enters and leaves each node once, and is cut into
 /// as many as a node has ranks of the group, each of which has a link of its own between nodes; an all-reduce goes over
 /// a tree of nodes where that is faster. Latencies as in NCCL's model (ncclTopoTuneModel): the calls' own, and one of
-/// each hop. What several groups send at the same time over one link is not seen. Pure.
+/// each hop. What several groups send at the same time over one link is not seen. Where calls of the kind were measured
+/// within a node, or between nodes, the time is that of the group whose form is nearest, by the bytes that each rank
+/// sends. Pure.
 [[nodiscard]] double call_time_s(const Call& call, const Group& group, const Span& span, const Network& network);
 
 /// What the calls over a group took.

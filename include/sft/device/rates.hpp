@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // How fast a device works, as far as plans of time go: what a clocked device and a clocked backend advance their clocks
-// by.
+// by. Few numbers, as a maker's sheet has them, or many, as they are measured on a machine that is there
+// (check/measure_machine.hpp).
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -10,24 +12,93 @@ namespace sft::device {
 
 /// A point of a curve: so many floating-point operations a second in products of this size.
 struct ProductRate {
-  double size;         ///< the cube root of m n k
+  double size;         ///< the cube root of m n k; of attention the keys that a query sees in the mean
   double flops_per_s;  ///< above 0
+};
+
+/// Which operand of a product (m, k) (k, n) is stored transposed: those of a linear layer's forward pass, of its
+/// input's gradient, and of its weight's.
+enum class ProductForm { second, none, first };
+inline constexpr std::size_t num_product_forms = 3;
+inline constexpr std::array<const char*, num_product_forms> product_form_names{"second", "none", "first"};
+
+/// Rates of products of all m, n and k out of `sides`; empty: not measured.
+struct ProductGrid {
+  std::vector<double> sides;  ///< rising
+  /// By form: of m = sides[i], n = sides[j], k = sides[l] at (i * sides.size() + j) * sides.size() + l.
+  std::array<std::vector<double>, num_product_forms> flops_per_s = {};
+
+  /// Logarithms of sides and rates are interpolated between the sides; beyond them the rate stays. Pure.
+  [[nodiscard]] double rate(ProductForm form, std::int64_t m, std::int64_t n, std::int64_t k) const;
+};
+
+/// What ops that are no products do to each element: some compute more on it than others.
+enum class Pass {
+  copy,
+  add,
+  norm_forward,
+  norm_backward,
+  rope,
+  mlp_forward,
+  mlp_backward,
+  loss_forward,
+  loss_backward,
+  embedding_forward,
+  embedding_backward,
+  sum_squares,
+  update,
+};
+inline constexpr std::size_t num_passes = 13;
+inline constexpr std::array<const char*, num_passes> pass_names{"copy",
+                                                                "add",
+                                                                "norm_forward",
+                                                                "norm_backward",
+                                                                "rope",
+                                                                "mlp_forward",
+                                                                "mlp_backward",
+                                                                "loss_forward",
+                                                                "loss_backward",
+                                                                "embedding_forward",
+                                                                "embedding_backward",
+                                                                "sum_squares",
+                                                                "update"};
+
+/// A point of a curve: so many bytes a second, read and written together, where an op touches so many.
+struct PassRate {
+  double bytes;
+  double bytes_per_s;  ///< above 0
 };
 
 struct Rates {
   /// Of matrix products in the dtype of computing, by rising sizes, one at least. Between two of them the rate follows
   /// the logarithm of the size; beyond the ends it stays, or falls with the size below the first.
   std::vector<ProductRate> products;
+  ProductGrid product_grid = {};              ///< in place of `products` where it was measured
   double attention_forward_flops_per_s = 0;   ///< of 4 D a pair of a query and a key that it sees, and head
   double attention_backward_flops_per_s = 0;  ///< of 10 D
-  double memory_bytes_per_s = 0;              ///< read and written together
-  double host_bytes_per_s = 0;                ///< between the device and the memory of its node, one way
-  double launch_s = 0;                        ///< of every op beside its work
+  /// In place of the two where they were measured, by rising sizes.
+  std::vector<ProductRate> attention_forward = {}, attention_backward = {};
+  double memory_bytes_per_s = 0;  ///< read and written together
+  /// In place of memory_bytes_per_s where they were measured, by rising bytes.
+  std::array<std::vector<PassRate>, num_passes> passes = {};
+  double host_bytes_per_s = 0;  ///< between the device and the memory of its node, one way
+  double launch_s = 0;          ///< of every op beside its work, where that was not measured with it
   /// Whether streams work side by side, as on a GPU; a CPU does one thing after the other.
   bool overlaps = true;
 
-  /// Of a product (m, k) (k, n). Pure.
+  /// Of a product (m, k) (k, n) by `products`. Pure.
   [[nodiscard]] double product_flops_per_s(std::int64_t m, std::int64_t n, std::int64_t k) const;
+  /// Seconds of so many products that touch so many bytes in all. Pure.
+  [[nodiscard]] double products_s(ProductForm form, double count, std::int64_t m, std::int64_t n, std::int64_t k,
+                                  double num_bytes) const;
+  /// Seconds of attention with so many operations, in which a query sees so many keys in the mean. Pure.
+  [[nodiscard]] double attention_forward_s(double num_flops, double keys, double num_bytes) const;
+  [[nodiscard]] double attention_backward_s(double num_flops, double keys, double num_bytes) const;
+  /// Seconds of an op that touches so many bytes. Pure.
+  [[nodiscard]] double pass_s(Pass pass, double num_bytes) const;
+
+  /// The same where ranks have `factor` of the processor that they had: every rate times `factor`. Pure.
+  [[nodiscard]] Rates scaled(double factor) const;
 };
 
 }  // namespace sft::device

@@ -41,6 +41,11 @@ void require_built(device::Kind kind);
 [[nodiscard]] std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& shapes,
                                           const AttentionNeeds& attention = {});
 
+/// Host memory that the ops keep beside their workspace with one number of tokens: on the CPU, the machine code of its
+/// matrix products and the library that makes it; none where all of them are small. Pure but for the instruction set of
+/// this processor.
+[[nodiscard]] std::size_t products_bytes(device::Kind kind, const Shapes& shapes);
+
 /// Host memory that the ops keep beside their workspace when a model of these shapes is called with `num_lengths`
 /// different numbers of tokens, more than with one: on the CPU, the machine code of its matrix products. Pure but for
 /// the instruction set of this processor.

@@ -25,6 +25,8 @@ struct Hardware {
   std::size_t device_bytes = 0;  ///< memory of a GPU; 0 on CPUs
   std::size_t node_bytes = 0;    ///< memory of a node
   double write_bytes_per_s = 0;  ///< of checkpoints, of a node
+  int cores_per_node = 0;        ///< of CPUs, which its ranks share; 0: each rank has its own
+  double start_s = 0;            ///< from the launcher to the first step; 0: unknown
 
   [[nodiscard]] int num_ranks() const { return ranks_per_node * num_nodes; }
 };
@@ -37,6 +39,10 @@ struct Hardware {
 /// "h200x2" is one of 2, "h200" one as the file has it. Throws a configuration Error that lists those that there are.
 /// Pure.
 [[nodiscard]] Hardware find_machine(const std::string& name, const std::vector<Hardware>& known);
+
+/// `machine` with so many ranks on each node: ranks of CPUs that share `cores_per_node` are faster or slower by it.
+/// Pure.
+[[nodiscard]] Hardware with_ranks_per_node(Hardware machine, int ranks_per_node);
 
 /// The section of `machine`, which read_machines() reads back. Pure.
 [[nodiscard]] std::string to_ini(const Hardware& machine);

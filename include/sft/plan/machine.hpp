@@ -22,9 +22,9 @@ struct Machine {
   [[nodiscard]] std::size_t first_rank_bytes() const { return is_first_of_node ? node_shared_bytes : 0; }
 };
 
-/// What every process takes after its start on top of its arenas: pages of code and oneDNN's kernels in the first step,
-/// HDF5 and the staging memory of a checkpoint. Measured: 0 to 4 MiB, less on ranks that write no checkpoint.
-inline constexpr std::size_t later_process_bytes = std::size_t{2} << 20;
+/// What every process takes after its start on top of its arenas and of what its products need (ops::products_bytes):
+/// pages of code in the first step, the heap, HDF5 and the staging memory of a checkpoint.
+inline constexpr std::size_t later_process_bytes = std::size_t{1} << 20;
 
 /// What a GPU takes after the start on top of the arenas: kernels of this program and of its libraries, which CUDA
 /// loads at their first use. An assumption.

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -28,6 +29,8 @@ struct MemoryTable {
   std::array<MemoryRange, device::num_labels> labels;  ///< by device::Label
   MemoryRange total;
   MemoryRange on_gpu, on_node;  ///< of the total: in a GPU's own memory (zero on CPUs), and in the node's
+  /// Of all ranks of a node together, where that is planned: the fullest one is that of its first rank. Else zero.
+  MemoryRange nodes;
 };
 
 /// The ledger that rank place.rank() will have when it trains: by the code that lays the
@@ -44,7 +47,10 @@ struct MemoryTable {
 [[nodiscard]] device::Ledger plan_ledger(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
                                          const mesh::Place& place, const Machine& machine, std::size_t process_bytes);
 
-/// plan_ledger() of every rank of the mesh, all of them on one node, worked out on one rank.
+/// plan_ledger() of every rank of the mesh, on nodes of so many ranks, worked out on one rank.
+[[nodiscard]] MemoryTable plan_memory(const config::ValidConfig& config, const Datasets& datasets,
+                                      const Machine& machine, std::size_t process_bytes, int ranks_per_node);
+/// The same with all ranks on one node.
 [[nodiscard]] MemoryTable plan_memory(const config::ValidConfig& config, const Datasets& datasets,
                                       const Machine& machine, std::size_t process_bytes);
 
@@ -56,13 +62,14 @@ struct MemoryTable {
 
 /// Refuses a run whose ranks need more of their node's memory than there is, its RAM or the limit of its control group:
 /// prints the planned memory of all ranks, then throws a configuration Error that every rank holds. `planned`: this
-/// rank's ledger; `node_bytes`: none when the system does not tell. Collective over the world and each node.
+/// rank's ledger; `node_bytes`: none when the system does not tell. `advice` says on rank 0 what would fit, and is
+/// asked where the run does not; an empty answer is left out. Collective over the world and each node.
 void require_node_memory(const device::Ledger& planned, device::Kind kind, std::optional<std::size_t> node_bytes,
-                         const comm::Session& session);
+                         const comm::Session& session, const std::function<std::string()>& advice = {});
 
 /// Refuses a run of which a rank needs more than its part of a GPU, as require_node_memory does; `own` is this rank's
 /// (Device::own_memory), none on CPUs. Collective over the world.
 void require_gpu_memory(const device::Ledger& planned, const std::optional<device::OwnMemory>& own,
-                        const comm::Group& world);
+                        const comm::Group& world, const std::function<std::string()>& advice = {});
 
 }  // namespace sft::plan

@@ -10,11 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "sft/config/parse.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/data/micro_batch_limits.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/plan/hardware.hpp"
 #include "sft/plan/machine.hpp"
+#include "sft/plan/row_lengths.hpp"
 #include "sft/plan/save_time.hpp"
 #include "sft/plan/step_time.hpp"
 
@@ -24,10 +26,15 @@ namespace sft::plan {
 struct PlanTask {
   config::Config base;          ///< complete but for what is searched: model, precision, optimizer ...
   std::set<std::string> fixed;  ///< names of keys whose value in `base` stays ("tp_size")
+  /// Names of keys that change what is trained, and are searched as well: of "optim", "reduce_dtype", "tp_reduce".
+  std::set<std::string> searched = {};
   Hardware hardware;
-  std::int64_t max_length = 0;            ///< of a row, in tokens; rows are taken to be full
-  std::int64_t document_tokens = 0;       ///< the longest document; 0: max_length
-  std::int64_t rows_per_step = 0;         ///< of all ranks and micro-batches
+  std::int64_t max_length = 0;             ///< of a row, in tokens
+  std::int64_t document_tokens = 0;        ///< the longest document; 0: max_length
+  std::int64_t rows_per_step = 0;          ///< of all ranks and micro-batches
+  std::optional<RowLengths> lengths = {};  ///< of rows, for the time of a step; none: rows are full
+  /// The limits of the micro-batches of a configuration, of data that is there; empty: rows may be full.
+  std::function<data::MicroBatchLimits(const config::ValidConfig&)> measured_limits = {};
   int num_threads = 1;                    ///< of a rank, on CPUs
   std::size_t process_bytes = 256 << 20;  ///< of the node's memory that a process takes beside what the ledger lists
 };
@@ -85,6 +92,23 @@ void for_each_candidate(const PlanTask& task, const std::function<bool(const con
 
 /// What a checkpoint of it takes. Pure.
 [[nodiscard]] SaveTime plan_candidate_save(const PlanTask& task, const config::ValidConfig& config);
+
+/// A way to train that fits where another does not, what has to be set for it, and what it costs.
+struct NearbyPlan {
+  Candidate candidate;
+  std::vector<config::Difference> keys;  ///< from the other one to this
+  double step_ratio = 1;                 ///< time of a step, by that of the other one
+};
+
+/// The fitting way to train with the fewest keys changed from `config`, which does not fit, and of those the fastest.
+/// Keys that name a place or a result (steps, rates) stay, and so does the batch of a step. None: nothing fits. Pure.
+[[nodiscard]] std::optional<NearbyPlan> nearest_plan(const PlanTask& task, const config::ValidConfig& config);
+
+/// "--train.activation_checkpointing full (needs 3.1 GiB of 4 GiB; a step takes 1.3 times as long)". Pure.
+[[nodiscard]] std::string describe(const NearbyPlan& plan, const Hardware& hardware);
+
+/// The time of a step, of rows of task.lengths. Pure.
+[[nodiscard]] StepTime plan_candidate_time(const PlanTask& task, const config::ValidConfig& config);
 
 /// The longest row, in steps of `step` tokens, and the largest micro-batch of rows that fit with all else as in
 /// `config`, up to 2^24 tokens a micro-batch. Pure.

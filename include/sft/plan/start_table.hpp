@@ -54,6 +54,7 @@ struct DryRun {
   std::string sp_choice = "";             ///< what resolve_sp_method returned
   std::string weights = "";               ///< what the run begins with, which was looked at
   std::optional<Hardware> hardware = {};  ///< that the time of a step is planned for
+  int ranks_per_node = 1;                 ///< of nodes that are filled in order
   Room room = {};                         ///< that the memory is held against
 };
 

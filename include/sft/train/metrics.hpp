@@ -61,8 +61,10 @@ struct StepMetrics {
   std::optional<double> mfu;                 ///< share of the peak FLOP rate; empty: the peak is unknown
   std::optional<SlowestRank> slowest;        ///< of several ranks; none in a line of the first step alone
   MemoryPeaks peak_memory;
-  std::int64_t num_skipped_steps = 0;  ///< left out since the run began; not written when there was none
-  std::optional<TimeNote> time;        ///< what the run's time went to; not written where it is empty
+  std::int64_t planned_memory_bytes = 0;      ///< for that of the fullest rank; 0: not written
+  std::optional<double> planned_step_time_s;  ///< empty: no machine was named to plan it for
+  std::int64_t num_skipped_steps = 0;         ///< left out since the run began; not written when there was none
+  std::optional<TimeNote> time;               ///< what the run's time went to; not written where it is empty
 
   /// The rates of this step.
   [[nodiscard]] double tokens_per_second() const;

@@ -64,6 +64,8 @@ struct Run {
   std::string sp_choice = {};                   ///< what resolve_sp_method returned
   std::string save_choice = {};                 ///< what choose_async_save returned
   comm::Watch* watch = nullptr;                 ///< none: nobody looks after the run
+  double planned_step_s = 0;                    ///< of a step; 0: not planned. On rank 0
+  std::string step_time = {};                   ///< the same in words, of rank 0 (plan::describe(StepTime))
 };
 
 }  // namespace sft::train

@@ -73,6 +73,9 @@ class Trainer {
     std::optional<std::chrono::steady_clock::time_point> start;  ///< none: it had nothing to do
     std::int64_t num_steps = 0, num_tokens = 0;
     double step_time_s = 0.0;
+    double first_step_s = 0.0;
+    /// But for the first, in which machine code is made and memory is touched first, where there are others.
+    [[nodiscard]] double mean_step_s() const;
     void add(const StepMetrics& metrics);
   };
 
@@ -144,6 +147,7 @@ class Trainer {
   std::unique_ptr<Reports> reports_;           ///< on rank 0
   std::optional<StopSignals> signals_;
   bool has_told_of_zero_loss_ = false;
+  std::int64_t planned_memory_bytes_ = 0;  ///< of the fullest rank
   SlowestRankWatch slowest_;
   bool is_best_ = false;        ///< the last evaluation, if it was after the step that was done last
   bool must_go_on_ = false;     ///< what stopped the run will be over when it goes on

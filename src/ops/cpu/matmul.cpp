@@ -221,14 +221,13 @@ bool MatmulEngine::is_faster_in_float32(const Matmul& product) const {
 }
 
 bool MatmulEngine::is_small(const Matmul& product, std::size_t workspace_bytes) {
-  constexpr std::int64_t max_multiplications = std::int64_t{1} << 21;
   const Dims dims(product);
   const bool is_float32 = product.a.dtype == DType::float32 && product.c.dtype == DType::float32 &&
                           (product.bias.data == nullptr || product.bias.dtype == DType::float32);
   // A single row does not pay for the conversion of a large b.
   constexpr std::int64_t max_elements_for_row = std::int64_t{1} << 16;
   const bool is_row_by_large = dims.m == 1 && dims.n * dims.k > max_elements_for_row;
-  return is_float32 && !is_row_by_large && dims.m * dims.n * dims.k < max_multiplications &&
+  return is_float32 && !is_row_by_large && dims.m * dims.n * dims.k < least_planned_multiplications &&
          dims.k * small_matmul_panel * sizeof(double) <= workspace_bytes;
 }
 

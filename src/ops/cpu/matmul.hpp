@@ -20,6 +20,9 @@ namespace sft::ops::cpu {
 /// which takes about a millisecond for each.
 inline constexpr std::int64_t max_kept_products = 512;
 
+/// Multiplications of a float32 product from which on oneDNN makes it; smaller ones take no machine code of their own.
+inline constexpr std::int64_t least_planned_multiplications = std::int64_t{1} << 21;
+
 /// Runs products, keeping what oneDNN has generated for each shape. Not thread-safe.
 class MatmulEngine {
  public:

@@ -47,6 +47,7 @@ class ClockedBackend final : public NullBackend {
   void matmul(const Matmul& product) override;
   void bias_backward(Tensor dbias, ConstTensor dy) override;
 
+  void read_four_bits(const ReadFourBits& read) override;
   void scale_columns(const ScaleColumns& columns) override;
   void add_column_products(const ColumnProducts& products) override;
   void add_row_products(const RowProducts& products) override;
@@ -86,13 +87,13 @@ class ClockedBackend final : public NullBackend {
   void update_factored(const FactoredUpdate& step) override;
 
  private:
+  using Form = device::ProductForm;
+
   /// An op that reads or writes each of these once.
   template <class... Tensors>
-  void pass_over(const Tensors&... tensors);
-  /// One of so many operations at a rate, which touches so many bytes.
-  void work(double num_flops, double flops_per_s, double num_bytes);
+  void pass_over(device::Pass pass, const Tensors&... tensors);
   /// `count` products of one size: m, n and k are those of each.
-  void multiply(double count, std::int64_t m, std::int64_t n, std::int64_t k, double num_bytes);
+  void multiply(Form form, double count, std::int64_t m, std::int64_t n, std::int64_t k, double num_bytes);
 
   const device::Rates& rates_;
   device::ClockedStream& clock_;

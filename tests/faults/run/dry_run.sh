@@ -92,6 +92,13 @@ check "the plan knows the rows to evaluate on" grep -Eq '"num_eval_rows": [1-9]'
 check "the plan says when they are" grep -q 'evaluate  *every 10 steps and at the end' text
 check "a plan makes no output folder" test ! -e output
 
+# Nodes of some ranks: of each the first holds what they share, and all of a node are told together.
+"$sft" run.ini --dry-run --parallel.dp_shard_size 4 --ranks_per_node 2 >nodes
+check 'nodes of two ranks: they are told' grep -q 'on 2 nodes' nodes
+check 'nodes of two ranks: their memory together' grep -Eq '^  all of a node ' nodes
+"$sft" run.ini --dry-run --json --parallel.dp_shard_size 4 --ranks_per_node 2 >nodes.json
+check 'nodes of two ranks: in JSON' grep -q '"ranks_per_node": 2' nodes.json
+
 # 2. More ranks than anyone plans for.
 refuses 2 'cannot plan for 2147483647 ranks \(--dry-run plans for 65536 at most' "$sft" run.ini --dry-run \
   --num_ranks 2147483647 --parallel.dp_shard_size auto
@@ -109,6 +116,7 @@ for ranks in 1 2; do
   check "$ranks ranks, too large: it has every label" test "$(table_of out | wc -l)" = "$num_labels"
   check "$ranks ranks, too large: one error" test "$(grep -c 'error:' errors)" = 1
   check "$ranks ranks, too large: it says why" grep -Eq "error: the run does not fit in memory: $ranks ranks? needs? .* on this node" errors
+  check "$ranks ranks, too large: no plan is told that does not fit" test "$(grep -c 'which fits' errors)" = 0
   check "$ranks ranks, too large: nothing is written" test ! -e huge
 done
 

@@ -75,11 +75,18 @@ BOOST_AUTO_TEST_CASE(a_dry_run_is_asked_for) {
   BOOST_TEST((full.action == Action::dry_run));
   BOOST_TEST(full.json);
   BOOST_TEST(full.num_ranks == 1024);
+  BOOST_TEST(read({"a.ini", "--dry-run", "--ranks_per_node", "8"}).ranks_per_node == 8);
+  BOOST_TEST(read({"a.ini", "--machine", "m.ini"}).machine == "m.ini");
+  BOOST_TEST(read({"a.ini", "--check", "--write_machine", "m.ini"}).machine_file == "m.ini");
   BOOST_TEST(full.input_file == "a.ini");
   BOOST_TEST(read({"a.ini", "--dry-run", "--num_ranks=4"}).num_ranks == 4);
 
   says({"a.ini", "--json"}, "--json without --dry-run");
   says({"a.ini", "--num_ranks", "4"}, "--num_ranks without --dry-run");
+  says({"a.ini", "--ranks_per_node", "4"}, "--ranks_per_node without --dry-run");
+  says({"a.ini", "--dry-run", "--ranks_per_node", "0"}, "`--ranks_per_node 0` is no number of ranks");
+  says({"a.ini", "--write_machine", "m.ini"}, "--write_machine without --check");
+  says({"a.ini", "--check", "--machine", "m.ini"}, "--machine with --check or --print-config");
   says({"a.ini", "--check", "--json"}, "--json without --dry-run");
   says({"a.ini", "--check", "--dry-run"}, "several of --print-config, --dry-run and --check are given");
   says({"a.ini", "--print-config", "--num_ranks", "4"}, "--num_ranks without --dry-run");

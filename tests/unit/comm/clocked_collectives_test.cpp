@@ -55,6 +55,26 @@ BOOST_AUTO_TEST_CASE(an_all_reduce_takes_the_faster_of_ring_and_tree) {
   BOOST_TEST(call_time_s(small, group, {64, 1}, network) == 10e-6 + tree_hops_s + 2.0 * 4 * 63 / 9e9, nearly);
 }
 
+BOOST_AUTO_TEST_CASE(what_was_measured_goes_before_the_links) {
+  Network measured = network;
+  measured.measured = {{"all_gather", {.num_nodes = 1, .ranks_per_node = 4}, {{1000, 5e-6}, {3000, 9e-6}}},
+                       {"all_gather", {.num_nodes = 1, .ranks_per_node = 8}, {{1000, 50e-6}, {3000, 90e-6}}}};
+  const Group four = planned_group(0, 4, "fsdp"), two = planned_group(0, 2, "fsdp");
+  const auto seconds = [&](std::int64_t elements, const Group& group, const Span& span) {
+    return call_time_s(AllGather{floats(elements), floats(elements / group.size())}, group, span, measured);
+  };
+  BOOST_TEST(seconds(500, four, {1, 4}) == 7e-6, nearly);    // on the line between the points
+  BOOST_TEST(seconds(100, four, {1, 4}) == 5e-6, nearly);    // below them as the first
+  BOOST_TEST(seconds(1250, four, {1, 4}) == 13e-6, nearly);  // and on the line beyond them
+  // Of a form that was not measured as of the nearest, by what each rank sends: a half in place of three quarters.
+  BOOST_TEST(seconds(500, two, {1, 2}) == 7e-6 * 0.5 / 0.75, nearly);
+  // Between nodes, and calls of other kinds: the links.
+  BOOST_TEST(seconds(count, four, {2, 2}) == 10e-6 + 2e-6 + 5e-6 + 0.75 * bytes / 20e9, nearly);
+  BOOST_TEST(call_time_s(ReduceScatterAdd{floats(count / 4), floats(count)}, four, {1, 4}, measured) ==
+                 10e-6 + 3e-6 + 0.75 * bytes / 100e9,
+             nearly);
+}
+
 BOOST_AUTO_TEST_CASE(a_ring_of_keys_is_as_slow_as_its_slowest_hop) {
   const Group group = planned_group(0, 4, "sp");
   const Exchange exchange{floats(count), 1, floats(count), 3};

@@ -54,6 +54,16 @@ BOOST_AUTO_TEST_CASE(code_of_products_is_planned_for_the_processor) {
   BOOST_TEST(lengths_bytes(Isa::amx, shapes, 3) > 2 * float32);  // measured: tiles take more code
 }
 
+BOOST_AUTO_TEST_CASE(small_products_have_no_code_of_their_own) {
+  Shapes shapes{.tokens = 64, .hidden = 40, .q_heads = 4, .kv_heads = 2, .head_dim = 8, .mlp = 48, .vocab = 384};
+  BOOST_TEST(products_bytes(Isa::avx512, shapes) == 0U);
+  BOOST_TEST(lengths_bytes(Isa::avx512, shapes, 100) == 0U);
+  shapes.compute = DType::bf16;  // these have it at any size
+  const std::size_t one = products_bytes(Isa::avx512, shapes);
+  BOOST_TEST(one > 0U);
+  BOOST_TEST(lengths_bytes(Isa::avx512, shapes, 3) == 2 * 15 * 66 * 1024U);
+}
+
 BOOST_AUTO_TEST_CASE(the_best_kernels_can_be_entered) {  // on lesser processors too: ops_test_Nehalem
   BOOST_CHECK(kernels_of(best_isa()).small_matmul != nullptr);
 }

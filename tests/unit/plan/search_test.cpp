@@ -90,6 +90,59 @@ BOOST_AUTO_TEST_CASE(where_memory_is_scarce_only_what_fits_is_kept) {
   BOOST_TEST(obvious->memory.missing_bytes(t.task.hardware) > 0);
 }
 
+BOOST_AUTO_TEST_CASE(the_nearest_plan_changes_the_fewest_keys) {
+  Task t(4);
+  const auto obvious = obvious_plan(t.task);
+  BOOST_REQUIRE(obvious);
+  t.task.max_length = 32768;
+  const auto large = obvious_plan(t.task);
+  BOOST_REQUIRE(large);
+  t.task.hardware.device_bytes =
+      large->memory.device_bytes - (large->memory.device_bytes - obvious->memory.device_bytes) / 4;
+  BOOST_TEST(plan_candidate_memory(t.task, large->config, 1).missing_bytes(t.task.hardware) > 0);
+  const auto nearest = nearest_plan(t.task, large->config);
+  BOOST_REQUIRE(nearest);
+  BOOST_TEST(nearest->candidate.memory.missing_bytes(t.task.hardware) == 0);
+  BOOST_TEST(nearest->keys.size() <= 2);
+  BOOST_TEST(nearest->candidate.config->effective_batch_rows() == large->config->effective_batch_rows());
+  const std::string text = describe(*nearest, t.task.hardware);
+  BOOST_TEST(text.find("--" + nearest->keys.front().section + "." + nearest->keys.front().name) == 0, text);
+  t.task.hardware.device_bytes = 1 << 20;
+  BOOST_TEST(!nearest_plan(t.task, large->config));
+}
+
+BOOST_AUTO_TEST_CASE(what_changes_the_numbers_is_searched_when_asked_for) {
+  Task t(2);
+  const auto optimizers = [&] {
+    std::set<config::OptimizerKind> found;
+    std::set<DType> sums;
+    for_each_candidate(t.task, [&](const config::ValidConfig& config) {
+      found.insert(config->optimizer.optim);
+      sums.insert(config->parallel.reduce_dtype);
+      return true;
+    });
+    return std::pair(found.size(), sums.size());
+  };
+  BOOST_TEST((optimizers() == std::pair<std::size_t, std::size_t>(1, 1)));
+  t.task.searched = {"optim", "reduce_dtype"};
+  BOOST_TEST((optimizers() == std::pair<std::size_t, std::size_t>(3, 2)));
+}
+
+BOOST_AUTO_TEST_CASE(documents_have_the_sum_and_the_squares_of_the_data) {
+  const std::vector<std::int32_t> documents = mean_documents({.row_tokens = 900, .document_tokens = 300}, 4);
+  BOOST_TEST(documents.size() == 12);
+  std::int64_t sum = 0;
+  for (const std::int32_t length : documents) sum += length;
+  BOOST_TEST(sum == 3600);
+  BOOST_TEST(mean_documents(RowLengths::of_full_rows(64), 2).size() == 2);
+  const SmallRun run;
+  const data::PackedDataset data(run.config.data.train_files);
+  const RowLengths lengths = RowLengths::of(data);
+  BOOST_TEST(lengths.row_tokens * static_cast<double>(data.num_rows()) == static_cast<double>(data.num_tokens()),
+             boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(lengths.document_tokens > 0);
+}
+
 BOOST_AUTO_TEST_CASE(what_a_plan_leaves_room_for_is_the_most_that_fits) {
   Task t(1);
   const auto obvious = obvious_plan(t.task);

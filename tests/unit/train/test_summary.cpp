@@ -35,7 +35,7 @@ BOOST_AUTO_TEST_CASE(a_summary_says_what_came_of_a_run) {
              "  steps        1400 of 1400 steps, 26.1 epochs; 2.79 M tokens, 5.92 k tokens/s\n"
              "  loss         4.56799 at step 20, 0.07457 at step 1400\n"
              "  eval loss    5.54527 at step 0, 2.47050 at step 1400, lowest 1.41360 at step 600\n"
-             "  most memory  477.0 MiB on rank 3, planned 481.0 MiB\n"
+             "  plan vs run  planned 481.0 MiB, peak 477.0 MiB on rank 3\n"
              "  next         ./sft-generate output/model --chat\n"
              "               postprocess/plot_loss.py output");
 }
@@ -56,7 +56,15 @@ BOOST_AUTO_TEST_CASE(a_summary_says_how_much_of_the_time_was_of_use) {
   train::RunSummary summary = example();
   summary.goodput = {"97.1 % of 8:06 since the first start", "saves 2.9 %"};
   BOOST_TEST(describe(summary).find(
-                 "\n  goodput      97.1 % of 8:06 since the first start\n               saves 2.9 %\n  most memory") !=
+                 "\n  goodput      97.1 % of 8:06 since the first start\n               saves 2.9 %\n  plan vs run") !=
+             std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_step_that_was_planned_is_told_beside_what_it_took) {
+  train::RunSummary summary = example();
+  summary.planned_step_s = 3.1;
+  summary.took_step_s = 3.324;
+  BOOST_TEST(describe(summary).find("peak 477.0 MiB on rank 3; planned 3.1 s a step, took 3.32 s\n") !=
              std::string::npos);
 }
 

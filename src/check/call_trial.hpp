@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Collectives as a step makes them: over groups of one form, all of them at the same time, in memory such as that of
+// units and gradients.
+
+#include <vector>
+
+#include "op_trial.hpp"
+#include "sft/check/check_machine.hpp"
+#include "sft/comm/clocked_collectives.hpp"
+
+namespace sft::check {
+
+/// What the calls of every kind take over groups of `span`, to which the ranks of the world are dealt: neighbours on
+/// each node, over neighbouring nodes. Nodes have `ranks_per_node` ranks, numbered node by node. Collective.
+[[nodiscard]] std::vector<comm::MeasuredCalls> measure_calls(const CheckedMachine& machine, const comm::Span& span,
+                                                             int ranks_per_node, double window_s);
+
+}  // namespace sft::check

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "op_trial.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <span>
+
+#include "sft/core/ensure.hpp"
+#include "sft/device/clocked_device.hpp"
+#include "sft/machine/node.hpp"
+#include "sft/ops/factory.hpp"
+
+namespace sft::check {
+
+namespace {
+
+/// Sides of products, columns of what norms go over, and of the largest vocabulary: small models and large ones lie
+/// between and beyond.
+constexpr std::array<std::int64_t, 4> sides{16, 64, 256, 1024};
+constexpr std::int64_t columns = 512, head_dim = 64, num_heads = 8, num_kv_heads = 4, table_rows = 4096;
+constexpr std::array<std::int64_t, 4> document_lengths{32, 128, 512, 2048};
+constexpr std::array<std::int64_t, 3> token_counts{32, 256, 2048};
+constexpr std::size_t memory_bytes = std::size_t{96} << 20, alignment = 256;
+
+double seconds_from(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+double Window::seconds_of(const std::function<void()>& work, const std::function<void()>& finish) const {
+  work();  // what is made at the first time: machine code of products, pages
+  finish();
+  constexpr int num_windows = 3;
+  double best_s = 0;
+  for (int i = 0; i < num_windows; ++i) {
+    std::int64_t nothing = 0;
+    world.sum(std::span(&nothing, 1));
+    const auto start = std::chrono::steady_clock::now();
+    double elapsed_s = 0;
+    std::int64_t count = 0;
+    for (std::int64_t batch = 1; elapsed_s < seconds; batch = std::min<std::int64_t>(2 * batch, 64)) {
+      for (std::int64_t j = 0; j < batch; ++j) work();
+      finish();
+      count += batch;
+      elapsed_s = seconds_from(start);
+    }
+    std::array<double, 1> rate{static_cast<double>(count) / elapsed_s};
+    world.sum(std::span<double>(rate));
+    const double mean_s = world.size() / rate[0];
+    best_s = i == 0 ? mean_s : std::min(best_s, mean_s);
+  }
+  return best_s;
+}
+
+OpTrial::OpTrial(device::Device& device, DType dtype, const Window& window)
+    : device_(device),
+      dtype_(dtype),
+      window_(window),
+      stream_(device.make_stream()),
+      ops_(ops::make_backend(device, *stream_)),
+      memory_(device.allocate(memory_bytes)),
+      pinned_(device.allocate(std::size_t{1} << 20, device::Space::pinned)) {
+  const std::int64_t most_tokens = document_lengths.back();
+  const ops::Shapes shapes{.tokens = most_tokens,
+                           .hidden = sides.back(),
+                           .q_heads = num_heads,
+                           .kv_heads = num_kv_heads,
+                           .head_dim = head_dim,
+                           .mlp = sides.back(),
+                           .vocab = table_rows,
+                           .compute = dtype};
+  const ops::AttentionNeeds attention{.num_keys = most_tokens,
+                                      .longest_lane = most_tokens,
+                                      .num_kv_heads = num_kv_heads,
+                                      .head_dim = head_dim,
+                                      .plan_queries = most_tokens,
+                                      .plan_keys = most_tokens};
+  const std::size_t bytes = ops::workspace_bytes(device.kind(), machine::num_threads(), shapes, attention);
+  workspace_ = device.allocate(bytes);
+  ops_->set_workspace(Tensor(workspace_.get(), DType::bf16, {static_cast<std::int64_t>(bytes / size_of(DType::bf16))}));
+  device.fill_zero(memory_.get(), memory_bytes, *stream_);
+}
+
+Tensor OpTrial::take(DType dtype, std::initializer_list<std::int64_t> shape) {
+  const Tensor sized(memory_.get(), dtype, shape);
+  SFT_ENSURE(used_bytes_ + sized.size_bytes() <= memory_bytes, "a trial has memory for its tensors");
+  Tensor tensor(static_cast<std::byte*>(memory_.get()) + used_bytes_, dtype, shape);
+  used_bytes_ += (tensor.size_bytes() + alignment - 1) / alignment * alignment;
+  if (dtype == DType::float32 || dtype == DType::bf16) ops_->fill(tensor, 0.5F);
+  return tensor;
+}
+
+Tensor OpTrial::integers(const std::vector<std::int32_t>& values) {
+  const Tensor tensor = take(DType::int32, {static_cast<std::int64_t>(values.size())});
+  stream_->synchronize();
+  std::memcpy(pinned_.get(), values.data(), tensor.size_bytes());
+  device_.copy(tensor.data, pinned_.get(), tensor.size_bytes(), *stream_);
+  return tensor;
+}
+
+void OpTrial::reset() {
+  stream_->synchronize();
+  used_bytes_ = 0;
+}
+
+double OpTrial::seconds_of(const Work& work) const {
+  return window_.seconds_of([&] { work(*ops_); }, [&] { stream_->synchronize(); });
+}
+
+double OpTrial::bytes_of(const Work& work) {
+  device::Rates unit;
+  unit.products = {{1, 1}};
+  unit.memory_bytes_per_s = unit.host_bytes_per_s = 1;
+  device::ClockedDevice device(unit);
+  const auto stream = device.make_stream(device::Priority::compute);
+  work(*ops::make_clocked_backend(device, *stream));
+  return device::clocked(*stream).busy_s();
+}
+
+void OpTrial::add(device::Rates& rates, device::Pass pass, const Work& work) {
+  const double num_bytes = bytes_of(work);
+  rates.passes[static_cast<std::size_t>(pass)].push_back({num_bytes, num_bytes / seconds_of(work)});
+}
+
+void OpTrial::measure(device::Rates& rates) {
+  rates.passes = {};
+  measure_products(rates);
+  measure_attention(rates);
+  for (const std::int64_t num_tokens : token_counts) {
+    measure_passes(rates, num_tokens);
+    measure_loss(rates, num_tokens);
+    measure_update(rates, num_tokens * columns);
+  }
+  const std::vector<device::PassRate>& copies = rates.passes[static_cast<std::size_t>(device::Pass::copy)];
+  rates.memory_bytes_per_s = copies.back().bytes_per_s;
+}
+
+void OpTrial::measure_products(device::Rates& rates) {
+  using Form = device::ProductForm;
+  rates.product_grid = {};
+  rates.products.clear();
+  for (const std::int64_t side : sides) rates.product_grid.sides.push_back(static_cast<double>(side));
+  for (const Form form : {Form::second, Form::none, Form::first}) {
+    for (const std::int64_t m : sides) {
+      for (const std::int64_t n : sides) {
+        for (const std::int64_t k : sides) {
+          reset();
+          const bool is_gradient = form == Form::first;
+          const bool is_second = form == Form::second;
+          const ops::Matmul product{.a = take(dtype_, {is_gradient ? k : m, is_gradient ? m : k}),
+                                    .b = take(dtype_, {is_second ? n : k, is_second ? k : n}),
+                                    .c = take(is_gradient ? DType::float32 : dtype_, {m, n}),
+                                    .transpose_a = is_gradient,
+                                    .transpose_b = is_second,
+                                    .accumulate = is_gradient};
+          const double flops = 2.0 * static_cast<double>(m * n * k);
+          const double rate = flops / seconds_of([&](ops::Backend& ops) { ops.matmul(product); });
+          rates.product_grid.flops_per_s[static_cast<std::size_t>(form)].push_back(rate);
+          if (form == Form::second && m == n && n == k) rates.products.push_back({static_cast<double>(m), rate});
+        }
+      }
+    }
+  }
+}
+
+void OpTrial::measure_attention(device::Rates& rates) {
+  rates.attention_forward.clear();
+  rates.attention_backward.clear();
+  const float scale = 1 / std::sqrt(static_cast<float>(head_dim));
+  for (const std::int64_t length : document_lengths) {
+    reset();
+    const auto heads = [&](std::int64_t count) { return take(dtype_, {length, count, head_dim}); };
+    const Tensor q = heads(num_heads), k = heads(num_kv_heads), v = heads(num_kv_heads), out = heads(num_heads);
+    const Tensor dout = heads(num_heads), dq = heads(num_heads), dk = heads(num_kv_heads), dv = heads(num_kv_heads);
+    const Tensor lse = take(DType::float32, {length, num_heads}), delta = take(DType::float32, {length, num_heads});
+    const sequence::AttentionSpan document{
+        .q_begin = 0, .q_len = length, .k_begin = 0, .k_len = length, .diagonal = 0, .lane = 0};
+    const std::unique_ptr<ops::AttentionPlan> plan = ops_->plan_attention({document}, length, length);
+    const auto l = static_cast<double>(length);
+    const double keys = (l + 1) / 2, pairs = l * keys * num_heads * head_dim;
+    const double forward_s = seconds_of([&](ops::Backend& ops) {
+      ops.attention_forward({.q = q, .k = k, .v = v, .out = out, .lse = lse, .scale = scale, .plan = *plan});
+    });
+    const double backward_s = seconds_of([&](ops::Backend& ops) {
+      ops.attention_backward({.q = q,
+                              .k = k,
+                              .v = v,
+                              .dout = dout,
+                              .lse = lse,
+                              .delta = delta,
+                              .dq = dq,
+                              .dk = dk,
+                              .dv = dv,
+                              .scale = scale,
+                              .plan = *plan});
+    });
+    rates.attention_forward.push_back({keys, 4 * pairs / forward_s});
+    rates.attention_backward.push_back({keys, 10 * pairs / backward_s});
+    stream_->synchronize();
+  }
+  rates.attention_forward_flops_per_s = rates.attention_forward.back().flops_per_s;
+  rates.attention_backward_flops_per_s = rates.attention_backward.back().flops_per_s;
+}
+
+void OpTrial::measure_passes(device::Rates& rates, std::int64_t num_tokens) {
+  using device::Pass;
+  const std::int64_t t = num_tokens;
+  reset();
+  const Tensor x = take(dtype_, {t, columns}), y = take(dtype_, {t, columns}), z = take(dtype_, {t, columns});
+  const Tensor wide = take(dtype_, {t, 2 * columns}), rstd = take(DType::float32, {t});
+  const Tensor weight = take(dtype_, {columns}), dweight = take(DType::float32, {columns});
+  const Tensor heads = take(dtype_, {t, columns / head_dim, head_dim});
+  const Tensor cosine = take(DType::float32, {t, head_dim / 2}), sine = take(DType::float32, {t, head_dim / 2});
+  const Tensor table = take(dtype_, {table_rows, columns}), dtable = take(DType::float32, {table_rows, columns});
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(t));
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i * 769 % table_rows);
+  const Tensor tokens = integers(ids);
+  add(rates, Pass::copy, [&](ops::Backend& ops) { ops.copy(y, x); });
+  add(rates, Pass::add, [&](ops::Backend& ops) { ops.add(y, z); });
+  constexpr float epsilon = 1e-6F;
+  add(rates, Pass::norm_forward, [&](ops::Backend& ops) {
+    ops.add_rms_norm_forward(
+        {.sum = x, .y = y, .rstd = rstd, .x = x, .delta = z, .weight = weight, .epsilon = epsilon});
+  });
+  add(rates, Pass::norm_backward, [&](ops::Backend& ops) {
+    ops.rms_norm_backward(
+        {.dx = y, .dweight = dweight, .dy = z, .x = x, .rstd = rstd, .weight = weight, .dresidual = y});
+  });
+  add(rates, Pass::rope, [&](ops::Backend& ops) { ops.rope_forward(heads, heads, {.cosine = cosine, .sine = sine}); });
+  add(rates, Pass::mlp_forward, [&](ops::Backend& ops) { ops.swiglu_forward(y, wide); });
+  add(rates, Pass::mlp_backward, [&](ops::Backend& ops) { ops.swiglu_backward(wide, y, z, wide); });
+  add(rates, Pass::embedding_forward, [&](ops::Backend& ops) { ops.embedding_forward(y, tokens, table, 0); });
+  add(rates, Pass::embedding_backward, [&](ops::Backend& ops) { ops.embedding_backward(dtable, tokens, y, 0); });
+}
+
+void OpTrial::measure_loss(device::Rates& rates, std::int64_t num_tokens) {
+  using device::Pass;
+  const std::int64_t t = num_tokens;
+  reset();
+  const Tensor targets = integers(std::vector<std::int32_t>(static_cast<std::size_t>(t), 1));
+  const ops::CrossEntropy chunk{.logits = take(DType::float32, {t, columns}),
+                                .max = take(DType::float32, {t}),
+                                .partials = take(DType::float32, {3, t}),
+                                .targets = targets,
+                                .loss_weights = take(DType::float32, {t}),
+                                .vocab_begin = 0};
+  const Tensor dlogits = take(dtype_, {t, columns}), metrics = take(DType::float64, {4});
+  // The logits become exp(logit - 0.5), which stays within (0.6, 1.7) however often.
+  add(rates, Pass::loss_forward, [&](ops::Backend& ops) { ops.cross_entropy_partials(chunk); });
+  add(rates, Pass::loss_backward, [&](ops::Backend& ops) { ops.cross_entropy_finish(chunk, dlogits, 1e-3, metrics); });
+}
+
+void OpTrial::measure_update(device::Rates& rates, std::int64_t num_elements) {
+  using device::Pass;
+  reset();
+  const auto floats = [&] { return take(DType::float32, {num_elements}); };
+  const Tensor parameters = floats(), gradients = floats(), first = floats(), second = floats();
+  const Tensor copy = dtype_ == DType::bf16 ? take(DType::bf16, {num_elements}) : Tensor();
+  const Tensor result = take(DType::float64, {1});
+  const ops::Update step{.parameters = parameters,
+                         .gradients = gradients,
+                         .state = {first, second},
+                         .copy = copy,
+                         .rule = ops::AdamW{.learning_rate = 1e-6,
+                                            .beta1 = 0.9,
+                                            .beta2 = 0.999,
+                                            .epsilon = 1e-8,
+                                            .weight_decay = 0,
+                                            .bias_correction1 = 0.5,
+                                            .bias_correction2 = 0.5}};
+  add(rates, Pass::update, [&](ops::Backend& ops) { ops.update(step); });
+  add(rates, Pass::sum_squares, [&](ops::Backend& ops) { ops.sum_squares(result, gradients); });
+}
+
+}  // namespace sft::check

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Ops of a step, each by itself, over memory of its own: what a rank does of each kind in a second.
+
+#include <chrono>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <vector>
+
+#include "sft/comm/group.hpp"
+#include "sft/device/device.hpp"
+#include "sft/device/rates.hpp"
+#include "sft/ops/backend.hpp"
+#include "sft/ops/shapes.hpp"
+#include "sft/tensor/tensor.hpp"
+
+namespace sft::check {
+
+/// How long the ranks of `world` go on with each thing that is measured.
+struct Window {
+  const comm::Group& world;
+  double seconds;
+
+  /// Seconds of one `work` where all ranks do it at once, the mean over them: the least of some windows, since what
+  /// disturbs a machine only makes it slower. `finish` waits for what was queued. Collective.
+  [[nodiscard]] double seconds_of(const std::function<void()>& work, const std::function<void()>& finish) const;
+};
+
+class OpTrial {
+ public:
+  OpTrial(device::Device& device, DType dtype, const Window& window);
+
+  /// Fills in products, attention and passes. Collective.
+  void measure(device::Rates& rates);
+
+ private:
+  using Work = std::function<void(ops::Backend&)>;
+
+  [[nodiscard]] Tensor take(DType dtype, std::initializer_list<std::int64_t> shape);
+  [[nodiscard]] Tensor integers(const std::vector<std::int32_t>& values);
+  void reset();
+  [[nodiscard]] double seconds_of(const Work& work) const;
+  /// Bytes that a clocked backend counts for it.
+  [[nodiscard]] static double bytes_of(const Work& work);
+
+  void measure_products(device::Rates& rates);
+  void measure_attention(device::Rates& rates);
+  void measure_passes(device::Rates& rates, std::int64_t num_tokens);
+  void measure_loss(device::Rates& rates, std::int64_t num_tokens);
+  void measure_update(device::Rates& rates, std::int64_t num_elements);
+  void add(device::Rates& rates, device::Pass pass, const Work& work);
+
+  device::Device& device_;
+  const DType dtype_;
+  const Window window_;
+  const std::unique_ptr<device::Stream> stream_;
+  const std::unique_ptr<ops::Backend> ops_;
+  device::Device::Block memory_, workspace_, pinned_;
+  std::size_t used_bytes_ = 0;
+};
+
+}  // namespace sft::check
