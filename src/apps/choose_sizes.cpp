@@ -53,7 +53,7 @@ std::string describe_savings(const std::vector<config::Difference>& keys) {
 
 }  // namespace
 
-std::optional<plan::Hardware> machine_here(bool has_gpus, int ranks_per_node, int num_nodes) {
+std::optional<plan::Hardware> machine_at_hand(bool has_gpus, int ranks_per_node, int num_nodes) {
   if (!has_gpus) return scaled_to_cores(machine_named(fmt::format("cpux{}x{}", ranks_per_node, num_nodes)));
   const std::vector<machine::Gpu> gpus = machine::visible_gpus().gpus;
   const std::string name = gpus.empty() ? "" : machine_of_gpu(gpus.front().name);

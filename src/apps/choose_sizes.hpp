@@ -17,7 +17,7 @@ namespace sft::apps {
 /// The machine that this process is on, with so many ranks on each of `num_nodes` such nodes: GPUs by their names among
 /// those of share/sft/machines.ini, and their memory; CPUs as its [cpu], scaled to the cores that a rank has, with the
 /// memory of this node. None where GPUs are asked for and their kind is not known.
-[[nodiscard]] std::optional<plan::Hardware> machine_here(bool has_gpus, int ranks_per_node, int num_nodes);
+[[nodiscard]] std::optional<plan::Hardware> machine_at_hand(bool has_gpus, int ranks_per_node, int num_nodes);
 
 /// What is to be chosen.
 struct OpenSizes {

@@ -48,7 +48,7 @@ launch::Facts find_facts() {
   for (const plan::Hardware& known : apps::known_machines()) {
     if (known.kind == device::Kind::cuda) facts.gpu_kinds.push_back(known.name);
   }
-  if (const auto here = apps::machine_here(/*has_gpus=*/true, std::max(site.num_gpus, 1), 1)) {
+  if (const auto here = apps::machine_at_hand(/*has_gpus=*/true, std::max(site.num_gpus, 1), 1)) {
     facts.gpu_kind = here->name.substr(0, here->name.find('x'));
     facts.gpu_memory_gb = static_cast<double>(here->device_bytes) / giga;
   }
@@ -65,7 +65,7 @@ plan::Hardware machine_of(const launch::SiteAnswers& answers) {
     return machine;
   }
   plan::Hardware machine =
-      apps::machine_here(/*has_gpus=*/false, answers.ranks_per_machine, answers.num_machines).value();
+      apps::machine_at_hand(/*has_gpus=*/false, answers.ranks_per_machine, answers.num_machines).value();
   if (bytes > 0) machine.node_bytes = bytes;
   return machine;
 }

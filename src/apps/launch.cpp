@@ -222,7 +222,7 @@ plan::Hardware machine_of(const std::string& named, const launch::Request& reque
     return machine;
   }
   const bool has_gpus = site.num_gpus > 0 && config.device.backend != config::BackendChoice::cpu;
-  if (const auto machine = apps::machine_here(has_gpus, ranks_per_node, num_nodes)) return *machine;
+  if (const auto machine = apps::machine_at_hand(has_gpus, ranks_per_node, num_nodes)) return *machine;
   throw_config_error("sizes are auto, and the GPUs of this machine are of no kind that plans know",
                      "share/sft/machines.ini has the rates of those that they do",
                      "give --machine with one of them, or a file with the rates of yours");
