@@ -10,7 +10,7 @@ file(WRITE ${doc}/copyright
 Upstream-Name: sft
 
 Files: *
-Copyright: the authors of sft
+Copyright: 2026 the authors of sft
 License: Apache-2.0
  On Debian systems, the complete text of the Apache License, Version 2.0,
  is in /usr/share/common-licenses/Apache-2.0.
