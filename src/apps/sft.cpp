@@ -229,7 +229,7 @@ void plan_only(const config::ValidConfig& given, const apps::SftOptions& command
   std::optional<plan::Hardware> hardware;
   if (!command.machine.empty()) hardware = apps::machine_named(command.machine);
   const plan::Machine machine = planned_machine(given, hardware ? std::optional(hardware->kind) : std::nullopt);
-  apps::require_place_of_state(given, machine.kind);
+  apps::require_fitting_device(given, machine.kind);
   const auto [config, why] = plan::resolve_sp_method(
       plan::assume_async_save(given),
       plan::SpFacts::of(given, datasets.train, hardware ? hardware->ranks_per_node : num_ranks));
@@ -388,7 +388,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   comm::Transport transport;
   world.agree([&, kind = kind, gpu = gpu] {
     transport = apps::transport_of(config->device, kind);
-    apps::require_place_of_state(config, kind);
+    apps::require_fitting_device(config, kind);
     device = device::make_device(
         kind, {.num_local_ranks = session.node().size(), .gpu = gpu.index, .num_sharing = gpu.num_sharing});
   });

@@ -81,6 +81,7 @@ std::string to_json(const StepMetrics& metrics) {
   json["peak_memory_bytes_min"] = metrics.peak_memory.min_bytes;
   json["peak_memory_bytes_mean"] = metrics.peak_memory.mean_bytes;
   json["peak_memory_bytes_max"] = metrics.peak_memory.max_bytes;
+  if (!metrics.fp8.empty()) json["fp8"] = metrics.fp8;
   if (metrics.num_skipped_steps > 0) json["skipped_steps"] = metrics.num_skipped_steps;
   if (metrics.time) write_note(json, *metrics.time);
   if (metrics.resumed_step) json["resumed_step"] = *metrics.resumed_step;

@@ -50,6 +50,7 @@ struct StepMetrics {
   std::optional<SlowestRank> slowest;        ///< of several ranks; none in a line of the first step alone
   MemoryPeaks peak_memory;
   std::int64_t num_skipped_steps = 0;  ///< left out since the run began; not written when there was none
+  std::string fp8;                     ///< train.fp8; empty: none, and not written
   std::optional<TimeNote> time;        ///< what the run's time went to; not written where it is empty
 
   /// The rates of this step.
