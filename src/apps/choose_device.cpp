@@ -93,7 +93,8 @@ comm::Transport transport_of(const config::Device& wanted, device::Kind kind) {
   return transport;
 }
 
-void require_place_of_state(const config::Config& config, device::Kind kind) {
+void require_fitting_device(const config::Config& config, device::Kind kind) {
+  if (kind == device::Kind::cuda) config::require_fp8_on_cpu(config.train);
   const bool moves_weights = kind == device::Kind::cuda && config.train.offload_parameters == config::Offload::host;
   if (moves_weights && config.parallel.zero_stage < 3) config::require_master_weights(config.train);
 }

@@ -38,9 +38,9 @@ enum class Verdict {
 /// where NCCL is asked for and the ranks compute on CPUs, or a CUDA-aware MPI between GPUs and there is none.
 [[nodiscard]] comm::Transport transport_of(const config::Device& wanted, device::Kind kind);
 
-/// Throws a configuration Error where parameters are to lie in the memory of the nodes while the ranks compute on GPUs,
-/// and there is nothing to move: below stage 3 those that are computed with stay, and there are no master weights. On
-/// CPUs all lies there anyway.
-void require_place_of_state(const config::Config& config, device::Kind kind);
+/// Throws a configuration Error where the ranks compute on GPUs and the run asks for what these do not do: products in
+/// fp8; or parameters in the memory of the nodes where there is nothing to move, for below stage 3 those that are
+/// computed with stay, and there are no master weights. On CPUs all lies there anyway.
+void require_fitting_device(const config::Config& config, device::Kind kind);
 
 }  // namespace sft::apps

@@ -15,6 +15,7 @@
 #include "input_file.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/config/parse.hpp"
+#include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/io/files.hpp"
@@ -134,6 +135,13 @@ Layout read_layout(const std::string& path, const ProveOptions& options) {
   std::vector<std::string> warnings;
   const config::Config given = parse_with_model(read_input_file(path), options.overrides, path, warnings);
   for (const std::string& warning : warnings) log_warning(warning);
+  if (given.train.fp8 != config::Fp8::none) {
+    throw_config_error(
+        fmt::format("`train.fp8 = {}` leaves nothing to prove", config::write(given.train.fp8)),
+        "a number that lies between two floats of 8 bits moves by a sixteenth of itself: layouts that are "
+        "right come as far apart as some that are wrong",
+        "add --train.fp8 none");
+  }
   const bool is_open = given.parallel.dp_shard_size == 0 && options.num_ranks > 0;
   const int num_ranks = is_open ? options.num_ranks : num_ranks_of(given.parallel);
   return {path, config::validate(trained_only(given, options.steps), num_ranks), num_ranks};

@@ -298,7 +298,7 @@ void plan_only(const config::ValidConfig& given, const apps::SftOptions& command
   if (hardware) hardware = plan::with_ranks_per_node(*hardware, ranks_per_node);
   const plan::Machine machine =
       planned_machine(given, hardware ? std::optional(hardware->kind) : std::nullopt, ranks_per_node);
-  apps::require_place_of_state(given, machine.kind);
+  apps::require_fitting_device(given, machine.kind);
   const auto [config, why] = plan::resolve_sp_method(
       plan::assume_async_save(given), plan::SpFacts::of(given, datasets.train, std::min(ranks_per_node, num_ranks)));
   log_info(plan::dry_run({.config = config,
@@ -534,7 +534,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   comm::Transport transport;
   world.agree([&, kind = kind, gpu = gpu] {
     transport = apps::transport_of(config->device, kind);
-    apps::require_place_of_state(config, kind);
+    apps::require_fitting_device(config, kind);
     device = device::make_device(
         kind, {.num_local_ranks = session.node().size(), .gpu = gpu.index, .num_sharing = gpu.num_sharing});
   });

@@ -42,6 +42,9 @@ void check_lora(const Config& config);
 /// blocks. Sizes and mesh are derived.
 void check_four_bits(const Config& config);
 
+/// Refuses what products in fp8 do not go with.
+void check_fp8(const Config& config);
+
 /// Keys of experts that fit one another and the model, whose sizes are derived.
 void check_experts(const Config& config);
 

@@ -202,6 +202,10 @@ std::vector<Key> make_keys() {
       key("train", &C::train, "precision", &Train::precision,
           "fp32; bf16: compute and gather in bf16, master weights and reductions in float32; or pure_bf16: weights "
           "in bf16 alone, updated with stochastic rounding"),
+      key("train", &C::train, "fp8", &Train::fp8,
+          "products of linear layers of blocks in 8-bit floats, with a scale for each operand (tensorwise) or for 128 "
+          "neighbours and blocks of weights (blockwise); none: as precision says. On CPUs, where it shows what "
+          "becomes of a run and is slower"),
       key("train", &C::train, "offload_optimizer", &Train::offload_optimizer,
           "where the moments lie between steps: none (on the device), host (the node's memory, the same on a CPU) or "
           "nvme "

@@ -174,6 +174,7 @@ ValidConfig validate(Config config, int world_size) {
   check_offload(config);
   check_parallel(config, world_size);
   check_four_bits(config);
+  check_fp8(config);
   if (config.lora.use_peft && config.checkpoint.save_hub_model == HubModel::at_end) {
     throw_config_error("`checkpoint.save_hub_model = true` does not go with lora.use_peft",
                        "such a run leaves its adapters, in output_dir/adapter",

@@ -68,6 +68,8 @@ constexpr Names<bool, 8> bool_synonyms{{{"true", true},
                                         {"0", false}}};
 constexpr Names<Precision, 3> precision_names{
     {{"fp32", Precision::fp32}, {"bf16", Precision::bf16}, {"pure_bf16", Precision::pure_bf16}}};
+constexpr Names<Fp8, 3> fp8_names{
+    {{"none", Fp8::none}, {"tensorwise", Fp8::tensorwise}, {"blockwise", Fp8::blockwise}}};
 constexpr Names<ActivationCheckpointing, 3> checkpointing_names{{{"none", ActivationCheckpointing::none},
                                                                  {"selective", ActivationCheckpointing::selective},
                                                                  {"full", ActivationCheckpointing::full}}};
@@ -243,6 +245,7 @@ void read(const std::string& text, AdapterInit& value) {
 }
 void read(const std::string& text, FourBitType& value) { read_choice(text, value, four_bit_names); }
 void read(const std::string& text, Precision& value) { read_choice(text, value, precision_names); }
+void read(const std::string& text, Fp8& value) { read_choice(text, value, fp8_names); }
 void read(const std::string& text, ActivationCheckpointing& value) {
   const std::string word = unquoted(text);
   if (is_none(word) || truth_of(word) == false) {
@@ -334,6 +337,7 @@ std::vector<std::string> choices(bool) { return texts_of(bool_names); }
 std::vector<std::string> choices(AdapterInit) { return texts_of(lora_init_names); }
 std::vector<std::string> choices(FourBitType) { return texts_of(four_bit_names); }
 std::vector<std::string> choices(Precision) { return texts_of(precision_names); }
+std::vector<std::string> choices(Fp8) { return texts_of(fp8_names); }
 std::vector<std::string> choices(ActivationCheckpointing) { return texts_of(checkpointing_names); }
 std::vector<std::string> choices(Offload) { return texts_of(offload_names); }
 std::vector<std::string> choices(DType) { return texts_of(dtype_names); }
@@ -384,6 +388,7 @@ std::string write(const AdapterInit& value) {
 }
 std::string write(FourBitType value) { return write_choice(value, four_bit_names); }
 std::string write(Precision value) { return write_choice(value, precision_names); }
+std::string write(Fp8 value) { return write_choice(value, fp8_names); }
 std::string write(ActivationCheckpointing value) { return write_choice(value, checkpointing_names); }
 std::string write(Offload value) { return write_choice(value, offload_names); }
 std::string write(DType value) { return write_choice(value, dtype_names); }

@@ -469,6 +469,7 @@ Architecture make_architecture(const config::Model& m, const IsTrainable& is_tra
   }
   unit.begin("head");
   parameters.final_norm = unit.norm("model.norm.weight", m.hidden_size);
+  parameters.head.is_head = true;
   parameters.head.weight = m.tie_word_embeddings
                                ? parameters.embedding
                                : unit.matrix("lm_head.weight", m.vocab_size, m.hidden_size, TpSplit::vocab_rows);

@@ -22,9 +22,11 @@ std::size_t size_bytes(const std::vector<Tensor>& tensors) {
 }  // namespace
 
 DecoderBuffers::DecoderBuffers(const config::Model& config, const config::Lora& lora, const Sizes& sizes,
-                               device::Kind kind, const ActivationPolicy& policy, const ops::TokenLoss& loss)
+                               device::Kind kind, const ActivationPolicy& policy, const ops::TokenLoss& loss,
+                               config::Fp8 fp8_products)
     : loss_head(sizes, kind, loss),
       adapters(lora, sizes.shapes(), policy.mlp_tile_tokens, config.num_hidden_layers),
+      fp8(fp8_products, config, sizes, policy.mlp_tile_tokens),
       balance(config),
       sizes_(sizes),
       config_(config),
@@ -64,6 +66,7 @@ void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspac
   all_scratch_ = take_scratch(workspace, tp_sums, sizes_, config_, policy_);
   loss_head.lay_out(workspace, tp_sums);
   adapters.lay_out(workspace, tp_sums);
+  fp8.lay_out(workspace);
   balance.lay_out(workspace);
   set_tokens(sizes_.tokens);
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/expert_products.hpp"
 
+#include "model/fp8_products.hpp"
+
 namespace sft::model {
 
 namespace {
@@ -29,38 +31,83 @@ ops::GateRule gate_of(const config::Model& model) {
           .interleaved = true};
 }
 
+/// Calls work(expert, first row, number of rows) for those that have rows: in fp8 each has scales of its own.
+template <class Work>
+void for_each_expert(const ExpertRows& here, const Work& work) {
+  for (std::int64_t e = 0; e + 1 < std::ssize(here.offsets); ++e) {
+    const std::int64_t begin = here.offsets[e], count = here.offsets[e + 1] - begin;
+    if (count > 0) work(e, begin, count);
+  }
+}
+
+/// The product with the experts' weights; `a` says what its rows are.
+void multiply_grouped(const Context& c, const ExpertRows& here, const ops::GroupedMatmul& grouped, Fp8Operand a) {
+  if (c.fp8 == nullptr) return c.ops.grouped_matmul(grouped);
+  const ConstTensor &b = grouped.b, &bias = grouped.bias;
+  for_each_expert(here, [&](std::int64_t e, std::int64_t begin, std::int64_t count) {
+    multiply_in_fp8(c,
+                    {.a = grouped.a.rows(begin, count),
+                     .b = b.rows(e, 1).view({b.shape[1], b.shape[2]}),
+                     .c = grouped.c.rows(begin, count),
+                     .transpose_b = grouped.transpose_b,
+                     .bias = bias.empty() ? ConstTensor() : bias.rows(e, 1).view({bias.shape[1]})},
+                    a, Fp8Operand::weight);
+  });
+}
+
 /// y = what `layer` gives for x, both by row.
 void multiply(const Context& c, const ExpertLinear& layer, const ExpertRows& here, const Tensor& x, const Tensor& y,
               bool has_bias) {
   if (!here.has_rows()) return;
   const bool adds_bias = has_bias && layer.bias.exists();
-  c.ops.grouped_matmul({.a = x,
-                        .b = matrices_of(c, here, c.units.parameter(layer.weight)),
-                        .c = y,
-                        .offsets = here.offsets,
-                        .transpose_b = !is_gpt_oss(c),
-                        .bias = adds_bias ? biases_of(c, here, c.units.parameter(layer.bias)) : Tensor()});
+  multiply_grouped(c, here,
+                   {.a = x,
+                    .b = matrices_of(c, here, c.units.parameter(layer.weight)),
+                    .c = y,
+                    .offsets = here.offsets,
+                    .transpose_b = !is_gpt_oss(c),
+                    .bias = adds_bias ? biases_of(c, here, c.units.parameter(layer.bias)) : Tensor()},
+                   Fp8Operand::activation);
 }
 
 /// dx = the gradient of what multiply() reads.
 void multiply_back(const Context& c, const ExpertLinear& layer, const ExpertRows& here, const Tensor& dy,
                    const Tensor& dx) {
-  c.ops.grouped_matmul({.a = dy,
-                        .b = matrices_of(c, here, c.units.parameter(layer.weight)),
-                        .c = dx,
-                        .offsets = here.offsets,
-                        .transpose_b = is_gpt_oss(c)});
+  multiply_grouped(c, here,
+                   {.a = dy,
+                    .b = matrices_of(c, here, c.units.parameter(layer.weight)),
+                    .c = dx,
+                    .offsets = here.offsets,
+                    .transpose_b = is_gpt_oss(c)},
+                   Fp8Operand::gradient);
+}
+
+/// Adds the gradients of the matrices of the layer: x^T dy, or dy^T x where matrices are (columns, columns in).
+void add_weight_gradients(const Context& c, const ExpertLinear& layer, const ExpertRows& here, const Tensor& dy,
+                          const Tensor& x) {
+  const bool x_first = is_gpt_oss(c);
+  const Tensor dweight = matrices_of(c, here, c.units.accumulated_gradient(layer.weight));
+  const Tensor &left = x_first ? x : dy, &right = x_first ? dy : x;
+  if (c.fp8 == nullptr) {
+    c.ops.grouped_weight_gradient({.dweight = dweight, .x = left, .y = right, .offsets = here.offsets});
+    return;
+  }
+  for_each_expert(here, [&](std::int64_t e, std::int64_t begin, std::int64_t count) {
+    multiply_in_fp8(c,
+                    {.a = left.rows(begin, count),
+                     .b = right.rows(begin, count),
+                     .c = dweight.rows(e, 1).view({dweight.shape[1], dweight.shape[2]}),
+                     .transpose_a = true,
+                     .accumulate = true},
+                    x_first ? Fp8Operand::activation : Fp8Operand::gradient,
+                    x_first ? Fp8Operand::gradient : Fp8Operand::activation);
+  });
 }
 
 /// Adds the gradients of the layer, as far as it is trained.
 void add_gradients(const Context& c, const ExpertLinear& layer, const ExpertRows& here, const Tensor& dy,
                    const Tensor& x) {
-  if (c.units.has_gradient(layer.weight)) {
-    c.ops.grouped_weight_gradient({.dweight = matrices_of(c, here, c.units.accumulated_gradient(layer.weight)),
-                                   .x = is_gpt_oss(c) ? x : dy,
-                                   .y = is_gpt_oss(c) ? dy : x,
-                                   .offsets = here.offsets});
-  }
+  if (c.units.has_gradient(layer.weight)) add_weight_gradients(c, layer, here, dy, x);
   if (layer.bias.exists() && c.units.has_gradient(layer.bias)) {
     c.ops.grouped_bias_gradient(
         {.dbias = biases_of(c, here, c.units.accumulated_gradient(layer.bias)), .dy = dy, .offsets = here.offsets});

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "model/fp8_products.hpp"
+
 namespace sft::model {
 
 namespace {
@@ -42,6 +44,15 @@ Tensor low_backward(const Context& c, const Adapter& adapter, const Tensor& dy) 
   c.ops.matmul({.a = dy, .b = b, .c = low_grad});
   c.ops.scale(low_grad, adapter.scale);
   return low_grad;
+}
+
+/// A product of the layer itself, not of its adapters: in fp8 where the run has that, but for the head.
+void multiply_own(const Context& c, const Linear& layer, const ops::Matmul& product, Fp8Operand a, Fp8Operand b) {
+  if (layer.is_head) {
+    c.ops.matmul(product);
+  } else {
+    multiply_in_fp8(c, product, a, b);
+  }
 }
 
 void write_gradient(const Context& c, const parallel::ParameterGroup& matrix, const Tensor& dy, const Tensor& x) {
@@ -100,7 +111,8 @@ void add_magnitude_adapter(const Context& c, const Linear& layer, const Adapter&
 void multiply(const Context& c, const Linear& layer, Tensor y, const Tensor& x, bool with_bias,
               std::int64_t first_token) {
   const Tensor bias = with_bias ? c.units.parameter(layer.bias) : Tensor();
-  c.ops.matmul({.a = x, .b = c.units.parameter(layer.weight), .c = y, .transpose_b = true, .bias = bias});
+  multiply_own(c, layer, {.a = x, .b = c.units.parameter(layer.weight), .c = y, .transpose_b = true, .bias = bias},
+               Fp8Operand::activation, Fp8Operand::weight);
   for (const Adapter& adapter : layer.adapters) {
     const Tensor columns = columns_of(c, layer, adapter, y);
     if (adapter.magnitude.exists()) {
@@ -271,7 +283,8 @@ void linear_backward_input(const Context& c, const Linear& layer, Tensor dx, con
     scaled_backward_input(c, layer, dx, dy);
     return;
   }
-  c.ops.matmul({.a = dy, .b = c.units.parameter(layer.weight), .c = dx});
+  multiply_own(c, layer, {.a = dy, .b = c.units.parameter(layer.weight), .c = dx}, Fp8Operand::gradient,
+               Fp8Operand::weight);
   for (const Adapter& adapter : layer.adapters) {
     const Tensor columns = columns_of(c, layer, adapter, dy);
     if (drops) {
@@ -287,7 +300,11 @@ void linear_backward_weight(const Context& c, const Linear& layer, const Tensor&
   if (layer.bias.exists() && c.units.has_gradient(layer.bias)) {
     c.ops.bias_backward(c.units.accumulated_gradient(layer.bias), dy);
   }
-  if (c.units.has_gradient(layer.weight)) write_gradient(c, layer.weight, dy, x);
+  if (c.units.has_gradient(layer.weight)) {
+    const parallel::GradientTarget target = c.units.gradient(layer.weight);
+    multiply_own(c, layer, {.a = dy, .b = x, .c = target.tensor, .transpose_a = true, .accumulate = target.accumulate},
+                 Fp8Operand::gradient, Fp8Operand::activation);
+  }
   for (const Adapter& adapter : layer.adapters) {
     const Tensor input = dropped(c, adapter, x, first_token), low = low_forward(c, adapter, input);
     Tensor dproduct = columns_of(c, layer, adapter, dy);  // of low b^T

@@ -120,7 +120,7 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
       slots(parts.front().shard_map().num_units(), policy, config->model.tie_word_embeddings),
       unit_buffers(parts, policy, slots),
       decoder(config->model, config->lora, sizes, machine.kind, model::activation_policy(config->train, machine.kind),
-              token_loss(*config)),
+              token_loss(*config), config->train.fp8),
       attention(parallel::make_sequence_buffers(sequence_shape(config->model, sizes, limits.document_tokens),
                                                 place.size(Axis::sp), config->parallel.attention_method())),
       trained(trained_parts(parts, place, policy, config->optimizer, optim::state_form(config, machine.kind))),

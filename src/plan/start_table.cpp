@@ -93,7 +93,17 @@ std::string describe_bf16_products(const StartFacts& facts) {
   return " (this processor multiplies in float32: no faster than fp32)";
 }
 
-std::string describe_precision(const StartFacts& facts) {
+/// Empty: they are computed as all else.
+std::string describe_fp8(const config::Train& train) {
+  if (train.fp8 == config::Fp8::none) return "";
+  const char* const scales = train.fp8 == config::Fp8::blockwise
+                                 ? "a scale for 128 neighbours, of weights for 128 x 128"
+                                 : "a scale for each operand on a rank";
+  return fmt::format("; linear layers of blocks in fp8 {} (E4M3, gradients E5M2; {}), float32 sums",
+                     config::write(train.fp8), scales);
+}
+
+std::string describe_storage_and_sums(const StartFacts& facts) {
   const config::Config& config = facts.config;
   const bool has_codes = config.optimizer.optim == config::OptimizerKind::adamw_8bit;
   const bool has_small_moments = has_codes || config.optimizer.moments_dtype == DType::bf16;
@@ -111,6 +121,10 @@ std::string describe_precision(const StartFacts& facts) {
   }
   return fmt::format("pure bf16: weights in bf16 alone, updated with stochastic rounding; float32 {}gradient sums{}{}",
                      has_small_moments ? "" : "moments and ", small_moments, describe_bf16_products(facts));
+}
+
+std::string describe_precision(const StartFacts& facts) {
+  return describe_storage_and_sums(facts) + describe_fp8(facts.config->train);
 }
 
 /// What is offloaded where; empty: nothing.

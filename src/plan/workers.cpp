@@ -113,7 +113,8 @@ RankWorkers::RankWorkers(RankPlan& plan, const config::Config& config, const mes
       attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *streams.ring)),
       activations(make_activation_mover(plan.decoder, config.train.offload_folder, device, *streams.compute, work)),
       decoder({config.model, plan.sizes, device, *ops, units, tp, *attention, plan.decoder.adapters, experts,
-               work == Work::done ? sum_over(groups.world) : nullptr},
+               work == Work::done ? sum_over(groups.world) : nullptr,
+               plan.decoder.fp8.is_used() ? &plan.decoder.fp8 : nullptr},
               plan.architecture.parameters, plan.decoder, activations.get()) {
   for (TrainedPart& part : plan.trained) {
     steps.emplace_back(part, groups, *ops, collectives);

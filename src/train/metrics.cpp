@@ -90,6 +90,7 @@ std::string to_json(const StepMetrics& metrics) {
   }
   if (metrics.planned_memory_bytes > 0) json["planned_memory_bytes_max"] = metrics.planned_memory_bytes;
   if (metrics.planned_step_time_s) json["planned_step_time_s"] = *metrics.planned_step_time_s;
+  if (!metrics.fp8.empty()) json["fp8"] = metrics.fp8;
   if (metrics.num_skipped_steps > 0) json["skipped_steps"] = metrics.num_skipped_steps;
   if (metrics.time) write_note(json, *metrics.time);
   if (metrics.resumed_step) json["resumed_step"] = *metrics.resumed_step;

@@ -129,9 +129,10 @@ std::vector<std::string> changes_on_resume(const config::Config& config, const s
   std::vector<std::string> changes;
   const config::Config then = config::parse(saved.config_ini, {}, folder);
   for (const config::Difference& difference : config::differences(then, config)) {
-    if (difference.section != "optimizer" && full_name(difference) != "train.precision") continue;
-    changes.push_back(full_name(difference) + " is " + difference.now + " from here on; it was " + difference.before +
-                      " when " + folder + " was written");
+    const std::string name = full_name(difference);
+    if (difference.section != "optimizer" && name != "train.precision" && name != "train.fp8") continue;
+    changes.push_back(name + " is " + difference.now + " from here on; it was " + difference.before + " when " +
+                      folder + " was written");
   }
   const std::int64_t batch_now = config.effective_batch_rows(), batch_then = then.effective_batch_rows(),
                      num_rows = saved.position.num_rows, rows = saved.position.rows_consumed;

@@ -27,6 +27,7 @@
 #include "saver.hpp"
 #include "sft/comm/launcher.hpp"
 #include "sft/config/parse.hpp"
+#include "sft/config/values.hpp"
 #include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
@@ -181,6 +182,8 @@ StepMetrics Trainer::measure(const StepResult& result, double learning_rate, dou
   metrics.step_num_target_tokens = result.num_target_tokens;
   metrics.step_time_s = step_time_s;
   metrics.resumed_step = resumed_step_;
+  const config::Fp8 fp8 = run_.config->train.fp8;
+  if (fp8 != config::Fp8::none) metrics.fp8 = config::write(fp8);
   if (const double peak_tflops = run_.config->device.peak_tflops; peak_tflops > 0) {
     metrics.mfu = result.model_flops / step_time_s / (1e12 * peak_tflops * run_.groups.world.size());
   }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every way of keeping activations trains with the same bits as keeping them all, in files too, with and without
-// adapters and their dropout; and takes the memory that was planned for it.
+// adapters and their dropout, also with products in fp8; and takes the memory that was planned for it.
 
 #include <string>
 #include <vector>
 
 #include "equivalence/mesh_table.hpp"
+#include "sft/config/values.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/plan/memory.hpp"
 #include "support/awkward_data.hpp"
@@ -26,6 +27,14 @@ struct Way {
   ActivationCheckpointing checkpointing;
   bool offload;
 };
+struct Kind {
+  bool has_adapters;
+  config::Fp8 fp8;
+};
+const std::vector<Kind> kinds{{false, config::Fp8::none},
+                              {true, config::Fp8::none},
+                              {false, config::Fp8::blockwise},
+                              {true, config::Fp8::tensorwise}};
 const std::vector<Way> ways{{ActivationCheckpointing::none, false},     {ActivationCheckpointing::selective, false},
                             {ActivationCheckpointing::full, false},     {ActivationCheckpointing::none, true},
                             {ActivationCheckpointing::selective, true}, {ActivationCheckpointing::full, true}};
@@ -83,8 +92,10 @@ BOOST_AUTO_TEST_CASE(all_ways_train_alike) {
   test::write_packed_file(folder.file("rows.h5"), test::make_awkward_rows(8, max_length, 1), test::small_vocab_size);
   for (const mesh::Layout& layout : layouts) {
     if (layout.size() != session().world().size()) continue;
-    for (const bool has_adapters : {false, true}) {
+    for (const auto& [has_adapters, fp8] : kinds) {
+      if (fp8 != config::Fp8::none && layout.size() > 2) continue;
       config::Config config;
+      config.train.fp8 = fp8;
       config.model = test::small_qwen3();
       config.model.num_hidden_layers = 5;
       config.lora.use_peft = has_adapters;
@@ -104,7 +115,8 @@ BOOST_AUTO_TEST_CASE(all_ways_train_alike) {
         config.train.activation_checkpointing = way.checkpointing;
         config.train.activation_offload = way.offload;
         outcomes.push_back(run(config, mesh));
-        BOOST_TEST_CONTEXT(layout.describe() << ", adapters " << has_adapters << ", way " << outcomes.size()) {
+        BOOST_TEST_CONTEXT(layout.describe() << ", adapters " << has_adapters << ", fp8 " << config::write(fp8)
+                                             << ", way " << outcomes.size()) {
           BOOST_TEST(outcomes.back().numbers == outcomes.front().numbers);
           check_plan(config, mesh, datasets, outcomes.back());
         }

@@ -48,4 +48,12 @@ ReferenceFixture read_reference(const std::string& family) {
   return fixture;
 }
 
+ReferenceFixture read_fp8_reference(const std::string& kind) {
+  ReferenceFixture fixture = read_reference("llama");
+  const io::Hdf5File file = io::Hdf5File::open(SFT_SOURCE_DIR "/tests/reference/fixtures/llama_fp8.h5");
+  fixture.gradients = read_group(file, "/" + kind);
+  fixture.loss = file.read_float("loss_" + kind);
+  return fixture;
+}
+
 }  // namespace sft::test

@@ -23,6 +23,10 @@ struct ReferenceFixture {
   std::vector<double> logits;               ///< (T, V) of it
 };
 
+/// The same of llama.h5 with linear layers in fp8, `kind` as train.fp8 names it: loss and gradients of llama_fp8.h5,
+/// which tests/peers/fp8.py made.
+[[nodiscard]] ReferenceFixture read_fp8_reference(const std::string& kind);
+
 /// Reads tests/reference/fixtures/FAMILY.h5.
 [[nodiscard]] ReferenceFixture read_reference(const std::string& family);
 

@@ -503,18 +503,12 @@ def transformers_model(family, model, parameters):
     prefix = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "smollm3": "SmolLM3",
               "granite": "Granite", "mistral": "Mistral", "phi3": "Phi3", "ministral3": "Ministral3",
               "glm4": "Glm4", "qwen3_moe": "Qwen3Moe", "mixtral": "Mixtral", "olmo2": "Olmo2", "olmo3": "Olmo3",
-              "gemma2": "Gemma2", "gemma3": "Gemma3", "gpt_oss": "GptOss"}
-    stem = "qwen3_moe" if family.startswith("qwen3_moe") else family.split("_")[0]
-    prefix = prefix.get(family) or prefix[stem]
-    own_names = ("qk_norm", "attention_output_bias", "rope_theta", "rope_scaling", "block_norms",
-                 "partial_rotary_factor", "llama_4_scaling_beta", "attn_logit_softcapping", "attention_sinks",
-                 "qk_norm_all_heads", "rope_local_base_freq", "expert_form", *GEMMA)
-              "gemma2": "Gemma2", "gemma3": "Gemma3", "glm4_moe": "Glm4Moe"}
-    known = [name for name in ("qwen3_moe", "glm4_moe") if family.startswith(name)]
+              "gemma2": "Gemma2", "gemma3": "Gemma3", "gpt_oss": "GptOss", "glm4_moe": "Glm4Moe"}
+    known = [name for name in ("qwen3_moe", "glm4_moe", "gpt_oss") if family.startswith(name)]
     prefix = prefix[known[0] if known else family.split("_")[0]]
     own_names = ("qk_norm", "attention_output_bias", "rope_theta", "rope_scaling", "block_norms",
                  "partial_rotary_factor", "llama_4_scaling_beta", "attn_logit_softcapping", "attention_sinks",
-                 "qk_norm_all_heads", "rope_local_base_freq", *GEMMA)
+                 "qk_norm_all_heads", "rope_local_base_freq", "expert_form", *GEMMA)
     if prefix == "Glm4Moe":
         own_names += ("num_experts", "mlp_only_layers", "router_aux_loss_coef", "scoring_func")
     keys = dict(vocab_size=VOCAB_SIZE) | {k: v for k, v in model.items() if k not in own_names}

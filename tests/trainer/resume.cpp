@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -43,18 +44,18 @@ std::vector<std::string> lines_of(const std::string& path) {
   return lines;
 }
 
-void check_same_seed_twice_and_resumed(const RunCase& run) {
+void check_same_seed_twice_and_resumed(const RunCase& run, const std::function<void(config::Config&)>& change = {}) {
   const Workshop workshop;
   constexpr std::int64_t max_steps = 6;
   for (const std::string output : {"first", "second"}) {
-    test::TrainerProgram program = workshop.start(run, output, max_steps, "none");
+    test::TrainerProgram program = workshop.start(run, output, max_steps, "none", change);
     check_done(program, workshop, output);
   }
   check_equal(workshop, "first", "second", max_steps);
 
   // As if the second had been killed after its checkpoint of half the way.
   fs::remove_all(checkpoint::path_of(workshop.path("second"), max_steps));
-  test::TrainerProgram resumed = workshop.start(run, "second", max_steps, "auto");
+  test::TrainerProgram resumed = workshop.start(run, "second", max_steps, "auto", change);
   check_done(resumed, workshop, "second");
   check_equal(workshop, "first", "second", max_steps);
 }
@@ -87,6 +88,11 @@ BOOST_AUTO_TEST_SUITE(resume)
 
 BOOST_DATA_TEST_CASE(same_seed_twice_and_resumed_are_uninterrupted, everyday_cases(), run) {
   check_same_seed_twice_and_resumed(run);
+}
+
+BOOST_AUTO_TEST_CASE(products_in_fp8_are_the_same_again) {
+  check_same_seed_twice_and_resumed(run_cases[1],
+                                    [](config::Config& config) { config.train.fp8 = config::Fp8::tensorwise; });
 }
 
 // 31 rows, 4 a step: epochs that end with a step of 3 rows, and epochs that fill it up.

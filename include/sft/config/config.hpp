@@ -24,6 +24,12 @@ enum class Precision {
   bf16,       ///< computing in bf16 with float32 master weights
   pure_bf16,  ///< bf16 weights alone, updated with stochastic rounding
 };
+/// Whether products of linear layers of blocks are in 8-bit floats, and what of an operand shares a scale.
+enum class Fp8 {
+  none,
+  tensorwise,  ///< all of it (torchao's and Transformer Engine's current scaling)
+  blockwise,   ///< 128 neighbours of activations and gradients, 128 x 128 of weights (DeepSeek-V3)
+};
 /// Where state lies between two uses. On the CPU, host memory is that of the device.
 enum class Offload { none, host, nvme };
 /// What of a block's activations is computed again in the backward pass rather than kept; see docs/configuration.md.
@@ -242,6 +248,7 @@ struct Train {
   double label_smoothing_factor = 0.0;  ///< share of the loss that is the mean over the vocabulary
   double neftune_noise_alpha = 0.0;     ///< of the noise on embeddings (NEFTune); 0: none
   Precision precision = Precision::bf16;
+  Fp8 fp8 = Fp8::none;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::none;
   bool activation_offload = false;
   std::int64_t mlp_tile_tokens = 0;            ///< 0: the MLP works on all tokens of a micro-batch at a time

@@ -43,6 +43,9 @@ class ValidConfig {
 /// none: with nvme, and with host on GPUs below stage 3, which validate() does not know of.
 void require_master_weights(const Train& train);
 
+/// Throws a configuration Error where train.fp8 asks for products that GPUs do not have here.
+void require_fp8_on_cpu(const Train& train);
+
 /// Refuses texts of `max_length` tokens where the model's attention or rotary embedding would have to change beyond a
 /// shorter length: throws a configuration Error. `source` names what holds the texts. Pure.
 void validate_length(const Model& model, std::int64_t max_length, const std::string& source);

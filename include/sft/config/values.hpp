@@ -31,6 +31,7 @@ void read(const std::string& text, ModuleNumbers& value);              // a JSON
 void read(const std::string& text, AdapterInit& value);                // a truth, gaussian, pissa, pissa_niter_N, olora
 void read(const std::string& text, FourBitType& value);
 void read(const std::string& text, Precision& value);
+void read(const std::string& text, Fp8& value);
 void read(const std::string& text, ActivationCheckpointing& value);  // also true (full) and false (none)
 void read(const std::string& text, Offload& value);
 void read(const std::string& text, DType& value);          // float32 or bf16
@@ -61,6 +62,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::vector<std::string> choices(AdapterInit);
 [[nodiscard]] std::vector<std::string> choices(FourBitType);
 [[nodiscard]] std::vector<std::string> choices(Precision);
+[[nodiscard]] std::vector<std::string> choices(Fp8);
 [[nodiscard]] std::vector<std::string> choices(ActivationCheckpointing);
 [[nodiscard]] std::vector<std::string> choices(Offload);
 [[nodiscard]] std::vector<std::string> choices(DType);
@@ -94,6 +96,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::string write(const AdapterInit& value);
 [[nodiscard]] std::string write(FourBitType value);
 [[nodiscard]] std::string write(Precision value);
+[[nodiscard]] std::string write(Fp8 value);
 [[nodiscard]] std::string write(ActivationCheckpointing value);
 [[nodiscard]] std::string write(Offload value);
 [[nodiscard]] std::string write(DType value);

@@ -38,6 +38,7 @@ struct Linear {
   parallel::ParameterGroup weight;  ///< several matrices may be fused: their rows one after the other
   parallel::ParameterGroup bias;    ///< exists() or not
   std::vector<Adapter> adapters;    ///< for none, some or all of the matrices
+  bool is_head = false;             ///< its products are never in 8-bit floats
 
   [[nodiscard]] parallel::UnitIndex unit() const { return weight.unit; }
 };

@@ -68,6 +68,7 @@ struct Sizes {
 };
 
 class AdapterBuffers;
+class Fp8Buffers;
 
 /// References to what outlives the model.
 struct Context {
@@ -82,6 +83,8 @@ struct Context {
   parallel::ExpertExchange& experts;
   /// Adds up numbers of all ranks of the world, which all call it; none: there is one rank, or nothing is sent.
   std::function<void(std::span<double> values)> sum_over_world = {};
+  /// Where products of linear layers of blocks are in 8-bit floats: what they work in; else null.
+  const Fp8Buffers* fp8 = nullptr;
 };
 
 /// work(), named in the timeline.

@@ -8,6 +8,7 @@
 
 #include "sft/device/arena.hpp"
 #include "sft/model/block.hpp"
+#include "sft/model/fp8_buffers.hpp"
 #include "sft/model/linear.hpp"
 #include "sft/model/loss_head.hpp"
 #include "sft/model/router_balance.hpp"
@@ -18,7 +19,8 @@ class DecoderBuffers {
  public:
   /// For a rank of `sizes` that computes on a device of `kind`.
   DecoderBuffers(const config::Model& config, const config::Lora& lora, const Sizes& sizes, device::Kind kind,
-                 const ActivationPolicy& policy, const ops::TokenLoss& loss = {});
+                 const ActivationPolicy& policy, const ops::TokenLoss& loss = {},
+                 config::Fp8 fp8_products = config::Fp8::none);
 
   /// Takes everything, for Sizes::tokens; call with sizing arenas, then with real ones. `host`: pinned memory of the
   /// node, for activations that are offloaded there. `tp_sums`: for all that is summed over tp.
@@ -44,6 +46,7 @@ class DecoderBuffers {
   std::vector<Tensor> host_places;
   LossHead loss_head;
   AdapterBuffers adapters;
+  Fp8Buffers fp8;
   RouterBalance balance;
 
  private:

@@ -28,6 +28,7 @@
 #include "sft/ops/experts.hpp"
 #include "sft/ops/factored_moment.hpp"
 #include "sft/ops/four_bits.hpp"
+#include "sft/ops/fp8.hpp"
 #include "sft/ops/magnitudes.hpp"
 #include "sft/ops/split_norm.hpp"
 #include "sft/ops/stochastic_rounding.hpp"
@@ -304,6 +305,14 @@ class Backend {
 
   // Matrices in 4 bits; see four_bits.hpp.
   virtual void read_four_bits(const ReadFourBits& read) = 0;
+
+  // Matrices of 8-bit floats; see fp8.hpp. The CUDA backend has none of these and throws std::logic_error.
+  /// Writes the scales that the numbers of `in` ask for; the codes are not touched.
+  virtual void find_fp8_scales(const RoundToFp8& round) = 0;
+  /// Writes the codes of the numbers of `in` divided by the scales, which are read: rounded to the nearest, ties to
+  /// even; what is larger than the format's largest number, or infinite, becomes that, and NaN stays NaN.
+  virtual void round_to_fp8(const RoundToFp8& round) = 0;
+  virtual void fp8_matmul(const Fp8Matmul& product) = 0;
 
   // Attention in blocks (Dao 2023), grouped queries: query head h reads key/value head h / (H / K).
   /// Prepares `spans`, which are read before the call returns, for any number of calls, forward and backward, over

@@ -35,9 +35,9 @@ void check_resume_data(const std::string& fingerprint, const std::string& folder
 [[nodiscard]] data::StepOrigin origin_of_resume(const config::Config& config, const std::string& folder,
                                                 const checkpoint::Header& saved);
 
-/// Sentences that name the keys of the optimizer, and the precision, that may change on resume and did: key, value now,
-/// value before; the batch, and at which row of the epoch it changes; and what becomes of the learning rate where the
-/// run got another length and the rate depends on it. For warnings. Pure.
+/// Sentences that name the keys of the optimizer, the precision and fp8, that may change on resume and did: key, value
+/// now, value before; the batch, and at which row of the epoch it changes; and what becomes of the learning rate where
+/// the run got another length and the rate depends on it. For warnings. Pure.
 [[nodiscard]] std::vector<std::string> changes_on_resume(const config::Config& config, const std::string& folder,
                                                          const checkpoint::Header& saved);
 

@@ -338,6 +338,21 @@ class CheckedBackend final : public Backend {
     inner_->read_four_bits(read);
   }
 
+  void find_fp8_scales(const RoundToFp8& round) override {
+    check_find_fp8_scales(round);
+    inner_->find_fp8_scales(round);
+  }
+
+  void round_to_fp8(const RoundToFp8& round) override {
+    check_round_to_fp8(round);
+    inner_->round_to_fp8(round);
+  }
+
+  void fp8_matmul(const Fp8Matmul& product) override {
+    check_fp8_matmul(product);
+    inner_->fp8_matmul(product);
+  }
+
   std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                 std::int64_t num_queries, std::int64_t num_keys) override {
     check_plan_attention(spans, num_queries, num_keys);

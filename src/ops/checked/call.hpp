@@ -95,6 +95,12 @@ void check_split_norm(const SplitNormBackward& norm);
 /// The rules of the op that makes numbers of codes, as ops/four_bits.hpp states them (four_bit_rules.cpp).
 void check_read_four_bits(const ReadFourBits& read);
 
+// The rules of the ops on matrices of 8-bit floats, as ops/fp8.hpp states them (fp8_rules.cpp).
+
+void check_find_fp8_scales(const RoundToFp8& round);
+void check_round_to_fp8(const RoundToFp8& round);
+void check_fp8_matmul(const Fp8Matmul& product);
+
 // The rules of the ops that make an optimizer's step, as ops/backend.hpp states them (optimizer_rules.cpp).
 
 void check_update(std::string_view op, const Update& step);

@@ -13,6 +13,7 @@
 #include "ops/cpu/planning.hpp"
 #include "ops/expert_tensors.hpp"
 #include "ops/factored_tensors.hpp"
+#include "ops/fp8_tensors.hpp"
 #include "ops/tensor_arguments.hpp"
 #include "sft/core/activity.hpp"
 #include "sft/core/ensure.hpp"
@@ -224,6 +225,23 @@ class CpuBackend final : public Backend {
   void read_four_bits(const ReadFourBits& read) override {
     stream_.synchronize();
     kernels_.read_four_bits(view_of(read.out), four_bit_arguments_of(read));
+  }
+
+  void find_fp8_scales(const RoundToFp8& round) override {
+    stream_.synchronize();
+    kernels_.find_fp8_scales(fp8_view_of(round.out), fp8_source_of(round));
+  }
+
+  void round_to_fp8(const RoundToFp8& round) override {
+    stream_.synchronize();
+    kernels_.round_to_fp8(fp8_view_of(round.out), fp8_source_of(round));
+  }
+
+  void fp8_matmul(const Fp8Matmul& product) override {
+    stream_.synchronize();
+    products_.run_fp8(product, workspace_);
+    note_progress();
+    device_.progress();
   }
 
   std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,

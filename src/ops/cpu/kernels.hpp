@@ -11,6 +11,7 @@
 
 #include "ops/expert_arguments.hpp"
 #include "ops/factored_arguments.hpp"
+#include "ops/fp8_arguments.hpp"
 #include "ops/kernel_arguments.hpp"
 
 namespace sft::ops::cpu {
@@ -128,6 +129,10 @@ struct Kernels {
   void (*add_row_products)(float* sums, ConstView a, ConstView b, float factor);
   void (*magnitude_factors)(float* factors, float* inverse_norms, ConstView magnitudes, const float* squares);
   void (*read_four_bits)(View out, const FourBitArguments& from);
+  void (*find_fp8_scales)(Fp8View to, ConstView in);
+  void (*round_to_fp8)(Fp8View to, ConstView in);
+  /// out (float32) = the numbers from that row and column on, of `from` or, with `transpose`, of its transpose.
+  void (*read_fp8)(View out, ConstFp8View from, std::int64_t first_row, std::int64_t first_column, bool transpose);
 
   void (*embedding_forward)(View out, const std::int32_t* tokens, ConstView table, std::int64_t vocab_begin);
   void (*embedding_backward)(View dtable, const std::int32_t* tokens, ConstView dout, std::int64_t vocab_begin);

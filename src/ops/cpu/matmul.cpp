@@ -10,6 +10,7 @@
 #include <string>
 
 #include "ops/cpu/onednn_matmul.hpp"
+#include "ops/fp8_tensors.hpp"
 #include "ops/tensor_arguments.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
@@ -270,9 +271,51 @@ void MatmulEngine::run_halves(const Matmul& product, Tensor workspace) {
 }
 
 void MatmulEngine::run_in_float32(const Matmul& product, Tensor workspace) {
+  const auto reader = [this](const ConstTensor& x, bool transpose) {
+    return [this, x, transpose](float* to, const Part& part) {
+      const ConstTensor rows = piece_of(x, true, transpose, part.row, part.num_rows);
+      const Tensor converted(to, DType::float32, {part.num_rows, part.num_columns});
+      (transpose ? kernels_.copy_transposed : kernels_.copy)(
+          view_of(converted), view_of(piece_of(rows, false, transpose, part.column, part.num_columns)));
+    };
+  };
+  run_tiles({.read_a = reader(product.a, product.transpose_a),
+             .read_b = reader(product.b, product.transpose_b),
+             .depth = Dims(product).k,
+             .c = product.c,
+             .accumulate = product.accumulate,
+             .bias = product.bias},
+            workspace);
+}
+
+void MatmulEngine::run_fp8(const Fp8Matmul& product, Tensor workspace) {
   const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
-  const Dims dims(product);
-  const auto sizes = Float32Tiles::of(dims.k, omp_get_max_threads());
+  const ConstFp8View a_view = fp8_view_of(a), b_view = fp8_view_of(b);
+  SFT_ENSURE(c.ndim == 2, "fp8_matmul: matrices expected");
+  SFT_ENSURE((transpose_a ? a_view.columns : a_view.rows) == c.shape[0], "fp8_matmul: shapes fit");
+  SFT_ENSURE((transpose_b ? b_view.rows : b_view.columns) == c.shape[1], "fp8_matmul: shapes fit");
+  const std::int64_t depth = transpose_a ? a_view.rows : a_view.columns;
+  SFT_ENSURE(depth == (transpose_b ? b_view.columns : b_view.rows) && depth > 0, "fp8_matmul: shapes fit");
+  if (c.empty()) return;
+  const auto reader = [this](const ConstFp8View& x, bool transpose) {
+    return [this, x, transpose](float* to, const Part& part) {
+      const Tensor numbers(to, DType::float32, {part.num_rows, part.num_columns});
+      kernels_.read_fp8(view_of(numbers), x, part.row, part.column, transpose);
+    };
+  };
+  run_tiles({.read_a = reader(a_view, transpose_a),
+             .read_b = reader(b_view, transpose_b),
+             .depth = depth,
+             .c = c,
+             .accumulate = accumulate,
+             .bias = bias},
+            workspace);
+}
+
+void MatmulEngine::run_tiles(const TiledProduct& product, Tensor workspace) {
+  const Tensor& c = product.c;
+  const std::int64_t num_rows = c.shape[0], num_columns = c.shape[1], k = product.depth;
+  const auto sizes = Float32Tiles::of(k, omp_get_max_threads());
   float* scratch = workspace.as<float>();
   const Tensor rest(scratch + sizes.num_floats(), DType::float32,
                     {static_cast<std::int64_t>(workspace.size_bytes() / sizeof(float)) - sizes.num_floats()});
@@ -281,31 +324,28 @@ void MatmulEngine::run_in_float32(const Matmul& product, Tensor workspace) {
   float* b_tile = a_tile + sizes.rows * sizes.depth;
   float* c_tile = b_tile + sizes.columns * sizes.depth;
   float* bias_tile = c_tile + sizes.rows * sizes.columns;
-  const auto convert = [&](float* to, const ConstTensor& from, bool transpose) {
-    const Tensor converted(to, DType::float32, {from.shape[transpose ? 1 : 0], from.shape[transpose ? 0 : 1]});
-    (transpose ? kernels_.copy_transposed : kernels_.copy)(view_of(converted), view_of(from));
-    return converted;
-  };
-  for (std::int64_t column = 0; column < dims.n; column += sizes.columns) {
-    const std::int64_t columns = std::min(sizes.columns, dims.n - column);
-    const ConstTensor b_columns = piece_of(b, false, transpose_b, column, columns);
+  for (std::int64_t column = 0; column < num_columns; column += sizes.columns) {
+    const std::int64_t columns = std::min(sizes.columns, num_columns - column);
     Matmul tile;
-    for (std::int64_t row = 0; row < dims.m; row += sizes.rows) {
-      const std::int64_t rows = std::min(sizes.rows, dims.m - row);
-      const ConstTensor a_rows = piece_of(a, true, transpose_a, row, rows);
+    for (std::int64_t row = 0; row < num_rows; row += sizes.rows) {
+      const std::int64_t rows = std::min(sizes.rows, num_rows - row);
       const Tensor target = c.rows(row, rows).columns(column, columns);
       const bool is_in_place = c.dtype == DType::float32 && !is_column_with_gaps(target);
       tile.c = is_in_place ? target : Tensor(c_tile, DType::float32, {rows, columns});
-      tile.accumulate = accumulate;
-      if (accumulate && !is_in_place) convert(c_tile, target, false);
-      if (bias.data != nullptr) {
-        tile.bias = convert(bias_tile, bias.rows(column, columns).view({1, columns}), false).view({columns});
+      tile.accumulate = product.accumulate;
+      if (product.accumulate && !is_in_place) kernels_.copy(view_of(tile.c), view_of(ConstTensor(target)));
+      if (product.bias.data != nullptr) {
+        const Tensor of_columns(bias_tile, DType::float32, {1, columns});
+        kernels_.copy(view_of(of_columns), view_of(product.bias.rows(column, columns).view({1, columns})));
+        tile.bias = of_columns.view({columns});
       }
-      for (std::int64_t begin = 0; begin < dims.k; begin += sizes.depth) {
-        const std::int64_t depth = std::min(sizes.depth, dims.k - begin);
-        tile.a = convert(a_tile, piece_of(a_rows, false, transpose_a, begin, depth), transpose_a);
-        if (row == 0 || dims.k > sizes.depth) {
-          tile.b = convert(b_tile, piece_of(b_columns, true, transpose_b, begin, depth), transpose_b);
+      for (std::int64_t begin = 0; begin < k; begin += sizes.depth) {
+        const std::int64_t depth = std::min(sizes.depth, k - begin);
+        product.read_a(a_tile, {.row = row, .num_rows = rows, .column = begin, .num_columns = depth});
+        tile.a = Tensor(a_tile, DType::float32, {rows, depth});
+        if (row == 0 || k > sizes.depth) {
+          product.read_b(b_tile, {.row = begin, .num_rows = depth, .column = column, .num_columns = columns});
+          tile.b = Tensor(b_tile, DType::float32, {depth, columns});
         }
         run_planned(tile, rest);
         tile.accumulate = true;

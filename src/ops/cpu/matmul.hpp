@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <unordered_map>
 
@@ -35,8 +36,23 @@ class MatmulEngine {
   /// The product in float32 on converted tiles, for bf16 on processors that have no such product or a slower one.
   /// float32 holds every product of two bf16 numbers; only the order of sums differs.
   void run_in_float32(const Matmul& product, Tensor workspace);
+  /// The product of ops::Backend::fp8_matmul, in float32 on tiles of numbers that are read of the codes. float32 holds
+  /// every product of two such numbers, too.
+  void run_fp8(const Fp8Matmul& product, Tensor workspace);
 
  private:
+  /// A part of an operand, after the transposition asked for.
+  struct Part {
+    std::int64_t row, num_rows, column, num_columns;
+  };
+  /// A product whose operands are read tile by tile: each function writes a part of its operand in float32, row by row.
+  struct TiledProduct {
+    std::function<void(float*to, const Part&part)> read_a, read_b;
+    std::int64_t depth;  ///< terms of a sum
+    Tensor c;
+    bool accumulate;
+    ConstTensor bias;
+  };
   struct Key {
     std::int64_t m, n, k, a_stride, b_stride, c_stride;
     std::uint32_t flags;
@@ -59,6 +75,7 @@ class MatmulEngine {
   void run_small(const Matmul& product, Tensor workspace) const;
   /// The product in two halves of the rows or columns of c: oneDNN asks for scratch that grows with them.
   void run_halves(const Matmul& product, Tensor workspace);
+  void run_tiles(const TiledProduct& product, Tensor workspace);
 
   /// Whether float32 tiles take less time than oneDNN's bf16 product.
   [[nodiscard]] bool is_faster_in_float32(const Matmul& product) const;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <stdexcept>
 #include <vector>
 
 #include "ops/cuda/attention_calls.hpp"
@@ -21,6 +22,8 @@ namespace {
 /// Scratch of one op: what cuBLASLt works with on Hopper, and more than sums over rows of a million columns need.
 constexpr std::size_t scratch_bytes = std::size_t{32} << 20;
 constexpr std::int64_t max_head_dim = 256;
+
+[[noreturn]] void refuse_fp8() { throw std::logic_error("ops: the CUDA backend has no matrices of 8-bit floats"); }
 
 class CudaBackend final : public Backend {
  public:
@@ -204,6 +207,10 @@ class CudaBackend final : public Backend {
   void read_four_bits(const ReadFourBits& read) override {
     cuda::read_four_bits(view_of(read.out), four_bit_arguments_of(read), native_);
   }
+
+  void find_fp8_scales(const RoundToFp8& /*round*/) override { refuse_fp8(); }
+  void round_to_fp8(const RoundToFp8& /*round*/) override { refuse_fp8(); }
+  void fp8_matmul(const Fp8Matmul& /*product*/) override { refuse_fp8(); }
 
   std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                 std::int64_t num_queries, std::int64_t num_keys) override {

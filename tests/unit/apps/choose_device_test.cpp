@@ -75,16 +75,26 @@ BOOST_AUTO_TEST_CASE(master_weights_leave_a_gpu_where_there_are_any) {
     config.train.offload_parameters = place;
     config.train.precision = precision;
     config.parallel.zero_stage = stage;
-    BOOST_CHECK_NO_THROW(require_place_of_state(config, device::Kind::cpu));
+    BOOST_CHECK_NO_THROW(require_fitting_device(config, device::Kind::cpu));
     if (is_refused) {
-      BOOST_CHECK_EXCEPTION(require_place_of_state(config, device::Kind::cuda), Error, [](const Error& error) {
+      BOOST_CHECK_EXCEPTION(require_fitting_device(config, device::Kind::cuda), Error, [](const Error& error) {
         return error.status() == ExitStatus::configuration &&
                std::string(error.what()).starts_with("`train.offload_parameters = host` does not go with precision = ");
       });
     } else {
-      BOOST_CHECK_NO_THROW(require_place_of_state(config, device::Kind::cuda));
+      BOOST_CHECK_NO_THROW(require_fitting_device(config, device::Kind::cuda));
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(products_in_fp8_are_those_of_cpus) {
+  config::Config config;
+  config.train.fp8 = config::Fp8::blockwise;
+  BOOST_CHECK_NO_THROW(require_fitting_device(config, device::Kind::cpu));
+  BOOST_CHECK_EXCEPTION(require_fitting_device(config, device::Kind::cuda), Error, [](const Error& error) {
+    return error.status() == ExitStatus::configuration &&
+           std::string(error.what()).starts_with("`train.fp8 = blockwise` cannot be computed on GPUs (");
+  });
 }
 
 }  // namespace sft::apps

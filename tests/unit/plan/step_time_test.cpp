@@ -2,6 +2,7 @@
 // Planned times of steps, held against what can be counted by hand.
 #include <boost/test/unit_test.hpp>
 #include <string>
+#include <utility>
 
 #include "sft/plan/step_time.hpp"
 #include "unit/plan/small_run.hpp"
@@ -69,6 +70,36 @@ BOOST_AUTO_TEST_CASE(products_take_six_operations_a_weight_and_token) {
   BOOST_TEST(run.time(machine).exposed.empty());
   run.config.train.gradient_accumulation_steps = 7;
   BOOST_TEST(run.time(machine).step_s == 7 * flops / 1e9, nearly);
+}
+
+BOOST_AUTO_TEST_CASE(products_in_fp8_take_as_many_operations_and_rounding_the_bytes_it_moves) {
+  Run run;
+  Hardware machine = instant();
+  machine.rates.products = {{1e-9, 1e9}};
+  const double products_s = run.time(machine).step_s;
+  run.config.train.fp8 = config::Fp8::tensorwise;
+  BOOST_TEST(run.time(machine).step_s == products_s, nearly);
+
+  // Each of the three products of a layer rounds two operands, which are read twice; their scales are 4 bytes each.
+  machine = instant();
+  machine.rates.memory_bytes_per_s = 1e9;
+  run.config.train.fp8 = config::Fp8::none;
+  const double plain_s = run.time(machine).step_s;
+  run.config.train.fp8 = config::Fp8::tensorwise;
+  const config::Model& m = run.config.model;
+  const double q_columns = static_cast<double>(m.num_attention_heads * m.head_dim),
+               kv_columns = static_cast<double>(m.num_key_value_heads * m.head_dim),
+               hidden = static_cast<double>(m.hidden_size), mlp = static_cast<double>(m.intermediate_size);
+  double elements = 0, num_operands = 0;
+  for (const auto& [columns, columns_in] :
+       {std::pair{q_columns + 2 * kv_columns, hidden}, {hidden, q_columns}, {2 * mlp, hidden}, {hidden, mlp}}) {
+    elements += 2 * (columns * columns_in + run.num_tokens() * (columns + columns_in));
+    num_operands += 6;
+  }
+  const auto layers = static_cast<double>(m.num_hidden_layers);
+  // Read twice as float32, written as a byte, read as a byte in place of float32 by the product.
+  const double bytes = layers * (elements * (2 * 4 + 1 + 1 - 4) + num_operands * 2 * 4);
+  BOOST_TEST(run.time(machine).step_s - plain_s == bytes / 1e9, boost::test_tools::tolerance(1e-6));
 }
 
 BOOST_AUTO_TEST_CASE(recomputation_takes_the_forward_pass_of_blocks_again) {

@@ -8,6 +8,7 @@ void fill_table(Kernels& table);
 void fill_table(Kernels& table) {
   enter_elementary(table);
   enter_four_bits(table);
+  enter_fp8(table);
   enter_magnitudes(table);
   enter_random(table);
   enter_embedding(table);

@@ -8,6 +8,7 @@ namespace sft::ops::cpu::SFT_ISA {
 
 void enter_elementary(Kernels& table);
 void enter_four_bits(Kernels& table);
+void enter_fp8(Kernels& table);
 void enter_magnitudes(Kernels& table);
 void enter_random(Kernels& table);
 void enter_embedding(Kernels& table);

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Products of linear layers in 8-bit floats: both operands are rounded, each with scales of its own numbers on this
+// rank, then multiplied with sums in float32 (Micikevicius et al. 2022; blockwise as DeepSeek-V3, arXiv 2412.19437,
+// section 3.3, but for gradients in E5M2).
+
+#include "sft/model/context.hpp"
+#include "sft/ops/backend.hpp"
+
+namespace sft::model {
+
+/// What an operand of a product is. Activations and weights are rounded to E4M3, gradients to E5M2.
+enum class Fp8Operand { activation, weight, gradient };
+
+/// Numbers that share a scale along the terms of a sum; also the side of a block of weights. Products on GPUs add up so
+/// many terms before they multiply with scales.
+inline constexpr std::int64_t fp8_block = 128;
+
+/// Tiles of activations and gradients, which lie along the terms of a sum; one tile unless `blockwise`.
+[[nodiscard]] inline ops::Fp8Tiles fp8_vectors(bool blockwise, bool along_rows) {
+  if (!blockwise) return {};
+  return along_rows ? ops::Fp8Tiles{.rows = fp8_block, .columns = 1} : ops::Fp8Tiles{.rows = 1, .columns = fp8_block};
+}
+/// Tiles of weights.
+[[nodiscard]] inline ops::Fp8Tiles fp8_blocks(bool blockwise) {
+  return blockwise ? ops::Fp8Tiles{.rows = fp8_block, .columns = fp8_block} : ops::Fp8Tiles{};
+}
+
+/// The product with a and b in fp8 where the run has that (Context::fp8), else as it is.
+void multiply_in_fp8(const Context& c, const ops::Matmul& product, Fp8Operand a, Fp8Operand b);
+
+}  // namespace sft::model

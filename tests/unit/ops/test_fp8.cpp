@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrices of 8-bit floats. fp8_codes.txt and fp8_linear.txt are PyTorch's: tests/peers/fp8.py made them.
+
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "unit/ops/naive.hpp"
+#include "unit/ops/support.hpp"
+
+namespace sft::ops::testing {
+
+namespace {
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+std::ifstream open(const char* name) {
+  std::ifstream file(std::filesystem::path(SFT_SOURCE_DIR) / "tests/unit/ops" / name);
+  BOOST_TEST_REQUIRE(file.is_open(), name);
+  return file;
+}
+
+const char* name_of_format(Fp8Format format) { return format == Fp8Format::e4m3 ? "e4m3" : "e5m2"; }
+
+/// The codes of all bf16 numbers, by their bits.
+std::vector<std::uint8_t> codes_of_pytorch(Fp8Format format) {
+  std::ifstream file = open("fp8_codes.txt");
+  std::vector<std::uint8_t> codes(65536);
+  std::string name;
+  for (unsigned first = 0, code = 0; file >> name >> std::hex >> first >> code;) {
+    if (name == name_of_format(format)) std::fill(codes.begin() + first, codes.end(), static_cast<std::uint8_t>(code));
+  }
+  return codes;
+}
+
+/// The number of a code, by the definition of the format.
+double number_of(std::uint8_t code, Fp8Format format) {
+  const int mantissa_bits = format == Fp8Format::e4m3 ? 3 : 2, bias = format == Fp8Format::e4m3 ? 7 : 15;
+  const int exponent = (code & 0x7f) >> mantissa_bits, mantissa = code & ((1 << mantissa_bits) - 1);
+  if ((code & 0x7f) == 0x7f || (format == Fp8Format::e5m2 && exponent == 31)) return nan;
+  const double size = exponent == 0 ? std::ldexp(mantissa, 1 - bias - mantissa_bits)
+                                    : std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
+  return (code & 0x80) != 0 ? -size : size;
+}
+
+double largest_of(Fp8Format format) { return format == Fp8Format::e4m3 ? 448.0 : 57344.0; }
+
+/// A matrix of 8-bit floats with its memory.
+struct OwnedFp8 {
+  OwnedFp8(std::int64_t rows, std::int64_t columns, Fp8Format format, Fp8Tiles tiles)
+      : codes(DType::uint8, {rows, columns}),
+        scales(DType::float32, {Fp8Tiles::count(rows, tiles.rows), Fp8Tiles::count(columns, tiles.columns)}),
+        matrix(*codes, *scales, format, tiles) {}
+
+  [[nodiscard]] double scale_at(std::int64_t row, std::int64_t column) const {
+    const Fp8Tiles& tiles = matrix.tiles;
+    return get(*scales, tiles.rows == 0 ? 0 : row / tiles.rows, tiles.columns == 0 ? 0 : column / tiles.columns);
+  }
+  [[nodiscard]] double number(std::int64_t row, std::int64_t column) const {
+    return number_of(static_cast<std::uint8_t>(get(*codes, row, column)), matrix.format) * scale_at(row, column);
+  }
+  [[nodiscard]] std::vector<double> numbers() const {
+    std::vector<double> all;
+    for (std::int64_t r = 0; r < codes->shape[0]; ++r) {
+      for (std::int64_t c = 0; c < codes->shape[1]; ++c) all.push_back(number(r, c));
+    }
+    return all;
+  }
+
+  Owned codes, scales;
+  Fp8Matrix matrix;
+};
+
+void round(TestBackend& backend, const OwnedFp8& out, const Tensor& in) {
+  backend->find_fp8_scales({.out = out.matrix, .in = in});
+  backend->round_to_fp8({.out = out.matrix, .in = in});
+}
+
+constexpr std::array formats{Fp8Format::e4m3, Fp8Format::e5m2};
+/// All of a matrix, rows, tiles along rows and along columns, blocks; none divides the sizes of the tests.
+constexpr std::array all_tiles{Fp8Tiles{},       Fp8Tiles{1, 0},     Fp8Tiles{1, 128},
+                               Fp8Tiles{128, 1}, Fp8Tiles{128, 128}, Fp8Tiles{0, 1}};
+
+std::string describe(const TestBackend& backend, Fp8Format format, const Fp8Tiles& tiles) {
+  return backend.name() + " " + name_of_format(format) + " tiles " + std::to_string(tiles.rows) + " x " +
+         std::to_string(tiles.columns);
+}
+
+/// fp8.py's numbers.
+Owned spread(std::uint64_t seed, std::int64_t rows, std::int64_t columns) {
+  Owned result(DType::float32, {rows, columns});
+  for (std::int64_t i = 0; i < rows * columns; ++i) {
+    std::uint64_t h = ((static_cast<std::uint64_t>(i) + 1) * 2654435761U + seed * 40503U) % (std::uint64_t{1} << 32U);
+    h = (h ^ (h >> 15U)) * 2246822519U % (std::uint64_t{1} << 32U);
+    const double value = static_cast<double>(h >> 16U) - 32768.0;
+    set(*result, i / columns, i % columns, std::ldexp(value, -15 - static_cast<int>(h % 16)));
+  }
+  return result;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(fp8)
+
+BOOST_AUTO_TEST_CASE(codes_are_those_of_pytorch_for_every_bf16_number) {
+  constexpr std::int64_t rows = 256, columns = 256;
+  for (const Fp8Format format : formats) {
+    const std::vector<std::uint8_t> expected = codes_of_pytorch(format);
+    on_every_backend([&](TestBackend& backend) {
+      for (const DType dtype : compute_dtypes) {
+        const Owned wide(dtype, {rows, columns + 8});
+        const Tensor in = wide->columns(3, columns);
+        for (std::int64_t i = 0; i < rows * columns; ++i) {
+          const std::int64_t at = i / columns * in.stride0 + i % columns;
+          const auto bits = static_cast<std::uint16_t>(i);
+          if (dtype == DType::bf16) {
+            in.as<BFloat16>()[at] = {bits};
+          } else {
+            in.as<float>()[at] = float_of(BFloat16{bits});
+          }
+        }
+        for (const Fp8Tiles& tiles : all_tiles) {
+          const OwnedFp8 out(rows, columns, format, tiles);
+          for (std::int64_t r = 0; r < out.scales->shape[0]; ++r) {
+            for (std::int64_t c = 0; c < out.scales->shape[1]; ++c) set(*out.scales, r, c, 1.0);
+          }
+          backend->round_to_fp8({.out = out.matrix, .in = in});
+          std::int64_t num_wrong = 0;
+          for (std::int64_t i = 0; i < rows * columns; ++i) {
+            num_wrong += out.codes->as<std::uint8_t>()[i] != expected[static_cast<std::size_t>(i)] ? 1 : 0;
+          }
+          BOOST_TEST(num_wrong == 0, describe(backend, format, tiles) << ' ' << name_of(dtype));
+        }
+      }
+    });
+  }
+}
+
+BOOST_AUTO_TEST_CASE(scales_are_the_least_powers_of_two_that_nothing_exceeds) {
+  constexpr std::int64_t rows = 150, columns = 300;
+  on_every_backend([&](TestBackend& backend) {
+    for (const DType dtype : compute_dtypes) {
+      Owned in = Owned(dtype, {rows, columns}).normal(7);
+      for (std::int64_t c = 0; c < columns; ++c) {  // sizes from 2^-30 on
+        for (std::int64_t r = 0; r < rows; ++r)
+          set(*in, r, c, std::ldexp(get(*in, r, c), static_cast<int>(c % 31) - 30));
+      }
+      for (const Fp8Format format : formats) {
+        for (const Fp8Tiles& tiles : all_tiles) {
+          const OwnedFp8 out(rows, columns, format, tiles);
+          round(backend, out, *in);
+          std::map<std::pair<std::int64_t, std::int64_t>, double> largest;
+          std::int64_t num_far = 0;
+          for (std::int64_t r = 0; r < rows; ++r) {
+            for (std::int64_t c = 0; c < columns; ++c) {
+              const double value = get(*in, r, c), scale = out.scale_at(r, c);
+              double& of_tile =
+                  largest[{tiles.rows == 0 ? 0 : r / tiles.rows, tiles.columns == 0 ? 0 : c / tiles.columns}];
+              of_tile = std::max(of_tile, std::abs(value));
+              // Half of the last digit, or of the least number.
+              const double unit = format == Fp8Format::e4m3 ? 0x1p-4 : 0x1p-3;
+              const double least = format == Fp8Format::e4m3 ? 0x1p-10 : 0x1p-17;
+              const double allowed = std::max(unit * std::abs(value), least * scale);
+              num_far += std::abs(out.number(r, c) - value) > allowed ? 1 : 0;
+            }
+          }
+          BOOST_TEST(num_far == 0, describe(backend, format, tiles));
+          std::int64_t num_wrong = 0;
+          for (const auto& [tile, size] : largest) {
+            const double scale = get(*out.scales, tile.first, tile.second);
+            int exponent = 0;
+            const bool is_power = std::frexp(scale, &exponent) == 0.5;
+            num_wrong +=
+                is_power && size <= largest_of(format) * scale && size > largest_of(format) * scale / 2 ? 0 : 1;
+          }
+          BOOST_TEST(num_wrong == 0, describe(backend, format, tiles));
+        }
+      }
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(zeros_have_a_scale_and_what_is_not_finite_spoils_its_tile) {
+  constexpr std::int64_t rows = 3, columns = 256;
+  on_every_backend([&](TestBackend& backend) {
+    for (const double bad : {nan, std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()}) {
+      Owned in = Owned(DType::bf16, {rows, columns}).fill(0.0);
+      set(*in, 1, 130, bad);
+      set(*in, 2, 5, 0x1p-133);  // the least that bf16 has
+      for (const Fp8Format format : formats) {
+        const OwnedFp8 out(rows, columns, format, {1, 128});
+        round(backend, out, *in);
+        BOOST_TEST(get(*out.scales, 0, 0) == 1.0);
+        BOOST_TEST(get(*out.scales, 1, 0) == 1.0);
+        BOOST_TEST(get(*out.scales, 2, 0) == 0x1p-126);
+        BOOST_TEST(std::isnan(get(*out.scales, 1, 1)));
+        BOOST_TEST(out.number(0, 7) == 0.0);
+        for (const std::int64_t column : {128, 130, 255}) BOOST_TEST(std::isnan(out.number(1, column)));
+        BOOST_TEST(out.number(1, 127) == 0.0);
+        const Owned c = Owned(DType::float32, {rows, rows}).fill(0.0);
+        backend->fp8_matmul({.a = out.matrix, .b = out.matrix, .c = *c, .transpose_b = true});
+        BOOST_TEST(std::isnan(get(*c, 1, 1)));
+        BOOST_TEST(get(*c, 0, 0) == 0.0);
+      }
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(products_are_those_of_the_numbers) {
+  struct Case {
+    std::int64_t m, n, k;
+    bool transpose_a, transpose_b, accumulate, has_bias;
+    DType c_dtype;
+    Fp8Tiles a, b;
+  };
+  const Fp8Tiles whole, along_rows{1, 128}, along_columns{128, 1}, blocks{128, 128};
+  const std::vector<Case> cases{
+      {150, 140, 300, false, true, false, true, DType::bf16, along_rows, blocks},
+      {150, 140, 300, false, true, false, false, DType::float32, whole, whole},
+      {70, 300, 260, false, false, false, false, DType::bf16, along_rows, blocks},
+      {270, 130, 150, true, false, true, false, DType::float32, along_columns, along_columns},
+      {270, 130, 150, true, false, true, true, DType::bf16, whole, along_columns},
+      {33, 1, 700, false, true, true, false, DType::float32, along_rows, blocks},
+      {1, 65, 5, true, true, false, true, DType::float32, blocks, whole},
+      {600, 530, 20, false, true, false, false, DType::float32, along_rows, blocks},
+  };
+  on_every_backend([&](TestBackend& backend) {
+    for (const Case& test : cases) {
+      const auto& [m, n, k, transpose_a, transpose_b, accumulate, has_bias, c_dtype, a_tiles, b_tiles] = test;
+      const Owned a_in = Owned(DType::float32, {transpose_a ? k : m, transpose_a ? m : k}).normal(1),
+                  b_in = Owned(DType::float32, {transpose_b ? n : k, transpose_b ? k : n}).normal(2);
+      const OwnedFp8 a(a_in->shape[0], a_in->shape[1], Fp8Format::e5m2, a_tiles),
+          b(b_in->shape[0], b_in->shape[1], Fp8Format::e4m3, b_tiles);
+      round(backend, a, *a_in);
+      round(backend, b, *b_in);
+      const Owned bias = Owned(c_dtype, {n}).normal(3), wide = Owned(c_dtype, {m, n + 5}).normal(4);
+      const Tensor c = wide->columns(2, n);
+      std::vector<double> expected = naive::matmul(a.numbers(), b.numbers(), m, n, k, transpose_a, transpose_b);
+      const std::vector<double> before = read(c);
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        if (accumulate) expected[i] += before[i];
+        if (has_bias) expected[i] += get(*bias, 0, static_cast<std::int64_t>(i) % n);
+      }
+      backend->fp8_matmul({.a = a.matrix,
+                           .b = b.matrix,
+                           .c = c,
+                           .transpose_a = transpose_a,
+                           .transpose_b = transpose_b,
+                           .accumulate = accumulate,
+                           .bias = has_bias ? *bias : Tensor()});
+      check_close(c, expected, tolerance_of(c_dtype), backend.name() + " fp8 product");
+      BOOST_TEST(get(*wide, 0, 1) != 0.0);  // what lies beside c stays
+    }
+  });
+}
+
+/// y, dx and dw as the model forms them, beside a torch.autograd.Function.
+BOOST_AUTO_TEST_CASE(a_linear_layer_is_that_of_pytorch) {
+  std::ifstream file = open("fp8_linear.txt");
+  std::string word;
+  std::int64_t tokens = 0, columns_in = 0, columns = 0;
+  file >> word >> tokens >> columns_in >> columns;
+  const Owned x = spread(1, tokens, columns_in), w = spread(2, columns, columns_in), dy = spread(3, tokens, columns);
+  std::string line;
+  std::getline(file, line);
+  int num_results = 0;
+  while (std::getline(file, line)) {
+    std::istringstream numbers(line);
+    std::string kind, name;
+    double norm = 0.0, away = 0.0;
+    numbers >> kind >> name >> norm >> away;
+    std::vector<double> expected;
+    for (double number = 0.0; numbers >> number;) expected.push_back(number);
+    BOOST_TEST_REQUIRE(expected.size() > 20);
+    ++num_results;
+    const bool blockwise = kind == "blockwise";
+    const Fp8Tiles blocks = blockwise ? Fp8Tiles{128, 128} : Fp8Tiles{};
+    const Fp8Tiles along_rows = blockwise ? Fp8Tiles{1, 128} : Fp8Tiles{};
+    const Fp8Tiles along_columns = blockwise ? Fp8Tiles{128, 1} : Fp8Tiles{};
+    on_every_backend([&](TestBackend& backend) {
+      const bool is_y = name == "y", is_dx = name == "dx";
+      const Tensor &left = is_y ? *x : *dy, &right = is_y || is_dx ? *w : *x;
+      const OwnedFp8 a(left.shape[0], left.shape[1], is_y ? Fp8Format::e4m3 : Fp8Format::e5m2,
+                       is_y || is_dx ? along_rows : along_columns),
+          b(right.shape[0], right.shape[1], Fp8Format::e4m3, is_y || is_dx ? blocks : along_columns);
+      round(backend, a, left);
+      round(backend, b, right);
+      const Owned c(DType::float32, {is_y || is_dx ? tokens : columns, is_y ? columns : columns_in});
+      backend->fp8_matmul({.a = a.matrix, .b = b.matrix, .c = *c, .transpose_a = !is_y && !is_dx, .transpose_b = is_y});
+      const std::vector<double> found = read(*c);
+      double squares = 0.0, worst = 0.0;
+      for (const double number : found) squares += number * number;
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        worst = std::max(worst, std::abs(found[997 * i] - expected[i]));
+      }
+      // float32 sums of 300 terms; what the rounding itself moves is `away`, 3 to 5 % of the norm.
+      BOOST_TEST(worst <= 1e-5, backend.name() << ' ' << line.substr(0, 15) << ": " << worst);
+      BOOST_TEST(std::abs(std::sqrt(squares) - norm) <= 1e-6 * norm, backend.name() << ' ' << line.substr(0, 15));
+    });
+    BOOST_TEST(away > 0.01);
+  }
+  BOOST_TEST(num_results == 6);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace sft::ops::testing
