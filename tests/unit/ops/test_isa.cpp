@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_CASE(memory_for_copies_of_operands_is_planned_where_products_tak
 }
 
 BOOST_AUTO_TEST_CASE(code_of_products_is_planned_for_the_processor) {
-  Shapes shapes{.tokens = 512, .hidden = 512, .mlp = 2048, .vocab = 8192};
+  Shapes shapes{.tokens = 512, .hidden = 512, .q_heads = 8, .kv_heads = 4, .head_dim = 64, .mlp = 2048, .vocab = 8192};
   BOOST_TEST(lengths_bytes(Isa::amx, shapes, 1) == 0U);
   const std::size_t float32 = lengths_bytes(Isa::amx, shapes, 3);
   BOOST_TEST(lengths_bytes(Isa::avx512_bf16, shapes, 3) == float32);
