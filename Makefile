@@ -44,7 +44,7 @@ export CMAKE_GENERATOR ?= Ninja
 endif
 
 .DEFAULT_GOAL := build
-.PHONY: build configure build-tests tools deps test-deps slurm-deps demo install install-dev deb test test-quick test-all test-asan test-asan-gpu test-tsan test-sanitizers \
+.PHONY: build configure build-tests tools deps cudnn-frontend test-deps slurm-deps demo install install-dev deb test test-quick test-all test-asan test-asan-gpu test-tsan test-sanitizers \
   test-mpich test-mutations torture fuzz fuzz-inputs style-deps format check-format tidy check-tidy docs clean help
 
 # $(call install,packages): installs those that are missing, and says so.
@@ -81,6 +81,13 @@ tools: build ## build what no test runs: benchmarks, peers of other libraries, p
 
 deps: ## install what is missing through apt (Debian, Ubuntu), or list it
 	$(call install,$(PACKAGES))
+
+# The version that the tests are of.
+CUDNN_FRONTEND := nvidia-cudnn-frontend==1.32.0
+cudnn-frontend: ## fetch the headers for device.attention = cudnn from PyPI to build/cudnn-frontend; build again behind it
+	@mkdir -p build/cudnn-frontend
+	@cd build/cudnn-frontend && rm -rf include *.whl && python3 -m pip download --quiet --no-deps $(CUDNN_FRONTEND) && \
+	  python3 -m zipfile -e *.whl . && test -f include/cudnn_frontend.h && echo "headers of cuDNN's frontend: $$PWD/include"
 
 test-deps:
 	$(call install,$(PACKAGES) $(TEST_PACKAGES))

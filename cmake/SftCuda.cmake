@@ -71,6 +71,35 @@ sft_on_demand_library(sft_cublaslt_on_demand ${CMAKE_SOURCE_DIR}/src/ops/cuda/cu
                       ${CUDA_cublasLt_LIBRARY})
 sft_on_demand_library(sft_nccl_on_demand ${CMAKE_SOURCE_DIR}/src/comm/nccl/nccl_on_demand.cpp SFT_NCCL_FILE ${NCCL_LIBRARY})
 
+# cuDNN, whose attention device.attention = cudnn takes: its own headers (NVIDIA's libcudnn9-dev, or beside CUDA's) and
+# those of its frontend (`make cudnn-frontend`, or `pip install nvidia-cudnn-frontend`). A program loads the library when it is asked for it.
+set(SFT_HAVE_CUDNN OFF)
+if(NOT SFT_CUDNN STREQUAL "OFF")
+  find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV CUDNN_HOME PATH_SUFFIXES include)
+  file(GLOB cudnn_frontend_hints LIST_DIRECTORIES true ${CMAKE_SOURCE_DIR}/build/cudnn-frontend /usr/lib/python3/dist-packages
+       /usr/local/lib/python3*/site-packages /usr/local/lib/python3*/dist-packages $ENV{VIRTUAL_ENV}/lib/python3*/site-packages)
+  find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h HINTS ENV CUDNN_FRONTEND_HOME ${cudnn_frontend_hints} PATH_SUFFIXES include)
+  find_path(NVRTC_INCLUDE_DIR nvrtc.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  if(CUDNN_INCLUDE_DIR AND CUDNN_FRONTEND_INCLUDE_DIR AND NVRTC_INCLUDE_DIR)
+    set(SFT_HAVE_CUDNN ON)
+  elseif(SFT_CUDNN STREQUAL "ON")
+    message(FATAL_ERROR "SFT_CUDNN=ON needs cuDNN 9 (cudnn.h: ${CUDNN_INCLUDE_DIR}), the headers of its frontend "
+                        "(cudnn_frontend.h: ${CUDNN_FRONTEND_INCLUDE_DIR}) and NVRTC's (nvrtc.h: ${NVRTC_INCLUDE_DIR}): "
+                        "install what is missing, for the second `make cudnn-frontend`, or set CUDNN_HOME and CUDNN_FRONTEND_HOME")
+  endif()
+endif()
+message(STATUS "sft: attention of cuDNN ${SFT_HAVE_CUDNN}")
+if(SFT_HAVE_CUDNN)
+  find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR} ENV CUDNN_HOME PATH_SUFFIXES lib lib64)
+  set(cudnn_file ${CUDNN_LIBRARY})
+  if(NOT cudnn_file)
+    set(cudnn_file libcudnn.so)
+  endif()
+  sft_on_demand_library(sft_cudnn_on_demand ${CMAKE_SOURCE_DIR}/src/ops/cuda/cudnn/cudnn_on_demand.cpp SFT_CUDNN_FILE ${cudnn_file})
+  target_include_directories(sft_cudnn_on_demand SYSTEM PRIVATE ${CUDNN_INCLUDE_DIR})
+  sft_gpu_library(sft_cudnn sft_cudnn_on_demand sft_emulated_cudnn)
+endif()
+
 sft_gpu_library(sft_cudart CUDA::cudart_static sft_emulated_cudart)
 sft_gpu_library(sft_cublas sft_cublas_on_demand sft_emulated_cublas)
 sft_gpu_library(sft_cublaslt sft_cublaslt_on_demand sft_emulated_cublaslt)

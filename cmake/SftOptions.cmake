@@ -9,6 +9,9 @@ option(SFT_FUZZ "Build tests/fuzz for libFuzzer (clang): tell it which branches 
 set(SFT_CUDA "AUTO" CACHE STRING "Build the CUDA and NCCL sides: AUTO (where found), ON (required) or OFF")
 set_property(CACHE SFT_CUDA PROPERTY STRINGS AUTO ON OFF)
 
+set(SFT_CUDNN "AUTO" CACHE STRING "Build attention of cuDNN: AUTO (where the headers are found), ON (required) or OFF")
+set_property(CACHE SFT_CUDNN PROPERTY STRINGS AUTO ON OFF)
+
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()

@@ -29,6 +29,7 @@
 #include "next_steps.hpp"
 #include "open_datasets.hpp"
 #include "save_model_folder.hpp"
+#include "settle_attention.hpp"
 #include "sft/check/check_machine.hpp"
 #include "sft/check/measure_machine.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
@@ -439,6 +440,8 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
   const plan::Datasets datasets = apps::share_datasets(on.config, place, world, damaged);
   auto [config, sp_choice] = plan::resolve_sp_method(
       on.config, plan::SpFacts::of(on.config, datasets.train, least_ranks_per_node(on.session)));
+
+  config = apps::settle_attention(config, datasets.limits(config).tokens, device, world);
 
   // 5. Memory: planned, and refused where a node or a GPU does not have it
   const std::optional<device::OwnMemory> own_memory = device.own_memory();

@@ -99,6 +99,8 @@ constexpr Names<CommChoice, 4> comm_names{{{"auto", CommChoice::automatic},
                                            {"nccl", CommChoice::nccl},
                                            {"host", CommChoice::host},
                                            {"mpi", CommChoice::mpi}}};
+constexpr Names<AttentionChoice, 3> attention_names{
+    {{"auto", AttentionChoice::automatic}, {"own", AttentionChoice::own}, {"cudnn", AttentionChoice::cudnn}}};
 constexpr Names<SpMethod, 5> sp_method_names{{{"ring", SpMethod::ring},
                                               {"all_gather", SpMethod::all_gather},
                                               {"ulysses", SpMethod::ulysses},
@@ -287,6 +289,7 @@ void read(const std::string& text, Scheduler& value) {
 void read(const std::string& text, SchedulerKwargs& value) { value = parse_scheduler_kwargs(unquoted(text)); }
 void read(const std::string& text, BackendChoice& value) { read_choice(text, value, backend_names); }
 void read(const std::string& text, CommChoice& value) { read_choice(text, value, comm_names); }
+void read(const std::string& text, AttentionChoice& value) { read_choice(text, value, attention_names); }
 void read(const std::string& text, SpMethod& value) { read_choice(text, value, sp_method_names); }
 void read(const std::string& text, RowOrder& value) { read_choice(text, value, row_order_names); }
 void read(const std::string& text, EvalStrategy& value) {
@@ -346,6 +349,7 @@ std::vector<std::string> choices(LrAdjustment) { return texts_of(adjustment_name
 std::vector<std::string> choices(Scheduler) { return texts_of(scheduler_names); }
 std::vector<std::string> choices(BackendChoice) { return texts_of(backend_names); }
 std::vector<std::string> choices(CommChoice) { return texts_of(comm_names); }
+std::vector<std::string> choices(AttentionChoice) { return texts_of(attention_names); }
 std::vector<std::string> choices(SpMethod) { return texts_of(sp_method_names); }
 std::vector<std::string> choices(RowOrder) { return texts_of(row_order_names); }
 std::vector<std::string> choices(EvalStrategy) { return texts_of(eval_strategy_names); }
@@ -398,6 +402,7 @@ std::string write(Scheduler value) { return write_choice(value, scheduler_names)
 std::string write(const SchedulerKwargs& value) { return to_json(value); }
 std::string write(BackendChoice value) { return write_choice(value, backend_names); }
 std::string write(CommChoice value) { return write_choice(value, comm_names); }
+std::string write(AttentionChoice value) { return write_choice(value, attention_names); }
 std::string write(SpMethod value) { return write_choice(value, sp_method_names); }
 std::string write(RowOrder value) { return write_choice(value, row_order_names); }
 std::string write(EvalStrategy value) { return write_choice(value, eval_strategy_names); }

@@ -23,7 +23,11 @@ namespace sft::ops::cpu {
 namespace sft::ops::cuda {
 
 /// A backend whose ops are queued on `stream`, of a CUDA device that the calling thread has taken.
-[[nodiscard]] std::unique_ptr<Backend> make_backend(device::Stream& stream);
+/// Throws a configuration Error where cuDNN is asked for and cannot be used.
+[[nodiscard]] std::unique_ptr<Backend> make_backend(device::Stream& stream, AttentionKernels attention);
+
+/// See ops::find_attention_library.
+[[nodiscard]] AttentionLibrary find_attention_library();
 
 /// See ops::workspace_bytes: scratch of one op, whatever the shapes, and behind it the attention plans.
 [[nodiscard]] std::size_t workspace_bytes(const Shapes& shapes, const AttentionNeeds& attention);

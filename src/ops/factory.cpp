@@ -26,9 +26,10 @@ std::int64_t gpu_loss_chunk_tokens(const Shapes& shapes) {
   return std::min(shapes.tokens, std::clamp(fitting, min_tokens, max_tokens));
 }
 
-std::unique_ptr<Backend> make_unchecked_backend(device::Device& device, device::Stream& stream) {
+std::unique_ptr<Backend> make_unchecked_backend(device::Device& device, device::Stream& stream,
+                                                [[maybe_unused]] AttentionKernels attention) {
 #if SFT_HAVE_CUDA
-  if (device.kind() == device::Kind::cuda) return cuda::make_backend(stream);
+  if (device.kind() == device::Kind::cuda) return cuda::make_backend(stream, attention);
 #endif
   return cpu::make_backend(device, stream, cpu::best_isa());
 }
@@ -50,13 +51,21 @@ void require_built(device::Kind kind) {
                      "install both and build again with -DSFT_CUDA=ON, or set [device] backend = cpu");
 }
 
-std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream) {
+std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream, AttentionKernels attention) {
   require_built(device.kind());
-  std::unique_ptr<Backend> backend = make_unchecked_backend(device, stream);
+  std::unique_ptr<Backend> backend = make_unchecked_backend(device, stream, attention);
 #if SFT_CHECKED_OPS
   backend = make_checked_backend(std::move(backend));
 #endif
   return backend;
+}
+
+AttentionLibrary find_attention_library() {
+#if SFT_HAVE_CUDA
+  return cuda::find_attention_library();
+#else
+  return {.problem = "this program was built without CUDA kernels"};
+#endif
 }
 
 std::unique_ptr<Backend> make_checked_backend(std::unique_ptr<Backend> inner) {

@@ -11,28 +11,28 @@ class InnerAttention : public SequenceAttention {
  public:
   /// (T, H) float32, contiguous, for the tokens of the schedules: the memory for the sum over D of out * dout.
   [[nodiscard]] virtual Tensor delta() const = 0;
-  /// The rest of backward(), once delta() is written. The gradients of keys and values have the compute dtype, or both
-  /// are float32.
-  void backward_from_delta(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
+  /// The rest of backward(), once delta() is written; `out` may be empty. The gradients of keys and values have the
+  /// compute dtype, or both are float32.
+  void backward_from_delta(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse, Tensor dout,
                            const Heads& gradients) {
     if (!gradients.sinks.empty()) {
       backend_.attention_sinks_backward(
           {.dsinks = gradients.sinks, .sinks = heads.sinks, .lse = lse, .delta = delta()});
     }
-    backward_over_keys(kind, heads, lse, dout, gradients);
+    backward_over_keys(kind, heads, out, lse, dout, gradients);
   }
 
   void backward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse, Tensor dout,
                 const Heads& gradients) final {
     backend_.attention_delta(delta(), out, dout);
-    backward_from_delta(kind, heads, lse, dout, gradients);
+    backward_from_delta(kind, heads, out, lse, dout, gradients);
   }
 
  protected:
   explicit InnerAttention(ops::Backend& backend) : backend_(backend) {}
 
-  /// The gradients of queries, keys and values.
-  virtual void backward_over_keys(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
+  /// The gradients of queries, keys and values. out: empty where it is not at hand.
+  virtual void backward_over_keys(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse, Tensor dout,
                                   const Heads& gradients) = 0;
 
   ops::Backend& backend_;

@@ -12,6 +12,13 @@ void LocalBuffers::lay_out(device::Arena& arena) { delta = take(arena, DType::fl
 ops::AttentionNeeds LocalBuffers::attention_needs() const {
   ops::AttentionNeeds needs{.num_kinds = shape.num_kinds, .plan_queries = shape.tokens, .plan_keys = shape.tokens};
   if (shape.compute == DType::float32) return needs;
+  if (shape.kernels == ops::AttentionKernels::cudnn) {
+    needs.library = {.tokens = shape.tokens,
+                     .q_heads = shape.q_heads,
+                     .kv_heads = shape.kv_heads,
+                     .head_dim = shape.head_dim,
+                     .has_backward = true};
+  }
   needs.num_keys = shape.tokens;
   needs.longest_lane = std::min(shape.tokens, shape.document_tokens);
   needs.num_kv_heads = shape.kv_heads;
@@ -45,8 +52,8 @@ void LocalAttention::forward(sequence::AttentionKind kind, const Heads& heads, T
                               .sinks = heads.sinks});
 }
 
-void LocalAttention::backward_over_keys(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
-                                        const Heads& gradients) {
+void LocalAttention::backward_over_keys(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse,
+                                        Tensor dout, const Heads& gradients) {
   backend_.attention_backward({.q = heads.q,
                                .k = heads.k,
                                .v = heads.v,
@@ -58,7 +65,8 @@ void LocalAttention::backward_over_keys(sequence::AttentionKind kind, const Head
                                .dv = gradients.v,
                                .scale = buffers_.shape.scale(),
                                .plan = *plans_[kind],
-                               .softcap = buffers_.shape.softcap});
+                               .softcap = buffers_.shape.softcap,
+                               .out = out});
 }
 
 }  // namespace sft::parallel

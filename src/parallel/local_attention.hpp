@@ -29,7 +29,7 @@ class LocalAttention final : public InnerAttention {
   [[nodiscard]] Tensor delta() const override { return buffers_.delta.rows(0, num_tokens_); }
 
  private:
-  void backward_over_keys(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
+  void backward_over_keys(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse, Tensor dout,
                           const Heads& gradients) override;
 
   const LocalBuffers& buffers_;

@@ -132,8 +132,8 @@ void RingAttention::forward(sequence::AttentionKind kind, const Heads& heads, Te
   if (!b_.q_sums.empty()) backend_.copy(out, b_.q_sums);
 }
 
-void RingAttention::backward_over_keys(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
-                                       const Heads& gradients) {
+void RingAttention::backward_over_keys(sequence::AttentionKind kind, const Heads& heads, Tensor /*out*/, Tensor lse,
+                                       Tensor dout, const Heads& gradients) {
   const Tensor dq = b_.q_sums.empty() ? gradients.q : b_.q_sums;
   const KeysValues own = b_.kv_sums.empty() ? KeysValues{gradients.k, gradients.v} : halves_of(b_.kv_sums);
   const Rounds& rounds = rounds_[kind];

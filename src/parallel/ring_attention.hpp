@@ -50,7 +50,7 @@ class RingAttention final : public InnerAttention {
   [[nodiscard]] Tensor delta() const override { return b_.delta; }
 
  private:
-  void backward_over_keys(sequence::AttentionKind kind, const Heads& heads, Tensor lse, Tensor dout,
+  void backward_over_keys(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse, Tensor dout,
                           const Heads& gradients) override;
 
   struct Round {

@@ -52,6 +52,7 @@ void UlyssesBuffers::lay_out(device::Arena& arena) {
 
 ops::AttentionNeeds UlyssesBuffers::attention_needs() const {
   ops::AttentionNeeds needs = inner->attention_needs();
+  needs.library.has_backward = false;  // the output is not put together again for it
   if (dkv_dtype == DType::float32) needs.num_keys = needs.longest_lane = 0;
   return needs;
 }
@@ -181,7 +182,7 @@ void UlyssesAttention::backward(sequence::AttentionKind kind, const Heads& heads
   const Tensor dkv_heads = dkv.view({cut_.length(), 2 * k, head_dim});
   Heads inner_heads = own.heads;
   inner_heads.sinks = sinks_of_rank(heads.sinks);
-  inner_->backward_from_delta(kind, inner_heads, lse.view({cut_.length(), h}), own.dout,
+  inner_->backward_from_delta(kind, inner_heads, /*out=*/{}, lse.view({cut_.length(), h}), own.dout,
                               {.q = dq.view({cut_.length(), h, head_dim}),
                                .k = head_range(dkv_heads, 0, k),
                                .v = head_range(dkv_heads, k, k),

@@ -46,8 +46,8 @@ model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tok
           .shared_mlp = m.shared_intermediate_size() / tp};
 }
 
-parallel::SequenceShape sequence_shape(const config::Model& model, const model::Sizes& sizes,
-                                       std::int64_t document_tokens) {
+parallel::SequenceShape sequence_shape(const config::Model& model, const config::Device& device,
+                                       const model::Sizes& sizes, std::int64_t document_tokens) {
   return {.tokens = sizes.tokens,
           .document_tokens = document_tokens,
           .q_heads = sizes.q_heads,
@@ -56,7 +56,8 @@ parallel::SequenceShape sequence_shape(const config::Model& model, const model::
           .compute = sizes.compute,
           .multiplier = static_cast<float>(model.attention_multiplier),
           .softcap = static_cast<float>(model.attn_logit_softcapping),
-          .num_kinds = model::attention_windows(model).size()};
+          .num_kinds = model::attention_windows(model).size(),
+          .kernels = attention_kernels(device)};
 }
 
 parallel::MasterWeights master_weights(const config::Train& train) {
@@ -121,8 +122,9 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
       unit_buffers(parts, policy, slots),
       decoder(config->model, config->lora, sizes, machine.kind, model::activation_policy(config->train, machine.kind),
               token_loss(*config), config->train.fp8),
-      attention(parallel::make_sequence_buffers(sequence_shape(config->model, sizes, limits.document_tokens),
-                                                place.size(Axis::sp), config->parallel.attention_method())),
+      attention(
+          parallel::make_sequence_buffers(sequence_shape(config->model, config->device, sizes, limits.document_tokens),
+                                          place.size(Axis::sp), config->parallel.attention_method())),
       trained(trained_parts(parts, place, policy, config->optimizer, optim::state_form(config, machine.kind))),
       is_lora_(config->lora.use_peft),
       has_snapshot_(config->checkpoint.has_snapshot()),

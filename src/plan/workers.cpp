@@ -22,10 +22,11 @@ std::unique_ptr<device::Stream> make_stream(device::Device& device, const char* 
   return stream;
 }
 
-std::unique_ptr<ops::Backend> make_ops(device::Device& device, device::Stream& compute, Work work) {
+std::unique_ptr<ops::Backend> make_ops(device::Device& device, device::Stream& compute, Work work,
+                                       ops::AttentionKernels attention) {
   switch (work) {
     case Work::done:
-      return ops::make_backend(device, compute);
+      return ops::make_backend(device, compute, attention);
     case Work::counted:
       return ops::make_null_backend(compute);
     case Work::clocked:
@@ -98,9 +99,10 @@ void Streams::drain() const noexcept {
 }
 
 UnitWorkers::UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, bool cuts_tokens, const Tensor& tp_wire,
-                         device::Device& device, comm::Collectives& collectives, Work work)
+                         device::Device& device, comm::Collectives& collectives, Work work,
+                         ops::AttentionKernels attention)
     : streams(device),
-      ops(make_ops(device, *streams.compute, work)),
+      ops(make_ops(device, *streams.compute, work, attention)),
       tp(groups.tp, device, collectives, *streams.compute, *streams.tp, cuts_tokens, tp_wire),
       units(memory.parts, memory.buffers, memory.policy, memory.slots, groups, device, *ops, collectives, *streams.comm,
             *streams.gathers),
@@ -109,7 +111,7 @@ UnitWorkers::UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, b
 RankWorkers::RankWorkers(RankPlan& plan, const config::Config& config, const mesh::Groups& groups,
                          device::Device& device, comm::Collectives& collectives, Work work)
     : UnitWorkers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, plan.sizes.token_slices > 1,
-                  plan.tp_wire, device, collectives, work),
+                  plan.tp_wire, device, collectives, work, attention_kernels(config.device)),
       attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *streams.ring)),
       activations(make_activation_mover(plan.decoder, config.train.offload_folder, device, *streams.compute, work)),
       decoder({config.model, plan.sizes, device, *ops, units, tp, *attention, plan.decoder.adapters, experts,

@@ -39,6 +39,8 @@ enum class LrAdjustment { match_rms_adamw, original };
 enum class BackendChoice { automatic, cpu, cuda };
 /// How tensors get from GPU to GPU: by NCCL, or through the memory of the nodes and MPI.
 enum class CommChoice { automatic, nccl, host, mpi };
+/// Whose attention GPUs run; automatic: own.
+enum class AttentionChoice { automatic, own, cudnn };
 /// How epochs follow one another: as TRL does it, or with whole batches throughout (data::OrderKind).
 enum class RowOrder { automatic, trl, endless };
 /// What becomes of a unit that was gathered for the forward pass, until its backward pass.
@@ -322,6 +324,7 @@ struct Checkpoint {
 struct Device {
   BackendChoice backend = BackendChoice::automatic;
   CommChoice comm = CommChoice::automatic;
+  AttentionChoice attention = AttentionChoice::automatic;
   double comm_timeout_s = 300.0;  ///< how long the ranks may stand still (comm/watch.hpp); 0: without end
   /// Thread blocks that NCCL may use for the collectives of an axis; 0: its own choice.
   int dp_replicate_max_ctas = 0, dp_shard_max_ctas = 0, ep_max_ctas = 0, sp_max_ctas = 0, tp_max_ctas = 0;

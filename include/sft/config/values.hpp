@@ -41,6 +41,7 @@ void read(const std::string& text, Scheduler& value);
 void read(const std::string& text, SchedulerKwargs& value);
 void read(const std::string& text, BackendChoice& value);
 void read(const std::string& text, CommChoice& value);
+void read(const std::string& text, AttentionChoice& value);
 void read(const std::string& text, SpMethod& value);
 void read(const std::string& text, RowOrder& value);
 void read(const std::string& text, EvalStrategy& value);  // no also as none or false
@@ -71,6 +72,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::vector<std::string> choices(Scheduler);
 [[nodiscard]] std::vector<std::string> choices(BackendChoice);
 [[nodiscard]] std::vector<std::string> choices(CommChoice);
+[[nodiscard]] std::vector<std::string> choices(AttentionChoice);
 [[nodiscard]] std::vector<std::string> choices(SpMethod);
 [[nodiscard]] std::vector<std::string> choices(RowOrder);
 [[nodiscard]] std::vector<std::string> choices(EvalStrategy);
@@ -106,6 +108,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::string write(const SchedulerKwargs& value);
 [[nodiscard]] std::string write(BackendChoice value);
 [[nodiscard]] std::string write(CommChoice value);
+[[nodiscard]] std::string write(AttentionChoice value);
 [[nodiscard]] std::string write(SpMethod value);
 [[nodiscard]] std::string write(RowOrder value);
 [[nodiscard]] std::string write(EvalStrategy value);

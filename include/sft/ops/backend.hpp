@@ -151,6 +151,7 @@ struct AttentionBackward {
   const AttentionPlan& plan;
   bool accumulate_dq = false, accumulate_dkv = false;
   float softcap = 0.0F;  ///< as in the forward pass
+  ConstTensor out = {};  ///< (T, H, D) compute dtype, strided: the final output, for a library; empty: not at hand
 };
 
 /// See Backend::attention_sinks_backward.
@@ -219,6 +220,11 @@ struct BlockwiseUpdate {
   /// read, and these are the new ones.
   std::array<Tensor, 2> new_scales = {};
   std::int64_t first_block = 0;
+};
+
+/// Calls of attention that a library has done so far (AttentionKernels).
+struct LibraryCalls {
+  std::int64_t forward = 0, backward = 0;
 };
 
 class Backend {
@@ -333,6 +339,9 @@ class Backend {
   /// dsinks += the gradient of the sinks, -sum over T of exp(sink - lse) delta; queries with a log-sum-exp of -inf have
   /// none.
   virtual void attention_sinks_backward(const AttentionSinksBackward& attention) = 0;
+
+  /// How many of these calls were not this program's own kernels; none on CPUs.
+  [[nodiscard]] virtual LibraryCalls library_calls() const { return {}; }
 
   // SwiGLU (Shazeer 2020): act = silu(gate) * up; gate_up, dgate_up (T, 2F) hold gate, then up, in every row. act, dact
   // (T, F). All have the compute dtype.

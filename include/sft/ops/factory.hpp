@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "sft/device/clocked_device.hpp"
 #include "sft/ops/backend.hpp"
@@ -19,7 +20,17 @@ namespace sft::ops {
 void require_built(device::Kind kind);
 
 /// A backend whose ops are queued on `stream` of `device`; both outlive it. Throws a configuration Error when absent.
-[[nodiscard]] std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream);
+/// `attention` is for GPUs; with cudnn, a configuration Error too where cuDNN cannot be used.
+[[nodiscard]] std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream,
+                                                    AttentionKernels attention = AttentionKernels::own);
+
+/// cuDNN as this program would use it. `problem`: why it cannot, with what to do; empty: it can. Loads the library.
+struct AttentionLibrary {
+  std::string problem;
+  std::string name = {};      ///< "cuDNN 9.28.1"
+  bool has_backward = false;  ///< else its backward pass does not repeat its bits, and that of this program is used
+};
+[[nodiscard]] AttentionLibrary find_attention_library();
 
 /// A backend that holds every call against the rules of backend.hpp before `inner` runs it: std::logic_error names the
 /// op and the tensor, and says what it is and what it must be. Plans are for the backend that made them, not for

@@ -17,6 +17,10 @@ struct Shapes {
   DType compute = DType::float32;
 };
 
+/// Whose attention a GPU runs: this program's kernels; or cuDNN's where it can: bf16, whole documents that are packed
+/// one behind the other, without windows, sinks or caps.
+enum class AttentionKernels { own, cudnn };
+
 /// What the attention of a model needs beside the shapes.
 struct AttentionNeeds {
   // The largest calls of attention_backward that write dk and dv in bf16 rather than float32: their sums may need
@@ -24,6 +28,14 @@ struct AttentionNeeds {
   std::int64_t num_keys = 0;      ///< Tk; 0: there is no such call
   std::int64_t longest_lane = 0;  ///< most keys of a lane
   std::int64_t num_kv_heads = 0, head_dim = 0;
+
+  /// The largest calls that a library of attention may get (AttentionKernels); of as many query heads, and of Tk = T.
+  struct Library {
+    std::int64_t tokens = 0;  ///< T; 0: there is no such call
+    std::int64_t q_heads = 0, kv_heads = 0, head_dim = 0;
+    bool has_backward = false;  ///< the backward pass too: it is given the output of the forward pass
+  };
+  Library library = {};
 
   // Attention plans of one micro-batch, which may live in scratch memory.
   std::int64_t num_kinds = 1;                    ///< of attention

@@ -31,6 +31,8 @@ struct SequenceShape {
   float multiplier = 0.0F;  ///< what scores are multiplied by; 0: 1 / sqrt(D)
   float softcap = 0.0F;     ///< of the scores (ops::AttentionForward); 0: none
   int num_kinds = 1;        ///< of attention that the layers have
+  /// Whose attention GPUs run. A library may take what is whole on a rank.
+  ops::AttentionKernels kernels = ops::AttentionKernels::own;
 
   [[nodiscard]] float scale() const {
     return multiplier != 0.0F ? multiplier : 1.0F / std::sqrt(static_cast<float>(head_dim));

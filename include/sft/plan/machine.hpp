@@ -7,6 +7,7 @@
 #include "sft/comm/collectives.hpp"
 #include "sft/config/config.hpp"
 #include "sft/device/kind.hpp"
+#include "sft/ops/shapes.hpp"
 
 namespace sft::plan {
 
@@ -33,6 +34,11 @@ inline constexpr std::size_t later_gpu_bytes = std::size_t{256} << 20;
 /// assumptions for plans of machines that are not there. A run measures it (Device::own_memory).
 inline constexpr std::size_t assumed_gpu_context_bytes = std::size_t{512} << 20;
 inline constexpr std::size_t assumed_gpu_group_bytes = std::size_t{256} << 20;
+
+/// Whose attention GPUs run, as [device] attention says. Pure.
+[[nodiscard]] inline ops::AttentionKernels attention_kernels(const config::Device& device) {
+  return device.attention == config::AttentionChoice::cudnn ? ops::AttentionKernels::cudnn : ops::AttentionKernels::own;
+}
 
 /// How tensors of ranks that compute on `kind` travel, as [device] comm says. Pure.
 [[nodiscard]] inline comm::Transport::Way way_of(config::CommChoice comm, device::Kind kind) {

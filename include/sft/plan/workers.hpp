@@ -46,7 +46,8 @@ struct UnitMemory {
 struct UnitWorkers {
   /// All that is referred to outlives it; the memory is laid out. `cuts_tokens`, `tp_wire`: as TensorParallel's. Local.
   UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, bool cuts_tokens, const Tensor& tp_wire,
-              device::Device& device, comm::Collectives& collectives, Work work);
+              device::Device& device, comm::Collectives& collectives, Work work,
+              ops::AttentionKernels attention = ops::AttentionKernels::own);
   UnitWorkers(const UnitWorkers&) = delete;
   UnitWorkers& operator=(const UnitWorkers&) = delete;
 

@@ -78,6 +78,7 @@ const AttentionPlan& check_attention_backward(const AttentionBackward& attention
     return accumulates ? DTypes(DType::float32) : DTypes{q.dtype, DType::float32};
   };
   call.in("dout", attention.dout, shape_of(q), q.dtype, Layout::strided);
+  if (!attention.out.empty()) call.in("out", attention.out, shape_of(q), q.dtype, Layout::strided);
   call.in("lse", attention.lse, {q.shape[0], q.shape[1]}, DType::float32);
   call.in("delta", attention.delta, {q.shape[0], q.shape[1]}, DType::float32);
   call.out("dq", attention.dq, shape_of(q), gradient_dtypes(attention.accumulate_dq), Layout::strided);

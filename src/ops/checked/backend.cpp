@@ -391,8 +391,11 @@ class CheckedBackend final : public Backend {
                                 .plan = check_attention_backward(attention),
                                 .accumulate_dq = attention.accumulate_dq,
                                 .accumulate_dkv = attention.accumulate_dkv,
-                                .softcap = attention.softcap});
+                                .softcap = attention.softcap,
+                                .out = attention.out});
   }
+
+  [[nodiscard]] LibraryCalls library_calls() const override { return inner_->library_calls(); }
 
   void attention_sinks_backward(const AttentionSinksBackward& attention) override {
     check_attention_sinks_backward(attention);

@@ -98,6 +98,12 @@ std::size_t padded(std::size_t bytes) {
 }  // namespace
 
 void* PlanPool::take(std::size_t bytes) {
+  void* const place = take_if_free(bytes);
+  SFT_ENSURE(place != nullptr || bytes == 0, "ops: the workspace has room for the attention plans of a micro-batch");
+  return place;
+}
+
+void* PlanPool::take_if_free(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   std::size_t begin = 0;
   for (const auto& [used_begin, used_end] : used_) {
@@ -105,7 +111,7 @@ void* PlanPool::take(std::size_t bytes) {
     begin = used_end;
   }
   const std::size_t end = begin + padded(bytes);
-  SFT_ENSURE(end <= capacity_bytes_, "ops: the workspace has room for the attention plans of a micro-batch");
+  if (end > capacity_bytes_) return nullptr;
   used_.emplace(begin, end);
   return memory_ + begin;
 }

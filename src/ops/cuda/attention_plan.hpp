@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "ops/cuda/attention_calls.hpp"
+#include "ops/cuda/cudnn/documents.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/ops/shapes.hpp"
 
@@ -32,6 +34,8 @@ class PlanPool {
 
   /// The first free place of this size; std::logic_error where there is none.
   [[nodiscard]] void* take(std::size_t bytes);
+  /// The same; null where there is none.
+  [[nodiscard]] void* take_if_free(std::size_t bytes);
   void give_back(void* place) noexcept;
 
  private:
@@ -69,12 +73,16 @@ class TilePlan final : public AttentionPlan {
   [[nodiscard]] std::int64_t num_keys() const { return num_keys_; }
   [[nodiscard]] const AttentionSide& queries() const { return queries_; }
   [[nodiscard]] const AttentionSide& keys() const { return keys_; }
+  /// For cuDNN; null where the spans are not for it.
+  [[nodiscard]] cudnn::Documents* documents() const { return documents_.get(); }
+  void set_documents(std::unique_ptr<cudnn::Documents> documents) { documents_ = std::move(documents); }
 
  private:
   PlanPool& pool_;
   void* memory_ = nullptr;
   std::int64_t num_queries_, num_keys_;
   AttentionSide queries_{}, keys_{};
+  std::unique_ptr<cudnn::Documents> documents_;
 };
 
 // The calls check their arguments as the CPU backend does, pick the kernels for them and queue these on `stream`; see

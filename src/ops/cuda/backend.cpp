@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/backends.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "ops/cuda/attention_calls.hpp"
 #include "ops/cuda/attention_plan.hpp"
+#include "ops/cuda/cudnn/attention.hpp"
 #include "ops/cuda/grouped_matmul.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
 #include "ops/cuda/matmul.hpp"
@@ -15,6 +19,7 @@
 #include "ops/expert_tensors.hpp"
 #include "ops/factored_tensors.hpp"
 #include "sft/core/ensure.hpp"
+#include "sft/core/error.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -27,8 +32,12 @@ constexpr std::int64_t max_head_dim = 256;
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(device::Stream& stream)
-      : stream_(stream), native_(static_cast<cudaStream_t>(stream.native())), products_(native_), grouped_(native_) {}
+  CudaBackend(device::Stream& stream, AttentionKernels attention)
+      : stream_(stream),
+        native_(static_cast<cudaStream_t>(stream.native())),
+        uses_cudnn_(attention == AttentionKernels::cudnn),
+        products_(native_),
+        grouped_(native_) {}
 
   device::Stream& stream() override { return stream_; }
 
@@ -38,6 +47,7 @@ class CudaBackend final : public Backend {
                "ops: the workspace begins at a multiple of 256 bytes");
     scratch_ = {workspace.data, scratch_bytes};
     plans_.emplace(static_cast<std::byte*>(workspace.data) + scratch_bytes, workspace.size_bytes() - scratch_bytes);
+    if (uses_cudnn_) cudnn_.emplace(*plans_, native_);
   }
 
   void fill(Tensor x, float value) override {
@@ -215,16 +225,31 @@ class CudaBackend final : public Backend {
   std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                 std::int64_t num_queries, std::int64_t num_keys) override {
     SFT_ENSURE(plans_.has_value(), "ops: set_workspace first");
-    return std::make_unique<TilePlan>(*plans_, spans, num_queries, num_keys, native_);
+    auto plan = std::make_unique<TilePlan>(*plans_, spans, num_queries, num_keys, native_);
+    if (!cudnn_) return plan;
+    if (const auto documents = cudnn::Documents::find(spans, num_queries, num_keys)) {
+      plan->set_documents(std::make_unique<cudnn::Documents>(*plans_, *documents, num_queries, native_));
+    }
+    return plan;
   }
 
-  void attention_forward(const AttentionForward& attention) override { cuda::attention_forward(attention, native_); }
+  void attention_forward(const AttentionForward& attention) override {
+    cudnn::Documents* const documents = documents_of(attention.plan);
+    if (documents != nullptr && cudnn_->forward(attention, *documents)) return;
+    cuda::attention_forward(attention, native_);
+  }
 
   void attention_delta(Tensor delta, ConstTensor out, ConstTensor dout) override {
     cuda::attention_delta(delta, out, dout, native_);
   }
 
-  void attention_backward(const AttentionBackward& attention) override { cuda::attention_backward(attention, native_); }
+  void attention_backward(const AttentionBackward& attention) override {
+    cudnn::Documents* const documents = documents_of(attention.plan);
+    if (documents != nullptr && cudnn_->backward(attention, *documents)) return;
+    cuda::attention_backward(attention, native_);
+  }
+
+  [[nodiscard]] LibraryCalls library_calls() const override { return cudnn_ ? cudnn_->calls() : LibraryCalls{}; }
 
   void attention_sinks_backward(const AttentionSinksBackward& attention) override {
     const std::int64_t num_tokens = attention.lse.shape[0], num_heads = attention.lse.shape[1];
@@ -352,6 +377,12 @@ class CudaBackend final : public Backend {
   void update_factored(const FactoredUpdate& step) override { cuda::update_factored(arguments_of(step), native_); }
 
  private:
+  /// Those of a plan that cuDNN may take; null: there are none.
+  [[nodiscard]] cudnn::Documents* documents_of(const AttentionPlan& plan) const {
+    const auto* const tiles = cudnn_ ? dynamic_cast<const TilePlan*>(&plan) : nullptr;
+    return tiles != nullptr ? tiles->documents() : nullptr;
+  }
+
   /// The products of all experts that have rows: in one call of the library, or one after the other.
   template <class Grouped>
   void run_products(const Grouped& grouped, std::int64_t num_experts) {
@@ -412,18 +443,43 @@ class CudaBackend final : public Backend {
 
   device::Stream& stream_;
   cudaStream_t native_;
+  bool uses_cudnn_;
   MatmulEngine products_;
   GroupedMatmulEngine grouped_;
   Workspace scratch_;
   std::optional<PlanPool> plans_;
+  std::optional<cudnn::Attention> cudnn_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_backend(device::Stream& stream) { return std::make_unique<CudaBackend>(stream); }
+std::unique_ptr<Backend> make_backend(device::Stream& stream, AttentionKernels attention) {
+  if (attention == AttentionKernels::cudnn) {
+    if (const std::string problem = find_attention_library().problem; !problem.empty()) {
+      throw Error(ExitStatus::configuration, problem);
+    }
+  }
+  return std::make_unique<CudaBackend>(stream, attention);
+}
+
+AttentionLibrary find_attention_library() {
+  const cudnn::Version version = cudnn::version();
+  if (version.number == 0) return {.problem = version.problem};
+  constexpr std::size_t of_major = 10'000, of_minor = 100;
+  const auto name_of = [](std::size_t number) {
+    return fmt::format("cuDNN {}.{}.{}", number / of_major, number % of_major / of_minor, number % of_minor);
+  };
+  if (version.number < cudnn::oldest_version) {
+    return {.problem =
+                fmt::format("`device.attention = cudnn` cannot be done (the {} that was found is older than {}): "
+                            "install a newer one, or leave device.attention out",
+                            name_of(version.number), name_of(cudnn::oldest_version))};
+  }
+  return {.problem = {}, .name = name_of(version.number), .has_backward = cudnn::repeats_backward(version.number)};
+}
 
 std::size_t workspace_bytes(const Shapes& shapes, const AttentionNeeds& attention) {
-  return scratch_bytes + plan_pool_bytes(shapes, attention);
+  return scratch_bytes + plan_pool_bytes(shapes, attention) + cudnn::pool_bytes(attention);
 }
 
 }  // namespace sft::ops::cuda

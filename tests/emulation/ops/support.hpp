@@ -113,6 +113,12 @@ inline const std::vector<DType> compute_dtypes = {DType::float32, DType::bf16};
 /// The name of a dtype, for texts that begin with it.
 inline std::string text_of(DType dtype) { return name_of(dtype); }
 
+/// Whose attention the CUDA backend runs: set it before the first use of the backends.
+inline AttentionKernels& tested_attention() {
+  static AttentionKernels kernels = AttentionKernels::own;
+  return kernels;
+}
+
 /// The two backends, with what they need.
 class Backends {
  public:
@@ -146,7 +152,11 @@ class Backends {
 
   Backends() {
     omp_set_num_threads(1);
-    const auto bytes_of = [&](device::Kind kind) { return ops::workspace_bytes(kind, 1, shapes); };
+    AttentionNeeds needs;
+    if (tested_attention() == AttentionKernels::cudnn) {
+      needs.library = {.tokens = 512, .q_heads = 8, .kv_heads = 8, .head_dim = 256, .has_backward = true};
+    }
+    const auto bytes_of = [&](device::Kind kind) { return ops::workspace_bytes(kind, 1, shapes, needs); };
     const auto tensor = [](void* data, std::size_t bytes) {
       return Tensor(data, DType::bf16, {static_cast<std::int64_t>(bytes / 2)});
     };
@@ -163,7 +173,7 @@ class Backends {
   device::Device::Block cpu_workspace_, gpu_workspace_, staging_;
   std::size_t staging_bytes_ = 0;
   std::unique_ptr<Backend> cpu_ = make_backend(*cpu_device_, *cpu_stream_),
-                           gpu_ = make_backend(*gpu_device_, *gpu_stream_);
+                           gpu_ = make_backend(*gpu_device_, *gpu_stream_, tested_attention());
 };
 
 /// A tensor twice, in host and in device memory, with the same contents: NaN, also around it and between its rows,

@@ -54,6 +54,11 @@ std::size_t gpu_memory_bytes() {
   return static_cast<std::size_t>(bytes);
 }
 
+int compute_capability() {
+  static const int number = static_cast<int>(number_of_environment("SFT_EMULATED_COMPUTE_CAPABILITY", 80));
+  return number;
+}
+
 int num_multiprocessors() {
   static const int counts[] = {1, 7, 108, 132};
   static const int count = counts[random_below(std::size(counts))];
@@ -98,8 +103,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->maxGridSize[0] = 0x7fffffff;
   properties->maxGridSize[1] = properties->maxGridSize[2] = 65535;
   properties->maxThreadsPerMultiProcessor = 2048;
-  properties->major = compute_capability_major;
-  properties->minor = compute_capability_minor;
+  properties->major = compute_capability() / 10;
+  properties->minor = compute_capability() % 10;
   properties->multiProcessorCount = num_multiprocessors();
   properties->l2CacheSize = 40 << 20;
   properties->memoryBusWidth = 5120;

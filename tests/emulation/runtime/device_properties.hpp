@@ -7,7 +7,6 @@
 
 namespace sft::emulation {
 
-inline constexpr int compute_capability_major = 8, compute_capability_minor = 0;
 inline constexpr int max_threads_per_block = 1024;
 inline constexpr std::size_t shared_bytes_per_block = std::size_t{48} << 10;       ///< without asking for more
 inline constexpr std::size_t max_shared_bytes_per_block = std::size_t{163} << 10;  ///< cudaFuncSetAttribute
@@ -18,5 +17,7 @@ inline constexpr std::size_t shared_bytes_per_multiprocessor = std::size_t{164} 
 /// SFT_EMULATED_GPU_MEMORY in bytes, else 8 GiB; of each GPU and process.
 [[nodiscard]] std::size_t gpu_memory_bytes();
 [[nodiscard]] int num_multiprocessors();
+/// SFT_EMULATED_COMPUTE_CAPABILITY, 10 times the major number and the minor one, else 80. Limits stay those of an A100.
+[[nodiscard]] int compute_capability();
 
 }  // namespace sft::emulation

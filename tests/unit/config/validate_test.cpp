@@ -466,6 +466,15 @@ const Refused
              [](Config& c) { c.device.tp_max_ctas = 65; }},
             {"`device.comm = nccl` does not go with backend = cpu",
              [](Config& c) { c.device.comm = CommChoice::nccl, c.device.backend = BackendChoice::cpu; }},
+            {"`device.attention = cudnn` does not go with backend = cpu",
+             [](Config& c) { c.device.attention = AttentionChoice::cudnn, c.device.backend = BackendChoice::cpu; }},
+            {"`device.attention = cudnn` does not go with precision = fp32",
+             [](Config& c) { c.device.attention = AttentionChoice::cudnn, c.train.precision = Precision::fp32; }},
+            {"`device.attention = cudnn` does not go with attn_logit_softcapping",
+             [](Config& c) {
+               c.device.attention = AttentionChoice::cudnn, c.train.precision = Precision::bf16;
+               c.model.attn_logit_softcapping = 50.0;
+             }},
 };
 
 }  // namespace

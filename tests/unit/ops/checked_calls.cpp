@@ -353,7 +353,8 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                     {"delta", statistics},
                     {"dq", {result, {T, n, D}, "written strided"}},
                     {"dk", {result, {Tk, K, D}, "written strided"}},
-                    {"dv", {result, {Tk, K, D}, "written strided"}}},
+                    {"dv", {result, {Tk, K, D}, "written strided"}},
+                    {"out", {bf16, {T, n, D}, "strided, optional"}}},
                    [adds](Backend& b, Tensors x) {
                      const auto plan = b.plan_attention({}, T, Tk);
                      b.attention_backward({.q = x["q"],
@@ -368,7 +369,8 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                                            .scale = 1.0F,
                                            .plan = *plan,
                                            .accumulate_dq = adds,
-                                           .accumulate_dkv = adds});
+                                           .accumulate_dkv = adds,
+                                           .out = x["out"]});
                    }});
   }
   ops.push_back({"attention_delta",

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Attention of a library beside that of this program, on the GPU that a run is about to use.
+
+#include <cstdint>
+#include <string>
+
+#include "sft/device/device.hpp"
+
+namespace sft::ops {
+
+/// What attention is called with on one rank.
+struct AttentionSizes {
+  std::int64_t tokens, q_heads, kv_heads, head_dim;
+  float scale;
+  bool has_backward;  ///< whether the library's backward pass is asked for
+};
+
+struct AttentionTrial {
+  std::string difference;  ///< where the two differ by more than rounding, or how the library failed; empty: they agree
+  bool has_forward = false, has_backward = false;  ///< which passes the library has done
+};
+
+/// Runs attention of a random micro-batch of packed documents, with rows of none behind them, by cuDNN and by this
+/// program's kernels, and compares output, log-sum-exp and gradients row by row. Takes device memory for the time of
+/// the call. `device` is a GPU. Throws a configuration Error where cuDNN cannot be used at all.
+[[nodiscard]] AttentionTrial try_attention_library(device::Device& device, const AttentionSizes& sizes);
+
+}  // namespace sft::ops

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "settle_attention.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <span>
+#include <string>
+
+#include "sft/core/error.hpp"
+#include "sft/core/log.hpp"
+#include "sft/ops/attention_trial.hpp"
+
+namespace sft::apps {
+
+namespace {
+
+/// Enough for several blocks of every kernel, little beside the memory of a run.
+constexpr std::int64_t most_tokens_of_trial = 2048;
+
+/// What one rank's attention is called with where it is local, or once heads are exchanged.
+ops::AttentionSizes sizes_of(const config::Config& config, std::int64_t tokens, bool has_backward) {
+  const config::Model& model = config.model;
+  const std::int64_t ranks = std::int64_t{config.parallel.tp_size} * config.parallel.attention_method().ulysses_size;
+  const std::int64_t q_heads = model.num_attention_heads / ranks;
+  const std::int64_t q_per_kv = model.num_attention_heads / model.num_key_value_heads;
+  const auto multiplier = static_cast<float>(model.attention_multiplier);
+  return {.tokens = std::clamp<std::int64_t>(tokens, 1, most_tokens_of_trial),
+          .q_heads = q_heads,
+          .kv_heads = q_heads / std::gcd(q_heads, q_per_kv),
+          .head_dim = model.head_dim,
+          .scale = multiplier != 0.0F ? multiplier : 1.0F / std::sqrt(static_cast<float>(model.head_dim)),
+          .has_backward = has_backward};
+}
+
+config::ValidConfig without_library(const config::ValidConfig& config) {
+  return config.with([](config::Config& keys) { keys.device.attention = config::AttentionChoice::own; });
+}
+
+/// The first rank's text that is not empty. Collective.
+std::string first_of(const std::string& text, const comm::Group& world) {
+  const std::vector<std::string> all = world.all_gather(text);
+  const auto found = std::ranges::find_if(all, [](const std::string& one) { return !one.empty(); });
+  return found == all.end() ? "" : *found;
+}
+
+/// Whether it is so on every rank. Collective.
+bool on_all(bool is_so, const comm::Group& world) {
+  std::array<std::int64_t, 1> num_others{is_so ? 0 : 1};
+  world.sum(std::span<std::int64_t>(num_others));
+  return num_others[0] == 0;
+}
+
+}  // namespace
+
+config::ValidConfig settle_attention(const config::ValidConfig& config, std::int64_t tokens, device::Device& device,
+                                     const comm::Group& world) {
+  if (config->device.attention != config::AttentionChoice::cudnn) return config;
+  ops::AttentionLibrary library;
+  world.agree([&] {
+    if (device.kind() != device::Kind::cuda) {
+      throw_config_error("`device.attention = cudnn` cannot be done", "the ranks compute on CPUs, and cuDNN on GPUs",
+                         "leave device.attention out, or set backend = cuda to see what is missing");
+    }
+    library = ops::find_attention_library();
+    if (!library.problem.empty()) throw Error(ExitStatus::configuration, library.problem);
+  });
+  const int ulysses_size = config->parallel.attention_method().ulysses_size;
+  if (ulysses_size != config->parallel.sp_size) {
+    log_warning(
+        "attention: this program's kernels, as rows are cut over ranks (`device.attention = cudnn` is for rows that "
+        "are "
+        "whole on a rank, or whose heads all ranks of sp exchange)");
+    return without_library(config);
+  }
+  ops::AttentionTrial trial;
+  world.agree([&] {
+    const bool has_backward = library.has_backward && ulysses_size == 1;
+    trial = ops::try_attention_library(device, sizes_of(config, tokens, has_backward));
+  });
+  if (const std::string difference = first_of(trial.difference, world); !difference.empty()) {
+    log_warning(fmt::format("attention: this program's kernels, as {} does not give what they give: {}", library.name,
+                            difference));
+    return without_library(config);
+  }
+  const bool has_forward = on_all(trial.has_forward, world), has_backward = on_all(trial.has_backward, world);
+  if (!has_forward && !has_backward) {
+    log_warning(
+        fmt::format("attention: this program's kernels, as {} refuses heads of this model on this GPU", library.name));
+    return without_library(config);
+  }
+  std::string backward = "forward and backward";
+  if (!has_backward) {
+    const char* const why = ulysses_size > 1        ? "ranks exchange heads"
+                            : !library.has_backward ? "cuDNN repeats its bits from 9.25 on"
+                                                    : "cuDNN refuses it here";
+    backward = fmt::format("forward; this program's kernels backward, as {}", why);
+  }
+  log_event(fmt::format("attention: {} {}, tried beside this program's kernels", library.name, backward));
+  return config;
+}
+
+}  // namespace sft::apps

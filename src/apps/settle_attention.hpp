@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Whose attention the GPUs of a run compute, before its memory is planned.
+
+#include "sft/comm/group.hpp"
+#include "sft/config/valid_config.hpp"
+#include "sft/device/device.hpp"
+#include "sft/ops/factory.hpp"
+
+namespace sft::apps {
+
+/// The configuration for this run. Where [device] attention is cudnn: with cuDNN, which every rank has tried beside
+/// this program's kernels on sizes of this run, of `tokens` a micro-batch at most, or without it where some rank's
+/// numbers differ or there is nothing for it to do; says which in a line. Throws the same configuration Error on every
+/// rank where ranks compute on CPUs or one of them cannot use cuDNN. Collective over `world`.
+[[nodiscard]] config::ValidConfig settle_attention(const config::ValidConfig& config, std::int64_t tokens,
+                                                   device::Device& device, const comm::Group& world);
+
+}  // namespace sft::apps

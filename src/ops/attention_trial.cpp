@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/ops/attention_trial.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <vector>
+
+#include "sft/core/error.hpp"
+#include "sft/ops/factory.hpp"
+
+namespace sft::ops {
+
+namespace {
+
+/// Of a row of a head, the length of the difference over the larger of its own length and of the mean row's. Where
+/// probabilities and their gradients are rounded to bf16 between products this is 0.2 to 0.5 %; a key too many or a row
+/// of another document makes it a multiple of that in some row.
+constexpr double row_tolerance = 0.04;
+constexpr double lse_tolerance = 1e-3;  ///< of sums in float32, absolute: a key more of a thousand shows
+
+/// Three documents and a tail that belongs to none; few tokens are one document.
+std::vector<sequence::AttentionSpan> documents_of(std::int64_t tokens) {
+  std::vector<sequence::AttentionSpan> spans;
+  std::int64_t begin = 0;
+  for (const std::int64_t part : {tokens * 5 / 8, tokens / 4 - 3, tokens / 16 + 1}) {
+    const std::int64_t length = std::min(std::max<std::int64_t>(part, 1), tokens - begin);
+    if (length <= 0) break;
+    spans.push_back({begin, length, begin, length, 0, static_cast<std::int64_t>(spans.size())});
+    begin += length;
+  }
+  return spans;
+}
+
+/// The tensors of one layer's attention in a block of device memory.
+class Layer {
+ public:
+  Layer(device::Device& device, const AttentionSizes& sizes) : device_(device), sizes_(sizes) {
+    const std::int64_t fused = (sizes.q_heads + 2 * sizes.kv_heads) * sizes.head_dim;
+    const std::int64_t own = sizes.q_heads * sizes.head_dim;
+    for (Tensor* x : {&qkv, &dqkv}) *x = add(DType::bf16, fused);
+    for (Tensor* x : {&out, &dout}) *x = add(DType::bf16, own);
+    for (Tensor* x : {&lse, &delta}) *x = add(DType::float32, sizes.q_heads);
+  }
+
+  /// Both passes, queued.
+  void run(Backend& backend, const AttentionPlan& plan) {
+    const std::int64_t h = sizes_.q_heads, k = sizes_.kv_heads;
+    const Tensor output = heads(out, 0, h), gradient = heads(dout, 0, h);
+    backend.attention_forward({.q = heads(qkv, 0, h),
+                               .k = heads(qkv, h, k),
+                               .v = heads(qkv, h + k, k),
+                               .out = output,
+                               .lse = lse,
+                               .scale = sizes_.scale,
+                               .plan = plan});
+    backend.attention_delta(delta, output, gradient);
+    AttentionBackward backward{.q = heads(qkv, 0, h),
+                               .k = heads(qkv, h, k),
+                               .v = heads(qkv, h + k, k),
+                               .dout = gradient,
+                               .lse = lse,
+                               .delta = delta,
+                               .dq = heads(dqkv, 0, h),
+                               .dk = heads(dqkv, h, k),
+                               .dv = heads(dqkv, h + k, k),
+                               .scale = sizes_.scale,
+                               .plan = plan};
+    if (sizes_.has_backward) backward.out = output;
+    backend.attention_backward(backward);
+  }
+
+  /// Elements of a tensor on the host, once all that is queued on `stream` is done.
+  [[nodiscard]] std::vector<float> read(const Tensor& x, device::Stream& stream) const {
+    const device::Device::Block block = device_.allocate(x.size_bytes(), device::Space::pinned);
+    device_.copy(block.get(), x.data, x.size_bytes(), stream);
+    stream.synchronize();
+    std::vector<float> values(static_cast<std::size_t>(x.num_elements()));
+    if (x.dtype == DType::float32) {
+      std::memcpy(values.data(), block.get(), x.size_bytes());
+      return values;
+    }
+    const auto* const bits = static_cast<const std::uint16_t*>(block.get());
+    std::transform(bits, bits + values.size(), values.begin(),
+                   [](std::uint16_t x_bits) { return float32_of_bf16(x_bits); });
+    return values;
+  }
+
+  Tensor qkv, dqkv, out, dout, lse, delta;
+
+ private:
+  Tensor add(DType dtype, std::int64_t columns) {
+    blocks_.push_back(device_.allocate(static_cast<std::size_t>(sizes_.tokens * columns) * size_of(dtype)));
+    return {blocks_.back().get(), dtype, {sizes_.tokens, columns}};
+  }
+  [[nodiscard]] Tensor heads(const Tensor& rows, std::int64_t begin, std::int64_t count) const {
+    const std::int64_t d = sizes_.head_dim;
+    return rows.columns(begin * d, count * d).view({sizes_.tokens, count, d});
+  }
+
+  device::Device& device_;
+  AttentionSizes sizes_;
+  std::vector<device::Device::Block> blocks_;
+};
+
+/// A backend with its workspace.
+class Side {
+ public:
+  Side(device::Device& device, const AttentionSizes& sizes, AttentionKernels kernels) : stream_(device.make_stream()) {
+    const Shapes shapes{.tokens = sizes.tokens,
+                        .hidden = sizes.q_heads * sizes.head_dim,
+                        .q_heads = sizes.q_heads,
+                        .kv_heads = sizes.kv_heads,
+                        .head_dim = sizes.head_dim,
+                        .mlp = 1,
+                        .vocab = 1,
+                        .compute = DType::bf16};
+    AttentionNeeds needs{.num_keys = sizes.tokens,
+                         .longest_lane = sizes.tokens,
+                         .num_kv_heads = sizes.kv_heads,
+                         .head_dim = sizes.head_dim};
+    if (kernels == AttentionKernels::cudnn) {
+      needs.library = {sizes.tokens, sizes.q_heads, sizes.kv_heads, sizes.head_dim, sizes.has_backward};
+    }
+    const std::size_t bytes = workspace_bytes(device.kind(), 1, shapes, needs);
+    workspace_ = device.allocate(bytes);
+    backend_ = make_backend(device, *stream_, kernels);
+    backend_->set_workspace(
+        Tensor(workspace_.get(), DType::bf16, {static_cast<std::int64_t>(bytes / size_of(DType::bf16))}));
+    plan_ = backend_->plan_attention(documents_of(sizes.tokens), sizes.tokens, sizes.tokens);
+  }
+  ~Side() { stream_->drain(); }
+  Side(const Side&) = delete;
+  Side& operator=(const Side&) = delete;
+
+  void fill(Layer& layer) {
+    backend_->fill_normal(layer.qkv, /*seed=*/1, 0, 1.5F);
+    backend_->fill_normal(layer.dout, /*seed=*/2, 0, 1.0F);
+  }
+  void run(Layer& layer) { layer.run(*backend_, *plan_); }
+  [[nodiscard]] device::Stream& stream() { return *stream_; }
+  [[nodiscard]] const Backend& backend() const { return *backend_; }
+
+ private:
+  std::unique_ptr<device::Stream> stream_;
+  device::Device::Block workspace_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<AttentionPlan> plan_;
+};
+
+double length_of(const float* x, std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += double{x[i]} * x[i];
+  return std::sqrt(sum);
+}
+
+/// Where rows of `columns` differ; empty: nowhere.
+std::string compare_rows(const char* name, const std::vector<float>& actual, const std::vector<float>& expected,
+                         std::int64_t columns) {
+  const auto num_rows = static_cast<std::int64_t>(expected.size()) / columns;
+  const double mean = length_of(expected.data(), num_rows * columns) / std::sqrt(static_cast<double>(num_rows));
+  for (std::int64_t row = 0; row < num_rows; ++row) {
+    std::vector<float> difference(static_cast<std::size_t>(columns));
+    for (std::int64_t i = 0; i < columns; ++i) difference[i] = actual[row * columns + i] - expected[row * columns + i];
+    const double allowed = row_tolerance * std::max(mean, length_of(&expected[row * columns], columns));
+    const double found = length_of(difference.data(), columns);
+    if (found <= allowed) continue;  // not so for NaN
+    return fmt::format("{} differs by {:.3g} in row {}, where rounding explains {:.3g}", name, found, row, allowed);
+  }
+  return {};
+}
+
+std::string compare_lse(const std::vector<float>& actual, const std::vector<float>& expected) {
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (actual[i] == expected[i] || std::abs(actual[i] - expected[i]) <= lse_tolerance) continue;
+    return fmt::format("the log-sum-exp is {} in place {}, and not {}", actual[i], i, expected[i]);
+  }
+  return {};
+}
+
+}  // namespace
+
+AttentionTrial try_attention_library(device::Device& device, const AttentionSizes& sizes) {
+  Layer expected(device, sizes), actual(device, sizes);
+  {
+    Side own(device, sizes, AttentionKernels::own);
+    own.fill(expected);
+    own.fill(actual);
+    own.run(expected);
+    own.stream().synchronize();
+  }
+  AttentionTrial trial;
+  try {
+    Side library(device, sizes, AttentionKernels::cudnn);
+    library.run(actual);
+    const auto of = [&](Layer& layer, const Tensor& x) { return layer.read(x, library.stream()); };
+    for (const std::string& difference :
+         {compare_rows("the output", of(actual, actual.out), of(expected, expected.out), sizes.head_dim),
+          compare_lse(of(actual, actual.lse), of(expected, expected.lse)),
+          compare_rows("a gradient", of(actual, actual.dqkv), of(expected, expected.dqkv), sizes.head_dim)}) {
+      if (trial.difference.empty()) trial.difference = difference;
+    }
+    const LibraryCalls calls = library.backend().library_calls();
+    trial.has_forward = calls.forward > 0;
+    trial.has_backward = calls.backward > 0;
+  } catch (const Error&) {  // of memory, or a GPU that fails
+    throw;
+  } catch (const std::exception& error) {
+    trial.difference = error.what();
+  }
+  return trial;
+}
+
+}  // namespace sft::ops

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cuda/cudnn/attention.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "ops/cuda/cudnn/store.hpp"
+#include "ops/cuda/cudnn/working_memory.hpp"
+#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/view.hpp"
+#include "sft/core/log.hpp"
+
+namespace sft::ops::cuda::cudnn {
+
+namespace {
+
+/// Whether cuDNN can read or write these heads: bf16, every head at a multiple of 16 bytes.
+template <class Memory>
+bool is_readable(const BasicTensor<Memory>& heads) {
+  constexpr std::int64_t elements = 8;  // of 16 bytes
+  return heads.dtype == DType::bf16 && heads.stride0 % elements == 0 && heads.shape[2] % elements == 0 &&
+         reinterpret_cast<std::uintptr_t>(heads.data) % 16 == 0;
+}
+
+template <class... Heads>
+bool are_readable(const Heads&... heads) {
+  return (is_readable(heads) && ...);
+}
+
+/// What forward and backward have in common.
+template <class Call>
+GraphShape shape_of(const Call& call, const Documents& documents, std::int64_t out_row) {
+  return {.documents = documents.num_documents(),
+          .longest = documents.longest(),
+          .q_heads = call.q.shape[1],
+          .kv_heads = call.k.shape[1],
+          .head_dim = call.q.shape[2],
+          .scale = call.scale,
+          .q_row = call.q.stride0,
+          .k_row = call.k.stride0,
+          .v_row = call.v.stride0,
+          .out_row = out_row};
+}
+
+/// Memory of the pool for the time of a call: free again for what is queued behind it on the same stream.
+class Loan {
+ public:
+  Loan(PlanPool& pool, std::size_t bytes) : pool_(pool), memory_(pool.take_if_free(bytes)) {}
+  ~Loan() { pool_.give_back(memory_); }
+  Loan(const Loan&) = delete;
+  Loan& operator=(const Loan&) = delete;
+  [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(memory_); }
+
+ private:
+  PlanPool& pool_;
+  void* memory_;
+};
+
+std::size_t padded(std::size_t bytes) {
+  return (bytes + PlanPool::granularity_bytes - 1) / PlanPool::granularity_bytes * PlanPool::granularity_bytes;
+}
+
+/// Heads of rows one behind the other.
+Tensor contiguous_like(const Tensor& heads, void* data) {
+  return {data, heads.dtype, {heads.shape[0], heads.shape[1], heads.shape[2]}};
+}
+
+}  // namespace
+
+std::int64_t rounded_tokens(std::int64_t tokens) {
+  const auto power = static_cast<std::int64_t>(std::bit_floor<std::uint64_t>(std::max<std::int64_t>(tokens, 1)));
+  const std::int64_t step = std::max<std::int64_t>(power / 4, 256);
+  return (tokens + step - 1) / step * step;
+}
+
+std::size_t pool_bytes(const AttentionNeeds& needs) {
+  const auto& library = needs.library;
+  if (library.tokens == 0) return 0;
+  // Two generations of plans at a time, anywhere in the pool: see plan_pool_bytes.
+  std::size_t bytes = 3 * static_cast<std::size_t>(needs.num_kinds) * documents_bytes(library.tokens);
+  if (!library.has_backward) return bytes + padded(forward_bytes);
+  const std::int64_t tokens = rounded_tokens(library.tokens);
+  const std::int64_t dq_row = (library.q_heads + 2 * library.kv_heads) * library.head_dim;  // of a fused product
+  const std::size_t keys_bytes =
+      padded(static_cast<std::size_t>(library.tokens * library.kv_heads * library.head_dim) * size_of(DType::bf16));
+  return bytes + 2 * keys_bytes +
+         padded(backward_bytes(tokens, library.q_heads, library.kv_heads, library.head_dim, dq_row));
+}
+
+std::unique_ptr<Graph> Attention::make(const GraphShape& shape) {
+  const std::string name = library_.name() + "-" + shape.name();
+  if (const auto stored = read_graph(name); !stored.empty()) {
+    try {
+      return std::make_unique<Graph>(library_, shape, stored);
+    } catch (const Refusal&) {  // of another build of the library, or damaged: compiled and stored anew
+    }
+  }
+  try {
+    auto graph = std::make_unique<Graph>(library_, shape);
+    write_graph(name, graph->serialize());
+    return graph;
+  } catch (const Refusal& refusal) {
+    log_warning(
+        fmt::format("attention: this program's kernels where cuDNN refuses {} ({})", shape.name(), refusal.what()));
+    return nullptr;
+  }
+}
+
+void Attention::say_short_of(std::size_t bytes) {
+  if (has_said_short_) return;
+  has_said_short_ = true;
+  log_warning(fmt::format(
+      "attention: this program's kernels where cuDNN asks for {} bytes, more than is planned for it", bytes));
+}
+
+const Graph* Attention::graph_of(const GraphShape& shape) {
+  const auto [place, is_new] = graphs_.try_emplace(shape.name());
+  if (is_new) place->second = make(shape);
+  return place->second.get();
+}
+
+void Attention::fill_outside(const Tensor& x, const Documents& documents, float value) const {
+  for (const RowRange& rows : documents.outside()) fill(view_of(x.rows(rows.begin, rows.count)), value, stream_);
+}
+
+bool Attention::forward(const AttentionForward& attention, Documents& documents) {
+  const AttentionForward& a = attention;
+  if (a.merge || a.softcap != 0.0F || !a.sinks.empty() || !are_readable(a.q, a.k, a.v, a.out)) return false;
+  const Graph* graph = graph_of(shape_of(a, documents, a.out.stride0));
+  if (graph == nullptr) return false;
+  const Loan workspace(pool_, std::max<std::size_t>(graph->workspace_bytes(), 1));
+  if (workspace.data() == nullptr) {
+    say_short_of(graph->workspace_bytes());
+    return false;
+  }
+  graph->run({.q = a.q.data,
+              .k = a.k.data,
+              .v = a.v.data,
+              .out = a.out.data,
+              .lse = floats_of(a.lse),
+              .lengths = documents.lengths(),
+              .q_offsets = documents.offsets(a.q.stride0),
+              .k_offsets = documents.offsets(a.k.stride0),
+              .v_offsets = documents.offsets(a.v.stride0),
+              .out_offsets = documents.offsets(a.out.stride0),
+              .lse_offsets = documents.offsets(a.lse.shape[1])},
+             workspace.data());
+  fill_outside(a.out, documents, 0.0F);
+  fill_outside(a.lse, documents, -std::numeric_limits<float>::infinity());
+  ++calls_.forward;
+  return true;
+}
+
+bool Attention::backward(const AttentionBackward& attention, Documents& documents) {
+  const AttentionBackward& a = attention;
+  if (a.out.empty() || a.accumulate_dq || a.accumulate_dkv || a.softcap != 0.0F) return false;
+  if (!are_readable(a.q, a.k, a.v, a.out, a.dout, a.dq, a.dk, a.dv)) return false;
+  // Working memory grows with the rows of dk and dv: contiguous ones take a quarter of what those of a fused product
+  // do.
+  const bool writes_keys = a.dk.is_contiguous() && a.dv.is_contiguous();
+  const std::int64_t keys_row = a.dk.shape[1] * a.dk.shape[2];
+  GraphShape shape = shape_of(a, documents, a.out.stride0);
+  shape.dout_row = a.dout.stride0;
+  shape.dq_row = a.dq.stride0;
+  shape.dk_row = shape.dv_row = keys_row;
+  shape.tokens = rounded_tokens(documents.num_rows());
+  if (!repeats_backward(version().number)) return false;
+  const Graph* graph = graph_of(shape);
+  if (graph == nullptr) return false;
+  const std::size_t keys_bytes =
+      writes_keys ? 0 : padded(static_cast<std::size_t>(a.dk.shape[0] * keys_row) * size_of(DType::bf16));
+  const std::size_t bytes = std::max<std::size_t>(2 * keys_bytes + graph->workspace_bytes(), 1);
+  const Loan memory(pool_, bytes);
+  if (memory.data() == nullptr) {
+    say_short_of(bytes);
+    return false;
+  }
+  const Tensor dk = writes_keys ? a.dk : contiguous_like(a.dk, memory.data());
+  const Tensor dv = writes_keys ? a.dv : contiguous_like(a.dv, memory.data() + keys_bytes);
+  graph->run({.q = a.q.data,
+              .k = a.k.data,
+              .v = a.v.data,
+              .out = const_cast<void*>(a.out.data),
+              .lse = const_cast<float*>(floats_of(a.lse)),
+              .lengths = documents.lengths(),
+              .q_offsets = documents.offsets(a.q.stride0),
+              .k_offsets = documents.offsets(a.k.stride0),
+              .v_offsets = documents.offsets(a.v.stride0),
+              .out_offsets = documents.offsets(a.out.stride0),
+              .lse_offsets = documents.offsets(a.lse.shape[1]),
+              .dout = a.dout.data,
+              .dq = a.dq.data,
+              .dk = dk.data,
+              .dv = dv.data,
+              .dout_offsets = documents.offsets(a.dout.stride0),
+              .dq_offsets = documents.offsets(a.dq.stride0),
+              .dk_offsets = documents.offsets(keys_row),
+              .dv_offsets = documents.offsets(keys_row)},
+             memory.data() + 2 * keys_bytes);
+  fill_outside(a.dq, documents, 0.0F);
+  fill_outside(dk, documents, 0.0F);
+  fill_outside(dv, documents, 0.0F);
+  ++calls_.backward;
+  if (writes_keys) return true;
+  copy(view_of(a.dk), view_of(ConstTensor(dk)), stream_);
+  copy(view_of(a.dv), view_of(ConstTensor(dv)), stream_);
+  return true;
+}
+
+}  // namespace sft::ops::cuda::cudnn

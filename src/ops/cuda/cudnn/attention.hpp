@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Attention of the CUDA backend by cuDNN where that can, and where it cannot by the kernels of this program.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "ops/cuda/attention_plan.hpp"
+#include "ops/cuda/cudnn/documents.hpp"
+#include "ops/cuda/cudnn/graph.hpp"
+#include "sft/ops/backend.hpp"
+#include "sft/ops/shapes.hpp"
+
+namespace sft::ops::cuda::cudnn {
+
+/// Keeps a compiled graph for every shape that was asked for. Not thread-safe.
+class Attention {
+ public:
+  /// `pool` outlives it: a call's working memory is taken from there. Throws Refusal where cuDNN cannot be used.
+  Attention(PlanPool& pool, cudaStream_t stream) : pool_(pool), stream_(stream), library_(stream) {}
+
+  /// Queues the call and returns true; false, and nothing is queued, where cuDNN does not do it.
+  [[nodiscard]] bool forward(const AttentionForward& attention, Documents& documents);
+  /// The same. Wants the output of the forward pass, and does not read delta.
+  [[nodiscard]] bool backward(const AttentionBackward& attention, Documents& documents);
+
+  [[nodiscard]] const LibraryCalls& calls() const { return calls_; }
+
+ private:
+  /// The graph of this shape: compiled before, stored by an earlier run, or compiled now. Null where the library
+  /// refuses it.
+  const Graph* graph_of(const GraphShape& shape);
+  [[nodiscard]] std::unique_ptr<Graph> make(const GraphShape& shape);
+  /// Says once that working memory is short, and that this program's kernels do what cuDNN could.
+  void say_short_of(std::size_t bytes);
+  void fill_outside(const Tensor& x, const Documents& documents, float value) const;
+
+  PlanPool& pool_;
+  cudaStream_t stream_;
+  Library library_;
+  std::unordered_map<std::string, std::unique_ptr<Graph>> graphs_;  ///< by name of the shape
+  LibraryCalls calls_;
+  bool has_said_short_ = false;
+};
+
+/// Bytes of a PlanPool for the calls of a model of these needs. Pure.
+[[nodiscard]] std::size_t pool_bytes(const AttentionNeeds& needs);
+
+/// Tokens that a graph of the backward pass is made for where there are `tokens`: a quarter more at most.
+[[nodiscard]] std::int64_t rounded_tokens(std::int64_t tokens);
+
+}  // namespace sft::ops::cuda::cudnn

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cuda/cudnn/documents.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <utility>
+
+#include "ops/cuda/attention_plan.hpp"
+#include "ops/cuda/cudnn/working_memory.hpp"
+#include "ops/cuda/kernels/kernels.hpp"
+
+namespace sft::ops::cuda::cudnn {
+
+namespace {
+
+/// Tensors of a call have different rows: q, k, v of a fused product, out, lse, dq, dk and dv, contiguous or not.
+constexpr std::int64_t max_kinds_of_rows = 8;
+
+std::int64_t power_of_two(std::int64_t n) { return static_cast<std::int64_t>(std::bit_ceil<std::uint64_t>(n)); }
+
+}  // namespace
+
+std::optional<std::vector<RowRange>> Documents::find(const std::vector<sequence::AttentionSpan>& spans,
+                                                     std::int64_t num_queries, std::int64_t num_keys) {
+  if (num_queries != num_keys) return {};
+  std::vector<RowRange> rows;
+  std::int64_t longest = least_longest;
+  for (const sequence::AttentionSpan& span : spans) {
+    if (span.q_len <= 0 || span.k_len <= 0) continue;
+    const bool is_document = span.q_begin == span.k_begin && span.q_len == span.k_len && span.diagonal == 0;
+    if (!is_document || span.is_windowed()) return {};
+    rows.push_back({span.q_begin, span.q_len});
+    longest = std::max(longest, span.q_len);
+  }
+  if (rows.empty()) return {};
+  std::ranges::sort(rows, {}, &RowRange::begin);
+  // What stands between two documents would be of the first by its offsets.
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    if (rows[i].begin != rows[i - 1].begin + rows[i - 1].count) return {};
+  }
+  const std::int64_t blocks = power_of_two(static_cast<std::int64_t>(rows.size())) * power_of_two(longest);
+  if (blocks > max_blocks_of_documents(num_queries)) return {};
+  return rows;
+}
+
+Documents::Documents(PlanPool& pool, const std::vector<RowRange>& rows, std::int64_t num_rows, cudaStream_t stream)
+    : pool_(pool),
+      stream_(stream),
+      num_documents_(power_of_two(static_cast<std::int64_t>(rows.size()))),
+      num_rows_(num_rows) {
+  std::vector<std::int32_t> lengths(num_documents_);
+  std::int64_t longest = least_longest;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    lengths[i] = static_cast<std::int32_t>(rows[i].count);
+    begins_.push_back(rows[i].begin);
+    longest = std::max(longest, rows[i].count);
+  }
+  longest_ = power_of_two(longest);
+  const std::int64_t end = rows.back().begin + rows.back().count;
+  begins_.resize(num_documents_ + 1, end);
+  if (rows.front().begin > 0) outside_.push_back({0, rows.front().begin});
+  if (end < num_rows) outside_.push_back({end, num_rows - end});
+  lengths_ = put(std::move(lengths));
+}
+
+template <class T>
+T* Documents::put(std::vector<T> values) {
+  constexpr std::size_t granularity = 16 / sizeof(T);  // of uploads
+  values.resize((values.size() + granularity - 1) / granularity * granularity);
+  const std::size_t bytes = values.size() * sizeof(T);
+  T* const memory = static_cast<T*>(pool_.take(bytes));
+  upload(memory, values.data(), bytes, stream_);
+  return memory;
+}
+
+Documents::~Documents() {
+  pool_.give_back(lengths_);
+  for (const auto& [row, memory] : offsets_) pool_.give_back(memory);
+}
+
+const std::int64_t* Documents::offsets(std::int64_t row) {
+  const auto found = offsets_.find(row);
+  if (found != offsets_.end()) return found->second;
+  std::vector<std::int64_t> values(begins_.size());
+  std::ranges::transform(begins_, values.begin(), [=](std::int64_t begin) { return begin * row; });
+  return offsets_.emplace(row, put(std::move(values))).first->second;
+}
+
+std::size_t documents_bytes(std::int64_t num_rows) {
+  const std::int64_t most = max_blocks_of_documents(num_rows) / least_longest;
+  const auto padded = [](std::int64_t bytes) {
+    constexpr auto granularity = static_cast<std::int64_t>(PlanPool::granularity_bytes);
+    return (bytes + granularity - 1) / granularity * granularity;
+  };
+  return static_cast<std::size_t>(padded(most * 4) + max_kinds_of_rows * padded((most + 1) * 8));
+}
+
+}  // namespace sft::ops::cuda::cudnn

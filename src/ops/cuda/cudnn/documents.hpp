@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The documents of an attention plan as a library counts them: lengths and offsets in device memory.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "sft/ops/backend.hpp"
+
+namespace sft::ops::cuda {
+
+class PlanPool;
+
+namespace cudnn {
+
+/// Rows [begin, begin + count).
+struct RowRange {
+  std::int64_t begin, count;
+};
+
+/// Documents of one plan in order, their number rounded up by documents of no rows. Its memory is the pool's.
+class Documents {
+ public:
+  /// Nothing where the spans are not whole documents, each a causal square without a window of its own rows among keys
+  /// and queries alike, or where the rounded numbers would make a library go through far more than there is.
+  [[nodiscard]] static std::optional<std::vector<RowRange>> find(const std::vector<sequence::AttentionSpan>& spans,
+                                                                 std::int64_t num_queries, std::int64_t num_keys);
+
+  /// Queues the upload on `stream`, on which attention is called too. `rows` are those that find() has found, at least
+  /// one, of `num_rows`. Throws std::logic_error where the pool is too small.
+  Documents(PlanPool& pool, const std::vector<RowRange>& rows, std::int64_t num_rows, cudaStream_t stream);
+  ~Documents();
+  Documents(const Documents&) = delete;
+  Documents& operator=(const Documents&) = delete;
+
+  [[nodiscard]] std::int64_t num_documents() const { return num_documents_; }  ///< a power of two
+  [[nodiscard]] std::int64_t longest() const { return longest_; }              ///< a power of two, at least 128
+  [[nodiscard]] std::int64_t num_rows() const { return num_rows_; }            ///< also those outside every document
+  [[nodiscard]] const std::vector<RowRange>& outside() const { return outside_; }
+  [[nodiscard]] const std::int32_t* lengths() const { return lengths_; }
+  /// (num_documents + 1) offsets of rows that are `row` elements apart. Queues their upload where they are not there.
+  [[nodiscard]] const std::int64_t* offsets(std::int64_t row);
+
+ private:
+  /// A list in memory of the pool, once its upload is done.
+  template <class T>
+  [[nodiscard]] T* put(std::vector<T> values);
+
+  PlanPool& pool_;
+  cudaStream_t stream_;
+  std::int64_t num_documents_, longest_ = 0, num_rows_;
+  std::vector<RowRange> outside_;
+  std::vector<std::int64_t> begins_;  ///< of all documents, and the end of the last
+  std::int32_t* lengths_ = nullptr;
+  std::map<std::int64_t, std::int64_t*> offsets_;  ///< by row
+};
+
+/// Bytes of a PlanPool for the documents of a plan of `num_rows` rows. Pure.
+[[nodiscard]] std::size_t documents_bytes(std::int64_t num_rows);
+
+}  // namespace cudnn
+}  // namespace sft::ops::cuda

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What cuDNN's graphs of attention work with, and how their documents are rounded, as formulas: for plans of memory.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace sft::ops::cuda::cudnn {
+
+/// The longest document of a graph has at least so many rows.
+inline constexpr std::int64_t least_longest = 128;
+
+/// Documents times the longest of them, both rounded up, are at most this in a plan of `num_rows` rows: thread blocks
+/// of a library go through all of these, most of them to find that there is nothing.
+[[nodiscard]] constexpr std::int64_t max_blocks_of_documents(std::int64_t num_rows) {
+  constexpr std::int64_t max_spread = 32;
+  return max_spread * std::max(num_rows, least_longest);
+}
+
+/// Bytes that the forward pass works with on GPUs of compute capability 9.0, at most.
+inline constexpr std::size_t forward_bytes = std::size_t{64} << 10;
+
+/// The same of the backward pass of `tokens` rows whose dk and dv are contiguous: float32 sums of dq, in its rows, and
+/// of dk and dv for every query head where heads share keys; a sum for every row and head; a counter for every 64
+/// queries and head of every document, in numbers as max_blocks_of_documents lets them be. Of cuDNN 9.25 to 9.28, as
+/// these say themselves (tests/cudnn_support).
+[[nodiscard]] constexpr std::size_t backward_bytes(std::int64_t tokens, std::int64_t q_heads, std::int64_t kv_heads,
+                                                   std::int64_t head_dim, std::int64_t dq_row) {
+  constexpr std::int64_t float_bytes = sizeof(float), counter_bytes = 8, queries_of_counter = 64;
+  const std::int64_t keys_row = q_heads == kv_heads ? 0 : 2 * q_heads * head_dim;
+  const std::int64_t row_bytes = (dq_row + keys_row + q_heads) * float_bytes;
+  const std::int64_t counters = q_heads * (max_blocks_of_documents(tokens) / queries_of_counter) * counter_bytes;
+  return static_cast<std::size_t>(tokens * row_bytes + counters) + forward_bytes;
+}
+
+}  // namespace sft::ops::cuda::cudnn

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the real cuDNN says of this program's graphs for an H200 that is not there: which it supports, what they work
+// with, and that they can be stored. Numbers and speed it does not say.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+
+#include "ops/cuda/cudnn/graph.hpp"
+#include "ops/cuda/cudnn/working_memory.hpp"
+
+namespace sft::ops::cuda::cudnn {
+
+namespace {
+
+std::string h200() {
+  std::ifstream file(SFT_SOURCE_DIR "/tests/cudnn_support/h200.json");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+Library& library() {
+  static Library the_library(AbsentGpu{.properties = h200(), .compute_capability = 90});
+  return the_library;
+}
+
+/// Heads as models have them, in a fused product.
+struct Heads {
+  const char* of;
+  std::int64_t num, num_kv, dim;
+  [[nodiscard]] std::int64_t fused() const { return (num + 2 * num_kv) * dim; }
+};
+constexpr Heads llama{"Llama 3.1 8B", 32, 8, 128}, small{"Qwen 2.5 0.5B", 14, 2, 64}, wide{"Gemma 2 9B", 16, 8, 256},
+    without_groups{"Llama 2 7B", 32, 32, 128}, odd{"Phi 2", 32, 32, 80}, of_one_rank{"of 70B at tp 8", 8, 1, 128};
+
+GraphShape shape_of(const Heads& heads, std::int64_t documents, std::int64_t longest, std::int64_t tokens) {
+  GraphShape shape{.documents = documents,
+                   .longest = longest,
+                   .q_heads = heads.num,
+                   .kv_heads = heads.num_kv,
+                   .head_dim = heads.dim,
+                   .scale = 0.1F,
+                   .q_row = heads.fused(),
+                   .k_row = heads.fused(),
+                   .v_row = heads.fused(),
+                   .out_row = heads.num * heads.dim};
+  if (tokens == 0) return shape;
+  shape.dout_row = heads.num * heads.dim;
+  shape.dq_row = heads.fused();
+  shape.dk_row = shape.dv_row = heads.num_kv * heads.dim;
+  shape.tokens = tokens;
+  return shape;
+}
+
+/// Bytes that the graph works with, held against what is planned for it, in a line of the table.
+void check_graph(const Heads& heads, const GraphShape& shape, std::size_t planned_bytes) {
+  const std::string what =
+      fmt::format("{:<14} {:>2}/{:<2} x {:<3} {:<8} {:>5} documents of {:>7}", heads.of, heads.num, heads.num_kv,
+                  heads.dim, shape.is_backward() ? "backward" : "forward", shape.documents, shape.longest);
+  try {
+    const Graph graph(library(), shape);
+    const std::size_t bytes = graph.workspace_bytes(), stored = graph.serialize().size();
+    fmt::print("{}: {:>12} bytes of {:>12} planned, stored in {}\n", what, bytes, planned_bytes, stored);
+    BOOST_TEST(bytes <= planned_bytes, what);
+    BOOST_TEST(stored > 50'000U, what);
+    // No tenth more than it takes, but for the room of the counters.
+    if (shape.is_backward()) BOOST_TEST(static_cast<double>(planned_bytes) <= 1.1 * static_cast<double>(bytes), what);
+  } catch (const Refusal& refusal) {
+    BOOST_ERROR(what + ": " + refusal.what());
+  }
+}
+
+std::size_t planned(const GraphShape& s) {
+  return s.is_backward() ? backward_bytes(s.tokens, s.q_heads, s.kv_heads, s.head_dim, s.dq_row) : forward_bytes;
+}
+
+void check_shape(const Heads& heads, std::int64_t documents, std::int64_t longest, std::int64_t tokens) {
+  const GraphShape shape = shape_of(heads, documents, longest, tokens);
+  check_graph(heads, shape, planned(shape));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(cudnn_support)
+
+BOOST_AUTO_TEST_CASE(forward) {
+  check_shape(llama, 16, 4096, 0);
+  check_shape(llama, 1, std::int64_t{1} << 20, 0);
+  for (const Heads& heads : {small, wide, without_groups, odd, of_one_rank}) check_shape(heads, 16, 4096, 0);
+}
+
+BOOST_AUTO_TEST_CASE(backward) {
+  if (!repeats_backward(version().number)) {
+    BOOST_TEST_MESSAGE("cuDNN " << version().number << ": no backward pass that repeats its bits");
+    // What it would work with instead grows with the square of the documents: it is not to be asked for.
+    const GraphShape shape = shape_of(llama, 1, 8192, 8192);
+    BOOST_TEST(Graph(library(), shape).workspace_bytes() > 4 * planned(shape));
+    return;
+  }
+  check_shape(llama, 16, 4096, 8192);
+  check_shape(llama, 1, 65'536, 65'536);
+  check_shape(llama, 64, 4096, 8192);  // as spread as Documents lets them be
+  for (const Heads& heads : {small, wide, without_groups, odd, of_one_rank}) check_shape(heads, 16, 4096, 8192);
+}
+
+// By offsets of every tensor of its own, and of rows that differ: gradients beside one another, as ulysses has them.
+BOOST_AUTO_TEST_CASE(other_rows) {
+  GraphShape shape = shape_of(llama, 4, 2048, 0);
+  shape.q_row += 1024;
+  shape.k_row = 2048;
+  shape.out_row += 8;
+  check_graph(llama, shape, planned(shape));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_not_for_it_is_refused) {
+  GraphShape shape = shape_of(llama, 4, 2048, 0);
+  shape.q_row += 1;  // not a multiple of 16 bytes
+  BOOST_CHECK_THROW(Graph(library(), shape), Refusal);
+  shape = shape_of({"none", 7, 2, 64}, 4, 2048, 0);
+  BOOST_CHECK_THROW(Graph(library(), shape), Refusal);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace sft::ops::cuda::cudnn

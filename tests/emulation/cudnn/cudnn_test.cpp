@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention through cuDNN against the CPU's: the emulated library computes what the descriptors of the graph say, so
+// that strides, offsets, masks and scales that are wrong show in the numbers, and waits that are missing as races.
+
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "emulation/ops/support.hpp"
+#include "ops/cuda/cudnn/graph.hpp"
+#include "runtime/stream_queue.hpp"
+#include "sft/sequence/attention.hpp"
+
+namespace sft::ops::testing {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Spans = std::vector<sequence::AttentionSpan>;
+
+/// A Hopper, cuDNN in the place of the kernels, and a folder of compiled graphs of the test's own.
+struct CudnnTest {
+  CudnnTest() {
+    setenv("SFT_EMULATED_COMPUTE_CAPABILITY", "90", 1);
+    fs::remove_all(cache());
+    setenv("XDG_CACHE_HOME", cache().c_str(), 1);
+    tested_attention() = AttentionKernels::cudnn;
+  }
+  ~CudnnTest() {
+    std::error_code ignored;
+    fs::remove_all(cache(), ignored);
+  }
+  static fs::path cache() { return fs::temp_directory_path() / ("sft-cudnn-test-" + std::to_string(::getpid())); }
+};
+BOOST_TEST_GLOBAL_FIXTURE(CudnnTest);
+
+struct Heads {
+  std::int64_t num, num_kv, dim;
+};
+
+Spans documents_of(const std::vector<std::int64_t>& lengths, std::int64_t begin = 0) {
+  Spans spans;
+  for (const std::int64_t length : lengths) {
+    spans.push_back({begin, length, begin, length, 0, static_cast<std::int64_t>(spans.size())});
+    begin += length;
+  }
+  return spans;
+}
+
+/// Columns of heads of a fused product.
+Tensor heads_of(const Tensor& fused, std::int64_t begin, std::int64_t count) {
+  Tensor heads = fused;
+  heads.data =
+      static_cast<std::byte*>(fused.data) + static_cast<std::size_t>(begin * fused.shape[2]) * size_of(fused.dtype);
+  heads.shape[1] = count;
+  return heads;
+}
+
+/// Rows of q, k and v side by side, as the model has them, their gradients, and the rest of a layer's attention.
+struct Layer {
+  Heads heads;
+  std::int64_t tokens;
+  Twin qkv, out, lse, dout, delta, dqkv;
+  float scale;
+
+  Layer(Heads of, std::int64_t num_tokens, unsigned seed, Layout layout = {})
+      : heads(of),
+        tokens(num_tokens),
+        qkv(Twin(DType::bf16, {tokens, of.num + 2 * of.num_kv, of.dim}, layout).normal(seed, 1.5)),
+        out(DType::bf16, {tokens, of.num, of.dim}, layout),
+        lse(DType::float32, {tokens, of.num}),
+        dout(Twin(DType::bf16, {tokens, of.num, of.dim}, layout).normal(seed + 1)),
+        delta(DType::float32, {tokens, of.num}),
+        dqkv(DType::bf16, {tokens, of.num + 2 * of.num_kv, of.dim}, layout),
+        scale(1.0F / std::sqrt(static_cast<float>(of.dim))) {}
+
+  [[nodiscard]] Tensor q(const Tensor& fused) const { return heads_of(fused, 0, heads.num); }
+  [[nodiscard]] Tensor k(const Tensor& fused) const { return heads_of(fused, heads.num, heads.num_kv); }
+  [[nodiscard]] Tensor v(const Tensor& fused) const { return heads_of(fused, heads.num + heads.num_kv, heads.num_kv); }
+
+  template <class Of>
+  void forward(Backend& backend, Of of, const AttentionPlan& plan) {
+    const Tensor fused = of(qkv);
+    backend.attention_forward({q(fused), k(fused), v(fused), of(out), of(lse), scale, plan});
+  }
+  template <class Of>
+  void backward(Backend& backend, Of of, const AttentionPlan& plan) {
+    const Tensor fused = of(qkv), gradient = of(dqkv);
+    backend.attention_delta(of(delta), of(out), of(dout));
+    backend.attention_backward({.q = q(fused),
+                                .k = k(fused),
+                                .v = v(fused),
+                                .dout = of(dout),
+                                .lse = of(lse),
+                                .delta = of(delta),
+                                .dq = q(gradient),
+                                .dk = k(gradient),
+                                .dv = v(gradient),
+                                .scale = scale,
+                                .plan = plan,
+                                .out = of(out)});
+  }
+};
+
+/// Kernels, uploads among them, that `run` launches.
+template <class F>
+long launches_of(F run) {
+  const long before = emulation::host_counts().launches;
+  run();
+  return emulation::host_counts().launches - before;
+}
+
+// Probabilities, and gradients of scores, are float32 numbers here and bf16 in the CPU's kernels: each result is within
+// 0.004 of the exact one there, and rounded once more where it is stored.
+constexpr Tolerance sums{.of_largest = 0.012, .absolute = 5e-6}, lse_tolerance{.of_largest = 3e-6, .of_itself = 3e-6};
+
+std::vector<Operand> operands_of(Layer& layer, bool is_backward) {
+  std::vector<Operand> operands = {in(layer.qkv), out(layer.out, sums), out(layer.lse, lse_tolerance)};
+  if (!is_backward) return operands;
+  operands.insert(operands.end(), {in(layer.dout), out(layer.delta, {.of_largest = 0.02}), out(layer.dqkv, sums)});
+  return operands;
+}
+
+void check_layer(const std::string& what, Layer& layer, const Spans& spans) {
+  check(what, operands_of(layer, true), [&](Backend& backend, auto of) {
+    const auto plan = backend.plan_attention(spans, layer.tokens, layer.tokens);
+    layer.forward(backend, of, *plan);
+    layer.backward(backend, of, *plan);
+  });
+}
+
+std::size_t num_stored() {
+  const fs::path folder = CudnnTest::cache() / "sft/attention";
+  if (!fs::exists(folder)) return 0;
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), {}));
+}
+
+/// A backend of its own over the emulated GPU, which compiles its own graphs.
+class OwnBackend {
+ public:
+  explicit OwnBackend(AttentionKernels kernels, std::int64_t library_tokens = 512) {
+    const Shapes shapes{
+        .tokens = 512, .hidden = 512, .q_heads = 8, .kv_heads = 8, .head_dim = 64, .mlp = 64, .vocab = 64};
+    AttentionNeeds needs;
+    needs.library = {.tokens = library_tokens, .q_heads = 8, .kv_heads = 8, .head_dim = 64, .has_backward = true};
+    const std::size_t bytes = workspace_bytes(device::Kind::cuda, 1, shapes, needs);
+    workspace_ = device_->allocate(bytes);
+    backend_ = make_backend(*device_, *stream_, kernels);
+    backend_->set_workspace(Tensor(workspace_.get(), DType::bf16, {static_cast<std::int64_t>(bytes / 2)}));
+  }
+  ~OwnBackend() { stream_->synchronize(); }
+  OwnBackend(const OwnBackend&) = delete;
+  OwnBackend& operator=(const OwnBackend&) = delete;
+  Backend& operator*() { return *backend_; }
+
+  /// The memory of the twins after op: see run_on_gpu.
+  template <class Op>
+  std::vector<std::vector<std::byte>> run(const std::vector<Operand>& operands, Op op) {
+    return run_on_gpu(operands, [&](Backend& others, auto of) {
+      others.stream().synchronize();
+      op(*backend_, of);
+      stream_->synchronize();
+    });
+  }
+
+ private:
+  std::unique_ptr<device::Device> device_ = device::make_device(device::Kind::cuda);
+  std::unique_ptr<device::Stream> stream_ = device_->make_stream();
+  device::Device::Block workspace_;
+  std::unique_ptr<Backend> backend_;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(cudnn)
+
+BOOST_AUTO_TEST_CASE(gives_what_the_cpu_gives) {
+  const std::vector<Heads> all_heads = {{2, 2, 32}, {4, 2, 64}, {6, 1, 80}, {2, 1, 128}, {8, 2, 16}, {1, 1, 256}};
+  unsigned seed = 0;
+  for (const Heads heads : all_heads) {
+    const std::string what =
+        std::to_string(heads.num) + "/" + std::to_string(heads.num_kv) + " x " + std::to_string(heads.dim);
+    for (const Layout layout : {Layout{}, Layout{.gap = 16}}) {
+      Layer whole(heads, 150, seed += 10, layout);
+      check_layer(what + ", documents", whole, documents_of({40, 1, 77, 32}));
+      Layer tail(heads, 70, seed += 10, layout);
+      check_layer(what + ", documents between rows of none", tail, documents_of({13, 20, 3}, 9));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(one_document_longer_than_a_block) {
+  Layer layer({2, 1, 64}, 140, 3);
+  check_layer("one document", layer, documents_of({140}));
+}
+
+// Else the tests above compare the kernels of this program with themselves.
+BOOST_AUTO_TEST_CASE(is_what_runs) {
+  Layer layer({4, 2, 64}, 96, 1);
+  const auto gpu = [](const Twin& twin) { return twin.gpu(); };
+  (void)run_on_gpu(operands_of(layer, true), [&](Backend& backend, auto) {
+    const auto plan = backend.plan_attention(documents_of({50, 46}), 96, 96);
+    layer.forward(backend, gpu, *plan);  // uploads the offsets
+    BOOST_TEST(launches_of([&] { layer.forward(backend, gpu, *plan); }) == 0);
+    layer.backward(backend, gpu, *plan);
+    constexpr long delta = 1, copies_of_dk_and_dv = 2;
+    BOOST_TEST(launches_of([&] { layer.backward(backend, gpu, *plan); }) == delta + copies_of_dk_and_dv);
+  });
+}
+
+// What cuDNN is not asked for has the bits of this program's own kernels.
+BOOST_AUTO_TEST_CASE(leaves_the_rest_to_the_kernels) {
+  OwnBackend own(AttentionKernels::own), library(AttentionKernels::cudnn);
+  Layer layer({4, 2, 64}, 96, 5);
+  const Twin sinks = Twin(DType::float32, {4}).normal(9);
+  const auto same = [&](const std::string& what, const Spans& spans, auto change, bool is_backward) {
+    const auto op = [&](Backend& backend, auto of) {
+      const auto plan = backend.plan_attention(spans, layer.tokens, layer.tokens);
+      const Tensor fused = of(layer.qkv);
+      AttentionForward call{.q = layer.q(fused),
+                            .k = layer.k(fused),
+                            .v = layer.v(fused),
+                            .out = of(layer.out),
+                            .lse = of(layer.lse),
+                            .scale = layer.scale,
+                            .plan = *plan};
+      change(call);
+      backend.attention_forward(call);
+      if (is_backward) layer.backward(backend, of, *plan);
+    };
+    BOOST_TEST((own.run(operands_of(layer, true), op) == library.run(operands_of(layer, true), op)), what);
+  };
+  const auto nothing = [](AttentionForward&) {};
+  const Spans plain = documents_of({50, 46});
+  Spans windowed = plain;
+  for (sequence::AttentionSpan& span : windowed) span.window = 7;
+  same("windows", windowed, nothing, true);
+  same("a rectangle", {{0, 48, 48, 48, 48, 0}}, nothing, true);
+  same("rows of none between documents", {{0, 20, 0, 20, 0, 0}, {30, 20, 30, 20, 0, 1}}, nothing, true);
+  same(
+      "a cap", plain, [](AttentionForward& call) { call.softcap = 5.0F; }, false);
+  same(
+      "sinks", plain, [&](AttentionForward& call) { call.sinks = sinks.gpu(); }, false);
+  Twin exact(DType::float32, {96, 4, 64});
+  same(
+      "a result in float32", plain, [&](AttentionForward& call) { call.out = exact.gpu(); }, false);
+}
+
+// Without the output (ulysses), or from a version whose backward pass does not repeat its bits.
+BOOST_AUTO_TEST_CASE(leaves_a_backward_pass_to_the_kernels) {
+  Layer layer({4, 2, 64}, 96, 6);
+  const Spans spans = documents_of({50, 46});
+  const auto backward = [&](Backend& backend, auto of, bool has_output) {
+    const auto plan = backend.plan_attention(spans, layer.tokens, layer.tokens);
+    const Tensor fused = of(layer.qkv), gradient = of(layer.dqkv);
+    layer.forward(backend, of, *plan);
+    backend.attention_delta(of(layer.delta), of(layer.out), of(layer.dout));
+    AttentionBackward call{.q = layer.q(fused),
+                           .k = layer.k(fused),
+                           .v = layer.v(fused),
+                           .dout = of(layer.dout),
+                           .lse = of(layer.lse),
+                           .delta = of(layer.delta),
+                           .dq = layer.q(gradient),
+                           .dk = layer.k(gradient),
+                           .dv = layer.v(gradient),
+                           .scale = layer.scale,
+                           .plan = *plan};
+    if (has_output) call.out = of(layer.out);
+    return launches_of([&] { backend.attention_backward(call); });
+  };
+  OwnBackend library(AttentionKernels::cudnn);
+  long with_output = 0, without = 0, of_old_version = 0;
+  (void)library.run(operands_of(layer, true), [&](Backend& b, auto of) { with_output = backward(b, of, true); });
+  (void)library.run(operands_of(layer, true), [&](Backend& b, auto of) { without = backward(b, of, false); });
+  setenv("SFT_EMULATED_CUDNN", "91900", 1);
+  BOOST_TEST(!find_attention_library().has_backward);
+  BOOST_TEST(find_attention_library().name == "cuDNN 9.19.0");
+  {
+    OwnBackend old(AttentionKernels::cudnn);
+    (void)old.run(operands_of(layer, true), [&](Backend& b, auto of) { of_old_version = backward(b, of, true); });
+  }
+  unsetenv("SFT_EMULATED_CUDNN");
+  OwnBackend own(AttentionKernels::own);
+  long of_kernels = 0;
+  (void)own.run(operands_of(layer, true), [&](Backend& b, auto of) { of_kernels = backward(b, of, true); });
+  BOOST_TEST(with_output != of_kernels);
+  BOOST_TEST(without == of_kernels);
+  BOOST_TEST(of_old_version == of_kernels);
+}
+
+BOOST_AUTO_TEST_CASE(needs_its_working_memory) {
+  Layer layer({8, 2, 64}, 500, 7);
+  const Spans spans = documents_of({500});
+  OwnBackend own(AttentionKernels::own), poor(AttentionKernels::cudnn, /*library_tokens=*/1);
+  const auto op = [&](Backend& backend, auto of) {
+    const auto plan = backend.plan_attention(spans, layer.tokens, layer.tokens);
+    layer.forward(backend, of, *plan);
+  };
+  (void)poor.run(operands_of(layer, false), op);
+  const auto both = [&](Backend& backend, auto of) {
+    const auto plan = backend.plan_attention(spans, layer.tokens, layer.tokens);
+    layer.backward(backend, of, *plan);
+  };
+  BOOST_TEST((own.run(operands_of(layer, true), both) == poor.run(operands_of(layer, true), both)));
+}
+
+BOOST_AUTO_TEST_CASE(keeps_compiled_graphs) {
+  Layer layer({2, 1, 16}, 64, 8);
+  const Spans spans = documents_of({33, 31});
+  const auto op = [&](Backend& backend, auto of) {
+    const auto plan = backend.plan_attention(spans, layer.tokens, layer.tokens);
+    layer.forward(backend, of, *plan);
+    layer.backward(backend, of, *plan);
+  };
+  const auto run_anew = [&] {
+    OwnBackend library(AttentionKernels::cudnn);
+    return library.run(operands_of(layer, true), op);
+  };
+  const std::size_t before = num_stored();
+  const auto compiled = run_anew();
+  BOOST_TEST(num_stored() == before + 2);  // forward and backward
+  BOOST_TEST((run_anew() == compiled));
+  BOOST_TEST(num_stored() == before + 2);
+  for (const auto& file : fs::directory_iterator(CudnnTest::cache() / "sft/attention")) {
+    std::ofstream(file.path(), std::ios::trunc) << "damaged";
+  }
+  BOOST_TEST((run_anew() == compiled));
+}
+
+// A graph of an earlier run is taken as it is: what it is of has to be in its name.
+BOOST_AUTO_TEST_CASE(names_tell_shapes_apart) {
+  using cuda::cudnn::GraphShape;
+  const GraphShape base{.documents = 1,
+                        .longest = 128,
+                        .q_heads = 2,
+                        .kv_heads = 1,
+                        .head_dim = 64,
+                        .scale = 0.125F,
+                        .q_row = 256,
+                        .k_row = 256,
+                        .v_row = 256,
+                        .out_row = 128,
+                        .dout_row = 128,
+                        .dq_row = 256,
+                        .dk_row = 64,
+                        .dv_row = 64,
+                        .tokens = 256};
+  std::vector<std::string> names = {base.name()};
+  for (auto member :
+       {&GraphShape::documents, &GraphShape::longest, &GraphShape::q_heads, &GraphShape::kv_heads,
+        &GraphShape::head_dim, &GraphShape::q_row, &GraphShape::k_row, &GraphShape::v_row, &GraphShape::out_row,
+        &GraphShape::dout_row, &GraphShape::dq_row, &GraphShape::dk_row, &GraphShape::dv_row, &GraphShape::tokens}) {
+    GraphShape other = base;
+    other.*member += 8;
+    names.push_back(other.name());
+  }
+  GraphShape other = base;
+  other.scale = 0.25F;
+  names.push_back(other.name());
+  other = base;
+  other.tokens = 0;
+  names.push_back(other.name());
+  std::ranges::sort(names);
+  BOOST_TEST((std::ranges::adjacent_find(names) == names.end()));
+}
+
+BOOST_AUTO_TEST_CASE(is_refused_where_it_is_too_old) {
+  setenv("SFT_EMULATED_CUDNN", "90300", 1);
+  const std::string problem = find_attention_library().problem;
+  unsetenv("SFT_EMULATED_CUDNN");
+  BOOST_TEST(problem.find("cuDNN 9.3.0 that was found is older than cuDNN 9.18.0") != std::string::npos, problem);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace sft::ops::testing

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The whole program with device.attention = cudnn on emulated GPUs: it trains as with its own kernels, keeps the graphs it
+# compiled, says what cuDNN does and what not, and goes on without it where its numbers are wrong.
+#
+#   program.sh MPIEXEC SFT_EMULATED SFT_PREPARE
+set -euo pipefail
+
+# shellcheck disable=SC2034  # checks.sh and gpu_training.sh read them
+mpiexec=$1 sft=$2 sft_prepare=$3
+support=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../support" && pwd)
+# shellcheck source=tests/support/checks.sh
+source "$support/checks.sh"
+# shellcheck source=tests/support/gpu_training.sh
+source "$support/gpu_training.sh"
+export SFT_EMULATED_COMPUTE_CAPABILITY=90 XDG_CACHE_HOME=$work/cache
+
+make_tiny_run
+on_gpus=("${train[@]}" --device.backend cuda --train.precision bf16)
+by_cudnn=("${on_gpus[@]}" --device.attention cudnn)
+
+# near FOLDER FOLDER: the losses of both are there, and the same but for the rounding of bf16.
+# shellcheck disable=SC2317  # check calls it
+near() {
+  paste <(losses "$1") <(losses "$2") | awk '
+    NF != 2 { exit 1 }
+    { n += 1; d = $1 - $2; if (d < 0) d = -d; if (d > 2e-3 * $1) bad = 1 }
+    END { exit bad || n != 4 }'
+}
+# shellcheck disable=SC2317
+differ() { ! same "$1" "$2"; }
+# graphs: how many are stored.
+graphs() { find cache/sft/attention -type f 2>/dev/null | wc -l; }
+
+succeeds "its own kernels" "${on_gpus[@]}" --train.output_dir own
+check "auto is own: nothing is compiled" test "$(graphs)" -eq 0
+succeeds "cuDNN" "${by_cudnn[@]}" --train.output_dir cudnn
+check "it says what cuDNN does" \
+  grep -qE 'attention: cuDNN 9\.28\.1 forward and backward, tried beside this program.s kernels$' out
+check "nothing is warned of" test "$(grep -c 'attention: this program' err)" -eq 0
+check "it trains as with its own kernels" near own cudnn
+check "in other bits" differ own cudnn
+stored=$(graphs)
+check "graphs of both passes are stored" test "$stored" -ge 4
+succeeds "once more" "${by_cudnn[@]}" --train.output_dir again
+check "with the same bits" same cudnn again
+check "from the stored graphs" test "$(graphs)" -eq "$stored"
+
+succeeds "ranks that exchange heads" "${by_cudnn[@]}" --train.output_dir ulysses --parallel.dp_shard_size 1 \
+  --parallel.sp_size 2 --parallel.sp_method ulysses --data.row_order endless
+check "cuDNN forward alone" grep -q 'forward; this program.s kernels backward, as ranks exchange heads' out
+succeeds "a ring" "${by_cudnn[@]}" --train.output_dir ring --parallel.dp_shard_size 1 --parallel.sp_size 2 \
+  --parallel.sp_method ring --data.row_order endless
+check "is not for cuDNN" grep -q 'attention: this program.s kernels, as rows are cut over ranks' err
+
+SFT_EMULATED_CUDNN=91900 succeeds "an old version" "${by_cudnn[@]}" --train.output_dir old
+check "cuDNN forward alone" grep -q 'forward; this program.s kernels backward, as cuDNN repeats its bits from 9.25 on' out
+check "it trains too" near own old
+for pass in forward backward; do
+  SFT_EMULATED_CUDNN_WRONG=$pass succeeds "wrong numbers of the $pass pass" "${by_cudnn[@]}" --train.output_dir "wrong_$pass"
+  check "it goes on without cuDNN" grep -q 'attention: this program.s kernels, as cuDNN 9.28.1 does not give what they give' err
+  check "with its own bits" same own "wrong_$pass"
+done
+
+SFT_EMULATED_CUDNN=0 refuses 2 'cuDNN cannot be used' "${by_cudnn[@]}" --train.output_dir absent
+SFT_EMULATED_CUDNN=90300 refuses 2 'older than cuDNN 9\.18\.0' "${by_cudnn[@]}" --train.output_dir ancient
+refuses 2 'does not go with backend = cpu' "${by_cudnn[@]}" --train.output_dir refused --device.backend cpu
+SFT_EMULATED_GPUS=0 refuses 2 'compute on CPUs, and cuDNN on GPUs' "${by_cudnn[@]}" --train.output_dir refused --device.backend auto
+refuses 2 'does not go with precision = fp32' "${by_cudnn[@]}" --train.output_dir refused --train.precision fp32
+
+# planned OPTION...: bytes of working memory of a rank in a dry run.
+planned() {
+  "$sft" tiny.ini --dry-run --num_ranks 2 --json --device.backend cuda --train.precision bf16 "$@" >plan.json &&
+    grep -oE '"workspace": *[0-9]+' plan.json | head -n 1 | grep -oE '[0-9]+$'
+}
+check "a dry run plans its working memory" test "$(planned --device.attention cudnn)" -gt "$(planned)"
+finish_checks
