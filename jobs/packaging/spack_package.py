@@ -25,6 +25,7 @@ class Sft(CMakePackage, CudaPackage):
     depends_on("yaml-cpp@0.7:")
     depends_on("zstd")
     depends_on("libedit")
+    depends_on("netlib-lapack@3.9: +lapacke")
     depends_on("liburing")
     depends_on("nccl@2.26:", when="+cuda")
 

@@ -143,19 +143,15 @@ if [[ $spares -gt 0 ]]; then
   [[ $spares -lt $SLURM_JOB_NUM_NODES ]] || fail "--spares leaves none of $SLURM_JOB_NUM_NODES nodes"
 fi
 
-folder=$(mktemp -d "${TMPDIR:-/tmp}/sft-run.XXXXXXXX" 2>/dev/null) || folder=''
-trap '[[ -z $guard ]] || kill "$guard" 2>/dev/null || true
-  [[ -z $timer ]] || kill "$timer" 2>/dev/null || true
-  [[ -z $folder ]] || rm -rf "$folder"' EXIT
-if [[ -n $folder ]]; then export SFT_RUN_FOLDER=$folder; fi
 readonly ended_by_signal=$((128 + $(kill -l USR1)))
-
-if [[ -z $folder && ($restarts -gt 0 || $spares -gt 0) ]]; then
-  fail "there is no place for temporary files, which --restarts and --spares need (set TMPDIR)"
-fi
 if [[ $restarts -gt 0 && $1 != -* && -e $1 && ! -f $1 ]]; then
   fail "--restarts needs a file that can be read again, not $1"
 fi
+folder=$(mktemp -d "${TMPDIR:-/tmp}/sft-run.XXXXXXXX" 2>/dev/null) || folder=''
+if [[ -z $folder && ($restarts -gt 0 || $spares -gt 0) ]]; then
+  fail "there is no place for temporary files, which --restarts and --spares need (set TMPDIR)"
+fi
+if [[ -n $folder ]]; then export SFT_RUN_FOLDER=$folder; fi
 
 # From here on no signal is lost; one that comes earlier ends this script, which has started nothing yet. No `$(...)` may
 # follow while the traps are set: bash 5.2 confuses its words with those of a trap. So functions that use it run `apart`,
@@ -164,6 +160,10 @@ for signal in HUP INT TERM USR1; do
   # shellcheck disable=SC2064  # the name of now
   trap "pass_on $signal" "$signal"
 done
+# Behind the others: with it alone bash handles signals itself, and ends.
+trap '[[ -z $guard ]] || kill "$guard" 2>/dev/null || true
+  [[ -z $timer ]] || kill "$timer" 2>/dev/null || true
+  [[ -z $folder ]] || rm -rf "$folder"' EXIT
 
 # apart COMMAND...: in a process of its own, which signals leave alone.
 apart() { (

@@ -21,6 +21,7 @@ LIBRARIES = {
     "libicu-dev": ("icu4c", "ICU"), "libonig-dev": ("oniguruma", "libonig-dev"), "libfmt-dev": ("fmt", "fmt"),
     "libprotozero-dev": ("protozero", "protozero"), "libzstd-dev": ("zstd", "zstd"), "libedit-dev": ("libedit", "libedit"),
     "liburing-dev": ("liburing", "liburing-dev"), "libyaml-cpp-dev": ("yaml-cpp", "yaml-cpp"),
+    "liblapacke-dev": ("netlib-lapack", "foss"), "libblas-dev": ("netlib-lapack", "foss"),
     "cmake": ("cmake", "CMake"), "ninja-build": ("ninja", "Ninja"),
 }
 OTHERS = {"g++", "openmpi-bin", "libboost-test-dev", "ocl-icd-opencl-dev", "wordnet-base", "python3-h5py",

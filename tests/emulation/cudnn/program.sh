@@ -64,14 +64,15 @@ done
 
 SFT_EMULATED_CUDNN=0 refuses 2 'cuDNN cannot be used' "${by_cudnn[@]}" --train.output_dir absent
 SFT_EMULATED_CUDNN=90300 refuses 2 'older than cuDNN 9\.18\.0' "${by_cudnn[@]}" --train.output_dir ancient
-refuses 2 'does not go with backend = cpu' "${by_cudnn[@]}" --train.output_dir refused --device.backend cpu
-SFT_EMULATED_GPUS=0 refuses 2 'compute on CPUs, and cuDNN on GPUs' "${by_cudnn[@]}" --train.output_dir refused --device.backend auto
-refuses 2 'does not go with precision = fp32' "${by_cudnn[@]}" --train.output_dir refused --train.precision fp32
+refused=("${train[@]}" --device.attention cudnn --train.output_dir refused)
+refuses 2 'does not go with backend = cpu' "${refused[@]}" --device.backend cpu --train.precision bf16
+SFT_EMULATED_GPUS=0 refuses 2 'compute on CPUs, and cuDNN on GPUs' "${refused[@]}" --device.backend auto --train.precision bf16
+refuses 2 'does not go with precision = fp32' "${refused[@]}" --device.backend cuda --train.precision fp32
 
 # planned OPTION...: bytes of working memory of a rank in a dry run.
 planned() {
   "$sft" tiny.ini --dry-run --num_ranks 2 --json --device.backend cuda --train.precision bf16 "$@" >plan.json &&
-    grep -oE '"workspace": *[0-9]+' plan.json | head -n 1 | grep -oE '[0-9]+$'
+    tr -d ' \n' <plan.json | grep -oE '"workspace":\{"least_bytes":[0-9]+,"most_bytes":[0-9]+' | grep -oE '[0-9]+$'
 }
 check "a dry run plans its working memory" test "$(planned --device.attention cudnn)" -gt "$(planned)"
 finish_checks

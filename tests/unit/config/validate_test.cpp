@@ -191,6 +191,7 @@ const Refused
             {"`train.fp8 = blockwise` does not go with lora.load_in_4bit",
              [](Config& c) {
                c.lora.use_peft = c.lora.load_in_4bit = true, c.model.model_name_or_path = "m";
+               c.model.hidden_size = c.model.intermediate_size = 128;
                c.train.fp8 = Fp8::blockwise;
              }},
             {"`train.fp8 = tensorwise` does not go with lora.use_dora",
