@@ -143,22 +143,35 @@ class Stand {
 
   /// Whole gradients by name. Collective.
   [[nodiscard]] LogicalTensors gradients() const {
-    return gather(part(true).shard_map(), part(true).gradients(), mesh_);
+    return gather_parts(true, [](const parallel::UnitStorage& part) { return part.gradients(); });
   }
   /// Whole parameters by name, of those that are trained or of the others. Collective.
   [[nodiscard]] LogicalTensors parameters(bool trained) const {
-    return gather(part(trained).shard_map(), part(trained).parameters(), mesh_);
+    return gather_parts(trained, [](const parallel::UnitStorage& part) { return part.parameters(); });
   }
-  void set_trained(const LogicalTensors& tensors) { scatter(part(true).shard_map(), tensors, part(true).parameters()); }
-  [[nodiscard]] Tensor gradient_shard() const { return part(true).gradients(); }
+  void set_trained(const LogicalTensors& tensors) {
+    for (const parallel::UnitStorage& stored : parts_) {
+      if (stored.part().has_gradient) scatter(stored.shard_map(), tensors, stored.parameters());
+    }
+  }
+  /// Of the first part that is trained.
+  [[nodiscard]] Tensor gradient_shard() const {
+    return std::ranges::find_if(parts_, [](const auto& stored) { return stored.part().has_gradient; })->gradients();
+  }
   [[nodiscard]] std::size_t storage_bytes() const { return storage_bytes_; }
   /// Of what blocks keep, and of what they share.
   [[nodiscard]] std::size_t activation_bytes() const { return activation_bytes_; }
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
-  [[nodiscard]] const parallel::UnitStorage& part(bool trained) const {
-    return *std::ranges::find_if(parts_, [&](const auto& stored) { return stored.part().has_gradient == trained; });
+  /// Whole tensors of all parts that are trained, or of the others. Collective.
+  template <class ShardOf>
+  [[nodiscard]] LogicalTensors gather_parts(bool trained, ShardOf shard_of) const {
+    LogicalTensors tensors;
+    for (const parallel::UnitStorage& stored : parts_) {
+      if (stored.part().has_gradient == trained) tensors.merge(gather(stored.shard_map(), shard_of(stored), mesh_));
+    }
+    return tensors;
   }
   void lay_out(device::Arena& arena) {
     const std::size_t before = arena.used_bytes();
