@@ -64,7 +64,7 @@ struct StepMetrics {
   std::int64_t planned_memory_bytes = 0;      ///< for that of the fullest rank; 0: not written
   std::optional<double> planned_step_time_s;  ///< empty: no machine was named to plan it for
   std::int64_t num_skipped_steps = 0;         ///< left out since the run began; not written when there was none
-  std::string fp8;                     ///< train.fp8; empty: none, and not written
+  std::string fp8;                            ///< train.fp8; empty: none, and not written
   std::optional<TimeNote> time;               ///< what the run's time went to; not written where it is empty
 
   /// The rates of this step.
