@@ -102,6 +102,15 @@ BOOST_AUTO_TEST_CASE(a_file_that_nobody_writes_any_more_is_forgotten) {
   BOOST_TEST(soon([&] { return node.others().empty(); }));
 }
 
+BOOST_AUTO_TEST_CASE(a_folder_that_another_node_has_just_made_stays) {
+  const test::TemporaryFolder folder;
+  const std::string files = folder.file("standstill");
+  const NodeReports node(files, 0, 0.001);
+  std::filesystem::create_directory(files);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  BOOST_TEST(std::filesystem::exists(files));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace sft::comm
