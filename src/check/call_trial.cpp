@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <span>
 #include <utility>
@@ -19,6 +20,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::array<std::size_t, 5> sizes_of_calls{std::size_t{1} << 10, std::size_t{1} << 14, std::size_t{1} << 17,
                                                     std::size_t{1} << 20, std::size_t{1} << 22};
+
+/// For what ranks wait for each other: about as many seconds of work between two calls, and the bytes of a call.
+constexpr std::array<double, 4> seconds_of_work{2e-4, 1e-3, 5e-3, 4e-2};
+constexpr std::size_t met_bytes = sizes_of_calls.front();
 
 class CallTrial {
  public:
@@ -59,6 +64,34 @@ class CallTrial {
     return points;
   }
 
+  [[nodiscard]] std::vector<comm::MeasuredWaits::Point> measure_waits(const std::function<void()>& work) {
+    constexpr int few = 16;
+    const double call_s = mean_s(few, [&] { meet(); }), work_s = mean_s(few, work);
+    std::vector<comm::MeasuredWaits::Point> points;
+    for (const double seconds : seconds_of_work) {
+      const auto count = std::max<std::int64_t>(1, std::llround(seconds / work_s));
+      const auto work_once = [&] {
+        for (std::int64_t i = 0; i < count; ++i) work();
+      };
+      const int num_calls = std::max(3, static_cast<int>(window_s_ / seconds));
+      // In turn, and the least of each: what disturbs a machine only makes it slower.
+      double alone_s = 0, met_s = 0;
+      constexpr int num_rounds = 3;
+      for (int round = 0; round < num_rounds; ++round) {
+        const double alone = mean_s(num_calls, work_once);
+        const double met = mean_s(num_calls, [&] {
+          work_once();
+          meet();
+        });
+        alone_s = round == 0 ? alone : std::min(alone, alone_s);
+        met_s = round == 0 ? met : std::min(met, met_s);
+      }
+      if (!points.empty() && alone_s <= points.back().computed_s) continue;
+      points.push_back({alone_s, std::max(0.0, met_s - alone_s - call_s)});
+    }
+    return points;
+  }
+
   void all_gather(std::size_t bytes) {
     collectives_->all_gather(group_, floats(gathered_, bytes), floats(own_, bytes / group_.size()), *stream_);
   }
@@ -93,12 +126,29 @@ class CallTrial {
  private:
   static constexpr std::size_t most_bytes = sizes_of_calls.back();
 
+  /// A small all-reduce, to its end.
+  void meet() {
+    all_reduce(met_bytes);
+    stream_->synchronize();
+  }
+
   static Tensor floats(const device::Device::Block& block, std::size_t bytes) {
     return {block.get(), DType::float32, {checked_cast<std::int64_t>(bytes / sizeof(float))}};
   }
   [[nodiscard]] device::Device::Block take(comm::MemoryUse use) {
     device::Device::Block shared = collectives_->allocate_shared(group_, use, most_bytes);
     return shared != nullptr ? std::move(shared) : collectives_->allocate_own(group_, most_bytes);
+  }
+
+  /// Of one `work`, of so many that all ranks do at once: the mean over them.
+  [[nodiscard]] double mean_s(int num_calls, const std::function<void()>& work) const {
+    std::int64_t nothing = 0;
+    world_.sum(std::span(&nothing, 1));
+    const auto start = Clock::now();
+    for (int i = 0; i < num_calls; ++i) work();
+    std::array<double, 1> seconds{std::chrono::duration<double>(Clock::now() - start).count()};
+    world_.sum(std::span<double>(seconds));
+    return seconds[0] / world_.size() / num_calls;
   }
 
   /// All ranks of the world make as many calls, which fill the window.
@@ -133,15 +183,25 @@ class CallTrial {
   device::Device::Block gathered_, reduced_, own_, other_;
 };
 
-}  // namespace
-
-std::vector<comm::MeasuredCalls> measure_calls(const CheckedMachine& machine, const comm::Span& span,
-                                               int ranks_per_node, double window_s) {
-  const comm::Group& world = machine.groups.world;
+/// Of the groups to which the ranks of `world` are dealt. Collective.
+comm::Group own_group(const comm::Group& world, const comm::Span& span, int ranks_per_node) {
   const int node = world.rank() / ranks_per_node, place = world.rank() % ranks_per_node;
   const int groups_per_node = ranks_per_node / span.ranks_per_node;
   const int color = node / span.num_nodes * groups_per_node + place / span.ranks_per_node;
-  CallTrial trial(machine, world.split(color, world.rank(), "trial"), window_s);
+  return world.split(color, world.rank(), "trial");
+}
+
+}  // namespace
+
+comm::MeasuredWaits measure_waits(const CheckedMachine& machine, const comm::Span& span, int ranks_per_node,
+                                  double window_s, const std::function<void()>& work) {
+  CallTrial trial(machine, own_group(machine.groups.world, span, ranks_per_node), window_s);
+  return {span, trial.measure_waits(work)};
+}
+
+std::vector<comm::MeasuredCalls> measure_calls(const CheckedMachine& machine, const comm::Span& span,
+                                               int ranks_per_node, double window_s) {
+  CallTrial trial(machine, own_group(machine.groups.world, span, ranks_per_node), window_s);
   std::vector<comm::MeasuredCalls> all;
   const auto add = [&](const char* name, void (CallTrial::*call)(std::size_t)) {
     all.push_back({name, span, trial.measure([&](std::size_t bytes) { (trial.*call)(bytes); })});

@@ -191,6 +191,26 @@ BOOST_AUTO_TEST_CASE(accumulation_repeats_the_middle_micro_batch) {
   BOOST_TEST(twenty - three == 17 * (four - three), boost::test_tools::tolerance(1e-9));
 }
 
+BOOST_AUTO_TEST_CASE(threads_of_ranks_talk_where_they_compute_too) {
+  Run run;
+  run.config.parallel.dp_replicate_size = 2;
+  Hardware machine = instant();
+  machine.network.measured = {{"all_reduce", {1, 2}, {{1, 1.0}, {1e15, 1.0 + 1e-9}}}};
+  const auto step_s = [&](int micro_batches) {
+    run.config.train.gradient_accumulation_steps = micro_batches;
+    return run.time(machine).step_s;
+  };
+  const double one = step_s(1), two = step_s(2);
+  machine.rates.overlaps = false;
+  BOOST_TEST(step_s(1) >= one + 2 - 1e-6);                                             // counts, and whether all go on
+  BOOST_TEST(step_s(2) - step_s(1) >= two - one + 1 - 1e-6);                           // this for each micro-batch
+  machine.network.waits = {{{1, 2}, {{1e-3, 1e-3}}}};
+  machine.rates.products = {{1e-9, 1e9}};
+  const double waits_too = step_s(1);
+  machine.network.waits.clear();
+  BOOST_TEST(waits_too > step_s(1) + 0.1 * (step_s(1) - one));
+}
+
 BOOST_AUTO_TEST_CASE(mfu_counts_the_operations_of_the_model) {
   const Run run;
   Hardware machine = instant();
