@@ -66,7 +66,8 @@ class CallTrial {
 
   [[nodiscard]] std::vector<comm::MeasuredWaits::Point> measure_waits(const std::function<void()>& work) {
     constexpr int few = 16;
-    const double call_s = mean_s(few, [&] { meet(); }), work_s = mean_s(few, work);
+    const double call_s = seconds_of([&] { all_reduce(met_bytes); });  // as measure() has it, and plans know it
+    const double work_s = mean_s(few, work);
     std::vector<comm::MeasuredWaits::Point> points;
     for (const double seconds : seconds_of_work) {
       const auto count = std::max<std::int64_t>(1, std::llround(seconds / work_s));

@@ -202,13 +202,24 @@ BOOST_AUTO_TEST_CASE(threads_of_ranks_talk_where_they_compute_too) {
   };
   const double one = step_s(1), two = step_s(2);
   machine.rates.overlaps = false;
-  BOOST_TEST(step_s(1) >= one + 2 - 1e-6);                                             // counts, and whether all go on
-  BOOST_TEST(step_s(2) - step_s(1) >= two - one + 1 - 1e-6);                           // this for each micro-batch
-  machine.network.waits = {{{1, 2}, {{1e-3, 1e-3}}}};
+  BOOST_TEST(step_s(1) >= one + 2 - 1e-6);                    // counts, and whether all go on
+  BOOST_TEST(step_s(2) - step_s(1) >= two - one + 1 - 1e-6);  // this for each micro-batch
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_share_cores_wait_at_sums_of_tp) {
+  Run run;
+  run.config.parallel.tp_size = 2;
+  Hardware machine = instant();
+  machine.rates.overlaps = false;
   machine.rates.products = {{1e-9, 1e9}};
-  const double waits_too = step_s(1);
-  machine.network.waits.clear();
-  BOOST_TEST(waits_too > step_s(1) + 0.1 * (step_s(1) - one));
+  const StepTime alone = run.time(machine);
+  BOOST_TEST(alone.step_s == alone.ops_s, nearly);
+  machine.network.waits = {{{1, 2}, {{1e-6, 1e-6}}}};  // as long as they compute
+  const StepTime shared = run.time(machine);
+  BOOST_TEST(shared.ops_s == alone.ops_s, nearly);
+  BOOST_TEST(shared.step_s > 1.5 * alone.step_s);
+  BOOST_TEST(shared.step_s <= 2 * alone.step_s * (1 + 1e-9));
+  BOOST_TEST(shared.exposed_s() == shared.step_s - shared.ops_s, nearly);
 }
 
 BOOST_AUTO_TEST_CASE(mfu_counts_the_operations_of_the_model) {
