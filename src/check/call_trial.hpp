@@ -20,7 +20,6 @@ namespace sft::check {
 /// What ranks wait for each other at calls over such groups, by how long they did `work` before: what a small
 /// all-reduce behind it takes beyond itself and the work. Collective.
 [[nodiscard]] comm::MeasuredWaits measure_waits(const CheckedMachine& machine, const comm::Span& span,
-                                                int ranks_per_node, double window_s,
-                                                const std::function<void()>& work);
+                                                int ranks_per_node, double window_s, const std::function<void()>& work);
 
 }  // namespace sft::check

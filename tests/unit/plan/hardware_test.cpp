@@ -76,9 +76,10 @@ BOOST_AUTO_TEST_CASE(what_was_measured_is_written_and_read_again) {
   BOOST_TEST((again.network.waits[0].span == comm::Span{1, 4}));
   BOOST_TEST(again.network.waits[0].points[1].computed_s == 2e-4, boost::test_tools::tolerance(1e-9));
   BOOST_TEST(again.network.waits[1].points[0].wait_s == 5e-5, boost::test_tools::tolerance(1e-9));
-  for (const char* wrong : {"all_gather_us = 4x1@1024:5", "pass_gbps = walk@1:2", "product_sides = 64 16",
-                            "exchange_us = 4x1@1024:5 4x1@1024:6", "wait_us = 4x1@0:1", "wait_us = 4x1@200:1 4x1@100:2",
-                            "wait_us = 4@100:1", "exchange_us = 4x1@1024:0 4x1@2048:6", "product_forward_gflops = 1 2 3"}) {
+  for (const char* wrong :
+       {"all_gather_us = 4x1@1024:5", "pass_gbps = walk@1:2", "product_sides = 64 16",
+        "exchange_us = 4x1@1024:5 4x1@1024:6", "wait_us = 4x1@0:1", "wait_us = 4x1@200:1 4x1@100:2",
+        "wait_us = 4@100:1", "exchange_us = 4x1@1024:0 4x1@2048:6", "product_forward_gflops = 1 2 3"}) {
     BOOST_TEST_CONTEXT(wrong) { BOOST_TEST(!error_of(to_ini(shipped().front()) + wrong + "\n").empty()); }
   }
 }

@@ -77,12 +77,9 @@ BOOST_AUTO_TEST_CASE(units_may_stay_whole_or_in_the_node_from_the_forward_to_the
   t.task.hardware.num_nodes = 2;
   t.task.base.parallel.dp_shard_size = 4;
   t.task.fixed = {"dp_shard_size"};
-  const std::set<std::tuple<int, Reshard, int>> all{{0, Reshard::always, 1},
-                                                    {1, Reshard::always, 1},
-                                                    {2, Reshard::always, 1},
-                                                    {3, Reshard::always, 1},
-                                                    {3, Reshard::never, 1},
-                                                    {3, Reshard::to_groups, 2}};
+  const std::set<std::tuple<int, Reshard, int>> all{{0, Reshard::always, 1}, {1, Reshard::always, 1},
+                                                    {2, Reshard::always, 1}, {3, Reshard::always, 1},
+                                                    {3, Reshard::never, 1},  {3, Reshard::to_groups, 2}};
   BOOST_TEST((found(t.task) == all));
   t.task.fixed.insert("reshard_after_forward");
   t.task.base.parallel.reshard_after_forward = Reshard::never;
