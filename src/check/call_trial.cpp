@@ -21,9 +21,10 @@ using Clock = std::chrono::steady_clock;
 constexpr std::array<std::size_t, 5> sizes_of_calls{std::size_t{1} << 10, std::size_t{1} << 14, std::size_t{1} << 17,
                                                     std::size_t{1} << 20, std::size_t{1} << 22};
 
-/// For what ranks wait for each other: about as many seconds of work between two calls, and the bytes of a call.
+/// For what ranks wait for each other: about as many seconds of work between two calls, and the bytes of sums, and of
+/// messages, which are no longer sent without asking.
 constexpr std::array<double, 4> seconds_of_work{2e-4, 1e-3, 5e-3, 4e-2};
-constexpr std::size_t met_bytes = sizes_of_calls.front();
+constexpr std::size_t bytes_of_sums = sizes_of_calls[0], bytes_of_messages = sizes_of_calls[2];
 
 class CallTrial {
  public:
@@ -64,9 +65,10 @@ class CallTrial {
     return points;
   }
 
-  [[nodiscard]] std::vector<comm::MeasuredWaits::Point> measure_waits(const std::function<void()>& work) {
+  [[nodiscard]] std::vector<comm::MeasuredWaits::Point> measure_waits(const std::function<void()>& call,
+                                                                      const std::function<void()>& work) const {
     constexpr int few = 16;
-    const double call_s = seconds_of([&] { all_reduce(met_bytes); });  // as measure() has it, and plans know it
+    const double call_s = seconds_of(call);  // as measure() has it, and plans know it
     const double work_s = mean_s(few, work);
     std::vector<comm::MeasuredWaits::Point> points;
     for (const double seconds : seconds_of_work) {
@@ -75,20 +77,21 @@ class CallTrial {
         for (std::int64_t i = 0; i < count; ++i) work();
       };
       const int num_calls = std::max(3, static_cast<int>(window_s_ / seconds));
-      // In turn, and the least of each: what disturbs a machine only makes it slower.
-      double alone_s = 0, met_s = 0;
-      constexpr int num_rounds = 3;
-      for (int round = 0; round < num_rounds; ++round) {
-        const double alone = mean_s(num_calls, work_once);
-        const double met = mean_s(num_calls, [&] {
+      // In turn, and the middle ones: how ranks meet the turns of others is better or worse by chance.
+      std::array<double, 3> alone_s{}, met_s{};
+      for (std::size_t round = 0; round < alone_s.size(); ++round) {
+        alone_s[round] = mean_s(num_calls, work_once);
+        met_s[round] = mean_s(num_calls, [&] {
           work_once();
-          meet();
+          call();
+          stream_->synchronize();
         });
-        alone_s = round == 0 ? alone : std::min(alone, alone_s);
-        met_s = round == 0 ? met : std::min(met, met_s);
       }
-      if (!points.empty() && alone_s <= points.back().computed_s) continue;
-      points.push_back({alone_s, std::max(0.0, met_s - alone_s - call_s)});
+      std::ranges::sort(alone_s);
+      std::ranges::sort(met_s);
+      const double computed_s = alone_s[1];
+      if (!points.empty() && computed_s <= points.back().computed_s) continue;
+      points.push_back({computed_s, std::max(0.0, met_s[1] - computed_s - call_s)});
     }
     return points;
   }
@@ -126,12 +129,6 @@ class CallTrial {
 
  private:
   static constexpr std::size_t most_bytes = sizes_of_calls.back();
-
-  /// A small all-reduce, to its end.
-  void meet() {
-    all_reduce(met_bytes);
-    stream_->synchronize();
-  }
 
   static Tensor floats(const device::Device::Block& block, std::size_t bytes) {
     return {block.get(), DType::float32, {checked_cast<std::int64_t>(bytes / sizeof(float))}};
@@ -194,10 +191,11 @@ comm::Group own_group(const comm::Group& world, const comm::Span& span, int rank
 
 }  // namespace
 
-comm::MeasuredWaits measure_waits(const CheckedMachine& machine, const comm::Span& span, int ranks_per_node,
-                                  double window_s, const std::function<void()>& work) {
+std::vector<comm::MeasuredWaits> measure_waits(const CheckedMachine& machine, const comm::Span& span,
+                                               int ranks_per_node, double window_s, const std::function<void()>& work) {
   CallTrial trial(machine, own_group(machine.groups.world, span, ranks_per_node), window_s);
-  return {span, trial.measure_waits(work)};
+  return {{comm::waited_calls[0], span, trial.measure_waits([&] { trial.all_reduce(bytes_of_sums); }, work)},
+          {comm::waited_calls[1], span, trial.measure_waits([&] { trial.exchange_all(bytes_of_messages); }, work)}};
 }
 
 std::vector<comm::MeasuredCalls> measure_calls(const CheckedMachine& machine, const comm::Span& span,

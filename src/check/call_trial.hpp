@@ -17,9 +17,10 @@ namespace sft::check {
 [[nodiscard]] std::vector<comm::MeasuredCalls> measure_calls(const CheckedMachine& machine, const comm::Span& span,
                                                              int ranks_per_node, double window_s);
 
-/// What ranks wait for each other at calls over such groups, by how long they did `work` before: what a small
-/// all-reduce behind it takes beyond itself and the work. Collective.
-[[nodiscard]] comm::MeasuredWaits measure_waits(const CheckedMachine& machine, const comm::Span& span,
-                                                int ranks_per_node, double window_s, const std::function<void()>& work);
+/// What ranks wait for each other at comm::waited_calls over such groups, by how long they did `work` before: what the
+/// call behind it takes beyond itself and the work. Collective.
+[[nodiscard]] std::vector<comm::MeasuredWaits> measure_waits(const CheckedMachine& machine, const comm::Span& span,
+                                                             int ranks_per_node, double window_s,
+                                                             const std::function<void()>& work);
 
 }  // namespace sft::check

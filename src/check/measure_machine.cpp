@@ -102,7 +102,9 @@ std::vector<comm::MeasuredWaits> waits_of(const CheckedMachine& machine, const s
   const std::function<void()> work = [&] { ops->add(both.rows(0, 1), both.rows(1, 1)); };
   std::vector<comm::MeasuredWaits> waits;
   for (const comm::Span& span : spans) {
-    waits.push_back(measure_waits(machine, span, ranks_per_node, 2 * window.seconds, work));
+    for (comm::MeasuredWaits& of : measure_waits(machine, span, ranks_per_node, 2 * window.seconds, work)) {
+      waits.push_back(std::move(of));
+    }
   }
   return waits;
 }

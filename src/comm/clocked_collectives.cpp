@@ -112,9 +112,12 @@ double call_time_s(const Call& call, const Group& group, const Span& span, const
          std::visit(CallTime{group, span, network, static_cast<double>(bytes_to_send(call, group))}, call);
 }
 
-double wait_s(double computed_s, const Span& span, const Network& network) {
+double wait_s(const Call& call, double computed_s, const Span& span, const Network& network) {
+  const bool sends = std::holds_alternative<Exchange>(call) || std::holds_alternative<ExchangeAll>(call);
   const MeasuredWaits* waits = nullptr;
-  for (const MeasuredWaits& of : network.waits) waits = nearer(waits, of, span);
+  for (const MeasuredWaits& of : network.waits) {
+    if (of.call == waited_calls[sends ? 1 : 0]) waits = nearer(waits, of, span);
+  }
   if (waits == nullptr) return 0;
   MeasuredWaits::Point below{0, 0};
   for (const MeasuredWaits::Point& above : waits->points) {
@@ -127,13 +130,13 @@ double wait_s(double computed_s, const Span& span, const Network& network) {
   return 0;
 }
 
-double ClockedCollectives::next_wait_s(const Group& group, const Span& span, double now_s) const {
+double ClockedCollectives::next_wait_s(const Call& call, const Group& group, const Span& span, double now_s) const {
   Meeting last{.size = group.size(), .time_s = 0, .waited_s = 0};
   for (const Meeting& meeting : meetings_) {
     if (meeting.size >= group.size() && meeting.time_s >= last.time_s) last = meeting;
   }
   const double waited_s = total_wait_s_ - last.waited_s, computed_s = now_s - last.time_s - waited_s;
-  return std::max(0.0, wait_s(std::max(computed_s, 0.0), span, network_) - waited_s);
+  return std::max(0.0, wait_s(call, std::max(computed_s, 0.0), span, network_) - waited_s);
 }
 
 void ClockedCollectives::note_meeting(const Group& group, double now_s) {
@@ -154,7 +157,7 @@ void ClockedCollectives::run(const Group& group, const Call& call, device::Strea
   const double call_s = call_time_s(call, group, span, network_);
   double waited_s = 0;
   if (!network_.waits.empty()) {
-    waited_s = next_wait_s(group, span, clock.now_s());
+    waited_s = next_wait_s(call, group, span, clock.now_s());
     total_wait_s_ += waited_s;
   }
   const double time_s = call_s + (computes ? waited_s : 0);

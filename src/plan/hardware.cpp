@@ -184,21 +184,29 @@ Key calls(const char* name, const char* call) {
 }
 
 /// "4x1@1000:150": after 1000 microseconds of work groups of 4 ranks on each of 1 node wait 150.
-void read_waits(Hardware& machine, const std::string& text) {
-  std::vector<comm::MeasuredWaits>& waits = machine.network.waits;
-  waits.clear();
-  for (const SpanWord& word : read_of_spans(text, "RANKSxNODES@MICROSECONDS:MICROSECONDS by rising work before")) {
-    require_above_0(word.at);
-    if (waits.empty() || !(waits.back().span == word.span)) waits.push_back({word.span, {}});
-    waits.back().points.push_back({micro * word.at, micro * word.number});
-  }
-}
-std::string write_waits(const Hardware& machine) {
-  std::vector<std::string> words;
-  for (const comm::MeasuredWaits& of : machine.network.waits) {
-    for (const auto& at : of.points) words.push_back(word_of(of.span, at.computed_s / micro, at.wait_s / micro));
-  }
-  return fmt::format("{}", fmt::join(words, " "));
+Key waits(const char* name, const char* call) {
+  return {name,
+          [call](Hardware& m, const std::string& text) {
+            std::vector<comm::MeasuredWaits>& all = m.network.waits;
+            std::erase_if(all, [&](const comm::MeasuredWaits& of) { return of.call == call; });
+            for (const SpanWord& word :
+                 read_of_spans(text, "RANKSxNODES@MICROSECONDS:MICROSECONDS by rising work before")) {
+              require_above_0(word.at);
+              const bool is_new = all.empty() || all.back().call != call || !(all.back().span == word.span);
+              if (is_new) all.push_back({call, word.span, {}});
+              all.back().points.push_back({micro * word.at, micro * word.number});
+            }
+          },
+          [call](const Hardware& m) {
+            std::vector<std::string> words;
+            for (const comm::MeasuredWaits& of : m.network.waits) {
+              if (of.call != call) continue;
+              for (const auto& at : of.points)
+                words.push_back(word_of(of.span, at.computed_s / micro, at.wait_s / micro));
+            }
+            return fmt::format("{}", fmt::join(words, " "));
+          },
+          false};
 }
 
 /// "16 64 256".
@@ -296,7 +304,8 @@ const std::vector<Key>& keys() {
       calls("all_reduce_us", "all_reduce"),
       calls("exchange_us", "exchange"),
       calls("exchange_all_us", "exchange_all"),
-      {"wait_us", read_waits, write_waits, false}};
+      waits("all_reduce_wait_us", comm::waited_calls[0]),
+      waits("exchange_all_wait_us", comm::waited_calls[1])};
   return all;
 }
 

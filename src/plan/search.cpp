@@ -99,7 +99,7 @@ double estimate_s(const PlanTask& task, const config::ValidConfig& config) {
 
 /// Leaves those that can be among the fastest: some of each mesh and stage, and of these the best by estimate.
 void keep_promising(const PlanTask& task, std::vector<Candidate>& candidates) {
-  constexpr std::size_t most_rehearsed = 40;
+  constexpr std::size_t most_rehearsed = 64;
   constexpr int most_of_mesh = 3;
   std::vector<std::pair<double, std::size_t>> order;
   for (std::size_t i = 0; i < candidates.size(); ++i) order.emplace_back(estimate_s(task, candidates[i].config), i);

@@ -3,6 +3,7 @@
 // Collectives that send nothing, and move the clock of a clocked stream (device/clocked_device.hpp) on by the time that
 // they would take.
 
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -37,14 +38,15 @@ struct MeasuredCalls {
   std::vector<Point> points;  ///< by rising bytes, two at least
 };
 
-/// What ranks that take turns on the cores of their node wait for each other at a call over groups of one form, all of
-/// them at the same time: until the last one has had its turn, and until those that slept have woken.
+/// What ranks that take turns on the cores of their node wait for each other at calls of one kind over groups of one
+/// form, all of them at the same time: until the last one has had its turn, and until those that slept have woken.
 struct MeasuredWaits {
   struct Point {
     double computed_s;  ///< by a rank, since the call before
     double wait_s;      ///< beside the time of the call
   };
 
+  std::string call;  ///< name_of(call)
   Span span;
   std::vector<Point> points;  ///< by rising computed_s, one at least; without computing none waits
 };
@@ -67,9 +69,13 @@ struct Network {
 /// sends. Pure.
 [[nodiscard]] double call_time_s(const Call& call, const Group& group, const Span& span, const Network& network);
 
+/// The calls whose waits stand for all: of those that a node does in shared memory, and of those that send messages, in
+/// which a rank has to take part several times.
+inline constexpr std::array<const char*, 2> waited_calls{"all_reduce", "exchange_all"};
+
 /// What a rank waits at a call over a group whose ranks have computed so long since they last met, by the waits of
 /// `network` of the form that is nearest; along the lines through the points, also behind the last one. Pure.
-[[nodiscard]] double wait_s(double computed_s, const Span& span, const Network& network);
+[[nodiscard]] double wait_s(const Call& call, double computed_s, const Span& span, const Network& network);
 
 /// What the calls over a group took.
 struct GroupTime {
@@ -105,7 +111,7 @@ class ClockedCollectives final : public Collectives {
   };
 
   /// What the ranks of a call that begins now wait for each other.
-  [[nodiscard]] double next_wait_s(const Group& group, const Span& span, double now_s) const;
+  [[nodiscard]] double next_wait_s(const Call& call, const Group& group, const Span& span, double now_s) const;
   void note_meeting(const Group& group, double now_s);
 
   const Network network_;

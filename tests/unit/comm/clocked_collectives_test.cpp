@@ -102,20 +102,24 @@ BOOST_AUTO_TEST_CASE(what_travels_as_bf16_takes_half) {
 Network taking_turns() {
   Network shared;
   shared.measured = {{"all_reduce", {1, 4}, {{1, 1.0}, {2, 1.0}}}};
-  shared.waits = {{{1, 2}, {{10, 1}, {20, 2}}}, {{1, 4}, {{10, 5}, {20, 6}}}};
+  shared.waits = {{"all_reduce", {1, 2}, {{10, 1}, {20, 2}}},
+                  {"all_reduce", {1, 4}, {{10, 5}, {20, 6}}},
+                  {"exchange_all", {1, 4}, {{10, 7}, {20, 8}}}};
   return shared;
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_take_turns_wait_by_how_long_they_computed) {
   const Network shared = taking_turns();
-  BOOST_TEST(wait_s(0, {1, 4}, shared) == 0.0);
-  BOOST_TEST(wait_s(5, {1, 4}, shared) == 2.5, nearly);   // on the line to the first point
-  BOOST_TEST(wait_s(15, {1, 4}, shared) == 5.5, nearly);  // between two
-  BOOST_TEST(wait_s(40, {1, 4}, shared) == 8.0, nearly);  // and on the line beyond them
-  BOOST_TEST(wait_s(15, {1, 2}, shared) == 1.5, nearly);
-  BOOST_TEST(wait_s(15, {1, 8}, shared) == 5.5, nearly);  // the nearest form
-  BOOST_TEST(wait_s(15, {2, 2}, shared) == 0.0);          // nothing is known between nodes
-  BOOST_TEST(wait_s(15, {1, 4}, network) == 0.0);
+  const Call sum = AllReduce{floats(1), ReduceOp::sum}, gather = AllGather{floats(4), floats(1)}, exchange = Exchange{};
+  BOOST_TEST(wait_s(sum, 0, {1, 4}, shared) == 0.0);
+  BOOST_TEST(wait_s(sum, 5, {1, 4}, shared) == 2.5, nearly);   // on the line to the first point
+  BOOST_TEST(wait_s(sum, 15, {1, 4}, shared) == 5.5, nearly);  // between two
+  BOOST_TEST(wait_s(sum, 40, {1, 4}, shared) == 8.0, nearly);  // and on the line beyond them
+  BOOST_TEST(wait_s(gather, 15, {1, 2}, shared) == 1.5, nearly);
+  BOOST_TEST(wait_s(gather, 15, {1, 8}, shared) == 5.5, nearly);    // the nearest form
+  BOOST_TEST(wait_s(exchange, 15, {1, 4}, shared) == 7.5, nearly);  // messages
+  BOOST_TEST(wait_s(sum, 15, {2, 2}, shared) == 0.0);               // nothing is known between nodes
+  BOOST_TEST(wait_s(sum, 15, {1, 4}, network) == 0.0);
 }
 
 /// One processor, whose streams share a clock.

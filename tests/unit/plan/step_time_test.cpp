@@ -214,7 +214,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_share_cores_wait_at_sums_of_tp) {
   machine.rates.products = {{1e-9, 1e9}};
   const StepTime alone = run.time(machine);
   BOOST_TEST(alone.step_s == alone.ops_s, nearly);
-  machine.network.waits = {{{1, 2}, {{1e-6, 1e-6}}}};  // as long as they compute
+  machine.network.waits = {{"all_reduce", {1, 2}, {{1e-6, 1e-6}}}};  // as long as they compute
   const StepTime shared = run.time(machine);
   BOOST_TEST(shared.ops_s == alone.ops_s, nearly);
   BOOST_TEST(shared.step_s > 1.5 * alone.step_s);
