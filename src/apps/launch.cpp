@@ -22,6 +22,7 @@
 #include "find_script.hpp"
 #include "launch_options.hpp"
 #include "machines.hpp"
+#include "model_folder.hpp"
 #include "next_steps.hpp"
 #include "prepare_options.hpp"
 #include "sft/config/step_shares.hpp"
@@ -289,7 +290,7 @@ Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
     request.num_processes = apps::machine_named(options.machine).num_ranks();
   }
   const int num_ranks = launch::choose_num_ranks(request, whole, site);
-  static_cast<void>(config::validate(whole, num_ranks));
+  if (config::validate(whole, num_ranks)->leaves_model_folder()) apps::require_writable(whole.model);
 
   // 4. How it starts
   plan.environment = request.environment;
