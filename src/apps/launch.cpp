@@ -20,6 +20,7 @@
 #include "choose_sizes.hpp"
 #include "fetch.hpp"
 #include "find_script.hpp"
+#include "hub_upload.hpp"
 #include "launch_options.hpp"
 #include "machines.hpp"
 #include "model_folder.hpp"
@@ -53,6 +54,7 @@ struct Plan {
   std::vector<std::string> run;  ///< the command that trains
   std::string sizes;             ///< why sizes that are auto became what they are; empty: none are
   std::vector<std::pair<std::string, std::string>> environment;  ///< variables of the run
+  std::optional<apps::HubUpload> upload;                         ///< of what the run leaves; none: it stays here
 };
 
 using apps::program_folder;
@@ -270,6 +272,8 @@ Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
                        "give a folder with config.json and weights, or a name in the hub cache");
   }
 
+  if (request.hub.is_wanted) plan.upload.emplace(request, config, options.prints);
+
   // 2. Model and data
   if (!options.prints) fetch_all(request);
   request.training.insert(request.training.begin(), plan_data(request, shares.eval_steps.has_value(), plan));
@@ -325,7 +329,12 @@ void print(const Plan& plan) {
   std::string variables;
   for (const auto& [name, value] : plan.environment) variables += fmt::format("{}={} ", name, apps::shell_word(value));
   if (!plan.sizes.empty()) text += fmt::format("# sizes that are auto: {}\n", plan.sizes);
-  log_info(fmt::format("{}# training:\n{}{}", text, variables, shell_line(plan.run)));
+  text += fmt::format("# training:\n{}{}", variables, shell_line(plan.run));
+  if (plan.upload) {
+    text += "\n# when it is over:";
+    for (const std::vector<std::string>& words : plan.upload->commands()) text += "\n" + shell_line(words);
+  }
+  log_info(text);
 }
 
 /// The rows of the call, made now unless they are there. The exit status of sft-prepare.
@@ -345,20 +354,24 @@ int run(const std::vector<std::string>& arguments) {
   if (!options) return static_cast<int>(ExitStatus::done);
   launch::Request request = read_request(*options);
   for (const auto& [name, value] : request.environment) ::setenv(name.c_str(), value.c_str(), /*replace=*/1);
-  const Plan plan = make_plan(std::move(request), *options);
+  Plan plan = make_plan(std::move(request), *options);
   if (options->prints) {
     print(plan);
     return static_cast<int>(ExitStatus::done);
   }
   if (!plan.sizes.empty()) log_info(fmt::format("sizes: {}", plan.sizes));
+  io::make_folders(fs::path(plan.ini_path).parent_path().string());
+  io::write_file_atomically(plan.ini_path, plan.ini_text);
+  if (plan.upload) plan.upload->begin(plan.ini_path);
   for (const launch::Prepared& prepared : plan.preparations) {
     if (const int status = prepare(prepared); status != static_cast<int>(ExitStatus::done)) return status;
   }
-  io::make_folders(fs::path(plan.ini_path).parent_path().string());
-  io::write_file_atomically(plan.ini_path, plan.ini_text);
   for (const auto& [name, value] : plan.environment) ::setenv(name.c_str(), value.c_str(), /*replace=*/1);
   log_info(shell_line(plan.run));
-  launch::become_command(plan.run);
+  if (!plan.upload) launch::become_command(plan.run);
+  const int status = launch::run_command(plan.run);
+  if (status == static_cast<int>(ExitStatus::done)) plan.upload->finish();
+  return status;
 }
 
 }  // namespace
