@@ -317,7 +317,10 @@ class Sorter {
                                                "num_of_sequences"};
     const std::string& name = setting.option.name;
     if (is_option_of_prepare(name)) {
-      request_.preparation[name] = value_of(setting);
+      const bool is_list = name == "rename" || name == "ignore_fields";
+      const bool goes_on = !seen_.insert(name).second && is_list;
+      std::string& value = request_.preparation[name];
+      value = goes_on ? fmt::format("{},{}", value, value_of(setting)) : value_of(setting);
       return true;
     }
     if (name.starts_with("no_") && !setting.option.value && is_option_of_prepare(name.substr(3))) {
@@ -337,6 +340,7 @@ class Sorter {
   Request& request_;
   const std::vector<PlacedOption>& source_;
   const std::vector<std::string>& options_;
+  std::set<std::string> seen_;  ///< options of sft-prepare in this source
 };
 
 }  // namespace

@@ -112,6 +112,15 @@ succeeds 'sft --config FILE.yaml' "$mpiexec" -np 2 "$sft" --config own.yaml "${o
 check 'obeys it' grep -qx 'precision = fp32' own/resolved.ini
 refuses 2 '1 ranks were started, and 2 are asked for.*own.yaml:3' "$sft" --config own.yaml "${of_run[@]}"
 
+# Fields under other names
+mkdir gsm8k
+printf '{"question": "What is %d + 1?", "answer": "It is %d."}\n' 1 2 2 3 3 4 4 5 >gsm8k/train.jsonl
+questions=("$sft_launch" sft --model_name_or_path tiny/model --dataset_name gsm8k --num_processes 1 --max_length 64 --use_cpu
+  --max_steps 1 --output_dir questions)
+refuses 3 "'question' and 'answer', .*: give --rename question=prompt,answer=completion\\)" "${questions[@]}"
+read -r -a flag <<<"$(grep -o -- '--rename [^)]*' err)"
+succeeds 'the flag that the error gives' "${questions[@]}" "${flag[@]}"
+
 # What cannot be done
 refuses 2 'no model is given.*--model_name_or_path' "$sft_launch" sft --dataset_name set
 refuses 2 'no data is given' "$sft_launch" sft --model_name_or_path tiny/model

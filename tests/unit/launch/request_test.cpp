@@ -48,6 +48,13 @@ BOOST_AUTO_TEST_CASE(names_of_prepare_that_are_others) {
   BOOST_TEST(request.preparation.at("eval_split") == "0.1");
 }
 
+BOOST_AUTO_TEST_CASE(lists_of_prepare_go_on_within_a_source) {
+  const auto first = option("rename", "question=prompt"), second = option("rename", "answer=completion");
+  BOOST_TEST(taken({{first, second}}).preparation.at("rename") == "question=prompt,answer=completion");
+  BOOST_TEST(taken({{first}, {second}}).preparation.at("rename") == "answer=completion");
+  BOOST_TEST(taken({{option("max_length", "1"), option("max_length", "2")}}).preparation.at("max_length") == "2");
+}
+
 BOOST_AUTO_TEST_CASE(twice_in_one_source) {
   const launch::Request request = taken({{option("learning_rate", "1"), option("optimizer.learning_rate", "2")}});
   test::check_says(test::refusal([&] { static_cast<void>(config::parse_sources(request.training, {})); }),
