@@ -113,6 +113,17 @@ std::map<std::string, std::string> preparation_of(const launch::Request& request
   return options;
 }
 
+/// What sft-prepare would refuse of its options joins the other refusals.
+void check_preparation(launch::Request& request) {
+  std::vector<std::string> words{"--input=-", "--output=-"};
+  for (const auto& [name, value] : preparation_of(request)) words.push_back(fmt::format("--{}={}", name, value));
+  try {
+    static_cast<void>(apps::read_prepare_options(words));
+  } catch (const Error& error) {
+    request.refused.emplace_back(error.what());
+  }
+}
+
 /// Plans one call of sft-prepare; the shards of it are those of `pattern`.
 std::string add_preparation(const launch::Request& request, const std::vector<std::string>& files,
                             const std::map<std::string, std::string>& options, const char* pattern, Plan& plan) {
@@ -265,6 +276,7 @@ Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
   Plan plan;
   // 1. All refusals at once, before anything is looked for
   const config::StepShares shares = config::take_step_shares(request.training);  // which the run makes steps of
+  if (!request.train.empty()) check_preparation(request);
   if (!request.refused.empty()) static_cast<void>(config::parse_sources(request.training, request.refused));
   config::Config config = config::parse_sources(request.training, {});
   if (config.model.model_name_or_path.empty() && config.model.hidden_size == 0) {

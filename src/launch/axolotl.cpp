@@ -42,7 +42,8 @@ constexpr const char* same =
 
 /// What changes neither rows nor numbers beyond rounding, or speaks of services that nothing is sent to.
 constexpr const char* harmless =
-    "model_type tokenizer_type processor_type is_llama_derived_model flash_attention xformers_attention sdp_attention "
+    "model_type cls_model_config tokenizer_type processor_type is_llama_derived_model flash_attention "
+    "xformers_attention sdp_attention "
     "eager_attention flash_optimum sample_packing_eff_est sample_packing_group_size sample_packing_bin_size "
     "pad_to_sequence_len eval_batch_size wandb_project wandb_entity wandb_watch wandb_name wandb_log_model "
     "wandb_run_id "
@@ -149,6 +150,10 @@ bool add_special(const std::string& name, const YAML::Node& node, const std::str
     return true;
   }
   if (name == "eval_sample_packing") return true;
+  if (name == "use_dft") {
+    if (config::truth_of(value) == true) add(file, "loss_type", "dft", place);
+    return true;
+  }
   if (name == "hub_model_id") {  // by itself says that it is sent
     if (!is_off(value)) add(file, name, value, place);
     if (!is_off(value)) add(file, "push_to_hub", "true", place);

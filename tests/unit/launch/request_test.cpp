@@ -159,7 +159,9 @@ BOOST_AUTO_TEST_CASE(what_is_sent_to_the_hub) {
     BOOST_TEST(taken({{option("hub_model_id", name)}}).refused.size() == 1U, name);
   }
   BOOST_TEST(taken({{option("hub_private_repo", "maybe"), option("push_to_hub", "2")}}).refused.size() == 2U);
-  const launch::Request axolotl = test::request_of(test::read_text("base_model: m\nhub_model_id: org/name\n"));
+  const launch::Request axolotl =
+      test::request_of(test::read_text("base_model: m\nhub_model_id: org/name\nuse_dft: true\n"));
+  BOOST_TEST((config::parse_sources(axolotl.training, axolotl.refused).train.loss_type == config::LossType::dft));
   BOOST_TEST(axolotl.hub.is_wanted);
   BOOST_TEST(axolotl.hub.model_id == "org/name");
 }
