@@ -45,7 +45,7 @@ refuses 2 'push_to_hub has nothing to send' "${launch[@]}" --save_hub_model fals
 refuses 2 'hub_strategy = often.*it is end, every_save' "${launch[@]}" --hub_strategy often --output_dir none
 refuses 2 'hub_model_id = a b.*a repository of the hub is OWNER/NAME' "${launch[@]}" --hub_model_id 'a b' --output_dir none
 check 'nothing was sent' test ! -e calls
-FAILS_AT=launch.ini refuses 2 'cannot write to refused of the hub.*1: 403 Forbidden: you have no rights\): log in with `hf auth login`' "${launch[@]}" --output_dir refused
+FAILS_AT=launch.ini refuses 2 'cannot write to refused of the hub.*1: 403 Forbidden: you have no rights\): log in with .hf auth login' "${launch[@]}" --output_dir refused
 check 'a log-in that is not valid is met before the first step' test ! -e refused/metrics.jsonl
 
 # A run
