@@ -42,6 +42,7 @@ def stopping(log):
     end = next(i for i, line in enumerate(second) if re.match(r" *1400/1400 ", line))
     weights = [line for line in second if line.strip().startswith("weights ")]
     rows = [i for i, line in enumerate(second) if re.match(r" *\d+/1400 ", line)]
+    first = [line for line in first if not line.startswith("status 75: ")]  # which the demo says
     return ([f"{TRAIN} & sleep {60 * minutes + seconds}; kill %1", DOTS, *first[at:], RESUME, DOTS, *weights, DOTS,
              *second[begin:rows[2] + 1], DOTS, *second[end:]])
 
@@ -52,7 +53,9 @@ def printed_by(*command):
 
 
 def inspecting(_log):
-    return ["$ ./sft-inspect output/demo", *printed_by("./sft-inspect", "output/demo")[:16], "..."]
+    lines = printed_by("./sft-inspect", "output/demo")
+    tensors = next(i for i, line in enumerate(lines) if line.startswith("tensor  "))
+    return ["$ ./sft-inspect output/demo", *lines[:lines.index("")], "...", *lines[tensors:tensors + 6], "..."]
 
 
 def plotting(_log):
