@@ -52,6 +52,11 @@ def printed_by(*command):
     return (done.stderr + done.stdout).strip("\n").splitlines()
 
 
+def planning(_log):
+    words = "./sft inputs/demo.ini --dry-run --num_ranks 1024 --parallel.dp_shard_size auto".split()
+    return ["$ " + " ".join(words), *printed_by(*words)]
+
+
 def inspecting(_log):
     lines = printed_by("./sft-inspect", "output/demo")
     tensors = next(i for i, line in enumerate(lines) if line.startswith("tensor  "))
@@ -69,7 +74,7 @@ def answers(log):
     return "\n".join(log[begin:end]).strip("\n").splitlines()
 
 
-SAMPLES = {"prepare": lambda log: lines_of(log, "$ ./sft-prepare"), "train": training, "stop": stopping,
+SAMPLES = {"prepare": lambda log: lines_of(log, "$ ./sft-prepare"), "plan": planning, "train": training, "stop": stopping,
            "inspect": inspecting, "plot": plotting, "answers": answers}
 
 
