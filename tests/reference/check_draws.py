@@ -4,12 +4,8 @@
 import pathlib
 import sys
 
-try:
-    import h5py
-    import numpy as np
-except ImportError as error:
-    print(error)
-    sys.exit(77)
+import h5py
+import numpy as np
 
 from models import MODELS, SEEDS, draw_parameters, draw_rows, vocab_size_of
 
