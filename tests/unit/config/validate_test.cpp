@@ -578,4 +578,16 @@ BOOST_AUTO_TEST_CASE(parameters_are_counted) {
   BOOST_TEST(qwen3.num_parameters() == 596049920 + 151936 * 1024);
 }
 
+BOOST_AUTO_TEST_CASE(what_stands_by_itself_is_refused_at_once) {
+  Config config = valid_config();
+  config.train.gradient_accumulation_steps = 0;
+  config.optimizer.learning_rate = -1;
+  config.train.early_stopping_patience = -1;
+  const std::string text = refusal([&] { static_cast<void>(validate(config, 1)); });
+  for (const char* part : {"3 settings cannot be used", "gradient_accumulation_steps = 0", "learning_rate = -1",
+                           "early_stopping_patience = -1"}) {
+    check_says(text, part);
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
