@@ -43,7 +43,8 @@ model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tok
           .expert_mlp = m.moe_intermediate_size / tp,
           .expert_alignment = expert_alignment(kind),
           .ep_size = place.size(Axis::ep),
-          .shared_mlp = m.shared_intermediate_size() / tp};
+          .shared_mlp = m.shared_intermediate_size() / tp,
+          .expert_rank = config->lora.adapts_experts() ? config->lora.max_rank() : 0};
 }
 
 parallel::SequenceShape sequence_shape(const config::Model& model, const config::Device& device,
