@@ -201,23 +201,20 @@ void order_experts(const WeightsPlan& plan, const std::string& folder) {
   std::vector<char> by_expert, ordered;
   for (const StackedTensor& stacked : plan.map().stacked()) {
     const auto& [index, begin] = plan.place(stacked.tensor);
-    auto file = files.find(index);
-    if (file == files.end()) {
-      const std::string path = (std::filesystem::path(folder) / plan.files()[index].name).string();
-      file = files.emplace(index, io::RawFile::extend(path)).first;
-    }
+    const std::string path = (std::filesystem::path(folder) / plan.files()[index].name).string();
+    io::RawFile& file = files.try_emplace(index, io::RawFile::extend(path)).first->second;
     const std::size_t element_bytes = size_bytes_of(plan.type_of(stacked.tensor));
     const std::int64_t num_experts = stacked.num_experts, of_expert = stacked.rows * stacked.rank;
     by_expert.resize(num_experts * of_expert * element_bytes);
     ordered.resize(by_expert.size());
-    file->second.read(begin, by_expert.size(), by_expert.data());
+    io::RawFile::open(path).read(begin, by_expert.size(), by_expert.data());
     for (std::int64_t expert = 0; expert < num_experts; ++expert) {
       for (std::int64_t i = 0; i < of_expert; ++i) {
         std::memcpy(ordered.data() + (i * num_experts + expert) * element_bytes,
                     by_expert.data() + (expert * of_expert + i) * element_bytes, element_bytes);
       }
     }
-    file->second.write(begin, ordered.size(), ordered.data());
+    file.write(begin, ordered.size(), ordered.data());
   }
   for (auto& [index, file] : files) file.sync();
 }
