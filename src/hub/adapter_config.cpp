@@ -35,12 +35,12 @@ std::vector<std::string> target_names(const config::Lora& lora) {
 }
 
 /// Fields of adapters that are not plain LoRA; each must say nothing.
-constexpr const char* foreign_fields[] = {
-    "layer_replication", "use_qalora",     "lora_bias",       "trainable_token_indices",
-    "fan_in_fan_out", "exclude_modules", "alora_invocation_tokens",
-    "arrow_config"};
+constexpr const char* foreign_fields[] = {"layer_replication",       "use_qalora",     "lora_bias",
+                                          "trainable_token_indices", "fan_in_fan_out", "exclude_modules",
+                                          "alora_invocation_tokens", "arrow_config"};
 
-constexpr const char* only_lora = "only LoRA and DoRA on linear layers, LoRA on experts, and modules trained whole, can be merged";
+constexpr const char* only_lora =
+    "only LoRA and DoRA on linear layers, LoRA on experts, and modules trained whole, can be merged";
 constexpr const char* merge_elsewhere = "merge this adapter with PEFT's merge_and_unload";
 
 /// What PEFT takes for the families of sft where an adapter names no modules.

@@ -202,8 +202,8 @@ class Mapper {
   const config::Lora* lora_;
   std::vector<FileTensor> files_;
   std::map<std::string, std::size_t> numbers_;
-  std::map<std::string, std::map<AdapterPart, std::int64_t>> ranks_;  ///< of adapters, by stored module
-  std::map<std::string, std::map<std::string, StackedRows>> stacked_;     ///< by the module and the weight of experts
+  std::map<std::string, std::map<AdapterPart, std::int64_t>> ranks_;   ///< of adapters, by stored module
+  std::map<std::string, std::map<std::string, StackedRows>> stacked_;  ///< by the module and the weight of experts
   std::vector<StackedTensor> stacked_tensors_;
 };
 

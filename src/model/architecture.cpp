@@ -375,8 +375,8 @@ struct ExpertTarget {
   bool splits_input;                 ///< tp ranks hold different columns of what it reads, not of what it gives
 };
 
-/// The adapters of a weight of the experts below `prefix`, "model.layers.0.mlp.experts", if it is to have some: those of
-/// all experts one behind the other.
+/// The adapters of a weight of the experts below `prefix`, "model.layers.0.mlp.experts", if it is to have some: those
+/// of all experts one behind the other.
 void adapt_experts(UnitBuilder& unit, const std::string& prefix, int num_experts, const ExpertTarget& target,
                    ExpertLinear& layer) {
   const config::Lora& lora = unit.lora();

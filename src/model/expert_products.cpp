@@ -74,8 +74,7 @@ struct LowRank {
 Tensor low_of(const Context& c, const ExpertAdapter& adapter, const ExpertRows& here, const Tensor& x) {
   const LowRank own(c, adapter, here);
   const Tensor low = own.in(here.low);
-  c.ops.grouped_matmul(
-      {.a = x.rows(0, own.rows), .b = own.a, .c = low, .offsets = here.offsets, .transpose_b = true});
+  c.ops.grouped_matmul({.a = x.rows(0, own.rows), .b = own.a, .c = low, .offsets = here.offsets, .transpose_b = true});
   c.ops.scale(low, adapter.scale);
   return low;
 }

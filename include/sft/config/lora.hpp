@@ -78,8 +78,8 @@ struct Lora {
   /// Whether experts have adapters.
   [[nodiscard]] bool adapts_experts() const { return use_peft && !lora_target_parameters.empty(); }
   /// Rank and scale of the adapters of a weight of a layer's experts, by its path in transformers, such as
-  /// model.layers.0.mlp.experts.gate_up_proj, one for each expert; none: it has none. As PEFT has it, layers_to_transform
-  /// says nothing of them.
+  /// model.layers.0.mlp.experts.gate_up_proj, one for each expert; none: it has none. As PEFT has it,
+  /// layers_to_transform says nothing of them.
   [[nodiscard]] std::optional<AdapterSize> expert_adapter_of(const std::string& parameter) const;
   /// The same function beside the weights as they were before adapters began with a part of them: of twice the ranks,
   /// for what was taken out of the weights is subtracted again. As it is where adapters began otherwise.
