@@ -316,6 +316,8 @@ def is_read_by_older(config):
     local, full = rope.get("sliding_attention"), rope.get("full_attention")
     if config.model_type == "olmo3":  # which had one theta
         return local["rope_theta"] == full["rope_theta"]
+    if config.model_type == "phi3":  # whose rope_scaling had three fields
+        return "attention_factor" not in rope
     return True
 
 
