@@ -57,6 +57,7 @@ class Reader {
          const Refuse& refuse)
       : adapter_(adapter), shapes_(shapes), lora_(lora), layout_(layout), refuse_(refuse) {
     for (const io::TensorInfo& tensor : adapter.tensors()) {
+      if (!is_of_experts(tensor.name, lora)) continue;
       const std::string name = without_entry(tensor.name);
       if (const auto factor = hub::expert_factor_of(name)) add(*factor, read(tensor));
       if (const auto stacked = hub::stacked_factor_of(name)) add_stacked(*stacked, read(tensor));
@@ -95,7 +96,14 @@ class Reader {
            lora_.expert_adapter_of(fmt::format("{}.{}", experts, parameter)).has_value();
   }
 
+  [[nodiscard]] bool has_expert(const std::string& experts, std::int64_t number) const {
+    return shapes_.contains(fmt::format("model/{}.{}.down_proj.weight", experts, number));
+  }
+
   void add(const hub::ExpertFactor& factor, Matrix matrix) {
+    if (!has_expert(factor.experts, factor.expert)) {
+      refuse(fmt::format("the model has no expert {} in {}", factor.expert, factor.experts));
+    }
     OfWeight& weights = found_[{factor.experts, factor.parameter}];
     weights.make_room(factor.expert + 1);
     (factor.is_a ? weights.a[factor.expert] : weights.parts_of_b[factor.expert][factor.part]) = std::move(matrix);
@@ -118,11 +126,15 @@ class Reader {
     const std::string parameter = parameter_of(stacked);
     const std::int64_t rank = lora_.size_of(in_transformers(stacked.experts, parameter)).rank;
     const std::int64_t of_all = stacked.is_a ? matrix.rows : matrix.columns;
-    if (of_all % rank != 0) {
+    if (rank < 1 || of_all % rank != 0) {
       refuse(fmt::format("its matrices of {}.{} are {} ranks wide, no multiple of {}", stacked.experts, parameter,
                          of_all, rank));
     }
     const std::int64_t num_experts = of_all / rank;
+    if (has_expert(stacked.experts, num_experts)) {
+      refuse(fmt::format("its matrices of {}.{} are of {} experts, and the model has more", stacked.experts, parameter,
+                         num_experts));
+    }
     OfWeight& weights = found_[{stacked.experts, parameter}];
     weights.make_room(num_experts);
     for (std::int64_t expert = 0; expert < num_experts; ++expert) {
@@ -189,9 +201,9 @@ class Reader {
 
 }  // namespace
 
-bool is_of_experts(const std::string& tensor) {
+bool is_of_experts(const std::string& tensor, const config::Lora& lora) {
   const std::string name = without_entry(tensor);
-  return hub::expert_factor_of(name).has_value() || hub::stacked_factor_of(name).has_value();
+  return (lora.adapts_experts() && hub::expert_factor_of(name)) || hub::stacked_factor_of(name);
 }
 
 std::vector<ExpertProduct> expert_products_of(const io::TensorSource& adapter, const Shapes& shapes,

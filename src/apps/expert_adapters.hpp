@@ -23,8 +23,9 @@ struct ExpertProduct {
   std::vector<float> a, b;  ///< (rank, columns), (rows, rank)
 };
 
-/// Whether a tensor of an adapter, "model/" and PEFT's name, belongs to experts.
-[[nodiscard]] bool is_of_experts(const std::string& tensor);
+/// Whether a tensor of an adapter, "model/" and PEFT's name, belongs to experts. Where `lora` names no weights of
+/// theirs, an expert's own matrices are plain adapters of modules, as experts were in transformers 4.
+[[nodiscard]] bool is_of_experts(const std::string& tensor, const config::Lora& lora);
 
 /// Throws with the reason why an adapter does not fit its model.
 using Refuse = std::function<void(const std::string& why)>;

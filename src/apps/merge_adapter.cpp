@@ -60,7 +60,7 @@ MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, std::unique
     widths_[tensor.name] = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
   }
   for (const io::TensorInfo& tensor : adapter.tensors()) {
-    if (is_of_experts(tensor.name)) continue;
+    if (is_of_experts(tensor.name, config.lora)) continue;
     const bool is_a = tensor.name.ends_with(a_suffix), is_b = tensor.name.ends_with(b_suffix);
     const bool is_magnitude = config.lora.use_dora && tensor.name.ends_with(magnitude_suffix);
     if (is_whole_module(config.lora, layout, tensor.name)) {

@@ -52,7 +52,7 @@ std::optional<ExpertFactor> expert_factor_of(const std::string& name) {
   if (error != std::errc{} || stop == rest.data() + rest.size() || *stop != '.') return std::nullopt;
   const std::string_view module(stop + 1, rest.data() + rest.size() - stop - 1);
   for (const Output& output : outputs) {
-    if (module != output.name) continue;
+    if (module != output.name || (factor.is_a && output.num_parts > 1)) continue;  // which share an A
     factor.parameter = output.parameter;
     factor.part = output.part;
     factor.num_parts = output.num_parts;

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -28,7 +29,7 @@ class Mapper {
 
   /// Notes that a part of a stored matrix, or an expert, has an adapter, before any is mapped.
   void note_adapter(const io::TensorInfo& tensor) {
-    if (const auto factor = expert_factor_of(without_entry(tensor.name))) {
+    if (const auto factor = factor_in(tensor)) {
       StackedRows& rows = stacked_[factor->experts][factor->parameter];
       rows.num_experts = std::max(rows.num_experts, factor->expert + 1);
       if (!factor->is_a && factor->expert == 0) rows.of_b += tensor.shape[0];
@@ -39,7 +40,7 @@ class Mapper {
   }
 
   MappedTensor map(const io::TensorInfo& tensor) {
-    if (const auto factor = expert_factor_of(without_entry(tensor.name))) return map_factor(*factor, tensor);
+    if (const auto factor = factor_in(tensor)) return map_factor(*factor, tensor);
     const TensorName name = name_of(layout_, without_entry(tensor.name));
     const std::int64_t rows = tensor.shape[0], width = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
     MappedTensor mapped{.shape = tensor.shape};
@@ -78,6 +79,12 @@ class Mapper {
  private:
   /// The part of a stored matrix that an adapter belongs to, and whether it is what that adapter began with.
   using AdapterPart = std::pair<std::size_t, bool>;
+
+  /// Of the adapters that a run trains. In files these names are those of experts that are modules of their own, as
+  /// transformers 4 had them, with plain adapters.
+  [[nodiscard]] std::optional<ExpertFactor> factor_in(const io::TensorInfo& tensor) const {
+    return adapters_ == AdapterRanks::added ? expert_factor_of(without_entry(tensor.name)) : std::nullopt;
+  }
 
   std::size_t file_of(const std::string& name, const std::vector<std::int64_t>& shape) {
     const auto [found, is_new] = numbers_.emplace(name, files_.size());

@@ -131,8 +131,8 @@ BOOST_AUTO_TEST_CASE(names_say_what_they_are) {
   BOOST_TEST(inner->is_a);
   BOOST_TEST(inner->experts == "model.layers.2.mlp.experts");
   BOOST_TEST(!hub::stacked_factor_of(prefix + ".lora_B.weight")->is_inner);
-  for (const char* other :
-       {".3.gate_proj.weight", ".x.gate_proj.lora_A.weight", ".3.lora_A.weight", ".3.other.lora_A.weight"}) {
+  for (const char* other : {".3.gate_proj.weight", ".x.gate_proj.lora_A.weight", ".3.lora_A.weight",
+                            ".3.gate_proj.lora_A.weight", ".3.other.lora_A.weight"}) {
     BOOST_TEST(!hub::expert_factor_of(prefix + other).has_value(), other);
     BOOST_TEST(!hub::stacked_factor_of(prefix + other).has_value(), other);
   }
@@ -155,6 +155,26 @@ BOOST_AUTO_TEST_CASE(files_have_them_as_peft_has) {
     check_a(gate_up.at("model/" + prefix + ".lora_A.weight"), 0);
     check_b(gate_up.at("model/" + prefix + ".lora_B.weight"), true, 1);
   }
+}
+
+/// As PEFT wrote them with transformers 4, whose experts were modules.
+BOOST_AUTO_TEST_CASE(adapters_of_experts_that_are_modules_keep_their_names) {
+  const test::TemporaryFolder folder;
+  const std::string a = prefix + ".1.down_proj.lora_A.weight", b = prefix + ".1.down_proj.lora_B.weight";
+  const std::string header = fmt::format(
+      R"({{"{}":{{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}},"{}":{{"dtype":"F32","shape":[3,1],"data_offsets":[8,20]}}}})",
+      a, b);
+  std::string data(20, '\0');
+  const float numbers[] = {1, 2, 3, 4, 5};
+  std::memcpy(data.data(), numbers, data.size());
+  test::write_bytes(folder.file("adapter_model.safetensors"), test::safetensors(header, data));
+  hub::FileLayout layout;
+  layout.family = "qwen3_moe";
+  const auto adapter = hub::open_adapter_weights(folder.path(), layout);
+  BOOST_TEST_REQUIRE(adapter->tensors().size() == 2);
+  std::vector<float> values(3);
+  adapter->read("model/" + b, {0, 3, 0, 1}, DType::float32, values.data());
+  BOOST_TEST(values == (std::vector<float>{3, 4, 5}), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_SUITE_END()
