@@ -51,7 +51,8 @@ struct AdapterConfig {
 };
 
 /// Reads FOLDER/adapter_config.json. Adapters other than plain LoRA on linear layers and experts, with or without
-/// modules that were trained whole, are refused by field (DoRA, biases, weights that were changed at the start ...), as a data Error.
+/// modules that were trained whole, are refused by field (DoRA, biases, weights that were changed at the start ...), as
+/// a data Error.
 [[nodiscard]] AdapterConfig read_adapter_config(const std::string& folder);
 
 }  // namespace sft::hub

@@ -38,9 +38,9 @@ struct Run {
   std::int64_t memory_first = 0, memory_step = 1;
 };
 
-/// B of the adapters of all experts in a tensor of the files. By the map it lies there expert by expert, (experts, rows,
-/// rank), so that ranks write what they have without gaps; PEFT has the expert as the innermost index, (rows, rank,
-/// experts): order_experts() makes that of it.
+/// B of the adapters of all experts in a tensor of the files. By the map it lies there expert by expert, (experts,
+/// rows, rank), so that ranks write what they have without gaps; PEFT has the expert as the innermost index, (rows,
+/// rank, experts): order_experts() makes that of it.
 struct StackedTensor {
   std::size_t tensor;  ///< which one of TensorMap::files()
   std::int64_t num_experts, rows, rank;
