@@ -117,6 +117,7 @@ BOOST_AUTO_TEST_CASE(experts_have_slices_of_their_own) {
 }
 
 BOOST_FIXTURE_TEST_CASE(adapters_that_begin_with_a_part_of_the_weights_take_memory_for_the_largest, Fixture) {
+  test::set_mesh(config.parallel, {});
   config.lora.use_peft = true;
   config.lora.lora_r = 2;
   const auto process_bytes_with = [&](const config::AdapterInit& init) {
