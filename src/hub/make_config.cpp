@@ -198,6 +198,15 @@ void write_older_longrope(ordered_json& object, const config::Model& model) {
   object[original_length] = scaling.original_max_position_embeddings;
 }
 
+/// OLMo 2 has two kinds in transformers 4, which it looks for as `type`, beside a factor and nothing else.
+void write_older_olmo2(ordered_json& object) {
+  if (object.value("model_type", "") != "olmo2" || !object["rope_scaling"].is_object()) return;
+  ordered_json& scaling = object["rope_scaling"];
+  const std::string kind = scaling.value("rope_type", "");
+  if (kind != "linear" && kind != "dynamic") return;
+  scaling = {{"type", kind}, {"factor", ordered_json(scaling["factor"])}};
+}
+
 void describe_experts_of_glm(ordered_json& object, const config::Model& model) {
   object["n_routed_experts"] = model.num_experts;
   object["moe_intermediate_size"] = model.moe_intermediate_size;
@@ -287,6 +296,7 @@ ordered_json describe(const config::Model& model, std::int64_t max_length) {
     if (model.llama_4_scaling_beta != 0.0) object["rope_scaling"]["llama_4_scaling_beta"] = model.llama_4_scaling_beta;
   }
   write_older_longrope(object, model);
+  write_older_olmo2(object);
   const bool is_gemma = family.family == Family::gemma2 || family.family == Family::gemma3;
   const bool is_olmo = family.family == Family::olmo2 || family.family == Family::olmo3;
   if (is_gemma) write_gemma(object, model);
@@ -347,6 +357,7 @@ void add_older_rope(ordered_json& object, const config::Model& model) {
     scaling[original_length] = complete[original_length];
   }
   object["rope_scaling"] = std::move(scaling);
+  write_older_olmo2(object);
 }
 
 /// transformers 5 saves the experts of Qwen3-MoE under another name than version 4 reads.

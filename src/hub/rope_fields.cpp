@@ -207,6 +207,11 @@ void read_rope(ConfigFields& fields, const FamilyDefaults& family, config::Model
   if (model.layer_types.empty()) model.rope_local_base_freq = 0.0;  // no layer slides
   ConfigFields of_main(all, fields.source());
   read_main_rope(of_main, family, model, warnings);
+  if (model.rope_scaling.rope_type == config::RopeType::yarn && !model.rope_scaling.truncate) {
+    fields.refuse(fields.has("rope_parameters") ? "rope_parameters" : "rope_scaling",
+                  "truncate = false is read by version 4 of transformers and not by version 5",
+                  "leave truncate out, and the range is rounded in both");
+  }
   for (const char* name :
        {"rope_theta", "rope_parameters", "rope_scaling", "partial_rotary_factor", "original_max_position_embeddings"}) {
     static_cast<void>(fields.value(name));  // read

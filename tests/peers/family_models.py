@@ -142,6 +142,7 @@ def layer_types_of(rng, sizes):
 def windows_of(rng, sizes, thetas=(1e4, 12345.0, 1e6)):
     """Of models whose layers slide but for some, and rotary embeddings of both kinds."""
     full = rope_of(rng, ("default", "default", "linear", "yarn", "llama3"))["rope_parameters"]
+    full.pop("truncate", None)  # which transformers does not read where kinds of layers have embeddings of their own
     local = dict(rope_type="default", rope_theta=rng.choice([full["rope_theta"], *thetas]))
     fields = dict(sliding_window=rng.choice([1, 3, 16, 33, 64, 200]),
                   rope_parameters=dict(full_attention=full, sliding_attention=local))

@@ -331,6 +331,11 @@ BOOST_AUTO_TEST_CASE(norms_windows_and_rotary_embeddings_of_olmo) {
                                                          {"max_position_embeddings", 65536}}))
                          .model) == text_of(model));
   BOOST_TEST(mentions(refusal({{"rope_parameters", yarn}}, "Olmo3ForCausalLM"), {"full_attention"}));
+  json untruncated = newer;
+  untruncated["full_attention"]["truncate"] = false;
+  for (const char* family : {"Olmo3ForCausalLM", "Gemma3ForCausalLM"}) {
+    BOOST_TEST(mentions(refusal({{"rope_parameters", untruncated}}, family), {"truncate"}), family);
+  }
   const json scaled = {{"sliding_attention", yarn}};
   BOOST_TEST(mentions(refusal({{"rope_parameters", scaled}}, "Olmo3ForCausalLM"), {"sliding layers are not scaled"}));
 }
@@ -394,6 +399,21 @@ BOOST_AUTO_TEST_CASE(families_with_two_kinds_of_layers_are_written_as_they_are_r
     const hub::ModelConfig again = read(made);
     BOOST_TEST(text_of(again.model) == text_of(model), architecture);
     BOOST_TEST(again.warnings.empty(), architecture);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(scaled_positions_of_olmo2_are_written_as_version_4_takes_them) {
+  for (const char* kind : {"linear", "dynamic"}) {
+    const json expected = {{"type", kind}, {"factor", 4.0}};
+    const json newer = {{"model_type", "olmo2"},
+                        {"rope_parameters", {{"rope_type", kind}, {"factor", 4.0}, {"rope_theta", 5000.0}}}};
+    const json original = config_of("Olmo2ForCausalLM", newer);
+    const config::Model model = read(original).model;
+    for (const std::string& source : {original.dump(), std::string()}) {
+      const json made = json::parse(hub::make_config_json(model, hub::WeightType::float32, source, 1));
+      BOOST_TEST(made["rope_scaling"] == expected, source);
+      BOOST_TEST(text_of(read(made).model) == text_of(model), source);
+    }
   }
 }
 
