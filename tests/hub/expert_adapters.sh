@@ -4,6 +4,7 @@
 # model that sft-convert makes of it, which has the loss and the text of model and adapter.
 #
 #   expert_adapters.sh MPIEXEC SFT SFT_PREPARE SFT_CONVERT SFT_GENERATE
+# shellcheck disable=SC2317  # succeeds calls functions by name
 set -euo pipefail
 
 mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 sft_generate=$5
