@@ -33,6 +33,7 @@
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
 #include "sft/data/packed_dataset.hpp"
+#include "sft/hub/file_layout.hpp"
 #include "sft/hub/folder.hpp"
 #include "sft/io/files.hpp"
 #include "sft/launch/command.hpp"
@@ -272,6 +273,16 @@ void fetch_all(const launch::Request& request) {
   }
 }
 
+/// The layers that PEFT 0.21 adapts where none are named: with weights of experts named, those of the families alone
+/// that its own table has.
+void set_default_targets(config::Config& config) {
+  const std::string folder = apps::find_origin(config.model);
+  const bool is_in_table = !folder.empty() && hub::read_file_layout(folder).family == "mixtral";
+  config.lora.lora_target_modules.clear();
+  if (config.lora.adapts_experts() && !is_in_table) return;
+  config.lora.lora_target_modules = {"q_proj", "v_proj"};
+}
+
 Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
   Plan plan;
   // 1. All refusals at once, before anything is looked for
@@ -290,9 +301,7 @@ Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
   if (!options.prints) fetch_all(request);
   request.training.insert(request.training.begin(), plan_data(request, shares.eval_steps.has_value(), plan));
   config = config::parse_sources(request.training, {});
-  if (config.lora.use_peft && !request.gives("lora_target_modules")) {
-    config.lora.lora_target_modules = {"q_proj", "v_proj"};
-  }
+  if (config.lora.use_peft && !request.gives("lora_target_modules")) set_default_targets(config);
   plan.ini_path = fmt::format("{}/launch.ini", config.train.output_dir);
 
   // 3. Sizes, and whether all of it can run, before hours go into its rows

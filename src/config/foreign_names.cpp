@@ -364,9 +364,7 @@ std::vector<ForeignRow> model_rows() {
       {"model_init_kwargs", only_none, "sft builds the model from the keys of [model]",
        "set hidden_size, num_hidden_layers ... under [model]"},
       {"load_in_8bit", only_false, plain_adapters, "set lora.load_in_4bit = true instead, or leave it out"},
-      {"lora_target_parameters lora_task_type "
-       "peft_config",
-       only_none, plain_adapters, leave_out},
+      {"lora_task_type peft_config", only_none, plain_adapters, leave_out},
       {"bnb_4bit_use_double_quant", {{"none", ""}, {"*", "lora.use_bnb_nested_quant=*"}}, "", ""},
       {"bnb_4bit_compute_dtype", only_none, "products are computed as train.precision says",
        "set train.precision = bf16 or fp32 instead"},

@@ -163,7 +163,7 @@ bool add_special(const std::string& name, const YAML::Node& node, const std::str
     if (!is_off(value)) add(file, "lora_target_modules", "all-linear", place);
     return true;
   }
-  if (name == "lora_target_modules") {
+  if (name == "lora_target_modules" || name == "lora_target_parameters") {
     if (!is_off(value)) add(file, name, value, place);
     return true;
   }
