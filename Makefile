@@ -44,7 +44,7 @@ export CMAKE_GENERATOR ?= Ninja
 endif
 
 .DEFAULT_GOAL := build
-.PHONY: build configure build-tests tools deps cudnn-frontend test-deps slurm-deps demo install install-dev deb test test-quick test-all test-asan test-asan-gpu test-tsan test-sanitizers \
+.PHONY: build configure build-tests tools device-archive deps cudnn-frontend test-deps slurm-deps demo install install-dev deb test test-quick test-all test-asan test-asan-gpu test-tsan test-sanitizers \
   test-mpich test-mutations torture fuzz fuzz-inputs style-deps format check-format tidy check-tidy docs clean help
 
 # $(call install,packages): installs those that are missing, and says so.
@@ -78,6 +78,9 @@ build-tests: build
 
 tools: build ## build what no test runs: benchmarks, peers of other libraries, programs for a GPU
 	@cmake --build $(BUILD) --parallel $(JOBS) --target tools
+
+device-archive: tools ## what tests/device needs on another machine, build/device_test.tar.xz; fails where it is too large to send
+	@tests/device/run.sh --pack build/device_test.tar.xz $(BUILD)
 
 deps: ## install what is missing through apt (Debian, Ubuntu), or list it
 	$(call install,$(PACKAGES))

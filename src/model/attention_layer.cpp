@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/attention_layer.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -166,6 +167,25 @@ void rotate_backward(const Context& c, const BlockParameters& p, const Attention
   }
 }
 
+/// Where several ranks hold the same key/value heads, each has a term of their gradients: the last columns of
+/// scratch.qkv. In 8-bit floats the sum of rounded terms is not the rounded sum, so the first of these ranks gets the
+/// sum here, and the others zeros. In the memory of scratch.dnormed, which comes next.
+void sum_before_rounding(const Context& c, BlockScratch& scratch) {
+  if (c.fp8 == nullptr || c.tp.num_kv_replicas() == 1) return;
+  const std::int64_t num_columns = 2 * c.sizes.kv_columns();
+  const Tensor terms = scratch.qkv.columns(c.sizes.q_columns(), num_columns);
+  const Tensor memory = scratch.dnormed.view({scratch.dnormed.num_elements()});
+  const std::int64_t num_tokens = terms.shape[0], most = memory.shape[0] / num_columns;
+  for (std::int64_t begin = 0; begin < num_tokens; begin += most) {
+    const std::int64_t count = std::min(most, num_tokens - begin);
+    const Tensor sums = memory.rows(0, count * num_columns).view({count, num_columns});
+    c.ops.copy(sums, terms.rows(begin, count));
+    c.tp.sum_over_kv_replicas(sums);
+    if (c.tp.kv_replica() == 0) c.ops.copy(terms.rows(begin, count), sums);
+  }
+  if (c.tp.kv_replica() != 0) c.ops.fill(terms, 0.0F);
+}
+
 /// What attention reads: rotated heads and, where the layer has them, its sinks.
 parallel::SequenceAttention::Heads inputs_of(const Context& c, const BlockParameters& p,
                                              const AttentionActivations& saved) {
@@ -210,6 +230,7 @@ void attention_backward(const Context& c, const BlockParameters& p, AttentionAct
         [&] { c.attention.backward(p.plan.attention, heads, saved.out, saved.lse, scratch.dattention, gradients); });
   start_normed();  // in the memory of dattention, beside the gradients of queries, keys and values
   rotate_backward(c, p, saved, scratch, gradients);
+  sum_before_rounding(c, scratch);
 
   linear_backward_input(c, p.qkv, scratch.dnormed, scratch.qkv);
   c.tp.finish();

@@ -46,15 +46,12 @@ void Fp8Buffers::Memory::fit(std::int64_t rows, std::int64_t columns, const ops:
       std::max(num_scales, ops::Fp8Tiles::count(rows, tiles.rows) * ops::Fp8Tiles::count(columns, tiles.columns));
 }
 
-void Fp8Buffers::Memory::lay_out(device::Arena& workspace) {
-  codes = take(workspace, DType::uint8, {num_codes});
-  scales = take(workspace, DType::float32, {num_scales});
-}
-
 void Fp8Buffers::lay_out(device::Arena& workspace) {
   if (!is_used()) return;
-  left_.lay_out(workspace);
-  right_.lay_out(workspace);
+  for (Memory* memory : {&left_, &right_}) memory->codes = take(workspace, DType::uint8, {memory->num_codes});
+  scales_ = take(workspace, DType::float32, {left_.num_scales + right_.num_scales});
+  left_.scales = scales_.rows(0, left_.num_scales);
+  right_.scales = scales_.rows(left_.num_scales, right_.num_scales);
 }
 
 ops::Fp8Matrix Fp8Buffers::view_of(const Memory& memory, std::int64_t rows, std::int64_t columns, ops::Fp8Format format,

@@ -16,9 +16,11 @@ ops::Fp8Tiles tiles_of(const Fp8Buffers& buffers, Fp8Operand operand, bool sums_
                                        : fp8_vectors(buffers.is_blockwise(), sums_along_rows);
 }
 
-void round(const Context& c, const ops::Fp8Matrix& out, const ConstTensor& in) {
-  c.ops.find_fp8_scales({.out = out, .in = in});
-  c.ops.round_to_fp8({.out = out, .in = in});
+/// The operands a and b in 8-bit floats. A scale of a whole matrix is that of the slices of all ranks of tp.
+void round(const Context& c, const ops::RoundToFp8& a, const ops::RoundToFp8& b) {
+  for (const ops::RoundToFp8& operand : {a, b}) c.ops.find_fp8_scales(operand);
+  if (!c.fp8->is_blockwise()) c.tp.max(c.fp8->scales_of_both());
+  for (const ops::RoundToFp8& operand : {a, b}) c.ops.round_to_fp8(operand);
 }
 
 }  // namespace
@@ -29,8 +31,7 @@ void multiply_in_fp8(const Context& c, const ops::Matmul& product, Fp8Operand a,
                                           tiles_of(*c.fp8, a, /*sums_along_rows=*/product.transpose_a));
   const ops::Fp8Matrix right = c.fp8->right(product.b.shape[0], product.b.shape[1], format_of(b),
                                             tiles_of(*c.fp8, b, /*sums_along_rows=*/!product.transpose_b));
-  round(c, left, product.a);
-  round(c, right, product.b);
+  round(c, {.out = left, .in = product.a}, {.out = right, .in = product.b});
   c.ops.fp8_matmul({.a = left,
                     .b = right,
                     .c = product.c,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Products of linear layers in 8-bit floats: both operands are rounded, each with scales of its own numbers on this
-// rank, then multiplied with sums in float32 (Micikevicius et al. 2022; blockwise as DeepSeek-V3, arXiv 2412.19437,
+// Products of linear layers in 8-bit floats: both operands are rounded, each with scales of its own numbers,
+// then multiplied with sums in float32 (Micikevicius et al. 2022; blockwise as DeepSeek-V3, arXiv 2412.19437,
 // section 3.3, but for gradients in E5M2).
 
 #include "sft/model/context.hpp"
@@ -26,7 +26,9 @@ inline constexpr std::int64_t fp8_block = 128;
   return blockwise ? ops::Fp8Tiles{.rows = fp8_block, .columns = fp8_block} : ops::Fp8Tiles{};
 }
 
-/// The product with a and b in fp8 where the run has that (Context::fp8), else as it is.
+/// The product with a and b in fp8 where the run has that (Context::fp8), else as it is. Of `tensorwise` scales a
+/// matrix has one: of the slices that the ranks of tp have of it, which all call this for the same layer, but not of
+/// other tokens elsewhere.
 void multiply_in_fp8(const Context& c, const ops::Matmul& product, Fp8Operand a, Fp8Operand b);
 
 }  // namespace sft::model

@@ -6,8 +6,10 @@
 namespace sft::parallel {
 
 TensorParallel::TensorParallel(const comm::Group& tp, device::Device& device, comm::Collectives& collectives,
-                               device::Stream& compute_stream, device::Stream& tp_stream, bool cuts_tokens, Tensor wire)
+                               device::Stream& compute_stream, device::Stream& tp_stream, bool cuts_tokens, Tensor wire,
+                               const comm::Group& kv_replicas)
     : group_(tp),
+      kv_replicas_(kv_replicas),
       timeline_(device.timeline()),
       collectives_(collectives),
       compute_stream_(compute_stream),
@@ -23,6 +25,10 @@ void TensorParallel::sum(Tensor x) {
 
 void TensorParallel::max(Tensor x) {
   if (size() > 1) collectives_.all_reduce(group_, x, comm::ReduceOp::max, compute_stream_);
+}
+
+void TensorParallel::sum_over_kv_replicas(Tensor x) {
+  if (num_kv_replicas() > 1) collectives_.all_reduce(kv_replicas_, x, comm::ReduceOp::sum, compute_stream_);
 }
 
 Tensor TensorParallel::slice(const Tensor& x) const {

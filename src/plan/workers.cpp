@@ -103,7 +103,7 @@ UnitWorkers::UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, b
                          ops::AttentionKernels attention)
     : streams(device),
       ops(make_ops(device, *streams.compute, work, attention)),
-      tp(groups.tp, device, collectives, *streams.compute, *streams.tp, cuts_tokens, tp_wire),
+      tp(groups.tp, device, collectives, *streams.compute, *streams.tp, cuts_tokens, tp_wire, groups.kv_replicas),
       units(memory.parts, memory.buffers, memory.policy, memory.slots, groups, device, *ops, collectives, *streams.comm,
             *streams.gathers),
       experts(groups.ep, device, *ops, collectives, *streams.experts) {}

@@ -5,12 +5,15 @@
 #
 # usage: tests/device/run.sh [--output FOLDER] [BUILD_FOLDER] [PART...]
 #        tests/device/run.sh --programs [BUILD_FOLDER]
+#        tests/device/run.sh --pack FILE.tar.xz [BUILD_FOLDER]
 #
 #   BUILD_FOLDER       where the programs were built; build/release of this source by default, or this script's own folder
 #                      if they lie there
 #   PART               first ops sanitizer models nccl rooflines products step peers; all but first by default
 #   --output FOLDER    where results go, device_results by default; the table has those of earlier calls too
 #   --programs         lists the files that another machine needs; all in one folder will do, beside mpirun and libraries
+#   --pack FILE        packs them, without symbols, into an archive of that folder, device_test; fails where it is larger
+#                      than SFT_DEVICE_PACK_MIB, 48: what may travel beside the source to a machine that takes 64 MiB
 #
 # The environment changes what is measured: SFT_DEVICE_MODELS (the names that bench_step knows), SFT_DEVICE_LENGTHS (tokens
 # of a row), SFT_DEVICE_STEP_TOKENS (of an optimizer step), SFT_DEVICE_STEPS (of which the median counts),
@@ -39,8 +42,12 @@ while [[ $# -gt 0 ]]; do
       shift
       ;;
     --programs) action=list ;;
+    --pack)
+      action=pack archive=$(realpath -m "${2:?run.sh: error: --pack needs a file}")
+      shift
+      ;;
     -h | --help)
-      sed -n '3,24s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      sed -n '3,27s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 0
       ;;
     *)
@@ -97,11 +104,44 @@ unresolved() {
   for name in "$@"; do ldd "$(program "$name")" 2>&1 || true; done | grep 'not found' | sort -u || true
 }
 
-if [[ $action == list ]]; then
+# list: the files that another machine needs.
+list() {
   for name in "${programs[@]}"; do program "$name"; done
   for name in "${scripts[@]}"; do readlink -f "$(script "$name")"; done
-  exit 0
-fi
+}
+
+# pack FILE LIMIT_MIB: what list says, in one archive. Programs share most of their code: the dictionary spans them all.
+pack() {
+  local folder files bytes limit=$(($2 << 20))
+  files=$(list)
+  folder=$(mktemp -d)
+  # shellcheck disable=SC2064
+  trap "rm -rf '$folder'" EXIT
+  mkdir "$folder/device_test"
+  while read -r file; do
+    cp "$file" "$folder/device_test/"
+    if [[ $(head -c 4 "$file") == $'\x7fELF' ]]; then strip "$folder/device_test/${file##*/}"; fi
+  done <<<"$files"
+  tar -C "$folder" -c device_test | xz --lzma2=preset=6,dict=256MiB >"$1"
+  bytes=$(stat -c %s "$1")
+  printf '%s: %d bytes of %d\n' "$1" "$bytes" "$limit"
+  if ((bytes > limit)); then
+    du -ck "$folder"/device_test/* | sort -rn >&2
+    printf 'run.sh: error: the archive is too large (above: KiB before it is packed): build for one GPU, CUDA_ARCHS=90\n' >&2
+    exit 1
+  fi
+}
+
+case $action in
+  list)
+    list
+    exit 0
+    ;;
+  pack)
+    pack "$archive" "${SFT_DEVICE_PACK_MIB:-48}"
+    exit 0
+    ;;
+esac
 
 mapfile -t needed < <(programs_of "${chosen[@]}")
 for name in "${needed[@]}"; do program "$name" >/dev/null; done

@@ -97,4 +97,15 @@ mkdir packed
 "$run" --programs build >files
 while read -r file; do cp "$file" packed/; done <files
 prints 0 'rooflines .*the slowest of 2' packed/run.sh --output other rooflines
+
+# The same in an archive, which has a limit.
+prints 0 '/packed.tar.xz: [0-9]+ bytes of 50331648$' "$run" --pack packed.tar.xz build
+rm -r packed other
+tar -xf packed.tar.xz
+prints 0 'rooflines .*the slowest of 2' device_test/run.sh --output other rooflines
+{ echo '#!/bin/sh' && head -c 2000000 /dev/urandom; } >build/bin/bench_step
+prints 1 'error: the archive is too large' env SFT_DEVICE_PACK_MIB=1 "$run" --pack packed.tar.xz build
+check "what is large comes first" grep -q '^1[0-9]*.*device_test/bench_step$' <(sed -n 3p out)
+rm build/bin/bench_step
+prints 2 'error: there is no program bench_step' "$run" --pack packed.tar.xz build
 finish_checks

@@ -115,7 +115,7 @@ class Stand {
   /// Two micro-batches, forward and backward; returns the loss of all ranks. Collective.
   double run(std::optional<std::uint64_t> dropout_seed = {}) {
     parallel::TensorParallel tp(mesh_.groups.tp, *device_, *collectives_, *stream_, *tp_stream_,
-                                sizes_.token_slices > 1);
+                                sizes_.token_slices > 1, {}, mesh_.groups.kv_replicas);
     parallel::ShardedUnits units(parts_, buffers_, policy_, slots_, mesh_.groups, *device_, *backend_, *collectives_,
                                  *comm_stream_, *gather_stream_);
     const auto attention =

@@ -32,6 +32,8 @@ class Fp8Buffers {
                                      ops::Fp8Tiles tiles) const {
     return view_of(right_, rows, columns, format, tiles);
   }
+  /// Unless blockwise: (2) float32, the scale of the left operand and that of the right one.
+  [[nodiscard]] Tensor scales_of_both() const { return scales_; }
 
  private:
   struct Memory {
@@ -40,7 +42,6 @@ class Fp8Buffers {
 
     /// Makes room for a matrix in these tiles.
     void fit(std::int64_t rows, std::int64_t columns, const ops::Fp8Tiles& tiles);
-    void lay_out(device::Arena& workspace);
   };
 
   static ops::Fp8Matrix view_of(const Memory& memory, std::int64_t rows, std::int64_t columns, ops::Fp8Format format,
@@ -50,6 +51,7 @@ class Fp8Buffers {
 
   config::Fp8 way_;
   Memory left_, right_;
+  Tensor scales_;  ///< of both
 };
 
 }  // namespace sft::model

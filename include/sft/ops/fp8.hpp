@@ -8,6 +8,8 @@
 // rounded to the same, unless it is so small that it is subnormal in the format: below 2^-13 of its tile's largest in
 // E4M3, below 2^-28 in E5M2.
 //
+// Scales are 2^-126 at least, which is that of a tile of zeros: so the largest scale of parts is that of the whole.
+//
 // A scale is NaN where its tile has a number that is infinite or NaN, and so are all numbers of the tile then: what has
 // gone wrong shows in the loss.
 

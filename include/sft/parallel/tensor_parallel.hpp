@@ -22,17 +22,24 @@ namespace sft::parallel {
 class TensorParallel {
  public:
   /// `compute_stream`: that of the compute backend; `tp_stream` carries what runs beside it. `wire`: bf16 memory as
-  /// long as the longest x that is reduced, which then travels so; empty: as float32. All outlive it.
+  /// long as the longest x that is reduced, which then travels so; empty: as float32. All outlive it. `kv_replicas`:
+  /// the neighbours in tp that hold this rank's key/value heads too.
   TensorParallel(const comm::Group& tp, device::Device& device, comm::Collectives& collectives,
-                 device::Stream& compute_stream, device::Stream& tp_stream, bool cuts_tokens = false, Tensor wire = {});
+                 device::Stream& compute_stream, device::Stream& tp_stream, bool cuts_tokens = false, Tensor wire = {},
+                 const comm::Group& kv_replicas = comm::self_group());
 
   [[nodiscard]] int size() const { return group_.size(); }
   [[nodiscard]] int rank() const { return group_.rank(); }
+  /// Ranks that hold this rank's key/value heads, and its number among them.
+  [[nodiscard]] int num_kv_replicas() const { return kv_replicas_.size(); }
+  [[nodiscard]] int kv_replica() const { return kv_replicas_.rank(); }
 
   /// x = sum, or maximum, over the group, of float32 or float64, which travel as they are. Queued on the compute
   /// stream.
   void sum(Tensor x);
   void max(Tensor x);
+  /// x = sum over the ranks that hold this rank's key/value heads, all of which call it; otherwise as sum().
+  void sum_over_kv_replicas(Tensor x);
 
   // Rows of tokens: x is (T, C), contiguous. Where tokens are cut, T is a multiple of size().
   /// The rows of x that this rank has between two products.
@@ -61,7 +68,7 @@ class TensorParallel {
   template <class Work>
   void start(const Work& work);
 
-  comm::Group group_;
+  comm::Group group_, kv_replicas_;
   device::Timeline& timeline_;
   comm::Collectives& collectives_;
   device::Stream& compute_stream_;

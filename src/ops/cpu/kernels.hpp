@@ -131,8 +131,8 @@ struct Kernels {
   void (*read_four_bits)(View out, const FourBitArguments& from);
   void (*find_fp8_scales)(Fp8View to, ConstView in);
   void (*round_to_fp8)(Fp8View to, ConstView in);
-  /// out (float32) = the numbers from that row and column on, of `from` or, with `transpose`, of its transpose.
-  void (*read_fp8)(View out, ConstFp8View from, std::int64_t first_row, std::int64_t first_column, bool transpose);
+  /// out (float32, or bf16, which holds them unless they are below 2^-133) = the numbers from that row and column on.
+  void (*read_fp8)(View out, ConstFp8View from, std::int64_t first_row, std::int64_t first_column);
 
   void (*embedding_forward)(View out, const std::int32_t* tokens, ConstView table, std::int64_t vocab_begin);
   void (*embedding_backward)(View dtable, const std::int32_t* tokens, ConstView dout, std::int64_t vocab_begin);

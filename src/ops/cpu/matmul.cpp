@@ -272,11 +272,10 @@ void MatmulEngine::run_halves(const Matmul& product, Tensor workspace) {
 
 void MatmulEngine::run_in_float32(const Matmul& product, Tensor workspace) {
   const auto reader = [this](const ConstTensor& x, bool transpose) {
-    return [this, x, transpose](float* to, const Part& part) {
+    return [this, x, transpose](const Tensor& to, const Part& part) {
       const ConstTensor rows = piece_of(x, true, transpose, part.row, part.num_rows);
-      const Tensor converted(to, DType::float32, {part.num_rows, part.num_columns});
       (transpose ? kernels_.copy_transposed : kernels_.copy)(
-          view_of(converted), view_of(piece_of(rows, false, transpose, part.column, part.num_columns)));
+          view_of(to), view_of(piece_of(rows, false, transpose, part.column, part.num_columns)));
     };
   };
   run_tiles({.read_a = reader(product.a, product.transpose_a),
@@ -298,9 +297,8 @@ void MatmulEngine::run_fp8(const Fp8Matmul& product, Tensor workspace) {
   SFT_ENSURE(depth == (transpose_b ? b_view.columns : b_view.rows) && depth > 0, "fp8_matmul: shapes fit");
   if (c.empty()) return;
   const auto reader = [this](const ConstFp8View& x, bool transpose) {
-    return [this, x, transpose](float* to, const Part& part) {
-      const Tensor numbers(to, DType::float32, {part.num_rows, part.num_columns});
-      kernels_.read_fp8(view_of(numbers), x, part.row, part.column, transpose);
+    return [this, x, transpose](const Tensor& to, const Part& part) {
+      kernels_.read_fp8(view_of(to), x, transpose ? part.column : part.row, transpose ? part.row : part.column);
     };
   };
   run_tiles({.read_a = reader(a_view, transpose_a),
@@ -308,7 +306,10 @@ void MatmulEngine::run_fp8(const Fp8Matmul& product, Tensor workspace) {
              .depth = depth,
              .c = c,
              .accumulate = accumulate,
-             .bias = bias},
+             .bias = bias,
+             .tiles = has_fast_bf16_products(isa_) ? DType::bf16 : DType::float32,
+             .transposed_a_tiles = transpose_a,
+             .transposed_b_tiles = transpose_b},
             workspace);
 }
 
@@ -324,9 +325,14 @@ void MatmulEngine::run_tiles(const TiledProduct& product, Tensor workspace) {
   float* b_tile = a_tile + sizes.rows * sizes.depth;
   float* c_tile = b_tile + sizes.columns * sizes.depth;
   float* bias_tile = c_tile + sizes.rows * sizes.columns;
+  const auto tile_of = [&](float* memory, bool transposed, std::int64_t rows, std::int64_t columns) {
+    return transposed ? Tensor(memory, product.tiles, {columns, rows}) : Tensor(memory, product.tiles, {rows, columns});
+  };
   for (std::int64_t column = 0; column < num_columns; column += sizes.columns) {
     const std::int64_t columns = std::min(sizes.columns, num_columns - column);
     Matmul tile;
+    tile.transpose_a = product.transposed_a_tiles;
+    tile.transpose_b = product.transposed_b_tiles;
     for (std::int64_t row = 0; row < num_rows; row += sizes.rows) {
       const std::int64_t rows = std::min(sizes.rows, num_rows - row);
       const Tensor target = c.rows(row, rows).columns(column, columns);
@@ -341,11 +347,13 @@ void MatmulEngine::run_tiles(const TiledProduct& product, Tensor workspace) {
       }
       for (std::int64_t begin = 0; begin < k; begin += sizes.depth) {
         const std::int64_t depth = std::min(sizes.depth, k - begin);
-        product.read_a(a_tile, {.row = row, .num_rows = rows, .column = begin, .num_columns = depth});
-        tile.a = Tensor(a_tile, DType::float32, {rows, depth});
+        const Tensor a = tile_of(a_tile, product.transposed_a_tiles, rows, depth);
+        product.read_a(a, {.row = row, .num_rows = rows, .column = begin, .num_columns = depth});
+        tile.a = a;
         if (row == 0 || k > sizes.depth) {
-          product.read_b(b_tile, {.row = begin, .num_rows = depth, .column = column, .num_columns = columns});
-          tile.b = Tensor(b_tile, DType::float32, {depth, columns});
+          const Tensor b = tile_of(b_tile, product.transposed_b_tiles, depth, columns);
+          product.read_b(b, {.row = begin, .num_rows = depth, .column = column, .num_columns = columns});
+          tile.b = b;
         }
         run_planned(tile, rest);
         tile.accumulate = true;

@@ -36,8 +36,9 @@ class MatmulEngine {
   /// The product in float32 on converted tiles, for bf16 on processors that have no such product or a slower one.
   /// float32 holds every product of two bf16 numbers; only the order of sums differs.
   void run_in_float32(const Matmul& product, Tensor workspace);
-  /// The product of ops::Backend::fp8_matmul, in float32 on tiles of numbers that are read of the codes. float32 holds
-  /// every product of two such numbers, too.
+  /// The product of ops::Backend::fp8_matmul, on tiles of numbers that are read of the codes: in bf16 where that has
+  /// fast products, which holds every such number (one below 2^-126 counts as 0 there), else in float32. Sums are
+  /// float32.
   void run_fp8(const Fp8Matmul& product, Tensor workspace);
 
  private:
@@ -45,13 +46,15 @@ class MatmulEngine {
   struct Part {
     std::int64_t row, num_rows, column, num_columns;
   };
-  /// A product whose operands are read tile by tile: each function writes a part of its operand in float32, row by row.
+  /// A product whose operands are read tile by tile: each function writes a part of its operand.
   struct TiledProduct {
-    std::function<void(float*to, const Part&part)> read_a, read_b;
+    std::function<void(const Tensor&to, const Part&part)> read_a, read_b;
     std::int64_t depth;  ///< terms of a sum
     Tensor c;
     bool accumulate;
     ConstTensor bias;
+    DType tiles = DType::float32;                                 ///< what is read
+    bool transposed_a_tiles = false, transposed_b_tiles = false;  ///< whether the function writes the part's transpose
   };
   struct Key {
     std::int64_t m, n, k, a_stride, b_stride, c_stride;

@@ -48,7 +48,6 @@ inline std::uint8_t encode(float x) {
 /// The scale of numbers of which the largest has these bits, without a sign.
 template <class F>
 inline float scale_of(std::uint32_t largest) {
-  if (largest == 0u) return 1.0f;
   if (largest >= infinity_bits) return float_of(nan_bits);
   const int exponent = static_cast<int>(largest >> float_mantissa_bits) - float_bias;
   const bool exceeds = (largest & 0x7fffffu) > 0x600000u;
@@ -172,83 +171,45 @@ void round_to_fp8(Fp8View to, ConstView in) {
   });
 }
 
-/// The number of a code.
+/// The number of a code, without a branch, so that neighbours are read side by side.
 template <class F>
-constexpr float number_of(unsigned code) {
-  const unsigned mantissa = code & ((1u << F::mantissa_bits) - 1u), exponent = (code & 0x7fu) >> F::mantissa_bits;
-  const unsigned top = 0x7fu >> F::mantissa_bits;
-  const bool is_e4m3 = F::mantissa_bits == 3;
-  float size = 0.0f;
-  if (exponent == top && (!is_e4m3 || mantissa == 7u)) {
-    size = mantissa == 0u ? __builtin_inff() : __builtin_nanf("");
-  } else {
-    size = static_cast<float>(exponent == 0u ? mantissa : mantissa + (1u << F::mantissa_bits));
-    const int power = (exponent == 0u ? 1 : static_cast<int>(exponent)) - F::bias - F::mantissa_bits;
-    for (int i = 0; i < power; ++i) size *= 2.0f;
-    for (int i = 0; i > power; --i) size *= 0.5f;
-  }
-  return (code & 0x80u) != 0u ? -size : size;
+inline float number_of(std::uint8_t code) {
+  const std::uint32_t size = code & 0x7fu;
+  const std::uint32_t rebias = static_cast<std::uint32_t>(float_bias - F::bias) << float_mantissa_bits;
+  const std::uint32_t normal = (size << F::dropped_bits) + rebias;
+  const std::uint32_t subnormal = bits_of(float_of(F::subnormal_bits + size) - float_of(F::subnormal_bits));
+  const std::uint32_t finite = size < 1u << F::mantissa_bits ? subnormal : normal;
+  const std::uint32_t number = normal > F::largest_bits ? nan_bits : finite;  // nothing is rounded to infinity
+  return float_of(number | static_cast<std::uint32_t>(code & 0x80u) << 24);
 }
 
-/// The numbers of all codes.
-struct Numbers {
-  float values[256];
-};
-template <class F>
-constexpr Numbers make_numbers() {
-  Numbers numbers{};
-  for (unsigned code = 0; code < 256; ++code) numbers.values[code] = number_of<F>(code);
-  return numbers;
-}
-constexpr Numbers e4m3_numbers = make_numbers<E4m3>(), e5m2_numbers = make_numbers<E5m2>();
-
-/// Calls work(first column, end, scale) for the runs of [begin, end) in that row that share a scale.
-template <class Work>
-void for_each_run(const ConstFp8View& from, std::int64_t r, std::int64_t begin, std::int64_t end, Work work) {
-  const float* scales = from.scales + r / from.tile_rows * from.scale_columns;
-  for (std::int64_t first = begin; first < end;) {
-    const std::int64_t tile = first / from.tile_columns, last = min((tile + 1) * from.tile_columns, end);
-    work(first, last, scales[tile]);
-    first = last;
-  }
-}
-
-void read_rows(View out, ConstFp8View from, std::int64_t first_row, std::int64_t first_column) {
-  const float* numbers = (from.is_e5m2 ? e5m2_numbers : e4m3_numbers).values;
+void read_fp8(View out, ConstFp8View from, std::int64_t first_row, std::int64_t first_column) {
+  with_type(out, [&](auto type) {
+    using T = typename decltype(type)::type;
+    with_format(from, [&](auto format) {
+      using F = decltype(format);
 #pragma omp parallel for if (out.rows * out.columns >= min_parallel_elements)
-  for (std::int64_t r = 0; r < out.rows; ++r) {
-    float* to = row<float>(out, r) - first_column;
-    const std::uint8_t* codes = from.codes + (first_row + r) * from.columns;
-    for_each_run(from, first_row + r, first_column, first_column + out.columns,
-                 [&](std::int64_t begin, std::int64_t end, float scale) {
-                   for (std::int64_t c = begin; c < end; ++c) to[c] = numbers[codes[c]] * scale;
-                 });
-  }
-}
-
-/// In squares, so that neither of the two is read or written in long strides.
-void read_columns(View out, ConstFp8View from, std::int64_t first_row, std::int64_t first_column) {
-  constexpr std::int64_t side = 16;
-  const float* numbers = (from.is_e5m2 ? e5m2_numbers : e4m3_numbers).values;
-#pragma omp parallel for if (out.rows * out.columns >= min_parallel_elements)
-  for (std::int64_t square_row = 0; square_row < out.rows; square_row += side) {
-    const std::int64_t begin = first_row + square_row, end = first_row + min(square_row + side, out.rows);
-    for (std::int64_t square = 0; square < out.columns; square += side) {
-      for (std::int64_t r = square; r < min(square + side, out.columns); ++r) {  // a row of `from`
-        const std::uint8_t* codes = from.codes + (first_column + r) * from.columns;
-        for_each_run(from, first_column + r, begin, end,
-                     [&](std::int64_t run_begin, std::int64_t run_end, float scale) {
-                       for (std::int64_t c = run_begin; c < run_end; ++c) {
-                         row<float>(out, c - first_row)[r] = numbers[codes[c]] * scale;
-                       }
-                     });
+      for (std::int64_t r = 0; r < out.rows; ++r) {
+        T* to = row<T>(out, r);
+        const std::uint8_t* codes = from.codes + (first_row + r) * from.columns + first_column;
+        const float* scales = from.scales + (first_row + r) / from.tile_rows * from.scale_columns;
+        if (from.tile_columns == 1) {
+#pragma omp simd
+          for (std::int64_t c = 0; c < out.columns; ++c)
+            store(to[c], number_of<F>(codes[c]) * scales[first_column + c]);
+          continue;
+        }
+        for (std::int64_t begin = 0; begin < out.columns;) {
+          const std::int64_t tile = (first_column + begin) / from.tile_columns;
+          const std::int64_t end = min((tile + 1) * from.tile_columns - first_column, out.columns);
+          const float scale = scales[tile];
+#pragma omp simd
+          for (std::int64_t c = begin; c < end; ++c) store(to[c], number_of<F>(codes[c]) * scale);
+          begin = end;
+        }
       }
-    }
-  }
-}
-
-void read_fp8(View out, ConstFp8View from, std::int64_t first_row, std::int64_t first_column, bool transpose) {
-  (transpose ? read_columns : read_rows)(out, from, first_row, first_column);
+    });
+  });
 }
 
 }  // namespace
