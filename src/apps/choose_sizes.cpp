@@ -84,6 +84,7 @@ ChosenSizes choose_sizes(const OpenSizes& open) {
   for (const std::string& size : launch::sizes_of_plans()) {
     if (!open.free.contains(size)) task.fixed.insert(size);
   }
+  task.fixed.insert("reshard_after_forward");  // no size, so as it is given
   if (open.hardware.kind == device::Kind::cpu) task.process_bytes = machine::resident_bytes();  // of a rank, about
   task.num_threads = machine::num_threads_of_rank(machine::cores_of_this_process(), open.hardware.ranks_per_node);
   const plan::SearchResult result = plan::search_plans(task);

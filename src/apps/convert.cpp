@@ -72,6 +72,7 @@ void write_folder(const io::TensorSource& source, const std::vector<io::TensorIn
   hub::WeightsSink sink(plan, out.temporary());
   for (const io::TensorInfo& tensor : tensors) copy_tensor(source, tensor, sink);
   sink.finish();
+  hub::order_experts(plan, out.temporary());
   hub::copy_carried(plan, origin, out.temporary());
   out.finish();
   log_info(fmt::format("wrote {}: {}, {}, in {}", folder, plural(std::ssize(tensors), "tensor"),

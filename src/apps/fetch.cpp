@@ -21,22 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whether it is ORG/NAME, and no path.
-bool is_hub_name(const std::string& text) {
-  std::error_code ignored;
-  const bool is_word = std::ranges::all_of(text, [](unsigned char c) {
-    return std::isalnum(c) != 0 || std::string_view("-_./").find(c) != std::string::npos;
-  });
-  return is_word && std::ranges::count(text, '/') == 1 && !text.starts_with('.') && !text.starts_with('/') &&
-         !text.ends_with('/') && !fs::exists(text, ignored) && !fs::exists(fs::path(text).parent_path(), ignored);
-}
-
-bool is_offline() {
-  const char* const value = std::getenv("HF_HUB_OFFLINE");
-  return value != nullptr && std::string_view("1 ON YES TRUE on yes true").find(value) != std::string_view::npos &&
-         *value != '\0';
-}
-
 void fetch(const char* kind, const std::string& name, const std::vector<std::string>& more) {
   const std::string script = find_script("postprocess/fetch.py");
   if (script.empty()) return;  // the error of who looks for it says what to do
@@ -63,14 +47,29 @@ bool is_here(const Find& find) {
 
 }  // namespace
 
+bool is_hub_name(const std::string& text) {
+  std::error_code ignored;
+  const bool is_word = std::ranges::all_of(text, [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("-_./").find(c) != std::string::npos;
+  });
+  return is_word && std::ranges::count(text, '/') == 1 && !text.starts_with('.') && !text.starts_with('/') &&
+         !text.ends_with('/') && !fs::exists(text, ignored) && !fs::exists(fs::path(text).parent_path(), ignored);
+}
+
+bool is_hub_offline() {
+  const char* const value = std::getenv("HF_HUB_OFFLINE");
+  return value != nullptr && std::string_view("1 ON YES TRUE on yes true").find(value) != std::string_view::npos &&
+         *value != '\0';
+}
+
 void fetch_model(const std::string& name, const std::string& revision) {
-  if (!is_hub_name(name) || is_offline()) return;
+  if (!is_hub_name(name) || is_hub_offline()) return;
   if (is_here([&] { return hub::find_model_folder(name, revision); })) return;
   fetch("model", name, {"--revision", revision});
 }
 
 void fetch_dataset(const std::string& name) {
-  if (!is_hub_name(name) || is_offline()) return;
+  if (!is_hub_name(name) || is_hub_offline()) return;
   if (is_here([&] { return hub::find_dataset_folder(name); })) return;
   fetch("dataset", name, {});
 }

@@ -20,8 +20,10 @@
 #include "choose_sizes.hpp"
 #include "fetch.hpp"
 #include "find_script.hpp"
+#include "hub_upload.hpp"
 #include "launch_options.hpp"
 #include "machines.hpp"
+#include "model_folder.hpp"
 #include "next_steps.hpp"
 #include "prepare_options.hpp"
 #include "sft/config/step_shares.hpp"
@@ -31,6 +33,7 @@
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
 #include "sft/data/packed_dataset.hpp"
+#include "sft/hub/file_layout.hpp"
 #include "sft/hub/folder.hpp"
 #include "sft/io/files.hpp"
 #include "sft/launch/command.hpp"
@@ -52,6 +55,7 @@ struct Plan {
   std::vector<std::string> run;  ///< the command that trains
   std::string sizes;             ///< why sizes that are auto became what they are; empty: none are
   std::vector<std::pair<std::string, std::string>> environment;  ///< variables of the run
+  std::optional<apps::HubUpload> upload;                         ///< of what the run leaves; none: it stays here
 };
 
 using apps::program_folder;
@@ -108,6 +112,17 @@ std::map<std::string, std::string> preparation_of(const launch::Request& request
     if (request.model_revision != "main") options["model_revision"] = request.model_revision;
   }
   return options;
+}
+
+/// What sft-prepare would refuse of its options joins the other refusals.
+void check_preparation(launch::Request& request) {
+  std::vector<std::string> words{"--input=-", "--output=-"};
+  for (const auto& [name, value] : preparation_of(request)) words.push_back(fmt::format("--{}={}", name, value));
+  try {
+    static_cast<void>(apps::read_prepare_options(words));
+  } catch (const Error& error) {
+    request.refused.emplace_back(error.what());
+  }
 }
 
 /// Plans one call of sft-prepare; the shards of it are those of `pattern`.
@@ -258,10 +273,21 @@ void fetch_all(const launch::Request& request) {
   }
 }
 
+/// The layers that PEFT 0.21 adapts where none are named: with weights of experts named, those of the families alone
+/// that its own table has.
+void set_default_targets(config::Config& config) {
+  const std::string folder = apps::find_origin(config.model);
+  const bool is_in_table = !folder.empty() && hub::read_file_layout(folder).family == "mixtral";
+  config.lora.lora_target_modules.clear();
+  if (config.lora.adapts_experts() && !is_in_table) return;
+  config.lora.lora_target_modules = {"q_proj", "v_proj"};
+}
+
 Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
   Plan plan;
   // 1. All refusals at once, before anything is looked for
   const config::StepShares shares = config::take_step_shares(request.training);  // which the run makes steps of
+  if (!request.train.empty()) check_preparation(request);
   if (!request.refused.empty()) static_cast<void>(config::parse_sources(request.training, request.refused));
   config::Config config = config::parse_sources(request.training, {});
   if (config.model.model_name_or_path.empty() && config.model.hidden_size == 0) {
@@ -269,13 +295,13 @@ Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
                        "give a folder with config.json and weights, or a name in the hub cache");
   }
 
+  if (request.hub.is_wanted) plan.upload.emplace(request, config, options.prints);
+
   // 2. Model and data
   if (!options.prints) fetch_all(request);
   request.training.insert(request.training.begin(), plan_data(request, shares.eval_steps.has_value(), plan));
   config = config::parse_sources(request.training, {});
-  if (config.lora.use_peft && !request.gives("lora_target_modules")) {
-    config.lora.lora_target_modules = {"q_proj", "v_proj"};
-  }
+  if (config.lora.use_peft && !request.gives("lora_target_modules")) set_default_targets(config);
   plan.ini_path = fmt::format("{}/launch.ini", config.train.output_dir);
 
   // 3. Sizes, and whether all of it can run, before hours go into its rows
@@ -289,7 +315,7 @@ Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
     request.num_processes = apps::machine_named(options.machine).num_ranks();
   }
   const int num_ranks = launch::choose_num_ranks(request, whole, site);
-  static_cast<void>(config::validate(whole, num_ranks));
+  if (config::validate(whole, num_ranks)->leaves_model_folder()) apps::require_writable(whole.model);
 
   // 4. How it starts
   plan.environment = request.environment;
@@ -324,7 +350,12 @@ void print(const Plan& plan) {
   std::string variables;
   for (const auto& [name, value] : plan.environment) variables += fmt::format("{}={} ", name, apps::shell_word(value));
   if (!plan.sizes.empty()) text += fmt::format("# sizes that are auto: {}\n", plan.sizes);
-  log_info(fmt::format("{}# training:\n{}{}", text, variables, shell_line(plan.run)));
+  text += fmt::format("# training:\n{}{}", variables, shell_line(plan.run));
+  if (plan.upload) {
+    text += "\n# when it is over:";
+    for (const std::vector<std::string>& words : plan.upload->commands()) text += "\n" + shell_line(words);
+  }
+  log_info(text);
 }
 
 /// The rows of the call, made now unless they are there. The exit status of sft-prepare.
@@ -344,20 +375,24 @@ int run(const std::vector<std::string>& arguments) {
   if (!options) return static_cast<int>(ExitStatus::done);
   launch::Request request = read_request(*options);
   for (const auto& [name, value] : request.environment) ::setenv(name.c_str(), value.c_str(), /*replace=*/1);
-  const Plan plan = make_plan(std::move(request), *options);
+  Plan plan = make_plan(std::move(request), *options);
   if (options->prints) {
     print(plan);
     return static_cast<int>(ExitStatus::done);
   }
   if (!plan.sizes.empty()) log_info(fmt::format("sizes: {}", plan.sizes));
+  io::make_folders(fs::path(plan.ini_path).parent_path().string());
+  io::write_file_atomically(plan.ini_path, plan.ini_text);
+  if (plan.upload) plan.upload->begin(plan.ini_path);
   for (const launch::Prepared& prepared : plan.preparations) {
     if (const int status = prepare(prepared); status != static_cast<int>(ExitStatus::done)) return status;
   }
-  io::make_folders(fs::path(plan.ini_path).parent_path().string());
-  io::write_file_atomically(plan.ini_path, plan.ini_text);
   for (const auto& [name, value] : plan.environment) ::setenv(name.c_str(), value.c_str(), /*replace=*/1);
   log_info(shell_line(plan.run));
-  launch::become_command(plan.run);
+  if (!plan.upload) launch::become_command(plan.run);
+  const int status = launch::run_command(plan.run);
+  if (status == static_cast<int>(ExitStatus::done)) plan.upload->finish();
+  return status;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "expert_adapters.hpp"
 #include "sft/core/error.hpp"
 #include "sft/hub/tensor_map.hpp"
 
@@ -59,6 +60,7 @@ MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, std::unique
     widths_[tensor.name] = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
   }
   for (const io::TensorInfo& tensor : adapter.tensors()) {
+    if (is_of_experts(tensor.name, config.lora)) continue;
     const bool is_a = tensor.name.ends_with(a_suffix), is_b = tensor.name.ends_with(b_suffix);
     const bool is_magnitude = config.lora.use_dora && tensor.name.ends_with(magnitude_suffix);
     if (is_whole_module(config.lora, layout, tensor.name)) {
@@ -104,6 +106,15 @@ MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, std::unique
       refuse(adapter, fmt::format("{}{} should have {} elements", module, suffix, fmt::join(expected, " x ")));
     }
     (is_a ? product.a : is_b ? product.b : product.magnitudes) = read_whole(adapter, tensor);
+  }
+  for (ExpertProduct& found : expert_products_of(adapter, shapes, config.lora, layout,
+                                                 [&](const std::string& why) { refuse(adapter, why); })) {
+    products_[found.weight] = {.rank = found.rank,
+                               .rows = found.rows,
+                               .columns = found.columns,
+                               .scale = found.scale,
+                               .a = std::move(found.a),
+                               .b = std::move(found.b)};
   }
   for (const auto& [name, product] : products_) {
     if (product.a.empty() || product.b.empty())

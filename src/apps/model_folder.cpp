@@ -60,6 +60,12 @@ FolderContents plan_contents(const config::Model& model, hub::WeightType type, s
   return contents;
 }
 
+void require_writable(const config::Model& model) {
+  const std::string origin = find_origin(model);
+  if (!origin.empty() && describes(origin, model)) return;
+  static_cast<void>(hub::make_config_json(model, hub::WeightType::float32, "", /*max_length=*/1));
+}
+
 FolderContents plan_adapter_contents(const config::Model& model) {
   FolderContents contents{.origin = find_origin(model), .config_json = "", .layout = {}};
   if (!contents.origin.empty()) contents.layout = layout_like(contents.origin);

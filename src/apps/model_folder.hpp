@@ -26,6 +26,8 @@ struct FolderContents {
 /// For a model with its weights stored as `type`; warnings say what is lost. `max_length`: of the rows that the model
 /// was trained on. One rank.
 [[nodiscard]] FolderContents plan_contents(const config::Model& model, hub::WeightType type, std::int64_t max_length);
+/// Refuses, by a data Error, a model that no model folder can hold, so that a run does not end with that. One rank.
+void require_writable(const config::Model& model);
 /// For adapters of the model. One rank.
 [[nodiscard]] FolderContents plan_adapter_contents(const config::Model& model);
 

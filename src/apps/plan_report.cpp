@@ -110,9 +110,12 @@ std::string describe_obvious(const PlanReport& report) {
 
 std::string describe_run(const PlanReport& report) {
   constexpr double hour_s = 3600;
-  const double step_s = report.result.best.front().time.step_s, steps = static_cast<double>(report.num_steps);
-  return fmt::format("{} steps, {:.4g} tokens: {:.3g} hours", report.num_steps, steps * tokens_of_step(report.task),
-                     steps * step_s / hour_s);
+  const plan::Hardware& hardware = report.task.hardware;
+  const double tokens = static_cast<double>(report.num_steps) * tokens_of_step(report.task);
+  const std::string start =
+      hardware.start_s > 0 ? fmt::format(", {} of them to start", format_seconds(hardware.start_s)) : "";
+  return fmt::format("{} steps, {:.4g} tokens: {:.3g} hours{}", report.num_steps, tokens,
+                     plan::run_s(report.num_steps, report.result.best.front().time, hardware) / hour_s, start);
 }
 
 std::string explain(const PlanReport& report, std::size_t number) {
@@ -231,7 +234,7 @@ std::string to_json(const PlanReport& report) {
     json["save_s"] = report.save_s();
     if (report.num_steps > 0) {
       json["num_steps"] = report.num_steps;
-      json["run_s"] = static_cast<double>(report.num_steps) * report.result.best.front().time.step_s;
+      json["run_s"] = plan::run_s(report.num_steps, report.result.best.front().time, report.task.hardware);
     }
   }
   return json.dump(2) + "\n";

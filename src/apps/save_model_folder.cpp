@@ -155,6 +155,7 @@ void ModelFolder::finish() {
   memory_.reset();
   world_.agree([&] {
     if (world_.rank() != 0) return;
+    hub::order_experts(*plan_, temporary_);
     unfinished_->finish();
     unfinished_.reset();
   });

@@ -129,9 +129,9 @@ if [[ -n $num_ranks ]]; then
   if [[ $num_ranks -gt $(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) ]]; then
     export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle-1}
   fi
-  if [[ $(id -u) -eq 0 ]]; then
-    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-  fi
+fi
+if [[ $(id -u) -eq 0 ]]; then # Open MPI asks both, whichever launcher calls it; others do not read them
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
 if [[ $restarts -eq 0 ]]; then
   export OMPI_MCA_orte_execute_quiet=1 # after a status other than 0, the run's own line says it all

@@ -176,8 +176,17 @@ config::ValidConfig validate(const config::Config& config, const apps::SftOption
   return *valid;
 }
 
+/// The same, of the command line, without a run whose end is known to fail. Collective.
 config::ValidConfig read_config(const apps::SftOptions& command, const comm::Group& world) {
-  return validate(read_keys(command, world), command, world);
+  config::ValidConfig config = validate(read_keys(command, world), command, world);
+  world.agree([&] {
+    try {
+      if (world.rank() == 0 && config->leaves_model_folder()) apps::require_writable(config->model);
+    } catch (const Error& error) {
+      throw comm::SharedError(error.status(), error.what());
+    }
+  });
+  return config;
 }
 
 /// What --print-config prints: for any number of ranks, the size of an axis that is auto stays so.

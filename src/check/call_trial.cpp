@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <span>
 #include <utility>
@@ -19,6 +20,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::array<std::size_t, 5> sizes_of_calls{std::size_t{1} << 10, std::size_t{1} << 14, std::size_t{1} << 17,
                                                     std::size_t{1} << 20, std::size_t{1} << 22};
+
+/// For what ranks wait for each other: about as many seconds of work between two calls, and the bytes of sums, and of
+/// messages, which are no longer sent without asking.
+constexpr std::array<double, 4> seconds_of_work{2e-4, 1e-3, 5e-3, 4e-2};
+constexpr std::size_t bytes_of_sums = sizes_of_calls[0], bytes_of_messages = sizes_of_calls[2];
 
 class CallTrial {
  public:
@@ -55,6 +61,37 @@ class CallTrial {
       const std::size_t whole = bytes / sizeof(float) / group_.size() * group_.size() * sizeof(float);
       if (whole == 0) continue;
       points.push_back({static_cast<double>(whole), seconds_of([&] { call(whole); })});
+    }
+    return points;
+  }
+
+  [[nodiscard]] std::vector<comm::MeasuredWaits::Point> measure_waits(const std::function<void()>& call,
+                                                                      const std::function<void()>& work) const {
+    constexpr int few = 16;
+    const double call_s = seconds_of(call);  // as measure() has it, and plans know it
+    const double work_s = mean_s(few, work);
+    std::vector<comm::MeasuredWaits::Point> points;
+    for (const double seconds : seconds_of_work) {
+      const auto count = std::max<std::int64_t>(1, std::llround(seconds / work_s));
+      const auto work_once = [&] {
+        for (std::int64_t i = 0; i < count; ++i) work();
+      };
+      const int num_calls = std::max(3, static_cast<int>(window_s_ / seconds));
+      // In turn, and the middle ones: how ranks meet the turns of others is better or worse by chance.
+      std::array<double, 3> alone_s{}, met_s{};
+      for (std::size_t round = 0; round < alone_s.size(); ++round) {
+        alone_s[round] = mean_s(num_calls, work_once);
+        met_s[round] = mean_s(num_calls, [&] {
+          work_once();
+          call();
+          stream_->synchronize();
+        });
+      }
+      std::ranges::sort(alone_s);
+      std::ranges::sort(met_s);
+      const double computed_s = alone_s[1];
+      if (!points.empty() && computed_s <= points.back().computed_s) continue;
+      points.push_back({computed_s, std::max(0.0, met_s[1] - computed_s - call_s)});
     }
     return points;
   }
@@ -101,6 +138,17 @@ class CallTrial {
     return shared != nullptr ? std::move(shared) : collectives_->allocate_own(group_, most_bytes);
   }
 
+  /// Of one `work`, of so many that all ranks do at once: the mean over them.
+  [[nodiscard]] double mean_s(int num_calls, const std::function<void()>& work) const {
+    std::int64_t nothing = 0;
+    world_.sum(std::span(&nothing, 1));
+    const auto start = Clock::now();
+    for (int i = 0; i < num_calls; ++i) work();
+    std::array<double, 1> seconds{std::chrono::duration<double>(Clock::now() - start).count()};
+    world_.sum(std::span<double>(seconds));
+    return seconds[0] / world_.size() / num_calls;
+  }
+
   /// All ranks of the world make as many calls, which fill the window.
   [[nodiscard]] double seconds_of(const std::function<void()>& call) const {
     const auto run = [&](int num_calls) {
@@ -133,15 +181,26 @@ class CallTrial {
   device::Device::Block gathered_, reduced_, own_, other_;
 };
 
-}  // namespace
-
-std::vector<comm::MeasuredCalls> measure_calls(const CheckedMachine& machine, const comm::Span& span,
-                                               int ranks_per_node, double window_s) {
-  const comm::Group& world = machine.groups.world;
+/// Of the groups to which the ranks of `world` are dealt. Collective.
+comm::Group own_group(const comm::Group& world, const comm::Span& span, int ranks_per_node) {
   const int node = world.rank() / ranks_per_node, place = world.rank() % ranks_per_node;
   const int groups_per_node = ranks_per_node / span.ranks_per_node;
   const int color = node / span.num_nodes * groups_per_node + place / span.ranks_per_node;
-  CallTrial trial(machine, world.split(color, world.rank(), "trial"), window_s);
+  return world.split(color, world.rank(), "trial");
+}
+
+}  // namespace
+
+std::vector<comm::MeasuredWaits> measure_waits(const CheckedMachine& machine, const comm::Span& span,
+                                               int ranks_per_node, double window_s, const std::function<void()>& work) {
+  CallTrial trial(machine, own_group(machine.groups.world, span, ranks_per_node), window_s);
+  return {{comm::waited_calls[0], span, trial.measure_waits([&] { trial.all_reduce(bytes_of_sums); }, work)},
+          {comm::waited_calls[1], span, trial.measure_waits([&] { trial.exchange_all(bytes_of_messages); }, work)}};
+}
+
+std::vector<comm::MeasuredCalls> measure_calls(const CheckedMachine& machine, const comm::Span& span,
+                                               int ranks_per_node, double window_s) {
+  CallTrial trial(machine, own_group(machine.groups.world, span, ranks_per_node), window_s);
   std::vector<comm::MeasuredCalls> all;
   const auto add = [&](const char* name, void (CallTrial::*call)(std::size_t)) {
     all.push_back({name, span, trial.measure([&](std::size_t bytes) { (trial.*call)(bytes); })});

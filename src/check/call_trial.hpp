@@ -3,6 +3,7 @@
 // Collectives as a step makes them: over groups of one form, all of them at the same time, in memory such as that of
 // units and gradients.
 
+#include <functional>
 #include <vector>
 
 #include "op_trial.hpp"
@@ -15,5 +16,11 @@ namespace sft::check {
 /// each node, over neighbouring nodes. Nodes have `ranks_per_node` ranks, numbered node by node. Collective.
 [[nodiscard]] std::vector<comm::MeasuredCalls> measure_calls(const CheckedMachine& machine, const comm::Span& span,
                                                              int ranks_per_node, double window_s);
+
+/// What ranks wait for each other at comm::waited_calls over such groups, by how long they did `work` before: what the
+/// call behind it takes beyond itself and the work. Collective.
+[[nodiscard]] std::vector<comm::MeasuredWaits> measure_waits(const CheckedMachine& machine, const comm::Span& span,
+                                                             int ranks_per_node, double window_s,
+                                                             const std::function<void()>& work);
 
 }  // namespace sft::check

@@ -9,6 +9,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -17,6 +19,7 @@
 #include "rank_trial.hpp"
 #include "sft/core/error.hpp"
 #include "sft/machine/node.hpp"
+#include "sft/ops/factory.hpp"
 #include "sft/plan/start_table.hpp"
 
 namespace sft::check {
@@ -86,6 +89,26 @@ double host_rate(const CheckedMachine& machine, const Window& window) {
   return static_cast<double>(bytes) / seconds;
 }
 
+/// What ranks that share cores wait for each other, in groups of all forms, between passes over as much as the cache of
+/// a core holds: whose turn it is finds little of its own there.
+std::vector<comm::MeasuredWaits> waits_of(const CheckedMachine& machine, const std::vector<comm::Span>& spans,
+                                          int ranks_per_node, const Window& window) {
+  constexpr std::int64_t elements = std::int64_t{1} << 16;
+  const device::Device::Block memory = machine.device.allocate(2 * elements * sizeof(float));
+  const auto stream = machine.device.make_stream();
+  const std::unique_ptr<ops::Backend> ops = ops::make_backend(machine.device, *stream);
+  const Tensor both(memory.get(), DType::float32, {2, elements});
+  ops->fill(both.view({2 * elements}), 0);
+  const std::function<void()> work = [&] { ops->add(both.rows(0, 1), both.rows(1, 1)); };
+  std::vector<comm::MeasuredWaits> waits;
+  for (const comm::Span& span : spans) {
+    for (comm::MeasuredWaits& of : measure_waits(machine, span, ranks_per_node, 2 * window.seconds, work)) {
+      waits.push_back(std::move(of));
+    }
+  }
+  return waits;
+}
+
 /// All forms of groups that meshes make of the nodes: dividers of their ranks, in a node and over all nodes.
 std::vector<comm::Span> spans_of(int ranks_per_node, int num_nodes) {
   std::vector<comm::Span> spans;
@@ -125,11 +148,13 @@ plan::Hardware measure_machine(const CheckedMachine& machine, const std::string&
   const Window window{world, window_of_core_s / share};
   OpTrial(machine.device, dtype, window).measure(hardware.rates);
   hardware.rates.host_bytes_per_s = host_rate(machine, window);
-  for (const comm::Span& span : spans_of(hardware.ranks_per_node, hardware.num_nodes)) {
+  const std::vector<comm::Span> spans = spans_of(hardware.ranks_per_node, hardware.num_nodes);
+  for (const comm::Span& span : spans) {
     for (comm::MeasuredCalls& calls : measure_calls(machine, span, hardware.ranks_per_node, window.seconds)) {
       hardware.network.measured.push_back(std::move(calls));
     }
   }
+  if (share < 1) hardware.network.waits = waits_of(machine, spans, hardware.ranks_per_node, window);
   // Of forms of groups that this mesh does not have.
   const comm::Link memory{.bytes_per_s = hardware.rates.memory_bytes_per_s / 2, .hop_s = 0};
   hardware.network.within = link_of(hardware.network.measured, /*is_between=*/false, memory);

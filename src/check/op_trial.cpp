@@ -23,7 +23,9 @@ constexpr std::array<std::int64_t, 4> sides{16, 64, 256, 1024};
 constexpr std::int64_t columns = 512, head_dim = 64, num_heads = 8, num_kv_heads = 4, table_rows = 4096;
 constexpr std::array<std::int64_t, 4> document_lengths{32, 128, 512, 2048};
 constexpr std::array<std::int64_t, 3> token_counts{32, 256, 2048};
-constexpr std::size_t memory_bytes = std::size_t{96} << 20, alignment = 256;
+constexpr std::size_t memory_bytes = std::size_t{96} << 20, cold_bytes = std::size_t{64} << 20, alignment = 256;
+
+std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 double seconds_from(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -56,6 +58,21 @@ double Window::seconds_of(const std::function<void()>& work, const std::function
   return best_s;
 }
 
+ColdMemory::ColdMemory(device::Device& device, ops::Backend& ops, DType dtype, std::size_t bytes)
+    : block_(device.allocate(bytes)) {
+  all_ = Tensor(block_.get(), dtype, {static_cast<std::int64_t>(bytes / size_of(dtype))});
+  ops.fill(all_, 0.5F);
+}
+
+Tensor ColdMemory::next(std::initializer_list<std::int64_t> shape) {
+  const std::size_t bytes = Tensor(block_.get(), all_.dtype, shape).size_bytes();
+  SFT_ENSURE(bytes <= all_.size_bytes(), "cold memory has room for a tensor");
+  if (used_bytes_ + bytes > all_.size_bytes()) used_bytes_ = 0;
+  const Tensor tensor(all_.as<std::byte>() + used_bytes_, all_.dtype, shape);
+  used_bytes_ += aligned(bytes);
+  return tensor;
+}
+
 OpTrial::OpTrial(device::Device& device, DType dtype, const Window& window)
     : device_(device),
       dtype_(dtype),
@@ -63,7 +80,9 @@ OpTrial::OpTrial(device::Device& device, DType dtype, const Window& window)
       stream_(device.make_stream()),
       ops_(ops::make_backend(device, *stream_)),
       memory_(device.allocate(memory_bytes)),
-      pinned_(device.allocate(std::size_t{1} << 20, device::Space::pinned)) {
+      pinned_(device.allocate(std::size_t{1} << 20, device::Space::pinned)),
+      weights_(device, *ops_, dtype, cold_bytes),
+      sums_(device, *ops_, DType::float32, cold_bytes) {
   const std::int64_t most_tokens = document_lengths.back();
   const ops::Shapes shapes{.tokens = most_tokens,
                            .hidden = sides.back(),
@@ -89,7 +108,7 @@ Tensor OpTrial::take(DType dtype, std::initializer_list<std::int64_t> shape) {
   const Tensor sized(memory_.get(), dtype, shape);
   SFT_ENSURE(used_bytes_ + sized.size_bytes() <= memory_bytes, "a trial has memory for its tensors");
   Tensor tensor(static_cast<std::byte*>(memory_.get()) + used_bytes_, dtype, shape);
-  used_bytes_ += (tensor.size_bytes() + alignment - 1) / alignment * alignment;
+  used_bytes_ += aligned(tensor.size_bytes());
   if (dtype == DType::float32 || dtype == DType::bf16) ops_->fill(tensor, 0.5F);
   return tensor;
 }
@@ -129,14 +148,20 @@ void OpTrial::add(device::Rates& rates, device::Pass pass, const Work& work) {
 void OpTrial::measure(device::Rates& rates) {
   rates.passes = {};
   measure_products(rates);
+  measure_memory(rates);
   measure_attention(rates);
   for (const std::int64_t num_tokens : token_counts) {
     measure_passes(rates, num_tokens);
     measure_loss(rates, num_tokens);
     measure_update(rates, num_tokens * columns);
   }
-  const std::vector<device::PassRate>& copies = rates.passes[static_cast<std::size_t>(device::Pass::copy)];
-  rates.memory_bytes_per_s = copies.back().bytes_per_s;
+}
+
+void OpTrial::measure_memory(device::Rates& rates) {
+  constexpr std::int64_t elements = std::int64_t{1} << 20;
+  const double seconds =
+      seconds_of([&](ops::Backend& ops) { ops.copy(sums_.next({elements}), sums_.next({elements})); });
+  rates.memory_bytes_per_s = 2 * static_cast<double>(elements * sizeof(float)) / seconds;
 }
 
 void OpTrial::measure_products(device::Rates& rates) {
@@ -151,14 +176,21 @@ void OpTrial::measure_products(device::Rates& rates) {
           reset();
           const bool is_gradient = form == Form::first;
           const bool is_second = form == Form::second;
-          const ops::Matmul product{.a = take(dtype_, {is_gradient ? k : m, is_gradient ? m : k}),
-                                    .b = take(dtype_, {is_second ? n : k, is_second ? k : n}),
-                                    .c = take(is_gradient ? DType::float32 : dtype_, {m, n}),
-                                    .transpose_a = is_gradient,
-                                    .transpose_b = is_second,
-                                    .accumulate = is_gradient};
+          ops::Matmul product{.a = take(dtype_, {is_gradient ? k : m, is_gradient ? m : k}),
+                              .b = take(dtype_, {is_second ? n : k, is_second ? k : n}),
+                              .c = take(is_gradient ? DType::float32 : dtype_, {m, n}),
+                              .transpose_a = is_gradient,
+                              .transpose_b = is_second,
+                              .accumulate = is_gradient};
           const double flops = 2.0 * static_cast<double>(m * n * k);
-          const double rate = flops / seconds_of([&](ops::Backend& ops) { ops.matmul(product); });
+          const double rate = flops / seconds_of([&](ops::Backend& ops) {
+                                if (is_gradient) {
+                                  product.c = sums_.next({m, n});
+                                } else {
+                                  product.b = weights_.next({is_second ? n : k, is_second ? k : n});
+                                }
+                                ops.matmul(product);
+                              });
           rates.product_grid.flops_per_s[static_cast<std::size_t>(form)].push_back(rate);
           if (form == Form::second && m == n && n == k) rates.products.push_back({static_cast<double>(m), rate});
         }
@@ -257,23 +289,24 @@ void OpTrial::measure_loss(device::Rates& rates, std::int64_t num_tokens) {
 void OpTrial::measure_update(device::Rates& rates, std::int64_t num_elements) {
   using device::Pass;
   reset();
-  const auto floats = [&] { return take(DType::float32, {num_elements}); };
-  const Tensor parameters = floats(), gradients = floats(), first = floats(), second = floats();
-  const Tensor copy = dtype_ == DType::bf16 ? take(DType::bf16, {num_elements}) : Tensor();
   const Tensor result = take(DType::float64, {1});
-  const ops::Update step{.parameters = parameters,
-                         .gradients = gradients,
-                         .state = {first, second},
-                         .copy = copy,
-                         .rule = ops::AdamW{.learning_rate = 1e-6,
-                                            .beta1 = 0.9,
-                                            .beta2 = 0.999,
-                                            .epsilon = 1e-8,
-                                            .weight_decay = 0,
-                                            .bias_correction1 = 0.5,
-                                            .bias_correction2 = 0.5}};
-  add(rates, Pass::update, [&](ops::Backend& ops) { ops.update(step); });
-  add(rates, Pass::sum_squares, [&](ops::Backend& ops) { ops.sum_squares(result, gradients); });
+  add(rates, Pass::update, [&](ops::Backend& ops) {
+    const Tensor parameters = sums_.next({num_elements}), gradients = sums_.next({num_elements});
+    const Tensor first = sums_.next({num_elements}), second = sums_.next({num_elements});
+    const Tensor copy = dtype_ == DType::bf16 ? weights_.next({num_elements}) : Tensor();
+    ops.update({.parameters = parameters,
+                .gradients = gradients,
+                .state = {first, second},
+                .copy = copy,
+                .rule = ops::AdamW{.learning_rate = 1e-6,
+                                   .beta1 = 0.9,
+                                   .beta2 = 0.999,
+                                   .epsilon = 1e-8,
+                                   .weight_decay = 0,
+                                   .bias_correction1 = 0.5,
+                                   .bias_correction2 = 0.5}});
+  });
+  add(rates, Pass::sum_squares, [&](ops::Backend& ops) { ops.sum_squares(result, sums_.next({num_elements})); });
 }
 
 }  // namespace sft::check

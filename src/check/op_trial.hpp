@@ -27,6 +27,22 @@ struct Window {
   [[nodiscard]] double seconds_of(const std::function<void()>& work, const std::function<void()>& finish) const;
 };
 
+/// Memory larger than caches, which is dealt out in turn: what a step touches once, as weights, gradients and moments,
+/// has left them since the step before.
+class ColdMemory {
+ public:
+  /// `bytes` of `dtype`, all 0.5.
+  ColdMemory(device::Device& device, ops::Backend& ops, DType dtype, std::size_t bytes);
+
+  /// A tensor of that dtype, of memory that was not dealt out for longest.
+  [[nodiscard]] Tensor next(std::initializer_list<std::int64_t> shape);
+
+ private:
+  Tensor all_;
+  device::Device::Block block_;
+  std::size_t used_bytes_ = 0;
+};
+
 class OpTrial {
  public:
   OpTrial(device::Device& device, DType dtype, const Window& window);
@@ -45,6 +61,7 @@ class OpTrial {
   [[nodiscard]] static double bytes_of(const Work& work);
 
   void measure_products(device::Rates& rates);
+  void measure_memory(device::Rates& rates);
   void measure_attention(device::Rates& rates);
   void measure_passes(device::Rates& rates, std::int64_t num_tokens);
   void measure_loss(device::Rates& rates, std::int64_t num_tokens);
@@ -58,6 +75,7 @@ class OpTrial {
   const std::unique_ptr<ops::Backend> ops_;
   device::Device::Block memory_, workspace_, pinned_;
   std::size_t used_bytes_ = 0;
+  ColdMemory weights_, sums_;  ///< in the dtype of computing, and in float32
 };
 
 }  // namespace sft::check

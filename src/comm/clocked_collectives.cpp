@@ -61,6 +61,13 @@ double distance(const Span& a, const Span& b) {
          std::abs(std::log(static_cast<double>(a.ranks_per_node) / b.ranks_per_node));
 }
 
+/// Of those of one kind of call, the one whose groups have the form that is nearest to `span`; null: none.
+template <class Measured>
+const Measured* nearer(const Measured* found, const Measured& other, const Span& span) {
+  if ((other.span.num_nodes > 1) != (span.num_nodes > 1)) return found;
+  return found == nullptr || distance(other.span, span) < distance(found->span, span) ? &other : found;
+}
+
 /// Along the lines through the points; below the first it stays.
 double seconds_of(const std::vector<MeasuredCalls::Point>& points, double bytes) {
   if (bytes <= points.front().bytes) return points.front().seconds;
@@ -84,8 +91,7 @@ double measured_size(const Call& call) {
 const MeasuredCalls* nearest(const Call& call, const Span& span, const Network& network) {
   const MeasuredCalls* found = nullptr;
   for (const MeasuredCalls& calls : network.measured) {
-    if (calls.call != name_of(call) || (calls.span.num_nodes > 1) != (span.num_nodes > 1)) continue;
-    if (found == nullptr || distance(calls.span, span) < distance(found->span, span)) found = &calls;
+    if (calls.call == name_of(call)) found = nearer(found, calls, span);
   }
   return found;
 }
@@ -106,15 +112,62 @@ double call_time_s(const Call& call, const Group& group, const Span& span, const
          std::visit(CallTime{group, span, network, static_cast<double>(bytes_to_send(call, group))}, call);
 }
 
+double wait_s(const Call& call, double computed_s, const Span& span, const Network& network) {
+  const bool sends = std::holds_alternative<Exchange>(call) || std::holds_alternative<ExchangeAll>(call);
+  const MeasuredWaits* waits = nullptr;
+  for (const MeasuredWaits& of : network.waits) {
+    if (of.call == waited_calls[sends ? 1 : 0]) waits = nearer(waits, of, span);
+  }
+  if (waits == nullptr) return 0;
+  MeasuredWaits::Point below{0, 0};
+  for (const MeasuredWaits::Point& above : waits->points) {
+    const double slope = (above.wait_s - below.wait_s) / (above.computed_s - below.computed_s);
+    const bool is_last = &above == &waits->points.back();
+    if (computed_s <= above.computed_s) return below.wait_s + slope * (computed_s - below.computed_s);
+    if (is_last) return above.wait_s + std::max(slope, 0.0) * (computed_s - above.computed_s);
+    below = above;
+  }
+  return 0;
+}
+
+double ClockedCollectives::next_wait_s(const Call& call, const Group& group, const Span& span, double now_s) const {
+  Meeting last{.size = group.size(), .time_s = 0, .waited_s = 0};
+  for (const Meeting& meeting : meetings_) {
+    if (meeting.size >= group.size() && meeting.time_s >= last.time_s) last = meeting;
+  }
+  const double waited_s = total_wait_s_ - last.waited_s, computed_s = now_s - last.time_s - waited_s;
+  return std::max(0.0, wait_s(call, std::max(computed_s, 0.0), span, network_) - waited_s);
+}
+
+void ClockedCollectives::note_meeting(const Group& group, double now_s) {
+  const Meeting met{.size = group.size(), .time_s = now_s, .waited_s = total_wait_s_};
+  const auto found = std::ranges::find(meetings_, group.size(), &Meeting::size);
+  if (found == meetings_.end()) {
+    meetings_.push_back(met);
+  } else {
+    *found = met;
+  }
+}
+
 void ClockedCollectives::run(const Group& group, const Call& call, device::Stream& stream) {
   if (group.size() == 1) return;
   device::ClockedStream& clock = device::clocked(stream);
-  const double time_s = call_time_s(call, group, span_of_(group), network_);
+  const Span span = span_of_(group);
+  const bool computes = clock.priority() == device::Priority::compute;
+  const double call_s = call_time_s(call, group, span, network_);
+  double waited_s = 0;
+  if (!network_.waits.empty()) {
+    waited_s = next_wait_s(call, group, span, clock.now_s());
+    total_wait_s_ += waited_s;
+  }
+  const double time_s = call_s + (computes ? waited_s : 0);
   clock.advance(time_s);
+  if (!computes) clock.lag(waited_s);
+  note_meeting(group, clock.now_s());
   auto found = std::ranges::find(times_, group.name(), &GroupTime::group);
   if (found == times_.end()) found = times_.insert(found, {.group = group.name()});
   found->all_s += time_s;
-  if (clock.priority() == device::Priority::compute) found->on_compute_s += time_s;
+  if (computes) found->on_compute_s += time_s;
 }
 
 device::Device::Block ClockedCollectives::allocate_shared(const Group& /*group*/, MemoryUse /*use*/,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -41,7 +42,7 @@ void check_numbers(const Config& config) {
 
 void check_targets(const Config& config) {
   const Lora& lora = config.lora;
-  require(config, !lora.lora_target_modules.empty(), "lora.lora_target_modules",
+  require(config, !lora.lora_target_modules.empty() || lora.adapts_experts(), "lora.lora_target_modules",
           "all-linear or names of linear layers");
   for (const std::string& target : lora.lora_target_modules) {
     const std::vector<std::string>& names = linear_layer_names();
@@ -92,14 +93,61 @@ void check_pattern(const std::string& key, const ModuleNumbers& numbers, const s
   }
 }
 
-/// Experts have the names of linear layers and no adapters.
+/// The weights of experts that can have adapters, by their paths.
+std::vector<std::string> expert_parameters(const Model& model) {
+  std::vector<std::string> parameters;
+  for (std::int64_t block = 0; block < model.num_hidden_layers; ++block) {
+    if (!model.has_experts(static_cast<std::size_t>(block))) continue;
+    for (const std::string& name : expert_parameter_names()) {
+      parameters.push_back(fmt::format("model.layers.{}.mlp.experts.{}", block, name));
+    }
+  }
+  return parameters;
+}
+
+/// Adds those that have adapters to `adapted`.
+void check_target_parameters(const Config& config, std::vector<std::string>& adapted) {
+  const Lora& lora = config.lora;
+  if (!lora.adapts_experts()) return;
+  const std::vector<std::string> parameters = expert_parameters(config.model);
+  for (const std::string& target : lora.lora_target_parameters) {
+    Lora alone = lora;
+    alone.lora_target_parameters = {target};
+    const auto is_target = [&](const std::string& parameter) { return alone.expert_adapter_of(parameter).has_value(); };
+    if (std::ranges::any_of(parameters, is_target)) continue;
+    throw_config_error(fmt::format("`lora.lora_target_parameters` names {}", target),
+                       parameters.empty() ? std::string("it is about weights of experts, and this model has none")
+                                          : fmt::format("weights that can be named are such as {}",
+                                                        fmt::join(parameters.begin(), parameters.begin() + 2, " and ")),
+                       parameters.empty() ? "leave it out; linear layers are named by lora_target_modules"
+                                          : "give ends of such paths: mlp.experts.gate_up_proj,mlp.experts.down_proj");
+  }
+  const auto refuse = [](const std::string& key, const char* why, const char* what) {
+    throw_config_error(fmt::format("`{}` does not go with lora.lora_target_parameters", key), why, what);
+  };
+  if (lora.lora_dropout != 0.0) {
+    refuse(fmt::format("lora.lora_dropout = {:g}", lora.lora_dropout),
+           "adapters of experts belong to weights, whose inputs PEFT does not drop either", "set lora_dropout = 0");
+  }
+  if (lora.use_dora) {
+    refuse("lora.use_dora", "weights of experts have no magnitudes, nor has PEFT any", "set use_dora = false");
+  }
+  if (lora.init_lora_weights.splits_weights()) {
+    refuse(fmt::format("lora.init_lora_weights = {}", write(lora.init_lora_weights)),
+           "nothing is taken out of the weights of experts, nor does PEFT do so", "set init_lora_weights = true");
+  }
+  std::ranges::copy_if(parameters, std::back_inserter(adapted),
+                       [&](const std::string& parameter) { return lora.expert_adapter_of(parameter).has_value(); });
+}
+
+/// Experts have the names of linear layers and no adapters by these.
 void check_experts_are_no_target(const Config& config) {
   const std::vector<std::string> modules = linear_modules(config.model);
   for (const std::string& target : config.lora.lora_target_modules) {
     const auto is_target = [&](const std::string& module) { return module.ends_with("." + target); };
     if (target == "all-linear" || std::ranges::any_of(modules, is_target)) continue;
     throw_config_error(fmt::format("`lora.lora_target_modules` names {}", target),
-                       "this model has it in its experts alone, which get no adapters",
+                       "this model has it in its experts alone, whose weights are named by lora_target_parameters",
                        "leave it out, or set lora_target_modules = all-linear");
   }
 }
@@ -151,14 +199,15 @@ void check_adapters(const Config& config) {
       adapted.push_back(module);
     }
   }
-  if (adapted.empty()) {
+  if (adapted.empty() && !lora.lora_target_modules.empty()) {
     throw_config_error(
         fmt::format("`lora.layers_pattern = {}` leaves no layer to adapt", fmt::join(lora.layers_pattern, " ")),
         "the blocks are held by what is called layers", "leave it out");
   }
+  check_split_weights(config, adapted);
+  check_target_parameters(config, adapted);
   check_pattern("lora.rank_pattern", lora.rank_pattern, adapted);
   check_pattern("lora.alpha_pattern", lora.alpha_pattern, adapted);
-  check_split_weights(config, adapted);
 }
 
 void check_whole_modules(const Config& config) {

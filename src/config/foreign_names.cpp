@@ -180,7 +180,7 @@ std::vector<ForeignRow> mesh_rows() {
       {"gradient_accumulation_kwargs ignored_modules state_dict_config optim_state_dict_config param_init_fn",
        only_none, no_effect, leave_out},
       {"zero3_init_flag is_train_batch_min", either, no_effect, leave_out},
-      {"zero3_save_16bit_model", only_false, "checkpoints hold float32 weights", leave_out},
+      {"zero3_save_16bit_model", either, "a finished run leaves the whole model in any case", leave_out},
       {"gradient_clipping", {{"*", "optimizer.max_grad_norm=*"}}, "", ""},
       {"ddp_bucket_cap_mb ddp_backend", anything, no_effect, leave_out},
       {"ddp_timeout", {{"*", "device.comm_timeout_s=*"}}, "", ""},
@@ -314,11 +314,13 @@ std::vector<ForeignRow> saving_rows() {
       {"ignore_data_skip", only_false, "a resumed run goes on where it was in the data", leave_out},
       {"restore_callback_states_from_checkpoint overwrite_output_dir", only_false, "there are no such states",
        "leave it out; train.output_dir and checkpoint.resume_from_checkpoint say where a run begins"},
-      {"push_to_hub hub_always_push", only_false, "nothing is sent anywhere", leave_out},
-      {"hub_model_id hub_token hub_strategy hub_revision push_to_hub_model_id push_to_hub_organization "
-       "push_to_hub_token",
-       anything, "nothing is sent anywhere", leave_out},
-      {"hub_private_repo", either, "nothing is sent anywhere", leave_out},
+      {"push_to_hub hub_always_push", only_false, "sft sends nothing anywhere",
+       "leave it out; sft-launch, which takes it, sends what a run leaves"},
+      {"hub_model_id hub_token hub_strategy hub_revision push_to_hub_model_id push_to_hub_token", anything,
+       "sft sends nothing anywhere", leave_out},
+      {"push_to_hub_organization", only_none, "it is a part of the repository's name",
+       "write hub_model_id = OWNER/NAME"},
+      {"hub_private_repo", either, "sft sends nothing anywhere", leave_out},
   };
 }
 
@@ -362,9 +364,7 @@ std::vector<ForeignRow> model_rows() {
       {"model_init_kwargs", only_none, "sft builds the model from the keys of [model]",
        "set hidden_size, num_hidden_layers ... under [model]"},
       {"load_in_8bit", only_false, plain_adapters, "set lora.load_in_4bit = true instead, or leave it out"},
-      {"lora_target_parameters lora_task_type "
-       "peft_config",
-       only_none, plain_adapters, leave_out},
+      {"lora_task_type peft_config", only_none, plain_adapters, leave_out},
       {"bnb_4bit_use_double_quant", {{"none", ""}, {"*", "lora.use_bnb_nested_quant=*"}}, "", ""},
       {"bnb_4bit_compute_dtype", only_none, "products are computed as train.precision says",
        "set train.precision = bf16 or fp32 instead"},

@@ -115,6 +115,9 @@ std::vector<Key> make_keys() {
       key("lora", &C::lora, "lora_dropout", &Lora::lora_dropout, "share of an adapter's inputs that is dropped"),
       key("lora", &C::lora, "lora_target_modules", &Lora::lora_target_modules,
           "all-linear, or some of q_proj k_proj v_proj o_proj gate_proj up_proj down_proj"),
+      key("lora", &C::lora, "lora_target_parameters", &Lora::lora_target_parameters,
+          "weights of experts that get adapters too, one for each expert: mlp.experts.gate_up_proj, "
+          "mlp.experts.down_proj, or longer ends of their paths; none: experts rest"),
       key("lora", &C::lora, "use_rslora", &Lora::use_rslora, "scale by lora_alpha / sqrt(lora_r) instead"),
       key("lora", &C::lora, "use_dora", &Lora::use_dora,
           "train the norms of the rows of adapted weights too (DoRA): they have no weight decay"),

@@ -65,6 +65,13 @@ std::optional<AdapterSize> Lora::adapter_of(const std::string& module) const {
   return size_of(module);
 }
 
+std::optional<AdapterSize> Lora::expert_adapter_of(const std::string& parameter) const {
+  const bool is_target = use_peft && std::ranges::any_of(lora_target_parameters, [&](const std::string& target) {
+                           return parameter == target || parameter.ends_with("." + target);
+                         });
+  return is_target ? std::optional(size_of(parameter)) : std::nullopt;
+}
+
 Lora Lora::beside_whole_weights() const {
   if (!init_lora_weights.splits_weights()) return *this;
   Lora doubled = *this;
@@ -91,6 +98,11 @@ bool Lora::saves(const std::string& module) const {
 const std::vector<std::string>& linear_layer_names() {
   static const std::vector<std::string> names = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
                                                  "gate_proj", "up_proj", "down_proj"};
+  return names;
+}
+
+const std::vector<std::string>& expert_parameter_names() {
+  static const std::vector<std::string> names = {"gate_up_proj", "down_proj"};
   return names;
 }
 

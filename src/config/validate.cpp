@@ -8,6 +8,7 @@
 
 #include "config/checks.hpp"
 #include "config/keys.hpp"
+#include "config/refusals.hpp"
 #include "config/scheduler_kwargs.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/config/values.hpp"
@@ -172,20 +173,27 @@ void require_master_weights(const Train& train) {
 }
 
 ValidConfig validate(Config config, int world_size) {
-  check_model(config);
-  check_experts(config);
-  check_routers(config);
-  check_lora(config);
-  check_data(config);
-  check_each(config);
-  check_train(config);
-  check_activations(config);
-  check_device(config);
-  derive_metric(config);
-  check_evaluation(config);
-  check_steps_that_fail(config);
-  check_optimizer(config);
-  check_offload(config);
+  // 1. What can be judged by itself: all of it at once
+  Refusals refusals;
+  refusals.collect([&] {
+    check_model(config);
+    check_experts(config);
+    check_routers(config);
+    check_lora(config);
+  });
+  for (const auto check : {check_data, check_each, check_train, check_activations, check_device}) {
+    refusals.collect([&] { check(config); });
+  }
+  refusals.collect([&] {
+    derive_metric(config);
+    check_evaluation(config);
+  });
+  for (const auto check : {check_steps_that_fail, check_optimizer, check_offload}) {
+    refusals.collect([&] { check(config); });
+  }
+  refusals.throw_if_any();
+
+  // 2. What follows from several of these
   check_parallel(config, world_size);
   check_four_bits(config);
   check_fp8(config);

@@ -204,7 +204,9 @@ void read(const std::string& text, double& value) {
   value = *number;
 }
 void read(const std::string& text, std::string& value) { value = expanded(text); }
-void read(const std::string& text, std::vector<std::string>& value) { value = expanded_items(text); }
+void read(const std::string& text, std::vector<std::string>& value) {
+  value = is_none(text) ? std::vector<std::string>() : expanded_items(text);
+}
 void read(const std::string& text, std::vector<int>& value) {
   value.clear();
   for (const std::string& item : expanded_items(text)) read_integer(item, value.emplace_back(), "whole numbers");

@@ -75,8 +75,8 @@ void refuse_other_names(const Json& record) {
   }
   for (const auto& [prompt, completion] : other_pairs) {
     if (!has_value(record, prompt) || !has_value(record, completion)) continue;
-    const std::string first = std::string_view(prompt) == "prompt" ? "" : fmt::format(" --rename {}=prompt", prompt);
-    refuse_record(fmt::format("it has '{}' and '{}', and no 'prompt' and 'completion': give{} --rename {}=completion",
+    const std::string first = std::string_view(prompt) == "prompt" ? "" : fmt::format("{}=prompt,", prompt);
+    refuse_record(fmt::format("it has '{}' and '{}', and no 'prompt' and 'completion': give --rename {}{}=completion",
                               prompt, completion, first, completion));
   }
   for (const char* name : other_chats) {

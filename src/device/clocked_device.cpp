@@ -10,15 +10,19 @@ namespace {
 class ClockedEvent final : public Event {
  public:
   void record(Stream& stream) override {
-    time_s_ = clocked(stream).now_s();
+    of_ = &clocked(stream);
+    time_s_ = of_->over_s();
     stream_ = stream.name();
   }
   void synchronize() override {}
 
+  /// Null: never recorded.
+  [[nodiscard]] const ClockedStream* of() const { return of_; }
   [[nodiscard]] double time_s() const { return time_s_; }
   [[nodiscard]] const std::string& stream() const { return stream_; }
 
  private:
+  const ClockedStream* of_ = nullptr;
   double time_s_ = 0;
   std::string stream_;
 };
@@ -29,7 +33,7 @@ ClockedStream& clocked(Stream& stream) { return dynamic_cast<ClockedStream&>(str
 
 void ClockedStream::wait(Event& event) {
   const auto& reached = dynamic_cast<ClockedEvent&>(event);
-  if (reached.time_s() <= *now_s_) return;
+  if (reached.of() == this || reached.time_s() <= *now_s_) return;
   waited_s_[reached.stream()] += reached.time_s() - *now_s_;
   *now_s_ = reached.time_s();
 }

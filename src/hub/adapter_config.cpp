@@ -17,6 +17,7 @@
 
 #include "config_fields.hpp"
 #include "sft/core/error.hpp"
+#include "sft/hub/expert_factors.hpp"
 #include "sft/hub/tensor_map.hpp"
 
 namespace sft::hub {
@@ -34,12 +35,12 @@ std::vector<std::string> target_names(const config::Lora& lora) {
 }
 
 /// Fields of adapters that are not plain LoRA; each must say nothing.
-constexpr const char* foreign_fields[] = {
-    "layer_replication", "use_qalora",     "lora_bias",       "trainable_token_indices",
-    "target_parameters", "fan_in_fan_out", "exclude_modules", "alora_invocation_tokens",
-    "arrow_config"};
+constexpr const char* foreign_fields[] = {"layer_replication",       "use_qalora",     "lora_bias",
+                                          "trainable_token_indices", "fan_in_fan_out", "exclude_modules",
+                                          "alora_invocation_tokens", "arrow_config"};
 
-constexpr const char* only_lora = "only LoRA and DoRA on linear layers, and modules trained whole, can be merged";
+constexpr const char* only_lora =
+    "only LoRA and DoRA on linear layers, LoRA on experts, and modules trained whole, can be merged";
 constexpr const char* merge_elsewhere = "merge this adapter with PEFT's merge_and_unload";
 
 /// What PEFT takes for the families of sft where an adapter names no modules.
@@ -98,6 +99,11 @@ std::pair<ordered_json, ordered_json> sizes_of_each(const config::Lora& lora, co
   for (const std::string& tensor : tensors) {
     const std::string module = module_of(tensor, ".lora_A.weight");
     if (module.empty()) continue;
+    if (const auto factor = expert_factor_of(tensor)) {
+      sizes.emplace(module_in_transformers(layout, factor->experts) + "." + factor->parameter,
+                    lora.size_of(factor->path()));
+      continue;
+    }
     const config::AdapterSize part = lora.size_of(module);
     const auto [found, is_first] = sizes.emplace(module_in_transformers(layout, module), part);
     if (!is_first) found->second.rank += part.rank;
@@ -200,6 +206,7 @@ std::string make_adapter_config(const config::Lora& trained, const std::string& 
                          {"use_rslora", lora.use_rslora},
                          {"use_dora", lora.use_dora},
                          {"target_modules", targets},
+                         {"target_parameters", json_of(lora.lora_target_parameters)},
                          {"rank_pattern", ranks},
                          {"alpha_pattern", alphas},
                          {"bias", "none"},
@@ -251,6 +258,7 @@ AdapterConfig read_adapter_config(const std::string& folder) {
   lora.layers_to_transform = read_layers(fields);
   lora.layers_pattern = read_texts(fields, "layers_pattern");
   lora.modules_to_save = read_texts(fields, "modules_to_save");
+  lora.lora_target_parameters = read_texts(fields, "target_parameters");
   check_init(fields);
   if (lora.lora_r < 1) fields.refuse("r", "the rank is 1 or more", "copy the folder again");
   return {std::move(lora), read_targets(fields)};

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/hub/tensor_map.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "family_rules.hpp"
 #include "sft/core/ensure.hpp"
+#include "sft/hub/expert_factors.hpp"
 #include "tensor_names.hpp"
 
 namespace sft::hub {
@@ -24,13 +27,20 @@ class Mapper {
   Mapper(const FileLayout& layout, AdapterRanks adapters, const config::Lora* lora)
       : layout_(layout), adapters_(adapters), lora_(lora) {}
 
-  /// Notes that a part of a stored matrix has an adapter, before any is mapped.
+  /// Notes that a part of a stored matrix, or an expert, has an adapter, before any is mapped.
   void note_adapter(const io::TensorInfo& tensor) {
+    if (const auto factor = factor_in(tensor)) {
+      StackedRows& rows = stacked_[factor->experts][factor->parameter];
+      rows.num_experts = std::max(rows.num_experts, factor->expert + 1);
+      if (!factor->is_a && factor->expert == 0) rows.of_b += tensor.shape[0];
+      return;
+    }
     const TensorName name = name_of(layout_, without_entry(tensor.name));
     if (name.kind == TensorKind::lora_a) ranks_[name.stored_module()][{name.part, is_start(tensor)}] = tensor.shape[0];
   }
 
   MappedTensor map(const io::TensorInfo& tensor) {
+    if (const auto factor = factor_in(tensor)) return map_factor(*factor, tensor);
     const TensorName name = name_of(layout_, without_entry(tensor.name));
     const std::int64_t rows = tensor.shape[0], width = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
     MappedTensor mapped{.shape = tensor.shape};
@@ -64,10 +74,17 @@ class Mapper {
   }
 
   std::vector<FileTensor> take() { return std::move(files_); }
+  std::vector<StackedTensor> take_stacked() { return std::move(stacked_tensors_); }
 
  private:
   /// The part of a stored matrix that an adapter belongs to, and whether it is what that adapter began with.
   using AdapterPart = std::pair<std::size_t, bool>;
+
+  /// Of the adapters that a run trains. In files these names are those of experts that are modules of their own, as
+  /// transformers 4 had them, with plain adapters.
+  [[nodiscard]] std::optional<ExpertFactor> factor_in(const io::TensorInfo& tensor) const {
+    return adapters_ == AdapterRanks::added ? expert_factor_of(without_entry(tensor.name)) : std::nullopt;
+  }
 
   std::size_t file_of(const std::string& name, const std::vector<std::int64_t>& shape) {
     const auto [found, is_new] = numbers_.emplace(name, files_.size());
@@ -147,6 +164,28 @@ class Mapper {
     mapped.stripes.push_back({0, rows, file, sum_of_rows(name, name.part) * total + before, total});
   }
 
+  /// Of an expert's adapter, which is in PEFT's of all experts. B comes expert by expert at first (StackedTensor).
+  MappedTensor map_factor(const ExpertFactor& factor, const io::TensorInfo& tensor) {
+    const std::map<std::string, StackedRows>& of_module = stacked_.at(factor.experts);
+    const StackedRows& stacked = of_module.at(factor.parameter);
+    const bool is_inner = of_module.size() > 1 && factor.parameter == of_module.rbegin()->first;
+    const TensorName name = name_of(layout_, fmt::format("base_model.model.{}.weight", factor.experts));
+    const std::string stored = fmt::format("{}{}.lora_{}.weight", name.stored_module(), is_inner ? ".base_layer" : "",
+                                           factor.is_a ? "A" : "B");
+    const std::int64_t rows = tensor.shape[0], width = tensor.shape[1];
+    MappedTensor mapped{.shape = tensor.shape};
+    if (factor.is_a) {
+      const std::size_t file = file_of(stored, {stacked.num_experts * rows, width});
+      mapped.stripes.push_back({0, rows, file, factor.expert * rows * width, width});
+      return mapped;
+    }
+    const std::size_t num_files = files_.size(), file = file_of(stored, {stacked.of_b, width * stacked.num_experts});
+    if (file == num_files) stacked_tensors_.push_back({file, stacked.num_experts, stacked.of_b, width});
+    const std::int64_t first_row = factor.expert * stacked.of_b + factor.part * rows;
+    mapped.stripes.push_back({0, rows, file, first_row * width, width});
+    return mapped;
+  }
+
   void map_expert(const TensorName& name, std::int64_t rows, std::int64_t width, MappedTensor& mapped) {
     const std::int64_t num_experts = layout_.num_experts;
     SFT_ENSURE(name.expert < num_experts, "an expert has its place in the files");
@@ -160,12 +199,19 @@ class Mapper {
     }
   }
 
+  /// Of PEFT's adapter of a weight of all experts.
+  struct StackedRows {
+    std::int64_t num_experts = 0, of_b = 0;
+  };
+
   const FileLayout& layout_;
   AdapterRanks adapters_;
   const config::Lora* lora_;
   std::vector<FileTensor> files_;
   std::map<std::string, std::size_t> numbers_;
-  std::map<std::string, std::map<AdapterPart, std::int64_t>> ranks_;  ///< of adapters, by stored module
+  std::map<std::string, std::map<AdapterPart, std::int64_t>> ranks_;   ///< of adapters, by stored module
+  std::map<std::string, std::map<std::string, StackedRows>> stacked_;  ///< by the module and the weight of experts
+  std::vector<StackedTensor> stacked_tensors_;
 };
 
 }  // namespace
@@ -176,6 +222,7 @@ TensorMap::TensorMap(const FileLayout& layout, const std::vector<io::TensorInfo>
   for (const io::TensorInfo& tensor : model) mapper.note_adapter(tensor);
   for (const io::TensorInfo& tensor : model) model_.emplace(tensor.name, mapper.map(tensor));
   files_ = mapper.take();
+  stacked_ = mapper.take_stacked();
 }
 
 std::vector<Run> TensorMap::runs(const std::string& name, const io::Rectangle& where) const {

@@ -196,6 +196,29 @@ void copy_carried(const WeightsPlan& plan, const std::string& from, const std::s
   for (auto& [index, file] : files) file.sync();
 }
 
+void order_experts(const WeightsPlan& plan, const std::string& folder) {
+  std::map<std::size_t, io::RawFile> files;
+  std::vector<char> by_expert, ordered;
+  for (const StackedTensor& stacked : plan.map().stacked()) {
+    const auto& [index, begin] = plan.place(stacked.tensor);
+    const std::string path = (std::filesystem::path(folder) / plan.files()[index].name).string();
+    io::RawFile& file = files.try_emplace(index, io::RawFile::extend(path)).first->second;
+    const std::size_t element_bytes = size_bytes_of(plan.type_of(stacked.tensor));
+    const std::int64_t num_experts = stacked.num_experts, of_expert = stacked.rows * stacked.rank;
+    by_expert.resize(num_experts * of_expert * element_bytes);
+    ordered.resize(by_expert.size());
+    io::RawFile::open(path).read(begin, by_expert.size(), by_expert.data());
+    for (std::int64_t expert = 0; expert < num_experts; ++expert) {
+      for (std::int64_t i = 0; i < of_expert; ++i) {
+        std::memcpy(ordered.data() + (i * num_experts + expert) * element_bytes,
+                    by_expert.data() + (expert * of_expert + i) * element_bytes, element_bytes);
+      }
+    }
+    file.write(begin, ordered.size(), ordered.data());
+  }
+  for (auto& [index, file] : files) file.sync();
+}
+
 WeightsSink::WeightsSink(const WeightsPlan& plan, const std::string& folder, SharedRegions* regions)
     : plan_(plan), folder_(folder), regions_(regions) {}
 

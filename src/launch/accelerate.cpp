@@ -74,13 +74,6 @@ void add_entry(const std::string& name, const YAML::Node& key, const YAML::Node&
     if (value.IsMap()) return add_deepspeed(value, path, file);
     return add_deepspeed_file(text, path, file);
   }
-  if (name == "zero3_save_16bit_model" && config::truth_of(text) == true) {
-    file.notes.push_back(
-        fmt::format("zero3_save_16bit_model {}: the model folder has the dtype of the trained weights; "
-                    "`sft-convert CHECKPOINT FOLDER --dtype bfloat16` writes one of 16 bits",
-                    place));
-    return;
-  }
   if (name == "seq_parallel_communication_data_type") {
     if (text == "bf16" || text == "bfloat16" || config::is_none(text)) return;
     file.refused.push_back(refusal(fmt::format("sft does not take `{} = {}` {}", name, text, place),

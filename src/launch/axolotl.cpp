@@ -38,15 +38,16 @@ constexpr const char* same =
     "gradient_checkpointing_kwargs dp_shard_size dp_replicate_size neftune_noise_alpha fsdp fsdp_config "
     "resume_from_checkpoint group_by_length lr_scheduler_kwargs torch_compile trust_remote_code fsdp_version "
     "label_smoothing_factor lora_modules_to_save activation_offloading expert_parallel_size save_safetensors "
-    "include_tokens_per_second attn_implementation";
+    "include_tokens_per_second attn_implementation hub_strategy hub_revision";
 
 /// What changes neither rows nor numbers beyond rounding, or speaks of services that nothing is sent to.
 constexpr const char* harmless =
-    "model_type tokenizer_type processor_type is_llama_derived_model flash_attention xformers_attention sdp_attention "
+    "model_type cls_model_config tokenizer_type processor_type is_llama_derived_model flash_attention "
+    "xformers_attention sdp_attention "
     "eager_attention flash_optimum sample_packing_eff_est sample_packing_group_size sample_packing_bin_size "
     "pad_to_sequence_len eval_batch_size wandb_project wandb_entity wandb_watch wandb_name wandb_log_model "
     "wandb_run_id "
-    "wandb_mode mlflow_experiment_name mlflow_tracking_uri hub_model_id hub_strategy push_dataset_to_hub "
+    "wandb_mode mlflow_experiment_name mlflow_tracking_uri push_dataset_to_hub "
     "hf_use_auth_token "
     "local_rank debug strict ddp_timeout dataset_processes dataloader_pin_memory dataloader_num_workers "
     "dataloader_prefetch_factor low_cpu_mem_usage flash_attn_cross_entropy flash_attn_rms_norm flash_attn_fuse_mlp "
@@ -149,11 +150,20 @@ bool add_special(const std::string& name, const YAML::Node& node, const std::str
     return true;
   }
   if (name == "eval_sample_packing") return true;
+  if (name == "use_dft") {
+    if (config::truth_of(value) == true) add(file, "loss_type", "dft", place);
+    return true;
+  }
+  if (name == "hub_model_id") {  // by itself says that it is sent
+    if (!is_off(value)) add(file, name, value, place);
+    if (!is_off(value)) add(file, "push_to_hub", "true", place);
+    return true;
+  }
   if (name == "lora_target_linear") {
     if (!is_off(value)) add(file, "lora_target_modules", "all-linear", place);
     return true;
   }
-  if (name == "lora_target_modules") {
+  if (name == "lora_target_modules" || name == "lora_target_parameters") {
     if (!is_off(value)) add(file, name, value, place);
     return true;
   }

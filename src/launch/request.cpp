@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <cctype>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -94,6 +96,13 @@ bool is_needless(const std::string& name) {
   return needless.contains(name);
 }
 
+std::string note_on_16_bits(const std::string& place) {
+  return fmt::format(
+      "zero3_save_16bit_model {}: a finished run leaves the whole model in any case, in the dtype of its "
+      "weights; `sft-convert CHECKPOINT FOLDER --dtype bfloat16` writes one of 16 bits",
+      place);
+}
+
 /// Sorts the settings of one source.
 class Sorter {
  public:
@@ -104,7 +113,9 @@ class Sorter {
     request_.training.emplace_back();
     if (has("dataset_name") || has("data_files") || has("datasets")) request_.train.clear();
     for (const PlacedOption& setting : source_) {
-      if (!is_launch(setting) && !is_data(setting) && !is_shared(setting) && !is_preparation(setting)) train(setting);
+      if (!is_launch(setting) && !is_hub(setting) && !is_data(setting) && !is_shared(setting) &&
+          !is_preparation(setting))
+        train(setting);
     }
     if (has("single_process")) request_.is_single_process = true;
   }
@@ -170,17 +181,61 @@ class Sorter {
       request_.launcher = value_of(setting);
     } else if (name == "env") {
       add_environment(setting);
-    } else if (name == "push_to_hub" && config::truth_of(value_of(setting)) == true) {
-      request_.notes.push_back(
-          fmt::format("push_to_hub {}: nothing is sent anywhere; when the run is over, `hf upload "
-                      "NAME OUTPUT_DIR/model` does it (OUTPUT_DIR/adapter with --use_peft)",
-                      setting.place));
+    } else if (name == "zero3_save_16bit_model") {
+      read_truth(setting, [&](bool is_of_16_bits) {
+        if (is_of_16_bits) request_.notes.push_back(note_on_16_bits(setting.place));
+      });
     } else if (name == "hostfile" || name == "deepspeed_hostfile") {
       if (!config::is_none(value_of(setting))) request_.hostfile = value_of(setting);
     } else {
       return is_needless(name);
     }
     return true;
+  }
+
+  void read_truth(const PlacedOption& setting, const std::function<void(bool)>& take) {
+    const std::optional<bool> truth = config::truth_of(value_of(setting));
+    if (truth) return take(*truth);
+    if (!config::is_none(value_of(setting))) refuse(setting, "it is true or false", "correct it, or leave it out");
+  }
+
+  /// What is sent to the hub when the run is over.
+  bool is_hub(const PlacedOption& setting) {
+    const std::string& name = setting.option.name;
+    const std::string value = config::is_none(value_of(setting)) ? "" : value_of(setting);
+    HubUpload& hub = request_.hub;
+    if (name == "push_to_hub") {
+      read_truth(setting, [&](bool is_wanted) { hub.is_wanted = is_wanted; });
+    } else if (name == "hub_private_repo") {
+      read_truth(setting, [&](bool is_private) { hub.has_private_repo = is_private; });
+    } else if (name == "hub_model_id" || name == "push_to_hub_model_id") {
+      if (!value.empty() && !is_repository(value)) {
+        refuse(setting, "a repository of the hub is OWNER/NAME, of letters, digits, `-`, `_` and `.`", "correct it");
+      }
+      hub.model_id = value;
+    } else if (name == "hub_strategy") {
+      static const std::set<std::string> strategies{"", "end", "every_save", "checkpoint", "all_checkpoints"};
+      if (!strategies.contains(value)) {
+        refuse(setting, "it is end, every_save, checkpoint or all_checkpoints", "correct it, or leave it out");
+      }
+      if (!value.empty()) hub.strategy = value;
+    } else if (name == "hub_revision") {
+      hub.revision = value;
+    } else if (name == "hub_token" || name == "push_to_hub_token") {
+      hub.token = value;
+    } else {
+      return name == "hub_always_push";
+    }
+    return true;
+  }
+
+  /// Whether the text is [OWNER/]NAME.
+  static bool is_repository(const std::string& text) {
+    const auto is_of_name = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; };
+    const auto slash = static_cast<std::size_t>(std::ranges::find(text, '/') - text.begin());
+    const std::string owner = text.substr(0, slash), name = slash < text.size() ? text.substr(slash + 1) : "";
+    const bool has_name = slash == text.size() || (!owner.empty() && !name.empty());
+    return has_name && std::ranges::all_of(owner, is_of_name) && std::ranges::all_of(name, is_of_name);
   }
 
   /// TRL's `env`: a map of variables, as JSON.
@@ -262,7 +317,10 @@ class Sorter {
                                                "num_of_sequences"};
     const std::string& name = setting.option.name;
     if (is_option_of_prepare(name)) {
-      request_.preparation[name] = value_of(setting);
+      const bool is_list = name == "rename" || name == "ignore_fields";
+      const bool goes_on = !seen_.insert(name).second && is_list;
+      std::string& value = request_.preparation[name];
+      value = goes_on ? fmt::format("{},{}", value, value_of(setting)) : value_of(setting);
       return true;
     }
     if (name.starts_with("no_") && !setting.option.value && is_option_of_prepare(name.substr(3))) {
@@ -282,6 +340,7 @@ class Sorter {
   Request& request_;
   const std::vector<PlacedOption>& source_;
   const std::vector<std::string>& options_;
+  std::set<std::string> seen_;  ///< options of sft-prepare in this source
 };
 
 }  // namespace

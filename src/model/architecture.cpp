@@ -159,6 +159,30 @@ class UnitBuilder {
     layer.adapters.push_back(adapter);
   }
 
+  /// One matrix of an adapter of an expert.
+  struct ExpertFactor {
+    std::string name;  ///< without PEFT's prefix
+    Shape shape;
+    Init init;
+    std::int64_t fan_in;
+    double rate_factor;
+  };
+
+  ParameterGroup factor_of_expert(const ExpertFactor& factor, int expert, int num_experts) {
+    const PartIndex part = part_with(/*has_gradient=*/true, /*of_experts=*/true);
+    const Shape& shape = factor.shape;
+    const ParameterGroup added = add(peft_prefix + factor.name, shape.rows, shape.columns, shape.split, part);
+    Parameter& parameter = parameters_in(part).back();
+    parameter.expert = expert;
+    parameter.num_experts = num_experts;
+    parameter.init = factor.init;
+    parameter.fan_in = factor.fan_in;
+    parameter.rate_factor = factor.rate_factor;
+    return added;
+  }
+
+  [[nodiscard]] const config::Lora& lora() const { return lora_; }
+
   /// `group` with the parameter that was added last, which ops use as one with it.
   ParameterGroup fuse(ParameterGroup group, const ParameterGroup& last) {
     SFT_ENSURE(last.part == group.part, "parameters that ops use as one are in one part: all trained, or none");
@@ -343,6 +367,50 @@ void add_dense_mlp(UnitBuilder& unit, const config::Model& m, const std::string&
   block.mlp = std::make_shared<DenseMlp>(std::move(gate_up), std::move(down));
 }
 
+/// A weight of all experts as adapters see it.
+struct ExpertTarget {
+  const char* name;                  ///< in transformers: gate_up_proj
+  std::vector<const char*> outputs;  ///< what its columns of the output belong to in the model, equally many to each
+  std::int64_t in, out;              ///< `out` of each of them
+  bool splits_input;                 ///< tp ranks hold different columns of what it reads, not of what it gives
+};
+
+/// The adapters of a weight of the experts below `prefix`, "model.layers.0.mlp.experts", if it is to have some: those
+/// of all experts one behind the other.
+void adapt_experts(UnitBuilder& unit, const std::string& prefix, int num_experts, const ExpertTarget& target,
+                   ExpertLinear& layer) {
+  const config::Lora& lora = unit.lora();
+  const std::optional<config::AdapterSize> size = lora.expert_adapter_of(fmt::format("{}.{}", prefix, target.name));
+  if (!size) return;
+  ExpertAdapter& adapter = layer.adapter;
+  adapter.scale = static_cast<float>(size->scale);
+  const auto add = [&](ParameterGroup& group, int expert, UnitBuilder::ExpertFactor factor) {
+    factor.name = fmt::format("{}.{}.{}", prefix, expert, factor.name);
+    const ParameterGroup added = unit.factor_of_expert(factor, expert, num_experts);
+    group = group.exists() ? unit.fuse(group, added) : added;
+  };
+  const config::LoraInit init = lora.init_lora_weights.kind;
+  // Who has a term of which gradient, as in UnitBuilder::adapt.
+  for (int expert = 0; expert < num_experts; ++expert) {
+    add(adapter.a, expert,
+        {.name = std::string(target.name) + ".lora_A.weight",
+         .shape = {size->rank, target.in, target.splits_input ? TpSplit::columns : TpSplit::partial},
+         .init = init == config::LoraInit::gaussian ? Init::by_rows : Init::kaiming,
+         .fan_in = target.in,
+         .rate_factor = 1.0});
+  }
+  for (int expert = 0; expert < num_experts; ++expert) {
+    for (const char* output : target.outputs) {
+      add(adapter.b, expert,
+          {.name = std::string(output) + ".lora_B.weight",
+           .shape = {target.out, size->rank, target.splits_input ? TpSplit::partial : TpSplit::rows},
+           .init = init == config::LoraInit::linear ? Init::kaiming : Init::zeros,
+           .fan_in = num_experts * size->rank,  // PEFT has one matrix of all experts
+           .rate_factor = lora.loraplus_lr_ratio});
+    }
+  }
+}
+
 /// The matrices of all experts, and their biases, those that a grouped product takes together one behind the other, in
 /// a part of their own; and those of the MLP beside them, where there is one, which `number` begins to count the
 /// adapters of.
@@ -377,6 +445,18 @@ void add_experts(UnitBuilder& unit, const config::Model& m, const std::string& l
     add(experts.gate_up.weight, std::array{"gate_proj.weight", "up_proj.weight"}, {size, m.hidden_size, TpSplit::rows});
     add(experts.down.weight, std::array{"down_proj.weight"}, {m.hidden_size, size, TpSplit::columns});
   }
+  const bool is_gpt_oss = m.expert_form == config::ExpertForm::gpt_oss;
+  const int num_experts = checked_cast<int>(m.num_experts);
+  const ExpertTarget gate_up_target{
+      .name = "gate_up_proj",
+      .outputs = is_gpt_oss ? std::vector{"gate_up_proj"} : std::vector{"gate_proj", "up_proj"},
+      .in = m.hidden_size,
+      .out = is_gpt_oss ? 2 * size : size,
+      .splits_input = false};
+  adapt_experts(unit, prefix + "experts", num_experts, gate_up_target, experts.gate_up);
+  const ExpertTarget down_target{
+      .name = "down_proj", .outputs = {"down_proj"}, .in = size, .out = m.hidden_size, .splits_input = true};
+  adapt_experts(unit, prefix + "experts", num_experts, down_target, experts.down);
   Linear gate_up, down;
   const std::array shared = gated_members(gate_up, down, m.shared_intermediate_size(), m.hidden_size);
   const std::string shared_prefix = prefix + "shared_experts.";

@@ -37,12 +37,14 @@ ExpertScratch take_forward_expert_scratch(device::Arena& arena, const Sizes& s) 
   if (s.ep_size > 1) b.arrived = take(arena, s.compute, {s.arriving_rows(), s.hidden});
   b.act = take(arena, s.compute, {s.arriving_rows(), s.expert_mlp});
   b.all_counts = take(arena, DType::int32, {s.ep_size, s.experts});
+  if (s.expert_rank > 0) b.low = take(arena, s.compute, {s.arriving_rows() * s.expert_rank});
   return b;
 }
 
 ExpertScratch take_expert_scratch(device::Arena& arena, const Sizes& s, bool keeps_products) {
   ExpertScratch b = take_forward_expert_scratch(arena, s);
   if (!keeps_products) b.gate_up = take(arena, s.compute, {s.arriving_rows(), 2 * s.expert_mlp});
+  if (s.expert_rank > 0) b.low_grad = take(arena, s.compute, {s.arriving_rows() * s.expert_rank});
   b.dlogits = take(arena, DType::float32, {s.tokens, s.experts});
   b.dlogits_rounded = s.compute == DType::float32 ? b.dlogits : take(arena, s.compute, {s.tokens, s.experts});
   b.dweights = take(arena, DType::float32, {s.tokens, s.expert_choices});

@@ -53,6 +53,8 @@ ExpertRows rows_of(const Context& c, const Pass& pass, const BlockScratch& scrat
   return {.rows = arrived_rows(c, pass, scratch).rows(piece.first_row, piece.num_rows()),
           .act = scratch.experts.act.rows(piece.first_row, piece.num_rows()),
           .gate_up = gate_up.rows(piece.first_row, piece.num_rows()),
+          .low = scratch.experts.low,
+          .low_grad = scratch.experts.low_grad,
           .offsets = piece.offsets,
           .first_expert = piece.first_expert};
 }
@@ -154,7 +156,7 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
     if (!is_kept) multiply_gate_up(c, p_, here);
     activate(c, here);
   };
-  const bool has_gate_up_gradient = c.units.has_gradient(p_.gate_up.weight);
+  const bool has_gate_up_gradient = c.units.has_gradient(p_.gate_up.weight) || p_.gate_up.adapter.exists();
   const auto add_gate_up_gradient = [&](const Piece& /*piece*/, const ExpertRows& here) {
     add_gate_up_gradients(c, p_, here);
   };

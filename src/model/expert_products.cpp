@@ -55,6 +55,39 @@ void multiply_grouped(const Context& c, const ExpertRows& here, const ops::Group
   });
 }
 
+/// An adapter's matrices, and the product in its middle of the rows of a call, or its gradient.
+struct LowRank {
+  LowRank(const Context& c, const ExpertAdapter& adapter, const ExpertRows& here)
+      : a(matrices_of(c, here, c.units.parameter(adapter.a))),
+        b(matrices_of(c, here, c.units.parameter(adapter.b))),
+        rows(here.offsets.back()) {}
+
+  [[nodiscard]] Tensor in(const Tensor& memory) const {
+    return memory.rows(0, rows * a.shape[1]).view({rows, a.shape[1]});
+  }
+
+  Tensor a, b;
+  std::int64_t rows;
+};
+
+/// scale a x (R, r) of x (R, K).
+Tensor low_of(const Context& c, const ExpertAdapter& adapter, const ExpertRows& here, const Tensor& x) {
+  const LowRank own(c, adapter, here);
+  const Tensor low = own.in(here.low);
+  c.ops.grouped_matmul({.a = x.rows(0, own.rows), .b = own.a, .c = low, .offsets = here.offsets, .transpose_b = true});
+  c.ops.scale(low, adapter.scale);
+  return low;
+}
+
+/// The gradient of a x: scale b^T dy (R, r) of dy (R, N).
+Tensor low_gradient(const Context& c, const ExpertAdapter& adapter, const ExpertRows& here, const Tensor& dy) {
+  const LowRank own(c, adapter, here);
+  const Tensor low = own.in(here.low_grad);
+  c.ops.grouped_matmul({.a = dy.rows(0, own.rows), .b = own.b, .c = low, .offsets = here.offsets});
+  c.ops.scale(low, adapter.scale);
+  return low;
+}
+
 /// y = what `layer` gives for x, both by row.
 void multiply(const Context& c, const ExpertLinear& layer, const ExpertRows& here, const Tensor& x, const Tensor& y,
               bool has_bias) {
@@ -68,6 +101,14 @@ void multiply(const Context& c, const ExpertLinear& layer, const ExpertRows& her
                     .transpose_b = !is_gpt_oss(c),
                     .bias = adds_bias ? biases_of(c, here, c.units.parameter(layer.bias)) : Tensor()},
                    Fp8Operand::activation);
+  if (!layer.adapter.exists()) return;
+  const LowRank own(c, layer.adapter, here);
+  c.ops.grouped_matmul({.a = low_of(c, layer.adapter, here, x),
+                        .b = own.b,
+                        .c = y.rows(0, own.rows),
+                        .offsets = here.offsets,
+                        .transpose_b = true,
+                        .accumulate = true});
 }
 
 /// dx = the gradient of what multiply() reads.
@@ -80,6 +121,13 @@ void multiply_back(const Context& c, const ExpertLinear& layer, const ExpertRows
                     .offsets = here.offsets,
                     .transpose_b = is_gpt_oss(c)},
                    Fp8Operand::gradient);
+  if (!layer.adapter.exists()) return;
+  const LowRank own(c, layer.adapter, here);
+  c.ops.grouped_matmul({.a = low_gradient(c, layer.adapter, here, dy),
+                        .b = own.a,
+                        .c = dx.rows(0, own.rows),
+                        .offsets = here.offsets,
+                        .accumulate = true});
 }
 
 /// Adds the gradients of the matrices of the layer: x^T dy, or dy^T x where matrices are (columns, columns in).
@@ -104,6 +152,20 @@ void add_weight_gradients(const Context& c, const ExpertLinear& layer, const Exp
   });
 }
 
+/// Adds the gradients of both matrices of the layer's adapters.
+void add_adapter_gradients(const Context& c, const ExpertAdapter& adapter, const ExpertRows& here, const Tensor& dy,
+                           const Tensor& x) {
+  const std::int64_t num_rows = here.offsets.back();
+  c.ops.grouped_weight_gradient({.dweight = matrices_of(c, here, c.units.accumulated_gradient(adapter.b)),
+                                 .x = dy.rows(0, num_rows),
+                                 .y = low_of(c, adapter, here, x),
+                                 .offsets = here.offsets});
+  c.ops.grouped_weight_gradient({.dweight = matrices_of(c, here, c.units.accumulated_gradient(adapter.a)),
+                                 .x = low_gradient(c, adapter, here, dy),
+                                 .y = x.rows(0, num_rows),
+                                 .offsets = here.offsets});
+}
+
 /// Adds the gradients of the layer, as far as it is trained.
 void add_gradients(const Context& c, const ExpertLinear& layer, const ExpertRows& here, const Tensor& dy,
                    const Tensor& x) {
@@ -112,6 +174,7 @@ void add_gradients(const Context& c, const ExpertLinear& layer, const ExpertRows
     c.ops.grouped_bias_gradient(
         {.dbias = biases_of(c, here, c.units.accumulated_gradient(layer.bias)), .dy = dy, .offsets = here.offsets});
   }
+  if (layer.adapter.exists()) add_adapter_gradients(c, layer.adapter, here, dy, x);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ struct ExpertRows {
   Tensor rows;                 ///< (R, C): what experts read, then what they give
   Tensor act;                  ///< (R, F)
   Tensor gate_up;              ///< (R, 2F)
+  Tensor low, low_grad;        ///< (at least R times the largest rank) of adapters, or empty
   ops::ExpertOffsets offsets;  ///< where each expert's rows begin, and where the last one's end
   std::int64_t first_expert;   ///< of this rank's
 

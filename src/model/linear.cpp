@@ -208,7 +208,7 @@ AdapterBuffers::AdapterBuffers(const config::Lora& lora, const ops::Shapes& shap
     : shapes_(shapes),
       mlp_tile_tokens_(std::min(mlp_tile_tokens, shapes.tokens)),
       num_blocks_(num_blocks),
-      rank_(lora.use_peft ? lora.max_rank() : 0),
+      rank_(lora.use_peft && !lora.lora_target_modules.empty() ? lora.max_rank() : 0),
       dropout_(static_cast<float>(lora.lora_dropout)),
       has_magnitudes_(lora.use_peft && lora.use_dora) {}
 

@@ -182,4 +182,14 @@ WeightFactors weight_factors(const config::AdapterInit& init, std::span<const fl
   return principal_factors(weight, shape, size);
 }
 
+std::size_t weight_factors_bytes(const config::AdapterInit& init, const WeightShape& shape, std::int64_t rank) {
+  const std::int64_t lesser = std::min(shape.rows, shape.columns), sides = shape.rows + shape.columns;
+  const bool takes_squares = init.kind == config::LoraInit::pissa && !init.iterations;
+  // W, its squares, three bases of each side, LAPACK's work for each row, and A and B.
+  const std::int64_t num_doubles =
+      shape.rows * shape.columns + (takes_squares ? lesser * lesser : 0) + 3 * sides * rank + 40 * sides;
+  return static_cast<std::size_t>(num_doubles) * sizeof(double) +
+         static_cast<std::size_t>(sides * rank) * sizeof(float);
+}
+
 }  // namespace sft::model

@@ -69,7 +69,6 @@ class Enumeration {
   }
 
   void of_mesh(config::Config config) const {
-    using Method = config::SpMethod;
     const config::Parallel& parallel = config.parallel;
     const bool shares = parallel.dp_shard_size * parallel.sp_size > 1;
     std::vector<int> stages{3, 2, 1};
@@ -78,16 +77,43 @@ class Enumeration {
     if (shares && parallel.dp_replicate_size == 1) stages.push_back(0);
     for (const int stage : values("zero_stage", task_.base.parallel.zero_stage, stages)) {
       config.parallel.zero_stage = stage;
-      const std::vector<Method> methods =
-          parallel.sp_size == 1
-              ? std::vector<Method>{task_.base.parallel.sp_method}
-              : std::vector<Method>{Method::ulysses, Method::ring, Method::all_gather, Method::hybrid};
-      for (const Method method : values("sp_method", task_.base.parallel.sp_method, methods)) {
-        config.parallel.sp_method = method;
-        for (const int ulysses : ulysses_sizes(config.parallel)) {
-          config.parallel.ulysses_size = ulysses;
-          of_method(config);
-        }
+      for (const ReshardSizes& reshard : reshardings(config.parallel)) {
+        config.parallel.reshard_after_forward = reshard.kind;
+        config.parallel.reshard_size = reshard.num_ranks;
+        of_stage(config);
+      }
+    }
+  }
+
+  /// What is kept of a unit between its forward and its backward pass; of stage 3, whose ranks gather units.
+  struct ReshardSizes {
+    config::Reshard kind;
+    int num_ranks;
+  };
+  [[nodiscard]] std::vector<ReshardSizes> reshardings(const config::Parallel& parallel) const {
+    using config::Reshard;
+    const config::Parallel& base = task_.base.parallel;
+    const int shards = num_ranks(parallel.sizes(), fsdp_axes);
+    if (is_fixed("reshard_after_forward")) return {{base.reshard_after_forward, base.reshard_size}};
+    if (parallel.zero_stage < 3 || shards == 1) return {{Reshard::always, 1}};
+    std::vector<ReshardSizes> all{{Reshard::always, 1}, {Reshard::never, 1}};
+    // The second gather stays within a node, where the first does not.
+    const int on_node = std::gcd(shards, task_.hardware.ranks_per_node / parallel.tp_size);
+    if (on_node > 1 && on_node < shards) all.push_back({Reshard::to_groups, on_node});
+    return all;
+  }
+
+  void of_stage(config::Config config) const {
+    using Method = config::SpMethod;
+    const std::vector<Method> methods =
+        config.parallel.sp_size == 1
+            ? std::vector<Method>{task_.base.parallel.sp_method}
+            : std::vector<Method>{Method::ulysses, Method::ring, Method::all_gather, Method::hybrid};
+    for (const Method method : values("sp_method", task_.base.parallel.sp_method, methods)) {
+      config.parallel.sp_method = method;
+      for (const int ulysses : ulysses_sizes(config.parallel)) {
+        config.parallel.ulysses_size = ulysses;
+        of_method(config);
       }
     }
   }

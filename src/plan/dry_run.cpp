@@ -115,7 +115,7 @@ std::string dry_run(const DryRun& of, bool json) {
     planned = {{"machine", hardware->name}, {"step_s", time->step_s}, {"ops_s", time->ops_s}};
     planned["model_flops"] = time->model_flops;
     for (const Exposed& wait : time->exposed) planned["exposed_s"][wait.what] = wait.seconds;
-    result["run_s"] = static_cast<double>(steps) * time->step_s;
+    result["run_s"] = run_s(steps, *time, *hardware);
   }
   if (verdict.is_known) {
     result["fits"] = {{"fits", verdict.fits()},

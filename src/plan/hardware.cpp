@@ -99,9 +99,11 @@ std::vector<MeasuredWord> read_measured(const std::string& text) {
     }
     all.push_back(
         {word.substr(0, at), read_number(word.substr(at + 1, colon - at - 1)), read_number(word.substr(colon + 1))});
-    if (all.back().number <= 0) throw std::invalid_argument("numbers above 0");
   }
   return all;
+}
+void require_above_0(double number) {
+  if (number <= 0) throw std::invalid_argument("numbers above 0");
 }
 
 /// "copy@65536:20 copy@4194304:11 add@...": GB/s.
@@ -111,6 +113,7 @@ void read_passes(Hardware& machine, const std::string& text) {
     if (name == device::pass_names.end()) {
       throw std::invalid_argument(fmt::format("of {}, not {}", fmt::join(device::pass_names, ", "), word.key));
     }
+    require_above_0(word.number);
     auto& points = machine.rates.passes[name - device::pass_names.begin()];
     if (word.bytes <= 0 || (!points.empty() && word.bytes <= points.back().bytes)) {
       throw std::invalid_argument("rising bytes");
@@ -128,6 +131,29 @@ std::string write_passes(const Hardware& machine) {
   return fmt::format("{}", fmt::join(words, " "));
 }
 
+/// A word whose key is "4x1", for groups of 4 ranks on each of 1 node.
+struct SpanWord {
+  comm::Span span;
+  double at, number;
+};
+std::vector<SpanWord> read_of_spans(const std::string& text, const std::string& form) {
+  std::vector<SpanWord> all;
+  for (const MeasuredWord& word : read_measured(text)) {
+    std::smatch parts;
+    if (!std::regex_match(word.key, parts, std::regex("([0-9]{1,5})x([0-9]{1,5})"))) throw std::invalid_argument(form);
+    const comm::Span span{.num_nodes = std::stoi(parts[2]), .ranks_per_node = std::stoi(parts[1])};
+    if (span.num_nodes < 1 || span.ranks_per_node < 1 || span.num_nodes * span.ranks_per_node < 2) {
+      throw std::invalid_argument(form);
+    }
+    if (!all.empty() && all.back().span == span && word.bytes <= all.back().at) throw std::invalid_argument(form);
+    all.push_back({span, word.bytes, word.number});
+  }
+  return all;
+}
+std::string word_of(const comm::Span& span, double at, double number) {
+  return fmt::format("{}x{}@{:.0f}:{:.6g}", span.ranks_per_node, span.num_nodes, at, number);
+}
+
 /// "4x1@65536:31 4x1@1048576:420": microseconds of groups of 4 ranks on each of 1 node.
 Key calls(const char* name, const char* call) {
   const std::string form = "RANKSxNODES@BYTES:MICROSECONDS by rising bytes, two or more of a form";
@@ -135,20 +161,12 @@ Key calls(const char* name, const char* call) {
           [call, form](Hardware& m, const std::string& text) {
             std::vector<comm::MeasuredCalls>& measured = m.network.measured;
             std::erase_if(measured, [&](const comm::MeasuredCalls& of) { return of.call == call; });
-            for (const MeasuredWord& word : read_measured(text)) {
-              std::smatch parts;
-              if (!std::regex_match(word.key, parts, std::regex("([0-9]{1,5})x([0-9]{1,5})"))) {
-                throw std::invalid_argument(form);
-              }
-              const comm::Span span{.num_nodes = std::stoi(parts[2]), .ranks_per_node = std::stoi(parts[1])};
-              if (span.num_nodes < 1 || span.ranks_per_node < 1 || span.num_nodes * span.ranks_per_node < 2) {
-                throw std::invalid_argument(form);
-              }
-              const bool is_new = measured.empty() || measured.back().call != call || !(measured.back().span == span);
-              if (is_new) measured.push_back({call, span, {}});
-              auto& points = measured.back().points;
-              if (!points.empty() && word.bytes <= points.back().bytes) throw std::invalid_argument(form);
-              points.push_back({word.bytes, micro * word.number});
+            for (const SpanWord& word : read_of_spans(text, form)) {
+              require_above_0(word.number);
+              const bool is_new =
+                  measured.empty() || measured.back().call != call || !(measured.back().span == word.span);
+              if (is_new) measured.push_back({call, word.span, {}});
+              measured.back().points.push_back({word.at, micro * word.number});
             }
             if (std::ranges::any_of(measured, [](const comm::MeasuredCalls& of) { return of.points.size() < 2; })) {
               throw std::invalid_argument(form);
@@ -158,10 +176,33 @@ Key calls(const char* name, const char* call) {
             std::vector<std::string> words;
             for (const comm::MeasuredCalls& of : m.network.measured) {
               if (of.call != call) continue;
-              for (const auto& at : of.points) {
-                words.push_back(fmt::format("{}x{}@{:.0f}:{:.6g}", of.span.ranks_per_node, of.span.num_nodes, at.bytes,
-                                            at.seconds / micro));
-              }
+              for (const auto& at : of.points) words.push_back(word_of(of.span, at.bytes, at.seconds / micro));
+            }
+            return fmt::format("{}", fmt::join(words, " "));
+          },
+          false};
+}
+
+/// "4x1@1000:150": after 1000 microseconds of work groups of 4 ranks on each of 1 node wait 150.
+Key waits(const char* name, const char* call) {
+  return {name,
+          [call](Hardware& m, const std::string& text) {
+            std::vector<comm::MeasuredWaits>& all = m.network.waits;
+            std::erase_if(all, [&](const comm::MeasuredWaits& of) { return of.call == call; });
+            for (const SpanWord& word :
+                 read_of_spans(text, "RANKSxNODES@MICROSECONDS:MICROSECONDS by rising work before")) {
+              require_above_0(word.at);
+              const bool is_new = all.empty() || all.back().call != call || !(all.back().span == word.span);
+              if (is_new) all.push_back({call, word.span, {}});
+              all.back().points.push_back({micro * word.at, micro * word.number});
+            }
+          },
+          [call](const Hardware& m) {
+            std::vector<std::string> words;
+            for (const comm::MeasuredWaits& of : m.network.waits) {
+              if (of.call != call) continue;
+              for (const auto& at : of.points)
+                words.push_back(word_of(of.span, at.computed_s / micro, at.wait_s / micro));
             }
             return fmt::format("{}", fmt::join(words, " "));
           },
@@ -262,7 +303,9 @@ const std::vector<Key>& keys() {
       calls("reduce_scatter_add_us", "reduce_scatter_add"),
       calls("all_reduce_us", "all_reduce"),
       calls("exchange_us", "exchange"),
-      calls("exchange_all_us", "exchange_all")};
+      calls("exchange_all_us", "exchange_all"),
+      waits("all_reduce_wait_us", comm::waited_calls[0]),
+      waits("exchange_all_wait_us", comm::waited_calls[1])};
   return all;
 }
 
@@ -364,6 +407,13 @@ Hardware with_ranks_per_node(Hardware machine, int ranks_per_node) {
     for (comm::MeasuredCalls& calls : machine.network.measured) {
       for (comm::MeasuredCalls::Point& at : calls.points) at.seconds /= factor;
     }
+    for (comm::MeasuredWaits& of : machine.network.waits) {
+      for (comm::MeasuredWaits::Point& at : of.points) {
+        at.computed_s /= factor;
+        at.wait_s /= factor;
+      }
+    }
+    if (share_of_rank(ranks_per_node) >= 1) machine.network.waits.clear();
   }
   machine.ranks_per_node = ranks_per_node;
   return machine;

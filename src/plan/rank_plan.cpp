@@ -2,12 +2,14 @@
 #include "sft/plan/rank_plan.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/checkpoint/save.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/model/layer_plan.hpp"
+#include "sft/model/weight_factors.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/sharded_units.hpp"
 #include "sft/sequence/row_cut.hpp"
@@ -43,7 +45,8 @@ model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tok
           .expert_mlp = m.moe_intermediate_size / tp,
           .expert_alignment = expert_alignment(kind),
           .ep_size = place.size(Axis::ep),
-          .shared_mlp = m.shared_intermediate_size() / tp};
+          .shared_mlp = m.shared_intermediate_size() / tp,
+          .expert_rank = config->lora.adapts_experts() ? config->lora.max_rank() : 0};
 }
 
 parallel::SequenceShape sequence_shape(const config::Model& model, const config::Device& device,
@@ -100,6 +103,28 @@ ops::TokenLoss token_loss(const config::Config& config) {
           .vocab = config.model.vocab_size};
 }
 
+/// What a rank takes while it finds an adapter of the weight that takes most (train::AdapterStart): the weight beside
+/// what finds its factors, or, while it is collected, beside what was sent, what of it came, and the rank's own.
+std::size_t start_bytes_of(const std::vector<TrainedPart>& trained, const config::Lora& lora) {
+  std::map<std::string, std::int64_t> rows;
+  const auto for_each_parameter = [&](const auto& visit) {
+    for (const TrainedPart& part : trained) {
+      for (const parallel::Unit& unit : part.shard_map().units()) std::ranges::for_each(unit.parameters, visit);
+    }
+  };
+  for_each_parameter([&](const parallel::Parameter& parameter) { rows[parameter.name] = parameter.rows; });
+  std::size_t most = 0;
+  for_each_parameter([&](const parallel::Parameter& parameter) {
+    const auto names = model::adapter_of_a(parameter.name);
+    if (!names) return;
+    const model::WeightShape shape{rows.at(names->b), parameter.columns};
+    const auto weight_bytes = static_cast<std::size_t>(shape.rows * shape.columns) * sizeof(float);
+    const std::size_t finding = model::weight_factors_bytes(lora.init_lora_weights, shape, parameter.rows);
+    most = std::max(most, weight_bytes + std::max(finding, 3 * weight_bytes));
+  });
+  return most;
+}
+
 /// To the memory of the node, where that is not the device's.
 bool offloads_parameters(const config::ValidConfig& config, const Machine& machine) {
   return machine.kind == device::Kind::cuda && config->train.offload_parameters == config::Offload::host;
@@ -140,6 +165,7 @@ void RankPlan::note_starts(const config::Lora& lora) {
     });
     if (!layout->tensors(part.shard_map()).empty()) part.start_layout = std::move(layout);
   }
+  start_bytes_ = start_bytes_of(trained, lora);
 }
 
 void RankPlan::lay_out(Arenas& arenas) {
@@ -213,7 +239,7 @@ std::vector<checkpoint::Entry> RankPlan::saved_entries() const {
 }
 
 std::size_t RankPlan::later_process_bytes() const {
-  return plan::later_process_bytes + checkpoint::index_memory_bytes(place) +
+  return start_bytes_ + plan::later_process_bytes + checkpoint::index_memory_bytes(place) +
          ops::products_bytes(machine.kind, sizes.shapes()) +
          ops::lengths_bytes(machine.kind, sizes.shapes(), limits.num_lengths) +
          ops::product_copies_bytes(machine.kind, machine.num_threads, sizes.shapes());

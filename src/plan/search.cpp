@@ -50,8 +50,10 @@ bool fits_anyhow(const PlanTask& task) {
 }
 
 /// Candidates of one of these differ by how they save memory alone.
-std::tuple<std::string, int> mesh_of(const config::ValidConfig& config) {
-  return {mesh::layout_of(config->parallel).describe(), config->parallel.zero_stage};
+using MeshAndStage = std::tuple<std::string, int, config::Reshard>;
+MeshAndStage mesh_of(const config::ValidConfig& config) {
+  const config::Parallel& parallel = config->parallel;
+  return {mesh::layout_of(parallel).describe(), parallel.zero_stage, parallel.reshard_after_forward};
 }
 
 /// Seconds of a step by its operations and bytes alone: which candidates are worth a rehearsal, and nothing else.
@@ -82,7 +84,9 @@ double estimate_s(const PlanTask& task, const config::ValidConfig& config) {
   const double shard_rate =
       is_in_node ? hardware.network.within.bytes_per_s
                  : std::min(hardware.network.within.bytes_per_s, links * hardware.network.between.bytes_per_s);
-  const double shared_bytes = shards > 1 ? weights * (mesh.zero_stage == 3 ? 8 : mesh.zero_stage == 2 ? 4 : 0) : 0;
+  // Gradients take four, a gather of the weights takes two; that of neighbours goes over their links.
+  const double gathers = mesh.zero_stage < 3 ? 0 : mesh.reshard_after_forward == config::Reshard::always ? 2 : 1;
+  const double shared_bytes = shards > 1 && mesh.zero_stage >= 2 ? weights * (4 + 2 * gathers) : 0;
   const double tp_s = mesh.tp_size == 1 ? 0 : layers * 6 * tokens * width * 4 / hardware.network.within.bytes_per_s;
   const double link_s = mesh.sp_size * mesh.tp_size > hardware.ranks_per_node
                             ? layers * 8 * tokens * width / hardware.network.between.bytes_per_s
@@ -95,12 +99,12 @@ double estimate_s(const PlanTask& task, const config::ValidConfig& config) {
 
 /// Leaves those that can be among the fastest: some of each mesh and stage, and of these the best by estimate.
 void keep_promising(const PlanTask& task, std::vector<Candidate>& candidates) {
-  constexpr std::size_t most_rehearsed = 40;
+  constexpr std::size_t most_rehearsed = 64;
   constexpr int most_of_mesh = 3;
   std::vector<std::pair<double, std::size_t>> order;
   for (std::size_t i = 0; i < candidates.size(); ++i) order.emplace_back(estimate_s(task, candidates[i].config), i);
   std::ranges::sort(order);
-  std::map<std::tuple<std::string, int>, int> num_of_mesh;
+  std::map<MeshAndStage, int> num_of_mesh;
   std::vector<Candidate> kept;
   for (const auto& [time_s, i] : order) {
     if (kept.size() == most_rehearsed) break;

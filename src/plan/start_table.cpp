@@ -52,6 +52,7 @@ std::string describe_model(const StartFacts& facts) {
 std::string describe_lora(const StartFacts& facts) {
   const config::Lora& lora = facts.config->lora;
   std::string rest;
+  if (lora.adapts_experts()) rest += fmt::format(" and experts' {}", fmt::join(lora.lora_target_parameters, " "));
   if (lora.use_dora) rest += "; with magnitudes (DoRA)";
   if (!lora.rank_pattern.empty()) rest += "; ranks by rank_pattern";
   if (!lora.alpha_pattern.empty()) rest += "; alphas by alpha_pattern";

@@ -79,6 +79,14 @@ double model_flops(const config::Config& config, const std::vector<std::int32_t>
          6.0 * attention * squares;
 }
 
+/// What the threads of all ranks tell each other on the way, which a processor does instead of computing: the counts of
+/// a step, and with each micro-batch whether all go on.
+void play_talk(Rehearsal& rehearsal, comm::Collectives& collectives, const Hardware& hardware) {
+  if (hardware.rates.overlaps) return;
+  collectives.all_reduce(rehearsal.groups().world, rehearsal.plan().results, comm::ReduceOp::sum,
+                         *rehearsal.workers().streams.compute);
+}
+
 /// The gradient norm, what all ranks agree on, and the step of the optimizer. Seconds of what lies in files.
 double play_update(Rehearsal& rehearsal, const config::ValidConfig& config, device::Device& device,
                    comm::Collectives& collectives, const Hardware& hardware) {
@@ -132,11 +140,13 @@ StepTime plan_step_time(const config::ValidConfig& config, const std::vector<std
   const auto now = [&] { return read_clocks(compute, collectives, hardware.rates.overlaps); };
 
   const Reading begin = now();
+  play_talk(rehearsal, collectives, hardware);
   rehearsal.begin_step();
   Reading middle;
   for (std::int64_t i = 0; i < rehearsal.num_played(); ++i) {
     const Reading before = now();
     rehearsal.play_micro_batch();
+    play_talk(rehearsal, collectives, hardware);
     if (i == 1) middle = now().add(before, -1);
   }
   rehearsal.finish_step();
@@ -152,6 +162,10 @@ StepTime plan_step_time(const config::ValidConfig& config, const std::vector<std
   }
   std::ranges::stable_sort(time.exposed, std::ranges::greater(), &Exposed::seconds);
   return time;
+}
+
+double run_s(std::int64_t num_steps, const StepTime& time, const Hardware& hardware) {
+  return hardware.start_s + static_cast<double>(num_steps) * time.step_s;
 }
 
 std::string describe(const StepTime& time, const Hardware& hardware) {

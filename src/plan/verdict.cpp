@@ -92,7 +92,7 @@ std::string describe(const Verdict& verdict, const MemoryTable& memory, const Ro
 std::string describe_duration(std::int64_t num_steps, const StepTime& time, const Hardware& hardware) {
   constexpr double hour_s = 3600;
   return fmt::format("{} of {:.3g} s on {}: {:.3g} hours", plural(num_steps, "step"), time.step_s, hardware.name,
-                     static_cast<double>(num_steps) * time.step_s / hour_s);
+                     run_s(num_steps, time, hardware) / hour_s);
 }
 
 }  // namespace sft::plan

@@ -37,7 +37,8 @@ void initialize_parameters(const parallel::ShardMap& shard_map, std::uint64_t se
         const Tensor part = parameters.rows(r.shard_offset + i * run, run);
         const std::int64_t first = (r.row_begin + i) * p.columns + r.column_begin;
         if (p.init == parallel::Init::kaiming) {
-          backend.fill_uniform(part, stream, first, 1.0F / std::sqrt(static_cast<float>(p.columns)));
+          const std::int64_t fan_in = p.fan_in > 0 ? p.fan_in : p.columns;
+          backend.fill_uniform(part, stream, first, 1.0F / std::sqrt(static_cast<float>(fan_in)));
         } else {
           const double deviation = p.init == parallel::Init::by_rows ? 1.0 / static_cast<double>(p.rows) : stddev;
           backend.fill_normal(part, stream, first, static_cast<float>(deviation));

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds planned times of steps against measured ones on this machine, and the planner's choice against the fastest.
 
-Draws small models, lengths, meshes, stages, ways of attending, recomputations and micro-batches at random, measures the
-machine with as many ranks in the same session (`sft --check --write_machine`), trains some steps of each, and prints
-planned, measured and their ratio. Then lets sft-plan choose for some tasks and measures its choice beside every mesh of
-the task that was drawn. Run it when the machine is at rest.
+Draws small models, lengths, meshes, stages, ways of attending, recomputations and micro-batches at random, no two alike,
+measures the machine with as many ranks in the same session (`sft --check --write_machine`), trains some steps of each, and
+prints planned, measured and their ratio. Then lets sft-plan choose for some tasks, and measures the plans that it tells of
+beside other ways to train the same, all of them in turn, twice. Run it when the machine is at rest.
 
-usage: tests/benchmarks/plan_times.py [--build build/release] [--cases 30] [--choices 3] [--seed 1] [--ranks 1 2 4 8]
+usage: tests/benchmarks/plan_times.py [--build build/release] [--cases 30] [--choices 6] [--seed 1] [--ranks 1 2 4 8]
 """
 
 import argparse
@@ -28,6 +28,9 @@ MODELS = {
              "intermediate_size": 1024, "vocab_size": 1024},
 }
 LENGTHS = [128, 512, 1024]
+# Of the planner's choice: model, tokens of a row, ranks.
+TASKS = [("narrow", 128, 2), ("wide", 512, 2), ("tall", 128, 4), ("wide", 128, 4), ("narrow", 512, 8), ("tall", 128, 8)]
+NUM_OTHERS = 6  # ways beside the plans
 STEPS = 6  # the first two are left out: machine code is made, and memory is touched first
 
 
@@ -118,42 +121,71 @@ def name_of(keys):
 
 def check_times(bench, choose, ranks, num_cases):
     print("| ranks | model | length | mesh | with | planned s | measured s | ratio |\n|--:|---|--:|---|---|--:|--:|--:|")
-    ratios = []
+    ratios, seen = {False: [], True: []}, []
     for number in range(num_cases):
-        num_ranks, model, length, keys = draw(choose, ranks)
+        case = draw(choose, ranks)
+        while case in seen:
+            case = draw(choose, ranks)
+        seen.append(case)
+        num_ranks, model, length, keys = case
         planned, measured = bench.measure(f"case-{number}", num_ranks, model, length, keys)
-        ratios.append(planned / measured)
+        ratio = planned / measured
+        ratios[num_ranks > os.cpu_count()].append(ratio)
         mesh, rest = name_of(keys)
-        print(f"| {num_ranks} | {model} | {length} | {mesh} | {rest} | {planned:.3f} | {measured:.3f} | {ratios[-1]:.2f} |",
+        print(f"| {num_ranks} | {model} | {length} | {mesh} | {rest} | {planned:.3f} | {measured:.3f} | {ratio:.2f} |",
               flush=True)
-    within = sum(abs(ratio - 1) <= 0.15 for ratio in ratios)
-    print(f"\n{within} of {len(ratios)} within 15 %; median ratio {statistics.median(ratios):.2f}, "
-          f"from {min(ratios):.2f} to {max(ratios):.2f}\n")
+    print()
+    for share_cores, found in ratios.items():
+        if not found:
+            continue
+        within = sum(abs(ratio - 1) <= 0.15 for ratio in found)
+        print(f"{'ranks share cores' if share_cores else 'a core for each rank'}: {within} of {len(found)} within 15 %; median "
+              f"ratio {statistics.median(found):.2f}, from {min(found):.2f} to {max(found):.2f}")
+    print(flush=True)
 
 
-def check_choice(bench, choose, num_ranks, number):
-    """The planner's choice beside every mesh of a task."""
-    model, length, rows = choose.choice(list(MODELS)), choose.choice(LENGTHS), 2 * num_ranks
-    machine = bench.machine(num_ranks, "bf16")
+def ways(choose, num_ranks, rows, seen):
+    """Another way to train `rows` rows a step, none of `seen`."""
+    while True:
+        replicas, shards, sp, tp = choose.choice(meshes(num_ranks))
+        rows_of_rank = rows // (replicas * shards)
+        micro_batch = choose.choice([size for size in (1, 2, 4, 8, 16) if rows_of_rank % size == 0])
+        keys = {"dp_replicate_size": replicas, "dp_shard_size": shards, "sp_size": sp, "tp_size": tp, "precision": "bf16",
+                "activation_checkpointing": "none", "per_device_train_batch_size": micro_batch,
+                "gradient_accumulation_steps": rows_of_rank // micro_batch,
+                "zero_stage": choose.choice([1, 2, 3] if shards * sp > 1 else [3])}
+        if sp > 1:
+            keys["sp_method"] = choose.choice(["ring", "all_gather", "ulysses"])
+        if keys not in seen:
+            return keys
+
+
+def check_choice(bench, choose, number, model, length, num_ranks):
+    """The plans for a task beside other ways. How many times as long as the fastest of all the first plan takes."""
+    rows = 2 * num_ranks
     base = bench.ini("choice", model, length, {"precision": "bf16"})
-    plans = json.loads(run([bench.bin / "sft-plan", *base, "--rows", str(rows), "--machine", str(machine), "--json"],
-                           bench.folder))["plans"]
-    chosen = {"precision": "bf16", **{key.split(".")[1]: value for key, value in plans[0]["keys"].items()}}
-    for key in ("offload_folder", "output_dir"):
-        chosen.pop(key, None)
-    candidates = {"the plan": chosen}
-    for replicas, shards, sp, tp in meshes(num_ranks):
-        data_ranks = replicas * shards
-        candidates[f"{replicas}x{shards}x{sp}x{tp}"] = {
-            "precision": "bf16", "dp_replicate_size": replicas, "dp_shard_size": shards, "sp_size": sp, "tp_size": tp,
-            "zero_stage": 3, "sp_method": "ulysses", "per_device_train_batch_size": rows // data_ranks,
-            "gradient_accumulation_steps": 1}
-    times = {name: bench.measure(f"choice-{number}-{name.replace(' ', '-')}", num_ranks, model, length, keys)[1]
-             for name, keys in candidates.items()}
-    fastest = min(times, key=times.get)
-    print(f"choice {number}: {model}, rows of {length}, {rows} a step, {num_ranks} ranks: the plan takes {times['the plan']:.3f} s, "
-          f"the fastest of {len(times)}, {fastest}, {times[fastest]:.3f} s: {times['the plan'] / times[fastest]:.2f} times",
-          flush=True)
+    plans = json.loads(run([bench.bin / "sft-plan", *base, "--rows", str(rows), "--machine",
+                            str(bench.machine(num_ranks, "bf16")), "--json"], bench.folder))["plans"]
+    candidates = []
+    for plan in plans:
+        keys = {key.split(".")[1]: value for key, value in plan["keys"].items()}
+        for key in ("offload_folder", "output_dir"):
+            keys.pop(key, None)
+        candidates.append({"precision": "bf16", **keys})
+    for _ in range(NUM_OTHERS):
+        candidates.append(ways(choose, num_ranks, rows, candidates))
+    found = [[bench.measure(f"choice-{number}-{turn}-{i}", num_ranks, model, length, keys)
+              for i, keys in enumerate(candidates)] for turn in range(2)]
+    times = [min(turn[i][1] for turn in found) for i in range(len(candidates))]
+    fastest = min(times)
+    print(f"task {number}: {model}, rows of {length}, {rows} a step, {num_ranks} ranks\n")
+    print("| | keys | planned s | measured s | of the fastest |\n|---|---|--:|--:|--:|")
+    for i, keys in enumerate(candidates):
+        text = ", ".join(f"{key} {value}" for key, value in keys.items() if key != "precision")
+        print(f"| {f'plan {i + 1}' if i < len(plans) else ''} | {text} | {found[0][i][0]:.3f} | {times[i]:.3f} | "
+              f"{times[i] / fastest:.2f} |")
+    print(flush=True)
+    return times[0] / fastest
 
 
 def main():
@@ -161,7 +193,7 @@ def main():
     here = pathlib.Path(__file__).resolve().parents[2]
     parser.add_argument("--build", default=here / "build" / "release")
     parser.add_argument("--cases", type=int, default=30)
-    parser.add_argument("--choices", type=int, default=3)
+    parser.add_argument("--choices", type=int, default=len(TASKS), help="tasks to choose for")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4, 8])
     options = parser.parse_args()
@@ -170,8 +202,11 @@ def main():
         bench = Bench(options.build, folder)
         if options.cases > 0:
             check_times(bench, choose, options.ranks, options.cases)
-        for number in range(options.choices):
-            check_choice(bench, choose, choose.choice([n for n in options.ranks if n > 1] or [2]), number + 1)
+        tasks = [task for task in TASKS if task[2] in options.ranks][:options.choices]
+        over = [check_choice(bench, choose, number, *task) for number, task in enumerate(tasks, 1)]
+        if over:
+            print(f"chosen / fastest: {', '.join(f'{ratio:.2f}' for ratio in over)}; {sum(ratio <= 1.1 for ratio in over)} of "
+                  f"{len(over)} within 10 %")
 
 
 if __name__ == "__main__":

@@ -135,8 +135,16 @@ BOOST_AUTO_TEST_CASE(memory_is_what_was_planned) {
   const Data data;
   for (const mesh::Layout& layout : own_layouts()) {
     for (const auto policy : {config::ActivationCheckpointing::none, config::ActivationCheckpointing::full}) {
-      for (const int stage : {0, 1, 2, 3}) {
+      for (const int number : {0, 1, 2, 3, 4, 5}) {
+        const int stage = number % 4;
         config::Config config = test::expert_config();
+        if (number >= 4) {  // adapters of experts
+          config.lora.use_peft = true;
+          config.lora.lora_dropout = 0.0;
+          config.lora.lora_target_parameters = {"experts.gate_up_proj", "experts.down_proj"};
+          config.lora.rank_pattern = {{"experts.down_proj", 24}};
+          if (number == 5) config.lora.lora_target_modules = {};
+        }
         config.train.precision = config::Precision::bf16;
         config.train.activation_checkpointing = policy;
         config.parallel.zero_stage = stage;
@@ -149,7 +157,7 @@ BOOST_AUTO_TEST_CASE(memory_is_what_was_planned) {
           const auto label = static_cast<device::Label>(i);
           if (label == device::Label::process || label == device::Label::batches) continue;
           BOOST_TEST(planned.bytes(label) == fixture.ledger().bytes(label),
-                     layout.describe() << ", stage " << stage << ": " << device::name_of(label));
+                     layout.describe() << ", number " << number << ": " << device::name_of(label));
         }
       }
     }

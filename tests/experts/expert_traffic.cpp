@@ -85,7 +85,7 @@ Bytes planned_for(const test::EngineFixture& fixture) {
 }
 
 template <class Visit>
-void for_each_case(std::int64_t num_choices, const Visit& visit) {
+void for_each_config(std::int64_t num_choices, const Visit& visit) {
   const std::vector<mesh::Layout> layouts{{{Axis::ep, 2}},
                                           {{Axis::ep, 4}},
                                           {{Axis::dp_shard, 2}, {Axis::ep, 2}},
@@ -98,12 +98,19 @@ void for_each_case(std::int64_t num_choices, const Visit& visit) {
          {ActivationCheckpointing::none, ActivationCheckpointing::selective, ActivationCheckpointing::full}) {
       const config::Config config = config_of(layout, policy, num_choices);
       const test::Mesh mesh(session().world(), layout, config.model, config.parallel);
-      test::EngineFixture fixture(config, max_length, mesh, session());
-      fixture.engine().initialize();
-      route_by_token(fixture, config.model.hidden_size);
-      BOOST_TEST_CONTEXT(layout.describe() << ", recomputation " << static_cast<int>(policy)) { visit(fixture); }
+      BOOST_TEST_CONTEXT(layout.describe() << ", recomputation " << static_cast<int>(policy)) { visit(config, mesh); }
     }
   }
+}
+
+template <class Visit>
+void for_each_case(std::int64_t num_choices, const Visit& visit) {
+  for_each_config(num_choices, [&](const config::Config& config, const test::Mesh& mesh) {
+    test::EngineFixture fixture(config, max_length, mesh, session());
+    fixture.engine().initialize();
+    route_by_token(fixture, config.model.hidden_size);
+    visit(fixture);
+  });
 }
 
 }  // namespace
@@ -118,6 +125,24 @@ BOOST_AUTO_TEST_CASE(a_step_sends_what_was_planned) {
     for (const auto& [group, bytes] : sent) {
       BOOST_TEST(bytes == (planned.contains(group) ? planned.at(group) : 0), group);
     }
+  });
+}
+
+/// New adapters change nothing: rows go where they go without, and as often as when experts are trained.
+BOOST_AUTO_TEST_CASE(adapters_of_experts_send_what_was_planned) {
+  for_each_config(2, [](const config::Config& whole, const test::Mesh& mesh) {
+    config::Config config = whole;
+    config.lora.use_peft = true;
+    config.lora.lora_dropout = 0.0;
+    config.lora.lora_target_parameters = {"experts.gate_up_proj", "experts.down_proj"};
+    test::EngineFixture trained(whole, max_length, mesh, session()), adapted(config, max_length, mesh, session());
+    trained.engine().initialize();
+    adapted.engine().initialize();
+    Bytes sent = sent_by(adapted, 1), planned = planned_for(adapted);
+    BOOST_TEST(sent.at("ep") == sent_by(trained, 1).at("ep"));
+    BOOST_TEST(planned.at("ep") == planned_for(trained).at("ep"));
+    sent.erase("ep"), planned.erase("ep");
+    BOOST_TEST((sent == planned));
   });
 }
 

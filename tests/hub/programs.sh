@@ -92,6 +92,14 @@ refuses 2 'tie_word_embeddings = false. does not fit' "$sft" run.ini --model.mod
 refuses 3 'cannot find the model org/nothing .*fetch\.py model org/nothing' "$sft" run.ini --model.model_name_or_path org/nothing
 refuses 3 'neither config\.json with weights nor a checkpoint' "$sft" run.ini --model.model_name_or_path data
 refuses 2 'tp_size' "$mpiexec" -np 3 "$sft" run.ini --model.model_name_or_path first/model --parallel.tp_size 3
+experts=(--model.num_experts 4 --model.num_experts_per_tok 2 --model.moe_intermediate_size 24 --model.n_shared_experts 1)
+for dry in '' --dry-run; do
+  # shellcheck disable=SC2086  # no word where it is empty
+  refuses 3 'the model cannot be written in hub format \(no family' "$sft" first.ini "${experts[@]}" --train.output_dir no-family \
+    --checkpoint.save_hub_model true $dry
+done
+check 'before anything is done' test ! -e no-family
+succeeds 'it trains without a model folder' run 2 first.ini "${experts[@]}" --train.output_dir no-family
 cp -r hub damaged
 truncate -s -1 damaged/model-00002-of-*.safetensors
 refuses 3 'model-00002-of.*the file is cut' "$mpiexec" -np 2 "$sft" run.ini --model.model_name_or_path damaged --train.output_dir x

@@ -132,6 +132,15 @@ succeeds 'sft --config FILE.yaml' "$mpiexec" -np 2 "$sft" --config own.yaml "${o
 check 'obeys it' grep -qx 'precision = fp32' own/resolved.ini
 refuses 2 '1 ranks were started, and 2 are asked for.*own.yaml:3' "$sft" --config own.yaml "${of_run[@]}"
 
+# Fields under other names
+mkdir gsm8k
+printf '{"question": "What is %d + 1?", "answer": "It is %d."}\n' 1 2 2 3 3 4 4 5 >gsm8k/train.jsonl
+questions=("$sft_launch" sft --model_name_or_path tiny/model --dataset_name gsm8k --num_processes 1 --max_length 64 --use_cpu
+  --max_steps 1 --output_dir questions)
+refuses 3 "'question' and 'answer', .*: give --rename question=prompt,answer=completion\\)" "${questions[@]}"
+read -r -a flag <<<"$(grep -o -- '--rename [^)]*' err)"
+succeeds 'the flag that the error gives' "${questions[@]}" "${flag[@]}"
+
 # What cannot be done
 refuses 2 'no model is given.*--model_name_or_path' "$sft_launch" sft --dataset_name set
 refuses 2 'no data is given' "$sft_launch" sft --model_name_or_path tiny/model
@@ -142,6 +151,9 @@ refuses 2 'no command .dpo' "$sft_launch" dpo --model_name_or_path tiny/model
 refuses 2 'did you mean zero3' "$sft_launch" sft --accelerate_config zero33
 refuses 2 '3 settings cannot be used' "$sft_launch" sft --model_name_or_path tiny/model --dataset_name set \
   --fp16 true --mixed_precision fp8 --lerning_rate 3
+refuses 2 '2 settings cannot be used' "${launch[@]}" --max_length -4 --eval_split 3 --lerning_rate 3 --output_dir never
+refuses 2 '4 settings cannot be used' "${launch[@]}" --use_peft --lora_r 0 --adam_beta1 2 --output_dir never \
+  --gradient_accumulation_steps 0 --early_stopping_patience -1
 refuses 2 'cannot fill 16' "${launch[@]}" --output_dir never --sp_size 3
 refuses 3 'it is the config.json of a model' \
   "$sft_launch" sft --model_name_or_path tiny/model --data_files tiny/model/config.json

@@ -267,7 +267,7 @@ def check_text(binaries, folder, rng):
     """The worst relative distance of logits at a new token; raises where a text is another one."""
     prompts = ["".join(chr(rng.randint(33, 79)) for _ in range(length)) for length in (3, rng.randint(20, 70))]
     command = [binaries / "sft-generate", given_to_sft(folder), "--json", "--logits", "--tokenizer", "byte",
-               "--max_new_tokens", NEW_TOKENS] + [word for prompt in prompts for word in ("--prompt", prompt)]
+               "--max_new_tokens", NEW_TOKENS] + [f"--prompt={prompt}" for prompt in prompts]  # one may begin with a dash
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"sft-generate ended with {done.returncode}: {done.stderr}")

@@ -25,7 +25,8 @@ import torch.nn.functional as F
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS / "reference"))
-import make_reference  # noqa: E402
+import decoder  # noqa: E402
+from models import MODELS  # noqa: E402
 
 CODES, LINEAR = TESTS / "unit/ops/fp8_codes.txt", TESTS / "unit/ops/fp8_linear.txt"
 LLAMA, MODEL = TESTS / "reference/fixtures/llama.h5", TESTS / "reference/fixtures/llama_fp8.h5"
@@ -126,24 +127,24 @@ def llama_loss(kind, parameters, model, rows):
     document = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
     hidden = (document[:, None] != document) | (position[:, None] < position)
     num_heads, num_kv, head_dim = (model[k] for k in ("num_attention_heads", "num_key_value_heads", "head_dim"))
-    angles = position[:, None] * make_reference.inverse_frequencies(model)
+    angles = position[:, None] * decoder.inverse_frequencies(model)
     x = parameters["model.embed_tokens.weight"][tokens]
     for layer in range(model["num_hidden_layers"]):
         p = {n.split(f"layers.{layer}.")[1]: v for n, v in parameters.items() if f"layers.{layer}." in n}
         def linear(y, *names):  # matrices that are multiplied as one
             return Fp8Linear.apply(kind, y, torch.cat([p[name + ".weight"] for name in names]))
-        h = make_reference.rms_norm(x, p["input_layernorm.weight"], model["rms_norm_eps"])
+        h = decoder.rms_norm(x, p["input_layernorm.weight"], model["rms_norm_eps"])
         qkv = linear(h, *(f"self_attn.{n}_proj" for n in "qkv")).view(len(tokens), -1, head_dim)
         q, k, v = qkv.split([num_heads, num_kv, num_kv], 1)
-        q, k = (make_reference.rotate(y, angles, 1.0) for y in (q, k))
+        q, k = (decoder.rotate(y, angles, 1.0) for y in (q, k))
         k, v = (y.repeat_interleave(num_heads // num_kv, 1) for y in (k, v))
         scores = torch.einsum("ihd,jhd->hij", q, k) * head_dim**-0.5
         attention = torch.einsum("hij,jhd->ihd", scores.masked_fill(hidden, -torch.inf).softmax(-1), v)
         x = x + linear(attention.reshape(len(tokens), -1), "self_attn.o_proj")
-        h = make_reference.rms_norm(x, p["post_attention_layernorm.weight"], model["rms_norm_eps"])
+        h = decoder.rms_norm(x, p["post_attention_layernorm.weight"], model["rms_norm_eps"])
         gate, up = linear(h, "mlp.gate_proj", "mlp.up_proj").chunk(2, -1)
         x = x + linear(F.silu(gate) * up, "mlp.down_proj")
-    x = make_reference.rms_norm(x, parameters["model.norm.weight"], model["rms_norm_eps"])
+    x = decoder.rms_norm(x, parameters["model.norm.weight"], model["rms_norm_eps"])
     logits = F.linear(x, parameters["lm_head.weight"])
     # The target of a token is the next one of its document; the first of a document is none.
     weights = torch.from_numpy(np.concatenate([w for _, w in documents])).double() * (position > 0)
@@ -167,7 +168,7 @@ def model_results():
     results = {}
     for kind in KINDS:
         parameters = {name: torch.from_numpy(value).double().requires_grad_() for name, value in values.items()}
-        loss = llama_loss(kind, parameters, make_reference.MODELS["llama"], rows)
+        loss = llama_loss(kind, parameters, MODELS["llama"], rows)
         gradients = torch.autograd.grad(loss, list(parameters.values()))
         results[kind] = loss.item(), {name: g.numpy().astype(np.float32) for name, g in zip(parameters, gradients)}
     return results

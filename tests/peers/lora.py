@@ -11,7 +11,7 @@ adapters begin with a part of the weights, PEFT makes them itself, and what it t
 adapter that the run left. Then
 `sft-convert --merge` must give what PEFT's merge_and_unload gives, also from bf16 weights. So it must for adapters that PEFT
 made with target_modules of every form, and `sft-generate --adapter` must read them. Losses on a base in 4 bits must be those
-of bitsandbytes.
+of bitsandbytes. Last come adapters of experts: expert_adapters.py, one model of each family.
 """
 import json
 import subprocess
@@ -23,6 +23,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
+import expert_adapters
 import hub_models
 
 STEPS = 5
@@ -323,7 +324,8 @@ def check(binaries, work, ranks):
     results += [check_case(name, binaries, work, ranks) for name in CASES]
     results += [check_split(name, binaries, work, ranks) for name in SPLITS]
     results += [check_fused(name, binaries, work, ranks) for name in FUSED]
-    return results + [check_four_bits(name, binaries, work, ranks) for name in FOUR_BITS]
+    results += [check_four_bits(name, binaries, work, ranks) for name in FOUR_BITS]
+    return results + expert_adapters.check(binaries, work, ranks)
 
 
 if __name__ == "__main__":

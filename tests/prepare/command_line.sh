@@ -151,7 +151,7 @@ refused 2 'ignore_fields names content'
 # Fields under other names
 printf '{"question": "2 + %d?", "answer": "%d"}\n' 1 3 2 4 3 5 >questions.jsonl
 prepare --input questions.jsonl --max_length 128
-refused 3 "questions\.jsonl:1: bad record \(it has 'question' and 'answer', .*: give --rename question=prompt --rename answer=completion\)"
+refused 3 "questions\.jsonl:1: bad record \(it has 'question' and 'answer', .*: give --rename question=prompt,answer=completion\)"
 prepare --input questions.jsonl --max_length 128 --rename question=prompt,answer=completion
 says '^  records +3$'
 prepare --input questions.jsonl --max_length 128 --rename question

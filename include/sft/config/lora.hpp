@@ -48,6 +48,9 @@ struct Lora {
   double lora_dropout = 0.05;
   /// "all-linear", or names such as q_proj.
   std::vector<std::string> lora_target_modules = {"all-linear"};
+  /// Weights of a layer's experts that have adapters, by their paths or ends of them behind a dot: gate_up_proj or
+  /// experts.down_proj.
+  std::vector<std::string> lora_target_parameters;
   bool use_rslora = false;
   ModuleNumbers rank_pattern, alpha_pattern;      ///< in place of lora_r and lora_alpha
   std::vector<std::int64_t> layers_to_transform;  ///< blocks that have adapters; empty: all
@@ -72,6 +75,12 @@ struct Lora {
   [[nodiscard]] AdapterSize size_of(const std::string& module) const;
   /// Rank and scale of the module's adapter; none: it has no adapter.
   [[nodiscard]] std::optional<AdapterSize> adapter_of(const std::string& module) const;
+  /// Whether experts have adapters.
+  [[nodiscard]] bool adapts_experts() const { return use_peft && !lora_target_parameters.empty(); }
+  /// Rank and scale of the adapters of a weight of a layer's experts, by its path in transformers, such as
+  /// model.layers.0.mlp.experts.gate_up_proj, one for each expert; none: it has none. As PEFT has it,
+  /// layers_to_transform says nothing of them.
+  [[nodiscard]] std::optional<AdapterSize> expert_adapter_of(const std::string& parameter) const;
   /// The same function beside the weights as they were before adapters began with a part of them: of twice the ranks,
   /// for what was taken out of the weights is subtracted again. As it is where adapters began otherwise.
   [[nodiscard]] Lora beside_whole_weights() const;
@@ -83,6 +92,9 @@ struct Lora {
 
 /// The linear layers of a block that an adapter can be added to.
 [[nodiscard]] const std::vector<std::string>& linear_layer_names();
+/// The weights of a layer's experts that adapters can be added to: first what reads the tokens, then what gives them
+/// back.
+[[nodiscard]] const std::vector<std::string>& expert_parameter_names();
 /// The modules that can be trained whole beside adapters, by the last part of their paths.
 [[nodiscard]] const std::vector<std::string>& whole_module_names();
 

@@ -4,6 +4,7 @@
 // that waits for an event is set to the time when that is reached. What runs over it, in the order in which it is
 // queued, ends when it would on a machine of these rates: which work overlaps need not be said by anybody.
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -28,8 +29,13 @@ class ClockedStream final : public Stream {
     *now_s_ += seconds;
     busy_s_ += seconds;
   }
-  /// When all that is queued is done.
+  /// What is queued so far is over `seconds` from now at the earliest, while this stream can go on: its events are
+  /// reached then.
+  void lag(double seconds) { over_s_ = std::max(over_s_, *now_s_ + seconds); }
+  /// When all that is queued is done, but for lags.
   [[nodiscard]] double now_s() const { return *now_s_; }
+  /// When an event behind all that is queued is reached.
+  [[nodiscard]] double over_s() const { return std::max(over_s_, *now_s_); }
   /// Of this stream's own work.
   [[nodiscard]] double busy_s() const { return busy_s_; }
   /// How long this stream had nothing to do but wait, by the name of the stream that it waited for.
@@ -39,7 +45,7 @@ class ClockedStream final : public Stream {
  private:
   std::shared_ptr<double> now_s_;
   const Priority priority_;
-  double busy_s_ = 0;
+  double busy_s_ = 0, over_s_ = 0;
   std::map<std::string, double> waited_s_;
 };
 

@@ -50,8 +50,9 @@ struct AdapterConfig {
   TargetModules targets;
 };
 
-/// Reads FOLDER/adapter_config.json. Adapters other than plain LoRA on linear layers, with or without modules that were
-/// trained whole, are refused by field (DoRA, biases, weights that were changed at the start ...), as a data Error.
+/// Reads FOLDER/adapter_config.json. Adapters other than plain LoRA on linear layers and experts, with or without
+/// modules that were trained whole, are refused by field (DoRA, biases, weights that were changed at the start ...), as
+/// a data Error.
 [[nodiscard]] AdapterConfig read_adapter_config(const std::string& folder);
 
 }  // namespace sft::hub

@@ -38,6 +38,14 @@ struct Run {
   std::int64_t memory_first = 0, memory_step = 1;
 };
 
+/// B of the adapters of all experts in a tensor of the files. By the map it lies there expert by expert, (experts,
+/// rows, rank), so that ranks write what they have without gaps; PEFT has the expert as the innermost index, (rows,
+/// rank, experts): order_experts() makes that of it.
+struct StackedTensor {
+  std::size_t tensor;  ///< which one of TensorMap::files()
+  std::int64_t num_experts, rows, rank;
+};
+
 /// What adapters in PEFT's names on the parts of one stored matrix are in the files.
 enum class AdapterRanks {
   added,  ///< one adapter of the sum of their ranks, whose B has blocks of zeros where one part's rows meet another's A
@@ -57,6 +65,8 @@ class TensorMap {
 
   /// In the order of the model's tensors; names and shapes alone.
   [[nodiscard]] const std::vector<FileTensor>& files() const { return files_; }
+  /// Those that are not yet as PEFT has them where the map says that the model's elements are.
+  [[nodiscard]] const std::vector<StackedTensor>& stacked() const { return stacked_; }
   [[nodiscard]] bool contains(const std::string& name) const { return model_.contains(name); }
   /// `name`: "ENTRY/NAME", as the constructor got it.
   [[nodiscard]] const MappedTensor& tensor(const std::string& name) const { return model_.at(name); }
@@ -67,6 +77,7 @@ class TensorMap {
 
  private:
   std::vector<FileTensor> files_;
+  std::vector<StackedTensor> stacked_;
   std::map<std::string, MappedTensor> model_;
 };
 

@@ -94,6 +94,10 @@ void create_weight_files(const WeightsPlan& plan, const std::string& folder);
 /// create_weight_files() made: byte by byte. One rank.
 void copy_carried(const WeightsPlan& plan, const std::string& from, const std::string& to);
 
+/// Brings the adapters of experts in the plan's files in `folder` into PEFT's order, once all sinks have finished and
+/// before anything reads them; a tensor at a time is in memory. One rank. Nothing to do for other plans.
+void order_experts(const WeightsPlan& plan, const std::string& folder);
+
 class SharedRegions;
 
 /// Writes tensors into the files of a plan. Each rank has its own.

@@ -15,6 +15,16 @@
 
 namespace sft::launch {
 
+/// What is to be sent to the hub, by the names of transformers without `hub_`.
+struct HubUpload {
+  bool is_wanted = false;                ///< push_to_hub
+  std::string model_id;                  ///< [OWNER/]NAME; empty: the name of the output folder
+  std::string revision;                  ///< the branch; empty: main
+  std::string strategy = "every_save";   ///< end, every_save, checkpoint or all_checkpoints
+  std::optional<bool> has_private_repo;  ///< of a repository that is made; none: as its owner has it
+  std::string token;                     ///< empty: that of the user's own log-in
+};
+
 struct Request {
   std::string model, model_revision = "main";
   std::vector<Dataset> train, eval;  ///< eval: named for evaluation alone
@@ -25,6 +35,7 @@ struct Request {
   std::optional<int> threads_per_process;  ///< OMP_NUM_THREADS
   std::string hostfile;                    ///< lines `HOST slots=N`, as DeepSpeed and Open MPI read them
   std::string launcher;  ///< the command that starts ranks at this site, with their number; empty: it is found
+  HubUpload hub;
   std::optional<int> train_batch_size;             ///< DeepSpeed's: rows of a step, which the sizes have to give
   std::map<std::string, std::string> preparation;  ///< options of sft-prepare
   std::vector<std::vector<config::PlacedOption>> training;  ///< settings of sft, by source; later ones win

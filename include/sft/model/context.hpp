@@ -31,6 +31,7 @@ struct Sizes {
   std::int64_t expert_alignment = 1;  ///< of the rows of each, where it is (ops::ExpertOrder)
   int ep_size = 1;                    ///< ranks that share the experts
   std::int64_t shared_mlp = 0;        ///< columns on this rank of the MLP beside the experts; 0: there is none
+  std::int64_t expert_rank = 0;       ///< the largest of adapters of experts; 0: they have none
 
   /// What the ops of any rank of tp are called with at most: what follows from it, such as the length of a chunk of
   /// logits, is the same on all of them.

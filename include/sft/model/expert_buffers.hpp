@@ -48,7 +48,9 @@ struct ExpertScratch {
   Tensor act;         ///< (A, F) what SwiGLU gives, or its gradient
   Tensor gate_up;     ///< (A, 2F) where no block keeps it, else empty
   Tensor all_counts;  ///< (ep, E) int32
+  Tensor low;         ///< (A r) of adapters of experts, of rank r at most: their products in the middle; or empty
   // Backward pass alone
+  Tensor low_grad;         ///< (A r) their gradients, or empty
   Tensor dlogits;          ///< (T, E) float32
   Tensor dlogits_rounded;  ///< (T, E); the same where that is float32
   Tensor dweights;         ///< (T, k) float32

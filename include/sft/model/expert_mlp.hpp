@@ -18,10 +18,20 @@
 
 namespace sft::model {
 
+/// LoRA of a product of all experts of a rank: y += scale b[e] a[e] x of the rows of expert e.
+struct ExpertAdapter {
+  parallel::ParameterGroup a;  ///< (E, R, K); exists() or not
+  parallel::ParameterGroup b;  ///< (E, N, R)
+  float scale = 1.0F;
+
+  [[nodiscard]] bool exists() const { return a.exists(); }
+};
+
 /// A product of all experts of a rank, E of them; their matrices lie one behind the other.
 struct ExpertLinear {
   parallel::ParameterGroup weight;  ///< (E, N, K), or (E, K, N) in experts of gpt-oss
   parallel::ParameterGroup bias;    ///< (E, N); exists() or not
+  ExpertAdapter adapter = {};
 };
 
 /// The parameters of the experts of a layer. A rank has those of its own experts, and the whole router.
@@ -44,7 +54,7 @@ class ExpertMlp final : public Mlp {
   void backward(const Context& context, MlpActivations& saved, BlockScratch& scratch,
                 const std::function<void()>& start_normed) const override;
 
-  /// Of the MLP beside the experts: these have no adapters.
+  /// Of the MLP beside the experts: these have adapters of their own kind.
   [[nodiscard]] std::vector<const Linear*> linear_layers() const override {
     return shared_ ? shared_->linear_layers() : std::vector<const Linear*>{};
   }

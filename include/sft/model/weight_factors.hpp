@@ -41,5 +41,8 @@ struct WeightFactors {
 [[nodiscard]] WeightFactors weight_factors(const config::AdapterInit& init, std::span<const float> weight,
                                            const WeightShape& shape, const config::AdapterSize& size,
                                            std::uint64_t seed);
+/// The most memory that weight_factors() takes at a time, with what it gives and without the weight.
+[[nodiscard]] std::size_t weight_factors_bytes(const config::AdapterInit& init, const WeightShape& shape,
+                                               std::int64_t rank);
 
 }  // namespace sft::model

@@ -41,7 +41,7 @@ enum class Init {
   normal,
   ones,
   zeros,
-  kaiming,  ///< uniform in +-1/sqrt(columns): kaiming_uniform with a = sqrt(5), as torch.nn.Linear and PEFT have it
+  kaiming,  ///< uniform in +-1/sqrt(fan_in): kaiming_uniform with a = sqrt(5), as torch.nn.Linear and PEFT have it
   by_rows,  ///< normal with deviation 1/rows
 };
 
@@ -56,6 +56,7 @@ struct Parameter {
   /// ones, equally many; of the others' they hold no element. 0: of no expert.
   int num_experts = 0, expert = 0;
   Init init = Init::normal;
+  std::int64_t fan_in = 0;       ///< of Init::kaiming; 0: the columns
   double rate_factor = 1.0;      ///< of the learning rate
   bool is_score_vector = false;  ///< the elements are scores: weight decay acts on them as on matrices
   /// The name of the parameter in whose place this copy of it is trained; empty: it is no copy.

@@ -120,6 +120,7 @@ class RankPlan {
 
   const bool is_lora_, has_snapshot_;
   const DType tp_reduce_;
+  std::size_t start_bytes_ = 0;  ///< while adapters begin with a part of the weights
 };
 
 /// Calls visit(label, space, arena) for each.

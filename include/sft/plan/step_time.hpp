@@ -40,6 +40,9 @@ struct StepTime {
 [[nodiscard]] StepTime plan_step_time(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
                                       const mesh::Place& place, const Machine& machine, const Hardware& hardware);
 
+/// Seconds of a whole run of so many steps, from the launcher on. Pure.
+[[nodiscard]] double run_s(std::int64_t num_steps, const StepTime& time, const Hardware& hardware);
+
 /// "3.1 s on h200x8, 61 % MFU; of it waiting: gathers 0.2 s (6 %), tp 0.1 s (3 %)".
 [[nodiscard]] std::string describe(const StepTime& time, const Hardware& hardware);
 

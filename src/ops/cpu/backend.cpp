@@ -9,6 +9,7 @@
 
 #include "ops/cpu/attention_plan.hpp"
 #include "ops/cpu/grouped_matmul.hpp"
+#include "ops/cpu/kernel_arguments.hpp"
 #include "ops/cpu/matmul.hpp"
 #include "ops/cpu/planning.hpp"
 #include "ops/expert_tensors.hpp"
@@ -483,36 +484,6 @@ class CpuBackend final : public Backend {
     device_.progress();
   }
 
-  /// All but the state.
-  static UpdateArguments arguments_of_update(const Update& step) {
-    UpdateArguments arguments{factors_of(step)};
-    arguments.parameters = flat_view_of(step.parameters).data;
-    arguments.gradients = floats_of(step.gradients);
-    arguments.copy = step.copy.as<std::uint16_t>();
-    arguments.has_bf16_parameters = step.parameters.dtype == DType::bf16;
-    arguments.size = step.gradients.num_elements();
-    return arguments;
-  }
-
-  static BlockwiseArguments arguments_of_blocks(const BlockwiseUpdate& step) {
-    BlockwiseArguments arguments{arguments_of_update(step.update), block_factors_of(step)};
-    for (std::size_t i = 0; i < step.update.state.size(); ++i) arguments.state[i] = step.update.state[i].data;
-    return arguments;
-  }
-
-  /// A contiguous tensor as rows of a size that threads can share out.
-  static View in_rows(const Tensor& x) {
-    View view = flat_view_of(x);
-    constexpr std::int64_t row = 4096;
-    if (view.columns % row == 0) view = {view.data, view.is_bf16, view.columns / row, row, row};
-    return view;
-  }
-
-  static void check_head_dim(const ConstTensor& x) {
-    SFT_ENSURE(x.ndim == 3 && x.shape[2] <= max_head_dim && x.shape[2] % 2 == 0,
-               "ops: head_dim must be even and <= 256");
-  }
-
   [[nodiscard]] Scratch scratch() const {
     return {workspace_.as<float>(), static_cast<std::int64_t>(workspace_.size_bytes() / sizeof(float))};
   }
@@ -558,35 +529,6 @@ class CpuBackend final : public Backend {
 
   void fill_rows(const Tensor& x, const std::vector<RowRun>& runs, float value) const {
     for (const RowRun& run : runs) kernels_.fill(view_of(x.rows(run.begin, run.count)), value);
-  }
-
-  template <class Attention>
-  static const TilePlan& plan_of(const Attention& attention) {
-    const auto* plan = dynamic_cast<const TilePlan*>(&attention.plan);
-    SFT_ENSURE(plan != nullptr, "ops: an attention plan is for the backend that made it");
-    SFT_ENSURE(plan->num_queries == attention.q.shape[0], "ops: an attention plan is for the sizes it was made for");
-    SFT_ENSURE(plan->num_keys == attention.k.shape[0], "ops: an attention plan is for the sizes it was made for");
-    return *plan;
-  }
-
-  template <class Attention>
-  static AttentionArguments attention_arguments(const Attention& attention, const TilePlan& plan) {
-    check_head_dim(attention.q);
-    AttentionArguments arguments{};
-    arguments.q = view_of(attention.q);
-    arguments.k = view_of(attention.k);
-    arguments.v = view_of(attention.v);
-    arguments.scale = attention.scale;
-    arguments.softcap = attention.softcap;
-    arguments.num_heads = attention.q.shape[1];
-    arguments.num_kv_heads = attention.k.shape[1];
-    arguments.head_dim = attention.q.shape[2];
-    arguments.ranges = plan.ranges.data();
-    arguments.tiles = plan.tiles.data();
-    arguments.lanes = plan.lanes.data();
-    arguments.num_tiles = std::ssize(plan.tiles);
-    arguments.num_lanes = std::ssize(plan.lanes);
-    return arguments;
   }
 
   device::Device& device_;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "emulation/ops/support.hpp"
+#include "sft/core/block_codes.hpp"
 
 namespace sft::ops::testing {
 
@@ -139,6 +140,38 @@ BOOST_AUTO_TEST_CASE(blocks_of_codes) {
       compare_blocks(DType::float32, false, size, true, true, cut_row, layout);
       compare_blocks(DType::float32, false, size, true, true, rectangle, layout);
     }
+  }
+}
+
+// A negative moment that is next to nothing beside the largest of its block keeps its sign: the code below that of
+// zero. None of these numbers is near a border between codes, so all codes are those of the CPU.
+BOOST_AUTO_TEST_CASE(negative_moments_keep_their_sign) {
+  constexpr std::int64_t size = 2 * block_elements + 9, num_blocks = 3;
+  constexpr double tiny = 1e-12;
+  const auto of_kind = [](std::int64_t i, std::int64_t) { return i % 5 == 0 ? 1.0 : i % 3 == 0 ? tiny : -tiny; };
+  const auto zero = [](std::int64_t, std::int64_t) { return static_cast<double>(signed_zero_code); };
+  for (const Layout layout : flat_layouts) {
+    Twin parameters = Twin(DType::float32, {size}, layout).normal(1),
+         gradients = Twin(DType::float32, {size}, layout).filled(of_kind),
+         first = Twin(DType::uint8, {size}, layout).filled(zero), second(DType::uint8, {size}, layout),
+         first_scales = Twin(DType::float32, {num_blocks}, layout).normal(5, 0.1, 1.0),
+         second_scales = Twin(DType::float32, {num_blocks}, layout).normal(6, 0.1, 1.0);
+    check("negative moments from " + std::to_string(layout.offset),
+          {out(parameters, tolerance_of(DType::float32)), in(gradients), out(first, Tolerance{}),
+           out(second, Tolerance{.absolute = 1.0}), out(first_scales, tolerance_of(DType::float32)),
+           out(second_scales, tolerance_of(DType::float32))},
+          [&](Backend& ops, auto of) {
+            ops.update_blockwise({.update = {.parameters = of(parameters),
+                                             .gradients = of(gradients),
+                                             .state = {of(first), of(second)},
+                                             .copy = Tensor(),
+                                             .rule = usual,
+                                             .gradient_scale = 1.0,
+                                             .rounding = StochasticRounding{.key = 77}},
+                                  .scales = {of(first_scales), of(second_scales)},
+                                  .new_scales = {Tensor(), Tensor()},
+                                  .first_block = 0});
+          });
   }
 }
 

@@ -37,6 +37,12 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
   config.lora.lora_r = 4;
   config.lora.lora_dropout = 0.2;
   config.lora.use_dora = tiny.has_adapters && tiny.family == Family::llama;
+  if (tiny.has_adapters && tiny.num_experts > 0) {
+    config.lora.lora_target_parameters = {"experts.gate_up_proj", "experts.down_proj"};
+    config.lora.lora_r = 8;  // rows of whole loads, which products of groups of experts ask for
+    config.lora.lora_dropout = 0.0;
+    config.lora.init_lora_weights.kind = config::LoraInit::linear;
+  }
   config.parallel.zero_stage = tiny.zero_stage;
   if (tiny.reshard_size > 1) config.parallel.reshard_after_forward = config::Reshard::to_groups;
   config.parallel.reshard_size = tiny.reshard_size;

@@ -32,7 +32,7 @@ struct TinyRun {
   config::Offload offload_optimizer = config::Offload::none;
   config::Offload offload_parameters = config::Offload::none;
   std::string offload_folder = {};  ///< for files: of state, and of the activations of CPUs
-  bool has_adapters = false;        ///< with dropout
+  bool has_adapters = false;        ///< with dropout; with experts they have some, too, and none drops
   int accumulation = 1;
   int mlp_tile_tokens = 0;
   int num_experts = 0;  ///< of each layer, two of which a token goes through; 0: none

@@ -98,6 +98,84 @@ BOOST_AUTO_TEST_CASE(what_travels_as_bf16_takes_half) {
   BOOST_TEST(call_time_s(reduce, group, {1, 4}, network) == 13e-6 + 0.375 * bytes / 100e9, nearly);
 }
 
+/// Of ranks that share cores: pairs, and all four.
+Network taking_turns() {
+  Network shared;
+  shared.measured = {{"all_reduce", {1, 4}, {{1, 1.0}, {2, 1.0}}}};
+  shared.waits = {{"all_reduce", {1, 2}, {{10, 1}, {20, 2}}},
+                  {"all_reduce", {1, 4}, {{10, 5}, {20, 6}}},
+                  {"exchange_all", {1, 4}, {{10, 7}, {20, 8}}}};
+  return shared;
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_take_turns_wait_by_how_long_they_computed) {
+  const Network shared = taking_turns();
+  const Call sum = AllReduce{floats(1), ReduceOp::sum}, gather = AllGather{floats(4), floats(1)}, exchange = Exchange{};
+  BOOST_TEST(wait_s(sum, 0, {1, 4}, shared) == 0.0);
+  BOOST_TEST(wait_s(sum, 5, {1, 4}, shared) == 2.5, nearly);   // on the line to the first point
+  BOOST_TEST(wait_s(sum, 15, {1, 4}, shared) == 5.5, nearly);  // between two
+  BOOST_TEST(wait_s(sum, 40, {1, 4}, shared) == 8.0, nearly);  // and on the line beyond them
+  BOOST_TEST(wait_s(gather, 15, {1, 2}, shared) == 1.5, nearly);
+  BOOST_TEST(wait_s(gather, 15, {1, 8}, shared) == 5.5, nearly);    // the nearest form
+  BOOST_TEST(wait_s(exchange, 15, {1, 4}, shared) == 7.5, nearly);  // messages
+  BOOST_TEST(wait_s(sum, 15, {2, 2}, shared) == 0.0);               // nothing is known between nodes
+  BOOST_TEST(wait_s(sum, 15, {1, 4}, network) == 0.0);
+}
+
+/// One processor, whose streams share a clock.
+struct Processor {
+  device::ClockedDevice device{[] {
+    device::Rates rates;
+    rates.overlaps = false;
+    return rates;
+  }()};
+  const Group pair = planned_group(0, 2, "tp"), all = planned_group(0, 4, "world");
+  ClockedCollectives collectives{taking_turns(), [](const Group& group) { return Span{1, group.size()}; }};
+  std::unique_ptr<device::Stream> compute = device.make_stream(device::Priority::compute);
+  std::unique_ptr<device::Stream> comm = device.make_stream(device::Priority::communication);
+
+  [[nodiscard]] double now_s() const { return device::clocked(*compute).now_s(); }
+  void works(double seconds) const { device::clocked(*compute).advance(seconds); }
+  void meets(const Group& group) { collectives.all_reduce(group, floats(1), ReduceOp::sum, *compute); }
+};
+
+BOOST_AUTO_TEST_CASE(what_ranks_waited_in_smaller_groups_they_do_not_wait_again) {
+  Processor p;
+  const double pair_call_s = 0.5 / 0.75;  // from that of four
+  p.works(10);
+  p.meets(p.all);
+  BOOST_TEST(p.now_s() == 10 + 5 + 1.0, nearly);
+  p.meets(p.all);  // at once
+  BOOST_TEST(p.now_s() == 17.0, nearly);
+  p.works(10);
+  p.meets(p.pair);
+  BOOST_TEST(p.now_s() == 27 + 1 + pair_call_s, nearly);
+  p.works(10 - pair_call_s);
+  p.meets(p.all);  // 20 since they met, and 1 is waited already
+  BOOST_TEST(p.now_s() == 38 + (6 - 1) + 1.0, nearly);
+  p.works(10);
+  p.meets(p.pair);  // which have met in the call of all
+  BOOST_TEST(p.now_s() == 54 + 1 + pair_call_s, nearly);
+}
+
+BOOST_AUTO_TEST_CASE(what_a_rank_does_meanwhile_hides_waits_of_other_streams) {
+  const auto ends_at = [](double meanwhile_s) {
+    Processor p;
+    const auto arrived = p.device.make_event();
+    p.works(10);
+    p.collectives.all_reduce(p.all, floats(1), ReduceOp::sum, *p.comm);
+    arrived->record(*p.comm);
+    BOOST_TEST(p.now_s() == 11.0, nearly);  // its own part of the call
+    p.works(meanwhile_s);
+    p.comm->wait(*arrived);  // the order of a stream is kept anyhow
+    BOOST_TEST(p.now_s() == 11 + meanwhile_s, nearly);
+    p.compute->wait(*arrived);
+    return p.now_s();
+  };
+  BOOST_TEST(ends_at(2) == 11.0 + 5, nearly);
+  BOOST_TEST(ends_at(7) == 11.0 + 7, nearly);
+}
+
 BOOST_AUTO_TEST_CASE(times_are_told_by_group_and_stream) {
   device::ClockedDevice device({.products = {{1, 1}}, .memory_bytes_per_s = 1, .host_bytes_per_s = 1});
   const auto compute = device.make_stream(device::Priority::compute);

@@ -24,6 +24,14 @@ void set_experts(Config& config, std::int64_t num_experts, std::int64_t choices)
   config.model.moe_intermediate_size = 16;
 }
 
+/// Of both layers of the model, which get experts.
+void adapt_experts(Config& config, const std::string& target) {
+  set_experts(config, 4, 2);
+  config.lora.use_peft = true;
+  config.lora.lora_dropout = 0.0;
+  config.lora.lora_target_parameters = {target};
+}
+
 void set_sigmoid_experts(Config& config, std::int64_t num_experts, std::int64_t choices) {
   set_experts(config, num_experts, choices);
   config.model.scoring_func = ScoringFunc::sigmoid;
@@ -178,6 +186,25 @@ const Refused
              [](Config& c) {
                c.lora.use_peft = true, c.lora.lora_r = 17, c.lora.init_lora_weights = {LoraInit::pissa, 8};
                c.lora.lora_target_modules = {"k_proj"};
+             }},
+            {"`lora.lora_target_parameters` names mlp.experts.down_proj (it is about weights of experts, and this model "
+             "has none)",
+             [](Config& c) { c.lora.use_peft = true, c.lora.lora_target_parameters = {"mlp.experts.down_proj"}; }},
+            {"`lora.lora_target_parameters` names experts.up_proj (weights that can be named are such as "
+             "model.layers.0.mlp.experts.gate_up_proj and model.layers.0.mlp.experts.down_proj)",
+             [](Config& c) { adapt_experts(c, "experts.up_proj"); }},
+            {"`lora.lora_dropout = 0.05` does not go with lora.lora_target_parameters",
+             [](Config& c) { adapt_experts(c, "experts.down_proj"), c.lora.lora_dropout = 0.05; }},
+            {"`lora.use_dora` does not go with lora.lora_target_parameters",
+             [](Config& c) { adapt_experts(c, "experts.down_proj"), c.lora.use_dora = true; }},
+            {"`lora.init_lora_weights = pissa` does not go with lora.lora_target_parameters",
+             [](Config& c) {
+               adapt_experts(c, "down_proj"), c.lora.lora_r = 1, c.lora.init_lora_weights.kind = LoraInit::pissa;
+             }},
+            {"`lora.rank_pattern` has experts.gate_up_proj, which no adapter's path ends with",
+             [](Config& c) {
+               adapt_experts(c, "model.layers.1.mlp.experts.down_proj");
+               c.lora.rank_pattern = {{"experts.gate_up_proj", 4}};
              }},
             {"`lora.loraplus_lr_ratio = 0`", [](Config& c) { c.lora.use_peft = true, c.lora.loraplus_lr_ratio = 0; }},
             {"`lora.load_in_4bit` needs `lora.use_peft`", [](Config& c) { c.lora.load_in_4bit = true; }},
@@ -576,6 +603,18 @@ BOOST_AUTO_TEST_CASE(parameters_are_counted) {
   BOOST_TEST(qwen3.num_parameters() == 596049920);
   qwen3.tie_word_embeddings = false;
   BOOST_TEST(qwen3.num_parameters() == 596049920 + 151936 * 1024);
+}
+
+BOOST_AUTO_TEST_CASE(what_stands_by_itself_is_refused_at_once) {
+  Config config = valid_config();
+  config.train.gradient_accumulation_steps = 0;
+  config.optimizer.learning_rate = -1;
+  config.train.early_stopping_patience = -1;
+  const std::string text = refusal([&] { static_cast<void>(validate(config, 1)); });
+  for (const char* part : {"3 settings cannot be used", "gradient_accumulation_steps = 0", "learning_rate = -1",
+                           "early_stopping_patience = -1"}) {
+    check_says(text, part);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -258,7 +258,7 @@ BOOST_AUTO_TEST_CASE(fields_may_be_dropped_knowingly) {
 
 BOOST_AUTO_TEST_CASE(fields_may_have_other_names) {
   const std::string record = R"({"question": "2 + 2?", "answer": "4", "level": 1})";
-  BOOST_TEST(mentions(refusal(record), "give --rename question=prompt --rename answer=completion"));
+  BOOST_TEST(mentions(refusal(record), "give --rename question=prompt,answer=completion"));
   const ExampleOptions renaming = {.rename_fields = {{"question", "prompt"}, {"answer", "completion"}}};
   BOOST_TEST(rendered(record, renaming) == rendered(R"({"prompt": "2 + 2?", "completion": "4"})"));
   BOOST_TEST(mentions(refusal(R"({"prompt": "2 + 2?", "response": "4"})"), "give --rename response=completion"));

@@ -32,6 +32,7 @@ config::Lora some_lora() {
   lora.layers_to_transform = {0, 1};
   lora.layers_pattern = {"layers"};
   lora.modules_to_save = {"lm_head", "norm"};
+  lora.lora_target_parameters = {"mlp.experts.gate_up_proj", "down_proj"};
   return lora;
 }
 
@@ -53,6 +54,7 @@ BOOST_AUTO_TEST_CASE(what_is_made_is_read_again) {
   const config::Lora& again = read.lora;
   const hub::TargetModules& targets = read.targets;
   BOOST_TEST(again.use_peft);
+  BOOST_TEST(again.lora_target_parameters == lora.lora_target_parameters, boost::test_tools::per_element());
   BOOST_TEST(again.lora_r == 12);
   BOOST_TEST(again.lora_alpha == 3.5);
   BOOST_TEST(again.lora_dropout == 0.25);

@@ -48,6 +48,13 @@ BOOST_AUTO_TEST_CASE(names_of_prepare_that_are_others) {
   BOOST_TEST(request.preparation.at("eval_split") == "0.1");
 }
 
+BOOST_AUTO_TEST_CASE(lists_of_prepare_go_on_within_a_source) {
+  const auto first = option("rename", "question=prompt"), second = option("rename", "answer=completion");
+  BOOST_TEST(taken({{first, second}}).preparation.at("rename") == "question=prompt,answer=completion");
+  BOOST_TEST(taken({{first}, {second}}).preparation.at("rename") == "answer=completion");
+  BOOST_TEST(taken({{option("max_length", "1"), option("max_length", "2")}}).preparation.at("max_length") == "2");
+}
+
 BOOST_AUTO_TEST_CASE(twice_in_one_source) {
   const launch::Request request = taken({{option("learning_rate", "1"), option("optimizer.learning_rate", "2")}});
   test::check_says(test::refusal([&] { static_cast<void>(config::parse_sources(request.training, {})); }),
@@ -126,15 +133,37 @@ BOOST_AUTO_TEST_CASE(rows_of_a_step_are_those_of_trl) {
 }
 
 BOOST_AUTO_TEST_CASE(variables_and_notes) {
-  const launch::Request request = test::request_of(
-      test::read_text("env:\n  CUDA_VISIBLE_DEVICES: 0\n  NAME: text\npush_to_hub: true\nlearning_rate: 1e-3\n"));
+  const launch::Request request = test::request_of(test::read_text(
+      "env:\n  CUDA_VISIBLE_DEVICES: 0\n  NAME: text\nzero3_save_16bit_model: true\nlearning_rate: 1e-3\n"));
   const std::vector<std::pair<std::string, std::string>> variables{{"CUDA_VISIBLE_DEVICES", "0"}, {"NAME", "text"}};
   BOOST_TEST((request.environment == variables));
   BOOST_TEST_REQUIRE(request.notes.size() == 1U);
-  test::check_says(request.notes.front(), "hf upload");
+  test::check_says(request.notes.front(), "16 bits");
   BOOST_TEST(config::parse_sources(request.training, request.refused).optimizer.learning_rate == 1e-3);
-  BOOST_TEST(test::request_of(test::read_text("push_to_hub: false\n")).notes.empty());
+  BOOST_TEST(test::request_of(test::read_text("zero3_save_16bit_model: false\n")).notes.empty());
   BOOST_TEST(test::request_of(test::read_text("env: 3\n")).refused.size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_sent_to_the_hub) {
+  const launch::HubUpload hub =
+      taken({{option("push_to_hub", "true"), option("hub_model_id", "org/name"), option("hub_strategy", "checkpoint"),
+              option("hub_private_repo", "none"), option("hub_always_push", "true")}})
+          .hub;
+  BOOST_TEST(hub.is_wanted);
+  BOOST_TEST(hub.model_id == "org/name");
+  BOOST_TEST(hub.strategy == "checkpoint");
+  BOOST_TEST(!hub.has_private_repo.has_value());
+  BOOST_TEST(!taken({{option("hub_model_id", "org/name")}}).hub.is_wanted);
+  BOOST_TEST(!taken({{option("push_to_hub", "true")}, {option("push_to_hub", "false")}}).hub.is_wanted);
+  for (const char* name : {"a/b/c", "/a", "a/", "a b", "org/na?me"}) {
+    BOOST_TEST(taken({{option("hub_model_id", name)}}).refused.size() == 1U, name);
+  }
+  BOOST_TEST(taken({{option("hub_private_repo", "maybe"), option("push_to_hub", "2")}}).refused.size() == 2U);
+  const launch::Request axolotl =
+      test::request_of(test::read_text("base_model: m\nhub_model_id: org/name\nuse_dft: true\n"));
+  BOOST_TEST((config::parse_sources(axolotl.training, axolotl.refused).train.loss_type == config::LossType::dft));
+  BOOST_TEST(axolotl.hub.is_wanted);
+  BOOST_TEST(axolotl.hub.model_id == "org/name");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -64,6 +64,9 @@ BOOST_AUTO_TEST_CASE(what_was_measured_is_written_and_read_again) {
   machine.network.measured = {{"all_gather", {1, 2}, {{1024, 1e-6}, {2048, 2e-6}}},
                               {"all_gather", {2, 4}, {{1024, 3e-6}, {2048, 4e-6}}},
                               {"exchange", {1, 2}, {{1024, 5e-6}, {2048, 6e-6}}}};
+  machine.network.waits = {{"all_reduce", {1, 4}, {{1e-4, 0}, {2e-4, 1e-5}}},
+                           {"all_reduce", {1, 8}, {{1e-4, 5e-5}}},
+                           {"exchange_all", {1, 8}, {{1e-4, 6e-5}}}};
   const std::string text = to_ini(machine);
   const Hardware again = read_machines(text, "again").front();
   BOOST_TEST(to_ini(again) == text);
@@ -71,8 +74,14 @@ BOOST_AUTO_TEST_CASE(what_was_measured_is_written_and_read_again) {
   BOOST_REQUIRE(again.network.measured.size() == 3);
   BOOST_TEST((again.network.measured[1].span == comm::Span{2, 4}));
   BOOST_TEST(again.rates.passes[0].size() == 2);
+  BOOST_REQUIRE(again.network.waits.size() == 3);
+  BOOST_TEST((again.network.waits[0].span == comm::Span{1, 4}));
+  BOOST_TEST(again.network.waits[0].points[1].computed_s == 2e-4, boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(again.network.waits[1].points[0].wait_s == 5e-5, boost::test_tools::tolerance(1e-9));
   for (const char* wrong : {"all_gather_us = 4x1@1024:5", "pass_gbps = walk@1:2", "product_sides = 64 16",
-                            "exchange_us = 4x1@1024:5 4x1@1024:6", "product_forward_gflops = 1 2 3"}) {
+                            "exchange_us = 4x1@1024:5 4x1@1024:6", "all_reduce_wait_us = 4x1@0:1",
+                            "all_reduce_wait_us = 4x1@200:1 4x1@100:2", "all_reduce_wait_us = 4@100:1",
+                            "exchange_us = 4x1@1024:0 4x1@2048:6", "product_forward_gflops = 1 2 3"}) {
     BOOST_TEST_CONTEXT(wrong) { BOOST_TEST(!error_of(to_ini(shipped().front()) + wrong + "\n").empty()); }
   }
 }
@@ -84,6 +93,13 @@ BOOST_AUTO_TEST_CASE(ranks_of_a_node_share_its_cores) {
   const double alone = machine.rates.memory_bytes_per_s;
   BOOST_TEST(with_ranks_per_node(machine, 16).rates.memory_bytes_per_s == alone / 2);
   BOOST_TEST(with_ranks_per_node(machine, 4).rates.memory_bytes_per_s == alone * 2);
+  // With half of a core ranks take twice as long for what they wait for, and with a core each they do not wait.
+  machine.network.waits = {{"all_reduce", {1, 4}, {{1e-3, 1e-4}}}};
+  const std::vector<comm::MeasuredWaits> scarcer = with_ranks_per_node(machine, 16).network.waits;
+  BOOST_REQUIRE(scarcer.size() == 1);
+  BOOST_TEST(scarcer[0].points[0].computed_s == 2e-3, boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(scarcer[0].points[0].wait_s == 2e-4, boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(with_ranks_per_node(machine, 4).network.waits.empty());
   machine.kind = device::Kind::cuda;  // a GPU is not shared
   BOOST_TEST(with_ranks_per_node(machine, 16).rates.memory_bytes_per_s == alone);
 }

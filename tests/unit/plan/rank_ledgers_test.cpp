@@ -33,6 +33,11 @@ const std::vector<Setting> settings{
        c.lora.use_peft = true;
        c.lora.modules_to_save = {"lm_head"};
      }},
+    {"PiSSA",
+     [](config::Config& c) {
+       c.lora.use_peft = true;
+       c.lora.init_lora_weights.kind = config::LoraInit::pissa;
+     }},
     {"adafactor", [](config::Config& c) { c.optimizer.optim = config::OptimizerKind::adafactor; }},
     {"adamw_8bit", [](config::Config& c) { c.optimizer.optim = config::OptimizerKind::adamw_8bit; }},
     {"muon", [](config::Config& c) { c.optimizer.optim = config::OptimizerKind::muon; }},
@@ -100,9 +105,31 @@ BOOST_AUTO_TEST_CASE(experts_have_slices_of_their_own) {
   fixture.config.model.num_experts = 8;
   fixture.config.model.num_experts_per_tok = 2;
   fixture.config.model.moe_intermediate_size = 64;
-  for (const mesh::Layout& layout : {mesh::Layout{{Axis::dp_shard, 3}, {Axis::ep, 4}},
-                                     mesh::Layout{{Axis::dp_replicate, 2}, {Axis::ep, 2}, {Axis::tp, 2}}}) {
-    fixture.require_equal(layout, {});
+  for (const bool has_adapters : {false, true}) {
+    fixture.config.lora.use_peft = has_adapters;
+    fixture.config.lora.lora_dropout = 0.0;
+    if (has_adapters) fixture.config.lora.lora_target_parameters = {"experts.gate_up_proj", "experts.down_proj"};
+    for (const mesh::Layout& layout : {mesh::Layout{{Axis::dp_shard, 3}, {Axis::ep, 4}},
+                                       mesh::Layout{{Axis::dp_replicate, 2}, {Axis::ep, 2}, {Axis::tp, 2}}}) {
+      fixture.require_equal(layout, {});
+    }
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(adapters_that_begin_with_a_part_of_the_weights_take_memory_for_the_largest, Fixture) {
+  test::set_mesh(config.parallel, {});
+  config.lora.use_peft = true;
+  config.lora.lora_r = 2;
+  const auto process_bytes_with = [&](const config::AdapterInit& init) {
+    config.lora.init_lora_weights = init;
+    const config::ValidConfig run = valid();
+    return plan_ledger(run, datasets(), mesh::Place(run, 0), {}, process_bytes).bytes(device::Label::process);
+  };
+  const std::size_t plain = process_bytes_with({}), numbers = 256 * 512, bases = 8 * (256 + 512) * 50;
+  for (const config::LoraInit kind : {config::LoraInit::pissa, config::LoraInit::olora}) {
+    const std::size_t more = process_bytes_with({.kind = kind}) - plain;
+    BOOST_TEST(more >= 16 * numbers);
+    BOOST_TEST(more <= 20 * numbers + bases);
   }
 }
 

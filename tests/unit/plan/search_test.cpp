@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "sft/io/files.hpp"
 #include "sft/plan/search.hpp"
@@ -59,6 +60,31 @@ BOOST_AUTO_TEST_CASE(a_given_key_is_a_constraint) {
     return true;
   });
   BOOST_TEST(num_candidates > 0);
+}
+
+BOOST_AUTO_TEST_CASE(units_may_stay_whole_or_in_the_node_from_the_forward_to_the_backward_pass) {
+  using config::Reshard;
+  const auto found = [](const PlanTask& task) {
+    std::set<std::tuple<int, Reshard, int>> all;
+    for_each_candidate(task, [&](const config::ValidConfig& config) {
+      const config::Parallel& parallel = config->parallel;
+      all.insert({parallel.zero_stage, parallel.reshard_after_forward, parallel.reshard_size});
+      return true;
+    });
+    return all;
+  };
+  Task t(2);
+  t.task.hardware.num_nodes = 2;
+  t.task.base.parallel.dp_shard_size = 4;
+  t.task.fixed = {"dp_shard_size"};
+  const std::set<std::tuple<int, Reshard, int>> all{{0, Reshard::always, 1}, {1, Reshard::always, 1},
+                                                    {2, Reshard::always, 1}, {3, Reshard::always, 1},
+                                                    {3, Reshard::never, 1},  {3, Reshard::to_groups, 2}};
+  BOOST_TEST((found(t.task) == all));
+  t.task.fixed.insert("reshard_after_forward");
+  t.task.base.parallel.reshard_after_forward = Reshard::never;
+  t.task.fixed.insert("zero_stage");
+  BOOST_TEST((found(t.task) == std::set<std::tuple<int, Reshard, int>>{{3, Reshard::never, 1}}));
 }
 
 BOOST_AUTO_TEST_CASE(plans_fit_and_the_fastest_comes_first) {

@@ -191,6 +191,37 @@ BOOST_AUTO_TEST_CASE(accumulation_repeats_the_middle_micro_batch) {
   BOOST_TEST(twenty - three == 17 * (four - three), boost::test_tools::tolerance(1e-9));
 }
 
+BOOST_AUTO_TEST_CASE(threads_of_ranks_talk_where_they_compute_too) {
+  Run run;
+  run.config.parallel.dp_replicate_size = 2;
+  Hardware machine = instant();
+  machine.network.measured = {{"all_reduce", {1, 2}, {{1, 1.0}, {1e15, 1.0 + 1e-9}}}};
+  const auto step_s = [&](int micro_batches) {
+    run.config.train.gradient_accumulation_steps = micro_batches;
+    return run.time(machine).step_s;
+  };
+  const double one = step_s(1), two = step_s(2);
+  machine.rates.overlaps = false;
+  BOOST_TEST(step_s(1) >= one + 2 - 1e-6);                    // counts, and whether all go on
+  BOOST_TEST(step_s(2) - step_s(1) >= two - one + 1 - 1e-6);  // this for each micro-batch
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_share_cores_wait_at_sums_of_tp) {
+  Run run;
+  run.config.parallel.tp_size = 2;
+  Hardware machine = instant();
+  machine.rates.overlaps = false;
+  machine.rates.products = {{1e-9, 1e9}};
+  const StepTime alone = run.time(machine);
+  BOOST_TEST(alone.step_s == alone.ops_s, nearly);
+  machine.network.waits = {{"all_reduce", {1, 2}, {{1e-6, 1e-6}}}};  // as long as they compute
+  const StepTime shared = run.time(machine);
+  BOOST_TEST(shared.ops_s == alone.ops_s, nearly);
+  BOOST_TEST(shared.step_s > 1.5 * alone.step_s);
+  BOOST_TEST(shared.step_s <= 2 * alone.step_s * (1 + 1e-9));
+  BOOST_TEST(shared.exposed_s() == shared.step_s - shared.ops_s, nearly);
+}
+
 BOOST_AUTO_TEST_CASE(mfu_counts_the_operations_of_the_model) {
   const Run run;
   Hardware machine = instant();

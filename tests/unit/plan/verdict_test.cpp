@@ -100,6 +100,8 @@ BOOST_AUTO_TEST_CASE(of_a_machine) {
   plan::StepTime time;
   time.step_s = 3.6;
   BOOST_TEST(describe_duration(2000, time, hardware) == "2000 steps of 3.6 s on h100x8: 2 hours");
+  hardware.start_s = 1800;
+  BOOST_TEST(describe_duration(2000, time, hardware) == "2000 steps of 3.6 s on h100x8: 2.5 hours");
 }
 
 BOOST_AUTO_TEST_CASE(rows_that_are_not_there) {
