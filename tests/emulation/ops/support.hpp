@@ -151,13 +151,16 @@ class Backends {
       .tokens = 4096, .hidden = 8192, .q_heads = 32, .kv_heads = 32, .head_dim = 256, .mlp = 8192, .vocab = 32000};
 
   Backends() {
-    omp_set_num_threads(1);
+    omp_set_num_threads(has_large_sizes() ? omp_get_max_threads() : 1);
     AttentionNeeds needs;
+    if (has_large_sizes()) needs = {.num_keys = 4096, .longest_lane = 4096, .num_kv_heads = 32, .head_dim = 256};
     if (tested_attention() == AttentionKernels::cudnn) {
       needs.library = {.tokens = 512, .q_heads = 8, .kv_heads = 8, .head_dim = 256, .has_backward = true};
       if (has_large_sizes()) needs.library.tokens = 2048, needs.library.q_heads = 32;
     }
-    const auto bytes_of = [&](device::Kind kind) { return ops::workspace_bytes(kind, 1, shapes, needs); };
+    const auto bytes_of = [&](device::Kind kind) {
+      return ops::workspace_bytes(kind, omp_get_max_threads(), shapes, needs);
+    };
     const auto tensor = [](void* data, std::size_t bytes) {
       return Tensor(data, DType::bf16, {static_cast<std::int64_t>(bytes / 2)});
     };
@@ -247,8 +250,12 @@ class Twin {
 struct Tolerance {
   double of_largest = 0.0, of_itself = 0.0, absolute = 0.0;
 };
-/// Rounding of results: a unit of bf16 where the float32 results round to different sides, a few of float32.
-inline Tolerance tolerance_of(DType dtype) { return {.of_largest = dtype == DType::bf16 ? 0.005 : 3e-6}; }
+/// Rounding of results: a unit of bf16, which is 2^-7 of a number at most, where the float32 results round to different
+/// sides; a few of float32.
+inline Tolerance tolerance_of(DType dtype) {
+  if (dtype == DType::bf16) return {.of_largest = 0.004, .of_itself = 0.004};
+  return {.of_largest = 3e-6};
+}
 
 /// Of sums of `num_terms` products. Tensor cores take 16 terms of bf16 at a time and cut the sum off behind each 16, at
 /// its last bit: half of one on average, and no sum on the way is taken to be larger than the largest result.
