@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/ops/attention_trial.hpp"
@@ -58,11 +59,13 @@ bool on_all(bool is_so, const comm::Group& world) {
 
 config::ValidConfig settle_attention(const config::ValidConfig& config, std::int64_t tokens, device::Device& device,
                                      const comm::Group& world) {
-  if (config->device.attention != config::AttentionChoice::cudnn) return config;
+  const config::AttentionChoice choice = config->device.attention;
+  if (choice == config::AttentionChoice::automatic || choice == config::AttentionChoice::own) return config;
+  const std::string key = fmt::format("`device.attention = {}`", config::write(choice));
   ops::AttentionLibrary library;
   world.agree([&] {
     if (device.kind() != device::Kind::cuda) {
-      throw_config_error("`device.attention = cudnn` cannot be done", "the ranks compute on CPUs, and cuDNN on GPUs",
+      throw_config_error(key + " cannot be done", "the ranks compute on CPUs, and cuDNN on GPUs",
                          "leave device.attention out, or set backend = cuda to see what is missing");
     }
     library = ops::find_attention_library();
@@ -71,14 +74,14 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
   const int ulysses_size = config->parallel.attention_method().ulysses_size;
   if (ulysses_size != config->parallel.sp_size) {
     log_warning(
-        "attention: this program's kernels, as rows are cut over ranks (`device.attention = cudnn` is for rows that "
-        "are "
-        "whole on a rank, or whose heads all ranks of sp exchange)");
+        fmt::format("attention: this program's kernels, as rows are cut over ranks ({} is for rows that are whole on a "
+                    "rank, or whose heads all ranks of sp exchange)",
+                    key));
     return without_library(config);
   }
   ops::AttentionTrial trial;
   world.agree([&] {
-    const bool has_backward = library.has_backward && ulysses_size == 1;
+    const bool has_backward = choice == config::AttentionChoice::cudnn && library.has_backward && ulysses_size == 1;
     trial = ops::try_attention_library(device, sizes_of(config, tokens, has_backward));
   });
   if (const std::string difference = first_of(trial.difference, world); !difference.empty()) {
@@ -93,7 +96,9 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
     return without_library(config);
   }
   std::string backward = "forward and backward";
-  if (!has_backward) {
+  if (choice == config::AttentionChoice::cudnn_forward) {
+    backward = "forward; this program's kernels backward";
+  } else if (!has_backward) {
     const char* const why = ulysses_size > 1        ? "ranks exchange heads"
                             : !library.has_backward ? "cuDNN repeats its bits from 9.25 on"
                                                     : "cuDNN refuses it here";

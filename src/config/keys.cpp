@@ -330,7 +330,9 @@ std::vector<Key> make_keys() {
           "between GPUs: auto, nccl, host: through the nodes' memory and MPI, slower, for ranks that share a GPU, or "
           "mpi: a CUDA-aware MPI, from the GPUs' memory"),
       key("device", &C::device, "attention", &Device::attention,
-          "on GPUs: auto (own), own, or cudnn: cuDNN's for bf16 and whole documents, where it gives the same at the "
+          "on GPUs: auto (own), own, cudnn_forward or cudnn: cuDNN's forward pass, or both, for bf16 and whole "
+          "documents, "
+          "where it gives the same at the "
           "start of the run"),
       key("device", &C::device, "comm_timeout_s", &Device::comm_timeout_s,
           "end a run when no rank gets on for so long, 6 times as long before the end of the first step, and say "

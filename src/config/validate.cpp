@@ -86,18 +86,19 @@ void check_device(const Config& config) {
     throw_config_error("`device.comm = nccl` does not go with backend = cpu", "NCCL sends the memory of GPUs",
                        "set backend = cuda, or leave comm out");
   }
-  if (device.attention != AttentionChoice::cudnn) return;
+  if (device.attention == AttentionChoice::automatic || device.attention == AttentionChoice::own) return;
+  const std::string key = fmt::format("`device.attention = {}`", write(device.attention));
   const std::string remedy = "leave device.attention out";
   if (device.backend == BackendChoice::cpu) {
-    throw_config_error("`device.attention = cudnn` does not go with backend = cpu", "cuDNN computes on GPUs",
+    throw_config_error(key + " does not go with backend = cpu", "cuDNN computes on GPUs",
                        "set backend = cuda, or " + remedy);
   }
   if (config.train.precision == Precision::fp32) {
-    throw_config_error("`device.attention = cudnn` does not go with precision = fp32",
-                       "cuDNN's attention is of bf16 numbers", "set train.precision = bf16, or " + remedy);
+    throw_config_error(key + " does not go with precision = fp32", "cuDNN's attention is of bf16 numbers",
+                       "set train.precision = bf16, or " + remedy);
   }
   if (config.model.attn_logit_softcapping != 0.0) {
-    throw_config_error("`device.attention = cudnn` does not go with attn_logit_softcapping",
+    throw_config_error(key + " does not go with attn_logit_softcapping",
                        "this program leaves attention whose scores are capped to its own kernels", remedy);
   }
 }

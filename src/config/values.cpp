@@ -99,8 +99,10 @@ constexpr Names<CommChoice, 4> comm_names{{{"auto", CommChoice::automatic},
                                            {"nccl", CommChoice::nccl},
                                            {"host", CommChoice::host},
                                            {"mpi", CommChoice::mpi}}};
-constexpr Names<AttentionChoice, 3> attention_names{
-    {{"auto", AttentionChoice::automatic}, {"own", AttentionChoice::own}, {"cudnn", AttentionChoice::cudnn}}};
+constexpr Names<AttentionChoice, 4> attention_names{{{"auto", AttentionChoice::automatic},
+                                                     {"own", AttentionChoice::own},
+                                                     {"cudnn_forward", AttentionChoice::cudnn_forward},
+                                                     {"cudnn", AttentionChoice::cudnn}}};
 constexpr Names<SpMethod, 5> sp_method_names{{{"ring", SpMethod::ring},
                                               {"all_gather", SpMethod::all_gather},
                                               {"ulysses", SpMethod::ulysses},

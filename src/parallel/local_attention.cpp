@@ -12,12 +12,12 @@ void LocalBuffers::lay_out(device::Arena& arena) { delta = take(arena, DType::fl
 ops::AttentionNeeds LocalBuffers::attention_needs() const {
   ops::AttentionNeeds needs{.num_kinds = shape.num_kinds, .plan_queries = shape.tokens, .plan_keys = shape.tokens};
   if (shape.compute == DType::float32) return needs;
-  if (shape.kernels == ops::AttentionKernels::cudnn) {
+  if (shape.kernels != ops::AttentionKernels::own) {
     needs.library = {.tokens = shape.tokens,
                      .q_heads = shape.q_heads,
                      .kv_heads = shape.kv_heads,
                      .head_dim = shape.head_dim,
-                     .has_backward = true};
+                     .has_backward = has_library_backward()};
   }
   needs.num_keys = shape.tokens;
   needs.longest_lane = std::min(shape.tokens, shape.document_tokens);
@@ -66,7 +66,7 @@ void LocalAttention::backward_over_keys(sequence::AttentionKind kind, const Head
                                .scale = buffers_.shape.scale(),
                                .plan = *plans_[kind],
                                .softcap = buffers_.shape.softcap,
-                               .out = out});
+                               .out = buffers_.has_library_backward() ? out : Tensor()});
 }
 
 }  // namespace sft::parallel

@@ -42,7 +42,7 @@ bool parse(int argc, char** argv, Options& options) {
   bench::CommandLine line("bench_ops");
   line.add("backend", options.backend, "cpu or cuda");
   line.add("model", options.model, bench::model_names);
-  line.add("attention", options.attention, "on a GPU: own or cudnn, in bf16");
+  line.add("attention", options.attention, "on a GPU, in bf16: own, cudnn_forward or cudnn");
   line.add("layers", options.layers, "of the model; 0: its own");
   line.add("tokens", options.tokens, "of a micro-batch");
   line.add("length", options.length, "tokens of each of its documents");
@@ -75,7 +75,9 @@ bench::OpBenchOptions bench_options(const Options& options, const config::Model&
                           : is_cuda                ? 8192
                                                    : 2048,
           .peak_tflops = options.peak_tflops,
-          .attention = options.attention == "cudnn" ? ops::AttentionKernels::cudnn : ops::AttentionKernels::own};
+          .attention = options.attention == "cudnn"           ? ops::AttentionKernels::cudnn
+                       : options.attention == "cudnn_forward" ? ops::AttentionKernels::cudnn_forward
+                                                              : ops::AttentionKernels::own};
 }
 
 /// The ops of one model, in one dtype.
@@ -88,6 +90,7 @@ class ModelOps {
     config::read(options.checkpointing, checkpointing);
     is_recomputed_ = checkpointing == config::ActivationCheckpointing::full;
     joins_again_ = checkpointing != config::ActivationCheckpointing::none;
+    has_library_backward_ = options.attention == "cudnn";
     const ops::Shapes shapes = bench_options(options, model).shapes;
     head_rows = ops::loss_chunk_tokens(bench_options(options, model).kind, shapes);
     num_chunks_ = (T + head_rows - 1) / head_rows;
@@ -122,6 +125,7 @@ class ModelOps {
                         D = model_.head_dim, F = model_.intermediate_size, V = model_.vocab_size;
   const std::int64_t length_;
   std::int64_t L = 0, head_rows = 0, num_chunks_ = 0;
+  bool has_library_backward_ = false;                 ///< of attention
   bool is_recomputed_ = false, joins_again_ = false;  ///< all of a block but its last product; its output product
   const std::int64_t s = static_cast<std::int64_t>(size_of(dtype_));
 };
@@ -193,7 +197,7 @@ void ModelOps::attention(const std::string& name, std::int64_t document_length, 
                                .dv = heads(dqkv, H + K, K),
                                .scale = 0.125f,
                                .plan = *plan,
-                               .out = out});
+                               .out = has_library_backward_ ? out : Tensor()});
     });
   });
 }

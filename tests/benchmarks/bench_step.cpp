@@ -71,7 +71,7 @@ bool parse(int argc, char** argv, Options& options) {
            "number of layers; all: those of the model; fit: as many as one GPU has memory for");
   line.add("precision", options.precision, "fp32 or bf16");
   line.add("activation_checkpointing", options.checkpointing, "none, selective or full");
-  line.add("attention", options.attention, "on GPUs: auto, own or cudnn");
+  line.add("attention", options.attention, "on GPUs: auto, own, cudnn_forward or cudnn");
   line.add("mlp_tile_tokens", options.mlp_tile_tokens, "tokens that the MLP works on at a time; 0: all");
   line.add_mesh(options.mesh_sizes);
   line.add("sp_method", options.sp_method, "ring, all_gather, ulysses or hybrid");

@@ -30,9 +30,9 @@ OpBench::OpBench(const OpBenchOptions& options)
                             .longest_lane = tokens,
                             .num_kv_heads = options.shapes.kv_heads,
                             .head_dim = options.shapes.head_dim};
-  if (options.attention == ops::AttentionKernels::cudnn) {
+  if (options.attention != ops::AttentionKernels::own) {
     needs.library = {tokens, options.shapes.q_heads, options.shapes.kv_heads, options.shapes.head_dim,
-                     /*has_backward=*/true};
+                     /*has_backward=*/options.attention == ops::AttentionKernels::cudnn};
   }
   const std::size_t workspace_bytes = ops::workspace_bytes(options.kind, omp_get_max_threads(), options.shapes, needs);
   workspace_ = device::Arena(*device_, ledger_, device::Label::workspace, workspace_bytes);

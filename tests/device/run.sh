@@ -9,7 +9,7 @@
 #
 #   BUILD_FOLDER       where the programs were built; build/release of this source by default, or this script's own folder
 #                      if they lie there
-#   PART               first ops sanitizer models nccl rooflines products step peers; all but first by default
+#   PART               first ops cudnn sanitizer models nccl rooflines products step peers; all but first by default
 #   --output FOLDER    where results go, device_results by default; the table has those of earlier calls too
 #   --programs         lists the files that another machine needs; all in one folder will do, beside mpirun and libraries
 #   --pack FILE        packs them, without symbols, into an archive of that folder, device_test; fails where it is larger
@@ -22,7 +22,7 @@
 # that part), SFT_OPS_SEED (of random inputs), SFT_ATTENTION_ROUNDS, PYTHON (with torch and transformers, for peers).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-all_parts=(first ops sanitizer models nccl rooflines products step peers)
+all_parts=(first ops cudnn sanitizer models nccl rooflines products step peers)
 programs=(device_ops_test device_experts_test device_attention_test device_trainer_test device_comm_test device_nccl_test
   bench_ops bench_step sft sft-prepare)
 scripts=(run.sh report.sh measure.sh first.sh program.sh ../support/checks.sh ../support/gpu_training.sh
@@ -107,6 +107,7 @@ unresolved() {
 # list: the files that another machine needs.
 list() {
   for name in "${programs[@]}"; do program "$name"; done
+  if (program device_cudnn_test) >/dev/null 2>&1; then program device_cudnn_test; fi
   for name in "${scripts[@]}"; do readlink -f "$(script "$name")"; done
 }
 
@@ -153,18 +154,18 @@ done
 # What CUDA's toolkit and PyTorch bring, where it lies in none of the usual places.
 export PATH=$PATH:/usr/local/cuda/bin
 python=${PYTHON:-python3}
-if [[ -n $(unresolved "${present[@]}") ]]; then
-  while read -r folder; do
-    export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder
-  done < <("$python" -c '
+# Last in the list: cuBLAS, NCCL and cuDNN are loaded when they are first called, which no loader says beforehand.
+while read -r folder; do
+  export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder
+done < <("$python" -c '
 import glob, nvidia
 print(*(folder for path in nvidia.__path__ for folder in sorted(glob.glob(path + "/*/lib"))), sep="\n")' 2>/dev/null)
-fi
 missing=$(unresolved "${needed[@]}")
 [[ -z $missing ]] || fail "the programs cannot start: $(paste -sd ';' <<<"$missing" | tr -d '\t')
   CUDA's libraries and NCCL are needed; LD_LIBRARY_PATH names folders, PYTHON an interpreter whose PyTorch has them"
 
-# Ranks that share one GPU and few cores.
+# References of ops are computed on all cores; ranks that share one GPU have one each.
+cores=$(env -u OMP_NUM_THREADS nproc 2>/dev/null || echo 1)
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
 export BOOST_TEST_COLOR_OUTPUT=no
@@ -194,8 +195,19 @@ part_ops() {
   local seed=${SFT_OPS_SEED:-$RANDOM} name
   for name in device_ops_test device_experts_test device_attention_test; do
     check "$name" "$name: as on the CPU, the same bits twice, inputs of SFT_OPS_SEED=$seed" \
-      env SFT_OPS_SEED="$seed" SFT_ATTENTION_ROUNDS="${SFT_ATTENTION_ROUNDS:-8}" "$(program "$name")" || true
+      env OMP_NUM_THREADS="$cores" SFT_OPS_SEED="$seed" SFT_ATTENTION_ROUNDS="${SFT_ATTENTION_ROUNDS:-8}" "$(program "$name")" || true
   done
+}
+
+# Programs of a build without cuDNN's headers have no such test.
+part_cudnn() {
+  if ! (program device_cudnn_test) >/dev/null 2>&1; then
+    record SKIP "attention of cuDNN" "the build has none: make cudnn-frontend, then make tools"
+    return
+  fi
+  check cudnn "attention of cuDNN: as on the CPU, as the own kernels, the same bits twice" \
+    env OMP_NUM_THREADS="$cores" "$(program device_cudnn_test)" --log_level=message || true
+  grep -m1 -o 'cuDNN [0-9.]*, forward.*' "$log" | while read -r found; do record FIGURE "attention of cuDNN" "$found"; done
 }
 
 # cuBLASLt's own kernels are left out.
@@ -264,6 +276,7 @@ for part in "${chosen[@]}"; do
   case $part in
     first) part_first ;;
     ops) part_ops ;;
+    cudnn) part_cudnn ;;
     sanitizer) part_sanitizer ;;
     models) part_models ;;
     nccl) part_nccl ;;

@@ -37,7 +37,16 @@ inline constexpr std::size_t assumed_gpu_group_bytes = std::size_t{256} << 20;
 
 /// Whose attention GPUs run, as [device] attention says. Pure.
 [[nodiscard]] inline ops::AttentionKernels attention_kernels(const config::Device& device) {
-  return device.attention == config::AttentionChoice::cudnn ? ops::AttentionKernels::cudnn : ops::AttentionKernels::own;
+  switch (device.attention) {
+    case config::AttentionChoice::cudnn_forward:
+      return ops::AttentionKernels::cudnn_forward;
+    case config::AttentionChoice::cudnn:
+      return ops::AttentionKernels::cudnn;
+    case config::AttentionChoice::automatic:
+    case config::AttentionChoice::own:
+      break;
+  }
+  return ops::AttentionKernels::own;
 }
 
 /// How tensors of ranks that compute on `kind` travel, as [device] comm says. Pure.

@@ -35,7 +35,7 @@ class CudaBackend final : public Backend {
   CudaBackend(device::Stream& stream, AttentionKernels attention)
       : stream_(stream),
         native_(static_cast<cudaStream_t>(stream.native())),
-        uses_cudnn_(attention == AttentionKernels::cudnn),
+        uses_cudnn_(attention != AttentionKernels::own),
         products_(native_),
         grouped_(native_) {}
 
@@ -454,7 +454,7 @@ class CudaBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_backend(device::Stream& stream, AttentionKernels attention) {
-  if (attention == AttentionKernels::cudnn) {
+  if (attention != AttentionKernels::own) {
     if (const std::string problem = find_attention_library().problem; !problem.empty()) {
       throw Error(ExitStatus::configuration, problem);
     }
@@ -470,10 +470,9 @@ AttentionLibrary find_attention_library() {
     return fmt::format("cuDNN {}.{}.{}", number / of_major, number % of_major / of_minor, number % of_minor);
   };
   if (version.number < cudnn::oldest_version) {
-    return {.problem =
-                fmt::format("`device.attention = cudnn` cannot be done (the {} that was found is older than {}): "
-                            "install a newer one, or leave device.attention out",
-                            name_of(version.number), name_of(cudnn::oldest_version))};
+    return {.problem = fmt::format("cuDNN's attention cannot be used (the {} that was found is older than {}): "
+                                   "install a newer one, or leave device.attention out",
+                                   name_of(version.number), name_of(cudnn::oldest_version))};
   }
   return {.problem = {}, .name = name_of(version.number), .has_backward = cudnn::repeats_backward(version.number)};
 }

@@ -46,6 +46,12 @@ succeeds "once more" "${by_cudnn[@]}" --train.output_dir again
 check "with the same bits" same cudnn again
 check "from the stored graphs" test "$(graphs)" -eq "$stored"
 
+XDG_CACHE_HOME=$work/forward_cache succeeds "its forward pass alone" "${on_gpus[@]}" --device.attention cudnn_forward --train.output_dir forward
+check "it says so" grep -qE 'attention: cuDNN 9\.28\.1 forward; this program.s kernels backward, tried beside' out
+check "it trains as with its own kernels" near own forward
+check "no graph of a backward pass is compiled" \
+  test "$(find forward_cache -type f | wc -l) $(find forward_cache -name '*backward*' | wc -l)" = "$((stored / 2)) 0"
+
 succeeds "ranks that exchange heads" "${by_cudnn[@]}" --train.output_dir ulysses --parallel.dp_shard_size 1 \
   --parallel.sp_size 2 --parallel.sp_method ulysses --data.row_order endless
 check "cuDNN forward alone" grep -q 'forward; this program.s kernels backward, as ranks exchange heads' out
@@ -75,4 +81,6 @@ planned() {
     tr -d ' \n' <plan.json | grep -oE '"workspace":\{"least_bytes":[0-9]+,"most_bytes":[0-9]+' | grep -oE '[0-9]+$'
 }
 check "a dry run plans its working memory" test "$(planned --device.attention cudnn)" -gt "$(planned)"
+check "of the backward pass alone" \
+  test "$(planned --device.attention cudnn_forward)" -lt "$(planned --device.attention cudnn)"
 finish_checks

@@ -496,6 +496,8 @@ const Refused
              [](Config& c) { c.device.comm = CommChoice::nccl, c.device.backend = BackendChoice::cpu; }},
             {"`device.attention = cudnn` does not go with backend = cpu",
              [](Config& c) { c.device.attention = AttentionChoice::cudnn, c.device.backend = BackendChoice::cpu; }},
+            {"`device.attention = cudnn_forward` does not go with precision = fp32",
+             [](Config& c) { c.device.attention = AttentionChoice::cudnn_forward, c.train.precision = Precision::fp32; }},
             {"`device.attention = cudnn` does not go with precision = fp32",
              [](Config& c) { c.device.attention = AttentionChoice::cudnn, c.train.precision = Precision::fp32; }},
             {"`device.attention = cudnn` does not go with attn_logit_softcapping",

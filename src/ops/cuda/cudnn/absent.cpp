@@ -7,9 +7,8 @@ namespace sft::ops::cuda::cudnn {
 namespace {
 
 constexpr const char* problem =
-    "`device.attention = cudnn` cannot be done (this program was built without the headers of cuDNN and of its "
-    "frontend): install libcudnn9-dev, `pip install nvidia-cudnn-frontend` (docs/clusters.md), and build again, or "
-    "leave "
+    "cuDNN's attention cannot be used (this program was built without the headers of cuDNN and of its frontend): "
+    "install libcudnn9-dev, `pip install nvidia-cudnn-frontend` (docs/clusters.md), and build again, or leave "
     "device.attention out";
 
 }  // namespace
