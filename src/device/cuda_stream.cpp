@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 #include <string>
 
+#include "sft/core/activity.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 
@@ -55,14 +56,41 @@ bool is_finished(cudaError_t code, const char* query) {
 
 }  // namespace
 
-CudaStream::CudaStream(const WaitChecks& checks, Priority priority) : checks_(checks) {
+CudaStream::CudaStream(WaitChecks& checks, Priority priority) : checks_(checks) {
   int least = 0, greatest = 0;  // the greatest priority is the lowest number
   check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
   const int level = priority == Priority::communication ? greatest : least;
   check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, level), "cudaStreamCreateWithPriority");
+  checks_.add(this, [this] { look_at_marks(); });
 }
 
-CudaStream::~CudaStream() { cudaStreamDestroy(stream_); }
+CudaStream::~CudaStream() {
+  checks_.remove(this);
+  for (const cudaEvent_t mark : marks_) cudaEventDestroy(mark);
+  for (const cudaEvent_t mark : unused_) cudaEventDestroy(mark);
+  cudaStreamDestroy(stream_);
+}
+
+void CudaStream::mark() {
+  if (unused_.empty()) look_at_marks();
+  cudaEvent_t mark = nullptr;
+  if (unused_.empty()) {
+    check_cuda(cudaEventCreateWithFlags(&mark, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  } else {
+    mark = unused_.back();
+    unused_.pop_back();
+  }
+  marks_.push_back(mark);
+  check_cuda(cudaEventRecord(mark, stream_), "cudaEventRecord");
+}
+
+void CudaStream::look_at_marks() {
+  while (!marks_.empty() && is_finished(cudaEventQuery(marks_.front()), "cudaEventQuery")) {
+    note_progress();
+    unused_.push_back(marks_.front());
+    marks_.pop_front();
+  }
+}
 
 void CudaStream::synchronize() {
   checks_.wait_until([this] { return is_finished(cudaStreamQuery(stream_), "cudaStreamQuery"); });

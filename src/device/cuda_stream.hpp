@@ -4,6 +4,9 @@
 
 #include <cuda_runtime.h>
 
+#include <deque>
+#include <vector>
+
 #include "sft/device/device.hpp"
 
 namespace sft::device {
@@ -14,8 +17,8 @@ void check_cuda(cudaError_t code, const char* call);
 
 class CudaStream final : public Stream {
  public:
-  /// Who waits for the stream asks `checks`.
-  CudaStream(const WaitChecks& checks, Priority priority);
+  /// Who waits for the stream asks `checks`, to which it adds a look at its marks.
+  CudaStream(WaitChecks& checks, Priority priority);
   ~CudaStream() override;
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
@@ -23,12 +26,18 @@ class CudaStream final : public Stream {
   void synchronize() override;
   void wait(Event& event) override;
   void poll() override {}  // a GPU progresses by itself
+  void mark() override;
   [[nodiscard]] void* native() const override { return stream_; }
   void set_name(const std::string& name) override;
 
  private:
-  const WaitChecks& checks_;
+  /// Notes the progress of all marks that the GPU has passed.
+  void look_at_marks();
+
+  WaitChecks& checks_;
   cudaStream_t stream_ = nullptr;
+  std::deque<cudaEvent_t> marks_;    ///< those that the GPU has not passed, as far as is known
+  std::vector<cudaEvent_t> unused_;  ///< events for further marks
 };
 
 class CudaEvent final : public Event {

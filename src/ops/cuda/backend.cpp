@@ -235,8 +235,8 @@ class CudaBackend final : public Backend {
 
   void attention_forward(const AttentionForward& attention) override {
     cudnn::Documents* const documents = documents_of(attention.plan);
-    if (documents != nullptr && cudnn_->forward(attention, *documents)) return;
-    cuda::attention_forward(attention, native_);
+    if (documents == nullptr || !cudnn_->forward(attention, *documents)) cuda::attention_forward(attention, native_);
+    stream_.mark();
   }
 
   void attention_delta(Tensor delta, ConstTensor out, ConstTensor dout) override {
@@ -245,8 +245,8 @@ class CudaBackend final : public Backend {
 
   void attention_backward(const AttentionBackward& attention) override {
     cudnn::Documents* const documents = documents_of(attention.plan);
-    if (documents != nullptr && cudnn_->backward(attention, *documents)) return;
-    cuda::attention_backward(attention, native_);
+    if (documents == nullptr || !cudnn_->backward(attention, *documents)) cuda::attention_backward(attention, native_);
+    stream_.mark();
   }
 
   [[nodiscard]] LibraryCalls library_calls() const override { return cudnn_ ? cudnn_->calls() : LibraryCalls{}; }

@@ -10,6 +10,7 @@
 #include "checks/ends_with_fault.hpp"
 #include "device/cuda_device.hpp"
 #include "runtime/stream_queue.hpp"
+#include "sft/core/activity.hpp"
 #include "sft/core/error.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/device/factory.hpp"
@@ -46,6 +47,26 @@ BOOST_FIXTURE_TEST_CASE(the_gpu_that_was_taken_is_one_of_them, Machine) {
   BOOST_TEST(own.uuid == machine::visible_gpus().gpus[1].uuid);
   BOOST_TEST(own.clock_hz > 1e9);
   BOOST_TEST(own.memory_bytes_per_second > 1e12);  // of an A100: 1.555e12
+}
+
+// A rank whose GPU computes for longer than ranks may stand still gets on all the same.
+BOOST_FIXTURE_TEST_CASE(a_host_that_waits_sees_what_its_gpu_has_passed, Machine) {
+  const Device::Block block = device->allocate(4096);
+  const auto progress_of = [&](int num_marks) {
+    for (int i = 0; i < num_marks; ++i) {
+      device->fill_zero(block.get(), 4096, *stream);
+      stream->mark();
+    }
+    const std::uint64_t before = progress();
+    stream->synchronize();
+    int num_tries = 0;
+    device->wait_checks().wait_until([&] { return ++num_tries > 1; });  // asks the checks once
+    return progress() - before;
+  };
+  const std::uint64_t without = progress_of(0);
+  BOOST_TEST(progress_of(5) == without + 5);
+  BOOST_TEST(progress_of(2) == without + 2);
+  BOOST_TEST(progress_of(0) == without);
 }
 
 BOOST_FIXTURE_TEST_CASE(memory_is_counted_and_its_peak_stays, Machine) {
