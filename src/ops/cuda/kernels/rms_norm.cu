@@ -168,11 +168,11 @@ struct KeptRow {
   Packed<Dy, N> dy[held];
   float rstd = 0.0f;
 
-  __device__ __forceinline__ void read(const Gradients<T, Dy>& g, std::int64_t row, std::int64_t num_vectors) {
+  __device__ __forceinline__ void read(const Gradients<T, Dy>& g, std::int64_t row, int num_vectors) {
     if (num_vectors > 0) rstd = g.rstd[row];
 #pragma unroll
     for (int k = 0; k < held; ++k) {
-      const std::int64_t vector = threadIdx.x + k * static_cast<std::int64_t>(blockDim.x);
+      const int vector = static_cast<int>(threadIdx.x + k * blockDim.x);
       if (vector >= num_vectors) continue;
       x[k].read(g.x.at(row, vector * N));
       dy[k].read(g.dy.at(row, vector * N));
@@ -212,14 +212,15 @@ __global__ void __launch_bounds__(max_threads)
   auto* scratch = shared_memory<float>();
   const std::int64_t first = blockIdx.x * rows_per_block,
                      end = first + rows_per_block < num_rows ? first + rows_per_block : num_rows;
-  const std::int64_t num_held = held * blockDim.x, all_vectors = num_columns / N;
+  const int thread = static_cast<int>(threadIdx.x), num_threads = static_cast<int>(blockDim.x);
+  const int num_held = held * num_threads, all_vectors = static_cast<int>(num_columns / N);
   const bool has_residual = g.dresidual.data != nullptr;
   float* partial = g.partials == nullptr
                        ? nullptr
                        : g.partials + (static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y) * num_columns;
   float dweight[held][N] = {};
   if (partial != nullptr) {
-    for (std::int64_t vector = num_held + threadIdx.x; vector < all_vectors; vector += blockDim.x) {
+    for (int vector = num_held + thread; vector < all_vectors; vector += num_threads) {
       const float zeros[N] = {};
       store(partial + vector * N, zeros);
     }
@@ -232,20 +233,21 @@ __global__ void __launch_bounds__(max_threads)
   next.read(g, first + threadIdx.y, vectors_of(first + threadIdx.y));
   // All lanes take the same number of turns, so that the block meets in the sums.
   for (std::int64_t begin = first; begin < end; begin += blockDim.y) {
-    const std::int64_t row = begin + threadIdx.y, num_vectors = vectors_of(row);
+    const std::int64_t row = begin + threadIdx.y;
+    const int num_vectors = vectors_of(row);
     Row kept = next;
     if constexpr (Row::is_read_ahead) next.read(g, row + blockDim.y, vectors_of(row + blockDim.y));
     float dot = 0.0f;
 #pragma unroll
     for (int k = 0; k < held; ++k) {
-      const std::int64_t vector = threadIdx.x + k * static_cast<std::int64_t>(blockDim.x);
+      const int vector = static_cast<int>(threadIdx.x + k * blockDim.x);
       if (vector >= num_vectors) continue;
       float xs[N], dys[N];
       kept.x[k].unpack(xs);
       kept.dy[k].unpack(dys);
       add_products(dweight[k], dot, dys, xs, kept.rstd, w[k]);
     }
-    for (std::int64_t vector = num_held + threadIdx.x; vector < num_vectors; vector += blockDim.x) {
+    for (int vector = num_held + thread; vector < num_vectors; vector += num_threads) {
       float xs[N], dys[N], ws[N], sums[N] = {};
       load(xs, g.x.at(row, vector * N));
       load(dys, g.dy.at(row, vector * N));
@@ -260,7 +262,7 @@ __global__ void __launch_bounds__(max_threads)
     } else {
 #pragma unroll
       for (int k = 0; k < held; ++k) {
-        const std::int64_t vector = threadIdx.x + k * static_cast<std::int64_t>(blockDim.x);
+        const int vector = static_cast<int>(threadIdx.x + k * blockDim.x);
         if (vector >= num_vectors) continue;
         float xs[N], dys[N], residual[N] = {};
         kept.x[k].unpack(xs);
@@ -268,7 +270,7 @@ __global__ void __launch_bounds__(max_threads)
         if (has_residual) kept.dresidual[k].unpack(residual);
         store_gradient(g.dx.at(row, vector * N), dys, xs, kept.rstd, mean, w[k], residual);
       }
-      for (std::int64_t vector = num_held + threadIdx.x; vector < num_vectors; vector += blockDim.x) {
+      for (int vector = num_held + thread; vector < num_vectors; vector += num_threads) {
         float xs[N], dys[N], ws[N], residual[N] = {};
         load(xs, g.x.at(row, vector * N));
         load(dys, g.dy.at(row, vector * N));
@@ -282,7 +284,7 @@ __global__ void __launch_bounds__(max_threads)
   if (partial == nullptr) return;
 #pragma unroll
   for (int k = 0; k < held; ++k) {
-    const std::int64_t vector = threadIdx.x + k * static_cast<std::int64_t>(blockDim.x);
+    const int vector = static_cast<int>(threadIdx.x + k * blockDim.x);
     if (vector < all_vectors) store(partial + vector * N, dweight[k]);
   }
 }
