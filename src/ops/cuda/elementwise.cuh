@@ -63,8 +63,8 @@ __global__ void __launch_bounds__(elementwise_threads) elementwise_kernel(Op op,
   }
 }
 
-/// Threads side by side in a row of `per_row` vectors, a power of two: as many as a block has or the row takes, but fewer,
-/// down to a warp, where so many would leave more than a sixteenth of them idle at the row's end.
+/// Threads side by side in a row of `per_row` vectors, a power of two: as many as a block has or the row takes, but
+/// fewer, down to a warp, where so many would leave more than a sixteenth of them idle at the row's end.
 inline unsigned threads_of_row(std::int64_t per_row) {
   constexpr unsigned warp = 32;
   const auto covered = [&](unsigned x) { return (per_row + x - 1) / x * x; };
