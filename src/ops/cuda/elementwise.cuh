@@ -63,14 +63,26 @@ __global__ void __launch_bounds__(elementwise_threads) elementwise_kernel(Op op,
   }
 }
 
+/// Threads side by side in a row of `per_row` vectors, a power of two: as many as a block has or the row takes, but
+/// fewer, down to a warp, where so many would leave more than a sixteenth of them idle at the row's end.
+inline unsigned threads_of_row(std::int64_t per_row) {
+  constexpr unsigned warp = 32;
+  const auto covered = [&](unsigned x) { return (per_row + x - 1) / x * x; };
+  unsigned widest = 1;
+  while (widest < per_row && widest < elementwise_threads) widest *= 2;
+  unsigned best = widest;
+  for (unsigned x = widest / 2; x >= warp && 16 * covered(best) > 17 * per_row; x /= 2) {
+    if (covered(x) < covered(best)) best = x;
+  }
+  return best;
+}
+
 /// Runs `op` on `num_vectors` vectors of N elements, `per_row` to a row.
 template <int N, class Op>
 void run_elementwise(const char* name, const Op& op, std::int64_t num_vectors, std::int64_t per_row,
                      cudaStream_t stream) {
   if (num_vectors == 0) return;
-  unsigned threads_x = 1;
-  while (threads_x < per_row && threads_x < elementwise_threads) threads_x *= 2;
-  const unsigned threads_y = elementwise_threads / threads_x;
+  const unsigned threads_x = threads_of_row(per_row), threads_y = elementwise_threads / threads_x;
   const std::int64_t num_rows = (num_vectors + per_row - 1) / per_row, rows_per_block = threads_y * Op::unroll;
   const std::int64_t num_column_blocks = (per_row + threads_x - 1) / threads_x;
   const std::int64_t num_blocks = (num_rows + rows_per_block - 1) / rows_per_block * num_column_blocks;

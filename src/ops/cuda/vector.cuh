@@ -110,13 +110,75 @@ __device__ __forceinline__ void store(Bf16* at, const float (&x)[N]) {
 }
 
 /// N neighbours as they lie in memory: what a thread keeps of a row between two uses costs no more registers than
-/// bytes.
+/// bytes. As words, since structs of bf16 would be copied element by element.
 template <class T, int N>
-struct alignas(N * sizeof(T) >= 16 ? 16 : N * sizeof(T)) Packed {
-  T elements[N];
+struct Packed {
+  static constexpr int num_words = N * static_cast<int>(sizeof(T)) / 4;
+  unsigned words[num_words];
 
-  __device__ __forceinline__ void read(const T* at) { *this = *reinterpret_cast<const Packed*>(at); }
-  __device__ __forceinline__ void unpack(float (&x)[N]) const { load(x, elements); }
+  __device__ __forceinline__ void read(const T* at) {
+    if constexpr (num_words % 4 == 0) {
+      const auto* parts = reinterpret_cast<const uint4*>(at);
+#pragma unroll
+      for (int i = 0; i < num_words; i += 4) {
+        const uint4 part = parts[i / 4];
+        words[i] = part.x;
+        words[i + 1] = part.y;
+        words[i + 2] = part.z;
+        words[i + 3] = part.w;
+      }
+    } else {
+      static_assert(num_words == 2, "accesses of 8 bytes");
+      const uint2 part = *reinterpret_cast<const uint2*>(at);
+      words[0] = part.x;
+      words[1] = part.y;
+    }
+  }
+  __device__ __forceinline__ void write(T* at) const {
+    if constexpr (num_words % 4 == 0) {
+      auto* parts = reinterpret_cast<uint4*>(at);
+#pragma unroll
+      for (int i = 0; i < num_words; i += 4) {
+        ptx::store_vector(parts + i / 4, make_uint4(words[i], words[i + 1], words[i + 2], words[i + 3]));
+      }
+    } else {
+      ptx::store_vector(reinterpret_cast<uint2*>(at), make_uint2(words[0], words[1]));
+    }
+  }
+  /// In the precision of T; bf16 rounds to the nearest, ties to even.
+  __device__ __forceinline__ void pack(const float (&x)[N]) {
+    if constexpr (sizeof(T) == sizeof(float)) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) words[i] = __float_as_uint(x[i]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < num_words; ++i) {
+        const __nv_bfloat162 pair = __floats2bfloat162_rn(x[2 * i], x[2 * i + 1]);
+        std::memcpy(&words[i], &pair, sizeof pair);
+      }
+    }
+  }
+  __device__ __forceinline__ void unpack(float (&x)[N]) const {
+    if constexpr (sizeof(T) == sizeof(float)) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) x[i] = __uint_as_float(words[i]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < num_words; ++i) {
+        x[2 * i] = __uint_as_float(words[i] << 16);
+        x[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+      }
+    }
+  }
+};
+template <class T>
+struct Packed<T, 1> {
+  T element;
+
+  __device__ __forceinline__ void read(const T* at) { element = *at; }
+  __device__ __forceinline__ void write(T* at) const { *at = element; }
+  __device__ __forceinline__ void pack(const float (&x)[1]) { store(&element, x[0]); }
+  __device__ __forceinline__ void unpack(float (&x)[1]) const { x[0] = load(&element); }
 };
 
 template <class T>

@@ -2,6 +2,8 @@
 #pragma once
 // Row weights of a norm, which are float32 or have the dtype of what is normed.
 
+#include <type_traits>
+
 #include "ops/cuda/kernels/view.hpp"
 #include "ops/cuda/vector.cuh"
 
@@ -19,6 +21,34 @@ __device__ __forceinline__ void load_weight(float (&w)[N], const Weight& weight,
   }
 #pragma unroll
   for (int i = 0; i < N; ++i) w[i] += weight.offset;
+}
+
+/// The weights of `count` vectors of N, `threads` vectors apart, from number `first` on; where there are fewer than
+/// num_vectors, of those that there are.
+template <class T, int N, int count>
+__device__ __forceinline__ void load_weights(float (&w)[count][N], const Weight& weight, std::int64_t first,
+                                             std::int64_t threads, std::int64_t num_vectors) {
+  const auto each = [&](const auto* data) {
+    using From = std::remove_const_t<std::remove_pointer_t<decltype(data)>>;
+    Packed<From, N> packed[count];
+#pragma unroll
+    for (int k = 0; k < count; ++k) {
+      if (first + k * threads < num_vectors) packed[k].read(data + (first + k * threads) * N);
+    }
+#pragma unroll
+    for (int k = 0; k < count; ++k) {
+      packed[k].unpack(w[k]);
+#pragma unroll
+      for (int i = 0; i < N; ++i) w[k][i] += weight.offset;
+    }
+  };
+  if constexpr (sizeof(T) == sizeof(float)) {
+    each(static_cast<const float*>(weight.data));
+  } else if (weight.is_bf16) {
+    each(static_cast<const Bf16*>(weight.data));
+  } else {
+    each(static_cast<const float*>(weight.data));
+  }
 }
 
 inline bool is_aligned(const Weight& weight) { return reinterpret_cast<std::uintptr_t>(weight.data) % 16 == 0; }

@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(norms) {
         check_traffic(
             "rms_norm_backward", shape,
             {bytes_of::rms_norm_backward(s, s, s, T, C), partials_bytes(num_partials, C),
-             2 * weights + halves(dtype) * num_partials * C},
+             s * (num_partials - 1) * C + halves(dtype) * num_partials * C},
             [&](Backend& ops) {
               ops.rms_norm_backward(
                   {.dx = dx, .dweight = dweight, .dy = dy, .x = x, .rstd = rstd, .weight = weight, .dresidual = dx});

@@ -142,7 +142,8 @@ template <class T, int N>
 struct Gradient {
   static constexpr int unroll = 2;
   struct Registers {
-    float e[N];
+    float e[N], weight, sum_exp;
+    std::int64_t target;
   };
   CrossEntropyArguments chunk;
   Rows<T> dlogits;
@@ -152,18 +153,20 @@ struct Gradient {
 
   __device__ __forceinline__ void load(Registers& r, std::int64_t row, std::int64_t column) const {
     cuda::load(r.e, exps.at(row, column));
+    r.weight = chunk.weights[row];
+    r.sum_exp = chunk.sum_exp[row];
+    r.target = target_column(chunk, row);
   }
   __device__ __forceinline__ void store(const Registers& r, std::int64_t row, std::int64_t column) const {
     float out[N];
-    const float weight = chunk.weights[row];
-    if (weight == 0.0f) {  // exact zeros, whatever the logits
+    if (r.weight == 0.0f) {  // exact zeros, whatever the logits
 #pragma unroll
       for (float& x : out) x = 0.0f;
     } else {
-      auto scaled = static_cast<float>(gradient_scale * static_cast<double>(weight));
-      if (chunk.dft) scaled *= expf(chunk.target_logit[row] - chunk.max[row]) / chunk.sum_exp[row];
-      const float factor = scaled / chunk.sum_exp[row];
-      const std::int64_t target = target_column(chunk, row) - column;
+      auto scaled = static_cast<float>(gradient_scale * static_cast<double>(r.weight));
+      if (chunk.dft) scaled *= expf(chunk.target_logit[row] - chunk.max[row]) / r.sum_exp;
+      const float factor = scaled / r.sum_exp;
+      const std::int64_t target = r.target - column;
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         out[i] = r.e[i] * factor - (i == target ? scaled * share_of_target : 0.0f) - scaled * share_of_all;
@@ -181,11 +184,10 @@ View logits_of(const CrossEntropyArguments& chunk) {
 }  // namespace
 
 void soft_cap(View x, float cap, cudaStream_t stream) {
-  by_vectors<4>(std::tuple(x), true,
-                [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& part) {
-                  constexpr int N = decltype(n)::value;
-                  run_elementwise<N>("soft_cap", SoftCap<N>{rows_of<float>(part), cap}, num_vectors, per_row, stream);
-                });
+  by_vectors<4>(std::tuple(x), true, [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& part) {
+    constexpr int N = decltype(n)::value;
+    run_elementwise<N>("soft_cap", SoftCap<N>{rows_of<float>(part), cap}, num_vectors, per_row, stream);
+  });
 }
 
 void cross_entropy_max(const CrossEntropyArguments& chunk, cudaStream_t stream) {

@@ -56,24 +56,9 @@ struct Pieces {
   }
 };
 
-/// Rows 2 p and 2 p + 1 of `parts` (float32): the sum of the run that came over piece p's beginning, and of the one
-/// that begins in it and goes over its end.
-template <int N>
-__device__ __forceinline__ void end_run(const float (&sums)[N], Rows<float> dtable, float* parts,
-                                        std::int64_t num_columns, std::int64_t piece, std::int64_t column,
-                                        std::uint32_t id, bool came_over, bool goes_on) {
-  if (came_over || goes_on) {
-    store(parts + (2 * piece + (came_over ? 0 : 1)) * num_columns + column, sums);
-    return;
-  }
-  float total[N];
-  load(total, dtable.at(id, column));
-#pragma unroll
-  for (int i = 0; i < N; ++i) total[i] += sums[i];
-  store(dtable.at(id, column), total);
-}
-
-/// blockIdx.x is the piece. Moves T C s bytes of dout and 8 C bytes for every id there is.
+/// blockIdx.x is the piece. Rows 2 p and 2 p + 1 of `parts` (float32) get the sum of the run that came over piece p's
+/// beginning, and of the one that begins in it and goes over its end; other runs are added to their rows of the table,
+/// which are read as early as what is added. Moves T C s bytes of dout and 8 C bytes for every id there is.
 template <class T, int N>
 __global__ void __launch_bounds__(sum_threads)
     sum_pieces_kernel(Rows<float> dtable, float* parts, Rows<const T> dout, Pieces pieces, std::int64_t num_columns) {
@@ -81,35 +66,50 @@ __global__ void __launch_bounds__(sum_threads)
   const std::int64_t column = (static_cast<std::int64_t>(blockIdx.y) * blockDim.x + threadIdx.x) * N;
   if (column >= num_columns) return;
   const std::int64_t piece = blockIdx.x, begin = piece * pieces.piece_tokens, end = pieces.end_of(piece);
-  std::uint32_t id = pieces.ids[begin];
-  bool came_over = begin > 0 && pieces.ids[begin - 1] == id;
+  const std::uint32_t first_id = pieces.ids[begin], last_id = pieces.ids[end - 1];
+  const bool came_over = begin > 0 && pieces.ids[begin - 1] == first_id, goes_on = pieces.goes_on(piece);
   float sums[N] = {};
-  for (std::int64_t slot = begin; slot < end && id < pieces.num_ids; slot += ahead) {
-    std::uint32_t ids[ahead];
-    float rows[ahead][N];
+  std::uint32_t next_id = first_id;
+  for (std::int64_t slot = begin; slot < end && next_id < pieces.num_ids; slot += ahead) {
+    std::uint32_t ids[ahead], positions[ahead];
+    bool is_end[ahead], is_whole[ahead];  // of a run, and of one that lies in the piece
+    Packed<T, N> rows[ahead];
+    Packed<float, N> totals[ahead];
 #pragma unroll
     for (int k = 0; k < ahead; ++k) {
-      const bool is_token = slot + k < end;
-      ids[k] = is_token ? pieces.ids[slot + k] : pieces.num_ids;
-      if (ids[k] < pieces.num_ids) load(rows[k], dout.at(pieces.positions[slot + k], column));
+      ids[k] = next_id;
+      next_id = slot + k + 1 < end ? pieces.ids[slot + k + 1] : pieces.num_ids;
+      positions[k] = slot + k < end ? pieces.positions[slot + k] : 0;
+      is_end[k] = next_id != ids[k];
+      is_whole[k] = is_end[k] && !(came_over && ids[k] == first_id) && !(goes_on && ids[k] == last_id);
     }
 #pragma unroll
     for (int k = 0; k < ahead; ++k) {
-      if (slot + k >= end || id >= pieces.num_ids) continue;
-      if (ids[k] != id) {
-        end_run(sums, dtable, parts, num_columns, piece, column, id, came_over, false);
-        id = ids[k];
-        came_over = false;
+      if (ids[k] >= pieces.num_ids) continue;
+      rows[k].read(dout.at(positions[k], column));
+      if (is_whole[k]) totals[k].read(dtable.at(ids[k], column));
+    }
 #pragma unroll
-        for (float& sum : sums) sum = 0.0f;
-        if (id >= pieces.num_ids) continue;
+    for (int k = 0; k < ahead; ++k) {
+      if (ids[k] >= pieces.num_ids) continue;
+      float row[N];
+      rows[k].unpack(row);
+#pragma unroll
+      for (int i = 0; i < N; ++i) sums[i] += row[i];
+      if (!is_end[k]) continue;
+      if (is_whole[k]) {
+        float total[N];
+        totals[k].unpack(total);
+#pragma unroll
+        for (int i = 0; i < N; ++i) total[i] += sums[i];
+        store(dtable.at(ids[k], column), total);
+      } else {
+        const bool is_first = came_over && ids[k] == first_id;
+        store(parts + (2 * piece + (is_first ? 0 : 1)) * num_columns + column, sums);
       }
 #pragma unroll
-      for (int i = 0; i < N; ++i) sums[i] += rows[k][i];
+      for (float& sum : sums) sum = 0.0f;
     }
-  }
-  if (id < pieces.num_ids) {
-    end_run(sums, dtable, parts, num_columns, piece, column, id, came_over, pieces.goes_on(piece));
   }
 }
 
@@ -222,7 +222,8 @@ void embedding_backward(View dtable, const std::int32_t* tokens, ConstView dout,
                          piece_tokens = smallest > min_piece_tokens ? smallest : min_piece_tokens,
                          num_pieces = (count + piece_tokens - 1) / piece_tokens;
       const Pieces pieces{sorted.keys, sorted.values, count, piece_tokens, static_cast<std::uint32_t>(dtable.rows)};
-      const ConstView part{static_cast<const T*>(dout.data) + begin * dout.stride, dout.is_bf16, count, dout.columns, dout.stride};
+      const ConstView part{static_cast<const T*>(dout.data) + begin * dout.stride, dout.is_bf16, count, dout.columns,
+                           dout.stride};
       constexpr int vectors = vector_size<T, float>;
       if (has_vectors(part, vectors) && has_vectors(dtable, vectors)) {
         add_sorted<T, vectors>(dtable, part, pieces, num_pieces, layout.parts, stream);

@@ -4,6 +4,7 @@
 
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/random_rounding.cuh"
+#include "ops/cuda/read_ahead.cuh"
 #include "ops/cuda/vector.cuh"
 #include "ops/cuda/warp.cuh"
 #include "ops/random_bits.hpp"
@@ -17,65 +18,100 @@ using sft::cuda::shared_memory;
 constexpr unsigned threads = 256;
 constexpr std::size_t sum_scratch_bytes = threads / warp_size * sizeof(double);
 constexpr std::int64_t max_partials = static_cast<std::int64_t>(factored_scratch_bytes / sizeof(double));
-constexpr std::int64_t max_blocks = 1024;
+constexpr std::int64_t max_blocks = 4096;
+
+// Passes over the same matrix take its rows in turn from the first to the last and from the last to the first: what one
+// has read last is still in the L2 cache for the next.
 
 /// threadIdx.y is a row of the block, whose threads go over the columns. Moves 4 bytes an element.
 __global__ void __launch_bounds__(threads) sum_rows_kernel(SquareSumsArguments s) {
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   double sum = 0.0;
   if (row < s.num_rows) {
-#pragma unroll 4
-    for (std::int64_t column = threadIdx.x; column < s.num_columns; column += blockDim.x) {
-      sum += square_of(s, s.x[row * s.num_columns + column]);
-    }
+    const float* x = s.x + row * s.num_columns;
+    read_ahead<8>(
+        threadIdx.x, s.num_columns, blockDim.x, [&](std::int64_t column) { return x[column]; },
+        [&](std::int64_t, float value) { sum += square_of(s, value); });
   }
   sum = row_sum(sum, shared_memory<double>());
   if (row < s.num_rows && threadIdx.x == 0) s.rows[row] += sum;
 }
 
+/// Columns of a thread of the column sums, a warp apart: so that many reads are under way.
+constexpr int thread_columns = 4, block_columns = thread_columns * static_cast<int>(warp_size);
+
 /// Row b of `partials` (gridDim.y, num_columns) = the sums of row block b; lane l takes rows l, l + 8, ... of it. Moves
 /// 4 bytes an element.
 __global__ void __launch_bounds__(threads)
     sum_columns_kernel(SquareSumsArguments s, double* partials, std::int64_t rows_per_block) {
-  auto* lanes = shared_memory<double>();  // (blockDim.y, warp_size)
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * warp_size + threadIdx.x;
-  const std::int64_t begin = blockIdx.y * rows_per_block,
+  auto* lanes = shared_memory<double>();  // (blockDim.y, block_columns)
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * block_columns + threadIdx.x;
+  const std::int64_t row_block = gridDim.y - 1 - blockIdx.y, begin = row_block * rows_per_block,
                      end = begin + rows_per_block < s.num_rows ? begin + rows_per_block : s.num_rows;
-  double sum = 0.0;
-  if (column < s.num_columns) {
-#pragma unroll 4
-    for (std::int64_t row = begin + threadIdx.y; row < end; row += blockDim.y) {
-      sum += square_of(s, s.x[row * s.num_columns + column]);
-    }
-  }
-  lanes[threadIdx.y * warp_size + threadIdx.x] = sum;
+  double sums[thread_columns] = {};
+  struct Values {
+    float of[thread_columns];
+  };
+  read_ahead<4>(
+      begin + threadIdx.y, end, blockDim.y,
+      [&](std::int64_t row) {
+        Values x{};
+#pragma unroll
+        for (int k = 0; k < thread_columns; ++k) {
+          const std::int64_t column = first + k * static_cast<int>(warp_size);
+          if (column < s.num_columns) x.of[k] = s.x[row * s.num_columns + column];
+        }
+        return x;
+      },
+      [&](std::int64_t, const Values& x) {
+#pragma unroll
+        for (int k = 0; k < thread_columns; ++k) sums[k] += square_of(s, x.of[k]);
+      });
+#pragma unroll
+  for (int k = 0; k < thread_columns; ++k)
+    lanes[(threadIdx.y * thread_columns + k) * warp_size + threadIdx.x] = sums[k];
   __syncthreads();
-  if (threadIdx.y != 0 || column >= s.num_columns) return;
-  for (unsigned lane = 1; lane < blockDim.y; ++lane) sum += lanes[lane * warp_size + threadIdx.x];
-  partials[blockIdx.y * s.num_columns + column] = sum;
+  if (threadIdx.y != 0) return;
+#pragma unroll
+  for (int k = 0; k < thread_columns; ++k) {
+    const std::int64_t column = first + k * static_cast<int>(warp_size);
+    if (column >= s.num_columns) continue;
+    for (unsigned lane = 1; lane < blockDim.y; ++lane) {
+      sums[k] += lanes[(lane * thread_columns + k) * warp_size + threadIdx.x];
+    }
+    partials[row_block * s.num_columns + column] = sums[k];
+  }
 }
 
+/// Threads of a block that adds up partial sums of columns: few, so that many multiprocessors have some.
+constexpr unsigned column_threads = 32;
+
 /// columns += the rows of partials. Moves 8 bytes a partial.
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(column_threads)
     add_columns_kernel(double* columns, const double* partials, std::int64_t num_columns, std::int64_t num_partials) {
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * column_threads + threadIdx.x;
   if (column >= num_columns) return;
   double sum = 0.0;
-  for (std::int64_t i = 0; i < num_partials; ++i) sum += partials[i * num_columns + column];
+  read_ahead<16>(
+      0, num_partials, 1, [&](std::int64_t i) { return partials[i * num_columns + column]; },
+      [&](std::int64_t, double partial) { sum += partial; });
   columns[column] += sum;
 }
 
 /// One block. Moves 24 bytes a moment.
 __global__ void __launch_bounds__(threads) update_factors_kernel(MomentFactorsArguments step) {
   double sum = 0.0;
-  for (std::int64_t i = threadIdx.x; i < step.size; i += threads) {
-    const float moment = new_moment_of(step, i);
-    step.moment[i] = moment;
-    sum += static_cast<double>(moment);
-  }
+  read_ahead<8>(
+      threadIdx.x, step.size, threads, [&](std::int64_t i) { return new_moment_of(step, i); },
+      [&](std::int64_t i, float moment) {
+        step.moment[i] = moment;
+        sum += static_cast<double>(moment);
+      });
   sum = row_sum(sum, shared_memory<double>());
   const float mean = step.by_mean ? static_cast<float>(sum / static_cast<double>(step.size)) : 1.0f;
-  for (std::int64_t i = threadIdx.x; i < step.size; i += threads) step.factors[i] = 1.0f / sqrtf(step.moment[i] / mean);
+  read_ahead<8>(
+      threadIdx.x, step.size, threads, [&](std::int64_t i) { return step.moment[i]; },
+      [&](std::int64_t i, float moment) { step.factors[i] = 1.0f / sqrtf(moment / mean); });
 }
 
 /// partials[block] = the squares of the directions of its rows. Moves 4 bytes an element.
@@ -84,11 +120,9 @@ __global__ void __launch_bounds__(threads) direction_squares_kernel(FactoredArgu
   for (std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; r < step.num_rows;
        r += static_cast<std::int64_t>(gridDim.x) * blockDim.y) {
     const FactoredRow row = row_of(step, r);
-#pragma unroll 4
-    for (std::int64_t column = threadIdx.x; column < step.num_columns; column += blockDim.x) {
-      const float direction = direction_of(step, row, column);
-      sum += static_cast<double>(direction * direction);
-    }
+    read_ahead<4>(
+        threadIdx.x, step.num_columns, blockDim.x, [&](std::int64_t column) { return direction_of(step, row, column); },
+        [&](std::int64_t, float direction) { sum += static_cast<double>(direction * direction); });
   }
   auto* rows = shared_memory<double>() + blockDim.y * (blockDim.x / warp_size);  // behind the scratch of row_sum
   sum = row_sum(sum, shared_memory<double>());
@@ -102,7 +136,9 @@ __global__ void __launch_bounds__(threads) direction_squares_kernel(FactoredArgu
 /// One block: result += the partials. Moves 8 bytes a partial.
 __global__ void __launch_bounds__(threads) add_partials_kernel(double* result, const double* partials, int count) {
   double sum = 0.0;
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(threads)) sum += partials[i];
+  read_ahead<4>(
+      threadIdx.x, count, threads, [&](std::int64_t i) { return partials[i]; },
+      [&](std::int64_t, double partial) { sum += partial; });
   sum = row_sum(sum, shared_memory<double>());
   if (threadIdx.x == 0) *result += sum;
 }
@@ -111,21 +147,29 @@ __global__ void __launch_bounds__(threads) add_partials_kernel(double* result, c
 template <class Parameter, bool has_copy>
 __global__ void __launch_bounds__(threads) update_factored_kernel(FactoredArguments step) {
   const float rate = rate_of(step, [](double x) { return sqrt(x); });
-  for (std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; r < step.num_rows;
-       r += static_cast<std::int64_t>(gridDim.x) * blockDim.y) {
+  for (std::int64_t from_end = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+       from_end < step.num_rows; from_end += static_cast<std::int64_t>(gridDim.x) * blockDim.y) {
+    const std::int64_t r = step.num_rows - 1 - from_end;
     const FactoredRow row = row_of(step, r);
     auto* parameters = static_cast<Parameter*>(step.parameters) + r * step.num_columns;
-#pragma unroll 4
-    for (std::int64_t column = threadIdx.x; column < step.num_columns; column += blockDim.x) {
-      float parameter = stepped(step, load(parameters + column), direction_of(step, row, column), rate);
-      if constexpr (sizeof(Parameter) == sizeof(Bf16)) {
-        const std::int64_t number = step.first_index + r * step.row_stride + column;
-        const std::uint64_t bits = squares(step.key, static_cast<std::uint64_t>(number));
-        parameter = rounded_at_random<Parameter>(parameter, bits >> 32);
-      }
-      store(parameters + column, parameter);
-      if constexpr (has_copy) store(static_cast<Bf16*>(step.copy) + r * step.num_columns + column, parameter);
-    }
+    struct Operands {
+      float parameter, direction;
+    };
+    read_ahead<4>(
+        threadIdx.x, step.num_columns, blockDim.x,
+        [&](std::int64_t column) {
+          return Operands{load(parameters + column), direction_of(step, row, column)};
+        },
+        [&](std::int64_t column, const Operands& old) {
+          float parameter = stepped(step, old.parameter, old.direction, rate);
+          if constexpr (sizeof(Parameter) == sizeof(Bf16)) {
+            const std::int64_t number = step.first_index + r * step.row_stride + column;
+            const std::uint64_t bits = squares(step.key, static_cast<std::uint64_t>(number));
+            parameter = rounded_at_random<Parameter>(parameter, bits >> 32);
+          }
+          store(parameters + column, parameter);
+          if constexpr (has_copy) store(static_cast<Bf16*>(step.copy) + r * step.num_columns + column, parameter);
+        });
   }
 }
 
@@ -158,11 +202,11 @@ void sum_squares_by_dim(const SquareSumsArguments& sums, Workspace workspace, cu
   if (sums.columns == nullptr) return;
   const std::int64_t num_blocks = num_row_blocks(sums);
   auto* partials = static_cast<double*>(workspace.data);
-  const dim3 grid(static_cast<unsigned>(divide_up(sums.num_columns, warp_size)), static_cast<unsigned>(num_blocks));
-  launch("sum_columns", sum_columns_kernel, grid, dim3(warp_size, threads / warp_size), threads * sizeof(double),
-         stream, sums, partials, divide_up(sums.num_rows, num_blocks));
-  launch("add_columns", add_columns_kernel, grid_of(divide_up(sums.num_columns, threads)), dim3(threads), 0, stream,
-         sums.columns, partials, sums.num_columns, num_blocks);
+  const dim3 grid(static_cast<unsigned>(divide_up(sums.num_columns, block_columns)), static_cast<unsigned>(num_blocks));
+  launch("sum_columns", sum_columns_kernel, grid, dim3(warp_size, threads / warp_size),
+         threads * thread_columns * sizeof(double), stream, sums, partials, divide_up(sums.num_rows, num_blocks));
+  launch("add_columns", add_columns_kernel, grid_of(divide_up(sums.num_columns, column_threads)), dim3(column_threads),
+         0, stream, sums.columns, partials, sums.num_columns, num_blocks);
 }
 
 void update_factors(const MomentFactorsArguments& step, cudaStream_t stream) {

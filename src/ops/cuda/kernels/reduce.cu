@@ -2,6 +2,7 @@
 #include "ops/cuda/kernels/kernels.hpp"
 
 #include "ops/cuda/elementwise.cuh"
+#include "ops/cuda/read_ahead.cuh"
 #include "ops/cuda/warp.cuh"
 
 namespace sft::ops::cuda {
@@ -57,15 +58,22 @@ __global__ void __launch_bounds__(column_threads)
   const std::int64_t column = (static_cast<std::int64_t>(blockIdx.x) * sum_columns + threadIdx.x) * N;
   const std::int64_t begin = blockIdx.y * rows_per_block,
                      end = begin + rows_per_block < num_rows ? begin + rows_per_block : num_rows;
+  constexpr int ahead = N == 1 ? 16 : 4;  // of partial sums, which few threads add up, more
   float sums[N] = {};
   if (column < num_columns) {
-#pragma unroll 4
-    for (std::int64_t row = begin + threadIdx.y; row < end; row += sum_lanes) {
-      float v[N];
-      load(v, x.at(row, column));
+    read_ahead<ahead>(
+        begin + threadIdx.y, end, sum_lanes,
+        [&](std::int64_t row) {
+          Packed<T, N> packed;
+          packed.read(x.at(row, column));
+          return packed;
+        },
+        [&](std::int64_t, const Packed<T, N>& packed) {
+          float v[N];
+          packed.unpack(v);
 #pragma unroll
-      for (int i = 0; i < N; ++i) sums[i] += v[i];
-    }
+          for (int i = 0; i < N; ++i) sums[i] += v[i];
+        });
   }
 #pragma unroll
   for (int i = 0; i < N; ++i) lanes[(threadIdx.y * N + i) * sum_columns + threadIdx.x] = sums[i];

@@ -19,80 +19,101 @@ __device__ __forceinline__ float inverse_root(float sum_of_squares, std::int64_t
   return 1.0f / sqrtf(sum_of_squares / static_cast<float>(size) + epsilon);
 }
 
-/// y = v rstd weight for N neighbours of a row.
+/// y = v rstd w for N neighbours of a row.
 template <class T, int N>
-__device__ __forceinline__ void store_normed(T* y, const float (&v)[N], float rstd, const Weight& weight,
-                                             std::int64_t column) {
-  float w[N], out[N];
-  load_weight<T>(w, weight, column);
+__device__ __forceinline__ void store_normed(T* y, const float (&v)[N], float rstd, const float (&w)[N]) {
+  float out[N];
 #pragma unroll
   for (int i = 0; i < N; ++i) out[i] = v[i] * rstd * w[i];
   store(y, out);
 }
 
+/// The same where the weight is still to be read.
+template <class T, int N>
+__device__ __forceinline__ void store_normed(T* y, const float (&v)[N], float rstd, const Weight& weight,
+                                             std::int64_t column) {
+  float w[N];
+  load_weight<T>(w, weight, column);
+  store_normed(y, v, rstd, w);
+}
+
 struct NoDelta {};
 
-/// N neighbours of x, or of x + delta in the precision of T, which are stored in `sum`.
-template <class T, class Delta, int N>
+/// x, or x + delta in the precision of T, which is stored in `sum`.
+template <class T, class Delta>
 struct Summed {
   Rows<T> sum;
   Rows<const T> x;
   Rows<const Delta> delta;
-
-  __device__ __forceinline__ void add(float (&v)[N], std::int64_t row, std::int64_t column) const {
-    float d[N];
-    load(d, delta.at(row, column));
-#pragma unroll
-    for (int i = 0; i < N; ++i) v[i] = rounded<T>(v[i] + d[i]);
-  }
 };
+
+/// v += d in the precision of T.
+template <class T, int N, class Delta>
+__device__ __forceinline__ void add_delta(Packed<T, N>& v, const Packed<Delta, N>& delta) {
+  float x[N], d[N];
+  v.unpack(x);
+  delta.unpack(d);
+#pragma unroll
+  for (int i = 0; i < N; ++i) x[i] += d[i];
+  v.pack(x);
+}
+
+template <class T, int N>
+__device__ __forceinline__ void add_squares(float& sum, const Packed<T, N>& v) {
+  float x[N];
+  v.unpack(x);
+#pragma unroll
+  for (int i = 0; i < N; ++i) sum += x[i] * x[i];
+}
 
 /// Without Delta moves 2 T C s bytes, with it 3 T C s and those of delta; rstd, 4 T.
 template <class T, class Delta, int N, int held>
 __global__ void __launch_bounds__(max_threads, 1)
-    forward_kernel(Summed<T, Delta, N> in, Rows<T> y, float* rstd, Weight weight, std::int64_t num_rows,
+    forward_kernel(Summed<T, Delta> in, Rows<T> y, float* rstd, Weight weight, std::int64_t num_rows,
                    std::int64_t num_columns, float epsilon) {
   constexpr bool has_delta = !std::is_same_v<Delta, NoDelta>;
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   const std::int64_t num_vectors = row < num_rows ? num_columns / N : 0, num_held = held * blockDim.x;
-  float v[held][N];
+  const auto vector_of = [&](int k) { return threadIdx.x + k * static_cast<std::int64_t>(blockDim.x); };
+  Packed<T, N> v[held];
+  [[maybe_unused]] Packed<std::conditional_t<has_delta, Delta, T>, N> delta[held];
 #pragma unroll
   for (int k = 0; k < held; ++k) {
-    const std::int64_t vector = threadIdx.x + k * static_cast<std::int64_t>(blockDim.x);
-    if (vector < num_vectors) load(v[k], in.x.at(row, vector * N));
-  }
-  if constexpr (has_delta) {
-#pragma unroll
-    for (int k = 0; k < held; ++k) {
-      const std::int64_t vector = threadIdx.x + k * static_cast<std::int64_t>(blockDim.x);
-      if (vector < num_vectors) in.add(v[k], row, vector * N);
-    }
+    if (vector_of(k) >= num_vectors) continue;
+    v[k].read(in.x.at(row, vector_of(k) * N));
+    if constexpr (has_delta) delta[k].read(in.delta.at(row, vector_of(k) * N));
   }
   float sum = 0.0f;
 #pragma unroll
   for (int k = 0; k < held; ++k) {
-    const std::int64_t vector = threadIdx.x + k * static_cast<std::int64_t>(blockDim.x);
-    if (vector >= num_vectors) continue;
-    if constexpr (has_delta) store(in.sum.at(row, vector * N), v[k]);
-#pragma unroll
-    for (int i = 0; i < N; ++i) sum += v[k][i] * v[k][i];
+    if (vector_of(k) >= num_vectors) continue;
+    if constexpr (has_delta) {
+      add_delta(v[k], delta[k]);
+      v[k].write(in.sum.at(row, vector_of(k) * N));
+    }
+    add_squares(sum, v[k]);
   }
   for (std::int64_t vector = num_held + threadIdx.x; vector < num_vectors; vector += blockDim.x) {
-    float u[N];
-    load(u, in.x.at(row, vector * N));
+    Packed<T, N> u;
+    u.read(in.x.at(row, vector * N));
     if constexpr (has_delta) {
-      in.add(u, row, vector * N);
-      store(in.sum.at(row, vector * N), u);
+      Packed<Delta, N> d;
+      d.read(in.delta.at(row, vector * N));
+      add_delta(u, d);
+      u.write(in.sum.at(row, vector * N));
     }
-#pragma unroll
-    for (int i = 0; i < N; ++i) sum += u[i] * u[i];
+    add_squares(sum, u);
   }
+  float w[held][N];  // on its way while the block sums
+  load_weights<T>(w, weight, threadIdx.x, blockDim.x, num_vectors);
   const float inverse = inverse_root(row_sum(sum, shared_memory<float>()), num_columns, epsilon);
   if (threadIdx.x == 0 && row < num_rows) rstd[row] = inverse;
 #pragma unroll
   for (int k = 0; k < held; ++k) {
-    const std::int64_t vector = threadIdx.x + k * static_cast<std::int64_t>(blockDim.x);
-    if (vector < num_vectors) store_normed(y.at(row, vector * N), v[k], inverse, weight, vector * N);
+    if (vector_of(k) >= num_vectors) continue;
+    float x[N];
+    v[k].unpack(x);
+    store_normed(y.at(row, vector_of(k) * N), x, inverse, w[k]);
   }
   for (std::int64_t vector = num_held + threadIdx.x; vector < num_vectors; vector += blockDim.x) {
     float u[N];
@@ -138,12 +159,32 @@ struct Gradients {
   float* dots = nullptr;    ///< if any, the sums of dy n weight go there, and nothing to dx
 };
 
-/// dweight += dy n; dot += dy n weight, with n = x rstd.
-template <class T, int N>
+/// What a thread keeps of a row.
+template <class T, class Dy, int N, int held>
+struct KeptRow {
+  /// Where that is so little that there is room for a second one.
+  static constexpr bool is_read_ahead = held * N * static_cast<int>(2 * sizeof(T) + sizeof(Dy)) <= 96;
+  Packed<T, N> x[held], dresidual[held];
+  Packed<Dy, N> dy[held];
+  float rstd = 0.0f;
+
+  __device__ __forceinline__ void read(const Gradients<T, Dy>& g, std::int64_t row, int num_vectors) {
+    if (num_vectors > 0) rstd = g.rstd[row];
+#pragma unroll
+    for (int k = 0; k < held; ++k) {
+      const int vector = static_cast<int>(threadIdx.x + k * blockDim.x);
+      if (vector >= num_vectors) continue;
+      x[k].read(g.x.at(row, vector * N));
+      dy[k].read(g.dy.at(row, vector * N));
+      if (g.dresidual.data != nullptr) dresidual[k].read(g.dresidual.at(row, vector * N));
+    }
+  }
+};
+
+/// dweight += dy n; dot += dy n w, with n = x rstd.
+template <int N>
 __device__ __forceinline__ void add_products(float (&dweight)[N], float& dot, const float (&dy)[N], const float (&x)[N],
-                                             float rstd, const Weight& weight, std::int64_t column) {
-  float w[N];
-  load_weight<T>(w, weight, column);
+                                             float rstd, const float (&w)[N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const float product = dy[i] * (x[i] * rstd);
@@ -152,12 +193,11 @@ __device__ __forceinline__ void add_products(float (&dweight)[N], float& dot, co
   }
 }
 
-/// dx = rstd (dy weight - n mean) + dresidual.
+/// dx = rstd (dy w - n mean) + dresidual.
 template <class T, int N>
 __device__ __forceinline__ void store_gradient(T* dx, const float (&dy)[N], const float (&x)[N], float rstd, float mean,
-                                               const Weight& weight, std::int64_t column, const float (&dresidual)[N]) {
-  float w[N], out[N];
-  load_weight<T>(w, weight, column);
+                                               const float (&w)[N], const float (&dresidual)[N]) {
+  float out[N];
 #pragma unroll
   for (int i = 0; i < N; ++i) out[i] = rstd * (dy[i] * w[i] - x[i] * rstd * mean) + dresidual[i];
   store(dx, out);
@@ -172,77 +212,79 @@ __global__ void __launch_bounds__(max_threads)
   auto* scratch = shared_memory<float>();
   const std::int64_t first = blockIdx.x * rows_per_block,
                      end = first + rows_per_block < num_rows ? first + rows_per_block : num_rows;
-  const std::int64_t num_held = held * blockDim.x, all_vectors = num_columns / N;
+  const int thread = static_cast<int>(threadIdx.x), num_threads = static_cast<int>(blockDim.x);
+  const int num_held = held * num_threads, all_vectors = static_cast<int>(num_columns / N);
   const bool has_residual = g.dresidual.data != nullptr;
   float* partial = g.partials == nullptr
                        ? nullptr
                        : g.partials + (static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y) * num_columns;
   float dweight[held][N] = {};
   if (partial != nullptr) {
-    for (std::int64_t vector = num_held + threadIdx.x; vector < all_vectors; vector += blockDim.x) {
+    for (int vector = num_held + thread; vector < all_vectors; vector += num_threads) {
       const float zeros[N] = {};
       store(partial + vector * N, zeros);
     }
   }
+  float w[held][N];
+  load_weights<T>(w, g.weight, threadIdx.x, blockDim.x, all_vectors);
+  using Row = KeptRow<T, Dy, N, held>;
+  const auto vectors_of = [&](std::int64_t row) { return row < end ? all_vectors : 0; };
+  Row next;
+  next.read(g, first + threadIdx.y, vectors_of(first + threadIdx.y));
   // All lanes take the same number of turns, so that the block meets in the sums.
   for (std::int64_t begin = first; begin < end; begin += blockDim.y) {
-    const std::int64_t row = begin + threadIdx.y, num_vectors = row < end ? all_vectors : 0;
-    const float rstd = row < end ? g.rstd[row] : 0.0f;
-    Packed<T, N> x[held], dresidual[held];
-    Packed<Dy, N> dy[held];
-#pragma unroll
-    for (int k = 0; k < held; ++k) {
-      const std::int64_t vector = threadIdx.x + k * static_cast<std::int64_t>(blockDim.x);
-      if (vector >= num_vectors) continue;
-      x[k].read(g.x.at(row, vector * N));
-      dy[k].read(g.dy.at(row, vector * N));
-      if (has_residual) dresidual[k].read(g.dresidual.at(row, vector * N));
-    }
+    const std::int64_t row = begin + threadIdx.y;
+    const int num_vectors = vectors_of(row);
+    Row kept = next;
+    if constexpr (Row::is_read_ahead) next.read(g, row + blockDim.y, vectors_of(row + blockDim.y));
     float dot = 0.0f;
 #pragma unroll
     for (int k = 0; k < held; ++k) {
-      const std::int64_t vector = threadIdx.x + k * static_cast<std::int64_t>(blockDim.x);
+      const int vector = static_cast<int>(threadIdx.x + k * blockDim.x);
       if (vector >= num_vectors) continue;
       float xs[N], dys[N];
-      x[k].unpack(xs);
-      dy[k].unpack(dys);
-      add_products<T>(dweight[k], dot, dys, xs, rstd, g.weight, vector * N);
+      kept.x[k].unpack(xs);
+      kept.dy[k].unpack(dys);
+      add_products(dweight[k], dot, dys, xs, kept.rstd, w[k]);
     }
-    for (std::int64_t vector = num_held + threadIdx.x; vector < num_vectors; vector += blockDim.x) {
-      float xs[N], dys[N], sums[N] = {};
+    for (int vector = num_held + thread; vector < num_vectors; vector += num_threads) {
+      float xs[N], dys[N], ws[N], sums[N] = {};
       load(xs, g.x.at(row, vector * N));
       load(dys, g.dy.at(row, vector * N));
+      load_weight<T>(ws, g.weight, vector * N);
       if (partial != nullptr) load(sums, partial + vector * N);
-      add_products<T>(sums, dot, dys, xs, rstd, g.weight, vector * N);
+      add_products(sums, dot, dys, xs, kept.rstd, ws);
       if (partial != nullptr) store(partial + vector * N, sums);
     }
     const float total = row_sum(dot, scratch), mean = total / static_cast<float>(num_columns);
     if (g.dots != nullptr) {
       if (threadIdx.x == 0 && row < end) g.dots[row] = total;
-      continue;
-    }
+    } else {
 #pragma unroll
-    for (int k = 0; k < held; ++k) {
-      const std::int64_t vector = threadIdx.x + k * static_cast<std::int64_t>(blockDim.x);
-      if (vector >= num_vectors) continue;
-      float xs[N], dys[N], residual[N] = {};
-      x[k].unpack(xs);
-      dy[k].unpack(dys);
-      if (has_residual) dresidual[k].unpack(residual);
-      store_gradient(g.dx.at(row, vector * N), dys, xs, rstd, mean, g.weight, vector * N, residual);
+      for (int k = 0; k < held; ++k) {
+        const int vector = static_cast<int>(threadIdx.x + k * blockDim.x);
+        if (vector >= num_vectors) continue;
+        float xs[N], dys[N], residual[N] = {};
+        kept.x[k].unpack(xs);
+        kept.dy[k].unpack(dys);
+        if (has_residual) kept.dresidual[k].unpack(residual);
+        store_gradient(g.dx.at(row, vector * N), dys, xs, kept.rstd, mean, w[k], residual);
+      }
+      for (int vector = num_held + thread; vector < num_vectors; vector += num_threads) {
+        float xs[N], dys[N], ws[N], residual[N] = {};
+        load(xs, g.x.at(row, vector * N));
+        load(dys, g.dy.at(row, vector * N));
+        load_weight<T>(ws, g.weight, vector * N);
+        if (has_residual) load(residual, g.dresidual.at(row, vector * N));
+        store_gradient(g.dx.at(row, vector * N), dys, xs, kept.rstd, mean, ws, residual);
+      }
     }
-    for (std::int64_t vector = num_held + threadIdx.x; vector < num_vectors; vector += blockDim.x) {
-      float xs[N], dys[N], residual[N] = {};
-      load(xs, g.x.at(row, vector * N));
-      load(dys, g.dy.at(row, vector * N));
-      if (has_residual) load(residual, g.dresidual.at(row, vector * N));
-      store_gradient(g.dx.at(row, vector * N), dys, xs, rstd, mean, g.weight, vector * N, residual);
-    }
+    if constexpr (!Row::is_read_ahead) next.read(g, row + blockDim.y, vectors_of(row + blockDim.y));
   }
   if (partial == nullptr) return;
 #pragma unroll
   for (int k = 0; k < held; ++k) {
-    const std::int64_t vector = threadIdx.x + k * static_cast<std::int64_t>(blockDim.x);
+    const int vector = static_cast<int>(threadIdx.x + k * blockDim.x);
     if (vector < all_vectors) store(partial + vector * N, dweight[k]);
   }
 }
@@ -263,7 +305,7 @@ template <class T, int N>
 inline constexpr int held_backward = N == 1 ? 8 : 16 / N;
 
 template <class T, class Delta, int N>
-void launch_forward(const char* name, Summed<T, Delta, N> in, View y, float* rstd, Weight weight, float epsilon,
+void launch_forward(const char* name, Summed<T, Delta> in, View y, float* rstd, Weight weight, float epsilon,
                     cudaStream_t stream) {
   constexpr int held = held_forward<T, N>;
   const dim3 threads = threads_for(y.columns / N, held);
@@ -366,8 +408,8 @@ void launch_backward(const char* name, View dx, float* dots, float* partials, Co
                          rows_per_block = (x.rows + num_blocks - 1) / num_blocks;
       const auto run = [&](auto n) {
         constexpr int N = decltype(n)::value;
-        launch(name, backward_kernel<T, Dy, N, held_backward<T, N>>,
-               dim3(static_cast<unsigned>(num_blocks)), threads, scratch_bytes(threads), stream,
+        launch(name, backward_kernel<T, Dy, N, held_backward<T, N>>, dim3(static_cast<unsigned>(num_blocks)), threads,
+               scratch_bytes(threads), stream,
                Gradients<T, Dy>{rows_of<T>(dx), partials, rows_of<const Dy>(dy), rows_of<const T>(x), rstd, weight,
                                 rows_of<const T>(dresidual), dots},
                x.rows, x.columns, rows_per_block);

@@ -46,9 +46,9 @@ struct Table {
 /// and the tables, 4 T D.
 template <class T, int N>
 struct Rotate {
-  static constexpr int unroll = 2;
+  static constexpr int unroll = 1;
   struct Registers {
-    float first[N], second[N];
+    float first[N], second[N], cosine[N], sine[N];
   };
   Rows<T> out;
   Rows<const T> in;
@@ -65,18 +65,17 @@ struct Rotate {
     const T* x = in.at(row, column_of(pair));
     cuda::load(r.first, x);
     cuda::load(r.second, x + half);
+    const std::int64_t at = row * half + static_cast<int>(pair) % half;
+    cuda::load(r.cosine, cosine + at);
+    cuda::load(r.sine, sine + at);
   }
   __device__ __forceinline__ void store(const Registers& r, std::int64_t row, std::int64_t pair) const {
-    const std::int64_t at = row * half + static_cast<int>(pair) % half;
-    float c[N], s[N];
-    cuda::load(c, cosine + at);
-    cuda::load(s, sine + at);
     float first[N], second[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const float turned = direction * s[i];
-      first[i] = r.first[i] * c[i] - r.second[i] * turned;
-      second[i] = r.second[i] * c[i] + r.first[i] * turned;
+      const float turned = direction * r.sine[i];
+      first[i] = r.first[i] * r.cosine[i] - r.second[i] * turned;
+      second[i] = r.second[i] * r.cosine[i] + r.first[i] * turned;
     }
     T* y = out.at(row, column_of(pair));
     cuda::store(y, first);
@@ -84,102 +83,167 @@ struct Rotate {
   }
 };
 
-/// A group of lanes, a power of two of at most 32, has a head: each lane P vectors of N pairs, `lanes` vectors apart.
-constexpr unsigned head_threads = 256;
+/// A group of lanes, a power of two of at most 32, has a head: each lane P vectors of N pairs (x[j], x[j + half]),
+/// `lanes` vectors apart. A warp takes `warp_heads` heads in a row, as many at a time as it has groups, and reads the
+/// next ones before it computes with those that it has. The angles of a token stay for all of its heads.
+constexpr unsigned head_threads = 256, head_warps = head_threads / warp_size;
 
 struct Heads {
   std::int64_t num_heads, heads_per_row;  ///< of all tokens, of one
   int half;                               ///< pairs of a head
   unsigned lanes;                         ///< of a group
+  std::int64_t warp_heads;                ///< a multiple of the groups of a warp
+
+  [[nodiscard]] __device__ __forceinline__ int groups() const { return static_cast<int>(warp_size / lanes); }
+  /// The first pair of vector p of this lane.
+  template <int N>
+  [[nodiscard]] __device__ __forceinline__ int pair(int p) const {
+    return static_cast<int>(threadIdx.x % lanes + static_cast<unsigned>(p) * lanes) * N;
+  }
 };
 
-/// What a group of lanes knows of its head.
-struct Head {
-  std::int64_t row;
-  std::int64_t column;  ///< of its first element
+/// The head that a group of lanes is at.
+struct Walk {
+  std::int64_t number, end, row;
+  int head, heads_per_row;  ///< of the row
+
+  __device__ __forceinline__ explicit Walk(const Heads& heads) {
+    const std::int64_t warp = static_cast<std::int64_t>(blockIdx.x) * head_warps + threadIdx.x / warp_size;
+    const std::int64_t begin = warp * heads.warp_heads, all_end = begin + heads.warp_heads;
+    number = begin + threadIdx.x % warp_size / heads.lanes;
+    end = all_end < heads.num_heads ? all_end : heads.num_heads;
+    row = number / heads.heads_per_row;
+    heads_per_row = static_cast<int>(heads.heads_per_row);
+    head = static_cast<int>(number - row * heads.heads_per_row);
+  }
+  [[nodiscard]] __device__ __forceinline__ bool is_head() const { return number < end; }
+  __device__ __forceinline__ void advance(const Heads& heads) {
+    number += heads.groups();
+    head += heads.groups();
+    while (head >= heads_per_row) {
+      head -= heads_per_row;
+      ++row;
+    }
+  }
+  /// The first element of the head.
+  template <class T>
+  [[nodiscard]] __device__ __forceinline__ T* in(const Rows<T>& rows, const Heads& heads) const {
+    return rows.at(row, head * 2 * heads.half);
+  }
 };
 
-__device__ __forceinline__ Head head_of(const Heads& heads, std::int64_t head) {
-  const std::int64_t row = head / heads.heads_per_row;
-  return {row, (head - row * heads.heads_per_row) * 2 * heads.half};
-}
-
-template <class T, int N, int P>
+template <int N, int P>
 struct Pairs {
   float first[P][N], second[P][N];
 };
 
-/// N cosines and sines from element `at` of their tables on; those of no angle where there are none.
-template <int N>
-__device__ __forceinline__ void load_angles(float (&c)[N], float (&s)[N], const float* cosine, const float* sine,
-                                            std::int64_t at) {
-  if (cosine != nullptr) {
-    load(c, cosine + at);
-    load(s, sine + at);
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    c[i] = 1.0f;
-    s[i] = 0.0f;
-  }
-}
-
-/// x of this lane; 0 beyond the head.
+/// Pairs of a head as they lie in memory.
 template <class T, int N, int P>
-__device__ __forceinline__ Pairs<T, N, P> load_pairs(const T* x, const Heads& heads, unsigned lane, bool is_head) {
-  Pairs<T, N, P> pairs;
+struct PackedPairs {
+  Packed<T, N> first[P], second[P];
+
+  __device__ __forceinline__ void read(const T* x, const Heads& heads) {
 #pragma unroll
-  for (int p = 0; p < P; ++p) {
-    const int j = static_cast<int>(lane + static_cast<unsigned>(p) * heads.lanes) * N;
-    if (is_head && j < heads.half) {
-      load(pairs.first[p], x + j);
-      load(pairs.second[p], x + j + heads.half);
-    } else {
-#pragma unroll
-      for (int i = 0; i < N; ++i) pairs.first[p][i] = pairs.second[p][i] = 0.0f;
+    for (int p = 0; p < P; ++p) {
+      const int j = heads.pair<N>(p);
+      if (j >= heads.half) continue;
+      first[p].read(x + j);
+      second[p].read(x + j + heads.half);
     }
   }
-  return pairs;
+};
+
+/// The weight of the pairs of this lane.
+template <class T, int N, int P>
+__device__ __forceinline__ Pairs<N, P> weight_of_pairs(const Weight& weight, const Heads& heads) {
+  Pairs<N, P> w{};
+#pragma unroll
+  for (int p = 0; p < P; ++p) {
+    const int j = heads.pair<N>(p);
+    if (j >= heads.half) continue;
+    load_weight<T>(w.first[p], weight, j);
+    load_weight<T>(w.second[p], weight, j + heads.half);
+  }
+  return w;
 }
+
+/// Cosines and sines of a token for the pairs of this lane; those of no angle where there are no tables.
+template <int N, int P>
+struct Angles {
+  std::int64_t row = -1;
+  float cosine[P][N], sine[P][N];
+
+  __device__ __forceinline__ void read(const float* cosines, const float* sines, std::int64_t new_row,
+                                       const Heads& heads) {
+    if (row == new_row) return;
+    row = new_row;
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      const int j = heads.pair<N>(p);
+      if (j >= heads.half) continue;
+      if (cosines != nullptr) {
+        load(cosine[p], cosines + row * heads.half + j);
+        load(sine[p], sines + row * heads.half + j);
+        continue;
+      }
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        cosine[p][i] = 1.0f;
+        sine[p][i] = 0.0f;
+      }
+    }
+  }
+};
 
 /// Moves 2 T n D s bytes, the tables and rstd, 4 T (D + n).
 template <class T, int N, int P>
-__global__ void __launch_bounds__(head_threads)
+__global__ void __launch_bounds__(head_threads, 3)
     norm_rope_forward_kernel(Rows<T> out, float* rstd, Rows<const T> in, Weight weight, const float* cosine,
                              const float* sine, Heads heads, float epsilon) {
-  const unsigned lane = threadIdx.x % heads.lanes;
-  const std::int64_t number = (static_cast<std::int64_t>(blockIdx.x) * head_threads + threadIdx.x) / heads.lanes;
-  const bool is_head = number < heads.num_heads;
-  const Head head = head_of(heads, is_head ? number : 0);
-  const Pairs<T, N, P> x = load_pairs<T, N, P>(in.at(head.row, head.column), heads, lane, is_head);
-  float sum = 0.0f;
+  const Pairs<N, P> w = weight_of_pairs<T, N, P>(weight, heads);
+  Walk at(heads);
+  Angles<N, P> angles;
+  PackedPairs<T, N, P> next;
+  if (at.is_head()) next.read(at.in(in, heads), heads);
+  // All groups take the same number of turns, so that whole warps meet in the sums.
+  for (std::int64_t turn = 0; turn < heads.warp_heads; turn += heads.groups()) {
+    const PackedPairs<T, N, P> x = next;
+    const bool is_head = at.is_head();
+    const std::int64_t number = at.number, row = at.row;
+    T* y = at.in(out, heads);
+    at.advance(heads);
+    if (at.is_head()) next.read(at.in(in, heads), heads);
+    if (is_head) angles.read(cosine, sine, row, heads);
+    float sum = 0.0f;
 #pragma unroll
-  for (int p = 0; p < P; ++p) {
+    for (int p = 0; p < P; ++p) {
+      if (!is_head || heads.pair<N>(p) >= heads.half) continue;
+      float x1[N], x2[N];
+      x.first[p].unpack(x1);
+      x.second[p].unpack(x2);
 #pragma unroll
-    for (int i = 0; i < N; ++i) sum += x.first[p][i] * x.first[p][i] + x.second[p][i] * x.second[p][i];
-  }
-  sum = lane_sum(sum, heads.lanes);
-  if (!is_head) return;
-  const float inverse = 1.0f / sqrtf(sum / static_cast<float>(2 * heads.half) + epsilon);
-  if (lane == 0) rstd[number] = inverse;
-  T* y = out.at(head.row, head.column);
-#pragma unroll
-  for (int p = 0; p < P; ++p) {
-    const int j = static_cast<int>(lane + static_cast<unsigned>(p) * heads.lanes) * N;
-    if (j >= heads.half) continue;
-    float w1[N], w2[N], c[N], s[N], first[N], second[N];
-    load_weight<T>(w1, weight, j);
-    load_weight<T>(w2, weight, j + heads.half);
-    load_angles(c, s, cosine, sine, head.row * heads.half + j);
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      const float a = x.first[p][i] * inverse * w1[i], b = x.second[p][i] * inverse * w2[i];
-      first[i] = a * c[i] - b * s[i];
-      second[i] = b * c[i] + a * s[i];
+      for (int i = 0; i < N; ++i) sum += x1[i] * x1[i] + x2[i] * x2[i];
     }
-    store(y + j, first);
-    store(y + j + heads.half, second);
+    sum = lane_sum(sum, heads.lanes);
+    if (!is_head) continue;
+    const float inverse = 1.0f / sqrtf(sum / static_cast<float>(2 * heads.half) + epsilon);
+    if (threadIdx.x % heads.lanes == 0) rstd[number] = inverse;
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      const int j = heads.pair<N>(p);
+      if (j >= heads.half) continue;
+      float x1[N], x2[N], first[N], second[N];
+      x.first[p].unpack(x1);
+      x.second[p].unpack(x2);
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const float a = x1[i] * inverse * w.first[p][i], b = x2[i] * inverse * w.second[p][i];
+        first[i] = a * angles.cosine[p][i] - b * angles.sine[p][i];
+        second[i] = b * angles.cosine[p][i] + a * angles.sine[p][i];
+      }
+      store(y + j, first);
+      store(y + j + heads.half, second);
+    }
   }
 }
 
@@ -189,65 +253,77 @@ template <int N, int P>
 inline constexpr unsigned sums_pitch = head_threads + warp_size / (N * P);
 
 /// With n = x rstd, dy the gradient turned back, and g = dy weight: dx = rstd (g - n mean(g n)); a block's sum of dy n
-/// goes to its row of `partials`. Block b takes heads b G, b G + 1, ... of each gridDim.x G, G groups of lanes. Moves
-/// 3 T n D s bytes, the tables and rstd, 4 T (D + n).
+/// goes to its row of `partials`. Moves 3 T n D s bytes, the tables and rstd, 4 T (D + n).
 template <class T, int N, int P>
-__global__ void __launch_bounds__(head_threads)
+__global__ void __launch_bounds__(head_threads, 2)
     norm_rope_backward_kernel(Rows<T> din, float* partials, Rows<const T> dout, Rows<const T> in, const float* rstd,
                               Weight weight, const float* cosine, const float* sine, Heads heads) {
-  const unsigned lane = threadIdx.x % heads.lanes, group = threadIdx.x / heads.lanes,
-                 num_groups = head_threads / heads.lanes;
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * num_groups;
   const auto size = static_cast<float>(2 * heads.half);
-  Pairs<T, N, P> dweight{};
+  const Pairs<N, P> w = weight_of_pairs<T, N, P>(weight, heads);
+  Pairs<N, P> dweight{};
+  Walk at(heads);
+  Angles<N, P> angles;
+  PackedPairs<T, N, P> next_x, next_dout;
+  float next_rstd = 0.0f;
+  const auto read_next = [&] {
+    if (!at.is_head()) return;
+    next_x.read(at.in(in, heads), heads);
+    next_dout.read(at.in(dout, heads), heads);
+    next_rstd = rstd[at.number];
+  };
+  read_next();
   // All groups take the same number of turns, so that whole warps meet in the sums.
-  for (std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * num_groups; begin < heads.num_heads;
-       begin += step) {
-    const std::int64_t number = begin + group;
-    const bool is_head = number < heads.num_heads;
-    const Head head = head_of(heads, is_head ? number : 0);
-    const Pairs<T, N, P> x = load_pairs<T, N, P>(in.at(head.row, head.column), heads, lane, is_head);
-    Pairs<T, N, P> g = load_pairs<T, N, P>(dout.at(head.row, head.column), heads, lane, is_head);
-    const float inverse = is_head ? rstd[number] : 0.0f;
+  for (std::int64_t turn = 0; turn < heads.warp_heads; turn += heads.groups()) {
+    const PackedPairs<T, N, P> x = next_x, dy = next_dout;
+    const float inverse = next_rstd;
+    const bool is_head = at.is_head();
+    const std::int64_t row = at.row;
+    T* dx = at.in(din, heads);
+    at.advance(heads);
+    read_next();
+    if (is_head) angles.read(cosine, sine, row, heads);
+    Pairs<N, P> g;
     float dot = 0.0f;
 #pragma unroll
     for (int p = 0; p < P; ++p) {
-      const int j = static_cast<int>(lane + static_cast<unsigned>(p) * heads.lanes) * N;
-      if (!is_head || j >= heads.half) continue;
-      float w1[N], w2[N], c[N], s[N];
-      load_weight<T>(w1, weight, j);
-      load_weight<T>(w2, weight, j + heads.half);
-      load_angles(c, s, cosine, sine, head.row * heads.half + j);
+      if (!is_head || heads.pair<N>(p) >= heads.half) continue;
+      float x1[N], x2[N], g1[N], g2[N];
+      x.first[p].unpack(x1);
+      x.second[p].unpack(x2);
+      dy.first[p].unpack(g1);
+      dy.second[p].unpack(g2);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        const float dy1 = g.first[p][i] * c[i] + g.second[p][i] * s[i],
-                    dy2 = g.second[p][i] * c[i] - g.first[p][i] * s[i];
-        const float product1 = dy1 * (x.first[p][i] * inverse), product2 = dy2 * (x.second[p][i] * inverse);
+        const float c = angles.cosine[p][i], s = angles.sine[p][i];
+        const float dy1 = g1[i] * c + g2[i] * s, dy2 = g2[i] * c - g1[i] * s;
+        const float product1 = dy1 * (x1[i] * inverse), product2 = dy2 * (x2[i] * inverse);
         dweight.first[p][i] += product1;
         dweight.second[p][i] += product2;
-        dot += product1 * w1[i] + product2 * w2[i];
-        g.first[p][i] = dy1 * w1[i];
-        g.second[p][i] = dy2 * w2[i];
+        dot += product1 * w.first[p][i] + product2 * w.second[p][i];
+        g.first[p][i] = dy1 * w.first[p][i];
+        g.second[p][i] = dy2 * w.second[p][i];
       }
     }
     const float mean = lane_sum(dot, heads.lanes) / size;
     if (!is_head) continue;
-    T* dx = din.at(head.row, head.column);
 #pragma unroll
     for (int p = 0; p < P; ++p) {
-      const int j = static_cast<int>(lane + static_cast<unsigned>(p) * heads.lanes) * N;
+      const int j = heads.pair<N>(p);
       if (j >= heads.half) continue;
-      float first[N], second[N];
+      float x1[N], x2[N], first[N], second[N];
+      x.first[p].unpack(x1);
+      x.second[p].unpack(x2);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        first[i] = inverse * (g.first[p][i] - x.first[p][i] * inverse * mean);
-        second[i] = inverse * (g.second[p][i] - x.second[p][i] * inverse * mean);
+        first[i] = inverse * (g.first[p][i] - x1[i] * inverse * mean);
+        second[i] = inverse * (g.second[p][i] - x2[i] * inverse * mean);
       }
       store(dx + j, first);
       store(dx + j + heads.half, second);
     }
   }
   if (partials == nullptr) return;
+  const unsigned num_groups = head_threads / heads.lanes;
   auto* sums = shared_memory<float>();  // (2, P, N, head_threads), see sums_pitch
   const int head_dim = 2 * heads.half;
 #pragma unroll
@@ -302,6 +378,20 @@ void by_heads(const std::tuple<Views...>& views, bool others_are_aligned, std::i
   });
 }
 
+/// `blocks` blocks of them have all.
+Heads heads_of(std::int64_t num_heads, std::int64_t heads_per_row, std::int64_t half, unsigned lanes,
+               std::int64_t blocks) {
+  const std::int64_t groups = warp_size / lanes, all_groups = blocks * head_warps * groups,
+                     turns = (num_heads + all_groups - 1) / all_groups;
+  return {num_heads, heads_per_row, static_cast<int>(half), lanes, turns * groups};
+}
+
+/// Blocks of norm_rope_forward: each group of lanes has 8 heads in turn, or fewer.
+std::int64_t num_forward_blocks(std::int64_t num_heads, unsigned lanes) {
+  const std::int64_t heads_per_block = 8 * head_threads / lanes;
+  return (num_heads + heads_per_block - 1) / heads_per_block;
+}
+
 constexpr std::int64_t max_backward_blocks = 512;
 
 /// Blocks of norm_rope_backward: 256 heads each, until there are many.
@@ -350,11 +440,11 @@ void norm_rope_forward(View out, float* rstd, ConstView in, Weight weight, const
   const bool others_are_aligned = is_aligned(weight) && is_table_aligned(cosine) && is_table_aligned(sine);
   by_heads(std::tuple(in, out), others_are_aligned, half, [&](auto type, auto n, auto p, unsigned lanes) {
     using T = typename decltype(type)::type;
-    const std::int64_t heads_per_block = head_threads / lanes;
+    const std::int64_t num_blocks = num_forward_blocks(num_heads, lanes);
     launch("norm_rope_forward", norm_rope_forward_kernel<T, decltype(n)::value, decltype(p)::value>,
-           dim3(static_cast<unsigned>((num_heads + heads_per_block - 1) / heads_per_block)), dim3(head_threads), 0,
-           stream, rows_of<T>(out), rstd, rows_of<const T>(in), weight, cosine, sine,
-           Heads{num_heads, heads_per_row, static_cast<int>(half), lanes}, epsilon);
+           dim3(static_cast<unsigned>(num_blocks)), dim3(head_threads), 0, stream, rows_of<T>(out), rstd,
+           rows_of<const T>(in), weight, cosine, sine, heads_of(num_heads, heads_per_row, half, lanes, num_blocks),
+           epsilon);
   });
 }
 
@@ -368,11 +458,11 @@ void norm_rope_backward(View din, float* partials, ConstView dout, ConstView in,
   by_heads(std::tuple(in, din, dout), others_are_aligned, half, [&](auto type, auto n, auto p, unsigned lanes) {
     using T = typename decltype(type)::type;
     constexpr int N = decltype(n)::value, P = decltype(p)::value;
-    launch("norm_rope_backward", norm_rope_backward_kernel<T, N, P>,
-           dim3(static_cast<unsigned>(num_backward_blocks(num_heads))), dim3(head_threads),
-           2 * P * N * sums_pitch<N, P> * sizeof(float), stream, rows_of<T>(din), partials, rows_of<const T>(dout),
-           rows_of<const T>(in), rstd, weight, cosine, sine,
-           Heads{num_heads, heads_per_row, static_cast<int>(half), lanes});
+    const std::int64_t num_blocks = num_backward_blocks(num_heads);
+    launch("norm_rope_backward", norm_rope_backward_kernel<T, N, P>, dim3(static_cast<unsigned>(num_blocks)),
+           dim3(head_threads), 2 * P * N * sums_pitch<N, P> * sizeof(float), stream, rows_of<T>(din), partials,
+           rows_of<const T>(dout), rows_of<const T>(in), rstd, weight, cosine, sine,
+           heads_of(num_heads, heads_per_row, half, lanes, num_blocks));
   });
 }
 

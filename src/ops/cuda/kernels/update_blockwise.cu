@@ -2,12 +2,13 @@
 // A step of AdamW with state in 8 bits: a warp for each block, which reads everything once.
 #include "ops/cuda/kernels/kernels.hpp"
 
-#include "sft/core/block_codes.hpp"
+#include "ops/cuda/code_search.cuh"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/random_rounding.cuh"
 #include "ops/cuda/vector.cuh"
 #include "ops/cuda/warp.cuh"
 #include "ops/random_bits.hpp"
+#include "sft/core/block_codes.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -17,7 +18,7 @@ using sft::cuda::shared_memory;
 
 constexpr unsigned threads = 256, warps = threads / warp_size;
 constexpr int lane_elements = static_cast<int>(dynamic_block_size / warp_size);
-constexpr unsigned max_grid = 4096;  ///< the codes are read once for each of them
+constexpr unsigned max_grid = 1024;  ///< each makes its tables
 
 /// The numbers of the codes, with a sign and without.
 struct CodeValues {
@@ -33,16 +34,66 @@ CodeValues code_values() {
   return values;
 }
 
-/// Numbers and borders of a code, in shared memory.
-struct SharedCode {
-  float *values, *borders;
+/// In shared memory, of both codes: their numbers, the borders between these, and what finds a code.
+struct Tables {
+  float values[2][256], borders[2][256];
+  std::uint32_t with_sign[CodeSearch<true>::num_entries], without[CodeSearch<false>::num_entries];
 };
 
-__device__ __forceinline__ SharedCode read_code(float* shared, const float* values) {
+/// All threads of the block; they may read what they find.
+template <bool finds>
+__device__ __forceinline__ void make_tables(Tables& tables, const CodeValues& values) {
   const unsigned code = threadIdx.x, next = code < 255 ? code + 1 : code;
-  shared[code] = values[code];
-  shared[256 + code] = (values[code] + values[next]) * 0.5f;
-  return {shared, shared + 256};
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    tables.values[i][code] = values.of[i][code];
+    tables.borders[i][code] = (values.of[i][code] + values.of[i][next]) * 0.5f;
+  }
+  __syncthreads();
+  if constexpr (finds) {
+    for (unsigned i = threadIdx.x; i < CodeSearch<true>::num_entries; i += threads) {
+      tables.with_sign[i] = CodeSearch<true>::make_entry(i, tables.borders[0]);
+    }
+    for (unsigned i = threadIdx.x; i < CodeSearch<false>::num_entries; i += threads) {
+      tables.without[i] = CodeSearch<false>::make_entry(i, tables.borders[1]);
+    }
+    __syncthreads();
+  }
+}
+
+/// The code of x, at most `largest` and not 0 where x is not: what is below zero is never coded as zero.
+__device__ __forceinline__ unsigned code_with_sign(const Tables& tables, float x, const CodeDivisor& largest,
+                                                   unsigned code_of_nan) {
+  const float quotient = largest.of(x);
+  const bool is_negative = x < 0;
+  int distance = CodeSearch<true>::distance(tables.with_sign, fminf(fabsf(quotient), 1.0f), is_negative);
+  if (is_negative) distance = -(distance < 1 ? 1 : distance > signed_zero_code ? signed_zero_code : distance);
+  return quotient == quotient ? static_cast<unsigned>(signed_zero_code + distance) : code_of_nan;
+}
+
+__device__ __forceinline__ unsigned code_without(const Tables& tables, float x, const CodeDivisor& largest) {
+  const float quotient = largest.of(x);
+  const int code = CodeSearch<false>::distance(tables.without, fminf(fabsf(quotient), 1.0f), false);
+  return quotient > 0 ? static_cast<unsigned>(code) : 0;
+}
+
+/// N neighbouring codes in a word.
+template <int N>
+__device__ __forceinline__ unsigned load_codes(const std::uint8_t* at) {
+  if constexpr (N == 1) {
+    return *at;
+  } else {
+    static_assert(N == 4, "a word");
+    return *reinterpret_cast<const unsigned*>(at);
+  }
+}
+template <int N>
+__device__ __forceinline__ void store_codes(std::uint8_t* at, unsigned codes) {
+  if constexpr (N == 1) {
+    *at = static_cast<std::uint8_t>(codes);
+  } else {
+    *reinterpret_cast<unsigned*>(at) = codes;
+  }
 }
 
 /// Where in the views element `offset` of a block is; -1: not there.
@@ -64,46 +115,59 @@ __host__ __device__ inline std::int64_t number_of(const BlockwiseArguments& step
   return step.first_index + row * step.row_stride + element - row * step.num_columns;
 }
 
-/// Blocks [begin, end). Moves, for each element, two codes and the parameter twice, the gradient, and 2 bytes of the
-/// copy: 16 or 18 bytes in float32. Without `stores` it raises the new scales, from the gradient and the codes.
-template <class Parameter, bool has_copy, bool stores>
-__global__ void __launch_bounds__(threads)
+/// Blocks [begin, end), of which a lane has vectors of N elements, a warp's side by side; with N > 1 they are whole and
+/// the views' own. Moves, for each element, two codes and the parameter twice, the gradient, and 2 bytes of the copy:
+/// 16 or 18 bytes in float32. Without `stores` it raises the new scales, from the gradient and the codes.
+template <class Parameter, bool has_copy, bool stores, int N>
+__global__ void __launch_bounds__(threads, N > 1 && sizeof(Parameter) == sizeof(float) ? 4 : 2)
     blocks_kernel(BlockwiseArguments step, CodeValues values, std::int64_t begin, std::int64_t end) {
+  constexpr int num_vectors = lane_elements / N;
   const AdamW::Step& rule = step.rule;
-  auto* shared = shared_memory<float>();
-  const SharedCode first = read_code(shared, values.of[0]), second = read_code(shared + 512, values.of[1]);
-  __syncthreads();
+  auto& tables = *shared_memory<Tables>();
+  make_tables<stores>(tables, values);
   const unsigned lane = threadIdx.x % warp_size;
+  const auto place = [&](std::int64_t block, int v) {
+    const int offset = (v * static_cast<int>(warp_size) + static_cast<int>(lane)) * N;
+    return N > 1 ? block * dynamic_block_size + offset : place_of(step, block, offset);
+  };
   for (std::int64_t block = begin + blockIdx.x * warps + threadIdx.x / warp_size; block < end;
        block += static_cast<std::int64_t>(gridDim.x) * warps) {
     const std::int64_t scale = block - step.blocks.first_block;
     const float first_scale = step.blocks.old_scales[0][scale], second_scale = step.blocks.old_scales[1][scale];
+    unsigned codes[2][num_vectors];
+    float gradients[num_vectors][N], parameters[num_vectors][N] = {};
+#pragma unroll
+    for (int v = 0; v < num_vectors; ++v) {
+      const std::int64_t i = place(block, v);
+      if (i < 0) continue;
+      codes[0][v] = load_codes<N>(step.codes[0] + i);
+      codes[1][v] = load_codes<N>(step.codes[1] + i);
+      load(gradients[v], step.gradients + i);
+      if constexpr (stores) load(parameters[v], static_cast<const Parameter*>(step.parameters) + i);
+    }
     float moments[2][lane_elements];
     float first_largest = 0, second_largest = 0;
 #pragma unroll
-    for (int j = 0; j < lane_elements; ++j) {
-      moments[0][j] = moments[1][j] = 0;
-      const int offset = j * static_cast<int>(warp_size) + static_cast<int>(lane);
-      const std::int64_t i = place_of(step, block, offset);
+    for (int v = 0; v < num_vectors; ++v) {
+      const std::int64_t i = place(block, v);
       if (i < 0) continue;
-      float state[max_update_states] = {first.values[step.codes[0][i]] * first_scale,
-                                        second.values[step.codes[1][i]] * second_scale};
-      auto* at = static_cast<Parameter*>(step.parameters) + i;
-      float parameter[1] = {};
-      if constexpr (stores) load(parameter, at);
-      rule.update(parameter[0], step.gradients[i] * step.gradient_scale, state,
-                              [](float x) { return sqrtf(x); });
-      moments[0][j] = state[0];
-      moments[1][j] = state[1];
-      first_largest = fmaxf(first_largest, fabsf(state[0]));
-      second_largest = fmaxf(second_largest, state[1]);
-      if constexpr (stores) {
-        if constexpr (sizeof(Parameter) == sizeof(Bf16)) {
-          const std::uint64_t bits = squares(step.key, static_cast<std::uint64_t>(number_of(step, i)));
-          parameter[0] = rounded_at_random<Parameter>(parameter[0], bits >> 32);
+#pragma unroll
+      for (int n = 0; n < N; ++n) {
+        float state[max_update_states] = {tables.values[0][codes[0][v] >> 8 * n & 0xffu] * first_scale,
+                                          tables.values[1][codes[1][v] >> 8 * n & 0xffu] * second_scale};
+        rule.update(parameters[v][n], gradients[v][n] * step.gradient_scale, state, [](float x) { return sqrtf(x); });
+        moments[0][v * N + n] = state[0];
+        moments[1][v * N + n] = state[1];
+        first_largest = fmaxf(first_largest, fabsf(state[0]));
+        second_largest = fmaxf(second_largest, state[1]);
+        if constexpr (stores && sizeof(Parameter) == sizeof(Bf16)) {
+          const std::uint64_t bits = squares(step.key, static_cast<std::uint64_t>(number_of(step, i + n)));
+          parameters[v][n] = rounded_at_random<Parameter>(parameters[v][n], bits >> 32);
         }
-        store(at, parameter);
-        if constexpr (has_copy) store(static_cast<Bf16*>(step.copy) + i, parameter);
+      }
+      if constexpr (stores) {
+        store(static_cast<Parameter*>(step.parameters) + i, parameters[v]);
+        if constexpr (has_copy) store(static_cast<Bf16*>(step.copy) + i, parameters[v]);
       }
     }
     first_largest = warp_max(first_largest);
@@ -123,32 +187,55 @@ __global__ void __launch_bounds__(threads)
         *new_scales[0] = first_largest;
         *new_scales[1] = second_largest;
       }
+      const CodeDivisor by_first(first_largest), by_second(second_largest);
+      const unsigned code_of_nan = first_largest > 0 ? 0 : signed_zero_code;
 #pragma unroll
-      for (int j = 0; j < lane_elements; ++j) {
-        const std::int64_t i = place_of(step, block, j * static_cast<int>(warp_size) + static_cast<int>(lane));
+      for (int v = 0; v < num_vectors; ++v) {
+        const std::int64_t i = place(block, v);
         if (i < 0) continue;
-        const float x = moments[0][j];
-        const int code = nearest_code(first.borders, first_largest > 0 ? x / first_largest : 0.0f);
-        step.codes[0][i] = static_cast<std::uint8_t>(x < 0 && code == signed_zero_code ? code - 1 : code);
-        step.codes[1][i] = static_cast<std::uint8_t>(
-            nearest_code(second.borders, second_largest > 0 ? moments[1][j] / second_largest : 0.0f));
+        unsigned words[2] = {};
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+          words[0] |= code_with_sign(tables, moments[0][v * N + n], by_first, code_of_nan) << 8 * n;
+          words[1] |= code_without(tables, moments[1][v * N + n], by_second) << 8 * n;
+        }
+        store_codes<N>(step.codes[0] + i, words[0]);
+        store_codes<N>(step.codes[1] + i, words[1]);
       }
     }
   }
 }
 
+/// Whether four neighbours from every fourth element on may be accessed together.
+bool is_aligned(const BlockwiseArguments& step) {
+  const auto begins_at = [](const void* data, std::uintptr_t multiple) {
+    return reinterpret_cast<std::uintptr_t>(data) % multiple == 0;
+  };
+  return begins_at(step.gradients, 16) && begins_at(step.parameters, step.has_bf16_parameters ? 8 : 16) &&
+         begins_at(step.copy, 8) && begins_at(step.codes[0], 4) && begins_at(step.codes[1], 4);
+}
+
+template <class Parameter, bool has_copy, bool stores, int N>
+void run_blocks(const char* name, const BlockwiseArguments& step, std::int64_t begin, std::int64_t end,
+                cudaStream_t stream) {
+  if (begin == end) return;
+  const std::int64_t grid = (end - begin + warps - 1) / warps;
+  launch(name, blocks_kernel<Parameter, has_copy, stores, N>,
+         dim3(grid < max_grid ? static_cast<unsigned>(grid) : max_grid), dim3(threads), sizeof(Tables), stream, step,
+         code_values(), begin, end);
+}
+
 template <class Parameter, bool has_copy, bool stores>
 void run(const char* name, const BlockwiseArguments& step, cudaStream_t stream) {
   if (step.size == 0) return;
-  std::int64_t begin = 0, end = (step.size + dynamic_block_size - 1) / dynamic_block_size;
   if (step.blocks.is_cut) {
-    begin = number_of(step, 0) / dynamic_block_size;
-    end = number_of(step, step.size - 1) / dynamic_block_size + 1;
+    return run_blocks<Parameter, has_copy, stores, 1>(name, step, number_of(step, 0) / dynamic_block_size,
+                                                      number_of(step, step.size - 1) / dynamic_block_size + 1, stream);
   }
-  const std::int64_t grid = (end - begin + warps - 1) / warps;
-  launch(name, blocks_kernel<Parameter, has_copy, stores>,
-         dim3(grid < max_grid ? static_cast<unsigned>(grid) : max_grid), dim3(threads), 1024 * sizeof(float), stream,
-         step, code_values(), begin, end);
+  const std::int64_t end = (step.size + dynamic_block_size - 1) / dynamic_block_size,
+                     whole = is_aligned(step) ? step.size / dynamic_block_size : 0;
+  run_blocks<Parameter, has_copy, stores, 4>(name, step, 0, whole, stream);
+  run_blocks<Parameter, has_copy, stores, 1>(name, step, whole, end, stream);
 }
 
 }  // namespace
