@@ -53,20 +53,24 @@ BOOST_FIXTURE_TEST_CASE(the_gpu_that_was_taken_is_one_of_them, Machine) {
 BOOST_FIXTURE_TEST_CASE(a_host_that_waits_sees_what_its_gpu_has_passed, Machine) {
   const Device::Block block = device->allocate(4096);
   const auto progress_of = [&](int num_marks) {
+    const std::uint64_t before = progress();
     for (int i = 0; i < num_marks; ++i) {
       device->fill_zero(block.get(), 4096, *stream);
       stream->mark();
     }
-    const std::uint64_t before = progress();
     stream->synchronize();
     int num_tries = 0;
     device->wait_checks().wait_until([&] { return ++num_tries > 1; });  // asks the checks once
     return progress() - before;
   };
-  const std::uint64_t without = progress_of(0);
-  BOOST_TEST(progress_of(5) == without + 5);
-  BOOST_TEST(progress_of(2) == without + 2);
-  BOOST_TEST(progress_of(0) == without);
+  constexpr int of_waiting = 8;  // what the host notes of its waits, at most
+  BOOST_TEST(progress_of(0) <= of_waiting);
+  for (const int num_marks : {100, 40}) {
+    const std::uint64_t seen = progress_of(num_marks);
+    BOOST_TEST((seen >= static_cast<std::uint64_t>(num_marks)));
+    BOOST_TEST((seen <= static_cast<std::uint64_t>(num_marks + of_waiting)));
+  }
+  BOOST_TEST(progress_of(0) <= of_waiting);
 }
 
 BOOST_FIXTURE_TEST_CASE(memory_is_counted_and_its_peak_stays, Machine) {
