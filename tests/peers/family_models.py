@@ -6,6 +6,7 @@ num_attention_heads, biases, every kind of rotation, windows by each way to say 
 towers beside the text. What is drawn is what transformers computes; `sft` has to say the same number.
 """
 import json
+import math
 import random
 import shutil
 
@@ -375,14 +376,16 @@ def to_old_form(folder):
 
 
 def pack_experts(network):
-    """Random codes of MXFP4 by name, and what transformers makes of them in the network."""
+    """Random codes of MXFP4 by name, and what transformers makes of them in the network; smaller the more of them are summed,
+    as all weights are, or most of the values would lie beyond swiglu_limit."""
     packed = {}
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
                 experts, inner, outer = parameter.shape
                 blocks = torch.randint(0, 256, (experts, outer, inner // 32, 16), dtype=torch.uint8)
-                scales = torch.randint(122, 126, (experts, outer, inner // 32), dtype=torch.uint8)
+                least = 122 - round(math.log2(inner / 64) / 2)
+                scales = torch.randint(least, least + 4, (experts, outer, inner // 32), dtype=torch.uint8)
                 parameter.copy_(convert_moe_packed_tensors(blocks, scales))
                 packed |= {name + "_blocks": blocks, name + "_scales": scales}
     return packed

@@ -34,12 +34,12 @@ def class_of(config):
     return getattr(transformers, config["architectures"][0])
 
 
-def make_model(name, folder):
-    """Writes the model; the generator of all else that is random with it."""
+def make_model(name, folder, attempt=0):
+    """Writes the model; the generator of all else that is random with it. Another attempt has other weights and rows."""
     described = json.loads((FOLDER / f"{name}.json").read_text())
     config = cut(described["config"], described["cut"])
     quantization = config.pop("quantization_config", None)
-    rng = random.Random(name)
+    rng = random.Random(name + f" {attempt}" * (attempt > 0))
     torch.manual_seed(rng.randrange(1 << 30))
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
