@@ -135,6 +135,14 @@ Hdf5File Hdf5File::open(const std::string& path, Sources sources) {
   return Hdf5File(std::move(impl));
 }
 
+void load_hdf5() {
+  const Hdf5Lock lock;
+  constexpr std::size_t increment = 4096;
+  const Handle properties(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  H5Pset_fapl_core(properties.id(), increment, /*backing_store=*/false);
+  const Handle file(H5Fcreate("nowhere", H5F_ACC_TRUNC, H5P_DEFAULT, properties.id()), H5Fclose);
+}
+
 Hdf5File Hdf5File::create(const std::string& path, std::size_t user_block_bytes) {
   return create(path, user_block_bytes, /*is_aligned=*/false);
 }

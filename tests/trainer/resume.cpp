@@ -397,6 +397,48 @@ BOOST_AUTO_TEST_CASE(memory_that_ranks_share_for_a_model_folder_is_planned_once)
   BOOST_TEST(peak.most / (1 << 20) >= 0.8 * most_mib);
 }
 
+struct SmallRun {
+  const char* name;
+  config::Precision precision;
+  bool has_experts, has_adapters, adapts_experts;
+  friend std::ostream& operator<<(std::ostream& out, const SmallRun& run) { return out << run.name; }
+};
+
+// Of such runs the code of products is a large part: adapters make many kinds of products, routing many numbers of
+// rows.
+const std::vector<SmallRun> small_runs{
+    {"dense, float32", config::Precision::fp32, false, false, false},
+    {"dense, bf16", config::Precision::bf16, false, false, false},
+    {"adapters, float32", config::Precision::fp32, false, true, false},
+    {"adapters, bf16", config::Precision::bf16, false, true, false},
+    {"experts, bf16", config::Precision::bf16, true, false, false},
+    {"experts, adapters beside them, bf16", config::Precision::bf16, true, true, false},
+    {"experts, adapters of them, bf16", config::Precision::bf16, true, true, true},
+};
+
+BOOST_DATA_TEST_CASE(small_runs_take_no_more_memory_than_planned, small_runs, small) {
+  const Workshop workshop;
+  const RunCase run{"one rank", {.dp_shard_size = 1}, small.precision};
+  test::TrainerProgram program = workshop.start(run, "run", 12, "none", [&](config::Config& config) {
+    config.checkpoint.save_strategy = config::SaveStrategy::no;
+    if (small.has_experts) {
+      config.model.num_experts = 8;
+      config.model.num_experts_per_tok = 2;
+      config.model.moe_intermediate_size = 64;
+    }
+    config.lora.use_peft = small.has_adapters;
+    config.lora.lora_r = 4;
+    if (!small.adapts_experts) return;
+    config.lora.lora_dropout = 0;
+    config.lora.lora_target_parameters = {"gate_up_proj", "down_proj"};
+  });
+  check_done(program, workshop, "run");
+  const double peak_mib = test::read_peak_bytes(workshop.path("run")).most / (1 << 20);
+  const double planned_mib = workshop.ledger_total_mib("run").second;
+  BOOST_TEST(peak_mib <= planned_mib);
+  BOOST_TEST(peak_mib >= 0.95 * planned_mib);
+}
+
 // oneDNN's products below AVX-512 allocate copies of their operands on every thread, of other sizes for every shape.
 BOOST_AUTO_TEST_CASE(threads_without_avx512_do_not_take_more_than_the_ledger_says) {
   const Workshop workshop;

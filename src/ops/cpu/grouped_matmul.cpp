@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <bit>
 #include <exception>
 
 #include "sft/core/ensure.hpp"
@@ -34,6 +35,31 @@ Tensor part_of(const Tensor& workspace, int thread, std::size_t part_bytes) {
           {static_cast<std::int64_t>(part_bytes / sizeof(float))}};
 }
 
+/// The terms of the rows from `begin` on, of a product whose rows are those of an expert.
+Matmul piece_of(const Matmul& product, std::int64_t begin, std::int64_t num_rows) {
+  Matmul piece = product;
+  piece.a = product.a.rows(begin, num_rows);
+  if (product.transpose_a) {  // a sum over the rows
+    piece.b = product.b.rows(begin, num_rows);
+    piece.accumulate = product.accumulate || begin > 0;
+  } else {
+    piece.c = product.c.rows(begin, num_rows);
+  }
+  return piece;
+}
+
+void run_in_pieces(MatmulEngine& engine, const Matmul& product, const Tensor& workspace) {
+  if (MatmulEngine::is_small(product, workspace.size_bytes())) return engine.run(product, workspace);
+  const std::int64_t num_rows = product.a.shape[0];
+  std::int64_t begin = 0;
+  while (begin < num_rows) {
+    const auto most_rows = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(num_rows - begin)));
+    const std::int64_t piece_rows = most_rows < GroupedMatmulEngine::least_piece_rows ? num_rows - begin : most_rows;
+    engine.run(piece_of(product, begin, piece_rows), workspace);
+    begin += piece_rows;
+  }
+}
+
 }  // namespace
 
 void GroupedMatmulEngine::run(const std::vector<Matmul>& products, MatmulEngine& all_threads, Tensor workspace) {
@@ -45,7 +71,7 @@ void GroupedMatmulEngine::run(const std::vector<Matmul>& products, MatmulEngine&
   const int num_threads = omp_get_max_threads();
   const std::size_t part_bytes = workspace.size_bytes() / num_threads / line_bytes * line_bytes;
   if (!runs_side_by_side(products, num_threads) || part_bytes < matmul_workspace_bytes(1)) {
-    for (const Matmul* product : waiting) all_threads.run(*product, workspace);
+    for (const Matmul* product : waiting) run_in_pieces(all_threads, *product, workspace);
     return;
   }
   while (std::ssize(of_thread_) < num_threads) {
@@ -63,7 +89,7 @@ void GroupedMatmulEngine::run(const std::vector<Matmul>& products, MatmulEngine&
 #pragma omp for schedule(dynamic, 1)
     for (std::size_t i = 0; i < waiting.size(); ++i) {
       try {
-        of_thread_[thread]->run(*waiting[i], part_of(workspace, thread, part_bytes));
+        run_in_pieces(*of_thread_[thread], *waiting[i], part_of(workspace, thread, part_bytes));
       } catch (...) {
 #pragma omp critical
         error = std::current_exception();

@@ -11,9 +11,12 @@
 
 namespace sft::ops::cpu {
 
-/// Not thread-safe.
+/// Not thread-safe. Experts have any numbers of rows, and machine code of products is for one of them: those that have
+/// it run in pieces of least_piece_rows times powers of two, and what is left, so that few kinds are made.
 class GroupedMatmulEngine {
  public:
+  static constexpr std::int64_t least_piece_rows = 16;
+
   /// With the kernels of `isa`.
   explicit GroupedMatmulEngine(Isa isa) : isa_(isa) {}
 

@@ -155,6 +155,13 @@ std::size_t MatmulEngine::KeyHash::operator()(const Key& key) const {
   return hash;
 }
 
+bool MatmulEngine::Key::is_bf16() const { return (flags & flag_bf16) != 0; }
+
+bool MatmulEngine::Key::has_gaps() const {
+  return a_stride > ((flags & flag_transpose_a) != 0 ? m : k) || b_stride > ((flags & flag_transpose_b) != 0 ? k : n) ||
+         c_stride > n;
+}
+
 MatmulEngine::Key MatmulEngine::key_of(const Matmul& product) {
   return {product.c.shape[0], product.c.shape[1],   product.a.shape[product.transpose_a ? 0 : 1],
           product.a.stride0,  product.b.stride0,    product.c.stride0,
