@@ -436,7 +436,8 @@ BOOST_DATA_TEST_CASE(small_runs_take_no_more_memory_than_planned, small_runs, sm
   const double peak_mib = test::read_peak_bytes(workshop.path("run")).most / (1 << 20);
   const double planned_mib = workshop.ledger_total_mib("run").second;
   BOOST_TEST(peak_mib <= planned_mib);
-  BOOST_TEST(peak_mib >= 0.95 * planned_mib);
+  // A number of tokens that comes once is planned as one that comes in first micro-batches of steps and in others.
+  BOOST_TEST(peak_mib >= 0.93 * planned_mib);
 }
 
 // oneDNN's products below AVX-512 allocate copies of their operands on every thread, of other sizes for every shape.

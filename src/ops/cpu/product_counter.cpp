@@ -36,6 +36,13 @@ void ProductCounter::note_pieces(Grouped grouped, std::int64_t num_experts, std:
   }
 }
 
+void ProductCounter::grouped_matmul(const GroupedMatmul& grouped) {
+  note_pieces(grouped, grouped.b.shape[0], grouped.a.shape[0]);
+}
+void ProductCounter::grouped_weight_gradient(const GroupedWeightGradient& grouped) {
+  note_pieces(grouped, grouped.dweight.shape[0], grouped.x.shape[0]);
+}
+
 ProductCounter::Code ProductCounter::code_of(const MatmulEngine::Key& key) const {
   if (key.has_gaps()) return Code::shared;
   return isa_ == Isa::amx && key.is_bf16() ? Code::of_tiles : Code::own;
@@ -69,7 +76,7 @@ std::size_t ProductCounter::code_bytes(int num_threads, std::int64_t num_lengths
   const std::int64_t num_kept = std::min(of_tokens, max_kept_products) + std::min(of_experts, max_kept_products);
   const std::int64_t bytes = num_lengths * bytes_of(of_tokens_) + num_threads * bytes_of(of_experts_);
   // Pages of oneDNN's own code that products touch, and code that they share, whatever their number.
-  constexpr std::int64_t library_bytes = 1400 * std::int64_t{1024}, shared_bytes = 2048 * std::int64_t{1024};
+  constexpr std::int64_t library_bytes = 1400 * std::int64_t{1024}, shared_bytes = 2304 * std::int64_t{1024};
   const auto is_shared = [this](const MatmulEngine::Key& key) { return code_of(key) == Code::shared; };
   const bool has_shared = std::ranges::any_of(of_tokens_, is_shared) || std::ranges::any_of(of_experts_, is_shared);
   return library_bytes + (has_shared ? shared_bytes : 0) + bytes / (of_tokens + of_experts) * num_kept;

@@ -23,12 +23,8 @@ class ProductCounter final : public null::NullBackend {
   void matmul(const Matmul& product) override { note(product, of_tokens_); }
   void fp8_matmul(const Fp8Matmul& product) override;
   void gather_tokens(const GatherTokens& gather) override { num_choices_ = gather.num_choices; }
-  void grouped_matmul(const GroupedMatmul& grouped) override {
-    note_pieces(grouped, grouped.b.shape[0], grouped.a.shape[0]);
-  }
-  void grouped_weight_gradient(const GroupedWeightGradient& grouped) override {
-    note_pieces(grouped, grouped.dweight.shape[0], grouped.x.shape[0]);
-  }
+  void grouped_matmul(const GroupedMatmul& grouped) override;
+  void grouped_weight_gradient(const GroupedWeightGradient& grouped) override;
 
   /// See ops::products_bytes.
   [[nodiscard]] std::size_t code_bytes(int num_threads, std::int64_t num_lengths) const;
