@@ -61,6 +61,7 @@
 #include "sft/plan/datasets.hpp"
 #include "sft/plan/hardware.hpp"
 #include "sft/plan/memory.hpp"
+#include "sft/plan/mlp_tile.hpp"
 #include "sft/plan/row_lengths.hpp"
 #include "sft/plan/run_length.hpp"
 #include "sft/plan/search.hpp"
@@ -309,18 +310,26 @@ void plan_only(const config::ValidConfig& given, const apps::SftOptions& command
   const plan::Machine machine =
       planned_machine(given, hardware ? std::optional(hardware->kind) : std::nullopt, ranks_per_node);
   apps::require_fitting_device(given, machine.kind);
-  const auto [config, why] = plan::resolve_sp_method(
+  const auto [with_sp, why] = plan::resolve_sp_method(
       plan::assume_async_save(given), plan::SpFacts::of(given, datasets.train, std::min(ranks_per_node, num_ranks)));
+  const plan::Room room = room_for(machine, hardware, std::min(ranks_per_node, num_ranks), command.memory_bytes,
+                                   given->checkpoint.async.has_value());
+  const std::size_t process_bytes = own_bytes(datasets);
+  const auto [config, tile_choice] = plan::choose_mlp_tile(with_sp, [&](const config::ValidConfig& of) {
+    const plan::Verdict verdict =
+        plan::judge(plan::plan_memory(of, datasets, machine, process_bytes, ranks_per_node), machine.kind, room);
+    return !verdict.is_known || verdict.fits();
+  });
+  if (!tile_choice.empty() && !command.json) log_info(tile_choice);
   log_info(plan::dry_run({.config = config,
                           .datasets = datasets,
                           .machine = machine,
-                          .process_bytes = own_bytes(datasets),
+                          .process_bytes = process_bytes,
                           .sp_choice = why,
                           .weights = apps::look_at_weights(config->model),
                           .hardware = hardware,
                           .ranks_per_node = ranks_per_node,
-                          .room = room_for(machine, hardware, std::min(ranks_per_node, num_ranks), command.memory_bytes,
-                                           given->checkpoint.async.has_value())},
+                          .room = room},
                          command.json));
   if (const std::string warning = plan::warning_of_mesh(config->parallel); !warning.empty()) log_warning(warning);
 }
@@ -458,11 +467,18 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
   const auto plan_ledger = [&](const config::ValidConfig& planned) {
     return plan::plan_ledger(planned, datasets, place, machine, own_bytes(datasets));
   };
-  auto [with_async, save_choice, planned] =
-      plan::choose_async_save(config, plan_ledger, device.kind(), machine::node_memory_bytes(), on.session);
+  const std::optional<std::size_t> node_bytes = machine::node_memory_bytes();
+  const auto choose_save = [&](const config::ValidConfig& of) {
+    return plan::choose_async_save(of, plan_ledger, device.kind(), node_bytes, on.session);
+  };
+  auto [with_tile, tile_choice] = plan::choose_mlp_tile(config, [&](const config::ValidConfig& of) {
+    return plan::fits_memory(choose_save(of).planned, device.kind(), node_bytes, own_memory, on.session);
+  });
+  if (!tile_choice.empty()) log_info(tile_choice);
+  auto [with_async, save_choice, planned] = choose_save(with_tile);
   config = std::move(with_async);
   const auto advice = [&, &config = config] { return nearest_fitting(on, config, datasets, machine_name, own_memory); };
-  plan::require_node_memory(planned, device.kind(), machine::node_memory_bytes(), on.session, advice);
+  plan::require_node_memory(planned, device.kind(), node_bytes, on.session, advice);
   plan::require_gpu_memory(planned, own_memory, world, advice);
   std::optional<plan::Hardware> hardware;
   std::optional<plan::StepTime> step_time;

@@ -105,8 +105,8 @@ NodeReports::~NodeReports() {
   remove_own();
 }
 
-// The folder goes with the last file in it. A node that has none there lets an empty folder be: another one may just have
-// made it to write into.
+// The folder goes with the last file in it. A node that has none there lets an empty folder be: another one may just
+// have made it to write into.
 void NodeReports::remove_own() const {
   std::error_code ignored;
   if (fs::remove(file_of(first_rank_), ignored)) fs::remove(folder_, ignored);

@@ -225,8 +225,11 @@ std::vector<Key> make_keys() {
       path_key(
           "train", &C::train, "offload_folder", &Train::offload_folder,
           "folder on a fast disk of each node, for what is offloaded to files: without names, gone when the run ends"),
-      key("train", &C::train, "mlp_tile_tokens", &Train::mlp_tile_tokens,
-          "tokens that an MLP works on at a time, for long rows; 0: all", 0, "0 (all tokens at a time) or more"),
+      number_or_auto_key(
+          "train", &C::train, "mlp_tile_tokens", &Train::mlp_tile_tokens,
+          "tokens that an MLP works on at a time, for long rows; 0: all; auto: all, or 8192 where the run "
+          "fits in memory only so",
+          0, "auto, 0 (all tokens at a time) or more"),
       key("train", &C::train, "seed", &Train::seed,
           "seed of what is random beyond weights and the order of rows: the dropout of adapters, noise on embeddings"),
       path_key("train", &C::train, "output_dir", &Train::output_dir,

@@ -111,6 +111,29 @@ Key optional_key(const char* name, std::optional<Value> Train::*field, bool (*no
           }};
 }
 
+/// A number from `least` on, or "auto" for what something else decides; `rule` says so.
+template <class Part, class Value>
+Key number_or_auto_key(const char* section, Part Config::*part, const char* name, std::optional<Value> Part::*field,
+                       const char* help, std::type_identity_t<Value> least, const char* rule) {
+  Key number{section,
+             name,
+             help,
+             {},
+             /*is_path=*/false,
+             [=](const std::string& text, Config& config) {
+               std::optional<Value> choice;
+               if (unquoted(text) != "auto") read(text, choice.emplace());
+               config.*part.*field = choice;
+             },
+             [=](const Config& config) {
+               const std::optional<Value>& choice = config.*part.*field;
+               return choice ? write(*choice) : std::string("auto");
+             }};
+  number.is_allowed = [=](const Config& config) { return (config.*part.*field).value_or(least) >= least; };
+  number.rule = rule;
+  return number;
+}
+
 /// A truth, or "auto" for what something else decides.
 template <class Part>
 Key truth_or_auto_key(const char* section, Part Config::*part, const char* name, std::optional<bool> Part::*field,

@@ -111,7 +111,7 @@ ActivationPolicy activation_policy(const config::Train& train, device::Kind kind
   using Location = ActivationPolicy::Location;
   const Location elsewhere = kind == device::Kind::cpu ? Location::file : Location::host;
   return {.checkpointing = train.activation_checkpointing,
-          .mlp_tile_tokens = train.mlp_tile_tokens > 0 ? train.mlp_tile_tokens : INT64_MAX,
+          .mlp_tile_tokens = train.mlp_tile_tokens.value_or(0) > 0 ? *train.mlp_tile_tokens : INT64_MAX,
           .location = train.activation_offload ? elsewhere : Location::device};
 }
 

@@ -156,16 +156,40 @@ std::string format_memory(const MemoryTable& table) {
   return text.text();
 }
 
+namespace {
+
+/// Of the ranks of this node. Collective over it.
+std::size_t needed_of_node(const device::Ledger& planned, device::Kind kind, const comm::Group& node) {
+  std::array<std::int64_t, 1> needed{static_cast<std::int64_t>(planned.node_bytes(kind))};
+  node.sum(std::span<std::int64_t>(needed));
+  return needed[0];
+}
+
+std::size_t needed_of_gpu(const device::Ledger& planned) {
+  return planned.total_bytes() - planned.node_bytes(device::Kind::cuda);
+}
+
+bool fit_everywhere(bool fits, const comm::Group& world) {
+  std::array<std::int64_t, 1> refused{fits ? 0 : 1};
+  world.max(std::span<std::int64_t>(refused));
+  return refused[0] == 0;
+}
+
+}  // namespace
+
+bool fits_memory(const device::Ledger& planned, device::Kind kind, std::optional<std::size_t> node_bytes,
+                 const std::optional<device::OwnMemory>& own, const comm::Session& session) {
+  const std::size_t on_node = needed_of_node(planned, kind, session.node());
+  const bool fits_node = !node_bytes || on_node <= *node_bytes;
+  return fit_everywhere(fits_node && (!own || needed_of_gpu(planned) <= own->total_bytes), session.world());
+}
+
 void require_node_memory(const device::Ledger& planned, device::Kind kind, std::optional<std::size_t> node_bytes,
                          const comm::Session& session, const std::function<std::string()>& advice) {
   const comm::Group& world = session.world();
-  std::array<std::int64_t, 1> needed{static_cast<std::int64_t>(planned.node_bytes(kind))};
-  session.node().sum(std::span<std::int64_t>(needed));
-  const std::size_t needed_bytes = needed[0];
+  const std::size_t needed_bytes = needed_of_node(planned, kind, session.node());
   const bool fits = !node_bytes || needed_bytes <= *node_bytes;
-  std::array<std::int64_t, 1> refused{fits ? 0 : 1};
-  world.max(std::span<std::int64_t>(refused));
-  if (refused[0] == 0) return;
+  if (fit_everywhere(fits, world)) return;
   log_info(format_memory(gather_memory(planned, kind, world)));
   const std::string instead = ask(advice, world);
   world.agree([&] {
@@ -184,11 +208,9 @@ void require_node_memory(const device::Ledger& planned, device::Kind kind, std::
 
 void require_gpu_memory(const device::Ledger& planned, const std::optional<device::OwnMemory>& own,
                         const comm::Group& world, const std::function<std::string()>& advice) {
-  const std::size_t needed_bytes = planned.total_bytes() - planned.node_bytes(device::Kind::cuda);
+  const std::size_t needed_bytes = needed_of_gpu(planned);
   const bool fits = !own || needed_bytes <= own->total_bytes;
-  std::array<std::int64_t, 1> refused{fits ? 0 : 1};
-  world.max(std::span<std::int64_t>(refused));
-  if (refused[0] == 0) return;
+  if (fit_everywhere(fits, world)) return;
   log_info(format_memory(gather_memory(planned, device::Kind::cuda, world)));
   const std::string instead = ask(advice, world);
   world.agree([&] {

@@ -266,9 +266,9 @@ std::string describe_activations(const config::Config& config, bool is_cpu) {
   if (train.activation_offload) {
     add(is_cpu ? fmt::format("offloaded to files in {}", train.offload_folder) : "offloaded to host memory");
   }
-  if (train.mlp_tile_tokens > 0) {
+  if (const std::int64_t tile_tokens = train.mlp_tile_tokens.value_or(0); tile_tokens > 0) {
     const config::Model& model = config.model;
-    const std::string tiles = fmt::format("MLP in tiles of {}", plural(train.mlp_tile_tokens, "token"));
+    const std::string tiles = fmt::format("MLP in tiles of {}", plural(tile_tokens, "token"));
     if (model.num_experts == 0) {
       add(tiles);
     } else if (model.has_dense_layers() || model.n_shared_experts > 0) {

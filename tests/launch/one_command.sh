@@ -62,6 +62,26 @@ succeeds 'a machine' "${dry[@]}" --machine h100x8x2
 check 'gives hours' grep -qE 'run +21 steps of .* s on h100x8x2: .* hours' out
 succeeds 'as JSON' "${dry[@]}" --machine h100x8x2 --json
 check 'the same' python3 -c 'import json; plan = json.load(open("out")); assert plan["fits"]["fits"] and plan["run_s"] > 0'
+
+# MLPs work on some tokens at a time where the memory suffices only so.
+long=("$sft" --model_name_or_path tiny/model --dry-run --max_length 128k --num_rows 4 --num_ranks 1
+  --per_device_train_batch_size 1 --train.activation_checkpointing full)
+for tile in 0 8192; do
+  succeeds "a long row, mlp_tile_tokens = $tile" "${long[@]}" --train.mlp_tile_tokens "$tile" --json
+  python3 -c 'import json; print(json.load(open("out"))["memory_per_rank"]["total"]["most_bytes"])' >"needed-$tile"
+done
+between=$((($(cat needed-0) + $(cat needed-8192)) / 2))
+check 'tiles take less memory' test "$(cat needed-8192)" -lt "$between"
+succeeds 'between the two' "${long[@]}" --memory "$between"
+check 'tiles are taken' grep -qE 'activations .*; MLP in tiles of 8192 tokens' out
+check 'and why' grep -q 'mlp_tile_tokens = auto: MLPs work on 8192 tokens at a time' out
+check 'and the run fits' grep -qE 'fits +yes' out
+succeeds 'with more memory' "${long[@]}" --memory 80GB
+check 'there are none' test "$(grep -c 'in tiles' out)" -eq 0
+succeeds 'with less' "${long[@]}" --memory 1MB
+check 'there are none either' test "$(grep -c 'in tiles' out)" -eq 0
+succeeds 'none are wanted' "${long[@]}" --memory "$between" --train.mlp_tile_tokens 0
+check 'so it does not fit' grep -qE 'fits +NO: ' out
 cp -r tiny/model damaged
 rm damaged/model.safetensors
 refuses 3 'damaged' "$sft" --model_name_or_path damaged --dry-run --max_length 64

@@ -253,7 +253,8 @@ struct Train {
   Fp8 fp8 = Fp8::none;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::none;
   bool activation_offload = false;
-  std::int64_t mlp_tile_tokens = 0;            ///< 0: the MLP works on all tokens of a micro-batch at a time
+  /// Tokens that an MLP works on at a time; 0: all of a micro-batch; none ("auto"): all, until plan::choose_mlp_tile.
+  std::optional<std::int64_t> mlp_tile_tokens;
   Offload offload_optimizer = Offload::none;   ///< the moments
   Offload offload_parameters = Offload::none;  ///< the float32 master weights
   std::string offload_folder;                  ///< of what is offloaded to files

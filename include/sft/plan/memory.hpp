@@ -60,6 +60,12 @@ struct MemoryTable {
 /// A line for each label, and the total; with GPUs also how much of it lies where.
 [[nodiscard]] std::string format_memory(const MemoryTable& table);
 
+/// Whether no rank needs more than its part of a GPU, `own` (Device::own_memory), none on CPUs, and no node's ranks
+/// more than it has, `node_bytes`, none when the system does not tell. `planned`: this rank's ledger. Collective over
+/// the world and each node.
+[[nodiscard]] bool fits_memory(const device::Ledger& planned, device::Kind kind, std::optional<std::size_t> node_bytes,
+                               const std::optional<device::OwnMemory>& own, const comm::Session& session);
+
 /// Refuses a run whose ranks need more of their node's memory than there is, its RAM or the limit of its control group:
 /// prints the planned memory of all ranks, then throws a configuration Error that every rank holds. `planned`: this
 /// rank's ledger; `node_bytes`: none when the system does not tell. `advice` says on rank 0 what would fit, and is
