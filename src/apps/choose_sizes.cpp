@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "machines.hpp"
+#include "open_datasets.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/format.hpp"
@@ -77,7 +78,7 @@ ChosenSizes choose_sizes(const OpenSizes& open) {
                       .rows_per_step = open.rows_per_step};
   config::Config& base = task.base;
   base.model = config::validate(base.model)->model;
-  base.data.train_files = {"none"};
+  base.data.train_files = {no_data};
   if (base.train.offload_folder.empty()) base.train.offload_folder = base.train.output_dir;
   base.device.backend =
       open.hardware.kind == device::Kind::cuda ? config::BackendChoice::cuda : config::BackendChoice::cpu;

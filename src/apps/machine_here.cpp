@@ -13,6 +13,7 @@
 #include "child_process.hpp"
 #include "find_script.hpp"
 #include "machines.hpp"
+#include "open_datasets.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
@@ -68,7 +69,7 @@ std::string trial_ini(int num_ranks, const config::Config& config, const std::st
   trial.model.num_hidden_layers = 1;
   trial.model.num_attention_heads = trial.model.num_key_value_heads = 1;
   trial.model.vocab_size = 256;
-  trial.data.train_files = {"none"};
+  trial.data.train_files = {no_data};
   trial.parallel.dp_shard_size = num_ranks;
   trial.train.precision = config.train.precision;
   trial.train.output_dir = folder;

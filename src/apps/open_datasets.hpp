@@ -19,6 +19,9 @@ namespace sft::apps {
 [[nodiscard]] plan::Datasets open_datasets(const config::ValidConfig& config,
                                            const std::vector<std::string>& damaged = {});
 
+/// In data.train_files where a run is planned without data: not the word `none`, which is an empty list.
+inline const std::string no_data = "no-data";
+
 /// Stands for data that is not there yet: `num_rows` full rows of `max_length` tokens (0: as many as a step has), and
 /// none to evaluate on. Refuses what open_datasets refuses of such rows. Not collective.
 [[nodiscard]] plan::Datasets planned_datasets(const config::ValidConfig& config, std::int64_t max_length,

@@ -19,6 +19,7 @@
 
 #include "machine_here.hpp"
 #include "machines.hpp"
+#include "open_datasets.hpp"
 #include "plan_options.hpp"
 #include "plan_report.hpp"
 #include "sft/config/parse.hpp"
@@ -39,9 +40,6 @@
 namespace {
 
 using namespace sft;
-
-/// Stands for data that a plan is made without.
-const std::string no_data = "none";
 
 /// The configuration of the command line; without `overrides`, what it is beside them.
 config::Config read_config(const apps::PlanOptions& options, const std::vector<config::Option>& overrides) {
@@ -134,7 +132,7 @@ plan::PlanTask make_task(const apps::PlanOptions& options) {
     throw_config_error("--max_length is missing", "there are no data.train_files that say how long rows are",
                        "give the tokens of a row, e.g. --max_length 32k");
   }
-  if (base.data.train_files.empty()) base.data.train_files = {no_data};
+  if (base.data.train_files.empty()) base.data.train_files = {apps::no_data};
   return task;
 }
 
@@ -143,7 +141,7 @@ std::int64_t num_steps(const apps::PlanOptions& options, const plan::PlanTask& t
                        const config::ValidConfig& config) {
   if (config->train.max_steps >= 0) return config->train.max_steps;
   std::int64_t num_rows = options.num_rows;
-  if (num_rows == 0 && task.base.data.train_files.front() != no_data) {
+  if (num_rows == 0 && task.base.data.train_files.front() != apps::no_data) {
     num_rows = data::PackedDataset(task.base.data.train_files).num_rows();
   }
   return num_rows == 0 ? 0 : plan::num_steps(config, num_rows);
@@ -163,7 +161,7 @@ void judge_best(const apps::PlanOptions& options, apps::PlanReport& report) {
 void apply(const apps::PlanOptions& options, const apps::PlanReport& report) {
   const std::size_t number = options.explained > 0 ? options.explained : 1;
   config::Config config = *report.result.best.at(number - 1).config;
-  if (config.data.train_files.front() == no_data) config.data.train_files.clear();
+  if (config.data.train_files.front() == apps::no_data) config.data.train_files.clear();
   io::write_file_atomically(options.applied_to, config::to_ini(config));
   log_info(fmt::format("wrote {}: start it with `mpirun -np {} sft {}`\n", options.applied_to,
                        report.task.hardware.num_ranks(), options.applied_to));

@@ -137,7 +137,7 @@ std::string resolve(const apps::SftOptions& command, int num_ranks) {
       throw_config_error("--max_length and data.train_files are given", "the rows that there are have a length",
                          "leave --max_length out, or data.train_files to plan without data");
     }
-    config.data.train_files = {"none"};
+    config.data.train_files = {apps::no_data};
   }
   if (!shares.is_empty()) config::apply_step_shares(shares, steps_of_run(config, command, num_ranks), config);
   if (command.action != apps::SftOptions::Action::print_config &&

@@ -31,6 +31,7 @@ namespace bytes_of = bench::bytes_of;
 
 struct Options {
   std::string backend = "cpu", model = "small", precision = "both", part = "all", checkpointing = "none";
+  std::string attention = "own";
   std::int64_t layers = 0, tokens = 2048, length = 512, copy_mib = 0, product_size = 0;
   double peak_tflops = 0.0;
   int repetitions = 5;
@@ -41,6 +42,7 @@ bool parse(int argc, char** argv, Options& options) {
   bench::CommandLine line("bench_ops");
   line.add("backend", options.backend, "cpu or cuda");
   line.add("model", options.model, bench::model_names);
+  line.add("attention", options.attention, "on a GPU: own or cudnn, in bf16");
   line.add("layers", options.layers, "of the model; 0: its own");
   line.add("tokens", options.tokens, "of a micro-batch");
   line.add("length", options.length, "tokens of each of its documents");
@@ -72,7 +74,8 @@ bench::OpBenchOptions bench_options(const Options& options, const config::Model&
           .product_size = options.product_size > 0 ? options.product_size
                           : is_cuda                ? 8192
                                                    : 2048,
-          .peak_tflops = options.peak_tflops};
+          .peak_tflops = options.peak_tflops,
+          .attention = options.attention == "cudnn" ? ops::AttentionKernels::cudnn : ops::AttentionKernels::own};
 }
 
 /// The ops of one model, in one dtype.
@@ -179,8 +182,18 @@ void ModelOps::attention(const std::string& name, std::int64_t document_length, 
                          });
     measure_delta("attention_delta " + name, delta, out, dout, calls);
     bench_.product_bound("attention_backward " + name, 10.0 * size * pairs, calls, [&] {
-      ops_.attention_backward(
-          {q, k, v, dout, lse, delta, heads(dqkv, 0, H), heads(dqkv, H, K), heads(dqkv, H + K, K), 0.125f, *plan});
+      ops_.attention_backward({.q = q,
+                               .k = k,
+                               .v = v,
+                               .dout = dout,
+                               .lse = lse,
+                               .delta = delta,
+                               .dq = heads(dqkv, 0, H),
+                               .dk = heads(dqkv, H, K),
+                               .dv = heads(dqkv, H + K, K),
+                               .scale = 0.125f,
+                               .plan = *plan,
+                               .out = out});
     });
   });
 }

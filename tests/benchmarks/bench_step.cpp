@@ -53,7 +53,7 @@ constexpr double mib = 1 << 20;
 struct Options {
   std::string backend = "cpu", model = "small", layers = "all", precision = "fp32", checkpointing = "none";
   AxisArray<int> mesh_sizes{1, {}};
-  std::string sp_method = "ring";
+  std::string sp_method = "ring", attention = "auto";
   int ulysses_size = 0, zero_stage = 3, tp_sequence_parallel = 0;
   std::int64_t document_length = 0, mlp_tile_tokens = 0;
   std::int64_t rows = 4, length = 512, accumulation = 1, steps = 7;
@@ -71,6 +71,7 @@ bool parse(int argc, char** argv, Options& options) {
            "number of layers; all: those of the model; fit: as many as one GPU has memory for");
   line.add("precision", options.precision, "fp32 or bf16");
   line.add("activation_checkpointing", options.checkpointing, "none, selective or full");
+  line.add("attention", options.attention, "on GPUs: auto, own or cudnn");
   line.add("mlp_tile_tokens", options.mlp_tile_tokens, "tokens that the MLP works on at a time; 0: all");
   line.add_mesh(options.mesh_sizes);
   line.add("sp_method", options.sp_method, "ring, all_gather, ulysses or hybrid");
@@ -94,6 +95,7 @@ config::Config make_config(const Options& options, device::Device& device, const
   config.train.gradient_accumulation_steps = options.accumulation;
   config.train.mlp_tile_tokens = options.mlp_tile_tokens;
   config::read(options.checkpointing, config.train.activation_checkpointing);
+  config::read(options.attention, config.device.attention);
   config::read(options.sp_method, config.parallel.sp_method);
   config.parallel.ulysses_size = options.ulysses_size;
   config.parallel.zero_stage = options.zero_stage;

@@ -24,13 +24,17 @@ OpBench::OpBench(const OpBenchOptions& options)
     : options_(options),
       device_(device::make_device(options.kind)),
       stream_(device_->make_stream()),
-      ops_(ops::make_backend(*device_, *stream_)) {
+      ops_(ops::make_backend(*device_, *stream_, options.attention)) {
   const std::int64_t tokens = options.shapes.tokens;
-  const std::size_t workspace_bytes = ops::workspace_bytes(options.kind, omp_get_max_threads(), options.shapes,
-                                                           {.num_keys = tokens,
-                                                            .longest_lane = tokens,
-                                                            .num_kv_heads = options.shapes.kv_heads,
-                                                            .head_dim = options.shapes.head_dim});
+  ops::AttentionNeeds needs{.num_keys = tokens,
+                            .longest_lane = tokens,
+                            .num_kv_heads = options.shapes.kv_heads,
+                            .head_dim = options.shapes.head_dim};
+  if (options.attention == ops::AttentionKernels::cudnn) {
+    needs.library = {tokens, options.shapes.q_heads, options.shapes.kv_heads, options.shapes.head_dim,
+                     /*has_backward=*/true};
+  }
+  const std::size_t workspace_bytes = ops::workspace_bytes(options.kind, omp_get_max_threads(), options.shapes, needs);
   workspace_ = device::Arena(*device_, ledger_, device::Label::workspace, workspace_bytes);
   ops_->set_workspace(
       take(workspace_, DType::float32, {static_cast<std::int64_t>(workspace_bytes / size_of(DType::float32))}));

@@ -21,6 +21,7 @@ struct OpBenchOptions {
   std::int64_t copy_mib = 128;       ///< that the copy reads, whose speed is the roof of memory-bound ops
   std::int64_t product_size = 2048;  ///< rows and columns of the product that is the roof of products
   double peak_tflops = 0.0;          ///< of a GPU in bf16, where it is the roof instead; 0: not known
+  ops::AttentionKernels attention = ops::AttentionKernels::own;  ///< on a GPU
 };
 
 /// Bodies that take operands from `make` and name what is timed run twice: first to find how much memory they need.

@@ -10,6 +10,8 @@ set -euo pipefail
 mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 sft_generate=$5
 # shellcheck source=tests/support/checks.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/hub/adapter_runs.sh
+source "$(dirname "${BASH_SOURCE[0]}")/adapter_runs.sh"
 
 make_data 60
 cp -r data held
@@ -26,17 +28,8 @@ moe_intermediate_size = 24
 norm_topk_prob = true
 qk_norm = true
 vocab_size = 272
-[data]
-train_files = data/train-*.h5
-[train]
-max_steps = 0
-output_dir = base
-precision = fp32
-[checkpoint]
-save_hub_model = true
-[device]
-backend = cpu
 INI
+base_run >>model.ini
 cat >lora.ini <<INI
 [model]
 model_name_or_path = base/model
@@ -63,8 +56,6 @@ save_steps = 2
 backend = cpu
 INI
 
-run() { "$mpiexec" -np "$1" "$sft" "${@:2}"; }
-losses() { grep -o '"loss":[^,]*' "$1/metrics.jsonl"; }
 # adapters A B: two PEFT folders hold the same tensors, to the bit, in PEFT's shapes.
 adapters() {
   python3 - "$@" <<'PYTHON'

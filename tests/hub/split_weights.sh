@@ -10,6 +10,8 @@ set -euo pipefail
 mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 sft_inspect=$5 sft_generate=$6
 # shellcheck source=tests/support/checks.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/hub/adapter_runs.sh
+source "$(dirname "${BASH_SOURCE[0]}")/adapter_runs.sh"
 
 make_pairs 40
 "$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
@@ -25,17 +27,8 @@ head_dim = 16
 intermediate_size = 48
 vocab_size = 272
 initializer_range = 0.2
-[data]
-train_files = data/train-*.h5
-[train]
-max_steps = 0
-output_dir = base
-precision = fp32
-[checkpoint]
-save_hub_model = true
-[device]
-backend = cpu
 INI
+base_run >>model.ini
 cat >lora.ini <<INI
 [model]
 model_name_or_path = base/model
@@ -60,9 +53,7 @@ save_steps = 2
 backend = cpu
 INI
 
-run() { "$mpiexec" -np "$1" "$sft" "${@:2}"; }
 evaluates=(--data.eval_files 'held/*.h5')
-losses() { grep -o '"loss":[^,]*' "$1/metrics.jsonl"; }
 # near TOLERANCE FIRST SECOND: safetensors files with the same tensors, but for rounding.
 near() {
   python3 - "$@" <<'PYTHON'

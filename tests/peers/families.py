@@ -42,6 +42,7 @@ from other_version import OtherVersion
 TOLERANCE = 1e-5  # relative, of the loss, of each tensor's gradient and of the logits at each token in the L2 norm
 LEARNING_RATE = 16.0
 NEW_TOKENS = 12
+BYTE_IDS = 272  # of the byte tokenizer; sft-generate chooses among the ids of its tokenizer
 TIE = 1e-5  # logits that are closer than this, relative to all, are a choice that rounding makes
 
 
@@ -272,6 +273,7 @@ def check_text(binaries, folder, rng):
     if done.returncode != 0:
         raise RuntimeError(f"sft-generate ended with {done.returncode}: {done.stderr}")
     network = load(folder)
+    others = list(range(BYTE_IDS, network.config.get_text_config().vocab_size)) or None
     worst = 0.0
     for prompt, line in zip(prompts, done.stdout.splitlines(), strict=True):
         ours = json.loads(line)
@@ -280,7 +282,7 @@ def check_text(binaries, folder, rng):
         # The cache of transformers keeps all keys, not none, of a layer whose tokens see themselves alone.
         has_cache = getattr(network.config.get_text_config(), "sliding_window", None) != 1
         out = network.generate(inputs, attention_mask=torch.ones_like(inputs), do_sample=False, use_cache=has_cache,
-                               max_new_tokens=NEW_TOKENS, pad_token_id=0)[0, len(ids):].tolist()
+                               max_new_tokens=NEW_TOKENS, pad_token_id=0, suppress_tokens=others)[0, len(ids):].tolist()
         has_ended = out[-1] in np.atleast_1d(network.generation_config.eos_token_id or [])
         new = ours["new_tokens"] + ([out[-1]] if has_ended and ours["finish_reason"] == "stop" else [])
         common = next((i for i, (a, b) in enumerate(zip(new, out)) if a != b), min(len(new), len(out)))

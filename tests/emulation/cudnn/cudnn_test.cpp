@@ -3,107 +3,22 @@
 // that strides, offsets, masks and scales that are wrong show in the numbers, and waits that are missing as races.
 
 #include <boost/test/unit_test.hpp>
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
-#include "emulation/ops/support.hpp"
+#include "emulation/cudnn/layer.hpp"
 #include "ops/cuda/cudnn/graph.hpp"
 #include "runtime/stream_queue.hpp"
-#include "sft/sequence/attention.hpp"
 
 namespace sft::ops::testing {
 
 namespace {
 
 namespace fs = std::filesystem;
-using Spans = std::vector<sequence::AttentionSpan>;
 
-/// A Hopper, cuDNN in the place of the kernels, and a folder of compiled graphs of the test's own.
-struct CudnnTest {
-  CudnnTest() {
-    setenv("SFT_EMULATED_COMPUTE_CAPABILITY", "90", 1);
-    fs::remove_all(cache());
-    setenv("XDG_CACHE_HOME", cache().c_str(), 1);
-    tested_attention() = AttentionKernels::cudnn;
-  }
-  ~CudnnTest() {
-    std::error_code ignored;
-    fs::remove_all(cache(), ignored);
-  }
-  static fs::path cache() { return fs::temp_directory_path() / ("sft-cudnn-test-" + std::to_string(::getpid())); }
-};
 BOOST_TEST_GLOBAL_FIXTURE(CudnnTest);
-
-struct Heads {
-  std::int64_t num, num_kv, dim;
-};
-
-Spans documents_of(const std::vector<std::int64_t>& lengths, std::int64_t begin = 0) {
-  Spans spans;
-  for (const std::int64_t length : lengths) {
-    spans.push_back({begin, length, begin, length, 0, static_cast<std::int64_t>(spans.size())});
-    begin += length;
-  }
-  return spans;
-}
-
-/// Columns of heads of a fused product.
-Tensor heads_of(const Tensor& fused, std::int64_t begin, std::int64_t count) {
-  Tensor heads = fused;
-  heads.data =
-      static_cast<std::byte*>(fused.data) + static_cast<std::size_t>(begin * fused.shape[2]) * size_of(fused.dtype);
-  heads.shape[1] = count;
-  return heads;
-}
-
-/// Rows of q, k and v side by side, as the model has them, their gradients, and the rest of a layer's attention.
-struct Layer {
-  Heads heads;
-  std::int64_t tokens;
-  Twin qkv, out, lse, dout, delta, dqkv;
-  float scale;
-
-  Layer(Heads of, std::int64_t num_tokens, unsigned seed, Layout layout = {})
-      : heads(of),
-        tokens(num_tokens),
-        qkv(Twin(DType::bf16, {tokens, of.num + 2 * of.num_kv, of.dim}, layout).normal(seed, 1.5)),
-        out(DType::bf16, {tokens, of.num, of.dim}, layout),
-        lse(DType::float32, {tokens, of.num}),
-        dout(Twin(DType::bf16, {tokens, of.num, of.dim}, layout).normal(seed + 1)),
-        delta(DType::float32, {tokens, of.num}),
-        dqkv(DType::bf16, {tokens, of.num + 2 * of.num_kv, of.dim}, layout),
-        scale(1.0F / std::sqrt(static_cast<float>(of.dim))) {}
-
-  [[nodiscard]] Tensor q(const Tensor& fused) const { return heads_of(fused, 0, heads.num); }
-  [[nodiscard]] Tensor k(const Tensor& fused) const { return heads_of(fused, heads.num, heads.num_kv); }
-  [[nodiscard]] Tensor v(const Tensor& fused) const { return heads_of(fused, heads.num + heads.num_kv, heads.num_kv); }
-
-  template <class Of>
-  void forward(Backend& backend, Of of, const AttentionPlan& plan) {
-    const Tensor fused = of(qkv);
-    backend.attention_forward({q(fused), k(fused), v(fused), of(out), of(lse), scale, plan});
-  }
-  template <class Of>
-  void backward(Backend& backend, Of of, const AttentionPlan& plan) {
-    const Tensor fused = of(qkv), gradient = of(dqkv);
-    backend.attention_delta(of(delta), of(out), of(dout));
-    backend.attention_backward({.q = q(fused),
-                                .k = k(fused),
-                                .v = v(fused),
-                                .dout = of(dout),
-                                .lse = of(lse),
-                                .delta = of(delta),
-                                .dq = q(gradient),
-                                .dk = k(gradient),
-                                .dv = v(gradient),
-                                .scale = scale,
-                                .plan = plan,
-                                .out = of(out)});
-  }
-};
 
 /// Kernels, uploads among them, that `run` launches.
 template <class F>
@@ -111,25 +26,6 @@ long launches_of(F run) {
   const long before = emulation::host_counts().launches;
   run();
   return emulation::host_counts().launches - before;
-}
-
-// Probabilities, and gradients of scores, are float32 numbers here and bf16 in the CPU's kernels: each result is within
-// 0.004 of the exact one there, and rounded once more where it is stored.
-constexpr Tolerance sums{.of_largest = 0.012, .absolute = 5e-6}, lse_tolerance{.of_largest = 3e-6, .of_itself = 3e-6};
-
-std::vector<Operand> operands_of(Layer& layer, bool is_backward) {
-  std::vector<Operand> operands = {in(layer.qkv), out(layer.out, sums), out(layer.lse, lse_tolerance)};
-  if (!is_backward) return operands;
-  operands.insert(operands.end(), {in(layer.dout), out(layer.delta, {.of_largest = 0.02}), out(layer.dqkv, sums)});
-  return operands;
-}
-
-void check_layer(const std::string& what, Layer& layer, const Spans& spans) {
-  check(what, operands_of(layer, true), [&](Backend& backend, auto of) {
-    const auto plan = backend.plan_attention(spans, layer.tokens, layer.tokens);
-    layer.forward(backend, of, *plan);
-    layer.backward(backend, of, *plan);
-  });
 }
 
 std::size_t num_stored() {
@@ -177,27 +73,7 @@ class OwnBackend {
 
 BOOST_AUTO_TEST_SUITE(cudnn)
 
-BOOST_AUTO_TEST_CASE(gives_what_the_cpu_gives) {
-  const std::vector<Heads> all_heads = {{2, 2, 32}, {4, 2, 64}, {6, 1, 80}, {2, 1, 128}, {8, 2, 16}, {1, 1, 256}};
-  unsigned seed = 0;
-  for (const Heads heads : all_heads) {
-    const std::string what =
-        std::to_string(heads.num) + "/" + std::to_string(heads.num_kv) + " x " + std::to_string(heads.dim);
-    for (const Layout layout : {Layout{}, Layout{.gap = 16}}) {
-      Layer whole(heads, 150, seed += 10, layout);
-      check_layer(what + ", documents", whole, documents_of({40, 1, 77, 32}));
-      Layer tail(heads, 70, seed += 10, layout);
-      check_layer(what + ", documents between rows of none", tail, documents_of({13, 20, 3}, 9));
-    }
-  }
-}
-
-BOOST_AUTO_TEST_CASE(one_document_longer_than_a_block) {
-  Layer layer({2, 1, 64}, 140, 3);
-  check_layer("one document", layer, documents_of({140}));
-}
-
-// Else the tests above compare the kernels of this program with themselves.
+// Else attention_test.cpp compares the kernels of this program with themselves.
 BOOST_AUTO_TEST_CASE(is_what_runs) {
   Layer layer({4, 2, 64}, 96, 1);
   const auto gpu = [](const Twin& twin) { return twin.gpu(); };

@@ -155,6 +155,7 @@ class Backends {
     AttentionNeeds needs;
     if (tested_attention() == AttentionKernels::cudnn) {
       needs.library = {.tokens = 512, .q_heads = 8, .kv_heads = 8, .head_dim = 256, .has_backward = true};
+      if (has_large_sizes()) needs.library.tokens = 2048, needs.library.q_heads = 32;
     }
     const auto bytes_of = [&](device::Kind kind) { return ops::workspace_bytes(kind, 1, shapes, needs); };
     const auto tensor = [](void* data, std::size_t bytes) {

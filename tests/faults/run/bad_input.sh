@@ -37,7 +37,9 @@ succeeds 'a good run' run good.ini
 # Configuration
 refuse 2 'nowhere\.ini' nowhere.ini
 printf 'compute_environment: LOCAL_MACHINE\n' >fsdp.yaml
-refuse 2 'no model is given' fsdp.yaml # Accelerate's, which says nothing of a model
+refuse 2 '2 settings cannot be used' fsdp.yaml # Accelerate's, which says nothing of a model and of data
+check 'it names the model' grep -q '^  no model is given' err
+check 'and the data' grep -q '^  .data.train_files. is empty' err
 printf 'a: [1, 2\n' >broken.yaml
 refuse 2 'broken\.yaml' broken.yaml
 refuse 2 'sft does not take .packing = true..*sft-prepare' good.ini --packing true
