@@ -94,8 +94,8 @@ std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& sh
 #endif
 }
 
-std::size_t products_bytes(const Backend& counter, int num_threads, std::int64_t num_lengths) {
-  return dynamic_cast<const cpu::ProductCounter&>(counter).code_bytes(num_threads, num_lengths);
+std::size_t products_bytes(const Backend& counter, const ProductUse& use) {
+  return dynamic_cast<const cpu::ProductCounter&>(counter).code_bytes(use);
 }
 
 std::size_t product_copies_bytes(device::Kind kind, int num_threads, const Shapes& shapes) {

@@ -18,7 +18,9 @@ std::size_t plan_products(const config::ValidConfig& config, const data::MicroBa
   Rehearsal rehearsal(config, documents_of(limits), place, machine, *device, counter, Work::noted);
   rehearsal.begin_step();
   for (std::int64_t i = 0; i < rehearsal.num_played(); ++i) rehearsal.play_micro_batch();
-  return ops::products_bytes(*rehearsal.workers().ops, machine.num_threads, limits.num_lengths);
+  return ops::products_bytes(*rehearsal.workers().ops, {.num_threads = machine.num_threads,
+                                                        .num_lengths = limits.num_lengths,
+                                                        .most_expert_rows = rehearsal.plan().sizes.most_expert_rows()});
 }
 
 }  // namespace sft::plan

@@ -4,9 +4,9 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <bit>
 #include <exception>
 
+#include "ops/cpu/row_pieces.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::ops::cpu {
@@ -51,12 +51,10 @@ Matmul piece_of(const Matmul& product, std::int64_t begin, std::int64_t num_rows
 void run_in_pieces(MatmulEngine& engine, const Matmul& product, const Tensor& workspace) {
   if (MatmulEngine::is_small(product, workspace.size_bytes())) return engine.run(product, workspace);
   const std::int64_t num_rows = product.a.shape[0];
-  std::int64_t begin = 0;
-  while (begin < num_rows) {
-    const auto most_rows = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(num_rows - begin)));
-    const std::int64_t piece_rows = most_rows < GroupedMatmulEngine::least_piece_rows ? num_rows - begin : most_rows;
-    engine.run(piece_of(product, begin, piece_rows), workspace);
-    begin += piece_rows;
+  for (std::int64_t begin = 0; begin < num_rows;) {
+    const std::int64_t rows = piece_rows(num_rows - begin);
+    engine.run(piece_of(product, begin, rows), workspace);
+    begin += rows;
   }
 }
 
@@ -75,8 +73,7 @@ void GroupedMatmulEngine::run(const std::vector<Matmul>& products, MatmulEngine&
     return;
   }
   while (std::ssize(of_thread_) < num_threads) {
-    of_thread_.push_back(
-        std::make_unique<MatmulEngine>(isa_, std::max<std::int64_t>(max_kept_products / num_threads, 1)));
+    of_thread_.push_back(std::make_unique<MatmulEngine>(isa_, max_kept_of_thread(num_threads)));
   }
   // The largest first, so that no thread is left with one of them at the end.
   std::stable_sort(waiting.begin(), waiting.end(),

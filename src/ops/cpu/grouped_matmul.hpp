@@ -3,6 +3,7 @@
 // The products of many experts: small ones side by side, each on one thread; large ones one after the other, each on
 // all threads.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -11,12 +12,14 @@
 
 namespace sft::ops::cpu {
 
-/// Not thread-safe. Experts have any numbers of rows, and machine code of products is for one of them: those that have
-/// it run in pieces of least_piece_rows times powers of two, and what is left, so that few kinds are made.
+/// Shapes whose machine code each of several threads keeps that take products side by side.
+[[nodiscard]] constexpr std::int64_t max_kept_of_thread(int num_threads) {
+  return std::max<std::int64_t>(max_kept_products / num_threads, 1);
+}
+
+/// Not thread-safe. Products that have machine code of their own run in pieces (row_pieces.hpp).
 class GroupedMatmulEngine {
  public:
-  static constexpr std::int64_t least_piece_rows = 16;
-
   /// With the kernels of `isa`.
   explicit GroupedMatmulEngine(Isa isa) : isa_(isa) {}
 

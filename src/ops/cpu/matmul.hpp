@@ -49,6 +49,8 @@ class MatmulEngine {
   /// Whether the product is float32 and takes less time than would be noticed, and its scratch fits: it runs without
   /// machine code of its own.
   [[nodiscard]] static bool is_small(const Matmul& product, std::size_t workspace_bytes);
+  /// Whether float32 tiles take less time than oneDNN's (m, n) product of bf16 numbers with `isa`.
+  [[nodiscard]] static bool is_faster_in_float32(std::int64_t m, std::int64_t n, Isa isa);
 
   /// The product of ops::Backend::matmul. `workspace` is scratch for the duration of the call.
   void run(const Matmul& product, Tensor workspace);
@@ -86,9 +88,6 @@ class MatmulEngine {
   /// The product in two halves of the rows or columns of c: oneDNN asks for scratch that grows with them.
   void run_halves(const Matmul& product, Tensor workspace);
   void run_tiles(const TiledProduct& product, Tensor workspace);
-
-  /// Whether float32 tiles take less time than oneDNN's bf16 product.
-  [[nodiscard]] bool is_faster_in_float32(const Matmul& product) const;
 
   Isa isa_;
   std::int64_t max_kept_;

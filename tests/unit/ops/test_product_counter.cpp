@@ -5,8 +5,10 @@
 #include <boost/test/unit_test.hpp>
 #include <cstddef>
 #include <memory>
+#include <utility>
 
 #include "ops/cpu/product_counter.hpp"
+#include "ops/cpu/row_pieces.hpp"
 #include "sft/device/factory.hpp"
 
 namespace sft::ops::cpu {
@@ -23,8 +25,8 @@ struct Fixture {
   static Tensor matrix(std::int64_t rows, std::int64_t columns, DType dtype = DType::bf16) {
     return {&nothing, dtype, {rows, columns}};
   }
-  [[nodiscard]] std::size_t bytes(std::int64_t num_lengths = 1, int num_threads = 1) const {
-    return counter.code_bytes(num_threads, num_lengths);
+  [[nodiscard]] std::size_t bytes(std::int64_t num_lengths = 1) const {
+    return counter.code_bytes({.num_lengths = num_lengths});
   }
 
   std::unique_ptr<device::Device> device = device::make_null_device();
@@ -63,24 +65,42 @@ BOOST_FIXTURE_TEST_CASE(products_of_columns_of_a_matrix_share_code, Fixture) {
   BOOST_TEST(bytes() == library_bytes + (2304 + 34) * kibibyte);
 }
 
-BOOST_FIXTURE_TEST_CASE(products_of_experts_have_as_many_kinds_as_pieces, Fixture) {
-  const std::array<std::int32_t, 3> offsets{0, 48, 96};
-  const Tensor weights(&nothing, DType::bf16, {2, 32, 48}), gradients(&nothing, DType::float32, {2, 48, 32});
-  counter.grouped_matmul({.a = matrix(96, 32), .b = weights, .c = matrix(96, 48), .offsets = offsets});
-  BOOST_TEST(bytes(5) == library_bytes + 3 * 68 * kibibyte);  // of 16, 32 and 64 rows, whatever the lengths
-  counter.grouped_weight_gradient({.dweight = gradients, .x = matrix(96, 48), .y = matrix(96, 32), .offsets = offsets});
-  BOOST_TEST(bytes() == library_bytes + 6 * 68 * kibibyte);
-  BOOST_TEST(bytes(1, 4) == library_bytes + 4 * 6 * 68 * kibibyte);  // each thread has its own
+BOOST_FIXTURE_TEST_CASE(processors_without_bf16_products_share_more_code, Fixture) {
+  const auto bytes_with = [this](Isa isa, std::int64_t columns) {
+    ProductCounter other(isa, *stream);
+    other.set_workspace(Tensor(&nothing, DType::float32, {std::int64_t{1} << 20}));
+    other.matmul({.a = matrix(64, 32), .b = matrix(32, columns), .c = matrix(64, columns)});
+    return other.code_bytes({});
+  };
+  BOOST_TEST(bytes_with(Isa::avx512, 48) == library_bytes + (640 + 68) * kibibyte);  // float32 numbers are made of them
+  BOOST_TEST(bytes_with(Isa::avx512, 4) == library_bytes + (1024 + 34) * kibibyte);
+  BOOST_TEST(bytes_with(Isa::avx2, 48) == library_bytes + (1792 + 34) * kibibyte);
 }
 
-BOOST_FIXTURE_TEST_CASE(an_expert_has_no_more_rows_than_there_are_tokens, Fixture) {
-  const std::array<std::int32_t, 3> offsets{0, 48, 96};
-  const Tensor choices(&nothing, DType::int32, {96});
-  counter.gather_tokens(
-      {.out = matrix(96, 32), .in = matrix(48, 32), .choices = choices, .weights = {}, .num_choices = 2});
-  const Tensor weights(&nothing, DType::bf16, {2, 32, 48});
+BOOST_FIXTURE_TEST_CASE(products_of_experts_have_as_many_kinds_as_pieces, Fixture) {
+  constexpr std::size_t product_bytes = 68 * kibibyte;
+  const std::array<std::int32_t, 3> offsets{0, 48, 96};  // those of the run are not known
+  const Tensor weights(&nothing, DType::bf16, {2, 32, 48}), gradients(&nothing, DType::float32, {2, 48, 32});
   counter.grouped_matmul({.a = matrix(96, 32), .b = weights, .c = matrix(96, 48), .offsets = offsets});
-  BOOST_TEST(bytes() == library_bytes + 2 * 68 * kibibyte);  // of 16 and 32 rows
+  const auto experts_bytes = [this](std::int64_t rows, int num_threads = 1) {
+    return counter.code_bytes({.num_threads = num_threads, .num_lengths = 5, .most_expert_rows = rows}) - library_bytes;
+  };
+  BOOST_TEST(experts_bytes(48) == 3 * product_bytes);  // of 16, 32 and 48 rows, whatever the lengths
+  BOOST_TEST(experts_bytes(1024) == (16 + 2 * 8) * product_bytes);
+  BOOST_TEST(experts_bytes(48, 4) == 5 * 3 * product_bytes);  // all threads together and each alone
+  counter.grouped_weight_gradient({.dweight = gradients, .x = matrix(96, 48), .y = matrix(96, 32), .offsets = offsets});
+  BOOST_TEST(experts_bytes(48) == 6 * product_bytes);
+}
+
+BOOST_AUTO_TEST_CASE(pieces_of_rows_have_few_sizes) {
+  BOOST_TEST(piece_rows(7) == 7);
+  BOOST_TEST(piece_rows(240) == 240);
+  BOOST_TEST(piece_rows(272) == 256);
+  BOOST_TEST(piece_rows(304) == 288);
+  BOOST_TEST(piece_rows(1040) == 1024);
+  for (const auto& [rows, next] : {std::pair{16, 32}, {240, 256}, {256, 288}, {480, 512}, {512, 576}}) {
+    BOOST_TEST(next_piece_rows(rows) == next);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()
