@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/plan/products.hpp"
 
+#include <algorithm>
 #include <memory>
 
 #include "plan/rehearsal.hpp"
@@ -17,7 +18,8 @@ std::size_t plan_products(const config::ValidConfig& config, const data::MicroBa
   comm::TrafficCounter counter;
   Rehearsal rehearsal(config, documents_of(limits), place, machine, *device, counter, Work::noted);
   rehearsal.begin_step();
-  for (std::int64_t i = 0; i < rehearsal.num_played(); ++i) rehearsal.play_micro_batch();
+  constexpr std::int64_t num_different = 2;  // later micro-batches add their gradients to those of the first
+  for (std::int64_t i = 0; i < std::min(rehearsal.num_played(), num_different); ++i) rehearsal.play_micro_batch();
   return ops::products_bytes(*rehearsal.workers().ops, {.num_threads = machine.num_threads,
                                                         .num_lengths = limits.num_lengths,
                                                         .most_expert_rows = rehearsal.plan().sizes.most_expert_rows()});
