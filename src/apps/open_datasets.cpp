@@ -23,6 +23,7 @@
 #include "sft/core/log.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/data/planned_rows.hpp"
+#include "sft/io/hdf5.hpp"
 #include "sft/plan/run_length.hpp"
 #include "sft/text/hub_tokenizer.hpp"
 #include "start_model.hpp"
@@ -142,7 +143,7 @@ plan::Datasets share_datasets(const config::ValidConfig& config, const mesh::Pla
                               const std::vector<std::string>& damaged) {
   std::optional<plan::Datasets> datasets;
   world.agree([&] {
-    if (world.rank() != 0) return;
+    if (world.rank() != 0) return io::load_hdf5();  // in time to be in the plan of the memory
     try {
       datasets.emplace(open_datasets(config, damaged));
       require_model_tokenizer(*datasets, config->model);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -133,6 +134,26 @@ Hdf5File Hdf5File::open(const std::string& path, Sources sources) {
     throw_data_error(fmt::format("cannot open {} as HDF5", path), impl->reason(), "check that it is a whole HDF5 file");
   }
   return Hdf5File(std::move(impl));
+}
+
+void load_hdf5() {
+  const Hdf5Lock lock;
+  constexpr std::size_t increment = 4096;
+  const Handle properties(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  H5Pset_fapl_core(properties.id(), increment, /*backing_store=*/false);
+  const Handle file(H5Fcreate("nowhere", H5F_ACC_TRUNC, H5P_DEFAULT, properties.id()), H5Fclose);
+  const std::array<hsize_t, 1> dims{1024};
+  std::array<std::int32_t, 1024> values{};
+  constexpr unsigned deflate_level = 3;
+  const Handle space(H5Screate_simple(1, dims.data(), nullptr), H5Sclose),
+      creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  H5Pset_chunk(creation.id(), 1, dims.data());
+  H5Pset_deflate(creation.id(), deflate_level);
+  const Handle dataset(
+      H5Dcreate2(file.id(), "values", H5T_STD_I32LE, space.id(), H5P_DEFAULT, creation.id(), H5P_DEFAULT), H5Dclose);
+  H5Dwrite(dataset.id(), H5T_NATIVE_INT32, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
+  H5Fflush(file.id(), H5F_SCOPE_LOCAL);
+  H5Dread(dataset.id(), H5T_NATIVE_INT32, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
 }
 
 Hdf5File Hdf5File::create(const std::string& path, std::size_t user_block_bytes) {

@@ -25,6 +25,7 @@ struct Pass {
   Pass(const Context& c, MlpActivations& saved, const BlockScratch& scratch)
       : num_tokens(scratch.normed.shape[0] - scratch.num_padding),
         activations(first_tokens(saved.experts, num_tokens)),
+        all_logits(saved.experts.logits.rows(0, scratch.normed.shape[0])),
         num_choices(c.config.num_experts_per_tok),
         rows(scratch.experts.rows.rows(0, activations.choices.shape[0])) {}
 
@@ -38,6 +39,7 @@ struct Pass {
 
   std::int64_t num_tokens;
   ExpertActivations activations;
+  Tensor all_logits;  ///< of padding too: micro-batches have fewer different lengths with it
   std::int64_t num_choices;
   Tensor rows;
 };
@@ -67,13 +69,13 @@ void zero_padding(const Context& c, const Tensor& all, const Pass& pass) {
   if (num_padding > 0) c.ops.fill(all.rows(pass.num_tokens, num_padding), 0.0F);
 }
 
-/// Chooses the experts of all tokens.
+/// Chooses the experts of all tokens; `normed` are those of padding too.
 void choose(const Context& c, const Pass& pass, const ExpertParameters& p, const Tensor& normed) {
   const ExpertActivations& a = pass.activations;
   if (!pass.has_tokens()) return c.device.fill_zero(a.counts.data, a.counts.size_bytes(), c.ops.stream());
   c.ops.matmul({.a = normed,
                 .b = c.units.parameter(p.router),
-                .c = a.logits,
+                .c = pass.all_logits,
                 .transpose_b = true,
                 .bias = p.router_bias.exists() ? c.units.parameter(p.router_bias) : Tensor()});
   c.ops.router_forward({.logits = a.logits,
@@ -97,7 +99,7 @@ void ExpertMlp::forward(const Context& c, MlpActivations& saved, BlockScratch& s
   if (!shared_) zero_padding(c, scratch.delta, pass);
   const Tensor normed = tokens_of(scratch.normed, pass);
   const ExpertActivations& a = pass.activations;
-  choose(c, pass, p_, normed);
+  choose(c, pass, p_, scratch.normed);
   saved.experts.route =
       c.experts.plan(a.counts, scratch.experts.all_counts, pass.num_tokens * pass.num_choices, c.sizes.expert_memory());
   if (RouterBalance* balance = scratch.balance; balance != nullptr && balance->counts() && pass.has_tokens()) {
@@ -206,22 +208,23 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
   }
 
   // 3. That through the router, beside the tokens of the only round.
-  if (pass.has_tokens()) differentiate_router(c, a, scratch, dnormed, dweights);
   if (!shared_) zero_padding(c, scratch.dnormed, pass);
+  if (pass.has_tokens()) differentiate_router(c, a, scratch, dweights);
   c.tp.start_reduce(scratch.dnormed, 0, scratch.dnormed.shape[0]);  // beside the weight gradients
   if (has_gate_up_gradient && is_one_round) for_each_piece(rounds.front(), add_gate_up_gradient);
   if (c.units.has_gradient(p_.router) && pass.has_tokens()) {
-    const Tensor dlogits = tokens_of(scratch.experts.dlogits_rounded, pass);
+    const Tensor dlogits = scratch.experts.dlogits_rounded.rows(0, scratch.normed.shape[0]);  // of padding: zero
     const parallel::GradientTarget target = c.units.gradient(p_.router);
-    c.ops.matmul({.a = dlogits, .b = normed, .c = target.tensor, .transpose_a = true, .accumulate = target.accumulate});
+    c.ops.matmul(
+        {.a = dlogits, .b = scratch.normed, .c = target.tensor, .transpose_a = true, .accumulate = target.accumulate});
     if (p_.router_bias.exists()) c.ops.bias_backward(c.units.accumulated_gradient(p_.router_bias), dlogits);
   }
   c.tp.finish();
 }
 
 void ExpertMlp::differentiate_router(const Context& c, const ExpertActivations& a, const BlockScratch& scratch,
-                                     const Tensor& dnormed, const Tensor& dweights) const {
-  const std::int64_t num_tokens = dnormed.shape[0];
+                                     const Tensor& dweights) const {
+  const std::int64_t num_tokens = dweights.shape[0], num_rows = scratch.dnormed.shape[0];
   const Tensor dlogits = scratch.experts.dlogits.rows(0, num_tokens);
   c.ops.router_backward(
       {.dlogits = dlogits, .logits = a.logits, .experts = a.experts, .dweights = dweights, .rule = rule_of(c.config)});
@@ -231,9 +234,10 @@ void ExpertMlp::differentiate_router(const Context& c, const ExpertActivations& 
     c.ops.router_sums_backward(
         {.dlogits = dlogits, .logits = a.logits, .counts = balance->all_choices(), .factor = balance->factor()});
   }
-  const Tensor rounded = scratch.experts.dlogits_rounded.rows(0, num_tokens);
-  if (rounded.dtype != DType::float32) c.ops.copy(rounded, dlogits);
-  c.ops.matmul({.a = rounded, .b = c.units.parameter(p_.router), .c = dnormed, .accumulate = true});
+  const Tensor rounded = scratch.experts.dlogits_rounded.rows(0, num_rows);
+  if (rounded.dtype != DType::float32) c.ops.copy(rounded.rows(0, num_tokens), dlogits);
+  if (num_rows > num_tokens) c.ops.fill(rounded.rows(num_tokens, num_rows - num_tokens), 0.0F);
+  c.ops.matmul({.a = rounded, .b = c.units.parameter(p_.router), .c = scratch.dnormed, .accumulate = true});
 }
 
 }  // namespace sft::model

@@ -6,6 +6,7 @@
 
 #include "ops/backends.hpp"
 #include "ops/cpu/planning.hpp"
+#include "ops/cpu/product_counter.hpp"
 #include "ops/null/backend.hpp"
 #include "ops/null/clocked_backend.hpp"
 #include "sft/core/error.hpp"
@@ -76,6 +77,10 @@ std::unique_ptr<Backend> make_null_backend(device::Stream& stream) {
   return std::make_unique<null::NullBackend>(stream);
 }
 
+std::unique_ptr<Backend> make_product_counter(device::Stream& stream) {
+  return std::make_unique<cpu::ProductCounter>(cpu::best_isa(), stream);
+}
+
 std::unique_ptr<Backend> make_clocked_backend(const device::ClockedDevice& device, device::Stream& stream) {
   return std::make_unique<null::ClockedBackend>(device, stream);
 }
@@ -89,12 +94,8 @@ std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& sh
 #endif
 }
 
-std::size_t lengths_bytes(device::Kind kind, const Shapes& shapes, std::int64_t num_lengths) {
-  return kind == device::Kind::cpu ? cpu::lengths_bytes(cpu::best_isa(), shapes, num_lengths) : 0;
-}
-
-std::size_t products_bytes(device::Kind kind, const Shapes& shapes) {
-  return kind == device::Kind::cpu ? cpu::products_bytes(cpu::best_isa(), shapes) : 0;
+std::size_t products_bytes(const Backend& counter, const ProductUse& use) {
+  return dynamic_cast<const cpu::ProductCounter&>(counter).code_bytes(use);
 }
 
 std::size_t product_copies_bytes(device::Kind kind, int num_threads, const Shapes& shapes) {

@@ -12,6 +12,7 @@
 #include "sft/core/log.hpp"
 #include "sft/core/table.hpp"
 #include "sft/plan/datasets.hpp"
+#include "sft/plan/products.hpp"
 #include "sft/plan/rank_ledgers.hpp"
 #include "sft/plan/rank_plan.hpp"
 
@@ -40,7 +41,7 @@ MemoryRange& range_of(MemoryTable& table, std::size_t row) {
 }
 
 /// All but the data that is read ahead.
-device::Ledger ledger_of(RankPlan& plan, std::size_t process_bytes) {
+device::Ledger ledger_of(RankPlan& plan, const config::ValidConfig& config, std::size_t process_bytes) {
   using device::Label;
   using device::Space;
   device::Ledger ledger;
@@ -49,6 +50,7 @@ device::Ledger ledger_of(RankPlan& plan, std::size_t process_bytes) {
     ledger.add(label, space, arena.used_bytes());
   });
   ledger.add(Label::process, Space::host, process_bytes + plan.later_process_bytes());
+  ledger.add(Label::process, Space::host, plan_products(config, plan.limits, plan.place, plan.machine));
   ledger.add(Label::process, Space::device, plan.machine.gpu_process_bytes);
   ledger.add(Label::communication, Space::host, plan.machine.first_rank_bytes());
   return ledger;
@@ -72,7 +74,7 @@ device::Ledger plan_ledger(const config::ValidConfig& config, const Datasets& da
 
 device::Ledger plan_ledger(RankPlan& plan, const config::ValidConfig& config, const Datasets& datasets,
                            std::size_t process_bytes) {
-  device::Ledger ledger = ledger_of(plan, process_bytes);
+  device::Ledger ledger = ledger_of(plan, config, process_bytes);
   ledger.add(device::Label::batches, device::Space::host, batches_bytes(config, plan.place, datasets));
   return ledger;
 }
@@ -80,7 +82,7 @@ device::Ledger plan_ledger(RankPlan& plan, const config::ValidConfig& config, co
 device::Ledger plan_ledger(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
                            const mesh::Place& place, const Machine& machine, std::size_t process_bytes) {
   RankPlan plan(config, limits, place, machine);
-  return ledger_of(plan, process_bytes);
+  return ledger_of(plan, config, process_bytes);
 }
 
 MemoryTable plan_memory(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine,

@@ -240,8 +240,6 @@ std::vector<checkpoint::Entry> RankPlan::saved_entries() const {
 
 std::size_t RankPlan::later_process_bytes() const {
   return start_bytes_ + plan::later_process_bytes + checkpoint::index_memory_bytes(place) +
-         ops::products_bytes(machine.kind, sizes.shapes()) +
-         ops::lengths_bytes(machine.kind, sizes.shapes(), limits.num_lengths) +
          ops::product_copies_bytes(machine.kind, machine.num_threads, sizes.shapes());
 }
 

@@ -29,6 +29,8 @@ std::unique_ptr<ops::Backend> make_ops(device::Device& device, device::Stream& c
       return ops::make_backend(device, compute, attention);
     case Work::counted:
       return ops::make_null_backend(compute);
+    case Work::noted:
+      return ops::make_product_counter(compute);
     case Work::clocked:
       break;
   }
@@ -55,7 +57,7 @@ std::unique_ptr<transfer::Mover> make_activation_mover(const model::DecoderBuffe
   const std::size_t num_blocks = buffers.num_offloaded();
   if (num_blocks == 0) return nullptr;
   const bool is_on_host = buffers.policy().location == model::ActivationPolicy::Location::host;
-  if (work == Work::counted || (work == Work::clocked && !is_on_host)) return std::make_unique<NullMover>();
+  if (work != Work::done && (work != Work::clocked || !is_on_host)) return std::make_unique<NullMover>();
   if (is_on_host) {
     return std::make_unique<transfer::HostMover>(buffers.host_places, num_blocks, device, compute, "activations",
                                                  device::Priority::communication);

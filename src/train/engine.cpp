@@ -24,6 +24,7 @@
 #include "sft/model/layer_plan.hpp"
 #include "sft/optim/gradient_norm.hpp"
 #include "sft/plan/arenas.hpp"
+#include "sft/plan/products.hpp"
 #include "sft/plan/rank_plan.hpp"
 #include "sft/plan/upload.hpp"
 #include "sft/plan/workers.hpp"
@@ -340,6 +341,7 @@ Engine::Engine(const config::ValidConfig& config, const data::MicroBatchLimits& 
   groups.world.agree([&] {
     planned = std::make_unique<Planned>(config, limits, place, device.kind());
     ledger.add(Label::process, Space::host, machine::resident_bytes() + planned->plan.later_process_bytes());
+    ledger.add(Label::process, Space::host, plan::plan_products(config, limits, place, planned->plan.machine));
   });
   plan::SharedBlocks shared = plan::share_blocks(planned->sizes, groups, collectives);
   groups.world.agree([&] {

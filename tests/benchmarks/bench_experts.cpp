@@ -17,6 +17,7 @@
 
 #include "benchmarks/op_bench.hpp"
 #include "benchmarks/step_options.hpp"
+#include "sft/core/cast.hpp"
 #include "sft/core/log.hpp"
 
 namespace sft {
@@ -42,7 +43,7 @@ bool parse(int argc, char** argv, Options& options) {
   return line.parse(argc, argv);
 }
 
-/// The ops of one layer, in one dtype. T tokens, E experts, k choices, R = T k rows, C hidden size, F columns.
+/// The ops of one layer, in one dtype. T tokens, E experts, k choices, R rows of all experts, C hidden size, F columns.
 class ExpertOps {
  public:
   ExpertOps(const Options& options, bench::OpBench& bench, DType dtype)
@@ -54,11 +55,13 @@ class ExpertOps {
         k(options.choices),
         C(options.hidden),
         F(options.columns) {
+    const std::int32_t alignment = options.backend == "cpu" ? 16 : 1;  // of the rows of each expert, as models have
     std::vector<std::int32_t> counts(static_cast<std::size_t>(E));
     std::mt19937 generator(1);
     std::uniform_int_distribution<std::size_t> expert(0, counts.size() - 1);
-    for (std::int64_t i = 0; i < R; ++i) ++counts[expert(generator)];
-    for (const std::int32_t count : counts) offsets_.push_back(offsets_.back() + count);
+    for (std::int64_t i = 0; i < T * k; ++i) ++counts[expert(generator)];
+    for (const std::int32_t count : counts) offsets_.push_back(offsets_.back() + round_up(count, alignment));
+    R = offsets_.back();
   }
 
   void products();
@@ -70,7 +73,8 @@ class ExpertOps {
   bench::OpBench& bench_;
   ops::Backend& ops_;
   const DType dtype_;
-  const std::int64_t T, E, k, C, F, R = T * k, s = static_cast<std::int64_t>(size_of(dtype_));
+  const std::int64_t T, E, k, C, F, s = static_cast<std::int64_t>(size_of(dtype_));
+  std::int64_t R = 0;
   std::vector<std::int32_t> offsets_ = {0};
 };
 

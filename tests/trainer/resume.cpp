@@ -20,6 +20,7 @@
 #include "sft/config/parse.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
+#include "sft/ops/factory.hpp"
 #include "support/awkward_data.hpp"
 #include "support/packed_file.hpp"
 #include "trainer/program.hpp"
@@ -396,6 +397,70 @@ BOOST_AUTO_TEST_CASE(memory_that_ranks_share_for_a_model_folder_is_planned_once)
   BOOST_TEST(peak.most / (1 << 20) <= most_mib);
   BOOST_TEST(peak.most / (1 << 20) >= 0.8 * most_mib);
 }
+
+#ifndef __SANITIZE_ADDRESS__
+struct SmallRun {
+  const char* name;
+  config::Parallel parallel;
+  config::Precision precision;
+  bool has_experts, has_adapters, adapts_experts;
+  double least_share = 0.95;  ///< of what is planned, that the peak is
+  friend std::ostream& operator<<(std::ostream& out, const SmallRun& run) { return out << run.name; }
+};
+
+// Of such runs the code of products is a large part: adapters make many kinds of products, routing many numbers of
+// rows.
+const config::Parallel one_rank{.dp_shard_size = 1}, two_ranks{.dp_shard_size = 2};
+const std::vector<SmallRun> small_runs{
+    {"dense, float32", one_rank, config::Precision::fp32, false, false, false},
+    {"dense, bf16", one_rank, config::Precision::bf16, false, false, false},
+    {"adapters, float32", one_rank, config::Precision::fp32, false, true, false},
+    {"adapters, bf16", one_rank, config::Precision::bf16, false, true, false},
+    {"adapters, bf16, two ranks", two_ranks, config::Precision::bf16, false, true, false},
+    {"experts, bf16", one_rank, config::Precision::bf16, true, false, false},
+    {"experts, adapters beside them, bf16", one_rank, config::Precision::bf16, true, true, false},
+    {"experts, adapters of them, bf16", one_rank, config::Precision::bf16, true, true, true},
+    // Planned for an expert that is given every token of both ranks, in all sizes of pieces: routing is never so
+    // uneven.
+    {"experts over two ranks, bf16",
+     {.dp_shard_size = 1, .ep_size = 2},
+     config::Precision::bf16,
+     true,
+     false,
+     false,
+     0.92},
+    {"experts, adapters of them, bf16, two ranks", two_ranks, config::Precision::bf16, true, true, true},
+};
+
+BOOST_DATA_TEST_CASE(small_runs_take_no_more_memory_than_planned, small_runs, small) {
+  const Workshop workshop;
+  const RunCase run{small.name, small.parallel, small.precision};
+  constexpr std::int64_t max_steps = 60;  // for routing to give experts most numbers of rows that it can
+  test::TrainerProgram program = workshop.start(run, "run", max_steps, "none", [&](config::Config& config) {
+    config.checkpoint.save_strategy = config::SaveStrategy::no;
+    if (small.has_experts) {
+      config.model.num_experts = 8;
+      config.model.num_experts_per_tok = 2;
+      config.model.moe_intermediate_size = 64;
+    }
+    config.lora.use_peft = small.has_adapters;
+    config.lora.lora_r = 4;
+    if (!small.adapts_experts) return;
+    config.lora.lora_dropout = 0;
+    config.lora.lora_target_parameters = {"gate_up_proj", "down_proj"};
+  });
+  check_done(program, workshop, "run");
+  constexpr double mib = 1 << 20;
+  const test::PeakBytes peak = test::read_peak_bytes(workshop.path("run"));
+  const auto [least_mib, most_mib] = workshop.ledger_total_mib("run");
+  BOOST_TEST_MESSAGE(small << ": planned " << least_mib << " to " << most_mib << " MiB, peak " << peak.least / mib
+                           << " to " << peak.most / mib << " MiB");
+  BOOST_TEST(peak.most / mib <= most_mib);
+  BOOST_TEST(peak.least / mib <= least_mib);
+  // Plans for processors that do not multiply bf16 numbers as such are rougher.
+  BOOST_TEST(peak.most / mib >= (ops::cpu_multiplies_bf16() ? small.least_share : 0.9) * most_mib);
+}
+#endif
 
 // oneDNN's products below AVX-512 allocate copies of their operands on every thread, of other sizes for every shape.
 BOOST_AUTO_TEST_CASE(threads_without_avx512_do_not_take_more_than_the_ledger_says) {

@@ -30,7 +30,7 @@ struct RunCase {
   config::ActivationCheckpointing checkpointing = config::ActivationCheckpointing::none;
 
   [[nodiscard]] int num_ranks() const {
-    return parallel.dp_replicate_size * parallel.dp_shard_size * parallel.sp_size * parallel.tp_size;
+    return parallel.dp_replicate_size * parallel.dp_shard_size * parallel.ep_size * parallel.sp_size * parallel.tp_size;
   }
   friend std::ostream& operator<<(std::ostream& out, const RunCase& run) { return out << run.name; }
 };

@@ -38,6 +38,10 @@ inline constexpr std::size_t flat_alignment_bytes = 4096;
 /// Chunks that each open dataset keeps in memory, unpacked, at most.
 inline constexpr std::size_t chunk_cache_bytes = std::size_t{1} << 20;
 
+/// Loads the library, by a file that is in memory alone: for processes that measure what they take before they open
+/// one.
+void load_hdf5();
+
 class Hdf5File {
  public:
   /// Opens for reading; refuses what is missing or not HDF5. Every byte of a sealed file (sft/io/seal.hpp) is checked

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "sft/config/config.hpp"
+#include "sft/core/cast.hpp"
 #include "sft/device/device.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/ops/shapes.hpp"
@@ -64,6 +65,10 @@ struct Sizes {
     const std::int64_t most = ep_size * tokens * std::min(expert_choices, local_experts());
     return parallel::ExpertMemory::arriving(std::min(most, 2 * tokens * expert_choices),
                                             static_cast<int>(local_experts()), ep_size, expert_alignment);
+  }
+  /// Rows that one expert of this rank can have at a time, gaps included: a token is in an expert once.
+  [[nodiscard]] std::int64_t most_expert_rows() const {
+    return experts == 0 ? 0 : std::min(round_up(ep_size * tokens, expert_alignment), arriving_rows());
   }
   [[nodiscard]] parallel::ExpertMemory expert_memory() const { return {arriving_rows(), expert_alignment}; }
 };

@@ -60,9 +60,9 @@ class ExpertMlp final : public Mlp {
   }
 
  private:
-  /// dnormed += the gradient through the choices' weights.
+  /// scratch.dnormed += the gradient through the choices' weights; nothing where there is padding.
   void differentiate_router(const Context& context, const ExpertActivations& activations, const BlockScratch& scratch,
-                            const Tensor& dnormed, const Tensor& dweights) const;
+                            const Tensor& dweights) const;
 
   ExpertParameters p_;
   std::int64_t layer_;

@@ -52,15 +52,20 @@ struct AttentionLibrary {
 [[nodiscard]] std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& shapes,
                                           const AttentionNeeds& attention = {});
 
-/// Host memory that the ops keep beside their workspace with one number of tokens: on the CPU, the machine code of its
-/// matrix products and the library that makes it; none where all of them are small. Pure but for the instruction set of
-/// this processor.
-[[nodiscard]] std::size_t products_bytes(device::Kind kind, const Shapes& shapes);
+/// A null backend that notes the matrix products it is given, for products_bytes. `stream` outlives it.
+[[nodiscard]] std::unique_ptr<Backend> make_product_counter(device::Stream& stream);
 
-/// Host memory that the ops keep beside their workspace when a model of these shapes is called with `num_lengths`
-/// different numbers of tokens, more than with one: on the CPU, the machine code of its matrix products. Pure but for
-/// the instruction set of this processor.
-[[nodiscard]] std::size_t lengths_bytes(device::Kind kind, const Shapes& shapes, std::int64_t num_lengths);
+/// How a run uses the products of a step.
+struct ProductUse {
+  int num_threads = 1;
+  std::int64_t num_lengths = 1;       ///< different numbers of tokens that products are given
+  std::int64_t most_expert_rows = 0;  ///< rows that routing gives an expert, at most
+};
+
+/// Host memory that the CPU's backend keeps beside its workspace when it is given the products that `counter` was
+/// given: their machine code and the library that makes it; none where all of them are small. `counter` is of
+/// make_product_counter. Pure but for the instruction set of this processor.
+[[nodiscard]] std::size_t products_bytes(const Backend& counter, const ProductUse& use);
 
 /// Host memory that the threads of the ops allocate for the time of a product and may keep: on CPUs without AVX-512,
 /// for copies of its operands. Pure but for the instruction set of this processor.

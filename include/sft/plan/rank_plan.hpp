@@ -80,7 +80,8 @@ class RankPlan {
     return bytes;
   }
 
-  /// What the process will take beside the arenas after the plan was made, batches left out.
+  /// What the process will take beside the arenas after the plan was made, batches and the machine code of
+  /// products (plan_products) left out.
   [[nodiscard]] std::size_t later_process_bytes() const;
 
   [[nodiscard]] parallel::ParameterCounts num_parameters() const {

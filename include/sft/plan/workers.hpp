@@ -22,8 +22,8 @@
 namespace sft::plan {
 
 /// Whether ops compute and activations move; or neither, over the addresses of sizing arenas: on a null device, or on a
-/// device::ClockedDevice, whose clocks they move on.
-enum class Work { done, counted, clocked };
+/// device::ClockedDevice, whose clocks they move on. Noted: as counted, by ops::make_product_counter.
+enum class Work { done, counted, noted, clocked };
 
 /// The streams of a rank, named for timelines; docs/architecture.md says what each carries.
 struct Streams {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "ops/cpu/row_pieces.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::ops::cpu {
@@ -34,6 +35,29 @@ Tensor part_of(const Tensor& workspace, int thread, std::size_t part_bytes) {
           {static_cast<std::int64_t>(part_bytes / sizeof(float))}};
 }
 
+/// The terms of the rows from `begin` on, of a product whose rows are those of an expert.
+Matmul piece_of(const Matmul& product, std::int64_t begin, std::int64_t num_rows) {
+  Matmul piece = product;
+  piece.a = product.a.rows(begin, num_rows);
+  if (product.transpose_a) {  // a sum over the rows
+    piece.b = product.b.rows(begin, num_rows);
+    piece.accumulate = product.accumulate || begin > 0;
+  } else {
+    piece.c = product.c.rows(begin, num_rows);
+  }
+  return piece;
+}
+
+void run_in_pieces(MatmulEngine& engine, const Matmul& product, const Tensor& workspace) {
+  if (MatmulEngine::is_small(product, workspace.size_bytes())) return engine.run(product, workspace);
+  const std::int64_t num_rows = product.a.shape[0];
+  for (std::int64_t begin = 0; begin < num_rows;) {
+    const std::int64_t rows = piece_rows(num_rows - begin);
+    engine.run(piece_of(product, begin, rows), workspace);
+    begin += rows;
+  }
+}
+
 }  // namespace
 
 void GroupedMatmulEngine::run(const std::vector<Matmul>& products, MatmulEngine& all_threads, Tensor workspace) {
@@ -45,12 +69,11 @@ void GroupedMatmulEngine::run(const std::vector<Matmul>& products, MatmulEngine&
   const int num_threads = omp_get_max_threads();
   const std::size_t part_bytes = workspace.size_bytes() / num_threads / line_bytes * line_bytes;
   if (!runs_side_by_side(products, num_threads) || part_bytes < matmul_workspace_bytes(1)) {
-    for (const Matmul* product : waiting) all_threads.run(*product, workspace);
+    for (const Matmul* product : waiting) run_in_pieces(all_threads, *product, workspace);
     return;
   }
   while (std::ssize(of_thread_) < num_threads) {
-    of_thread_.push_back(
-        std::make_unique<MatmulEngine>(isa_, std::max<std::int64_t>(max_kept_products / num_threads, 1)));
+    of_thread_.push_back(std::make_unique<MatmulEngine>(isa_, max_kept_of_thread(num_threads)));
   }
   // The largest first, so that no thread is left with one of them at the end.
   std::stable_sort(waiting.begin(), waiting.end(),
@@ -63,7 +86,7 @@ void GroupedMatmulEngine::run(const std::vector<Matmul>& products, MatmulEngine&
 #pragma omp for schedule(dynamic, 1)
     for (std::size_t i = 0; i < waiting.size(); ++i) {
       try {
-        of_thread_[thread]->run(*waiting[i], part_of(workspace, thread, part_bytes));
+        run_in_pieces(*of_thread_[thread], *waiting[i], part_of(workspace, thread, part_bytes));
       } catch (...) {
 #pragma omp critical
         error = std::current_exception();

@@ -3,6 +3,7 @@
 // The products of many experts: small ones side by side, each on one thread; large ones one after the other, each on
 // all threads.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -11,7 +12,12 @@
 
 namespace sft::ops::cpu {
 
-/// Not thread-safe.
+/// Shapes whose machine code each of several threads keeps that take products side by side.
+[[nodiscard]] constexpr std::int64_t max_kept_of_thread(int num_threads) {
+  return std::max<std::int64_t>(max_kept_products / num_threads, 1);
+}
+
+/// Not thread-safe. Products that have machine code of their own run in pieces (row_pieces.hpp).
 class GroupedMatmulEngine {
  public:
   /// With the kernels of `isa`.

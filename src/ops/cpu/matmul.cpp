@@ -131,7 +131,8 @@ std::unique_ptr<MatmulEngine::Plan> MatmulEngine::make_plan(const Matmul& produc
   }
   const auto chosen = describe_matmul(engine(), a, b, bias ? &*bias : nullptr, c, attributes);
   const bool is_slow_bf16 = chosen && product.a.dtype == DType::bf16 &&
-                            (is_faster_in_float32(product) || std::string(chosen.impl_info_str()).starts_with("ref"));
+                            (is_faster_in_float32(product.c.shape[0], product.c.shape[1], isa_) ||
+                             std::string(chosen.impl_info_str()).starts_with("ref"));
   if (!chosen || is_slow_bf16) return std::make_unique<Plan>(Plan::Way::float32_tiles);
   if (chosen.scratchpad_desc().get_size() > workspace_bytes) {
     const Dims dims(product);
@@ -153,6 +154,13 @@ std::size_t MatmulEngine::KeyHash::operator()(const Key& key) const {
     hash ^= hash >> 32;
   }
   return hash;
+}
+
+bool MatmulEngine::Key::is_bf16() const { return (flags & flag_bf16) != 0; }
+
+bool MatmulEngine::Key::has_gaps() const {
+  return a_stride > ((flags & flag_transpose_a) != 0 ? m : k) || b_stride > ((flags & flag_transpose_b) != 0 ? k : n) ||
+         c_stride > n;
 }
 
 MatmulEngine::Key MatmulEngine::key_of(const Matmul& product) {
@@ -214,11 +222,10 @@ void MatmulEngine::run_planned(const Matmul& product, Tensor workspace) {
   }
 }
 
-bool MatmulEngine::is_faster_in_float32(const Matmul& product) const {
+bool MatmulEngine::is_faster_in_float32(std::int64_t m, std::int64_t n, Isa isa) {
   // So few that reading and converting the other operand takes longer than the multiplications do.
-  const std::int64_t few_rows = isa_ == Isa::avx512_bf16 ? 32 : 4;
-  const Dims dims(product);
-  return !has_fast_bf16_products(isa_) && std::min(dims.m, dims.n) > few_rows;
+  const std::int64_t few_rows = isa == Isa::avx512_bf16 ? 32 : 4;
+  return !has_fast_bf16_products(isa) && std::min(m, n) > few_rows;
 }
 
 bool MatmulEngine::is_small(const Matmul& product, std::size_t workspace_bytes) {

@@ -31,6 +31,27 @@ class MatmulEngine {
   explicit MatmulEngine(Isa isa, std::int64_t max_kept = max_kept_products);
   ~MatmulEngine();
 
+  /// What products have in common that run by the same machine code.
+  struct Key {
+    std::int64_t m, n, k, a_stride, b_stride, c_stride;
+    std::uint32_t flags;  ///< flags_of
+    int num_threads;
+    bool operator==(const Key&) const = default;
+    /// Of a and b.
+    [[nodiscard]] bool is_bf16() const;
+    /// Whether there are others' numbers between the rows of a matrix.
+    [[nodiscard]] bool has_gaps() const;
+  };
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const;
+  };
+  [[nodiscard]] static Key key_of(const Matmul& product);
+  /// Whether the product is float32 and takes less time than would be noticed, and its scratch fits: it runs without
+  /// machine code of its own.
+  [[nodiscard]] static bool is_small(const Matmul& product, std::size_t workspace_bytes);
+  /// Whether float32 tiles take less time than oneDNN's (m, n) product of bf16 numbers with `isa`.
+  [[nodiscard]] static bool is_faster_in_float32(std::int64_t m, std::int64_t n, Isa isa);
+
   /// The product of ops::Backend::matmul. `workspace` is scratch for the duration of the call.
   void run(const Matmul& product, Tensor workspace);
   /// The product in float32 on converted tiles, for bf16 on processors that have no such product or a slower one.
@@ -56,21 +77,9 @@ class MatmulEngine {
     DType tiles = DType::float32;                                 ///< what is read
     bool transposed_a_tiles = false, transposed_b_tiles = false;  ///< whether the function writes the part's transpose
   };
-  struct Key {
-    std::int64_t m, n, k, a_stride, b_stride, c_stride;
-    std::uint32_t flags;
-    int num_threads;
-    bool operator==(const Key&) const = default;
-  };
-  struct KeyHash {
-    std::size_t operator()(const Key& key) const;
-  };
   class Plan;
 
-  [[nodiscard]] static Key key_of(const Matmul& product);
   [[nodiscard]] std::unique_ptr<Plan> make_plan(const Matmul& product, std::size_t workspace_bytes) const;
-  /// Whether the product is float32 and takes less time than would be noticed, and its scratch fits.
-  [[nodiscard]] static bool is_small(const Matmul& product, std::size_t workspace_bytes);
   /// The product of operands without terms to sum (k = 0), which oneDNN does not take: one term, which is 0.
   void run_without_terms(const Matmul& product, Tensor workspace);
   /// The product as oneDNN runs it best here.
@@ -79,9 +88,6 @@ class MatmulEngine {
   /// The product in two halves of the rows or columns of c: oneDNN asks for scratch that grows with them.
   void run_halves(const Matmul& product, Tensor workspace);
   void run_tiles(const TiledProduct& product, Tensor workspace);
-
-  /// Whether float32 tiles take less time than oneDNN's bf16 product.
-  [[nodiscard]] bool is_faster_in_float32(const Matmul& product) const;
 
   Isa isa_;
   std::int64_t max_kept_;

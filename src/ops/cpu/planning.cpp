@@ -15,31 +15,6 @@ std::int64_t column_sum_scratch_floats(std::int64_t columns, std::int64_t weight
   return std::max(column_sum_floats, columns) + weights;
 }
 
-/// Products of one number of tokens whose machine code is kept: of a decoder at most 12 of linear layers, three for
-/// each weight, and 3 of the head for what is left of a chunk. Where there is no MLP but that of experts, as many are
-/// taken for it.
-std::int64_t products_of_length(const Shapes& shapes) {
-  constexpr std::int64_t of_weight = 3;
-  const std::int64_t attention_columns = shapes.q_heads * shapes.head_dim;
-  const std::int64_t qkv_columns = (shapes.q_heads + 2 * shapes.kv_heads) * shapes.head_dim;
-  const auto count = [&](std::int64_t num_tokens, std::int64_t weights) -> std::int64_t {
-    const bool is_small = shapes.compute == DType::float32 && num_tokens * weights < least_planned_multiplications;
-    return is_small ? 0 : of_weight;
-  };
-  const std::int64_t mlp = shapes.mlp == 0 ? 2 * of_weight
-                                           : count(shapes.tokens, 2 * shapes.mlp * shapes.hidden) +
-                                                 count(shapes.tokens, shapes.mlp * shapes.hidden);
-  return count(shapes.tokens, qkv_columns * shapes.hidden) + count(shapes.tokens, attention_columns * shapes.hidden) +
-         mlp + count(loss_chunk_tokens(shapes), shapes.vocab * shapes.hidden);
-}
-
-/// Machine code of a product. Measured with oneDNN 2.6: 40 to 80 KiB for a float32 one on AVX-512, 60 to 80 KiB for a
-/// bf16 one with AVX-512 BF16, 110 to 210 KiB for one on AMX.
-std::int64_t product_bytes(Isa isa, const Shapes& shapes) {
-  const bool is_of_amx = shapes.compute == DType::bf16 && isa == Isa::amx;
-  return (is_of_amx ? 140 : 66) * std::int64_t{1024};
-}
-
 }  // namespace
 
 std::size_t workspace_bytes(int num_threads, const Shapes& shapes, const AttentionNeeds& attention) {
@@ -53,19 +28,6 @@ std::size_t workspace_bytes(int num_threads, const Shapes& shapes, const Attenti
                 column_sum_scratch_floats(shapes.q_heads * shapes.head_dim, shapes.q_heads * shapes.head_dim),
                 column_sum_scratch_floats(qkv_columns, 0), column_sum_scratch_floats(2 * shapes.mlp, 0)});
   return std::max(matmul_workspace_bytes(num_threads), num_floats * sizeof(float));
-}
-
-std::size_t lengths_bytes(Isa isa, const Shapes& shapes, std::int64_t num_lengths) {
-  const std::int64_t of_one = products_of_length(shapes);
-  const std::int64_t num_kept = std::min(num_lengths * of_one, max_kept_products) - of_one;
-  return std::max<std::int64_t>(num_kept, 0) * product_bytes(isa, shapes);
-}
-
-// Pages of oneDNN's own code that products touch: measured with oneDNN 2.6, whatever their number.
-std::size_t products_bytes(Isa isa, const Shapes& shapes) {
-  constexpr std::int64_t library_bytes = 1400 * std::int64_t{1024};
-  const std::int64_t num_products = products_of_length(shapes);
-  return num_products == 0 ? 0 : library_bytes + num_products * product_bytes(isa, shapes);
 }
 
 // Below AVX-512, oneDNN's float32 products copy blocks of both operands into memory that each thread allocates: 192 of

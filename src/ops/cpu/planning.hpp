@@ -13,13 +13,7 @@ namespace sft::ops::cpu {
 /// See ops::workspace_bytes.
 [[nodiscard]] std::size_t workspace_bytes(int num_threads, const Shapes& shapes, const AttentionNeeds& attention = {});
 
-/// See ops::lengths_bytes; of a processor whose best instruction set is `isa`.
-[[nodiscard]] std::size_t lengths_bytes(Isa isa, const Shapes& shapes, std::int64_t num_lengths);
-
-/// See ops::products_bytes; of such a processor.
-[[nodiscard]] std::size_t products_bytes(Isa isa, const Shapes& shapes);
-
-/// See ops::product_copies_bytes; of such a processor.
+/// See ops::product_copies_bytes; of a processor whose best instruction set is `isa`.
 [[nodiscard]] std::size_t product_copies_bytes(Isa isa, int num_threads, const Shapes& shapes);
 
 /// See ops::loss_chunk_tokens.

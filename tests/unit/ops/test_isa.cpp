@@ -44,26 +44,6 @@ BOOST_AUTO_TEST_CASE(memory_for_copies_of_operands_is_planned_where_products_tak
   BOOST_TEST(product_copies_bytes(Isa::avx2, 1, bf16) < one_thread / 3);
 }
 
-BOOST_AUTO_TEST_CASE(code_of_products_is_planned_for_the_processor) {
-  Shapes shapes{.tokens = 512, .hidden = 512, .q_heads = 8, .kv_heads = 4, .head_dim = 64, .mlp = 2048, .vocab = 8192};
-  BOOST_TEST(lengths_bytes(Isa::amx, shapes, 1) == 0U);
-  const std::size_t float32 = lengths_bytes(Isa::amx, shapes, 3);
-  BOOST_TEST(lengths_bytes(Isa::avx512_bf16, shapes, 3) == float32);
-  shapes.compute = DType::bf16;
-  BOOST_TEST(lengths_bytes(Isa::avx512_bf16, shapes, 3) == float32);
-  BOOST_TEST(lengths_bytes(Isa::amx, shapes, 3) > 2 * float32);  // measured: tiles take more code
-}
-
-BOOST_AUTO_TEST_CASE(small_products_have_no_code_of_their_own) {
-  Shapes shapes{.tokens = 64, .hidden = 40, .q_heads = 4, .kv_heads = 2, .head_dim = 8, .mlp = 48, .vocab = 384};
-  BOOST_TEST(products_bytes(Isa::avx512, shapes) == 0U);
-  BOOST_TEST(lengths_bytes(Isa::avx512, shapes, 100) == 0U);
-  shapes.compute = DType::bf16;  // these have it at any size
-  const std::size_t one = products_bytes(Isa::avx512, shapes);
-  BOOST_TEST(one > 0U);
-  BOOST_TEST(lengths_bytes(Isa::avx512, shapes, 3) == 2 * 15 * 66 * 1024U);
-}
-
 BOOST_AUTO_TEST_CASE(the_best_kernels_can_be_entered) {  // on lesser processors too: ops_test_Nehalem
   BOOST_CHECK(kernels_of(best_isa()).small_matmul != nullptr);
 }

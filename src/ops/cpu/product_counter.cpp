@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cpu/product_counter.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "ops/cpu/grouped_matmul.hpp"
+#include "ops/cpu/row_pieces.hpp"
+#include "ops/expert_tensors.hpp"
+#include "sft/core/cast.hpp"
+
+namespace sft::ops::cpu {
+
+namespace {
+
+/// Of `bytes` of so many products, those of the `most` that are kept.
+std::int64_t kept_bytes(std::int64_t bytes, std::int64_t num_products, std::int64_t most) {
+  return num_products <= most ? bytes : bytes / num_products * most;
+}
+
+/// Of the code that products of all sizes share.
+std::int64_t shared_kibibytes(Isa isa) {
+  if (has_fast_bf16_products(isa)) return 2304;
+  return isa <= Isa::avx2 ? 1792 : 1024;
+}
+
+}  // namespace
+
+void ProductCounter::note(const Matmul& product, Kinds& kinds) const {
+  const bool has_terms = product.a.shape[product.transpose_a ? 0 : 1] > 0;
+  if (product.c.empty() || !has_terms || MatmulEngine::is_small(product, workspace_bytes_)) return;
+  kinds.insert(MatmulEngine::key_of(product));
+}
+
+// Products of codes are made of tiles: about as many shapes as there are products.
+void ProductCounter::fp8_matmul(const Fp8Matmul& product) {
+  const std::int64_t depth = product.a.codes.shape[product.transpose_a ? 0 : 1];
+  const std::int64_t rows = product.c.shape[0], columns = product.c.shape[1];
+  note({.a = Tensor(nullptr, DType::bf16, {rows, depth}),
+        .b = Tensor(nullptr, DType::bf16, {depth, columns}),
+        .c = product.c,
+        .accumulate = product.accumulate},
+       of_tokens_);
+}
+
+void ProductCounter::grouped_matmul(const GroupedMatmul& grouped) {
+  GroupedMatmul one = grouped;
+  one.a.shape[0] = one.c.shape[0] = least_piece_rows;
+  note_expert(one);
+}
+
+void ProductCounter::grouped_weight_gradient(const GroupedWeightGradient& grouped) {
+  GroupedWeightGradient one = grouped;
+  one.x.shape[0] = one.y.shape[0] = least_piece_rows;
+  note_expert(one);
+}
+
+template <class Grouped>
+void ProductCounter::note_expert(Grouped& grouped) {
+  constexpr std::array<std::int32_t, 2> offsets{0, least_piece_rows};
+  grouped.offsets = offsets;
+  const Matmul product = product_of(grouped, 0);
+  of_experts_.emplace(MatmulEngine::key_of(product), product);
+}
+
+ProductCounter::Kinds ProductCounter::pieces_of_experts(std::int64_t most_rows) const {
+  Kinds pieces;
+  for (const auto& kind : of_experts_) {
+    Matmul piece = kind.second;
+    std::int64_t& other_rows = (piece.transpose_a ? piece.b.shape : piece.c.shape)[0];
+    for (std::int64_t rows = least_piece_rows; rows <= most_rows; rows = next_piece_rows(rows)) {
+      piece.a.shape[0] = other_rows = rows;
+      note(piece, pieces);
+    }
+  }
+  return pieces;
+}
+
+// oneDNN 2.6 has one function for all sizes of product, "gemm:jit", and code of its own for each size,
+// "brg:avx512_core" and others: the latter for packed operands on AVX-512, of bf16 numbers where it multiplies them as
+// such or they become float32.
+ProductCounter::Code ProductCounter::code_of(const MatmulEngine::Key& key) const {
+  if (isa_ <= Isa::avx2) return Code::shared;
+  if (!key.is_bf16() || has_fast_bf16_products(isa_)) {
+    if (key.has_gaps()) return Code::shared;
+    return isa_ == Isa::amx && key.is_bf16() ? Code::of_tiles : Code::own;
+  }
+  return MatmulEngine::is_faster_in_float32(key.m, key.n, isa_) ? Code::converted : Code::shared;
+}
+
+// Measured with oneDNN 2.6: heap and memory of machine code that a product adds. Those whose code is shared differ by
+// half as much from run to run.
+std::int64_t ProductCounter::bytes_of(const Kinds& kinds) const {
+  std::int64_t kibibytes = 0;
+  for (const MatmulEngine::Key& key : kinds) {
+    switch (code_of(key)) {
+      case Code::own:
+      case Code::converted:
+        kibibytes += key.is_bf16() ? 68 : 66;
+        break;
+      case Code::shared:
+        kibibytes += 34;
+        break;
+      case Code::of_tiles:
+        kibibytes += 140;
+        break;
+    }
+  }
+  return kibibytes * 1024;
+}
+
+// Pages of oneDNN's own code that products touch, whatever their number, and code that many of them share: measured.
+std::int64_t ProductCounter::library_bytes(const std::set<Code>& codes) const {
+  const auto kibibytes_of = [&](Code code, std::int64_t kibibytes) { return codes.contains(code) ? kibibytes : 0; };
+  return (1400 + kibibytes_of(Code::shared, shared_kibibytes(isa_)) + kibibytes_of(Code::converted, 640)) * 1024;
+}
+
+std::size_t ProductCounter::code_bytes(const ProductUse& use) const {
+  const Kinds pieces = pieces_of_experts(use.most_expert_rows);
+  const std::int64_t of_tokens = use.num_lengths * std::ssize(of_tokens_), of_experts = std::ssize(pieces);
+  if (of_tokens + of_experts == 0) return 0;
+  const std::int64_t piece_bytes = bytes_of(pieces);
+  std::int64_t bytes =
+      kept_bytes(use.num_lengths * bytes_of(of_tokens_) + piece_bytes, of_tokens + of_experts, max_kept_products);
+  if (use.num_threads > 1) {  // each keeps code of its own, for experts' products side by side
+    bytes += use.num_threads * kept_bytes(piece_bytes, of_experts, max_kept_of_thread(use.num_threads));
+  }
+  std::set<Code> codes;
+  for (const Kinds* kinds : {&of_tokens_, &pieces}) {
+    for (const MatmulEngine::Key& key : *kinds) codes.insert(code_of(key));
+  }
+  return bytes + library_bytes(codes);
+}
+
+}  // namespace sft::ops::cpu

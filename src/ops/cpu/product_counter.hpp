@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the machine code of a model's matrix products takes on a CPU, counted of the calls of the model itself.
+
+#include <cstdint>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ops/cpu/matmul.hpp"
+#include "ops/null/backend.hpp"
+#include "sft/ops/factory.hpp"
+
+namespace sft::ops::cpu {
+
+/// Computes nothing, over the addresses of sizing arenas, and notes which products an engine would make machine code
+/// for: each kind once, whatever the number of micro-batches and layers. Products of experts count in all sizes that
+/// pieces of their rows have (row_pieces.hpp).
+class ProductCounter final : public null::NullBackend {
+ public:
+  /// Of a processor whose best instruction set is `isa`.
+  ProductCounter(Isa isa, device::Stream& stream) : NullBackend(stream), isa_(isa) {}
+
+  void set_workspace(Tensor workspace) override { workspace_bytes_ = workspace.size_bytes(); }
+  void matmul(const Matmul& product) override { note(product, of_tokens_); }
+  void fp8_matmul(const Fp8Matmul& product) override;
+  void grouped_matmul(const GroupedMatmul& grouped) override;
+  void grouped_weight_gradient(const GroupedWeightGradient& grouped) override;
+
+  /// See ops::products_bytes.
+  [[nodiscard]] std::size_t code_bytes(const ProductUse& use) const;
+
+ private:
+  using Kinds = std::unordered_set<MatmulEngine::Key, MatmulEngine::KeyHash>;
+
+  /// Of one size of product, or shared by many, or for tiles of AMX, or of one size of float32 product that is made of
+  /// bf16 numbers.
+  enum class Code { own, shared, of_tiles, converted };
+
+  void note(const Matmul& product, Kinds& kinds) const;
+  /// `grouped` is of tensors with the rows of the smallest piece.
+  template <class Grouped>
+  void note_expert(Grouped& grouped);
+  /// The products of an expert that has any number of rows up to `most_rows`.
+  [[nodiscard]] Kinds pieces_of_experts(std::int64_t most_rows) const;
+  [[nodiscard]] Code code_of(const MatmulEngine::Key& key) const;
+  [[nodiscard]] std::int64_t bytes_of(const Kinds& kinds) const;
+  [[nodiscard]] std::int64_t library_bytes(const std::set<Code>& codes) const;
+
+  Isa isa_;
+  std::size_t workspace_bytes_ = 0;
+  Kinds of_tokens_;
+  std::unordered_map<MatmulEngine::Key, Matmul, MatmulEngine::KeyHash> of_experts_;  ///< with the smallest piece
+};
+
+}  // namespace sft::ops::cpu
