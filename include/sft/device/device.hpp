@@ -56,8 +56,8 @@ class Stream {
   virtual void poll() = 0;
   /// CPU only: queues work. Throws std::logic_error on other devices.
   virtual void push(std::unique_ptr<Pending> work);
-  /// Notes on a GPU that what is queued so far may take long: its end is progress of this process (note_progress) that a
-  /// host sees which waits for the device. Nothing on the CPU, whose ops note it themselves. Cheap.
+  /// Notes on a GPU that what is queued so far may take long: its end is progress of this process (note_progress) that
+  /// a host sees which waits for the device. Nothing on the CPU, whose ops note it themselves. Cheap.
   virtual void mark() {}
   /// The native handle (cudaStream_t), null on the CPU.
   [[nodiscard]] virtual void* native() const { return nullptr; }
