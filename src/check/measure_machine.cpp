@@ -145,7 +145,7 @@ plan::Hardware measure_machine(const CheckedMachine& machine, const std::string&
   }
   // So long that each rank has its turns on the cores several times.
   constexpr double window_of_core_s = 8e-3;
-  const Window window{world, window_of_core_s / share};
+  const Window window{world, window_of_core_s / share, share};
   OpTrial(machine.device, dtype, window).measure(hardware.rates);
   hardware.rates.host_bytes_per_s = host_rate(machine, window);
   const std::vector<comm::Span> spans = spans_of(hardware.ranks_per_node, hardware.num_nodes);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 #include <numeric>
 #include <span>
 
@@ -31,6 +32,9 @@ double seconds_from(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+/// That all threads of this process have had so far.
+double processor_s() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
 }  // namespace
 
 double Window::seconds_of(const std::function<void()>& work, const std::function<void()>& finish) const {
@@ -42,6 +46,7 @@ double Window::seconds_of(const std::function<void()>& work, const std::function
     std::int64_t nothing = 0;
     world.sum(std::span(&nothing, 1));
     const auto start = std::chrono::steady_clock::now();
+    const double start_processor_s = processor_s();
     double elapsed_s = 0;
     std::int64_t count = 0;
     for (std::int64_t batch = 1; elapsed_s < seconds; batch = std::min<std::int64_t>(2 * batch, 64)) {
@@ -50,7 +55,8 @@ double Window::seconds_of(const std::function<void()>& work, const std::function
       count += batch;
       elapsed_s = seconds_from(start);
     }
-    std::array<double, 1> rate{static_cast<double>(count) / elapsed_s};
+    const double taken_s = share < 1 ? (processor_s() - start_processor_s) / share : elapsed_s;
+    std::array<double, 1> rate{static_cast<double>(count) / taken_s};
     world.sum(std::span<double>(rate));
     const double mean_s = world.size() / rate[0];
     best_s = i == 0 ? mean_s : std::min(best_s, mean_s);

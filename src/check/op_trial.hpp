@@ -21,9 +21,12 @@ namespace sft::check {
 struct Window {
   const comm::Group& world;
   double seconds;
+  double share = 1;  ///< of a core, that a rank has
 
   /// Seconds of one `work` where all ranks do it at once, the mean over them: the least of some windows, since what
-  /// disturbs a machine only makes it slower. `finish` waits for what was queued. Collective.
+  /// disturbs a machine only makes it slower. Ranks that share cores do not begin and end together, and have more of a
+  /// core while others wait: theirs is the processor's time, stretched to their share. `finish` waits for what was
+  /// queued. Collective.
   [[nodiscard]] double seconds_of(const std::function<void()>& work, const std::function<void()>& finish) const;
 };
 
