@@ -102,7 +102,7 @@ NodeReports::NodeReports(fs::path folder, std::int64_t first_rank, double period
 NodeReports::~NodeReports() {
   thread_.request_stop();
   thread_.join();
-  remove_own();
+  if (speaks()) remove_own();
 }
 
 // The folder goes with the last file in it. A node that has none there lets an empty folder be: another one may just
@@ -117,6 +117,17 @@ void NodeReports::tell(const NodeReport& mine) {
   const std::int64_t beat = mine_.beat;
   mine_ = mine;
   mine_.beat = beat;
+  speaks_ = true;
+}
+
+void NodeReports::leave_to_another() {
+  const std::lock_guard lock(mutex_);
+  speaks_ = false;
+}
+
+bool NodeReports::speaks() const {
+  const std::lock_guard lock(mutex_);
+  return speaks_;
 }
 
 std::vector<NodeReport> NodeReports::others() const {
@@ -134,10 +145,12 @@ void NodeReports::work(const std::stop_token& stop) {
   std::condition_variable_any stopped;
   while (!stop.stop_requested()) {
     stopped.wait_for(lock, stop, period_, [] { return false; });
+    const bool has_voice = speaks();
     std::error_code error;
-    if (is_called()) fs::create_directories(folder_, error);
+    if (has_voice && is_called()) fs::create_directories(folder_, error);
     if (!fs::is_directory(folder_, error)) continue;
     read_others();
+    if (!has_voice) continue;
     if (is_called()) {
       write_own();
     } else {

@@ -34,13 +34,16 @@ class NodeReports {
  public:
   /// `folder` is there only while nodes tell something; `period_s`: between two looks at it.
   NodeReports(std::filesystem::path folder, std::int64_t first_rank, double period_s);
-  /// Removes this node's file. Not to be called when the file system does not answer: std::_Exit() then.
+  /// Removes this node's file where this rank speaks for it. Not to be called when the file system does not answer:
+  /// std::_Exit() then.
   ~NodeReports();
   NodeReports(const NodeReports&) = delete;
   NodeReports& operator=(const NodeReports&) = delete;
 
   /// What this node has to tell: is written soon while it or another one calls. Its beat is not read.
   void tell(const NodeReport& mine);
+  /// Another rank speaks for this node: its file is that rank's alone. So it is until the first tell().
+  void leave_to_another();
   /// What was read last of other nodes that still write.
   [[nodiscard]] std::vector<NodeReport> others() const;
 
@@ -53,6 +56,7 @@ class NodeReports {
 
   void work(const std::stop_token& stop);
   void write_own();
+  [[nodiscard]] bool speaks() const;
   /// Whether this node or another one calls.
   [[nodiscard]] bool is_called() const;
   void remove_own() const;
@@ -63,6 +67,7 @@ class NodeReports {
   const std::int64_t first_rank_;
   const std::chrono::duration<double> period_;
   mutable std::mutex mutex_;
+  bool speaks_ = false;                ///< under mutex_
   NodeReport mine_;                    ///< under mutex_
   std::map<std::int64_t, Seen> seen_;  ///< under mutex_
   std::jthread thread_;

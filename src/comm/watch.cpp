@@ -175,7 +175,10 @@ class Watch::Impl {
       look(0.0);
     }
     own_->has_calls.store(!calls.empty(), relaxed);
-    if (!speaks_for_node()) return;
+    if (!speaks_for_node()) {
+      if (reports_ != nullptr) reports_->leave_to_another();
+      return;
+    }
     const bool may = std::ranges::any_of(notes_, [](const Notes* notes) {
       return notes->has_calls.load(relaxed) || may_stand(notes->activities.read());
     });

@@ -93,6 +93,30 @@ BOOST_AUTO_TEST_CASE(nothing_is_written_until_a_node_calls_and_then_all_answer) 
   BOOST_TEST(!std::filesystem::exists(files));
 }
 
+// Each rank of a node has its reports, and one of them speaks.
+BOOST_AUTO_TEST_CASE(a_rank_that_does_not_speak_leaves_the_file_of_its_node_alone) {
+  const test::TemporaryFolder folder;
+  const std::filesystem::path files = folder.file("standstill");
+  NodeReports other(files, 0, 0.01), speaker(files, 2, 0.01), silent(files, 2, 0.002);
+  other.tell(report_of(0, 2.0, true));
+  speaker.tell(report_of(2, 0.0, false));
+  BOOST_TEST_REQUIRE(soon([&] { return !other.others().empty(); }));
+  const auto all_are_of_the_speaker = [&] {
+    for (int i = 0; i < 50; ++i) {
+      for (const NodeReport& report : other.others()) {
+        if (report.first_rank != 2 || report.ranks.size() != 2U) return false;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return true;
+  };
+  BOOST_TEST(all_are_of_the_speaker());
+  speaker.leave_to_another();
+  silent.tell(report_of(2, 1.0, false));
+  BOOST_TEST(soon([&] { return !other.others().empty() && other.others().front().standstill_s == 1.0; }));
+  BOOST_TEST(all_are_of_the_speaker());
+}
+
 BOOST_AUTO_TEST_CASE(a_file_that_nobody_writes_any_more_is_forgotten) {
   const test::TemporaryFolder folder;
   std::ofstream(folder.file("node-of-rank-4.txt")) << to_text(report_of(4, 1.0, true));
