@@ -23,6 +23,7 @@
 #include "sft/config/values.hpp"
 #include "sft/core/log.hpp"
 #include "sft/ops/factory.hpp"
+#include "sft/plan/machine.hpp"
 
 namespace sft {
 namespace {
@@ -31,7 +32,7 @@ namespace bytes_of = bench::bytes_of;
 
 struct Options {
   std::string backend = "cpu", model = "small", precision = "both", part = "all", checkpointing = "none";
-  std::string attention = "own";
+  std::string attention = "auto";
   std::int64_t layers = 0, tokens = 2048, length = 512, copy_mib = 0, product_size = 0;
   double peak_tflops = 0.0;
   int repetitions = 5;
@@ -42,7 +43,7 @@ bool parse(int argc, char** argv, Options& options) {
   bench::CommandLine line("bench_ops");
   line.add("backend", options.backend, "cpu or cuda");
   line.add("model", options.model, bench::model_names);
-  line.add("attention", options.attention, "on a GPU, in bf16: own, cudnn_forward or cudnn");
+  line.add("attention", options.attention, "on GPUs: auto, own, cudnn_forward or cudnn");
   line.add("layers", options.layers, "of the model; 0: its own");
   line.add("tokens", options.tokens, "of a micro-batch");
   line.add("length", options.length, "tokens of each of its documents");
@@ -54,6 +55,12 @@ bool parse(int argc, char** argv, Options& options) {
   line.add("peak_tflops", options.peak_tflops, "of a GPU in bf16; 0: what its data sheet says");
   line.add("repetitions", options.repetitions, "of every op");
   return line.parse(argc, argv);
+}
+
+ops::AttentionKernels kernels_of(const std::string& attention) {
+  config::Device keys;
+  config::read(attention, keys.attention);
+  return plan::attention_kernels(keys);
 }
 
 bench::OpBenchOptions bench_options(const Options& options, const config::Model& model) {
@@ -75,9 +82,7 @@ bench::OpBenchOptions bench_options(const Options& options, const config::Model&
                           : is_cuda                ? 8192
                                                    : 2048,
           .peak_tflops = options.peak_tflops,
-          .attention = options.attention == "cudnn"           ? ops::AttentionKernels::cudnn
-                       : options.attention == "cudnn_forward" ? ops::AttentionKernels::cudnn_forward
-                                                              : ops::AttentionKernels::own};
+          .attention = kernels_of(options.attention)};
 }
 
 /// The ops of one model, in one dtype.
@@ -90,7 +95,7 @@ class ModelOps {
     config::read(options.checkpointing, checkpointing);
     is_recomputed_ = checkpointing == config::ActivationCheckpointing::full;
     joins_again_ = checkpointing != config::ActivationCheckpointing::none;
-    has_library_backward_ = options.attention == "cudnn";
+    has_library_backward_ = kernels_of(options.attention) == ops::AttentionKernels::cudnn;
     const ops::Shapes shapes = bench_options(options, model).shapes;
     head_rows = ops::loss_chunk_tokens(bench_options(options, model).kind, shapes);
     num_chunks_ = (T + head_rows - 1) / head_rows;
