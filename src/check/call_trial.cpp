@@ -76,9 +76,10 @@ class CallTrial {
       const auto work_once = [&] {
         for (std::int64_t i = 0; i < count; ++i) work();
       };
-      const int num_calls = std::max(3, static_cast<int>(window_s_ / seconds));
+      constexpr int fewest = 6;
+      const int num_calls = std::max(fewest, static_cast<int>(window_s_ / seconds));
       // In turn, and the middle ones: how ranks meet the turns of others is better or worse by chance.
-      std::array<double, 3> alone_s{}, met_s{};
+      std::array<double, 5> alone_s{}, met_s{};
       for (std::size_t round = 0; round < alone_s.size(); ++round) {
         alone_s[round] = mean_s(num_calls, work_once);
         met_s[round] = mean_s(num_calls, [&] {
@@ -89,9 +90,10 @@ class CallTrial {
       }
       std::ranges::sort(alone_s);
       std::ranges::sort(met_s);
-      const double computed_s = alone_s[1];
+      constexpr std::size_t middle = alone_s.size() / 2;
+      const double computed_s = alone_s[middle];
       if (!points.empty() && computed_s <= points.back().computed_s) continue;
-      points.push_back({computed_s, std::max(0.0, met_s[1] - computed_s - call_s)});
+      points.push_back({computed_s, std::max(0.0, met_s[middle] - computed_s - call_s)});
     }
     return points;
   }
@@ -162,12 +164,13 @@ class CallTrial {
       return seconds[0];
     };
     (void)run(1);
-    constexpr int few = 3, most_calls = 1000, num_rounds = 3;
+    constexpr int few = 3, most_calls = 1000;
     const double about_s = run(few);
     const int num_calls = std::clamp(static_cast<int>(window_s_ / about_s), few, most_calls);
-    double best_s = run(num_calls);
-    for (int round = 1; round < num_rounds; ++round) best_s = std::min(best_s, run(num_calls));
-    return best_s;
+    std::array<double, 3> rounds_s{};
+    for (double& round_s : rounds_s) round_s = run(num_calls);
+    std::ranges::sort(rounds_s);
+    return rounds_s[1];
   }
 
   const comm::Group& world_;

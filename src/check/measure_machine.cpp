@@ -154,7 +154,7 @@ plan::Hardware measure_machine(const CheckedMachine& machine, const std::string&
       hardware.network.measured.push_back(std::move(calls));
     }
   }
-  if (share < 1) hardware.network.waits = waits_of(machine, spans, hardware.ranks_per_node, window);
+  if (!is_gpu) hardware.network.waits = waits_of(machine, spans, hardware.ranks_per_node, window);
   // Of forms of groups that this mesh does not have.
   const comm::Link memory{.bytes_per_s = hardware.rates.memory_bytes_per_s / 2, .hop_s = 0};
   hardware.network.within = link_of(hardware.network.measured, /*is_between=*/false, memory);

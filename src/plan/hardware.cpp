@@ -413,7 +413,8 @@ Hardware with_ranks_per_node(Hardware machine, int ranks_per_node) {
         at.wait_s /= factor;
       }
     }
-    if (share_of_rank(ranks_per_node) >= 1) machine.network.waits.clear();
+    const bool shared_cores = share_of_rank(machine.ranks_per_node) < 1;
+    if (shared_cores && share_of_rank(ranks_per_node) >= 1) machine.network.waits.clear();
   }
   machine.ranks_per_node = ranks_per_node;
   return machine;
