@@ -89,7 +89,7 @@ double host_rate(const CheckedMachine& machine, const Window& window) {
   return static_cast<double>(bytes) / seconds;
 }
 
-/// What ranks that share cores wait for each other, in groups of all forms, between passes over as much as the cache of
+/// What ranks on CPUs wait for each other, in groups of all forms, between passes over as much as the cache of
 /// a core holds: whose turn it is finds little of its own there.
 std::vector<comm::MeasuredWaits> waits_of(const CheckedMachine& machine, const std::vector<comm::Span>& spans,
                                           int ranks_per_node, const Window& window) {

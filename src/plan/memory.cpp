@@ -40,22 +40,6 @@ MemoryRange& range_of(MemoryTable& table, std::size_t row) {
   return *sums[row - device::num_labels];
 }
 
-/// All but the data that is read ahead.
-device::Ledger ledger_of(RankPlan& plan, const config::ValidConfig& config, std::size_t process_bytes) {
-  using device::Label;
-  using device::Space;
-  device::Ledger ledger;
-  RankPlan::Arenas sizes = plan.measure();
-  for_each_arena(sizes, [&](Label label, Space space, const device::Arena& arena) {
-    ledger.add(label, space, arena.used_bytes());
-  });
-  ledger.add(Label::process, Space::host, process_bytes + plan.later_process_bytes());
-  ledger.add(Label::process, Space::host, plan_products(config, plan.limits, plan.place, plan.machine));
-  ledger.add(Label::process, Space::device, plan.machine.gpu_process_bytes);
-  ledger.add(Label::communication, Space::host, plan.machine.first_rank_bytes());
-  return ledger;
-}
-
 /// Rank 0's answer, as the beginning of what to do. Collective.
 std::string ask(const std::function<std::string()>& advice, const comm::Group& world) {
   std::string answer;
@@ -66,6 +50,20 @@ std::string ask(const std::function<std::string()>& advice, const comm::Group& w
 
 }  // namespace
 
+device::Ledger plan_fixed_ledger(RankPlan& plan, std::size_t process_bytes) {
+  using device::Label;
+  using device::Space;
+  device::Ledger ledger;
+  RankPlan::Arenas sizes = plan.measure();
+  for_each_arena(sizes, [&](Label label, Space space, const device::Arena& arena) {
+    ledger.add(label, space, arena.used_bytes());
+  });
+  ledger.add(Label::process, Space::host, process_bytes + plan.later_process_bytes());
+  ledger.add(Label::process, Space::device, plan.machine.gpu_process_bytes);
+  ledger.add(Label::communication, Space::host, plan.machine.first_rank_bytes());
+  return ledger;
+}
+
 device::Ledger plan_ledger(const config::ValidConfig& config, const Datasets& datasets, const mesh::Place& place,
                            const Machine& machine, std::size_t process_bytes) {
   RankPlan plan(config, datasets.limits(config), place, machine);
@@ -74,7 +72,8 @@ device::Ledger plan_ledger(const config::ValidConfig& config, const Datasets& da
 
 device::Ledger plan_ledger(RankPlan& plan, const config::ValidConfig& config, const Datasets& datasets,
                            std::size_t process_bytes) {
-  device::Ledger ledger = ledger_of(plan, config, process_bytes);
+  device::Ledger ledger = plan_fixed_ledger(plan, process_bytes);
+  ledger.add(device::Label::process, device::Space::host, plan_products(config, plan));
   ledger.add(device::Label::batches, device::Space::host, batches_bytes(config, plan.place, datasets));
   return ledger;
 }
@@ -82,7 +81,9 @@ device::Ledger plan_ledger(RankPlan& plan, const config::ValidConfig& config, co
 device::Ledger plan_ledger(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
                            const mesh::Place& place, const Machine& machine, std::size_t process_bytes) {
   RankPlan plan(config, limits, place, machine);
-  return ledger_of(plan, config, process_bytes);
+  device::Ledger ledger = plan_fixed_ledger(plan, process_bytes);
+  ledger.add(device::Label::process, device::Space::host, plan_products(config, plan));
+  return ledger;
 }
 
 MemoryTable plan_memory(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine,

@@ -28,9 +28,9 @@ std::optional<NearbyPlan> nearest_plan(const PlanTask& task, const config::Valid
   constexpr std::size_t most_rehearsed = 8;
   std::vector<NearbyPlan> fitting;
   for_each_candidate(task, [&](const config::ValidConfig& other) {
-    const PlannedMemory memory = plan_candidate_memory(task, other, 1);
-    if (memory.missing_bytes(task.hardware) > 0) return false;
-    fitting.push_back({{other, memory}, keys_between(config, other)});
+    std::optional<PlannedMemory> memory = plan_fitting_memory(task, other, 1);
+    if (!memory) return false;
+    fitting.push_back({{other, std::move(*memory)}, keys_between(config, other)});
     return true;
   });
   std::ranges::stable_sort(fitting, {}, [](const NearbyPlan& plan) { return plan.keys.size(); });
@@ -39,8 +39,9 @@ std::optional<NearbyPlan> nearest_plan(const PlanTask& task, const config::Valid
   for (NearbyPlan& plan : fitting) {
     if (nearest.size() == most_rehearsed) break;
     if (!nearest.empty() && plan.keys.size() > nearest.front().keys.size()) break;
-    plan.candidate.memory = plan_candidate_memory(task, plan.candidate.config, all_ranks);
-    if (plan.candidate.memory.missing_bytes(task.hardware) > 0) continue;
+    std::optional<PlannedMemory> memory = plan_fitting_memory(task, plan.candidate.config, all_ranks);
+    if (!memory) continue;
+    plan.candidate.memory = std::move(*memory);
     plan.candidate.time = plan_candidate_time(task, plan.candidate.config);
     nearest.push_back(std::move(plan));
   }

@@ -139,10 +139,10 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
       way(way_of(config->device.comm, machine.kind)),
       limits(limits_in),
       sizes(local_sizes(config, limits.tokens, place, machine.kind)),
-      architecture(model::make_architecture(config)),
+      architecture(model::shared_architecture(config)),
       policy(parallel::sharding_policy(config->parallel, offloads_parameters(config, machine))),
       parts(parallel::storage_of(
-          parallel::make_parts(architecture.parts, place, policy, sizes.compute, master_weights(config->train)))),
+          parallel::make_parts(architecture->parts, place, policy, sizes.compute, master_weights(config->train)))),
       slots(parts.front().shard_map().num_units(), policy, config->model.tie_word_embeddings),
       unit_buffers(parts, policy, slots),
       decoder(config->model, config->lora, sizes, machine.kind, model::activation_policy(config->train, machine.kind),

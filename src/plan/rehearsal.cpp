@@ -13,11 +13,6 @@ namespace sft::plan {
 
 namespace {
 
-data::MicroBatchLimits limits_of(const std::vector<std::int32_t>& documents) {
-  return {.tokens = std::reduce(documents.begin(), documents.end(), std::int64_t{0}),
-          .document_tokens = std::ranges::max(documents)};
-}
-
 /// One micro-batch of documents of these lengths.
 sequence::AttentionSchedules schedules_of(const config::ValidConfig& config, const std::vector<std::int32_t>& documents,
                                           const RankPlan& plan) {
@@ -34,6 +29,11 @@ mesh::Groups groups_of(const config::ValidConfig& config, const RankPlan& plan) 
 
 }  // namespace
 
+data::MicroBatchLimits limits_of(const std::vector<std::int32_t>& documents) {
+  return {.tokens = std::reduce(documents.begin(), documents.end(), std::int64_t{0}),
+          .document_tokens = std::ranges::max(documents)};
+}
+
 std::vector<std::int32_t> documents_of(const data::MicroBatchLimits& limits) {
   std::vector<std::int32_t> documents;
   for (std::int64_t left = limits.tokens; left > 0; left -= limits.document_tokens) {
@@ -42,11 +42,10 @@ std::vector<std::int32_t> documents_of(const data::MicroBatchLimits& limits) {
   return documents;
 }
 
-Rehearsal::Rehearsal(const config::ValidConfig& config, const std::vector<std::int32_t>& documents,
-                     const mesh::Place& place, const Machine& machine, device::Device& device,
-                     comm::Collectives& collectives, Work work)
+Rehearsal::Rehearsal(const config::ValidConfig& config, RankPlan& plan, const std::vector<std::int32_t>& documents,
+                     device::Device& device, comm::Collectives& collectives, Work work)
     : num_micro_batches_(config->train.gradient_accumulation_steps),
-      plan_(config, limits_of(documents), place, machine),
+      plan_(plan),
       arenas_(plan_.measure()),
       groups_(groups_of(config, plan_)),
       workers_(plan_, config, groups_, device, collectives, work),

@@ -19,6 +19,8 @@ namespace sft::plan {
 
 /// Lengths of the documents of a micro-batch that is as large as `limits` let it be.
 [[nodiscard]] std::vector<std::int32_t> documents_of(const data::MicroBatchLimits& limits);
+/// Of the plan of a rank that trains on one micro-batch of documents of these lengths.
+[[nodiscard]] data::MicroBatchLimits limits_of(const std::vector<std::int32_t>& documents);
 
 /// The first micro-batch of a step, one in the middle and the last differ: of more than three, the middle one stands
 /// for several.
@@ -26,9 +28,10 @@ class Rehearsal {
  public:
   static constexpr std::int64_t most_played = 3;
 
-  /// Of the rank at `place`, on micro-batches of documents of these lengths. `work` is not Work::done. All outlive it.
-  Rehearsal(const config::ValidConfig& config, const std::vector<std::int32_t>& documents, const mesh::Place& place,
-            const Machine& machine, device::Device& device, comm::Collectives& collectives, Work work);
+  /// Of the rank of `plan`, which it lays out, on micro-batches of documents of these lengths, as long together as
+  /// `plan` has it. `work` is not Work::done. All outlive it.
+  Rehearsal(const config::ValidConfig& config, RankPlan& plan, const std::vector<std::int32_t>& documents,
+            device::Device& device, comm::Collectives& collectives, Work work);
 
   /// Of the micro-batches of a step, those that are played; the other num_left() are as the second.
   [[nodiscard]] std::int64_t num_played() const;
@@ -44,7 +47,7 @@ class Rehearsal {
 
  private:
   const std::int64_t num_micro_batches_;
-  RankPlan plan_;
+  RankPlan& plan_;
   RankPlan::Arenas arenas_;
   const mesh::Groups groups_;
   RankWorkers workers_;

@@ -10,6 +10,7 @@
 #include "sft/model/architecture.hpp"
 #include "sft/parallel/sharding_policy.hpp"
 #include "sft/plan/memory.hpp"
+#include "sft/plan/products.hpp"
 #include "sft/plan/rank_plan.hpp"
 #include "sft/plan/row_lengths.hpp"
 
@@ -43,7 +44,7 @@ bool fits_anyhow(const PlanTask& task) {
   bool fits = false;
   for_each_candidate(task, [&](const config::ValidConfig& config) {
     if (fits) return false;
-    fits = plan_candidate_memory(task, config, ranks_of_search).missing_bytes(task.hardware) == 0;
+    fits = plan_fitting_memory(task, config, ranks_of_search).has_value();
     return false;  // larger micro-batches need more
   });
   return fits;
@@ -128,7 +129,44 @@ bool fits_with(const PlanTask& task, const config::ValidConfig& config) {
   } catch (const Error&) {
     return false;
   }
-  return plan_candidate_memory(task, config, ranks_of_search).missing_bytes(task.hardware) == 0;
+  return plan_fitting_memory(task, config, ranks_of_search).has_value();
+}
+
+/// Adds what the rank at `place` takes to `memory`. Returns false, and leaves what its products take out, where they
+/// make no difference: with `ends_early`, where it does not fit without them.
+bool add_rank(const PlanTask& task, const config::ValidConfig& config, const mesh::Place& place, bool ends_early,
+              PlannedMemory& memory) {
+  RankPlan plan(config, limits_of(task, config), place, machine_of(task, config));
+  device::Ledger ledger = plan_fixed_ledger(plan, task.process_bytes);
+  const int num_on_node = std::min(task.hardware.ranks_per_node, place.layout().size());
+  const auto add = [&] {
+    const std::size_t on_node = ledger.node_bytes(plan.machine.kind), on_device = ledger.total_bytes() - on_node;
+    memory.device_bytes = std::max(memory.device_bytes, on_device);
+    memory.node_bytes = std::max(memory.node_bytes, on_node * num_on_node);
+    if (ledger.total_bytes() > memory.fullest.total_bytes()) memory.fullest = ledger;
+  };
+  if (ends_early) {
+    add();
+    if (memory.missing_bytes(task.hardware) > 0) return false;
+  }
+  ledger.add(device::Label::process, device::Space::host, plan_products(config, plan));
+  add();
+  return true;
+}
+
+/// The memory of ranks until add_rank() says that it has seen enough.
+PlannedMemory memory_of_ranks(const PlanTask& task, const config::ValidConfig& config, int most_ranks,
+                              bool ends_early) {
+  const mesh::Place first(config, 0);
+  const int num_ranks = first.layout().size(), num_looked_at = std::min(num_ranks, most_ranks);
+  PlannedMemory memory;
+  for (int i = 0; i < num_looked_at; ++i) {
+    // The first and the last, and evenly between them.
+    const int number =
+        num_looked_at == 1 ? 0 : static_cast<int>(std::int64_t{i} * (num_ranks - 1) / (num_looked_at - 1));
+    if (!add_rank(task, config, first.peer(WorldRank::from(number)), ends_early, memory)) break;
+  }
+  return memory;
 }
 
 constexpr std::int64_t most_tokens = std::int64_t{1} << 24;
@@ -149,24 +187,13 @@ std::size_t PlannedMemory::missing_bytes(const Hardware& hardware) const {
 }
 
 PlannedMemory plan_candidate_memory(const PlanTask& task, const config::ValidConfig& config, int most_ranks) {
-  const mesh::Place first(config, 0);
-  const Machine machine = machine_of(task, config);
-  const int num_ranks = first.layout().size(), num_looked_at = std::min(num_ranks, most_ranks);
-  PlannedMemory memory;
-  std::size_t most_on_rank = 0;
-  for (int i = 0; i < num_looked_at; ++i) {
-    // The first and the last, and evenly between them.
-    const int number =
-        num_looked_at == 1 ? 0 : static_cast<int>(std::int64_t{i} * (num_ranks - 1) / (num_looked_at - 1));
-    const device::Ledger ledger =
-        plan_ledger(config, limits_of(task, config), first.peer(WorldRank::from(number)), machine, task.process_bytes);
-    const std::size_t on_node = ledger.node_bytes(machine.kind), on_device = ledger.total_bytes() - on_node;
-    memory.device_bytes = std::max(memory.device_bytes, on_device);
-    memory.node_bytes = std::max(memory.node_bytes, on_node * std::min(task.hardware.ranks_per_node, num_ranks));
-    if (i > 0 && ledger.total_bytes() <= most_on_rank) continue;
-    most_on_rank = ledger.total_bytes();
-    memory.fullest = ledger;
-  }
+  return memory_of_ranks(task, config, most_ranks, /*ends_early=*/false);
+}
+
+std::optional<PlannedMemory> plan_fitting_memory(const PlanTask& task, const config::ValidConfig& config,
+                                                 int most_ranks) {
+  PlannedMemory memory = memory_of_ranks(task, config, most_ranks, /*ends_early=*/true);
+  if (memory.missing_bytes(task.hardware) > 0) return std::nullopt;
   return memory;
 }
 
@@ -181,10 +208,10 @@ SearchResult search_plans(const PlanTask& task) {
   std::vector<Candidate> fitting;
   for_each_candidate(task, [&](const config::ValidConfig& config) {
     ++result.counts.legal;
-    const PlannedMemory memory = plan_candidate_memory(task, config, ranks_of_search);
-    if (memory.missing_bytes(task.hardware) > 0) return false;
+    std::optional<PlannedMemory> memory = plan_fitting_memory(task, config, ranks_of_search);
+    if (!memory) return false;
     ++result.counts.fitting;
-    fitting.push_back({config, memory});
+    fitting.push_back({config, std::move(*memory)});
     return true;
   });
   keep_promising(task, fitting);
@@ -199,8 +226,9 @@ SearchResult search_plans(const PlanTask& task) {
     if (result.best.size() == num_told) break;
     const std::string mesh = mesh::layout_of(candidate.config->parallel).describe();
     if (meshes.contains(mesh)) continue;
-    candidate.memory = plan_candidate_memory(task, candidate.config, ranks_of_result);
-    if (candidate.memory.missing_bytes(task.hardware) > 0) continue;
+    std::optional<PlannedMemory> memory = plan_fitting_memory(task, candidate.config, ranks_of_result);
+    if (!memory) continue;
+    candidate.memory = std::move(*memory);
     meshes.insert(mesh);
     result.best.push_back(std::move(candidate));
   }

@@ -135,7 +135,8 @@ StepTime plan_step_time(const config::ValidConfig& config, const std::vector<std
   device::ClockedDevice device(hardware.rates);
   comm::ClockedCollectives collectives(hardware.network,
                                        [&](const comm::Group& group) { return spans.at(group.name()); });
-  Rehearsal rehearsal(config, documents, place, machine, device, collectives, Work::clocked);
+  RankPlan plan(config, limits_of(documents), place, machine);
+  Rehearsal rehearsal(config, plan, documents, device, collectives, Work::clocked);
   const device::ClockedStream& compute = device::clocked(*rehearsal.workers().streams.compute);
   const auto now = [&] { return read_clocks(compute, collectives, hardware.rates.overlaps); };
 

@@ -19,7 +19,8 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
                                           const mesh::Place& place, const Machine& machine) {
   const std::unique_ptr<device::Device> device = device::make_null_device();
   comm::TrafficCounter counter;
-  Rehearsal rehearsal(config, documents, place, machine, *device, counter, Work::counted);
+  RankPlan plan(config, limits_of(documents), place, machine);
+  Rehearsal rehearsal(config, plan, documents, *device, counter, Work::counted);
   rehearsal.begin_step();
   std::vector<comm::SentBytes> middle;
   for (std::int64_t i = 0; i < rehearsal.num_played(); ++i) {
@@ -31,7 +32,7 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
   }
   rehearsal.finish_step();
   RankWorkers& workers = rehearsal.workers();
-  const std::vector<TrainedPart>& trained = rehearsal.plan().trained;
+  const std::vector<TrainedPart>& trained = plan.trained;
   for (std::size_t i = 0; i < trained.size(); ++i) {
     workers.steps[i].matrices.for_each([](const parallel::WholeMatrix&) {});
     if (trained[i].optimizer->max_shared_bytes() > 0) trained[i].optimizer->share(trained[i].storage, *workers.ops);

@@ -119,7 +119,7 @@ RankWorkers::RankWorkers(RankPlan& plan, const config::Config& config, const mes
       decoder({config.model, plan.sizes, device, *ops, units, tp, *attention, plan.decoder.adapters, experts,
                work == Work::done ? sum_over(groups.world) : nullptr,
                plan.decoder.fp8.is_used() ? &plan.decoder.fp8 : nullptr},
-              plan.architecture.parameters, plan.decoder, activations.get()) {
+              plan.architecture->parameters, plan.decoder, activations.get()) {
   for (TrainedPart& part : plan.trained) {
     steps.emplace_back(part, groups, *ops, collectives);
     part.optimizer->use({steps.back().matrices, steps.back().reduction});

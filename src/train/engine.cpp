@@ -341,7 +341,7 @@ Engine::Engine(const config::ValidConfig& config, const data::MicroBatchLimits& 
   groups.world.agree([&] {
     planned = std::make_unique<Planned>(config, limits, place, device.kind());
     ledger.add(Label::process, Space::host, machine::resident_bytes() + planned->plan.later_process_bytes());
-    ledger.add(Label::process, Space::host, plan::plan_products(config, limits, place, planned->plan.machine));
+    ledger.add(Label::process, Space::host, plan::plan_products(config, planned->plan));
   });
   plan::SharedBlocks shared = plan::share_blocks(planned->sizes, groups, collectives);
   groups.world.agree([&] {

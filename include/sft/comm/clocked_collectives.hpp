@@ -38,8 +38,9 @@ struct MeasuredCalls {
   std::vector<Point> points;  ///< by rising bytes, two at least
 };
 
-/// What ranks that take turns on the cores of their node wait for each other at calls of one kind over groups of one
-/// form, all of them at the same time: until the last one has had its turn, and until those that slept have woken.
+/// What ranks of CPUs wait for each other at calls of one kind over groups of one form, all of them at the same time:
+/// until the slowest is there, and, where they take turns on the cores of their node, until the last one has had its
+/// turn and those that slept have woken.
 struct MeasuredWaits {
   struct Point {
     double computed_s;  ///< by a rank, since the call before
@@ -57,7 +58,7 @@ struct Network {
   double call_s = 0;     ///< of every call beside its hops
   /// What was measured, which goes before the links.
   std::vector<MeasuredCalls> measured = {};
-  /// Of ranks that share cores; empty where each has its own.
+  /// Of ranks on CPUs; empty on GPUs, and where nothing is known of them.
   std::vector<MeasuredWaits> waits = {};
 };
 

@@ -107,6 +107,8 @@ struct RopeScaling {
   bool truncate = true;           ///< yarn: the ramp between the two begins and ends at whole dims
   /// longrope: what each frequency is divided by, for texts of the original context and for longer ones
   std::vector<double> short_factor = {}, long_factor = {};
+
+  bool operator==(const RopeScaling&) const = default;
 };
 
 struct Model {
@@ -199,6 +201,8 @@ struct Model {
   /// Weights that a token uses in matrix products: all matrices but the embedding table and experts that it does not
   /// go through, and the head also when tied.
   [[nodiscard]] std::int64_t num_matmul_parameters() const;
+
+  bool operator==(const Model&) const = default;
 };
 
 struct Data {

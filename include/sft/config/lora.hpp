@@ -30,6 +30,8 @@ struct AdapterInit {
 
   /// Whether adapters begin with a part of the weights.
   [[nodiscard]] bool splits_weights() const { return kind == LoraInit::pissa || kind == LoraInit::olora; }
+
+  bool operator==(const AdapterInit&) const = default;
 };
 
 /// Numbers for modules by regular expressions of the end of their paths; the first that matches counts.
@@ -88,6 +90,8 @@ struct Lora {
   [[nodiscard]] std::int64_t max_rank() const;
   /// Whether a copy of the module is trained whole.
   [[nodiscard]] bool saves(const std::string& module) const;
+
+  bool operator==(const Lora&) const = default;
 };
 
 /// The linear layers of a block that an adapter can be added to.

@@ -114,6 +114,9 @@ using IsTrainable = std::function<bool(const std::string& name)>;
                                              bool cuts_tokens = false);
 /// The architecture that a run trains: all its parameters are trainable or, with use_peft, adapters and copies alone.
 [[nodiscard]] Architecture make_architecture(const config::ValidConfig& config);
+/// The same, shared with earlier calls that were for an equal one: a search plans thousands of runs of a model. Of the
+/// last few, by thread.
+[[nodiscard]] std::shared_ptr<const Architecture> shared_architecture(const config::ValidConfig& config);
 
 /// The heads of one rank. With fewer key/value heads than ranks, tp_size / num_key_value_heads neighbouring ranks hold
 /// the same one.

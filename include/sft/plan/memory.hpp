@@ -47,6 +47,9 @@ struct MemoryTable {
 [[nodiscard]] device::Ledger plan_ledger(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
                                          const mesh::Place& place, const Machine& machine, std::size_t process_bytes);
 
+/// The same without what batches take, and what a step has to be rehearsed for (plan_products).
+[[nodiscard]] device::Ledger plan_fixed_ledger(RankPlan& plan, std::size_t process_bytes);
+
 /// plan_ledger() of every rank of the mesh, on nodes of so many ranks, worked out on one rank.
 [[nodiscard]] MemoryTable plan_memory(const config::ValidConfig& config, const Datasets& datasets,
                                       const Machine& machine, std::size_t process_bytes, int ranks_per_node);

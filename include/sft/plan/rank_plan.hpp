@@ -99,7 +99,7 @@ class RankPlan {
   const comm::Transport::Way way;  ///< in which tensors travel
   const data::MicroBatchLimits limits;
   const model::Sizes sizes;
-  const model::Architecture architecture;
+  const std::shared_ptr<const model::Architecture> architecture;
   const parallel::ShardingPolicy policy;
   parallel::StoredParts parts;  ///< all parts of the architecture, in its order
   const parallel::SlotAssignment slots;

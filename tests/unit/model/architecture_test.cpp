@@ -330,6 +330,30 @@ BOOST_AUTO_TEST_CASE(a_pass_enters_units_in_their_order_and_back) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(equal_runs_share_their_architecture) {
+  sft::config::Config config;
+  config.model = small();
+  config.data.train_files = {"rows.h5"};
+  const auto shared = [](const sft::config::Config& of) {
+    return sft::model::shared_architecture(sft::config::validate(of, 1));
+  };
+  const auto first = shared(config);
+  auto other = config;
+  other.train.per_device_train_batch_size = 4;  // says nothing of the model
+  BOOST_TEST(shared(other) == first);
+  other.model.qk_norm = true;
+  BOOST_TEST(shared(other) != first);
+  BOOST_TEST(shared(other)->parameters.blocks.front().q_norm.exists());
+  BOOST_TEST(!first->parameters.blocks.front().q_norm.exists());
+  other = config;
+  other.parallel.blocks_per_unit = 2;
+  BOOST_TEST(shared(other)->parts.front().units.size() < first->parts.front().units.size());
+  other = config;
+  other.lora.use_peft = true;
+  BOOST_TEST(shared(other)->parts.size() == 2);
+  BOOST_TEST(shared(config) == first);
+}
+
 BOOST_AUTO_TEST_CASE(an_adapter_has_one_number_whatever_the_units) {
   auto m = small();
   m.num_hidden_layers = 3;

@@ -93,13 +93,17 @@ BOOST_AUTO_TEST_CASE(ranks_of_a_node_share_its_cores) {
   const double alone = machine.rates.memory_bytes_per_s;
   BOOST_TEST(with_ranks_per_node(machine, 16).rates.memory_bytes_per_s == alone / 2);
   BOOST_TEST(with_ranks_per_node(machine, 4).rates.memory_bytes_per_s == alone * 2);
-  // With half of a core ranks take twice as long for what they wait for, and with a core each they do not wait.
+  // With half of a core ranks take twice as long for what they wait for.
   machine.network.waits = {{"all_reduce", {1, 4}, {{1e-3, 1e-4}}}};
   const std::vector<comm::MeasuredWaits> scarcer = with_ranks_per_node(machine, 16).network.waits;
   BOOST_REQUIRE(scarcer.size() == 1);
   BOOST_TEST(scarcer[0].points[0].computed_s == 2e-3, boost::test_tools::tolerance(1e-9));
   BOOST_TEST(scarcer[0].points[0].wait_s == 2e-4, boost::test_tools::tolerance(1e-9));
-  BOOST_TEST(with_ranks_per_node(machine, 4).network.waits.empty());
+  BOOST_TEST(with_ranks_per_node(machine, 4).network.waits.size() == 1);
+  // What ranks that take turns wait for, says nothing of ranks with a core each.
+  machine.ranks_per_node = 16;
+  BOOST_TEST(with_ranks_per_node(machine, 8).network.waits.empty());
+  machine.ranks_per_node = 8;
   machine.kind = device::Kind::cuda;  // a GPU is not shared
   BOOST_TEST(with_ranks_per_node(machine, 16).rates.memory_bytes_per_s == alone);
 }

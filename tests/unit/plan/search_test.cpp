@@ -116,6 +116,25 @@ BOOST_AUTO_TEST_CASE(where_memory_is_scarce_only_what_fits_is_kept) {
   BOOST_TEST(obvious->memory.missing_bytes(t.task.hardware) > 0);
 }
 
+BOOST_AUTO_TEST_CASE(a_plan_that_fits_has_all_its_memory_and_products_alone_can_be_too_much) {
+  Task t(2);
+  t.task.hardware.kind = device::Kind::cpu;
+  t.task.hardware.device_bytes = 0;
+  const auto obvious = obvious_plan(t.task);
+  BOOST_REQUIRE(obvious);
+  const std::size_t needed = obvious->memory.node_bytes;
+  t.task.hardware.node_bytes = needed;
+  const auto fitting = plan_fitting_memory(t.task, obvious->config, 2);
+  BOOST_REQUIRE(fitting);
+  BOOST_TEST(fitting->node_bytes == needed);
+  BOOST_TEST(fitting->fullest.total_bytes() == obvious->memory.fullest.total_bytes());
+  for (const std::size_t missing : {std::size_t{1}, needed / 1000, needed / 2}) {
+    t.task.hardware.node_bytes = needed - missing;
+    BOOST_TEST(!plan_fitting_memory(t.task, obvious->config, 2));
+    BOOST_TEST(plan_candidate_memory(t.task, obvious->config, 1).node_bytes == needed);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(the_nearest_plan_changes_the_fewest_keys) {
   Task t(4);
   const auto obvious = obvious_plan(t.task);
