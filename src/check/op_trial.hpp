@@ -24,9 +24,9 @@ struct Window {
   double share = 1;  ///< of a core, that a rank has
 
   /// Seconds of one `work` where all ranks do it at once, the mean over them, of the middle one of three windows:
-  /// what disturbs a machine disturbs the steps of a run, too. Ranks that share cores do not begin and end together, and have more of a
-  /// core while others wait: theirs is the processor's time, stretched to their share. `finish` waits for what was
-  /// queued. Collective.
+  /// what disturbs a machine disturbs the steps of a run, too. Ranks that share cores do not begin and end together,
+  /// and have more of a core while others wait: theirs is the processor's time, stretched to their share. `finish`
+  /// waits for what was queued. Collective.
   [[nodiscard]] double seconds_of(const std::function<void()>& work, const std::function<void()>& finish) const;
 };
 
