@@ -4,6 +4,7 @@
 #include <string>
 
 #include "config/checks.hpp"
+#include "config/refusals.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 
@@ -73,8 +74,10 @@ void derive_metric(Config& config) {
 
 void check_evaluation(const Config& config) {
   const Train& train = config.train;
-  require(config, train.early_stopping_patience >= 0, "train.early_stopping_patience", "0 (never) or more");
-  require(config, train.early_stopping_threshold >= 0, "train.early_stopping_threshold", "0 or more");
+  Refusals refusals;
+  refusals.require(config, train.early_stopping_patience >= 0, "train.early_stopping_patience", "0 (never) or more");
+  refusals.require(config, train.early_stopping_threshold >= 0, "train.early_stopping_threshold", "0 or more");
+  refusals.throw_if_any();
   if (train.eval_on_start) check_data_of(config, "train.eval_on_start = true");
   if (train.eval_strategy == EvalStrategy::epoch) check_data_of(config, "train.eval_strategy = epoch");
   if (train.eval_steps > 0 && train.eval_strategy == EvalStrategy::steps) {
@@ -95,9 +98,11 @@ void check_evaluation(const Config& config) {
 
 void check_steps_that_fail(const Config& config) {
   const Train& train = config.train;
-  require(config, train.nan_skip_limit >= 1, "train.nan_skip_limit", "1 or more");
-  require(config, train.loss_watchdog_threshold >= 0, "train.loss_watchdog_threshold", "0 (never) or above");
-  require(config, train.loss_watchdog_patience >= 1, "train.loss_watchdog_patience", "1 or more");
+  Refusals refusals;
+  refusals.require(config, train.nan_skip_limit >= 1, "train.nan_skip_limit", "1 or more");
+  refusals.require(config, train.loss_watchdog_threshold >= 0, "train.loss_watchdog_threshold", "0 (never) or above");
+  refusals.require(config, train.loss_watchdog_patience >= 1, "train.loss_watchdog_patience", "1 or more");
+  refusals.throw_if_any();
 }
 
 }  // namespace sft::config

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "config/checks.hpp"
+#include "config/refusals.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/format.hpp"
 
@@ -17,8 +18,16 @@ constexpr std::int64_t max_experts = 1024, max_experts_per_token = 32;  // as fa
 
 void check_experts(const Config& config) {
   const Model& model = config.model;
-  require(config, model.swiglu_alpha > 0, "model.swiglu_alpha", "above 0");
-  require(config, model.swiglu_limit > 0, "model.swiglu_limit", "above 0");
+  Refusals refusals;
+  refusals.require(config, model.swiglu_alpha > 0, "model.swiglu_alpha", "above 0");
+  refusals.require(config, model.swiglu_limit > 0, "model.swiglu_limit", "above 0");
+  if (model.num_experts != 0) {
+    refusals.require_size(config, model.num_experts, "model.num_experts", max_experts);
+    const std::int64_t most_of_token = std::clamp<std::int64_t>(model.num_experts, 1, max_experts_per_token);
+    refusals.require_size(config, model.num_experts_per_tok, "model.num_experts_per_tok", most_of_token);
+    refusals.require_size(config, model.moe_intermediate_size, "model.moe_intermediate_size", max_width);
+  }
+  refusals.throw_if_any();
   if (model.num_experts == 0) {
     const bool is_given = model.expert_form != ExpertForm::swiglu || model.num_experts_per_tok != 0 ||
                           model.moe_intermediate_size != 0 || model.norm_topk_prob || !model.mlp_only_layers.empty() ||
@@ -29,13 +38,6 @@ void check_experts(const Config& config) {
                        "mlp_only_layers or router_aux_loss_coef",
                        "set num_experts, or leave them out");
   }
-  const auto require_size = [&](std::int64_t value, const char* name, std::int64_t high) {
-    require(config, value >= 1 && value <= high, name, fmt::format("from 1 to {}", high));
-  };
-  require_size(model.num_experts, "model.num_experts", max_experts);
-  require_size(model.num_experts_per_tok, "model.num_experts_per_tok",
-               std::min(model.num_experts, max_experts_per_token));
-  require_size(model.moe_intermediate_size, "model.moe_intermediate_size", max_width);
   const std::vector<int>& dense = model.mlp_only_layers;
   if (std::ranges::any_of(dense, [&](int layer) { return layer < 0 || layer >= model.num_hidden_layers; })) {
     throw_config_error("`model.mlp_only_layers` names a layer that is not there",

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "config/checks.hpp"
+#include "config/refusals.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 
@@ -22,22 +23,25 @@ constexpr double max_rate_ratio = 1e6;
 
 void check_numbers(const Config& config) {
   const Lora& lora = config.lora;
+  Refusals refusals;
   const auto is_rank = [](double rank) { return rank >= 1 && rank <= max_rank && rank == std::trunc(rank); };
-  require(config, is_rank(static_cast<double>(lora.lora_r)), "lora.lora_r", fmt::format("from 1 to {}", max_rank));
-  require(config, lora.lora_alpha > 0, "lora.lora_alpha", "above 0");
-  require(config, lora.lora_dropout >= 0 && lora.lora_dropout < 1, "lora.lora_dropout", "at least 0, below 1");
-  require(config, lora.loraplus_lr_ratio > 0 && lora.loraplus_lr_ratio <= max_rate_ratio, "lora.loraplus_lr_ratio",
-          fmt::format("above 0, at most {}", max_rate_ratio));
+  refusals.require(config, is_rank(static_cast<double>(lora.lora_r)), "lora.lora_r",
+                   fmt::format("from 1 to {}", max_rank));
+  refusals.require(config, lora.lora_alpha > 0, "lora.lora_alpha", "above 0");
+  refusals.require(config, lora.lora_dropout >= 0 && lora.lora_dropout < 1, "lora.lora_dropout", "at least 0, below 1");
+  refusals.require(config, lora.loraplus_lr_ratio > 0 && lora.loraplus_lr_ratio <= max_rate_ratio,
+                   "lora.loraplus_lr_ratio", fmt::format("above 0, at most {}", max_rate_ratio));
   const auto all = [](const ModuleNumbers& numbers, const std::function<bool(double)>& holds) {
     return std::ranges::all_of(numbers, [&](const auto& number) { return holds(number.second); });
   };
-  require(config, all(lora.rank_pattern, is_rank), "lora.rank_pattern",
-          fmt::format("an object of whole numbers from 1 to {}", max_rank));
-  require(config, all(lora.alpha_pattern, [](double alpha) { return alpha > 0; }), "lora.alpha_pattern",
-          "an object of numbers above 0");
+  refusals.require(config, all(lora.rank_pattern, is_rank), "lora.rank_pattern",
+                   fmt::format("an object of whole numbers from 1 to {}", max_rank));
+  refusals.require(config, all(lora.alpha_pattern, [](double alpha) { return alpha > 0; }), "lora.alpha_pattern",
+                   "an object of numbers above 0");
   const auto is_block = [&](std::int64_t block) { return block < config.model.num_hidden_layers; };
-  require(config, std::ranges::all_of(lora.layers_to_transform, is_block), "lora.layers_to_transform",
-          fmt::format("numbers of blocks, below num_hidden_layers = {}", config.model.num_hidden_layers));
+  refusals.require(config, std::ranges::all_of(lora.layers_to_transform, is_block), "lora.layers_to_transform",
+                   fmt::format("numbers of blocks, below num_hidden_layers = {}", config.model.num_hidden_layers));
+  refusals.throw_if_any();
 }
 
 void check_targets(const Config& config) {
@@ -240,10 +244,13 @@ void check_whole_modules(const Config& config) {
 
 void check_lora(const Config& config) {
   if (!config.lora.use_peft) return;
-  check_numbers(config);
-  check_targets(config);
-  check_adapters(config);
-  check_whole_modules(config);
+  Refusals refusals;
+  refusals.collect([&] { check_numbers(config); });
+  refusals.collect([&] { check_targets(config); });
+  refusals.throw_if_any();
+  refusals.collect([&] { check_adapters(config); });
+  refusals.collect([&] { check_whole_modules(config); });
+  refusals.throw_if_any();
 }
 
 }  // namespace sft::config

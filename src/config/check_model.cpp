@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/checks.hpp"
+#include "config/refusals.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/format.hpp"
@@ -29,35 +30,41 @@ void check_model_sizes(const Config& config) {
                        "give --model_name_or_path FOLDER, a model folder or a name in the hub cache; or hidden_size, "
                        "num_hidden_layers ... under [model] for random weights");
   }
-  require_size(config, model.hidden_size, "model.hidden_size", max_width);
-  require_size(config, model.num_hidden_layers, "model.num_hidden_layers", max_depth);
-  require_size(config, model.num_attention_heads, "model.num_attention_heads", max_depth);
-  require_size(config, model.num_key_value_heads, "model.num_key_value_heads", max_depth);
-  require_size(config, model.head_dim, "model.head_dim", max_head_dim);
-  require_size(config, model.intermediate_size, "model.intermediate_size", max_width);
-  require_size(config, model.vocab_size, "model.vocab_size", max_vocab_size);
+  Refusals refusals;
+  refusals.require_size(config, model.hidden_size, "model.hidden_size", max_width);
+  refusals.require_size(config, model.num_hidden_layers, "model.num_hidden_layers", max_depth);
+  refusals.require_size(config, model.num_attention_heads, "model.num_attention_heads", max_depth);
+  refusals.require_size(config, model.num_key_value_heads, "model.num_key_value_heads", max_depth);
+  const bool has_head_dim = model.head_dim != 0 || (model.hidden_size >= 1 && model.num_attention_heads >= 1);
+  if (has_head_dim) refusals.require_size(config, model.head_dim, "model.head_dim", max_head_dim);
+  refusals.require_size(config, model.intermediate_size, "model.intermediate_size", max_width);
+  refusals.require_size(config, model.vocab_size, "model.vocab_size", max_vocab_size);
+  refusals.require(config, model.max_position_embeddings >= 0 && model.max_position_embeddings <= max_positions,
+                   "model.max_position_embeddings", fmt::format("from 0 (not known) to {}", max_positions));
+  refusals.require(config, model.sliding_window >= 0, "model.sliding_window", "0 (none) or more");
+  refusals.require(config, model.rope_theta > 0, "model.rope_theta", "above 0");
+  refusals.require(config, model.rms_norm_eps > 0, "model.rms_norm_eps", "above 0");
+  refusals.require(config, model.initializer_range >= 0, "model.initializer_range", "0 or more");
+  refusals.require(config, model.llama_4_scaling_beta >= 0, "model.llama_4_scaling_beta",
+                   "0 (queries do not grow) or more");
+  refusals.require(config, model.embedding_multiplier > 0, "model.embedding_multiplier", "above 0");
+  refusals.require(config, model.attention_multiplier >= 0, "model.attention_multiplier",
+                   "0 (1 / sqrt(head_dim)) or more");
+  refusals.require(config, model.attn_logit_softcapping >= 0, "model.attn_logit_softcapping", "0 (none) or more");
+  refusals.require(config, model.residual_multiplier > 0, "model.residual_multiplier", "above 0");
+  refusals.require(config, model.logits_scaling > 0, "model.logits_scaling", "above 0");
+  refusals.require(config, model.final_logit_softcapping >= 0, "model.final_logit_softcapping", "0 (no cap) or more");
+  refusals.require(config, model.rope_local_base_freq >= 0, "model.rope_local_base_freq",
+                   "0 (that of all layers) or more");
+  refusals.throw_if_any();
   require(config, model.pad_token_id >= -1 && model.pad_token_id < model.vocab_size, "model.pad_token_id",
           fmt::format("from -1 (none) to vocab_size - 1 = {}", model.vocab_size - 1));
-  require(config, model.max_position_embeddings >= 0 && model.max_position_embeddings <= max_positions,
-          "model.max_position_embeddings", fmt::format("from 0 (not known) to {}", max_positions));
-  require(config, model.sliding_window >= 0, "model.sliding_window", "0 (none) or more");
-  require(config, model.rope_theta > 0, "model.rope_theta", "above 0");
-  require(config, model.rms_norm_eps > 0, "model.rms_norm_eps", "above 0");
-  require(config, model.initializer_range >= 0, "model.initializer_range", "0 or more");
-  require(config, model.llama_4_scaling_beta >= 0, "model.llama_4_scaling_beta", "0 (queries do not grow) or more");
-  require(config, model.embedding_multiplier > 0, "model.embedding_multiplier", "above 0");
-  require(config, model.attention_multiplier >= 0, "model.attention_multiplier", "0 (1 / sqrt(head_dim)) or more");
-  require(config, model.attn_logit_softcapping >= 0, "model.attn_logit_softcapping", "0 (none) or more");
-  require(config, model.residual_multiplier > 0, "model.residual_multiplier", "above 0");
-  require(config, model.logits_scaling > 0, "model.logits_scaling", "above 0");
-  require(config, model.final_logit_softcapping >= 0, "model.final_logit_softcapping", "0 (no cap) or more");
-  require(config, model.rope_local_base_freq >= 0, "model.rope_local_base_freq", "0 (that of all layers) or more");
 }
 
 void derive_model_sizes(Model& model) {
   const std::int64_t num_heads = model.num_attention_heads;
   if (model.num_key_value_heads == 0) model.num_key_value_heads = num_heads;
-  if (model.head_dim != 0 || num_heads < 1) return;
+  if (model.head_dim != 0 || num_heads < 1 || model.hidden_size < 1) return;
   if (model.hidden_size % num_heads != 0) {
     throw_config_error(
         "model.head_dim cannot be derived",

@@ -8,6 +8,7 @@
 
 #include "config/checks.hpp"
 #include "config/keys.hpp"
+#include "config/refusals.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
@@ -21,23 +22,6 @@ namespace {
 constexpr int max_axis_size = 1 << 15;  // far above any machine
 
 std::string name_of_size(const AxisKeys& keys) { return fmt::format("{}_size", name_of(keys.axis)); }
-
-void check_axes(const Config& config, int world_size) {
-  const Parallel& parallel = config.parallel;
-  SFT_ENSURE(world_size >= 1, "validate() needs a world of at least one rank");
-  for (const AxisKeys& keys : axis_keys) {
-    const std::string name = "parallel." + name_of_size(keys);
-    const int size = parallel.*keys.size;
-    if (keys.axis == Axis::dp_shard) {
-      require(config, size >= 0 && size <= max_axis_size, name, fmt::format("auto, or from 1 to {}", max_axis_size));
-    } else {
-      require_size(config, size, name, max_axis_size);
-    }
-  }
-  require(config, parallel.zero_stage >= 0 && parallel.zero_stage <= 3, "parallel.zero_stage", "0, 1, 2 or 3");
-  require(config, parallel.ulysses_size >= 0 && parallel.ulysses_size <= max_axis_size, "parallel.ulysses_size",
-          fmt::format("auto, or from 1 to {}", max_axis_size));
-}
 
 /// "2 x 4 x 1": text_of_axis of each axis that texts name; of an empty text there is no factor.
 std::string product_text(const Parallel& parallel, const std::function<std::string(const AxisKeys&)>& text_of_axis) {
@@ -221,8 +205,27 @@ void check_sequence_parallel(const Config& config) {
 
 }  // namespace
 
+void check_axes(const Config& config) {
+  const Parallel& parallel = config.parallel;
+  Refusals refusals;
+  for (const AxisKeys& keys : axis_keys) {
+    const std::string name = "parallel." + name_of_size(keys);
+    const int size = parallel.*keys.size;
+    if (keys.axis == Axis::dp_shard) {
+      refusals.require(config, size >= 0 && size <= max_axis_size, name,
+                       fmt::format("auto, or from 1 to {}", max_axis_size));
+    } else {
+      refusals.require_size(config, size, name, max_axis_size);
+    }
+  }
+  refusals.require(config, parallel.zero_stage >= 0 && parallel.zero_stage <= 3, "parallel.zero_stage", "0, 1, 2 or 3");
+  refusals.require(config, parallel.ulysses_size >= 0 && parallel.ulysses_size <= max_axis_size,
+                   "parallel.ulysses_size", fmt::format("auto, or from 1 to {}", max_axis_size));
+  refusals.throw_if_any();
+}
+
 void check_parallel(Config& config, int world_size) {
-  check_axes(config, world_size);
+  SFT_ENSURE(world_size >= 1, "validate() needs a world of at least one rank");
   fit_mesh(config.parallel, world_size);
   check_sharding(config.parallel);
   check_expert_parallel(config.parallel, config.model);

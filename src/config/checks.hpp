@@ -22,8 +22,11 @@ void require_size(const Config& config, std::int64_t value, const std::string& n
 /// Derives the sizes of the model that follow from others, and refuses a model that cannot be.
 void check_model(Config& config);
 
-/// Resolves what is `auto` of the mesh, whose model is checked, and refuses one that does not fit `world_size` ranks or
-/// the model.
+/// Ranges of what [parallel] says.
+void check_axes(const Config& config);
+
+/// Resolves what is `auto` of the mesh, whose model and ranges are checked, and refuses one that does not fit
+/// `world_size` ranks or the model.
 void check_parallel(Config& config, int world_size);
 
 /// Fills metric_for_best_model where another key needs one, and greater_is_better where there is a metric, both as

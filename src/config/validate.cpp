@@ -47,45 +47,49 @@ void check_data(const Config& config) {
 
 /// The rules of the table of keys.
 void check_each(const Config& config) {
-  for (const Key& key : keys()) require(config, !key.is_allowed || key.is_allowed(config), key.full_name(), key.rule);
+  Refusals refusals;
+  for (const Key& key : keys())
+    refusals.require(config, !key.is_allowed || key.is_allowed(config), key.full_name(), key.rule);
+  refusals.throw_if_any();
+}
+
+void check_smoothing(const Train& train) {
+  if (train.label_smoothing_factor <= 0 || train.loss_type != LossType::dft) return;
+  throw_config_error(
+      fmt::format("`train.label_smoothing_factor = {}` does not go with loss_type = dft", train.label_smoothing_factor),
+      "smoothed labels are those of the negative log likelihood; TRL ignores them here", "leave one of the two out");
 }
 
 void check_train(const Config& config) {
   const Train& train = config.train;
-  require_size(config, train.per_device_train_batch_size, "train.per_device_train_batch_size", max_batch);
-  require_size(config, train.gradient_accumulation_steps, "train.gradient_accumulation_steps", max_batch);
-  require(config, train.max_steps >= -1 && train.max_steps <= max_steps, "train.max_steps",
-          fmt::format("-1 (num_train_epochs decides), or from 0 to {}", max_steps));
+  Refusals refusals;
+  refusals.require_size(config, train.per_device_train_batch_size, "train.per_device_train_batch_size", max_batch);
+  refusals.require_size(config, train.gradient_accumulation_steps, "train.gradient_accumulation_steps", max_batch);
+  refusals.require(config, train.max_steps >= -1 && train.max_steps <= max_steps, "train.max_steps",
+                   fmt::format("-1 (num_train_epochs decides), or from 0 to {}", max_steps));
   constexpr double max_epochs = 1e6;
-  require(config, train.max_steps >= 0 || (train.num_train_epochs > 0 && train.num_train_epochs <= max_epochs),
-          "train.num_train_epochs", "above 0 and at most 1000000 when max_steps is -1");
-  require(config, !train.output_dir.empty(), "train.output_dir", "a folder");
+  refusals.require(config, train.max_steps >= 0 || (train.num_train_epochs > 0 && train.num_train_epochs <= max_epochs),
+                   "train.num_train_epochs", "above 0 and at most 1000000 when max_steps is -1");
+  refusals.require(config, !train.output_dir.empty(), "train.output_dir", "a folder");
   const double smoothing = train.label_smoothing_factor;
-  require(config, smoothing >= 0 && smoothing <= 1, "train.label_smoothing_factor", "from 0 (none) to 1");
-  if (smoothing > 0 && train.loss_type == LossType::dft) {
-    throw_config_error(fmt::format("`train.label_smoothing_factor = {}` does not go with loss_type = dft", smoothing),
-                       "smoothed labels are those of the negative log likelihood; TRL ignores them here",
-                       "leave one of the two out");
-  }
+  refusals.require(config, smoothing >= 0 && smoothing <= 1, "train.label_smoothing_factor", "from 0 (none) to 1");
   constexpr double max_alpha = 1e6;
-  require(config, train.neftune_noise_alpha >= 0 && train.neftune_noise_alpha <= max_alpha, "train.neftune_noise_alpha",
-          fmt::format("from 0 (none) to {}", max_alpha));
-  require(config, !config.checkpoint.resume_from_checkpoint.empty(), "checkpoint.resume_from_checkpoint",
-          "none, auto or a path");
+  refusals.require(config, train.neftune_noise_alpha >= 0 && train.neftune_noise_alpha <= max_alpha,
+                   "train.neftune_noise_alpha", fmt::format("from 0 (none) to {}", max_alpha));
+  refusals.require(config, !config.checkpoint.resume_from_checkpoint.empty(), "checkpoint.resume_from_checkpoint",
+                   "none, auto or a path");
+  refusals.collect([&] { check_smoothing(train); });
+  refusals.throw_if_any();
 }
 
-void check_device(const Config& config) {
+void check_comm(const Device& device) {
+  if (device.comm != CommChoice::nccl || device.backend != BackendChoice::cpu) return;
+  throw_config_error("`device.comm = nccl` does not go with backend = cpu", "NCCL sends the memory of GPUs",
+                     "set backend = cuda, or leave comm out");
+}
+
+void check_attention(const Config& config) {
   const Device& device = config.device;
-  constexpr int most_ctas = 64;  // channels of NCCL
-  for (const AxisKeys& keys : axis_keys) {
-    const int max_ctas = device.*keys.max_ctas;
-    require(config, max_ctas >= 0 && max_ctas <= most_ctas, fmt::format("device.{}_max_ctas", name_of(keys.axis)),
-            fmt::format("0 (NCCL chooses) to {}", most_ctas));
-  }
-  if (device.comm == CommChoice::nccl && device.backend == BackendChoice::cpu) {
-    throw_config_error("`device.comm = nccl` does not go with backend = cpu", "NCCL sends the memory of GPUs",
-                       "set backend = cuda, or leave comm out");
-  }
   if (device.attention == AttentionChoice::automatic || device.attention == AttentionChoice::own) return;
   const std::string key = fmt::format("`device.attention = {}`", write(device.attention));
   const std::string remedy = "leave device.attention out";
@@ -103,6 +107,21 @@ void check_device(const Config& config) {
   }
 }
 
+void check_device(const Config& config) {
+  const Device& device = config.device;
+  Refusals refusals;
+  constexpr int most_ctas = 64;  // channels of NCCL
+  for (const AxisKeys& keys : axis_keys) {
+    const int max_ctas = device.*keys.max_ctas;
+    refusals.require(config, max_ctas >= 0 && max_ctas <= most_ctas,
+                     fmt::format("device.{}_max_ctas", name_of(keys.axis)),
+                     fmt::format("0 (NCCL chooses) to {}", most_ctas));
+  }
+  refusals.collect([&] { check_comm(device); });
+  refusals.collect([&] { check_attention(config); });
+  refusals.throw_if_any();
+}
+
 void check_activations(const Config& config) {
   const Train& train = config.train;
   if (!train.activation_offload || config.device.backend == BackendChoice::cuda || !train.offload_folder.empty())
@@ -112,19 +131,7 @@ void check_activations(const Config& config) {
                      "set train.offload_folder to a folder on a fast local disk, or activation_offload = false");
 }
 
-void check_optimizer(const Config& config) {
-  const Optimizer& optimizer = config.optimizer;
-  require(config, optimizer.learning_rate >= 0, "optimizer.learning_rate", "0 or more");
-  require(config, optimizer.warmup_steps >= 0 && optimizer.warmup_steps <= double{max_steps}, "optimizer.warmup_steps",
-          fmt::format("from 0 to {}", max_steps));
-  require(config, optimizer.warmup_ratio >= 0 && optimizer.warmup_ratio <= 1, "optimizer.warmup_ratio", "from 0 to 1");
-  require(config, optimizer.weight_decay >= 0, "optimizer.weight_decay", "0 or more");
-  require(config, optimizer.adam_beta1 >= 0 && optimizer.adam_beta1 < 1, "optimizer.adam_beta1", "at least 0, below 1");
-  require(config, optimizer.adam_beta2 >= 0 && optimizer.adam_beta2 < 1, "optimizer.adam_beta2", "at least 0, below 1");
-  require(config, optimizer.adam_epsilon > 0, "optimizer.adam_epsilon", "above 0");
-  require(config, optimizer.muon_momentum >= 0 && optimizer.muon_momentum < 1, "optimizer.muon_momentum",
-          "at least 0, below 1");
-  require(config, optimizer.max_grad_norm >= 0, "optimizer.max_grad_norm", "0 (no clipping) or more");
+void check_moments(const Optimizer& optimizer) {
   const bool has_codes = optimizer.optim == OptimizerKind::adamw_8bit;
   const bool has_means = optimizer.optim == OptimizerKind::adafactor;
   if ((has_codes || has_means) && optimizer.moments_dtype != DType::float32) {
@@ -134,7 +141,28 @@ void check_optimizer(const Config& config) {
                                  : "of a matrix it keeps the means of rows and columns alone, in float32",
                        "leave moments_dtype out, or set optim = adamw_torch");
   }
-  check_scheduler(config);
+}
+
+void check_optimizer(const Config& config) {
+  const Optimizer& optimizer = config.optimizer;
+  Refusals refusals;
+  refusals.require(config, optimizer.learning_rate >= 0, "optimizer.learning_rate", "0 or more");
+  refusals.require(config, optimizer.warmup_steps >= 0 && optimizer.warmup_steps <= double{max_steps},
+                   "optimizer.warmup_steps", fmt::format("from 0 to {}", max_steps));
+  refusals.require(config, optimizer.warmup_ratio >= 0 && optimizer.warmup_ratio <= 1, "optimizer.warmup_ratio",
+                   "from 0 to 1");
+  refusals.require(config, optimizer.weight_decay >= 0, "optimizer.weight_decay", "0 or more");
+  refusals.require(config, optimizer.adam_beta1 >= 0 && optimizer.adam_beta1 < 1, "optimizer.adam_beta1",
+                   "at least 0, below 1");
+  refusals.require(config, optimizer.adam_beta2 >= 0 && optimizer.adam_beta2 < 1, "optimizer.adam_beta2",
+                   "at least 0, below 1");
+  refusals.require(config, optimizer.adam_epsilon > 0, "optimizer.adam_epsilon", "above 0");
+  refusals.require(config, optimizer.muon_momentum >= 0 && optimizer.muon_momentum < 1, "optimizer.muon_momentum",
+                   "at least 0, below 1");
+  refusals.require(config, optimizer.max_grad_norm >= 0, "optimizer.max_grad_norm", "0 (no clipping) or more");
+  refusals.collect([&] { check_moments(optimizer); });
+  refusals.collect([&] { check_scheduler(config); });
+  refusals.throw_if_any();
 }
 
 void check_offload(const Config& config) {
@@ -148,6 +176,13 @@ void check_offload(const Config& config) {
         "set offload_folder to a folder on a fast disk of each node");
   }
   if (train.offload_parameters == Offload::nvme) require_master_weights(train);
+}
+
+void check_saved_model(const Config& config) {
+  if (!config.lora.use_peft || config.checkpoint.save_hub_model != HubModel::at_end) return;
+  throw_config_error("`checkpoint.save_hub_model = true` does not go with lora.use_peft",
+                     "such a run leaves its adapters, in output_dir/adapter",
+                     "leave it out, and join model and adapters afterwards with sft-convert --merge");
 }
 
 void check_vocabulary(const Model& model, std::int64_t vocab_size, const std::string& source) {
@@ -182,7 +217,7 @@ ValidConfig validate(Config config, int world_size) {
     check_routers(config);
     check_lora(config);
   });
-  for (const auto check : {check_data, check_each, check_train, check_activations, check_device}) {
+  for (const auto check : {check_data, check_each, check_axes, check_train, check_activations, check_device}) {
     refusals.collect([&] { check(config); });
   }
   refusals.collect([&] {
@@ -195,14 +230,13 @@ ValidConfig validate(Config config, int world_size) {
   refusals.throw_if_any();
 
   // 2. What follows from several of these
-  check_parallel(config, world_size);
-  check_four_bits(config);
-  check_fp8(config);
-  if (config.lora.use_peft && config.checkpoint.save_hub_model == HubModel::at_end) {
-    throw_config_error("`checkpoint.save_hub_model = true` does not go with lora.use_peft",
-                       "such a run leaves its adapters, in output_dir/adapter",
-                       "leave it out, and join model and adapters afterwards with sft-convert --merge");
-  }
+  refusals.collect([&] {
+    check_parallel(config, world_size);
+    check_four_bits(config);
+    check_fp8(config);
+  });
+  refusals.collect([&] { check_saved_model(config); });
+  refusals.throw_if_any();
   if (config.checkpoint.save_hub_model == HubModel::automatic) {
     const bool began_from_model = !config.model.model_name_or_path.empty() && !config.lora.use_peft;
     config.checkpoint.save_hub_model = began_from_model ? HubModel::at_end : HubModel::never;

@@ -562,4 +562,45 @@ BOOST_AUTO_TEST_CASE(what_stands_by_itself_is_refused_at_once) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(several_values_of_a_section_are_refused_at_once) {
+  Config config = valid_config();
+  config.model.hidden_size = -1;
+  config.model.rope_theta = 0;
+  config.model.pad_token_id = -5;  // told of once the vocabulary is known to be right
+  config.train.per_device_train_batch_size = 0;
+  config.train.gradient_accumulation_steps = 0;
+  config.train.label_smoothing_factor = 0.5;
+  config.train.loss_type = LossType::dft;
+  config.optimizer.learning_rate = -1;
+  config.optimizer.adam_beta1 = 2;
+  config.optimizer.optim = OptimizerKind::adafactor;
+  config.optimizer.moments_dtype = DType::bf16;
+  config.train.nan_skip_limit = 0;
+  config.train.loss_watchdog_patience = 0;
+  const std::string text = refusal([&] { static_cast<void>(validate(config, 1)); });
+  for (const char* part :
+       {"10 settings cannot be used", "hidden_size = -1", "rope_theta = 0", "per_device_train_batch_size = 0",
+        "gradient_accumulation_steps = 0", "label_smoothing_factor = 0.5", "learning_rate = -1", "adam_beta1 = 2",
+        "moments_dtype = bf16", "nan_skip_limit = 0", "loss_watchdog_patience = 0"}) {
+    check_says(text, part);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(several_sizes_of_a_mesh_and_of_adapters_are_refused_at_once) {
+  Config config = valid_config();
+  config.parallel.sp_size = 0;
+  config.parallel.zero_stage = 7;
+  const std::string mesh = refusal([&] { static_cast<void>(validate(config, 1)); });
+  for (const char* part : {"2 settings cannot be used", "sp_size = 0", "zero_stage = 7"}) check_says(mesh, part);
+  config = valid_config();
+  config.lora.use_peft = true;
+  config.lora.lora_r = 0;
+  config.lora.lora_dropout = 1;
+  config.lora.lora_target_modules = {"query"};
+  const std::string adapters = refusal([&] { static_cast<void>(validate(config, 1)); });
+  for (const char* part : {"3 settings cannot be used", "lora_r = 0", "lora_dropout = 1", "names query"}) {
+    check_says(adapters, part);
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
