@@ -28,6 +28,9 @@ std::string savings_of(const Candidate& candidate) {
     parts.push_back(fmt::format("checkpointing {}{}", config::write(train.activation_checkpointing),
                                 train.activation_offload ? ", offloaded" : ""));
   }
+  if (const std::int64_t tile_tokens = train.mlp_tile_tokens.value_or(0); tile_tokens > 0) {
+    parts.push_back(fmt::format("MLPs in tiles of {}", tile_tokens));
+  }
   if (train.offload_optimizer != config::Offload::none) {
     parts.push_back(fmt::format("optimizer in {}", config::write(train.offload_optimizer)));
   }

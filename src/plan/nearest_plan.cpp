@@ -28,9 +28,10 @@ std::optional<NearbyPlan> nearest_plan(const PlanTask& task, const config::Valid
   constexpr std::size_t most_rehearsed = 8;
   std::vector<NearbyPlan> fitting;
   for_each_candidate(task, [&](const config::ValidConfig& other) {
-    std::optional<PlannedMemory> memory = plan_fitting_memory(task, other, 1);
-    if (!memory) return false;
-    fitting.push_back({{other, std::move(*memory)}, keys_between(config, other)});
+    std::optional<Candidate> candidate = fitting_candidate(task, other, 1);
+    if (!candidate) return false;
+    std::vector<config::Difference> keys = keys_between(config, candidate->config);
+    fitting.push_back({std::move(*candidate), std::move(keys)});
     return true;
   });
   std::ranges::stable_sort(fitting, {}, [](const NearbyPlan& plan) { return plan.keys.size(); });
@@ -39,9 +40,9 @@ std::optional<NearbyPlan> nearest_plan(const PlanTask& task, const config::Valid
   for (NearbyPlan& plan : fitting) {
     if (nearest.size() == most_rehearsed) break;
     if (!nearest.empty() && plan.keys.size() > nearest.front().keys.size()) break;
-    std::optional<PlannedMemory> memory = plan_fitting_memory(task, plan.candidate.config, all_ranks);
-    if (!memory) continue;
-    plan.candidate.memory = std::move(*memory);
+    std::optional<Candidate> of_ranks = fitting_candidate(task, plan.candidate.config, all_ranks);
+    if (!of_ranks) continue;
+    plan.candidate.memory = std::move(of_ranks->memory);
     plan.candidate.time = plan_candidate_time(task, plan.candidate.config);
     nearest.push_back(std::move(plan));
   }

@@ -10,6 +10,7 @@
 #include "sft/model/architecture.hpp"
 #include "sft/parallel/sharding_policy.hpp"
 #include "sft/plan/memory.hpp"
+#include "sft/plan/mlp_tile.hpp"
 #include "sft/plan/products.hpp"
 #include "sft/plan/rank_plan.hpp"
 #include "sft/plan/row_lengths.hpp"
@@ -44,7 +45,7 @@ bool fits_anyhow(const PlanTask& task) {
   bool fits = false;
   for_each_candidate(task, [&](const config::ValidConfig& config) {
     if (fits) return false;
-    fits = plan_fitting_memory(task, config, ranks_of_search).has_value();
+    fits = fitting_candidate(task, config, ranks_of_search).has_value();
     return false;  // larger micro-batches need more
   });
   return fits;
@@ -129,7 +130,7 @@ bool fits_with(const PlanTask& task, const config::ValidConfig& config) {
   } catch (const Error&) {
     return false;
   }
-  return plan_fitting_memory(task, config, ranks_of_search).has_value();
+  return fitting_candidate(task, config, ranks_of_search).has_value();
 }
 
 /// Adds what the rank at `place` takes to `memory`. Returns false, and leaves what its products take out, where they
@@ -190,11 +191,22 @@ PlannedMemory plan_candidate_memory(const PlanTask& task, const config::ValidCon
   return memory_of_ranks(task, config, most_ranks, /*ends_early=*/false);
 }
 
-std::optional<PlannedMemory> plan_fitting_memory(const PlanTask& task, const config::ValidConfig& config,
-                                                 int most_ranks) {
-  PlannedMemory memory = memory_of_ranks(task, config, most_ranks, /*ends_early=*/true);
-  if (memory.missing_bytes(task.hardware) > 0) return std::nullopt;
-  return memory;
+std::optional<Candidate> fitting_candidate(const PlanTask& task, const config::ValidConfig& config, int most_ranks) {
+  std::optional<Candidate> fitting;
+  const auto fits = [&](const config::ValidConfig& of) {
+    PlannedMemory memory = memory_of_ranks(task, of, most_ranks, /*ends_early=*/true);
+    if (memory.missing_bytes(task.hardware) == 0) fitting = Candidate{of, std::move(memory)};
+    return fitting.has_value();
+  };
+  const bool may_have_tiles = limits_of(task, config).tokens > auto_mlp_tile_tokens * config->parallel.sp_size;
+  if (!may_have_tiles) {
+    fits(config);
+    return fitting;
+  }
+  const ChosenTile chosen = choose_mlp_tile(config, fits);
+  if (!fitting) fits(chosen.config);
+  if (fitting && chosen.why.empty()) fitting->config = config;
+  return fitting;
 }
 
 SaveTime plan_candidate_save(const PlanTask& task, const config::ValidConfig& config) {
@@ -208,10 +220,10 @@ SearchResult search_plans(const PlanTask& task) {
   std::vector<Candidate> fitting;
   for_each_candidate(task, [&](const config::ValidConfig& config) {
     ++result.counts.legal;
-    std::optional<PlannedMemory> memory = plan_fitting_memory(task, config, ranks_of_search);
-    if (!memory) return false;
+    std::optional<Candidate> candidate = fitting_candidate(task, config, ranks_of_search);
+    if (!candidate) return false;
     ++result.counts.fitting;
-    fitting.push_back({config, std::move(*memory)});
+    fitting.push_back(std::move(*candidate));
     return true;
   });
   keep_promising(task, fitting);
@@ -226,9 +238,9 @@ SearchResult search_plans(const PlanTask& task) {
     if (result.best.size() == num_told) break;
     const std::string mesh = mesh::layout_of(candidate.config->parallel).describe();
     if (meshes.contains(mesh)) continue;
-    std::optional<PlannedMemory> memory = plan_fitting_memory(task, candidate.config, ranks_of_result);
-    if (!memory) continue;
-    candidate.memory = std::move(*memory);
+    std::optional<Candidate> of_ranks = fitting_candidate(task, candidate.config, ranks_of_result);
+    if (!of_ranks) continue;
+    candidate.memory = std::move(of_ranks->memory);
     meshes.insert(mesh);
     result.best.push_back(std::move(candidate));
   }
@@ -247,9 +259,10 @@ std::optional<Candidate> obvious_plan(const PlanTask& task) {
   config.train.offload_optimizer = config.train.offload_parameters = config::Offload::none;
   try {
     const config::ValidConfig valid = config::validate(config, num_ranks);
-    Candidate candidate{valid, plan_candidate_memory(task, valid, ranks_of_search)};
-    if (candidate.memory.missing_bytes(task.hardware) == 0) candidate.time = plan_candidate_time(task, valid);
-    return candidate;
+    std::optional<Candidate> fitting = fitting_candidate(task, valid, ranks_of_search);
+    if (!fitting) return Candidate{valid, plan_candidate_memory(task, valid, ranks_of_search)};
+    fitting->time = plan_candidate_time(task, fitting->config);
+    return fitting;
   } catch (const Error&) {
     return std::nullopt;
   }

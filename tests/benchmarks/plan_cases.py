@@ -11,7 +11,9 @@ usage: tests/benchmarks/plan_cases.py [--build build/release]
 
 import argparse
 import json
+import math
 import pathlib
+import struct
 import subprocess
 import tempfile
 
@@ -76,6 +78,30 @@ def machine_text(devices, nodes, device_gib):
     return "\n".join(["[machine]", *kept, *(f"{key} = {value}" for key, value in changed.items())]) + "\n"
 
 
+def write_weights(folder, sizes):
+    """A file of the model's weights as far as a dry run looks at them: names and shapes, over a hole for their numbers."""
+    hidden, mlp, vocab = sizes["hidden_size"], sizes["intermediate_size"], sizes["vocab_size"]
+    head_dim = sizes.get("head_dim", hidden // sizes["num_attention_heads"])
+    queries, keys = (sizes[f"num_{name}_heads"] * head_dim for name in ("attention", "key_value"))
+    shapes = {"model.embed_tokens.weight": [vocab, hidden], "model.norm.weight": [hidden], "lm_head.weight": [vocab, hidden]}
+    for layer in range(sizes["num_hidden_layers"]):
+        of_layer = {"input_layernorm": [hidden], "post_attention_layernorm": [hidden], "self_attn.q_proj": [queries, hidden],
+                    "self_attn.k_proj": [keys, hidden], "self_attn.v_proj": [keys, hidden],
+                    "self_attn.o_proj": [hidden, queries], "mlp.gate_proj": [mlp, hidden], "mlp.up_proj": [mlp, hidden],
+                    "mlp.down_proj": [hidden, mlp]}
+        if "qk_norm" in sizes:
+            of_layer |= {"self_attn.q_norm": [head_dim], "self_attn.k_norm": [head_dim]}
+        shapes |= {f"model.layers.{layer}.{name}.weight": shape for name, shape in of_layer.items()}
+    header, end = {}, 0
+    for name, shape in shapes.items():
+        begin, end = end, end + 2 * math.prod(shape)
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(file.tell() + end)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=SOURCE / "build" / "release")
@@ -109,6 +135,7 @@ def main():
                     {"model_type": kind.lower(), "architectures": [f"{kind}ForCausalLM"], "rms_norm_eps": 1e-5,
                      "rope_theta": 1e6, "hidden_act": "silu", "tie_word_embeddings": False,
                      "max_position_embeddings": 1 << 20, **kept}))
+                write_weights(folder / model, sizes)
                 sizes = {"model_name_or_path": folder / model}
             lines = ["[model]"] + [f"{key} = {value}" for key, value in sizes.items()]
             lines += ["[lora]"] + [f"{key} = {value}" for key, value in keys.items()] if keys else []

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "sft/io/files.hpp"
+#include "sft/plan/mlp_tile.hpp"
 #include "sft/plan/search.hpp"
 #include "unit/plan/small_run.hpp"
 
@@ -124,15 +125,51 @@ BOOST_AUTO_TEST_CASE(a_plan_that_fits_has_all_its_memory_and_products_alone_can_
   BOOST_REQUIRE(obvious);
   const std::size_t needed = obvious->memory.node_bytes;
   t.task.hardware.node_bytes = needed;
-  const auto fitting = plan_fitting_memory(t.task, obvious->config, 2);
+  const auto fitting = fitting_candidate(t.task, obvious->config, 2);
   BOOST_REQUIRE(fitting);
-  BOOST_TEST(fitting->node_bytes == needed);
-  BOOST_TEST(fitting->fullest.total_bytes() == obvious->memory.fullest.total_bytes());
+  BOOST_TEST(fitting->memory.node_bytes == needed);
+  BOOST_TEST(fitting->memory.fullest.total_bytes() == obvious->memory.fullest.total_bytes());
   for (const std::size_t missing : {std::size_t{1}, needed / 1000, needed / 2}) {
     t.task.hardware.node_bytes = needed - missing;
-    BOOST_TEST(!plan_fitting_memory(t.task, obvious->config, 2));
+    BOOST_TEST(!fitting_candidate(t.task, obvious->config, 2));
     BOOST_TEST(plan_candidate_memory(t.task, obvious->config, 1).node_bytes == needed);
   }
+}
+
+BOOST_AUTO_TEST_CASE(long_rows_fit_with_the_tiles_that_a_run_takes) {
+  Task t(1);
+  t.task.max_length = 1 << 16;
+  t.task.rows_per_step = 1;
+  t.task.base.model.intermediate_size = 4096;
+  t.task.base.train.activation_checkpointing = config::ActivationCheckpointing::full;
+  const auto memory_with = [&](std::optional<std::int64_t> tile_tokens) {
+    config::Config config = t.task.base;
+    config.train.mlp_tile_tokens = tile_tokens;
+    return plan_candidate_memory(t.task, config::validate(config, 1), 1).device_bytes;
+  };
+  const std::size_t whole = memory_with(0), tiled = memory_with(auto_mlp_tile_tokens);
+  BOOST_TEST_REQUIRE(tiled < whole);
+  const auto fitting = [&](std::optional<std::int64_t> tile_tokens, std::size_t usable_bytes) {
+    t.task.hardware.device_bytes =
+        static_cast<std::size_t>(static_cast<double>(usable_bytes) / (1 - reserved_share)) + 1;
+    config::Config config = t.task.base;
+    config.train.mlp_tile_tokens = tile_tokens;
+    return fitting_candidate(t.task, config::validate(config, 1), 1);
+  };
+  const auto tile_of = [](const std::optional<Candidate>& candidate) {
+    return candidate->config->train.mlp_tile_tokens;
+  };
+  const auto roomy = fitting({}, whole);
+  BOOST_REQUIRE(roomy);
+  BOOST_TEST(!tile_of(roomy));
+  BOOST_TEST(roomy->memory.device_bytes == whole);
+  const std::size_t between = tiled + (whole - tiled) / 2;
+  const auto tight = fitting({}, between);
+  BOOST_REQUIRE(tight);
+  BOOST_TEST(tile_of(tight).value_or(0) == auto_mlp_tile_tokens);
+  BOOST_TEST(tight->memory.device_bytes == tiled);
+  BOOST_TEST(!fitting(0, between));
+  BOOST_TEST(!fitting({}, tiled / 2));
 }
 
 BOOST_AUTO_TEST_CASE(the_nearest_plan_changes_the_fewest_keys) {
@@ -194,7 +231,7 @@ BOOST_AUTO_TEST_CASE(what_a_plan_leaves_room_for_is_the_most_that_fits) {
   BOOST_REQUIRE(obvious);
   t.task.hardware.device_bytes = 2 * obvious->memory.device_bytes;
   const auto fits = [&](const config::ValidConfig& config, const PlanTask& task) {
-    return plan_candidate_memory(task, config, 1).missing_bytes(task.hardware) == 0;
+    return fitting_candidate(task, config, 1).has_value();
   };
   const std::int64_t length = longest_row(t.task, obvious->config, 1024);
   BOOST_TEST(length > 0);
