@@ -51,11 +51,13 @@ bool fits_anyhow(const PlanTask& task) {
   return fits;
 }
 
-/// Candidates of one of these differ by how they save memory alone.
-using MeshAndStage = std::tuple<std::string, int, config::Reshard>;
+/// Candidates of one of these differ by how they save memory alone, and have tiles of MLPs or not, which the estimate
+/// does not know.
+using MeshAndStage = std::tuple<std::string, int, config::Reshard, bool>;
 MeshAndStage mesh_of(const config::ValidConfig& config) {
   const config::Parallel& parallel = config->parallel;
-  return {mesh::layout_of(parallel).describe(), parallel.zero_stage, parallel.reshard_after_forward};
+  const bool has_tiles = config->train.mlp_tile_tokens.value_or(0) > 0;
+  return {mesh::layout_of(parallel).describe(), parallel.zero_stage, parallel.reshard_after_forward, has_tiles};
 }
 
 /// Seconds of a step by its operations and bytes alone: which candidates are worth a rehearsal, and nothing else.
