@@ -98,9 +98,14 @@ class Loops {
   std::vector<double> gradients_;  ///< of qkv
 };
 
+// Gradients of scores nearly cancel where a query sees few keys, and what the stored output was rounded by stays: 0.008
+// in float32 here; the matrix instructions of a GPU round probabilities to bf16 beside that.
+inline constexpr Tolerance gradients_by_loops{.of_largest = 0.02};
+
 /// Runs both passes by cuDNN and compares them with loops.
 inline void check_by_loops(const std::string& what, Layer& layer, const Spans& spans) {
-  const std::vector<Operand> results = {out(layer.out, sums), out(layer.lse, lse_tolerance), out(layer.dqkv, sums)};
+  const std::vector<Operand> results = {out(layer.out, sums), out(layer.lse, lse_tolerance),
+                                        out(layer.dqkv, gradients_by_loops)};
   std::vector<Operand> operands = results;
   operands.insert(operands.end(), {in(layer.qkv), in(layer.dout), in(layer.delta)});
   std::vector<std::vector<std::byte>> before;
