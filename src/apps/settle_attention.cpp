@@ -13,6 +13,7 @@
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
+#include "sft/model/layer_plan.hpp"
 #include "sft/ops/attention_trial.hpp"
 
 namespace sft::apps {
@@ -22,7 +23,7 @@ namespace {
 /// Enough for several blocks of every kernel, little beside the memory of a run.
 constexpr std::int64_t most_tokens_of_trial = 2048;
 
-/// What one rank's attention is called with where it is local, or once heads are exchanged.
+/// What one rank's attention is called with where it is local, or once heads are exchanged, without windows.
 ops::AttentionSizes sizes_of(const config::Config& config, std::int64_t tokens, bool has_backward) {
   const config::Model& model = config.model;
   const std::int64_t ranks = std::int64_t{config.parallel.tp_size} * config.parallel.attention_method().ulysses_size;
@@ -35,6 +36,20 @@ ops::AttentionSizes sizes_of(const config::Config& config, std::int64_t tokens, 
           .head_dim = model.head_dim,
           .scale = multiplier != 0.0F ? multiplier : 1.0F / std::sqrt(static_cast<float>(model.head_dim)),
           .has_backward = has_backward};
+}
+
+/// Tries every kind of attention of the model: all have to agree, and passes that the library does for some count.
+ops::AttentionTrial try_all_kinds(device::Device& device, const config::Model& model, ops::AttentionSizes sizes) {
+  ops::AttentionTrial all;
+  for (const std::int64_t window : model::attention_windows(model)) {
+    // Shorter than the longest document of the trial, so that it hides keys, and longer than the others.
+    sizes.window = window == 0 ? 0 : std::clamp<std::int64_t>(sizes.tokens / 4, 1, window);
+    const ops::AttentionTrial trial = ops::try_attention_library(device, sizes);
+    if (all.difference.empty()) all.difference = trial.difference;
+    all.has_forward = all.has_forward || trial.has_forward;
+    all.has_backward = all.has_backward || trial.has_backward;
+  }
+  return all;
 }
 
 config::ValidConfig without_library(const config::ValidConfig& config) {
@@ -82,7 +97,7 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
   ops::AttentionTrial trial;
   world.agree([&] {
     const bool has_backward = choice == config::AttentionChoice::cudnn && library.has_backward && ulysses_size == 1;
-    trial = ops::try_attention_library(device, sizes_of(config, tokens, has_backward));
+    trial = try_all_kinds(device, config->model, sizes_of(config, tokens, has_backward));
   });
   if (const std::string difference = first_of(trial.difference, world); !difference.empty()) {
     log_warning(fmt::format("attention: this program's kernels, as {} does not give what they give: {}", library.name,

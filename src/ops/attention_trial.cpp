@@ -24,13 +24,13 @@ constexpr double row_tolerance = 0.04;
 constexpr double lse_tolerance = 1e-3;  ///< of sums in float32, absolute: a key more of a thousand shows
 
 /// Three documents and a tail that belongs to none; few tokens are one document.
-std::vector<sequence::AttentionSpan> documents_of(std::int64_t tokens) {
+std::vector<sequence::AttentionSpan> documents_of(std::int64_t tokens, std::int64_t window) {
   std::vector<sequence::AttentionSpan> spans;
   std::int64_t begin = 0;
   for (const std::int64_t part : {tokens * 5 / 8, tokens / 4 - 3, tokens / 16 + 1}) {
     const std::int64_t length = std::min(std::max<std::int64_t>(part, 1), tokens - begin);
     if (length <= 0) break;
-    spans.push_back({begin, length, begin, length, 0, static_cast<std::int64_t>(spans.size())});
+    spans.push_back({begin, length, begin, length, 0, static_cast<std::int64_t>(spans.size()), window});
     begin += length;
   }
   return spans;
@@ -131,7 +131,7 @@ class Side {
     backend_ = make_backend(device, *stream_, kernels);
     backend_->set_workspace(
         Tensor(workspace_.get(), DType::bf16, {static_cast<std::int64_t>(bytes / size_of(DType::bf16))}));
-    plan_ = backend_->plan_attention(documents_of(sizes.tokens), sizes.tokens, sizes.tokens);
+    plan_ = backend_->plan_attention(documents_of(sizes.tokens, sizes.window), sizes.tokens, sizes.tokens);
   }
   ~Side() { stream_->drain(); }
   Side(const Side&) = delete;

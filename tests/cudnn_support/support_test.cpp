@@ -35,7 +35,8 @@ struct Heads {
   [[nodiscard]] std::int64_t fused() const { return (num + 2 * num_kv) * dim; }
 };
 constexpr Heads llama{"Llama 3.1 8B", 32, 8, 128}, small{"Qwen 2.5 0.5B", 14, 2, 64}, wide{"Gemma 2 9B", 16, 8, 256},
-    without_groups{"Llama 2 7B", 32, 32, 128}, odd{"Phi 2", 32, 32, 80}, of_one_rank{"of 70B at tp 8", 8, 1, 128};
+    without_groups{"Llama 2 7B", 32, 32, 128}, odd{"Phi 2", 32, 32, 80}, of_one_rank{"of 70B at tp 8", 8, 1, 128},
+    mistral{"Mistral 7B", 32, 8, 128}, gemma{"Gemma 3 4B", 8, 4, 256}, olmo{"OLMo 3 7B", 32, 32, 128};
 
 GraphShape shape_of(const Heads& heads, std::int64_t documents, std::int64_t longest, std::int64_t tokens) {
   GraphShape shape{.documents = documents,
@@ -58,9 +59,10 @@ GraphShape shape_of(const Heads& heads, std::int64_t documents, std::int64_t lon
 
 /// Bytes that the graph works with, held against what is planned for it, in a line of the table.
 void check_graph(const Heads& heads, const GraphShape& shape, std::size_t planned_bytes) {
+  const std::string window = shape.window > 0 ? fmt::format("window {}", shape.window) : "";
   const std::string what =
-      fmt::format("{:<14} {:>2}/{:<2} x {:<3} {:<8} {:>5} documents of {:>7}", heads.of, heads.num, heads.num_kv,
-                  heads.dim, shape.is_backward() ? "backward" : "forward", shape.documents, shape.longest);
+      fmt::format("{:<14} {:>2}/{:<2} x {:<3} {:<8} {:>5} documents of {:>7} {:<12}", heads.of, heads.num, heads.num_kv,
+                  heads.dim, shape.is_backward() ? "backward" : "forward", shape.documents, shape.longest, window);
   try {
     const Graph graph(library(), shape);
     const std::size_t bytes = graph.workspace_bytes(), stored = graph.serialize().size();
@@ -78,8 +80,10 @@ std::size_t planned(const GraphShape& s) {
   return s.is_backward() ? backward_bytes(s.tokens, s.q_heads, s.kv_heads, s.head_dim, s.dq_row) : forward_bytes;
 }
 
-void check_shape(const Heads& heads, std::int64_t documents, std::int64_t longest, std::int64_t tokens) {
-  const GraphShape shape = shape_of(heads, documents, longest, tokens);
+void check_shape(const Heads& heads, std::int64_t documents, std::int64_t longest, std::int64_t tokens,
+                 std::int64_t window = 0) {
+  GraphShape shape = shape_of(heads, documents, longest, tokens);
+  shape.window = window;
   check_graph(heads, shape, planned(shape));
 }
 
@@ -105,6 +109,18 @@ BOOST_AUTO_TEST_CASE(backward) {
   check_shape(llama, 1, 65'536, 65'536);
   check_shape(llama, 64, 4096, 8192);  // as spread as Documents lets them be
   for (const Heads& heads : {small, wide, without_groups, odd, of_one_rank}) check_shape(heads, 16, 4096, 8192);
+}
+
+BOOST_AUTO_TEST_CASE(windows) {
+  for (const std::int64_t tokens : {0, 8192}) {
+    if (tokens > 0 && !repeats_backward(version().number)) continue;
+    for (const Heads& heads : {mistral, gemma, olmo, small, odd, of_one_rank}) {
+      check_shape(heads, 16, 4096, tokens, 1024);
+    }
+    check_shape(mistral, 1, 8192, tokens, 4096);
+    // Of one token, of no round number, and a row short of the longest document.
+    for (const std::int64_t window : {1, 77, 4095}) check_shape(mistral, 16, 4096, tokens, window);
+  }
 }
 
 // By offsets of every tensor of its own, and of rows that differ: gradients beside one another, as ulysses has them.

@@ -28,8 +28,11 @@ BOOST_AUTO_TEST_CASE(agrees_with_the_kernels) {
                                                                 {2048, 14, 2, 64, 0.125F, has_backward},
                                                                 {777, 32, 32, 80, 0.11F, has_backward},
                                                                 {1500, 16, 8, 256, 0.0625F, has_backward},
-                                                                {40, 8, 1, 128, 0.088F, has_backward}}) {
-    BOOST_TEST_CONTEXT(sizes.q_heads << " heads of " << sizes.head_dim << ", " << sizes.tokens << " tokens") {
+                                                                {40, 8, 1, 128, 0.088F, has_backward},
+                                                                {2048, 32, 8, 128, 0.088F, has_backward, 512},
+                                                                {1500, 8, 4, 256, 0.0625F, has_backward, 100}}) {
+    BOOST_TEST_CONTEXT(sizes.q_heads << " heads of " << sizes.head_dim << ", " << sizes.tokens
+                                     << " tokens, a window of " << sizes.window) {
       const AttentionTrial trial = try_attention_library(*device, sizes);
       BOOST_TEST(trial.difference == "");
       BOOST_TEST(trial.has_forward);

@@ -13,7 +13,8 @@ namespace sft::ops {
 struct AttentionSizes {
   std::int64_t tokens, q_heads, kv_heads, head_dim;
   float scale;
-  bool has_backward;  ///< whether the library's backward pass is asked for
+  bool has_backward;        ///< whether the library's backward pass is asked for
+  std::int64_t window = 0;  ///< how far back a query sees, itself included; 0: all of its document
 };
 
 struct AttentionTrial {

@@ -18,7 +18,7 @@ struct Shapes {
 };
 
 /// Whose attention a GPU runs: this program's kernels; or cuDNN's where it can: bf16, whole documents that are packed
-/// one behind the other, without windows, sinks or caps. cudnn_forward: its forward pass alone.
+/// one behind the other, with windows or without, without sinks or caps. cudnn_forward: its forward pass alone.
 enum class AttentionKernels { own, cudnn_forward, cudnn };
 
 /// What the attention of a model needs beside the shapes.

@@ -78,12 +78,14 @@ BOOST_AUTO_TEST_CASE(is_what_runs) {
   Layer layer({4, 2, 64}, 96, 1);
   const auto gpu = [](const Twin& twin) { return twin.gpu(); };
   (void)run_on_gpu(operands_of(layer, true), [&](Backend& backend, auto) {
-    const auto plan = backend.plan_attention(documents_of({50, 46}), 96, 96);
-    layer.forward(backend, gpu, *plan);  // uploads the offsets
-    BOOST_TEST(launches_of([&] { layer.forward(backend, gpu, *plan); }) == 0);
-    layer.backward(backend, gpu, *plan);
-    constexpr long delta = 1, copies_of_dk_and_dv = 2;
-    BOOST_TEST(launches_of([&] { layer.backward(backend, gpu, *plan); }) == delta + copies_of_dk_and_dv);
+    for (const std::int64_t window : {0, 7, 50}) {
+      const auto plan = backend.plan_attention(documents_of({50, 46}, 0, window), 96, 96);
+      layer.forward(backend, gpu, *plan);  // uploads the offsets
+      BOOST_TEST(launches_of([&] { layer.forward(backend, gpu, *plan); }) == 0, window);
+      layer.backward(backend, gpu, *plan);
+      constexpr long delta = 1, copies_of_dk_and_dv = 2;
+      BOOST_TEST(launches_of([&] { layer.backward(backend, gpu, *plan); }) == delta + copies_of_dk_and_dv, window);
+    }
   });
 }
 
@@ -111,9 +113,6 @@ BOOST_AUTO_TEST_CASE(leaves_the_rest_to_the_kernels) {
   };
   const auto nothing = [](AttentionForward&) {};
   const Spans plain = documents_of({50, 46});
-  Spans windowed = plain;
-  for (sequence::AttentionSpan& span : windowed) span.window = 7;
-  same("windows", windowed, nothing, true);
   same("a rectangle", {{0, 48, 48, 48, 48, 0}}, nothing, true);
   same("rows of none between documents", {{0, 20, 0, 20, 0, 0}, {30, 20, 30, 20, 0, 1}}, nothing, true);
   same(
@@ -123,6 +122,27 @@ BOOST_AUTO_TEST_CASE(leaves_the_rest_to_the_kernels) {
   Twin exact(DType::float32, {96, 4, 64});
   same(
       "a result in float32", plain, [&](AttentionForward& call) { call.out = exact.gpu(); }, false);
+}
+
+// Where a library does without windows alone.
+BOOST_AUTO_TEST_CASE(leaves_refused_windows_to_the_kernels) {
+  setenv("SFT_EMULATED_CUDNN_REFUSES", "windows", 1);
+  OwnBackend own(AttentionKernels::own), library(AttentionKernels::cudnn);
+  Layer layer({4, 2, 64}, 96, 11);
+  const auto results_of = [&](OwnBackend& backend, std::int64_t window) {
+    return backend.run(operands_of(layer, true), [&](Backend& b, auto of) {
+      const auto plan = b.plan_attention(documents_of({50, 46}, 0, window), layer.tokens, layer.tokens);
+      layer.forward(b, of, *plan);
+      layer.backward(b, of, *plan);
+    });
+  };
+  BOOST_TEST((results_of(own, 7) == results_of(library, 7)));
+  BOOST_TEST((*library).library_calls().forward == 0);
+  // One that hides no key is none.
+  (void)results_of(library, 50);
+  BOOST_TEST((*library).library_calls().forward == 1);
+  BOOST_TEST((*library).library_calls().backward == 1);
+  unsetenv("SFT_EMULATED_CUDNN_REFUSES");
 }
 
 // Without the output (ulysses), or from a version whose backward pass does not repeat its bits.
@@ -226,10 +246,10 @@ BOOST_AUTO_TEST_CASE(names_tell_shapes_apart) {
                         .dv_row = 64,
                         .tokens = 256};
   std::vector<std::string> names = {base.name()};
-  for (auto member :
-       {&GraphShape::documents, &GraphShape::longest, &GraphShape::q_heads, &GraphShape::kv_heads,
-        &GraphShape::head_dim, &GraphShape::q_row, &GraphShape::k_row, &GraphShape::v_row, &GraphShape::out_row,
-        &GraphShape::dout_row, &GraphShape::dq_row, &GraphShape::dk_row, &GraphShape::dv_row, &GraphShape::tokens}) {
+  for (auto member : {&GraphShape::documents, &GraphShape::longest, &GraphShape::q_heads, &GraphShape::kv_heads,
+                      &GraphShape::head_dim, &GraphShape::window, &GraphShape::q_row, &GraphShape::k_row,
+                      &GraphShape::v_row, &GraphShape::out_row, &GraphShape::dout_row, &GraphShape::dq_row,
+                      &GraphShape::dk_row, &GraphShape::dv_row, &GraphShape::tokens}) {
     GraphShape other = base;
     other.*member += 8;
     names.push_back(other.name());

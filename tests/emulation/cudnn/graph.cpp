@@ -2,6 +2,7 @@
 #include "graph.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -119,6 +120,13 @@ std::string unsupported(const OperationGraph& graph) {
         return "tensor " + std::to_string(uid) + " has a stride that is no multiple of 16 bytes";
       }
     }
+  }
+  const char* const refused = std::getenv("SFT_EMULATED_CUDNN_REFUSES");
+  const bool has_window = std::ranges::any_of(graph.operations, [](const GraphOperation& operation) {
+    return operation.kind == Kind::pointwise && operation.mode == CUDNN_POINTWISE_CMP_GT;
+  });
+  if (has_window && refused != nullptr && refused == std::string("windows")) {
+    return "windows are refused by SFT_EMULATED_CUDNN_REFUSES";
   }
   if (!graph.is_backward()) return {};
   const auto stages = graph.knobs.find(CUDNN_KNOB_TYPE_STAGES);

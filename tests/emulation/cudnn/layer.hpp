@@ -39,10 +39,10 @@ struct Heads {
   std::int64_t num, num_kv, dim;
 };
 
-inline Spans documents_of(const std::vector<std::int64_t>& lengths, std::int64_t begin = 0) {
+inline Spans documents_of(const std::vector<std::int64_t>& lengths, std::int64_t begin = 0, std::int64_t window = 0) {
   Spans spans;
   for (const std::int64_t length : lengths) {
-    spans.push_back({begin, length, begin, length, 0, static_cast<std::int64_t>(spans.size())});
+    spans.push_back({begin, length, begin, length, 0, static_cast<std::int64_t>(spans.size()), window});
     begin += length;
   }
   return spans;

@@ -52,6 +52,27 @@ check "it trains as with its own kernels" near own forward
 check "no graph of a backward pass is compiled" \
   test "$(find forward_cache -type f | wc -l) $(find forward_cache -name '*backward*' | wc -l)" = "$((stored / 2)) 0"
 
+windowed=(--model.num_hidden_layers 2 --model.sliding_window 5 --model.layer_types full_attention,sliding_attention)
+succeeds "windows by its own kernels" "${on_gpus[@]}" "${windowed[@]}" --train.output_dir own_windows
+succeeds "windows" "${by_cudnn[@]}" "${windowed[@]}" --train.output_dir windows
+check "it says what cuDNN does" grep -qE 'attention: cuDNN 9\.28\.1 forward and backward, tried beside' out
+check "it trains as with its own kernels" near own_windows windows
+check "in other bits" differ own_windows windows
+# windowed_graphs PASS: how many of them are stored.
+windowed_graphs() { find cache/sft/attention -name "cudnn*-$1-*-w5-*" | wc -l; }
+check "graphs of the forward pass have the window" test "$(windowed_graphs forward)" -ge 1
+check "graphs of the backward pass have it" test "$(windowed_graphs backward)" -ge 1
+export SFT_EMULATED_CUDNN_REFUSES=windows XDG_CACHE_HOME=$work/cache_of_refusals
+succeeds "windows that cuDNN refuses" "${by_cudnn[@]}" "${windowed[@]}" --train.output_dir refused_windows
+check "a warning says so" grep -q 'attention: this program.s kernels where cuDNN refuses forward-.*-w[0-9]*-' err
+check "cuDNN does the other layer" grep -qE 'attention: cuDNN 9\.28\.1 forward and backward, tried beside' out
+check "it trains as with its own kernels" near own_windows refused_windows
+check "in other bits" differ own_windows refused_windows
+succeeds "windows alone" "${by_cudnn[@]}" --model.sliding_window 5 --train.output_dir all_refused
+check "nothing is left for cuDNN" grep -q 'attention: this program.s kernels, as cuDNN 9.28.1 refuses heads' err
+unset SFT_EMULATED_CUDNN_REFUSES
+export XDG_CACHE_HOME=$work/cache
+
 succeeds "ranks that exchange heads" "${by_cudnn[@]}" --train.output_dir ulysses --parallel.dp_shard_size 1 \
   --parallel.sp_size 2 --parallel.sp_method ulysses --data.row_order endless
 check "cuDNN forward alone" grep -q 'forward; this program.s kernels backward, as ranks exchange heads' out

@@ -42,7 +42,8 @@ GraphShape shape_of(const Call& call, const Documents& documents, std::int64_t o
           .q_row = call.q.stride0,
           .k_row = call.k.stride0,
           .v_row = call.v.stride0,
-          .out_row = out_row};
+          .out_row = out_row,
+          .window = documents.window()};
 }
 
 /// Memory of the pool for the time of a call: free again for what is queued behind it on the same stream.

@@ -21,15 +21,17 @@ std::int64_t power_of_two(std::int64_t n) { return static_cast<std::int64_t>(std
 
 }  // namespace
 
-std::optional<std::vector<RowRange>> Documents::find(const std::vector<sequence::AttentionSpan>& spans,
-                                                     std::int64_t num_queries, std::int64_t num_keys) {
+std::optional<PackedDocuments> Documents::find(const std::vector<sequence::AttentionSpan>& spans,
+                                               std::int64_t num_queries, std::int64_t num_keys) {
   if (num_queries != num_keys) return {};
-  std::vector<RowRange> rows;
+  PackedDocuments found;
+  std::vector<RowRange>& rows = found.rows;
   std::int64_t longest = least_longest;
   for (const sequence::AttentionSpan& span : spans) {
     if (span.q_len <= 0 || span.k_len <= 0) continue;
     const bool is_document = span.q_begin == span.k_begin && span.q_len == span.k_len && span.diagonal == 0;
-    if (!is_document || span.is_windowed()) return {};
+    if (!is_document) return {};
+    if (span.is_windowed()) found.window = span.window;
     rows.push_back({span.q_begin, span.q_len});
     longest = std::max(longest, span.q_len);
   }
@@ -41,14 +43,16 @@ std::optional<std::vector<RowRange>> Documents::find(const std::vector<sequence:
   }
   const std::int64_t blocks = power_of_two(static_cast<std::int64_t>(rows.size())) * power_of_two(longest);
   if (blocks > max_blocks_of_documents(num_queries)) return {};
-  return rows;
+  return found;
 }
 
-Documents::Documents(PlanPool& pool, const std::vector<RowRange>& rows, std::int64_t num_rows, cudaStream_t stream)
+Documents::Documents(PlanPool& pool, const PackedDocuments& found, std::int64_t num_rows, cudaStream_t stream)
     : pool_(pool),
       stream_(stream),
-      num_documents_(power_of_two(static_cast<std::int64_t>(rows.size()))),
+      num_documents_(power_of_two(static_cast<std::int64_t>(found.rows.size()))),
+      window_(found.window),
       num_rows_(num_rows) {
+  const std::vector<RowRange>& rows = found.rows;
   std::vector<std::int32_t> lengths(num_documents_);
   std::int64_t longest = least_longest;
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -22,23 +22,31 @@ struct RowRange {
   std::int64_t begin, count;
 };
 
+/// Documents whose queries see their own document alone, each no later key than itself.
+struct PackedDocuments {
+  std::vector<RowRange> rows;  ///< of each, one behind the other; at least one
+  std::int64_t window = 0;     ///< how far back a query sees, itself included; 0: as far as its document goes
+};
+
 /// Documents of one plan in order, their number rounded up by documents of no rows. Its memory is the pool's.
 class Documents {
  public:
-  /// Nothing where the spans are not whole documents, each a causal square without a window of its own rows among keys
-  /// and queries alike, or where the rounded numbers would make a library go through far more than there is.
-  [[nodiscard]] static std::optional<std::vector<RowRange>> find(const std::vector<sequence::AttentionSpan>& spans,
-                                                                 std::int64_t num_queries, std::int64_t num_keys);
+  /// Nothing where the spans are not whole documents, each a causal square of its own rows among keys and queries
+  /// alike, or where the rounded numbers would make a library go through far more than there is. Windows of the spans
+  /// are one, as a TilePlan of them has checked.
+  [[nodiscard]] static std::optional<PackedDocuments> find(const std::vector<sequence::AttentionSpan>& spans,
+                                                           std::int64_t num_queries, std::int64_t num_keys);
 
-  /// Queues the upload on `stream`, on which attention is called too. `rows` are those that find() has found, at least
-  /// one, of `num_rows`. Throws std::logic_error where the pool is too small.
-  Documents(PlanPool& pool, const std::vector<RowRange>& rows, std::int64_t num_rows, cudaStream_t stream);
+  /// Queues the upload on `stream`, on which attention is called too. `found` by find(), in `num_rows`. Throws
+  /// std::logic_error where the pool is too small.
+  Documents(PlanPool& pool, const PackedDocuments& found, std::int64_t num_rows, cudaStream_t stream);
   ~Documents();
   Documents(const Documents&) = delete;
   Documents& operator=(const Documents&) = delete;
 
   [[nodiscard]] std::int64_t num_documents() const { return num_documents_; }  ///< a power of two
   [[nodiscard]] std::int64_t longest() const { return longest_; }              ///< a power of two, at least 128
+  [[nodiscard]] std::int64_t window() const { return window_; }                ///< 0: none that hides a key
   [[nodiscard]] std::int64_t num_rows() const { return num_rows_; }            ///< also those outside every document
   [[nodiscard]] const std::vector<RowRange>& outside() const { return outside_; }
   [[nodiscard]] const std::int32_t* lengths() const { return lengths_; }
@@ -52,7 +60,7 @@ class Documents {
 
   PlanPool& pool_;
   cudaStream_t stream_;
-  std::int64_t num_documents_, longest_ = 0, num_rows_;
+  std::int64_t num_documents_, longest_ = 0, window_, num_rows_;
   std::vector<RowRange> outside_;
   std::vector<std::int64_t> begins_;  ///< of all documents, and the end of the last
   std::int32_t* lengths_ = nullptr;

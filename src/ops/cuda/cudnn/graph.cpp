@@ -126,6 +126,7 @@ class Graph::Parts {
         .set_seq_len_q(lengths(q_lengths_uid))
         .set_seq_len_kv(lengths(kv_lengths_uid));
     attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT).set_diagonal_band_right_bound(0);
+    if (shape_.window > 0) attributes.set_diagonal_band_left_bound(static_cast<int>(shape_.window));
     return attributes;
   }
 

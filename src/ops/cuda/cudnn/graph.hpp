@@ -22,6 +22,7 @@ struct GraphShape {
   std::int64_t q_heads, kv_heads, head_dim;
   float scale;
   std::int64_t q_row, k_row, v_row, out_row;
+  std::int64_t window = 0;  ///< how far back a query sees, itself included; 0: to its document's begin
   // Of the backward pass; 0: a graph of the forward pass. `tokens`: rows of all documents, at most.
   std::int64_t dout_row = 0, dq_row = 0, dk_row = 0, dv_row = 0, tokens = 0;
 
