@@ -167,15 +167,15 @@ torture: deps ## kill runs that save, fill and unplug their disk, stop and damag
 # Each reader gets so many SECONDS; READERS are some of them, as tests/fuzz/run.py names them.
 SECONDS ?= 60
 
-# $(call fuzz,program,options)
-fuzz = @cmake --preset fuzz >/dev/null && cmake --build build/fuzz --parallel $(JOBS) --target $(1) && \
-	tests/fuzz/run.py build/fuzz $(1) --seconds $(SECONDS) --jobs $(JOBS) $(2)
+# $(call fuzz,preset,program,options)
+fuzz = @cmake --preset $(1) >/dev/null && cmake --build build/$(1) --parallel $(JOBS) --target $(2) && \
+	tests/fuzz/run.py build/$(1) $(2) --seconds $(SECONDS) --jobs $(JOBS) $(3)
 
 fuzz: test-deps style-deps ## libFuzzer under both sanitizers on all that reads files; SECONDS=60 each, READERS=
-	$(call fuzz,fuzz_readers,$(if $(READERS),--only $(READERS)))
+	$(call fuzz,fuzz,fuzz_all,$(if $(READERS),--only $(READERS)))
 
-fuzz-inputs: test-deps style-deps ## the same on a quarter of the readers of what strangers give, the next one at each commit
-	$(call fuzz,fuzz_inputs,--quarter $(shell git rev-list --count HEAD))
+fuzz-inputs: test-deps style-deps ## the same on a quarter of the readers of what strangers give, the next one at each commit; in the build of test-asan
+	$(call fuzz,asan,fuzz_inputs,--quarter $(shell git rev-list --count HEAD))
 
 test-mutations: test-deps ## breaks the CUDA side in a hundred ways, one after the other, and sees that a test fails each time
 	@tests/emulation/mutations/run.py

@@ -2,6 +2,7 @@
 // Ten training steps with other losses, with noise and with adapters of every kind, on every mesh of the table, are
 // those of one rank.
 
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -21,43 +22,10 @@ config::Parallel parallel_of(const test::MeshCase& mesh_case) {
   return parallel;
 }
 
-}  // namespace
-
-BOOST_AUTO_TEST_SUITE(tuning)
-
-BOOST_AUTO_TEST_CASE(other_losses_and_noise_train_like_one_rank) {
-  using Change = void (*)(config::Train&);
-  const std::pair<const char*, Change> changes[] = {
-      {"dft", [](config::Train& t) { t.loss_type = config::LossType::dft; }},
-      {"smoothing", [](config::Train& t) { t.label_smoothing_factor = 0.2; }},
-      {"noise", [](config::Train& t) { t.neftune_noise_alpha = 5.0; }}};
-  for (const test::MeshCase& mesh_case : test::mesh_table) {
-    if (mesh_case.layout.size() != session().world().size()) continue;
-    const test::Task task = task_of(mesh_case);
-    const test::Mesh lone = test::make_lone_mesh(task.model());
-    config::Config plain_config;
-    plain_config.train.precision = config::Precision::fp32;
-    const test::Trajectory plain = test::train(task, plain_config, lone, session());
-    for (const auto& [name, change] : changes) {
-      config::Config config = plain_config;
-      change(config.train);
-      const test::Trajectory alone = test::train(task, config, lone, session());
-      BOOST_TEST(test::deviation(alone, plain).loss > 1e-3, name);  // it is another loss
-      for (const bool cuts_tokens : {false, true}) {
-        config.parallel = parallel_of(mesh_case);
-        config.parallel.tp_sequence_parallel = cuts_tokens;
-        const test::Mesh mesh(session().world(), mesh_case.layout, task.model(), config.parallel);
-        const Deviation worst = test::deviation(test::train(task, config, mesh, session()), alone);
-        BOOST_TEST_MESSAGE(name << " on " << mesh_case.layout.describe() << ": loss " << worst.loss << ", grad norm "
-                                << worst.grad_norm);
-        BOOST_TEST(worst.loss <= 1e-5);
-        BOOST_TEST(worst.grad_norm <= 1e-4);
-      }
-    }
-  }
-}
-
-BOOST_AUTO_TEST_CASE(adapters_of_every_kind_train_like_one_rank) {
+/// Every kind of adapters on every mesh, in every stage or in one of them, by turns.
+void adapters_train_like_one_rank(bool in_every_stage) {
+  constexpr int stages[] = {3, 0, 2};
+  std::size_t turn = 0;
   using Change = void (*)(config::Lora&);
   const std::pair<const char*, Change> changes[] = {
       {"ranks",
@@ -100,7 +68,10 @@ BOOST_AUTO_TEST_CASE(adapters_of_every_kind_train_like_one_rank) {
       config.parallel = {};
       const test::Trajectory alone = test::train(task, config, lone, session());
       BOOST_TEST(test::deviation(alone, plain).grad_norm > 1e-3, name);  // they are other adapters
-      for (const int zero_stage : {0, 2, 3}) {
+      ++turn;
+      for (std::size_t i = 0; i < std::size(stages); ++i) {
+        if (!in_every_stage && i != turn % std::size(stages)) continue;
+        const int zero_stage = stages[i];
         config.parallel = parallel_of(mesh_case);
         config.parallel.zero_stage = zero_stage;
         if (zero_stage < 3) config.parallel.reshard_after_forward = config::Reshard::always;
@@ -115,5 +86,49 @@ BOOST_AUTO_TEST_CASE(adapters_of_every_kind_train_like_one_rank) {
     }
   }
 }
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(tuning)
+
+BOOST_AUTO_TEST_CASE(other_losses_and_noise_train_like_one_rank) {
+  using Change = void (*)(config::Train&);
+  const std::pair<const char*, Change> changes[] = {
+      {"dft", [](config::Train& t) { t.loss_type = config::LossType::dft; }},
+      {"smoothing", [](config::Train& t) { t.label_smoothing_factor = 0.2; }},
+      {"noise", [](config::Train& t) { t.neftune_noise_alpha = 5.0; }}};
+  for (const test::MeshCase& mesh_case : test::mesh_table) {
+    if (mesh_case.layout.size() != session().world().size()) continue;
+    const test::Task task = task_of(mesh_case);
+    const test::Mesh lone = test::make_lone_mesh(task.model());
+    config::Config plain_config;
+    plain_config.train.precision = config::Precision::fp32;
+    const test::Trajectory plain = test::train(task, plain_config, lone, session());
+    for (const auto& [name, change] : changes) {
+      config::Config config = plain_config;
+      change(config.train);
+      const test::Trajectory alone = test::train(task, config, lone, session());
+      BOOST_TEST(test::deviation(alone, plain).loss > 1e-3, name);  // it is another loss
+      for (const bool cuts_tokens : {false, true}) {
+        config.parallel = parallel_of(mesh_case);
+        config.parallel.tp_sequence_parallel = cuts_tokens;
+        const test::Mesh mesh(session().world(), mesh_case.layout, task.model(), config.parallel);
+        const Deviation worst = test::deviation(test::train(task, config, mesh, session()), alone);
+        BOOST_TEST_MESSAGE(name << " on " << mesh_case.layout.describe() << ": loss " << worst.loss << ", grad norm "
+                                << worst.grad_norm);
+        BOOST_TEST(worst.loss <= 1e-5);
+        BOOST_TEST(worst.grad_norm <= 1e-4);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(adapters_of_every_kind_train_like_one_rank) { adapters_train_like_one_rank(false); }
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(tuning_stages)
+
+BOOST_AUTO_TEST_CASE(adapters_of_every_kind_train_like_one_rank_in_every_stage) { adapters_train_like_one_rank(true); }
 
 BOOST_AUTO_TEST_SUITE_END()

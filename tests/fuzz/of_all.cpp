@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The readers of the program fuzz_readers.
+// The readers of the programs fuzz_readers and fuzz_all.
 #include "readers.hpp"
 
 namespace sft::fuzz {

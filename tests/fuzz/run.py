@@ -4,7 +4,7 @@
 
   tests/fuzz/run.py BUILD_FOLDER PROGRAM [--seconds 60] [--jobs 2] [--only READER ... | --quarter N]
 
-PROGRAM is fuzz_readers, or fuzz_inputs, which has those of what strangers give. --quarter N takes every fourth reader
+PROGRAM is fuzz_all, or fuzz_inputs, which has those of what strangers give. --quarter N takes every fourth reader
 of it, from number N on: who counts up has given all of them their time after four runs.
 
 It begins with the seeds and what earlier runs in this build folder found worth keeping (fuzz/corpus). An input that

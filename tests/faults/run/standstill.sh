@@ -49,7 +49,7 @@ stands_still() {
 
 stopped='stopped by a signal, in'
 stands_still gather "$stopped (all_gather|reduce_scatter_add|all_reduce)( of [^,]+)? over [a-z]+ \(call [0-9]+\), for [0-9]+ s \(rank 0 is in "
-stands_still sum "$stopped .*(sum|max) over world \(call [0-9]+\), for [0-9]+ s \("
+stands_still sum "$stopped .*(sum|max) over [a-z]+ \(call [0-9]+\), for [0-9]+ s \("
 # A thread reads ahead: a rank that is stopped while it does may be anywhere itself.
 stands_still read "$stopped .*, for [0-9]+ s \(rank 0 is in .* over "
 stands_still save "$stopped saving, for [0-9]+ s \(rank 0 is in saving, all_gather over world" --checkpoint.save_steps 5

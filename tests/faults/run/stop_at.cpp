@@ -37,7 +37,9 @@ bool is_wanted(const char* place) {
   return wanted == place && is_meant();
 }
 
-void stop() { ::kill(::getpid(), SIGSTOP); }
+/// The signal goes to this thread, which is then where it stands: one to the process may be taken by another thread
+/// while this one goes on.
+void stop() { ::raise(SIGSTOP); }
 
 bool is_file(int descriptor, const char* part) {
   char path[4096] = {};
