@@ -42,7 +42,7 @@ std::optional<NearbyPlan> nearest_plan(const PlanTask& task, const config::Valid
     if (!nearest.empty() && plan.keys.size() > nearest.front().keys.size()) break;
     std::optional<Candidate> of_ranks = fitting_candidate(task, plan.candidate.config, all_ranks);
     if (!of_ranks) continue;
-    plan.candidate.memory = std::move(of_ranks->memory);
+    plan.candidate.memory = of_ranks->memory;
     plan.candidate.time = plan_candidate_time(task, plan.candidate.config);
     nearest.push_back(std::move(plan));
   }

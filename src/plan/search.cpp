@@ -196,8 +196,8 @@ PlannedMemory plan_candidate_memory(const PlanTask& task, const config::ValidCon
 std::optional<Candidate> fitting_candidate(const PlanTask& task, const config::ValidConfig& config, int most_ranks) {
   std::optional<Candidate> fitting;
   const auto fits = [&](const config::ValidConfig& of) {
-    PlannedMemory memory = memory_of_ranks(task, of, most_ranks, /*ends_early=*/true);
-    if (memory.missing_bytes(task.hardware) == 0) fitting = Candidate{of, std::move(memory)};
+    const PlannedMemory memory = memory_of_ranks(task, of, most_ranks, /*ends_early=*/true);
+    if (memory.missing_bytes(task.hardware) == 0) fitting = Candidate{of, memory};
     return fitting.has_value();
   };
   const bool may_have_tiles = limits_of(task, config).tokens > auto_mlp_tile_tokens * config->parallel.sp_size;
@@ -242,7 +242,7 @@ SearchResult search_plans(const PlanTask& task) {
     if (meshes.contains(mesh)) continue;
     std::optional<Candidate> of_ranks = fitting_candidate(task, candidate.config, ranks_of_result);
     if (!of_ranks) continue;
-    candidate.memory = std::move(of_ranks->memory);
+    candidate.memory = of_ranks->memory;
     meshes.insert(mesh);
     result.best.push_back(std::move(candidate));
   }
