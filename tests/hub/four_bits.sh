@@ -105,7 +105,8 @@ check 'has smaller parameters' test "$(bytes parameters out)" -lt "$(($(cat numb
 
 # What cannot be
 refuses 2 'needs `lora.use_peft`' "$sft" base.ini --lora.load_in_4bit true
-refuses 2 'needs `model.model_name_or_path`' "$sft" base.ini --lora.load_in_4bit true --lora.use_peft true
+refuses 2 'needs `model.model_name_or_path`' "$sft" base.ini --lora.load_in_4bit true --lora.use_peft true \
+  --checkpoint.save_hub_model false
 refuses 2 'does not fit num_attention_heads \* head_dim = 128 .*rows of 32 numbers on each rank of tp' \
   "$mpiexec" -np 4 "$sft" lora.ini --lora.load_in_4bit true --parallel.tp_size 4
 finish_checks

@@ -52,7 +52,7 @@ check "it trains as with its own kernels" near own forward
 check "no graph of a backward pass is compiled" \
   test "$(find forward_cache -type f | wc -l) $(find forward_cache -name '*backward*' | wc -l)" = "$((stored / 2)) 0"
 
-windowed=(--model.num_hidden_layers 2 --model.sliding_window 5 --model.layer_types full_attention,sliding_attention)
+windowed=(--model.num_hidden_layers 2 --model.sliding_window 5 --model.layer_types 'full_attention,sliding_attention')
 succeeds "windows by its own kernels" "${on_gpus[@]}" "${windowed[@]}" --train.output_dir own_windows
 succeeds "windows" "${by_cudnn[@]}" "${windowed[@]}" --train.output_dir windows
 check "it says what cuDNN does" grep -qE 'attention: cuDNN 9\.28\.1 forward and backward, tried beside' out
