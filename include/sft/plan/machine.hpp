@@ -25,7 +25,11 @@ struct Machine {
 
 /// What every process takes after its start on top of its arenas and of what its products need (ops::products_bytes):
 /// pages of code in the first step, the heap, HDF5 and the staging memory of a checkpoint.
-inline constexpr std::size_t later_process_bytes = std::size_t{1} << 20;
+inline constexpr std::size_t later_process_bytes = std::size_t{1120} << 10;
+
+/// What a rank takes beside that for each rank of tp, of several, with which it sums or gathers many times a step:
+/// measured (tests/benchmarks/plan_memory.py).
+inline constexpr std::size_t later_bytes_of_tp_rank = std::size_t{64} << 10;
 
 /// What a GPU takes after the start on top of the arenas: kernels of this program and of its libraries, which CUDA
 /// loads at their first use. An assumption.
