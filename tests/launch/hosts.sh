@@ -29,6 +29,7 @@ AGENT
 chmod +x agent
 export OMPI_MCA_plm_rsh_agent=$work/agent PRTE_MCA_plm_ssh_agent=$work/agent
 export OMPI_MCA_btl_tcp_if_include=lo # ranks of two machines talk by TCP, which leaves this device out where it may choose
+export OMPI_MCA_rtc_hwloc_vmhole=none  # where its daemons share what they know of the machine they crash now and then
 unset OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM # which Open MPI wants of root, and users do not type
 printf 'first-machine slots=1\nsecond-machine slots=1\n' >hosts
 launch=("$sft_launch" sft --model_name_or_path tiny/model --data_files pairs.jsonl --max_length 64 --use_cpu
