@@ -2,9 +2,7 @@
 #include "sft/model/architecture.hpp"
 
 #include <fmt/core.h>
-#include <algorithm>
 #include <array>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -563,29 +561,6 @@ Architecture make_architecture(const config::ValidConfig& config) {
   return make_architecture(
       config->model, [=](const std::string&) { return trains_all; }, config->lora, config->parallel.blocks_per_unit,
       config->parallel.token_slices() > 1);
-}
-
-std::shared_ptr<const Architecture> shared_architecture(const config::ValidConfig& config) {
-  struct Made {
-    config::Model model;
-    config::Lora lora;
-    int blocks_per_unit;
-    bool cuts_tokens;
-    std::shared_ptr<const Architecture> architecture;
-  };
-  constexpr std::size_t most_kept = 4;
-  thread_local std::deque<Made> kept;
-  const int blocks_per_unit = config->parallel.blocks_per_unit;
-  const bool cuts_tokens = config->parallel.token_slices() > 1;
-  const auto found = std::ranges::find_if(kept, [&](const Made& made) {
-    return made.blocks_per_unit == blocks_per_unit && made.cuts_tokens == cuts_tokens && made.model == config->model &&
-           made.lora == config->lora;
-  });
-  if (found != kept.end()) return found->architecture;
-  if (kept.size() == most_kept) kept.pop_front();
-  kept.push_back({config->model, config->lora, blocks_per_unit, cuts_tokens,
-                  std::make_shared<const Architecture>(make_architecture(config))});
-  return kept.back().architecture;
 }
 
 HeadSplit split_heads(const config::Model& model, int tp_size, TpRank tp_rank) {
