@@ -232,11 +232,20 @@ void attention_backward(const Context& c, const BlockParameters& p, AttentionAct
   rotate_backward(c, p, saved, scratch, gradients);
   sum_before_rounding(c, scratch);
 
-  linear_backward_input(c, p.qkv, scratch.dnormed, scratch.qkv);
+  const auto differentiate_input = [&] { linear_backward_input(c, p.qkv, scratch.dnormed, scratch.qkv); };
+  const auto add_weight_gradients = [&] {
+    linear_backward_weight(c, p.o, scratch.dbranch, as_matrix(saved.out));
+    linear_backward_weight(c, p.qkv, scratch.qkv, scratch.normed);
+  };
+  if (scratch.is_in_one) {
+    add_weight_gradients();
+    differentiate_input();
+    return;
+  }
+  differentiate_input();
   c.tp.finish();
   c.tp.start_reduce(scratch.dnormed, 0, scratch.dnormed.shape[0]);  // beside the weight gradients
-  linear_backward_weight(c, p.o, scratch.dbranch, as_matrix(saved.out));
-  linear_backward_weight(c, p.qkv, scratch.qkv, scratch.normed);
+  add_weight_gradients();
   c.tp.finish();
 }
 

@@ -62,7 +62,7 @@ void finish_branch(const Context& c, const LayerPlan& plan, const NormGroups& no
     const Tensor normed = c.tp.slice(scratch.normed);
     c.ops.copy(stream.branch, delta);
     c.ops.rms_norm_forward(normed, stream.branch_rstd, stream.branch, norm_weight(c, norms.branch), epsilon_of(c));
-    c.ops.copy(delta, normed);
+    if (!scratch.is_in_one) c.ops.copy(delta, normed);
   } else if (plan.scales_branches()) {
     c.ops.scale(delta, plan.residual_multiplier);
   }

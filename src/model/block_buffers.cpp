@@ -19,11 +19,10 @@ void narrow(Buffers& buffers, std::int64_t num_rows, std::initializer_list<Tenso
   }
 }
 
-/// Columns of a tensor that others follow in the same memory, so that they are aligned.
-std::int64_t aligned(std::int64_t num_elements) { return (num_elements + 127) / 128 * 128; }
-
-void take_stream(StreamActivations& stream, device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
-  stream.x = take(arena, s.compute, {s.slice_tokens(), s.hidden});
+/// `x`: memory of the stream, or empty: it takes its own.
+void take_stream(StreamActivations& stream, device::Arena& arena, const Sizes& s, const LayerPlan& plan,
+                 const Tensor& x = {}) {
+  stream.x = x.empty() ? take(arena, s.compute, {s.slice_tokens(), s.hidden}) : x;
   if (plan.norms_inputs) stream.rstd = take(arena, DType::float32, {s.slice_tokens()});
 }
 
@@ -42,8 +41,10 @@ void take_decisions(MlpActivations& a, device::Arena& arena, const Sizes& s, con
   if (plan.mlp == LayerPlan::MlpKind::experts) take_decisions(a.experts, arena, s);
 }
 
-void take_following_streams(BlockActivations& a, device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
-  take_stream(a.before_mlp, arena, s, plan);
+/// `middle`: memory of before_mlp.x, or empty: it takes its own.
+void take_following_streams(BlockActivations& a, device::Arena& arena, const Sizes& s, const LayerPlan& plan,
+                            const Tensor& middle = {}) {
+  take_stream(a.before_mlp, arena, s, plan, middle);
   take_branch(a.before_attention, arena, s, plan);
 }
 
@@ -134,12 +135,12 @@ BlockActivations take_around(device::Arena& arena, const Sizes& s, const LayerPl
 }
 
 BlockActivations take_shared_activations(device::Arena& arena, const Sizes& s, const LayerPlan& plan,
-                                         const ActivationPolicy& policy) {
+                                         const ActivationPolicy& policy, const Tensor& middle) {
   BlockActivations a;
   if (!policy.keeps_products()) take_products(a.attention, arena, s);
   if (!policy.keeps_all()) {
     take_followers(a.attention, arena, s, plan);
-    take_following_streams(a, arena, s, plan);
+    take_following_streams(a, arena, s, plan, middle);
   }
   return a;
 }
@@ -213,19 +214,20 @@ BlockScratch take_scratch(device::Arena& arena, device::Arena& tp_sums, const Si
   b.dattention = normed.rows(0, s.tokens * s.q_columns()).view({s.tokens, s.q_heads, s.head_dim});
 
   const std::int64_t width = s.widest_mlp();
-  const std::int64_t act_elements = aligned(tile_tokens * width);
-  const std::int64_t gate_up_elements = policy.keeps_products() ? 0 : tile_tokens * 2 * width;
-  const std::int64_t qkv_elements = s.tokens * s.qkv_columns();
-  const auto take_wide = [&] {
-    const Tensor wide = take(arena, s.compute, {std::max(act_elements + gate_up_elements, qkv_elements)});
-    b.act = wide.rows(0, tile_tokens * width).view({tile_tokens, width});
-    if (gate_up_elements > 0) b.gate_up = wide.rows(act_elements, gate_up_elements).view({tile_tokens, 2 * width});
-    b.qkv = wide.rows(0, qkv_elements).view({s.tokens, s.qkv_columns()});
+  const auto take_mlp = [&] {
+    b.act = take(arena, s.compute, {tile_tokens, width});
+    if (!policy.keeps_products()) b.gate_up = take(arena, s.compute, {tile_tokens, 2 * width});
   };
   const auto take_experts = [&] { b.experts = take_expert_scratch(arena, s, policy.keeps_products()); };
-  take_in_turn(arena, s.experts > 0 ? 2 : 1, [&](int turn) { turn == 0 ? take_wide() : take_experts(); });
+  const auto take_beside_mlp = [&] {
+    if (!policy.keeps_all()) b.middle = take(arena, s.compute, {s.slice_tokens(), s.hidden});
+    take_in_turn(arena, s.experts > 0 ? 2 : 1, [&](int turn) { turn == 0 ? take_mlp() : take_experts(); });
+  };
+  const auto take_gradients = [&] { b.qkv = take(arena, s.compute, {s.tokens, s.qkv_columns()}); };
+  take_in_turn(arena, 2, [&](int turn) { turn == 0 ? take_beside_mlp() : take_gradients(); });
 
-  b.delta = take(tp_sums, s.partial, {s.tokens, s.hidden});
+  b.is_in_one = s.shares_branches();
+  b.delta = b.is_in_one ? b.normed : take(tp_sums, s.partial, {s.tokens, s.hidden});
   b.row_sums = take_row_sums(tp_sums, s, layer_plans(model));
   b.dnormed = b.delta;
   b.dx = take(arena, s.compute, {s.tokens, s.hidden});

@@ -76,7 +76,7 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
     if (keeps) save(i);
   }
   c_.units.enter(p_.head_unit());
-  c_.ops.add_rms_norm_forward({.sum = b_.last,
+  c_.ops.add_rms_norm_forward({.sum = c_.tp.slice(b_.scratch.dx),
                                .y = c_.tp.slice(b_.scratch.normed),
                                .rstd = b_.last_rstd,
                                .x = b_.blocks.back().before_mlp.x,
@@ -92,10 +92,11 @@ void Decoder::head_backward(const Inputs& inputs, double gradient_scale, Tensor 
     b_.loss_head.forward_backward(c_, p_.head, b_.scratch.normed, inputs, gradient_scale, b_.scratch.dnormed, metrics);
   });
   c_.units.enter(p_.head_unit());
-  c_.ops.rms_norm_backward({.dx = c_.tp.slice(b_.scratch.dx),
+  const Tensor dx = c_.tp.slice(b_.scratch.dx);
+  c_.ops.rms_norm_backward({.dx = dx,
                             .dweight = c_.units.accumulated_gradient(p_.final_norm),
                             .dy = c_.tp.slice(b_.scratch.dnormed),
-                            .x = b_.last,
+                            .x = dx,  // the residual stream behind the last block
                             .rstd = b_.last_rstd,
                             .weight = norm_weight(c_, p_.final_norm)});
 }

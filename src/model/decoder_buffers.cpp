@@ -40,9 +40,10 @@ void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspac
                              device::Arena& host) {
   const std::vector<LayerPlan> plans = layer_plans(config_);
   const auto plan_of = [&](BlockIndex block) { return plans.at(static_cast<std::size_t>(static_cast<int>(block))); };
+  all_scratch_ = take_scratch(workspace, tp_sums, sizes_, config_, policy_);
   take_in_turn(workspace, all_blocks_.size(), [&](int number) {
     const auto block = BlockIndex::from(number);
-    all_blocks_[block] = take_shared_activations(workspace, sizes_, plan_of(block), policy_);
+    all_blocks_[block] = take_shared_activations(workspace, sizes_, plan_of(block), policy_, all_scratch_.middle);
   });
   for (int slot = 0; slot < num_slots_; ++slot) {
     const int num_in_slot = (all_blocks_.size() - slot + num_slots_ - 1) / num_slots_;
@@ -61,9 +62,7 @@ void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspac
       host_places.push_back(take(host, DType::bf16, {checked_cast<std::int64_t>(place_bytes_ / size_of(DType::bf16))}));
     }
   }
-  all_last_ = take(activations, sizes_.compute, {sizes_.slice_tokens(), sizes_.hidden});
   all_last_rstd_ = take(activations, DType::float32, {sizes_.slice_tokens()});
-  all_scratch_ = take_scratch(workspace, tp_sums, sizes_, config_, policy_);
   loss_head.lay_out(workspace, tp_sums);
   adapters.lay_out(workspace, tp_sums);
   fp8.lay_out(workspace);
@@ -79,7 +78,6 @@ void DecoderBuffers::set_tokens(std::int64_t num_tokens) {
   }
   scratch = first_rows(all_scratch_, num_tokens);
   scratch.balance = &balance;
-  last = all_last_.rows(0, num_tokens / sizes_.token_slices);
   last_rstd = all_last_rstd_.rows(0, num_tokens / sizes_.token_slices);
 }
 

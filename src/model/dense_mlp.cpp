@@ -74,6 +74,12 @@ void DenseMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& s
   if (recomputes) c.tp.finish();
   for_each_tile(c, saved, scratch, [&](const Tile& tile) {
     differentiate(c, tile, recomputes);
+    if (scratch.is_in_one) {
+      add_weight_gradients(c, tile);
+      differentiate_input(c, tile);
+      return;
+    }
+    differentiate_input(c, tile);
     c.tp.finish();
     c.tp.start_reduce(scratch.dnormed, tile.begin, tile.count);  // beside the weight gradients
     add_weight_gradients(c, tile);
@@ -84,6 +90,7 @@ void DenseMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& s
 void DenseMlp::backward_term(const Context& c, MlpActivations& saved, BlockScratch& scratch) const {
   for_each_tile(c, saved, scratch, [&](const Tile& tile) {
     differentiate(c, tile, saved.gate_up.empty());
+    differentiate_input(c, tile);
     add_weight_gradients(c, tile);
   });
 }
@@ -92,6 +99,9 @@ void DenseMlp::differentiate(const Context& c, const Tile& tile, bool recomputes
   if (recomputes) linear_forward(c, gate_up_, tile.gate_up, tile.normed, tile.begin);
   linear_backward_input(c, down_, tile.act, tile.dbranch, tile.begin);
   gate_backward(c, tile.act, tile.gate_up);
+}
+
+void DenseMlp::differentiate_input(const Context& c, const Tile& tile) const {
   linear_backward_input(c, gate_up_, tile.dnormed, tile.gate_up, tile.begin);
 }
 

@@ -57,10 +57,17 @@ void LossHead::forward_backward(const Context& c, const Linear& head, const Tens
     const ops::CrossEntropy chunk = forward_chunk(c, head, normed, inputs, begin, n);
     const Tensor dlogits = dlogits_.rows(0, n);
     c.ops.cross_entropy_finish(chunk, dlogits, gradient_scale / c.config.logits_scaling, metrics);
-    linear_backward_input(c, head, dnormed.rows(begin, n), dlogits);
-    c.tp.start_reduce(dnormed, begin, n);  // beside the weight gradient
-    linear_backward_weight(c, head, dlogits, normed.rows(begin, n));
-    c.tp.finish();
+    const auto differentiate = [&] { linear_backward_input(c, head, dnormed.rows(begin, n), dlogits); };
+    const auto add_weight_gradient = [&] { linear_backward_weight(c, head, dlogits, normed.rows(begin, n)); };
+    if (sizes_.shares_branches()) {  // dnormed lies over normed
+      add_weight_gradient();
+      differentiate();
+    } else {
+      differentiate();
+      c.tp.start_reduce(dnormed, begin, n);  // beside the weight gradient
+      add_weight_gradient();
+      c.tp.finish();
+    }
   }
 }
 

@@ -109,7 +109,7 @@ ops::UpdateRule Adamw8bit::rule_of(const parallel::Parameter& parameter) const {
 
 ops::Update Adamw8bit::update_of(const BlockRun& run, const parallel::UnitStorage& storage) const {
   ops::Update update{.parameters = {},
-                     .gradients = storage.gradients().rows(run.begin, run.count),
+                     .gradients = storage.gradients_at(run.begin, run.count),
                      .state = {},
                      .copy = {},
                      .rule = rule_of(*run.parameter),

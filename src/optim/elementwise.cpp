@@ -94,7 +94,7 @@ void Elementwise::step_window(std::size_t window, const parallel::UnitStorage& s
   const Tensor copy = storage.compute_copy();
   for (const Run& run : windows_[window].runs) {
     ops::Update update{.parameters = parameters.rows(run.begin - windows_[window].begin, run.count),
-                       .gradients = storage.gradients().rows(run.begin, run.count),
+                       .gradients = storage.gradients_at(run.begin, run.count),
                        .state = {},
                        .copy = copy.empty() ? Tensor() : copy.rows(run.begin, run.count),
                        .rule = rule_.at(step_, learning_rate_ * run.rate_factor,

@@ -257,9 +257,10 @@ void ShardedUnits::reduce(UnitIndex unit) {
   timed(device_.timeline(), comm_stream_, label("reduce", unit), [&] {
     if (policy_.optimizer_state) {
       for_each_gradient(unit, [&](PartIndex index, const UnitStorage& stored) {
-        const Tensor whole = buffers_.gradients(index, unit);
-        collectives_.reduce_scatter_add(group(stored.part().groups.shards), stored.gradients_of(unit), whole,
-                                        comm_stream_, buffers_.wire(whole.num_elements()));
+        const Tensor whole = buffers_.gradients(index, unit), sums = stored.gradients_of(unit);
+        if (stored.shares_gradients()) device_.fill_zero(sums.data, sums.size_bytes(), comm_stream_);
+        collectives_.reduce_scatter_add(group(stored.part().groups.shards), sums, whole, comm_stream_,
+                                        buffers_.wire(whole.num_elements()));
       });
     }
     if (policy_.gradients) {
@@ -362,12 +363,16 @@ void ShardedUnits::zero_untouched(UnitIndex unit) {
 }
 
 void ShardedUnits::begin_step(std::int64_t num_micro_batches) {
+  const bool has_one = num_micro_batches == 1;
+  SFT_ENSURE(has_one || std::ranges::none_of(storage_, &UnitStorage::shares_gradients),
+             "gradients that share memory are those of one micro-batch");
   wait_for_sums();  // of a step that was left unfinished, as are its gathers
   for (const UnitState& unit_state : units_) backend_.stream().wait(*unit_state.gather_done);
   if (policy_.optimizer_state) {
     for (const UnitStorage& stored : storage_) {
+      if (!stored.part().has_gradient || stored.shares_gradients()) continue;
       const Tensor gradients = stored.gradients();
-      if (stored.part().has_gradient) device_.fill_zero(gradients.data, gradients.size_bytes(), backend_.stream());
+      device_.fill_zero(gradients.data, gradients.size_bytes(), backend_.stream());
     }
   }
   for (UnitState& unit_state : units_) {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/parallel/unit_storage.hpp"
 
+#include <algorithm>
+
+#include "sft/core/ensure.hpp"
+
 namespace sft::parallel {
 
 namespace {
@@ -12,13 +16,47 @@ Tensor shard_of(const Part& part, UnitIndex index, const Tensor& rank_shard) {
 
 }  // namespace
 
-void UnitStorage::lay_out(device::Arena& master, device::Arena& parameters, device::Arena& gradients) {
+void UnitStorage::lay_out(device::Arena& master, device::Arena& parameters, device::Arena& gradients,
+                          const IndexedVector<UnitIndex, SlotIndex>* gradient_slots) {
   const std::int64_t n = shard_map().rank_shard_elements();
   if (!part_.is_in_file) {
     parameters_ = take(part_.has_copy() ? master : parameters, part_.stored, {part_.in_memory(n)});
   }
   if (part_.has_copy()) compute_copy_ = take(parameters, part_.gathered, {n});
-  if (part_.has_gradient) gradients_ = take(gradients, DType::float32, {n});
+  if (part_.has_gradient) lay_out_gradients(gradients, gradient_slots);
+}
+
+void UnitStorage::lay_out_gradients(device::Arena& arena, const IndexedVector<UnitIndex, SlotIndex>* slots) {
+  shares_gradients_ = slots != nullptr;
+  gradients_of_.clear();
+  if (!shares_gradients_) {
+    gradients_ = take(arena, DType::float32, {shard_map().rank_shard_elements()});
+    for (const UnitIndex unit : shard_map().unit_indices()) {
+      gradients_of_.push_back(shard_of(part_, unit, gradients_));
+    }
+    return;
+  }
+  IndexedVector<SlotIndex, std::int64_t> most(1 + *std::max_element(slots->begin(), slots->end()));
+  for (const UnitIndex unit : slots->indices()) {
+    most[(*slots)[unit]] = std::max(most[(*slots)[unit]], shard_map().unit(unit).shard_elements);
+  }
+  IndexedVector<SlotIndex, Tensor> memory;
+  for (const std::int64_t n : most) memory.push_back(take(arena, DType::float32, {n}));
+  for (const UnitIndex unit : slots->indices()) {
+    gradients_of_.push_back(memory[(*slots)[unit]].rows(0, shard_map().unit(unit).shard_elements));
+  }
+}
+
+Tensor UnitStorage::gradients() const {
+  SFT_ENSURE(!shares_gradients_, "gradients that share memory are there unit by unit");
+  return gradients_;
+}
+
+Tensor UnitStorage::gradients_at(std::int64_t begin, std::int64_t count) const {
+  const auto& units = shard_map().units();
+  const auto behind = std::ranges::upper_bound(units, begin, {}, &Unit::shard_offset);
+  const auto unit = UnitIndex::from(static_cast<int>(behind - units.begin()) - 1);
+  return gradients_of_[unit].rows(begin - shard_map().unit(unit).shard_offset, count);
 }
 
 void UnitStorage::lay_out_nested_scales(device::Arena& arena) {
@@ -47,7 +85,7 @@ Tensor UnitStorage::parameters_of(UnitIndex unit) const {
   return shard_of(part_, unit, part_.has_copy() ? compute_copy_ : parameters_);
 }
 
-Tensor UnitStorage::gradients_of(UnitIndex unit) const { return shard_of(part_, unit, gradients_); }
+Tensor UnitStorage::gradients_of(UnitIndex unit) const { return gradients_of_[unit]; }
 
 StoredParts storage_of(IndexedVector<PartIndex, Part> parts) {
   StoredParts stored;

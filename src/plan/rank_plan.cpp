@@ -40,6 +40,7 @@ model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tok
           .compute = compute,
           .partial = tp > 1 ? DType::float32 : compute,
           .token_slices = token_slices,
+          .sums_over_tp = tp > 1,
           .experts = m.num_experts,
           .expert_choices = m.num_experts_per_tok,
           .expert_mlp = m.moe_intermediate_size / tp,
@@ -125,6 +126,20 @@ std::size_t start_bytes_of(const std::vector<TrainedPart>& trained, const config
   return most;
 }
 
+bool may_step_early(const config::Config& config, const mesh::Place& place, const std::vector<TrainedPart>& trained) {
+  return config.optimizer.max_grad_norm == 0 && config.train.nan_policy == config::NanPolicy::stop &&
+         place.size(Axis::tp) == 1 && std::ranges::all_of(trained, [](const TrainedPart& part) {
+           return part.matrices.rounds().empty() && part.optimizer->max_shared_bytes() == 0;
+         });
+}
+
+/// Master weights in a file need the memory of all gradients, to be written there at the start.
+bool gradients_may_leave(const config::Config& config, const std::vector<TrainedPart>& trained) {
+  return config.train.gradient_accumulation_steps == 1 && std::ranges::none_of(trained, [](const TrainedPart& part) {
+           return part.optimizer->master_location() == optim::StateLocation::file;
+         });
+}
+
 /// To the memory of the node, where that is not the device's.
 bool offloads_parameters(const config::ValidConfig& config, const Machine& machine) {
   return machine.kind == device::Kind::cuda && config->train.offload_parameters == config::Offload::host;
@@ -151,6 +166,8 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
           parallel::make_sequence_buffers(sequence_shape(config->model, config->device, sizes, limits.document_tokens),
                                           place.size(Axis::sp), config->parallel.attention_method())),
       trained(trained_parts(parts, place, policy, config->optimizer, optim::state_form(config, machine.kind))),
+      steps_early(may_step_early(*config, place, trained)),
+      gradients_leave(steps_early && gradients_may_leave(*config, trained)),
       is_lora_(config->lora.use_peft),
       has_snapshot_(config->checkpoint.has_snapshot()),
       tp_reduce_(config->parallel.tp_reduce) {
@@ -173,7 +190,8 @@ void RankPlan::lay_out(Arenas& arenas) {
   for (parallel::UnitStorage& part : parts) {
     part.lay_out(moves_master ? arenas.host_parameters : arenas.parameters,
                  policy.parameters_on_host ? arenas.host_parameters : arenas.parameters,
-                 part.part().of_experts ? arenas.expert_gradients : arenas.gradients);
+                 part.part().of_experts ? arenas.expert_gradients : arenas.gradients,
+                 gradients_leave ? &slots.gradients : nullptr);
     part.lay_out_nested_scales(arenas.parameters);
   }
   for (TrainedPart& part : trained) {

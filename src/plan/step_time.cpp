@@ -87,14 +87,23 @@ void play_talk(Rehearsal& rehearsal, comm::Collectives& collectives, const Hardw
                          *rehearsal.workers().streams.compute);
 }
 
-/// The gradient norm, what all ranks agree on, and the step of the optimizer. Seconds of what lies in files.
+/// The gradient norm, what all ranks agree on, and the step of the optimizer, as if all of it came behind the backward
+/// pass. Seconds of what lies in files.
 double play_update(Rehearsal& rehearsal, const config::ValidConfig& config, device::Device& device,
                    comm::Collectives& collectives, const Hardware& hardware) {
   RankPlan& plan = rehearsal.plan();
   RankWorkers& workers = rehearsal.workers();
   device::Stream& compute = *workers.streams.compute;
   for (const TrainedPart& part : plan.trained) {
-    optim::GradientNorm(part.shard_map()).sum_squares(part.storage, *workers.ops, plan.results.rows(num_metrics, 1));
+    const optim::GradientNorm norm(part.shard_map());
+    const Tensor squares = plan.results.rows(num_metrics, 1);
+    if (!plan.gradients_leave) {
+      norm.sum_squares(part.storage, *workers.ops, squares);
+      continue;
+    }
+    for (const parallel::UnitIndex unit : part.shard_map().unit_indices()) {
+      norm.sum_squares_of(unit, part.storage, *workers.ops, squares);
+    }
   }
   collectives.all_reduce(rehearsal.groups().world, plan.results, comm::ReduceOp::sum, compute);
   std::uint64_t file_bytes = 0;

@@ -4,11 +4,12 @@
 namespace sft::train {
 
 EarlyUpdate::EarlyUpdate(optim::Optimizer& optimizer, const parallel::UnitStorage& storage, ops::Backend& backend,
-                         device::Device& device, device::Stream& comm_stream)
+                         device::Device& device, device::Stream& comm_stream, std::optional<Norm> norm)
     : optimizer_(optimizer),
       storage_(storage),
       backend_(backend),
       comm_stream_(comm_stream),
+      norm_(norm),
       summed_(device.make_event()) {}
 
 void EarlyUpdate::begin(std::int64_t step, double learning_rate) {
@@ -30,6 +31,7 @@ void EarlyUpdate::finish() {
 void EarlyUpdate::step_waiting() {
   if (!waiting_unit_) return;
   backend_.stream().wait(*summed_);
+  if (norm_) norm_->norm.sum_squares_of(*waiting_unit_, storage_, backend_, norm_->squares);
   optimizer_.step_unit(*waiting_unit_, storage_, backend_);
   waiting_unit_.reset();
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The optimizer under the backward pass: a unit is stepped as soon as its gradient is summed, while the pass goes on
-// with the units before it. So a file of state is read and written beside the whole pass, not behind it. For runs
-// without clipping alone, which needs the norm of all gradients first.
+// with the units before it. So a file of state is read and written beside the whole pass, not behind it, and a gradient
+// needs memory no longer than that. For runs without clipping alone, which needs the norm of all gradients first.
 
 #include <memory>
 #include <optional>
 
 #include "sft/device/device.hpp"
 #include "sft/ops/backend.hpp"
+#include "sft/optim/gradient_norm.hpp"
 #include "sft/optim/optimizer.hpp"
 #include "sft/parallel/unit_storage.hpp"
 
@@ -16,9 +17,16 @@ namespace sft::train {
 
 class EarlyUpdate {
  public:
-  /// References outlive it. `comm_stream` carries the sums of gradients.
+  /// What of a gradient is told before it goes.
+  struct Norm {
+    const optim::GradientNorm& norm;
+    Tensor squares;  ///< float64 (1), += those of each unit
+  };
+
+  /// References outlive it. `comm_stream` carries the sums of gradients. `norm`: where units share memory for their
+  /// gradients, and nobody can ask behind the pass.
   EarlyUpdate(optim::Optimizer& optimizer, const parallel::UnitStorage& storage, ops::Backend& backend,
-              device::Device& device, device::Stream& comm_stream);
+              device::Device& device, device::Stream& comm_stream, std::optional<Norm> norm);
 
   /// Before the backward pass of a step's last micro-batch.
   void begin(std::int64_t step, double learning_rate);
@@ -35,6 +43,7 @@ class EarlyUpdate {
   const parallel::UnitStorage& storage_;
   ops::Backend& backend_;
   device::Stream& comm_stream_;
+  const std::optional<Norm> norm_;
   std::unique_ptr<device::Event> summed_;  ///< the gradient of the unit that waits
   std::optional<parallel::UnitIndex> waiting_unit_;
 };

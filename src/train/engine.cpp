@@ -147,9 +147,12 @@ struct Engine::Impl {
       norms.emplace_back(part.shard_map());
       copied.push_back(parallel::make_layout_of_copies(part.shard_map()));
     }
-    if (std::ranges::all_of(plan.trained, [this](const auto& part) { return steps_early(part); })) {
-      for (const plan::TrainedPart& part : plan.trained) {
-        early_updates.emplace_back(*part.optimizer, part.storage, *workers.ops, device, *workers.streams.comm);
+    if (steps_early()) {
+      for (std::size_t i = 0; i < plan.trained.size(); ++i) {
+        const plan::TrainedPart& part = plan.trained[i];
+        std::optional<EarlyUpdate::Norm> norm;
+        if (plan.gradients_leave) norm.emplace(norms[i], squares());
+        early_updates.emplace_back(*part.optimizer, part.storage, *workers.ops, device, *workers.streams.comm, norm);
       }
       workers.units.on_gradient_queued([this](parallel::UnitIndex unit) {
         for (EarlyUpdate& part : early_updates) part.gradient_queued(unit);
@@ -189,13 +192,30 @@ struct Engine::Impl {
                     folder));
   }
 
-  /// Whether the part is stepped under the backward pass. Sums over tp come behind that pass, and so does the norm of
-  /// the gradients, in whose place an optimizer of whole matrices has directions; share() comes behind all of them. Nor
-  /// is a step known to be finite before its end, which nan_policy = skip waits for.
-  [[nodiscard]] bool steps_early(const plan::TrainedPart& part) const {
-    return part.optimizer->file_bytes() > 0 && config.optimizer.max_grad_norm == 0 && groups.tp.size() == 1 &&
-           config.train.nan_policy == config::NanPolicy::stop && part.matrices.rounds().empty() &&
-           part.optimizer->max_shared_bytes() == 0;
+  /// Whether units are stepped under the backward pass: where that saves memory, or state in files is read and written
+  /// beside it.
+  [[nodiscard]] bool steps_early() const {
+    const auto has_file = [](const plan::TrainedPart& part) { return part.optimizer->file_bytes() > 0; };
+    return plan.gradients_leave || (plan.steps_early && std::ranges::all_of(plan.trained, has_file));
+  }
+
+  /// Of the gradients, float64 (1), beside the metrics.
+  [[nodiscard]] Tensor squares() const { return plan.results.rows(plan::num_metrics, 1); }
+  /// += those of all gradients. Where nothing is clipped by their norm, in the order of gradients that leave, so that
+  /// no bit depends on whether they do.
+  void sum_squares() const {
+    if (config.optimizer.max_grad_norm > 0) {
+      for (std::size_t i = 0; i < plan.trained.size(); ++i) {
+        norms[i].sum_squares(plan.trained[i].storage, *workers.ops, squares());
+      }
+      return;
+    }
+    for (const parallel::UnitIndex unit :
+         IndexRange<parallel::UnitIndex>::reversed(plan.parts.front().shard_map().num_units())) {
+      for (std::size_t i = 0; i < plan.trained.size(); ++i) {
+        norms[i].sum_squares_of(unit, plan.trained[i].storage, *workers.ops, squares());
+      }
+    }
   }
 
   /// This rank's metrics and its part of the squared gradient norm, on the host: the one wait for the device in a step.
@@ -266,9 +286,8 @@ struct Engine::Impl {
     for (const plan::TrainedPart& part : plan.trained) part.optimizer->read_ahead(optim::Optimizer::Order::ascending);
   }
   void update(std::int64_t step, double learning_rate, double gradient_scale) {
+    if (!early_updates.empty()) return;
     device::timed(device.timeline(), compute_stream(), {.category = "step", .what = "optimizer"}, [&] {
-      for (EarlyUpdate& part : early_updates) part.finish();
-      if (!early_updates.empty()) return;
       for (const plan::TrainedPart& part : plan.trained) {
         optim::step_all(*part.optimizer, part.storage, *workers.ops, step, learning_rate, gradient_scale);
       }
@@ -418,11 +437,11 @@ StepResult Engine::finish_step() {
   const StepUnderWay& step = e.current;
   SFT_ENSURE(step.num_micro_batches == e.config.train.gradient_accumulation_steps, "a step has all its micro-batches");
   e.workers.units.finish_step();
-  device::timed(e.device.timeline(), e.compute_stream(), {.category = "step", .what = "gradient norm"}, [&] {
-    for (std::size_t i = 0; i < plan.trained.size(); ++i) {
-      e.norms[i].sum_squares(plan.trained[i].storage, *e.workers.ops, plan.results.rows(plan::num_metrics, 1));
-    }
-  });
+  for (EarlyUpdate& part : e.early_updates) part.finish();
+  if (!plan.gradients_leave) {
+    device::timed(e.device.timeline(), e.compute_stream(), {.category = "step", .what = "gradient norm"},
+                  [&] { e.sum_squares(); });
+  }
 
   const auto local = e.download_results();
   std::vector<double> sums(local.begin(), local.end());
@@ -508,6 +527,8 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
 }
 
 parallel::ParameterCounts Engine::num_parameters() const { return impl_->plan.num_parameters(); }
+
+bool Engine::steps_early() const { return impl_->steps_early(); }
 
 std::uint64_t Engine::offloaded_bytes() const { return impl_->plan.offloaded_bytes(); }
 

@@ -425,9 +425,10 @@ Notice Trainer::notice() const {
 
 Notice Trainer::accumulate(Batches& batches, data::MicroBatch& batch, double learning_rate) {
   const std::int64_t num_micro_batches = run_.config->train.gradient_accumulation_steps;
-  // State in files may be stepped under the last micro-batch.
+  // State in files is read ahead under the last micro-batch, and any may be stepped there.
+  const bool is_touched = run_.engine.offloaded_bytes() > 0 || run_.engine.steps_early();
   const auto before_last = [&](std::int64_t number) {
-    if (number + 1 == num_micro_batches && run_.engine.offloaded_bytes() > 0) saver_->release_state();
+    if (number + 1 == num_micro_batches && is_touched) saver_->release_state();
   };
   run_.engine.begin_step(position_.step + 1, learning_rate, batch.step_counts, position_.decisions.num_skipped_steps);
   before_last(0);

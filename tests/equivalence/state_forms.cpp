@@ -49,7 +49,7 @@ class RecordingSink final : public io::TensorSink {
 struct Outcome {
   std::vector<double> losses, norms;
   std::map<std::string, std::size_t> saved;  ///< hashes of what this rank saved
-  std::size_t ledger_bytes = 0, optimizer_bytes = 0;
+  std::size_t ledger_bytes = 0, optimizer_bytes = 0, gradient_bytes = 0;
 
   friend bool operator==(const Outcome& a, const Outcome& b) {
     return a.losses == b.losses && a.norms == b.norms && a.saved == b.saved;
@@ -76,6 +76,7 @@ Outcome run(const config::Config& config, const mesh::Layout& layout, std::int64
   outcome.saved = std::move(sink.parts);
   outcome.ledger_bytes = fixture.ledger().total_bytes() - fixture.ledger().bytes(device::Label::process);
   outcome.optimizer_bytes = fixture.ledger().bytes(device::Label::optimizer);
+  outcome.gradient_bytes = fixture.ledger().bytes(device::Label::gradients);
   return outcome;
 }
 
@@ -192,6 +193,50 @@ BOOST_AUTO_TEST_CASE(steps_under_the_backward_pass_change_no_bit) {
       config.train.offload_folder = folder.path();
       config.train.offload_optimizer = config.train.offload_parameters = Offload::nvme;
       BOOST_TEST((run(config, layout) == in_memory), accumulation << " micro-batches");
+    }
+  });
+}
+
+// nan_policy = skip, which has to know of all gradients first, keeps them to the end of the step.
+BOOST_AUTO_TEST_CASE(gradients_that_leave_change_no_bit) {
+  struct Form {
+    Precision precision;
+    int zero_stage;
+    config::OptimizerKind optim = config::OptimizerKind::adamw_torch;
+    bool use_peft = false, is_tied = false;
+  };
+  using config::OptimizerKind;
+  const std::vector<Form> forms{{Precision::fp32, 3},
+                                {Precision::bf16, 3},
+                                {.precision = Precision::bf16, .zero_stage = 3, .is_tied = true},
+                                {Precision::pure_bf16, 2},
+                                {Precision::bf16, 1, OptimizerKind::lion},
+                                {Precision::fp32, 0, OptimizerKind::sgd},
+                                {.precision = Precision::bf16, .zero_stage = 3, .use_peft = true},
+                                {Precision::bf16, 3, OptimizerKind::adamw_8bit},
+                                {Precision::bf16, 3, OptimizerKind::muon}};
+  for_each_layout([&](const mesh::Layout& layout) {
+    for (const Form& form : forms) {
+      config::Config config = base_config();
+      config.model.num_hidden_layers = 5;
+      config.model.intermediate_size = 192;
+      config.model.tie_word_embeddings = form.is_tied;
+      config.lora.use_peft = form.use_peft;
+      config.parallel.zero_stage = form.zero_stage;
+      config.train.precision = form.precision;
+      config.train.gradient_accumulation_steps = 1;
+      config.optimizer.optim = form.optim;
+      config.optimizer.max_grad_norm = 0.0;
+      config.train.nan_policy = config::NanPolicy::skip;
+      const Outcome kept = run(config, layout);
+      config.train.nan_policy = config::NanPolicy::stop;
+      const Outcome left = run(config, layout);
+      BOOST_TEST_CONTEXT("form " << &form - forms.data()) {
+        BOOST_TEST((left == kept));
+        const bool leaves = layout[Axis::tp] == 1 && form.optim != OptimizerKind::muon &&
+                            (form.optim != OptimizerKind::adamw_8bit || layout.size() == 1);
+        BOOST_TEST((left.gradient_bytes < kept.gradient_bytes) == leaves);
+      }
     }
   });
 }

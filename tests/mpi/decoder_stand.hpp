@@ -60,7 +60,8 @@ inline model::Sizes sizes_of(const config::Model& m, const mesh::Place& place, T
           .max_vocab = vocab.max_count,
           .compute = DType::float32,
           .partial = DType::float32,
-          .token_slices = tokens == Tokens::cut ? tp : 1};
+          .token_slices = tokens == Tokens::cut ? tp : 1,
+          .sums_over_tp = tp > 1};
 }
 
 inline config::Parallel parallel_of(const mesh::Layout& layout) {

@@ -107,8 +107,9 @@ void take_in_turn(device::Arena& arena, int count, const LayOut& lay_out) {
 [[nodiscard]] BlockActivations take_around(device::Arena& arena, const Sizes& sizes, const LayerPlan& plan,
                                            const BlockActivations& streams);
 /// The activations that blocks share under the policy, the others empty: memory for Sizes::tokens, contents undefined.
+/// `middle`: BlockScratch::middle.
 [[nodiscard]] BlockActivations take_shared_activations(device::Arena& arena, const Sizes& sizes, const LayerPlan& plan,
-                                                       const ActivationPolicy& policy);
+                                                       const ActivationPolicy& policy, const Tensor& middle);
 /// All activations of a block under the policy: `shared` and memory of its own, for Sizes::tokens, contents undefined.
 [[nodiscard]] BlockActivations take_kept_activations(device::Arena& arena, const Sizes& sizes, const LayerPlan& plan,
                                                      const ActivationPolicy& policy, const BlockActivations& shared);
@@ -117,16 +118,19 @@ void take_in_turn(device::Arena& arena, int count, const LayOut& lay_out) {
 /// Views of the first T = `num_tokens`, or S, rows of all that is there: what a pass over so many tokens works in.
 [[nodiscard]] BlockActivations first_rows(BlockActivations all, std::int64_t num_tokens, int token_slices = 1);
 
-/// Buffers that all blocks share; nothing in them outlives one block but `delta`, `dx` and `ropes`. Compute
+/// Buffers that all blocks share; nothing in them outlives one block but `delta`, `middle`, `dx` and `ropes`. Compute
 /// dtype unless stated; "partial dtype" is Sizes::partial. N: tokens of a tile of the MLP. Some share memory, as they
-/// are never needed at the same time: normed with dattention; act, gate_up and experts with qkv; delta with dnormed. Of
-/// normed, delta, dnormed and dx this rank has TensorParallel::slice between two products, in its place.
+/// are never needed at the same time: normed with dattention; delta with dnormed; qkv, of attention's backward pass,
+/// with what the MLP's needs, middle and behind it act and gate_up, or experts. In the forward pass dx has the residual
+/// stream behind the last block, until its own gradient takes its place. Of normed, delta, dnormed and dx this rank has
+/// TensorParallel::slice between two products, in its place.
 struct BlockScratch {
   Tensor normed;      ///< (T, C)
   Tensor dattention;  ///< (T, H, D)
   Tensor qkv;         ///< (T, (H + 2K) D) the gradient of queries, keys and values
   Tensor act;         ///< (N, F) what SwiGLU gives, or before that its gradient; F of the widest MLP
   Tensor gate_up;     ///< (N, 2F) where no block keeps it, else empty
+  Tensor middle;      ///< (S, C) before_mlp.x of the blocks where they share it, else empty
   Tensor delta;       ///< (T, C) what the last sublayer adds to the residual stream; partial dtype
   Tensor dnormed;     ///< (T, C) partial dtype
   Tensor dx;          ///< (T, C) gradient of the residual stream
@@ -136,6 +140,9 @@ struct BlockScratch {
   ExpertScratch experts;
   RouterBalance* balance = nullptr;  ///< where choices of experts are counted; null: nowhere
   std::int64_t num_padding = 0;      ///< tokens at the end of the micro-batch that stand in no document
+  /// normed, delta and dnormed are one memory. So gradients of weights, which read normed, come before dnormed, tile by
+  /// tile; with several ranks of tp dnormed comes first, as its sum runs beside them.
+  bool is_in_one = false;
 };
 /// `tp_sums`: for delta, dnormed and row_sums.
 [[nodiscard]] BlockScratch take_scratch(device::Arena& arena, device::Arena& tp_sums, const Sizes& sizes,

@@ -40,8 +40,7 @@ class DecoderBuffers {
 
   IndexedVector<BlockIndex, BlockActivations> blocks;
   BlockScratch scratch;
-  Tensor last;       ///< (S, C) residual stream after the last block
-  Tensor last_rstd;  ///< (S) float32
+  Tensor last_rstd;  ///< (S) float32, of the residual stream behind the last block, which is in scratch.dx
   /// For each offloaded block offloaded_bytes() in pinned memory, if it goes there.
   std::vector<Tensor> host_places;
   LossHead loss_head;
@@ -58,7 +57,7 @@ class DecoderBuffers {
   // What was laid out, for the most tokens; each block as its layer needs it.
   IndexedVector<BlockIndex, BlockActivations> all_blocks_;
   BlockScratch all_scratch_;
-  Tensor all_last_, all_last_rstd_;
+  Tensor all_last_rstd_;
 };
 
 }  // namespace sft::model

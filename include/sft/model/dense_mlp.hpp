@@ -36,8 +36,10 @@ class DenseMlp final : public Mlp {
   struct Tile;
   template <class Work>
   void for_each_tile(const Context& context, MlpActivations& saved, BlockScratch& scratch, const Work& work) const;
-  /// The gradient of what the MLP reads, and of gate and up in their place.
+  /// The gradients of gate and up, in their place.
   void differentiate(const Context& context, const Tile& tile, bool recomputes) const;
+  /// Then that of what the MLP reads.
+  void differentiate_input(const Context& context, const Tile& tile) const;
   void add_weight_gradients(const Context& context, const Tile& tile) const;
 
   Linear gate_up_, down_;

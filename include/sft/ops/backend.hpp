@@ -57,7 +57,7 @@ struct Matmul {
 /// RMSNorm of a sum; see Backend::add_rms_norm_forward.
 struct AddRmsNormForward {
   Tensor sum;         ///< (T, C) compute dtype; may be x
-  Tensor y;           ///< (T, C) compute dtype
+  Tensor y;           ///< (T, C) compute dtype; may be delta
   Tensor rstd;        ///< (T) float32
   ConstTensor x;      ///< (T, C) compute dtype
   ConstTensor delta;  ///< (T, C) compute dtype or float32
@@ -75,7 +75,7 @@ struct RmsNormApply {
 
 /// See Backend::rms_norm_backward.
 struct RmsNormBackward {
-  Tensor dx;                ///< (T, C) compute dtype
+  Tensor dx;                ///< (T, C) compute dtype; may be x
   Tensor dweight;           ///< (C) float32; empty: not asked for
   ConstTensor dy;           ///< (T, C) compute dtype or float32
   ConstTensor x;            ///< (T, C) compute dtype

@@ -82,7 +82,8 @@ class ShardedUnits {
   void begin_step(std::int64_t num_micro_batches);
   /// From now on calls `then(unit)` in each unit's last reduce() of a step, when all sums of its gradient but those
   /// over tp (finish_step) are queued on the stream of communication, and nothing later in the step reads its
-  /// parameters.
+  /// parameters. Where units share memory for their gradients, `then` queues the last ops that read those of the unit
+  /// before it (UnitStorage::lay_out).
   void on_gradient_queued(std::function<void(UnitIndex unit)> then) { gradient_queued_ = std::move(then); }
   /// After all of that: sums what tp ranks have each of gradients they hold in common, and makes later ops of the
   /// backend wait for all sums. Collective over the tp group.

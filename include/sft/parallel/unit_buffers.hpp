@@ -13,9 +13,6 @@
 
 namespace sft::parallel {
 
-/// The number of a buffer that several units use in turn.
-using SlotIndex = Index<struct Slot>;
-
 /// Which buffer ("slot") each unit uses. Unit 0 is the embedding, the last one the head, the others the blocks.
 ///
 /// Two slots serve all blocks, one unit ahead of the other. Embedding and head share one, unless tied, when the table

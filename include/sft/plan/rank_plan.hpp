@@ -107,6 +107,11 @@ class RankPlan {
   model::DecoderBuffers decoder;
   std::unique_ptr<parallel::SequenceBuffers> attention;
   std::vector<TrainedPart> trained;  ///< those of `parts` with gradients: one at least
+  /// Whether a unit may be stepped as soon as its gradient is summed, under the backward pass. Not where something has
+  /// to be known of all gradients first: their norm, what an optimizer shares, sums over tp, that they are finite.
+  const bool steps_early;
+  /// Whether units are stepped so and, as a step has one micro-batch, share memory for their gradients.
+  const bool gradients_leave;
 
   UploadBuffers upload;
   comm::StagingMemory staging;

@@ -78,9 +78,11 @@ class Engine {
   void begin_step(std::int64_t step, double learning_rate, const data::BatchCounts& counts,
                   std::int64_t num_skipped = 0);
   /// Forward and backward pass of the step's next micro-batch, of gradient_accumulation_steps. Weights and moments stay
-  /// as they are, unless state lies in files, max_grad_norm = 0 and nan_policy = stop: then the last micro-batch steps
-  /// them.
+  /// as they are, unless steps_early(): then the last micro-batch steps them.
   void add_micro_batch(const data::MicroBatch& batch);
+  /// Whether units are stepped under the backward pass (plan::RankPlan::steps_early), because state lies in files or a
+  /// step has one micro-batch, whose gradients leave so.
+  [[nodiscard]] bool steps_early() const;
   /// Reduction, clipping and the update. Throws a numerical Error, held by every rank, naming step and rank when loss
   /// or norm is NaN or Inf; the weights are then untouched, unless add_micro_batch stepped them. With nan_policy = skip
   /// such a step is left out instead: weights and all state of the optimizer stay as they were before it, to the bit.
@@ -115,7 +117,7 @@ class Engine {
   [[nodiscard]] device::Stream& stream();
 
   /// The gradients of the last step before clipping, of each part that is trained, but of matrices that the optimizer
-  /// needs whole, whose step it is: for tests.
+  /// needs whole, whose step it is: for tests. Throws std::logic_error where they have left (steps_early).
   [[nodiscard]] std::vector<PartGradients> gradients() const;
 
  private:

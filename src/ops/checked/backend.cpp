@@ -194,6 +194,7 @@ class CheckedBackend final : public Backend {
     call.out("rstd", norm.rstd, {norm.x.shape[0]}, DType::float32);
     call.in("delta", norm.delta, shape_of(norm.x), {norm.x.dtype, DType::float32});
     call.may_be("sum", "x");
+    call.may_be("y", "delta");
     call.check_memory();
     inner_->add_rms_norm_forward(norm);
   }
@@ -219,6 +220,7 @@ class CheckedBackend final : public Backend {
     call.in("weight", norm.weight.tensor, {x.shape[1]}, {compute, DType::float32});
     if (!norm.dresidual.empty()) call.in("dresidual", norm.dresidual, shape_of(x), compute);
     call.may_be("dx", "dresidual");
+    call.may_be("dx", "x");
     call.check_memory();
     inner_->rms_norm_backward(norm);
   }

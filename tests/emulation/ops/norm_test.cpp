@@ -89,6 +89,17 @@ BOOST_AUTO_TEST_CASE(forward_after_a_sum) {
                                       .weight = of(weight),
                                       .epsilon = epsilon});
           });
+    if (delta_dtype != dtype) return;
+    check(label("add_rms_norm in the place of delta", dtype, delta_dtype, c, layout),
+          {in(x), out(delta), in(weight), out(sum, {}), out_rstd(rstd, c.columns)}, [&](Backend& ops, auto of) {
+            ops.add_rms_norm_forward({.sum = of(sum),
+                                      .y = of(delta),
+                                      .rstd = of(rstd),
+                                      .x = of(x),
+                                      .delta = of(delta),
+                                      .weight = of(weight),
+                                      .epsilon = epsilon});
+          });
   });
 }
 
@@ -125,6 +136,11 @@ BOOST_AUTO_TEST_CASE(backward) {
       ops.rms_norm_backward(
           {.dx = of(dx), .dweight = {}, .dy = of(dy), .x = of(x), .rstd = of(rstd), .weight = of(weight)});
     });
+    check(
+        what + " in the place of x", {out(x), in(dy), in(weight), in(rstd), out(dweight)}, [&](Backend& ops, auto of) {
+          ops.rms_norm_backward(
+              {.dx = of(x), .dweight = of(dweight), .dy = of(dy), .x = of(x), .rstd = of(rstd), .weight = of(weight)});
+        });
   });
 }
 

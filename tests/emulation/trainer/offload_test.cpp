@@ -106,6 +106,28 @@ BOOST_AUTO_TEST_CASE(where_state_lies_changes_no_bit) {
   });
 }
 
+// Stepped under the backward pass, units share the memory of gradients. nan_policy = skip keeps them all to the end of
+// the step.
+BOOST_AUTO_TEST_CASE(gradients_that_leave_change_no_bit) {
+  for_each_run([](const TinyRun& tiny, const std::string&) {
+    TinyRun kept = tiny;
+    kept.accumulation = 1;
+    kept.max_grad_norm = 0.0;
+    kept.checkpointing = config::ActivationCheckpointing::full;
+    kept.mlp_tile_tokens = 5;
+    kept.offloads_activations = true;
+    kept.nan_policy = config::NanPolicy::skip;
+    const test::TinyOutcome wanted = run_in_order(kept, 0);
+    unsigned order = 0;
+    for (const Places& places :
+         {Places{Offload::none, Offload::none}, {Offload::host, Offload::none}, {Offload::host, Offload::host}}) {
+      TinyRun left = with(kept, places);
+      left.nan_policy = config::NanPolicy::stop;
+      BOOST_TEST_CONTEXT(left.name()) { check_same(run_in_order(left, ++order), wanted); }
+    }
+  });
+}
+
 BOOST_AUTO_TEST_CASE(a_checkpoint_leads_from_one_place_to_another) {
   for_each_run([](const TinyRun& tiny, const std::string& folder) {
     if (tiny.precision != Precision::bf16 || tiny.zero_stage < 3) return;

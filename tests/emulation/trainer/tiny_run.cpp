@@ -60,7 +60,8 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
   config.optimizer.optim = tiny.optim;
   config.optimizer.weight_decay = 0.1;
   config.optimizer.adam_epsilon = 1e-6;  // as in tests/equivalence: an update must not hang on rounding alone
-  config.optimizer.max_grad_norm = 1.0;
+  config.optimizer.max_grad_norm = tiny.max_grad_norm;
+  config.train.nan_policy = tiny.nan_policy;
   return config;
 }
 
@@ -107,11 +108,11 @@ mesh::Layout TinyRun::mesh() const {
 std::string TinyRun::name() const {
   const auto number = [](auto value) { return std::to_string(static_cast<int>(value)); };
   return mesh().describe() + ", family " + number(family) + ", precision " + number(precision) + ", optimizer " +
-         number(optim) + ", stage " + number(zero_stage) + ", resharded over " + number(reshard_size) + ", sp method " +
-         number(sp_method) + ", checkpointing " + number(checkpointing) + (offloads_activations ? ", offloaded" : "") +
-         ", moments at " + number(offload_optimizer) + ", weights at " + number(offload_parameters) +
-         (has_adapters ? ", adapters" : "") + ", accumulation " + number(accumulation) +
-         (num_experts > 0 ? ", experts " + number(num_experts) : "") +
+         number(optim) + ", clipped to " + number(max_grad_norm) + ", stage " + number(zero_stage) +
+         ", resharded over " + number(reshard_size) + ", sp method " + number(sp_method) + ", checkpointing " +
+         number(checkpointing) + (offloads_activations ? ", offloaded" : "") + ", moments at " +
+         number(offload_optimizer) + ", weights at " + number(offload_parameters) + (has_adapters ? ", adapters" : "") +
+         ", accumulation " + number(accumulation) + (num_experts > 0 ? ", experts " + number(num_experts) : "") +
          (way == comm::Transport::Way::host_copy ? ", host copies" : "");
 }
 

@@ -34,6 +34,8 @@ struct TinyRun {
   std::string offload_folder = {};  ///< for files: of state, and of the activations of CPUs
   bool has_adapters = false;        ///< with dropout; with experts they have some, too, and none drops
   int accumulation = 1;
+  double max_grad_norm = 1.0;
+  config::NanPolicy nan_policy = config::NanPolicy::stop;
   int mlp_tile_tokens = 0;
   int num_experts = 0;  ///< of each layer, two of which a token goes through; 0: none
   comm::Transport::Way way = comm::Transport::Way::direct;

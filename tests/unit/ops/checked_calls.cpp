@@ -103,7 +103,7 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                                            .weight = x["weight"],
                                            .epsilon = 1e-5F});
                  },
-                 {{"sum", "x"}}});
+                 {{"sum", "x"}, {"y", "delta"}}});
   ops.push_back({"rms_norm_apply",
                  {{"y", written_rows}, {"x", rows}, {"rstd", rstd}, {"weight", weight}},
                  [](Backend& b, Tensors x) {
@@ -126,7 +126,7 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                                         .weight = x["weight"],
                                         .dresidual = x["dresidual"]});
                  },
-                 {{"dx", "dresidual"}}});
+                 {{"dx", "dresidual"}, {"dx", "x"}}});
   const Operand columns{bf16, {T, C}, "strided"}, written_columns{bf16, {T, C}, "written strided"};
   ops.push_back({"split_norm_squares",
                  {{"squares", written_rstd}, {"x", {bf16, {T, C}, "strided, any columns"}}},

@@ -43,6 +43,16 @@ BOOST_AUTO_TEST_CASE(addition_before_the_norm_is_rounded_once_and_may_be_in_plac
       backend->add_rms_norm_forward(
           {.sum = *x, .y = *y, .rstd = *rstd, .x = *x, .delta = *delta, .weight = *weight, .epsilon = epsilon});
       BOOST_TEST((read(*x) == read(*sum)), label);
+      if (delta_dtype != dtype) continue;
+      const auto wanted = read(*y);
+      backend->add_rms_norm_forward({.sum = *exact_sum,
+                                     .y = *delta,
+                                     .rstd = *rstd,
+                                     .x = *Owned(dtype, {rows, columns}).normal(1),
+                                     .delta = *delta,
+                                     .weight = *weight,
+                                     .epsilon = epsilon});
+      BOOST_TEST((read(*delta) == wanted), label);
     }
   });
 }
@@ -75,6 +85,9 @@ BOOST_AUTO_TEST_CASE(backward_with_and_without_a_residual) {
                                     .weight = *weight,
                                     .dresidual = *residual});
         check_close(*residual, expected.dx, 2 * tolerance_of(dtype), label);
+
+        backend->rms_norm_backward({.dx = *x, .dweight = {}, .dy = *dy, .x = *x, .rstd = *rstd, .weight = *weight});
+        BOOST_TEST((read(*x) == read(*dx)), label);
       }
     }
   });

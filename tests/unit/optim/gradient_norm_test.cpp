@@ -63,6 +63,28 @@ BOOST_AUTO_TEST_CASE(the_sum_over_any_mesh_is_that_of_the_model) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(units_add_up_to_all_of_them) {
+  for (const mesh::Layout& layout : {mesh::Layout{}, mesh::Layout{{Axis::dp_shard, 3}, {Axis::tp, 2}}}) {
+    double sum = 0.0;
+    for (const WorldRank rank : layout.ranks()) {
+      test::Memory memory;
+      parallel::UnitStorage storage = sft::test::stored_part(test::sample_units(), {layout, rank});
+      const parallel::ShardMap& shard_map = storage.shard_map();
+      memory.lay_out([&](device::Arena& arena) { storage.lay_out(arena, arena, arena); });
+      test::fill(storage.gradients(), std::numeric_limits<float>::quiet_NaN());
+      test::for_each_element(shard_map,
+                             [&](const parallel::Parameter& p, std::int64_t row, std::int64_t column, std::int64_t at) {
+                               storage.gradients().as<float>()[at] = gradient_of(p, row, column);
+                             });
+      const GradientNorm norm(shard_map);
+      for (const parallel::UnitIndex unit : shard_map.unit_indices()) {
+        norm.sum_squares_of(unit, storage, *memory.backend, Tensor(&sum, DType::float64, {1}));
+      }
+    }
+    BOOST_TEST(sum == whole_sum_of_squares(), layout.describe() << ": " << sum);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(squares_are_added_to_what_is_there) {
   test::Memory memory;
   parallel::UnitStorage storage = sft::test::stored_part(test::sample_units(), mesh::Place());

@@ -101,6 +101,33 @@ BOOST_AUTO_TEST_CASE(shards_of_units_fill_the_rank_shard_in_order) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(gradients_of_units_in_a_slot_share_memory) {
+  StoredParts parts = storage_of(make_parts(test::sample_parts(), test::fsdp_place(3, 2), test::all_sharded,
+                                            DType::bf16, MasterWeights::in_memory));
+  UnitStorage& storage = parts[test::trained];
+  const ShardMap& shard_map = storage.shard_map();
+  IndexedVector<UnitIndex, SlotIndex> slots;
+  std::int64_t longest[2] = {};
+  for (const UnitIndex u : shard_map.unit_indices()) {
+    slots.push_back(SlotIndex::from(u % 2));
+    longest[u % 2] = std::max(longest[u % 2], shard_map.unit(u).shard_elements);
+  }
+  device::Arena masters, parameters, gradients;
+  storage.lay_out(masters, parameters, gradients, &slots);
+  BOOST_TEST(storage.shares_gradients());
+  BOOST_TEST(gradients.used_bytes() ==
+             test::bytes_of(longest[0], DType::float32) + test::bytes_of(longest[1], DType::float32));
+  BOOST_CHECK_THROW(static_cast<void>(storage.gradients()), std::logic_error);
+  for (const UnitIndex u : shard_map.unit_indices()) {
+    const Tensor sums = storage.gradients_of(u);
+    BOOST_TEST(sums.num_elements() == shard_map.unit(u).shard_elements);
+    BOOST_TEST(sums.data == storage.gradients_of(UnitIndex::from(u % 2)).data);
+    if (sums.num_elements() < 3) continue;
+    const Tensor piece = storage.gradients_at(shard_map.unit(u).shard_offset + 2, 1);
+    BOOST_TEST(piece.data == sums.rows(2, 1).data);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(every_part_has_a_rank_shard_of_its_own) {
   for (const DType compute : {DType::float32, DType::bf16}) {
     const Stored s(3, compute);
