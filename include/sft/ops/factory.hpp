@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "sft/device/clocked_device.hpp"
 #include "sft/ops/backend.hpp"
+#include "sft/ops/matmul_algorithms.hpp"
 #include "sft/ops/shapes.hpp"
 
 namespace sft::ops {
@@ -20,9 +22,11 @@ namespace sft::ops {
 void require_built(device::Kind kind);
 
 /// A backend whose ops are queued on `stream` of `device`; both outlive it. Throws a configuration Error when absent.
-/// `attention` is for GPUs; with cudnn, a configuration Error too where cuDNN cannot be used.
+/// `attention` and `algorithms`, null or a list that outlives the backend, are for GPUs; with cudnn, a configuration
+/// Error too where cuDNN cannot be used.
 [[nodiscard]] std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream,
-                                                    AttentionKernels attention = AttentionKernels::own);
+                                                    AttentionKernels attention = AttentionKernels::own,
+                                                    const MatmulAlgorithms* algorithms = nullptr);
 
 /// cuDNN as this program would use it. `problem`: why it cannot, with what to do; empty: it can. Loads the library.
 struct AttentionLibrary {
@@ -54,6 +58,12 @@ struct AttentionLibrary {
 
 /// A null backend that notes the matrix products it is given, for products_bytes. `stream` outlives it.
 [[nodiscard]] std::unique_ptr<Backend> make_product_counter(device::Stream& stream);
+
+/// A null backend that lists the matrix products it is given, each kind once, cut as a GPU's library needs them.
+/// `stream` outlives it.
+[[nodiscard]] std::unique_ptr<Backend> make_product_list(device::Stream& stream);
+/// What `list`, of make_product_list, was given, over addresses that must not be used.
+[[nodiscard]] const std::vector<Matmul>& listed_products(const Backend& list);
 
 /// How a run uses the products of a step.
 struct ProductUse {
