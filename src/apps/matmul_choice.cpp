@@ -21,6 +21,7 @@
 #include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
 #include "sft/io/files.hpp"
+#include "sft/ops/factory.hpp"
 #include "sft/plan/products.hpp"
 #include "sft/plan/rank_plan.hpp"
 

@@ -70,6 +70,25 @@ AttentionLibrary find_attention_library() {
 #endif
 }
 
+std::string matmul_library([[maybe_unused]] const device::Device& device) {
+  require_built(device::Kind::cuda);
+#if SFT_HAVE_CUDA
+  return cuda::matmul_library(device);
+#else
+  return "";
+#endif
+}
+
+MatmulTuning tune_matmul([[maybe_unused]] device::Device& device, [[maybe_unused]] std::span<const Matmul> products,
+                         [[maybe_unused]] const MatmulAlgorithms& known) {
+  require_built(device::Kind::cuda);
+#if SFT_HAVE_CUDA
+  return cuda::tune_matmul(device, products, known);
+#else
+  return {};
+#endif
+}
+
 std::unique_ptr<Backend> make_checked_backend(std::unique_ptr<Backend> inner) {
   return checked::make_backend(std::move(inner));
 }

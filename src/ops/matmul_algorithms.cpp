@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/ops/matmul_algorithms.hpp"
 
-#include "ops/backends.hpp"
-#include "sft/core/error.hpp"
-#include "sft/ops/factory.hpp"
-
 namespace sft::ops {
 
 std::string to_text(const MatmulAlgorithms& algorithms) {
@@ -30,25 +26,6 @@ MatmulAlgorithms read_matmul_algorithms(std::string_view text) {
     if (tab == std::string_view::npos) return algorithms;
     algorithms.of_products.emplace(line.substr(0, tab), line.substr(tab + 1));
   }
-}
-
-std::string matmul_library([[maybe_unused]] const device::Device& device) {
-  require_built(device::Kind::cuda);
-#if SFT_HAVE_CUDA
-  return cuda::matmul_library(device);
-#else
-  return "";
-#endif
-}
-
-MatmulTuning tune_matmul([[maybe_unused]] device::Device& device, [[maybe_unused]] std::span<const Matmul> products,
-                         [[maybe_unused]] const MatmulAlgorithms& known) {
-  require_built(device::Kind::cuda);
-#if SFT_HAVE_CUDA
-  return cuda::tune_matmul(device, products, known);
-#else
-  return {};
-#endif
 }
 
 }  // namespace sft::ops

@@ -12,8 +12,8 @@
 namespace sft::ops {
 
 struct ProductKey {
-  std::array<std::int64_t, 6> sizes;  ///< m, n, k and the strides of a, b, c
-  std::uint32_t flags;                ///< flags_of
+  std::array<std::int64_t, 6> sizes;        ///< m, n, k and the strides of a, b, c
+  std::uint32_t flags;                      ///< flags_of
   std::array<std::uint32_t, 4> alignments;  ///< of a, b, c, bias, bytes
   bool operator==(const ProductKey&) const = default;
 

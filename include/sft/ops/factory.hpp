@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,16 @@ struct AttentionLibrary {
   bool has_backward = false;  ///< else its backward pass does not repeat its bits, and that of this program is used
 };
 [[nodiscard]] AttentionLibrary find_attention_library();
+
+/// What an algorithm on this GPU is for: MatmulAlgorithms::library. `device` is a GPU.
+[[nodiscard]] std::string matmul_library(const device::Device& device);
+
+/// Times, on random numbers, what the heuristic of cuBLASLt proposes for each of `products`, of which the memory need
+/// not exist, and takes what is faster by more than the clock's noise; what `known` has of this library is taken as it
+/// is. Takes device memory for the time of the call, a third of what is
+/// free at most. `device` is a GPU.
+[[nodiscard]] MatmulTuning tune_matmul(device::Device& device, std::span<const Matmul> products,
+                                       const MatmulAlgorithms& known);
 
 /// A backend that holds every call against the rules of backend.hpp before `inner` runs it: std::logic_error names the
 /// op and the tensor, and says what it is and what it must be. Plans are for the backend that made them, not for

@@ -5,12 +5,8 @@
 // the same bits.
 
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
-
-#include "sft/device/device.hpp"
-#include "sft/ops/backend.hpp"
 
 namespace sft::ops {
 
@@ -26,22 +22,13 @@ struct MatmulAlgorithms {
 /// The inverse. A line that is none, as of a file that was cut off, ends the list.
 [[nodiscard]] MatmulAlgorithms read_matmul_algorithms(std::string_view text);
 
-/// What an algorithm on this GPU is for: MatmulAlgorithms::library. `device` is a GPU.
-[[nodiscard]] std::string matmul_library(const device::Device& device);
-
+/// What ops::tune_matmul found.
 struct MatmulTuning {
-  MatmulAlgorithms algorithms;  ///< of the products that were given, and those that were known
-  int num_measured = 0;         ///< products
-  int num_without_memory = 0;   ///< products left to the heuristic, for the GPU has no room for their operands
-  double seconds_first = 0.0;   ///< of one run of each of these products by what the heuristic puts first
+  MatmulAlgorithms algorithms;   ///< of the products that were given, and those that were known
+  int num_measured = 0;          ///< products
+  int num_without_memory = 0;    ///< products left to the heuristic, for the GPU has no room for their operands
+  double seconds_first = 0.0;    ///< of one run of each of these products by what the heuristic puts first
   double seconds_fastest = 0.0;  ///< the same by what is taken
 };
-
-/// Times, on random numbers, what the heuristic of cuBLASLt proposes for each of `products`, of which the memory need
-/// not exist, and takes what is faster by more than the clock's noise; what `known` has of this library is taken as it
-/// is. `workspace_bytes`: as large as the backend's. Takes device memory for the time of the call, a third of what is
-/// free at most. `device` is a GPU.
-[[nodiscard]] MatmulTuning tune_matmul(device::Device& device, std::span<const Matmul> products,
-                                       const MatmulAlgorithms& known);
 
 }  // namespace sft::ops

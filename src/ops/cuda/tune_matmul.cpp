@@ -66,8 +66,8 @@ class Operands {
     placed.shape = x.shape;
     placed.stride0 = x.stride0;
     if (x.data == nullptr) return placed;
-    auto* const begin = static_cast<std::byte*>(block_.get()) + used_bytes_ +
-                        reinterpret_cast<std::uintptr_t>(x.data) % line_bytes;
+    auto* const begin =
+        static_cast<std::byte*>(block_.get()) + used_bytes_ + reinterpret_cast<std::uintptr_t>(x.data) % line_bytes;
     used_bytes_ += needs(x);
     placed.data = begin;
     // Between rows too. Zeros would draw less power, and the clock would be faster than in a run.

@@ -32,7 +32,10 @@ std::vector<Matmul> some_products() {
   };
   const auto bf16 = DType::bf16, float32 = DType::float32;
   return {{.a = matrix(bf16, 16, 8), .b = matrix(bf16, 24, 8), .c = matrix(bf16, 16, 24), .transpose_b = true},
-          {.a = matrix(bf16, 16, 8), .b = matrix(bf16, 16, 24), .c = matrix(float32, 8, 24), .transpose_a = true,
+          {.a = matrix(bf16, 16, 8),
+           .b = matrix(bf16, 16, 24),
+           .c = matrix(float32, 8, 24),
+           .transpose_a = true,
            .accumulate = true},
           {.a = matrix(bf16, 16, 64).columns(8, 8),
            .b = matrix(bf16, 8, 24),
