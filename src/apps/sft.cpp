@@ -26,6 +26,7 @@
 #include "choose_device.hpp"
 #include "input_file.hpp"
 #include "machines.hpp"
+#include "matmul_choice.hpp"
 #include "next_steps.hpp"
 #include "open_datasets.hpp"
 #include "save_model_folder.hpp"
@@ -488,11 +489,15 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
     step_time = planned_time(on, config, datasets, machine, hardware);
   });
 
+  // Before the arenas take the GPU's memory
+  const apps::MatmulChoice matmul(config, datasets.limits(config), place, machine, device, world);
+
   // 6. Model, its shards and its optimizer: all memory of the run, entered in the ledger
   device::Ledger ledger;
   ledger.add(device::Label::process, device::Space::device, machine.gpu_process_bytes);
   ledger.add(device::Label::communication, device::Space::host, machine.first_rank_bytes());
-  train::Engine engine(config, datasets.limits(config), place, on.groups, device, *collectives, ledger);
+  train::Engine engine(config, datasets.limits(config), place, on.groups, device, *collectives, ledger,
+                       matmul.algorithms());
 
   // 7. Restore
   const std::optional<train::StartWeights> start = start_weights(config, world, engine, device);
@@ -505,6 +510,7 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
   if (trainer.restore() == train::Trainer::Restored::needs_other_plan) return std::nullopt;
   world.agree([&, &config = config] {
     if (world.rank() != 0) return;
+    matmul.keep(config->train.output_dir);
     for (const char* name : {"/model", "/adapter"}) hub::NewFolder::recover(config->train.output_dir + name);
   });
   set_log_times(!train::is_terminal());

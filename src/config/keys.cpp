@@ -334,6 +334,9 @@ std::vector<Key> make_keys() {
           "documents, "
           "where it gives the same at the "
           "start of the run"),
+      key("device", &C::device, "matmul_autotune", &Device::matmul_autotune,
+          "on GPUs: before the first step, time the algorithms that cuBLASLt proposes for each matrix product and take "
+          "the fastest; kept for this kind of GPU, and with the run"),
       key("device", &C::device, "comm_timeout_s", &Device::comm_timeout_s,
           "end a run when no rank gets on for so long, 6 times as long before the end of the first step, and say "
           "which rank all wait for; 0: never",

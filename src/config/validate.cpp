@@ -108,6 +108,10 @@ void check_attention(const Config& config) {
 }
 
 void check_device(const Config& config) {
+  if (config.device.matmul_autotune && config.device.backend == BackendChoice::cpu) {
+    throw_config_error("`device.matmul_autotune = true` does not go with backend = cpu", "it is for products on GPUs",
+                       "set backend = cuda, or leave device.matmul_autotune out");
+  }
   const Device& device = config.device;
   Refusals refusals;
   constexpr int most_ctas = 64;  // channels of NCCL

@@ -4,10 +4,13 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
+#include <string>
 
 #include "ops/cpu/isa.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/ops/factory.hpp"
+#include "sft/ops/matmul_algorithms.hpp"
 #include "sft/ops/shapes.hpp"
 
 // ops::Backend on host processors: every op runs at once, in vectorised loops and oneDNN products on OpenMP threads.
@@ -24,7 +27,14 @@ namespace sft::ops::cuda {
 
 /// A backend whose ops are queued on `stream`, of a CUDA device that the calling thread has taken.
 /// Throws a configuration Error where cuDNN is asked for and cannot be used.
-[[nodiscard]] std::unique_ptr<Backend> make_backend(device::Stream& stream, AttentionKernels attention);
+/// `algorithms`: as ops::make_backend's.
+[[nodiscard]] std::unique_ptr<Backend> make_backend(device::Stream& stream, AttentionKernels attention,
+                                                    const MatmulAlgorithms* algorithms);
+
+/// See ops::matmul_library and ops::tune_matmul.
+[[nodiscard]] std::string matmul_library(const device::Device& device);
+[[nodiscard]] MatmulTuning tune_matmul(device::Device& device, std::span<const Matmul> products,
+                                       const MatmulAlgorithms& known);
 
 /// See ops::find_attention_library.
 [[nodiscard]] AttentionLibrary find_attention_library();

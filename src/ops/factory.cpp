@@ -9,9 +9,8 @@
 #include "ops/cpu/product_counter.hpp"
 #include "ops/null/backend.hpp"
 #include "ops/null/clocked_backend.hpp"
+#include "ops/null/product_list.hpp"
 #include "sft/core/error.hpp"
-#if SFT_HAVE_CUDA
-#endif
 
 namespace sft::ops {
 
@@ -28,9 +27,10 @@ std::int64_t gpu_loss_chunk_tokens(const Shapes& shapes) {
 }
 
 std::unique_ptr<Backend> make_unchecked_backend(device::Device& device, device::Stream& stream,
-                                                [[maybe_unused]] AttentionKernels attention) {
+                                                [[maybe_unused]] AttentionKernels attention,
+                                                [[maybe_unused]] const MatmulAlgorithms* algorithms) {
 #if SFT_HAVE_CUDA
-  if (device.kind() == device::Kind::cuda) return cuda::make_backend(stream, attention);
+  if (device.kind() == device::Kind::cuda) return cuda::make_backend(stream, attention, algorithms);
 #endif
   return cpu::make_backend(device, stream, cpu::best_isa());
 }
@@ -52,9 +52,10 @@ void require_built(device::Kind kind) {
                      "install both and build again with -DSFT_CUDA=ON, or set [device] backend = cpu");
 }
 
-std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream, AttentionKernels attention) {
+std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream, AttentionKernels attention,
+                                      const MatmulAlgorithms* algorithms) {
   require_built(device.kind());
-  std::unique_ptr<Backend> backend = make_unchecked_backend(device, stream, attention);
+  std::unique_ptr<Backend> backend = make_unchecked_backend(device, stream, attention, algorithms);
 #if SFT_CHECKED_OPS
   backend = make_checked_backend(std::move(backend));
 #endif
@@ -69,6 +70,25 @@ AttentionLibrary find_attention_library() {
 #endif
 }
 
+std::string matmul_library([[maybe_unused]] const device::Device& device) {
+  require_built(device::Kind::cuda);
+#if SFT_HAVE_CUDA
+  return cuda::matmul_library(device);
+#else
+  return "";
+#endif
+}
+
+MatmulTuning tune_matmul([[maybe_unused]] device::Device& device, [[maybe_unused]] std::span<const Matmul> products,
+                         [[maybe_unused]] const MatmulAlgorithms& known) {
+  require_built(device::Kind::cuda);
+#if SFT_HAVE_CUDA
+  return cuda::tune_matmul(device, products, known);
+#else
+  return {};
+#endif
+}
+
 std::unique_ptr<Backend> make_checked_backend(std::unique_ptr<Backend> inner) {
   return checked::make_backend(std::move(inner));
 }
@@ -79,6 +99,10 @@ std::unique_ptr<Backend> make_null_backend(device::Stream& stream) {
 
 std::unique_ptr<Backend> make_product_counter(device::Stream& stream) {
   return std::make_unique<cpu::ProductCounter>(cpu::best_isa(), stream);
+}
+
+std::unique_ptr<Backend> make_product_list(device::Stream& stream) {
+  return std::make_unique<null::ProductList>(stream);
 }
 
 std::unique_ptr<Backend> make_clocked_backend(const device::ClockedDevice& device, device::Stream& stream) {
@@ -96,6 +120,10 @@ std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& sh
 
 std::size_t products_bytes(const Backend& counter, const ProductUse& use) {
   return dynamic_cast<const cpu::ProductCounter&>(counter).code_bytes(use);
+}
+
+const std::vector<Matmul>& listed_products(const Backend& list) {
+  return dynamic_cast<const null::ProductList&>(list).products();
 }
 
 std::size_t product_copies_bytes(device::Kind kind, int num_threads, const Shapes& shapes) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ops/tensor_arguments.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::ops {
@@ -11,12 +12,10 @@ namespace {
 
 constexpr std::int64_t block_multiple = 128;
 
-std::int64_t stride_of(const ConstTensor& x) { return x.shape[0] > 1 ? x.stride0 : x.shape[1]; }
-
 /// The rows of x that a span of `max_span` elements holds.
 std::int64_t rows_within(const ConstTensor& x, std::int64_t max_span) {
   const std::int64_t width = x.shape[1];
-  return width > max_span ? 0 : (max_span - width) / stride_of(x) + 1;
+  return width > max_span ? 0 : (max_span - width) / row_stride(x) + 1;
 }
 
 /// The size of even parts of `size`, each at most `most`.

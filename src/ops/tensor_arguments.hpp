@@ -116,6 +116,9 @@ static_assert(block_elements == dynamic_block_size);
 }
 
 /// What of a product, beside sizes and strides, decides how it is computed: one bit each.
+/// Elements from a row of a matrix to the next.
+[[nodiscard]] inline std::int64_t row_stride(const ConstTensor& x) { return x.shape[0] > 1 ? x.stride0 : x.shape[1]; }
+
 inline constexpr std::uint32_t flag_transpose_a = 1, flag_transpose_b = 2, flag_bf16 = 16;  ///< of flags_of
 [[nodiscard]] inline std::uint32_t flags_of(const Matmul& product) {
   const auto bit = [](bool set, int position) { return static_cast<std::uint32_t>(set) << position; };

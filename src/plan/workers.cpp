@@ -23,14 +23,16 @@ std::unique_ptr<device::Stream> make_stream(device::Device& device, const char* 
 }
 
 std::unique_ptr<ops::Backend> make_ops(device::Device& device, device::Stream& compute, Work work,
-                                       ops::AttentionKernels attention) {
+                                       ops::AttentionKernels attention, const ops::MatmulAlgorithms* algorithms) {
   switch (work) {
     case Work::done:
-      return ops::make_backend(device, compute, attention);
+      return ops::make_backend(device, compute, attention, algorithms);
     case Work::counted:
       return ops::make_null_backend(compute);
     case Work::noted:
       return ops::make_product_counter(compute);
+    case Work::listed:
+      return ops::make_product_list(compute);
     case Work::clocked:
       break;
   }
@@ -102,18 +104,19 @@ void Streams::drain() const noexcept {
 
 UnitWorkers::UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, bool cuts_tokens, const Tensor& tp_wire,
                          device::Device& device, comm::Collectives& collectives, Work work,
-                         ops::AttentionKernels attention)
+                         ops::AttentionKernels attention, const ops::MatmulAlgorithms* algorithms)
     : streams(device),
-      ops(make_ops(device, *streams.compute, work, attention)),
+      ops(make_ops(device, *streams.compute, work, attention, algorithms)),
       tp(groups.tp, device, collectives, *streams.compute, *streams.tp, cuts_tokens, tp_wire, groups.kv_replicas),
       units(memory.parts, memory.buffers, memory.policy, memory.slots, groups, device, *ops, collectives, *streams.comm,
             *streams.gathers),
       experts(groups.ep, device, *ops, collectives, *streams.experts) {}
 
 RankWorkers::RankWorkers(RankPlan& plan, const config::Config& config, const mesh::Groups& groups,
-                         device::Device& device, comm::Collectives& collectives, Work work)
+                         device::Device& device, comm::Collectives& collectives, Work work,
+                         const ops::MatmulAlgorithms* algorithms)
     : UnitWorkers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, plan.sizes.token_slices > 1,
-                  plan.tp_wire, device, collectives, work, attention_kernels(config.device)),
+                  plan.tp_wire, device, collectives, work, attention_kernels(config.device), algorithms),
       attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *streams.ring)),
       activations(make_activation_mover(plan.decoder, config.train.offload_folder, device, *streams.compute, work)),
       decoder({config.model, plan.sizes, device, *ops, units, tp, *attention, plan.decoder.adapters, experts,

@@ -133,14 +133,15 @@ EvalSums& EvalSums::operator+=(const EvalSums& other) {
 struct Engine::Impl {
   /// Takes what `shared` does not hold of the memory, and the files. Local.
   Impl(std::unique_ptr<Planned> planned_in, plan::SharedBlocks shared, const mesh::Groups& groups_in,
-       device::Device& device_in, comm::Collectives& collectives, device::Ledger& ledger)
+       device::Device& device_in, comm::Collectives& collectives, device::Ledger& ledger,
+       const ops::MatmulAlgorithms* algorithms)
       : planned(std::move(planned_in)),
         config(planned->config),
         plan(planned->plan),
         groups(groups_in),
         device(device_in),
         arenas(take_memory(std::move(shared), collectives, ledger)),
-        workers(plan, config, groups, device, collectives, plan::Work::done),
+        workers(plan, config, groups, device, collectives, plan::Work::done, algorithms),
         upload(device, compute_stream(), plan.upload) {
     open_optimizers();
     for (const plan::TrainedPart& part : plan.trained) {
@@ -355,7 +356,7 @@ struct Engine::Impl {
 
 Engine::Engine(const config::ValidConfig& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
                const mesh::Groups& groups, device::Device& device, comm::Collectives& collectives,
-               device::Ledger& ledger) {
+               device::Ledger& ledger, const ops::MatmulAlgorithms* algorithms) {
   std::unique_ptr<Planned> planned;
   groups.world.agree([&] {
     planned = std::make_unique<Planned>(config, limits, place, device.kind());
@@ -364,7 +365,8 @@ Engine::Engine(const config::ValidConfig& config, const data::MicroBatchLimits& 
   });
   plan::SharedBlocks shared = plan::share_blocks(planned->sizes, groups, collectives);
   groups.world.agree([&] {
-    impl_ = std::make_unique<Impl>(std::move(planned), std::move(shared), groups, device, collectives, ledger);
+    impl_ =
+        std::make_unique<Impl>(std::move(planned), std::move(shared), groups, device, collectives, ledger, algorithms);
   });
 }
 

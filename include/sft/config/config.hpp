@@ -330,6 +330,7 @@ struct Device {
   BackendChoice backend = BackendChoice::automatic;
   CommChoice comm = CommChoice::automatic;
   AttentionChoice attention = AttentionChoice::automatic;
+  bool matmul_autotune = false;   ///< time what cuBLASLt proposes for each product, before the first step
   double comm_timeout_s = 300.0;  ///< how long the ranks may stand still (comm/watch.hpp); 0: without end
   /// Thread blocks that NCCL may use for the collectives of an axis; 0: its own choice.
   int dp_replicate_max_ctas = 0, dp_shard_max_ctas = 0, ep_max_ctas = 0, sp_max_ctas = 0, tp_max_ctas = 0;

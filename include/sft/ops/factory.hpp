@@ -6,10 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "sft/device/clocked_device.hpp"
 #include "sft/ops/backend.hpp"
+#include "sft/ops/matmul_algorithms.hpp"
 #include "sft/ops/shapes.hpp"
 
 namespace sft::ops {
@@ -20,9 +23,11 @@ namespace sft::ops {
 void require_built(device::Kind kind);
 
 /// A backend whose ops are queued on `stream` of `device`; both outlive it. Throws a configuration Error when absent.
-/// `attention` is for GPUs; with cudnn, a configuration Error too where cuDNN cannot be used.
+/// `attention` and `algorithms`, null or a list that outlives the backend, are for GPUs; with cudnn, a configuration
+/// Error too where cuDNN cannot be used.
 [[nodiscard]] std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream,
-                                                    AttentionKernels attention = AttentionKernels::own);
+                                                    AttentionKernels attention = AttentionKernels::own,
+                                                    const MatmulAlgorithms* algorithms = nullptr);
 
 /// cuDNN as this program would use it. `problem`: why it cannot, with what to do; empty: it can. Loads the library.
 struct AttentionLibrary {
@@ -31,6 +36,16 @@ struct AttentionLibrary {
   bool has_backward = false;  ///< else its backward pass does not repeat its bits, and that of this program is used
 };
 [[nodiscard]] AttentionLibrary find_attention_library();
+
+/// What an algorithm on this GPU is for: MatmulAlgorithms::library. `device` is a GPU.
+[[nodiscard]] std::string matmul_library(const device::Device& device);
+
+/// Times, on random numbers, what the heuristic of cuBLASLt proposes for each of `products`, of which the memory need
+/// not exist, and takes what is faster by more than the clock's noise; what `known` has of this library is taken as it
+/// is. Takes device memory for the time of the call, a third of what is
+/// free at most. `device` is a GPU.
+[[nodiscard]] MatmulTuning tune_matmul(device::Device& device, std::span<const Matmul> products,
+                                       const MatmulAlgorithms& known);
 
 /// A backend that holds every call against the rules of backend.hpp before `inner` runs it: std::logic_error names the
 /// op and the tensor, and says what it is and what it must be. Plans are for the backend that made them, not for
@@ -54,6 +69,12 @@ struct AttentionLibrary {
 
 /// A null backend that notes the matrix products it is given, for products_bytes. `stream` outlives it.
 [[nodiscard]] std::unique_ptr<Backend> make_product_counter(device::Stream& stream);
+
+/// A null backend that lists the matrix products it is given, each kind once, cut as a GPU's library needs them.
+/// `stream` outlives it.
+[[nodiscard]] std::unique_ptr<Backend> make_product_list(device::Stream& stream);
+/// What `list`, of make_product_list, was given, over addresses that must not be used.
+[[nodiscard]] const std::vector<Matmul>& listed_products(const Backend& list);
 
 /// How a run uses the products of a step.
 struct ProductUse {

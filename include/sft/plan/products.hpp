@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the machine code of a rank's matrix products takes, by the code that trains, over nothing.
+// The matrix products of a rank, and what their machine code takes, by the code that trains, over nothing.
 
 #include <cstddef>
+#include <vector>
 
 #include "sft/config/valid_config.hpp"
+#include "sft/ops/backend.hpp"
 #include "sft/plan/rank_plan.hpp"
 
 namespace sft::plan {
@@ -13,5 +15,10 @@ namespace sft::plan {
 /// that are as large as they can be. 0 on GPUs and where there is nothing to train on. `plan` is laid out over nothing
 /// behind it. Pure but for the instruction set of this processor.
 [[nodiscard]] std::size_t plan_products(const config::ValidConfig& config, RankPlan& plan);
+
+/// The products of a step on micro-batches that are as large as they can be, each kind once, over addresses that must
+/// not be used. Those of experts and of an optimizer are not among them. `plan` is laid out over nothing behind it.
+/// Pure.
+[[nodiscard]] std::vector<ops::Matmul> list_products(const config::ValidConfig& config, RankPlan& plan);
 
 }  // namespace sft::plan

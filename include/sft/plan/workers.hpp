@@ -11,6 +11,7 @@
 #include "sft/mesh/groups.hpp"
 #include "sft/model/decoder.hpp"
 #include "sft/ops/backend.hpp"
+#include "sft/ops/matmul_algorithms.hpp"
 #include "sft/parallel/expert_exchange.hpp"
 #include "sft/parallel/matrix_exchange.hpp"
 #include "sft/parallel/sequence_attention.hpp"
@@ -22,8 +23,9 @@
 namespace sft::plan {
 
 /// Whether ops compute and activations move; or neither, over the addresses of sizing arenas: on a null device, or on a
-/// device::ClockedDevice, whose clocks they move on. Noted: as counted, by ops::make_product_counter.
-enum class Work { done, counted, noted, clocked };
+/// device::ClockedDevice, whose clocks they move on. Noted and listed: as counted, by ops::make_product_counter and by
+/// ops::make_product_list.
+enum class Work { done, counted, noted, listed, clocked };
 
 /// The streams of a rank, named for timelines; docs/architecture.md says what each carries.
 struct Streams {
@@ -47,7 +49,8 @@ struct UnitWorkers {
   /// All that is referred to outlives it; the memory is laid out. `cuts_tokens`, `tp_wire`: as TensorParallel's. Local.
   UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, bool cuts_tokens, const Tensor& tp_wire,
               device::Device& device, comm::Collectives& collectives, Work work,
-              ops::AttentionKernels attention = ops::AttentionKernels::own);
+              ops::AttentionKernels attention = ops::AttentionKernels::own,
+              const ops::MatmulAlgorithms* algorithms = nullptr);
   UnitWorkers(const UnitWorkers&) = delete;
   UnitWorkers& operator=(const UnitWorkers&) = delete;
 
@@ -73,9 +76,10 @@ struct StepWorkers {
 /// exchanges that an optimizer asks for.
 struct RankWorkers : UnitWorkers {
   /// `plan` is laid out; it, `config`, which it was made from, and all else that is referred to outlive the workers.
-  /// Local. Throws a configuration Error where activations wait in files and there is no room for them.
+  /// `algorithms`: null, or of a GPU's products. Local. Throws a configuration Error where activations wait in files
+  /// and there is no room for them.
   RankWorkers(RankPlan& plan, const config::Config& config, const mesh::Groups& groups, device::Device& device,
-              comm::Collectives& collectives, Work work);
+              comm::Collectives& collectives, Work work, const ops::MatmulAlgorithms* algorithms = nullptr);
 
   std::deque<StepWorkers> steps;  ///< by RankPlan::trained
   std::unique_ptr<parallel::SequenceAttention> attention;

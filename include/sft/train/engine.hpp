@@ -16,6 +16,7 @@
 #include "sft/device/device.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/mesh/groups.hpp"
+#include "sft/ops/matmul_algorithms.hpp"
 #include "sft/parallel/shard_map.hpp"
 
 namespace sft::train {
@@ -61,10 +62,12 @@ struct EvalSums {
 class Engine {
  public:
   /// Plans and allocates everything (see the ledger), for micro-batches within `limits`; parameters are uninitialized
-  /// until initialize() or a load. Not inside Group::agree. Where a rank has no memory, or no room for its files, every
+  /// until initialize() or a load. `algorithms`: null, or of a GPU's products; outlives the engine. Not inside
+  /// Group::agree. Where a rank has no memory, or no room for its files, every
   /// rank throws the same comm::SharedError; the collectives are of no use then.
   Engine(const config::ValidConfig& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
-         const mesh::Groups& groups, device::Device& device, comm::Collectives& collectives, device::Ledger& ledger);
+         const mesh::Groups& groups, device::Device& device, comm::Collectives& collectives, device::Ledger& ledger,
+         const ops::MatmulAlgorithms* algorithms = nullptr);
   ~Engine();
 
   /// Whether a run begins, or goes on with the adapters of a checkpoint that is loaded next.

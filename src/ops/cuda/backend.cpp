@@ -24,19 +24,17 @@
 namespace sft::ops::cuda {
 namespace {
 
-/// Scratch of one op: what cuBLASLt works with on Hopper, and more than sums over rows of a million columns need.
-constexpr std::size_t scratch_bytes = std::size_t{32} << 20;
 constexpr std::int64_t max_head_dim = 256;
 
 [[noreturn]] void refuse_fp8() { throw std::logic_error("ops: the CUDA backend has no matrices of 8-bit floats"); }
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(device::Stream& stream, AttentionKernels attention)
+  CudaBackend(device::Stream& stream, AttentionKernels attention, const MatmulAlgorithms* algorithms)
       : stream_(stream),
         native_(static_cast<cudaStream_t>(stream.native())),
         uses_cudnn_(attention != AttentionKernels::own),
-        products_(native_),
+        products_(native_, {}, algorithms),
         grouped_(native_) {}
 
   device::Stream& stream() override { return stream_; }
@@ -453,13 +451,14 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_backend(device::Stream& stream, AttentionKernels attention) {
+std::unique_ptr<Backend> make_backend(device::Stream& stream, AttentionKernels attention,
+                                      const MatmulAlgorithms* algorithms) {
   if (attention != AttentionKernels::own) {
     if (const std::string problem = find_attention_library().problem; !problem.empty()) {
       throw Error(ExitStatus::configuration, problem);
     }
   }
-  return std::make_unique<CudaBackend>(stream, attention);
+  return std::make_unique<CudaBackend>(stream, attention, algorithms);
 }
 
 AttentionLibrary find_attention_library() {

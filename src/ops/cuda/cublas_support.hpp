@@ -3,6 +3,7 @@
 // What calls of cuBLASLt and cuBLAS have in common.
 
 #include <cublasLt.h>
+#include <cuda_runtime_api.h>
 
 #include <fmt/core.h>
 #include <cstdint>
@@ -19,12 +20,15 @@ inline void check(cublasStatus_t status, const char* call) {
               "look for an earlier message of the GPU, and check it with nvidia-smi");
 }
 
+inline void check(cudaError_t status, const char* call) {
+  if (status == cudaSuccess) return;
+  throw Error(ExitStatus::failure, fmt::format("{} failed", call), cudaGetErrorString(status),
+              "look for an earlier message of the GPU, and check it with nvidia-smi");
+}
+
 [[nodiscard]] inline cudaDataType type_of(const ConstTensor& x) {
   SFT_ENSURE(x.dtype == DType::float32 || x.dtype == DType::bf16, "matmul: float32 or bf16 expected");
   return x.dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
 }
-
-/// Elements from a row of a matrix to the next.
-[[nodiscard]] inline std::int64_t row_stride(const ConstTensor& x) { return x.shape[0] > 1 ? x.stride0 : x.shape[1]; }
 
 }  // namespace sft::ops::cuda

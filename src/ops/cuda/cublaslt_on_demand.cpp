@@ -61,6 +61,17 @@ SFT_FORWARD(cublasLtMatmul,
             (handle, operation, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d, d_layout, algorithm, workspace,
              workspace_bytes, stream))
 
+SFT_FORWARD(cublasLtMatmulAlgoCheck,
+            (cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t a,
+             cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+             const cublasLtMatmulAlgo_t* algorithm, cublasLtMatmulHeuristicResult_t* result),
+            (handle, operation, a, b, c, d, algorithm, result))
+
+size_t cublasLtGetVersion() {
+  static auto* const forward = library().function<decltype(cublasLtGetVersion)>("cublasLtGetVersion");
+  return forward();
+}
+
 const char* cublasLtGetStatusString(cublasStatus_t status) {
   static auto* const forward = library().function<decltype(cublasLtGetStatusString)>("cublasLtGetStatusString");
   return forward(status);

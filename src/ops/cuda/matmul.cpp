@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cuda/matmul.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ops/cuda/cublas_support.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
@@ -17,15 +24,6 @@ namespace {
 
 /// Shapes of products that are kept: some 200 bytes of host memory each. When there are more, all are forgotten.
 constexpr std::size_t max_kept_products = 4096;
-
-/// The largest of the powers of two that algorithms ask for and that divides the address.
-std::uint32_t alignment_of(const void* data) {
-  const auto address = reinterpret_cast<std::uintptr_t>(data);
-  for (const std::uint32_t bytes : {256U, 16U, 8U, 4U}) {
-    if (address % bytes == 0) return bytes;
-  }
-  return 2;
-}
 
 /// A row-major matrix as the column-major transpose that lies in the same memory.
 class Layout {
@@ -77,20 +75,80 @@ class Operation {
 /// What an algorithm may use.
 class Preference {
  public:
-  Preference() { check(cublasLtMatmulPreferenceCreate(&preference_), "cublasLtMatmulPreferenceCreate"); }
+  Preference(const ProductKey& key, Workspace workspace) {
+    check(cublasLtMatmulPreferenceCreate(&preference_), "cublasLtMatmulPreferenceCreate");
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace.num_bytes));
+    // Parts of a split sum are added up in float32, in a step of its own: not in the output, in the order of arrival.
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    const auto [a_alignment, b_alignment, c_alignment, bias_alignment] = key.alignments;
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b_alignment);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a_alignment);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c_alignment);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c_alignment);
+  }
   ~Preference() { cublasLtMatmulPreferenceDestroy(preference_); }
   Preference(const Preference&) = delete;
   Preference& operator=(const Preference&) = delete;
 
+  [[nodiscard]] cublasLtMatmulPreference_t get() const { return preference_; }
+
+ private:
   template <class T>
   void set(cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
     check(cublasLtMatmulPreferenceSetAttribute(preference_, attribute, &value, sizeof(value)),
           "cublasLtMatmulPreferenceSetAttribute");
   }
-  [[nodiscard]] cublasLtMatmulPreference_t get() const { return preference_; }
+
+  cublasLtMatmulPreference_t preference_ = nullptr;
+};
+
+/// A bias that is part of the product is of c's dtype.
+bool is_bias_of_product(const Matmul& product) {
+  return product.bias.data != nullptr && product.bias.dtype == product.c.dtype;
+}
+
+/// An algorithm as text: whether the bias is part of the product, and the numbers of the library.
+std::string text_of(const cublasLtMatmulAlgo_t& algorithm, bool has_bias) {
+  return fmt::format("{} {:016x}", has_bias ? "bias" : "plain", fmt::join(algorithm.data, " "));
+}
+
+/// The inverse; nothing for other text.
+std::optional<std::pair<cublasLtMatmulAlgo_t, bool>> algorithm_of(const std::string& text) {
+  std::istringstream words(text);
+  std::string kind;
+  cublasLtMatmulAlgo_t algorithm{};
+  words >> kind >> std::hex;
+  for (auto& number : algorithm.data) words >> number;
+  if (!words || (kind != "bias" && kind != "plain")) return std::nullopt;
+  return std::pair(algorithm, kind == "bias");
+}
+
+/// Device time of queued work.
+class Stopwatch {
+ public:
+  explicit Stopwatch(cudaStream_t stream) : stream_(stream) {
+    for (cudaEvent_t* event : {&begin_, &end_}) check(cudaEventCreate(event), "cudaEventCreate");
+  }
+  ~Stopwatch() {
+    for (cudaEvent_t event : {begin_, end_}) cudaEventDestroy(event);
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+  /// Seconds of what `queue` queues. Waits for it.
+  [[nodiscard]] double time(const std::function<void()>& queue) const {
+    check(cudaEventRecord(begin_, stream_), "cudaEventRecord");
+    queue();
+    check(cudaEventRecord(end_, stream_), "cudaEventRecord");
+    check(cudaEventSynchronize(end_), "cudaEventSynchronize");
+    float milliseconds = 0.0F;
+    check(cudaEventElapsedTime(&milliseconds, begin_, end_), "cudaEventElapsedTime");
+    return static_cast<double>(milliseconds) * 1e-3;
+  }
 
  private:
-  cublasLtMatmulPreference_t preference_ = nullptr;
+  cudaStream_t stream_;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
 }  // namespace
@@ -100,20 +158,45 @@ class MatmulEngine::Plan {
  public:
   explicit Plan(const Matmul& product) : operation_(product), a_(product.a), b_(product.b), c_(product.c) {}
 
-  /// Takes the first algorithm of the library's heuristic, with the bias as part of the product or without it. False
-  /// where there is none.
-  bool choose(cublasLtHandle_t library, const Preference& preference, const void* bias) {
-    has_bias_ = bias != nullptr;
+  /// What the library's heuristic proposes, best first, `most` at most, with the bias as part of the product or
+  /// without it.
+  [[nodiscard]] std::vector<cublasLtMatmulHeuristicResult_t> propose(cublasLtHandle_t library,
+                                                                     const Preference& preference, const void* bias,
+                                                                     int most) {
     operation_.set_bias(bias);
-    cublasLtMatmulHeuristicResult_t result{};
+    std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
     int count = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-        library, operation_.get(), b_.get(), a_.get(), c_.get(), c_.get(), preference.get(), 1, &result, &count);
-    if (status != CUBLAS_STATUS_SUCCESS || count == 0 || result.state != CUBLAS_STATUS_SUCCESS) return false;
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(library, operation_.get(), b_.get(), a_.get(), c_.get(), c_.get(),
+                                       preference.get(), most, results.data(), &count);
+    results.resize(status == CUBLAS_STATUS_SUCCESS ? static_cast<std::size_t>(count) : 0);
+    std::erase_if(results, [](const auto& result) { return result.state != CUBLAS_STATUS_SUCCESS; });
+    return results;
+  }
+
+  void take(const cublasLtMatmulHeuristicResult_t& result, bool has_bias) {
+    has_bias_ = has_bias;
     algorithm_ = result.algo;
     workspace_bytes_ = result.workspaceSize;
+  }
+
+  /// Takes this algorithm if the library has it for the product, within the workspace.
+  [[nodiscard]] bool take_if_fits(cublasLtHandle_t library, const cublasLtMatmulAlgo_t& algorithm, const void* bias,
+                                  Workspace workspace) {
+    operation_.set_bias(bias);
+    cublasLtMatmulHeuristicResult_t result{};
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoCheck(library, operation_.get(), b_.get(), a_.get(), c_.get(), c_.get(), &algorithm, &result);
+    if (status != CUBLAS_STATUS_SUCCESS || result.state != CUBLAS_STATUS_SUCCESS) return false;
+    if (result.workspaceSize > workspace.num_bytes) return false;
+    result.algo = algorithm;
+    take(result, bias != nullptr);
     return true;
   }
+
+  /// As part of the product.
+  [[nodiscard]] bool adds_bias() const { return has_bias_; }
+  [[nodiscard]] std::string algorithm() const { return text_of(algorithm_, has_bias_); }
 
   void run(cublasLtHandle_t library, const Matmul& product, Workspace workspace, cudaStream_t stream) {
     SFT_ENSURE(workspace_bytes_ <= workspace.num_bytes, "matmul: the workspace is no smaller than before");
@@ -136,7 +219,8 @@ class MatmulEngine::Plan {
   bool has_bias_ = false;  ///< as part of the product
 };
 
-MatmulEngine::MatmulEngine(cudaStream_t stream, const ProductLimits& limits) : stream_(stream), limits_(limits) {
+MatmulEngine::MatmulEngine(cudaStream_t stream, const ProductLimits& limits, const MatmulAlgorithms* algorithms)
+    : stream_(stream), limits_(limits), algorithms_(algorithms) {
   check(cublasLtCreate(&library_), "cublasLtCreate");
 }
 
@@ -145,46 +229,66 @@ MatmulEngine::~MatmulEngine() {
   cublasLtDestroy(library_);
 }
 
-std::size_t MatmulEngine::KeyHash::operator()(const Key& key) const {
-  std::uint64_t hash = key.flags;
-  const auto add = [&](std::uint64_t part) {
-    hash = (hash ^ part) * 0xff51afd7ed558ccdU;
-    hash ^= hash >> 32U;
-  };
-  for (const std::int64_t size : key.sizes) add(static_cast<std::uint64_t>(size));
-  for (const std::uint32_t alignment : key.alignments) add(alignment);
-  return hash;
-}
-
-MatmulEngine::Key MatmulEngine::key_of(const Matmul& product) {
-  const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
-  return {{c.shape[0], c.shape[1], a.shape[transpose_a ? 0 : 1], row_stride(a), row_stride(b), row_stride(c)},
-          flags_of(product),
-          {alignment_of(a.data), alignment_of(b.data), alignment_of(c.data), alignment_of(bias.data)}};
-}
-
-std::unique_ptr<MatmulEngine::Plan> MatmulEngine::make_plan(const Matmul& product, const Key& key,
+std::unique_ptr<MatmulEngine::Plan> MatmulEngine::make_plan(const Matmul& product, const ProductKey& key,
                                                             Workspace workspace) const {
-  Preference preference;
-  preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace.num_bytes));
-  // Parts of a split sum are added up in float32, in a step of its own: not in the output, in the order of arrival.
-  preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                 static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  const auto [a_alignment, b_alignment, c_alignment, bias_alignment] = key.alignments;
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b_alignment);
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a_alignment);
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c_alignment);
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c_alignment);
+  if (algorithms_ != nullptr) {
+    const auto listed = algorithms_->of_products.find(key.text());
+    const auto algorithm = listed != algorithms_->of_products.end() ? algorithm_of(listed->second) : std::nullopt;
+    if (algorithm) {
+      auto plan = std::make_unique<Plan>(product);
+      const bool has_bias = algorithm->second && is_bias_of_product(product);
+      if (plan->take_if_fits(library_, algorithm->first, has_bias ? product.bias.data : nullptr, workspace)) {
+        return plan;
+      }
+    }
+  }
+  return first_plan(product, key, workspace);
+}
+
+std::unique_ptr<MatmulEngine::Plan> MatmulEngine::first_plan(const Matmul& product, const ProductKey& key,
+                                                             Workspace workspace) const {
+  const Preference preference(key, workspace);
   auto plan = std::make_unique<Plan>(product);
-  // The library adds a bias of c's dtype.
-  const bool is_bias_of_c = product.bias.data != nullptr && product.bias.dtype == product.c.dtype;
-  if (is_bias_of_c && plan->choose(library_, preference, product.bias.data)) return plan;
-  if (plan->choose(library_, preference, nullptr)) return plan;
+  for (const void* bias :
+       {is_bias_of_product(product) ? product.bias.data : nullptr, static_cast<const void*>(nullptr)}) {
+    const auto proposed = plan->propose(library_, preference, bias, 1);
+    if (proposed.empty()) continue;
+    plan->take(proposed.front(), bias != nullptr);
+    return plan;
+  }
   const auto [m, n, k, a_stride, b_stride, c_stride] = key.sizes;
   throw Error(ExitStatus::failure, "cuBLASLt has no algorithm for a product",
               fmt::format("{} x {} x {} with strides {}, {}, {} in {}", m, n, k, a_stride, b_stride, c_stride,
                           product.a.dtype == DType::bf16 ? "bf16" : "float32"),
               "use a newer CUDA toolkit and driver, or report this shape");
+}
+
+MatmulEngine::Timing MatmulEngine::time(const Matmul& product, Workspace workspace) {
+  constexpr int most_proposals = 16, num_runs = 5;
+  const ProductKey key = key_of(product);
+  const std::unique_ptr<Plan> plan = first_plan(product, key, workspace);
+  const Stopwatch stopwatch(stream_);
+  const auto best_of_runs = [&] {
+    const auto run = [&] { plan->run(library_, product, workspace, stream_); };
+    run();  // loads the kernel
+    double best_s = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < num_runs; ++i) best_s = std::min(best_s, stopwatch.time(run));
+    return best_s;
+  };
+  Timing timing;
+  timing.first_s = timing.fastest_s = best_of_runs();
+  timing.algorithm = plan->algorithm();
+  const void* const bias = plan->adds_bias() ? product.bias.data : nullptr;
+  const Preference preference(key, workspace);
+  const auto proposed = plan->propose(library_, preference, bias, most_proposals);
+  for (std::size_t i = 1; i < proposed.size(); ++i) {  // the first is timed
+    plan->take(proposed[i], bias != nullptr);
+    const double seconds = best_of_runs();
+    if (seconds >= timing.fastest_s || seconds > timing.first_s * (1.0 - least_gain)) continue;
+    timing.fastest_s = seconds;
+    timing.algorithm = plan->algorithm();
+  }
+  return timing;
 }
 
 void MatmulEngine::run(const Matmul& product, Workspace workspace) {
@@ -204,7 +308,7 @@ void MatmulEngine::run(const Matmul& product, Workspace workspace) {
 }
 
 void MatmulEngine::run_block(const Matmul& product, Workspace workspace) {
-  const Key key = key_of(product);
+  const ProductKey key = key_of(product);
   auto found = plans_.find(key);
   if (found == plans_.end()) {
     if (plans_.size() >= max_kept_products) plans_.clear();

@@ -4,23 +4,26 @@
 
 #include <cublasLt.h>
 
-#include <array>
-#include <cstdint>
 #include <memory>
+#include <string>
 #include <unordered_map>
 
 #include "ops/cuda/kernels/view.hpp"
 #include "ops/product_blocks.hpp"
+#include "ops/product_key.hpp"
 #include "sft/ops/backend.hpp"
+#include "sft/ops/matmul_algorithms.hpp"
 
 namespace sft::ops::cuda {
 
-/// Runs products on one stream, keeping the algorithm that the library's heuristic puts first for each shape. Nothing
-/// is timed, and sums that are split are added up in float32 in one order: the same product gives the same bits. Not
-/// thread-safe.
+/// Runs products on one stream, keeping for each shape the algorithm that a list has for it, or that the library's
+/// heuristic puts first. run times nothing, and sums that are split are added up in float32 in one order: the same
+/// product gives the same bits. Not thread-safe.
 class MatmulEngine {
  public:
-  explicit MatmulEngine(cudaStream_t stream, const ProductLimits& limits = {});
+  /// `algorithms`: null, or a list of this library, which outlives the engine.
+  explicit MatmulEngine(cudaStream_t stream, const ProductLimits& limits = {},
+                        const MatmulAlgorithms* algorithms = nullptr);
   ~MatmulEngine();
   MatmulEngine(const MatmulEngine&) = delete;
   MatmulEngine& operator=(const MatmulEngine&) = delete;
@@ -29,28 +32,33 @@ class MatmulEngine {
   /// scratch for the duration of the queued work.
   void run(const Matmul& product, Workspace workspace);
 
+  /// How long a product takes by what the heuristic puts first, and by what is fastest of what it proposes, seconds;
+  /// and what MatmulAlgorithms names the latter by.
+  struct Timing {
+    double first_s = 0.0, fastest_s = 0.0;
+    std::string algorithm;
+  };
+  /// Of a product within the limits, whose operands are there. The other proposals have to be faster by
+  /// `least_gain`. Waits for the stream.
+  [[nodiscard]] Timing time(const Matmul& product, Workspace workspace);
+  static constexpr double least_gain = 0.02;  ///< more than the clock of a warm GPU wavers from run to run
+
  private:
-  /// What the library's choice depends on: sizes, strides, dtypes and the alignment of the operands.
-  struct Key {
-    std::array<std::int64_t, 6> sizes;  ///< m, n, k and the strides of a, b, c
-    std::uint32_t flags;
-    std::array<std::uint32_t, 4> alignments;  ///< of a, b, c, bias, bytes
-    bool operator==(const Key&) const = default;
-  };
-  struct KeyHash {
-    std::size_t operator()(const Key& key) const;
-  };
   class Plan;
 
   /// A product that is neither empty nor beyond the limits.
   void run_block(const Matmul& product, Workspace workspace);
-  [[nodiscard]] static Key key_of(const Matmul& product);
-  [[nodiscard]] std::unique_ptr<Plan> make_plan(const Matmul& product, const Key& key, Workspace workspace) const;
+  [[nodiscard]] std::unique_ptr<Plan> make_plan(const Matmul& product, const ProductKey& key,
+                                                Workspace workspace) const;
+  /// What the heuristic puts first. Throws an Error where the library has no algorithm.
+  [[nodiscard]] std::unique_ptr<Plan> first_plan(const Matmul& product, const ProductKey& key,
+                                                 Workspace workspace) const;
 
   cudaStream_t stream_;
   ProductLimits limits_;
+  const MatmulAlgorithms* algorithms_;
   cublasLtHandle_t library_ = nullptr;
-  std::unordered_map<Key, std::unique_ptr<Plan>, KeyHash> plans_;
+  std::unordered_map<ProductKey, std::unique_ptr<Plan>, ProductKeyHash> plans_;
 };
 
 }  // namespace sft::ops::cuda

@@ -59,6 +59,7 @@ struct Algo {
   std::uint64_t problem;  ///< hash of all that may not differ when the product runs
   std::uint64_t workspace_bytes;
   std::uint32_t alignment_bytes[4];  ///< of A, B, C, D
+  std::uint32_t delay_us;            ///< that it takes longer
 };
 
 static_assert(sizeof(Layout) <= sizeof(cublasLtMatrixLayoutOpaque_t));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choosing an algorithm. The one that comes back needs all that the query promises: the alignments, and some of the
-// workspace.
+// Choosing an algorithm. What comes back needs all that the query promises: the alignments, and some of the workspace.
+// With SFT_EMULATED_FASTEST_MATMUL=N all proposals but the Nth, from 0 on, take a millisecond longer.
 
 #include "algo.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -16,6 +17,12 @@ namespace sft::emulation {
 namespace {
 
 constexpr std::uint32_t max_alignment_bytes = 256, max_bias_alignment_bytes = 16;
+constexpr int most_proposals = 5;
+
+std::uint32_t delay_us_of(int proposal) {
+  const char* fastest = std::getenv("SFT_EMULATED_FASTEST_MATMUL");
+  return fastest == nullptr || std::atoi(fastest) == proposal ? 0 : 1000;
+}
 
 }  // namespace
 
@@ -37,7 +44,8 @@ Verdict choose(const Problem& problem, const Preference& preference, Algo& algo)
               .problem = problem.hash(),
               // A quarter, a half, three quarters or all of what it may take, and some algorithms need none.
               .workspace_bytes = preference.max_workspace_bytes / 4 * random_below(5),
-              .alignment_bytes = {}};
+              .alignment_bytes = {},
+              .delay_us = 0};
   const Layout* layouts[] = {&problem.a, &problem.b, &problem.c, &problem.d};
   for (int i = 0; i < 4; ++i) {
     algo.alignment_bytes[i] = std::min(preference.min_alignment_bytes[i], max_alignment_bytes);
@@ -65,15 +73,18 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   }
   *num_returned = 0;
   if (wishes->search_mode != CUBLASLT_SEARCH_BEST_FIT) return CUBLAS_STATUS_NOT_SUPPORTED;
-  Algo algo{};
-  const Verdict verdict = choose(*problem, *wishes, algo);
-  if (verdict.status != CUBLAS_STATUS_SUCCESS) return verdict.status;
-  results[0] = {};
-  std::memcpy(&results[0].algo, &algo, sizeof algo);
-  results[0].workspaceSize = algo.workspace_bytes;
-  results[0].state = CUBLAS_STATUS_SUCCESS;
-  results[0].wavesCount = 1.0f;
-  *num_returned = 1;
+  for (int i = 0; i < std::min(num_requested, most_proposals); ++i) {
+    Algo algo{};
+    const Verdict verdict = choose(*problem, *wishes, algo);
+    if (verdict.status != CUBLAS_STATUS_SUCCESS) return verdict.status;
+    algo.delay_us = delay_us_of(i);
+    results[i] = {};
+    std::memcpy(&results[i].algo, &algo, sizeof algo);
+    results[i].workspaceSize = algo.workspace_bytes;
+    results[i].state = CUBLAS_STATUS_SUCCESS;
+    results[i].wavesCount = 1.0f;
+    ++*num_returned;
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -142,6 +142,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   set_last_refusal("");
   product.workspace = workspace;
   product.workspace_bytes = chosen.workspace_bytes;
+  product.delay_us = chosen.delay_us;
   product.read_host_scalars();
   ++counts().products;
   enqueue(stream, "cublasLtMatmul", [product] {

@@ -2,6 +2,8 @@
 #include "product.hpp"
 
 #include <cuda_bf16.h>
+#include <chrono>
+#include <thread>
 
 #include <algorithm>
 #include <bit>
@@ -162,6 +164,7 @@ void Product::read_host_scalars() {
 }
 
 void Product::run() const {
+  if (delay_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
   const bool is_on_device = problem.desc.pointer_mode == CUBLASLT_POINTER_MODE_DEVICE;
   const std::size_t scalar_bytes = size_of(static_cast<std::uint32_t>(problem.desc.scale_type));
   if (is_on_device) {

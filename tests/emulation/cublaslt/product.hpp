@@ -3,6 +3,7 @@
 // The arithmetic of cublasLtMatmul.
 
 #include <cstddef>
+#include <cstdint>
 
 #include "problem.hpp"
 
@@ -17,6 +18,7 @@ struct Product {
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
   double host_alpha = 0.0, host_beta = 0.0;
+  std::uint32_t delay_us = 0;  ///< that its algorithm takes longer
 
   /// With scalars in host memory: reads them now, as the caller may change them after the call.
   void read_host_scalars();

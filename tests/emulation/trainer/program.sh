@@ -66,6 +66,23 @@ for refused in alloc register; do
   check "with the same bits" same gpu "without_$refused"
 done
 
+export XDG_CACHE_HOME=$work/cache
+tuned=("${train[@]}" --device.backend cuda --device.matmul_autotune true)
+SFT_EMULATED_FASTEST_MATMUL=3 succeeds "measured products" "${tuned[@]}" --train.output_dir tuned
+check "it says what that gained" \
+  grep -qE 'matmul: ([0-9]+) of \1 products measured in .*, [0-9.]+ % faster together than what cuBLASLt puts first' out
+check "the list lies with the run and with the user" cmp tuned/matmul_algorithms.txt cache/sft/matmul/*
+check "it trains as ever" alike gpu tuned
+succeeds "with the list of the user, half of the steps" "${tuned[@]}" --train.output_dir tuned_halves --train.max_steps 2
+check "nothing is measured again" grep -qE 'matmul: 0 of [0-9]+ products measured' out
+rm -r cache
+succeeds "the other half, with the list of the run" \
+  "${tuned[@]}" --train.output_dir tuned_halves --checkpoint.resume_from_checkpoint auto
+check "nothing is measured again" grep -qE 'matmul: 0 of [0-9]+ products measured' out
+check "with the same bits" same tuned tuned_halves
+refuses 2 'device\.matmul_autotune = true. does not go with backend = cpu' \
+  "${train[@]}" --train.output_dir refused --device.backend cpu --device.matmul_autotune true
+
 export SFT_EMULATED_GPUS=1
 refuses 2 'GPU' "${train[@]}" --train.output_dir few --device.backend cuda
 succeeds "2 ranks on one GPU, with copies through the host" \

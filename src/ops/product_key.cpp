@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/product_key.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "ops/tensor_arguments.hpp"
+
+namespace sft::ops {
+
+namespace {
+
+/// The largest of the powers of two that algorithms ask for and that divides the address.
+std::uint32_t alignment_of(const void* data) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  for (const std::uint32_t bytes : {256U, 16U, 8U, 4U}) {
+    if (address % bytes == 0) return bytes;
+  }
+  return 2;
+}
+
+}  // namespace
+
+std::string ProductKey::text() const {
+  const auto [m, n, k, a_stride, b_stride, c_stride] = sizes;
+  return fmt::format("{}x{}x{} strides {},{},{} flags {} aligned {}", m, n, k, a_stride, b_stride, c_stride, flags,
+                     fmt::join(alignments, ","));
+}
+
+std::size_t ProductKeyHash::operator()(const ProductKey& key) const {
+  std::uint64_t hash = key.flags;
+  const auto add = [&](std::uint64_t part) {
+    hash = (hash ^ part) * 0xff51afd7ed558ccdU;
+    hash ^= hash >> 32U;
+  };
+  for (const std::int64_t size : key.sizes) add(static_cast<std::uint64_t>(size));
+  for (const std::uint32_t alignment : key.alignments) add(alignment);
+  return hash;
+}
+
+ProductKey key_of(const Matmul& product) {
+  const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
+  return {{c.shape[0], c.shape[1], a.shape[transpose_a ? 0 : 1], row_stride(a), row_stride(b), row_stride(c)},
+          flags_of(product),
+          {alignment_of(a.data), alignment_of(b.data), alignment_of(c.data), alignment_of(bias.data)}};
+}
+
+}  // namespace sft::ops
