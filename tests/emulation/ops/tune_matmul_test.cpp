@@ -15,7 +15,7 @@ namespace sft::ops::testing {
 
 namespace {
 
-/// One of the library's proposals is faster by a millisecond than all others.
+/// One of the library's proposals is the fastest, by a millisecond or more.
 class Fastest {
  public:
   explicit Fastest(int proposal) { setenv("SFT_EMULATED_FASTEST_MATMUL", std::to_string(proposal).c_str(), 1); }
@@ -63,13 +63,13 @@ BOOST_AUTO_TEST_CASE(what_is_faster_is_taken_and_what_is_known_is_not_measured) 
   const std::vector<Matmul> products = some_products();
   MatmulTuning slow_first, fast_first;
   {
-    const Fastest third(2);
+    const Fastest fourth(3);
     slow_first = tune_matmul(*gpu, products, {});
   }
   BOOST_TEST(slow_first.num_measured == 3);
   BOOST_TEST(slow_first.algorithms.of_products.size() == 3U);
   BOOST_TEST(slow_first.algorithms.library == matmul_library(*gpu));
-  BOOST_TEST(slow_first.seconds_first - slow_first.seconds_fastest > 2e-3);  // of three products, a millisecond each
+  BOOST_TEST(slow_first.seconds_first - slow_first.seconds_fastest > 8e-3);  // of three products, 3 ms each
   const MatmulTuning again = tune_matmul(*gpu, products, slow_first.algorithms);
   BOOST_TEST(again.num_measured == 0);
   BOOST_TEST(to_text(again.algorithms) == to_text(slow_first.algorithms));
