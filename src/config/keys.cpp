@@ -331,9 +331,8 @@ std::vector<Key> make_keys() {
           "mpi: a CUDA-aware MPI, from the GPUs' memory"),
       key("device", &C::device, "attention", &Device::attention,
           "on GPUs: auto (own), own, cudnn_forward or cudnn: cuDNN's forward pass, or both, for bf16 and whole "
-          "documents, "
-          "where it gives the same at the "
-          "start of the run"),
+          "documents, in a ring the forward pass over a rank's own keys, where it gives the same at the start of the "
+          "run"),
       key("device", &C::device, "comm_timeout_s", &Device::comm_timeout_s,
           "end a run when no rank gets on for so long, 6 times as long before the end of the first step, and say "
           "which rank all wait for; 0: never",

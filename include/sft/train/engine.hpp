@@ -16,6 +16,7 @@
 #include "sft/device/device.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/mesh/groups.hpp"
+#include "sft/ops/backend.hpp"
 #include "sft/parallel/shard_map.hpp"
 
 namespace sft::train {
@@ -113,6 +114,7 @@ class Engine {
   /// over the world.
   void split_weights_as_saved();
   [[nodiscard]] device::Stream& stream();
+  [[nodiscard]] ops::Backend& backend();
 
   /// The gradients of the last step before clipping, of each part that is trained, but of matrices that the optimizer
   /// needs whole, whose step it is: for tests.
