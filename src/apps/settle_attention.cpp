@@ -88,20 +88,19 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
     library = ops::find_attention_library();
     if (!library.problem.empty()) throw Error(ExitStatus::configuration, library.problem);
   });
-  const sequence::AttentionMethod method = config->parallel.attention_method();
-  const int ulysses_size = method.ulysses_size;
+  const int ulysses_size = config->parallel.attention_method().ulysses_size;
   const bool is_cut = ulysses_size != config->parallel.sp_size;
-  if (is_cut && method.keys == sequence::AttentionMethod::Keys::all_gather) {
+  if (is_cut && config->parallel.sp_method == config::SpMethod::all_gather) {
     log_warning(
         fmt::format("attention: this program's kernels, as keys of all ranks are gathered ({} is for rows that "
                     "are whole on a rank, exchanged heads, and a ring's own keys)",
                     key));
     return without_library(config);
   }
-  if (is_cut && !library.has_float32_results) {
+  if (is_cut && !on_all(library.has_float32_results, world)) {
     log_warning(
         fmt::format("attention: this program's kernels, as rows are cut over ranks ({} gives no float32 "
-                    "results, which those over other ranks' keys are merged with; 9.19 does)",
+                    "results on some rank, which those over other ranks' keys are merged with; 9.19 does)",
                     library.name));
     return without_library(config);
   }
