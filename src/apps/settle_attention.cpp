@@ -23,8 +23,9 @@ namespace {
 /// Enough for several blocks of every kernel, little beside the memory of a run.
 constexpr std::int64_t most_tokens_of_trial = 2048;
 
-/// What one rank's attention is called with where it is local, or once heads are exchanged, without windows.
-ops::AttentionSizes sizes_of(const config::Config& config, std::int64_t tokens, bool has_backward) {
+/// What one rank's attention is called with where it is local, once heads are exchanged, or over the rank's own keys,
+/// without windows.
+ops::AttentionSizes sizes_of(const config::Config& config, std::int64_t tokens, bool has_backward, bool is_round) {
   const config::Model& model = config.model;
   const std::int64_t ranks = std::int64_t{config.parallel.tp_size} * config.parallel.attention_method().ulysses_size;
   const std::int64_t q_heads = model.num_attention_heads / ranks;
@@ -35,7 +36,8 @@ ops::AttentionSizes sizes_of(const config::Config& config, std::int64_t tokens, 
           .kv_heads = q_heads / std::gcd(q_heads, q_per_kv),
           .head_dim = model.head_dim,
           .scale = multiplier != 0.0F ? multiplier : 1.0F / std::sqrt(static_cast<float>(model.head_dim)),
-          .has_backward = has_backward};
+          .has_backward = has_backward,
+          .is_round = is_round};
 }
 
 /// Tries every kind of attention of the model: all have to agree, and passes that the library does for some count.
@@ -87,17 +89,26 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
     if (!library.problem.empty()) throw Error(ExitStatus::configuration, library.problem);
   });
   const int ulysses_size = config->parallel.attention_method().ulysses_size;
-  if (ulysses_size != config->parallel.sp_size) {
+  const bool is_cut = ulysses_size != config->parallel.sp_size;
+  if (is_cut && config->parallel.sp_method == config::SpMethod::all_gather) {
     log_warning(
-        fmt::format("attention: this program's kernels, as rows are cut over ranks ({} is for rows that are whole on a "
-                    "rank, or whose heads all ranks of sp exchange)",
+        fmt::format("attention: this program's kernels, as keys of all ranks are gathered ({} is for rows that "
+                    "are whole on a rank, exchanged heads, and a ring's own keys)",
                     key));
+    return without_library(config);
+  }
+  if (is_cut && !on_all(library.has_float32_results, world)) {
+    log_warning(
+        fmt::format("attention: this program's kernels, as rows are cut over ranks ({} gives no float32 "
+                    "results on some rank, which those over other ranks' keys are merged with; 9.19 does)",
+                    library.name));
     return without_library(config);
   }
   ops::AttentionTrial trial;
   world.agree([&] {
-    const bool has_backward = choice == config::AttentionChoice::cudnn && library.has_backward && ulysses_size == 1;
-    trial = try_all_kinds(device, config->model, sizes_of(config, tokens, has_backward));
+    const bool has_backward =
+        choice == config::AttentionChoice::cudnn && library.has_backward && ulysses_size == 1 && !is_cut;
+    trial = try_all_kinds(device, config->model, sizes_of(config, tokens, has_backward, is_cut));
   });
   if (const std::string difference = first_of(trial.difference, world); !difference.empty()) {
     log_warning(fmt::format("attention: this program's kernels, as {} does not give what they give: {}", library.name,
@@ -111,7 +122,11 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
     return without_library(config);
   }
   std::string backward = "forward and backward";
-  if (choice == config::AttentionChoice::cudnn_forward) {
+  if (is_cut) {
+    backward =
+        "forward over a rank's own keys; this program's kernels over those of other ranks, and backward, as rows are "
+        "cut over ranks";
+  } else if (choice == config::AttentionChoice::cudnn_forward) {
     backward = "forward; this program's kernels backward";
   } else if (!has_backward) {
     const char* const why = ulysses_size > 1        ? "ranks exchange heads"

@@ -24,7 +24,8 @@ constexpr double row_tolerance = 0.04;
 constexpr double lse_tolerance = 1e-3;  ///< of sums in float32, absolute: a key more of a thousand shows
 
 /// Three documents and a tail that belongs to none; few tokens are one document.
-std::vector<sequence::AttentionSpan> documents_of(std::int64_t tokens, std::int64_t window) {
+std::vector<sequence::AttentionSpan> documents_of(const AttentionSizes& sizes) {
+  const std::int64_t tokens = sizes.tokens, window = sizes.window;
   std::vector<sequence::AttentionSpan> spans;
   std::int64_t begin = 0;
   for (const std::int64_t part : {tokens * 5 / 8, tokens / 4 - 3, tokens / 16 + 1}) {
@@ -33,6 +34,12 @@ std::vector<sequence::AttentionSpan> documents_of(std::int64_t tokens, std::int6
     spans.push_back({begin, length, begin, length, 0, static_cast<std::int64_t>(spans.size()), window});
     begin += length;
   }
+  const sequence::AttentionSpan first = spans.front();
+  if (!sizes.is_round || first.q_len < 2) return spans;
+  const std::int64_t early = first.q_len / 2, late = first.q_len - early;
+  spans.front() = {early, late, 0, early, early, 0, window};
+  spans.insert(spans.begin(), {{0, early, 0, early, 0, 0, window}, {early, late, early, late, 0, 0, window}});
+  if (!spans[2].sees_any()) spans.erase(spans.begin() + 2);
   return spans;
 }
 
@@ -45,6 +52,7 @@ class Layer {
     for (Tensor* x : {&qkv, &dqkv}) *x = add(DType::bf16, fused);
     for (Tensor* x : {&out, &dout}) *x = add(DType::bf16, own);
     for (Tensor* x : {&lse, &delta}) *x = add(DType::float32, sizes.q_heads);
+    if (sizes.is_round) sums = add(DType::float32, own);
   }
 
   /// Both passes, queued.
@@ -54,10 +62,11 @@ class Layer {
     backend.attention_forward({.q = heads(qkv, 0, h),
                                .k = heads(qkv, h, k),
                                .v = heads(qkv, h + k, k),
-                               .out = output,
+                               .out = sizes_.is_round ? heads(sums, 0, h) : output,
                                .lse = lse,
                                .scale = sizes_.scale,
                                .plan = plan});
+    if (sizes_.is_round) backend.copy(out, sums);
     backend.attention_delta(delta, output, gradient);
     AttentionBackward backward{.q = heads(qkv, 0, h),
                                .k = heads(qkv, h, k),
@@ -91,6 +100,7 @@ class Layer {
   }
 
   Tensor qkv, dqkv, out, dout, lse, delta;
+  Tensor sums;  ///< the output in float32, of a round
 
  private:
   Tensor add(DType dtype, std::int64_t columns) {
@@ -122,7 +132,8 @@ class Side {
     AttentionNeeds needs{.num_keys = sizes.tokens,
                          .longest_lane = sizes.tokens,
                          .num_kv_heads = sizes.kv_heads,
-                         .head_dim = sizes.head_dim};
+                         .head_dim = sizes.head_dim,
+                         .num_plans = sizes.is_round ? 2 : 1};
     if (kernels == AttentionKernels::cudnn) {
       needs.library = {sizes.tokens, sizes.q_heads, sizes.kv_heads, sizes.head_dim, sizes.has_backward};
     }
@@ -131,7 +142,7 @@ class Side {
     backend_ = make_backend(device, *stream_, kernels);
     backend_->set_workspace(
         Tensor(workspace_.get(), DType::bf16, {static_cast<std::int64_t>(bytes / size_of(DType::bf16))}));
-    plan_ = backend_->plan_attention(documents_of(sizes.tokens, sizes.window), sizes.tokens, sizes.tokens);
+    plan_ = backend_->plan_attention(documents_of(sizes), sizes.tokens, sizes.tokens);
   }
   ~Side() { stream_->drain(); }
   Side(const Side&) = delete;

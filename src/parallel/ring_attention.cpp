@@ -26,6 +26,18 @@ void RingBuffers::lay_out(device::Arena& arena) {
   }
 }
 
+// A plan for each round of each kind; all sums are float32 tensors of its own. A library takes the forward pass over a
+// rank's own keys, of whose round the rest is a plan more.
+ops::AttentionNeeds RingBuffers::attention_needs() const {
+  ops::AttentionNeeds needs{
+      .num_kinds = shape.num_kinds, .num_plans = ring_size, .plan_queries = shape.tokens, .plan_keys = shape.tokens};
+  if (shape.compute == DType::float32 || shape.kernels == ops::AttentionKernels::own) return needs;
+  ++needs.num_plans;
+  needs.library = {
+      .tokens = shape.tokens, .q_heads = shape.q_heads, .kv_heads = shape.kv_heads, .head_dim = shape.head_dim};
+  return needs;
+}
+
 RingBuffers RingBuffers::first_rows(std::int64_t num_tokens) const {
   RingBuffers part = *this;
   const auto narrow = [&](Tensor& rows) {

@@ -17,11 +17,7 @@ class RingBuffers final : public InnerBuffers {
   RingBuffers(const SequenceShape& of, int num_ranks) : shape(of), ring_size(num_ranks) {}
 
   void lay_out(device::Arena& arena) override;
-  /// A plan for each round of each kind; all sums are float32 tensors of its own.
-  [[nodiscard]] ops::AttentionNeeds attention_needs() const override {
-    return {
-        .num_kinds = shape.num_kinds, .num_plans = ring_size, .plan_queries = shape.tokens, .plan_keys = shape.tokens};
-  }
+  [[nodiscard]] ops::AttentionNeeds attention_needs() const override;
   [[nodiscard]] std::unique_ptr<InnerAttention> make_inner(const comm::Group& sp, device::Device& device,
                                                            ops::Backend& backend, comm::Collectives& collectives,
                                                            device::Stream& ring_stream) const override;

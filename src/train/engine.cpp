@@ -569,6 +569,8 @@ checkpoint::State Engine::adapter() const {
 
 device::Stream& Engine::stream() { return impl_->compute_stream(); }
 
+ops::Backend& Engine::backend() { return *impl_->workers.ops; }
+
 std::vector<PartGradients> Engine::gradients() const {
   std::vector<PartGradients> gradients;
   for (const plan::TrainedPart& part : impl_->plan.trained) {

@@ -19,6 +19,7 @@
 #include "batches.hpp"
 #include "best_model.hpp"
 #include "evaluation.hpp"
+#include "expected_attention.hpp"
 #include "nan_policy.hpp"
 #include "notice.hpp"
 #include "profile.hpp"
@@ -35,6 +36,7 @@
 #include "sft/io/files.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/plan/datasets.hpp"
+#include "sft/plan/machine.hpp"
 #include "sft/plan/run_length.hpp"
 #include "sft/plan/save_time.hpp"
 #include "sft/plan/start_table.hpp"
@@ -318,10 +320,16 @@ ExitStatus Trainer::run_steps() {
   }
   if (!begins && !is_evaluation_due()) return ExitStatus::done;
 
-  Batches batches(run_.datasets.train,
-                  plan::loader_plan(config, run_.place, positions_.num_rows, position_.step, last_step_,
-                                    run_.datasets.limits(config), positions_.origin),
-                  run_.groups.rows);
+  const data::LoaderPlan loader = plan::loader_plan(config, run_.place, positions_.num_rows, position_.step, last_step_,
+                                                    run_.datasets.limits(config), positions_.origin);
+  if (plan::attention_kernels(config->device) != ops::AttentionKernels::own) {
+    expect_attention(run_.engine.backend(), run_.datasets.train, loader, run_.groups.rows);
+    if (run_.datasets.eval) {
+      expect_attention(run_.engine.backend(), *run_.datasets.eval,
+                       plan::eval_loader_plan(config, run_.place, run_.datasets), run_.groups.rows);
+    }
+  }
+  Batches batches(run_.datasets.train, loader, run_.groups.rows);
   data::MicroBatch batch;
   if (begins) {
     const std::exception_ptr failure = batches.next(batch);

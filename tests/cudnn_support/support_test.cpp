@@ -4,14 +4,22 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ops/cuda/cudnn/graph.hpp"
+#include "ops/cuda/cudnn/graph_set.hpp"
 #include "ops/cuda/cudnn/working_memory.hpp"
 
 namespace sft::ops::cuda::cudnn {
@@ -61,8 +69,9 @@ GraphShape shape_of(const Heads& heads, std::int64_t documents, std::int64_t lon
 void check_graph(const Heads& heads, const GraphShape& shape, std::size_t planned_bytes) {
   const std::string window = shape.window > 0 ? fmt::format("window {}", shape.window) : "";
   const std::string what =
-      fmt::format("{:<14} {:>2}/{:<2} x {:<3} {:<8} {:>5} documents of {:>7} {:<12}", heads.of, heads.num, heads.num_kv,
-                  heads.dim, shape.is_backward() ? "backward" : "forward", shape.documents, shape.longest, window);
+      fmt::format("{:<14} {:>2}/{:<2} x {:<3} {:<8} {:>5} documents of {:>7} {:<12}{:<8}", heads.of, heads.num,
+                  heads.num_kv, heads.dim, shape.is_backward() ? "backward" : "forward", shape.documents, shape.longest,
+                  window, shape.float32_out ? "float32" : "");
   try {
     const Graph graph(library(), shape);
     const std::size_t bytes = graph.workspace_bytes(), stored = graph.serialize().size();
@@ -123,6 +132,20 @@ BOOST_AUTO_TEST_CASE(windows) {
   }
 }
 
+// The first round of a ring.
+BOOST_AUTO_TEST_CASE(float32_results) {
+  BOOST_TEST_REQUIRE(has_float32_results(version().number));
+  const auto check = [](const Heads& heads, std::int64_t documents, std::int64_t longest, std::int64_t window) {
+    GraphShape shape = shape_of(heads, documents, longest, 0);
+    shape.float32_out = true;
+    shape.window = window;
+    check_graph(heads, shape, planned(shape));
+  };
+  for (const Heads& heads : {llama, small, wide, without_groups, odd, of_one_rank}) check(heads, 16, 4096, 0);
+  check(llama, 2, std::int64_t{1} << 20, 0);
+  for (const Heads& heads : {mistral, gemma, olmo}) check(heads, 16, 4096, 1024);
+}
+
 // By offsets of every tensor of its own, and of rows that differ: gradients beside one another, as ulysses has them.
 BOOST_AUTO_TEST_CASE(other_rows) {
   GraphShape shape = shape_of(llama, 4, 2048, 0);
@@ -130,6 +153,47 @@ BOOST_AUTO_TEST_CASE(other_rows) {
   shape.k_row = 2048;
   shape.out_row += 8;
   check_graph(llama, shape, planned(shape));
+}
+
+// By two threads, each with a library of its own, as by one; and from the store the next time.
+BOOST_AUTO_TEST_CASE(threads_compile_at_a_time) {
+  std::vector<GraphShape> shapes;
+  for (std::int64_t documents = 1; documents <= 8; documents *= 2) {
+    shapes.push_back(shape_of(llama, documents, 4096, 0));
+    if (repeats_backward(version().number)) shapes.push_back(shape_of(llama, documents, 4096, 8192));
+  }
+  const auto compile = [&](int num_threads) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point start = Clock::now();
+    std::vector<CompiledGraph> graphs = compile_graphs(
+        shapes, library(),
+        [] { return std::make_unique<Library>(AbsentGpu{.properties = h200(), .compute_capability = 90}); },
+        num_threads);
+    fmt::print("{} graphs by {} threads in {:.1f} s\n", shapes.size(), num_threads,
+               std::chrono::duration<double>(Clock::now() - start).count());
+    return graphs;
+  };
+  const std::filesystem::path cache =
+      std::filesystem::temp_directory_path() / fmt::format("sft-cudnn-support-{}", ::getpid());
+  const auto empty_store = [&] {
+    std::filesystem::remove_all(cache);
+    setenv("XDG_CACHE_HOME", cache.c_str(), 1);
+  };
+  empty_store();
+  const std::vector<CompiledGraph> one = compile(1);
+  empty_store();
+  const std::vector<CompiledGraph> two = compile(2), stored = compile(2);
+  std::filesystem::remove_all(cache);
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    BOOST_TEST(one[i].problem == "");
+    BOOST_TEST(two[i].problem == "");
+    BOOST_TEST(one[i].bytes.size() > 50'000U);
+    BOOST_TEST(two[i].bytes.size() == one[i].bytes.size());
+    BOOST_TEST(!two[i].was_stored);
+    BOOST_TEST(stored[i].was_stored);
+    BOOST_TEST((stored[i].bytes == two[i].bytes));
+    BOOST_TEST(Graph(library(), shapes[i], stored[i].bytes).workspace_bytes() <= planned(shapes[i]));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(what_is_not_for_it_is_refused) {

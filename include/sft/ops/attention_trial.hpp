@@ -15,6 +15,7 @@ struct AttentionSizes {
   float scale;
   bool has_backward;        ///< whether the library's backward pass is asked for
   std::int64_t window = 0;  ///< how far back a query sees, itself included; 0: all of its document
+  bool is_round = false;    ///< as the first round of a ring: a float32 result, of a document that comes in two parts
 };
 
 struct AttentionTrial {

@@ -34,6 +34,7 @@ struct AttentionLibrary {
   std::string problem;
   std::string name = {};      ///< "cuDNN 9.28.1"
   bool has_backward = false;  ///< else its backward pass does not repeat its bits, and that of this program is used
+  bool has_float32_results = false;  ///< of the forward pass, to which those over other keys are added
 };
 [[nodiscard]] AttentionLibrary find_attention_library();
 

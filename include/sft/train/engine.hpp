@@ -16,6 +16,7 @@
 #include "sft/device/device.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/mesh/groups.hpp"
+#include "sft/ops/backend.hpp"
 #include "sft/ops/matmul_algorithms.hpp"
 #include "sft/parallel/shard_map.hpp"
 
@@ -118,6 +119,7 @@ class Engine {
   /// over the world.
   void split_weights_as_saved();
   [[nodiscard]] device::Stream& stream();
+  [[nodiscard]] ops::Backend& backend();
 
   /// The gradients of the last step before clipping, of each part that is trained, but of matrices that the optimizer
   /// needs whole, whose step it is: for tests. Throws std::logic_error where they have left (steps_early).

@@ -397,6 +397,10 @@ class CheckedBackend final : public Backend {
                                 .out = attention.out});
   }
 
+  void expect_attention(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries) override {
+    inner_->expect_attention(spans, num_queries);
+  }
+
   [[nodiscard]] LibraryCalls library_calls() const override { return inner_->library_calls(); }
 
   void attention_sinks_backward(const AttentionSinksBackward& attention) override {

@@ -75,7 +75,12 @@ class TilePlan final : public AttentionPlan {
   [[nodiscard]] const AttentionSide& keys() const { return keys_; }
   /// For cuDNN; null where the spans are not for it.
   [[nodiscard]] cudnn::Documents* documents() const { return documents_.get(); }
-  void set_documents(std::unique_ptr<cudnn::Documents> documents) { documents_ = std::move(documents); }
+  /// What queries see beside their documents(), as a plan of its own; null: nothing, or there are none.
+  [[nodiscard]] const TilePlan* rest() const { return rest_.get(); }
+  void set_documents(std::unique_ptr<cudnn::Documents> documents, std::unique_ptr<TilePlan> rest) {
+    documents_ = std::move(documents);
+    rest_ = std::move(rest);
+  }
 
  private:
   PlanPool& pool_;
@@ -83,6 +88,7 @@ class TilePlan final : public AttentionPlan {
   std::int64_t num_queries_, num_keys_;
   AttentionSide queries_{}, keys_{};
   std::unique_ptr<cudnn::Documents> documents_;
+  std::unique_ptr<TilePlan> rest_;
 };
 
 // The calls check their arguments as the CPU backend does, pick the kernels for them and queue these on `stream`; see

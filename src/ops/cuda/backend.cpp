@@ -226,14 +226,25 @@ class CudaBackend final : public Backend {
     auto plan = std::make_unique<TilePlan>(*plans_, spans, num_queries, num_keys, native_);
     if (!cudnn_) return plan;
     if (const auto documents = cudnn::Documents::find(spans, num_queries, num_keys)) {
-      plan->set_documents(std::make_unique<cudnn::Documents>(*plans_, *documents, num_queries, native_));
+      std::unique_ptr<TilePlan> rest;
+      if (!documents->rest.empty()) {
+        rest = std::make_unique<TilePlan>(*plans_, documents->rest, num_queries, num_keys, native_);
+      }
+      plan->set_documents(std::make_unique<cudnn::Documents>(*plans_, *documents, num_queries, native_),
+                          std::move(rest));
     }
     return plan;
   }
 
+  void expect_attention(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries) override {
+    if (!cudnn_) return;
+    if (const auto documents = cudnn::Documents::find(spans, num_queries, num_queries)) {
+      cudnn_->expect(*documents, num_queries);
+    }
+  }
+
   void attention_forward(const AttentionForward& attention) override {
-    cudnn::Documents* const documents = documents_of(attention.plan);
-    if (documents == nullptr || !cudnn_->forward(attention, *documents)) cuda::attention_forward(attention, native_);
+    if (!forward_by_library(attention)) cuda::attention_forward(attention, native_);
     stream_.mark();
   }
 
@@ -242,8 +253,9 @@ class CudaBackend final : public Backend {
   }
 
   void attention_backward(const AttentionBackward& attention) override {
-    cudnn::Documents* const documents = documents_of(attention.plan);
-    if (documents == nullptr || !cudnn_->backward(attention, *documents)) cuda::attention_backward(attention, native_);
+    const TilePlan* const plan = plan_of_documents(attention.plan);
+    const bool is_whole = plan != nullptr && plan->rest() == nullptr;
+    if (!is_whole || !cudnn_->backward(attention, *plan->documents())) cuda::attention_backward(attention, native_);
     stream_.mark();
   }
 
@@ -375,10 +387,28 @@ class CudaBackend final : public Backend {
   void update_factored(const FactoredUpdate& step) override { cuda::update_factored(arguments_of(step), native_); }
 
  private:
-  /// Those of a plan that cuDNN may take; null: there are none.
-  [[nodiscard]] cudnn::Documents* documents_of(const AttentionPlan& plan) const {
+  /// The plan, if it has documents that cuDNN may take; else null.
+  [[nodiscard]] const TilePlan* plan_of_documents(const AttentionPlan& plan) const {
     const auto* const tiles = cudnn_ ? dynamic_cast<const TilePlan*>(&plan) : nullptr;
-    return tiles != nullptr ? tiles->documents() : nullptr;
+    return tiles != nullptr && tiles->documents() != nullptr ? tiles : nullptr;
+  }
+
+  /// Documents by cuDNN, and what is merged with them by the kernels of this program; false: nothing is queued.
+  [[nodiscard]] bool forward_by_library(const AttentionForward& attention) {
+    const TilePlan* const plan = plan_of_documents(attention.plan);
+    if (plan == nullptr || (plan->rest() != nullptr && attention.out.dtype != DType::float32)) return false;
+    if (!cudnn_->forward(attention, *plan->documents())) return false;
+    if (plan->rest() == nullptr) return true;
+    cuda::attention_forward({.q = attention.q,
+                             .k = attention.k,
+                             .v = attention.v,
+                             .out = attention.out,
+                             .lse = attention.lse,
+                             .scale = attention.scale,
+                             .plan = *plan->rest(),
+                             .merge = true},
+                            native_);
+    return true;
   }
 
   /// The products of all experts that have rows: in one call of the library, or one after the other.
@@ -473,7 +503,10 @@ AttentionLibrary find_attention_library() {
                                    "install a newer one, or leave device.attention out",
                                    name_of(version.number), name_of(cudnn::oldest_version))};
   }
-  return {.problem = {}, .name = name_of(version.number), .has_backward = cudnn::repeats_backward(version.number)};
+  return {.problem = {},
+          .name = name_of(version.number),
+          .has_backward = cudnn::repeats_backward(version.number),
+          .has_float32_results = cudnn::has_float32_results(version.number)};
 }
 
 std::size_t workspace_bytes(const Shapes& shapes, const AttentionNeeds& attention) {

@@ -4,6 +4,7 @@
 #include <cudnn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <exception>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "compilations.hpp"
 #include "descriptor.hpp"
 #include "execution.hpp"
 #include "graph.hpp"
@@ -25,6 +27,11 @@ namespace {
 struct Handle {
   cudaStream_t stream = nullptr;
 };
+
+std::atomic<long>& compilations() {
+  static std::atomic<long> count = 0;
+  return count;
+}
 
 std::mutex& mutex() {
   static std::mutex the_mutex;
@@ -98,6 +105,19 @@ void finalize_configuration(Descriptor& configuration) {
   put(configuration, CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE, CUDNN_TYPE_INT64, workspace_bytes(graph));
 }
 
+/// Attribute `name` becomes a configuration of the engine for this graph; none: of a graph that is known by its plan.
+Descriptor& put_configuration(Descriptor& to, cudnnBackendAttributeName_t name,
+                              const std::shared_ptr<Descriptor>& operation_graph) {
+  const auto engine = made(CUDNN_BACKEND_ENGINE_DESCRIPTOR), found = made(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+  if (operation_graph != nullptr) {
+    engine->attributes[CUDNN_ATTR_ENGINE_OPERATION_GRAPH] = {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, {}, {operation_graph}};
+  }
+  put<std::int64_t>(*engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 2);
+  found->attributes[CUDNN_ATTR_ENGINECFG_ENGINE] = {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, {}, {engine}};
+  to.attributes[name] = {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, {}, {found}};
+  return *found;
+}
+
 void finalize(Descriptor& descriptor) {
   switch (descriptor.type) {
     case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR:
@@ -107,23 +127,19 @@ void finalize(Descriptor& descriptor) {
       put<std::int64_t>(descriptor, CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT, CUDNN_TYPE_INT64, 32);
       (void)graph_of(descriptor);
       break;
-    case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR: {
-      const auto engine = made(CUDNN_BACKEND_ENGINE_DESCRIPTOR), found = made(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-      engine->attributes[CUDNN_ATTR_ENGINE_OPERATION_GRAPH] = {
-          CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, {}, {descriptor.other(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)}};
-      put<std::int64_t>(*engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 2);
-      found->attributes[CUDNN_ATTR_ENGINECFG_ENGINE] = {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, {}, {engine}};
-      finalize_configuration(*found);
-      descriptor.attributes[CUDNN_ATTR_ENGINEHEUR_RESULTS] = {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, {}, {found}};
+    case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
+      finalize_configuration(put_configuration(descriptor, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                               descriptor.other(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)));
       break;
-    }
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: {
       OperationGraph graph;
       if (descriptor.has(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION)) {
         const auto text = descriptor.list<char>(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION);
         graph = from_json({text.begin(), text.end()});
+        put_configuration(descriptor, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, nullptr);
       } else {
         graph = graph_of_configuration(*descriptor.other(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG));
+        ++compilations();
         put_text(descriptor, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, to_json(graph));
       }
       if (const std::string why = unsupported(graph); !why.empty()) throw std::runtime_error(why);
@@ -189,6 +205,8 @@ std::shared_ptr<Descriptor> Descriptor::other(cudnnBackendAttributeName_t name) 
   const auto all = others(name);
   return all.empty() ? nullptr : all.front();
 }
+
+long cudnn_compilations() { return compilations(); }
 
 cudaStream_t stream_of(cudnnHandle_t handle) {
   const std::lock_guard lock(mutex());

@@ -2,14 +2,18 @@
 // Attention through cuDNN against the CPU's: the emulated library computes what the descriptors of the graph say, so
 // that strides, offsets, masks and scales that are wrong show in the numbers, and waits that are missing as races.
 
+#include <cuda_runtime.h>
+
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "emulation/cudnn/compilations.hpp"
 #include "emulation/cudnn/layer.hpp"
 #include "ops/cuda/cudnn/graph.hpp"
+#include "ops/cuda/cudnn/graph_set.hpp"
 #include "runtime/stream_queue.hpp"
 
 namespace sft::ops::testing {
@@ -119,9 +123,6 @@ BOOST_AUTO_TEST_CASE(leaves_the_rest_to_the_kernels) {
       "a cap", plain, [](AttentionForward& call) { call.softcap = 5.0F; }, false);
   same(
       "sinks", plain, [&](AttentionForward& call) { call.sinks = sinks.gpu(); }, false);
-  Twin exact(DType::float32, {96, 4, 64});
-  same(
-      "a result in float32", plain, [&](AttentionForward& call) { call.out = exact.gpu(); }, false);
 }
 
 // Where a library does without windows alone.
@@ -188,6 +189,44 @@ BOOST_AUTO_TEST_CASE(leaves_a_backward_pass_to_the_kernels) {
   BOOST_TEST(of_old_version == of_kernels);
 }
 
+// Where a result is not float32, or cuDNN is older than 9.19, or a rank has no document, nothing is left to merge with.
+BOOST_AUTO_TEST_CASE(a_ring_needs_float32_results) {
+  const auto calls_of = [](const Spans& spans, DType dtype) {
+    Layer layer({4, 2, 16}, 64, 21);
+    Twin result(dtype, {64, 4, 16});
+    std::int64_t calls = 0;
+    std::vector<Operand> operands = operands_of(layer, false);
+    operands.push_back(out(result));
+    (void)run_on_gpu(operands, [&](Backend& backend, auto of) {
+      const auto plan = backend.plan_attention(spans, 64, 64);
+      const std::int64_t before = backend.library_calls().forward;
+      const Tensor fused = of(layer.qkv);
+      backend.attention_forward({.q = layer.q(fused),
+                                 .k = layer.k(fused),
+                                 .v = layer.v(fused),
+                                 .out = of(result),
+                                 .lse = of(layer.lse),
+                                 .scale = layer.scale,
+                                 .plan = *plan});
+      calls = backend.library_calls().forward - before;
+    });
+    return calls;
+  };
+  const Spans squares = documents_of({40, 24});
+  Spans with_rest = squares;
+  with_rest.push_back({40, 24, 0, 40, 40, 1});
+  BOOST_TEST(calls_of(squares, DType::float32) == 1);
+  BOOST_TEST(calls_of(with_rest, DType::float32) == 1);
+  BOOST_TEST(calls_of(with_rest, DType::bf16) == 0);
+  BOOST_TEST(calls_of({{0, 40, 0, 40, 0, 0}, {40, 24, 0, 40, 40, 0}}, DType::float32) == 0);  // rows of no square
+  setenv("SFT_EMULATED_CUDNN", "91800", 1);
+  BOOST_TEST(!find_attention_library().has_float32_results);
+  BOOST_TEST(calls_of(squares, DType::float32) == 0);
+  BOOST_TEST(calls_of(squares, DType::bf16) == 1);
+  unsetenv("SFT_EMULATED_CUDNN");
+  BOOST_TEST(find_attention_library().has_float32_results);
+}
+
 BOOST_AUTO_TEST_CASE(needs_its_working_memory) {
   Layer layer({8, 2, 64}, 500, 7);
   const Spans spans = documents_of({500});
@@ -219,12 +258,92 @@ BOOST_AUTO_TEST_CASE(keeps_compiled_graphs) {
   const std::size_t before = num_stored();
   const auto compiled = run_anew();
   BOOST_TEST(num_stored() == before + 2);  // forward and backward
+  const long num_compiled = emulation::cudnn_compilations();
   BOOST_TEST((run_anew() == compiled));
+  BOOST_TEST(emulation::cudnn_compilations() == num_compiled);
   BOOST_TEST(num_stored() == before + 2);
   for (const auto& file : fs::directory_iterator(CudnnTest::cache() / "sft/attention")) {
     std::ofstream(file.path(), std::ios::trunc) << "damaged";
   }
   BOOST_TEST((run_anew() == compiled));
+  BOOST_TEST(emulation::cudnn_compilations() == num_compiled + 2);
+}
+
+// The first call compiles for all documents that are expected, by threads of its own; later ones compile nothing.
+BOOST_AUTO_TEST_CASE(compiles_for_the_documents_to_come) {
+  const std::vector<Spans> coming = {documents_of({60, 4}), documents_of({64}), documents_of({16, 16, 16, 16}),
+                                     documents_of({60, 4}, 0, 30), documents_of({63, 1})};
+  constexpr std::size_t num_different = 4;
+  Layer layer({2, 1, 32}, 64, 31);
+  const auto run_all = [&](OwnBackend& library, bool expects) {
+    std::vector<std::size_t> stored;
+    for (const Spans& spans : coming) {
+      (void)library.run(operands_of(layer, true), [&](Backend& backend, auto of) {
+        for (const Spans& other : coming) {
+          if (expects) backend.expect_attention(other, layer.tokens);
+        }
+        const auto plan = backend.plan_attention(spans, layer.tokens, layer.tokens);
+        layer.forward(backend, of, *plan);
+        layer.backward(backend, of, *plan);
+      });
+      stored.push_back(num_stored());
+    }
+    return stored;
+  };
+  const std::size_t before = num_stored();
+  {
+    OwnBackend library(AttentionKernels::cudnn);
+    const std::vector<std::size_t> stored = run_all(library, true);
+    BOOST_TEST(stored.front() == before + 2 * num_different);
+    BOOST_TEST(stored.back() == stored.front());
+  }
+  fs::remove_all(CudnnTest::cache());
+  {
+    OwnBackend library(AttentionKernels::cudnn);
+    const std::vector<std::size_t> stored = run_all(library, false);
+    BOOST_TEST(stored.front() == 2U);
+    BOOST_TEST(stored.back() == 2 * num_different);
+  }
+}
+
+// What many threads compile is what one does, and none of it is lost where there is no folder to keep it in.
+BOOST_AUTO_TEST_CASE(threads_compile_what_one_does) {
+  using namespace cuda::cudnn;
+  std::vector<GraphShape> shapes;
+  for (std::int64_t documents = 1; documents <= 32; documents *= 2) {
+    shapes.push_back({.documents = documents,
+                      .longest = 128,
+                      .q_heads = 2,
+                      .kv_heads = 1,
+                      .head_dim = 64,
+                      .scale = 0.125F,
+                      .q_row = 256,
+                      .k_row = 256,
+                      .v_row = 256,
+                      .out_row = 128});
+  }
+  shapes[3].q_row += 1;  // refused: not a multiple of 16 bytes
+  fs::remove_all(CudnnTest::cache());
+  std::ofstream(CudnnTest::cache()) << "no folder";
+  Library library(nullptr);
+  const OpenLibrary open = [] {
+    (void)cudaSetDevice(0);
+    return std::make_unique<Library>(nullptr);
+  };
+  const std::vector<CompiledGraph> one = compile_graphs(shapes, library, open, 1);
+  const std::vector<CompiledGraph> many = compile_graphs(shapes, library, open, 4);
+  fs::remove_all(CudnnTest::cache());
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    BOOST_TEST(one[i].bytes.empty() == (i == 3));
+    BOOST_TEST(many[i].bytes.empty() == (i == 3));
+    BOOST_TEST(!one[i].was_stored);
+    BOOST_TEST(!many[i].was_stored);
+    BOOST_TEST(many[i].problem.empty() == (i != 3));
+  }
+  (void)compile_graphs(shapes, library, open, 4);
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    BOOST_TEST(compile_graphs(shapes, library, open, 2)[i].was_stored == (i != 3));
+  }
 }
 
 // A graph of an earlier run is taken as it is: what it is of has to be in its name.
@@ -256,6 +375,9 @@ BOOST_AUTO_TEST_CASE(names_tell_shapes_apart) {
   }
   GraphShape other = base;
   other.scale = 0.25F;
+  names.push_back(other.name());
+  other = base;
+  other.float32_out = true;
   names.push_back(other.name());
   other = base;
   other.tokens = 0;

@@ -189,7 +189,7 @@ class Document {
   }
 
   void store(const GraphTensor& t, Part& part) const {
-    const float factor = t.type == CUDNN_DATA_BFLOAT16 ? wrong_factor(x_.graph.is_backward()) : 1.0F;
+    const float factor = t.dims[3] > 1 ? wrong_factor(x_.graph.is_backward()) : 1.0F;  // but the log-sum-exp
     each_run(t, [&](std::int64_t i, std::int64_t j, std::int64_t k, int inner, std::int64_t run, std::byte* to) {
       note_write(to, static_cast<std::size_t>(run) * size_of(t.type));
       for (std::int64_t e = 0; e < run; ++e) {

@@ -114,9 +114,12 @@ OperationGraph graph_of(const Descriptor& descriptor) {
 
 std::string unsupported(const OperationGraph& graph) {
   for (const auto& [uid, tensor] : graph.tensors) {
-    if (tensor.is_virtual || tensor.is_by_value || tensor.type != CUDNN_DATA_BFLOAT16) continue;
+    const bool is_heads = tensor.type == CUDNN_DATA_BFLOAT16 ||
+                          (tensor.type == CUDNN_DATA_FLOAT && tensor.offsets_uid != 0 && tensor.dims[3] > 1);
+    if (tensor.is_virtual || tensor.is_by_value || !is_heads) continue;
+    const std::int64_t elements = tensor.type == CUDNN_DATA_BFLOAT16 ? 8 : 4;  // of 16 bytes
     for (int i = 0; i < 4; ++i) {
-      if (tensor.dims[i] > 1 && tensor.strides[i] != 1 && tensor.strides[i] % 8 != 0) {
+      if (tensor.dims[i] > 1 && tensor.strides[i] != 1 && tensor.strides[i] % elements != 0) {
         return "tensor " + std::to_string(uid) + " has a stride that is no multiple of 16 bytes";
       }
     }

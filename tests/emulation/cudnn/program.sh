@@ -37,6 +37,8 @@ check "auto is own: nothing is compiled" test "$(graphs)" -eq 0
 succeeds "cuDNN" "${by_cudnn[@]}" --train.output_dir cudnn
 check "it says what cuDNN does" \
   grep -qE 'attention: cuDNN 9\.28\.1 forward and backward, tried beside this program.s kernels$' out
+check "graphs of each pass are compiled at once" \
+  test "$(grep -cE 'attention: graphs of cuDNN for the documents to come: [0-9]+ compiled, [0-9]+ from the folder' out)" -eq 2
 check "nothing is warned of" test "$(grep -c 'attention: this program' err)" -eq 0
 check "it trains as with its own kernels" near own cudnn
 check "in other bits" differ own cudnn
@@ -44,6 +46,8 @@ stored=$(graphs)
 check "graphs of both passes are stored" test "$stored" -ge 4
 succeeds "once more" "${by_cudnn[@]}" --train.output_dir again
 check "with the same bits" same cudnn again
+check "it says that all are stored" \
+  grep -qE 'attention: graphs of cuDNN for the documents to come: 0 compiled, [0-9]+ from the folder' out
 check "from the stored graphs" test "$(graphs)" -eq "$stored"
 
 XDG_CACHE_HOME=$work/forward_cache succeeds "its forward pass alone" "${on_gpus[@]}" --device.attention cudnn_forward --train.output_dir forward
@@ -76,9 +80,24 @@ export XDG_CACHE_HOME=$work/cache
 succeeds "ranks that exchange heads" "${by_cudnn[@]}" --train.output_dir ulysses --parallel.dp_shard_size 1 \
   --parallel.sp_size 2 --parallel.sp_method ulysses --data.row_order endless
 check "cuDNN forward alone" grep -q 'forward; this program.s kernels backward, as ranks exchange heads' out
-succeeds "a ring" "${by_cudnn[@]}" --train.output_dir ring --parallel.dp_shard_size 1 --parallel.sp_size 2 \
-  --parallel.sp_method ring --data.row_order endless
-check "is not for cuDNN" grep -q 'attention: this program.s kernels, as rows are cut over ranks' err
+cut=(--parallel.dp_shard_size 1 --parallel.sp_size 2 --data.row_order endless)
+succeeds "a ring by its own kernels" "${on_gpus[@]}" "${cut[@]}" --parallel.sp_method ring --train.output_dir own_ring
+succeeds "a ring" "${by_cudnn[@]}" "${cut[@]}" --parallel.sp_method ring --train.output_dir ring
+check "cuDNN over a rank's own keys" grep -q 'forward over a rank.s own keys; this program.s kernels over those of' out
+check "nothing is warned of" test "$(grep -c 'attention: this program' err)" -eq 0
+check "graphs of float32 results are stored" test "$(find cache -name '*forward*f' | wc -l)" -ge 1
+check "it trains as with its own kernels" near own_ring ring
+check "in other bits" differ own_ring ring
+SFT_EMULATED_CUDNN_WRONG=forward succeeds "a ring of wrong numbers" "${by_cudnn[@]}" "${cut[@]}" \
+  --parallel.sp_method ring --train.output_dir wrong_ring
+check "it goes on without cuDNN" grep -q 'attention: this program.s kernels, as cuDNN 9.28.1 does not give what they give' err
+check "with its own bits" same own_ring wrong_ring
+SFT_EMULATED_CUDNN=91800 succeeds "a ring of an old version" "${by_cudnn[@]}" "${cut[@]}" --parallel.sp_method ring \
+  --train.output_dir old_ring
+check "is not for it" grep -q 'as rows are cut over ranks (cuDNN 9.18.0 gives no float32 results on some rank' err
+check "with its own bits" same own_ring old_ring
+succeeds "gathered keys" "${by_cudnn[@]}" "${cut[@]}" --parallel.sp_method all_gather --train.output_dir gathered
+check "are not for cuDNN" grep -q 'attention: this program.s kernels, as keys of all ranks are gathered' err
 
 SFT_EMULATED_CUDNN=91900 succeeds "an old version" "${by_cudnn[@]}" --train.output_dir old
 check "cuDNN forward alone" grep -q 'forward; this program.s kernels backward, as cuDNN repeats its bits from 9.25 on' out
@@ -102,6 +121,7 @@ planned() {
     tr -d ' \n' <plan.json | grep -oE '"workspace":\{"least_bytes":[0-9]+,"most_bytes":[0-9]+' | grep -oE '[0-9]+$'
 }
 check "a dry run plans its working memory" test "$(planned --device.attention cudnn)" -gt "$(planned)"
+check "and of a ring" test "$(planned "${cut[@]}" --device.attention cudnn)" -gt "$(planned "${cut[@]}")"
 check "of the backward pass alone" \
   test "$(planned --device.attention cudnn_forward)" -lt "$(planned --device.attention cudnn)"
 finish_checks

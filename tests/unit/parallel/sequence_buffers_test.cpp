@@ -109,6 +109,31 @@ BOOST_AUTO_TEST_CASE(gradients_of_replicated_heads_are_summed_in_float32) {
   BOOST_TEST(make_sequence_buffers(shape_of(DType::bf16), 6, hybrid)->attention_needs().num_keys == 0);
 }
 
+BOOST_AUTO_TEST_CASE(a_library_may_get_the_forward_pass_of_a_ring) {
+  const auto needs_of = [](ops::AttentionKernels kernels, DType compute, int sp_size, const AttentionMethod& method) {
+    SequenceShape shape = shape_of(compute);
+    shape.kernels = kernels;
+    return make_sequence_buffers(shape, sp_size, method)->attention_needs();
+  };
+  for (const auto kernels : {ops::AttentionKernels::cudnn_forward, ops::AttentionKernels::cudnn}) {
+    const ops::AttentionNeeds ring = needs_of(kernels, DType::bf16, 4, {});
+    BOOST_TEST(ring.library.tokens == num_tokens);
+    BOOST_TEST(ring.library.q_heads == num_q_heads);
+    BOOST_TEST(ring.library.kv_heads == num_kv_heads);
+    BOOST_TEST(ring.library.head_dim == head_dim);
+    BOOST_TEST(!ring.library.has_backward);
+    BOOST_TEST(ring.num_plans == 4 + 1);
+    const ops::AttentionNeeds hybrid = needs_of(kernels, DType::bf16, 6, {AttentionMethod::Keys::ring, 2});
+    BOOST_TEST(hybrid.library.tokens == 2 * num_tokens);
+    BOOST_TEST(hybrid.library.q_heads == num_q_heads / 2);
+    BOOST_TEST(!hybrid.library.has_backward);
+    BOOST_TEST(hybrid.num_plans == 3 + 1);
+    BOOST_TEST(needs_of(kernels, DType::float32, 4, {}).library.tokens == 0);
+    BOOST_TEST(needs_of(kernels, DType::bf16, 4, {AttentionMethod::Keys::all_gather, 1}).library.tokens == 0);
+  }
+  BOOST_TEST(needs_of(ops::AttentionKernels::own, DType::bf16, 4, {}).library.tokens == 0);
+}
+
 BOOST_AUTO_TEST_CASE(plans_are_of_the_queries_and_keys_of_a_call) {
   const auto check = [](int sp_size, const AttentionMethod& method, std::int64_t num_plans, std::int64_t queries,
                         std::int64_t keys) {

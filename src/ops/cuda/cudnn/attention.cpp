@@ -2,9 +2,11 @@
 #include "ops/cuda/cudnn/attention.hpp"
 
 #include <fmt/format.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <limits>
 
 #include "ops/cuda/cudnn/store.hpp"
@@ -17,12 +19,18 @@ namespace sft::ops::cuda::cudnn {
 
 namespace {
 
-/// Whether cuDNN can read or write these heads: bf16, every head at a multiple of 16 bytes.
+/// Whether every head begins at a multiple of 16 bytes.
+template <class Memory>
+bool is_aligned(const BasicTensor<Memory>& heads) {
+  const std::int64_t elements = 16 / static_cast<std::int64_t>(size_of(heads.dtype));
+  return heads.stride0 % elements == 0 && heads.shape[2] % elements == 0 &&
+         reinterpret_cast<std::uintptr_t>(heads.data) % 16 == 0;
+}
+
+/// Whether cuDNN can read or write these heads: aligned bf16.
 template <class Memory>
 bool is_readable(const BasicTensor<Memory>& heads) {
-  constexpr std::int64_t elements = 8;  // of 16 bytes
-  return heads.dtype == DType::bf16 && heads.stride0 % elements == 0 && heads.shape[2] % elements == 0 &&
-         reinterpret_cast<std::uintptr_t>(heads.data) % 16 == 0;
+  return heads.dtype == DType::bf16 && is_aligned(heads);
 }
 
 template <class... Heads>
@@ -91,25 +99,6 @@ std::size_t pool_bytes(const AttentionNeeds& needs) {
          padded(backward_bytes(tokens, library.q_heads, library.kv_heads, library.head_dim, dq_row));
 }
 
-std::unique_ptr<Graph> Attention::make(const GraphShape& shape) {
-  const std::string name = library_.name() + "-" + shape.name();
-  if (const auto stored = read_graph(name); !stored.empty()) {
-    try {
-      return std::make_unique<Graph>(library_, shape, stored);
-    } catch (const Refusal&) {  // of another build of the library, or damaged: compiled and stored anew
-    }
-  }
-  try {
-    auto graph = std::make_unique<Graph>(library_, shape);
-    write_graph(name, graph->serialize());
-    return graph;
-  } catch (const Refusal& refusal) {
-    log_warning(
-        fmt::format("attention: this program's kernels where cuDNN refuses {} ({})", shape.name(), refusal.what()));
-    return nullptr;
-  }
-}
-
 void Attention::say_short_of(std::size_t bytes) {
   if (has_said_short_) return;
   has_said_short_ = true;
@@ -117,10 +106,77 @@ void Attention::say_short_of(std::size_t bytes) {
       "attention: this program's kernels where cuDNN asks for {} bytes, more than is planned for it", bytes));
 }
 
+void Attention::expect(const PackedDocuments& documents, std::int64_t num_rows) {
+  const Expected expected{documents.num_rounded(), documents.longest_rounded(), documents.window,
+                          rounded_tokens(num_rows)};
+  if (std::ranges::find(expected_, expected) == expected_.end()) expected_.push_back(expected);
+}
+
 const Graph* Attention::graph_of(const GraphShape& shape) {
-  const auto [place, is_new] = graphs_.try_emplace(shape.name());
-  if (is_new) place->second = make(shape);
-  return place->second.get();
+  const std::string name = shape.name();
+  if (!graphs_.contains(name)) add_graphs(shapes_like(shape));
+  return graphs_.at(name).get();
+}
+
+std::vector<GraphShape> Attention::shapes_like(const GraphShape& shape) const {
+  std::vector<GraphShape> shapes = {shape};
+  for (const Expected& expected : expected_) {
+    GraphShape like = shape;
+    like.documents = expected.documents;
+    like.longest = expected.longest;
+    like.window = expected.window;
+    if (shape.is_backward()) like.tokens = expected.tokens;
+    const bool is_new = std::ranges::find(shapes, like) == shapes.end() && !graphs_.contains(like.name());
+    if (is_new) shapes.push_back(like);
+  }
+  return shapes;
+}
+
+std::unique_ptr<Graph> Attention::load(const GraphShape& shape, CompiledGraph& compiled) {
+  if (!compiled.problem.empty()) return nullptr;
+  try {
+    return std::make_unique<Graph>(library_, shape, compiled.bytes);
+  } catch (const Refusal&) {  // of another build of the library, or damaged: compiled and stored anew
+    compiled.was_stored = false;
+  }
+  try {
+    auto graph = std::make_unique<Graph>(library_, shape);
+    write_graph(library_.name() + "-" + shape.name(), graph->serialize());
+    return graph;
+  } catch (const Refusal& refusal) {
+    compiled.problem = refusal.what();
+    return nullptr;
+  }
+}
+
+void Attention::add_graphs(const std::vector<GraphShape>& shapes) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  int device = 0;
+  (void)cudaGetDevice(&device);
+  const OpenLibrary open = [device] {
+    (void)cudaSetDevice(device);
+    return std::make_unique<Library>(/*stream=*/nullptr);
+  };
+  const int num_threads = omp_get_max_threads();
+  std::vector<CompiledGraph> compiled = compile_graphs(shapes, library_, open, num_threads);
+  std::size_t num_stored = 0, num_refused = 0;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    std::unique_ptr<Graph> graph = load(shapes[i], compiled[i]);
+    if (compiled[i].was_stored) ++num_stored;
+    if (graph == nullptr && num_refused++ == 0) {
+      log_warning(fmt::format("attention: this program's kernels where cuDNN refuses {} ({})", shapes[i].name(),
+                              compiled[i].problem));
+    }
+    graphs_.emplace(shapes[i].name(), std::move(graph));
+  }
+  if (num_refused > 1) log_warning(fmt::format("attention: cuDNN refuses {} more like that", num_refused - 1));
+  if (expected_.empty()) return;
+  log_event(
+      fmt::format("attention: graphs of cuDNN for the documents to come: {} compiled, {} from the folder of compiled "
+                  "ones, in {:.1f} s",
+                  shapes.size() - num_stored - num_refused, num_stored,
+                  std::chrono::duration<double>(Clock::now() - start).count()));
 }
 
 void Attention::fill_outside(const Tensor& x, const Documents& documents, float value) const {
@@ -129,8 +185,12 @@ void Attention::fill_outside(const Tensor& x, const Documents& documents, float 
 
 bool Attention::forward(const AttentionForward& attention, Documents& documents) {
   const AttentionForward& a = attention;
-  if (a.merge || a.softcap != 0.0F || !a.sinks.empty() || !are_readable(a.q, a.k, a.v, a.out)) return false;
-  const Graph* graph = graph_of(shape_of(a, documents, a.out.stride0));
+  if (a.merge || a.softcap != 0.0F || !a.sinks.empty() || !are_readable(a.q, a.k, a.v)) return false;
+  const bool is_sum = a.out.dtype == DType::float32;
+  if (!is_aligned(a.out) || (is_sum && !has_float32_results(version().number))) return false;
+  GraphShape shape = shape_of(a, documents, a.out.stride0);
+  shape.float32_out = is_sum;
+  const Graph* graph = graph_of(shape);
   if (graph == nullptr) return false;
   const Loan workspace(pool_, std::max<std::size_t>(graph->workspace_bytes(), 1));
   if (workspace.data() == nullptr) {

@@ -8,10 +8,12 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "ops/cuda/attention_plan.hpp"
 #include "ops/cuda/cudnn/documents.hpp"
 #include "ops/cuda/cudnn/graph.hpp"
+#include "ops/cuda/cudnn/graph_set.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/ops/shapes.hpp"
 
@@ -23,7 +25,10 @@ class Attention {
   /// `pool` outlives it: a call's working memory is taken from there. Throws Refusal where cuDNN cannot be used.
   Attention(PlanPool& pool, cudaStream_t stream) : pool_(pool), stream_(stream), library_(stream) {}
 
-  /// Queues the call and returns true; false, and nothing is queued, where cuDNN does not do it.
+  /// Calls will come of such documents, in `num_rows` rows: the first call compiles what it asks for for all that are
+  /// expected.
+  void expect(const PackedDocuments& documents, std::int64_t num_rows);
+  /// Queues the call, of `documents` alone, and returns true; false, and nothing is queued, where cuDNN does not do it.
   [[nodiscard]] bool forward(const AttentionForward& attention, Documents& documents);
   /// The same. Wants the output of the forward pass, and does not read delta.
   [[nodiscard]] bool backward(const AttentionBackward& attention, Documents& documents);
@@ -31,10 +36,20 @@ class Attention {
   [[nodiscard]] const LibraryCalls& calls() const { return calls_; }
 
  private:
-  /// The graph of this shape: compiled before, stored by an earlier run, or compiled now. Null where the library
-  /// refuses it.
+  /// What a graph is for beside the tensors of a call.
+  struct Expected {
+    std::int64_t documents, longest, window, tokens;
+    bool operator==(const Expected&) const = default;
+  };
+
+  /// The graph of this shape: compiled before, stored by an earlier run, or compiled now, with those of all expected
+  /// documents. Null where the library refuses it.
   const Graph* graph_of(const GraphShape& shape);
-  [[nodiscard]] std::unique_ptr<Graph> make(const GraphShape& shape);
+  /// `shape` and, where there are none yet, those of the same tensors for documents that are expected.
+  [[nodiscard]] std::vector<GraphShape> shapes_like(const GraphShape& shape) const;
+  void add_graphs(const std::vector<GraphShape>& shapes);
+  /// The graph of these bytes or, where they are none of this library, compiled here. Null where it was or is refused.
+  [[nodiscard]] std::unique_ptr<Graph> load(const GraphShape& shape, CompiledGraph& compiled);
   /// Says once that working memory is short, and that this program's kernels do what cuDNN could.
   void say_short_of(std::size_t bytes);
   void fill_outside(const Tensor& x, const Documents& documents, float value) const;
@@ -42,6 +57,7 @@ class Attention {
   PlanPool& pool_;
   cudaStream_t stream_;
   Library library_;
+  std::vector<Expected> expected_;
   std::unordered_map<std::string, std::unique_ptr<Graph>> graphs_;  ///< by name of the shape
   LibraryCalls calls_;
   bool has_said_short_ = false;

@@ -21,19 +21,28 @@ std::int64_t power_of_two(std::int64_t n) { return static_cast<std::int64_t>(std
 
 }  // namespace
 
+std::int64_t PackedDocuments::num_rounded() const { return power_of_two(static_cast<std::int64_t>(rows.size())); }
+
+std::int64_t PackedDocuments::longest_rounded() const {
+  std::int64_t longest = least_longest;
+  for (const RowRange& document : rows) longest = std::max(longest, document.count);
+  return power_of_two(longest);
+}
+
 std::optional<PackedDocuments> Documents::find(const std::vector<sequence::AttentionSpan>& spans,
                                                std::int64_t num_queries, std::int64_t num_keys) {
   if (num_queries != num_keys) return {};
   PackedDocuments found;
   std::vector<RowRange>& rows = found.rows;
-  std::int64_t longest = least_longest;
   for (const sequence::AttentionSpan& span : spans) {
     if (span.q_len <= 0 || span.k_len <= 0) continue;
     const bool is_document = span.q_begin == span.k_begin && span.q_len == span.k_len && span.diagonal == 0;
-    if (!is_document) return {};
+    if (!is_document) {
+      found.rest.push_back(span);
+      continue;
+    }
     if (span.is_windowed()) found.window = span.window;
     rows.push_back({span.q_begin, span.q_len});
-    longest = std::max(longest, span.q_len);
   }
   if (rows.empty()) return {};
   std::ranges::sort(rows, {}, &RowRange::begin);
@@ -41,26 +50,29 @@ std::optional<PackedDocuments> Documents::find(const std::vector<sequence::Atten
   for (std::size_t i = 1; i < rows.size(); ++i) {
     if (rows[i].begin != rows[i - 1].begin + rows[i - 1].count) return {};
   }
-  const std::int64_t blocks = power_of_two(static_cast<std::int64_t>(rows.size())) * power_of_two(longest);
-  if (blocks > max_blocks_of_documents(num_queries)) return {};
+  // A query outside every document has no result that the rest could be merged with.
+  const std::int64_t begin = rows.front().begin, end = rows.back().begin + rows.back().count;
+  const auto is_within = [=](const sequence::AttentionSpan& span) {
+    return span.q_begin >= begin && span.q_begin + span.q_len <= end;
+  };
+  if (!std::ranges::all_of(found.rest, is_within)) return {};
+  if (found.num_rounded() * found.longest_rounded() > max_blocks_of_documents(num_queries)) return {};
   return found;
 }
 
 Documents::Documents(PlanPool& pool, const PackedDocuments& found, std::int64_t num_rows, cudaStream_t stream)
     : pool_(pool),
       stream_(stream),
-      num_documents_(power_of_two(static_cast<std::int64_t>(found.rows.size()))),
+      num_documents_(found.num_rounded()),
+      longest_(found.longest_rounded()),
       window_(found.window),
       num_rows_(num_rows) {
   const std::vector<RowRange>& rows = found.rows;
   std::vector<std::int32_t> lengths(num_documents_);
-  std::int64_t longest = least_longest;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     lengths[i] = static_cast<std::int32_t>(rows[i].count);
     begins_.push_back(rows[i].begin);
-    longest = std::max(longest, rows[i].count);
   }
-  longest_ = power_of_two(longest);
   const std::int64_t end = rows.back().begin + rows.back().count;
   begins_.resize(num_documents_ + 1, end);
   if (rows.front().begin > 0) outside_.push_back({0, rows.front().begin});

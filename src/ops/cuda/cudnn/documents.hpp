@@ -22,18 +22,23 @@ struct RowRange {
   std::int64_t begin, count;
 };
 
-/// Documents whose queries see their own document alone, each no later key than itself.
+/// Documents, each of whose queries sees the keys of its own rows, no later one than itself.
 struct PackedDocuments {
   std::vector<RowRange> rows;  ///< of each, one behind the other; at least one
   std::int64_t window = 0;     ///< how far back a query sees, itself included; 0: as far as its document goes
+  /// What their queries see beside that: of a document that begins on another rank, or comes back to this one.
+  std::vector<sequence::AttentionSpan> rest;
+
+  [[nodiscard]] std::int64_t num_rounded() const;      ///< their number: a power of two
+  [[nodiscard]] std::int64_t longest_rounded() const;  ///< rows of the longest: a power of two, at least 128
 };
 
 /// Documents of one plan in order, their number rounded up by documents of no rows. Its memory is the pool's.
 class Documents {
  public:
-  /// Nothing where the spans are not whole documents, each a causal square of its own rows among keys and queries
-  /// alike, or where the rounded numbers would make a library go through far more than there is. Windows of the spans
-  /// are one, as a TilePlan of them has checked.
+  /// The spans that are causal squares of the same rows among keys and queries; nothing where there are none, they do
+  /// not stand one behind the other, a query of the rest has none, or the rounded numbers would make a library go
+  /// through far more than there is. Windows of the spans are one, as a TilePlan of them has checked.
   [[nodiscard]] static std::optional<PackedDocuments> find(const std::vector<sequence::AttentionSpan>& spans,
                                                            std::int64_t num_queries, std::int64_t num_keys);
 
@@ -60,7 +65,7 @@ class Documents {
 
   PlanPool& pool_;
   cudaStream_t stream_;
-  std::int64_t num_documents_, longest_ = 0, window_, num_rows_;
+  std::int64_t num_documents_, longest_, window_, num_rows_;
   std::vector<RowRange> outside_;
   std::vector<std::int64_t> begins_;  ///< of all documents, and the end of the last
   std::int32_t* lengths_ = nullptr;

@@ -139,7 +139,8 @@ class Graph::Parts {
     attributes.set_name("attention").set_generate_stats(true);
     attributes.set_implementation(fe::AttentionImplementation_t::COMPOSITE);
     const auto [out, lse] = graph_.sdpa(q, k, v, masked(attributes));
-    output(out, out_uid, s.q_heads, s.head_dim, s.out_row);
+    output(out, out_uid, s.q_heads, s.head_dim, s.out_row,
+           s.float32_out ? fe::DataType_t::FLOAT : fe::DataType_t::BFLOAT16);
     output(lse, lse_uid, s.q_heads, 1, s.q_heads, fe::DataType_t::FLOAT);
   }
 
@@ -173,8 +174,11 @@ Graph::Graph(Library& library, const GraphShape& shape)
 Graph::Graph(Library& library, const GraphShape& shape, const std::vector<std::uint8_t>& serialized)
     : library_(library), parts_(std::make_unique<Parts>(library, shape)) {
   try {
-    require(parts_->graph().deserialize(static_cast<cudnnHandle_t>(library.handle_), serialized,
-                                        /*enforce_precompiled=*/false, /*run_warmup=*/false),
+    fe::graph::Graph& graph = parts_->graph();
+    const auto handle = static_cast<cudnnHandle_t>(library.handle_);
+    require(handle != nullptr
+                ? graph.deserialize(handle, serialized, /*enforce_precompiled=*/false, /*run_warmup=*/false)
+                : graph.deserialize(serialized, /*enforce_precompiled=*/false),
             "a stored graph");
   } catch (const Refusal&) {
     throw;

@@ -22,7 +22,8 @@ struct GraphShape {
   std::int64_t q_heads, kv_heads, head_dim;
   float scale;
   std::int64_t q_row, k_row, v_row, out_row;
-  std::int64_t window = 0;  ///< how far back a query sees, itself included; 0: to its document's begin
+  std::int64_t window = 0;   ///< how far back a query sees, itself included; 0: to its document's begin
+  bool float32_out = false;  ///< of the forward pass: the result in float32, as sums of parts are
   // Of the backward pass; 0: a graph of the forward pass. `tokens`: rows of all documents, at most.
   std::int64_t dout_row = 0, dq_row = 0, dk_row = 0, dv_row = 0, tokens = 0;
 
@@ -36,7 +37,7 @@ struct GraphShape {
 /// behind the last; lengths, (documents) int32, rows of each, 0 for one that is not there.
 struct GraphCall {
   const void *q, *k, *v;
-  void* out;   ///< only read in the backward pass
+  void* out;   ///< bf16 or float32, by the shape; only read in the backward pass
   float* lse;  ///< (rows, q_heads); only read in the backward pass
   const std::int32_t* lengths;
   const std::int64_t *q_offsets, *k_offsets, *v_offsets, *out_offsets, *lse_offsets;
@@ -63,6 +64,8 @@ struct Version {
 [[nodiscard]] constexpr bool repeats_backward(std::size_t version) { return version >= 92500; }
 /// The oldest version whose forward pass is used.
 inline constexpr std::size_t oldest_version = 91800;
+/// Whether this version's forward pass gives float32 results, which those of several calls are merged in.
+[[nodiscard]] constexpr bool has_float32_results(std::size_t version) { return version >= 91900; }
 
 /// A GPU that need not be there: its properties as the frontend writes them (JSON).
 struct AbsentGpu {

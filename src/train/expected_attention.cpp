@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "expected_attention.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sft/core/activity.hpp"
+#include "sft/core/axis.hpp"
+#include "sft/data/coming_documents.hpp"
+#include "sft/sequence/attention_schedule.hpp"
+
+namespace sft::train {
+
+namespace {
+
+constexpr std::int64_t max_rows = 4096;
+
+/// Of each micro-batch the length of its row, the number of its documents, and their lengths.
+std::string packed(const std::vector<data::ComingMicroBatch>& coming) {
+  std::vector<std::int64_t> numbers;
+  for (const data::ComingMicroBatch& batch : coming) {
+    numbers.push_back(batch.row_length);
+    numbers.push_back(std::ssize(batch.documents));
+    numbers.insert(numbers.end(), batch.documents.begin(), batch.documents.end());
+  }
+  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(std::int64_t)};
+}
+
+std::vector<data::ComingMicroBatch> unpacked(const std::string& bytes) {
+  std::vector<std::int64_t> numbers(bytes.size() / sizeof(std::int64_t));
+  if (!numbers.empty()) std::memcpy(numbers.data(), bytes.data(), bytes.size());
+  std::vector<data::ComingMicroBatch> coming;
+  for (auto at = numbers.begin(); at != numbers.end();) {
+    data::ComingMicroBatch batch{.row_length = *at++, .documents = {}};
+    for (std::int64_t left = *at++; left > 0; --left) batch.documents.push_back(static_cast<std::int32_t>(*at++));
+    coming.push_back(std::move(batch));
+  }
+  return coming;
+}
+
+std::string read(const data::PackedDataset& dataset, const data::LoaderPlan& plan) {
+  const Activity reading(ActivityKind::reads, "reading lengths of documents");
+  try {
+    return packed(data::coming_documents(dataset, plan, max_rows));
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+void expect_attention(ops::Backend& backend, const data::PackedDataset& dataset, const data::LoaderPlan& plan,
+                      const comm::Group& rows) {
+  std::string bytes;
+  if (rows.rank() == 0) bytes = read(dataset, plan);
+  if (rows.size() > 1) rows.broadcast(bytes, 0);
+  for (data::ComingMicroBatch& batch : unpacked(bytes)) {
+    const sequence::RowCut cut(batch.row_length, plan.sp_size);
+    const sequence::AttentionSchedules schedules = sequence::make_schedules(
+        plan.attention_method, plan.attention_windows, {std::move(batch.documents)}, cut, SpRank::from(plan.sp_rank));
+    for (const sequence::AttentionSchedule& schedule : schedules) {
+      for (const sequence::AttentionRound& round : schedule.rounds) {
+        backend.expect_attention(round.spans, schedule.num_tokens);
+      }
+    }
+  }
+}
+
+}  // namespace sft::train

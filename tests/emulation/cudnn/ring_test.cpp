@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forward pass of a ring, of which cuDNN does what a rank's queries see of its own keys: all ranks' results against
+// loops over the whole row.
+
+#include <boost/test/unit_test.hpp>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "emulation/cudnn/layer.hpp"
+#include "emulation/cudnn/loops.hpp"
+#include "sft/sequence/attention_schedule.hpp"
+
+namespace sft::ops::testing {
+
+namespace {
+
+using sequence::Chunk;
+using sequence::RowCut;
+
+// As of a layer whose result is bf16; here that of the loops alone is rounded when it is stored.
+constexpr Tolerance float32_sums = sums;
+
+/// A row of documents that ranks share, and its attention by loops.
+class Row {
+ public:
+  Row(Heads heads, const std::vector<std::int32_t>& lengths, std::int64_t window, unsigned seed, const RowCut& cut)
+      : cut_(cut), documents_{lengths}, window_(window), whole_(heads, cut.length(), seed) {
+    Spans spans;
+    std::int64_t begin = 0;
+    for (const std::int64_t length : lengths) {
+      spans.push_back({begin, length, begin, length, 0, static_cast<std::int64_t>(spans.size()), window});
+      begin += length;
+    }
+    Loops(whole_).run(spans);
+    for (int rank = 0; rank < cut.sp_size(); ++rank) parts_.push_back(part_of(whole_.qkv, DType::bf16, rank));
+  }
+
+  /// Compares what the rank makes of all rounds; how many calls cuDNN did.
+  std::int64_t check_rank(const std::string& what, int rank) {
+    const Heads& h = whole_.heads;
+    const std::int64_t tokens = cut_.local_length();
+    Twin result(DType::float32, {tokens, h.num, h.dim}), lse(DType::float32, {tokens, h.num});
+    const std::vector<Operand> results = {out(result, float32_sums), out(lse, lse_tolerance)};
+    std::vector<Operand> operands = results;
+    for (Twin& part : parts_) operands.push_back(in(part));
+    const std::vector<std::vector<std::byte>> before = {result.bytes(), lse.bytes()};
+    const auto schedule = sequence::schedule_ring(documents_, cut_, SpRank::from(rank), window_);
+    std::int64_t calls = 0;
+    const auto rounds = [&](Backend& backend, auto of) {
+      const std::int64_t calls_before = backend.library_calls().forward;
+      for (std::size_t d = 0; d < schedule.rounds.size(); ++d) {
+        const sequence::AttentionRound& round = schedule.rounds[d];
+        const auto plan = backend.plan_attention(round.spans, tokens, tokens);
+        if (d > 0 && round.spans.empty()) continue;
+        const Tensor own = of(parts_[rank]), others = of(parts_[static_cast<int>(round.from)]);
+        backend.attention_forward({.q = whole_.q(own),
+                                   .k = whole_.k(others),
+                                   .v = whole_.v(others),
+                                   .out = of(result),
+                                   .lse = of(lse),
+                                   .scale = whole_.scale,
+                                   .plan = *plan,
+                                   .merge = d > 0});
+      }
+      calls = backend.library_calls().forward - calls_before;
+    };
+    auto actual = run_on_gpu(operands, rounds);
+    BOOST_TEST((actual == run_on_gpu(operands, rounds)), what << ": other bits the second time");
+    put_rows(result, whole_.out, rank);
+    put_rows(lse, whole_.lse, rank);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      compare(*results[i].twin, actual[i], before[i], results[i], what + ", result " + std::to_string(i));
+    }
+    return calls;
+  }
+
+ private:
+  /// Writes the rank's rows of a tensor of the whole row.
+  void put_rows(Twin& part, Twin& whole, int rank) const {
+    for (const Chunk& chunk : cut_.chunks(rank)) {
+      for (std::int64_t row = 0; row < chunk.length; ++row) {
+        for (std::int64_t column = 0; column < part.cpu().row_elements(); ++column) {
+          const double value = get(whole.at(whole.bytes(), chunk.global + row, column), whole.cpu().dtype);
+          put(part.at(part.bytes(), chunk.local + row, column), part.cpu().dtype, value);
+        }
+      }
+    }
+  }
+  Twin part_of(Twin& whole, DType dtype, int rank) const {
+    const Tensor& x = whole.cpu();
+    Twin part(dtype, {cut_.local_length(), x.shape[1], x.shape[2]});
+    put_rows(part, whole, rank);
+    return part;
+  }
+
+  RowCut cut_;
+  sequence::RowDocuments documents_;
+  std::int64_t window_;
+  Layer whole_;
+  std::vector<Twin> parts_;  ///< q, k and v of each rank
+};
+
+/// Of all ranks: cuDNN does one call of each.
+void check_row(const std::string& what, Heads heads, const std::vector<std::int32_t>& lengths, int sp_size,
+               std::int64_t window, unsigned seed) {
+  const std::int64_t tokens = std::reduce(lengths.begin(), lengths.end(), std::int64_t{0});
+  const RowCut cut(sequence::padded_row_length(tokens + 5, sp_size, 8), sp_size);
+  Row row(heads, lengths, window, seed, cut);
+  for (int rank = 0; rank < sp_size; ++rank) {
+    const std::string of_rank = what + ", rank " + std::to_string(rank) + " of " + std::to_string(sp_size);
+    const int expected_calls = find_attention_library().has_float32_results ? 1 : 0;
+    BOOST_TEST(row.check_rank(of_rank, rank) == expected_calls, of_rank << ": cuDNN did not do its round");
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(cudnn)
+
+BOOST_AUTO_TEST_CASE(rings) {
+  unsigned seed = 3000;
+  for (const Heads heads : {Heads{4, 2, 32}, Heads{2, 1, 64}, Heads{3, 3, 16}}) {
+    const std::string what =
+        std::to_string(heads.num) + "/" + std::to_string(heads.num_kv) + " x " + std::to_string(heads.dim);
+    for (const int sp_size : {1, 2, 3}) {
+      check_row(what + ", one document", heads, {150}, sp_size, 0, seed += 10);
+      check_row(what + ", documents", heads, {31, 1, 57, 40, 1, 29}, sp_size, 0, seed += 10);
+      check_row(what + ", a window", heads, {31, 90, 40}, sp_size, 20, seed += 10);
+      check_row(what + ", a window over chunks", heads, {5, 140}, sp_size, 77, seed += 10);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(random_rings) {
+  std::mt19937 random(11);
+  const auto below = [&](std::int64_t end) { return static_cast<std::int64_t>(random() % end); };
+  for (unsigned run = 0; run < 8; ++run) {
+    std::vector<std::int32_t> lengths;
+    for (std::int64_t tokens = 0; tokens < 120; tokens += lengths.back()) {
+      lengths.push_back(static_cast<std::int32_t>(below(4) == 0 ? 1 : 1 + below(100)));
+    }
+    const std::int64_t window = below(2) == 0 ? 0 : 1 + below(100);
+    check_row("run " + std::to_string(run), {4, 2, 16}, lengths, static_cast<int>(2 + below(3)), window,
+              4000 + 10 * run);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace sft::ops::testing
