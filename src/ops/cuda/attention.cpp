@@ -107,6 +107,9 @@ void attention_backward(const AttentionBackward& attention, cudaStream_t stream)
   check_output(attention.dq, attention.q, attention.accumulate_dq);
   check_output(attention.dk, attention.k, attention.accumulate_dkv);
   auto call = begin_call<AttentionBackwardCall>(attention, plan);
+  const bool is_capped = call.softcap > 0.0F;
+  call.exponent_of_score = (is_capped ? call.softcap : call.scale) * log2_of_e;
+  call.exponent_of_share = is_capped ? call.scale / call.softcap * 2.0F * log2_of_e : 0.0F;
   call.dout = head_rows(attention.dout);
   call.delta = contiguous_floats(attention.delta);
   call.dq = head_rows(attention.dq);

@@ -12,7 +12,7 @@
 namespace sft::ops::cuda {
 
 constexpr float minus_infinity = -__builtin_inff();
-constexpr float log2_of_e = 1.44269504088896341f, log_of_2 = 0.693147180559945309f;
+constexpr float log_of_2 = 0.693147180559945309f;
 
 /// Calls run(std::bool_constant<has a window>, std::bool_constant<has a softcap>): kernels are compiled for each.
 template <class Call, class F>

@@ -10,6 +10,8 @@
 
 namespace sft::ops::cuda {
 
+inline constexpr float log2_of_e = 1.44269504088896341F;
+
 /// Rows that a tile of an attention plan has at most. Kernels with smaller tiles take them in parts.
 inline constexpr int attention_tile_rows = 128;
 
@@ -73,6 +75,10 @@ struct AttentionBackwardCall {
   std::int32_t heads_at_once;  ///< as above
   float scale;
   float softcap;  ///< 0: none
+  /// exp(score) = 2^(exponent_of_score product), or with a softcap 2^(exponent_of_score share), share = tanh(scale
+  /// product / softcap) and e^(2 scale product / softcap) = 2^(exponent_of_share product). A kernel multiplies by its
+  /// arguments without a register.
+  float exponent_of_score, exponent_of_share;
   bool adds_to_dq, adds_to_dkv;
 };
 

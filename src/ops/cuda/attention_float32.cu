@@ -37,10 +37,18 @@ __device__ __forceinline__ void load_rows(float* tile, const ConstHeadRows& x, s
   }
 }
 
-__device__ __forceinline__ float product(const float* a, const float* b, int head_dim) {
-  float sum = 0.0f;
-  for (int d = 0; d < head_dim; ++d) sum += a[d] * b[d];
-  return sum;
+/// products[i] = a times row i threads_of_row of a tile; each number of a is read once for all of them.
+template <int kCount>
+__device__ __forceinline__ void multiply_rows(float (&products)[kCount], const float* a, const float* tile,
+                                              int head_dim) {
+  const int distance = threads_of_row * pitch_of(head_dim);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) products[i] = 0.0f;
+  for (int d = 0; d < head_dim; ++d) {
+    const float factor = a[d];
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) products[i] += factor * tile[i * distance + d];
+  }
 }
 
 /// sums += weight * this thread's columns of a row.
@@ -104,13 +112,13 @@ __global__ __launch_bounds__(Sizes::kThreads, 2) void forward_kernel(const Atten
     load_rows<kRows, kThreads>(values, call.v, block.begin, block.count, kv_head, head_dim);
     __syncthreads();
     float scores[kRows / threads_of_row];
+    multiply_rows(scores, queries + row * pitch, keys + first * pitch, head_dim);
     float top = minus_infinity;
 #pragma unroll
     for (int i = 0; i < kRows / threads_of_row; ++i) {
       const int other = first + threads_of_row * i;
-      scores[i] = meets<true, kWindowed>(block, call.queries.window, row, other)
-                      ? call.scale * product(queries + row * pitch, keys + other * pitch, head_dim)
-                      : minus_infinity;
+      scores[i] =
+          meets<true, kWindowed>(block, call.queries.window, row, other) ? call.scale * scores[i] : minus_infinity;
       if (kCapped && scores[i] != minus_infinity) scores[i] = call.softcap * tanhf(scores[i] / call.softcap);
       top = fmaxf(top, scores[i]);
     }
@@ -181,6 +189,9 @@ __global__ __launch_bounds__(Sizes::kThreads, 2) void backward_kernel(const Atte
     load_rows<kRows, kThreads>(other0, kOwnIsQueries ? call.k : call.q, block.begin, block.count, head, head_dim);
     load_rows<kRows, kThreads>(other1, kOwnIsQueries ? call.v : call.dout, block.begin, block.count, head, head_dim);
     __syncthreads();
+    float scores[kRows / threads_of_row], dprobabilities[kRows / threads_of_row];
+    multiply_rows(scores, own0 + row * pitch, other0 + first * pitch, head_dim);
+    multiply_rows(dprobabilities, own1 + row * pitch, other1 + first * pitch, head_dim);
 #pragma unroll
     for (int i = 0; i < kRows / threads_of_row; ++i) {
       const int other = first + threads_of_row * i;
@@ -188,15 +199,14 @@ __global__ __launch_bounds__(Sizes::kThreads, 2) void backward_kernel(const Atte
       if (row < item.count && meets<kOwnIsQueries, kWindowed>(block, side.window, row, other)) {
         const std::int64_t query = kOwnIsQueries ? item.begin + row : block.begin + other;
         const float lse = call.lse[query * call.num_heads + query_head];
-        float score = call.scale * product(own0 + row * pitch, other0 + other * pitch, head_dim), slope = 1.0f;
+        float score = call.scale * scores[i], slope = 1.0f;
         if (kCapped) {
           const float share = tanhf(score / call.softcap);  // of the cap
           score = call.softcap * share;
           slope = 1.0f - share * share;
         }
-        const float dprobability = product(own1 + row * pitch, other1 + other * pitch, head_dim);
         probability = lse == minus_infinity ? 0.0f : expf(score - lse);
-        dscore = probability * (dprobability - call.delta[query * call.num_heads + query_head]);
+        dscore = probability * (dprobabilities[i] - call.delta[query * call.num_heads + query_head]);
         if (kCapped) dscore *= slope;
       }
       dscores[other] = dscore;
@@ -231,7 +241,8 @@ std::size_t shared_bytes(int num_tiles, int num_scores, int head_dim) {
 template <class Sizes>
 void forward(const AttentionForwardCall& call, cudaStream_t stream) {
   with_variant(call, [&](auto windowed, auto capped) {
-    sft::cuda::launch("attention_forward_float32", forward_kernel<Sizes, decltype(windowed)::value, decltype(capped)::value>,
+    sft::cuda::launch("attention_forward_float32",
+                      forward_kernel<Sizes, decltype(windowed)::value, decltype(capped)::value>,
                       grid_of<Sizes>(call.queries, call.num_heads), dim3(Sizes::kThreads),
                       shared_bytes<Sizes>(3, 1, call.head_dim), stream, call);
   });

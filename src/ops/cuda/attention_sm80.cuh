@@ -109,11 +109,50 @@ __device__ __forceinline__ void multiply_rows(float (&scores)[kM][kOther / 8][4]
   }
 }
 
-/// tanh(scale product / softcap), to within 2e-7: what the score of a product has of the cap.
-template <class Call>
-__device__ __forceinline__ float share_of_cap(float product, const Call& call) {
-  const float square = ptx::exp2_fast(product * (call.scale / call.softcap * 2.0f * log2_of_e));  // of e^x
-  return 1.0f - __fdividef(2.0f, square + 1.0f);
+/// own = rows [warp_row, warp_row + 16 kM) of a tile, as instructions take them as A.
+template <int kM, int kColumns>
+__device__ __forceinline__ void load_own(std::uint32_t (&own)[kM][kColumns / 16][4], const Bf16* tile, int warp_row) {
+  const int lane_offset = fragment_offset<kColumns>();
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int k = 0; k < kColumns / 16; ++k) {
+      ptx::load_matrices(own[m][k], tile + piece_behind(lane_offset, 2 * k) + (warp_row + 16 * m) * kColumns);
+    }
+  }
+}
+
+/// scores (16 kM, kOther) = own (16 kM, kColumns) times the transpose of `other` (kOther rows).
+template <int kM, int kOther, int kColumns>
+__device__ __forceinline__ void multiply_own(float (&scores)[kM][kOther / 8][4],
+                                             const std::uint32_t (&own)[kM][kColumns / 16][4], const Bf16* other) {
+  const int lane_offset = ptx::opaque(transposed_fragment_offset<kColumns>());
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int n = 0; n < kOther / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores[m][n][i] = 0.0f;
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < kColumns / 16; ++k) {
+#pragma unroll
+    for (int n = 0; n < kOther / 16; ++n) {
+      std::uint32_t b[4];
+      ptx::load_matrices(b, other + piece_behind(lane_offset, 2 * k) + 16 * n * kColumns);
+#pragma unroll
+      for (int m = 0; m < kM; ++m) {
+        ptx::mma_m16n8k16(scores[m][2 * n], own[m][k], b[0], b[1]);
+        ptx::mma_m16n8k16(scores[m][2 * n + 1], own[m][k], b[2], b[3]);
+      }
+    }
+  }
+}
+
+/// tanh(x) to within 2e-7, where `exponent` is 2 x / ln 2: what a score has of the cap for x = scale product / softcap.
+__device__ __forceinline__ float share_of_cap(float exponent) {
+  return 1.0f - __fdividef(2.0f, ptx::exp2_fast(exponent) + 1.0f);
 }
 
 /// Two floats rounded to bf16, the first in the low half.
@@ -124,35 +163,48 @@ __device__ __forceinline__ std::uint32_t packed(float low, float high) {
   return bits;
 }
 
-/// sums (16 kM, kOutColumns) += weights (16 kM, kOther), rounded to bf16, times `other` (kOther rows) from column
-/// `first_column` on.
-template <int kM, int kOther, int kColumns, int kOutColumns>
-__device__ __forceinline__ void multiply_add(float (&sums)[kM][kOutColumns / 8][4],
-                                             const float (&weights)[kM][kOther / 8][4], const Bf16* other,
-                                             int first_column) {
+/// Weights (16 kM, 16) rounded to bf16, as instructions take them as A: those of columns 16 k.. of `weights`.
+template <int kM, int kOther>
+__device__ __forceinline__ void pack_weights(std::uint32_t (&a)[kM][4], const float (&weights)[kM][kOther / 8][4],
+                                             int k) {
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+    const auto &left = weights[m][2 * k], &right = weights[m][2 * k + 1];
+    a[m][0] = packed(left[0], left[1]);
+    a[m][1] = packed(left[2], left[3]);
+    a[m][2] = packed(right[0], right[1]);
+    a[m][3] = packed(right[2], right[3]);
+  }
+}
+
+/// sums (16 kM, kOutColumns) += a (16 kM, 16) times 16 rows of a tile; lane_offset: fragment_offset of the first
+/// column.
+template <int kM, int kColumns, int kOutColumns>
+__device__ __forceinline__ void multiply_add_packed(float (&sums)[kM][kOutColumns / 8][4],
+                                                    const std::uint32_t (&a)[kM][4], const Bf16* other,
+                                                    int lane_offset) {
+#pragma unroll
+  for (int n = 0; n < kOutColumns / 16; ++n) {
+    std::uint32_t b[4];
+    ptx::load_matrices_transposed(b, other + piece_behind(lane_offset, 2 * n));
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+      ptx::mma_m16n8k16(sums[m][2 * n], a[m], b[0], b[1]);
+      ptx::mma_m16n8k16(sums[m][2 * n + 1], a[m], b[2], b[3]);
+    }
+  }
+}
+
+/// sums (16 kM, kColumns) += weights (16 kM, kOther), rounded to bf16, times `other` (kOther rows).
+template <int kM, int kOther, int kColumns>
+__device__ __forceinline__ void multiply_add(float (&sums)[kM][kColumns / 8][4],
+                                             const float (&weights)[kM][kOther / 8][4], const Bf16* other) {
   const int lane_offset = ptx::opaque(fragment_offset<kColumns>());  // registers are scarce
-  other += first_column;
 #pragma unroll
   for (int k = 0; k < kOther / 16; ++k) {
     std::uint32_t a[kM][4];
-#pragma unroll
-    for (int m = 0; m < kM; ++m) {
-      const auto &left = weights[m][2 * k], &right = weights[m][2 * k + 1];
-      a[m][0] = packed(left[0], left[1]);
-      a[m][1] = packed(left[2], left[3]);
-      a[m][2] = packed(right[0], right[1]);
-      a[m][3] = packed(right[2], right[3]);
-    }
-#pragma unroll
-    for (int n = 0; n < kOutColumns / 16; ++n) {
-      std::uint32_t b[4];
-      ptx::load_matrices_transposed(b, other + piece_behind(lane_offset, 2 * n) + 16 * k * kColumns);
-#pragma unroll
-      for (int m = 0; m < kM; ++m) {
-        ptx::mma_m16n8k16(sums[m][2 * n], a[m], b[0], b[1]);
-        ptx::mma_m16n8k16(sums[m][2 * n + 1], a[m], b[2], b[3]);
-      }
-    }
+    pack_weights<kM, kOther>(a, weights, k);
+    multiply_add_packed<kM, kColumns, kColumns>(sums, a, other + 16 * k * kColumns, lane_offset);
   }
 }
 
@@ -163,19 +215,21 @@ __device__ __forceinline__ int staged_offset(int row, int column) {
   return row * kColumns + ((column / 8) ^ (row & 3)) * 8 + column % 8;
 }
 
-/// This thread's part of a tile = factor of its row * sums.
-template <int kM, int kColumns>
-__device__ __forceinline__ void stage_sums(float* staged, const float (&sums)[kM][kColumns / 8][4],
-                                           const float (&factor)[kM][2]) {
+/// This thread's part of rows [warp_row, warp_row + 16 kM), from `first_column` on, of a tile = factor of its row *
+/// sums.
+template <int kM, int kColumns, int kSumColumns>
+__device__ __forceinline__ void stage_sums(float* staged, int warp_row, int first_column,
+                                           const float (&sums)[kM][kSumColumns / 8][4], const float (&factor)[kM][2]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int first_row = static_cast<int>(threadIdx.x) / 32 * 16 * kM + lane / 4;
+  const int first_row = warp_row + lane / 4;
 #pragma unroll
   for (int m = 0; m < kM; ++m) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
-      for (int n = 0; n < kColumns / 8; ++n) {
-        const int offset = staged_offset<kColumns>(first_row + 16 * m + 8 * half, 8 * n + 2 * (lane % 4));
+      for (int n = 0; n < kSumColumns / 8; ++n) {
+        const int column = first_column + 8 * n + 2 * (lane % 4);
+        const int offset = staged_offset<kColumns>(first_row + 16 * m + 8 * half, column);
         *reinterpret_cast<float2*>(staged + offset) =
             make_float2(factor[m][half] * sums[m][n][2 * half], factor[m][half] * sums[m][n][2 * half + 1]);
       }
@@ -183,18 +237,17 @@ __device__ __forceinline__ void stage_sums(float* staged, const float (&sums)[kM
   }
 }
 
-/// Rows [first, first + count) of one head of `out`, from `first_column` on, = a staged tile of up to kColumns columns
+/// Rows [first, first + count) of one head of `out` = a staged tile of up to kColumns columns
 /// [+ before(row) * what a float32 output held where that factor is not 0]. By all kThreads threads, behind a barrier.
 template <int kColumns, int kThreads, class Before>
 __device__ __forceinline__ void store_staged(const HeadRows& out, const float* staged, std::int64_t first, int count,
-                                             int head, int head_dim, int first_column, Before before) {
+                                             int head, int head_dim, Before before) {
   constexpr int pieces = kColumns / 8;
-  const int columns = min(kColumns, head_dim - first_column);
-  const std::int64_t origin = first * out.row_stride + head * head_dim + first_column;
+  const std::int64_t origin = first * out.row_stride + head * head_dim;
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < count * pieces; i += kThreads) {
     const int row = i / pieces, column = i % pieces * 8;
-    if (column >= columns) continue;
+    if (column >= head_dim) continue;
     const float4* from = reinterpret_cast<const float4*>(staged + staged_offset<kColumns>(row, column));
     // Half of each eight lanes reads its second 16 bytes first: of neighbouring pieces the same ones share banks.
     const bool is_late = threadIdx.x % 8 >= 4;
@@ -210,7 +263,7 @@ __device__ __forceinline__ void store_staged(const HeadRows& out, const float* s
       } else {
 #pragma unroll
         for (int d = 0; d < 8; ++d) {
-          if (column + d < columns) to[d] = __float2bfloat16(value[d]);
+          if (column + d < head_dim) to[d] = __float2bfloat16(value[d]);
         }
       }
       continue;
@@ -220,7 +273,7 @@ __device__ __forceinline__ void store_staged(const HeadRows& out, const float* s
     if (out.is_vector) {
 #pragma unroll
       for (int d = 0; d < 8; d += 4) {
-        if (column + d >= columns) continue;
+        if (column + d >= head_dim) continue;
         float4 sum = make_float4(value[d], value[d + 1], value[d + 2], value[d + 3]);
         float4* place = reinterpret_cast<float4*>(to + d);
         if (factor != 0.0f) {
@@ -233,7 +286,7 @@ __device__ __forceinline__ void store_staged(const HeadRows& out, const float* s
     } else {
 #pragma unroll
       for (int d = 0; d < 8; ++d) {
-        if (column + d < columns) to[d] = factor != 0.0f ? value[d] + factor * to[d] : value[d];
+        if (column + d < head_dim) to[d] = factor != 0.0f ? value[d] + factor * to[d] : value[d];
       }
     }
   }

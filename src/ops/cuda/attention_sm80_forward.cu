@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Forward pass of bf16 attention (attention_calls.hpp): FlashAttention-2 (Dao 2023) over the spans of a plan.
 
-#include "ops/cuda/attention_sm80.cuh"
 #include "ops/cuda/attention_calls.hpp"
+#include "ops/cuda/attention_sm80.cuh"
 #include "ops/cuda/launch.cuh"
 
 namespace sft::ops::cuda {
@@ -36,7 +36,10 @@ struct ForwardSizes {
 template <class Sizes, bool kWindowed, bool kCapped>
 __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_kernel(const AttentionForwardCall call) {
   constexpr int kM = Sizes::kM, kOther = Sizes::kOther, kColumns = Sizes::kColumns, kThreads = Sizes::kThreads;
-  const WorkItem item = work_item<Sizes::kRows>(blockIdx.x, call.queries, call.num_heads, call.heads_at_once);
+  const auto item_of = [&](unsigned number) {
+    return work_item<Sizes::kRows>(number, call.queries, call.num_heads, call.heads_at_once);
+  };
+  const WorkItem item = item_of(blockIdx.x);
   if (item.count <= 0 || (call.merges && item.range_begin == item.range_end)) return;
   const int head_dim = call.head_dim, kv_head = item.head / (call.num_heads / call.num_kv_heads);
   Bf16* queries = sft::cuda::shared_memory<Bf16>();
@@ -79,7 +82,9 @@ __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_ke
 #pragma unroll
         for (int n = 0; n < kOther / 8; ++n) {
 #pragma unroll
-          for (int i = 0; i < 4; ++i) scores[m][n][i] = share_of_cap(scores[m][n][i], call);
+          for (int i = 0; i < 4; ++i) {
+            scores[m][n][i] = share_of_cap(scores[m][n][i] * (call.scale / call.softcap * 2.0f * log2_of_e));
+          }
         }
       }
     }
@@ -132,15 +137,17 @@ __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_ke
         }
       }
     }
-    multiply_add<kM, kOther, kColumns, kColumns>(sums, scores, values, 0);
+    multiply_add<kM, kOther, kColumns>(sums, scores, values);
   }
 
+  // With a window registers do not hold the item until here: it is looked up once more.
+  const WorkItem stored = kWindowed ? item_of(static_cast<unsigned>(ptx::opaque(static_cast<int>(blockIdx.x)))) : item;
   // Of this call alone: out = sums / total, lse = largest + log(total). Merged with those of earlier calls: new lse =
-  // log(exp(lse) + exp(earlier lse)), new out = exp(lse - new lse) out + exp(earlier lse - new lse) earlier out. A sink is
-  // an earlier lse whose out is 0.
+  // log(exp(lse) + exp(earlier lse)), new out = exp(lse - new lse) out + exp(earlier lse - new lse) earlier out. A sink
+  // is an earlier lse whose out is 0.
   float factor[kM][2];                                                                    // of the sums
   float* before = sft::cuda::shared_memory<float>() + Sizes::kRowsBegin / sizeof(float);  // of earlier out, a row
-  const float sink = sink_of(call.sinks, item) * log2_of_e;
+  const float sink = sink_of(call.sinks, stored) * log2_of_e;
 #pragma unroll
   for (int m = 0; m < kM; ++m) {
 #pragma unroll
@@ -151,8 +158,8 @@ __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_ke
       const int row = first_row + 16 * m + 8 * half;
       const float own = sum == 0.0f ? minus_infinity : largest[m][half] + log2f(sum);
       factor[m][half] = sum == 0.0f ? 0.0f : 1.0f / sum;
-      const bool is_there = row < item.count;
-      float* lse = call.lse + static_cast<std::int64_t>(item.begin + row) * call.num_heads + item.head;
+      const bool is_there = row < stored.count;
+      float* lse = call.lse + static_cast<std::int64_t>(stored.begin + row) * call.num_heads + stored.head;
       const float earlier = call.merges && is_there ? *lse * log2_of_e : sink;
       float merged = own, earlier_factor = 0.0f;
       if (earlier != minus_infinity) {
@@ -170,9 +177,9 @@ __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_ke
   }
   __syncthreads();  // keys and values are used
   float* staged = sft::cuda::shared_memory<float>();
-  stage_sums<kM, kColumns>(staged, sums, factor);
+  stage_sums<kM, kColumns, kColumns>(staged, warp_row, 0, sums, factor);
   __syncthreads();
-  store_staged<kColumns, kThreads>(call.out, staged, item.begin, item.count, item.head, head_dim, 0,
+  store_staged<kColumns, kThreads>(call.out, staged, stored.begin, stored.count, stored.head, head_dim,
                                    [&](int row) { return before[row]; });
 }
 

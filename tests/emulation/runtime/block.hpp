@@ -52,6 +52,11 @@ void warp_barrier(unsigned mask, Site site);
 /// for all, where lanes[i] is what lane i passed. Accesses in `work` are not checked: see check_read.
 void warp_collective(const char* name, void* lane, void (*work)(void* const* lanes), Site site);
 
+/// Counts one for what kernels move (traffic.hpp), by what runs for a whole warp: a load of matrices, a product of
+/// them.
+void count_matrix_load();
+void count_matrix_product();
+
 /// Checks an access of this thread that no instrumented load or store makes: bounds, alignment to `alignment` bytes,
 /// and races. `what` names the instruction.
 void check_read(const void* begin, std::size_t bytes, std::size_t alignment, const char* what);

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "runtime/block.hpp"
 #include "runtime/memory.hpp"
 #include "runtime/running.hpp"
 
@@ -142,6 +143,14 @@ void begin_traffic_of(const char* kernel) {
   end_launch();
   counter().launches.push_back({});
   counter().launches.back().kernel = kernel;
+}
+
+void count_matrix_load() {
+  if (is_counting_traffic) ++counter().launches.back().matrix_loads;
+}
+
+void count_matrix_product() {
+  if (is_counting_traffic) ++counter().launches.back().matrix_products;
 }
 
 void count_access(const void* begin, std::size_t bytes, Access access, const void* place) {

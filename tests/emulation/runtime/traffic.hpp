@@ -31,6 +31,8 @@ struct LaunchTraffic {
   /// Passes over the 32 banks, of 4 bytes each, of shared memory; and the least for the same words. Accesses of 16
   /// bytes go by quarters of a warp, those of 8 by halves; lanes that want the same word share it.
   std::uint64_t shared_passes = 0, least_shared_passes = 0;
+  /// Instructions of warps: ldmatrix of four matrices, four passes each, and mma.sync m16n8k16, of 4096 FLOPs.
+  std::uint64_t matrix_loads = 0, matrix_products = 0;
 
   [[nodiscard]] std::uint64_t bytes() const { return read_bytes + written_bytes; }
 };

@@ -69,6 +69,58 @@ Count other_rows(const std::vector<cuda::AttentionTile>& tiles, const std::vecto
   return rows;
 }
 
+/// Instructions of warps on matrices. Products are m16n8k16, so 32 x 32 numbers of a product over D take D / 2.
+struct Matrices {
+  Count products = 0, loads = 0;
+};
+
+/// Parts of tiles, and pairs of a block of up to `block` other rows with `own` rows of a part of which some meet.
+struct Meetings {
+  Count parts = 0, blocks = 0;
+};
+
+Meetings meetings(const std::vector<cuda::AttentionTile>& tiles, const std::vector<cuda::AttentionRange>& ranges,
+                  int part, int own, int block, bool own_is_queries) {
+  Meetings all;
+  for (const cuda::AttentionTile& tile : tiles) {
+    for (int first = 0; first < tile.count && tile.range_begin < tile.range_end; first += part) {
+      ++all.parts;
+      for (int i = tile.range_begin; i < tile.range_end; ++i) {
+        const cuda::AttentionRange& range = ranges[static_cast<std::size_t>(i)];
+        const bool is_square = range.diagonal != cuda::no_border;
+        const int offset = tile.begin + first - range.own_begin, count = std::min(part, tile.count - first);
+        // Rows of the other side that some row of the part meets, counted from `begin`.
+        const int begin = is_square && !own_is_queries ? offset : 0;
+        const int end = is_square && own_is_queries ? std::min(range.other_count, offset + count) : range.other_count;
+        for (int row = begin; row < end; row += block) {
+          for (int warp = 0; warp < count; warp += own) {
+            const int last = std::min(row + block, end) - 1;
+            if (!is_square || (own_is_queries ? offset + warp + own > row : offset + warp <= last)) ++all.blocks;
+          }
+        }
+      }
+    }
+  }
+  return all;
+}
+
+/// 32 rows of queries a warp, from shared memory: one load of 16 x 16 numbers of queries for each half, one of keys or
+/// values for four products.
+Matrices of_forward(const cuda::TileLists& lists, Count heads, Count dim) {
+  const int block = dim > 64 ? 48 : 64;
+  const Count blocks = heads * meetings(lists.query_tiles, lists.key_ranges, 128, 32, block, true).blocks;
+  return {blocks * block * dim / 32, blocks * (dim / 16 * (2 + block / 16) + block / 16 * dim / 16)};
+}
+
+/// Three products for queries and four for keys; a pair of warps loads its own rows once for each head, 4 warps a part,
+/// and for every four products 16 x 16 other numbers.
+Matrices of_backward(const cuda::TileLists& lists, Count heads, Count kv_heads, Count dim) {
+  const Meetings queries = meetings(lists.query_tiles, lists.key_ranges, 64, 32, 32, true),
+                 keys = meetings(lists.key_tiles, lists.query_ranges, 64, 32, 32, false);
+  const Count products = heads * (queries.blocks * 3 + keys.blocks * 4) * dim / 2;
+  return {products, products / 4 + (heads * queries.parts + kv_heads * keys.parts) * dim / 2};
+}
+
 Count list_bytes(const std::vector<cuda::AttentionTile>& tiles, const std::vector<cuda::AttentionRange>& ranges) {
   return static_cast<Count>(tiles.size() * sizeof(tiles[0]) + ranges.size() * sizeof(ranges[0]));
 }
@@ -87,14 +139,17 @@ void check(const Kernels& kernels, const Work& work, const Heads& heads) {
   const Count key_lists = list_bytes(lists.query_tiles, lists.key_ranges),
               query_lists = list_bytes(lists.key_tiles, lists.query_ranges);
 
+  const bool has_matrices = kernels.dtype == DType::bf16;
+  const Matrices in_forward = has_matrices ? of_forward(lists, n, D) : Matrices{},
+                 in_backward = has_matrices ? of_backward(lists, n, k, D) : Matrices{};
   const Count met = other_rows(lists.query_tiles, lists.key_ranges, kernels.forward_rows, true);
   const Count forward = bytes_of::attention_forward(s, T, n, k, D);
-  check_traffic(
-      "attention_forward", shape,
-      {forward, key_lists, n * (2 * row_bytes * (T + met) + sector * T) - forward, kernels.bank_conflicts * n * met},
-      [&](Backend& ops) {
-        ops.attention_forward({q, key, v, out, lse, 0.125F, *plan});
-      });
+  check_traffic("attention_forward", shape,
+                {forward, key_lists, n * (2 * row_bytes * (T + met) + sector * T) - forward,
+                 kernels.bank_conflicts * n * met, true, in_forward.products, in_forward.loads},
+                [&](Backend& ops) {
+                  ops.attention_forward({q, key, v, out, lse, 0.125F, *plan});
+                });
 
   check_traffic("attention_delta", shape, {bytes_of::attention_delta(s, T, n, D)},
                 [&](Backend& ops) { ops.attention_delta(delta, out, dout); });
@@ -107,12 +162,13 @@ void check(const Kernels& kernels, const Work& work, const Heads& heads) {
   const Count asked =
       n * (3 * row_bytes * T + 2 * sector * T + (2 * row_bytes + kernels.for_queries) * met_by_queries) +
       4 * k * row_bytes * T + n * (2 * row_bytes + kernels.for_keys) * met_by_keys;
-  check_traffic("attention_backward", shape,
-                {backward, read_again + key_lists + query_lists, asked - backward - read_again,
-                 kernels.bank_conflicts * n * (met_by_queries + 2 * met_by_keys), false},
-                [&](Backend& ops) {
-                  ops.attention_backward({q, key, v, dout, lse, delta, dq, dk, dv, 0.125F, *plan});
-                });
+  check_traffic(
+      "attention_backward", shape,
+      {backward, read_again + key_lists + query_lists, asked - backward - read_again,
+       kernels.bank_conflicts * n * (met_by_queries + 2 * met_by_keys), false, in_backward.products, in_backward.loads},
+      [&](Backend& ops) {
+        ops.attention_backward({q, key, v, dout, lse, delta, dq, dk, dv, 0.125F, *plan});
+      });
 }
 
 }  // namespace

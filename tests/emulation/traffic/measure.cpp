@@ -83,15 +83,18 @@ void check_traffic(const std::string& op, const std::string& shape, const Budget
   emulation::start_counting_traffic();
   run(backends.gpu());
   backends.synchronize();
-  std::int64_t moved = 0, asked = 0, num_conflicts = 0;
+  std::int64_t moved = 0, asked = 0, num_conflicts = 0, matrix_products = 0, matrix_loads = 0;
   for (const emulation::LaunchTraffic& launch : emulation::take_traffic()) {
     moved += static_cast<std::int64_t>(launch.bytes());
     asked += static_cast<std::int64_t>(launch.sectors * sector_bytes);
     num_conflicts += static_cast<std::int64_t>(launch.shared_passes - launch.least_shared_passes);
+    matrix_products += static_cast<std::int64_t>(launch.matrix_products);
+    matrix_loads += static_cast<std::int64_t>(launch.matrix_loads);
     BOOST_TEST_MESSAGE(op << " " << shape << ": " << launch.kernel << " reads " << launch.read_bytes << " and writes "
                           << launch.written_bytes << " bytes, asks for " << launch.sectors << " sectors, "
                           << launch.least_sectors << " if none had gaps, and passes " << launch.shared_passes
-                          << " times over shared memory, " << launch.least_shared_passes << " without conflicts");
+                          << " times over shared memory, " << launch.least_shared_passes << " without conflicts; "
+                          << launch.matrix_loads << " loads and " << launch.matrix_products << " products of matrices");
   }
   const std::string what = op + " " + shape;
   const std::int64_t may_move = budget.formula + budget.others, may_ask = (moved + budget.asked_again) / 16 * 17;
@@ -100,6 +103,10 @@ void check_traffic(const std::string& op, const std::string& shape, const Budget
   BOOST_TEST(asked <= may_ask, what << " asks for " << asked << " bytes, not " << may_ask << " or less");
   BOOST_TEST(num_conflicts == budget.bank_conflicts,
              what << " has " << num_conflicts << " bank conflicts, not " << budget.bank_conflicts);
+  BOOST_TEST(matrix_products == budget.matrix_products,
+             what << " has " << matrix_products << " products of matrices, not " << budget.matrix_products);
+  BOOST_TEST(matrix_loads == budget.matrix_loads,
+             what << " has " << matrix_loads << " loads of matrices, not " << budget.matrix_loads);
   table().add(op, shape, budget.formula, ratio(moved, budget.formula), ratio(asked, moved), num_conflicts);
 }
 

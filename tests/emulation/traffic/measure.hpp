@@ -28,8 +28,10 @@ struct Budget {
   /// leave unused of sectors. A sixteenth of all may come to it: a sector for a number of the row, its root or its
   /// token, beside 16 bytes of each lane.
   std::int64_t asked_again = 0;
-  std::int64_t bank_conflicts = 0;  ///< passes over shared memory that they cost
-  bool is_memory_bound = true;      ///< then it moves at most 1.25 times its formula
+  std::int64_t bank_conflicts = 0;   ///< passes over shared memory that they cost
+  bool is_memory_bound = true;       ///< then it moves at most 1.25 times its formula
+  std::int64_t matrix_products = 0;  ///< mma.sync of warps
+  std::int64_t matrix_loads = 0;     ///< ldmatrix of warps
 };
 
 /// Runs `op`, checks its kernels against `budget`, and keeps a row of the table, which is printed at the end.

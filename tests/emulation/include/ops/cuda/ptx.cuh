@@ -33,6 +33,7 @@ struct MmaLane {
 };
 
 inline void multiply(void* const* lanes) {
+  sft::emulation::count_matrix_product();
   float a[16][16], b[16][8];
   for (int lane = 0; lane < 32; ++lane) {
     const auto& self = *static_cast<const MmaLane*>(lanes[lane]);
@@ -62,6 +63,7 @@ struct LoadLane {
 
 template <bool kTransposes>
 void load(void* const* lanes) {
+  sft::emulation::count_matrix_load();
   for (int lane = 0; lane < 32; ++lane) {
     const auto& self = *static_cast<const LoadLane*>(lanes[lane]);
     for (int matrix = 0; matrix < 4; ++matrix) {
