@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Choosing an algorithm. What comes back needs all that the query promises: the alignments, and some of the workspace.
-// With SFT_EMULATED_FASTEST_MATMUL=N a proposal takes a millisecond longer for each place that it is from the Nth, from 0.
+// With SFT_EMULATED_FASTEST_MATMUL=N, from 0, a proposal takes a millisecond longer for each place between it and the
+// Nth.
 
 #include "algo.hpp"
 
