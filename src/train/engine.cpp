@@ -151,8 +151,8 @@ struct Engine::Impl {
     if (steps_early()) {
       for (std::size_t i = 0; i < plan.trained.size(); ++i) {
         const plan::TrainedPart& part = plan.trained[i];
-        std::optional<EarlyUpdate::Norm> norm;
-        if (plan.gradients_leave) norm.emplace(norms[i], squares());
+        using Norm = EarlyUpdate::Norm;
+        const auto norm = plan.gradients_leave ? std::optional<Norm>(Norm{norms[i], squares()}) : std::nullopt;
         early_updates.emplace_back(*part.optimizer, part.storage, *workers.ops, device, *workers.streams.comm, norm);
       }
       workers.units.on_gradient_queued([this](parallel::UnitIndex unit) {
