@@ -55,9 +55,7 @@
 #include "sft/machine/gpus.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/mesh/groups.hpp"
-#include "sft/model/architecture.hpp"
 #include "sft/ops/factory.hpp"
-#include "sft/parallel/sharding_policy.hpp"
 #include "sft/plan/async_save.hpp"
 #include "sft/plan/datasets.hpp"
 #include "sft/plan/hardware.hpp"
@@ -198,16 +196,6 @@ config::Config printed_config(const apps::SftOptions& command, const comm::Group
   return config;
 }
 
-/// Who shares what, beside the mesh. Where NCCL sends, gathers run beside sums: a communicator does one thing at a
-/// time.
-mesh::Sharing sharing_of(const config::ValidConfig& config, device::Kind kind) {
-  mesh::Sharing sharing = parallel::sharing_of(parallel::sharding_policy(config->parallel),
-                                               model::kv_replicas(config->model, config->parallel.tp_size));
-  sharing.gathers_apart =
-      kind == device::Kind::cuda && plan::way_of(config->device.comm, kind) == comm::Transport::Way::direct;
-  return sharing;
-}
-
 void require_one_rank(const comm::Group& world) {
   if (world.size() == 1) return;
   throw comm::SharedError(ExitStatus::configuration, fmt::format("--dry-run was started on {} ranks", world.size()),
@@ -226,11 +214,8 @@ plan::Machine planned_machine(const config::ValidConfig& config, std::optional<d
   const bool asks_for_gpu =
       config->device.backend == Choice::cuda || (config->device.backend == Choice::automatic && sees_gpu);
   if (kind ? *kind == device::Kind::cuda : asks_for_gpu) {
-    const std::size_t num_groups =
-        mesh::Groups::planned(mesh::Place(config, 0), sharing_of(config, device::Kind::cuda)).of_tensors().size();
     machine.kind = device::Kind::cuda;
-    machine.gpu_process_bytes =
-        plan::assumed_gpu_context_bytes + num_groups * plan::assumed_gpu_group_bytes + plan::later_gpu_bytes;
+    machine.gpu_process_bytes = plan::assumed_gpu_process_bytes(config);
   }
   return machine;
 }
@@ -576,7 +561,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 3. Mesh: this rank's place in it, and every communicator of the run; who looks after it
   comm::Watch watch(session, config->device.comm_timeout_s, config->train.output_dir);
   const mesh::Place place(config, WorldRank::from(world.rank()));
-  const mesh::Groups groups(world, place, sharing_of(config, kind));
+  const mesh::Groups groups(world, place, plan::sharing_of(config, kind));
   const Ground on{session, config, *device, transport, watch, place, groups};
   if (command.action == apps::SftOptions::Action::check) {
     const std::unique_ptr<comm::Collectives> collectives = make_collectives(on);

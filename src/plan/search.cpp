@@ -7,8 +7,6 @@
 
 #include "sft/core/error.hpp"
 #include "sft/mesh/groups.hpp"
-#include "sft/model/architecture.hpp"
-#include "sft/parallel/sharding_policy.hpp"
 #include "sft/plan/memory.hpp"
 #include "sft/plan/mlp_tile.hpp"
 #include "sft/plan/products.hpp"
@@ -32,11 +30,7 @@ data::MicroBatchLimits limits_of(const PlanTask& task, const config::ValidConfig
 Machine machine_of(const PlanTask& task, const config::ValidConfig& config) {
   Machine machine{.kind = task.hardware.kind, .num_threads = task.num_threads};
   if (machine.kind == device::Kind::cpu) return machine;
-  mesh::Sharing sharing = parallel::sharing_of(parallel::sharding_policy(config->parallel),
-                                               model::kv_replicas(config->model, config->parallel.tp_size));
-  sharing.gathers_apart = way_of(config->device.comm, machine.kind) == comm::Transport::Way::direct;
-  const std::size_t num_groups = mesh::Groups::planned(mesh::Place(config, 0), sharing).of_tensors().size();
-  machine.gpu_process_bytes = assumed_gpu_context_bytes + num_groups * assumed_gpu_group_bytes + later_gpu_bytes;
+  machine.gpu_process_bytes = assumed_gpu_process_bytes(config);
   return machine;
 }
 

@@ -43,8 +43,7 @@ struct AttentionLibrary {
 
 /// Times, on random numbers, what the heuristic of cuBLASLt proposes for each of `products`, of which the memory need
 /// not exist, and takes what is faster by more than the clock's noise; what `known` has of this library is taken as it
-/// is. Takes device memory for the time of the call, a third of what is
-/// free at most. `device` is a GPU.
+/// is. Takes device memory for the time of the call, a third of what is free at most. `device` is a GPU.
 [[nodiscard]] MatmulTuning tune_matmul(device::Device& device, std::span<const Matmul> products,
                                        const MatmulAlgorithms& known);
 

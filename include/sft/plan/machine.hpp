@@ -6,7 +6,9 @@
 
 #include "sft/comm/collectives.hpp"
 #include "sft/config/config.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/device/kind.hpp"
+#include "sft/mesh/groups.hpp"
 #include "sft/ops/shapes.hpp"
 
 namespace sft::plan {
@@ -34,11 +36,6 @@ inline constexpr std::size_t later_bytes_of_tp_rank = std::size_t{64} << 10;
 /// What a GPU takes after the start on top of the arenas: kernels of this program and of its libraries, which CUDA
 /// loads at their first use. An assumption.
 inline constexpr std::size_t later_gpu_bytes = std::size_t{256} << 20;
-/// What the CUDA runtime and cuBLAS, and NCCL for each group that sends tensors, hold on a GPU when training starts:
-/// assumptions for plans of machines that are not there. A run measures it (Device::own_memory).
-inline constexpr std::size_t assumed_gpu_context_bytes = std::size_t{512} << 20;
-inline constexpr std::size_t assumed_gpu_group_bytes = std::size_t{256} << 20;
-
 /// Whose attention GPUs run, as [device] attention says. Pure.
 [[nodiscard]] inline ops::AttentionKernels attention_kernels(const config::Device& device) {
   switch (device.attention) {
@@ -60,5 +57,13 @@ inline constexpr std::size_t assumed_gpu_group_bytes = std::size_t{256} << 20;
   if (comm == config::CommChoice::host) return Way::host_copy;
   return comm == config::CommChoice::mpi ? Way::cuda_mpi : Way::direct;
 }
+
+/// Who shares what, beside the mesh. Where NCCL sends, gathers run beside sums: a communicator does one thing at a
+/// time. Pure.
+[[nodiscard]] mesh::Sharing sharing_of(const config::ValidConfig& config, device::Kind kind);
+
+/// Machine::gpu_process_bytes of a GPU that is not there: what the CUDA runtime and cuBLAS, and NCCL for each group
+/// that sends tensors, hold when training starts, as assumed. A run measures it (Device::own_memory). Pure.
+[[nodiscard]] std::size_t assumed_gpu_process_bytes(const config::ValidConfig& config);
 
 }  // namespace sft::plan

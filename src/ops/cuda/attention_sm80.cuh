@@ -76,19 +76,24 @@ __device__ __forceinline__ void load_tile(Bf16* tile, const ConstHeadRows& x, st
   }
 }
 
+template <int kM, int kBlocks>
+__device__ __forceinline__ void clear(float (&sums)[kM][kBlocks][4]) {
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int n = 0; n < kBlocks; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[m][n][i] = 0.0f;
+    }
+  }
+}
+
 /// scores (16 kM, kOther) of this warp = its rows of `own` times the transpose of `other` (kOther rows).
 template <int kM, int kOther, int kColumns>
 __device__ __forceinline__ void multiply_rows(float (&scores)[kM][kOther / 8][4], const Bf16* own, const Bf16* other) {
   const int own_offset = fragment_offset<kColumns>(), other_offset = transposed_fragment_offset<kColumns>();
   own += static_cast<int>(threadIdx.x) / 32 * 16 * kM * kColumns;
-#pragma unroll
-  for (int m = 0; m < kM; ++m) {
-#pragma unroll
-    for (int n = 0; n < kOther / 8; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) scores[m][n][i] = 0.0f;
-    }
-  }
+  clear(scores);
 #pragma unroll
   for (int k = 0; k < kColumns / 16; ++k) {
     std::uint32_t a[kM][4];
@@ -127,14 +132,7 @@ template <int kM, int kOther, int kColumns>
 __device__ __forceinline__ void multiply_own(float (&scores)[kM][kOther / 8][4],
                                              const std::uint32_t (&own)[kM][kColumns / 16][4], const Bf16* other) {
   const int lane_offset = ptx::opaque(transposed_fragment_offset<kColumns>());
-#pragma unroll
-  for (int m = 0; m < kM; ++m) {
-#pragma unroll
-    for (int n = 0; n < kOther / 8; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) scores[m][n][i] = 0.0f;
-    }
-  }
+  clear(scores);
 #pragma unroll
   for (int k = 0; k < kColumns / 16; ++k) {
 #pragma unroll

@@ -38,6 +38,20 @@ std::size_t num_stored() {
   return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), {}));
 }
 
+/// Of two query heads and one of keys, fused in a row.
+cuda::cudnn::GraphShape forward_shape(std::int64_t documents) {
+  return {.documents = documents,
+          .longest = 128,
+          .q_heads = 2,
+          .kv_heads = 1,
+          .head_dim = 64,
+          .scale = 0.125F,
+          .q_row = 256,
+          .k_row = 256,
+          .v_row = 256,
+          .out_row = 128};
+}
+
 /// A backend of its own over the emulated GPU, which compiles its own graphs.
 class OwnBackend {
  public:
@@ -311,16 +325,7 @@ BOOST_AUTO_TEST_CASE(threads_compile_what_one_does) {
   using namespace cuda::cudnn;
   std::vector<GraphShape> shapes;
   for (std::int64_t documents = 1; documents <= 32; documents *= 2) {
-    shapes.push_back({.documents = documents,
-                      .longest = 128,
-                      .q_heads = 2,
-                      .kv_heads = 1,
-                      .head_dim = 64,
-                      .scale = 0.125F,
-                      .q_row = 256,
-                      .k_row = 256,
-                      .v_row = 256,
-                      .out_row = 128});
+    shapes.push_back(forward_shape(documents));
   }
   shapes[3].q_row += 1;  // refused: not a multiple of 16 bytes
   fs::remove_all(CudnnTest::cache());
@@ -349,21 +354,11 @@ BOOST_AUTO_TEST_CASE(threads_compile_what_one_does) {
 // A graph of an earlier run is taken as it is: what it is of has to be in its name.
 BOOST_AUTO_TEST_CASE(names_tell_shapes_apart) {
   using cuda::cudnn::GraphShape;
-  const GraphShape base{.documents = 1,
-                        .longest = 128,
-                        .q_heads = 2,
-                        .kv_heads = 1,
-                        .head_dim = 64,
-                        .scale = 0.125F,
-                        .q_row = 256,
-                        .k_row = 256,
-                        .v_row = 256,
-                        .out_row = 128,
-                        .dout_row = 128,
-                        .dq_row = 256,
-                        .dk_row = 64,
-                        .dv_row = 64,
-                        .tokens = 256};
+  GraphShape base = forward_shape(1);
+  base.dout_row = 128;
+  base.dq_row = 256;
+  base.dk_row = base.dv_row = 64;
+  base.tokens = 256;
   std::vector<std::string> names = {base.name()};
   for (auto member : {&GraphShape::documents, &GraphShape::longest, &GraphShape::q_heads, &GraphShape::kv_heads,
                       &GraphShape::head_dim, &GraphShape::window, &GraphShape::q_row, &GraphShape::k_row,
