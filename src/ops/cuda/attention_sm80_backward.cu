@@ -20,12 +20,13 @@
 // registers, 32 of them, and each load of other rows feeds four products. Own0, own1 and the sums of 32 rows do not fit
 // in the registers of one warp: two warps share the rows. The first holds own0 and has the scores, the second holds
 // own1 and has the rest; weights go from one to the other through shared memory, float32 as they are, one block of
-// other rows later, so that both wait only at the barrier that each block has anyway:
+// other rows later, so that both wait only at the barrier that each block has anyway. Of which block a warp does
+// what in round i:
 //
-// | round i | first warp                                         | second warp |
-// |---------|----------------------------------------------------|-------------------------------------------------------|
-// | queries | scores of block i; left half of dq of block i - 2  | dscores of block i - 1; right half of dq of block
-// i-1 | | keys    | scores of block i; dv of block i                   | dscores of block i - 1; dk of block i - 1 |
+// |         | first warp                    | second warp                           |
+// |---------|-------------------------------|---------------------------------------|
+// | queries | scores: i; left of dq: i - 2  | dscores: i - 1; right of dq: i - 1    |
+// | keys    | scores: i; dv: i              | dscores: i - 1; dk: i - 1             |
 
 #include <new>
 
