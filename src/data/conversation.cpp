@@ -181,10 +181,10 @@ Conversation chat_of_pair(const Json& record, RecordCensus& census) {
 Conversation chat_of_sharegpt(const Json& record, RecordCensus& census) {
   Conversation chat;
   const Json& list = list_of(record, "conversations");
-  if (!list.front().is_object() ||
-      (list.front().value("from", "") != "system" && list.front().value("role", "") != "system")) {
-    add_system(chat, record, census);
-  }
+  const Json& first = list.front();
+  const bool says_system =
+      first.is_object() && (first.value("from", Json()) == "system" || first.value("role", Json()) == "system");
+  if (!says_system) add_system(chat, record, census);
   std::size_t number = 0;
   for (const Json& entry : list) {
     const std::string where = fmt::format("message {} of 'conversations'", ++number);

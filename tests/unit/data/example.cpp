@@ -205,6 +205,8 @@ BOOST_AUTO_TEST_CASE(bad_records_are_refused_with_the_reason) {
   BOOST_TEST(mentions(refusal(R"({"messages": [{"role": "user", "content": "U"}, {"role": "assistant"}]})"),
                       "message 2 of 'messages' has no 'content'"));
   BOOST_TEST(mentions(refusal(R"({"messages": [{"role": "assistant", "content": null}]})"), "is null"));
+  BOOST_TEST(mentions(refusal(R"({"conversations": [{"from": 1, "value": "a"}]})"), "'role' of message 1"));
+  BOOST_TEST(mentions(refusal(R"({"conversations": [{"role": null, "value": "a"}]})"), "'role' of message 1"));
   for (const std::string pair : {R"("prompt": "P", "completion": "C")", R"("prompt": "P")", R"("completion": "C")"}) {
     BOOST_TEST(mentions(refusal(R"({"messages": [{"role": "user", "content": "U"}], )" + pair + "}"),
                         "only one of them can be meant"));
