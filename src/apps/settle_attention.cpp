@@ -23,7 +23,7 @@ namespace {
 /// Enough for several blocks of every kernel, little beside the memory of a run.
 constexpr std::int64_t most_tokens_of_trial = 2048;
 
-/// What one rank's attention is called with where it is local, once heads are exchanged, or over the rank's own keys,
+/// What one rank's attention is called with where it is local, once heads are exchanged, or in a ring,
 /// without windows.
 ops::AttentionSizes sizes_of(const config::Config& config, std::int64_t tokens, bool has_backward, bool is_round) {
   const config::Model& model = config.model;
@@ -93,7 +93,7 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
   if (is_cut && config->parallel.sp_method == config::SpMethod::all_gather) {
     log_warning(
         fmt::format("attention: this program's kernels, as keys of all ranks are gathered ({} is for rows that "
-                    "are whole on a rank, exchanged heads, and a ring's own keys)",
+                    "are whole on a rank, exchanged heads, and rings)",
                     key));
     return without_library(config);
   }
@@ -123,9 +123,7 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
   }
   std::string backward = "forward and backward";
   if (is_cut) {
-    backward =
-        "forward over a rank's own keys; this program's kernels over those of other ranks, and backward, as rows are "
-        "cut over ranks";
+    backward = "forward; this program's kernels backward, as rows are cut over ranks";
   } else if (choice == config::AttentionChoice::cudnn_forward) {
     backward = "forward; this program's kernels backward";
   } else if (!has_backward) {

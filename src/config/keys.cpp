@@ -331,8 +331,7 @@ std::vector<Key> make_keys() {
           "mpi: a CUDA-aware MPI, from the GPUs' memory"),
       key("device", &C::device, "attention", &Device::attention,
           "on GPUs: auto (own), own, cudnn_forward or cudnn: cuDNN's forward pass, or both, for bf16 and whole "
-          "documents, in a ring the forward pass over a rank's own keys, where it gives the same at the start of the "
-          "run"),
+          "documents, in a ring the forward pass, where it gives the same at the start of the run"),
       key("device", &C::device, "matmul_autotune", &Device::matmul_autotune,
           "on GPUs: before the first step, time the algorithms that cuBLASLt proposes for each matrix product and take "
           "the fastest; kept for this kind of GPU, and with the run"),

@@ -133,9 +133,14 @@ class Side {
                          .longest_lane = sizes.tokens,
                          .num_kv_heads = sizes.kv_heads,
                          .head_dim = sizes.head_dim,
-                         .num_plans = sizes.is_round ? 2 : 1};
+                         .num_plans = sizes.is_round ? 3 : 1};
     if (kernels == AttentionKernels::cudnn) {
-      needs.library = {sizes.tokens, sizes.q_heads, sizes.kv_heads, sizes.head_dim, sizes.has_backward};
+      needs.library = {.tokens = sizes.tokens,
+                       .q_heads = sizes.q_heads,
+                       .kv_heads = sizes.kv_heads,
+                       .head_dim = sizes.head_dim,
+                       .has_backward = sizes.has_backward,
+                       .merges = sizes.is_round};
     }
     const std::size_t bytes = workspace_bytes(device.kind(), 1, shapes, needs);
     workspace_ = device.allocate(bytes);

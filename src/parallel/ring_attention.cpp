@@ -26,15 +26,18 @@ void RingBuffers::lay_out(device::Arena& arena) {
   }
 }
 
-// A plan for each round of each kind; all sums are float32 tensors of its own. A library takes the forward pass over a
-// rank's own keys, of whose round the rest is a plan more.
+// A plan for each round of each kind; all sums are float32 tensors of its own. Of the forward pass a library takes
+// whole documents and rectangles: what it leaves of a round is a plan more, and the first round may have both.
 ops::AttentionNeeds RingBuffers::attention_needs() const {
   ops::AttentionNeeds needs{
       .num_kinds = shape.num_kinds, .num_plans = ring_size, .plan_queries = shape.tokens, .plan_keys = shape.tokens};
   if (shape.compute == DType::float32 || shape.kernels == ops::AttentionKernels::own) return needs;
-  ++needs.num_plans;
-  needs.library = {
-      .tokens = shape.tokens, .q_heads = shape.q_heads, .kv_heads = shape.kv_heads, .head_dim = shape.head_dim};
+  needs.num_plans += ring_size + 1;
+  needs.library = {.tokens = shape.tokens,
+                   .q_heads = shape.q_heads,
+                   .kv_heads = shape.kv_heads,
+                   .head_dim = shape.head_dim,
+                   .merges = true};
   return needs;
 }
 

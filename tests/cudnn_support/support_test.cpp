@@ -67,11 +67,13 @@ GraphShape shape_of(const Heads& heads, std::int64_t documents, std::int64_t lon
 
 /// Bytes that the graph works with, held against what is planned for it, in a line of the table.
 void check_graph(const Heads& heads, const GraphShape& shape, std::size_t planned_bytes) {
-  const std::string window = shape.window > 0 ? fmt::format("window {}", shape.window) : "";
+  const std::string beside = shape.is_rectangle() ? fmt::format("x {}", shape.longest_keys)
+                             : shape.window > 0   ? fmt::format("window {}", shape.window)
+                                                  : "";
   const std::string what =
       fmt::format("{:<14} {:>2}/{:<2} x {:<3} {:<8} {:>5} documents of {:>7} {:<12}{:<8}", heads.of, heads.num,
                   heads.num_kv, heads.dim, shape.is_backward() ? "backward" : "forward", shape.documents, shape.longest,
-                  window, shape.float32_out ? "float32" : "");
+                  beside, shape.float32_out ? "float32" : "");
   try {
     const Graph graph(library(), shape);
     const std::size_t bytes = graph.workspace_bytes(), stored = graph.serialize().size();
@@ -144,6 +146,22 @@ BOOST_AUTO_TEST_CASE(float32_results) {
   for (const Heads& heads : {llama, small, wide, without_groups, odd, of_one_rank}) check(heads, 16, 4096, 0);
   check(llama, 2, std::int64_t{1} << 20, 0);
   for (const Heads& heads : {mistral, gemma, olmo}) check(heads, 16, 4096, 1024);
+}
+
+// What other ranks of a ring have: every query of a piece sees all keys.
+BOOST_AUTO_TEST_CASE(rectangles) {
+  BOOST_TEST_REQUIRE(has_float32_results(version().number));
+  const auto check = [](const Heads& heads, std::int64_t keys) {
+    GraphShape shape = shape_of(heads, 1, 4096, 0);
+    shape.float32_out = true;
+    shape.longest_keys = keys;
+    check_graph(heads, shape, planned(shape));
+    shape.k_row = shape.v_row = 2 * heads.num_kv * heads.dim;  // keys that came from another rank
+    check_graph(heads, shape, planned(shape));
+  };
+  for (const Heads& heads : {llama, small, wide, without_groups, odd, of_one_rank}) check(heads, 65'536);
+  check(llama, 128);
+  check(llama, std::int64_t{1} << 20);
 }
 
 // By offsets of every tensor of its own, and of rows that differ: gradients beside one another, as ulysses has them.

@@ -34,6 +34,7 @@ struct AttentionNeeds {
     std::int64_t tokens = 0;  ///< T; 0: there is no such call
     std::int64_t q_heads = 0, kv_heads = 0, head_dim = 0;
     bool has_backward = false;  ///< the backward pass too: it is given the output of the forward pass
+    bool merges = false;        ///< the forward pass over further keys, whose results are merged
   };
   Library library = {};
 

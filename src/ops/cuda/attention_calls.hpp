@@ -86,6 +86,12 @@ struct AttentionBackwardCall {
 void attention_delta_rows(float* delta, const ConstHeadRows& out, const ConstHeadRows& dout, std::int64_t num_tokens,
                           int num_heads, int head_dim, cudaStream_t stream);
 
+/// Adds what a call over other keys gave to (num_tokens, num_heads, D) float32 results and their log-sum-exp
+/// (num_tokens, num_heads), both weighed by their sums (Dao 2023). `part` and `part_lse` are contiguous, of as many
+/// rows, each of which sees a key.
+void attention_merge(const HeadRows& out, float* lse, const float* part, const float* part_lse, std::int64_t num_tokens,
+                     int num_heads, int head_dim, cudaStream_t stream);
+
 /// partials (attention_sinks_partials(num_tokens), num_heads), whose rows add up to the gradient of the sinks:
 /// -exp(sink
 /// - lse) delta, summed over some tokens each. lse and delta (num_tokens, num_heads).

@@ -13,6 +13,7 @@
 
 #include "ops/cuda/attention_calls.hpp"
 #include "ops/cuda/cudnn/documents.hpp"
+#include "ops/cuda/cudnn/rectangles.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/ops/shapes.hpp"
 
@@ -75,10 +76,17 @@ class TilePlan final : public AttentionPlan {
   [[nodiscard]] const AttentionSide& keys() const { return keys_; }
   /// For cuDNN; null where the spans are not for it.
   [[nodiscard]] cudnn::Documents* documents() const { return documents_.get(); }
-  /// What queries see beside their documents(), as a plan of its own; null: nothing, or there are none.
+  /// The same for calls that merge.
+  [[nodiscard]] cudnn::Rectangles* rectangles() const { return rectangles_.get(); }
+  /// What queries see beside their documents() or rectangles(), as a plan of its own for calls that merge; null:
+  /// nothing, or there are none of these.
   [[nodiscard]] const TilePlan* rest() const { return rest_.get(); }
   void set_documents(std::unique_ptr<cudnn::Documents> documents, std::unique_ptr<TilePlan> rest) {
     documents_ = std::move(documents);
+    rest_ = std::move(rest);
+  }
+  void set_rectangles(std::unique_ptr<cudnn::Rectangles> rectangles, std::unique_ptr<TilePlan> rest) {
+    rectangles_ = std::move(rectangles);
     rest_ = std::move(rest);
   }
 
@@ -88,6 +96,7 @@ class TilePlan final : public AttentionPlan {
   std::int64_t num_queries_, num_keys_;
   AttentionSide queries_{}, keys_{};
   std::unique_ptr<cudnn::Documents> documents_;
+  std::unique_ptr<cudnn::Rectangles> rectangles_;
   std::unique_ptr<TilePlan> rest_;
 };
 

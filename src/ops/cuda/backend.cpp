@@ -223,16 +223,12 @@ class CudaBackend final : public Backend {
   std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                 std::int64_t num_queries, std::int64_t num_keys) override {
     SFT_ENSURE(plans_.has_value(), "ops: set_workspace first");
+    const auto documents = cudnn_ ? cudnn::Documents::find(spans, num_queries, num_keys) : std::nullopt;
+    if (!documents) return plan_merging(spans, num_queries, num_keys);
     auto plan = std::make_unique<TilePlan>(*plans_, spans, num_queries, num_keys, native_);
-    if (!cudnn_) return plan;
-    if (const auto documents = cudnn::Documents::find(spans, num_queries, num_keys)) {
-      std::unique_ptr<TilePlan> rest;
-      if (!documents->rest.empty()) {
-        rest = std::make_unique<TilePlan>(*plans_, documents->rest, num_queries, num_keys, native_);
-      }
-      plan->set_documents(std::make_unique<cudnn::Documents>(*plans_, *documents, num_queries, native_),
-                          std::move(rest));
-    }
+    std::unique_ptr<TilePlan> rest;
+    if (!documents->rest.empty()) rest = plan_merging(documents->rest, num_queries, num_keys);
+    plan->set_documents(std::make_unique<cudnn::Documents>(*plans_, *documents, num_queries, native_), std::move(rest));
     return plan;
   }
 
@@ -244,7 +240,8 @@ class CudaBackend final : public Backend {
   }
 
   void attention_forward(const AttentionForward& attention) override {
-    if (!forward_by_library(attention)) cuda::attention_forward(attention, native_);
+    const auto* const plan = cudnn_ ? dynamic_cast<const TilePlan*>(&attention.plan) : nullptr;
+    if (plan == nullptr || !forward_by_library(attention, *plan)) cuda::attention_forward(attention, native_);
     stream_.mark();
   }
 
@@ -253,8 +250,8 @@ class CudaBackend final : public Backend {
   }
 
   void attention_backward(const AttentionBackward& attention) override {
-    const TilePlan* const plan = plan_of_documents(attention.plan);
-    const bool is_whole = plan != nullptr && plan->rest() == nullptr;
+    const auto* const plan = cudnn_ ? dynamic_cast<const TilePlan*>(&attention.plan) : nullptr;
+    const bool is_whole = plan != nullptr && plan->documents() != nullptr && plan->rest() == nullptr;
     if (!is_whole || !cudnn_->backward(attention, *plan->documents())) cuda::attention_backward(attention, native_);
     stream_.mark();
   }
@@ -387,27 +384,40 @@ class CudaBackend final : public Backend {
   void update_factored(const FactoredUpdate& step) override { cuda::update_factored(arguments_of(step), native_); }
 
  private:
-  /// The plan, if it has documents that cuDNN may take; else null.
-  [[nodiscard]] const TilePlan* plan_of_documents(const AttentionPlan& plan) const {
-    const auto* const tiles = cudnn_ ? dynamic_cast<const TilePlan*>(&plan) : nullptr;
-    return tiles != nullptr && tiles->documents() != nullptr ? tiles : nullptr;
+  /// A plan for calls that merge, whose rectangles cuDNN may take.
+  [[nodiscard]] std::unique_ptr<TilePlan> plan_merging(const std::vector<sequence::AttentionSpan>& spans,
+                                                       std::int64_t num_queries, std::int64_t num_keys) {
+    auto plan = std::make_unique<TilePlan>(*plans_, spans, num_queries, num_keys, native_);
+    if (!cudnn_) return plan;
+    cudnn::SplitSpans split = cudnn::split_rectangles(spans);
+    if (split.rectangles.empty()) return plan;
+    std::unique_ptr<TilePlan> rest;
+    if (!split.rest.empty()) rest = std::make_unique<TilePlan>(*plans_, split.rest, num_queries, num_keys, native_);
+    plan->set_rectangles(std::make_unique<cudnn::Rectangles>(*plans_, std::move(split.rectangles), native_),
+                         std::move(rest));
+    return plan;
   }
 
-  /// Documents by cuDNN, and what is merged with them by the kernels of this program; false: nothing is queued.
-  [[nodiscard]] bool forward_by_library(const AttentionForward& attention) {
-    const TilePlan* const plan = plan_of_documents(attention.plan);
-    if (plan == nullptr || (plan->rest() != nullptr && attention.out.dtype != DType::float32)) return false;
-    if (!cudnn_->forward(attention, *plan->documents())) return false;
-    if (plan->rest() == nullptr) return true;
-    cuda::attention_forward({.q = attention.q,
-                             .k = attention.k,
-                             .v = attention.v,
-                             .out = attention.out,
-                             .lse = attention.lse,
-                             .scale = attention.scale,
-                             .plan = *plan->rest(),
-                             .merge = true},
-                            native_);
+  /// Documents or rectangles of the plan by cuDNN, and what is merged with them by whom that is for; false: nothing is
+  /// queued.
+  [[nodiscard]] bool forward_by_library(const AttentionForward& attention, const TilePlan& plan) {
+    if (attention.merge) {
+      if (plan.rectangles() == nullptr || !cudnn_->merge(attention, *plan.rectangles())) return false;
+    } else {
+      if (plan.documents() == nullptr) return false;
+      if (plan.rest() != nullptr && attention.out.dtype != DType::float32) return false;
+      if (!cudnn_->forward(attention, *plan.documents())) return false;
+    }
+    if (plan.rest() == nullptr) return true;
+    const AttentionForward beside{.q = attention.q,
+                                  .k = attention.k,
+                                  .v = attention.v,
+                                  .out = attention.out,
+                                  .lse = attention.lse,
+                                  .scale = attention.scale,
+                                  .plan = *plan.rest(),
+                                  .merge = true};
+    if (!forward_by_library(beside, *plan.rest())) cuda::attention_forward(beside, native_);
     return true;
   }
 

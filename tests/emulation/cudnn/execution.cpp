@@ -315,19 +315,24 @@ class Document {
   std::unordered_map<std::int64_t, Part> parts_;
 };
 
-/// Offsets of all tensors have to say what the lengths say.
+/// Offsets of all tensors have to say what the lengths of queries say, or those of keys where there are as many rows as
+/// keys of the longest document.
 void check_lengths(const Execution& execution, const Document& document, std::int64_t number,
-                   std::int64_t lengths_uid) {
-  const std::int64_t length = document.integer(lengths_uid, number);
+                   const GraphOperation& scores) {
+  const std::int64_t queries = document.integer(scores.inputs[2], number);
+  const std::int64_t keys = document.integer(scores.inputs[3], number);
+  const GraphTensor& matrix = execution.graph.tensors.at(scores.output);
   for (const auto& [uid, t] : execution.graph.tensors) {
     if (t.offsets_uid == 0) continue;
     const std::int64_t row = *std::max_element(t.strides.begin() + 1, t.strides.end());
     const std::int64_t size =
         t.offsets_factor * (document.integer(t.offsets_uid, number + 1) - document.integer(t.offsets_uid, number));
-    if (size == length * row) continue;
-    fault("cuDNN: document " + std::to_string(number) + " has " + std::to_string(length) + " rows, and tensor " +
-          std::to_string(uid) + ", whose rows are " + std::to_string(row) + " elements apart, " + std::to_string(size) +
-          " elements by its offsets");
+    const auto has = [&t](std::int64_t rows) { return t.dims[2] == rows || t.dims[3] == rows; };  // keys lie transposed
+    if (has(matrix.dims[2]) && size == queries * row) continue;
+    if (has(matrix.dims[3]) && size == keys * row) continue;
+    fault("cuDNN: document " + std::to_string(number) + " has " + std::to_string(queries) + " queries and " +
+          std::to_string(keys) + " keys, and tensor " + std::to_string(uid) + ", whose rows are " +
+          std::to_string(row) + " elements apart, " + std::to_string(size) + " elements by its offsets");
   }
 }
 
@@ -344,7 +349,7 @@ void Execution::run() const {
   for (std::int64_t number = 0; number < num_documents; ++number) {
     Document document(*this, number);
     if (lengths_uid != 0) {
-      check_lengths(*this, document, number, lengths_uid);
+      check_lengths(*this, document, number, *product);
       if (document.integer(lengths_uid, number) == 0) continue;
     }
     document.run();

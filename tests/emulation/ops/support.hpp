@@ -155,7 +155,8 @@ class Backends {
     AttentionNeeds needs;
     if (has_large_sizes()) needs = {.num_keys = 4096, .longest_lane = 4096, .num_kv_heads = 32, .head_dim = 256};
     if (tested_attention() == AttentionKernels::cudnn) {
-      needs.library = {.tokens = 512, .q_heads = 8, .kv_heads = 8, .head_dim = 256, .has_backward = true};
+      needs.library = {
+          .tokens = 512, .q_heads = 8, .kv_heads = 8, .head_dim = 256, .has_backward = true, .merges = true};
       if (has_large_sizes()) {
         needs.library.tokens = 2048;
         needs.library.q_heads = 32;

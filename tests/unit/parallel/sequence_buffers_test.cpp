@@ -122,12 +122,14 @@ BOOST_AUTO_TEST_CASE(a_library_may_get_the_forward_pass_of_a_ring) {
     BOOST_TEST(ring.library.kv_heads == num_kv_heads);
     BOOST_TEST(ring.library.head_dim == head_dim);
     BOOST_TEST(!ring.library.has_backward);
-    BOOST_TEST(ring.num_plans == 4 + 1);
+    BOOST_TEST(ring.library.merges);
+    BOOST_TEST(ring.num_plans == 2 * 4 + 1);
     const ops::AttentionNeeds hybrid = needs_of(kernels, DType::bf16, 6, {AttentionMethod::Keys::ring, 2});
     BOOST_TEST(hybrid.library.tokens == 2 * num_tokens);
     BOOST_TEST(hybrid.library.q_heads == num_q_heads / 2);
     BOOST_TEST(!hybrid.library.has_backward);
-    BOOST_TEST(hybrid.num_plans == 3 + 1);
+    BOOST_TEST(hybrid.library.merges);
+    BOOST_TEST(hybrid.num_plans == 2 * 3 + 1);
     BOOST_TEST(needs_of(kernels, DType::float32, 4, {}).library.tokens == 0);
     BOOST_TEST(needs_of(kernels, DType::bf16, 4, {AttentionMethod::Keys::all_gather, 1}).library.tokens == 0);
   }

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <limits>
 
+#include "ops/cuda/attention_calls.hpp"
 #include "ops/cuda/cudnn/store.hpp"
 #include "ops/cuda/cudnn/working_memory.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
@@ -90,6 +91,10 @@ std::size_t pool_bytes(const AttentionNeeds& needs) {
   if (library.tokens == 0) return 0;
   // Two generations of plans at a time, anywhere in the pool: see plan_pool_bytes.
   std::size_t bytes = 3 * static_cast<std::size_t>(needs.num_kinds) * documents_bytes(library.tokens);
+  if (library.merges) {
+    bytes += 3 * static_cast<std::size_t>(needs.num_kinds * needs.num_plans) * rectangle_lists_bytes();
+    bytes += padded(rectangle_sums_bytes(std::min(library.tokens, rectangle_rows), library.q_heads, library.head_dim));
+  }
   if (!library.has_backward) return bytes + padded(forward_bytes);
   const std::int64_t tokens = rounded_tokens(library.tokens);
   const std::int64_t dq_row = (library.q_heads + 2 * library.kv_heads) * library.head_dim;  // of a fused product
@@ -120,6 +125,7 @@ const Graph* Attention::graph_of(const GraphShape& shape) {
 
 std::vector<GraphShape> Attention::shapes_like(const GraphShape& shape) const {
   std::vector<GraphShape> shapes = {shape};
+  if (shape.is_rectangle()) return shapes;  // one for all of its tensors
   for (const Expected& expected : expected_) {
     GraphShape like = shape;
     like.documents = expected.documents;
@@ -203,6 +209,7 @@ bool Attention::forward(const AttentionForward& attention, Documents& documents)
               .out = a.out.data,
               .lse = floats_of(a.lse),
               .lengths = documents.lengths(),
+              .key_lengths = documents.lengths(),
               .q_offsets = documents.offsets(a.q.stride0),
               .k_offsets = documents.offsets(a.k.stride0),
               .v_offsets = documents.offsets(a.v.stride0),
@@ -211,6 +218,65 @@ bool Attention::forward(const AttentionForward& attention, Documents& documents)
              workspace.data());
   fill_outside(a.out, documents, 0.0F);
   fill_outside(a.lse, documents, -std::numeric_limits<float>::infinity());
+  ++calls_.forward;
+  return true;
+}
+
+bool Attention::merge(const AttentionForward& attention, Rectangles& rectangles) {
+  const AttentionForward& a = attention;
+  if (a.softcap != 0.0F || a.out.dtype != DType::float32 || !has_float32_results(version().number)) return false;
+  if (!are_readable(a.q, a.k, a.v)) return false;
+  const std::int64_t heads = a.q.shape[1], dim = a.q.shape[2];
+  const std::int64_t rows = std::min(a.q.shape[0], rectangle_rows);
+  const auto rounded = [](std::int64_t n) {
+    return static_cast<std::int64_t>(std::bit_ceil<std::uint64_t>(std::max(n, least_longest)));
+  };
+  const GraphShape shape{.documents = 1,
+                         .longest = rounded(rows),
+                         .q_heads = heads,
+                         .kv_heads = a.k.shape[1],
+                         .head_dim = dim,
+                         .scale = a.scale,
+                         .q_row = a.q.stride0,
+                         .k_row = a.k.stride0,
+                         .v_row = a.v.stride0,
+                         .out_row = heads * dim,
+                         .longest_keys = rounded(a.k.shape[0]),
+                         .float32_out = true};
+  const Graph* graph = graph_of(shape);
+  if (graph == nullptr) return false;
+  const std::size_t sums_bytes = padded(rectangle_sums_bytes(rows, heads, dim));
+  const Loan memory(pool_, sums_bytes + graph->workspace_bytes());
+  if (memory.data() == nullptr) {
+    say_short_of(sums_bytes + graph->workspace_bytes());
+    return false;
+  }
+  auto* const sums = reinterpret_cast<float*>(memory.data());
+  float* const sums_lse = sums + rows * heads * dim;
+  for (const Rectangle& rectangle : rectangles.list()) {
+    const ConstTensor k = a.k.rows(rectangle.k_begin, rectangle.k_len);
+    const ConstTensor v = a.v.rows(rectangle.k_begin, rectangle.k_len);
+    for (std::int64_t begin = 0; begin < rectangle.q_len; begin += rows) {
+      const std::int64_t count = std::min(rows, rectangle.q_len - begin);
+      const std::int64_t first = rectangle.q_begin + begin;
+      graph->run({.q = a.q.rows(first, count).data,
+                  .k = k.data,
+                  .v = v.data,
+                  .out = sums,
+                  .lse = sums_lse,
+                  .lengths = rectangles.length(count),
+                  .key_lengths = rectangles.length(rectangle.k_len),
+                  .q_offsets = rectangles.offsets(count * a.q.stride0),
+                  .k_offsets = rectangles.offsets(rectangle.k_len * k.stride0),
+                  .v_offsets = rectangles.offsets(rectangle.k_len * v.stride0),
+                  .out_offsets = rectangles.offsets(count * heads * dim),
+                  .lse_offsets = rectangles.offsets(count * heads)},
+                 memory.data() + sums_bytes);
+      const Tensor out = a.out.rows(first, count);
+      attention_merge({out.data, out.stride0, /*is_bf16=*/false, is_aligned(out)}, floats_of(a.lse.rows(first, count)),
+                      sums, sums_lse, count, static_cast<int>(heads), static_cast<int>(dim), stream_);
+    }
+  }
   ++calls_.forward;
   return true;
 }
@@ -247,6 +313,7 @@ bool Attention::backward(const AttentionBackward& attention, Documents& document
               .out = const_cast<void*>(a.out.data),
               .lse = const_cast<float*>(floats_of(a.lse)),
               .lengths = documents.lengths(),
+              .key_lengths = documents.lengths(),
               .q_offsets = documents.offsets(a.q.stride0),
               .k_offsets = documents.offsets(a.k.stride0),
               .v_offsets = documents.offsets(a.v.stride0),

@@ -14,6 +14,7 @@
 #include "ops/cuda/cudnn/documents.hpp"
 #include "ops/cuda/cudnn/graph.hpp"
 #include "ops/cuda/cudnn/graph_set.hpp"
+#include "ops/cuda/cudnn/rectangles.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/ops/shapes.hpp"
 
@@ -32,6 +33,10 @@ class Attention {
   [[nodiscard]] bool forward(const AttentionForward& attention, Documents& documents);
   /// The same. Wants the output of the forward pass, and does not read delta.
   [[nodiscard]] bool backward(const AttentionBackward& attention, Documents& documents);
+
+  /// Queues the forward pass over the rectangles and returns true: a call that merges, of these alone. False, and
+  /// nothing is queued, where cuDNN does not do it.
+  [[nodiscard]] bool merge(const AttentionForward& attention, Rectangles& rectangles);
 
   [[nodiscard]] const LibraryCalls& calls() const { return calls_; }
 

@@ -100,9 +100,11 @@ class Graph::Parts {
   /// Says that `x` is (rows, heads, columns) of packed documents.
   void describe(fe::graph::Tensor_attributes& x, Uid uid, std::int64_t heads, std::int64_t columns, std::int64_t row,
                 fe::DataType_t type = fe::DataType_t::BFLOAT16) {
+    const bool is_of_keys = uid == k_uid || uid == v_uid;
+    const std::int64_t longest = is_of_keys && shape_.is_rectangle() ? shape_.longest_keys : shape_.longest;
     x.set_uid(uid)
-        .set_dim({shape_.documents, heads, shape_.longest, columns})
-        .set_stride({shape_.longest * row, columns, row, 1})
+        .set_dim({shape_.documents, heads, longest, columns})
+        .set_stride({longest * row, columns, row, 1})
         .set_data_type(type)
         .set_ragged_offset(offsets(uid));
   }
@@ -125,6 +127,7 @@ class Graph::Parts {
         .set_padding_mask(true)
         .set_seq_len_q(lengths(q_lengths_uid))
         .set_seq_len_kv(lengths(kv_lengths_uid));
+    if (shape_.is_rectangle()) return attributes;
     attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT).set_diagonal_band_right_bound(0);
     if (shape_.window > 0) attributes.set_diagonal_band_left_bound(static_cast<int>(shape_.window));
     return attributes;
@@ -211,7 +214,7 @@ void Graph::run(const GraphCall& call, void* workspace) const {
       {out_uid, call.out},
       {lse_uid, call.lse},
       {q_lengths_uid, at(call.lengths)},
-      {kv_lengths_uid, at(call.lengths)},
+      {kv_lengths_uid, at(call.key_lengths)},
       {offsets_of + q_uid, at(call.q_offsets)},
       {offsets_of + k_uid, at(call.k_offsets)},
       {offsets_of + v_uid, at(call.v_offsets)},

@@ -16,18 +16,22 @@
 namespace sft::ops::cuda::cudnn {
 
 /// What a graph is compiled for. Rows are those of packed documents, (rows, heads, D) bf16; neighbouring rows of a
-/// tensor are so many elements apart. All documents are causal squares of at most `longest` rows.
+/// tensor are so many elements apart. All documents are causal squares of at most `longest` rows; with longest_keys
+/// they are rectangles of so many keys at most, of the forward pass alone: queries and keys have lengths of their own,
+/// and every query sees every key of its document.
 struct GraphShape {
   std::int64_t documents, longest;
   std::int64_t q_heads, kv_heads, head_dim;
   float scale;
   std::int64_t q_row, k_row, v_row, out_row;
-  std::int64_t window = 0;   ///< how far back a query sees, itself included; 0: to its document's begin
-  bool float32_out = false;  ///< of the forward pass: the result in float32, as sums of parts are
+  std::int64_t longest_keys = 0;  ///< of rectangles; 0: squares
+  std::int64_t window = 0;        ///< how far back a query sees, itself included; 0: to its document's begin
+  bool float32_out = false;       ///< of the forward pass: the result in float32, as sums of parts are
   // Of the backward pass; 0: a graph of the forward pass. `tokens`: rows of all documents, at most.
   std::int64_t dout_row = 0, dq_row = 0, dk_row = 0, dv_row = 0, tokens = 0;
 
   [[nodiscard]] bool is_backward() const { return tokens > 0; }
+  [[nodiscard]] bool is_rectangle() const { return longest_keys > 0; }
   bool operator==(const GraphShape&) const = default;
   /// All of it in words that a file name may have.
   [[nodiscard]] std::string name() const;
@@ -37,9 +41,9 @@ struct GraphShape {
 /// behind the last; lengths, (documents) int32, rows of each, 0 for one that is not there.
 struct GraphCall {
   const void *q, *k, *v;
-  void* out;   ///< bf16 or float32, by the shape; only read in the backward pass
-  float* lse;  ///< (rows, q_heads); only read in the backward pass
-  const std::int32_t* lengths;
+  void* out;                                  ///< bf16 or float32, by the shape; only read in the backward pass
+  float* lse;                                 ///< (rows, q_heads); only read in the backward pass
+  const std::int32_t *lengths, *key_lengths;  ///< of squares they are the same
   const std::int64_t *q_offsets, *k_offsets, *v_offsets, *out_offsets, *lse_offsets;
   const void* dout = nullptr;
   void *dq = nullptr, *dk = nullptr, *dv = nullptr;

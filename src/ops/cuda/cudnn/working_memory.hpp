@@ -21,10 +21,19 @@ inline constexpr std::int64_t least_longest = 128;
 /// Bytes that the forward pass works with on GPUs of compute capability 9.0, at most.
 inline constexpr std::size_t forward_bytes = std::size_t{64} << 10;
 
-/// The same of the backward pass of `tokens` rows whose dk and dv are contiguous: float32 sums of dq, in its rows, and
-/// of dk and dv for every query head where heads share keys; a sum for every row and head; a counter for every 64
-/// queries and head of every document, in numbers as max_blocks_of_documents lets them be. Of cuDNN 9.25 to 9.28, as
-/// these say themselves (tests/cudnn_support).
+/// Queries of a rectangle that one call takes, at most: so many results wait in float32 to be merged.
+inline constexpr std::int64_t rectangle_rows = 4096;
+
+/// Bytes of such results and their log-sum-exp, of `rows` queries.
+[[nodiscard]] constexpr std::size_t rectangle_sums_bytes(std::int64_t rows, std::int64_t q_heads,
+                                                         std::int64_t head_dim) {
+  return static_cast<std::size_t>(rows * q_heads * (head_dim + 1)) * sizeof(float);
+}
+
+/// Bytes that the backward pass works with, of `tokens` rows whose dk and dv are contiguous: float32 sums of dq, in its
+/// rows, and of dk and dv for every query head where heads share keys; a sum for every row and head; a counter for
+/// every 64 queries and head of every document, in numbers as max_blocks_of_documents lets them be. Of cuDNN 9.25
+/// to 9.28, as these say themselves (tests/cudnn_support).
 [[nodiscard]] constexpr std::size_t backward_bytes(std::int64_t tokens, std::int64_t q_heads, std::int64_t kv_heads,
                                                    std::int64_t head_dim, std::int64_t dq_row) {
   constexpr std::int64_t float_bytes = sizeof(float), counter_bytes = 8, queries_of_counter = 64;
