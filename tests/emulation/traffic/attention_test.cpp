@@ -25,15 +25,11 @@ constexpr Count sector = 32;
 struct Kernels {
   DType dtype;
   int forward_rows, backward_rows;  ///< own rows of a block of threads
-  /// Bytes of sectors of lse and delta that a block of the backward pass asks for, for each row of the other side. Each
-  /// warp of the plain kernels reads them for 4 own and 8 other rows at a time.
-  Count for_queries, for_keys;
-  /// Bank conflicts for each row of the other side. A warp of the plain kernels stores weights of 4 rows at a time,
-  /// which lie 33 words apart: 3 passes too many for 4 own and 8 other rows, beside hundreds that their products take.
-  Count bank_conflicts;
+  /// Bytes of sectors of lse and delta that a block of keys of the backward pass asks for, for each query. Each warp of
+  /// the plain kernels reads them for its 8 keys, 8 queries at a time.
+  Count for_keys;
 };
-constexpr Kernels tensor_cores{DType::bf16, 128, 64, 0, 2 * sector, 0},
-    plain{DType::float32, 32, 32, 2 * sector * 32 / 8, 2 * sector * 32 / 4, 3};
+constexpr Kernels tensor_cores{DType::bf16, 128, 64, 2 * sector}, plain{DType::float32, 32, 32, 2 * sector * 32 / 8};
 
 struct Heads {
   Count num, num_kv, dim;
@@ -145,8 +141,8 @@ void check(const Kernels& kernels, const Work& work, const Heads& heads) {
   const Count met = other_rows(lists.query_tiles, lists.key_ranges, kernels.forward_rows, true);
   const Count forward = bytes_of::attention_forward(s, T, n, k, D);
   check_traffic("attention_forward", shape,
-                {forward, key_lists, n * (2 * row_bytes * (T + met) + sector * T) - forward,
-                 kernels.bank_conflicts * n * met, true, in_forward.products, in_forward.loads},
+                {forward, key_lists, n * (2 * row_bytes * (T + met) + sector * T) - forward, 0, true,
+                 in_forward.products, in_forward.loads},
                 [&](Backend& ops) {
                   ops.attention_forward({q, key, v, out, lse, 0.125F, *plan});
                 });
@@ -159,16 +155,14 @@ void check(const Kernels& kernels, const Work& work, const Heads& heads) {
   const Count read_again = 2 * row_bytes * T * (n + k) + 8 * T * n;
   const Count met_by_queries = other_rows(lists.query_tiles, lists.key_ranges, kernels.backward_rows, true),
               met_by_keys = other_rows(lists.key_tiles, lists.query_ranges, kernels.backward_rows, false);
-  const Count asked =
-      n * (3 * row_bytes * T + 2 * sector * T + (2 * row_bytes + kernels.for_queries) * met_by_queries) +
-      4 * k * row_bytes * T + n * (2 * row_bytes + kernels.for_keys) * met_by_keys;
-  check_traffic(
-      "attention_backward", shape,
-      {backward, read_again + key_lists + query_lists, asked - backward - read_again,
-       kernels.bank_conflicts * n * (met_by_queries + 2 * met_by_keys), false, in_backward.products, in_backward.loads},
-      [&](Backend& ops) {
-        ops.attention_backward({q, key, v, dout, lse, delta, dq, dk, dv, 0.125F, *plan});
-      });
+  const Count asked = n * (3 * row_bytes * T + 2 * sector * T + 2 * row_bytes * met_by_queries) +
+                      4 * k * row_bytes * T + n * (2 * row_bytes + kernels.for_keys) * met_by_keys;
+  check_traffic("attention_backward", shape,
+                {backward, read_again + key_lists + query_lists, asked - backward - read_again, 0, false,
+                 in_backward.products, in_backward.loads},
+                [&](Backend& ops) {
+                  ops.attention_backward({q, key, v, dout, lse, delta, dq, dk, dv, 0.125F, *plan});
+                });
 }
 
 }  // namespace
