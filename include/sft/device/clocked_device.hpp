@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <map>
-#include <vector>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "sft/device/device.hpp"
 #include "sft/device/rates.hpp"

@@ -26,8 +26,8 @@ class GradientNorm {
       return sums_over_tp && p.split == parallel::TpSplit::partial;
     };
     for (const parallel::UnitIndex unit : shard_map.unit_indices()) {
-      by_unit_.push_back(shard_map.ranges_of_unit(
-          unit, [&](const parallel::Parameter& p) { return p.is_owner && !is_late(p); }));
+      by_unit_.push_back(
+          shard_map.ranges_of_unit(unit, [&](const parallel::Parameter& p) { return p.is_owner && !is_late(p); }));
       late_.push_back(
           shard_map.ranges_of_unit(unit, [&](const parallel::Parameter& p) { return p.is_owner && is_late(p); }));
     }

@@ -129,8 +129,8 @@ class RankPlan {
   Tensor downloaded_results;  ///< the same in pinned memory
   Tensor ops_workspace;
   Tensor step_workspace;  ///< of the ops on the stream that ends a step; empty without
-  Tensor tp_wire;   ///< bf16: what is summed over tp, as it travels; empty where that is in float32
-  Tensor snapshot;  ///< bytes, in pinned memory: of a checkpoint::Snapshot; empty where checkpoints wait for none
+  Tensor tp_wire;         ///< bf16: what is summed over tp, as it travels; empty where that is in float32
+  Tensor snapshot;        ///< bytes, in pinned memory: of a checkpoint::Snapshot; empty where checkpoints wait for none
 
  private:
   void note_starts(const config::Lora& lora);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What comes behind the gradients of a step: their norm, and the updates of the optimizers. Each runs where a pass hides
-// it, which changes no bit:
+// What comes behind the gradients of a step: their norm, and the updates of the optimizers. Each runs where a pass
+// hides it, which changes no bit:
 //
 //   the norm     on GPUs unit by unit under the backward pass, as soon as the unit's gradient is summed
 //   updates      on GPUs unit by unit under the next forward pass, which waits for each unit's own, in its order; where
 //                nothing has to be known of all gradients first, under the backward pass (EarlyUpdate) where that saves
-//                memory or hides files; else behind the norm, before anything else: on CPUs, whose ops run one after the
-//                other anyway, with matrices that an optimizer needs whole, and with state in files
+//                memory or hides files; else behind the norm, before anything else: on CPUs, whose ops run one after
+//                the other anyway, with matrices that an optimizer needs whole, and with state in files
 
 #include <cstdint>
 #include <memory>
@@ -62,9 +62,9 @@ class Updates {
   RankPlan& plan_;
   RankWorkers& workers_;
   device::Device& device_;
-  ops::Backend& ops_;                       ///< of the updates
-  const std::vector<TrainedPart*> parts_;   ///< that are stepped
-  std::vector<optim::GradientNorm> norms_;  ///< by RankPlan::trained
+  ops::Backend& ops_;                                ///< of the updates
+  const std::vector<TrainedPart*> parts_;            ///< that are stepped
+  std::vector<optim::GradientNorm> norms_;           ///< by RankPlan::trained
   std::vector<std::unique_ptr<EarlyUpdate>> early_;  ///< of parts_, where units are stepped under the backward pass
   std::unique_ptr<device::Event> computed_, summed_, normed_, updated_;
 };

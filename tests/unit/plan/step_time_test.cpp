@@ -102,7 +102,8 @@ BOOST_AUTO_TEST_CASE(products_in_fp8_take_as_many_operations_and_rounding_the_by
   BOOST_TEST(run.time(machine).step_s - plain_s == bytes / 1e9, boost::test_tools::tolerance(1e-6));
 }
 
-// A processor has them behind the backward pass, a GPU under the next forward pass, where all but the first unit's hide.
+// A processor has them behind the backward pass, a GPU under the next forward pass, where all but the first unit's
+// hide.
 BOOST_AUTO_TEST_CASE(updates_hide_under_the_next_forward_pass) {
   Run run;
   Hardware machine = instant();
