@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/device/clocked_device.hpp"
 
+#include <algorithm>
+
 #include "sft/core/ensure.hpp"
 
 namespace sft::device {
@@ -11,19 +13,22 @@ class ClockedEvent final : public Event {
  public:
   void record(Stream& stream) override {
     of_ = &clocked(stream);
-    time_s_ = of_->over_s();
+    time_s_ = of_->background() != nullptr ? of_->alone_s() : of_->over_s();
     stream_ = stream.name();
   }
   void synchronize() override {}
 
   /// Null: never recorded.
   [[nodiscard]] const ClockedStream* of() const { return of_; }
-  [[nodiscard]] double time_s() const { return time_s_; }
+  [[nodiscard]] double time_s() const {
+    const SharedMemory* memory = of_ != nullptr ? of_->background() : nullptr;
+    return memory != nullptr ? memory->real_s(time_s_) : time_s_;
+  }
   [[nodiscard]] const std::string& stream() const { return stream_; }
 
  private:
   const ClockedStream* of_ = nullptr;
-  double time_s_ = 0;
+  double time_s_ = 0;  ///< of a background stream that of its own clock
   std::string stream_;
 };
 
@@ -33,9 +38,49 @@ ClockedStream& clocked(Stream& stream) { return dynamic_cast<ClockedStream&>(str
 
 void ClockedStream::wait(Event& event) {
   const auto& reached = dynamic_cast<ClockedEvent&>(event);
-  if (reached.of() == this || reached.time_s() <= *now_s_) return;
-  waited_s_[reached.stream()] += reached.time_s() - *now_s_;
-  *now_s_ = reached.time_s();
+  if (reached.of() == this) return;
+  const double waited_s = reached.time_s() - now_s();
+  if (waited_s <= 0) return;
+  waited_s_[reached.stream()] += waited_s;
+  *now_s_ = is_background() ? std::max(*now_s_, memory_->alone_s(reached.time_s())) : reached.time_s();
+}
+
+void ClockedStream::advance(double seconds, double memory_s) {
+  if (is_background()) {
+    memory_->work(*now_s_, seconds);
+  } else if (memory_ != nullptr && priority_ == Priority::compute) {
+    seconds += memory_->share(*now_s_, seconds, memory_s);
+  }
+  *now_s_ += seconds;
+  busy_s_ += seconds;
+}
+
+void SharedMemory::work(double begin_s, double seconds) {
+  if (seconds <= 0) return;
+  if (!work_.empty() && work_.back().end_s >= begin_s) {
+    work_.back().end_s = begin_s + seconds;
+  } else {
+    work_.push_back({begin_s, begin_s + seconds});
+  }
+}
+
+double SharedMemory::share(double now_s, double seconds, double memory_s) {
+  if (num_over_ == work_.size() || seconds <= 0 || memory_s <= 0) return 0.0;
+  const double begin_s = alone_s(now_s), end_s = begin_s + seconds;
+  while (num_over_ < work_.size() && work_[num_over_].end_s <= begin_s) ++num_over_;
+  double shared_s = 0.0;
+  for (std::size_t i = num_over_; i < work_.size() && work_[i].begin_s < end_s; ++i) {
+    shared_s += std::min(end_s, work_[i].end_s) - std::max(begin_s, work_[i].begin_s);
+  }
+  if (shared_s <= 0) return 0.0;
+  const double added_s = std::min(memory_s, seconds) * shared_s / seconds;
+  delays_.push_back({begin_s, delay_s() + added_s});
+  return added_s;
+}
+
+double SharedMemory::real_s(double alone_s) const {
+  const auto behind = std::ranges::lower_bound(delays_, alone_s, {}, &Delay::at_s);
+  return alone_s + (behind == delays_.begin() ? 0.0 : (behind - 1)->sum_s);
 }
 
 Device::Block ClockedDevice::allocate(std::size_t /*bytes*/, Space /*space*/) {
@@ -44,7 +89,8 @@ Device::Block ClockedDevice::allocate(std::size_t /*bytes*/, Space /*space*/) {
 }
 
 std::unique_ptr<Stream> ClockedDevice::make_stream(Priority priority) {
-  return std::make_unique<ClockedStream>(rates_.overlaps ? std::make_shared<double>(0.0) : shared_now_s_, priority);
+  if (!rates_.overlaps) return std::make_unique<ClockedStream>(shared_now_s_, priority);
+  return std::make_unique<ClockedStream>(std::make_shared<double>(0.0), priority, memory_);
 }
 
 std::unique_ptr<Event> ClockedDevice::make_event() { return std::make_unique<ClockedEvent>(); }
@@ -52,13 +98,16 @@ std::unique_ptr<Event> ClockedDevice::make_event() { return std::make_unique<Clo
 void ClockedDevice::copy(void* /*destination*/, const void* /*source*/, std::size_t bytes, Stream& stream) {
   ClockedStream& of = clocked(stream);
   const auto num_bytes = static_cast<double>(bytes);
-  const bool is_to_host = of.priority() == Priority::communication;
-  of.advance(is_to_host ? rates_.launch_s + num_bytes / rates_.host_bytes_per_s
-                        : rates_.pass_s(Pass::copy, 2 * num_bytes));
+  if (of.priority() == Priority::communication) {
+    return of.advance(rates_.launch_s + num_bytes / rates_.host_bytes_per_s);
+  }
+  const double seconds = rates_.pass_s(Pass::copy, 2 * num_bytes);
+  of.advance(seconds, seconds);
 }
 
 void ClockedDevice::fill_zero(void* /*destination*/, std::size_t bytes, Stream& stream) {
-  clocked(stream).advance(rates_.launch_s + static_cast<double>(bytes) / rates_.memory_bytes_per_s);
+  const double memory_s = static_cast<double>(bytes) / rates_.memory_bytes_per_s;
+  clocked(stream).advance(rates_.launch_s + memory_s, memory_s);
 }
 
 }  // namespace sft::device

@@ -4,6 +4,7 @@
 #include <nvtx3/nvToolsExtCudaRt.h>
 
 #include <fmt/core.h>
+#include <algorithm>
 #include <string>
 
 #include "sft/core/activity.hpp"
@@ -59,7 +60,9 @@ bool is_finished(cudaError_t code, const char* query) {
 CudaStream::CudaStream(WaitChecks& checks, Priority priority) : checks_(checks) {
   int least = 0, greatest = 0;  // the greatest priority is the lowest number
   check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
-  const int level = priority == Priority::communication ? greatest : least;
+  const int level = priority == Priority::communication ? greatest
+                    : priority == Priority::compute     ? std::max(least - 1, greatest)
+                                                        : least;
   check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, level), "cudaStreamCreateWithPriority");
   checks_.add(this, [this] { look_at_marks(); });
 }

@@ -38,6 +38,7 @@ void CudaTimeline::on_start() {
 void CudaTimeline::on_stop() {
   (void)cudaProfilerStop();
   for (const Stamp& stamp : stamps_) {
+    check_cuda(cudaEventSynchronize(stamp.event), "cudaEventSynchronize");
     float since_origin_ms = 0;
     check_cuda(cudaEventElapsedTime(&since_origin_ms, origin_, stamp.event), "cudaEventElapsedTime");
     set_time(stamp.id, stamp.edge, origin_ns_ + std::llround(1e6 * static_cast<double>(since_origin_ms)));

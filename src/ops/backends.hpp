@@ -31,6 +31,9 @@ namespace sft::ops::cuda {
 [[nodiscard]] std::unique_ptr<Backend> make_backend(device::Stream& stream, AttentionKernels attention,
                                                     const MatmulAlgorithms* algorithms);
 
+/// See ops::make_step_backend.
+[[nodiscard]] std::unique_ptr<Backend> make_step_backend(device::Stream& stream);
+
 /// See ops::matmul_library and ops::tune_matmul.
 [[nodiscard]] std::string matmul_library(const device::Device& device);
 [[nodiscard]] MatmulTuning tune_matmul(device::Device& device, std::span<const Matmul> products,

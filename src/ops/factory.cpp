@@ -62,6 +62,20 @@ std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& st
   return backend;
 }
 
+std::unique_ptr<Backend> make_step_backend([[maybe_unused]] device::Device& gpu,
+                                           [[maybe_unused]] device::Stream& stream) {
+  require_built(device::Kind::cuda);
+#if SFT_HAVE_CUDA
+  std::unique_ptr<Backend> backend = cuda::make_step_backend(stream);
+#if SFT_CHECKED_OPS
+  backend = make_checked_backend(std::move(backend));
+#endif
+  return backend;
+#else
+  return nullptr;
+#endif
+}
+
 AttentionLibrary find_attention_library() {
 #if SFT_HAVE_CUDA
   return cuda::find_attention_library();

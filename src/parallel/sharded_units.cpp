@@ -54,8 +54,7 @@ ShardedUnits::ShardedUnits(const StoredParts& storage, const UnitBuffers& buffer
       gather_stream_(gather_stream),
       order_(names(), slots),
       compute_done_(device.make_event()),
-      comm_done_(device.make_event()),
-      parameters_ready_(device.make_event()) {
+      comm_done_(device.make_event()) {
   if (policy.parameters_on_host) {
     std::vector<Tensor> places;
     for (const UnitIndex unit : names().unit_indices()) {
@@ -65,7 +64,7 @@ ShardedUnits::ShardedUnits(const StoredParts& storage, const UnitBuffers& buffer
                                                            device::Priority::communication);
   }
   for (const UnitIndex unit : names().unit_indices()) {
-    units_.push_back({.gather_done = device.make_event(), .touched = {}});
+    units_.push_back({.gather_done = device.make_event(), .written = device.make_event(), .touched = {}});
     for (const UnitStorage& stored : storage) {
       units_[unit].touched.push_back(std::vector<bool>(stored.shard_map().unit(unit).parameters.size()));
     }
@@ -87,9 +86,13 @@ device::Event& ShardedUnits::gradient_slot_free(UnitIndex unit) const {
 }
 
 void ShardedUnits::parameters_written() {
-  parameters_ready_->record(backend_.stream());
+  for (const UnitIndex unit : names().unit_indices()) parameters_written(unit, backend_.stream());
+}
+
+void ShardedUnits::parameters_written(UnitIndex unit, device::Stream& stream) {
+  state(unit).written->record(stream);
+  state(unit).is_stale = true;
   unit_of_numbers_.reset();
-  for (UnitState& unit_state : units_) unit_state.is_stale = true;
 }
 
 void ShardedUnits::refresh_compute_copy() {
@@ -146,12 +149,13 @@ void ShardedUnits::leave(std::size_t stop) {
 void ShardedUnits::gather(UnitIndex unit) {
   if (!order_.gather(unit)) return;
   UnitState& unit_state = state(unit);
-  const bool once_a_step = !policy_.parameters && policy_.optimizer_state;
-  if (!policy_.parameters && !(once_a_step && unit_state.is_stale)) return;
+  if (uses_storage()) return;
+  const bool once_a_step = !policy_.parameters;
+  if (once_a_step && !unit_state.is_stale) return;
   unit_state.is_stale = false;
   const bool of_neighbours = unit_state.is_resharded && policy_.reshard == config::Reshard::to_groups;
   if (policy_.parameters) gather_stream_.wait(parameter_slot_free(unit));
-  gather_stream_.wait(*parameters_ready_);
+  gather_stream_.wait(*unit_state.written);
   if (policy_.parameters_on_host && !of_neighbours) fetch(unit);
   const comm::CallSubject subject(names().unit(unit).name);
   timed(device_.timeline(), gather_stream_, label("gather", unit), [&] {
@@ -183,13 +187,14 @@ void ShardedUnits::fetch(UnitIndex unit) {
                      .memory = own_piece(whole, shard.num_elements(), group(part(index).groups.gathers))});
   }
   parameters_in_->reads_follow(parameter_slot_free(unit));
-  parameters_in_->reads_follow(*parameters_ready_);
+  parameters_in_->reads_follow(*state(unit).written);
   parameters_in_->read(0, moves);
   parameters_in_->finish(0, gather_stream_);
 }
 
 void ShardedUnits::use(UnitIndex unit) {
   order_.use(unit);
+  if (uses_storage()) backend_.stream().wait(*state(unit).written);
   device::Event& gather_done = *state(unit).gather_done;
   const auto is_gathered = [&](const UnitStorage& stored) { return group(stored.part().groups.shards).size() > 1; };
   if (std::ranges::none_of(storage_, is_gathered)) {
@@ -251,6 +256,13 @@ void ShardedUnits::reduce(UnitIndex unit) {
   if (std::ranges::none_of(storage_, [&](const auto& stored) { return has_gradients(stored, unit); })) return;
   if (!policy_.gradients && !is_last) return;
   zero_untouched(unit);
+  if (policy_.optimizer_state && !unit_state.has_sums) {
+    for_each_gradient(unit, [&](PartIndex, const UnitStorage& stored) {
+      const Tensor sums = stored.gradients_of(unit);
+      device_.fill_zero(sums.data, sums.size_bytes(), backend_.stream());
+    });
+    unit_state.has_sums = true;
+  }
   compute_done_->record(backend_.stream());
   comm_stream_.wait(*compute_done_);
   const comm::CallSubject subject(names().unit(unit).name);
@@ -258,7 +270,6 @@ void ShardedUnits::reduce(UnitIndex unit) {
     if (policy_.optimizer_state) {
       for_each_gradient(unit, [&](PartIndex index, const UnitStorage& stored) {
         const Tensor whole = buffers_.gradients(index, unit), sums = stored.gradients_of(unit);
-        if (stored.shares_gradients()) device_.fill_zero(sums.data, sums.size_bytes(), comm_stream_);
         collectives_.reduce_scatter_add(group(stored.part().groups.shards), sums, whole, comm_stream_,
                                         buffers_.wire(whole.num_elements()));
       });
@@ -368,15 +379,9 @@ void ShardedUnits::begin_step(std::int64_t num_micro_batches) {
              "gradients that share memory are those of one micro-batch");
   wait_for_sums();  // of a step that was left unfinished, as are its gathers
   for (const UnitState& unit_state : units_) backend_.stream().wait(*unit_state.gather_done);
-  if (policy_.optimizer_state) {
-    for (const UnitStorage& stored : storage_) {
-      if (!stored.part().has_gradient || stored.shares_gradients()) continue;
-      const Tensor gradients = stored.gradients();
-      device_.fill_zero(gradients.data, gradients.size_bytes(), backend_.stream());
-    }
-  }
   for (UnitState& unit_state : units_) {
     unit_state.forget_gradients();
+    unit_state.has_sums = false;
     unit_state.reduces_left = num_micro_batches;
   }
 }

@@ -214,6 +214,7 @@ void RankPlan::lay_out(Arenas& arenas) {
       ops::workspace_bytes(machine.kind, machine.num_threads, sizes.shapes(), attention->attention_needs());
   ops_workspace =
       take(arenas.workspace, DType::bf16, {static_cast<std::int64_t>(workspace_bytes / size_of(DType::bf16))});
+  if (ends_beside()) step_workspace = take(arenas.workspace, DType::uint8, {ops::step_workspace_bytes});
   comm::StagingPlan plan = parallel::ShardedUnits::staging(parts, policy);
   if (place.size(Axis::tp) > 1) {
     const auto activations_bytes = sizes.tokens * sizes.hidden * sizeof(float);
@@ -254,6 +255,17 @@ std::vector<checkpoint::Entry> RankPlan::saved_entries() const {
     }
   }
   return entries;
+}
+
+bool RankPlan::updates_early() const {
+  const auto has_file = [](const TrainedPart& part) { return part.optimizer->file_bytes() > 0; };
+  return gradients_leave || (steps_early && std::ranges::all_of(trained, has_file));
+}
+
+bool RankPlan::updates_beside() const {
+  return ends_beside() && !updates_early() && std::ranges::all_of(trained, [](const TrainedPart& part) {
+           return part.matrices.rounds().empty() && part.optimizer->file_bytes() == 0;
+         });
 }
 
 std::size_t RankPlan::later_process_bytes() const {

@@ -51,14 +51,12 @@ Rehearsal::Rehearsal(const config::ValidConfig& config, RankPlan& plan, const st
       workers_(plan_, config, groups_, device, collectives, work),
       schedules_(schedules_of(config, documents, plan_)) {
   SFT_ENSURE(work != Work::done, "a rehearsal has no memory to work in");
+  workers_.units.parameters_written();
 }
 
 std::int64_t Rehearsal::num_played() const { return std::min(num_micro_batches_, most_played); }
 
-void Rehearsal::begin_step() {
-  workers_.units.parameters_written();
-  workers_.units.begin_step(num_played());
-}
+void Rehearsal::begin_step() { workers_.units.begin_step(num_played()); }
 
 void Rehearsal::play_micro_batch() {
   workers_.decoder.forward_backward(plan_.upload.device, schedules_, {1.0, 1.0}, plan_.results.rows(0, num_metrics), 0);

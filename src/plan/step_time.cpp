@@ -10,7 +10,7 @@
 #include "sft/comm/clocked_collectives.hpp"
 #include "sft/device/clocked_device.hpp"
 #include "sft/model/architecture.hpp"
-#include "sft/optim/gradient_norm.hpp"
+#include "sft/plan/updates.hpp"
 
 namespace sft::plan {
 
@@ -87,32 +87,13 @@ void play_talk(Rehearsal& rehearsal, comm::Collectives& collectives, const Hardw
                          *rehearsal.workers().streams.compute);
 }
 
-/// The gradient norm, what all ranks agree on, and the step of the optimizer, as if all of it came behind the backward
-/// pass. Seconds of what lies in files.
-double play_update(Rehearsal& rehearsal, const config::ValidConfig& config, device::Device& device,
-                   comm::Collectives& collectives, const Hardware& hardware) {
-  RankPlan& plan = rehearsal.plan();
-  RankWorkers& workers = rehearsal.workers();
-  device::Stream& compute = *workers.streams.compute;
-  for (const TrainedPart& part : plan.trained) {
-    const optim::GradientNorm norm(part.shard_map());
-    const Tensor squares = plan.results.rows(num_metrics, 1);
-    if (!plan.gradients_leave) {
-      norm.sum_squares(part.storage, *workers.ops, squares);
-      continue;
-    }
-    for (const parallel::UnitIndex unit : part.shard_map().unit_indices()) {
-      norm.sum_squares_of(unit, part.storage, *workers.ops, squares);
-    }
-  }
-  collectives.all_reduce(rehearsal.groups().world, plan.results, comm::ReduceOp::sum, compute);
+/// Opens what keeps the state of optimizers, but for files. Seconds of what lies in these.
+double open_optimizers(RankPlan& plan, const Updates& updates, device::Device& device, const Hardware& hardware) {
   std::uint64_t file_bytes = 0;
   for (const TrainedPart& part : plan.trained) {
     file_bytes += part.optimizer->file_bytes();
     if (part.optimizer->file_bytes() > 0) continue;
-    part.optimizer->open(device, compute, part.storage, config->train.offload_folder);
-    optim::step_all(*part.optimizer, part.storage, *workers.ops, /*step=*/1, config->optimizer.learning_rate,
-                    /*gradient_scale=*/1.0);
+    part.optimizer->open(device, updates.stream(), part.storage, /*folder=*/"");
   }
   return 2 * static_cast<double>(file_bytes) * hardware.ranks_per_node / hardware.write_bytes_per_s;
 }
@@ -149,18 +130,26 @@ StepTime plan_step_time(const config::ValidConfig& config, const std::vector<std
   const device::ClockedStream& compute = device::clocked(*rehearsal.workers().streams.compute);
   const auto now = [&] { return read_clocks(compute, collectives, hardware.rates.overlaps); };
 
+  Updates updates(plan, rehearsal.workers(), device, Updates::Files::left_out);
+  const double file_s = open_optimizers(plan, updates, device, hardware);
+  constexpr std::int64_t number = 1;
+  const double learning_rate = config->optimizer.learning_rate;
+
+  // From the moment at which all ranks know loss and norm of a step to that of the next one.
   const Reading begin = now();
+  updates.update(number, learning_rate, /*gradient_scale=*/1.0);
   play_talk(rehearsal, collectives, hardware);
   rehearsal.begin_step();
   Reading middle;
   for (std::int64_t i = 0; i < rehearsal.num_played(); ++i) {
+    if (i + 1 == rehearsal.num_played()) updates.before_last_micro_batch(number, learning_rate, /*is_certain=*/true);
     const Reading before = now();
     rehearsal.play_micro_batch();
     play_talk(rehearsal, collectives, hardware);
     if (i == 1) middle = now().add(before, -1);
   }
-  rehearsal.finish_step();
-  const double file_s = play_update(rehearsal, config, device, collectives, hardware);
+  updates.finish_gradients();
+  collectives.all_reduce(groups.world, plan.results, comm::ReduceOp::sum, *rehearsal.workers().streams.compute);
   Reading step = now().add(begin, -1).add(middle, static_cast<double>(rehearsal.num_left()));
   if (file_s > 0) step.exposed_s["files"] += file_s;
 

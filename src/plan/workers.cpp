@@ -39,6 +39,16 @@ std::unique_ptr<ops::Backend> make_ops(device::Device& device, device::Stream& c
   return ops::make_clocked_backend(dynamic_cast<device::ClockedDevice&>(device), compute);
 }
 
+std::unique_ptr<ops::Backend> make_step_ops(const RankPlan& plan, device::Device& device, device::Stream& stream,
+                                            Work work) {
+  if (!plan.ends_beside()) return nullptr;
+  std::unique_ptr<ops::Backend> ops = work == Work::done
+                                          ? ops::make_step_backend(device, stream)
+                                          : make_ops(device, stream, work, ops::AttentionKernels::own, nullptr);
+  ops->set_workspace(plan.step_workspace);
+  return ops;
+}
+
 /// Moves nothing: where memory is only counted.
 class NullMover final : public transfer::Mover {
  public:
@@ -96,10 +106,11 @@ Streams::Streams(device::Device& device)
       gathers(make_stream(device, "gathers", device::Priority::communication)),
       ring(make_stream(device, "ring", device::Priority::communication)),
       tp(make_stream(device, "tp", device::Priority::communication)),
-      experts(make_stream(device, "experts", device::Priority::communication)) {}
+      experts(make_stream(device, "experts", device::Priority::communication)),
+      optimizer(make_stream(device, "optimizer", device::Priority::background)) {}
 
 void Streams::drain() const noexcept {
-  for (const auto* stream : {&experts, &tp, &gathers, &comm, &ring, &compute}) (*stream)->drain();
+  for (const auto* stream : {&optimizer, &experts, &tp, &gathers, &comm, &ring, &compute}) (*stream)->drain();
 }
 
 UnitWorkers::UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, bool cuts_tokens, const Tensor& tp_wire,
@@ -117,6 +128,7 @@ RankWorkers::RankWorkers(RankPlan& plan, const config::Config& config, const mes
                          const ops::MatmulAlgorithms* algorithms)
     : UnitWorkers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, plan.sizes.token_slices > 1,
                   plan.tp_wire, device, collectives, work, attention_kernels(config.device), algorithms),
+      step_ops(make_step_ops(plan, device, *streams.optimizer, work)),
       attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *streams.ring)),
       activations(make_activation_mover(plan.decoder, config.train.offload_folder, device, *streams.compute, work)),
       decoder({config.model, plan.sizes, device, *ops, units, tp, *attention, plan.decoder.adapters, experts,

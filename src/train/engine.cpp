@@ -6,14 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <deque>
 #include <functional>
 #include <numeric>
 #include <optional>
 #include <utility>
 
 #include "adapter_start.hpp"
-#include "early_update.hpp"
 #include "initialize.hpp"
 #include "not_finite.hpp"
 #include "sft/core/activity.hpp"
@@ -26,6 +24,7 @@
 #include "sft/plan/arenas.hpp"
 #include "sft/plan/products.hpp"
 #include "sft/plan/rank_plan.hpp"
+#include "sft/plan/updates.hpp"
 #include "sft/plan/upload.hpp"
 #include "sft/plan/workers.hpp"
 #include "sft/sequence/row_cut.hpp"
@@ -142,22 +141,11 @@ struct Engine::Impl {
         device(device_in),
         arenas(take_memory(std::move(shared), collectives, ledger)),
         workers(plan, config, groups, device, collectives, plan::Work::done, algorithms),
+        updates(plan, workers, device),
         upload(device, compute_stream(), plan.upload) {
     open_optimizers();
     for (const plan::TrainedPart& part : plan.trained) {
-      norms.emplace_back(part.shard_map());
       copied.push_back(parallel::make_layout_of_copies(part.shard_map()));
-    }
-    if (steps_early()) {
-      for (std::size_t i = 0; i < plan.trained.size(); ++i) {
-        const plan::TrainedPart& part = plan.trained[i];
-        using Norm = EarlyUpdate::Norm;
-        const auto norm = plan.gradients_leave ? std::optional<Norm>(Norm{norms[i], squares()}) : std::nullopt;
-        early_updates.emplace_back(*part.optimizer, part.storage, *workers.ops, device, *workers.streams.comm, norm);
-      }
-      workers.units.on_gradient_queued([this](parallel::UnitIndex unit) {
-        for (EarlyUpdate& part : early_updates) part.gradient_queued(unit);
-      });
     }
     collectives.set_staging(plan.staging);
   }
@@ -183,7 +171,7 @@ struct Engine::Impl {
     const std::string& folder = config.train.offload_folder;
     bool are_direct = true;
     for (const plan::TrainedPart& part : plan.trained) {
-      part.optimizer->open(device, compute_stream(), part.storage, folder);
+      part.optimizer->open(device, updates.stream(), part.storage, folder);
       are_direct = are_direct && (part.optimizer->file_bytes() == 0 || part.optimizer->is_file_direct());
     }
     if (are_direct) return;
@@ -191,32 +179,6 @@ struct Engine::Impl {
         fmt::format("the file system of {} has no direct I/O: the optimizer's state also passes through the system's "
                     "file cache, which takes memory that is free and is slower",
                     folder));
-  }
-
-  /// Whether units are stepped under the backward pass: where that saves memory, or state in files is read and written
-  /// beside it.
-  [[nodiscard]] bool steps_early() const {
-    const auto has_file = [](const plan::TrainedPart& part) { return part.optimizer->file_bytes() > 0; };
-    return plan.gradients_leave || (plan.steps_early && std::ranges::all_of(plan.trained, has_file));
-  }
-
-  /// Of the gradients, float64 (1), beside the metrics.
-  [[nodiscard]] Tensor squares() const { return plan.results.rows(plan::num_metrics, 1); }
-  /// += those of all gradients. Where nothing is clipped by their norm, in the order of gradients that leave, so that
-  /// no bit depends on whether they do.
-  void sum_squares() const {
-    if (config.optimizer.max_grad_norm > 0) {
-      for (std::size_t i = 0; i < plan.trained.size(); ++i) {
-        norms[i].sum_squares(plan.trained[i].storage, *workers.ops, squares());
-      }
-      return;
-    }
-    for (const parallel::UnitIndex unit :
-         IndexRange<parallel::UnitIndex>::reversed(plan.parts.front().shard_map().num_units())) {
-      for (std::size_t i = 0; i < plan.trained.size(); ++i) {
-        norms[i].sum_squares_of(unit, plan.trained[i].storage, *workers.ops, squares());
-      }
-    }
   }
 
   /// This rank's metrics and its part of the squared gradient norm, on the host: the one wait for the device in a step.
@@ -279,21 +241,6 @@ struct Engine::Impl {
       }
     });
   }
-  /// Before the last micro-batch of a step, under which its state is read ahead, unless the step may be left out: then
-  /// the windows would lie there for nobody.
-  void prepare_update(std::int64_t step, double learning_rate) {
-    for (EarlyUpdate& part : early_updates) part.begin(step, learning_rate);
-    if (!early_updates.empty() || config.train.nan_policy != config::NanPolicy::stop) return;
-    for (const plan::TrainedPart& part : plan.trained) part.optimizer->read_ahead(optim::Optimizer::Order::ascending);
-  }
-  void update(std::int64_t step, double learning_rate, double gradient_scale) {
-    if (!early_updates.empty()) return;
-    device::timed(device.timeline(), compute_stream(), {.category = "step", .what = "optimizer"}, [&] {
-      for (const plan::TrainedPart& part : plan.trained) {
-        optim::step_all(*part.optimizer, part.storage, *workers.ops, step, learning_rate, gradient_scale);
-      }
-    });
-  }
   /// After the master weights were loaded or made.
   void refresh_weights() {
     workers.units.refresh_compute_copy();
@@ -345,12 +292,10 @@ struct Engine::Impl {
   device::Device& device;
   plan::RankPlan::Arenas arenas;
   plan::RankWorkers workers;
+  plan::Updates updates;
   plan::Upload upload;
-  // By RankPlan::trained.
-  std::vector<optim::GradientNorm> norms;
-  std::vector<std::unique_ptr<parallel::StoredLayout>>
-      copied;                             ///< of its parameters those that replace the model's own
-  std::deque<EarlyUpdate> early_updates;  ///< of all parts, or none
+  /// By RankPlan::trained: of its parameters those that replace the model's own.
+  std::vector<std::unique_ptr<parallel::StoredLayout>> copied;
   StepUnderWay current;
 };
 
@@ -417,7 +362,10 @@ void Engine::add_micro_batch(const data::MicroBatch& batch) {
   StepUnderWay& step = e.current;
   const std::int64_t num_micro_batches = e.config.train.gradient_accumulation_steps;
   SFT_ENSURE(step.num_micro_batches < num_micro_batches, "a step has no more micro-batches");
-  if (step.num_micro_batches + 1 == num_micro_batches) e.prepare_update(step.update, step.learning_rate);
+  if (step.num_micro_batches + 1 == num_micro_batches) {
+    e.updates.before_last_micro_batch(step.update, step.learning_rate,
+                                      e.config.train.nan_policy == config::NanPolicy::stop);
+  }
   const std::int64_t number = step.num_micro_batches++;
   device::timed(e.device.timeline(), {.category = "step", .what = "", .of = "micro-batch", .number = number}, [&] {
     const model::Inputs inputs = e.upload.put(batch);
@@ -438,12 +386,7 @@ StepResult Engine::finish_step() {
   plan::RankPlan& plan = e.plan;
   const StepUnderWay& step = e.current;
   SFT_ENSURE(step.num_micro_batches == e.config.train.gradient_accumulation_steps, "a step has all its micro-batches");
-  e.workers.units.finish_step();
-  for (EarlyUpdate& part : e.early_updates) part.finish();
-  if (!plan.gradients_leave) {
-    device::timed(e.device.timeline(), e.compute_stream(), {.category = "step", .what = "gradient norm"},
-                  [&] { e.sum_squares(); });
-  }
+  e.updates.finish_gradients();
 
   const auto local = e.download_results();
   std::vector<double> sums(local.begin(), local.end());
@@ -461,9 +404,8 @@ StepResult Engine::finish_step() {
     if (e.config.train.nan_policy == config::NanPolicy::stop) throw_not_finite(text);
     left_out = fmt::format("{} ({})", text.problem, text.where);
   } else {
-    e.update(step.update, step.learning_rate, optim::clipping_factor(norm, e.config.optimizer.max_grad_norm));
+    e.updates.update(step.update, step.learning_rate, optim::clipping_factor(norm, e.config.optimizer.max_grad_norm));
   }
-  e.workers.units.parameters_written();
 
   const data::BatchCounts& counts = step.counts;
   const auto num_targets = static_cast<double>(std::max<std::int64_t>(counts.num_target_tokens, 1));
@@ -530,7 +472,7 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
 
 parallel::ParameterCounts Engine::num_parameters() const { return impl_->plan.num_parameters(); }
 
-bool Engine::steps_early() const { return impl_->steps_early(); }
+bool Engine::steps_early() const { return impl_->plan.updates_early(); }
 
 std::uint64_t Engine::offloaded_bytes() const { return impl_->plan.offloaded_bytes(); }
 
@@ -567,7 +509,10 @@ checkpoint::State Engine::adapter() const {
   return {all.first_entries(), [all] { all.refresh(); }};
 }
 
-device::Stream& Engine::stream() { return impl_->compute_stream(); }
+device::Stream& Engine::stream() {
+  impl_->updates.wait();
+  return impl_->compute_stream();
+}
 
 ops::Backend& Engine::backend() { return *impl_->workers.ops; }
 

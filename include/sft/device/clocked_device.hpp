@@ -8,43 +8,83 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "sft/device/device.hpp"
 #include "sft/device/rates.hpp"
 
 namespace sft::device {
 
+/// How a device's memory is shared between its background stream, whose work is taken to need all of it all the time,
+/// and the ops of compute streams that run meanwhile: it serves one of the two at a time, so an op is over later by the
+/// time of its own bytes, and what the background stream has left by the same. That is on the safe side: an op that
+/// computes would lose nothing where its reads came first. Work of communication is not counted.
+///
+/// Times of the background stream are those that it would have alone.
+class SharedMemory {
+ public:
+  /// The background stream works from `begin_s` on.
+  void work(double begin_s, double seconds);
+  /// By how much longer an op takes from now_s on that would take so long, of it memory_s for its bytes.
+  [[nodiscard]] double share(double now_s, double seconds, double memory_s);
+
+  /// When the background stream reaches its time alone_s.
+  [[nodiscard]] double real_s(double alone_s) const;
+  /// Its time alone at now_s, behind all ops that it shared the memory with.
+  [[nodiscard]] double alone_s(double now_s) const { return now_s - delay_s(); }
+
+ private:
+  struct Interval {
+    double begin_s, end_s;
+  };
+  /// Work that begins at at_s or later, or goes on there, is over later by all delays up to this one.
+  struct Delay {
+    double at_s, sum_s;
+  };
+  [[nodiscard]] double delay_s() const { return delays_.empty() ? 0.0 : delays_.back().sum_s; }
+
+  std::vector<Interval> work_;  ///< rising, apart from each other
+  std::size_t num_over_ = 0;    ///< of work_: behind all ops that come
+  std::vector<Delay> delays_;   ///< rising
+};
+
 /// Seconds from the making of the device. Streams of a device whose work does not overlap share one clock.
 class ClockedStream final : public Stream {
  public:
-  ClockedStream(std::shared_ptr<double> now_s, Priority priority) : now_s_(std::move(now_s)), priority_(priority) {}
+  /// `memory`: null where work does not overlap.
+  ClockedStream(std::shared_ptr<double> now_s, Priority priority, std::shared_ptr<SharedMemory> memory = nullptr)
+      : now_s_(std::move(now_s)), priority_(priority), memory_(std::move(memory)) {}
 
   void synchronize() override {}
   /// Throws std::bad_cast for an event of another device.
   void wait(Event& event) override;
   void poll() override {}
 
-  /// Queues work that takes so long.
-  void advance(double seconds) {
-    *now_s_ += seconds;
-    busy_s_ += seconds;
-  }
+  /// Queues work that takes so long where it has the device to itself, `memory_s` of it for the bytes that it moves.
+  void advance(double seconds, double memory_s = 0);
   /// What is queued so far is over `seconds` from now at the earliest, while this stream can go on: its events are
   /// reached then.
   void lag(double seconds) { over_s_ = std::max(over_s_, *now_s_ + seconds); }
-  /// When all that is queued is done, but for lags.
-  [[nodiscard]] double now_s() const { return *now_s_; }
+  /// When all that is queued is done, but for lags; of a background stream as far as others were queued beside it.
+  [[nodiscard]] double now_s() const { return is_background() ? memory_->real_s(*now_s_) : *now_s_; }
   /// When an event behind all that is queued is reached.
-  [[nodiscard]] double over_s() const { return std::max(over_s_, *now_s_); }
+  [[nodiscard]] double over_s() const { return std::max(over_s_, now_s()); }
   /// Of this stream's own work.
   [[nodiscard]] double busy_s() const { return busy_s_; }
   /// How long this stream had nothing to do but wait, by the name of the stream that it waited for.
   [[nodiscard]] const std::map<std::string, double>& waited_s() const { return waited_s_; }
   [[nodiscard]] Priority priority() const { return priority_; }
 
+  /// Of a background stream: its clock as if it were alone, and what it shares with the others. Else null.
+  [[nodiscard]] double alone_s() const { return *now_s_; }
+  [[nodiscard]] const SharedMemory* background() const { return is_background() ? memory_.get() : nullptr; }
+
  private:
-  std::shared_ptr<double> now_s_;
+  [[nodiscard]] bool is_background() const { return memory_ != nullptr && priority_ == Priority::background; }
+
+  std::shared_ptr<double> now_s_;  ///< of a background stream that of SharedMemory
   const Priority priority_;
+  const std::shared_ptr<SharedMemory> memory_;
   double busy_s_ = 0, over_s_ = 0;
   std::map<std::string, double> waited_s_;
 };
@@ -73,6 +113,7 @@ class ClockedDevice final : public Device {
  private:
   const Rates rates_;
   std::shared_ptr<double> shared_now_s_ = std::make_shared<double>(0.0);
+  std::shared_ptr<SharedMemory> memory_ = std::make_shared<SharedMemory>();
 };
 
 }  // namespace sft::device

@@ -37,9 +37,9 @@ class Pending {
   [[nodiscard]] virtual WaitText text() const { return {}; }
 };
 
-/// Which work a GPU starts first when several streams have some ready: communication, on which other ranks wait. No
-/// meaning on the CPU.
-enum class Priority { compute, communication };
+/// Which work a GPU starts first when several streams have some ready: communication, on which other ranks wait; last
+/// what only has to be done some time later. No meaning on the CPU.
+enum class Priority { background, compute, communication };
 
 class Event;
 

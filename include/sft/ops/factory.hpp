@@ -29,6 +29,13 @@ void require_built(device::Kind kind);
                                                     AttentionKernels attention = AttentionKernels::own,
                                                     const MatmulAlgorithms* algorithms = nullptr);
 
+/// A backend for what ends a step, beside another one of the same GPU that has all ops: fill, copy, sum_squares,
+/// update, update_blockwise and update_factored; any other op is a std::logic_error. It holds no library. Both outlive
+/// it.
+[[nodiscard]] std::unique_ptr<Backend> make_step_backend(device::Device& gpu, device::Stream& stream);
+/// Scratch bytes of its ops, for set_workspace. Pure.
+inline constexpr std::size_t step_workspace_bytes = std::size_t{8} << 10;
+
 /// cuDNN as this program would use it. `problem`: why it cannot, with what to do; empty: it can. Loads the library.
 struct AttentionLibrary {
   std::string problem;

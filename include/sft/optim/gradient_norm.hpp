@@ -16,34 +16,50 @@ namespace sft::optim {
 }
 
 /// This rank's part of the norm. Each parameter counts on the rank that owns it (parallel::Parameter::is_owner), so
-/// that the sum over all ranks is the square of the norm. Not collective.
+/// that the sum over all ranks is the square of the norm. It is formed unit by unit in the order of a backward pass,
+/// from the last to the first, beside the pass or behind it: the bits are the same. Not collective.
 class GradientNorm {
  public:
-  explicit GradientNorm(const parallel::ShardMap& shard_map) : owned_(shard_map.ranges(is_owner)) {
+  /// `sums_over_tp`: gradients of parameters that are TpSplit::partial are complete behind those of all units.
+  explicit GradientNorm(const parallel::ShardMap& shard_map, bool sums_over_tp = false) {
+    const auto is_late = [&](const parallel::Parameter& p) {
+      return sums_over_tp && p.split == parallel::TpSplit::partial;
+    };
     for (const parallel::UnitIndex unit : shard_map.unit_indices()) {
-      owned_of_.push_back(shard_map.ranges_of_unit(unit, is_owner));
+      by_unit_.push_back(
+          shard_map.ranges_of_unit(unit, [&](const parallel::Parameter& p) { return p.is_owner && !is_late(p); }));
+      late_.push_back(
+          shard_map.ranges_of_unit(unit, [&](const parallel::Parameter& p) { return p.is_owner && is_late(p); }));
     }
   }
 
   /// result, float64 (1), += sum of squares of the gradients that this rank owns.
   void sum_squares(const parallel::UnitStorage& storage, ops::Backend& backend, Tensor result) const {
-    for (const parallel::ShardRange& r : owned_) {
-      backend.sum_squares(result, storage.gradients().rows(r.begin, r.count));
+    for (const parallel::UnitIndex unit : IndexRange<parallel::UnitIndex>::reversed(storage.shard_map().num_units())) {
+      sum_squares_of(unit, storage, backend, result);
     }
+    sum_late_squares(storage, backend, result);
   }
-  /// The same of one unit. All units together give what sum_squares does, but for the order of the sum.
+  /// The same of one unit, but for what is complete behind all units.
   void sum_squares_of(parallel::UnitIndex unit, const parallel::UnitStorage& storage, ops::Backend& backend,
                       Tensor result) const {
-    for (const parallel::ShardRange& r : owned_of_[unit]) {
-      backend.sum_squares(result, storage.gradients_at(r.begin, r.count));
+    add(by_unit_[unit], storage, backend, result);
+  }
+  /// The rest: of what is complete behind all units. Nothing without sums over tp.
+  void sum_late_squares(const parallel::UnitStorage& storage, ops::Backend& backend, Tensor result) const {
+    for (const parallel::UnitIndex unit : IndexRange<parallel::UnitIndex>::reversed(storage.shard_map().num_units())) {
+      add(late_[unit], storage, backend, result);
     }
   }
 
  private:
-  static bool is_owner(const parallel::Parameter& parameter) { return parameter.is_owner; }
+  using Ranges = std::vector<parallel::ShardRange>;
 
-  std::vector<parallel::ShardRange> owned_;
-  IndexedVector<parallel::UnitIndex, std::vector<parallel::ShardRange>> owned_of_;
+  static void add(const Ranges& ranges, const parallel::UnitStorage& storage, ops::Backend& backend, Tensor result) {
+    for (const parallel::ShardRange& r : ranges) backend.sum_squares(result, storage.gradients_at(r.begin, r.count));
+  }
+
+  IndexedVector<parallel::UnitIndex, Ranges> by_unit_, late_;
 };
 
 }  // namespace sft::optim

@@ -41,9 +41,12 @@ class ShardedUnits {
                const SlotAssignment& slots, const mesh::Groups& groups, device::Device& device, ops::Backend& backend,
                comm::Collectives& collectives, device::Stream& comm_stream, device::Stream& gather_stream);
 
-  /// Must follow every write to parameters that have gradients, and, before the first pass, to the others: later
-  /// gathers see it.
+  /// Must follow every write to parameters that have gradients, and, before the first pass, to the others, which the
+  /// ops queued so far make: later passes see it.
   void parameters_written();
+  /// The same of one unit, by what is queued on `stream` so far. Ops of the backend that come behind the unit's next
+  /// use follow it, too: those that write its gradient, and what is summed behind them.
+  void parameters_written(UnitIndex unit, device::Stream& stream);
   /// Writes the copy of the parameters that gathers send anew, where whoever wrote them did not; of those in memory.
   void refresh_compute_copy();
 
@@ -95,17 +98,21 @@ class ShardedUnits {
  private:
   struct UnitState {
     std::unique_ptr<device::Event> gather_done;
+    std::unique_ptr<device::Event> written;  ///< the parameters that the next pass uses
     /// Per parameter of each part: its gradient was written, at least once, since the last reduction.
     IndexedVector<PartIndex, std::vector<bool>> touched;
     void forget_gradients();
 
     std::int64_t reduces_left = 0;
+    bool has_sums = false;      ///< the gradient shard holds some of the step's
     bool is_stale = true;       ///< written since the last gather, where one gather serves a step
     bool is_resharded = false;  ///< its neighbours keep it together
   };
 
   /// Starts gathering the unit's parameters; nothing when they are there or on their way.
   void gather(UnitIndex unit);
+  /// Whether the ops use parameters where they are stored: they are never gathered.
+  [[nodiscard]] bool uses_storage() const { return !policy_.parameters && !policy_.optimizer_state; }
   /// Copies this rank's shards of the unit's parameters from the memory of the node to their places in the whole; what
   /// is queued on the stream of gathers from now on waits for it.
   void fetch(UnitIndex unit);
@@ -156,7 +163,7 @@ class ShardedUnits {
   UnitWalk walk_;
   Pass pass_ = Pass::forward;
   std::size_t next_stop_ = 0;  ///< the stop of the walk that comes next; the one before is current
-  std::unique_ptr<device::Event> compute_done_, comm_done_, parameters_ready_;
+  std::unique_ptr<device::Event> compute_done_, comm_done_;
   std::unique_ptr<transfer::Mover> parameters_in_;  ///< from the node's memory; null where they lie on the device
   IndexedVector<UnitIndex, UnitState> units_;
   std::function<void(UnitIndex unit)> gradient_queued_;

@@ -84,6 +84,16 @@ class RankPlan {
   /// products (plan_products) left out.
   [[nodiscard]] std::size_t later_process_bytes() const;
 
+  /// Whether units are stepped under the backward pass: where that saves memory, or state in files is read and written
+  /// beside it.
+  [[nodiscard]] bool updates_early() const;
+  /// Whether units are stepped on a stream of their own, under the next forward pass (plan::Updates).
+  [[nodiscard]] bool updates_beside() const;
+  /// Whether the gradient norm is summed on that stream, under the backward pass.
+  [[nodiscard]] bool norms_beside() const { return ends_beside() && !gradients_leave; }
+  /// Whether the end of a step has that stream: on GPUs.
+  [[nodiscard]] bool ends_beside() const { return machine.kind == device::Kind::cuda; }
+
   [[nodiscard]] parallel::ParameterCounts num_parameters() const {
     parallel::ParameterCounts counts{.all = 0, .trainable = 0};
     for (const parallel::UnitStorage& stored : parts) {
@@ -118,8 +128,9 @@ class RankPlan {
   Tensor results;             ///< (num_metrics + 1) float64: metrics, then the sum of squared gradients
   Tensor downloaded_results;  ///< the same in pinned memory
   Tensor ops_workspace;
-  Tensor tp_wire;   ///< bf16: what is summed over tp, as it travels; empty where that is in float32
-  Tensor snapshot;  ///< bytes, in pinned memory: of a checkpoint::Snapshot; empty where checkpoints wait for none
+  Tensor step_workspace;  ///< of the ops on the stream that ends a step; empty without
+  Tensor tp_wire;         ///< bf16: what is summed over tp, as it travels; empty where that is in float32
+  Tensor snapshot;        ///< bytes, in pinned memory: of a checkpoint::Snapshot; empty where checkpoints wait for none
 
  private:
   void note_starts(const config::Lora& lora);

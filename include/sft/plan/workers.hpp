@@ -33,7 +33,7 @@ struct Streams {
   /// Waits for all of them, for destructors: before what their work refers to goes.
   void drain() const noexcept;
 
-  std::unique_ptr<device::Stream> compute, comm, gathers, ring, tp, experts;
+  std::unique_ptr<device::Stream> compute, comm, gathers, ring, tp, experts, optimizer;
 };
 
 /// Where a decoder's units lie: what a rank stores of them, and where they are whole.
@@ -81,6 +81,8 @@ struct RankWorkers : UnitWorkers {
   RankWorkers(RankPlan& plan, const config::Config& config, const mesh::Groups& groups, device::Device& device,
               comm::Collectives& collectives, Work work, const ops::MatmulAlgorithms* algorithms = nullptr);
 
+  /// Of the stream of the optimizer (plan::Updates); null where a step ends on the compute stream.
+  std::unique_ptr<ops::Backend> step_ops;
   std::deque<StepWorkers> steps;  ///< by RankPlan::trained
   std::unique_ptr<parallel::SequenceAttention> attention;
   std::unique_ptr<transfer::Mover> activations;  ///< of blocks that are offloaded; null: none is

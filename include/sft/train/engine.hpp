@@ -118,6 +118,8 @@ class Engine {
   /// which was loaded behind an initialize() from_checkpoint. Once; nothing where adapters began otherwise. Collective
   /// over the world.
   void split_weights_as_saved();
+  /// What carries the ops. Whoever reads or writes tensors of state(), weights(), adapter() or gradients() asks for it
+  /// behind the last finish_step(), and queues that here: it comes behind the updates, which on GPUs may still run.
   [[nodiscard]] device::Stream& stream();
   [[nodiscard]] ops::Backend& backend();
 

@@ -25,26 +25,33 @@ namespace sft::ops::cuda {
 namespace {
 
 constexpr std::int64_t max_head_dim = 256;
+static_assert(sum_squares_bytes <= step_workspace_bytes);
 
 [[noreturn]] void refuse_fp8() { throw std::logic_error("ops: the CUDA backend has no matrices of 8-bit floats"); }
 
 class CudaBackend final : public Backend {
  public:
   CudaBackend(device::Stream& stream, AttentionKernels attention, const MatmulAlgorithms* algorithms)
-      : stream_(stream),
-        native_(static_cast<cudaStream_t>(stream.native())),
-        uses_cudnn_(attention != AttentionKernels::own),
-        products_(native_, {}, algorithms),
-        grouped_(native_) {}
+      : CudaBackend(stream) {
+    uses_cudnn_ = attention != AttentionKernels::own;
+    products_.emplace(native_, ProductLimits{}, algorithms);
+    scratch_.num_bytes = scratch_bytes;
+  }
+  /// For what ends a step (ops::make_step_backend).
+  explicit CudaBackend(device::Stream& stream)
+      : stream_(stream), native_(static_cast<cudaStream_t>(stream.native())), grouped_(native_) {
+    scratch_.num_bytes = step_workspace_bytes;
+  }
 
   device::Stream& stream() override { return stream_; }
 
   void set_workspace(Tensor workspace) override {
-    SFT_ENSURE(workspace.size_bytes() >= scratch_bytes, "ops: the workspace is as large as planned");
+    const std::size_t own_bytes = scratch_.num_bytes;
+    SFT_ENSURE(workspace.size_bytes() >= own_bytes, "ops: the workspace is as large as planned");
     SFT_ENSURE(reinterpret_cast<std::uintptr_t>(workspace.data) % PlanPool::granularity_bytes == 0,
                "ops: the workspace begins at a multiple of 256 bytes");
-    scratch_ = {workspace.data, scratch_bytes};
-    plans_.emplace(static_cast<std::byte*>(workspace.data) + scratch_bytes, workspace.size_bytes() - scratch_bytes);
+    scratch_.data = workspace.data;
+    plans_.emplace(static_cast<std::byte*>(workspace.data) + own_bytes, workspace.size_bytes() - own_bytes);
     if (uses_cudnn_) cudnn_.emplace(*plans_, native_);
   }
 
@@ -183,7 +190,7 @@ class CudaBackend final : public Backend {
     if (!is_empty(rows)) partials.add_up();
   }
 
-  void matmul(const Matmul& product) override { products_.run(product, scratch_); }
+  void matmul(const Matmul& product) override { engine().run(product, scratch_); }
 
   void bias_backward(Tensor dbias, ConstTensor dy) override {
     const ConstView rows = view_of(dy);
@@ -432,7 +439,7 @@ class CudaBackend final : public Backend {
       products.push_back(product);
     }
     if (grouped_.run(products, scratch_)) return;
-    for (const Matmul& product : products) products_.run(product, scratch_);
+    for (const Matmul& product : products) engine().run(product, scratch_);
   }
 
   static BlockwiseArguments arguments_of_blocks(const BlockwiseUpdate& step) {
@@ -450,6 +457,11 @@ class CudaBackend final : public Backend {
   static void check_head_dim(const ConstTensor& x) {
     SFT_ENSURE(x.ndim == 3 && x.shape[2] <= max_head_dim && x.shape[2] % 2 == 0,
                "ops: head_dim must be even and <= 256");
+  }
+
+  [[nodiscard]] MatmulEngine& engine() {
+    SFT_ENSURE(products_.has_value(), "ops: what ends a step has no products");
+    return *products_;
   }
 
   /// The scratch memory, of which an op needs `num_bytes`.
@@ -481,10 +493,10 @@ class CudaBackend final : public Backend {
 
   device::Stream& stream_;
   cudaStream_t native_;
-  bool uses_cudnn_;
-  MatmulEngine products_;
+  bool uses_cudnn_ = false;
+  std::optional<MatmulEngine> products_;  ///< none where a step ends
   GroupedMatmulEngine grouped_;
-  Workspace scratch_;
+  Workspace scratch_;  ///< as large as the ops need it, from the start; there once it is set
   std::optional<PlanPool> plans_;
   std::optional<cudnn::Attention> cudnn_;
 };
@@ -500,6 +512,8 @@ std::unique_ptr<Backend> make_backend(device::Stream& stream, AttentionKernels a
   }
   return std::make_unique<CudaBackend>(stream, attention, algorithms);
 }
+
+std::unique_ptr<Backend> make_step_backend(device::Stream& stream) { return std::make_unique<CudaBackend>(stream); }
 
 AttentionLibrary find_attention_library() {
   const cudnn::Version version = cudnn::version();

@@ -45,12 +45,13 @@ double num_visible_pairs(const std::vector<sequence::AttentionSpan>& spans) {
 
 template <class... Tensors>
 void ClockedBackend::pass_over(Pass pass, const Tensors&... tensors) {
-  clock_.advance(rates_.pass_s(pass, (bytes_of(tensors) + ...)));
+  const double seconds = rates_.pass_s(pass, (bytes_of(tensors) + ...));
+  clock_.advance(seconds, seconds);
 }
 
 void ClockedBackend::multiply(Form form, double count, std::int64_t m, std::int64_t n, std::int64_t k,
                               double num_bytes) {
-  clock_.advance(rates_.products_s(form, count, m, n, k, num_bytes));
+  clock_.advance(rates_.products_s(form, count, m, n, k, num_bytes), rates_.pass_s(Pass::copy, num_bytes));
 }
 
 void ClockedBackend::fill(Tensor x, float /*value*/) { pass_over(Pass::copy, x); }
@@ -158,9 +159,10 @@ std::unique_ptr<AttentionPlan> ClockedBackend::plan_attention(const std::vector<
 void ClockedBackend::attention_forward(const AttentionForward& attention) {
   const auto& plan = dynamic_cast<const ClockedPlan&>(attention.plan);
   const auto head_elements = static_cast<double>(attention.q.shape[1] * attention.q.shape[2]);
-  clock_.advance(rates_.attention_forward_s(
-      4 * plan.num_pairs() * head_elements, plan.keys(),
-      bytes_of(attention.q) + bytes_of(attention.k) + bytes_of(attention.v) + bytes_of(attention.out)));
+  const double num_bytes =
+      bytes_of(attention.q) + bytes_of(attention.k) + bytes_of(attention.v) + bytes_of(attention.out);
+  clock_.advance(rates_.attention_forward_s(4 * plan.num_pairs() * head_elements, plan.keys(), num_bytes),
+                 rates_.pass_s(Pass::copy, num_bytes));
 }
 void ClockedBackend::attention_delta(Tensor delta, ConstTensor out, ConstTensor dout) {
   pass_over(Pass::add, delta, out, dout);
@@ -168,9 +170,10 @@ void ClockedBackend::attention_delta(Tensor delta, ConstTensor out, ConstTensor 
 void ClockedBackend::attention_backward(const AttentionBackward& attention) {
   const auto& plan = dynamic_cast<const ClockedPlan&>(attention.plan);
   const auto head_elements = static_cast<double>(attention.q.shape[1] * attention.q.shape[2]);
-  clock_.advance(rates_.attention_backward_s(10 * plan.num_pairs() * head_elements, plan.keys(),
-                                             bytes_of(attention.q) + bytes_of(attention.dout) + bytes_of(attention.dq) +
-                                                 2 * (bytes_of(attention.k) + bytes_of(attention.dk))));
+  const double num_bytes = bytes_of(attention.q) + bytes_of(attention.dout) + bytes_of(attention.dq) +
+                           2 * (bytes_of(attention.k) + bytes_of(attention.dk));
+  clock_.advance(rates_.attention_backward_s(10 * plan.num_pairs() * head_elements, plan.keys(), num_bytes),
+                 rates_.pass_s(Pass::copy, num_bytes));
 }
 
 void ClockedBackend::swiglu_forward(Tensor act, ConstTensor gate_up) { pass_over(Pass::mlp_forward, act, gate_up); }

@@ -17,7 +17,7 @@ using test::session;
 using test::TinyRun;
 
 /// Meshes in which all streams have work: gathers, reductions, attention over the sequence, sums over tp, tokens on
-/// their way to experts; offloaded activations.
+/// their way to experts; offloaded activations and state. Two steps where updates run under a second forward pass.
 const std::vector<TinyRun> runs{
     {.layout = {1, 1, 1, 1},
      .family = Family::qwen2,
@@ -28,10 +28,17 @@ const std::vector<TinyRun> runs{
      .num_steps = 1,
      .evaluates = false,
      .max_length = 8},
+    {.layout = {1, 1, 1, 1},
+     .family = Family::llama,
+     .offload_optimizer = config::Offload::host,
+     .offload_parameters = config::Offload::host,
+     .num_steps = 2,
+     .evaluates = false,
+     .max_length = 8},
     {.layout = {1, 2, 2, 1},
      .family = Family::llama,
      .accumulation = 2,
-     .num_steps = 1,
+     .num_steps = 2,
      .evaluates = false,
      .max_length = 8},
     {.layout = {2, 1, 1, 2},

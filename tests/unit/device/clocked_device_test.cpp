@@ -69,6 +69,52 @@ BOOST_AUTO_TEST_CASE(an_event_that_nobody_recorded_is_reached) {
   BOOST_TEST(clocked(*s.one).now_s() == 0.0);
 }
 
+// Of the background stream's 4 s, an op of 3 s that needs the memory for one of them takes that second from it.
+BOOST_AUTO_TEST_CASE(background_work_shares_the_memory_with_ops) {
+  TwoStreams s(true);
+  const std::unique_ptr<Stream> background = s.device.make_stream(Priority::background);
+  background->set_name("optimizer");
+  clocked(*background).advance(4.0);
+  s.event->record(*background);
+  clocked(*s.one).advance(3.0, 1.0);
+  BOOST_TEST(clocked(*s.one).now_s() == 4.0);
+  s.one->wait(*s.event);
+  BOOST_TEST(clocked(*s.one).now_s() == 5.0);
+  BOOST_TEST(clocked(*s.one).waited_s().at("optimizer") == 1.0);
+  // Nothing is left of it: an op has the memory for itself.
+  clocked(*s.one).advance(3.0, 1.0);
+  BOOST_TEST(clocked(*s.one).now_s() == 8.0);
+}
+
+BOOST_AUTO_TEST_CASE(background_work_hides_behind_ops_that_need_no_memory) {
+  TwoStreams s(true);
+  const std::unique_ptr<Stream> background = s.device.make_stream(Priority::background);
+  clocked(*s.one).advance(2.0, 1.0);
+  s.event->record(*s.one);
+  background->wait(*s.event);
+  clocked(*background).advance(4.0);
+  s.event->record(*background);
+  clocked(*s.one).advance(5.0);
+  s.one->wait(*s.event);
+  BOOST_TEST(clocked(*s.one).now_s() == 7.0);
+  clocked(*s.other).advance(6.0, 6.0);  // communication is not counted
+  BOOST_TEST(clocked(*background).now_s() == 6.0);
+}
+
+// An op that is half over when the work ends loses half of its bytes' time; the work queued behind the op, none.
+BOOST_AUTO_TEST_CASE(ops_lose_what_they_share) {
+  TwoStreams s(true);
+  const std::unique_ptr<Stream> background = s.device.make_stream(Priority::background);
+  clocked(*background).advance(1.0);
+  clocked(*s.one).advance(2.0, 2.0);
+  BOOST_TEST(clocked(*s.one).now_s() == 3.0);
+  BOOST_TEST(clocked(*background).now_s() == 2.0);
+  s.event->record(*s.one);
+  background->wait(*s.event);
+  clocked(*background).advance(1.0);
+  BOOST_TEST(clocked(*background).now_s() == 4.0);
+}
+
 BOOST_AUTO_TEST_CASE(a_gather_ahead_is_hidden_but_for_the_first) {
   // Units of 2 s of work whose gathers take 1 s, one ahead: 1 + 3 x 2 s. With gathers of 5 s: 3 x 5 + 2 s.
   for (const double gather_s : {1.0, 5.0}) {

@@ -38,10 +38,10 @@ struct Run : SmallRun {
     config.train.precision = config::Precision::fp32;
   }
 
-  [[nodiscard]] StepTime time(const Hardware& hardware) const {
+  [[nodiscard]] StepTime time(const Hardware& hardware, device::Kind kind = device::Kind::cpu) const {
     const config::ValidConfig run = valid();
     return plan_step_time(run, data::limits_of_full_rows(run->train.per_device_train_batch_size, row_tokens),
-                          mesh::Place(run, 0), {.kind = device::Kind::cpu}, hardware);
+                          mesh::Place(run, 0), {.kind = kind}, hardware);
   }
 
   [[nodiscard]] double num_tokens() const { return 4.0 * row_tokens; }
@@ -100,6 +100,60 @@ BOOST_AUTO_TEST_CASE(products_in_fp8_take_as_many_operations_and_rounding_the_by
   // Read twice as float32, written as a byte, read as a byte in place of float32 by the product.
   const double bytes = layers * (elements * (2 * 4 + 1 + 1 - 4) + num_operands * 2 * 4);
   BOOST_TEST(run.time(machine).step_s - plain_s == bytes / 1e9, boost::test_tools::tolerance(1e-6));
+}
+
+// A processor has them behind the backward pass, a GPU under the next forward pass, where all but the first unit's
+// hide.
+BOOST_AUTO_TEST_CASE(updates_hide_under_the_next_forward_pass) {
+  Run run;
+  Hardware machine = instant();
+  machine.rates.products = {{1e-9, 1e9}};
+  const double products_s = run.time(machine).step_s;
+  const auto pass = [&](device::Pass which) -> auto& { return machine.rates.passes[static_cast<std::size_t>(which)]; };
+  pass(device::Pass::update) = {{1, 1e10}};
+  const double update_s = run.time(machine).step_s - products_s;
+  BOOST_TEST(update_s > 0);
+  const StepTime beside = run.time(machine, device::Kind::cuda);
+  BOOST_TEST(beside.step_s < products_s + 0.7 * update_s);
+  BOOST_TEST(beside.step_s > products_s);
+  BOOST_TEST(waited_for(beside, "optimizer") == beside.step_s - products_s, nearly);
+
+  // Products that need the memory all the time leave it to nobody.
+  pass(device::Pass::copy) = {{1, 1e7}};
+  pass(device::Pass::update).clear();
+  const double slow_s = run.time(machine, device::Kind::cuda).step_s;
+  pass(device::Pass::update) = {{1, 1e10}};
+  const double shared_s = run.time(machine, device::Kind::cuda).step_s;
+  BOOST_TEST(shared_s - slow_s >= 0.99 * update_s);
+}
+
+BOOST_AUTO_TEST_CASE(norms_hide_under_the_backward_pass) {
+  Run run;
+  Hardware machine = instant();
+  machine.rates.products = {{1e-9, 1e9}};
+  const double products_s = run.time(machine).step_s;
+  machine.rates.passes[static_cast<std::size_t>(device::Pass::sum_squares)] = {{1, 1e10}};
+  const double behind_s = run.time(machine).step_s;
+  BOOST_TEST(behind_s > products_s);
+  const StepTime beside = run.time(machine, device::Kind::cuda);
+  BOOST_TEST(beside.step_s - products_s < 0.7 * (behind_s - products_s));
+}
+
+// Without clipping and accumulation a unit is stepped as soon as its gradient is there: while the compute stream would
+// wait for the gradients of those before it.
+BOOST_AUTO_TEST_CASE(early_updates_lie_under_the_backward_pass) {
+  Run run;
+  run.config.parallel.dp_shard_size = 4;
+  run.config.optimizer.max_grad_norm = 0.0;
+  Hardware machine = instant();
+  machine.network.measured = {{"reduce_scatter_add", {1, 4}, {{1, 1e-9}, {1e9, 1.0}}}};
+  const double bare_s = run.time(machine).step_s;
+  machine.rates.passes[static_cast<std::size_t>(device::Pass::update)] = {{1, 1e10}};
+  const double early_s = run.time(machine).step_s;
+  run.config.train.nan_policy = config::NanPolicy::skip;  // all of them behind the pass
+  const double late_s = run.time(machine).step_s;
+  BOOST_TEST(early_s > bare_s);
+  BOOST_TEST(early_s - bare_s < 0.7 * (late_s - bare_s));
 }
 
 BOOST_AUTO_TEST_CASE(recomputation_takes_the_forward_pass_of_blocks_again) {

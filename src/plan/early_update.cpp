@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "early_update.hpp"
+#include "plan/early_update.hpp"
 
-namespace sft::train {
+namespace sft::plan {
 
 EarlyUpdate::EarlyUpdate(optim::Optimizer& optimizer, const parallel::UnitStorage& storage, ops::Backend& backend,
                          device::Device& device, device::Stream& comm_stream, std::optional<Norm> norm)
@@ -36,4 +36,4 @@ void EarlyUpdate::step_waiting() {
   waiting_unit_.reset();
 }
 
-}  // namespace sft::train
+}  // namespace sft::plan

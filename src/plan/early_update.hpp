@@ -13,7 +13,7 @@
 #include "sft/optim/optimizer.hpp"
 #include "sft/parallel/unit_storage.hpp"
 
-namespace sft::train {
+namespace sft::plan {
 
 class EarlyUpdate {
  public:
@@ -48,4 +48,4 @@ class EarlyUpdate {
   std::optional<parallel::UnitIndex> waiting_unit_;
 };
 
-}  // namespace sft::train
+}  // namespace sft::plan
