@@ -12,12 +12,14 @@
 #include "ops/cuda/attention_calls.hpp"
 #include "ops/cuda/attention_plan.hpp"
 #include "ops/cuda/cudnn/attention.hpp"
+#include "ops/cuda/fp8_matmul.hpp"
 #include "ops/cuda/grouped_matmul.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
 #include "ops/cuda/matmul.hpp"
 #include "ops/cuda/view.hpp"
 #include "ops/expert_tensors.hpp"
 #include "ops/factored_tensors.hpp"
+#include "ops/fp8_tensors.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 
@@ -26,8 +28,6 @@ namespace {
 
 constexpr std::int64_t max_head_dim = 256;
 
-[[noreturn]] void refuse_fp8() { throw std::logic_error("ops: the CUDA backend has no matrices of 8-bit floats"); }
-
 class CudaBackend final : public Backend {
  public:
   CudaBackend(device::Stream& stream, AttentionKernels attention, const MatmulAlgorithms* algorithms)
@@ -35,6 +35,7 @@ class CudaBackend final : public Backend {
         native_(static_cast<cudaStream_t>(stream.native())),
         uses_cudnn_(attention != AttentionKernels::own),
         products_(native_, {}, algorithms),
+        fp8_products_(native_),
         grouped_(native_) {}
 
   device::Stream& stream() override { return stream_; }
@@ -216,9 +217,16 @@ class CudaBackend final : public Backend {
     cuda::read_four_bits(view_of(read.out), four_bit_arguments_of(read), native_);
   }
 
-  void find_fp8_scales(const RoundToFp8& /*round*/) override { refuse_fp8(); }
-  void round_to_fp8(const RoundToFp8& /*round*/) override { refuse_fp8(); }
-  void fp8_matmul(const Fp8Matmul& /*product*/) override { refuse_fp8(); }
+  void find_fp8_scale(const RoundToFp8& round) override {
+    SFT_ENSURE(round.out.tiles == Fp8Tiles::whole, "ops: a matrix with one scale");
+    cuda::find_fp8_scale(fp8_view_of(round.out), fp8_source_of(round), native_);
+  }
+
+  void round_to_fp8(const RoundToFp8& round) override {
+    cuda::round_to_fp8(fp8_view_of(round.out), fp8_source_of(round), round.transpose, native_);
+  }
+
+  void fp8_matmul(const Fp8Matmul& product) override { fp8_products_.run(product, scratch_); }
 
   std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                 std::int64_t num_queries, std::int64_t num_keys) override {
@@ -473,6 +481,7 @@ class CudaBackend final : public Backend {
   cudaStream_t native_;
   bool uses_cudnn_;
   MatmulEngine products_;
+  Fp8MatmulEngine fp8_products_;
   GroupedMatmulEngine grouped_;
   Workspace scratch_;
   std::optional<PlanPool> plans_;
