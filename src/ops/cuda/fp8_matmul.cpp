@@ -17,7 +17,7 @@ namespace sft::ops::cuda {
 namespace {
 
 /// Shapes of products that are kept: some 200 bytes of host memory each. When there are more, all are forgotten.
-constexpr std::size_t max_kept_products = 4096;
+constexpr std::size_t max_kept_fp8_products = 4096;
 
 /// What the library wants of pointers and rows of c, and of lines that have scales of tiles.
 constexpr std::int64_t vector_bytes = 16, line_multiple = 4;
@@ -41,12 +41,12 @@ bool is_direct(const Tensor& c) {
 
 cudaDataType type_of(const ConstFp8Matrix& x) { return x.format == Fp8Format::e5m2 ? CUDA_R_8F_E5M2 : CUDA_R_8F_E4M3; }
 
-// By their numbers in CUDA 12.9, for older headers do not have them.
+// By their numbers in CUDA 12.9, for older headers do not have them. One scale for all is what is meant without them.
 constexpr auto first_scale_mode = static_cast<cublasLtMatmulDescAttributes_t>(31),
                second_scale_mode = static_cast<cublasLtMatmulDescAttributes_t>(32);
 std::int32_t scale_mode_of(Fp8Tiles tiles) {
-  constexpr std::int32_t scalar = 0, vectors_of_128 = 4, blocks_of_128 = 5;
-  return tiles == Fp8Tiles::whole ? scalar : tiles == Fp8Tiles::vectors ? vectors_of_128 : blocks_of_128;
+  constexpr std::int32_t vectors_of_128 = 4, blocks_of_128 = 5;
+  return tiles == Fp8Tiles::vectors ? vectors_of_128 : blocks_of_128;
 }
 
 std::int64_t num_tiles(std::int64_t size) { return (size + fp8_tile - 1) / fp8_tile; }
@@ -110,8 +110,10 @@ class Fp8MatmulEngine::Plan {
         a_(type_of(product.a), product.c.shape[0], padded_terms(product), product.a.codes.stride0),
         b_(type_of(product.b), product.c.shape[1], padded_terms(product), product.b.codes.stride0),
         c_(product.c) {
-    operation_.set(first_scale_mode, scale_mode_of(product.b.tiles));
-    operation_.set(second_scale_mode, scale_mode_of(product.a.tiles));
+    if (product.a.tiles != Fp8Tiles::whole) {
+      operation_.set(first_scale_mode, scale_mode_of(product.b.tiles));
+      operation_.set(second_scale_mode, scale_mode_of(product.a.tiles));
+    }
     set_pointers(product);
     constexpr auto alignment = static_cast<std::uint32_t>(vector_bytes);
     const Preference preference(std::array{alignment, alignment, alignment}, workspace);
@@ -188,13 +190,13 @@ Fp8MatmulEngine::Steps Fp8MatmulEngine::steps_of(const Fp8Matmul& product) const
     steps.columns = std::min(steps.columns, block_columns);
     steps.rows = std::min(steps.rows, c_bytes / float_bytes / (steps.columns + line_multiple));
   }
-  // Blocks begin with tiles.
-  const auto cut = [](std::int64_t step, std::int64_t size, Fp8Tiles tiles) {
-    const std::int64_t multiple = tiles == Fp8Tiles::blocks ? fp8_tile : line_multiple;
+  // Blocks begin with tiles, and their rows as the library wants them.
+  const auto cut = [](std::int64_t step, std::int64_t size, Fp8Tiles tiles, std::int64_t least) {
+    const std::int64_t multiple = tiles == Fp8Tiles::blocks ? fp8_tile : least;
     return step < size ? std::max(step / multiple, std::int64_t{1}) * multiple : step;
   };
-  steps.rows = cut(steps.rows, m, a.tiles);
-  steps.columns = cut(steps.columns, n, b.tiles);
+  steps.rows = cut(steps.rows, m, a.tiles, line_multiple);
+  steps.columns = cut(steps.columns, n, b.tiles, vector_bytes);
   return steps;
 }
 
@@ -267,7 +269,7 @@ void Fp8MatmulEngine::multiply(const Fp8Matmul& product, Workspace workspace) {
                 row_stride(c), kind};
   auto found = plans_.find(key);
   if (found == plans_.end()) {
-    if (plans_.size() >= max_kept_products) plans_.clear();
+    if (plans_.size() >= max_kept_fp8_products) plans_.clear();
     found = plans_.emplace(key, std::make_unique<Plan>(library_, product, workspace)).first;
   }
   found->second->run(library_, product, workspace, stream_);

@@ -117,6 +117,12 @@ const std::vector<TinyRun> runs{
      .has_adapters = true,
      .num_experts = 8},
     {.layout = {1, 1, 1, 1}, .family = Family::qwen3, .has_adapters = true, .accumulation = 2, .num_experts = 4},
+    // In 8-bit floats
+    {.layout = {1, 1, 1, 1}, .family = Family::llama, .precision = Precision::bf16, .fp8 = config::Fp8::tensorwise},
+    {.layout = {1, 1, 1, 1}, .family = Family::qwen3, .fp8 = config::Fp8::blockwise, .accumulation = 2},
+    {.layout = {1, 2, 1, 2}, .family = Family::qwen2, .fp8 = config::Fp8::tensorwise},
+    {.layout = {1, 2, 2, 1}, .family = Family::qwen3, .precision = Precision::bf16, .fp8 = config::Fp8::blockwise},
+    {.layout = {1, 1, 1, 1}, .ep_size = 4, .family = Family::qwen3, .fp8 = config::Fp8::blockwise, .num_experts = 8},
     // 8 ranks
     {.layout = {2, 2, 2, 1}, .family = Family::qwen3},
     {.layout = {1, 2, 2, 2}, .family = Family::llama, .precision = Precision::bf16},
@@ -155,7 +161,8 @@ BOOST_AUTO_TEST_CASE(gpus_train_like_cpus) {
       BOOST_TEST((other.losses == gpu.losses && other.grad_norms == gpu.grad_norms && other.state == gpu.state),
                  tiny.name() << ": a CUDA-aware MPI gives the same bits");
     }
-    const bool is_float32 = tiny.precision == Precision::fp32;
+    // 8-bit floats round sums that come out on another side of a boundary to the next number.
+    const bool is_float32 = tiny.precision == Precision::fp32 && tiny.fp8 == config::Fp8::none;
     const double float32_bound = tiny.optim == OptimizerKind::muon ? 1e-4 : 1e-5;
     const double loss = worst(gpu.losses, cpu.losses), norm = worst(gpu.grad_norms, cpu.grad_norms),
                  evaluation = worst({gpu.evaluation}, {cpu.evaluation});
