@@ -45,6 +45,7 @@ template <class AnyTensor>
 /// Checks the shapes of the product, too, as ops::Fp8Matmul says.
 inline void ensure_fits(const Fp8Matmul& product) {
   const auto& [a, b, c, accumulate, bias] = product;
+  for (const ConstFp8Matrix* x : {&a, &b}) (void)fp8_view_of(*x);
   SFT_ENSURE(c.ndim == 2 && c.shape[0] == a.codes.shape[0] && c.shape[1] == b.codes.shape[0], "fp8_matmul: shapes fit");
   SFT_ENSURE(a.codes.shape[1] == b.codes.shape[1] && a.codes.shape[1] > 0, "fp8_matmul: shapes fit");
   SFT_ENSURE(a.format == Fp8Format::e4m3 || b.format == Fp8Format::e4m3, "fp8_matmul: one operand is E4M3");

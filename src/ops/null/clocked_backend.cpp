@@ -128,12 +128,12 @@ void ClockedBackend::find_fp8_scale(const RoundToFp8& round) {
 void ClockedBackend::round_to_fp8(const RoundToFp8& round) {
   pass_over(Pass::copy, round.in, round.out.scales, round.out.codes);
 }
-// No rate of such products is known: that of others, over codes of a byte each.
 void ClockedBackend::fp8_matmul(const Fp8Matmul& product) {
   if (product.c.empty()) return;
-  const std::int64_t k = product.a.codes.shape[1];
-  multiply(Form::second, 1, product.c.shape[0], product.c.shape[1], k,
-           bytes_of(product.a.codes) + bytes_of(product.b.codes) + bytes_of(product.c) * (product.accumulate ? 2 : 1));
+  const double num_bytes = bytes_of(product.a.codes) + bytes_of(product.a.scales) + bytes_of(product.b.codes) +
+                           bytes_of(product.b.scales) + bytes_of(product.c) * (product.accumulate ? 2 : 1);
+  clock_.advance(rates_.products_s(Form::second, 1, product.c.shape[0], product.c.shape[1], product.a.codes.shape[1],
+                                   num_bytes, rates_.fp8_speedup));
 }
 void ClockedBackend::bias_backward(Tensor /*dbias*/, ConstTensor dy) { pass_over(Pass::add, dy); }
 

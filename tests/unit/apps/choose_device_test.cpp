@@ -91,10 +91,14 @@ BOOST_AUTO_TEST_CASE(products_in_fp8_are_those_of_gpus_that_have_them) {
   using config::Fp8;
   config::Config config;
   for (const auto& [fp8, compute_capability, problem] :
-       {std::tuple(Fp8::none, 80, ""), {Fp8::tensorwise, 80, "its compute capability is 8.0, and products of 8-bit"},
-        {Fp8::tensorwise, 89, ""}, {Fp8::tensorwise, 100, ""}, {Fp8::blockwise, 86, "its compute capability is 8.6"},
+       {std::tuple(Fp8::none, 80, ""),
+        {Fp8::tensorwise, 80, "its compute capability is 8.0, and products of 8-bit"},
+        {Fp8::tensorwise, 89, ""},
+        {Fp8::tensorwise, 100, ""},
+        {Fp8::blockwise, 86, "its compute capability is 8.6"},
         {Fp8::blockwise, 89, "its compute capability is 8.9, and cuBLAS multiplies with scales of 128 numbers on 9.0"},
-        {Fp8::blockwise, 90, ""}, {Fp8::blockwise, 120, "its compute capability is 12.0, and cuBLAS"}}) {
+        {Fp8::blockwise, 90, ""},
+        {Fp8::blockwise, 120, "its compute capability is 12.0, and cuBLAS"}}) {
     config.train.fp8 = fp8;
     BOOST_CHECK_NO_THROW(require_fitting_device(config, device::Kind::cpu, compute_capability));
     BOOST_CHECK_NO_THROW(require_fitting_device(config, device::Kind::cuda));  // planned for a GPU that is not there

@@ -227,7 +227,7 @@ BOOST_AUTO_TEST_CASE(zeros_have_a_scale_and_what_is_not_finite_spoils_its_tile) 
         round(backend, out, *in);
         round(backend, other, *in);
         for (const std::int64_t line : {0, 1, 2}) BOOST_TEST(out.scale_at(line, 0) == 0x1p-126);
-        BOOST_TEST(std::isnan(out.scale_at(1, 128)));
+        BOOST_TEST(std::isinf(out.scale_at(1, 128)));
         BOOST_TEST(out.number(0, 7) == 0.0);
         for (const std::int64_t column : {128, 130, 255}) BOOST_TEST(std::isnan(out.number(1, column)));
         BOOST_TEST(out.number(1, 127) == 0.0);

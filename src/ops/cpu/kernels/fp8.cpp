@@ -48,7 +48,7 @@ inline std::uint8_t encode(float x, float factor) {
 /// The scale of numbers of which the largest has these bits, without a sign.
 template <class F>
 inline float scale_of(std::uint32_t largest) {
-  if (largest >= infinity_bits) return float_of(nan_bits);
+  if (largest >= infinity_bits) return float_of(infinity_bits);
   const int exponent = static_cast<int>(largest >> float_mantissa_bits) - float_bias;
   const bool exceeds = (largest & 0x7fffffu) > 0x600000u;
   const int least = 1 - float_bias;

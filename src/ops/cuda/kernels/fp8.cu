@@ -31,7 +31,7 @@ __device__ __forceinline__ unsigned magnitude_bits(float x) { return __float_as_
 
 /// The scale of numbers of which the largest has these bits, without a sign.
 __device__ __forceinline__ float scale_of(unsigned largest, int max_exponent) {
-  if (largest >= infinity_bits) return __uint_as_float(0x7fc00000u);
+  if (largest >= infinity_bits) return __uint_as_float(infinity_bits);
   const int exponent = static_cast<int>(largest >> 23) - 127;
   const int wanted = exponent - max_exponent + ((largest & 0x7fffffu) > 0x600000u ? 1 : 0);
   return __uint_as_float(static_cast<unsigned>(max(wanted, -126) + 127) << 23);
@@ -89,7 +89,7 @@ __device__ __forceinline__ unsigned block_max(unsigned x, unsigned* scratch) {
 constexpr int find_unroll = 8;
 
 /// *scale, which begins with the least, becomes the largest of the scales of all blocks: as bits, the larger scale is
-/// the larger number, and NaN the largest. Moves in.
+/// the larger number. Moves in.
 template <class T, int N>
 __global__ void __launch_bounds__(threads)
     find_kernel(unsigned* scale, Rows<const T> in, Cover cover, int max_exponent) {
@@ -194,7 +194,9 @@ __global__ void __launch_bounds__(threads) round_kernel(Rounding<T> round) {
     if (threadIdx.x == 0) {
       to.scales[kTranspose ? tile_column * to.row_scales + tile_row : tile_row * to.row_scales + tile_column] = scale;
     }
-    if constexpr (kTranspose) __syncthreads();  // the codes come to the same memory
+    if constexpr (kTranspose) {
+      __syncthreads();  // the codes come to the same memory
+    }
   } else if constexpr (is_by_row) {
     float own_scale = 0.0f;  // of the row with the number of the lane
 #pragma unroll
