@@ -149,9 +149,10 @@ struct Rounding {
   std::int64_t column_tiles;   ///< tiles of in side by side
 };
 
-/// A block rounds 128 x 128 numbers. Moves in, its codes and, of tiles, the scales.
-template <class T, int V, bool kTranspose, Tiles kTiles>
+/// A block rounds 128 x 128 numbers; kTilesNumber is that of Tiles. Moves in, its codes and, of tiles, the scales.
+template <class T, int V, bool kTranspose, int kTilesNumber>
 __global__ void __launch_bounds__(threads) round_kernel(Rounding<T> round) {
+  constexpr auto kTiles = static_cast<Tiles>(kTilesNumber);
   using Own = Share<V>;
   const Fp8View& to = round.to;
   const bool is_e5m2 = to.is_e5m2;
@@ -322,8 +323,8 @@ void launch_round(const Rounding<T>& round, std::int64_t num_tiles, cudaStream_t
   constexpr bool is_by_column = kTiles == Tiles::vectors && kTranspose;
   constexpr std::size_t of_columns = is_by_column ? column_bytes<V> : threads / warp_size * sizeof(unsigned);
   constexpr std::size_t shared_bytes = kTranspose && code_bytes > of_columns ? code_bytes : of_columns;
-  launch("round_to_fp8", round_kernel<T, V, kTranspose, kTiles>, dim3(static_cast<unsigned>(num_tiles)), dim3(threads),
-         shared_bytes, stream, round);
+  launch("round_to_fp8", round_kernel<T, V, kTranspose, static_cast<int>(kTiles)>,
+         dim3(static_cast<unsigned>(num_tiles)), dim3(threads), shared_bytes, stream, round);
 }
 
 template <class T, int V, bool kTranspose>
