@@ -14,23 +14,23 @@ static_assert(fp8_tile_side == fp8_tile);
 /// The pointers of a matrix of 8-bit floats; checks dtypes and sizes too, as ops::Fp8Matrix says.
 template <class AnyTensor>
 [[nodiscard]] auto fp8_view_of(const BasicFp8Matrix<AnyTensor>& x) {
-  using View =
+  using Result =
       BasicFp8View<typename AnyTensor::template Element<std::uint8_t>, typename AnyTensor::template Element<float>>;
   SFT_ENSURE(x.codes.dtype == DType::uint8 && x.codes.ndim == 2, "ops: a matrix of uint8 expected");
   const std::int64_t lines = x.codes.shape[0], terms = x.codes.shape[1];
   SFT_ENSURE(lines <= 1 || x.codes.stride0 == fp8_line_codes(terms), "ops: lines of 16 codes each expected");
   const auto [scale_rows, scale_columns] = fp8_scale_shape(x.tiles, lines, terms);
   SFT_ENSURE(x.scales.num_elements() == scale_rows * scale_columns, "ops: a tile has a scale");
-  return View{.codes = x.codes.template as<std::uint8_t>(),
-              .scales = floats_of(x.scales),
-              .lines = lines,
-              .terms = terms,
-              .line_codes = fp8_line_codes(terms),
-              .row_scales = scale_columns,
-              .tiles = x.tiles == Fp8Tiles::whole     ? View::Tiles::whole
-                       : x.tiles == Fp8Tiles::vectors ? View::Tiles::vectors
-                                                      : View::Tiles::blocks,
-              .is_e5m2 = x.format == Fp8Format::e5m2};
+  return Result{.codes = x.codes.template as<std::uint8_t>(),
+                .scales = floats_of(x.scales),
+                .lines = lines,
+                .terms = terms,
+                .line_codes = fp8_line_codes(terms),
+                .row_scales = scale_columns,
+                .tiles = x.tiles == Fp8Tiles::whole     ? Result::Tiles::whole
+                         : x.tiles == Fp8Tiles::vectors ? Result::Tiles::vectors
+                                                        : Result::Tiles::blocks,
+                .is_e5m2 = x.format == Fp8Format::e5m2};
 }
 
 /// What is rounded; checks that it has the size of what comes of it.

@@ -146,7 +146,7 @@ double worst(const std::vector<double>& values, const std::vector<double>& wante
 // the bounds are those of there, ten times wider for Muon, which rounds the directions of matrices to bf16 and enlarges
 // their last bits where a matrix has small singular values. bf16: the same inputs are rounded alike, but sums that come
 // out on another side of a rounding boundary differ by 2^-8; both ways are as far from float32 as tests/equivalence
-// allows, and so from each other.
+// allows, and so from each other. So it is with 8-bit floats, and both together may make up for two.
 BOOST_AUTO_TEST_CASE(gpus_train_like_cpus) {
   const test::TemporaryFolder folder;
   for (TinyRun tiny : runs) {
@@ -161,14 +161,14 @@ BOOST_AUTO_TEST_CASE(gpus_train_like_cpus) {
       BOOST_TEST((other.losses == gpu.losses && other.grad_norms == gpu.grad_norms && other.state == gpu.state),
                  tiny.name() << ": a CUDA-aware MPI gives the same bits");
     }
-    // 8-bit floats round sums that come out on another side of a boundary to the next number.
-    const bool is_float32 = tiny.precision == Precision::fp32 && tiny.fp8 == config::Fp8::none;
+    const bool is_bf16 = tiny.precision != Precision::fp32, is_fp8 = tiny.fp8 != config::Fp8::none;
+    const bool is_float32 = !is_bf16 && !is_fp8;
     const double float32_bound = tiny.optim == OptimizerKind::muon ? 1e-4 : 1e-5;
     const double loss = worst(gpu.losses, cpu.losses), norm = worst(gpu.grad_norms, cpu.grad_norms),
                  evaluation = worst({gpu.evaluation}, {cpu.evaluation});
     BOOST_TEST_MESSAGE(tiny.name() << ": loss " << loss << ", grad norm " << norm << ", evaluation " << evaluation);
     BOOST_TEST_CONTEXT(tiny.name()) {
-      BOOST_TEST(loss <= (is_float32 ? float32_bound : 3e-3));
+      BOOST_TEST(loss <= (is_float32 ? float32_bound : is_bf16 && is_fp8 ? 6e-3 : 3e-3));
       BOOST_TEST(norm <= (is_float32 ? 10 * float32_bound : 3e-2));
       BOOST_TEST(evaluation <= (is_float32 ? 10 * float32_bound : 3e-2));
     }
