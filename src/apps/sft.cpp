@@ -553,7 +553,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   comm::Transport transport;
   world.agree([&, kind = kind, gpu = gpu] {
     transport = apps::transport_of(config->device, kind);
-    apps::require_fitting_device(config, kind);
+    apps::require_fitting_device(config, kind, gpu.compute_capability);
     device = device::make_device(
         kind, {.num_local_ranks = session.node().size(), .gpu = gpu.index, .num_sharing = gpu.num_sharing});
   });

@@ -15,17 +15,26 @@ std::string setting_of(const Train& train) { return fmt::format("`train.fp8 = {}
 
 }  // namespace
 
-void require_fp8_on_cpu(const Train& train) {
-  if (train.fp8 == Fp8::none) return;
-  throw_config_error(setting_of(train) + " cannot be computed on GPUs",
-                     "its products are those of the CPU alone so far, which show what becomes of a run",
-                     "set device.backend = cpu, or leave fp8 out");
+void require_fp8_of_gpu(const Train& train, int compute_capability) {
+  constexpr int least = 89, of_blocks = 90;
+  const std::string found = fmt::format("{}.{}", compute_capability / 10, compute_capability % 10);
+  if (train.fp8 != Fp8::none && compute_capability < least) {
+    throw_config_error(setting_of(train) + " cannot be computed on this GPU",
+                       fmt::format("its compute capability is {}, and products of 8-bit floats begin with 8.9", found),
+                       "leave fp8 out");
+  }
+  if (train.fp8 == Fp8::blockwise && compute_capability != of_blocks) {
+    throw_config_error(setting_of(train) + " cannot be computed on this GPU",
+                       fmt::format("its compute capability is {}, and cuBLAS multiplies with scales of 128 numbers on "
+                                   "9.0 alone",
+                                   found),
+                       "set train.fp8 = tensorwise, or leave it out");
+  }
 }
 
 void check_fp8(const Config& config) {
   const Train& train = config.train;
   if (train.fp8 == Fp8::none) return;
-  if (config.device.backend == BackendChoice::cuda) require_fp8_on_cpu(train);
   if (config.lora.load_in_4bit) {
     throw_config_error(setting_of(train) + " does not go with lora.load_in_4bit",
                        "weights in 4 bits would be rounded a second time, to other numbers than those that were chosen",

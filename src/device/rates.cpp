@@ -65,11 +65,11 @@ double Rates::product_flops_per_s(std::int64_t m, std::int64_t n, std::int64_t k
 }
 
 double Rates::products_s(ProductForm form, double count, std::int64_t m, std::int64_t n, std::int64_t k,
-                         double num_bytes) const {
+                         double num_bytes, double speedup) const {
   const double flops = count * 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   if (flops == 0) return 0;
-  if (!product_grid.sides.empty()) return flops / product_grid.rate(form, m, n, k);
-  return launch_s + std::max(flops / product_flops_per_s(m, n, k), num_bytes / memory_bytes_per_s);
+  if (!product_grid.sides.empty()) return flops / (product_grid.rate(form, m, n, k) * speedup);
+  return launch_s + std::max(flops / (product_flops_per_s(m, n, k) * speedup), num_bytes / memory_bytes_per_s);
 }
 
 double Rates::attention_forward_s(double num_flops, double keys, double num_bytes) const {

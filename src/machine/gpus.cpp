@@ -93,7 +93,9 @@ std::vector<DealtGpu> deal_gpus(const std::vector<VisibleGpus>& seen, bool may_s
     }
   }
   for (std::size_t rank = 0; rank < dealt.size(); ++rank) {
-    if (!dealt[rank].refusal) dealt[rank].num_sharing = num_users[uuid_of(rank)];
+    if (dealt[rank].refusal) continue;
+    dealt[rank].num_sharing = num_users[uuid_of(rank)];
+    dealt[rank].compute_capability = seen[rank].gpus[dealt[rank].index].compute_capability;
   }
   return dealt;
 }

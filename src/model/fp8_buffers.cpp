@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "model/fp8_products.hpp"
-
 namespace sft::model {
 
 Fp8Buffers::Fp8Buffers(config::Fp8 way, const config::Model& model, const Sizes& sizes, std::int64_t mlp_tile_tokens)
@@ -30,35 +28,38 @@ Fp8Buffers::Fp8Buffers(config::Fp8 way, const config::Model& model, const Sizes&
 }
 
 void Fp8Buffers::fit_layer(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in) {
-  const bool blockwise = is_blockwise();
-  const ops::Fp8Tiles along_columns = fp8_vectors(blockwise, /*along_rows=*/false),
-                      along_rows = fp8_vectors(blockwise, /*along_rows=*/true);
-  left_.fit(tokens, columns_in, along_columns);  // y = x w^T
-  left_.fit(tokens, columns, along_columns);     // dx = dy w
-  left_.fit(tokens, columns, along_rows);        // dw = dy^T x
-  right_.fit(columns, columns_in, fp8_blocks(blockwise));
-  right_.fit(tokens, columns_in, along_rows);
+  using ops::Fp8Tiles;
+  const Fp8Tiles vectors = is_blockwise() ? Fp8Tiles::vectors : Fp8Tiles::whole,
+                 blocks = is_blockwise() ? Fp8Tiles::blocks : Fp8Tiles::whole;
+  left_.fit(tokens, columns_in, vectors);  // y = x w^T
+  right_.fit(columns, columns_in, blocks);
+  left_.fit(tokens, columns, vectors);  // dx = dy w
+  right_.fit(columns_in, columns, blocks);
+  left_.fit(columns, tokens, vectors);  // dw = dy^T x
+  right_.fit(columns_in, tokens, vectors);
 }
 
-void Fp8Buffers::Memory::fit(std::int64_t rows, std::int64_t columns, const ops::Fp8Tiles& tiles) {
-  num_codes = std::max(num_codes, rows * columns);
-  num_scales =
-      std::max(num_scales, ops::Fp8Tiles::count(rows, tiles.rows) * ops::Fp8Tiles::count(columns, tiles.columns));
+void Fp8Buffers::Memory::fit(std::int64_t lines, std::int64_t terms, ops::Fp8Tiles tiles) {
+  num_codes = std::max(num_codes, ops::num_fp8_codes(lines, terms));
+  const auto [scale_rows, scale_columns] = ops::fp8_scale_shape(tiles, lines, terms);
+  num_scales = std::max(num_scales, scale_rows * scale_columns);
 }
 
 void Fp8Buffers::lay_out(device::Arena& workspace) {
   if (!is_used()) return;
   for (Memory* memory : {&left_, &right_}) memory->codes = take(workspace, DType::uint8, {memory->num_codes});
-  scales_ = take(workspace, DType::float32, {left_.num_scales + right_.num_scales});
+  // Those of whole matrices lie side by side for tp; others begin where the kernels of products want them.
+  const std::int64_t begin = is_blockwise() ? (left_.num_scales + 3) / 4 * 4 : left_.num_scales;
+  scales_ = take(workspace, DType::float32, {begin + right_.num_scales});
   left_.scales = scales_.rows(0, left_.num_scales);
-  right_.scales = scales_.rows(left_.num_scales, right_.num_scales);
+  right_.scales = scales_.rows(begin, right_.num_scales);
 }
 
-ops::Fp8Matrix Fp8Buffers::view_of(const Memory& memory, std::int64_t rows, std::int64_t columns, ops::Fp8Format format,
+ops::Fp8Matrix Fp8Buffers::view_of(const Memory& memory, std::int64_t lines, std::int64_t terms, ops::Fp8Format format,
                                    ops::Fp8Tiles tiles) {
-  const std::int64_t scale_rows = ops::Fp8Tiles::count(rows, tiles.rows),
-                     scale_columns = ops::Fp8Tiles::count(columns, tiles.columns);
-  return {memory.codes.rows(0, rows * columns).view({rows, columns}),
+  const auto [scale_rows, scale_columns] = ops::fp8_scale_shape(tiles, lines, terms);
+  const std::int64_t line_codes = ops::fp8_line_codes(terms);
+  return {memory.codes.rows(0, lines * line_codes).view({lines, line_codes}).columns(0, terms),
           memory.scales.rows(0, scale_rows * scale_columns).view({scale_rows, scale_columns}), format, tiles};
 }
 

@@ -12,20 +12,6 @@ namespace sft::model {
 /// What an operand of a product is. Activations and weights are rounded to E4M3, gradients to E5M2.
 enum class Fp8Operand { activation, weight, gradient };
 
-/// Numbers that share a scale along the terms of a sum; also the side of a block of weights. Products on GPUs add up so
-/// many terms before they multiply with scales.
-inline constexpr std::int64_t fp8_block = 128;
-
-/// Tiles of activations and gradients, which lie along the terms of a sum; one tile unless `blockwise`.
-[[nodiscard]] inline ops::Fp8Tiles fp8_vectors(bool blockwise, bool along_rows) {
-  if (!blockwise) return {};
-  return along_rows ? ops::Fp8Tiles{.rows = fp8_block, .columns = 1} : ops::Fp8Tiles{.rows = 1, .columns = fp8_block};
-}
-/// Tiles of weights.
-[[nodiscard]] inline ops::Fp8Tiles fp8_blocks(bool blockwise) {
-  return blockwise ? ops::Fp8Tiles{.rows = fp8_block, .columns = fp8_block} : ops::Fp8Tiles{};
-}
-
 /// The product with a and b in fp8 where the run has that (Context::fp8), else as it is. Of `tensorwise` scales a
 /// matrix has one: of the slices that the ranks of tp have of it, which all call this for the same layer, but not of
 /// other tokens elsewhere.

@@ -6,16 +6,22 @@
 
 namespace sft::ops {
 
-/// A matrix of 8-bit floats, which has rows one behind the other; see ops::Fp8Matrix. Byte and Float are const where it
-/// is only read.
+/// A matrix of 8-bit floats; see ops::Fp8Matrix. Byte and Float are const where it is only read.
 template <class Byte, class Float>
 struct BasicFp8View {
+  enum class Tiles { whole, vectors, blocks };
+
   Byte* codes;
-  Float* scales;  ///< scale_columns in a row
-  std::int64_t rows, columns, tile_rows, tile_columns, scale_columns;
+  Float* scales;
+  std::int64_t lines, terms;
+  std::int64_t line_codes, row_scales;  ///< from one line, or row of scales, to the next
+  Tiles tiles;
   bool is_e5m2;
 };
 using Fp8View = BasicFp8View<std::uint8_t, float>;
 using ConstFp8View = BasicFp8View<const std::uint8_t, const float>;
+
+/// The side of a tile, ops::fp8_tile.
+inline constexpr std::int64_t fp8_tile_side = 128;
 
 }  // namespace sft::ops

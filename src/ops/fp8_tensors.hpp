@@ -9,30 +9,48 @@
 
 namespace sft::ops {
 
+static_assert(fp8_tile_side == fp8_tile);
+
 /// The pointers of a matrix of 8-bit floats; checks dtypes and sizes too, as ops::Fp8Matrix says.
 template <class AnyTensor>
 [[nodiscard]] auto fp8_view_of(const BasicFp8Matrix<AnyTensor>& x) {
-  using Byte = typename AnyTensor::template Element<std::uint8_t>;
-  using Float = typename AnyTensor::template Element<float>;
+  using Result =
+      BasicFp8View<typename AnyTensor::template Element<std::uint8_t>, typename AnyTensor::template Element<float>>;
   SFT_ENSURE(x.codes.dtype == DType::uint8 && x.codes.ndim == 2, "ops: a matrix of uint8 expected");
-  SFT_ENSURE(x.codes.is_contiguous() || x.codes.shape[0] <= 1, "ops: contiguous tensor expected");
-  const std::int64_t rows = x.codes.shape[0], columns = x.codes.shape[1];
-  const std::int64_t scale_columns = Fp8Tiles::count(columns, x.tiles.columns);
-  SFT_ENSURE(x.scales.num_elements() == Fp8Tiles::count(rows, x.tiles.rows) * scale_columns, "ops: a tile has a scale");
-  return BasicFp8View<Byte, Float>{.codes = x.codes.template as<std::uint8_t>(),
-                                   .scales = floats_of(x.scales),
-                                   .rows = rows,
-                                   .columns = columns,
-                                   .tile_rows = x.tiles.rows == 0 ? rows : x.tiles.rows,
-                                   .tile_columns = x.tiles.columns == 0 ? columns : x.tiles.columns,
-                                   .scale_columns = scale_columns,
-                                   .is_e5m2 = x.format == Fp8Format::e5m2};
+  const std::int64_t lines = x.codes.shape[0], terms = x.codes.shape[1];
+  SFT_ENSURE(lines <= 1 || x.codes.stride0 == fp8_line_codes(terms), "ops: lines of 16 codes each expected");
+  const auto [scale_rows, scale_columns] = fp8_scale_shape(x.tiles, lines, terms);
+  SFT_ENSURE(x.scales.num_elements() == scale_rows * scale_columns, "ops: a tile has a scale");
+  return Result{.codes = x.codes.template as<std::uint8_t>(),
+                .scales = floats_of(x.scales),
+                .lines = lines,
+                .terms = terms,
+                .line_codes = fp8_line_codes(terms),
+                .row_scales = scale_columns,
+                .tiles = x.tiles == Fp8Tiles::whole     ? Result::Tiles::whole
+                         : x.tiles == Fp8Tiles::vectors ? Result::Tiles::vectors
+                                                        : Result::Tiles::blocks,
+                .is_e5m2 = x.format == Fp8Format::e5m2};
 }
 
 /// What is rounded; checks that it has the size of what comes of it.
 [[nodiscard]] inline ConstView fp8_source_of(const RoundToFp8& round) {
-  SFT_ENSURE(round.in.ndim == 2 && round.in.shape == round.out.codes.shape, "ops: an element has a code");
+  const std::int64_t lines = round.out.codes.shape[0], terms = round.out.codes.shape[1];
+  SFT_ENSURE(round.in.ndim == 2 && round.in.shape[round.transpose ? 1 : 0] == lines &&
+                 round.in.shape[round.transpose ? 0 : 1] == terms,
+             "ops: an element has a code");
   return view_of(round.in);
+}
+
+/// Checks the shapes of the product, too, as ops::Fp8Matmul says.
+inline void ensure_fits(const Fp8Matmul& product) {
+  const auto& [a, b, c, accumulate, bias] = product;
+  for (const ConstFp8Matrix* x : {&a, &b}) (void)fp8_view_of(*x);
+  SFT_ENSURE(c.ndim == 2 && c.shape[0] == a.codes.shape[0] && c.shape[1] == b.codes.shape[0], "fp8_matmul: shapes fit");
+  SFT_ENSURE(a.codes.shape[1] == b.codes.shape[1] && a.codes.shape[1] > 0, "fp8_matmul: shapes fit");
+  SFT_ENSURE(a.format == Fp8Format::e4m3 || b.format == Fp8Format::e4m3, "fp8_matmul: one operand is E4M3");
+  SFT_ENSURE((a.tiles == Fp8Tiles::whole) == (b.tiles == Fp8Tiles::whole), "fp8_matmul: scales fit");
+  SFT_ENSURE(a.tiles != Fp8Tiles::blocks || b.tiles != Fp8Tiles::blocks, "fp8_matmul: scales fit");
 }
 
 }  // namespace sft::ops

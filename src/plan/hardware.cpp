@@ -275,6 +275,8 @@ const std::vector<Key>& keys() {
       number(
           "peak_tflops", tera, [](Hardware& m) -> double& { return m.peak_flops_per_s; }, false),
       curve("product_tflops", &device::Rates::products, true),
+      number(
+          "fp8_speedup", 1, [](Hardware& m) -> double& { return m.rates.fp8_speedup; }, false),
       number("attention_forward_tflops", tera,
              [](Hardware& m) -> double& { return m.rates.attention_forward_flops_per_s; }),
       number("attention_backward_tflops", tera,

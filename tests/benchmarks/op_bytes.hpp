@@ -39,6 +39,10 @@ constexpr Count norm_rope_backward(Count s, Count w, Count T, Count n, Count D) 
   return 3 * s * T * n * D + 4 * T * (D + n) + (w + 8) * D;
 }
 
+/// Of N numbers, which have S scales.
+constexpr Count find_fp8_scale(Count s, Count N) { return s * N + 4; }
+constexpr Count round_to_fp8(Count s, Count N, Count S) { return (s + 1) * N + 4 * S; }
+
 constexpr Count swiglu_forward(Count s, Count T, Count F) { return 3 * s * T * F; }
 constexpr Count swiglu_backward(Count s, Count T, Count F) { return 6 * s * T * F; }
 

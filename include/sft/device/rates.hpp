@@ -74,6 +74,7 @@ struct Rates {
   /// the logarithm of the size; beyond the ends it stays, or falls with the size below the first.
   std::vector<ProductRate> products;
   ProductGrid product_grid = {};              ///< in place of `products` where it was measured
+  double fp8_speedup = 1;                     ///< of products of 8-bit floats: how often those rates
   double attention_forward_flops_per_s = 0;   ///< of 4 D a pair of a query and a key that it sees, and head
   double attention_backward_flops_per_s = 0;  ///< of 10 D
   /// In place of the two where they were measured, by rising sizes.
@@ -88,9 +89,9 @@ struct Rates {
 
   /// Of a product (m, k) (k, n) by `products`. Pure.
   [[nodiscard]] double product_flops_per_s(std::int64_t m, std::int64_t n, std::int64_t k) const;
-  /// Seconds of so many products that touch so many bytes in all. Pure.
+  /// Seconds of so many products that touch so many bytes in all, of the rates of products times `speedup`. Pure.
   [[nodiscard]] double products_s(ProductForm form, double count, std::int64_t m, std::int64_t n, std::int64_t k,
-                                  double num_bytes) const;
+                                  double num_bytes, double speedup = 1) const;
   /// Seconds of attention with so many operations, in which a query sees so many keys in the mean. Pure.
   [[nodiscard]] double attention_forward_s(double num_flops, double keys, double num_bytes) const;
   [[nodiscard]] double attention_backward_s(double num_flops, double keys, double num_bytes) const;

@@ -58,6 +58,7 @@ struct GpuClock {
 struct DealtGpu {
   int index = 0;                 ///< in this rank's own order
   int num_sharing = 1;           ///< ranks of the node that got the same GPU, this one included
+  int compute_capability = 0;    ///< Gpu::compute_capability
   std::optional<Error> refusal;  ///< of the configuration: there is none for this rank
 };
 

@@ -23,14 +23,14 @@ class Fp8Buffers {
   [[nodiscard]] bool is_used() const { return way_ != config::Fp8::none; }
   [[nodiscard]] bool is_blockwise() const { return way_ == config::Fp8::blockwise; }
 
-  /// The left or right operand of a product, (rows, columns): undefined until it is rounded.
-  [[nodiscard]] ops::Fp8Matrix left(std::int64_t rows, std::int64_t columns, ops::Fp8Format format,
+  /// The left or right operand of a product, (lines, terms): undefined until it is rounded.
+  [[nodiscard]] ops::Fp8Matrix left(std::int64_t lines, std::int64_t terms, ops::Fp8Format format,
                                     ops::Fp8Tiles tiles) const {
-    return view_of(left_, rows, columns, format, tiles);
+    return view_of(left_, lines, terms, format, tiles);
   }
-  [[nodiscard]] ops::Fp8Matrix right(std::int64_t rows, std::int64_t columns, ops::Fp8Format format,
+  [[nodiscard]] ops::Fp8Matrix right(std::int64_t lines, std::int64_t terms, ops::Fp8Format format,
                                      ops::Fp8Tiles tiles) const {
-    return view_of(right_, rows, columns, format, tiles);
+    return view_of(right_, lines, terms, format, tiles);
   }
   /// Unless blockwise: (2) float32, the scale of the left operand and that of the right one.
   [[nodiscard]] Tensor scales_of_both() const { return scales_; }
@@ -41,10 +41,10 @@ class Fp8Buffers {
     Tensor codes, scales;
 
     /// Makes room for a matrix in these tiles.
-    void fit(std::int64_t rows, std::int64_t columns, const ops::Fp8Tiles& tiles);
+    void fit(std::int64_t lines, std::int64_t terms, ops::Fp8Tiles tiles);
   };
 
-  static ops::Fp8Matrix view_of(const Memory& memory, std::int64_t rows, std::int64_t columns, ops::Fp8Format format,
+  static ops::Fp8Matrix view_of(const Memory& memory, std::int64_t lines, std::int64_t terms, ops::Fp8Format format,
                                 ops::Fp8Tiles tiles);
   /// Makes room for all products of a layer (columns, columns_in) that so many tokens pass.
   void fit_layer(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in);

@@ -312,11 +312,12 @@ class Backend {
   // Matrices in 4 bits; see four_bits.hpp.
   virtual void read_four_bits(const ReadFourBits& read) = 0;
 
-  // Matrices of 8-bit floats; see fp8.hpp. The CUDA backend has none of these and throws std::logic_error.
-  /// Writes the scales that the numbers of `in` ask for; the codes are not touched.
-  virtual void find_fp8_scales(const RoundToFp8& round) = 0;
-  /// Writes the codes of the numbers of `in` divided by the scales, which are read: rounded to the nearest, ties to
-  /// even; what is larger than the format's largest number, or infinite, becomes that, and NaN stays NaN.
+  // Matrices of 8-bit floats; see fp8.hpp.
+  /// Writes the scale that the numbers of `in` ask for, of a matrix that has one for all; the codes are not touched.
+  virtual void find_fp8_scale(const RoundToFp8& round) = 0;
+  /// Writes the codes of the numbers of `in` divided by their scales: rounded to the nearest, ties to even; what is
+  /// larger than the format's largest number, or infinite, becomes that, and NaN stays NaN. The scale of a whole matrix
+  /// is read, for others may have had a part in it; those of tiles are found and written.
   virtual void round_to_fp8(const RoundToFp8& round) = 0;
   virtual void fp8_matmul(const Fp8Matmul& product) = 0;
 

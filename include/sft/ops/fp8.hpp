@@ -10,9 +10,15 @@
 //
 // Scales are 2^-126 at least, which is that of a tile of zeros: so the largest scale of parts is that of the whole.
 //
-// A scale is NaN where its tile has a number that is infinite or NaN, and so are all numbers of the tile then: what has
-// gone wrong shows in the loss.
+// A scale is infinite where its tile has a number that is infinite or NaN, and all numbers of the tile are NaN then, for
+// their codes are 0 or NaN: what has gone wrong shows in the loss. (A NaN would be lost where ranks ask for the largest
+// scale: not all libraries keep it.)
+//
+// A matrix lies as cuBLASLt reads it: a line of it holds the terms of a sum, one behind the other, and is followed by
+// zeros up to a multiple of 16 codes. So the operands of a product c = a b^T are lines of a and lines of b, however the
+// matrices lay that they were rounded from.
 
+#include <array>
 #include <cstdint>
 
 #include "sft/tensor/tensor.hpp"
@@ -24,22 +30,48 @@ enum class Fp8Format : std::uint8_t {
   e5m2,  ///< 5 bits of exponent, 2 of mantissa, up to 57344
 };
 
-/// The tiles of a matrix, from its first row and column on: so many rows and columns, less at the ends; 0: all.
-struct Fp8Tiles {
-  std::int64_t rows = 0, columns = 0;
-
-  /// How many there are, of so many rows or columns.
-  [[nodiscard]] static std::int64_t count(std::int64_t size, std::int64_t tile) {
-    return tile == 0 ? 1 : (size + tile - 1) / tile;
-  }
+/// Which numbers share a scale.
+enum class Fp8Tiles : std::uint8_t {
+  whole,    ///< all of the matrix
+  vectors,  ///< 128 neighbours in a line
+  blocks,   ///< 128 neighbours in each of 128 lines
 };
+
+/// The side of tiles; those at the ends of a matrix are smaller. Products on GPUs add up so many terms before they
+/// multiply with scales.
+inline constexpr std::int64_t fp8_tile = 128;
+
+/// Codes from one line to the next, of which so many are terms.
+[[nodiscard]] constexpr std::int64_t fp8_line_codes(std::int64_t terms) { return (terms + 15) / 16 * 16; }
+
+/// Codes of the memory of a matrix. There is room for lines up to a multiple of 4, as products may read them; what is
+/// in those does not count.
+[[nodiscard]] constexpr std::int64_t num_fp8_codes(std::int64_t lines, std::int64_t terms) {
+  return (lines + 3) / 4 * 4 * fp8_line_codes(terms);
+}
+
+/// (rows, columns) of the scales of a matrix: (1, 1) of a whole one; of vectors (tiles along a line, lines); of blocks
+/// (tiles one below the other, tiles along a line up to a multiple of 4, of which the last do not count).
+[[nodiscard]] constexpr std::array<std::int64_t, 2> fp8_scale_shape(Fp8Tiles tiles, std::int64_t lines,
+                                                                    std::int64_t terms) {
+  const auto count = [](std::int64_t size) { return (size + fp8_tile - 1) / fp8_tile; };
+  switch (tiles) {
+    case Fp8Tiles::vectors:
+      return {count(terms), lines};
+    case Fp8Tiles::blocks:
+      return {count(lines), (count(terms) + 3) / 4 * 4};
+    default:
+      return {1, 1};
+  }
+}
 
 template <class AnyTensor>
 struct BasicFp8Matrix {
-  AnyTensor codes;   ///< (N, M) uint8, as PyTorch's float8_e4m3fn and float8_e5m2
-  AnyTensor scales;  ///< (tiles one below the other, tiles side by side) float32
+  AnyTensor codes;   ///< (lines, terms) uint8, as PyTorch's float8_e4m3fn and float8_e5m2; fp8_line_codes from line to
+                     ///< line, num_fp8_codes of memory, aligned to 16 bytes
+  AnyTensor scales;  ///< fp8_scale_shape, float32; but of a whole matrix aligned to 16 bytes
   Fp8Format format = Fp8Format::e4m3;
-  Fp8Tiles tiles = {};
+  Fp8Tiles tiles = Fp8Tiles::whole;
 
   BasicFp8Matrix() = default;
   BasicFp8Matrix(AnyTensor codes_in, AnyTensor scales_in, Fp8Format format_in, Fp8Tiles tiles_in)
@@ -51,17 +83,18 @@ struct BasicFp8Matrix {
 using Fp8Matrix = BasicFp8Matrix<Tensor>;
 using ConstFp8Matrix = BasicFp8Matrix<ConstTensor>;  ///< is only read
 
-/// See Backend::find_fp8_scales and round_to_fp8.
+/// See Backend::find_fp8_scale and round_to_fp8.
 struct RoundToFp8 {
   Fp8Matrix out;
-  ConstTensor in;  ///< (N, M) compute dtype, strided
+  ConstTensor in;          ///< (lines, terms) compute dtype, strided
+  bool transpose = false;  ///< in is (terms, lines)
 };
 
-/// c = op(a) op(b) [+ bias] [+ c], as Matmul, with sums in float32. The sums have terms.
+/// c = a b^T [+ bias] [+ c], with sums in float32. The sums have terms. Of a and b one at most is E5M2, and one at most
+/// has blocks; either both are whole or none is.
 struct Fp8Matmul {
   ConstFp8Matrix a, b;
-  Tensor c;  ///< compute dtype or float32, strided
-  bool transpose_a = false, transpose_b = false;
+  Tensor c;  ///< (lines of a, lines of b) compute dtype or float32, strided
   bool accumulate = false;
   ConstTensor bias{};  ///< (columns of c) compute dtype; empty: none
 };

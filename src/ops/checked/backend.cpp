@@ -340,9 +340,9 @@ class CheckedBackend final : public Backend {
     inner_->read_four_bits(read);
   }
 
-  void find_fp8_scales(const RoundToFp8& round) override {
-    check_find_fp8_scales(round);
-    inner_->find_fp8_scales(round);
+  void find_fp8_scale(const RoundToFp8& round) override {
+    check_find_fp8_scale(round);
+    inner_->find_fp8_scale(round);
   }
 
   void round_to_fp8(const RoundToFp8& round) override {

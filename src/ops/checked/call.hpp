@@ -97,7 +97,7 @@ void check_read_four_bits(const ReadFourBits& read);
 
 // The rules of the ops on matrices of 8-bit floats, as ops/fp8.hpp states them (fp8_rules.cpp).
 
-void check_find_fp8_scales(const RoundToFp8& round);
+void check_find_fp8_scale(const RoundToFp8& round);
 void check_round_to_fp8(const RoundToFp8& round);
 void check_fp8_matmul(const Fp8Matmul& product);
 

@@ -8,55 +8,74 @@ namespace sft::ops::checked {
 namespace {
 
 template <class AnyTensor>
-std::vector<std::int64_t> scale_shape_of(const Call& call, const BasicFp8Matrix<AnyTensor>& x) {
-  call.require(x.tiles.rows >= 0 && x.tiles.columns >= 0,
-               fmt::format("tiles of {} x {} are none", x.tiles.rows, x.tiles.columns));
-  return {Fp8Tiles::count(x.codes.shape[0], x.tiles.rows), Fp8Tiles::count(x.codes.shape[1], x.tiles.columns)};
+std::vector<std::int64_t> scale_shape_of(const BasicFp8Matrix<AnyTensor>& x) {
+  const auto [rows, columns] = fp8_scale_shape(x.tiles, x.codes.shape[0], x.codes.shape[1]);
+  return {rows, columns};
+}
+
+template <class AnyTensor>
+void check_lines(Call& call, const char* name, const BasicFp8Matrix<AnyTensor>& x) {
+  call.require_dims(name, x.codes, 2);
+  const std::int64_t wanted = fp8_line_codes(x.codes.shape[1]);
+  call.require(x.codes.shape[0] <= 1 || x.codes.stride0 == wanted,
+               fmt::format("{} has lines of {} codes, not {}", name, x.codes.stride0, wanted));
+}
+
+std::vector<std::int64_t> shape_of_codes(const RoundToFp8& round) {
+  const ConstTensor& in = round.in;
+  return round.transpose ? std::vector{in.shape[1], in.shape[0]} : shape_of(in);
 }
 
 void check_source(Call& call, const RoundToFp8& round) {
   call.require_dims("in", round.in, 2);
   call.in("in", round.in, shape_of(round.in), any_compute, Layout::strided);
+  check_lines(call, "codes", round.out);
 }
 
 void check_operand(Call& call, const char* codes, const char* scales, const ConstFp8Matrix& x,
                    const std::vector<std::int64_t>& shape) {
-  call.in(codes, x.codes, shape, DType::uint8);
-  call.in(scales, x.scales, scale_shape_of(call, x), DType::float32);
+  check_lines(call, codes, x);
+  call.in(codes, x.codes, shape, DType::uint8, Layout::strided);
+  call.in(scales, x.scales, scale_shape_of(x), DType::float32);
 }
 
 }  // namespace
 
-void check_find_fp8_scales(const RoundToFp8& round) {
-  Call call("find_fp8_scales");
+void check_find_fp8_scale(const RoundToFp8& round) {
+  Call call("find_fp8_scale");
   check_source(call, round);
-  call.in("codes", round.out.codes, shape_of(round.in), DType::uint8);
-  call.out("scales", round.out.scales, scale_shape_of(call, round.out), DType::float32);
+  call.require(round.out.tiles == Fp8Tiles::whole, "codes of tiles have more than one scale");
+  call.in("codes", round.out.codes, shape_of_codes(round), DType::uint8, Layout::strided);
+  call.out("scales", round.out.scales, scale_shape_of(round.out), DType::float32);
   call.check_memory();
 }
 
 void check_round_to_fp8(const RoundToFp8& round) {
   Call call("round_to_fp8");
   check_source(call, round);
-  call.out("codes", round.out.codes, shape_of(round.in), DType::uint8);
-  call.in("scales", round.out.scales, scale_shape_of(call, round.out), DType::float32);
+  call.out("codes", round.out.codes, shape_of_codes(round), DType::uint8, Layout::strided);
+  if (round.out.tiles == Fp8Tiles::whole) {
+    call.in("scales", round.out.scales, scale_shape_of(round.out), DType::float32);
+  } else {
+    call.out("scales", round.out.scales, scale_shape_of(round.out), DType::float32);
+  }
   call.check_memory();
 }
 
 void check_fp8_matmul(const Fp8Matmul& product) {
   Call call("fp8_matmul");
-  const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
+  const auto& [a, b, c, accumulate, bias] = product;
   call.require_dims("a", a.codes, 2);
   call.require_dims("c", c, 2);
-  const std::int64_t num_rows = c.shape[0], num_columns = c.shape[1], depth = a.codes.shape[transpose_a ? 0 : 1];
+  const std::int64_t depth = a.codes.shape[1];
   call.require(depth > 0, "a has no terms to sum");
-  const auto shape = [](bool transpose, std::int64_t rows, std::int64_t columns) {
-    return transpose ? std::vector{columns, rows} : std::vector{rows, columns};
-  };
-  check_operand(call, "a", "scales of a", a, shape(transpose_a, num_rows, depth));
-  check_operand(call, "b", "scales of b", b, shape(transpose_b, depth, num_columns));
+  call.require(a.format == Fp8Format::e4m3 || b.format == Fp8Format::e4m3, "a and b are both E5M2");
+  call.require((a.tiles == Fp8Tiles::whole) == (b.tiles == Fp8Tiles::whole), "a and b have scales of other kinds");
+  call.require(a.tiles != Fp8Tiles::blocks || b.tiles != Fp8Tiles::blocks, "a and b have both blocks");
+  check_operand(call, "a", "scales of a", a, {c.shape[0], depth});
+  check_operand(call, "b", "scales of b", b, {c.shape[1], depth});
   call.out("c", c, shape_of(c), any_compute, Layout::strided);
-  if (!bias.empty()) call.in("bias", bias, {num_columns}, any_compute);
+  if (!bias.empty()) call.in("bias", bias, {c.shape[1]}, any_compute);
   call.check_memory();
 }
 

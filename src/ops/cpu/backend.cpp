@@ -228,14 +228,14 @@ class CpuBackend final : public Backend {
     kernels_.read_four_bits(view_of(read.out), four_bit_arguments_of(read));
   }
 
-  void find_fp8_scales(const RoundToFp8& round) override {
+  void find_fp8_scale(const RoundToFp8& round) override {
     stream_.synchronize();
-    kernels_.find_fp8_scales(fp8_view_of(round.out), fp8_source_of(round));
+    kernels_.find_fp8_scale(fp8_view_of(round.out), fp8_source_of(round));
   }
 
   void round_to_fp8(const RoundToFp8& round) override {
     stream_.synchronize();
-    kernels_.round_to_fp8(fp8_view_of(round.out), fp8_source_of(round));
+    kernels_.round_to_fp8(fp8_view_of(round.out), fp8_source_of(round), round.transpose);
   }
 
   void fp8_matmul(const Fp8Matmul& product) override {

@@ -129,10 +129,10 @@ struct Kernels {
   void (*add_row_products)(float* sums, ConstView a, ConstView b, float factor);
   void (*magnitude_factors)(float* factors, float* inverse_norms, ConstView magnitudes, const float* squares);
   void (*read_four_bits)(View out, const FourBitArguments& from);
-  void (*find_fp8_scales)(Fp8View to, ConstView in);
-  void (*round_to_fp8)(Fp8View to, ConstView in);
-  /// out (float32, or bf16, which holds them unless they are below 2^-133) = the numbers from that row and column on.
-  void (*read_fp8)(View out, ConstFp8View from, std::int64_t first_row, std::int64_t first_column);
+  void (*find_fp8_scale)(Fp8View to, ConstView in);
+  void (*round_to_fp8)(Fp8View to, ConstView in, bool transpose);
+  /// out (float32, or bf16, which holds them unless they are below 2^-133) = the numbers from that line and term on.
+  void (*read_fp8)(View out, ConstFp8View from, std::int64_t first_line, std::int64_t first_term);
 
   void (*embedding_forward)(View out, const std::int32_t* tokens, ConstView table, std::int64_t vocab_begin);
   void (*embedding_backward)(View dtable, const std::int32_t* tokens, ConstView dout, std::int64_t vocab_begin);

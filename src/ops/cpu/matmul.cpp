@@ -295,28 +295,19 @@ void MatmulEngine::run_in_float32(const Matmul& product, Tensor workspace) {
 }
 
 void MatmulEngine::run_fp8(const Fp8Matmul& product, Tensor workspace) {
-  const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
-  const ConstFp8View a_view = fp8_view_of(a), b_view = fp8_view_of(b);
-  SFT_ENSURE(c.ndim == 2, "fp8_matmul: matrices expected");
-  SFT_ENSURE((transpose_a ? a_view.columns : a_view.rows) == c.shape[0], "fp8_matmul: shapes fit");
-  SFT_ENSURE((transpose_b ? b_view.rows : b_view.columns) == c.shape[1], "fp8_matmul: shapes fit");
-  const std::int64_t depth = transpose_a ? a_view.rows : a_view.columns;
-  SFT_ENSURE(depth == (transpose_b ? b_view.columns : b_view.rows) && depth > 0, "fp8_matmul: shapes fit");
-  if (c.empty()) return;
-  const auto reader = [this](const ConstFp8View& x, bool transpose) {
-    return [this, x, transpose](const Tensor& to, const Part& part) {
-      kernels_.read_fp8(view_of(to), x, transpose ? part.column : part.row, transpose ? part.row : part.column);
-    };
-  };
-  run_tiles({.read_a = reader(a_view, transpose_a),
-             .read_b = reader(b_view, transpose_b),
-             .depth = depth,
-             .c = c,
-             .accumulate = accumulate,
-             .bias = bias,
+  ensure_fits(product);
+  const ConstFp8View a = fp8_view_of(product.a), b = fp8_view_of(product.b);
+  if (product.c.empty()) return;
+  run_tiles({.read_a = [this, &a](const Tensor& to,
+                                  const Part& part) { kernels_.read_fp8(view_of(to), a, part.row, part.column); },
+             .read_b = [this, &b](const Tensor& to,
+                                  const Part& part) { kernels_.read_fp8(view_of(to), b, part.column, part.row); },
+             .depth = a.terms,
+             .c = product.c,
+             .accumulate = product.accumulate,
+             .bias = product.bias,
              .tiles = has_fast_bf16_products(isa_) ? DType::bf16 : DType::float32,
-             .transposed_a_tiles = transpose_a,
-             .transposed_b_tiles = transpose_b},
+             .transposed_b_tiles = true},
             workspace);
 }
 
@@ -338,7 +329,6 @@ void MatmulEngine::run_tiles(const TiledProduct& product, Tensor workspace) {
   for (std::int64_t column = 0; column < num_columns; column += sizes.columns) {
     const std::int64_t columns = std::min(sizes.columns, num_columns - column);
     Matmul tile;
-    tile.transpose_a = product.transposed_a_tiles;
     tile.transpose_b = product.transposed_b_tiles;
     for (std::int64_t row = 0; row < num_rows; row += sizes.rows) {
       const std::int64_t rows = std::min(sizes.rows, num_rows - row);
@@ -354,7 +344,7 @@ void MatmulEngine::run_tiles(const TiledProduct& product, Tensor workspace) {
       }
       for (std::int64_t begin = 0; begin < k; begin += sizes.depth) {
         const std::int64_t depth = std::min(sizes.depth, k - begin);
-        const Tensor a = tile_of(a_tile, product.transposed_a_tiles, rows, depth);
+        const Tensor a = tile_of(a_tile, false, rows, depth);
         product.read_a(a, {.row = row, .num_rows = rows, .column = begin, .num_columns = depth});
         tile.a = a;
         if (row == 0 || k > sizes.depth) {

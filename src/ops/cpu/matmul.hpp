@@ -74,8 +74,8 @@ class MatmulEngine {
     Tensor c;
     bool accumulate;
     ConstTensor bias;
-    DType tiles = DType::float32;                                 ///< what is read
-    bool transposed_a_tiles = false, transposed_b_tiles = false;  ///< whether the function writes the part's transpose
+    DType tiles = DType::float32;     ///< what is read
+    bool transposed_b_tiles = false;  ///< whether the function writes the part's transpose
   };
   class Plan;
 

@@ -34,7 +34,7 @@ void ProductCounter::note(const Matmul& product, Kinds& kinds) const {
 
 // Products of codes are made of tiles: about as many shapes as there are products.
 void ProductCounter::fp8_matmul(const Fp8Matmul& product) {
-  const std::int64_t depth = product.a.codes.shape[product.transpose_a ? 0 : 1];
+  const std::int64_t depth = product.a.codes.shape[1];
   const std::int64_t rows = product.c.shape[0], columns = product.c.shape[1];
   note({.a = Tensor(nullptr, DType::bf16, {rows, depth}),
         .b = Tensor(nullptr, DType::bf16, {depth, columns}),

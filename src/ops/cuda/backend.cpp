@@ -12,12 +12,14 @@
 #include "ops/cuda/attention_calls.hpp"
 #include "ops/cuda/attention_plan.hpp"
 #include "ops/cuda/cudnn/attention.hpp"
+#include "ops/cuda/fp8_matmul.hpp"
 #include "ops/cuda/grouped_matmul.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
 #include "ops/cuda/matmul.hpp"
 #include "ops/cuda/view.hpp"
 #include "ops/expert_tensors.hpp"
 #include "ops/factored_tensors.hpp"
+#include "ops/fp8_tensors.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 
@@ -27,14 +29,13 @@ namespace {
 constexpr std::int64_t max_head_dim = 256;
 static_assert(sum_squares_bytes <= step_workspace_bytes);
 
-[[noreturn]] void refuse_fp8() { throw std::logic_error("ops: the CUDA backend has no matrices of 8-bit floats"); }
-
 class CudaBackend final : public Backend {
  public:
   CudaBackend(device::Stream& stream, AttentionKernels attention, const MatmulAlgorithms* algorithms)
       : CudaBackend(stream) {
     uses_cudnn_ = attention != AttentionKernels::own;
     products_.emplace(native_, ProductLimits{}, algorithms);
+    fp8_products_.emplace(native_);
     scratch_.num_bytes = scratch_bytes;
   }
   /// For what ends a step (ops::make_step_backend).
@@ -223,9 +224,19 @@ class CudaBackend final : public Backend {
     cuda::read_four_bits(view_of(read.out), four_bit_arguments_of(read), native_);
   }
 
-  void find_fp8_scales(const RoundToFp8& /*round*/) override { refuse_fp8(); }
-  void round_to_fp8(const RoundToFp8& /*round*/) override { refuse_fp8(); }
-  void fp8_matmul(const Fp8Matmul& /*product*/) override { refuse_fp8(); }
+  void find_fp8_scale(const RoundToFp8& round) override {
+    SFT_ENSURE(round.out.tiles == Fp8Tiles::whole, "ops: a matrix with one scale");
+    cuda::find_fp8_scale(fp8_view_of(round.out), fp8_source_of(round), native_);
+  }
+
+  void round_to_fp8(const RoundToFp8& round) override {
+    cuda::round_to_fp8(fp8_view_of(round.out), fp8_source_of(round), round.transpose, native_);
+  }
+
+  void fp8_matmul(const Fp8Matmul& product) override {
+    SFT_ENSURE(fp8_products_.has_value(), "ops: what ends a step has no products");
+    fp8_products_->run(product, scratch_);
+  }
 
   std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                 std::int64_t num_queries, std::int64_t num_keys) override {
@@ -494,7 +505,8 @@ class CudaBackend final : public Backend {
   device::Stream& stream_;
   cudaStream_t native_;
   bool uses_cudnn_ = false;
-  std::optional<MatmulEngine> products_;  ///< none where a step ends
+  std::optional<MatmulEngine> products_;         ///< none where a step ends
+  std::optional<Fp8MatmulEngine> fp8_products_;  ///< the same
   GroupedMatmulEngine grouped_;
   Workspace scratch_;  ///< as large as the ops need it, from the start; there once it is set
   std::optional<PlanPool> plans_;

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/cuda/cublas_support.hpp"
+#include "ops/cuda/cublaslt_objects.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
 #include "ops/cuda/view.hpp"
 #include "sft/core/ensure.hpp"
@@ -24,83 +24,6 @@ namespace {
 
 /// Shapes of products that are kept: some 200 bytes of host memory each. When there are more, all are forgotten.
 constexpr std::size_t max_kept_products = 4096;
-
-/// A row-major matrix as the column-major transpose that lies in the same memory.
-class Layout {
- public:
-  explicit Layout(const ConstTensor& x) {
-    check(cublasLtMatrixLayoutCreate(&layout_, type_of(x), static_cast<std::uint64_t>(x.shape[1]),
-                                     static_cast<std::uint64_t>(x.shape[0]), row_stride(x)),
-          "cublasLtMatrixLayoutCreate");
-  }
-  ~Layout() { cublasLtMatrixLayoutDestroy(layout_); }
-  Layout(const Layout&) = delete;
-  Layout& operator=(const Layout&) = delete;
-
-  [[nodiscard]] cublasLtMatrixLayout_t get() const { return layout_; }
-
- private:
-  cublasLtMatrixLayout_t layout_ = nullptr;
-};
-
-/// What is multiplied how.
-class Operation {
- public:
-  explicit Operation(const Matmul& product) {
-    // No TF32: its products have 10 bits.
-    check(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
-    // c^T = op(b)^T op(a)^T: column by column, which is how c lies in memory, b comes first.
-    set(CUBLASLT_MATMUL_DESC_TRANSA, product.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set(CUBLASLT_MATMUL_DESC_TRANSB, product.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-  }
-  ~Operation() { cublasLtMatmulDescDestroy(operation_); }
-  Operation(const Operation&) = delete;
-  Operation& operator=(const Operation&) = delete;
-
-  template <class T>
-  void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
-    check(cublasLtMatmulDescSetAttribute(operation_, attribute, &value, sizeof(value)),
-          "cublasLtMatmulDescSetAttribute");
-  }
-  void set_bias(const void* bias) {
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE, bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
-    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-  }
-  [[nodiscard]] cublasLtMatmulDesc_t get() const { return operation_; }
-
- private:
-  cublasLtMatmulDesc_t operation_ = nullptr;
-};
-
-/// What an algorithm may use.
-class Preference {
- public:
-  Preference(const ProductKey& key, Workspace workspace) {
-    check(cublasLtMatmulPreferenceCreate(&preference_), "cublasLtMatmulPreferenceCreate");
-    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace.num_bytes));
-    // Parts of a split sum are added up in float32, in a step of its own: not in the output, in the order of arrival.
-    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-    const auto [a_alignment, b_alignment, c_alignment, bias_alignment] = key.alignments;
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b_alignment);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a_alignment);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c_alignment);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c_alignment);
-  }
-  ~Preference() { cublasLtMatmulPreferenceDestroy(preference_); }
-  Preference(const Preference&) = delete;
-  Preference& operator=(const Preference&) = delete;
-
-  [[nodiscard]] cublasLtMatmulPreference_t get() const { return preference_; }
-
- private:
-  template <class T>
-  void set(cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
-    check(cublasLtMatmulPreferenceSetAttribute(preference_, attribute, &value, sizeof(value)),
-          "cublasLtMatmulPreferenceSetAttribute");
-  }
-
-  cublasLtMatmulPreference_t preference_ = nullptr;
-};
 
 /// A bias that is part of the product is of c's dtype.
 bool is_bias_of_product(const Matmul& product) {
@@ -156,7 +79,8 @@ class Stopwatch {
 /// How to run products of one shape.
 class MatmulEngine::Plan {
  public:
-  explicit Plan(const Matmul& product) : operation_(product), a_(product.a), b_(product.b), c_(product.c) {}
+  explicit Plan(const Matmul& product)
+      : operation_(product.transpose_b, product.transpose_a), a_(product.a), b_(product.b), c_(product.c) {}
 
   /// What the library's heuristic proposes, best first, `most` at most, with the bias as part of the product or
   /// without it.
@@ -247,7 +171,7 @@ std::unique_ptr<MatmulEngine::Plan> MatmulEngine::make_plan(const Matmul& produc
 
 std::unique_ptr<MatmulEngine::Plan> MatmulEngine::first_plan(const Matmul& product, const ProductKey& key,
                                                              Workspace workspace) const {
-  const Preference preference(key, workspace);
+  const Preference preference(key.alignments, workspace);
   auto plan = std::make_unique<Plan>(product);
   for (const void* bias :
        {is_bias_of_product(product) ? product.bias.data : nullptr, static_cast<const void*>(nullptr)}) {
@@ -279,7 +203,7 @@ MatmulEngine::Timing MatmulEngine::time(const Matmul& product, Workspace workspa
   timing.first_s = timing.fastest_s = best_of_runs();
   timing.algorithm = plan->algorithm();
   const void* const bias = plan->adds_bias() ? product.bias.data : nullptr;
-  const Preference preference(key, workspace);
+  const Preference preference(key.alignments, workspace);
   const auto proposed = plan->propose(library_, preference, bias, most_proposals);
   for (std::size_t i = 1; i < proposed.size(); ++i) {  // the first is timed
     plan->take(proposed[i], bias != nullptr);

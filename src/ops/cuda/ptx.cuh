@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The only assembly of the CUDA sources: instructions of compute capability 8.0 that CUDA C++ has no function for, or
-// does not give for sure. See NVIDIA's "PTX ISA", sections "Matrix multiply-accumulate operation using mma
-// instruction", "ldmatrix" and "cp.async".
+// The only assembly of the CUDA sources: instructions of compute capability 8.0, and a few of newer GPUs, that CUDA C++
+// has no function for, or does not give for sure. See NVIDIA's "PTX ISA", sections "Matrix multiply-accumulate
+// operation using mma instruction", "ldmatrix" and "cp.async".
 //
 // How a warp holds matrices, lane l = 4 g + t (g in 0..7, t in 0..3). "pair (r, c)" is elements (r, c), low half, and
 // (r, c + 1), high half, of a bf16 matrix in one 32-bit register.
@@ -100,6 +100,36 @@ __device__ __forceinline__ void store_vector(float4* at, float4 value) {
                :
                : "l"(__cvta_generic_to_global(at)), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
                : "memory");
+}
+
+/// Whether this code is compiled for GPUs that convert to 8-bit floats: from compute capability 8.9 on.
+__device__ __forceinline__ constexpr bool has_fp8() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  return true;
+#else
+  return false;
+#endif
+}
+
+/// Two numbers as 8-bit floats, the second in the upper byte of 16 bits: rounded to the nearest, ties to even; what is
+/// too large becomes the largest, NaN one of the format's. Where there is has_fp8().
+__device__ __forceinline__ std::uint32_t e4m3_pair(float first, float second) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  std::uint16_t pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(second), "f"(first));
+  return pair;
+#else
+  return 0;
+#endif
+}
+__device__ __forceinline__ std::uint32_t e5m2_pair(float first, float second) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  std::uint16_t pair;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(second), "f"(first));
+  return pair;
+#else
+  return 0;
+#endif
 }
 
 /// 2^x to within 2 units of the last place; results below the normal numbers are 0.

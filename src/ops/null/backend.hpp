@@ -55,7 +55,7 @@ class NullBackend : public Backend {
   void add_row_products(const RowProducts& /*products*/) override {}
   void magnitude_factors(const MagnitudeFactors& /*factors*/) override {}
   void read_four_bits(const ReadFourBits& /*read*/) override {}
-  void find_fp8_scales(const RoundToFp8& /*round*/) override {}
+  void find_fp8_scale(const RoundToFp8& /*round*/) override {}
   void round_to_fp8(const RoundToFp8& /*round*/) override {}
   void fp8_matmul(const Fp8Matmul& /*product*/) override {}
 

@@ -123,19 +123,18 @@ void ClockedBackend::matmul(const Matmul& product) {
   multiply(form, 1, product.c.shape[0], product.c.shape[1], k,
            bytes_of(product.a) + bytes_of(product.b) + bytes_of(product.c) * (product.accumulate ? 2 : 1));
 }
-void ClockedBackend::find_fp8_scales(const RoundToFp8& round) {
+void ClockedBackend::find_fp8_scale(const RoundToFp8& round) {
   pass_over(Pass::sum_squares, round.in, round.out.scales);
 }
 void ClockedBackend::round_to_fp8(const RoundToFp8& round) {
   pass_over(Pass::copy, round.in, round.out.scales, round.out.codes);
 }
-// No rate of such products is known: that of others, over codes of a byte each.
 void ClockedBackend::fp8_matmul(const Fp8Matmul& product) {
   if (product.c.empty()) return;
-  const std::int64_t k = product.a.codes.shape[product.transpose_a ? 0 : 1];
-  const Form form = product.transpose_a ? Form::first : product.transpose_b ? Form::second : Form::none;
-  multiply(form, 1, product.c.shape[0], product.c.shape[1], k,
-           bytes_of(product.a.codes) + bytes_of(product.b.codes) + bytes_of(product.c) * (product.accumulate ? 2 : 1));
+  const double num_bytes = bytes_of(product.a.codes) + bytes_of(product.a.scales) + bytes_of(product.b.codes) +
+                           bytes_of(product.b.scales) + bytes_of(product.c) * (product.accumulate ? 2 : 1);
+  clock_.advance(rates_.products_s(Form::second, 1, product.c.shape[0], product.c.shape[1], product.a.codes.shape[1],
+                                   num_bytes, rates_.fp8_speedup));
 }
 void ClockedBackend::bias_backward(Tensor /*dbias*/, ConstTensor dy) { pass_over(Pass::add, dy); }
 

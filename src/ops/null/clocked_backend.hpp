@@ -45,7 +45,7 @@ class ClockedBackend final : public NullBackend {
   void norm_rope_backward(const NormRopeBackward& heads) override;
 
   void matmul(const Matmul& product) override;
-  void find_fp8_scales(const RoundToFp8& round) override;
+  void find_fp8_scale(const RoundToFp8& round) override;
   void round_to_fp8(const RoundToFp8& round) override;
   void fp8_matmul(const Fp8Matmul& product) override;
   void bias_backward(Tensor dbias, ConstTensor dy) override;

@@ -64,6 +64,16 @@ Attribute find(MatmulDesc& desc, cublasLtMatmulDescAttributes_t name) {
       return attribute(desc.bias_type);
     case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
       return attribute(desc.sm_count_target);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+      return attribute(desc.a_scale);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+      return attribute(desc.b_scale);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_MODE:
+      return attribute(desc.a_scale_mode);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_MODE:
+      return attribute(desc.b_scale_mode);
+    case CUBLASLT_MATMUL_DESC_FAST_ACCUM:
+      return attribute(desc.fast_accumulation);
     default:
       return {};
   }

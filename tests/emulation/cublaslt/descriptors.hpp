@@ -39,6 +39,10 @@ struct MatmulDesc {
   const void* bias = nullptr;
   std::int32_t bias_type = -1;  ///< that of D
   std::int32_t sm_count_target = 0;
+  const void *a_scale = nullptr, *b_scale = nullptr;
+  std::int32_t a_scale_mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F,
+               b_scale_mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  std::int8_t fast_accumulation = 0;
 };
 
 struct Preference {

@@ -74,6 +74,20 @@ Verdict judge_data(const Problem& problem, const Algo& algo, const Product& prod
     const std::size_t bytes = problem.m() * size_of(problem.bias_type());
     read.push_back({"the bias", problem.desc.bias, bytes, algo.bias_alignment_bytes});
   }
+  if (problem.is_fp8()) {
+    const auto scales_of = [&](const char* name, const void* data, std::int32_t mode, std::uint64_t lines) {
+      const std::uint32_t alignment = mode == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F ? sizeof(float) : 16;
+      // Without a pointer the scale is 1.
+      if (data != nullptr || mode != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F) {
+        read.push_back({name, data, scale_layout(mode, lines, problem.k()).count * sizeof(float), alignment});
+      }
+    };
+    scales_of("the scales of A", problem.desc.a_scale, problem.desc.a_scale_mode, problem.m());
+    scales_of("the scales of B", problem.desc.b_scale, problem.desc.b_scale_mode, problem.n());
+    for (const void* data : {product.a, product.b, product.c, static_cast<const void*>(product.d)}) {
+      if (alignment_of(data, 16) < 16) return invalid("a matrix is not aligned to 16 bytes");
+    }
+  }
   const bool is_in_place = product.c == product.d;
   if (is_in_place && !(problem.c == problem.d)) return invalid("C is D, but their layouts differ");
   if (!is_in_place) read.push_back({"C", product.c, extent_bytes(problem.c), algo.alignment_bytes[2]});

@@ -6,6 +6,8 @@
 #include <bit>
 #include <limits>
 
+#include "runtime/device_properties.hpp"
+
 namespace sft::emulation {
 
 namespace {
@@ -62,7 +64,52 @@ Verdict judge_grid(const Layout& d) {
   return {};
 }
 
+/// What "To use tensor- or block-scaled FP8 kernels" and the pages on scaling of cuBLAS's documentation ask for.
+Verdict judge_fp8(const Problem& problem) {
+  const auto& [desc, a, b, c, d] = problem;
+  if (!is_fp8(a.type) || !is_fp8(b.type)) return unsupported("one operand alone is of 8-bit floats");
+  if (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2) return unsupported("both operands are E5M2");
+  if (desc.compute_type != CUBLAS_COMPUTE_32F || desc.scale_type != CUDA_R_32F) {
+    return unsupported("8-bit floats are multiplied in float32");
+  }
+  if (c.type != d.type || (d.type != CUDA_R_16BF && d.type != CUDA_R_32F))
+    return unsupported("C or D is of another type");
+  if (problem.has_bias() && problem.bias_type() != CUDA_R_16BF) return unsupported("the bias is not of bf16");
+  const int capability = compute_capability();
+  if (capability < 89) return unsupported("this GPU has no products of 8-bit floats");
+  if (desc.transpose_a != CUBLAS_OP_T || desc.transpose_b != CUBLAS_OP_N) return unsupported("the form is not TN");
+  for (const Layout* layout : {&a, &b, &c, &d}) {
+    if (layout->order != CUBLASLT_ORDER_COL) return unsupported("a matrix is row-major");
+    if (static_cast<std::uint64_t>(layout->leading_dim) * size_of(layout->type) % 16 != 0) {
+      return unsupported("a leading dimension is no multiple of 16 bytes");
+    }
+  }
+  if (problem.k() % 16 != 0) return unsupported("the terms of a sum are no multiple of 16 bytes");
+  if (problem.m() * size_of(d.type) % 16 != 0) return unsupported("the rows of D are no multiple of 16 bytes");
+  const bool is_scalar = desc.a_scale_mode == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F &&
+                         desc.b_scale_mode == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  if (is_scalar) return {};
+  const auto is_of_tiles = [](std::int32_t mode) {
+    return mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F || mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+  };
+  if (!is_of_tiles(desc.a_scale_mode) || !is_of_tiles(desc.b_scale_mode)) {
+    return unsupported("these scaling modes do not go together, or are not emulated");
+  }
+  if (desc.a_scale_mode == desc.b_scale_mode && desc.a_scale_mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F) {
+    return unsupported("both operands have scales of 128 x 128");
+  }
+  if (capability != 90) return unsupported("scales of 128 terms are those of compute capability 9.0");
+  if (desc.fast_accumulation != 0) return unsupported("scales of 128 terms do not go with fast accumulation");
+  if (problem.m() % 4 != 0 || problem.n() % 4 != 0)
+    return unsupported("D has rows or columns that are no multiple of 4");
+  return {};
+}
+
 Verdict judge_types(const Problem& problem) {
+  if (problem.is_fp8()) return judge_fp8(problem);
+  if (problem.desc.a_scale != nullptr || problem.desc.b_scale != nullptr) {
+    return invalid("scales are for 8-bit floats alone");
+  }
   const auto fits = [&](const Supported& line) {
     const auto is = [](std::uint32_t type, int wanted) { return static_cast<int>(type) == wanted; };
     return line.compute_type == problem.desc.compute_type && line.scale_type == problem.desc.scale_type &&
@@ -92,7 +139,27 @@ Verdict judge_shapes(const Problem& problem) {
 }  // namespace
 
 cudaDataType Problem::bias_type() const {
+  if (is_fp8() && desc.bias_type < 0) return CUDA_R_16BF;
   return static_cast<cudaDataType>(desc.bias_type >= 0 ? desc.bias_type : static_cast<std::int32_t>(d.type));
+}
+
+bool Problem::is_fp8() const { return emulation::is_fp8(a.type) || emulation::is_fp8(b.type); }
+
+bool is_fp8(std::uint32_t type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+
+ScaleLayout scale_layout(std::int32_t mode, std::uint64_t lines, std::uint64_t k) {
+  constexpr std::uint64_t side = 128;
+  const std::uint64_t term_tiles = (k + side - 1) / side, line_tiles = (lines + side - 1) / side;
+  switch (mode) {
+    case CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F:
+      return {term_tiles * lines, 1, lines, 1, side};
+    case CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F: {
+      const std::uint64_t padded = (term_tiles + 3) / 4 * 4;
+      return {padded * line_tiles, padded, 1, side, side};
+    }
+    default:
+      return {1, 0, 0, lines, k};
+  }
 }
 
 std::uint64_t Problem::hash() const {
@@ -102,7 +169,8 @@ std::uint64_t Problem::hash() const {
     hash ^= hash >> 32;
   };
   for (const int part : {desc.compute_type, desc.scale_type, desc.pointer_mode, desc.transpose_a, desc.transpose_b,
-                         static_cast<int>(desc.epilogue), static_cast<int>(bias_type())}) {
+                         static_cast<int>(desc.epilogue), static_cast<int>(bias_type()), desc.a_scale_mode,
+                         desc.b_scale_mode, static_cast<int>(desc.fast_accumulation)}) {
     mix(static_cast<std::uint64_t>(part));
   }
   for (const Layout* layout : {&a, &b, &c, &d}) {
@@ -117,6 +185,9 @@ std::uint64_t Problem::hash() const {
 
 std::size_t size_of(std::uint32_t type) {
   switch (type) {
+    case CUDA_R_8F_E4M3:
+    case CUDA_R_8F_E5M2:
+      return 1;
     case CUDA_R_16BF:
       return 2;
     case CUDA_R_32F:

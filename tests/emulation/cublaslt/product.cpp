@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "runtime/stream_queue.hpp"
@@ -16,6 +19,18 @@
 namespace sft::emulation {
 
 namespace {
+
+/// The number of a code of 8-bit floats.
+double number_of(unsigned code, std::uint32_t type) {
+  const bool is_e5m2 = type == CUDA_R_8F_E5M2;
+  const int mantissa_bits = is_e5m2 ? 2 : 3, bias = is_e5m2 ? 15 : 7, one = 1 << mantissa_bits;
+  const int size = static_cast<int>(code & 0x7fU), exponent = size >> mantissa_bits;
+  const double sign = code >= 0x80U ? -1.0 : 1.0;
+  if (size > (is_e5m2 ? 0x7c : 0x7e)) return std::numeric_limits<double>::quiet_NaN();
+  if (is_e5m2 && size == 0x7c) return sign * std::numeric_limits<double>::infinity();
+  const int digits = size % one + (exponent == 0 ? 0 : one);
+  return sign * std::ldexp(digits, (exponent == 0 ? 1 : exponent) - bias - mantissa_bits);
+}
 
 /// A matrix of any layout, element by element.
 class Matrix {
@@ -36,6 +51,7 @@ class Matrix {
       return static_cast<T>(__bfloat162float(value));
     }
     if (layout_.type == CUDA_R_64F) return static_cast<T>(*reinterpret_cast<const double*>(place));
+    if (is_fp8(layout_.type)) return static_cast<T>(number_of(std::to_integer<unsigned>(*place), layout_.type));
     return static_cast<T>(*reinterpret_cast<const float*>(place));
   }
   /// The runs of memory that hold elements.
@@ -98,6 +114,37 @@ std::vector<T> multiply(const std::vector<T>& a, const std::vector<T>& b, std::u
   return sums;
 }
 
+/// Sums of 8-bit floats, both of which lie with their terms behind one another: those of each 128 terms times the
+/// scales of their tiles.
+std::vector<float> multiply_fp8(const Product& product, const std::vector<float>& a, const std::vector<float>& b) {
+  const Problem& problem = product.problem;
+  const std::uint64_t m = problem.m(), n = problem.n(), k = problem.k();
+  const ScaleLayout of_a = scale_layout(problem.desc.a_scale_mode, m, k),
+                    of_b = scale_layout(problem.desc.b_scale_mode, n, k);
+  constexpr float one = 1.0F;
+  const auto* a_scales = problem.desc.a_scale != nullptr ? static_cast<const float*>(problem.desc.a_scale) : &one;
+  const auto* b_scales = problem.desc.b_scale != nullptr ? static_cast<const float*>(problem.desc.b_scale) : &one;
+  if (a_scales != &one) note_read(a_scales, of_a.count * sizeof(float));
+  if (b_scales != &one) note_read(b_scales, of_b.count * sizeof(float));
+  const auto scale = [](const float* scales, const ScaleLayout& of, std::uint64_t line, std::uint64_t term) {
+    return scales[line / of.tile_lines * of.line_step + term / of.tile_terms * of.term_step];
+  };
+  const std::uint64_t step = std::min(of_a.tile_terms, of_b.tile_terms);
+  std::vector<float> sums(m * n);
+  for (std::uint64_t row = 0; row < m; ++row) {
+    for (std::uint64_t column = 0; column < n; ++column) {
+      float sum = 0;
+      for (std::uint64_t begin = 0; begin < k; begin += step) {
+        float part = 0;
+        for (std::uint64_t i = begin; i < std::min(begin + step, k); ++i) part += a[row * k + i] * b[i * n + column];
+        sum += part * (scale(a_scales, of_a, row, begin) * scale(b_scales, of_b, column, begin));
+      }
+      sums[row * n + column] = sum;
+    }
+  }
+  return sums;
+}
+
 double read_scalar(const void* scalar, std::int32_t type) {
   return type == CUDA_R_64F ? *static_cast<const double*>(scalar) : *static_cast<const float*>(scalar);
 }
@@ -122,9 +169,13 @@ void run_as(const Product& product, T alpha, T beta) {
   const Matrix a_matrix(a, product.a), b_matrix(b, product.b), c_matrix(c, product.c), d_matrix(d, product.d);
   note_reads(a_matrix);
   note_reads(b_matrix);
-  const std::vector<T> sums =
-      multiply(unpack<T>(a_matrix, desc.transpose_a != CUBLAS_OP_N, m, k, desc.compute_type),
-               unpack<T>(b_matrix, desc.transpose_b != CUBLAS_OP_N, k, n, desc.compute_type), m, n, k);
+  const std::vector<T> a_numbers = unpack<T>(a_matrix, desc.transpose_a != CUBLAS_OP_N, m, k, desc.compute_type),
+                       b_numbers = unpack<T>(b_matrix, desc.transpose_b != CUBLAS_OP_N, k, n, desc.compute_type);
+  std::vector<T> sums;
+  if constexpr (std::is_same_v<T, float>) {
+    if (product.problem.is_fp8()) sums = multiply_fp8(product, a_numbers, b_numbers);
+  }
+  if (sums.empty()) sums = multiply(a_numbers, b_numbers, m, n, k);
   spoil_ends(product.workspace, product.workspace_bytes);
   if (beta != T{0}) note_reads(c_matrix);
   const Layout bias_layout{.type = static_cast<std::uint32_t>(product.problem.bias_type()),

@@ -257,6 +257,36 @@ BOOST_AUTO_TEST_CASE(optimizer) {
                 [&](Backend& ops) { ops.sum_squares(sum, x); });
 }
 
+BOOST_AUTO_TEST_CASE(fp8) {
+  constexpr Count T = 256;
+  for (const Count C : hidden_sizes) {
+    for (const DType dtype : dtypes) {
+      const Count s = size(dtype), num_blocks = T / 128 * (C / 128);
+      const Tensor in = make(dtype, {T, C}), codes = make(DType::uint8, {T * C}), scales = make(float32, {T * C});
+      for (const bool transpose : {false, true}) {
+        const Count lines = transpose ? C : T, terms = transpose ? T : C;
+        for (const Fp8Tiles tiles : {Fp8Tiles::whole, Fp8Tiles::vectors, Fp8Tiles::blocks}) {
+          const auto [rows, columns] = fp8_scale_shape(tiles, lines, terms);
+          const Fp8Matrix matrix(codes.view({lines, terms}), scales.rows(0, rows * columns).view({rows, columns}),
+                                 Fp8Format::e4m3, tiles);
+          const RoundToFp8 round{.out = matrix, .in = in, .transpose = transpose};
+          const bool is_whole = tiles == Fp8Tiles::whole;
+          const Count num_scales = is_whole ? 1 : tiles == Fp8Tiles::vectors ? rows * columns : num_blocks;
+          const std::string shape = text({T, C}, dtype) + (is_whole                     ? ", one scale"
+                                                           : tiles == Fp8Tiles::vectors ? ", vectors"
+                                                                                        : ", blocks");
+          check_traffic("round_to_fp8", shape + (transpose ? ", transposed" : ""),
+                        {bytes_of::round_to_fp8(s, T * C, num_scales)}, [&](Backend& ops) { ops.round_to_fp8(round); });
+          if (!is_whole || transpose) continue;
+          // The scale is set before, and read where blocks raise it.
+          check_traffic("find_fp8_scale", shape, {bytes_of::find_fp8_scale(s, T * C), 8},
+                        [&](Backend& ops) { ops.find_fp8_scale(round); });
+        }
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(elementary) {
   const Count N = 40000;
   for (const DType to : dtypes) {

@@ -21,6 +21,18 @@ no_difference() {
     awk 'NR > 2 && NF > 2 { ++count; wrong += $2 != 0 } END { exit count > 20 && !wrong ? 0 : 1 }' tensors
 }
 
+# near A B: the losses of both are there, and the same to 3e-3: 8-bit floats round sums that come out on another side of a
+# boundary to the next number.
+# shellcheck disable=SC2317  # check calls it
+near() {
+  paste <(losses "$1") <(losses "$2") | awk '
+    NF != 2 { exit 1 }
+    { n += 1; d = $1 - $2; if (d < 0) d = -d; if (d > 3e-3 * $1) bad = 1 }
+    END { exit bad || n != 4 }'
+}
+# shellcheck disable=SC2317  # check calls it
+differs() { ! same "$1" "$2"; }
+
 make_tiny_run
 check_training --device.comm auto
 
@@ -54,6 +66,28 @@ succeeds "2 ranks on GPUs, with state and parameters on the node" "${train[@]}" 
 check "where they lie changes no bit" same gpu host
 refuses 2 'set parallel.zero_stage = 3' "${train[@]}" --train.output_dir stage_2 --device.backend cuda \
   --train.offload_parameters host --parallel.zero_stage 2
+
+# On GPUs of compute capability 9.0.
+for fp8 in tensorwise blockwise; do
+  refuses 2 "train\.fp8 = $fp8. cannot be computed on this GPU .its compute capability is 8\.0" \
+    "${train[@]}" --train.output_dir refused --device.backend cuda --train.fp8 "$fp8"
+  export SFT_EMULATED_COMPUTE_CAPABILITY=90
+  in_fp8=("${train[@]}" --train.fp8 "$fp8")
+  succeeds "2 ranks on CPUs, $fp8" "${in_fp8[@]}" --device.backend cpu --train.output_dir "cpu_$fp8"
+  succeeds "2 ranks on GPUs, $fp8" "${in_fp8[@]}" --device.backend cuda --train.output_dir "gpu_$fp8"
+  check "GPUs train like CPUs" near "cpu_$fp8" "gpu_$fp8"
+  check "it is another run than without" differs gpu "gpu_$fp8"
+  succeeds "half of the steps" "${in_fp8[@]}" --device.backend cuda --train.output_dir "halves_$fp8" --train.max_steps 2
+  succeeds "the other half" "${in_fp8[@]}" --device.backend cuda --train.output_dir "halves_$fp8" \
+    --checkpoint.resume_from_checkpoint auto
+  check "a resumed run has the same bits" same "gpu_$fp8" "halves_$fp8"
+  unset SFT_EMULATED_COMPUTE_CAPABILITY
+done
+SFT_EMULATED_COMPUTE_CAPABILITY=100 refuses 2 'cuBLAS multiplies with scales of 128 numbers on 9\.0 alone' \
+  "${train[@]}" --train.output_dir refused --device.backend cuda --train.fp8 blockwise
+SFT_EMULATED_COMPUTE_CAPABILITY=100 succeeds "one scale for a matrix, on other GPUs" \
+  "${train[@]}" --train.output_dir other_fp8 --device.backend cuda --train.fp8 tensorwise
+check "with the same bits" same gpu_tensorwise other_fp8
 
 SFT_EMULATED_DRIVER=12080 refuses 2 'GPUs of this node cannot be used .its driver knows CUDA up to 12\.8, and .* CUDA 13' \
   "${train[@]}" --train.output_dir old_driver --device.backend auto

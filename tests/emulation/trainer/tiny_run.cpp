@@ -49,6 +49,7 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
   config.parallel.sp_method = tiny.sp_method;
   config.parallel.ulysses_size = tiny.ulysses_size;
   config.train.precision = tiny.precision;
+  config.train.fp8 = tiny.fp8;
   config.train.activation_checkpointing = tiny.checkpointing;
   config.train.activation_offload = tiny.offloads_activations;
   config.train.offload_optimizer = tiny.offload_optimizer;
@@ -107,10 +108,10 @@ mesh::Layout TinyRun::mesh() const {
 
 std::string TinyRun::name() const {
   const auto number = [](auto value) { return std::to_string(static_cast<int>(value)); };
-  return mesh().describe() + ", family " + number(family) + ", precision " + number(precision) + ", optimizer " +
-         number(optim) + ", clipped to " + number(max_grad_norm) + ", stage " + number(zero_stage) +
-         ", resharded over " + number(reshard_size) + ", sp method " + number(sp_method) + ", checkpointing " +
-         number(checkpointing) + (offloads_activations ? ", offloaded" : "") + ", moments at " +
+  return mesh().describe() + ", family " + number(family) + ", precision " + number(precision) + ", fp8 " +
+         number(fp8) + ", optimizer " + number(optim) + ", clipped to " + number(max_grad_norm) + ", stage " +
+         number(zero_stage) + ", resharded over " + number(reshard_size) + ", sp method " + number(sp_method) +
+         ", checkpointing " + number(checkpointing) + (offloads_activations ? ", offloaded" : "") + ", moments at " +
          number(offload_optimizer) + ", weights at " + number(offload_parameters) + (has_adapters ? ", adapters" : "") +
          ", accumulation " + number(accumulation) + (num_experts > 0 ? ", experts " + number(num_experts) : "") +
          (way == comm::Transport::Way::host_copy ? ", host copies" : "");

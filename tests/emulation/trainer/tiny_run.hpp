@@ -22,6 +22,7 @@ struct TinyRun {
   int ep_size = 1;
   Family family = Family::llama;
   config::Precision precision = config::Precision::fp32;
+  config::Fp8 fp8 = config::Fp8::none;
   config::OptimizerKind optim = config::OptimizerKind::adamw_torch;
   int zero_stage = 3;
   int reshard_size = 1;  ///< neighbours that keep a unit for the backward pass; 1: none

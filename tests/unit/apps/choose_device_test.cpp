@@ -87,14 +87,31 @@ BOOST_AUTO_TEST_CASE(master_weights_leave_a_gpu_where_there_are_any) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(products_in_fp8_are_those_of_cpus) {
+BOOST_AUTO_TEST_CASE(products_in_fp8_are_those_of_gpus_that_have_them) {
+  using config::Fp8;
   config::Config config;
-  config.train.fp8 = config::Fp8::blockwise;
-  BOOST_CHECK_NO_THROW(require_fitting_device(config, device::Kind::cpu));
-  BOOST_CHECK_EXCEPTION(require_fitting_device(config, device::Kind::cuda), Error, [](const Error& error) {
-    return error.status() == ExitStatus::configuration &&
-           std::string(error.what()).starts_with("`train.fp8 = blockwise` cannot be computed on GPUs (");
-  });
+  for (const auto& [fp8, compute_capability, problem] :
+       {std::tuple(Fp8::none, 80, ""),
+        {Fp8::tensorwise, 80, "its compute capability is 8.0, and products of 8-bit"},
+        {Fp8::tensorwise, 89, ""},
+        {Fp8::tensorwise, 100, ""},
+        {Fp8::blockwise, 86, "its compute capability is 8.6"},
+        {Fp8::blockwise, 89, "its compute capability is 8.9, and cuBLAS multiplies with scales of 128 numbers on 9.0"},
+        {Fp8::blockwise, 90, ""},
+        {Fp8::blockwise, 120, "its compute capability is 12.0, and cuBLAS"}}) {
+    config.train.fp8 = fp8;
+    BOOST_CHECK_NO_THROW(require_fitting_device(config, device::Kind::cpu, compute_capability));
+    BOOST_CHECK_NO_THROW(require_fitting_device(config, device::Kind::cuda));  // planned for a GPU that is not there
+    if (std::string(problem).empty()) {
+      BOOST_CHECK_NO_THROW(require_fitting_device(config, device::Kind::cuda, compute_capability));
+      continue;
+    }
+    BOOST_CHECK_EXCEPTION(require_fitting_device(config, device::Kind::cuda, compute_capability), Error,
+                          [&](const Error& error) {
+                            return error.status() == ExitStatus::configuration &&
+                                   std::string(error.what()).find(problem) != std::string::npos;
+                          });
+  }
 }
 
 }  // namespace sft::apps

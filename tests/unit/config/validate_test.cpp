@@ -223,8 +223,6 @@ const Refused
              }},
             {"`train.fp8 = tensorwise` does not go with lora.use_dora",
              [](Config& c) { c.lora.use_peft = c.lora.use_dora = true, c.train.fp8 = Fp8::tensorwise; }},
-            {"`train.fp8 = tensorwise` cannot be computed on GPUs",
-             [](Config& c) { c.device.backend = BackendChoice::cuda, c.train.fp8 = Fp8::tensorwise; }},
             // what TP cuts
             {"8 / tp_size = 8 / 3 is no whole number): set tp_size to one of 1, 2, 4, 8",
              [](Config& c) { set_mesh(c, 1, 1, 1, 3); }, 3},

@@ -296,31 +296,37 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                                        .row_blocks = 1});
                    }});
   }
-  constexpr Fp8Tiles tiles{.rows = 1, .columns = 2};
-  const Operand scales{float32, {T, Fp8Tiles::count(C, tiles.columns)}},
-      new_scales{float32, {T, Fp8Tiles::count(C, tiles.columns)}, "written"};
-  ops.push_back({"find_fp8_scales",
-                 {{"in", {bf16, {T, C}, "strided"}}, {"codes", {DType::uint8, {T, C}}}, {"scales", new_scales}},
-                 [tiles](Backend& b, Tensors x) {
-                   b.find_fp8_scales({.out = {x["codes"], x["scales"], Fp8Format::e4m3, tiles}, .in = x["in"]});
-                 }});
+  const Operand codes{DType::uint8, {T, D}}, scale{float32, {1, 1}};
+  ops.push_back(
+      {"find_fp8_scale",
+       {{"in", {bf16, {T, D}, "strided"}}, {"codes", codes}, {"scales", {float32, {1, 1}, "written"}}},
+       [](Backend& b, Tensors x) {
+         b.find_fp8_scale({.out = {x["codes"], x["scales"], Fp8Format::e4m3, Fp8Tiles::whole}, .in = x["in"]});
+       }});
+  const Operand written_codes{DType::uint8, {T, D}, "written"};
   ops.push_back({"round_to_fp8",
-                 {{"in", {bf16, {T, C}, "strided"}}, {"codes", {DType::uint8, {T, C}, "written"}}, {"scales", scales}},
-                 [tiles](Backend& b, Tensors x) {
-                   b.round_to_fp8({.out = {x["codes"], x["scales"], Fp8Format::e4m3, tiles}, .in = x["in"]});
+                 {{"in", {bf16, {T, D}, "strided"}}, {"codes", written_codes}, {"scales", scale}},
+                 [](Backend& b, Tensors x) {
+                   b.round_to_fp8({.out = {x["codes"], x["scales"], Fp8Format::e4m3, Fp8Tiles::whole}, .in = x["in"]});
                  }});
+  ops.push_back(
+      {"round_to_fp8",
+       {{"in", {bf16, {D, T}, "strided"}}, {"codes", written_codes}, {"scales", {float32, {1, T}, "written"}}},
+       [](Backend& b, Tensors x) {
+         b.round_to_fp8(
+             {.out = {x["codes"], x["scales"], Fp8Format::e5m2, Fp8Tiles::vectors}, .in = x["in"], .transpose = true});
+       }});
   ops.push_back({"fp8_matmul",
-                 {{"a", {DType::uint8, {T, C}}},
-                  {"scales of a", scales},
-                  {"b", {DType::uint8, {V, C}}},
-                  {"scales of b", {float32, {1, 1}}},
+                 {{"a", codes},
+                  {"scales of a", {float32, {1, T}}},
+                  {"b", {DType::uint8, {V, D}}},
+                  {"scales of b", {float32, {1, 4}}},
                   {"c", {bf16, {T, V}, "written strided"}},
                   {"bias", {bf16, {V}, "optional"}}},
-                 [tiles](Backend& b, Tensors x) {
-                   b.fp8_matmul({.a = {x["a"], x["scales of a"], Fp8Format::e5m2, tiles},
-                                 .b = {x["b"], x["scales of b"], Fp8Format::e4m3, {}},
+                 [](Backend& b, Tensors x) {
+                   b.fp8_matmul({.a = {x["a"], x["scales of a"], Fp8Format::e5m2, Fp8Tiles::vectors},
+                                 .b = {x["b"], x["scales of b"], Fp8Format::e4m3, Fp8Tiles::blocks},
                                  .c = x["c"],
-                                 .transpose_b = true,
                                  .bias = x["bias"]});
                  }});
   const Operand keys{bf16, {Tk, K, D}, "strided"}, statistics{float32, {T, n}};

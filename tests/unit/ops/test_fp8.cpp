@@ -50,43 +50,67 @@ double largest_of(Fp8Format format) { return format == Fp8Format::e4m3 ? 448.0 :
 
 /// A matrix of 8-bit floats with its memory.
 struct OwnedFp8 {
-  OwnedFp8(std::int64_t rows, std::int64_t columns, Fp8Format format, Fp8Tiles tiles)
-      : codes(DType::uint8, {rows, columns}),
-        scales(DType::float32, {Fp8Tiles::count(rows, tiles.rows), Fp8Tiles::count(columns, tiles.columns)}),
-        matrix(*codes, *scales, format, tiles) {}
+  OwnedFp8(std::int64_t lines, std::int64_t terms, Fp8Format format, Fp8Tiles tiles)
+      : memory(DType::uint8, {num_fp8_codes(lines, terms) / fp8_line_codes(terms), fp8_line_codes(terms)}),
+        scales(DType::float32, {fp8_scale_shape(tiles, lines, terms)[0], fp8_scale_shape(tiles, lines, terms)[1]}),
+        matrix(memory->rows(0, lines).columns(0, terms), *scales, format, tiles) {
+    for (std::int64_t i = 0; i < memory->num_elements(); ++i) memory->as<std::uint8_t>()[i] = 0x55;
+  }
 
-  [[nodiscard]] double scale_at(std::int64_t row, std::int64_t column) const {
-    const Fp8Tiles& tiles = matrix.tiles;
-    return get(*scales, tiles.rows == 0 ? 0 : row / tiles.rows, tiles.columns == 0 ? 0 : column / tiles.columns);
+  [[nodiscard]] std::uint8_t code(std::int64_t line, std::int64_t term) const {
+    return memory->as<std::uint8_t>()[line * memory->shape[1] + term];
   }
-  [[nodiscard]] double number(std::int64_t row, std::int64_t column) const {
-    return number_of(static_cast<std::uint8_t>(get(*codes, row, column)), matrix.format) * scale_at(row, column);
+  [[nodiscard]] double scale_at(std::int64_t line, std::int64_t term) const {
+    switch (matrix.tiles) {
+      case Fp8Tiles::whole:
+        return get(*scales, 0, 0);
+      case Fp8Tiles::vectors:
+        return get(*scales, term / fp8_tile, line);
+      case Fp8Tiles::blocks:
+        return get(*scales, line / fp8_tile, term / fp8_tile);
+    }
+    return nan;
   }
+  [[nodiscard]] double number(std::int64_t line, std::int64_t term) const {
+    return number_of(code(line, term), matrix.format) * scale_at(line, term);
+  }
+  /// Line by line.
   [[nodiscard]] std::vector<double> numbers() const {
     std::vector<double> all;
-    for (std::int64_t r = 0; r < codes->shape[0]; ++r) {
-      for (std::int64_t c = 0; c < codes->shape[1]; ++c) all.push_back(number(r, c));
+    for (std::int64_t l = 0; l < matrix.codes.shape[0]; ++l) {
+      for (std::int64_t t = 0; t < matrix.codes.shape[1]; ++t) all.push_back(number(l, t));
     }
     return all;
   }
+  /// Whether lines end with zeros, and nothing lies behind the last.
+  [[nodiscard]] bool ends_with_zeros() const {
+    bool is_right = true;
+    for (std::int64_t l = 0; l < memory->shape[0]; ++l) {
+      const bool is_line = l < matrix.codes.shape[0];
+      for (std::int64_t t = is_line ? matrix.codes.shape[1] : 0; t < memory->shape[1]; ++t) {
+        is_right = is_right && code(l, t) == (is_line ? 0 : 0x55);
+      }
+    }
+    return is_right;
+  }
 
-  Owned codes, scales;
+  Owned memory, scales;
   Fp8Matrix matrix;
 };
 
-void round(TestBackend& backend, const OwnedFp8& out, const Tensor& in) {
-  backend->find_fp8_scales({.out = out.matrix, .in = in});
-  backend->round_to_fp8({.out = out.matrix, .in = in});
+void round(TestBackend& backend, const OwnedFp8& out, const Tensor& in, bool transpose = false) {
+  if (out.matrix.tiles == Fp8Tiles::whole) {
+    backend->find_fp8_scale({.out = out.matrix, .in = in, .transpose = transpose});
+  }
+  backend->round_to_fp8({.out = out.matrix, .in = in, .transpose = transpose});
 }
 
 constexpr std::array formats{Fp8Format::e4m3, Fp8Format::e5m2};
-/// All of a matrix, rows, tiles along rows and along columns, blocks; none divides the sizes of the tests.
-constexpr std::array all_tiles{Fp8Tiles{},       Fp8Tiles{1, 0},     Fp8Tiles{1, 128},
-                               Fp8Tiles{128, 1}, Fp8Tiles{128, 128}, Fp8Tiles{0, 1}};
+constexpr std::array all_tiles{Fp8Tiles::whole, Fp8Tiles::vectors, Fp8Tiles::blocks};
 
-std::string describe(const TestBackend& backend, Fp8Format format, const Fp8Tiles& tiles) {
-  return backend.name() + " " + name_of_format(format) + " tiles " + std::to_string(tiles.rows) + " x " +
-         std::to_string(tiles.columns);
+std::string describe(const TestBackend& backend, Fp8Format format, Fp8Tiles tiles) {
+  constexpr std::array names{"whole", "vectors", "blocks"};
+  return backend.name() + " " + name_of_format(format) + " " + names.at(static_cast<std::size_t>(tiles));
 }
 
 /// fp8.py's numbers.
@@ -99,6 +123,39 @@ Owned spread(std::uint64_t seed, std::int64_t rows, std::int64_t columns) {
     set(*result, i / columns, i % columns, std::ldexp(value, -15 - static_cast<int>(h % 16)));
   }
   return result;
+}
+
+/// Numbers are as near as the format has them, and no scale could be smaller.
+void check_scales(TestBackend& backend, const Tensor& in, Fp8Format format, Fp8Tiles tiles, bool transpose) {
+  const std::int64_t lines = in.shape[transpose ? 1 : 0], terms = in.shape[transpose ? 0 : 1];
+  const OwnedFp8 out(lines, terms, format, tiles);
+  round(backend, out, in, transpose);
+  std::map<std::pair<std::int64_t, std::int64_t>, std::pair<double, double>> of_tiles;  // the largest, and the scale
+  std::int64_t num_far = 0;
+  for (std::int64_t l = 0; l < lines; ++l) {
+    for (std::int64_t t = 0; t < terms; ++t) {
+      const double value = transpose ? get(in, t, l) : get(in, l, t), scale = out.scale_at(l, t);
+      const std::int64_t tile_line = tiles == Fp8Tiles::whole ? 0 : tiles == Fp8Tiles::vectors ? l : l / fp8_tile;
+      auto& [largest, its_scale] = of_tiles[{tile_line, tiles == Fp8Tiles::whole ? 0 : t / fp8_tile}];
+      largest = std::max(largest, std::abs(value));
+      its_scale = scale;
+      // Half of the last digit, or of the least number.
+      const double unit = format == Fp8Format::e4m3 ? 0x1p-4 : 0x1p-3;
+      const double least = format == Fp8Format::e4m3 ? 0x1p-10 : 0x1p-17;
+      const double allowed = std::max(unit * std::abs(value), least * scale);
+      num_far += std::abs(out.number(l, t) - value) > allowed ? 1 : 0;
+    }
+  }
+  BOOST_TEST(num_far == 0, describe(backend, format, tiles));
+  std::int64_t num_wrong = 0;
+  for (const auto& [tile, numbers] : of_tiles) {
+    const auto& [largest, scale] = numbers;
+    int exponent = 0;
+    const bool is_power = std::frexp(scale, &exponent) == 0.5;
+    num_wrong += is_power && largest <= largest_of(format) * scale && largest > largest_of(format) * scale / 2 ? 0 : 1;
+  }
+  BOOST_TEST(num_wrong == 0, describe(backend, format, tiles));
+  BOOST_TEST(out.ends_with_zeros(), describe(backend, format, tiles));
 }
 
 }  // namespace
@@ -122,17 +179,17 @@ BOOST_AUTO_TEST_CASE(codes_are_those_of_pytorch_for_every_bf16_number) {
             in.as<float>()[at] = float_of(BFloat16{bits});
           }
         }
-        for (const Fp8Tiles& tiles : all_tiles) {
-          const OwnedFp8 out(rows, columns, format, tiles);
-          for (std::int64_t r = 0; r < out.scales->shape[0]; ++r) {
-            for (std::int64_t c = 0; c < out.scales->shape[1]; ++c) set(*out.scales, r, c, 1.0);
-          }
-          backend->round_to_fp8({.out = out.matrix, .in = in});
+        for (const bool transpose : {false, true}) {
+          const OwnedFp8 out(transpose ? columns : rows, transpose ? rows : columns, format, Fp8Tiles::whole);
+          set(*out.scales, 0, 0, 1.0);
+          backend->round_to_fp8({.out = out.matrix, .in = in, .transpose = transpose});
           std::int64_t num_wrong = 0;
           for (std::int64_t i = 0; i < rows * columns; ++i) {
-            num_wrong += out.codes->as<std::uint8_t>()[i] != expected[static_cast<std::size_t>(i)] ? 1 : 0;
+            const std::int64_t r = i / columns, c = i % columns;
+            const std::uint8_t code = transpose ? out.code(c, r) : out.code(r, c);
+            num_wrong += code != expected[static_cast<std::size_t>(i)] ? 1 : 0;
           }
-          BOOST_TEST(num_wrong == 0, describe(backend, format, tiles) << ' ' << name_of(dtype));
+          BOOST_TEST(num_wrong == 0, describe(backend, format, Fp8Tiles::whole) << ' ' << name_of(dtype));
         }
       }
     });
@@ -149,34 +206,8 @@ BOOST_AUTO_TEST_CASE(scales_are_the_least_powers_of_two_that_nothing_exceeds) {
           set(*in, r, c, std::ldexp(get(*in, r, c), static_cast<int>(c % 31) - 30));
       }
       for (const Fp8Format format : formats) {
-        for (const Fp8Tiles& tiles : all_tiles) {
-          const OwnedFp8 out(rows, columns, format, tiles);
-          round(backend, out, *in);
-          std::map<std::pair<std::int64_t, std::int64_t>, double> largest;
-          std::int64_t num_far = 0;
-          for (std::int64_t r = 0; r < rows; ++r) {
-            for (std::int64_t c = 0; c < columns; ++c) {
-              const double value = get(*in, r, c), scale = out.scale_at(r, c);
-              double& of_tile =
-                  largest[{tiles.rows == 0 ? 0 : r / tiles.rows, tiles.columns == 0 ? 0 : c / tiles.columns}];
-              of_tile = std::max(of_tile, std::abs(value));
-              // Half of the last digit, or of the least number.
-              const double unit = format == Fp8Format::e4m3 ? 0x1p-4 : 0x1p-3;
-              const double least = format == Fp8Format::e4m3 ? 0x1p-10 : 0x1p-17;
-              const double allowed = std::max(unit * std::abs(value), least * scale);
-              num_far += std::abs(out.number(r, c) - value) > allowed ? 1 : 0;
-            }
-          }
-          BOOST_TEST(num_far == 0, describe(backend, format, tiles));
-          std::int64_t num_wrong = 0;
-          for (const auto& [tile, size] : largest) {
-            const double scale = get(*out.scales, tile.first, tile.second);
-            int exponent = 0;
-            const bool is_power = std::frexp(scale, &exponent) == 0.5;
-            num_wrong +=
-                is_power && size <= largest_of(format) * scale && size > largest_of(format) * scale / 2 ? 0 : 1;
-          }
-          BOOST_TEST(num_wrong == 0, describe(backend, format, tiles));
+        for (const Fp8Tiles tiles : all_tiles) {
+          for (const bool transpose : {false, true}) check_scales(backend, *in, format, tiles, transpose);
         }
       }
     }
@@ -191,17 +222,17 @@ BOOST_AUTO_TEST_CASE(zeros_have_a_scale_and_what_is_not_finite_spoils_its_tile) 
       set(*in, 1, 130, bad);
       set(*in, 2, 5, 0x1p-133);  // the least that bf16 has
       for (const Fp8Format format : formats) {
-        const OwnedFp8 out(rows, columns, format, {1, 128});
+        const OwnedFp8 out(rows, columns, format, Fp8Tiles::vectors),
+            other(rows, columns, Fp8Format::e4m3, Fp8Tiles::vectors);
         round(backend, out, *in);
-        BOOST_TEST(get(*out.scales, 0, 0) == 0x1p-126);
-        BOOST_TEST(get(*out.scales, 1, 0) == 0x1p-126);
-        BOOST_TEST(get(*out.scales, 2, 0) == 0x1p-126);
-        BOOST_TEST(std::isnan(get(*out.scales, 1, 1)));
+        round(backend, other, *in);
+        for (const std::int64_t line : {0, 1, 2}) BOOST_TEST(out.scale_at(line, 0) == 0x1p-126);
+        BOOST_TEST(std::isinf(out.scale_at(1, 128)));
         BOOST_TEST(out.number(0, 7) == 0.0);
         for (const std::int64_t column : {128, 130, 255}) BOOST_TEST(std::isnan(out.number(1, column)));
         BOOST_TEST(out.number(1, 127) == 0.0);
         const Owned c = Owned(DType::float32, {rows, rows}).fill(0.0);
-        backend->fp8_matmul({.a = out.matrix, .b = out.matrix, .c = *c, .transpose_b = true});
+        backend->fp8_matmul({.a = out.matrix, .b = other.matrix, .c = *c});
         BOOST_TEST(std::isnan(get(*c, 1, 1)));
         BOOST_TEST(get(*c, 0, 0) == 0.0);
       }
@@ -212,45 +243,39 @@ BOOST_AUTO_TEST_CASE(zeros_have_a_scale_and_what_is_not_finite_spoils_its_tile) 
 BOOST_AUTO_TEST_CASE(products_are_those_of_the_numbers) {
   struct Case {
     std::int64_t m, n, k;
-    bool transpose_a, transpose_b, accumulate, has_bias;
+    bool transpose_a, transpose_b, accumulate, has_bias;  ///< what is rounded lies transposed
     DType c_dtype;
     Fp8Tiles a, b;
   };
-  const Fp8Tiles whole, along_rows{1, 128}, along_columns{128, 1}, blocks{128, 128};
+  using enum Fp8Tiles;
   const std::vector<Case> cases{
-      {150, 140, 300, false, true, false, true, DType::bf16, along_rows, blocks},
+      {150, 140, 300, false, true, false, true, DType::bf16, vectors, blocks},
       {150, 140, 300, false, true, false, false, DType::float32, whole, whole},
-      {70, 300, 260, false, false, false, false, DType::bf16, along_rows, blocks},
-      {270, 130, 150, true, false, true, false, DType::float32, along_columns, along_columns},
-      {270, 130, 150, true, false, true, true, DType::bf16, whole, along_columns},
-      {33, 1, 700, false, true, true, false, DType::float32, along_rows, blocks},
-      {1, 65, 5, true, true, false, true, DType::float32, blocks, whole},
-      {600, 530, 20, false, true, false, false, DType::float32, along_rows, blocks},
+      {70, 300, 260, false, false, false, false, DType::bf16, vectors, blocks},
+      {270, 130, 150, true, false, true, false, DType::float32, vectors, vectors},
+      {270, 130, 150, true, false, true, true, DType::bf16, whole, whole},
+      {33, 1, 700, false, true, true, false, DType::float32, vectors, blocks},
+      {1, 65, 5, true, true, false, true, DType::float32, blocks, vectors},
+      {600, 530, 20, false, true, false, false, DType::float32, vectors, blocks},
   };
   on_every_backend([&](TestBackend& backend) {
     for (const Case& test : cases) {
       const auto& [m, n, k, transpose_a, transpose_b, accumulate, has_bias, c_dtype, a_tiles, b_tiles] = test;
       const Owned a_in = Owned(DType::float32, {transpose_a ? k : m, transpose_a ? m : k}).normal(1),
                   b_in = Owned(DType::float32, {transpose_b ? n : k, transpose_b ? k : n}).normal(2);
-      const OwnedFp8 a(a_in->shape[0], a_in->shape[1], Fp8Format::e5m2, a_tiles),
-          b(b_in->shape[0], b_in->shape[1], Fp8Format::e4m3, b_tiles);
-      round(backend, a, *a_in);
-      round(backend, b, *b_in);
+      const OwnedFp8 a(m, k, Fp8Format::e5m2, a_tiles), b(n, k, Fp8Format::e4m3, b_tiles);
+      round(backend, a, *a_in, transpose_a);
+      round(backend, b, *b_in, !transpose_b);
       const Owned bias = Owned(c_dtype, {n}).normal(3), wide = Owned(c_dtype, {m, n + 5}).normal(4);
       const Tensor c = wide->columns(2, n);
-      std::vector<double> expected = naive::matmul(a.numbers(), b.numbers(), m, n, k, transpose_a, transpose_b);
+      std::vector<double> expected = naive::matmul(a.numbers(), b.numbers(), m, n, k, false, true);
       const std::vector<double> before = read(c);
       for (std::size_t i = 0; i < expected.size(); ++i) {
         if (accumulate) expected[i] += before[i];
         if (has_bias) expected[i] += get(*bias, 0, static_cast<std::int64_t>(i) % n);
       }
-      backend->fp8_matmul({.a = a.matrix,
-                           .b = b.matrix,
-                           .c = c,
-                           .transpose_a = transpose_a,
-                           .transpose_b = transpose_b,
-                           .accumulate = accumulate,
-                           .bias = has_bias ? *bias : Tensor()});
+      backend->fp8_matmul(
+          {.a = a.matrix, .b = b.matrix, .c = c, .accumulate = accumulate, .bias = has_bias ? *bias : Tensor()});
       check_close(c, expected, tolerance_of(c_dtype), backend.name() + " fp8 product");
       BOOST_TEST(get(*wide, 0, 1) != 0.0);  // what lies beside c stays
     }
@@ -277,19 +302,20 @@ BOOST_AUTO_TEST_CASE(a_linear_layer_is_that_of_pytorch) {
     BOOST_TEST_REQUIRE(expected.size() > 20);
     ++num_results;
     const bool blockwise = kind == "blockwise";
-    const Fp8Tiles blocks = blockwise ? Fp8Tiles{128, 128} : Fp8Tiles{};
-    const Fp8Tiles along_rows = blockwise ? Fp8Tiles{1, 128} : Fp8Tiles{};
-    const Fp8Tiles along_columns = blockwise ? Fp8Tiles{128, 1} : Fp8Tiles{};
+    const Fp8Tiles blocks = blockwise ? Fp8Tiles::blocks : Fp8Tiles::whole;
+    const Fp8Tiles vectors = blockwise ? Fp8Tiles::vectors : Fp8Tiles::whole;
     on_every_backend([&](TestBackend& backend) {
-      const bool is_y = name == "y", is_dx = name == "dx";
-      const Tensor &left = is_y ? *x : *dy, &right = is_y || is_dx ? *w : *x;
-      const OwnedFp8 a(left.shape[0], left.shape[1], is_y ? Fp8Format::e4m3 : Fp8Format::e5m2,
-                       is_y || is_dx ? along_rows : along_columns),
-          b(right.shape[0], right.shape[1], Fp8Format::e4m3, is_y || is_dx ? blocks : along_columns);
-      round(backend, a, left);
-      round(backend, b, right);
-      const Owned c(DType::float32, {is_y || is_dx ? tokens : columns, is_y ? columns : columns_in});
-      backend->fp8_matmul({.a = a.matrix, .b = b.matrix, .c = *c, .transpose_a = !is_y && !is_dx, .transpose_b = is_y});
+      const bool is_y = name == "y", is_dx = name == "dx", is_dw = name == "dw";
+      const std::int64_t lines_a = is_dw ? columns : tokens, lines_b = is_y ? columns : columns_in,
+                         terms = is_y    ? columns_in
+                                 : is_dx ? columns
+                                         : tokens;
+      const OwnedFp8 a(lines_a, terms, is_y ? Fp8Format::e4m3 : Fp8Format::e5m2, vectors),
+          b(lines_b, terms, Fp8Format::e4m3, is_dw ? vectors : blocks);
+      round(backend, a, is_y ? *x : *dy, is_dw);
+      round(backend, b, is_dw ? *x : *w, !is_y);
+      const Owned c(DType::float32, {lines_a, lines_b});
+      backend->fp8_matmul({.a = a.matrix, .b = b.matrix, .c = *c});
       const std::vector<double> found = read(*c);
       double squares = 0.0, worst = 0.0;
       for (const double number : found) squares += number * number;

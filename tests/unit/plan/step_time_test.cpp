@@ -77,16 +77,23 @@ BOOST_AUTO_TEST_CASE(products_in_fp8_take_as_many_operations_and_rounding_the_by
   Hardware machine = instant();
   machine.rates.products = {{1e-9, 1e9}};
   const double products_s = run.time(machine).step_s;
+  const config::Model& m = run.config.model;
+  const double head_s = 6.0 * static_cast<double>(m.hidden_size * m.vocab_size) * run.num_tokens() / 1e9;
+  for (const config::Fp8 fp8 : {config::Fp8::tensorwise, config::Fp8::blockwise}) {
+    run.config.train.fp8 = fp8;
+    machine.rates.fp8_speedup = 1;
+    BOOST_TEST(run.time(machine).step_s == products_s, nearly);
+    machine.rates.fp8_speedup = 2;
+    BOOST_TEST(run.time(machine).step_s == head_s + (products_s - head_s) / 2, nearly);
+  }
   run.config.train.fp8 = config::Fp8::tensorwise;
-  BOOST_TEST(run.time(machine).step_s == products_s, nearly);
 
-  // Each of the three products of a layer rounds two operands, which are read twice; their scales are 4 bytes each.
+  // Each of the three products of a layer rounds two operands.
   machine = instant();
   machine.rates.memory_bytes_per_s = 1e9;
   run.config.train.fp8 = config::Fp8::none;
   const double plain_s = run.time(machine).step_s;
   run.config.train.fp8 = config::Fp8::tensorwise;
-  const config::Model& m = run.config.model;
   const double q_columns = static_cast<double>(m.num_attention_heads * m.head_dim),
                kv_columns = static_cast<double>(m.num_key_value_heads * m.head_dim),
                hidden = static_cast<double>(m.hidden_size), mlp = static_cast<double>(m.intermediate_size);
@@ -97,8 +104,9 @@ BOOST_AUTO_TEST_CASE(products_in_fp8_take_as_many_operations_and_rounding_the_by
     num_operands += 6;
   }
   const auto layers = static_cast<double>(m.num_hidden_layers);
-  // Read twice as float32, written as a byte, read as a byte in place of float32 by the product.
-  const double bytes = layers * (elements * (2 * 4 + 1 + 1 - 4) + num_operands * 2 * 4);
+  // Read twice as float32, written as a byte, read as a byte in place of float32 by the product. Their scales are
+  // written, and read twice.
+  const double bytes = layers * (elements * (2 * 4 + 1 + 1 - 4) + num_operands * 3 * 4);
   BOOST_TEST(run.time(machine).step_s - plain_s == bytes / 1e9, boost::test_tools::tolerance(1e-6));
 }
 

@@ -29,11 +29,11 @@ using E5m2 = Format<2, 15, 15>;
 inline std::uint32_t bits_of(float x) { return __builtin_bit_cast(std::uint32_t, x); }
 inline float float_of(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
 
-/// The code of x, by which PyTorch's conversion rounds too, but for numbers that are too large: they become the
-/// largest.
+/// The code of x times the factor, which has the sign of x, also where it is NaN. PyTorch's conversion rounds so too,
+/// but for numbers that are too large: they become the largest.
 template <class F>
-inline std::uint8_t encode(float x) {
-  const std::uint32_t bits = bits_of(x), size = bits & ~sign_bit;
+inline std::uint8_t encode(float x, float factor) {
+  const std::uint32_t size = bits_of(x * factor) & ~sign_bit;
   const std::uint32_t held = size < F::largest_bits ? size : F::largest_bits;
   const std::uint32_t odd = held >> F::dropped_bits & 1u;
   const std::uint32_t rebias = static_cast<std::uint32_t>(float_bias - F::bias) << F::mantissa_bits;
@@ -42,13 +42,13 @@ inline std::uint8_t encode(float x) {
   const std::uint32_t subnormal = bits_of(float_of(held) + float_of(F::subnormal_bits)) - F::subnormal_bits;
   const std::uint32_t finite = held < F::least_normal_bits ? subnormal : normal;
   const std::uint32_t code = size > infinity_bits ? 0x7fu : finite;
-  return static_cast<std::uint8_t>(code | (bits & sign_bit) >> 24);
+  return static_cast<std::uint8_t>(code | (bits_of(x) & sign_bit) >> 24);
 }
 
 /// The scale of numbers of which the largest has these bits, without a sign.
 template <class F>
 inline float scale_of(std::uint32_t largest) {
-  if (largest >= infinity_bits) return float_of(nan_bits);
+  if (largest >= infinity_bits) return float_of(infinity_bits);
   const int exponent = static_cast<int>(largest >> float_mantissa_bits) - float_bias;
   const bool exceeds = (largest & 0x7fffffu) > 0x600000u;
   const int least = 1 - float_bias;
@@ -89,83 +89,96 @@ std::uint32_t largest_of_all(ConstView in) {
   return largest;
 }
 
-/// The scales of a row of tiles that have one column each.
-template <class F, class T>
-void find_column_scales(float* scales, ConstView in, std::int64_t begin, std::int64_t end) {
-  constexpr std::int64_t chunk = 64;
-  for (std::int64_t first = 0; first < in.columns; first += chunk) {
-    const std::int64_t size = min(chunk, in.columns - first);
-    std::uint32_t largest[chunk] = {};
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T* x = row<T>(in, r) + first;
-#pragma omp simd
-      for (std::int64_t c = 0; c < size; ++c) {
-        const std::uint32_t bits = bits_of(load(x[c])) & ~sign_bit;
-        largest[c] = bits > largest[c] ? bits : largest[c];
-      }
-    }
-    for (std::int64_t c = 0; c < size; ++c) scales[first + c] = scale_of<F>(largest[c]);
-  }
-}
-
-template <class F, class T>
-void find_tile_scales(Fp8View to, ConstView in) {
-  const std::int64_t num_tile_rows = divide_up(to.rows, to.tile_rows);
-#pragma omp parallel for if (in.rows * in.columns >= min_parallel_elements)
-  for (std::int64_t tile_row = 0; tile_row < num_tile_rows; ++tile_row) {
-    const std::int64_t begin = tile_row * to.tile_rows, end = min(begin + to.tile_rows, to.rows);
-    float* scales = to.scales + tile_row * to.scale_columns;
-    if (to.tile_columns == 1) {
-      find_column_scales<F, T>(scales, in, begin, end);
-      continue;
-    }
-    for (std::int64_t tile = 0; tile < to.scale_columns; ++tile) {
-      const std::int64_t first = tile * to.tile_columns, size = min(to.tile_columns, to.columns - first);
-      std::uint32_t largest = 0;
-      for (std::int64_t r = begin; r < end; ++r) {
-        const std::uint32_t of_row = largest_of(row<T>(in, r) + first, size);
-        largest = of_row > largest ? of_row : largest;
-      }
-      scales[tile] = scale_of<F>(largest);
-    }
-  }
-}
-
-void find_fp8_scales(Fp8View to, ConstView in) {
+void find_fp8_scale(Fp8View to, ConstView in) {
   with_type(in, [&](auto type) {
     using T = typename decltype(type)::type;
-    with_format(to, [&](auto format) {
-      using F = decltype(format);
-      if (to.tile_rows >= to.rows && to.tile_columns >= to.columns) {
-        *to.scales = scale_of<F>(largest_of_all<T>(in));
-      } else {
-        find_tile_scales<F, T>(to, in);
-      }
-    });
+    with_format(to, [&](auto format) { *to.scales = scale_of<decltype(format)>(largest_of_all<T>(in)); });
   });
 }
 
-void round_to_fp8(Fp8View to, ConstView in) {
+/// The first line and term of a tile, and how many it has.
+struct Tile {
+  std::int64_t line, lines, term, terms;
+};
+
+/// Writes the numbers of the tile to `numbers`, a line to every fp8_tile_side.
+template <class T>
+void read_tile(float* numbers, ConstView in, bool transpose, const Tile& tile) {
+  if (transpose) {
+    for (std::int64_t t = 0; t < tile.terms; ++t) {
+      const T* from = row<T>(in, tile.term + t) + tile.line;
+      for (std::int64_t l = 0; l < tile.lines; ++l) numbers[l * fp8_tile_side + t] = load(from[l]);
+    }
+    return;
+  }
+  for (std::int64_t l = 0; l < tile.lines; ++l) {
+    const T* from = row<T>(in, tile.line + l) + tile.term;
+    float* to = numbers + l * fp8_tile_side;
+#pragma omp simd
+    for (std::int64_t t = 0; t < tile.terms; ++t) to[t] = load(from[t]);
+  }
+}
+
+/// Rounds the lines of a tile, each with its scale, and ends the last tiles of lines with zeros.
+template <class F>
+void encode_tile(Fp8View to, const Tile& tile, const float* numbers, const float* scales) {
+  const std::int64_t end = tile.term + tile.terms;
+  for (std::int64_t l = 0; l < tile.lines; ++l) {
+    const float* from = numbers + l * fp8_tile_side;
+    std::uint8_t* codes = to.codes + (tile.line + l) * to.line_codes + tile.term;
+    const float factor = 1.0f / scales[l];  // as exact as the division
+#pragma omp simd
+    for (std::int64_t t = 0; t < tile.terms; ++t) codes[t] = encode<F>(from[t], factor);
+    if (end == to.terms) {
+      for (std::int64_t t = tile.terms; t < to.line_codes - tile.term; ++t) codes[t] = 0;
+    }
+  }
+}
+
+/// The scales of the lines of a tile, which are written where they have their place unless there is one for the whole
+/// matrix, which is there.
+template <class F>
+void scale_tile(float* scales, Fp8View to, const Tile& tile, const float* numbers) {
+  std::uint32_t largest = 0;
+  for (std::int64_t l = 0; l < tile.lines; ++l) {
+    const std::uint32_t of_line = largest_of(numbers + l * fp8_tile_side, tile.terms);
+    largest = of_line > largest ? of_line : largest;
+    scales[l] = scale_of<F>(of_line);
+  }
+  if (to.tiles == Fp8View::Tiles::vectors) {
+    float* const out = to.scales + tile.term / fp8_tile_side * to.row_scales + tile.line;
+    for (std::int64_t l = 0; l < tile.lines; ++l) out[l] = scales[l];
+    return;
+  }
+  const float scale = scale_of<F>(largest);
+  to.scales[tile.line / fp8_tile_side * to.row_scales + tile.term / fp8_tile_side] = scale;
+  for (std::int64_t l = 0; l < tile.lines; ++l) scales[l] = scale;
+}
+
+template <class F, class T>
+void round_tile(Fp8View to, ConstView in, bool transpose, const Tile& tile) {
+  float numbers[fp8_tile_side * fp8_tile_side], scales[fp8_tile_side];
+  read_tile<T>(numbers, in, transpose, tile);
+  if (to.tiles == Fp8View::Tiles::whole) {
+    for (std::int64_t l = 0; l < tile.lines; ++l) scales[l] = *to.scales;
+  } else {
+    scale_tile<F>(scales, to, tile, numbers);
+  }
+  encode_tile<F>(to, tile, numbers, scales);
+}
+
+void round_to_fp8(Fp8View to, ConstView in, bool transpose) {
   with_type(in, [&](auto type) {
     using T = typename decltype(type)::type;
     with_format(to, [&](auto format) {
       using F = decltype(format);
+      const std::int64_t across = divide_up(to.terms, fp8_tile_side),
+                         num_tiles = divide_up(to.lines, fp8_tile_side) * across;
 #pragma omp parallel for if (in.rows * in.columns >= min_parallel_elements)
-      for (std::int64_t r = 0; r < in.rows; ++r) {
-        const T* from = row<T>(in, r);
-        std::uint8_t* codes = to.codes + r * to.columns;
-        const float* scales = to.scales + r / to.tile_rows * to.scale_columns;
-        if (to.tile_columns == 1) {
-#pragma omp simd
-          for (std::int64_t c = 0; c < to.columns; ++c) codes[c] = encode<F>(load(from[c]) / scales[c]);
-          continue;
-        }
-        for (std::int64_t tile = 0; tile < to.scale_columns; ++tile) {
-          const float factor = 1.0f / scales[tile];  // as exact as the division
-          const std::int64_t end = min((tile + 1) * to.tile_columns, to.columns);
-#pragma omp simd
-          for (std::int64_t c = tile * to.tile_columns; c < end; ++c) codes[c] = encode<F>(load(from[c]) * factor);
-        }
+      for (std::int64_t i = 0; i < num_tiles; ++i) {
+        const std::int64_t line = i / across * fp8_tile_side, term = i % across * fp8_tile_side;
+        round_tile<F, T>(to, in, transpose,
+                         {line, min(fp8_tile_side, to.lines - line), term, min(fp8_tile_side, to.terms - term)});
       }
     });
   });
@@ -183,7 +196,8 @@ inline float number_of(std::uint8_t code) {
   return float_of(number | static_cast<std::uint32_t>(code & 0x80u) << 24);
 }
 
-void read_fp8(View out, ConstFp8View from, std::int64_t first_row, std::int64_t first_column) {
+void read_fp8(View out, ConstFp8View from, std::int64_t first_line, std::int64_t first_term) {
+  using Tiles = ConstFp8View::Tiles;
   with_type(out, [&](auto type) {
     using T = typename decltype(type)::type;
     with_format(from, [&](auto format) {
@@ -191,18 +205,15 @@ void read_fp8(View out, ConstFp8View from, std::int64_t first_row, std::int64_t 
 #pragma omp parallel for if (out.rows * out.columns >= min_parallel_elements)
       for (std::int64_t r = 0; r < out.rows; ++r) {
         T* to = row<T>(out, r);
-        const std::uint8_t* codes = from.codes + (first_row + r) * from.columns + first_column;
-        const float* scales = from.scales + (first_row + r) / from.tile_rows * from.scale_columns;
-        if (from.tile_columns == 1) {
-#pragma omp simd
-          for (std::int64_t c = 0; c < out.columns; ++c)
-            store(to[c], number_of<F>(codes[c]) * scales[first_column + c]);
-          continue;
-        }
+        const std::int64_t line = first_line + r;
+        const std::uint8_t* codes = from.codes + line * from.line_codes + first_term;
         for (std::int64_t begin = 0; begin < out.columns;) {
-          const std::int64_t tile = (first_column + begin) / from.tile_columns;
-          const std::int64_t end = min((tile + 1) * from.tile_columns - first_column, out.columns);
-          const float scale = scales[tile];
+          const std::int64_t tile = (first_term + begin) / fp8_tile_side;
+          const std::int64_t end = min((tile + 1) * fp8_tile_side - first_term, out.columns);
+          const float scale = from.tiles == Tiles::whole ? *from.scales
+                              : from.tiles == Tiles::vectors
+                                  ? from.scales[tile * from.row_scales + line]
+                                  : from.scales[line / fp8_tile_side * from.row_scales + tile];
 #pragma omp simd
           for (std::int64_t c = begin; c < end; ++c) store(to[c], number_of<F>(codes[c]) * scale);
           begin = end;
@@ -215,7 +226,7 @@ void read_fp8(View out, ConstFp8View from, std::int64_t first_row, std::int64_t 
 }  // namespace
 
 void enter_fp8(Kernels& table) {
-  table.find_fp8_scales = find_fp8_scales;
+  table.find_fp8_scale = find_fp8_scale;
   table.round_to_fp8 = round_to_fp8;
   table.read_fp8 = read_fp8;
 }

@@ -6,6 +6,7 @@
 #include "ops/cuda/kernels/view.hpp"
 #include "ops/expert_arguments.hpp"
 #include "ops/factored_arguments.hpp"
+#include "ops/fp8_arguments.hpp"
 
 namespace sft::ops::cuda {
 
@@ -93,6 +94,11 @@ void magnitude_factors(float* factors, float* inverse_norms, ConstView magnitude
 
 /// Numbers of a matrix in 4 bits; see sft/ops/four_bits.hpp. out is contiguous, its memory aligned to 16 bytes.
 void read_four_bits(View out, const FourBitArguments& from, cudaStream_t stream);
+
+// Matrices of 8-bit floats; see sft/ops/fp8.hpp and ops::Backend.
+
+void find_fp8_scale(const Fp8View& to, ConstView in, cudaStream_t stream);
+void round_to_fp8(const Fp8View& to, ConstView in, bool transpose, cudaStream_t stream);
 
 // RMSNorm (Zhang & Sennrich 2019); see ops::Backend. The weight is float32 or has the dtype of x.
 

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "runtime/block.hpp"
+#include "runtime/device_properties.hpp"
 
 #define SFT_SITE_PARAMETERS const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
@@ -113,6 +114,39 @@ void wait_copies() {
 template <class Vector>
 void store_vector(Vector* at, Vector value) {
   *at = value;
+}
+
+inline bool has_fp8() { return sft::emulation::compute_capability() >= 89; }
+
+namespace detail {
+
+/// The nearest of the numbers of a format, by trying them all; ties to the one whose code is even, NaN as the real
+/// instruction writes it.
+inline std::uint32_t fp8_code(float x, int mantissa_bits, int bias, std::uint32_t largest_code) {
+  if (std::isnan(x)) return 0x7f;
+  const double size = std::fabs(static_cast<double>(x));
+  const auto number_of = [&](std::uint32_t code) {
+    const int exponent = static_cast<int>(code >> mantissa_bits), one = 1 << mantissa_bits;
+    const int digits = static_cast<int>(code) % one + (exponent == 0 ? 0 : one);
+    return std::ldexp(digits, (exponent == 0 ? 1 : exponent) - bias - mantissa_bits);
+  };
+  std::uint32_t below = 0;
+  while (below < largest_code && number_of(below + 1) <= size) ++below;
+  std::uint32_t code = below;
+  if (below < largest_code) {
+    const double to_below = size - number_of(below), to_above = number_of(below + 1) - size;
+    if (to_above < to_below || (to_above == to_below && below % 2 == 1)) code = below + 1;
+  }
+  return code | (std::signbit(x) ? 0x80U : 0U);
+}
+
+}  // namespace detail
+
+inline std::uint32_t e4m3_pair(float first, float second) {
+  return detail::fp8_code(first, 3, 7, 0x7e) | detail::fp8_code(second, 3, 7, 0x7e) << 8;
+}
+inline std::uint32_t e5m2_pair(float first, float second) {
+  return detail::fp8_code(first, 2, 15, 0x7b) | detail::fp8_code(second, 2, 15, 0x7b) << 8;
 }
 
 inline float exp2_fast(float x) {

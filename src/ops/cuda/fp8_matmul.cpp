@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cuda/fp8_matmul.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "ops/cuda/cublaslt_objects.hpp"
+#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/view.hpp"
+#include "ops/fp8_tensors.hpp"
+#include "sft/core/ensure.hpp"
+#include "sft/core/error.hpp"
+
+namespace sft::ops::cuda {
+namespace {
+
+/// Shapes of products that are kept: some 200 bytes of host memory each. When there are more, all are forgotten.
+constexpr std::size_t max_kept_fp8_products = 4096;
+
+/// What the library wants of pointers and rows of c, and of lines that have scales of tiles.
+constexpr std::int64_t vector_bytes = 16, line_multiple = 4;
+
+/// Of the scratch memory: for a block of c in float32, and for scales of the lines of each operand.
+constexpr std::int64_t c_bytes = std::int64_t{8} << 20, scale_bytes = std::int64_t{4} << 20;
+constexpr std::int64_t float_bytes = sizeof(float);
+/// Columns and terms of such blocks at most: so that a block of c has 256 rows, and there is room for the scales of
+/// 2048 lines.
+constexpr std::int64_t block_columns = 8192, block_terms = 65536;
+
+std::int64_t round_up(std::int64_t size, std::int64_t multiple) { return (size + multiple - 1) / multiple * multiple; }
+
+bool is_aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % vector_bytes == 0; }
+
+/// Whether the library writes c where it lies.
+bool is_direct(const Tensor& c) {
+  const std::int64_t multiple = vector_bytes / static_cast<std::int64_t>(size_of(c.dtype));
+  return is_aligned(c.data) && c.shape[1] % multiple == 0 && row_stride(c) % multiple == 0;
+}
+
+cudaDataType type_of(const ConstFp8Matrix& x) { return x.format == Fp8Format::e5m2 ? CUDA_R_8F_E5M2 : CUDA_R_8F_E4M3; }
+
+// By their numbers in CUDA 12.9, for older headers do not have them. One scale for all is what is meant without them.
+constexpr auto first_scale_mode = static_cast<cublasLtMatmulDescAttributes_t>(31),
+               second_scale_mode = static_cast<cublasLtMatmulDescAttributes_t>(32);
+std::int32_t scale_mode_of(Fp8Tiles tiles) {
+  constexpr std::int32_t vectors_of_128 = 4, blocks_of_128 = 5;
+  return tiles == Fp8Tiles::vectors ? vectors_of_128 : blocks_of_128;
+}
+
+std::int64_t num_tiles(std::int64_t size) { return (size + fp8_tile - 1) / fp8_tile; }
+
+/// The scales in a row of those of blocks, over so many terms.
+std::int64_t row_of_blocks(std::int64_t terms) { return fp8_scale_shape(Fp8Tiles::blocks, fp8_tile, terms)[1]; }
+
+/// Lines [line, line + lines) and terms [term, term + terms) of a matrix, both from the begin of tiles on.
+ConstFp8Matrix part_of(const ConstFp8Matrix& x, std::int64_t line, std::int64_t lines, std::int64_t term,
+                       std::int64_t terms) {
+  ConstFp8Matrix part = x;
+  part.codes = x.codes.rows(line, lines).columns(term, terms);
+  if (x.tiles == Fp8Tiles::vectors) {
+    part.scales = x.scales.rows(term / fp8_tile, num_tiles(terms)).columns(line, lines);
+  } else if (x.tiles == Fp8Tiles::blocks) {
+    part.scales = x.scales.rows(line / fp8_tile, num_tiles(lines)).columns(term / fp8_tile, row_of_blocks(terms));
+  }
+  return part;
+}
+
+/// Whether the library reads the scales where they lie: row behind row, those of vectors of a multiple of lines.
+bool has_scales(const ConstFp8Matrix& x) {
+  if (x.tiles == Fp8Tiles::whole) return true;
+  const bool has_gaps = x.scales.shape[0] > 1 && x.scales.stride0 != x.scales.shape[1];
+  return !has_gaps && x.scales.shape[1] % line_multiple == 0 && is_aligned(x.scales.data);
+}
+
+/// The matrix with `lines`, some more than it has, of which nothing counts, and with scales that the library reads: a
+/// copy of its own in `memory` unless they are that already.
+ConstFp8Matrix made_ready(ConstFp8Matrix x, std::int64_t lines, std::byte* memory, cudaStream_t stream) {
+  const bool has_lines = lines == x.codes.shape[0];
+  x.codes.shape[0] = lines;
+  if (x.tiles == Fp8Tiles::whole || (has_lines && has_scales(x))) return x;
+  const Tensor scales(memory, DType::float32,
+                      {x.scales.shape[0], x.tiles == Fp8Tiles::vectors ? lines : x.scales.shape[1]});
+  SFT_ENSURE(scales.size_bytes() <= static_cast<std::size_t>(scale_bytes), "fp8_matmul: scales of a block have room");
+  copy(view_of(scales.columns(0, x.scales.shape[1])), view_of(x.scales), stream);
+  x.scales = scales;
+  return x;
+}
+
+}  // namespace
+
+/// Rows and columns of c, and whether they are made in scratch memory; so many terms at a time.
+struct Fp8MatmulEngine::Block {
+  std::int64_t row, rows, column, columns, terms;
+  bool in_scratch;
+};
+
+/// Rows, columns and terms of blocks; whether all are made in scratch memory, and whether there is anything in it.
+struct Fp8MatmulEngine::Steps {
+  std::int64_t rows, columns, terms;
+  bool in_scratch, needs_room;
+};
+
+/// How to run products of one kind.
+class Fp8MatmulEngine::Plan {
+ public:
+  Plan(cublasLtHandle_t library, const Fp8Matmul& product, Workspace workspace)
+      : operation_(/*transpose_first=*/true, /*transpose_second=*/false),
+        a_(type_of(product.a), product.c.shape[0], padded_terms(product), product.a.codes.stride0),
+        b_(type_of(product.b), product.c.shape[1], padded_terms(product), product.b.codes.stride0),
+        c_(product.c) {
+    if (product.a.tiles != Fp8Tiles::whole) {
+      operation_.set(first_scale_mode, scale_mode_of(product.b.tiles));
+      operation_.set(second_scale_mode, scale_mode_of(product.a.tiles));
+    }
+    set_pointers(product);
+    constexpr auto alignment = static_cast<std::uint32_t>(vector_bytes);
+    const Preference preference(std::array{alignment, alignment, alignment}, workspace);
+    cublasLtMatmulHeuristicResult_t result{};
+    int count = 0;
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        library, operation_.get(), b_.get(), a_.get(), c_.get(), c_.get(), preference.get(), 1, &result, &count);
+    if (status != CUBLAS_STATUS_SUCCESS || count == 0 || result.state != CUBLAS_STATUS_SUCCESS) {
+      throw Error(ExitStatus::failure, "cuBLASLt has no algorithm for a product of 8-bit floats",
+                  fmt::format("{} x {} x {}, {}", product.c.shape[0], product.c.shape[1], product.a.codes.shape[1],
+                              cublasLtGetStatusString(status)),
+                  "use a newer CUDA toolkit and driver, set train.fp8 = none, or report this shape");
+    }
+    algorithm_ = result.algo;
+    workspace_bytes_ = result.workspaceSize;
+  }
+
+  /// The terms of a sum with the zeros behind a line.
+  static std::int64_t padded_terms(const Fp8Matmul& product) { return fp8_line_codes(product.a.codes.shape[1]); }
+
+  void run(cublasLtHandle_t library, const Fp8Matmul& product, Workspace workspace, cudaStream_t stream) {
+    SFT_ENSURE(workspace_bytes_ <= workspace.num_bytes, "fp8_matmul: the workspace is no smaller than before");
+    set_pointers(product);
+    const float one = 1.0F, beta = product.accumulate ? 1.0F : 0.0F;
+    check(cublasLtMatmul(library, operation_.get(), &one, product.b.codes.data, b_.get(), product.a.codes.data,
+                         a_.get(), &beta, product.c.data, c_.get(), product.c.data, c_.get(), &algorithm_,
+                         workspace.data, workspace_bytes_, stream),
+          "cublasLtMatmul");
+  }
+
+ private:
+  void set_pointers(const Fp8Matmul& product) {
+    operation_.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, product.b.scales.data);
+    operation_.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, product.a.scales.data);
+    operation_.set_bias(product.bias.data);
+  }
+
+  Operation operation_;
+  Layout a_, b_, c_;
+  cublasLtMatmulAlgo_t algorithm_{};
+  std::size_t workspace_bytes_ = 0;
+};
+
+Fp8MatmulEngine::Fp8MatmulEngine(cudaStream_t stream, const ProductLimits& limits) : stream_(stream), limits_(limits) {
+  check(cublasLtCreate(&library_), "cublasLtCreate");
+}
+
+Fp8MatmulEngine::~Fp8MatmulEngine() {
+  plans_.clear();
+  cublasLtDestroy(library_);
+}
+
+Fp8MatmulEngine::Steps Fp8MatmulEngine::steps_of(const Fp8Matmul& product) const {
+  const auto& [a, b, c, accumulate, bias] = product;
+  const std::int64_t m = c.shape[0], n = c.shape[1], k = a.codes.shape[1], line_codes = fp8_line_codes(k);
+  Steps steps{.rows = std::min({m, limits_.max_rows, limits_.max_span / line_codes, limits_.max_span / row_stride(c)}),
+              .columns = std::min({n, limits_.max_rows, limits_.max_span / line_codes}),
+              .terms = k,
+              .in_scratch = !is_direct(c),
+              .needs_room = false};
+  // Rows that scales of vectors do not come in are left to a block of their own.
+  const bool has_odd_rows = a.tiles == Fp8Tiles::vectors && m % line_multiple != 0;
+  if (has_odd_rows && m > line_multiple) steps.rows = std::min(steps.rows, m / line_multiple * line_multiple);
+  const bool copies_scales = (a.tiles == Fp8Tiles::vectors && (steps.rows < m || !has_scales(a))) ||
+                             (b.tiles == Fp8Tiles::vectors && (steps.columns < n || !has_scales(b)));
+  if (copies_scales) {
+    steps.terms = std::min(steps.terms, block_terms);
+    const std::int64_t most = scale_bytes / float_bytes / num_tiles(steps.terms);
+    steps.rows = std::min(steps.rows, most);
+    steps.columns = std::min(steps.columns, most);
+    // Sums of several blocks of terms are added up in float32.
+    steps.in_scratch = steps.in_scratch || (steps.terms < k && c.dtype != DType::float32);
+  }
+  if (steps.in_scratch) {
+    steps.columns = std::min(steps.columns, block_columns);
+    steps.rows = std::min(steps.rows, c_bytes / float_bytes / (steps.columns + line_multiple));
+  }
+  // Blocks begin with tiles, and their rows as the library wants them.
+  const auto cut = [](std::int64_t step, std::int64_t size, Fp8Tiles tiles, std::int64_t least) {
+    const std::int64_t multiple = tiles == Fp8Tiles::blocks ? fp8_tile : least;
+    return step < size ? std::max(step / multiple, std::int64_t{1}) * multiple : step;
+  };
+  steps.needs_room = steps.in_scratch || copies_scales || has_odd_rows;
+  steps.rows = cut(steps.rows, m, a.tiles, line_multiple);
+  steps.columns = cut(steps.columns, n, b.tiles, vector_bytes);
+  return steps;
+}
+
+void Fp8MatmulEngine::run(const Fp8Matmul& product, Workspace workspace) {
+  ensure_fits(product);
+  if (product.c.empty()) return;
+  const std::int64_t m = product.c.shape[0], n = product.c.shape[1];
+  const Steps steps = steps_of(product);
+  const auto room_bytes = static_cast<std::size_t>(steps.needs_room ? c_bytes + 2 * scale_bytes : 0);
+  SFT_ENSURE(workspace.num_bytes > room_bytes, "fp8_matmul: set_workspace first");
+  const Workspace rest{workspace.data, workspace.num_bytes - room_bytes};
+  const Workspace room{static_cast<std::byte*>(workspace.data) + rest.num_bytes, room_bytes};
+  for (std::int64_t row = 0; row < m; row += steps.rows) {
+    const std::int64_t rows = std::min(steps.rows, m - row);
+    const bool is_odd = product.a.tiles == Fp8Tiles::vectors && rows % line_multiple != 0;
+    for (std::int64_t column = 0; column < n; column += steps.columns) {
+      run_block(product,
+                {.row = row,
+                 .rows = rows,
+                 .column = column,
+                 .columns = std::min(steps.columns, n - column),
+                 .terms = steps.terms,
+                 .in_scratch = steps.in_scratch || is_odd},
+                room, rest);
+    }
+  }
+}
+
+void Fp8MatmulEngine::run_block(const Fp8Matmul& product, const Block& block, Workspace room, Workspace workspace) {
+  const auto& [row, rows, column, columns, terms, in_scratch] = block;
+  const std::int64_t k = product.a.codes.shape[1];
+  auto* const memory = static_cast<std::byte*>(room.data);
+  const Tensor c = product.c.rows(row, rows).columns(column, columns);
+  const std::int64_t all_rows = in_scratch ? round_up(rows, line_multiple) : rows,
+                     all_columns = in_scratch ? round_up(columns, line_multiple) : columns;
+  const Tensor made = in_scratch ? Tensor(memory, DType::float32, {all_rows, all_columns}) : c;
+  SFT_ENSURE(!in_scratch || made.size_bytes() <= static_cast<std::size_t>(c_bytes), "fp8_matmul: a block has room");
+  const Tensor result = made.rows(0, rows).columns(0, columns);
+  if (in_scratch && product.accumulate) copy(view_of(result), view_of(ConstTensor(c)), stream_);
+  ConstTensor bias;
+  if (product.bias.data != nullptr) bias = product.bias.rows(column, columns);
+  // The library's bias of such products is bf16, whatever c is.
+  const bool is_bias_of_product =
+      bias.data != nullptr && bias.dtype == DType::bf16 && is_aligned(bias.data) && !in_scratch && terms == k;
+  for (std::int64_t term = 0; term < k; term += terms) {
+    const std::int64_t count = std::min(terms, k - term);
+    multiply({.a = made_ready(part_of(product.a, row, rows, term, count), all_rows, memory + c_bytes, stream_),
+              .b = made_ready(part_of(product.b, column, columns, term, count), all_columns,
+                              memory + c_bytes + scale_bytes, stream_),
+              .c = made,
+              .accumulate = product.accumulate || term > 0,
+              .bias = is_bias_of_product ? bias : ConstTensor()},
+             workspace);
+  }
+  if (bias.data != nullptr && !is_bias_of_product) {
+    add_bias(view_of(result), {bias.data, bias.dtype == DType::bf16}, stream_);
+  }
+  if (in_scratch) copy(view_of(c), view_of(ConstTensor(result)), stream_);
+}
+
+void Fp8MatmulEngine::multiply(const Fp8Matmul& product, Workspace workspace) {
+  const auto& [a, b, c, accumulate, bias] = product;
+  std::int64_t kind = 0;
+  for (const std::int64_t part :
+       {static_cast<std::int64_t>(a.format), static_cast<std::int64_t>(b.format), static_cast<std::int64_t>(a.tiles),
+        static_cast<std::int64_t>(b.tiles), std::int64_t{c.dtype == DType::bf16}, std::int64_t{bias.data != nullptr}}) {
+    kind = 4 * kind + part;
+  }
+  const Key key{c.shape[0],    c.shape[1], Plan::padded_terms(product), a.codes.stride0, b.codes.stride0,
+                row_stride(c), kind};
+  auto found = plans_.find(key);
+  if (found == plans_.end()) {
+    if (plans_.size() >= max_kept_fp8_products) plans_.clear();
+    found = plans_.emplace(key, std::make_unique<Plan>(library_, product, workspace)).first;
+  }
+  found->second->run(library_, product, workspace, stream_);
+}
+
+}  // namespace sft::ops::cuda
