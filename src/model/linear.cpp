@@ -271,6 +271,24 @@ void linear_forward(const Context& c, const Linear& layer, Tensor y, const Tenso
   multiply(c, layer, y, x, layer.bias.exists(), first_token);
 }
 
+void linear_forward_rows(const Context& c, const Linear& layer, Slice rows, Tensor y, const Tensor& x) {
+  const Tensor bias = layer.bias.exists() ? c.units.parameter(layer.bias).rows(rows.begin, rows.count) : Tensor();
+  const Tensor weight = c.units.parameter(layer.weight).rows(rows.begin, rows.count);
+  c.ops.matmul({.a = x, .b = weight, .c = y, .transpose_b = true, .bias = bias});
+  for (const Adapter& adapter : layer.adapters) {
+    const Tensor b = c.units.parameter(adapter.b);
+    const std::int64_t first = c.units.first_row(layer.weight, adapter.member);
+    const std::int64_t begin = std::max(first, rows.begin);
+    const std::int64_t count = std::min(first + b.shape[0], rows.begin + rows.count) - begin;
+    if (count <= 0) continue;
+    c.ops.matmul({.a = low_forward(c, adapter, x),
+                  .b = b.rows(begin - first, count),
+                  .c = y.columns(begin - rows.begin, count),
+                  .transpose_b = true,
+                  .accumulate = true});
+  }
+}
+
 void linear_forward_partial(const Context& c, const Linear& layer, Tensor y, const Tensor& x,
                             std::int64_t first_token) {
   multiply(c, layer, y, x, layer.bias.exists() && c.tp.rank() == 0, first_token);
@@ -292,6 +310,16 @@ void linear_backward_input(const Context& c, const Linear& layer, Tensor dx, con
     } else {
       low_backward_input(c, adapter, dx, columns, /*accumulate=*/true);
     }
+  }
+}
+
+void linear_backward_columns(const Context& c, const Linear& layer, Slice columns, Tensor dx, const Tensor& dy) {
+  c.ops.matmul({.a = dy, .b = c.units.parameter(layer.weight).columns(columns.begin, columns.count), .c = dx});
+  for (const Adapter& adapter : layer.adapters) {
+    c.ops.matmul({.a = low_backward(c, adapter, columns_of(c, layer, adapter, dy)),
+                  .b = c.units.parameter(adapter.a).columns(columns.begin, columns.count),
+                  .c = dx,
+                  .accumulate = true});
   }
 }
 

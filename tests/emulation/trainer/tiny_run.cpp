@@ -51,6 +51,8 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
   config.train.precision = tiny.precision;
   config.train.activation_checkpointing = tiny.checkpointing;
   config.train.activation_offload = tiny.offloads_activations;
+  if (tiny.activations_go_to_files) config.train.activation_offload_to = config::ActivationPlace::nvme;
+  config.train.attention_head_groups = tiny.head_groups;
   config.train.offload_optimizer = tiny.offload_optimizer;
   config.train.offload_parameters = tiny.offload_parameters;
   config.train.offload_folder = tiny.offload_folder;
@@ -110,7 +112,8 @@ std::string TinyRun::name() const {
   return mesh().describe() + ", family " + number(family) + ", precision " + number(precision) + ", optimizer " +
          number(optim) + ", clipped to " + number(max_grad_norm) + ", stage " + number(zero_stage) +
          ", resharded over " + number(reshard_size) + ", sp method " + number(sp_method) + ", checkpointing " +
-         number(checkpointing) + (offloads_activations ? ", offloaded" : "") + ", moments at " +
+         number(checkpointing) + (offloads_activations ? ", offloaded" : "") +
+         (activations_go_to_files ? " to files" : "") + ", groups of heads " + number(head_groups) + ", moments at " +
          number(offload_optimizer) + ", weights at " + number(offload_parameters) + (has_adapters ? ", adapters" : "") +
          ", accumulation " + number(accumulation) + (num_experts > 0 ? ", experts " + number(num_experts) : "") +
          (way == comm::Transport::Way::host_copy ? ", host copies" : "");
