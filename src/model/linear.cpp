@@ -162,7 +162,7 @@ void dropped_backward_input(const Context& c, const Linear& layer, const Adapter
 
 /// Adds to the gradient of a magnitude, of the gradient dy (T, N) of its adapter's output. `input` (T, M), and `low`
 /// (T, R) of it, are what the adapter saw.
-void magnitude_backward(const Context& c, const Linear& layer, const Adapter& adapter, const Tensor& dy,
+void magnitude_backward(const Context& c, const Linear& layer, const Tensor& dy, const Adapter& adapter,
                         const Tensor& input, const Tensor& low) {
   const Tensor product = c.adapters.output(dy.shape[0], dy.shape[1]);
   c.ops.matmul({.a = input, .b = weight_of(c, layer, adapter), .c = product, .transpose_b = true});
@@ -337,7 +337,7 @@ void linear_backward_weight(const Context& c, const Linear& layer, const Tensor&
     const Tensor input = dropped(c, adapter, x, first_token), low = low_forward(c, adapter, input);
     Tensor dproduct = columns_of(c, layer, adapter, dy);  // of low b^T
     if (adapter.magnitude.exists()) {
-      magnitude_backward(c, layer, adapter, dproduct, input, low);
+      magnitude_backward(c, layer, dproduct, adapter, input, low);
       dproduct = scaled(c, adapter, dproduct, 0.0F);
     }
     write_gradient(c, adapter.b, dproduct, low);

@@ -136,13 +136,12 @@ BOOST_AUTO_TEST_CASE(activations_in_files_change_no_bit) {
       TinyRun in_memory = tiny;
       in_memory.checkpointing = checkpointing;
       in_memory.offloads_activations = true;
+      in_memory.num_layers = 6;    // more of them leave than there are buffers on the way
       in_memory.evaluates = true;  // passes between those that move activations
       const test::TinyOutcome wanted = run_in_order(in_memory, 0);
       TinyRun moved = in_memory;
       moved.activations_go_to_files = true;
-      for (int times = 0; times < 3; ++times) {
-        BOOST_TEST_CONTEXT(moved.name()) { check_same(run_in_order(moved, ++order), wanted); }
-      }
+      BOOST_TEST_CONTEXT(moved.name()) { check_same(run_in_order(moved, ++order), wanted); }
     }
   });
 }
