@@ -5,7 +5,6 @@
 
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
-#include "sft/transfer/file_mover.hpp"
 #include "sft/transfer/staged_file_mover.hpp"
 
 namespace sft::model {
@@ -80,7 +79,7 @@ std::uint64_t DecoderBuffers::offloaded_file_bytes() const {
   const std::size_t num_places = static_cast<std::size_t>(num_offloaded());
   switch (policy_.location) {
     case ActivationPolicy::Location::file:
-      return transfer::file_bytes(std::vector<std::size_t>(num_places, place_bytes_), io::FileCache::used);
+      return num_places * place_bytes_;  // through the system's cache: one behind the other
     case ActivationPolicy::Location::file_behind_host:
       return transfer::StagedFileMover::file_bytes(place_bytes_, num_places);
     case ActivationPolicy::Location::device:
