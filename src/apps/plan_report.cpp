@@ -31,6 +31,9 @@ std::string savings_of(const Candidate& candidate) {
   if (const std::int64_t tile_tokens = train.mlp_tile_tokens.value_or(0); tile_tokens > 0) {
     parts.push_back(fmt::format("MLPs in tiles of {}", tile_tokens));
   }
+  if (const std::int64_t groups = train.attention_head_groups.value_or(1); groups > 1) {
+    parts.push_back(fmt::format("attention in {} groups of heads", groups));
+  }
   if (train.offload_optimizer != config::Offload::none) {
     parts.push_back(fmt::format("optimizer in {}", config::write(train.offload_optimizer)));
   }

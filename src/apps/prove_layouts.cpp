@@ -59,6 +59,7 @@ bool is_of_layout(const config::Difference& key) {
                                                  "activation_checkpointing",
                                                  "activation_offload",
                                                  "mlp_tile_tokens",
+                                                 "attention_head_groups",
                                                  "offload_optimizer",
                                                  "offload_parameters",
                                                  "offload_folder",

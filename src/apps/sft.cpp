@@ -60,7 +60,7 @@
 #include "sft/plan/datasets.hpp"
 #include "sft/plan/hardware.hpp"
 #include "sft/plan/memory.hpp"
-#include "sft/plan/mlp_tile.hpp"
+#include "sft/plan/pieces.hpp"
 #include "sft/plan/row_lengths.hpp"
 #include "sft/plan/run_length.hpp"
 #include "sft/plan/search.hpp"
@@ -301,12 +301,12 @@ void plan_only(const config::ValidConfig& given, const apps::SftOptions& command
   const plan::Room room = room_for(machine, hardware, std::min(ranks_per_node, num_ranks), command.memory_bytes,
                                    given->checkpoint.async.has_value());
   const std::size_t process_bytes = own_bytes(datasets);
-  const auto [config, tile_choice] = plan::choose_mlp_tile(with_sp, [&](const config::ValidConfig& of) {
+  const auto [config, choice_of_pieces] = plan::choose_pieces(with_sp, [&](const config::ValidConfig& of) {
     const plan::Verdict verdict =
         plan::judge(plan::plan_memory(of, datasets, machine, process_bytes, ranks_per_node), machine.kind, room);
     return !verdict.is_known || verdict.fits();
   });
-  if (!tile_choice.empty() && !command.json) log_info(tile_choice);
+  if (!choice_of_pieces.empty() && !command.json) log_info(choice_of_pieces);
   log_info(plan::dry_run({.config = config,
                           .datasets = datasets,
                           .machine = machine,
@@ -457,11 +457,11 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
   const auto choose_save = [&](const config::ValidConfig& of) {
     return plan::choose_async_save(of, plan_ledger, device.kind(), node_bytes, on.session);
   };
-  auto [with_tile, tile_choice] = plan::choose_mlp_tile(config, [&](const config::ValidConfig& of) {
+  auto [in_pieces, choice_of_pieces] = plan::choose_pieces(config, [&](const config::ValidConfig& of) {
     return plan::fits_memory(choose_save(of).planned, device.kind(), node_bytes, own_memory, on.session);
   });
-  if (!tile_choice.empty()) log_info(tile_choice);
-  auto [with_async, save_choice, planned] = choose_save(with_tile);
+  if (!choice_of_pieces.empty()) log_info(choice_of_pieces);
+  auto [with_async, save_choice, planned] = choose_save(in_pieces);
   config = std::move(with_async);
   const auto advice = [&, &config = config] { return nearest_fitting(on, config, datasets, machine_name, own_memory); };
   plan::require_node_memory(planned, device.kind(), node_bytes, on.session, advice);

@@ -48,6 +48,9 @@ void check_four_bits(const Config& config);
 /// Refuses what products in fp8 do not go with.
 void check_fp8(const Config& config);
 
+/// Refuses groups of heads that attention cannot work on one after the other.
+void check_head_groups(const Config& config);
+
 /// Keys of experts that fit one another and the model, whose sizes are derived.
 void check_experts(const Config& config);
 

@@ -223,6 +223,9 @@ std::vector<Key> make_keys() {
       key("train", &C::train, "activation_offload", &Train::activation_offload,
           "move kept activations out until the backward pass: to host memory from a GPU, to files in offload_folder "
           "from a CPU"),
+      key("train", &C::train, "activation_offload_to", &Train::activation_offload_to,
+          "where they go: auto, or nvme: to files in offload_folder from GPUs too, by way of host memory for two "
+          "blocks"),
       path_key(
           "train", &C::train, "offload_folder", &Train::offload_folder,
           "folder on a fast disk of each node, for what is offloaded to files: without names, gone when the run ends"),
@@ -231,6 +234,11 @@ std::vector<Key> make_keys() {
           "tokens that an MLP works on at a time, for long rows; 0: all; auto: all, or 8192 where the run "
           "fits in memory only so",
           0, "auto, 0 (all tokens at a time) or more"),
+      number_or_auto_key(
+          "train", &C::train, "attention_head_groups", &Train::attention_head_groups,
+          "groups of key/value heads, each with its query heads, that attention works on one after the other, for long "
+          "rows; 1: all heads at once; auto: all, or each alone where the run fits in memory only so",
+          1, "auto, 1 (all heads at once) or more"),
       key("train", &C::train, "seed", &Train::seed,
           "seed of what is random beyond weights and the order of rows: the dropout of adapters, noise on embeddings"),
       path_key("train", &C::train, "output_dir", &Train::output_dir,

@@ -128,10 +128,12 @@ void check_device(const Config& config) {
 
 void check_activations(const Config& config) {
   const Train& train = config.train;
-  if (!train.activation_offload || config.device.backend == BackendChoice::cuda || !train.offload_folder.empty())
-    return;
+  const bool is_gpu = config.device.backend == BackendChoice::cuda,
+             asks_for_files = train.activation_offload_to == ActivationPlace::nvme;
+  if (!train.activation_offload || !train.offload_folder.empty() || (is_gpu && !asks_for_files)) return;
   throw_config_error("`train.activation_offload = true` has no place to write to",
-                     "on a CPU activations are offloaded to files, and `train.offload_folder` is empty",
+                     fmt::format("{} activations are offloaded to files, and `train.offload_folder` is empty",
+                                 asks_for_files ? "with `activation_offload_to = nvme`" : "on a CPU"),
                      "set train.offload_folder to a folder on a fast local disk, or activation_offload = false");
 }
 
@@ -238,6 +240,7 @@ ValidConfig validate(Config config, int world_size) {
     check_parallel(config, world_size);
     check_four_bits(config);
     check_fp8(config);
+    check_head_groups(config);
   });
   refusals.collect([&] { check_saved_model(config); });
   refusals.throw_if_any();

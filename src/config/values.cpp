@@ -74,6 +74,8 @@ constexpr Names<ActivationCheckpointing, 3> checkpointing_names{{{"none", Activa
                                                                  {"selective", ActivationCheckpointing::selective},
                                                                  {"full", ActivationCheckpointing::full}}};
 constexpr Names<Offload, 3> offload_names{{{"none", Offload::none}, {"host", Offload::host}, {"nvme", Offload::nvme}}};
+constexpr Names<ActivationPlace, 2> activation_place_names{
+    {{"auto", ActivationPlace::automatic}, {"nvme", ActivationPlace::nvme}}};
 constexpr Names<DType, 2> dtype_names{{{"float32", DType::float32}, {"bf16", DType::bf16}}};
 constexpr Names<OptimizerKind, optimizer_names.size()> optimizer_choices = [] {
   Names<OptimizerKind, optimizer_names.size()> names{};
@@ -270,6 +272,7 @@ void read(const std::string& text, Offload& value) {
     read_choice(word == "cpu" ? "host" : word, value, offload_names);  // cpu: DeepSpeed's word for it
   }
 }
+void read(const std::string& text, ActivationPlace& value) { read_choice(text, value, activation_place_names); }
 void read(const std::string& text, DType& value) { read_choice(text, value, dtype_names); }
 void read(const std::string& text, OptimizerKind& value) {
   for (const OptimizerName& optimizer : optimizer_names) {
@@ -347,6 +350,7 @@ std::vector<std::string> choices(Precision) { return texts_of(precision_names); 
 std::vector<std::string> choices(Fp8) { return texts_of(fp8_names); }
 std::vector<std::string> choices(ActivationCheckpointing) { return texts_of(checkpointing_names); }
 std::vector<std::string> choices(Offload) { return texts_of(offload_names); }
+std::vector<std::string> choices(ActivationPlace) { return texts_of(activation_place_names); }
 std::vector<std::string> choices(DType) { return texts_of(dtype_names); }
 std::vector<std::string> choices(OptimizerKind) { return texts_of(optimizer_choices); }
 std::vector<std::string> choices(LrAdjustment) { return texts_of(adjustment_names); }
@@ -399,6 +403,7 @@ std::string write(Precision value) { return write_choice(value, precision_names)
 std::string write(Fp8 value) { return write_choice(value, fp8_names); }
 std::string write(ActivationCheckpointing value) { return write_choice(value, checkpointing_names); }
 std::string write(Offload value) { return write_choice(value, offload_names); }
+std::string write(ActivationPlace value) { return write_choice(value, activation_place_names); }
 std::string write(DType value) { return write_choice(value, dtype_names); }
 std::string write(OptimizerKind value) { return write_choice(value, optimizer_choices); }
 std::string write(LrAdjustment value) { return write_choice(value, adjustment_names); }

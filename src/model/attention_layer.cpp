@@ -26,8 +26,59 @@ void for_each_rotated(const LayerPlan& plan, const Tensor& qkv, const Sizes& s, 
   rotate(heads.k, *plan.rope);
 }
 
-void project(const Context& c, const BlockParameters& p, AttentionActivations& saved, BlockScratch& scratch) {
-  linear_forward(c, p.qkv, saved.qkv, scratch.normed);
+/// Some of the layer's heads, as many key/value heads as any other group has, with their query heads. Whoever works on
+/// them has a context whose sizes are theirs.
+struct HeadGroup {
+  std::int64_t number, count;  ///< of groups
+
+  [[nodiscard]] bool is_all() const { return count == 1; }
+};
+
+/// Calls work(context, group) for the groups, one after the other.
+template <class Work>
+void for_each_group(const Context& c, const Work& work) {
+  Context of_group = c;
+  of_group.sizes = c.sizes.of_head_group();
+  for (std::int64_t number = 0; number < c.sizes.head_groups; ++number) {
+    work(static_cast<const Context&>(of_group), HeadGroup{number, c.sizes.head_groups});
+  }
+}
+
+/// Those of `all` heads (T, n, D) that are the group's.
+Tensor heads_of_group(const HeadGroup& group, const Tensor& all) {
+  const std::int64_t num_heads = all.shape[1] / group.count, head_dim = all.shape[2];
+  const Tensor columns = as_matrix(all).columns(group.number * num_heads * head_dim, num_heads * head_dim);
+  return columns.view({all.shape[0], num_heads, head_dim});
+}
+
+/// The same of (n), one for each head.
+Tensor rows_of_group(const HeadGroup& group, const Tensor& all) {
+  if (all.empty()) return all;
+  const std::int64_t num_heads = all.shape[0] / group.count;
+  return all.rows(group.number * num_heads, num_heads);
+}
+
+/// What attention of the group works in.
+AttentionActivations part_of_group(const HeadGroup& group, const AttentionActivations& all) {
+  AttentionActivations part = all;
+  if (group.is_all()) return part;
+  const std::int64_t num_tokens = all.lse.shape[0], num_heads = all.lse.shape[1] / group.count;
+  part.out = heads_of_group(group, all.out);
+  part.lse = rows_of_group(group, all.lse.view({all.lse.num_elements()})).view({num_tokens, num_heads});
+  return part;
+}
+
+/// saved.qkv = queries, keys and values of the group.
+void project(const Context& c, const BlockParameters& p, const HeadGroup& group, const AttentionActivations& saved,
+             const BlockScratch& scratch) {
+  if (group.is_all()) return linear_forward(c, p.qkv, saved.qkv, scratch.normed);
+  std::int64_t first_row = 0, first_column = 0;
+  for (const std::int64_t num_columns : {c.sizes.q_columns(), c.sizes.kv_columns(), c.sizes.kv_columns()}) {
+    linear_forward_rows(c, p.qkv, {first_row + group.number * num_columns, num_columns},
+                        saved.qkv.columns(first_column, num_columns), scratch.normed);
+    first_row += group.count * num_columns;
+    first_column += num_columns;
+  }
 }
 
 bool has_qk_norm(const BlockParameters& p) { return p.plan.qk_norm != LayerPlan::QkNorm::none; }
@@ -132,20 +183,27 @@ void rotate(const Context& c, const BlockParameters& p, AttentionActivations& sa
   }
 }
 
-void rotate_backward(const Context& c, const BlockParameters& p, const AttentionActivations& saved,
-                     BlockScratch& scratch, const parallel::SequenceAttention::Heads& gradients) {
+/// Turns gradients of queries and keys back, if the layer rotates: those of all groups in one call where it can.
+void turn_back(const Context& c, const BlockParameters& p, const HeadGroup& group, const BlockScratch& scratch,
+               const parallel::SequenceAttention::Heads& gradients) {
+  const auto turn = [&](const Tensor& rotated, int rope) {
+    c.ops.rope_backward(rotated, rotated, scratch.ropes[rope]);
+  };
+  if (group.is_all()) return for_each_rotated(p.plan, scratch.qkv, c.sizes, turn);
+  if (!p.plan.rope) return;
+  turn(gradients.q, p.plan.query_rope);
+  turn(gradients.k, *p.plan.rope);
+}
+
+void rotate_backward(const Context& c, const BlockParameters& p, const HeadGroup& group,
+                     const AttentionActivations& saved, BlockScratch& scratch,
+                     const parallel::SequenceAttention::Heads& gradients) {
   if (p.plan.qk_norm == LayerPlan::QkNorm::all_heads) {
-    for_each_rotated(p.plan, scratch.qkv, c.sizes, [&](const Tensor& rotated, int rope) {
-      c.ops.rope_backward(rotated, rotated, scratch.ropes[rope]);
-    });
+    turn_back(c, p, group, scratch, gradients);
     norm_all_heads_backward(c, p, saved, scratch);
   } else if (has_qk_norm(p)) {
     const parallel::SequenceAttention::Heads raw = heads_of(saved.qkv, c.sizes);
-    if (p.plan.rotates_in_part) {
-      for_each_rotated(p.plan, scratch.qkv, c.sizes, [&](const Tensor& rotated, int rope) {
-        c.ops.rope_backward(rotated, rotated, scratch.ropes[rope]);
-      });
-    }
+    if (p.plan.rotates_in_part) turn_back(c, p, group, scratch, gradients);
     c.ops.norm_rope_backward({.din = gradients.q,
                               .dweight = c.units.accumulated_gradient(p.q_norm),
                               .dout = gradients.q,
@@ -161,9 +219,7 @@ void rotate_backward(const Context& c, const BlockParameters& p, const Attention
                               .weight = norm_weight(c, p.k_norm),
                               .table = table_of_normed(p.plan, scratch.ropes[*p.plan.rope])});
   } else {
-    for_each_rotated(p.plan, scratch.qkv, c.sizes, [&](const Tensor& rotated, int rope) {
-      c.ops.rope_backward(rotated, rotated, scratch.ropes[rope]);
-    });
+    turn_back(c, p, group, scratch, gradients);
   }
 }
 
@@ -186,17 +242,58 @@ void sum_before_rounding(const Context& c, BlockScratch& scratch) {
   if (c.tp.kv_replica() != 0) c.ops.fill(terms, 0.0F);
 }
 
-/// What attention reads: rotated heads and, where the layer has them, its sinks.
-parallel::SequenceAttention::Heads inputs_of(const Context& c, const BlockParameters& p,
+/// What attention of the group reads: rotated heads and, where the layer has them, its sinks.
+parallel::SequenceAttention::Heads inputs_of(const Context& c, const BlockParameters& p, const HeadGroup& group,
                                              const AttentionActivations& saved) {
   parallel::SequenceAttention::Heads heads = saved.heads;
-  if (p.plan.has_sinks) heads.sinks = c.units.parameter(p.sinks);
+  if (p.plan.has_sinks) heads.sinks = rows_of_group(group, c.units.parameter(p.sinks));
   return heads;
 }
 
-void attend(const Context& c, const BlockParameters& p, AttentionActivations& saved) {
-  const parallel::SequenceAttention::Heads heads = inputs_of(c, p, saved);
+void attend(const Context& c, const BlockParameters& p, const HeadGroup& group, const AttentionActivations& saved) {
+  const parallel::SequenceAttention::Heads heads = inputs_of(c, p, group, saved);
   timed(c, "attention forward", [&] { c.attention.forward(p.plan.attention, heads, saved.out, saved.lse); });
+}
+
+/// saved.out and saved.lse, of scratch.normed.
+void attend_to_all(const Context& c, const BlockParameters& p, const AttentionActivations& saved,
+                   BlockScratch& scratch) {
+  for_each_group(c, [&](const Context& of_group, const HeadGroup& group) {
+    AttentionActivations part = part_of_group(group, saved);
+    project(of_group, p, group, part, scratch);
+    rotate(of_group, p, part, scratch);
+    attend(of_group, p, group, part);
+  });
+}
+
+/// The gradients of the group's queries, keys and values in scratch.qkv, of scratch.dattention.
+void differentiate_group(const Context& c, const BlockParameters& p, const HeadGroup& group,
+                         const AttentionActivations& saved, BlockScratch& scratch,
+                         parallel::SequenceAttention::Heads gradients, const std::function<void()>& behind) {
+  const parallel::SequenceAttention::Heads heads = inputs_of(c, p, group, saved);
+  if (p.plan.has_sinks) gradients.sinks = rows_of_group(group, c.units.accumulated_gradient(p.sinks));
+  timed(c, "attention backward",
+        [&] { c.attention.backward(p.plan.attention, heads, saved.out, saved.lse, scratch.dattention, gradients); });
+  behind();
+  rotate_backward(c, p, group, saved, scratch, gradients);
+}
+
+/// The same for several groups, one after the other, whose queries, keys and values are computed again, of
+/// scratch.normed.
+void differentiate_groups(const Context& c, const BlockParameters& p, const AttentionActivations& saved,
+                          BlockScratch& scratch) {
+  const parallel::SequenceAttention::Heads all = heads_of(scratch.qkv, c.sizes);
+  for_each_group(c, [&](const Context& of_group, const HeadGroup& group) {
+    AttentionActivations part = part_of_group(group, saved);
+    project(of_group, p, group, part, scratch);
+    rotate(of_group, p, part, scratch);
+    const std::int64_t num_columns = of_group.sizes.q_columns();
+    linear_backward_columns(c, p.o, {group.number * num_columns, num_columns}, as_matrix(scratch.dattention),
+                            scratch.dbranch);
+    differentiate_group(of_group, p, group, part, scratch,
+                        {heads_of_group(group, all.q), heads_of_group(group, all.k), heads_of_group(group, all.v)},
+                        [] {});
+  });
 }
 
 }  // namespace
@@ -204,32 +301,32 @@ void attend(const Context& c, const BlockParameters& p, AttentionActivations& sa
 void attention_forward(const Context& c, const BlockParameters& p, AttentionActivations& saved, BlockScratch& scratch) {
   prepare_magnitudes(c, p.qkv);
   prepare_magnitudes(c, p.o);
-  project(c, p, saved, scratch);
-  rotate(c, p, saved, scratch);
-  attend(c, p, saved);
+  attend_to_all(c, p, saved, scratch);
   linear_forward_partial(c, p.o, scratch.delta, as_matrix(saved.out));
 }
 
 void attention_recompute(const Context& c, const BlockParameters& p, const ActivationPolicy& policy,
                          AttentionActivations& saved, BlockScratch& scratch) {
-  const bool keeps_products = policy.keeps_products(), is_rotated_in_place = !has_qk_norm(p);
-  if (!keeps_products) project(c, p, saved, scratch);
-  if (!keeps_products || !is_rotated_in_place) rotate(c, p, saved, scratch);
-  if (!keeps_products) attend(c, p, saved);
+  const bool is_rotated_in_place = !has_qk_norm(p);
+  if (!policy.keeps_products()) {
+    attend_to_all(c, p, saved, scratch);
+  } else if (!is_rotated_in_place) {
+    rotate(c, p, saved, scratch);
+  }
   linear_forward_partial(c, p.o, scratch.delta, as_matrix(saved.out));
 }
 
 void attention_backward(const Context& c, const BlockParameters& p, AttentionActivations& saved, BlockScratch& scratch,
                         const std::function<void()>& start_normed) {
-  linear_backward_input(c, p.o, as_matrix(scratch.dattention), scratch.dbranch);
-
-  const parallel::SequenceAttention::Heads heads = inputs_of(c, p, saved);
-  parallel::SequenceAttention::Heads gradients = heads_of(scratch.qkv, c.sizes);
-  if (p.plan.has_sinks) gradients.sinks = c.units.accumulated_gradient(p.sinks);
-  timed(c, "attention backward",
-        [&] { c.attention.backward(p.plan.attention, heads, saved.out, saved.lse, scratch.dattention, gradients); });
-  start_normed();  // in the memory of dattention, beside the gradients of queries, keys and values
-  rotate_backward(c, p, saved, scratch, gradients);
+  if (c.sizes.head_groups > 1) {
+    start_normed();
+    c.tp.finish();
+    differentiate_groups(c, p, saved, scratch);
+  } else {
+    linear_backward_input(c, p.o, as_matrix(scratch.dattention), scratch.dbranch);
+    // normed comes in the memory of dattention, beside the gradients of queries, keys and values
+    differentiate_group(c, p, {0, 1}, saved, scratch, heads_of(scratch.qkv, c.sizes), start_normed);
+  }
   sum_before_rounding(c, scratch);
 
   const auto differentiate_input = [&] { linear_backward_input(c, p.qkv, scratch.dnormed, scratch.qkv); };

@@ -49,13 +49,14 @@ void take_following_streams(BlockActivations& a, device::Arena& arena, const Siz
 }
 
 void take_products(AttentionActivations& a, device::Arena& arena, const Sizes& s) {
-  a.qkv = take(arena, s.compute, {s.tokens, s.qkv_columns()});
+  a.qkv = take(arena, s.compute, {s.tokens, s.of_head_group().qkv_columns()});
   a.out = take(arena, s.compute, {s.tokens, s.q_heads, s.head_dim});
   a.lse = take(arena, DType::float32, {s.tokens, s.q_heads});
 }
 
-void take_followers(AttentionActivations& a, device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
+void take_followers(AttentionActivations& a, device::Arena& arena, const Sizes& all, const LayerPlan& plan) {
   if (plan.qk_norm == LayerPlan::QkNorm::none) return;
+  const Sizes s = all.of_head_group();
   a.heads.q = take(arena, s.compute, {s.tokens, s.q_heads, s.head_dim});
   a.heads.k = take(arena, s.compute, {s.tokens, s.kv_heads, s.head_dim});
   const bool is_of_all = plan.qk_norm == LayerPlan::QkNorm::all_heads;
@@ -80,7 +81,7 @@ void take_products(MlpActivations& a, device::Arena& arena, const Sizes& s, cons
 
 /// What attention reads of the fused product, once both are there.
 void point_heads(AttentionActivations& a, const Sizes& s, const LayerPlan& plan) {
-  const parallel::SequenceAttention::Heads fused = heads_of(a.qkv, s);
+  const parallel::SequenceAttention::Heads fused = heads_of(a.qkv, s.of_head_group());
   a.heads.v = fused.v;
   if (plan.qk_norm != LayerPlan::QkNorm::none) return;
   a.heads.q = fused.q;
@@ -110,7 +111,9 @@ parallel::SequenceAttention::Heads heads_of(const Tensor& qkv, const Sizes& s) {
 
 ActivationPolicy activation_policy(const config::Train& train, device::Kind kind) {
   using Location = ActivationPolicy::Location;
-  const Location elsewhere = kind == device::Kind::cpu ? Location::file : Location::host;
+  const bool goes_to_files = train.activation_offload_to == config::ActivationPlace::nvme;
+  const Location of_gpu = goes_to_files ? Location::file_behind_host : Location::host;
+  const Location elsewhere = kind == device::Kind::cpu ? Location::file : of_gpu;
   return {.checkpointing = train.activation_checkpointing,
           .mlp_tile_tokens = train.mlp_tile_tokens.value_or(0) > 0 ? *train.mlp_tile_tokens : INT64_MAX,
           .location = train.activation_offload ? elsewhere : Location::device};
@@ -209,9 +212,12 @@ BlockScratch take_scratch(device::Arena& arena, device::Arena& tp_sums, const Si
                           const ActivationPolicy& policy) {
   BlockScratch b;
   const std::int64_t tile_tokens = std::min(policy.mlp_tile_tokens, s.tokens);
-  const Tensor normed = take(arena, s.compute, {s.tokens * std::max(s.hidden, s.q_columns())});
+  const std::int64_t q_columns = s.of_head_group().q_columns();
+  const bool shares_normed = s.head_groups == 1;
+  const Tensor normed = take(arena, s.compute, {s.tokens * std::max(s.hidden, shares_normed ? q_columns : 0)});
   b.normed = normed.rows(0, s.tokens * s.hidden).view({s.tokens, s.hidden});
-  b.dattention = normed.rows(0, s.tokens * s.q_columns()).view({s.tokens, s.q_heads, s.head_dim});
+  const Tensor dattention = shares_normed ? normed : take(arena, s.compute, {s.tokens * q_columns});
+  b.dattention = dattention.rows(0, s.tokens * q_columns).view({s.tokens, q_columns / s.head_dim, s.head_dim});
 
   const std::int64_t width = s.widest_mlp();
   const auto take_mlp = [&] {

@@ -5,6 +5,7 @@
 
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
+#include "sft/transfer/staged_file_mover.hpp"
 
 namespace sft::model {
 
@@ -62,12 +63,30 @@ void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspac
       host_places.push_back(take(host, DType::bf16, {checked_cast<std::int64_t>(place_bytes_ / size_of(DType::bf16))}));
     }
   }
+  if (policy_.location == ActivationPolicy::Location::file_behind_host && num_offloaded() > 0) {
+    const std::size_t bytes = transfer::StagedFileMover::staging_bytes(place_bytes_);
+    staging = take(host, DType::uint8, {checked_cast<std::int64_t>(bytes)});
+  }
   all_last_rstd_ = take(activations, DType::float32, {sizes_.slice_tokens()});
   loss_head.lay_out(workspace, tp_sums);
   adapters.lay_out(workspace, tp_sums);
   fp8.lay_out(workspace);
   balance.lay_out(workspace);
   set_tokens(sizes_.tokens);
+}
+
+std::uint64_t DecoderBuffers::offloaded_file_bytes() const {
+  const std::size_t num_places = static_cast<std::size_t>(num_offloaded());
+  switch (policy_.location) {
+    case ActivationPolicy::Location::file:
+      return num_places * place_bytes_;  // through the system's cache: one behind the other
+    case ActivationPolicy::Location::file_behind_host:
+      return transfer::StagedFileMover::file_bytes(place_bytes_, num_places);
+    case ActivationPolicy::Location::device:
+    case ActivationPolicy::Location::host:
+      break;
+  }
+  return 0;
 }
 
 void DecoderBuffers::set_tokens(std::int64_t num_tokens) {

@@ -162,7 +162,7 @@ void dropped_backward_input(const Context& c, const Linear& layer, const Adapter
 
 /// Adds to the gradient of a magnitude, of the gradient dy (T, N) of its adapter's output. `input` (T, M), and `low`
 /// (T, R) of it, are what the adapter saw.
-void magnitude_backward(const Context& c, const Linear& layer, const Adapter& adapter, const Tensor& dy,
+void magnitude_backward(const Context& c, const Linear& layer, const Tensor& dy, const Adapter& adapter,
                         const Tensor& input, const Tensor& low) {
   const Tensor product = c.adapters.output(dy.shape[0], dy.shape[1]);
   c.ops.matmul({.a = input, .b = weight_of(c, layer, adapter), .c = product, .transpose_b = true});
@@ -271,6 +271,24 @@ void linear_forward(const Context& c, const Linear& layer, Tensor y, const Tenso
   multiply(c, layer, y, x, layer.bias.exists(), first_token);
 }
 
+void linear_forward_rows(const Context& c, const Linear& layer, Slice rows, Tensor y, const Tensor& x) {
+  const Tensor bias = layer.bias.exists() ? c.units.parameter(layer.bias).rows(rows.begin, rows.count) : Tensor();
+  const Tensor weight = c.units.parameter(layer.weight).rows(rows.begin, rows.count);
+  c.ops.matmul({.a = x, .b = weight, .c = y, .transpose_b = true, .bias = bias});
+  for (const Adapter& adapter : layer.adapters) {
+    const Tensor b = c.units.parameter(adapter.b);
+    const std::int64_t first = c.units.first_row(layer.weight, adapter.member);
+    const std::int64_t begin = std::max(first, rows.begin);
+    const std::int64_t count = std::min(first + b.shape[0], rows.begin + rows.count) - begin;
+    if (count <= 0) continue;
+    c.ops.matmul({.a = low_forward(c, adapter, x),
+                  .b = b.rows(begin - first, count),
+                  .c = y.columns(begin - rows.begin, count),
+                  .transpose_b = true,
+                  .accumulate = true});
+  }
+}
+
 void linear_forward_partial(const Context& c, const Linear& layer, Tensor y, const Tensor& x,
                             std::int64_t first_token) {
   multiply(c, layer, y, x, layer.bias.exists() && c.tp.rank() == 0, first_token);
@@ -295,6 +313,16 @@ void linear_backward_input(const Context& c, const Linear& layer, Tensor dx, con
   }
 }
 
+void linear_backward_columns(const Context& c, const Linear& layer, Slice columns, Tensor dx, const Tensor& dy) {
+  c.ops.matmul({.a = dy, .b = c.units.parameter(layer.weight).columns(columns.begin, columns.count), .c = dx});
+  for (const Adapter& adapter : layer.adapters) {
+    c.ops.matmul({.a = low_backward(c, adapter, columns_of(c, layer, adapter, dy)),
+                  .b = c.units.parameter(adapter.a).columns(columns.begin, columns.count),
+                  .c = dx,
+                  .accumulate = true});
+  }
+}
+
 void linear_backward_weight(const Context& c, const Linear& layer, const Tensor& dy, const Tensor& x,
                             std::int64_t first_token) {
   if (layer.bias.exists() && c.units.has_gradient(layer.bias)) {
@@ -309,7 +337,7 @@ void linear_backward_weight(const Context& c, const Linear& layer, const Tensor&
     const Tensor input = dropped(c, adapter, x, first_token), low = low_forward(c, adapter, input);
     Tensor dproduct = columns_of(c, layer, adapter, dy);  // of low b^T
     if (adapter.magnitude.exists()) {
-      magnitude_backward(c, layer, adapter, dproduct, input, low);
+      magnitude_backward(c, layer, dproduct, adapter, input, low);
       dproduct = scaled(c, adapter, dproduct, 0.0F);
     }
     write_gradient(c, adapter.b, dproduct, low);

@@ -48,7 +48,8 @@ std::string dry_run(const DryRun& of, bool json) {
   const Machine& machine = of.machine;
   const std::optional<Hardware>& hardware = of.hardware;
   const mesh::Layout layout = mesh::layout_of(config->parallel);
-  const RankPlan first(config, datasets.limits(config), mesh::Place(config, 0), machine);
+  RankPlan first(config, datasets.limits(config), mesh::Place(config, 0), machine);
+  static_cast<void>(first.measure());  // what is moved to files follows from it
   const parallel::ParameterCounts num_parameters = first.num_parameters();
   const std::int64_t steps = num_steps(config, datasets.train.num_rows(), datasets.origin);
   const MemoryTable memory = plan_memory(config, datasets, machine, of.process_bytes, of.ranks_per_node);
@@ -75,6 +76,7 @@ std::string dry_run(const DryRun& of, bool json) {
                         .memory = memory,
                         .traffic = traffic,
                         .offloaded_bytes = first.offloaded_bytes(),
+                        .activation_file_bytes = first.decoder.offloaded_file_bytes(),
                         .save = describe(save),
                         .save_choice = "",
                         .step_time = time ? describe(*time, *hardware) : "",
@@ -103,6 +105,8 @@ std::string dry_run(const DryRun& of, bool json) {
                                 {"num_warmup_steps", optim::num_warmup_steps(config->optimizer, steps)},
                                 {"memory_per_rank", memory_json}};
   result["memory_of_node"] = {{"least", memory.nodes.least_bytes}, {"most", memory.nodes.most_bytes}};
+  result["files_of_rank_0"] = {{"state_bytes", first.offloaded_bytes()},
+                               {"activation_bytes", first.decoder.offloaded_file_bytes()}};
   result["ranks_per_node"] = std::min(of.ranks_per_node, layout.size());
   result["save"] = {{"checkpoint_bytes", save.bytes},
                     {"bytes_of_rank", save.bytes_of_rank},

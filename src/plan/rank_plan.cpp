@@ -47,11 +47,13 @@ model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tok
           .expert_alignment = expert_alignment(kind),
           .ep_size = place.size(Axis::ep),
           .shared_mlp = m.shared_intermediate_size() / tp,
-          .expert_rank = config->lora.adapts_experts() ? config->lora.max_rank() : 0};
+          .expert_rank = config->lora.adapts_experts() ? config->lora.max_rank() : 0,
+          .head_groups = config->train.attention_head_groups.value_or(1)};
 }
 
 parallel::SequenceShape sequence_shape(const config::Model& model, const config::Device& device,
-                                       const model::Sizes& sizes, std::int64_t document_tokens) {
+                                       const model::Sizes& all, std::int64_t document_tokens) {
+  const model::Sizes sizes = all.of_head_group();  // whose calls follow each other
   return {.tokens = sizes.tokens,
           .document_tokens = document_tokens,
           .q_heads = sizes.q_heads,

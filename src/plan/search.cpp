@@ -8,7 +8,7 @@
 #include "sft/core/error.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/plan/memory.hpp"
-#include "sft/plan/mlp_tile.hpp"
+#include "sft/plan/pieces.hpp"
 #include "sft/plan/products.hpp"
 #include "sft/plan/rank_plan.hpp"
 #include "sft/plan/row_lengths.hpp"
@@ -45,13 +45,14 @@ bool fits_anyhow(const PlanTask& task) {
   return fits;
 }
 
-/// Candidates of one of these differ by how they save memory alone, and have tiles of MLPs or not, which the estimate
-/// does not know.
+/// Candidates of one of these differ by how they save memory alone, and have pieces (choose_pieces) or not, which the
+/// estimate does not know.
 using MeshAndStage = std::tuple<std::string, int, config::Reshard, bool>;
 MeshAndStage mesh_of(const config::ValidConfig& config) {
   const config::Parallel& parallel = config->parallel;
-  const bool has_tiles = config->train.mlp_tile_tokens.value_or(0) > 0;
-  return {mesh::layout_of(parallel).describe(), parallel.zero_stage, parallel.reshard_after_forward, has_tiles};
+  const config::Train& train = config->train;
+  const bool has_pieces = train.mlp_tile_tokens.value_or(0) > 0 || train.attention_head_groups.value_or(1) > 1;
+  return {mesh::layout_of(parallel).describe(), parallel.zero_stage, parallel.reshard_after_forward, has_pieces};
 }
 
 /// Seconds of a step by its operations and bytes alone: which candidates are worth a rehearsal, and nothing else.
@@ -194,12 +195,12 @@ std::optional<Candidate> fitting_candidate(const PlanTask& task, const config::V
     if (memory.missing_bytes(task.hardware) == 0) fitting = Candidate{of, memory};
     return fitting.has_value();
   };
-  const bool may_have_tiles = limits_of(task, config).tokens > auto_mlp_tile_tokens * config->parallel.sp_size;
-  if (!may_have_tiles) {
+  const bool may_have_pieces = limits_of(task, config).tokens > auto_mlp_tile_tokens * config->parallel.sp_size;
+  if (!may_have_pieces) {
     fits(config);
     return fitting;
   }
-  const ChosenTile chosen = choose_mlp_tile(config, fits);
+  const ChosenPieces chosen = choose_pieces(config, fits);
   if (!fitting) fits(chosen.config);
   if (fitting && chosen.why.empty()) fitting->config = config;
   return fitting;

@@ -252,9 +252,9 @@ std::string describe_tokenizer(const StartFacts& facts) {
                                                                                                 : tokenizer;
 }
 
-/// "all but the input of each block is computed again (full); offloaded to files in /scratch; MLP in tiles of 4096
-/// tokens; norms and what they read on 1/2 of the tokens (tp_sequence_parallel)"
-std::string describe_activations(const config::Config& config, bool is_cpu) {
+/// "all but the input of each block is computed again (full); offloaded to files in /scratch, 4.0 MiB of rank 0; MLP in
+/// tiles of 4096 tokens; norms and what they read on 1/2 of the tokens (tp_sequence_parallel)"
+std::string describe_activations(const config::Config& config, bool is_cpu, std::uint64_t file_bytes) {
   using Checkpointing = config::ActivationCheckpointing;
   const config::Train& train = config.train;
   std::vector<std::string> parts;
@@ -264,7 +264,10 @@ std::string describe_activations(const config::Config& config, bool is_cpu) {
     add("all but the input of each block is computed again (full)");
   }
   if (train.activation_offload) {
-    add(is_cpu ? fmt::format("offloaded to files in {}", train.offload_folder) : "offloaded to host memory");
+    const bool goes_to_files = is_cpu || train.activation_offload_to == config::ActivationPlace::nvme;
+    add(goes_to_files
+            ? fmt::format("offloaded to files in {}, {} of rank 0", train.offload_folder, format_bytes(file_bytes))
+            : "offloaded to host memory");
   }
   if (const std::int64_t tile_tokens = train.mlp_tile_tokens.value_or(0); tile_tokens > 0) {
     const config::Model& model = config.model;
@@ -276,6 +279,9 @@ std::string describe_activations(const config::Config& config, bool is_cpu) {
     } else {
       add("mlp_tile_tokens without effect, as all MLPs are experts");
     }
+  }
+  if (const std::int64_t groups = train.attention_head_groups.value_or(1); groups > 1) {
+    add(fmt::format("attention in {} groups of heads", groups));
   }
   if (const int slices = config.parallel.token_slices(); slices > 1) {
     add(fmt::format("norms and what they read on 1/{} of the tokens (tp_sequence_parallel)", slices));
@@ -369,7 +375,7 @@ std::string start_table(const StartFacts& facts) {
   add("model", describe_model(facts));
   add("lora", facts.config->lora.use_peft ? describe_lora(facts) : "");
   add("precision", describe_precision(facts));
-  add("activations", describe_activations(facts.config, facts.kind == device::Kind::cpu));
+  add("activations", describe_activations(facts.config, facts.kind == device::Kind::cpu, facts.activation_file_bytes));
   add("offload", describe_offload(facts));
   add("weights", facts.origin);
   add("data", describe_data(facts.datasets.train));

@@ -122,7 +122,9 @@ StepTime plan_step_time(const config::ValidConfig& config, const std::vector<std
       parallel::sharing_of(policy, model::kv_replicas(config->model, config->parallel.tp_size));
   const mesh::Groups groups = mesh::Groups::planned(place, sharing);
   const std::map<std::string, comm::Span> spans = spans_of(groups, place, sharing, hardware.ranks_per_node);
-  device::ClockedDevice device(hardware.rates);
+  device::Rates rates = hardware.rates;
+  rates.file_bytes_per_s = hardware.write_bytes_per_s / hardware.ranks_per_node;
+  device::ClockedDevice device(rates);
   comm::ClockedCollectives collectives(hardware.network,
                                        [&](const comm::Group& group) { return spans.at(group.name()); });
   RankPlan plan(config, limits_of(documents), place, machine);

@@ -6,11 +6,13 @@
 #include <span>
 #include <vector>
 
+#include "plan/clocked_file_mover.hpp"
 #include "sft/core/activity.hpp"
 #include "sft/core/log.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/transfer/file_mover.hpp"
 #include "sft/transfer/host_mover.hpp"
+#include "sft/transfer/staged_file_mover.hpp"
 
 namespace sft::plan {
 
@@ -62,33 +64,56 @@ class NullMover final : public transfer::Mover {
   void drain() noexcept override {}
 };
 
-/// A lane and a place for each block whose activations are offloaded: on GPUs in the node's memory, on CPUs, whose
-/// memory that is, in a file behind the system's cache.
+void warn_of_memory(const io::TransferFile& file, const std::string& folder) {
+  if (!file.is_memory()) return;
+  log_warning(
+      fmt::format("activations offloaded to `{}` stay in memory: that folder is a tmpfs; set "
+                  "train.offload_folder to a folder on a disk",
+                  folder));
+}
+
+/// What works for a GPU's file: a CPU's goes through the system's cache.
+std::unique_ptr<transfer::Mover> make_file_mover(const model::DecoderBuffers& buffers, const std::string& folder,
+                                                 device::Device& device, device::Stream& compute) {
+  const std::size_t num_blocks = buffers.num_offloaded(), place_bytes = buffers.offloaded_bytes();
+  const bool is_staged = !buffers.staging.empty();
+  const transfer::FileMover::File file{
+      .folder = folder,
+      .use = {.what = "activations",
+              .instead = is_staged ? "activation_offload_to = auto" : "activation_offload = false",
+              .refused = ExitStatus::configuration,
+              .failed = ExitStatus::failure},
+      .cache = is_staged ? io::FileCache::bypassed : io::FileCache::used};
+  if (is_staged) {
+    auto mover = std::make_unique<transfer::StagedFileMover>(file, place_bytes, num_blocks, buffers.staging, device,
+                                                             compute, "activations");
+    warn_of_memory(mover->file(), folder);
+    return mover;
+  }
+  auto mover = std::make_unique<transfer::FileMover>(file, std::vector<std::size_t>(num_blocks, place_bytes),
+                                                     num_blocks, device, compute);
+  warn_of_memory(mover->file(), folder);
+  return mover;
+}
+
+/// A lane and a place for each block whose activations are offloaded: on GPUs in the node's memory or in a file behind
+/// some of it, on CPUs, whose memory that is, in a file behind the system's cache.
 std::unique_ptr<transfer::Mover> make_activation_mover(const model::DecoderBuffers& buffers, const std::string& folder,
                                                        device::Device& device, device::Stream& compute, Work work) {
+  using Location = model::ActivationPolicy::Location;
+  const Location location = buffers.policy().location;
   const std::size_t num_blocks = buffers.num_offloaded();
   if (num_blocks == 0) return nullptr;
-  const bool is_on_host = buffers.policy().location == model::ActivationPolicy::Location::host;
+  if (work == Work::clocked && location == Location::file_behind_host) {
+    return std::make_unique<ClockedFileMover>(num_blocks, dynamic_cast<device::ClockedDevice&>(device), compute);
+  }
+  const bool is_on_host = location == Location::host;
   if (work != Work::done && (work != Work::clocked || !is_on_host)) return std::make_unique<NullMover>();
   if (is_on_host) {
     return std::make_unique<transfer::HostMover>(buffers.host_places, num_blocks, device, compute, "activations",
                                                  device::Priority::communication);
   }
-  const transfer::FileMover::File file{.folder = folder,
-                                       .use = {.what = "activations",
-                                               .instead = "activation_offload = false",
-                                               .refused = ExitStatus::configuration,
-                                               .failed = ExitStatus::failure},
-                                       .cache = io::FileCache::used};
-  const std::vector<std::size_t> places(num_blocks, buffers.offloaded_bytes());
-  auto mover = std::make_unique<transfer::FileMover>(file, places, num_blocks, device, compute);
-  if (mover->file().is_memory()) {
-    log_warning(
-        fmt::format("activations offloaded to `{}` stay in memory: that folder is a tmpfs; set "
-                    "train.offload_folder to a folder on a disk",
-                    folder));
-  }
-  return mover;
+  return make_file_mover(buffers, folder, device, compute);
 }
 
 std::function<void(std::span<double>)> sum_over(const comm::Group& world) {

@@ -476,6 +476,8 @@ bool Engine::steps_early() const { return impl_->plan.updates_early(); }
 
 std::uint64_t Engine::offloaded_bytes() const { return impl_->plan.offloaded_bytes(); }
 
+std::uint64_t Engine::activation_file_bytes() const { return impl_->plan.decoder.offloaded_file_bytes(); }
+
 checkpoint::State Engine::state() const {
   Impl& e = *impl_;
   return {e.plan.saved_entries(), [&e] { e.refresh_weights(); }};

@@ -118,6 +118,7 @@ void Trainer::announce() const {
                               .traffic = plan::plan_traffic(run_.config, run_.datasets.limits(run_.config), run_.place,
                                                             {run_.device.kind(), machine::num_threads()}),
                               .offloaded_bytes = run_.engine.offloaded_bytes(),
+                              .activation_file_bytes = run_.engine.activation_file_bytes(),
                               .save = plan::describe(plan::save_time(run_.engine.state().entries())),
                               .save_choice = run_.save_choice,
                               .step_time = run_.step_time}));

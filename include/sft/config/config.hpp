@@ -32,6 +32,8 @@ enum class Fp8 {
 };
 /// Where state lies between two uses. On the CPU, host memory is that of the device.
 enum class Offload { none, host, nvme };
+/// Where activations wait that are moved out. automatic: a GPU's in the node's memory, a CPU's in files.
+enum class ActivationPlace { automatic, nvme };
 /// What of a block's activations is computed again in the backward pass rather than kept; see docs/configuration.md.
 enum class ActivationCheckpointing { none, selective, full };
 /// How Muon's rate follows from the shape of a matrix: adjust_lr_fn of torch.optim.Muon.
@@ -257,8 +259,11 @@ struct Train {
   Fp8 fp8 = Fp8::none;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::none;
   bool activation_offload = false;
-  /// Tokens that an MLP works on at a time; 0: all of a micro-batch; none ("auto"): all, until plan::choose_mlp_tile.
+  ActivationPlace activation_offload_to = ActivationPlace::automatic;
+  /// Tokens that an MLP works on at a time; 0: all of a micro-batch; none ("auto"): all, until plan::choose_pieces.
   std::optional<std::int64_t> mlp_tile_tokens;
+  /// Groups of key/value heads that attention works on in turn; none ("auto"): 1, until plan::choose_pieces.
+  std::optional<std::int64_t> attention_head_groups;
   Offload offload_optimizer = Offload::none;   ///< the moments
   Offload offload_parameters = Offload::none;  ///< the float32 master weights
   std::string offload_folder;                  ///< of what is offloaded to files

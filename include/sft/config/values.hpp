@@ -34,6 +34,7 @@ void read(const std::string& text, Precision& value);
 void read(const std::string& text, Fp8& value);
 void read(const std::string& text, ActivationCheckpointing& value);  // also true (full) and false (none)
 void read(const std::string& text, Offload& value);
+void read(const std::string& text, ActivationPlace& value);
 void read(const std::string& text, DType& value);          // float32 or bf16
 void read(const std::string& text, OptimizerKind& value);  // also as transformers calls them: adamw_torch_fused ...
 void read(const std::string& text, LrAdjustment& value);
@@ -66,6 +67,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::vector<std::string> choices(Fp8);
 [[nodiscard]] std::vector<std::string> choices(ActivationCheckpointing);
 [[nodiscard]] std::vector<std::string> choices(Offload);
+[[nodiscard]] std::vector<std::string> choices(ActivationPlace);
 [[nodiscard]] std::vector<std::string> choices(DType);
 [[nodiscard]] std::vector<std::string> choices(OptimizerKind);
 [[nodiscard]] std::vector<std::string> choices(LrAdjustment);
@@ -101,6 +103,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::string write(Fp8 value);
 [[nodiscard]] std::string write(ActivationCheckpointing value);
 [[nodiscard]] std::string write(Offload value);
+[[nodiscard]] std::string write(ActivationPlace value);
 [[nodiscard]] std::string write(DType value);
 [[nodiscard]] std::string write(OptimizerKind value);
 [[nodiscard]] std::string write(LrAdjustment value);

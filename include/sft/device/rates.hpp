@@ -83,6 +83,7 @@ struct Rates {
   /// In place of memory_bytes_per_s where they were measured, by rising bytes.
   std::array<std::vector<PassRate>, num_passes> passes = {};
   double host_bytes_per_s = 0;  ///< between the device and the memory of its node, one way
+  double file_bytes_per_s = 0;  ///< to a disk of the node or from it, this device's share; 0: not known
   double launch_s = 0;          ///< of every op beside its work, where that was not measured with it
   /// Whether streams work side by side, as on a GPU; a CPU does one thing after the other.
   bool overlaps = true;

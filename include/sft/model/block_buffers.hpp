@@ -34,11 +34,12 @@ struct StreamActivations {
 };
 
 struct AttentionActivations {
-  // Products
+  // Products. With several groups of heads (Sizes::head_groups) H and K are those of a group but for out and lse: what
+  // one group has is in the memory of the group before.
   /// (T, (H + 2K) D) queries, keys and values; without LayerPlan::QkNorm the first two are rotated in place.
   Tensor qkv;
   Tensor out;  ///< (T, H, D)
-  Tensor lse;  ///< (T, H) float32
+  Tensor lse;  ///< (T, H) float32, or (T, H) of one group behind the other
   // Followers
   Tensor q_rstd, k_rstd;  ///< (T, H), (T, K) float32, or (T) of all heads; only with LayerPlan::QkNorm
   /// What attention reads: columns of qkv; with LayerPlan::QkNorm normed and rotated queries and keys of their own.
@@ -71,7 +72,12 @@ struct BlockActivations {
 /// memory grows with T alone (Dao et al. 2022). What is computed again has the same bits: same ops, same shapes.
 struct ActivationPolicy {
   /// Where kept activations are between forward and backward pass.
-  enum class Location { device, host, file };
+  enum class Location {
+    device,
+    host,              ///< pinned memory of the node
+    file,              ///< from a CPU
+    file_behind_host,  ///< a file, by way of pinned memory for some blocks
+  };
 
   config::ActivationCheckpointing checkpointing = config::ActivationCheckpointing::none;
   /// Tokens that the MLP works on at a time (Arctic long sequence training, Bekman et al. 2025), forward and backward;
@@ -120,13 +126,13 @@ void take_in_turn(device::Arena& arena, int count, const LayOut& lay_out) {
 
 /// Buffers that all blocks share; nothing in them outlives one block but `delta`, `middle`, `dx` and `ropes`. Compute
 /// dtype unless stated; "partial dtype" is Sizes::partial. N: tokens of a tile of the MLP. Some share memory, as they
-/// are never needed at the same time: normed with dattention; delta with dnormed; qkv, of attention's backward pass,
-/// with what the MLP's needs, middle and behind it act and gate_up, or experts. In the forward pass dx has the residual
-/// stream behind the last block, until its own gradient takes its place. Of normed, delta, dnormed and dx this rank has
-/// TensorParallel::slice between two products, in its place.
+/// are never needed at the same time: normed with dattention, unless there are several groups of heads; delta with
+/// dnormed; qkv, of attention's backward pass, with what the MLP's needs, middle and behind it act and gate_up, or
+/// experts. In the forward pass dx has the residual stream behind the last block, until its own gradient takes its
+/// place. Of normed, delta, dnormed and dx this rank has TensorParallel::slice between two products, in its place.
 struct BlockScratch {
   Tensor normed;      ///< (T, C)
-  Tensor dattention;  ///< (T, H, D)
+  Tensor dattention;  ///< (T, H, D), H of a group of heads
   Tensor qkv;         ///< (T, (H + 2K) D) the gradient of queries, keys and values
   Tensor act;         ///< (N, F) what SwiGLU gives, or before that its gradient; F of the widest MLP
   Tensor gate_up;     ///< (N, 2F) where no block keeps it, else empty

@@ -34,6 +34,8 @@ struct Sizes {
   int ep_size = 1;                    ///< ranks that share the experts
   std::int64_t shared_mlp = 0;        ///< columns on this rank of the MLP beside the experts; 0: there is none
   std::int64_t expert_rank = 0;       ///< the largest of adapters of experts; 0: they have none
+  /// Groups of K / head_groups key/value heads, with their query heads, that attention works on one after the other.
+  std::int64_t head_groups = 1;
 
   /// What the ops of any rank of tp are called with at most: what follows from it, such as the length of a chunk of
   /// logits, is the same on all of them.
@@ -51,6 +53,14 @@ struct Sizes {
   [[nodiscard]] std::int64_t widest_mlp() const { return std::max(mlp, shared_mlp); }
   /// Whether what a sublayer reads, what it adds and the gradient of what it reads lie in one memory (BlockScratch).
   [[nodiscard]] bool shares_branches() const { return !sums_over_tp && experts == 0; }
+  /// Those of a rank that has the heads of one group alone.
+  [[nodiscard]] Sizes of_head_group() const {
+    Sizes group = *this;
+    group.q_heads /= head_groups;
+    group.kv_heads /= head_groups;
+    group.head_groups = 1;
+    return group;
+  }
   [[nodiscard]] std::int64_t slice_tokens() const { return tokens / token_slices; }
   [[nodiscard]] std::int64_t q_columns() const { return q_heads * head_dim; }
   [[nodiscard]] std::int64_t kv_columns() const { return kv_heads * head_dim; }

@@ -4,6 +4,7 @@
 // lays it out without a device.
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "sft/device/arena.hpp"
@@ -35,6 +36,8 @@ class DecoderBuffers {
   [[nodiscard]] int num_slots() const { return num_slots_; }
   /// Blocks whose activations are offloaded, the first of all; those behind them are needed first.
   [[nodiscard]] int num_offloaded() const { return all_blocks_.size() - num_slots_; }
+  /// Bytes of the file that they are offloaded to; 0: none.
+  [[nodiscard]] std::uint64_t offloaded_file_bytes() const;
   /// Bytes that the activations of one block take where they are offloaded, at most.
   [[nodiscard]] std::size_t offloaded_bytes() const { return place_bytes_; }
 
@@ -43,6 +46,8 @@ class DecoderBuffers {
   Tensor last_rstd;  ///< (S) float32, of the residual stream behind the last block, which is in scratch.dx
   /// For each offloaded block offloaded_bytes() in pinned memory, if it goes there.
   std::vector<Tensor> host_places;
+  /// transfer::StagedFileMover::staging_bytes() of pinned memory, if blocks go to files by way of it; else empty.
+  Tensor staging;
   LossHead loss_head;
   AdapterBuffers adapters;
   Fp8Buffers fp8;

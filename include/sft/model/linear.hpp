@@ -101,6 +101,12 @@ void prepare_magnitudes(const Context& context, const Linear& layer);
 /// y (T, N) of x (T, M); the layer's unit is in use, and its magnitudes are prepared.
 void linear_forward(const Context& context, const Linear& layer, Tensor y, const Tensor& x,
                     std::int64_t first_token = 0);
+/// Some rows of a layer's weight, or columns.
+struct Slice {
+  std::int64_t begin, count;
+};
+/// The columns of y (T, N) that belong to `rows` of the weight. No adapter of the layer has a magnitude or drops.
+void linear_forward_rows(const Context& context, const Linear& layer, Slice rows, Tensor y, const Tensor& x);
 /// This rank's part of y (T, N) of a layer whose columns are split over tp: the sum over tp is y, which has the bias
 /// once.
 void linear_forward_partial(const Context& context, const Linear& layer, Tensor y, const Tensor& x,
@@ -109,6 +115,8 @@ void linear_forward_partial(const Context& context, const Linear& layer, Tensor 
 /// over tp and the next gather can run.
 void linear_backward_input(const Context& context, const Linear& layer, Tensor dx, const Tensor& dy,
                            std::int64_t first_token = 0);
+/// The columns of dx (T, M) that belong to `columns` of the weight. No adapter of the layer has a magnitude or drops.
+void linear_backward_columns(const Context& context, const Linear& layer, Slice columns, Tensor dx, const Tensor& dy);
 /// Writes the gradients of weight and bias, as far as they are trained, and of the adapters, from dy (T, N) and
 /// x (T, M).
 void linear_backward_weight(const Context& context, const Linear& layer, const Tensor& dy, const Tensor& x,

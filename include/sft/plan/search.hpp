@@ -79,8 +79,8 @@ void for_each_candidate(const PlanTask& task, const std::function<bool(const con
 [[nodiscard]] PlannedMemory plan_candidate_memory(const PlanTask& task, const config::ValidConfig& config,
                                                   int most_ranks);
 
-/// A way to train with its memory where it fits, with tiles where mlp_tile_tokens = auto has to take them
-/// (choose_mlp_tile), and nothing where it does not, which takes a fraction of the time. Pure.
+/// A way to train with its memory where it fits, in pieces where keys that are auto have to take them
+/// (choose_pieces), and nothing where it does not, which takes a fraction of the time. Pure.
 [[nodiscard]] std::optional<Candidate> fitting_candidate(const PlanTask& task, const config::ValidConfig& config,
                                                          int most_ranks);
 

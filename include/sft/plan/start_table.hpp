@@ -32,13 +32,14 @@ struct StartFacts {
   std::string sp_choice;  ///< why resolve_sp_method took what it took
   std::int64_t num_steps;
   MemoryTable memory;
-  std::vector<comm::SentBytes> traffic;  ///< of the first rank, in a step (plan_traffic)
-  std::uint64_t offloaded_bytes = 0;     ///< of rank 0's state in files
-  std::string save = "";                 ///< what a checkpoint takes (describe(SaveTime))
-  std::string save_choice = "";          ///< why choose_async_save took what it took
-  std::string step_time = "";            ///< what a step takes (describe(StepTime))
-  std::string duration = "";             ///< what the run takes (describe_duration)
-  std::string verdict = "";              ///< whether it fits (describe(Verdict))
+  std::vector<comm::SentBytes> traffic;     ///< of the first rank, in a step (plan_traffic)
+  std::uint64_t offloaded_bytes = 0;        ///< of rank 0's state in files
+  std::uint64_t activation_file_bytes = 0;  ///< of the file that rank 0's activations are offloaded to
+  std::string save = "";                    ///< what a checkpoint takes (describe(SaveTime))
+  std::string save_choice = "";             ///< why choose_async_save took what it took
+  std::string step_time = "";               ///< what a step takes (describe(StepTime))
+  std::string duration = "";                ///< what the run takes (describe_duration)
+  std::string verdict = "";                 ///< whether it fits (describe(Verdict))
 };
 
 /// Mesh, model, batch, steps, data, device, what a rank sends, and memory per rank. Pure but for facts of the data

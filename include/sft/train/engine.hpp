@@ -100,6 +100,8 @@ class Engine {
   [[nodiscard]] parallel::ParameterCounts num_parameters() const;
   /// Bytes of this rank's state in files.
   [[nodiscard]] std::uint64_t offloaded_bytes() const;
+  /// And of its activations.
+  [[nodiscard]] std::uint64_t activation_file_bytes() const;
   /// What a checkpoint holds, in memory of the engine, which the state must not outlive; after writing to it call
   /// refresh(). The entries are model, with LoRA adapter in its place, and what the optimizers keep: one of a name for
   /// each part that is trained.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// State of the optimizer that lies in the memory of the node or in files, while GPUs work on it: the bits of state in
-// their own memory, in any order of their streams, also where a checkpoint leads from one place to another.
+// What does not lie in the memory of GPUs while they work, or not all at once: state of the optimizer in the memory of
+// the node or in files, activations in files, heads of attention in groups. The bits are those of all in their own
+// memory, in any order of their streams, also where a checkpoint leads from one place to another.
 
 #include <iterator>
 #include <string>
@@ -124,6 +125,40 @@ BOOST_AUTO_TEST_CASE(gradients_that_leave_change_no_bit) {
       TinyRun left = with(kept, places);
       left.nan_policy = config::NanPolicy::stop;
       BOOST_TEST_CONTEXT(left.name()) { check_same(run_in_order(left, ++order), wanted); }
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(activations_in_files_change_no_bit) {
+  for_each_run([](const TinyRun& tiny, const std::string&) {
+    unsigned order = 0;
+    for (const auto checkpointing : {config::ActivationCheckpointing::none, config::ActivationCheckpointing::full}) {
+      TinyRun in_memory = tiny;
+      in_memory.checkpointing = checkpointing;
+      in_memory.offloads_activations = true;
+      in_memory.num_layers = 6;    // more of them leave than there are buffers on the way
+      in_memory.evaluates = true;  // passes between those that move activations
+      const test::TinyOutcome wanted = run_in_order(in_memory, 0);
+      TinyRun moved = in_memory;
+      moved.activations_go_to_files = true;
+      BOOST_TEST_CONTEXT(moved.name()) { check_same(run_in_order(moved, ++order), wanted); }
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(heads_in_groups_change_no_bit) {
+  for_each_run([](const TinyRun& tiny, const std::string&) {
+    // Adapters drop here, and ranks of tp have a key/value head each.
+    if (tiny.has_adapters || tiny.layout[Axis::tp] > 1) return;
+    TinyRun whole = tiny;
+    whole.checkpointing = config::ActivationCheckpointing::full;
+    whole.evaluates = true;
+    TinyRun grouped = whole;
+    grouped.head_groups = 2;
+    const test::TinyOutcome wanted = run_in_order(whole, 0), outcome = run_in_order(grouped, 1);
+    BOOST_TEST_CONTEXT(grouped.name()) {
+      check_same(outcome, wanted);
+      BOOST_TEST(outcome.evaluation == wanted.evaluation);
     }
   });
 }

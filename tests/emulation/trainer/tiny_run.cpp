@@ -24,7 +24,7 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
   if (way == comm::Transport::Way::host_copy) config.device.comm = config::CommChoice::host;
   if (way == comm::Transport::Way::cuda_mpi) config.device.comm = config::CommChoice::mpi;
   config.model = model_of(tiny.family);
-  config.model.num_hidden_layers = tiny.offloads_activations ? 4 : 2;  // the last two are never offloaded
+  config.model.num_hidden_layers = tiny.num_layers > 0 ? tiny.num_layers : tiny.offloads_activations ? 4 : 2;
   if (tiny.optim == config::OptimizerKind::adamw_8bit) config.model.intermediate_size = 192;  // has blocks
   if (tiny.num_experts > 0) {
     config.model.num_experts = tiny.num_experts;
@@ -52,6 +52,8 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
   config.train.fp8 = tiny.fp8;
   config.train.activation_checkpointing = tiny.checkpointing;
   config.train.activation_offload = tiny.offloads_activations;
+  if (tiny.activations_go_to_files) config.train.activation_offload_to = config::ActivationPlace::nvme;
+  config.train.attention_head_groups = tiny.head_groups;
   config.train.offload_optimizer = tiny.offload_optimizer;
   config.train.offload_parameters = tiny.offload_parameters;
   config.train.offload_folder = tiny.offload_folder;
@@ -111,7 +113,8 @@ std::string TinyRun::name() const {
   return mesh().describe() + ", family " + number(family) + ", precision " + number(precision) + ", fp8 " +
          number(fp8) + ", optimizer " + number(optim) + ", clipped to " + number(max_grad_norm) + ", stage " +
          number(zero_stage) + ", resharded over " + number(reshard_size) + ", sp method " + number(sp_method) +
-         ", checkpointing " + number(checkpointing) + (offloads_activations ? ", offloaded" : "") + ", moments at " +
+         ", checkpointing " + number(checkpointing) + (offloads_activations ? ", offloaded" : "") +
+         (activations_go_to_files ? " to files" : "") + ", groups of heads " + number(head_groups) + ", moments at " +
          number(offload_optimizer) + ", weights at " + number(offload_parameters) + (has_adapters ? ", adapters" : "") +
          ", accumulation " + number(accumulation) + (num_experts > 0 ? ", experts " + number(num_experts) : "") +
          (way == comm::Transport::Way::host_copy ? ", host copies" : "");

@@ -29,7 +29,9 @@ struct TinyRun {
   config::SpMethod sp_method = config::SpMethod::ring;
   int ulysses_size = 0;
   config::ActivationCheckpointing checkpointing = config::ActivationCheckpointing::none;
-  bool offloads_activations = false;
+  bool offloads_activations = false, activations_go_to_files = false;
+  int num_layers = 0;   ///< 0: 4 where activations are offloaded, of which the last two stay, else 2
+  int head_groups = 1;  ///< that attention works on one after the other
   config::Offload offload_optimizer = config::Offload::none;
   config::Offload offload_parameters = config::Offload::none;
   std::string offload_folder = {};  ///< for files: of state, and of the activations of CPUs

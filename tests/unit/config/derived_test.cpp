@@ -53,6 +53,42 @@ BOOST_AUTO_TEST_CASE(offloading_on_a_cpu_needs_a_folder) {
   check_says(refusal([&] { (void)validate(config, 1); }), "`train.mlp_tile_tokens = -1` is out of range");
 }
 
+BOOST_AUTO_TEST_CASE(activations_of_gpus_in_files_need_a_folder) {
+  Config config = valid_config();
+  config.device.backend = BackendChoice::cuda;
+  config.train.activation_offload_to = ActivationPlace::nvme;
+  BOOST_CHECK_NO_THROW((void)validate(config, 1));  // nothing is offloaded
+  config.train.activation_offload = true;
+  check_says(refusal([&] { (void)validate(config, 1); }),
+             "with `activation_offload_to = nvme` activations are offloaded to files, and `train.offload_folder` is "
+             "empty");
+  config.train.offload_folder = "scratch";
+  BOOST_CHECK_NO_THROW((void)validate(config, 1));
+}
+
+BOOST_AUTO_TEST_CASE(groups_of_heads_are_refused_where_all_heads_are_needed_at_once) {
+  Config config = valid_config();
+  config.model.num_attention_heads = 8;
+  config.model.num_key_value_heads = 4;
+  config.train.activation_checkpointing = ActivationCheckpointing::full;
+  for (const std::int64_t groups : {1, 2, 4}) {
+    config.train.attention_head_groups = groups;
+    BOOST_CHECK_NO_THROW((void)validate(config, 1));
+  }
+  config.train.attention_head_groups = 3;
+  check_says(refusal([&] { (void)validate(config, 1); }),
+             "`train.attention_head_groups = 3` does not divide the key/value heads of a rank (it has 4)");
+  config.train.attention_head_groups = 4;
+  config.parallel.tp_size = 2;
+  check_says(refusal([&] { (void)validate(config, 2); }), "does not divide the key/value heads of a rank (it has 2)");
+  config.parallel = {};
+  config.parallel.sp_size = 2;
+  check_says(refusal([&] { (void)validate(config, 2); }), "ranks exchange heads or keys of all of them");
+  config.parallel = {};
+  config.train.activation_checkpointing = ActivationCheckpointing::selective;
+  check_says(refusal([&] { (void)validate(config, 1); }), "are kept without activation_checkpointing = full");
+}
+
 BOOST_AUTO_TEST_CASE(rows_must_not_reach_beyond_what_rotation_is_made_for) {
   Config config = valid_config();
   config.model.sliding_window = 128;

@@ -206,6 +206,16 @@ BOOST_AUTO_TEST_CASE(evaluation_comes_as_often_as_lines_unless_said_otherwise) {
   BOOST_TEST(parse_text("", {"--eval_files", "none"}).data.eval_files.empty());
 }
 
+BOOST_AUTO_TEST_CASE(what_long_rows_ask_for_is_read) {
+  const Train none = parse_text("").train;
+  BOOST_TEST(!none.attention_head_groups.has_value());
+  BOOST_CHECK(none.activation_offload_to == ActivationPlace::automatic);
+  const Train some = parse_text("[train]\nattention_head_groups = 4\nactivation_offload_to = nvme\n").train;
+  BOOST_TEST(some.attention_head_groups.value() == 4);
+  BOOST_CHECK(some.activation_offload_to == ActivationPlace::nvme);
+  BOOST_TEST(!parse_text("[train]\nattention_head_groups = auto\n").train.attention_head_groups.has_value());
+}
+
 BOOST_AUTO_TEST_CASE(strategies_and_metrics_are_written_as_in_transformers) {
   const auto train = [](const std::string& text) {
     const Config config = parse_text("[train]\n" + text);
@@ -365,6 +375,8 @@ const Refused refused_texts[] = {
     {"[checkpoint]\nsave_strategy = never\n", "expected one of no | steps | epoch | best"},
     {"[train]\neval_steps = 0.1\n", "expected none, or a whole number from 0"},
     {"[train]\nactivation_checkpointing = all\n", "expected one of none | selective | full"},
+    {"[train]\nattention_head_groups = many\n", "expected a whole number"},
+    {"[train]\nactivation_offload_to = disk\n", "expected one of auto | nvme"},
     {"[checkpoint]\nasync = sometimes\n", "expected auto, true or false"},
     {"[train]\nmax_steps 2\n", "line `max_steps 2` of test.ini:2 cannot be read"},
     {"[model]\nrope_scaling = 4\n", "a JSON object on one line"},

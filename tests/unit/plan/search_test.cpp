@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "sft/io/files.hpp"
-#include "sft/plan/mlp_tile.hpp"
+#include "sft/plan/pieces.hpp"
 #include "sft/plan/search.hpp"
 #include "unit/plan/small_run.hpp"
 

@@ -44,6 +44,8 @@ struct Run : SmallRun {
                           mesh::Place(run, 0), {.kind = kind}, hardware);
   }
 
+  device::Kind kind = device::Kind::cpu;
+
   [[nodiscard]] double num_tokens() const { return 4.0 * row_tokens; }
   static constexpr std::int64_t row_tokens = 64;
 };
@@ -282,6 +284,32 @@ BOOST_AUTO_TEST_CASE(ranks_that_share_cores_wait_at_sums_of_tp) {
   BOOST_TEST(shared.step_s > 1.5 * alone.step_s);
   BOOST_TEST(shared.step_s <= 2 * alone.step_s * (1 + 1e-9));
   BOOST_TEST(shared.exposed_s() == shared.step_s - shared.ops_s, nearly);
+}
+
+BOOST_AUTO_TEST_CASE(activations_in_files_take_the_time_of_the_disk_beside_the_math) {
+  Run run;
+  run.kind = device::Kind::cuda;
+  run.config.model.num_hidden_layers = 5;
+  run.config.train.activation_checkpointing = config::ActivationCheckpointing::full;
+  run.config.train.activation_offload = true;
+  run.config.train.offload_folder = "disk";
+  constexpr int ranks_per_node = 4;
+  Hardware machine = instant(ranks_per_node);
+  machine.write_bytes_per_s = 1e9;
+  BOOST_TEST(run.time(machine).step_s < 1e-15);  // in the memory of the node
+  run.config.train.activation_offload_to = config::ActivationPlace::nvme;
+  // All blocks but two leave and come back, each with the stream before it and its norm's factors.
+  const double bytes = 3 * run.num_tokens() * static_cast<double>(4 * run.config.model.hidden_size + 4);
+  const double disk_s = 2 * bytes * ranks_per_node / 1e9;
+  const StepTime alone = run.time(machine);
+  BOOST_TEST(alone.step_s == disk_s, nearly);
+  BOOST_TEST(waited_for(alone, "activations in") > 0.0);
+
+  machine.rates.products = {{1e-9, 1e6}};  // a block takes longer than its activations
+  const StepTime beside = run.time(machine);
+  run.config.train.activation_offload_to = config::ActivationPlace::automatic;
+  BOOST_TEST(beside.step_s == run.time(machine).step_s, nearly);
+  BOOST_TEST(waited_for(beside, "activations in") == 0.0);
 }
 
 BOOST_AUTO_TEST_CASE(mfu_counts_the_operations_of_the_model) {

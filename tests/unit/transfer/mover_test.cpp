@@ -16,6 +16,7 @@
 #include "sft/device/factory.hpp"
 #include "sft/transfer/file_mover.hpp"
 #include "sft/transfer/host_mover.hpp"
+#include "sft/transfer/staged_file_mover.hpp"
 #include "support/file_size_limit.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -60,6 +61,18 @@ struct Fixture {
                                .use = {.what = "activations", .instead = "activation_offload = false"},
                                .cache = io::FileCache::used};
     return std::make_unique<FileMover>(file, std::vector<std::size_t>(count, bytes), count, *device, *compute);
+  }
+};
+
+/// A file behind pinned memory, which is that of the process on a CPU.
+struct StagedFixture : Fixture {
+  std::vector<char> memory = std::vector<char>(StagedFileMover::staging_bytes(place_bytes));
+  Tensor staging{memory.data(), DType::uint8, {static_cast<std::int64_t>(memory.size())}};
+
+  [[nodiscard]] std::unique_ptr<StagedFileMover> make_staged_mover(std::size_t count) const {
+    const FileMover::File file{.folder = folder.path(),
+                               .use = {.what = "activations", .instead = "activation_offload_to = auto"}};
+    return std::make_unique<StagedFileMover>(file, place_bytes, count, staging, *device, *compute, "activations");
   }
 };
 
@@ -110,6 +123,60 @@ BOOST_FIXTURE_TEST_CASE(every_place_in_memory_comes_back_in_any_pass, Fixture) {
   }
   HostMover mover(places, num_places, *device, *compute, "numbers", device::Priority::compute);
   move_there_and_back(mover, *compute);
+}
+
+BOOST_FIXTURE_TEST_CASE(every_place_of_a_file_behind_memory_comes_back_in_any_pass, StagedFixture) {
+  const auto mover = make_staged_mover(num_places);
+  move_there_and_back(*mover, *compute);
+  BOOST_TEST(StagedFileMover::file_bytes(place_bytes, num_places) == num_places * room_bytes(place_bytes));
+}
+
+// As a decoder has it: two slots, a block is read while the one before it is worked on.
+BOOST_FIXTURE_TEST_CASE(files_behind_memory_are_read_ahead, StagedFixture) {
+  const auto mover = make_staged_mover(num_places);
+  std::vector<Slot> slots(2);
+  for (std::size_t place = 0; place < num_places; ++place) {
+    if (place >= 2) mover->finish(place - 2, *compute);
+    slots[place % 2].fill(place);
+    mover->write(place, moves_of(place, slots[place % 2].tensors()));
+  }
+  const auto read_ahead = [&](std::size_t place) {
+    mover->reads_follow_ops();
+    mover->read(place, moves_of(place, slots[place % 2].tensors()));
+  };
+  for (const std::size_t place : {num_places - 1, num_places - 2}) {
+    mover->finish(place, *compute);  // which left it
+    slots[place % 2].fill(99);
+    read_ahead(place);
+  }
+  for (std::size_t place = num_places; place-- > 0;) {
+    mover->finish(place, *compute);
+    compute->synchronize();
+    Slot expected;
+    expected.fill(place);
+    BOOST_TEST((slots[place % 2].a == expected.a && slots[place % 2].b == expected.b), "place " << place);
+    if (place >= 2) read_ahead(place - 2);
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_disk_that_fails_behind_memory_is_an_error_later, StagedFixture) {
+  std::vector<Slot> slots(num_places);
+  const auto mover = make_staged_mover(num_places);
+  const test::FileSizeLimit full(0);
+  const std::string text = error_of([&] {
+    for (std::size_t place = 0; place < num_places; ++place) {
+      mover->write(place, moves_of(place, slots[place].tensors()));
+    }
+  });
+  BOOST_TEST(text.find("cannot write offloaded activations in `" + folder.path() + "`") == 0U, text);
+  BOOST_TEST(text.find("check the disk, or set activation_offload_to = auto") != std::string::npos, text);
+}
+
+BOOST_FIXTURE_TEST_CASE(more_than_a_place_behind_memory_holds_is_a_bug, StagedFixture) {
+  place_bytes -= 1;
+  Slot slot;
+  const auto mover = make_staged_mover(1);
+  BOOST_CHECK_THROW(mover->write(0, moves_of(0, slot.tensors())), std::logic_error);
 }
 
 BOOST_FIXTURE_TEST_CASE(places_without_the_cache_begin_at_blocks_of_the_disk, Fixture) {
