@@ -10,9 +10,9 @@
 //
 // Scales are 2^-126 at least, which is that of a tile of zeros: so the largest scale of parts is that of the whole.
 //
-// A scale is infinite where its tile has a number that is infinite or NaN, and all numbers of the tile are NaN then, for
-// their codes are 0 or NaN: what has gone wrong shows in the loss. (A NaN would be lost where ranks ask for the largest
-// scale: not all libraries keep it.)
+// A scale is infinite where its tile has a number that is infinite or NaN, and all numbers of the tile are NaN then,
+// for their codes are 0 or NaN: what has gone wrong shows in the loss. (A NaN would be lost where ranks ask for the
+// largest scale: not all libraries keep it.)
 //
 // A matrix lies as cuBLASLt reads it: a line of it holds the terms of a sum, one behind the other, and is followed by
 // zeros up to a multiple of 16 codes. So the operands of a product c = a b^T are lines of a and lines of b, however the

@@ -19,6 +19,7 @@
 // a[2] and a[3] those of the right one.
 
 #include <cuda_runtime.h>
+#include <nv/target>
 
 #include <cstdint>
 
@@ -104,32 +105,24 @@ __device__ __forceinline__ void store_vector(float4* at, float4 value) {
 
 /// Whether this code is compiled for GPUs that convert to 8-bit floats: from compute capability 8.9 on.
 __device__ __forceinline__ constexpr bool has_fp8() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-  return true;
-#else
-  return false;
-#endif
+  NV_IF_ELSE_TARGET(NV_PROVIDES_SM_89, (return true;), (return false;));
 }
 
 /// Two numbers as 8-bit floats, the second in the upper byte of 16 bits: rounded to the nearest, ties to even; what is
 /// too large becomes the largest, NaN one of the format's. Where there is has_fp8().
 __device__ __forceinline__ std::uint32_t e4m3_pair(float first, float second) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-  std::uint16_t pair;
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(second), "f"(first));
+  std::uint16_t pair = 0;
+  NV_IF_TARGET(NV_PROVIDES_SM_89, (asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;"
+                                       : "=h"(pair)
+                                       : "f"(second), "f"(first));));
   return pair;
-#else
-  return 0;
-#endif
 }
 __device__ __forceinline__ std::uint32_t e5m2_pair(float first, float second) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-  std::uint16_t pair;
-  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(second), "f"(first));
+  std::uint16_t pair = 0;
+  NV_IF_TARGET(NV_PROVIDES_SM_89, (asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;"
+                                       : "=h"(pair)
+                                       : "f"(second), "f"(first));));
   return pair;
-#else
-  return 0;
-#endif
 }
 
 /// 2^x to within 2 units of the last place; results below the normal numbers are 0.
