@@ -64,7 +64,7 @@ void StateArrays::open(device::Device& device, device::Stream& compute_stream, c
       if (part.array.place == StateLocation::host) tensors.push_back(part.memory);
     }
     in_host_->open(std::make_unique<transfer::HostMover>(in_host_->places(tensors), in_host_->num_buffers(), device,
-                                                         compute_stream, "state", device::Priority::compute),
+                                                         compute_stream, "state", device::Priority::communication),
                    device, compute_stream);
   }
   if (in_file_) {

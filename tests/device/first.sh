@@ -25,6 +25,7 @@ update_blockwise.cu device_ops_test optimizer/blocks_of_codes
 factored.cu device_ops_test factored/factors_of_moments
 magnitudes.cu device_ops_test magnitudes/factors
 four_bits.cu device_ops_test four_bits/read_four_bits
+fp8.cu device_ops_test fp8_rounding/codes_and_scales
 router.cu device_experts_test experts/router
 expert_rows.cu device_experts_test experts/rows_of_tokens
 gated.cu device_experts_test experts/gates
@@ -32,6 +33,7 @@ attention_delta.cu device_attention_test attention/delta_is_the_product_of_outpu
 attention_float32.cu device_attention_test attention/no_queries_or_no_keys
 attention_sm80_forward.cu device_attention_test attention/rows_without_a_span_are_left_alone_by_a_merge
 attention_sm80_backward.cu device_attention_test attention/a_document_does_not_see_its_neighbours
+attention_merge.cu device_attention_test attention_merge/results_of_other_keys
 attention_sinks.cu device_attention_test attention_scores/gradients_of_sinks_of_any_size
 LIST
 }

@@ -96,10 +96,10 @@ struct Fp8MatmulEngine::Block {
   bool in_scratch;
 };
 
-/// Rows, columns and terms of blocks; whether all are made in scratch memory, and whether there is anything in it.
+/// Rows, columns and terms of blocks, and whether all are made in scratch memory.
 struct Fp8MatmulEngine::Steps {
   std::int64_t rows, columns, terms;
-  bool in_scratch, needs_room;
+  bool in_scratch;
 };
 
 /// How to run products of one kind.
@@ -172,8 +172,7 @@ Fp8MatmulEngine::Steps Fp8MatmulEngine::steps_of(const Fp8Matmul& product) const
   Steps steps{.rows = std::min({m, limits_.max_rows, limits_.max_span / line_codes, limits_.max_span / row_stride(c)}),
               .columns = std::min({n, limits_.max_rows, limits_.max_span / line_codes}),
               .terms = k,
-              .in_scratch = !is_direct(c),
-              .needs_room = false};
+              .in_scratch = !is_direct(c)};
   // Rows that scales of vectors do not come in are left to a block of their own.
   const bool has_odd_rows = a.tiles == Fp8Tiles::vectors && m % line_multiple != 0;
   if (has_odd_rows && m > line_multiple) steps.rows = std::min(steps.rows, m / line_multiple * line_multiple);
@@ -196,7 +195,6 @@ Fp8MatmulEngine::Steps Fp8MatmulEngine::steps_of(const Fp8Matmul& product) const
     const std::int64_t multiple = tiles == Fp8Tiles::blocks ? fp8_tile : least;
     return step < size ? std::max(step / multiple, std::int64_t{1}) * multiple : step;
   };
-  steps.needs_room = steps.in_scratch || copies_scales || has_odd_rows;
   steps.rows = cut(steps.rows, m, a.tiles, line_multiple);
   steps.columns = cut(steps.columns, n, b.tiles, vector_bytes);
   return steps;
@@ -207,7 +205,8 @@ void Fp8MatmulEngine::run(const Fp8Matmul& product, Workspace workspace) {
   if (product.c.empty()) return;
   const std::int64_t m = product.c.shape[0], n = product.c.shape[1];
   const Steps steps = steps_of(product);
-  const auto room_bytes = static_cast<std::size_t>(steps.needs_room ? c_bytes + 2 * scale_bytes : 0);
+  // Also where nothing is made there: so the library works in as much for all products of a kind, whose plan is one.
+  constexpr auto room_bytes = static_cast<std::size_t>(c_bytes + 2 * scale_bytes);
   SFT_ENSURE(workspace.num_bytes > room_bytes, "fp8_matmul: set_workspace first");
   const Workspace rest{workspace.data, workspace.num_bytes - room_bytes};
   const Workspace room{static_cast<std::byte*>(workspace.data) + rest.num_bytes, room_bytes};

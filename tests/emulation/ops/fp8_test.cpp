@@ -212,6 +212,14 @@ BOOST_AUTO_TEST_CASE(of_odd_sizes) {
   }
 }
 
+// Products of one kind, of which one is made in scratch memory: the library works in as much as for the other.
+BOOST_AUTO_TEST_CASE(of_one_kind_in_scratch_memory_and_not) {
+  const Product direct{.m = 32, .n = 32, .k = 128, .a = vectors, .b = vectors, .c = DType::float32};
+  Product in_scratch = direct;
+  in_scratch.layout = {.gap = 3, .offset = 1};
+  for (const Product& product : {direct, in_scratch, direct}) compare_product(product);
+}
+
 // What one product may not span, in blocks.
 BOOST_AUTO_TEST_CASE(beyond_the_limits_of_the_library) {
   const ProductLimits rows{.max_rows = 36}, span{.max_span = 16'500};

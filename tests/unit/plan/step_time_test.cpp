@@ -44,8 +44,6 @@ struct Run : SmallRun {
                           mesh::Place(run, 0), {.kind = kind}, hardware);
   }
 
-  device::Kind kind = device::Kind::cpu;
-
   [[nodiscard]] double num_tokens() const { return 4.0 * row_tokens; }
   static constexpr std::int64_t row_tokens = 64;
 };
@@ -288,7 +286,6 @@ BOOST_AUTO_TEST_CASE(ranks_that_share_cores_wait_at_sums_of_tp) {
 
 BOOST_AUTO_TEST_CASE(activations_in_files_take_the_time_of_the_disk_beside_the_math) {
   Run run;
-  run.kind = device::Kind::cuda;
   run.config.model.num_hidden_layers = 5;
   run.config.train.activation_checkpointing = config::ActivationCheckpointing::full;
   run.config.train.activation_offload = true;
@@ -296,19 +293,19 @@ BOOST_AUTO_TEST_CASE(activations_in_files_take_the_time_of_the_disk_beside_the_m
   constexpr int ranks_per_node = 4;
   Hardware machine = instant(ranks_per_node);
   machine.write_bytes_per_s = 1e9;
-  BOOST_TEST(run.time(machine).step_s < 1e-15);  // in the memory of the node
+  BOOST_TEST(run.time(machine, device::Kind::cuda).step_s < 1e-15);  // in the memory of the node
   run.config.train.activation_offload_to = config::ActivationPlace::nvme;
   // All blocks but two leave and come back, each with the stream before it and its norm's factors.
   const double bytes = 3 * run.num_tokens() * static_cast<double>(4 * run.config.model.hidden_size + 4);
   const double disk_s = 2 * bytes * ranks_per_node / 1e9;
-  const StepTime alone = run.time(machine);
+  const StepTime alone = run.time(machine, device::Kind::cuda);
   BOOST_TEST(alone.step_s == disk_s, nearly);
   BOOST_TEST(waited_for(alone, "activations in") > 0.0);
 
   machine.rates.products = {{1e-9, 1e6}};  // a block takes longer than its activations
-  const StepTime beside = run.time(machine);
+  const StepTime beside = run.time(machine, device::Kind::cuda);
   run.config.train.activation_offload_to = config::ActivationPlace::automatic;
-  BOOST_TEST(beside.step_s == run.time(machine).step_s, nearly);
+  BOOST_TEST(beside.step_s == run.time(machine, device::Kind::cuda).step_s, nearly);
   BOOST_TEST(waited_for(beside, "activations in") == 0.0);
 }
 
