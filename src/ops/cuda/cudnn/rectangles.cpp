@@ -104,8 +104,8 @@ const std::int64_t* Rectangles::offsets(std::int64_t elements) {
   return memory;
 }
 
-// Of each rectangle: queries come in pieces of two lengths, the last one being shorter, and keys in one. Rows of q, of the
-// sums and of the log-sum-exp are apart by different numbers, so are those of k and v.
+// Of each rectangle: queries come in pieces of two lengths, the last one being shorter, and keys in one. Rows of q, of
+// the sums and of the log-sum-exp are apart by different numbers, so are those of k and v.
 std::size_t rectangle_lists_bytes() {
   constexpr std::size_t lengths = 2 + 1, offsets = 2 * 3 + 2;
   return max_rectangles * (lengths + offsets) * PlanPool::granularity_bytes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Rectangles of an attention plan, as ring attention has them over the keys of other ranks: neighbouring queries that all
-// see every one of some neighbouring keys. A library does these; the spans that are none are left to this program.
+// Rectangles of an attention plan, as ring attention has them over the keys of other ranks: neighbouring queries that
+// all see every one of some neighbouring keys. A library does these; the spans that are none are left to this program.
 
 #include <cuda_runtime.h>
 
@@ -25,7 +25,7 @@ struct Rectangle {
 
 /// What queries see, in two parts.
 struct SplitSpans {
-  std::vector<Rectangle> rectangles;              ///< the largest, at most max_rectangles
+  std::vector<Rectangle> rectangles;  ///< the largest, at most max_rectangles
   std::vector<sequence::AttentionSpan> rest;
 };
 
