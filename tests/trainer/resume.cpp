@@ -429,7 +429,8 @@ const std::vector<SmallRun> small_runs{
      false,
      false,
      0.92},
-    {"experts, adapters of them, bf16, two ranks", two_ranks, config::Precision::bf16, true, true, true},
+    // Its peak was 52.5 to 53.5 MiB in four runs of the same numbers, 0.949 to 0.963 of what was planned.
+    {"experts, adapters of them, bf16, two ranks", two_ranks, config::Precision::bf16, true, true, true, 0.94},
 };
 
 BOOST_DATA_TEST_CASE(small_runs_take_no_more_memory_than_planned, small_runs, small) {
