@@ -23,8 +23,7 @@ namespace {
 /// Enough for several blocks of every kernel, little beside the memory of a run.
 constexpr std::int64_t most_tokens_of_trial = 2048;
 
-/// What one rank's attention is called with where it is local, once heads are exchanged, or in a ring,
-/// without windows.
+/// What one rank's attention is called with where it is local, once heads are exchanged, or in a ring, without windows.
 ops::AttentionSizes sizes_of(const config::Config& config, std::int64_t tokens, bool has_backward, bool is_round) {
   const config::Model& model = config.model;
   const std::int64_t ranks = std::int64_t{config.parallel.tp_size} * config.parallel.attention_method().ulysses_size;

@@ -228,11 +228,8 @@ bool Attention::merge(const AttentionForward& attention, Rectangles& rectangles)
   if (!are_readable(a.q, a.k, a.v)) return false;
   const std::int64_t heads = a.q.shape[1], dim = a.q.shape[2];
   const std::int64_t rows = std::min(a.q.shape[0], rectangle_rows);
-  const auto rounded = [](std::int64_t n) {
-    return static_cast<std::int64_t>(std::bit_ceil<std::uint64_t>(std::max(n, least_longest)));
-  };
   const GraphShape shape{.documents = 1,
-                         .longest = rounded(rows),
+                         .longest = rounded_longest(rows),
                          .q_heads = heads,
                          .kv_heads = a.k.shape[1],
                          .head_dim = dim,
@@ -241,7 +238,7 @@ bool Attention::merge(const AttentionForward& attention, Rectangles& rectangles)
                          .k_row = a.k.stride0,
                          .v_row = a.v.stride0,
                          .out_row = heads * dim,
-                         .longest_keys = rounded(a.k.shape[0]),
+                         .longest_keys = rounded_longest(a.k.shape[0]),
                          .float32_out = true};
   const Graph* graph = graph_of(shape);
   if (graph == nullptr) return false;

@@ -17,16 +17,12 @@ namespace {
 /// Tensors of a call have different rows: q, k, v of a fused product, out, lse, dq, dk and dv, contiguous or not.
 constexpr std::int64_t max_kinds_of_rows = 8;
 
-std::int64_t power_of_two(std::int64_t n) { return static_cast<std::int64_t>(std::bit_ceil<std::uint64_t>(n)); }
-
 }  // namespace
 
-std::int64_t PackedDocuments::num_rounded() const { return power_of_two(static_cast<std::int64_t>(rows.size())); }
+std::int64_t PackedDocuments::num_rounded() const { return static_cast<std::int64_t>(std::bit_ceil(rows.size())); }
 
 std::int64_t PackedDocuments::longest_rounded() const {
-  std::int64_t longest = least_longest;
-  for (const RowRange& document : rows) longest = std::max(longest, document.count);
-  return power_of_two(longest);
+  return rounded_longest(std::ranges::max(rows, {}, &RowRange::count).count);
 }
 
 std::optional<PackedDocuments> Documents::find(const std::vector<sequence::AttentionSpan>& spans,

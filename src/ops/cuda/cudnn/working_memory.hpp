@@ -3,6 +3,7 @@
 // What cuDNN's graphs of attention work with, and how their documents are rounded, as formulas: for plans of memory.
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -10,6 +11,11 @@ namespace sft::ops::cuda::cudnn {
 
 /// The longest document of a graph has at least so many rows.
 inline constexpr std::int64_t least_longest = 128;
+
+/// The rows that a graph is made for where the longest document has so many: a power of two.
+[[nodiscard]] constexpr std::int64_t rounded_longest(std::int64_t rows) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max(rows, least_longest))));
+}
 
 /// Documents times the longest of them, both rounded up, are at most this in a plan of `num_rows` rows: thread blocks
 /// of a library go through all of these, most of them to find that there is nothing.
