@@ -96,8 +96,8 @@ struct BlockwiseArguments : UpdateArguments {
   BlockFactors blocks{};
 };
 
-/// c (m, n) = a (m, k) b (k, n) [+ bias (n)] [+ c]: float32 in and out, float64 in between.
-struct SmallMatmul {
+/// c (m, n) = a (m, k) b (k, n) [+ bias (n)] [+ c].
+struct Float32Matmul {
   const float *a, *b;
   std::int64_t a_row_stride, a_column_stride, b_row_stride, b_column_stride;
   const float* bias;  ///< may be null
@@ -108,6 +108,18 @@ struct SmallMatmul {
 };
 /// Columns of b that are worked on at a time; small_matmul takes scratch for k x this many doubles.
 inline constexpr std::int64_t small_matmul_panel = 16;
+
+/// Rows of a and terms of sums that packed_matmul works on at a time: copies of 144 KiB for a second-level cache of 512
+/// KiB, and panels of b of 16 KiB for a first-level cache of 32 KiB. Measured on Zen 4 with AVX2; 72 to 240 rows and
+/// 192 to 512 terms differ by less than 3 %.
+inline constexpr std::int64_t packed_block_rows = 144, packed_block_depth = 256;
+/// Columns of b at a time: more let copies of a be read more often. The copy, 1.5 MiB, shares the third-level cache.
+inline constexpr std::int64_t packed_block_columns = 1536;
+/// Scratch of packed_matmul for so many columns at a time, a multiple of 64; it takes no fewer than 64.
+constexpr std::int64_t packed_matmul_floats(std::int64_t columns) {
+  constexpr std::int64_t behind_copies = 16;
+  return (packed_block_rows + columns) * packed_block_depth + 2 * behind_copies;
+}
 
 /// The ops of ops::Backend of the same names, with the shapes stated there. Row weights are float32.
 struct Kernels {
@@ -190,7 +202,10 @@ struct Kernels {
   void (*cross_entropy_partials)(const CrossEntropyArguments& chunk);
   void (*cross_entropy_gradient)(const CrossEntropyArguments& chunk, View dlogits, double gradient_scale);
 
-  void (*small_matmul)(const SmallMatmul& product, double* panel);
+  /// With float64 sums.
+  void (*small_matmul)(const Float32Matmul& product, double* panel);
+  /// On the calling thread. The terms of every sum are added in one order, whatever the size of the product.
+  void (*packed_matmul)(const Float32Matmul& product, Scratch scratch);
 
   void (*update)(const UpdateArguments& step);
   void (*update_blockwise)(const BlockwiseArguments& step);

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "ops/cpu/onednn_matmul.hpp"
+#include "ops/cpu/packed_matmul.hpp"
 #include "ops/fp8_tensors.hpp"
 #include "ops/tensor_arguments.hpp"
 #include "sft/core/cast.hpp"
@@ -26,7 +27,7 @@ struct Float32Tiles {
   /// Sums that fit into one tile leave each tile of b in place for all rows; longer ones are kept in larger tiles of c.
   static Float32Tiles of(std::int64_t k, int num_threads) {
     constexpr std::int64_t whole_depth = 512;
-    const std::int64_t side = k <= whole_depth ? 256 : 512;
+    const std::int64_t side = k <= whole_depth ? least_tile_side : 2 * least_tile_side;
     return {.rows = side * num_threads, .columns = side, .depth = k <= whole_depth ? whole_depth : 128};
   }
 
@@ -65,6 +66,30 @@ template <class Memory>
 BasicTensor<Memory> piece_of(const BasicTensor<Memory>& x, bool rows, bool transpose, std::int64_t begin,
                              std::int64_t count) {
   return rows != transpose ? x.rows(begin, count) : x.columns(begin, count);
+}
+
+bool is_float32(const Matmul& product) {
+  return product.a.dtype == DType::float32 && product.c.dtype == DType::float32 &&
+         (product.bias.data == nullptr || product.bias.dtype == DType::float32);
+}
+
+Float32Matmul float32_of(const Matmul& product) {
+  const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
+  const Dims dims(product);
+  const auto row_stride = [](const ConstTensor& x) { return std::max(x.stride0, x.shape[1]); };
+  return {.a = a.as<float>(),
+          .b = b.as<float>(),
+          .a_row_stride = transpose_a ? 1 : row_stride(a),
+          .a_column_stride = transpose_a ? row_stride(a) : 1,
+          .b_row_stride = transpose_b ? 1 : row_stride(b),
+          .b_column_stride = transpose_b ? row_stride(b) : 1,
+          .bias = bias.data != nullptr ? bias.as<float>() : nullptr,
+          .c = c.as<float>(),
+          .c_stride = row_stride(c),
+          .m = dims.m,
+          .n = dims.n,
+          .k = dims.k,
+          .accumulate = accumulate};
 }
 
 }  // namespace
@@ -203,6 +228,10 @@ void MatmulEngine::run_without_terms(const Matmul& product, Tensor workspace) {
 }
 
 void MatmulEngine::run_planned(const Matmul& product, Tensor workspace) {
+  if (is_packed(product, workspace.size_bytes(), isa_)) {
+    run_packed(product, workspace);
+    return;
+  }
   const Key key = key_of(product);
   auto found = plans_.find(key);
   if (found == plans_.end()) {
@@ -230,33 +259,28 @@ bool MatmulEngine::is_faster_in_float32(std::int64_t m, std::int64_t n, Isa isa)
 
 bool MatmulEngine::is_small(const Matmul& product, std::size_t workspace_bytes) {
   const Dims dims(product);
-  const bool is_float32 = product.a.dtype == DType::float32 && product.c.dtype == DType::float32 &&
-                          (product.bias.data == nullptr || product.bias.dtype == DType::float32);
   // A single row does not pay for the conversion of a large b.
   constexpr std::int64_t max_elements_for_row = std::int64_t{1} << 16;
   const bool is_row_by_large = dims.m == 1 && dims.n * dims.k > max_elements_for_row;
-  return is_float32 && !is_row_by_large && dims.m * dims.n * dims.k < least_planned_multiplications &&
+  return is_float32(product) && !is_row_by_large && dims.m * dims.n * dims.k < least_planned_multiplications &&
          dims.k * small_matmul_panel * sizeof(double) <= workspace_bytes;
 }
 
 void MatmulEngine::run_small(const Matmul& product, Tensor workspace) const {
-  const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
+  kernels_.small_matmul(float32_of(product), static_cast<double*>(workspace.data));
+}
+
+bool MatmulEngine::is_packed(const Matmul& product, std::size_t workspace_bytes, Isa isa) {
   const Dims dims(product);
-  const auto row_stride = [](const ConstTensor& x) { return std::max(x.stride0, x.shape[1]); };
-  kernels_.small_matmul({.a = a.as<float>(),
-                         .b = b.as<float>(),
-                         .a_row_stride = transpose_a ? 1 : row_stride(a),
-                         .a_column_stride = transpose_a ? row_stride(a) : 1,
-                         .b_row_stride = transpose_b ? 1 : row_stride(b),
-                         .b_column_stride = transpose_b ? row_stride(b) : 1,
-                         .bias = bias.data != nullptr ? bias.as<float>() : nullptr,
-                         .c = c.as<float>(),
-                         .c_stride = row_stride(c),
-                         .m = dims.m,
-                         .n = dims.n,
-                         .k = dims.k,
-                         .accumulate = accumulate},
-                        static_cast<double*>(workspace.data));
+  const auto scratch_floats = static_cast<std::int64_t>(workspace_bytes / sizeof(float));
+  return is_float32(product) && is_faster_packed(dims.m, dims.n, isa) &&
+         scratch_floats >= least_packed_scratch_floats(omp_get_max_threads());
+}
+
+void MatmulEngine::run_packed(const Matmul& product, Tensor workspace) const {
+  cpu::run_packed(
+      kernels_, float32_of(product),
+      {static_cast<float*>(workspace.data), static_cast<std::int64_t>(workspace.size_bytes() / sizeof(float))});
 }
 
 void MatmulEngine::run_halves(const Matmul& product, Tensor workspace) {

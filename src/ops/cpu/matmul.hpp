@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Matrix products through oneDNN, which picks AVX2, AVX-512 or AMX itself, those of bf16 in float32 where that is
-// faster; small float32 ones with float64 sums.
+// Matrix products through oneDNN, which picks AVX-512 or AMX itself, those of bf16 in float32 where that is faster;
+// float32 ones of our own on AVX2, and small ones with float64 sums.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,8 +21,11 @@ namespace sft::ops::cpu {
 /// which takes about a millisecond for each.
 inline constexpr std::int64_t max_kept_products = 512;
 
-/// Multiplications of a float32 product from which on oneDNN makes it; smaller ones take no machine code of their own.
+/// Multiplications of a float32 product from which on its sums are float32; smaller ones take no machine code.
 inline constexpr std::int64_t least_planned_multiplications = std::int64_t{1} << 21;
+
+/// All sides of c's converted float32 tiles but the last are multiples of this.
+inline constexpr std::int64_t least_tile_side = 256;
 
 /// Runs products, keeping what oneDNN has generated for each shape. Not thread-safe.
 class MatmulEngine {
@@ -49,6 +52,8 @@ class MatmulEngine {
   /// Whether the product is float32 and takes less time than would be noticed, and its scratch fits: it runs without
   /// machine code of its own.
   [[nodiscard]] static bool is_small(const Matmul& product, std::size_t workspace_bytes);
+  /// Whether it is a float32 product of our own kernels with `isa`, which take no machine code for each shape either.
+  [[nodiscard]] static bool is_packed(const Matmul& product, std::size_t workspace_bytes, Isa isa);
   /// Whether float32 tiles take less time than oneDNN's (m, n) product of bf16 numbers with `isa`.
   [[nodiscard]] static bool is_faster_in_float32(std::int64_t m, std::int64_t n, Isa isa);
 
@@ -82,9 +87,10 @@ class MatmulEngine {
   [[nodiscard]] std::unique_ptr<Plan> make_plan(const Matmul& product, std::size_t workspace_bytes) const;
   /// The product of operands without terms to sum (k = 0), which oneDNN does not take: one term, which is 0.
   void run_without_terms(const Matmul& product, Tensor workspace);
-  /// The product as oneDNN runs it best here.
+  /// The product as it runs best here.
   void run_planned(const Matmul& product, Tensor workspace);
   void run_small(const Matmul& product, Tensor workspace) const;
+  void run_packed(const Matmul& product, Tensor workspace) const;
   /// The product in two halves of the rows or columns of c: oneDNN asks for scratch that grows with them.
   void run_halves(const Matmul& product, Tensor workspace);
   void run_tiles(const TiledProduct& product, Tensor workspace);

@@ -30,13 +30,13 @@ std::size_t workspace_bytes(int num_threads, const Shapes& shapes, const Attenti
   return std::max(matmul_workspace_bytes(num_threads), num_floats * sizeof(float));
 }
 
-// Below AVX-512, oneDNN's float32 products copy blocks of both operands into memory that each thread allocates: 192 of
+// Below AVX2, oneDNN's float32 products copy blocks of both operands into memory that each thread allocates: 192 of
 // the numbers that are summed, for up to 10000 rows, which the threads share, and for 384 columns each. Blocks differ
 // in size with the product, and those that are free lie between others: measured, up to a mebibyte more on each thread.
 // Products of bf16 numbers are made of float32 tiles, whose sides are at most 512, times the threads: nearly all copies
 // have one size, and nothing more was measured.
 std::size_t product_copies_bytes(Isa isa, int num_threads, const Shapes& shapes) {
-  if (isa > Isa::avx2) return 0;
+  if (isa > Isa::baseline) return 0;
   constexpr std::int64_t depth = 192, most_rows = 10000, columns = 384, tile_side = 512;
   const std::int64_t longest_side =
       std::max({shapes.tokens, shapes.hidden, (shapes.q_heads + 2 * shapes.kv_heads) * shapes.head_dim, 2 * shapes.mlp,

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "ops/cpu/grouped_matmul.hpp"
+#include "ops/cpu/packed_matmul.hpp"
 #include "ops/cpu/row_pieces.hpp"
 #include "ops/expert_tensors.hpp"
 #include "sft/core/cast.hpp"
@@ -26,9 +27,17 @@ std::int64_t shared_kibibytes(Isa isa) {
 
 }  // namespace
 
-void ProductCounter::note(const Matmul& product, Kinds& kinds) const {
+bool ProductCounter::has_code(const Matmul& product) const {
   const bool has_terms = product.a.shape[product.transpose_a ? 0 : 1] > 0;
-  if (product.c.empty() || !has_terms || MatmulEngine::is_small(product, workspace_bytes_)) return;
+  if (product.c.empty() || !has_terms || MatmulEngine::is_small(product, workspace_bytes_)) return false;
+  if (product.a.dtype == DType::float32) return !MatmulEngine::is_packed(product, workspace_bytes_, isa_);
+  const std::int64_t m = product.c.shape[0], n = product.c.shape[1];
+  const bool may_have_vectors = m % least_tile_side == 1 || n % least_tile_side == 1;
+  return may_have_vectors || has_fast_bf16_products(isa_) || !is_faster_packed(m, n, isa_);
+}
+
+void ProductCounter::note(const Matmul& product, Kinds& kinds) const {
+  if (!has_code(product)) return;
   kinds.insert(MatmulEngine::key_of(product));
 }
 

@@ -181,12 +181,20 @@ class TestBackend {
   std::unique_ptr<Backend> backend_;
 };
 
+/// Every instruction set of this machine.
+inline std::vector<cpu::Isa> testable_isas() {
+  std::vector<cpu::Isa> isas;
+  for (const cpu::Isa isa :
+       {cpu::Isa::baseline, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::avx512_bf16, cpu::Isa::amx}) {
+    if (isa <= cpu::best_isa()) isas.push_back(isa);
+  }
+  return isas;
+}
+
 /// Runs `test(backend)` on every instruction set of this machine, on one thread and on three.
 template <class F>
 void on_every_backend(F test) {
-  for (const cpu::Isa isa :
-       {cpu::Isa::baseline, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::avx512_bf16, cpu::Isa::amx}) {
-    if (isa > cpu::best_isa()) continue;
+  for (const cpu::Isa isa : testable_isas()) {
     for (const int num_threads : {1, 3}) {
       omp_set_num_threads(num_threads);
       TestBackend backend(isa);

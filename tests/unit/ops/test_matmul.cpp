@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cpu/matmul.hpp"
+#include "ops/cpu/packed_matmul.hpp"
 #include "ops/product_blocks.hpp"
 #include "unit/ops/naive.hpp"
 #include "unit/ops/support.hpp"
@@ -128,6 +129,93 @@ BOOST_AUTO_TEST_CASE(bf16_products_run_in_float32_where_that_is_faster) {
     const double expected = cpu::has_fast_bf16_products(backend.isa()) ? 0.0 : size * subnormal * large;
     BOOST_TEST(get(*c, 1, 2) == expected, backend.name());
   });
+}
+
+/// c (m, n), each operand inside a wider matrix, with random numbers that depend on their place alone.
+std::vector<double> packed_product(cpu::Isa isa, int num_threads, std::int64_t m, std::int64_t n, std::int64_t k) {
+  constexpr std::int64_t most = 1700;
+  static const Owned a = Owned(DType::float32, {200, most}).normal(1),
+                     b = Owned(DType::float32, {most, most}).normal(2);
+  const Owned c(DType::float32, {m, n}), scratch(DType::float32, {num_threads * cpu::packed_matmul_floats(128)});
+  omp_set_num_threads(num_threads);
+  cpu::run_packed(cpu::kernels_of(isa),
+                  {.a = a->as<float>(),
+                   .b = b->as<float>(),
+                   .a_row_stride = most,
+                   .a_column_stride = 1,
+                   .b_row_stride = most,
+                   .b_column_stride = 1,
+                   .bias = nullptr,
+                   .c = c->as<float>(),
+                   .c_stride = n,
+                   .m = m,
+                   .n = n,
+                   .k = k,
+                   .accumulate = false},
+                  {scratch->as<float>(), scratch->num_elements()});
+  return read(*c);
+}
+
+BOOST_AUTO_TEST_CASE(packed_products_of_every_transposition_bias_and_accumulation) {
+  // Whole tiles and parts of them, operands that are read in place, several blocks of rows, columns and terms.
+  const std::array<std::array<std::int64_t, 3>, 5> sizes{
+      {{6, 70, 300}, {13, 600, 7}, {150, 16, 520}, {290, 200, 260}, {2, 2, 2}}};
+  for (const int num_threads : {1, 3}) {
+    omp_set_num_threads(num_threads);
+    const Owned scratch(DType::float32, {num_threads * cpu::packed_matmul_floats(128)});
+    for (const cpu::Isa isa : testable_isas()) {
+      const auto run = [&](const Matmul& product) {
+        const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
+        cpu::run_packed(cpu::kernels_of(isa),
+                        {.a = a.as<float>(),
+                         .b = b.as<float>(),
+                         .a_row_stride = transpose_a ? 1 : a.stride0,
+                         .a_column_stride = transpose_a ? a.stride0 : 1,
+                         .b_row_stride = transpose_b ? 1 : b.stride0,
+                         .b_column_stride = transpose_b ? b.stride0 : 1,
+                         .bias = bias.data != nullptr ? bias.as<float>() : nullptr,
+                         .c = c.as<float>(),
+                         .c_stride = c.stride0,
+                         .m = c.shape[0],
+                         .n = c.shape[1],
+                         .k = a.shape[transpose_a ? 0 : 1],
+                         .accumulate = accumulate},
+                        {scratch->as<float>(), scratch->num_elements()});
+      };
+      for (const auto& [m, n, k] : sizes) {
+        for (int flags = 0; flags < 16; ++flags) {
+          const Case test{
+              m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0, (flags & 8) != 0, DType::float32};
+          check_product(test, DType::float32, cpu::name_of(isa), run);
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(bits_of_packed_products_depend_on_their_terms_alone) {
+  for (const cpu::Isa isa : testable_isas()) {
+    const std::int64_t m = 170, n = 1690, k = 700;
+    const std::vector<double> whole = packed_product(isa, 1, m, n, k);
+    BOOST_TEST(packed_product(isa, 3, m, n, k) == whole, boost::test_tools::per_element());
+    const std::vector<double> few_rows = packed_product(isa, 2, 5, n, k), few_columns = packed_product(isa, 1, m, 9, k);
+    for (std::int64_t i = 0; i < 5; ++i) {
+      for (std::int64_t j = 0; j < n; ++j) BOOST_REQUIRE(few_rows[i * n + j] == whole[i * n + j]);
+    }
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t j = 0; j < 9; ++j) BOOST_REQUIRE(few_columns[i * 9 + j] == whole[i * n + j]);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(threads_share_a_product_by_its_longer_side_or_both) {
+  const auto grid = [](std::int64_t m, std::int64_t n, int num_threads) {
+    const cpu::ThreadGrid found = cpu::thread_grid(m, n, num_threads);
+    return std::pair{found.row_parts, found.column_parts};
+  };
+  BOOST_CHECK(grid(2048, 128, 4) == std::pair(std::int64_t{4}, std::int64_t{1}));
+  BOOST_CHECK(grid(64, 32000, 4) == std::pair(std::int64_t{1}, std::int64_t{4}));
+  BOOST_CHECK(grid(2048, 2048, 4) == std::pair(std::int64_t{2}, std::int64_t{2}));
 }
 
 BOOST_AUTO_TEST_CASE(products_in_halves_where_the_workspace_is_small) {

@@ -15,7 +15,7 @@ constexpr int panel_vectors = small_matmul_panel / lanes;
 constexpr int block_rows = 4;
 
 /// Columns [column, column + small_matmul_panel) of b as float64, zeros beyond the last.
-void pack(const SmallMatmul& product, std::int64_t column, double* panel) {
+void pack(const Float32Matmul& product, std::int64_t column, double* panel) {
   const std::int64_t count = min(small_matmul_panel, product.n - column);
   for (std::int64_t p = 0; p < product.k; ++p) {
     const float* b = product.b + p * product.b_row_stride + column * product.b_column_stride;
@@ -28,7 +28,7 @@ void pack(const SmallMatmul& product, std::int64_t column, double* panel) {
 
 /// `rows` rows of c from `row` on, in the columns of the panel.
 template <int rows>
-void multiply(const SmallMatmul& product, std::int64_t row, std::int64_t column, const double* panel) {
+void multiply(const Float32Matmul& product, std::int64_t row, std::int64_t column, const double* panel) {
   Doubles sums[rows][panel_vectors] = {};
   const float* a = product.a + row * product.a_row_stride;
   for (std::int64_t p = 0; p < product.k; ++p) {
@@ -52,7 +52,7 @@ void multiply(const SmallMatmul& product, std::int64_t row, std::int64_t column,
   }
 }
 
-void small_matmul(const SmallMatmul& product, double* panel) {
+void small_matmul(const Float32Matmul& product, double* panel) {
   for (std::int64_t column = 0; column < product.n; column += small_matmul_panel) {
     pack(product, column, panel);
     std::int64_t row = 0;

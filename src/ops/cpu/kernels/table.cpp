@@ -16,6 +16,7 @@ void fill_table(Kernels& table) {
   enter_rope(table);
   enter_attention_forward(table);
   enter_attention_backward(table);
+  enter_packed_matmul(table);
   enter_small_matmul(table);
   enter_split_norm(table);
   enter_swiglu(table);

@@ -16,6 +16,7 @@ void enter_rms_norm(Kernels& table);
 void enter_rope(Kernels& table);
 void enter_attention_forward(Kernels& table);
 void enter_attention_backward(Kernels& table);
+void enter_packed_matmul(Kernels& table);
 void enter_small_matmul(Kernels& table);
 void enter_split_norm(Kernels& table);
 void enter_swiglu(Kernels& table);

@@ -35,6 +35,14 @@ inline void exchange(Words (&rows)[vector_floats]) {
   exchange<step>(rows, std::make_integer_sequence<int, static_cast<int>(vector_floats)>());
 }
 
+/// The transpose of a square of vector_floats rows.
+inline void transpose(Words (&rows)[vector_floats]) {
+  if constexpr (vector_floats > 8) exchange<8>(rows);
+  if constexpr (vector_floats > 4) exchange<4>(rows);
+  exchange<2>(rows);
+  exchange<1>(rows);
+}
+
 /// out (columns, rows) = transpose of in (rows, columns), both multiples of vector_floats.
 inline void transpose(std::int32_t* out, std::int64_t out_stride, const std::int32_t* in, std::int64_t in_stride,
                       Extent size) {
@@ -45,10 +53,7 @@ inline void transpose(std::int32_t* out, std::int64_t out_stride, const std::int
       for (int i = 0; i < vector_floats; ++i) {
         rows[i] = *reinterpret_cast<const UnalignedWords*>(in + (r + i) * in_stride + c);
       }
-      if constexpr (vector_floats > 8) exchange<8>(rows);
-      if constexpr (vector_floats > 4) exchange<4>(rows);
-      exchange<2>(rows);
-      exchange<1>(rows);
+      transpose(rows);
 #pragma GCC unroll 16
       for (int i = 0; i < vector_floats; ++i) {
         *reinterpret_cast<UnalignedWords*>(out + (c + i) * out_stride + r) = rows[i];
