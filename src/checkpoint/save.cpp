@@ -26,7 +26,7 @@ namespace sft::checkpoint {
 
 namespace {
 
-constexpr std::size_t write_bytes = std::size_t{4} << 20;  ///< that are hashed and written at a time
+constexpr std::size_t write_bytes = std::size_t{1} << 20;  ///< that are hashed and written at a time
 
 constexpr std::size_t number_length = 21, hash_length = 64, name_length = 64;  ///< at most, in texts for other ranks
 

@@ -9,6 +9,7 @@
 //   layers                         that were trained, and of how many
 //   step_s, tokens_per_second      of a whole optimizer step, all ranks
 //   loss                           of the last step
+//   first_step_s                   from the start of rank 0's process to the end of the first step
 // on CPUs, beside oneDNN's own matrix product in the same run,
 //   step_processor_s               processor time of a step, all ranks: says more than step_s on a busy machine
 //   model_gflops                   model FLOPs a second (no recomputation), all ranks
@@ -39,6 +40,7 @@
 #include "benchmarks/step_options.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/values.hpp"
+#include "sft/core/program.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/machine/node.hpp"
@@ -156,6 +158,11 @@ double seconds_of(const comm::Group& world, const Work& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+double seconds_since_start() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count() - process_start_time_s();
+}
+
 /// Steps on rows that are new each time, one after the other.
 class Steps {
  public:
@@ -164,7 +171,10 @@ class Steps {
         int num_warm_up_steps)
       : options_(options), config_(config), fixture_(fixture), world_(world) {
     fixture.engine().initialize();
-    for (int i = 0; i < num_warm_up_steps; ++i) (void)run();
+    for (int i = 0; i < num_warm_up_steps; ++i) {
+      (void)run();
+      if (i == 0) first_step_s = seconds_since_start();
+    }
   }
 
   /// A step's time. The rows are cut before it, as the loader's thread does in a run. Collective.
@@ -187,6 +197,7 @@ class Steps {
   // Of the last step.
   train::StepResult result;
   double processor_s = 0.0;  ///< on this rank
+  double first_step_s = 0.0;
 
  private:
   const Options& options_;
@@ -196,13 +207,13 @@ class Steps {
   std::int64_t num_steps_ = 0;
 };
 
-void print_common(const Options& options, const config::Config& config, const train::StepResult& result,
-                  double step_s) {
+void print_common(const Options& options, const config::Config& config, const Steps& steps, double step_s) {
   std::printf("layers             %lld of %lld\n", static_cast<long long>(config.model.num_hidden_layers),
               static_cast<long long>(bench::model_by_name(options.model).num_hidden_layers));
   std::printf("step_s             %.4f\n", step_s);
-  std::printf("tokens_per_second  %.0f\n", static_cast<double>(result.num_tokens) / step_s);
-  std::printf("loss               %.4f\n", result.loss);
+  std::printf("tokens_per_second  %.0f\n", static_cast<double>(steps.result.num_tokens) / step_s);
+  std::printf("loss               %.4f\n", steps.result.loss);
+  std::printf("first_step_s       %.2f\n", steps.first_step_s);
 }
 
 void run_on_cpus(const Options& options, const config::Config& config, test::EngineFixture& fixture,
@@ -222,7 +233,7 @@ void run_on_cpus(const Options& options, const config::Config& config, test::Eng
   if (world.rank() != 0) return;
   const double matmul_flops = matmul.flops() * world.size() / matmul_s;
   const double step_s = bench::median(step_times_s), model_flops = steps.result.model_flops / step_s;
-  print_common(options, config, steps.result, step_s);
+  print_common(options, config, steps, step_s);
   std::printf("step_processor_s   %.4f\n", bench::median(step_processor_times_s));
   std::printf("model_gflops       %.1f\n", model_flops / 1e9);
   std::printf("matmul_gflops      %.1f\n", matmul_flops / 1e9);
@@ -243,7 +254,7 @@ void run_on_gpus(const Options& options, const config::Config& config, test::Eng
   const double step_s = bench::median(step_times_s);
   const double model_tflops = steps.result.model_flops / step_s / world.size() * 1e-12;
   const double peak = options.peak_tflops > 0 ? options.peak_tflops : bench::peak_bf16_tflops(device.description());
-  print_common(options, config, steps.result, step_s);
+  print_common(options, config, steps, step_s);
   std::printf("model_tflops       %.1f\n", model_tflops);
   if (peak > 0 && config.train.precision == config::Precision::bf16) {
     std::printf("mfu                %.3f\n", model_tflops / peak);

@@ -27,7 +27,7 @@ struct Machine {
 
 /// What every process takes after its start on top of its arenas and of what its products need (ops::products_bytes):
 /// pages of code in the first step, the heap, HDF5 and the staging memory of a checkpoint.
-inline constexpr std::size_t later_process_bytes = std::size_t{1120} << 10;
+inline constexpr std::size_t later_process_bytes = std::size_t{1280} << 10;
 
 /// What a rank takes beside that for each rank of tp, of several, with which it sums or gathers many times a step:
 /// measured (tests/benchmarks/plan_memory.py).

@@ -206,6 +206,8 @@ struct Kernels {
   void (*small_matmul)(const Float32Matmul& product, double* panel);
   /// On the calling thread. The terms of every sum are added in one order, whatever the size of the product.
   void (*packed_matmul)(const Float32Matmul& product, Scratch scratch);
+  /// Of one row or one column, with scratch for k numbers. One of the strides of the matrix is 1.
+  void (*vector_matmul)(const Float32Matmul& product, Scratch scratch);
 
   void (*update)(const UpdateArguments& step);
   void (*update_blockwise)(const BlockwiseArguments& step);

@@ -27,7 +27,7 @@ struct Float32Tiles {
   /// Sums that fit into one tile leave each tile of b in place for all rows; longer ones are kept in larger tiles of c.
   static Float32Tiles of(std::int64_t k, int num_threads) {
     constexpr std::int64_t whole_depth = 512;
-    const std::int64_t side = k <= whole_depth ? least_tile_side : 2 * least_tile_side;
+    const std::int64_t side = k <= whole_depth ? 256 : 512;
     return {.rows = side * num_threads, .columns = side, .depth = k <= whole_depth ? whole_depth : 128};
   }
 
@@ -228,8 +228,8 @@ void MatmulEngine::run_without_terms(const Matmul& product, Tensor workspace) {
 }
 
 void MatmulEngine::run_planned(const Matmul& product, Tensor workspace) {
-  if (is_packed(product, workspace.size_bytes(), isa_)) {
-    run_packed(product, workspace);
+  if (is_own(product, workspace.size_bytes(), isa_)) {
+    run_own(product, workspace);
     return;
   }
   const Key key = key_of(product);
@@ -270,15 +270,14 @@ void MatmulEngine::run_small(const Matmul& product, Tensor workspace) const {
   kernels_.small_matmul(float32_of(product), static_cast<double*>(workspace.data));
 }
 
-bool MatmulEngine::is_packed(const Matmul& product, std::size_t workspace_bytes, Isa isa) {
-  const Dims dims(product);
-  const auto scratch_floats = static_cast<std::int64_t>(workspace_bytes / sizeof(float));
-  return is_float32(product) && is_faster_packed(dims.m, dims.n, isa) &&
-         scratch_floats >= least_packed_scratch_floats(omp_get_max_threads());
+bool MatmulEngine::is_own(const Matmul& product, std::size_t workspace_bytes, Isa isa) {
+  const auto num_floats = static_cast<std::int64_t>(workspace_bytes / sizeof(float));
+  return has_own_products(isa) && is_float32(product) &&
+         num_floats >= least_scratch_floats(float32_of(product), omp_get_max_threads());
 }
 
-void MatmulEngine::run_packed(const Matmul& product, Tensor workspace) const {
-  cpu::run_packed(
+void MatmulEngine::run_own(const Matmul& product, Tensor workspace) const {
+  run_own_product(
       kernels_, float32_of(product),
       {static_cast<float*>(workspace.data), static_cast<std::int64_t>(workspace.size_bytes() / sizeof(float))});
 }

@@ -24,9 +24,6 @@ inline constexpr std::int64_t max_kept_products = 512;
 /// Multiplications of a float32 product from which on its sums are float32; smaller ones take no machine code.
 inline constexpr std::int64_t least_planned_multiplications = std::int64_t{1} << 21;
 
-/// All sides of c's converted float32 tiles but the last are multiples of this.
-inline constexpr std::int64_t least_tile_side = 256;
-
 /// Runs products, keeping what oneDNN has generated for each shape. Not thread-safe.
 class MatmulEngine {
  public:
@@ -53,7 +50,7 @@ class MatmulEngine {
   /// machine code of its own.
   [[nodiscard]] static bool is_small(const Matmul& product, std::size_t workspace_bytes);
   /// Whether it is a float32 product of our own kernels with `isa`, which take no machine code for each shape either.
-  [[nodiscard]] static bool is_packed(const Matmul& product, std::size_t workspace_bytes, Isa isa);
+  [[nodiscard]] static bool is_own(const Matmul& product, std::size_t workspace_bytes, Isa isa);
   /// Whether float32 tiles take less time than oneDNN's (m, n) product of bf16 numbers with `isa`.
   [[nodiscard]] static bool is_faster_in_float32(std::int64_t m, std::int64_t n, Isa isa);
 
@@ -90,7 +87,7 @@ class MatmulEngine {
   /// The product as it runs best here.
   void run_planned(const Matmul& product, Tensor workspace);
   void run_small(const Matmul& product, Tensor workspace) const;
-  void run_packed(const Matmul& product, Tensor workspace) const;
+  void run_own(const Matmul& product, Tensor workspace) const;
   /// The product in two halves of the rows or columns of c: oneDNN asks for scratch that grows with them.
   void run_halves(const Matmul& product, Tensor workspace);
   void run_tiles(const TiledProduct& product, Tensor workspace);

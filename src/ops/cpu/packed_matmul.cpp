@@ -25,9 +25,11 @@ struct Interval {
   }
 };
 
+bool is_vector(const Float32Matmul& product) { return product.m == 1 || product.n == 1; }
+
 }  // namespace
 
-bool is_faster_packed(std::int64_t m, std::int64_t n, Isa isa) { return isa == Isa::avx2 && m > 1 && n > 1; }
+bool has_own_products(Isa isa) { return isa == Isa::avx2; }
 
 ThreadGrid thread_grid(std::int64_t m, std::int64_t n, int num_threads) {
   ThreadGrid best{1, num_threads};
@@ -49,14 +51,20 @@ ThreadGrid thread_grid(std::int64_t m, std::int64_t n, int num_threads) {
   return best;
 }
 
-std::int64_t least_packed_scratch_floats(int num_threads) { return num_threads * packed_matmul_floats(least_columns); }
+std::int64_t least_scratch_floats(const Float32Matmul& product, int num_threads) {
+  return is_vector(product) ? product.k : num_threads * packed_matmul_floats(least_columns);
+}
 
-void run_packed(const Kernels& kernels, const Float32Matmul& product, Scratch scratch) {
+void run_own_product(const Kernels& kernels, const Float32Matmul& product, Scratch scratch) {
   constexpr std::int64_t line_floats = 16;
   const int num_threads = omp_get_max_threads();
+  SFT_ENSURE(scratch.num_floats >= least_scratch_floats(product, num_threads), "matmul: set_workspace first");
+  if (is_vector(product)) {
+    kernels.vector_matmul(product, scratch);
+    return;
+  }
   const std::int64_t part_floats = std::min(scratch.num_floats / num_threads / line_floats * line_floats,
                                             packed_matmul_floats(packed_block_columns));
-  SFT_ENSURE(part_floats >= packed_matmul_floats(least_columns), "matmul: set_workspace first");
   const ThreadGrid grid = thread_grid(product.m, product.n, num_threads);
 #pragma omp parallel for
   for (std::int64_t part = 0; part < grid.row_parts * grid.column_parts; ++part) {

@@ -30,10 +30,8 @@ std::int64_t shared_kibibytes(Isa isa) {
 bool ProductCounter::has_code(const Matmul& product) const {
   const bool has_terms = product.a.shape[product.transpose_a ? 0 : 1] > 0;
   if (product.c.empty() || !has_terms || MatmulEngine::is_small(product, workspace_bytes_)) return false;
-  if (product.a.dtype == DType::float32) return !MatmulEngine::is_packed(product, workspace_bytes_, isa_);
-  const std::int64_t m = product.c.shape[0], n = product.c.shape[1];
-  const bool may_have_vectors = m % least_tile_side == 1 || n % least_tile_side == 1;
-  return may_have_vectors || has_fast_bf16_products(isa_) || !is_faster_packed(m, n, isa_);
+  if (product.a.dtype == DType::float32) return !MatmulEngine::is_own(product, workspace_bytes_, isa_);
+  return has_fast_bf16_products(isa_) || !has_own_products(isa_);  // which those of bf16 become
 }
 
 void ProductCounter::note(const Matmul& product, Kinds& kinds) const {

@@ -37,7 +37,7 @@ class ProductCounter final : public null::NullBackend {
   /// bf16 numbers.
   enum class Code { own, shared, of_tiles, converted };
 
-  /// Whether oneDNN makes it or one of the float32 tiles it is made of.
+  /// Whether oneDNN makes it or the float32 tiles it is made of.
   [[nodiscard]] bool has_code(const Matmul& product) const;
   void note(const Matmul& product, Kinds& kinds) const;
   /// `grouped` is of tensors with the rows of the smallest piece.

@@ -138,49 +138,50 @@ std::vector<double> packed_product(cpu::Isa isa, int num_threads, std::int64_t m
                      b = Owned(DType::float32, {most, most}).normal(2);
   const Owned c(DType::float32, {m, n}), scratch(DType::float32, {num_threads * cpu::packed_matmul_floats(128)});
   omp_set_num_threads(num_threads);
-  cpu::run_packed(cpu::kernels_of(isa),
-                  {.a = a->as<float>(),
-                   .b = b->as<float>(),
-                   .a_row_stride = most,
-                   .a_column_stride = 1,
-                   .b_row_stride = most,
-                   .b_column_stride = 1,
-                   .bias = nullptr,
-                   .c = c->as<float>(),
-                   .c_stride = n,
-                   .m = m,
-                   .n = n,
-                   .k = k,
-                   .accumulate = false},
-                  {scratch->as<float>(), scratch->num_elements()});
+  cpu::run_own_product(cpu::kernels_of(isa),
+                       {.a = a->as<float>(),
+                        .b = b->as<float>(),
+                        .a_row_stride = most,
+                        .a_column_stride = 1,
+                        .b_row_stride = most,
+                        .b_column_stride = 1,
+                        .bias = nullptr,
+                        .c = c->as<float>(),
+                        .c_stride = n,
+                        .m = m,
+                        .n = n,
+                        .k = k,
+                        .accumulate = false},
+                       {scratch->as<float>(), scratch->num_elements()});
   return read(*c);
 }
 
-BOOST_AUTO_TEST_CASE(packed_products_of_every_transposition_bias_and_accumulation) {
-  // Whole tiles and parts of them, operands that are read in place, several blocks of rows, columns and terms.
-  const std::array<std::array<std::int64_t, 3>, 5> sizes{
-      {{6, 70, 300}, {13, 600, 7}, {150, 16, 520}, {290, 200, 260}, {2, 2, 2}}};
+BOOST_AUTO_TEST_CASE(own_products_of_every_transposition_bias_and_accumulation) {
+  // Whole tiles and parts of them, operands that are read in place, several blocks of rows, columns and terms, and
+  // vectors.
+  const std::array<std::array<std::int64_t, 3>, 7> sizes{
+      {{6, 70, 300}, {13, 600, 7}, {150, 16, 520}, {290, 200, 260}, {2, 2, 2}, {1, 700, 70}, {700, 1, 70}}};
   for (const int num_threads : {1, 3}) {
     omp_set_num_threads(num_threads);
     const Owned scratch(DType::float32, {num_threads * cpu::packed_matmul_floats(128)});
     for (const cpu::Isa isa : testable_isas()) {
       const auto run = [&](const Matmul& product) {
         const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
-        cpu::run_packed(cpu::kernels_of(isa),
-                        {.a = a.as<float>(),
-                         .b = b.as<float>(),
-                         .a_row_stride = transpose_a ? 1 : a.stride0,
-                         .a_column_stride = transpose_a ? a.stride0 : 1,
-                         .b_row_stride = transpose_b ? 1 : b.stride0,
-                         .b_column_stride = transpose_b ? b.stride0 : 1,
-                         .bias = bias.data != nullptr ? bias.as<float>() : nullptr,
-                         .c = c.as<float>(),
-                         .c_stride = c.stride0,
-                         .m = c.shape[0],
-                         .n = c.shape[1],
-                         .k = a.shape[transpose_a ? 0 : 1],
-                         .accumulate = accumulate},
-                        {scratch->as<float>(), scratch->num_elements()});
+        cpu::run_own_product(cpu::kernels_of(isa),
+                             {.a = a.as<float>(),
+                              .b = b.as<float>(),
+                              .a_row_stride = transpose_a ? 1 : a.stride0,
+                              .a_column_stride = transpose_a ? a.stride0 : 1,
+                              .b_row_stride = transpose_b ? 1 : b.stride0,
+                              .b_column_stride = transpose_b ? b.stride0 : 1,
+                              .bias = bias.data != nullptr ? bias.as<float>() : nullptr,
+                              .c = c.as<float>(),
+                              .c_stride = c.stride0,
+                              .m = c.shape[0],
+                              .n = c.shape[1],
+                              .k = a.shape[transpose_a ? 0 : 1],
+                              .accumulate = accumulate},
+                             {scratch->as<float>(), scratch->num_elements()});
       };
       for (const auto& [m, n, k] : sizes) {
         for (int flags = 0; flags < 16; ++flags) {

@@ -27,6 +27,7 @@ void fill_table(Kernels& table) {
   enter_update(table);
   enter_update_blockwise(table);
   enter_factored(table);
+  enter_vector_matmul(table);
 }
 
 }  // namespace sft::ops::cpu::SFT_ISA

@@ -27,5 +27,6 @@ void enter_cross_entropy(Kernels& table);
 void enter_update(Kernels& table);
 void enter_update_blockwise(Kernels& table);
 void enter_factored(Kernels& table);
+void enter_vector_matmul(Kernels& table);
 
 }  // namespace sft::ops::cpu::SFT_ISA
