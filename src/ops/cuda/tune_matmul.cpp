@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t line_bytes = 256;  ///< the largest alignment that algorithms ask for
 
-std::size_t padded(std::size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
+std::size_t aligned(std::size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
 
 /// Bytes from the first element to the last.
 std::size_t span_bytes(const ConstTensor& x) {
@@ -57,7 +57,7 @@ class Operands {
   }
 
  private:
-  static std::size_t needs(const ConstTensor& x) { return padded(span_bytes(x) + line_bytes); }
+  static std::size_t needs(const ConstTensor& x) { return aligned(span_bytes(x) + line_bytes); }
 
   /// `x` in the next part of the block, as far from a line of memory as it is now.
   [[nodiscard]] Tensor fill(const ConstTensor& x) {
