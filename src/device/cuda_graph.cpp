@@ -29,9 +29,10 @@ class CudaGraph final : public Recording {
 /// Nothing of what was to be recorded is queued.
 std::unique_ptr<Recording> refuse(cudaError_t code, const char* call) {
   (void)cudaGetLastError();  // or the next check of a kernel launch would find it
-  log_warning(fmt::format("launches on the GPU are made one by one, as none could be recorded ({}: {}): set "
-                          "device.cuda_graphs = false, and report it",
-                          call, cudaGetErrorString(code)));
+  log_warning(
+      fmt::format("launches on the GPU are made one by one, as none could be recorded ({}: {}): set "
+                  "device.cuda_graphs = false, and report it",
+                  call, cudaGetErrorString(code)));
   return nullptr;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Which streams know what an event recorded: the one that it recorded, and those that wait for it already. To make one of
-// these wait again changes nothing.
+// Which streams know what an event recorded: the one that it recorded, and those that wait for it already. To make one
+// of these wait again changes nothing.
 
 #include <algorithm>
 #include <cstdint>

@@ -35,8 +35,8 @@ class Recording {
 class Recorder {
  public:
   virtual ~Recorder() = default;
-  /// Of so many launches, which `launches` makes: while it is called here it queues nothing. Null where it cannot be recorded, for which the recorder has said why:
-  /// then none will be asked for again.
+  /// Of so many launches, which `launches` makes: while it is called here it queues nothing. Null where it cannot be
+  /// recorded, for which the recorder has said why: then none will be asked for again.
   [[nodiscard]] virtual std::unique_ptr<Recording> record(std::size_t num_launches, const Launch& launches) = 0;
 };
 
@@ -62,8 +62,8 @@ class LaunchTape {
   void stop();
   [[nodiscard]] bool is_on() const { return is_on_; }
 
-  /// Puts `launch` off, or calls it where none is put off. `key` is all that tells it from any other launch, the kind of
-  /// its work and how long the key is among it.
+  /// Puts `launch` off, or calls it where none is put off. `key` is all that tells it from any other launch, the kind
+  /// of its work and how long the key is among it.
   void put_off(std::span<const std::uint64_t> key, Launch launch);
   /// Makes all launches that are put off, before anything else is queued on the stream. Cheap where there are none.
   void settle() {

@@ -72,8 +72,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   if (captured.capture != nullptr) return result(cudaErrorIllegalState);
   const bool is_default = stream == nullptr || stream == cudaStreamLegacy;
   if (is_default || is_refused("cudaStreamBeginCapture")) return result(cudaErrorStreamCaptureUnsupported);
-  captured.capture = std::make_unique<StreamCapture>(
-      StreamCapture{graphs().make({captured.device, {}}), std::this_thread::get_id(), mode == cudaStreamCaptureModeRelaxed});
+  captured.capture = std::make_unique<StreamCapture>(StreamCapture{
+      graphs().make({captured.device, {}}), std::this_thread::get_id(), mode == cudaStreamCaptureModeRelaxed});
   return cudaSuccess;
 }
 

@@ -142,7 +142,7 @@ TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& ses
   }
   for (std::int64_t step = tiny.first_step; step < tiny.num_steps; ++step) {
     const std::int64_t length = tiny.max_length - (tiny.lengths_vary ? step % 2 : 0);
-    rows = make_awkward_rows(num_rows, length, 2 * static_cast<std::uint64_t>(step));
+    rows = make_awkward_rows(num_rows, length, tiny.repeats_rows ? 0 : 2 * static_cast<std::uint64_t>(step));
     const train::StepResult result = fixture.step(rows, step, learning_rate);
     outcome.losses.push_back(result.loss);
     outcome.grad_norms.push_back(result.grad_norm);

@@ -50,6 +50,7 @@ struct TinyRun {
   bool evaluates = true;
   std::int64_t max_length = 24;  ///< cuts into the chunks of 4 ranks
   bool lengths_vary = false;     ///< every other step has rows that are a token shorter
+  bool repeats_rows = false;     ///< all steps have those of the first
 
   [[nodiscard]] mesh::Layout mesh() const;
   [[nodiscard]] std::string name() const;
