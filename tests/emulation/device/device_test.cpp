@@ -110,10 +110,12 @@ namespace {
 struct Taped : Machine {
   Taped() { BOOST_TEST_REQUIRE(stream->start_tape()); }
 
-  /// A chain of fills of the memory's first `count` bytes, one byte each.
-  void chain(std::size_t count) {
+  /// A chain of fills of `count` bytes of the memory, from `begin` on, one byte each.
+  void chain(std::size_t count, std::size_t begin = 0) {
     stream->tape()->start();
-    for (std::size_t i = 0; i < count; ++i) device->fill_zero(static_cast<std::byte*>(on_gpu.get()) + i, 1, *stream);
+    for (std::size_t i = begin; i < begin + count; ++i) {
+      device->fill_zero(static_cast<std::byte*>(on_gpu.get()) + i, 1, *stream);
+    }
   }
   [[nodiscard]] std::size_t num_zeros() {
     auto* const host = static_cast<std::byte*>(pinned.get());
@@ -149,6 +151,19 @@ BOOST_FIXTURE_TEST_CASE(chains_that_come_again_are_graphs, Taped) {
   BOOST_TEST(emulation::host_counts().graphs_alive - before.graphs_alive == 2);
   stream.reset();
   BOOST_TEST(emulation::host_counts().graphs_alive == before.graphs_alive);
+}
+
+BOOST_FIXTURE_TEST_CASE(chains_over_other_memory_are_other_chains, Taped) {
+  for (int i = 0; i < 3; ++i) {
+    refill();
+    for (const std::size_t begin : {0, 8, 16}) {
+      chain(4, begin);
+      stream->tape()->settle();
+    }
+    stream->tape()->stop();
+    BOOST_TEST(num_zeros() == 12u);
+  }
+  BOOST_TEST(stream->tape()->counts().recordings == 3);
 }
 
 // Whatever is done with the stream, what was put off comes first.
