@@ -341,6 +341,9 @@ std::vector<Key> make_keys() {
       key("device", &C::device, "attention", &Device::attention,
           "on GPUs: auto (own), own, cudnn_forward or cudnn: cuDNN's forward pass, or both, for bf16 and whole "
           "documents, in a ring the forward pass, where it gives the same at the start of the run"),
+      truth_or_auto_key("device", &C::device, "cuda_graphs", &Device::cuda_graphs,
+                        "on GPUs: queue chains of kernels that come again with the same arguments by one launch, as "
+                        "CUDA graphs; auto: where a micro-batch is so small that the GPU waits for the host"),
       key("device", &C::device, "matmul_autotune", &Device::matmul_autotune,
           "on GPUs: before the first step, time the algorithms that cuBLASLt proposes for each matrix product and take "
           "the fastest; kept for this kind of GPU, and with the run"),

@@ -112,6 +112,10 @@ void check_device(const Config& config) {
     throw_config_error("`device.matmul_autotune = true` does not go with backend = cpu", "it is for products on GPUs",
                        "set backend = cuda, or leave device.matmul_autotune out");
   }
+  if (config.device.cuda_graphs == true && config.device.backend == BackendChoice::cpu) {
+    throw_config_error("`device.cuda_graphs = true` does not go with backend = cpu", "it is for launches on GPUs",
+                       "set backend = cuda, or leave device.cuda_graphs out");
+  }
   const Device& device = config.device;
   Refusals refusals;
   constexpr int most_ctas = 64;  // channels of NCCL

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "fill_key.hpp"
+#include "known_streams.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::device {
@@ -13,6 +15,8 @@ class ClockedEvent final : public Event {
  public:
   void record(Stream& stream) override {
     of_ = &clocked(stream);
+    of_->settle();
+    known_.record(stream);
     time_s_ = of_->background() != nullptr ? of_->alone_s() : of_->over_s();
     stream_ = stream.name();
   }
@@ -25,27 +29,70 @@ class ClockedEvent final : public Event {
     return memory != nullptr ? memory->real_s(time_s_) : time_s_;
   }
   [[nodiscard]] const std::string& stream() const { return stream_; }
+  [[nodiscard]] KnownStreams& known() { return known_; }
 
  private:
   const ClockedStream* of_ = nullptr;
+  KnownStreams known_;
   double time_s_ = 0;  ///< of a background stream that of its own clock
   std::string stream_;
 };
 
+/// A chain is queued by one launch of the host.
+class ClockedRecorder final : public Recorder {
+ public:
+  explicit ClockedRecorder(ClockedHost& host) : host_(host) {}
+  [[nodiscard]] std::unique_ptr<Recording> record(std::size_t num_launches, const Launch& launches) override {
+    struct Chain final : Recording {
+      Chain(ClockedHost& of, std::size_t num, Launch all) : host(of), num_launches(num), launches(std::move(all)) {}
+      void launch() override { host.launch_chain(num_launches, launches); }
+      ClockedHost& host;
+      std::size_t num_launches;
+      Launch launches;
+    };
+    return std::make_unique<Chain>(host_, num_launches, launches);
+  }
+
+ private:
+  ClockedHost& host_;
+};
+
 }  // namespace
+
+void ClockedHost::launch_chain(std::size_t num_ops, const Launch& queue) {
+  now_s_ += launch_s_ + static_cast<double>(num_ops) * repeat_s_;
+  is_in_chain_ = true;
+  queue();
+  is_in_chain_ = false;
+}
 
 ClockedStream& clocked(Stream& stream) { return dynamic_cast<ClockedStream&>(stream); }
 
+bool ClockedStream::start_tape() {
+  // A run's chains have all come before; those of a plan stand for them from the first on.
+  constexpr LaunchTape::Limits limits{.recorded_at = 1};
+  if (tape_ == nullptr) tape_ = std::make_unique<LaunchTape>(std::make_unique<ClockedRecorder>(*host_), limits);
+  return true;
+}
+
 void ClockedStream::wait(Event& event) {
-  const auto& reached = dynamic_cast<ClockedEvent&>(event);
-  if (reached.of() == this) return;
-  const double waited_s = reached.time_s() - now_s();
+  auto& reached = dynamic_cast<ClockedEvent&>(event);
+  if (!reached.known().tell(*this)) return;
+  settle();
+  wait_until(reached.time_s(), reached.stream());
+}
+
+void ClockedStream::wait_until(double time_s, const std::string& what) {
+  const double waited_s = time_s - now_s();
   if (waited_s <= 0) return;
-  waited_s_[reached.stream()] += waited_s;
-  *now_s_ = is_background() ? std::max(*now_s_, memory_->alone_s(reached.time_s())) : reached.time_s();
+  waited_s_[what] += waited_s;
+  *now_s_ = is_background() ? std::max(*now_s_, memory_->alone_s(time_s)) : time_s;
 }
 
 void ClockedStream::advance(double seconds, double memory_s) {
+  settle();
+  host_->launch();
+  wait_until(host_->now_s(), "host");
   if (is_background()) {
     memory_->work(*now_s_, seconds);
   } else if (memory_ != nullptr && priority_ == Priority::compute) {
@@ -89,8 +136,8 @@ Device::Block ClockedDevice::allocate(std::size_t /*bytes*/, Space /*space*/) {
 }
 
 std::unique_ptr<Stream> ClockedDevice::make_stream(Priority priority) {
-  if (!rates_.overlaps) return std::make_unique<ClockedStream>(shared_now_s_, priority);
-  return std::make_unique<ClockedStream>(std::make_shared<double>(0.0), priority, memory_);
+  if (!rates_.overlaps) return std::make_unique<ClockedStream>(shared_now_s_, priority, host_);
+  return std::make_unique<ClockedStream>(std::make_shared<double>(0.0), priority, host_, memory_);
 }
 
 std::unique_ptr<Event> ClockedDevice::make_event() { return std::make_unique<ClockedEvent>(); }
@@ -105,9 +152,11 @@ void ClockedDevice::copy(void* /*destination*/, const void* /*source*/, std::siz
   of.advance(seconds, seconds);
 }
 
-void ClockedDevice::fill_zero(void* /*destination*/, std::size_t bytes, Stream& stream) {
+void ClockedDevice::fill_zero(void* destination, std::size_t bytes, Stream& stream) {
   const double memory_s = static_cast<double>(bytes) / rates_.memory_bytes_per_s;
-  clocked(stream).advance(rates_.launch_s + memory_s, memory_s);
+  const auto fill = [this, memory_s, &of = clocked(stream)] { of.advance(rates_.launch_s + memory_s, memory_s); };
+  if (stream.tape() == nullptr) return fill();
+  stream.tape()->put_off(key_of_fill_zero(destination, bytes), fill);
 }
 
 }  // namespace sft::device

@@ -9,6 +9,7 @@
 #include "cpu_device.hpp"
 #include "cuda_stream.hpp"
 #include "cuda_timeline.hpp"
+#include "fill_key.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/format.hpp"
 #include "sft/machine/gpus.hpp"
@@ -86,7 +87,11 @@ void CudaDevice::copy(void* destination, const void* source, std::size_t bytes, 
 
 void CudaDevice::fill_zero(void* destination, std::size_t bytes, Stream& stream) {
   if (bytes == 0) return;
-  check_cuda(cudaMemsetAsync(destination, 0, bytes, native_stream(stream)), "cudaMemsetAsync");
+  const auto fill = [=, &stream] {
+    check_cuda(cudaMemsetAsync(destination, 0, bytes, native_stream(stream)), "cudaMemsetAsync");
+  };
+  if (stream.tape() == nullptr) return fill();
+  stream.tape()->put_off(key_of_fill_zero(destination, bytes), fill);
 }
 
 }  // namespace sft::device

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <string>
 
+#include "cuda_graph.hpp"
 #include "sft/core/activity.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
@@ -74,7 +75,15 @@ CudaStream::~CudaStream() {
   cudaStreamDestroy(stream_);
 }
 
+bool CudaStream::start_tape() {
+  if (tape_ == nullptr) {
+    tape_ = std::make_unique<LaunchTape>(std::make_unique<CudaGraphRecorder>(stream_), LaunchTape::Limits{});
+  }
+  return true;
+}
+
 void CudaStream::mark() {
+  settle();
   if (unused_.empty()) look_at_marks();
   cudaEvent_t mark = nullptr;
   if (unused_.empty()) {
@@ -96,11 +105,15 @@ void CudaStream::look_at_marks() {
 }
 
 void CudaStream::synchronize() {
+  settle();
   checks_.wait_until([this] { return is_finished(cudaStreamQuery(stream_), "cudaStreamQuery"); });
 }
 
 void CudaStream::wait(Event& event) {
-  check_cuda(cudaStreamWaitEvent(stream_, static_cast<CudaEvent&>(event).native(), 0), "cudaStreamWaitEvent");
+  auto& recorded = static_cast<CudaEvent&>(event);
+  if (!recorded.known().tell(*this)) return;
+  settle();
+  check_cuda(cudaStreamWaitEvent(stream_, recorded.native(), 0), "cudaStreamWaitEvent");
 }
 
 void CudaStream::set_name(const std::string& name) {
@@ -116,6 +129,7 @@ CudaEvent::~CudaEvent() { cudaEventDestroy(event_); }
 
 void CudaEvent::record(Stream& stream) {
   check_cuda(cudaEventRecord(event_, native_stream(stream)), "cudaEventRecord");
+  known_.record(stream);
 }
 
 void CudaEvent::synchronize() {

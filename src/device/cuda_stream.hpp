@@ -5,9 +5,12 @@
 #include <cuda_runtime.h>
 
 #include <deque>
+#include <memory>
 #include <vector>
 
+#include "known_streams.hpp"
 #include "sft/device/device.hpp"
+#include "sft/device/launch_tape.hpp"
 
 namespace sft::device {
 
@@ -27,17 +30,27 @@ class CudaStream final : public Stream {
   void wait(Event& event) override;
   void poll() override {}  // a GPU progresses by itself
   void mark() override;
-  [[nodiscard]] void* native() const override { return stream_; }
+  [[nodiscard]] void* native() const override {
+    settle();
+    return stream_;
+  }
+  bool start_tape() override;
+  [[nodiscard]] LaunchTape* tape() const override { return tape_.get(); }
   void set_name(const std::string& name) override;
 
  private:
   /// Notes the progress of all marks that the GPU has passed.
   void look_at_marks();
+  /// Before anything else is queued, or waited for.
+  void settle() const {
+    if (tape_ != nullptr) tape_->settle();
+  }
 
   WaitChecks& checks_;
   cudaStream_t stream_ = nullptr;
   std::deque<cudaEvent_t> marks_;    ///< those that the GPU has not passed, as far as is known
   std::vector<cudaEvent_t> unused_;  ///< events for further marks
+  std::unique_ptr<LaunchTape> tape_;
 };
 
 class CudaEvent final : public Event {
@@ -50,10 +63,12 @@ class CudaEvent final : public Event {
   void record(Stream& stream) override;
   void synchronize() override;
   [[nodiscard]] cudaEvent_t native() const { return event_; }
+  [[nodiscard]] KnownStreams& known() { return known_; }
 
  private:
   const WaitChecks& checks_;
   cudaEvent_t event_ = nullptr;
+  KnownStreams known_;
 };
 
 /// The CUDA handle of a stream that a CudaDevice made.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/device/device.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -12,6 +13,17 @@
 #include "sft/machine/node.hpp"
 
 namespace sft::device {
+
+namespace {
+
+std::uint64_t next_stream_number() {
+  static std::atomic<std::uint64_t> number{0};
+  return number++;
+}
+
+}  // namespace
+
+Stream::Stream() : number_(next_stream_number()) {}
 
 void Stream::drain() noexcept {
   // Not through the log, whose texts are made in memory that may be lacking here.

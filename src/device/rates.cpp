@@ -105,6 +105,8 @@ Rates Rates::scaled(double factor) const {
   all.memory_bytes_per_s *= factor;
   all.host_bytes_per_s *= factor;
   all.launch_s /= factor;
+  all.host_launch_s /= factor;
+  all.host_repeat_s /= factor;
   return all;
 }
 

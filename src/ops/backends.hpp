@@ -54,3 +54,11 @@ namespace sft::ops::checked {
 [[nodiscard]] std::unique_ptr<Backend> make_backend(std::unique_ptr<Backend> inner);
 
 }  // namespace sft::ops::checked
+
+// A backend whose ops are queued together where the same ones come again.
+namespace sft::ops::repeated {
+
+/// See ops::make_repeated_backend.
+[[nodiscard]] std::unique_ptr<Backend> make_backend(std::unique_ptr<Backend> inner);
+
+}  // namespace sft::ops::repeated

@@ -107,6 +107,10 @@ std::unique_ptr<Backend> make_checked_backend(std::unique_ptr<Backend> inner) {
   return checked::make_backend(std::move(inner));
 }
 
+std::unique_ptr<Backend> make_repeated_backend(std::unique_ptr<Backend> inner) {
+  return repeated::make_backend(std::move(inner));
+}
+
 std::unique_ptr<Backend> make_null_backend(device::Stream& stream) {
   return std::make_unique<null::NullBackend>(stream);
 }

@@ -75,6 +75,7 @@ std::string dry_run(const DryRun& of, bool json) {
                         .num_steps = steps,
                         .memory = memory,
                         .traffic = traffic,
+                        .repeats_launches = first.repeats_launches,
                         .offloaded_bytes = first.offloaded_bytes(),
                         .activation_file_bytes = first.decoder.offloaded_file_bytes(),
                         .save = describe(save),

@@ -284,6 +284,10 @@ const std::vector<Key>& keys() {
       number("memory_gbps", giga, [](Hardware& m) -> double& { return m.rates.memory_bytes_per_s; }),
       number("host_gbps", giga, [](Hardware& m) -> double& { return m.rates.host_bytes_per_s; }),
       number("launch_us", micro, [](Hardware& m) -> double& { return m.rates.launch_s; }),
+      number(
+          "host_launch_us", micro, [](Hardware& m) -> double& { return m.rates.host_launch_s; }, false),
+      number(
+          "host_repeat_us", micro, [](Hardware& m) -> double& { return m.rates.host_repeat_s; }, false),
       number("link_gbps", giga, [](Hardware& m) -> double& { return m.network.within.bytes_per_s; }),
       number("link_hop_us", micro, [](Hardware& m) -> double& { return m.network.within.hop_s; }),
       number("network_gbps", giga, [](Hardware& m) -> double& { return m.network.between.bytes_per_s; }),

@@ -12,6 +12,7 @@
 #include "sft/model/weight_factors.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/sharded_units.hpp"
+#include "sft/plan/launches.hpp"
 #include "sft/sequence/row_cut.hpp"
 
 namespace sft::plan {
@@ -170,6 +171,7 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
       trained(trained_parts(parts, place, policy, config->optimizer, optim::state_form(config, machine.kind))),
       steps_early(may_step_early(*config, place, trained)),
       gradients_leave(steps_early && gradients_may_leave(*config, trained)),
+      repeats_launches(plan::repeats_launches(*config, sizes, machine.kind)),
       is_lora_(config->lora.use_peft),
       has_snapshot_(config->checkpoint.has_snapshot()),
       tp_reduce_(config->parallel.tp_reduce) {

@@ -6,6 +6,7 @@
 
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
+#include "sft/device/launch_tape.hpp"
 #include "sft/model/architecture.hpp"
 #include "sft/model/layer_plan.hpp"
 
@@ -59,7 +60,10 @@ std::int64_t Rehearsal::num_played() const { return std::min(num_micro_batches_,
 void Rehearsal::begin_step() { workers_.units.begin_step(num_played()); }
 
 void Rehearsal::play_micro_batch() {
-  workers_.decoder.forward_backward(plan_.upload.device, schedules_, {1.0, 1.0}, plan_.results.rows(0, num_metrics), 0);
+  device::put_off_launches(workers_.streams.compute->tape(), [&] {
+    workers_.decoder.forward_backward(plan_.upload.device, schedules_, {1.0, 1.0}, plan_.results.rows(0, num_metrics),
+                                      0);
+  });
 }
 
 }  // namespace sft::plan

@@ -372,6 +372,7 @@ std::string start_table(const StartFacts& facts) {
                           facts.nodes.empty() ? "" : fmt::format(" on {}", facts.nodes)));
   add("attention", describe_attention(facts));
   add("device", facts.device);
+  add("launches", facts.repeats_launches ? "chains of kernels that come again by one call (CUDA graphs)" : "");
   add("model", describe_model(facts));
   add("lora", facts.config->lora.use_peft ? describe_lora(facts) : "");
   add("precision", describe_precision(facts));

@@ -51,6 +51,12 @@ std::unique_ptr<ops::Backend> make_step_ops(const RankPlan& plan, device::Device
   return ops;
 }
 
+/// The same, whose launches are repeated where they come again.
+std::unique_ptr<ops::Backend> make_repeating(std::unique_ptr<ops::Backend> ops, bool repeats_launches, Work work) {
+  if (!repeats_launches || (work != Work::done && work != Work::clocked)) return ops;
+  return ops::make_repeated_backend(std::move(ops));
+}
+
 /// Moves nothing: where memory is only counted.
 class NullMover final : public transfer::Mover {
  public:
@@ -140,9 +146,10 @@ void Streams::drain() const noexcept {
 
 UnitWorkers::UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, bool cuts_tokens, const Tensor& tp_wire,
                          device::Device& device, comm::Collectives& collectives, Work work,
-                         ops::AttentionKernels attention, const ops::MatmulAlgorithms* algorithms)
+                         ops::AttentionKernels attention, const ops::MatmulAlgorithms* algorithms,
+                         bool repeats_launches)
     : streams(device),
-      ops(make_ops(device, *streams.compute, work, attention, algorithms)),
+      ops(make_repeating(make_ops(device, *streams.compute, work, attention, algorithms), repeats_launches, work)),
       tp(groups.tp, device, collectives, *streams.compute, *streams.tp, cuts_tokens, tp_wire, groups.kv_replicas),
       units(memory.parts, memory.buffers, memory.policy, memory.slots, groups, device, *ops, collectives, *streams.comm,
             *streams.gathers),
@@ -152,7 +159,8 @@ RankWorkers::RankWorkers(RankPlan& plan, const config::Config& config, const mes
                          device::Device& device, comm::Collectives& collectives, Work work,
                          const ops::MatmulAlgorithms* algorithms)
     : UnitWorkers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, plan.sizes.token_slices > 1,
-                  plan.tp_wire, device, collectives, work, attention_kernels(config.device), algorithms),
+                  plan.tp_wire, device, collectives, work, attention_kernels(config.device), algorithms,
+                  plan.repeats_launches),
       step_ops(make_step_ops(plan, device, *streams.optimizer, work)),
       attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *streams.ring)),
       activations(make_activation_mover(plan.decoder, config.train.offload_folder, device, *streams.compute, work)),

@@ -18,6 +18,7 @@
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/log.hpp"
+#include "sft/device/launch_tape.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/model/layer_plan.hpp"
 #include "sft/optim/gradient_norm.hpp"
@@ -369,9 +370,11 @@ void Engine::add_micro_batch(const data::MicroBatch& batch) {
   const std::int64_t number = step.num_micro_batches++;
   device::timed(e.device.timeline(), {.category = "step", .what = "", .of = "micro-batch", .number = number}, [&] {
     const model::Inputs inputs = e.upload.put(batch);
-    e.workers.decoder.forward_backward(inputs, batch.attention, {step.gradient_scale(), step.aux_scale(e.config)},
-                                       e.plan.results.rows(0, plan::num_metrics), e.dropout_seed(step.step, number),
-                                       e.embedding_noise(step.step, batch));
+    device::put_off_launches(e.compute_stream().tape(), [&] {
+      e.workers.decoder.forward_backward(inputs, batch.attention, {step.gradient_scale(), step.aux_scale(e.config)},
+                                         e.plan.results.rows(0, plan::num_metrics), e.dropout_seed(step.step, number),
+                                         e.embedding_noise(step.step, batch));
+    });
   });
   step.add_routers(e.plan.decoder.balance);
   step.rows.insert(step.rows.end(), batch.rows.begin(), batch.rows.end());
@@ -471,6 +474,8 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
 }
 
 parallel::ParameterCounts Engine::num_parameters() const { return impl_->plan.num_parameters(); }
+
+bool Engine::repeats_launches() const { return impl_->plan.repeats_launches; }
 
 bool Engine::steps_early() const { return impl_->plan.updates_early(); }
 

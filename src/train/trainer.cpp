@@ -117,6 +117,7 @@ void Trainer::announce() const {
                               .memory = plan::gather_memory(run_.ledger, run_.device.kind(), run_.groups.world),
                               .traffic = plan::plan_traffic(run_.config, run_.datasets.limits(run_.config), run_.place,
                                                             {run_.device.kind(), machine::num_threads()}),
+                              .repeats_launches = run_.engine.repeats_launches(),
                               .offloaded_bytes = run_.engine.offloaded_bytes(),
                               .activation_file_bytes = run_.engine.activation_file_bytes(),
                               .save = plan::describe(plan::save_time(run_.engine.state().entries())),

@@ -335,6 +335,9 @@ struct Device {
   BackendChoice backend = BackendChoice::automatic;
   CommChoice comm = CommChoice::automatic;
   AttentionChoice attention = AttentionChoice::automatic;
+  /// Queue what repeats of a micro-batch's work by one launch; nothing: where the host is slower than the GPU
+  /// (plan::repeats_launches).
+  std::optional<bool> cuda_graphs = {};
   bool matmul_autotune = false;   ///< time what cuBLASLt proposes for each product, before the first step
   double comm_timeout_s = 300.0;  ///< how long the ranks may stand still (comm/watch.hpp); 0: without end
   /// Thread blocks that NCCL may use for the collectives of an axis; 0: its own choice.

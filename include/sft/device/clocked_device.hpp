@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sft/device/device.hpp"
+#include "sft/device/launch_tape.hpp"
 #include "sft/device/rates.hpp"
 
 namespace sft::device {
@@ -48,19 +49,45 @@ class SharedMemory {
   std::vector<Delay> delays_;   ///< rising
 };
 
+/// The host that queues the work of a device, and is never waited for but by the work itself.
+class ClockedHost {
+ public:
+  explicit ClockedHost(const Rates& rates) : launch_s_(rates.host_launch_s), repeat_s_(rates.host_repeat_s) {}
+
+  /// It queues one op; within a chain it has done so.
+  void launch() {
+    if (!is_in_chain_) now_s_ += launch_s_;
+  }
+  /// It queues so many ops, which `queue` queues, by one launch.
+  void launch_chain(std::size_t num_ops, const Launch& queue);
+  [[nodiscard]] double now_s() const { return now_s_; }
+
+ private:
+  const double launch_s_, repeat_s_;
+  double now_s_ = 0;
+  bool is_in_chain_ = false;
+};
+
 /// Seconds from the making of the device. Streams of a device whose work does not overlap share one clock.
 class ClockedStream final : public Stream {
  public:
   /// `memory`: null where work does not overlap.
-  ClockedStream(std::shared_ptr<double> now_s, Priority priority, std::shared_ptr<SharedMemory> memory = nullptr)
-      : now_s_(std::move(now_s)), priority_(priority), memory_(std::move(memory)) {}
+  ClockedStream(std::shared_ptr<double> now_s, Priority priority, std::shared_ptr<ClockedHost> host,
+                std::shared_ptr<SharedMemory> memory = nullptr)
+      : now_s_(std::move(now_s)), priority_(priority), host_(std::move(host)), memory_(std::move(memory)) {}
 
-  void synchronize() override {}
+  void synchronize() override { settle(); }
   /// Throws std::bad_cast for an event of another device.
   void wait(Event& event) override;
   void poll() override {}
+  bool start_tape() override;
+  [[nodiscard]] LaunchTape* tape() const override { return tape_.get(); }
+  /// Before anything else is queued.
+  void settle() const {
+    if (tape_ != nullptr) tape_->settle();
+  }
 
-  /// Queues work that takes so long where it has the device to itself, `memory_s` of it for the bytes that it moves.
+  /// Queues an op that takes so long where it has the device to itself, `memory_s` of it for the bytes that it moves.
   void advance(double seconds, double memory_s = 0);
   /// What is queued so far is over `seconds` from now at the earliest, while this stream can go on: its events are
   /// reached then.
@@ -71,7 +98,7 @@ class ClockedStream final : public Stream {
   [[nodiscard]] double over_s() const { return std::max(over_s_, now_s()); }
   /// Of this stream's own work.
   [[nodiscard]] double busy_s() const { return busy_s_; }
-  /// How long this stream had nothing to do but wait, by the name of the stream that it waited for.
+  /// How long this stream had nothing to do but wait, by the name of the stream that it waited for, or "host".
   [[nodiscard]] const std::map<std::string, double>& waited_s() const { return waited_s_; }
   [[nodiscard]] Priority priority() const { return priority_; }
 
@@ -81,12 +108,16 @@ class ClockedStream final : public Stream {
 
  private:
   [[nodiscard]] bool is_background() const { return memory_ != nullptr && priority_ == Priority::background; }
+  /// Has nothing to do before time_s, for which it waits for `what`.
+  void wait_until(double time_s, const std::string& what);
 
   std::shared_ptr<double> now_s_;  ///< of a background stream that of SharedMemory
   const Priority priority_;
+  const std::shared_ptr<ClockedHost> host_;
   const std::shared_ptr<SharedMemory> memory_;
   double busy_s_ = 0, over_s_ = 0;
   std::map<std::string, double> waited_s_;
+  std::unique_ptr<LaunchTape> tape_;
 };
 
 /// `stream` of a clocked device; throws std::bad_cast for another.
@@ -94,7 +125,7 @@ class ClockedStream final : public Stream {
 
 class ClockedDevice final : public Device {
  public:
-  explicit ClockedDevice(Rates rates) : rates_(std::move(rates)) {}
+  explicit ClockedDevice(Rates rates) : rates_(std::move(rates)), host_(std::make_shared<ClockedHost>(rates_)) {}
 
   [[nodiscard]] const Rates& rates() const { return rates_; }
 
@@ -113,6 +144,7 @@ class ClockedDevice final : public Device {
  private:
   const Rates rates_;
   std::shared_ptr<double> shared_now_s_ = std::make_shared<double>(0.0);
+  std::shared_ptr<ClockedHost> host_;
   std::shared_ptr<SharedMemory> memory_ = std::make_shared<SharedMemory>();
 };
 

@@ -42,10 +42,14 @@ class Pending {
 enum class Priority { background, compute, communication };
 
 class Event;
+class LaunchTape;
 
 class Stream {
  public:
+  Stream();
   virtual ~Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
   /// Blocks the host until all queued work is finished.
   virtual void synchronize() = 0;
   /// synchronize() for destructors: where the work has failed it logs a warning of this rank instead of throwing.
@@ -59,15 +63,24 @@ class Stream {
   /// Notes on a GPU that what is queued so far may take long: its end is progress of this process (note_progress) that
   /// a host sees which waits for the device. Nothing on the CPU, whose ops note it themselves. Cheap.
   virtual void mark() {}
-  /// The native handle (cudaStream_t), null on the CPU.
+  /// The native handle (cudaStream_t), null on the CPU. For one call that queues work: launches that were put off
+  /// before go first.
   [[nodiscard]] virtual void* native() const { return nullptr; }
+
+  /// From now on the stream has a tape(), where its device can record launches; false: it cannot.
+  virtual bool start_tape() { return false; }
+  /// Where launches on this stream may be put off and repeated (launch_tape.hpp); null: none are.
+  [[nodiscard]] virtual LaunchTape* tape() const { return nullptr; }
 
   /// What the stream carries, for timelines and profilers.
   [[nodiscard]] const std::string& name() const { return name_; }
   virtual void set_name(const std::string& name) { name_ = name; }
+  /// No other stream of this process has or had it.
+  [[nodiscard]] std::uint64_t number() const { return number_; }
 
  private:
   std::string name_ = "stream";
+  std::uint64_t number_;
 };
 
 class Event {

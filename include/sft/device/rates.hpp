@@ -85,6 +85,10 @@ struct Rates {
   double host_bytes_per_s = 0;  ///< between the device and the memory of its node, one way
   double file_bytes_per_s = 0;  ///< to a disk of the node or from it, this device's share; 0: not known
   double launch_s = 0;          ///< of every op beside its work, where that was not measured with it
+  /// What an op takes the host that queues it, which does one after the other; 0: nothing that counts.
+  double host_launch_s = 0;
+  /// The same of an op that is queued with others by one launch (LaunchTape), beside that launch.
+  double host_repeat_s = 0;
   /// Whether streams work side by side, as on a GPU; a CPU does one thing after the other.
   bool overlaps = true;
 

@@ -59,6 +59,11 @@ struct AttentionLibrary {
 /// `inner`. make_backend's are so where the build says SFT_CHECKED_OPS (the debug preset); tests of the ops always are.
 [[nodiscard]] std::unique_ptr<Backend> make_checked_backend(std::unique_ptr<Backend> inner);
 
+/// A backend whose ops `inner` runs, those that may come again with the same arguments by way of a tape on its stream
+/// (device::LaunchTape), while that is on; std::logic_error where the stream can have none. What is wrong with an op
+/// may then be thrown later, by what settles the tape.
+[[nodiscard]] std::unique_ptr<Backend> make_repeated_backend(std::unique_ptr<Backend> inner);
+
 /// A backend whose ops do nothing, whatever they are given: for planning over sizing arenas. `stream` outlives it.
 [[nodiscard]] std::unique_ptr<Backend> make_null_backend(device::Stream& stream);
 

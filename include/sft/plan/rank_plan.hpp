@@ -122,6 +122,7 @@ class RankPlan {
   const bool steps_early;
   /// Whether units are stepped so and, as a step has one micro-batch, share memory for their gradients.
   const bool gradients_leave;
+  const bool repeats_launches;  ///< plan::repeats_launches
 
   UploadBuffers upload;
   comm::StagingMemory staging;

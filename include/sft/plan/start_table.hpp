@@ -33,6 +33,7 @@ struct StartFacts {
   std::int64_t num_steps;
   MemoryTable memory;
   std::vector<comm::SentBytes> traffic;     ///< of the first rank, in a step (plan_traffic)
+  bool repeats_launches = false;            ///< plan::repeats_launches
   std::uint64_t offloaded_bytes = 0;        ///< of rank 0's state in files
   std::uint64_t activation_file_bytes = 0;  ///< of the file that rank 0's activations are offloaded to
   std::string save = "";                    ///< what a checkpoint takes (describe(SaveTime))

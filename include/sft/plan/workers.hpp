@@ -46,11 +46,12 @@ struct UnitMemory {
 
 /// What any decoder needs beside its own memory: ops, whole units, sums over tp.
 struct UnitWorkers {
-  /// All that is referred to outlives it; the memory is laid out. `cuts_tokens`, `tp_wire`: as TensorParallel's. Local.
+  /// All that is referred to outlives it; the memory is laid out. `cuts_tokens`, `tp_wire`: as TensorParallel's.
+  /// `repeats_launches`: of ops on the compute stream, which can record them (repeats_launches). Local.
   UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, bool cuts_tokens, const Tensor& tp_wire,
               device::Device& device, comm::Collectives& collectives, Work work,
               ops::AttentionKernels attention = ops::AttentionKernels::own,
-              const ops::MatmulAlgorithms* algorithms = nullptr);
+              const ops::MatmulAlgorithms* algorithms = nullptr, bool repeats_launches = false);
   UnitWorkers(const UnitWorkers&) = delete;
   UnitWorkers& operator=(const UnitWorkers&) = delete;
 

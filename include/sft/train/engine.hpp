@@ -87,6 +87,8 @@ class Engine {
   /// Whether units are stepped under the backward pass (plan::RankPlan::steps_early), because state lies in files or a
   /// step has one micro-batch, whose gradients leave so.
   [[nodiscard]] bool steps_early() const;
+  /// Whether what repeats of a micro-batch's work is queued by one launch (plan::repeats_launches).
+  [[nodiscard]] bool repeats_launches() const;
   /// Reduction, clipping and the update. Throws a numerical Error, held by every rank, naming step and rank when loss
   /// or norm is NaN or Inf; the weights are then untouched, unless add_micro_batch stepped them. With nan_policy = skip
   /// such a step is left out instead: weights and all state of the optimizer stay as they were before it, to the bit.

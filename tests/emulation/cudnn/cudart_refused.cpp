@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of CUDA's runtime that the headers of cuDNN's frontend name for what attention does not use, captured
-// graphs and kernels of its own: calling one ends the program. No stream is ever being captured.
+// graphs and kernels of its own: calling one ends the program. Attention is left out of captures
+// (runtime/cudart_graphs.cpp).
 
 #include <cuda_runtime_api.h>
 
@@ -27,12 +28,9 @@ cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t, cudaStreamCaptureStatus* s
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) { refuse("cudaStreamBeginCapture"); }
-cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*) { refuse("cudaStreamEndCapture"); }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) {
   refuse("cudaThreadExchangeStreamCaptureMode");
 }
-cudaError_t cudaGraphDestroy(cudaGraph_t) { refuse("cudaGraphDestroy"); }
 cudaError_t cudaGraphRetainUserObject(cudaGraph_t, cudaUserObject_t, unsigned, unsigned) {
   refuse("cudaGraphRetainUserObject");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device room on GPUs: two of them with 64 MiB each.
 #include <algorithm>
+#include <array>
 #include <boost/test/unit_test.hpp>
 #include <cstdint>
 #include <cstdlib>
@@ -9,11 +10,13 @@
 
 #include "checks/ends_with_fault.hpp"
 #include "device/cuda_device.hpp"
+#include "device/cuda_stream.hpp"
 #include "runtime/stream_queue.hpp"
 #include "sft/core/activity.hpp"
 #include "sft/core/error.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/device/factory.hpp"
+#include "sft/device/launch_tape.hpp"
 #include "sft/machine/gpus.hpp"
 
 namespace sft::device {
@@ -98,6 +101,147 @@ BOOST_FIXTURE_TEST_CASE(memory_that_is_not_there_is_an_error_that_says_where, Ma
     BOOST_CHECK_EXCEPTION((void)device->allocate(std::size_t{1} << 60, space), Error, [](const Error& error) {
       return std::string(error.what()).starts_with("cannot allocate 1048576.00 TiB");
     });
+  }
+}
+
+namespace {
+
+/// A stream with a tape, and memory that launches fill.
+struct Taped : Machine {
+  Taped() { BOOST_TEST_REQUIRE(stream->start_tape()); }
+
+  /// A chain of fills of `count` bytes of the memory, from `begin` on, one byte each.
+  void chain(std::size_t count, std::size_t begin = 0) {
+    stream->tape()->start();
+    for (std::size_t i = begin; i < begin + count; ++i) {
+      device->fill_zero(static_cast<std::byte*>(on_gpu.get()) + i, 1, *stream);
+    }
+  }
+  [[nodiscard]] std::size_t num_zeros() {
+    auto* const host = static_cast<std::byte*>(pinned.get());
+    device->copy(host, on_gpu.get(), bytes, *stream);
+    stream->synchronize();
+    return static_cast<std::size_t>(std::count(host, host + bytes, std::byte{0}));
+  }
+  void refill() {
+    auto* const host = static_cast<std::byte*>(pinned.get());
+    std::fill_n(host, bytes, std::byte{1});
+    device->copy(on_gpu.get(), host, bytes, *stream);
+    stream->synchronize();
+  }
+
+  static constexpr std::size_t bytes = 64;
+  Device::Block on_gpu = device->allocate(bytes), pinned = device->allocate(bytes, Space::pinned);
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_CASE(chains_that_come_again_are_graphs, Taped) {
+  const emulation::HostCounts before = emulation::host_counts();
+  for (int i = 0; i < 4; ++i) {
+    for (const std::size_t count : {std::size_t{3}, std::size_t{5}}) {
+      refill();
+      chain(count);
+      stream->tape()->stop();
+      BOOST_TEST(num_zeros() == count);
+    }
+  }
+  BOOST_TEST(stream->tape()->counts().recordings == 2);
+  BOOST_TEST(emulation::host_counts().graph_launches - before.graph_launches == 6);
+  BOOST_TEST(emulation::host_counts().graphs_alive - before.graphs_alive == 2);
+  stream.reset();
+  BOOST_TEST(emulation::host_counts().graphs_alive == before.graphs_alive);
+}
+
+BOOST_FIXTURE_TEST_CASE(chains_over_other_memory_are_other_chains, Taped) {
+  for (int i = 0; i < 3; ++i) {
+    refill();
+    for (const std::size_t begin : {0, 8, 16}) {
+      chain(4, begin);
+      stream->tape()->settle();
+    }
+    stream->tape()->stop();
+    BOOST_TEST(num_zeros() == 12u);
+  }
+  BOOST_TEST(stream->tape()->counts().recordings == 3);
+}
+
+// Whatever is done with the stream, what was put off comes first.
+BOOST_FIXTURE_TEST_CASE(what_is_put_off_comes_before_anything_else, Taped) {
+  const std::unique_ptr<Stream> other = device->make_stream();
+  const std::unique_ptr<Event> event = device->make_event(), of_other = device->make_event();
+  const auto is_settled = [&](const auto& by) {
+    refill();
+    of_other->record(*other);
+    const std::int64_t before = stream->tape()->counts().plain + stream->tape()->counts().repeated;
+    chain(2);
+    BOOST_TEST(stream->tape()->counts().plain + stream->tape()->counts().repeated == before);
+    by();
+    BOOST_TEST(stream->tape()->counts().plain + stream->tape()->counts().repeated == before + 2);
+    stream->tape()->stop();
+    BOOST_TEST(num_zeros() == 2u);
+  };
+  is_settled([&] { stream->synchronize(); });
+  is_settled([&] { stream->wait(*of_other); });
+  is_settled([&] { event->record(*stream); });
+  is_settled([&] { stream->mark(); });
+  is_settled([&] { (void)stream->native(); });
+  is_settled([&] { device->copy(pinned.get(), on_gpu.get(), 1, *stream); });
+  stream->synchronize();
+}
+
+// A stream is not made to wait for what it knows: for itself, twice for the same, for nothing.
+BOOST_FIXTURE_TEST_CASE(a_chain_goes_on_behind_waits_that_change_nothing, Taped) {
+  const std::unique_ptr<Stream> other = device->make_stream();
+  const std::unique_ptr<Event> own = device->make_event(), never = device->make_event(),
+                               of_other = device->make_event();
+  own->record(*stream);
+  of_other->record(*other);
+  stream->wait(*of_other);
+  refill();
+  chain(2);
+  for (Event* const event : {own.get(), never.get(), of_other.get()}) stream->wait(*event);
+  BOOST_TEST(stream->tape()->counts().plain == 0);
+  of_other->record(*other);  // now it stands for something else
+  stream->wait(*of_other);
+  BOOST_TEST(stream->tape()->counts().plain == 2);
+  stream->tape()->stop();
+  stream->synchronize();
+}
+
+// A launch that a capture does not bear: the capture ends, and the launch is made.
+BOOST_FIXTURE_TEST_CASE(a_launch_that_cannot_be_captured_is_made_plainly, Taped) {
+  for (int i = 0; i < 3; ++i) {
+    refill();
+    chain(3);
+    stream->tape()->put_off(std::array<std::uint64_t, 2>{99, 2}, [&] {
+      cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+      cudaStreamIsCapturing(native_stream(*stream), &status);
+      if (status != cudaStreamCaptureStatusNone) throw Error(ExitStatus::failure, "not while it is captured");
+      device->fill_zero(static_cast<std::byte*>(on_gpu.get()) + 3, 1, *stream);
+    });
+    stream->tape()->stop();
+    BOOST_TEST(num_zeros() == 4u);
+  }
+  BOOST_TEST(stream->tape()->counts().plain == 12);
+}
+
+// A driver that does not record: one warning, and all goes on as it did.
+BOOST_AUTO_TEST_CASE(launches_that_cannot_be_recorded_are_made_one_by_one) {
+  for (const char* call : {"cudaStreamBeginCapture", "cudaStreamEndCapture", "cudaGraphInstantiate"}) {
+    setenv("SFT_EMULATED_GRAPHS_REFUSE", call, 1);
+    {
+      Taped taped;
+      for (int i = 0; i < 4; ++i) {
+        taped.refill();
+        taped.chain(3);
+        taped.stream->tape()->stop();
+        BOOST_TEST(taped.num_zeros() == 3u);
+      }
+      BOOST_TEST(taped.stream->tape()->counts().plain == 12);
+      BOOST_TEST(taped.stream->tape()->counts().recordings == 0);
+    }
+    unsetenv("SFT_EMULATED_GRAPHS_REFUSE");
   }
 }
 

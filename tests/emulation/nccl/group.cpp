@@ -67,6 +67,7 @@ ncclResult_t Group::launch() {
   }
   for (const Part& part : parts) {
     const auto launch = std::make_shared<Launch>(*part.communicator, part.collectives, part.transfers);
+    require_not_captured(part.stream, "a collective");  // one meets those of other ranks, by its number
     enqueue(part.stream, launch->describe(), [launch] { return launch->try_run(); });
   }
   return ncclSuccess;

@@ -60,6 +60,8 @@ bool overlap(const void* a, const void* b, std::size_t bytes) {
 
 void queue_copy(CUstream_st& stream, void* destination, Place to, const void* source, Place from, std::size_t bytes,
                 const char* call) {
+  // A graph would copy what the host's memory holds when it is launched.
+  if (to == Place::pageable || from == Place::pageable) require_not_captured(stream, "a copy of pageable memory");
   std::shared_ptr<std::vector<char>> staged;
   if (from == Place::pageable) {  // staged by the call: the source may change when it returns
     const auto* const begin = static_cast<const char*>(source);
@@ -107,6 +109,7 @@ std::size_t registered_now = 0;
 cudaError_t allocate_into(void** memory, MemoryKind kind, std::size_t bytes) {
   const Lock lock(mutex());
   require_chosen_device("cudaMalloc, or cudaMallocHost,");
+  require_no_capture("cudaMalloc, or cudaMallocHost,");
   *memory = nullptr;
   if (bytes == 0) return cudaSuccess;
   *memory = allocate(kind, current_device(), bytes);
@@ -116,6 +119,7 @@ cudaError_t allocate_into(void** memory, MemoryKind kind, std::size_t bytes) {
 cudaError_t free_memory(void* memory, MemoryKind kind, const char* call) {
   const Lock lock(mutex());
   require_chosen_device(call);
+  require_no_capture(call);
   if (memory == nullptr) return cudaSuccess;
   const Allocation* allocation = find_allocation(memory);
   const std::size_t bytes = allocation == nullptr ? 0 : allocation->bytes;

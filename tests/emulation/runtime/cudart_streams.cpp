@@ -50,7 +50,7 @@ void enqueue_kernel(const KernelLaunch& launch, void (*destroy)(void* arguments)
   if (!is_of_current) fault(name + " was launched on a stream of another device than the current one");
   const std::string problem = problem_of(launch);
   if (!problem.empty()) throw std::runtime_error(name + " was not launched (" + problem + ")");
-  ++counts().launches;
+  if (queue.capture == nullptr) ++counts().launches;
   push(queue, name, [launch, arguments] {
     run_grid(launch);
     return true;
@@ -77,7 +77,9 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const Lock lock(mutex());
   if (stream == nullptr) return result(cudaErrorInvalidResourceHandle);
-  stream_of(stream, "cudaStreamDestroy").is_destroyed = true;  // what is queued still runs
+  CUstream_st& destroyed = stream_of(stream, "cudaStreamDestroy");
+  require_not_captured(destroyed, "cudaStreamDestroy");
+  destroyed.is_destroyed = true;  // what is queued still runs
   return cudaSuccess;
 }
 
@@ -103,20 +105,24 @@ cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
   const Lock lock(mutex());
-  (void)stream_of(stream, "cudaStreamIsCapturing");
-  *status = cudaStreamCaptureStatusNone;
+  const bool is_captured = stream_of(stream, "cudaStreamIsCapturing").capture != nullptr;
+  *status = is_captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const Lock lock(mutex());
   ++counts().synchronizations;
-  finish(position_of(stream_of(stream, "cudaStreamSynchronize")));
+  CUstream_st& awaited = stream_of(stream, "cudaStreamSynchronize");
+  require_not_captured(awaited, "cudaStreamSynchronize");
+  finish(position_of(awaited));
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const Lock lock(mutex());
-  return result(query(position_of(stream_of(stream, "cudaStreamQuery"))) ? cudaSuccess : cudaErrorNotReady);
+  CUstream_st& asked = stream_of(stream, "cudaStreamQuery");
+  require_not_captured(asked, "cudaStreamQuery");
+  return result(query(position_of(asked)) ? cudaSuccess : cudaErrorNotReady);
 }
 cudaError_t cudaDeviceSynchronize() {
   const Lock lock(mutex());
@@ -128,7 +134,9 @@ cudaError_t cudaDeviceSynchronize() {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
   const Lock lock(mutex());
   const CUevent_st& waited = event_of(event, "cudaStreamWaitEvent");
-  wait(stream_of(stream, "cudaStreamWaitEvent"), waited.position);  // nothing where it was never recorded
+  CUstream_st& waiting = stream_of(stream, "cudaStreamWaitEvent");
+  require_not_captured(waiting, "cudaStreamWaitEvent");
+  wait(waiting, waited.position);  // nothing where it was never recorded
   return cudaSuccess;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument) {
@@ -156,6 +164,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
   const Lock lock(mutex());
   CUevent_st& recorded = event_of(event, "cudaEventRecord");
   CUstream_st& queue = stream_of(stream, "cudaEventRecord");
+  require_not_captured(queue, "cudaEventRecord");
   if (recorded.device != queue.device) return result(cudaErrorInvalidResourceHandle);
   if ((recorded.flags & cudaEventDisableTiming) == 0) {
     push(queue, "cudaEventRecord", [&recorded] {

@@ -168,7 +168,15 @@ CUevent_st& event_of(cudaEvent_t handle, const char* call) {
 
 void push(CUstream_st& stream, std::string name, std::function<bool()> try_run) {
   Scheduler& self = scheduler();
+  if (stream.capture != nullptr) {
+    if (stream.capture->thread != std::this_thread::get_id()) {
+      fault(name + " was queued on a stream that another thread captures");
+    }
+    stream.capture->graph->nodes.push_back({std::move(name), std::move(try_run)});
+    return;
+  }
   if ((stream.flags & cudaStreamNonBlocking) == 0) {
+    require_no_capture(name.c_str());
     // The default stream and the blocking streams of its device wait for each other.
     const bool of_default = is_default(stream);
     for (const auto& other : self.streams) {
@@ -187,6 +195,18 @@ void push(CUstream_st& stream, std::string name, std::function<bool()> try_run) 
   stream.queue.push_back(std::move(task));
 }
 
+void require_not_captured(const CUstream_st& stream, const char* call) {
+  if (stream.capture != nullptr) fault(std::string(call) + " of a stream that is captured");
+}
+
+void require_no_capture(const char* call) {
+  for (const auto& stream : scheduler().streams) {
+    if (stream->capture != nullptr && stream->capture->thread == std::this_thread::get_id()) {
+      fault(std::string(call) + " while this thread captures a stream");
+    }
+  }
+}
+
 StreamPosition position_of(CUstream_st& stream) {
   if (!stream.waits.empty()) push(stream, "wait", [] { return true; });
   return {&stream, stream.num_queued, stream.clock};
@@ -201,6 +221,7 @@ bool is_finished(const StreamPosition& position) {
 }
 
 void finish(const StreamPosition& position) {
+  require_no_capture("a wait of the host");
   const DeviceMemoryAccess access;
   while (!is_finished(position)) {
     if (!run_one()) usleep(wait_us);
@@ -233,6 +254,11 @@ bool query(const StreamPosition& position) {
 void enqueue(cudaStream_t stream, std::string name, std::function<bool()> try_run) {
   const Lock lock(mutex());
   push(stream_of(stream, name.c_str()), std::move(name), std::move(try_run));
+}
+
+void require_not_captured(cudaStream_t stream, const char* what) {
+  const Lock lock(mutex());
+  require_not_captured(stream_of(stream, what), what);
 }
 
 int device_of(cudaStream_t stream) {

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "runtime/shadow.hpp"
@@ -27,6 +29,30 @@ struct StreamTask {
   std::uint32_t run = 0;
 };
 
+/// What a graph has: tasks of one stream, in order.
+struct CUgraph_st {
+  struct Node {
+    std::string name;
+    std::function<bool()> try_run;  ///< may be run again and again
+  };
+  int device;
+  std::vector<Node> nodes;
+  bool is_destroyed = false;
+};
+
+struct CUgraphExec_st {
+  int device;
+  std::vector<CUgraph_st::Node> nodes;
+  bool is_destroyed = false;
+};
+
+/// Of a stream between cudaStreamBeginCapture and cudaStreamEndCapture.
+struct StreamCapture {
+  CUgraph_st* graph;
+  std::thread::id thread;  ///< that began it
+  bool is_relaxed;
+};
+
 struct CUstream_st {
   std::size_t number;
   int device;
@@ -38,6 +64,7 @@ struct CUstream_st {
   /// Waits that the next task takes over, and what all tasks queued so far know.
   std::vector<StreamPosition> waits;
   sft::emulation::Clock clock;
+  std::unique_ptr<StreamCapture> capture;
 };
 
 struct CUevent_st {
@@ -66,7 +93,12 @@ void require_chosen_device(const char* call);
 [[nodiscard]] CUstream_st* make_stream(unsigned flags, int priority);
 [[nodiscard]] CUevent_st* make_event(unsigned flags);
 
+/// Queues a task, or, where the stream is captured, makes a node of a graph of it.
 void push(CUstream_st& stream, std::string name, std::function<bool()> try_run);
+/// Ends the program where the stream is captured, or where this thread captures any: what the real runtime refuses, and
+/// what would be lost in the capture.
+void require_not_captured(const CUstream_st& stream, const char* call);
+void require_no_capture(const char* call);
 /// The tasks queued so far, and the waits behind the last of them.
 [[nodiscard]] StreamPosition position_of(CUstream_st& stream);
 void wait(CUstream_st& stream, const StreamPosition& position);

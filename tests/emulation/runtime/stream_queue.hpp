@@ -17,14 +17,17 @@ namespace sft::emulation {
 
 /// Queues `try_run` on `stream`, named `name` in messages. It is called while device memory is readable and writable;
 /// it returns false when it cannot finish yet (a collective whose peers have not come) and is called again later,
-/// before anything behind it on the stream. It must make no CUDA call. Ends the program when `stream` is unknown or
-/// destroyed.
+/// before anything behind it on the stream. It must make no CUDA call. Where the stream is captured it is called at
+/// each launch of the graph. Ends the program when `stream` is unknown or destroyed.
 void enqueue(cudaStream_t stream, std::string name, std::function<bool()> try_run);
 
 /// Called by a task: it reads (writes) these bytes now. Ends the program when they are not memory that its stream's
 /// device can reach, or when another task that is not ordered with this one touches them (a missing wait).
 void note_read(const void* begin, std::size_t bytes);
 void note_write(const void* begin, std::size_t bytes);
+
+/// Ends the program where `stream` is captured: for work that cannot be done again.
+void require_not_captured(cudaStream_t stream, const char* what);
 
 /// What the address is to the device of `stream`.
 enum class MemoryKind {
@@ -54,7 +57,9 @@ void set_seed(unsigned long long seed);
 
 /// What the host has done since the start of the program.
 struct HostCounts {
-  long launches = 0;            ///< kernels
+  long launches = 0;            ///< kernels, each by itself
+  long graph_launches = 0;      ///< graphs
+  long graphs_alive = 0;        ///< that were instantiated and not destroyed
   long products = 0;            ///< calls of cuBLASLt and cuBLAS that queue products
   long synchronizations = 0;    ///< calls that blocked until work was finished; queries do not count
   long pageable_copies = 0;     ///< asynchronous copies of pageable host memory, which block or are staged

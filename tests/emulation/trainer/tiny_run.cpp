@@ -58,6 +58,7 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
   config.train.offload_parameters = tiny.offload_parameters;
   config.train.offload_folder = tiny.offload_folder;
   config.train.mlp_tile_tokens = tiny.mlp_tile_tokens;
+  config.device.cuda_graphs = tiny.cuda_graphs;
   config.train.per_device_train_batch_size = 1;
   config.train.gradient_accumulation_steps = tiny.accumulation;
   config.optimizer.optim = tiny.optim;
@@ -140,12 +141,14 @@ TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& ses
                            device, engine.stream());
   }
   for (std::int64_t step = tiny.first_step; step < tiny.num_steps; ++step) {
-    rows = make_awkward_rows(num_rows, tiny.max_length, 2 * static_cast<std::uint64_t>(step));
+    const std::int64_t length = tiny.max_length - (tiny.lengths_vary ? step % 2 : 0);
+    rows = make_awkward_rows(num_rows, length, tiny.repeats_rows ? 0 : 2 * static_cast<std::uint64_t>(step));
     const train::StepResult result = fixture.step(rows, step, learning_rate);
     outcome.losses.push_back(result.loss);
     outcome.grad_norms.push_back(result.grad_norm);
   }
   if (tiny.evaluates) outcome.evaluation = engine.evaluate(fixture.deal(rows).front()).weighted_nll;
+  if (const device::LaunchTape* tape = engine.stream().tape()) outcome.launches = tape->counts();
   const checkpoint::State state = engine.state();
   for (const checkpoint::Entry& entry : state.entries()) {
     outcome.state.push_back(bytes_of(entry, device, engine.stream()));

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "sft/comm/session.hpp"
 #include "sft/config/config.hpp"
 #include "sft/device/kind.hpp"
+#include "sft/device/launch_tape.hpp"
 #include "support/mesh.hpp"
 
 namespace sft::test {
@@ -40,12 +42,15 @@ struct TinyRun {
   double max_grad_norm = 1.0;
   config::NanPolicy nan_policy = config::NanPolicy::stop;
   int mlp_tile_tokens = 0;
+  std::optional<bool> cuda_graphs = {};
   int num_experts = 0;  ///< of each layer, two of which a token goes through; 0: none
   comm::Transport::Way way = comm::Transport::Way::direct;
   std::int64_t first_step = 0, num_steps = 2;    ///< steps [first_step, num_steps) of those that the data has
   std::string resumes_from = {}, saves_to = {};  ///< folders of checkpoints: before the first step, behind the last
   bool evaluates = true;
   std::int64_t max_length = 24;  ///< cuts into the chunks of 4 ranks
+  bool lengths_vary = false;     ///< every other step has rows that are a token shorter
+  bool repeats_rows = false;     ///< all steps have those of the first
 
   [[nodiscard]] mesh::Layout mesh() const;
   [[nodiscard]] std::string name() const;
@@ -56,6 +61,7 @@ struct TinyOutcome {
   std::vector<double> losses, grad_norms;
   double evaluation = 0.0;                    ///< sum of the weighted negative log-likelihoods of this rank's last rows
   std::vector<std::vector<std::byte>> state;  ///< weights and moments
+  device::LaunchTape::Counts launches = {};   ///< of the passes; none where they are not put off
 };
 
 /// Ranks take the GPUs of their node in turn. Where these are fewer they share them, and all tensors go through the

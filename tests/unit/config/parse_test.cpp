@@ -85,6 +85,7 @@ BOOST_AUTO_TEST_CASE(ini_text_holds_every_bit) {
   config.device.backend = BackendChoice::cuda;
   config.device.comm = CommChoice::host;
   config.device.attention = AttentionChoice::cudnn;
+  config.device.cuda_graphs = false;
   config.device.matmul_autotune = true;
   config.device.comm_timeout_s = 0.25;
   config.device.tp_max_ctas = 8;

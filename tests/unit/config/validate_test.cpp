@@ -494,6 +494,8 @@ const Refused
              [](Config& c) { c.device.comm = CommChoice::nccl, c.device.backend = BackendChoice::cpu; }},
             {"`device.matmul_autotune = true` does not go with backend = cpu",
              [](Config& c) { c.device.matmul_autotune = true, c.device.backend = BackendChoice::cpu; }},
+            {"`device.cuda_graphs = true` does not go with backend = cpu",
+             [](Config& c) { c.device.cuda_graphs = true, c.device.backend = BackendChoice::cpu; }},
             {"`device.attention = cudnn` does not go with backend = cpu",
              [](Config& c) { c.device.attention = AttentionChoice::cudnn, c.device.backend = BackendChoice::cpu; }},
             {"`device.attention = cudnn_forward` does not go with precision = fp32",

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clocks of streams: what overlaps, what waits, and for whom.
+#include <array>
 #include <boost/test/unit_test.hpp>
+#include <cstdint>
+#include <memory>
 #include <stdexcept>
 #include <typeinfo>
 
@@ -168,6 +171,64 @@ BOOST_AUTO_TEST_CASE(streams_of_other_devices_have_no_clock) {
   BOOST_CHECK_THROW(static_cast<void>(clocked(*stream)), std::bad_cast);
   ClockedDevice clocks(rates_of(true));
   BOOST_CHECK_THROW(static_cast<void>(clocks.allocate(1, Space::device)), std::logic_error);
+}
+
+// Ops of 1 s each, which the host queues in 3 s each; in a chain of four in 3 + 4 x 0.5.
+BOOST_AUTO_TEST_CASE(a_device_waits_for_its_host) {
+  Rates rates = rates_of(true);
+  rates.host_launch_s = 3;
+  rates.host_repeat_s = 0.5;
+  ClockedDevice device(rates);
+  const std::unique_ptr<Stream> one = device.make_stream(Priority::compute);
+  const std::unique_ptr<Stream> other = device.make_stream(Priority::communication);
+  for (int i = 0; i < 2; ++i) clocked(*one).advance(1.0);
+  BOOST_TEST(clocked(*one).now_s() == 7.0);  // queued at 3 and at 6
+  BOOST_TEST(clocked(*one).waited_s().at("host") == 5.0);
+  clocked(*other).advance(20.0);  // queued at 9
+  BOOST_TEST(clocked(*other).now_s() == 29.0);
+  clocked(*one).advance(30.0);  // queued at 12: the host runs ahead
+  for (int i = 0; i < 3; ++i) clocked(*one).advance(1.0);
+  BOOST_TEST(clocked(*one).now_s() == 45.0);
+  BOOST_TEST(clocked(*one).waited_s().at("host") == 10.0);
+}
+
+BOOST_AUTO_TEST_CASE(a_chain_is_queued_by_one_launch) {
+  Rates rates = rates_of(true);
+  rates.host_launch_s = 3;
+  rates.host_repeat_s = 0.5;
+  ClockedDevice device(rates);
+  const std::unique_ptr<Stream> stream = device.make_stream(Priority::compute);
+  BOOST_TEST(stream->tape() == nullptr);
+  BOOST_TEST_REQUIRE(stream->start_tape());
+  const auto put_off = [&](std::uint64_t number) {
+    stream->tape()->put_off(std::array{number}, [&] { clocked(*stream).advance(1.0); });
+  };
+  put_off_launches(stream->tape(), [&] {
+    for (std::uint64_t i = 1; i <= 4; ++i) put_off(i);
+    BOOST_TEST(clocked(*stream).now_s() == 0.0);
+  });
+  BOOST_TEST(clocked(*stream).now_s() == 5.0 + 4.0);
+  BOOST_TEST(clocked(*stream).waited_s().at("host") == 5.0);
+  // What is no op of a chain ends it, and so does a wait for what the stream does not know.
+  const std::unique_ptr<Stream> other = device.make_stream(Priority::communication);
+  const std::unique_ptr<Event> event = device.make_event();
+  event->record(*other);
+  const LaunchTape::Counts before = stream->tape()->counts();
+  put_off_launches(stream->tape(), [&] {
+    put_off(5), put_off(6);
+    stream->wait(*event);
+    put_off(7), put_off(8);
+    stream->wait(*event);  // known
+    device.fill_zero(nullptr, 0, *stream);
+    clocked(*stream).advance(1.0);
+    put_off(9);
+    event->record(*stream);
+    stream->wait(*event);  // its own
+    put_off(10);
+  });
+  BOOST_TEST(stream->tape()->counts().chains - before.chains == 2);
+  BOOST_TEST(stream->tape()->counts().repeated - before.repeated == 5);
+  BOOST_TEST(stream->tape()->counts().plain - before.plain == 2);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

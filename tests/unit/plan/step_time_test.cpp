@@ -72,6 +72,24 @@ BOOST_AUTO_TEST_CASE(products_take_six_operations_a_weight_and_token) {
   BOOST_TEST(run.time(machine).step_s == 7 * flops / 1e9, nearly);
 }
 
+// Nothing takes the GPU any time: a step is what its ops take the host.
+BOOST_AUTO_TEST_CASE(a_gpu_waits_for_its_host) {
+  Run run;
+  run.config.train.gradient_accumulation_steps = 4;
+  run.config.device.cuda_graphs = false;
+  Hardware machine = instant();
+  machine.rates.host_launch_s = 1.0;
+  const StepTime plain = run.time(machine, device::Kind::cuda);
+  BOOST_TEST(plain.step_s > 4.0 * 2 * 15);  // micro-batches, blocks, ops of a block at least
+  BOOST_TEST(waited_for(plain, "host") + waited_for(plain, "optimizer") == plain.step_s, nearly);
+  run.config.device.cuda_graphs = true;
+  const StepTime repeated = run.time(machine, device::Kind::cuda);
+  BOOST_TEST(repeated.step_s < plain.step_s / 2);
+  // Each of them takes as long as a launch of its own, and there are the launches of chains, too.
+  machine.rates.host_repeat_s = 1.0;
+  BOOST_TEST(run.time(machine, device::Kind::cuda).step_s > plain.step_s);
+}
+
 BOOST_AUTO_TEST_CASE(products_in_fp8_take_as_many_operations_and_rounding_the_bytes_it_moves) {
   Run run;
   Hardware machine = instant();

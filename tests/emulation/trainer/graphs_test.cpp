@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chains of launches that are repeated as CUDA graphs: every bit of a run is that of the same run without them, while
+// micro-batches have other documents, numbers of tokens and places of targets each time.
+
+#include <optional>
+#include <vector>
+
+#include "support/checkpoint_fixture.hpp"
+#include "support/mpi_session.hpp"
+#include "tiny_run.hpp"
+
+namespace {
+
+using namespace sft;
+using config::ActivationCheckpointing;
+using config::Precision;
+using test::Family;
+using test::session;
+using test::TinyRun;
+
+/// Steps enough for chains to come a third time. Of what is left out of graphs some have seeds, experts, a mover.
+const std::vector<TinyRun> runs{
+    {.layout = {1, 1, 1, 1}, .family = Family::llama, .accumulation = 3, .num_steps = 4, .max_length = 10},
+    {.layout = {1, 1, 1, 1},
+     .family = Family::qwen3,
+     .precision = Precision::bf16,
+     .checkpointing = ActivationCheckpointing::full,
+     .accumulation = 2,
+     .num_steps = 4,
+     .max_length = 8},
+    {.layout = {1, 1, 1, 1},
+     .family = Family::qwen2,
+     .checkpointing = ActivationCheckpointing::selective,
+     .offloads_activations = true,
+     .accumulation = 2,
+     .num_steps = 3,
+     .max_length = 8},
+    {.layout = {1, 1, 1, 1}, .family = Family::llama, .has_adapters = true, .accumulation = 2, .num_steps = 3},
+    {.layout = {1, 1, 1, 1}, .family = Family::qwen3, .num_experts = 4, .num_steps = 4, .max_length = 8},
+    {.layout = {1, 2, 1, 1}, .family = Family::llama, .accumulation = 2, .num_steps = 4, .max_length = 10},
+    {.layout = {1, 2, 1, 1},
+     .family = Family::qwen2,
+     .precision = Precision::bf16,
+     .zero_stage = 1,
+     .accumulation = 2,
+     .num_steps = 3,
+     .max_length = 8},
+    {.layout = {1, 1, 1, 2}, .family = Family::qwen3, .accumulation = 2, .num_steps = 3, .max_length = 8},
+};
+
+TinyRun with(TinyRun tiny, std::optional<bool> cuda_graphs) {
+  tiny.lengths_vary = true;
+  tiny.cuda_graphs = cuda_graphs;
+  return tiny;
+}
+
+void expect_equal(const test::TinyOutcome& one, const test::TinyOutcome& other) {
+  BOOST_TEST(one.losses == other.losses);
+  BOOST_TEST(one.grad_norms == other.grad_norms);
+  BOOST_TEST(one.evaluation == other.evaluation);
+  BOOST_TEST((one.state == other.state));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(graphs_change_no_bit) {
+  for (const TinyRun& tiny : runs) {
+    if (tiny.mesh().size() != session().world().size()) continue;
+    BOOST_TEST_CONTEXT(tiny.name()) {
+      const test::TinyOutcome plain = run(with(tiny, false), device::Kind::cuda, session());
+      const test::TinyOutcome repeated = run(with(tiny, true), device::Kind::cuda, session());
+      expect_equal(repeated, plain);
+      BOOST_TEST(plain.launches.plain + plain.launches.repeated == 0);
+      BOOST_TEST(repeated.launches.recordings > 0);
+      BOOST_TEST(repeated.launches.repeated > repeated.launches.chains);
+    }
+  }
+}
+
+// Micro-batches of as many tokens each: what is left of launches that are made one by one is what stands alone between
+// two attentions, waits for updates and reductions. Of the fourth step: the chains of the first, which waits for no
+// update, are others, and those of the second come for the first time.
+BOOST_AUTO_TEST_CASE(most_launches_of_equal_micro_batches_are_repeated) {
+  if (session().world().size() != 1) return;
+  const auto launches_of = [](int num_steps) {
+    const TinyRun tiny{.layout = {1, 1, 1, 1},
+                       .num_layers = 4,
+                       .accumulation = 2,
+                       .num_steps = num_steps,
+                       .evaluates = false,
+                       .max_length = 8,
+                       .repeats_rows = true};
+    return run(tiny, device::Kind::cuda, session()).launches;  // auto: it is a small model
+  };
+  const device::LaunchTape::Counts three = launches_of(3), four = launches_of(4);
+  BOOST_TEST(four.recordings == three.recordings);
+  const auto plain = four.plain - three.plain, repeated = four.repeated - three.repeated;
+  BOOST_TEST(repeated > 5 * plain);
+  BOOST_TEST(repeated > 4 * (four.chains - three.chains));
+}
+
+BOOST_AUTO_TEST_CASE(a_run_goes_on_with_the_same_bits) {
+  const bool is_alone = session().world().size() == 1;
+  if (!is_alone && session().world().size() != 2) return;
+  const test::SharedFolder folder(session().world());
+  const TinyRun whole{.layout = {1, is_alone ? 1 : 2, 1, 1}, .accumulation = 2, .num_steps = 4, .max_length = 8};
+  TinyRun first = with(whole, true), second = with(whole, true);
+  first.num_steps = second.first_step = 2;
+  first.saves_to = second.resumes_from = folder.path();
+  const test::TinyOutcome plain = run(with(whole, false), device::Kind::cuda, session());
+  (void)run(first, device::Kind::cuda, session());
+  const test::TinyOutcome rest = run(second, device::Kind::cuda, session());
+  BOOST_TEST((rest.state == plain.state));
+  BOOST_TEST(rest.losses.back() == plain.losses.back());
+  BOOST_TEST(rest.launches.recordings > 0);
+}
