@@ -2,7 +2,6 @@
 #pragma once
 // What the ranks of a run compute on: all on CPUs, or each on a GPU.
 
-
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/config.hpp"

@@ -58,8 +58,8 @@ void multiply_in_fp8(const Context& c, const ops::Matmul& product, Fp8Operand a,
                              .transpose = product.transpose_a};
   if (!scale_of_b.empty()) return multiply_by_codes(c, product, left, scale_of_b);
   const ops::RoundToFp8 right{.out = c.fp8->right(product.c.shape[1], terms, format_of(b), tiles_of(*c.fp8, b)),
-            .in = product.b,
-            .transpose = !product.transpose_b};
+                              .in = product.b,
+                              .transpose = !product.transpose_b};
   if (!c.fp8->is_blockwise()) {
     c.ops.find_fp8_scale(left);
     c.ops.find_fp8_scale(right);

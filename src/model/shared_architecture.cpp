@@ -22,8 +22,8 @@ std::shared_ptr<const Architecture> shared_architecture(const config::ValidConfi
   const bool cuts_tokens = config->parallel.token_slices() > 1;
   const bool has_fp8 = sends_fp8(config);
   const auto found = std::ranges::find_if(kept, [&](const Made& made) {
-    return made.blocks_per_unit == blocks_per_unit && made.cuts_tokens == cuts_tokens &&
-           made.sends_fp8 == has_fp8 && made.model == config->model && made.lora == config->lora;
+    return made.blocks_per_unit == blocks_per_unit && made.cuts_tokens == cuts_tokens && made.sends_fp8 == has_fp8 &&
+           made.model == config->model && made.lora == config->lora;
   });
   if (found != kept.end()) return found->architecture;
   if (kept.size() == most_kept) kept.pop_front();

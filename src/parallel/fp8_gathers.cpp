@@ -117,8 +117,8 @@ void Fp8Gathers::find_scales(PartIndex part, UnitIndex unit) {
   backend_.fill(scales, ops::fp8_least_scale);  // of matrices of which nothing is in this rank's shard
   for_each_piece(part, unit, [&](std::size_t matrix, const Tensor& numbers, const Tensor& codes) {
     const std::int64_t size = numbers.num_elements();
-    backend_.find_fp8_scale(rounding({numbers.view({1, size}), codes.view({1, size})},
-                                     scales.rows(static_cast<std::int64_t>(matrix), 1)));
+    backend_.find_fp8_scale(
+        rounding({numbers.view({1, size}), codes.view({1, size})}, scales.rows(static_cast<std::int64_t>(matrix), 1)));
   });
   for (const comm::Group* group : {&(groups_.*storage_[part].part().groups.shards), &groups_.tp}) {
     if (group->size() > 1) collectives_.all_reduce(*group, scales, comm::ReduceOp::max, backend_.stream());

@@ -87,7 +87,8 @@ double estimate_s(const PlanTask& task, const config::ValidConfig& config) {
                  : std::min(hardware.network.within.bytes_per_s, links * hardware.network.between.bytes_per_s);
   // Gradients take four, a gather of the weights takes two, or one in fp8; that of neighbours goes over their links.
   const double gathers = mesh.zero_stage < 3 ? 0 : mesh.reshard_after_forward == config::Reshard::always ? 2 : 1;
-  const double shared_bytes = shards > 1 && mesh.zero_stage >= 2 ? weights * (4 + (model::sends_fp8(config) ? 1 : 2) * gathers) : 0;
+  const double shared_bytes =
+      shards > 1 && mesh.zero_stage >= 2 ? weights * (4 + (model::sends_fp8(config) ? 1 : 2) * gathers) : 0;
   const double tp_s = mesh.tp_size == 1 ? 0 : layers * 6 * tokens * width * 4 / hardware.network.within.bytes_per_s;
   const double link_s = mesh.sp_size * mesh.tp_size > hardware.ranks_per_node
                             ? layers * 8 * tokens * width / hardware.network.between.bytes_per_s

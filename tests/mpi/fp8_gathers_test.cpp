@@ -26,7 +26,8 @@ using test::parameter;
 using test::session;
 
 constexpr int num_units = 3;
-const std::vector<test::Layout> layouts{{1, 2, 1, 1}, {1, 1, 2, 1}, {1, 4, 1, 1}, {1, 2, 1, 2}, {2, 2, 1, 1}, {1, 2, 2, 2}};
+const std::vector<test::Layout> layouts{{1, 2, 1, 1}, {1, 1, 2, 1}, {1, 4, 1, 1},
+                                        {1, 2, 1, 2}, {2, 2, 1, 1}, {1, 2, 2, 2}};
 
 Parameter joined(Parameter p) {
   p.joins_previous = true;
@@ -45,13 +46,15 @@ Parameter of_expert(Parameter p, int expert, bool joins) {
 IndexedVector<PartIndex, PartUnits> sample_parts(bool in_fp8) {
   std::vector<Unit> dense(num_units), experts(num_units);
   for (int u = 0; u < num_units; ++u) {
-    dense[u].parameters = {parameter("q", 32 + 16 * u, 26, TpSplit::rows), joined(parameter("k", 8, 26, TpSplit::kv_rows)),
-                           parameter("o", 3, 2, TpSplit::columns), parameter("up", 40, 24, TpSplit::none)};
+    dense[u].parameters = {parameter("q", 32 + 16 * u, 26, TpSplit::rows),
+                           joined(parameter("k", 8, 26, TpSplit::kv_rows)), parameter("o", 3, 2, TpSplit::columns),
+                           parameter("up", 40, 24, TpSplit::none)};
     for (int e = 0; e < 3; ++e) {
       experts[u].parameters.push_back(of_expert(parameter("gate", 6, 7, TpSplit::rows), e, e > 0));
       experts[u].parameters.push_back(of_expert(parameter("up", 6, 7, TpSplit::rows), e, true));
     }
-    for (int e = 0; e < 3; ++e) experts[u].parameters.push_back(of_expert(parameter("down", 7, 10, TpSplit::columns), e, e > 0));
+    for (int e = 0; e < 3; ++e)
+      experts[u].parameters.push_back(of_expert(parameter("down", 7, 10, TpSplit::columns), e, e > 0));
   }
   experts[1].parameters.clear();
   return {{.units = std::move(dense), .in_fp8 = in_fp8},
@@ -73,7 +76,8 @@ std::vector<Group> groups_of(UnitIndex unit) {
 
 /// Of an element of a logical tensor: numbers of all sizes.
 float value_of(UnitIndex unit, const Parameter& p, std::int64_t row, std::int64_t column, int turn) {
-  const auto mixed = static_cast<std::uint32_t>((row * 131 + column) * 2654435761U + unit * 97 + p.name[0] * 7 + p.expert);
+  const auto mixed =
+      static_cast<std::uint32_t>((row * 131 + column) * 2654435761U + unit * 97 + p.name[0] * 7 + p.expert);
   const int exponent = static_cast<int>(mixed >> 20U) % 24 - 16 + 3 * turn;
   return std::ldexp(static_cast<float>(mixed & 0xffffU) - 32768.0F, exponent - 15);
 }
@@ -132,9 +136,10 @@ class Stand {
     const std::int64_t lines = numbers.shape[0], terms = numbers.shape[1], line_codes = ops::fp8_line_codes(terms);
     std::vector<std::uint8_t> memory(static_cast<std::size_t>(ops::num_fp8_codes(lines, terms)));
     float scale = 0.0F;
-    const ops::RoundToFp8 round{.out = {Tensor(memory.data(), DType::uint8, {lines, line_codes}).columns(0, terms),
-                                        Tensor(&scale, DType::float32, {1, 1}), ops::Fp8Format::e4m3, ops::Fp8Tiles::whole},
-                                .in = numbers};
+    const ops::RoundToFp8 round{
+        .out = {Tensor(memory.data(), DType::uint8, {lines, line_codes}).columns(0, terms),
+                Tensor(&scale, DType::float32, {1, 1}), ops::Fp8Format::e4m3, ops::Fp8Tiles::whole},
+        .in = numbers};
     backend_->find_fp8_scale(round);
     if (tp.size() > 1) {
       collectives_->all_reduce(tp, round.out.scales, comm::ReduceOp::max, *stream_);
@@ -210,9 +215,9 @@ BOOST_AUTO_TEST_CASE(codes_and_scales_are_those_of_whole_matrices) {
           for (const UnitIndex unit : IndexRange<UnitIndex>(num_units)) {
             for (Stand* stand : {&fp8, &plain}) stand->units().enter(unit);
             for (const auto& [group, num_matrices] : groups_of(unit)) {
-              BOOST_TEST_CONTEXT(layout.describe() << ", turn " << turn << ", pass " << pass << ", unit "
-                                                   << static_cast<int>(unit) << ", part "
-                                                   << static_cast<int>(group.part) << ", parameter " << group.first) {
+              BOOST_TEST_CONTEXT(layout.describe()
+                                 << ", turn " << turn << ", pass " << pass << ", unit " << static_cast<int>(unit)
+                                 << ", part " << static_cast<int>(group.part) << ", parameter " << group.first) {
                 compare(fp8, plain, group, num_matrices, mesh.groups.tp);
               }
             }

@@ -36,8 +36,8 @@ class Fp8Gathers {
   /// The unit's parameters were written: its scales are no longer theirs.
   void parameters_written(UnitIndex unit) { has_scales_[unit] = false; }
   /// Writes UnitBuffers::codes of the unit, and first its scales where they are to be found, behind `written`; what is
-  /// queued on `gather_stream` from now on waits for it. Nothing where no part of the unit is in fp8. Runs on the stream
-  /// of the backend. Where scales are to be found it is collective over PartGroups::shards and tp.
+  /// queued on `gather_stream` from now on waits for it. Nothing where no part of the unit is in fp8. Runs on the
+  /// stream of the backend. Where scales are to be found it is collective over PartGroups::shards and tp.
   void round(UnitIndex unit, device::Event& written, device::Stream& gather_stream);
   /// What is queued on `gather_stream` so far sends the codes of the unit: behind it their memory is free.
   void sent(UnitIndex unit, device::Stream& gather_stream);

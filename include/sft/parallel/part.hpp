@@ -46,9 +46,9 @@ inline constexpr PartGroups groups_of_experts{.shards = &mesh::Groups::expert_fs
 /// One part of the units, as a rank stores and exchanges it.
 struct Part {
   ShardMap shard_map;
-  DType stored;             ///< dtype in which the rank shard is kept between steps
-  DType gathered;           ///< dtype in which it is sent, and in which ops read the whole; but for four_bits and in_fp8
-  bool has_gradient;        ///< gradients, float32, and the state of an optimizer belong to it
+  DType stored;       ///< dtype in which the rank shard is kept between steps
+  DType gathered;     ///< dtype in which it is sent, and in which ops read the whole; but for four_bits and in_fp8
+  bool has_gradient;  ///< gradients, float32, and the state of an optimizer belong to it
   bool is_in_file = false;  ///< the optimizer keeps what is stored in a file (optim::Optimizer)
   bool of_experts = false;  ///< ranks along ep have different ones: what ranks share of its memory, they share apart
   PartGroups groups = {};

@@ -73,7 +73,8 @@ class ShardedUnits {
   /// have equal columns, else std::logic_error. Dtype: Part::gathered; uint8, codes of 8-bit floats in E4M3, where
   /// fp8_scales are there.
   [[nodiscard]] Tensor parameter(const ParameterGroup& group) const;
-  /// Where their part is gathered in fp8: float32, the scale of their matrix, of experts that of each one's; else empty.
+  /// Where their part is gathered in fp8: float32, the scale of their matrix, of experts that of each one's; else
+  /// empty.
   [[nodiscard]] Tensor fp8_scales(const ParameterGroup& group) const {
     return part(group.part).in_fp8 ? fp8_.scales(group) : Tensor();
   }

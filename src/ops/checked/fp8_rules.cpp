@@ -67,8 +67,7 @@ void check_arrange_fp8(const ArrangeFp8& arrange) {
   call.require_dims("in", in, 2);
   check_lines(call, "out", out);
   call.in("in", in, shape_of(in), DType::uint8, Layout::strided);
-  call.out("out", out, transpose ? std::vector{in.shape[1], in.shape[0]} : shape_of(in), DType::uint8,
-           Layout::strided);
+  call.out("out", out, transpose ? std::vector{in.shape[1], in.shape[0]} : shape_of(in), DType::uint8, Layout::strided);
   call.check_memory();
 }
 

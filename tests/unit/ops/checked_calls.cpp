@@ -318,9 +318,7 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
        }});
   ops.push_back({"arrange_fp8",
                  {{"in", {DType::uint8, {D, T}, "strided"}}, {"out", written_codes}},
-                 [](Backend& b, Tensors x) {
-                   b.arrange_fp8({.out = x["out"], .in = x["in"], .transpose = true});
-                 }});
+                 [](Backend& b, Tensors x) { b.arrange_fp8({.out = x["out"], .in = x["in"], .transpose = true}); }});
   ops.push_back({"fp8_matmul",
                  {{"a", codes},
                   {"scales of a", {float32, {1, T}}},

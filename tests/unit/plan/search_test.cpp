@@ -51,9 +51,11 @@ BOOST_AUTO_TEST_CASE(candidates_fill_the_machine_and_keep_the_step) {
 
 BOOST_AUTO_TEST_CASE(what_the_hardware_cannot_compute_is_refused) {
   using config::Fp8;
-  for (const auto& [compute_capability, fp8, is_refused] :
-       {std::tuple(80, Fp8::tensorwise, true), {89, Fp8::blockwise, true}, {80, Fp8::none, false},
-        {90, Fp8::blockwise, false}, {0, Fp8::tensorwise, false}}) {
+  for (const auto& [compute_capability, fp8, is_refused] : {std::tuple(80, Fp8::tensorwise, true),
+                                                            {89, Fp8::blockwise, true},
+                                                            {80, Fp8::none, false},
+                                                            {90, Fp8::blockwise, false},
+                                                            {0, Fp8::tensorwise, false}}) {
     Task t(1);
     t.task.base.parallel.zero_stage = 0;
     t.task.fixed = {"zero_stage"};

@@ -206,8 +206,8 @@ void arrange_fp8(const Fp8Arrangement& arrange) {
 #pragma omp parallel for if (arrange.lines * arrange.terms >= min_parallel_elements)
   for (std::int64_t i = 0; i < num_tiles; ++i) {
     const std::int64_t line = i / across * fp8_tile_side, term = i % across * fp8_tile_side;
-    arrange_tile(arrange, {line, min(fp8_tile_side, arrange.lines - line), term,
-                           min(fp8_tile_side, arrange.terms - term)});
+    arrange_tile(arrange,
+                 {line, min(fp8_tile_side, arrange.lines - line), term, min(fp8_tile_side, arrange.terms - term)});
   }
 }
 
