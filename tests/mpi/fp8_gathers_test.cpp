@@ -78,7 +78,7 @@ std::vector<Group> groups_of(UnitIndex unit) {
 float value_of(UnitIndex unit, const Parameter& p, std::int64_t row, std::int64_t column, int turn) {
   const auto mixed =
       static_cast<std::uint32_t>((row * 131 + column) * 2654435761U + unit * 97 + p.name[0] * 7 + p.expert);
-  const int exponent = static_cast<int>(mixed >> 20U) % 24 - 16 + 3 * turn;
+  const int exponent = static_cast<int>(mixed >> 20U) % 24 - 16 + 3 * (turn % 2);
   return std::ldexp(static_cast<float>(mixed & 0xffffU) - 32768.0F, exponent - 15);
 }
 
@@ -100,7 +100,7 @@ class Stand {
                                             *collectives_, *comm_stream_, *gather_stream_);
   }
 
-  /// In each turn larger ones. `spoilt`: with a NaN in the last matrix of the last unit.
+  /// In the second turn larger ones. `spoilt`: with a NaN in the last matrix of the last unit.
   void set_parameters(int turn, bool spoilt) {
     for (UnitStorage& stored : parts_) {
       for (const Piece& piece : stored.shard_map().pieces()) {
