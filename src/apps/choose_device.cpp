@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -94,9 +93,10 @@ comm::Transport transport_of(const config::Device& wanted, device::Kind kind) {
   return transport;
 }
 
-void require_fitting_device(const config::Config& config, device::Kind kind,
-                            const std::optional<int>& compute_capability) {
-  if (kind == device::Kind::cuda && compute_capability) config::require_fp8_of_gpu(config.train, *compute_capability);
+void require_fitting_device(const config::Config& config, device::Kind kind, int compute_capability) {
+  if (kind == device::Kind::cuda && compute_capability != 0) {
+    config::require_fp8_of_gpu(config.train, compute_capability);
+  }
   const bool moves_weights = kind == device::Kind::cuda && config.train.offload_parameters == config::Offload::host;
   if (moves_weights && config.parallel.zero_stage < 3) config::require_master_weights(config.train);
 }

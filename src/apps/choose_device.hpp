@@ -2,8 +2,6 @@
 #pragma once
 // What the ranks of a run compute on: all on CPUs, or each on a GPU.
 
-#include <optional>
-
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/config.hpp"
@@ -41,10 +39,9 @@ enum class Verdict {
 [[nodiscard]] comm::Transport transport_of(const config::Device& wanted, device::Kind kind);
 
 /// Throws a configuration Error where the ranks compute on GPUs and the run asks for what these do not do: products in
-/// fp8 that a GPU of this compute capability (none: it is not known) does not have; or parameters in the memory of the
+/// fp8 that a GPU of this compute capability (0: it is not known) does not have; or parameters in the memory of the
 /// nodes where there is nothing to move, for below stage 3 those that are computed with stay, and there are no master
 /// weights. On CPUs all lies there anyway.
-void require_fitting_device(const config::Config& config, device::Kind kind,
-                            const std::optional<int>& compute_capability = std::nullopt);
+void require_fitting_device(const config::Config& config, device::Kind kind, int compute_capability = 0);
 
 }  // namespace sft::apps

@@ -295,7 +295,7 @@ void plan_only(const config::ValidConfig& given, const apps::SftOptions& command
   if (hardware) hardware = plan::with_ranks_per_node(*hardware, ranks_per_node);
   const plan::Machine machine =
       planned_machine(given, hardware ? std::optional(hardware->kind) : std::nullopt, ranks_per_node);
-  apps::require_fitting_device(given, machine.kind);
+  apps::require_fitting_device(given, machine.kind, hardware ? hardware->compute_capability : 0);
   const auto [with_sp, why] = plan::resolve_sp_method(
       plan::assume_async_save(given), plan::SpFacts::of(given, datasets.train, std::min(ranks_per_node, num_ranks)));
   const plan::Room room = room_for(machine, hardware, std::min(ranks_per_node, num_ranks), command.memory_bytes,
@@ -554,6 +554,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   world.agree([&, kind = kind, gpu = gpu] {
     transport = apps::transport_of(config->device, kind);
     apps::require_fitting_device(config, kind, gpu.compute_capability);
+    if (kind == device::Kind::cuda && config->train.fp8 == config::Fp8::blockwise) ops::require_fp8_tiles();
     device = device::make_device(
         kind, {.num_local_ranks = session.node().size(), .gpu = gpu.index, .num_sharing = gpu.num_sharing});
   });

@@ -41,12 +41,13 @@ struct Shape {
 class UnitBuilder {
  public:
   UnitBuilder(Architecture& architecture, const config::Model& model, const IsTrainable& is_trainable,
-              const config::Lora& lora, bool cuts_tokens)
+              const config::Lora& lora, bool cuts_tokens, bool sends_fp8)
       : parts_(architecture.parts),
         num_kv_heads_(model.num_key_value_heads),
         is_trainable_(is_trainable),
         lora_(lora),
         four_bits_(lora.four_bit_form()),
+        sends_fp8_(sends_fp8),
         norm_split_(cuts_tokens ? TpSplit::partial : TpSplit::none),
         norm_init_(model.zero_centered_norms ? Init::zeros : Init::ones) {}
 
@@ -75,13 +76,15 @@ class UnitBuilder {
   /// That of a linear layer of a block, which may be kept in 4 bits.
   ParameterGroup linear(std::string name, const Shape& shape) {
     const bool is_trained = is_trainable_(name);
-    const PartIndex part = part_with(is_trained, /*of_experts=*/false, is_trained ? std::nullopt : four_bits_);
+    const PartIndex part = part_with(is_trained, /*of_experts=*/false, is_trained ? std::nullopt : four_bits_,
+                                     /*in_float32=*/false, sends_fp8_);
     return add(std::move(name), shape.rows, shape.columns, shape.split, part);
   }
 
   /// A matrix, or a bias where `shape` has no columns.
   ParameterGroup parameter_of_expert(std::string name, const Shape& shape, int expert, int num_experts) {
-    const PartIndex part = part_with(is_trainable_(name), /*of_experts=*/true);
+    const PartIndex part = part_with(is_trainable_(name), /*of_experts=*/true, /*four_bits=*/{}, /*in_float32=*/false,
+                                     sends_fp8_ && shape.columns > 0);
     const ParameterGroup added = add(std::move(name), shape.rows, shape.columns, shape.split, part);
     Parameter& parameter = parameters_in(part).back();
     parameter.expert = expert;
@@ -206,17 +209,18 @@ class UnitBuilder {
   }
 
   /// The one place that decides in which part a parameter of the model is: parts differ in whether they are trained,
-  /// whether they are experts', and whether they are kept in 4 bits.
+  /// whether they are experts', whether they are kept in 4 bits, and whether they are sent in 8.
   [[nodiscard]] PartIndex part_of(const std::string& name) { return part_with(is_trainable_(name)); }
   [[nodiscard]] PartIndex trained_part() { return part_with(/*has_gradient=*/true); }
-  /// The part that has gradients, or has none, of experts or of all else, in 4 bits, always in float32 or neither; it
-  /// joins the list with its first parameter.
+  /// The part that has gradients, or has none, of experts or of all else, in 4 bits, always in float32, in fp8 or none
+  /// of these; it joins the list with its first parameter.
   [[nodiscard]] PartIndex part_with(bool has_gradient, bool of_experts = false,
-                                    std::optional<FourBitForm> four_bits = {}, bool in_float32 = false) {
+                                    std::optional<FourBitForm> four_bits = {}, bool in_float32 = false,
+                                    bool in_fp8 = false) {
     for (const PartIndex index : parts_.indices()) {
       const PartUnits& part = parts_[index];
       if (part.has_gradient != has_gradient || part.of_experts != of_experts) continue;
-      if (part.four_bits == four_bits && part.in_float32 == in_float32) return index;
+      if (part.four_bits == four_bits && part.in_float32 == in_float32 && part.in_fp8 == in_fp8) return index;
     }
     std::vector<Unit> units;
     for (const std::string& name : names_) units.emplace_back().name = name;
@@ -224,7 +228,8 @@ class UnitBuilder {
                       .has_gradient = has_gradient,
                       .of_experts = of_experts,
                       .four_bits = four_bits,
-                      .in_float32 = in_float32});
+                      .in_float32 = in_float32,
+                      .in_fp8 = in_fp8});
     return parts_.last();
   }
 
@@ -237,6 +242,7 @@ class UnitBuilder {
   const IsTrainable& is_trainable_;
   const config::Lora& lora_;
   std::optional<FourBitForm> four_bits_;  ///< of frozen matrices of linear layers
+  bool sends_fp8_;                        ///< PartUnits::in_fp8, of what products in fp8 read
   TpSplit norm_split_;
   Init norm_init_;
 };
@@ -537,9 +543,9 @@ std::vector<UnitIndex> DecoderParameters::forward_backward_units(bool recomputes
 }
 
 Architecture make_architecture(const config::Model& m, const IsTrainable& is_trainable, const config::Lora& lora,
-                               int blocks_per_unit, bool cuts_tokens) {
+                               int blocks_per_unit, bool cuts_tokens, bool sends_fp8) {
   Architecture result;
-  UnitBuilder unit(result, m, is_trainable, lora, cuts_tokens);
+  UnitBuilder unit(result, m, is_trainable, lora, cuts_tokens, sends_fp8);
   DecoderParameters& parameters = result.parameters;
   unit.begin("model.embed_tokens");
   parameters.embedding = unit.matrix("model.embed_tokens.weight", m.vocab_size, m.hidden_size, TpSplit::vocab_rows);
@@ -560,7 +566,12 @@ Architecture make_architecture(const config::ValidConfig& config) {
   const bool trains_all = !config->lora.use_peft;
   return make_architecture(
       config->model, [=](const std::string&) { return trains_all; }, config->lora, config->parallel.blocks_per_unit,
-      config->parallel.token_slices() > 1);
+      config->parallel.token_slices() > 1, sends_fp8(config));
+}
+
+bool sends_fp8(const config::ValidConfig& config) {
+  return config->train.fp8 == config::Fp8::tensorwise && config->parallel.zero_stage > 0 &&
+         num_ranks(config->parallel.sizes(), fsdp_axes) > 1;
 }
 
 HeadSplit split_heads(const config::Model& model, int tp_size, TpRank tp_rank) {

@@ -40,10 +40,12 @@ void for_each_expert(const ExpertRows& here, const Work& work) {
   }
 }
 
-/// The product with the experts' weights; `a` says what its rows are.
-void multiply_grouped(const Context& c, const ExpertRows& here, const ops::GroupedMatmul& grouped, Fp8Operand a) {
+/// The product with the experts' weights, those of `weights`; `a` says what its rows are.
+void multiply_grouped(const Context& c, const ExpertRows& here, const ops::GroupedMatmul& grouped, Fp8Operand a,
+                      const parallel::ParameterGroup& weights) {
   if (c.fp8 == nullptr) return c.ops.grouped_matmul(grouped);
   const ConstTensor &b = grouped.b, &bias = grouped.bias;
+  const Tensor scales = c.units.fp8_scales(weights);
   for_each_expert(here, [&](std::int64_t e, std::int64_t begin, std::int64_t count) {
     multiply_in_fp8(c,
                     {.a = grouped.a.rows(begin, count),
@@ -51,7 +53,7 @@ void multiply_grouped(const Context& c, const ExpertRows& here, const ops::Group
                      .c = grouped.c.rows(begin, count),
                      .transpose_b = grouped.transpose_b,
                      .bias = bias.empty() ? ConstTensor() : bias.rows(e, 1).view({bias.shape[1]})},
-                    a, Fp8Operand::weight);
+                    a, Fp8Operand::weight, scales.empty() ? Tensor() : of_these(here, scales).rows(e, 1));
   });
 }
 
@@ -100,7 +102,7 @@ void multiply(const Context& c, const ExpertLinear& layer, const ExpertRows& her
                     .offsets = here.offsets,
                     .transpose_b = !is_gpt_oss(c),
                     .bias = adds_bias ? biases_of(c, here, c.units.parameter(layer.bias)) : Tensor()},
-                   Fp8Operand::activation);
+                   Fp8Operand::activation, layer.weight);
   if (!layer.adapter.exists()) return;
   const LowRank own(c, layer.adapter, here);
   c.ops.grouped_matmul({.a = low_of(c, layer.adapter, here, x),
@@ -120,7 +122,7 @@ void multiply_back(const Context& c, const ExpertLinear& layer, const ExpertRows
                     .c = dx,
                     .offsets = here.offsets,
                     .transpose_b = is_gpt_oss(c)},
-                   Fp8Operand::gradient);
+                   Fp8Operand::gradient, layer.weight);
   if (!layer.adapter.exists()) return;
   const LowRank own(c, layer.adapter, here);
   c.ops.grouped_matmul({.a = low_gradient(c, layer.adapter, here, dy),

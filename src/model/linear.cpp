@@ -51,7 +51,7 @@ void multiply_own(const Context& c, const Linear& layer, const ops::Matmul& prod
   if (layer.is_head) {
     c.ops.matmul(product);
   } else {
-    multiply_in_fp8(c, product, a, b);
+    multiply_in_fp8(c, product, a, b, b == Fp8Operand::weight ? c.units.fp8_scales(layer.weight) : Tensor());
   }
 }
 

@@ -39,6 +39,9 @@ namespace sft::ops::cuda {
 [[nodiscard]] MatmulTuning tune_matmul(device::Device& device, std::span<const Matmul> products,
                                        const MatmulAlgorithms& known);
 
+/// See ops::require_fp8_tiles.
+void require_fp8_tiles();
+
 /// See ops::find_attention_library.
 [[nodiscard]] AttentionLibrary find_attention_library();
 

@@ -93,6 +93,13 @@ std::string matmul_library([[maybe_unused]] const device::Device& device) {
 #endif
 }
 
+void require_fp8_tiles() {
+  require_built(device::Kind::cuda);
+#if SFT_HAVE_CUDA
+  cuda::require_fp8_tiles();
+#endif
+}
+
 MatmulTuning tune_matmul([[maybe_unused]] device::Device& device, [[maybe_unused]] std::span<const Matmul> products,
                          [[maybe_unused]] const MatmulAlgorithms& known) {
   require_built(device::Kind::cuda);

@@ -21,6 +21,15 @@ struct BasicFp8View {
 using Fp8View = BasicFp8View<std::uint8_t, float>;
 using ConstFp8View = BasicFp8View<const std::uint8_t, const float>;
 
+/// See ops::ArrangeFp8.
+struct Fp8Arrangement {
+  std::uint8_t* out;
+  const std::uint8_t* in;
+  std::int64_t lines, terms;
+  std::int64_t line_codes, in_stride;  ///< from one line of out, or row of in, to the next
+  bool transpose;
+};
+
 /// The side of a tile, ops::fp8_tile.
 inline constexpr std::int64_t fp8_tile_side = 128;
 

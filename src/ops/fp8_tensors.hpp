@@ -42,6 +42,22 @@ template <class AnyTensor>
   return view_of(round.in);
 }
 
+/// Checks that each code has its place.
+[[nodiscard]] inline Fp8Arrangement fp8_arrangement_of(const ArrangeFp8& arrange) {
+  const auto& [out, in, transpose] = arrange;
+  SFT_ENSURE(out.dtype == DType::uint8 && in.dtype == DType::uint8 && out.ndim == 2 && in.ndim == 2,
+             "ops: matrices of uint8 expected");
+  SFT_ENSURE(in.shape[transpose ? 1 : 0] == out.shape[0] && in.shape[transpose ? 0 : 1] == out.shape[1],
+             "ops: a code has a place");
+  return {.out = out.as<std::uint8_t>(),
+          .in = in.as<std::uint8_t>(),
+          .lines = out.shape[0],
+          .terms = out.shape[1],
+          .line_codes = fp8_line_codes(out.shape[1]),
+          .in_stride = row_stride(in),
+          .transpose = transpose};
+}
+
 /// Checks the shapes of the product, too, as ops::Fp8Matmul says.
 inline void ensure_fits(const Fp8Matmul& product) {
   const auto& [a, b, c, accumulate, bias] = product;

@@ -52,6 +52,7 @@ ShardedUnits::ShardedUnits(const StoredParts& storage, const UnitBuffers& buffer
       collectives_(collectives),
       comm_stream_(comm_stream),
       gather_stream_(gather_stream),
+      fp8_(storage, buffers, groups, device, backend, collectives),
       order_(names(), slots),
       compute_done_(device.make_event()),
       comm_done_(device.make_event()) {
@@ -92,6 +93,7 @@ void ShardedUnits::parameters_written() {
 void ShardedUnits::parameters_written(UnitIndex unit, device::Stream& stream) {
   state(unit).written->record(stream);
   state(unit).is_stale = true;
+  fp8_.parameters_written(unit);
   unit_of_numbers_.reset();
 }
 
@@ -157,6 +159,7 @@ void ShardedUnits::gather(UnitIndex unit) {
   if (policy_.parameters) gather_stream_.wait(parameter_slot_free(unit));
   gather_stream_.wait(*unit_state.written);
   if (policy_.parameters_on_host && !of_neighbours) fetch(unit);
+  if (!of_neighbours) fp8_.round(unit, *unit_state.written, gather_stream_);
   const comm::CallSubject subject(names().unit(unit).name);
   timed(device_.timeline(), gather_stream_, label("gather", unit), [&] {
     for (const PartIndex index : storage_.indices()) {
@@ -169,11 +172,14 @@ void ShardedUnits::gather(UnitIndex unit) {
       } else {
         const comm::Group& shards = group(p.groups.gathers);
         const bool is_there = policy_.parameters_on_host;  // fetched
-        collectives_.all_gather(shards, whole, is_there ? own_piece(whole, shard.num_elements(), shards) : shard,
-                                gather_stream_);
+        const Tensor own = is_there   ? own_piece(whole, shard.num_elements(), shards)
+                           : p.in_fp8 ? buffers_.codes(index, unit)
+                                      : shard;
+        collectives_.all_gather(shards, whole, own, gather_stream_);
       }
     }
   });
+  if (!of_neighbours) fp8_.sent(unit, gather_stream_);
   unit_state.gather_done->record(gather_stream_);
 }
 

@@ -35,8 +35,10 @@ IndexedVector<PartIndex, Part> make_parts(const IndexedVector<PartIndex, PartUni
   IndexedVector<PartIndex, Part> parts;
   for (const PartUnits& part : model) {
     SFT_ENSURE(!part.four_bits || !part.has_gradient, "what is trained is not kept in 4 bits");
+    SFT_ENSURE(!part.in_fp8 || !(part.four_bits || part.in_float32), "8-bit floats are made of what is computed in");
     const bool has_master = part.has_gradient && master != MasterWeights::none;
-    parts.push_back({.shard_map = ShardMap(part.units, place, policy.shard_axes(part.has_gradient, part.of_experts)),
+    const AxisSet shard_axes = policy.shard_axes(part.has_gradient, part.of_experts);
+    parts.push_back({.shard_map = ShardMap(part.units, place, shard_axes),
                      .stored = part.four_bits                  ? DType::uint8
                                : has_master || part.in_float32 ? DType::float32
                                                                : compute,
@@ -46,7 +48,8 @@ IndexedVector<PartIndex, Part> make_parts(const IndexedVector<PartIndex, PartUni
                      .of_experts = part.of_experts,
                      .groups = part.of_experts ? groups_of_experts : PartGroups{},
                      .four_bits = part.four_bits,
-                     .in_float32 = part.in_float32});
+                     .in_float32 = part.in_float32,
+                     .in_fp8 = part.in_fp8 && place.size(shard_axes) > 1 && !policy.parameters_on_host});
   }
   return parts;
 }

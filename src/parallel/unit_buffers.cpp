@@ -5,6 +5,8 @@
 #include <functional>
 
 #include "sft/core/cast.hpp"
+#include "sft/ops/fp8.hpp"
+#include "sft/parallel/fp8_gathers.hpp"
 
 namespace sft::parallel {
 
@@ -91,6 +93,7 @@ void UnitBuffers::lay_out(const Arenas& arenas, const Arenas& of_experts) {
   lay_out_gradients(of_experts, true);
   lay_out_kept(arenas.own);
   lay_out_numbers(arenas.own);
+  lay_out_codes(arenas.own);
   lay_out_wire(arenas.own);
 }
 
@@ -170,6 +173,29 @@ void UnitBuffers::lay_out_numbers(device::Arena& arena) {
     for (const UnitIndex unit : stored.shard_map().unit_indices()) most = std::max(most, num_elements(stored, unit));
     parts_[part].numbers = take(arena, stored.part().gathered, {most});
   }
+}
+
+void UnitBuffers::lay_out_codes(device::Arena& arena) {
+  const auto for_each_code = [&](const auto& visit) {  // visit(part, unit, where its codes begin, how many)
+    for (const UnitIndex unit : slots_.parameters.indices()) {
+      std::int64_t begin = 0;
+      for (const PartIndex part : storage_.indices()) {
+        if (!storage_[part].part().in_fp8) continue;
+        const std::int64_t count = storage_[part].shard_map().unit(unit).shard_elements;
+        visit(part, unit, begin, count);
+        begin += count;
+      }
+    }
+  };
+  std::int64_t most = 0;
+  for_each_code([&](PartIndex, UnitIndex, std::int64_t begin, std::int64_t n) { most = std::max(most, begin + n); });
+  if (most == 0) return;
+  const Tensor memory = take(arena, DType::uint8, {most + ops::fp8_line_codes(1)});
+  for_each_code([&](PartIndex part, UnitIndex unit, std::int64_t begin, std::int64_t count) {
+    parts_[part].codes.push_back(memory.rows(begin, count));
+    const auto num_matrices = std::ssize(matrices_of(storage_[part].shard_map().unit(unit)));
+    parts_[part].scales.push_back(num_matrices > 0 ? take(arena, DType::float32, {num_matrices}) : Tensor());
+  });
 }
 
 void UnitBuffers::lay_out_wire(device::Arena& arena) {

@@ -273,6 +273,8 @@ const std::vector<Key>& keys() {
           "device_memory_gib", gibibyte, [](Hardware& m) -> std::size_t& { return m.device_bytes; }, false),
       number("node_memory_gib", gibibyte, [](Hardware& m) -> std::size_t& { return m.node_bytes; }),
       number(
+          "compute_capability", 10, [](Hardware& m) -> int& { return m.compute_capability; }, false),
+      number(
           "peak_tflops", tera, [](Hardware& m) -> double& { return m.peak_flops_per_s; }, false),
       curve("product_tflops", &device::Rates::products, true),
       number(

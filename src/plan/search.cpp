@@ -5,8 +5,10 @@
 #include <map>
 #include <tuple>
 
+#include "sft/config/valid_config.hpp"
 #include "sft/core/error.hpp"
 #include "sft/mesh/groups.hpp"
+#include "sft/model/architecture.hpp"
 #include "sft/plan/memory.hpp"
 #include "sft/plan/pieces.hpp"
 #include "sft/plan/products.hpp"
@@ -83,9 +85,10 @@ double estimate_s(const PlanTask& task, const config::ValidConfig& config) {
   const double shard_rate =
       is_in_node ? hardware.network.within.bytes_per_s
                  : std::min(hardware.network.within.bytes_per_s, links * hardware.network.between.bytes_per_s);
-  // Gradients take four, a gather of the weights takes two; that of neighbours goes over their links.
+  // Gradients take four, a gather of the weights takes two, or one in fp8; that of neighbours goes over their links.
   const double gathers = mesh.zero_stage < 3 ? 0 : mesh.reshard_after_forward == config::Reshard::always ? 2 : 1;
-  const double shared_bytes = shards > 1 && mesh.zero_stage >= 2 ? weights * (4 + 2 * gathers) : 0;
+  const double shared_bytes =
+      shards > 1 && mesh.zero_stage >= 2 ? weights * (4 + (model::sends_fp8(config) ? 1 : 2) * gathers) : 0;
   const double tp_s = mesh.tp_size == 1 ? 0 : layers * 6 * tokens * width * 4 / hardware.network.within.bytes_per_s;
   const double link_s = mesh.sp_size * mesh.tp_size > hardware.ranks_per_node
                             ? layers * 8 * tokens * width / hardware.network.between.bytes_per_s
@@ -213,6 +216,9 @@ SaveTime plan_candidate_save(const PlanTask& task, const config::ValidConfig& co
 }
 
 SearchResult search_plans(const PlanTask& task) {
+  if (task.hardware.compute_capability != 0) {
+    config::require_fp8_of_gpu(task.base.train, task.hardware.compute_capability);
+  }
   SearchResult result;
   std::vector<Candidate> fitting;
   for_each_candidate(task, [&](const config::ValidConfig& config) {

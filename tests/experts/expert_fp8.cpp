@@ -25,6 +25,8 @@ constexpr std::array ways{Fp8::tensorwise, Fp8::blockwise};
 const std::vector<mesh::Layout> layouts{{{Axis::tp, 2}},
                                         {{Axis::ep, 2}},
                                         {{Axis::sp, 2}},
+                                        {{Axis::dp_shard, 2}},
+                                        {{Axis::dp_shard, 4}},
                                         {{Axis::dp_shard, 2}, {Axis::tp, 2}},
                                         {{Axis::ep, 2}, {Axis::tp, 2}},
                                         {{Axis::tp, 4}},

@@ -319,6 +319,8 @@ class Backend {
   /// larger than the format's largest number, or infinite, becomes that, and NaN stays NaN. The scale of a whole matrix
   /// is read, for others may have had a part in it; those of tiles are found and written.
   virtual void round_to_fp8(const RoundToFp8& round) = 0;
+  /// Codes of a matrix, of codes that lie as its numbers did: with zeros behind its lines.
+  virtual void arrange_fp8(const ArrangeFp8& arrange) = 0;
   virtual void fp8_matmul(const Fp8Matmul& product) = 0;
 
   // Attention in blocks (Dao 2023), grouped queries: query head h reads key/value head h / (H / K).

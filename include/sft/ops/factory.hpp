@@ -48,6 +48,10 @@ struct AttentionLibrary {
 /// What an algorithm on this GPU is for: MatmulAlgorithms::library. `device` is a GPU.
 [[nodiscard]] std::string matmul_library(const device::Device& device);
 
+/// Throws a configuration Error where the library of GPUs' products has none with scales of tiles of 8-bit floats:
+/// before cuBLAS 12.9. Loads the library.
+void require_fp8_tiles();
+
 /// Times, on random numbers, what the heuristic of cuBLASLt proposes for each of `products`, of which the memory need
 /// not exist, and takes what is faster by more than the clock's noise; what `known` has of this library is taken as it
 /// is. Takes device memory for the time of the call, a third of what is free at most. `device` is a GPU.

@@ -83,10 +83,21 @@ struct BasicFp8Matrix {
 using Fp8Matrix = BasicFp8Matrix<Tensor>;
 using ConstFp8Matrix = BasicFp8Matrix<ConstTensor>;  ///< is only read
 
-/// See Backend::find_fp8_scale and round_to_fp8.
+/// The scale of a tile of zeros, below which none is.
+inline constexpr float fp8_least_scale = 0x1p-126F;
+
+/// See Backend::find_fp8_scale and round_to_fp8. Codes that no product reads need not be aligned: they are found one
+/// behind the other in memory that several matrices share, each line of which is followed by zeros all the same.
 struct RoundToFp8 {
   Fp8Matrix out;
   ConstTensor in;          ///< (lines, terms) compute dtype, strided
+  bool transpose = false;  ///< in is (terms, lines)
+};
+
+/// See Backend::arrange_fp8.
+struct ArrangeFp8 {
+  Tensor out;              ///< (lines, terms) uint8, as Fp8Matrix::codes
+  ConstTensor in;          ///< (lines, terms) uint8, strided
   bool transpose = false;  ///< in is (terms, lines)
 };
 

@@ -27,6 +27,7 @@ struct PartUnits {
   /// Ops read them in float32, and they are kept so, whatever the rest is computed in: constants, and magnitudes of
   /// adapters.
   bool in_float32 = false;
+  bool in_fp8 = false;  ///< ops read codes of 8-bit floats of them, with a scale for a matrix (Part::in_fp8)
 };
 
 /// The groups in which a part is exchanged, as members of mesh::Groups.
@@ -45,9 +46,9 @@ inline constexpr PartGroups groups_of_experts{.shards = &mesh::Groups::expert_fs
 /// One part of the units, as a rank stores and exchanges it.
 struct Part {
   ShardMap shard_map;
-  DType stored;             ///< dtype in which the rank shard is kept between steps
-  DType gathered;           ///< dtype in which it is sent, and in which ops read the whole; but for four_bits
-  bool has_gradient;        ///< gradients, float32, and the state of an optimizer belong to it
+  DType stored;       ///< dtype in which the rank shard is kept between steps
+  DType gathered;     ///< dtype in which it is sent, and in which ops read the whole; but for four_bits and in_fp8
+  bool has_gradient;  ///< gradients, float32, and the state of an optimizer belong to it
   bool is_in_file = false;  ///< the optimizer keeps what is stored in a file (optim::Optimizer)
   bool of_experts = false;  ///< ranks along ep have different ones: what ranks share of its memory, they share apart
   PartGroups groups = {};
@@ -55,9 +56,12 @@ struct Part {
   /// into as it is entered.
   std::optional<FourBitForm> four_bits = {};
   bool in_float32 = false;  ///< stored and gathered in float32 by its nature
+  /// What is stored in `gathered` is rounded to codes of 8-bit floats on its way: these are sent, and ops read them
+  /// (Fp8Gathers).
+  bool in_fp8 = false;
 
   /// What gathers send.
-  [[nodiscard]] DType sent() const { return four_bits ? DType::uint8 : gathered; }
+  [[nodiscard]] DType sent() const { return four_bits || in_fp8 ? DType::uint8 : gathered; }
   /// As how many numbers of `stored`, or of sent(), that many neighbouring elements lie in memory. Those in 4 bits are
   /// whole blocks.
   [[nodiscard]] std::int64_t in_memory(std::int64_t num_elements) const {

@@ -21,6 +21,7 @@
 #include "sft/device/device.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/ops/backend.hpp"
+#include "sft/parallel/fp8_gathers.hpp"
 #include "sft/parallel/unit_buffers.hpp"
 #include "sft/parallel/unit_order.hpp"
 #include "sft/tensor/tensor.hpp"
@@ -50,7 +51,8 @@ class ShardedUnits {
   /// Writes the copy of the parameters that gathers send anew, where whoever wrote them did not; of those in memory.
   void refresh_compute_copy();
 
-  // Passes are collective over the groups of all parts, in the same order on all their ranks. Errors of the
+  // Passes are collective over the groups of all parts, in the same order on all their ranks, and with parts in fp8
+  // over tp. Errors of the
   // communication surface as comm/collectives.hpp says. A wrong order is a std::logic_error.
   /// Whether a pass reads parameters only, or its gradients are those of a micro-batch.
   enum class Pass { forward, micro_batch };
@@ -68,8 +70,14 @@ class ShardedUnits {
   void end_pass();
 
   /// Local (tp) slice of the parameters of a unit in use, as one matrix (sum of rows, columns) or vector; several must
-  /// have equal columns, else std::logic_error. Dtype: Part::gathered.
+  /// have equal columns, else std::logic_error. Dtype: Part::gathered; uint8, codes of 8-bit floats in E4M3, where
+  /// fp8_scales are there.
   [[nodiscard]] Tensor parameter(const ParameterGroup& group) const;
+  /// Where their part is gathered in fp8: float32, the scale of their matrix, of experts that of each one's; else
+  /// empty.
+  [[nodiscard]] Tensor fp8_scales(const ParameterGroup& group) const {
+    return part(group.part).in_fp8 ? fp8_.scales(group) : Tensor();
+  }
   /// Where the rows of number `member` of the group begin in it.
   [[nodiscard]] std::int64_t first_row(const ParameterGroup& group, int member) const;
   /// Whether their part has gradients.
@@ -159,6 +167,7 @@ class ShardedUnits {
   comm::Collectives& collectives_;
   device::Stream& comm_stream_;    ///< sums
   device::Stream& gather_stream_;  ///< gathers, which do not wait for them
+  Fp8Gathers fp8_;
   UnitOrder order_;
   UnitWalk walk_;
   Pass pass_ = Pass::forward;

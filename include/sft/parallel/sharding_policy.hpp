@@ -49,7 +49,7 @@ struct ShardingPolicy {
 
 /// The parts of a model as the rank at `place` has them. `compute`: the dtype of what ops read, float32 or bf16;
 /// parameters without gradients are stored in it, constants in float32, those with gradients as `master` says. in_file
-/// goes with bf16 alone.
+/// goes with bf16 alone. Codes of 8-bit floats are sent where several ranks have shards, and these on the device.
 [[nodiscard]] IndexedVector<PartIndex, Part> make_parts(const IndexedVector<PartIndex, PartUnits>& model,
                                                         const mesh::Place& place, const ShardingPolicy& policy,
                                                         DType compute, MasterWeights master = MasterWeights::in_memory);

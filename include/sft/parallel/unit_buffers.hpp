@@ -37,6 +37,8 @@ struct SlotAssignment {
 ///   what it does not, of a sharded storage   memory of its own, for the whole run
 ///   what is stored whole                     views of the storage
 ///   numbers of a part in 4 bits              memory of its own, which its units use in turn
+///   8-bit floats of a rank's shard           the same, for all parts
+///   their scales                             memory of its own, for the whole run
 class UnitBuffers {
  public:
   /// All references outlive it.
@@ -50,19 +52,25 @@ class UnitBuffers {
     /// alone: what comm::MemoryUse::gathered asks for.
     device::Arena& gathered;
     device::Arena& reduced;  ///< for gradient slots
-    /// For what neighbours in `reshard` gather or keep, rounded gradients, and numbers of parts in 4 bits.
+    /// For what neighbours in `reshard` gather or keep, rounded gradients, numbers of parts in 4 bits, and 8-bit floats
+    /// that gathers send.
     device::Arena& own;
   };
   /// Takes the buffers, after the storage was laid out; call with sizing arenas, then with real ones.
   void lay_out(const Arenas& arenas, const Arenas& of_experts);
 
   // Flat tensors of a part of a unit, num_elements long; empty where the unit has no parameters in it.
-  /// Whole parameters, in Part::sent: of a part in 4 bits its records (Part::in_memory).
+  /// Whole parameters, in Part::sent: of a part in 4 bits its records (Part::in_memory), of one in fp8 its codes.
   [[nodiscard]] Tensor parameters(PartIndex part, UnitIndex unit) const { return parts_[part].parameters[unit]; }
   /// What the records of a part in 4 bits are turned into, in Part::gathered: every unit's are in the same memory.
   [[nodiscard]] Tensor numbers(PartIndex part, UnitIndex unit) const {
     return parts_[part].numbers.rows(0, storage_[part].shard_map().unit(unit).num_elements);
   }
+  /// Of a part in fp8, for gathers to send: the codes of this rank's shard of the unit, shard_elements. Every unit's
+  /// are in the same memory, behind which a line of codes may end with zeros.
+  [[nodiscard]] Tensor codes(PartIndex part, UnitIndex unit) const { return parts_[part].codes[unit]; }
+  /// Of a part in fp8: the scales of the unit's matrices (matrices_of), float32.
+  [[nodiscard]] Tensor scales(PartIndex part, UnitIndex unit) const { return parts_[part].scales[unit]; }
   /// Whole gradients, float32; of parts that have them.
   [[nodiscard]] Tensor gradients(PartIndex part, UnitIndex unit) const { return parts_[part].gradients[unit]; }
   /// What this rank keeps of the gathered parameters between the forward and the backward pass, num_elements /
@@ -77,7 +85,7 @@ class UnitBuffers {
 
  private:
   struct PartBuffers {
-    IndexedVector<UnitIndex, Tensor> parameters, gradients, kept;
+    IndexedVector<UnitIndex, Tensor> parameters, gradients, kept, codes, scales;
     Tensor numbers;
   };
 
@@ -86,6 +94,7 @@ class UnitBuffers {
   void lay_out_gradients(const Arenas& arenas, bool of_experts);
   void lay_out_kept(device::Arena& arena);
   void lay_out_numbers(device::Arena& arena);
+  void lay_out_codes(device::Arena& arena);
   void lay_out_wire(device::Arena& arena);
 
   const StoredParts& storage_;

@@ -84,7 +84,8 @@ void for_each_candidate(const PlanTask& task, const std::function<bool(const con
 [[nodiscard]] std::optional<Candidate> fitting_candidate(const PlanTask& task, const config::ValidConfig& config,
                                                          int most_ranks);
 
-/// The fastest ways that fit. Pure.
+/// The fastest ways that fit. Throws a configuration Error where the hardware is known not to compute what is asked for
+/// in any of them. Pure.
 [[nodiscard]] SearchResult search_plans(const PlanTask& task);
 
 /// What a user would try first: units over all ranks (ZeRO-3), one row at a time, nothing recomputed or offloaded.

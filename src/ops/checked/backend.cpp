@@ -350,6 +350,11 @@ class CheckedBackend final : public Backend {
     inner_->round_to_fp8(round);
   }
 
+  void arrange_fp8(const ArrangeFp8& arrange) override {
+    check_arrange_fp8(arrange);
+    inner_->arrange_fp8(arrange);
+  }
+
   void fp8_matmul(const Fp8Matmul& product) override {
     check_fp8_matmul(product);
     inner_->fp8_matmul(product);

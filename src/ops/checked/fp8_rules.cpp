@@ -13,12 +13,11 @@ std::vector<std::int64_t> scale_shape_of(const BasicFp8Matrix<AnyTensor>& x) {
   return {rows, columns};
 }
 
-template <class AnyTensor>
-void check_lines(Call& call, const char* name, const BasicFp8Matrix<AnyTensor>& x) {
-  call.require_dims(name, x.codes, 2);
-  const std::int64_t wanted = fp8_line_codes(x.codes.shape[1]);
-  call.require(x.codes.shape[0] <= 1 || x.codes.stride0 == wanted,
-               fmt::format("{} has lines of {} codes, not {}", name, x.codes.stride0, wanted));
+void check_lines(Call& call, const char* name, const ConstTensor& codes) {
+  call.require_dims(name, codes, 2);
+  const std::int64_t wanted = fp8_line_codes(codes.shape[1]);
+  call.require(codes.shape[0] <= 1 || codes.stride0 == wanted,
+               fmt::format("{} has lines of {} codes, not {}", name, codes.stride0, wanted));
 }
 
 std::vector<std::int64_t> shape_of_codes(const RoundToFp8& round) {
@@ -29,12 +28,12 @@ std::vector<std::int64_t> shape_of_codes(const RoundToFp8& round) {
 void check_source(Call& call, const RoundToFp8& round) {
   call.require_dims("in", round.in, 2);
   call.in("in", round.in, shape_of(round.in), any_compute, Layout::strided);
-  check_lines(call, "codes", round.out);
+  check_lines(call, "codes", round.out.codes);
 }
 
 void check_operand(Call& call, const char* codes, const char* scales, const ConstFp8Matrix& x,
                    const std::vector<std::int64_t>& shape) {
-  check_lines(call, codes, x);
+  check_lines(call, codes, x.codes);
   call.in(codes, x.codes, shape, DType::uint8, Layout::strided);
   call.in(scales, x.scales, scale_shape_of(x), DType::float32);
 }
@@ -59,6 +58,16 @@ void check_round_to_fp8(const RoundToFp8& round) {
   } else {
     call.out("scales", round.out.scales, scale_shape_of(round.out), DType::float32);
   }
+  call.check_memory();
+}
+
+void check_arrange_fp8(const ArrangeFp8& arrange) {
+  Call call("arrange_fp8");
+  const auto& [out, in, transpose] = arrange;
+  call.require_dims("in", in, 2);
+  check_lines(call, "out", out);
+  call.in("in", in, shape_of(in), DType::uint8, Layout::strided);
+  call.out("out", out, transpose ? std::vector{in.shape[1], in.shape[0]} : shape_of(in), DType::uint8, Layout::strided);
   call.check_memory();
 }
 

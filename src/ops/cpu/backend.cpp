@@ -238,6 +238,11 @@ class CpuBackend final : public Backend {
     kernels_.round_to_fp8(fp8_view_of(round.out), fp8_source_of(round), round.transpose);
   }
 
+  void arrange_fp8(const ArrangeFp8& arrange) override {
+    stream_.synchronize();
+    kernels_.arrange_fp8(fp8_arrangement_of(arrange));
+  }
+
   void fp8_matmul(const Fp8Matmul& product) override {
     stream_.synchronize();
     products_.run_fp8(product, workspace_);

@@ -233,6 +233,8 @@ class CudaBackend final : public Backend {
     cuda::round_to_fp8(fp8_view_of(round.out), fp8_source_of(round), round.transpose, native_);
   }
 
+  void arrange_fp8(const ArrangeFp8& arrange) override { cuda::arrange_fp8(fp8_arrangement_of(arrange), native_); }
+
   void fp8_matmul(const Fp8Matmul& product) override {
     SFT_ENSURE(fp8_products_.has_value(), "ops: what ends a step has no products");
     fp8_products_->run(product, scratch_);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "ops/backends.hpp"
 #include "ops/cuda/cublaslt_objects.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
 #include "ops/cuda/view.hpp"
@@ -274,6 +275,16 @@ void Fp8MatmulEngine::multiply(const Fp8Matmul& product, Workspace workspace) {
     found = plans_.emplace(key, std::make_unique<Plan>(library_, product, workspace)).first;
   }
   found->second->run(library_, product, workspace, stream_);
+}
+
+void require_fp8_tiles() {
+  constexpr std::size_t major = 10000, minor = 100, least = 12 * major + 9 * minor;
+  const std::size_t found = cublasLtGetVersion();
+  if (found >= least) return;
+  throw_config_error(
+      "products of 8-bit floats with scales of tiles (train.fp8 = blockwise) cannot be computed",
+      fmt::format("they begin with cuBLAS 12.9, and {}.{} is loaded", found / major, found % major / minor),
+      "use a newer CUDA toolkit, set train.fp8 = tensorwise, or leave it out");
 }
 
 }  // namespace sft::ops::cuda

@@ -129,6 +129,7 @@ void ClockedBackend::find_fp8_scale(const RoundToFp8& round) {
 void ClockedBackend::round_to_fp8(const RoundToFp8& round) {
   pass_over(Pass::copy, round.in, round.out.scales, round.out.codes);
 }
+void ClockedBackend::arrange_fp8(const ArrangeFp8& arrange) { pass_over(Pass::copy, arrange.in, arrange.out); }
 void ClockedBackend::fp8_matmul(const Fp8Matmul& product) {
   if (product.c.empty()) return;
   const double num_bytes = bytes_of(product.a.codes) + bytes_of(product.a.scales) + bytes_of(product.b.codes) +

@@ -3,9 +3,11 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 
 namespace sft::emulation {
@@ -94,7 +96,11 @@ const char* cublasLtGetStatusName(cublasStatus_t status) {
   }
 }
 const char* cublasLtGetStatusString(cublasStatus_t status) { return cublasLtGetStatusName(status); }
-size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
+// The first one that has all that is emulated, unless the environment says another.
+size_t cublasLtGetVersion() {
+  const char* text = std::getenv("SFT_EMULATED_CUBLAS_VERSION");
+  return text == nullptr ? 120900 : std::stoul(text);
+}
 size_t cublasLtGetCudartVersion() { return CUDART_VERSION; }
 
 // There is no cache of heuristics here.

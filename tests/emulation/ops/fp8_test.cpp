@@ -6,12 +6,16 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "emulation/ops/support.hpp"
 #include "ops/cuda/fp8_matmul.hpp"
 #include "ops/cuda/view.hpp"
+#include "sft/core/error.hpp"
+#include "sft/ops/factory.hpp"
 
 namespace sft::ops::testing {
 
@@ -77,6 +81,17 @@ void compare_rounding(const Dims& dims, DType dtype, Fp8Format format, Fp8Tiles 
             name_of_tiles(tiles) + (transpose ? " transposed" : ""),
         {in(source), out(rounded.codes, {}), out(rounded.scales, {})},
         [&](Backend& ops, auto of) { rounded.round(ops, of, of(source), transpose); });
+}
+
+void compare_arranging(const Dims& dims, bool transpose, const Layout& layout) {
+  const auto [lines, terms] = dims;
+  Twin source = Twin(DType::uint8, {transpose ? terms : lines, transpose ? lines : terms}, layout)
+                    .filled([](std::int64_t r, std::int64_t c) { return static_cast<double>((7 * r + 13 * c) % 251); });
+  Fp8Twin arranged(lines, terms, Fp8Format::e4m3, whole);
+  check("arrange_fp8 " + std::to_string(lines) + " x " + std::to_string(terms) + (transpose ? " transposed" : ""),
+        {in(source), out(arranged.codes, {})}, [&](Backend& ops, auto of) {
+          ops.arrange_fp8({.out = arranged.on(of).codes, .in = of(source), .transpose = transpose});
+        });
 }
 
 struct Product {
@@ -174,6 +189,14 @@ BOOST_AUTO_TEST_CASE(every_bf16_number) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(arranged_codes) {
+  for (const Dims& dims : {Dims{256, 128}, {128, 256}, {150, 300}, {1, 7}, {264, 136}, {33, 129}, {8, 8}, {3, 1000}}) {
+    for (const bool transpose : {false, true}) {
+      for (const Layout& layout : layouts) compare_arranging(dims, transpose, layout);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 BOOST_AUTO_TEST_SUITE(fp8_products)
@@ -230,6 +253,25 @@ BOOST_AUTO_TEST_CASE(beyond_the_limits_of_the_library) {
   }
   const ProductLimits of_tiles{.max_span = 21'000};
   compare_product({.m = 100, .n = 264, .k = 160, .a = vectors, .b = blocks, .has_bias = true}, &of_tiles);
+}
+
+BOOST_AUTO_TEST_CASE(a_library_without_scales_of_tiles_is_refused) {
+  for (const auto& [version, found] : {std::pair("120804", "12.8"), {"110803", "11.8"}, {"", ""}, {"130001", ""}}) {
+    if (*version == 0) {
+      unsetenv("SFT_EMULATED_CUBLAS_VERSION");
+    } else {
+      setenv("SFT_EMULATED_CUBLAS_VERSION", version, 1);
+    }
+    if (*found == 0) {
+      BOOST_CHECK_NO_THROW(require_fp8_tiles());
+      continue;
+    }
+    const std::string text = std::string("they begin with cuBLAS 12.9, and ") + found + " is loaded";
+    BOOST_CHECK_EXCEPTION(require_fp8_tiles(), Error, [&](const Error& error) {
+      return error.status() == ExitStatus::configuration && std::string(error.what()).find(text) != std::string::npos;
+    });
+  }
+  unsetenv("SFT_EMULATED_CUBLAS_VERSION");
 }
 
 BOOST_AUTO_TEST_CASE(misuse_is_found) {

@@ -277,6 +277,14 @@ BOOST_AUTO_TEST_CASE(fp8) {
                                                                                         : ", blocks");
           check_traffic("round_to_fp8", shape + (transpose ? ", transposed" : ""),
                         {bytes_of::round_to_fp8(s, T * C, num_scales)}, [&](Backend& ops) { ops.round_to_fp8(round); });
+          if (is_whole && dtype == float32) {
+            const Tensor rows_of_codes = make(DType::uint8, {T, C});
+            check_traffic("arrange_fp8",
+                          std::to_string(T) + " x " + std::to_string(C) + (transpose ? ", transposed" : ""),
+                          {bytes_of::arrange_fp8(T * C)}, [&](Backend& ops) {
+                            ops.arrange_fp8({.out = matrix.codes, .in = rows_of_codes, .transpose = transpose});
+                          });
+          }
           if (!is_whole || transpose) continue;
           // The scale is set before, and read where blocks raise it.
           check_traffic("find_fp8_scale", shape, {bytes_of::find_fp8_scale(s, T * C), 8},

@@ -120,7 +120,20 @@ const std::vector<TinyRun> runs{
     // In 8-bit floats
     {.layout = {1, 1, 1, 1}, .family = Family::llama, .precision = Precision::bf16, .fp8 = config::Fp8::tensorwise},
     {.layout = {1, 1, 1, 1}, .family = Family::qwen3, .fp8 = config::Fp8::blockwise, .accumulation = 2},
+    {.layout = {1, 2, 1, 1},
+     .family = Family::llama,
+     .fp8 = config::Fp8::tensorwise,
+     .has_adapters = true,
+     .accumulation = 2},
     {.layout = {1, 2, 1, 2}, .family = Family::qwen2, .fp8 = config::Fp8::tensorwise},
+    {.layout = {1, 4, 1, 1},
+     .family = Family::llama,
+     .precision = Precision::bf16,
+     .fp8 = config::Fp8::tensorwise,
+     .reshard_size = 2,
+     .accumulation = 2,
+     .evaluates = false},
+    {.layout = {1, 2, 1, 1}, .ep_size = 2, .family = Family::qwen3, .fp8 = config::Fp8::tensorwise, .num_experts = 8},
     {.layout = {1, 2, 2, 1}, .family = Family::qwen3, .precision = Precision::bf16, .fp8 = config::Fp8::blockwise},
     {.layout = {1, 1, 1, 1}, .ep_size = 4, .family = Family::qwen3, .fp8 = config::Fp8::blockwise, .num_experts = 8},
     // 8 ranks
@@ -130,6 +143,11 @@ const std::vector<TinyRun> runs{
     {.layout = {2, 2, 2, 2}, .family = Family::qwen2},
     {.layout = {1, 2, 4, 2}, .family = Family::llama, .sp_method = SpMethod::hybrid, .ulysses_size = 2},
 };
+
+/// Whether weights may be gathered as 8-bit floats, and as numbers as well.
+bool gathers_codes(const TinyRun& tiny) {
+  return tiny.fp8 == config::Fp8::tensorwise && tiny.zero_stage == 3 && tiny.mesh()[Axis::dp_shard] > 1;
+}
 
 double worst(const std::vector<double>& values, const std::vector<double>& wanted) {
   double most = 0.0;
@@ -163,6 +181,15 @@ BOOST_AUTO_TEST_CASE(gpus_train_like_cpus) {
       const test::TinyOutcome other = run(by_mpi, device::Kind::cuda, session());
       BOOST_TEST((other.losses == gpu.losses && other.grad_norms == gpu.grad_norms && other.state == gpu.state),
                  tiny.name() << ": a CUDA-aware MPI gives the same bits");
+    }
+    if (gathers_codes(tiny)) {
+      // Shards that come from the node's memory are gathered as numbers.
+      TinyRun as_numbers = tiny;
+      as_numbers.offload_parameters = config::Offload::host;
+      const test::TinyOutcome other = run(as_numbers, device::Kind::cuda, session());
+      BOOST_TEST((other.losses == gpu.losses && other.grad_norms == gpu.grad_norms &&
+                  other.evaluation == gpu.evaluation && other.state == gpu.state),
+                 tiny.name() << ": codes that are gathered are those of gathered numbers");
     }
     const bool is_bf16 = tiny.precision != Precision::fp32, is_fp8 = tiny.fp8 != config::Fp8::none;
 #ifdef SFT_REAL_GPU

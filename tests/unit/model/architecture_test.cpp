@@ -354,6 +354,35 @@ BOOST_AUTO_TEST_CASE(equal_runs_share_their_architecture) {
   BOOST_TEST(shared(config) == first);
 }
 
+BOOST_AUTO_TEST_CASE(what_products_in_fp8_read_is_in_parts_of_its_own) {
+  sft::config::Config config;
+  config.model = small();
+  config.data.train_files = {"rows.h5"};
+  const auto parts_of = [&](sft::config::Fp8 fp8, int zero_stage, int num_ranks) -> const auto& {
+    config.train.fp8 = fp8;
+    config.parallel.zero_stage = zero_stage;
+    config.parallel.dp_shard_size = num_ranks;
+    static std::shared_ptr<const sft::model::Architecture> kept;
+    kept = sft::model::shared_architecture(sft::config::validate(config, num_ranks));
+    return kept->parts;
+  };
+  using sft::config::Fp8;
+  BOOST_TEST(parts_of(Fp8::none, 3, 2).size() == 1);
+  BOOST_TEST(parts_of(Fp8::blockwise, 3, 2).size() == 1);
+  BOOST_TEST(parts_of(Fp8::tensorwise, 0, 2).size() == 1);
+  BOOST_TEST(parts_of(Fp8::tensorwise, 3, 1).size() == 1);
+  const auto& parts = parts_of(Fp8::tensorwise, 3, 2);
+  BOOST_TEST_REQUIRE(parts.size() == 2);
+  for (const sft::parallel::PartUnits& part : parts) {
+    for (const sft::parallel::Unit& unit : part.units) {
+      for (const sft::parallel::Parameter& p : unit.parameters) {
+        const bool is_linear = p.name.find("_proj.weight") != std::string::npos;
+        BOOST_TEST(part.in_fp8 == is_linear, p.name);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_adapter_has_one_number_whatever_the_units) {
   auto m = small();
   m.num_hidden_layers = 3;

@@ -316,6 +316,9 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
          b.round_to_fp8(
              {.out = {x["codes"], x["scales"], Fp8Format::e5m2, Fp8Tiles::vectors}, .in = x["in"], .transpose = true});
        }});
+  ops.push_back({"arrange_fp8",
+                 {{"in", {DType::uint8, {D, T}, "strided"}}, {"out", written_codes}},
+                 [](Backend& b, Tensors x) { b.arrange_fp8({.out = x["out"], .in = x["in"], .transpose = true}); }});
   ops.push_back({"fp8_matmul",
                  {{"a", codes},
                   {"scales of a", {float32, {1, T}}},

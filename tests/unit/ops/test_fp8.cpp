@@ -214,6 +214,42 @@ BOOST_AUTO_TEST_CASE(scales_are_the_least_powers_of_two_that_nothing_exceeds) {
   });
 }
 
+/// Rounded run by run, as gathers send numbers, and then arranged, codes are those of the matrix.
+BOOST_AUTO_TEST_CASE(codes_that_are_arranged_are_those_that_were_rounded_in_place) {
+  struct Dims {
+    std::int64_t rows, columns;
+  };
+  on_every_backend([&](TestBackend& backend) {
+    for (const auto& [rows, columns] : {Dims{150, 300}, {128, 256}, {1, 7}, {33, 16}, {5, 129}}) {
+      const Owned in = Owned(DType::bf16, {rows, columns}).normal(5), flat(DType::uint8, {rows * columns + 16}),
+                  scale(DType::float32, {1, 1});
+      const auto run_of = [&](std::int64_t begin, std::int64_t count) {
+        return RoundToFp8{.out = {flat->rows(begin, count).view({1, count}), *scale, Fp8Format::e4m3, Fp8Tiles::whole},
+                          .in = in->view({rows * columns}).rows(begin, count).view({1, count})};
+      };
+      const std::int64_t first = rows * columns / 3;
+      backend->find_fp8_scale(run_of(0, rows * columns));
+      backend->round_to_fp8(run_of(0, first));
+      backend->round_to_fp8(run_of(first, rows * columns - first));
+      const Tensor codes = flat->rows(0, rows * columns).view({rows, columns});
+      for (const bool transpose : {false, true}) {
+        const std::int64_t lines = transpose ? columns : rows, terms = transpose ? rows : columns;
+        const OwnedFp8 expected(lines, terms, Fp8Format::e4m3, Fp8Tiles::whole),
+            found(lines, terms, Fp8Format::e4m3, Fp8Tiles::whole);
+        round(backend, expected, *in, transpose);
+        backend->arrange_fp8({.out = found.matrix.codes, .in = codes, .transpose = transpose});
+        BOOST_TEST(get(*expected.scales, 0, 0) == get(*scale, 0, 0));
+        std::int64_t num_wrong = 0;
+        for (std::int64_t l = 0; l < lines; ++l) {
+          for (std::int64_t t = 0; t < terms; ++t) num_wrong += found.code(l, t) != expected.code(l, t) ? 1 : 0;
+        }
+        BOOST_TEST(num_wrong == 0, backend.name() << ' ' << rows << " x " << columns);
+        BOOST_TEST(found.ends_with_zeros(), backend.name() << ' ' << rows << " x " << columns);
+      }
+    }
+  });
+}
+
 BOOST_AUTO_TEST_CASE(zeros_have_a_scale_and_what_is_not_finite_spoils_its_tile) {
   constexpr std::int64_t rows = 3, columns = 256;
   on_every_backend([&](TestBackend& backend) {

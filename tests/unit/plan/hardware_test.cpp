@@ -49,6 +49,12 @@ BOOST_AUTO_TEST_CASE(shipped_machines_can_be_read_and_written) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(gpus_say_what_they_can_compute) {
+  for (const auto& [name, compute_capability] : {std::pair("a100", 80), {"h100", 90}, {"h200x8", 90}, {"cpu", 0}}) {
+    BOOST_TEST(find_machine(name, shipped()).compute_capability == compute_capability);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(what_was_measured_is_written_and_read_again) {
   Hardware machine = find_machine("h200", shipped());
   machine.kind = device::Kind::cpu;

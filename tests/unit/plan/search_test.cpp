@@ -5,6 +5,7 @@
 #include <string>
 #include <tuple>
 
+#include "sft/core/error.hpp"
 #include "sft/io/files.hpp"
 #include "sft/plan/pieces.hpp"
 #include "sft/plan/search.hpp"
@@ -46,6 +47,28 @@ BOOST_AUTO_TEST_CASE(candidates_fill_the_machine_and_keep_the_step) {
   });
   BOOST_TEST(meshes.size() == 10);  // 4 = 2 x 2 over replicas, shards, sp and tp
   BOOST_TEST(num_candidates > 50);
+}
+
+BOOST_AUTO_TEST_CASE(what_the_hardware_cannot_compute_is_refused) {
+  using config::Fp8;
+  for (const auto& [compute_capability, fp8, is_refused] : {std::tuple(80, Fp8::tensorwise, true),
+                                                            {89, Fp8::blockwise, true},
+                                                            {80, Fp8::none, false},
+                                                            {90, Fp8::blockwise, false},
+                                                            {0, Fp8::tensorwise, false}}) {
+    Task t(1);
+    t.task.base.parallel.zero_stage = 0;
+    t.task.fixed = {"zero_stage"};
+    t.task.hardware.compute_capability = compute_capability;
+    t.task.base.train.fp8 = fp8;
+    if (is_refused) {
+      BOOST_CHECK_EXCEPTION(static_cast<void>(search_plans(t.task)), Error, [](const Error& error) {
+        return std::string(error.what()).find("cannot be computed on this GPU") != std::string::npos;
+      });
+    } else {
+      BOOST_TEST(search_plans(t.task).counts.legal > 0);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_given_key_is_a_constraint) {

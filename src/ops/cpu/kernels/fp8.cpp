@@ -184,6 +184,33 @@ void round_to_fp8(Fp8View to, ConstView in, bool transpose) {
   });
 }
 
+void arrange_tile(const Fp8Arrangement& to, const Tile& tile) {
+  for (std::int64_t l = 0; l < tile.lines; ++l) {
+    std::uint8_t* codes = to.out + (tile.line + l) * to.line_codes + tile.term;
+    if (to.transpose) {
+      const std::uint8_t* from = to.in + tile.term * to.in_stride + tile.line + l;
+      for (std::int64_t t = 0; t < tile.terms; ++t) codes[t] = from[t * to.in_stride];
+    } else {
+      const std::uint8_t* from = to.in + (tile.line + l) * to.in_stride + tile.term;
+#pragma omp simd
+      for (std::int64_t t = 0; t < tile.terms; ++t) codes[t] = from[t];
+    }
+    if (tile.term + tile.terms < to.terms) continue;
+    for (std::int64_t t = tile.terms; t < to.line_codes - tile.term; ++t) codes[t] = 0;
+  }
+}
+
+void arrange_fp8(const Fp8Arrangement& arrange) {
+  const std::int64_t across = divide_up(arrange.terms, fp8_tile_side),
+                     num_tiles = divide_up(arrange.lines, fp8_tile_side) * across;
+#pragma omp parallel for if (arrange.lines * arrange.terms >= min_parallel_elements)
+  for (std::int64_t i = 0; i < num_tiles; ++i) {
+    const std::int64_t line = i / across * fp8_tile_side, term = i % across * fp8_tile_side;
+    arrange_tile(arrange,
+                 {line, min(fp8_tile_side, arrange.lines - line), term, min(fp8_tile_side, arrange.terms - term)});
+  }
+}
+
 /// The number of a code, without a branch, so that neighbours are read side by side.
 template <class F>
 inline float number_of(std::uint8_t code) {
@@ -228,6 +255,7 @@ void read_fp8(View out, ConstFp8View from, std::int64_t first_line, std::int64_t
 void enter_fp8(Kernels& table) {
   table.find_fp8_scale = find_fp8_scale;
   table.round_to_fp8 = round_to_fp8;
+  table.arrange_fp8 = arrange_fp8;
   table.read_fp8 = read_fp8;
 }
 

@@ -348,6 +348,93 @@ void launch_round(const Rounding<T>& round, bool transpose, std::int64_t num_til
   }
 }
 
+constexpr int neighbours = 8;  ///< codes that a thread reads, and writes, at a time
+
+/// Codes that lie row by row, and where they go to.
+struct Arranging {
+  Fp8Arrangement to;
+  std::int64_t rows, columns;  ///< of in
+  std::int64_t column_tiles;   ///< tiles of in side by side
+};
+
+/// `count` codes, and zeros up to 8.
+template <bool kVectors>
+__device__ __forceinline__ uint2 load_codes(const std::uint8_t* from, std::int64_t count) {
+  if (count <= 0) return make_uint2(0u, 0u);
+  if constexpr (kVectors) return *reinterpret_cast<const uint2*>(from);
+  unsigned words[2] = {};
+#pragma unroll
+  for (int i = 0; i < neighbours; ++i) {
+    if (i < count) words[i / 4] |= static_cast<unsigned>(from[i]) << 8 * (i % 4);
+  }
+  return make_uint2(words[0], words[1]);
+}
+
+/// A block arranges 128 x 128 codes, a thread 8 x 8 of them; kVectors: lines of in are made of whole vectors. Moves in
+/// and out.
+template <bool kTranspose, bool kVectors>
+__global__ void __launch_bounds__(threads) arrange_kernel(Arranging arrange) {
+  constexpr int units = side / neighbours;
+  const Fp8Arrangement& to = arrange.to;
+  const std::int64_t tile_row = blockIdx.x / arrange.column_tiles, tile_column = blockIdx.x % arrange.column_tiles;
+  const int lane = static_cast<int>(threadIdx.x) % units, group = static_cast<int>(threadIdx.x) / units;
+  const std::int64_t first_row = tile_row * side + group * neighbours, column = tile_column * side + lane * neighbours;
+  uint2 x[neighbours];
+#pragma unroll
+  for (int r = 0; r < neighbours; ++r) {
+    const std::int64_t row = first_row + r;
+    x[r] = load_codes<kVectors>(to.in + row * to.in_stride + column, row < arrange.rows ? arrange.columns - column : 0);
+  }
+  if constexpr (!kTranspose) {
+    if (column >= to.line_codes) return;
+#pragma unroll
+    for (int r = 0; r < neighbours; ++r) {
+      const std::int64_t line = first_row + r;
+      if (line < to.lines) ptx::store_vector(reinterpret_cast<uint2*>(to.out + line * to.line_codes + column), x[r]);
+    }
+  } else {
+    auto* const codes = shared_memory<uint2>();  // (128 lines, 16 times 8 codes)
+#pragma unroll
+    for (int v = 0; v < neighbours; ++v) {
+      unsigned words[2] = {};
+#pragma unroll
+      for (int r = 0; r < neighbours; ++r) {
+        words[r / 4] |= ((v < 4 ? x[r].x : x[r].y) >> 8 * (v % 4) & 0xffu) << 8 * (r % 4);
+      }
+      codes[place_of<neighbours>(lane * neighbours + v, group)] = make_uint2(words[0], words[1]);
+    }
+    __syncthreads();
+    const std::int64_t term = tile_row * side + neighbours * lane;
+#pragma unroll
+    for (int i = 0; i < neighbours; ++i) {
+      const int own_line = group + i * units;
+      const std::int64_t line = tile_column * side + own_line;
+      if (line >= to.lines || term >= to.line_codes) continue;
+      ptx::store_vector(reinterpret_cast<uint2*>(to.out + line * to.line_codes + term),
+                        codes[place_of<neighbours>(own_line, lane)]);
+    }
+  }
+}
+
+template <bool kTranspose, bool kVectors>
+void launch_arrange(const Arranging& arrange, cudaStream_t stream) {
+  const std::int64_t row_tiles = (arrange.rows + side - 1) / side;
+  launch("arrange_fp8", arrange_kernel<kTranspose, kVectors>,
+         dim3(static_cast<unsigned>(row_tiles * arrange.column_tiles)), dim3(threads), kTranspose ? code_bytes : 0,
+         stream, arrange);
+}
+
+template <bool kTranspose>
+void launch_arrange(const Arranging& arrange, cudaStream_t stream) {
+  const bool has_vectors = reinterpret_cast<std::uintptr_t>(arrange.to.in) % neighbours == 0 &&
+                           arrange.columns % neighbours == 0 && arrange.to.in_stride % neighbours == 0;
+  if (has_vectors) {
+    launch_arrange<kTranspose, true>(arrange, stream);
+  } else {
+    launch_arrange<kTranspose, false>(arrange, stream);
+  }
+}
+
 }  // namespace
 
 void find_fp8_scale(const Fp8View& to, ConstView in, cudaStream_t stream) {
@@ -384,6 +471,18 @@ void round_to_fp8(const Fp8View& to, ConstView in, bool transpose, cudaStream_t 
       launch_round<T, 1>(round, transpose, row_tiles * column_tiles, stream);
     }
   });
+}
+
+void arrange_fp8(const Fp8Arrangement& arrange, cudaStream_t stream) {
+  if (arrange.lines == 0 || arrange.terms == 0) return;
+  const std::int64_t rows = arrange.transpose ? arrange.terms : arrange.lines,
+                     columns = arrange.transpose ? arrange.lines : arrange.terms;
+  const Arranging all{arrange, rows, columns, (columns + side - 1) / side};
+  if (arrange.transpose) {
+    launch_arrange<true>(all, stream);
+  } else {
+    launch_arrange<false>(all, stream);
+  }
 }
 
 }  // namespace sft::ops::cuda
