@@ -10,6 +10,7 @@
 #include "equivalence/baselines.hpp"
 #include "equivalence/lone_runs.hpp"
 #include "equivalence/trajectory.hpp"
+#include "sft/config/values.hpp"
 #include "support/mpi_session.hpp"
 
 namespace {
