@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu_stream.hpp"
 
-#include <algorithm>
-#include <chrono>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "sft/core/activity.hpp"
+#include "sft/machine/node.hpp"
 
 namespace sft::device {
 
@@ -22,13 +21,10 @@ void CpuStreams::poll_others(const CpuStream& waiting) {
 }
 
 void CpuStreams::pause(int num_tests) const {
-  constexpr int num_tests_before_sleep = 20;
-  constexpr std::chrono::microseconds first_sleep(20);
-  constexpr int max_doublings = 3;
-  if (!ranks_share_cores_ || num_tests <= num_tests_before_sleep) {
-    std::this_thread::yield();
+  if (ranks_share_cores_) {
+    machine::pause_between_tests(num_tests);
   } else {
-    std::this_thread::sleep_for(first_sleep * (1 << std::min(num_tests - num_tests_before_sleep - 1, max_doublings)));
+    std::this_thread::yield();
   }
 }
 

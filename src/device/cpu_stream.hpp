@@ -22,8 +22,7 @@ class CpuStreams {
   void remove(CpuStream& stream) { std::erase(streams_, &stream); }
   void poll_all();
   void poll_others(const CpuStream& waiting);
-  /// Between two fruitless tests, `num_tests` so far: yields, and where ranks share cores soon sleeps (a rank that
-  /// merely yields keeps its share of the core from those that still compute).
+  /// Between two fruitless tests, `num_tests` so far: yields, and where ranks share cores soon sleeps.
   void pause(int num_tests) const;
 
  private:

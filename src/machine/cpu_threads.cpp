@@ -5,8 +5,10 @@
 
 #include <fmt/core.h>
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <string>
+#include <thread>
 
 #include "sft/core/log.hpp"
 #include "sft/machine/node.hpp"
@@ -46,6 +48,17 @@ int num_threads_of_rank(const Cores& cores, int num_local_ranks) {
 int num_threads() { return omp_get_max_threads(); }
 
 bool ranks_share_cores(int num_local_ranks) { return num_local_ranks > sysconf(_SC_NPROCESSORS_ONLN); }
+
+void pause_between_tests(int num_tests) {
+  constexpr int num_tests_before_sleep = 20;
+  constexpr std::chrono::microseconds first_sleep(20);
+  constexpr int max_doublings = 3;
+  if (num_tests <= num_tests_before_sleep) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(first_sleep * (1 << std::min(num_tests - num_tests_before_sleep - 1, max_doublings)));
+  }
+}
 
 void set_num_threads(int num_local_ranks) {
   const Cores cores = cores_of_this_process();

@@ -4,32 +4,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "equivalence/lone_runs.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::test {
 namespace {
-
-/// A result as doubles, all exact, to be sent between ranks and stored.
-using Numbers = std::array<double, 7>;
-Numbers pack(const train::StepResult& r) {
-  return {r.loss,
-          r.grad_norm,
-          r.mean_token_accuracy,
-          r.entropy,
-          static_cast<double>(r.num_tokens),
-          static_cast<double>(r.num_target_tokens),
-          r.model_flops};
-}
-train::StepResult unpack(const Numbers& v) {
-  return {v[0], v[1], v[2], v[3], static_cast<std::int64_t>(v[4]), static_cast<std::int64_t>(v[5]), v[6]};
-}
 
 std::string key_of(const Task& task) {
   std::string key = std::to_string(static_cast<int>(task.family));
@@ -55,15 +40,10 @@ class Store {
 
   /// Empty where there is none.
   [[nodiscard]] Trajectory find(const Task& task) const {
-    Trajectory trajectory;
-    if (!all_.contains(key_of(task))) return trajectory;
-    for (const auto& numbers : all_.at(key_of(task))) trajectory.push_back(unpack(numbers.get<Numbers>()));
-    return trajectory;
+    if (!all_.contains(key_of(task))) return {};
+    return trajectory_of(all_.at(key_of(task)).get<std::vector<double>>());
   }
-  void add(const Task& task, const Trajectory& trajectory) {
-    nlohmann::json& numbers = all_[key_of(task)] = nlohmann::json::array();
-    for (const train::StepResult& result : trajectory) numbers.push_back(pack(result));
-  }
+  void add(const Task& task, const Trajectory& trajectory) { all_[key_of(task)] = numbers_of(trajectory); }
   /// In one instant, for those that read meanwhile.
   void write() const {
     if (path_.empty()) return;
@@ -91,22 +71,16 @@ Baselines::Baselines(const std::vector<Task>& tasks, const comm::Session& sessio
   world.max(std::span<std::int64_t>(lacks));
   if (std::ranges::count(lacks, 1) == 0) return;
 
+  LoneRuns runs;
+  config::Config config;
+  config.train.precision = config::Precision::fp32;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    if (lacks[i] == 0) continue;
-    Entry& entry = entries_[i];
-    const bool is_mine = static_cast<int>(i) % world.size() == world.rank();
-    entry.trajectory.assign(num_steps, {});
-    if (is_mine) {
-      entry.trajectory = train(entry.task, {}, 1, config::Precision::fp32, make_lone_mesh(entry.task.model()), session);
-    }
+    if (lacks[i] != 0) runs.add(entries_[i].task, "", config);
   }
+  runs.train(session);
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (lacks[i] == 0) continue;
-    for (train::StepResult& result : entries_[i].trajectory) {
-      Numbers numbers = pack(result);
-      world.sum(std::span<double>(numbers));
-      result = unpack(numbers);
-    }
+    entries_[i].trajectory = runs.of(entries_[i].task, "");
     store.add(entries_[i].task, entries_[i].trajectory);
   }
   if (world.rank() == 0) store.write();

@@ -93,8 +93,7 @@ Outcome train_steps(const test::MeshCase& mesh_case, const test::Mesh& mesh, con
 
 template <class Check>
 void for_each_mesh(const Check& check) {
-  for (const test::MeshCase& mesh_case : test::mesh_table) {
-    if (mesh_case.layout.size() != session().world().size()) continue;
+  for (const test::MeshCase& mesh_case : test::meshes_of(session().world().size())) {
     const test::Mesh mesh(session().world(), mesh_case.layout, test::model_of(mesh_case.family));
     BOOST_TEST_CONTEXT(mesh_case.layout.describe()) { check(mesh_case, mesh); }
   }

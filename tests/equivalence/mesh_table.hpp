@@ -2,7 +2,9 @@
 #pragma once
 // The meshes that must train like one rank.
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <vector>
 
 #include "sft/config/config.hpp"
@@ -80,6 +82,14 @@ inline const std::vector<MeshCase> mesh_table{
     {{1, 16, 1, 1}, Family::qwen2},
     {{4, 1, 1, 4}, Family::qwen3},
 };
+
+/// Those of so many ranks.
+[[nodiscard]] inline std::vector<MeshCase> meshes_of(int num_ranks) {
+  std::vector<MeshCase> cases;
+  std::ranges::copy_if(mesh_table, std::back_inserter(cases),
+                       [&](const MeshCase& mesh_case) { return mesh_case.layout.size() == num_ranks; });
+  return cases;
+}
 
 inline constexpr std::array accumulations{1, 3};
 

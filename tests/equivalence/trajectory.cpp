@@ -33,7 +33,29 @@ double relative(double value, double baseline) {
   return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
 }
 
+constexpr std::size_t numbers_per_step = 7;
+
 }  // namespace
+
+std::vector<double> numbers_of(const Trajectory& trajectory) {
+  std::vector<double> numbers;
+  for (const train::StepResult& r : trajectory) {
+    numbers.insert(numbers.end(),
+                   {r.loss, r.grad_norm, r.mean_token_accuracy, r.entropy, static_cast<double>(r.num_tokens),
+                    static_cast<double>(r.num_target_tokens), r.model_flops});
+  }
+  return numbers;
+}
+
+Trajectory trajectory_of(const std::vector<double>& numbers) {
+  Trajectory trajectory;
+  for (std::size_t i = 0; i < numbers.size(); i += numbers_per_step) {
+    const double* v = &numbers[i];
+    trajectory.push_back(
+        {v[0], v[1], v[2], v[3], static_cast<std::int64_t>(v[4]), static_cast<std::int64_t>(v[5]), v[6]});
+  }
+  return trajectory;
+}
 
 Deviation deviation(const Trajectory& trajectory, const Trajectory& baseline) {
   Deviation worst;

@@ -17,6 +17,10 @@ inline constexpr std::int64_t step_without_target = 4;  ///< its whole batch has
 
 using Trajectory = std::vector<train::StepResult>;
 
+/// A trajectory as numbers, all exact, to be sent between ranks and stored; and back.
+[[nodiscard]] std::vector<double> numbers_of(const Trajectory& trajectory);
+[[nodiscard]] Trajectory trajectory_of(const std::vector<double>& numbers);
+
 /// Largest deviation from a baseline over the steps, relative; a step of exact zeros must be met exactly, and NaN is
 /// infinitely far.
 struct Deviation {

@@ -5,8 +5,9 @@
 #include <iterator>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "equivalence/baselines.hpp"
+#include "equivalence/lone_runs.hpp"
 #include "equivalence/trajectory.hpp"
 #include "support/mpi_session.hpp"
 
@@ -21,6 +22,9 @@ config::Parallel parallel_of(const test::MeshCase& mesh_case) {
   parallel.reshard_after_forward = mesh_case.reshard;
   return parallel;
 }
+
+/// The meshes of all ranks.
+std::vector<test::MeshCase> own_cases() { return test::meshes_of(session().world().size()); }
 
 /// Every kind of adapters on every mesh, in every stage or in one of them, by turns.
 void adapters_train_like_one_rank(bool in_every_stage) {
@@ -51,23 +55,34 @@ void adapters_train_like_one_rank(bool in_every_stage) {
       {"whole modules, LoRA+, gaussian", [](config::Lora& l) {
          l.modules_to_save = {"norm"}, l.loraplus_lr_ratio = 3.0, l.init_lora_weights.kind = config::LoraInit::gaussian;
        }}};
-  for (const test::MeshCase& mesh_case : test::mesh_table) {
-    if (mesh_case.layout.size() != session().world().size()) continue;
+  const auto task_of_case = [](const test::MeshCase& mesh_case) {
     test::Task task = task_of(mesh_case);
     task.use_peft = true;
-    const test::Mesh lone = test::make_lone_mesh(task.model());
+    return task;
+  };
+  const auto config_of = [](const test::Task& task, Change change) {
     config::Config config;
     config.train.precision = config::Precision::fp32;
-    const test::Trajectory plain = test::train(task, config, lone, session());
+    change(config.lora);
+    if (!task.model().tie_word_embeddings && !config.lora.modules_to_save.empty()) {
+      config.lora.modules_to_save = {"norm", "embed_tokens", "lm_head"};
+    }
+    return config;
+  };
+  test::LoneRuns lone_runs;
+  for (const test::MeshCase& mesh_case : own_cases()) {
+    const test::Task task = task_of_case(mesh_case);
+    lone_runs.add(task, "plain", config_of(task, [](config::Lora&) {}));
+    for (const auto& [name, change] : changes) lone_runs.add(task, name, config_of(task, change));
+  }
+  lone_runs.train(session());
+  for (const test::MeshCase& mesh_case : own_cases()) {
+    const test::Task task = task_of_case(mesh_case);
     for (const auto& [name, change] : changes) {
-      config.lora = {};
-      change(config.lora);
-      if (!task.model().tie_word_embeddings && !config.lora.modules_to_save.empty()) {
-        config.lora.modules_to_save = {"norm", "embed_tokens", "lm_head"};
-      }
-      config.parallel = {};
-      const test::Trajectory alone = test::train(task, config, lone, session());
-      BOOST_TEST(test::deviation(alone, plain).grad_norm > 1e-3, name);  // they are other adapters
+      config::Config config = config_of(task, change);
+      const test::Trajectory& alone = lone_runs.of(task, name);
+      // They are other adapters.
+      BOOST_TEST(test::deviation(alone, lone_runs.of(task, "plain")).grad_norm > 1e-3, name);
       ++turn;
       for (std::size_t i = 0; i < std::size(stages); ++i) {
         if (!in_every_stage && i != turn % std::size(stages)) continue;
@@ -97,18 +112,24 @@ BOOST_AUTO_TEST_CASE(other_losses_and_noise_train_like_one_rank) {
       {"dft", [](config::Train& t) { t.loss_type = config::LossType::dft; }},
       {"smoothing", [](config::Train& t) { t.label_smoothing_factor = 0.2; }},
       {"noise", [](config::Train& t) { t.neftune_noise_alpha = 5.0; }}};
-  for (const test::MeshCase& mesh_case : test::mesh_table) {
-    if (mesh_case.layout.size() != session().world().size()) continue;
+  const auto config_of = [](Change change) {
+    config::Config config;
+    config.train.precision = config::Precision::fp32;
+    change(config.train);
+    return config;
+  };
+  test::LoneRuns lone_runs;
+  for (const test::MeshCase& mesh_case : own_cases()) {
+    lone_runs.add(task_of(mesh_case), "plain", config_of([](config::Train&) {}));
+    for (const auto& [name, change] : changes) lone_runs.add(task_of(mesh_case), name, config_of(change));
+  }
+  lone_runs.train(session());
+  for (const test::MeshCase& mesh_case : own_cases()) {
     const test::Task task = task_of(mesh_case);
-    const test::Mesh lone = test::make_lone_mesh(task.model());
-    config::Config plain_config;
-    plain_config.train.precision = config::Precision::fp32;
-    const test::Trajectory plain = test::train(task, plain_config, lone, session());
     for (const auto& [name, change] : changes) {
-      config::Config config = plain_config;
-      change(config.train);
-      const test::Trajectory alone = test::train(task, config, lone, session());
-      BOOST_TEST(test::deviation(alone, plain).loss > 1e-3, name);  // it is another loss
+      config::Config config = config_of(change);
+      const test::Trajectory& alone = lone_runs.of(task, name);
+      BOOST_TEST(test::deviation(alone, lone_runs.of(task, "plain")).loss > 1e-3, name);  // it is another loss
       for (const bool cuts_tokens : {false, true}) {
         config.parallel = parallel_of(mesh_case);
         config.parallel.tp_sequence_parallel = cuts_tokens;

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <time.h>
+
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
 
+#include "sft/comm/launcher.hpp"
+#include "sft/machine/node.hpp"
+#include "support/barrier.hpp"
 #include "support/mpi_session.hpp"
 
 namespace sft::test {
@@ -235,6 +241,29 @@ BOOST_FIXTURE_TEST_CASE(nor_do_agreements_of_one_rank_take_collectives, World) {
   BOOST_TEST((status == ExitStatus::failure));
   BOOST_TEST(message.find("sum over group world is called inside the work of agree over group self") !=
              std::string::npos);
+}
+
+/// What a rank that waits takes of a core that it shares: here rank 0 computes for a while before it comes.
+BOOST_FIXTURE_TEST_CASE(ranks_that_share_cores_sleep_while_they_wait, World) {
+  if (!machine::ranks_share_cores(comm::num_local_ranks())) return;
+  const auto seconds = [](clockid_t clock) {
+    timespec now{};
+    clock_gettime(clock, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  };
+  const std::array<std::function<void()>, 4> waits{[&] { barrier(world); }, [&] { world.agree([] {}); },
+                                                   [&] { (void)world.all_gather("text"); },
+                                                   [&] { (void)world.split(0, rank, "all"); }};
+  for (const auto& wait : waits) {
+    barrier(world);
+    const double begin = seconds(CLOCK_MONOTONIC), begin_of_cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
+    while (rank == 0 && seconds(CLOCK_MONOTONIC) < begin + 0.3) {
+    }
+    wait();
+    const double waited = seconds(CLOCK_MONOTONIC) - begin, computed = seconds(CLOCK_PROCESS_CPUTIME_ID) - begin_of_cpu;
+    // A test every 160 us takes some hundredths; a rank that yields gets the part of a core that is left, far more.
+    if (rank > 0) BOOST_TEST(computed <= 0.1 * waited, computed << " s of " << waited << " s");
+  }
 }
 
 }  // namespace sft::test

@@ -43,6 +43,11 @@ void set_num_threads(int num_local_ranks);
 /// Whether the node has more ranks than cores.
 [[nodiscard]] bool ranks_share_cores(int num_local_ranks);
 
+/// What a rank that shares its cores does between two fruitless tests for something that other ranks do, `num_tests` so
+/// far, from 1 on: yields, and soon sleeps, for up to 160 us at a time. A rank that merely yields keeps its share of
+/// the core from those that still compute.
+void pause_between_tests(int num_tests);
+
 /// The network adapters of this node that have a link, each with the rate that Linux gives for it: "mlx5_0 400 Gb/s (4X
 /// NDR)" for InfiniBand and RoCE, which come first, "eth0 25 Gb/s" for Ethernet. Those whose rate is not known, such as
 /// virtual ones, are left out. `root` is where /sys is looked for; only tests have another one.

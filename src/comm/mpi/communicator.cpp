@@ -4,7 +4,9 @@
 #include <array>
 #include <utility>
 
+#include "sft/comm/launcher.hpp"
 #include "sft/core/log.hpp"
+#include "sft/machine/node.hpp"
 
 namespace sft::comm {
 
@@ -32,6 +34,19 @@ void Group::Impl::check(int code, const char* call) const {
   throw Error(ExitStatus::failure,
               std::string(call) + " failed in group " + name + " on rank " + std::to_string(log_rank()), text.data(),
               "look for an earlier message of another rank or of the MPI library");
+}
+
+void Group::Impl::meet() const {
+  static const bool ranks_share_cores = machine::ranks_share_cores(num_local_ranks());
+  if (!ranks_share_cores || size == 1) return;
+  MPI_Request all_are_here = MPI_REQUEST_NULL;
+  check(MPI_Ibarrier(communicator, &all_are_here), "MPI_Ibarrier");
+  int finished = 0;
+  for (int num_tests = 1;; ++num_tests) {
+    check(MPI_Test(&all_are_here, &finished, MPI_STATUS_IGNORE), "MPI_Test");
+    if (finished != 0) return;
+    machine::pause_between_tests(num_tests);
+  }
 }
 
 Group planned_group(int rank, int size, const std::string& name) {

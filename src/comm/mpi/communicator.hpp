@@ -36,6 +36,11 @@ struct Group::Impl {
     return Activity(ActivityKind::waits, call, {}, name, next_number());
   }
 
+  /// Where ranks share cores, returns once all ranks of the group have called it, and sleeps meanwhile; elsewhere at
+  /// once. It comes before a call of MPI that waits for all of them: inside MPI a rank that waits yields its core again
+  /// and again, and so keeps a part of it from those that still compute.
+  void meet() const;
+
   MPI_Comm communicator = MPI_COMM_NULL;
   std::string name;
   int rank = 0;

@@ -20,6 +20,7 @@ void all_reduce_in_place(const Group& group, std::span<T> values, MPI_Datatype t
   refuse_inside_agree(group, name);
   Group::Impl& impl = group.impl();
   const Activity waiting = impl.wait_in(name);
+  impl.meet();
   impl.check(
       MPI_Allreduce(MPI_IN_PLACE, values.data(), checked_cast<int>(values.size()), type, operation, impl.communicator),
       "MPI_Allreduce");
@@ -30,6 +31,7 @@ std::vector<T> gather_numbers(const Group& group, std::span<const T> values, MPI
   refuse_inside_agree(group, "all_gather");
   Group::Impl& impl = group.impl();
   const Activity waiting = impl.wait_in("all_gather");
+  impl.meet();
   const int count = checked_cast<int>(values.size());
   std::vector<T> all(values.size() * impl.size);
   impl.check(MPI_Allgather(values.data(), count, type, all.data(), count, type, impl.communicator), "MPI_Allgather");
@@ -75,6 +77,7 @@ void Group::max(std::span<std::int64_t> values) const {
 void Group::broadcast(std::span<std::int64_t> values, int root) const {
   refuse_inside_agree(*this, "broadcast");
   const Activity waiting = impl_->wait_in("broadcast");
+  impl_->meet();
   impl_->check(MPI_Bcast(values.data(), checked_cast<int>(values.size()), MPI_INT64_T, root, impl_->communicator),
                "MPI_Bcast");
 }
@@ -117,6 +120,7 @@ std::vector<std::int64_t> Group::all_gather(std::span<const std::int64_t> values
 std::vector<std::string> Group::all_gather(const std::string& text) const {
   refuse_inside_agree(*this, "all_gather");
   const Activity waiting = impl_->wait_in("all_gather");
+  impl_->meet();
   const std::size_t num_ranks = size();
   const int length = checked_cast<int>(text.size());
   std::vector<int> lengths(num_ranks);
@@ -161,6 +165,7 @@ void Group::agree(const std::function<void()>& work) const {
 Group Group::split(int color, int key, const std::string& name) const {
   refuse_inside_agree(*this, "split");
   const Activity waiting = impl_->wait_in("split");
+  impl_->meet();
   MPI_Comm part = MPI_COMM_NULL;
   impl_->check(MPI_Comm_split(impl_->communicator, color, key, &part), "MPI_Comm_split");
   return make_group(part, name);
@@ -171,6 +176,7 @@ Group make_cartesian(const Group& world, std::span<const int> sizes) {
   const std::vector<int> periodic(sizes.size(), 1);
   MPI_Comm grid = MPI_COMM_NULL;
   const Group::Impl& impl = world.impl();
+  impl.meet();
   impl.check(MPI_Cart_create(impl.communicator, checked_cast<int>(sizes.size()), sizes.data(), periodic.data(),
                              /*reorder=*/0, &grid),
              "MPI_Cart_create");
