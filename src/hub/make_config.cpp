@@ -384,9 +384,9 @@ std::string make_config_json(const config::Model& model, WeightType type, const 
   const bool is_tower = object.contains("text_config") && object["text_config"].is_object();
   if (!original.empty()) {
     ordered_json& decoder = is_tower ? object["text_config"] : object;
-    const config::Model model = parse_model_config(original, "config.json").model;
-    add_older_rope(decoder, model);
-    add_older_experts(decoder, model);
+    const config::Model parsed = parse_model_config(original, "config.json").model;
+    add_older_rope(decoder, parsed);
+    add_older_experts(decoder, parsed);
   }
   if (is_tower) {
     ordered_json& decoder = object["text_config"];

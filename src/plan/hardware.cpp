@@ -327,7 +327,7 @@ bool is_complete(const Hardware& m) {
                                   m.network.between.bytes_per_s,
                                   m.write_bytes_per_s};
   if (!m.rates.product_grid.sides.empty() &&
-      std::ranges::any_of(m.rates.product_grid.flops_per_s, [](const auto& rates) { return rates.empty(); })) {
+      std::ranges::any_of(m.rates.product_grid.flops_per_s, [](const auto& row) { return row.empty(); })) {
     return false;
   }
   return m.ranks_per_node >= 1 && m.num_nodes >= 1 && std::ranges::all_of(rates, [](double rate) { return rate > 0; });

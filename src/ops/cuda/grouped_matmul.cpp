@@ -10,6 +10,7 @@
 #include "ops/cuda/cublas_calls.hpp"
 #include "ops/cuda/cublas_support.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
+#include "ops/tensor_arguments.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"

@@ -200,6 +200,7 @@ class RepeatedBackend final : public Backend {
   void read_four_bits(const ReadFourBits& read) override { plainly().read_four_bits(read); }
   void find_fp8_scale(const RoundToFp8& round) override { plainly().find_fp8_scale(round); }
   void round_to_fp8(const RoundToFp8& round) override { plainly().round_to_fp8(round); }
+  void arrange_fp8(const ArrangeFp8& arrange) override { plainly().arrange_fp8(arrange); }
   void fp8_matmul(const Fp8Matmul& product) override { plainly().fp8_matmul(product); }
 
   [[nodiscard]] std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,

@@ -94,6 +94,11 @@ def copy_sources(to):
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, copy, follow_symlinks=False)
         copy.touch()
+    frontend = ROOT / "build" / "cudnn-frontend"  # without its headers there are no tests of cuDNN
+    link = to / "build" / "cudnn-frontend"
+    if frontend.is_dir() and not link.exists():
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(frontend)
 
 
 def build(folder, tests, jobs):
