@@ -68,6 +68,14 @@ BasicTensor<Memory> piece_of(const BasicTensor<Memory>& x, bool rows, bool trans
   return rows != transpose ? x.rows(begin, count) : x.columns(begin, count);
 }
 
+/// Of the tiles that `size` is cut into: `side`, and what is left.
+std::vector<std::int64_t> tile_extents(std::int64_t size, std::int64_t side) {
+  std::vector<std::int64_t> extents;
+  if (size >= side) extents.push_back(side);
+  if (size % side != 0) extents.push_back(size % side);
+  return extents;
+}
+
 bool is_float32(const Matmul& product) {
   return product.a.dtype == DType::float32 && product.c.dtype == DType::float32 &&
          (product.bias.data == nullptr || product.bias.dtype == DType::float32);
@@ -332,6 +340,33 @@ void MatmulEngine::run_fp8(const Fp8Matmul& product, Tensor workspace) {
              .tiles = has_fast_bf16_products(isa_) ? DType::bf16 : DType::float32,
              .transposed_b_tiles = true},
             workspace);
+}
+
+std::vector<Matmul> MatmulEngine::fp8_tiles(const Fp8Matmul& product, Isa isa) {
+  const std::int64_t k = product.a.codes.shape[1];
+  const auto sizes = Float32Tiles::of(k, omp_get_max_threads());
+  const DType dtype = has_fast_bf16_products(isa) ? DType::bf16 : DType::float32;
+  std::vector<Matmul> tiles;
+  const auto add = [&](std::int64_t rows, std::int64_t columns, std::int64_t depth, bool is_first) {
+    Matmul tile;
+    tile.a = Tensor(nullptr, dtype, {rows, depth});
+    tile.b = Tensor(nullptr, dtype, {columns, depth});
+    tile.c = product.c.dtype == DType::float32 ? product.c.rows(0, rows).columns(0, columns)
+                                               : Tensor(nullptr, DType::float32, {rows, columns});
+    tile.transpose_b = true;
+    tile.accumulate = product.accumulate || !is_first;
+    if (is_first && product.bias.data != nullptr) tile.bias = Tensor(tile.c.data, DType::float32, {columns});
+    tiles.push_back(tile);
+  };
+  for (const std::int64_t rows : tile_extents(product.c.shape[0], sizes.rows)) {
+    for (const std::int64_t columns : tile_extents(product.c.shape[1], sizes.columns)) {
+      add(rows, columns, std::min(k, sizes.depth), /*is_first=*/true);
+      for (const std::int64_t depth : tile_extents(k - std::min(k, sizes.depth), sizes.depth)) {
+        add(rows, columns, depth, /*is_first=*/false);
+      }
+    }
+  }
+  return tiles;
 }
 
 void MatmulEngine::run_tiles(const TiledProduct& product, Tensor workspace) {

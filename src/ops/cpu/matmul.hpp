@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <unordered_map>
+#include <vector>
 
 #include "ops/cpu/isa.hpp"
 #include "sft/ops/backend.hpp"
@@ -63,6 +64,9 @@ class MatmulEngine {
   /// fast products, which holds every such number (one below 2^-126 counts as 0 there), else in float32. Sums are
   /// float32.
   void run_fp8(const Fp8Matmul& product, Tensor workspace);
+  /// What run_fp8 makes of the product's tiles with `isa`, at least one of each kind, on as many threads as OpenMP has:
+  /// operands have no data.
+  [[nodiscard]] static std::vector<Matmul> fp8_tiles(const Fp8Matmul& product, Isa isa);
 
  private:
   /// A part of an operand, after the transposition asked for.

@@ -39,15 +39,9 @@ void ProductCounter::note(const Matmul& product, Kinds& kinds) const {
   kinds.insert(MatmulEngine::key_of(product));
 }
 
-// Products of codes are made of tiles: about as many shapes as there are products.
 void ProductCounter::fp8_matmul(const Fp8Matmul& product) {
-  const std::int64_t depth = product.a.codes.shape[1];
-  const std::int64_t rows = product.c.shape[0], columns = product.c.shape[1];
-  note({.a = Tensor(nullptr, DType::bf16, {rows, depth}),
-        .b = Tensor(nullptr, DType::bf16, {depth, columns}),
-        .c = product.c,
-        .accumulate = product.accumulate},
-       of_tokens_);
+  if (product.c.empty() || product.a.codes.shape[1] == 0 || has_own_products(isa_)) return;
+  for (const Matmul& tile : MatmulEngine::fp8_tiles(product, isa_)) of_tokens_.insert(MatmulEngine::key_of(tile));
 }
 
 void ProductCounter::grouped_matmul(const GroupedMatmul& grouped) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which products the memory of their machine code is planned for.
 
+#include <omp.h>
+
 #include <array>
 #include <boost/test/unit_test.hpp>
 #include <cstddef>
@@ -76,6 +78,20 @@ BOOST_FIXTURE_TEST_CASE(processors_without_bf16_products_share_more_code, Fixtur
   BOOST_TEST(bytes_with(Isa::avx512, 4) == library_bytes + (1024 + 34) * kibibyte);
   BOOST_TEST(bytes_with(Isa::baseline, 48) == library_bytes + (1792 + 34) * kibibyte);
   for (const std::int64_t columns : {1, 48}) BOOST_TEST(bytes_with(Isa::avx2, columns) == 0U);  // they are ours
+}
+
+BOOST_FIXTURE_TEST_CASE(products_of_8_bit_floats_have_as_many_kinds_as_tiles, Fixture) {
+  omp_set_num_threads(1);
+  const auto codes = [](std::int64_t lines, std::int64_t terms) {
+    Fp8Matrix matrix;
+    matrix.codes = Tensor(&nothing, DType::uint8, {lines, terms});
+    return matrix;
+  };
+  // 512 and 88 rows, 512 and 8 columns; first terms, more of them, and the last 88.
+  counter.fp8_matmul({.a = codes(600, 600), .b = codes(520, 600), .c = matrix(600, 520)});
+  BOOST_TEST(bytes() == library_bytes + 2 * 2 * 3 * 68 * kibibyte);
+  counter.fp8_matmul({.a = codes(600, 600), .b = codes(520, 600), .c = matrix(600, 520)});
+  BOOST_TEST(bytes() == library_bytes + 2 * 2 * 3 * 68 * kibibyte);
 }
 
 BOOST_FIXTURE_TEST_CASE(products_of_experts_have_as_many_kinds_as_pieces, Fixture) {
