@@ -79,8 +79,14 @@ def name_of(test):
     return test.partition("/")[0]
 
 
-def target_of(test):
-    return re.sub(r"_np\d+$", "", name_of(test))
+def programs_of_tests(folder):
+    """The programs in FOLDER/bin that each test runs, by the test's name: their targets. ctest does not know those of tests
+    that are not built yet."""
+    programs = {}
+    for path in folder.rglob("CTestTestfile.cmake"):
+        for name, command in re.findall(r"add_test\(\[=\[(.*?)\]=\] (.*)\)", path.read_text()):
+            programs[name] = re.findall(rf'"{re.escape(str(folder))}/bin/([^"/]+)"', command)
+    return programs
 
 
 def copy_sources(to):
@@ -103,9 +109,10 @@ def copy_sources(to):
 
 def build(folder, tests, jobs):
     """None, or the last lines of what the build said."""
-    targets = sorted({target_of(test) for test in tests})
+    programs = programs_of_tests(folder)
+    targets = sorted({program for test in tests for program in programs[name_of(test)]})
     done = subprocess.run(["cmake", "--build", folder, "-j", jobs, "--target", *targets], capture_output=True, text=True)
-    return None if done.returncode == 0 else "\n".join(done.stdout.splitlines()[-20:])
+    return None if done.returncode == 0 else "\n".join((done.stdout + done.stderr).splitlines()[-20:])
 
 
 class Tests:
