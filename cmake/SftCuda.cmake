@@ -107,20 +107,33 @@ sft_gpu_library(sft_nccl sft_nccl_on_demand sft_emulated_nccl)
 target_include_directories(sft_nccl SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
 target_link_libraries(sft_nccl INTERFACE sft_cudart)
 
-# sft_cuda_kernels(ROOM SOURCES file.cu...): library sft_ROOM_kernels_cuda, linked to the room. ptxas' report of every
-# source is kept beside its object, as OBJECT.ptxas (tests/emulation/resources).
+# sft_cuda_kernels(ROOM SOURCES file.cu... [SOURCES_OF_9_0 file.cu...]): library sft_ROOM_kernels_cuda, linked to the room;
+# the second sources are compiled for GPUs of compute capability 9.0 and no others, in every build. ptxas' report of every
+# source is kept beside its object, as OBJECT.ptxas (tests/emulation/resources). The property SFT_KERNEL_SOURCES has all
+# sources.
 function(sft_cuda_kernels room)
-  cmake_parse_arguments(KERNELS "" "" "SOURCES" ${ARGN})
+  cmake_parse_arguments(KERNELS "" "" "SOURCES;SOURCES_OF_9_0" ${ARGN})
   set(name sft_${room}_kernels_cuda)
+  set(targets ${name})
   add_library(${name} STATIC ${KERNELS_SOURCES})
-  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
-  target_compile_options(${name} PRIVATE -lineinfo -Xptxas=-v -Xcompiler=-Wall,-Wextra,-Wshadow --expt-relaxed-constexpr)
-  if(SFT_WERROR)
-    target_compile_options(${name} PRIVATE -Werror=all-warnings -Xcompiler=-Werror)
+  if(KERNELS_SOURCES_OF_9_0)
+    list(APPEND targets ${name}_9_0)
+    add_library(${name}_9_0 OBJECT ${KERNELS_SOURCES_OF_9_0})
+    set_target_properties(${name}_9_0 PROPERTIES CUDA_ARCHITECTURES 90a-real)
+    target_sources(${name} PRIVATE $<TARGET_OBJECTS:${name}_9_0>)
   endif()
   set(launcher ${CMAKE_SOURCE_DIR}/cmake/keep_ptxas_report.sh ${CMAKE_CUDA_COMPILER_LAUNCHER})
-  set_target_properties(${name} PROPERTIES EXPORT_NAME ${room}_kernels_cuda CUDA_COMPILER_LAUNCHER "${launcher}")
-  target_link_libraries(${name} PRIVATE sft_cudart)
+  foreach(target ${targets})
+    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+    target_compile_options(${target} PRIVATE -lineinfo -Xptxas=-v -Xcompiler=-Wall,-Wextra,-Wshadow --expt-relaxed-constexpr)
+    if(SFT_WERROR)
+      target_compile_options(${target} PRIVATE -Werror=all-warnings -Xcompiler=-Werror)
+    endif()
+    set_target_properties(${target} PROPERTIES CUDA_COMPILER_LAUNCHER "${launcher}")
+    target_link_libraries(${target} PRIVATE sft_cudart)
+  endforeach()
+  set_target_properties(${name} PROPERTIES EXPORT_NAME ${room}_kernels_cuda
+    SFT_KERNEL_SOURCES "${KERNELS_SOURCES};${KERNELS_SOURCES_OF_9_0}")
   install(TARGETS ${name} EXPORT sft ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development EXCLUDE_FROM_ALL)
   # Who builds the room for an emulated program need not wait for nvcc.
   set_target_properties(sft_${room} PROPERTIES OPTIMIZE_DEPENDENCIES ON)

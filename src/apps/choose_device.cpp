@@ -96,6 +96,7 @@ comm::Transport transport_of(const config::Device& wanted, device::Kind kind) {
 void require_fitting_device(const config::Config& config, device::Kind kind, int compute_capability) {
   if (kind == device::Kind::cuda && compute_capability != 0) {
     config::require_fp8_of_gpu(config.train, compute_capability);
+    config::require_attention_of_gpu(config.device, compute_capability);
   }
   const bool moves_weights = kind == device::Kind::cuda && config.train.offload_parameters == config::Offload::host;
   if (moves_weights && config.parallel.zero_stage < 3) config::require_master_weights(config.train);

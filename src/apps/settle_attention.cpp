@@ -40,12 +40,13 @@ ops::AttentionSizes sizes_of(const config::Config& config, std::int64_t tokens, 
 }
 
 /// Tries every kind of attention of the model: all have to agree, and passes that the library does for some count.
-ops::AttentionTrial try_all_kinds(device::Device& device, const config::Model& model, ops::AttentionSizes sizes) {
+ops::AttentionTrial try_all_kinds(device::Device& device, const config::Model& model, ops::AttentionSizes sizes,
+                                  ops::AttentionKernels kernels) {
   ops::AttentionTrial all;
   for (const std::int64_t window : model::attention_windows(model)) {
     // Shorter than the longest document of the trial, so that it hides keys, and longer than the others.
     sizes.window = window == 0 ? 0 : std::clamp<std::int64_t>(sizes.tokens / 4, 1, window);
-    const ops::AttentionTrial trial = ops::try_attention_library(device, sizes);
+    const ops::AttentionTrial trial = ops::try_attention(device, sizes, kernels);
     if (all.difference.empty()) all.difference = trial.difference;
     all.has_forward = all.has_forward || trial.has_forward;
     all.has_backward = all.has_backward || trial.has_backward;
@@ -53,7 +54,7 @@ ops::AttentionTrial try_all_kinds(device::Device& device, const config::Model& m
   return all;
 }
 
-config::ValidConfig without_library(const config::ValidConfig& config) {
+config::ValidConfig by_kernels_for_all(const config::ValidConfig& config) {
   return config.with([](config::Config& keys) { keys.device.attention = config::AttentionChoice::own; });
 }
 
@@ -71,54 +72,83 @@ bool on_all(bool is_so, const comm::Group& world) {
   return num_others[0] == 0;
 }
 
+bool is_cut_over_ranks(const config::Config& config) {
+  return config.parallel.attention_method().ulysses_size != config.parallel.sp_size;
+}
+
+void require_gpu(const device::Device& device, config::AttentionChoice choice, const char* whose) {
+  if (device.kind() == device::Kind::cuda) return;
+  throw_config_error(fmt::format("`device.attention = {}` cannot be done", config::write(choice)),
+                     fmt::format("the ranks compute on CPUs, and {} on GPUs", whose),
+                     "leave device.attention out, or set backend = cuda to see what is missing");
+}
+
+/// settle_attention for the kernels of one kind of GPU.
+config::ValidConfig settle_hopper(const config::ValidConfig& config, std::int64_t tokens, device::Device& device,
+                                  const comm::Group& world) {
+  ops::AttentionTrial trial;
+  world.agree([&] {
+    require_gpu(device, config::AttentionChoice::hopper, "these kernels");
+    trial = try_all_kinds(device, config->model,
+                          sizes_of(config, tokens, /*has_backward=*/false, is_cut_over_ranks(config)),
+                          ops::AttentionKernels::hopper);
+  });
+  if (const std::string difference = first_of(trial.difference, world); !difference.empty()) {
+    log_warning(fmt::format("attention: the kernels for all GPUs, as those for Hopper do not give what they give: {}",
+                            difference));
+    return by_kernels_for_all(config);
+  }
+  log_event("attention: kernels for Hopper, tried beside those for all GPUs");
+  return config;
+}
+
 }  // namespace
 
 config::ValidConfig settle_attention(const config::ValidConfig& config, std::int64_t tokens, device::Device& device,
                                      const comm::Group& world) {
   const config::AttentionChoice choice = config->device.attention;
   if (choice == config::AttentionChoice::automatic || choice == config::AttentionChoice::own) return config;
+  if (choice == config::AttentionChoice::hopper) return settle_hopper(config, tokens, device, world);
   const std::string key = fmt::format("`device.attention = {}`", config::write(choice));
   ops::AttentionLibrary library;
   world.agree([&] {
-    if (device.kind() != device::Kind::cuda) {
-      throw_config_error(key + " cannot be done", "the ranks compute on CPUs, and cuDNN on GPUs",
-                         "leave device.attention out, or set backend = cuda to see what is missing");
-    }
+    require_gpu(device, choice, "cuDNN");
     library = ops::find_attention_library();
     if (!library.problem.empty()) throw Error(ExitStatus::configuration, library.problem);
   });
   const int ulysses_size = config->parallel.attention_method().ulysses_size;
-  const bool is_cut = ulysses_size != config->parallel.sp_size;
+  const bool is_cut = is_cut_over_ranks(config);
   if (is_cut && config->parallel.sp_method == config::SpMethod::all_gather) {
     log_warning(
         fmt::format("attention: this program's kernels, as keys of all ranks are gathered ({} is for rows that "
                     "are whole on a rank, exchanged heads, and rings)",
                     key));
-    return without_library(config);
+    return by_kernels_for_all(config);
   }
   if (is_cut && !on_all(library.has_float32_results, world)) {
     log_warning(
         fmt::format("attention: this program's kernels, as rows are cut over ranks ({} gives no float32 "
                     "results on some rank, which those over other ranks' keys are merged with; 9.19 does)",
                     library.name));
-    return without_library(config);
+    return by_kernels_for_all(config);
   }
   ops::AttentionTrial trial;
   world.agree([&] {
     const bool has_backward =
         choice == config::AttentionChoice::cudnn && library.has_backward && ulysses_size == 1 && !is_cut;
-    trial = try_all_kinds(device, config->model, sizes_of(config, tokens, has_backward, is_cut));
+    trial = try_all_kinds(device, config->model, sizes_of(config, tokens, has_backward, is_cut),
+                          ops::AttentionKernels::cudnn);
   });
   if (const std::string difference = first_of(trial.difference, world); !difference.empty()) {
     log_warning(fmt::format("attention: this program's kernels, as {} does not give what they give: {}", library.name,
                             difference));
-    return without_library(config);
+    return by_kernels_for_all(config);
   }
   const bool has_forward = on_all(trial.has_forward, world), has_backward = on_all(trial.has_backward, world);
   if (!has_forward && !has_backward) {
     log_warning(
         fmt::format("attention: this program's kernels, as {} refuses heads of this model on this GPU", library.name));
-    return without_library(config);
+    return by_kernels_for_all(config);
   }
   std::string backward = "forward and backward";
   if (is_cut) {

@@ -9,10 +9,11 @@
 
 namespace sft::apps {
 
-/// The configuration for this run. Where [device] attention is cudnn: with cuDNN, which every rank has tried beside
-/// this program's kernels on sizes of this run, of `tokens` a micro-batch at most, or without it where some rank's
-/// numbers differ or there is nothing for it to do; says which in a line. Throws the same configuration Error on every
-/// rank where ranks compute on CPUs or one of them cannot use cuDNN. Collective over `world`.
+/// The configuration for this run. Where [device] attention is hopper or cudnn: with these, which every rank has tried
+/// beside this program's kernels for all GPUs on sizes of this run, of `tokens` a micro-batch at most, or without them
+/// where some rank's numbers differ or there is nothing for cuDNN to do; says which in a line. Throws the same
+/// configuration Error on every rank where ranks compute on CPUs or one of them cannot use cuDNN. Collective over
+/// `world`.
 [[nodiscard]] config::ValidConfig settle_attention(const config::ValidConfig& config, std::int64_t tokens,
                                                    device::Device& device, const comm::Group& world);
 

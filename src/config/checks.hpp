@@ -45,6 +45,9 @@ void check_lora(const Config& config);
 /// blocks. Sizes and mesh are derived.
 void check_four_bits(const Config& config);
 
+/// Refuses what the attention of [device] attention does not go with.
+void check_attention(const Config& config);
+
 /// Refuses what products in fp8 do not go with.
 void check_fp8(const Config& config);
 

@@ -339,8 +339,10 @@ std::vector<Key> make_keys() {
           "between GPUs: auto, nccl, host: through the nodes' memory and MPI, slower, for ranks that share a GPU, or "
           "mpi: a CUDA-aware MPI, from the GPUs' memory"),
       key("device", &C::device, "attention", &Device::attention,
-          "on GPUs: auto (own), own, cudnn_forward or cudnn: cuDNN's forward pass, or both, for bf16 and whole "
-          "documents, in a ring the forward pass, where it gives the same at the start of the run"),
+          "on GPUs: auto (own), own, hopper: this program's kernels for H100 and H200, for bf16 and heads of up to "
+          "128, "
+          "cudnn_forward or cudnn: cuDNN's forward pass, or both, for bf16 and whole documents, in a ring the forward "
+          "pass; the last three where they give the same at the start of the run"),
       truth_or_auto_key("device", &C::device, "cuda_graphs", &Device::cuda_graphs,
                         "on GPUs: queue chains of kernels that come again with the same arguments by one launch, as "
                         "CUDA graphs; auto: where a micro-batch is so small that the GPU waits for the host"),

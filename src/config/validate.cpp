@@ -88,25 +88,6 @@ void check_comm(const Device& device) {
                      "set backend = cuda, or leave comm out");
 }
 
-void check_attention(const Config& config) {
-  const Device& device = config.device;
-  if (device.attention == AttentionChoice::automatic || device.attention == AttentionChoice::own) return;
-  const std::string key = fmt::format("`device.attention = {}`", write(device.attention));
-  const std::string remedy = "leave device.attention out";
-  if (device.backend == BackendChoice::cpu) {
-    throw_config_error(key + " does not go with backend = cpu", "cuDNN computes on GPUs",
-                       "set backend = cuda, or " + remedy);
-  }
-  if (config.train.precision == Precision::fp32) {
-    throw_config_error(key + " does not go with precision = fp32", "cuDNN's attention is of bf16 numbers",
-                       "set train.precision = bf16, or " + remedy);
-  }
-  if (config.model.attn_logit_softcapping != 0.0) {
-    throw_config_error(key + " does not go with attn_logit_softcapping",
-                       "this program leaves attention whose scores are capped to its own kernels", remedy);
-  }
-}
-
 void check_device(const Config& config) {
   if (config.device.matmul_autotune && config.device.backend == BackendChoice::cpu) {
     throw_config_error("`device.matmul_autotune = true` does not go with backend = cpu", "it is for products on GPUs",

@@ -101,8 +101,9 @@ constexpr Names<CommChoice, 4> comm_names{{{"auto", CommChoice::automatic},
                                            {"nccl", CommChoice::nccl},
                                            {"host", CommChoice::host},
                                            {"mpi", CommChoice::mpi}}};
-constexpr Names<AttentionChoice, 4> attention_names{{{"auto", AttentionChoice::automatic},
+constexpr Names<AttentionChoice, 5> attention_names{{{"auto", AttentionChoice::automatic},
                                                      {"own", AttentionChoice::own},
+                                                     {"hopper", AttentionChoice::hopper},
                                                      {"cudnn_forward", AttentionChoice::cudnn_forward},
                                                      {"cudnn", AttentionChoice::cudnn}}};
 constexpr Names<SpMethod, 5> sp_method_names{{{"ring", SpMethod::ring},

@@ -134,7 +134,7 @@ class Side {
                          .num_kv_heads = sizes.kv_heads,
                          .head_dim = sizes.head_dim,
                          .num_plans = sizes.is_round ? 3 : 1};
-    if (kernels == AttentionKernels::cudnn) {
+    if (is_of_library(kernels)) {
       needs.library = {.tokens = sizes.tokens,
                        .q_heads = sizes.q_heads,
                        .kv_heads = sizes.kv_heads,
@@ -200,7 +200,7 @@ std::string compare_lse(const std::vector<float>& actual, const std::vector<floa
 
 }  // namespace
 
-AttentionTrial try_attention_library(device::Device& device, const AttentionSizes& sizes) {
+AttentionTrial try_attention(device::Device& device, const AttentionSizes& sizes, AttentionKernels kernels) {
   Layer expected(device, sizes), actual(device, sizes);
   {
     Side own(device, sizes, AttentionKernels::own);
@@ -211,16 +211,16 @@ AttentionTrial try_attention_library(device::Device& device, const AttentionSize
   }
   AttentionTrial trial;
   try {
-    Side library(device, sizes, AttentionKernels::cudnn);
-    library.run(actual);
-    const auto of = [&](Layer& layer, const Tensor& x) { return layer.read(x, library.stream()); };
+    Side other(device, sizes, kernels);
+    other.run(actual);
+    const auto of = [&](Layer& layer, const Tensor& x) { return layer.read(x, other.stream()); };
     for (const std::string& difference :
          {compare_rows("the output", of(actual, actual.out), of(expected, expected.out), sizes.head_dim),
           compare_lse(of(actual, actual.lse), of(expected, expected.lse)),
           compare_rows("a gradient", of(actual, actual.dqkv), of(expected, expected.dqkv), sizes.head_dim)}) {
       if (trial.difference.empty()) trial.difference = difference;
     }
-    const LibraryCalls calls = library.backend().library_calls();
+    const LibraryCalls calls = other.backend().library_calls();
     trial.has_forward = calls.forward > 0;
     trial.has_backward = calls.backward > 0;
   } catch (const Error&) {  // of memory, or a GPU that fails

@@ -12,7 +12,7 @@ void LocalBuffers::lay_out(device::Arena& arena) { delta = take(arena, DType::fl
 ops::AttentionNeeds LocalBuffers::attention_needs() const {
   ops::AttentionNeeds needs{.num_kinds = shape.num_kinds, .plan_queries = shape.tokens, .plan_keys = shape.tokens};
   if (shape.compute == DType::float32) return needs;
-  if (shape.kernels != ops::AttentionKernels::own) {
+  if (ops::is_of_library(shape.kernels)) {
     needs.library = {.tokens = shape.tokens,
                      .q_heads = shape.q_heads,
                      .kv_heads = shape.kv_heads,

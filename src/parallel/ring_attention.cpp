@@ -31,7 +31,7 @@ void RingBuffers::lay_out(device::Arena& arena) {
 ops::AttentionNeeds RingBuffers::attention_needs() const {
   ops::AttentionNeeds needs{
       .num_kinds = shape.num_kinds, .num_plans = ring_size, .plan_queries = shape.tokens, .plan_keys = shape.tokens};
-  if (shape.compute == DType::float32 || shape.kernels == ops::AttentionKernels::own) return needs;
+  if (shape.compute == DType::float32 || !ops::is_of_library(shape.kernels)) return needs;
   needs.num_plans += ring_size + 1;
   needs.library = {.tokens = shape.tokens,
                    .q_heads = shape.q_heads,

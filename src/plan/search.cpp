@@ -218,6 +218,7 @@ SaveTime plan_candidate_save(const PlanTask& task, const config::ValidConfig& co
 SearchResult search_plans(const PlanTask& task) {
   if (task.hardware.compute_capability != 0) {
     config::require_fp8_of_gpu(task.base.train, task.hardware.compute_capability);
+    config::require_attention_of_gpu(task.base.device, task.hardware.compute_capability);
   }
   SearchResult result;
   std::vector<Candidate> fitting;

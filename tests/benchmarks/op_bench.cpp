@@ -30,7 +30,7 @@ OpBench::OpBench(const OpBenchOptions& options)
                             .longest_lane = tokens,
                             .num_kv_heads = options.shapes.kv_heads,
                             .head_dim = options.shapes.head_dim};
-  if (options.attention != ops::AttentionKernels::own) {
+  if (ops::is_of_library(options.attention)) {
     needs.library = {tokens, options.shapes.q_heads, options.shapes.kv_heads, options.shapes.head_dim,
                      /*has_backward=*/options.attention == ops::AttentionKernels::cudnn};
   }

@@ -33,6 +33,8 @@ attention_delta.cu device_attention_test attention/delta_is_the_product_of_outpu
 attention_float32.cu device_attention_test attention/no_queries_or_no_keys
 attention_sm80_forward.cu device_attention_test attention/rows_without_a_span_are_left_alone_by_a_merge
 attention_sm80_backward.cu device_attention_test attention/a_document_does_not_see_its_neighbours
+attention_sm90_forward.cu device_hopper_test attention/rows_without_a_span_are_left_alone_by_a_merge
+attention_sm90_backward.cu device_hopper_test attention/a_document_does_not_see_its_neighbours
 attention_merge.cu device_attention_test attention_merge/results_of_other_keys
 attention_sinks.cu device_attention_test attention_scores/gradients_of_sinks_of_any_size
 LIST
@@ -111,6 +113,10 @@ part_first() {
   fi
   step device - 60 "the GPU is there: memory, copies, a kernel" "$(path device_ops_test)" --run_test=elementary/fill
   while read -r file name cases; do
+    if [[ $name == device_hopper_test ]] && ! is_hopper; then
+      record SKIP "a kernel of $file" "it is for GPUs of compute capability 9.0"
+      continue
+    fi
     step "$file" device 30 "a kernel of $file" "$(path "$name")" "--run_test=$cases"
   done < <(first_kernels)
   step products device 60 "products of cuBLASLt, small" "$(path device_ops_test)" --run_test=products
@@ -120,6 +126,11 @@ part_first() {
   figures roof "256 tokens"
   step loops attention_sm80_forward.cu,attention_sm80_backward.cu 40 "attention as the formula's loops have it" \
     "$(path device_attention_test)" --run_test=attention/gradients_are_those_of_the_formula
+  if is_hopper; then
+    step hopper_loops attention_sm90_forward.cu,attention_sm90_backward.cu 40 "attention for Hopper as the loops have it" \
+      "$(path device_hopper_test)" --run_test=attention/gradients_are_those_of_the_formula
+    step hopper hopper_loops 60 "attention for Hopper as on CPUs" "$(path device_hopper_test)"
+  fi
   step nccl device 40 "NCCL on one rank" "$(path device_nccl_test)"
   step experts device,products 60 "products of experts" "$(path device_experts_test)" --run_test=experts/products
   step trainer products,loops 60 "a tiny model for some steps, as on CPUs" "$(path device_trainer_test)"
@@ -129,6 +140,11 @@ part_first() {
   step rates roof,loops 60 "products and attention at the shapes of a step" "${bench_ops[@]}" --model "${models[0]}" \
     --part products --layers 1 --tokens "${lengths[0]}" --length "${lengths[0]}"
   figures rates "rows of ${lengths[0]}"
+  if is_hopper; then
+    step hopper_rates rates,hopper_loops 60 "attention for Hopper at the shapes of a step" "${bench_ops[@]}" --model "${models[0]}" \
+      --part products --layers 1 --tokens "${lengths[0]}" --length "${lengths[0]}" --attention hopper
+    figures hopper_rates "rows of ${lengths[0]}, for Hopper"
+  fi
   shape "${models[0]}" "${lengths[0]}"
   step step rates,trainer 60 "optimizer steps of ${models[0]}" "$(path bench_step)" --backend cuda --precision bf16 \
     --model "${models[0]}" --layers "${SFT_DEVICE_FIRST_LAYERS:-4}" --length "${lengths[0]}" --rows "$rows" --steps 2

@@ -22,14 +22,15 @@ stub() {
 sound() { stub build/bin "$1" <<<'echo "No errors detected"'; }
 
 mkdir -p build/bin tools
-tests=(device_ops_test device_experts_test device_attention_test device_trainer_test device_comm_test device_nccl_test)
+tests=(device_ops_test device_experts_test device_attention_test device_hopper_test device_trainer_test device_comm_test device_nccl_test)
 for name in "${tests[@]}"; do sound "$name"; done
 stub build/bin bench_ops <<'END'
 echo "matmul qkv            1.000 ms     600.0 TF/s   0.60 of the roof       1.0 ms a micro-batch"
 echo "attention_forward 4   2.000 ms     300.0 TF/s   0.30 of the roof       2.0 ms a micro-batch"
 END
 stub build/bin bench_step <<<'echo "tokens_per_second 1000"'
-stub tools nvidia-smi <<<'echo "a GPU"'
+# shellcheck disable=SC2016
+stub tools nvidia-smi <<<'if [[ $* == *compute_cap* ]]; then echo "${STUB_CAPABILITY:-9.0}"; else echo "a GPU"; fi'
 # shellcheck disable=SC2016
 stub tools python <<<'if [[ $1 != -c ]]; then echo "tokens_per_second 800"; fi'
 stub tools ncu <<<'echo "a report"'
@@ -47,6 +48,11 @@ check "rates are in the table" grep -q 'rows of 4096: matmul *600.0 TF/s' out
 check "both rates of steps" grep -q 'tokens/s of PyTorch *800' out
 check "the archive has the last step" grep -q 'what ncu sees' <(results)
 check "the archive has the logs" grep -q 'first/loops.log$' <(tar -tzf device_results/first.tar.gz)
+
+check "attention for Hopper has a rate" grep -q 'rows of 4096, for Hopper: attention_forward *300.0 TF/s' out
+prints 0 ' PASS, 0 FAIL, 2 SKIP$' env STUB_CAPABILITY=8.0 "$run" build first
+check "kernels for Hopper are left out elsewhere" test "$(grep -c '^SKIP .*compute capability 9.0' out)" -eq 2
+check "what builds on them too" test "$(grep -c 'for Hopper' out)" -eq 0
 
 # Every source of kernels has its step.
 # shellcheck source=tests/device/first.sh

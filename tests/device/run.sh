@@ -23,7 +23,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 all_parts=(first ops cudnn sanitizer models nccl rooflines products step peers)
-programs=(device_ops_test device_experts_test device_attention_test device_trainer_test device_comm_test device_nccl_test
+programs=(device_ops_test device_experts_test device_attention_test device_hopper_test device_trainer_test device_comm_test device_nccl_test
   bench_ops bench_step sft sft-prepare)
 scripts=(run.sh report.sh measure.sh first.sh program.sh ../support/checks.sh ../support/gpu_training.sh
   ../benchmarks/peer_torch.py)
@@ -66,12 +66,21 @@ if [[ -z $build && -x $here/bench_step ]]; then build=$here; fi
 build=${build:-$(cd "$here/../.." && pwd)/build/release}
 [[ ${#chosen[@]} -gt 0 ]] || chosen=("${all_parts[@]:1}")
 
+# is_hopper: whether the GPU has compute capability 9.0, for which some kernels are.
+is_hopper() { [[ $(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1) == 9.0 ]]; }
+
+# programs_of_ops: the programs with tests of ops that are for this GPU.
+programs_of_ops() {
+  echo device_ops_test device_experts_test device_attention_test
+  if is_hopper; then echo device_hopper_test; fi
+}
+
 # programs_of PART...: those that have to be there and to start. The part first says itself which of its steps lack one.
 programs_of() {
   local one
   for one in "$@"; do
     case $one in
-      ops | sanitizer) echo device_ops_test device_experts_test device_attention_test ;;
+      ops | sanitizer) programs_of_ops ;;
       models) echo device_trainer_test sft sft-prepare ;;
       nccl) echo device_nccl_test device_comm_test sft ;;
       rooflines | products) echo bench_ops ;;
@@ -193,7 +202,7 @@ source "$(script first.sh)"
 
 part_ops() {
   local seed=${SFT_OPS_SEED:-$RANDOM} name
-  for name in device_ops_test device_experts_test device_attention_test; do
+  for name in $(programs_of_ops); do
     check "$name" "$name: as on the CPU, the same bits twice, inputs of SFT_OPS_SEED=$seed" \
       env OMP_NUM_THREADS="$cores" SFT_OPS_SEED="$seed" SFT_ATTENTION_ROUNDS="${SFT_ATTENTION_ROUNDS:-8}" "$(program "$name")" || true
   done
@@ -218,7 +227,7 @@ part_sanitizer() {
     return
   fi
   for tool in memcheck racecheck synccheck; do
-    for name in device_ops_test device_experts_test device_attention_test; do
+    for name in $(programs_of_ops); do
       products='!products'
       if [[ $name == device_experts_test ]]; then products='!experts/products'; fi
       check "$tool-$name" "$tool of $name" env SFT_OPS_SIZES=small SFT_ATTENTION_ROUNDS=1 \

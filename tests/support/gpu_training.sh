@@ -33,6 +33,15 @@ alike() {
     END { exit bad || n != 4 }'
 }
 
+# near_in_bf16 FOLDER FOLDER: the same but for the rounding of bf16.
+# shellcheck disable=SC2317
+near_in_bf16() {
+  paste <(losses "$1") <(losses "$2") | awk '
+    NF != 2 { exit 1 }
+    { n += 1; d = $1 - $2; if (d < 0) d = -d; if (d > 2e-3 * $1) bad = 1 }
+    END { exit bad || n != 4 }'
+}
+
 # same FOLDER FOLDER: the losses of both are the same, bit for bit.
 # shellcheck disable=SC2317
 same() { [[ -s $1/metrics.jsonl ]] && diff <(losses "$1") <(losses "$2"); }

@@ -46,6 +46,8 @@ void require_master_weights(const Train& train);
 /// Throws a configuration Error where train.fp8 asks for products that a GPU of this compute capability, 10 times the
 /// major number and the minor one, does not have.
 void require_fp8_of_gpu(const Train& train, int compute_capability);
+/// The same where device.attention asks for kernels that it does not run.
+void require_attention_of_gpu(const Device& device, int compute_capability);
 
 /// Refuses texts of `max_length` tokens where the model's attention or rotary embedding would have to change beyond a
 /// shorter length: throws a configuration Error. `source` names what holds the texts. Pure.

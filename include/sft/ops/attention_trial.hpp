@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Attention of a library beside that of this program, on the GPU that a run is about to use.
+// Attention of a library, or by kernels for one kind of GPU, beside this program's kernels for all GPUs, on the GPU
+// that a run is about to use.
 
 #include <cstdint>
 #include <string>
 
 #include "sft/device/device.hpp"
+#include "sft/ops/shapes.hpp"
 
 namespace sft::ops {
 
@@ -19,13 +21,15 @@ struct AttentionSizes {
 };
 
 struct AttentionTrial {
-  std::string difference;  ///< where the two differ by more than rounding, or how the library failed; empty: they agree
-  bool has_forward = false, has_backward = false;  ///< which passes the library has done
+  std::string difference;  ///< where the two differ by more than rounding, or how it failed; empty: they agree
+  bool has_forward = false, has_backward = false;  ///< which passes a library has done
 };
 
-/// Runs attention of a random micro-batch of packed documents, with rows of none behind them, by cuDNN and by this
-/// program's kernels, and compares output, log-sum-exp and gradients row by row. Takes device memory for the time of
-/// the call. `device` is a GPU. Throws a configuration Error where cuDNN cannot be used at all.
-[[nodiscard]] AttentionTrial try_attention_library(device::Device& device, const AttentionSizes& sizes);
+/// Runs attention of a random micro-batch of packed documents, with rows of none behind them, by `kernels`, hopper or
+/// cudnn, and by this program's kernels for all GPUs, and compares output, log-sum-exp and gradients row by row. Takes
+/// device memory for the time of the call. `device` is a GPU that runs `kernels`. Throws a configuration Error where
+/// cuDNN cannot be used at all.
+[[nodiscard]] AttentionTrial try_attention(device::Device& device, const AttentionSizes& sizes,
+                                           AttentionKernels kernels);
 
 }  // namespace sft::ops

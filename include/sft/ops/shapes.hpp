@@ -17,9 +17,13 @@ struct Shapes {
   DType compute = DType::float32;
 };
 
-/// Whose attention a GPU runs: this program's kernels; or cuDNN's where it can: bf16, whole documents that are packed
-/// one behind the other, with windows or without, without sinks or caps. cudnn_forward: its forward pass alone.
-enum class AttentionKernels { own, cudnn_forward, cudnn };
+/// Whose attention a GPU runs: this program's kernels for all GPUs; its kernels for GPUs of compute capability 9.0
+/// where they can: bf16, head dims up to 128, without caps; or cuDNN's where it can: bf16, whole documents that are
+/// packed one behind the other, with windows or without, without sinks or caps. cudnn_forward: its forward pass alone.
+enum class AttentionKernels { own, hopper, cudnn_forward, cudnn };
+[[nodiscard]] constexpr bool is_of_library(AttentionKernels kernels) {
+  return kernels == AttentionKernels::cudnn_forward || kernels == AttentionKernels::cudnn;
+}
 
 /// What the attention of a model needs beside the shapes.
 struct AttentionNeeds {

@@ -39,6 +39,8 @@ inline constexpr std::size_t later_gpu_bytes = std::size_t{256} << 20;
 /// Whose attention GPUs run, as [device] attention says. Pure.
 [[nodiscard]] inline ops::AttentionKernels attention_kernels(const config::Device& device) {
   switch (device.attention) {
+    case config::AttentionChoice::hopper:
+      return ops::AttentionKernels::hopper;
     case config::AttentionChoice::cudnn_forward:
       return ops::AttentionKernels::cudnn_forward;
     case config::AttentionChoice::cudnn:

@@ -80,9 +80,14 @@ void check_output(const Tensor& out, const ConstTensor& in, bool adds) {
   SFT_ENSURE(!adds || out.dtype == DType::float32, "ops: parts of attention results add up in float32");
 }
 
+template <class Call>
+bool is_for_sm90(const Call& call) {
+  return call.head_dim <= 128 && call.softcap == 0.0F;
+}
+
 }  // namespace
 
-void attention_forward(const AttentionForward& attention, cudaStream_t stream) {
+void attention_forward(const AttentionForward& attention, bool for_hopper, cudaStream_t stream) {
   const TilePlan& plan = checked_plan(attention);
   check_output(attention.out, attention.q, attention.merge);
   SFT_ENSURE(attention.sinks.empty() || !attention.merge, "ops: sinks belong to the first of the calls that merge");
@@ -90,6 +95,7 @@ void attention_forward(const AttentionForward& attention, cudaStream_t stream) {
   call.out = head_rows(attention.out);
   call.merges = attention.merge;
   if (!attention.sinks.empty()) call.sinks = {attention.sinks.data, attention.sinks.dtype == DType::bf16};
+  if (call.q.is_bf16 && for_hopper && is_for_sm90(call)) return attention_forward_sm90(call, stream);
   if (call.q.is_bf16) return attention_forward_sm80(call, stream);
   attention_forward_float32(call, stream);
 }
@@ -100,7 +106,7 @@ void attention_delta(const Tensor& delta, const ConstTensor& out, const ConstTen
                        static_cast<int>(out.shape[1]), static_cast<int>(out.shape[2]), stream);
 }
 
-void attention_backward(const AttentionBackward& attention, cudaStream_t stream) {
+void attention_backward(const AttentionBackward& attention, bool for_hopper, cudaStream_t stream) {
   const TilePlan& plan = checked_plan(attention);
   SFT_ENSURE(attention.dout.dtype == attention.q.dtype, "ops: queries and the gradient of the output have one dtype");
   SFT_ENSURE(attention.dk.dtype == attention.dv.dtype, "ops: dk and dv have one dtype");
@@ -118,6 +124,7 @@ void attention_backward(const AttentionBackward& attention, cudaStream_t stream)
   call.keys = plan.keys();
   call.adds_to_dq = attention.accumulate_dq;
   call.adds_to_dkv = attention.accumulate_dkv;
+  if (call.q.is_bf16 && for_hopper && is_for_sm90(call)) return attention_backward_sm90(call, stream);
   if (call.q.is_bf16) return attention_backward_sm80(call, stream);
   attention_backward_float32(call, stream);
 }

@@ -112,4 +112,10 @@ void attention_backward_float32(const AttentionBackwardCall& call, cudaStream_t 
 void attention_forward_sm80(const AttentionForwardCall& call, cudaStream_t stream);
 void attention_backward_sm80(const AttentionBackwardCall& call, cudaStream_t stream);
 
+// The same with products of warpgroups, which compute capability 9.0 has and no other.
+
+/// Head dims are even and at most 128; there is no softcap.
+void attention_forward_sm90(const AttentionForwardCall& call, cudaStream_t stream);
+void attention_backward_sm90(const AttentionBackwardCall& call, cudaStream_t stream);
+
 }  // namespace sft::ops::cuda

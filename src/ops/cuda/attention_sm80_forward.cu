@@ -2,6 +2,7 @@
 // Forward pass of bf16 attention (attention_calls.hpp): FlashAttention-2 (Dao 2023) over the spans of a plan.
 
 #include "ops/cuda/attention_calls.hpp"
+#include "ops/cuda/attention_results.cuh"
 #include "ops/cuda/attention_sm80.cuh"
 #include "ops/cuda/launch.cuh"
 
@@ -142,39 +143,9 @@ __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_ke
 
   // With a window registers do not hold the item until here: it is looked up once more.
   const WorkItem stored = kWindowed ? item_of(static_cast<unsigned>(ptx::opaque(static_cast<int>(blockIdx.x)))) : item;
-  // Of this call alone: out = sums / total, lse = largest + log(total). Merged with those of earlier calls: new lse =
-  // log(exp(lse) + exp(earlier lse)), new out = exp(lse - new lse) out + exp(earlier lse - new lse) earlier out. A sink
-  // is an earlier lse whose out is 0.
-  float factor[kM][2];                                                                    // of the sums
+  float factor[kM][2];  // of the sums
   float* before = sft::cuda::shared_memory<float>() + Sizes::kRowsBegin / sizeof(float);  // of earlier out, a row
-  const float sink = sink_of(call.sinks, stored) * log2_of_e;
-#pragma unroll
-  for (int m = 0; m < kM; ++m) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float sum = total[m][half];
-      sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-      sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-      const int row = first_row + 16 * m + 8 * half;
-      const float own = sum == 0.0f ? minus_infinity : largest[m][half] + log2f(sum);
-      factor[m][half] = sum == 0.0f ? 0.0f : 1.0f / sum;
-      const bool is_there = row < stored.count;
-      float* lse = call.lse + static_cast<std::int64_t>(stored.begin + row) * call.num_heads + stored.head;
-      const float earlier = call.merges && is_there ? *lse * log2_of_e : sink;
-      float merged = own, earlier_factor = 0.0f;
-      if (earlier != minus_infinity) {
-        const float top = fmaxf(own, earlier);
-        merged = top + log2f(exp2f(own - top) + exp2f(earlier - top));
-        factor[m][half] *= exp2f(own - merged);
-        if (call.merges) earlier_factor = exp2f(earlier - merged);
-      }
-      __syncwarp();  // all of a row have read its lse
-      if (is_there && t == 0) {
-        before[row] = earlier_factor;
-        *lse = merged * log_of_2;
-      }
-    }
-  }
+  finish_rows(factor, before, call, stored, first_row, largest, total);
   __syncthreads();  // keys and values are used
   float* staged = sft::cuda::shared_memory<float>();
   stage_sums<kM, kColumns, kColumns>(staged, warp_row, 0, sums, factor);

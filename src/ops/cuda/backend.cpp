@@ -33,7 +33,8 @@ class CudaBackend final : public Backend {
  public:
   CudaBackend(device::Stream& stream, AttentionKernels attention, const MatmulAlgorithms* algorithms)
       : CudaBackend(stream) {
-    uses_cudnn_ = attention != AttentionKernels::own;
+    uses_cudnn_ = is_of_library(attention);
+    for_hopper_ = attention == AttentionKernels::hopper;
     products_.emplace(native_, ProductLimits{}, algorithms);
     fp8_products_.emplace(native_);
     scratch_.num_bytes = scratch_bytes;
@@ -261,7 +262,8 @@ class CudaBackend final : public Backend {
 
   void attention_forward(const AttentionForward& attention) override {
     const auto* const plan = cudnn_ ? dynamic_cast<const TilePlan*>(&attention.plan) : nullptr;
-    if (plan == nullptr || !forward_by_library(attention, *plan)) cuda::attention_forward(attention, native_);
+    if (plan == nullptr || !forward_by_library(attention, *plan))
+      cuda::attention_forward(attention, for_hopper_, native_);
     stream_.mark();
   }
 
@@ -272,7 +274,9 @@ class CudaBackend final : public Backend {
   void attention_backward(const AttentionBackward& attention) override {
     const auto* const plan = cudnn_ ? dynamic_cast<const TilePlan*>(&attention.plan) : nullptr;
     const bool is_whole = plan != nullptr && plan->documents() != nullptr && plan->rest() == nullptr;
-    if (!is_whole || !cudnn_->backward(attention, *plan->documents())) cuda::attention_backward(attention, native_);
+    if (!is_whole || !cudnn_->backward(attention, *plan->documents())) {
+      cuda::attention_backward(attention, for_hopper_, native_);
+    }
     stream_.mark();
   }
 
@@ -437,7 +441,7 @@ class CudaBackend final : public Backend {
                                   .scale = attention.scale,
                                   .plan = *plan.rest(),
                                   .merge = true};
-    if (!forward_by_library(beside, *plan.rest())) cuda::attention_forward(beside, native_);
+    if (!forward_by_library(beside, *plan.rest())) cuda::attention_forward(beside, for_hopper_, native_);
     return true;
   }
 
@@ -506,7 +510,7 @@ class CudaBackend final : public Backend {
 
   device::Stream& stream_;
   cudaStream_t native_;
-  bool uses_cudnn_ = false;
+  bool uses_cudnn_ = false, for_hopper_ = false;
   std::optional<MatmulEngine> products_;         ///< none where a step ends
   std::optional<Fp8MatmulEngine> fp8_products_;  ///< the same
   GroupedMatmulEngine grouped_;
@@ -519,7 +523,7 @@ class CudaBackend final : public Backend {
 
 std::unique_ptr<Backend> make_backend(device::Stream& stream, AttentionKernels attention,
                                       const MatmulAlgorithms* algorithms) {
-  if (attention != AttentionKernels::own) {
+  if (is_of_library(attention)) {
     if (const std::string problem = find_attention_library().problem; !problem.empty()) {
       throw Error(ExitStatus::configuration, problem);
     }

@@ -19,15 +19,7 @@ make_tiny_run
 on_gpus=("${train[@]}" --device.backend cuda --train.precision bf16)
 by_cudnn=("${on_gpus[@]}" --device.attention cudnn)
 
-# near FOLDER FOLDER: the losses of both are there, and the same but for the rounding of bf16.
 # shellcheck disable=SC2317  # check calls it
-near() {
-  paste <(losses "$1") <(losses "$2") | awk '
-    NF != 2 { exit 1 }
-    { n += 1; d = $1 - $2; if (d < 0) d = -d; if (d > 2e-3 * $1) bad = 1 }
-    END { exit bad || n != 4 }'
-}
-# shellcheck disable=SC2317
 differ() { ! same "$1" "$2"; }
 # graphs: how many are stored.
 graphs() { find cache/sft/attention -type f 2>/dev/null | wc -l; }
@@ -40,7 +32,7 @@ check "it says what cuDNN does" \
 check "graphs of each pass are compiled at once" \
   test "$(grep -cE 'attention: graphs of cuDNN for the documents to come: [0-9]+ compiled, [0-9]+ from the folder' out)" -eq 2
 check "nothing is warned of" test "$(grep -c 'attention: this program' err)" -eq 0
-check "it trains as with its own kernels" near own cudnn
+check "it trains as with its own kernels" near_in_bf16 own cudnn
 check "in other bits" differ own cudnn
 stored=$(graphs)
 check "graphs of both passes are stored" test "$stored" -ge 4
@@ -52,7 +44,7 @@ check "from the stored graphs" test "$(graphs)" -eq "$stored"
 
 XDG_CACHE_HOME=$work/forward_cache succeeds "its forward pass alone" "${on_gpus[@]}" --device.attention cudnn_forward --train.output_dir forward
 check "it says so" grep -qE 'attention: cuDNN 9\.28\.1 forward; this program.s kernels backward, tried beside' out
-check "it trains as with its own kernels" near own forward
+check "it trains as with its own kernels" near_in_bf16 own forward
 check "no graph of a backward pass is compiled" \
   test "$(find forward_cache -type f | wc -l) $(find forward_cache -name '*backward*' | wc -l)" = "$((stored / 2)) 0"
 
@@ -60,7 +52,7 @@ windowed=(--model.num_hidden_layers 2 --model.sliding_window 5 --model.layer_typ
 succeeds "windows by its own kernels" "${on_gpus[@]}" "${windowed[@]}" --train.output_dir own_windows
 succeeds "windows" "${by_cudnn[@]}" "${windowed[@]}" --train.output_dir windows
 check "it says what cuDNN does" grep -qE 'attention: cuDNN 9\.28\.1 forward and backward, tried beside' out
-check "it trains as with its own kernels" near own_windows windows
+check "it trains as with its own kernels" near_in_bf16 own_windows windows
 check "in other bits" differ own_windows windows
 # windowed_graphs PASS: how many of them are stored.
 windowed_graphs() { find cache/sft/attention -name "cudnn*-$1-*-w5-*" | wc -l; }
@@ -70,7 +62,7 @@ export SFT_EMULATED_CUDNN_REFUSES=windows XDG_CACHE_HOME=$work/cache_of_refusals
 succeeds "windows that cuDNN refuses" "${by_cudnn[@]}" "${windowed[@]}" --train.output_dir refused_windows
 check "a warning says so" grep -q 'attention: this program.s kernels where cuDNN refuses forward-.*-w[0-9]*-' err
 check "cuDNN does the other layer" grep -qE 'attention: cuDNN 9\.28\.1 forward and backward, tried beside' out
-check "it trains as with its own kernels" near own_windows refused_windows
+check "it trains as with its own kernels" near_in_bf16 own_windows refused_windows
 check "in other bits" differ own_windows refused_windows
 succeeds "windows alone" "${by_cudnn[@]}" --model.sliding_window 5 --train.output_dir all_refused
 check "nothing is left for cuDNN" grep -q 'attention: this program.s kernels, as cuDNN 9.28.1 refuses heads' err
@@ -86,7 +78,7 @@ succeeds "a ring" "${by_cudnn[@]}" "${cut[@]}" --parallel.sp_method ring --train
 check "cuDNN in a ring" grep -q 'forward; this program.s kernels backward, as rows are cut' out
 check "nothing is warned of" test "$(grep -c 'attention: this program' err)" -eq 0
 check "graphs of float32 results are stored" test "$(find cache -name '*forward*f' | wc -l)" -ge 1
-check "it trains as with its own kernels" near own_ring ring
+check "it trains as with its own kernels" near_in_bf16 own_ring ring
 check "in other bits" differ own_ring ring
 SFT_EMULATED_CUDNN_WRONG=forward succeeds "a ring of wrong numbers" "${by_cudnn[@]}" "${cut[@]}" \
   --parallel.sp_method ring --train.output_dir wrong_ring
@@ -101,7 +93,7 @@ check "are not for cuDNN" grep -q 'attention: this program.s kernels, as keys of
 
 SFT_EMULATED_CUDNN=91900 succeeds "an old version" "${by_cudnn[@]}" --train.output_dir old
 check "cuDNN forward alone" grep -q 'forward; this program.s kernels backward, as cuDNN repeats its bits from 9.25 on' out
-check "it trains too" near own old
+check "it trains too" near_in_bf16 own old
 for pass in forward backward; do
   SFT_EMULATED_CUDNN_WRONG=$pass succeeds "wrong numbers of the $pass pass" "${by_cudnn[@]}" --train.output_dir "wrong_$pass"
   check "it goes on without cuDNN" grep -q 'attention: this program.s kernels, as cuDNN 9.28.1 does not give what they give' err

@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_SUITE(attention_scores)
 
 BOOST_AUTO_TEST_CASE(capped_and_beside_sinks) {
   unsigned seed = 0;
-  for (const DType dtype : compute_dtypes) {
+  for (const DType dtype : attention_dtypes()) {
     for (const Heads heads : all_heads) {
       for (const Scores& scores : all_scores) {
         const Work& work = works[++seed % std::size(works)];
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(capped_and_beside_sinks) {
 }
 
 BOOST_AUTO_TEST_CASE(the_sink_counts_once_in_calls_that_merge) {
-  for (const DType dtype : compute_dtypes) {
+  for (const DType dtype : attention_dtypes()) {
     for (const Scores& scores : all_scores) {
       const Work& work = works[2];
       const Heads heads{4, 2, 64};
@@ -153,7 +153,7 @@ BOOST_AUTO_TEST_CASE(the_sink_counts_once_in_calls_that_merge) {
 BOOST_AUTO_TEST_CASE(gradients_of_sinks_of_any_size) {
   for (const std::int64_t num_tokens : {0, 1, 37, 700}) {
     for (const std::int64_t num_heads : {1, 3, 40}) {
-      for (const DType dtype : compute_dtypes) {
+      for (const DType dtype : attention_dtypes()) {
         Twin sinks = Twin(dtype, {num_heads}).normal(1), dsinks = Twin(DType::float32, {num_heads}).normal(2);
         Twin delta = Twin(DType::float32, {num_tokens, num_heads}).normal(3);
         Twin lse = Twin(DType::float32, {num_tokens, num_heads}).filled([](auto t, auto h) {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <random>
@@ -117,6 +118,14 @@ inline std::string text_of(DType dtype) { return name_of(dtype); }
 inline AttentionKernels& tested_attention() {
   static AttentionKernels kernels = AttentionKernels::own;
   return kernels;
+}
+
+/// Whether attention in this dtype is tested: where tested_attention() says whose it is.
+inline bool is_tested(DType dtype) { return tested_attention() != AttentionKernels::hopper || dtype == DType::bf16; }
+inline std::vector<DType> attention_dtypes() {
+  std::vector<DType> dtypes;
+  std::copy_if(compute_dtypes.begin(), compute_dtypes.end(), std::back_inserter(dtypes), is_tested);
+  return dtypes;
 }
 
 /// The two backends, with what they need.

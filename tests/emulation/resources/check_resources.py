@@ -5,7 +5,8 @@
 check_resources.py registers BUDGETS OBJECT...     from the reports of ptxas, OBJECT.ptxas
 check_resources.py instructions BUDGETS OBJECT...  from the machine code, which cuobjdump and nvdisasm print
 
-Ends with status 1 when a kernel is over its budget, spills registers, keeps anything in local memory, lacks the wide
+Ends with status 1 when a kernel is over its budget, spills registers, has products of warpgroups that ptxas runs one after
+the other, keeps anything in local memory, lacks the wide
 accesses that it should have or stores in smaller ones, or is not in the table; 77 when the tools are missing.
 """
 
@@ -82,6 +83,12 @@ def read_reports(objects):
     return {Kernel(source, short_name(names[name]), architecture): value for (source, name, architecture), value in mangled.items()}
 
 
+def serialized_products(objects):
+    """The lines in which ptxas says that wgmma instructions wait for one another."""
+    lines = [(source_of(object_file), line) for object_file in objects for line in Path(object_file + ".ptxas").read_text().splitlines()]
+    return [f"{source}: {line}" for source, line in lines if "wgmma" in line and "serialized" in line]
+
+
 def blocks_of_multiprocessor(kernel, budget, registers):
     warps = (budget.threads + 31) // 32
     registers_of_warp = (registers * 32 + 255) // 256 * 256
@@ -112,6 +119,7 @@ def check_registers(budgets, objects):
             faults.append(f"{where} uses {registers} registers, {budget.registers} are its budget")
         if blocks == 0:
             faults.append(f"{where} does not fit into a multiprocessor")
+    faults += serialized_products(objects)
     return faults + [f"{budget.source} {budget.pattern.pattern}: no such kernel" for budget in budgets if budget not in used]
 
 

@@ -81,6 +81,7 @@ void Block::begin(const KernelLaunch& launch, uint3 index) {
     thread.has_fenced = false;
     thread.uncommitted_copies.clear();
     thread.copy_groups.clear();
+    thread.wgmma = {};
     thread.fiber = fibers_[i].get();
     thread.fiber->start(&Block::enter, this);
   }
@@ -121,6 +122,7 @@ void Block::enter(void* argument) {
       !thread.uncommitted_copies.empty() || std::any_of(thread.copy_groups.begin(), thread.copy_groups.end(),
                                                         [](const auto& group) { return !group.empty(); });
   if (has_copies) fault(where_running() + " ended before it waited for its cp.async copies");
+  if (!thread.wgmma.sums.empty()) fault(where_running() + " ended before it waited for its products");
   thread.state = BlockThread::State::ended;
   ++self.num_ended_;
 }
@@ -149,7 +151,26 @@ void Block::resume(std::uint32_t thread) {
 void Block::end() {
   if (is_counting_traffic) end_instructions(0, static_cast<std::uint32_t>(threads_.size()));
   check_red_zones();
+  check_products();
   running.shared_begin = running.shared_end = nullptr;
+}
+
+void Block::check_copies_are_shown() const {
+  for (std::size_t i = 0; i < threads_.size(); ++i) {
+    if (!threads_[i].wgmma.has_hidden_copies) continue;
+    fault(where_running() + ": wgmma, but " + name_of_thread(static_cast<std::uint32_t>(i)) +
+          " has no fence.proxy.async behind the copies it has waited for");
+  }
+}
+
+void Block::check_products() const {
+  constexpr std::uint32_t warpgroup_size = 128;
+  for (std::size_t i = 0; i < threads_.size(); ++i) {
+    if (threads_[i].wgmma.trace == threads_[i / warpgroup_size * warpgroup_size].wgmma.trace) continue;
+    fault("kernel " + std::string(launch_->name) + ", block " + text_of(blockIdx) + ": " +
+          name_of_thread(static_cast<std::uint32_t>(i)) +
+          " has started other products than the first of its warpgroup");
+  }
 }
 
 bool Block::meet(const Meeting& meeting) {

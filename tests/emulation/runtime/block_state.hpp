@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "runtime/block.hpp"
 #include "runtime/fiber.hpp"
 #include "runtime/running.hpp"
+#include "runtime/wgmma.hpp"
 
 namespace sft::emulation {
 
@@ -18,6 +20,22 @@ struct DeferredCopy {
   char* destination;
   const char* source;
   std::size_t bytes, source_bytes;
+};
+
+/// A product of a warpgroup that a thread has started.
+struct StartedWgmma {
+  Wgmma product;
+  std::array<std::uint32_t, 4> a_values;     ///< of a_registers when it started
+  std::shared_ptr<std::vector<float>> sums;  ///< what d holds for the products under way
+};
+
+struct ThreadWgmma {
+  std::vector<StartedWgmma> uncommitted;
+  std::vector<std::vector<StartedWgmma>> groups;               ///< the oldest first
+  std::map<float*, std::shared_ptr<std::vector<float>>> sums;  ///< of every d with a product under way
+  bool has_begun = false;                                      ///< has passed a wgmma.fence since it last waited
+  bool has_hidden_copies = false;  ///< cp.async copies have come that it has not shown to products
+  std::uint64_t trace = 0;         ///< of all products: equal for the threads of a warpgroup
 };
 
 /// What a thread came to. Two threads meet where all of it is equal.
@@ -44,6 +62,7 @@ struct BlockThread {
 
   std::vector<DeferredCopy> uncommitted_copies;
   std::vector<std::vector<DeferredCopy>> copy_groups;  ///< the oldest first
+  ThreadWgmma wgmma;
 };
 
 /// Runs one block after the other with the same fibers and the same shared memory.
@@ -65,6 +84,8 @@ class Block {
   [[nodiscard]] std::uint32_t group_end() const;
   [[nodiscard]] BlockThread& thread(std::uint32_t index) { return threads_[index]; }
   void complete(bool orders_memory);
+  /// A fault where products cannot see what some thread has copied.
+  void check_copies_are_shown() const;
 
  private:
   static void enter(void* block);
@@ -74,6 +95,7 @@ class Block {
   void end();
   void poison_shared_memory();
   void check_red_zones() const;
+  void check_products() const;
   [[nodiscard]] bool all_have_come(const Meeting& meeting) const;
   void make_ready(std::uint32_t thread);
   [[noreturn]] void report_divergence() const;

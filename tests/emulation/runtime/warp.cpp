@@ -170,6 +170,7 @@ void wait_copies(int num_groups) {
   const std::size_t num_left = std::min(groups.size(), static_cast<std::size_t>(num_groups));
   const auto first_left = groups.end() - static_cast<std::ptrdiff_t>(num_left);
   for (auto group = groups.begin(); group != first_left; ++group) {
+    if (!group->empty()) block().current().wgmma.has_hidden_copies = true;
     for (const DeferredCopy& copy : *group) {
       check_access(copy.source, copy.source_bytes, 1, Access::read, name);
       check_access(copy.destination, copy.bytes, 1, Access::write, name);

@@ -30,6 +30,7 @@ struct Kernels {
   Count for_keys;
 };
 constexpr Kernels tensor_cores{DType::bf16, 128, 64, 2 * sector}, plain{DType::float32, 32, 32, 2 * sector * 32 / 8};
+constexpr Kernels hopper{DType::bf16, 128, 128, 2 * sector};
 
 struct Heads {
   Count num, num_kv, dim;
@@ -117,6 +118,18 @@ Matrices of_backward(const cuda::TileLists& lists, Count heads, Count kv_heads, 
   return {products, products / 4 + (heads * queries.parts + kv_heads * keys.parts) * dim / 2};
 }
 
+/// Products of warpgroups, as many m16n8k16 as they come to: two of 128 queries with blocks of 128 keys, three of them
+/// with blocks of 64, and four of 128 keys with 64 queries. Operands come from shared memory without loads, but own
+/// rows of queries in the backward pass.
+Matrices of_forward_on_hopper(const cuda::TileLists& lists, Count heads, Count dim) {
+  return {heads * meetings(lists.query_tiles, lists.key_ranges, 128, 128, 128, true).blocks * 2 * 8 * dim};
+}
+Matrices of_backward_on_hopper(const cuda::TileLists& lists, Count heads, Count dim) {
+  const Meetings queries = meetings(lists.query_tiles, lists.key_ranges, 128, 128, 64, true),
+                 keys = meetings(lists.key_tiles, lists.query_ranges, 128, 128, 64, false);
+  return {heads * (queries.blocks * 3 + keys.blocks * 4) * 4 * dim, heads * queries.parts * dim};
+}
+
 Count list_bytes(const std::vector<cuda::AttentionTile>& tiles, const std::vector<cuda::AttentionRange>& ranges) {
   return static_cast<Count>(tiles.size() * sizeof(tiles[0]) + ranges.size() * sizeof(ranges[0]));
 }
@@ -135,9 +148,13 @@ void check(const Kernels& kernels, const Work& work, const Heads& heads) {
   const Count key_lists = list_bytes(lists.query_tiles, lists.key_ranges),
               query_lists = list_bytes(lists.key_tiles, lists.query_ranges);
 
-  const bool has_matrices = kernels.dtype == DType::bf16;
-  const Matrices in_forward = has_matrices ? of_forward(lists, n, D) : Matrices{},
-                 in_backward = has_matrices ? of_backward(lists, n, k, D) : Matrices{};
+  const bool has_matrices = kernels.dtype == DType::bf16, is_hopper = tested_attention() == AttentionKernels::hopper;
+  const Matrices in_forward = !has_matrices ? Matrices{}
+                              : is_hopper   ? of_forward_on_hopper(lists, n, D)
+                                            : of_forward(lists, n, D),
+                 in_backward = !has_matrices ? Matrices{}
+                               : is_hopper   ? of_backward_on_hopper(lists, n, D)
+                                             : of_backward(lists, n, k, D);
   const Count met = other_rows(lists.query_tiles, lists.key_ranges, kernels.forward_rows, true);
   const Count forward = bytes_of::attention_forward(s, T, n, k, D);
   check_traffic("attention_forward", shape,
@@ -170,8 +187,9 @@ void check(const Kernels& kernels, const Work& work, const Heads& heads) {
 BOOST_FIXTURE_TEST_SUITE(attention, FreesTensors)
 
 BOOST_AUTO_TEST_CASE(on_tensor_cores) {
-  for (const Work& work : works) check(tensor_cores, work, {3, 1, 64});
-  check(tensor_cores, works[0], {2, 1, 128});
+  const Kernels& kernels = tested_attention() == AttentionKernels::hopper ? hopper : tensor_cores;
+  for (const Work& work : works) check(kernels, work, {3, 1, 64});
+  check(kernels, works[0], {2, 1, 128});
 }
 
 BOOST_AUTO_TEST_CASE(in_float32) { check(plain, {"64", 64, {{0, 64, 0, 64, 0, 0}}}, {2, 1, 64}); }

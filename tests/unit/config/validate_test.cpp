@@ -507,6 +507,15 @@ const Refused
                c.device.attention = AttentionChoice::cudnn, c.train.precision = Precision::bf16;
                c.model.attn_logit_softcapping = 50.0;
              }},
+            {"`device.attention = hopper` does not go with backend = cpu",
+             [](Config& c) { c.device.attention = AttentionChoice::hopper, c.device.backend = BackendChoice::cpu; }},
+            {"`device.attention = hopper` does not go with precision = fp32",
+             [](Config& c) { c.device.attention = AttentionChoice::hopper, c.train.precision = Precision::fp32; }},
+            {"`device.attention = hopper` does not go with model.head_dim = 256",
+             [](Config& c) {
+               c.device.attention = AttentionChoice::hopper, c.train.precision = Precision::bf16;
+               c.model.head_dim = 256;
+             }},
 };
 
 }  // namespace

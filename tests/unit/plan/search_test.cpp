@@ -71,6 +71,24 @@ BOOST_AUTO_TEST_CASE(what_the_hardware_cannot_compute_is_refused) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(attention_for_other_gpus_is_refused) {
+  for (const auto& [compute_capability, is_refused] : {std::pair{80, true}, {100, true}, {90, false}, {0, false}}) {
+    Task t(1);
+    t.task.base.parallel.zero_stage = 0;
+    t.task.fixed = {"zero_stage"};
+    t.task.hardware.compute_capability = compute_capability;
+    t.task.base.train.precision = config::Precision::bf16;
+    t.task.base.device.attention = config::AttentionChoice::hopper;
+    if (is_refused) {
+      BOOST_CHECK_EXCEPTION(static_cast<void>(search_plans(t.task)), Error, [](const Error& error) {
+        return std::string(error.what()).find("`device.attention = hopper` cannot be computed on this GPU") == 0;
+      });
+    } else {
+      BOOST_TEST(search_plans(t.task).counts.legal > 0);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_given_key_is_a_constraint) {
   Task t(4);
   t.task.base.parallel.tp_size = 2;

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What attention that a run has chosen (device.attention) does not go with.
+#include <fmt/core.h>
+
+#include "config/checks.hpp"
+#include "sft/config/valid_config.hpp"
+#include "sft/config/values.hpp"
+#include "sft/core/error.hpp"
+
+namespace sft::config {
+
+namespace {
+
+constexpr const char* remedy = "leave device.attention out";
+
+std::string setting_of(AttentionChoice choice) { return fmt::format("`device.attention = {}`", write(choice)); }
+
+}  // namespace
+
+void require_attention_of_gpu(const Device& device, int compute_capability) {
+  constexpr int hopper = 90;
+  if (device.attention != AttentionChoice::hopper || compute_capability == hopper) return;
+  throw_config_error(setting_of(device.attention) + " cannot be computed on this GPU",
+                     fmt::format("its compute capability is {}.{}, and these kernels are for 9.0: H100, H200, GH200",
+                                 compute_capability / 10, compute_capability % 10),
+                     remedy);
+}
+
+void check_attention(const Config& config) {
+  const AttentionChoice choice = config.device.attention;
+  if (choice == AttentionChoice::automatic || choice == AttentionChoice::own) return;
+  const bool is_hopper = choice == AttentionChoice::hopper;
+  const std::string key = setting_of(choice);
+  if (config.device.backend == BackendChoice::cpu) {
+    throw_config_error(key + " does not go with backend = cpu",
+                       is_hopper ? "its kernels are for GPUs" : "cuDNN computes on GPUs",
+                       fmt::format("set backend = cuda, or {}", remedy));
+  }
+  if (config.train.precision == Precision::fp32) {
+    throw_config_error(key + " does not go with precision = fp32",
+                       is_hopper ? "its kernels are for bf16 numbers" : "cuDNN's attention is of bf16 numbers",
+                       fmt::format("set train.precision = bf16, or {}", remedy));
+  }
+  if (config.model.attn_logit_softcapping != 0.0) {
+    throw_config_error(key + " does not go with attn_logit_softcapping",
+                       "this program leaves attention whose scores are capped to its kernels for all GPUs", remedy);
+  }
+  constexpr int most_columns = 128;
+  if (is_hopper && config.model.head_dim > most_columns) {
+    throw_config_error(fmt::format("{} does not go with model.head_dim = {}", key, config.model.head_dim),
+                       fmt::format("its kernels are for heads of up to {} numbers", most_columns), remedy);
+  }
+}
+
+}  // namespace sft::config
