@@ -33,6 +33,15 @@ BOOST_AUTO_TEST_CASE(bf16_products_are_fast_where_the_processor_has_instructions
   BOOST_CHECK(has_fast_bf16_products(Isa::amx));
 }
 
+BOOST_AUTO_TEST_CASE(attention_of_bf16_takes_the_fast_products) {
+  for (const Isa isa : {Isa::avx512_bf16, Isa::amx}) {
+    if (isa > best_isa()) continue;
+    const Kernels &kernels = kernels_of(isa), &in_float32 = kernels_of(Isa::avx512);
+    BOOST_TEST((kernels.attention_forward != in_float32.attention_forward) == has_fast_bf16_products(isa));
+    BOOST_TEST((kernels.attention_backward != in_float32.attention_backward) == has_fast_bf16_products(isa));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(memory_for_copies_of_operands_is_planned_where_products_take_it) {
   const Shapes shapes{.tokens = 512, .hidden = 512, .mlp = 2048, .vocab = 8192};
   for (const Isa isa : {Isa::avx2, Isa::avx512}) BOOST_TEST(product_copies_bytes(isa, 4, shapes) == 0U);

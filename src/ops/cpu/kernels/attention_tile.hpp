@@ -67,6 +67,8 @@ struct Block {
 
   /// Keys that query r sees: [0, visible_keys(r)).
   [[nodiscard]] std::int64_t visible_keys(std::int64_t r) const { return max(0, min(num_keys, r + diagonal + 1)); }
+  /// With a window, query r sees no key before first_key(r).
+  [[nodiscard]] std::int64_t first_key(std::int64_t r) const { return max(0, min(num_keys, r + horizon + 1)); }
   /// Queries that see key j: [first_query(j), num_queries).
   [[nodiscard]] std::int64_t first_query(std::int64_t j) const { return max(0, min(num_queries, j - diagonal)); }
   /// Whether the window keeps some query from some key.
