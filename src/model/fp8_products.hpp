@@ -14,9 +14,9 @@ enum class Fp8Operand { activation, weight, gradient };
 
 /// The product with a and b in fp8 where the run has that (Context::fp8), else as it is. Of `tensorwise` scales a
 /// matrix has one: of the slices that the ranks of tp have of it, which all call this for the same layer, but not of
-/// other tokens elsewhere. `scale_of_b`: where b is a weight of which the codes were gathered
+/// other tokens elsewhere. `scales_of_b`: where b is a weight of which the codes were gathered
 /// (ShardedUnits::fp8_scales); else empty.
 void multiply_in_fp8(const Context& c, const ops::Matmul& product, Fp8Operand a, Fp8Operand b,
-                     const Tensor& scale_of_b = {});
+                     const Tensor& scales_of_b = {});
 
 }  // namespace sft::model
