@@ -23,6 +23,13 @@ struct BasicFp8View {
 using Fp8View = BasicFp8View<std::uint8_t, float>;
 using ConstFp8View = BasicFp8View<const std::uint8_t, const float>;
 
+/// See ops::RoundToFp8. Without `turned` its codes are null.
+struct Fp8Rounding {
+  Fp8View out, turned;
+  ConstView in;
+  bool transpose;
+};
+
 /// See ops::ArrangeFp8.
 struct Fp8Arrangement {
   std::uint8_t* out;

@@ -42,6 +42,18 @@ template <class AnyTensor>
   return view_of(round.in);
 }
 
+[[nodiscard]] inline Fp8Rounding fp8_rounding_of(const RoundToFp8& round) {
+  Fp8Rounding result{fp8_view_of(round.out), {}, fp8_source_of(round), round.transpose};
+  const Fp8Matrix& turned = round.turned;
+  if (turned.codes.data == nullptr) return result;
+  SFT_ENSURE(turned.codes.shape[0] == round.out.codes.shape[1] && turned.codes.shape[1] == round.out.codes.shape[0],
+             "ops: what is turned has lines for terms");
+  SFT_ENSURE(turned.tiles == round.out.tiles && turned.format == round.out.format, "ops: both are rounded alike");
+  SFT_ENSURE(turned.tiles != Fp8Tiles::blocks, "ops: codes of blocks are turned by arrange_fp8");
+  result.turned = fp8_view_of(turned);
+  return result;
+}
+
 /// Checks that each code has its place.
 [[nodiscard]] inline Fp8Arrangement fp8_arrangement_of(const ArrangeFp8& arrange) {
   const auto& [out, in, transpose, out_scales, in_scales] = arrange;

@@ -91,6 +91,9 @@ struct RoundToFp8 {
   Fp8Matrix out;
   ConstTensor in;          ///< (lines, terms) compute dtype, strided
   bool transpose = false;  ///< in is (terms, lines)
+  /// Of round_to_fp8: the same numbers with lines for terms, in the same format and tiles, but not in blocks, from the
+  /// same pass over them; empty: none. One scale for all is written here, as it is read in `out`.
+  Fp8Matrix turned{};
 };
 
 /// Neighbouring elements of a matrix in E4M3, row by row: what a rank has of one that several share. See

@@ -70,6 +70,16 @@ void check_round_to_fp8(const RoundToFp8& round) {
   } else {
     call.out("scales", round.out.scales, scale_shape_of(round.out), DType::float32);
   }
+  const Fp8Matrix& turned = round.turned;
+  if (!turned.codes.empty() || !turned.scales.empty()) {
+    call.require(turned.tiles == round.out.tiles && turned.format == round.out.format, "turned is rounded otherwise");
+    call.require(turned.tiles != Fp8Tiles::blocks, "turned has blocks");
+    call.require_dims("turned codes", turned.codes, 2);
+    check_lines(call, "turned codes", turned.codes);
+    call.out("turned codes", turned.codes, {round.out.codes.shape[1], round.out.codes.shape[0]}, DType::uint8,
+             Layout::strided);
+    call.out("turned scales", turned.scales, scale_shape_of(turned), DType::float32);
+  }
   call.check_memory();
 }
 

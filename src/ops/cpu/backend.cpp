@@ -235,7 +235,7 @@ class CpuBackend final : public Backend {
 
   void round_to_fp8(const RoundToFp8& round) override {
     stream_.synchronize();
-    kernels_.round_to_fp8(fp8_view_of(round.out), fp8_source_of(round), round.transpose);
+    kernels_.round_to_fp8(fp8_rounding_of(round));
   }
 
   void raise_fp8_scales(const Fp8Run& run) override {

@@ -142,7 +142,7 @@ struct Kernels {
   void (*magnitude_factors)(float* factors, float* inverse_norms, ConstView magnitudes, const float* squares);
   void (*read_four_bits)(View out, const FourBitArguments& from);
   void (*find_fp8_scale)(Fp8View to, ConstView in);
-  void (*round_to_fp8)(Fp8View to, ConstView in, bool transpose);
+  void (*round_to_fp8)(const Fp8Rounding& call);
   void (*raise_fp8_scales)(const Fp8RunView& run);
   void (*round_fp8_run)(const Fp8RunView& run);
   void (*arrange_fp8)(const Fp8Arrangement& arrange);

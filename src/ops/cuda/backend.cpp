@@ -229,9 +229,7 @@ class CudaBackend final : public Backend {
     cuda::find_fp8_scale(fp8_view_of(round.out), fp8_source_of(round), native_);
   }
 
-  void round_to_fp8(const RoundToFp8& round) override {
-    cuda::round_to_fp8(fp8_view_of(round.out), fp8_source_of(round), round.transpose, native_);
-  }
+  void round_to_fp8(const RoundToFp8& round) override { cuda::round_to_fp8(fp8_rounding_of(round), native_); }
 
   void raise_fp8_scales(const Fp8Run& run) override { cuda::raise_fp8_scales(fp8_run_view_of(run), native_); }
   void round_fp8_run(const Fp8Run& run) override { cuda::round_fp8_run(fp8_run_view_of(run), native_); }

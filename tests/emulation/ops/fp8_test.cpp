@@ -83,6 +83,22 @@ void compare_rounding(const Dims& dims, DType dtype, Fp8Format format, Fp8Tiles 
         [&](Backend& ops, auto of) { rounded.round(ops, of, of(source), transpose); });
 }
 
+/// Both layouts from one pass.
+void compare_both(const Dims& dims, DType dtype, Fp8Tiles tiles, bool transpose, const Layout& layout) {
+  const auto [lines, terms] = dims;
+  Twin source = spread(Twin(dtype, {transpose ? terms : lines, transpose ? lines : terms}, layout), 5);
+  Fp8Twin rounded(lines, terms, Fp8Format::e5m2, tiles), turned(terms, lines, Fp8Format::e5m2, tiles);
+  check("round_to_fp8 to both, " + text_of(dtype) + " " + std::to_string(lines) + " x " + std::to_string(terms) + " " +
+            name_of_tiles(tiles) + (transpose ? " transposed" : ""),
+        {in(source), out(rounded.codes, {}), out(rounded.scales, {}), out(turned.codes, {}), out(turned.scales, {})},
+        [&](Backend& ops, auto of) {
+          const RoundToFp8 call{
+              .out = rounded.on(of), .in = of(source), .transpose = transpose, .turned = turned.on(of)};
+          if (tiles == whole) ops.find_fp8_scale(call);
+          ops.round_to_fp8(call);
+        });
+}
+
 /// Elements [first, first + count) of a matrix whose other elements raised some scales before.
 void compare_run(const Dims& dims, std::int64_t first, std::int64_t count, DType dtype, Fp8Tiles tiles,
                  const Layout& layout, bool is_spoilt = false) {
@@ -187,6 +203,18 @@ BOOST_AUTO_TEST_CASE(codes_and_scales) {
         for (const Dims& dims : sizes) {
           const Fp8Format format = ++number % 2 == 0 ? Fp8Format::e4m3 : Fp8Format::e5m2;
           compare_rounding(dims, dtype, format, tiles, transpose, layouts[static_cast<std::size_t>(number / 2 % 3)]);
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(both_layouts) {
+  for (const Dims& dims : with_large<Dims>({{1, 1}, {5, 19}, {128, 128}, {40, 264}, {130, 300}}, {{4096, 4096}})) {
+    for (const DType dtype : compute_dtypes) {
+      for (const Fp8Tiles tiles : {whole, vectors}) {
+        for (const bool transpose : {false, true}) {
+          for (const Layout& layout : layouts) compare_both(dims, dtype, tiles, transpose, layout);
         }
       }
     }

@@ -316,6 +316,18 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
          b.round_to_fp8(
              {.out = {x["codes"], x["scales"], Fp8Format::e5m2, Fp8Tiles::vectors}, .in = x["in"], .transpose = true});
        }});
+  ops.push_back({"round_to_fp8",
+                 {{"in", {bf16, {D, D}, "strided"}},
+                  {"codes", {DType::uint8, {D, D}, "written"}},
+                  {"scales", {float32, {1, D}, "written"}},
+                  {"turned codes", {DType::uint8, {D, D}, "written"}},
+                  {"turned scales", {float32, {1, D}, "written"}}},
+                 [](Backend& b, Tensors x) {
+                   b.round_to_fp8(
+                       {.out = {x["codes"], x["scales"], Fp8Format::e5m2, Fp8Tiles::vectors},
+                        .in = x["in"],
+                        .turned = {x["turned codes"], x["turned scales"], Fp8Format::e5m2, Fp8Tiles::vectors}});
+                 }});
   // 12 of the elements behind the first two, of a matrix in one block.
   const Operand run{bf16, {12}}, codes_of_run{DType::uint8, {12}}, scale_of_block{float32, {1, 4}};
   const auto run_of = [](Tensors& x) {

@@ -214,6 +214,35 @@ BOOST_AUTO_TEST_CASE(scales_are_the_least_powers_of_two_that_nothing_exceeds) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(both_layouts_from_one_pass_are_those_of_two) {
+  struct Dims {
+    std::int64_t lines, terms;
+  };
+  on_every_backend([&](TestBackend& backend) {
+    for (const auto& [lines, terms] : {Dims{150, 300}, {128, 256}, {1, 7}, {33, 16}, {5, 129}}) {
+      for (const Fp8Tiles tiles : {Fp8Tiles::whole, Fp8Tiles::vectors}) {
+        for (const Fp8Format format : formats) {
+          for (const bool transpose : {false, true}) {
+            const Owned in = Owned(DType::bf16, {transpose ? terms : lines, transpose ? lines : terms}).normal(6);
+            const OwnedFp8 out(lines, terms, format, tiles), turned(terms, lines, format, tiles),
+                expected(lines, terms, format, tiles), expected_turned(terms, lines, format, tiles);
+            round(backend, expected, *in, transpose);
+            round(backend, expected_turned, *in, !transpose);
+            const RoundToFp8 both{.out = out.matrix, .in = *in, .transpose = transpose, .turned = turned.matrix};
+            if (tiles == Fp8Tiles::whole) backend->find_fp8_scale(both);
+            backend->round_to_fp8(both);
+            for (const auto& [found, wanted] : {std::pair(&out, &expected), {&turned, &expected_turned}}) {
+              BOOST_TEST(found->numbers() == wanted->numbers(), describe(backend, format, tiles));
+              BOOST_TEST(read(*found->scales) == read(*wanted->scales), describe(backend, format, tiles));
+              BOOST_TEST(found->ends_with_zeros(), describe(backend, format, tiles));
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
 /// Rounded run by run, as gathers send numbers, and then arranged, codes and scales are those of the matrix.
 BOOST_AUTO_TEST_CASE(runs_that_are_arranged_are_the_matrix_rounded_in_place) {
   struct Dims {

@@ -155,19 +155,35 @@ void scale_tile(float* scales, Fp8View to, const Tile& tile, const float* number
   for (std::int64_t l = 0; l < tile.lines; ++l) scales[l] = scale;
 }
 
-template <class F, class T>
-void round_tile(Fp8View to, ConstView in, bool transpose, const Tile& tile) {
-  float numbers[fp8_tile_side * fp8_tile_side], scales[fp8_tile_side];
-  read_tile<T>(numbers, in, transpose, tile);
+template <class F>
+void round_numbers(Fp8View to, const Tile& tile, const float* numbers, const float* whole_scale) {
+  float scales[fp8_tile_side];
   if (to.tiles == Fp8View::Tiles::whole) {
-    for (std::int64_t l = 0; l < tile.lines; ++l) scales[l] = *to.scales;
+    for (std::int64_t l = 0; l < tile.lines; ++l) scales[l] = *whole_scale;
   } else {
     scale_tile<F>(scales, to, tile, numbers);
   }
   encode_tile<F>(to, tile, numbers, scales);
 }
 
-void round_to_fp8(Fp8View to, ConstView in, bool transpose) {
+template <class F, class T>
+void round_tile(const Fp8Rounding& call, const Tile& tile) {
+  float numbers[fp8_tile_side * fp8_tile_side];
+  read_tile<T>(numbers, call.in, call.transpose, tile);
+  round_numbers<F>(call.out, tile, numbers, call.out.scales);
+  if (call.turned.codes == nullptr) return;
+  float turned[fp8_tile_side * fp8_tile_side];
+  for (std::int64_t t = 0; t < tile.terms; ++t) {
+    for (std::int64_t l = 0; l < tile.lines; ++l) turned[t * fp8_tile_side + l] = numbers[l * fp8_tile_side + t];
+  }
+  round_numbers<F>(call.turned, {tile.term, tile.terms, tile.line, tile.lines}, turned, call.out.scales);
+}
+
+void round_to_fp8(const Fp8Rounding& call) {
+  const Fp8View& to = call.out;
+  const ConstView& in = call.in;
+  const bool has_both = call.turned.codes != nullptr;
+  if (has_both && to.tiles == Fp8View::Tiles::whole) *call.turned.scales = *to.scales;
   with_type(in, [&](auto type) {
     using T = typename decltype(type)::type;
     with_format(to, [&](auto format) {
@@ -177,8 +193,7 @@ void round_to_fp8(Fp8View to, ConstView in, bool transpose) {
 #pragma omp parallel for if (in.rows * in.columns >= min_parallel_elements)
       for (std::int64_t i = 0; i < num_tiles; ++i) {
         const std::int64_t line = i / across * fp8_tile_side, term = i % across * fp8_tile_side;
-        round_tile<F, T>(to, in, transpose,
-                         {line, min(fp8_tile_side, to.lines - line), term, min(fp8_tile_side, to.terms - term)});
+        round_tile<F, T>(call, {line, min(fp8_tile_side, to.lines - line), term, min(fp8_tile_side, to.terms - term)});
       }
     });
   });
