@@ -41,7 +41,7 @@ struct Shape {
 class UnitBuilder {
  public:
   UnitBuilder(Architecture& architecture, const config::Model& model, const IsTrainable& is_trainable,
-              const config::Lora& lora, bool cuts_tokens, bool sends_fp8)
+              const config::Lora& lora, bool cuts_tokens, SentTiles sends_fp8)
       : parts_(architecture.parts),
         num_kv_heads_(model.num_key_value_heads),
         is_trainable_(is_trainable),
@@ -84,7 +84,7 @@ class UnitBuilder {
   /// A matrix, or a bias where `shape` has no columns.
   ParameterGroup parameter_of_expert(std::string name, const Shape& shape, int expert, int num_experts) {
     const PartIndex part = part_with(is_trainable_(name), /*of_experts=*/true, /*four_bits=*/{}, /*in_float32=*/false,
-                                     sends_fp8_ && shape.columns > 0);
+                                     shape.columns > 0 ? sends_fp8_ : std::nullopt);
     const ParameterGroup added = add(std::move(name), shape.rows, shape.columns, shape.split, part);
     Parameter& parameter = parameters_in(part).back();
     parameter.expert = expert;
@@ -216,7 +216,7 @@ class UnitBuilder {
   /// of these; it joins the list with its first parameter.
   [[nodiscard]] PartIndex part_with(bool has_gradient, bool of_experts = false,
                                     std::optional<FourBitForm> four_bits = {}, bool in_float32 = false,
-                                    bool in_fp8 = false) {
+                                    SentTiles in_fp8 = {}) {
     for (const PartIndex index : parts_.indices()) {
       const PartUnits& part = parts_[index];
       if (part.has_gradient != has_gradient || part.of_experts != of_experts) continue;
@@ -242,7 +242,7 @@ class UnitBuilder {
   const IsTrainable& is_trainable_;
   const config::Lora& lora_;
   std::optional<FourBitForm> four_bits_;  ///< of frozen matrices of linear layers
-  bool sends_fp8_;                        ///< PartUnits::in_fp8, of what products in fp8 read
+  SentTiles sends_fp8_;                   ///< PartUnits::in_fp8, of what products in fp8 read
   TpSplit norm_split_;
   Init norm_init_;
 };
@@ -543,7 +543,7 @@ std::vector<UnitIndex> DecoderParameters::forward_backward_units(bool recomputes
 }
 
 Architecture make_architecture(const config::Model& m, const IsTrainable& is_trainable, const config::Lora& lora,
-                               int blocks_per_unit, bool cuts_tokens, bool sends_fp8) {
+                               int blocks_per_unit, bool cuts_tokens, SentTiles sends_fp8) {
   Architecture result;
   UnitBuilder unit(result, m, is_trainable, lora, cuts_tokens, sends_fp8);
   DecoderParameters& parameters = result.parameters;
@@ -569,9 +569,10 @@ Architecture make_architecture(const config::ValidConfig& config) {
       config->parallel.token_slices() > 1, sends_fp8(config));
 }
 
-bool sends_fp8(const config::ValidConfig& config) {
-  return config->train.fp8 == config::Fp8::tensorwise && config->parallel.zero_stage > 0 &&
-         num_ranks(config->parallel.sizes(), fsdp_axes) > 1;
+SentTiles sends_fp8(const config::ValidConfig& config) {
+  const bool has_shards = config->parallel.zero_stage > 0 && num_ranks(config->parallel.sizes(), fsdp_axes) > 1;
+  if (!has_shards || config->train.fp8 == config::Fp8::none) return {};
+  return config->train.fp8 == config::Fp8::blockwise ? ops::Fp8Tiles::blocks : ops::Fp8Tiles::whole;
 }
 
 HeadSplit split_heads(const config::Model& model, int tp_size, TpRank tp_rank) {

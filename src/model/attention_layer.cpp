@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "sft/model/fp8_buffers.hpp"
 #include "sft/model/linear.hpp"
 
 namespace sft::model {
@@ -318,21 +319,22 @@ void attention_recompute(const Context& c, const BlockParameters& p, const Activ
 
 void attention_backward(const Context& c, const BlockParameters& p, AttentionActivations& saved, BlockScratch& scratch,
                         const std::function<void()>& start_normed) {
+  GradientCodes of_qkv{LayerOfTwo::first}, of_o{LayerOfTwo::second};
   if (c.sizes.head_groups > 1) {
     start_normed();
     c.tp.finish();
     differentiate_groups(c, p, saved, scratch);
   } else {
-    linear_backward_input(c, p.o, as_matrix(scratch.dattention), scratch.dbranch);
+    linear_backward_input(c, p.o, as_matrix(scratch.dattention), scratch.dbranch, 0, &of_o);
     // normed comes in the memory of dattention, beside the gradients of queries, keys and values
     differentiate_group(c, p, {0, 1}, saved, scratch, heads_of(scratch.qkv, c.sizes), start_normed);
   }
   sum_before_rounding(c, scratch);
 
-  const auto differentiate_input = [&] { linear_backward_input(c, p.qkv, scratch.dnormed, scratch.qkv); };
+  const auto differentiate_input = [&] { linear_backward_input(c, p.qkv, scratch.dnormed, scratch.qkv, 0, &of_qkv); };
   const auto add_weight_gradients = [&] {
-    linear_backward_weight(c, p.o, scratch.dbranch, as_matrix(saved.out));
-    linear_backward_weight(c, p.qkv, scratch.qkv, scratch.normed);
+    linear_backward_weight(c, p.o, scratch.dbranch, as_matrix(saved.out), 0, &of_o);
+    linear_backward_weight(c, p.qkv, scratch.qkv, scratch.normed, 0, &of_qkv);
   };
   if (scratch.is_in_one) {
     add_weight_gradients();

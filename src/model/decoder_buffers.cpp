@@ -27,7 +27,7 @@ DecoderBuffers::DecoderBuffers(const config::Model& config, const config::Lora& 
                                config::Fp8 fp8_products)
     : loss_head(sizes, kind, loss),
       adapters(lora, sizes.shapes(), policy.mlp_tile_tokens, config.num_hidden_layers),
-      fp8(fp8_products, config, sizes, policy.mlp_tile_tokens),
+      fp8(fp8_products, config, sizes, policy.mlp_tile_tokens, !lora.use_peft),
       balance(config),
       sizes_(sizes),
       config_(config),

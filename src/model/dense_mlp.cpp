@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "sft/model/fp8_buffers.hpp"
 #include "sft/model/linear.hpp"
 
 namespace sft::model {
@@ -37,6 +38,7 @@ struct DenseMlp::Tile {
   Tensor gate_up;  ///< rows of what the block keeps, or the memory that all tiles share
   Tensor act;      ///< memory that all tiles share
   Tensor normed, dnormed, delta, dbranch;
+  GradientCodes of_gate_up{LayerOfTwo::first}, of_down{LayerOfTwo::second};
 };
 
 /// Calls work(tile) for the tiles, in order.
@@ -46,14 +48,15 @@ void DenseMlp::for_each_tile(const Context& c, MlpActivations& saved, BlockScrat
   for (std::int64_t begin = 0; begin < num_tokens; begin += tile_tokens) {
     const std::int64_t count = std::min(tile_tokens, num_tokens - begin);
     const auto rows = [&](const Tensor& all) { return all.empty() ? all : all.rows(begin, count); };
-    work(Tile{.begin = begin,
+    Tile tile{.begin = begin,
               .count = count,
               .gate_up = saved.gate_up.empty() ? leading(scratch.gate_up, count, 2 * width) : rows(saved.gate_up),
               .act = leading(scratch.act, count, width),
               .normed = rows(scratch.normed),
               .dnormed = rows(scratch.dnormed),
               .delta = rows(scratch.delta),
-              .dbranch = rows(scratch.dbranch)});
+              .dbranch = rows(scratch.dbranch)};
+    work(tile);
   }
 }
 
@@ -72,7 +75,7 @@ void DenseMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& s
   const bool recomputes = saved.gate_up.empty();
   start_normed();  // beside the first gradients
   if (recomputes) c.tp.finish();
-  for_each_tile(c, saved, scratch, [&](const Tile& tile) {
+  for_each_tile(c, saved, scratch, [&](Tile& tile) {
     differentiate(c, tile, recomputes);
     if (scratch.is_in_one) {
       add_weight_gradients(c, tile);
@@ -88,26 +91,26 @@ void DenseMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& s
 }
 
 void DenseMlp::backward_term(const Context& c, MlpActivations& saved, BlockScratch& scratch) const {
-  for_each_tile(c, saved, scratch, [&](const Tile& tile) {
+  for_each_tile(c, saved, scratch, [&](Tile& tile) {
     differentiate(c, tile, saved.gate_up.empty());
     differentiate_input(c, tile);
     add_weight_gradients(c, tile);
   });
 }
 
-void DenseMlp::differentiate(const Context& c, const Tile& tile, bool recomputes) const {
+void DenseMlp::differentiate(const Context& c, Tile& tile, bool recomputes) const {
   if (recomputes) linear_forward(c, gate_up_, tile.gate_up, tile.normed, tile.begin);
-  linear_backward_input(c, down_, tile.act, tile.dbranch, tile.begin);
+  linear_backward_input(c, down_, tile.act, tile.dbranch, tile.begin, &tile.of_down);
   gate_backward(c, tile.act, tile.gate_up);
 }
 
-void DenseMlp::differentiate_input(const Context& c, const Tile& tile) const {
-  linear_backward_input(c, gate_up_, tile.dnormed, tile.gate_up, tile.begin);
+void DenseMlp::differentiate_input(const Context& c, Tile& tile) const {
+  linear_backward_input(c, gate_up_, tile.dnormed, tile.gate_up, tile.begin, &tile.of_gate_up);
 }
 
-void DenseMlp::add_weight_gradients(const Context& c, const Tile& tile) const {
-  linear_backward_weight(c, down_, tile.dbranch, tile.act, tile.begin);
-  linear_backward_weight(c, gate_up_, tile.gate_up, tile.normed, tile.begin);
+void DenseMlp::add_weight_gradients(const Context& c, Tile& tile) const {
+  linear_backward_weight(c, down_, tile.dbranch, tile.act, tile.begin, &tile.of_down);
+  linear_backward_weight(c, gate_up_, tile.gate_up, tile.normed, tile.begin, &tile.of_gate_up);
 }
 
 }  // namespace sft::model

@@ -6,15 +6,16 @@
 
 namespace sft::model {
 
-Fp8Buffers::Fp8Buffers(config::Fp8 way, const config::Model& model, const Sizes& sizes, std::int64_t mlp_tile_tokens)
-    : way_(way) {
+Fp8Buffers::Fp8Buffers(config::Fp8 way, const config::Model& model, const Sizes& sizes, std::int64_t mlp_tile_tokens,
+                       bool keeps_gradients)
+    : way_(way), keeps_gradients_(keeps_gradients) {
   if (!is_used()) return;
-  fit_layer(sizes.tokens, sizes.qkv_columns(), sizes.hidden);
-  fit_layer(sizes.tokens, sizes.hidden, sizes.q_columns());
+  fit_layer(sizes.tokens, sizes.qkv_columns(), sizes.hidden, kept_of_first_);
+  fit_layer(sizes.tokens, sizes.hidden, sizes.q_columns(), kept_of_second_);
   const std::int64_t mlp_tokens = std::min(mlp_tile_tokens, sizes.tokens), mlp = sizes.widest_mlp();
   if (mlp > 0) {
-    fit_layer(mlp_tokens, 2 * mlp, sizes.hidden);
-    fit_layer(mlp_tokens, sizes.hidden, mlp);
+    fit_layer(mlp_tokens, 2 * mlp, sizes.hidden, kept_of_first_);
+    fit_layer(mlp_tokens, sizes.hidden, mlp, kept_of_second_);
   }
   if (sizes.experts == 0) return;
   // All rows may go to one expert. Matrices of gpt-oss are (columns in, columns), and so are their gradients, whose
@@ -39,6 +40,14 @@ void Fp8Buffers::fit_layer(std::int64_t tokens, std::int64_t columns, std::int64
   right_.fit(columns_in, tokens, vectors);
 }
 
+void Fp8Buffers::fit_layer(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in, Memory& kept) {
+  fit_layer(tokens, columns, columns_in);
+  if (!keeps_gradients_) return;
+  const ops::Fp8Tiles tiles = is_blockwise() ? ops::Fp8Tiles::vectors : ops::Fp8Tiles::whole;
+  kept.fit(tokens, columns, tiles);  // for dx, where dw comes first
+  kept.fit(columns, tokens, tiles);
+}
+
 void Fp8Buffers::Memory::fit(std::int64_t lines, std::int64_t terms, ops::Fp8Tiles tiles) {
   num_codes = std::max(num_codes, ops::num_fp8_codes(lines, terms));
   const auto [scale_rows, scale_columns] = ops::fp8_scale_shape(tiles, lines, terms);
@@ -53,6 +62,11 @@ void Fp8Buffers::lay_out(device::Arena& workspace) {
   scales_ = take(workspace, DType::float32, {begin + right_.num_scales});
   left_.scales = scales_.rows(0, left_.num_scales);
   right_.scales = scales_.rows(begin, right_.num_scales);
+  if (!keeps_gradients_) return;
+  for (Memory* memory : {&kept_of_first_, &kept_of_second_}) {
+    memory->codes = take(workspace, DType::uint8, {memory->num_codes});
+    memory->scales = take(workspace, DType::float32, {memory->num_scales});
+  }
 }
 
 ops::Fp8Matrix Fp8Buffers::view_of(const Memory& memory, std::int64_t lines, std::int64_t terms, ops::Fp8Format format,

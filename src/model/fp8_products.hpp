@@ -5,6 +5,7 @@
 // section 3.3, but for gradients in E5M2).
 
 #include "sft/model/context.hpp"
+#include "sft/model/fp8_buffers.hpp"
 #include "sft/ops/backend.hpp"
 
 namespace sft::model {
@@ -14,9 +15,12 @@ enum class Fp8Operand { activation, weight, gradient };
 
 /// The product with a and b in fp8 where the run has that (Context::fp8), else as it is. Of `tensorwise` scales a
 /// matrix has one: of the slices that the ranks of tp have of it, which all call this for the same layer, but not of
-/// other tokens elsewhere. `scale_of_b`: where b is a weight of which the codes were gathered
-/// (ShardedUnits::fp8_scales); else empty.
+/// other tokens elsewhere. `scales_of_b`: where b is a weight of which the codes were gathered
+/// (ShardedUnits::fp8_scales); else empty. `codes_of_a`: where a is the gradient of a layer's output, which goes into
+/// two products, of which the second has it transposed: the first of them rounds it to both layouts, from one pass over
+/// the numbers, and the second reads the codes. Nothing but codes that are kept for the same layer may come between.
+/// Null: one product has it.
 void multiply_in_fp8(const Context& c, const ops::Matmul& product, Fp8Operand a, Fp8Operand b,
-                     const Tensor& scale_of_b = {});
+                     const Tensor& scales_of_b = {}, GradientCodes* codes_of_a = nullptr);
 
 }  // namespace sft::model

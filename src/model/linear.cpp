@@ -46,12 +46,15 @@ Tensor low_backward(const Context& c, const Adapter& adapter, const Tensor& dy) 
   return low_grad;
 }
 
-/// A product of the layer itself, not of its adapters: in fp8 where the run has that, but for the head.
-void multiply_own(const Context& c, const Linear& layer, const ops::Matmul& product, Fp8Operand a, Fp8Operand b) {
+/// A product of the layer itself, not of its adapters: in fp8 where the run has that, but for the head. `codes`: of a,
+/// if it goes into another product as well.
+void multiply_own(const Context& c, const Linear& layer, const ops::Matmul& product, Fp8Operand a, Fp8Operand b,
+                  GradientCodes* codes = nullptr) {
   if (layer.is_head) {
     c.ops.matmul(product);
   } else {
-    multiply_in_fp8(c, product, a, b, b == Fp8Operand::weight ? c.units.fp8_scales(layer.weight) : Tensor());
+    multiply_in_fp8(c, product, a, b, b == Fp8Operand::weight ? c.units.fp8_scales(layer.weight) : Tensor(),
+                    c.units.has_gradient(layer.weight) ? codes : nullptr);
   }
 }
 
@@ -294,15 +297,15 @@ void linear_forward_partial(const Context& c, const Linear& layer, Tensor y, con
   multiply(c, layer, y, x, layer.bias.exists() && c.tp.rank() == 0, first_token);
 }
 
-void linear_backward_input(const Context& c, const Linear& layer, Tensor dx, const Tensor& dy,
-                           std::int64_t first_token) {
+void linear_backward_input(const Context& c, const Linear& layer, Tensor dx, const Tensor& dy, std::int64_t first_token,
+                           GradientCodes* codes) {
   const bool drops = c.adapters.dropout() != 0.0F;
   if (!drops && has_magnitudes(layer)) {
     scaled_backward_input(c, layer, dx, dy);
     return;
   }
   multiply_own(c, layer, {.a = dy, .b = c.units.parameter(layer.weight), .c = dx}, Fp8Operand::gradient,
-               Fp8Operand::weight);
+               Fp8Operand::weight, codes);
   for (const Adapter& adapter : layer.adapters) {
     const Tensor columns = columns_of(c, layer, adapter, dy);
     if (drops) {
@@ -324,14 +327,14 @@ void linear_backward_columns(const Context& c, const Linear& layer, Slice column
 }
 
 void linear_backward_weight(const Context& c, const Linear& layer, const Tensor& dy, const Tensor& x,
-                            std::int64_t first_token) {
+                            std::int64_t first_token, GradientCodes* codes) {
   if (layer.bias.exists() && c.units.has_gradient(layer.bias)) {
     c.ops.bias_backward(c.units.accumulated_gradient(layer.bias), dy);
   }
   if (c.units.has_gradient(layer.weight)) {
     const parallel::GradientTarget target = c.units.gradient(layer.weight);
     multiply_own(c, layer, {.a = dy, .b = x, .c = target.tensor, .transpose_a = true, .accumulate = target.accumulate},
-                 Fp8Operand::gradient, Fp8Operand::activation);
+                 Fp8Operand::gradient, Fp8Operand::activation, codes);
   }
   for (const Adapter& adapter : layer.adapters) {
     const Tensor input = dropped(c, adapter, x, first_token), low = low_forward(c, adapter, input);

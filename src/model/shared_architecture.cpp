@@ -13,21 +13,22 @@ std::shared_ptr<const Architecture> shared_architecture(const config::ValidConfi
     config::Model model;
     config::Lora lora;
     int blocks_per_unit;
-    bool cuts_tokens, sends_fp8;
+    bool cuts_tokens;
+    SentTiles sent;
     std::shared_ptr<const Architecture> architecture;
   };
   constexpr std::size_t most_kept = 4;
   thread_local std::deque<Made> kept;
   const int blocks_per_unit = config->parallel.blocks_per_unit;
   const bool cuts_tokens = config->parallel.token_slices() > 1;
-  const bool has_fp8 = sends_fp8(config);
+  const SentTiles sent = sends_fp8(config);
   const auto found = std::ranges::find_if(kept, [&](const Made& made) {
-    return made.blocks_per_unit == blocks_per_unit && made.cuts_tokens == cuts_tokens && made.sends_fp8 == has_fp8 &&
+    return made.blocks_per_unit == blocks_per_unit && made.cuts_tokens == cuts_tokens && made.sent == sent &&
            made.model == config->model && made.lora == config->lora;
   });
   if (found != kept.end()) return found->architecture;
   if (kept.size() == most_kept) kept.pop_front();
-  kept.push_back({config->model, config->lora, blocks_per_unit, cuts_tokens, has_fp8,
+  kept.push_back({config->model, config->lora, blocks_per_unit, cuts_tokens, sent,
                   std::make_shared<const Architecture>(make_architecture(config))});
   return kept.back().architecture;
 }

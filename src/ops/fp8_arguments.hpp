@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "ops/kernel_arguments.hpp"
+
 namespace sft::ops {
 
 /// A matrix of 8-bit floats; see ops::Fp8Matrix. Byte and Float are const where it is only read.
@@ -21,6 +23,13 @@ struct BasicFp8View {
 using Fp8View = BasicFp8View<std::uint8_t, float>;
 using ConstFp8View = BasicFp8View<const std::uint8_t, const float>;
 
+/// See ops::RoundToFp8. Without `turned` its codes are null.
+struct Fp8Rounding {
+  Fp8View out, turned;
+  ConstView in;
+  bool transpose;
+};
+
 /// See ops::ArrangeFp8.
 struct Fp8Arrangement {
   std::uint8_t* out;
@@ -28,6 +37,19 @@ struct Fp8Arrangement {
   std::int64_t lines, terms;
   std::int64_t line_codes, in_stride;  ///< from one line of out, or row of in, to the next
   bool transpose;
+  float* out_scales;  ///< of blocks; null: there are none
+  const float* in_scales;
+  std::int64_t out_row_scales, in_row_scales;
+};
+
+/// See ops::Fp8Run.
+struct Fp8RunView {
+  std::uint8_t* codes;
+  ConstView in;  ///< one row
+  std::int64_t first, terms;
+  float* scales;
+  std::int64_t row_scales;
+  bool is_whole;
 };
 
 /// The side of a tile, ops::fp8_tile.

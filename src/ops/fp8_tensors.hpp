@@ -42,20 +42,61 @@ template <class AnyTensor>
   return view_of(round.in);
 }
 
+[[nodiscard]] inline Fp8Rounding fp8_rounding_of(const RoundToFp8& round) {
+  Fp8Rounding result{fp8_view_of(round.out), {}, fp8_source_of(round), round.transpose};
+  const Fp8Matrix& turned = round.turned;
+  if (turned.codes.data == nullptr) return result;
+  SFT_ENSURE(turned.codes.shape[0] == round.out.codes.shape[1] && turned.codes.shape[1] == round.out.codes.shape[0],
+             "ops: what is turned has lines for terms");
+  SFT_ENSURE(turned.tiles == round.out.tiles && turned.format == round.out.format, "ops: both are rounded alike");
+  SFT_ENSURE(turned.tiles != Fp8Tiles::blocks, "ops: codes of blocks are turned by arrange_fp8");
+  result.turned = fp8_view_of(turned);
+  return result;
+}
+
 /// Checks that each code has its place.
 [[nodiscard]] inline Fp8Arrangement fp8_arrangement_of(const ArrangeFp8& arrange) {
-  const auto& [out, in, transpose] = arrange;
+  const auto& [out, in, transpose, out_scales, in_scales] = arrange;
   SFT_ENSURE(out.dtype == DType::uint8 && in.dtype == DType::uint8 && out.ndim == 2 && in.ndim == 2,
              "ops: matrices of uint8 expected");
   SFT_ENSURE(in.shape[transpose ? 1 : 0] == out.shape[0] && in.shape[transpose ? 0 : 1] == out.shape[1],
              "ops: a code has a place");
+  const bool has_scales = !out_scales.empty();
+  const auto in_shape = fp8_scale_shape(Fp8Tiles::blocks, in.shape[0], in.shape[1]),
+             out_shape = fp8_scale_shape(Fp8Tiles::blocks, out.shape[0], out.shape[1]);
+  SFT_ENSURE(has_scales == !in_scales.empty(), "ops: scales come of scales");
+  SFT_ENSURE(!has_scales || (in_scales.num_elements() == in_shape[0] * in_shape[1] &&
+                             out_scales.num_elements() == out_shape[0] * out_shape[1]),
+             "ops: a block has a scale");
   return {.out = out.as<std::uint8_t>(),
           .in = in.as<std::uint8_t>(),
           .lines = out.shape[0],
           .terms = out.shape[1],
           .line_codes = fp8_line_codes(out.shape[1]),
           .in_stride = row_stride(in),
-          .transpose = transpose};
+          .transpose = transpose,
+          .out_scales = has_scales ? floats_of(out_scales) : nullptr,
+          .in_scales = has_scales ? floats_of(in_scales) : nullptr,
+          .out_row_scales = out_shape[1],
+          .in_row_scales = in_shape[1]};
+}
+
+/// Checks that the run lies in its matrix.
+[[nodiscard]] inline Fp8RunView fp8_run_view_of(const Fp8Run& run) {
+  const auto& [codes, in, first, lines, terms, scales, tiles] = run;
+  SFT_ENSURE(codes.dtype == DType::uint8 && codes.ndim == 1 && in.ndim == 1 && codes.shape[0] == in.shape[0],
+             "ops: an element has a code");
+  SFT_ENSURE(first >= 0 && first + in.shape[0] <= lines * terms, "ops: a run lies in its matrix");
+  SFT_ENSURE(tiles != Fp8Tiles::vectors, "ops: a run of a matrix with one scale, or of blocks");
+  const auto [scale_rows, scale_columns] = fp8_scale_shape(tiles, lines, terms);
+  SFT_ENSURE(scales.num_elements() == scale_rows * scale_columns, "ops: a tile has a scale");
+  return {.codes = codes.as<std::uint8_t>(),
+          .in = flat_view_of(in),
+          .first = first,
+          .terms = terms,
+          .scales = floats_of(scales),
+          .row_scales = scale_columns,
+          .is_whole = tiles == Fp8Tiles::whole};
 }
 
 /// Checks the shapes of the product, too, as ops::Fp8Matmul says.

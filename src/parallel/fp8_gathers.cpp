@@ -8,43 +8,17 @@
 
 namespace sft::parallel {
 
-namespace {
-
-/// A run of numbers, and of codes for them, as lines that blocks of threads round whole.
-struct Lines {
-  ConstTensor numbers;
-  Tensor codes;
-};
-
-/// The numbers of a run as lines of one tile, then what is left of them.
-std::vector<Lines> lines_of(const Tensor& numbers, const Tensor& codes) {
-  const std::int64_t size = numbers.num_elements(), whole = size / ops::fp8_tile * ops::fp8_tile, rest = size - whole;
-  std::vector<Lines> lines;
-  const auto add = [&](std::int64_t begin, std::int64_t num_lines, std::int64_t terms) {
-    const auto view = [&](const Tensor& x) { return x.rows(begin, num_lines * terms).view({num_lines, terms}); };
-    lines.push_back({view(numbers), view(codes)});
-  };
-  if (whole > 0) add(0, whole / ops::fp8_tile, ops::fp8_tile);
-  if (rest > 0) add(whole, 1, rest);
-  return lines;
-}
-
-ops::RoundToFp8 rounding(const Lines& lines, const Tensor& scale) {
-  return {.out = {lines.codes, scale.view({1, 1}), ops::Fp8Format::e4m3, ops::Fp8Tiles::whole}, .in = lines.numbers};
-}
-
-}  // namespace
-
 std::vector<UnitMatrix> matrices_of(const Unit& unit) {
   std::vector<UnitMatrix> matrices;
   const Parameter* before = nullptr;  // that this rank has elements of
   for (const Parameter& p : unit.parameters) {
     if (p.local_elements() == 0) continue;
     if (before != nullptr && p.joins_previous && p.expert == before->expert) {
-      matrices.back().count += p.local_elements();
+      matrices.back().lines += p.local_rows;
     } else {
       matrices.push_back({.begin = p.unit_offset,
-                          .count = p.local_elements(),
+                          .lines = p.local_rows,
+                          .terms = p.local_columns,
                           .first = checked_cast<int>(&p - unit.parameters.data())});
     }
     before = &p;
@@ -75,18 +49,33 @@ bool Fp8Gathers::has_codes(UnitIndex unit) const {
   });
 }
 
-template <class Visit>
-void Fp8Gathers::for_each_piece(PartIndex part, UnitIndex unit, const Visit& visit) const {
+std::vector<ops::Fp8Run> Fp8Gathers::runs_of(PartIndex part, UnitIndex unit) const {
   const UnitStorage& stored = storage_[part];
   const Unit& map = stored.shard_map().unit(unit);
+  const ops::Fp8Tiles tiles = *stored.part().in_fp8;
   const Tensor numbers = stored.parameters_of(unit), codes = buffers_.codes(part, unit);
-  const std::int64_t first = (groups_.*stored.part().groups.gathers).rank() * map.shard_elements;
-  const std::vector<UnitMatrix> matrices = matrices_of(map);
-  for (std::size_t i = 0; i < matrices.size(); ++i) {
-    const std::int64_t begin = std::max(matrices[i].begin - first, std::int64_t{0}),
-                       end = std::min(matrices[i].begin + matrices[i].count - first, map.shard_elements);
-    if (begin < end) visit(i, numbers.rows(begin, end - begin), codes.rows(begin, end - begin));
+  const std::int64_t shard_begin = (groups_.*stored.part().groups.gathers).rank() * map.shard_elements,
+                     shard_end = shard_begin + map.shard_elements;
+  std::vector<ops::Fp8Run> runs;
+  std::int64_t first_scale = 0;
+  for (const UnitMatrix& matrix : matrices_of(map)) {
+    const auto [scale_rows, scale_columns] = ops::fp8_scale_shape(tiles, matrix.lines, matrix.terms);
+    const std::int64_t num_scales = scale_rows * scale_columns;
+    const std::int64_t begin = std::max(matrix.begin, shard_begin),
+                       end = std::min(matrix.begin + matrix.lines * matrix.terms, shard_end);
+    if (begin < end) {
+      runs.push_back(
+          {.codes = codes.rows(begin - shard_begin, end - begin),
+           .in = numbers.rows(begin - shard_begin, end - begin),
+           .first = begin - matrix.begin,
+           .lines = matrix.lines,
+           .terms = matrix.terms,
+           .scales = buffers_.scales(part, unit).rows(first_scale, num_scales).view({scale_rows, scale_columns}),
+           .tiles = tiles});
+    }
+    first_scale += num_scales;
   }
+  return runs;
 }
 
 void Fp8Gathers::round(UnitIndex unit, device::Event& written, device::Stream& gather_stream) {
@@ -99,7 +88,7 @@ void Fp8Gathers::round(UnitIndex unit, device::Event& written, device::Stream& g
     for (const PartIndex part : storage_.indices()) {
       if (!has_codes(part, unit)) continue;
       if (!has_scales_[unit]) find_scales(part, unit);
-      round_shard(part, unit);
+      for (const ops::Fp8Run& run : runs_of(part, unit)) backend_.round_fp8_run(run);
     }
   });
   has_scales_[unit] = true;
@@ -114,31 +103,29 @@ void Fp8Gathers::sent(UnitIndex unit, device::Stream& gather_stream) {
 void Fp8Gathers::find_scales(PartIndex part, UnitIndex unit) {
   const Tensor scales = buffers_.scales(part, unit);
   if (scales.empty()) return;
-  backend_.fill(scales, ops::fp8_least_scale);  // of matrices of which nothing is in this rank's shard
-  for_each_piece(part, unit, [&](std::size_t matrix, const Tensor& numbers, const Tensor& codes) {
-    const std::int64_t size = numbers.num_elements();
-    backend_.find_fp8_scale(
-        rounding({numbers.view({1, size}), codes.view({1, size})}, scales.rows(static_cast<std::int64_t>(matrix), 1)));
-  });
-  for (const comm::Group* group : {&(groups_.*storage_[part].part().groups.shards), &groups_.tp}) {
+  backend_.fill(scales, ops::fp8_least_scale);
+  for (const ops::Fp8Run& run : runs_of(part, unit)) backend_.raise_fp8_scales(run);
+  const Part& p = storage_[part].part();
+  std::vector<const comm::Group*> groups{&(groups_.*p.groups.shards)};
+  if (p.in_fp8 == ops::Fp8Tiles::whole) groups.push_back(&groups_.tp);
+  for (const comm::Group* group : groups) {
     if (group->size() > 1) collectives_.all_reduce(*group, scales, comm::ReduceOp::max, backend_.stream());
   }
 }
 
-void Fp8Gathers::round_shard(PartIndex part, UnitIndex unit) {
-  const Tensor scales = buffers_.scales(part, unit);
-  for_each_piece(part, unit, [&](std::size_t matrix, const Tensor& numbers, const Tensor& codes) {
-    const Tensor scale = scales.rows(static_cast<std::int64_t>(matrix), 1);
-    for (const Lines& lines : lines_of(numbers, codes)) backend_.round_to_fp8(rounding(lines, scale));
-  });
-}
-
 Tensor Fp8Gathers::scales(const ParameterGroup& group) const {
-  const std::vector<UnitMatrix> matrices = matrices_of(storage_[group.part].shard_map().unit(group.unit));
-  const auto is_before = [&](int end) { return [=](const UnitMatrix& matrix) { return matrix.first < end; }; };
-  const auto first = std::ranges::count_if(matrices, is_before(group.first)),
-             end = std::ranges::count_if(matrices, is_before(group.first + group.count));
-  return buffers_.scales(group.part, group.unit).rows(first, end - first);
+  const UnitStorage& stored = storage_[group.part];
+  std::int64_t begin = 0, count = 0, num_matrices = 0;  // of scales
+  for (const UnitMatrix& matrix : matrices_of(stored.shard_map().unit(group.unit))) {
+    const std::int64_t num_scales = matrix.num_scales(*stored.part().in_fp8);
+    if (matrix.first < group.first) {
+      begin += num_scales;
+    } else if (matrix.first < group.first + group.count) {
+      count += num_scales;
+      ++num_matrices;
+    }
+  }
+  return buffers_.scales(group.part, group.unit).rows(begin, count).view({num_matrices, count / num_matrices});
 }
 
 }  // namespace sft::parallel

@@ -49,7 +49,7 @@ IndexedVector<PartIndex, Part> make_parts(const IndexedVector<PartIndex, PartUni
                      .groups = part.of_experts ? groups_of_experts : PartGroups{},
                      .four_bits = part.four_bits,
                      .in_float32 = part.in_float32,
-                     .in_fp8 = part.in_fp8 && place.size(shard_axes) > 1 && !policy.parameters_on_host});
+                     .in_fp8 = place.size(shard_axes) > 1 && !policy.parameters_on_host ? part.in_fp8 : std::nullopt});
   }
   return parts;
 }

@@ -5,7 +5,6 @@
 #include <functional>
 
 #include "sft/core/cast.hpp"
-#include "sft/ops/fp8.hpp"
 #include "sft/parallel/fp8_gathers.hpp"
 
 namespace sft::parallel {
@@ -190,11 +189,14 @@ void UnitBuffers::lay_out_codes(device::Arena& arena) {
   std::int64_t most = 0;
   for_each_code([&](PartIndex, UnitIndex, std::int64_t begin, std::int64_t n) { most = std::max(most, begin + n); });
   if (most == 0) return;
-  const Tensor memory = take(arena, DType::uint8, {most + ops::fp8_line_codes(1)});
+  const Tensor memory = take(arena, DType::uint8, {most});
   for_each_code([&](PartIndex part, UnitIndex unit, std::int64_t begin, std::int64_t count) {
     parts_[part].codes.push_back(memory.rows(begin, count));
-    const auto num_matrices = std::ssize(matrices_of(storage_[part].shard_map().unit(unit)));
-    parts_[part].scales.push_back(num_matrices > 0 ? take(arena, DType::float32, {num_matrices}) : Tensor());
+    std::int64_t num_scales = 0;
+    for (const UnitMatrix& matrix : matrices_of(storage_[part].shard_map().unit(unit))) {
+      num_scales += matrix.num_scales(*storage_[part].part().in_fp8);
+    }
+    parts_[part].scales.push_back(num_scales > 0 ? take(arena, DType::float32, {num_scales}) : Tensor());
   });
 }
 

@@ -41,6 +41,11 @@ constexpr Count norm_rope_backward(Count s, Count w, Count T, Count n, Count D) 
 
 /// Of N numbers, which have S scales.
 constexpr Count find_fp8_scale(Count s, Count N) { return s * N + 4; }
+/// To both layouts.
+constexpr Count round_to_both_fp8(Count s, Count N, Count S) { return (s + 2) * N + 4 * S; }
+/// Of runs: N numbers, in S blocks.
+constexpr Count raise_fp8_scales(Count s, Count N) { return s * N; }
+constexpr Count round_fp8_run(Count s, Count N, Count S) { return (s + 1) * N + 4 * S; }
 constexpr Count arrange_fp8(Count N) { return 2 * N; }
 constexpr Count round_to_fp8(Count s, Count N, Count S) { return (s + 1) * N + 4 * S; }
 

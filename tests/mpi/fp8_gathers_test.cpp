@@ -3,11 +3,13 @@
 
 #include "sft/parallel/fp8_gathers.hpp"
 
+#include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,14 +43,17 @@ Parameter of_expert(Parameter p, int expert, bool joins) {
   return p;
 }
 
-/// Matrices of several parameters, of odd sizes, and so small that some ranks have nothing of them; and experts, whose
-/// matrices begin anywhere.
-IndexedVector<PartIndex, PartUnits> sample_parts(bool in_fp8) {
+/// Codes that gathers send, or none: numbers.
+using Sent = std::optional<ops::Fp8Tiles>;
+
+/// Matrices of several parameters, of odd sizes, and so small that some ranks have nothing of them; one of several
+/// blocks, which borders of shards cut; and experts, whose matrices begin anywhere.
+IndexedVector<PartIndex, PartUnits> sample_parts(Sent in_fp8) {
   std::vector<Unit> dense(num_units), experts(num_units);
   for (int u = 0; u < num_units; ++u) {
     dense[u].parameters = {parameter("q", 32 + 16 * u, 26, TpSplit::rows),
                            joined(parameter("k", 8, 26, TpSplit::kv_rows)), parameter("o", 3, 2, TpSplit::columns),
-                           parameter("up", 40, 24, TpSplit::none)};
+                           parameter("up", 40, 24, TpSplit::none), parameter("wide", 270, 150, TpSplit::rows)};
     for (int e = 0; e < 3; ++e) {
       experts[u].parameters.push_back(of_expert(parameter("gate", 6, 7, TpSplit::rows), e, e > 0));
       experts[u].parameters.push_back(of_expert(parameter("up", 6, 7, TpSplit::rows), e, true));
@@ -69,7 +74,8 @@ struct Group {
 
 std::vector<Group> groups_of(UnitIndex unit) {
   constexpr PartIndex dense{0}, experts{1};
-  std::vector<Group> groups{{{unit, dense, 0, 2}, 1}, {{unit, dense, 2, 1}, 1}, {{unit, dense, 3, 1}, 1}};
+  std::vector<Group> groups{
+      {{unit, dense, 0, 2}, 1}, {{unit, dense, 2, 1}, 1}, {{unit, dense, 3, 1}, 1}, {{unit, dense, 4, 1}, 1}};
   if (unit != 1) groups.insert(groups.end(), {{{unit, experts, 0, 6}, 3}, {{unit, experts, 6, 3}, 3}});
   return groups;
 }
@@ -85,7 +91,7 @@ float value_of(UnitIndex unit, const Parameter& p, std::int64_t row, std::int64_
 /// Units over a mesh, with all that they stand on.
 class Stand {
  public:
-  Stand(const test::Mesh& mesh, bool in_fp8, DType compute)
+  Stand(const test::Mesh& mesh, Sent in_fp8, DType compute)
       : policy_{.parameters = true, .gradients = true, .optimizer_state = true},
         parts_(storage_of(make_parts(sample_parts(in_fp8), mesh.place, policy_, compute))),
         slots_(num_units, policy_, false),
@@ -127,27 +133,33 @@ class Stand {
   ops::Backend& ops() { return *backend_; }
   comm::Collectives& collectives() { return *collectives_; }
 
-  /// The scale that today's way finds for a matrix, and its codes row by row: numbers, gathered, rounded whole.
+  /// The scales of a matrix, a row of bits for each row of tiles, and its codes row by row: of numbers that were
+  /// gathered, and rounded as a whole.
   struct Rounded {
-    std::uint32_t scale_bits;
+    std::vector<std::uint32_t> scale_bits;
     std::vector<std::uint8_t> codes;
   };
-  Rounded round(const Tensor& numbers, const comm::Group& tp) {
+  Rounded round(const Tensor& numbers, ops::Fp8Tiles tiles, const comm::Group& tp) {
     const std::int64_t lines = numbers.shape[0], terms = numbers.shape[1], line_codes = ops::fp8_line_codes(terms);
+    const auto [scale_rows, scale_columns] = ops::fp8_scale_shape(tiles, lines, terms);
     std::vector<std::uint8_t> memory(static_cast<std::size_t>(ops::num_fp8_codes(lines, terms)));
-    float scale = 0.0F;
+    // What counts for nothing is what gathers have there.
+    std::vector<float> scales(static_cast<std::size_t>(scale_rows * scale_columns), ops::fp8_least_scale);
     const ops::RoundToFp8 round{
         .out = {Tensor(memory.data(), DType::uint8, {lines, line_codes}).columns(0, terms),
-                Tensor(&scale, DType::float32, {1, 1}), ops::Fp8Format::e4m3, ops::Fp8Tiles::whole},
+                Tensor(scales.data(), DType::float32, {scale_rows, scale_columns}), ops::Fp8Format::e4m3, tiles},
         .in = numbers};
-    backend_->find_fp8_scale(round);
-    if (tp.size() > 1) {
-      collectives_->all_reduce(tp, round.out.scales, comm::ReduceOp::max, *stream_);
-      stream_->synchronize();
+    if (tiles == ops::Fp8Tiles::whole) {
+      backend_->find_fp8_scale(round);
+      if (tp.size() > 1) {
+        collectives_->all_reduce(tp, round.out.scales, comm::ReduceOp::max, *stream_);
+        stream_->synchronize();
+      }
     }
     backend_->round_to_fp8(round);
     Rounded result{};
-    std::memcpy(&result.scale_bits, &scale, sizeof scale);
+    result.scale_bits.resize(scales.size());
+    std::memcpy(result.scale_bits.data(), scales.data(), scales.size() * sizeof(float));
     for (std::int64_t l = 0; l < lines; ++l) {
       result.codes.insert(result.codes.end(), memory.begin() + l * line_codes, memory.begin() + l * line_codes + terms);
     }
@@ -177,19 +189,20 @@ class Stand {
   std::unique_ptr<ShardedUnits> units_;
 };
 
-void compare(Stand& fp8, Stand& plain, const ParameterGroup& group, int num_matrices, const comm::Group& tp) {
+void compare(Stand& fp8, Stand& plain, const ParameterGroup& group, int num_matrices, ops::Fp8Tiles tiles,
+             const comm::Group& tp) {
   const Tensor codes = fp8.units().parameter(group), scales = fp8.units().fp8_scales(group),
                numbers = plain.units().parameter(group);
   BOOST_TEST(plain.units().fp8_scales(group).empty());
   BOOST_REQUIRE((codes.dtype == DType::uint8));
   BOOST_REQUIRE(codes.num_elements() == numbers.num_elements());
-  BOOST_REQUIRE(scales.num_elements() == num_matrices);
+  BOOST_REQUIRE(scales.shape[0] == num_matrices);
   const std::int64_t rows = numbers.shape[0] / num_matrices;
   for (std::int64_t m = 0; m < num_matrices; ++m) {
-    const Stand::Rounded expected = plain.round(numbers.rows(m * rows, rows), tp);
-    std::uint32_t scale_bits = 0;
-    std::memcpy(&scale_bits, scales.as<float>() + m, sizeof scale_bits);
-    BOOST_TEST(scale_bits == expected.scale_bits);
+    const Stand::Rounded expected = plain.round(numbers.rows(m * rows, rows), tiles, tp);
+    std::vector<std::uint32_t> scale_bits(static_cast<std::size_t>(scales.shape[1]));
+    std::memcpy(scale_bits.data(), scales.rows(m, 1).data, scale_bits.size() * sizeof(float));
+    BOOST_TEST(scale_bits == expected.scale_bits, boost::test_tools::per_element());
     const auto* const found = codes.rows(m * rows, rows).as<std::uint8_t>();
     std::int64_t num_wrong = 0;
     for (std::size_t i = 0; i < expected.codes.size(); ++i) num_wrong += found[i] != expected.codes[i] ? 1 : 0;
@@ -201,12 +214,14 @@ void compare(Stand& fp8, Stand& plain, const ParameterGroup& group, int num_matr
 
 BOOST_AUTO_TEST_SUITE(fp8_gathers)
 
-BOOST_AUTO_TEST_CASE(codes_and_scales_are_those_of_whole_matrices) {
+BOOST_DATA_TEST_CASE(codes_and_scales_are_those_of_whole_matrices, boost::unit_test::data::make({"whole", "blocks"}),
+                     scaled) {
+  const ops::Fp8Tiles tiles = std::string(scaled) == "whole" ? ops::Fp8Tiles::whole : ops::Fp8Tiles::blocks;
   for (const test::Layout& layout : layouts) {
     if (layout.size() != session().world().size()) continue;
     const test::Mesh mesh(session().world(), layout);
     for (const DType compute : {DType::bf16, DType::float32}) {
-      Stand fp8(mesh, true, compute), plain(mesh, false, compute);
+      Stand fp8(mesh, tiles, compute), plain(mesh, {}, compute);
       for (int turn = 0; turn < 3; ++turn) {
         for (Stand* stand : {&fp8, &plain}) stand->set_parameters(turn, turn == 2);
         // A second pass finds no scales, but sends the same.
@@ -218,7 +233,7 @@ BOOST_AUTO_TEST_CASE(codes_and_scales_are_those_of_whole_matrices) {
               BOOST_TEST_CONTEXT(layout.describe()
                                  << ", turn " << turn << ", pass " << pass << ", unit " << static_cast<int>(unit)
                                  << ", part " << static_cast<int>(group.part) << ", parameter " << group.first) {
-                compare(fp8, plain, group, num_matrices, mesh.groups.tp);
+                compare(fp8, plain, group, num_matrices, tiles, mesh.groups.tp);
               }
             }
           }

@@ -92,8 +92,9 @@ BOOST_DATA_TEST_CASE(same_seed_twice_and_resumed_are_uninterrupted, everyday_cas
 }
 
 BOOST_AUTO_TEST_CASE(products_in_fp8_are_the_same_again) {
-  check_same_seed_twice_and_resumed(run_cases[1],
-                                    [](config::Config& config) { config.train.fp8 = config::Fp8::tensorwise; });
+  for (const config::Fp8 fp8 : {config::Fp8::tensorwise, config::Fp8::blockwise}) {
+    check_same_seed_twice_and_resumed(run_cases[1], [=](config::Config& config) { config.train.fp8 = fp8; });
+  }
 }
 
 // 31 rows, 4 a step: epochs that end with a step of 3 rows, and epochs that fill it up.

@@ -13,6 +13,7 @@
 #include "sft/config/valid_config.hpp"
 #include "sft/model/layer_plan.hpp"
 #include "sft/model/mlp.hpp"
+#include "sft/ops/fp8.hpp"
 #include "sft/parallel/part.hpp"
 
 namespace sft::model {
@@ -100,6 +101,9 @@ struct AdapterNames {
 /// Those of a parameter that is the A of such an adapter; none for other parameters.
 [[nodiscard]] std::optional<AdapterNames> adapter_of_a(const std::string& parameter);
 
+/// Which numbers of a weight share a scale, where its codes are sent; else none.
+using SentTiles = std::optional<ops::Fp8Tiles>;
+
 /// By the name of a parameter: whether it is trained. Parameters that ops use as one must agree, else std::logic_error.
 using IsTrainable = std::function<bool(const std::string& name)>;
 [[nodiscard]] inline bool all_parameters(const std::string&) { return true; }
@@ -107,17 +111,17 @@ using IsTrainable = std::function<bool(const std::string& name)>;
 /// The architecture of a model. Adapters are always trainable, and so are the copies of modules that `lora` trains
 /// whole, in whose place they are; the names of both are those of PEFT. `cuts_tokens`: the ranks
 /// of tp have different tokens between two products (parallel::TensorParallel), so each has a part of the gradient of a
-/// norm. `sends_fp8`: matrices that products in fp8 read, with one scale each, are in parts of their own
+/// norm. `sends_fp8`: matrices that products in fp8 read, with scales of these tiles, are in parts of their own
 /// (PartUnits::in_fp8).
 [[nodiscard]] Architecture make_architecture(const config::Model& model,
                                              const IsTrainable& is_trainable = all_parameters,
                                              const config::Lora& lora = {}, int blocks_per_unit = 1,
-                                             bool cuts_tokens = false, bool sends_fp8 = false);
+                                             bool cuts_tokens = false, SentTiles sends_fp8 = {});
 /// The architecture that a run trains: all its parameters are trainable or, with use_peft, adapters and copies alone.
 [[nodiscard]] Architecture make_architecture(const config::ValidConfig& config);
-/// Whether the run may gather weights as codes of 8-bit floats: with scales of whole matrices, where several ranks
-/// share a unit.
-[[nodiscard]] bool sends_fp8(const config::ValidConfig& config);
+/// Whether the run may gather weights as codes of 8-bit floats, where several ranks share a unit, and which numbers of
+/// them share a scale.
+[[nodiscard]] SentTiles sends_fp8(const config::ValidConfig& config);
 /// The same, shared with earlier calls that were for an equal one: a search plans thousands of runs of a model. Of the
 /// last few, by thread.
 [[nodiscard]] std::shared_ptr<const Architecture> shared_architecture(const config::ValidConfig& config);

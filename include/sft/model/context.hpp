@@ -88,6 +88,7 @@ struct Sizes {
 
 class AdapterBuffers;
 class Fp8Buffers;
+struct GradientCodes;
 
 /// References to what outlives the model.
 struct Context {

@@ -37,10 +37,10 @@ class DenseMlp final : public Mlp {
   template <class Work>
   void for_each_tile(const Context& context, MlpActivations& saved, BlockScratch& scratch, const Work& work) const;
   /// The gradients of gate and up, in their place.
-  void differentiate(const Context& context, const Tile& tile, bool recomputes) const;
+  void differentiate(const Context& context, Tile& tile, bool recomputes) const;
   /// Then that of what the MLP reads.
-  void differentiate_input(const Context& context, const Tile& tile) const;
-  void add_weight_gradients(const Context& context, const Tile& tile) const;
+  void differentiate_input(const Context& context, Tile& tile) const;
+  void add_weight_gradients(const Context& context, Tile& tile) const;
 
   Linear gate_up_, down_;
   std::int64_t Sizes::*width_;

@@ -12,10 +12,21 @@
 
 namespace sft::model {
 
+/// Of the two layers of a sublayer: qkv and o, or gate_up and down. The gradients of both outputs are kept at a time.
+enum class LayerOfTwo { first, second };
+
+/// Whether the codes of the gradient of a layer's output are kept: whoever calls for its two products has one for both.
+struct GradientCodes {
+  LayerOfTwo layer;
+  bool are_kept = false;
+};
+
 class Fp8Buffers {
  public:
-  /// For a rank of `sizes`. At most `mlp_tile_tokens` tokens pass the layers of an MLP at a time.
-  Fp8Buffers(config::Fp8 way, const config::Model& model, const Sizes& sizes, std::int64_t mlp_tile_tokens);
+  /// For a rank of `sizes`. At most `mlp_tile_tokens` tokens pass the layers of an MLP at a time. `keeps_gradients`:
+  /// weights of layers are trained, so that gradients of outputs go into two products.
+  Fp8Buffers(config::Fp8 way, const config::Model& model, const Sizes& sizes, std::int64_t mlp_tile_tokens,
+             bool keeps_gradients);
 
   /// Takes nothing with fp8 = none; call with sizing arenas, then with real ones.
   void lay_out(device::Arena& workspace);
@@ -31,6 +42,13 @@ class Fp8Buffers {
   [[nodiscard]] ops::Fp8Matrix right(std::int64_t lines, std::int64_t terms, ops::Fp8Format format,
                                      ops::Fp8Tiles tiles) const {
     return view_of(right_, lines, terms, format, tiles);
+  }
+  /// What the first of the two products of an output's gradient leaves for the second: its codes in the other layout,
+  /// (lines, terms), and their scales.
+  [[nodiscard]] ops::Fp8Matrix kept(LayerOfTwo layer, std::int64_t lines, std::int64_t terms,
+                                    ops::Fp8Tiles tiles) const {
+    const Memory& memory = layer == LayerOfTwo::first ? kept_of_first_ : kept_of_second_;
+    return view_of(memory, lines, terms, ops::Fp8Format::e5m2, tiles);
   }
   /// Unless blockwise: (2) float32, the scale of the left operand and that of the right one.
   [[nodiscard]] Tensor scales_of_both() const { return scales_; }
@@ -48,10 +66,13 @@ class Fp8Buffers {
                                 ops::Fp8Tiles tiles);
   /// Makes room for all products of a layer (columns, columns_in) that so many tokens pass.
   void fit_layer(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in);
+  /// The same, and for what is kept of its gradient.
+  void fit_layer(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in, Memory& kept);
 
   config::Fp8 way_;
-  Memory left_, right_;
-  Tensor scales_;  ///< of both
+  bool keeps_gradients_;
+  Memory left_, right_, kept_of_first_, kept_of_second_;
+  Tensor scales_;  ///< of left and right
 };
 
 }  // namespace sft::model

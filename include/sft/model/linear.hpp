@@ -112,14 +112,15 @@ void linear_forward_rows(const Context& context, const Linear& layer, Slice rows
 void linear_forward_partial(const Context& context, const Linear& layer, Tensor y, const Tensor& x,
                             std::int64_t first_token = 0);
 /// dx (T, M) = dy weight; the layer's unit is in use. It comes before linear_backward_weight, under which the sum of dx
-/// over tp and the next gather can run.
+/// over tp and the next gather can run. `codes`: this and linear_backward_weight of the same dy get the same, in fp8 to
+/// round it once; null: each rounds it.
 void linear_backward_input(const Context& context, const Linear& layer, Tensor dx, const Tensor& dy,
-                           std::int64_t first_token = 0);
+                           std::int64_t first_token = 0, GradientCodes* codes = nullptr);
 /// The columns of dx (T, M) that belong to `columns` of the weight. No adapter of the layer has a magnitude or drops.
 void linear_backward_columns(const Context& context, const Linear& layer, Slice columns, Tensor dx, const Tensor& dy);
 /// Writes the gradients of weight and bias, as far as they are trained, and of the adapters, from dy (T, N) and
 /// x (T, M).
 void linear_backward_weight(const Context& context, const Linear& layer, const Tensor& dy, const Tensor& x,
-                            std::int64_t first_token = 0);
+                            std::int64_t first_token = 0, GradientCodes* codes = nullptr);
 
 }  // namespace sft::model

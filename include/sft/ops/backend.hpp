@@ -318,8 +318,16 @@ class Backend {
   /// Writes the codes of the numbers of `in` divided by their scales: rounded to the nearest, ties to even; what is
   /// larger than the format's largest number, or infinite, becomes that, and NaN stays NaN. The scale of a whole matrix
   /// is read, for others may have had a part in it; those of tiles are found and written.
+  /// Both layouts of a matrix where two products need them: the codes and scales of two calls.
   virtual void round_to_fp8(const RoundToFp8& round) = 0;
-  /// Codes of a matrix, of codes that lie as its numbers did: with zeros behind its lines.
+  /// Makes the scales of the tiles that the run has elements of as large as its numbers ask for, where they are
+  /// smaller: behind calls for all runs of a matrix, whose scales were fp8_least_scale, they are what round_to_fp8
+  /// finds for it.
+  virtual void raise_fp8_scales(const Fp8Run& run) = 0;
+  /// Writes the codes of the run, as round_to_fp8 does, with scales that are read.
+  virtual void round_fp8_run(const Fp8Run& run) = 0;
+  /// Codes of a matrix, of codes that lie as its numbers did: with zeros behind its lines. Its scales where it has
+  /// blocks.
   virtual void arrange_fp8(const ArrangeFp8& arrange) = 0;
   virtual void fp8_matmul(const Fp8Matmul& product) = 0;
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Gathers of parameters as 8-bit floats (Part::in_fp8): each rank rounds its own shard, with the scales of whole
-// matrices, and sends a byte a number. What arrives is what rounding the gathered matrix would have given, code by code
-// and scale by scale: a scale is a power of two that the largest number decides, so that of a matrix is the largest of
-// its parts' (as torchao's precompute_float8_dynamic_scale_for_fsdp has it, which asks once a step for all matrices;
-// here each unit asks when it is gathered for the first time behind its update, so that no unit waits for others').
+// matrices or blocks, and sends a byte a number. What arrives is what rounding the gathered matrix would have given,
+// code by code and scale by scale: a scale is a power of two that the largest number decides, so that of a matrix or
+// block is the largest of its parts' (as torchao's precompute_float8_dynamic_scale_for_fsdp has it, which asks once a
+// step for all matrices; here each unit asks when it is gathered for the first time behind its update, so that no unit
+// waits for others'). So borders of shards may cut blocks anywhere; and where ranks ask, they learn each other's
+// scales.
 
 #include <cstdint>
 #include <memory>
@@ -18,11 +20,17 @@
 
 namespace sft::parallel {
 
-/// Neighbouring elements of a unit flat that are one matrix to a product, with one scale: parameters that ops use as
-/// one, but each expert's apart.
+/// Neighbouring elements of a unit flat that are one matrix to a product: parameters that ops use as one, but each
+/// expert's apart.
 struct UnitMatrix {
-  std::int64_t begin, count;
-  int first;  ///< number of the first of its parameters among all of the unit
+  std::int64_t begin;         ///< of its elements, row by row
+  std::int64_t lines, terms;  ///< rows and columns
+  int first;                  ///< number of the first of its parameters among all of the unit
+
+  [[nodiscard]] std::int64_t num_scales(ops::Fp8Tiles tiles) const {
+    const auto [rows, columns] = ops::fp8_scale_shape(tiles, lines, terms);
+    return rows * columns;
+  }
 };
 /// Those of the unit's parameters that this rank has elements of, ascending. Pure.
 [[nodiscard]] std::vector<UnitMatrix> matrices_of(const Unit& unit);
@@ -37,22 +45,21 @@ class Fp8Gathers {
   void parameters_written(UnitIndex unit) { has_scales_[unit] = false; }
   /// Writes UnitBuffers::codes of the unit, and first its scales where they are to be found, behind `written`; what is
   /// queued on `gather_stream` from now on waits for it. Nothing where no part of the unit is in fp8. Runs on the
-  /// stream of the backend. Where scales are to be found it is collective over PartGroups::shards and tp.
+  /// stream of the backend. Where scales are to be found it is collective over PartGroups::shards and, for those of
+  /// whole matrices, tp: each rank of tp has blocks of its own.
   void round(UnitIndex unit, device::Event& written, device::Stream& gather_stream);
   /// What is queued on `gather_stream` so far sends the codes of the unit: behind it their memory is free.
   void sent(UnitIndex unit, device::Stream& gather_stream);
 
-  /// The scales of the matrices of a group of parameters, one for each: float32 (1), of experts (those of this rank).
+  /// The scales of the matrices of a group of parameters, float32: a row for each, of experts those of this rank.
   [[nodiscard]] Tensor scales(const ParameterGroup& group) const;
 
  private:
   [[nodiscard]] bool has_codes(PartIndex part, UnitIndex unit) const;
   [[nodiscard]] bool has_codes(UnitIndex unit) const;
   void find_scales(PartIndex part, UnitIndex unit);
-  void round_shard(PartIndex part, UnitIndex unit);
-  /// Calls visit(number of the matrix, numbers, codes) for what this rank's shard has of each matrix of the unit.
-  template <class Visit>
-  void for_each_piece(PartIndex part, UnitIndex unit, const Visit& visit) const;
+  /// What this rank's shard has of the matrices of the unit.
+  [[nodiscard]] std::vector<ops::Fp8Run> runs_of(PartIndex part, UnitIndex unit) const;
 
   const StoredParts& storage_;
   const UnitBuffers& buffers_;

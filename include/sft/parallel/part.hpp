@@ -14,6 +14,7 @@
 #include "sft/core/four_bits.hpp"
 #include "sft/core/index.hpp"
 #include "sft/mesh/groups.hpp"
+#include "sft/ops/fp8.hpp"
 #include "sft/parallel/shard_map.hpp"
 
 namespace sft::parallel {
@@ -27,7 +28,7 @@ struct PartUnits {
   /// Ops read them in float32, and they are kept so, whatever the rest is computed in: constants, and magnitudes of
   /// adapters.
   bool in_float32 = false;
-  bool in_fp8 = false;  ///< ops read codes of 8-bit floats of them, with a scale for a matrix (Part::in_fp8)
+  std::optional<ops::Fp8Tiles> in_fp8 = {};  ///< ops read codes of 8-bit floats, with a scale for each of these
 };
 
 /// The groups in which a part is exchanged, as members of mesh::Groups.
@@ -57,8 +58,8 @@ struct Part {
   std::optional<FourBitForm> four_bits = {};
   bool in_float32 = false;  ///< stored and gathered in float32 by its nature
   /// What is stored in `gathered` is rounded to codes of 8-bit floats on its way: these are sent, and ops read them
-  /// (Fp8Gathers).
-  bool in_fp8 = false;
+  /// (Fp8Gathers). A matrix has one scale, or one for each of its blocks.
+  std::optional<ops::Fp8Tiles> in_fp8 = {};
 
   /// What gathers send.
   [[nodiscard]] DType sent() const { return four_bits || in_fp8 ? DType::uint8 : gathered; }

@@ -52,8 +52,7 @@ class ShardedUnits {
   void refresh_compute_copy();
 
   // Passes are collective over the groups of all parts, in the same order on all their ranks, and with parts in fp8
-  // over tp. Errors of the
-  // communication surface as comm/collectives.hpp says. A wrong order is a std::logic_error.
+  // over tp. Errors of the communication surface as comm/collectives.hpp says. A wrong order is a std::logic_error.
   /// Whether a pass reads parameters only, or its gradients are those of a micro-batch.
   enum class Pass { forward, micro_batch };
   /// Begins a pass that will enter these units in this order (the same one twice in a row is entered once), and starts
@@ -73,8 +72,8 @@ class ShardedUnits {
   /// have equal columns, else std::logic_error. Dtype: Part::gathered; uint8, codes of 8-bit floats in E4M3, where
   /// fp8_scales are there.
   [[nodiscard]] Tensor parameter(const ParameterGroup& group) const;
-  /// Where their part is gathered in fp8: float32, the scale of their matrix, of experts that of each one's; else
-  /// empty.
+  /// Where their part is gathered in fp8: float32, a row with the scales of their matrix (ops::fp8_scale_shape), of
+  /// experts a row for each one's; else empty.
   [[nodiscard]] Tensor fp8_scales(const ParameterGroup& group) const {
     return part(group.part).in_fp8 ? fp8_.scales(group) : Tensor();
   }

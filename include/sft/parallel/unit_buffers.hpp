@@ -67,9 +67,9 @@ class UnitBuffers {
     return parts_[part].numbers.rows(0, storage_[part].shard_map().unit(unit).num_elements);
   }
   /// Of a part in fp8, for gathers to send: the codes of this rank's shard of the unit, shard_elements. Every unit's
-  /// are in the same memory, behind which a line of codes may end with zeros.
+  /// are in the same memory.
   [[nodiscard]] Tensor codes(PartIndex part, UnitIndex unit) const { return parts_[part].codes[unit]; }
-  /// Of a part in fp8: the scales of the unit's matrices (matrices_of), float32.
+  /// Of a part in fp8: the scales of the unit's matrices (matrices_of), one behind the other, float32.
   [[nodiscard]] Tensor scales(PartIndex part, UnitIndex unit) const { return parts_[part].scales[unit]; }
   /// Whole gradients, float32; of parts that have them.
   [[nodiscard]] Tensor gradients(PartIndex part, UnitIndex unit) const { return parts_[part].gradients[unit]; }

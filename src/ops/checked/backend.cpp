@@ -350,6 +350,16 @@ class CheckedBackend final : public Backend {
     inner_->round_to_fp8(round);
   }
 
+  void raise_fp8_scales(const Fp8Run& run) override {
+    check_raise_fp8_scales(run);
+    inner_->raise_fp8_scales(run);
+  }
+
+  void round_fp8_run(const Fp8Run& run) override {
+    check_round_fp8_run(run);
+    inner_->round_fp8_run(run);
+  }
+
   void arrange_fp8(const ArrangeFp8& arrange) override {
     check_arrange_fp8(arrange);
     inner_->arrange_fp8(arrange);

@@ -99,6 +99,8 @@ void check_read_four_bits(const ReadFourBits& read);
 
 void check_find_fp8_scale(const RoundToFp8& round);
 void check_round_to_fp8(const RoundToFp8& round);
+void check_raise_fp8_scales(const Fp8Run& run);
+void check_round_fp8_run(const Fp8Run& run);
 void check_arrange_fp8(const ArrangeFp8& arrange);
 void check_fp8_matmul(const Fp8Matmul& product);
 

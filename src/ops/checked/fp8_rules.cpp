@@ -7,10 +7,14 @@ namespace sft::ops::checked {
 
 namespace {
 
+std::vector<std::int64_t> scale_shape_of(Fp8Tiles tiles, std::int64_t lines, std::int64_t terms) {
+  const auto [rows, columns] = fp8_scale_shape(tiles, lines, terms);
+  return {rows, columns};
+}
+
 template <class AnyTensor>
 std::vector<std::int64_t> scale_shape_of(const BasicFp8Matrix<AnyTensor>& x) {
-  const auto [rows, columns] = fp8_scale_shape(x.tiles, x.codes.shape[0], x.codes.shape[1]);
-  return {rows, columns};
+  return scale_shape_of(x.tiles, x.codes.shape[0], x.codes.shape[1]);
 }
 
 void check_lines(Call& call, const char* name, const ConstTensor& codes) {
@@ -38,6 +42,14 @@ void check_operand(Call& call, const char* codes, const char* scales, const Cons
   call.in(scales, x.scales, scale_shape_of(x), DType::float32);
 }
 
+void check_place(Call& call, const Fp8Run& run) {
+  call.require_dims("in", run.in, 1);
+  call.require(run.tiles != Fp8Tiles::vectors, "a run has no vectors");
+  call.require(run.first >= 0 && run.first + run.in.shape[0] <= run.lines * run.terms,
+               fmt::format("in ends behind a matrix of {} x {}", run.lines, run.terms));
+  call.in("in", run.in, shape_of(run.in), any_compute);
+}
+
 }  // namespace
 
 void check_find_fp8_scale(const RoundToFp8& round) {
@@ -58,16 +70,47 @@ void check_round_to_fp8(const RoundToFp8& round) {
   } else {
     call.out("scales", round.out.scales, scale_shape_of(round.out), DType::float32);
   }
+  const Fp8Matrix& turned = round.turned;
+  if (!turned.codes.empty() || !turned.scales.empty()) {
+    call.require(turned.tiles == round.out.tiles && turned.format == round.out.format, "turned is rounded otherwise");
+    call.require(turned.tiles != Fp8Tiles::blocks, "turned has blocks");
+    call.require_dims("turned codes", turned.codes, 2);
+    check_lines(call, "turned codes", turned.codes);
+    call.out("turned codes", turned.codes, {round.out.codes.shape[1], round.out.codes.shape[0]}, DType::uint8,
+             Layout::strided);
+    call.out("turned scales", turned.scales, scale_shape_of(turned), DType::float32);
+  }
+  call.check_memory();
+}
+
+void check_raise_fp8_scales(const Fp8Run& run) {
+  Call call("raise_fp8_scales");
+  check_place(call, run);
+  call.in("codes", run.codes, shape_of(run.in), DType::uint8);
+  call.out("scales", run.scales, scale_shape_of(run.tiles, run.lines, run.terms), DType::float32);
+  call.check_memory();
+}
+
+void check_round_fp8_run(const Fp8Run& run) {
+  Call call("round_fp8_run");
+  check_place(call, run);
+  call.out("codes", run.codes, shape_of(run.in), DType::uint8);
+  call.in("scales", run.scales, scale_shape_of(run.tiles, run.lines, run.terms), DType::float32);
   call.check_memory();
 }
 
 void check_arrange_fp8(const ArrangeFp8& arrange) {
   Call call("arrange_fp8");
-  const auto& [out, in, transpose] = arrange;
+  const auto& [out, in, transpose, out_scales, in_scales] = arrange;
   call.require_dims("in", in, 2);
+  call.require_dims("out", out, 2);
   check_lines(call, "out", out);
   call.in("in", in, shape_of(in), DType::uint8, Layout::strided);
   call.out("out", out, transpose ? std::vector{in.shape[1], in.shape[0]} : shape_of(in), DType::uint8, Layout::strided);
+  if (!in_scales.empty() || !out_scales.empty()) {
+    call.in("scales of in", in_scales, scale_shape_of(Fp8Tiles::blocks, in.shape[0], in.shape[1]), DType::float32);
+    call.out("scales of out", out_scales, scale_shape_of(Fp8Tiles::blocks, out.shape[0], out.shape[1]), DType::float32);
+  }
   call.check_memory();
 }
 

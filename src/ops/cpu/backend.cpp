@@ -235,7 +235,17 @@ class CpuBackend final : public Backend {
 
   void round_to_fp8(const RoundToFp8& round) override {
     stream_.synchronize();
-    kernels_.round_to_fp8(fp8_view_of(round.out), fp8_source_of(round), round.transpose);
+    kernels_.round_to_fp8(fp8_rounding_of(round));
+  }
+
+  void raise_fp8_scales(const Fp8Run& run) override {
+    stream_.synchronize();
+    kernels_.raise_fp8_scales(fp8_run_view_of(run));
+  }
+
+  void round_fp8_run(const Fp8Run& run) override {
+    stream_.synchronize();
+    kernels_.round_fp8_run(fp8_run_view_of(run));
   }
 
   void arrange_fp8(const ArrangeFp8& arrange) override {

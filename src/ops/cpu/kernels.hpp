@@ -142,7 +142,9 @@ struct Kernels {
   void (*magnitude_factors)(float* factors, float* inverse_norms, ConstView magnitudes, const float* squares);
   void (*read_four_bits)(View out, const FourBitArguments& from);
   void (*find_fp8_scale)(Fp8View to, ConstView in);
-  void (*round_to_fp8)(Fp8View to, ConstView in, bool transpose);
+  void (*round_to_fp8)(const Fp8Rounding& call);
+  void (*raise_fp8_scales)(const Fp8RunView& run);
+  void (*round_fp8_run)(const Fp8RunView& run);
   void (*arrange_fp8)(const Fp8Arrangement& arrange);
   /// out (float32, or bf16, which holds them unless they are below 2^-133) = the numbers from that line and term on.
   void (*read_fp8)(View out, ConstFp8View from, std::int64_t first_line, std::int64_t first_term);

@@ -230,10 +230,10 @@ class CudaBackend final : public Backend {
     cuda::find_fp8_scale(fp8_view_of(round.out), fp8_source_of(round), native_);
   }
 
-  void round_to_fp8(const RoundToFp8& round) override {
-    cuda::round_to_fp8(fp8_view_of(round.out), fp8_source_of(round), round.transpose, native_);
-  }
+  void round_to_fp8(const RoundToFp8& round) override { cuda::round_to_fp8(fp8_rounding_of(round), native_); }
 
+  void raise_fp8_scales(const Fp8Run& run) override { cuda::raise_fp8_scales(fp8_run_view_of(run), native_); }
+  void round_fp8_run(const Fp8Run& run) override { cuda::round_fp8_run(fp8_run_view_of(run), native_); }
   void arrange_fp8(const ArrangeFp8& arrange) override { cuda::arrange_fp8(fp8_arrangement_of(arrange), native_); }
 
   void fp8_matmul(const Fp8Matmul& product) override {

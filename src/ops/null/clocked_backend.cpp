@@ -127,8 +127,10 @@ void ClockedBackend::find_fp8_scale(const RoundToFp8& round) {
   pass_over(Pass::sum_squares, round.in, round.out.scales);
 }
 void ClockedBackend::round_to_fp8(const RoundToFp8& round) {
-  pass_over(Pass::copy, round.in, round.out.scales, round.out.codes);
+  pass_over(Pass::copy, round.in, round.out.scales, round.out.codes, round.turned.scales, round.turned.codes);
 }
+void ClockedBackend::raise_fp8_scales(const Fp8Run& run) { pass_over(Pass::sum_squares, run.in); }
+void ClockedBackend::round_fp8_run(const Fp8Run& run) { pass_over(Pass::copy, run.in, run.codes); }
 void ClockedBackend::arrange_fp8(const ArrangeFp8& arrange) { pass_over(Pass::copy, arrange.in, arrange.out); }
 void ClockedBackend::fp8_matmul(const Fp8Matmul& product) {
   if (product.c.empty()) return;

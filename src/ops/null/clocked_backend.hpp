@@ -47,6 +47,8 @@ class ClockedBackend final : public NullBackend {
   void matmul(const Matmul& product) override;
   void find_fp8_scale(const RoundToFp8& round) override;
   void round_to_fp8(const RoundToFp8& round) override;
+  void raise_fp8_scales(const Fp8Run& run) override;
+  void round_fp8_run(const Fp8Run& run) override;
   void arrange_fp8(const ArrangeFp8& arrange) override;
   void fp8_matmul(const Fp8Matmul& product) override;
   void bias_backward(Tensor dbias, ConstTensor dy) override;

@@ -200,6 +200,8 @@ class RepeatedBackend final : public Backend {
   void read_four_bits(const ReadFourBits& read) override { plainly().read_four_bits(read); }
   void find_fp8_scale(const RoundToFp8& round) override { plainly().find_fp8_scale(round); }
   void round_to_fp8(const RoundToFp8& round) override { plainly().round_to_fp8(round); }
+  void raise_fp8_scales(const Fp8Run& run) override { plainly().raise_fp8_scales(run); }
+  void round_fp8_run(const Fp8Run& run) override { plainly().round_fp8_run(run); }
   void arrange_fp8(const ArrangeFp8& arrange) override { plainly().arrange_fp8(arrange); }
   void fp8_matmul(const Fp8Matmul& product) override { plainly().fp8_matmul(product); }
 

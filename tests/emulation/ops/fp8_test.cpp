@@ -83,14 +83,62 @@ void compare_rounding(const Dims& dims, DType dtype, Fp8Format format, Fp8Tiles 
         [&](Backend& ops, auto of) { rounded.round(ops, of, of(source), transpose); });
 }
 
-void compare_arranging(const Dims& dims, bool transpose, const Layout& layout) {
+/// Both layouts from one pass.
+void compare_both(const Dims& dims, DType dtype, Fp8Tiles tiles, bool transpose, const Layout& layout) {
+  const auto [lines, terms] = dims;
+  Twin source = spread(Twin(dtype, {transpose ? terms : lines, transpose ? lines : terms}, layout), 5);
+  Fp8Twin rounded(lines, terms, Fp8Format::e5m2, tiles), turned(terms, lines, Fp8Format::e5m2, tiles);
+  check("round_to_fp8 to both, " + text_of(dtype) + " " + std::to_string(lines) + " x " + std::to_string(terms) + " " +
+            name_of_tiles(tiles) + (transpose ? " transposed" : ""),
+        {in(source), out(rounded.codes, {}), out(rounded.scales, {}), out(turned.codes, {}), out(turned.scales, {})},
+        [&](Backend& ops, auto of) {
+          const RoundToFp8 call{
+              .out = rounded.on(of), .in = of(source), .transpose = transpose, .turned = turned.on(of)};
+          if (tiles == whole) ops.find_fp8_scale(call);
+          ops.round_to_fp8(call);
+        });
+}
+
+/// Elements [first, first + count) of a matrix whose other elements raised some scales before.
+void compare_run(const Dims& dims, std::int64_t first, std::int64_t count, DType dtype, Fp8Tiles tiles,
+                 const Layout& layout, bool is_spoilt = false) {
+  const auto [lines, terms] = dims;
+  const auto [scale_rows, scale_columns] = fp8_scale_shape(tiles, lines, terms);
+  Twin source = spread(Twin(dtype, {count, 1}, {.offset = layout.offset}), 3, is_spoilt),
+       codes(DType::uint8, {count, 1}, {.offset = layout.offset}),
+       scales = Twin(DType::float32, {scale_rows, scale_columns}).filled([](std::int64_t r, std::int64_t c) {
+         return (r + c) % 2 == 0 ? 0x1p-126 : 0x1p-9;
+       });
+  check("run of " + std::to_string(count) + " from " + std::to_string(first) + ", " + text_of(dtype) + " " +
+            std::to_string(lines) + " x " + std::to_string(terms) + " " + name_of_tiles(tiles),
+        {in(source), out(codes, {}), out(scales, {})}, [&](Backend& ops, auto of) {
+          const Fp8Run run{.codes = of(codes).view({count}),
+                           .in = of(source).view({count}),
+                           .first = first,
+                           .lines = lines,
+                           .terms = terms,
+                           .scales = of(scales),
+                           .tiles = tiles};
+          ops.raise_fp8_scales(run);
+          ops.round_fp8_run(run);
+        });
+}
+
+void compare_arranging(const Dims& dims, bool transpose, const Layout& layout, Fp8Tiles tiles) {
   const auto [lines, terms] = dims;
   Twin source = Twin(DType::uint8, {transpose ? terms : lines, transpose ? lines : terms}, layout)
                     .filled([](std::int64_t r, std::int64_t c) { return static_cast<double>((7 * r + 13 * c) % 251); });
-  Fp8Twin arranged(lines, terms, Fp8Format::e4m3, whole);
+  Fp8Twin arranged(lines, terms, Fp8Format::e4m3, tiles);
+  const auto [scale_rows, scale_columns] = fp8_scale_shape(blocks, source.cpu().shape[0], source.cpu().shape[1]);
+  Twin scales = Twin(DType::float32, {scale_rows, scale_columns}).normal(4);
+  const bool has_scales = tiles == blocks;
   check("arrange_fp8 " + std::to_string(lines) + " x " + std::to_string(terms) + (transpose ? " transposed" : ""),
-        {in(source), out(arranged.codes, {})}, [&](Backend& ops, auto of) {
-          ops.arrange_fp8({.out = arranged.on(of).codes, .in = of(source), .transpose = transpose});
+        {in(source), in(scales), out(arranged.codes, {}), out(arranged.scales, {})}, [&](Backend& ops, auto of) {
+          ops.arrange_fp8({.out = arranged.on(of).codes,
+                           .in = of(source),
+                           .transpose = transpose,
+                           .out_scales = has_scales ? of(arranged.scales) : Tensor(),
+                           .in_scales = has_scales ? of(scales) : Tensor()});
         });
 }
 
@@ -161,6 +209,18 @@ BOOST_AUTO_TEST_CASE(codes_and_scales) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(both_layouts) {
+  for (const Dims& dims : with_large<Dims>({{1, 1}, {5, 19}, {128, 128}, {40, 264}, {130, 300}}, {{4096, 4096}})) {
+    for (const DType dtype : compute_dtypes) {
+      for (const Fp8Tiles tiles : {whole, vectors}) {
+        for (const bool transpose : {false, true}) {
+          for (const Layout& layout : layouts) compare_both(dims, dtype, tiles, transpose, layout);
+        }
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(what_is_not_finite_spoils_its_tile) {
   for (const Fp8Tiles tiles : {whole, vectors, blocks}) {
     for (const bool transpose : {false, true}) {
@@ -189,10 +249,35 @@ BOOST_AUTO_TEST_CASE(every_bf16_number) {
   }
 }
 
+// That begin and end in the middle of rows and of blocks, or where vectors may.
+BOOST_AUTO_TEST_CASE(runs) {
+  struct Case {
+    Dims dims;
+    std::int64_t first, count;
+  };
+  for (const auto& [dims, first, count] : with_large<Case>({{{128, 128}, 0, 16384},
+                                                            {{130, 264}, 64, 20'000},
+                                                            {{264, 136}, 200 * 136 + 8, 63 * 136},
+                                                            {{40, 300}, 301, 7'000},
+                                                            {{300, 7}, 6, 1'500},
+                                                            {{129, 40}, 128 * 40 + 16, 8},
+                                                            {{1, 1}, 0, 1}},
+                                                           {{{4096, 4096}, 5'000'064, 9'000'000}})) {
+    for (const DType dtype : compute_dtypes) {
+      for (const Fp8Tiles tiles : {whole, blocks}) {
+        for (const Layout& layout : flat_layouts) compare_run(dims, first, count, dtype, tiles, layout);
+        compare_run(dims, first, count, dtype, tiles, {}, /*is_spoilt=*/true);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(arranged_codes) {
   for (const Dims& dims : {Dims{256, 128}, {128, 256}, {150, 300}, {1, 7}, {264, 136}, {33, 129}, {8, 8}, {3, 1000}}) {
     for (const bool transpose : {false, true}) {
-      for (const Layout& layout : layouts) compare_arranging(dims, transpose, layout);
+      for (const Layout& layout : layouts) {
+        for (const Fp8Tiles tiles : {whole, blocks}) compare_arranging(dims, transpose, layout, tiles);
+      }
     }
   }
 }

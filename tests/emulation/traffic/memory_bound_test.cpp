@@ -285,6 +285,31 @@ BOOST_AUTO_TEST_CASE(fp8) {
                             ops.arrange_fp8({.out = matrix.codes, .in = rows_of_codes, .transpose = transpose});
                           });
           }
+          if (!transpose && tiles != Fp8Tiles::blocks) {
+            const auto [turned_rows, turned_columns] = fp8_scale_shape(tiles, terms, lines);
+            const Tensor turned_codes = make(DType::uint8, {C, T}),
+                         turned_scales = make(float32, {turned_rows, turned_columns});
+            const RoundToFp8 both{
+                .out = matrix, .in = in, .turned = {turned_codes, turned_scales, Fp8Format::e4m3, tiles}};
+            const Count num_of_both = is_whole ? 2 : num_scales + turned_rows * turned_columns;
+            check_traffic("round_to_fp8", shape + ", both layouts",
+                          {bytes_of::round_to_both_fp8(s, T * C, num_of_both)},
+                          [&](Backend& ops) { ops.round_to_fp8(both); });
+          }
+          if (!transpose && tiles != Fp8Tiles::vectors) {
+            const Fp8Run run{.codes = codes,
+                             .in = in.view({T * C}),
+                             .first = 0,
+                             .lines = T,
+                             .terms = C,
+                             .scales = matrix.scales,
+                             .tiles = tiles};
+            const Count num_raised = is_whole ? 1 : num_blocks;  // scales that are there, and are read and written
+            check_traffic("raise_fp8_scales", shape, {bytes_of::raise_fp8_scales(s, T * C), 8 * num_raised},
+                          [&](Backend& ops) { ops.raise_fp8_scales(run); });
+            check_traffic("round_fp8_run", shape, {bytes_of::round_fp8_run(s, T * C, num_raised)},
+                          [&](Backend& ops) { ops.round_fp8_run(run); });
+          }
           if (!is_whole || transpose) continue;
           // The scale is set before, and read where blocks raise it.
           check_traffic("find_fp8_scale", shape, {bytes_of::find_fp8_scale(s, T * C), 8},

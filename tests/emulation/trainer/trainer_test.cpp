@@ -134,7 +134,17 @@ const std::vector<TinyRun> runs{
      .accumulation = 2,
      .evaluates = false},
     {.layout = {1, 2, 1, 1}, .ep_size = 2, .family = Family::qwen3, .fp8 = config::Fp8::tensorwise, .num_experts = 8},
+    {.layout = {1, 2, 1, 1}, .family = Family::llama, .fp8 = config::Fp8::blockwise, .accumulation = 2},
+    {.layout = {1, 2, 1, 1}, .family = Family::qwen2, .fp8 = config::Fp8::blockwise, .has_adapters = true},
+    {.layout = {1, 2, 1, 2}, .family = Family::qwen2, .fp8 = config::Fp8::blockwise},
     {.layout = {1, 2, 2, 1}, .family = Family::qwen3, .precision = Precision::bf16, .fp8 = config::Fp8::blockwise},
+    {.layout = {1, 4, 1, 1},
+     .family = Family::llama,
+     .fp8 = config::Fp8::blockwise,
+     .reshard_size = 2,
+     .accumulation = 2,
+     .evaluates = false},
+    {.layout = {1, 2, 1, 1}, .ep_size = 2, .family = Family::qwen3, .fp8 = config::Fp8::blockwise, .num_experts = 8},
     {.layout = {1, 1, 1, 1}, .ep_size = 4, .family = Family::qwen3, .fp8 = config::Fp8::blockwise, .num_experts = 8},
     // 8 ranks
     {.layout = {2, 2, 2, 1}, .family = Family::qwen3},
@@ -146,7 +156,7 @@ const std::vector<TinyRun> runs{
 
 /// Whether weights may be gathered as 8-bit floats, and as numbers as well.
 bool gathers_codes(const TinyRun& tiny) {
-  return tiny.fp8 == config::Fp8::tensorwise && tiny.zero_stage == 3 && tiny.mesh()[Axis::dp_shard] > 1;
+  return tiny.fp8 != config::Fp8::none && tiny.zero_stage == 3 && tiny.mesh()[Axis::dp_shard] > 1;
 }
 
 double worst(const std::vector<double>& values, const std::vector<double>& wanted) {

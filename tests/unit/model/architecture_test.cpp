@@ -368,16 +368,19 @@ BOOST_AUTO_TEST_CASE(what_products_in_fp8_read_is_in_parts_of_its_own) {
   };
   using sft::config::Fp8;
   BOOST_TEST(parts_of(Fp8::none, 3, 2).size() == 1);
-  BOOST_TEST(parts_of(Fp8::blockwise, 3, 2).size() == 1);
   BOOST_TEST(parts_of(Fp8::tensorwise, 0, 2).size() == 1);
   BOOST_TEST(parts_of(Fp8::tensorwise, 3, 1).size() == 1);
-  const auto& parts = parts_of(Fp8::tensorwise, 3, 2);
-  BOOST_TEST_REQUIRE(parts.size() == 2);
-  for (const sft::parallel::PartUnits& part : parts) {
-    for (const sft::parallel::Unit& unit : part.units) {
-      for (const sft::parallel::Parameter& p : unit.parameters) {
-        const bool is_linear = p.name.find("_proj.weight") != std::string::npos;
-        BOOST_TEST(part.in_fp8 == is_linear, p.name);
+  using sft::ops::Fp8Tiles;
+  for (const auto& [fp8, tiles] :
+       {std::pair(Fp8::tensorwise, Fp8Tiles::whole), std::pair(Fp8::blockwise, Fp8Tiles::blocks)}) {
+    const auto& parts = parts_of(fp8, 3, 2);
+    BOOST_TEST_REQUIRE(parts.size() == 2);
+    for (const sft::parallel::PartUnits& part : parts) {
+      for (const sft::parallel::Unit& unit : part.units) {
+        for (const sft::parallel::Parameter& p : unit.parameters) {
+          const bool is_linear = p.name.find("_proj.weight") != std::string::npos;
+          BOOST_TEST((part.in_fp8 == (is_linear ? std::optional(tiles) : std::nullopt)), p.name);
+        }
       }
     }
   }

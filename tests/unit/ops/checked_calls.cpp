@@ -316,6 +316,47 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
          b.round_to_fp8(
              {.out = {x["codes"], x["scales"], Fp8Format::e5m2, Fp8Tiles::vectors}, .in = x["in"], .transpose = true});
        }});
+  ops.push_back({"round_to_fp8",
+                 {{"in", {bf16, {D, D}, "strided"}},
+                  {"codes", {DType::uint8, {D, D}, "written"}},
+                  {"scales", {float32, {1, D}, "written"}},
+                  {"turned codes", {DType::uint8, {D, D}, "written"}},
+                  {"turned scales", {float32, {1, D}, "written"}}},
+                 [](Backend& b, Tensors x) {
+                   b.round_to_fp8(
+                       {.out = {x["codes"], x["scales"], Fp8Format::e5m2, Fp8Tiles::vectors},
+                        .in = x["in"],
+                        .turned = {x["turned codes"], x["turned scales"], Fp8Format::e5m2, Fp8Tiles::vectors}});
+                 }});
+  // 12 of the elements behind the first two, of a matrix in one block.
+  const Operand run{bf16, {12}}, codes_of_run{DType::uint8, {12}}, scale_of_block{float32, {1, 4}};
+  const auto run_of = [](Tensors& x) {
+    return Fp8Run{.codes = x["codes"],
+                  .in = x["in"],
+                  .first = 2,
+                  .lines = 5,
+                  .terms = 3,
+                  .scales = x["scales"],
+                  .tiles = Fp8Tiles::blocks};
+  };
+  ops.push_back({"raise_fp8_scales",
+                 {{"in", run}, {"codes", codes_of_run}, {"scales", {float32, {1, 4}, "written"}}},
+                 [=](Backend& b, Tensors x) { b.raise_fp8_scales(run_of(x)); }});
+  ops.push_back({"round_fp8_run",
+                 {{"in", run}, {"codes", {DType::uint8, {12}, "written"}}, {"scales", scale_of_block}},
+                 [=](Backend& b, Tensors x) { b.round_fp8_run(run_of(x)); }});
+  ops.push_back({"arrange_fp8",
+                 {{"in", {DType::uint8, {D, T}, "strided"}},
+                  {"out", written_codes},
+                  {"scales of in", scale_of_block},
+                  {"scales of out", {float32, {1, 4}, "written"}}},
+                 [](Backend& b, Tensors x) {
+                   b.arrange_fp8({.out = x["out"],
+                                  .in = x["in"],
+                                  .transpose = true,
+                                  .out_scales = x["scales of out"],
+                                  .in_scales = x["scales of in"]});
+                 }});
   ops.push_back({"arrange_fp8",
                  {{"in", {DType::uint8, {D, T}, "strided"}}, {"out", written_codes}},
                  [](Backend& b, Tensors x) { b.arrange_fp8({.out = x["out"], .in = x["in"], .transpose = true}); }});

@@ -214,37 +214,92 @@ BOOST_AUTO_TEST_CASE(scales_are_the_least_powers_of_two_that_nothing_exceeds) {
   });
 }
 
-/// Rounded run by run, as gathers send numbers, and then arranged, codes are those of the matrix.
-BOOST_AUTO_TEST_CASE(codes_that_are_arranged_are_those_that_were_rounded_in_place) {
+BOOST_AUTO_TEST_CASE(both_layouts_from_one_pass_are_those_of_two) {
+  struct Dims {
+    std::int64_t lines, terms;
+  };
+  on_every_backend([&](TestBackend& backend) {
+    for (const auto& [lines, terms] : {Dims{150, 300}, {128, 256}, {1, 7}, {33, 16}, {5, 129}}) {
+      for (const Fp8Tiles tiles : {Fp8Tiles::whole, Fp8Tiles::vectors}) {
+        for (const Fp8Format format : formats) {
+          for (const bool transpose : {false, true}) {
+            const Owned in = Owned(DType::bf16, {transpose ? terms : lines, transpose ? lines : terms}).normal(6);
+            const OwnedFp8 out(lines, terms, format, tiles), turned(terms, lines, format, tiles),
+                expected(lines, terms, format, tiles), expected_turned(terms, lines, format, tiles);
+            round(backend, expected, *in, transpose);
+            round(backend, expected_turned, *in, !transpose);
+            const RoundToFp8 both{.out = out.matrix, .in = *in, .transpose = transpose, .turned = turned.matrix};
+            if (tiles == Fp8Tiles::whole) backend->find_fp8_scale(both);
+            backend->round_to_fp8(both);
+            for (const auto& [found, wanted] : {std::pair(&out, &expected), {&turned, &expected_turned}}) {
+              BOOST_TEST(found->numbers() == wanted->numbers(), describe(backend, format, tiles));
+              BOOST_TEST(read(*found->scales) == read(*wanted->scales), describe(backend, format, tiles));
+              BOOST_TEST(found->ends_with_zeros(), describe(backend, format, tiles));
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+/// Rounded run by run, as gathers send numbers, and then arranged, codes and scales are those of the matrix.
+BOOST_AUTO_TEST_CASE(runs_that_are_arranged_are_the_matrix_rounded_in_place) {
   struct Dims {
     std::int64_t rows, columns;
   };
   on_every_backend([&](TestBackend& backend) {
-    for (const auto& [rows, columns] : {Dims{150, 300}, {128, 256}, {1, 7}, {33, 16}, {5, 129}}) {
-      const Owned in = Owned(DType::bf16, {rows, columns}).normal(5), flat(DType::uint8, {rows * columns + 16}),
-                  scale(DType::float32, {1, 1});
-      const auto run_of = [&](std::int64_t begin, std::int64_t count) {
-        return RoundToFp8{.out = {flat->rows(begin, count).view({1, count}), *scale, Fp8Format::e4m3, Fp8Tiles::whole},
-                          .in = in->view({rows * columns}).rows(begin, count).view({1, count})};
-      };
-      const std::int64_t first = rows * columns / 3;
-      backend->find_fp8_scale(run_of(0, rows * columns));
-      backend->round_to_fp8(run_of(0, first));
-      backend->round_to_fp8(run_of(first, rows * columns - first));
-      const Tensor codes = flat->rows(0, rows * columns).view({rows, columns});
-      for (const bool transpose : {false, true}) {
-        const std::int64_t lines = transpose ? columns : rows, terms = transpose ? rows : columns;
-        const OwnedFp8 expected(lines, terms, Fp8Format::e4m3, Fp8Tiles::whole),
-            found(lines, terms, Fp8Format::e4m3, Fp8Tiles::whole);
-        round(backend, expected, *in, transpose);
-        backend->arrange_fp8({.out = found.matrix.codes, .in = codes, .transpose = transpose});
-        BOOST_TEST(get(*expected.scales, 0, 0) == get(*scale, 0, 0));
-        std::int64_t num_wrong = 0;
-        for (std::int64_t l = 0; l < lines; ++l) {
-          for (std::int64_t t = 0; t < terms; ++t) num_wrong += found.code(l, t) != expected.code(l, t) ? 1 : 0;
+    for (const auto& [rows, columns] : {Dims{150, 300}, {128, 256}, {1, 7}, {33, 16}, {5, 129}, {400, 130}}) {
+      for (const DType dtype : compute_dtypes) {
+        for (const Fp8Tiles tiles : {Fp8Tiles::whole, Fp8Tiles::blocks}) {
+          const Owned in = Owned(dtype, {rows, columns}).normal(5), flat(DType::uint8, {rows * columns});
+          for (std::int64_t i = 0; i < rows; ++i) {  // sizes from 2^-12 on, and in the last blocks something infinite
+            set(*in, i, 0, std::ldexp(get(*in, i, 0), static_cast<int>(i % 13) - 12));
+          }
+          if (rows == 400) set(*in, rows - 1, columns - 1, -std::numeric_limits<double>::infinity());
+          const auto [scale_rows, scale_columns] = fp8_scale_shape(tiles, rows, columns);
+          const Owned scales = Owned(DType::float32, {scale_rows, scale_columns}).fill(fp8_least_scale);
+          const std::vector<std::int64_t> borders{0, rows * columns / 3, rows * columns / 3, rows * columns / 2,
+                                                  rows * columns};
+          for (const bool rounds : {false, true}) {  // all scales before the first code
+            for (std::size_t i = 0; i + 1 < borders.size(); ++i) {
+              const std::int64_t begin = borders[i], count = borders[i + 1] - begin;
+              const Fp8Run run{.codes = flat->rows(begin, count),
+                               .in = in->view({rows * columns}).rows(begin, count),
+                               .first = begin,
+                               .lines = rows,
+                               .terms = columns,
+                               .scales = *scales,
+                               .tiles = tiles};
+              if (rounds) {
+                backend->round_fp8_run(run);
+              } else {
+                backend->raise_fp8_scales(run);
+              }
+            }
+          }
+          for (const bool transpose : {false, true}) {
+            const std::int64_t lines = transpose ? columns : rows, terms = transpose ? rows : columns;
+            const OwnedFp8 expected(lines, terms, Fp8Format::e4m3, tiles), found(lines, terms, Fp8Format::e4m3, tiles);
+            round(backend, expected, *in, transpose);
+            const bool has_blocks = tiles == Fp8Tiles::blocks;
+            backend->arrange_fp8({.out = found.matrix.codes,
+                                  .in = flat->view({rows, columns}),
+                                  .transpose = transpose,
+                                  .out_scales = has_blocks ? *found.scales : Tensor(),
+                                  .in_scales = has_blocks ? *scales : Tensor()});
+            std::int64_t num_wrong = 0;
+            for (std::int64_t l = 0; l < lines; ++l) {
+              for (std::int64_t t = 0; t < terms; ++t) {
+                const double scale = has_blocks ? found.scale_at(l, t) : get(*scales, 0, 0);
+                num_wrong += found.code(l, t) != expected.code(l, t) || scale != expected.scale_at(l, t) ? 1 : 0;
+              }
+            }
+            BOOST_TEST(num_wrong == 0, describe(backend, Fp8Format::e4m3, tiles)
+                                           << ' ' << rows << " x " << columns << ": " << num_wrong);
+            BOOST_TEST(found.ends_with_zeros(), backend.name() << ' ' << rows << " x " << columns);
+          }
         }
-        BOOST_TEST(num_wrong == 0, backend.name() << ' ' << rows << " x " << columns);
-        BOOST_TEST(found.ends_with_zeros(), backend.name() << ' ' << rows << " x " << columns);
       }
     }
   });

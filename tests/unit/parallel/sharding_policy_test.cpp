@@ -102,11 +102,11 @@ BOOST_AUTO_TEST_CASE(codes_are_sent_where_several_ranks_have_shards_on_their_dev
         parallel.zero_stage = stage;
         const ShardingPolicy policy = policy_of({{Axis::dp_shard, num_ranks}}, parallel, on_host);
         IndexedVector<PartIndex, PartUnits> model = test::sample_parts();
-        for (const PartIndex part : model.indices()) model[part].in_fp8 = true;
+        for (const PartIndex part : model.indices()) model[part].in_fp8 = ops::Fp8Tiles::blocks;
         const auto parts = make_parts(model, test::fsdp_place(num_ranks, 0), policy, DType::bf16);
         const bool is_there = num_ranks > 1 && !policy.parameters_on_host;
-        BOOST_TEST(parts[test::trained].in_fp8 == (is_there && stage >= 1));
-        BOOST_TEST(parts[test::untrained].in_fp8 == (is_there && stage == 3));
+        BOOST_TEST(parts[test::trained].in_fp8.has_value() == (is_there && stage >= 1));
+        BOOST_TEST(parts[test::untrained].in_fp8.has_value() == (is_there && stage == 3));
         for (const Part& part : parts) {
           BOOST_TEST((part.sent() == (part.in_fp8 ? DType::uint8 : DType::bf16)));
           BOOST_TEST((part.gathered == DType::bf16));

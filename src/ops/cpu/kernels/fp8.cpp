@@ -155,19 +155,35 @@ void scale_tile(float* scales, Fp8View to, const Tile& tile, const float* number
   for (std::int64_t l = 0; l < tile.lines; ++l) scales[l] = scale;
 }
 
-template <class F, class T>
-void round_tile(Fp8View to, ConstView in, bool transpose, const Tile& tile) {
-  float numbers[fp8_tile_side * fp8_tile_side], scales[fp8_tile_side];
-  read_tile<T>(numbers, in, transpose, tile);
+template <class F>
+void round_numbers(Fp8View to, const Tile& tile, const float* numbers, const float* whole_scale) {
+  float scales[fp8_tile_side];
   if (to.tiles == Fp8View::Tiles::whole) {
-    for (std::int64_t l = 0; l < tile.lines; ++l) scales[l] = *to.scales;
+    for (std::int64_t l = 0; l < tile.lines; ++l) scales[l] = *whole_scale;
   } else {
     scale_tile<F>(scales, to, tile, numbers);
   }
   encode_tile<F>(to, tile, numbers, scales);
 }
 
-void round_to_fp8(Fp8View to, ConstView in, bool transpose) {
+template <class F, class T>
+void round_tile(const Fp8Rounding& call, const Tile& tile) {
+  float numbers[fp8_tile_side * fp8_tile_side];
+  read_tile<T>(numbers, call.in, call.transpose, tile);
+  round_numbers<F>(call.out, tile, numbers, call.out.scales);
+  if (call.turned.codes == nullptr) return;
+  float turned[fp8_tile_side * fp8_tile_side];
+  for (std::int64_t t = 0; t < tile.terms; ++t) {
+    for (std::int64_t l = 0; l < tile.lines; ++l) turned[t * fp8_tile_side + l] = numbers[l * fp8_tile_side + t];
+  }
+  round_numbers<F>(call.turned, {tile.term, tile.terms, tile.line, tile.lines}, turned, call.out.scales);
+}
+
+void round_to_fp8(const Fp8Rounding& call) {
+  const Fp8View& to = call.out;
+  const ConstView& in = call.in;
+  const bool has_both = call.turned.codes != nullptr;
+  if (has_both && to.tiles == Fp8View::Tiles::whole) *call.turned.scales = *to.scales;
   with_type(in, [&](auto type) {
     using T = typename decltype(type)::type;
     with_format(to, [&](auto format) {
@@ -177,11 +193,82 @@ void round_to_fp8(Fp8View to, ConstView in, bool transpose) {
 #pragma omp parallel for if (in.rows * in.columns >= min_parallel_elements)
       for (std::int64_t i = 0; i < num_tiles; ++i) {
         const std::int64_t line = i / across * fp8_tile_side, term = i % across * fp8_tile_side;
-        round_tile<F, T>(to, in, transpose,
-                         {line, min(fp8_tile_side, to.lines - line), term, min(fp8_tile_side, to.terms - term)});
+        round_tile<F, T>(call, {line, min(fp8_tile_side, to.lines - line), term, min(fp8_tile_side, to.terms - term)});
       }
     });
   });
+}
+
+/// Calls f(numbers, codes, tile, count) for what rows of the run from number `begin` of its matrix, `end` not among
+/// them, have in each tile: neighbours.
+template <class T, class Function>
+void for_each_part(const Fp8RunView& run, std::int64_t begin, std::int64_t end, Function f) {
+  const std::int64_t last = run.first + run.in.columns;
+  for (std::int64_t r = begin; r < end; ++r) {
+    const std::int64_t row_begin = r * run.terms;
+    const std::int64_t row_end = min(row_begin + run.terms, last);
+    for (std::int64_t i = row_begin < run.first ? run.first : row_begin; i < row_end;) {
+      const std::int64_t column = (i - row_begin) / fp8_tile_side;
+      const std::int64_t next = min(row_begin + (column + 1) * fp8_tile_side, row_end);
+      f(row<T>(run.in, 0) + (i - run.first), run.codes + (i - run.first),
+        run.is_whole ? 0 : r / fp8_tile_side * run.row_scales + column, next - i);
+      i = next;
+    }
+  }
+}
+
+/// The rows of tiles that the run has elements of: the first, and how many. Each is one thread's.
+struct TileRows {
+  explicit TileRows(const Fp8RunView& run)
+      : first(run.first / run.terms / fp8_tile_side),
+        count((run.first + run.in.columns - 1) / run.terms / fp8_tile_side + 1 - first) {}
+  std::int64_t first, count;
+};
+
+template <class T>
+void raise_scales(const Fp8RunView& run) {
+  const TileRows rows(run);
+  std::uint32_t largest = 0;  // of all tiles
+#pragma omp parallel for reduction(max : largest) if (run.in.columns >= min_parallel_elements)
+  for (std::int64_t i = 0; i < rows.count; ++i) {
+    const std::int64_t begin = (rows.first + i) * fp8_tile_side;
+    std::uint32_t of_tiles = 0;
+    for_each_part<T>(run, begin, begin + fp8_tile_side,
+                     [&](const T* numbers, std::uint8_t*, std::int64_t tile, std::int64_t count) {
+                       const std::uint32_t of_part = largest_of(numbers, count);
+                       of_tiles = of_part > of_tiles ? of_part : of_tiles;
+                       const float scale = scale_of<E4m3>(of_part);
+                       if (!run.is_whole && scale > run.scales[tile]) run.scales[tile] = scale;
+                     });
+    largest = of_tiles > largest ? of_tiles : largest;
+  }
+  const float scale = scale_of<E4m3>(largest);
+  if (run.is_whole && scale > *run.scales) *run.scales = scale;
+}
+
+void raise_fp8_scales(const Fp8RunView& run) {
+  if (run.in.columns == 0) return;
+  with_type(run.in, [&](auto type) { raise_scales<typename decltype(type)::type>(run); });
+}
+
+template <class T>
+void round_run(const Fp8RunView& run) {
+  const TileRows rows(run);
+#pragma omp parallel for if (run.in.columns >= min_parallel_elements)
+  for (std::int64_t i = 0; i < rows.count; ++i) {
+    const std::int64_t begin = (rows.first + i) * fp8_tile_side;
+    for_each_part<T>(run, begin, begin + fp8_tile_side,
+                     [&](const T* numbers, std::uint8_t* codes, std::int64_t tile, std::int64_t count) {
+                       const float factor = 1.0f / run.scales[tile];
+#pragma omp simd
+                       for (std::int64_t n = 0; n < count; ++n) codes[n] = encode<E4m3>(load(numbers[n]), factor);
+                     });
+  }
+}
+
+void round_fp8_run(const Fp8RunView& run) {
+  if (run.in.columns == 0) return;
+  with_type(run.in, [&](auto type) { round_run<typename decltype(type)::type>(run); });
 }
 
 void arrange_tile(const Fp8Arrangement& to, const Tile& tile) {
@@ -206,6 +293,12 @@ void arrange_fp8(const Fp8Arrangement& arrange) {
 #pragma omp parallel for if (arrange.lines * arrange.terms >= min_parallel_elements)
   for (std::int64_t i = 0; i < num_tiles; ++i) {
     const std::int64_t line = i / across * fp8_tile_side, term = i % across * fp8_tile_side;
+    if (arrange.out_scales != nullptr) {
+      const std::int64_t row = line / fp8_tile_side, column = term / fp8_tile_side;
+      arrange.out_scales[row * arrange.out_row_scales + column] =
+          arrange.in_scales[arrange.transpose ? column * arrange.in_row_scales + row
+                                              : row * arrange.in_row_scales + column];
+    }
     arrange_tile(arrange,
                  {line, min(fp8_tile_side, arrange.lines - line), term, min(fp8_tile_side, arrange.terms - term)});
   }
@@ -255,6 +348,8 @@ void read_fp8(View out, ConstFp8View from, std::int64_t first_line, std::int64_t
 void enter_fp8(Kernels& table) {
   table.find_fp8_scale = find_fp8_scale;
   table.round_to_fp8 = round_to_fp8;
+  table.raise_fp8_scales = raise_fp8_scales;
+  table.round_fp8_run = round_fp8_run;
   table.arrange_fp8 = arrange_fp8;
   table.read_fp8 = read_fp8;
 }

@@ -4,87 +4,14 @@
 
 #include <type_traits>
 
-#include "ops/cuda/elementwise.cuh"
-#include "ops/cuda/warp.cuh"
+#include "ops/cuda/fp8.cuh"
 
 namespace sft::ops::cuda {
 namespace {
 
+using namespace fp8;
 using sft::cuda::launch;
 using sft::cuda::shared_memory;
-
-constexpr unsigned threads = 256;
-constexpr int side = static_cast<int>(fp8_tile_side);
-constexpr unsigned infinity_bits = 0x7f800000u;
-constexpr float least_scale = 0x1p-126f;
-
-using Tiles = Fp8View::Tiles;
-
-/// A format of 8-bit floats. Both have 1.75 * 2^max_exponent as their largest number.
-struct Format {
-  int mantissa_bits, bias, max_exponent;
-
-  __device__ __forceinline__ static Format of(bool is_e5m2) { return is_e5m2 ? Format{2, 15, 15} : Format{3, 7, 8}; }
-};
-
-__device__ __forceinline__ unsigned magnitude_bits(float x) { return __float_as_uint(x) & 0x7fffffffu; }
-
-/// The scale of numbers of which the largest has these bits, without a sign.
-__device__ __forceinline__ float scale_of(unsigned largest, int max_exponent) {
-  if (largest >= infinity_bits) return __uint_as_float(infinity_bits);
-  const int exponent = static_cast<int>(largest >> 23) - 127;
-  const int wanted = exponent - max_exponent + ((largest & 0x7fffffu) > 0x600000u ? 1 : 0);
-  return __uint_as_float(static_cast<unsigned>(max(wanted, -126) + 127) << 23);
-}
-
-/// The code of the bits of a number that is not negative: rounded to the nearest, ties to even, and the largest at
-/// most. Of all numbers but NaN.
-__device__ __forceinline__ unsigned encode(unsigned bits, const Format& format) {
-  const int dropped = 23 - format.mantissa_bits;
-  const unsigned largest = static_cast<unsigned>(format.max_exponent + 127) << 23 | 0x600000u;
-  const unsigned held = min(bits, largest);
-  if (held < static_cast<unsigned>(128 - format.bias) << 23) {
-    // As float32 the neighbours of `unit` are as far away as subnormal numbers of the format: a sum is rounded as these
-    // are, and its last bits count the least of them.
-    const unsigned unit = static_cast<unsigned>(1 - format.bias - format.mantissa_bits + 23 + 127) << 23;
-    return __float_as_uint(__fadd_rn(__uint_as_float(held), __uint_as_float(unit))) - unit;
-  }
-  const unsigned odd = held >> dropped & 1u;
-  const unsigned rebias = static_cast<unsigned>(127 - format.bias) << format.mantissa_bits;
-  return ((held + (1u << (dropped - 1)) - 1u + odd) >> dropped) - rebias;
-}
-
-/// The codes of a and b times the factor, each with the sign of its number: b's in the upper byte of 16 bits.
-__device__ __forceinline__ unsigned encode_pair(float a, float b, float factor, bool is_e5m2) {
-  const float scaled_a = __fmul_rn(fabsf(a), factor), scaled_b = __fmul_rn(fabsf(b), factor);
-  unsigned low = 0, high = 0;
-  if (ptx::has_fp8()) {
-    const unsigned pair = is_e5m2 ? ptx::e5m2_pair(scaled_a, scaled_b) : ptx::e4m3_pair(scaled_a, scaled_b);
-    low = pair & 0xffu;
-    high = pair >> 8;
-  } else {
-    const Format format = Format::of(is_e5m2);
-    low = encode(__float_as_uint(scaled_a), format);
-    high = encode(__float_as_uint(scaled_b), format);
-  }
-  if (magnitude_bits(scaled_a) > infinity_bits) low = 0x7fu;
-  if (magnitude_bits(scaled_b) > infinity_bits) high = 0x7fu;
-  return low | high << 8 | (__float_as_uint(a) >> 24 & 0x80u) | (__float_as_uint(b) >> 16 & 0x8000u);
-}
-
-__device__ __forceinline__ unsigned encode_four(const float (&x)[4], float factor, bool is_e5m2) {
-  return encode_pair(x[0], x[1], factor, is_e5m2) | encode_pair(x[2], x[3], factor, is_e5m2) << 16;
-}
-
-/// Of all threads of the block. `scratch`, shared memory, holds a number for each warp.
-__device__ __forceinline__ unsigned block_max(unsigned x, unsigned* scratch) {
-  for (int distance = 16; distance > 0; distance /= 2) x = max(x, __shfl_xor_sync(all_lanes, x, distance));
-  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x, num_warps = threads / warp_size;
-  if (thread % warp_size == 0) scratch[thread / warp_size] = x;
-  __syncthreads();
-  for (unsigned warp = 0; warp < num_warps; ++warp) x = max(x, scratch[warp]);
-  return x;
-}
 
 constexpr int find_unroll = 8;
 
@@ -113,16 +40,6 @@ __global__ void __launch_bounds__(threads)
   if (threadIdx.x == 0 && threadIdx.y == 0) atomicMax(scale, __float_as_uint(scale_of(largest, max_exponent)));
 }
 
-/// What a thread of a block has of 128 x 128 numbers: V neighbours at a time, `parts` of them in each of `rows` rows,
-/// one below the other.
-template <int V>
-struct Share {
-  static constexpr int lanes = side / V < 32 ? side / V : 32;  ///< threads side by side
-  static constexpr int parts = side / (V * lanes);
-  static constexpr int groups = static_cast<int>(threads) / lanes;  ///< of such threads
-  static constexpr int rows = side / groups;
-};
-
 // Shared memory: numbers of columns, for each group of threads, or codes. Between 32 columns, and behind the groups,
 // lies what puts lanes of a warp into banks of their own.
 
@@ -140,22 +57,31 @@ constexpr std::size_t code_bytes = std::size_t{side} * side;
 template <int V>
 constexpr std::size_t column_bytes = (Share<V>::groups + 1) * group_stride * sizeof(unsigned);
 
-/// The matrix and what is rounded to it.
+/// What is rounded, and the matrices that it becomes: with a line for each row of in, or for each column.
 template <class T>
 struct Rounding {
-  Fp8View to;
+  Fp8View to, crossed;
+  const float* scale;    ///< of a whole matrix
+  float* copy_of_scale;  ///< where both are made, also that of the other one
   Rows<const T> in;
   std::int64_t rows, columns;  ///< of in
   std::int64_t column_tiles;   ///< tiles of in side by side
 };
 
-/// A block rounds 128 x 128 numbers; kTilesNumber is that of Tiles. Moves in, its codes and, of tiles, the scales.
-template <class T, int V, bool kTranspose, int kTilesNumber>
+/// Which of the matrices of a Rounding are made.
+enum class Made { lines_of_rows, lines_of_columns, both };
+
+/// A block rounds 128 x 128 numbers; kTilesNumber is that of Tiles, kMadeNumber that of Made. Moves in, its codes, once or
+/// twice, and, of tiles, the scales.
+template <class T, int V, int kMadeNumber, int kTilesNumber>
 __global__ void __launch_bounds__(threads) round_kernel(Rounding<T> round) {
   constexpr auto kTiles = static_cast<Tiles>(kTilesNumber);
   using Own = Share<V>;
-  const Fp8View& to = round.to;
-  const bool is_e5m2 = to.is_e5m2;
+  constexpr bool kStraight = kMadeNumber != static_cast<int>(Made::lines_of_columns),
+                 kCrossed = kMadeNumber != static_cast<int>(Made::lines_of_rows);
+  static_assert(kTiles != Tiles::blocks || kStraight != kCrossed);
+  const Fp8View &to = round.to, &crossed = round.crossed;
+  const bool is_e5m2 = kStraight ? to.is_e5m2 : crossed.is_e5m2;
   const int max_exponent = Format::of(is_e5m2).max_exponent;
   const std::int64_t tile_row = blockIdx.x / round.column_tiles, tile_column = blockIdx.x % round.column_tiles;
   const int lane = static_cast<int>(threadIdx.x) % Own::lanes, group = static_cast<int>(threadIdx.x) / Own::lanes;
@@ -174,12 +100,13 @@ __global__ void __launch_bounds__(threads) round_kernel(Rounding<T> round) {
   }
 
   // The factors of rows, or of columns, or of all.
-  constexpr bool is_by_row = kTiles == Tiles::vectors && !kTranspose,
-                 is_by_column = kTiles == Tiles::vectors && kTranspose;
+  constexpr bool is_by_row = kTiles == Tiles::vectors && kStraight,
+                 is_by_column = kTiles == Tiles::vectors && kCrossed;
   float row_factors[is_by_row ? Own::rows : 1], column_factors[is_by_column ? Own::parts : 1][is_by_column ? V : 1];
   float factor = 0.0f;
   if constexpr (kTiles == Tiles::whole) {
-    factor = __frcp_rn(*to.scales);
+    factor = __frcp_rn(*round.scale);
+    if (kStraight && kCrossed && blockIdx.x == 0 && threadIdx.x == 0) *round.copy_of_scale = *round.scale;
   } else if constexpr (kTiles == Tiles::blocks) {
     unsigned largest = 0;
 #pragma unroll
@@ -193,12 +120,14 @@ __global__ void __launch_bounds__(threads) round_kernel(Rounding<T> round) {
     const float scale = scale_of(block_max(largest, shared_memory<unsigned>()), max_exponent);
     factor = __frcp_rn(scale);
     if (threadIdx.x == 0) {
-      to.scales[kTranspose ? tile_column * to.row_scales + tile_row : tile_row * to.row_scales + tile_column] = scale;
+      (kCrossed ? crossed.scales + tile_column * crossed.row_scales + tile_row
+                : to.scales + tile_row * to.row_scales + tile_column)[0] = scale;
     }
-    if constexpr (kTranspose) {
+    if constexpr (kCrossed) {
       __syncthreads();  // the codes come to the same memory
     }
-  } else if constexpr (is_by_row) {
+  }
+  if constexpr (is_by_row) {
     float own_scale = 0.0f;  // of the row with the number of the lane
 #pragma unroll
     for (int r = 0; r < Own::rows; ++r) {
@@ -219,7 +148,8 @@ __global__ void __launch_bounds__(threads) round_kernel(Rounding<T> round) {
     if (lane < Own::rows && first_row + lane < to.lines) {
       to.scales[tile_column * to.row_scales + first_row + lane] = own_scale;
     }
-  } else {
+  }
+  if constexpr (is_by_column) {
     auto* const of_groups = shared_memory<unsigned>();  // (groups, group_stride), and behind it the scales of columns
     auto* const scales = reinterpret_cast<float*>(of_groups + Own::groups * group_stride);
 #pragma unroll
@@ -240,7 +170,7 @@ __global__ void __launch_bounds__(threads) round_kernel(Rounding<T> round) {
       const float scale = scale_of(largest, max_exponent);
       scales[place_of(column)] = scale;
       const std::int64_t line = tile_column * side + column;
-      if (line < to.lines) to.scales[tile_row * to.row_scales + line] = scale;
+      if (line < crossed.lines) crossed.scales[tile_row * crossed.row_scales + line] = scale;
     }
     __syncthreads();
 #pragma unroll
@@ -253,7 +183,7 @@ __global__ void __launch_bounds__(threads) round_kernel(Rounding<T> round) {
     __syncthreads();  // the codes come to the same memory
   }
 
-  if constexpr (!kTranspose) {
+  if constexpr (kStraight) {
 #pragma unroll
     for (int r = 0; r < Own::rows; ++r) {
       if constexpr (is_by_row) factor = row_factors[r];
@@ -280,7 +210,8 @@ __global__ void __launch_bounds__(threads) round_kernel(Rounding<T> round) {
         }
       }
     }
-  } else {
+  }
+  if constexpr (kCrossed) {
     auto* const codes = shared_memory<uint2>();  // (128 lines, 16 times 8 codes)
 #pragma unroll
     for (int p = 0; p < Own::parts; ++p) {
@@ -296,7 +227,7 @@ __global__ void __launch_bounds__(threads) round_kernel(Rounding<T> round) {
             const int r = 8 * u + 4 * w;
             const float four[4] = {x[r][p][v], x[r + 1][p][v], x[r + 2][p][v], x[r + 3][p][v]};
             words[w] = encode_four(four, factor, is_e5m2);
-            const std::int64_t missing = first_row + r + 4 - to.terms;  // behind a line are zeros
+            const std::int64_t missing = first_row + r + 4 - crossed.terms;  // behind a line are zeros
             if (missing > 0) words[w] = missing >= 4 ? 0u : words[w] & 0xffffffffu >> 8 * missing;
           }
           codes[place_of<V>(line, own_row / 8 + u)] = make_uint2(words[0], words[1]);
@@ -311,40 +242,44 @@ __global__ void __launch_bounds__(threads) round_kernel(Rounding<T> round) {
     for (int i = 0; i < units / 2; ++i) {
       const int own_line = static_cast<int>(threadIdx.x) / units + i * static_cast<int>(threads) / units;
       const std::int64_t line = tile_column * side + own_line;
-      if (line >= to.lines || term >= to.line_codes) continue;
-      ptx::store_vector(reinterpret_cast<uint2*>(to.codes + line * to.line_codes + term),
+      if (line >= crossed.lines || term >= crossed.line_codes) continue;
+      ptx::store_vector(reinterpret_cast<uint2*>(crossed.codes + line * crossed.line_codes + term),
                         codes[place_of<V>(own_line, unit)]);
     }
   }
 }
 
-template <class T, int V, bool kTranspose, Tiles kTiles>
+template <class T, int V, Made kMade, Tiles kTiles>
 void launch_round(const Rounding<T>& round, std::int64_t num_tiles, cudaStream_t stream) {
-  constexpr bool is_by_column = kTiles == Tiles::vectors && kTranspose;
+  constexpr bool is_crossed = kMade != Made::lines_of_rows, is_by_column = kTiles == Tiles::vectors && is_crossed;
   constexpr std::size_t of_columns = is_by_column ? column_bytes<V> : threads / warp_size * sizeof(unsigned);
-  constexpr std::size_t shared_bytes = kTranspose && code_bytes > of_columns ? code_bytes : of_columns;
-  launch("round_to_fp8", round_kernel<T, V, kTranspose, static_cast<int>(kTiles)>,
+  constexpr std::size_t shared_bytes = is_crossed && code_bytes > of_columns ? code_bytes : of_columns;
+  launch("round_to_fp8", round_kernel<T, V, static_cast<int>(kMade), static_cast<int>(kTiles)>,
          dim3(static_cast<unsigned>(num_tiles)), dim3(threads), shared_bytes, stream, round);
 }
 
-template <class T, int V, bool kTranspose>
-void launch_round(const Rounding<T>& round, std::int64_t num_tiles, cudaStream_t stream) {
-  switch (round.to.tiles) {
+template <class T, int V, Made kMade>
+void launch_round(const Rounding<T>& round, Tiles tiles, std::int64_t num_tiles, cudaStream_t stream) {
+  switch (tiles) {
     case Tiles::whole:
-      return launch_round<T, V, kTranspose, Tiles::whole>(round, num_tiles, stream);
+      return launch_round<T, V, kMade, Tiles::whole>(round, num_tiles, stream);
     case Tiles::vectors:
-      return launch_round<T, V, kTranspose, Tiles::vectors>(round, num_tiles, stream);
+      return launch_round<T, V, kMade, Tiles::vectors>(round, num_tiles, stream);
     case Tiles::blocks:
-      return launch_round<T, V, kTranspose, Tiles::blocks>(round, num_tiles, stream);
+      if constexpr (kMade != Made::both) launch_round<T, V, kMade, Tiles::blocks>(round, num_tiles, stream);
+      return;
   }
 }
 
 template <class T, int V>
-void launch_round(const Rounding<T>& round, bool transpose, std::int64_t num_tiles, cudaStream_t stream) {
-  if (transpose) {
-    launch_round<T, V, true>(round, num_tiles, stream);
-  } else {
-    launch_round<T, V, false>(round, num_tiles, stream);
+void launch_round(const Rounding<T>& round, Made made, Tiles tiles, std::int64_t num_tiles, cudaStream_t stream) {
+  switch (made) {
+    case Made::lines_of_rows:
+      return launch_round<T, V, Made::lines_of_rows>(round, tiles, num_tiles, stream);
+    case Made::lines_of_columns:
+      return launch_round<T, V, Made::lines_of_columns>(round, tiles, num_tiles, stream);
+    case Made::both:
+      return launch_round<T, V, Made::both>(round, tiles, num_tiles, stream);
   }
 }
 
@@ -377,6 +312,10 @@ __global__ void __launch_bounds__(threads) arrange_kernel(Arranging arrange) {
   constexpr int units = side / neighbours;
   const Fp8Arrangement& to = arrange.to;
   const std::int64_t tile_row = blockIdx.x / arrange.column_tiles, tile_column = blockIdx.x % arrange.column_tiles;
+  if (to.out_scales != nullptr && threadIdx.x == 0) {
+    const std::int64_t row = kTranspose ? tile_column : tile_row, column = kTranspose ? tile_row : tile_column;
+    to.out_scales[row * to.out_row_scales + column] = to.in_scales[tile_row * to.in_row_scales + tile_column];
+  }
   const int lane = static_cast<int>(threadIdx.x) % units, group = static_cast<int>(threadIdx.x) / units;
   const std::int64_t first_row = tile_row * side + group * neighbours, column = tile_column * side + lane * neighbours;
   uint2 x[neighbours];
@@ -459,16 +398,22 @@ void find_fp8_scale(const Fp8View& to, ConstView in, cudaStream_t stream) {
   });
 }
 
-void round_to_fp8(const Fp8View& to, ConstView in, bool transpose, cudaStream_t stream) {
+void round_to_fp8(const Fp8Rounding& call, cudaStream_t stream) {
+  const Fp8View &to = call.out, &turned = call.turned;
+  const ConstView& in = call.in;
+  const bool transpose = call.transpose;
   if (is_empty(in)) return;
+  const bool is_both = turned.codes != nullptr;
+  const Made made = is_both ? Made::both : transpose ? Made::lines_of_columns : Made::lines_of_rows;
   with_type(in.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
     const std::int64_t column_tiles = (in.columns + side - 1) / side, row_tiles = (in.rows + side - 1) / side;
-    const Rounding<T> round{to, rows_of<const T>(in), in.rows, in.columns, column_tiles};
+    const Rounding<T> round{transpose ? turned : to, transpose ? to : turned, to.scales,   turned.scales,
+                            rows_of<const T>(in),    in.rows,                 in.columns, column_tiles};
     if (has_vectors(in, vector_size<T>)) {
-      launch_round<T, vector_size<T>>(round, transpose, row_tiles * column_tiles, stream);
+      launch_round<T, vector_size<T>>(round, made, to.tiles, row_tiles * column_tiles, stream);
     } else {
-      launch_round<T, 1>(round, transpose, row_tiles * column_tiles, stream);
+      launch_round<T, 1>(round, made, to.tiles, row_tiles * column_tiles, stream);
     }
   });
 }

@@ -98,7 +98,9 @@ void read_four_bits(View out, const FourBitArguments& from, cudaStream_t stream)
 // Matrices of 8-bit floats; see sft/ops/fp8.hpp and ops::Backend.
 
 void find_fp8_scale(const Fp8View& to, ConstView in, cudaStream_t stream);
-void round_to_fp8(const Fp8View& to, ConstView in, bool transpose, cudaStream_t stream);
+void round_to_fp8(const Fp8Rounding& call, cudaStream_t stream);
+void raise_fp8_scales(const Fp8RunView& run, cudaStream_t stream);
+void round_fp8_run(const Fp8RunView& run, cudaStream_t stream);
 void arrange_fp8(const Fp8Arrangement& arrange, cudaStream_t stream);
 
 // RMSNorm (Zhang & Sennrich 2019); see ops::Backend. The weight is float32 or has the dtype of x.
