@@ -6,6 +6,7 @@
 #include <string>
 
 #include "sft/device/device.hpp"
+#include "sft/ops/backend.hpp"
 
 namespace sft::ops {
 
@@ -27,5 +28,8 @@ struct AttentionTrial {
 /// program's kernels, and compares output, log-sum-exp and gradients row by row. Takes device memory for the time of
 /// the call. `device` is a GPU. Throws a configuration Error where cuDNN cannot be used at all.
 [[nodiscard]] AttentionTrial try_attention_library(device::Device& device, const AttentionSizes& sizes);
+
+/// Gives `list`, of make_attention_list, the calls that such a trial gives cuDNN.
+void note_attention_trial(Backend& list, const AttentionSizes& sizes);
 
 }  // namespace sft::ops
