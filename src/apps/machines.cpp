@@ -13,11 +13,20 @@ namespace sft::apps {
 
 namespace fs = std::filesystem;
 
-std::string machines_file() {
+namespace {
+
+/// A file that is installed with this program.
+std::string installed(const char* file) {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  return (program.parent_path().parent_path() / "share/sft/machines.ini").string();
+  return (program.parent_path().parent_path() / file).string();
 }
+
+}  // namespace
+
+std::string machines_file() { return installed("share/sft/machines.ini"); }
+
+std::string absent_driver_file() { return installed("lib/sft/absent_driver.so"); }
 
 std::vector<plan::Hardware> known_machines() {
   return plan::read_machines(io::read_file(machines_file()), machines_file());

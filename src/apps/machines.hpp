@@ -19,4 +19,7 @@ namespace sft::apps {
 /// Where machines.ini lies: beside this program's folder, in share/sft.
 [[nodiscard]] std::string machines_file();
 
+/// Where ops::AbsentGpu::driver_file lies: beside this program's folder, in lib/sft.
+[[nodiscard]] std::string absent_driver_file();
+
 }  // namespace sft::apps

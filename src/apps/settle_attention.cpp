@@ -9,6 +9,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
@@ -39,19 +40,23 @@ ops::AttentionSizes sizes_of(const config::Config& config, std::int64_t tokens, 
           .is_round = is_round};
 }
 
-/// Tries every kind of attention of the model: all have to agree, and passes that the library does for some count.
-ops::AttentionTrial try_all_kinds(device::Device& device, const config::Model& model, ops::AttentionSizes sizes,
-                                  ops::AttentionKernels kernels) {
+/// Makes all trials: all have to agree, and passes that a library does for some count.
+ops::AttentionTrial try_all(device::Device& device, const std::vector<ops::AttentionSizes>& trials,
+                            ops::AttentionKernels kernels) {
   ops::AttentionTrial all;
-  for (const std::int64_t window : model::attention_windows(model)) {
-    // Shorter than the longest document of the trial, so that it hides keys, and longer than the others.
-    sizes.window = window == 0 ? 0 : std::clamp<std::int64_t>(sizes.tokens / 4, 1, window);
+  for (const ops::AttentionSizes& sizes : trials) {
     const ops::AttentionTrial trial = ops::try_attention(device, sizes, kernels);
     if (all.difference.empty()) all.difference = trial.difference;
     all.has_forward = all.has_forward || trial.has_forward;
     all.has_backward = all.has_backward || trial.has_backward;
   }
   return all;
+}
+
+bool is_cut(const config::Parallel& parallel) { return parallel.attention_method().ulysses_size != parallel.sp_size; }
+
+std::string key_of(const config::Config& config) {
+  return fmt::format("`device.attention = {}`", config::write(config.device.attention));
 }
 
 config::ValidConfig by_kernels_for_all(const config::ValidConfig& config) {
@@ -72,10 +77,6 @@ bool on_all(bool is_so, const comm::Group& world) {
   return num_others[0] == 0;
 }
 
-bool is_cut_over_ranks(const config::Config& config) {
-  return config.parallel.attention_method().ulysses_size != config.parallel.sp_size;
-}
-
 void require_gpu(const device::Device& device, config::AttentionChoice choice, const char* whose) {
   if (device.kind() == device::Kind::cuda) return;
   throw_config_error(fmt::format("`device.attention = {}` cannot be done", config::write(choice)),
@@ -89,9 +90,7 @@ config::ValidConfig settle_hopper(const config::ValidConfig& config, std::int64_
   ops::AttentionTrial trial;
   world.agree([&] {
     require_gpu(device, config::AttentionChoice::hopper, "these kernels");
-    trial = try_all_kinds(device, config->model,
-                          sizes_of(config, tokens, /*has_backward=*/false, is_cut_over_ranks(config)),
-                          ops::AttentionKernels::hopper);
+    trial = try_all(device, attention_trials(config, tokens, /*library=*/{}), ops::AttentionKernels::hopper);
   });
   if (const std::string difference = first_of(trial.difference, world); !difference.empty()) {
     log_warning(fmt::format("attention: the kernels for all GPUs, as those for Hopper do not give what they give: {}",
@@ -104,41 +103,55 @@ config::ValidConfig settle_hopper(const config::ValidConfig& config, std::int64_
 
 }  // namespace
 
+std::vector<ops::AttentionSizes> attention_trials(const config::Config& config, std::int64_t tokens,
+                                                  const ops::AttentionLibrary& library) {
+  const bool is_round = is_cut(config.parallel);
+  const bool has_backward = config.device.attention == config::AttentionChoice::cudnn && library.has_backward &&
+                            config.parallel.attention_method().ulysses_size == 1 && !is_round;
+  ops::AttentionSizes sizes = sizes_of(config, tokens, has_backward, is_round);
+  std::vector<ops::AttentionSizes> trials;
+  for (const std::int64_t window : model::attention_windows(config.model)) {
+    // Shorter than the longest document of the trial, so that it hides keys, and longer than the others.
+    sizes.window = window == 0 ? 0 : std::clamp<std::int64_t>(sizes.tokens / 4, 1, window);
+    trials.push_back(sizes);
+  }
+  return trials;
+}
+
+std::string why_no_library(const config::Config& config, const ops::AttentionLibrary& library) {
+  if (!is_cut(config.parallel)) return {};
+  if (config.parallel.sp_method == config::SpMethod::all_gather) {
+    return fmt::format(
+        "keys of all ranks are gathered ({} is for rows that are whole on a rank, exchanged heads, and rings)",
+        key_of(config));
+  }
+  if (library.has_float32_results) return {};
+  return fmt::format(
+      "rows are cut over ranks ({} gives no float32 results on some rank, which those over other ranks' keys are "
+      "merged "
+      "with; 9.19 does)",
+      library.name);
+}
+
 config::ValidConfig settle_attention(const config::ValidConfig& config, std::int64_t tokens, device::Device& device,
                                      const comm::Group& world) {
   const config::AttentionChoice choice = config->device.attention;
   if (choice == config::AttentionChoice::automatic || choice == config::AttentionChoice::own) return config;
   if (choice == config::AttentionChoice::hopper) return settle_hopper(config, tokens, device, world);
-  const std::string key = fmt::format("`device.attention = {}`", config::write(choice));
   ops::AttentionLibrary library;
   world.agree([&] {
     require_gpu(device, choice, "cuDNN");
     library = ops::find_attention_library();
     if (!library.problem.empty()) throw Error(ExitStatus::configuration, library.problem);
   });
-  const int ulysses_size = config->parallel.attention_method().ulysses_size;
-  const bool is_cut = is_cut_over_ranks(config);
-  if (is_cut && config->parallel.sp_method == config::SpMethod::all_gather) {
-    log_warning(
-        fmt::format("attention: this program's kernels, as keys of all ranks are gathered ({} is for rows that "
-                    "are whole on a rank, exchanged heads, and rings)",
-                    key));
-    return by_kernels_for_all(config);
-  }
-  if (is_cut && !on_all(library.has_float32_results, world)) {
-    log_warning(
-        fmt::format("attention: this program's kernels, as rows are cut over ranks ({} gives no float32 "
-                    "results on some rank, which those over other ranks' keys are merged with; 9.19 does)",
-                    library.name));
+  library.has_float32_results = on_all(library.has_float32_results, world);
+  if (const std::string why = why_no_library(config, library); !why.empty()) {
+    log_warning(fmt::format("attention: this program's kernels, as {}", why));
     return by_kernels_for_all(config);
   }
   ops::AttentionTrial trial;
-  world.agree([&] {
-    const bool has_backward =
-        choice == config::AttentionChoice::cudnn && library.has_backward && ulysses_size == 1 && !is_cut;
-    trial = try_all_kinds(device, config->model, sizes_of(config, tokens, has_backward, is_cut),
-                          ops::AttentionKernels::cudnn);
-  });
+  world.agree(
+      [&] { trial = try_all(device, attention_trials(config, tokens, library), ops::AttentionKernels::cudnn); });
   if (const std::string difference = first_of(trial.difference, world); !difference.empty()) {
     log_warning(fmt::format("attention: this program's kernels, as {} does not give what they give: {}", library.name,
                             difference));
@@ -151,7 +164,8 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
     return by_kernels_for_all(config);
   }
   std::string backward = "forward and backward";
-  if (is_cut) {
+  const int ulysses_size = config->parallel.attention_method().ulysses_size;
+  if (is_cut(config->parallel)) {
     backward = "forward; this program's kernels backward, as rows are cut over ranks";
   } else if (choice == config::AttentionChoice::cudnn_forward) {
     backward = "forward; this program's kernels backward";

@@ -2,9 +2,14 @@
 #pragma once
 // Whose attention the GPUs of a run compute, before its memory is planned.
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "sft/comm/group.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/device/device.hpp"
+#include "sft/ops/attention_trial.hpp"
 #include "sft/ops/factory.hpp"
 
 namespace sft::apps {
@@ -16,5 +21,11 @@ namespace sft::apps {
 /// `world`.
 [[nodiscard]] config::ValidConfig settle_attention(const config::ValidConfig& config, std::int64_t tokens,
                                                    device::Device& device, const comm::Group& world);
+
+/// What that tries: every kind of attention of the model. Pure.
+[[nodiscard]] std::vector<ops::AttentionSizes> attention_trials(const config::Config& config, std::int64_t tokens,
+                                                                const ops::AttentionLibrary& library);
+/// Why nothing of it is for the library as it is on all ranks; empty: something may be. Pure.
+[[nodiscard]] std::string why_no_library(const config::Config& config, const ops::AttentionLibrary& library);
 
 }  // namespace sft::apps

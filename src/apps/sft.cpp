@@ -24,11 +24,13 @@
 
 #include "check_weights.hpp"
 #include "choose_device.hpp"
+#include "compile_attention.hpp"
 #include "input_file.hpp"
 #include "machines.hpp"
 #include "matmul_choice.hpp"
 #include "next_steps.hpp"
 #include "open_datasets.hpp"
+#include "planned_run.hpp"
 #include "save_model_folder.hpp"
 #include "settle_attention.hpp"
 #include "sft/check/check_machine.hpp"
@@ -79,8 +81,7 @@ using namespace sft;
 
 /// Whether the mesh need not fill the world: one rank may print any configuration and plan any run.
 bool fits_any(const apps::SftOptions& command, const comm::Group& world) {
-  using Action = apps::SftOptions::Action;
-  return command.action == Action::dry_run || (command.action == Action::print_config && world.size() == 1);
+  return command.plans_for_others() || (command.action == apps::SftOptions::Action::print_config && world.size() == 1);
 }
 
 /// What a file of Accelerate, DeepSpeed, TRL or Axolotl and the command line mean, as .ini text.
@@ -196,28 +197,10 @@ config::Config printed_config(const apps::SftOptions& command, const comm::Group
   return config;
 }
 
-void require_one_rank(const comm::Group& world) {
+void require_one_rank(const comm::Group& world, const char* option) {
   if (world.size() == 1) return;
-  throw comm::SharedError(ExitStatus::configuration, fmt::format("--dry-run was started on {} ranks", world.size()),
+  throw comm::SharedError(ExitStatus::configuration, fmt::format("{} was started on {} ranks", option, world.size()),
                           "one rank plans for all", "start it without mpirun, with --num_ranks for their number");
-}
-
-/// The machine that --dry-run plans for: of `kind`; else ranks like this one, with GPUs where they are asked for, or
-/// where this process sees one.
-plan::Machine planned_machine(const config::ValidConfig& config, std::optional<device::Kind> kind, int ranks_per_node) {
-  using Choice = config::BackendChoice;
-  const int num_ranks = std::min(ranks_per_node, mesh::layout_of(config->parallel).size());
-  plan::Machine machine{.kind = device::Kind::cpu,
-                        .num_threads = machine::num_threads_of_rank(machine::cores_of_this_process(), num_ranks),
-                        .node_shared_bytes = apps::ModelFolder::shared_bytes(*config)};
-  const bool sees_gpu = ops::is_built(device::Kind::cuda) && !machine::visible_gpus().gpus.empty();
-  const bool asks_for_gpu =
-      config->device.backend == Choice::cuda || (config->device.backend == Choice::automatic && sees_gpu);
-  if (kind ? *kind == device::Kind::cuda : asks_for_gpu) {
-    machine.kind = device::Kind::cuda;
-    machine.gpu_process_bytes = plan::assumed_gpu_process_bytes(config);
-  }
-  return machine;
 }
 
 /// What a run is planned on.
@@ -240,87 +223,7 @@ plan::Machine machine_of(const Ground& on, const std::optional<device::OwnMemory
           .is_first_of_node = on.session.node().rank() == 0};
 }
 
-/// What this process takes beside what the ledger lists.
-std::size_t own_bytes(const plan::Datasets& datasets) {
-  return machine::resident_bytes() - plan::row_table_bytes(datasets);
-}
-
-/// Each rank is planned on its own, which takes a millisecond or so.
-void require_few_ranks(int num_ranks) {
-  constexpr int most = 65536;
-  if (num_ranks <= most) return;
-  throw_config_error(fmt::format("cannot plan for {} ranks", num_ranks),
-                     fmt::format("--dry-run plans for {} at most, each on its own", most),
-                     "give a smaller --num_ranks, or smaller sizes in [parallel]");
-}
-
-/// The memory that a dry run is held against: what is given, else that of the machine it is for, else of nodes like
-/// this one, as many as it takes.
-plan::Room room_for(const plan::Machine& machine, const std::optional<plan::Hardware>& hardware, int ranks_per_node,
-                    std::uint64_t given_bytes, bool is_async_given) {
-  const bool is_gpu = machine.kind == device::Kind::cuda;
-  plan::Room room =
-      hardware ? plan::room_of(*hardware) : plan::Room{.ranks_per_node = ranks_per_node, .whose = "as this node"};
-  if (!hardware) room.node_bytes = machine::node_memory_bytes().value_or(0);
-  room.takes_more_nodes = !hardware;
-  room.may_skip_copies = !is_async_given;
-  if (!hardware && is_gpu) {
-    for (const machine::Gpu& gpu : machine::visible_gpus().gpus) {
-      room.gpu_bytes = room.gpu_bytes == 0 ? gpu.memory_bytes : std::min(room.gpu_bytes, gpu.memory_bytes);
-    }
-  }
-  if (given_bytes == 0) return room;
-  (is_gpu ? room.gpu_bytes : room.node_bytes) = given_bytes;
-  room.whose = "--memory";
-  return room;
-}
-
-/// Ranks of a node of a dry run: what is asked for, else those of the machine, else all.
-int planned_ranks_per_node(const apps::SftOptions& command, const std::optional<plan::Hardware>& hardware,
-                           int num_ranks) {
-  if (command.ranks_per_node > 0) return command.ranks_per_node;
-  return hardware ? hardware->ranks_per_node : num_ranks;
-}
-
-/// --dry-run: what the run would be, on nodes like this one.
-void plan_only(const config::ValidConfig& given, const apps::SftOptions& command) {
-  const int num_ranks = mesh::layout_of(given->parallel).size();
-  require_few_ranks(num_ranks);
-  const plan::Datasets datasets = command.max_length > 0
-                                      ? apps::planned_datasets(given, command.max_length, command.num_rows)
-                                      : apps::open_datasets(given);
-  std::optional<plan::Hardware> hardware;
-  if (!command.machine.empty()) hardware = apps::machine_named(command.machine);
-  const int ranks_per_node = planned_ranks_per_node(command, hardware, num_ranks);
-  if (hardware) hardware = plan::with_ranks_per_node(*hardware, ranks_per_node);
-  const plan::Machine machine =
-      planned_machine(given, hardware ? std::optional(hardware->kind) : std::nullopt, ranks_per_node);
-  apps::require_fitting_device(given, machine.kind, hardware ? hardware->compute_capability : 0);
-  const auto [with_sp, why] = plan::resolve_sp_method(
-      plan::assume_async_save(given), plan::SpFacts::of(given, datasets.train, std::min(ranks_per_node, num_ranks)));
-  const plan::Room room = room_for(machine, hardware, std::min(ranks_per_node, num_ranks), command.memory_bytes,
-                                   given->checkpoint.async.has_value());
-  const std::size_t process_bytes = own_bytes(datasets);
-  const auto [config, choice_of_pieces] = plan::choose_pieces(with_sp, [&](const config::ValidConfig& of) {
-    const plan::Verdict verdict =
-        plan::judge(plan::plan_memory(of, datasets, machine, process_bytes, ranks_per_node), machine.kind, room);
-    return !verdict.is_known || verdict.fits();
-  });
-  if (!choice_of_pieces.empty() && !command.json) log_info(choice_of_pieces);
-  log_info(plan::dry_run({.config = config,
-                          .datasets = datasets,
-                          .machine = machine,
-                          .process_bytes = process_bytes,
-                          .sp_choice = why,
-                          .weights = apps::look_at_weights(config->model),
-                          .hardware = hardware,
-                          .ranks_per_node = ranks_per_node,
-                          .room = room},
-                         command.json));
-  if (const std::string warning = plan::warning_of_mesh(config->parallel); !warning.empty()) log_warning(warning);
-}
-
-/// Answers --print-config and --dry-run; false: there is a run to do, or to check.
+/// Answers --print-config, --dry-run and --compile-attention; false: there is a run to do, or to check.
 bool answer(const apps::SftOptions& command, const comm::Group& world) {
   switch (command.action) {
     case apps::SftOptions::Action::run:
@@ -330,8 +233,12 @@ bool answer(const apps::SftOptions& command, const comm::Group& world) {
       log_info(config::to_ini(printed_config(command, world)));
       break;
     case apps::SftOptions::Action::dry_run:
-      require_one_rank(world);
-      plan_only(read_config(command, world), command);
+      require_one_rank(world, "--dry-run");
+      apps::print_dry_run(read_config(command, world), command);
+      break;
+    case apps::SftOptions::Action::compile_attention:
+      require_one_rank(world, "--compile-attention");
+      apps::compile_attention(read_config(command, world), command);
       break;
   }
   return true;
@@ -425,7 +332,7 @@ std::string nearest_fitting(const Ground& on, const config::ValidConfig& config,
                       .rows_per_step = config->effective_batch_rows(),
                       .lengths = plan::RowLengths::of(datasets.train),
                       .num_threads = machine::num_threads(),
-                      .process_bytes = own_bytes(datasets)};
+                      .process_bytes = apps::own_bytes(datasets)};
   task.measured_limits = [&](const config::ValidConfig& other) { return plan::measure_limits(other, datasets); };
   const std::optional<plan::NearbyPlan> nearest = plan::nearest_plan(task, config);
   return nearest ? plan::describe(*nearest, task.hardware) : "";
@@ -451,7 +358,7 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
   const std::optional<device::OwnMemory> own_memory = device.own_memory();
   const plan::Machine machine = machine_of(on, own_memory);
   const auto plan_ledger = [&](const config::ValidConfig& planned) {
-    return plan::plan_ledger(planned, datasets, place, machine, own_bytes(datasets));
+    return plan::plan_ledger(planned, datasets, place, machine, apps::own_bytes(datasets));
   };
   const std::optional<std::size_t> node_bytes = machine::node_memory_bytes();
   const auto choose_save = [&](const config::ValidConfig& of) {

@@ -20,7 +20,7 @@ namespace po = boost::program_options;
 
 /// Its options that are no keys.
 struct Flags {
-  bool print_config = false, dry_run = false, check = false, json = false;
+  bool print_config = false, dry_run = false, compile_attention = false, check = false, json = false;
   std::string num_ranks, ranks_per_node, machine, write_machine, config, max_length, num_rows, memory;
 };
 
@@ -31,6 +31,7 @@ cli::Manual about_sft() {
   manual.usage = {"mpirun -np N sft [INPUT.ini] [--section.key VALUE ...]",
                   "sft INPUT.ini --dry-run [--json] [--num_ranks N] [--machine MACHINE] [--memory 80GB] ...",
                   "sft --model_name_or_path MODEL --dry-run --max_length N --num_rows N [--num_ranks N] ...",
+                  "sft INPUT.ini --compile-attention --machine MACHINE [--num_ranks N] ...",
                   "mpirun -np N sft INPUT.ini --check [--write_machine FILE]"};
   manual.keys_heading =
       "Keys of the .ini file; each is also an option, --section.key VALUE, which wins. The section may be left out "
@@ -54,16 +55,21 @@ po::options_description describe(Flags& flags) {
       "print the configuration that this command line means, as .ini text");
   add("dry-run", cli::flag(&flags.dry_run),
       "on one rank, print what the run would be and the memory of all its ranks, and end");
+  add("compile-attention", cli::flag(&flags.compile_attention),
+      "on one rank, without a GPU, compile the graphs of cuDNN that attention of the run will ask for on --machine, "
+      "and "
+      "end");
   add("check", cli::flag(&flags.check),
       "try the machine on the mesh of the run: every collective, its speed, and the slowest rank; and end");
   add("json", cli::flag(&flags.json), "with --dry-run: as JSON");
   add("num_ranks", po::value(&flags.num_ranks)->value_name("N"),
-      "with --dry-run: for N ranks; without it, for as many as the mesh needs");
+      "with --dry-run or --compile-attention: for N ranks; without it, for as many as the mesh needs");
   add("ranks_per_node", po::value(&flags.ranks_per_node)->value_name("N"),
-      "with --dry-run: on nodes of N ranks; without it, those of --machine, or all ranks on one node");
+      "with the same: on nodes of N ranks; without it, those of --machine, or all ranks on one node");
   add("machine", po::value(&flags.machine)->value_name("MACHINE"),
       "also plan the time of a step on this machine, h200x8x4 for 4 nodes of 8 H200 (share/sft/machines.ini), or a "
-      "file of one machine of that form, such as --check writes; a run tells it beside what a step took");
+      "file of one machine of that form, such as --check writes; a run tells it beside what a step took; "
+      "--compile-attention compiles for its GPUs");
   add("write_machine", cli::path("FILE", &flags.write_machine),
       "with --check: measure what plans of time need, and write it as such a file");
   add("memory", po::value(&flags.memory)->value_name("SIZE"),
@@ -96,12 +102,13 @@ Number read_count(const std::string& option, const std::string& text, const char
 
 SftOptions::Action action_of(const Flags& flags) {
   using Action = SftOptions::Action;
-  if (int{flags.print_config} + int{flags.dry_run} + int{flags.check} > 1) {
-    throw_config_error("several of --print-config, --dry-run and --check are given",
+  if (int{flags.print_config} + int{flags.dry_run} + int{flags.compile_attention} + int{flags.check} > 1) {
+    throw_config_error("several of --print-config, --dry-run, --compile-attention and --check are given",
                        "each prints something else and ends", "give one of them");
   }
   if (flags.print_config) return Action::print_config;
   if (flags.dry_run) return Action::dry_run;
+  if (flags.compile_attention) return Action::compile_attention;
   return flags.check ? Action::check : Action::run;
 }
 
@@ -111,8 +118,8 @@ void require_dry_run(const Flags& flags) {
                        fmt::format("add --dry-run, or leave {} out", option));
   };
   if (flags.json) refuse("--json");
-  if (!flags.num_ranks.empty()) refuse("--num_ranks");
-  if (!flags.ranks_per_node.empty()) refuse("--ranks_per_node");
+  if (!flags.num_ranks.empty() && !flags.compile_attention) refuse("--num_ranks");
+  if (!flags.ranks_per_node.empty() && !flags.compile_attention) refuse("--ranks_per_node");
   if (!flags.memory.empty()) refuse("--memory");
   if (!flags.num_rows.empty()) refuse("--num_rows");
 }
@@ -165,7 +172,7 @@ std::optional<SftOptions> read_sft_options(const std::vector<std::string>& argum
   options.json = flags.json;
   options.machine = flags.machine;
   options.machine_file = flags.write_machine;
-  const bool has_steps = options.action == SftOptions::Action::run || options.action == SftOptions::Action::dry_run;
+  const bool has_steps = options.action == SftOptions::Action::run || options.plans_for_others();
   if (!flags.machine.empty() && !has_steps) {
     throw_config_error("--machine with --check or --print-config", "it is for plans of steps, and neither makes any",
                        "leave it out; --check --write_machine FILE describes this machine");

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sft/core/error.hpp"
+#include "sft/device/arena.hpp"
 #include "sft/ops/factory.hpp"
 
 namespace sft::ops {
@@ -43,10 +44,30 @@ std::vector<sequence::AttentionSpan> documents_of(const AttentionSizes& sizes) {
   return spans;
 }
 
-/// The tensors of one layer's attention in a block of device memory.
+/// Device memory as long as this is there.
+class Blocks {
+ public:
+  explicit Blocks(device::Device& device) : device_(device) {}
+  void* take(std::size_t bytes) {
+    blocks_.push_back(device_.allocate(bytes));
+    return blocks_.back().get();
+  }
+
+ private:
+  device::Device& device_;
+  std::vector<device::Device::Block> blocks_;
+};
+
+/// The tensors of one layer's attention.
 class Layer {
  public:
-  Layer(device::Device& device, const AttentionSizes& sizes) : device_(device), sizes_(sizes) {
+  /// In memory that memory.take(bytes) gives it.
+  template <class Memory>
+  Layer(Memory& memory, const AttentionSizes& sizes) : sizes_(sizes) {
+    const auto add = [&](DType dtype, std::int64_t columns) {
+      const std::size_t bytes = static_cast<std::size_t>(sizes.tokens * columns) * size_of(dtype);
+      return Tensor(memory.take(bytes), dtype, {sizes.tokens, columns});
+    };
     const std::int64_t fused = (sizes.q_heads + 2 * sizes.kv_heads) * sizes.head_dim;
     const std::int64_t own = sizes.q_heads * sizes.head_dim;
     for (Tensor* x : {&qkv, &dqkv}) *x = add(DType::bf16, fused);
@@ -83,39 +104,33 @@ class Layer {
     backend.attention_backward(backward);
   }
 
-  /// Elements of a tensor on the host, once all that is queued on `stream` is done.
-  [[nodiscard]] std::vector<float> read(const Tensor& x, device::Stream& stream) const {
-    const device::Device::Block block = device_.allocate(x.size_bytes(), device::Space::pinned);
-    device_.copy(block.get(), x.data, x.size_bytes(), stream);
-    stream.synchronize();
-    std::vector<float> values(static_cast<std::size_t>(x.num_elements()));
-    if (x.dtype == DType::float32) {
-      std::memcpy(values.data(), block.get(), x.size_bytes());
-      return values;
-    }
-    const auto* const bits = static_cast<const std::uint16_t*>(block.get());
-    std::transform(bits, bits + values.size(), values.begin(),
-                   [](std::uint16_t x_bits) { return float32_of_bf16(x_bits); });
-    return values;
-  }
-
   Tensor qkv, dqkv, out, dout, lse, delta;
   Tensor sums;  ///< the output in float32, of a round
 
  private:
-  Tensor add(DType dtype, std::int64_t columns) {
-    blocks_.push_back(device_.allocate(static_cast<std::size_t>(sizes_.tokens * columns) * size_of(dtype)));
-    return {blocks_.back().get(), dtype, {sizes_.tokens, columns}};
-  }
   [[nodiscard]] Tensor heads(const Tensor& rows, std::int64_t begin, std::int64_t count) const {
     const std::int64_t d = sizes_.head_dim;
     return rows.columns(begin * d, count * d).view({sizes_.tokens, count, d});
   }
 
-  device::Device& device_;
   AttentionSizes sizes_;
-  std::vector<device::Device::Block> blocks_;
 };
+
+/// Elements of a tensor on the host, once all that is queued on `stream` is done.
+std::vector<float> read(const Tensor& x, device::Device& device, device::Stream& stream) {
+  const device::Device::Block block = device.allocate(x.size_bytes(), device::Space::pinned);
+  device.copy(block.get(), x.data, x.size_bytes(), stream);
+  stream.synchronize();
+  std::vector<float> values(static_cast<std::size_t>(x.num_elements()));
+  if (x.dtype == DType::float32) {
+    std::memcpy(values.data(), block.get(), x.size_bytes());
+    return values;
+  }
+  const auto* const bits = static_cast<const std::uint16_t*>(block.get());
+  std::transform(bits, bits + values.size(), values.begin(),
+                 [](std::uint16_t x_bits) { return float32_of_bf16(x_bits); });
+  return values;
+}
 
 /// A backend with its workspace.
 class Side {
@@ -201,7 +216,8 @@ std::string compare_lse(const std::vector<float>& actual, const std::vector<floa
 }  // namespace
 
 AttentionTrial try_attention(device::Device& device, const AttentionSizes& sizes, AttentionKernels kernels) {
-  Layer expected(device, sizes), actual(device, sizes);
+  Blocks memory(device);
+  Layer expected(memory, sizes), actual(memory, sizes);
   {
     Side own(device, sizes, AttentionKernels::own);
     own.fill(expected);
@@ -213,11 +229,11 @@ AttentionTrial try_attention(device::Device& device, const AttentionSizes& sizes
   try {
     Side other(device, sizes, kernels);
     other.run(actual);
-    const auto of = [&](Layer& layer, const Tensor& x) { return layer.read(x, other.stream()); };
+    const auto of = [&](const Tensor& x) { return read(x, device, other.stream()); };
     for (const std::string& difference :
-         {compare_rows("the output", of(actual, actual.out), of(expected, expected.out), sizes.head_dim),
-          compare_lse(of(actual, actual.lse), of(expected, expected.lse)),
-          compare_rows("a gradient", of(actual, actual.dqkv), of(expected, expected.dqkv), sizes.head_dim)}) {
+         {compare_rows("the output", of(actual.out), of(expected.out), sizes.head_dim),
+          compare_lse(of(actual.lse), of(expected.lse)),
+          compare_rows("a gradient", of(actual.dqkv), of(expected.dqkv), sizes.head_dim)}) {
       if (trial.difference.empty()) trial.difference = difference;
     }
     const LibraryCalls calls = other.backend().library_calls();
@@ -229,6 +245,12 @@ AttentionTrial try_attention(device::Device& device, const AttentionSizes& sizes
     trial.difference = error.what();
   }
   return trial;
+}
+
+void note_attention_trial(Backend& list, const AttentionSizes& sizes) {
+  device::Arena addresses;
+  Layer layer(addresses, sizes);
+  layer.run(list, *list.plan_attention(documents_of(sizes), sizes.tokens, sizes.tokens));
 }
 
 }  // namespace sft::ops

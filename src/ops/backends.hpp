@@ -6,8 +6,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "ops/cpu/isa.hpp"
+#include "sft/ops/attention_graphs.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/ops/matmul_algorithms.hpp"
@@ -44,6 +46,15 @@ void require_fp8_tiles();
 
 /// See ops::find_attention_library.
 [[nodiscard]] AttentionLibrary find_attention_library();
+
+/// See ops/attention_graphs.hpp.
+[[nodiscard]] std::unique_ptr<Backend> make_attention_list(device::Stream& stream);
+[[nodiscard]] std::vector<AttentionGraph> listed_attention(const Backend& list);
+[[nodiscard]] std::string kinds_of_attention(const std::vector<sequence::AttentionSpan>& spans,
+                                             std::int64_t num_queries, std::int64_t num_keys);
+[[nodiscard]] std::vector<StoredAttention> store_attention(const std::vector<AttentionGraph>& graphs,
+                                                           const AbsentGpu& gpu, int num_threads);
+[[nodiscard]] std::string attention_folder();
 
 /// See ops::workspace_bytes: scratch of one op, whatever the shapes, and behind it the attention plans.
 [[nodiscard]] std::size_t workspace_bytes(const Shapes& shapes, const AttentionNeeds& attention);

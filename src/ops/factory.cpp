@@ -84,6 +84,50 @@ AttentionLibrary find_attention_library() {
 #endif
 }
 
+std::unique_ptr<Backend> make_attention_list([[maybe_unused]] device::Stream& stream) {
+  require_built(device::Kind::cuda);
+#if SFT_HAVE_CUDA
+  return cuda::make_attention_list(stream);
+#else
+  return nullptr;
+#endif
+}
+
+std::vector<AttentionGraph> listed_attention([[maybe_unused]] const Backend& list) {
+#if SFT_HAVE_CUDA
+  return cuda::listed_attention(list);
+#else
+  return {};
+#endif
+}
+
+std::string kinds_of_attention([[maybe_unused]] const std::vector<sequence::AttentionSpan>& spans,
+                               [[maybe_unused]] std::int64_t num_queries, [[maybe_unused]] std::int64_t num_keys) {
+#if SFT_HAVE_CUDA
+  return cuda::kinds_of_attention(spans, num_queries, num_keys);
+#else
+  return {};
+#endif
+}
+
+std::vector<StoredAttention> store_attention([[maybe_unused]] const std::vector<AttentionGraph>& graphs,
+                                             [[maybe_unused]] const AbsentGpu& gpu, [[maybe_unused]] int num_threads) {
+  require_built(device::Kind::cuda);
+#if SFT_HAVE_CUDA
+  return cuda::store_attention(graphs, gpu, num_threads);
+#else
+  return {};
+#endif
+}
+
+std::string attention_folder() {
+#if SFT_HAVE_CUDA
+  return cuda::attention_folder();
+#else
+  return {};
+#endif
+}
+
 std::string matmul_library([[maybe_unused]] const device::Device& device) {
   require_built(device::Kind::cuda);
 #if SFT_HAVE_CUDA

@@ -275,6 +275,8 @@ const std::vector<Key>& keys() {
       number(
           "compute_capability", 10, [](Hardware& m) -> int& { return m.compute_capability; }, false),
       number(
+          "multiprocessors", 1, [](Hardware& m) -> int& { return m.multiprocessors; }, false),
+      number(
           "peak_tflops", tera, [](Hardware& m) -> double& { return m.peak_flops_per_s; }, false),
       curve("product_tflops", &device::Rates::products, true),
       number(

@@ -46,6 +46,7 @@ std::vector<std::int32_t> documents_of(const data::MicroBatchLimits& limits) {
 Rehearsal::Rehearsal(const config::ValidConfig& config, RankPlan& plan, const std::vector<std::int32_t>& documents,
                      device::Device& device, comm::Collectives& collectives, Work work)
     : num_micro_batches_(config->train.gradient_accumulation_steps),
+      ulysses_size_(config->parallel.attention_method().ulysses_size),
       plan_(plan),
       arenas_(plan_.measure()),
       groups_(groups_of(config, plan_)),
@@ -59,11 +60,20 @@ std::int64_t Rehearsal::num_played() const { return std::min(num_micro_batches_,
 
 void Rehearsal::begin_step() { workers_.units.begin_step(num_played()); }
 
-void Rehearsal::play_micro_batch() {
+model::Inputs Rehearsal::inputs_of(const sequence::AttentionSchedules& schedules) const {
+  if (schedules.empty()) return plan_.upload.device;
+  return first_rows(plan_.upload.device, schedules.front().num_tokens / ulysses_size_);  // of all that exchange heads
+}
+
+void Rehearsal::play_micro_batch(const sequence::AttentionSchedules& schedules) {
   device::put_off_launches(workers_.streams.compute->tape(), [&] {
-    workers_.decoder.forward_backward(plan_.upload.device, schedules_, {1.0, 1.0}, plan_.results.rows(0, num_metrics),
+    workers_.decoder.forward_backward(inputs_of(schedules), schedules, {1.0, 1.0}, plan_.results.rows(0, num_metrics),
                                       0);
   });
+}
+
+void Rehearsal::play_evaluation(const sequence::AttentionSchedules& schedules) {
+  workers_.decoder.forward_loss(inputs_of(schedules), schedules, plan_.results.rows(0, num_metrics));
 }
 
 }  // namespace sft::plan

@@ -38,7 +38,11 @@ class Rehearsal {
   [[nodiscard]] std::int64_t num_left() const { return num_micro_batches_ - num_played(); }
 
   void begin_step();
-  void play_micro_batch();
+  void play_micro_batch() { play_micro_batch(schedules_); }
+  /// The same of other documents, of no more tokens.
+  void play_micro_batch(const sequence::AttentionSchedules& schedules);
+  /// A micro-batch that is evaluated on, between steps.
+  void play_evaluation(const sequence::AttentionSchedules& schedules);
   void finish_step() { workers_.units.finish_step(); }
 
   [[nodiscard]] RankPlan& plan() { return plan_; }
@@ -46,7 +50,10 @@ class Rehearsal {
   [[nodiscard]] const mesh::Groups& groups() const { return groups_; }
 
  private:
+  [[nodiscard]] model::Inputs inputs_of(const sequence::AttentionSchedules& schedules) const;
+
   const std::int64_t num_micro_batches_;
+  const int ulysses_size_;
   RankPlan& plan_;
   RankPlan::Arenas arenas_;
   const mesh::Groups groups_;

@@ -19,12 +19,12 @@ model::Inputs take_inputs(device::Arena& arena, std::int64_t num_tokens) {
   return inputs;
 }
 
+}  // namespace
+
 model::Inputs first_rows(const model::Inputs& all, std::int64_t num_tokens) {
   return {all.tokens.rows(0, num_tokens), all.positions.rows(0, num_tokens), all.targets.rows(0, num_tokens),
           all.loss_weights.rows(0, num_tokens)};
 }
-
-}  // namespace
 
 UploadBuffers take_upload_buffers(device::Arena& device_memory, device::Arena& pinned_memory, std::int64_t max_tokens) {
   UploadBuffers buffers;

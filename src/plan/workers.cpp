@@ -9,6 +9,7 @@
 #include "plan/clocked_file_mover.hpp"
 #include "sft/core/activity.hpp"
 #include "sft/core/log.hpp"
+#include "sft/ops/attention_graphs.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/transfer/file_mover.hpp"
 #include "sft/transfer/host_mover.hpp"
@@ -35,6 +36,8 @@ std::unique_ptr<ops::Backend> make_ops(device::Device& device, device::Stream& c
       return ops::make_product_counter(compute);
     case Work::listed:
       return ops::make_product_list(compute);
+    case Work::attention:
+      return ops::make_attention_list(compute);
     case Work::clocked:
       break;
   }

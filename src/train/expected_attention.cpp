@@ -9,15 +9,12 @@
 #include <vector>
 
 #include "sft/core/activity.hpp"
-#include "sft/core/axis.hpp"
 #include "sft/data/coming_documents.hpp"
-#include "sft/sequence/attention_schedule.hpp"
+#include "sft/plan/attention_graphs.hpp"
 
 namespace sft::train {
 
 namespace {
-
-constexpr std::int64_t max_rows = 4096;
 
 /// Of each micro-batch the length of its row, the number of its documents, and their lengths.
 std::string packed(const std::vector<data::ComingMicroBatch>& coming) {
@@ -45,7 +42,7 @@ std::vector<data::ComingMicroBatch> unpacked(const std::string& bytes) {
 std::string read(const data::PackedDataset& dataset, const data::LoaderPlan& plan) {
   const Activity reading(ActivityKind::reads, "reading lengths of documents");
   try {
-    return packed(data::coming_documents(dataset, plan, max_rows));
+    return packed(data::coming_documents(dataset, plan, plan::rows_looked_at));
   } catch (const std::exception&) {
     return {};
   }
@@ -59,14 +56,7 @@ void expect_attention(ops::Backend& backend, const data::PackedDataset& dataset,
   if (rows.rank() == 0) bytes = read(dataset, plan);
   if (rows.size() > 1) rows.broadcast(bytes, 0);
   for (data::ComingMicroBatch& batch : unpacked(bytes)) {
-    const sequence::RowCut cut(batch.row_length, plan.sp_size);
-    const sequence::AttentionSchedules schedules = sequence::make_schedules(
-        plan.attention_method, plan.attention_windows, {std::move(batch.documents)}, cut, SpRank::from(plan.sp_rank));
-    for (const sequence::AttentionSchedule& schedule : schedules) {
-      for (const sequence::AttentionRound& round : schedule.rounds) {
-        backend.expect_attention(round.spans, schedule.num_tokens);
-      }
-    }
+    plan::expect_attention(backend, plan::schedules_of(plan, std::move(batch)));
   }
 }
 

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/cuda/cudnn/absent_gpu.hpp"
 #include "ops/cuda/cudnn/graph.hpp"
 #include "ops/cuda/cudnn/graph_set.hpp"
 #include "ops/cuda/cudnn/working_memory.hpp"
@@ -26,13 +27,22 @@ namespace sft::ops::cuda::cudnn {
 
 namespace {
 
-std::string h200() {
-  std::ifstream file(SFT_SOURCE_DIR "/tests/cudnn_support/h200.json");
-  return {std::istreambuf_iterator<char>(file), {}};
+const AbsentGpu an_h200{.compute_capability = 90,
+                        .multiprocessors = 132,
+                        .memory_bytes = 150'000'000'000,
+                        .driver_file = SFT_ABSENT_DRIVER};
+
+PlannedGpu planned(const AbsentGpu& gpu) {
+  return {.properties = properties_of(gpu),
+          .compute_capability = gpu.compute_capability,
+          .multiprocessors = gpu.multiprocessors};
 }
 
 Library& library() {
-  static Library the_library(AbsentGpu{.properties = h200(), .compute_capability = 90});
+  static Library the_library = [] {
+    load_absent_driver(an_h200);
+    return Library(planned(an_h200));
+  }();
   return the_library;
 }
 
@@ -184,9 +194,7 @@ BOOST_AUTO_TEST_CASE(threads_compile_at_a_time) {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point start = Clock::now();
     std::vector<CompiledGraph> graphs = compile_graphs(
-        shapes, library(),
-        [] { return std::make_unique<Library>(AbsentGpu{.properties = h200(), .compute_capability = 90}); },
-        num_threads);
+        shapes, library(), [] { return std::make_unique<Library>(planned(an_h200)); }, num_threads);
     fmt::print("{} graphs by {} threads in {:.1f} s\n", shapes.size(), num_threads,
                std::chrono::duration<double>(Clock::now() - start).count());
     return graphs;
@@ -211,6 +219,52 @@ BOOST_AUTO_TEST_CASE(threads_compile_at_a_time) {
     BOOST_TEST(stored[i].was_stored);
     BOOST_TEST((stored[i].bytes == two[i].bytes));
     BOOST_TEST(Graph(library(), shapes[i], stored[i].bytes).workspace_bytes() <= planned(shapes[i]));
+  }
+}
+
+/// `text` with another number behind `key`.
+std::string with_number(const std::string& text, const std::string& key, long number) {
+  const std::size_t begin = text.find("\"" + key + "\": ");
+  BOOST_TEST_REQUIRE(begin != std::string::npos, key);
+  const std::size_t end = text.find_first_of(",}", begin);
+  return text.substr(0, begin) + fmt::format("\"{}\": {}", key, number) + text.substr(end);
+}
+
+/// Machine code of a stored graph, as text.
+std::vector<std::string> code_of(const std::vector<std::uint8_t>& graph) {
+  const std::string text(graph.begin(), graph.end()), key = "\"cubin\":\"";
+  std::vector<std::string> all;
+  for (std::size_t at = text.find(key); at != std::string::npos; at = text.find(key, at)) {
+    const std::size_t begin = at + key.size();
+    at = text.find('"', begin);
+    all.push_back(text.substr(begin, at - begin));
+  }
+  return all;
+}
+
+// A run finds a graph by versions, compute capability and multiprocessors. Other clocks and memory than those it was
+// compiled with do not change its code. (The library refuses to load it where some of these differ: which is open.)
+BOOST_AUTO_TEST_CASE(code_does_not_depend_on_clocks_and_memory) {
+  std::vector<GraphShape> shapes = {shape_of(llama, 4, 4096, 0)};
+  if (repeats_backward(version().number)) shapes.push_back(shape_of(llama, 4, 4096, 8192));
+  (void)library();
+  const PlannedGpu gpu = planned(an_h200);
+  PlannedGpu other = gpu;
+  for (const auto& [key, number] : {std::pair("totalGlobalMem", 80'000'000'000L),
+                                    {"smClockRateKHz", 1'000'000L},
+                                    {"memClockRateKHz", 2'000'000L},
+                                    {"l2CacheSize", 52'428'800L},
+                                    {"driverVer", 12'080L},
+                                    {"memoryBusWidth", 6144L},
+                                    {"pciDeviceId", 9L}}) {
+    other.properties = with_number(other.properties, key, number);
+  }
+  Library ours(gpu), theirs(other);
+  for (const GraphShape& shape : shapes) {
+    const Graph graph(ours, shape);
+    const std::vector<std::uint8_t> stored = graph.serialize();
+    BOOST_TEST(!code_of(stored).empty());
+    BOOST_TEST((code_of(Graph(theirs, shape).serialize()) == code_of(stored)));
   }
 }
 

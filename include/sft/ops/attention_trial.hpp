@@ -7,6 +7,7 @@
 #include <string>
 
 #include "sft/device/device.hpp"
+#include "sft/ops/backend.hpp"
 #include "sft/ops/shapes.hpp"
 
 namespace sft::ops {
@@ -31,5 +32,8 @@ struct AttentionTrial {
 /// cuDNN cannot be used at all.
 [[nodiscard]] AttentionTrial try_attention(device::Device& device, const AttentionSizes& sizes,
                                            AttentionKernels kernels);
+
+/// Gives `list`, of make_attention_list, the calls that such a trial gives cuDNN.
+void note_attention_trial(Backend& list, const AttentionSizes& sizes);
 
 }  // namespace sft::ops

@@ -25,6 +25,9 @@ struct UploadBuffers {
 [[nodiscard]] UploadBuffers take_upload_buffers(device::Arena& device_memory, device::Arena& pinned_memory,
                                                 std::int64_t max_tokens);
 
+/// Views of what `num_tokens` tokens need.
+[[nodiscard]] model::Inputs first_rows(const model::Inputs& all, std::int64_t num_tokens);
+
 class Upload {
  public:
   /// Copies are queued on `stream` of `device`. Both outlive it, and so does the memory of `buffers`, until the stream

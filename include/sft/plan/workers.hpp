@@ -23,9 +23,9 @@
 namespace sft::plan {
 
 /// Whether ops compute and activations move; or neither, over the addresses of sizing arenas: on a null device, or on a
-/// device::ClockedDevice, whose clocks they move on. Noted and listed: as counted, by ops::make_product_counter and by
-/// ops::make_product_list.
-enum class Work { done, counted, noted, listed, clocked };
+/// device::ClockedDevice, whose clocks they move on. Noted, listed and attention: as counted, by
+/// ops::make_product_counter, ops::make_product_list and ops::make_attention_list.
+enum class Work { done, counted, noted, listed, attention, clocked };
 
 /// The streams of a rank, named for timelines; docs/architecture.md says what each carries.
 struct Streams {

@@ -256,7 +256,7 @@ class CudaBackend final : public Backend {
   void expect_attention(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries) override {
     if (!cudnn_) return;
     if (const auto documents = cudnn::Documents::find(spans, num_queries, num_queries)) {
-      cudnn_->expect(*documents, num_queries);
+      cudnn_->expect(documents->sizes(num_queries));
     }
   }
 

@@ -91,6 +91,32 @@ check "with its own bits" same own_ring old_ring
 succeeds "gathered keys" "${by_cudnn[@]}" "${cut[@]}" --parallel.sp_method all_gather --train.output_dir gathered
 check "are not for cuDNN" grep -q 'attention: this program.s kernels, as keys of all ranks are gathered' err
 
+# Ahead of the run: what --compile-attention compiles is what the run looks for.
+multiprocessors=$(find cache -type f -name 'cudnn*' -printf '%f\n' | sed -n '1s/.*-sm90-\([0-9]*\)-.*/\1/p')
+sed -n '/^\[h200\]/,/^$/p' "$(dirname "$sft")/../share/sft/machines.ini" |
+  sed "s/^multiprocessors = .*/multiprocessors = $multiprocessors/" >ours.ini
+# ahead NAME OPTION...: compiles, then trains; the run compiles nothing.
+ahead() {
+  local name=$1
+  shift
+  export XDG_CACHE_HOME=$work/ahead_$name
+  succeeds "$name, compiled ahead" "$sft" tiny.ini --compile-attention --machine ours.ini --num_ranks 2 \
+    --device.backend cuda --train.precision bf16 --device.attention cudnn "$@"
+  check "$name: the table says so" grep -qE '^[0-9]+ graphs? of attention for h200, of cuDNN 9\.28\.1, in .*: [1-9][0-9]* compiled' out
+  local before
+  before=$(find "$XDG_CACHE_HOME" -type f | wc -l)
+  succeeds "$name, from these" "${by_cudnn[@]}" "$@" --train.output_dir "ahead_output_$name"
+  check "$name: the run compiles none" test "$(grep -c 'documents to come: 0 compiled' out)" -ge 1
+  check "$name: and no other" test "$(grep -c 'documents to come: [1-9][0-9]* compiled' out)" -eq 0
+  check "$name: none is new" test "$(find "$XDG_CACHE_HOME" -type f | wc -l)" -eq "$before"
+}
+ahead whole
+check "whole: with the bits of a run that compiles" same cudnn ahead_output_whole
+ahead windows "${windowed[@]}"
+ahead ring "${cut[@]}" --parallel.sp_method ring
+ahead ulysses "${cut[@]}" --parallel.sp_method ulysses
+export XDG_CACHE_HOME=$work/cache
+
 SFT_EMULATED_CUDNN=91900 succeeds "an old version" "${by_cudnn[@]}" --train.output_dir old
 check "cuDNN forward alone" grep -q 'forward; this program.s kernels backward, as cuDNN repeats its bits from 9.25 on' out
 check "it trains too" near_in_bf16 own old
@@ -101,6 +127,8 @@ for pass in forward backward; do
 done
 
 SFT_EMULATED_CUDNN=0 refuses 2 'cuDNN cannot be used' "${by_cudnn[@]}" --train.output_dir absent
+SFT_EMULATED_CUDNN=0 refuses 2 'cuDNN cannot be used' "$sft" tiny.ini --compile-attention --machine ours.ini \
+  --device.backend cuda --train.precision bf16 --device.attention cudnn
 SFT_EMULATED_CUDNN=90300 refuses 2 'older than cuDNN 9\.18\.0' "${by_cudnn[@]}" --train.output_dir ancient
 refused=("${train[@]}" --device.attention cudnn --train.output_dir refused)
 refuses 2 'does not go with backend = cpu' "${refused[@]}" --device.backend cpu --train.precision bf16

@@ -81,6 +81,13 @@ BOOST_AUTO_TEST_CASE(a_dry_run_is_asked_for) {
   BOOST_TEST(full.input_file == "a.ini");
   BOOST_TEST(read({"a.ini", "--dry-run", "--num_ranks=4"}).num_ranks == 4);
 
+  const SftOptions ahead = read({"a.ini", "--compile-attention", "--machine", "h200x8", "--num_ranks", "16"});
+  BOOST_TEST((ahead.action == SftOptions::Action::compile_attention));
+  BOOST_TEST(ahead.machine == "h200x8");
+  BOOST_TEST(ahead.num_ranks == 16);
+  says({"a.ini", "--compile-attention", "--json"}, "--json without --dry-run");
+  says({"a.ini", "--compile-attention", "--memory", "80GB"}, "--memory without --dry-run");
+  says({"a.ini", "--compile-attention", "--dry-run"}, "several of");
   says({"a.ini", "--json"}, "--json without --dry-run");
   says({"a.ini", "--num_ranks", "4"}, "--num_ranks without --dry-run");
   says({"a.ini", "--ranks_per_node", "4"}, "--ranks_per_node without --dry-run");
@@ -88,9 +95,11 @@ BOOST_AUTO_TEST_CASE(a_dry_run_is_asked_for) {
   says({"a.ini", "--write_machine", "m.ini"}, "--write_machine without --check");
   says({"a.ini", "--check", "--machine", "m.ini"}, "--machine with --check or --print-config");
   says({"a.ini", "--check", "--json"}, "--json without --dry-run");
-  says({"a.ini", "--check", "--dry-run"}, "several of --print-config, --dry-run and --check are given");
+  says({"a.ini", "--check", "--dry-run"},
+       "several of --print-config, --dry-run, --compile-attention and --check are given");
   says({"a.ini", "--print-config", "--num_ranks", "4"}, "--num_ranks without --dry-run");
-  says({"a.ini", "--print-config", "--dry-run"}, "several of --print-config, --dry-run and --check are given");
+  says({"a.ini", "--print-config", "--dry-run"},
+       "several of --print-config, --dry-run, --compile-attention and --check are given");
   for (const char* wrong : {"0", "-4", "many", "4x", "99999999999"}) {
     says({"a.ini", "--dry-run", "--num_ranks", wrong}, "is no number of ranks");
   }

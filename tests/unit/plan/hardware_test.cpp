@@ -50,8 +50,10 @@ BOOST_AUTO_TEST_CASE(shipped_machines_can_be_read_and_written) {
 }
 
 BOOST_AUTO_TEST_CASE(gpus_say_what_they_can_compute) {
-  for (const auto& [name, compute_capability] : {std::pair("a100", 80), {"h100", 90}, {"h200x8", 90}, {"cpu", 0}}) {
+  for (const auto& [name, compute_capability, multiprocessors] :
+       {std::tuple("a100", 80, 108), {"h100", 90, 132}, {"h200x8", 90, 132}, {"cpu", 0, 0}}) {
     BOOST_TEST(find_machine(name, shipped()).compute_capability == compute_capability);
+    BOOST_TEST(find_machine(name, shipped()).multiprocessors == multiprocessors);
   }
 }
 

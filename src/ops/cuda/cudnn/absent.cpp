@@ -15,11 +15,10 @@ constexpr const char* problem =
 
 class Graph::Parts {};
 
-std::string GraphShape::name() const { return {}; }
 Version version() { return {0, problem}; }
 
 Library::Library(cudaStream_t) { throw Refusal(problem); }
-Library::Library(AbsentGpu) { throw Refusal(problem); }
+Library::Library(PlannedGpu) { throw Refusal(problem); }
 Library::~Library() = default;
 std::string Library::name() const { return {}; }
 

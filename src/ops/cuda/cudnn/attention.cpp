@@ -20,41 +20,6 @@ namespace sft::ops::cuda::cudnn {
 
 namespace {
 
-/// Whether every head begins at a multiple of 16 bytes.
-template <class Memory>
-bool is_aligned(const BasicTensor<Memory>& heads) {
-  const std::int64_t elements = 16 / static_cast<std::int64_t>(size_of(heads.dtype));
-  return heads.stride0 % elements == 0 && heads.shape[2] % elements == 0 &&
-         reinterpret_cast<std::uintptr_t>(heads.data) % 16 == 0;
-}
-
-/// Whether cuDNN can read or write these heads: aligned bf16.
-template <class Memory>
-bool is_readable(const BasicTensor<Memory>& heads) {
-  return heads.dtype == DType::bf16 && is_aligned(heads);
-}
-
-template <class... Heads>
-bool are_readable(const Heads&... heads) {
-  return (is_readable(heads) && ...);
-}
-
-/// What forward and backward have in common.
-template <class Call>
-GraphShape shape_of(const Call& call, const Documents& documents, std::int64_t out_row) {
-  return {.documents = documents.num_documents(),
-          .longest = documents.longest(),
-          .q_heads = call.q.shape[1],
-          .kv_heads = call.k.shape[1],
-          .head_dim = call.q.shape[2],
-          .scale = call.scale,
-          .q_row = call.q.stride0,
-          .k_row = call.k.stride0,
-          .v_row = call.v.stride0,
-          .out_row = out_row,
-          .window = documents.window()};
-}
-
 /// Memory of the pool for the time of a call: free again for what is queued behind it on the same stream.
 class Loan {
  public:
@@ -79,12 +44,6 @@ Tensor contiguous_like(const Tensor& heads, void* data) {
 }
 
 }  // namespace
-
-std::int64_t rounded_tokens(std::int64_t tokens) {
-  const auto power = static_cast<std::int64_t>(std::bit_floor<std::uint64_t>(std::max<std::int64_t>(tokens, 1)));
-  const std::int64_t step = std::max<std::int64_t>(power / 4, 256);
-  return (tokens + step - 1) / step * step;
-}
 
 std::size_t pool_bytes(const AttentionNeeds& needs) {
   const auto& library = needs.library;
@@ -111,31 +70,14 @@ void Attention::say_short_of(std::size_t bytes) {
       "attention: this program's kernels where cuDNN asks for {} bytes, more than is planned for it", bytes));
 }
 
-void Attention::expect(const PackedDocuments& documents, std::int64_t num_rows) {
-  const Expected expected{documents.num_rounded(), documents.longest_rounded(), documents.window,
-                          rounded_tokens(num_rows)};
-  if (std::ranges::find(expected_, expected) == expected_.end()) expected_.push_back(expected);
-}
-
 const Graph* Attention::graph_of(const GraphShape& shape) {
   const std::string name = shape.name();
-  if (!graphs_.contains(name)) add_graphs(shapes_like(shape));
-  return graphs_.at(name).get();
-}
-
-std::vector<GraphShape> Attention::shapes_like(const GraphShape& shape) const {
-  std::vector<GraphShape> shapes = {shape};
-  if (shape.is_rectangle()) return shapes;  // one for all of its tensors
-  for (const Expected& expected : expected_) {
-    GraphShape like = shape;
-    like.documents = expected.documents;
-    like.longest = expected.longest;
-    like.window = expected.window;
-    if (shape.is_backward()) like.tokens = expected.tokens;
-    const bool is_new = std::ranges::find(shapes, like) == shapes.end() && !graphs_.contains(like.name());
-    if (is_new) shapes.push_back(like);
+  if (!graphs_.contains(name)) {
+    std::vector<GraphShape> shapes = expected_.shapes_like(shape);
+    std::erase_if(shapes, [this](const GraphShape& like) { return graphs_.contains(like.name()); });
+    add_graphs(shapes);
   }
-  return shapes;
+  return graphs_.at(name).get();
 }
 
 std::unique_ptr<Graph> Attention::load(const GraphShape& shape, CompiledGraph& compiled) {
@@ -191,12 +133,8 @@ void Attention::fill_outside(const Tensor& x, const Documents& documents, float 
 
 bool Attention::forward(const AttentionForward& attention, Documents& documents) {
   const AttentionForward& a = attention;
-  if (a.merge || a.softcap != 0.0F || !a.sinks.empty() || !are_readable(a.q, a.k, a.v)) return false;
-  const bool is_sum = a.out.dtype == DType::float32;
-  if (!is_aligned(a.out) || (is_sum && !has_float32_results(version().number))) return false;
-  GraphShape shape = shape_of(a, documents, a.out.stride0);
-  shape.float32_out = is_sum;
-  const Graph* graph = graph_of(shape);
+  const std::optional<GraphShape> shape = forward_shape(a, documents.sizes(), version().number);
+  const Graph* graph = shape ? graph_of(*shape) : nullptr;
   if (graph == nullptr) return false;
   const Loan workspace(pool_, std::max<std::size_t>(graph->workspace_bytes(), 1));
   if (workspace.data() == nullptr) {
@@ -224,24 +162,11 @@ bool Attention::forward(const AttentionForward& attention, Documents& documents)
 
 bool Attention::merge(const AttentionForward& attention, Rectangles& rectangles) {
   const AttentionForward& a = attention;
-  if (a.softcap != 0.0F || a.out.dtype != DType::float32 || !has_float32_results(version().number)) return false;
-  if (!are_readable(a.q, a.k, a.v)) return false;
+  const std::optional<GraphShape> shape = merge_shape(a, version().number);
+  const Graph* graph = shape ? graph_of(*shape) : nullptr;
+  if (graph == nullptr) return false;
   const std::int64_t heads = a.q.shape[1], dim = a.q.shape[2];
   const std::int64_t rows = std::min(a.q.shape[0], rectangle_rows);
-  const GraphShape shape{.documents = 1,
-                         .longest = rounded_longest(rows),
-                         .q_heads = heads,
-                         .kv_heads = a.k.shape[1],
-                         .head_dim = dim,
-                         .scale = a.scale,
-                         .q_row = a.q.stride0,
-                         .k_row = a.k.stride0,
-                         .v_row = a.v.stride0,
-                         .out_row = heads * dim,
-                         .longest_keys = rounded_longest(a.k.shape[0]),
-                         .float32_out = true};
-  const Graph* graph = graph_of(shape);
-  if (graph == nullptr) return false;
   const std::size_t sums_bytes = padded(rectangle_sums_bytes(rows, heads, dim));
   const Loan memory(pool_, sums_bytes + graph->workspace_bytes());
   if (memory.data() == nullptr) {
@@ -280,20 +205,13 @@ bool Attention::merge(const AttentionForward& attention, Rectangles& rectangles)
 
 bool Attention::backward(const AttentionBackward& attention, Documents& documents) {
   const AttentionBackward& a = attention;
-  if (a.out.empty() || a.accumulate_dq || a.accumulate_dkv || a.softcap != 0.0F) return false;
-  if (!are_readable(a.q, a.k, a.v, a.out, a.dout, a.dq, a.dk, a.dv)) return false;
+  const std::optional<GraphShape> shape = backward_shape(a, documents.sizes(), version().number);
+  const Graph* graph = shape ? graph_of(*shape) : nullptr;
+  if (graph == nullptr) return false;
   // Working memory grows with the rows of dk and dv: contiguous ones take a quarter of what those of a fused product
   // do.
   const bool writes_keys = a.dk.is_contiguous() && a.dv.is_contiguous();
-  const std::int64_t keys_row = a.dk.shape[1] * a.dk.shape[2];
-  GraphShape shape = shape_of(a, documents, a.out.stride0);
-  shape.dout_row = a.dout.stride0;
-  shape.dq_row = a.dq.stride0;
-  shape.dk_row = shape.dv_row = keys_row;
-  shape.tokens = rounded_tokens(documents.num_rows());
-  if (!repeats_backward(version().number)) return false;
-  const Graph* graph = graph_of(shape);
-  if (graph == nullptr) return false;
+  const std::int64_t keys_row = shape->dk_row;
   const std::size_t keys_bytes =
       writes_keys ? 0 : padded(static_cast<std::size_t>(a.dk.shape[0] * keys_row) * size_of(DType::bf16));
   const std::size_t bytes = std::max<std::size_t>(2 * keys_bytes + graph->workspace_bytes(), 1);

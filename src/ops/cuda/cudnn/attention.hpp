@@ -15,6 +15,7 @@
 #include "ops/cuda/cudnn/graph.hpp"
 #include "ops/cuda/cudnn/graph_set.hpp"
 #include "ops/cuda/cudnn/rectangles.hpp"
+#include "ops/cuda/cudnn/shapes.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/ops/shapes.hpp"
 
@@ -26,9 +27,8 @@ class Attention {
   /// `pool` outlives it: a call's working memory is taken from there. Throws Refusal where cuDNN cannot be used.
   Attention(PlanPool& pool, cudaStream_t stream) : pool_(pool), stream_(stream), library_(stream) {}
 
-  /// Calls will come of such documents, in `num_rows` rows: the first call compiles what it asks for for all that are
-  /// expected.
-  void expect(const PackedDocuments& documents, std::int64_t num_rows);
+  /// Calls will come of such documents: the first call compiles what it asks for for all that are expected.
+  void expect(const DocumentSizes& documents) { expected_.add(documents); }
   /// Queues the call, of `documents` alone, and returns true; false, and nothing is queued, where cuDNN does not do it.
   [[nodiscard]] bool forward(const AttentionForward& attention, Documents& documents);
   /// The same. Wants the output of the forward pass, and does not read delta.
@@ -41,17 +41,9 @@ class Attention {
   [[nodiscard]] const LibraryCalls& calls() const { return calls_; }
 
  private:
-  /// What a graph is for beside the tensors of a call.
-  struct Expected {
-    std::int64_t documents, longest, window, tokens;
-    bool operator==(const Expected&) const = default;
-  };
-
   /// The graph of this shape: compiled before, stored by an earlier run, or compiled now, with those of all expected
   /// documents. Null where the library refuses it.
   const Graph* graph_of(const GraphShape& shape);
-  /// `shape` and, where there are none yet, those of the same tensors for documents that are expected.
-  [[nodiscard]] std::vector<GraphShape> shapes_like(const GraphShape& shape) const;
   void add_graphs(const std::vector<GraphShape>& shapes);
   /// The graph of these bytes or, where they are none of this library, compiled here. Null where it was or is refused.
   [[nodiscard]] std::unique_ptr<Graph> load(const GraphShape& shape, CompiledGraph& compiled);
@@ -62,7 +54,7 @@ class Attention {
   PlanPool& pool_;
   cudaStream_t stream_;
   Library library_;
-  std::vector<Expected> expected_;
+  ExpectedDocuments expected_;
   std::unordered_map<std::string, std::unique_ptr<Graph>> graphs_;  ///< by name of the shape
   LibraryCalls calls_;
   bool has_said_short_ = false;
@@ -70,8 +62,5 @@ class Attention {
 
 /// Bytes of a PlanPool for the calls of a model of these needs. Pure.
 [[nodiscard]] std::size_t pool_bytes(const AttentionNeeds& needs);
-
-/// Tokens that a graph of the backward pass is made for where there are `tokens`: a quarter more at most.
-[[nodiscard]] std::int64_t rounded_tokens(std::int64_t tokens);
 
 }  // namespace sft::ops::cuda::cudnn

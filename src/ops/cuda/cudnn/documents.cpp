@@ -19,10 +19,11 @@ constexpr std::int64_t max_kinds_of_rows = 8;
 
 }  // namespace
 
-std::int64_t PackedDocuments::num_rounded() const { return static_cast<std::int64_t>(std::bit_ceil(rows.size())); }
-
-std::int64_t PackedDocuments::longest_rounded() const {
-  return rounded_longest(std::ranges::max(rows, {}, &RowRange::count).count);
+DocumentSizes PackedDocuments::sizes(std::int64_t num_rows) const {
+  return {.documents = static_cast<std::int64_t>(std::bit_ceil(rows.size())),
+          .longest = rounded_longest(std::ranges::max(rows, {}, &RowRange::count).count),
+          .window = window,
+          .tokens = rounded_tokens(num_rows)};
 }
 
 std::optional<PackedDocuments> Documents::find(const std::vector<sequence::AttentionSpan>& spans,
@@ -52,25 +53,21 @@ std::optional<PackedDocuments> Documents::find(const std::vector<sequence::Atten
     return span.q_begin >= begin && span.q_begin + span.q_len <= end;
   };
   if (!std::ranges::all_of(found.rest, is_within)) return {};
-  if (found.num_rounded() * found.longest_rounded() > max_blocks_of_documents(num_queries)) return {};
+  const DocumentSizes sizes = found.sizes(num_queries);
+  if (sizes.documents * sizes.longest > max_blocks_of_documents(num_queries)) return {};
   return found;
 }
 
 Documents::Documents(PlanPool& pool, const PackedDocuments& found, std::int64_t num_rows, cudaStream_t stream)
-    : pool_(pool),
-      stream_(stream),
-      num_documents_(found.num_rounded()),
-      longest_(found.longest_rounded()),
-      window_(found.window),
-      num_rows_(num_rows) {
+    : pool_(pool), stream_(stream), sizes_(found.sizes(num_rows)) {
   const std::vector<RowRange>& rows = found.rows;
-  std::vector<std::int32_t> lengths(num_documents_);
+  std::vector<std::int32_t> lengths(sizes_.documents);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     lengths[i] = static_cast<std::int32_t>(rows[i].count);
     begins_.push_back(rows[i].begin);
   }
   const std::int64_t end = rows.back().begin + rows.back().count;
-  begins_.resize(num_documents_ + 1, end);
+  begins_.resize(sizes_.documents + 1, end);
   if (rows.front().begin > 0) outside_.push_back({0, rows.front().begin});
   if (end < num_rows) outside_.push_back({end, num_rows - end});
   lengths_ = put(std::move(lengths));
@@ -97,6 +94,12 @@ const std::int64_t* Documents::offsets(std::int64_t row) {
   std::vector<std::int64_t> values(begins_.size());
   std::ranges::transform(begins_, values.begin(), [=](std::int64_t begin) { return begin * row; });
   return offsets_.emplace(row, put(std::move(values))).first->second;
+}
+
+std::int64_t rounded_tokens(std::int64_t tokens) {
+  const auto power = static_cast<std::int64_t>(std::bit_floor<std::uint64_t>(std::max<std::int64_t>(tokens, 1)));
+  const std::int64_t step = std::max<std::int64_t>(power / 4, 256);
+  return (tokens + step - 1) / step * step;
 }
 
 std::size_t documents_bytes(std::int64_t num_rows) {

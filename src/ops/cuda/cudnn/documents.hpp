@@ -22,6 +22,15 @@ struct RowRange {
   std::int64_t begin, count;
 };
 
+/// What a graph is for beside the tensors of a call.
+struct DocumentSizes {
+  std::int64_t documents;  ///< their number: a power of two
+  std::int64_t longest;    ///< rows of the longest: a power of two, at least 128
+  std::int64_t window;     ///< 0: none that hides a key
+  std::int64_t tokens;     ///< rows of all, as rounded_tokens() has them
+  bool operator==(const DocumentSizes&) const = default;
+};
+
 /// Documents, each of whose queries sees the keys of its own rows, no later one than itself.
 struct PackedDocuments {
   std::vector<RowRange> rows;  ///< of each, one behind the other; at least one
@@ -29,8 +38,8 @@ struct PackedDocuments {
   /// What their queries see beside that: of a document that begins on another rank, or comes back to this one.
   std::vector<sequence::AttentionSpan> rest;
 
-  [[nodiscard]] std::int64_t num_rounded() const;      ///< their number: a power of two
-  [[nodiscard]] std::int64_t longest_rounded() const;  ///< rows of the longest: a power of two, at least 128
+  /// In `num_rows` rows, some of which may be outside every document.
+  [[nodiscard]] DocumentSizes sizes(std::int64_t num_rows) const;
 };
 
 /// Documents of one plan in order, their number rounded up by documents of no rows. Its memory is the pool's.
@@ -49,10 +58,7 @@ class Documents {
   Documents(const Documents&) = delete;
   Documents& operator=(const Documents&) = delete;
 
-  [[nodiscard]] std::int64_t num_documents() const { return num_documents_; }  ///< a power of two
-  [[nodiscard]] std::int64_t longest() const { return longest_; }              ///< a power of two, at least 128
-  [[nodiscard]] std::int64_t window() const { return window_; }                ///< 0: none that hides a key
-  [[nodiscard]] std::int64_t num_rows() const { return num_rows_; }            ///< also those outside every document
+  [[nodiscard]] const DocumentSizes& sizes() const { return sizes_; }
   [[nodiscard]] const std::vector<RowRange>& outside() const { return outside_; }
   [[nodiscard]] const std::int32_t* lengths() const { return lengths_; }
   /// (num_documents + 1) offsets of rows that are `row` elements apart. Queues their upload where they are not there.
@@ -65,12 +71,15 @@ class Documents {
 
   PlanPool& pool_;
   cudaStream_t stream_;
-  std::int64_t num_documents_, longest_, window_, num_rows_;
+  DocumentSizes sizes_;
   std::vector<RowRange> outside_;
   std::vector<std::int64_t> begins_;  ///< of all documents, and the end of the last
   std::int32_t* lengths_ = nullptr;
   std::map<std::int64_t, std::int64_t*> offsets_;  ///< by row
 };
+
+/// Tokens that a graph of the backward pass is made for where there are `tokens`: a quarter more at most. Pure.
+[[nodiscard]] std::int64_t rounded_tokens(std::int64_t tokens);
 
 /// Bytes of a PlanPool for the documents of a plan of `num_rows` rows. Pure.
 [[nodiscard]] std::size_t documents_bytes(std::int64_t num_rows);

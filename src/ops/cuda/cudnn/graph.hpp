@@ -13,29 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "sft/ops/attention_graphs.hpp"
+
 namespace sft::ops::cuda::cudnn {
 
-/// What a graph is compiled for. Rows are those of packed documents, (rows, heads, D) bf16; neighbouring rows of a
-/// tensor are so many elements apart. All documents are causal squares of at most `longest` rows; with longest_keys
-/// they are rectangles of so many keys at most, of the forward pass alone: queries and keys have lengths of their own,
-/// and every query sees every key of its document.
-struct GraphShape {
-  std::int64_t documents, longest;
-  std::int64_t q_heads, kv_heads, head_dim;
-  float scale;
-  std::int64_t q_row, k_row, v_row, out_row;
-  std::int64_t longest_keys = 0;  ///< of rectangles; 0: squares
-  std::int64_t window = 0;        ///< how far back a query sees, itself included; 0: to its document's begin
-  bool float32_out = false;       ///< of the forward pass: the result in float32, as sums of parts are
-  // Of the backward pass; 0: a graph of the forward pass. `tokens`: rows of all documents, at most.
-  std::int64_t dout_row = 0, dq_row = 0, dk_row = 0, dv_row = 0, tokens = 0;
-
-  [[nodiscard]] bool is_backward() const { return tokens > 0; }
-  [[nodiscard]] bool is_rectangle() const { return longest_keys > 0; }
-  bool operator==(const GraphShape&) const = default;
-  /// All of it in words that a file name may have.
-  [[nodiscard]] std::string name() const;
-};
+using GraphShape = AttentionGraph;
 
 /// Device memory of one call. Offsets, (documents + 1) int64, are those of the first element of each document and
 /// behind the last; lengths, (documents) int32, rows of each, 0 for one that is not there.
@@ -71,10 +53,11 @@ inline constexpr std::size_t oldest_version = 91800;
 /// Whether this version's forward pass gives float32 results, which those of several calls are merged in.
 [[nodiscard]] constexpr bool has_float32_results(std::size_t version) { return version >= 91900; }
 
-/// A GPU that need not be there: its properties as the frontend writes them (JSON).
-struct AbsentGpu {
-  std::string properties;
+/// A GPU that need not be there.
+struct PlannedGpu {
+  std::string properties;  ///< as the frontend writes them (JSON)
   int compute_capability;  ///< 90: 9.0
+  int multiprocessors;
 };
 
 /// The library for one stream of the GPU that the calling thread has taken, or for planning alone. Not thread-safe.
@@ -82,18 +65,20 @@ class Library {
  public:
   /// Throws Refusal where the library cannot be used.
   explicit Library(cudaStream_t stream);
-  explicit Library(AbsentGpu gpu);
+  explicit Library(PlannedGpu gpu);
   ~Library();
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  /// What files of compiled graphs depend on beside the shape: version and GPU, in words that a file name may have.
+  /// What files of compiled graphs depend on beside the shape: versions of the library and of the frontend, compute
+  /// capability and number of multiprocessors of the GPU, in words that a file name may have. The same for a GPU that
+  /// is there and for one that is planned for.
   [[nodiscard]] std::string name() const;
 
  private:
   friend class Graph;
   void* handle_ = nullptr;  ///< a cudnnHandle_t; none without a GPU
-  std::optional<AbsentGpu> absent_;
+  std::optional<PlannedGpu> absent_;
   int compute_capability_ = 0;
   std::string gpu_;
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <thread>
@@ -28,12 +29,14 @@ CompiledGraph compile(Library& library, const GraphShape& shape) {
   CompiledGraph graph{.bytes = read_graph(name), .problem = {}};
   graph.was_stored = !graph.bytes.empty();
   if (graph.was_stored) return graph;
+  const auto start = std::chrono::steady_clock::now();
   try {
     graph.bytes = Graph(library, shape).serialize();
     write_graph(name, graph.bytes);
   } catch (const std::exception& error) {
     graph.problem = error.what();
   }
+  graph.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return graph;
 }
 

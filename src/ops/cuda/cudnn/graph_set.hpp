@@ -16,6 +16,7 @@ namespace sft::ops::cuda::cudnn {
 struct CompiledGraph {
   std::vector<std::uint8_t> bytes;
   std::string problem;
+  double seconds = 0;       ///< that compiling took
   bool was_stored = false;  ///< by an earlier run, or by another process meanwhile
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cudnn.h>
+#include <cudnn_frontend_version.h>
 #include <fmt/format.h>
 
 #include <exception>
@@ -25,6 +26,10 @@ int attribute_of(int device, cudaDeviceAttr attribute) {
   return value;
 }
 
+std::string name_of(int compute_capability, int multiprocessors) {
+  return fmt::format("sm{}-{}", compute_capability, multiprocessors);
+}
+
 void require_version() {
   const Version found = version();
   if (found.number == 0) throw Refusal(found.problem);
@@ -33,15 +38,6 @@ void require_version() {
 }
 
 }  // namespace
-
-std::string GraphShape::name() const {
-  std::string text = fmt::format("{}-d{}-l{}-w{}-h{}-k{}-e{}-s{:a}-q{}-k{}-v{}-o{}{}",
-                                 is_backward() ? "backward" : "forward", documents, longest, window, q_heads, kv_heads,
-                                 head_dim, scale, q_row, k_row, v_row, out_row, float32_out ? "f" : "");
-  if (is_rectangle()) text += fmt::format("-r{}", longest_keys);
-  if (is_backward()) text += fmt::format("-do{}-dq{}-dk{}-dv{}-t{}", dout_row, dq_row, dk_row, dv_row, tokens);
-  return text;
-}
 
 Version version() {
   try {
@@ -59,7 +55,7 @@ Library::Library(cudaStream_t stream) {
   const int minor = attribute_of(device, cudaDevAttrComputeCapabilityMinor);
   const int multiprocessors = attribute_of(device, cudaDevAttrMultiProcessorCount);
   compute_capability_ = 10 * major + minor;
-  gpu_ = fmt::format("sm{}-{}", compute_capability_, multiprocessors);
+  gpu_ = name_of(compute_capability_, multiprocessors);
   cudnnHandle_t handle = nullptr;
   require(cudnnCreate(&handle), "cudnnCreate");
   handle_ = handle;
@@ -69,10 +65,10 @@ Library::Library(cudaStream_t stream) {
   require(status, "cudnnSetStream");
 }
 
-Library::Library(AbsentGpu gpu)
+Library::Library(PlannedGpu gpu)
     : absent_(std::move(gpu)),
       compute_capability_(absent_->compute_capability),
-      gpu_(fmt::format("sm{}", compute_capability_)) {
+      gpu_(name_of(compute_capability_, absent_->multiprocessors)) {
   require_version();
 }
 
@@ -80,6 +76,8 @@ Library::~Library() {
   if (handle_ != nullptr) (void)cudnnDestroy(static_cast<cudnnHandle_t>(handle_));
 }
 
-std::string Library::name() const { return fmt::format("cudnn{}-{}", version().number, gpu_); }
+std::string Library::name() const {
+  return fmt::format("cudnn{}-frontend{}-{}", version().number, CUDNN_FRONTEND_VERSION, gpu_);
+}
 
 }  // namespace sft::ops::cuda::cudnn

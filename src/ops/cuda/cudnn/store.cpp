@@ -3,11 +3,15 @@
 
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <system_error>
+
+#include "sft/core/error.hpp"
 
 namespace sft::ops::cuda::cudnn {
 
@@ -27,6 +31,19 @@ fs::path folder() {
 }
 
 }  // namespace
+
+std::string folder_of_graphs() { return folder().string(); }
+
+void require_store() {
+  const fs::path place = folder();
+  std::error_code error;
+  if (!place.empty()) fs::create_directories(place, error);
+  if (!place.empty() && !error && ::access(place.c_str(), W_OK) == 0) return;
+  throw_config_error(
+      "graphs of attention cannot be kept",
+      place.empty() ? "neither XDG_CACHE_HOME nor HOME is set" : fmt::format("{} cannot be written to", place.string()),
+      "set XDG_CACHE_HOME to a folder that can be written to, here and in the run");
+}
 
 std::vector<std::uint8_t> read_graph(const std::string& name) {
   const fs::path place = folder();

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cuda/cudnn/graph_list.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <string>
+
+#include "ops/cuda/cudnn/rectangles.hpp"
+#include "sft/core/ensure.hpp"
+#include "sft/ops/attention_graphs.hpp"
+
+namespace sft::ops::cuda::cudnn {
+
+namespace {
+
+/// Who does what of a plan: the CUDA backend's TilePlan without its tiles.
+struct ListedPlan final : AttentionPlan {
+  std::optional<DocumentSizes> documents;
+  bool has_rest = false;        ///< beside the documents
+  bool has_rectangles = false;  ///< in the rest, or where there are no documents
+
+  ListedPlan(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries, std::int64_t num_keys) {
+    const auto found = Documents::find(spans, num_queries, num_keys);
+    if (found) documents = found->sizes(num_queries);
+    has_rest = found && !found->rest.empty();
+    has_rectangles = !split_rectangles(found ? found->rest : spans).rectangles.empty();
+  }
+};
+
+const ListedPlan& listed(const AttentionPlan& plan) {
+  const auto* const found = dynamic_cast<const ListedPlan*>(&plan);
+  SFT_ENSURE(found != nullptr, "ops: a plan is for the backend that made it");
+  return *found;
+}
+
+}  // namespace
+
+std::unique_ptr<AttentionPlan> GraphList::plan_attention(const std::vector<sequence::AttentionSpan>& spans,
+                                                         std::int64_t num_queries, std::int64_t num_keys) {
+  return std::make_unique<ListedPlan>(spans, num_queries, num_keys);
+}
+
+void GraphList::expect_attention(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries) {
+  if (const auto found = Documents::find(spans, num_queries, num_queries)) expected_.add(found->sizes(num_queries));
+}
+
+void GraphList::attention_forward(const AttentionForward& attention) {
+  const ListedPlan& plan = listed(attention.plan);
+  if (attention.merge) {
+    if (plan.has_rectangles && !plan.documents) note(merge_shape(attention, version_));
+    return;
+  }
+  if (!plan.documents || (plan.has_rest && attention.out.dtype != DType::float32)) return;
+  const std::optional<GraphShape> shape = forward_shape(attention, *plan.documents, version_);
+  note(shape);
+  if (shape && plan.has_rectangles) note(merge_shape(attention, version_));
+}
+
+void GraphList::attention_backward(const AttentionBackward& attention) {
+  const ListedPlan& plan = listed(attention.plan);
+  if (plan.documents && !plan.has_rest) note(backward_shape(attention, *plan.documents, version_));
+}
+
+std::vector<GraphShape> GraphList::shapes() const {
+  std::vector<GraphShape> all;
+  for (const GraphShape& called : called_) {
+    for (const GraphShape& shape : expected_.shapes_like(called)) {
+      if (std::ranges::find(all, shape) == all.end()) all.push_back(shape);
+    }
+  }
+  return all;
+}
+
+void GraphList::note(const std::optional<GraphShape>& shape) {
+  if (shape && std::ranges::find(called_, *shape) == called_.end()) called_.push_back(*shape);
+}
+
+}  // namespace sft::ops::cuda::cudnn
+
+namespace sft::ops::cuda {
+
+std::string kinds_of_attention(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries,
+                               std::int64_t num_keys) {
+  const cudnn::ListedPlan plan(spans, num_queries, num_keys);
+  const auto rounded = [](std::int64_t rows) { return std::bit_ceil(static_cast<std::uint64_t>(rows)); };
+  return fmt::format("{}x{}:{}{}{} ", rounded(num_queries), rounded(num_keys), plan.documents ? "d" : "",
+                     plan.has_rest ? "+" : "", plan.has_rectangles ? "r" : "");
+}
+
+}  // namespace sft::ops::cuda

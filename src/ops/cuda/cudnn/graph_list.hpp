@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The graphs of cuDNN that a model's attention asks for, without computing any.
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "ops/cuda/cudnn/shapes.hpp"
+#include "ops/null/backend.hpp"
+
+namespace sft::ops::cuda::cudnn {
+
+/// Computes nothing, over the addresses of sizing arenas; plans as the CUDA backend does with cuDNN of this version.
+class GraphList final : public null::NullBackend {
+ public:
+  GraphList(device::Stream& stream, std::size_t version) : NullBackend(stream), version_(version) {}
+
+  [[nodiscard]] std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
+                                                              std::int64_t num_queries, std::int64_t num_keys) override;
+  void expect_attention(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries) override;
+  void attention_forward(const AttentionForward& attention) override;
+  void attention_backward(const AttentionBackward& attention) override;
+
+  /// Of the calls so far, each once, for all documents that are expected.
+  [[nodiscard]] std::vector<GraphShape> shapes() const;
+
+ private:
+  void note(const std::optional<GraphShape>& shape);
+
+  std::size_t version_;
+  ExpectedDocuments expected_;
+  std::vector<GraphShape> called_;
+};
+
+}  // namespace sft::ops::cuda::cudnn

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/plan/attention_graphs.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "plan/rehearsal.hpp"
+#include "sft/comm/traffic.hpp"
+#include "sft/device/factory.hpp"
+#include "sft/plan/run_length.hpp"
+
+namespace sft::plan {
+
+namespace {
+
+/// Micro-batches of training and of an evaluation.
+struct Coming {
+  std::vector<data::ComingMicroBatch> train, eval;
+};
+
+/// What all data ranks will get.
+Coming read_coming(const config::ValidConfig& config, const Datasets& datasets, std::int64_t first_step) {
+  const std::int64_t num_rows = datasets.train.num_rows(), last_step = num_steps(config, num_rows, datasets.origin);
+  const mesh::Place first(config, 0);
+  Coming coming;
+  std::set<int> data_ranks;
+  for (int rank = 0; rank < first.layout().size(); ++rank) {
+    const mesh::Place place = first.peer(WorldRank::from(rank));
+    if (!data_ranks.insert(place.data_rank()).second) continue;
+    const auto read = [](const data::PackedDataset& dataset, const data::LoaderPlan& plan, auto& into) {
+      std::ranges::move(data::coming_documents(dataset, plan, rows_looked_at), std::back_inserter(into));
+    };
+    read(datasets.train,
+         loader_plan(config, place, num_rows, first_step, last_step, datasets.limits(config), datasets.origin),
+         coming.train);
+    if (datasets.eval) read(*datasets.eval, eval_loader_plan(config, place, datasets), coming.eval);
+  }
+  return coming;
+}
+
+/// Schedules whose calls ask for the same graphs once their documents are expected have the same words.
+std::string kinds_of(const sequence::AttentionSchedules& schedules, std::int64_t num_ranks) {
+  std::string kinds;
+  for (const sequence::AttentionSchedule& schedule : schedules) {
+    for (const sequence::AttentionRound& round : schedule.rounds) {
+      for (const std::int64_t num_keys : {schedule.num_tokens, num_ranks * schedule.num_tokens}) {
+        kinds += ops::kinds_of_attention(round.spans, schedule.num_tokens, num_keys);
+      }
+    }
+  }
+  return kinds;
+}
+
+}  // namespace
+
+sequence::AttentionSchedules schedules_of(const data::LoaderPlan& plan, data::ComingMicroBatch batch) {
+  const sequence::RowCut cut(batch.row_length, plan.sp_size);
+  return sequence::make_schedules(plan.attention_method, plan.attention_windows, {std::move(batch.documents)}, cut,
+                                  SpRank::from(plan.sp_rank));
+}
+
+void expect_attention(ops::Backend& backend, const sequence::AttentionSchedules& schedules) {
+  for (const sequence::AttentionSchedule& schedule : schedules) {
+    for (const sequence::AttentionRound& round : schedule.rounds) {
+      backend.expect_attention(round.spans, schedule.num_tokens);
+    }
+  }
+}
+
+std::vector<ops::AttentionGraph> list_attention(const config::ValidConfig& config, const Datasets& datasets,
+                                                const Machine& machine, std::int64_t first_step) {
+  const Coming coming = read_coming(config, datasets, first_step);
+  const mesh::Place first(config, 0);
+  std::vector<ops::AttentionGraph> all;
+  std::set<int> sp_ranks;  // ranks that differ in other axes alone have the same tensors
+  for (int rank = 0; rank < first.layout().size(); ++rank) {
+    const mesh::Place place = first.peer(WorldRank::from(rank));
+    if (!sp_ranks.insert(place.rank(Axis::sp)).second) continue;
+    const std::unique_ptr<device::Device> device = device::make_null_device();
+    comm::TrafficCounter counter;
+    RankPlan plan(config, datasets.limits(config), place, machine);
+    Rehearsal rehearsal(config, plan, documents_of(plan.limits), *device, counter, Work::attention);
+    const data::LoaderPlan loader = loader_plan(config, place, datasets.train.num_rows(), first_step, first_step,
+                                                datasets.limits(config), datasets.origin);
+    std::set<std::string> kinds;
+    for (const auto& [batches, is_trained] : {std::pair(&coming.train, true), {&coming.eval, false}}) {
+      for (const data::ComingMicroBatch& batch : *batches) {
+        const sequence::AttentionSchedules schedules = schedules_of(loader, batch);
+        expect_attention(*rehearsal.workers().ops, schedules);
+        if (!kinds.insert((is_trained ? "t" : "e") + kinds_of(schedules, loader.sp_size)).second) continue;
+        if (is_trained) {
+          rehearsal.begin_step();
+          for (std::int64_t i = 0; i < rehearsal.num_played(); ++i) rehearsal.play_micro_batch(schedules);
+          rehearsal.finish_step();
+        } else {
+          rehearsal.play_evaluation(schedules);
+        }
+      }
+    }
+    for (const ops::AttentionGraph& graph : ops::listed_attention(*rehearsal.workers().ops)) {
+      if (std::ranges::find(all, graph) == all.end()) all.push_back(graph);
+    }
+  }
+  return all;
+}
+
+}  // namespace sft::plan
