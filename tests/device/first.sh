@@ -26,6 +26,7 @@ factored.cu device_ops_test factored/factors_of_moments
 magnitudes.cu device_ops_test magnitudes/factors
 four_bits.cu device_ops_test four_bits/read_four_bits
 fp8.cu device_ops_test fp8_rounding/codes_and_scales
+fp8_runs.cu device_ops_test fp8_rounding/runs
 router.cu device_experts_test experts/router
 expert_rows.cu device_experts_test experts/rows_of_tokens
 gated.cu device_experts_test experts/gates
