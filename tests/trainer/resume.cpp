@@ -419,8 +419,10 @@ const std::vector<SmallRun> small_runs{
     {"adapters, bf16", one_rank, config::Precision::bf16, false, true, false},
     {"adapters, bf16, two ranks", two_ranks, config::Precision::bf16, false, true, false},
     {"experts, bf16", one_rank, config::Precision::bf16, true, false, false},
-    {"experts, adapters beside them, bf16", one_rank, config::Precision::bf16, true, true, false},
-    {"experts, adapters of them, bf16", one_rank, config::Precision::bf16, true, true, true},
+    // Peaks of these two were 48.5 to 50.0 and 53.0 to 54.9 MiB in nine runs of the same numbers, the lower ones beside
+    // other programs: 0.944 to 0.98 of what was planned.
+    {"experts, adapters beside them, bf16", one_rank, config::Precision::bf16, true, true, false, 0.93},
+    {"experts, adapters of them, bf16", one_rank, config::Precision::bf16, true, true, true, 0.93},
     // Planned for an expert that is given every token of both ranks, in all sizes of pieces: routing is never so
     // uneven.
     {"experts over two ranks, bf16",
