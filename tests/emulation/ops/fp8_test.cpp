@@ -260,6 +260,7 @@ BOOST_AUTO_TEST_CASE(runs) {
                                                             {{264, 136}, 200 * 136 + 8, 63 * 136},
                                                             {{40, 300}, 301, 7'000},
                                                             {{300, 7}, 6, 1'500},
+                                                            {{40, 18}, 0, 720},
                                                             {{129, 40}, 128 * 40 + 16, 8},
                                                             {{1, 1}, 0, 1}},
                                                            {{{4096, 4096}, 5'000'064, 9'000'000}})) {
@@ -314,6 +315,7 @@ BOOST_AUTO_TEST_CASE(of_odd_sizes) {
            {.m = 27, .n = 37, .k = 140, .a = vectors, .b = vectors, .c = DType::float32, .accumulate = true},
            {.m = 130, .n = 139, .k = 33, .a = blocks, .b = vectors, .has_bias = true},
            {.m = 24, .n = 32, .k = 48, .accumulate = true, .layout = {.gap = 3, .offset = 1}},
+           {.m = 24, .n = 32, .k = 48, .layout = {.offset = 1}},
            {.m = 24, .n = 32, .k = 148, .a = vectors, .b = blocks, .has_bias = true, .layout = {.gap = 3, .offset = 1}},
        }) {
     compare_product(product);
