@@ -14,6 +14,11 @@ namespace sft::ops::cuda {
 constexpr float minus_infinity = -__builtin_inff();
 constexpr float log_of_2 = 0.693147180559945309f;
 
+/// A log-sum-exp in units of ln 2; such that queries without any key get probabilities of 0.
+__device__ __forceinline__ float scaled_lse(float lse) {
+  return lse == minus_infinity ? -minus_infinity : lse * log2_of_e;
+}
+
 /// Calls run(std::bool_constant<has a window>, std::bool_constant<has a softcap>): kernels are compiled for each.
 template <class Call, class F>
 void with_variant(const Call& call, F run) {

@@ -70,11 +70,6 @@ struct BackwardSizes {
   static constexpr std::size_t kSharedBytes = kUsedBytes > kSumsBytes ? kUsedBytes : kSumsBytes;
 };
 
-/// In units of ln 2; such that queries without any key get probabilities of 0.
-__device__ __forceinline__ float scaled_lse(float lse) {
-  return lse == minus_infinity ? -minus_infinity : lse * log2_of_e;
-}
-
 /// The sums of one tile of own rows of one head, a block of threads each; those of keys go over all query heads that
 /// share them. Blocks of other rows arrive while those before are used.
 ///

@@ -82,6 +82,11 @@ __device__ __forceinline__ std::uint64_t operand(const void* first, int panel_by
 }
 constexpr int operand_unit = 16;  ///< bytes that an operand moves on by when 1 is added to it
 
+/// What an operand moves on by to columns 16 k and on of a tile of tile_rows rows.
+constexpr __device__ __forceinline__ int columns_on(int k, int tile_rows) {
+  return (k / 4 * (tile_rows * 128) + k % 4 * 32) / operand_unit;
+}
+
 /// Starts scores (64, kOther) = 64 rows of `own` (a tile of kRows, from the first of the group on) times the transpose
 /// of `other`.
 template <int kOther, int kColumns>
@@ -89,9 +94,7 @@ __device__ __forceinline__ void multiply_rows(float (&scores)[kOther / 8][4], co
   const std::uint64_t a = operand(own, kRows * 128), b = operand(other, kOther * 128);
 #pragma unroll
   for (int k = 0; k < kColumns / 16; ++k) {
-    const int in_panel = k % 4 * 32 / operand_unit;
-    ptx::wgmma<false>(scores, a + k / 4 * (kRows * 128 / operand_unit) + in_panel,
-                      b + k / 4 * (kOther * 128 / operand_unit) + in_panel, k > 0);
+    ptx::wgmma<false>(scores, a + columns_on(k, kRows), b + columns_on(k, kOther), k > 0);
   }
 }
 
@@ -112,7 +115,7 @@ __device__ __forceinline__ void multiply_own(float (&scores)[kOther / 8][4],
   const std::uint64_t b = operand(other, kOther * 128);
 #pragma unroll
   for (int k = 0; k < kColumns / 16; ++k) {
-    ptx::wgmma<false>(scores, own[k], b + (k / 4 * (kOther * 128) + k % 4 * 32) / operand_unit, k > 0);
+    ptx::wgmma<false>(scores, own[k], b + columns_on(k, kOther), k > 0);
   }
 }
 

@@ -43,11 +43,6 @@ struct BackwardSizes {
       kTileAlignment + kTileBytes + kRowsBytes + kAnnounced * sizeof(int4) + kWalkBytes;
 };
 
-/// In units of ln 2; such that queries without any key get probabilities of 0.
-__device__ __forceinline__ float scaled_lse(float lse) {
-  return lse == minus_infinity ? -minus_infinity : lse * log2_of_e;
-}
-
 /// The sums of one tile of own rows of one head, a block of threads each; those of keys go over all query heads that
 /// share them.
 ///

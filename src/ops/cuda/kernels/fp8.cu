@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(threads) round_kernel(Rounding<T> round) {
         const std::int64_t row = first_row + r, column = first_column + p * part_columns;
         if (row >= to.lines || column >= to.line_codes) continue;
         std::uint8_t* const at = to.codes + row * to.line_codes + column;
-        const bool is_there = column < to.terms;  // behind a line are zeros
+        const bool is_there = column < to.terms;  // what is not was loaded as 0; said again, it saves registers
         if constexpr (V == 1) {
           *at = static_cast<std::uint8_t>(is_there ? encode_pair(x[r][p][0], 0.0f, factor, is_e5m2) & 0xffu : 0u);
         } else {
@@ -227,7 +227,7 @@ __global__ void __launch_bounds__(threads) round_kernel(Rounding<T> round) {
             const int r = 8 * u + 4 * w;
             const float four[4] = {x[r][p][v], x[r + 1][p][v], x[r + 2][p][v], x[r + 3][p][v]};
             words[w] = encode_four(four, factor, is_e5m2);
-            const std::int64_t missing = first_row + r + 4 - crossed.terms;  // behind a line are zeros
+            const std::int64_t missing = first_row + r + 4 - crossed.terms;  // as is_there
             if (missing > 0) words[w] = missing >= 4 ? 0u : words[w] & 0xffffffffu >> 8 * missing;
           }
           codes[place_of<V>(line, own_row / 8 + u)] = make_uint2(words[0], words[1]);
