@@ -42,6 +42,7 @@ class Memory {
     pinned_top_ = pinned_begin();
     if (mprotect(pinned_begin(), pinned_range_bytes, PROT_READ | PROT_WRITE) != 0) fault("mprotect failed");
     used_bytes_.resize(static_cast<std::size_t>(num_gpus()));
+    num_live_.resize(device_range_bytes / huge_page_bytes);
     watch_host();
   }
 
@@ -60,7 +61,10 @@ class Memory {
       std::memset(begin, poison_byte, bytes);
     }
     live_[begin] = {begin, bytes, kind, device, ++num_allocations_, 0};
-    if (is_device) used_bytes_[static_cast<std::size_t>(device)] += bytes;
+    if (is_device) {
+      used_bytes_[static_cast<std::size_t>(device)] += bytes;
+      for (std::size_t page = page_of(begin); page <= page_of(begin + bytes); ++page) ++num_live_[page];
+    }
     return begin;
   }
 
@@ -68,11 +72,12 @@ class Memory {
     const auto found = live_.find(static_cast<char*>(begin));
     if (found == live_.end() || found->second.kind != kind || !contains(begin)) return false;
     const Allocation& allocation = found->second;
-    if (kind == MemoryKind::device) used_bytes_[static_cast<std::size_t>(allocation.device)] -= allocation.bytes;
-    const auto first_page = (reinterpret_cast<std::uintptr_t>(begin) + page_bytes - 1) / page_bytes * page_bytes;
-    const auto last_page =
-        reinterpret_cast<std::uintptr_t>(allocation.begin + allocation.bytes) / page_bytes * page_bytes;
-    if (last_page > first_page) madvise(reinterpret_cast<void*>(first_page), last_page - first_page, MADV_DONTNEED);
+    if (kind == MemoryKind::device) {
+      used_bytes_[static_cast<std::size_t>(allocation.device)] -= allocation.bytes;
+      drop_device_pages(allocation);
+    } else {
+      drop_pinned_pages(allocation);
+    }
     freed_.insert(*found);
     live_.erase(found);
     return true;
@@ -140,6 +145,25 @@ class Memory {
 
  private:
   [[nodiscard]] char* pinned_begin() const { return range_ + device_range_bytes; }
+  [[nodiscard]] std::size_t page_of(const char* device_address) const {
+    return static_cast<std::size_t>(device_address - range_) / huge_page_bytes;
+  }
+
+  /// Gives pages back that nothing lives in any more, and that nothing will. Whole ones: a part of one would cut it up,
+  /// and then it is slow to open and to close.
+  void drop_device_pages(const Allocation& allocation) {
+    const std::size_t last = page_of(allocation.begin + allocation.bytes);
+    for (std::size_t page = page_of(allocation.begin); page <= last; ++page) {
+      if (--num_live_[page] > 0 || page == page_of(device_top_)) continue;
+      madvise(range_ + page * huge_page_bytes, huge_page_bytes, MADV_DONTNEED);
+    }
+  }
+  static void drop_pinned_pages(const Allocation& allocation) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(allocation.begin);
+    const auto first_page = (begin + page_bytes - 1) / page_bytes * page_bytes;
+    const auto last_page = (begin + allocation.bytes) / page_bytes * page_bytes;
+    if (last_page > first_page) madvise(reinterpret_cast<void*>(first_page), last_page - first_page, MADV_DONTNEED);
+  }
   [[nodiscard]] const char* end() const { return range_ + device_range_bytes + pinned_range_bytes; }
 
   /// Others (Open MPI, Boost.Test) catch SIGSEGV as well, and may have done so since the last time.
@@ -163,6 +187,7 @@ class Memory {
   char* pinned_top_ = nullptr;
   std::map<char*, Allocation> live_, freed_;
   std::vector<std::size_t> used_bytes_;
+  std::vector<int> num_live_;  ///< allocations that live in each huge page of device memory
   unsigned long long num_allocations_ = 0;
   std::size_t num_registered_ = 0;  ///< bytes, also of what was given back
   int num_accesses_ = 0;

@@ -27,14 +27,14 @@ void set_seed(unsigned long long seed) {
   seed_ = state_ = seed;
 }
 
-// SplitMix64 (Steele, Lea, Flood 2014).
+// SplitMix64 (Steele, Lea, Flood 2014); a `count` is below 2^32.
 unsigned long long random_below(unsigned long long count) {
   state_ += 0x9e3779b97f4a7c15ULL;
   unsigned long long bits = state_;
   bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9ULL;
   bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebULL;
   bits ^= bits >> 31;
-  return bits % count;
+  return (bits >> 32) * count >> 32;
 }
 
 void fault(const std::string& text) {

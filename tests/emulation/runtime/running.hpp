@@ -32,7 +32,7 @@ struct Running {
   std::uint32_t last_block_barrier = 0;
   std::uint32_t last_warp_barrier[max_warps] = {};
 };
-extern thread_local Running running;
+extern constinit thread_local Running running;
 
 /// In the runtime while it lives: accesses are not those of a kernel.
 class InRuntime {

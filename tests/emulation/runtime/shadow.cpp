@@ -20,7 +20,7 @@ extern "C" const char __executable_start, _end;  // of the program, by the linke
 
 namespace sft::emulation {
 
-thread_local Running running;
+constinit thread_local Running running;
 
 namespace {
 
@@ -55,6 +55,7 @@ struct Task {
 struct OrderedRuns {
   std::uint32_t begin = 0, end = 0;
 };
+constexpr std::size_t num_last_ordered = 4;  ///< a kernel reads the results of a few others
 
 struct Shadow {
   Cell* gpu = nullptr;  ///< by shadow_index
@@ -63,7 +64,8 @@ struct Shadow {
   std::vector<Task> tasks{{0, 0, 0, {}}};  ///< in the order of their first runs
   Task current{};
   const Clock* clock = nullptr;
-  OrderedRuns last_ordered;
+  std::array<OrderedRuns, num_last_ordered> last_ordered;
+  std::size_t oldest_ordered = 0;
   int device = 0;
   /// Reads that the cell's reader does not come after: by other tasks, and of the other byte.
   std::unordered_map<std::size_t, std::vector<Record>> other_readers;
@@ -95,13 +97,16 @@ std::vector<Task>::const_iterator task_of(std::uint32_t run) {
 
 /// Whether the task of an earlier run comes before the current one.
 bool is_ordered_run(std::uint32_t run) {
-  OrderedRuns& last = shadow().last_ordered;  // neighbouring cells are mostly of the same task
-  if (run >= last.begin && run < last.end) return true;
+  Shadow& self = shadow();
+  for (const OrderedRuns& last : self.last_ordered) {
+    if (run >= last.begin && run < last.end) return true;
+  }
   const auto task = task_of(run);
-  const bool is_same_stream = task->stream == shadow().current.stream;
-  if (!is_same_stream && count_of(*shadow().clock, task->stream) < task->index) return false;
-  const bool is_last = task + 1 == shadow().tasks.end();
-  last = {task->first_run, is_last ? max_run : (task + 1)->first_run};
+  const bool is_same_stream = task->stream == self.current.stream;
+  if (!is_same_stream && count_of(*self.clock, task->stream) < task->index) return false;
+  const bool is_last = task + 1 == self.tasks.end();
+  self.last_ordered[self.oldest_ordered] = {task->first_run, is_last ? max_run : (task + 1)->first_run};
+  self.oldest_ordered = (self.oldest_ordered + 1) % num_last_ordered;
   return true;
 }
 

@@ -97,6 +97,9 @@ inline double attention_tolerance(const TestBackend& backend, DType dtype) {
   return cpu::has_fast_bf16_products(backend.isa()) && dtype == DType::bf16 ? 0.004 : 5e-6;
 }
 
+/// The gradient of a score is a difference of numbers around 1; of a single token's nothing is left.
+inline constexpr double score_terms = 1.0;
+
 /// The same where the result is stored as `out`: rounding to the 8 bits of bf16 adds 1/256 of a number at most.
 inline double stored_tolerance(const TestBackend& backend, DType dtype, DType out) {
   return attention_tolerance(backend, dtype) + (out == DType::bf16 ? 1.0 / 256 : 0.0);
