@@ -5,8 +5,9 @@ BUILD := build/$(PRESET)
 PREFIX ?= /usr/local
 # All cores, also where OMP_NUM_THREADS is set, which nproc would answer with.
 JOBS ?= $(shell env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc 2>/dev/null || echo 2)
-# One test of several ranks at a time, and beside it what needs one core: ranks wait for one another.
-TEST_JOBS ?= 3
+# Halves of a core: one test of several ranks at a time, and beside it one of one core or two that wait. Ranks wait for one
+# another.
+TEST_JOBS ?= 6
 # GPUs to compile for, see SFT_CUDA_ARCHS in cmake/SftCuda.cmake: `one`, `all` or a list. What is installed is for all.
 CUDA_ARCHS ?=
 CONFIGURE := cmake --preset $(PRESET) $(if $(CUDA_ARCHS),-DSFT_CUDA_ARCHS="$(CUDA_ARCHS)")

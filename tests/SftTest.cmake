@@ -9,7 +9,11 @@
 #       one ctest of some suites of it, all without SUITES. With RANKS once under mpirun for each count, as NAME_np<n>.
 #       SANITIZE: the builds with sanitizers that run it too, on the largest count of up to 4 ranks; NIGHTLY_SANITIZE: those
 #       that run it for `make test-all` alone
-#   sft_script_test(NAME COMMAND word... [CORES n] [TIMEOUT ...] [LABEL ...] [TIER ...] [ENVIRONMENT ...])   any command
+#   sft_script_test(NAME COMMAND word... [CORES n | WAITS] [TIMEOUT ...] [LABEL ...] [TIER ...] [ENVIRONMENT ...])   any
+#       command; one that WAITS uses a core for less than a third of its time, and minds nothing that runs beside it
+#
+# What runs at a time: ctest's processors are halves of a core here, and TEST_JOBS of the Makefile says how many there are.
+# A test of one rank takes 2, one of several ranks 4, a script 2 or what CORES says; one that WAITS takes 1.
 #
 # Tiers are labels. `quick` is what a programmer runs after each change, `full` what `make test` and CI run, and contains
 # the quick ones; `make test-all` runs the nightly ones too. NIGHTLY_RANKS are counts of ranks that only these try. The
@@ -91,9 +95,9 @@ function(sft_test_defaults)
   endwhile()
 endfunction()
 
-# sft_test_properties(NAME TIMEOUT LABEL TIER CORES ENVIRONMENT): of a ctest. Its name says where it stands: FOLDER,
+# sft_test_properties(NAME TIMEOUT LABEL TIER HALF_CORES ENVIRONMENT): of a ctest. Its name says where it stands: FOLDER,
 # FOLDER_WHAT, FOLDER_WHAT_np4; tests/unit/ops has unit_ops_WHAT.
-function(sft_test_properties name timeout label tier cores environment)
+function(sft_test_properties name timeout label tier half_cores environment)
   file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
   string(REPLACE "/" "_" folder ${folder})
   if(NOT name MATCHES "^${folder}(_|$)")
@@ -108,7 +112,7 @@ function(sft_test_properties name timeout label tier cores environment)
   if(NOT DEFINED labels_of_${tier})
     message(FATAL_ERROR "test ${name} has no such tier: ${tier}")
   endif()
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} PROCESSORS ${cores} LABELS "${label};${labels_of_${tier}}"
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} PROCESSORS ${half_cores} LABELS "${label};${labels_of_${tier}}"
                                           ENVIRONMENT "${SFT_TEST_ENVIRONMENT};${environment}")
 endfunction()
 
@@ -148,7 +152,7 @@ function(sft_run_test program)
   endforeach()
   if(NOT TEST_RANKS AND NOT TEST_NIGHTLY_RANKS)
     add_test(NAME ${TEST_NAME} COMMAND ${command})
-    sft_test_properties(${TEST_NAME} ${TEST_TIMEOUT} "${TEST_LABEL};${TEST_SANITIZE}" ${TEST_TIER} 1
+    sft_test_properties(${TEST_NAME} ${TEST_TIMEOUT} "${TEST_LABEL};${TEST_SANITIZE}" ${TEST_TIER} 2
                         "${TEST_ENVIRONMENT}")
   endif()
   set(sanitized_ranks 0)
@@ -170,14 +174,19 @@ function(sft_run_test program)
       set(tier full)
     endif()
     sft_test_cores(cores ${ranks})
+    math(EXPR half_cores "2 * ${cores}")
     add_test(NAME ${name} COMMAND ${MPIEXEC_EXECUTABLE} -np ${ranks} ${command})
-    sft_test_properties(${name} ${TEST_TIMEOUT} "${labels}" ${tier} ${cores} "${TEST_ENVIRONMENT}")
+    sft_test_properties(${name} ${TEST_TIMEOUT} "${labels}" ${tier} ${half_cores} "${TEST_ENVIRONMENT}")
   endforeach()
 endfunction()
 
 function(sft_script_test name)
-  cmake_parse_arguments(TEST "" "TIMEOUT;LABEL;TIER;CORES" "COMMAND;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(TEST "WAITS" "TIMEOUT;LABEL;TIER;CORES" "COMMAND;ENVIRONMENT" ${ARGN})
   sft_test_defaults(TIMEOUT 60 LABEL scripts TIER full CORES 1)
+  math(EXPR half_cores "2 * ${TEST_CORES}")
+  if(TEST_WAITS)
+    set(half_cores 1)
+  endif()
   add_test(NAME ${name} COMMAND ${TEST_COMMAND} COMMAND_EXPAND_LISTS)
-  sft_test_properties(${name} ${TEST_TIMEOUT} "${TEST_LABEL}" ${TEST_TIER} ${TEST_CORES} "${TEST_ENVIRONMENT}")
+  sft_test_properties(${name} ${TEST_TIMEOUT} "${TEST_LABEL}" ${TEST_TIER} ${half_cores} "${TEST_ENVIRONMENT}")
 endfunction()
