@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
 
 #include "cuda_stream.hpp"
 #include "sft/core/log.hpp"
@@ -14,16 +15,21 @@ namespace {
 
 class CudaGraph final : public Recording {
  public:
-  CudaGraph(cudaGraphExec_t graph, cudaStream_t stream) : graph_(graph), stream_(stream) {}
+  CudaGraph(cudaGraphExec_t graph, cudaStream_t stream, std::function<void()> mark)
+      : graph_(graph), stream_(stream), mark_(std::move(mark)) {}
   ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
 
-  void launch() override { check_cuda(cudaGraphLaunch(graph_, stream_), "cudaGraphLaunch"); }
+  void launch() override {
+    check_cuda(cudaGraphLaunch(graph_, stream_), "cudaGraphLaunch");
+    mark_();
+  }
 
  private:
   cudaGraphExec_t graph_;
   cudaStream_t stream_;
+  std::function<void()> mark_;
 };
 
 /// Nothing of what was to be recorded is queued.
@@ -56,7 +62,7 @@ std::unique_ptr<Recording> CudaGraphRecorder::record(std::size_t /*num_launches*
   code = cudaGraphInstantiateWithFlags(&executable, graph, 0);
   cudaGraphDestroy(graph);
   if (code != cudaSuccess) return refuse(code, "cudaGraphInstantiate");
-  return std::make_unique<CudaGraph>(executable, stream_);
+  return std::make_unique<CudaGraph>(executable, stream_, mark_);
 }
 
 }  // namespace sft::device

@@ -77,13 +77,17 @@ CudaStream::~CudaStream() {
 
 bool CudaStream::start_tape() {
   if (tape_ == nullptr) {
-    tape_ = std::make_unique<LaunchTape>(std::make_unique<CudaGraphRecorder>(stream_), LaunchTape::Limits{});
+    tape_ = std::make_unique<LaunchTape>(std::make_unique<CudaGraphRecorder>(stream_, [this] { mark(); }),
+                                         LaunchTape::Limits{});
   }
   return true;
 }
 
 void CudaStream::mark() {
   settle();
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  check_cuda(cudaStreamIsCapturing(stream_, &capture), "cudaStreamIsCapturing");
+  if (capture != cudaStreamCaptureStatusNone) return;  // each launch of the graph is marked
   if (unused_.empty()) look_at_marks();
   cudaEvent_t mark = nullptr;
   if (unused_.empty()) {

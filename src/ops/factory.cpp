@@ -174,8 +174,9 @@ std::unique_ptr<Backend> make_product_list(device::Stream& stream) {
   return std::make_unique<null::ProductList>(stream);
 }
 
-std::unique_ptr<Backend> make_clocked_backend(const device::ClockedDevice& device, device::Stream& stream) {
-  return std::make_unique<null::ClockedBackend>(device, stream);
+std::unique_ptr<Backend> make_clocked_backend(const device::ClockedDevice& device, device::Stream& stream,
+                                              AttentionKernels attention) {
+  return std::make_unique<null::ClockedBackend>(device, stream, attention);
 }
 
 std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& shapes, const AttentionNeeds& attention) {

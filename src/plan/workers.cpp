@@ -41,7 +41,7 @@ std::unique_ptr<ops::Backend> make_ops(device::Device& device, device::Stream& c
     case Work::clocked:
       break;
   }
-  return ops::make_clocked_backend(dynamic_cast<device::ClockedDevice&>(device), compute);
+  return ops::make_clocked_backend(dynamic_cast<device::ClockedDevice&>(device), compute, attention);
 }
 
 std::unique_ptr<ops::Backend> make_step_ops(const RankPlan& plan, device::Device& device, device::Stream& stream,

@@ -42,6 +42,10 @@ namespace sft::ops {
 class AttentionPlan {
  public:
   virtual ~AttentionPlan() = default;
+  /// All that calls with this plan take from it when they are queued: two calls that differ in nothing but plans of the
+  /// same words queue the same work, which finds the spans in device memory when it runs. Empty: no other call queues
+  /// what calls with this plan do.
+  [[nodiscard]] virtual std::vector<std::uint64_t> launch_words() const { return {}; }
 };
 
 /// c = op(a) op(b) [+ bias] [+ c]. op transposes where asked. a, b, c are 2-D and may be strided; a and b have the same

@@ -73,9 +73,9 @@ void require_fp8_tiles();
 
 /// The same, whose ops move the clock of `stream` on by the time that they would take on `device`: the larger of what
 /// their products and attention take, and their bytes; rows of tokens are taken to be spread evenly over experts. Both
-/// outlive it.
-[[nodiscard]] std::unique_ptr<Backend> make_clocked_backend(const device::ClockedDevice& device,
-                                                            device::Stream& stream);
+/// outlive it. `attention` decides which calls of it may come again on a tape, not how long they take.
+[[nodiscard]] std::unique_ptr<Backend> make_clocked_backend(const device::ClockedDevice& device, device::Stream& stream,
+                                                            AttentionKernels attention = AttentionKernels::own);
 
 /// Scratch bytes that every op of a model of these shapes needs at most (Backend::set_workspace), `attention` among
 /// them. On the CPU they grow with `num_threads`, the OpenMP threads of the rank (machine/node.hpp); 0 where the build

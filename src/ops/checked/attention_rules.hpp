@@ -18,6 +18,7 @@ inline constexpr std::int64_t max_head_dim = 256;
 struct SizedPlan final : AttentionPlan {
   SizedPlan(std::unique_ptr<AttentionPlan> plan, std::int64_t queries, std::int64_t keys)
       : inner(std::move(plan)), num_queries(queries), num_keys(keys) {}
+  [[nodiscard]] std::vector<std::uint64_t> launch_words() const override { return inner->launch_words(); }
 
   std::unique_ptr<AttentionPlan> inner;
   std::int64_t num_queries, num_keys;

@@ -2,6 +2,7 @@
 #include "ops/cuda/attention_plan.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <span>
 
@@ -91,6 +92,11 @@ class SideLists {
   std::vector<AttentionRange> ranges_;
 };
 
+/// What documents add to a list of a plan is taken to be so much at least, and to be a power of two.
+constexpr std::int64_t least_parts = 16;
+
+std::int64_t whole_tiles(std::int64_t num_rows) { return (num_rows + attention_tile_rows - 1) / attention_tile_rows; }
+
 std::size_t padded(std::size_t bytes) {
   return (bytes + PlanPool::granularity_bytes - 1) / PlanPool::granularity_bytes * PlanPool::granularity_bytes;
 }
@@ -98,12 +104,6 @@ std::size_t padded(std::size_t bytes) {
 }  // namespace
 
 void* PlanPool::take(std::size_t bytes) {
-  void* const place = take_if_free(bytes);
-  SFT_ENSURE(place != nullptr || bytes == 0, "ops: the workspace has room for the attention plans of a micro-batch");
-  return place;
-}
-
-void* PlanPool::take_if_free(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   std::size_t begin = 0;
   for (const auto& [used_begin, used_end] : used_) {
@@ -111,7 +111,11 @@ void* PlanPool::take_if_free(std::size_t bytes) {
     begin = used_end;
   }
   const std::size_t end = begin + padded(bytes);
-  if (end > capacity_bytes_) return nullptr;
+  SFT_ENSURE(end <= capacity_bytes_, "ops: the workspace has room for the attention plans of a micro-batch");
+  if (end > capacity_bytes_ - working_bytes_) {
+    working_bytes_ = 0;
+    has_working_place_ = false;
+  }
   used_.emplace(begin, end);
   return memory_ + begin;
 }
@@ -120,17 +124,31 @@ void PlanPool::give_back(void* place) noexcept {
   if (place != nullptr) used_.erase(static_cast<std::byte*>(place) - memory_);
 }
 
+std::byte* PlanPool::working_place(std::size_t bytes) {
+  const std::size_t whole = capacity_bytes_ / granularity_bytes * granularity_bytes;
+  if (!has_working_place_ || padded(bytes) > whole) return nullptr;
+  const std::size_t begin = whole - padded(bytes);
+  if (begin < end_of_plans()) return nullptr;
+  working_bytes_ = std::max(working_bytes_, capacity_bytes_ - begin);
+  return memory_ + begin;
+}
+
 // A document of one token has a tile and a range on each side: at worst all have. Beyond that a plan has whole tiles
-// and, in each chunk of a row, a document that reaches over its borders. Two plans can be there at a time, the old one
-// while the new one is made, anywhere in the pool: three times the size of one always suffices for both. Plans of more
-// spans than tokens, or over more keys than were asked for (those of a cache), find room in the slack, which holds the
-// tiles of a million keys.
+// and, in each chunk of a row, a document that reaches over its borders. Of several plans each may round the rest up to
+// twice of it; one alone has no more tiles than rows. Two plans can be there at a time, the old one while the new one
+// is made, anywhere in the pool: three times the size of one always suffices for both. Plans of more spans than tokens,
+// or over more keys than were asked for (those of a cache), find room in the slack, which holds the tiles of a million
+// keys.
 std::size_t plan_pool_bytes(const Shapes& shapes, const AttentionNeeds& needs) {
   constexpr std::int64_t slack_bytes = std::int64_t{256} << 10, num_generations = 3;
   const std::int64_t queries = std::max(needs.plan_queries, shapes.tokens), keys = std::max(needs.plan_keys, queries);
   const std::int64_t num_parts = keys / std::max<std::int64_t>(queries, 1) + needs.num_plans;
-  const std::int64_t whole_tiles = needs.num_plans * ((queries + keys) / attention_tile_rows + 1);
-  const std::int64_t num_entries = 3 * queries + keys + whole_tiles + 16 * num_parts;
+  const std::int64_t num_whole_tiles = needs.num_plans * ((queries + keys) / attention_tile_rows + 1);
+  const std::int64_t of_documents = 3 * queries + keys + 16 * num_parts;
+  constexpr std::int64_t lists_of_plan = 4;
+  const std::int64_t rounded =
+      needs.num_plans == 1 ? of_documents : 2 * of_documents + lists_of_plan * least_parts * needs.num_plans;
+  const std::int64_t num_entries = rounded + num_whole_tiles;
   static_assert(sizeof(AttentionTile) == sizeof(AttentionRange));
   const auto padding = static_cast<std::int64_t>(PlanPool::granularity_bytes) * needs.num_plans;
   const std::int64_t kind_bytes = num_entries * static_cast<std::int64_t>(sizeof(AttentionTile)) + padding;
@@ -168,10 +186,24 @@ TileLists::TileLists(const std::vector<sequence::AttentionSpan>& spans, std::int
   query_ranges = keys.take_ranges();
 }
 
+std::size_t rounded_entries(std::size_t num_entries, std::int64_t num_whole, std::int64_t num_rows) {
+  const auto entries = static_cast<std::int64_t>(num_entries);
+  const auto parts = static_cast<std::uint64_t>(std::max(entries - num_whole, least_parts));
+  const std::int64_t rounded = std::min(num_whole + static_cast<std::int64_t>(std::bit_ceil(parts)), num_rows);
+  return static_cast<std::size_t>(std::max(entries, rounded));
+}
+
 TilePlan::TilePlan(PlanPool& pool, const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries,
                    std::int64_t num_keys, cudaStream_t stream)
     : pool_(pool), num_queries_(num_queries), num_keys_(num_keys) {
-  const TileLists lists(spans, num_queries, num_keys);
+  TileLists lists(spans, num_queries, num_keys);
+  const auto round_up = [](auto& list, std::int64_t num_whole, std::int64_t num_rows) {
+    list.resize(rounded_entries(list.size(), num_whole, num_rows));
+  };
+  round_up(lists.query_tiles, whole_tiles(num_queries), num_queries);
+  round_up(lists.key_tiles, whole_tiles(num_keys), num_keys);
+  round_up(lists.key_ranges, 0, num_queries);
+  round_up(lists.query_ranges, 0, num_queries);
   std::vector<std::byte> bytes;
   const auto append = [&](const auto& list) {
     const std::size_t begin = bytes.size();
@@ -190,6 +222,22 @@ TilePlan::TilePlan(PlanPool& pool, const std::vector<sequence::AttentionSpan>& s
   keys_ = {at(key_tiles, lists.key_tiles), at(query_ranges, lists.query_ranges),
            static_cast<std::int32_t>(lists.key_tiles.size()), lists.window};
   upload(memory_, bytes.data(), bytes.size(), stream);
+}
+
+std::vector<std::uint64_t> TilePlan::launch_words() const {
+  if (rectangles_ != nullptr || rest_ != nullptr) return {};
+  const auto number_of = [](const void* place) {
+    return static_cast<std::uint64_t>(std::bit_cast<std::uintptr_t>(place));
+  };
+  std::vector<std::uint64_t> words;
+  for (const AttentionSide& side : {queries_, keys_}) {
+    words.insert(words.end(), {number_of(side.tiles), number_of(side.ranges),
+                               static_cast<std::uint64_t>(side.num_tiles), static_cast<std::uint64_t>(side.window)});
+  }
+  if (documents_ == nullptr) return words;
+  documents_->add_launch_words(words);
+  words.push_back(pool_.has_working_place() ? 1 : 0);
+  return words;
 }
 
 }  // namespace sft::ops::cuda

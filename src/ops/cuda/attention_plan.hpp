@@ -19,9 +19,9 @@
 
 namespace sft::ops::cuda {
 
-/// Hands out the part of the workspace that holds attention plans. Plans may be of any number and size as long as they
-/// fit; a plan's memory is free again as soon as the plan is destroyed: what is still queued reads it before a later
-/// plan, queued on the same stream, is written over it.
+/// Hands out the part of the workspace that holds attention plans, and at its end a place for calls of a library to
+/// work in. Plans may be of any number and size as long as they fit; a plan's memory is free again as soon as the plan
+/// is destroyed: what is still queued reads it before a later plan, queued on the same stream, is written over it.
 class PlanPool {
  public:
   /// A multiple of this many bytes is handed out at a time.
@@ -33,15 +33,25 @@ class PlanPool {
   PlanPool(const PlanPool&) = delete;
   PlanPool& operator=(const PlanPool&) = delete;
 
-  /// The first free place of this size; std::logic_error where there is none.
+  /// The first free place of this size; std::logic_error where there is none. Plans of the same sizes, made and
+  /// destroyed in the same order, get the same places.
   [[nodiscard]] void* take(std::size_t bytes);
-  /// The same; null where there is none.
-  [[nodiscard]] void* take_if_free(std::size_t bytes);
   void give_back(void* place) noexcept;
 
+  /// The end of the pool, for one call at a time, which takes nothing more: always the same place for as many bytes,
+  /// and no plan gets it from now on. Null where plans are in the way; and for good once a later plan found no room
+  /// beside it, and got it.
+  [[nodiscard]] std::byte* working_place(std::size_t bytes);
+  /// False once a plan got it.
+  [[nodiscard]] bool has_working_place() const { return has_working_place_; }
+
  private:
+  [[nodiscard]] std::size_t end_of_plans() const { return used_.empty() ? 0 : used_.rbegin()->second; }
+
   std::byte* memory_;
-  std::size_t capacity_bytes_;
+  std::size_t capacity_bytes_;     ///< of plans and calls
+  std::size_t working_bytes_ = 0;  ///< at the end, that no plan is to get
+  bool has_working_place_ = true;
   std::map<std::size_t, std::size_t> used_;  ///< begin -> end, bytes from memory_
 };
 
@@ -59,7 +69,13 @@ struct TileLists {
   TileLists(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries, std::int64_t num_keys);
 };
 
-/// The plan of the CUDA backend. Does not outlive the pool.
+/// Entries that a list of a plan over `num_rows` rows has room for where it has `num_entries`, `num_whole` of which it
+/// has for any documents: as many as for other documents, about. Pure.
+[[nodiscard]] std::size_t rounded_entries(std::size_t num_entries, std::int64_t num_whole, std::int64_t num_rows);
+
+/// The plan of the CUDA backend. Does not outlive the pool. Kernels are launched for all tiles that there is room for:
+/// those behind the last have no rows, and blocks of threads that get one leave at once. So launches are the same for
+/// documents of any lengths, as long as their lists find the same room.
 class TilePlan final : public AttentionPlan {
  public:
   /// Queues the upload on `stream`, on which the attention is called too. `spans` are read before it returns. Throws
@@ -69,6 +85,10 @@ class TilePlan final : public AttentionPlan {
   ~TilePlan() override { pool_.give_back(memory_); }
   TilePlan(const TilePlan&) = delete;
   TilePlan& operator=(const TilePlan&) = delete;
+
+  /// Those of launches: where the lists lie, and for how many tiles. Empty where a library takes rectangles, or a part
+  /// of what queries see: what it is called with lies on the host.
+  [[nodiscard]] std::vector<std::uint64_t> launch_words() const override;
 
   [[nodiscard]] std::int64_t num_queries() const { return num_queries_; }
   [[nodiscard]] std::int64_t num_keys() const { return num_keys_; }

@@ -249,7 +249,8 @@ class CudaBackend final : public Backend {
     auto plan = std::make_unique<TilePlan>(*plans_, spans, num_queries, num_keys, native_);
     std::unique_ptr<TilePlan> rest;
     if (!documents->rest.empty()) rest = plan_merging(documents->rest, num_queries, num_keys);
-    plan->set_documents(std::make_unique<cudnn::Documents>(*plans_, *documents, num_queries, native_), std::move(rest));
+    plan->set_documents(std::make_unique<cudnn::Documents>(*plans_, *documents, num_queries, cudnn_->rows(), native_),
+                        std::move(rest));
     return plan;
   }
 

@@ -2,6 +2,7 @@
 #include "ops/null/clocked_backend.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace sft::ops::null {
 
@@ -12,13 +13,20 @@ namespace {
 /// What attention costs on a clocked backend.
 class ClockedPlan final : public AttentionPlan {
  public:
-  ClockedPlan(double num_pairs, double num_queries) : num_pairs_(num_pairs), num_queries_(num_queries) {}
+  /// repeats: calls of it may come again.
+  ClockedPlan(double num_pairs, double num_queries, bool repeats)
+      : num_pairs_(num_pairs), num_queries_(num_queries), repeats_(repeats) {}
+  [[nodiscard]] std::vector<std::uint64_t> launch_words() const override {
+    if (!repeats_) return {};
+    return {std::bit_cast<std::uint64_t>(num_pairs_), std::bit_cast<std::uint64_t>(num_queries_)};
+  }
   [[nodiscard]] double num_pairs() const { return num_pairs_; }
   /// That a query sees in the mean.
   [[nodiscard]] double keys() const { return num_queries_ > 0 ? num_pairs_ / num_queries_ : 0; }
 
  private:
   const double num_pairs_, num_queries_;
+  const bool repeats_;
 };
 
 double bytes_of(const ConstTensor& x) { return x.empty() ? 0.0 : static_cast<double>(x.size_bytes()); }
@@ -156,7 +164,10 @@ std::unique_ptr<AttentionPlan> ClockedBackend::plan_attention(const std::vector<
     const bool is_other_range = i == 0 || spans[i].q_begin != spans[i - 1].q_begin;
     if (is_other_range) num_queries += static_cast<double>(spans[i].q_len);
   }
-  return std::make_unique<ClockedPlan>(num_visible_pairs(spans), num_queries);
+  const bool are_documents = std::ranges::all_of(spans, [](const sequence::AttentionSpan& span) {
+    return span.q_begin == span.k_begin && span.q_len == span.k_len && span.diagonal == 0;
+  });
+  return std::make_unique<ClockedPlan>(num_visible_pairs(spans), num_queries, are_documents || !is_of_library_);
 }
 void ClockedBackend::attention_forward(const AttentionForward& attention) {
   const auto& plan = dynamic_cast<const ClockedPlan&>(attention.plan);

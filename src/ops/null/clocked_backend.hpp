@@ -12,8 +12,11 @@ namespace sft::ops::null {
 class ClockedBackend final : public NullBackend {
  public:
   /// `device` and `stream`, one of its own, outlive it.
-  ClockedBackend(const device::ClockedDevice& device, device::Stream& stream)
-      : NullBackend(stream), rates_(device.rates()), clock_(device::clocked(stream)) {}
+  ClockedBackend(const device::ClockedDevice& device, device::Stream& stream, AttentionKernels attention)
+      : NullBackend(stream),
+        rates_(device.rates()),
+        clock_(device::clocked(stream)),
+        is_of_library_(is_of_library(attention)) {}
 
   void fill(Tensor x, float value) override;
   void copy(Tensor destination, ConstTensor source) override;
@@ -103,6 +106,7 @@ class ClockedBackend final : public NullBackend {
 
   const device::Rates& rates_;
   device::ClockedStream& clock_;
+  const bool is_of_library_;  ///< attention: of a library only calls over documents alone are repeated
 };
 
 /// Pairs of a query and a key that it sees. Pure.

@@ -31,7 +31,10 @@ enum class Kind : std::uint64_t {
   norm_rope_backward,
   matmul,
   bias_backward,
+  attention_forward,
   attention_delta,
+  attention_backward,
+  attention_sinks_backward,
   swiglu_forward,
   swiglu_backward,
   gated_forward,
@@ -63,6 +66,7 @@ class Words {
     add(x.stride0);
   }
   void add(const Tensor& x) { add(ConstTensor(x)); }
+  void add(const std::vector<std::uint64_t>& words) { words_.insert(words_.end(), words.begin(), words.end()); }
   void add(const NormWeight& weight) {
     add(weight.tensor);
     add(weight.offset);
@@ -96,9 +100,48 @@ class Words {
   std::vector<std::uint64_t> words_;
 };
 
+/// A plan of the other backend, which lives until the calls that were put off with it are made.
+struct SharedPlan final : AttentionPlan {
+  explicit SharedPlan(std::unique_ptr<AttentionPlan> plan) : inner(std::move(plan)) {}
+  [[nodiscard]] std::vector<std::uint64_t> launch_words() const override { return inner->launch_words(); }
+
+  const std::shared_ptr<const AttentionPlan> inner;
+};
+
+AttentionForward with_plan(const AttentionForward& attention, const AttentionPlan& plan) {
+  return {.q = attention.q,
+          .k = attention.k,
+          .v = attention.v,
+          .out = attention.out,
+          .lse = attention.lse,
+          .scale = attention.scale,
+          .plan = plan,
+          .merge = attention.merge,
+          .softcap = attention.softcap,
+          .sinks = attention.sinks};
+}
+
+AttentionBackward with_plan(const AttentionBackward& attention, const AttentionPlan& plan) {
+  return {.q = attention.q,
+          .k = attention.k,
+          .v = attention.v,
+          .dout = attention.dout,
+          .lse = attention.lse,
+          .delta = attention.delta,
+          .dq = attention.dq,
+          .dk = attention.dk,
+          .dv = attention.dv,
+          .scale = attention.scale,
+          .plan = plan,
+          .accumulate_dq = attention.accumulate_dq,
+          .accumulate_dkv = attention.accumulate_dkv,
+          .softcap = attention.softcap,
+          .out = attention.out};
+}
+
 /// Ops whose arguments are those of the last micro-batch of as many tokens go to the tape; before any other op the tape
-/// is settled. Those are ops that have a seed, a plan of attention, a factor of the step or the rows of experts among
-/// their arguments.
+/// is settled. Those are ops that have a seed, a factor of the step or the rows of experts among their arguments, or a
+/// plan of attention that no other is like.
 class RepeatedBackend final : public Backend {
  public:
   RepeatedBackend(std::unique_ptr<Backend> inner, device::LaunchTape& tape) : inner_(std::move(inner)), tape_(tape) {}
@@ -208,18 +251,28 @@ class RepeatedBackend final : public Backend {
   [[nodiscard]] std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                               std::int64_t num_queries,
                                                               std::int64_t num_keys) override {
-    return plainly().plan_attention(spans, num_queries, num_keys);
+    return std::make_unique<SharedPlan>(plainly().plan_attention(spans, num_queries, num_keys));
   }
   void expect_attention(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries) override {
     plainly().expect_attention(spans, num_queries);
   }
-  void attention_forward(const AttentionForward& attention) override { plainly().attention_forward(attention); }
+  void attention_forward(const AttentionForward& attention) override {
+    const AttentionForward& a = attention;
+    put_off_attention([this](const AttentionForward& call) { inner_->attention_forward(call); },
+                      Kind::attention_forward, a, a.q, a.k, a.v, a.out, a.lse, a.scale, a.merge, a.softcap, a.sinks);
+  }
   void attention_delta(Tensor delta, ConstTensor out, ConstTensor dout) override {
     put_off([=, this] { inner_->attention_delta(delta, out, dout); }, Kind::attention_delta, delta, out, dout);
   }
-  void attention_backward(const AttentionBackward& attention) override { plainly().attention_backward(attention); }
+  void attention_backward(const AttentionBackward& attention) override {
+    const AttentionBackward& a = attention;
+    put_off_attention([this](const AttentionBackward& call) { inner_->attention_backward(call); },
+                      Kind::attention_backward, a, a.q, a.k, a.v, a.dout, a.lse, a.delta, a.dq, a.dk, a.dv, a.scale,
+                      a.accumulate_dq, a.accumulate_dkv, a.softcap, a.out);
+  }
   void attention_sinks_backward(const AttentionSinksBackward& attention) override {
-    plainly().attention_sinks_backward(attention);
+    put_off([=, this] { inner_->attention_sinks_backward(attention); }, Kind::attention_sinks_backward,
+            attention.dsinks, attention.sinks, attention.lse, attention.delta);
   }
   [[nodiscard]] LibraryCalls library_calls() const override { return inner_->library_calls(); }
 
@@ -280,6 +333,18 @@ class RepeatedBackend final : public Backend {
   void put_off(const Work& work, Kind kind, const Arguments&... arguments) {
     if (!tape_.is_on()) return work();
     tape_.put_off(words_.of(kind, arguments...), work);
+  }
+
+  /// Of the same call with the plan as the other backend made it.
+  template <class Run, class Attention, class... Arguments>
+  void put_off_attention(const Run& run, Kind kind, const Attention& attention, const Arguments&... arguments) {
+    const auto* const shared = dynamic_cast<const SharedPlan*>(&attention.plan);
+    SFT_ENSURE(shared != nullptr, "ops: an attention plan is for the backend that made it");
+    const auto work = [run, call = with_plan(attention, *shared->inner), plan = shared->inner] { run(call); };
+    const std::vector<std::uint64_t> of_plan = tape_.is_on() ? shared->launch_words() : std::vector<std::uint64_t>();
+    if (!of_plan.empty()) return tape_.put_off(words_.of(kind, arguments..., of_plan), work);
+    tape_.settle();
+    work();
   }
 
   /// For an op that is queued now.

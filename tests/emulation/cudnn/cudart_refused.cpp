@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of CUDA's runtime that the headers of cuDNN's frontend name for what attention does not use, captured
-// graphs and kernels of its own: calling one ends the program. Attention is left out of captures
-// (runtime/cudart_graphs.cpp).
+// Functions of CUDA's runtime that the headers of cuDNN's frontend name for what attention does not use, graphs that it
+// builds by itself and kernels of its own: calling one ends the program.
 
 #include <cuda_runtime_api.h>
 

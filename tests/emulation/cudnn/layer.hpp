@@ -64,15 +64,15 @@ struct Layer {
   Twin qkv, out, lse, dout, delta, dqkv;
   float scale;
 
-  Layer(Heads of, std::int64_t num_tokens, unsigned seed, Layout layout = {})
+  Layer(Heads of, std::int64_t num_tokens, unsigned seed, Layout layout = {}, DType compute = DType::bf16)
       : heads(of),
         tokens(num_tokens),
-        qkv(Twin(DType::bf16, {tokens, of.num + 2 * of.num_kv, of.dim}, layout).normal(seed, 1.5)),
-        out(DType::bf16, {tokens, of.num, of.dim}, layout),
+        qkv(Twin(compute, {tokens, of.num + 2 * of.num_kv, of.dim}, layout).normal(seed, 1.5)),
+        out(compute, {tokens, of.num, of.dim}, layout),
         lse(DType::float32, {tokens, of.num}),
-        dout(Twin(DType::bf16, {tokens, of.num, of.dim}, layout).normal(seed + 1)),
+        dout(Twin(compute, {tokens, of.num, of.dim}, layout).normal(seed + 1)),
         delta(DType::float32, {tokens, of.num}),
-        dqkv(DType::bf16, {tokens, of.num + 2 * of.num_kv, of.dim}, layout),
+        dqkv(compute, {tokens, of.num + 2 * of.num_kv, of.dim}, layout),
         scale(1.0F / std::sqrt(static_cast<float>(of.dim))) {}
 
   [[nodiscard]] Tensor q(const Tensor& fused) const { return heads_of(fused, 0, heads.num); }

@@ -209,6 +209,24 @@ BOOST_FIXTURE_TEST_CASE(a_chain_goes_on_behind_waits_that_change_nothing, Taped)
   stream->synchronize();
 }
 
+// What a chain puts off may take long, and marks in it are left out when it is recorded.
+BOOST_FIXTURE_TEST_CASE(a_chain_that_is_repeated_is_progress, Taped) {
+  refill();
+  constexpr int num_chains = 50, of_waiting = 8;  // what the host notes of its waits, at most
+  const std::uint64_t before = progress();
+  for (int i = 0; i < num_chains; ++i) {
+    chain(2);
+    stream->tape()->put_off(std::array<std::uint64_t, 2>{98, 2}, [&] { stream->mark(); });
+    stream->tape()->stop();
+  }
+  stream->synchronize();
+  int num_tries = 0;
+  device->wait_checks().wait_until([&] { return ++num_tries > 1; });
+  BOOST_TEST(stream->tape()->counts().chains == num_chains - 1);
+  BOOST_TEST(progress() - before >= num_chains);
+  BOOST_TEST(progress() - before <= num_chains + of_waiting);
+}
+
 // A launch that a capture does not bear: the capture ends, and the launch is made.
 BOOST_FIXTURE_TEST_CASE(a_launch_that_cannot_be_captured_is_made_plainly, Taped) {
   for (int i = 0; i < 3; ++i) {

@@ -160,6 +160,36 @@ BOOST_AUTO_TEST_CASE(the_pool_hands_out_what_is_free) {
   BOOST_TEST(pool.take(2816) == static_cast<void*>(memory + 1280));
 }
 
+BOOST_AUTO_TEST_CASE(calls_work_at_the_end_of_the_pool) {
+  alignas(256) static std::byte memory[2048 + 100];
+  PlanPool pool(memory, sizeof(memory));
+  void* const plan = pool.take(512);
+  BOOST_TEST(pool.working_place(300) == memory + 1536);
+  BOOST_TEST(pool.working_place(1536) == memory + 512);
+  BOOST_TEST(pool.working_place(300) == memory + 1536);
+  BOOST_TEST(pool.working_place(1537) == static_cast<std::byte*>(nullptr));  // the plan is there
+  BOOST_TEST(pool.working_place(4096) == static_cast<std::byte*>(nullptr));
+  BOOST_TEST(pool.has_working_place());
+  void* const next = pool.take(256);  // has come first wherever plans need it
+  BOOST_TEST(next == static_cast<void*>(memory + 512));
+  BOOST_TEST(!pool.has_working_place());
+  pool.give_back(next);
+  pool.give_back(plan);
+  BOOST_TEST(pool.working_place(300) == static_cast<std::byte*>(nullptr));
+  BOOST_TEST(pool.take(2000) == static_cast<void*>(memory));
+}
+
+BOOST_AUTO_TEST_CASE(lists_have_room_for_about_as_many_documents) {
+  // 300 rows are three tiles, and one more for a document that ends within a tile, mostly.
+  for (std::size_t num_tiles = 3; num_tiles <= 19; ++num_tiles) BOOST_TEST(rounded_entries(num_tiles, 3, 300) == 19u);
+  BOOST_TEST(rounded_entries(20, 3, 300) == 35u);
+  BOOST_TEST(rounded_entries(1, 0, 300) == 16u);
+  BOOST_TEST(rounded_entries(300, 3, 300) == 300u);  // documents of a token
+  BOOST_TEST(rounded_entries(1, 1, 10) == 10u);
+  BOOST_TEST(rounded_entries(0, 0, 0) == 0u);
+  BOOST_TEST(rounded_entries(12, 0, 10) == 12u);
+}
+
 /// The worst there is: a plan for documents of one token, twice, while the first is still there.
 BOOST_AUTO_TEST_CASE(the_pool_suffices_for_documents_of_one_token) {
   constexpr std::int64_t num_tokens = 5000;
@@ -182,6 +212,19 @@ BOOST_AUTO_TEST_CASE(the_pool_suffices_for_documents_of_one_token) {
   BOOST_TEST(pool_bytes < 8 * plan_bytes);
   BOOST_TEST(plan_pool_bytes({.tokens = num_tokens}, {.num_plans = 8}) > pool_bytes);
   BOOST_TEST(plan_pool_bytes({.tokens = num_tokens}, {.plan_keys = 8 * num_tokens}) > pool_bytes);
+}
+
+/// Documents that are spread over the plans of a ring so that each list is rounded up as far as can be.
+BOOST_AUTO_TEST_CASE(the_pool_suffices_for_what_plans_of_a_ring_round_up) {
+  constexpr std::int64_t num_tokens = 5000, num_plans = 8, num_whole = 40;
+  constexpr std::size_t documents_of_plan = 513;
+  static_assert(num_plans * documents_of_plan < num_tokens);
+  const std::size_t entries = 2 * rounded_entries(num_whole + documents_of_plan, num_whole, num_tokens) +
+                              2 * rounded_entries(documents_of_plan, 0, num_tokens);
+  const std::size_t plan_bytes = entries * sizeof(AttentionTile);
+  alignas(256) static std::byte anywhere[256];
+  PlanPool pool(anywhere, plan_pool_bytes({.tokens = num_tokens}, {.num_plans = num_plans}));  // never read nor written
+  for (int i = 0; i < 2 * num_plans; ++i) BOOST_TEST(pool.take(plan_bytes) != static_cast<void*>(nullptr));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

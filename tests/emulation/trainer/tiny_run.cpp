@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tiny_run.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <memory>
 #include <utility>
@@ -58,6 +59,7 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
   config.train.offload_parameters = tiny.offload_parameters;
   config.train.offload_folder = tiny.offload_folder;
   config.train.mlp_tile_tokens = tiny.mlp_tile_tokens;
+  config.device.attention = tiny.attention;
   config.device.cuda_graphs = tiny.cuda_graphs;
   config.train.per_device_train_batch_size = 1;
   config.train.gradient_accumulation_steps = tiny.accumulation;
@@ -99,6 +101,12 @@ std::vector<std::byte> bytes_of(const checkpoint::Entry& entry, device::Device& 
   return {begin, begin + size};
 }
 
+void fill(data::Row& row) {
+  std::int32_t left = static_cast<std::int32_t>(row.tokens.size());
+  for (const std::int32_t length : row.document_lengths) left -= length;
+  if (left > 0) row.document_lengths.push_back(left);
+}
+
 }  // namespace
 
 mesh::Layout TinyRun::mesh() const {
@@ -118,7 +126,7 @@ std::string TinyRun::name() const {
          (activations_go_to_files ? " to files" : "") + ", groups of heads " + number(head_groups) + ", moments at " +
          number(offload_optimizer) + ", weights at " + number(offload_parameters) + (has_adapters ? ", adapters" : "") +
          ", accumulation " + number(accumulation) + (num_experts > 0 ? ", experts " + number(num_experts) : "") +
-         (way == comm::Transport::Way::host_copy ? ", host copies" : "");
+         ", attention " + number(attention) + (way == comm::Transport::Way::host_copy ? ", host copies" : "");
 }
 
 TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& session) {
@@ -142,7 +150,8 @@ TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& ses
   }
   for (std::int64_t step = tiny.first_step; step < tiny.num_steps; ++step) {
     const std::int64_t length = tiny.max_length - (tiny.lengths_vary ? step % 2 : 0);
-    rows = make_awkward_rows(num_rows, length, tiny.repeats_rows ? 0 : 2 * static_cast<std::uint64_t>(step));
+    rows = make_awkward_rows(num_rows, length, 2 * static_cast<std::uint64_t>(step));
+    if (tiny.fills_rows) std::ranges::for_each(rows, fill);
     const train::StepResult result = fixture.step(rows, step, learning_rate);
     outcome.losses.push_back(result.loss);
     outcome.grad_norms.push_back(result.grad_norm);

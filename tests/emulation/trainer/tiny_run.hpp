@@ -42,6 +42,7 @@ struct TinyRun {
   double max_grad_norm = 1.0;
   config::NanPolicy nan_policy = config::NanPolicy::stop;
   int mlp_tile_tokens = 0;
+  config::AttentionChoice attention = config::AttentionChoice::automatic;
   std::optional<bool> cuda_graphs = {};
   int num_experts = 0;  ///< of each layer, two of which a token goes through; 0: none
   comm::Transport::Way way = comm::Transport::Way::direct;
@@ -50,7 +51,7 @@ struct TinyRun {
   bool evaluates = true;
   std::int64_t max_length = 24;  ///< cuts into the chunks of 4 ranks
   bool lengths_vary = false;     ///< every other step has rows that are a token shorter
-  bool repeats_rows = false;     ///< all steps have those of the first
+  bool fills_rows = false;       ///< what is left behind the documents of a row is one more
 
   [[nodiscard]] mesh::Layout mesh() const;
   [[nodiscard]] std::string name() const;

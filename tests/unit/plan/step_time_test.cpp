@@ -90,6 +90,32 @@ BOOST_AUTO_TEST_CASE(a_gpu_waits_for_its_host) {
   BOOST_TEST(run.time(machine, device::Kind::cuda).step_s > plain.step_s);
 }
 
+// Chains reach across attention: a micro-batch that waits for nothing is launched twice, around the last step of the
+// loss, however many blocks there are. A library's attention over the keys of other ranks is in no chain.
+BOOST_AUTO_TEST_CASE(attention_ends_no_chain) {
+  Run run;
+  run.config.device.cuda_graphs = true;
+  Hardware machine = instant();
+  machine.rates.host_launch_s = 1.0;
+  const auto micro_batch_s = [&](int num_layers) {
+    run.config.model.num_hidden_layers = num_layers;
+    const auto step_s = [&](int micro_batches) {
+      run.config.train.gradient_accumulation_steps = micro_batches;
+      return run.time(machine, device::Kind::cuda).step_s;
+    };
+    return step_s(5) - step_s(4);
+  };
+  BOOST_TEST(micro_batch_s(2) == 3, nearly);
+  BOOST_TEST(micro_batch_s(6) == 3, nearly);
+  run.config.parallel.sp_size = 2;
+  run.config.parallel.sp_method = config::SpMethod::ring;
+  run.config.train.per_device_train_batch_size = 1;  // a row that both ranks have a part of
+  run.config.train.precision = config::Precision::bf16;
+  const double own_s = micro_batch_s(2);
+  run.config.device.attention = config::AttentionChoice::cudnn;
+  BOOST_TEST(micro_batch_s(2) == own_s + 2, nearly);  // the forward pass of two blocks
+}
+
 BOOST_AUTO_TEST_CASE(products_in_fp8_take_as_many_operations_and_rounding_the_bytes_it_moves) {
   Run run;
   Hardware machine = instant();

@@ -20,20 +20,6 @@ namespace sft::ops::cuda::cudnn {
 
 namespace {
 
-/// Memory of the pool for the time of a call: free again for what is queued behind it on the same stream.
-class Loan {
- public:
-  Loan(PlanPool& pool, std::size_t bytes) : pool_(pool), memory_(pool.take_if_free(bytes)) {}
-  ~Loan() { pool_.give_back(memory_); }
-  Loan(const Loan&) = delete;
-  Loan& operator=(const Loan&) = delete;
-  [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(memory_); }
-
- private:
-  PlanPool& pool_;
-  void* memory_;
-};
-
 std::size_t padded(std::size_t bytes) {
   return (bytes + PlanPool::granularity_bytes - 1) / PlanPool::granularity_bytes * PlanPool::granularity_bytes;
 }
@@ -63,11 +49,13 @@ std::size_t pool_bytes(const AttentionNeeds& needs) {
          padded(backward_bytes(tokens, library.q_heads, library.kv_heads, library.head_dim, dq_row));
 }
 
-void Attention::say_short_of(std::size_t bytes) {
-  if (has_said_short_) return;
+std::byte* Attention::working_place(std::size_t bytes) {
+  std::byte* const place = pool_.working_place(bytes);
+  if (place != nullptr || has_said_short_) return place;
   has_said_short_ = true;
   log_warning(fmt::format(
       "attention: this program's kernels where cuDNN asks for {} bytes, more than is planned for it", bytes));
+  return nullptr;
 }
 
 const Graph* Attention::graph_of(const GraphShape& shape) {
@@ -136,24 +124,21 @@ bool Attention::forward(const AttentionForward& attention, Documents& documents)
   const std::optional<GraphShape> shape = forward_shape(a, documents.sizes(), version().number);
   const Graph* graph = shape ? graph_of(*shape) : nullptr;
   if (graph == nullptr) return false;
-  const Loan workspace(pool_, std::max<std::size_t>(graph->workspace_bytes(), 1));
-  if (workspace.data() == nullptr) {
-    say_short_of(graph->workspace_bytes());
-    return false;
-  }
-  graph->run({.q = a.q.data,
-              .k = a.k.data,
-              .v = a.v.data,
-              .out = a.out.data,
-              .lse = floats_of(a.lse),
-              .lengths = documents.lengths(),
-              .key_lengths = documents.lengths(),
-              .q_offsets = documents.offsets(a.q.stride0),
-              .k_offsets = documents.offsets(a.k.stride0),
-              .v_offsets = documents.offsets(a.v.stride0),
-              .out_offsets = documents.offsets(a.out.stride0),
-              .lse_offsets = documents.offsets(a.lse.shape[1])},
-             workspace.data());
+  const GraphCall call{.q = a.q.data,
+                       .k = a.k.data,
+                       .v = a.v.data,
+                       .out = a.out.data,
+                       .lse = floats_of(a.lse),
+                       .lengths = documents.lengths(),
+                       .key_lengths = documents.lengths(),
+                       .q_offsets = documents.offsets(a.q.stride0),
+                       .k_offsets = documents.offsets(a.k.stride0),
+                       .v_offsets = documents.offsets(a.v.stride0),
+                       .out_offsets = documents.offsets(a.out.stride0),
+                       .lse_offsets = documents.offsets(a.lse.shape[1])};
+  std::byte* const workspace = working_place(graph->workspace_bytes());
+  if (workspace == nullptr) return false;
+  graph->run(call, workspace);
   fill_outside(a.out, documents, 0.0F);
   fill_outside(a.lse, documents, -std::numeric_limits<float>::infinity());
   ++calls_.forward;
@@ -168,36 +153,44 @@ bool Attention::merge(const AttentionForward& attention, Rectangles& rectangles)
   const std::int64_t heads = a.q.shape[1], dim = a.q.shape[2];
   const std::int64_t rows = std::min(a.q.shape[0], rectangle_rows);
   const std::size_t sums_bytes = padded(rectangle_sums_bytes(rows, heads, dim));
-  const Loan memory(pool_, sums_bytes + graph->workspace_bytes());
-  if (memory.data() == nullptr) {
-    say_short_of(sums_bytes + graph->workspace_bytes());
-    return false;
-  }
-  auto* const sums = reinterpret_cast<float*>(memory.data());
-  float* const sums_lse = sums + rows * heads * dim;
+  struct Part {
+    RowRange queries;
+    GraphCall call;
+  };
+  std::vector<Part> parts;
   for (const Rectangle& rectangle : rectangles.list()) {
     const ConstTensor k = a.k.rows(rectangle.k_begin, rectangle.k_len);
     const ConstTensor v = a.v.rows(rectangle.k_begin, rectangle.k_len);
     for (std::int64_t begin = 0; begin < rectangle.q_len; begin += rows) {
       const std::int64_t count = std::min(rows, rectangle.q_len - begin);
-      const std::int64_t first = rectangle.q_begin + begin;
-      graph->run({.q = a.q.rows(first, count).data,
-                  .k = k.data,
-                  .v = v.data,
-                  .out = sums,
-                  .lse = sums_lse,
-                  .lengths = rectangles.length(count),
-                  .key_lengths = rectangles.length(rectangle.k_len),
-                  .q_offsets = rectangles.offsets(count * a.q.stride0),
-                  .k_offsets = rectangles.offsets(rectangle.k_len * k.stride0),
-                  .v_offsets = rectangles.offsets(rectangle.k_len * v.stride0),
-                  .out_offsets = rectangles.offsets(count * heads * dim),
-                  .lse_offsets = rectangles.offsets(count * heads)},
-                 memory.data() + sums_bytes);
-      const Tensor out = a.out.rows(first, count);
-      attention_merge({out.data, out.stride0, /*is_bf16=*/false, is_aligned(out)}, floats_of(a.lse.rows(first, count)),
-                      sums, sums_lse, count, static_cast<int>(heads), static_cast<int>(dim), stream_);
+      const RowRange queries{rectangle.q_begin + begin, count};
+      parts.push_back({queries,
+                       {.q = a.q.rows(queries.begin, count).data,
+                        .k = k.data,
+                        .v = v.data,
+                        .out = nullptr,
+                        .lse = nullptr,
+                        .lengths = rectangles.length(count),
+                        .key_lengths = rectangles.length(rectangle.k_len),
+                        .q_offsets = rectangles.offsets(count * a.q.stride0),
+                        .k_offsets = rectangles.offsets(rectangle.k_len * k.stride0),
+                        .v_offsets = rectangles.offsets(rectangle.k_len * v.stride0),
+                        .out_offsets = rectangles.offsets(count * heads * dim),
+                        .lse_offsets = rectangles.offsets(count * heads)}});
     }
+  }
+  std::byte* const memory = working_place(sums_bytes + graph->workspace_bytes());
+  if (memory == nullptr) return false;
+  auto* const sums = reinterpret_cast<float*>(memory);
+  float* const sums_lse = sums + rows * heads * dim;
+  for (Part& part : parts) {
+    part.call.out = sums;
+    part.call.lse = sums_lse;
+    graph->run(part.call, memory + sums_bytes);
+    const auto [first, count] = part.queries;
+    const Tensor out = a.out.rows(first, count);
+    attention_merge({out.data, out.stride0, /*is_bf16=*/false, is_aligned(out)}, floats_of(a.lse.rows(first, count)),
+                    sums, sums_lse, count, static_cast<int>(heads), static_cast<int>(dim), stream_);
   }
   ++calls_.forward;
   return true;
@@ -214,35 +207,31 @@ bool Attention::backward(const AttentionBackward& attention, Documents& document
   const std::int64_t keys_row = shape->dk_row;
   const std::size_t keys_bytes =
       writes_keys ? 0 : padded(static_cast<std::size_t>(a.dk.shape[0] * keys_row) * size_of(DType::bf16));
-  const std::size_t bytes = std::max<std::size_t>(2 * keys_bytes + graph->workspace_bytes(), 1);
-  const Loan memory(pool_, bytes);
-  if (memory.data() == nullptr) {
-    say_short_of(bytes);
-    return false;
-  }
-  const Tensor dk = writes_keys ? a.dk : contiguous_like(a.dk, memory.data());
-  const Tensor dv = writes_keys ? a.dv : contiguous_like(a.dv, memory.data() + keys_bytes);
-  graph->run({.q = a.q.data,
-              .k = a.k.data,
-              .v = a.v.data,
-              .out = const_cast<void*>(a.out.data),
-              .lse = const_cast<float*>(floats_of(a.lse)),
-              .lengths = documents.lengths(),
-              .key_lengths = documents.lengths(),
-              .q_offsets = documents.offsets(a.q.stride0),
-              .k_offsets = documents.offsets(a.k.stride0),
-              .v_offsets = documents.offsets(a.v.stride0),
-              .out_offsets = documents.offsets(a.out.stride0),
-              .lse_offsets = documents.offsets(a.lse.shape[1]),
-              .dout = a.dout.data,
-              .dq = a.dq.data,
-              .dk = dk.data,
-              .dv = dv.data,
-              .dout_offsets = documents.offsets(a.dout.stride0),
-              .dq_offsets = documents.offsets(a.dq.stride0),
-              .dk_offsets = documents.offsets(keys_row),
-              .dv_offsets = documents.offsets(keys_row)},
-             memory.data() + 2 * keys_bytes);
+  GraphCall call{.q = a.q.data,
+                 .k = a.k.data,
+                 .v = a.v.data,
+                 .out = const_cast<void*>(a.out.data),
+                 .lse = const_cast<float*>(floats_of(a.lse)),
+                 .lengths = documents.lengths(),
+                 .key_lengths = documents.lengths(),
+                 .q_offsets = documents.offsets(a.q.stride0),
+                 .k_offsets = documents.offsets(a.k.stride0),
+                 .v_offsets = documents.offsets(a.v.stride0),
+                 .out_offsets = documents.offsets(a.out.stride0),
+                 .lse_offsets = documents.offsets(a.lse.shape[1]),
+                 .dout = a.dout.data,
+                 .dq = a.dq.data,
+                 .dout_offsets = documents.offsets(a.dout.stride0),
+                 .dq_offsets = documents.offsets(a.dq.stride0),
+                 .dk_offsets = documents.offsets(keys_row),
+                 .dv_offsets = documents.offsets(keys_row)};
+  std::byte* const memory = working_place(2 * keys_bytes + graph->workspace_bytes());
+  if (memory == nullptr) return false;
+  const Tensor dk = writes_keys ? a.dk : contiguous_like(a.dk, memory);
+  const Tensor dv = writes_keys ? a.dv : contiguous_like(a.dv, memory + keys_bytes);
+  call.dk = dk.data;
+  call.dv = dv.data;
+  graph->run(call, memory + 2 * keys_bytes);
   fill_outside(a.dq, documents, 0.0F);
   fill_outside(dk, documents, 0.0F);
   fill_outside(dv, documents, 0.0F);

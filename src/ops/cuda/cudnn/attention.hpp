@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -38,7 +39,10 @@ class Attention {
   /// nothing is queued, where cuDNN does not do it.
   [[nodiscard]] bool merge(const AttentionForward& attention, Rectangles& rectangles);
 
+  /// That are launched: those of chains which are repeated do not count.
   [[nodiscard]] const LibraryCalls& calls() const { return calls_; }
+  /// Of tensors that calls have come with.
+  [[nodiscard]] RowLengths& rows() { return rows_; }
 
  private:
   /// The graph of this shape: compiled before, stored by an earlier run, or compiled now, with those of all expected
@@ -47,8 +51,8 @@ class Attention {
   void add_graphs(const std::vector<GraphShape>& shapes);
   /// The graph of these bytes or, where they are none of this library, compiled here. Null where it was or is refused.
   [[nodiscard]] std::unique_ptr<Graph> load(const GraphShape& shape, CompiledGraph& compiled);
-  /// Says once that working memory is short, and that this program's kernels do what cuDNN could.
-  void say_short_of(std::size_t bytes);
+  /// For one call; null where so much was not planned: says once that this program's kernels do what cuDNN could.
+  [[nodiscard]] std::byte* working_place(std::size_t bytes);
   void fill_outside(const Tensor& x, const Documents& documents, float value) const;
 
   PlanPool& pool_;
@@ -56,6 +60,7 @@ class Attention {
   Library library_;
   ExpectedDocuments expected_;
   std::unordered_map<std::string, std::unique_ptr<Graph>> graphs_;  ///< by name of the shape
+  RowLengths rows_;
   LibraryCalls calls_;
   bool has_said_short_ = false;
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "ops/cuda/attention_plan.hpp"
@@ -11,13 +12,6 @@
 #include "ops/cuda/kernels/kernels.hpp"
 
 namespace sft::ops::cuda::cudnn {
-
-namespace {
-
-/// Tensors of a call have different rows: q, k, v of a fused product, out, lse, dq, dk and dv, contiguous or not.
-constexpr std::int64_t max_kinds_of_rows = 8;
-
-}  // namespace
 
 DocumentSizes PackedDocuments::sizes(std::int64_t num_rows) const {
   return {.documents = static_cast<std::int64_t>(std::bit_ceil(rows.size())),
@@ -58,8 +52,15 @@ std::optional<PackedDocuments> Documents::find(const std::vector<sequence::Atten
   return found;
 }
 
-Documents::Documents(PlanPool& pool, const PackedDocuments& found, std::int64_t num_rows, cudaStream_t stream)
-    : pool_(pool), stream_(stream), sizes_(found.sizes(num_rows)) {
+void RowLengths::add(std::int64_t row) {
+  if (std::ranges::find(rows_, row) != rows_.end()) return;
+  if (rows_.size() == most) rows_.erase(rows_.begin());
+  rows_.push_back(row);
+}
+
+Documents::Documents(PlanPool& pool, const PackedDocuments& found, std::int64_t num_rows, RowLengths& lengths_of_rows,
+                     cudaStream_t stream)
+    : pool_(pool), rows_(lengths_of_rows), stream_(stream), sizes_(found.sizes(num_rows)) {
   const std::vector<RowRange>& rows = found.rows;
   std::vector<std::int32_t> lengths(sizes_.documents);
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -71,6 +72,7 @@ Documents::Documents(PlanPool& pool, const PackedDocuments& found, std::int64_t 
   if (rows.front().begin > 0) outside_.push_back({0, rows.front().begin});
   if (end < num_rows) outside_.push_back({end, num_rows - end});
   lengths_ = put(std::move(lengths));
+  for (const std::int64_t row : rows_.all()) (void)offsets(row);
 }
 
 template <class T>
@@ -91,9 +93,18 @@ Documents::~Documents() {
 const std::int64_t* Documents::offsets(std::int64_t row) {
   const auto found = offsets_.find(row);
   if (found != offsets_.end()) return found->second;
+  rows_.add(row);
   std::vector<std::int64_t> values(begins_.size());
   std::ranges::transform(begins_, values.begin(), [=](std::int64_t begin) { return begin * row; });
   return offsets_.emplace(row, put(std::move(values))).first->second;
+}
+
+void Documents::add_launch_words(std::vector<std::uint64_t>& words) const {
+  const auto add = [&](const auto&... numbers) { (words.push_back(static_cast<std::uint64_t>(numbers)), ...); };
+  add(sizes_.documents, sizes_.longest, sizes_.window, sizes_.tokens, std::bit_cast<std::uintptr_t>(lengths_),
+      offsets_.size());
+  for (const auto& [row, memory] : offsets_) add(row, std::bit_cast<std::uintptr_t>(memory));
+  for (const RowRange& rows : outside_) add(rows.begin, rows.count);
 }
 
 std::int64_t rounded_tokens(std::int64_t tokens) {
@@ -108,7 +119,8 @@ std::size_t documents_bytes(std::int64_t num_rows) {
     constexpr auto granularity = static_cast<std::int64_t>(PlanPool::granularity_bytes);
     return (bytes + granularity - 1) / granularity * granularity;
   };
-  return static_cast<std::size_t>(padded(most * 4) + max_kinds_of_rows * padded((most + 1) * 8));
+  return static_cast<std::size_t>(padded(most * 4) +
+                                  static_cast<std::int64_t>(RowLengths::most) * padded((most + 1) * 8));
 }
 
 }  // namespace sft::ops::cuda::cudnn

@@ -42,6 +42,19 @@ struct PackedDocuments {
   [[nodiscard]] DocumentSizes sizes(std::int64_t num_rows) const;
 };
 
+/// Elements between neighbouring rows of the tensors that were asked about last: tensors of a call have different rows,
+/// q, k and v of a fused product, out, lse, dq, dk and dv, contiguous or not. What is uploaded with a plan need not be
+/// in the middle of its calls, which may then be repeated.
+class RowLengths {
+ public:
+  static constexpr std::size_t most = 8;
+  void add(std::int64_t row);
+  [[nodiscard]] const std::vector<std::int64_t>& all() const { return rows_; }
+
+ private:
+  std::vector<std::int64_t> rows_;  ///< in the order in which they came
+};
+
 /// Documents of one plan in order, their number rounded up by documents of no rows. Its memory is the pool's.
 class Documents {
  public:
@@ -51,9 +64,10 @@ class Documents {
   [[nodiscard]] static std::optional<PackedDocuments> find(const std::vector<sequence::AttentionSpan>& spans,
                                                            std::int64_t num_queries, std::int64_t num_keys);
 
-  /// Queues the upload on `stream`, on which attention is called too. `found` by find(), in `num_rows`. Throws
-  /// std::logic_error where the pool is too small.
-  Documents(PlanPool& pool, const PackedDocuments& found, std::int64_t num_rows, cudaStream_t stream);
+  /// Queues the upload on `stream`, on which attention is called too, with the offsets for `rows`, which outlives it
+  /// and is told of all that are asked for. `found` by find(), in `num_rows`. Throws std::logic_error where the pool is
+  /// too small.
+  Documents(PlanPool& pool, const PackedDocuments& found, std::int64_t num_rows, RowLengths& rows, cudaStream_t stream);
   ~Documents();
   Documents(const Documents&) = delete;
   Documents& operator=(const Documents&) = delete;
@@ -63,6 +77,8 @@ class Documents {
   [[nodiscard]] const std::int32_t* lengths() const { return lengths_; }
   /// (num_documents + 1) offsets of rows that are `row` elements apart. Queues their upload where they are not there.
   [[nodiscard]] const std::int64_t* offsets(std::int64_t row);
+  /// Adds what of this calls depend on when they are queued.
+  void add_launch_words(std::vector<std::uint64_t>& words) const;
 
  private:
   /// A list in memory of the pool, once its upload is done.
@@ -70,6 +86,7 @@ class Documents {
   [[nodiscard]] T* put(std::vector<T> values);
 
   PlanPool& pool_;
+  RowLengths& rows_;
   cudaStream_t stream_;
   DocumentSizes sizes_;
   std::vector<RowRange> outside_;

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention in chains of launches that are repeated: a chain has the documents of the plan that is there when it runs,
+// and every bit of launches that are made one by one.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emulation/cudnn/layer.hpp"
+#include "sft/device/launch_tape.hpp"
+#include "sft/ops/backend.hpp"
+
+namespace sft::ops::testing {
+
+namespace {
+
+constexpr std::int64_t num_tokens = 300;
+
+/// Two layers, the second of which has a window, on a stream with a tape and on one without.
+class Layers {
+ public:
+  explicit Layers(DType compute) {
+    layers_.emplace_back(Heads{4, 2, 16}, num_tokens, 1, Layout{}, compute);
+    layers_.emplace_back(Heads{4, 2, 16}, num_tokens, 2, Layout{}, compute);
+    const Shapes shapes{.tokens = num_tokens,
+                        .hidden = 64,
+                        .q_heads = 4,
+                        .kv_heads = 2,
+                        .head_dim = 16,
+                        .mlp = 64,
+                        .vocab = 64};
+    AttentionNeeds needs{.num_kinds = 2};
+    if (is_of_library(tested_attention())) {
+      needs.library = {.tokens = num_tokens, .q_heads = 4, .kv_heads = 2, .head_dim = 16, .has_backward = true};
+    }
+    const std::size_t bytes = workspace_bytes(device::Kind::cuda, 1, shapes, needs);
+    for (Half* const half : {&plain_, &repeated_}) {
+      half->workspace = device_->allocate(bytes);
+      half->backend = make_backend(*device_, *half->stream, tested_attention());
+      if (half == &repeated_) half->backend = make_repeated_backend(std::move(half->backend));
+      half->backend->set_workspace(Tensor(half->workspace.get(), DType::bf16, {static_cast<std::int64_t>(bytes / 2)}));
+    }
+  }
+
+  /// What these documents, which begin at a row, make of the same numbers, once with the tape and once without.
+  void compare(const std::string& what, const std::vector<std::int64_t>& lengths, std::int64_t begin = 0) {
+    const Result expected = run(plain_, lengths, begin);
+    BOOST_TEST((run(repeated_, lengths, begin) == expected), what);
+  }
+  /// Since the last call of this.
+  device::LaunchTape::Counts new_counts() {
+    const device::LaunchTape::Counts before = counts_;
+    counts_ = repeated_.stream->tape()->counts();
+    return {.plain = counts_.plain - before.plain,
+            .repeated = counts_.repeated - before.repeated,
+            .recordings = counts_.recordings - before.recordings,
+            .chains = counts_.chains - before.chains};
+  }
+
+ private:
+  using Result = std::vector<std::vector<std::byte>>;
+  struct Half {
+    explicit Half(device::Device& device) : stream(device.make_stream()) {}
+    ~Half() { stream->synchronize(); }
+    Half(const Half&) = delete;
+    Half& operator=(const Half&) = delete;
+
+    std::unique_ptr<device::Stream> stream;
+    device::Device::Block workspace;
+    std::unique_ptr<Backend> backend;
+    std::unique_ptr<AttentionPlan> full, windowed;  ///< of the last documents, until others come
+  };
+
+  Result run(Half& half, const std::vector<std::int64_t>& lengths, std::int64_t begin) {
+    constexpr std::int64_t window = 40;
+    std::vector<Operand> operands = operands_of(layers_[0], true);
+    for (const Operand& operand : operands_of(layers_[1], true)) operands.push_back(operand);
+    return run_on_gpu(operands, [&](Backend& other, auto of) {
+      other.stream().synchronize();
+      half.full.reset();
+      half.windowed.reset();
+      device::put_off_launches(half.stream->tape(), [&] {
+        half.full = half.backend->plan_attention(documents_of(lengths, begin), num_tokens, num_tokens);
+        half.windowed = half.backend->plan_attention(documents_of(lengths, begin, window), num_tokens, num_tokens);
+        layers_[0].forward(*half.backend, of, *half.full);
+        layers_[1].forward(*half.backend, of, *half.windowed);
+        layers_[1].backward(*half.backend, of, *half.windowed);
+        layers_[0].backward(*half.backend, of, *half.full);
+      });
+      half.stream->synchronize();
+    });
+  }
+
+  std::vector<Layer> layers_;
+  std::unique_ptr<device::Device> device_ = device::make_device(device::Kind::cuda);
+  Half plain_{*device_}, repeated_{*device_};
+  device::LaunchTape::Counts counts_;
+};
+
+/// Of each layer one in the forward pass, and delta and another in the backward pass.
+constexpr std::int64_t num_calls = 6;
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(attention_repeated)
+
+BOOST_AUTO_TEST_CASE(documents_of_other_lengths_are_repeated) {
+  for (const DType compute : attention_dtypes()) {
+    Layers layers(compute);
+    // A library learns which lists it is asked for from the first micro-batch, and a chain is recorded the second time.
+    for (const std::int64_t first : {150, 140, 200}) layers.compare("first", {first, num_tokens - first});
+    BOOST_TEST(layers.new_counts().recordings == 1);
+    for (const std::int64_t first : {129, 171, 150, 172}) {
+      layers.compare(text_of(compute) + ", first document of " + std::to_string(first), {first, num_tokens - first});
+      const device::LaunchTape::Counts counts = layers.new_counts();
+      BOOST_TEST(counts.chains == 1);
+      BOOST_TEST(counts.repeated == num_calls);
+      BOOST_TEST(counts.plain == 0);
+    }
+  }
+}
+
+// So many, or elsewhere in the rows, that other blocks of threads are launched, or other lists read.
+BOOST_AUTO_TEST_CASE(other_documents_make_another_chain) {
+  for (const DType compute : attention_dtypes()) {
+    Layers layers(compute);
+    const std::vector<std::int64_t> two{140, 150}, many(40, 7);
+    for (int i = 0; i < 3; ++i) layers.compare("two", two);
+    (void)layers.new_counts();
+    layers.compare(text_of(compute) + ", forty", many);
+    BOOST_TEST(layers.new_counts().plain == num_calls);
+    layers.compare(text_of(compute) + ", two again", two);
+    BOOST_TEST(layers.new_counts().plain == 0);
+    layers.compare(text_of(compute) + ", two later", two, 5);
+    layers.compare(text_of(compute) + ", two still later", two, 10);
+    layers.compare(text_of(compute) + ", forty again", many, 20);
+    layers.compare(text_of(compute) + ", two at last", two);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace sft::ops::testing
