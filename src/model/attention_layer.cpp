@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "sft/model/fp8_buffers.hpp"
+#include "model/fp8_products.hpp"
 #include "sft/model/linear.hpp"
 
 namespace sft::model {
@@ -319,7 +319,7 @@ void attention_recompute(const Context& c, const BlockParameters& p, const Activ
 
 void attention_backward(const Context& c, const BlockParameters& p, AttentionActivations& saved, BlockScratch& scratch,
                         const std::function<void()>& start_normed) {
-  GradientCodes of_qkv{LayerOfTwo::first}, of_o{LayerOfTwo::second};
+  GradientCodes of_qkv = gradient_codes(c, LayerOfTwo::first), of_o = gradient_codes(c, LayerOfTwo::second);
   if (c.sizes.head_groups > 1) {
     start_normed();
     c.tp.finish();

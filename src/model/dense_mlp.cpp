@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "sft/model/fp8_buffers.hpp"
+#include "model/fp8_products.hpp"
 #include "sft/model/linear.hpp"
 
 namespace sft::model {
@@ -38,7 +38,7 @@ struct DenseMlp::Tile {
   Tensor gate_up;  ///< rows of what the block keeps, or the memory that all tiles share
   Tensor act;      ///< memory that all tiles share
   Tensor normed, dnormed, delta, dbranch;
-  GradientCodes of_gate_up{LayerOfTwo::first}, of_down{LayerOfTwo::second};
+  GradientCodes of_gate_up, of_down;
 };
 
 /// Calls work(tile) for the tiles, in order.
@@ -55,7 +55,9 @@ void DenseMlp::for_each_tile(const Context& c, MlpActivations& saved, BlockScrat
               .normed = rows(scratch.normed),
               .dnormed = rows(scratch.dnormed),
               .delta = rows(scratch.delta),
-              .dbranch = rows(scratch.dbranch)};
+              .dbranch = rows(scratch.dbranch),
+              .of_gate_up = gradient_codes(c, LayerOfTwo::first),
+              .of_down = gradient_codes(c, LayerOfTwo::second)};
     work(tile);
   }
 }

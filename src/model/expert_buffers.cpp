@@ -35,7 +35,7 @@ ExpertScratch take_forward_expert_scratch(device::Arena& arena, const Sizes& s) 
   ExpertScratch b;
   b.rows = take(arena, s.compute, {s.expert_rows(s.tokens), s.hidden});
   if (s.ep_size > 1) b.arrived = take(arena, s.compute, {s.arriving_rows(), s.hidden});
-  b.act = take(arena, s.compute, {s.arriving_rows(), s.expert_mlp});
+  b.act = take(arena, s.compute, {s.act_rows(), s.expert_mlp});
   b.all_counts = take(arena, DType::int32, {s.ep_size, s.experts});
   if (s.expert_rank > 0) b.low = take(arena, s.compute, {s.arriving_rows() * s.expert_rank});
   return b;

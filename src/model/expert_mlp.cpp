@@ -49,14 +49,29 @@ const Tensor& arrived_rows(const Context& c, const Pass& pass, const BlockScratc
   return c.sizes.ep_size == 1 ? pass.rows : scratch.experts.arrived;
 }
 
-/// What a piece of a round works in where the experts are.
-ExpertRows rows_of(const Context& c, const Pass& pass, const BlockScratch& scratch, const Piece& piece) {
+/// Memory for codes of a piece, number `p` of its round, in that of its activations; none where none are kept.
+Fp8Memory codes_of(const Context& c, const BlockScratch& scratch, const Piece& piece, std::int64_t p) {
+  if (!c.sizes.keeps_expert_codes) return {};
+  const std::int64_t next_row = piece.first_row + piece.num_rows(),
+                     next_expert = piece.first_expert + piece.num_experts();
+  const std::int64_t begin = c.sizes.act_begin(piece.first_row, piece.first_expert, p),
+                     end = c.sizes.act_begin(next_row, next_expert, p + 1);
+  const Tensor act = scratch.experts.act.rows(begin, end - begin);
+  return {.codes = Tensor(act.data, DType::uint8, {static_cast<std::int64_t>(act.size_bytes())}),
+          .scales = c.fp8->expert_scales(piece.first_row, piece.num_rows(), piece.first_expert, piece.num_experts())};
+}
+
+/// What a piece of a round, its number `p`, works in where the experts are.
+ExpertRows rows_of(const Context& c, const Pass& pass, const BlockScratch& scratch, const Piece& piece,
+                   std::int64_t p) {
   const Tensor& gate_up = pass.activations.gate_up.empty() ? scratch.experts.gate_up : pass.activations.gate_up;
+  const std::int64_t act_begin = c.sizes.act_begin(piece.first_row, piece.first_expert, p);
   return {.rows = arrived_rows(c, pass, scratch).rows(piece.first_row, piece.num_rows()),
-          .act = scratch.experts.act.rows(piece.first_row, piece.num_rows()),
+          .act = scratch.experts.act.rows(act_begin, piece.num_rows()),
           .gate_up = gate_up.rows(piece.first_row, piece.num_rows()),
           .low = scratch.experts.low,
           .low_grad = scratch.experts.low_grad,
+          .codes = codes_of(c, scratch, piece, p),
           .offsets = piece.offsets,
           .first_expert = piece.first_expert};
 }
@@ -112,8 +127,8 @@ void ExpertMlp::forward(const Context& c, MlpActivations& saved, BlockScratch& s
   const Tensor& arrived = arrived_rows(c, pass, scratch);
   for (const Round& round : saved.experts.route.rounds()) {
     c.experts.start_dispatch(round, pass.rows, arrived);
-    for (std::size_t p = 0; p < round.pieces.size(); ++p) {
-      const ExpertRows here = rows_of(c, pass, scratch, round.pieces[p]);
+    for (std::int64_t p = 0; p < std::ssize(round.pieces); ++p) {
+      const ExpertRows here = rows_of(c, pass, scratch, round.pieces[p], p);
       c.experts.finish_dispatch(p);
       multiply_gate_up(c, p_, here);
       activate(c, here);
@@ -145,9 +160,9 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
   const Tensor& arrived = arrived_rows(c, pass, scratch);
   // work(its place, what it works in) for each piece, as they arrive.
   const auto for_each_piece = [&](const Round& round, const auto& work) {
-    for (std::size_t p = 0; p < round.pieces.size(); ++p) {
+    for (std::int64_t p = 0; p < std::ssize(round.pieces); ++p) {
       c.experts.finish_dispatch(p);
-      work(round.pieces[p], rows_of(c, pass, scratch, round.pieces[p]));
+      work(round.pieces[p], rows_of(c, pass, scratch, round.pieces[p], p));
     }
   };
   const auto start_tokens = [&](const Round& round) {

@@ -31,31 +31,66 @@ ops::GateRule gate_of(const config::Model& model) {
           .interleaved = true};
 }
 
-/// Calls work(expert, first row, number of rows) for those that have rows: in fp8 each has scales of its own.
+/// One of these experts, which has rows.
+struct OneExpert {
+  std::int64_t number, begin, count;  ///< among these, and where its rows lie
+};
+
+/// Calls work(expert) for those that have rows: in fp8 each has scales of its own.
 template <class Work>
 void for_each_expert(const ExpertRows& here, const Work& work) {
   for (std::int64_t e = 0; e + 1 < std::ssize(here.offsets); ++e) {
     const std::int64_t begin = here.offsets[e], count = here.offsets[e + 1] - begin;
-    if (count > 0) work(e, begin, count);
+    if (count > 0) work(OneExpert{e, begin, count});
   }
+}
+
+/// In fp8, the product of an expert's rows; see multiply_grouped and multiply_in_fp8.
+void multiply_one(const Context& c, const ExpertRows& here, const OneExpert& one, const ops::GroupedMatmul& grouped,
+                  Fp8Operand a, const parallel::ParameterGroup& weights, GradientCodes* codes) {
+  const ConstTensor &b = grouped.b, &bias = grouped.bias;
+  const Tensor scales = c.units.fp8_scales(weights);
+  multiply_in_fp8(c,
+                  {.a = grouped.a.rows(one.begin, one.count),
+                   .b = b.rows(one.number, 1).view({b.shape[1], b.shape[2]}),
+                   .c = grouped.c.rows(one.begin, one.count),
+                   .transpose_b = grouped.transpose_b,
+                   .bias = bias.empty() ? ConstTensor() : bias.rows(one.number, 1).view({bias.shape[1]})},
+                  a, Fp8Operand::weight, scales.empty() ? Tensor() : of_these(here, scales).rows(one.number, 1), codes);
 }
 
 /// The product with the experts' weights, those of `weights`; `a` says what its rows are.
 void multiply_grouped(const Context& c, const ExpertRows& here, const ops::GroupedMatmul& grouped, Fp8Operand a,
                       const parallel::ParameterGroup& weights) {
   if (c.fp8 == nullptr) return c.ops.grouped_matmul(grouped);
-  const ConstTensor &b = grouped.b, &bias = grouped.bias;
-  const Tensor scales = c.units.fp8_scales(weights);
-  for_each_expert(here, [&](std::int64_t e, std::int64_t begin, std::int64_t count) {
-    multiply_in_fp8(c,
-                    {.a = grouped.a.rows(begin, count),
-                     .b = b.rows(e, 1).view({b.shape[1], b.shape[2]}),
-                     .c = grouped.c.rows(begin, count),
-                     .transpose_b = grouped.transpose_b,
-                     .bias = bias.empty() ? ConstTensor() : bias.rows(e, 1).view({bias.shape[1]})},
-                    a, Fp8Operand::weight, scales.empty() ? Tensor() : of_these(here, scales).rows(e, 1));
-  });
+  for_each_expert(here, [&](const OneExpert& one) { multiply_one(c, here, one, grouped, a, weights, nullptr); });
 }
+
+/// What is kept of the gradient of gate_up of each of these experts, asked for in their order: the same memory every
+/// time.
+class CodesOfExperts {
+ public:
+  CodesOfExperts(const Context& c, const ExpertRows& here) : left_(here.codes), tiles_(c.fp8->vectors()) {}
+
+  /// Of the next expert, (lines, terms); without memory where it does not fit.
+  Fp8Memory next(std::int64_t lines, std::int64_t terms) {
+    if (!left_.fits(lines, terms, tiles_)) return {};
+    const auto [scale_rows, scale_columns] = ops::fp8_scale_shape(tiles_, lines, terms);
+    const std::int64_t num_scales = tiles_ == ops::Fp8Tiles::whole ? 1 : round_up(scale_rows * scale_columns, 4);
+    return {.codes = front(left_.codes, ops::num_fp8_codes(lines, terms)), .scales = front(left_.scales, num_scales)};
+  }
+
+ private:
+  /// The first elements of what is left.
+  static Tensor front(Tensor& left, std::int64_t count) {
+    const Tensor taken = left.rows(0, count);
+    left = left.rows(count, left.num_elements() - count);
+    return taken;
+  }
+
+  Fp8Memory left_;
+  ops::Fp8Tiles tiles_;
+};
 
 /// An adapter's matrices, and the product in its middle of the rows of a call, or its gradient.
 struct LowRank {
@@ -113,16 +148,20 @@ void multiply(const Context& c, const ExpertLinear& layer, const ExpertRows& her
                         .accumulate = true});
 }
 
+/// The product of dy that is dx.
+ops::GroupedMatmul product_back(const Context& c, const ExpertLinear& layer, const ExpertRows& here, const Tensor& dy,
+                                const Tensor& dx) {
+  return {.a = dy,
+          .b = matrices_of(c, here, c.units.parameter(layer.weight)),
+          .c = dx,
+          .offsets = here.offsets,
+          .transpose_b = is_gpt_oss(c)};
+}
+
 /// dx = the gradient of what multiply() reads.
 void multiply_back(const Context& c, const ExpertLinear& layer, const ExpertRows& here, const Tensor& dy,
                    const Tensor& dx) {
-  multiply_grouped(c, here,
-                   {.a = dy,
-                    .b = matrices_of(c, here, c.units.parameter(layer.weight)),
-                    .c = dx,
-                    .offsets = here.offsets,
-                    .transpose_b = is_gpt_oss(c)},
-                   Fp8Operand::gradient, layer.weight);
+  multiply_grouped(c, here, product_back(c, layer, here, dy, dx), Fp8Operand::gradient, layer.weight);
   if (!layer.adapter.exists()) return;
   const LowRank own(c, layer.adapter, here);
   c.ops.grouped_matmul({.a = low_gradient(c, layer.adapter, here, dy),
@@ -132,26 +171,35 @@ void multiply_back(const Context& c, const ExpertLinear& layer, const ExpertRows
                         .accumulate = true});
 }
 
-/// Adds the gradients of the matrices of the layer: x^T dy, or dy^T x where matrices are (columns, columns in).
-void add_weight_gradients(const Context& c, const ExpertLinear& layer, const ExpertRows& here, const Tensor& dy,
-                          const Tensor& x) {
+/// Adds the gradients of the matrices of the layer: dy^T x, or x^T dy where matrices are (columns in, columns).
+ops::GroupedWeightGradient product_of_weights(const Context& c, const ExpertLinear& layer, const ExpertRows& here,
+                                              const Tensor& dy, const Tensor& x) {
   const bool x_first = is_gpt_oss(c);
-  const Tensor dweight = matrices_of(c, here, c.units.accumulated_gradient(layer.weight));
-  const Tensor &left = x_first ? x : dy, &right = x_first ? dy : x;
-  if (c.fp8 == nullptr) {
-    c.ops.grouped_weight_gradient({.dweight = dweight, .x = left, .y = right, .offsets = here.offsets});
-    return;
-  }
-  for_each_expert(here, [&](std::int64_t e, std::int64_t begin, std::int64_t count) {
-    multiply_in_fp8(c,
-                    {.a = left.rows(begin, count),
-                     .b = right.rows(begin, count),
-                     .c = dweight.rows(e, 1).view({dweight.shape[1], dweight.shape[2]}),
-                     .transpose_a = true,
-                     .accumulate = true},
-                    x_first ? Fp8Operand::activation : Fp8Operand::gradient,
-                    x_first ? Fp8Operand::gradient : Fp8Operand::activation);
-  });
+  return {.dweight = matrices_of(c, here, c.units.accumulated_gradient(layer.weight)),
+          .x = x_first ? x : dy,
+          .y = x_first ? dy : x,
+          .offsets = here.offsets};
+}
+
+/// In fp8, that of an expert; see multiply_in_fp8.
+void add_weight_gradient(const Context& c, const OneExpert& one, const ops::GroupedWeightGradient& grouped,
+                         GradientCodes* codes) {
+  const Tensor& dweight = grouped.dweight;
+  const bool x_first = is_gpt_oss(c);
+  multiply_in_fp8(c,
+                  {.a = grouped.x.rows(one.begin, one.count),
+                   .b = grouped.y.rows(one.begin, one.count),
+                   .c = dweight.rows(one.number, 1).view({dweight.shape[1], dweight.shape[2]}),
+                   .transpose_a = true,
+                   .accumulate = true},
+                  x_first ? Fp8Operand::activation : Fp8Operand::gradient,
+                  x_first ? Fp8Operand::gradient : Fp8Operand::activation, {}, codes);
+}
+
+void add_bias_gradients(const Context& c, const ExpertLinear& layer, const ExpertRows& here, const Tensor& dy) {
+  if (!layer.bias.exists() || !c.units.has_gradient(layer.bias)) return;
+  c.ops.grouped_bias_gradient(
+      {.dbias = biases_of(c, here, c.units.accumulated_gradient(layer.bias)), .dy = dy, .offsets = here.offsets});
 }
 
 /// Adds the gradients of both matrices of the layer's adapters.
@@ -171,12 +219,53 @@ void add_adapter_gradients(const Context& c, const ExpertAdapter& adapter, const
 /// Adds the gradients of the layer, as far as it is trained.
 void add_gradients(const Context& c, const ExpertLinear& layer, const ExpertRows& here, const Tensor& dy,
                    const Tensor& x) {
-  if (c.units.has_gradient(layer.weight)) add_weight_gradients(c, layer, here, dy, x);
-  if (layer.bias.exists() && c.units.has_gradient(layer.bias)) {
-    c.ops.grouped_bias_gradient(
-        {.dbias = biases_of(c, here, c.units.accumulated_gradient(layer.bias)), .dy = dy, .offsets = here.offsets});
+  if (c.units.has_gradient(layer.weight)) {
+    c.ops.grouped_weight_gradient(product_of_weights(c, layer, here, dy, x));
   }
+  add_bias_gradients(c, layer, here, dy);
   if (layer.adapter.exists()) add_adapter_gradients(c, layer.adapter, here, dy, x);
+}
+
+/// Whether dy goes into two products in fp8, for which it is rounded once. Adapters train no weights in fp8.
+bool rounds_for_both(const Context& c, const ExpertLinear& layer) {
+  return c.fp8 != nullptr && c.units.has_gradient(layer.weight);
+}
+
+/// In fp8: adds the gradients of `down`, expert by expert before dx takes the place of x. An expert with more rows than
+/// there is memory for, which only ranks of ep can give it, has dy rounded for each product.
+void differentiate_down_in_fp8(const Context& c, const ExpertLinear& down, const ExpertRows& here) {
+  const Tensor &dy = here.rows, &x = here.act, &dx = here.act;
+  add_bias_gradients(c, down, here, dy);
+  const ops::GroupedWeightGradient weights = product_of_weights(c, down, here, dy, x);
+  const ops::GroupedMatmul back = product_back(c, down, here, dy, dx);
+  for_each_expert(here, [&](const OneExpert& one) {
+    GradientCodes codes = gradient_codes(c, LayerOfTwo::second);
+    GradientCodes* const both = codes.memory.fits(one.count, dy.shape[1], c.fp8->vectors()) ? &codes : nullptr;
+    add_weight_gradient(c, one, weights, both);
+    multiply_one(c, here, one, back, Fp8Operand::gradient, down.weight, both);
+  });
+}
+
+/// In fp8: dx of gate_up, and what its weight gradient will read.
+void multiply_gate_up_back_in_fp8(const Context& c, const ExpertLinear& gate_up, const ExpertRows& here) {
+  const ops::GroupedMatmul back = product_back(c, gate_up, here, here.gate_up, here.rows);
+  CodesOfExperts all_codes(c, here);
+  for_each_expert(here, [&](const OneExpert& one) {
+    GradientCodes codes{.memory = all_codes.next(here.gate_up.shape[1], one.count)};
+    multiply_one(c, here, one, back, Fp8Operand::gradient, gate_up.weight,
+                 codes.memory.codes.empty() ? nullptr : &codes);
+  });
+}
+
+/// In fp8, behind multiply_gate_up_back_in_fp8.
+void add_gate_up_gradients_in_fp8(const Context& c, const ExpertLinear& gate_up, const ExpertRows& here) {
+  const ops::GroupedWeightGradient weights = product_of_weights(c, gate_up, here, here.gate_up, here.rows);
+  CodesOfExperts all_codes(c, here);
+  for_each_expert(here, [&](const OneExpert& one) {
+    GradientCodes codes{.memory = all_codes.next(here.gate_up.shape[1], one.count), .are_kept = true};
+    add_weight_gradient(c, one, weights, codes.memory.codes.empty() ? nullptr : &codes);
+  });
+  add_bias_gradients(c, gate_up, here, here.gate_up);
 }
 
 }  // namespace
@@ -200,8 +289,12 @@ void multiply_down(const Context& c, const ExpertParameters& p, const ExpertRows
 
 void differentiate(const Context& c, const ExpertParameters& p, const ExpertRows& here) {
   if (!here.has_rows()) return;
-  add_gradients(c, p.down, here, here.rows, here.act);
-  multiply_back(c, p.down, here, here.rows, here.act);
+  if (rounds_for_both(c, p.down)) {
+    differentiate_down_in_fp8(c, p.down, here);
+  } else {
+    add_gradients(c, p.down, here, here.rows, here.act);
+    multiply_back(c, p.down, here, here.rows, here.act);
+  }
   if (is_gpt_oss(c)) {
     c.ops.gated_backward({.dgate_up = here.gate_up,
                           .act = here.act,
@@ -211,11 +304,14 @@ void differentiate(const Context& c, const ExpertParameters& p, const ExpertRows
   } else {
     c.ops.swiglu_backward(here.gate_up, here.act, here.act, here.gate_up);
   }
+  if (rounds_for_both(c, p.gate_up)) return multiply_gate_up_back_in_fp8(c, p.gate_up, here);
   multiply_back(c, p.gate_up, here, here.gate_up, here.rows);
 }
 
 void add_gate_up_gradients(const Context& c, const ExpertParameters& p, const ExpertRows& here) {
-  if (here.has_rows()) add_gradients(c, p.gate_up, here, here.gate_up, here.rows);
+  if (!here.has_rows()) return;
+  if (rounds_for_both(c, p.gate_up)) return add_gate_up_gradients_in_fp8(c, p.gate_up, here);
+  add_gradients(c, p.gate_up, here, here.gate_up, here.rows);
 }
 
 }  // namespace sft::model

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "sft/model/expert_mlp.hpp"
+#include "sft/model/fp8_buffers.hpp"
 #include "sft/ops/experts.hpp"
 
 namespace sft::model {
@@ -16,6 +17,7 @@ struct ExpertRows {
   Tensor act;                  ///< (R, F)
   Tensor gate_up;              ///< (R, 2F)
   Tensor low, low_grad;        ///< (at least R times the largest rank) of adapters, or empty
+  Fp8Memory codes;             ///< where products are in fp8, for the gradient of gate_up: in the memory of act
   ops::ExpertOffsets offsets;  ///< where each expert's rows begin, and where the last one's end
   std::int64_t first_expert;   ///< of this rank's
 
@@ -32,11 +34,11 @@ void activate(const Context& c, const ExpertRows& here);
 void multiply_down(const Context& c, const ExpertParameters& p, const ExpertRows& here);
 
 /// rows: in the gradient of what experts give, out that of what they read; gate_up and act become gradients. Adds those
-/// of `down`, as far as it is trained.
+/// of `down`, as far as it is trained. In fp8 codes come in the place of act, if gate_up is trained.
 void differentiate(const Context& c, const ExpertParameters& p, const ExpertRows& here);
 
 /// Adds the gradients of `gate_up`, as far as it is trained, of the gradient in here.gate_up and what experts read in
-/// here.rows.
+/// here.rows; in fp8 of the codes that differentiate() has left.
 void add_gate_up_gradients(const Context& c, const ExpertParameters& p, const ExpertRows& here);
 
 }  // namespace sft::model

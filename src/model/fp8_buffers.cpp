@@ -17,21 +17,38 @@ Fp8Buffers::Fp8Buffers(config::Fp8 way, const config::Model& model, const Sizes&
     fit_layer(mlp_tokens, 2 * mlp, sizes.hidden, kept_of_first_);
     fit_layer(mlp_tokens, sizes.hidden, mlp, kept_of_second_);
   }
-  if (sizes.experts == 0) return;
-  // All rows may go to one expert. Matrices of gpt-oss are (columns in, columns), and so are their gradients, whose
+  if (sizes.experts > 0) fit_experts(model, sizes);
+}
+
+void Fp8Buffers::fit_experts(const config::Model& model, const Sizes& sizes) {
+  // Experts work one after the other. Matrices of gpt-oss are (columns in, columns), and so are their gradients, whose
   // operands trade places: then there is room for both.
   const bool is_gpt_oss = model.expert_form == config::ExpertForm::gpt_oss;
   for (const auto& [columns, columns_in] :
        {std::pair{2 * sizes.expert_mlp, sizes.hidden}, std::pair{sizes.hidden, sizes.expert_mlp}}) {
-    fit_layer(sizes.arriving_rows(), columns, columns_in);
-    if (is_gpt_oss) fit_layer(sizes.arriving_rows(), columns_in, columns);
+    fit_layer(sizes.most_expert_rows(), columns, columns_in);
+    if (is_gpt_oss) fit_layer(sizes.most_expert_rows(), columns_in, columns);
   }
+  if (!keeps_gradients_) return;
+  const std::int64_t kept_rows = std::min(sizes.most_expert_rows(), round_up(sizes.tokens, sizes.expert_alignment));
+  kept_of_second_.fit(kept_rows, sizes.hidden, vectors());
+  expert_lines_ = round_up(2 * sizes.expert_mlp, 4);
+  num_expert_scales_ = first_expert_scale(sizes.arriving_rows(), sizes.local_experts());
+}
+
+std::int64_t Fp8Buffers::first_expert_scale(std::int64_t row, std::int64_t expert) const {
+  return is_blockwise() ? (row / ops::fp8_tile + expert) * expert_lines_ : expert;
+}
+
+Tensor Fp8Buffers::expert_scales(std::int64_t first_row, std::int64_t num_rows, std::int64_t first_expert,
+                                 std::int64_t num_experts) const {
+  const std::int64_t begin = first_expert_scale(first_row, first_expert);
+  return expert_scales_.rows(begin, first_expert_scale(first_row + num_rows, first_expert + num_experts) - begin);
 }
 
 void Fp8Buffers::fit_layer(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in) {
   using ops::Fp8Tiles;
-  const Fp8Tiles vectors = is_blockwise() ? Fp8Tiles::vectors : Fp8Tiles::whole,
-                 blocks = is_blockwise() ? Fp8Tiles::blocks : Fp8Tiles::whole;
+  const Fp8Tiles vectors = this->vectors(), blocks = is_blockwise() ? Fp8Tiles::blocks : Fp8Tiles::whole;
   left_.fit(tokens, columns_in, vectors);  // y = x w^T
   right_.fit(columns, columns_in, blocks);
   left_.fit(tokens, columns, vectors);  // dx = dy w
@@ -40,15 +57,15 @@ void Fp8Buffers::fit_layer(std::int64_t tokens, std::int64_t columns, std::int64
   right_.fit(columns_in, tokens, vectors);
 }
 
-void Fp8Buffers::fit_layer(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in, Memory& kept) {
+void Fp8Buffers::fit_layer(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in, SizedMemory& kept) {
   fit_layer(tokens, columns, columns_in);
   if (!keeps_gradients_) return;
-  const ops::Fp8Tiles tiles = is_blockwise() ? ops::Fp8Tiles::vectors : ops::Fp8Tiles::whole;
+  const ops::Fp8Tiles tiles = vectors();
   kept.fit(tokens, columns, tiles);  // for dx, where dw comes first
   kept.fit(columns, tokens, tiles);
 }
 
-void Fp8Buffers::Memory::fit(std::int64_t lines, std::int64_t terms, ops::Fp8Tiles tiles) {
+void Fp8Buffers::SizedMemory::fit(std::int64_t lines, std::int64_t terms, ops::Fp8Tiles tiles) {
   num_codes = std::max(num_codes, ops::num_fp8_codes(lines, terms));
   const auto [scale_rows, scale_columns] = ops::fp8_scale_shape(tiles, lines, terms);
   num_scales = std::max(num_scales, scale_rows * scale_columns);
@@ -56,25 +73,32 @@ void Fp8Buffers::Memory::fit(std::int64_t lines, std::int64_t terms, ops::Fp8Til
 
 void Fp8Buffers::lay_out(device::Arena& workspace) {
   if (!is_used()) return;
-  for (Memory* memory : {&left_, &right_}) memory->codes = take(workspace, DType::uint8, {memory->num_codes});
+  for (SizedMemory* x : {&left_, &right_}) x->memory.codes = take(workspace, DType::uint8, {x->num_codes});
   // Those of whole matrices lie side by side for tp; others begin where the kernels of products want them.
   const std::int64_t begin = is_blockwise() ? (left_.num_scales + 3) / 4 * 4 : left_.num_scales;
   scales_ = take(workspace, DType::float32, {begin + right_.num_scales});
-  left_.scales = scales_.rows(0, left_.num_scales);
-  right_.scales = scales_.rows(begin, right_.num_scales);
+  left_.memory.scales = scales_.rows(0, left_.num_scales);
+  right_.memory.scales = scales_.rows(begin, right_.num_scales);
   if (!keeps_gradients_) return;
-  for (Memory* memory : {&kept_of_first_, &kept_of_second_}) {
-    memory->codes = take(workspace, DType::uint8, {memory->num_codes});
-    memory->scales = take(workspace, DType::float32, {memory->num_scales});
+  for (SizedMemory* x : {&kept_of_first_, &kept_of_second_}) {
+    x->memory.codes = take(workspace, DType::uint8, {x->num_codes});
+    x->memory.scales = take(workspace, DType::float32, {x->num_scales});
   }
+  if (num_expert_scales_ > 0) expert_scales_ = take(workspace, DType::float32, {num_expert_scales_});
 }
 
-ops::Fp8Matrix Fp8Buffers::view_of(const Memory& memory, std::int64_t lines, std::int64_t terms, ops::Fp8Format format,
-                                   ops::Fp8Tiles tiles) {
+bool Fp8Memory::fits(std::int64_t lines, std::int64_t terms, ops::Fp8Tiles tiles) const {
+  const auto [scale_rows, scale_columns] = ops::fp8_scale_shape(tiles, lines, terms);
+  return ops::num_fp8_codes(lines, terms) <= codes.num_elements() &&
+         scale_rows * scale_columns <= scales.num_elements();
+}
+
+ops::Fp8Matrix Fp8Memory::matrix(std::int64_t lines, std::int64_t terms, ops::Fp8Format format,
+                                 ops::Fp8Tiles tiles) const {
   const auto [scale_rows, scale_columns] = ops::fp8_scale_shape(tiles, lines, terms);
   const std::int64_t line_codes = ops::fp8_line_codes(terms);
-  return {memory.codes.rows(0, lines * line_codes).view({lines, line_codes}).columns(0, terms),
-          memory.scales.rows(0, scale_rows * scale_columns).view({scale_rows, scale_columns}), format, tiles};
+  return {codes.rows(0, lines * line_codes).view({lines, line_codes}).columns(0, terms),
+          scales.rows(0, scale_rows * scale_columns).view({scale_rows, scale_columns}), format, tiles};
 }
 
 }  // namespace sft::model

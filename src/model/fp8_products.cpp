@@ -33,7 +33,7 @@ ops::ConstFp8Matrix operand_of_codes(const Context& c, const ops::Matmul& produc
   const auto [scale_rows, scale_columns] = ops::fp8_scale_shape(tiles, codes.shape[0], codes.shape[1]);
   const Tensor own_scales = scales.view({scale_rows, scale_columns});
   if (product.transpose_b && is_operand(codes, lines)) return {codes, own_scales, format, tiles};
-  const ops::Fp8Matrix arranged = c.fp8->right(lines, terms, format, tiles);
+  const ops::Fp8Matrix arranged = c.fp8->right().matrix(lines, terms, format, tiles);
   if (tiles == ops::Fp8Tiles::whole) {
     c.ops.arrange_fp8({.out = arranged.codes, .in = codes, .transpose = !product.transpose_b});
     return {arranged.codes, own_scales, format, tiles};
@@ -46,47 +46,62 @@ ops::ConstFp8Matrix operand_of_codes(const Context& c, const ops::Matmul& produc
   return arranged;
 }
 
-/// Where no scale is asked for: those of tiles are found with the codes.
-bool finds_scales(const Context& c) { return !c.fp8->is_blockwise(); }
+/// An operand as the product reads it, (lines, terms).
+struct Operand {
+  ops::ConstFp8Matrix matrix;
+  ops::RoundToFp8 rounding = {};  ///< of which it comes,
+  bool is_rounded = false;        ///< unless it is there already
+};
 
-/// The left operand, before it is rounded; of `codes`, if not null, what is kept for the second product is rounded too.
-ops::RoundToFp8 rounding_of_left(const Context& c, const ops::Matmul& product, Fp8Operand a,
-                                 const GradientCodes* codes) {
-  const ops::Fp8Tiles tiles = tiles_of(*c.fp8, a);
-  const std::int64_t lines = product.c.shape[0], terms = product.a.shape[product.transpose_a ? 0 : 1];
-  return {.out = c.fp8->left(lines, terms, format_of(a), tiles),
-          .in = product.a,
-          .transpose = product.transpose_a,
-          .turned = codes != nullptr ? c.fp8->kept(codes->layer, terms, lines, tiles) : ops::Fp8Matrix()};
+/// `in`, (lines, terms) unless `transpose`, in `memory`; what is kept for a gradient's second product comes of it too.
+Operand operand_of(const Context& c, const ConstTensor& in, bool transpose, Fp8Operand kind, const Fp8Memory& memory,
+                   GradientCodes* codes) {
+  const std::int64_t lines = in.shape[transpose ? 1 : 0], terms = in.shape[transpose ? 0 : 1];
+  const ops::Fp8Format format = format_of(kind);
+  const ops::Fp8Tiles tiles = tiles_of(*c.fp8, kind);
+  const bool is_kept = kind == Fp8Operand::gradient && codes != nullptr;
+  if (is_kept && codes->are_kept) return {.matrix = codes->memory.matrix(lines, terms, format, tiles)};
+  const ops::Fp8Matrix out = memory.matrix(lines, terms, format, tiles);
+  return {.matrix = out,
+          .rounding = {.out = out,
+                       .in = in,
+                       .transpose = transpose,
+                       .turned = is_kept ? codes->memory.matrix(terms, lines, format, tiles) : ops::Fp8Matrix()},
+          .is_rounded = true};
+}
+
+/// Those of `tensorwise`; those of tiles are found with the codes.
+void find_scales(const Context& c, const Operand& left, const Operand& right) {
+  if (c.fp8->is_blockwise()) return;
+  for (const Operand* x : {&left, &right}) {
+    if (x->is_rounded) c.ops.find_fp8_scale(x->rounding);
+  }
+  if (left.is_rounded && right.is_rounded) {
+    c.tp.max(c.fp8->scales_of_both());
+  } else if (left.is_rounded || right.is_rounded) {
+    c.tp.max((left.is_rounded ? left : right).rounding.out.scales);
+  }
 }
 
 }  // namespace
 
+GradientCodes gradient_codes(const Context& c, LayerOfTwo layer) {
+  return c.fp8 == nullptr ? GradientCodes() : GradientCodes{.memory = c.fp8->kept(layer)};
+}
+
 void multiply_in_fp8(const Context& c, const ops::Matmul& product, Fp8Operand a, Fp8Operand b,
-                     const Tensor& scales_of_b, GradientCodes* codes_of_a) {
+                     const Tensor& scales_of_b, GradientCodes* codes) {
   if (c.fp8 == nullptr) return c.ops.matmul(product);
-  const std::int64_t terms = product.a.shape[product.transpose_a ? 0 : 1];
-  const bool is_kept = codes_of_a != nullptr && codes_of_a->are_kept, is_sent = !scales_of_b.empty();
-  const ops::RoundToFp8 left = rounding_of_left(c, product, a, is_kept ? nullptr : codes_of_a);
-  const ops::RoundToFp8 right{.out = c.fp8->right(product.c.shape[1], terms, format_of(b), tiles_of(*c.fp8, b)),
-                              .in = product.b,
-                              .transpose = !product.transpose_b};
-  if (finds_scales(c)) {
-    if (!is_kept) c.ops.find_fp8_scale(left);
-    if (!is_sent) c.ops.find_fp8_scale(right);
-    if (!is_kept && !is_sent) {
-      c.tp.max(c.fp8->scales_of_both());
-    } else if (!is_kept || !is_sent) {
-      c.tp.max(is_kept ? right.out.scales : left.out.scales);
-    }
+  const bool is_sent = !scales_of_b.empty();
+  const Operand left = operand_of(c, product.a, product.transpose_a, a, c.fp8->left(), codes);
+  const Operand right = is_sent ? Operand{} : operand_of(c, product.b, !product.transpose_b, b, c.fp8->right(), codes);
+  find_scales(c, left, right);
+  for (const Operand* x : {&left, &right}) {
+    if (x->is_rounded) c.ops.round_to_fp8(x->rounding);
   }
-  if (!is_kept) c.ops.round_to_fp8(left);
-  if (!is_sent) c.ops.round_to_fp8(right);
-  if (codes_of_a != nullptr) codes_of_a->are_kept = !is_kept;
-  const ops::Fp8Matrix left_operand =
-      is_kept ? c.fp8->kept(codes_of_a->layer, product.c.shape[0], terms, tiles_of(*c.fp8, a)) : left.out;
-  c.ops.fp8_matmul({.a = left_operand,
-                    .b = is_sent ? operand_of_codes(c, product, scales_of_b) : ops::ConstFp8Matrix(right.out),
+  if (codes != nullptr) codes->are_kept = !codes->are_kept;
+  c.ops.fp8_matmul({.a = left.matrix,
+                    .b = is_sent ? operand_of_codes(c, product, scales_of_b) : right.matrix,
                     .c = product.c,
                     .accumulate = product.accumulate,
                     .bias = product.bias});

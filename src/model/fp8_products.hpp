@@ -13,14 +13,17 @@ namespace sft::model {
 /// What an operand of a product is. Activations and weights are rounded to E4M3, gradients to E5M2.
 enum class Fp8Operand { activation, weight, gradient };
 
+/// For the two products of the gradient of that layer's output; without memory where the run has no fp8.
+[[nodiscard]] GradientCodes gradient_codes(const Context& c, LayerOfTwo layer);
+
 /// The product with a and b in fp8 where the run has that (Context::fp8), else as it is. Of `tensorwise` scales a
 /// matrix has one: of the slices that the ranks of tp have of it, which all call this for the same layer, but not of
 /// other tokens elsewhere. `scales_of_b`: where b is a weight of which the codes were gathered
-/// (ShardedUnits::fp8_scales); else empty. `codes_of_a`: where a is the gradient of a layer's output, which goes into
-/// two products, of which the second has it transposed: the first of them rounds it to both layouts, from one pass over
-/// the numbers, and the second reads the codes. Nothing but codes that are kept for the same layer may come between.
-/// Null: one product has it.
+/// (ShardedUnits::fp8_scales); else empty. `codes`: of the operand that is the gradient of a layer's output, which goes
+/// into two products, of which the second has it transposed: the first of them rounds it to both layouts, from one pass
+/// over the numbers, and the second reads the codes. Nobody writes their memory between the two. Null: one product has
+/// it.
 void multiply_in_fp8(const Context& c, const ops::Matmul& product, Fp8Operand a, Fp8Operand b,
-                     const Tensor& scales_of_b = {}, GradientCodes* codes_of_a = nullptr);
+                     const Tensor& scales_of_b = {}, GradientCodes* codes = nullptr);
 
 }  // namespace sft::model

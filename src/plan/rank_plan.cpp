@@ -49,6 +49,7 @@ model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tok
           .ep_size = place.size(Axis::ep),
           .shared_mlp = m.shared_intermediate_size() / tp,
           .expert_rank = config->lora.adapts_experts() ? config->lora.max_rank() : 0,
+          .keeps_expert_codes = config->train.fp8 != config::Fp8::none && !config->lora.use_peft,
           .head_groups = config->train.attention_head_groups.value_or(1)};
 }
 

@@ -122,4 +122,17 @@ BOOST_AUTO_TEST_CASE(gradients_of_every_mesh_are_those_of_one_rank) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(an_expert_that_all_tokens_of_several_ranks_go_through) {  // more than a rank has
+  if (session().world().size() != 2) return;
+  for (const bool is_gpt_oss : {false, true}) {
+    config::Model model = model_of(is_gpt_oss);
+    model.num_experts = model.num_experts_per_tok = 2;
+    const test::Mesh lone = test::make_lone_mesh(model), mesh(session().world(), {{Axis::ep, 2}}, model);
+    for (const Fp8 fp8 : ways) {
+      const double apart = test::distance(step_of(model, fp8, mesh).gradients, step_of(model, fp8, lone).gradients);
+      BOOST_TEST(apart <= test::fp8_mesh_distance, config::write(fp8) << ", gpt-oss " << is_gpt_oss << ": " << apart);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -34,6 +34,8 @@ struct Sizes {
   int ep_size = 1;                    ///< ranks that share the experts
   std::int64_t shared_mlp = 0;        ///< columns on this rank of the MLP beside the experts; 0: there is none
   std::int64_t expert_rank = 0;       ///< the largest of adapters of experts; 0: they have none
+  /// Gradients of what the first layer of experts gives are kept as codes of fp8, in the memory of activations.
+  bool keeps_expert_codes = false;
   /// Groups of K / head_groups key/value heads, with their query heads, that attention works on one after the other.
   std::int64_t head_groups = 1;
 
@@ -78,6 +80,18 @@ struct Sizes {
     const std::int64_t most = ep_size * tokens * std::min(expert_choices, local_experts());
     return parallel::ExpertMemory::arriving(std::min(most, 2 * tokens * expert_choices),
                                             static_cast<int>(local_experts()), ep_size, expert_alignment);
+  }
+  /// The first row of the activations of a piece of what arrives (parallel::ExpertRoute), its number `piece`, with rows
+  /// from `first_row` on, of experts from `first_expert` on. Where codes are kept, lines of them have a term for each
+  /// row of an expert, up to a multiple of 16: the activations of pieces lie apart for those.
+  [[nodiscard]] std::int64_t act_begin(std::int64_t first_row, std::int64_t first_expert, std::int64_t piece) const {
+    constexpr std::int64_t line_codes = 16;
+    if (!keeps_expert_codes || expert_alignment % line_codes == 0) return first_row;
+    return round_up(first_row + (line_codes - 1) * (first_expert + piece), line_codes);
+  }
+  /// Rows of the activations of all of them.
+  [[nodiscard]] std::int64_t act_rows() const {
+    return act_begin(arriving_rows(), local_experts(), ep_size == 1 ? 1 : parallel::ExpertRoute::max_pieces);
   }
   /// Rows that one expert of this rank can have at a time, gaps included: a token is in an expert once.
   [[nodiscard]] std::int64_t most_expert_rows() const {

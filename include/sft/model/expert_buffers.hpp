@@ -45,7 +45,7 @@ void take_expert_products(ExpertActivations& activations, device::Arena& arena, 
 struct ExpertScratch {
   Tensor rows;        ///< (R, C) tokens by row, what experts give, or the gradient of one of them
   Tensor arrived;     ///< (A, C) the same where the experts are; empty where ep has one rank: rows
-  Tensor act;         ///< (A, F) what SwiGLU gives, or its gradient
+  Tensor act;         ///< (Sizes::act_rows, F) what SwiGLU gives, or its gradient, or codes of that of gate_up
   Tensor gate_up;     ///< (A, 2F) where no block keeps it, else empty
   Tensor all_counts;  ///< (ep, E) int32
   Tensor low;         ///< (A r) of adapters of experts, of rank r at most: their products in the middle; or empty

@@ -15,9 +15,21 @@ namespace sft::model {
 /// Of the two layers of a sublayer: qkv and o, or gate_up and down. The gradients of both outputs are kept at a time.
 enum class LayerOfTwo { first, second };
 
-/// Whether the codes of the gradient of a layer's output are kept: whoever calls for its two products has one for both.
+/// Memory for a matrix of 8-bit floats, which is undefined until it is rounded.
+struct Fp8Memory {
+  Tensor codes;   ///< (n) uint8, aligned to 16 bytes
+  Tensor scales;  ///< (n) float32
+
+  [[nodiscard]] bool fits(std::int64_t lines, std::int64_t terms, ops::Fp8Tiles tiles) const;
+  /// What it has room for, in its first elements.
+  [[nodiscard]] ops::Fp8Matrix matrix(std::int64_t lines, std::int64_t terms, ops::Fp8Format format,
+                                      ops::Fp8Tiles tiles) const;
+};
+
+/// The codes of the gradient of a layer's output in the layout of the second of its two products, from the first one to
+/// that: whoever calls for both has one for both.
 struct GradientCodes {
-  LayerOfTwo layer;
+  Fp8Memory memory;
   bool are_kept = false;
 };
 
@@ -34,45 +46,48 @@ class Fp8Buffers {
   [[nodiscard]] bool is_used() const { return way_ != config::Fp8::none; }
   [[nodiscard]] bool is_blockwise() const { return way_ == config::Fp8::blockwise; }
 
-  /// The left or right operand of a product, (lines, terms): undefined until it is rounded.
-  [[nodiscard]] ops::Fp8Matrix left(std::int64_t lines, std::int64_t terms, ops::Fp8Format format,
-                                    ops::Fp8Tiles tiles) const {
-    return view_of(left_, lines, terms, format, tiles);
+  /// Of activations and gradients.
+  [[nodiscard]] ops::Fp8Tiles vectors() const { return is_blockwise() ? ops::Fp8Tiles::vectors : ops::Fp8Tiles::whole; }
+
+  /// Of the left or right operand of a product.
+  [[nodiscard]] const Fp8Memory& left() const { return left_.memory; }
+  [[nodiscard]] const Fp8Memory& right() const { return right_.memory; }
+  /// Of what the first of the two products of an output's gradient leaves for the second. Of experts, of which one
+  /// works at a time, that of the second layer fits as many rows as this rank has tokens.
+  [[nodiscard]] const Fp8Memory& kept(LayerOfTwo layer) const {
+    return (layer == LayerOfTwo::first ? kept_of_first_ : kept_of_second_).memory;
   }
-  [[nodiscard]] ops::Fp8Matrix right(std::int64_t lines, std::int64_t terms, ops::Fp8Format format,
-                                     ops::Fp8Tiles tiles) const {
-    return view_of(right_, lines, terms, format, tiles);
-  }
-  /// What the first of the two products of an output's gradient leaves for the second: its codes in the other layout,
-  /// (lines, terms), and their scales.
-  [[nodiscard]] ops::Fp8Matrix kept(LayerOfTwo layer, std::int64_t lines, std::int64_t terms,
-                                    ops::Fp8Tiles tiles) const {
-    const Memory& memory = layer == LayerOfTwo::first ? kept_of_first_ : kept_of_second_;
-    return view_of(memory, lines, terms, ops::Fp8Format::e5m2, tiles);
-  }
+  /// The scales of what is kept of the first layer of some neighbouring experts of this rank: of `num_rows` rows from
+  /// `first_row` on. The codes lie in the memory of their activations (Sizes::act_rows).
+  [[nodiscard]] Tensor expert_scales(std::int64_t first_row, std::int64_t num_rows, std::int64_t first_expert,
+                                     std::int64_t num_experts) const;
   /// Unless blockwise: (2) float32, the scale of the left operand and that of the right one.
   [[nodiscard]] Tensor scales_of_both() const { return scales_; }
 
  private:
-  struct Memory {
+  struct SizedMemory {
     std::int64_t num_codes = 0, num_scales = 0;
-    Tensor codes, scales;
+    Fp8Memory memory;
 
     /// Makes room for a matrix in these tiles.
     void fit(std::int64_t lines, std::int64_t terms, ops::Fp8Tiles tiles);
   };
 
-  static ops::Fp8Matrix view_of(const Memory& memory, std::int64_t lines, std::int64_t terms, ops::Fp8Format format,
-                                ops::Fp8Tiles tiles);
   /// Makes room for all products of a layer (columns, columns_in) that so many tokens pass.
   void fit_layer(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in);
   /// The same, and for what is kept of its gradient.
-  void fit_layer(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in, Memory& kept);
+  void fit_layer(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in, SizedMemory& kept);
+  void fit_experts(const config::Model& model, const Sizes& sizes);
+  /// Where the scales begin that are kept for rows from `row` on, of experts from `expert` on.
+  [[nodiscard]] std::int64_t first_expert_scale(std::int64_t row, std::int64_t expert) const;
 
   config::Fp8 way_;
   bool keeps_gradients_;
-  Memory left_, right_, kept_of_first_, kept_of_second_;
-  Tensor scales_;  ///< of left and right
+  SizedMemory left_, right_, kept_of_first_, kept_of_second_;
+  Tensor scales_;                       ///< of left and right
+  std::int64_t expert_lines_ = 0;       ///< of what is kept of an expert's first layer, up to a multiple of 4
+  std::int64_t num_expert_scales_ = 0;  ///< kept
+  Tensor expert_scales_;
 };
 
 }  // namespace sft::model

@@ -96,15 +96,17 @@ struct BlockwiseArguments : UpdateArguments {
   BlockFactors blocks{};
 };
 
-/// c (m, n) = a (m, k) b (k, n) [+ bias (n)] [+ c].
-struct Float32Matmul {
-  const float *a, *b;
+/// c (m, n) = a (m, k) b (k, n) [+ bias (n)] [+ c], float32 unless stated.
+struct MatmulArguments {
+  const void *a, *b;
   std::int64_t a_row_stride, a_column_stride, b_row_stride, b_column_stride;
-  const float* bias;  ///< may be null
-  float* c;
+  const void* bias;  ///< may be null
+  void* c;
   std::int64_t c_stride;
   std::int64_t m, n, k;
   bool accumulate;
+  bool has_bf16_operands = false;  ///< a, b and bias
+  bool has_bf16_result = false;    ///< c, then, which is rounded once
 };
 /// Columns of b that are worked on at a time; small_matmul takes scratch for k x this many doubles.
 inline constexpr std::int64_t small_matmul_panel = 16;
@@ -115,10 +117,13 @@ inline constexpr std::int64_t small_matmul_panel = 16;
 inline constexpr std::int64_t packed_block_rows = 144, packed_block_depth = 256;
 /// Columns of b at a time: more let copies of a be read more often. The copy, 1.5 MiB, shares the third-level cache.
 inline constexpr std::int64_t packed_block_columns = 1536;
+/// Rows of a bf16 result at a time, whose sums are float32 in scratch; b is copied anew for each.
+inline constexpr std::int64_t packed_sum_rows = 4 * packed_block_rows;
 /// Scratch of packed_matmul for so many columns at a time, a multiple of 64; it takes no fewer than 64.
-constexpr std::int64_t packed_matmul_floats(std::int64_t columns) {
+constexpr std::int64_t packed_matmul_floats(std::int64_t columns, bool has_bf16_result) {
   constexpr std::int64_t behind_copies = 16;
-  return (packed_block_rows + columns) * packed_block_depth + 2 * behind_copies;
+  const std::int64_t sums = has_bf16_result ? packed_sum_rows * columns : 0;
+  return (packed_block_rows + columns) * packed_block_depth + 2 * behind_copies + sums;
 }
 
 /// The ops of ops::Backend of the same names, with the shapes stated there. Row weights are float32.
@@ -205,12 +210,12 @@ struct Kernels {
   void (*cross_entropy_partials)(const CrossEntropyArguments& chunk);
   void (*cross_entropy_gradient)(const CrossEntropyArguments& chunk, View dlogits, double gradient_scale);
 
-  /// With float64 sums.
-  void (*small_matmul)(const Float32Matmul& product, double* panel);
+  /// Of float32 numbers, with float64 sums.
+  void (*small_matmul)(const MatmulArguments& product, double* panel);
   /// On the calling thread. The terms of every sum are added in one order, whatever the size of the product.
-  void (*packed_matmul)(const Float32Matmul& product, Scratch scratch);
+  void (*packed_matmul)(const MatmulArguments& product, Scratch scratch);
   /// Of one row or one column, with scratch for k numbers. One of the strides of the matrix is 1.
-  void (*vector_matmul)(const Float32Matmul& product, Scratch scratch);
+  void (*vector_matmul)(const MatmulArguments& product, Scratch scratch);
 
   void (*update)(const UpdateArguments& step);
   void (*update_blockwise)(const BlockwiseArguments& step);

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "ops/cpu/onednn_matmul.hpp"
-#include "ops/cpu/packed_matmul.hpp"
+#include "ops/cpu/own_matmul.hpp"
 #include "ops/fp8_tensors.hpp"
 #include "ops/tensor_arguments.hpp"
 #include "sft/core/cast.hpp"
@@ -76,28 +76,32 @@ std::vector<std::int64_t> tile_extents(std::int64_t size, std::int64_t side) {
   return extents;
 }
 
-bool is_float32(const Matmul& product) {
-  return product.a.dtype == DType::float32 && product.c.dtype == DType::float32 &&
-         (product.bias.data == nullptr || product.bias.dtype == DType::float32);
+/// Of what is read: of bf16 operands, c may be float32.
+bool has_one_dtype(const Matmul& product) {
+  return product.bias.data == nullptr || product.bias.dtype == product.a.dtype;
 }
 
-Float32Matmul float32_of(const Matmul& product) {
+bool is_float32(const Matmul& product) { return product.a.dtype == DType::float32 && has_one_dtype(product); }
+
+MatmulArguments arguments_of(const Matmul& product) {
   const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
   const Dims dims(product);
   const auto row_stride = [](const ConstTensor& x) { return std::max(x.stride0, x.shape[1]); };
-  return {.a = a.as<float>(),
-          .b = b.as<float>(),
+  return {.a = a.data,
+          .b = b.data,
           .a_row_stride = transpose_a ? 1 : row_stride(a),
           .a_column_stride = transpose_a ? row_stride(a) : 1,
           .b_row_stride = transpose_b ? 1 : row_stride(b),
           .b_column_stride = transpose_b ? row_stride(b) : 1,
-          .bias = bias.data != nullptr ? bias.as<float>() : nullptr,
-          .c = c.as<float>(),
+          .bias = bias.data,
+          .c = c.data,
           .c_stride = row_stride(c),
           .m = dims.m,
           .n = dims.n,
           .k = dims.k,
-          .accumulate = accumulate};
+          .accumulate = accumulate,
+          .has_bf16_operands = a.dtype == DType::bf16,
+          .has_bf16_result = c.dtype == DType::bf16};
 }
 
 }  // namespace
@@ -275,18 +279,22 @@ bool MatmulEngine::is_small(const Matmul& product, std::size_t workspace_bytes) 
 }
 
 void MatmulEngine::run_small(const Matmul& product, Tensor workspace) const {
-  kernels_.small_matmul(float32_of(product), static_cast<double*>(workspace.data));
+  kernels_.small_matmul(arguments_of(product), static_cast<double*>(workspace.data));
 }
 
 bool MatmulEngine::is_own(const Matmul& product, std::size_t workspace_bytes, Isa isa) {
   const auto num_floats = static_cast<std::int64_t>(workspace_bytes / sizeof(float));
-  return has_own_products(isa) && is_float32(product) &&
-         num_floats >= least_scratch_floats(float32_of(product), omp_get_max_threads());
+  const bool
+      is_bf16_of_library =  // whose instructions take less time than copying in float32 does, there being few rows
+      product.a.dtype == DType::bf16 && isa > Isa::avx2 &&
+      !is_faster_in_float32(product.c.shape[0], product.c.shape[1], isa);
+  return has_own_products(isa, product.a.dtype) && !is_bf16_of_library && has_one_dtype(product) &&
+         num_floats >= least_scratch_floats(arguments_of(product), omp_get_max_threads());
 }
 
 void MatmulEngine::run_own(const Matmul& product, Tensor workspace) const {
   run_own_product(
-      kernels_, float32_of(product),
+      kernels_, arguments_of(product),
       {static_cast<float*>(workspace.data), static_cast<std::int64_t>(workspace.size_bytes() / sizeof(float))});
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Matrix products through oneDNN, which picks AVX-512 or AMX itself, those of bf16 in float32 where that is faster;
-// float32 ones of our own on AVX2, and small ones with float64 sums.
+// Matrix products through oneDNN, which picks AVX-512 or AMX itself; of our own where those are faster
+// (own_matmul.hpp), of float32 numbers on AVX2 and of bf16 ones without instructions for them; and small ones with
+// float64 sums.
 
 #include <cstddef>
 #include <cstdint>
@@ -50,7 +51,7 @@ class MatmulEngine {
   /// Whether the product is float32 and takes less time than would be noticed, and its scratch fits: it runs without
   /// machine code of its own.
   [[nodiscard]] static bool is_small(const Matmul& product, std::size_t workspace_bytes);
-  /// Whether it is a float32 product of our own kernels with `isa`, which take no machine code for each shape either.
+  /// Whether it is a product of our own kernels with `isa`, which take no machine code for each shape either.
   [[nodiscard]] static bool is_own(const Matmul& product, std::size_t workspace_bytes, Isa isa);
   /// Whether float32 tiles take less time than oneDNN's (m, n) product of bf16 numbers with `isa`.
   [[nodiscard]] static bool is_faster_in_float32(std::int64_t m, std::int64_t n, Isa isa);

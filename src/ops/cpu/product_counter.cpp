@@ -5,7 +5,7 @@
 #include <array>
 
 #include "ops/cpu/grouped_matmul.hpp"
-#include "ops/cpu/packed_matmul.hpp"
+#include "ops/cpu/own_matmul.hpp"
 #include "ops/cpu/row_pieces.hpp"
 #include "ops/expert_tensors.hpp"
 #include "sft/core/cast.hpp"
@@ -29,9 +29,12 @@ std::int64_t shared_kibibytes(Isa isa) {
 
 bool ProductCounter::has_code(const Matmul& product) const {
   const bool has_terms = product.a.shape[product.transpose_a ? 0 : 1] > 0;
-  if (product.c.empty() || !has_terms || MatmulEngine::is_small(product, workspace_bytes_)) return false;
-  if (product.a.dtype == DType::float32) return !MatmulEngine::is_own(product, workspace_bytes_, isa_);
-  return has_fast_bf16_products(isa_) || !has_own_products(isa_);  // which those of bf16 become
+  if (product.c.empty() || !has_terms || MatmulEngine::is_small(product, workspace_bytes_) ||
+      MatmulEngine::is_own(product, workspace_bytes_, isa_)) {
+    return false;
+  }
+  const bool has_own_tiles = !has_fast_bf16_products(isa_) && has_own_products(isa_, DType::float32);
+  return product.a.dtype == DType::float32 || !has_own_tiles;
 }
 
 void ProductCounter::note(const Matmul& product, Kinds& kinds) const {
@@ -40,7 +43,7 @@ void ProductCounter::note(const Matmul& product, Kinds& kinds) const {
 }
 
 void ProductCounter::fp8_matmul(const Fp8Matmul& product) {
-  if (product.c.empty() || product.a.codes.shape[1] == 0 || has_own_products(isa_)) return;
+  if (product.c.empty() || product.a.codes.shape[1] == 0 || has_own_products(isa_, DType::float32)) return;
   for (const Matmul& tile : MatmulEngine::fp8_tiles(product, isa_)) of_tokens_.insert(MatmulEngine::key_of(tile));
 }
 
@@ -78,15 +81,15 @@ ProductCounter::Kinds ProductCounter::pieces_of_experts(std::int64_t most_rows) 
 }
 
 // oneDNN 2.6 has one function for all sizes of product, "gemm:jit", and code of its own for each size,
-// "brg:avx512_core" and others: the latter for packed operands on AVX-512, of bf16 numbers where it multiplies them as
-// such or they become float32.
+// "brg:avx512_core" and others: the latter for packed operands on AVX-512, of bf16 numbers where they are multiplied as
+// such. Those of bf16 numbers that are left to it elsewhere have few rows or columns.
 ProductCounter::Code ProductCounter::code_of(const MatmulEngine::Key& key) const {
   if (isa_ <= Isa::avx2) return Code::shared;
   if (!key.is_bf16() || has_fast_bf16_products(isa_)) {
     if (key.has_gaps()) return Code::shared;
     return isa_ == Isa::amx && key.is_bf16() ? Code::of_tiles : Code::own;
   }
-  return MatmulEngine::is_faster_in_float32(key.m, key.n, isa_) ? Code::converted : Code::shared;
+  return Code::shared;
 }
 
 // Measured with oneDNN 2.6: heap and memory of machine code that a product adds. Those whose code is shared differ by
@@ -96,7 +99,6 @@ std::int64_t ProductCounter::bytes_of(const Kinds& kinds) const {
   for (const MatmulEngine::Key& key : kinds) {
     switch (code_of(key)) {
       case Code::own:
-      case Code::converted:
         kibibytes += key.is_bf16() ? 68 : 66;
         break;
       case Code::shared:
@@ -113,7 +115,7 @@ std::int64_t ProductCounter::bytes_of(const Kinds& kinds) const {
 // Pages of oneDNN's own code that products touch, whatever their number, and code that many of them share: measured.
 std::int64_t ProductCounter::library_bytes(const std::set<Code>& codes) const {
   const auto kibibytes_of = [&](Code code, std::int64_t kibibytes) { return codes.contains(code) ? kibibytes : 0; };
-  return (1400 + kibibytes_of(Code::shared, shared_kibibytes(isa_)) + kibibytes_of(Code::converted, 640)) * 1024;
+  return (1400 + kibibytes_of(Code::shared, shared_kibibytes(isa_))) * 1024;
 }
 
 std::size_t ProductCounter::code_bytes(const ProductUse& use) const {

@@ -35,7 +35,7 @@ class ProductCounter final : public null::NullBackend {
 
   /// Of one size of product, or shared by many, or for tiles of AMX, or of one size of float32 product that is made of
   /// bf16 numbers.
-  enum class Code { own, shared, of_tiles, converted };
+  enum class Code { own, shared, of_tiles };
 
   /// Whether oneDNN makes it or the float32 tiles it is made of.
   [[nodiscard]] bool has_code(const Matmul& product) const;

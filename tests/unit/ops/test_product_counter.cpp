@@ -74,10 +74,10 @@ BOOST_FIXTURE_TEST_CASE(processors_without_bf16_products_share_more_code, Fixtur
     other.matmul({.a = matrix(64, 32), .b = matrix(32, columns), .c = matrix(64, columns)});
     return other.code_bytes({});
   };
-  BOOST_TEST(bytes_with(Isa::avx512, 48) == library_bytes + (640 + 68) * kibibyte);  // float32 numbers are made of them
   BOOST_TEST(bytes_with(Isa::avx512, 4) == library_bytes + (1024 + 34) * kibibyte);
   BOOST_TEST(bytes_with(Isa::baseline, 48) == library_bytes + (1792 + 34) * kibibyte);
   for (const std::int64_t columns : {1, 48}) BOOST_TEST(bytes_with(Isa::avx2, columns) == 0U);  // they are ours
+  BOOST_TEST(bytes_with(Isa::avx512, 48) == 0U);
 }
 
 BOOST_FIXTURE_TEST_CASE(products_of_8_bit_floats_have_as_many_kinds_as_tiles, Fixture) {

@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(attention_ends_no_chain) {
   BOOST_TEST(micro_batch_s(2) == own_s + 2, nearly);  // the forward pass of two blocks
 }
 
-BOOST_AUTO_TEST_CASE(products_in_fp8_take_as_many_operations_and_rounding_the_bytes_it_moves) {
+BOOST_AUTO_TEST_CASE(products_in_fp8_take_as_many_operations) {
   Run run;
   Hardware machine = instant();
   machine.rates.products = {{1e-9, 1e9}};
@@ -131,30 +131,60 @@ BOOST_AUTO_TEST_CASE(products_in_fp8_take_as_many_operations_and_rounding_the_by
     BOOST_TEST(run.time(machine).step_s == head_s + (products_s - head_s) / 2, nearly);
   }
   run.config.train.fp8 = config::Fp8::tensorwise;
+}
 
-  // Each of the three products of a layer rounds two operands, but the gradient of the output is rounded for two.
-  machine = instant();
-  machine.rates.memory_bytes_per_s = 1e9;
-  run.config.train.fp8 = config::Fp8::none;
-  const double plain_s = run.time(machine).step_s;
-  run.config.train.fp8 = config::Fp8::tensorwise;
-  const double q_columns = static_cast<double>(m.num_attention_heads * m.head_dim),
-               kv_columns = static_cast<double>(m.num_key_value_heads * m.head_dim),
-               hidden = static_cast<double>(m.hidden_size), mlp = static_cast<double>(m.intermediate_size);
+/// What rounding for the products of layers (columns, columns_in) moves. Each of the three products of one rounds two
+/// operands, but the gradient of the output is rounded for two.
+struct Rounded {
   double elements = 0, of_gradients = 0, num_operands = 0, num_gradients = 0;
-  for (const auto& [columns, columns_in] :
-       {std::pair{q_columns + 2 * kv_columns, hidden}, {hidden, q_columns}, {2 * mlp, hidden}, {hidden, mlp}}) {
-    elements += 2 * (columns * columns_in + run.num_tokens() * (columns + columns_in));
+
+  void add_layer(double tokens, double columns, double columns_in) {
+    elements += 2 * (columns * columns_in + tokens * (columns + columns_in));
     num_operands += 6;
-    of_gradients += run.num_tokens() * columns;
+    of_gradients += tokens * columns;
     num_gradients += 1;
   }
-  const auto layers = static_cast<double>(m.num_hidden_layers);
-  // Read twice as float32, written as a byte, read as a byte in place of float32 by the product. Their scales are
-  // written, and read twice. Of gradients the second product only reads codes and a scale.
-  const double bytes =
-      layers * (elements * (2 * 4 + 1 + 1 - 4) - of_gradients * 2 * 4 + (num_operands * 3 - num_gradients) * 4);
-  BOOST_TEST(run.time(machine).step_s - plain_s == bytes / 1e9, boost::test_tools::tolerance(1e-6));
+  void add_forward_pass(double tokens, double columns, double columns_in) {
+    elements += columns_in * (tokens + columns);
+    num_operands += 2;
+  }
+  /// Read twice as float32, written as a byte, read as a byte in place of float32 by the product. Their scales are
+  /// written, and read twice. Of gradients the second product only reads codes and a scale.
+  [[nodiscard]] double bytes() const {
+    return elements * (2 * 4 + 1 + 1 - 4) - of_gradients * 2 * 4 + (num_operands * 3 - num_gradients) * 4;
+  }
+};
+
+BOOST_AUTO_TEST_CASE(rounding_to_fp8_takes_the_bytes_it_moves) {
+  for (const bool has_experts : {false, true}) {
+    Run run;
+    config::Model& m = run.config.model;
+    if (has_experts) {
+      m.num_experts = 4;
+      m.num_experts_per_tok = 2;
+      m.moe_intermediate_size = m.intermediate_size;
+    }
+    Hardware machine = instant();
+    machine.rates.memory_bytes_per_s = 1e9;
+    const double plain_s = run.time(machine).step_s;
+    run.config.train.fp8 = config::Fp8::tensorwise;
+    const double q_columns = static_cast<double>(m.num_attention_heads * m.head_dim),
+                 kv_columns = static_cast<double>(m.num_key_value_heads * m.head_dim),
+                 hidden = static_cast<double>(m.hidden_size), mlp = static_cast<double>(m.intermediate_size);
+    Rounded rounded;
+    rounded.add_layer(run.num_tokens(), q_columns + 2 * kv_columns, hidden);
+    rounded.add_layer(run.num_tokens(), hidden, q_columns);
+    const int num_mlps = has_experts ? 4 : 1;
+    const double tokens = has_experts ? run.num_tokens() / 2 : run.num_tokens();
+    for (int i = 0; i < num_mlps; ++i) {
+      rounded.add_layer(tokens, 2 * mlp, hidden);
+      rounded.add_layer(tokens, hidden, mlp);
+      if (has_experts)
+        rounded.add_forward_pass(tokens, hidden, mlp);  // again, for the gradient of the router's weights
+    }
+    const double bytes = static_cast<double>(m.num_hidden_layers) * rounded.bytes();
+    BOOST_TEST(run.time(machine).step_s - plain_s == bytes / 1e9, boost::test_tools::tolerance(1e-6));
+  }
 }
 
 // A processor has them behind the backward pass, a GPU under the next forward pass, where all but the first unit's

@@ -15,10 +15,10 @@ constexpr int panel_vectors = small_matmul_panel / lanes;
 constexpr int block_rows = 4;
 
 /// Columns [column, column + small_matmul_panel) of b as float64, zeros beyond the last.
-void pack(const Float32Matmul& product, std::int64_t column, double* panel) {
+void pack(const MatmulArguments& product, std::int64_t column, double* panel) {
   const std::int64_t count = min(small_matmul_panel, product.n - column);
   for (std::int64_t p = 0; p < product.k; ++p) {
-    const float* b = product.b + p * product.b_row_stride + column * product.b_column_stride;
+    const float* b = static_cast<const float*>(product.b) + p * product.b_row_stride + column * product.b_column_stride;
     double* out = panel + p * small_matmul_panel;
     for (std::int64_t j = 0; j < small_matmul_panel; ++j) {
       out[j] = j < count ? static_cast<double>(b[j * product.b_column_stride]) : 0.0;
@@ -28,9 +28,9 @@ void pack(const Float32Matmul& product, std::int64_t column, double* panel) {
 
 /// `rows` rows of c from `row` on, in the columns of the panel.
 template <int rows>
-void multiply(const Float32Matmul& product, std::int64_t row, std::int64_t column, const double* panel) {
+void multiply(const MatmulArguments& product, std::int64_t row, std::int64_t column, const double* panel) {
   Doubles sums[rows][panel_vectors] = {};
-  const float* a = product.a + row * product.a_row_stride;
+  const float* a = static_cast<const float*>(product.a) + row * product.a_row_stride;
   for (std::int64_t p = 0; p < product.k; ++p) {
     const auto* right = reinterpret_cast<const Doubles*>(panel + p * small_matmul_panel);
 #pragma GCC unroll 8
@@ -41,18 +41,19 @@ void multiply(const Float32Matmul& product, std::int64_t row, std::int64_t colum
     }
   }
   const std::int64_t count = min(small_matmul_panel, product.n - column);
+  const auto* bias = static_cast<const float*>(product.bias);
   for (int i = 0; i < rows; ++i) {
-    float* c = product.c + (row + i) * product.c_stride + column;
+    float* c = static_cast<float*>(product.c) + (row + i) * product.c_stride + column;
     for (std::int64_t j = 0; j < count; ++j) {
       double sum = sums[i][j / lanes][j % lanes];
-      if (product.bias != nullptr) sum += static_cast<double>(product.bias[column + j]);
+      if (bias != nullptr) sum += static_cast<double>(bias[column + j]);
       if (product.accumulate) sum += static_cast<double>(c[j]);
       c[j] = static_cast<float>(sum);
     }
   }
 }
 
-void small_matmul(const Float32Matmul& product, double* panel) {
+void small_matmul(const MatmulArguments& product, double* panel) {
   for (std::int64_t column = 0; column < product.n; column += small_matmul_panel) {
     pack(product, column, panel);
     std::int64_t row = 0;

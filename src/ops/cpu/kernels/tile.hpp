@@ -9,6 +9,14 @@ namespace sft::ops::cpu::SFT_ISA {
 inline constexpr std::int64_t vector_floats = SFT_VECTOR_BITS / 32;
 using Vector [[gnu::vector_size(SFT_VECTOR_BITS / 8), gnu::aligned(4), gnu::may_alias]] = float;
 
+/// Neighbours in memory, in float32.
+inline Vector vector_at(const float* x) { return *reinterpret_cast<const Vector*>(x); }
+inline Vector vector_at(const Bf16* x) {
+  using Halves [[gnu::vector_size(SFT_VECTOR_BITS / 16), gnu::aligned(2), gnu::may_alias]] = std::uint16_t;
+  using Bits [[gnu::vector_size(SFT_VECTOR_BITS / 8)]] = std::uint32_t;
+  return reinterpret_cast<Vector>(__builtin_convertvector(*reinterpret_cast<const Halves*>(x), Bits) << 16);
+}
+
 /// Rows and vectors of one product held in registers: 24 of 32 accumulators with AVX-512, 12 of 16 below.
 inline constexpr std::int64_t panel_rows = 6;
 inline constexpr std::int64_t panel_vectors = SFT_VECTOR_BITS == 512 ? 4 : 2;

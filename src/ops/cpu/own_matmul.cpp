@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cpu/packed_matmul.hpp"
+#include "ops/cpu/own_matmul.hpp"
 
 #include <omp.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 
 #include "sft/core/ensure.hpp"
@@ -25,11 +26,32 @@ struct Interval {
   }
 };
 
-bool is_vector(const Float32Matmul& product) { return product.m == 1 || product.n == 1; }
+bool is_vector(const MatmulArguments& product) { return product.m == 1 || product.n == 1; }
+
+/// The element at a place of a tensor of bf16 or float32 numbers.
+const void* at(const void* data, std::int64_t offset, bool is_bf16) {
+  return static_cast<const std::byte*>(data) + offset * static_cast<std::int64_t>(is_bf16 ? 2 : sizeof(float));
+}
+
+/// Of the product, what a thread makes of c.
+MatmulArguments part_of(const MatmulArguments& product, const Interval& rows, const Interval& columns) {
+  MatmulArguments part = product;
+  const bool is_bf16 = product.has_bf16_operands;
+  part.a = at(product.a, rows.begin * product.a_row_stride, is_bf16);
+  part.b = at(product.b, columns.begin * product.b_column_stride, is_bf16);
+  part.c = const_cast<void*>(at(product.c, rows.begin * product.c_stride + columns.begin, product.has_bf16_result));
+  if (product.bias != nullptr) part.bias = at(product.bias, columns.begin, is_bf16);
+  part.m = rows.size;
+  part.n = columns.size;
+  return part;
+}
 
 }  // namespace
 
-bool has_own_products(Isa isa) { return isa == Isa::avx2; }
+bool has_own_products(Isa isa, DType dtype) {
+  if (dtype == DType::float32) return isa == Isa::avx2;
+  return isa >= Isa::avx2 && !has_fast_bf16_products(isa);
+}
 
 ThreadGrid thread_grid(std::int64_t m, std::int64_t n, int num_threads) {
   ThreadGrid best{1, num_threads};
@@ -51,11 +73,11 @@ ThreadGrid thread_grid(std::int64_t m, std::int64_t n, int num_threads) {
   return best;
 }
 
-std::int64_t least_scratch_floats(const Float32Matmul& product, int num_threads) {
-  return is_vector(product) ? product.k : num_threads * packed_matmul_floats(least_columns);
+std::int64_t least_scratch_floats(const MatmulArguments& product, int num_threads) {
+  return is_vector(product) ? product.k : num_threads * packed_matmul_floats(least_columns, product.has_bf16_result);
 }
 
-void run_own_product(const Kernels& kernels, const Float32Matmul& product, Scratch scratch) {
+void run_own_product(const Kernels& kernels, const MatmulArguments& product, Scratch scratch) {
   constexpr std::int64_t line_floats = 16;
   const int num_threads = omp_get_max_threads();
   SFT_ENSURE(scratch.num_floats >= least_scratch_floats(product, num_threads), "matmul: set_workspace first");
@@ -64,21 +86,15 @@ void run_own_product(const Kernels& kernels, const Float32Matmul& product, Scrat
     return;
   }
   const std::int64_t part_floats = std::min(scratch.num_floats / num_threads / line_floats * line_floats,
-                                            packed_matmul_floats(packed_block_columns));
+                                            packed_matmul_floats(packed_block_columns, product.has_bf16_result));
   const ThreadGrid grid = thread_grid(product.m, product.n, num_threads);
 #pragma omp parallel for
   for (std::int64_t part = 0; part < grid.row_parts * grid.column_parts; ++part) {
     const Interval rows(product.m, part / grid.column_parts, grid.row_parts);
     const Interval columns(product.n, part % grid.column_parts, grid.column_parts);
-    Float32Matmul of_thread = product;
-    of_thread.a += rows.begin * product.a_row_stride;
-    of_thread.b += columns.begin * product.b_column_stride;
-    of_thread.c += rows.begin * product.c_stride + columns.begin;
-    if (product.bias != nullptr) of_thread.bias += columns.begin;
-    of_thread.m = rows.size;
-    of_thread.n = columns.size;
     if (rows.size > 0 && columns.size > 0) {
-      kernels.packed_matmul(of_thread, {scratch.data + omp_get_thread_num() * part_floats, part_floats});
+      kernels.packed_matmul(part_of(product, rows, columns),
+                            {scratch.data + omp_get_thread_num() * part_floats, part_floats});
     }
   }
 }
