@@ -12,6 +12,11 @@ Fp8Buffers::Fp8Buffers(config::Fp8 way, const config::Model& model, const Sizes&
   if (!is_used()) return;
   fit_layer(sizes.tokens, sizes.qkv_columns(), sizes.hidden, kept_of_first_);
   fit_layer(sizes.tokens, sizes.hidden, sizes.q_columns(), kept_of_second_);
+  if (sizes.head_groups > 1) {
+    kept_of_first_.fit(sizes.tokens, sizes.hidden, is_blockwise() ? ops::Fp8Tiles::vectors : ops::Fp8Tiles::whole);
+    right_of_slices_.fit(sizes.qkv_columns(), sizes.hidden,
+                         is_blockwise() ? ops::Fp8Tiles::blocks : ops::Fp8Tiles::whole);
+  }
   const std::int64_t mlp_tokens = std::min(mlp_tile_tokens, sizes.tokens), mlp = sizes.widest_mlp();
   if (mlp > 0) {
     fit_layer(mlp_tokens, 2 * mlp, sizes.hidden, kept_of_first_);
@@ -56,17 +61,23 @@ void Fp8Buffers::Memory::fit(std::int64_t lines, std::int64_t terms, ops::Fp8Til
 
 void Fp8Buffers::lay_out(device::Arena& workspace) {
   if (!is_used()) return;
-  for (Memory* memory : {&left_, &right_}) memory->codes = take(workspace, DType::uint8, {memory->num_codes});
-  // Those of whole matrices lie side by side for tp; others begin where the kernels of products want them.
-  const std::int64_t begin = is_blockwise() ? (left_.num_scales + 3) / 4 * 4 : left_.num_scales;
-  scales_ = take(workspace, DType::float32, {begin + right_.num_scales});
-  left_.scales = scales_.rows(0, left_.num_scales);
-  right_.scales = scales_.rows(begin, right_.num_scales);
-  if (!keeps_gradients_) return;
-  for (Memory* memory : {&kept_of_first_, &kept_of_second_}) {
-    memory->codes = take(workspace, DType::uint8, {memory->num_codes});
-    memory->scales = take(workspace, DType::float32, {memory->num_scales});
+  for (Memory* memory : {&left_, &right_, &kept_of_first_, &kept_of_second_, &right_of_slices_}) {
+    if (memory->num_codes > 0) memory->codes = take(workspace, DType::uint8, {memory->num_codes});
   }
+  scales_ = take_scales(workspace, left_, right_);
+  if (kept_of_first_.num_codes > 0) scales_of_slices_ = take_scales(workspace, kept_of_first_, right_of_slices_);
+  if (kept_of_second_.num_codes > 0) {
+    kept_of_second_.scales = take(workspace, DType::float32, {kept_of_second_.num_scales});
+  }
+}
+
+Tensor Fp8Buffers::take_scales(device::Arena& workspace, Memory& left, Memory& right) const {
+  // Those of tiles begin where the kernels of products want them.
+  const std::int64_t begin = is_blockwise() ? (left.num_scales + 3) / 4 * 4 : left.num_scales;
+  const Tensor both = take(workspace, DType::float32, {begin + right.num_scales});
+  left.scales = both.rows(0, left.num_scales);
+  right.scales = both.rows(begin, right.num_scales);
+  return both;
 }
 
 ops::Fp8Matrix Fp8Buffers::view_of(const Memory& memory, std::int64_t lines, std::int64_t terms, ops::Fp8Format format,

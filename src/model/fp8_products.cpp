@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/fp8_products.hpp"
 
+#include <algorithm>
+
 #include "sft/model/fp8_buffers.hpp"
 
 namespace sft::model {
@@ -24,16 +26,18 @@ bool is_operand(const ConstTensor& codes, std::int64_t lines) {
          reinterpret_cast<std::uintptr_t>(codes.data) % alignment == 0;
 }
 
+std::int64_t terms_of(const ops::Matmul& product) { return product.a.shape[product.transpose_a ? 0 : 1]; }
+
 /// b, whose codes were gathered, as an operand: where it lies, or arranged. `scales` in a row.
-ops::ConstFp8Matrix operand_of_codes(const Context& c, const ops::Matmul& product, const Tensor& scales) {
+ops::ConstFp8Matrix operand_of_codes(const Context& c, const ops::Matmul& product, const Tensor& scales, Fp8Room room) {
   constexpr ops::Fp8Format format = ops::Fp8Format::e4m3;
   const ops::Fp8Tiles tiles = tiles_of(*c.fp8, Fp8Operand::weight);
   const ConstTensor& codes = product.b;
-  const std::int64_t lines = product.c.shape[1], terms = codes.shape[product.transpose_b ? 1 : 0];
+  const std::int64_t lines = codes.shape[product.transpose_b ? 0 : 1], terms = terms_of(product);
   const auto [scale_rows, scale_columns] = ops::fp8_scale_shape(tiles, codes.shape[0], codes.shape[1]);
   const Tensor own_scales = scales.view({scale_rows, scale_columns});
   if (product.transpose_b && is_operand(codes, lines)) return {codes, own_scales, format, tiles};
-  const ops::Fp8Matrix arranged = c.fp8->right(lines, terms, format, tiles);
+  const ops::Fp8Matrix arranged = c.fp8->right(room, lines, terms, format, tiles);
   if (tiles == ops::Fp8Tiles::whole) {
     c.ops.arrange_fp8({.out = arranged.codes, .in = codes, .transpose = !product.transpose_b});
     return {arranged.codes, own_scales, format, tiles};
@@ -50,11 +54,11 @@ ops::ConstFp8Matrix operand_of_codes(const Context& c, const ops::Matmul& produc
 bool finds_scales(const Context& c) { return !c.fp8->is_blockwise(); }
 
 /// The left operand, before it is rounded; of `codes`, if not null, what is kept for the second product is rounded too.
-ops::RoundToFp8 rounding_of_left(const Context& c, const ops::Matmul& product, Fp8Operand a,
-                                 const GradientCodes* codes) {
+ops::RoundToFp8 rounding_of_left(const Context& c, const ops::Matmul& product, Fp8Operand a, const GradientCodes* codes,
+                                 Fp8Room room) {
   const ops::Fp8Tiles tiles = tiles_of(*c.fp8, a);
-  const std::int64_t lines = product.c.shape[0], terms = product.a.shape[product.transpose_a ? 0 : 1];
-  return {.out = c.fp8->left(lines, terms, format_of(a), tiles),
+  const std::int64_t lines = product.a.shape[product.transpose_a ? 1 : 0], terms = terms_of(product);
+  return {.out = c.fp8->left(room, lines, terms, format_of(a), tiles),
           .in = product.a,
           .transpose = product.transpose_a,
           .turned = codes != nullptr ? c.fp8->kept(codes->layer, terms, lines, tiles) : ops::Fp8Matrix()};
@@ -62,20 +66,19 @@ ops::RoundToFp8 rounding_of_left(const Context& c, const ops::Matmul& product, F
 
 }  // namespace
 
-void multiply_in_fp8(const Context& c, const ops::Matmul& product, Fp8Operand a, Fp8Operand b,
-                     const Tensor& scales_of_b, GradientCodes* codes_of_a) {
-  if (c.fp8 == nullptr) return c.ops.matmul(product);
-  const std::int64_t terms = product.a.shape[product.transpose_a ? 0 : 1];
+Fp8Operands round_operands(const Context& c, const ops::Matmul& product, Fp8Operand a, Fp8Operand b,
+                           const Tensor& scales_of_b, GradientCodes* codes_of_a, Fp8Room room) {
   const bool is_kept = codes_of_a != nullptr && codes_of_a->are_kept, is_sent = !scales_of_b.empty();
-  const ops::RoundToFp8 left = rounding_of_left(c, product, a, is_kept ? nullptr : codes_of_a);
-  const ops::RoundToFp8 right{.out = c.fp8->right(product.c.shape[1], terms, format_of(b), tiles_of(*c.fp8, b)),
+  const ops::RoundToFp8 left = rounding_of_left(c, product, a, is_kept ? nullptr : codes_of_a, room);
+  const std::int64_t lines_of_b = product.b.shape[product.transpose_b ? 0 : 1], terms = terms_of(product);
+  const ops::RoundToFp8 right{.out = c.fp8->right(room, lines_of_b, terms, format_of(b), tiles_of(*c.fp8, b)),
                               .in = product.b,
                               .transpose = !product.transpose_b};
   if (finds_scales(c)) {
     if (!is_kept) c.ops.find_fp8_scale(left);
     if (!is_sent) c.ops.find_fp8_scale(right);
     if (!is_kept && !is_sent) {
-      c.tp.max(c.fp8->scales_of_both());
+      c.tp.max(c.fp8->scales_of_both(room));
     } else if (!is_kept || !is_sent) {
       c.tp.max(is_kept ? right.out.scales : left.out.scales);
     }
@@ -83,13 +86,41 @@ void multiply_in_fp8(const Context& c, const ops::Matmul& product, Fp8Operand a,
   if (!is_kept) c.ops.round_to_fp8(left);
   if (!is_sent) c.ops.round_to_fp8(right);
   if (codes_of_a != nullptr) codes_of_a->are_kept = !is_kept;
-  const ops::Fp8Matrix left_operand =
-      is_kept ? c.fp8->kept(codes_of_a->layer, product.c.shape[0], terms, tiles_of(*c.fp8, a)) : left.out;
-  c.ops.fp8_matmul({.a = left_operand,
-                    .b = is_sent ? operand_of_codes(c, product, scales_of_b) : ops::ConstFp8Matrix(right.out),
+  const std::int64_t lines_of_a = left.out.codes.shape[0];
+  return {is_kept ? c.fp8->kept(codes_of_a->layer, lines_of_a, terms, tiles_of(*c.fp8, a)) : left.out,
+          is_sent ? operand_of_codes(c, product, scales_of_b, room) : ops::ConstFp8Matrix(right.out)};
+}
+
+void multiply_in_fp8(const Context& c, const ops::Matmul& product, Fp8Operand a, Fp8Operand b,
+                     const Tensor& scales_of_b, GradientCodes* codes_of_a) {
+  if (c.fp8 == nullptr) return c.ops.matmul(product);
+  const Fp8Operands operands = round_operands(c, product, a, b, scales_of_b, codes_of_a);
+  c.ops.fp8_matmul({.a = operands.left,
+                    .b = operands.right,
                     .c = product.c,
                     .accumulate = product.accumulate,
                     .bias = product.bias});
+}
+
+void multiply_columns_in_fp8(const Context& c, const Fp8Operands& operands, std::int64_t begin, const Tensor& columns,
+                             const Tensor& bias) {
+  const std::int64_t end = begin + columns.shape[1];
+  const bool has_blocks = operands.right.tiles == ops::Fp8Tiles::blocks;
+  for (std::int64_t line = begin; line < end;) {
+    // Blocks are those of the whole matrix: lines that begin within one are a product of their own up to its end.
+    const std::int64_t in_block = has_blocks ? line % ops::fp8_tile : 0;
+    const std::int64_t count = in_block > 0 ? std::min(ops::fp8_tile - in_block, end - line) : end - line;
+    ops::ConstFp8Matrix right = operands.right;
+    right.codes = right.codes.rows(line, count);
+    if (has_blocks) {
+      right.scales = right.scales.rows(line / ops::fp8_tile, (count + ops::fp8_tile - 1) / ops::fp8_tile);
+    }
+    c.ops.fp8_matmul({.a = operands.left,
+                      .b = right,
+                      .c = columns.columns(line - begin, count),
+                      .bias = bias.empty() ? bias : bias.rows(line - begin, count)});
+    line += count;
+  }
 }
 
 }  // namespace sft::model

@@ -13,14 +13,24 @@ namespace sft::model {
 /// What an operand of a product is. Activations and weights are rounded to E4M3, gradients to E5M2.
 enum class Fp8Operand { activation, weight, gradient };
 
-/// The product with a and b in fp8 where the run has that (Context::fp8), else as it is. Of `tensorwise` scales a
-/// matrix has one: of the slices that the ranks of tp have of it, which all call this for the same layer, but not of
-/// other tokens elsewhere. `scales_of_b`: where b is a weight of which the codes were gathered
-/// (ShardedUnits::fp8_scales); else empty. `codes_of_a`: where a is the gradient of a layer's output, which goes into
-/// two products, of which the second has it transposed: the first of them rounds it to both layouts, from one pass over
-/// the numbers, and the second reads the codes. Nothing but codes that are kept for the same layer may come between.
-/// Null: one product has it.
+/// Rounds a and b of the product, whose c is not read. Of `tensorwise` scales a matrix has one: of the slices that the
+/// ranks of tp have of it, which all call this for the same layer, but not of other tokens elsewhere. `scales_of_b`:
+/// where b is a weight of which the codes were gathered (ShardedUnits::fp8_scales); else empty. `codes_of_a`: where a
+/// is the gradient of a layer's output, which goes into two products, of which the second has it transposed: the first
+/// of them rounds it to both layouts, from one pass over the numbers, and the second reads the codes. Nothing but codes
+/// that are kept for the same layer may come between. Null: one product has it. `room`: where codes lie, until
+/// something else is rounded there.
+[[nodiscard]] Fp8Operands round_operands(const Context& c, const ops::Matmul& product, Fp8Operand a, Fp8Operand b,
+                                         const Tensor& scales_of_b, GradientCodes* codes_of_a,
+                                         Fp8Room room = Fp8Room::any);
+
+/// The product with a and b in fp8 where the run has that (Context::fp8), else as it is.
 void multiply_in_fp8(const Context& c, const ops::Matmul& product, Fp8Operand a, Fp8Operand b,
                      const Tensor& scales_of_b = {}, GradientCodes* codes_of_a = nullptr);
+
+/// columns (T, count) = those columns [begin, begin + count) of the whole product, with the scales that the operands
+/// have for it. `bias` (count); empty: none.
+void multiply_columns_in_fp8(const Context& c, const Fp8Operands& operands, std::int64_t begin, const Tensor& columns,
+                             const Tensor& bias);
 
 }  // namespace sft::model

@@ -46,6 +46,11 @@ Tensor low_backward(const Context& c, const Adapter& adapter, const Tensor& dy) 
   return low_grad;
 }
 
+/// Those of a gradient that goes into a second product, the weight's.
+GradientCodes* codes_of_trained(const Context& c, const Linear& layer, GradientCodes* codes) {
+  return c.units.has_gradient(layer.weight) ? codes : nullptr;
+}
+
 /// A product of the layer itself, not of its adapters: in fp8 where the run has that, but for the head. `codes`: of a,
 /// if it goes into another product as well.
 void multiply_own(const Context& c, const Linear& layer, const ops::Matmul& product, Fp8Operand a, Fp8Operand b,
@@ -54,7 +59,7 @@ void multiply_own(const Context& c, const Linear& layer, const ops::Matmul& prod
     c.ops.matmul(product);
   } else {
     multiply_in_fp8(c, product, a, b, b == Fp8Operand::weight ? c.units.fp8_scales(layer.weight) : Tensor(),
-                    c.units.has_gradient(layer.weight) ? codes : nullptr);
+                    codes_of_trained(c, layer, codes));
   }
 }
 
@@ -128,14 +133,19 @@ void multiply(const Context& c, const Linear& layer, Tensor y, const Tensor& x, 
   }
 }
 
-/// dx (T, M) = or, with `accumulate`, += the gradient through A and B, of dy (T, N), that of low b^T.
-void low_backward_input(const Context& c, const Adapter& adapter, const Tensor& dx, const Tensor& dy, bool accumulate) {
-  c.ops.matmul(
-      {.a = low_backward(c, adapter, dy), .b = c.units.parameter(adapter.a), .c = dx, .accumulate = accumulate});
+/// dx (T, n) = or, with `accumulate`, += some columns of the gradient through A and B, of dy (T, N), that of low b^T.
+void low_backward_input(const Context& c, const Adapter& adapter, const Tensor& dx, const Tensor& dy, bool accumulate,
+                        std::int64_t first_column = 0) {
+  c.ops.matmul({.a = low_backward(c, adapter, dy),
+                .b = c.units.parameter(adapter.a).columns(first_column, dx.shape[1]),
+                .c = dx,
+                .accumulate = accumulate});
 }
 
-/// dx (T, M) = the gradient through a layer of which some outputs are scaled, matrix by matrix; nothing is dropped.
-void scaled_backward_input(const Context& c, const Linear& layer, const Tensor& dx, const Tensor& dy) {
+/// dx (T, n) = some columns of the gradient through a layer of which some outputs are scaled, matrix by matrix; nothing
+/// is dropped.
+void scaled_backward_input(const Context& c, const Linear& layer, const Tensor& dx, const Tensor& dy,
+                           std::int64_t first_column = 0) {
   const Tensor weight = c.units.parameter(layer.weight);
   for (int member = 0; member < layer.weight.count; ++member) {
     const std::int64_t begin = c.units.first_row(layer.weight, member);
@@ -145,8 +155,9 @@ void scaled_backward_input(const Context& c, const Linear& layer, const Tensor& 
     const Tensor columns = dy.columns(begin, count);
     const bool has_adapter = adapter != layer.adapters.end();
     const Tensor dproduct = has_adapter ? scaled(c, *adapter, columns, 0.0F) : columns;
-    c.ops.matmul({.a = dproduct, .b = weight.rows(begin, count), .c = dx, .accumulate = member > 0});
-    if (has_adapter) low_backward_input(c, *adapter, dx, dproduct, /*accumulate=*/true);
+    const Tensor of_columns = weight.rows(begin, count).columns(first_column, dx.shape[1]);
+    c.ops.matmul({.a = dproduct, .b = of_columns, .c = dx, .accumulate = member > 0});
+    if (has_adapter) low_backward_input(c, *adapter, dx, dproduct, /*accumulate=*/true, first_column);
   }
 }
 
@@ -274,24 +285,6 @@ void linear_forward(const Context& c, const Linear& layer, Tensor y, const Tenso
   multiply(c, layer, y, x, layer.bias.exists(), first_token);
 }
 
-void linear_forward_rows(const Context& c, const Linear& layer, Slice rows, Tensor y, const Tensor& x) {
-  const Tensor bias = layer.bias.exists() ? c.units.parameter(layer.bias).rows(rows.begin, rows.count) : Tensor();
-  const Tensor weight = c.units.parameter(layer.weight).rows(rows.begin, rows.count);
-  c.ops.matmul({.a = x, .b = weight, .c = y, .transpose_b = true, .bias = bias});
-  for (const Adapter& adapter : layer.adapters) {
-    const Tensor b = c.units.parameter(adapter.b);
-    const std::int64_t first = c.units.first_row(layer.weight, adapter.member);
-    const std::int64_t begin = std::max(first, rows.begin);
-    const std::int64_t count = std::min(first + b.shape[0], rows.begin + rows.count) - begin;
-    if (count <= 0) continue;
-    c.ops.matmul({.a = low_forward(c, adapter, x),
-                  .b = b.rows(begin - first, count),
-                  .c = y.columns(begin - rows.begin, count),
-                  .transpose_b = true,
-                  .accumulate = true});
-  }
-}
-
 void linear_forward_partial(const Context& c, const Linear& layer, Tensor y, const Tensor& x,
                             std::int64_t first_token) {
   multiply(c, layer, y, x, layer.bias.exists() && c.tp.rank() == 0, first_token);
@@ -316,16 +309,6 @@ void linear_backward_input(const Context& c, const Linear& layer, Tensor dx, con
   }
 }
 
-void linear_backward_columns(const Context& c, const Linear& layer, Slice columns, Tensor dx, const Tensor& dy) {
-  c.ops.matmul({.a = dy, .b = c.units.parameter(layer.weight).columns(columns.begin, columns.count), .c = dx});
-  for (const Adapter& adapter : layer.adapters) {
-    c.ops.matmul({.a = low_backward(c, adapter, columns_of(c, layer, adapter, dy)),
-                  .b = c.units.parameter(adapter.a).columns(columns.begin, columns.count),
-                  .c = dx,
-                  .accumulate = true});
-  }
-}
-
 void linear_backward_weight(const Context& c, const Linear& layer, const Tensor& dy, const Tensor& x,
                             std::int64_t first_token, GradientCodes* codes) {
   if (layer.bias.exists() && c.units.has_gradient(layer.bias)) {
@@ -345,6 +328,67 @@ void linear_backward_weight(const Context& c, const Linear& layer, const Tensor&
     }
     write_gradient(c, adapter.b, dproduct, low);
     write_gradient(c, adapter.a, low_backward(c, adapter, dproduct), input);
+  }
+}
+
+LinearRows::LinearRows(const Context& c, const Linear& layer, const Tensor& x) : layer_(layer), x_(x) {
+  if (c.fp8 == nullptr) return;
+  operands_ = round_operands(c, {.a = x, .b = c.units.parameter(layer.weight), .c = {}, .transpose_b = true},
+                             Fp8Operand::activation, Fp8Operand::weight, c.units.fp8_scales(layer.weight), nullptr,
+                             Fp8Room::slices_of_first);
+}
+
+void LinearRows::forward(const Context& c, Slice rows, const Tensor& y) const {
+  const auto slice_of = [](const Tensor& of_all, std::int64_t begin, std::int64_t count) {
+    return of_all.empty() ? of_all : of_all.rows(begin, count);
+  };
+  const Tensor bias = layer_.bias.exists() ? c.units.parameter(layer_.bias) : Tensor();
+  const Tensor own_bias = slice_of(bias, rows.begin, rows.count);
+  if (c.fp8 != nullptr) {
+    multiply_columns_in_fp8(c, operands_, rows.begin, y, own_bias);
+  } else {
+    const Tensor weight = c.units.parameter(layer_.weight).rows(rows.begin, rows.count);
+    c.ops.matmul({.a = x_, .b = weight, .c = y, .transpose_b = true, .bias = own_bias});
+  }
+  for (const Adapter& adapter : layer_.adapters) {
+    const Tensor b = c.units.parameter(adapter.b);
+    const std::int64_t first = c.units.first_row(layer_.weight, adapter.member), all = b.shape[0];
+    const std::int64_t begin = std::max(first, rows.begin);
+    const std::int64_t count = std::min(first + all, rows.begin + rows.count) - begin;
+    if (count <= 0) continue;
+    const Tensor columns = y.columns(begin - rows.begin, count);
+    c.ops.matmul({.a = low_forward(c, adapter, x_),
+                  .b = b.rows(begin - first, count),
+                  .c = columns,
+                  .transpose_b = true,
+                  .accumulate = true});
+    if (!adapter.magnitude.exists()) continue;
+    c.ops.scale_columns({.out = columns,
+                         .in = columns,
+                         .factors = c.adapters.factors(adapter, all).rows(begin - first, count),
+                         .shift = -1.0F,
+                         .bias = slice_of(bias, begin, count),
+                         .accumulate = true});
+  }
+}
+
+LinearColumns::LinearColumns(const Context& c, const Linear& layer, const Tensor& dy, GradientCodes* codes)
+    : layer_(layer), dy_(dy) {
+  if (c.fp8 == nullptr) return;
+  operands_ = round_operands(c, {.a = dy, .b = c.units.parameter(layer.weight), .c = {}}, Fp8Operand::gradient,
+                             Fp8Operand::weight, c.units.fp8_scales(layer.weight), codes_of_trained(c, layer, codes));
+}
+
+void LinearColumns::backward_input(const Context& c, std::int64_t first_column, const Tensor& dx) const {
+  if (has_magnitudes(layer_)) return scaled_backward_input(c, layer_, dx, dy_, first_column);
+  if (c.fp8 != nullptr) {
+    multiply_columns_in_fp8(c, operands_, first_column, dx, {});
+  } else {
+    const Tensor weight = c.units.parameter(layer_.weight).columns(first_column, dx.shape[1]);
+    c.ops.matmul({.a = dy_, .b = weight, .c = dx});
+  }
+  for (const Adapter& adapter : layer_.adapters) {
+    low_backward_input(c, adapter, dx, columns_of(c, layer_, adapter, dy_), /*accumulate=*/true, first_column);
   }
 }
 

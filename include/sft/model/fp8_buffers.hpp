@@ -21,6 +21,16 @@ struct GradientCodes {
   bool are_kept = false;
 };
 
+/// The operands of a product: a line for each row of the result, and for each column.
+struct Fp8Operands {
+  ops::ConstFp8Matrix left, right;
+};
+
+/// Of two pairs of operands, each of which the next product in the same room overwrites. The other one is for slices of
+/// the first layer of attention where that works on several groups of heads: in its backward pass slices of both layers
+/// take turns.
+enum class Fp8Room { any, slices_of_first };
+
 class Fp8Buffers {
  public:
   /// For a rank of `sizes`. At most `mlp_tile_tokens` tokens pass the layers of an MLP at a time. `keeps_gradients`:
@@ -35,13 +45,13 @@ class Fp8Buffers {
   [[nodiscard]] bool is_blockwise() const { return way_ == config::Fp8::blockwise; }
 
   /// The left or right operand of a product, (lines, terms): undefined until it is rounded.
-  [[nodiscard]] ops::Fp8Matrix left(std::int64_t lines, std::int64_t terms, ops::Fp8Format format,
+  [[nodiscard]] ops::Fp8Matrix left(Fp8Room room, std::int64_t lines, std::int64_t terms, ops::Fp8Format format,
                                     ops::Fp8Tiles tiles) const {
-    return view_of(left_, lines, terms, format, tiles);
+    return view_of(room == Fp8Room::any ? left_ : kept_of_first_, lines, terms, format, tiles);
   }
-  [[nodiscard]] ops::Fp8Matrix right(std::int64_t lines, std::int64_t terms, ops::Fp8Format format,
+  [[nodiscard]] ops::Fp8Matrix right(Fp8Room room, std::int64_t lines, std::int64_t terms, ops::Fp8Format format,
                                      ops::Fp8Tiles tiles) const {
-    return view_of(right_, lines, terms, format, tiles);
+    return view_of(room == Fp8Room::any ? right_ : right_of_slices_, lines, terms, format, tiles);
   }
   /// What the first of the two products of an output's gradient leaves for the second: its codes in the other layout,
   /// (lines, terms), and their scales.
@@ -51,7 +61,7 @@ class Fp8Buffers {
     return view_of(memory, lines, terms, ops::Fp8Format::e5m2, tiles);
   }
   /// Unless blockwise: (2) float32, the scale of the left operand and that of the right one.
-  [[nodiscard]] Tensor scales_of_both() const { return scales_; }
+  [[nodiscard]] Tensor scales_of_both(Fp8Room room) const { return room == Fp8Room::any ? scales_ : scales_of_slices_; }
 
  private:
   struct Memory {
@@ -69,10 +79,15 @@ class Fp8Buffers {
   /// The same, and for what is kept of its gradient.
   void fit_layer(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in, Memory& kept);
 
+  /// Takes the scales of both operands, those of whole matrices side by side for tp.
+  Tensor take_scales(device::Arena& workspace, Memory& left, Memory& right) const;
+
   config::Fp8 way_;
   bool keeps_gradients_;
-  Memory left_, right_, kept_of_first_, kept_of_second_;
-  Tensor scales_;  ///< of left and right
+  /// What slices of the first layer read lies where the gradient of its output is kept, which comes behind all slices.
+  Memory left_, right_, kept_of_first_, kept_of_second_, right_of_slices_;
+  Tensor scales_;            ///< of left and right
+  Tensor scales_of_slices_;  ///< of kept_of_first and right_of_slices
 };
 
 }  // namespace sft::model
