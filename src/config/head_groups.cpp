@@ -42,12 +42,10 @@ std::int64_t most_head_groups(const Config& config) {
 }
 
 std::string why_all_heads_at_once(const Config& config) {
-  const Lora& lora = config.lora;
   if (config.train.activation_checkpointing != ActivationCheckpointing::full) {
     return "queries, keys and values of all heads are kept without activation_checkpointing = full";
   }
   if (config.model.qk_norm_all_heads) return "queries and keys are normed over all heads together";
-  if (lora.use_peft && lora.lora_dropout > 0) return "the dropout of adapters is drawn for the columns of all heads";
   return "";
 }
 

@@ -111,15 +111,15 @@ std::vector<Family> families() {
     if (change) change(model);
     return model;
   };
-  const auto adapters = [](config::Config& c) {
-    c.lora.use_peft = true;
-    c.lora.lora_r = 4;
-    c.lora.lora_dropout = 0;
+  const auto adapters = [](double dropout, bool has_magnitudes) {
+    return [=](config::Config& c) {
+      c.lora.use_peft = true;
+      c.lora.lora_r = 4;
+      c.lora.lora_dropout = dropout;
+      c.lora.use_dora = has_magnitudes;
+    };
   };
-  const auto magnitudes = [=](config::Config& c) {
-    adapters(c);
-    c.lora.use_dora = true;
-  };
+  constexpr bool magnitudes = true;
   const auto in_fp8 = [](Fp8 fp8, const std::function<void(config::Config&)>& further = {}) {
     return [=](config::Config& c) {
       c.train.fp8 = fp8;
@@ -129,38 +129,39 @@ std::vector<Family> families() {
   // Groups begin and end within blocks of 128 rows, and lie across their borders.
   const auto wide_heads = [](config::Model& model) { model.head_dim = 24; };
   constexpr bool norms = true;
-  return {
-      {"llama", of(test::small_llama())},
-      {"windows, two rotations, norms of branches", of(test::small_gemma3()), norms},
-      {"sinks, some dims rotated", of(test::small_llama(),
-                                      [](config::Model& model) {
-                                        model.attention_sinks = true;
-                                        model.partial_rotary_factor = 0.5;
-                                      })},
-      {"biases", of(test::small_qwen2()), !norms, Families::all},
-      {"q/k norms", of(test::small_qwen3()), norms, Families::all},
-      {"adapters", of(test::small_qwen2()), !norms, Families::all, adapters},
-      {"magnitudes", of(test::small_llama()), !norms, Families::all, magnitudes},
-      {"magnitudes, biases", of(test::small_qwen2()), !norms, Families::all, magnitudes},
-      {"fp8", of(test::small_qwen2()), !norms, Families::all, in_fp8(Fp8::tensorwise)},
-      {"fp8, blocks", of(test::small_qwen2(), wide_heads), !norms, Families::all, in_fp8(Fp8::blockwise)},
-      {"fp8, rows of codes that nothing is between",
-       of(test::small_llama(),
-          [=](config::Model& model) {
-            wide_heads(model);
-            model.hidden_size = 48;
-          }),
-       !norms, Families::all, in_fp8(Fp8::blockwise)},
-      {"fp8, adapters", of(test::small_llama(), wide_heads), !norms, Families::all, in_fp8(Fp8::tensorwise, adapters)},
-      {"fp8, q/k norms", of(test::small_qwen3(), wide_heads), norms, Families::all, in_fp8(Fp8::blockwise)},
-      {"experts",
-       of(test::small_llama(),
-          [](config::Model& model) {
-            model.num_experts = 4;
-            model.num_experts_per_tok = 2;
-            model.moe_intermediate_size = 16;
-          }),
-       !norms, Families::all}};
+  return {{"llama", of(test::small_llama())},
+          {"windows, two rotations, norms of branches", of(test::small_gemma3()), norms},
+          {"sinks, some dims rotated", of(test::small_llama(),
+                                          [](config::Model& model) {
+                                            model.attention_sinks = true;
+                                            model.partial_rotary_factor = 0.5;
+                                          })},
+          {"biases", of(test::small_qwen2()), !norms, Families::all},
+          {"q/k norms", of(test::small_qwen3()), norms, Families::all},
+          {"adapters", of(test::small_qwen2()), !norms, Families::all, adapters(0.0, !magnitudes)},
+          {"adapters that drop", of(test::small_llama()), !norms, Families::all, adapters(0.3, !magnitudes)},
+          {"magnitudes", of(test::small_qwen2()), !norms, Families::all, adapters(0.0, magnitudes)},
+          {"magnitudes, adapters that drop", of(test::small_qwen2()), !norms, Families::all, adapters(0.3, magnitudes)},
+          {"fp8", of(test::small_qwen2()), !norms, Families::all, in_fp8(Fp8::tensorwise)},
+          {"fp8, blocks", of(test::small_qwen2(), wide_heads), !norms, Families::all, in_fp8(Fp8::blockwise)},
+          {"fp8, rows of codes that nothing is between",
+           of(test::small_llama(),
+              [=](config::Model& model) {
+                wide_heads(model);
+                model.hidden_size = 48;
+              }),
+           !norms, Families::all, in_fp8(Fp8::blockwise)},
+          {"fp8, adapters that drop", of(test::small_llama(), wide_heads), !norms, Families::all,
+           in_fp8(Fp8::tensorwise, adapters(0.3, !magnitudes))},
+          {"fp8, q/k norms", of(test::small_qwen3(), wide_heads), norms, Families::all, in_fp8(Fp8::blockwise)},
+          {"experts",
+           of(test::small_llama(),
+              [](config::Model& model) {
+                model.num_experts = 4;
+                model.num_experts_per_tok = 2;
+                model.moe_intermediate_size = 16;
+              }),
+           !norms, Families::all}};
 }
 
 /// In float32: sums of the same terms. In fp8 a number between two codes becomes the other one now and then, and only

@@ -116,9 +116,9 @@ void linear_backward_input(const Context& context, const Linear& layer, Tensor d
 void linear_backward_weight(const Context& context, const Linear& layer, const Tensor& dy, const Tensor& x,
                             std::int64_t first_token = 0, GradientCodes* codes = nullptr);
 
-// The same by slices of the weight, for the same x or dy, which stays as it is meanwhile; no adapter drops. On CPUs the
-// bits are those of the whole product: in fp8 both operands are rounded whole, once, when the object is made, which is
-// collective over the tp group. Its unit is in use until the last slice.
+// The same by slices of the weight, for the same x or dy, which stays as it is meanwhile, of all tokens of a pass. On
+// CPUs the bits are those of the whole product: in fp8 both operands are rounded whole, once, when the object is made,
+// which is collective over the tp group. Its unit is in use until the last slice.
 
 /// Columns of y (T, N) = x weight^T that belong to some rows of the weight. Of one object in use at a time; beside it
 /// there may be one of LinearColumns.

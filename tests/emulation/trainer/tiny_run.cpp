@@ -35,7 +35,7 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
   }
   config.lora.use_peft = tiny.has_adapters;
   config.lora.lora_r = 4;
-  config.lora.lora_dropout = tiny.head_groups > 1 ? 0.0 : 0.2;
+  config.lora.lora_dropout = 0.2;
   config.lora.use_dora = tiny.has_adapters && tiny.family == Family::llama && tiny.fp8 == config::Fp8::none;
   if (tiny.has_adapters && tiny.num_experts > 0) {
     config.lora.lora_target_parameters = {"experts.gate_up_proj", "experts.down_proj"};

@@ -109,25 +109,13 @@ BOOST_AUTO_TEST_CASE(all_heads_stay_at_once_where_they_must) {
     const auto fits = [](const config::ValidConfig& of) { return of->train.attention_head_groups.value_or(1) > 1; };
     return plan::choose_pieces(config::validate(config, num_ranks), fits).config->train.attention_head_groups.value();
   };
-  const auto no_drops = [](config::Config& c) {
-    c.lora.use_peft = true;
-    c.lora.lora_dropout = 0;
-  };
   BOOST_TEST(groups_of([](config::Config&) {}) == 2);
-  BOOST_TEST(groups_of(no_drops) == 2);
   using config::ActivationCheckpointing;
   BOOST_TEST(
       groups_of([](config::Config& c) { c.train.activation_checkpointing = ActivationCheckpointing::selective; }) == 1);
   BOOST_TEST(groups_of([](config::Config& c) { c.train.fp8 = config::Fp8::tensorwise; }) == 2);
   BOOST_TEST(groups_of([](config::Config& c) { c.model.qk_norm = c.model.qk_norm_all_heads = true; }) == 1);
-  BOOST_TEST(groups_of([&](config::Config& c) {
-               no_drops(c);
-               c.lora.use_dora = true;
-             }) == 2);
-  BOOST_TEST(groups_of([](config::Config& c) {
-               c.lora.use_peft = true;
-               c.lora.lora_dropout = 0.1;
-             }) == 1);
+  BOOST_TEST(groups_of([&](config::Config& c) { c.lora.use_peft = c.lora.use_dora = true; }) == 2);
   BOOST_TEST(groups_of([](config::Config& c) { c.parallel.tp_size = 2; }, 2) == 1);  // a head a rank
   BOOST_TEST(groups_of([](config::Config& c) { c.parallel.sp_size = 2; }, 2) == 2);
 }
