@@ -14,16 +14,38 @@ std::int64_t kv_heads_of_rank(const Config& config) {
   return std::max<std::int64_t>(1, config.model.num_key_value_heads / config.parallel.tp_size);
 }
 
+namespace {
+
+std::int64_t q_heads_of_rank(const Config& config) {
+  return config.model.num_attention_heads / config.parallel.tp_size;
+}
+
+/// Ranks that exchange heads, as far as that is known before plan::resolve_sp_method.
+std::int64_t num_exchanging(const Parallel& parallel) {
+  if (parallel.sp_method == SpMethod::ulysses) return parallel.sp_size;
+  return parallel.sp_method == SpMethod::hybrid ? std::max(1, parallel.ulysses_size) : 1;
+}
+
+/// Whether each group has as many query heads for each rank that exchanges heads.
+bool may_exchange(const Config& config, std::int64_t num_groups) {
+  return q_heads_of_rank(config) / num_groups % num_exchanging(config.parallel) == 0;
+}
+
+}  // namespace
+
+std::int64_t most_head_groups(const Config& config) {
+  const std::int64_t num_heads = kv_heads_of_rank(config);
+  for (std::int64_t groups = num_heads; groups > 1; --groups) {
+    if (num_heads % groups == 0 && may_exchange(config, groups)) return groups;
+  }
+  return 1;
+}
+
 std::string why_all_heads_at_once(const Config& config) {
-  const Lora& lora = config.lora;
   if (config.train.activation_checkpointing != ActivationCheckpointing::full) {
     return "queries, keys and values of all heads are kept without activation_checkpointing = full";
   }
-  if (config.parallel.sp_size > 1) return "ranks exchange heads or keys of all of them where rows are cut over sp";
-  if (config.train.fp8 != Fp8::none) return "scales of fp8 are those of whole products";
   if (config.model.qk_norm_all_heads) return "queries and keys are normed over all heads together";
-  if (lora.use_peft && lora.lora_dropout > 0) return "the dropout of adapters is drawn for the columns of all heads";
-  if (lora.use_peft && lora.use_dora) return "magnitudes of adapters scale whole matrices";
   return "";
 }
 
@@ -35,9 +57,15 @@ void check_head_groups(const Config& config) {
     throw_config_error(setting + " does not go with this run", why, "set it to auto or 1");
   }
   const std::int64_t num_heads = kv_heads_of_rank(config);
-  if (num_heads % groups == 0) return;
-  throw_config_error(setting + " does not divide the key/value heads of a rank", fmt::format("it has {}", num_heads),
-                     "set a divisor of it, or auto");
+  if (num_heads % groups != 0) {
+    throw_config_error(setting + " does not divide the key/value heads of a rank", fmt::format("it has {}", num_heads),
+                       "set a divisor of it, or auto");
+  }
+  if (may_exchange(config, groups)) return;
+  throw_config_error(
+      setting + " leaves groups whose heads the ranks of sp cannot exchange",
+      fmt::format("{} query heads for {} ranks", q_heads_of_rank(config) / groups, num_exchanging(config.parallel)),
+      fmt::format("set it to {} or auto, or parallel.sp_method to ring", most_head_groups(config)));
 }
 
 }  // namespace sft::config

@@ -62,7 +62,6 @@ Tensor rows_of_group(const HeadGroup& group, const Tensor& all) {
 /// What attention of the group works in.
 AttentionActivations part_of_group(const HeadGroup& group, const AttentionActivations& all) {
   AttentionActivations part = all;
-  if (group.is_all()) return part;
   const std::int64_t num_tokens = all.lse.shape[0], num_heads = all.lse.shape[1] / group.count;
   part.out = heads_of_group(group, all.out);
   part.lse = rows_of_group(group, all.lse.view({all.lse.num_elements()})).view({num_tokens, num_heads});
@@ -70,13 +69,11 @@ AttentionActivations part_of_group(const HeadGroup& group, const AttentionActiva
 }
 
 /// saved.qkv = queries, keys and values of the group.
-void project(const Context& c, const BlockParameters& p, const HeadGroup& group, const AttentionActivations& saved,
-             const BlockScratch& scratch) {
-  if (group.is_all()) return linear_forward(c, p.qkv, saved.qkv, scratch.normed);
+void project(const Context& c, const LinearRows& layer, const HeadGroup& group, const AttentionActivations& saved) {
   std::int64_t first_row = 0, first_column = 0;
   for (const std::int64_t num_columns : {c.sizes.q_columns(), c.sizes.kv_columns(), c.sizes.kv_columns()}) {
-    linear_forward_rows(c, p.qkv, {first_row + group.number * num_columns, num_columns},
-                        saved.qkv.columns(first_column, num_columns), scratch.normed);
+    layer.forward(c, {first_row + group.number * num_columns, num_columns},
+                  saved.qkv.columns(first_column, num_columns));
     first_row += group.count * num_columns;
     first_column += num_columns;
   }
@@ -257,11 +254,16 @@ void attend(const Context& c, const BlockParameters& p, const HeadGroup& group, 
 }
 
 /// saved.out and saved.lse, of scratch.normed.
-void attend_to_all(const Context& c, const BlockParameters& p, const AttentionActivations& saved,
-                   BlockScratch& scratch) {
+void attend_to_all(const Context& c, const BlockParameters& p, AttentionActivations& saved, BlockScratch& scratch) {
+  if (c.sizes.head_groups == 1) {
+    linear_forward(c, p.qkv, saved.qkv, scratch.normed);
+    rotate(c, p, saved, scratch);
+    return attend(c, p, {0, 1}, saved);
+  }
+  const LinearRows qkv(c, p.qkv, scratch.normed);
   for_each_group(c, [&](const Context& of_group, const HeadGroup& group) {
     AttentionActivations part = part_of_group(group, saved);
-    project(of_group, p, group, part, scratch);
+    project(of_group, qkv, group, part);
     rotate(of_group, p, part, scratch);
     attend(of_group, p, group, part);
   });
@@ -282,15 +284,15 @@ void differentiate_group(const Context& c, const BlockParameters& p, const HeadG
 /// The same for several groups, one after the other, whose queries, keys and values are computed again, of
 /// scratch.normed.
 void differentiate_groups(const Context& c, const BlockParameters& p, const AttentionActivations& saved,
-                          BlockScratch& scratch) {
+                          BlockScratch& scratch, GradientCodes& codes_of_o) {
   const parallel::SequenceAttention::Heads all = heads_of(scratch.qkv, c.sizes);
+  const LinearRows qkv(c, p.qkv, scratch.normed);
+  const LinearColumns o(c, p.o, scratch.dbranch, &codes_of_o);
   for_each_group(c, [&](const Context& of_group, const HeadGroup& group) {
     AttentionActivations part = part_of_group(group, saved);
-    project(of_group, p, group, part, scratch);
+    project(of_group, qkv, group, part);
     rotate(of_group, p, part, scratch);
-    const std::int64_t num_columns = of_group.sizes.q_columns();
-    linear_backward_columns(c, p.o, {group.number * num_columns, num_columns}, as_matrix(scratch.dattention),
-                            scratch.dbranch);
+    o.backward_input(c, group.number * of_group.sizes.q_columns(), as_matrix(scratch.dattention));
     differentiate_group(of_group, p, group, part, scratch,
                         {heads_of_group(group, all.q), heads_of_group(group, all.k), heads_of_group(group, all.v)},
                         [] {});
@@ -323,7 +325,7 @@ void attention_backward(const Context& c, const BlockParameters& p, AttentionAct
   if (c.sizes.head_groups > 1) {
     start_normed();
     c.tp.finish();
-    differentiate_groups(c, p, saved, scratch);
+    differentiate_groups(c, p, saved, scratch, of_o);
   } else {
     linear_backward_input(c, p.o, as_matrix(scratch.dattention), scratch.dbranch, 0, &of_o);
     // normed comes in the memory of dattention, beside the gradients of queries, keys and values

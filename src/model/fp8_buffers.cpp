@@ -12,6 +12,11 @@ Fp8Buffers::Fp8Buffers(config::Fp8 way, const config::Model& model, const Sizes&
   if (!is_used()) return;
   fit_layer(sizes.tokens, sizes.qkv_columns(), sizes.hidden, kept_of_first_);
   fit_layer(sizes.tokens, sizes.hidden, sizes.q_columns(), kept_of_second_);
+  if (sizes.head_groups > 1) {
+    kept_of_first_.fit(sizes.tokens, sizes.hidden, vectors());
+    right_of_slices_.fit(sizes.qkv_columns(), sizes.hidden,
+                         is_blockwise() ? ops::Fp8Tiles::blocks : ops::Fp8Tiles::whole);
+  }
   const std::int64_t mlp_tokens = std::min(mlp_tile_tokens, sizes.tokens), mlp = sizes.widest_mlp();
   if (mlp > 0) {
     fit_layer(mlp_tokens, 2 * mlp, sizes.hidden, kept_of_first_);
@@ -73,18 +78,24 @@ void Fp8Buffers::SizedMemory::fit(std::int64_t lines, std::int64_t terms, ops::F
 
 void Fp8Buffers::lay_out(device::Arena& workspace) {
   if (!is_used()) return;
-  for (SizedMemory* x : {&left_, &right_}) x->memory.codes = take(workspace, DType::uint8, {x->num_codes});
-  // Those of whole matrices lie side by side for tp; others begin where the kernels of products want them.
-  const std::int64_t begin = is_blockwise() ? (left_.num_scales + 3) / 4 * 4 : left_.num_scales;
-  scales_ = take(workspace, DType::float32, {begin + right_.num_scales});
-  left_.memory.scales = scales_.rows(0, left_.num_scales);
-  right_.memory.scales = scales_.rows(begin, right_.num_scales);
-  if (!keeps_gradients_) return;
-  for (SizedMemory* x : {&kept_of_first_, &kept_of_second_}) {
-    x->memory.codes = take(workspace, DType::uint8, {x->num_codes});
-    x->memory.scales = take(workspace, DType::float32, {x->num_scales});
+  for (SizedMemory* x : {&left_, &right_, &kept_of_first_, &kept_of_second_, &right_of_slices_}) {
+    if (x->num_codes > 0) x->memory.codes = take(workspace, DType::uint8, {x->num_codes});
+  }
+  scales_ = take_scales(workspace, left_, right_);
+  if (kept_of_first_.num_codes > 0) scales_of_slices_ = take_scales(workspace, kept_of_first_, right_of_slices_);
+  if (kept_of_second_.num_codes > 0) {
+    kept_of_second_.memory.scales = take(workspace, DType::float32, {kept_of_second_.num_scales});
   }
   if (num_expert_scales_ > 0) expert_scales_ = take(workspace, DType::float32, {num_expert_scales_});
+}
+
+Tensor Fp8Buffers::take_scales(device::Arena& workspace, SizedMemory& left, SizedMemory& right) const {
+  // Those of tiles begin where the kernels of products want them.
+  const std::int64_t begin = is_blockwise() ? (left.num_scales + 3) / 4 * 4 : left.num_scales;
+  const Tensor both = take(workspace, DType::float32, {begin + right.num_scales});
+  left.memory.scales = both.rows(0, left.num_scales);
+  right.memory.scales = both.rows(begin, right.num_scales);
+  return both;
 }
 
 bool Fp8Memory::fits(std::int64_t lines, std::int64_t terms, ops::Fp8Tiles tiles) const {

@@ -16,14 +16,23 @@ enum class Fp8Operand { activation, weight, gradient };
 /// For the two products of the gradient of that layer's output; without memory where the run has no fp8.
 [[nodiscard]] GradientCodes gradient_codes(const Context& c, LayerOfTwo layer);
 
-/// The product with a and b in fp8 where the run has that (Context::fp8), else as it is. Of `tensorwise` scales a
-/// matrix has one: of the slices that the ranks of tp have of it, which all call this for the same layer, but not of
-/// other tokens elsewhere. `scales_of_b`: where b is a weight of which the codes were gathered
-/// (ShardedUnits::fp8_scales); else empty. `codes`: of the operand that is the gradient of a layer's output, which goes
-/// into two products, of which the second has it transposed: the first of them rounds it to both layouts, from one pass
-/// over the numbers, and the second reads the codes. Nobody writes their memory between the two. Null: one product has
-/// it.
+/// Rounds a and b of the product, whose c is not read. Of `tensorwise` scales a matrix has one: of the slices that the
+/// ranks of tp have of it, which all call this for the same layer, but not of other tokens elsewhere. `scales_of_b`:
+/// where b is a weight of which the codes were gathered (ShardedUnits::fp8_scales); else empty. `codes`: of the operand
+/// that is the gradient of a layer's output, which goes into two products, of which the second has it transposed: the
+/// first of them rounds it to both layouts, from one pass over the numbers, and the second reads the codes. Nobody
+/// writes their memory between the two. Null: one product has it. `room`: where codes lie, until something else is
+/// rounded there.
+[[nodiscard]] Fp8Operands round_operands(const Context& c, const ops::Matmul& product, Fp8Operand a, Fp8Operand b,
+                                         const Tensor& scales_of_b, GradientCodes* codes, Fp8Room room = Fp8Room::any);
+
+/// The product with a and b in fp8 where the run has that (Context::fp8), else as it is.
 void multiply_in_fp8(const Context& c, const ops::Matmul& product, Fp8Operand a, Fp8Operand b,
                      const Tensor& scales_of_b = {}, GradientCodes* codes = nullptr);
+
+/// columns (T, count) = those columns [begin, begin + count) of the whole product, with the scales that the operands
+/// have for it. `bias` (count); empty: none.
+void multiply_columns_in_fp8(const Context& c, const Fp8Operands& operands, std::int64_t begin, const Tensor& columns,
+                             const Tensor& bias);
 
 }  // namespace sft::model

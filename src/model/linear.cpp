@@ -46,6 +46,11 @@ Tensor low_backward(const Context& c, const Adapter& adapter, const Tensor& dy) 
   return low_grad;
 }
 
+/// Those of a gradient that goes into a second product, the weight's.
+GradientCodes* codes_of_trained(const Context& c, const Linear& layer, GradientCodes* codes) {
+  return c.units.has_gradient(layer.weight) ? codes : nullptr;
+}
+
 /// A product of the layer itself, not of its adapters: in fp8 where the run has that, but for the head. `codes`: of a,
 /// if it goes into another product as well.
 void multiply_own(const Context& c, const Linear& layer, const ops::Matmul& product, Fp8Operand a, Fp8Operand b,
@@ -54,7 +59,7 @@ void multiply_own(const Context& c, const Linear& layer, const ops::Matmul& prod
     c.ops.matmul(product);
   } else {
     multiply_in_fp8(c, product, a, b, b == Fp8Operand::weight ? c.units.fp8_scales(layer.weight) : Tensor(),
-                    c.units.has_gradient(layer.weight) ? codes : nullptr);
+                    codes_of_trained(c, layer, codes));
   }
 }
 
@@ -63,9 +68,11 @@ void write_gradient(const Context& c, const parallel::ParameterGroup& matrix, co
   c.ops.matmul({.a = dy, .b = x, .c = target.tensor, .transpose_a = true, .accumulate = target.accumulate});
 }
 
-/// y (T, N) = or, with `accumulate`, += low b^T.
-void multiply_low(const Context& c, const Adapter& adapter, const Tensor& y, const Tensor& low, bool accumulate) {
-  c.ops.matmul({.a = low, .b = c.units.parameter(adapter.b), .c = y, .transpose_b = true, .accumulate = accumulate});
+/// y (T, n) = or, with `accumulate`, += low b^T, of the rows of b from `first_row` on.
+void multiply_low(const Context& c, const Adapter& adapter, const Tensor& y, const Tensor& low, bool accumulate,
+                  std::int64_t first_row = 0) {
+  const Tensor b = c.units.parameter(adapter.b).rows(first_row, y.shape[1]);
+  c.ops.matmul({.a = low, .b = b, .c = y, .transpose_b = true, .accumulate = accumulate});
 }
 
 /// All adapters of a model have magnitudes, or none has.
@@ -73,14 +80,15 @@ bool has_magnitudes(const Linear& layer) {
   return !layer.adapters.empty() && layer.adapters.front().magnitude.exists();
 }
 
-/// The rows of the fused `matrix` (rows, M), or vector, that the adapter belongs to.
-Tensor rows_of(const Context& c, const Linear& layer, const Adapter& adapter, const Tensor& matrix) {
-  return matrix.rows(c.units.first_row(layer.weight, adapter.member), c.units.parameter(adapter.b).shape[0]);
+/// Whether the gradient of the output is scaled before it goes to the input: what adapters drop goes there unscaled.
+bool scales_gradient(const Context& c, const Linear& layer) {
+  return has_magnitudes(layer) && c.adapters.dropout() == 0.0F;
 }
 
 /// W (N, M) of the adapter.
 Tensor weight_of(const Context& c, const Linear& layer, const Adapter& adapter) {
-  return rows_of(c, layer, adapter, c.units.parameter(layer.weight));
+  const std::int64_t first = c.units.first_row(layer.weight, adapter.member);
+  return c.units.parameter(layer.weight).rows(first, c.units.parameter(adapter.b).shape[0]);
 }
 
 /// scratch (T, N) = (factors + shift) dy, column by column.
@@ -90,25 +98,47 @@ Tensor scaled(const Context& c, const Adapter& adapter, const Tensor& dy, float 
   return result;
 }
 
-/// Adds what an adapter with a magnitude changes of y (T, N), the product of its weight and x, and of `bias` if not
-/// empty.
+/// Adds what an adapter with a magnitude changes of y (T, n), the product of x and the rows of its weight from
+/// `first_row` on, and of `bias` (n) if not empty.
 void add_magnitude_adapter(const Context& c, const Linear& layer, const Adapter& adapter, const Tensor& y,
-                           const Tensor& x, const Tensor& bias, std::int64_t first_token) {
-  const Tensor factors = c.adapters.factors(adapter, y.shape[1]);
+                           const Tensor& x, const Tensor& bias, std::int64_t first_token, std::int64_t first_row) {
+  const std::int64_t num_rows = y.shape[1];
+  const Tensor factors = c.adapters.factors(adapter, c.units.parameter(adapter.b).shape[0]).rows(first_row, num_rows);
   const auto add = [&](const Tensor& product, float shift, const Tensor& its_bias) {
     c.ops.scale_columns(
         {.out = y, .in = product, .factors = factors, .shift = shift, .bias = its_bias, .accumulate = true});
   };
   if (c.adapters.dropout() == 0.0F) {
-    multiply_low(c, adapter, y, low_forward(c, adapter, x), /*accumulate=*/true);
+    multiply_low(c, adapter, y, low_forward(c, adapter, x), /*accumulate=*/true, first_row);
     add(y, -1.0F, bias);
     return;
   }
-  const Tensor input = dropped(c, adapter, x, first_token), product = c.adapters.output(y.shape[0], y.shape[1]);
-  c.ops.matmul({.a = input, .b = weight_of(c, layer, adapter), .c = product, .transpose_b = true});
+  const Tensor input = dropped(c, adapter, x, first_token), product = c.adapters.output(y.shape[0], num_rows);
+  const Tensor weight = weight_of(c, layer, adapter).rows(first_row, num_rows);
+  c.ops.matmul({.a = input, .b = weight, .c = product, .transpose_b = true});
   add(product, -1.0F, {});
-  multiply_low(c, adapter, product, low_forward(c, adapter, input), /*accumulate=*/false);
+  multiply_low(c, adapter, product, low_forward(c, adapter, input), /*accumulate=*/false, first_row);
   add(product, 0.0F, {});
+}
+
+/// Adds to y (T, rows.count), the product of x and the rows, what the layer's adapters make of x there. `bias` (N): it
+/// is in y; empty: none.
+void add_adapters(const Context& c, const Linear& layer, LinearRows::Slice rows, const Tensor& y, const Tensor& x,
+                  const Tensor& bias, std::int64_t first_token) {
+  for (const Adapter& adapter : layer.adapters) {
+    const std::int64_t first = c.units.first_row(layer.weight, adapter.member);
+    const std::int64_t end = first + c.units.parameter(adapter.b).shape[0];
+    const std::int64_t begin = std::max(first, rows.begin), count = std::min(end, rows.begin + rows.count) - begin;
+    if (count <= 0) continue;
+    const Tensor columns = y.columns(begin - rows.begin, count);
+    if (adapter.magnitude.exists()) {
+      const Tensor its_bias = bias.empty() ? bias : bias.rows(begin, count);
+      add_magnitude_adapter(c, layer, adapter, columns, x, its_bias, first_token, begin - first);
+    } else {
+      multiply_low(c, adapter, columns, low_forward(c, adapter, dropped(c, adapter, x, first_token)),
+                   /*accumulate=*/true, begin - first);
+    }
+  }
 }
 
 void multiply(const Context& c, const Linear& layer, Tensor y, const Tensor& x, bool with_bias,
@@ -116,26 +146,22 @@ void multiply(const Context& c, const Linear& layer, Tensor y, const Tensor& x, 
   const Tensor bias = with_bias ? c.units.parameter(layer.bias) : Tensor();
   multiply_own(c, layer, {.a = x, .b = c.units.parameter(layer.weight), .c = y, .transpose_b = true, .bias = bias},
                Fp8Operand::activation, Fp8Operand::weight);
-  for (const Adapter& adapter : layer.adapters) {
-    const Tensor columns = columns_of(c, layer, adapter, y);
-    if (adapter.magnitude.exists()) {
-      const Tensor its_bias = with_bias ? rows_of(c, layer, adapter, bias) : Tensor();
-      add_magnitude_adapter(c, layer, adapter, columns, x, its_bias, first_token);
-    } else {
-      multiply_low(c, adapter, columns, low_forward(c, adapter, dropped(c, adapter, x, first_token)),
-                   /*accumulate=*/true);
-    }
-  }
+  add_adapters(c, layer, {0, y.shape[1]}, y, x, bias, first_token);
 }
 
-/// dx (T, M) = or, with `accumulate`, += the gradient through A and B, of dy (T, N), that of low b^T.
-void low_backward_input(const Context& c, const Adapter& adapter, const Tensor& dx, const Tensor& dy, bool accumulate) {
-  c.ops.matmul(
-      {.a = low_backward(c, adapter, dy), .b = c.units.parameter(adapter.a), .c = dx, .accumulate = accumulate});
+/// dx (T, n) = or, with `accumulate`, += some columns of the gradient through A and B, of dy (T, N), that of low b^T.
+void low_backward_input(const Context& c, const Adapter& adapter, const Tensor& dx, const Tensor& dy, bool accumulate,
+                        std::int64_t first_column = 0) {
+  c.ops.matmul({.a = low_backward(c, adapter, dy),
+                .b = c.units.parameter(adapter.a).columns(first_column, dx.shape[1]),
+                .c = dx,
+                .accumulate = accumulate});
 }
 
-/// dx (T, M) = the gradient through a layer of which some outputs are scaled, matrix by matrix; nothing is dropped.
-void scaled_backward_input(const Context& c, const Linear& layer, const Tensor& dx, const Tensor& dy) {
+/// dx (T, n) = some columns of the gradient through a layer of which some outputs are scaled, matrix by matrix; nothing
+/// is dropped.
+void scaled_backward_input(const Context& c, const Linear& layer, const Tensor& dx, const Tensor& dy,
+                           std::int64_t first_column = 0) {
   const Tensor weight = c.units.parameter(layer.weight);
   for (int member = 0; member < layer.weight.count; ++member) {
     const std::int64_t begin = c.units.first_row(layer.weight, member);
@@ -145,22 +171,39 @@ void scaled_backward_input(const Context& c, const Linear& layer, const Tensor& 
     const Tensor columns = dy.columns(begin, count);
     const bool has_adapter = adapter != layer.adapters.end();
     const Tensor dproduct = has_adapter ? scaled(c, *adapter, columns, 0.0F) : columns;
-    c.ops.matmul({.a = dproduct, .b = weight.rows(begin, count), .c = dx, .accumulate = member > 0});
-    if (has_adapter) low_backward_input(c, *adapter, dx, dproduct, /*accumulate=*/true);
+    const Tensor of_columns = weight.rows(begin, count).columns(first_column, dx.shape[1]);
+    c.ops.matmul({.a = dproduct, .b = of_columns, .c = dx, .accumulate = member > 0});
+    if (has_adapter) low_backward_input(c, *adapter, dx, dproduct, /*accumulate=*/true, first_column);
   }
 }
 
-/// dx (T, M) += the gradient through what an adapter makes of an x that was partly dropped, of dy (T, N).
+/// dx (T, n) += some columns of the gradient through what an adapter makes of an x that was partly dropped, of
+/// dy (T, N). They stand in a matrix of all columns, since what is dropped follows from the place there.
 void dropped_backward_input(const Context& c, const Linear& layer, const Adapter& adapter, const Tensor& dx,
-                            const Tensor& dy, std::int64_t first_token) {
-  const Tensor input_grad = c.adapters.input(dx.shape[0], dx.shape[1]);
+                            const Tensor& dy, std::int64_t first_token, std::int64_t first_column) {
+  const std::int64_t all = c.units.parameter(adapter.a).shape[1];
+  const Tensor input_grad = c.adapters.input(dx.shape[0], all).columns(first_column, dx.shape[1]);
   const bool has_magnitude = adapter.magnitude.exists();
   if (has_magnitude) {
-    c.ops.matmul({.a = scaled(c, adapter, dy, -1.0F), .b = weight_of(c, layer, adapter), .c = input_grad});
+    const Tensor weight = weight_of(c, layer, adapter).columns(first_column, dx.shape[1]);
+    c.ops.matmul({.a = scaled(c, adapter, dy, -1.0F), .b = weight, .c = input_grad});
   }
   low_backward_input(c, adapter, input_grad, has_magnitude ? scaled(c, adapter, dy, 0.0F) : dy,
-                     /*accumulate=*/has_magnitude);
-  c.ops.dropout(dx, input_grad, c.adapters.dropout(), seed_of(c, adapter), first_token * dx.shape[1], true);
+                     /*accumulate=*/has_magnitude, first_column);
+  c.ops.dropout(dx, input_grad, c.adapters.dropout(), seed_of(c, adapter), first_token * all + first_column, true);
+}
+
+/// Adds to dx (T, n), some columns of dy weight, what goes through the layer's adapters, of dy (T, N).
+void add_adapters_backward(const Context& c, const Linear& layer, const Tensor& dx, const Tensor& dy,
+                           std::int64_t first_token, std::int64_t first_column) {
+  for (const Adapter& adapter : layer.adapters) {
+    const Tensor columns = columns_of(c, layer, adapter, dy);
+    if (c.adapters.dropout() != 0.0F) {
+      dropped_backward_input(c, layer, adapter, dx, columns, first_token, first_column);
+    } else {
+      low_backward_input(c, adapter, dx, columns, /*accumulate=*/true, first_column);
+    }
+  }
 }
 
 /// Adds to the gradient of a magnitude, of the gradient dy (T, N) of its adapter's output. `input` (T, M), and `low`
@@ -274,24 +317,6 @@ void linear_forward(const Context& c, const Linear& layer, Tensor y, const Tenso
   multiply(c, layer, y, x, layer.bias.exists(), first_token);
 }
 
-void linear_forward_rows(const Context& c, const Linear& layer, Slice rows, Tensor y, const Tensor& x) {
-  const Tensor bias = layer.bias.exists() ? c.units.parameter(layer.bias).rows(rows.begin, rows.count) : Tensor();
-  const Tensor weight = c.units.parameter(layer.weight).rows(rows.begin, rows.count);
-  c.ops.matmul({.a = x, .b = weight, .c = y, .transpose_b = true, .bias = bias});
-  for (const Adapter& adapter : layer.adapters) {
-    const Tensor b = c.units.parameter(adapter.b);
-    const std::int64_t first = c.units.first_row(layer.weight, adapter.member);
-    const std::int64_t begin = std::max(first, rows.begin);
-    const std::int64_t count = std::min(first + b.shape[0], rows.begin + rows.count) - begin;
-    if (count <= 0) continue;
-    c.ops.matmul({.a = low_forward(c, adapter, x),
-                  .b = b.rows(begin - first, count),
-                  .c = y.columns(begin - rows.begin, count),
-                  .transpose_b = true,
-                  .accumulate = true});
-  }
-}
-
 void linear_forward_partial(const Context& c, const Linear& layer, Tensor y, const Tensor& x,
                             std::int64_t first_token) {
   multiply(c, layer, y, x, layer.bias.exists() && c.tp.rank() == 0, first_token);
@@ -299,31 +324,10 @@ void linear_forward_partial(const Context& c, const Linear& layer, Tensor y, con
 
 void linear_backward_input(const Context& c, const Linear& layer, Tensor dx, const Tensor& dy, std::int64_t first_token,
                            GradientCodes* codes) {
-  const bool drops = c.adapters.dropout() != 0.0F;
-  if (!drops && has_magnitudes(layer)) {
-    scaled_backward_input(c, layer, dx, dy);
-    return;
-  }
+  if (scales_gradient(c, layer)) return scaled_backward_input(c, layer, dx, dy);
   multiply_own(c, layer, {.a = dy, .b = c.units.parameter(layer.weight), .c = dx}, Fp8Operand::gradient,
                Fp8Operand::weight, codes);
-  for (const Adapter& adapter : layer.adapters) {
-    const Tensor columns = columns_of(c, layer, adapter, dy);
-    if (drops) {
-      dropped_backward_input(c, layer, adapter, dx, columns, first_token);
-    } else {
-      low_backward_input(c, adapter, dx, columns, /*accumulate=*/true);
-    }
-  }
-}
-
-void linear_backward_columns(const Context& c, const Linear& layer, Slice columns, Tensor dx, const Tensor& dy) {
-  c.ops.matmul({.a = dy, .b = c.units.parameter(layer.weight).columns(columns.begin, columns.count), .c = dx});
-  for (const Adapter& adapter : layer.adapters) {
-    c.ops.matmul({.a = low_backward(c, adapter, columns_of(c, layer, adapter, dy)),
-                  .b = c.units.parameter(adapter.a).columns(columns.begin, columns.count),
-                  .c = dx,
-                  .accumulate = true});
-  }
+  add_adapters_backward(c, layer, dx, dy, first_token, /*first_column=*/0);
 }
 
 void linear_backward_weight(const Context& c, const Linear& layer, const Tensor& dy, const Tensor& x,
@@ -346,6 +350,43 @@ void linear_backward_weight(const Context& c, const Linear& layer, const Tensor&
     write_gradient(c, adapter.b, dproduct, low);
     write_gradient(c, adapter.a, low_backward(c, adapter, dproduct), input);
   }
+}
+
+LinearRows::LinearRows(const Context& c, const Linear& layer, const Tensor& x) : layer_(layer), x_(x) {
+  if (c.fp8 == nullptr) return;
+  operands_ = round_operands(c, {.a = x, .b = c.units.parameter(layer.weight), .c = {}, .transpose_b = true},
+                             Fp8Operand::activation, Fp8Operand::weight, c.units.fp8_scales(layer.weight), nullptr,
+                             Fp8Room::slices_of_first);
+}
+
+void LinearRows::forward(const Context& c, Slice rows, const Tensor& y) const {
+  const Tensor bias = layer_.bias.exists() ? c.units.parameter(layer_.bias) : Tensor();
+  const Tensor own_bias = bias.empty() ? bias : bias.rows(rows.begin, rows.count);
+  if (c.fp8 != nullptr) {
+    multiply_columns_in_fp8(c, operands_, rows.begin, y, own_bias);
+  } else {
+    const Tensor weight = c.units.parameter(layer_.weight).rows(rows.begin, rows.count);
+    c.ops.matmul({.a = x_, .b = weight, .c = y, .transpose_b = true, .bias = own_bias});
+  }
+  add_adapters(c, layer_, rows, y, x_, bias, /*first_token=*/0);
+}
+
+LinearColumns::LinearColumns(const Context& c, const Linear& layer, const Tensor& dy, GradientCodes* codes)
+    : layer_(layer), dy_(dy) {
+  if (c.fp8 == nullptr) return;
+  operands_ = round_operands(c, {.a = dy, .b = c.units.parameter(layer.weight), .c = {}}, Fp8Operand::gradient,
+                             Fp8Operand::weight, c.units.fp8_scales(layer.weight), codes_of_trained(c, layer, codes));
+}
+
+void LinearColumns::backward_input(const Context& c, std::int64_t first_column, const Tensor& dx) const {
+  if (scales_gradient(c, layer_)) return scaled_backward_input(c, layer_, dx, dy_, first_column);
+  if (c.fp8 != nullptr) {
+    multiply_columns_in_fp8(c, operands_, first_column, dx, {});
+  } else {
+    const Tensor weight = c.units.parameter(layer_.weight).columns(first_column, dx.shape[1]);
+    c.ops.matmul({.a = dy_, .b = weight, .c = dx});
+  }
+  add_adapters_backward(c, layer_, dx, dy_, /*first_token=*/0, first_column);
 }
 
 }  // namespace sft::model

@@ -38,14 +38,14 @@ std::vector<Pieces> candidates(const config::ValidConfig& config) {
     pieces.tile_tokens = auto_mlp_tile_tokens;
     all.push_back(pieces);
   }
-  if (may_group && config::kv_heads_of_rank(*config) > 1) {
-    pieces.head_groups = config::kv_heads_of_rank(*config);
+  if (may_group && config::most_head_groups(*config) > 1) {
+    pieces.head_groups = config::most_head_groups(*config);
     all.push_back(pieces);
   }
   return all;
 }
 
-std::string why(const Pieces& pieces) {
+std::string why(const Pieces& pieces, std::int64_t num_kv_heads) {
   std::vector<std::string> parts;
   if (pieces.tile_tokens > 0) {
     parts.push_back(
@@ -54,10 +54,12 @@ std::string why(const Pieces& pieces) {
                     pieces.tile_tokens));
   }
   if (pieces.head_groups > 1) {
-    parts.push_back(
-        fmt::format("attention_head_groups = auto: attention works on each of {} key/value heads alone, as "
-                    "the run does not fit in memory where it works on all",
-                    pieces.head_groups));
+    parts.push_back(fmt::format(
+        "attention_head_groups = auto: attention works on {}, as the run does not fit in memory where it "
+        "works on all",
+        pieces.head_groups == num_kv_heads
+            ? fmt::format("each of {} key/value heads alone", num_kv_heads)
+            : fmt::format("{} of {} key/value heads at a time", num_kv_heads / pieces.head_groups, num_kv_heads)));
   }
   return fmt::format("{}", fmt::join(parts, "; "));
 }
@@ -70,7 +72,7 @@ ChosenPieces choose_pieces(const config::ValidConfig& config, const Fits& fits) 
   if (others.empty() || fits(whole)) return {whole, ""};
   for (const Pieces& pieces : others) {
     const config::ValidConfig in_pieces = with_pieces(config, pieces);
-    if (fits(in_pieces)) return {in_pieces, why(pieces)};
+    if (fits(in_pieces)) return {in_pieces, why(pieces, config::kv_heads_of_rank(*config))};
   }
   return {whole, ""};
 }

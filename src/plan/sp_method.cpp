@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "sft/config/head_groups.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/mesh/place.hpp"
 #include "sft/model/layer_plan.hpp"
@@ -111,8 +112,10 @@ std::string describe(const SpCandidate& candidate, int sp_size) {
 /// Without their bytes.
 std::vector<SpCandidate> fitting_methods(const config::ValidConfig& config, int ranks_per_node) {
   const config::Parallel& parallel = config->parallel;
-  const std::int64_t q_heads = config->model.num_attention_heads / parallel.tp_size;
-  const std::int64_t kv_heads = std::max<std::int64_t>(1, config->model.num_key_value_heads / parallel.tp_size);
+  // Of a group of heads, whose memory the next group takes.
+  const std::int64_t head_groups = config->train.attention_head_groups.value_or(1);
+  const std::int64_t q_heads = config->model.num_attention_heads / parallel.tp_size / head_groups;
+  const std::int64_t kv_heads = config::kv_heads_of_rank(*config) / head_groups;
   std::vector<SpCandidate> candidates = {{SpMethod::ring, 1, 0.0}};
   // A head of the whole row is as much as sp_size heads of a rank's tokens.
   const bool fits_memory_of_ring = parallel.sp_size <= 2 * kv_heads;

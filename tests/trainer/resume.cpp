@@ -406,6 +406,9 @@ struct SmallRun {
   config::Precision precision;
   bool has_experts, has_adapters, adapts_experts;
   double least_share = 0.95;  ///< of what is planned, that the peak is
+  /// Heads in two groups, which all else that may go with them is beside.
+  config::Fp8 fp8 = config::Fp8::none;
+  bool groups_heads = false;
   friend std::ostream& operator<<(std::ostream& out, const SmallRun& run) { return out << run.name; }
 };
 
@@ -434,6 +437,17 @@ const std::vector<SmallRun> small_runs{
      0.92},
     // Its peak was 52.5 to 53.5 MiB in four runs of the same numbers, 0.949 to 0.963 of what was planned.
     {"experts, adapters of them, bf16, two ranks", two_ranks, config::Precision::bf16, true, true, true, 0.94},
+    {"heads in groups, fp8, two ranks", two_ranks, config::Precision::fp32, false, false, false, 0.9,
+     config::Fp8::blockwise, true},
+    {"heads in groups, adapters with magnitudes, a ring of two ranks",
+     {.dp_shard_size = 1, .sp_size = 2},
+     config::Precision::fp32,
+     false,
+     true,
+     false,
+     0.9,
+     config::Fp8::none,
+     true},
 };
 
 BOOST_DATA_TEST_CASE(small_runs_take_no_more_memory_than_planned, small_runs, small) {
@@ -449,6 +463,13 @@ BOOST_DATA_TEST_CASE(small_runs_take_no_more_memory_than_planned, small_runs, sm
     }
     config.lora.use_peft = small.has_adapters;
     config.lora.lora_r = 4;
+    config.train.fp8 = small.fp8;
+    if (small.groups_heads) {
+      config.lora.use_dora = small.has_adapters;
+      config.train.activation_checkpointing = config::ActivationCheckpointing::full;
+      config.train.attention_head_groups = 2;
+      config.parallel.sp_method = config::SpMethod::ring;
+    }
     if (!small.adapts_experts) return;
     config.lora.lora_dropout = 0;
     config.lora.lora_target_parameters = {"gate_up_proj", "down_proj"};

@@ -33,6 +33,16 @@ struct GradientCodes {
   bool are_kept = false;
 };
 
+/// The operands of a product: a line for each row of the result, and for each column.
+struct Fp8Operands {
+  ops::ConstFp8Matrix left, right;
+};
+
+/// Of two pairs of operands, each of which the next product in the same room overwrites. The other one is for slices of
+/// the first layer of attention where that works on several groups of heads: in its backward pass slices of both layers
+/// take turns.
+enum class Fp8Room { any, slices_of_first };
+
 class Fp8Buffers {
  public:
   /// For a rank of `sizes`. At most `mlp_tile_tokens` tokens pass the layers of an MLP at a time. `keeps_gradients`:
@@ -50,8 +60,12 @@ class Fp8Buffers {
   [[nodiscard]] ops::Fp8Tiles vectors() const { return is_blockwise() ? ops::Fp8Tiles::vectors : ops::Fp8Tiles::whole; }
 
   /// Of the left or right operand of a product.
-  [[nodiscard]] const Fp8Memory& left() const { return left_.memory; }
-  [[nodiscard]] const Fp8Memory& right() const { return right_.memory; }
+  [[nodiscard]] const Fp8Memory& left(Fp8Room room) const {
+    return (room == Fp8Room::any ? left_ : kept_of_first_).memory;
+  }
+  [[nodiscard]] const Fp8Memory& right(Fp8Room room) const {
+    return (room == Fp8Room::any ? right_ : right_of_slices_).memory;
+  }
   /// Of what the first of the two products of an output's gradient leaves for the second. Of experts, of which one
   /// works at a time, that of the second layer fits as many rows as this rank has tokens.
   [[nodiscard]] const Fp8Memory& kept(LayerOfTwo layer) const {
@@ -62,7 +76,7 @@ class Fp8Buffers {
   [[nodiscard]] Tensor expert_scales(std::int64_t first_row, std::int64_t num_rows, std::int64_t first_expert,
                                      std::int64_t num_experts) const;
   /// Unless blockwise: (2) float32, the scale of the left operand and that of the right one.
-  [[nodiscard]] Tensor scales_of_both() const { return scales_; }
+  [[nodiscard]] Tensor scales_of_both(Fp8Room room) const { return room == Fp8Room::any ? scales_ : scales_of_slices_; }
 
  private:
   struct SizedMemory {
@@ -81,10 +95,15 @@ class Fp8Buffers {
   /// Where the scales begin that are kept for rows from `row` on, of experts from `expert` on.
   [[nodiscard]] std::int64_t first_expert_scale(std::int64_t row, std::int64_t expert) const;
 
+  /// Takes the scales of both operands, those of whole matrices side by side for tp.
+  Tensor take_scales(device::Arena& workspace, SizedMemory& left, SizedMemory& right) const;
+
   config::Fp8 way_;
   bool keeps_gradients_;
-  SizedMemory left_, right_, kept_of_first_, kept_of_second_;
+  /// What slices of the first layer read lies where the gradient of its output is kept, which comes behind all slices.
+  SizedMemory left_, right_, kept_of_first_, kept_of_second_, right_of_slices_;
   Tensor scales_;                       ///< of left and right
+  Tensor scales_of_slices_;             ///< of kept_of_first and right_of_slices
   std::int64_t expert_lines_ = 0;       ///< of what is kept of an expert's first layer, up to a multiple of 4
   std::int64_t num_expert_scales_ = 0;  ///< kept
   Tensor expert_scales_;

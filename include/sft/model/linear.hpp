@@ -14,6 +14,7 @@
 #include "sft/device/arena.hpp"
 #include "sft/model/architecture.hpp"
 #include "sft/model/context.hpp"
+#include "sft/model/fp8_buffers.hpp"
 #include "sft/ops/shapes.hpp"
 #include "sft/tensor/tensor.hpp"
 
@@ -101,12 +102,6 @@ void prepare_magnitudes(const Context& context, const Linear& layer);
 /// y (T, N) of x (T, M); the layer's unit is in use, and its magnitudes are prepared.
 void linear_forward(const Context& context, const Linear& layer, Tensor y, const Tensor& x,
                     std::int64_t first_token = 0);
-/// Some rows of a layer's weight, or columns.
-struct Slice {
-  std::int64_t begin, count;
-};
-/// The columns of y (T, N) that belong to `rows` of the weight. No adapter of the layer has a magnitude or drops.
-void linear_forward_rows(const Context& context, const Linear& layer, Slice rows, Tensor y, const Tensor& x);
 /// This rank's part of y (T, N) of a layer whose columns are split over tp: the sum over tp is y, which has the bias
 /// once.
 void linear_forward_partial(const Context& context, const Linear& layer, Tensor y, const Tensor& x,
@@ -116,11 +111,46 @@ void linear_forward_partial(const Context& context, const Linear& layer, Tensor 
 /// round it once; null: each rounds it.
 void linear_backward_input(const Context& context, const Linear& layer, Tensor dx, const Tensor& dy,
                            std::int64_t first_token = 0, GradientCodes* codes = nullptr);
-/// The columns of dx (T, M) that belong to `columns` of the weight. No adapter of the layer has a magnitude or drops.
-void linear_backward_columns(const Context& context, const Linear& layer, Slice columns, Tensor dx, const Tensor& dy);
 /// Writes the gradients of weight and bias, as far as they are trained, and of the adapters, from dy (T, N) and
 /// x (T, M).
 void linear_backward_weight(const Context& context, const Linear& layer, const Tensor& dy, const Tensor& x,
                             std::int64_t first_token = 0, GradientCodes* codes = nullptr);
+
+// The same by slices of the weight, for the same x or dy, which stays as it is meanwhile, of all tokens of a pass. On
+// CPUs the bits are those of the whole product: in fp8 both operands are rounded whole, once, when the object is made,
+// which is collective over the tp group. Its unit is in use until the last slice.
+
+/// Columns of y (T, N) = x weight^T that belong to some rows of the weight. Of one object in use at a time; beside it
+/// there may be one of LinearColumns.
+class LinearRows {
+ public:
+  LinearRows(const Context& context, const Linear& layer, const Tensor& x);
+
+  struct Slice {
+    std::int64_t begin, count;
+  };
+  /// y (T, rows.count).
+  void forward(const Context& context, Slice rows, const Tensor& y) const;
+
+ private:
+  const Linear& layer_;
+  Tensor x_;
+  Fp8Operands operands_;  ///< of nothing but fp8
+};
+
+/// Columns of dx (T, M) = dy weight. In fp8 no other product comes between its slices but those of LinearRows. `codes`
+/// as of linear_backward_input.
+class LinearColumns {
+ public:
+  LinearColumns(const Context& context, const Linear& layer, const Tensor& dy, GradientCodes* codes);
+
+  /// dx (T, n): those from `first_column` on.
+  void backward_input(const Context& context, std::int64_t first_column, const Tensor& dx) const;
+
+ private:
+  const Linear& layer_;
+  Tensor dy_;
+  Fp8Operands operands_;  ///< of nothing but fp8
+};
 
 }  // namespace sft::model

@@ -259,9 +259,9 @@ class Backend {
   /// x += the numbers of fill_uniform, rounded once.
   virtual void add_uniform(Tensor x, std::uint64_t seed, std::int64_t first_index, float bound) = 0;
   /// out = or, with `accumulate`, += in / (1 - probability), elements that are dropped being 0 (Srivastava et al.
-  /// 2014). Element i of the flattened tensor is dropped with that probability, drawn from (seed, first_index + i)
-  /// alone: the backward pass is the same call, and so is any slice of the tensor. Each float32 or bf16, contiguous;
-  /// out may be in. 0 <= probability < 1.
+  /// 2014). An element of in that lies i elements behind the first one is dropped with that probability, drawn from
+  /// (seed, first_index + i) alone: the backward pass is the same call, and so is any slice of the tensor, be it of
+  /// rows or columns where they lie. Each float32 or bf16, strided; out may be in. 0 <= probability < 1.
   virtual void dropout(Tensor out, ConstTensor in, float probability, std::uint64_t seed, std::int64_t first_index,
                        bool accumulate) = 0;
 

@@ -57,8 +57,7 @@ class SequenceAttention {
   /// `schedules`, one for each kind of attention and all of the same tokens, are read before the call returns.
   virtual void set_schedules(const sequence::AttentionSchedules& schedules) = 0;
 
-  /// For a layer whose attention is of this kind: out (T, H, D) compute dtype, contiguous, or strided where rows are
-  /// whole on a rank, = attention of this rank's
+  /// For a layer whose attention is of this kind: out (T, H, D) compute dtype, strided, = attention of this rank's
   /// queries to the group's keys and values; 0 for tokens outside every document. lse (T, H) float32, contiguous: the
   /// log-sum-exp that the backward pass needs, of as many tokens and heads, where heads are exchanged of others than
   /// this rank's; -inf outside every document.

@@ -25,8 +25,8 @@ struct ChosenPieces {
 using Fits = std::function<bool(const config::ValidConfig& config)>;
 
 /// Sets what is auto: neither tiles nor groups where the run fits without; else auto_mlp_tile_tokens where it fits with
-/// them; else each key/value head alone, too, where it fits so; else neither. Asks `fits` three times at most, and on
-/// all ranks alike.
+/// them; else each key/value head alone, too, or as few as may be (config::most_head_groups), where it fits so; else
+/// neither. Asks `fits` three times at most, and on all ranks alike.
 [[nodiscard]] ChosenPieces choose_pieces(const config::ValidConfig& config, const Fits& fits);
 
 }  // namespace sft::plan

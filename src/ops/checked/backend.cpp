@@ -148,9 +148,8 @@ class CheckedBackend final : public Backend {
   void dropout(Tensor out, ConstTensor in, float probability, std::uint64_t seed, std::int64_t first_index,
                bool accumulate) override {
     Call call("dropout");
-    call.out("out", out, shape_of(out), any_compute);
-    call.in("in", in, shape_of(in), any_compute);
-    call.require(out.num_elements() == in.num_elements(), "out has another number of elements than in");
+    call.out("out", out, shape_of(in), any_compute, Layout::strided);
+    call.in("in", in, shape_of(in), any_compute, Layout::strided);
     call.require(probability >= 0.0F && probability < 1.0F, "probability is not in [0, 1)");
     call.require(first_index >= 0, "first_index is negative");
     call.may_be("out", "in");

@@ -91,8 +91,10 @@ class CpuBackend final : public Backend {
   void dropout(Tensor out, ConstTensor in, float probability, std::uint64_t seed, std::int64_t first_index,
                bool accumulate) override {
     stream_.synchronize();
-    SFT_ENSURE(out.num_elements() == in.num_elements(), "dropout: shapes fit");
-    kernels_.dropout(flat_view_of(out), flat_view_of(in), probability, seed, first_index, accumulate);
+    SFT_ENSURE(out.shape[0] == in.shape[0] && out.row_elements() == in.row_elements(), "dropout: shapes fit");
+    const bool flat = out.is_contiguous() && in.is_contiguous();
+    kernels_.dropout(flat ? flat_view_of(out) : view_of(out), flat ? flat_view_of(in) : view_of(in), probability, seed,
+                     first_index, accumulate);
   }
 
   void embedding_forward(Tensor out, ConstTensor tokens, ConstTensor table, std::int64_t vocab_begin) override {

@@ -71,6 +71,18 @@ BOOST_AUTO_TEST_CASE(dropout) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(dropout_of_columns) {
+  for (const DType dtype : compute_dtypes) {
+    for (const Layout layout : layouts) {
+      for (const std::int64_t first : {first_indices.front(), first_indices.back()}) {
+        Twin x = Twin(dtype, {37, 24}, layout).normal(1), y(dtype, {37, 24}, layout);
+        check("dropout of columns " + text_of(dtype) + " from " + std::to_string(first), {in(x), out(y, {})},
+              [&](Backend& ops, auto of) { ops.dropout(of(y), of(x), 0.3F, seed, first, false); });
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(dropout_in_place) {
   Twin x = Twin(DType::bf16, {1000}).normal(1);
   check("dropout in place", {out(x, {})}, [&](Backend& ops, auto of) { ops.dropout(of(x), of(x), 0.5F, 7, 8, false); });

@@ -148,8 +148,7 @@ BOOST_AUTO_TEST_CASE(activations_in_files_change_no_bit) {
 
 BOOST_AUTO_TEST_CASE(heads_in_groups_change_no_bit) {
   for_each_run([](const TinyRun& tiny, const std::string&) {
-    // Adapters drop here, and ranks of tp have a key/value head each.
-    if (tiny.has_adapters || tiny.layout[Axis::tp] > 1) return;
+    if (tiny.layout[Axis::tp] > 1 || tiny.family == Family::qwen3) return;  // a key/value head on each rank
     TinyRun whole = tiny;
     whole.checkpointing = config::ActivationCheckpointing::full;
     whole.evaluates = true;

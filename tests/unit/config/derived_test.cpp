@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 #include <cstdint>
 
+#include "sft/config/head_groups.hpp"
 #include "sft/config/valid_config.hpp"
 #include "support/config_error.hpp"
 #include "unit/config/small_config.hpp"
@@ -82,11 +83,40 @@ BOOST_AUTO_TEST_CASE(groups_of_heads_are_refused_where_all_heads_are_needed_at_o
   config.parallel.tp_size = 2;
   check_says(refusal([&] { (void)validate(config, 2); }), "does not divide the key/value heads of a rank (it has 2)");
   config.parallel = {};
-  config.parallel.sp_size = 2;
-  check_says(refusal([&] { (void)validate(config, 2); }), "ranks exchange heads or keys of all of them");
-  config.parallel = {};
+  config.train.fp8 = Fp8::blockwise;
+  BOOST_CHECK_NO_THROW((void)validate(config, 1));
+  config.train.fp8 = Fp8::none;
+  config.lora.use_peft = true;
+  config.lora.use_dora = true;
+  BOOST_CHECK_NO_THROW((void)validate(config, 1));
+  config.lora = {};
   config.train.activation_checkpointing = ActivationCheckpointing::selective;
   check_says(refusal([&] { (void)validate(config, 1); }), "are kept without activation_checkpointing = full");
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_exchange_heads_have_as_many_of_each_group) {
+  Config config = valid_config();
+  config.model.num_attention_heads = 8;
+  config.model.num_key_value_heads = 4;
+  config.train.activation_checkpointing = ActivationCheckpointing::full;
+  config.parallel.sp_size = 4;
+  const auto most = [&](SpMethod method, int ulysses_size = 0) {
+    config.parallel.sp_method = method;
+    config.parallel.ulysses_size = ulysses_size;
+    const std::int64_t groups = most_head_groups(config);
+    config.train.attention_head_groups = groups;
+    BOOST_CHECK_NO_THROW((void)validate(config, 4));
+    return groups;
+  };
+  BOOST_TEST(most(SpMethod::ring) == 4);
+  BOOST_TEST(most(SpMethod::all_gather) == 4);
+  BOOST_TEST(most(SpMethod::hybrid, 2) == 4);
+  BOOST_TEST(most(SpMethod::ulysses) == 2);
+  config.train.attention_head_groups = 4;
+  check_says(
+      refusal([&] { (void)validate(config, 4); }),
+      "`train.attention_head_groups = 4` leaves groups whose heads the ranks of sp cannot exchange (2 query heads "
+      "for 4 ranks): set it to 2 or auto, or parallel.sp_method to ring");
 }
 
 BOOST_AUTO_TEST_CASE(rows_must_not_reach_beyond_what_rotation_is_made_for) {

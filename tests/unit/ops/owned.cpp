@@ -77,9 +77,8 @@ double get(const Tensor& x, std::int64_t row, std::int64_t column) {
 }
 
 void set(const Tensor& x, std::int64_t row, std::int64_t column, double value) {
-  visit(x, [&](auto* data) {
-    data[row * x.stride0 + column] = element_of<std::remove_pointer_t<decltype(data)>>(value);
-  });
+  visit(x,
+        [&](auto* data) { data[row * x.stride0 + column] = element_of<std::remove_pointer_t<decltype(data)>>(value); });
 }
 
 std::vector<double> read(const Tensor& x) {
@@ -113,7 +112,8 @@ Owned&& Owned::normal(int seed, double stddev) && {
   const double scale = stddev / std::sqrt(4.0 * (0x1p32 - 1.0) / 12.0);
   write(tensor_, [&] {
     const std::uint64_t bits = random();
-    const auto sum = static_cast<double>((bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48));
+    const auto sum =
+        static_cast<double>((bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48));
     return (sum - 2.0 * 0xffff) * scale;
   });
   return std::move(*this);

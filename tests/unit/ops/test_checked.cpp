@@ -172,6 +172,7 @@ BOOST_AUTO_TEST_CASE(numbers_beside_the_tensors_are_checked) {
   BOOST_CHECK_THROW(backend->dropout(x["x"], x["y"], 1.0F, 1, 0, false), std::logic_error);
   BOOST_CHECK_THROW(backend->dropout(x["x"], x["y"], -0.1F, 1, 0, false), std::logic_error);
   BOOST_CHECK_THROW(backend->dropout(x["x"], x["y"], 0.5F, 1, -1, false), std::logic_error);
+  BOOST_CHECK_THROW(backend->dropout(x["x"], x["y"].rows(0, 1), 0.5F, 1, 0, false), std::logic_error);
   const std::vector<std::int32_t> falling = {0, 4, 3}, beyond = {0, 3, T + 1}, too_few = {0, T};
   Tensors grouped = memory.of({{"b", {float32, {2, C, C}}}});
   for (const ExpertOffsets offsets : {ExpertOffsets(falling), ExpertOffsets(beyond), ExpertOffsets(too_few)}) {

@@ -214,6 +214,10 @@ BOOST_AUTO_TEST_CASE(dropout_drops_a_share_and_scales_the_rest) {
         const Owned slice(out_type, {num_rows, columns});
         backend->dropout(*slice, in->rows(first_row, num_rows), 0.25f, 5, first_row * columns, false);
         BOOST_TEST((read(*slice) == read(out->rows(first_row, num_rows))));
+        constexpr std::int64_t first_column = 40, num_columns = 61;
+        const Owned some(out_type, {rows, num_columns});
+        backend->dropout(*some, in->columns(first_column, num_columns), 0.25f, 5, first_column, false);
+        BOOST_TEST((read(*some) == read(out->columns(first_column, num_columns))));
       }
     }
   });

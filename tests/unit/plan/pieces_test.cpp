@@ -109,27 +109,28 @@ BOOST_AUTO_TEST_CASE(all_heads_stay_at_once_where_they_must) {
     const auto fits = [](const config::ValidConfig& of) { return of->train.attention_head_groups.value_or(1) > 1; };
     return plan::choose_pieces(config::validate(config, num_ranks), fits).config->train.attention_head_groups.value();
   };
-  const auto no_drops = [](config::Config& c) {
-    c.lora.use_peft = true;
-    c.lora.lora_dropout = 0;
-  };
   BOOST_TEST(groups_of([](config::Config&) {}) == 2);
-  BOOST_TEST(groups_of(no_drops) == 2);
   using config::ActivationCheckpointing;
   BOOST_TEST(
       groups_of([](config::Config& c) { c.train.activation_checkpointing = ActivationCheckpointing::selective; }) == 1);
-  BOOST_TEST(groups_of([](config::Config& c) { c.train.fp8 = config::Fp8::tensorwise; }) == 1);
+  BOOST_TEST(groups_of([](config::Config& c) { c.train.fp8 = config::Fp8::tensorwise; }) == 2);
   BOOST_TEST(groups_of([](config::Config& c) { c.model.qk_norm = c.model.qk_norm_all_heads = true; }) == 1);
-  BOOST_TEST(groups_of([&](config::Config& c) {
-               no_drops(c);
-               c.lora.use_dora = true;
-             }) == 1);
-  BOOST_TEST(groups_of([](config::Config& c) {
-               c.lora.use_peft = true;
-               c.lora.lora_dropout = 0.1;
-             }) == 1);
+  BOOST_TEST(groups_of([&](config::Config& c) { c.lora.use_peft = c.lora.use_dora = true; }) == 2);
   BOOST_TEST(groups_of([](config::Config& c) { c.parallel.tp_size = 2; }, 2) == 1);  // a head a rank
-  BOOST_TEST(groups_of([](config::Config& c) { c.parallel.sp_size = 2; }, 2) == 1);
+  BOOST_TEST(groups_of([](config::Config& c) { c.parallel.sp_size = 2; }, 2) == 2);
+}
+
+// Ranks that exchange heads need as many query heads of a group: four of the eight that two key/value heads have.
+BOOST_AUTO_TEST_CASE(groups_have_heads_for_all_ranks_that_exchange_them) {
+  config::Config config = *config_of(auto_mlp_tile_tokens, false, {});
+  config.model.num_attention_heads = 8;
+  config.model.num_key_value_heads = 4;
+  config.parallel.sp_size = 4;
+  config.parallel.sp_method = config::SpMethod::ulysses;
+  const auto fits = [](const config::ValidConfig& of) { return of->train.attention_head_groups.value_or(1) > 1; };
+  const plan::ChosenPieces chosen = plan::choose_pieces(config::validate(config, 4), fits);
+  BOOST_TEST(chosen.config->train.attention_head_groups.value() == 2);
+  BOOST_TEST(chosen.why.find("attention works on 2 of 4 key/value heads at a time, as the run") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

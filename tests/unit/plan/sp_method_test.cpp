@@ -246,6 +246,20 @@ BOOST_AUTO_TEST_CASE(hybrid_takes_as_many_neighbours_as_fit) {
   BOOST_TEST(given->parallel.ulysses_size == 2);
 }
 
+BOOST_AUTO_TEST_CASE(heads_are_exchanged_of_a_group_of_them) {
+  const config::ValidConfig in_groups = config_of(8, 1, 32, 8).with([](config::Config& changed) {
+    changed.train.activation_checkpointing = config::ActivationCheckpointing::full;
+    changed.train.attention_head_groups = 8;
+  });
+  for (const plan::SpCandidate& candidate : plan::sp_candidates(in_groups, one_document(8))) {
+    BOOST_TEST(4 % candidate.ulysses_size == 0);             // the query heads of a group
+    BOOST_TEST((candidate.method != SpMethod::all_gather));  // a head of the row: 8 of a rank's tokens
+  }
+  const config::Parallel hybrid =
+      resolved(in_groups.with([](config::Config& changed) { changed.parallel.sp_method = SpMethod::hybrid; }), 8);
+  BOOST_TEST(hybrid.ulysses_size == 4);
+}
+
 BOOST_AUTO_TEST_CASE(one_rank_has_nothing_to_choose) {
   const auto [config, why] = plan::resolve_sp_method(config_of(1, 1, 8, 2), one_document(1));
   BOOST_TEST(why.empty());

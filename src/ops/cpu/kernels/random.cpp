@@ -102,17 +102,20 @@ void add_uniform(View x, std::uint64_t seed, std::int64_t first_index, float bou
 template <class To, class From>
 void drop(View out_view, ConstView in_view, float probability, std::uint64_t seed, std::int64_t first_index,
           bool accumulate) {
-  To* out = row<To>(out_view, 0);
-  const From* in = row<From>(in_view, 0);
   const float factor = 1.0f / (1.0f - probability);
   const float threshold = 2.0f * probability - 1.0f;
-  for_each_run<Uniform>(in_view.columns, seed, first_index,
-                        [&](std::int64_t index, const float* numbers, std::int64_t count) {
-                          for (std::int64_t i = 0; i < count; ++i) {
-                            const float kept = numbers[i] < threshold ? 0.0f : factor * load(in[index + i]);
-                            store(out[index + i], accumulate ? load(out[index + i]) + kept : kept);
-                          }
-                        });
+#pragma omp parallel for if (in_view.rows > 1 && in_view.rows * in_view.columns >= min_parallel_elements)
+  for (std::int64_t r = 0; r < in_view.rows; ++r) {
+    To* out = row<To>(out_view, r);
+    const From* in = row<From>(in_view, r);
+    for_each_run<Uniform>(in_view.columns, seed, first_index + r * in_view.stride,
+                          [&](std::int64_t index, const float* numbers, std::int64_t count) {
+                            for (std::int64_t i = 0; i < count; ++i) {
+                              const float kept = numbers[i] < threshold ? 0.0f : factor * load(in[index + i]);
+                              store(out[index + i], accumulate ? load(out[index + i]) + kept : kept);
+                            }
+                          });
+  }
 }
 
 void dropout(View out, ConstView in, float probability, std::uint64_t seed, std::int64_t first_index, bool accumulate) {

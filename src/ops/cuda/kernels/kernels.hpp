@@ -23,7 +23,7 @@ void divide_by_norm(View x, const double* squares, float epsilon, cudaStream_t s
 /// Every row of x += bias (columns).
 void add_bias(View x, Weight bias, cudaStream_t stream);
 
-// Random numbers by seed and index, and dropout; see ops::Backend. Views are one row.
+// Random numbers by seed and index, and dropout; see ops::Backend. Views are one row, but those of dropout.
 
 void fill_normal(View x, std::uint64_t seed, std::int64_t first_index, float stddev, cudaStream_t stream);
 void fill_uniform(View x, std::uint64_t seed, std::int64_t first_index, float bound, cudaStream_t stream);
