@@ -30,9 +30,10 @@ class Attention {
   /// Calls will come of such documents: the first call compiles what it asks for for all that are expected.
   void expect(const DocumentSizes& documents) { expected_.add(documents); }
   /// Queues the call, of `documents` alone, and returns true; false, and nothing is queued, where cuDNN does not do it.
-  [[nodiscard]] bool forward(const AttentionForward& attention, Documents& documents);
-  /// The same. Wants the output of the forward pass, and does not read delta.
-  [[nodiscard]] bool backward(const AttentionBackward& attention, Documents& documents);
+  [[nodiscard]] bool forward(const AttentionForward& attention, const Documents& documents);
+  /// The same. Wants the output of the forward pass, and does not read delta. What tails add to the gradients of keys
+  /// and values is rounded to bf16 before it is added up in float32.
+  [[nodiscard]] bool backward(const AttentionBackward& attention, const Documents& documents);
 
   /// Queues the forward pass over the rectangles and returns true: a call that merges, of these alone. False, and
   /// nothing is queued, where cuDNN does not do it.
@@ -41,6 +42,11 @@ class Attention {
   [[nodiscard]] const LibraryCalls& calls() const { return calls_; }
 
  private:
+  /// Where a graph of the backward pass writes.
+  struct Gradients {
+    Tensor dq, dk, dv;
+  };
+
   /// The graph of this shape: compiled before, stored by an earlier run, or compiled now, with those of all expected
   /// documents. Null where the library refuses it.
   const Graph* graph_of(const GraphShape& shape);
@@ -50,6 +56,8 @@ class Attention {
   /// Says once that working memory is short, and that this program's kernels do what cuDNN could.
   void say_short_of(std::size_t bytes);
   void fill_outside(const Tensor& x, const Documents& documents, float value) const;
+  void run_backward(const Graph& graph, const AttentionBackward& attention, const Documents::Call& call,
+                    const Gradients& gradients, void* workspace) const;
 
   PlanPool& pool_;
   cudaStream_t stream_;
