@@ -50,6 +50,7 @@ ops::AbsentGpu gpu_of(const plan::Hardware& hardware) {
   }
   return {.compute_capability = hardware.compute_capability,
           .multiprocessors = hardware.multiprocessors,
+          .memory_bus_bits = hardware.memory_bus_bits,
           .memory_bytes = hardware.device_bytes,
           .driver_file = absent_driver_file()};
 }

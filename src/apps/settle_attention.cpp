@@ -24,20 +24,38 @@ namespace {
 /// Enough for several blocks of every kernel, little beside the memory of a run.
 constexpr std::int64_t most_tokens_of_trial = 2048;
 
-/// What one rank's attention is called with where it is local, once heads are exchanged, or in a ring, without windows.
-ops::AttentionSizes sizes_of(const config::Config& config, std::int64_t tokens, bool has_backward, bool is_round) {
+bool is_cut(const config::Parallel& parallel) { return parallel.attention_method().ulysses_size != parallel.sp_size; }
+
+ops::TrialKeys keys_of(const config::Parallel& parallel) {
+  if (!is_cut(parallel)) return ops::TrialKeys::own;
+  const bool gathers = parallel.attention_method().keys == sequence::AttentionMethod::Keys::all_gather;
+  return gathers ? ops::TrialKeys::gathered : ops::TrialKeys::rounds;
+}
+
+/// What one rank's attention is called with where it is local, once heads are exchanged, in a ring, or with gathered
+/// keys, without windows.
+ops::AttentionSizes sizes_of(const config::Config& config, std::int64_t tokens, bool has_backward) {
   const config::Model& model = config.model;
+  const ops::TrialKeys keys = keys_of(config.parallel);
   const std::int64_t ranks = std::int64_t{config.parallel.tp_size} * config.parallel.attention_method().ulysses_size;
-  const std::int64_t q_heads = model.num_attention_heads / ranks;
   const std::int64_t q_per_kv = model.num_attention_heads / model.num_key_value_heads;
+  std::int64_t q_heads = model.num_attention_heads / ranks;
+  std::int64_t kv_heads = q_heads / std::gcd(q_heads, q_per_kv);
+  tokens = std::clamp<std::int64_t>(tokens, 1, most_tokens_of_trial);
+  if (keys == ops::TrialKeys::gathered) {  // those of some keys at a time
+    const std::int64_t at_once = std::max<std::int64_t>(1, kv_heads / config.parallel.sp_size);
+    q_heads = q_heads / kv_heads * at_once;
+    kv_heads = at_once;
+    tokens += tokens % 2;
+  }
   const auto multiplier = static_cast<float>(model.attention_multiplier);
-  return {.tokens = std::clamp<std::int64_t>(tokens, 1, most_tokens_of_trial),
+  return {.tokens = tokens,
           .q_heads = q_heads,
-          .kv_heads = q_heads / std::gcd(q_heads, q_per_kv),
+          .kv_heads = kv_heads,
           .head_dim = model.head_dim,
           .scale = multiplier != 0.0F ? multiplier : 1.0F / std::sqrt(static_cast<float>(model.head_dim)),
           .has_backward = has_backward,
-          .is_round = is_round};
+          .keys = keys};
 }
 
 /// Makes all trials: all have to agree, and passes that a library does for some count.
@@ -51,12 +69,6 @@ ops::AttentionTrial try_all(device::Device& device, const std::vector<ops::Atten
     all.has_backward = all.has_backward || trial.has_backward;
   }
   return all;
-}
-
-bool is_cut(const config::Parallel& parallel) { return parallel.attention_method().ulysses_size != parallel.sp_size; }
-
-std::string key_of(const config::Config& config) {
-  return fmt::format("`device.attention = {}`", config::write(config.device.attention));
 }
 
 config::ValidConfig by_kernels_for_all(const config::ValidConfig& config) {
@@ -105,10 +117,10 @@ config::ValidConfig settle_hopper(const config::ValidConfig& config, std::int64_
 
 std::vector<ops::AttentionSizes> attention_trials(const config::Config& config, std::int64_t tokens,
                                                   const ops::AttentionLibrary& library) {
-  const bool is_round = is_cut(config.parallel);
   const bool has_backward = config.device.attention == config::AttentionChoice::cudnn && library.has_backward &&
-                            config.parallel.attention_method().ulysses_size == 1 && !is_round;
-  ops::AttentionSizes sizes = sizes_of(config, tokens, has_backward, is_round);
+                            config.parallel.attention_method().ulysses_size == 1 &&
+                            keys_of(config.parallel) != ops::TrialKeys::rounds;
+  ops::AttentionSizes sizes = sizes_of(config, tokens, has_backward);
   std::vector<ops::AttentionSizes> trials;
   for (const std::int64_t window : model::attention_windows(config.model)) {
     // Shorter than the longest document of the trial, so that it hides keys, and longer than the others.
@@ -119,13 +131,7 @@ std::vector<ops::AttentionSizes> attention_trials(const config::Config& config, 
 }
 
 std::string why_no_library(const config::Config& config, const ops::AttentionLibrary& library) {
-  if (!is_cut(config.parallel)) return {};
-  if (config.parallel.sp_method == config::SpMethod::all_gather) {
-    return fmt::format(
-        "keys of all ranks are gathered ({} is for rows that are whole on a rank, exchanged heads, and rings)",
-        key_of(config));
-  }
-  if (library.has_float32_results) return {};
+  if (keys_of(config.parallel) != ops::TrialKeys::rounds || library.has_float32_results) return {};
   return fmt::format(
       "rows are cut over ranks ({} gives no float32 results on some rank, which those over other ranks' keys are "
       "merged "
@@ -165,7 +171,7 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
   }
   std::string backward = "forward and backward";
   const int ulysses_size = config->parallel.attention_method().ulysses_size;
-  if (is_cut(config->parallel)) {
+  if (keys_of(config->parallel) == ops::TrialKeys::rounds) {
     backward = "forward; this program's kernels backward, as rows are cut over ranks";
   } else if (choice == config::AttentionChoice::cudnn_forward) {
     backward = "forward; this program's kernels backward";

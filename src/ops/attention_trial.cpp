@@ -13,6 +13,7 @@
 #include "sft/core/error.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/ops/factory.hpp"
+#include "sft/sequence/attention_schedule.hpp"
 
 namespace sft::ops {
 
@@ -24,8 +25,14 @@ namespace {
 constexpr double row_tolerance = 0.04;
 constexpr double lse_tolerance = 1e-3;  ///< of sums in float32, absolute: a key more of a thousand shows
 
+/// What queries see.
+struct Seen {
+  std::vector<sequence::AttentionSpan> spans;
+  std::int64_t num_keys;
+};
+
 /// Three documents and a tail that belongs to none; few tokens are one document.
-std::vector<sequence::AttentionSpan> documents_of(const AttentionSizes& sizes) {
+Seen own_keys(const AttentionSizes& sizes) {
   const std::int64_t tokens = sizes.tokens, window = sizes.window;
   std::vector<sequence::AttentionSpan> spans;
   std::int64_t begin = 0;
@@ -36,12 +43,28 @@ std::vector<sequence::AttentionSpan> documents_of(const AttentionSizes& sizes) {
     begin += length;
   }
   const sequence::AttentionSpan first = spans.front();
-  if (!sizes.is_round || first.q_len < 2) return spans;
+  if (sizes.keys != TrialKeys::rounds || first.q_len < 2) return {spans, tokens};
   const std::int64_t early = first.q_len / 2, late = first.q_len - early;
   spans.front() = {early, late, 0, early, early, 0, window};
   spans.insert(spans.begin(), {{0, early, 0, early, 0, 0, window}, {early, late, early, late, 0, 0, window}});
   if (!spans[2].sees_any()) spans.erase(spans.begin() + 2);
-  return spans;
+  return {spans, tokens};
+}
+
+/// Of a rank that holds the second and the third quarter of a row: a document that begins before it, one that goes from
+/// one of its chunks to the other, one that is whole, and a tail of none.
+Seen gathered_keys(const AttentionSizes& sizes) {
+  const sequence::RowCut cut(2 * sizes.tokens, 2);
+  const auto part = [&](std::int64_t sixteenths) {
+    return static_cast<std::int32_t>(std::max<std::int64_t>(cut.length() * sixteenths / 16, 1));
+  };
+  const sequence::RowDocuments documents = {{part(5), part(4), part(2)}};
+  const auto schedule = sequence::schedule_all_gather(documents, cut, SpRank::from(1), sizes.window);
+  return {schedule.rounds.front().spans, schedule.num_keys};
+}
+
+Seen seen_by(const AttentionSizes& sizes) {
+  return sizes.keys == TrialKeys::gathered ? gathered_keys(sizes) : own_keys(sizes);
 }
 
 /// Device memory as long as this is there.
@@ -64,53 +87,62 @@ class Layer {
   /// In memory that memory.take(bytes) gives it.
   template <class Memory>
   Layer(Memory& memory, const AttentionSizes& sizes) : sizes_(sizes) {
-    const auto add = [&](DType dtype, std::int64_t columns) {
-      const std::size_t bytes = static_cast<std::size_t>(sizes.tokens * columns) * size_of(dtype);
-      return Tensor(memory.take(bytes), dtype, {sizes.tokens, columns});
+    const auto add = [&](DType dtype, std::int64_t rows, std::int64_t columns) {
+      const std::size_t bytes = static_cast<std::size_t>(rows * columns) * size_of(dtype);
+      return Tensor(memory.take(bytes), dtype, {rows, columns});
     };
-    const std::int64_t fused = (sizes.q_heads + 2 * sizes.kv_heads) * sizes.head_dim;
-    const std::int64_t own = sizes.q_heads * sizes.head_dim;
-    for (Tensor* x : {&qkv, &dqkv}) *x = add(DType::bf16, fused);
-    for (Tensor* x : {&out, &dout}) *x = add(DType::bf16, own);
-    for (Tensor* x : {&lse, &delta}) *x = add(DType::float32, sizes.q_heads);
-    if (sizes.is_round) sums = add(DType::float32, own);
+    const std::int64_t tokens = sizes.tokens, own = sizes.q_heads * sizes.head_dim;
+    const std::int64_t of_keys = 2 * sizes.kv_heads * sizes.head_dim;
+    for (Tensor* x : {&qkv, &dqkv}) *x = add(DType::bf16, tokens, own + of_keys);
+    for (Tensor* x : {&out, &dout}) *x = add(DType::bf16, tokens, own);
+    for (Tensor* x : {&lse, &delta}) *x = add(DType::float32, tokens, sizes.q_heads);
+    if (sizes.keys == TrialKeys::rounds) sums = add(DType::float32, tokens, own);
+    kv = qkv.columns(own, of_keys);
+    dkv = dqkv.columns(own, of_keys);
+    if (sizes.keys != TrialKeys::gathered) return;
+    kv = add(DType::bf16, 2 * tokens, of_keys);
+    dkv = add(DType::float32, 2 * tokens, of_keys);
   }
 
   /// Both passes, queued.
   void run(Backend& backend, const AttentionPlan& plan) {
     const std::int64_t h = sizes_.q_heads, k = sizes_.kv_heads;
+    const bool is_round = sizes_.keys == TrialKeys::rounds;
     const Tensor output = heads(out, 0, h), gradient = heads(dout, 0, h);
     backend.attention_forward({.q = heads(qkv, 0, h),
-                               .k = heads(qkv, h, k),
-                               .v = heads(qkv, h + k, k),
-                               .out = sizes_.is_round ? heads(sums, 0, h) : output,
+                               .k = heads(kv, 0, k),
+                               .v = heads(kv, k, k),
+                               .out = is_round ? heads(sums, 0, h) : output,
                                .lse = lse,
                                .scale = sizes_.scale,
                                .plan = plan});
-    if (sizes_.is_round) backend.copy(out, sums);
+    if (is_round) backend.copy(out, sums);
     backend.attention_delta(delta, output, gradient);
     AttentionBackward backward{.q = heads(qkv, 0, h),
-                               .k = heads(qkv, h, k),
-                               .v = heads(qkv, h + k, k),
+                               .k = heads(kv, 0, k),
+                               .v = heads(kv, k, k),
                                .dout = gradient,
                                .lse = lse,
                                .delta = delta,
                                .dq = heads(dqkv, 0, h),
-                               .dk = heads(dqkv, h, k),
-                               .dv = heads(dqkv, h + k, k),
+                               .dk = heads(dkv, 0, k),
+                               .dv = heads(dkv, k, k),
                                .scale = sizes_.scale,
                                .plan = plan};
     if (sizes_.has_backward) backward.out = output;
     backend.attention_backward(backward);
   }
 
+  [[nodiscard]] bool has_own_keys() const { return sizes_.keys == TrialKeys::gathered; }
+
   Tensor qkv, dqkv, out, dout, lse, delta;
-  Tensor sums;  ///< the output in float32, of a round
+  Tensor kv, dkv;  ///< columns of qkv and dqkv, or tensors of their own
+  Tensor sums;     ///< the output in float32, of a round
 
  private:
   [[nodiscard]] Tensor heads(const Tensor& rows, std::int64_t begin, std::int64_t count) const {
     const std::int64_t d = sizes_.head_dim;
-    return rows.columns(begin * d, count * d).view({sizes_.tokens, count, d});
+    return rows.columns(begin * d, count * d).view({rows.shape[0], count, d});
   }
 
   AttentionSizes sizes_;
@@ -144,25 +176,30 @@ class Side {
                         .mlp = 1,
                         .vocab = 1,
                         .compute = DType::bf16};
+    const Seen seen = seen_by(sizes);
+    const bool is_round = sizes.keys == TrialKeys::rounds;
     AttentionNeeds needs{.num_keys = sizes.tokens,
                          .longest_lane = sizes.tokens,
                          .num_kv_heads = sizes.kv_heads,
                          .head_dim = sizes.head_dim,
-                         .num_plans = sizes.is_round ? 3 : 1};
+                         .num_plans = is_round ? 3 : 1,
+                         .plan_queries = sizes.tokens,
+                         .plan_keys = seen.num_keys};
     if (is_of_library(kernels)) {
       needs.library = {.tokens = sizes.tokens,
+                       .key_tokens = sizes.keys == TrialKeys::gathered ? seen.num_keys : 0,
                        .q_heads = sizes.q_heads,
                        .kv_heads = sizes.kv_heads,
                        .head_dim = sizes.head_dim,
                        .has_backward = sizes.has_backward,
-                       .merges = sizes.is_round};
+                       .merges = is_round};
     }
     const std::size_t bytes = workspace_bytes(device.kind(), 1, shapes, needs);
     workspace_ = device.allocate(bytes);
     backend_ = make_backend(device, *stream_, kernels);
     backend_->set_workspace(
         Tensor(workspace_.get(), DType::bf16, {static_cast<std::int64_t>(bytes / size_of(DType::bf16))}));
-    plan_ = backend_->plan_attention(documents_of(sizes), sizes.tokens, sizes.tokens);
+    plan_ = backend_->plan_attention(seen.spans, sizes.tokens, seen.num_keys);
   }
   ~Side() { stream_->drain(); }
   Side(const Side&) = delete;
@@ -171,6 +208,10 @@ class Side {
   void fill(Layer& layer) {
     backend_->fill_normal(layer.qkv, /*seed=*/1, 0, 1.5F);
     backend_->fill_normal(layer.dout, /*seed=*/2, 0, 1.0F);
+    if (layer.has_own_keys()) {
+      backend_->fill_normal(layer.kv, /*seed=*/3, 0, 1.5F);
+      backend_->fill(layer.dqkv, 0.0F);
+    }
   }
   void run(Layer& layer) { layer.run(*backend_, *plan_); }
   [[nodiscard]] device::Stream& stream() { return *stream_; }
@@ -230,10 +271,14 @@ AttentionTrial try_attention(device::Device& device, const AttentionSizes& sizes
     Side other(device, sizes, kernels);
     other.run(actual);
     const auto of = [&](const Tensor& x) { return read(x, device, other.stream()); };
-    for (const std::string& difference :
-         {compare_rows("the output", of(actual.out), of(expected.out), sizes.head_dim),
-          compare_lse(of(actual.lse), of(expected.lse)),
-          compare_rows("a gradient", of(actual.dqkv), of(expected.dqkv), sizes.head_dim)}) {
+    std::vector<std::string> differences = {
+        compare_rows("the output", of(actual.out), of(expected.out), sizes.head_dim),
+        compare_lse(of(actual.lse), of(expected.lse)),
+        compare_rows("a gradient", of(actual.dqkv), of(expected.dqkv), sizes.head_dim)};
+    if (actual.has_own_keys()) {
+      differences.push_back(compare_rows("a gradient of keys", of(actual.dkv), of(expected.dkv), sizes.head_dim));
+    }
+    for (const std::string& difference : differences) {
       if (trial.difference.empty()) trial.difference = difference;
     }
     const LibraryCalls calls = other.backend().library_calls();
@@ -250,7 +295,8 @@ AttentionTrial try_attention(device::Device& device, const AttentionSizes& sizes
 void note_attention_trial(Backend& list, const AttentionSizes& sizes) {
   device::Arena addresses;
   Layer layer(addresses, sizes);
-  layer.run(list, *list.plan_attention(documents_of(sizes), sizes.tokens, sizes.tokens));
+  const Seen seen = seen_by(sizes);
+  layer.run(list, *list.plan_attention(seen.spans, sizes.tokens, seen.num_keys));
 }
 
 }  // namespace sft::ops

@@ -31,6 +31,20 @@ void AllGatherBuffers::lay_out(device::Arena& arena) {
   delta = take(arena, DType::float32, {shape.tokens * h});
 }
 
+ops::AttentionNeeds AllGatherBuffers::attention_needs() const {
+  ops::AttentionNeeds needs{
+      .num_kinds = shape.num_kinds, .plan_queries = shape.tokens, .plan_keys = sp_size * shape.tokens};
+  if (shape.compute == DType::float32 || !ops::is_of_library(shape.kernels)) return needs;
+  const std::int64_t g = heads_at_once();
+  needs.library = {.tokens = shape.tokens,
+                   .key_tokens = sp_size * shape.tokens,
+                   .q_heads = g * (shape.q_heads / shape.kv_heads),
+                   .kv_heads = g,
+                   .head_dim = shape.head_dim,
+                   .has_backward = shape.has_library_backward()};
+  return needs;
+}
+
 std::unique_ptr<SequenceAttention> AllGatherBuffers::make_attention(const comm::Group& sp, device::Device& device,
                                                                     ops::Backend& backend,
                                                                     comm::Collectives& collectives,
@@ -168,7 +182,8 @@ void AllGatherAttention::backward(sequence::AttentionKind kind, const Heads& hea
                                  .dv = partial.v,
                                  .scale = b_.shape.scale(),
                                  .plan = *work.plan,
-                                 .softcap = b_.shape.softcap});
+                                 .softcap = b_.shape.softcap,
+                                 .out = b_.shape.has_library_backward() ? queries_of(out) : Tensor()});
     if (i > 0) finish_return(work, groups[i - 1], gradients);
     start_return(work, group);
   }

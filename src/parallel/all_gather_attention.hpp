@@ -21,9 +21,8 @@ class AllGatherBuffers final : public SequenceBuffers {
 
   void lay_out(device::Arena& arena) override;
   /// A plan of each kind over the keys of all ranks; gradients of keys and values are float32 until they are summed.
-  [[nodiscard]] ops::AttentionNeeds attention_needs() const override {
-    return {.num_kinds = shape.num_kinds, .plan_queries = shape.tokens, .plan_keys = sp_size * shape.tokens};
-  }
+  /// A library takes both passes, of the heads that are gathered at a time.
+  [[nodiscard]] ops::AttentionNeeds attention_needs() const override;
   [[nodiscard]] std::unique_ptr<SequenceAttention> make_attention(const comm::Group& sp, device::Device& device,
                                                                   ops::Backend& backend, comm::Collectives& collectives,
                                                                   device::Stream& ring_stream) const override;

@@ -17,7 +17,7 @@ ops::AttentionNeeds LocalBuffers::attention_needs() const {
                      .q_heads = shape.q_heads,
                      .kv_heads = shape.kv_heads,
                      .head_dim = shape.head_dim,
-                     .has_backward = has_library_backward()};
+                     .has_backward = shape.has_library_backward()};
   }
   needs.num_keys = shape.tokens;
   needs.longest_lane = std::min(shape.tokens, shape.document_tokens);
@@ -66,7 +66,7 @@ void LocalAttention::backward_over_keys(sequence::AttentionKind kind, const Head
                                .scale = buffers_.shape.scale(),
                                .plan = *plans_[kind],
                                .softcap = buffers_.shape.softcap,
-                               .out = buffers_.has_library_backward() ? out : Tensor()});
+                               .out = buffers_.shape.has_library_backward() ? out : Tensor()});
 }
 
 }  // namespace sft::parallel

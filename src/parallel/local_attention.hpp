@@ -16,9 +16,6 @@ class LocalBuffers final : public InnerBuffers {
                                                            ops::Backend& backend, comm::Collectives& collectives,
                                                            device::Stream& ring_stream) const override;
 
-  /// Whether a library computes the backward pass, too.
-  [[nodiscard]] bool has_library_backward() const { return shape.kernels == ops::AttentionKernels::cudnn; }
-
   SequenceShape shape;
   Tensor delta;  ///< (T, H) float32
 };

@@ -43,13 +43,11 @@ Coming read_coming(const config::ValidConfig& config, const Datasets& datasets, 
 }
 
 /// Schedules whose calls ask for the same graphs once their documents are expected have the same words.
-std::string kinds_of(const sequence::AttentionSchedules& schedules, std::int64_t num_ranks) {
+std::string kinds_of(const sequence::AttentionSchedules& schedules) {
   std::string kinds;
   for (const sequence::AttentionSchedule& schedule : schedules) {
     for (const sequence::AttentionRound& round : schedule.rounds) {
-      for (const std::int64_t num_keys : {schedule.num_tokens, num_ranks * schedule.num_tokens}) {
-        kinds += ops::kinds_of_attention(round.spans, schedule.num_tokens, num_keys);
-      }
+      kinds += ops::kinds_of_attention(round.spans, schedule.num_tokens, schedule.num_keys);
     }
   }
   return kinds;
@@ -66,7 +64,7 @@ sequence::AttentionSchedules schedules_of(const data::LoaderPlan& plan, data::Co
 void expect_attention(ops::Backend& backend, const sequence::AttentionSchedules& schedules) {
   for (const sequence::AttentionSchedule& schedule : schedules) {
     for (const sequence::AttentionRound& round : schedule.rounds) {
-      backend.expect_attention(round.spans, schedule.num_tokens);
+      backend.expect_attention(round.spans, schedule.num_tokens, schedule.num_keys);
     }
   }
 }
@@ -91,7 +89,7 @@ std::vector<ops::AttentionGraph> list_attention(const config::ValidConfig& confi
       for (const data::ComingMicroBatch& batch : *batches) {
         const sequence::AttentionSchedules schedules = schedules_of(loader, batch);
         expect_attention(*rehearsal.workers().ops, schedules);
-        if (!kinds.insert((is_trained ? "t" : "e") + kinds_of(schedules, loader.sp_size)).second) continue;
+        if (!kinds.insert((is_trained ? "t" : "e") + kinds_of(schedules)).second) continue;
         if (is_trained) {
           rehearsal.begin_step();
           for (std::int64_t i = 0; i < rehearsal.num_played(); ++i) rehearsal.play_micro_batch(schedules);

@@ -277,6 +277,8 @@ const std::vector<Key>& keys() {
       number(
           "multiprocessors", 1, [](Hardware& m) -> int& { return m.multiprocessors; }, false),
       number(
+          "memory_bus_bits", 1, [](Hardware& m) -> int& { return m.memory_bus_bits; }, false),
+      number(
           "peak_tflops", tera, [](Hardware& m) -> double& { return m.peak_flops_per_s; }, false),
       curve("product_tflops", &device::Rates::products, true),
       number(

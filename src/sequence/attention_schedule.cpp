@@ -27,7 +27,7 @@ AttentionSchedule schedule_exchange(const RowDocuments& documents, const RowCut&
                                     std::int64_t window) {
   const int sp_size = cut.sp_size();
   AttentionSchedule schedule;
-  schedule.num_tokens = std::ssize(documents) * cut.local_length();
+  schedule.num_tokens = schedule.num_keys = std::ssize(documents) * cut.local_length();
   schedule.rounds.resize(sp_size);
   for (int d = 0; d < sp_size; ++d) {
     AttentionRound& round = schedule.rounds[d];
@@ -106,6 +106,7 @@ AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCu
                                       std::int64_t window) {
   SFT_ENSURE(documents.size() == 1, "keys are gathered for one row");
   AttentionSchedule schedule = schedule_exchange(documents, cut, sp_rank, window);
+  schedule.num_keys = cut.length();
   std::vector<AttentionSpan>& spans = schedule.rounds.front().spans;
   const std::vector<Chunk> q_chunks = cut.chunks(sp_rank);
   std::int64_t begin = 0, lane = 0;

@@ -66,6 +66,9 @@ check "of layers with windows" same_graphs windows of_windows
 compiles ring "${cut[@]}" --parallel.sp_method ring
 asks of_ring "${cut[@]}" --parallel.sp_method ring
 check "of a ring" same_graphs ring of_ring
+compiles gathered "${cut[@]}" --parallel.sp_method all_gather
+asks of_gathered "${cut[@]}" --parallel.sp_method all_gather
+check "of gathered keys" same_graphs gathered of_gathered
 compiles ulysses "${cut[@]}" --parallel.sp_method ulysses
 asks of_ulysses "${cut[@]}" --parallel.sp_method ulysses
 check "of ranks that exchange heads" same_graphs ulysses of_ulysses

@@ -15,21 +15,24 @@ namespace sft::ops {
 
 /// What a graph is compiled for. Rows are those of packed documents, (rows, heads, D) bf16; neighbouring rows of a
 /// tensor are so many elements apart. All documents are causal squares of at most `longest` rows; with longest_keys
-/// they are rectangles of so many keys at most, of the forward pass alone: queries and keys have lengths of their own,
-/// and every query sees every key of its document.
+/// queries and keys have lengths of their own. These are tails, whose queries are the last rows of their documents: the
+/// last one sees all keys, each one before it a key less; or, of the forward pass alone, rectangles: every query sees
+/// every key of its document.
 struct AttentionGraph {
   std::int64_t documents, longest;
   std::int64_t q_heads, kv_heads, head_dim;
   float scale;
   std::int64_t q_row, k_row, v_row, out_row;
-  std::int64_t longest_keys = 0;  ///< of rectangles; 0: squares
+  std::int64_t longest_keys = 0;  ///< of tails and rectangles; 0: squares
+  bool is_tail = false;           ///< with longest_keys
   std::int64_t window = 0;        ///< how far back a query sees, itself included; 0: to its document's begin
   bool float32_out = false;       ///< of the forward pass: the result in float32, as sums of parts are
-  // Of the backward pass; 0: a graph of the forward pass. `tokens`: rows of all documents, at most.
-  std::int64_t dout_row = 0, dq_row = 0, dk_row = 0, dv_row = 0, tokens = 0;
+  // Of the backward pass; 0: a graph of the forward pass. `tokens`, `key_tokens`: rows of all documents, at most; of
+  // squares the same.
+  std::int64_t dout_row = 0, dq_row = 0, dk_row = 0, dv_row = 0, tokens = 0, key_tokens = 0;
 
   [[nodiscard]] bool is_backward() const { return tokens > 0; }
-  [[nodiscard]] bool is_rectangle() const { return longest_keys > 0; }
+  [[nodiscard]] bool is_rectangle() const { return longest_keys > 0 && !is_tail; }
   bool operator==(const AttentionGraph&) const = default;
   /// All of it in words that a file name may have. Equal names are of equal graphs.
   [[nodiscard]] std::string name() const;
@@ -49,6 +52,7 @@ struct AttentionGraph {
 struct AbsentGpu {
   int compute_capability = 0;  ///< 10 * major + minor
   int multiprocessors = 0;
+  int memory_bus_bits = 0;  ///< 0: as most of this compute capability have
   std::size_t memory_bytes = 0;
   std::string driver_file;  ///< that stands for its driver: src/ops/cuda/cudnn/absent_driver.cpp
 };

@@ -12,13 +12,20 @@
 
 namespace sft::ops {
 
+/// Whose keys the queries of a trial see.
+enum class TrialKeys {
+  own,      ///< those of their own documents, which are whole
+  rounds,   ///< as in the first round of a ring: a float32 result, of a document that comes in two parts
+  gathered  ///< as on the second of two ranks: those of the whole row, with float32 gradients
+};
+
 /// What attention is called with on one rank.
 struct AttentionSizes {
-  std::int64_t tokens, q_heads, kv_heads, head_dim;
+  std::int64_t tokens, q_heads, kv_heads, head_dim;  ///< tokens even where keys are gathered
   float scale;
   bool has_backward;        ///< whether the library's backward pass is asked for
   std::int64_t window = 0;  ///< how far back a query sees, itself included; 0: all of its document
-  bool is_round = false;    ///< as the first round of a ring: a float32 result, of a document that comes in two parts
+  TrialKeys keys = TrialKeys::own;
 };
 
 struct AttentionTrial {

@@ -344,9 +344,10 @@ class Backend {
   [[nodiscard]] virtual std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                                       std::int64_t num_queries,
                                                                       std::int64_t num_keys) = 0;
-  /// Plans of such spans over as many keys as queries will be made: what takes the host long for a library of attention
-  /// is then done for all of them, by several threads, at the first call of attention. No more than a hint.
-  virtual void expect_attention(const std::vector<sequence::AttentionSpan>& /*spans*/, std::int64_t /*num_queries*/) {}
+  /// Such plans will be made: what takes the host long for a library of attention is then done for all of them, by
+  /// several threads, at the first call of attention. No more than a hint.
+  virtual void expect_attention(const std::vector<sequence::AttentionSpan>& /*spans*/, std::int64_t /*num_queries*/,
+                                std::int64_t /*num_keys*/) {}
   /// Softmax attention of the queries over the keys that the plan's spans let them see.
   virtual void attention_forward(const AttentionForward& attention) = 0;
   /// delta (T, H) float32 = sum over D of out * dout; out, dout (T, H, D) compute dtype, strided.

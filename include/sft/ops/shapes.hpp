@@ -33,9 +33,10 @@ struct AttentionNeeds {
   std::int64_t longest_lane = 0;  ///< most keys of a lane
   std::int64_t num_kv_heads = 0, head_dim = 0;
 
-  /// The largest calls that a library of attention may get (AttentionKernels); of as many query heads, and of Tk = T.
+  /// The largest calls that a library of attention may get (AttentionKernels).
   struct Library {
-    std::int64_t tokens = 0;  ///< T; 0: there is no such call
+    std::int64_t tokens = 0;      ///< T; 0: there is no such call
+    std::int64_t key_tokens = 0;  ///< Tk of keys that are gathered; 0: Tk = T
     std::int64_t q_heads = 0, kv_heads = 0, head_dim = 0;
     bool has_backward = false;  ///< the backward pass too: it is given the output of the forward pass
     bool merges = false;        ///< the forward pass over further keys, whose results are merged

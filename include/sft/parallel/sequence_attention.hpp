@@ -28,11 +28,13 @@ struct SequenceShape {
   std::int64_t document_tokens;  ///< tokens of one document, on all ranks together, at most
   std::int64_t q_heads, kv_heads, head_dim;
   DType compute;
-  float multiplier = 0.0F;  ///< what scores are multiplied by; 0: 1 / sqrt(D)
-  float softcap = 0.0F;     ///< of the scores (ops::AttentionForward); 0: none
-  int num_kinds = 1;        ///< of attention that the layers have
-  /// Whose attention GPUs run. A library may take what is whole on a rank.
-  ops::AttentionKernels kernels = ops::AttentionKernels::own;
+  float multiplier = 0.0F;                                     ///< what scores are multiplied by; 0: 1 / sqrt(D)
+  float softcap = 0.0F;                                        ///< of the scores (ops::AttentionForward); 0: none
+  int num_kinds = 1;                                           ///< of attention that the layers have
+  ops::AttentionKernels kernels = ops::AttentionKernels::own;  ///< whose attention GPUs run
+
+  /// Whether a library computes the backward pass, too, of what it is given the output of.
+  [[nodiscard]] bool has_library_backward() const { return kernels == ops::AttentionKernels::cudnn; }
 
   [[nodiscard]] float scale() const {
     return multiplier != 0.0F ? multiplier : 1.0F / std::sqrt(static_cast<float>(head_dim));

@@ -23,6 +23,7 @@ struct Hardware {
   comm::Network network;
   int compute_capability = 0;    ///< of a GPU, 10 * major + minor; 0: unknown
   int multiprocessors = 0;       ///< of a GPU; 0: unknown
+  int memory_bus_bits = 0;       ///< the same
   double peak_flops_per_s = 0;   ///< of the maker's sheet, in bf16; 0: unknown
   std::size_t device_bytes = 0;  ///< memory of a GPU; 0 on CPUs
   std::size_t node_bytes = 0;    ///< memory of a node

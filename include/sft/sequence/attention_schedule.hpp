@@ -41,6 +41,7 @@ struct AttentionSchedule {
   /// Queries that the spans count: the tokens of the micro-batch on this rank, as many as on every other; with
   /// ulysses_size > 1 those of its group of neighbours.
   std::int64_t num_tokens = 0;
+  std::int64_t num_keys = 0;  ///< keys that the spans of a round count
 };
 
 /// One for each kind of attention that the layers of a model have.

@@ -411,8 +411,9 @@ class CheckedBackend final : public Backend {
                                 .out = attention.out});
   }
 
-  void expect_attention(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries) override {
-    inner_->expect_attention(spans, num_queries);
+  void expect_attention(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries,
+                        std::int64_t num_keys) override {
+    inner_->expect_attention(spans, num_queries, num_keys);
   }
 
   [[nodiscard]] LibraryCalls library_calls() const override { return inner_->library_calls(); }

@@ -226,6 +226,7 @@ TilePlan::TilePlan(PlanPool& pool, const std::vector<sequence::AttentionSpan>& s
 
 std::vector<std::uint64_t> TilePlan::launch_words() const {
   if (rectangles_ != nullptr || rest_ != nullptr) return {};
+  if (documents_ != nullptr && documents_->sizes().are_tails()) return {};
   const auto number_of = [](const void* place) {
     return static_cast<std::uint64_t>(std::bit_cast<std::uintptr_t>(place));
   };

@@ -86,8 +86,8 @@ class TilePlan final : public AttentionPlan {
   TilePlan(const TilePlan&) = delete;
   TilePlan& operator=(const TilePlan&) = delete;
 
-  /// Those of launches: where the lists lie, and for how many tiles. Empty where a library takes rectangles, or a part
-  /// of what queries see: what it is called with lies on the host.
+  /// Those of launches: where the lists lie, and for how many tiles. Empty where a library takes rectangles, tails, or
+  /// a part of what queries see: what it is called with lies on the host.
   [[nodiscard]] std::vector<std::uint64_t> launch_words() const override;
 
   [[nodiscard]] std::int64_t num_queries() const { return num_queries_; }

@@ -246,20 +246,22 @@ class CudaBackend final : public Backend {
   std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                 std::int64_t num_queries, std::int64_t num_keys) override {
     SFT_ENSURE(plans_.has_value(), "ops: set_workspace first");
-    const auto documents = cudnn_ ? cudnn::Documents::find(spans, num_queries, num_keys) : std::nullopt;
+    const auto documents = cudnn_ ? cudnn::find_documents(spans, num_queries, num_keys) : std::nullopt;
     if (!documents) return plan_merging(spans, num_queries, num_keys);
     auto plan = std::make_unique<TilePlan>(*plans_, spans, num_queries, num_keys, native_);
     std::unique_ptr<TilePlan> rest;
     if (!documents->rest.empty()) rest = plan_merging(documents->rest, num_queries, num_keys);
-    plan->set_documents(std::make_unique<cudnn::Documents>(*plans_, *documents, num_queries, cudnn_->rows(), native_),
-                        std::move(rest));
+    plan->set_documents(
+        std::make_unique<cudnn::Documents>(*plans_, *documents, num_queries, num_keys, cudnn_->rows(), native_),
+        std::move(rest));
     return plan;
   }
 
-  void expect_attention(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries) override {
+  void expect_attention(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries,
+                        std::int64_t num_keys) override {
     if (!cudnn_) return;
-    if (const auto documents = cudnn::Documents::find(spans, num_queries, num_queries)) {
-      cudnn_->expect(documents->sizes(num_queries));
+    if (const auto documents = cudnn::find_documents(spans, num_queries, num_keys)) {
+      cudnn_->expect(documents->sizes(num_queries, num_keys));
     }
   }
 

@@ -253,8 +253,9 @@ class RepeatedBackend final : public Backend {
                                                               std::int64_t num_keys) override {
     return std::make_unique<SharedPlan>(plainly().plan_attention(spans, num_queries, num_keys));
   }
-  void expect_attention(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries) override {
-    plainly().expect_attention(spans, num_queries);
+  void expect_attention(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries,
+                        std::int64_t num_keys) override {
+    plainly().expect_attention(spans, num_queries, num_keys);
   }
   void attention_forward(const AttentionForward& attention) override {
     const AttentionForward& a = attention;

@@ -294,7 +294,7 @@ BOOST_AUTO_TEST_CASE(compiles_for_the_documents_to_come) {
     for (const Spans& spans : coming) {
       (void)library.run(operands_of(layer, true), [&](Backend& backend, auto of) {
         for (const Spans& other : coming) {
-          if (expects) backend.expect_attention(other, layer.tokens);
+          if (expects) backend.expect_attention(other, layer.tokens, layer.tokens);
         }
         const auto plan = backend.plan_attention(spans, layer.tokens, layer.tokens);
         layer.forward(backend, of, *plan);

@@ -142,13 +142,10 @@ std::string unsupported(const OperationGraph& graph) {
 std::int64_t workspace_bytes(const OperationGraph& graph) {
   constexpr std::int64_t fixed = 17'408;
   if (!graph.is_backward()) return fixed;
-  std::int64_t most = 0;  // a counter for each head and 64 queries, as the real one's grows
-  for (const auto& [uid, tensor] : graph.tensors) {
-    if (tensor.is_virtual || tensor.offsets_uid == 0) continue;
-    const std::int64_t longest = std::max(tensor.dims[2], tensor.dims[3]);
-    most = std::max(most, tensor.dims[0] * tensor.dims[1] * ((longest + 63) / 64) * 8);
-  }
-  return fixed + most;
+  // A counter for each head and 64 queries, as the real one's grows.
+  const auto scores = std::ranges::find(graph.operations, Kind::matmul, &GraphOperation::kind);
+  const GraphTensor& queries = graph.tensors.at(scores->inputs[0]);
+  return fixed + queries.dims[0] * queries.dims[1] * ((queries.dims[2] + 63) / 64) * 8;
 }
 
 std::string to_json(const OperationGraph& graph) {

@@ -88,8 +88,31 @@ SFT_EMULATED_CUDNN=91800 succeeds "a ring of an old version" "${by_cudnn[@]}" "$
   --train.output_dir old_ring
 check "is not for it" grep -q 'as rows are cut over ranks (cuDNN 9.18.0 gives no float32 results on some rank' err
 check "with its own bits" same own_ring old_ring
-succeeds "gathered keys" "${by_cudnn[@]}" "${cut[@]}" --parallel.sp_method all_gather --train.output_dir gathered
-check "are not for cuDNN" grep -q 'attention: this program.s kernels, as keys of all ranks are gathered' err
+gathers=("${cut[@]}" --parallel.sp_method all_gather)
+succeeds "gathered keys by its own kernels" "${on_gpus[@]}" "${gathers[@]}" --train.output_dir own_gathered
+succeeds "gathered keys" "${by_cudnn[@]}" "${gathers[@]}" --train.output_dir gathered
+check "cuDNN does both passes" grep -qE 'attention: cuDNN 9\.28\.1 forward and backward, tried beside' out
+check "nothing is warned of" test "$(grep -c 'attention: this program' err)" -eq 0
+check "it trains as with its own kernels" near_in_bf16 own_gathered gathered
+check "in other bits" differ own_gathered gathered
+check "graphs of queries behind further keys are stored" test "$(find cache -name '*backward*-e[0-9]*' | wc -l)" -ge 1
+succeeds "gathered keys once more" "${by_cudnn[@]}" "${gathers[@]}" --train.output_dir gathered_again
+check "with the same bits" same gathered gathered_again
+check "all graphs are stored" grep -q 'documents to come: 0 compiled' out
+succeeds "windows over gathered keys by its own kernels" "${on_gpus[@]}" "${gathers[@]}" "${windowed[@]}" \
+  --train.output_dir own_gathered_windows
+succeeds "windows over gathered keys" "${by_cudnn[@]}" "${gathers[@]}" "${windowed[@]}" --train.output_dir gathered_windows
+check "nothing is warned of" test "$(grep -c 'attention: this program' err)" -eq 0
+check "it trains as with its own kernels" near_in_bf16 own_gathered_windows gathered_windows
+SFT_EMULATED_CUDNN=91800 succeeds "gathered keys of an old version" "${by_cudnn[@]}" "${gathers[@]}" --train.output_dir old_gathered
+check "cuDNN forward alone" grep -q 'forward; this program.s kernels backward, as cuDNN repeats its bits from 9.25 on' out
+check "it trains as with its own kernels" near_in_bf16 own_gathered old_gathered
+for pass in forward backward; do
+  SFT_EMULATED_CUDNN_WRONG=$pass succeeds "wrong numbers of gathered keys, $pass" "${by_cudnn[@]}" "${gathers[@]}" \
+    --train.output_dir "wrong_gathered_$pass"
+  check "it goes on without cuDNN" grep -q 'attention: this program.s kernels, as cuDNN 9.28.1 does not give what they give' err
+  check "with its own bits" same own_gathered "wrong_gathered_$pass"
+done
 
 # Ahead of the run: what --compile-attention compiles is what the run looks for.
 multiprocessors=$(find cache -type f -name 'cudnn*' -printf '%f\n' | sed -n '1s/.*-sm90-\([0-9]*\)-.*/\1/p')
@@ -114,6 +137,7 @@ ahead whole
 check "whole: with the bits of a run that compiles" same cudnn ahead_output_whole
 ahead windows "${windowed[@]}"
 ahead ring "${cut[@]}" --parallel.sp_method ring
+ahead gathered "${gathers[@]}"
 ahead ulysses "${cut[@]}" --parallel.sp_method ulysses
 export XDG_CACHE_HOME=$work/cache
 
@@ -142,6 +166,7 @@ planned() {
 }
 check "a dry run plans its working memory" test "$(planned --device.attention cudnn)" -gt "$(planned)"
 check "and of a ring" test "$(planned "${cut[@]}" --device.attention cudnn)" -gt "$(planned "${cut[@]}")"
+check "and of gathered keys" test "$(planned "${gathers[@]}" --device.attention cudnn)" -gt "$(planned "${gathers[@]}")"
 check "of the backward pass alone" \
   test "$(planned --device.attention cudnn_forward)" -lt "$(planned --device.attention cudnn)"
 finish_checks

@@ -10,13 +10,13 @@
 
 #include "emulation/cudnn/layer.hpp"
 #include "emulation/cudnn/loops.hpp"
+#include "emulation/cudnn/rank_rows.hpp"
 #include "sft/sequence/attention_schedule.hpp"
 
 namespace sft::ops::testing {
 
 namespace {
 
-using sequence::Chunk;
 using sequence::RowCut;
 
 // As of a layer whose result is bf16; here that of the loops alone is rounded when it is stored.
@@ -84,8 +84,8 @@ class Row {
     };
     auto actual = run_on_gpu(operands, rounds);
     BOOST_TEST((actual == run_on_gpu(operands, rounds)), what << ": other bits the second time");
-    put_rows(result, whole_.out, rank);
-    put_rows(lse, whole_.lse, rank);
+    put_rows(result, whole_.out, cut_, rank);
+    put_rows(lse, whole_.lse, cut_, rank);
     for (std::size_t i = 0; i < results.size(); ++i) {
       compare(*results[i].twin, actual[i], before[i], results[i], what + ", result " + std::to_string(i));
     }
@@ -93,21 +93,10 @@ class Row {
   }
 
  private:
-  /// Writes the rank's rows of a tensor of the whole row.
-  void put_rows(Twin& part, Twin& whole, int rank) const {
-    for (const Chunk& chunk : cut_.chunks(rank)) {
-      for (std::int64_t row = 0; row < chunk.length; ++row) {
-        for (std::int64_t column = 0; column < part.cpu().row_elements(); ++column) {
-          const double value = get(whole.at(whole.bytes(), chunk.global + row, column), whole.cpu().dtype);
-          put(part.at(part.bytes(), chunk.local + row, column), part.cpu().dtype, value);
-        }
-      }
-    }
-  }
   Twin part_of(Twin& whole, DType dtype, int rank) const {
     const Tensor& x = whole.cpu();
     Twin part(dtype, {cut_.local_length(), x.shape[1], x.shape[2]});
-    put_rows(part, whole, rank);
+    put_rows(part, whole, cut_, rank);
     return part;
   }
 

@@ -131,9 +131,26 @@ BOOST_AUTO_TEST_CASE(a_library_may_get_the_forward_pass_of_a_ring) {
     BOOST_TEST(hybrid.library.merges);
     BOOST_TEST(hybrid.num_plans == 2 * 3 + 1);
     BOOST_TEST(needs_of(kernels, DType::float32, 4, {}).library.tokens == 0);
-    BOOST_TEST(needs_of(kernels, DType::bf16, 4, {AttentionMethod::Keys::all_gather, 1}).library.tokens == 0);
   }
   BOOST_TEST(needs_of(ops::AttentionKernels::own, DType::bf16, 4, {}).library.tokens == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_library_may_get_gathered_keys) {
+  const AttentionMethod gathers{AttentionMethod::Keys::all_gather, 1};
+  for (const auto kernels : {ops::AttentionKernels::cudnn_forward, ops::AttentionKernels::cudnn}) {
+    SequenceShape shape = shape_of(DType::bf16);
+    shape.kernels = kernels;
+    const ops::AttentionNeeds needs = make_sequence_buffers(shape, 2, gathers)->attention_needs();
+    BOOST_TEST(needs.library.tokens == num_tokens);
+    BOOST_TEST(needs.library.key_tokens == 2 * num_tokens);
+    BOOST_TEST(needs.library.kv_heads == std::max<std::int64_t>(1, num_kv_heads / 2));
+    BOOST_TEST(needs.library.q_heads == num_q_heads / num_kv_heads * needs.library.kv_heads);
+    BOOST_TEST(needs.library.head_dim == head_dim);
+    BOOST_TEST(needs.library.has_backward == (kernels == ops::AttentionKernels::cudnn));
+    BOOST_TEST(!needs.library.merges);
+    shape.compute = DType::float32;
+    BOOST_TEST(make_sequence_buffers(shape, 2, gathers)->attention_needs().library.tokens == 0);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(plans_are_of_the_queries_and_keys_of_a_call) {

@@ -50,10 +50,11 @@ BOOST_AUTO_TEST_CASE(shipped_machines_can_be_read_and_written) {
 }
 
 BOOST_AUTO_TEST_CASE(gpus_say_what_they_can_compute) {
-  for (const auto& [name, compute_capability, multiprocessors] :
-       {std::tuple("a100", 80, 108), {"h100", 90, 132}, {"h200x8", 90, 132}, {"cpu", 0, 0}}) {
+  for (const auto& [name, compute_capability, multiprocessors, memory_bus_bits] :
+       {std::tuple("a100", 80, 108, 5120), {"h100", 90, 132, 5120}, {"h200x8", 90, 132, 6144}, {"cpu", 0, 0, 0}}) {
     BOOST_TEST(find_machine(name, shipped()).compute_capability == compute_capability);
     BOOST_TEST(find_machine(name, shipped()).multiprocessors == multiprocessors);
+    BOOST_TEST(find_machine(name, shipped()).memory_bus_bits == memory_bus_bits);
   }
 }
 

@@ -52,10 +52,14 @@ int cuKernelGetAttribute(int* value) {
 }
 int cuLibraryLoadFromFile(void** library) { return cuLibraryLoadData(library); }
 int cuLibraryGetKernel(void** kernel) { return cuLibraryLoadData(kernel); }
+int cuKernelGetFunction(void** function) { return cuLibraryLoadData(function); }
+int cuModuleLoadData(void** module) { return cuLibraryLoadData(module); }
+int cuModuleGetFunction(void** function) { return cuLibraryLoadData(function); }
 
 #define SFT_DOES_NOTHING(name) \
   int name() { return done; }
 SFT_DOES_NOTHING(cuLibraryUnload)
+SFT_DOES_NOTHING(cuModuleUnload)
 SFT_DOES_NOTHING(cuKernelSetAttribute)
 SFT_DOES_NOTHING(cuCtxGetCurrent)
 SFT_DOES_NOTHING(cuCtxGetLimit)
@@ -71,6 +75,8 @@ SFT_DOES_NOTHING(cuLaunchKernel)
 SFT_DOES_NOTHING(cuLaunchKernelEx)
 SFT_DOES_NOTHING(cuLaunchCooperativeKernel)
 SFT_DOES_NOTHING(cuOccupancyMaxPotentialClusterSize)
+SFT_DOES_NOTHING(cuTensorMapEncodeIm2col)
+SFT_DOES_NOTHING(cuTensorMapEncodeTiled)
 
 int cuGetProcAddress_v2(const char* name, void** function, int version, unsigned long long flags, int* status);
 

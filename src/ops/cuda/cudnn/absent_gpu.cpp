@@ -15,14 +15,18 @@ namespace sft::ops::cuda::cudnn {
 
 namespace {
 
-/// What GPUs of one compute capability have in common, and clocks and caches of one of them.
+/// What GPUs of one compute capability have in common, and clocks, caches and memory of one of them.
 struct Kind {
   int compute_capability;
   int shared_bytes_of_block;
   int clock_khz, memory_clock_khz, cache_bytes, memory_bus_bits;
 };
 constexpr std::array kinds = {Kind{80, 166'912, 1'410'000, 1'593'000, 41'943'040, 5120},   // A100
-                              Kind{90, 232'448, 1'980'000, 3'201'000, 62'914'560, 5120}};  // H200
+                              Kind{90, 232'448, 1'980'000, 2'619'000, 52'428'800, 5120}};  // H100
+
+/// cuDNN loads no graph of a newer driver than the one that is there, some versions none of another: this is the oldest
+/// that this program runs with.
+constexpr int driver_version = CUDART_VERSION / 1000 * 1000;
 
 std::string version_of(int compute_capability) {
   return fmt::format("{}.{}", compute_capability / 10, compute_capability % 10);
@@ -53,8 +57,8 @@ std::string properties_of(const AbsentGpu& gpu) {
       R"("cudaDeviceId": 0, "deviceVer": {}, "driverVer": {}, "memoryBusWidth": {}, "smCountOrigin": 0, )"
       R"("oversizedSharedMemoryPerBlock": 0, "deviceName": "GPU {}"}})",
       gpu.multiprocessors, kind->shared_bytes_of_block, gpu.memory_bytes, kind->clock_khz, kind->memory_clock_khz,
-      kind->cache_bytes, 10 * gpu.compute_capability, CUDART_VERSION, kind->memory_bus_bits,
-      version_of(gpu.compute_capability));
+      kind->cache_bytes, 10 * gpu.compute_capability, driver_version,
+      gpu.memory_bus_bits > 0 ? gpu.memory_bus_bits : kind->memory_bus_bits, version_of(gpu.compute_capability));
 }
 
 void load_absent_driver(const AbsentGpu& gpu) {

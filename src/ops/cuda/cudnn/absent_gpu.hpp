@@ -8,8 +8,9 @@
 
 namespace sft::ops::cuda::cudnn {
 
-/// Its properties as the frontend writes them (JSON). Numbers that the code of graphs does not depend on, such as
-/// clocks, are those of one GPU of this compute capability (tests/cudnn_support holds that it does not). Throws a
+/// Its properties as the frontend writes them (JSON). Numbers that neither the code of graphs nor whether they load
+/// depends on, such as clocks, are those of one GPU of this compute capability (tests/cudnn_support holds that they do
+/// not). Throws a
 /// configuration Error where the compute capability is none of those that are known, or the number of multiprocessors
 /// is not given. Pure.
 [[nodiscard]] std::string properties_of(const AbsentGpu& gpu);

@@ -5,9 +5,10 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <chrono>
 #include <limits>
+#include <utility>
 
 #include "ops/cuda/attention_calls.hpp"
 #include "ops/cuda/cudnn/store.hpp"
@@ -24,9 +25,36 @@ std::size_t padded(std::size_t bytes) {
   return (bytes + PlanPool::granularity_bytes - 1) / PlanPool::granularity_bytes * PlanPool::granularity_bytes;
 }
 
-/// Heads of rows one behind the other.
+/// Of so many rows.
+std::size_t bf16_bytes(std::int64_t rows, std::int64_t row) {
+  return padded(static_cast<std::size_t>(rows * row) * size_of(DType::bf16));
+}
+
+/// Heads of rows one behind the other, in bf16.
 Tensor contiguous_like(const Tensor& heads, void* data) {
-  return {data, heads.dtype, {heads.shape[0], heads.shape[1], heads.shape[2]}};
+  return {data, DType::bf16, {heads.shape[0], heads.shape[1], heads.shape[2]}};
+}
+
+/// Without the gradients themselves, whose rows are so many elements apart.
+GraphCall backward_call(const AttentionBackward& a, const Documents::Call& call, std::int64_t dq_row,
+                        std::int64_t keys_row) {
+  return {.q = a.q.data,
+          .k = a.k.data,
+          .v = a.v.data,
+          .out = const_cast<void*>(a.out.data),
+          .lse = const_cast<float*>(floats_of(a.lse)),
+          .lengths = call.queries->lengths(),
+          .key_lengths = call.keys->lengths(),
+          .q_offsets = call.queries->offsets(a.q.stride0),
+          .k_offsets = call.keys->offsets(a.k.stride0),
+          .v_offsets = call.keys->offsets(a.v.stride0),
+          .out_offsets = call.queries->offsets(a.out.stride0),
+          .lse_offsets = call.queries->offsets(a.lse.shape[1]),
+          .dout = a.dout.data,
+          .dout_offsets = call.queries->offsets(a.dout.stride0),
+          .dq_offsets = call.queries->offsets(dq_row),
+          .dk_offsets = call.keys->offsets(keys_row),
+          .dv_offsets = call.keys->offsets(keys_row)};
 }
 
 }  // namespace
@@ -35,18 +63,25 @@ std::size_t pool_bytes(const AttentionNeeds& needs) {
   const auto& library = needs.library;
   if (library.tokens == 0) return 0;
   // Two generations of plans at a time, anywhere in the pool: see plan_pool_bytes.
-  std::size_t bytes = 3 * static_cast<std::size_t>(needs.num_kinds) * documents_bytes(library.tokens);
+  const bool are_tails = library.key_tokens > 0;
+  std::size_t bytes = 3 * static_cast<std::size_t>(needs.num_kinds) *
+                      (are_tails ? tails_bytes(library.tokens) : squares_bytes(library.tokens));
   if (library.merges) {
     bytes += 3 * static_cast<std::size_t>(needs.num_kinds * needs.num_plans) * rectangle_lists_bytes();
     bytes += padded(rectangle_sums_bytes(std::min(library.tokens, rectangle_rows), library.q_heads, library.head_dim));
   }
   if (!library.has_backward) return bytes + padded(forward_bytes);
-  const std::int64_t tokens = rounded_tokens(library.tokens);
-  const std::int64_t dq_row = (library.q_heads + 2 * library.kv_heads) * library.head_dim;  // of a fused product
-  const std::size_t keys_bytes =
-      padded(static_cast<std::size_t>(library.tokens * library.kv_heads * library.head_dim) * size_of(DType::bf16));
-  return bytes + 2 * keys_bytes +
-         padded(backward_bytes(tokens, library.q_heads, library.kv_heads, library.head_dim, dq_row));
+  const std::int64_t key_tokens = are_tails ? library.key_tokens : library.tokens;
+  const std::int64_t q_row = library.q_heads * library.head_dim, k_row = library.kv_heads * library.head_dim;
+  const std::int64_t dq_row = are_tails ? q_row : q_row + 2 * k_row;  // of squares that of a fused product
+  if (are_tails) bytes += bf16_bytes(library.tokens, q_row);
+  return bytes + 2 * bf16_bytes(key_tokens, k_row) +
+         padded(backward_bytes({.tokens = rounded_tokens(library.tokens),
+                                .key_tokens = rounded_tokens(key_tokens),
+                                .q_heads = library.q_heads,
+                                .kv_heads = library.kv_heads,
+                                .head_dim = library.head_dim,
+                                .dq_row = dq_row}));
 }
 
 std::byte* Attention::working_place(std::size_t bytes) {
@@ -119,26 +154,29 @@ void Attention::fill_outside(const Tensor& x, const Documents& documents, float 
   for (const RowRange& rows : documents.outside()) fill(view_of(x.rows(rows.begin, rows.count)), value, stream_);
 }
 
-bool Attention::forward(const AttentionForward& attention, Documents& documents) {
+bool Attention::forward(const AttentionForward& attention, const Documents& documents) {
   const AttentionForward& a = attention;
   const std::optional<GraphShape> shape = forward_shape(a, documents.sizes(), version().number);
   const Graph* graph = shape ? graph_of(*shape) : nullptr;
   if (graph == nullptr) return false;
-  const GraphCall call{.q = a.q.data,
-                       .k = a.k.data,
-                       .v = a.v.data,
-                       .out = a.out.data,
-                       .lse = floats_of(a.lse),
-                       .lengths = documents.lengths(),
-                       .key_lengths = documents.lengths(),
-                       .q_offsets = documents.offsets(a.q.stride0),
-                       .k_offsets = documents.offsets(a.k.stride0),
-                       .v_offsets = documents.offsets(a.v.stride0),
-                       .out_offsets = documents.offsets(a.out.stride0),
-                       .lse_offsets = documents.offsets(a.lse.shape[1])};
+  std::vector<GraphCall> calls;  // before there is a working place: what is uploaded takes memory of the pool too
+  for (const Documents::Call& call : documents.calls()) {
+    calls.push_back({.q = a.q.data,
+                     .k = a.k.data,
+                     .v = a.v.data,
+                     .out = a.out.data,
+                     .lse = floats_of(a.lse),
+                     .lengths = call.queries->lengths(),
+                     .key_lengths = call.keys->lengths(),
+                     .q_offsets = call.queries->offsets(a.q.stride0),
+                     .k_offsets = call.keys->offsets(a.k.stride0),
+                     .v_offsets = call.keys->offsets(a.v.stride0),
+                     .out_offsets = call.queries->offsets(a.out.stride0),
+                     .lse_offsets = call.queries->offsets(a.lse.shape[1])});
+  }
   std::byte* const workspace = working_place(graph->workspace_bytes());
   if (workspace == nullptr) return false;
-  graph->run(call, workspace);
+  for (const GraphCall& call : calls) graph->run(call, workspace);
   fill_outside(a.out, documents, 0.0F);
   fill_outside(a.lse, documents, -std::numeric_limits<float>::infinity());
   ++calls_.forward;
@@ -196,49 +234,52 @@ bool Attention::merge(const AttentionForward& attention, Rectangles& rectangles)
   return true;
 }
 
-bool Attention::backward(const AttentionBackward& attention, Documents& documents) {
+bool Attention::backward(const AttentionBackward& attention, const Documents& documents) {
   const AttentionBackward& a = attention;
   const std::optional<GraphShape> shape = backward_shape(a, documents.sizes(), version().number);
   const Graph* graph = shape ? graph_of(*shape) : nullptr;
   if (graph == nullptr) return false;
-  // Working memory grows with the rows of dk and dv: contiguous ones take a quarter of what those of a fused product
-  // do.
-  const bool writes_keys = a.dk.is_contiguous() && a.dv.is_contiguous();
-  const std::int64_t keys_row = shape->dk_row;
-  const std::size_t keys_bytes =
-      writes_keys ? 0 : padded(static_cast<std::size_t>(a.dk.shape[0] * keys_row) * size_of(DType::bf16));
-  GraphCall call{.q = a.q.data,
-                 .k = a.k.data,
-                 .v = a.v.data,
-                 .out = const_cast<void*>(a.out.data),
-                 .lse = const_cast<float*>(floats_of(a.lse)),
-                 .lengths = documents.lengths(),
-                 .key_lengths = documents.lengths(),
-                 .q_offsets = documents.offsets(a.q.stride0),
-                 .k_offsets = documents.offsets(a.k.stride0),
-                 .v_offsets = documents.offsets(a.v.stride0),
-                 .out_offsets = documents.offsets(a.out.stride0),
-                 .lse_offsets = documents.offsets(a.lse.shape[1]),
-                 .dout = a.dout.data,
-                 .dq = a.dq.data,
-                 .dout_offsets = documents.offsets(a.dout.stride0),
-                 .dq_offsets = documents.offsets(a.dq.stride0),
-                 .dk_offsets = documents.offsets(keys_row),
-                 .dv_offsets = documents.offsets(keys_row)};
-  std::byte* const memory = working_place(2 * keys_bytes + graph->workspace_bytes());
+  // Working memory grows with the rows of gradients: contiguous dk and dv take a quarter of what those of a fused
+  // product do, and so does dq beside gathered keys. What several calls write of dk and dv has to be added up.
+  const bool are_tails = shape->is_tail;
+  const bool writes_keys = !are_tails && a.dk.is_contiguous() && a.dv.is_contiguous();
+  const std::size_t dq_bytes = are_tails ? bf16_bytes(a.dq.shape[0], shape->dq_row) : 0;
+  const std::size_t keys_bytes = writes_keys ? 0 : bf16_bytes(a.dk.shape[0], shape->dk_row);
+  std::vector<GraphCall> calls;
+  for (const Documents::Call& call : documents.calls()) {
+    calls.push_back(backward_call(a, call, are_tails ? shape->dq_row : a.dq.stride0, shape->dk_row));
+  }
+  std::byte* const memory = working_place(dq_bytes + 2 * keys_bytes + graph->workspace_bytes());
   if (memory == nullptr) return false;
-  const Tensor dk = writes_keys ? a.dk : contiguous_like(a.dk, memory);
-  const Tensor dv = writes_keys ? a.dv : contiguous_like(a.dv, memory + keys_bytes);
-  call.dk = dk.data;
-  call.dv = dv.data;
-  graph->run(call, memory + 2 * keys_bytes);
-  fill_outside(a.dq, documents, 0.0F);
-  fill_outside(dk, documents, 0.0F);
-  fill_outside(dv, documents, 0.0F);
+  std::byte* const keys = memory + dq_bytes;
+  const Tensor dq = are_tails ? contiguous_like(a.dq, memory) : a.dq;
+  const Tensor dk = writes_keys ? a.dk : contiguous_like(a.dk, keys);
+  const Tensor dv = writes_keys ? a.dv : contiguous_like(a.dv, keys + keys_bytes);
+  const std::array key_gradients = {std::pair(a.dk, dk), std::pair(a.dv, dv)};
+  if (are_tails && !a.accumulate_dkv) {
+    for (const auto& [sum, part] : key_gradients) fill(view_of(sum), 0.0F, stream_);
+  }
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    calls[i].dq = dq.data;
+    calls[i].dk = dk.data;
+    calls[i].dv = dv.data;
+    graph->run(calls[i], keys + 2 * keys_bytes);
+    if (!are_tails) continue;
+    const RowRange rows = documents.calls()[i].keys->all();
+    for (const auto& [sum, part] : key_gradients) {
+      add(view_of(sum.rows(rows.begin, rows.count)), view_of(ConstTensor(part.rows(rows.begin, rows.count))), stream_);
+    }
+  }
+  fill_outside(dq, documents, 0.0F);
   ++calls_.backward;
-  if (writes_keys) return true;
-  copy(view_of(a.dk), view_of(ConstTensor(dk)), stream_);
-  copy(view_of(a.dv), view_of(ConstTensor(dv)), stream_);
+  if (are_tails) {
+    copy(view_of(a.dq), view_of(ConstTensor(dq)), stream_);
+    return true;
+  }
+  for (const auto& [result, part] : key_gradients) {
+    fill_outside(part, documents, 0.0F);
+    if (!writes_keys) copy(view_of(result), view_of(ConstTensor(part)), stream_);
+  }
   return true;
 }
 

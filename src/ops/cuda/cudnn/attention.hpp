@@ -31,9 +31,10 @@ class Attention {
   /// Calls will come of such documents: the first call compiles what it asks for for all that are expected.
   void expect(const DocumentSizes& documents) { expected_.add(documents); }
   /// Queues the call, of `documents` alone, and returns true; false, and nothing is queued, where cuDNN does not do it.
-  [[nodiscard]] bool forward(const AttentionForward& attention, Documents& documents);
-  /// The same. Wants the output of the forward pass, and does not read delta.
-  [[nodiscard]] bool backward(const AttentionBackward& attention, Documents& documents);
+  [[nodiscard]] bool forward(const AttentionForward& attention, const Documents& documents);
+  /// The same. Wants the output of the forward pass, and does not read delta. What tails add to the gradients of keys
+  /// and values is rounded to bf16 before it is added up in float32.
+  [[nodiscard]] bool backward(const AttentionBackward& attention, const Documents& documents);
 
   /// Queues the forward pass over the rectangles and returns true: a call that merges, of these alone. False, and
   /// nothing is queued, where cuDNN does not do it.

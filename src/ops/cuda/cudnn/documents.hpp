@@ -4,8 +4,10 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -24,23 +26,45 @@ struct RowRange {
 
 /// What a graph is for beside the tensors of a call.
 struct DocumentSizes {
-  std::int64_t documents;  ///< their number: a power of two
-  std::int64_t longest;    ///< rows of the longest: a power of two, at least 128
-  std::int64_t window;     ///< 0: none that hides a key
-  std::int64_t tokens;     ///< rows of all, as rounded_tokens() has them
+  std::int64_t documents;         ///< their number: a power of two
+  std::int64_t longest;           ///< queries of the longest: a power of two, at least 128
+  std::int64_t window;            ///< 0: none that hides a key
+  std::int64_t tokens;            ///< rows of all, as rounded_tokens() has them
+  std::int64_t key_tokens;        ///< the same of keys
+  std::int64_t longest_keys = 0;  ///< of tails, like `longest`; 0: squares
   bool operator==(const DocumentSizes&) const = default;
+
+  [[nodiscard]] bool are_tails() const { return longest_keys > 0; }
 };
 
-/// Documents, each of whose queries sees the keys of its own rows, no later one than itself.
+/// Queries of a document and its keys up to the last of them, of which each query sees none behind itself: a square,
+/// whose queries and keys are the same rows, or a tail, with keys before its queries.
+struct PackedDocument {
+  RowRange queries, keys;
+};
+
+/// Documents of calls of a library: in a call queries stand one behind the other, and so do keys.
 struct PackedDocuments {
-  std::vector<RowRange> rows;  ///< of each, one behind the other; at least one
-  std::int64_t window = 0;     ///< how far back a query sees, itself included; 0: as far as its document goes
-  /// What their queries see beside that: of a document that begins on another rank, or comes back to this one.
+  std::vector<std::vector<PackedDocument>> calls;  ///< at least one, none empty; of squares one
+  bool are_tails = false;
+  std::int64_t window = 0;  ///< how far back a query sees, itself included; 0: as far as its document goes
+  /// What queries of squares see beside that: of a document that begins on another rank, or comes back to this one.
   std::vector<sequence::AttentionSpan> rest;
 
-  /// In `num_rows` rows, some of which may be outside every document.
-  [[nodiscard]] DocumentSizes sizes(std::int64_t num_rows) const;
+  /// Among so many rows, some of which may be outside every document.
+  [[nodiscard]] DocumentSizes sizes(std::int64_t num_queries, std::int64_t num_keys) const;
 };
+
+/// A plan of tails has so many calls at most: one for each chunk of a rank's queries.
+inline constexpr std::size_t max_tail_calls = 2;
+
+/// What of the spans are documents. Among as many keys as queries, squares: nothing where there are none, they do not
+/// stand one behind the other, or a query of the rest has none. Among other numbers, all gathered keys of a row, tails:
+/// nothing where some span is of none, or there would be more than max_tail_calls. Nothing, too, where the rounded
+/// numbers would make a library go through far more than there is. Windows of the spans are one, as a TilePlan of them
+/// has checked. Keys that a window hides from all queries are no document's: of chunks that no rank has sent. Pure.
+[[nodiscard]] std::optional<PackedDocuments> find_documents(const std::vector<sequence::AttentionSpan>& spans,
+                                                            std::int64_t num_queries, std::int64_t num_keys);
 
 /// Elements between neighbouring rows of the tensors that were asked about last: tensors of a call have different rows,
 /// q, k and v of a fused product, out, lse, dq, dk and dv, contiguous or not. What is uploaded with a plan need not be
@@ -55,29 +79,24 @@ class RowLengths {
   std::vector<std::int64_t> rows_;  ///< in the order in which they came
 };
 
-/// Documents of one plan in order, their number rounded up by documents of no rows. Its memory is the pool's.
-class Documents {
+/// One side of the documents of a call, their number rounded up by documents of no rows: what a library is told in
+/// device memory, which is the pool's.
+class DocumentRows {
  public:
-  /// The spans that are causal squares of the same rows among keys and queries; nothing where there are none, they do
-  /// not stand one behind the other, a query of the rest has none, or the rounded numbers would make a library go
-  /// through far more than there is. Windows of the spans are one, as a TilePlan of them has checked.
-  [[nodiscard]] static std::optional<PackedDocuments> find(const std::vector<sequence::AttentionSpan>& spans,
-                                                           std::int64_t num_queries, std::int64_t num_keys);
+  /// Queues the upload on `stream`, on which attention is called too. `rows`: of each, one behind the other.
+  /// `row_lengths`: whose offsets go with it, which is told of all that are asked for and outlives it; or null. Throws
+  /// std::logic_error where the pool is too small.
+  DocumentRows(PlanPool& pool, const std::vector<RowRange>& rows, std::int64_t num_documents, RowLengths* row_lengths,
+               cudaStream_t stream);
+  ~DocumentRows();
+  DocumentRows(const DocumentRows&) = delete;
+  DocumentRows& operator=(const DocumentRows&) = delete;
 
-  /// Queues the upload on `stream`, on which attention is called too, with the offsets for `rows`, which outlives it
-  /// and is told of all that are asked for. `found` by find(), in `num_rows`. Throws std::logic_error where the pool is
-  /// too small.
-  Documents(PlanPool& pool, const PackedDocuments& found, std::int64_t num_rows, RowLengths& rows, cudaStream_t stream);
-  ~Documents();
-  Documents(const Documents&) = delete;
-  Documents& operator=(const Documents&) = delete;
-
-  [[nodiscard]] const DocumentSizes& sizes() const { return sizes_; }
-  [[nodiscard]] const std::vector<RowRange>& outside() const { return outside_; }
+  [[nodiscard]] RowRange all() const { return {begins_.front(), begins_.back() - begins_.front()}; }
   [[nodiscard]] const std::int32_t* lengths() const { return lengths_; }
   /// (num_documents + 1) offsets of rows that are `row` elements apart. Queues their upload where they are not there.
   [[nodiscard]] const std::int64_t* offsets(std::int64_t row);
-  /// Adds what of this calls depend on when they are queued.
+  /// Where all this lies (AttentionPlan::launch_words).
   void add_launch_words(std::vector<std::uint64_t>& words) const;
 
  private:
@@ -86,20 +105,44 @@ class Documents {
   [[nodiscard]] T* put(std::vector<T> values);
 
   PlanPool& pool_;
-  RowLengths& rows_;
+  RowLengths* row_lengths_;
   cudaStream_t stream_;
-  DocumentSizes sizes_;
-  std::vector<RowRange> outside_;
   std::vector<std::int64_t> begins_;  ///< of all documents, and the end of the last
   std::int32_t* lengths_ = nullptr;
   std::map<std::int64_t, std::int64_t*> offsets_;  ///< by row
 };
 
+/// Documents of one plan.
+class Documents {
+ public:
+  struct Call {
+    std::shared_ptr<DocumentRows> queries, keys;  ///< of squares the same
+  };
+
+  /// `found` by find_documents(), among so many rows. Uploads and throws as DocumentRows does; squares with the offsets
+  /// of `row_lengths`.
+  Documents(PlanPool& pool, const PackedDocuments& found, std::int64_t num_queries, std::int64_t num_keys,
+            RowLengths& row_lengths, cudaStream_t stream);
+
+  [[nodiscard]] const DocumentSizes& sizes() const { return sizes_; }
+  [[nodiscard]] const std::vector<Call>& calls() const { return calls_; }
+  /// Queries of no document.
+  [[nodiscard]] const std::vector<RowRange>& outside() const { return outside_; }
+  /// Of squares: all that their calls are made with.
+  void add_launch_words(std::vector<std::uint64_t>& words) const;
+
+ private:
+  DocumentSizes sizes_;
+  std::vector<Call> calls_;
+  std::vector<RowRange> outside_;
+};
+
 /// Tokens that a graph of the backward pass is made for where there are `tokens`: a quarter more at most. Pure.
 [[nodiscard]] std::int64_t rounded_tokens(std::int64_t tokens);
 
-/// Bytes of a PlanPool for the documents of a plan of `num_rows` rows. Pure.
-[[nodiscard]] std::size_t documents_bytes(std::int64_t num_rows);
+/// Bytes of a PlanPool for the documents of a plan of `num_queries` rows: squares, or tails. Pure.
+[[nodiscard]] std::size_t squares_bytes(std::int64_t num_queries);
+[[nodiscard]] std::size_t tails_bytes(std::int64_t num_queries);
 
 }  // namespace cudnn
 }  // namespace sft::ops::cuda

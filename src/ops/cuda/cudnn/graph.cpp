@@ -100,8 +100,8 @@ class Graph::Parts {
   /// Says that `x` is (rows, heads, columns) of packed documents.
   void describe(fe::graph::Tensor_attributes& x, Uid uid, std::int64_t heads, std::int64_t columns, std::int64_t row,
                 fe::DataType_t type = fe::DataType_t::BFLOAT16) {
-    const bool is_of_keys = uid == k_uid || uid == v_uid;
-    const std::int64_t longest = is_of_keys && shape_.is_rectangle() ? shape_.longest_keys : shape_.longest;
+    const bool is_of_keys = uid == k_uid || uid == v_uid || uid == dk_uid || uid == dv_uid;
+    const std::int64_t longest = is_of_keys && shape_.longest_keys > 0 ? shape_.longest_keys : shape_.longest;
     x.set_uid(uid)
         .set_dim({shape_.documents, heads, longest, columns})
         .set_stride({longest * row, columns, row, 1})
@@ -128,7 +128,9 @@ class Graph::Parts {
         .set_seq_len_q(lengths(q_lengths_uid))
         .set_seq_len_kv(lengths(kv_lengths_uid));
     if (shape_.is_rectangle()) return attributes;
-    attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT).set_diagonal_band_right_bound(0);
+    attributes.set_diagonal_alignment(shape_.is_tail ? fe::DiagonalAlignment_t::BOTTOM_RIGHT
+                                                     : fe::DiagonalAlignment_t::TOP_LEFT);
+    attributes.set_diagonal_band_right_bound(0);
     if (shape_.window > 0) attributes.set_diagonal_band_left_bound(static_cast<int>(shape_.window));
     return attributes;
   }
@@ -157,7 +159,7 @@ class Graph::Parts {
     const TensorPointer lse = input("lse", lse_uid, s.q_heads, 1, s.q_heads, fe::DataType_t::FLOAT);
     fe::graph::SDPA_backward_attributes attributes;
     attributes.set_name("attention_backward").set_deterministic_algorithm(true);
-    attributes.set_max_total_seq_len_q(s.tokens).set_max_total_seq_len_kv(s.tokens);
+    attributes.set_max_total_seq_len_q(s.tokens).set_max_total_seq_len_kv(s.key_tokens);
     const auto [dq, dk, dv] = graph_.sdpa_backward(q, k, v, out, dout, lse, masked(attributes));
     output(dq, dq_uid, s.q_heads, s.head_dim, s.dq_row);
     output(dk, dk_uid, s.kv_heads, s.head_dim, s.dk_row);

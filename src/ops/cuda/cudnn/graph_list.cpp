@@ -22,8 +22,8 @@ struct ListedPlan final : AttentionPlan {
   bool has_rectangles = false;  ///< in the rest, or where there are no documents
 
   ListedPlan(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries, std::int64_t num_keys) {
-    const auto found = Documents::find(spans, num_queries, num_keys);
-    if (found) documents = found->sizes(num_queries);
+    const auto found = find_documents(spans, num_queries, num_keys);
+    if (found) documents = found->sizes(num_queries, num_keys);
     has_rest = found && !found->rest.empty();
     has_rectangles = !split_rectangles(found ? found->rest : spans).rectangles.empty();
   }
@@ -42,8 +42,11 @@ std::unique_ptr<AttentionPlan> GraphList::plan_attention(const std::vector<seque
   return std::make_unique<ListedPlan>(spans, num_queries, num_keys);
 }
 
-void GraphList::expect_attention(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries) {
-  if (const auto found = Documents::find(spans, num_queries, num_queries)) expected_.add(found->sizes(num_queries));
+void GraphList::expect_attention(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries,
+                                 std::int64_t num_keys) {
+  if (const auto found = find_documents(spans, num_queries, num_keys)) {
+    expected_.add(found->sizes(num_queries, num_keys));
+  }
 }
 
 void GraphList::attention_forward(const AttentionForward& attention) {
@@ -85,8 +88,9 @@ std::string kinds_of_attention(const std::vector<sequence::AttentionSpan>& spans
                                std::int64_t num_keys) {
   const cudnn::ListedPlan plan(spans, num_queries, num_keys);
   const auto rounded = [](std::int64_t rows) { return std::bit_ceil(static_cast<std::uint64_t>(rows)); };
-  return fmt::format("{}x{}:{}{}{} ", rounded(num_queries), rounded(num_keys), plan.documents ? "d" : "",
-                     plan.has_rest ? "+" : "", plan.has_rectangles ? "r" : "");
+  return fmt::format("{}x{}:{}{}{} ", rounded(num_queries), rounded(num_keys),
+                     plan.documents ? (plan.documents->are_tails() ? "t" : "d") : "", plan.has_rest ? "+" : "",
+                     plan.has_rectangles ? "r" : "");
 }
 
 }  // namespace sft::ops::cuda

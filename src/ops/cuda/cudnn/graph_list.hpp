@@ -19,7 +19,8 @@ class GraphList final : public null::NullBackend {
 
   [[nodiscard]] std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                               std::int64_t num_queries, std::int64_t num_keys) override;
-  void expect_attention(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries) override;
+  void expect_attention(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries,
+                        std::int64_t num_keys) override;
   void attention_forward(const AttentionForward& attention) override;
   void attention_backward(const AttentionBackward& attention) override;
 

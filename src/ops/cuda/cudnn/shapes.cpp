@@ -30,6 +30,8 @@ GraphShape shape_of(const Call& call, const DocumentSizes& documents, std::int64
           .k_row = call.k.stride0,
           .v_row = call.v.stride0,
           .out_row = out_row,
+          .longest_keys = documents.longest_keys,
+          .is_tail = documents.are_tails(),
           .window = documents.window};
 }
 
@@ -74,13 +76,16 @@ std::optional<GraphShape> merge_shape(const AttentionForward& attention, std::si
 std::optional<GraphShape> backward_shape(const AttentionBackward& attention, const DocumentSizes& documents,
                                          std::size_t version) {
   const AttentionBackward& a = attention;
-  if (a.out.empty() || a.accumulate_dq || a.accumulate_dkv || a.softcap != 0.0F) return {};
-  if (!are_readable(a.q, a.k, a.v, a.out, a.dout, a.dq, a.dk, a.dv) || !repeats_backward(version)) return {};
+  if (a.out.empty() || a.accumulate_dq || a.softcap != 0.0F || !repeats_backward(version)) return {};
+  if (!are_readable(a.q, a.k, a.v, a.out, a.dout, a.dq)) return {};
+  const bool are_tails = documents.are_tails();
+  if (are_tails ? a.dk.dtype != DType::float32 : a.accumulate_dkv || !are_readable(a.dk, a.dv)) return {};
   GraphShape shape = shape_of(a, documents, a.out.stride0);
   shape.dout_row = a.dout.stride0;
-  shape.dq_row = a.dq.stride0;
+  shape.dq_row = are_tails ? a.dq.shape[1] * a.dq.shape[2] : a.dq.stride0;
   shape.dk_row = shape.dv_row = a.dk.shape[1] * a.dk.shape[2];
   shape.tokens = documents.tokens;
+  shape.key_tokens = documents.key_tokens;
   return shape;
 }
 
@@ -92,11 +97,16 @@ std::vector<GraphShape> ExpectedDocuments::shapes_like(const GraphShape& shape) 
   std::vector<GraphShape> shapes = {shape};
   if (shape.is_rectangle()) return shapes;  // one for all of its tensors
   for (const DocumentSizes& sizes : sizes_) {
+    if (sizes.are_tails() != shape.is_tail) continue;
     GraphShape like = shape;
     like.documents = sizes.documents;
     like.longest = sizes.longest;
+    like.longest_keys = sizes.longest_keys;
     like.window = sizes.window;
-    if (shape.is_backward()) like.tokens = sizes.tokens;
+    if (shape.is_backward()) {
+      like.tokens = sizes.tokens;
+      like.key_tokens = sizes.key_tokens;
+    }
     if (std::ranges::find(shapes, like) == shapes.end()) shapes.push_back(like);
   }
   return shapes;

@@ -20,7 +20,8 @@ namespace sft::ops::cuda::cudnn {
                                                       std::size_t version);
 /// Of a call that merges, over rectangles.
 [[nodiscard]] std::optional<GraphShape> merge_shape(const AttentionForward& attention, std::size_t version);
-/// Of gradients of keys and values in rows one behind the other, wherever the call wants them.
+/// Of gradients of keys and values, and of tails those of queries, in rows one behind the other, wherever the call
+/// wants them.
 [[nodiscard]] std::optional<GraphShape> backward_shape(const AttentionBackward& attention,
                                                        const DocumentSizes& documents, std::size_t version);
 

@@ -36,17 +36,23 @@ inline constexpr std::int64_t rectangle_rows = 4096;
   return static_cast<std::size_t>(rows * q_heads * (head_dim + 1)) * sizeof(float);
 }
 
-/// Bytes that the backward pass works with, of `tokens` rows whose dk and dv are contiguous: float32 sums of dq, in its
-/// rows, and of dk and dv for every query head where heads share keys; a sum for every row and head; a counter for
-/// every 64 queries and head of every document, in numbers as max_blocks_of_documents lets them be. Of cuDNN 9.25
-/// to 9.28, as these say themselves (tests/cudnn_support).
-[[nodiscard]] constexpr std::size_t backward_bytes(std::int64_t tokens, std::int64_t q_heads, std::int64_t kv_heads,
-                                                   std::int64_t head_dim, std::int64_t dq_row) {
+/// Gradients of a backward pass whose dk and dv are contiguous.
+struct BackwardRows {
+  std::int64_t tokens, key_tokens;
+  std::int64_t q_heads, kv_heads, head_dim;
+  std::int64_t dq_row;  ///< elements between rows of dq
+};
+
+/// Bytes that the backward pass works with: float32 sums of dq, in its rows, and of dk and dv for every query head
+/// where heads share keys; a sum for every row and head; a counter for every 64 queries and head of every document, in
+/// numbers as max_blocks_of_documents lets them be. Of cuDNN 9.25 to 9.28, as these say themselves
+/// (tests/cudnn_support).
+[[nodiscard]] constexpr std::size_t backward_bytes(const BackwardRows& r) {
   constexpr std::int64_t float_bytes = sizeof(float), counter_bytes = 8, queries_of_counter = 64;
-  const std::int64_t keys_row = q_heads == kv_heads ? 0 : 2 * q_heads * head_dim;
-  const std::int64_t row_bytes = (dq_row + keys_row + q_heads) * float_bytes;
-  const std::int64_t counters = q_heads * (max_blocks_of_documents(tokens) / queries_of_counter) * counter_bytes;
-  return static_cast<std::size_t>(tokens * row_bytes + counters) + forward_bytes;
+  const std::int64_t keys_row = r.q_heads == r.kv_heads ? 0 : 2 * r.q_heads * r.head_dim;
+  const std::int64_t sums = r.tokens * (r.dq_row + r.q_heads) + r.key_tokens * keys_row;
+  const std::int64_t counters = r.q_heads * (max_blocks_of_documents(r.tokens) / queries_of_counter) * counter_bytes;
+  return static_cast<std::size_t>(sums * float_bytes + counters) + forward_bytes;
 }
 
 }  // namespace sft::ops::cuda::cudnn
