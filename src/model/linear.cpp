@@ -123,8 +123,8 @@ void add_magnitude_adapter(const Context& c, const Linear& layer, const Adapter&
 
 /// Adds to y (T, rows.count), the product of x and the rows, what the layer's adapters make of x there. `bias` (N): it
 /// is in y; empty: none.
-void add_adapters(const Context& c, const Linear& layer, LinearRows::Slice rows, const Tensor& y, const Tensor& x,
-                  const Tensor& bias, std::int64_t first_token) {
+void add_adapters(const Context& c, const Linear& layer, const Tensor& y, LinearRows::Slice rows, const Tensor& x,
+                  std::int64_t first_token, const Tensor& bias) {
   for (const Adapter& adapter : layer.adapters) {
     const std::int64_t first = c.units.first_row(layer.weight, adapter.member);
     const std::int64_t end = first + c.units.parameter(adapter.b).shape[0];
@@ -146,7 +146,7 @@ void multiply(const Context& c, const Linear& layer, Tensor y, const Tensor& x, 
   const Tensor bias = with_bias ? c.units.parameter(layer.bias) : Tensor();
   multiply_own(c, layer, {.a = x, .b = c.units.parameter(layer.weight), .c = y, .transpose_b = true, .bias = bias},
                Fp8Operand::activation, Fp8Operand::weight);
-  add_adapters(c, layer, {0, y.shape[1]}, y, x, bias, first_token);
+  add_adapters(c, layer, y, {0, y.shape[1]}, x, first_token, bias);
 }
 
 /// dx (T, n) = or, with `accumulate`, += some columns of the gradient through A and B, of dy (T, N), that of low b^T.
@@ -368,7 +368,7 @@ void LinearRows::forward(const Context& c, Slice rows, const Tensor& y) const {
     const Tensor weight = c.units.parameter(layer_.weight).rows(rows.begin, rows.count);
     c.ops.matmul({.a = x_, .b = weight, .c = y, .transpose_b = true, .bias = own_bias});
   }
-  add_adapters(c, layer_, rows, y, x_, bias, /*first_token=*/0);
+  add_adapters(c, layer_, y, rows, x_, /*first_token=*/0, bias);
 }
 
 LinearColumns::LinearColumns(const Context& c, const Linear& layer, const Tensor& dy, GradientCodes* codes)

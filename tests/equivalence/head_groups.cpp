@@ -7,10 +7,12 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "sft/config/values.hpp"
+#include "sft/core/cast.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/plan/memory.hpp"
 #include "support/awkward_data.hpp"
@@ -197,6 +199,29 @@ config::Config config_of(const Family& family, const Cut& cut, const std::string
   return config;
 }
 
+/// Parameters of such names and sizes. Of fused queries, keys and values, (H + 2K) D = 384 rows, and of o, 192 columns,
+/// each 128 are four times as large as the next: so that blocks have scales of their own.
+test::LogicalTensors uneven_parameters(const test::LogicalTensors& like, const config::Model& model) {
+  constexpr std::int64_t block = 128;
+  const std::int64_t q_rows = num_heads * model.head_dim, kv_rows = num_kv_heads * model.head_dim;
+  const std::map<std::string, std::int64_t> first_rows{{"q_proj", 0}, {"k_proj", q_rows}, {"v_proj", q_rows + kv_rows}};
+  test::LogicalTensors parameters = like;
+  for (auto& [name, values] : parameters) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto index = static_cast<std::int64_t>(i);
+      std::int64_t number = 0;  // of the block
+      for (const auto& [of_qkv, first] : first_rows) {
+        if (name.find(of_qkv) != std::string::npos) number = (first + index / model.hidden_size) / block;
+      }
+      if (name.find("o_proj") != std::string::npos) number = index % q_rows / block;
+      const bool is_norm = name.find("norm") != std::string::npos;
+      const float wave = 0.4F * std::sin(1.7F * static_cast<float>(i % 977));
+      values[i] = is_norm ? 1.0F : std::ldexp(wave, -2 * checked_cast<int>(number));
+    }
+  }
+  return parameters;
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(head_groups)
@@ -232,6 +257,30 @@ BOOST_AUTO_TEST_CASE(groups_train_as_all_heads_at_once) {
         }
       }
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(slices_of_weights_have_the_scales_of_whole_blocks) {
+  config::Config config;
+  config.model = test::small_llama();
+  config.model.num_attention_heads = num_heads;
+  config.model.num_key_value_heads = num_kv_heads;
+  config.model.head_dim = 24;
+  config.train.fp8 = Fp8::blockwise;
+  config.train.activation_checkpointing = config::ActivationCheckpointing::full;
+  const test::Mesh lone = test::make_lone_mesh(config.model);
+  const std::vector<data::Row> rows = test::make_awkward_rows(2, max_length, 0);
+  test::LogicalTensors parameters;
+  const auto step_in = [&](std::int64_t groups) {
+    config.train.attention_head_groups = groups;
+    return test::first_step(config, max_length, rows, lone, session(), parameters);
+  };
+  parameters = uneven_parameters(step_in(1).gradients, config.model);
+  const test::FirstStep whole = step_in(1);
+  for (const std::int64_t groups : {2, 4}) {
+    const test::FirstStep grouped = step_in(groups);
+    BOOST_TEST(grouped.loss == whole.loss);
+    BOOST_TEST((grouped.gradients == whole.gradients));
   }
 }
 

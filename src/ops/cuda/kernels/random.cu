@@ -182,7 +182,7 @@ void dropout(View out, ConstView in, float probability, std::uint64_t seed, std:
       using To = typename decltype(to)::type;
       using From = typename decltype(from)::type;
       by_vectors<vector_size<To, From>>(
-          std::tuple(out, in), first_index % 4 == 0 && (in.rows <= 1 || in.stride % 4 == 0),
+          std::tuple(out, in), first_index % 4 == 0,
           [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& out_part, const ConstView& in_part) {
             constexpr int N = decltype(n)::value;
             run_elementwise<N>("dropout",
