@@ -62,9 +62,9 @@ BOOST_AUTO_TEST_CASE(keys_that_a_window_hides_are_no_documents) {
 
 BOOST_AUTO_TEST_CASE(spans_that_are_none) {
   BOOST_TEST(found({{0, 8, 0, 16, 8, 0}}, 8, 16) == "0+8 x 0+16");
-  BOOST_TEST(found({{0, 8, 0, 16, 16, 0}}, 8, 16) == "none");                        // every query sees every key
-  BOOST_TEST(found({{0, 8, 0, 7, 15, 0}, {0, 8, 8, 8, 0, 0}}, 8, 16) == "none");     // a gap
-  BOOST_TEST(found({{0, 8, 0, 8, 16, 0}, {0, 8, 8, 8, 0, 0}}, 8, 16) == "none");     // another place in the document
+  BOOST_TEST(found({{0, 8, 0, 16, 16, 0}}, 8, 16) == "none");                     // every query sees every key
+  BOOST_TEST(found({{0, 8, 0, 7, 15, 0}, {0, 8, 8, 8, 0, 0}}, 8, 16) == "none");  // a gap
+  BOOST_TEST(found({{0, 8, 0, 8, 16, 0}, {0, 8, 8, 8, 0, 0}}, 8, 16) == "none");  // another place in the document
   Spans apart;
   for (std::int64_t i = 0; i < 3; ++i) apart.push_back({8 * i, 8, 32 * i, 16, 8, i});
   BOOST_TEST(found(apart, 24, 96) == "none");  // three calls
