@@ -28,7 +28,7 @@ bool is_cut(const config::Parallel& parallel) { return parallel.attention_method
 
 ops::TrialKeys keys_of(const config::Parallel& parallel) {
   if (!is_cut(parallel)) return ops::TrialKeys::own;
-  const bool gathers = parallel.attention_method().keys == sequence::AttentionMethod::Keys::all_gather;
+  const bool gathers = parallel.sp_method == config::SpMethod::all_gather;
   return gathers ? ops::TrialKeys::gathered : ops::TrialKeys::rounds;
 }
 

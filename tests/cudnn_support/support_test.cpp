@@ -306,7 +306,6 @@ BOOST_AUTO_TEST_CASE(code_does_not_depend_on_clocks_and_memory) {
                                {"smClockRateKHz", 1'000'000},
                                {"memClockRateKHz", 2'000'000},
                                {"l2CacheSize", 50'000'000},
-                               {"driverVer", CUDART_VERSION / 1000 * 1000 + 20},
                                {"memoryBusWidth", 5120},
                                {"pciDeviceId", 9}}));
   for (const GraphShape& shape : shapes) {

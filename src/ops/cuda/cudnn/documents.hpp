@@ -62,7 +62,7 @@ inline constexpr std::size_t max_tail_calls = 2;
 /// stand one behind the other, or a query of the rest has none. Among other numbers, all gathered keys of a row, tails:
 /// nothing where some span is of none, or there would be more than max_tail_calls. Nothing, too, where the rounded
 /// numbers would make a library go through far more than there is. Windows of the spans are one, as a TilePlan of them
-/// has checked. Keys that a window hides from all queries are no document's: of chunks that no rank has sent. Pure.
+/// has checked. Keys that a window hides from all queries are no document's. Pure.
 [[nodiscard]] std::optional<PackedDocuments> find_documents(const std::vector<sequence::AttentionSpan>& spans,
                                                             std::int64_t num_queries, std::int64_t num_keys);
 
