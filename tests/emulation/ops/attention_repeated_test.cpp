@@ -22,13 +22,8 @@ class Layers {
   explicit Layers(DType compute) {
     layers_.emplace_back(Heads{4, 2, 16}, num_tokens, 1, Layout{}, compute);
     layers_.emplace_back(Heads{4, 2, 16}, num_tokens, 2, Layout{}, compute);
-    const Shapes shapes{.tokens = num_tokens,
-                        .hidden = 64,
-                        .q_heads = 4,
-                        .kv_heads = 2,
-                        .head_dim = 16,
-                        .mlp = 64,
-                        .vocab = 64};
+    const Shapes shapes{
+        .tokens = num_tokens, .hidden = 64, .q_heads = 4, .kv_heads = 2, .head_dim = 16, .mlp = 64, .vocab = 64};
     AttentionNeeds needs{.num_kinds = 2};
     if (is_of_library(tested_attention())) {
       needs.library = {.tokens = num_tokens, .q_heads = 4, .kv_heads = 2, .head_dim = 16, .has_backward = true};
