@@ -6,6 +6,7 @@
 
 #include "ops/null/backend.hpp"
 #include "sft/device/clocked_device.hpp"
+#include "sft/ops/shapes.hpp"
 
 namespace sft::ops::null {
 
