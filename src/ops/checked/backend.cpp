@@ -10,6 +10,7 @@
 #include "ops/checked/call.hpp"
 #include "ops/checked/expert_rules.hpp"
 #include "ops/checked/magnitude_rules.hpp"
+#include "ops/with_plan.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::ops::checked {
@@ -376,16 +377,7 @@ class CheckedBackend final : public Backend {
   }
 
   void attention_forward(const AttentionForward& attention) override {
-    inner_->attention_forward({.q = attention.q,
-                               .k = attention.k,
-                               .v = attention.v,
-                               .out = attention.out,
-                               .lse = attention.lse,
-                               .scale = attention.scale,
-                               .plan = check_attention_forward(attention),
-                               .merge = attention.merge,
-                               .softcap = attention.softcap,
-                               .sinks = attention.sinks});
+    inner_->attention_forward(with_plan(attention, check_attention_forward(attention)));
   }
 
   void attention_delta(Tensor delta, ConstTensor out, ConstTensor dout) override {
@@ -394,21 +386,7 @@ class CheckedBackend final : public Backend {
   }
 
   void attention_backward(const AttentionBackward& attention) override {
-    inner_->attention_backward({.q = attention.q,
-                                .k = attention.k,
-                                .v = attention.v,
-                                .dout = attention.dout,
-                                .lse = attention.lse,
-                                .delta = attention.delta,
-                                .dq = attention.dq,
-                                .dk = attention.dk,
-                                .dv = attention.dv,
-                                .scale = attention.scale,
-                                .plan = check_attention_backward(attention),
-                                .accumulate_dq = attention.accumulate_dq,
-                                .accumulate_dkv = attention.accumulate_dkv,
-                                .softcap = attention.softcap,
-                                .out = attention.out});
+    inner_->attention_backward(with_plan(attention, check_attention_backward(attention)));
   }
 
   void expect_attention(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/backends.hpp"
+#include "ops/with_plan.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/device/launch_tape.hpp"
 
@@ -107,37 +108,6 @@ struct SharedPlan final : AttentionPlan {
 
   const std::shared_ptr<const AttentionPlan> inner;
 };
-
-AttentionForward with_plan(const AttentionForward& attention, const AttentionPlan& plan) {
-  return {.q = attention.q,
-          .k = attention.k,
-          .v = attention.v,
-          .out = attention.out,
-          .lse = attention.lse,
-          .scale = attention.scale,
-          .plan = plan,
-          .merge = attention.merge,
-          .softcap = attention.softcap,
-          .sinks = attention.sinks};
-}
-
-AttentionBackward with_plan(const AttentionBackward& attention, const AttentionPlan& plan) {
-  return {.q = attention.q,
-          .k = attention.k,
-          .v = attention.v,
-          .dout = attention.dout,
-          .lse = attention.lse,
-          .delta = attention.delta,
-          .dq = attention.dq,
-          .dk = attention.dk,
-          .dv = attention.dv,
-          .scale = attention.scale,
-          .plan = plan,
-          .accumulate_dq = attention.accumulate_dq,
-          .accumulate_dkv = attention.accumulate_dkv,
-          .softcap = attention.softcap,
-          .out = attention.out};
-}
 
 /// Ops whose arguments are those of the last micro-batch of as many tokens go to the tape; before any other op the tape
 /// is settled. Those are ops that have a seed, a factor of the step or the rows of experts among their arguments, or a

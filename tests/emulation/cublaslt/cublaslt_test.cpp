@@ -185,8 +185,9 @@ Outcome run(const Case& c) {
   Outcome outcome;
   cublasLtMatmulHeuristicResult_t found{};
   int num_found = 0;
-  // Algorithms differ in the workspace they want: where too little is given on purpose, one is needed that wants some.
-  for (int attempt = 0; attempt < 64 && (num_found == 0 || (c.missing_workspace > 0 && found.workspaceSize == 0));
+  // Algorithms differ in the workspace they want: where it is a wrong one on purpose, one is needed that wants some.
+  const bool is_wrong_workspace = c.missing_workspace > 0 || c.shift_workspace > 0;
+  for (int attempt = 0; attempt < 64 && (num_found == 0 || (is_wrong_workspace && found.workspaceSize == 0));
        ++attempt) {
     outcome.query = cublasLtMatmulAlgoGetHeuristic(handle, desc, a.layout, b.layout, d.layout, d.layout, preference, 1,
                                                    &found, &num_found);

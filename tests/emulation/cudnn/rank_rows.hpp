@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A rank's rows of a row that sequence parallelism cuts.
+// A rank's rows of a row that sequence parallelism cuts, and rows to cut.
 
 #include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
 
+#include "emulation/cudnn/layer.hpp"
 #include "emulation/ops/support.hpp"
 #include "sft/sequence/row_cut.hpp"
 
@@ -18,6 +22,23 @@ inline void put_rows(Twin& part, Twin& whole, const sequence::RowCut& cut, int r
         put(part.at(part.bytes(), chunk.local + row, column), part.cpu().dtype, value);
       }
     }
+  }
+}
+
+/// Calls check(what, heads, lengths of documents, ranks, window, seed) for some rows; seeds are those from `first_seed`
+/// on.
+template <class Check>
+void on_random_rows(unsigned seed, unsigned first_seed, const Check& check) {
+  std::mt19937 random(seed);
+  const auto below = [&](std::int64_t end) { return static_cast<std::int64_t>(random() % end); };
+  for (unsigned run = 0; run < 8; ++run) {
+    std::vector<std::int32_t> lengths;
+    for (std::int64_t tokens = 0; tokens < 120; tokens += lengths.back()) {
+      lengths.push_back(static_cast<std::int32_t>(below(4) == 0 ? 1 : 1 + below(100)));
+    }
+    const std::int64_t window = below(2) == 0 ? 0 : 1 + below(100);
+    check("run " + std::to_string(run), Heads{4, 2, 16}, lengths, static_cast<int>(2 + below(3)), window,
+          first_seed + 10 * run);
   }
 }
 

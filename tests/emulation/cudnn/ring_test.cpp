@@ -4,7 +4,6 @@
 
 #include <boost/test/unit_test.hpp>
 #include <numeric>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -151,19 +150,7 @@ BOOST_AUTO_TEST_CASE(rectangles) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(random_rings) {
-  std::mt19937 random(11);
-  const auto below = [&](std::int64_t end) { return static_cast<std::int64_t>(random() % end); };
-  for (unsigned run = 0; run < 8; ++run) {
-    std::vector<std::int32_t> lengths;
-    for (std::int64_t tokens = 0; tokens < 120; tokens += lengths.back()) {
-      lengths.push_back(static_cast<std::int32_t>(below(4) == 0 ? 1 : 1 + below(100)));
-    }
-    const std::int64_t window = below(2) == 0 ? 0 : 1 + below(100);
-    check_row("run " + std::to_string(run), {4, 2, 16}, lengths, static_cast<int>(2 + below(3)), window,
-              4000 + 10 * run);
-  }
-}
+BOOST_AUTO_TEST_CASE(random_rings) { on_random_rows(11, 4000, check_row); }
 
 BOOST_AUTO_TEST_SUITE_END()
 

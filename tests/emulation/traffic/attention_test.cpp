@@ -130,8 +130,16 @@ Matrices of_backward_on_hopper(const cuda::TileLists& lists, Count heads, Count 
   return {heads * (queries.blocks * 3 + keys.blocks * 4) * 4 * dim, heads * queries.parts * dim};
 }
 
-Count list_bytes(const std::vector<cuda::AttentionTile>& tiles, const std::vector<cuda::AttentionRange>& ranges) {
-  return static_cast<Count>(tiles.size() * sizeof(tiles[0]) + ranges.size() * sizeof(ranges[0]));
+/// Tiles behind the last, for which a plan has room: blocks of threads read theirs and leave.
+Count idle_tiles(const std::vector<cuda::AttentionTile>& tiles, Count num_tokens) {
+  const Count num_whole = (num_tokens + cuda::attention_tile_rows - 1) / cuda::attention_tile_rows;
+  return static_cast<Count>(cuda::rounded_entries(tiles.size(), num_whole, num_tokens) - tiles.size());
+}
+
+Count list_bytes(const std::vector<cuda::AttentionTile>& tiles, const std::vector<cuda::AttentionRange>& ranges,
+                 Count num_tokens) {
+  return (std::ssize(tiles) + idle_tiles(tiles, num_tokens)) * static_cast<Count>(sizeof(tiles[0])) +
+         std::ssize(ranges) * static_cast<Count>(sizeof(ranges[0]));
 }
 
 void check(const Kernels& kernels, const Work& work, const Heads& heads) {
@@ -145,8 +153,14 @@ void check(const Kernels& kernels, const Work& work, const Heads& heads) {
   const Tensor q = rows(n), key = rows(k), v = rows(k), out = rows(n), dout = rows(n);
   const Tensor dq = rows(n), dk = rows(k), dv = rows(k);
   const Tensor lse = make(DType::float32, {T, n}), delta = make(DType::float32, {T, n});
-  const Count key_lists = list_bytes(lists.query_tiles, lists.key_ranges),
-              query_lists = list_bytes(lists.key_tiles, lists.query_ranges);
+  const Count key_lists = list_bytes(lists.query_tiles, lists.key_ranges, T),
+              query_lists = list_bytes(lists.key_tiles, lists.query_ranges, T);
+  // Of idle tiles each warp of a block asks for a sector.
+  constexpr Count warps = 4;
+  const auto asked_of_idle = [&](const std::vector<cuda::AttentionTile>& tiles, int own_rows) {
+    const Count blocks = std::max(1, cuda::attention_tile_rows / own_rows);
+    return idle_tiles(tiles, T) * blocks * n * warps * sector;
+  };
 
   const bool has_matrices = kernels.dtype == DType::bf16, is_hopper = tested_attention() == AttentionKernels::hopper;
   const Matrices in_forward = !has_matrices ? Matrices{}
@@ -157,12 +171,14 @@ void check(const Kernels& kernels, const Work& work, const Heads& heads) {
                                              : of_backward(lists, n, k, D);
   const Count met = other_rows(lists.query_tiles, lists.key_ranges, kernels.forward_rows, true);
   const Count forward = bytes_of::attention_forward(s, T, n, k, D);
-  check_traffic("attention_forward", shape,
-                {forward, key_lists, n * (2 * row_bytes * (T + met) + sector * T) - forward, 0, true,
-                 in_forward.products, in_forward.loads},
-                [&](Backend& ops) {
-                  ops.attention_forward({q, key, v, out, lse, 0.125F, *plan});
-                });
+  check_traffic(
+      "attention_forward", shape,
+      {forward, key_lists,
+       n * (2 * row_bytes * (T + met) + sector * T) - forward + asked_of_idle(lists.query_tiles, kernels.forward_rows),
+       0, true, in_forward.products, in_forward.loads},
+      [&](Backend& ops) {
+        ops.attention_forward({q, key, v, out, lse, 0.125F, *plan});
+      });
 
   check_traffic("attention_delta", shape, {bytes_of::attention_delta(s, T, n, D)},
                 [&](Backend& ops) { ops.attention_delta(delta, out, dout); });
@@ -173,7 +189,9 @@ void check(const Kernels& kernels, const Work& work, const Heads& heads) {
   const Count met_by_queries = other_rows(lists.query_tiles, lists.key_ranges, kernels.backward_rows, true),
               met_by_keys = other_rows(lists.key_tiles, lists.query_ranges, kernels.backward_rows, false);
   const Count asked = n * (3 * row_bytes * T + 2 * sector * T + 2 * row_bytes * met_by_queries) +
-                      4 * k * row_bytes * T + n * (2 * row_bytes + kernels.for_keys) * met_by_keys;
+                      4 * k * row_bytes * T + n * (2 * row_bytes + kernels.for_keys) * met_by_keys +
+                      asked_of_idle(lists.query_tiles, kernels.backward_rows) +
+                      asked_of_idle(lists.key_tiles, kernels.backward_rows);
   check_traffic("attention_backward", shape,
                 {backward, read_again + key_lists + query_lists, asked - backward - read_again, 0, false,
                  in_backward.products, in_backward.loads},
