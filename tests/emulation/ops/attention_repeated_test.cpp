@@ -15,18 +15,28 @@ namespace sft::ops::testing {
 namespace {
 
 constexpr std::int64_t num_tokens = 300;
+constexpr Heads heads{2, 1, 16};
 
 /// Two layers, the second of which has a window, on a stream with a tape and on one without.
 class Layers {
  public:
   explicit Layers(DType compute) {
-    layers_.emplace_back(Heads{4, 2, 16}, num_tokens, 1, Layout{}, compute);
-    layers_.emplace_back(Heads{4, 2, 16}, num_tokens, 2, Layout{}, compute);
-    const Shapes shapes{
-        .tokens = num_tokens, .hidden = 64, .q_heads = 4, .kv_heads = 2, .head_dim = 16, .mlp = 64, .vocab = 64};
+    layers_.emplace_back(heads, num_tokens, 1, Layout{}, compute);
+    layers_.emplace_back(heads, num_tokens, 2, Layout{}, compute);
+    const Shapes shapes{.tokens = num_tokens,
+                        .hidden = 64,
+                        .q_heads = heads.num,
+                        .kv_heads = heads.num_kv,
+                        .head_dim = heads.dim,
+                        .mlp = 64,
+                        .vocab = 64};
     AttentionNeeds needs{.num_kinds = 2};
     if (is_of_library(tested_attention())) {
-      needs.library = {.tokens = num_tokens, .q_heads = 4, .kv_heads = 2, .head_dim = 16, .has_backward = true};
+      needs.library = {.tokens = num_tokens,
+                       .q_heads = heads.num,
+                       .kv_heads = heads.num_kv,
+                       .head_dim = heads.dim,
+                       .has_backward = true};
     }
     const std::size_t bytes = workspace_bytes(device::Kind::cuda, 1, shapes, needs);
     for (Half* const half : {&plain_, &repeated_}) {
@@ -119,16 +129,16 @@ BOOST_AUTO_TEST_CASE(documents_of_other_lengths_are_repeated) {
 BOOST_AUTO_TEST_CASE(other_documents_make_another_chain) {
   for (const DType compute : attention_dtypes()) {
     Layers layers(compute);
-    const std::vector<std::int64_t> two{140, 150}, many(40, 7);
+    const std::vector<std::int64_t> two{140, 150}, many(20, 14);
     for (int i = 0; i < 3; ++i) layers.compare("two", two);
     (void)layers.new_counts();
-    layers.compare(text_of(compute) + ", forty", many);
+    layers.compare(text_of(compute) + ", twenty", many);
     BOOST_TEST(layers.new_counts().plain == num_calls);
     layers.compare(text_of(compute) + ", two again", two);
     BOOST_TEST(layers.new_counts().plain == 0);
     layers.compare(text_of(compute) + ", two later", two, 5);
     layers.compare(text_of(compute) + ", two still later", two, 10);
-    layers.compare(text_of(compute) + ", forty again", many, 20);
+    layers.compare(text_of(compute) + ", twenty again", many, 20);
     layers.compare(text_of(compute) + ", two at last", two);
   }
 }
