@@ -358,12 +358,13 @@ BOOST_AUTO_TEST_CASE(names_tell_shapes_apart) {
   base.dout_row = 128;
   base.dq_row = 256;
   base.dk_row = base.dv_row = 64;
-  base.tokens = 256;
+  base.tokens = base.key_tokens = 256;
   std::vector<std::string> names = {base.name()};
-  for (auto member : {&GraphShape::documents, &GraphShape::longest, &GraphShape::q_heads, &GraphShape::kv_heads,
-                      &GraphShape::head_dim, &GraphShape::window, &GraphShape::q_row, &GraphShape::k_row,
-                      &GraphShape::v_row, &GraphShape::out_row, &GraphShape::dout_row, &GraphShape::dq_row,
-                      &GraphShape::dk_row, &GraphShape::dv_row, &GraphShape::tokens}) {
+  for (auto member :
+       {&GraphShape::documents, &GraphShape::longest, &GraphShape::q_heads, &GraphShape::kv_heads,
+        &GraphShape::head_dim, &GraphShape::window, &GraphShape::q_row, &GraphShape::k_row, &GraphShape::v_row,
+        &GraphShape::out_row, &GraphShape::dout_row, &GraphShape::dq_row, &GraphShape::dk_row, &GraphShape::dv_row,
+        &GraphShape::tokens, &GraphShape::key_tokens, &GraphShape::longest_keys}) {
     GraphShape other = base;
     other.*member += 8;
     names.push_back(other.name());
@@ -373,6 +374,10 @@ BOOST_AUTO_TEST_CASE(names_tell_shapes_apart) {
   names.push_back(other.name());
   other = base;
   other.float32_out = true;
+  names.push_back(other.name());
+  other = base;
+  other.longest_keys = 8;
+  other.is_tail = true;
   names.push_back(other.name());
   other = base;
   other.tokens = 0;
