@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which graphs are compiled ahead of a run: those of the calls of a micro-batch, for all documents to come.
+#include "ops/cuda/cudnn/graph_list.hpp"
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <vector>
+
+#include "emulation/cudnn/layer.hpp"
+
+namespace sft::ops::testing {
+
+namespace {
+
+using cuda::cudnn::GraphShape;
+
+constexpr std::int64_t num_tokens = 400;
+
+/// The graphs of one forward pass over these spans, with results of this type, where these documents are to come.
+std::vector<GraphShape> graphs_of(const Spans& spans, DType out, const std::vector<Spans>& to_come) {
+  constexpr std::size_t version = 92801;
+  cuda::cudnn::GraphList list(Backends::get().gpu().stream(), version);
+  for (const Spans& other : to_come) list.expect_attention(other, num_tokens, num_tokens);
+  const Heads heads{2, 1, 32};
+  const auto rows = [](DType dtype, std::int64_t num, std::int64_t dim) {
+    return Tensor(nullptr, dtype, {num_tokens, num, dim});
+  };
+  const Tensor keys = rows(DType::bf16, heads.num_kv, heads.dim);
+  const auto plan = list.plan_attention(spans, num_tokens, num_tokens);
+  list.attention_forward({.q = rows(DType::bf16, heads.num, heads.dim),
+                          .k = keys,
+                          .v = keys,
+                          .out = rows(out, heads.num, heads.dim),
+                          .lse = Tensor(nullptr, DType::float32, {num_tokens, heads.num}),
+                          .scale = 0.125F,
+                          .plan = *plan});
+  return list.shapes();
+}
+
+bool has_rectangles(const std::vector<GraphShape>& shapes) {
+  return std::ranges::any_of(shapes, [](const GraphShape& shape) { return shape.is_rectangle(); });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(graphs_ahead)
+
+BOOST_AUTO_TEST_CASE(documents_to_come_have_graphs) {
+  const std::vector<GraphShape> shapes =
+      graphs_of(documents_of({400}), DType::bf16, {documents_of({200, 200}), documents_of({50, 50, 50, 50, 200})});
+  for (const std::int64_t documents : {2, 8}) {
+    BOOST_TEST(std::ranges::count(shapes, documents, &GraphShape::documents) == 1, documents << " documents");
+  }
+  BOOST_TEST(!has_rectangles(shapes));
+}
+
+// The second chunk of a rank's document sees the first one, whose keys are no document's of its own.
+BOOST_AUTO_TEST_CASE(keys_before_a_chunk_have_a_graph) {
+  const Spans squares{{0, 200, 0, 200, 0, 0}, {200, 200, 200, 200, 0, 0}};
+  Spans ring = squares;
+  ring.push_back({200, 200, 0, 200, 5000, 0});
+  BOOST_TEST(has_rectangles(graphs_of(ring, DType::float32, {squares})));
+  BOOST_TEST(!has_rectangles(graphs_of(squares, DType::float32, {squares})));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace sft::ops::testing
