@@ -220,6 +220,8 @@ std::size_t squares_bytes(std::int64_t num_queries) {
                                   static_cast<std::int64_t>(RowLengths::most) * padded((most + 1) * 8));
 }
 
+// Rows of tails differ no more than RowLengths::most on either side: of queries those of q, out, dout, dq and lse, of
+// keys those of keys and of their gradients; lse and what is of keys come with two numbers of heads.
 std::size_t tails_bytes(std::int64_t num_queries) {
   constexpr std::size_t num_sides = 2;
   return max_tail_calls * num_sides * squares_bytes(num_queries);
