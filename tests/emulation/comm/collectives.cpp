@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives between GPUs compute what those between CPUs do, whichever way the tensors travel.
+#include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -373,12 +375,14 @@ BOOST_AUTO_TEST_CASE(host_copies_and_a_cuda_aware_mpi_give_the_same_bits) {
 BOOST_AUTO_TEST_CASE(doubles_are_summed_by_a_cuda_aware_mpi_too) {
   if (!comm::is_mpi_cuda_aware()) return;
   Machine m(Transport::Way::cuda_mpi);
-  const OnDevice memory(m, *m.stream, std::vector<float>(8));
+  const OnDevice memory(m, *m.stream, std::vector<float>(10));
   for (const comm::ReduceOp op : {comm::ReduceOp::sum, comm::ReduceOp::max}) {
-    const double own[] = {1.0 + m.rank, -0.25 * m.rank, 1e300};
+    constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+    const double own[] = {1.0 + m.rank, -0.25 * m.rank, 1e300, m.rank == 0 ? nan : 1.0,
+                          m.rank == m.size - 1 ? nan : 1.0};
     const auto pinned = m.device->allocate(sizeof own, device::Space::pinned);
     std::memcpy(pinned.get(), own, sizeof own);
-    const Tensor tensor(memory.tensor().data, DType::float64, {3});
+    const Tensor tensor(memory.tensor().data, DType::float64, {std::ssize(own)});
     m.device->copy(tensor.data, pinned.get(), sizeof own, *m.stream);
     m.collectives->all_reduce(m.world, tensor, op, *m.stream);
     m.device->copy(pinned.get(), tensor.data, sizeof own, *m.stream);
@@ -389,6 +393,7 @@ BOOST_AUTO_TEST_CASE(doubles_are_summed_by_a_cuda_aware_mpi_too) {
     BOOST_TEST(result[0] == (is_sum ? m.size + sum_of_ranks : m.size));
     BOOST_TEST(result[1] == (is_sum ? -0.25 * sum_of_ranks : 0.0));
     BOOST_TEST(result[2] == (is_sum ? 1e300 * m.size : 1e300));
+    BOOST_TEST((std::isnan(result[3]) && std::isnan(result[4])), "NaN of the first and of the last rank");
   }
 }
 

@@ -106,6 +106,26 @@ BOOST_AUTO_TEST_CASE(steps_along_factored_directions) {
   }
 }
 
+// Without gradients a step is one product a number, the same on both: all that could differ is how it is rounded.
+BOOST_AUTO_TEST_CASE(rounding_at_random_has_the_bits_of_the_cpu) {
+  Twin parameters = Twin(DType::bf16, {70, 300}).normal(1), gradients = Twin(DType::float32, {70, 300}).filled(0.0),
+       column_factors = Twin(DType::float32, {300}).filled(1.0), sum = Twin(DType::float64, {1}).filled(1.0);
+  check("rounding", {out(parameters, {}), in(gradients), in(column_factors), in(sum)}, [&](Backend& ops, auto of) {
+    ops.update_factored({.parameters = of(parameters),
+                         .gradients = of(gradients),
+                         .row_factors = {},
+                         .column_factors = of(column_factors),
+                         .squares = of(sum),
+                         .copy = {},
+                         .learning_rate = 0.1,
+                         .weight_decay = 0.2,
+                         .clip_threshold = 1.0,
+                         .num_elements = 21000,
+                         .gradient_scale = 1.0,
+                         .rounding = {.key = 0xfedcba9876543211U, .first_index = 12345, .row_stride = 4000}});
+  });
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace sft::ops::testing

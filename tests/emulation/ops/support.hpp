@@ -100,6 +100,24 @@ inline void put(std::byte* at, DType dtype, double value) {
   }
 }
 
+/// What no operation may read or write. Of floating-point numbers a signaling NaN: whatever is added to it, its bits
+/// change.
+inline void poison(std::byte* at, DType dtype) {
+  const auto write = [&](auto bits) { std::memcpy(at, &bits, sizeof(bits)); };
+  switch (dtype) {
+    case DType::float32:
+      return write(std::uint32_t{0x7fa00001});
+    case DType::bf16:
+      return write(std::uint16_t{0x7fa1});
+    case DType::float64:
+      return write(std::uint64_t{0x7ff4000000000001});
+    case DType::int32:
+      return write(std::int32_t{-7});
+    case DType::uint8:
+      return write(std::uint8_t{7});
+  }
+}
+
 /// How a tensor lies in its memory: `gap` elements between rows, `offset` elements before the first.
 struct Layout {
   std::int64_t gap = 0, offset = 0;
@@ -207,12 +225,7 @@ class Twin {
     gpu_ = cpu_;
     cpu_.data = bytes_.data() + offset_bytes_;
     gpu_.data = static_cast<std::byte*>(block_.get()) + offset_bytes_;
-    const double poison = dtype == DType::int32   ? -7
-                          : dtype == DType::uint8 ? 7
-                                                  : std::numeric_limits<double>::quiet_NaN();
-    for (std::int64_t i = 0; i < size; ++i) {
-      put(bytes_.data() + static_cast<std::size_t>(i) * size_of(dtype), dtype, poison);
-    }
+    for (std::int64_t i = 0; i < size; ++i) poison(bytes_.data() + static_cast<std::size_t>(i) * size_of(dtype), dtype);
   }
   Twin(Twin&&) = default;
   Twin& operator=(Twin&&) = default;
