@@ -247,11 +247,11 @@ class CudaBackend final : public Backend {
                                                 std::int64_t num_queries, std::int64_t num_keys) override {
     SFT_ENSURE(plans_.has_value(), "ops: set_workspace first");
     const auto documents = cudnn_ ? cudnn::find_documents(spans, num_queries, num_keys) : std::nullopt;
-    if (!documents) return plan_merging(spans, num_queries, num_keys);
+    if (!documents) return plan_merging(spans, num_queries, num_keys, /*is_of_host=*/false);
     const bool is_of_host = !documents->rest.empty() || documents->sizes(num_queries, num_keys).are_tails();
     auto plan = make_plan(spans, num_queries, num_keys, is_of_host);
     std::unique_ptr<TilePlan> rest;
-    if (!documents->rest.empty()) rest = plan_merging(documents->rest, num_queries, num_keys);
+    if (!documents->rest.empty()) rest = plan_merging(documents->rest, num_queries, num_keys, is_of_host);
     plan->set_documents(
         std::make_unique<cudnn::Documents>(*plans_, *documents, num_queries, num_keys, cudnn_->rows(), native_),
         std::move(rest));
@@ -425,10 +425,11 @@ class CudaBackend final : public Backend {
 
   /// A plan for calls that merge, whose rectangles cuDNN may take.
   [[nodiscard]] std::unique_ptr<TilePlan> plan_merging(const std::vector<sequence::AttentionSpan>& spans,
-                                                       std::int64_t num_queries, std::int64_t num_keys) {
+                                                       std::int64_t num_queries, std::int64_t num_keys,
+                                                       bool is_of_host) {
     cudnn::SplitSpans split = cudnn_ ? cudnn::split_rectangles(spans) : cudnn::SplitSpans{};
     const bool has_rectangles = !split.rectangles.empty();
-    auto plan = make_plan(spans, num_queries, num_keys, /*is_of_host=*/has_rectangles);
+    auto plan = make_plan(spans, num_queries, num_keys, is_of_host || has_rectangles);
     if (!has_rectangles) return plan;
     std::unique_ptr<TilePlan> rest;
     if (!split.rest.empty()) rest = make_plan(split.rest, num_queries, num_keys, /*is_of_host=*/true);
