@@ -19,6 +19,7 @@
 #include "sft/comm/session.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/config/valid_config.hpp"
+#include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/data/packed_dataset.hpp"
@@ -110,6 +111,14 @@ void share_column(std::vector<T>& values, const comm::Group& world, bool keeps) 
   }
 }
 
+/// Gives all ranks what rank 0 has. Collective.
+void share_sp(std::optional<plan::SpChoice>& choice, const comm::Group& world) {
+  std::array<std::int64_t, 2> numbers{-1, 0};
+  if (choice) numbers = {static_cast<std::int64_t>(choice->method), choice->ulysses_size};
+  world.broadcast(std::span<std::int64_t>(numbers), 0);
+  if (numbers[0] >= 0) choice = {static_cast<config::SpMethod>(numbers[0]), checked_cast<int>(numbers[1])};
+}
+
 /// The row table that rank 0 holds, on every rank that keeps it. Collective.
 void share_rows(data::PackedDataset& dataset, const comm::Group& world, bool keeps) {
   data::RowTable table = dataset.row_table();
@@ -126,6 +135,7 @@ plan::Datasets open_datasets(const config::ValidConfig& config, const std::vecto
   if (const auto header = checkpoint::header_of_resume(config, damaged)) {
     const config::Config then = config::parse(header->config_ini, {}, "the checkpoint");
     datasets.origin = plan::origin_at(config, header->position, then.effective_batch_rows());
+    datasets.saved_sp = plan::saved_sp(config->parallel, then.parallel);
   }
   datasets.measured_limits = plan::measure_limits(config, datasets);
   return datasets;
@@ -161,11 +171,15 @@ plan::Datasets share_datasets(const config::ValidConfig& config, const mesh::Pla
   limits = {.tokens = sizes[0], .document_tokens = sizes[1], .num_lengths = sizes[2]};
   data::StepOrigin origin = datasets ? datasets->origin : data::StepOrigin{};
   plan::broadcast(origin, world);
+  std::optional<plan::SpChoice> saved_sp;
+  if (datasets) saved_sp = datasets->saved_sp;
+  share_sp(saved_sp, world);
   if (!datasets) {
     datasets.emplace(plan::Datasets{.train = data::PackedDataset::from_facts(train), .eval = {}});
     if (!eval.empty()) datasets->eval.emplace(data::PackedDataset::from_facts(eval));
     datasets->measured_limits = limits;
     datasets->origin = origin;
+    datasets->saved_sp = saved_sp;
   }
   share_rows(datasets->train, world, place.owns_rows());
   if (datasets->eval) share_rows(*datasets->eval, world, place.owns_rows());

@@ -101,16 +101,17 @@ PlannedRun plan_run(const config::ValidConfig& given, const SftOptions& command)
   const plan::Machine machine =
       planned_machine(given, hardware ? std::optional(hardware->kind) : std::nullopt, ranks_per_node);
   require_fitting_device(given, machine.kind, hardware ? hardware->compute_capability : 0);
-  const auto [with_sp, sp_choice] = plan::resolve_sp_method(
-      plan::assume_async_save(given), plan::SpFacts::of(given, datasets.train, std::min(ranks_per_node, num_ranks)));
   const plan::Room room = room_for(machine, hardware, std::min(ranks_per_node, num_ranks), command.memory_bytes,
                                    given->checkpoint.async.has_value());
   const std::size_t process_bytes = own_bytes(datasets);
-  const auto [config, choice_of_pieces] = plan::choose_pieces(with_sp, [&](const config::ValidConfig& of) {
+  const plan::Fits fits = [&](const config::ValidConfig& of) {
     const plan::Verdict verdict =
         plan::judge(plan::plan_memory(of, datasets, machine, process_bytes, ranks_per_node), machine.kind, room);
     return !verdict.is_known || verdict.fits();
-  });
+  };
+  const auto [with_sp, sp_choice] = plan::resolve_sp_method(
+      plan::assume_async_save(given), plan::SpFacts::of(given, datasets, std::min(ranks_per_node, num_ranks)), fits);
+  const auto [config, choice_of_pieces] = plan::choose_pieces(with_sp, fits);
   return {.datasets = std::move(datasets),
           .hardware = hardware,
           .ranks_per_node = ranks_per_node,

@@ -347,14 +347,11 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
   const mesh::Place& place = on.place;
   const std::unique_ptr<comm::Collectives> collectives = make_collectives(on);
 
-  // 4. Data, and the way of attending over the sequence where it follows from them
+  // 4. Data
   const plan::Datasets datasets = apps::share_datasets(on.config, place, world, damaged);
-  auto [config, sp_choice] = plan::resolve_sp_method(
-      on.config, plan::SpFacts::of(on.config, datasets.train, least_ranks_per_node(on.session)));
 
-  config = apps::settle_attention(config, datasets.limits(config).tokens, device, world);
-
-  // 5. Memory: planned, and refused where a node or a GPU does not have it
+  // 5. Memory: planned, with the way of attending over the sequence and the pieces that follow from it, and refused
+  // where a node or a GPU does not have it
   const std::optional<device::OwnMemory> own_memory = device.own_memory();
   const plan::Machine machine = machine_of(on, own_memory);
   const auto plan_ledger = [&](const config::ValidConfig& planned) {
@@ -364,9 +361,19 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
   const auto choose_save = [&](const config::ValidConfig& of) {
     return plan::choose_async_save(of, plan_ledger, device.kind(), node_bytes, on.session);
   };
-  auto [in_pieces, choice_of_pieces] = plan::choose_pieces(config, [&](const config::ValidConfig& of) {
-    return plan::fits_memory(choose_save(of).planned, device.kind(), node_bytes, own_memory, on.session);
-  });
+  const plan::Fits fits = [&](const config::ValidConfig& of) {
+    device::Ledger needed;
+    if (of->checkpoint.async) {  // given: refused, if need be, once all else is chosen
+      world.agree([&] { needed = plan_ledger(of); });
+    } else {
+      needed = choose_save(of).planned;
+    }
+    return plan::fits_memory(needed, device.kind(), node_bytes, own_memory, on.session);
+  };
+  auto [config, sp_choice] = plan::resolve_sp_method(
+      on.config, plan::SpFacts::of(on.config, datasets, least_ranks_per_node(on.session)), fits);
+  config = apps::settle_attention(config, datasets.limits(config).tokens, device, world);
+  auto [in_pieces, choice_of_pieces] = plan::choose_pieces(config, fits);
   if (!choice_of_pieces.empty()) log_info(choice_of_pieces);
   auto [with_async, save_choice, planned] = choose_save(in_pieces);
   config = std::move(with_async);

@@ -174,11 +174,12 @@ std::vector<Key> make_keys() {
           "parameters that are gathered together: block, N (so many blocks) or parts (attention and MLP of a block)"),
       key("parallel", &C::parallel, "sp_method", &Parallel::sp_method,
           "how SP ranks reach each other's k/v: they go round a ring, all_gather them, exchange heads (ulysses), or "
-          "exchange heads between neighbours with a ring across (hybrid); auto chooses"),
+          "exchange heads between neighbours with a ring across (hybrid); auto: what sends least of what fits the "
+          "memory"),
       ranks_or_auto_key(
           "ulysses_size", &Parallel::ulysses_size,
-          "with sp_method = hybrid: neighbouring SP ranks that exchange heads; auto: as many as the heads "
-          "and a node allow"),
+          "with sp_method = hybrid: neighbouring SP ranks that exchange heads; auto: as many as the heads, "
+          "a node and its memory allow"),
       truth_or_auto_key("parallel", &C::parallel, "tp_sequence_parallel", &Parallel::tp_sequence_parallel,
                         "cut tokens over TP between its products: what norms and residual additions keep is divided by "
                         "tp_size; auto: with TP"),

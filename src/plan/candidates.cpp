@@ -104,12 +104,7 @@ class Enumeration {
   }
 
   void of_stage(config::Config config) const {
-    using Method = config::SpMethod;
-    const std::vector<Method> methods =
-        config.parallel.sp_size == 1
-            ? std::vector<Method>{task_.base.parallel.sp_method}
-            : std::vector<Method>{Method::ulysses, Method::ring, Method::all_gather, Method::hybrid};
-    for (const Method method : values("sp_method", task_.base.parallel.sp_method, methods)) {
+    for (const config::SpMethod method : sp_methods(config.parallel.sp_size)) {
       config.parallel.sp_method = method;
       for (const int ulysses : ulysses_sizes(config.parallel)) {
         config.parallel.ulysses_size = ulysses;
@@ -118,13 +113,23 @@ class Enumeration {
     }
   }
 
+  /// `auto` leaves the choice to the search.
+  [[nodiscard]] std::vector<config::SpMethod> sp_methods(int sp_size) const {
+    using Method = config::SpMethod;
+    const Method given = task_.base.parallel.sp_method;
+    const bool is_open = given == Method::automatic;
+    if (sp_size == 1) return {is_open ? Method::ring : given};
+    if (is_fixed("sp_method") && !is_open) return {given};
+    return {Method::ulysses, Method::ring, Method::all_gather, Method::hybrid};
+  }
+
   /// Of hybrid those between the two that it is made of.
   [[nodiscard]] std::vector<int> ulysses_sizes(const config::Parallel& parallel) const {
     const int given = task_.base.parallel.ulysses_size;
     if (parallel.sp_method != config::SpMethod::hybrid) return {is_fixed("sp_method") ? given : 0};
     std::vector<int> sizes = divisors(parallel.sp_size);
     std::erase_if(sizes, [&](int size) { return size == 1 || size == parallel.sp_size; });
-    return values("ulysses_size", given, sizes);
+    return given == 0 ? sizes : values("ulysses_size", given, sizes);
   }
 
   /// With everything that may be searched beside the mesh.

@@ -42,6 +42,15 @@ data::LoaderPlan plan_of_eval_rows(const config::ValidConfig& config, const mesh
   return plan;
 }
 
+/// Which rows a rank reads in all steps of training.
+data::LoaderPlan plan_of_training_rows(const config::ValidConfig& config, const mesh::Place& place,
+                                       const Datasets& datasets) {
+  const std::int64_t num_rows = datasets.train.num_rows(), last_step = num_steps(config, num_rows, datasets.origin);
+  data::LoaderPlan plan = plan_of_rows(config, place, row_order(config->data, num_rows), 0, last_step);
+  plan.origin = datasets.origin;
+  return plan;
+}
+
 /// Of all steps of training.
 data::LoaderPlan training_plan(const config::ValidConfig& config, const mesh::Place& place, const Datasets& datasets) {
   const std::int64_t num_rows = datasets.train.num_rows();
@@ -73,12 +82,16 @@ data::LoaderPlan eval_loader_plan(const config::ValidConfig& config, const mesh:
 
 data::MicroBatchLimits measure_limits(const config::ValidConfig& config, const Datasets& datasets) {
   const mesh::Place place(config, 0);
-  const std::int64_t num_rows = datasets.train.num_rows(), last_step = num_steps(config, num_rows, datasets.origin);
-  data::LoaderPlan plan = plan_of_rows(config, place, row_order(config->data, num_rows), 0, last_step);
-  plan.origin = datasets.origin;
-  data::MicroBatchLimits limits = data::measure_limits(datasets.train, plan);
+  data::MicroBatchLimits limits = data::measure_limits(datasets.train, plan_of_training_rows(config, place, datasets));
   if (datasets.eval) limits |= data::measure_limits(*datasets.eval, plan_of_eval_rows(config, place, datasets));
   return limits;
+}
+
+std::optional<SpChoice> saved_sp(const config::Parallel& now, const config::Parallel& then) {
+  const bool is_open = then.sp_method == config::SpMethod::automatic ||
+                       (then.sp_method == config::SpMethod::hybrid && then.ulysses_size == 0);
+  if (is_open || now.sizes() != then.sizes()) return std::nullopt;
+  return SpChoice{then.sp_method, then.attention_method().ulysses_size};
 }
 
 void broadcast(data::StepOrigin& origin, const comm::Group& world) {
@@ -95,7 +108,7 @@ void keep_needed_rows(const config::ValidConfig& config, const mesh::Place& plac
     if (!needed.counts || !place.owns_rows()) table.counts = {};
     dataset.hold(std::move(table));
   };
-  keep(datasets.train, training_plan(config, place, datasets));
+  keep(datasets.train, plan_of_training_rows(config, place, datasets));
   if (datasets.eval) keep(*datasets.eval, plan_of_eval_rows(config, place, datasets));
 }
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <utility>
 #include <vector>
 
 #include "sft/config/head_groups.hpp"
@@ -67,14 +68,18 @@ std::string why(const Pieces& pieces, std::int64_t num_kv_heads) {
 }  // namespace
 
 ChosenPieces choose_pieces(const config::ValidConfig& config, const Fits& fits) {
-  const config::ValidConfig whole = with_pieces(config, {});
-  const std::vector<Pieces> others = candidates(config);
-  if (others.empty() || fits(whole)) return {whole, ""};
-  for (const Pieces& pieces : others) {
+  const ChosenPieces whole{with_pieces(config, {}), ""};
+  if (candidates(config).empty()) return whole;
+  return fit_in_pieces(config, fits).value_or(whole);
+}
+
+std::optional<ChosenPieces> fit_in_pieces(const config::ValidConfig& config, const Fits& fits) {
+  if (const config::ValidConfig whole = with_pieces(config, {}); fits(whole)) return ChosenPieces{whole, ""};
+  for (const Pieces& pieces : candidates(config)) {
     const config::ValidConfig in_pieces = with_pieces(config, pieces);
-    if (fits(in_pieces)) return {in_pieces, why(pieces, config::kv_heads_of_rank(*config))};
+    if (fits(in_pieces)) return ChosenPieces{in_pieces, why(pieces, config::kv_heads_of_rank(*config))};
   }
-  return {whole, ""};
+  return std::nullopt;
 }
 
 }  // namespace sft::plan

@@ -215,8 +215,9 @@ void RankPlan::lay_out(Arenas& arenas) {
   upload = take_upload_buffers(arenas.workspace, arenas.pinned, sizes.tokens);
   results = take(arenas.workspace, DType::float64, {num_metrics + 1});
   downloaded_results = take(arenas.pinned, DType::float64, {num_metrics + 1});
-  const std::size_t workspace_bytes =
-      ops::workspace_bytes(machine.kind, machine.num_threads, sizes.shapes(), attention->attention_needs());
+  ops::AttentionNeeds needs = attention->attention_needs();
+  needs.repeats = repeats_launches;
+  const std::size_t workspace_bytes = ops::workspace_bytes(machine.kind, machine.num_threads, sizes.shapes(), needs);
   ops_workspace =
       take(arenas.workspace, DType::bf16, {static_cast<std::int64_t>(workspace_bytes / size_of(DType::bf16))});
   if (ends_beside()) step_workspace = take(arenas.workspace, DType::uint8, {ops::step_workspace_bytes});

@@ -203,9 +203,8 @@ std::optional<Candidate> fitting_candidate(const PlanTask& task, const config::V
     fits(config);
     return fitting;
   }
-  const ChosenPieces chosen = choose_pieces(config, fits);
-  if (!fitting) fits(chosen.config);
-  if (fitting && chosen.why.empty()) fitting->config = config;
+  const std::optional<ChosenPieces> chosen = fit_in_pieces(config, fits);
+  if (chosen && chosen->why.empty()) fitting->config = config;
   return fitting;
 }
 

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -109,6 +112,15 @@ std::string describe(const SpCandidate& candidate, int sp_size) {
   return "ring";
 }
 
+/// A method, and what becomes of it where the memory is not enough for the one that sends least.
+struct SpWay {
+  SpCandidate candidate;         ///< sends so much in the pieces that it fits with
+  bool fits = true;              ///< as far as anybody asked
+  std::int64_t head_groups = 1;  ///< of these pieces
+
+  [[nodiscard]] std::pair<double, std::int64_t> cost() const { return {candidate.bytes, head_groups}; }
+};
+
 /// Without their bytes.
 std::vector<SpCandidate> fitting_methods(const config::ValidConfig& config, int ranks_per_node) {
   const config::Parallel& parallel = config->parallel;
@@ -128,14 +140,90 @@ std::vector<SpCandidate> fitting_methods(const config::ValidConfig& config, int 
   return candidates;
 }
 
+/// The saved method, if it is one that auto may take: on any nodes, as its numbers do not depend on them.
+std::optional<SpChoice> saved_choice(const config::ValidConfig& config, const SpFacts& facts) {
+  if (!facts.saved) return std::nullopt;
+  const int all_ranks = config->parallel.sp_size * config->parallel.tp_size;
+  const bool may_be = std::ranges::any_of(fitting_methods(config, all_ranks), [&](const SpCandidate& candidate) {
+    return SpChoice{candidate.method, candidate.ulysses_size} == *facts.saved;
+  });
+  return may_be ? facts.saved : std::nullopt;
+}
+
+/// hybrid of as many neighbours as may be.
+ResolvedSpMethod choose_ulysses(const config::ValidConfig& config, const SpFacts& facts, const Fits& fits) {
+  std::set<int, std::greater<>> sizes;
+  for (const SpCandidate& candidate : fitting_methods(config, facts.ranks_per_node)) {
+    sizes.insert(candidate.ulysses_size);
+  }
+  const auto resolved = [&](int size, const std::string& but) {
+    return ResolvedSpMethod{
+        with_method(config, SpMethod::hybrid, size),
+        fmt::format("ulysses_size = {}: the most of sp_size = {} ranks whose heads divide and that share a node{}",
+                    size, config->parallel.sp_size, but)};
+  };
+  const auto is_enough = [&](int size) {
+    return fit_in_pieces(with_method(config, SpMethod::hybrid, size), fits).has_value();
+  };
+  if (sizes.size() == 1) return resolved(*sizes.begin(), "");
+  const auto found = std::ranges::find_if(sizes, is_enough);
+  if (found == sizes.begin()) return resolved(*found, "");
+  if (found == sizes.end()) return resolved(*sizes.begin(), "; none fits in memory");
+  return resolved(*found, fmt::format(", of those that fit in memory; {} would not", *std::prev(found)));
+}
+
+constexpr double kibibyte = 1024.0;
+
+/// "ring 40.0, ulysses 12.5 does not fit": what the others would send.
+std::string describe_others(const std::vector<SpWay>& ways, const SpWay& taken, int sp_size) {
+  std::vector<std::string> others;
+  for (const SpWay& way : ways) {
+    if (&way == &taken) continue;
+    others.push_back(fmt::format("{} {:.1f}{}", describe(way.candidate, sp_size), way.candidate.bytes / kibibyte,
+                                 way.fits ? "" : " does not fit"));
+  }
+  return others.empty() ? "" : fmt::format(" {}", fmt::join(others, ", "));
+}
+
+/// What auto takes of sp_candidates.
+ResolvedSpMethod choose_method(const config::ValidConfig& config, const SpFacts& facts, const Fits& fits) {
+  std::vector<SpWay> ways;
+  for (const SpCandidate& candidate : sp_candidates(config, facts)) ways.push_back({.candidate = candidate});
+  const auto with = [&](const SpWay& way) {
+    return with_method(config, way.candidate.method, way.candidate.ulysses_size);
+  };
+  const auto taken = [&](const SpWay& way, const char* least, const char* end) {
+    return ResolvedSpMethod{with(way), fmt::format("auto: sends the least{}, {:.1f} KiB a token and layer;{}{}", least,
+                                                   way.candidate.bytes / kibibyte,
+                                                   describe_others(ways, way, config->parallel.sp_size), end)};
+  };
+  const SpWay& first = *std::ranges::min_element(ways, {}, &SpWay::cost);
+  if (ways.size() == 1 || fits(with(first))) return taken(first, "", "");
+  for (SpWay& way : ways) {
+    const std::optional<ChosenPieces> chosen = fit_in_pieces(with(way), fits);
+    way.fits = chosen.has_value();
+    if (!chosen) continue;
+    way.head_groups = chosen->config->train.attention_head_groups.value_or(1);
+    if (way.head_groups > 1) way.candidate.bytes = bytes_of_token(chosen->config, facts);
+  }
+  const auto costs_less = [](const SpWay& a, const SpWay& b) {
+    return a.fits != b.fits ? a.fits : a.cost() < b.cost();
+  };
+  const SpWay& best = *std::ranges::min_element(ways, costs_less);
+  if (!best.fits) return taken(first, "", "; none fits in memory");
+  return taken(best, " of what fits in memory", "");
+}
+
 }  // namespace
 
-SpFacts SpFacts::of(const config::ValidConfig& config, const data::PackedDataset& data, int ranks_per_node) {
+SpFacts SpFacts::of(const config::ValidConfig& config, const Datasets& datasets, int ranks_per_node) {
+  const data::PackedDataset& data = datasets.train;
   const auto num_tokens = static_cast<double>(data.num_tokens());
-  return {num_tokens / static_cast<double>(std::max<std::int64_t>(1, data.num_documents())),
-          num_tokens / static_cast<double>(data.num_rows()) *
-              static_cast<double>(config->train.per_device_train_batch_size),
-          ranks_per_node};
+  return {.document_tokens = num_tokens / static_cast<double>(std::max<std::int64_t>(1, data.num_documents())),
+          .micro_batch_tokens = num_tokens / static_cast<double>(data.num_rows()) *
+                                static_cast<double>(config->train.per_device_train_batch_size),
+          .ranks_per_node = ranks_per_node,
+          .saved = datasets.saved_sp};
 }
 
 std::vector<SpCandidate> sp_candidates(const config::ValidConfig& config, const SpFacts& facts) {
@@ -147,29 +235,18 @@ std::vector<SpCandidate> sp_candidates(const config::ValidConfig& config, const 
   return candidates;
 }
 
-ResolvedSpMethod resolve_sp_method(const config::ValidConfig& config, const SpFacts& facts) {
+ResolvedSpMethod resolve_sp_method(const config::ValidConfig& config, const SpFacts& facts, const Fits& fits) {
   const config::Parallel& parallel = config->parallel;
-  const bool lacks_ulysses_size = parallel.sp_method == SpMethod::hybrid && parallel.ulysses_size == 0;
-  if (parallel.sp_method != SpMethod::automatic && !lacks_ulysses_size) return {config, ""};
-  if (lacks_ulysses_size) {
-    const int size =
-        std::ranges::max(fitting_methods(config, facts.ranks_per_node), {}, &SpCandidate::ulysses_size).ulysses_size;
-    return {with_method(config, SpMethod::hybrid, size),
-            fmt::format("ulysses_size = {}: the most of sp_size = {} ranks whose heads divide and that share a node",
-                        size, parallel.sp_size)};
+  if (parallel.sp_method == SpMethod::hybrid && parallel.ulysses_size == 0) return choose_ulysses(config, facts, fits);
+  if (parallel.sp_method != SpMethod::automatic) return {config, ""};
+  if (parallel.sp_size == 1) return {with_method(config, SpMethod::ring, 1), ""};
+  if (const std::optional<SpChoice> saved = saved_choice(config, facts)) {
+    config::ValidConfig as_saved = with_method(config, saved->method, saved->ulysses_size);
+    if (fit_in_pieces(as_saved, fits)) {
+      return {std::move(as_saved), "auto: as in the checkpoint that the run goes on from"};
+    }
   }
-  const std::vector<SpCandidate> candidates = sp_candidates(config, facts);
-  const SpCandidate best = *std::ranges::min_element(candidates, {}, &SpCandidate::bytes);
-  config::ValidConfig resolved = with_method(config, best.method, best.ulysses_size);
-  if (parallel.sp_size == 1) return {std::move(resolved), ""};
-  constexpr double kibibyte = 1024.0;
-  std::vector<std::string> others;
-  for (const SpCandidate& other : candidates) {
-    if (other.method == best.method && other.ulysses_size == best.ulysses_size) continue;
-    others.push_back(fmt::format("{} {:.1f}", describe(other, parallel.sp_size), other.bytes / kibibyte));
-  }
-  return {std::move(resolved), fmt::format("auto: sends the least, {:.1f} KiB a token and layer;{}{}",
-                                           best.bytes / kibibyte, others.empty() ? "" : " ", fmt::join(others, ", "))};
+  return choose_method(config, facts, fits);
 }
 
 }  // namespace sft::plan

@@ -348,6 +348,10 @@ class Backend {
   /// several threads, at the first call of attention. No more than a hint.
   virtual void expect_attention(const std::vector<sequence::AttentionSpan>& /*spans*/, std::int64_t /*num_queries*/,
                                 std::int64_t /*num_keys*/) {}
+  /// Whether calls of attention with plans that are made from now on may be repeated with other plans in their places
+  /// (make_repeated_backend). Then plans may be larger and calls cost a little more, so that many have the same
+  /// launch_words(); the workspace has room for them (AttentionNeeds::repeats). At first not.
+  virtual void set_attention_repeats(bool /*repeats*/) {}
   /// Softmax attention of the queries over the keys that the plan's spans let them see.
   virtual void attention_forward(const AttentionForward& attention) = 0;
   /// delta (T, H) float32 = sum over D of out * dout; out, dout (T, H, D) compute dtype, strided.

@@ -47,6 +47,7 @@ struct AttentionNeeds {
   std::int64_t num_kinds = 1;                    ///< of attention
   std::int64_t num_plans = 1;                    ///< of each kind, for queries and keys that are all there once
   std::int64_t plan_queries = 0, plan_keys = 0;  ///< T and Tk of each, at most; 0: Shapes::tokens
+  bool repeats = false;                          ///< as Backend::set_attention_repeats
 };
 
 }  // namespace sft::ops

@@ -15,12 +15,21 @@
 
 namespace sft::plan {
 
+/// A method of sequence parallelism, no part of it auto.
+struct SpChoice {
+  config::SpMethod method;
+  int ulysses_size;
+
+  bool operator==(const SpChoice&) const = default;
+};
+
 /// What a run reads: opened, and checked against its configuration.
 struct Datasets {
   data::PackedDataset train;
   std::optional<data::PackedDataset> eval;  ///< rows to evaluate on, not longer than those of `train`; empty: none
   std::optional<data::MicroBatchLimits> measured_limits = {};  ///< as measure_limits says; empty: rows may be full
-  data::StepOrigin origin = {};  ///< of the steps of training, where the run goes on from a checkpoint
+  data::StepOrigin origin = {};           ///< of the steps of training, where the run goes on from a checkpoint
+  std::optional<SpChoice> saved_sp = {};  ///< of that checkpoint, where a run on this very mesh wrote it
 
   /// What memory is laid out for.
   [[nodiscard]] data::MicroBatchLimits limits(const config::ValidConfig& config) const {
@@ -43,11 +52,14 @@ struct Datasets {
 [[nodiscard]] data::LoaderPlan eval_loader_plan(const config::ValidConfig& config, const mesh::Place& place,
                                                 const Datasets& datasets);
 
+/// The method that a run with `then` had, where it had the mesh of `now`. Pure.
+[[nodiscard]] std::optional<SpChoice> saved_sp(const config::Parallel& now, const config::Parallel& then);
+
 /// Gives all ranks the origin that rank 0 has. Collective.
 void broadcast(data::StepOrigin& origin, const comm::Group& world);
 
 /// What of the row tables of `datasets` a rank keeps: that which it reads rows by, of what is held. A rank that does
-/// not read keeps nothing.
+/// not read keeps nothing. The way over sp may still be open (sp_method = auto).
 void keep_needed_rows(const config::ValidConfig& config, const mesh::Place& place, Datasets& datasets);
 
 /// Memory of the row tables that this process holds. The ledger has what a rank keeps of them among its batches.

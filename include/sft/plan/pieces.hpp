@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "sft/config/valid_config.hpp"
@@ -28,5 +29,9 @@ using Fits = std::function<bool(const config::ValidConfig& config)>;
 /// them; else each key/value head alone, too, or as few as may be (config::most_head_groups), where it fits so; else
 /// neither. Asks `fits` three times at most, and on all ranks alike.
 [[nodiscard]] ChosenPieces choose_pieces(const config::ValidConfig& config, const Fits& fits);
+
+/// The same of a run that may not fit at all: nothing where it fits neither whole nor in pieces. Asks `fits` at least
+/// once.
+[[nodiscard]] std::optional<ChosenPieces> fit_in_pieces(const config::ValidConfig& config, const Fits& fits);
 
 }  // namespace sft::plan

@@ -393,6 +393,7 @@ class CheckedBackend final : public Backend {
                         std::int64_t num_keys) override {
     inner_->expect_attention(spans, num_queries, num_keys);
   }
+  void set_attention_repeats(bool repeats) override { inner_->set_attention_repeats(repeats); }
 
   [[nodiscard]] LibraryCalls library_calls() const override { return inner_->library_calls(); }
 

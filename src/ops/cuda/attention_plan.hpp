@@ -69,19 +69,22 @@ struct TileLists {
   TileLists(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries, std::int64_t num_keys);
 };
 
-/// Entries that a list of a plan over `num_rows` rows has room for where it has `num_entries`, `num_whole` of which it
-/// has for any documents: as many as for other documents, about. Pure.
+/// What lists of a plan have room for: what it is made of, or that of others for other documents, too.
+enum class PlanRoom { for_itself, for_others };
+
+/// Entries that a list of a plan with room for others, over `num_rows` rows, has room for where it has `num_entries`,
+/// `num_whole` of which it has for any documents: as many as for other documents, about. Pure.
 [[nodiscard]] std::size_t rounded_entries(std::size_t num_entries, std::int64_t num_whole, std::int64_t num_rows);
 
 /// The plan of the CUDA backend. Does not outlive the pool. Kernels are launched for all tiles that there is room for:
-/// those behind the last have no rows, and blocks of threads that get one leave at once. So launches are the same for
-/// documents of any lengths, as long as their lists find the same room.
+/// those behind the last have no rows, and blocks of threads that get one leave at once. So with room for others
+/// launches are the same for documents of any lengths, as long as their lists find the same room.
 class TilePlan final : public AttentionPlan {
  public:
   /// Queues the upload on `stream`, on which the attention is called too. `spans` are read before it returns. Throws
   /// std::logic_error as TileLists does, and where the pool is too small.
   TilePlan(PlanPool& pool, const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries,
-           std::int64_t num_keys, cudaStream_t stream);
+           std::int64_t num_keys, PlanRoom room, cudaStream_t stream);
   ~TilePlan() override { pool_.give_back(memory_); }
   TilePlan(const TilePlan&) = delete;
   TilePlan& operator=(const TilePlan&) = delete;

@@ -247,10 +247,11 @@ class CudaBackend final : public Backend {
                                                 std::int64_t num_queries, std::int64_t num_keys) override {
     SFT_ENSURE(plans_.has_value(), "ops: set_workspace first");
     const auto documents = cudnn_ ? cudnn::find_documents(spans, num_queries, num_keys) : std::nullopt;
-    if (!documents) return plan_merging(spans, num_queries, num_keys);
-    auto plan = std::make_unique<TilePlan>(*plans_, spans, num_queries, num_keys, native_);
+    if (!documents) return plan_merging(spans, num_queries, num_keys, /*is_of_host=*/false);
+    const bool is_of_host = !documents->rest.empty() || documents->sizes(num_queries, num_keys).are_tails();
+    auto plan = make_plan(spans, num_queries, num_keys, is_of_host);
     std::unique_ptr<TilePlan> rest;
-    if (!documents->rest.empty()) rest = plan_merging(documents->rest, num_queries, num_keys);
+    if (!documents->rest.empty()) rest = plan_merging(documents->rest, num_queries, num_keys, is_of_host);
     plan->set_documents(
         std::make_unique<cudnn::Documents>(*plans_, *documents, num_queries, num_keys, cudnn_->rows(), native_),
         std::move(rest));
@@ -264,6 +265,8 @@ class CudaBackend final : public Backend {
       cudnn_->expect(documents->sizes(num_queries, num_keys));
     }
   }
+
+  void set_attention_repeats(bool repeats) override { attention_repeats_ = repeats; }
 
   void attention_forward(const AttentionForward& attention) override {
     const auto* const plan = cudnn_ ? dynamic_cast<const TilePlan*>(&attention.plan) : nullptr;
@@ -413,15 +416,23 @@ class CudaBackend final : public Backend {
   void update_factored(const FactoredUpdate& step) override { cuda::update_factored(arguments_of(step), native_); }
 
  private:
+  /// is_of_host: what it is called with lies on the host (TilePlan::launch_words), so that no call is repeated.
+  [[nodiscard]] std::unique_ptr<TilePlan> make_plan(const std::vector<sequence::AttentionSpan>& spans,
+                                                    std::int64_t num_queries, std::int64_t num_keys, bool is_of_host) {
+    const PlanRoom room = attention_repeats_ && !is_of_host ? PlanRoom::for_others : PlanRoom::for_itself;
+    return std::make_unique<TilePlan>(*plans_, spans, num_queries, num_keys, room, native_);
+  }
+
   /// A plan for calls that merge, whose rectangles cuDNN may take.
   [[nodiscard]] std::unique_ptr<TilePlan> plan_merging(const std::vector<sequence::AttentionSpan>& spans,
-                                                       std::int64_t num_queries, std::int64_t num_keys) {
-    auto plan = std::make_unique<TilePlan>(*plans_, spans, num_queries, num_keys, native_);
-    if (!cudnn_) return plan;
-    cudnn::SplitSpans split = cudnn::split_rectangles(spans);
-    if (split.rectangles.empty()) return plan;
+                                                       std::int64_t num_queries, std::int64_t num_keys,
+                                                       bool is_of_host) {
+    cudnn::SplitSpans split = cudnn_ ? cudnn::split_rectangles(spans) : cudnn::SplitSpans{};
+    const bool has_rectangles = !split.rectangles.empty();
+    auto plan = make_plan(spans, num_queries, num_keys, is_of_host || has_rectangles);
+    if (!has_rectangles) return plan;
     std::unique_ptr<TilePlan> rest;
-    if (!split.rest.empty()) rest = std::make_unique<TilePlan>(*plans_, split.rest, num_queries, num_keys, native_);
+    if (!split.rest.empty()) rest = make_plan(split.rest, num_queries, num_keys, /*is_of_host=*/true);
     plan->set_rectangles(std::make_unique<cudnn::Rectangles>(*plans_, std::move(split.rectangles), native_),
                          std::move(rest));
     return plan;
@@ -515,7 +526,7 @@ class CudaBackend final : public Backend {
 
   device::Stream& stream_;
   cudaStream_t native_;
-  bool uses_cudnn_ = false, for_hopper_ = false;
+  bool uses_cudnn_ = false, for_hopper_ = false, attention_repeats_ = false;
   std::optional<MatmulEngine> products_;         ///< none where a step ends
   std::optional<Fp8MatmulEngine> fp8_products_;  ///< the same
   GroupedMatmulEngine grouped_;

@@ -114,7 +114,9 @@ struct SharedPlan final : AttentionPlan {
 /// plan of attention that no other is like.
 class RepeatedBackend final : public Backend {
  public:
-  RepeatedBackend(std::unique_ptr<Backend> inner, device::LaunchTape& tape) : inner_(std::move(inner)), tape_(tape) {}
+  RepeatedBackend(std::unique_ptr<Backend> inner, device::LaunchTape& tape) : inner_(std::move(inner)), tape_(tape) {
+    inner_->set_attention_repeats(true);
+  }
 
   device::Stream& stream() override { return inner_->stream(); }
   void set_workspace(Tensor workspace) override { plainly().set_workspace(workspace); }

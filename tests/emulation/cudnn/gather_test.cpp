@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -141,13 +140,9 @@ class Row {
 
 void check_row(const std::string& what, Heads heads, const std::vector<std::int32_t>& lengths, int sp_size,
                std::int64_t window, unsigned seed) {
-  const std::int64_t tokens = std::reduce(lengths.begin(), lengths.end(), std::int64_t{0});
-  const RowCut cut(sequence::padded_row_length(tokens + 5, sp_size, 8), sp_size);
-  Row row(heads, lengths, window, seed, cut);
-  for (int rank = 0; rank < sp_size; ++rank) {
-    row.check_rank(what + ", rank " + std::to_string(rank) + " of " + std::to_string(sp_size), rank);
-  }
-  row.check_keys(what + " over " + std::to_string(sp_size));
+  const auto check_rank = [](Row& row, const std::string& of_rank, int rank) { row.check_rank(of_rank, rank); };
+  check_ranks<Row>(what, heads, lengths, sp_size, window, seed, check_rank)
+      .check_keys(what + " over " + std::to_string(sp_size));
 }
 
 }  // namespace

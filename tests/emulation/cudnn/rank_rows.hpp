@@ -3,6 +3,7 @@
 // A rank's rows of a row that sequence parallelism cuts, and rows to cut.
 
 #include <cstdint>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -23,6 +24,19 @@ inline void put_rows(Twin& part, Twin& whole, const sequence::RowCut& cut, int r
       }
     }
   }
+}
+
+/// A Row(heads, lengths of documents, window, seed, cut) for so many ranks, of which check(row, what, rank) is called
+/// for each. Behind the documents is padding.
+template <class Row, class Check>
+Row check_ranks(const std::string& what, Heads heads, const std::vector<std::int32_t>& lengths, int sp_size,
+                std::int64_t window, unsigned seed, const Check& check) {
+  const std::int64_t tokens = std::reduce(lengths.begin(), lengths.end(), std::int64_t{0});
+  Row row(heads, lengths, window, seed, sequence::RowCut(sequence::padded_row_length(tokens + 5, sp_size, 8), sp_size));
+  for (int rank = 0; rank < sp_size; ++rank) {
+    check(row, what + ", rank " + std::to_string(rank) + " of " + std::to_string(sp_size), rank);
+  }
+  return row;
 }
 
 /// Calls check(what, heads, lengths of documents, ranks, window, seed) for some rows; seeds are those from `first_seed`

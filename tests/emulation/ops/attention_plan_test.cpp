@@ -212,6 +212,8 @@ BOOST_AUTO_TEST_CASE(the_pool_suffices_for_documents_of_one_token) {
   BOOST_TEST(pool_bytes < 8 * plan_bytes);
   BOOST_TEST(plan_pool_bytes({.tokens = num_tokens}, {.num_plans = 8}) > pool_bytes);
   BOOST_TEST(plan_pool_bytes({.tokens = num_tokens}, {.plan_keys = 8 * num_tokens}) > pool_bytes);
+  BOOST_TEST(plan_pool_bytes({.tokens = num_tokens}, {.num_plans = 8, .repeats = true}) >
+             plan_pool_bytes({.tokens = num_tokens}, {.num_plans = 8}));
 }
 
 /// Documents that are spread over the plans of a ring so that each list is rounded up as far as can be.
@@ -223,7 +225,8 @@ BOOST_AUTO_TEST_CASE(the_pool_suffices_for_what_plans_of_a_ring_round_up) {
                               2 * rounded_entries(documents_of_plan, 0, num_tokens);
   const std::size_t plan_bytes = entries * sizeof(AttentionTile);
   alignas(256) static std::byte anywhere[256];
-  PlanPool pool(anywhere, plan_pool_bytes({.tokens = num_tokens}, {.num_plans = num_plans}));  // never read nor written
+  PlanPool pool(anywhere, plan_pool_bytes({.tokens = num_tokens},
+                                          {.num_plans = num_plans, .repeats = true}));  // never read nor written
   for (int i = 0; i < 2 * num_plans; ++i) BOOST_TEST(pool.take(plan_bytes) != static_cast<void*>(nullptr));
 }
 

@@ -30,7 +30,7 @@ class Layers {
                         .head_dim = heads.dim,
                         .mlp = 64,
                         .vocab = 64};
-    AttentionNeeds needs{.num_kinds = 2};
+    AttentionNeeds needs{.num_kinds = 2, .repeats = true};
     if (is_of_library(tested_attention())) {
       needs.library = {.tokens = num_tokens,
                        .q_heads = heads.num,

@@ -130,36 +130,40 @@ Matrices of_backward_on_hopper(const cuda::TileLists& lists, Count heads, Count 
   return {heads * (queries.blocks * 3 + keys.blocks * 4) * 4 * dim, heads * queries.parts * dim};
 }
 
-/// Tiles behind the last, for which a plan has room: blocks of threads read theirs and leave.
-Count idle_tiles(const std::vector<cuda::AttentionTile>& tiles, Count num_tokens) {
+/// Tiles behind the last, for which a plan has room where launches may be repeated: blocks of threads read theirs and
+/// leave.
+Count idle_tiles(const std::vector<cuda::AttentionTile>& tiles, Count num_tokens, bool repeats) {
+  if (!repeats) return 0;
   const Count num_whole = (num_tokens + cuda::attention_tile_rows - 1) / cuda::attention_tile_rows;
   return static_cast<Count>(cuda::rounded_entries(tiles.size(), num_whole, num_tokens) - tiles.size());
 }
 
 Count list_bytes(const std::vector<cuda::AttentionTile>& tiles, const std::vector<cuda::AttentionRange>& ranges,
-                 Count num_tokens) {
-  return (std::ssize(tiles) + idle_tiles(tiles, num_tokens)) * static_cast<Count>(sizeof(tiles[0])) +
+                 Count num_tokens, bool repeats) {
+  return (std::ssize(tiles) + idle_tiles(tiles, num_tokens, repeats)) * static_cast<Count>(sizeof(tiles[0])) +
          std::ssize(ranges) * static_cast<Count>(sizeof(ranges[0]));
 }
 
-void check(const Kernels& kernels, const Work& work, const Heads& heads) {
+void check(const Kernels& kernels, const Work& work, const Heads& heads, bool repeats) {
   const Count T = work.num_tokens, n = heads.num, k = heads.num_kv, D = heads.dim;
   const auto s = static_cast<Count>(size_of(kernels.dtype)), row_bytes = s * D;
   const std::string shape = work.name + ", " + std::to_string(n) + "/" + std::to_string(k) + " x " + std::to_string(D) +
-                            " " + name_of(kernels.dtype);
+                            " " + name_of(kernels.dtype) + (repeats ? ", repeated" : "");
   const cuda::TileLists lists(work.spans, T, T);
+  Backends::get().gpu().set_attention_repeats(repeats);
   const auto plan = Backends::get().gpu().plan_attention(work.spans, T, T);
+  Backends::get().gpu().set_attention_repeats(false);
   const auto rows = [&](Count num) { return make(kernels.dtype, {T, num, D}); };
   const Tensor q = rows(n), key = rows(k), v = rows(k), out = rows(n), dout = rows(n);
   const Tensor dq = rows(n), dk = rows(k), dv = rows(k);
   const Tensor lse = make(DType::float32, {T, n}), delta = make(DType::float32, {T, n});
-  const Count key_lists = list_bytes(lists.query_tiles, lists.key_ranges, T),
-              query_lists = list_bytes(lists.key_tiles, lists.query_ranges, T);
+  const Count key_lists = list_bytes(lists.query_tiles, lists.key_ranges, T, repeats),
+              query_lists = list_bytes(lists.key_tiles, lists.query_ranges, T, repeats);
   // Of idle tiles each warp of a block asks for a sector.
   constexpr Count warps = 4;
   const auto asked_of_idle = [&](const std::vector<cuda::AttentionTile>& tiles, int own_rows) {
     const Count blocks = std::max(1, cuda::attention_tile_rows / own_rows);
-    return idle_tiles(tiles, T) * blocks * n * warps * sector;
+    return idle_tiles(tiles, T, repeats) * blocks * n * warps * sector;
   };
 
   const bool has_matrices = kernels.dtype == DType::bf16, is_hopper = tested_attention() == AttentionKernels::hopper;
@@ -206,11 +210,15 @@ BOOST_FIXTURE_TEST_SUITE(attention, FreesTensors)
 
 BOOST_AUTO_TEST_CASE(on_tensor_cores) {
   const Kernels& kernels = tested_attention() == AttentionKernels::hopper ? hopper : tensor_cores;
-  for (const Work& work : works) check(kernels, work, {3, 1, 64});
-  check(kernels, works[0], {2, 1, 128});
+  for (const bool repeats : {false, true}) {
+    for (const Work& work : works) check(kernels, work, {3, 1, 64}, repeats);
+    check(kernels, works[0], {2, 1, 128}, repeats);
+  }
 }
 
-BOOST_AUTO_TEST_CASE(in_float32) { check(plain, {"64", 64, {{0, 64, 0, 64, 0, 0}}}, {2, 1, 64}); }
+BOOST_AUTO_TEST_CASE(in_float32) {
+  for (const bool repeats : {false, true}) check(plain, {"64", 64, {{0, 64, 0, 64, 0, 0}}}, {2, 1, 64}, repeats);
+}
 
 BOOST_AUTO_TEST_SUITE_END()
 

@@ -49,6 +49,27 @@ BOOST_AUTO_TEST_CASE(candidates_fill_the_machine_and_keep_the_step) {
   BOOST_TEST(num_candidates > 50);
 }
 
+BOOST_AUTO_TEST_CASE(a_method_or_size_of_sp_that_is_auto_is_searched) {
+  using config::SpMethod;
+  const auto methods_of = [](SpMethod given) {
+    Task t(4);
+    t.task.base.parallel.sp_method = given;
+    t.task.fixed = {"sp_method", "ulysses_size"};
+    std::set<std::pair<SpMethod, int>> methods;
+    for_each_candidate(t.task, [&](const config::ValidConfig& config) {
+      const config::Parallel& parallel = config->parallel;
+      if (parallel.sp_size == 4) methods.emplace(parallel.sp_method, parallel.attention_method().ulysses_size);
+      return false;
+    });
+    return methods;
+  };
+  BOOST_TEST((methods_of(SpMethod::automatic) ==
+              std::set<std::pair<SpMethod, int>>{
+                  {SpMethod::ring, 1}, {SpMethod::all_gather, 1}, {SpMethod::ulysses, 4}, {SpMethod::hybrid, 2}}));
+  BOOST_TEST((methods_of(SpMethod::hybrid) == std::set<std::pair<SpMethod, int>>{{SpMethod::hybrid, 2}}));
+  BOOST_TEST((methods_of(SpMethod::ring) == std::set<std::pair<SpMethod, int>>{{SpMethod::ring, 1}}));
+}
+
 BOOST_AUTO_TEST_CASE(what_the_hardware_cannot_compute_is_refused) {
   using config::Fp8;
   for (const auto& [compute_capability, fp8, is_refused] : {std::tuple(80, Fp8::tensorwise, true),

@@ -35,9 +35,16 @@ config::ValidConfig config_of(int sp_size, int tp_size, std::int64_t q_heads, st
 /// One document of 4096 tokens.
 SpFacts one_document(int ranks_per_node) { return {4096, 4096, ranks_per_node}; }
 
+/// Of as much memory as one likes.
+bool fits_always(const config::ValidConfig& /*config*/) { return true; }
+
+plan::ResolvedSpMethod resolve(const config::ValidConfig& config, const SpFacts& facts) {
+  return plan::resolve_sp_method(config, facts, fits_always);
+}
+
 /// [parallel] once it is resolved for one document.
 config::Parallel resolved(const config::ValidConfig& config, int ranks_per_node) {
-  return plan::resolve_sp_method(config, one_document(ranks_per_node)).config->parallel;
+  return resolve(config, one_document(ranks_per_node)).config->parallel;
 }
 
 }  // namespace
@@ -45,7 +52,7 @@ config::Parallel resolved(const config::ValidConfig& config, int ranks_per_node)
 BOOST_AUTO_TEST_SUITE(sp_method)
 
 BOOST_AUTO_TEST_CASE(many_ranks_of_a_node_exchange_heads) {
-  const auto [config, why] = plan::resolve_sp_method(config_of(8, 1, 32, 8), one_document(8));
+  const auto [config, why] = resolve(config_of(8, 1, 32, 8), one_document(8));
   BOOST_TEST((config->parallel.sp_method == SpMethod::ulysses));
   BOOST_TEST(
       (config->parallel.attention_method() == sequence::AttentionMethod{sequence::AttentionMethod::Keys::ring, 8}));
@@ -178,7 +185,7 @@ plan::SpCandidate best_by_formulas(const config::Config& config, const SpFacts& 
 }
 
 bool is_chosen(const plan::SpCandidate& candidate, const config::ValidConfig& config, const SpFacts& facts) {
-  const config::Parallel chosen = plan::resolve_sp_method(config, facts).config->parallel;
+  const config::Parallel chosen = resolve(config, facts).config->parallel;
   return chosen.sp_method == candidate.method &&
          (candidate.method != SpMethod::hybrid || chosen.ulysses_size == candidate.ulysses_size);
 }
@@ -230,18 +237,17 @@ BOOST_AUTO_TEST_CASE(a_choice_takes_little_time) {
     changed.train.activation_checkpointing = config::ActivationCheckpointing::full;
   });
   const auto begin = std::chrono::steady_clock::now();
-  (void)plan::resolve_sp_method(config, {500, 128 * 1024, 64});
+  (void)resolve(config, {500, 128 * 1024, 64});
   const double time_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   BOOST_TEST_MESSAGE("the choice among 64 ranks took " << 1e3 * time_s << " ms");
   BOOST_TEST(time_s < 5.0);
 }
 
 BOOST_AUTO_TEST_CASE(hybrid_takes_as_many_neighbours_as_fit) {
-  const auto [chosen, why] = plan::resolve_sp_method(config_of(12, 1, 8, 2, SpMethod::hybrid), one_document(12));
+  const auto [chosen, why] = resolve(config_of(12, 1, 8, 2, SpMethod::hybrid), one_document(12));
   BOOST_TEST(!why.empty());
   BOOST_TEST(chosen->parallel.ulysses_size == 4);
-  const auto [given, no_reason] =
-      plan::resolve_sp_method(config_of(12, 1, 8, 2, SpMethod::hybrid, 2), one_document(12));
+  const auto [given, no_reason] = resolve(config_of(12, 1, 8, 2, SpMethod::hybrid, 2), one_document(12));
   BOOST_TEST(no_reason.empty());
   BOOST_TEST(given->parallel.ulysses_size == 2);
 }
@@ -261,7 +267,7 @@ BOOST_AUTO_TEST_CASE(heads_are_exchanged_of_a_group_of_them) {
 }
 
 BOOST_AUTO_TEST_CASE(one_rank_has_nothing_to_choose) {
-  const auto [config, why] = plan::resolve_sp_method(config_of(1, 1, 8, 2), one_document(1));
+  const auto [config, why] = resolve(config_of(1, 1, 8, 2), one_document(1));
   BOOST_TEST(why.empty());
   BOOST_TEST((config->parallel.sp_method == SpMethod::ring));
 }

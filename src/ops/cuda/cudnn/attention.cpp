@@ -35,26 +35,34 @@ Tensor contiguous_like(const Tensor& heads, void* data) {
   return {data, DType::bf16, {heads.shape[0], heads.shape[1], heads.shape[2]}};
 }
 
-/// Without the gradients themselves, whose rows are so many elements apart.
-GraphCall backward_call(const AttentionBackward& a, const Documents::Call& call, std::int64_t dq_row,
-                        std::int64_t keys_row) {
+/// What a pass reads of the forward pass, or writes in it.
+template <class Pass>
+GraphCall call_of(const Pass& a, const Documents::Call& call) {
+  const ConstTensor out = a.out, lse = a.lse;
   return {.q = a.q.data,
           .k = a.k.data,
           .v = a.v.data,
-          .out = const_cast<void*>(a.out.data),
-          .lse = const_cast<float*>(floats_of(a.lse)),
+          .out = const_cast<void*>(out.data),
+          .lse = const_cast<float*>(floats_of(lse)),
           .lengths = call.queries->lengths(),
           .key_lengths = call.keys->lengths(),
           .q_offsets = call.queries->offsets(a.q.stride0),
           .k_offsets = call.keys->offsets(a.k.stride0),
           .v_offsets = call.keys->offsets(a.v.stride0),
-          .out_offsets = call.queries->offsets(a.out.stride0),
-          .lse_offsets = call.queries->offsets(a.lse.shape[1]),
-          .dout = a.dout.data,
-          .dout_offsets = call.queries->offsets(a.dout.stride0),
-          .dq_offsets = call.queries->offsets(dq_row),
-          .dk_offsets = call.keys->offsets(keys_row),
-          .dv_offsets = call.keys->offsets(keys_row)};
+          .out_offsets = call.queries->offsets(out.stride0),
+          .lse_offsets = call.queries->offsets(lse.shape[1])};
+}
+
+/// Without the gradients themselves, whose rows are so many elements apart.
+GraphCall backward_call(const AttentionBackward& a, const Documents::Call& documents, std::int64_t dq_row,
+                        std::int64_t keys_row) {
+  GraphCall call = call_of(a, documents);
+  call.dout = a.dout.data;
+  call.dout_offsets = documents.queries->offsets(a.dout.stride0);
+  call.dq_offsets = documents.queries->offsets(dq_row);
+  call.dk_offsets = documents.keys->offsets(keys_row);
+  call.dv_offsets = documents.keys->offsets(keys_row);
+  return call;
 }
 
 }  // namespace
@@ -161,18 +169,7 @@ bool Attention::forward(const AttentionForward& attention, const Documents& docu
   if (graph == nullptr) return false;
   std::vector<GraphCall> calls;  // before there is a working place: what is uploaded takes memory of the pool too
   for (const Documents::Call& call : documents.calls()) {
-    calls.push_back({.q = a.q.data,
-                     .k = a.k.data,
-                     .v = a.v.data,
-                     .out = a.out.data,
-                     .lse = floats_of(a.lse),
-                     .lengths = call.queries->lengths(),
-                     .key_lengths = call.keys->lengths(),
-                     .q_offsets = call.queries->offsets(a.q.stride0),
-                     .k_offsets = call.keys->offsets(a.k.stride0),
-                     .v_offsets = call.keys->offsets(a.v.stride0),
-                     .out_offsets = call.queries->offsets(a.out.stride0),
-                     .lse_offsets = call.queries->offsets(a.lse.shape[1])});
+    calls.push_back(call_of(a, call));
   }
   std::byte* const workspace = working_place(graph->workspace_bytes());
   if (workspace == nullptr) return false;
