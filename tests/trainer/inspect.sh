@@ -73,6 +73,7 @@ prints 0 '^last save +output/checkpoint-000004, step 4, ' "$sft_inspect" status 
 prints 0 '"num_steps": 4' "$sft_inspect" status output --json
 mkdir empty
 says empty never_started
+prints 2 'status without a folder' "$sft_inspect" status
 prints 3 'there is no such folder' "$sft_inspect" status nowhere
 prints 3 'there is no folder nowhere' "${in_python[@]}" status nowhere
 prints 2 'status with an option of checkpoints' "$sft_inspect" status output --verify
