@@ -113,7 +113,7 @@ class Reader {
     std::string advice = "quote a value that has spaces or a glob";
     if (i > 0 && !words[i - 1].value && takes_of(words[i - 1].name) == Takes::truth) {
       advice = fmt::format("--{} takes true or false", words[i - 1].name);
-    } else if (text.size() > 1 && text.front() == '-') {
+    } else if (text.size() > 1 && text[0] == '-' && text[1] != '-') {
       advice = fmt::format("options begin with two dashes: -{}", text);
     }
     throw_config_error(fmt::format("`{}` is one word too many", text), "it belongs to no option",
