@@ -126,6 +126,11 @@ status_of "$sft" run.ini --parallel.dp_shard_size 1 --optimizer.learning_rate 1e
 check 'it ended with NaN or Inf' test "$status" -eq 4
 says broken failed
 prints 0 '^state +ended: failed after step [0-9]+: ' "$sft_inspect" status broken
+status_of "$sft" run.ini --parallel.dp_shard_size 1 --data.seed 9 --train.output_dir stopped \
+  --checkpoint.resume_from_checkpoint auto
+check 'a start that is refused' test "$status" -eq 2
+says stopped failed
+prints 0 '^state +ended: failed before its first step: data.seed is 9, but ' "$sft_inspect" status stopped
 
 # Checkpoints of one run, and what is made of them
 first=output/checkpoint-000002 last=output/checkpoint-000004
