@@ -206,6 +206,10 @@ std::string base_of_run(const apps::ConvertOptions& options) {
   const config::Config config = config::parse(header.config_ini, {}, options.from);
   std::string base = apps::find_origin(config.model);
   if (!base.empty()) return base;
+  if (config.model.model_name_or_path.empty()) {
+    throw_data_error(fmt::format("there is no model folder that the adapter of {} belongs to", options.from),
+                     "its run began with random weights", "sft-generate takes the run as it is");
+  }
   throw_data_error(fmt::format("the model of {} is not known", options.from),
                    fmt::format("it began from '{}', where there is no model folder", config.model.model_name_or_path),
                    "name it: sft-convert --merge MODEL ADAPTER OUT");

@@ -79,10 +79,10 @@ void require(bool holds, const std::string& problem, const std::string& why, con
 
 void check_sampling(const generate::Sampling& sampling, const po::variables_map& values) {
   const auto [temperature, top_k, top_p, seed] = sampling;
-  require(std::isfinite(temperature) && temperature >= 0, fmt::format("temperature is {:f}", temperature),
+  require(std::isfinite(temperature) && temperature >= 0, fmt::format("temperature is {}", temperature),
           "it must be 0 or more", "leave it out for the likeliest tokens");
   require(top_k >= 0, fmt::format("top_k is {}", top_k), "it must be 0 or more", "leave it out for all tokens");
-  require(top_p > 0 && top_p <= 1, fmt::format("top_p is {:f}", top_p), "it must be above 0 and at most 1",
+  require(top_p > 0 && top_p <= 1, fmt::format("top_p is {}", top_p), "it must be above 0 and at most 1",
           "leave it out for all tokens");
   require(temperature > 0 || (top_k == 0 && top_p == 1), "top_k and top_p do nothing at temperature 0",
           "the likeliest token is always taken then", "give --temperature 1 too, or leave them out");

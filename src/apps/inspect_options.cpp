@@ -70,7 +70,11 @@ std::optional<InspectOptions> read_inspect_options(const std::vector<std::string
   options.checkpoint = (*values)["operand"].as<std::string>();
   const bool has_second = values->count("operand2") > 0;
   const std::string second = has_second ? (*values)["operand2"].as<std::string>() : "";
-  if (has_second && options.checkpoint == "status") {
+  if (options.checkpoint == "status") {
+    if (!has_second) {
+      throw_config_error("status without a folder", "it tells of the run whose output folder is given",
+                         "write e.g. sft-inspect status output/demo");
+    }
     options.run = second;
     if (options.verify || options.index || options.diff || options.optimizer || !options.other.empty()) {
       throw_config_error("status with an option of checkpoints", "it tells of a run", "give --json alone beside it");

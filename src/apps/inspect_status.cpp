@@ -228,7 +228,7 @@ void judge_ended(Status& status) {
     status.what = fmt::format("ended: {}", line);
   } else if (status.lock.exists || status.step) {
     status.state = "lost";
-    status.what = "ended without a word: it was killed, its machine went away, or an error ended it at its start";
+    status.what = "ended without a word: it was killed, its machine went away, or an error of one rank ended it";
   } else {
     status.state = "never_started";
     status.what = "no run has started here";

@@ -86,7 +86,8 @@ std::vector<std::string> next_steps(const config::Config& config, ExitStatus sta
   add(command_of("sft-generate"), fmt::format("{} {}", shell_word(has_model_folder ? model_folder : checkpoint),
                                               has_chat_template(origin) ? "--chat" : "--prompt 'TEXT'"));
   if (config.lora.use_peft) {
-    if (origin == config.model.model_name_or_path && !fs::exists(merged_folder, error)) {
+    const bool has_model = !origin.empty() && origin == config.model.model_name_or_path;
+    if (has_model && !fs::exists(merged_folder, error)) {
       add(command_of("sft-convert"), fmt::format("--merge {} {} {}", shell_word(origin),
                                                  shell_word(output_dir + "/adapter"), shell_word(merged_folder)));
     }

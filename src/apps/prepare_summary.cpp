@@ -73,10 +73,10 @@ void warn_of_roles(const data::PrepareSummary& summary) {
   for (const auto& [role, count] : summary.census.roles.by_name()) {
     if (std::ranges::find(usual_roles, role) != usual_roles.end()) continue;
     log_warning(
-        fmt::format("the role '{}' of {} messages is none of system, developer, user, assistant and tool (the chat "
+        fmt::format("the role '{}' of {} is none of system, developer, user, assistant and tool (the chat "
                     "template decides what becomes of it, and --assistant_only_loss does not train on it): rename it "
                     "if one of these is meant",
-                    printable(role.substr(0, max_name_bytes), false), count));
+                    printable(role.substr(0, max_name_bytes), false), plural(count, "message")));
   }
 }
 

@@ -75,6 +75,7 @@ while [[ $# -gt 0 ]]; do
     --launcher)
       read -r -a launcher <<<"${2-}"
       [[ ${#launcher[@]} -gt 0 ]] || fail "--launcher needs a command such as \"srun --mpi=pmix\""
+      command -v "${launcher[0]}" >/dev/null || fail "there is no launcher ${launcher[0]} (install it, or load its module)"
       shift 2
       ;;
     --requeue)
@@ -136,6 +137,9 @@ fi
 if [[ $restarts -eq 0 ]]; then
   export OMPI_MCA_orte_execute_quiet=1 # after a status other than 0, the run's own line says it all
 fi
+if [[ $requeue == yes ]]; then
+  [[ -n ${SLURM_JOB_ID-} ]] || fail "--requeue is for SLURM jobs"
+fi
 if [[ $spares -gt 0 ]]; then
   is_in_job || fail "--spares is for SLURM jobs"
   [[ ${launcher[0]##*/} =~ ^(srun|mpirun|orterun)$ ]] || fail "--spares needs srun, or mpirun of Open MPI, as the launcher"
@@ -192,7 +196,7 @@ if [[ $spares -gt 0 ]]; then
   : >>"$folder/excluded"
   apart choose_nodes "$folder" || fail "SLURM has lost so many nodes that $((SLURM_JOB_NUM_NODES - spares)) are not left"
 fi
-if [[ $requeue == yes && -n ${SLURM_JOB_ID-} ]]; then
+if [[ $requeue == yes ]]; then
   watch_job_end "$$" "$output_dir" "$num_ranks" "$sft" "$@" </dev/null 2>/dev/null &
   timer=$!
 fi
@@ -312,7 +316,6 @@ if [[ $status -eq $ended_by_signal && $is_given_up == no && $action == end ]]; t
   status=75
 fi
 if [[ $requeue == yes ]] && [[ $status -eq 75 || $action == requeue ]]; then
-  : "${SLURM_JOB_ID:?--requeue is for SLURM jobs}"
   echo "Job $SLURM_JOB_ID goes back into the queue."
   requeue_job "$folder"
 fi

@@ -71,8 +71,9 @@ class Reader {
 
   [[nodiscard]] po::variables_map read(const std::vector<Word>& words) {
     po::parsed_options parsed(&options_, po::command_line_style::allow_long);
-    for (const Word& word : words) {
-      std::optional<Word> known = known_word(word);
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      if (words[i].name.empty() && num_operands_ == operands_.size()) refuse_extra(words, i);
+      std::optional<Word> known = known_word(words[i]);
       if (known) parsed.options.push_back(option_of(std::move(*known)));
     }
     po::variables_map values;
@@ -106,13 +107,22 @@ class Reader {
     return name.starts_with("no_") && takes_of(name.substr(3)) == Takes::truth;
   }
 
+  /// Throws the Error of the word `words[i]`, which has no name, where no operand is left.
+  [[noreturn]] void refuse_extra(const std::vector<Word>& words, std::size_t i) const {
+    const std::string& text = *words[i].value;
+    std::string advice = "quote a value that has spaces or a glob";
+    if (i > 0 && !words[i - 1].value && takes_of(words[i - 1].name) == Takes::truth) {
+      advice = fmt::format("--{} takes true or false", words[i - 1].name);
+    } else if (text.size() > 1 && text[0] == '-' && text[1] != '-') {
+      advice = fmt::format("options begin with two dashes: -{}", text);
+    }
+    throw_config_error(fmt::format("`{}` is one word too many", text), "it belongs to no option",
+                       fmt::format("{}; see {} --help", advice, about_.program));
+  }
+
   /// The word with a name that is an option of this program; nothing for one that has no effect.
   [[nodiscard]] std::optional<Word> known_word(const Word& word) {
     if (word.name.empty()) {
-      if (num_operands_ == operands_.size()) {
-        throw_config_error(fmt::format("`{}` is one word too many", *word.value), "it belongs to no option",
-                           fmt::format("quote a value that has spaces or a glob; see {} --help", about_.program));
-      }
       return Word{operands_[num_operands_++], word.value};
     }
     if (find(word.name) != nullptr) return word;

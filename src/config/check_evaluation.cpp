@@ -12,7 +12,9 @@ namespace sft::config {
 
 namespace {
 
-const char* const set_files = "set data.eval_files to shards that sft-prepare wrote, or leave the key out";
+const char* const set_files =
+    "set data.eval_files to shards that sft-prepare wrote (sft-launch makes them with --eval_split 0.05), or leave the "
+    "key out";
 
 /// Evaluations that a key asks for or needs, and that there are none of.
 void check_data_of(const Config& config, const std::string& key) {

@@ -34,7 +34,9 @@ void check_model_sizes(const Config& config) {
   refusals.require_size(config, model.hidden_size, "model.hidden_size", max_width);
   refusals.require_size(config, model.num_hidden_layers, "model.num_hidden_layers", max_depth);
   refusals.require_size(config, model.num_attention_heads, "model.num_attention_heads", max_depth);
-  refusals.require_size(config, model.num_key_value_heads, "model.num_key_value_heads", max_depth);
+  if (model.num_key_value_heads != model.num_attention_heads) {  // else they are derived, or wrong in the same way
+    refusals.require_size(config, model.num_key_value_heads, "model.num_key_value_heads", max_depth);
+  }
   const bool has_head_dim = model.head_dim != 0 || (model.hidden_size >= 1 && model.num_attention_heads >= 1);
   if (has_head_dim) refusals.require_size(config, model.head_dim, "model.head_dim", max_head_dim);
   refusals.require_size(config, model.intermediate_size, "model.intermediate_size", max_width);

@@ -126,17 +126,23 @@ bool tp_fits(const Model& model, std::int64_t tp_size) {
          model.moe_intermediate_size % tp_size == 0 && model.vocab_size >= tp_size;
 }
 
-std::string tp_sizes_that_fit(const Model& model) {
+/// What to do: `name = 1` where there is one size, else one of them.
+std::string set_to_one_of(const std::string& name, const std::vector<std::int64_t>& sizes) {
+  if (sizes.size() == 1) return fmt::format("set {} = {}", name, sizes.front());
+  return fmt::format("set {} to one of {}", name, fmt::join(sizes, ", "));
+}
+
+std::vector<std::int64_t> tp_sizes_that_fit(const Model& model) {
   std::vector<std::int64_t> sizes;
   for (std::int64_t tp_size = 1; tp_size <= model.num_attention_heads; ++tp_size) {
     if (tp_fits(model, tp_size)) sizes.push_back(tp_size);
   }
-  return fmt::format("{}", fmt::join(sizes, ", "));
+  return sizes;
 }
 
 void check_tensor_parallel(const Model& model, std::int64_t tp_size) {
   const auto refuse = [&](const std::string& problem, const std::string& arithmetic) {
-    throw_config_error(problem, arithmetic, fmt::format("set tp_size to one of {}", tp_sizes_that_fit(model)));
+    throw_config_error(problem, arithmetic, set_to_one_of("tp_size", tp_sizes_that_fit(model)));
   };
   const auto check_divides = [&](std::int64_t size, const std::string& name) {
     if (size % tp_size == 0) return;

@@ -3,6 +3,7 @@
 // Configuration Errors that wait for each other.
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,10 +40,10 @@ class Refusals {
     try {
       work();
     } catch (const Errors& errors) {
-      messages_.insert(messages_.end(), errors.messages().begin(), errors.messages().end());
+      for (const std::string& message : errors.messages()) add(message);
     } catch (const Error& error) {
       if (error.status() != ExitStatus::configuration) throw;
-      messages_.emplace_back(error.what());
+      add(error.what());
     }
   }
   /// config::require(), whose Error waits.
@@ -61,6 +62,11 @@ class Refusals {
   }
 
  private:
+  /// A key that is given three times is refused twice in the same words, of which one says it all.
+  void add(const std::string& message) {
+    if (std::ranges::find(messages_, message) == messages_.end()) messages_.push_back(message);
+  }
+
   std::vector<std::string> messages_;
 };
 

@@ -42,8 +42,11 @@ void read_integer(const std::string& written, Integer& value, const char* expect
   constexpr double last_exact = 9007199254740992.0;  // 2^53
   const auto number = text.find_first_of("eE") == std::string::npos ? std::nullopt : parse_number<double>(text);
   const bool is_whole = number && std::abs(*number) <= last_exact && *number == std::trunc(*number);
-  if (!is_whole || !std::in_range<Integer>(static_cast<std::int64_t>(*number)))
-    throw std::invalid_argument(expectation);
+  if (!is_whole || !std::in_range<Integer>(static_cast<std::int64_t>(*number))) {
+    const bool is_too_large = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+    const std::string more = is_too_large ? fmt::format(", of at most {} bits", 8 * sizeof(Integer)) : "";
+    throw std::invalid_argument(expectation + more);
+  }
   value = static_cast<Integer>(*number);
 }
 

@@ -63,7 +63,7 @@ void check_counts(const PrepareOptions& options) {
 void check_shares(const PrepareOptions& options) {
   if (!std::isfinite(options.eval_split) || options.eval_split < 0.0 ||
       (options.eval_split > 1.0 && options.eval_split != std::floor(options.eval_split))) {
-    throw_config_error(fmt::format("eval_split = {:f} is impossible", options.eval_split),
+    throw_config_error(fmt::format("eval_split = {} is impossible", options.eval_split),
                        "it is a share below 1 or a number of documents", "give 0.05 or 500, say");
   }
   const auto is_share = [](double weight) { return std::isfinite(weight) && weight > 0.0; };

@@ -195,6 +195,10 @@ std::string find_dataset_folder(const std::string& name) {
       return snapshot.string();
     }
   }
+  if (!is_model_name(name)) {
+    throw_data_error(fmt::format("cannot find the data set {}", name), "there is no file or folder of this name",
+                     "check the path");
+  }
   throw_data_error(
       fmt::format("cannot find the data set {}", name),
       fmt::format("there is no file or folder of this name, and the hub cache {} does not hold it", cache.string()),

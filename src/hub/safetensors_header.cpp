@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "sft/core/error.hpp"
@@ -132,6 +133,10 @@ std::string read_header_text(const io::RawFile& file) {
   file.read(0, bytes.size(), bytes.data());
   std::uint64_t length = 0;
   for (std::size_t i = bytes.size(); i-- > 0;) length = length << 8U | bytes[i];
+  if (std::ranges::equal(bytes, std::string_view("version "))) {
+    throw_data_error(file.path() + " is a pointer of git-lfs", "it stands for the file, which was not fetched",
+                     "fetch it: `git lfs pull` in the clone, or `hf download`");
+  }
   if (length > max_header_bytes || length > size - 8) {
     refuse(file, fmt::format("its header would have {} bytes, the file has {}", length, size));
   }

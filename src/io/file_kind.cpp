@@ -27,6 +27,8 @@ enum class Kind {
   json_array,
   json_lines,
   csv,
+  utf16,
+  git_lfs,
   parquet,
   arrow,
   compressed,
@@ -62,6 +64,10 @@ std::string describe(Kind kind) {
       return "it is a JSON-lines file";
     case Kind::csv:
       return "it is a table of text";
+    case Kind::utf16:
+      return "it is text in UTF-16";
+    case Kind::git_lfs:
+      return "it is a pointer of git-lfs, which stands for the file";
     case Kind::parquet:
       return "it is a Parquet file";
     case Kind::arrow:
@@ -159,6 +165,8 @@ Kind kind_of_magic(const std::string& start) {
     return start.find("data.pkl") == std::string::npos ? Kind::zip : Kind::pytorch;  // torch.save writes archives
   }
   if (start.starts_with("GGUF")) return Kind::gguf;
+  if (start.starts_with("version https://git-lfs.github.com/spec/")) return Kind::git_lfs;
+  if (start.starts_with("\xff\xfe") || start.starts_with("\xfe\xff")) return Kind::utf16;
   const bool has_header = start.size() > 9 && start[8] == '{' && start.substr(4, 4) == std::string(4, '\0');
   return has_header ? Kind::safetensors : Kind::unknown;
 }
@@ -240,8 +248,9 @@ std::string advice_for_configuration(Kind kind, const std::string& path) {
   switch (kind) {
     case Kind::yaml:
     case Kind::deepspeed_json:
-      return "write what it says as key = value lines under [section] lines of an .ini file; names of TRL and "
-             "Accelerate are understood, --help lists ours";
+      return "write its settings as key = value lines of an .ini file; one of Accelerate, DeepSpeed, TRL or Axolotl "
+             "may "
+             "be given to sft and sft-launch as it is, under a name that ends in .yaml or .json";
     case Kind::config_json:
     case Kind::hub_folder:
       return "give an .ini file, and set model.model_name_or_path in it to the folder of the model";
@@ -350,6 +359,8 @@ const char* name_of(Expected expected) {
 }
 
 std::string advice(Kind kind, Expected expected, const std::string& path) {
+  if (kind == Kind::utf16) return fmt::format("save it as UTF-8: `iconv -f UTF-16 -t UTF-8 {} -o FILE`", path);
+  if (kind == Kind::git_lfs) return "fetch the file itself: `git lfs pull` in the clone, or `hf download`";
   switch (expected) {
     case Expected::configuration:
       return advice_for_configuration(kind, path);

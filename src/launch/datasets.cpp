@@ -92,15 +92,25 @@ std::vector<std::string> files_of_split(const fs::path& folder, const Dataset& d
   return found;
 }
 
+/// Throws a data Error unless a file that is named by itself is the split that is asked for: `train`, as in the library
+/// `datasets`, or what a word of its name says.
+void require_split(const std::string& file, const std::string& split) {
+  if (split == "train" || has_word(fs::path(file).filename().string(), words_of_split(split))) return;
+  throw_data_error(fmt::format("there is no split `{}` in {}", split, file),
+                   "a file that is named by itself is the split `train`, with all its records",
+                   "leave the split out; for a part of the records make a file of them");
+}
+
 /// Files that are named, below the folder where it is not empty.
-std::vector<std::string> named_files(const fs::path& folder, const std::vector<std::string>& names) {
+std::vector<std::string> named_files(const fs::path& folder, const Dataset& dataset) {
   std::vector<std::string> found;
-  for (const std::string& name : names) {
+  for (const std::string& name : dataset.data_files) {
     const std::string pattern = (folder / name).string();
     const std::vector<std::string> files = io::expand_glob(pattern);
     if (files.empty()) {
       throw_data_error(fmt::format("cannot find the file {}", pattern), "there is none", "check --data_files");
     }
+    for (const std::string& file : files) require_split(file, dataset.split);
     found.insert(found.end(), files.begin(), files.end());
   }
   return found;
@@ -121,11 +131,14 @@ bool is_record_file(const std::string& path) {
 
 std::vector<std::string> find_files(const Dataset& dataset, bool is_optional) {
   std::error_code ignored;
-  if (is_reader(dataset.name)) return named_files("", dataset.data_files);
-  if (fs::is_regular_file(dataset.name, ignored)) return {dataset.name};
+  if (is_reader(dataset.name)) return named_files("", dataset);
+  if (fs::is_regular_file(dataset.name, ignored)) {
+    require_split(dataset.name, dataset.split);
+    return {dataset.name};
+  }
   const fs::path folder =
       fs::is_directory(dataset.name, ignored) ? dataset.name : hub::find_dataset_folder(dataset.name);
-  if (!dataset.data_files.empty()) return named_files(folder, dataset.data_files);
+  if (!dataset.data_files.empty()) return named_files(folder, dataset);
   std::vector<std::string> files = files_of_split(folder, dataset);
   if (files.empty() && !is_optional) {
     throw_data_error(

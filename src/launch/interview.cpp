@@ -194,9 +194,11 @@ std::string ini_text(const SiteAnswers& site) {
   std::string text = fmt::format(
       "# Written by sft-config for {} machine(s) of {} ranks. Every key: docs/configuration.md, or sft --help.\n"
       "# Sizes were proposed by {}.\n"
-      "# `sft THIS --dry-run --num_ranks {}` shows the memory of each rank.\n\n",
+      "# `sft THIS --dry-run --num_ranks {}` shows the memory of each rank; before there are rows, with\n"
+      "# `--train_files= --max_length {}` behind it.\n\n",
       site.num_machines, site.ranks_per_machine,
-      site.has_planned_sizes ? "the planner, as sft-plan does" : "rules of thumb: no plan could be made", num_ranks);
+      site.has_planned_sizes ? "the planner, as sft-plan does" : "rules of thumb: no plan could be made", num_ranks,
+      site.max_length);
   text += fmt::format("[model]\nmodel_name_or_path = {}\n\n[data]\ntrain_files = {}     # of sft-prepare\n\n",
                       site.model, site.train_files);
   text += fmt::format("[parallel]              # {} ranks; what is left of them is dp_shard_size\n", num_ranks);

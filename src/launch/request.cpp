@@ -411,9 +411,11 @@ std::vector<PlacedOption> settings_of_run(const std::vector<PlacedOption>& setti
     if (name == "num_processes" || (name == "single_process" && num_ranks > 1)) {
       const std::string wanted = is_single ? "1" : value_of(setting);
       if (num_ranks > 0 && wanted != fmt::format("{}", num_ranks)) {
-        throw_config_error(
-            fmt::format("{} ranks were started, and {} are asked for {}", num_ranks, wanted, setting.place),
-            "the batch of a step would be another", fmt::format("start {}, or use sft-launch, which does", wanted));
+        throw_config_error(fmt::format("{} started, and {} asked for {}",
+                                       num_ranks == 1 ? "1 rank was" : fmt::format("{} ranks were", num_ranks),
+                                       wanted == "1" ? "1 is" : wanted + " are", setting.place),
+                           "the batch of a step would be another",
+                           fmt::format("start {}, or use sft-launch, which does", wanted));
       }
     } else if (!is_needless(name)) {
       kept.push_back(setting);

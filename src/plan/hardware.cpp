@@ -360,6 +360,10 @@ std::vector<Hardware> read_machines(const std::string& text, const std::string& 
     const std::string place = config::place_of(source, line.number);
     if (line.name.empty()) {
       finish();
+      if (std::ranges::find(machines, line.section, &Hardware::name) != machines.end()) {
+        throw_config_error(fmt::format("{}: machine `{}` is there twice", place, line.section),
+                           "the second one would never be found", "give it another name, or remove it");
+      }
       machines.emplace_back().name = line.section;
       continue;
     }
@@ -376,7 +380,10 @@ std::vector<Hardware> read_machines(const std::string& text, const std::string& 
       throw_config_error(fmt::format("{}: cannot read `{} = {}`", place, line.name, line.value),
                          fmt::format("expected {}", expectation.what()), "correct the value");
     }
-    given.insert(line.name);
+    if (!given.insert(line.name).second) {
+      throw_config_error(fmt::format("{}: `{}` is given twice", place, line.name), "one of the two would be ignored",
+                         "keep one of them");
+    }
   }
   finish();
   return machines;

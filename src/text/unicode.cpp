@@ -82,7 +82,6 @@ bool is_space(char32_t c) {
          c == 0x3000;
 }
 
-bool is_letter(char32_t code_point) { return class_of(code_point) == CharacterClass::letter; }
 bool is_number(char32_t code_point) { return class_of(code_point) == CharacterClass::number; }
 
 bool is_word(char32_t code_point) {

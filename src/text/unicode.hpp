@@ -12,8 +12,7 @@ namespace sft::text {
 
 /// White_Space: the same 25 characters since Unicode 6.3.
 [[nodiscard]] bool is_space(char32_t code_point);
-/// Categories L and N of Unicode 16.
-[[nodiscard]] bool is_letter(char32_t code_point);
+/// Category N of Unicode 16.
 [[nodiscard]] bool is_number(char32_t code_point);
 /// \w of Unicode Technical Standard 18: alphabetic, marks, decimal digits, connectors, joiners.
 [[nodiscard]] bool is_word(char32_t code_point);

@@ -53,6 +53,15 @@ std::string run_id_of(const std::string& resolved_ini) {
 }  // namespace
 
 Trainer::Restored Trainer::restore() {
+  try {
+    return take_folder_and_weights();
+  } catch (const comm::SharedError& error) {
+    if (lock_) lock_->note_end(fmt::format("failed before its first step: {}", error.what()));
+    throw;
+  }
+}
+
+Trainer::Restored Trainer::take_folder_and_weights() {
   const config::ValidConfig& config = run_.config;
   const std::string& output_dir = config->train.output_dir;
   std::string folder;

@@ -28,6 +28,8 @@ num_train_epochs = 1
 TEXT
 succeeds 'a file of answers' "$sft_config" run.ini --answers answers.txt
 check 'gives an .ini file' grep -qx 'model_name_or_path = start/model' run.ini
+read -r -a without_rows <<<"$(grep -o -- '--train_files= --max_length [0-9]*' run.ini)"
+succeeds 'whose memory is planned before there are rows' "$sft" run.ini --dry-run --num_ranks 2 "${without_rows[@]}"
 check 'and a script' test -x run.sh
 succeeds 'that runs' ./run.sh --max_steps 2 --logging_steps 1
 check 'on two ranks' grep -q 'dp_shard_size = 2' output/resolved.ini

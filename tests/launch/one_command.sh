@@ -130,7 +130,7 @@ of_run=(--model_name_or_path tiny/model --data.train_files "$rows" --max_steps 1
   --per_device_train_batch_size 1 --output_dir own)
 succeeds 'sft --config FILE.yaml' "$mpiexec" -np 2 "$sft" --config own.yaml "${of_run[@]}"
 check 'obeys it' grep -qx 'precision = fp32' own/resolved.ini
-refuses 2 '1 ranks were started, and 2 are asked for.*own.yaml:3' "$sft" --config own.yaml "${of_run[@]}"
+refuses 2 '1 rank was started, and 2 are asked for.*own.yaml:3' "$sft" --config own.yaml "${of_run[@]}"
 
 # Fields under other names
 mkdir gsm8k

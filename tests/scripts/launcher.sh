@@ -52,6 +52,11 @@ check "a stop before the first step may go on" test "$status" = 75
 check "and says so" grep -q 'nothing to save' out
 status_of bin/sft-run --launcher env ends 3
 check "the run's status is its own" test "$status" = 3
+status_of bin/sft-run --launcher "no-such-launcher -n 2" saves
+check "a launcher that is not there is a wrong command line" test "$status" = 2
+check "and is named" grep -q 'there is no launcher no-such-launcher' err
+status_of env -u SLURM_JOB_ID bin/sft-run --requeue --launcher env saves
+check "without a job there is no queue to go back to" test "$status" = 2
 PATH=$work/bin:$PATH SLURM_JOB_ID=7 stop USR1 bin/sft-run --requeue --launcher env saves
 check "a stopped job goes back into the queue" grep -qx 'scontrol requeue 7' out
 ln -s "$work/bin/sft-run" elsewhere/sft-run

@@ -73,6 +73,7 @@ prints 0 '^last save +output/checkpoint-000004, step 4, ' "$sft_inspect" status 
 prints 0 '"num_steps": 4' "$sft_inspect" status output --json
 mkdir empty
 says empty never_started
+prints 2 'status without a folder' "$sft_inspect" status
 prints 3 'there is no such folder' "$sft_inspect" status nowhere
 prints 3 'there is no folder nowhere' "${in_python[@]}" status nowhere
 prints 2 'status with an option of checkpoints' "$sft_inspect" status output --verify
@@ -125,6 +126,11 @@ status_of "$sft" run.ini --parallel.dp_shard_size 1 --optimizer.learning_rate 1e
 check 'it ended with NaN or Inf' test "$status" -eq 4
 says broken failed
 prints 0 '^state +ended: failed after step [0-9]+: ' "$sft_inspect" status broken
+status_of "$sft" run.ini --parallel.dp_shard_size 1 --data.seed 9 --train.output_dir stopped \
+  --checkpoint.resume_from_checkpoint auto
+check 'a start that is refused' test "$status" -eq 2
+says stopped failed
+prints 0 '^state +ended: failed before its first step: data.seed is 9, but ' "$sft_inspect" status stopped
 
 # Checkpoints of one run, and what is made of them
 first=output/checkpoint-000002 last=output/checkpoint-000004

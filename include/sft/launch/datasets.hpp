@@ -9,9 +9,9 @@ namespace sft::launch {
 
 /// A data set as TRL's commands name it.
 struct Dataset {
-  std::string name = {};                     ///< a file, a folder, org/name in the hub cache, or empty with `files`
-  std::string config = {};                   ///< a part of it; empty: all
-  std::string split = "train";               ///< what is trained on
+  std::string name = {};        ///< a file, a folder, org/name in the hub cache, or empty with `data_files`
+  std::string config = {};      ///< a part of it; empty: all
+  std::string split = "train";  ///< what is trained on
   std::vector<std::string> data_files = {};  ///< files of it, or by themselves; globs are expanded
 };
 
@@ -20,7 +20,8 @@ struct Dataset {
 
 /// The files of a split, in the order of their names. In a folder they are known as the hub knows them: by the word
 /// `train`, `test`, `validation` (or its like) in the name of a file or of a folder above it; what has none of these is
-/// for training. Throws a data Error where there are none, unless `is_optional`.
+/// for training. Files that are named by themselves are `train`, or what their names say. Throws a data Error where
+/// there are none, unless `is_optional`, and where a file that is named is another split.
 [[nodiscard]] std::vector<std::string> find_files(const Dataset& dataset, bool is_optional = false);
 
 }  // namespace sft::launch

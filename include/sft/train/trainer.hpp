@@ -86,6 +86,8 @@ class Trainer {
   /// ranks agree to go on: when one of them has a signal or could not read, the step is left unfinished, which changes
   /// nothing of where the run stands, and the notice says so.
   [[nodiscard]] Notice accumulate(Batches& batches, data::MicroBatch& batch, double learning_rate);
+  /// restore(), whose errors are then noted in the folder.
+  [[nodiscard]] Restored take_folder_and_weights();
   /// The steps of train().
   [[nodiscard]] ExitStatus run_steps();
   /// What this rank tells the others of itself: its signal, failure_, and how far its part of a save is.

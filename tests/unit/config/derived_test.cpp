@@ -44,6 +44,15 @@ BOOST_AUTO_TEST_CASE(rows_are_as_long_as_positions_count) {
              "rows of train.h5 are too long (2147483648 tokens, but positions are counted up to 2147483647)");
 }
 
+BOOST_AUTO_TEST_CASE(heads_that_follow_from_others_are_not_refused_beside_them) {
+  Config config = valid_config();
+  config.model.num_attention_heads = config.model.num_key_value_heads = 0;
+  config.model.head_dim = 8;
+  const std::string text = refusal([&] { static_cast<void>(validate(config, 1)); });
+  check_says(text, "`model.num_attention_heads` is not set");
+  BOOST_TEST(text.find("num_key_value_heads") == std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(offloading_on_a_cpu_needs_a_folder) {
   Config config = valid_config();
   config.train.activation_offload = true;

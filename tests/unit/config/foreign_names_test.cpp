@@ -205,6 +205,21 @@ BOOST_AUTO_TEST_CASE(all_that_is_refused_is_told_at_once) {
   BOOST_TEST(text.find("hidden_size") == std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(what_is_refused_twice_in_the_same_words_is_told_once) {
+  const std::string text = refusal([] {
+    (void)parse_text("", {"--max_steps", "1", "--max_steps", "2", "--max_steps", "3"});
+  });
+  check_says(text, "`max_steps` is given twice");
+  BOOST_TEST(text.find("settings cannot be used") == std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(switches_of_old_versions_and_of_peft_mean_what_there_is) {
+  BOOST_TEST((parse_text("adafactor = true\n").optimizer.optim == OptimizerKind::adafactor));
+  BOOST_TEST((parse_text("adafactor = false\n").optimizer.optim == OptimizerKind::adamw_torch));
+  BOOST_TEST(to_ini(parse_text("lora_task_type = CAUSAL_LM\n")) == to_ini(Config{}));
+  check_says(refusal([] { (void)parse_text("lora_task_type = SEQ_CLS\n"); }), "causal language models alone");
+}
+
 BOOST_AUTO_TEST_CASE(a_name_that_one_section_has_may_stand_in_any) {
   BOOST_TEST(parse_text("[train]\nlearning_rate = 1e-3\ntp_size = 2\n").optimizer.learning_rate == 1e-3);
   BOOST_TEST(parse_text("learning_rate = 1e-3\n[model]\ntp_size = 2\n").parallel.tp_size == 2);

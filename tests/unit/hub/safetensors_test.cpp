@@ -51,6 +51,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_whole_file_is_refused_with_its_reason) {
   BOOST_TEST(mentions(refusal(""), {"no whole safetensors file", "0 bytes"}));
   BOOST_TEST(mentions(refusal(safetensors(two, data).substr(0, 60)), {"its header would have"}));
   BOOST_TEST(mentions(refusal(std::string(8, '\xff') + data), {"its header would have"}));
+  BOOST_TEST(mentions(refusal("version https://git-lfs.github.com/spec/v1\noid sha256:0\n"), {"a pointer of git-lfs"}));
   BOOST_TEST(mentions(refusal(safetensors(two, data.substr(1))), {"tensor b", "the file is cut"}));
   BOOST_TEST(mentions(refusal(safetensors(two, data + "y")), {"12 bytes, the file holds 13"}));
   const auto one = [&](const std::string& fields) { return refusal(safetensors("{\"a\":{" + fields + "}}", data)); };

@@ -65,7 +65,10 @@ BOOST_AUTO_TEST_CASE(another_kind_for_a_configuration) {
     check_says(misfit(path, Expected::configuration), part);
   };
   const std::string yaml = folder.file("fsdp.conf", "# Accelerate\ncompute_environment: LOCAL_MACHINE\n");
-  says(yaml, "cannot use " + yaml + " as a configuration (it is a YAML file): write what it says as key = value");
+  says(yaml, "cannot use " + yaml + " as a configuration (it is a YAML file): write its settings as key = value");
+  says(yaml, "to sft and sft-launch as it is, under a name that ends in .yaml");
+  const std::string utf16 = folder.file("utf16.ini", std::string("\xff\xfe[\0m\0", 6));
+  says(utf16, "it is text in UTF-16): save it as UTF-8: `iconv -f UTF-16 -t UTF-8 " + utf16 + " -o FILE`");
   says(folder.file("a.yaml", "- x\n"), "it is a YAML file");
   says(folder.file("config.json", "{\n  \"hidden_size\": 8\n}\n"), "set model.model_name_or_path in it");
   says(folder.file("ds.json", "{\n  \"zero_optimization\": {}\n}\n"), "it is a DeepSpeed configuration");
@@ -103,6 +106,7 @@ BOOST_AUTO_TEST_CASE(another_kind_for_json_lines) {
   says(folder.file("x.jsonl.gz", "\x1f\x8b...."), "xzcat ");
   says(folder.file("x.h5", hdf5), "packed shards need no more preparation");
   says(folder.file("config.json", "{}"), "--model_name_or_path takes the folder of a model");
+  says(folder.file("z.jsonl", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n"), "`git lfs pull`");
   says(folder.file("x.csv", "a,b\n1,2\n"), "it is a table of text");
   says(folder.file("x.yaml", "a: b\n"), "give JSON-lines files");
   says(folder.file("x.zip", "PK\x03\x04...."), "it is a ZIP archive): unpack it first, `unzip ");

@@ -45,6 +45,25 @@ BOOST_AUTO_TEST_CASE(splits_of_a_folder) {
   BOOST_TEST(find_files({.name = folder.path(), .split = "other"}, /*is_optional=*/true).empty());
 }
 
+BOOST_AUTO_TEST_CASE(files_that_are_named_are_one_split) {
+  const test::TemporaryFolder folder;
+  const std::string file = folder.file("chats.jsonl"), held_back = folder.file("chats_validation.jsonl");
+  write(file);
+  write(held_back);
+  BOOST_TEST(find_files({.name = file}).size() == 1U);
+  BOOST_TEST(find_files({.name = held_back, .split = "validation"}).size() == 1U);
+  BOOST_TEST(find_files({.name = "json", .data_files = {file, held_back}}).size() == 2U);
+  for (const char* split : {"validation", "train[:10%]", "train+test"}) {
+    for (const Dataset& dataset :
+         {Dataset{.name = file, .split = split}, Dataset{.name = "json", .split = split, .data_files = {file}},
+          Dataset{.name = folder.path(), .split = split, .data_files = {"chats.jsonl"}}}) {
+      BOOST_CHECK_EXCEPTION(static_cast<void>(find_files(dataset)), Error, [&](const Error& error) {
+        return std::string(error.what()).find("there is no split `" + std::string(split)) != std::string::npos;
+      });
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(files_without_a_split_are_for_training) {
   const test::TemporaryFolder folder;
   for (const char* name : {"chats.jsonl", "strained.jsonl", "eval/some.jsonl"}) write(folder.file(name));

@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(settings_of_a_run_that_is_started) {
   single.push_back(option("single_process", "true"));
   BOOST_TEST(launch::settings_of_run(single, 1).size() == 1U);
   test::check_says(test::refusal([&] { static_cast<void>(launch::settings_of_run(single, 8)); }),
-                   "8 ranks were started, and 1 are asked for");
+                   "8 ranks were started, and 1 is asked for");
 }
 
 BOOST_AUTO_TEST_CASE(sizes_that_are_auto) {

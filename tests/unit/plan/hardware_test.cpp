@@ -136,6 +136,8 @@ BOOST_AUTO_TEST_CASE(names_say_how_many) {
 BOOST_AUTO_TEST_CASE(a_file_that_says_too_little_or_nonsense_is_refused) {
   const std::string good = to_ini(shipped().front());
   BOOST_TEST(error_of(good).empty());
+  BOOST_TEST(contains(error_of(good + good), "is there twice"));
+  BOOST_TEST(contains(error_of(good + "kind = cpu\n"), "`kind` is given twice"));
   const auto with = [&](const std::string& from, const std::string& to) {
     std::string text = good;
     const std::size_t at = text.find(from);
