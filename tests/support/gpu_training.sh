@@ -3,9 +3,9 @@
 # What the tests of the whole program on GPUs share, emulated or real ones. Source it behind checks.sh, with $mpiexec, $sft
 # and $sft_prepare set.
 
-# make_tiny_run [STEPS]: tiny.ini of so many steps of 2 ranks, 4 by default, with a checkpoint behind half of them.
+# make_tiny_run STEPS: tiny.ini of so many steps of 2 ranks, with a checkpoint behind half of them.
 make_tiny_run() {
-  num_steps=${1:-4}
+  num_steps=$1
   make_run tiny.ini 12 "$num_steps"
   cat >>tiny.ini <<INI
 [optimizer]
