@@ -5,15 +5,19 @@
 #       files are compiled several at a time (SFT_UNITY), unless they hide different things under one name: SEPARATE
 #   sft_run_test(PROGRAM [NAME name] [SUITES suite...] [RANKS n...] [NIGHTLY_RANKS n...] [TIMEOUT seconds] [LABEL label]
 #                [TIER quick|full|nightly] [SANITIZE asan|tsan|asan-gpu...] [NIGHTLY_SANITIZE asan|tsan...]
-#                [ENVIRONMENT name=value...] [ARGUMENTS word...])
+#                [ENVIRONMENT name=value...] [ARGUMENTS word...] [COST seconds])
 #       one ctest of some suites of it, all without SUITES. With RANKS once under mpirun for each count, as NAME_np<n>.
 #       SANITIZE: the builds with sanitizers that run it too, on the largest count of up to 4 ranks; NIGHTLY_SANITIZE: those
 #       that run it for `make test-all` alone
-#   sft_script_test(NAME COMMAND word... [CORES n | WAITS] [TIMEOUT ...] [LABEL ...] [TIER ...] [ENVIRONMENT ...])   any
-#       command; one that WAITS uses a core for less than a third of its time, and minds nothing that runs beside it
+#   sft_script_test(NAME COMMAND word... [CORES n | WAITS] [TIMEOUT ...] [LABEL ...] [TIER ...] [ENVIRONMENT ...]
+#                   [COST ...])
+#       any command; one that WAITS uses a core for less than a third of its time, and minds nothing that runs beside it
 #
 # What runs at a time: ctest's processors are halves of a core here, and TEST_JOBS of the Makefile says how many there are.
 # A test of one rank takes 2, one of several ranks 4, a script 2 or what CORES says; one that WAITS takes 1.
+#
+# COST says how long a test of many seconds takes: where nothing is known of an earlier run, as in CI, ctest starts the
+# longest first, and none is left alone at the end.
 #
 # Tiers are labels. `quick` is what a programmer runs after each change, `full` what `make test` and CI run, and contains
 # the quick ones; `make test-all` runs the nightly ones too. NIGHTLY_RANKS are counts of ranks that only these try. The
@@ -133,11 +137,11 @@ function(sft_test name)
 endfunction()
 
 function(sft_run_test program)
-  cmake_parse_arguments(TEST "" "NAME;TIMEOUT;LABEL;TIER"
+  cmake_parse_arguments(TEST "" "NAME;TIMEOUT;LABEL;TIER;COST"
                         "SUITES;RANKS;NIGHTLY_RANKS;SANITIZE;NIGHTLY_SANITIZE;ENVIRONMENT;ARGUMENTS" ${ARGN})
   list(TRANSFORM TEST_NIGHTLY_SANITIZE APPEND -nightly)
   list(APPEND TEST_SANITIZE ${TEST_NIGHTLY_SANITIZE})
-  sft_test_defaults(NAME ${program} TIMEOUT 60 LABEL unit TIER quick)
+  sft_test_defaults(NAME ${program} TIMEOUT 60 LABEL unit TIER quick COST 0)
   set(command $<TARGET_FILE:${program}>)
   if(TEST_SUITES)
     list(JOIN TEST_SUITES "," suites)
@@ -154,6 +158,7 @@ function(sft_run_test program)
     add_test(NAME ${TEST_NAME} COMMAND ${command})
     sft_test_properties(${TEST_NAME} ${TEST_TIMEOUT} "${TEST_LABEL};${TEST_SANITIZE}" ${TEST_TIER} 2
                         "${TEST_ENVIRONMENT}")
+    set_tests_properties(${TEST_NAME} PROPERTIES COST ${TEST_COST})
   endif()
   set(sanitized_ranks 0)
   foreach(ranks ${TEST_RANKS})
@@ -177,16 +182,18 @@ function(sft_run_test program)
     math(EXPR half_cores "2 * ${cores}")
     add_test(NAME ${name} COMMAND ${MPIEXEC_EXECUTABLE} -np ${ranks} ${command})
     sft_test_properties(${name} ${TEST_TIMEOUT} "${labels}" ${tier} ${half_cores} "${TEST_ENVIRONMENT}")
+    set_tests_properties(${name} PROPERTIES COST ${TEST_COST})
   endforeach()
 endfunction()
 
 function(sft_script_test name)
-  cmake_parse_arguments(TEST "WAITS" "TIMEOUT;LABEL;TIER;CORES" "COMMAND;ENVIRONMENT" ${ARGN})
-  sft_test_defaults(TIMEOUT 60 LABEL scripts TIER full CORES 1)
+  cmake_parse_arguments(TEST "WAITS" "TIMEOUT;LABEL;TIER;CORES;COST" "COMMAND;ENVIRONMENT" ${ARGN})
+  sft_test_defaults(TIMEOUT 60 LABEL scripts TIER full CORES 1 COST 0)
   math(EXPR half_cores "2 * ${TEST_CORES}")
   if(TEST_WAITS)
     set(half_cores 1)
   endif()
   add_test(NAME ${name} COMMAND ${TEST_COMMAND} COMMAND_EXPAND_LISTS)
   sft_test_properties(${name} ${TEST_TIMEOUT} "${TEST_LABEL}" ${TEST_TIER} ${half_cores} "${TEST_ENVIRONMENT}")
+  set_tests_properties(${name} PROPERTIES COST ${TEST_COST})
 endfunction()

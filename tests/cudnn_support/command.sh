@@ -16,7 +16,7 @@ source "$support/gpu_training.sh"
 export SFT_EMULATED_COMPUTE_CAPABILITY=90
 machines=$(dirname "$real")/../share/sft/machines.ini
 
-make_tiny_run
+make_tiny_run 4
 keys=(--device.backend cuda --train.precision bf16 --device.attention cudnn --model.head_dim 64)
 
 # compiles FOLDER OPTION...: the command, into the cache FOLDER.

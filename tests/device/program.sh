@@ -14,6 +14,6 @@ source "$support/checks.sh"
 # shellcheck source=tests/support/gpu_training.sh
 source "$support/gpu_training.sh"
 
-make_tiny_run
+make_tiny_run 4
 check_training --device.comm host
 finish_checks

@@ -211,8 +211,9 @@ done
 
 # The program itself, on 4 ranks. A run that was interrupted has the losses of one that was not, bit for bit.
 sft=$(dirname "$sft_run")/sft
-make_run run.ini 60 1500 # long enough to be killed in the middle, also by a machine that is busy
-printf '[checkpoint]\nsave_steps = 100\n' >>run.ini
+make_run run.ini 60 400 # long enough to be killed in the middle, also by a machine that is busy
+printf '[checkpoint]\nsave_steps = 50\n' >>run.ini
+limit_s=120
 losses() { sed -nE 's/^\{"step":([0-9]+),.*"loss":([^,]+),.*/\1 \2/p' "$1/metrics.jsonl" | sort -n -u; }
 status_of "$sft_run" -n 4 run.ini --train.output_dir whole
 check 'a run that nothing happens to' test "$status" = 0
@@ -224,7 +225,7 @@ kill_at() {
   mapfile -t ranks < <(processes_of "$sft run.ini --train.output_dir $2")
   kill -KILL "${ranks[2]}"
 }
-kill_at 150 killed &
+kill_at 100 killed &
 status_of "$sft_run" -n 4 --restarts 3 run.ini --train.output_dir killed
 check 'a rank that is killed is no end' test "$status" = 0
 check 'it is named' grep -qE "^Restart in 0 s \(status [0-9]+, rank [0-9] on $(hostname)\): it goes on from step [1-9][0-9]*;" out

@@ -30,10 +30,12 @@ check() {
   if "$@"; then right "$name"; else wrong "$name: not $*"; fi
 }
 
+limit_s=60 # for a program to end in
+
 # status_of WORD...: runs it; its exit status in $status.
 status_of() {
   status=0
-  timeout 60 "$@" >out 2>err || status=$?
+  timeout "$limit_s" "$@" >out 2>err || status=$?
 }
 
 # succeeds NAME WORD...: the command ends well.
@@ -133,10 +135,12 @@ await_steps() {
 
 # processes_of WORDS: the processes whose command line begins so, one a line.
 processes_of() {
-  local candidate words
+  local candidate
+  local -a words
   for candidate in /proc/[0-9]*; do
-    words=$(tr '\0' ' ' <"$candidate/cmdline" 2>/dev/null || true)
-    if [[ $words == "$1 "* ]]; then echo "${candidate#/proc/}"; fi
+    # It may have ended. (No process is started for each of them: there are hundreds.)
+    { mapfile -d '' -t words <"$candidate/cmdline"; } 2>/dev/null || continue
+    if [[ "${words[*]} " == "$1 "* ]]; then echo "${candidate#/proc/}"; fi
   done
 }
 

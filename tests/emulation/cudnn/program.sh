@@ -15,7 +15,7 @@ source "$support/checks.sh"
 source "$support/gpu_training.sh"
 export SFT_EMULATED_COMPUTE_CAPABILITY=90 XDG_CACHE_HOME=$work/cache
 
-make_tiny_run
+make_tiny_run 2
 on_gpus=("${train[@]}" --device.backend cuda --train.precision bf16)
 by_cudnn=("${on_gpus[@]}" --device.attention cudnn)
 

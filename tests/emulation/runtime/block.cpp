@@ -180,7 +180,11 @@ bool Block::meet(const Meeting& meeting) {
     fault(where_running() + " is lane " + std::to_string(lane) + " and calls " + text_of(meeting) +
           " with a mask without this lane");
   }
-  self.meeting = meeting;
+  self.meeting.name = meeting.name;  // (by members: the whole would be read as vectors)
+  self.meeting.of_block = meeting.of_block;
+  self.meeting.mask = meeting.mask;
+  self.meeting.site.file = meeting.site.file;
+  self.meeting.site.line = meeting.site.line;
   if (meeting.of_block) ++num_at_block_barrier_;
   if (all_have_come(meeting)) return false;
   self.state = BlockThread::State::waiting;

@@ -43,13 +43,17 @@ enum class Vote { count, all, any };
 
 /// __syncwarp: every lane of `mask` must come with this mask, from the same place.
 void warp_barrier(unsigned mask, Site site);
+/// The number of this thread in its warp.
+[[nodiscard]] int current_lane();
 /// `bits` of lane `source_lane`, which must be in `mask`. `name` is the intrinsic's.
 [[nodiscard]] std::uint64_t warp_shuffle(const char* name, unsigned mask, std::uint64_t bits, int source_lane,
                                          Site site);
 /// The lanes of `mask` whose predicate holds.
 [[nodiscard]] unsigned warp_ballot(const char* name, unsigned mask, bool predicate, Site site);
 /// An instruction of a whole warp, as mma.sync: blocks until all 32 lanes have come; one of them then runs work(lanes)
-/// for all, where lanes[i] is what lane i passed. Accesses in `work` are not checked: see check_read.
+/// for all, where lanes[i] is what lane i passed. Accesses in `work` are not checked (see check_read), and no calls for
+/// checks need to be in it: SFT_EMULATION_UNCHECKED.
+#define SFT_EMULATION_UNCHECKED __attribute__((no_sanitize("thread", "alignment")))
 void warp_collective(const char* name, void* lane, void (*work)(void* const* lanes), Site site);
 
 /// Counts one for what kernels move (traffic.hpp), by what runs for a whole warp: a load of matrices, a product of

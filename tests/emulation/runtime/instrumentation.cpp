@@ -20,6 +20,7 @@ void access(const void* begin, std::size_t bytes, std::size_t alignment, Access 
   const auto* const first = static_cast<const char*>(begin);
   const bool is_own_stack = first >= running.stack_begin && first + bytes <= running.stack_end;
   if (!running.in_kernel || is_own_stack) return;  // the host's part of a .cu file is instrumented too
+  if (kind == Access::read && is_of_program(begin, bytes)) return;
   access_address = caller;
   {
     const InRuntime in_runtime;
@@ -39,8 +40,6 @@ using sft::emulation::Access;
 extern "C" {
 
 void __tsan_init() {}
-void __tsan_func_entry(void* /*caller*/) {}
-void __tsan_func_exit() {}
 
 #define SFT_ACCESSES_OF(bytes)                                                                                      \
   void __tsan_read##bytes(void* p) { access(p, bytes, bytes, Access::read, __builtin_return_address(0)); }          \

@@ -16,8 +16,6 @@
 #include "runtime/source_line.hpp"
 #include "runtime/stream_queue.hpp"
 
-extern "C" const char __executable_start, _end;  // of the program, by the linker
-
 namespace sft::emulation {
 
 constinit thread_local Running running;
@@ -41,8 +39,7 @@ constexpr std::uint32_t max_run = (1U << 30) - 1, warp_size = 32;
 struct Cell {
   Record write, read;
 };
-using CellBits = std::array<std::uint64_t, 2>;
-CellBits bits_of(const Cell& cell) { return std::bit_cast<CellBits>(cell); }
+std::uint64_t bits_of(const Record& record) { return std::bit_cast<std::uint64_t>(record); }
 
 struct Task {
   std::uint32_t first_run;
@@ -268,18 +265,24 @@ void touch_range(Cell* cells, std::size_t first_index, bool is_shared, const voi
     ++index;
     --left;
   }
-  // Neighbouring cells mostly have the same history.
-  Cell before{}, after{};
+  // Neighbouring cells mostly have the same history. Records are moved one by one, as they are written: a load of a
+  // whole cell would wait until both have come to the cache.
+  std::uint64_t write_before = 0, read_before = 0;
+  Record write_after{}, read_after{};
   bool is_known = false;
   for (; left >= 2; left -= 2, ++index) {
     Cell& cell = cells[index];
-    if (is_known && bits_of(cell) == bits_of(before)) {
-      cell = after;
+    const std::uint64_t write = bits_of(cell.write), read = bits_of(cell.read);
+    if (is_known && write == write_before && read == read_before) {
+      cell.write = write_after;
+      cell.read = read_after;
       continue;
     }
-    before = cell;
+    write_before = write;
+    read_before = read;
     is_known = touch(cell, index, 3, is_shared, begin, bytes, access, what);
-    after = cell;
+    write_after = cell.write;
+    read_after = cell.read;
   }
   if (left == 1) touch(cells[index], index, 1, is_shared, begin, bytes, access, what);
 }
@@ -342,6 +345,10 @@ void check_access(const void* begin, std::size_t bytes, std::size_t alignment, A
   const auto* const first = static_cast<const char*>(begin);
   const char* const last = first + bytes;
   if (first >= running.stack_begin && last <= running.stack_end) return;
+  if (access == Access::read && running.shared_begin != nullptr) {
+    if (is_of_program(begin, bytes)) return;
+    if (first >= running.arguments_begin && last <= running.arguments_end) return;
+  }
   const bool is_misaligned = reinterpret_cast<std::uintptr_t>(begin) % alignment != 0;
   if (first >= running.shared_begin && last <= running.shared_end) {
     if (is_misaligned) refuse(what, access, begin, bytes, "misaligned");
@@ -356,10 +363,6 @@ void check_access(const void* begin, std::size_t bytes, std::size_t alignment, A
     }
     if (has_shadow(begin)) touch_range(shadow().gpu, shadow_index(begin), false, begin, bytes, access, what);
     return;
-  }
-  if (access == Access::read && running.shared_begin != nullptr) {
-    if (first >= running.arguments_begin && last <= running.arguments_end) return;
-    if (first >= &__executable_start && last <= &_end) return;  // constants, threadIdx
   }
   refuse(what, access, begin, bytes, "not within the memory that it may use");
 }

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+extern "C" const char __executable_start, _end;  // of the program, by the linker
+
 namespace sft::emulation {
 
 /// For each stream, how many of its tasks come before: what a task, an event or the host knows.
@@ -31,6 +33,12 @@ void end_task();
 
 /// A new number for a block.
 [[nodiscard]] std::uint32_t next_run();
+
+/// Whether these bytes are of the program: constants, threadIdx and its like, which every thread may read.
+[[nodiscard]] inline bool is_of_program(const void* begin, std::size_t bytes) {
+  const auto* const first = static_cast<const char*>(begin);
+  return first >= &__executable_start && first + bytes <= &_end;
+}
 
 enum class Access { read, write, atomic };
 /// Checks an access of the running thread or task and remembers it. `what` names the instruction, or is null for a

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <memory>
 
-extern "C" const char __executable_start;
+extern "C" const char __executable_start;  // of the program, by the linker
 
 namespace sft::emulation {
 

@@ -69,6 +69,8 @@ void warp_barrier(unsigned mask, Site site) {
   meet({"__syncwarp", false, mask, site}, true, [] {});
 }
 
+int current_lane() { return static_cast<int>(running.thread % warp_size); }
+
 std::uint64_t warp_shuffle(const char* name, unsigned mask, std::uint64_t bits, int source_lane, Site site) {
   require_kernel(name);
   BlockThread& self = block().current();

@@ -33,7 +33,7 @@ near() {
 # shellcheck disable=SC2317  # check calls it
 differs() { ! same "$1" "$2"; }
 
-make_tiny_run
+make_tiny_run 4
 check_training --device.comm auto
 
 check "they save beside training" grep -q "saving checkpoint-000004 beside training" out

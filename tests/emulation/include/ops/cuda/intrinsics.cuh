@@ -46,10 +46,6 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, SFT_SITE_PARAMETERS)
 
 namespace sft::emulation {
 
-inline int current_lane() {
-  return static_cast<int>((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32);
-}
-
 /// A shuffle of any of CUDA's types: 4 or 8 bytes, or bfloat16.
 template <class T>
 T shuffle(const char* name, unsigned mask, T value, int source_lane, const char* file, int line) {

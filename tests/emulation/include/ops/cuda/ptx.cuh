@@ -19,13 +19,14 @@ namespace sft::ops::cuda::ptx {
 
 namespace detail {
 
-/// Element `half` of a register that holds two of bf16.
-inline float element(std::uint32_t pair, int half) {
-  const std::uint32_t bits = half == 0 ? pair << 16 : pair & 0xffff0000U;
-  float value = 0;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
+/// The numbers of a register that holds two of bf16.
+struct Pair {
+  union {
+    std::uint32_t bits[2];
+    float numbers[2];
+  };
+  SFT_EMULATION_UNCHECKED explicit Pair(std::uint32_t pair) : bits{pair << 16, pair & 0xffff0000U} {}
+};
 
 struct MmaLane {
   float* c;
@@ -33,26 +34,35 @@ struct MmaLane {
   std::uint32_t b[2];
 };
 
-inline void multiply(void* const* lanes) {
+/// Numbers side by side: each sum runs over k in order, whatever runs beside it.
+using Row = float __attribute__((vector_size(32)));
+
+SFT_EMULATION_UNCHECKED inline void multiply(void* const* lanes) {
   sft::emulation::count_matrix_product();
-  float a[16][16], b[16][8];
+  float a[16][16];
+  Row b[16], sums[16];
   for (int lane = 0; lane < 32; ++lane) {
     const auto& self = *static_cast<const MmaLane*>(lanes[lane]);
     const int g = lane / 4, t = lane % 4;
     for (int i = 0; i < 4; ++i) {
-      for (int half = 0; half < 2; ++half) a[g + i % 2 * 8][2 * t + i / 2 * 8 + half] = element(self.a[i], half);
+      const Pair pair(self.a[i]);
+      for (int half = 0; half < 2; ++half) a[g + i % 2 * 8][2 * t + i / 2 * 8 + half] = pair.numbers[half];
     }
     for (int i = 0; i < 2; ++i) {
-      for (int half = 0; half < 2; ++half) b[2 * t + 8 * i + half][g] = element(self.b[i], half);
+      const Pair pair(self.b[i]);
+      for (int half = 0; half < 2; ++half) b[2 * t + 8 * i + half][g] = pair.numbers[half];
     }
+  }
+  for (int row = 0; row < 16; ++row) {
+    Row sum = {};
+    for (int k = 0; k < 16; ++k) sum += a[row][k] * b[k];
+    sums[row] = sum;
   }
   for (int lane = 0; lane < 32; ++lane) {
     const auto& self = *static_cast<const MmaLane*>(lanes[lane]);
     for (int i = 0; i < 4; ++i) {
       const int row = lane / 4 + i / 2 * 8, column = 2 * (lane % 4) + i % 2;
-      float sum = 0;
-      for (int k = 0; k < 16; ++k) sum += a[row][k] * b[k][column];
-      self.c[i] += sum;
+      self.c[i] += sums[row][column];
     }
   }
 }
@@ -63,16 +73,19 @@ struct LoadLane {
 };
 
 template <bool kTransposes>
-void load(void* const* lanes) {
+SFT_EMULATION_UNCHECKED void load(void* const* lanes) {
   sft::emulation::count_matrix_load();
+  std::uint32_t elements[4][8][8];
+  for (int row = 0; row < 32; ++row) {
+    const std::uint16_t* const from = static_cast<const LoadLane*>(lanes[row])->row;
+    for (int column = 0; column < 8; ++column) elements[row / 8][row % 8][column] = from[column];
+  }
   for (int lane = 0; lane < 32; ++lane) {
     const auto& self = *static_cast<const LoadLane*>(lanes[lane]);
+    const int g = lane / 4, t = lane % 4;
     for (int matrix = 0; matrix < 4; ++matrix) {
-      const auto at = [&](int row, int column) -> std::uint32_t {
-        return static_cast<const LoadLane*>(lanes[8 * matrix + row])->row[column];
-      };
-      const int g = lane / 4, t = lane % 4;
-      self.m[matrix] = kTransposes ? at(2 * t, g) | at(2 * t + 1, g) << 16 : at(g, 2 * t) | at(g, 2 * t + 1) << 16;
+      const auto& of = elements[matrix];
+      self.m[matrix] = kTransposes ? of[2 * t][g] | of[2 * t + 1][g] << 16 : of[g][2 * t] | of[g][2 * t + 1] << 16;
     }
   }
 }
@@ -120,7 +133,7 @@ inline bool has_fp8() { return sft::emulation::compute_capability() >= 89; }
 
 namespace detail {
 
-/// The nearest of the numbers of a format, by trying them all; ties to the one whose code is even, NaN as the real
+/// The nearest of the numbers of a format, by comparing with them; ties to the one whose code is even, NaN as the real
 /// instruction writes it.
 inline std::uint32_t fp8_code(float x, int mantissa_bits, int bias, std::uint32_t largest_code) {
   if (std::isnan(x)) return 0x7f;
@@ -130,8 +143,11 @@ inline std::uint32_t fp8_code(float x, int mantissa_bits, int bias, std::uint32_
     const int digits = static_cast<int>(code) % one + (exponent == 0 ? 0 : one);
     return std::ldexp(digits, (exponent == 0 ? 1 : exponent) - bias - mantissa_bits);
   };
-  std::uint32_t below = 0;
-  while (below < largest_code && number_of(below + 1) <= size) ++below;
+  std::uint32_t below = 0, beyond = largest_code + 1;  // number_of(below) <= size < number_of(beyond), but for the last
+  while (beyond - below > 1) {
+    const std::uint32_t middle = (below + beyond) / 2;
+    (number_of(middle) <= size ? below : beyond) = middle;
+  }
   std::uint32_t code = below;
   if (below < largest_code) {
     const double to_below = size - number_of(below), to_above = number_of(below + 1) - size;
