@@ -13,10 +13,11 @@ support=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../support" && pwd)
 source "$support/checks.sh"
 # shellcheck source=tests/support/gpu_training.sh
 source "$support/gpu_training.sh"
+num_steps=4
 
 {
   tiny_model | sed -E 's/^num_key_value_heads = .*/num_key_value_heads = 4\nhead_dim = 32/'
-  short_run 4 'activation_checkpointing = full' 'mlp_tile_tokens = 0' 'logging_steps = 1' | sed 's/fp32/bf16/; /backend/d'
+  short_run "$num_steps" 'activation_checkpointing = full' 'mlp_tile_tokens = 0' 'logging_steps = 1' | sed 's/fp32/bf16/; /backend/d'
   printf 'backend = cuda\n[parallel]\ndp_shard_size = 1\nsp_size = 4\nsp_method = auto\n[checkpoint]\nsave_steps = 2\n'
 } >tiny.ini
 seq -f 'The number %g comes behind the one before it.' 2000 | tr '\n' ' ' |
