@@ -68,9 +68,9 @@ std::string why(const Pieces& pieces, std::int64_t num_kv_heads) {
 }  // namespace
 
 ChosenPieces choose_pieces(const config::ValidConfig& config, const Fits& fits) {
-  const ChosenPieces whole{with_pieces(config, {}), ""};
+  ChosenPieces whole{with_pieces(config, {}), ""};
   if (candidates(config).empty()) return whole;
-  return fit_in_pieces(config, fits).value_or(whole);
+  return fit_in_pieces(config, fits).value_or(std::move(whole));
 }
 
 std::optional<ChosenPieces> fit_in_pieces(const config::ValidConfig& config, const Fits& fits) {

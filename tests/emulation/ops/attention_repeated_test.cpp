@@ -17,6 +17,9 @@ namespace {
 constexpr std::int64_t num_tokens = 300;
 constexpr Heads heads{2, 1, 16};
 
+/// What a micro-batch computes: both passes; the forward pass alone; the same, but the second layer has no window.
+enum class Work { passes, forward, forward_exchanged };
+
 /// Two layers, the second of which has a window, on a stream with a tape and on one without.
 class Layers {
  public:
@@ -48,9 +51,10 @@ class Layers {
   }
 
   /// What these documents, which begin at a row, make of the same numbers, once with the tape and once without.
-  void compare(const std::string& what, const std::vector<std::int64_t>& lengths, std::int64_t begin = 0) {
-    const Result expected = run(plain_, lengths, begin);
-    BOOST_TEST((run(repeated_, lengths, begin) == expected), what);
+  void compare(const std::string& what, const std::vector<std::int64_t>& lengths, std::int64_t begin = 0,
+               Work work = Work::passes) {
+    const Result expected = run(plain_, lengths, begin, work);
+    BOOST_TEST((run(repeated_, lengths, begin, work) == expected), what);
   }
   /// Since the last call of this.
   device::LaunchTape::Counts new_counts() {
@@ -76,7 +80,7 @@ class Layers {
     std::unique_ptr<AttentionPlan> full, windowed;  ///< of the last documents, until others come
   };
 
-  Result run(Half& half, const std::vector<std::int64_t>& lengths, std::int64_t begin) {
+  Result run(Half& half, const std::vector<std::int64_t>& lengths, std::int64_t begin, Work work) {
     constexpr std::int64_t window = 40;
     std::vector<Operand> operands = operands_of(layers_[0], true);
     for (const Operand& operand : operands_of(layers_[1], true)) operands.push_back(operand);
@@ -87,8 +91,10 @@ class Layers {
       device::put_off_launches(half.stream->tape(), [&] {
         half.full = half.backend->plan_attention(documents_of(lengths, begin), num_tokens, num_tokens);
         half.windowed = half.backend->plan_attention(documents_of(lengths, begin, window), num_tokens, num_tokens);
-        layers_[0].forward(*half.backend, of, *half.full);
-        layers_[1].forward(*half.backend, of, *half.windowed);
+        const bool is_exchanged = work == Work::forward_exchanged;
+        layers_[is_exchanged ? 1 : 0].forward(*half.backend, of, *half.full);
+        layers_[is_exchanged ? 0 : 1].forward(*half.backend, of, *half.windowed);
+        if (work != Work::passes) return;
         layers_[1].backward(*half.backend, of, *half.windowed);
         layers_[0].backward(*half.backend, of, *half.full);
       });
@@ -123,6 +129,17 @@ BOOST_AUTO_TEST_CASE(documents_of_other_lengths_are_repeated) {
       BOOST_TEST(counts.repeated == num_calls);
       BOOST_TEST(counts.plain == 0);
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(other_tensors_make_another_chain) {
+  for (const DType compute : attention_dtypes()) {
+    Layers layers(compute);
+    const std::vector<std::int64_t> lengths{100, 110, 90};
+    for (int i = 0; i < 3; ++i) layers.compare("first", lengths, 0, Work::forward);
+    (void)layers.new_counts();
+    layers.compare(text_of(compute) + ", exchanged", lengths, 0, Work::forward_exchanged);
+    BOOST_TEST(layers.new_counts().chains == 0);
   }
 }
 
