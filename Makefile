@@ -5,8 +5,8 @@ BUILD := build/$(PRESET)
 PREFIX ?= /usr/local
 # All cores, also where OMP_NUM_THREADS is set, which nproc would answer with.
 JOBS ?= $(shell env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc 2>/dev/null || echo 2)
-# Halves of a core, of 2 cores: two tests of several ranks at a time, and one that waits. Ranks wait for one another, and
-# processes as they start: all tests took 991 s with 6, and 863 s with 9.
+# Halves of a core: two tests of several ranks at a time, and one that waits. That is more than 2 cores have, and keeps them
+# busy while ranks wait for one another and processes start.
 TEST_JOBS ?= 9
 # GPUs to compile for, see SFT_CUDA_ARCHS in cmake/SftCuda.cmake: `one`, `all` or a list. What is installed is for all.
 CUDA_ARCHS ?=

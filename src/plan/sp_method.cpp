@@ -121,8 +121,8 @@ struct SpWay {
   [[nodiscard]] std::pair<double, std::int64_t> cost() const { return {candidate.bytes, head_groups}; }
 };
 
-/// Without their bytes.
-std::vector<SpCandidate> fitting_methods(const config::ValidConfig& config, int ranks_per_node) {
+/// Those whose heads divide, and that exchange them within a node; without their bytes.
+std::vector<SpCandidate> possible_methods(const config::ValidConfig& config, int ranks_per_node) {
   const config::Parallel& parallel = config->parallel;
   // Of a group of heads, whose memory the next group takes.
   const std::int64_t head_groups = config->train.attention_head_groups.value_or(1);
@@ -144,7 +144,7 @@ std::vector<SpCandidate> fitting_methods(const config::ValidConfig& config, int 
 std::optional<SpChoice> saved_choice(const config::ValidConfig& config, const SpFacts& facts) {
   if (!facts.saved) return std::nullopt;
   const int all_ranks = config->parallel.sp_size * config->parallel.tp_size;
-  const bool may_be = std::ranges::any_of(fitting_methods(config, all_ranks), [&](const SpCandidate& candidate) {
+  const bool may_be = std::ranges::any_of(possible_methods(config, all_ranks), [&](const SpCandidate& candidate) {
     return SpChoice{candidate.method, candidate.ulysses_size} == *facts.saved;
   });
   return may_be ? facts.saved : std::nullopt;
@@ -153,7 +153,7 @@ std::optional<SpChoice> saved_choice(const config::ValidConfig& config, const Sp
 /// hybrid of as many neighbours as may be.
 ResolvedSpMethod choose_ulysses(const config::ValidConfig& config, const SpFacts& facts, const Fits& fits) {
   std::set<int, std::greater<>> sizes;
-  for (const SpCandidate& candidate : fitting_methods(config, facts.ranks_per_node)) {
+  for (const SpCandidate& candidate : possible_methods(config, facts.ranks_per_node)) {
     sizes.insert(candidate.ulysses_size);
   }
   const auto resolved = [&](int size, const std::string& but) {
@@ -227,7 +227,7 @@ SpFacts SpFacts::of(const config::ValidConfig& config, const Datasets& datasets,
 }
 
 std::vector<SpCandidate> sp_candidates(const config::ValidConfig& config, const SpFacts& facts) {
-  std::vector<SpCandidate> candidates = fitting_methods(config, facts.ranks_per_node);
+  std::vector<SpCandidate> candidates = possible_methods(config, facts.ranks_per_node);
   if (config->parallel.sp_size == 1) return candidates;
   for (SpCandidate& candidate : candidates) {
     candidate.bytes = bytes_of_token(with_method(config, candidate.method, candidate.ulysses_size), facts);

@@ -121,10 +121,10 @@ BOOST_AUTO_TEST_CASE(of_all_that_fits_the_one_that_sends_least_is_taken) {
   std::map<SpMethod, int> seen;
   for (int i = 0; i <= 20; ++i) {
     const std::size_t memory_bytes = least + (most - least) / 20 * i;
+    const auto fits = [&](const config::ValidConfig& of) { return needed_bytes(of) <= memory_bytes; };
     double best = -1;
     for (const auto& candidate : plan::sp_candidates(open, one_document())) {
       const int size = candidate.method == SpMethod::hybrid ? candidate.ulysses_size : 0;
-      const auto fits = [&](const config::ValidConfig& of) { return needed_bytes(of) <= memory_bytes; };
       const auto chosen = plan::fit_in_pieces(config_of(candidate.method, {}, size), fits);
       if (!chosen) continue;
       const double bytes = sent_bytes({candidate.method, candidate.ulysses_size},
@@ -133,7 +133,6 @@ BOOST_AUTO_TEST_CASE(of_all_that_fits_the_one_that_sends_least_is_taken) {
       if (best < 0 || bytes < best) best = bytes;
     }
     const auto [config, why] = taken(open, memory_bytes);
-    const auto fits = [&](const config::ValidConfig& of) { return needed_bytes(of) <= memory_bytes; };
     const auto chosen = plan::fit_in_pieces(config, fits);
     BOOST_TEST_REQUIRE(chosen.has_value(), why);
     BOOST_TEST(sent_bytes(choice_of(config->parallel), chosen->config->train.attention_head_groups.value_or(1)) == best,
