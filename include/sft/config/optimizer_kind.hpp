@@ -13,12 +13,12 @@ struct OptimizerName {
   const char* name;   ///< as transformers has it, where it has it
   const char* about;  ///< for --help; may be empty
   /// What transformers calls it too: other implementations of the same arithmetic. The last ones are null.
-  std::array<const char*, 2> synonyms = {};
+  std::array<const char*, 3> synonyms = {};
 };
 
 /// In the order of the documentation; each once.
 inline constexpr std::array optimizer_names{
-    OptimizerName{OptimizerKind::adamw_torch, "adamw_torch", "", {"adamw_torch_fused", "adamw"}},
+    OptimizerName{OptimizerKind::adamw_torch, "adamw_torch", "", {"adamw_torch_fused", "paged_adamw_32bit", "adamw"}},
     OptimizerName{OptimizerKind::adamw_8bit,
                   "adamw_8bit",
                   "its moments in 8 bits, as bitsandbytes has them",

@@ -55,11 +55,14 @@ cuda::cudnn::GraphShape forward_shape(std::int64_t documents) {
 /// A backend of its own over the emulated GPU, which compiles its own graphs.
 class OwnBackend {
  public:
-  explicit OwnBackend(AttentionKernels kernels, std::int64_t library_tokens = 512) {
+  /// With working memory for such calls of the library.
+  explicit OwnBackend(AttentionKernels kernels,
+                      const AttentionNeeds::Library& calls = {
+                          .tokens = 512, .q_heads = 8, .kv_heads = 8, .head_dim = 64, .has_backward = true}) {
     const Shapes shapes{
         .tokens = 512, .hidden = 512, .q_heads = 8, .kv_heads = 8, .head_dim = 64, .mlp = 64, .vocab = 64};
     AttentionNeeds needs;
-    needs.library = {.tokens = library_tokens, .q_heads = 8, .kv_heads = 8, .head_dim = 64, .has_backward = true};
+    needs.library = calls;
     const std::size_t bytes = workspace_bytes(device::Kind::cuda, 1, shapes, needs);
     workspace_ = device_->allocate(bytes);
     backend_ = make_backend(*device_, *stream_, kernels);
@@ -244,7 +247,7 @@ BOOST_AUTO_TEST_CASE(a_ring_needs_float32_results) {
 BOOST_AUTO_TEST_CASE(needs_its_working_memory) {
   Layer layer({8, 2, 64}, 500, 7);
   const Spans spans = documents_of({500});
-  OwnBackend own(AttentionKernels::own), poor(AttentionKernels::cudnn, /*library_tokens=*/1);
+  OwnBackend own(AttentionKernels::own), poor(AttentionKernels::cudnn, {.tokens = 1, .q_heads = 8, .kv_heads = 8, .head_dim = 64, .has_backward = true});
   const auto op = [&](Backend& backend, auto of) {
     const auto plan = backend.plan_attention(spans, layer.tokens, layer.tokens);
     layer.forward(backend, of, *plan);
@@ -255,6 +258,35 @@ BOOST_AUTO_TEST_CASE(needs_its_working_memory) {
     layer.backward(backend, of, *plan);
   };
   BOOST_TEST((own.run(operands_of(layer, true), both) == poor.run(operands_of(layer, true), both)));
+}
+
+// Without a backward pass, whose memory would do for results that wait to be merged.
+BOOST_AUTO_TEST_CASE(merges_in_the_memory_that_is_planned) {
+  constexpr std::int64_t tokens = 512;
+  OwnBackend library(AttentionKernels::cudnn,
+                     {.tokens = tokens, .q_heads = 8, .kv_heads = 8, .head_dim = 64, .merges = true});
+  Layer layer({8, 8, 64}, tokens, 31);
+  Twin result(DType::float32, {tokens, 8, 64});
+  std::vector<Operand> operands = operands_of(layer, false);
+  operands.push_back(out(result));
+  std::int64_t calls = 0;
+  (void)library.run(operands, [&](Backend& backend, auto of) {
+    for (const bool merges : {false, true}) {
+      const Spans seen = merges ? Spans{{0, tokens, 0, tokens, tokens - 1, 0}} : documents_of({tokens});
+      const auto plan = backend.plan_attention(seen, tokens, tokens);
+      const Tensor fused = of(layer.qkv);
+      backend.attention_forward({.q = layer.q(fused),
+                                 .k = layer.k(fused),
+                                 .v = layer.v(fused),
+                                 .out = of(result),
+                                 .lse = of(layer.lse),
+                                 .scale = layer.scale,
+                                 .plan = *plan,
+                                 .merge = merges});
+    }
+    calls = backend.library_calls().forward;
+  });
+  BOOST_TEST(calls == 2);
 }
 
 BOOST_AUTO_TEST_CASE(keeps_compiled_graphs) {

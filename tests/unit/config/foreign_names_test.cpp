@@ -108,7 +108,9 @@ BOOST_AUTO_TEST_CASE(names_that_mean_a_key_set_it) {
   BOOST_TEST((parse_text("", {"--no_bf16"}).train.precision == Precision::fp32));
   BOOST_TEST((parse_text("", {"--mixed_precision", "no"}).train.precision == Precision::fp32));
   BOOST_TEST((parse_text("", {"--torch_dtype", "bfloat16"}).train.precision == Precision::pure_bf16));
-  BOOST_TEST((parse_text("optim = adamw_torch_fused\n").optimizer.optim == OptimizerKind::adamw_torch));
+  for (const std::string name : {"adamw_torch_fused", "paged_adamw_32bit"}) {
+    BOOST_TEST((parse_text("optim = " + name + "\n").optimizer.optim == OptimizerKind::adamw_torch), name);
+  }
   BOOST_TEST((parse_text("", {"--optim", "lion_32bit"}).optimizer.optim == OptimizerKind::lion));
   for (const std::string name : {"adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit"}) {
     BOOST_TEST((parse_text("optim = " + name + "\n").optimizer.optim == OptimizerKind::adamw_8bit), name);
