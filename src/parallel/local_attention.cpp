@@ -17,6 +17,7 @@ ops::AttentionNeeds LocalBuffers::attention_needs() const {
                      .q_heads = shape.q_heads,
                      .kv_heads = shape.kv_heads,
                      .head_dim = shape.head_dim,
+                     .dq_row = shape.gradient_row,
                      .has_backward = shape.has_library_backward()};
   }
   needs.num_keys = shape.tokens;

@@ -62,6 +62,7 @@ parallel::SequenceShape sequence_shape(const config::Model& model, const config:
           .kv_heads = sizes.kv_heads,
           .head_dim = sizes.head_dim,
           .compute = sizes.compute,
+          .gradient_row = all.qkv_columns(),
           .multiplier = static_cast<float>(model.attention_multiplier),
           .softcap = static_cast<float>(model.attn_logit_softcapping),
           .num_kinds = model::attention_windows(model).size(),

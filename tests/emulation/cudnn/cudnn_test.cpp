@@ -247,7 +247,8 @@ BOOST_AUTO_TEST_CASE(a_ring_needs_float32_results) {
 BOOST_AUTO_TEST_CASE(needs_its_working_memory) {
   Layer layer({8, 2, 64}, 500, 7);
   const Spans spans = documents_of({500});
-  OwnBackend own(AttentionKernels::own), poor(AttentionKernels::cudnn, {.tokens = 1, .q_heads = 8, .kv_heads = 8, .head_dim = 64, .has_backward = true});
+  OwnBackend own(AttentionKernels::own),
+      poor(AttentionKernels::cudnn, {.tokens = 1, .q_heads = 8, .kv_heads = 8, .head_dim = 64, .has_backward = true});
   const auto op = [&](Backend& backend, auto of) {
     const auto plan = backend.plan_attention(spans, layer.tokens, layer.tokens);
     layer.forward(backend, of, *plan);

@@ -81,8 +81,10 @@ std::size_t pool_bytes(const AttentionNeeds& needs) {
   if (!library.has_backward) return bytes + padded(forward_bytes);
   const std::int64_t key_tokens = are_tails ? library.key_tokens : library.tokens;
   const std::int64_t q_row = library.q_heads * library.head_dim, k_row = library.kv_heads * library.head_dim;
-  const std::int64_t dq_row = are_tails ? q_row : q_row + 2 * k_row;  // of squares that of a fused product
-  if (are_tails) bytes += bf16_bytes(library.tokens, q_row);
+  const std::int64_t result_row = std::max(library.dq_row, q_row + 2 * k_row);  // of a fused product at least
+  const std::int64_t dq_row =
+      are_tails ? q_row : written_dq_row(result_row, library.q_heads, library.kv_heads, library.head_dim);
+  if (dq_row != result_row) bytes += bf16_bytes(library.tokens, dq_row);
   return bytes + 2 * bf16_bytes(key_tokens, k_row) +
          padded(backward_bytes({.tokens = rounded_tokens(library.tokens),
                                 .key_tokens = rounded_tokens(key_tokens),
@@ -237,19 +239,21 @@ bool Attention::backward(const AttentionBackward& attention, const Documents& do
   const Graph* graph = shape ? graph_of(*shape) : nullptr;
   if (graph == nullptr) return false;
   // Working memory grows with the rows of gradients: contiguous dk and dv take a quarter of what those of a fused
-  // product do, and so does dq beside gathered keys. What several calls write of dk and dv has to be added up.
+  // product do, and so does dq beside gathered keys; that of a group of heads has the rows of all groups. What several
+  // calls write of dk and dv has to be added up.
   const bool are_tails = shape->is_tail;
   const bool writes_keys = !are_tails && a.dk.is_contiguous() && a.dv.is_contiguous();
-  const std::size_t dq_bytes = are_tails ? bf16_bytes(a.dq.shape[0], shape->dq_row) : 0;
+  const bool writes_queries = !are_tails && shape->dq_row == a.dq.stride0;
+  const std::size_t dq_bytes = writes_queries ? 0 : bf16_bytes(a.dq.shape[0], shape->dq_row);
   const std::size_t keys_bytes = writes_keys ? 0 : bf16_bytes(a.dk.shape[0], shape->dk_row);
   std::vector<GraphCall> calls;
   for (const Documents::Call& call : documents.calls()) {
-    calls.push_back(backward_call(a, call, are_tails ? shape->dq_row : a.dq.stride0, shape->dk_row));
+    calls.push_back(backward_call(a, call, shape->dq_row, shape->dk_row));
   }
   std::byte* const memory = working_place(dq_bytes + 2 * keys_bytes + graph->workspace_bytes());
   if (memory == nullptr) return false;
   std::byte* const keys = memory + dq_bytes;
-  const Tensor dq = are_tails ? contiguous_like(a.dq, memory) : a.dq;
+  const Tensor dq = writes_queries ? a.dq : contiguous_like(a.dq, memory);
   const Tensor dk = writes_keys ? a.dk : contiguous_like(a.dk, keys);
   const Tensor dv = writes_keys ? a.dv : contiguous_like(a.dv, keys + keys_bytes);
   const std::array key_gradients = {std::pair(a.dk, dk), std::pair(a.dv, dv)};
@@ -269,10 +273,8 @@ bool Attention::backward(const AttentionBackward& attention, const Documents& do
   }
   fill_outside(dq, documents, 0.0F);
   ++calls_.backward;
-  if (are_tails) {
-    copy(view_of(a.dq), view_of(ConstTensor(dq)), stream_);
-    return true;
-  }
+  if (!writes_queries) copy(view_of(a.dq), view_of(ConstTensor(dq)), stream_);
+  if (are_tails) return true;
   for (const auto& [result, part] : key_gradients) {
     fill_outside(part, documents, 0.0F);
     if (!writes_keys) copy(view_of(result), view_of(ConstTensor(part)), stream_);

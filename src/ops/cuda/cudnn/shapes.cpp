@@ -82,7 +82,8 @@ std::optional<GraphShape> backward_shape(const AttentionBackward& attention, con
   if (are_tails ? a.dk.dtype != DType::float32 : a.accumulate_dkv || !are_readable(a.dk, a.dv)) return {};
   GraphShape shape = shape_of(a, documents, a.out.stride0);
   shape.dout_row = a.dout.stride0;
-  shape.dq_row = are_tails ? a.dq.shape[1] * a.dq.shape[2] : a.dq.stride0;
+  shape.dq_row = are_tails ? a.dq.shape[1] * a.dq.shape[2]
+                           : written_dq_row(a.dq.stride0, shape.q_heads, shape.kv_heads, shape.head_dim);
   shape.dk_row = shape.dv_row = a.dk.shape[1] * a.dk.shape[2];
   shape.tokens = documents.tokens;
   shape.key_tokens = documents.key_tokens;

@@ -36,6 +36,14 @@ inline constexpr std::int64_t rectangle_rows = 4096;
   return static_cast<std::size_t>(rows * q_heads * (head_dim + 1)) * sizeof(float);
 }
 
+/// Elements between the rows of dq that a backward pass writes where those of the result are `result_row` apart: as
+/// many, if that is no more than in a fused product of the call's own heads; else its rows are contiguous and copied
+/// then, as working memory grows with what lies between them.
+[[nodiscard]] constexpr std::int64_t written_dq_row(std::int64_t result_row, std::int64_t q_heads,
+                                                    std::int64_t kv_heads, std::int64_t head_dim) {
+  return result_row <= (q_heads + 2 * kv_heads) * head_dim ? result_row : q_heads * head_dim;
+}
+
 /// Gradients of a backward pass whose dk and dv are contiguous.
 struct BackwardRows {
   std::int64_t tokens, key_tokens;
