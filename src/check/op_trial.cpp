@@ -205,8 +205,8 @@ void OpTrial::measure_products(device::Rates& rates) {
 }
 
 void OpTrial::measure_attention(device::Rates& rates) {
-  rates.attention_forward.clear();
-  rates.attention_backward.clear();
+  rates.attention.forward.clear();
+  rates.attention.backward.clear();
   const float scale = 1 / std::sqrt(static_cast<float>(head_dim));
   for (const std::int64_t length : document_lengths) {
     reset();
@@ -235,12 +235,12 @@ void OpTrial::measure_attention(device::Rates& rates) {
                               .scale = scale,
                               .plan = *plan});
     });
-    rates.attention_forward.push_back({keys, 4 * pairs / forward_s});
-    rates.attention_backward.push_back({keys, 10 * pairs / backward_s});
+    rates.attention.forward.push_back({keys, 4 * pairs / forward_s});
+    rates.attention.backward.push_back({keys, 10 * pairs / backward_s});
     stream_->synchronize();
   }
-  rates.attention_forward_flops_per_s = rates.attention_forward.back().flops_per_s;
-  rates.attention_backward_flops_per_s = rates.attention_backward.back().flops_per_s;
+  rates.attention_forward_flops_per_s = rates.attention.forward.back().flops_per_s;
+  rates.attention_backward_flops_per_s = rates.attention.backward.back().flops_per_s;
 }
 
 void OpTrial::measure_passes(device::Rates& rates, std::int64_t num_tokens) {

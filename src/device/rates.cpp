@@ -73,11 +73,11 @@ double Rates::products_s(ProductForm form, double count, std::int64_t m, std::in
 }
 
 double Rates::attention_forward_s(double num_flops, double keys, double num_bytes) const {
-  return attention_s(*this, attention_forward, attention_forward_flops_per_s, num_flops, keys, num_bytes);
+  return attention_s(*this, attention.forward, attention_forward_flops_per_s, num_flops, keys, num_bytes);
 }
 
 double Rates::attention_backward_s(double num_flops, double keys, double num_bytes) const {
-  return attention_s(*this, attention_backward, attention_backward_flops_per_s, num_flops, keys, num_bytes);
+  return attention_s(*this, attention.backward, attention_backward_flops_per_s, num_flops, keys, num_bytes);
 }
 
 double Rates::pass_s(Pass pass, double num_bytes) const {
@@ -91,8 +91,10 @@ Rates Rates::scaled(double factor) const {
   const auto scale_all = [factor](std::vector<ProductRate>& curve) {
     for (ProductRate& at : curve) at.flops_per_s *= factor;
   };
-  for (std::vector<ProductRate>* curve : {&all.products, &all.attention_forward, &all.attention_backward}) {
-    scale_all(*curve);
+  scale_all(all.products);
+  for (AttentionRates* rates : {&all.attention, &all.attention_cudnn, &all.attention_hopper}) {
+    scale_all(rates->forward);
+    scale_all(rates->backward);
   }
   for (std::vector<double>& of_form : all.product_grid.flops_per_s) {
     for (double& rate : of_form) rate *= factor;

@@ -78,9 +78,21 @@ Key number(const char* name, double unit, const Field& field, bool is_needed = t
 }
 
 /// Of rates by size.
-Key curve(const char* name, std::vector<device::ProductRate> device::Rates::*field, bool is_needed) {
-  return {name, [field](Hardware& m, const std::string& text) { m.rates.*field = read_curve(text); },
-          [field](const Hardware& m) { return write_curve(m.rates.*field); }, is_needed};
+template <class Field>
+Key curve(const char* name, const Field& field, bool is_needed) {
+  return {name, [field](Hardware& m, const std::string& text) { field(m.rates) = read_curve(text); },
+          [field](const Hardware& m) {
+            Hardware copy = m;
+            return write_curve(field(copy.rates));
+          },
+          is_needed};
+}
+
+/// Of `which` attention.
+Key attention_curve(const char* name, device::AttentionRates device::Rates::*which,
+                    std::vector<device::ProductRate> device::AttentionRates::*pass) {
+  return curve(
+      name, [=](device::Rates & rates) -> auto& { return rates.*which.*pass; }, false);
 }
 
 /// The words of `text`, each as "KEY@BYTES:NUMBER".
@@ -262,6 +274,8 @@ void read_kind(Hardware& machine, const std::string& text) {
 }
 
 const std::vector<Key>& keys() {
+  using R = device::Rates;
+  using A = device::AttentionRates;
   static const std::vector<Key> all{
       {"description", [](Hardware& m, const std::string& text) { config::read(text, m.description); },
        [](const Hardware& m) { return m.description; }, false},
@@ -280,7 +294,8 @@ const std::vector<Key>& keys() {
           "memory_bus_bits", 1, [](Hardware& m) -> int& { return m.memory_bus_bits; }, false),
       number(
           "peak_tflops", tera, [](Hardware& m) -> double& { return m.peak_flops_per_s; }, false),
-      curve("product_tflops", &device::Rates::products, true),
+      curve(
+          "product_tflops", [](device::Rates & rates) -> auto& { return rates.products; }, true),
       number(
           "fp8_speedup", 1, [](Hardware& m) -> double& { return m.rates.fp8_speedup; }, false),
       number("attention_forward_tflops", tera,
@@ -308,8 +323,12 @@ const std::vector<Key>& keys() {
       grid("product_forward_gflops", device::ProductForm::second),
       grid("product_input_gradient_gflops", device::ProductForm::none),
       grid("product_weight_gradient_gflops", device::ProductForm::first),
-      curve("attention_forward_by_keys_tflops", &device::Rates::attention_forward, false),
-      curve("attention_backward_by_keys_tflops", &device::Rates::attention_backward, false),
+      attention_curve("attention_forward_by_keys_tflops", &R::attention, &A::forward),
+      attention_curve("attention_backward_by_keys_tflops", &R::attention, &A::backward),
+      attention_curve("attention_cudnn_forward_by_keys_tflops", &R::attention_cudnn, &A::forward),
+      attention_curve("attention_cudnn_backward_by_keys_tflops", &R::attention_cudnn, &A::backward),
+      attention_curve("attention_hopper_forward_by_keys_tflops", &R::attention_hopper, &A::forward),
+      attention_curve("attention_hopper_backward_by_keys_tflops", &R::attention_hopper, &A::backward),
       {"pass_gbps", read_passes, write_passes, false},
       calls("all_gather_us", "all_gather"),
       calls("reduce_scatter_add_us", "reduce_scatter_add"),

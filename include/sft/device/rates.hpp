@@ -69,6 +69,11 @@ struct PassRate {
   double bytes_per_s;  ///< above 0
 };
 
+/// Of attention by the keys that a query sees in the mean, by rising sizes; empty: not known.
+struct AttentionRates {
+  std::vector<ProductRate> forward = {}, backward = {};
+};
+
 struct Rates {
   /// Of matrix products in the dtype of computing, by rising sizes, one at least. Between two of them the rate follows
   /// the logarithm of the size; beyond the ends it stays, or falls with the size below the first.
@@ -78,8 +83,9 @@ struct Rates {
   double attention_forward_flops_per_s = 0;   ///< of 4 D a pair of a query and a key that it sees, and head
   double attention_backward_flops_per_s = 0;  ///< of 10 D
   /// In place of the two where they were measured, by rising sizes.
-  std::vector<ProductRate> attention_forward = {}, attention_backward = {};
-  double memory_bytes_per_s = 0;  ///< read and written together
+  AttentionRates attention = {};
+  AttentionRates attention_cudnn = {}, attention_hopper = {};  ///< of kernels that [device] attention may name
+  double memory_bytes_per_s = 0;                               ///< read and written together
   /// In place of memory_bytes_per_s where they were measured, by rising bytes.
   std::array<std::vector<PassRate>, num_passes> passes = {};
   double host_bytes_per_s = 0;  ///< between the device and the memory of its node, one way

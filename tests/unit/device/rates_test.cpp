@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(measured_rates_go_before_the_few) {
   BOOST_TEST(rates.pass_s(Pass::copy, 1000) == 1000 / 1e7, nearly);
   BOOST_TEST(rates.pass_s(Pass::copy, 10) == 10 / 1e6, nearly);
   BOOST_TEST(rates.pass_s(Pass::add, 100) == 1e-6 + 1e-6, nearly);  // was not measured
-  rates.attention_backward = {{10, 1e6}};
+  rates.attention.backward = {{10, 1e6}};
   BOOST_TEST(rates.attention_backward_s(1000, 77, 0) == 1e-3, nearly);
 }
 
@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(a_share_of_the_processor_scales_every_rate) {
   Rates rates = few();
   rates.product_grid = grid();
   rates.passes[static_cast<std::size_t>(Pass::update)] = {{1, 1e6}};
-  rates.attention_forward = {{10, 1e6}};
+  rates.attention.forward = {{10, 1e6}};
   const Rates half = rates.scaled(0.5);
   BOOST_TEST(
       half.products_s(ProductForm::none, 1, 7, 7, 7, 0) == 2 * rates.products_s(ProductForm::none, 1, 7, 7, 7, 0),

@@ -67,7 +67,8 @@ BOOST_AUTO_TEST_CASE(what_was_measured_is_written_and_read_again) {
   for (auto& rates : machine.rates.product_grid.flops_per_s) {
     for (int i = 1; i <= 8; ++i) rates.push_back(1e9 * i);
   }
-  machine.rates.attention_forward = machine.rates.attention_backward = {{10, 1e12}, {20, 2e12}};
+  machine.rates.attention.forward = machine.rates.attention.backward = {{10, 1e12}, {20, 2e12}};
+  machine.rates.attention_cudnn.backward = {{30, 3e12}};
   machine.rates.passes[0] = {{100, 1e9}, {200, 2e9}};
   machine.rates.passes[device::num_passes - 1] = {{300, 3e9}};
   machine.network.measured = {{"all_gather", {1, 2}, {{1024, 1e-6}, {2048, 2e-6}}},
@@ -80,6 +81,8 @@ BOOST_AUTO_TEST_CASE(what_was_measured_is_written_and_read_again) {
   const Hardware again = read_machines(text, "again").front();
   BOOST_TEST(to_ini(again) == text);
   BOOST_TEST(again.rates.product_grid.flops_per_s[2].back() == 8e9, boost::test_tools::tolerance(1e-9));
+  BOOST_REQUIRE(again.rates.attention_cudnn.backward.size() == 1);
+  BOOST_TEST(again.rates.attention_cudnn.backward[0].flops_per_s == 3e12, boost::test_tools::tolerance(1e-9));
   BOOST_REQUIRE(again.network.measured.size() == 3);
   BOOST_TEST((again.network.measured[1].span == comm::Span{2, 4}));
   BOOST_TEST(again.rates.passes[0].size() == 2);

@@ -269,6 +269,39 @@ BOOST_AUTO_TEST_CASE(attention_takes_what_each_query_sees) {
   BOOST_TEST(run.time(machine).step_s == layers * 14 * (pairs - hidden) * head_elements / 1e9, nearly);
 }
 
+BOOST_AUTO_TEST_CASE(attention_is_as_fast_as_what_the_run_names) {
+  using config::AttentionChoice;
+  Run run;
+  run.config.train.precision = config::Precision::bf16;
+  Hardware machine = instant();
+  machine.rates.attention_forward_flops_per_s = machine.rates.attention_backward_flops_per_s = 1e9;
+  machine.rates.attention_cudnn = {.forward = {{1, 4e9}}, .backward = {{1, 2e9}}};
+  machine.rates.attention_hopper = {.forward = {{1, 8e9}}, .backward = {{1, 5e9}}};
+  const double pairs = 4 * 64 * 65 / 2.0, operations = 2 * pairs * 8 * 32;  // of two layers
+  const auto step_s = [&](AttentionChoice choice) {
+    run.config.device.attention = choice;
+    return run.time(machine, device::Kind::cuda).step_s;
+  };
+  BOOST_TEST(step_s(AttentionChoice::automatic) == operations * (4 + 10) / 1e9, nearly);
+  BOOST_TEST(step_s(AttentionChoice::own) == operations * (4 + 10) / 1e9, nearly);
+  BOOST_TEST(step_s(AttentionChoice::cudnn_forward) == operations * (4 / 4e9 + 10 / 1e9), nearly);
+  BOOST_TEST(step_s(AttentionChoice::cudnn) == operations * (4 / 4e9 + 10 / 2e9), nearly);
+  BOOST_TEST(step_s(AttentionChoice::hopper) == operations * (4 / 8e9 + 10 / 5e9), nearly);
+  // Of keys that go round a ring, and of exchanged heads, the backward pass is this program's.
+  run.config.parallel.sp_size = 2;
+  run.config.train.per_device_train_batch_size = 1;
+  for (const config::SpMethod method : {config::SpMethod::ring, config::SpMethod::ulysses}) {
+    run.config.parallel.sp_method = method;
+    const double own_s = step_s(AttentionChoice::own);
+    BOOST_TEST(step_s(AttentionChoice::cudnn) == own_s * (1 + 10) / (4 + 10), nearly);
+  }
+  run.config.parallel.sp_method = config::SpMethod::all_gather;
+  const double own_s = step_s(AttentionChoice::own);
+  BOOST_TEST(step_s(AttentionChoice::cudnn) == own_s * (1 + 5) / (4 + 10), nearly);
+  machine.rates.attention_cudnn = {};
+  BOOST_TEST(step_s(AttentionChoice::cudnn) == own_s, nearly);
+}
+
 BOOST_AUTO_TEST_CASE(tensor_parallel_ranks_share_products_and_wait_for_sums) {
   Run run;
   Hardware machine = instant();
