@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Rows of millions of tokens have room, as docs/benchmarks/2026-11-27-long-rows.md says: dry runs of Llama-3.1-8B on one H200
+# and on eight, and of Qwen3-8B as in TRL's benchmark of context parallelism.
+#
+#   long_rows.sh SFT
+set -euo pipefail
+
+sft=$1
+# shellcheck source=tests/support/checks.sh
+source "$(cd "$(dirname "${BASH_SOURCE[0]}")/../support" && pwd)/checks.sh"
+
+# run_ini FILE LAYERS COLUMNS VOCABULARY LINE...: a run of an 8B model, whose lines are more of [model].
+run_ini() {
+  cat >"$1" <<INI
+[model]
+hidden_size = 4096
+num_hidden_layers = $2
+num_attention_heads = 32
+num_key_value_heads = 8
+head_dim = 128
+intermediate_size = $3
+vocab_size = $4
+$(printf '%s\n' "${@:5}")
+[train]
+per_device_train_batch_size = 1
+activation_checkpointing = full
+activation_offload = true
+offload_optimizer = host
+offload_parameters = host
+mlp_tile_tokens = 8192
+max_steps = 1
+[optimizer]
+max_grad_norm = 0
+[checkpoint]
+save_steps = 0
+async = false
+[device]
+backend = cuda
+attention = own
+INI
+}
+run_ini llama.ini 32 14336 128256 'rope_theta = 500000'
+run_ini qwen.ini 36 12288 151936 'qk_norm = true' 'rope_theta = 1000000'
+
+# plan FILE MACHINE RANKS TOKENS WORD...: a dry run of one row.
+plan() { "$sft" "$1" --dry-run --json --machine "$2" --num_ranks "$3" --num_rows 1 --max_length "$4" "${@:5}"; }
+# fits WORD: whether the last plan does, true or false.
+# shellcheck disable=SC2317  # check calls it
+fits() { python3 -c 'import json; print(json.dumps(json.load(open("out"))["fits"]["fits"]))' | grep -qx "$1"; }
+# gibibytes FILE: what that plan takes of the fullest GPU.
+# shellcheck disable=SC2317
+gibibytes() {
+  python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["memory_per_rank"]["on the GPU"]["most_bytes"] / 2**30)' "$1"
+}
+# takes LESS MORE: the last plan takes so many GiB, between these.
+# shellcheck disable=SC2317
+takes() { python3 -c 'import sys; low, taken, high = map(float, sys.argv[1:]); sys.exit(not low < taken < high)' "$1" "$(gibibytes out)" "$2"; }
+
+pure=(--train.precision pure_bf16 --optimizer.moments_dtype bf16)
+succeeds "two million tokens on one H200" plan llama.ini h200x1 1 2000000 "${pure[@]}" --train.attention_head_groups 1
+check "there is room" fits true
+check "in 66,529 bytes a token" takes 131 132
+succeeds "2.4 million with heads in groups" plan llama.ini h200x1 1 2400000 "${pure[@]}" --train.attention_head_groups 8
+check "in 56,689 bytes a token" takes 134 135
+check "there is room" fits true
+succeeds "2.5 million" plan llama.ini h200x1 1 2500000 "${pure[@]}" --train.attention_head_groups 8
+check "there is none" fits false
+for method in ring ulysses all_gather; do
+  succeeds "eight million on eight H200, $method" plan llama.ini h200x8 8 8000000 "${pure[@]}" --parallel.sp_size 8 \
+    --parallel.sp_method "$method"
+  check "there is room" fits true
+done
+succeeds "TRL's row of a million on eight H100" plan qwen.ini h100x8 8 1048576 --parallel.sp_size 8 --parallel.sp_method ulysses
+check "there is room" fits true
+check "in half of the 56.2 GB that TRL reports" takes 20 27
+finish_checks
