@@ -33,13 +33,13 @@ ops::TrialKeys keys_of(const config::Parallel& parallel) {
 }
 
 /// What one rank's attention is called with where it is local, once heads are exchanged, in a ring, or with gathered
-/// keys, without windows.
+/// keys, without windows: with the heads of a group, where there are groups.
 ops::AttentionSizes sizes_of(const config::Config& config, std::int64_t tokens, bool has_backward) {
   const config::Model& model = config.model;
   const ops::TrialKeys keys = keys_of(config.parallel);
   const std::int64_t ranks = std::int64_t{config.parallel.tp_size} * config.parallel.attention_method().ulysses_size;
   const std::int64_t q_per_kv = model.num_attention_heads / model.num_key_value_heads;
-  std::int64_t q_heads = model.num_attention_heads / ranks;
+  std::int64_t q_heads = model.num_attention_heads / ranks / config.train.attention_head_groups.value_or(1);
   std::int64_t kv_heads = q_heads / std::gcd(q_heads, q_per_kv);
   tokens = std::clamp<std::int64_t>(tokens, 1, most_tokens_of_trial);
   if (keys == ops::TrialKeys::gathered) {  // those of some keys at a time

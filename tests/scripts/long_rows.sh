@@ -44,6 +44,7 @@ run_ini llama.ini 32 14336 128256 'rope_theta = 500000'
 run_ini qwen.ini 36 12288 151936 'qk_norm = true' 'rope_theta = 1000000'
 
 # plan FILE MACHINE RANKS TOKENS WORD...: a dry run of one row.
+# shellcheck disable=SC2317  # succeeds calls it
 plan() { "$sft" "$1" --dry-run --json --machine "$2" --num_ranks "$3" --num_rows 1 --max_length "$4" "${@:5}"; }
 # fits WORD: whether the last plan does, true or false.
 # shellcheck disable=SC2317  # check calls it
