@@ -34,7 +34,8 @@ inline constexpr std::size_t later_process_bytes = std::size_t{1280} << 10;
 inline constexpr std::size_t later_bytes_of_tp_rank = std::size_t{64} << 10;
 
 /// What a GPU takes after the start on top of the arenas: kernels of this program and of its libraries, which CUDA
-/// loads at their first use. An assumption.
+/// loads at their first use. An assumption: on an H200 these and the context took 541 MiB together
+/// (docs/benchmarks/2026-11-26-h200.md), of the 768 that are planned where no NCCL is.
 inline constexpr std::size_t later_gpu_bytes = std::size_t{256} << 20;
 /// Whose attention GPUs run, as [device] attention says. Pure.
 [[nodiscard]] inline ops::AttentionKernels attention_kernels(const config::Device& device) {
