@@ -91,9 +91,11 @@ BOOST_AUTO_TEST_CASE(sum_squares) {
 BOOST_AUTO_TEST_CASE(divide_by_norm) {
   for (const Layout layout : flat_layouts) {
     for (const std::int64_t size : with_large<std::int64_t>({0, 1, 5, 1000, 70001}, {10000019})) {
-      Twin x = Twin(DType::float32, {size}, layout).normal(1), squares = Twin(DType::float64, {1}).filled(3.0);
-      check("divide_by_norm of " + std::to_string(size), {out(x), in(squares)},
-            [&](Backend& ops, auto of) { ops.divide_by_norm(of(x), of(squares), 1e-7F); });
+      for (const double sum : {3.0, 0.0}) {  // nothing is divided by epsilon
+        Twin x = Twin(DType::float32, {size}, layout).normal(1), squares = Twin(DType::float64, {1}).filled(sum);
+        check("divide_by_norm of " + std::to_string(size), {out(x), in(squares)},
+              [&](Backend& ops, auto of) { ops.divide_by_norm(of(x), of(squares), 1e-7F); });
+      }
     }
   }
 }

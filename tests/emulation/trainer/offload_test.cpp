@@ -162,6 +162,36 @@ BOOST_AUTO_TEST_CASE(heads_in_groups_change_no_bit) {
   });
 }
 
+// All that makes room for very long rows, in one run: what each of them does alone, the cases above say.
+BOOST_AUTO_TEST_CASE(what_makes_room_for_long_rows_changes_no_bit) {
+  const test::SharedFolder folder(session().world());
+  const TinyRun whole{.layout = {1, session().world().size(), 1, 1},
+                      .family = Family::llama,
+                      .precision = Precision::pure_bf16,
+                      .moments_dtype = DType::bf16,
+                      .checkpointing = config::ActivationCheckpointing::none,
+                      .num_layers = 6,
+                      .offload_folder = folder.path(),
+                      .max_grad_norm = 0.0,
+                      .nan_policy = config::NanPolicy::skip,
+                      .max_length = 8};
+  TinyRun roomy = whole;
+  roomy.checkpointing = config::ActivationCheckpointing::full;
+  roomy.offloads_activations = roomy.activations_go_to_files = true;
+  roomy.head_groups = 2;
+  roomy.mlp_tile_tokens = 5;
+  roomy.nan_policy = config::NanPolicy::stop;  // units are stepped early, and their gradients leave
+  const test::TinyOutcome wanted = run_in_order(whole, 0);
+  for (const Offload moments : {Offload::none, Offload::host}) {
+    roomy.offload_optimizer = moments;
+    const test::TinyOutcome outcome = run_in_order(roomy, moments == Offload::none ? 1 : 2);
+    BOOST_TEST_CONTEXT(roomy.name()) {
+      check_same(outcome, wanted);
+      BOOST_TEST(outcome.evaluation == wanted.evaluation);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_checkpoint_leads_from_one_place_to_another) {
   for_each_run([](const TinyRun& tiny, const std::string& folder) {
     if (tiny.precision != Precision::bf16 || tiny.zero_stage < 3) return;

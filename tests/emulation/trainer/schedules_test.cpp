@@ -17,7 +17,8 @@ using test::session;
 using test::TinyRun;
 
 /// Meshes in which all streams have work: gathers, reductions, attention over the sequence, sums over tp, tokens on
-/// their way to experts; offloaded activations and state. Two steps where updates run under a second forward pass.
+/// their way to experts, sums that travel as bf16; offloaded activations and state. Two steps where updates run under a
+/// second forward pass.
 const std::vector<TinyRun> runs{
     {.layout = {1, 1, 1, 1},
      .family = Family::qwen2,
@@ -53,6 +54,23 @@ const std::vector<TinyRun> runs{
      .fp8 = config::Fp8::tensorwise,
      .accumulation = 2,
      .num_steps = 2,
+     .evaluates = false,
+     .max_length = 8},
+    {.layout = {2, 1, 1, 2},
+     .family = Family::llama,
+     .precision = config::Precision::bf16,
+     .reduce_dtype = DType::bf16,
+     .tp_reduce = DType::bf16,
+     .tp_sequence_parallel = false,
+     .num_steps = 1,
+     .evaluates = false,
+     .max_length = 8},
+    {.layout = {1, 2, 1, 2},
+     .family = Family::llama,
+     .precision = config::Precision::bf16,
+     .reduce_dtype = DType::bf16,
+     .tp_reduce = DType::bf16,
+     .num_steps = 1,
      .evaluates = false,
      .max_length = 8},
     {.layout = {1, 2, 1, 1},

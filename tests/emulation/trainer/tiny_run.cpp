@@ -45,6 +45,9 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
     config.lora.init_lora_weights.kind = config::LoraInit::linear;
   }
   config.parallel.zero_stage = tiny.zero_stage;
+  config.parallel.reduce_dtype = tiny.reduce_dtype;
+  config.parallel.tp_reduce = tiny.tp_reduce;
+  config.parallel.tp_sequence_parallel = tiny.tp_sequence_parallel;
   if (tiny.reshard_size > 1) config.parallel.reshard_after_forward = config::Reshard::to_groups;
   config.parallel.reshard_size = tiny.reshard_size;
   config.parallel.sp_method = tiny.sp_method;
@@ -64,6 +67,7 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
   config.train.per_device_train_batch_size = 1;
   config.train.gradient_accumulation_steps = tiny.accumulation;
   config.optimizer.optim = tiny.optim;
+  config.optimizer.moments_dtype = tiny.moments_dtype;
   config.optimizer.weight_decay = 0.1;
   config.optimizer.adam_epsilon = 1e-6;  // as in tests/equivalence: an update must not hang on rounding alone
   config.optimizer.max_grad_norm = tiny.max_grad_norm;
@@ -121,12 +125,16 @@ std::string TinyRun::name() const {
   const auto number = [](auto value) { return std::to_string(static_cast<int>(value)); };
   return mesh().describe() + ", family " + number(family) + ", precision " + number(precision) + ", fp8 " +
          number(fp8) + ", optimizer " + number(optim) + ", clipped to " + number(max_grad_norm) + ", stage " +
-         number(zero_stage) + ", resharded over " + number(reshard_size) + ", sp method " + number(sp_method) +
-         ", checkpointing " + number(checkpointing) + (offloads_activations ? ", offloaded" : "") +
-         (activations_go_to_files ? " to files" : "") + ", groups of heads " + number(head_groups) + ", moments at " +
-         number(offload_optimizer) + ", weights at " + number(offload_parameters) + (has_adapters ? ", adapters" : "") +
-         ", accumulation " + number(accumulation) + (num_experts > 0 ? ", experts " + number(num_experts) : "") +
-         ", attention " + number(attention) + (way == comm::Transport::Way::host_copy ? ", host copies" : "");
+         number(zero_stage) + (reduce_dtype == DType::bf16 ? ", sums of gradients in bf16" : "") +
+         (tp_reduce == DType::bf16 ? ", sums over tp in bf16" : "") +
+         (tp_sequence_parallel == false ? ", whole tokens" : "") +
+         (moments_dtype == DType::bf16 ? ", moments in bf16" : "") + ", resharded over " + number(reshard_size) +
+         ", sp method " + number(sp_method) + ", checkpointing " + number(checkpointing) +
+         (offloads_activations ? ", offloaded" : "") + (activations_go_to_files ? " to files" : "") +
+         ", groups of heads " + number(head_groups) + ", moments at " + number(offload_optimizer) + ", weights at " +
+         number(offload_parameters) + (has_adapters ? ", adapters" : "") + ", accumulation " + number(accumulation) +
+         (num_experts > 0 ? ", experts " + number(num_experts) : "") + ", attention " + number(attention) +
+         (way == comm::Transport::Way::host_copy ? ", host copies" : "");
 }
 
 TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& session) {

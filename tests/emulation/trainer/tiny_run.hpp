@@ -12,6 +12,7 @@
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/config.hpp"
+#include "sft/core/dtype.hpp"
 #include "sft/device/kind.hpp"
 #include "sft/device/launch_tape.hpp"
 #include "support/mesh.hpp"
@@ -26,7 +27,10 @@ struct TinyRun {
   config::Precision precision = config::Precision::fp32;
   config::Fp8 fp8 = config::Fp8::none;
   config::OptimizerKind optim = config::OptimizerKind::adamw_torch;
+  DType moments_dtype = DType::float32;
   int zero_stage = 3;
+  DType reduce_dtype = DType::float32, tp_reduce = DType::float32;  ///< in which sums travel
+  std::optional<bool> tp_sequence_parallel = {};
   int reshard_size = 1;  ///< neighbours that keep a unit for the backward pass; 1: none
   config::SpMethod sp_method = config::SpMethod::ring;
   int ulysses_size = 0;
