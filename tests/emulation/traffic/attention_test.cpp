@@ -30,7 +30,7 @@ struct Kernels {
   Count for_keys;
 };
 constexpr Kernels tensor_cores{DType::bf16, 128, 64, 2 * sector}, plain{DType::float32, 32, 32, 2 * sector * 32 / 8};
-constexpr Kernels hopper{DType::bf16, 128, 128, 2 * sector};
+constexpr Kernels hopper{DType::bf16, 128, 128, 2 * sector}, of_wide_heads{DType::bf16, 64, 32, 2 * sector};
 
 struct Heads {
   Count num, num_kv, dim;
@@ -101,21 +101,26 @@ Meetings meetings(const std::vector<cuda::AttentionTile>& tiles, const std::vect
   return all;
 }
 
-/// 32 rows of queries a warp, from shared memory: one load of 16 x 16 numbers of queries for each half, one of keys or
-/// values for four products.
+/// Own rows of a warp, in sixteens: heads of up to 128 numbers have two, so that what is loaded of other rows is
+/// multiplied twice.
+int sixteens_of_warp(Count dim) { return dim <= 128 ? 2 : 1; }
+
+/// From shared memory come 16 x 16 numbers of queries for each sixteen of a warp's own rows, and of keys or values for
+/// two products of each.
 Matrices of_forward(const cuda::TileLists& lists, Count heads, Count dim) {
-  const int block = dim > 64 ? 48 : 64;
-  const Count blocks = heads * meetings(lists.query_tiles, lists.key_ranges, 128, 32, block, true).blocks;
-  return {blocks * block * dim / 32, blocks * (dim / 16 * (2 + block / 16) + block / 16 * dim / 16)};
+  const int own = sixteens_of_warp(dim), block = dim == 128 ? 48 : 64;
+  const Count blocks = heads * meetings(lists.query_tiles, lists.key_ranges, 64 * own, 16 * own, block, true).blocks;
+  return {blocks * own * block * dim / 64, blocks * (dim / 16 * (own + block / 16) + block / 16 * dim / 16)};
 }
 
-/// Three products for queries and four for keys; a pair of warps loads its own rows once for each head, 4 warps a part,
-/// and for every four products 16 x 16 other numbers.
+/// Three products for queries and four for keys; a pair of warps loads its own rows once for each head, two pairs a
+/// part, and 16 x 16 other numbers for two products of each sixteen of its own rows.
 Matrices of_backward(const cuda::TileLists& lists, Count heads, Count kv_heads, Count dim) {
-  const Meetings queries = meetings(lists.query_tiles, lists.key_ranges, 64, 32, 32, true),
-                 keys = meetings(lists.key_tiles, lists.query_ranges, 64, 32, 32, false);
-  const Count products = heads * (queries.blocks * 3 + keys.blocks * 4) * dim / 2;
-  return {products, products / 4 + (heads * queries.parts + kv_heads * keys.parts) * dim / 2};
+  const int own = sixteens_of_warp(dim), rows = 16 * own;
+  const Meetings queries = meetings(lists.query_tiles, lists.key_ranges, 2 * rows, rows, rows, true),
+                 keys = meetings(lists.key_tiles, lists.query_ranges, 2 * rows, rows, rows, false);
+  const Count products = heads * (queries.blocks * 3 + keys.blocks * 4) * own * own * dim / 8;
+  return {products, products / (2 * own) + (heads * queries.parts + kv_heads * keys.parts) * own * dim / 4};
 }
 
 /// Products of warpgroups, as many m16n8k16 as they come to: two of 128 queries with blocks of 128 keys, three of them
@@ -213,6 +218,7 @@ BOOST_AUTO_TEST_CASE(on_tensor_cores) {
   for (const bool repeats : {false, true}) {
     for (const Work& work : works) check(kernels, work, {3, 1, 64}, repeats);
     check(kernels, works[0], {2, 1, 128}, repeats);
+    if (tested_attention() != AttentionKernels::hopper) check(of_wide_heads, works[0], {2, 1, 256}, repeats);
   }
 }
 
