@@ -38,6 +38,7 @@ CudaDevice::CudaDevice(int gpu, int num_sharing, std::size_t block_bytes)
     : Device(std::make_unique<CudaTimeline>()),
       num_sharing_(checked_cast<std::size_t>(num_sharing)),
       pinned_(block_bytes) {
+  machine::set_cuda_environment();
   check_cuda(cudaSetDevice(gpu), "cudaSetDevice");
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, gpu), "cudaGetDeviceProperties");

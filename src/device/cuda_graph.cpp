@@ -3,10 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cuda_stream.hpp"
+#include "sft/core/gpu_launches.hpp"
 #include "sft/core/log.hpp"
 
 namespace sft::device {
@@ -15,13 +18,15 @@ namespace {
 
 class CudaGraph final : public Recording {
  public:
-  CudaGraph(cudaGraphExec_t graph, cudaStream_t stream, std::function<void()> mark)
-      : graph_(graph), stream_(stream), mark_(std::move(mark)) {}
+  /// `names`: of its launches.
+  CudaGraph(cudaGraphExec_t graph, cudaStream_t stream, std::vector<const char*> names, std::function<void()> mark)
+      : graph_(graph), stream_(stream), names_(std::move(names)), mark_(std::move(mark)) {}
   ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
 
   void launch() override {
+    for (const char* const name : names_) note_launch(name, stream_);
     check_cuda(cudaGraphLaunch(graph_, stream_), "cudaGraphLaunch");
     mark_();
   }
@@ -29,11 +34,13 @@ class CudaGraph final : public Recording {
  private:
   cudaGraphExec_t graph_;
   cudaStream_t stream_;
+  std::vector<const char*> names_;
   std::function<void()> mark_;
 };
 
-/// Nothing of what was to be recorded is queued.
+/// Nothing of what was to be recorded is queued. Throws where the reason is a kernel that broke off.
 std::unique_ptr<Recording> refuse(cudaError_t code, const char* call) {
+  throw_if_of_a_kernel(code, cudaGetErrorString(code));
   (void)cudaGetLastError();  // or the next check of a kernel launch would find it
   log_warning(
       fmt::format("launches on the GPU are made one by one, as none could be recorded ({}: {}): set "
@@ -48,6 +55,7 @@ std::unique_ptr<Recording> CudaGraphRecorder::record(std::size_t /*num_launches*
   cudaError_t code = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
   if (code != cudaSuccess) return refuse(code, "cudaStreamBeginCapture");
   cudaGraph_t graph = nullptr;
+  const std::uint64_t first_launch = num_launches();
   try {
     launches();
   } catch (...) {
@@ -62,7 +70,7 @@ std::unique_ptr<Recording> CudaGraphRecorder::record(std::size_t /*num_launches*
   code = cudaGraphInstantiateWithFlags(&executable, graph, 0);
   cudaGraphDestroy(graph);
   if (code != cudaSuccess) return refuse(code, "cudaGraphInstantiate");
-  return std::make_unique<CudaGraph>(executable, stream_, mark_);
+  return std::make_unique<CudaGraph>(executable, stream_, launches_since(first_launch, stream_), mark_);
 }
 
 }  // namespace sft::device

@@ -10,38 +10,16 @@
 #include "cuda_graph.hpp"
 #include "sft/core/activity.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/gpu_launches.hpp"
 #include "sft/core/log.hpp"
 
 namespace sft::device {
 
-namespace {
-
-/// Whether a kernel broke off. Every later call fails with the same words, so what a call says is not where it was.
-bool is_of_a_kernel(cudaError_t code) {
-  switch (code) {
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchFailure:
-    case cudaErrorAssert:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorHardwareStackError:
-      return true;
-    default:
-      return false;
-  }
-}
-
-}  // namespace
-
 void check_cuda(cudaError_t code, const char* call) {
   if (code == cudaSuccess) return;
+  throw_if_of_a_kernel(code, cudaGetErrorString(code));
   throw Error(ExitStatus::failure, fmt::format("{} failed on rank {}", call, log_rank()), cudaGetErrorString(code),
-              is_of_a_kernel(code)
-                  ? "a kernel before this call broke off: run again with CUDA_LAUNCH_BLOCKING=1, which "
-                    "names it, and report it"
-                  : "look for an earlier message of another rank, and check the GPU with nvidia-smi");
+              "look for an earlier message of another rank, and check the GPU with nvidia-smi");
 }
 
 namespace {
@@ -70,7 +48,7 @@ CudaStream::CudaStream(WaitChecks& checks, Priority priority) : checks_(checks) 
 
 CudaStream::~CudaStream() {
   checks_.remove(this);
-  for (const cudaEvent_t mark : marks_) cudaEventDestroy(mark);
+  for (const Mark& mark : marks_) cudaEventDestroy(mark.event);
   for (const cudaEvent_t mark : unused_) cudaEventDestroy(mark);
   cudaStreamDestroy(stream_);
 }
@@ -96,21 +74,24 @@ void CudaStream::mark() {
     mark = unused_.back();
     unused_.pop_back();
   }
-  marks_.push_back(mark);
+  marks_.push_back({mark, num_launches()});
   check_cuda(cudaEventRecord(mark, stream_), "cudaEventRecord");
 }
 
 void CudaStream::look_at_marks() {
-  while (!marks_.empty() && is_finished(cudaEventQuery(marks_.front()), "cudaEventQuery")) {
+  while (!marks_.empty() && is_finished(cudaEventQuery(marks_.front().event), "cudaEventQuery")) {
     note_progress();
-    unused_.push_back(marks_.front());
+    note_finished(stream_, marks_.front().launches);
+    unused_.push_back(marks_.front().event);
     marks_.pop_front();
   }
 }
 
 void CudaStream::synchronize() {
   settle();
+  const std::uint64_t launches = num_launches();
   checks_.wait_until([this] { return is_finished(cudaStreamQuery(stream_), "cudaStreamQuery"); });
+  note_finished(stream_, launches);
 }
 
 void CudaStream::wait(Event& event) {
@@ -132,12 +113,15 @@ CudaEvent::CudaEvent(const WaitChecks& checks) : checks_(checks) {
 CudaEvent::~CudaEvent() { cudaEventDestroy(event_); }
 
 void CudaEvent::record(Stream& stream) {
-  check_cuda(cudaEventRecord(event_, native_stream(stream)), "cudaEventRecord");
+  stream_ = native_stream(stream);
+  launches_ = num_launches();
+  check_cuda(cudaEventRecord(event_, stream_), "cudaEventRecord");
   known_.record(stream);
 }
 
 void CudaEvent::synchronize() {
   checks_.wait_until([this] { return is_finished(cudaEventQuery(event_), "cudaEventQuery"); });
+  note_finished(stream_, launches_);
 }
 
 }  // namespace sft::device

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -14,8 +15,8 @@
 
 namespace sft::device {
 
-/// Throws an Error naming `call`, CUDA's own text and the rank unless `code` is cudaSuccess. Errors of earlier queued
-/// work may show up here too.
+/// Throws an Error naming `call`, CUDA's own text and the rank unless `code` is cudaSuccess; where a kernel that was
+/// queued before broke off, that of throw_if_of_a_kernel.
 void check_cuda(cudaError_t code, const char* call);
 
 class CudaStream final : public Stream {
@@ -48,7 +49,11 @@ class CudaStream final : public Stream {
 
   WaitChecks& checks_;
   cudaStream_t stream_ = nullptr;
-  std::deque<cudaEvent_t> marks_;    ///< those that the GPU has not passed, as far as is known
+  struct Mark {
+    cudaEvent_t event;
+    std::uint64_t launches;  ///< num_launches() before it
+  };
+  std::deque<Mark> marks_;           ///< those that the GPU has not passed, as far as is known
   std::vector<cudaEvent_t> unused_;  ///< events for further marks
   std::unique_ptr<LaunchTape> tape_;
 };
@@ -68,6 +73,8 @@ class CudaEvent final : public Event {
  private:
   const WaitChecks& checks_;
   cudaEvent_t event_ = nullptr;
+  cudaStream_t stream_ = nullptr;  ///< on which it was recorded last
+  std::uint64_t launches_ = 0;     ///< num_launches() before that
   KnownStreams known_;
 };
 

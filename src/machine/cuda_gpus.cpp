@@ -41,9 +41,13 @@ VisibleGpus without_gpus(cudaError_t code, bool has_device_file) {
 
 }  // namespace
 
-VisibleGpus visible_cuda_gpus() {
+void set_cuda_environment() {
   // A stream beyond this number shares a hardware queue with another one and waits for its work; the default is 8.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+}
+
+VisibleGpus visible_cuda_gpus() {
+  set_cuda_environment();
   VisibleGpus visible;
   int count = 0;
   cudaError_t code = cudaGetDeviceCount(&count);

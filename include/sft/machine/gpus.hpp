@@ -35,9 +35,12 @@ struct VisibleGpus {
       false;  ///< there are none though the node has some: the problem is to be mended, such as an old driver
 };
 
+/// Sets variables that CUDA reads once, at its first call, unless the user has: every way to a GPU begins with it. In
+/// builds with CUDA.
+void set_cuda_environment();
+
 /// What this process sees. Takes no GPU and makes no context. Never throws: without a driver, or in a build without
-/// CUDA, there are none, and the problem says so. To be called before anything else of CUDA: it sets variables that the
-/// driver reads once.
+/// CUDA, there are none, and the problem says so. Calls set_cuda_environment().
 [[nodiscard]] VisibleGpus visible_gpus();
 
 /// The clock of a GPU's multiprocessors at this moment.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sft/core/format.hpp"
+#include "sft/core/gpu_launches.hpp"
 #include "sft/core/log.hpp"
 #include "unique_ids.hpp"
 
@@ -21,8 +22,15 @@ std::string place_of(const Group& group) {
 
 void check_cuda(cudaError_t code, const char* call, const Group& group) {
   if (code == cudaSuccess) return;
+  throw_if_of_a_kernel(code, cudaGetErrorString(code));
   throw Error(ExitStatus::failure, call + std::string(" failed") + place_of(group), cudaGetErrorString(code),
               "look for an earlier message of another rank, and check the GPU with nvidia-smi");
+}
+
+/// NCCL does not say which error of CUDA's it met.
+void throw_if_a_kernel_failed() {
+  const cudaError_t code = cudaStreamQuery(nullptr);
+  throw_if_of_a_kernel(code, cudaGetErrorString(code));
 }
 
 /// The group's name, for messages of NCCL from 2.27 on.
@@ -77,7 +85,9 @@ void NcclCommunicator::begin(const char* call, std::size_t bytes) {
 }
 
 void NcclCommunicator::check(ncclResult_t result) const {
-  if (result != ncclSuccess) throw error_of(last_call_, result);
+  if (result == ncclSuccess) return;
+  throw_if_a_kernel_failed();
+  throw error_of(last_call_, result);
 }
 
 void NcclCommunicator::queue_event(cudaStream_t stream) {
@@ -107,7 +117,10 @@ void NcclCommunicator::notice_finished() {
 }
 
 void NcclCommunicator::throw_if_failed() const {
-  if (const std::optional<Error> error = failure()) throw Error(*error);
+  if (const std::optional<Error> error = failure()) {
+    throw_if_a_kernel_failed();
+    throw Error(*error);
+  }
 }
 
 std::optional<Error> NcclCommunicator::failure() const {

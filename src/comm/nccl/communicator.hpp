@@ -13,6 +13,7 @@
 
 #include "comm/call_log.hpp"
 #include "sft/comm/collectives.hpp"
+#include "sft/core/gpu_launches.hpp"
 #include "sft/device/device.hpp"
 
 namespace sft::comm {
@@ -40,6 +41,7 @@ class NcclCommunicator {
   void run(const char* call, std::size_t bytes, cudaStream_t stream, const Launch& launch) {
     throw_if_failed();
     begin(call, bytes);
+    note_launch(call, stream);
     check(launch(communicator_));
     queue_event(stream);
   }

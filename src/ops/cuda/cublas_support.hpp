@@ -10,18 +10,22 @@
 
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/gpu_launches.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops::cuda {
 
 inline void check(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
+  const cudaError_t earlier = cudaStreamQuery(nullptr);
+  throw_if_of_a_kernel(earlier, cudaGetErrorString(earlier));
   throw Error(ExitStatus::failure, fmt::format("{} failed", call), cublasLtGetStatusString(status),
               "look for an earlier message of the GPU, and check it with nvidia-smi");
 }
 
 inline void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
+  throw_if_of_a_kernel(status, cudaGetErrorString(status));
   throw Error(ExitStatus::failure, fmt::format("{} failed", call), cudaGetErrorString(status),
               "look for an earlier message of the GPU, and check it with nvidia-smi");
 }

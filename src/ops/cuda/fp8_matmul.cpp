@@ -13,6 +13,7 @@
 #include "ops/fp8_tensors.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/gpu_launches.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -139,6 +140,7 @@ class Fp8MatmulEngine::Plan {
     SFT_ENSURE(workspace_bytes_ <= workspace.num_bytes, "fp8_matmul: the workspace is no smaller than before");
     set_pointers(product);
     const float one = 1.0F, beta = product.accumulate ? 1.0F : 0.0F;
+    note_launch("cublasLtMatmul", stream);
     check(cublasLtMatmul(library, operation_.get(), &one, product.b.codes.data, b_.get(), product.a.codes.data,
                          a_.get(), &beta, product.c.data, c_.get(), product.c.data, c_.get(), &algorithm_,
                          workspace.data, workspace_bytes_, stream),

@@ -13,6 +13,7 @@
 #include "ops/tensor_arguments.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/gpu_launches.hpp"
 #include "sft/core/log.hpp"
 
 namespace sft::ops::cuda {
@@ -169,6 +170,7 @@ bool GroupedMatmulEngine::run(const std::vector<Matmul>& products, Workspace wor
   // After cublasSetStream, which takes the library back to memory of its own.
   check(cublasSetWorkspace_v2(library_, rest.data, rest.num_bytes), "cublasSetWorkspace");
   const cudaDataType_t type = type_of(taken.front().a);
+  note_launch("cublasGemmGroupedBatchedEx", stream_);
   // No TF32: its products have 10 bits.
   check(cublasGemmGroupedBatchedEx(library_, sizes.transposes_a.data(), sizes.transposes_b.data(), sizes.m.data(),
                                    sizes.n.data(), sizes.k.data(), sizes.alpha.data(), addresses.b(), type,

@@ -11,6 +11,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "sft/core/gpu_launches.hpp"
+
 namespace sft::cuda {
 
 /// The start of the block's dynamic shared memory, 128-byte aligned. Every call gives the same address.
@@ -27,12 +29,14 @@ inline constexpr std::size_t free_shared_bytes = std::size_t{48} << 10;
 
 inline void check_launch(cudaError_t code, const char* name, const char* call) {
   if (code == cudaSuccess) return;
+  throw_if_of_a_kernel(code, cudaGetErrorString(code));
   throw std::runtime_error(std::string("kernel ") + name + " was not launched (" + call + ": " +
                            cudaGetErrorString(code) + ")");
 }
 
 inline void launch_untyped(const char* name, const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes,
                            cudaStream_t stream, void** arguments) {
+  note_launch(name, stream);
   if (shared_bytes > free_shared_bytes) {
     check_launch(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)), name,
@@ -52,8 +56,8 @@ void launch_values(const char* name, void (*kernel)(P...), dim3 grid, dim3 block
 
 /// Queues kernel<<<grid, block, shared_bytes, stream>>>(arguments...) and returns; raises the kernel's limit of dynamic
 /// shared memory where it needs more than 48 KiB. Arguments are converted to the kernel's parameters and copied. Throws
-/// std::runtime_error with `name` when the launch itself is refused; errors of the running kernel show up at a later
-/// call.
+/// std::runtime_error with `name`, a literal, when the launch itself is refused, and the Error of throw_if_of_a_kernel
+/// where a kernel broke off before it.
 template <class... P, class... A>
 void launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, std::size_t shared_bytes,
             cudaStream_t stream, A&&... arguments) {

@@ -18,6 +18,7 @@
 #include "ops/cuda/view.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/gpu_launches.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -126,6 +127,7 @@ class MatmulEngine::Plan {
     SFT_ENSURE(workspace_bytes_ <= workspace.num_bytes, "matmul: the workspace is no smaller than before");
     const float one = 1.0F, beta = product.accumulate ? 1.0F : 0.0F;
     if (has_bias_) operation_.set_bias(product.bias.data);
+    note_launch("cublasLtMatmul", stream);
     check(cublasLtMatmul(library, operation_.get(), &one, product.b.data, b_.get(), product.a.data, a_.get(), &beta,
                          product.c.data, c_.get(), product.c.data, c_.get(), &algorithm_, workspace.data,
                          workspace_bytes_, stream),

@@ -14,6 +14,7 @@
 #include "handle.hpp"
 #include "product.hpp"
 #include "runtime/host_counts.hpp"
+#include "runtime/kernel_fault.hpp"
 #include "runtime/stream_queue.hpp"
 
 using namespace sft::emulation;
@@ -153,6 +154,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     verdict = judge_data(*problem, chosen, product, workspace, workspace_bytes, stream);
   }
   if (verdict.status != CUBLAS_STATUS_SUCCESS) return refuse(verdict.status, verdict.why);
+  if (has_fault()) return refuse(CUBLAS_STATUS_EXECUTION_FAILED, "a kernel broke off");
   set_last_refusal("");
   product.workspace = workspace;
   product.workspace_bytes = chosen.workspace_bytes;

@@ -18,6 +18,7 @@
 #include "descriptor.hpp"
 #include "execution.hpp"
 #include "graph.hpp"
+#include "runtime/kernel_fault.hpp"
 #include "runtime/stream_queue.hpp"
 
 namespace sft::emulation {
@@ -338,5 +339,6 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   if (!of_plan.is_finalized || !of_pack.is_finalized) {
     return refuse(CUDNN_STATUS_BAD_PARAM, "plan and variant pack have to be finalized");
   }
+  if (has_fault()) return refuse(CUDNN_STATUS_EXECUTION_FAILED, "a kernel broke off");
   return execute(handle, of_plan, of_pack);
 }

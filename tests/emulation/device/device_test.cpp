@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device room on GPUs: two of them with 64 MiB each.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <boost/test/unit_test.hpp>
@@ -7,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "checks/ends_with_fault.hpp"
 #include "device/cuda_device.hpp"
@@ -14,6 +18,7 @@
 #include "runtime/stream_queue.hpp"
 #include "sft/core/activity.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/gpu_launches.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/device/launch_tape.hpp"
@@ -166,6 +171,75 @@ BOOST_FIXTURE_TEST_CASE(chains_over_other_memory_are_other_chains, Taped) {
   BOOST_TEST(stream->tape()->counts().recordings == 3);
 }
 
+// So that an error of a kernel in a graph names it.
+BOOST_FIXTURE_TEST_CASE(a_chain_that_is_repeated_notes_its_launches_again, Taped) {
+  for (int i = 0; i < 3; ++i) {
+    const std::uint64_t before = num_launches();
+    chain(2);
+    for (const char* const name : {"first", "second"}) {
+      stream->tape()->put_off(std::array<std::uint64_t, 2>{99, 2}, [this, name] {
+        note_launch(name, stream->native());
+        device->fill_zero(on_gpu.get(), 1, *stream);
+      });
+    }
+    stream->tape()->stop();
+    const std::vector<const char*> launches = launches_since(before, stream->native());
+    BOOST_TEST_REQUIRE(launches.size() >= 2u);
+    BOOST_TEST(launches[launches.size() - 2] == std::string("first"));
+    BOOST_TEST(launches.back() == std::string("second"));
+  }
+  BOOST_TEST(stream->tape()->counts().recordings == 1);
+  BOOST_TEST(stream->tape()->counts().chains == 2);
+  stream->synchronize();
+}
+
+// Whoever waits for a stream, or sees that its GPU has passed a mark, knows that no kernel before breaks off.
+BOOST_FIXTURE_TEST_CASE(errors_of_kernels_name_no_launch_that_is_known_to_be_finished, Machine) {
+  const auto is_named = [](const std::string& name) {
+    try {
+      throw_if_of_a_kernel(cudaErrorIllegalAddress, "an illegal memory access was encountered");
+    } catch (const Error& error) {
+      return std::string(error.what()).find(name) != std::string::npos;
+    }
+    return false;
+  };
+  const std::unique_ptr<Event> event = device->make_event();
+  note_launch("before_the_wait", stream->native());
+  BOOST_TEST(is_named("before_the_wait"));
+  stream->synchronize();
+  BOOST_TEST(!is_named("before_the_wait"));
+
+  note_launch("before_the_event", stream->native());
+  event->record(*stream);
+  note_launch("behind_the_event", stream->native());
+  event->synchronize();
+  BOOST_TEST(!is_named("before_the_event"));
+  BOOST_TEST(is_named("behind_the_event"));
+
+  note_launch("before_the_mark", stream->native());
+  stream->mark();
+  note_launch("behind_the_mark", stream->native());
+  int num_tries = 0;
+  device->wait_checks().wait_until([&] { return !is_named("before_the_mark") || ++num_tries == 1000; });
+  BOOST_TEST(!is_named("before_the_mark"));
+  BOOST_TEST(is_named("behind_the_mark"));
+  stream->synchronize();
+}
+
+BOOST_AUTO_TEST_CASE(errors_of_kernels_are_told_from_others) {
+  for (const cudaError_t code : {cudaErrorIllegalAddress, cudaErrorLaunchTimeout, cudaErrorAssert,
+                                 cudaErrorHardwareStackError, cudaErrorIllegalInstruction, cudaErrorMisalignedAddress,
+                                 cudaErrorInvalidAddressSpace, cudaErrorInvalidPc, cudaErrorLaunchFailure}) {
+    BOOST_TEST(is_of_a_kernel(code), static_cast<int>(code));
+    BOOST_CHECK_EXCEPTION(check_cuda(code, "a call"), Error, [](const Error& error) {
+      return std::string(error.what()).starts_with("a CUDA kernel failed (");
+    });
+  }
+  for (const cudaError_t code : {cudaSuccess, cudaErrorInvalidValue, cudaErrorMemoryAllocation, cudaErrorNotReady}) {
+    BOOST_TEST(!is_of_a_kernel(code), static_cast<int>(code));
+  }
+}
+
 // Whatever is done with the stream, what was put off comes first.
 BOOST_FIXTURE_TEST_CASE(what_is_put_off_comes_before_anything_else, Taped) {
   const std::unique_ptr<Stream> other = device->make_stream();
@@ -277,10 +351,29 @@ struct Blocks {
   [[nodiscard]] std::byte* gpu() const { return static_cast<std::byte*>(on_gpu.get()); }
 };
 
+std::size_t num_pages(std::size_t bytes) {
+  const auto page_bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return (bytes + page_bytes - 1) / page_bytes;
+}
+
+/// Of the memory from `begin`, the start of a page, on: those that the system has memory for.
+std::size_t num_resident_pages(void* begin, std::size_t bytes) {
+  std::vector<unsigned char> states(num_pages(bytes));
+  BOOST_TEST_REQUIRE(mincore(begin, bytes, states.data()) == 0);
+  return static_cast<std::size_t>(std::ranges::count_if(states, [](unsigned char state) { return state % 2 == 1; }));
+}
+
 }  // namespace
 
+// A driver that pins pages which are not there makes them one by one, on one thread.
+BOOST_FIXTURE_TEST_CASE(pinned_memory_in_blocks_is_there_before_it_is_pinned, Blocks) {
+  const Device::Block untouched = device.allocate(bytes, Space::host);
+  BOOST_TEST(num_resident_pages(untouched.get(), bytes) == 0u);
+  BOOST_TEST(num_resident_pages(pinned.get(), bytes) == num_pages(bytes));
+  BOOST_TEST(std::all_of(host(), host() + bytes, [](std::byte x) { return x == std::byte{0}; }));
+}
+
 BOOST_FIXTURE_TEST_CASE(pinned_memory_in_blocks_is_copied_across_them, Blocks) {
-  BOOST_TEST(std::all_of(host(), host() + bytes, [](std::byte x) { return x == std::byte{0}; }));  // it was touched
   for (std::size_t i = 0; i < bytes; ++i) host()[i] = static_cast<std::byte>(i * 7 % 251);
   const Device::Block back = device.allocate(bytes, Space::pinned);
   device.copy(gpu(), host(), bytes, *stream);

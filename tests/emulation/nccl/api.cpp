@@ -14,6 +14,7 @@
 #include "communicator.hpp"
 #include "group.hpp"
 #include "launch_order.hpp"
+#include "runtime/kernel_fault.hpp"
 #include "runtime/stream_queue.hpp"
 
 using namespace sft::emulation;
@@ -49,6 +50,7 @@ ncclResult_t with(ncclComm_t handle, const char* call, const Work& work) {
 
 /// Checks a collective and queues it, now or at the end of the group.
 ncclResult_t queue(ncclComm_t handle, cudaStream_t stream, const Collective& collective) {
+  if (has_fault()) return refuse(ncclUnhandledCudaError, "a kernel broke off");
   return with(handle, "a collective",
               [&](Communicator& communicator) { return Group::of_thread().add(communicator, stream, collective); });
 }

@@ -13,6 +13,7 @@
 #include "runtime/device_properties.hpp"
 #include "runtime/errors.hpp"
 #include "runtime/host_counts.hpp"
+#include "runtime/kernel_fault.hpp"
 #include "runtime/memory.hpp"
 #include "runtime/scheduler.hpp"
 #include "runtime/state.hpp"
@@ -40,6 +41,7 @@ int driver_version() {
 }  // namespace
 
 cudaError_t result(cudaError_t code) {
+  if (has_fault()) code = cudaErrorIllegalAddress;
   if (code != cudaSuccess) last_error = code;
   return code;
 }
@@ -70,23 +72,27 @@ int num_multiprocessors() {
 using namespace sft::emulation;
 
 cudaError_t cudaGetDeviceCount(int* count) {
+  (void)connections_at_first_call();
   if (driver_version() < CUDART_VERSION) return result(cudaErrorInsufficientDriver);
   *count = num_gpus();
   return result(*count > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
 
 cudaError_t cudaSetDevice(int device) {
+  (void)connections_at_first_call();
   if (!is_device(device)) return result(cudaErrorInvalidDevice);
   set_current_device(device);
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int* device) {
+  (void)connections_at_first_call();
   *device = current_device();
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  (void)connections_at_first_call();
   if (!is_device(device)) return result(cudaErrorInvalidDevice);
   *properties = cudaDeviceProp{};
   std::snprintf(properties->name, sizeof properties->name, "Emulated GPU %d", device);
@@ -181,6 +187,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can_access, int device, int peer) {
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {
+  (void)connections_at_first_call();
   *version = driver_version();
   return cudaSuccess;
 }
@@ -235,12 +242,12 @@ cudaError_t cudaProfilerStop() {
 }
 
 cudaError_t cudaGetLastError() {
-  const cudaError_t code = last_error;
+  const cudaError_t code = result(last_error);
   last_error = cudaSuccess;
   return code;
 }
 
-cudaError_t cudaPeekAtLastError() { return last_error; }
+cudaError_t cudaPeekAtLastError() { return result(last_error); }
 
 const char* cudaGetErrorName(cudaError_t code) {
   static const std::map<cudaError_t, const char*> names{
@@ -254,11 +261,13 @@ const char* cudaGetErrorName(cudaError_t code) {
       {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle"},
       {cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered"},
       {cudaErrorHostMemoryNotRegistered, "cudaErrorHostMemoryNotRegistered"},
+      {cudaErrorIllegalAddress, "cudaErrorIllegalAddress"},
       {cudaErrorNotReady, "cudaErrorNotReady"}};
   const auto found = names.find(code);
   return found == names.end() ? "an error of the emulated GPU" : found->second;
 }
 
 const char* cudaGetErrorString(cudaError_t code) {
+  if (code == cudaErrorIllegalAddress) return "an illegal memory access was encountered";
   return code == cudaErrorMemoryAllocation ? "out of memory" : cudaGetErrorName(code);
 }

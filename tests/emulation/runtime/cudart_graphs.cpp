@@ -74,7 +74,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   if (is_default || is_refused("cudaStreamBeginCapture")) return result(cudaErrorStreamCaptureUnsupported);
   captured.capture = std::make_unique<StreamCapture>(StreamCapture{
       graphs().make({captured.device, {}}), std::this_thread::get_id(), mode == cudaStreamCaptureModeRelaxed});
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
@@ -88,7 +88,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   }
   if (is_refused("cudaStreamEndCapture")) return result(cudaErrorStreamCaptureInvalidated);
   *graph = capture->graph;
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags) {
@@ -99,7 +99,7 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph
   if (is_refused("cudaGraphInstantiate")) return result(cudaErrorMemoryAllocation);
   *executable = executables().make({from.device, from.nodes});
   ++counts().graphs_alive;
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
@@ -110,18 +110,18 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   if (graph.device != queue.device) return result(cudaErrorInvalidValue);
   for (const CUgraph_st::Node& node : graph.nodes) push(queue, node.name, node.try_run);
   ++counts().graph_launches;
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   const Lock lock(mutex());
   graphs().destroy(graph, "cudaGraphDestroy");
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   const Lock lock(mutex());
   executables().destroy(executable, "cudaGraphExecDestroy");
   --counts().graphs_alive;
-  return cudaSuccess;
+  return result(cudaSuccess);
 }

@@ -77,7 +77,7 @@ void queue_copy(CUstream_st& stream, void* destination, Place to, const void* so
 
 cudaError_t copy(void* destination, const void* source, std::size_t bytes, cudaMemcpyKind kind, CUstream_st& stream,
                  bool is_asynchronous, const char* call) {
-  if (bytes == 0) return cudaSuccess;
+  if (bytes == 0) return result(cudaSuccess);
   if (destination == nullptr || source == nullptr) return result(cudaErrorInvalidValue);
   const Place to = place_of(destination, bytes, call), from = place_of(source, bytes, call);
   require_kind(kind, to, from, call);
@@ -89,18 +89,18 @@ cudaError_t copy(void* destination, const void* source, std::size_t bytes, cudaM
     ++counts().synchronizations;
     finish(position_of(stream));
   }
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t fill(void* begin, int value, std::size_t bytes, CUstream_st& stream, const char* call) {
-  if (bytes == 0) return cudaSuccess;
+  if (bytes == 0) return result(cudaSuccess);
   if (place_of(begin, bytes, call) == Place::pageable) return result(cudaErrorInvalidValue);
   push(stream, call, [=] {
     note_write(begin, bytes);
     std::memset(begin, value, bytes);
     return true;
   });
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 /// Bytes that cudaHostRegister has pinned and that are not given back.
@@ -111,7 +111,7 @@ cudaError_t allocate_into(void** memory, MemoryKind kind, std::size_t bytes) {
   require_chosen_device("cudaMalloc, or cudaMallocHost,");
   require_no_capture("cudaMalloc, or cudaMallocHost,");
   *memory = nullptr;
-  if (bytes == 0) return cudaSuccess;
+  if (bytes == 0) return result(cudaSuccess);
   *memory = allocate(kind, current_device(), bytes);
   return result(*memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
@@ -120,14 +120,14 @@ cudaError_t free_memory(void* memory, MemoryKind kind, const char* call) {
   const Lock lock(mutex());
   require_chosen_device(call);
   require_no_capture(call);
-  if (memory == nullptr) return cudaSuccess;
+  if (memory == nullptr) return result(cudaSuccess);
   const Allocation* allocation = find_allocation(memory);
   const std::size_t bytes = allocation == nullptr ? 0 : allocation->bytes;
   if (!release(kind, memory)) {
     fault(std::string(call) + " of " + describe_address(memory) + ", which is not what it gives back");
   }
   forget_accesses(memory, bytes);
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 }  // namespace
@@ -172,7 +172,7 @@ cudaError_t cudaHostGetDevicePointer(void** device_pointer, void* memory, unsign
   const Allocation* allocation = find_allocation(memory);
   if (allocation == nullptr || allocation->kind != MemoryKind::pinned) return result(cudaErrorInvalidValue);
   *device_pointer = memory;
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
@@ -180,7 +180,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   require_chosen_device("cudaMemGetInfo");
   *free_bytes = free_device_bytes(current_device());
   *total_bytes = gpu_memory_bytes();
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
@@ -190,13 +190,13 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   if (allocation == nullptr) {
     attributes->type = cudaMemoryTypeUnregistered;
     attributes->device = -1;
-    return cudaSuccess;
+    return result(cudaSuccess);
   }
   attributes->type = allocation->kind == MemoryKind::device ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
   attributes->device = allocation->device;
   attributes->devicePointer = const_cast<void*>(pointer);
   attributes->hostPointer = allocation->kind == MemoryKind::device ? nullptr : const_cast<void*>(pointer);
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaMemcpyAsync(void* destination, const void* source, std::size_t bytes, cudaMemcpyKind kind,
@@ -220,7 +220,7 @@ cudaError_t cudaMemcpy2DAsync(void* destination, std::size_t destination_pitch, 
              static_cast<const char*>(source) + row * source_pitch, width, kind, queue, true, "cudaMemcpy2DAsync");
     if (code != cudaSuccess) return code;
   }
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaMemsetAsync(void* begin, int value, std::size_t bytes, cudaStream_t stream) {

@@ -10,10 +10,12 @@
 #include "runtime/device_properties.hpp"
 #include "runtime/errors.hpp"
 #include "runtime/host_counts.hpp"
+#include "runtime/kernel_fault.hpp"
 #include "runtime/launch_queue.hpp"
 #include "runtime/scheduler.hpp"
 #include "runtime/state.hpp"
 #include "runtime/stream_queue.hpp"
+#include "sft/core/gpu_launches.hpp"
 
 namespace sft::emulation {
 
@@ -50,9 +52,12 @@ void enqueue_kernel(const KernelLaunch& launch, void (*destroy)(void* arguments)
   if (!is_of_current) fault(name + " was launched on a stream of another device than the current one");
   const std::string problem = problem_of(launch);
   if (!problem.empty()) throw std::runtime_error(name + " was not launched (" + problem + ")");
+  note_launch(launch.name, stream);
+  const cudaError_t code = result(cudaSuccess);
+  throw_if_of_a_kernel(code, cudaGetErrorString(code));
   if (queue.capture == nullptr) ++counts().launches;
   push(queue, name, [launch, arguments] {
-    run_grid(launch);
+    if (!is_faulty(launch.name)) run_grid(launch);
     return true;
   });
 }
@@ -65,7 +70,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
   const Lock lock(mutex());
   if (flags != cudaStreamDefault && flags != cudaStreamNonBlocking) return result(cudaErrorInvalidValue);
   *stream = make_stream(flags, priority);
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return cudaStreamCreateWithPriority(stream, flags, 0);
@@ -80,34 +85,34 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   CUstream_st& destroyed = stream_of(stream, "cudaStreamDestroy");
   require_not_captured(destroyed, "cudaStreamDestroy");
   destroyed.is_destroyed = true;  // what is queued still runs
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;
   *greatest = -5;
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
   const Lock lock(mutex());
   *priority = stream_of(stream, "cudaStreamGetPriority").priority;
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags) {
   const Lock lock(mutex());
   *flags = stream_of(stream, "cudaStreamGetFlags").flags;
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
   const Lock lock(mutex());
   *device = stream_of(stream, "cudaStreamGetDevice").device;
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
   const Lock lock(mutex());
   const bool is_captured = stream_of(stream, "cudaStreamIsCapturing").capture != nullptr;
   *status = is_captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -116,7 +121,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   CUstream_st& awaited = stream_of(stream, "cudaStreamSynchronize");
   require_not_captured(awaited, "cudaStreamSynchronize");
   finish(position_of(awaited));
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const Lock lock(mutex());
@@ -129,7 +134,7 @@ cudaError_t cudaDeviceSynchronize() {
   (void)stream_of(nullptr, "cudaDeviceSynchronize");
   ++counts().synchronizations;
   finish_device(current_device());
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
   const Lock lock(mutex());
@@ -137,7 +142,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   CUstream_st& waiting = stream_of(stream, "cudaStreamWaitEvent");
   require_not_captured(waiting, "cudaStreamWaitEvent");
   wait(waiting, waited.position);  // nothing where it was never recorded
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument) {
   const Lock lock(mutex());
@@ -145,20 +150,20 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
     function(argument);
     return true;
   });
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   const Lock lock(mutex());
   *event = make_event(flags);
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   const Lock lock(mutex());
   if (event == nullptr) return result(cudaErrorInvalidResourceHandle);
   event_of(event, "cudaEventDestroy").is_destroyed = true;
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned /*flags*/) {
   const Lock lock(mutex());
@@ -174,7 +179,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
   }
   recorded.is_recorded = true;
   recorded.position = position_of(queue);
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
@@ -183,7 +188,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const Lock lock(mutex());
   ++counts().synchronizations;
   finish(event_of(event, "cudaEventSynchronize").position);
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const Lock lock(mutex());
@@ -198,5 +203,5 @@ cudaError_t cudaEventElapsedTime(float* elapsed_ms, cudaEvent_t start, cudaEvent
   if (!has_times) return result(cudaErrorInvalidResourceHandle);
   if (!is_finished(first.position) || !is_finished(second.position)) return result(cudaErrorNotReady);
   *elapsed_ms = static_cast<float>(second.time_ms - first.time_ms);
-  return cudaSuccess;
+  return result(cudaSuccess);
 }

@@ -5,7 +5,8 @@
 
 namespace sft::emulation {
 
-/// Remembers an error for cudaGetLastError, and returns it.
+/// Remembers an error for cudaGetLastError, and returns it: cudaErrorIllegalAddress, whatever `code` is, once a kernel
+/// broke off.
 cudaError_t result(cudaError_t code);
 
 }  // namespace sft::emulation

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -13,6 +14,7 @@
 #include <thread>
 
 #include "runtime/device_properties.hpp"
+#include "runtime/kernel_fault.hpp"
 #include "runtime/memory.hpp"
 #include "runtime/state.hpp"
 #include "runtime/stream_queue.hpp"
@@ -78,8 +80,10 @@ bool try_head(CUstream_st& stream) {
   return true;
 }
 
-/// Runs one task of the stream that goes first among those that can; false when none can. Device memory is readable.
+/// Runs one task of the stream that goes first among those that can; false when none can, or a kernel broke off. Device
+/// memory is readable.
 bool run_one() {
+  if (has_fault()) return false;
   Scheduler& self = scheduler();
   constexpr unsigned long long tasks_per_draw = 4;
   if (self.ranks.size() != self.streams.size() || random_below(tasks_per_draw) == 0) draw_ranks();
@@ -111,7 +115,16 @@ void set_current_device(int device) {
   is_any_device_chosen = true;
 }
 
+const std::string& connections_at_first_call() {
+  static const auto* const found = [] {
+    const char* const value = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    return new std::string(value == nullptr ? "" : value);
+  }();
+  return *found;
+}
+
 void require_chosen_device(const char* call) {
+  (void)connections_at_first_call();
   if (device_of_thread.has_value() || !is_any_device_chosen) return;
   fault(std::string(call) + " was called by a thread that has chosen no device (cudaSetDevice), as another has");
 }
@@ -223,7 +236,7 @@ bool is_finished(const StreamPosition& position) {
 void finish(const StreamPosition& position) {
   require_no_capture("a wait of the host");
   const DeviceMemoryAccess access;
-  while (!is_finished(position)) {
+  while (!is_finished(position) && !has_fault()) {
     if (!run_one()) usleep(wait_us);
   }
   join(scheduler().host_clock, position.clock);

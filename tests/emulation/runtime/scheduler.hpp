@@ -103,7 +103,7 @@ void require_no_capture(const char* call);
 [[nodiscard]] StreamPosition position_of(CUstream_st& stream);
 void wait(CUstream_st& stream, const StreamPosition& position);
 [[nodiscard]] bool is_finished(const StreamPosition& position);
-/// Runs tasks until the position is reached; the host then knows it.
+/// Runs tasks until the position is reached, which the host then knows, or a kernel broke off.
 void finish(const StreamPosition& position);
 /// finish() for every stream of the device.
 void finish_device(int device);

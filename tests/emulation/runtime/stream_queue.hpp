@@ -55,6 +55,10 @@ inline constexpr int fault_exit_status = 86;
 /// Starts the sequence anew, as if SFT_EMULATION_SEED were `seed`.
 void set_seed(unsigned long long seed);
 
+/// CUDA_DEVICE_MAX_CONNECTIONS as the first call of the runtime found it, which the real one then keeps to; empty: it
+/// was not set. This is such a call too.
+[[nodiscard]] const std::string& connections_at_first_call();
+
 /// What the host has done since the start of the program.
 struct HostCounts {
   long launches = 0;            ///< kernels, each by itself

@@ -117,6 +117,28 @@ check "with the same bits" same tuned tuned_halves
 refuses 2 'device\.matmul_autotune = true. does not go with backend = cpu' \
   "${train[@]}" --train.output_dir refused --device.backend cpu --device.matmul_autotune true
 
+# A kernel that breaks off on one rank ends all of them.
+cat >with_fault <<'SH'
+#!/bin/sh
+# with_fault RANK NAME[:N] WORD...: runs the words; on that rank this kernel breaks off.
+[ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-}}" != "$1" ] || export SFT_EMULATED_KERNEL_FAULT="$2"
+shift 2
+exec "$@"
+SH
+chmod +x with_fault
+kernels='a CUDA kernel failed \(an illegal memory access was encountered; the last kernels launched were, newest first, '
+for device in '--device.comm auto' '--device.comm host' '--device.cuda_graphs true'; do
+  read -ra words <<<"$device"
+  for fault in swiglu_forward:3 update:3; do
+    refuses 1 "error: rank 1: $kernels.*${fault%:*}.*\): run again with CUDA_LAUNCH_BLOCKING=1" \
+      "$mpiexec" -np 2 ./with_fault 1 "$fault" "$sft" tiny.ini --device.backend cuda --train.output_dir broken "${words[@]}"
+    check "it came no further" test "$(grep -c '' broken/metrics.jsonl)" -lt "$num_steps"
+    rm -r broken
+  done
+done
+SFT_EMULATED_KERNEL_FAULT=swiglu_forward:3 refuses 1 "error: $kernels.*swiglu_forward" \
+  "$sft" tiny.ini --device.backend cuda --train.output_dir broken --parallel.dp_shard_size 1
+
 export SFT_EMULATED_GPUS=1
 refuses 2 'GPU' "${train[@]}" --train.output_dir few --device.backend cuda
 succeeds "2 ranks on one GPU, with copies through the host" \

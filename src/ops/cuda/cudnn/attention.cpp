@@ -15,6 +15,7 @@
 #include "ops/cuda/cudnn/working_memory.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
 #include "ops/cuda/view.hpp"
+#include "sft/core/gpu_launches.hpp"
 #include "sft/core/log.hpp"
 
 namespace sft::ops::cuda::cudnn {
@@ -63,6 +64,17 @@ GraphCall backward_call(const AttentionBackward& a, const Documents::Call& docum
   call.dk_offsets = documents.keys->offsets(keys_row);
   call.dv_offsets = documents.keys->offsets(keys_row);
   return call;
+}
+
+void run(const Graph& graph, const GraphCall& call, void* workspace, cudaStream_t stream) {
+  note_launch("attention of cuDNN", stream);
+  try {
+    graph.run(call, workspace);
+  } catch (const Refusal&) {
+    const cudaError_t earlier = cudaStreamQuery(nullptr);
+    throw_if_of_a_kernel(earlier, cudaGetErrorString(earlier));
+    throw;
+  }
 }
 
 }  // namespace
@@ -175,7 +187,7 @@ bool Attention::forward(const AttentionForward& attention, const Documents& docu
   }
   std::byte* const workspace = working_place(graph->workspace_bytes());
   if (workspace == nullptr) return false;
-  for (const GraphCall& call : calls) graph->run(call, workspace);
+  for (const GraphCall& call : calls) run(*graph, call, workspace, stream_);
   fill_outside(a.out, documents, 0.0F);
   fill_outside(a.lse, documents, -std::numeric_limits<float>::infinity());
   ++calls_.forward;
@@ -223,7 +235,7 @@ bool Attention::merge(const AttentionForward& attention, Rectangles& rectangles)
   for (Part& part : parts) {
     part.call.out = sums;
     part.call.lse = sums_lse;
-    graph->run(part.call, memory + sums_bytes);
+    run(*graph, part.call, memory + sums_bytes, stream_);
     const auto [first, count] = part.queries;
     const Tensor out = a.out.rows(first, count);
     attention_merge({out.data, out.stride0, /*is_bf16=*/false, is_aligned(out)}, floats_of(a.lse.rows(first, count)),
@@ -264,7 +276,7 @@ bool Attention::backward(const AttentionBackward& attention, const Documents& do
     calls[i].dq = dq.data;
     calls[i].dk = dk.data;
     calls[i].dv = dv.data;
-    graph->run(calls[i], keys + 2 * keys_bytes);
+    run(*graph, calls[i], keys + 2 * keys_bytes, stream_);
     if (!are_tails) continue;
     const RowRange rows = documents.calls()[i].keys->all();
     for (const auto& [sum, part] : key_gradients) {
