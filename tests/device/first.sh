@@ -51,33 +51,43 @@ pack() {
 declare -A first_failed=()
 
 # step NAME NEEDS SECONDS WHAT COMMAND...: a line of the table. NEEDS: steps, between commas, that it builds on, or -.
-# Ends within SECONDS, or SFT_DEVICE_STEP_S. Never fails itself.
+# Ends within SECONDS, or SFT_DEVICE_STEP_S; SKIP where the part's time is up before that. Never fails itself.
 step() {
   local name=$1 needs=$2 seconds=${SFT_DEVICE_STEP_S:-$3} what=$4 need status=0 begin=$SECONDS
   shift 4
+  if [[ $begin -ge $deadline ]]; then
+    skip "$name" "$what" "$no_time"
+    return 0
+  fi
   local -a all
   IFS=, read -r -a all <<<"$needs"
   for need in "${all[@]}"; do
     if [[ -n ${first_failed[$need]:-} ]]; then
-      first_failed[$name]=skipped
-      record SKIP "$what" "it builds on $need"
-      pack
+      skip "$name" "$what" "it builds on $need"
       return 0
     fi
   done
+  local limit=$seconds took whole=$deadline
+  if [[ $((deadline - begin)) -lt $limit ]]; then limit=$((deadline - begin)); fi
   if [[ ! -x $(command -v "$1") ]]; then
     log=$output/$part/$name.log
     echo "$1 is not there" >"$log"
     status=127
   else
-    local whole=$deadline
-    if [[ $((SECONDS + seconds)) -lt $deadline ]]; then deadline=$((SECONDS + seconds)); fi
+    deadline=$((begin + limit))
     logged "$name" "$@" || status=$?
     deadline=$whole
   fi
+  took=$((SECONDS - begin))
+  # Killed by force, behind its limit; before that a signal is not of timeout.
+  if [[ $status -eq 137 && $took -ge $limit ]]; then status=124; fi
+  if [[ $status -eq 124 && $limit -lt $seconds ]]; then
+    skip "$name" "$what" "$no_time: ended after $took of its $seconds s, see $log"
+    return 0
+  fi
   case $status in
-    0) record PASS "$what" "$((SECONDS - begin)) s" ;;
-    124 | 137) record FAIL "$what" "no end after $((SECONDS - begin)) s, see $log" ;;
+    0) record PASS "$what" "$took s" ;;
+    124) record FAIL "$what" "no end after $took s, see $log" ;;
     127) record FAIL "$what" "$(grep -m1 -E 'cannot open shared|not found|is not there' "$log" || tail -n 1 "$log")" ;;
     13[0-9] | 14[0-9]) record FAIL "$what" "ended by signal $((status - 128)), see $log" ;;
     *) record FAIL "$what" "status $status: $(grep -m1 -E 'error: in|error:|failed' "$log" | cut -c1-160 || true)" ;;
@@ -85,6 +95,13 @@ step() {
   if [[ $status -ne 0 ]]; then first_failed[$name]=$name; fi
   pack
   return 0
+}
+
+# skip NAME WHAT WHY: the line of a step that is not taken, nor are those that build on it.
+skip() {
+  first_failed[$1]=skipped
+  record SKIP "$2" "$3"
+  pack
 }
 
 # path NAME: of a program, also of one that is missing.
@@ -100,6 +117,9 @@ figures() {
     if [[ -n $rate ]]; then record FIGURE "$2: $op" "$rate"; fi
   done
 }
+
+# unless_given OPTION VALUE: these words, but for an option of bench_ops that SFT_DEVICE_BENCH_OPS has.
+unless_given() { [[ " ${bench_ops_words[*]} " == *" $1 "* ]] || echo "$1 $2"; }
 
 part_first() {
   # A process of MPI by itself needs no daemon.
@@ -121,9 +141,10 @@ part_first() {
     step "$file" device 30 "a kernel of $file" "$(path "$name")" "--run_test=$cases"
   done < <(first_kernels)
   step products device 60 "products of cuBLASLt, small" "$(path device_ops_test)" --run_test=products
+  # shellcheck disable=SC2046
   step roof products 40 "a copy, and a product of cuBLASLt of 4096^3" \
     "${bench_ops[@]}" --model "${models[0]}" --part products --layers 1 --tokens 256 --length 128 \
-    --product_size "${SFT_DEVICE_PRODUCT_SIZE:-4096}" --repetitions 2
+    $(unless_given --product_size 4096) $(unless_given --repetitions 2)
   figures roof "256 tokens"
   step loops attention_sm80_forward.cu,attention_sm80_backward.cu 40 "attention as the formula's loops have it" \
     "$(path device_attention_test)" --run_test=attention/gradients_are_those_of_the_formula
@@ -163,8 +184,10 @@ part_first() {
     record SKIP "the same steps by PyTorch" "$python has no torch and transformers (PYTHON names another one)"
   fi
   if command -v ncu >/dev/null; then
+    # shellcheck disable=SC2046
     step ncu rates 60 "what ncu sees of attention" ncu --set basic --kernel-name regex:attention --launch-count 4 \
-      "${bench_ops[@]}" --model "${models[0]}" --part products --layers 1 --tokens 4096 --length 4096 --repetitions 1
+      "${bench_ops[@]}" --model "${models[0]}" --part products --layers 1 --tokens 4096 --length 4096 \
+      $(unless_given --repetitions 1)
   else
     record SKIP "what ncu sees of attention" "there is no ncu (it comes with the CUDA toolkit)"
   fi

@@ -60,6 +60,12 @@ first_kernels_of() { sed -n '/^LIST$/q; /<<.LIST.$/,$p' "$here/first.sh" | awk '
 kernels_of_source() { find "$source_folder/src/ops" -name '*.cu' -printf '%f\n' | sort; }
 check "kernels that have no step, or steps that have no kernel" diff <(kernels_of_source) <(first_kernels_of)
 
+# A driver that hangs holds nothing else up.
+mkdir hangs
+stub hangs nvidia-smi <<<'sleep 60'
+prints 1 '^FAIL .*the driver answers: no end after 1 s' env PATH="$PWD/hangs:$PATH" SFT_DEVICE_STEP_S=1 "$run" build first
+check "kernels are tried all the same" grep -q '^PASS .*a kernel of rope.cu' out
+
 # A kernel crashes: its line, and nothing else but what builds on it.
 stub build/bin device_attention_test <<'END'
 if [[ $* == *rows_without_a_span* ]]; then kill -SEGV $$; fi
@@ -77,6 +83,25 @@ prints 1 '^FAIL .*the GPU is there.*no end after' env SFT_DEVICE_STEP_S=1 "$run"
 check "one FAIL line of a GPU that hangs" test "$(grep -c '^FAIL ' out)" -eq 1
 check "nothing passes behind it" test "$(grep -c '^PASS ' out)" -eq 1
 check "the archive of a GPU that hangs" grep -q 'no end after' <(results)
+sound device_ops_test
+
+# A program that ends by itself like one that was ended by force is none that hangs.
+# shellcheck disable=SC2016
+stub build/bin device_experts_test <<<'kill -KILL $$'
+prints 1 '^FAIL .*a kernel of router.cu: ended by signal 9' "$run" build first
+sound device_experts_test
+
+# The part's time is up: what was not tried is no failure, and is counted. One step is ended by it, or none.
+# shellcheck disable=SC2016
+stub build/bin device_ops_test <<<'sleep "${STUB_SLEEP:-0.6}"'
+prints 0 ' PASS, 0 FAIL, [0-9]+ SKIP, [0-9]+ of them with no time left$' env SFT_DEVICE_PART_S=2 "$run" build first
+check "what was in time" grep -q '^PASS .*the GPU is there' out
+check "no step is called one that hangs" test "$(grep -c 'no end after' out)" -eq 0
+check "steps that build on nothing or on what passed" test "$(grep -c '^SKIP .*a kernel of .*: no time left$' out)" -ge 20
+check "the archive has them" grep -q 'no time left' <(results)
+prints 0 '^SKIP .*the GPU is there.*: no time left: ended after [0-9]+ of its 60 s' \
+  env STUB_SLEEP=60 SFT_DEVICE_PART_S=3 "$run" build first
+prints 1 '^FAIL .*the GPU is there.*no end after 2 s' env STUB_SLEEP=60 SFT_DEVICE_PART_S=60 SFT_DEVICE_STEP_S=2 "$run" build first
 sound device_ops_test
 
 # A library is missing, a program is missing: said with its name.

@@ -18,8 +18,8 @@
 # The environment changes what is measured: SFT_DEVICE_MODELS (the names that bench_step knows), SFT_DEVICE_LENGTHS (tokens
 # of a row), SFT_DEVICE_STEP_TOKENS (of an optimizer step), SFT_DEVICE_STEPS (of which the median counts),
 # SFT_DEVICE_TOKENS (of a micro-batch, for rooflines), SFT_DEVICE_BENCH_OPS (options of bench_ops), SFT_DEVICE_PART_S (time
-# of a part), SFT_DEVICE_STEP_S (of a step of the part first), SFT_DEVICE_FIRST_LAYERS and SFT_DEVICE_PRODUCT_SIZE (of
-# that part), SFT_OPS_SEED (of random inputs), SFT_ATTENTION_ROUNDS, PYTHON (with torch and transformers, for peers).
+# of a part), SFT_DEVICE_STEP_S (of a step of the part first), SFT_DEVICE_FIRST_LAYERS (of that
+# part), SFT_OPS_SEED (of random inputs), SFT_ATTENTION_ROUNDS, PYTHON (with torch and transformers, for peers).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 all_parts=(first ops cudnn sanitizer models nccl rooflines products step peers)
@@ -66,8 +66,11 @@ if [[ -z $build && -x $here/bench_step ]]; then build=$here; fi
 build=${build:-$(cd "$here/../.." && pwd)/build/release}
 [[ ${#chosen[@]} -gt 0 ]] || chosen=("${all_parts[@]:1}")
 
-# is_hopper: whether the GPU has compute capability 9.0, for which some kernels are.
-is_hopper() { [[ $(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1) == 9.0 ]]; }
+# ask_driver FIELDS: a line for each GPU, and for what goes wrong. A driver that hangs is not waited for.
+ask_driver() { timeout --kill-after=1 "${SFT_DEVICE_STEP_S:-20}" nvidia-smi "--query-gpu=$1" --format=csv,noheader 2>&1 || true; }
+
+# is_hopper: whether the GPU has compute capability 9.0, for which some kernels are. It is asked once.
+is_hopper() { [[ ${capabilities%%$'\n'*} == 9.0 ]]; }
 
 # programs_of_ops: the programs with tests of ops that are for this GPU.
 programs_of_ops() {
@@ -153,6 +156,7 @@ case $action in
     ;;
 esac
 
+capabilities=$(ask_driver compute_cap)
 mapfile -t needed < <(programs_of "${chosen[@]}")
 for name in "${needed[@]}"; do program "$name" >/dev/null; done
 present=()
@@ -269,7 +273,7 @@ INI
 describe_machine() {
   date -u '+%Y-%m-%d %H:%M UTC'
   uname -sr
-  nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>&1 || true
+  ask_driver name,driver_version,memory.total
   if (program sft) >/dev/null 2>&1; then "$(program sft)" --version || true; fi
 }
 

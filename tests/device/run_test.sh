@@ -77,6 +77,8 @@ prints 1 '^ *wrong at element 7' "$run" build ops
 check "the table has the failure" grep -q '^ops .*FAIL *status 201' out
 stub build/bin device_ops_test <<<'sleep 30'
 prints 1 '^FAIL .*device_ops_test.*: no end after' env SFT_DEVICE_PART_S=1 "$run" build ops
+check "what has no time left is no failure" test "$(grep -c '^SKIP .*device_.*_test.*: no time left$' out)" -eq 2
+check "it is counted" grep -qE ' FAIL, [0-9]+ SKIP, 2 of them with no time left$' out
 
 # NVIDIA's libraries lie nowhere, or where PyTorch is alone.
 # shellcheck disable=SC2016
