@@ -110,11 +110,12 @@ bool is_of_a_kernel(int cuda_error) noexcept {
 void throw_if_of_a_kernel(int cuda_error, const char* text) {
   if (!is_of_a_kernel(cuda_error)) return;
   const std::string last = last_names();
-  throw Error(ExitStatus::failure, "a CUDA kernel failed",
-              last.empty() ? fmt::format("{}; no kernel of this program was under way", text)
-                           : fmt::format("{}; the last kernels launched were, newest first, {}", text, last),
-              "run again with CUDA_LAUNCH_BLOCKING=1 and --device.cuda_graphs false, where the first name is the kernel's, "
-              "and report it; where that differs from run to run, check the GPU with nvidia-smi");
+  throw Error(
+      ExitStatus::failure, "a CUDA kernel failed",
+      last.empty() ? fmt::format("{}; no kernel of this program was under way", text)
+                   : fmt::format("{}; the last kernels launched were, newest first, {}", text, last),
+      "run again with CUDA_LAUNCH_BLOCKING=1 and --device.cuda_graphs false, where the first name is the kernel's, "
+      "and report it; where that differs from run to run, check the GPU with nvidia-smi");
 }
 
 }  // namespace sft

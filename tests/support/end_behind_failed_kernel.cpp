@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Part of a test program on GPUs: once a kernel broke off, CUDA gives its error to all that follows. So the program ends
-// behind the case in which that is found; on several ranks its launcher ends the others.
+// Part of a test program on GPUs: once a kernel broke off, CUDA gives its error to all that follows. So the program
+// ends behind the case in which that is found; on several ranks its launcher ends the others.
 #include <cuda_runtime_api.h>
 
 #include <boost/cstdlib.hpp>

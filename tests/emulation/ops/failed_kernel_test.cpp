@@ -50,9 +50,8 @@ BOOST_AUTO_TEST_CASE(of_a_kernel) {
 }
 
 BOOST_AUTO_TEST_CASE(of_a_product) {
-  check_message(error_behind_fault([](Backend& ops, const Tensors& x) {
-    ops.matmul({.a = x.a.gpu(), .b = x.b.gpu(), .c = x.c.gpu()});
-  }));
+  check_message(error_behind_fault(
+      [](Backend& ops, const Tensors& x) { ops.matmul({.a = x.a.gpu(), .b = x.b.gpu(), .c = x.c.gpu()}); }));
 }
 
 BOOST_AUTO_TEST_CASE(of_a_wait) {

@@ -34,9 +34,10 @@ std::string message() {
 BOOST_AUTO_TEST_CASE(an_error_names_different_kernels_the_newest_first) {
   finish_all();
   for (const char* const name : {"swiglu", "rms_norm", "rms_norm", "swiglu"}) sft::note_launch(name, &a_stream);
-  BOOST_TEST(message().starts_with("a CUDA kernel failed (an illegal memory access was encountered; the last kernels "
-                                   "launched were, newest first, swiglu, rms_norm): run again with CUDA_LAUNCH_BLOCKING=1"),
-             message());
+  BOOST_TEST(
+      message().starts_with("a CUDA kernel failed (an illegal memory access was encountered; the last kernels "
+                            "launched were, newest first, swiglu, rms_norm): run again with CUDA_LAUNCH_BLOCKING=1"),
+      message());
 }
 
 BOOST_AUTO_TEST_CASE(what_a_stream_has_finished_is_not_named) {
