@@ -14,7 +14,6 @@
 #include <span>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "sft/core/activity.hpp"
 #include "sft/core/error.hpp"
@@ -95,7 +94,7 @@ ops::MatmulAlgorithms measure(const config::ValidConfig& config, const data::Mic
   const Activity measuring(ActivityKind::works, "measuring matrix products");
   const auto begin = std::chrono::steady_clock::now();
   plan::RankPlan plan(config, limits, place, machine);
-  const std::vector<ops::Matmul> products = plan::list_products(config, plan);
+  const ops::ListedProducts products = plan::list_products(config, plan);
   ops::MatmulAlgorithms known{.library = ops::matmul_library(device), .of_products = {}};
   const fs::path of_user = file_of_user(known.library);
   merge(known, read_list(fs::path(config->train.output_dir) / file_of_run));

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "sft/ops/attention_graphs.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/ops/factory.hpp"
+#include "sft/ops/listed_products.hpp"
 #include "sft/ops/matmul_algorithms.hpp"
 #include "sft/ops/shapes.hpp"
 
@@ -38,7 +38,7 @@ namespace sft::ops::cuda {
 
 /// See ops::matmul_library and ops::tune_matmul.
 [[nodiscard]] std::string matmul_library(const device::Device& device);
-[[nodiscard]] MatmulTuning tune_matmul(device::Device& device, std::span<const Matmul> products,
+[[nodiscard]] MatmulTuning tune_matmul(device::Device& device, const ListedProducts& products,
                                        const MatmulAlgorithms& known);
 
 /// See ops::require_fp8_tiles.

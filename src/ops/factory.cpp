@@ -144,7 +144,7 @@ void require_fp8_tiles() {
 #endif
 }
 
-MatmulTuning tune_matmul([[maybe_unused]] device::Device& device, [[maybe_unused]] std::span<const Matmul> products,
+MatmulTuning tune_matmul([[maybe_unused]] device::Device& device, [[maybe_unused]] const ListedProducts& products,
                          [[maybe_unused]] const MatmulAlgorithms& known) {
   require_built(device::Kind::cuda);
 #if SFT_HAVE_CUDA
@@ -192,7 +192,7 @@ std::size_t products_bytes(const Backend& counter, const ProductUse& use) {
   return dynamic_cast<const cpu::ProductCounter&>(counter).code_bytes(use);
 }
 
-const std::vector<Matmul>& listed_products(const Backend& list) {
+const ListedProducts& listed_products(const Backend& list) {
   return dynamic_cast<const null::ProductList&>(list).products();
 }
 

@@ -28,9 +28,11 @@ struct ProductBlock {
 /// block. Throws std::logic_error where one row alone is beyond the limits.
 [[nodiscard]] ProductBlock block_of(const Matmul& product, const ProductLimits& limits);
 
-/// Calls `run` for each block, in order. An element of c is the sum of the same terms in the same order as without
-/// blocks; where k is cut, sums of blocks are added up in c, which has to be float32. The bias goes with the first of
-/// them. A product within the limits is one call with the product itself.
+/// Calls `run` for each block, in order. An element of c is the sum of the same terms as without blocks. Cuts of rows
+/// and columns leave the order of its terms to `run`: the bits are the same where that does not depend on the shape,
+/// but a library may choose another algorithm for a block. Where k is cut, sums of blocks are added up in c, which has
+/// to be float32, one after the other: another order than that of one product, so the last digits differ from its. The
+/// bias goes with the first of them. A product within the limits is one call with the product itself.
 void for_each_block(const Matmul& product, const ProductLimits& limits, const std::function<void(const Matmul&)>& run);
 
 }  // namespace sft::ops

@@ -19,6 +19,15 @@ std::uint32_t alignment_of(const void* data) {
   return 2;
 }
 
+constexpr std::uintptr_t vector_bytes = 16;  ///< that products of 8-bit floats need of pointers
+bool is_aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % vector_bytes == 0; }
+
+std::string text_of(const Fp8ProductKey::Form& form) {
+  constexpr std::array tiles{"whole", "vectors", "blocks"};
+  return fmt::format("{} {}", form.format == Fp8Format::e5m2 ? "e5m2" : "e4m3",
+                     tiles.at(static_cast<std::size_t>(form.tiles)));
+}
+
 }  // namespace
 
 std::string ProductKey::text() const {
@@ -43,6 +52,27 @@ ProductKey key_of(const Matmul& product) {
   return {{c.shape[0], c.shape[1], a.shape[transpose_a ? 0 : 1], row_stride(a), row_stride(b), row_stride(c)},
           flags_of(product),
           {alignment_of(a.data), alignment_of(b.data), alignment_of(c.data), alignment_of(bias.data)}};
+}
+
+std::string Fp8ProductKey::text() const {
+  const auto [m, n, k, a_stride, b_stride, c_stride] = sizes;
+  return fmt::format("fp8 {}x{}x{} strides {},{},{} {} x {} to {}{}{}", m, n, k, a_stride, b_stride, c_stride,
+                     text_of(a), text_of(b), is_bf16 ? "bf16" : "float32", accumulate ? ", added" : "",
+                     has_bias ? ", with bias" : "");
+}
+
+Fp8ProductKey key_of(const Fp8Matmul& product) {
+  const auto& [a, b, c, accumulate, bias] = product;
+  return {.sizes = {c.shape[0], c.shape[1], fp8_line_codes(a.codes.shape[1]), a.codes.stride0, b.codes.stride0,
+                    row_stride(c)},
+          .a = {a.format, a.tiles},
+          .b = {b.format, b.tiles},
+          .is_bf16 = c.dtype == DType::bf16,
+          .accumulate = accumulate,
+          .has_bias = bias.data != nullptr,
+          .has_bf16_bias = bias.dtype == DType::bf16,
+          .is_c_aligned = is_aligned(c.data),
+          .is_bias_aligned = is_aligned(bias.data)};
 }
 
 }  // namespace sft::ops

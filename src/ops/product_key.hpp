@@ -3,6 +3,7 @@
 // What a library's choice of an algorithm depends on: products with one key run alike.
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -27,5 +28,28 @@ struct ProductKeyHash {
 
 /// Of matrices that may not exist: their addresses are read, not what lies there.
 [[nodiscard]] ProductKey key_of(const Matmul& product);
+
+/// The same of products of 8-bit floats, c = a b^T. Those that a library takes as they are have one text for each key.
+struct Fp8ProductKey {
+  /// An operand's.
+  struct Form {
+    Fp8Format format;
+    Fp8Tiles tiles;
+    auto operator<=>(const Form&) const = default;
+  };
+
+  std::array<std::int64_t, 6> sizes;  ///< m, n, k with the zeros behind a line, and the strides of a, b, c
+  Form a, b;
+  bool is_bf16, accumulate, has_bias;  ///< c, and what is added
+  /// The bias, and whether c and the bias begin at multiples of 16 bytes: always so where a library takes them.
+  bool has_bf16_bias, is_c_aligned, is_bias_aligned;
+  auto operator<=>(const Fp8ProductKey&) const = default;
+
+  /// "fp8 4096x6144x1024 strides 1024,1024,6144 e5m2 vectors x e4m3 blocks to bf16, added, with bias"
+  [[nodiscard]] std::string text() const;
+};
+
+/// Of matrices that may not exist.
+[[nodiscard]] Fp8ProductKey key_of(const Fp8Matmul& product);
 
 }  // namespace sft::ops

@@ -36,7 +36,7 @@ std::size_t plan_products(const config::ValidConfig& config, RankPlan& plan) {
   });
 }
 
-std::vector<ops::Matmul> list_products(const config::ValidConfig& config, RankPlan& plan) {
+ops::ListedProducts list_products(const config::ValidConfig& config, RankPlan& plan) {
   if (plan.limits.tokens == 0) return {};
   return rehearse(config, plan, Work::listed, [](const ops::Backend& list) { return ops::listed_products(list); });
 }

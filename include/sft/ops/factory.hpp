@@ -6,12 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "sft/device/clocked_device.hpp"
 #include "sft/ops/backend.hpp"
+#include "sft/ops/listed_products.hpp"
 #include "sft/ops/matmul_algorithms.hpp"
 #include "sft/ops/shapes.hpp"
 
@@ -55,7 +55,7 @@ void require_fp8_tiles();
 /// Times, on random numbers, what the heuristic of cuBLASLt proposes for each of `products`, of which the memory need
 /// not exist, and takes what is faster by more than the clock's noise; what `known` has of this library is taken as it
 /// is. Takes device memory for the time of the call, a third of what is free at most. `device` is a GPU.
-[[nodiscard]] MatmulTuning tune_matmul(device::Device& device, std::span<const Matmul> products,
+[[nodiscard]] MatmulTuning tune_matmul(device::Device& device, const ListedProducts& products,
                                        const MatmulAlgorithms& known);
 
 /// A backend that holds every call against the rules of backend.hpp before `inner` runs it: std::logic_error names the
@@ -90,7 +90,7 @@ void require_fp8_tiles();
 /// `stream` outlives it.
 [[nodiscard]] std::unique_ptr<Backend> make_product_list(device::Stream& stream);
 /// What `list`, of make_product_list, was given, over addresses that must not be used.
-[[nodiscard]] const std::vector<Matmul>& listed_products(const Backend& list);
+[[nodiscard]] const ListedProducts& listed_products(const Backend& list);
 
 /// How a run uses the products of a step.
 struct ProductUse {

@@ -15,6 +15,12 @@ struct MatmulAlgorithms {
   std::string library;  ///< "cuBLASLt 130000 on NVIDIA H200"
   /// Both as a library writes them: sizes, strides, dtypes and alignments of a product, and what names an algorithm.
   std::map<std::string, std::string> of_products;
+
+  /// Null where there is none.
+  [[nodiscard]] const std::string* find(const std::string& product) const {
+    const auto found = of_products.find(product);
+    return found != of_products.end() ? &found->second : nullptr;
+  }
 };
 
 /// As lines of text: the library, then a product and its algorithm on each.

@@ -3,10 +3,9 @@
 // The matrix products of a rank, and what their machine code takes, by the code that trains, over nothing.
 
 #include <cstddef>
-#include <vector>
 
 #include "sft/config/valid_config.hpp"
-#include "sft/ops/backend.hpp"
+#include "sft/ops/listed_products.hpp"
 #include "sft/plan/rank_plan.hpp"
 
 namespace sft::plan {
@@ -19,6 +18,6 @@ namespace sft::plan {
 /// The products of a step on micro-batches that are as large as they can be, each kind once, over addresses that must
 /// not be used. Those of experts and of an optimizer are not among them. `plan` is laid out over nothing behind it.
 /// Pure.
-[[nodiscard]] std::vector<ops::Matmul> list_products(const config::ValidConfig& config, RankPlan& plan);
+[[nodiscard]] ops::ListedProducts list_products(const config::ValidConfig& config, RankPlan& plan);
 
 }  // namespace sft::plan

@@ -36,7 +36,7 @@ class CudaBackend final : public Backend {
     uses_cudnn_ = is_of_library(attention);
     for_hopper_ = attention == AttentionKernels::hopper;
     products_.emplace(native_, ProductLimits{}, algorithms);
-    fp8_products_.emplace(native_);
+    fp8_products_.emplace(native_, ProductLimits{}, algorithms);
     scratch_.num_bytes = scratch_bytes;
   }
   /// For what ends a step (ops::make_step_backend).

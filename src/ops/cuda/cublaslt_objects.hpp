@@ -15,13 +15,21 @@
 
 namespace sft::ops::cuda {
 
+/// What a row-major matrix is described by; `stride` in elements.
+struct MatrixForm {
+  cudaDataType type;
+  std::int64_t rows, columns, stride;
+};
+[[nodiscard]] inline MatrixForm form_of(const ConstTensor& x) {
+  return {type_of(x), x.shape[0], x.shape[1], row_stride(x)};
+}
+
 /// A row-major matrix.
 class Layout {
  public:
-  explicit Layout(const ConstTensor& x) : Layout(type_of(x), x.shape[0], x.shape[1], row_stride(x)) {}
-  Layout(cudaDataType type, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
-    check(cublasLtMatrixLayoutCreate(&layout_, type, static_cast<std::uint64_t>(columns),
-                                     static_cast<std::uint64_t>(rows), stride),
+  explicit Layout(const MatrixForm& x) {
+    check(cublasLtMatrixLayoutCreate(&layout_, x.type, static_cast<std::uint64_t>(x.columns),
+                                     static_cast<std::uint64_t>(x.rows), x.stride),
           "cublasLtMatrixLayoutCreate");
   }
   ~Layout() { cublasLtMatrixLayoutDestroy(layout_); }

@@ -7,13 +7,12 @@
 #include <array>
 
 #include "ops/backends.hpp"
-#include "ops/cuda/cublaslt_objects.hpp"
+#include "ops/cuda/cublaslt_plan.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
 #include "ops/cuda/view.hpp"
 #include "ops/fp8_tensors.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
-#include "sft/core/gpu_launches.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -76,18 +75,23 @@ bool has_scales(const ConstFp8Matrix& x) {
   return !has_gaps && x.scales.shape[1] % line_multiple == 0 && is_aligned(x.scales.data);
 }
 
-/// The matrix with `lines`, some more than it has, of which nothing counts, and with scales that the library reads: a
-/// copy of its own in `memory` unless they are that already.
-ConstFp8Matrix made_ready(ConstFp8Matrix x, std::int64_t lines, std::byte* memory, cudaStream_t stream) {
-  const bool has_lines = lines == x.codes.shape[0];
-  x.codes.shape[0] = lines;
+/// The matrix with scales that the library reads for all of its lines, some of which have none as they do not count: a
+/// copy in `memory` unless they are that already.
+ConstFp8Matrix made_ready(ConstFp8Matrix x, std::byte* memory, cudaStream_t stream) {
+  const bool has_lines = x.tiles != Fp8Tiles::vectors || x.scales.shape[1] == x.codes.shape[0];
   if (x.tiles == Fp8Tiles::whole || (has_lines && has_scales(x))) return x;
   const Tensor scales(memory, DType::float32,
-                      {x.scales.shape[0], x.tiles == Fp8Tiles::vectors ? lines : x.scales.shape[1]});
+                      {x.scales.shape[0], x.tiles == Fp8Tiles::vectors ? x.codes.shape[0] : x.scales.shape[1]});
   SFT_ENSURE(scales.size_bytes() <= static_cast<std::size_t>(scale_bytes), "fp8_matmul: scales of a block have room");
   copy(view_of(scales.columns(0, x.scales.shape[1])), view_of(x.scales), stream);
   x.scales = scales;
   return x;
+}
+
+/// What algorithms may use.
+Preference preference_of(Workspace workspace) {
+  constexpr auto alignment = static_cast<std::uint32_t>(vector_bytes);
+  return Preference(std::array{alignment, alignment, alignment}, workspace);
 }
 
 }  // namespace
@@ -105,62 +109,41 @@ struct Fp8MatmulEngine::Steps {
 };
 
 /// How to run products of one kind.
-class Fp8MatmulEngine::Plan {
+class Fp8MatmulEngine::Plan : public CublasltPlan {
  public:
-  Plan(cublasLtHandle_t library, const Fp8Matmul& product, Workspace workspace)
-      : operation_(/*transpose_first=*/true, /*transpose_second=*/false),
-        a_(type_of(product.a), product.c.shape[0], padded_terms(product), product.a.codes.stride0),
-        b_(type_of(product.b), product.c.shape[1], padded_terms(product), product.b.codes.stride0),
-        c_(product.c) {
+  explicit Plan(const Fp8Matmul& product)
+      : CublasltPlan(/*transpose_a=*/false, /*transpose_b=*/true, form_of_codes(product.a), form_of_codes(product.b),
+                     form_of(product.c)) {
     if (product.a.tiles != Fp8Tiles::whole) {
-      operation_.set(first_scale_mode, scale_mode_of(product.b.tiles));
-      operation_.set(second_scale_mode, scale_mode_of(product.a.tiles));
+      operation().set(first_scale_mode, scale_mode_of(product.b.tiles));
+      operation().set(second_scale_mode, scale_mode_of(product.a.tiles));
     }
-    set_pointers(product);
-    constexpr auto alignment = static_cast<std::uint32_t>(vector_bytes);
-    const Preference preference(std::array{alignment, alignment, alignment}, workspace);
-    cublasLtMatmulHeuristicResult_t result{};
-    int count = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-        library, operation_.get(), b_.get(), a_.get(), c_.get(), c_.get(), preference.get(), 1, &result, &count);
-    if (status != CUBLAS_STATUS_SUCCESS || count == 0 || result.state != CUBLAS_STATUS_SUCCESS) {
-      throw Error(ExitStatus::failure, "cuBLASLt has no algorithm for a product of 8-bit floats",
-                  fmt::format("{} x {} x {}, {}", product.c.shape[0], product.c.shape[1], product.a.codes.shape[1],
-                              cublasLtGetStatusString(status)),
-                  "use a newer CUDA toolkit and driver, set train.fp8 = none, or report this shape");
-    }
-    algorithm_ = result.algo;
-    workspace_bytes_ = result.workspaceSize;
+    set_scales(product);
   }
 
-  /// The terms of a sum with the zeros behind a line.
-  static std::int64_t padded_terms(const Fp8Matmul& product) { return fp8_line_codes(product.a.codes.shape[1]); }
-
   void run(cublasLtHandle_t library, const Fp8Matmul& product, Workspace workspace, cudaStream_t stream) {
-    SFT_ENSURE(workspace_bytes_ <= workspace.num_bytes, "fp8_matmul: the workspace is no smaller than before");
-    set_pointers(product);
-    const float one = 1.0F, beta = product.accumulate ? 1.0F : 0.0F;
-    note_launch("cublasLtMatmul", stream);
-    check(cublasLtMatmul(library, operation_.get(), &one, product.b.codes.data, b_.get(), product.a.codes.data,
-                         a_.get(), &beta, product.c.data, c_.get(), product.c.data, c_.get(), &algorithm_,
-                         workspace.data, workspace_bytes_, stream),
-          "cublasLtMatmul");
+    set_scales(product);
+    operation().set_bias(product.bias.data);
+    multiply(
+        library,
+        {.a = product.a.codes.data, .b = product.b.codes.data, .c = product.c.data, .accumulate = product.accumulate},
+        workspace, stream);
   }
 
  private:
-  void set_pointers(const Fp8Matmul& product) {
-    operation_.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, product.b.scales.data);
-    operation_.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, product.a.scales.data);
-    operation_.set_bias(product.bias.data);
+  /// The terms of a sum with the zeros behind a line.
+  static MatrixForm form_of_codes(const ConstFp8Matrix& x) {
+    return {type_of(x), x.codes.shape[0], fp8_line_codes(x.codes.shape[1]), x.codes.stride0};
   }
 
-  Operation operation_;
-  Layout a_, b_, c_;
-  cublasLtMatmulAlgo_t algorithm_{};
-  std::size_t workspace_bytes_ = 0;
+  void set_scales(const Fp8Matmul& product) {
+    operation().set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, product.b.scales.data);
+    operation().set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, product.a.scales.data);
+  }
 };
 
-Fp8MatmulEngine::Fp8MatmulEngine(cudaStream_t stream, const ProductLimits& limits) : stream_(stream), limits_(limits) {
+Fp8MatmulEngine::Fp8MatmulEngine(cudaStream_t stream, const ProductLimits& limits, const MatmulAlgorithms* algorithms)
+    : stream_(stream), limits_(limits), algorithms_(algorithms) {
   check(cublasLtCreate(&library_), "cublasLtCreate");
 }
 
@@ -203,78 +186,140 @@ Fp8MatmulEngine::Steps Fp8MatmulEngine::steps_of(const Fp8Matmul& product) const
   return steps;
 }
 
-void Fp8MatmulEngine::run(const Fp8Matmul& product, Workspace workspace) {
+template <class Visit>
+void Fp8MatmulEngine::for_each_block(const Fp8Matmul& product, const Visit& visit) const {
   ensure_fits(product);
   if (product.c.empty()) return;
   const std::int64_t m = product.c.shape[0], n = product.c.shape[1];
   const Steps steps = steps_of(product);
-  // Also where nothing is made there: so the library works in as much for all products of a kind, whose plan is one.
-  constexpr auto room_bytes = static_cast<std::size_t>(c_bytes + 2 * scale_bytes);
-  SFT_ENSURE(workspace.num_bytes > room_bytes, "fp8_matmul: set_workspace first");
-  const Workspace rest{workspace.data, workspace.num_bytes - room_bytes};
-  const Workspace room{static_cast<std::byte*>(workspace.data) + rest.num_bytes, room_bytes};
   for (std::int64_t row = 0; row < m; row += steps.rows) {
     const std::int64_t rows = std::min(steps.rows, m - row);
     const bool is_odd = product.a.tiles == Fp8Tiles::vectors && rows % line_multiple != 0;
     for (std::int64_t column = 0; column < n; column += steps.columns) {
-      run_block(product,
-                {.row = row,
-                 .rows = rows,
-                 .column = column,
-                 .columns = std::min(steps.columns, n - column),
-                 .terms = steps.terms,
-                 .in_scratch = steps.in_scratch || is_odd},
-                room, rest);
+      visit(Block{.row = row,
+                  .rows = rows,
+                  .column = column,
+                  .columns = std::min(steps.columns, n - column),
+                  .terms = steps.terms,
+                  .in_scratch = steps.in_scratch || is_odd});
     }
   }
 }
 
-void Fp8MatmulEngine::run_block(const Fp8Matmul& product, const Block& block, Workspace room, Workspace workspace) {
+Tensor Fp8MatmulEngine::place_of(const Fp8Matmul& product, const Block& block, void* room) {
   const auto& [row, rows, column, columns, terms, in_scratch] = block;
-  const std::int64_t k = product.a.codes.shape[1];
-  auto* const memory = static_cast<std::byte*>(room.data);
-  const Tensor c = product.c.rows(row, rows).columns(column, columns);
-  const std::int64_t all_rows = in_scratch ? round_up(rows, line_multiple) : rows,
-                     all_columns = in_scratch ? round_up(columns, line_multiple) : columns;
-  const Tensor made = in_scratch ? Tensor(memory, DType::float32, {all_rows, all_columns}) : c;
-  SFT_ENSURE(!in_scratch || made.size_bytes() <= static_cast<std::size_t>(c_bytes), "fp8_matmul: a block has room");
-  const Tensor result = made.rows(0, rows).columns(0, columns);
-  if (in_scratch && product.accumulate) copy(view_of(result), view_of(ConstTensor(c)), stream_);
-  ConstTensor bias;
-  if (product.bias.data != nullptr) bias = product.bias.rows(column, columns);
-  // The library's bias of such products is bf16, whatever c is.
-  const bool is_bias_of_product =
-      bias.data != nullptr && bias.dtype == DType::bf16 && is_aligned(bias.data) && !in_scratch && terms == k;
-  for (std::int64_t term = 0; term < k; term += terms) {
-    const std::int64_t count = std::min(terms, k - term);
-    multiply({.a = made_ready(part_of(product.a, row, rows, term, count), all_rows, memory + c_bytes, stream_),
-              .b = made_ready(part_of(product.b, column, columns, term, count), all_columns,
-                              memory + c_bytes + scale_bytes, stream_),
-              .c = made,
-              .accumulate = product.accumulate || term > 0,
-              .bias = is_bias_of_product ? bias : ConstTensor()},
-             workspace);
+  if (!in_scratch) return product.c.rows(row, rows).columns(column, columns);
+  const Tensor place(room, DType::float32, {round_up(rows, line_multiple), round_up(columns, line_multiple)});
+  SFT_ENSURE(place.size_bytes() <= static_cast<std::size_t>(c_bytes), "fp8_matmul: a block has room");
+  return place;
+}
+
+bool Fp8MatmulEngine::is_bias_of_product(const Fp8Matmul& product, const Block& block) {
+  if (product.bias.data == nullptr || product.bias.dtype != DType::bf16) return false;
+  const bool is_whole_sum = block.terms == product.a.codes.shape[1];
+  return is_aligned(product.bias.rows(block.column, block.columns).data) && !block.in_scratch && is_whole_sum;
+}
+
+Fp8Matmul Fp8MatmulEngine::part_of_block(const Fp8Matmul& product, const Block& block, const Tensor& place,
+                                         std::int64_t term) {
+  const auto& [row, rows, column, columns, terms, in_scratch] = block;
+  const std::int64_t count = std::min(terms, product.a.codes.shape[1] - term);
+  Fp8Matmul part{.a = part_of(product.a, row, rows, term, count),
+                 .b = part_of(product.b, column, columns, term, count),
+                 .c = place,
+                 .accumulate = product.accumulate || term > 0};
+  part.a.codes.shape[0] = place.shape[0];
+  part.b.codes.shape[0] = place.shape[1];
+  if (is_bias_of_product(product, block)) part.bias = product.bias.rows(column, columns);
+  return part;
+}
+
+std::set<Fp8ProductKey> Fp8MatmulEngine::parts_of(const Fp8Matmul& product) const {
+  std::set<Fp8ProductKey> keys;
+  for_each_block(product, [&](const Block& block) {
+    const Tensor place = place_of(product, block, nullptr);
+    for (std::int64_t term = 0; term < product.a.codes.shape[1]; term += block.terms) {
+      keys.insert(key_of(part_of_block(product, block, place, term)));
+    }
+  });
+  return keys;
+}
+
+template <class Multiply>
+void Fp8MatmulEngine::run_parts(const Fp8Matmul& product, Workspace workspace, const Multiply& multiply) const {
+  // Also where nothing is made there: so the library works in as much for all products of a kind, whose plan is one.
+  constexpr auto room_bytes = static_cast<std::size_t>(c_bytes + 2 * scale_bytes);
+  SFT_ENSURE(workspace.num_bytes > room_bytes, "fp8_matmul: set_workspace first");
+  const Workspace rest{workspace.data, workspace.num_bytes - room_bytes};
+  std::byte* const room = static_cast<std::byte*>(workspace.data) + rest.num_bytes;
+  for_each_block(product, [&](const Block& block) {
+    const auto& [row, rows, column, columns, terms, in_scratch] = block;
+    const Tensor place = place_of(product, block, room), result = place.rows(0, rows).columns(0, columns),
+                 c = product.c.rows(row, rows).columns(column, columns);
+    if (in_scratch && product.accumulate) copy(view_of(result), view_of(ConstTensor(c)), stream_);
+    for (std::int64_t term = 0; term < product.a.codes.shape[1]; term += terms) {
+      Fp8Matmul part = part_of_block(product, block, place, term);
+      part.a = made_ready(part.a, room + c_bytes, stream_);
+      part.b = made_ready(part.b, room + c_bytes + scale_bytes, stream_);
+      multiply(part, rest);
+    }
+    if (product.bias.data != nullptr && !is_bias_of_product(product, block)) {
+      add_bias(view_of(result), {product.bias.rows(column, columns).data, product.bias.dtype == DType::bf16}, stream_);
+    }
+    if (in_scratch) copy(view_of(c), view_of(ConstTensor(result)), stream_);
+  });
+}
+
+void Fp8MatmulEngine::run(const Fp8Matmul& product, Workspace workspace) {
+  run_parts(product, workspace, [this](const Fp8Matmul& part, Workspace rest) { multiply(part, rest); });
+}
+
+std::map<std::string, ProductTiming> Fp8MatmulEngine::time(const Fp8Matmul& product, Workspace workspace,
+                                                           const MatmulAlgorithms& known) const {
+  std::map<std::string, ProductTiming> timings;
+  run_parts(product, workspace, [&](const Fp8Matmul& part, Workspace rest) {
+    const std::string name = key_of(part).text();
+    if (known.find(name) != nullptr || timings.contains(name)) return;
+    const std::unique_ptr<Plan> plan = first_plan(part, rest);
+    const auto run = [&] { plan->run(library_, part, rest, stream_); };
+    timings.emplace(name, time_proposals(*plan, library_, preference_of(rest), part.bias.data, run, stream_));
+  });
+  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  return timings;
+}
+
+std::unique_ptr<Fp8MatmulEngine::Plan> Fp8MatmulEngine::first_plan(const Fp8Matmul& product,
+                                                                   Workspace workspace) const {
+  auto plan = std::make_unique<Plan>(product);
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  const auto proposed = plan->propose(library_, preference_of(workspace), product.bias.data, 1, &status);
+  if (proposed.empty()) {
+    throw Error(ExitStatus::failure, "cuBLASLt has no algorithm for a product of 8-bit floats",
+                fmt::format("{} x {} x {}, {}", product.c.shape[0], product.c.shape[1], product.a.codes.shape[1],
+                            cublasLtGetStatusString(status)),
+                "use a newer CUDA toolkit and driver, set train.fp8 = none, or report this shape");
   }
-  if (bias.data != nullptr && !is_bias_of_product) {
-    add_bias(view_of(result), {bias.data, bias.dtype == DType::bf16}, stream_);
+  plan->take(proposed.front(), product.bias.data != nullptr);
+  return plan;
+}
+
+std::unique_ptr<Fp8MatmulEngine::Plan> Fp8MatmulEngine::make_plan(const Fp8Matmul& product, const Fp8ProductKey& key,
+                                                                  Workspace workspace) const {
+  const auto* const listed = algorithms_ != nullptr ? algorithms_->find(key.text()) : nullptr;
+  if (listed != nullptr) {
+    auto plan = std::make_unique<Plan>(product);
+    const bool is_taken = plan->take_if_fits(library_, *listed, product.bias.data, workspace);
+    if (is_taken && plan->adds_bias() == key.has_bias) return plan;
   }
-  if (in_scratch) copy(view_of(c), view_of(ConstTensor(result)), stream_);
+  return first_plan(product, workspace);
 }
 
 void Fp8MatmulEngine::multiply(const Fp8Matmul& product, Workspace workspace) {
-  const auto& [a, b, c, accumulate, bias] = product;
-  std::int64_t kind = 0;
-  for (const std::int64_t part :
-       {static_cast<std::int64_t>(a.format), static_cast<std::int64_t>(b.format), static_cast<std::int64_t>(a.tiles),
-        static_cast<std::int64_t>(b.tiles), std::int64_t{c.dtype == DType::bf16}, std::int64_t{bias.data != nullptr}}) {
-    kind = 4 * kind + part;
-  }
-  const Key key{c.shape[0],    c.shape[1], Plan::padded_terms(product), a.codes.stride0, b.codes.stride0,
-                row_stride(c), kind};
+  const Fp8ProductKey key = key_of(product);
   auto found = plans_.find(key);
   if (found == plans_.end()) {
     if (plans_.size() >= max_kept_fp8_products) plans_.clear();
-    found = plans_.emplace(key, std::make_unique<Plan>(library_, product, workspace)).first;
+    found = plans_.emplace(key, make_plan(product, key, workspace)).first;
   }
   found->second->run(library_, product, workspace, stream_);
 }

@@ -5,10 +5,10 @@
 #include <cublasLt.h>
 
 #include <memory>
-#include <string>
 #include <unordered_map>
 
 #include "ops/cuda/kernels/view.hpp"
+#include "ops/cuda/product_timing.hpp"
 #include "ops/product_blocks.hpp"
 #include "ops/product_key.hpp"
 #include "sft/ops/backend.hpp"
@@ -32,16 +32,8 @@ class MatmulEngine {
   /// scratch for the duration of the queued work.
   void run(const Matmul& product, Workspace workspace);
 
-  /// How long a product takes by what the heuristic puts first, and by what is fastest of what it proposes, seconds;
-  /// and what MatmulAlgorithms names the latter by.
-  struct Timing {
-    double first_s = 0.0, fastest_s = 0.0;
-    std::string algorithm;
-  };
-  /// Of a product within the limits, whose operands are there. The other proposals have to be faster by
-  /// `least_gain`. Waits for the stream.
-  [[nodiscard]] Timing time(const Matmul& product, Workspace workspace);
-  static constexpr double least_gain = 0.02;  ///< more than the clock of a warm GPU wavers from run to run
+  /// Of a product within the limits, whose operands are there. Waits for the stream.
+  [[nodiscard]] ProductTiming time(const Matmul& product, Workspace workspace);
 
  private:
   class Plan;

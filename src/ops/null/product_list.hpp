@@ -2,17 +2,18 @@
 #pragma once
 // The matrix products of a model, without computing any.
 
+#include <set>
 #include <unordered_set>
-#include <vector>
 
 #include "ops/null/backend.hpp"
 #include "ops/product_blocks.hpp"
 #include "ops/product_key.hpp"
+#include "sft/ops/listed_products.hpp"
 
 namespace sft::ops::null {
 
 /// Computes nothing, over the addresses of sizing arenas, and keeps one product of each key that a library would be
-/// given, blocks of what is beyond its limits.
+/// given, blocks of what is beyond its limits; of 8-bit floats one whole product of each key.
 class ProductList final : public NullBackend {
  public:
   using NullBackend::NullBackend;
@@ -20,16 +21,22 @@ class ProductList final : public NullBackend {
   void matmul(const Matmul& product) override {
     if (product.c.empty() || product.a.empty()) return;
     for_each_block(product, {}, [this](const Matmul& block) {
-      if (keys_.insert(key_of(block)).second) products_.push_back(block);
+      if (keys_.insert(key_of(block)).second) products_.plain.push_back(block);
     });
   }
 
+  void fp8_matmul(const Fp8Matmul& product) override {
+    if (product.c.empty()) return;
+    if (fp8_keys_.insert(key_of(product)).second) products_.in_fp8.push_back(product);
+  }
+
   /// In the order of their first calls.
-  [[nodiscard]] const std::vector<Matmul>& products() const { return products_; }
+  [[nodiscard]] const ListedProducts& products() const { return products_; }
 
  private:
   std::unordered_set<ProductKey, ProductKeyHash> keys_;
-  std::vector<Matmul> products_;
+  std::set<Fp8ProductKey> fp8_keys_;
+  ListedProducts products_;
 };
 
 }  // namespace sft::ops::null

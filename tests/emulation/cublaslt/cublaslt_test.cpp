@@ -241,6 +241,34 @@ void expect_refusal(const Case& c, const std::string& words) {
   BOOST_TEST(outcome.why.find(words) != std::string::npos, outcome.why);
 }
 
+/// A product of column-major matrices that are nowhere: what is asked for an algorithm sees sizes alone.
+struct Spans {
+  std::uint64_t m = 4, n = 3, k = 5;
+  std::int64_t a_stride = 4, b_stride = 5, d_stride = 4;
+};
+
+cublasStatus_t query_of(const Spans& spans) {
+  cublasLtHandle_t handle = nullptr;
+  cublasLtCreate(&handle);
+  cublasLtMatmulDesc_t desc = nullptr;
+  cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;
+  cublasLtMatrixLayoutCreate(&a, CUDA_R_16BF, spans.m, spans.k, spans.a_stride);
+  cublasLtMatrixLayoutCreate(&b, CUDA_R_16BF, spans.k, spans.n, spans.b_stride);
+  cublasLtMatrixLayoutCreate(&d, CUDA_R_32F, spans.m, spans.n, spans.d_stride);
+  cublasLtMatmulPreference_t preference = nullptr;
+  cublasLtMatmulPreferenceCreate(&preference);
+  cublasLtMatmulHeuristicResult_t found{};
+  int num_found = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(handle, desc, a, b, d, d, preference, 1, &found, &num_found);
+  cublasLtMatmulPreferenceDestroy(preference);
+  for (cublasLtMatrixLayout_t layout : {a, b, d}) cublasLtMatrixLayoutDestroy(layout);
+  cublasLtMatmulDescDestroy(desc);
+  cublasLtDestroy(handle);
+  return status;
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(products_of_all_types_and_transpositions) {
@@ -304,6 +332,25 @@ BOOST_AUTO_TEST_CASE(queries_for_what_the_library_does_not_have_are_refused) {
   BOOST_TEST(query({.m = 65'535 * 32 + 1, .n = 1, .k = 1, .padding = 0}) == CUBLAS_STATUS_NOT_SUPPORTED);
   BOOST_TEST(query({.alignment_bytes = 2}) == CUBLAS_STATUS_NOT_SUPPORTED);
   BOOST_TEST(query({.ab_type = CUDA_R_16BF, .cd_type = CUDA_R_16BF, .alignment_bytes = 2}) == CUBLAS_STATUS_SUCCESS);
+}
+
+BOOST_AUTO_TEST_CASE(queries_for_a_matrix_that_spans_more_than_31_bits_count_are_refused) {
+  BOOST_TEST(query_of({}) == CUBLAS_STATUS_SUCCESS);
+  // From the first element to the last, with what lies between columns: 2^31 - 1 elements, and 2^31.
+  constexpr std::int64_t half = std::int64_t{1} << 30;
+  for (const auto& [rest, status] :
+       {std::pair{std::int64_t{1}, CUBLAS_STATUS_SUCCESS}, {std::int64_t{0}, CUBLAS_STATUS_NOT_SUPPORTED}}) {
+    const std::int64_t span = 2 * half - rest;
+    BOOST_TEST(query_of({.m = 1, .k = 2, .a_stride = span - 1, .b_stride = 2}) == status);
+    BOOST_TEST(query_of({.n = 2, .k = 1, .b_stride = span - 1}) == status);
+    BOOST_TEST(query_of({.m = 1, .n = 2, .a_stride = 1, .d_stride = span - 1}) == status);
+  }
+  // Without gaps.
+  BOOST_TEST(
+      query_of({.m = 1 << 15, .k = (1 << 16) - 1, .a_stride = 1 << 15, .b_stride = 1 << 16, .d_stride = 1 << 15}) ==
+      CUBLAS_STATUS_SUCCESS);
+  BOOST_TEST(query_of({.m = 1 << 15, .k = 1 << 16, .a_stride = 1 << 15, .b_stride = 1 << 16, .d_stride = 1 << 15}) ==
+             CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
 BOOST_AUTO_TEST_CASE(calls_that_break_what_the_query_promised_are_refused) {

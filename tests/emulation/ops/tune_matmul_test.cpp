@@ -2,10 +2,10 @@
 // What is measured of products is what runs, and only the fastest of what the library proposes.
 
 #include <boost/test/unit_test.hpp>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "emulation/ops/fastest_matmul.hpp"
 #include "emulation/ops/support.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/ops/factory.hpp"
@@ -14,15 +14,6 @@
 namespace sft::ops::testing {
 
 namespace {
-
-/// One of the library's proposals is the fastest, by a millisecond or more.
-class Fastest {
- public:
-  explicit Fastest(int proposal) { setenv("SFT_EMULATED_FASTEST_MATMUL", std::to_string(proposal).c_str(), 1); }
-  ~Fastest() { unsetenv("SFT_EMULATED_FASTEST_MATMUL"); }
-  Fastest(const Fastest&) = delete;
-  Fastest& operator=(const Fastest&) = delete;
-};
 
 /// The products of a layer, over addresses that are nobody's.
 std::vector<Matmul> some_products() {
@@ -60,10 +51,10 @@ BOOST_AUTO_TEST_CASE(products_of_a_model_are_listed_once_each) {
 
 BOOST_AUTO_TEST_CASE(what_is_faster_is_taken_and_what_is_known_is_not_measured) {
   const auto gpu = device::make_device(device::Kind::cuda);
-  const std::vector<Matmul> products = some_products();
+  const ListedProducts products{.plain = some_products(), .in_fp8 = {}};
   MatmulTuning slow_first, fast_first;
   {
-    const Fastest fourth(3);
+    const FastestMatmul fourth(3);
     slow_first = tune_matmul(*gpu, products, {});
   }
   BOOST_TEST(slow_first.num_measured == 3);
@@ -75,7 +66,7 @@ BOOST_AUTO_TEST_CASE(what_is_faster_is_taken_and_what_is_known_is_not_measured) 
   BOOST_TEST(to_text(again.algorithms) == to_text(slow_first.algorithms));
   MatmulAlgorithms of_other = slow_first.algorithms;
   of_other.library = "another";
-  const Fastest first(0);
+  const FastestMatmul first(0);
   fast_first = tune_matmul(*gpu, products, of_other);
   BOOST_TEST(fast_first.num_measured == 3);
   BOOST_TEST(fast_first.seconds_first == fast_first.seconds_fastest);
@@ -103,8 +94,8 @@ BOOST_AUTO_TEST_CASE(a_list_gives_the_same_numbers_and_what_is_none_is_passed_ov
   const Matmul product{.a = a, .b = b, .c = c};
   MatmulAlgorithms tuned;
   {
-    const Fastest third(2);
-    tuned = tune_matmul(*gpu, std::vector{product}, {}).algorithms;
+    const FastestMatmul third(2);
+    tuned = tune_matmul(*gpu, {.plain = {product}, .in_fp8 = {}}, {}).algorithms;
   }
   MatmulAlgorithms damaged = tuned, foreign = tuned;
   damaged.of_products.begin()->second = "plain nonsense";

@@ -114,6 +114,17 @@ succeeds "the other half, with the list of the run" \
   "${tuned[@]}" --train.output_dir tuned_halves --checkpoint.resume_from_checkpoint auto
 check "nothing is measured again" grep -qE 'matmul: 0 of [0-9]+ products measured' out
 check "with the same bits" same tuned tuned_halves
+export SFT_EMULATED_COMPUTE_CAPABILITY=90
+tuned=("${tuned[@]}" --train.fp8 blockwise --train.output_dir tuned_fp8)
+SFT_EMULATED_FASTEST_MATMUL=3 succeeds "measured products in fp8, half of the steps" "${tuned[@]}" --train.max_steps 2
+check "they are measured" grep -qE 'matmul: ([0-9]+) of \1 products measured in .*, [0-9.]+ % faster together' out
+check "the list has them, beside others" test "$(cut -d ' ' -f 1 tuned_fp8/matmul_algorithms.txt | grep -c '^fp8$')" -gt 3 -a \
+  "$(grep -cE '^[0-9]+x' tuned_fp8/matmul_algorithms.txt)" -gt 1
+rm -r cache
+succeeds "the other half, with the list of the run" "${tuned[@]}" --checkpoint.resume_from_checkpoint auto
+check "nothing is measured again" grep -qE 'matmul: 0 of [0-9]+ products measured' out
+check "with the same bits" same gpu_blockwise tuned_fp8
+unset SFT_EMULATED_COMPUTE_CAPABILITY
 refuses 2 'device\.matmul_autotune = true. does not go with backend = cpu' \
   "${train[@]}" --train.output_dir refused --device.backend cpu --device.matmul_autotune true
 
