@@ -42,7 +42,8 @@ class CublasltPlan {
 
   /// As part of the product.
   [[nodiscard]] bool adds_bias() const { return has_bias_; }
-  /// What is taken, as MatmulAlgorithms has it: whether the bias is part of the product, and the numbers of the library.
+  /// What is taken, as MatmulAlgorithms has it: whether the bias is part of the product, and the numbers of the
+  /// library.
   [[nodiscard]] std::string algorithm() const;
 
   /// Queues the product, with the bias that the operation has.

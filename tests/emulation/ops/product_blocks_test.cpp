@@ -148,7 +148,8 @@ BOOST_AUTO_TEST_CASE(a_depth_that_is_cut_is_a_sequence_of_products_that_add_up) 
   for (const bool accumulate : {false, true}) {
     for (const bool has_bias : {false, true}) {
       // a^T b: a of 300 x 24 and b of 300 x 16, of which 2000 elements are 83 rows.
-      Product product({.m = 24, .n = 16, .k = 300, .transpose_a = true, .accumulate = accumulate, .has_bias = has_bias});
+      Product product(
+          {.m = 24, .n = 16, .k = 300, .transpose_a = true, .accumulate = accumulate, .has_bias = has_bias});
       const ProductLimits limits{.max_span = 2000};
       const std::int64_t depth = block_of(product.on_gpu(), limits).k;
       BOOST_TEST_REQUIRE(depth < 150);
@@ -170,7 +171,8 @@ BOOST_AUTO_TEST_CASE(groups_beyond_the_limits_are_left_to_products_one_by_one) {
   const auto whole = memory_after(experts.operands(), [&](cudaStream_t stream, cuda::Workspace scratch) {
     BOOST_TEST(cuda::GroupedMatmulEngine(stream).run(experts.products(), scratch));
   });
-  for (const ProductLimits limits : {ProductLimits{.max_rows = 15}, ProductLimits{.max_span = Experts::rows * Experts::outer - 1}}) {
+  for (const ProductLimits limits :
+       {ProductLimits{.max_rows = 15}, ProductLimits{.max_span = Experts::rows * Experts::outer - 1}}) {
     const auto cut = memory_after(experts.operands(), [&](cudaStream_t stream, cuda::Workspace scratch) {
       const long before = emulation::host_counts().products;
       BOOST_TEST(!cuda::GroupedMatmulEngine(stream, limits).run(experts.products(), scratch));

@@ -34,9 +34,7 @@ ConstFp8Matrix codes(std::int64_t lines, std::int64_t terms, Fp8Format format, F
 }
 
 Fp8Matmul product_of(Fp8Tiles a, Fp8Tiles b, const Tensor& c, std::int64_t terms) {
-  return {.a = codes(c.shape[0], terms, Fp8Format::e5m2, a),
-          .b = codes(c.shape[1], terms, Fp8Format::e4m3, b),
-          .c = c};
+  return {.a = codes(c.shape[0], terms, Fp8Format::e5m2, a), .b = codes(c.shape[1], terms, Fp8Format::e4m3, b), .c = c};
 }
 
 /// With one scale, with scales of tiles, and one of which c is made in scratch memory.
@@ -54,8 +52,7 @@ struct Gpu {
   std::unique_ptr<device::Device> device = device::make_device(device::Kind::cuda);
   std::unique_ptr<device::Stream> stream = device->make_stream();
   std::size_t bytes = workspace_bytes(device::Kind::cuda, 1, Shapes{.tokens = 16, .hidden = 8, .vocab = 1});
-  device::Device::Block workspace = device->allocate(bytes),
-                        staging = device->allocate(1 << 16, device::Space::pinned);
+  device::Device::Block workspace = device->allocate(bytes), staging = device->allocate(1 << 16, device::Space::pinned);
   cuda::TuningOperands operands{*device, std::size_t{1} << 20, static_cast<cudaStream_t>(stream->native())};
 
   [[nodiscard]] std::vector<float> run(const Fp8Matmul& product, const MatmulAlgorithms* list, int times) {
@@ -171,8 +168,11 @@ BOOST_AUTO_TEST_CASE(a_list_decides_how_products_in_fp8_run_and_changes_no_numbe
     MatmulAlgorithms damaged = listed, foreign = listed, bias_of_other = listed;
     damaged.of_products.begin()->second = "plain nonsense";
     foreign.of_products.begin()->second = "plain 1 2 3 4 5 6 7 8";
-    std::string& numbers = bias_of_other.of_products.begin()->second;
-    numbers.replace(0, numbers.find(' '), product.bias.data != nullptr ? "plain" : "bias");
+    // The numbers of the same product with a bias, or without one.
+    Fp8Matmul other = product;
+    other.bias = product.bias.data != nullptr ? ConstTensor() : Tensor(nowhere(), DType::bf16, {product.c.shape[1]});
+    bias_of_other.of_products.begin()->second =
+        tune_matmul(*gpu.device, {.plain = {}, .in_fp8 = {other}}, {}).algorithms.of_products.begin()->second;
     const std::optional<Fp8Matmul> placed = gpu.operands.place(product);
     BOOST_REQUIRE(placed.has_value());
     const std::vector<float> expected = gpu.run(*placed, nullptr, 1);
