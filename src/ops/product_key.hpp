@@ -35,7 +35,7 @@ struct Fp8ProductKey {
   struct Form {
     Fp8Format format;
     Fp8Tiles tiles;
-    auto operator<=>(const Form&) const = default;
+    auto operator<=>(const Form&) const = default;  // NOLINT: clang-tidy 14 takes its 0 for a null pointer
   };
 
   std::array<std::int64_t, 6> sizes;  ///< m, n, k with the zeros behind a line, and the strides of a, b, c
@@ -43,7 +43,7 @@ struct Fp8ProductKey {
   bool is_bf16, accumulate, has_bias;  ///< c, and what is added
   /// The bias, and whether c and the bias begin at multiples of 16 bytes: always so where a library takes them.
   bool has_bf16_bias, is_c_aligned, is_bias_aligned;
-  auto operator<=>(const Fp8ProductKey&) const = default;
+  auto operator<=>(const Fp8ProductKey&) const = default;  // NOLINT: the same
 
   /// "fp8 4096x6144x1024 strides 1024,1024,6144 e5m2 vectors x e4m3 blocks to bf16, added, with bias"
   [[nodiscard]] std::string text() const;
