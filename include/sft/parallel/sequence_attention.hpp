@@ -28,11 +28,11 @@ struct SequenceShape {
   std::int64_t document_tokens;  ///< tokens of one document, on all ranks together, at most
   std::int64_t q_heads, kv_heads, head_dim;
   DType compute;
-  std::int64_t gradient_row =
-      0;                    ///< elements between rows of gradients, where more than in a fused product of q, k and v
-  float multiplier = 0.0F;  ///< what scores are multiplied by; 0: 1 / sqrt(D)
-  float softcap = 0.0F;     ///< of the scores (ops::AttentionForward); 0: none
-  int num_kinds = 1;        ///< of attention that the layers have
+  /// Elements between rows of gradients, where more than in a fused product of q, k and v.
+  std::int64_t gradient_row = 0;
+  float multiplier = 0.0F;                                     ///< what scores are multiplied by; 0: 1 / sqrt(D)
+  float softcap = 0.0F;                                        ///< of the scores (ops::AttentionForward); 0: none
+  int num_kinds = 1;                                           ///< of attention that the layers have
   ops::AttentionKernels kernels = ops::AttentionKernels::own;  ///< whose attention GPUs run
 
   /// Whether a library computes the backward pass, too, of what it is given the output of.
