@@ -88,6 +88,20 @@ BOOST_AUTO_TEST_CASE(sum_squares) {
   }
 }
 
+// Gradients lie elsewhere when they leave a GPU early: the norm of the same numbers is the same.
+BOOST_AUTO_TEST_CASE(sum_squares_has_the_same_bits_wherever_the_numbers_lie) {
+  for (const std::int64_t size : {5, 1003, 70001}) {
+    std::vector<double> sums;
+    for (const std::int64_t offset : {0, 1, 2, 3, 4}) {
+      Twin x = Twin(DType::float32, {size}, {.offset = offset}).normal(1),
+           result = Twin(DType::float64, {1}).filled(0.0);
+      auto bytes = run_on_gpu({in(x), out(result)}, [&](Backend& ops, auto of) { ops.sum_squares(of(result), of(x)); });
+      sums.push_back(get(result.at(bytes[1], 0, 0), DType::float64));
+    }
+    BOOST_TEST(std::count(sums.begin(), sums.end(), sums[0]) == std::ssize(sums), size << " numbers");
+  }
+}
+
 BOOST_AUTO_TEST_CASE(divide_by_norm) {
   for (const Layout layout : flat_layouts) {
     for (const std::int64_t size : with_large<std::int64_t>({0, 1, 5, 1000, 70001}, {10000019})) {

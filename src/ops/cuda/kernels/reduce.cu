@@ -16,19 +16,24 @@ constexpr std::int64_t max_sum_blocks = static_cast<std::int64_t>(sum_squares_by
 constexpr std::size_t sum_scratch_bytes = sum_threads / warp_size * sizeof(double);
 
 /// partials[block] = the sum of squares of its vectors: float32 in a vector, float64 between them. The last block takes
-/// what is left of a vector too. Moves 4 bytes an element.
-template <int N>
+/// what is left of a vector too. Moves 4 bytes an element. `loaded` of a vector's elements are read at a time, all where
+/// x is aligned and 1 where not: the sum is the same.
+template <int loaded>
 __global__ void __launch_bounds__(sum_threads) sum_squares_kernel(double* partials, const float* x, std::int64_t size) {
+  constexpr int N = vector_size<float>;
   const std::int64_t num_vectors = size / N, stride = static_cast<std::int64_t>(gridDim.x) * sum_threads;
   double sum = 0.0;
 #pragma unroll 4
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * sum_threads + threadIdx.x; i < num_vectors;
        i += stride) {
-    float v[N];
-    load(v, x + i * N);
     float squares = 0.0f;
 #pragma unroll
-    for (int j = 0; j < N; ++j) squares += v[j] * v[j];
+    for (int j = 0; j < N; j += loaded) {
+      float v[loaded];
+      load(v, x + i * N + j);
+#pragma unroll
+      for (int k = 0; k < loaded; ++k) squares += v[k] * v[k];
+    }
     sum += static_cast<double>(squares);
   }
   const std::int64_t last = num_vectors * N + threadIdx.x;
