@@ -136,8 +136,9 @@ std::string explain(const PlanReport& report, std::size_t number) {
     const std::size_t bytes = candidate.memory.fullest.bytes(label);
     if (bytes > 0) memory.add({device::name_of(label), format_bytes(bytes)});
   }
-  return fmt::format("\nplan {}: {}\n{}\nmemory of the fullest rank\n{}", number,
-                     describe(candidate.time, report.task.hardware), lines.text(), memory.text());
+  return fmt::format("\nplan {}: {}\nops: {}\n{}\nmemory of the fullest rank\n{}", number,
+                     describe(candidate.time, report.task.hardware), describe_ops(candidate.time), lines.text(),
+                     memory.text());
 }
 
 nlohmann::ordered_json json_of(const PlanReport& report, const Candidate& candidate) {
@@ -160,6 +161,7 @@ nlohmann::ordered_json json_of(const PlanReport& report, const Candidate& candid
   json["tokens_per_s"] = tokens_of_step(report.task) / candidate.time.step_s;
   json["mfu"] = candidate.time.mfu(report.task.hardware);
   json["ops_s"] = candidate.time.ops_s;
+  for (const auto& [name, seconds] : named_op_times(candidate.time)) json["op_s"][name] = seconds;
   for (const plan::Exposed& wait : candidate.time.exposed) json["exposed_s"][wait.what] = wait.seconds;
   return json;
 }

@@ -89,7 +89,7 @@ void ClockedStream::wait_until(double time_s, const std::string& what) {
   *now_s_ = is_background() ? std::max(*now_s_, memory_->alone_s(time_s)) : time_s;
 }
 
-void ClockedStream::advance(double seconds, double memory_s) {
+void ClockedStream::advance(double seconds, double memory_s, std::optional<OpKind> kind) {
   settle();
   host_->launch();
   wait_until(host_->now_s(), "host");
@@ -100,6 +100,7 @@ void ClockedStream::advance(double seconds, double memory_s) {
   }
   *now_s_ += seconds;
   busy_s_ += seconds;
+  if (kind) op_times_[kind->index()] += seconds;
 }
 
 void SharedMemory::work(double begin_s, double seconds) {
@@ -149,12 +150,14 @@ void ClockedDevice::copy(void* /*destination*/, const void* /*source*/, std::siz
     return of.advance(rates_.launch_s + num_bytes / rates_.host_bytes_per_s);
   }
   const double seconds = rates_.pass_s(Pass::copy, 2 * num_bytes);
-  of.advance(seconds, seconds);
+  of.advance(seconds, seconds, Pass::copy);
 }
 
 void ClockedDevice::fill_zero(void* destination, std::size_t bytes, Stream& stream) {
   const double memory_s = static_cast<double>(bytes) / rates_.memory_bytes_per_s;
-  const auto fill = [this, memory_s, &of = clocked(stream)] { of.advance(rates_.launch_s + memory_s, memory_s); };
+  const auto fill = [this, memory_s, &of = clocked(stream)] {
+    of.advance(rates_.launch_s + memory_s, memory_s, Pass::copy);
+  };
   if (stream.tape() == nullptr) return fill();
   stream.tape()->put_off(key_of_fill_zero(destination, bytes), fill);
 }

@@ -81,6 +81,7 @@ std::string dry_run(const DryRun& of, bool json) {
                         .save = describe(save),
                         .save_choice = "",
                         .step_time = time ? describe(*time, *hardware) : "",
+                        .ops = time ? describe_ops(*time) : "",
                         .duration = time ? describe_duration(steps, *time, *hardware) : "",
                         .verdict = describe(verdict, memory, of.room)});
   }
@@ -119,6 +120,7 @@ std::string dry_run(const DryRun& of, bool json) {
     nlohmann::ordered_json& planned = result["planned_step"];
     planned = {{"machine", hardware->name}, {"step_s", time->step_s}, {"ops_s", time->ops_s}};
     planned["model_flops"] = time->model_flops;
+    for (const auto& [name, seconds] : named_op_times(*time)) planned["op_s"][name] = seconds;
     for (const Exposed& wait : time->exposed) planned["exposed_s"][wait.what] = wait.seconds;
     result["run_s"] = run_s(steps, *time, *hardware);
   }

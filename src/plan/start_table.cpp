@@ -393,6 +393,7 @@ std::string start_table(const StartFacts& facts) {
   add("sends",
       layout.size() == 1 ? "" : fmt::format("{} per rank and step of full rows", describe_traffic(facts.traffic)));
   add("time", facts.step_time);
+  add("ops", facts.ops);
   add("run", facts.duration);
   if (const config::StepRange& steps = facts.config->train.profile_steps; !steps.is_empty()) {
     add("profile", fmt::format("{} {}, in {}/trace.json", steps.first == steps.last ? "step" : "steps",

@@ -46,18 +46,23 @@ std::map<std::string, comm::Span> spans_of(const mesh::Groups& groups, const mes
 /// What the clocks say at one moment, or between two.
 struct Reading {
   double now_s = 0, busy_s = 0;
+  device::OpTimes op_times = {};
   std::map<std::string, double> exposed_s;
 
   Reading& add(const Reading& other, double factor) {
     now_s += factor * other.now_s;
     busy_s += factor * other.busy_s;
+    for (std::size_t i = 0; i < op_times.size(); ++i) op_times[i] += factor * other.op_times[i];
     for (const auto& [what, seconds] : other.exposed_s) exposed_s[what] += factor * seconds;
     return *this;
   }
 };
 
 Reading read_clocks(const device::ClockedStream& compute, const comm::ClockedCollectives& collectives, bool overlaps) {
-  Reading reading{.now_s = compute.now_s(), .busy_s = compute.busy_s(), .exposed_s = compute.waited_s()};
+  Reading reading{.now_s = compute.now_s(),
+                  .busy_s = compute.busy_s(),
+                  .op_times = compute.op_times(),
+                  .exposed_s = compute.waited_s()};
   for (const comm::GroupTime& group : collectives.times()) {
     reading.exposed_s[group.group] += overlaps ? group.on_compute_s : group.all_s;
     reading.busy_s -= group.on_compute_s;
@@ -180,7 +185,7 @@ StepTime plan_step_time(const config::ValidConfig& config, const std::vector<std
   Reading step = now().add(begin, -1).add(middle, static_cast<double>(rehearsal.num_left()));
   if (file_s > 0) step.exposed_s["files"] += file_s;
 
-  StepTime time{.step_s = step.now_s + file_s, .ops_s = step.busy_s, .exposed = {}};
+  StepTime time{.step_s = step.now_s + file_s, .ops_s = step.busy_s, .op_times = step.op_times, .exposed = {}};
   const auto num_micro_batches = static_cast<double>(config->train.gradient_accumulation_steps * place.data_size());
   time.model_flops = num_micro_batches * model_flops(config, documents);
   for (const auto& [what, seconds] : step.exposed_s) {
@@ -206,6 +211,44 @@ std::string describe(const StepTime& time, const Hardware& hardware) {
   return fmt::format("{:.3g} s on {}{}; exposed communication: {}", time.step_s, hardware.name,
                      mfu > 0 ? fmt::format(", {:.0f} % MFU", 100 * mfu) : "",
                      waits.empty() ? "none" : fmt::format("{}", fmt::join(waits, ", ")));
+}
+
+std::vector<std::pair<std::string, double>> named_op_times(const StepTime& time) {
+  std::vector<std::pair<std::string, double>> named;
+  for (std::size_t i = 0; i < time.op_times.size(); ++i) {
+    if (time.op_times[i] > 0) named.emplace_back(device::op_kind_name(i), time.op_times[i]);
+  }
+  return named;
+}
+
+std::string describe_ops(const StepTime& time) {
+  using device::OpKind;
+  using device::Pass;
+  using device::ProductForm;
+  struct Part {
+    const char* name;
+    std::vector<OpKind> kinds;
+  };
+  const std::vector<Part> parts{
+      {"products", {ProductForm::second, ProductForm::none, ProductForm::first, OpKind::fp8_product()}},
+      {"attention", {OpKind::attention_forward(), OpKind::attention_backward()}},
+      {"norms and rotations", {Pass::norm_forward, Pass::norm_backward, Pass::rope}},
+      {"activations of MLPs", {Pass::mlp_forward, Pass::mlp_backward}},
+      {"loss", {Pass::loss_forward, Pass::loss_backward}},
+      {"embedding", {Pass::embedding_forward, Pass::embedding_backward}},
+      {"optimizer and gradient norm", {Pass::update, Pass::sum_squares}},
+      {"copies and sums", {Pass::copy, Pass::add}}};
+  std::vector<std::pair<double, const char*>> shares;
+  for (const Part& part : parts) {
+    double seconds = 0;
+    for (const OpKind kind : part.kinds) seconds += time.op_times[kind.index()];
+    constexpr double least_told = 0.005;
+    if (seconds >= least_told * time.step_s && seconds > 0) shares.emplace_back(seconds / time.step_s, part.name);
+  }
+  std::ranges::stable_sort(shares, std::ranges::greater(), &std::pair<double, const char*>::first);
+  std::vector<std::string> texts;
+  for (const auto& [share, name] : shares) texts.push_back(fmt::format("{} {:.0f} %", name, 100 * share));
+  return fmt::format("{}", fmt::join(texts, ", "));
 }
 
 }  // namespace sft::plan

@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "sft/device/device.hpp"
 #include "sft/device/launch_tape.hpp"
+#include "sft/device/op_kind.hpp"
 #include "sft/device/rates.hpp"
 
 namespace sft::device {
@@ -88,7 +90,8 @@ class ClockedStream final : public Stream {
   }
 
   /// Queues an op that takes so long where it has the device to itself, `memory_s` of it for the bytes that it moves.
-  void advance(double seconds, double memory_s = 0);
+  /// `kind`: where op_times() are to tell.
+  void advance(double seconds, double memory_s = 0, std::optional<OpKind> kind = {});
   /// What is queued so far is over `seconds` from now at the earliest, while this stream can go on: its events are
   /// reached then.
   void lag(double seconds) { over_s_ = std::max(over_s_, *now_s_ + seconds); }
@@ -98,6 +101,8 @@ class ClockedStream final : public Stream {
   [[nodiscard]] double over_s() const { return std::max(over_s_, now_s()); }
   /// Of this stream's own work.
   [[nodiscard]] double busy_s() const { return busy_s_; }
+  /// Of busy_s() what ops of a kind took.
+  [[nodiscard]] const OpTimes& op_times() const { return op_times_; }
   /// How long this stream had nothing to do but wait, by the name of the stream that it waited for, or "host".
   [[nodiscard]] const std::map<std::string, double>& waited_s() const { return waited_s_; }
   [[nodiscard]] Priority priority() const { return priority_; }
@@ -116,6 +121,7 @@ class ClockedStream final : public Stream {
   const std::shared_ptr<ClockedHost> host_;
   const std::shared_ptr<SharedMemory> memory_;
   double busy_s_ = 0, over_s_ = 0;
+  OpTimes op_times_ = {};
   std::map<std::string, double> waited_s_;
   std::unique_ptr<LaunchTape> tape_;
 };

@@ -39,6 +39,7 @@ struct StartFacts {
   std::string save = "";                    ///< what a checkpoint takes (describe(SaveTime))
   std::string save_choice = "";             ///< why choose_async_save took what it took
   std::string step_time = "";               ///< what a step takes (describe(StepTime))
+  std::string ops = "";                     ///< on which ops (describe_ops(StepTime))
   std::string duration = "";                ///< what the run takes (describe_duration)
   std::string verdict = "";                 ///< whether it fits (describe(Verdict))
 };

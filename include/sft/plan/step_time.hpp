@@ -3,10 +3,12 @@
 // How long a step takes on a machine, before it runs: the step that `sft` makes, rehearsed over a device of clocks.
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sft/config/valid_config.hpp"
 #include "sft/data/micro_batch_limits.hpp"
+#include "sft/device/op_kind.hpp"
 #include "sft/mesh/place.hpp"
 #include "sft/plan/hardware.hpp"
 #include "sft/plan/machine.hpp"
@@ -21,9 +23,10 @@ struct Exposed {
 
 struct StepTime {
   double step_s = 0;
-  double ops_s = 0;              ///< of it, in which the rank computes
-  double model_flops = 0;        ///< of the step, all ranks: 6 for a weight and token, and those of attention
-  std::vector<Exposed> exposed;  ///< the longest first
+  double ops_s = 0;               ///< of it, in which the rank computes
+  device::OpTimes op_times = {};  ///< of ops_s, by kind of op
+  double model_flops = 0;         ///< of the step, all ranks: 6 for a weight and token, and those of attention
+  std::vector<Exposed> exposed;   ///< the longest first
 
   [[nodiscard]] double exposed_s() const;
   /// model_flops of all ranks' peak in that time; 0 where the peak is not known.
@@ -45,5 +48,11 @@ struct StepTime {
 
 /// "3.1 s on h200x8, 61 % MFU; of it waiting: gathers 0.2 s (6 %), tp 0.1 s (3 %)".
 [[nodiscard]] std::string describe(const StepTime& time, const Hardware& hardware);
+
+/// "products 62 %, attention 27 %, norms and rotations 3 %": what a step spends on ops, of its time, the longest first;
+/// the rest is what it waits. Pure.
+[[nodiscard]] std::string describe_ops(const StepTime& time);
+/// {"products_forward", 0.16}, ...: seconds of each kind of op that takes any. Pure.
+[[nodiscard]] std::vector<std::pair<std::string, double>> named_op_times(const StepTime& time);
 
 }  // namespace sft::plan

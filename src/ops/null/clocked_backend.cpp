@@ -54,12 +54,12 @@ double num_visible_pairs(const std::vector<sequence::AttentionSpan>& spans) {
 template <class... Tensors>
 void ClockedBackend::pass_over(Pass pass, const Tensors&... tensors) {
   const double seconds = rates_.pass_s(pass, (bytes_of(tensors) + ...));
-  clock_.advance(seconds, seconds);
+  clock_.advance(seconds, seconds, pass);
 }
 
 void ClockedBackend::multiply(Form form, double count, std::int64_t m, std::int64_t n, std::int64_t k,
                               double num_bytes) {
-  clock_.advance(rates_.products_s(form, count, m, n, k, num_bytes), rates_.pass_s(Pass::copy, num_bytes));
+  clock_.advance(rates_.products_s(form, count, m, n, k, num_bytes), rates_.pass_s(Pass::copy, num_bytes), form);
 }
 
 void ClockedBackend::fill(Tensor x, float /*value*/) { pass_over(Pass::copy, x); }
@@ -145,7 +145,8 @@ void ClockedBackend::fp8_matmul(const Fp8Matmul& product) {
   const double num_bytes = bytes_of(product.a.codes) + bytes_of(product.a.scales) + bytes_of(product.b.codes) +
                            bytes_of(product.b.scales) + bytes_of(product.c) * (product.accumulate ? 2 : 1);
   clock_.advance(rates_.products_s(Form::second, 1, product.c.shape[0], product.c.shape[1], product.a.codes.shape[1],
-                                   num_bytes, rates_.fp8_speedup));
+                                   num_bytes, rates_.fp8_speedup),
+                 rates_.pass_s(Pass::copy, num_bytes), device::OpKind::fp8_product());
 }
 void ClockedBackend::bias_backward(Tensor /*dbias*/, ConstTensor dy) { pass_over(Pass::add, dy); }
 
@@ -175,7 +176,7 @@ void ClockedBackend::attention_forward(const AttentionForward& attention) {
   const double num_bytes =
       bytes_of(attention.q) + bytes_of(attention.k) + bytes_of(attention.v) + bytes_of(attention.out);
   clock_.advance(rates_.attention_forward_s(4 * plan.num_pairs() * head_elements, plan.keys(), num_bytes),
-                 rates_.pass_s(Pass::copy, num_bytes));
+                 rates_.pass_s(Pass::copy, num_bytes), device::OpKind::attention_forward());
 }
 void ClockedBackend::attention_delta(Tensor delta, ConstTensor out, ConstTensor dout) {
   pass_over(Pass::add, delta, out, dout);
@@ -186,7 +187,7 @@ void ClockedBackend::attention_backward(const AttentionBackward& attention) {
   const double num_bytes = bytes_of(attention.q) + bytes_of(attention.dout) + bytes_of(attention.dq) +
                            2 * (bytes_of(attention.k) + bytes_of(attention.dk));
   clock_.advance(rates_.attention_backward_s(10 * plan.num_pairs() * head_elements, plan.keys(), num_bytes),
-                 rates_.pass_s(Pass::copy, num_bytes));
+                 rates_.pass_s(Pass::copy, num_bytes), device::OpKind::attention_backward());
 }
 
 void ClockedBackend::swiglu_forward(Tensor act, ConstTensor gate_up) { pass_over(Pass::mlp_forward, act, gate_up); }
@@ -220,7 +221,8 @@ void ClockedBackend::grouped_weight_gradient(const GroupedWeightGradient& groupe
   multiply(Form::first, static_cast<double>(num_experts), grouped.dweight.shape[1], grouped.dweight.shape[2],
            grouped.x.shape[0] / num_experts, bytes_of(grouped.x) + bytes_of(grouped.y) + 2 * bytes_of(grouped.dweight));
   // Float32 sums of bf16 are not in the table of cuBLAS's grouped products: an expert is a call of its own.
-  if (grouped.x.dtype != grouped.dweight.dtype) clock_.advance(static_cast<double>(num_experts - 1) * rates_.launch_s);
+  if (grouped.x.dtype != grouped.dweight.dtype)
+    clock_.advance(static_cast<double>(num_experts - 1) * rates_.launch_s, 0, Form::first);
 }
 void ClockedBackend::grouped_bias_gradient(const GroupedBiasGradient& grouped) { pass_over(Pass::add, grouped.dy); }
 void ClockedBackend::gated_forward(const GatedForward& gated) {

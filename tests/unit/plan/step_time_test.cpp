@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Planned times of steps, held against what can be counted by hand.
 #include <boost/test/unit_test.hpp>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -70,6 +71,54 @@ BOOST_AUTO_TEST_CASE(products_take_six_operations_a_weight_and_token) {
   BOOST_TEST(run.time(machine).exposed.empty());
   run.config.train.gradient_accumulation_steps = 7;
   BOOST_TEST(run.time(machine).step_s == 7 * flops / 1e9, nearly);
+}
+
+BOOST_AUTO_TEST_CASE(kinds_of_ops_add_up_to_the_time_of_ops) {
+  using device::OpKind;
+  using device::ProductForm;
+  Run run;
+  run.config.train.gradient_accumulation_steps = 3;
+  Hardware machine = instant();
+  machine.rates.products = {{1e-9, 1e9}};
+  const double products_s = run.time(machine).step_s;
+  machine.rates.attention_forward_flops_per_s = 4e8;
+  const double forward_s = run.time(machine).step_s - products_s;
+  machine.rates.attention_backward_flops_per_s = 5e8;
+  machine.rates.memory_bytes_per_s = 1e9;
+  for (const int tp_size : {1, 2}) {
+    for (const device::Kind kind : {device::Kind::cpu, device::Kind::cuda}) {
+      machine.rates.overlaps = kind == device::Kind::cuda;
+      run.config.parallel.tp_size = tp_size;
+      machine.network.within.bytes_per_s = 1e8;
+      const StepTime time = run.time(machine, kind);
+      BOOST_TEST(std::accumulate(time.op_times.begin(), time.op_times.end(), 0.0) == time.ops_s, nearly);
+      const auto product_s = [&](ProductForm form) { return time.op_times[OpKind(form).index()]; };
+      const double forward_products_s = product_s(ProductForm::second);
+      BOOST_TEST(forward_products_s >= products_s / tp_size / 3);  // and the bytes that some touch
+      BOOST_TEST(product_s(ProductForm::none) >= products_s / tp_size / 3);
+      BOOST_TEST(product_s(ProductForm::first) >= products_s / tp_size / 3);
+      const double attention_s = time.op_times[OpKind::attention_forward().index()];
+      BOOST_TEST(attention_s >= forward_s / tp_size * (1 - 1e-9));
+      // 10 D a pair and head rather than 4, at 5e8 rather than 4e8
+      BOOST_TEST(time.op_times[OpKind::attention_backward().index()] == 2 * attention_s, nearly);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_a_step_spends_on_ops_is_told_by_shares) {
+  using device::OpKind;
+  StepTime time{.step_s = 10, .ops_s = 9, .exposed = {}};
+  time.op_times[OpKind(device::ProductForm::first).index()] = 2;
+  time.op_times[OpKind::fp8_product().index()] = 1;
+  time.op_times[OpKind::attention_backward().index()] = 5;
+  time.op_times[OpKind(device::Pass::rope).index()] = 0.96;
+  time.op_times[OpKind(device::Pass::copy).index()] = 0.04;
+  BOOST_TEST(describe_ops(time) == "attention 50 %, products 30 %, norms and rotations 10 %");
+  const auto named = named_op_times(time);
+  BOOST_TEST(named.size() == 5U);
+  BOOST_TEST(named.front().first == "products_weight_gradient");
+  BOOST_TEST(named.back().first == "rope");
+  BOOST_TEST(describe_ops({}).empty());
 }
 
 // Nothing takes the GPU any time: a step is what its ops take the host.
