@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "plan/attention_rates.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/core/error.hpp"
 #include "sft/mesh/groups.hpp"
@@ -75,10 +76,11 @@ double estimate_s(const PlanTask& task, const config::ValidConfig& config) {
   const double rate =
       hardware.rates.product_flops_per_s(static_cast<std::int64_t>(tokens), c.model.hidden_size,
                                          std::max<std::int64_t>(1, c.model.intermediate_size / mesh.tp_size));
-  const double ops_s = (computes_again ? 8 : 6) * matmul * tokens / rate +
-                       layers * heads * pairs *
-                           ((computes_again ? 8 : 4) / hardware.rates.attention_forward_flops_per_s +
-                            10 / hardware.rates.attention_backward_flops_per_s);
+  const device::Rates rates = with_attention_of(hardware.rates, c);
+  const double head_pairs = layers * heads * pairs, keys = lengths.document_tokens / 2;
+  const double attention_s = rates.attention_forward_s((computes_again ? 8 : 4) * head_pairs, keys, /*num_bytes=*/0) +
+                             rates.attention_backward_s(10 * head_pairs, keys, /*num_bytes=*/0);
+  const double ops_s = (computes_again ? 8 : 6) * matmul * tokens / rate + attention_s;
   const int shards = mesh.zero_stage == 0 ? 1 : mesh.dp_shard_size * mesh.sp_size;
   const bool is_in_node = shards * mesh.tp_size <= hardware.ranks_per_node;
   const double links = std::max(1, hardware.ranks_per_node / mesh.tp_size);

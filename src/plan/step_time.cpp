@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "plan/attention_rates.hpp"
 #include "plan/rehearsal.hpp"
 #include "sft/comm/clocked_collectives.hpp"
 #include "sft/device/clocked_device.hpp"
@@ -84,30 +85,6 @@ double model_flops(const config::Config& config, const std::vector<std::int32_t>
          6.0 * attention * squares;
 }
 
-/// Takes the rates of the attention that [device] attention names, where the machine has them, for the passes that it
-/// does: a library's backward pass is not asked for where ranks exchange heads or keys go round a ring.
-void take_attention_rates(device::Rates& rates, const config::Config& config) {
-  const auto take = [](std::vector<device::ProductRate>& rate, const std::vector<device::ProductRate>& of_choice) {
-    if (!of_choice.empty()) rate = of_choice;
-  };
-  const sequence::AttentionMethod method = config.parallel.attention_method();
-  const bool is_in_a_ring = method.keys == sequence::AttentionMethod::Keys::ring && config.parallel.sp_size > 1;
-  switch (attention_kernels(config.device)) {
-    case ops::AttentionKernels::cudnn:
-      if (method.ulysses_size == 1 && !is_in_a_ring) take(rates.attention.backward, rates.attention_cudnn.backward);
-      [[fallthrough]];
-    case ops::AttentionKernels::cudnn_forward:
-      take(rates.attention.forward, rates.attention_cudnn.forward);
-      break;
-    case ops::AttentionKernels::hopper:
-      take(rates.attention.forward, rates.attention_hopper.forward);
-      take(rates.attention.backward, rates.attention_hopper.backward);
-      break;
-    case ops::AttentionKernels::own:
-      break;
-  }
-}
-
 /// What the threads of all ranks tell each other on the way, which a processor does instead of computing: the counts of
 /// a step, and with each micro-batch whether all go on.
 void play_talk(Rehearsal& rehearsal, comm::Collectives& collectives, const Hardware& hardware) {
@@ -151,9 +128,8 @@ StepTime plan_step_time(const config::ValidConfig& config, const std::vector<std
       parallel::sharing_of(policy, model::kv_replicas(config->model, config->parallel.tp_size));
   const mesh::Groups groups = mesh::Groups::planned(place, sharing);
   const std::map<std::string, comm::Span> spans = spans_of(groups, place, sharing, hardware.ranks_per_node);
-  device::Rates rates = hardware.rates;
+  device::Rates rates = with_attention_of(hardware.rates, *config);
   rates.file_bytes_per_s = hardware.write_bytes_per_s / hardware.ranks_per_node;
-  take_attention_rates(rates, *config);
   device::ClockedDevice device(rates);
   comm::ClockedCollectives collectives(hardware.network,
                                        [&](const comm::Group& group) { return spans.at(group.name()); });

@@ -33,9 +33,9 @@ using OpTimes = std::array<double, OpKind::count>;
 
 /// "products_forward": the name of the kind with this index. Pure.
 [[nodiscard]] constexpr const char* op_kind_name(std::size_t index) {
-  constexpr std::array<const char*, num_product_forms + 3> names{
-      "products_forward", "products_input_gradient", "products_weight_gradient",
-      "products_fp8",     "attention_forward",       "attention_backward"};
+  constexpr std::array<const char*, num_product_forms + 3> names{"products_forward",         "products_input_gradient",
+                                                                 "products_weight_gradient", "products_fp8",
+                                                                 "attention_forward",        "attention_backward"};
   return index < names.size() ? names[index] : pass_names[index - names.size()];
 }
 
