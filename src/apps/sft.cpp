@@ -402,10 +402,10 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
   const std::optional<train::StartWeights> start = start_weights(config, world, engine, device);
   apps::ModelFolder model_folder(config, datasets.train.max_length(), engine, world, on.session.node());
   const bool is_saved_always = config->checkpoint.save_hub_model == config::HubModel::every_save;
-  train::Trainer trainer({on.session, config, device, place, on.groups, datasets, ledger, engine, damaged,
-                          start ? &*start : nullptr, is_saved_always ? &model_folder : nullptr, sp_choice, save_choice,
-                          &on.watch, step_time ? step_time->step_s : 0,
-                          step_time ? plan::describe(*step_time, *hardware) : ""});
+  train::Trainer trainer(
+      {on.session, config, device, place, on.groups, datasets, ledger, engine, damaged, start ? &*start : nullptr,
+       is_saved_always ? &model_folder : nullptr, sp_choice, save_choice, &on.watch, step_time ? step_time->step_s : 0,
+       step_time ? plan::describe(*step_time, *hardware) : "", step_time ? plan::describe_ops(*step_time) : ""});
   if (trainer.restore() == train::Trainer::Restored::needs_other_plan) return std::nullopt;
   world.agree([&, &config = config] {
     if (world.rank() != 0) return;

@@ -7,8 +7,8 @@
 
 namespace sft::plan {
 
-/// `rates` with those of the attention that [device] attention names, where the machine has them, for the passes that it
-/// does. Pure.
+/// `rates` with those of the attention that [device] attention names, where the machine has them, for the passes that
+/// it does. Pure.
 [[nodiscard]] device::Rates with_attention_of(device::Rates rates, const config::Config& config);
 
 }  // namespace sft::plan

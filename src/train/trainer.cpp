@@ -122,7 +122,8 @@ void Trainer::announce() const {
                               .activation_file_bytes = run_.engine.activation_file_bytes(),
                               .save = plan::describe(plan::save_time(run_.engine.state().entries())),
                               .save_choice = run_.save_choice,
-                              .step_time = run_.step_time}));
+                              .step_time = run_.step_time,
+                              .ops = run_.ops}));
   if (const std::string warning = plan::warning_of_mesh(run_.config->parallel); !warning.empty()) log_warning(warning);
   if (layout.axes_between_nodes(nodes).contains(Axis::tp)) {
     log_warning(

@@ -66,6 +66,7 @@ struct Run {
   comm::Watch* watch = nullptr;                 ///< none: nobody looks after the run
   double planned_step_s = 0;                    ///< of a step; 0: not planned. On rank 0
   std::string step_time = {};                   ///< the same in words, of rank 0 (plan::describe(StepTime))
+  std::string ops = {};                         ///< and on which ops (plan::describe_ops)
 };
 
 }  // namespace sft::train
