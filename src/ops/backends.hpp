@@ -21,6 +21,9 @@ namespace sft::ops::cpu {
 /// Ops queued on `stream` of `device` with the kernels of `isa`. Results do not depend on the number of threads, but
 /// for those of matrix products. After each op that may take long it lets the device's other streams progress.
 [[nodiscard]] std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream, Isa isa);
+/// The same with matrix products of `isa` and all other ops of `kernels`, which outlives the backend.
+[[nodiscard]] std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream, Isa isa,
+                                                    const Kernels& kernels);
 
 }  // namespace sft::ops::cpu
 

@@ -24,8 +24,8 @@ namespace {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(device::Device& device, device::Stream& stream, Isa isa)
-      : device_(device), stream_(stream), kernels_(kernels_of(isa)), products_(isa), grouped_(isa) {}
+  CpuBackend(device::Device& device, device::Stream& stream, Isa isa, const Kernels& kernels)
+      : device_(device), stream_(stream), kernels_(kernels), products_(isa), grouped_(isa) {}
 
   device::Stream& stream() override { return stream_; }
 
@@ -559,7 +559,11 @@ class CpuBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream, Isa isa) {
-  return std::make_unique<CpuBackend>(device, stream, isa);
+  return make_backend(device, stream, isa, kernels_of(isa));
+}
+
+std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream, Isa isa, const Kernels& kernels) {
+  return std::make_unique<CpuBackend>(device, stream, isa, kernels);
 }
 
 }  // namespace sft::ops::cpu

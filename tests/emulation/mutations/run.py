@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Breaks GPU code on purpose, one line at a time, and expects a test of the emulation to fail each time.
+"""Breaks GPU code and that of AMX on purpose, one line at a time, and expects a test to fail each time.
 
   tests/emulation/mutations/run.py [--folder FOLDER] [--only WORD] [--jobs N] [--trust] [--list]
 

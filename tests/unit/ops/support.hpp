@@ -45,6 +45,12 @@ inline void check_close(const Tensor& actual, const std::vector<double>& expecte
   BOOST_TEST(worst <= tolerance, what << ": error " << worst << " of the largest, allowed " << tolerance);
 }
 
+/// The instruction sets that this program tests, the best one last.
+[[nodiscard]] std::vector<cpu::Isa> testable_isas();
+/// Their ops, in this program.
+[[nodiscard]] std::unique_ptr<Backend> make_tested_backend(device::Device& device, device::Stream& stream,
+                                                           cpu::Isa isa);
+
 /// At least those of all tests.
 inline constexpr Shapes largest_shapes{
     .tokens = 512, .hidden = 4096, .q_heads = 16, .kv_heads = 16, .head_dim = 256, .mlp = 4096, .vocab = 4096};
@@ -62,7 +68,7 @@ class TestBackend {
         workspace_(DType::float32,
                    {static_cast<std::int64_t>(cpu::workspace_bytes(omp_get_max_threads(), largest_shapes, needs) /
                                               sizeof(float))}),
-        backend_(make_checked_backend(cpu::make_backend(*device_, *stream_, isa_))) {
+        backend_(make_checked_backend(make_tested_backend(*device_, *stream_, isa_))) {
     backend_->set_workspace(*workspace_);
   }
   Backend* operator->() { return backend_.get(); }
@@ -77,17 +83,7 @@ class TestBackend {
   std::unique_ptr<Backend> backend_;
 };
 
-/// Every instruction set of this machine.
-inline std::vector<cpu::Isa> testable_isas() {
-  std::vector<cpu::Isa> isas;
-  for (const cpu::Isa isa :
-       {cpu::Isa::baseline, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::avx512_bf16, cpu::Isa::amx}) {
-    if (isa <= cpu::best_isa()) isas.push_back(isa);
-  }
-  return isas;
-}
-
-/// Runs `test(backend)` on every instruction set of this machine, on one thread and on three.
+/// Runs `test(backend)` on every instruction set that is tested, on one thread and on three.
 template <class F>
 void on_every_backend(F test) {
   for (const cpu::Isa isa : testable_isas()) {

@@ -218,7 +218,7 @@ BOOST_AUTO_TEST_CASE(one_thread_and_several_give_the_same_bits) {
       AttentionNeeds needs;
       if (run < 2) needs = {.num_keys = 2000, .longest_lane = 2000, .num_kv_heads = 8, .head_dim = 256};
       omp_set_num_threads(num_threads);
-      TestBackend backend(cpu::best_isa(), needs);
+      TestBackend backend(testable_isas().back(), needs);
       const Problem problem(shape, dtype, dtype);
       const Owned dout = Owned(dtype, {shape.rows, shape.num_heads, shape.head_dim}).normal(3);
       const Owned delta(DType::float32, {shape.rows, shape.num_heads});
@@ -237,7 +237,7 @@ BOOST_AUTO_TEST_CASE(one_thread_and_several_give_the_same_bits) {
 
 BOOST_AUTO_TEST_CASE(misuse_is_a_bug) {
   omp_set_num_threads(1);
-  TestBackend backend(cpu::best_isa());
+  TestBackend backend(testable_isas().back());
   const Shape shape{64, 64, 2, 1, 16};
   const Spans spans = documents({30, 34});
   const BackwardProblem problem(shape, DType::bf16, spans);
@@ -261,7 +261,7 @@ BOOST_AUTO_TEST_CASE(misuse_is_a_bug) {
 
 BOOST_AUTO_TEST_CASE(scratch_for_long_rows_has_to_be_there) {
   omp_set_num_threads(1);
-  TestBackend small(cpu::best_isa(), {});
+  TestBackend small(testable_isas().back(), {});
   const Shape shape{8192, 8192, 1, 1, 256};
   const Spans spans = documents({8192});
   const Problem problem(shape, DType::bf16, DType::bf16);

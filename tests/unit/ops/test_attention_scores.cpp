@@ -169,7 +169,7 @@ BOOST_AUTO_TEST_CASE(any_number_of_threads_gives_the_same_gradient_of_sinks) {
   std::array<std::vector<double>, 2> results;
   for (std::size_t run = 0; run < results.size(); ++run) {
     omp_set_num_threads(run == 0 ? 1 : 4);
-    TestBackend backend(cpu::best_isa());
+    TestBackend backend(testable_isas().back());
     const Owned dsinks = Owned(DType::float32, {num_heads}).normal(4);
     backend->attention_sinks_backward({*dsinks, *sinks, *lse, *delta});
     results[run] = read(*dsinks);
@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE(a_document_does_not_see_its_neighbours) {
 }
 
 BOOST_AUTO_TEST_CASE(sinks_in_a_call_that_merges_are_a_bug) {
-  TestBackend backend(cpu::best_isa());
+  TestBackend backend(testable_isas().back());
   const Problem problem({10, 10, 2, 1, 16}, DType::float32, DType::float32, {.has_sinks = true});
   const auto plan = backend->plan_attention(documents({10}), 10, 10);
   BOOST_CHECK_THROW(backend->attention_forward({problem.q(), problem.k(), problem.v(), problem.out(), *problem.lse,

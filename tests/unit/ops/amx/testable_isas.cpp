@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// AMX alone: attention in tiles that are in software, every other op as this machine has it.
+
+#include "unit/ops/support.hpp"
+
+namespace sft::ops::cpu::amx_in_software {
+void enter_attention_amx(Kernels& table);
+}
+
+namespace sft::ops::testing {
+
+std::vector<cpu::Isa> testable_isas() { return {cpu::Isa::amx}; }
+
+std::unique_ptr<Backend> make_tested_backend(device::Device& device, device::Stream& stream, cpu::Isa) {
+  static const cpu::Kernels kernels = [] {
+    cpu::Kernels table = cpu::kernels_of(cpu::best_isa());
+    cpu::amx_in_software::enter_attention_amx(table);
+    return table;
+  }();
+  return cpu::make_backend(device, stream, cpu::best_isa(), kernels);
+}
+
+}  // namespace sft::ops::testing
