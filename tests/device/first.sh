@@ -90,11 +90,19 @@ step() {
     124) record FAIL "$what" "no end after $took s, see $log" ;;
     127) record FAIL "$what" "$(grep -m1 -E 'cannot open shared|not found|is not there' "$log" || tail -n 1 "$log")" ;;
     13[0-9] | 14[0-9]) record FAIL "$what" "ended by signal $((status - 128)), see $log" ;;
-    *) record FAIL "$what" "status $status: $(grep -m1 -E 'error: in|error:|failed' "$log" | cut -c1-160 || true)" ;;
+    *) record FAIL "$what" "status $status: $(reason "$log")" ;;
   esac
   if [[ $status -ne 0 ]]; then first_failed[$name]=$name; fi
   pack
   return 0
+}
+
+# reason FILE: the first line of what a program printed that says what went wrong. Of a very long one its beginning and its
+# end: what is missing is named in the one, what to do about it in the other.
+reason() {
+  { grep -m1 'error:' "$1" || grep -m1 'failed' "$1" || true; } | tr '\t' ' ' | awk -v half=300 '
+    length($0) > 2 * half { $0 = substr($0, 1, half) " [...] " substr($0, length($0) - half + 1) }
+    { print }'
 }
 
 # skip NAME WHAT WHY: the line of a step that is not taken, nor are those that build on it.

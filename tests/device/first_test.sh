@@ -114,6 +114,22 @@ rm build/bin/device_nccl_test
 prints 1 '^FAIL .*NCCL on one rank: .*device_nccl_test is not there' "$run" build first
 check "the rest goes on" grep -q '^PASS .*optimizer steps of' out
 
+# A library that is loaded when it is first called: the program's own line, to its end, which says what to do. In a line
+# that is longer than anyone reads, the middle goes.
+stub build/bin device_nccl_test <<'END'
+echo 'NCCL INFO a plug-in failed to load'
+printf 'unknown location(0): fatal error: in "every_call_gives_back_what_one_rank_gave": sft::Error: NCCL cannot be used '
+printf '(libnccl.so.2: cannot open\tshared object file: %s): install it, add its folder to LD_LIBRARY_PATH, or set comm = host\n' \
+  "$(printf "%${STUB_LENGTH:-80}s" | tr ' ' '/')"
+exit 201
+END
+named='^FAIL .*NCCL on one rank: status 201: .*NCCL cannot be used .libnccl.so.2: cannot open shared object file: /'
+told='.: install it, add its folder to LD_LIBRARY_PATH, or set comm = host$'
+prints 1 "$named/{79}$told" "$run" build first
+check "the table has the end too" grep -qE "^ .*NCCL on one rank +FAIL .*$told" out
+prints 1 "$named/+ \[\.\.\.\] /+$told" env STUB_LENGTH=5000 "$run" build first
+sound device_nccl_test
+
 # Killed in the middle, there is an archive of what was before.
 # shellcheck disable=SC2016
 stub build/bin device_experts_test <<<'kill -KILL "$RUN_PID"; sleep 1'
