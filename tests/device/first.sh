@@ -132,7 +132,7 @@ unless_given() { [[ " ${bench_ops_words[*]} " == *" $1 "* ]] || echo "$1 $2"; }
 part_first() {
   # A process of MPI by itself needs no daemon.
   export OMPI_MCA_ess_singleton_isolated=1 SFT_OPS_SIZES=small SFT_ATTENTION_ROUNDS=1
-  local file name cases
+  local file name cases what
   first_failed=()
   deadline=$((SECONDS + ${SFT_DEVICE_PART_S:-540}))
   if command -v nvidia-smi >/dev/null; then
@@ -161,7 +161,11 @@ part_first() {
       "$(path device_hopper_test)" --run_test=attention/gradients_are_those_of_the_formula
     step hopper hopper_loops 60 "attention for Hopper as on CPUs" "$(path device_hopper_test)"
   fi
-  step nccl device 40 "NCCL on one rank" "$(path device_nccl_test)"
+  step nccl_alone device 40 "NCCL alone, without MPI" "$(path device_nccl_probe)"
+  for what in versions memory; do
+    [[ -n ${first_failed[nccl_alone]:-} ]] || record FIGURE "NCCL alone: $what" "$(sed -n "s/^$what: //p" "$log")"
+  done
+  step nccl nccl_alone 40 "NCCL on one rank" "$(path device_nccl_test)"
   step experts device,products 60 "products of experts" "$(path device_experts_test)" --run_test=experts/products
   step trainer products,loops 60 "a tiny model for some steps, as on CPUs" "$(path device_trainer_test)"
   unset SFT_OPS_SIZES

@@ -24,6 +24,9 @@ sound() { stub build/bin "$1" <<<'echo "No errors detected"'; }
 mkdir -p build/bin tools
 tests=(device_ops_test device_experts_test device_attention_test device_hopper_test device_trainer_test device_comm_test device_nccl_test)
 for name in "${tests[@]}"; do sound "$name"; done
+# sound_probe: NCCL's probe as it should be.
+sound_probe() { stub build/bin device_nccl_probe <<<'printf "%s\n" "versions: NCCL 2.28.3" "memory: NCCL'"'"'s, registered"'; }
+sound_probe
 stub build/bin bench_ops <<'END'
 echo "matmul qkv            1.000 ms     600.0 TF/s   0.60 of the roof       1.0 ms a micro-batch"
 echo "attention_forward 4   2.000 ms     300.0 TF/s   0.30 of the roof       2.0 ms a micro-batch"
@@ -45,6 +48,8 @@ results() { tar -xzOf device_results/first.tar.gz results.tsv; }
 prints 0 ' PASS, 0 FAIL, 0 SKIP$' "$run" build first
 check "a step for every kernel's file" test "$(grep -c '^PASS .*a kernel of .*cu:' out)" -ge 24
 check "rates are in the table" grep -q 'rows of 4096: matmul *600.0 TF/s' out
+check "versions of NCCL" grep -q 'NCCL alone: versions *NCCL 2.28.3$' out
+check "its memory" grep -q "NCCL alone: memory *NCCL's, registered$" out
 check "both rates of steps" grep -q 'tokens/s of PyTorch *800' out
 check "the archive has the last step" grep -q 'what ncu sees' <(results)
 check "the archive has the logs" grep -q 'first/loops.log$' <(tar -tzf device_results/first.tar.gz)
@@ -103,6 +108,16 @@ prints 0 '^SKIP .*the GPU is there.*: no time left: ended after [0-9]+ of its 60
   env STUB_SLEEP=60 SFT_DEVICE_PART_S=3 "$run" build first
 prints 1 '^FAIL .*the GPU is there.*no end after 2 s' env STUB_SLEEP=60 SFT_DEVICE_PART_S=60 SFT_DEVICE_STEP_S=2 "$run" build first
 sound device_ops_test
+
+# NCCL alone comes before what needs MPI too.
+stub build/bin device_nccl_probe <<<'echo "sft: error: ncclAllReduce gives wrong numbers" >&2; exit 1'
+prints 1 '^FAIL .*NCCL alone, without MPI: status 1: .*ncclAllReduce gives wrong numbers' "$run" build first
+check "what needs MPI too is skipped" grep -q '^SKIP .*NCCL on one rank: it builds on nccl_alone' out
+check "there are no figures of it" test "$(grep -c 'NCCL alone: ' out)" -eq 0
+sound_probe
+stub build/bin device_nccl_test <<<'echo "libmpi.so.40: cannot open shared object file" >&2; exit 127'
+prints 1 '^FAIL .*NCCL on one rank: .*libmpi.so.40: cannot open' "$run" build first
+check "NCCL is tried without MPI" grep -q '^PASS .*NCCL alone, without MPI' out
 
 # A library is missing, a program is missing: said with its name.
 stub build/bin device_nccl_test <<'END'

@@ -31,7 +31,7 @@ awk -F '[ *]+' -v wanted="\${1#--run_test=}" '
   END { if (!(wanted in found)) { print "error: no cases " wanted; exit 1 } }' "$PWD/$name.list"
 SCRIPT
 done
-for name in bench_ops bench_step; do script "build/bin/$name" <<<'exit 0'; done
+for name in bench_ops bench_step device_nccl_probe; do script "build/bin/$name" <<<'exit 0'; done
 script tools/nvidia-smi <<<'echo 9.0'
 export PATH=$PWD/tools:$PATH PYTHON=/nowhere/python
 
