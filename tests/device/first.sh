@@ -126,6 +126,29 @@ figures() {
   done
 }
 
+# beside_torch NAME WHAT: rates of PyTorch, and those that bench_ops printed in the step of that name over them.
+beside_torch() {
+  [[ -n ${first_failed[$1]:-}${first_failed[torch_ops]:-} ]] && return 0
+  local ours theirs rate
+  while read -r ours theirs; do
+    rate=$(over_torch "$output/$part/$1.log" "$ours" "$output/$part/torch_ops.log" "$theirs")
+    if [[ -n $rate ]]; then record FIGURE "$2: $theirs" "$rate"; fi
+  done <<'LIST'
+matmul torch.mm
+attention_forward torch.flash_forward
+attention_backward|attention_delta torch.flash_backward
+attention_forward torch.cudnn_forward
+attention_backward|attention_delta torch.cudnn_backward
+LIST
+}
+
+# has_torch: whether PyTorch is there and finds the GPU; a driver that hangs is not waited for.
+has_torch() {
+  timeout --kill-after=1 "${SFT_DEVICE_STEP_S:-60}" "$python" -c '
+import sys, torch
+sys.exit(sys.argv[1] == "cuda" and not torch.cuda.is_available())' "$peer" >/dev/null 2>&1
+}
+
 # unless_given OPTION VALUE: these words, but for an option of bench_ops that SFT_DEVICE_BENCH_OPS has.
 unless_given() { [[ " ${bench_ops_words[*]} " == *" $1 "* ]] || echo "$1 $2"; }
 
@@ -179,6 +202,22 @@ part_first() {
       --part products --layers 1 --tokens "${lengths[0]}" --length "${lengths[0]}" --attention hopper
     figures hopper_rates "rows of ${lengths[0]}, for Hopper"
   fi
+  local peer=${SFT_DEVICE_PEER:-cuda} skipped
+  what="products and attention by PyTorch"
+  if [[ -n ${first_failed[rates]:-} ]]; then
+    skip torch_ops "$what" "it builds on rates"
+  elif has_torch; then
+    step torch_ops rates 60 "$what" "$python" "$(script ../benchmarks/peer_ops.py)" --device "$peer" \
+      --model "${models[0]}" --tokens "${lengths[0]}" --length "${lengths[0]}" \
+      --head_tokens "$(value head_tokens "$output/$part/rates.log")"
+  else
+    skip torch_ops "$what" "$python has no torch that finds a GPU (PYTHON names another one)"
+  fi
+  beside_torch rates "rows of ${lengths[0]}"
+  if is_hopper; then beside_torch hopper_rates "rows of ${lengths[0]}, for Hopper"; fi
+  if [[ -z ${first_failed[torch_ops]:-} ]]; then
+    while read -r skipped; do record SKIP "${skipped%%: *}" "${skipped#*: }"; done < <(sed -n 's/^skip //p' "$output/$part/torch_ops.log")
+  fi
   shape "${models[0]}" "${lengths[0]}"
   step step rates,trainer 60 "optimizer steps of ${models[0]}" "$(path bench_step)" --backend cuda --precision bf16 \
     --model "${models[0]}" --layers "${SFT_DEVICE_FIRST_LAYERS:-4}" --length "${lengths[0]}" --rows "$rows" --steps 2
@@ -186,7 +225,7 @@ part_first() {
   if [[ -z ${first_failed[step]:-} ]]; then record FIGURE "${models[0]}: tokens/s" "$(value tokens_per_second "$log")"; fi
   if "$python" -c 'import torch, transformers' 2>/dev/null; then
     step torch step 120 "the same steps by PyTorch" "$python" "$(script ../benchmarks/peer_torch.py)" \
-      --device "${SFT_DEVICE_PEER:-cuda}" --precision bf16 --model "${models[0]}" \
+      --device "$peer" --precision bf16 --model "${models[0]}" \
       --layers "${SFT_DEVICE_FIRST_LAYERS:-4}" --length "${lengths[0]}" --rows "$rows" --accumulation 1 --steps 2
     log=$output/$part/torch.log
     if [[ -z ${first_failed[torch]:-} ]]; then

@@ -29,13 +29,28 @@ sound_probe() { stub build/bin device_nccl_probe <<<'printf "%s\n" "versions: NC
 sound_probe
 stub build/bin bench_ops <<'END'
 echo "matmul qkv            1.000 ms     600.0 TF/s   0.60 of the roof       1.0 ms a micro-batch"
+echo "matmul head           3.000 ms     200.0 TF/s   0.20 of the roof       1.0 ms a micro-batch"
 echo "attention_forward 4   2.000 ms     300.0 TF/s   0.30 of the roof       2.0 ms a micro-batch"
+echo "attention_delta 4     1.000 ms    3000.0 GB/s   0.90 of the roof       1.0 ms a micro-batch"
+echo "attention_backward 4  4.000 ms     375.0 TF/s   0.37 of the roof       4.0 ms a micro-batch"
+echo "head_tokens 1792"
 END
 stub build/bin bench_step <<<'echo "tokens_per_second 1000"'
 # shellcheck disable=SC2016
 stub tools nvidia-smi <<<'if [[ $* == *compute_cap* ]]; then echo "${STUB_CAPABILITY:-9.0}"; else echo "a GPU"; fi'
 # shellcheck disable=SC2016
-stub tools python <<<'if [[ $1 != -c ]]; then echo "tokens_per_second 800"; fi'
+stub tools python <<'END'
+case $* in
+  -c*) [[ -z ${STUB_NO_TORCH:-} || $2 != *torch* ]] ;;
+  */peer_ops.py*)
+    echo "torch.mm qkv           1.1000 ms     545.5 TF/s"
+    echo "torch.mm head          1.5000 ms     400.0 TF/s"
+    echo "torch.flash_forward 4  1.0000 ms     600.0 TF/s"
+    echo "torch.flash_backward 4 4.0000 ms     375.0 TF/s"
+    echo "skip torch.cudnn: No available kernel. Aborting execution." ;;
+  *) echo "tokens_per_second 800" ;;
+esac
+END
 stub tools ncu <<<'echo "a report"'
 # No step may start ranks, and sft is not needed.
 stub tools mpirun <<<'echo "mpirun was called"; exit 99'
@@ -45,9 +60,15 @@ shown=(out)
 # results: the archive's table.
 results() { tar -xzOf device_results/first.tar.gz results.tsv; }
 
-prints 0 ' PASS, 0 FAIL, 0 SKIP$' "$run" build first
+prints 0 ' PASS, 0 FAIL, 1 SKIP$' "$run" build first
 check "a step for every kernel's file" test "$(grep -c '^PASS .*a kernel of .*cu:' out)" -ge 24
-check "rates are in the table" grep -q 'rows of 4096: matmul *600.0 TF/s' out
+check "rates are in the table" grep -q 'rows of 4096: matmul *300.0 TF/s' out
+check "products of PyTorch" grep -q 'rows of 4096: torch.mm *461.6 TF/s, ours over it 0.65, least 0.50 of head$' out
+check "attention of PyTorch" grep -q 'rows of 4096: torch.flash_forward *600.0 TF/s, ours over it 0.50$' out
+check "its gradients, beside all that ours take" grep -q 'rows of 4096: torch.flash_backward *375.0 TF/s, ours over it 0.80$' out
+check "beside attention for Hopper too" grep -q 'rows of 4096, for Hopper: torch.flash_forward *600.0 TF/s, ours over it 0.50$' out
+check "attention that PyTorch has not" grep -q 'torch.cudnn *SKIP *No available kernel. Aborting execution.$' out
+check "PyTorch multiplies as many rows of logits" grep -q -- '--head_tokens 1792$' device_results/first/torch_ops.log.command
 check "versions of NCCL" grep -q 'NCCL alone: versions *NCCL 2.28.3$' out
 check "its memory" grep -q "NCCL alone: memory *NCCL's, registered$" out
 check "both rates of steps" grep -q 'tokens/s of PyTorch *800' out
@@ -55,9 +76,13 @@ check "the archive has the last step" grep -q 'what ncu sees' <(results)
 check "the archive has the logs" grep -q 'first/loops.log$' <(tar -tzf device_results/first.tar.gz)
 
 check "attention for Hopper has a rate" grep -q 'rows of 4096, for Hopper: attention_forward *300.0 TF/s' out
-prints 0 ' PASS, 0 FAIL, 2 SKIP$' env STUB_CAPABILITY=8.0 "$run" build first
+prints 0 ' PASS, 0 FAIL, 3 SKIP$' env STUB_CAPABILITY=8.0 "$run" build first
 check "kernels for Hopper are left out elsewhere" test "$(grep -c '^SKIP .*compute capability 9.0' out)" -eq 2
 check "what builds on them too" test "$(grep -c 'for Hopper' out)" -eq 0
+
+# No PyTorch.
+prints 0 '^SKIP .*products and attention by PyTorch: .*python has no torch that finds a GPU' env STUB_NO_TORCH=1 "$run" build first
+check "there are no figures of it" test "$(grep -c 'torch[.]' out)" -eq 0
 
 # Every source of kernels has its step.
 # shellcheck source=tests/device/first.sh
