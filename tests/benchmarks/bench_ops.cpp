@@ -8,7 +8,8 @@
 // library's own product in the same dtype, or, on a GPU in bf16, against the peak of its data sheet. Ops that compute
 // more than they move and are no products have no roof. The best of all repetitions counts. The last column is the time
 // that a micro-batch of the model spends in the op, recomputation included; `sum_s` is the sum of it over products and
-// attention, over attention alone, over memory-bound ops, or over all, as --part says.
+// attention, over attention alone, over memory-bound ops, or over all, as --part says; `head_tokens` the rows of logits
+// that the product `head` makes at a time.
 
 #include <algorithm>
 #include <cstdint>
@@ -149,6 +150,7 @@ void ModelOps::products() {
                           {"gate_up", T, 2 * F, C, L, is_recomputed_ ? L : 0, dtype_},
                           {"down", T, C, F, L, 0, dtype_},
                           {"head", std::min(T, head_rows), V, C, num_chunks_, 0, DType::float32}};
+  std::printf("head_tokens %lld\n", static_cast<long long>(std::min(T, head_rows)));
   for (const Layer& l : layers) {
     bench_.part([&] {
       const std::string name = std::string("matmul ") + l.name;

@@ -17,6 +17,7 @@ import time
 
 import torch
 import transformers
+from model_sizes import MODEL_SIZES
 
 WARM_UP_STEPS = 2
 MODEL_TYPES = {
@@ -25,15 +26,6 @@ MODEL_TYPES = {
     "qwen3-8b": transformers.Qwen3Config,
     "llama-3.1-8b": transformers.LlamaConfig,
     "tiny": transformers.Qwen3Config,
-}
-# Hidden size, layers, query heads, key/value heads, head dim, MLP columns, vocabulary, whether embeddings are tied: those
-# of named_models.hpp.
-MODEL_SIZES = {
-    "small": (512, 8, 8, 4, 64, 1408, 32000, True),
-    "qwen2.5-0.5b": (896, 24, 14, 2, 64, 4864, 151936, True),
-    "qwen3-8b": (4096, 36, 32, 8, 128, 12288, 151936, False),
-    "llama-3.1-8b": (4096, 32, 32, 8, 128, 14336, 128256, False),
-    "tiny": (64, 2, 4, 2, 16, 96, 272, True),
 }
 
 

@@ -90,11 +90,19 @@ step() {
     124) record FAIL "$what" "no end after $took s, see $log" ;;
     127) record FAIL "$what" "$(grep -m1 -E 'cannot open shared|not found|is not there' "$log" || tail -n 1 "$log")" ;;
     13[0-9] | 14[0-9]) record FAIL "$what" "ended by signal $((status - 128)), see $log" ;;
-    *) record FAIL "$what" "status $status: $(grep -m1 -E 'error: in|error:|failed' "$log" | cut -c1-160 || true)" ;;
+    *) record FAIL "$what" "status $status: $(reason "$log")" ;;
   esac
   if [[ $status -ne 0 ]]; then first_failed[$name]=$name; fi
   pack
   return 0
+}
+
+# reason FILE: the first line of what a program printed that says what went wrong. Of a very long one its beginning and its
+# end: what is missing is named in the one, what to do about it in the other.
+reason() {
+  { grep -m1 'error:' "$1" || grep -m1 'failed' "$1" || true; } | tr '\t' ' ' | awk -v half=300 '
+    length($0) > 2 * half { $0 = substr($0, 1, half) " [...] " substr($0, length($0) - half + 1) }
+    { print }'
 }
 
 # skip NAME WHAT WHY: the line of a step that is not taken, nor are those that build on it.
@@ -118,13 +126,36 @@ figures() {
   done
 }
 
+# beside_torch NAME WHAT: rates of PyTorch, and those that bench_ops printed in the step of that name over them.
+beside_torch() {
+  [[ -n ${first_failed[$1]:-}${first_failed[torch_ops]:-} ]] && return 0
+  local ours theirs rate
+  while read -r ours theirs; do
+    rate=$(over_torch "$output/$part/$1.log" "$ours" "$output/$part/torch_ops.log" "$theirs")
+    if [[ -n $rate ]]; then record FIGURE "$2: $theirs" "$rate"; fi
+  done <<'LIST'
+matmul torch.mm
+attention_forward torch.flash_forward
+attention_backward|attention_delta torch.flash_backward
+attention_forward torch.cudnn_forward
+attention_backward|attention_delta torch.cudnn_backward
+LIST
+}
+
+# has_torch: whether PyTorch is there and finds the GPU; a driver that hangs is not waited for.
+has_torch() {
+  timeout --kill-after=1 "${SFT_DEVICE_STEP_S:-60}" "$python" -c '
+import sys, torch
+sys.exit(sys.argv[1] == "cuda" and not torch.cuda.is_available())' "$peer" >/dev/null 2>&1
+}
+
 # unless_given OPTION VALUE: these words, but for an option of bench_ops that SFT_DEVICE_BENCH_OPS has.
 unless_given() { [[ " ${bench_ops_words[*]} " == *" $1 "* ]] || echo "$1 $2"; }
 
 part_first() {
   # A process of MPI by itself needs no daemon.
   export OMPI_MCA_ess_singleton_isolated=1 SFT_OPS_SIZES=small SFT_ATTENTION_ROUNDS=1
-  local file name cases
+  local file name cases what
   first_failed=()
   deadline=$((SECONDS + ${SFT_DEVICE_PART_S:-540}))
   if command -v nvidia-smi >/dev/null; then
@@ -153,7 +184,11 @@ part_first() {
       "$(path device_hopper_test)" --run_test=attention/gradients_are_those_of_the_formula
     step hopper hopper_loops 60 "attention for Hopper as on CPUs" "$(path device_hopper_test)"
   fi
-  step nccl device 40 "NCCL on one rank" "$(path device_nccl_test)"
+  step nccl_alone device 40 "NCCL alone, without MPI" "$(path device_nccl_probe)"
+  for what in versions memory; do
+    [[ -n ${first_failed[nccl_alone]:-} ]] || record FIGURE "NCCL alone: $what" "$(sed -n "s/^$what: //p" "$log")"
+  done
+  step nccl nccl_alone 40 "NCCL on one rank" "$(path device_nccl_test)"
   step experts device,products 60 "products of experts" "$(path device_experts_test)" --run_test=experts/products
   step trainer products,loops 60 "a tiny model for some steps, as on CPUs" "$(path device_trainer_test)"
   unset SFT_OPS_SIZES
@@ -167,6 +202,22 @@ part_first() {
       --part products --layers 1 --tokens "${lengths[0]}" --length "${lengths[0]}" --attention hopper
     figures hopper_rates "rows of ${lengths[0]}, for Hopper"
   fi
+  local peer=${SFT_DEVICE_PEER:-cuda} skipped
+  what="products and attention by PyTorch"
+  if [[ -n ${first_failed[rates]:-} ]]; then
+    skip torch_ops "$what" "it builds on rates"
+  elif has_torch; then
+    step torch_ops rates 60 "$what" "$python" "$(script ../benchmarks/peer_ops.py)" --device "$peer" \
+      --model "${models[0]}" --tokens "${lengths[0]}" --length "${lengths[0]}" \
+      --head_tokens "$(value head_tokens "$output/$part/rates.log")"
+  else
+    skip torch_ops "$what" "$python has no torch that finds a GPU (PYTHON names another one)"
+  fi
+  beside_torch rates "rows of ${lengths[0]}"
+  if is_hopper; then beside_torch hopper_rates "rows of ${lengths[0]}, for Hopper"; fi
+  if [[ -z ${first_failed[torch_ops]:-} ]]; then
+    while read -r skipped; do record SKIP "${skipped%%: *}" "${skipped#*: }"; done < <(sed -n 's/^skip //p' "$output/$part/torch_ops.log")
+  fi
   shape "${models[0]}" "${lengths[0]}"
   step step rates,trainer 60 "optimizer steps of ${models[0]}" "$(path bench_step)" --backend cuda --precision bf16 \
     --model "${models[0]}" --layers "${SFT_DEVICE_FIRST_LAYERS:-4}" --length "${lengths[0]}" --rows "$rows" --steps 2
@@ -174,7 +225,7 @@ part_first() {
   if [[ -z ${first_failed[step]:-} ]]; then record FIGURE "${models[0]}: tokens/s" "$(value tokens_per_second "$log")"; fi
   if "$python" -c 'import torch, transformers' 2>/dev/null; then
     step torch step 120 "the same steps by PyTorch" "$python" "$(script ../benchmarks/peer_torch.py)" \
-      --device "${SFT_DEVICE_PEER:-cuda}" --precision bf16 --model "${models[0]}" \
+      --device "$peer" --precision bf16 --model "${models[0]}" \
       --layers "${SFT_DEVICE_FIRST_LAYERS:-4}" --length "${lengths[0]}" --rows "$rows" --accumulation 1 --steps 2
     log=$output/$part/torch.log
     if [[ -z ${first_failed[torch]:-} ]]; then

@@ -24,15 +24,33 @@ sound() { stub build/bin "$1" <<<'echo "No errors detected"'; }
 mkdir -p build/bin tools
 tests=(device_ops_test device_experts_test device_attention_test device_hopper_test device_trainer_test device_comm_test device_nccl_test)
 for name in "${tests[@]}"; do sound "$name"; done
+# sound_probe: NCCL's probe as it should be.
+sound_probe() { stub build/bin device_nccl_probe <<<'printf "%s\n" "versions: NCCL 2.28.3" "memory: NCCL'"'"'s, registered"'; }
+sound_probe
 stub build/bin bench_ops <<'END'
 echo "matmul qkv            1.000 ms     600.0 TF/s   0.60 of the roof       1.0 ms a micro-batch"
+echo "matmul head           3.000 ms     200.0 TF/s   0.20 of the roof       1.0 ms a micro-batch"
 echo "attention_forward 4   2.000 ms     300.0 TF/s   0.30 of the roof       2.0 ms a micro-batch"
+echo "attention_delta 4     1.000 ms    3000.0 GB/s   0.90 of the roof       1.0 ms a micro-batch"
+echo "attention_backward 4  4.000 ms     375.0 TF/s   0.37 of the roof       4.0 ms a micro-batch"
+echo "head_tokens 1792"
 END
 stub build/bin bench_step <<<'echo "tokens_per_second 1000"'
 # shellcheck disable=SC2016
 stub tools nvidia-smi <<<'if [[ $* == *compute_cap* ]]; then echo "${STUB_CAPABILITY:-9.0}"; else echo "a GPU"; fi'
 # shellcheck disable=SC2016
-stub tools python <<<'if [[ $1 != -c ]]; then echo "tokens_per_second 800"; fi'
+stub tools python <<'END'
+case $* in
+  -c*) [[ -z ${STUB_NO_TORCH:-} || $2 != *torch* ]] ;;
+  */peer_ops.py*)
+    echo "torch.mm qkv           1.1000 ms     545.5 TF/s"
+    echo "torch.mm head          1.5000 ms     400.0 TF/s"
+    echo "torch.flash_forward 4  1.0000 ms     600.0 TF/s"
+    echo "torch.flash_backward 4 4.0000 ms     375.0 TF/s"
+    echo "skip torch.cudnn: No available kernel. Aborting execution." ;;
+  *) echo "tokens_per_second 800" ;;
+esac
+END
 stub tools ncu <<<'echo "a report"'
 # No step may start ranks, and sft is not needed.
 stub tools mpirun <<<'echo "mpirun was called"; exit 99'
@@ -42,17 +60,29 @@ shown=(out)
 # results: the archive's table.
 results() { tar -xzOf device_results/first.tar.gz results.tsv; }
 
-prints 0 ' PASS, 0 FAIL, 0 SKIP$' "$run" build first
+prints 0 ' PASS, 0 FAIL, 1 SKIP$' "$run" build first
 check "a step for every kernel's file" test "$(grep -c '^PASS .*a kernel of .*cu:' out)" -ge 24
-check "rates are in the table" grep -q 'rows of 4096: matmul *600.0 TF/s' out
+check "rates are in the table" grep -q 'rows of 4096: matmul *300.0 TF/s' out
+check "products of PyTorch" grep -q 'rows of 4096: torch.mm *461.6 TF/s, ours over it 0.65, least 0.50 of head$' out
+check "attention of PyTorch" grep -q 'rows of 4096: torch.flash_forward *600.0 TF/s, ours over it 0.50$' out
+check "its gradients, beside all that ours take" grep -q 'rows of 4096: torch.flash_backward *375.0 TF/s, ours over it 0.80$' out
+check "beside attention for Hopper too" grep -q 'rows of 4096, for Hopper: torch.flash_forward *600.0 TF/s, ours over it 0.50$' out
+check "attention that PyTorch has not" grep -q 'torch.cudnn *SKIP *No available kernel. Aborting execution.$' out
+check "PyTorch multiplies as many rows of logits" grep -q -- '--head_tokens 1792$' device_results/first/torch_ops.log.command
+check "versions of NCCL" grep -q 'NCCL alone: versions *NCCL 2.28.3$' out
+check "its memory" grep -q "NCCL alone: memory *NCCL's, registered$" out
 check "both rates of steps" grep -q 'tokens/s of PyTorch *800' out
 check "the archive has the last step" grep -q 'what ncu sees' <(results)
 check "the archive has the logs" grep -q 'first/loops.log$' <(tar -tzf device_results/first.tar.gz)
 
 check "attention for Hopper has a rate" grep -q 'rows of 4096, for Hopper: attention_forward *300.0 TF/s' out
-prints 0 ' PASS, 0 FAIL, 2 SKIP$' env STUB_CAPABILITY=8.0 "$run" build first
+prints 0 ' PASS, 0 FAIL, 3 SKIP$' env STUB_CAPABILITY=8.0 "$run" build first
 check "kernels for Hopper are left out elsewhere" test "$(grep -c '^SKIP .*compute capability 9.0' out)" -eq 2
 check "what builds on them too" test "$(grep -c 'for Hopper' out)" -eq 0
+
+# No PyTorch.
+prints 0 '^SKIP .*products and attention by PyTorch: .*python has no torch that finds a GPU' env STUB_NO_TORCH=1 "$run" build first
+check "there are no figures of it" test "$(grep -c 'torch[.]' out)" -eq 0
 
 # Every source of kernels has its step.
 # shellcheck source=tests/device/first.sh
@@ -104,6 +134,16 @@ prints 0 '^SKIP .*the GPU is there.*: no time left: ended after [0-9]+ of its 60
 prints 1 '^FAIL .*the GPU is there.*no end after 2 s' env STUB_SLEEP=60 SFT_DEVICE_PART_S=60 SFT_DEVICE_STEP_S=2 "$run" build first
 sound device_ops_test
 
+# NCCL alone comes before what needs MPI too.
+stub build/bin device_nccl_probe <<<'echo "sft: error: ncclAllReduce gives wrong numbers" >&2; exit 1'
+prints 1 '^FAIL .*NCCL alone, without MPI: status 1: .*ncclAllReduce gives wrong numbers' "$run" build first
+check "what needs MPI too is skipped" grep -q '^SKIP .*NCCL on one rank: it builds on nccl_alone' out
+check "there are no figures of it" test "$(grep -c 'NCCL alone: ' out)" -eq 0
+sound_probe
+stub build/bin device_nccl_test <<<'echo "libmpi.so.40: cannot open shared object file" >&2; exit 127'
+prints 1 '^FAIL .*NCCL on one rank: .*libmpi.so.40: cannot open' "$run" build first
+check "NCCL is tried without MPI" grep -q '^PASS .*NCCL alone, without MPI' out
+
 # A library is missing, a program is missing: said with its name.
 stub build/bin device_nccl_test <<'END'
 echo "$0: error while loading shared libraries: libnccl.so.2: cannot open shared object file: No such file" >&2
@@ -113,6 +153,22 @@ prints 1 '^FAIL .*NCCL on one rank: .*libnccl.so.2: cannot open' "$run" build fi
 rm build/bin/device_nccl_test
 prints 1 '^FAIL .*NCCL on one rank: .*device_nccl_test is not there' "$run" build first
 check "the rest goes on" grep -q '^PASS .*optimizer steps of' out
+
+# A library that is loaded when it is first called: the program's own line, to its end, which says what to do. In a line
+# that is longer than anyone reads, the middle goes.
+stub build/bin device_nccl_test <<'END'
+echo 'NCCL INFO a plug-in failed to load'
+printf 'unknown location(0): fatal error: in "every_call_gives_back_what_one_rank_gave": sft::Error: NCCL cannot be used '
+printf '(libnccl.so.2: cannot open\tshared object file: %s): install it, add its folder to LD_LIBRARY_PATH, or set comm = host\n' \
+  "$(printf "%${STUB_LENGTH:-80}s" | tr ' ' '/')"
+exit 201
+END
+named='^FAIL .*NCCL on one rank: status 201: .*NCCL cannot be used .libnccl.so.2: cannot open shared object file: /'
+told='.: install it, add its folder to LD_LIBRARY_PATH, or set comm = host$'
+prints 1 "$named/{79}$told" "$run" build first
+check "the table has the end too" grep -qE "^ .*NCCL on one rank +FAIL .*$told" out
+prints 1 "$named/+ \[\.\.\.\] /+$told" env STUB_LENGTH=5000 "$run" build first
+sound device_nccl_test
 
 # Killed in the middle, there is an archive of what was before.
 # shellcheck disable=SC2016

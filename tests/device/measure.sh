@@ -67,6 +67,33 @@ mean_rate() {
     END { if (ms > 0) printf "%.1f %s, %.2f of the roof", work / ms, unit, share / ms }'
 }
 
+# timed_by_torch FILE: name, ms and rate of every op that peer_ops.py printed, between tabs.
+timed_by_torch() {
+  awk -v OFS='\t' 'NF > 4 && $(NF - 2) == "ms" && $NF == "TF/s" {
+    name = $1
+    for (i = 2; i < NF - 3; ++i) name = name " " $i
+    print name, $(NF - 3), $(NF - 1)
+  }' "$1"
+}
+
+# over_torch OURS NAME TORCH NAME: the rate of all ops of PyTorch whose first word is that name, and ours over it; with the
+# least of those that have the same words behind the first. OURS is what bench_ops printed, TORCH what peer_ops.py printed;
+# our name is an expression, of ops that do together what PyTorch's do.
+over_torch() {
+  awk -F '\t' -v ours="$2" -v theirs="$4" '
+    { first = rest = $1; sub(/ .*/, "", first); sub(/^[^ ]* ?/, "", rest) }
+    FNR == NR { if (first ~ "^(" ours ")$") { our_ms += $2; by_rest[rest] += $2 }; next }
+    first == theirs {
+      ms += $2; work += $2 * $3; num += 1
+      if (by_rest[rest] > 0 && (least == "" || $2 / by_rest[rest] < least)) { least = $2 / by_rest[rest]; at = rest }
+    }
+    END {
+      if (ms <= 0 || our_ms <= 0) exit
+      printf "%.1f TF/s, ours over it %.2f", work / ms, ms / our_ms
+      if (num > 1 && least != "") printf ", least %.2f of %s", least, at
+    }' <(timed_ops "$1") <(timed_by_torch "$3")
+}
+
 part_products() {
   local model length what
   for length in "${lengths[@]}"; do

@@ -24,9 +24,10 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 all_parts=(first ops cudnn sanitizer models nccl rooflines products step peers)
 programs=(device_ops_test device_experts_test device_attention_test device_hopper_test device_trainer_test device_comm_test device_nccl_test
+  device_nccl_probe
   bench_ops bench_step sft sft-prepare)
 scripts=(run.sh report.sh measure.sh first.sh program.sh ../support/checks.sh ../support/gpu_training.sh
-  ../benchmarks/peer_torch.py)
+  ../benchmarks/peer_torch.py ../benchmarks/peer_ops.py ../benchmarks/model_sizes.py)
 
 # fail PROBLEM: one line, and the exit status of a wrong command line.
 fail() {

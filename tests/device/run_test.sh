@@ -17,7 +17,7 @@ stub() {
 }
 
 mkdir -p build/bin tools
-for name in device_ops_test device_experts_test device_attention_test device_hopper_test device_trainer_test device_comm_test device_nccl_test sft-prepare; do
+for name in device_ops_test device_experts_test device_attention_test device_hopper_test device_trainer_test device_comm_test device_nccl_test device_nccl_probe sft-prepare; do
   stub build/bin "$name" <<<'echo "No errors detected"'
 done
 stub build/bin sft <<<'echo "sft 0.0.0"'
