@@ -80,16 +80,17 @@ double model_flops(const config::Config& config, const std::vector<std::int32_t>
 }
 
 /// Takes the rates of the attention that [device] attention names, where the machine has them, for the passes that it
-/// does: a library's backward pass is not asked for where ranks exchange heads or keys go round a ring.
+/// does: a library's backward pass is not asked for where keys go round a ring.
 void take_attention_rates(device::Rates& rates, const config::Config& config) {
   const auto take = [](std::vector<device::ProductRate>& rate, const std::vector<device::ProductRate>& of_choice) {
     if (!of_choice.empty()) rate = of_choice;
   };
   const sequence::AttentionMethod method = config.parallel.attention_method();
-  const bool is_in_a_ring = method.keys == sequence::AttentionMethod::Keys::ring && config.parallel.sp_size > 1;
+  const bool is_in_a_ring =
+      method.keys == sequence::AttentionMethod::Keys::ring && config.parallel.sp_size > method.ulysses_size;
   switch (attention_kernels(config.device)) {
     case ops::AttentionKernels::cudnn:
-      if (method.ulysses_size == 1 && !is_in_a_ring) take(rates.attention.backward, rates.attention_cudnn.backward);
+      if (!is_in_a_ring) take(rates.attention.backward, rates.attention_cudnn.backward);
       [[fallthrough]];
     case ops::AttentionKernels::cudnn_forward:
       take(rates.attention.forward, rates.attention_cudnn.forward);
