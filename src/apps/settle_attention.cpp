@@ -118,7 +118,6 @@ config::ValidConfig settle_hopper(const config::ValidConfig& config, std::int64_
 std::vector<ops::AttentionSizes> attention_trials(const config::Config& config, std::int64_t tokens,
                                                   const ops::AttentionLibrary& library) {
   const bool has_backward = config.device.attention == config::AttentionChoice::cudnn && library.has_backward &&
-                            config.parallel.attention_method().ulysses_size == 1 &&
                             keys_of(config.parallel) != ops::TrialKeys::rounds;
   ops::AttentionSizes sizes = sizes_of(config, tokens, has_backward);
   std::vector<ops::AttentionSizes> trials;
@@ -170,15 +169,12 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
     return by_kernels_for_all(config);
   }
   std::string backward = "forward and backward";
-  const int ulysses_size = config->parallel.attention_method().ulysses_size;
   if (keys_of(config->parallel) == ops::TrialKeys::rounds) {
     backward = "forward; this program's kernels backward, as rows are cut over ranks";
   } else if (choice == config::AttentionChoice::cudnn_forward) {
     backward = "forward; this program's kernels backward";
   } else if (!has_backward) {
-    const char* const why = ulysses_size > 1        ? "ranks exchange heads"
-                            : !library.has_backward ? "cuDNN repeats its bits from 9.25 on"
-                                                    : "cuDNN refuses it here";
+    const char* const why = library.has_backward ? "cuDNN refuses it here" : "cuDNN repeats its bits from 9.25 on";
     backward = fmt::format("forward; this program's kernels backward, as {}", why);
   }
   log_event(fmt::format("attention: {} {}, tried beside this program's kernels", library.name, backward));

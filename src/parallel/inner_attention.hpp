@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Attention that another method can run on tokens and heads that it has put together (ulysses_attention.hpp): its
-// backward pass works from delta, so that the output need not be put together again.
+// backward pass works from delta, so that the output need not be put together again unless a library reads it.
 
 #include "sft/parallel/sequence_attention.hpp"
 

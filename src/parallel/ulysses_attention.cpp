@@ -21,6 +21,7 @@ SequenceShape inner_shape(const SequenceShape& shape, const HeadAssignment& assi
   inner.tokens = shape.tokens * assignment.size();
   inner.q_heads = assignment.q_heads();
   inner.kv_heads = assignment.kv_heads();
+  inner.gradient_row = inner.q_heads * inner.head_dim;
   return inner;
 }
 
@@ -30,19 +31,23 @@ UlyssesBuffers::UlyssesBuffers(const SequenceShape& of, int sp_size, int ulysses
     : shape(of),
       assignment(of.q_heads, of.kv_heads, ulysses_size),
       dkv_dtype(assignment.replicates() ? DType::float32 : of.compute),
-      inner(make_inner_buffers(inner_shape(of, assignment), sp_size / ulysses_size)) {
+      inner(make_inner_buffers(inner_shape(of, assignment), sp_size / ulysses_size)),
+      brings_output(inner->attention_needs().library.has_backward) {
   SFT_ENSURE(sp_size % ulysses_size == 0, "ulysses_size divides sp_size");
 }
 
 void UlyssesBuffers::lay_out(device::Arena& arena) {
   const std::int64_t t = shape.tokens, d = shape.head_dim, h = assignment.q_heads(), k = assignment.kv_heads(),
                      u = assignment.size();
+  const std::int64_t columns = ((brings_output ? 3 : 2) * h + 2 * k) * d;
   inner->lay_out(arena);
-  pieces = take(arena, shape.compute, {u - 1, t * (2 * h + 2 * k) * d});
-  tokens = take(arena, shape.compute, {u * t * (2 * h + 2 * k) * d});
+  pieces = take(arena, shape.compute, {u - 1, t * columns});
+  tokens = take(arena, shape.compute, {u * t * columns});
   result = take(arena, shape.compute, {u * t * h * d});
-  delta = take(arena, DType::float32, {t, shape.q_heads});
-  delta_pieces = take(arena, DType::float32, {u - 1, t * h});
+  if (!brings_output) {
+    delta = take(arena, DType::float32, {t, shape.q_heads});
+    delta_pieces = take(arena, DType::float32, {u - 1, t * h});
+  }
   dkv = take(arena, dkv_dtype, {u * t * 2 * k * d});
   dkv_pieces = take(arena, dkv_dtype, {u - 1, t * 2 * k * d});
   if (assignment.replicates() && shape.compute != DType::float32) {
@@ -52,7 +57,6 @@ void UlyssesBuffers::lay_out(device::Arena& arena) {
 
 ops::AttentionNeeds UlyssesBuffers::attention_needs() const {
   ops::AttentionNeeds needs = inner->attention_needs();
-  needs.library.has_backward = false;  // the output is not put together again for it
   if (dkv_dtype == DType::float32) needs.num_keys = needs.longest_lane = 0;
   return needs;
 }
@@ -85,8 +89,9 @@ void UlyssesAttention::set_schedules(const sequence::AttentionSchedules& schedul
 UlyssesAttention::RankHeads UlyssesAttention::split(const Tensor& rows) const {
   const std::int64_t h = b_.assignment.q_heads(), k = b_.assignment.kv_heads(), head_dim = b_.shape.head_dim;
   const Tensor all = rows.view({rows.shape[0], rows.shape[1] / head_dim, head_dim});
-  RankHeads own{{head_range(all, 0, h), head_range(all, h, k), head_range(all, h + k, k)}, {}};
+  RankHeads own{{head_range(all, 0, h), head_range(all, h, k), head_range(all, h + k, k)}};
   if (all.shape[1] > h + 2 * k) own.dout = head_range(all, h + 2 * k, h);
+  if (all.shape[1] > 2 * h + 2 * k) own.out = head_range(all, 2 * h + 2 * k, h);
   return own;
 }
 
@@ -95,28 +100,33 @@ Tensor UlyssesAttention::piece(const Tensor& pieces, NeighbourRank rank, std::in
   return at_begin_of(pieces.rows(index, 1), {cut_.local_length(), columns});
 }
 
-UlyssesAttention::RankHeads UlyssesAttention::gather_tokens(const Heads& heads, const Tensor& dout) {
+UlyssesAttention::RankHeads UlyssesAttention::gather_tokens(const RankHeads& all, const Tensor& delta) {
   const HeadAssignment& assignment = b_.assignment;
   const std::int64_t h = assignment.q_heads(), k = assignment.kv_heads();
-  const std::int64_t columns = ((dout.empty() ? h : 2 * h) + 2 * k) * b_.shape.head_dim;
+  const std::int64_t times_h = 1 + (all.dout.empty() ? 0 : 1) + (all.out.empty() ? 0 : 1);
+  const std::int64_t columns = (times_h * h + 2 * k) * b_.shape.head_dim;
   const Tensor all_tokens = at_begin_of(b_.tokens, {cut_.length(), columns});
-  const Tensor all_delta = inner_->delta(), delta = b_.delta.rows(0, cut_.local_length());
+  const Tensor all_delta = inner_->delta();
   Messages messages;
   for (const NeighbourRank rank : assignment.ranks()) {
     const bool is_own = rank == rank_;
     const Tensor part = is_own ? Tensor() : piece(b_.pieces, rank, columns);
-    const Tensor delta_part = is_own ? Tensor() : piece(b_.delta_pieces, rank, h);
+    const Tensor delta_part = is_own || delta.empty() ? Tensor() : piece(b_.delta_pieces, rank, h);
     const ChunkRows destination = is_own ? chunks_in_row(all_tokens, cut_, rank) : chunks_in_part(part, cut_, rank);
     const auto source = [&](const Tensor& x) { return chunks_in_part(x, cut_, rank_); };
     for (std::size_t c = 0; c < destination.size(); ++c) {
       const RankHeads to = split(destination[c]);
-      backend_.copy(to.heads.q, head_range(source(heads.q)[c], assignment.q_begin(rank), h));
+      const auto put = [&](const Tensor& to_heads, const Tensor& from, std::int64_t begin) {
+        if (!from.empty()) backend_.copy(to_heads, head_range(source(from)[c], begin, to_heads.shape[1]));
+      };
+      put(to.heads.q, all.heads.q, assignment.q_begin(rank));
       for (std::int64_t i = 0; i < k; ++i) {
-        backend_.copy(head_range(to.heads.k, i, 1), head_range(source(heads.k)[c], assignment.kv_head(rank, i), 1));
-        backend_.copy(head_range(to.heads.v, i, 1), head_range(source(heads.v)[c], assignment.kv_head(rank, i), 1));
+        put(head_range(to.heads.k, i, 1), all.heads.k, assignment.kv_head(rank, i));
+        put(head_range(to.heads.v, i, 1), all.heads.v, assignment.kv_head(rank, i));
       }
-      if (dout.empty()) continue;
-      backend_.copy(to.dout, head_range(source(dout)[c], assignment.q_begin(rank), h));
+      put(to.dout, all.dout, assignment.q_begin(rank));
+      put(to.out, all.out, assignment.q_begin(rank));
+      if (delta.empty()) continue;
       const Tensor to_delta =
           (is_own ? chunks_in_row(all_delta, cut_, rank) : chunks_in_part(delta_part, cut_, rank))[c];
       backend_.copy(to_delta, source(delta)[c].columns(assignment.q_begin(rank), h));
@@ -124,12 +134,24 @@ UlyssesAttention::RankHeads UlyssesAttention::gather_tokens(const Heads& heads, 
     if (is_own) continue;
     add_messages(messages.sends, destination, sp_rank(rank));
     add_messages(messages.receives, chunks_in_row(all_tokens, cut_, rank), sp_rank(rank));
-    if (dout.empty()) continue;
+    if (delta.empty()) continue;
     add_messages(messages.sends, chunks_in_part(delta_part, cut_, rank), sp_rank(rank));
     add_messages(messages.receives, chunks_in_row(all_delta, cut_, rank), sp_rank(rank));
   }
   exchange(messages);
   return split(all_tokens);
+}
+
+UlyssesAttention::RankHeads UlyssesAttention::gather_for_backward(const Heads& heads, const Tensor& out,
+                                                                  const Tensor& dout) {
+  if (b_.brings_output) {
+    const RankHeads own = gather_tokens({heads, dout, out}, {});
+    backend_.attention_delta(inner_->delta(), own.out, own.dout);
+    return own;
+  }
+  const Tensor delta = b_.delta.rows(0, cut_.local_length());
+  backend_.attention_delta(delta, out, dout);
+  return gather_tokens({heads, dout}, delta);
 }
 
 void UlyssesAttention::add_returns(Messages& messages, const Tensor& all_tokens, const Tensor& pieces) const {
@@ -155,7 +177,7 @@ void UlyssesAttention::exchange(const Messages& messages) {
 
 void UlyssesAttention::forward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse) {
   const std::int64_t h = b_.assignment.q_heads(), head_dim = b_.shape.head_dim;
-  const RankHeads own = gather_tokens(heads, {});
+  const RankHeads own = gather_tokens({heads}, {});
   const Tensor result = at_begin_of(b_.result, {cut_.length(), h * head_dim});
   Heads inner_heads = own.heads;
   inner_heads.sinks = sinks_of_rank(heads.sinks);
@@ -175,14 +197,13 @@ void UlyssesAttention::forward(sequence::AttentionKind kind, const Heads& heads,
 void UlyssesAttention::backward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse, Tensor dout,
                                 const Heads& gradients) {
   const std::int64_t h = b_.assignment.q_heads(), k = b_.assignment.kv_heads(), head_dim = b_.shape.head_dim;
-  backend_.attention_delta(b_.delta.rows(0, cut_.local_length()), out, dout);
-  const RankHeads own = gather_tokens(heads, dout);
+  const RankHeads own = gather_for_backward(heads, out, dout);
   const Tensor dq = at_begin_of(b_.result, {cut_.length(), h * head_dim});
   const Tensor dkv = at_begin_of(b_.dkv, {cut_.length(), 2 * k * head_dim});
   const Tensor dkv_heads = dkv.view({cut_.length(), 2 * k, head_dim});
   Heads inner_heads = own.heads;
   inner_heads.sinks = sinks_of_rank(heads.sinks);
-  inner_->backward_from_delta(kind, inner_heads, /*out=*/{}, lse.view({cut_.length(), h}), own.dout,
+  inner_->backward_from_delta(kind, inner_heads, own.out, lse.view({cut_.length(), h}), own.dout,
                               {.q = dq.view({cut_.length(), h, head_dim}),
                                .k = head_range(dkv_heads, 0, k),
                                .v = head_range(dkv_heads, k, k),

@@ -58,13 +58,15 @@ class UlyssesBuffers final : public SequenceBuffers {
   HeadAssignment assignment;
   DType dkv_dtype;  ///< float32 where gradients of replicated key/value heads have to be summed
   std::unique_ptr<InnerBuffers> inner;
+  bool brings_output;  ///< whether the inner backward pass gets the output, which a library reads
 
-  // T tokens of a rank, U = assignment.size(), h and k the heads of a rank.
-  Tensor pieces;        ///< (U - 1, T (2h + 2k) D) compute dtype: to the other ranks; results that come back
-  Tensor tokens;        ///< (U T (2h + 2k) D) compute dtype: queries, keys, values, and dout, of all tokens
+  // T tokens of a rank, U = assignment.size(), h and k the heads of a rank; columns = (2h + 2k) D, with the output
+  // (3h + 2k) D.
+  Tensor pieces;        ///< (U - 1, T columns) compute dtype: to the other ranks; results that come back
+  Tensor tokens;        ///< (U T columns) compute dtype: queries, keys, values, dout and the output of all tokens
   Tensor result;        ///< (U T h D) compute dtype: output, or gradient of the queries
-  Tensor delta;         ///< (T, H) float32
-  Tensor delta_pieces;  ///< (U - 1, T h) float32
+  Tensor delta;         ///< (T, H) float32, where the output is not brought
+  Tensor delta_pieces;  ///< (U - 1, T h) float32, likewise
   Tensor dkv;           ///< (U T 2k D): gradients of keys and values
   Tensor dkv_pieces;    ///< (U - 1, T 2k D): those that come back
   Tensor kv_sums;       ///< (2, T K D) float32, where these have to be summed and the compute dtype is another
@@ -85,18 +87,22 @@ class UlyssesAttention final : public SequenceAttention {
   struct Messages {
     std::vector<comm::Message> sends, receives;
   };
-  /// Queries, keys, values and dout of one rank, columns of the same rows.
+  /// Queries, keys, values, dout and the output of one rank; once gathered, columns of the same rows.
   struct RankHeads {
     Heads heads;
-    Tensor dout;  ///< empty in the forward pass
+    Tensor dout = {};  ///< empty in the forward pass
+    Tensor out = {};   ///< empty where it is not brought
   };
 
+  /// Columns in the order of RankHeads.
   [[nodiscard]] RankHeads split(const Tensor& rows) const;
   /// The slot of another rank in `pieces`, as (T, columns).
   [[nodiscard]] Tensor piece(const Tensor& pieces, NeighbourRank rank, std::int64_t columns) const;
-  /// Brings all heads of this rank's tokens to the ranks that attend with them; dout may be empty. All tokens with the
-  /// heads of this rank; with dout, delta goes to inner_->delta().
-  [[nodiscard]] RankHeads gather_tokens(const Heads& heads, const Tensor& dout);
+  /// Brings all heads of this rank's tokens, `all`, to the ranks that attend with them, and delta, which may be empty,
+  /// to inner_->delta(). All tokens with the heads of this rank.
+  [[nodiscard]] RankHeads gather_tokens(const RankHeads& all, const Tensor& delta);
+  /// The same for the backward pass: delta is formed here, or from the output where it arrives.
+  [[nodiscard]] RankHeads gather_for_backward(const Heads& heads, const Tensor& out, const Tensor& dout);
   /// One column range of the heads of all tokens to one of all heads of this rank's tokens: into `pieces` from others.
   void add_returns(Messages& messages, const Tensor& all_tokens, const Tensor& pieces) const;
   /// What rank `rank` has made of this rank's tokens: in `pieces` or, its own, in `all_tokens`.

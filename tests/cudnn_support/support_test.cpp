@@ -218,6 +218,23 @@ BOOST_AUTO_TEST_CASE(other_rows) {
   check_graph(llama, shape, planned(shape));
 }
 
+// All that comes in is columns of one tensor; gradients have rows of their own.
+BOOST_AUTO_TEST_CASE(exchanged_heads) {
+  if (!repeats_backward(version().number)) return;
+  const auto check = [](const Heads& heads, std::int64_t ranks, std::int64_t window) {
+    const Heads some{heads.of, heads.num / ranks, std::max<std::int64_t>(1, heads.num_kv / ranks), heads.dim};
+    GraphShape shape = shape_of(some, 16, 4096, 8192);
+    shape.window = window;
+    shape.q_row = shape.k_row = shape.v_row = shape.dout_row = shape.out_row =
+        (3 * some.num + 2 * some.num_kv) * some.dim;
+    shape.dq_row = some.num * some.dim;
+    check_graph(some, shape, planned(shape));
+  };
+  for (const Heads& heads : {llama, small, without_groups}) check(heads, 2, 0);
+  check(llama, 16, 0);
+  check(mistral, 4, 1024);
+}
+
 // By two threads, each with a library of its own, as by one; and from the store the next time.
 BOOST_AUTO_TEST_CASE(threads_compile_at_a_time) {
   std::vector<GraphShape> shapes;

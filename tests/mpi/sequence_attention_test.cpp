@@ -93,7 +93,7 @@ class Layer {
  public:
   Layer(const CollectivesFixture& fixture, const comm::Group& sp, const sequence::RowCut& cut, const HeadCounts& heads,
         const AttentionMethod& method, DType dtype, const sequence::AttentionWindows& windows = {0},
-        const Scores& scores = {})
+        const Scores& scores = {}, ops::AttentionKernels kernels = ops::AttentionKernels::own)
       : heads_(heads),
         method_(method),
         windows_(windows),
@@ -117,7 +117,8 @@ class Layer {
                                                   .head_dim = head_dim,
                                                   .compute = dtype,
                                                   .softcap = scores.softcap,
-                                                  .num_kinds = windows.size()},
+                                                  .num_kinds = windows.size(),
+                                                  .kernels = kernels},
                                                  sp.size(), method)) {
     device::Arena sizing;
     buffers_->lay_out(sizing);
@@ -369,6 +370,36 @@ BOOST_FIXTURE_TEST_CASE(the_same_numbers_give_the_same_bits, CollectivesFixture)
     second.run(5);
     for (Layer* layer : {&first, &second}) layer->run(1);
     BOOST_TEST(worst_difference(first, second, /*by_place=*/false) == 0.0, describe(method, heads, DType::bf16));
+  }
+}
+
+// Where a library is to read the output it comes along, in place of its product with its gradient: CPUs, which have no
+// library, form that product of what has come.
+BOOST_FIXTURE_TEST_CASE(output_that_is_brought_gives_the_same_bits, CollectivesFixture) {
+  const std::int64_t longest = sequence::padded_row_length(144, size);
+  const sequence::AttentionWindows windows = {0, 3};
+  const Scores scores{0.0F, true};
+  for (const HeadCounts& heads : head_counts) {
+    for (const DType dtype : {DType::float32, DType::bf16}) {
+      for (const AttentionMethod& method : methods_for(size, heads)) {
+        const auto layer = [&](ops::AttentionKernels kernels) {
+          return Layer(*this, world, {longest, size}, heads, method, dtype, windows, scores, kernels);
+        };
+        Layer own = layer(ops::AttentionKernels::own), library = layer(ops::AttentionKernels::cudnn);
+        for (const std::int32_t wanted : {144, 60}) {
+          for (const sequence::AttentionKind kind : windows.indices()) {
+            for (Layer* one : {&own, &library}) {
+              one->set_cut({sequence::padded_row_length(wanted, size), size});
+              one->set_documents({wanted / 2, 1, wanted / 4 + 1, wanted / 6});
+              one->run(1, kind);
+            }
+            const std::string what = std::to_string(wanted) + " tokens, " + describe(method, heads, dtype);
+            BOOST_TEST(worst_difference(library, own, /*by_place=*/false) == 0.0, what);
+            BOOST_TEST(library.sink_gradients(1, world) == own.sink_gradients(1, world), what);
+          }
+        }
+      }
+    }
   }
 }
 

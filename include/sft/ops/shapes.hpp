@@ -38,7 +38,7 @@ struct AttentionNeeds {
     std::int64_t tokens = 0;      ///< T; 0: there is no such call
     std::int64_t key_tokens = 0;  ///< Tk of keys that are gathered; 0: Tk = T
     std::int64_t q_heads = 0, kv_heads = 0, head_dim = 0;
-    std::int64_t dq_row = 0;    ///< elements between rows of dq, where more than in a fused product of these heads
+    std::int64_t dq_row = 0;    ///< elements between rows of dq; 0: as in a fused product of these heads
     bool has_backward = false;  ///< the backward pass too: it is given the output of the forward pass
     bool merges = false;        ///< the forward pass over further keys, whose results are merged
   };

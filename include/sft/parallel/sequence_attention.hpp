@@ -28,7 +28,7 @@ struct SequenceShape {
   std::int64_t document_tokens;  ///< tokens of one document, on all ranks together, at most
   std::int64_t q_heads, kv_heads, head_dim;
   DType compute;
-  /// Elements between rows of gradients, where more than in a fused product of q, k and v.
+  /// Elements between rows of gradients of q; 0: as in a fused product of q, k and v.
   std::int64_t gradient_row = 0;
   float multiplier = 0.0F;                                     ///< what scores are multiplied by; 0: 1 / sqrt(D)
   float softcap = 0.0F;                                        ///< of the scores (ops::AttentionForward); 0: none

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention through cuDNN against the CPU's, whatever the heads and documents are.
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <random>
 #include <string>
@@ -66,6 +67,56 @@ BOOST_AUTO_TEST_CASE(random_windows) {
     Layer layer({4, 2, 32}, tokens + below(9), 1000 + 10 * run);
     check_by_loops("run " + std::to_string(run) + ", a window of " + std::to_string(window), layer,
                    documents_of(lengths, begin, window));
+  }
+}
+
+// As ranks that exchange heads have them: all that comes in is columns of one tensor, the gradient of queries is one of
+// its own, those of keys and values are columns of one, in float32 where heads have replicas; or they are apart.
+BOOST_AUTO_TEST_CASE(exchanged_heads) {
+  unsigned seed = 2000;
+  for (const Heads heads : {Heads{4, 2, 64}, Heads{1, 1, 32}, Heads{3, 1, 16}}) {
+    for (const DType dtype : {DType::bf16, DType::float32}) {
+      for (const bool are_apart : {false, true}) {
+        const std::int64_t window = are_apart ? 0 : 20;
+        const std::int64_t h = heads.num, k = heads.num_kv, tokens = 150;
+        Layer layer(heads, tokens, seed += 10);
+        Twin brought(DType::bf16, {tokens, 3 * h + 2 * k, heads.dim}), dq(DType::bf16, {tokens, h, heads.dim});
+        Twin dkv = are_apart ? Twin(dtype, {2 * tokens, k, heads.dim}) : Twin(dtype, {tokens, 2 * k, heads.dim});
+        std::vector<Operand> operands = operands_of(layer, false);
+        operands.insert(operands.end(), {in(layer.dout), out(layer.delta, {.of_largest = 0.02}), out(brought, sums),
+                                         out(dq, sums), out(dkv, sums)});
+        LibraryCalls calls;
+        const std::string what =
+            std::to_string(h) + "/" + std::to_string(k) + ", " + text_of(dtype) + (are_apart ? ", apart" : "");
+        check(what, operands, [&](Backend& backend, auto of) {
+          const LibraryCalls before = backend.library_calls();
+          const auto plan = backend.plan_attention(documents_of({40, 1, 77, 23}, 5, window), tokens, tokens);
+          layer.forward(backend, of, *plan);
+          const Tensor all = of(brought), keys = of(dkv);
+          backend.copy(heads_of(all, 0, h + 2 * k), of(layer.qkv));
+          backend.copy(heads_of(all, h + 2 * k, h), of(layer.dout));
+          backend.copy(heads_of(all, 2 * h + 2 * k, h), of(layer.out));
+          const Tensor dout = heads_of(all, h + 2 * k, h), output = heads_of(all, 2 * h + 2 * k, h);
+          backend.attention_delta(of(layer.delta), output, dout);
+          backend.attention_backward({.q = layer.q(all),
+                                      .k = layer.k(all),
+                                      .v = layer.v(all),
+                                      .dout = dout,
+                                      .lse = of(layer.lse),
+                                      .delta = of(layer.delta),
+                                      .dq = of(dq),
+                                      .dk = are_apart ? keys.rows(0, tokens) : heads_of(keys, 0, k),
+                                      .dv = are_apart ? keys.rows(tokens, tokens) : heads_of(keys, k, k),
+                                      .scale = layer.scale,
+                                      .plan = *plan,
+                                      .out = output});
+          calls = {std::max(calls.forward, backend.library_calls().forward - before.forward),
+                   std::max(calls.backward, backend.library_calls().backward - before.backward)};
+        });
+        BOOST_TEST(calls.forward == 1, what);
+        BOOST_TEST(calls.backward == (find_attention_library().has_backward ? 1 : 0), what);
+      }
+    }
   }
 }
 

@@ -261,6 +261,42 @@ BOOST_AUTO_TEST_CASE(needs_its_working_memory) {
   BOOST_TEST((own.run(operands_of(layer, true), both) == poor.run(operands_of(layer, true), both)));
 }
 
+// Of ranks that exchange heads: with no room for gradients of queries in rows of a fused product.
+BOOST_AUTO_TEST_CASE(exchanged_heads_do_with_the_memory_that_is_planned) {
+  constexpr std::int64_t tokens = 512, heads = 8, dim = 64;
+  for (const DType dtype : {DType::bf16, DType::float32}) {
+    OwnBackend library(AttentionKernels::cudnn, {.tokens = tokens,
+                                                 .q_heads = heads,
+                                                 .kv_heads = heads,
+                                                 .head_dim = dim,
+                                                 .dq_row = heads * dim,
+                                                 .has_backward = true});
+    Layer layer({heads, heads, dim}, tokens, 41);
+    Twin dq(DType::bf16, {tokens, heads, dim}), dkv(dtype, {tokens, 2 * heads, dim});
+    std::vector<Operand> operands = operands_of(layer, true);
+    operands.insert(operands.end(), {out(dq), out(dkv)});
+    (void)library.run(operands, [&](Backend& backend, auto of) {
+      const auto plan = backend.plan_attention(documents_of({tokens}), tokens, tokens);
+      const Tensor fused = of(layer.qkv), keys = of(dkv);
+      layer.forward(backend, of, *plan);
+      backend.attention_delta(of(layer.delta), of(layer.out), of(layer.dout));
+      backend.attention_backward({.q = layer.q(fused),
+                                  .k = layer.k(fused),
+                                  .v = layer.v(fused),
+                                  .dout = of(layer.dout),
+                                  .lse = of(layer.lse),
+                                  .delta = of(layer.delta),
+                                  .dq = of(dq),
+                                  .dk = heads_of(keys, 0, heads),
+                                  .dv = heads_of(keys, heads, heads),
+                                  .scale = layer.scale,
+                                  .plan = *plan,
+                                  .out = of(layer.out)});
+    });
+    BOOST_TEST((*library).library_calls().backward == 1, text_of(dtype));
+  }
+}
+
 // Without a backward pass, whose memory would do for results that wait to be merged.
 BOOST_AUTO_TEST_CASE(merges_in_the_memory_that_is_planned) {
   constexpr std::int64_t tokens = 512;

@@ -78,10 +78,34 @@ check "nothing is left for cuDNN" grep -q 'attention: this program.s kernels, as
 unset SFT_EMULATED_CUDNN_REFUSES
 export XDG_CACHE_HOME=$work/cache
 
-succeeds "ranks that exchange heads" "${by_cudnn[@]}" --train.output_dir ulysses --parallel.dp_shard_size 1 \
-  --parallel.sp_size 2 --parallel.sp_method ulysses --data.row_order endless
-check "cuDNN forward alone" grep -q 'forward; this program.s kernels backward, as ranks exchange heads' out
 cut=(--parallel.dp_shard_size 1 --parallel.sp_size 2 --data.row_order endless)
+exchanges=("${cut[@]}" --parallel.sp_method ulysses)
+# exchanged NAME OPTION...: heads by both, with these options.
+exchanged() {
+  local name=$1
+  shift
+  succeeds "exchanged heads by its own kernels, $name" "${on_gpus[@]}" "${exchanges[@]}" "$@" --train.output_dir "own_ulysses_$name"
+  succeeds "exchanged heads, $name" "${by_cudnn[@]}" "${exchanges[@]}" "$@" --train.output_dir "ulysses_$name"
+  check "cuDNN does both passes" grep -qE 'attention: cuDNN 9\.28\.1 forward and backward, tried beside' out
+  check "nothing is warned of" test "$(grep -c 'attention: this program' err)" -eq 0
+  check "graphs of each pass are compiled at once" \
+    test "$(grep -cE 'attention: graphs of cuDNN for the documents to come: [0-9]+ compiled, [0-9]+ from the folder' out)" -eq 2
+  check "it trains as with its own kernels" near_in_bf16 "own_ulysses_$name" "ulysses_$name"
+  check "in other bits" differ "own_ulysses_$name" "ulysses_$name"
+}
+exchanged plain
+succeeds "once more" "${by_cudnn[@]}" "${exchanges[@]}" --train.output_dir ulysses_again
+check "with the same bits" same ulysses_plain ulysses_again
+exchanged replicas --model.num_key_value_heads 1
+exchanged windows "${windowed[@]}"
+exchanged groups "${groups[@]}"
+SFT_EMULATED_CUDNN_WRONG=backward succeeds "wrong numbers of exchanged heads" "${by_cudnn[@]}" "${exchanges[@]}" \
+  --train.output_dir wrong_ulysses
+check "it goes on without cuDNN" grep -q 'attention: this program.s kernels, as cuDNN 9.28.1 does not give what they give' err
+check "with its own bits" same own_ulysses_plain wrong_ulysses
+SFT_EMULATED_CUDNN=91800 succeeds "exchanged heads of an old version" "${by_cudnn[@]}" "${exchanges[@]}" --train.output_dir old_ulysses
+check "cuDNN forward alone" grep -q 'forward; this program.s kernels backward, as cuDNN repeats its bits from 9.25 on' out
+check "it trains as with its own kernels" near_in_bf16 own_ulysses_plain old_ulysses
 succeeds "a ring by its own kernels" "${on_gpus[@]}" "${cut[@]}" --parallel.sp_method ring --train.output_dir own_ring
 succeeds "a ring" "${by_cudnn[@]}" "${cut[@]}" --parallel.sp_method ring --train.output_dir ring
 check "cuDNN in a ring" grep -q 'forward; this program.s kernels backward, as rows are cut' out
@@ -147,7 +171,8 @@ check "whole: with the bits of a run that compiles" same cudnn ahead_output_whol
 ahead windows "${windowed[@]}"
 ahead ring "${cut[@]}" --parallel.sp_method ring
 ahead gathered "${gathers[@]}"
-ahead ulysses "${cut[@]}" --parallel.sp_method ulysses
+ahead ulysses "${exchanges[@]}"
+ahead replicas "${exchanges[@]}" --model.num_key_value_heads 1
 export XDG_CACHE_HOME=$work/cache
 
 SFT_EMULATED_CUDNN=91900 succeeds "an old version" "${by_cudnn[@]}" --train.output_dir old
@@ -176,6 +201,8 @@ planned() {
 check "a dry run plans its working memory" test "$(planned --device.attention cudnn)" -gt "$(planned)"
 check "and of a ring" test "$(planned "${cut[@]}" --device.attention cudnn)" -gt "$(planned "${cut[@]}")"
 check "and of gathered keys" test "$(planned "${gathers[@]}" --device.attention cudnn)" -gt "$(planned "${gathers[@]}")"
+check "and of exchanged heads, with their output" \
+  test "$(planned "${exchanges[@]}" --device.attention cudnn)" -gt "$(planned "${exchanges[@]}")"
 check "of the backward pass alone" \
   test "$(planned --device.attention cudnn_forward)" -lt "$(planned --device.attention cudnn)"
 finish_checks

@@ -165,6 +165,7 @@ TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& ses
     outcome.grad_norms.push_back(result.grad_norm);
   }
   if (tiny.evaluates) outcome.evaluation = engine.evaluate(fixture.deal(rows).front()).weighted_nll;
+  outcome.library_calls = engine.backend().library_calls();
   if (const device::LaunchTape* tape = engine.stream().tape()) outcome.launches = tape->counts();
   const checkpoint::State state = engine.state();
   for (const checkpoint::Entry& entry : state.entries()) {

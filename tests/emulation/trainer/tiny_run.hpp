@@ -15,6 +15,7 @@
 #include "sft/core/dtype.hpp"
 #include "sft/device/kind.hpp"
 #include "sft/device/launch_tape.hpp"
+#include "sft/ops/backend.hpp"
 #include "support/mesh.hpp"
 
 namespace sft::test {
@@ -67,6 +68,7 @@ struct TinyOutcome {
   double evaluation = 0.0;                    ///< sum of the weighted negative log-likelihoods of this rank's last rows
   std::vector<std::vector<std::byte>> state;  ///< weights and moments
   device::LaunchTape::Counts launches = {};   ///< of the passes; none where they are not put off
+  ops::LibraryCalls library_calls = {};       ///< of this rank
 };
 
 /// Ranks take the GPUs of their node in turn. Where these are fewer they share them, and all tensors go through the

@@ -153,6 +153,48 @@ BOOST_AUTO_TEST_CASE(a_library_may_get_gathered_keys) {
   }
 }
 
+// Its backward pass reads the output, which comes with the gradient of the output; delta is formed from both where they
+// arrive.
+BOOST_AUTO_TEST_CASE(a_library_may_get_exchanged_heads) {
+  const auto buffers_of = [](ops::AttentionKernels kernels, DType compute, int sp_size, int ulysses_size) {
+    SequenceShape shape = shape_of(compute);
+    shape.kernels = kernels;
+    return make_sequence_buffers(shape, sp_size, {AttentionMethod::Keys::ring, ulysses_size});
+  };
+  const auto bytes_of = [&](ops::AttentionKernels kernels, DType compute, int sp_size, int ulysses_size) {
+    device::Arena sizing;
+    buffers_of(kernels, compute, sp_size, ulysses_size)->lay_out(sizing);
+    return sizing.used_bytes();
+  };
+  using ops::AttentionKernels;
+  for (const int size : {2, 6}) {  // of 6, two and two have replicas of the same keys and values
+    const std::int64_t heads = num_q_heads / size;
+    const auto needs = buffers_of(AttentionKernels::cudnn, DType::bf16, size, size)->attention_needs();
+    BOOST_TEST(needs.library.tokens == size * num_tokens);
+    BOOST_TEST(needs.library.q_heads == heads);
+    BOOST_TEST(needs.library.kv_heads == 1);
+    BOOST_TEST(needs.library.has_backward);
+    BOOST_TEST(needs.library.dq_row == heads * head_dim);
+    const std::size_t own = bytes_of(AttentionKernels::own, DType::bf16, size, size);
+    const auto bf16 = [](std::int64_t elements) { return test::bytes_of(elements, DType::bf16); };
+    const auto float32 = [](std::int64_t elements) { return test::bytes_of(elements, DType::float32); };
+    const std::int64_t out = num_tokens * heads * head_dim, others = size - 1, kv = 2 * num_tokens * head_dim;
+    const std::size_t with_out = bf16(others * (3 * out + kv)) + bf16(size * (3 * out + kv)),
+                      without = bf16(others * (2 * out + kv)) + bf16(size * (2 * out + kv)) +
+                                float32(num_tokens * num_q_heads) + float32(others * num_tokens * heads);
+    BOOST_TEST(bytes_of(AttentionKernels::cudnn, DType::bf16, size, size) == own + with_out - without);
+    BOOST_TEST(bytes_of(AttentionKernels::cudnn_forward, DType::bf16, size, size) == own);
+    BOOST_TEST(
+        !buffers_of(AttentionKernels::cudnn_forward, DType::bf16, size, size)->attention_needs().library.has_backward);
+  }
+  // A ring between the groups has no such pass, and float32 none at all.
+  BOOST_TEST(!buffers_of(AttentionKernels::cudnn, DType::bf16, 6, 2)->attention_needs().library.has_backward);
+  BOOST_TEST(bytes_of(AttentionKernels::cudnn, DType::bf16, 6, 2) ==
+             bytes_of(AttentionKernels::own, DType::bf16, 6, 2));
+  BOOST_TEST(bytes_of(AttentionKernels::cudnn, DType::float32, 2, 2) ==
+             bytes_of(AttentionKernels::own, DType::float32, 2, 2));
+}
+
 BOOST_AUTO_TEST_CASE(plans_are_of_the_queries_and_keys_of_a_call) {
   const auto check = [](int sp_size, const AttentionMethod& method, std::int64_t num_plans, std::int64_t queries,
                         std::int64_t keys) {

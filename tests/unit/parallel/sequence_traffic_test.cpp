@@ -19,23 +19,23 @@ constexpr int sent_sp_size = 4;
 constexpr std::int64_t row_tokens = 128, rank_tokens = row_tokens / sent_sp_size, chunk_tokens = rank_tokens / 2;
 constexpr std::int64_t sent_heads = 4, sent_head_dim = 8;
 
-/// Bytes that a forward and a backward pass of each kind send on sp rank `rank`, float32, for one document of all
+/// Bytes that a forward and a backward pass of each kind send on sp rank `rank` for one document of all
 /// tokens.
-std::vector<std::int64_t> sent_bytes(const AttentionMethod& method, const sequence::AttentionWindows& windows,
-                                     int rank) {
+std::vector<std::int64_t> sent_bytes(const AttentionMethod& method, const sequence::AttentionWindows& windows, int rank,
+                                     DType dtype = DType::float32,
+                                     ops::AttentionKernels kernels = ops::AttentionKernels::own) {
   const SequenceShape shape{.tokens = rank_tokens,
                             .document_tokens = row_tokens,
                             .q_heads = sent_heads,
                             .kv_heads = sent_heads,
                             .head_dim = sent_head_dim,
-                            .compute = DType::float32,
-                            .num_kinds = windows.size()};
+                            .compute = dtype,
+                            .num_kinds = windows.size(),
+                            .kernels = kernels};
   const auto buffers = make_sequence_buffers(shape, sent_sp_size, method);
   device::Arena arena;
   buffers->lay_out(arena);
-  const auto tensor = [&](std::int64_t heads) {
-    return take(arena, DType::float32, {rank_tokens, heads, sent_head_dim});
-  };
+  const auto tensor = [&](std::int64_t heads) { return take(arena, dtype, {rank_tokens, heads, sent_head_dim}); };
   const SequenceAttention::Heads heads{tensor(sent_heads), tensor(sent_heads), tensor(sent_heads)};
   const Tensor out = tensor(sent_heads), lse = take(arena, DType::float32, {rank_tokens, sent_heads});
   const auto device = device::make_null_device();
@@ -90,6 +90,23 @@ BOOST_AUTO_TEST_CASE(heads_are_exchanged_whatever_the_window) {
   const auto hybrid = sent_bytes({AttentionMethod::Keys::ring, 2}, {0, 2, 1}, 1);
   BOOST_TEST(hybrid[0] > hybrid[1]);
   BOOST_TEST(hybrid[1] > hybrid[2]);
+}
+
+// A head of each of 4 ranks: the output of a token goes to it in place of one float32 number, the sum over its output
+// and gradient. A ring between groups has no library for its backward pass, nor has float32.
+BOOST_AUTO_TEST_CASE(the_output_goes_to_ranks_whose_library_reads_it) {
+  using ops::AttentionKernels;
+  const auto sent = [](int ulysses_size, DType compute, AttentionKernels kernels) {
+    return sent_bytes({AttentionMethod::Keys::ring, ulysses_size}, {0}, 1, compute, kernels).front();
+  };
+  const std::int64_t own = sent(4, DType::bf16, AttentionKernels::own);
+  const std::int64_t bf16_row = sent_head_dim * static_cast<std::int64_t>(size_of(DType::bf16));
+  const auto delta = static_cast<std::int64_t>(sizeof(float));
+  BOOST_TEST(own == 3 * rank_tokens * ((4 + 4 + 3) * bf16_row + delta));  // q, k, v, out; q, k, v, dout; dq, dk, dv
+  BOOST_TEST(sent(4, DType::bf16, AttentionKernels::cudnn) == own + 3 * rank_tokens * (bf16_row - delta));
+  BOOST_TEST(sent(4, DType::bf16, AttentionKernels::cudnn_forward) == own);
+  BOOST_TEST(sent(2, DType::bf16, AttentionKernels::cudnn) == sent(2, DType::bf16, AttentionKernels::own));
+  BOOST_TEST(sent(4, DType::float32, AttentionKernels::cudnn) == sent(4, DType::float32, AttentionKernels::own));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

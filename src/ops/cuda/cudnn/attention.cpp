@@ -93,7 +93,7 @@ std::size_t pool_bytes(const AttentionNeeds& needs) {
   if (!library.has_backward) return bytes + padded(forward_bytes);
   const std::int64_t key_tokens = are_tails ? library.key_tokens : library.tokens;
   const std::int64_t q_row = library.q_heads * library.head_dim, k_row = library.kv_heads * library.head_dim;
-  const std::int64_t result_row = std::max(library.dq_row, q_row + 2 * k_row);  // of a fused product at least
+  const std::int64_t result_row = library.dq_row > 0 ? library.dq_row : q_row + 2 * k_row;
   const std::int64_t dq_row =
       are_tails ? q_row : written_dq_row(result_row, library.q_heads, library.kv_heads, library.head_dim);
   if (dq_row != result_row) bytes += bf16_bytes(library.tokens, dq_row);
@@ -252,9 +252,9 @@ bool Attention::backward(const AttentionBackward& attention, const Documents& do
   if (graph == nullptr) return false;
   // Working memory grows with the rows of gradients: contiguous dk and dv take a quarter of what those of a fused
   // product do, and so does dq beside gathered keys; that of a group of heads has the rows of all groups. What several
-  // calls write of dk and dv has to be added up.
+  // calls write of dk and dv has to be added up. cuDNN writes bf16, which becomes float32 then.
   const bool are_tails = shape->is_tail;
-  const bool writes_keys = !are_tails && a.dk.is_contiguous() && a.dv.is_contiguous();
+  const bool writes_keys = a.dk.dtype == DType::bf16 && a.dk.is_contiguous() && a.dv.is_contiguous();
   const bool writes_queries = !are_tails && shape->dq_row == a.dq.stride0;
   const std::size_t dq_bytes = writes_queries ? 0 : bf16_bytes(a.dq.shape[0], shape->dq_row);
   const std::size_t keys_bytes = writes_keys ? 0 : bf16_bytes(a.dk.shape[0], shape->dk_row);

@@ -79,7 +79,8 @@ std::optional<GraphShape> backward_shape(const AttentionBackward& attention, con
   if (a.out.empty() || a.accumulate_dq || a.softcap != 0.0F || !repeats_backward(version)) return {};
   if (!are_readable(a.q, a.k, a.v, a.out, a.dout, a.dq)) return {};
   const bool are_tails = documents.are_tails();
-  if (are_tails ? a.dk.dtype != DType::float32 : a.accumulate_dkv || !are_readable(a.dk, a.dv)) return {};
+  if (!are_tails && a.accumulate_dkv) return {};
+  if (a.dk.dtype != DType::float32 && (are_tails || !are_readable(a.dk, a.dv))) return {};
   GraphShape shape = shape_of(a, documents, a.out.stride0);
   shape.dout_row = a.dout.stride0;
   shape.dq_row = are_tails ? a.dq.shape[1] * a.dq.shape[2]
