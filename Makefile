@@ -191,8 +191,9 @@ style-deps:
 format: style-deps ## clang-format every source in place
 	@clang-format -i $(SOURCES)
 
-check-format: style-deps ## fails where clang-format would change a source
+check-format: style-deps ## fails where clang-format would change a source, or one has no line of its licence
 	@clang-format --dry-run --Werror $(SOURCES)
+	@.ci/spdx --check
 
 tidy: style-deps ## clang-tidy on every source of src/
 	@printf '%s\n' $(filter src/%.cpp,$(SOURCES)) | .ci/tidy $(JOBS)

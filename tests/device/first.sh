@@ -1,5 +1,5 @@
-# shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154
 # The part of run.sh for a GPU that nothing has run on yet: it teaches as much as ten minutes can. Steps are processes of
 # their own with limits of their own, so that one that hangs or crashes takes nothing with it but what builds on it: a
 # FAIL line for it, SKIP for those. What there is lies packed in $output/first.tar.gz after every step. No step needs

@@ -1,5 +1,5 @@
-# shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154
 # The parts of run.sh that measure. Uses what run.sh and report.sh have, $mpiexec and $python.
 
 read -r -a models <<<"${SFT_DEVICE_MODELS:-qwen2.5-0.5b qwen3-8b llama-3.1-8b}"

@@ -1,5 +1,5 @@
-# shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154
 # What run.sh writes down: results in $output/results.tsv, a line each of part, verdict, what, and a value; what programs
 # print in $output/PART/NAME.log. Uses $output, $part, $deadline (in SECONDS), $failures.
 

@@ -1,5 +1,5 @@
-# shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
 # What the tests in shell share: a work folder that goes at the end, data to train on, and checks that are counted. A
 # test sources this file, which goes to the work folder, and ends with finish_checks. What commands print goes to the files
 # `out` and `err`.

@@ -1,5 +1,5 @@
-# shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154
 # What the tests of the whole program on GPUs share, emulated or real ones. Source it behind checks.sh, with $mpiexec, $sft
 # and $sft_prepare set.
 
