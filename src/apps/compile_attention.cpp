@@ -36,7 +36,7 @@ void require_cudnn(const config::Config& config, const SftOptions& command) {
     throw_config_error("there are no graphs of attention to compile",
                        fmt::format("device.attention = {} is for the kernels of this program, which are compiled",
                                    config::write(config.device.attention)),
-                       "set device.attention = cudnn or cudnn_forward");
+                       "set device.attention = cudnn, cudnn_forward or cudnn_unordered");
   }
   if (!command.machine.empty()) return;
   throw_config_error("graphs of attention are compiled for one kind of GPU", "none is named",
@@ -67,7 +67,7 @@ std::vector<ops::AttentionGraph> graphs_of(const PlannedRun& run, const ops::Att
   };
   for (const ops::AttentionSizes& sizes :
        attention_trials(run.config, run.datasets.limits(run.config).tokens, library)) {
-    const std::unique_ptr<ops::Backend> list = ops::make_attention_list(*stream);
+    const std::unique_ptr<ops::Backend> list = ops::make_attention_list(*stream, plan::attention_kernels(run.config->device));
     ops::note_attention_trial(*list, sizes);
     add(ops::listed_attention(*list));
   }

@@ -16,6 +16,7 @@
 #include "sft/core/log.hpp"
 #include "sft/model/layer_plan.hpp"
 #include "sft/ops/attention_trial.hpp"
+#include "sft/plan/machine.hpp"
 
 namespace sft::apps {
 
@@ -117,7 +118,9 @@ config::ValidConfig settle_hopper(const config::ValidConfig& config, std::int64_
 
 std::vector<ops::AttentionSizes> attention_trials(const config::Config& config, std::int64_t tokens,
                                                   const ops::AttentionLibrary& library) {
-  const bool has_backward = config.device.attention == config::AttentionChoice::cudnn && library.has_backward &&
+  const ops::AttentionKernels kernels = plan::attention_kernels(config.device);
+  const bool has_backward = ops::has_backward_of_library(kernels) &&
+                            (library.has_backward || kernels == ops::AttentionKernels::cudnn_unordered) &&
                             keys_of(config.parallel) != ops::TrialKeys::rounds;
   ops::AttentionSizes sizes = sizes_of(config, tokens, has_backward);
   std::vector<ops::AttentionSizes> trials;
@@ -155,8 +158,9 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
     return by_kernels_for_all(config);
   }
   ops::AttentionTrial trial;
-  world.agree(
-      [&] { trial = try_all(device, attention_trials(config, tokens, library), ops::AttentionKernels::cudnn); });
+  world.agree([&] {
+    trial = try_all(device, attention_trials(config, tokens, library), plan::attention_kernels(config->device));
+  });
   if (const std::string difference = first_of(trial.difference, world); !difference.empty()) {
     log_warning(fmt::format("attention: this program's kernels, as {} does not give what they give: {}", library.name,
                             difference));
@@ -168,13 +172,16 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
         fmt::format("attention: this program's kernels, as {} refuses heads of this model on this GPU", library.name));
     return by_kernels_for_all(config);
   }
-  std::string backward = "forward and backward";
+  const bool is_unordered = choice == config::AttentionChoice::cudnn_unordered;
+  std::string backward =
+      is_unordered ? "forward and backward, its sums in any order (no run repeats its bits)" : "forward and backward";
   if (keys_of(config->parallel) == ops::TrialKeys::rounds) {
     backward = "forward; this program's kernels backward, as rows are cut over ranks";
   } else if (choice == config::AttentionChoice::cudnn_forward) {
     backward = "forward; this program's kernels backward";
   } else if (!has_backward) {
-    const char* const why = library.has_backward ? "cuDNN refuses it here" : "cuDNN repeats its bits from 9.25 on";
+    const char* const why =
+        library.has_backward || is_unordered ? "cuDNN refuses it here" : "cuDNN repeats its bits from 9.25 on";
     backward = fmt::format("forward; this program's kernels backward, as {}", why);
   }
   log_event(fmt::format("attention: {} {}, tried beside this program's kernels", library.name, backward));

@@ -108,7 +108,8 @@ constexpr Names<AttentionChoice, 5> attention_names{{{"auto", AttentionChoice::a
                                                      {"own", AttentionChoice::own},
                                                      {"hopper", AttentionChoice::hopper},
                                                      {"cudnn_forward", AttentionChoice::cudnn_forward},
-                                                     {"cudnn", AttentionChoice::cudnn}}};
+                                                     {"cudnn", AttentionChoice::cudnn},
+                                                     {"cudnn_unordered", AttentionChoice::cudnn_unordered}}};
 constexpr Names<SpMethod, 5> sp_method_names{{{"ring", SpMethod::ring},
                                               {"all_gather", SpMethod::all_gather},
                                               {"ulysses", SpMethod::ulysses},

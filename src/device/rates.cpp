@@ -92,7 +92,8 @@ Rates Rates::scaled(double factor) const {
     for (ProductRate& at : curve) at.flops_per_s *= factor;
   };
   scale_all(all.products);
-  for (AttentionRates* rates : {&all.attention, &all.attention_cudnn, &all.attention_hopper}) {
+  for (AttentionRates* rates :
+       {&all.attention, &all.attention_cudnn, &all.attention_cudnn_unordered, &all.attention_hopper}) {
     scale_all(rates->forward);
     scale_all(rates->backward);
   }

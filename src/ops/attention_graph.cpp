@@ -11,6 +11,7 @@ std::string AttentionGraph::name() const {
                                  head_dim, scale, q_row, k_row, v_row, out_row, float32_out ? "f" : "");
   if (longest_keys > 0) text += fmt::format("-{}{}", is_tail ? "e" : "r", longest_keys);
   if (is_backward()) text += fmt::format("-do{}-dq{}-dk{}-dv{}-t{}", dout_row, dq_row, dk_row, dv_row, tokens);
+  if (!in_order) text += "-any";
   if (key_tokens != tokens) text += fmt::format("x{}", key_tokens);
   return text;
 }

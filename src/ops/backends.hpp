@@ -51,7 +51,7 @@ void require_fp8_tiles();
 [[nodiscard]] AttentionLibrary find_attention_library();
 
 /// See ops/attention_graphs.hpp.
-[[nodiscard]] std::unique_ptr<Backend> make_attention_list(device::Stream& stream);
+[[nodiscard]] std::unique_ptr<Backend> make_attention_list(device::Stream& stream, AttentionKernels kernels);
 [[nodiscard]] std::vector<AttentionGraph> listed_attention(const Backend& list);
 [[nodiscard]] std::string kinds_of_attention(const std::vector<sequence::AttentionSpan>& spans,
                                              std::int64_t num_queries, std::int64_t num_keys);

@@ -84,10 +84,11 @@ AttentionLibrary find_attention_library() {
 #endif
 }
 
-std::unique_ptr<Backend> make_attention_list([[maybe_unused]] device::Stream& stream) {
+std::unique_ptr<Backend> make_attention_list([[maybe_unused]] device::Stream& stream,
+                                             [[maybe_unused]] AttentionKernels kernels) {
   require_built(device::Kind::cuda);
 #if SFT_HAVE_CUDA
-  return cuda::make_attention_list(stream);
+  return cuda::make_attention_list(stream, kernels);
 #else
   return nullptr;
 #endif

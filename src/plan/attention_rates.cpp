@@ -14,6 +14,10 @@ device::Rates with_attention_of(device::Rates rates, const config::Config& confi
   const bool is_in_a_ring =
       method.keys == sequence::AttentionMethod::Keys::ring && config.parallel.sp_size > method.ulysses_size;
   switch (attention_kernels(config.device)) {
+    case ops::AttentionKernels::cudnn_unordered:
+      if (!is_in_a_ring) take(rates.attention.backward, rates.attention_cudnn_unordered.backward);
+      take(rates.attention.forward, rates.attention_cudnn.forward);
+      break;
     case ops::AttentionKernels::cudnn:
       if (!is_in_a_ring) take(rates.attention.backward, rates.attention_cudnn.backward);
       [[fallthrough]];

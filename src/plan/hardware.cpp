@@ -327,6 +327,7 @@ const std::vector<Key>& keys() {
       attention_curve("attention_backward_by_keys_tflops", &R::attention, &A::backward),
       attention_curve("attention_cudnn_forward_by_keys_tflops", &R::attention_cudnn, &A::forward),
       attention_curve("attention_cudnn_backward_by_keys_tflops", &R::attention_cudnn, &A::backward),
+      attention_curve("attention_cudnn_unordered_backward_by_keys_tflops", &R::attention_cudnn_unordered, &A::backward),
       attention_curve("attention_hopper_forward_by_keys_tflops", &R::attention_hopper, &A::forward),
       attention_curve("attention_hopper_backward_by_keys_tflops", &R::attention_hopper, &A::backward),
       {"pass_gbps", read_passes, write_passes, false},

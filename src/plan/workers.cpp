@@ -37,7 +37,7 @@ std::unique_ptr<ops::Backend> make_ops(device::Device& device, device::Stream& c
     case Work::listed:
       return ops::make_product_list(compute);
     case Work::attention:
-      return ops::make_attention_list(compute);
+      return ops::make_attention_list(compute, attention);
     case Work::clocked:
       break;
   }

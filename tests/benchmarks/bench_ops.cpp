@@ -97,7 +97,7 @@ class ModelOps {
     config::read(options.checkpointing, checkpointing);
     is_recomputed_ = checkpointing == config::ActivationCheckpointing::full;
     joins_again_ = checkpointing != config::ActivationCheckpointing::none;
-    has_library_backward_ = kernels_of(options.attention) == ops::AttentionKernels::cudnn;
+    has_library_backward_ = ops::has_backward_of_library(kernels_of(options.attention));
     const ops::Shapes shapes = bench_options(options, model).shapes;
     head_rows = ops::loss_chunk_tokens(bench_options(options, model).kind, shapes);
     num_chunks_ = (T + head_rows - 1) / head_rows;

@@ -32,7 +32,7 @@ OpBench::OpBench(const OpBenchOptions& options)
                             .head_dim = options.shapes.head_dim};
   if (ops::is_of_library(options.attention)) {
     needs.library = {tokens, options.shapes.q_heads, options.shapes.kv_heads, options.shapes.head_dim,
-                     /*has_backward=*/options.attention == ops::AttentionKernels::cudnn};
+                     /*has_backward=*/ops::has_backward_of_library(options.attention)};
   }
   const std::size_t workspace_bytes = ops::workspace_bytes(options.kind, omp_get_max_threads(), options.shapes, needs);
   workspace_ = device::Arena(*device_, ledger_, device::Label::workspace, workspace_bytes);

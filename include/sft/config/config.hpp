@@ -42,7 +42,7 @@ enum class BackendChoice { automatic, cpu, cuda };
 /// How tensors get from GPU to GPU: by NCCL, or through the memory of the nodes and MPI.
 enum class CommChoice { automatic, nccl, host, mpi };
 /// Whose attention GPUs run; automatic: own.
-enum class AttentionChoice { automatic, own, hopper, cudnn_forward, cudnn };
+enum class AttentionChoice { automatic, own, hopper, cudnn_forward, cudnn, cudnn_unordered };
 /// How epochs follow one another: as TRL does it, or with whole batches throughout (data::OrderKind).
 enum class RowOrder { automatic, trl, endless };
 /// What becomes of a unit that was gathered for the forward pass, until its backward pass.

@@ -85,6 +85,7 @@ struct Rates {
   /// In place of the two where they were measured, by rising sizes.
   AttentionRates attention = {};
   AttentionRates attention_cudnn = {}, attention_hopper = {};  ///< of kernels that [device] attention may name
+  AttentionRates attention_cudnn_unordered = {};               ///< of its backward pass
   double memory_bytes_per_s = 0;                               ///< read and written together
   /// In place of memory_bytes_per_s where they were measured, by rising bytes.
   std::array<std::vector<PassRate>, num_passes> passes = {};

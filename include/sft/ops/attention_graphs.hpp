@@ -30,6 +30,7 @@ struct AttentionGraph {
   // Of the backward pass; 0: a graph of the forward pass. `tokens`, `key_tokens`: rows of all documents, at most; of
   // squares the same.
   std::int64_t dout_row = 0, dq_row = 0, dk_row = 0, dv_row = 0, tokens = 0, key_tokens = 0;
+  bool in_order = true;  ///< sums of the backward pass are in one order: it repeats its bits
 
   [[nodiscard]] bool is_backward() const { return tokens > 0; }
   [[nodiscard]] bool is_rectangle() const { return longest_keys > 0 && !is_tail; }
@@ -39,8 +40,9 @@ struct AttentionGraph {
 };
 
 /// A null backend that notes for which graphs the backend of a GPU would ask cuDNN, were it given the same calls, with
-/// the library that this process loads. `stream` outlives it. Throws a configuration Error where cuDNN cannot be used.
-[[nodiscard]] std::unique_ptr<Backend> make_attention_list(device::Stream& stream);
+/// the library that this process loads, for `kernels` of a library. `stream` outlives it. Throws a configuration Error
+/// where cuDNN cannot be used.
+[[nodiscard]] std::unique_ptr<Backend> make_attention_list(device::Stream& stream, AttentionKernels kernels);
 /// The graphs that were noted by `list`, of make_attention_list, each once: those of its calls, for all documents that
 /// it expects.
 [[nodiscard]] std::vector<AttentionGraph> listed_attention(const Backend& list);

@@ -40,7 +40,7 @@ inline constexpr std::size_t step_workspace_bytes = std::size_t{8} << 10;
 struct AttentionLibrary {
   std::string problem;
   std::string name = {};      ///< "cuDNN 9.28.1"
-  bool has_backward = false;  ///< else its backward pass does not repeat its bits, and that of this program is used
+  bool has_backward = false;  ///< that repeats its bits; all have one that does not
   bool has_float32_results = false;  ///< of the forward pass, to which those over other keys are added
 };
 [[nodiscard]] AttentionLibrary find_attention_library();

@@ -36,7 +36,7 @@ struct SequenceShape {
   ops::AttentionKernels kernels = ops::AttentionKernels::own;  ///< whose attention GPUs run
 
   /// Whether a library computes the backward pass, too, of what it is given the output of.
-  [[nodiscard]] bool has_library_backward() const { return kernels == ops::AttentionKernels::cudnn; }
+  [[nodiscard]] bool has_library_backward() const { return ops::has_backward_of_library(kernels); }
 
   [[nodiscard]] float scale() const {
     return multiplier != 0.0F ? multiplier : 1.0F / std::sqrt(static_cast<float>(head_dim));

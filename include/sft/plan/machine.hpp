@@ -46,6 +46,8 @@ inline constexpr std::size_t later_gpu_bytes = std::size_t{256} << 20;
       return ops::AttentionKernels::cudnn_forward;
     case config::AttentionChoice::cudnn:
       return ops::AttentionKernels::cudnn;
+    case config::AttentionChoice::cudnn_unordered:
+      return ops::AttentionKernels::cudnn_unordered;
     case config::AttentionChoice::automatic:
     case config::AttentionChoice::own:
       break;

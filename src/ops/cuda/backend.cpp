@@ -34,6 +34,7 @@ class CudaBackend final : public Backend {
   CudaBackend(device::Stream& stream, AttentionKernels attention, const MatmulAlgorithms* algorithms)
       : CudaBackend(stream) {
     uses_cudnn_ = is_of_library(attention);
+    in_order_ = attention != AttentionKernels::cudnn_unordered;
     for_hopper_ = attention == AttentionKernels::hopper;
     products_.emplace(native_, ProductLimits{}, algorithms);
     fp8_products_.emplace(native_, ProductLimits{}, algorithms);
@@ -54,7 +55,7 @@ class CudaBackend final : public Backend {
                "ops: the workspace begins at a multiple of 256 bytes");
     scratch_.data = workspace.data;
     plans_.emplace(static_cast<std::byte*>(workspace.data) + own_bytes, workspace.size_bytes() - own_bytes);
-    if (uses_cudnn_) cudnn_.emplace(*plans_, native_);
+    if (uses_cudnn_) cudnn_.emplace(*plans_, native_, in_order_);
   }
 
   void fill(Tensor x, float value) override {
@@ -526,7 +527,7 @@ class CudaBackend final : public Backend {
 
   device::Stream& stream_;
   cudaStream_t native_;
-  bool uses_cudnn_ = false, for_hopper_ = false, attention_repeats_ = false;
+  bool uses_cudnn_ = false, in_order_ = true, for_hopper_ = false, attention_repeats_ = false;
   std::optional<MatmulEngine> products_;         ///< none where a step ends
   std::optional<Fp8MatmulEngine> fp8_products_;  ///< the same
   GroupedMatmulEngine grouped_;

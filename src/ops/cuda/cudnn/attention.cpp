@@ -247,7 +247,7 @@ bool Attention::merge(const AttentionForward& attention, Rectangles& rectangles)
 
 bool Attention::backward(const AttentionBackward& attention, const Documents& documents) {
   const AttentionBackward& a = attention;
-  const std::optional<GraphShape> shape = backward_shape(a, documents.sizes(), version().number);
+  const std::optional<GraphShape> shape = backward_shape(a, documents.sizes(), version().number, in_order_);
   const Graph* graph = shape ? graph_of(*shape) : nullptr;
   if (graph == nullptr) return false;
   // Working memory grows with the rows of gradients: contiguous dk and dv take a quarter of what those of a fused

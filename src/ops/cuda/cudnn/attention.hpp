@@ -26,7 +26,9 @@ namespace sft::ops::cuda::cudnn {
 class Attention {
  public:
   /// `pool` outlives it: a call's working memory is taken from there. Throws Refusal where cuDNN cannot be used.
-  Attention(PlanPool& pool, cudaStream_t stream) : pool_(pool), stream_(stream), library_(stream) {}
+  /// in_order: whether gradients are to have the same bits each time.
+  Attention(PlanPool& pool, cudaStream_t stream, bool in_order)
+      : pool_(pool), stream_(stream), in_order_(in_order), library_(stream) {}
 
   /// Calls will come of such documents: the first call compiles what it asks for for all that are expected.
   void expect(const DocumentSizes& documents) { expected_.add(documents); }
@@ -58,6 +60,7 @@ class Attention {
 
   PlanPool& pool_;
   cudaStream_t stream_;
+  bool in_order_;
   Library library_;
   ExpectedDocuments expected_;
   std::unordered_map<std::string, std::unique_ptr<Graph>> graphs_;  ///< by name of the shape

@@ -158,7 +158,7 @@ class Graph::Parts {
     const TensorPointer dout = input("dout", dout_uid, s.q_heads, s.head_dim, s.dout_row);
     const TensorPointer lse = input("lse", lse_uid, s.q_heads, 1, s.q_heads, fe::DataType_t::FLOAT);
     fe::graph::SDPA_backward_attributes attributes;
-    attributes.set_name("attention_backward").set_deterministic_algorithm(true);
+    attributes.set_name("attention_backward").set_deterministic_algorithm(s.in_order);
     attributes.set_max_total_seq_len_q(s.tokens).set_max_total_seq_len_kv(s.key_tokens);
     const auto [dq, dk, dv] = graph_.sdpa_backward(q, k, v, out, dout, lse, masked(attributes));
     output(dq, dq_uid, s.q_heads, s.head_dim, s.dq_row);

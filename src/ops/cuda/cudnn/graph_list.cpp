@@ -63,7 +63,7 @@ void GraphList::attention_forward(const AttentionForward& attention) {
 
 void GraphList::attention_backward(const AttentionBackward& attention) {
   const ListedPlan& plan = listed(attention.plan);
-  if (plan.documents && !plan.has_rest) note(backward_shape(attention, *plan.documents, version_));
+  if (plan.documents && !plan.has_rest) note(backward_shape(attention, *plan.documents, version_, in_order_));
 }
 
 std::vector<GraphShape> GraphList::shapes() const {

@@ -15,7 +15,9 @@ namespace sft::ops::cuda::cudnn {
 /// Computes nothing, over the addresses of sizing arenas; plans as the CUDA backend does with cuDNN of this version.
 class GraphList final : public null::NullBackend {
  public:
-  GraphList(device::Stream& stream, std::size_t version) : NullBackend(stream), version_(version) {}
+  /// in_order: as GraphShape::in_order.
+  GraphList(device::Stream& stream, std::size_t version, bool in_order)
+      : NullBackend(stream), version_(version), in_order_(in_order) {}
 
   [[nodiscard]] std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                               std::int64_t num_queries, std::int64_t num_keys) override;
@@ -31,6 +33,7 @@ class GraphList final : public null::NullBackend {
   void note(const std::optional<GraphShape>& shape);
 
   std::size_t version_;
+  bool in_order_;
   ExpectedDocuments expected_;
   std::vector<GraphShape> called_;
 };

@@ -74,9 +74,9 @@ std::optional<GraphShape> merge_shape(const AttentionForward& attention, std::si
 }
 
 std::optional<GraphShape> backward_shape(const AttentionBackward& attention, const DocumentSizes& documents,
-                                         std::size_t version) {
+                                         std::size_t version, bool in_order) {
   const AttentionBackward& a = attention;
-  if (a.out.empty() || a.accumulate_dq || a.softcap != 0.0F || !repeats_backward(version)) return {};
+  if (a.out.empty() || a.accumulate_dq || a.softcap != 0.0F || (in_order && !repeats_backward(version))) return {};
   if (!are_readable(a.q, a.k, a.v, a.out, a.dout, a.dq)) return {};
   const bool are_tails = documents.are_tails();
   if (!are_tails && a.accumulate_dkv) return {};
@@ -88,6 +88,7 @@ std::optional<GraphShape> backward_shape(const AttentionBackward& attention, con
   shape.dk_row = shape.dv_row = a.dk.shape[1] * a.dk.shape[2];
   shape.tokens = documents.tokens;
   shape.key_tokens = documents.key_tokens;
+  shape.in_order = in_order;
   return shape;
 }
 

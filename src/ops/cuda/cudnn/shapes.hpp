@@ -21,9 +21,10 @@ namespace sft::ops::cuda::cudnn {
 /// Of a call that merges, over rectangles.
 [[nodiscard]] std::optional<GraphShape> merge_shape(const AttentionForward& attention, std::size_t version);
 /// Of gradients of keys and values, and of tails those of queries, in rows one behind the other, wherever the call
-/// wants them.
+/// wants them. in_order: as GraphShape::in_order.
 [[nodiscard]] std::optional<GraphShape> backward_shape(const AttentionBackward& attention,
-                                                       const DocumentSizes& documents, std::size_t version);
+                                                       const DocumentSizes& documents, std::size_t version,
+                                                       bool in_order);
 
 /// Whether every head begins at a multiple of 16 bytes.
 [[nodiscard]] bool is_aligned(const ConstTensor& heads);

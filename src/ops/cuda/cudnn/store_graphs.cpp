@@ -24,9 +24,10 @@ void require_library() {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_attention_list(device::Stream& stream) {
+std::unique_ptr<Backend> make_attention_list(device::Stream& stream, AttentionKernels kernels) {
   require_library();
-  return std::make_unique<cudnn::GraphList>(stream, cudnn::version().number);
+  return std::make_unique<cudnn::GraphList>(stream, cudnn::version().number,
+                                            /*in_order=*/kernels != AttentionKernels::cudnn_unordered);
 }
 
 std::vector<AttentionGraph> listed_attention(const Backend& list) {
