@@ -29,8 +29,8 @@ struct Run {
 const std::vector<Run> runs{
     // 2 ranks
     {{.layout = {1, 1, 2, 1}, .family = Family::llama, .sp_method = SpMethod::ulysses}},
-    {{.layout = {1, 1, 2, 1}, .family = Family::qwen2, .sp_method = SpMethod::ulysses, .cuda_graphs = true}},
-    {{.layout = {1, 1, 2, 1}, .family = Family::qwen3, .sp_method = SpMethod::ulysses, .cuda_graphs = true}},
+    {{.layout = {1, 1, 2, 1}, .family = Family::qwen2, .sp_method = SpMethod::ulysses}},
+    {{.layout = {1, 1, 2, 1}, .family = Family::qwen3, .sp_method = SpMethod::ulysses}},
     {{.layout = {1, 1, 2, 1}, .family = Family::gemma3, .sp_method = SpMethod::hybrid, .ulysses_size = 2}},
     {{.layout = {1, 1, 2, 1},
       .family = Family::llama,
