@@ -67,7 +67,8 @@ std::vector<ops::AttentionGraph> graphs_of(const PlannedRun& run, const ops::Att
   };
   for (const ops::AttentionSizes& sizes :
        attention_trials(run.config, run.datasets.limits(run.config).tokens, library)) {
-    const std::unique_ptr<ops::Backend> list = ops::make_attention_list(*stream, plan::attention_kernels(run.config->device));
+    const std::unique_ptr<ops::Backend> list =
+        ops::make_attention_list(*stream, plan::attention_kernels(run.config->device));
     ops::note_attention_trial(*list, sizes);
     add(ops::listed_attention(*list));
   }

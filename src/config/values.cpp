@@ -104,7 +104,7 @@ constexpr Names<CommChoice, 4> comm_names{{{"auto", CommChoice::automatic},
                                            {"nccl", CommChoice::nccl},
                                            {"host", CommChoice::host},
                                            {"mpi", CommChoice::mpi}}};
-constexpr Names<AttentionChoice, 5> attention_names{{{"auto", AttentionChoice::automatic},
+constexpr Names<AttentionChoice, 6> attention_names{{{"auto", AttentionChoice::automatic},
                                                      {"own", AttentionChoice::own},
                                                      {"hopper", AttentionChoice::hopper},
                                                      {"cudnn_forward", AttentionChoice::cudnn_forward},

@@ -214,6 +214,18 @@ part_first() {
     skip torch_ops "$what" "$python has no torch that finds a GPU (PYTHON names another one)"
   fi
   beside_torch rates "rows of ${lengths[0]}"
+  what="attention of cuDNN"
+  if ! (program device_cudnn_test) >/dev/null 2>&1; then
+    record SKIP "$what" "the build has none: make cudnn-frontend, then make tools"
+  elif ! timeout -k 2 20 "$(program device_cudnn_test)" --run_test=cudnn/is_found >"$output/$part/cudnn_found.log" 2>&1; then
+    record SKIP "$what" "$(grep -m1 -o "cuDNN's attention cannot be used.*" "$output/$part/cudnn_found.log" || echo "no cuDNN is found")"
+  else
+    step cudnn loops 90 "$what, its sums in one order and in any: as our kernels" "$(program device_cudnn_test)" \
+      --run_test=cudnn/agrees_with_the_kernels
+    step cudnn_rates rates,cudnn 60 "$what at the shapes of a step, in any order" "${bench_ops[@]}" --model "${models[0]}" \
+      --part products --layers 1 --tokens "${lengths[0]}" --length "${lengths[0]}" --attention cudnn_unordered
+    figures cudnn_rates "rows of ${lengths[0]}, by cuDNN in any order"
+  fi
   if is_hopper; then beside_torch hopper_rates "rows of ${lengths[0]}, for Hopper"; fi
   if [[ -z ${first_failed[torch_ops]:-} ]]; then
     while read -r skipped; do record SKIP "${skipped%%: *}" "${skipped#*: }"; done < <(sed -n 's/^skip //p' "$output/$part/torch_ops.log")

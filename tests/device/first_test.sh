@@ -22,7 +22,7 @@ stub() {
 sound() { stub build/bin "$1" <<<'echo "No errors detected"'; }
 
 mkdir -p build/bin tools
-tests=(device_ops_test device_experts_test device_attention_test device_hopper_test device_trainer_test device_comm_test device_nccl_test)
+tests=(device_ops_test device_experts_test device_attention_test device_hopper_test device_trainer_test device_comm_test device_nccl_test device_cudnn_test)
 for name in "${tests[@]}"; do sound "$name"; done
 # sound_probe: NCCL's probe as it should be.
 sound_probe() { stub build/bin device_nccl_probe <<<'printf "%s\n" "versions: NCCL 2.28.3" "memory: NCCL'"'"'s, registered"'; }
@@ -95,6 +95,14 @@ mkdir hangs
 stub hangs nvidia-smi <<<'sleep 60'
 prints 1 '^FAIL .*the driver answers: no end after 4 s' env PATH="$PWD/hangs:$PATH" SFT_DEVICE_STEP_S=4 "$run" build first
 check "kernels are tried all the same" grep -q '^PASS .*a kernel of rope.cu' out
+
+# Attention of cuDNN, where the build has it and finds the library.
+check "it is tried" grep -q '^PASS .*attention of cuDNN, its sums in one order and in any' out
+rm build/bin/device_cudnn_test
+prints 1 '^SKIP .*attention of cuDNN: *the build has none' env PATH="$PWD/hangs:$PATH" SFT_DEVICE_STEP_S=4 "$run" build first
+stub build/bin device_cudnn_test <<<"echo \"check problem == '' has failed [cuDNN's attention cannot be used (none)\"; exit 201"
+prints 1 "^SKIP .*attention of cuDNN: *cuDNN's attention cannot be used .none" env PATH="$PWD/hangs:$PATH" SFT_DEVICE_STEP_S=4 "$run" build first
+sound device_cudnn_test
 
 # A kernel crashes: its line, and nothing else but what builds on it.
 stub build/bin device_attention_test <<'END'

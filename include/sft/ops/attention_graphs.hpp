@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sft/ops/backend.hpp"
+#include "sft/ops/shapes.hpp"
 
 namespace sft::ops {
 

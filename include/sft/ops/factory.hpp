@@ -39,8 +39,8 @@ inline constexpr std::size_t step_workspace_bytes = std::size_t{8} << 10;
 /// cuDNN as this program would use it. `problem`: why it cannot, with what to do; empty: it can. Loads the library.
 struct AttentionLibrary {
   std::string problem;
-  std::string name = {};      ///< "cuDNN 9.28.1"
-  bool has_backward = false;  ///< that repeats its bits; all have one that does not
+  std::string name = {};             ///< "cuDNN 9.28.1"
+  bool has_backward = false;         ///< that repeats its bits; all have one that does not
   bool has_float32_results = false;  ///< of the forward pass, to which those over other keys are added
 };
 [[nodiscard]] AttentionLibrary find_attention_library();

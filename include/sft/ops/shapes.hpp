@@ -19,8 +19,8 @@ struct Shapes {
 
 /// Whose attention a GPU runs: this program's kernels for all GPUs; its kernels for GPUs of compute capability 9.0
 /// where they can: bf16, head dims up to 128, without caps; or cuDNN's where it can: bf16, whole documents that are
-/// packed one behind the other, with windows or without, without sinks or caps. cudnn_forward: its forward pass alone. cudnn_unordered: both, gradients summed in any order, so that
-/// their last bits differ from one time to the next.
+/// packed one behind the other, with windows or without, without sinks or caps. cudnn_forward: its forward pass alone.
+/// cudnn_unordered: both, gradients summed in any order, so that their last bits differ from one time to the next.
 enum class AttentionKernels { own, hopper, cudnn_forward, cudnn, cudnn_unordered };
 [[nodiscard]] constexpr bool is_of_library(AttentionKernels kernels) {
   return kernels == AttentionKernels::cudnn_forward || kernels == AttentionKernels::cudnn ||

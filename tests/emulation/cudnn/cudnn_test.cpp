@@ -187,7 +187,7 @@ BOOST_AUTO_TEST_CASE(leaves_a_backward_pass_to_the_kernels) {
     return launches_of([&] { backend.attention_backward(call); });
   };
   OwnBackend library(AttentionKernels::cudnn);
-  long with_output = 0, without = 0, of_old_version = 0;
+  long with_output = 0, without = 0, of_old_version = 0, of_old_version_unordered = 0;
   (void)library.run(operands_of(layer, true), [&](Backend& b, auto of) { with_output = backward(b, of, true); });
   (void)library.run(operands_of(layer, true), [&](Backend& b, auto of) { without = backward(b, of, false); });
   setenv("SFT_EMULATED_CUDNN", "91900", 1);
@@ -196,6 +196,9 @@ BOOST_AUTO_TEST_CASE(leaves_a_backward_pass_to_the_kernels) {
   {
     OwnBackend old(AttentionKernels::cudnn);
     (void)old.run(operands_of(layer, true), [&](Backend& b, auto of) { of_old_version = backward(b, of, true); });
+    OwnBackend unordered(AttentionKernels::cudnn_unordered);
+    (void)unordered.run(operands_of(layer, true),
+                        [&](Backend& b, auto of) { of_old_version_unordered = backward(b, of, true); });
   }
   unsetenv("SFT_EMULATED_CUDNN");
   OwnBackend own(AttentionKernels::own);
@@ -204,6 +207,28 @@ BOOST_AUTO_TEST_CASE(leaves_a_backward_pass_to_the_kernels) {
   BOOST_TEST(with_output != of_kernels);
   BOOST_TEST(without == of_kernels);
   BOOST_TEST(of_old_version == of_kernels);
+  BOOST_TEST(of_old_version_unordered == with_output);
+}
+
+// Gradients that are not asked for in one order do not repeat their bits, those that are do.
+BOOST_AUTO_TEST_CASE(sums_in_any_order_differ_from_time_to_time) {
+  Layer layer({8, 2, 64}, 192, 31);
+  const Spans spans = documents_of({150, 42});
+  for (const AttentionKernels kernels : {AttentionKernels::cudnn, AttentionKernels::cudnn_unordered}) {
+    OwnBackend library(kernels);
+    const auto gradients = [&] {
+      return library.run(operands_of(layer, true), [&](Backend& backend, auto of) {
+        const auto plan = backend.plan_attention(spans, layer.tokens, layer.tokens);
+        layer.forward(backend, of, *plan);
+        layer.backward(backend, of, *plan);
+      });
+    };
+    const auto first = gradients();
+    bool repeats = true;
+    for (int i = 0; i < 3; ++i) repeats = gradients() == first && repeats;
+    BOOST_TEST((*library).library_calls().backward == 4);
+    BOOST_TEST(repeats == (kernels == AttentionKernels::cudnn));
+  }
 }
 
 // Where a result is not float32, or cuDNN is older than 9.19, or a rank has no document, nothing is left to merge with.

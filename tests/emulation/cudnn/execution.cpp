@@ -2,9 +2,11 @@
 #include "execution.hpp"
 
 #include <cuda_bf16.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>
@@ -71,7 +73,9 @@ struct Part {
 /// The operations on one document.
 class Document {
  public:
-  Document(const Execution& execution, std::int64_t number) : x_(execution), number_(number) {}
+  /// first_summand: where sums begin, to go round.
+  Document(const Execution& execution, std::int64_t number, std::int64_t first_summand)
+      : x_(execution), number_(number), first_summand_(first_summand) {}
 
   void run() {
     for (const GraphOperation& operation : x_.graph.operations) {
@@ -218,7 +222,8 @@ class Document {
     for (std::int64_t h = 0; h < c.dims[0]; ++h) {
       const std::int64_t of_a = h * a.dims[0] / c.dims[0], of_b = h * b.dims[0] / c.dims[0];
       for (std::int64_t row = 0; row < rows; ++row) {
-        for (std::int64_t i = 0; i < depth; ++i) {
+        for (std::int64_t n = 0; n < depth; ++n) {
+          const std::int64_t i = (first_summand_ + n) % depth;
           const float factor = a.values[a.index(of_a, row, i)];
           for (std::int64_t column = 0; column < columns; ++column) {
             c.at(h, row, column) += factor * b.values[b.index(of_b, i, column)];
@@ -311,7 +316,7 @@ class Document {
   }
 
   const Execution& x_;
-  std::int64_t number_;
+  std::int64_t number_, first_summand_;
   std::unordered_map<std::int64_t, Part> parts_;
 };
 
@@ -346,8 +351,10 @@ void Execution::run() const {
   const auto product = std::ranges::find(graph.operations, Kind::matmul, &GraphOperation::kind);
   const std::int64_t lengths_uid = product->inputs[2];
   const std::int64_t num_documents = graph.tensors.at(product->inputs[0]).dims[0];
+  static std::atomic<std::int64_t> num_unordered{::getpid()};
+  const std::int64_t first_summand = graph.sums_in_order() ? 0 : ++num_unordered;
   for (std::int64_t number = 0; number < num_documents; ++number) {
-    Document document(*this, number);
+    Document document(*this, number, first_summand);
     if (lengths_uid != 0) {
       check_lengths(*this, document, number, *product);
       if (document.integer(lengths_uid, number) == 0) continue;

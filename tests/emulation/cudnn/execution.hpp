@@ -19,7 +19,8 @@ struct Execution {
   std::int64_t num_workspace_bytes = 0;
 
   /// As queued work: device memory is readable. Every document is computed by itself, operation by operation, in float,
-  /// each result rounded to the type of its tensor. The workspace is left with NaN. Ends the program where offsets and
+  /// each result rounded to the type of its tensor; sums that need not be in order begin elsewhere each time. The
+  /// workspace is left with NaN. Ends the program where offsets and
   /// lengths of documents disagree.
   void run() const;
 };

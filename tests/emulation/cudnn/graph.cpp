@@ -94,6 +94,8 @@ bool OperationGraph::is_backward() const {
   return std::ranges::count(operations, Kind::matmul, &GraphOperation::kind) > 2;
 }
 
+bool OperationGraph::sums_in_order() const { return !is_backward() || knobs.contains(CUDNN_KNOB_TYPE_STAGES); }
+
 OperationGraph graph_of(const Descriptor& descriptor) {
   OperationGraph graph;
   std::vector<GraphOperation> operations;
@@ -133,8 +135,8 @@ std::string unsupported(const OperationGraph& graph) {
   }
   if (!graph.is_backward()) return {};
   const auto stages = graph.knobs.find(CUDNN_KNOB_TYPE_STAGES);
-  if (stages == graph.knobs.end() || stages->second != stages_of_ordered_sums) {
-    return "a backward pass is emulated with ordered sums alone (knob STAGES = 4)";
+  if (stages != graph.knobs.end() && stages->second != stages_of_ordered_sums) {
+    return "ordered sums of a backward pass are emulated with the knob STAGES = 4 alone";
   }
   return {};
 }

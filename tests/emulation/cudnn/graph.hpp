@@ -43,6 +43,8 @@ struct OperationGraph {
   std::map<int, std::int64_t> knobs;       ///< of the engine that was chosen
 
   [[nodiscard]] bool is_backward() const;
+  /// Whether each execution adds up in the same order: not in a backward pass of which that was not asked.
+  [[nodiscard]] bool sums_in_order() const;
 };
 
 /// Of a finalized CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR; throws std::runtime_error with what is not emulated.

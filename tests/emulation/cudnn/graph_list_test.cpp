@@ -19,7 +19,7 @@ constexpr std::int64_t num_tokens = 400;
 /// The graphs of one forward pass over these spans, with results of this type, where these documents are to come.
 std::vector<GraphShape> graphs_of(const Spans& spans, DType out, const std::vector<Spans>& to_come) {
   constexpr std::size_t version = 92801;
-  cuda::cudnn::GraphList list(Backends::get().gpu().stream(), version);
+  cuda::cudnn::GraphList list(Backends::get().gpu().stream(), version, /*in_order=*/true);
   for (const Spans& other : to_come) list.expect_attention(other, num_tokens, num_tokens);
   const Heads heads{2, 1, 32};
   const auto rows = [](DType dtype, std::int64_t num, std::int64_t dim) {

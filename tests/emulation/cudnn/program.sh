@@ -151,17 +151,19 @@ done
 multiprocessors=$(find cache -type f -name 'cudnn*' -printf '%f\n' | sed -n '1s/.*-sm90-\([0-9]*\)-.*/\1/p')
 sed -n '/^\[h200\]/,/^$/p' "$(dirname "$sft")/../share/sft/machines.ini" |
   sed "s/^multiprocessors = .*/multiprocessors = $multiprocessors/" >ours.ini
-# ahead NAME OPTION...: compiles, then trains; the run compiles nothing.
+unordered=("${on_gpus[@]}" --device.attention cudnn_unordered)
+# ahead NAME OPTION...: compiles, then trains; the run compiles nothing. With the attention of $attention.
+attention=cudnn
 ahead() {
   local name=$1
   shift
   export XDG_CACHE_HOME=$work/ahead_$name
   succeeds "$name, compiled ahead" "$sft" tiny.ini --compile-attention --machine ours.ini --num_ranks 2 \
-    --device.backend cuda --train.precision bf16 --device.attention cudnn "$@"
+    --device.backend cuda --train.precision bf16 --device.attention "$attention" "$@"
   check "$name: the table says so" grep -qE '^[0-9]+ graphs? of attention for h200, of cuDNN 9\.28\.1, in .*: [1-9][0-9]* compiled' out
   local before
   before=$(find "$XDG_CACHE_HOME" -type f | wc -l)
-  succeeds "$name, from these" "${by_cudnn[@]}" "$@" --train.output_dir "ahead_output_$name"
+  succeeds "$name, from these" "${on_gpus[@]}" --device.attention "$attention" "$@" --train.output_dir "ahead_output_$name"
   check "$name: the run compiles none" test "$(grep -c 'documents to come: 0 compiled' out)" -ge 1
   check "$name: and no other" test "$(grep -c 'documents to come: [1-9][0-9]* compiled' out)" -eq 0
   check "$name: none is new" test "$(find "$XDG_CACHE_HOME" -type f | wc -l)" -eq "$before"
@@ -173,11 +175,23 @@ ahead ring "${cut[@]}" --parallel.sp_method ring
 ahead gathered "${gathers[@]}"
 ahead ulysses "${exchanges[@]}"
 ahead replicas "${exchanges[@]}" --model.num_key_value_heads 1
+attention=cudnn_unordered ahead unordered
 export XDG_CACHE_HOME=$work/cache
 
 SFT_EMULATED_CUDNN=91900 succeeds "an old version" "${by_cudnn[@]}" --train.output_dir old
 check "cuDNN forward alone" grep -q 'forward; this program.s kernels backward, as cuDNN repeats its bits from 9.25 on' out
 check "it trains too" near_in_bf16 own old
+SFT_EMULATED_CUDNN=91900 succeeds "an old version, in any order" "${unordered[@]}" --train.output_dir old_unordered
+check "cuDNN does both passes" \
+  grep -qF 'attention: cuDNN 9.19.0 forward and backward, its sums in any order (no run repeats its bits), tried beside' out
+check "nothing is warned of" test "$(grep -c 'attention: this program' err)" -eq 0
+check "it trains as with its own kernels" near_in_bf16 own old_unordered
+check "graphs of sums in any order are others" test "$(find cache -name '*91900*backward*-any' | wc -l)" -ge 1
+succeeds "exchanged heads, in any order" "${unordered[@]}" "${exchanges[@]}" --train.output_dir unordered_ulysses
+check "it trains as with its own kernels" near_in_bf16 own_ulysses_plain unordered_ulysses
+succeeds "gathered keys, in any order" "${unordered[@]}" "${gathers[@]}" --train.output_dir unordered_gathered
+check "nothing is warned of" test "$(grep -c 'attention: this program' err)" -eq 0
+check "it trains as with its own kernels" near_in_bf16 own_gathered unordered_gathered
 for pass in forward backward; do
   SFT_EMULATED_CUDNN_WRONG=$pass succeeds "wrong numbers of the $pass pass" "${by_cudnn[@]}" --train.output_dir "wrong_$pass"
   check "it goes on without cuDNN" grep -q 'attention: this program.s kernels, as cuDNN 9.28.1 does not give what they give' err

@@ -23,7 +23,7 @@ export SFT_DEVICE_BENCH_OPS="--copy_mib 1 --product_size 64 --repetitions 1 --pe
 # The emulation is slow: here no step is ended.
 export SFT_DEVICE_STEP_S=2400 SFT_DEVICE_PART_S=2400
 
-prints 0 ' PASS, 0 FAIL, 3 SKIP$' "$source_folder/tests/device/run.sh" "$build" first
+prints 0 ' PASS, 0 FAIL, 4 SKIP$' "$source_folder/tests/device/run.sh" "$build" first
 check "kernels of every file, also those for Hopper" test "$(grep -c '^PASS .*a kernel of .*cu:' out)" -ge 29
 check "attention for Hopper" grep -q '^PASS .*attention for Hopper as on CPUs' out
 check "rates" grep -qE 'rows of 32, for Hopper: attention_forward +[0-9.]+ TF/s' out

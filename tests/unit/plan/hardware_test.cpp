@@ -69,6 +69,7 @@ BOOST_AUTO_TEST_CASE(what_was_measured_is_written_and_read_again) {
   }
   machine.rates.attention.forward = machine.rates.attention.backward = {{10, 1e12}, {20, 2e12}};
   machine.rates.attention_cudnn.backward = {{30, 3e12}};
+  machine.rates.attention_cudnn_unordered.backward = {{40, 4e12}};
   machine.rates.passes[0] = {{100, 1e9}, {200, 2e9}};
   machine.rates.passes[device::num_passes - 1] = {{300, 3e9}};
   machine.network.measured = {{"all_gather", {1, 2}, {{1024, 1e-6}, {2048, 2e-6}}},
@@ -83,6 +84,8 @@ BOOST_AUTO_TEST_CASE(what_was_measured_is_written_and_read_again) {
   BOOST_TEST(again.rates.product_grid.flops_per_s[2].back() == 8e9, boost::test_tools::tolerance(1e-9));
   BOOST_REQUIRE(again.rates.attention_cudnn.backward.size() == 1);
   BOOST_TEST(again.rates.attention_cudnn.backward[0].flops_per_s == 3e12, boost::test_tools::tolerance(1e-9));
+  BOOST_REQUIRE(again.rates.attention_cudnn_unordered.backward.size() == 1);
+  BOOST_TEST(again.rates.attention_cudnn_unordered.backward[0].size == 40, boost::test_tools::tolerance(1e-9));
   BOOST_REQUIRE(again.network.measured.size() == 3);
   BOOST_TEST((again.network.measured[1].span == comm::Span{2, 4}));
   BOOST_TEST(again.rates.passes[0].size() == 2);

@@ -325,6 +325,7 @@ BOOST_AUTO_TEST_CASE(attention_is_as_fast_as_what_the_run_names) {
   Hardware machine = instant();
   machine.rates.attention_forward_flops_per_s = machine.rates.attention_backward_flops_per_s = 1e9;
   machine.rates.attention_cudnn = {.forward = {{1, 4e9}}, .backward = {{1, 2e9}}};
+  machine.rates.attention_cudnn_unordered.backward = {{1, 10e9}};
   machine.rates.attention_hopper = {.forward = {{1, 8e9}}, .backward = {{1, 5e9}}};
   const double pairs = 4 * 64 * 65 / 2.0, operations = 2 * pairs * 8 * 32;  // of two layers
   const auto step_s = [&](AttentionChoice choice) {
@@ -335,6 +336,7 @@ BOOST_AUTO_TEST_CASE(attention_is_as_fast_as_what_the_run_names) {
   BOOST_TEST(step_s(AttentionChoice::own) == operations * (4 + 10) / 1e9, nearly);
   BOOST_TEST(step_s(AttentionChoice::cudnn_forward) == operations * (4 / 4e9 + 10 / 1e9), nearly);
   BOOST_TEST(step_s(AttentionChoice::cudnn) == operations * (4 / 4e9 + 10 / 2e9), nearly);
+  BOOST_TEST(step_s(AttentionChoice::cudnn_unordered) == operations * (4 / 4e9 + 10 / 10e9), nearly);
   BOOST_TEST(step_s(AttentionChoice::hopper) == operations * (4 / 8e9 + 10 / 5e9), nearly);
   // Of keys that go round a ring the backward pass is this program's, between groups that exchange heads too.
   run.config.train.per_device_train_batch_size = 1;
@@ -345,14 +347,16 @@ BOOST_AUTO_TEST_CASE(attention_is_as_fast_as_what_the_run_names) {
     const double own_s = step_s(AttentionChoice::own);
     BOOST_TEST(step_s(AttentionChoice::cudnn) == own_s * (1 + backward) / (4 + 10), nearly);
     BOOST_TEST(step_s(AttentionChoice::cudnn_forward) == own_s * (1 + 10) / (4 + 10), nearly);
+    BOOST_TEST(step_s(AttentionChoice::cudnn_unordered) == own_s * (1 + (backward < 10 ? 1 : 10)) / (4 + 10), nearly);
   };
   check(2, config::SpMethod::ring, 0, 10);
   check(4, config::SpMethod::hybrid, 2, 10);
   check(2, config::SpMethod::ulysses, 0, 5);
   check(2, config::SpMethod::hybrid, 2, 5);
   check(2, config::SpMethod::all_gather, 0, 5);
-  machine.rates.attention_cudnn = {};
+  machine.rates.attention_cudnn = machine.rates.attention_cudnn_unordered = {};
   BOOST_TEST(step_s(AttentionChoice::cudnn) == step_s(AttentionChoice::own), nearly);
+  BOOST_TEST(step_s(AttentionChoice::cudnn_unordered) == step_s(AttentionChoice::own), nearly);
 }
 
 BOOST_AUTO_TEST_CASE(tensor_parallel_ranks_share_products_and_wait_for_sums) {
