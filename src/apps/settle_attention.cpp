@@ -117,8 +117,7 @@ config::ValidConfig settle_hopper(const config::ValidConfig& config, std::int64_
 
 std::vector<ops::AttentionSizes> attention_trials(const config::Config& config, std::int64_t tokens,
                                                   const ops::AttentionLibrary& library) {
-  const bool has_backward = config.device.attention == config::AttentionChoice::cudnn && library.has_backward &&
-                            keys_of(config.parallel) != ops::TrialKeys::rounds;
+  const bool has_backward = config.device.attention == config::AttentionChoice::cudnn && library.has_backward;
   ops::AttentionSizes sizes = sizes_of(config, tokens, has_backward);
   std::vector<ops::AttentionSizes> trials;
   for (const std::int64_t window : model::attention_windows(config.model)) {
@@ -169,9 +168,7 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
     return by_kernels_for_all(config);
   }
   std::string backward = "forward and backward";
-  if (keys_of(config->parallel) == ops::TrialKeys::rounds) {
-    backward = "forward; this program's kernels backward, as rows are cut over ranks";
-  } else if (choice == config::AttentionChoice::cudnn_forward) {
+  if (choice == config::AttentionChoice::cudnn_forward) {
     backward = "forward; this program's kernels backward";
   } else if (!has_backward) {
     const char* const why = library.has_backward ? "cuDNN refuses it here" : "cuDNN repeats its bits from 9.25 on";
