@@ -52,17 +52,15 @@ BOOST_AUTO_TEST_CASE(gradients_of_a_ring_have_their_memory_planned) {
       const auto asked = [&](const GraphShape& s, std::int64_t q_rows) {
         return padded(q_rows * s.dq_row * 2) + padded(tokens * s.dk_row * 2) + padded(tokens * s.dv_row * 2) +
                padded(backward_bytes({.tokens = s.tokens,
-                                                   .key_tokens = s.key_tokens,
-                                                   .q_heads = s.q_heads,
-                                                   .kv_heads = s.kv_heads,
-                                                   .head_dim = s.head_dim,
-                                                   .dq_row = s.dq_row}));
+                                      .key_tokens = s.key_tokens,
+                                      .q_heads = s.q_heads,
+                                      .kv_heads = s.kv_heads,
+                                      .head_dim = s.head_dim,
+                                      .dq_row = s.dq_row}));
       };
-      AttentionNeeds needs{.library = {.tokens = tokens,
-                                       .q_heads = heads.num,
-                                       .kv_heads = heads.num_kv,
-                                       .head_dim = heads.dim,
-                                       .merges = true}};
+      AttentionNeeds needs{
+          .library = {
+              .tokens = tokens, .q_heads = heads.num, .kv_heads = heads.num_kv, .head_dim = heads.dim, .merges = true}};
       const auto planned = [&](bool has_backward) {
         needs.library.has_backward = has_backward;
         return pool_bytes(needs) - 3 * rectangle_lists_bytes(has_backward);
