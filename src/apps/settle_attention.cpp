@@ -120,8 +120,7 @@ std::vector<ops::AttentionSizes> attention_trials(const config::Config& config, 
                                                   const ops::AttentionLibrary& library) {
   const ops::AttentionKernels kernels = plan::attention_kernels(config.device);
   const bool has_backward = ops::has_backward_of_library(kernels) &&
-                            (library.has_backward || kernels == ops::AttentionKernels::cudnn_unordered) &&
-                            keys_of(config.parallel) != ops::TrialKeys::rounds;
+                            (library.has_backward || kernels == ops::AttentionKernels::cudnn_unordered);
   ops::AttentionSizes sizes = sizes_of(config, tokens, has_backward);
   std::vector<ops::AttentionSizes> trials;
   for (const std::int64_t window : model::attention_windows(config.model)) {
@@ -175,9 +174,7 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
   const bool is_unordered = choice == config::AttentionChoice::cudnn_unordered;
   std::string backward =
       is_unordered ? "forward and backward, its sums in any order (no run repeats its bits)" : "forward and backward";
-  if (keys_of(config->parallel) == ops::TrialKeys::rounds) {
-    backward = "forward; this program's kernels backward, as rows are cut over ranks";
-  } else if (choice == config::AttentionChoice::cudnn_forward) {
+  if (choice == config::AttentionChoice::cudnn_forward) {
     backward = "forward; this program's kernels backward";
   } else if (!has_backward) {
     const char* const why =

@@ -342,9 +342,8 @@ std::vector<Key> make_keys() {
       key("device", &C::device, "attention", &Device::attention,
           "on GPUs: auto (own), own, hopper: this program's kernels for H100 and H200, for bf16 and heads of up to "
           "128, "
-          "cudnn_forward or cudnn: cuDNN's forward pass, or both, for bf16, in a ring the forward pass alone, "
-          "cudnn_unordered: both, faster backward, and no run repeats its bits; the last four where they give the "
-          "same at the start of the run"),
+          "cudnn_forward or cudnn: cuDNN's forward pass, or both, for bf16, cudnn_unordered: both, faster backward, "
+          "and no run repeats its bits; the last four where they give the same at the start of the run"),
       truth_or_auto_key("device", &C::device, "cuda_graphs", &Device::cuda_graphs,
                         "on GPUs: queue chains of kernels that come again with the same arguments by one launch, as "
                         "CUDA graphs; auto: where a micro-batch is so small that the GPU waits for the host"),

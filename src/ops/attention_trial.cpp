@@ -96,7 +96,10 @@ class Layer {
     for (Tensor* x : {&qkv, &dqkv}) *x = add(DType::bf16, tokens, own + of_keys);
     for (Tensor* x : {&out, &dout}) *x = add(DType::bf16, tokens, own);
     for (Tensor* x : {&lse, &delta}) *x = add(DType::float32, tokens, sizes.q_heads);
-    if (sizes.keys == TrialKeys::rounds) sums = add(DType::float32, tokens, own);
+    if (sizes.keys == TrialKeys::rounds) {
+      sums = add(DType::float32, tokens, own);
+      gradient_sums = add(DType::float32, tokens, own + of_keys);
+    }
     kv = qkv.columns(own, of_keys);
     dkv = dqkv.columns(own, of_keys);
     if (sizes.keys != TrialKeys::gathered) return;
@@ -124,20 +127,21 @@ class Layer {
                                .dout = gradient,
                                .lse = lse,
                                .delta = delta,
-                               .dq = heads(dqkv, 0, h),
-                               .dk = heads(dkv, 0, k),
-                               .dv = heads(dkv, k, k),
+                               .dq = heads(is_round ? gradient_sums : dqkv, 0, h),
+                               .dk = is_round ? heads(gradient_sums, h, k) : heads(dkv, 0, k),
+                               .dv = is_round ? heads(gradient_sums, h + k, k) : heads(dkv, k, k),
                                .scale = sizes_.scale,
                                .plan = plan};
     if (sizes_.has_backward) backward.out = output;
     backend.attention_backward(backward);
+    if (is_round) backend.copy(dqkv, gradient_sums);
   }
 
   [[nodiscard]] bool has_own_keys() const { return sizes_.keys == TrialKeys::gathered; }
 
   Tensor qkv, dqkv, out, dout, lse, delta;
-  Tensor kv, dkv;  ///< columns of qkv and dqkv, or tensors of their own
-  Tensor sums;     ///< the output in float32, of a round
+  Tensor kv, dkv;              ///< columns of qkv and dqkv, or tensors of their own
+  Tensor sums, gradient_sums;  ///< the output, and dqkv, in float32, of a round
 
  private:
   [[nodiscard]] Tensor heads(const Tensor& rows, std::int64_t begin, std::int64_t count) const {

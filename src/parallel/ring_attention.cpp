@@ -26,8 +26,8 @@ void RingBuffers::lay_out(device::Arena& arena) {
   }
 }
 
-// A plan for each round of each kind; all sums are float32 tensors of its own. Of the forward pass a library takes
-// whole documents and rectangles: what it leaves of a round is a plan more, and the first round may have both.
+// A plan for each round of each kind; all sums are float32 tensors of its own. A library takes whole documents and
+// rectangles: what it leaves of a round is a plan more, and the first round may have both.
 ops::AttentionNeeds RingBuffers::attention_needs() const {
   ops::AttentionNeeds needs{
       .num_kinds = shape.num_kinds, .num_plans = ring_size, .plan_queries = shape.tokens, .plan_keys = shape.tokens};
@@ -37,6 +37,7 @@ ops::AttentionNeeds RingBuffers::attention_needs() const {
                    .q_heads = shape.q_heads,
                    .kv_heads = shape.kv_heads,
                    .head_dim = shape.head_dim,
+                   .has_backward = shape.has_library_backward(),
                    .merges = true};
   return needs;
 }
@@ -147,7 +148,7 @@ void RingAttention::forward(sequence::AttentionKind kind, const Heads& heads, Te
   if (!b_.q_sums.empty()) backend_.copy(out, b_.q_sums);
 }
 
-void RingAttention::backward_over_keys(sequence::AttentionKind kind, const Heads& heads, Tensor /*out*/, Tensor lse,
+void RingAttention::backward_over_keys(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse,
                                        Tensor dout, const Heads& gradients) {
   const Tensor dq = b_.q_sums.empty() ? gradients.q : b_.q_sums;
   const KeysValues own = b_.kv_sums.empty() ? KeysValues{gradients.k, gradients.v} : halves_of(b_.kv_sums);
@@ -171,7 +172,8 @@ void RingAttention::backward_over_keys(sequence::AttentionKind kind, const Heads
                                    .scale = b_.shape.scale(),
                                    .plan = *rounds[d].plan,
                                    .accumulate_dq = !is_first,
-                                   .softcap = b_.shape.softcap});
+                                   .softcap = b_.shape.softcap,
+                                   .out = b_.shape.has_library_backward() ? out : Tensor()});
     }
     if (is_first) continue;
     start_return(rounds, d);

@@ -207,6 +207,26 @@ BOOST_AUTO_TEST_CASE(rectangles) {
   check(llama, std::int64_t{1} << 20);
 }
 
+// Gradients of a ring: of whole documents out of the fused product, and of pieces of rectangles.
+BOOST_AUTO_TEST_CASE(rings_backward) {
+  if (!repeats_backward(version().number)) return;
+  const auto check = [](const Heads& heads, std::int64_t keys) {
+    GraphShape shape = shape_of(heads, 1, 4096, 4096);
+    shape.longest_keys = keys;
+    shape.key_tokens = keys;
+    shape.dq_row = shape.out_row;
+    check_graph(heads, shape, planned(shape));
+    shape.k_row = shape.v_row = 2 * heads.num_kv * heads.dim;  // keys that came from another rank
+    check_graph(heads, shape, planned(shape));
+    GraphShape squares = shape_of(heads, 16, 4096, 8192);
+    squares.dq_row = shape.out_row;
+    check_graph(heads, squares, planned(squares));
+  };
+  for (const Heads& heads : {llama, small, wide, without_groups, odd, of_one_rank}) check(heads, 65'536);
+  check(llama, 128);
+  check(llama, std::int64_t{1} << 18);
+}
+
 // Gathered keys: each chunk of a rank's queries in a call, heads some at a time, gradients one behind the other.
 BOOST_AUTO_TEST_CASE(tails) {
   const auto check = [](const Heads& heads, std::int64_t ranks, std::int64_t keys, std::int64_t window) {

@@ -17,8 +17,7 @@ namespace sft::ops {
 /// What a graph is compiled for. Rows are those of packed documents, (rows, heads, D) bf16; neighbouring rows of a
 /// tensor are so many elements apart. All documents are causal squares of at most `longest` rows; with longest_keys
 /// queries and keys have lengths of their own. These are tails, whose queries are the last rows of their documents: the
-/// last one sees all keys, each one before it a key less; or, of the forward pass alone, rectangles: every query sees
-/// every key of its document.
+/// last one sees all keys, each one before it a key less; or rectangles: every query sees every key of its document.
 struct AttentionGraph {
   std::int64_t documents, longest;
   std::int64_t q_heads, kv_heads, head_dim;

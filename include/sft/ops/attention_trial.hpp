@@ -15,7 +15,7 @@ namespace sft::ops {
 /// Whose keys the queries of a trial see.
 enum class TrialKeys {
   own,      ///< those of their own documents, which are whole
-  rounds,   ///< as in the first round of a ring: a float32 result, of a document that comes in two parts
+  rounds,   ///< as in the first round of a ring: float32 results, of a document that comes in two parts
   gathered  ///< as on the second of two ranks: those of the whole row, with float32 gradients
 };
 

@@ -46,7 +46,7 @@ struct AttentionNeeds {
     std::int64_t q_heads = 0, kv_heads = 0, head_dim = 0;
     std::int64_t dq_row = 0;    ///< elements between rows of dq; 0: as in a fused product of these heads
     bool has_backward = false;  ///< the backward pass too: it is given the output of the forward pass
-    bool merges = false;        ///< the forward pass over further keys, whose results are merged
+    bool merges = false;        ///< further keys, whose results are merged and gradients added up
   };
   Library library = {};
 

@@ -282,10 +282,8 @@ class CudaBackend final : public Backend {
 
   void attention_backward(const AttentionBackward& attention) override {
     const auto* const plan = cudnn_ ? dynamic_cast<const TilePlan*>(&attention.plan) : nullptr;
-    const bool is_whole = plan != nullptr && plan->documents() != nullptr && plan->rest() == nullptr;
-    if (!is_whole || !cudnn_->backward(attention, *plan->documents())) {
+    if (plan == nullptr || !backward_by_library(attention, *plan))
       cuda::attention_backward(attention, for_hopper_, native_);
-    }
     stream_.mark();
   }
 
@@ -459,6 +457,34 @@ class CudaBackend final : public Backend {
                                   .plan = *plan.rest(),
                                   .merge = true};
     if (!forward_by_library(beside, *plan.rest())) cuda::attention_forward(beside, for_hopper_, native_);
+    return true;
+  }
+
+  /// The same of the backward pass, whose gradients of both are added up.
+  [[nodiscard]] bool backward_by_library(const AttentionBackward& attention, const TilePlan& plan) {
+    if (attention.accumulate_dq) {
+      if (plan.rectangles() == nullptr || !cudnn_->add_gradients(attention, *plan.rectangles())) return false;
+    } else {
+      if (plan.documents() == nullptr) return false;
+      if (plan.rest() != nullptr && !cudnn::are_sums(attention)) return false;
+      if (!cudnn_->backward(attention, *plan.documents())) return false;
+    }
+    if (plan.rest() == nullptr) return true;
+    const AttentionBackward beside{.q = attention.q,
+                                   .k = attention.k,
+                                   .v = attention.v,
+                                   .dout = attention.dout,
+                                   .lse = attention.lse,
+                                   .delta = attention.delta,
+                                   .dq = attention.dq,
+                                   .dk = attention.dk,
+                                   .dv = attention.dv,
+                                   .scale = attention.scale,
+                                   .plan = *plan.rest(),
+                                   .accumulate_dq = true,
+                                   .accumulate_dkv = true,
+                                   .out = attention.out};
+    if (!backward_by_library(beside, *plan.rest())) cuda::attention_backward(beside, for_hopper_, native_);
     return true;
   }
 

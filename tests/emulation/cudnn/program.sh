@@ -108,15 +108,27 @@ check "cuDNN forward alone" grep -q 'forward; this program.s kernels backward, a
 check "it trains as with its own kernels" near_in_bf16 own_ulysses_plain old_ulysses
 succeeds "a ring by its own kernels" "${on_gpus[@]}" "${cut[@]}" --parallel.sp_method ring --train.output_dir own_ring
 succeeds "a ring" "${by_cudnn[@]}" "${cut[@]}" --parallel.sp_method ring --train.output_dir ring
-check "cuDNN in a ring" grep -q 'forward; this program.s kernels backward, as rows are cut' out
+check "cuDNN does both passes" grep -qE 'attention: cuDNN 9\.28\.1 forward and backward, tried beside' out
 check "nothing is warned of" test "$(grep -c 'attention: this program' err)" -eq 0
+check "graphs of each pass are looked for at once" \
+  test "$(grep -cE 'attention: graphs of cuDNN for the documents to come: [0-9]+ compiled, [0-9]+ from the folder' out)" -eq 2
 check "graphs of float32 results are stored" test "$(find cache -name '*forward*f' | wc -l)" -ge 1
 check "it trains as with its own kernels" near_in_bf16 own_ring ring
 check "in other bits" differ own_ring ring
-SFT_EMULATED_CUDNN_WRONG=forward succeeds "a ring of wrong numbers" "${by_cudnn[@]}" "${cut[@]}" \
-  --parallel.sp_method ring --train.output_dir wrong_ring
-check "it goes on without cuDNN" grep -q 'attention: this program.s kernels, as cuDNN 9.28.1 does not give what they give' err
-check "with its own bits" same own_ring wrong_ring
+succeeds "a ring once more" "${by_cudnn[@]}" "${cut[@]}" --parallel.sp_method ring --train.output_dir ring_again
+check "with the same bits" same ring ring_again
+check "all graphs are stored" grep -q 'documents to come: 0 compiled' out
+SFT_EMULATED_CUDNN=91900 succeeds "a ring by cuDNN forward alone" "${by_cudnn[@]}" "${cut[@]}" --parallel.sp_method ring \
+  --train.output_dir forward_ring
+check "as its backward pass does not repeat its bits" \
+  grep -q 'forward; this program.s kernels backward, as cuDNN repeats its bits from 9.25 on' out
+check "it trains as with its own kernels" near_in_bf16 own_ring forward_ring
+for pass in forward backward; do
+  SFT_EMULATED_CUDNN_WRONG=$pass succeeds "a ring of wrong numbers, $pass" "${by_cudnn[@]}" "${cut[@]}" \
+    --parallel.sp_method ring --train.output_dir "wrong_ring_$pass"
+  check "it goes on without cuDNN" grep -q 'attention: this program.s kernels, as cuDNN 9.28.1 does not give what they give' err
+  check "with its own bits" same own_ring "wrong_ring_$pass"
+done
 SFT_EMULATED_CUDNN=91800 succeeds "a ring of an old version" "${by_cudnn[@]}" "${cut[@]}" --parallel.sp_method ring \
   --train.output_dir old_ring
 check "is not for it" grep -q 'as rows are cut over ranks (cuDNN 9.18.0 gives no float32 results on some rank' err

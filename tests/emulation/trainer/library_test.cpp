@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of cuDNN where ranks exchange heads: a run trains as with this program's kernels, and the library does each
-// backward pass whose forward pass it does, but for a ring between the groups.
+// Attention of cuDNN where ranks exchange heads, or keys go round a ring: a run trains as with this program's kernels,
+// and the library does each backward pass whose forward pass it does.
 
 #include <algorithm>
 #include <cmath>
@@ -39,11 +39,20 @@ const std::vector<Run> runs{
       .head_groups = 2},
      3,
      2},  // the last block's activations are kept
+    {{.layout = {1, 1, 2, 1}, .family = Family::llama, .sp_method = SpMethod::ring}},
+    {{.layout = {1, 1, 2, 1}, .family = Family::gemma3, .sp_method = SpMethod::ring, .cuda_graphs = true}},
+    // So long that it does keys of other ranks, too.
+    {{.layout = {1, 1, 2, 1},
+      .family = Family::qwen3,
+      .sp_method = SpMethod::ring,
+      .max_length = 640,
+      .fills_rows = true}},
     // 4 ranks
     {{.layout = {1, 1, 4, 1}, .family = Family::llama, .sp_method = SpMethod::ulysses}},
     {{.layout = {1, 1, 2, 2}, .family = Family::llama, .sp_method = SpMethod::ulysses}},
     {{.layout = {1, 2, 2, 1}, .family = Family::gemma3, .sp_method = SpMethod::ulysses}},
-    {{.layout = {1, 1, 4, 1}, .family = Family::llama, .sp_method = SpMethod::hybrid, .ulysses_size = 2}, 1, 0},
+    {{.layout = {1, 1, 4, 1}, .family = Family::llama, .sp_method = SpMethod::ring}},
+    {{.layout = {1, 1, 4, 1}, .family = Family::llama, .sp_method = SpMethod::hybrid, .ulysses_size = 2}},
 };
 
 double worst(const std::vector<double>& values, const std::vector<double>& wanted) {

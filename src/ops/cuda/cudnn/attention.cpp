@@ -66,6 +66,32 @@ GraphCall backward_call(const AttentionBackward& a, const Documents::Call& docum
   return call;
 }
 
+/// Of a piece of a rectangle, without the gradients themselves.
+GraphCall gradients_call(const AttentionBackward& a, const GraphShape& shape, const RowRange& queries,
+                         const RowRange& keys, Rectangles& rectangles) {
+  const ConstTensor lse = a.lse.rows(queries.begin, queries.count);
+  const auto of_queries = [&](std::int64_t row) { return rectangles.offsets(queries.count * row); };
+  const auto of_keys = [&](std::int64_t row) { return rectangles.offsets(keys.count * row); };
+  const auto first = [](const ConstTensor& x, const RowRange& range) { return x.rows(range.begin, range.count).data; };
+  return {.q = first(a.q, queries),
+          .k = first(a.k, keys),
+          .v = first(a.v, keys),
+          .out = const_cast<void*>(first(a.out, queries)),
+          .lse = const_cast<float*>(floats_of(lse)),
+          .lengths = rectangles.length(queries.count),
+          .key_lengths = rectangles.length(keys.count),
+          .q_offsets = of_queries(shape.q_row),
+          .k_offsets = of_keys(shape.k_row),
+          .v_offsets = of_keys(shape.v_row),
+          .out_offsets = of_queries(shape.out_row),
+          .lse_offsets = of_queries(shape.q_heads),
+          .dout = first(a.dout, queries),
+          .dout_offsets = of_queries(shape.dout_row),
+          .dq_offsets = of_queries(shape.dq_row),
+          .dk_offsets = of_keys(shape.dk_row),
+          .dv_offsets = of_keys(shape.dv_row)};
+}
+
 void run(const Graph& graph, const GraphCall& call, void* workspace, cudaStream_t stream) {
   note_launch("attention of cuDNN", stream);
   try {
@@ -87,16 +113,18 @@ std::size_t pool_bytes(const AttentionNeeds& needs) {
   std::size_t bytes = 3 * static_cast<std::size_t>(needs.num_kinds) *
                       (are_tails ? tails_bytes(library.tokens) : squares_bytes(library.tokens));
   if (library.merges) {
-    bytes += 3 * static_cast<std::size_t>(needs.num_kinds * needs.num_plans) * rectangle_lists_bytes();
+    bytes +=
+        3 * static_cast<std::size_t>(needs.num_kinds * needs.num_plans) * rectangle_lists_bytes(library.has_backward);
     bytes += padded(rectangle_sums_bytes(std::min(library.tokens, rectangle_rows), library.q_heads, library.head_dim));
   }
   if (!library.has_backward) return bytes + padded(forward_bytes);
   const std::int64_t key_tokens = are_tails ? library.key_tokens : library.tokens;
   const std::int64_t q_row = library.q_heads * library.head_dim, k_row = library.kv_heads * library.head_dim;
   const std::int64_t result_row = library.dq_row > 0 ? library.dq_row : q_row + 2 * k_row;
+  const bool is_dq_copied = are_tails || library.merges;  // out of contiguous rows, no fewer than those of rectangles
   const std::int64_t dq_row =
-      are_tails ? q_row : written_dq_row(result_row, library.q_heads, library.kv_heads, library.head_dim);
-  if (dq_row != result_row) bytes += bf16_bytes(library.tokens, dq_row);
+      is_dq_copied ? q_row : written_dq_row(result_row, library.q_heads, library.kv_heads, library.head_dim);
+  if (is_dq_copied || dq_row != result_row) bytes += bf16_bytes(library.tokens, dq_row);
   return bytes + 2 * bf16_bytes(key_tokens, k_row) +
          padded(backward_bytes({.tokens = rounded_tokens(library.tokens),
                                 .key_tokens = rounded_tokens(key_tokens),
@@ -245,6 +273,50 @@ bool Attention::merge(const AttentionForward& attention, Rectangles& rectangles)
   return true;
 }
 
+bool Attention::add_gradients(const AttentionBackward& attention, Rectangles& rectangles) {
+  const AttentionBackward& a = attention;
+  const std::optional<GraphShape> shape = rectangles_backward_shape(a, version().number, in_order_);
+  const Graph* graph = shape ? graph_of(*shape) : nullptr;
+  if (graph == nullptr) return false;
+  const std::int64_t rows = std::min(a.q.shape[0], rectangle_rows);
+  const std::size_t dq_bytes = bf16_bytes(rows, shape->dq_row), keys_bytes = bf16_bytes(a.k.shape[0], shape->dk_row);
+  struct Part {
+    RowRange queries, keys;
+    GraphCall call;
+  };
+  std::vector<Part> parts;
+  for (const Rectangle& rectangle : rectangles.list()) {
+    const RowRange keys{rectangle.k_begin, rectangle.k_len};
+    for (std::int64_t begin = 0; begin < rectangle.q_len; begin += rows) {
+      const RowRange queries{rectangle.q_begin + begin, std::min(rows, rectangle.q_len - begin)};
+      parts.push_back({queries, keys, gradients_call(a, *shape, queries, keys, rectangles)});
+    }
+  }
+  std::byte* const memory = working_place(dq_bytes + 2 * keys_bytes + graph->workspace_bytes());
+  if (memory == nullptr) return false;
+  const Tensor dq = contiguous_like(a.dq, memory);
+  const Tensor dk = contiguous_like(a.dk, memory + dq_bytes);
+  const Tensor dv = contiguous_like(a.dv, memory + dq_bytes + keys_bytes);
+  if (!a.accumulate_dkv) {
+    fill(view_of(a.dk), 0.0F, stream_);
+    fill(view_of(a.dv), 0.0F, stream_);
+  }
+  const auto add_rows = [this](const Tensor& sum, const RowRange& range, const Tensor& part) {
+    add(view_of(sum.rows(range.begin, range.count)), view_of(ConstTensor(part.rows(0, range.count))), stream_);
+  };
+  for (Part& part : parts) {
+    part.call.dq = dq.data;
+    part.call.dk = dk.data;
+    part.call.dv = dv.data;
+    run(*graph, part.call, memory + dq_bytes + 2 * keys_bytes, stream_);
+    add_rows(a.dq, part.queries, dq);
+    add_rows(a.dk, part.keys, dk);
+    add_rows(a.dv, part.keys, dv);
+  }
+  ++calls_.backward;
+  return true;
+}
+
 bool Attention::backward(const AttentionBackward& attention, const Documents& documents) {
   const AttentionBackward& a = attention;
   const std::optional<GraphShape> shape = backward_shape(a, documents.sizes(), version().number, in_order_);
@@ -255,7 +327,7 @@ bool Attention::backward(const AttentionBackward& attention, const Documents& do
   // calls write of dk and dv has to be added up. cuDNN writes bf16, which becomes float32 then.
   const bool are_tails = shape->is_tail;
   const bool writes_keys = a.dk.dtype == DType::bf16 && a.dk.is_contiguous() && a.dv.is_contiguous();
-  const bool writes_queries = !are_tails && shape->dq_row == a.dq.stride0;
+  const bool writes_queries = !are_tails && a.dq.dtype == DType::bf16 && shape->dq_row == a.dq.stride0;
   const std::size_t dq_bytes = writes_queries ? 0 : bf16_bytes(a.dq.shape[0], shape->dq_row);
   const std::size_t keys_bytes = writes_keys ? 0 : bf16_bytes(a.dk.shape[0], shape->dk_row);
   std::vector<GraphCall> calls;

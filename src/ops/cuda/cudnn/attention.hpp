@@ -41,6 +41,9 @@ class Attention {
   /// Queues the forward pass over the rectangles and returns true: a call that merges, of these alone. False, and
   /// nothing is queued, where cuDNN does not do it.
   [[nodiscard]] bool merge(const AttentionForward& attention, Rectangles& rectangles);
+  /// The same of the backward pass: a call that accumulates gradients of queries. Each piece's gradients are rounded to
+  /// bf16 before they are added up in float32.
+  [[nodiscard]] bool add_gradients(const AttentionBackward& attention, Rectangles& rectangles);
 
   /// That are launched: those of chains which are repeated do not count.
   [[nodiscard]] const LibraryCalls& calls() const { return calls_; }

@@ -63,7 +63,19 @@ void GraphList::attention_forward(const AttentionForward& attention) {
 
 void GraphList::attention_backward(const AttentionBackward& attention) {
   const ListedPlan& plan = listed(attention.plan);
-  if (plan.documents && !plan.has_rest) note(backward_shape(attention, *plan.documents, version_, in_order_));
+  const auto note_rectangles = [&] {
+    AttentionBackward beside = attention;
+    beside.accumulate_dq = beside.accumulate_dkv = true;
+    note(rectangles_backward_shape(beside, version_, in_order_));
+  };
+  if (attention.accumulate_dq) {
+    if (plan.has_rectangles && !plan.documents) note_rectangles();
+    return;
+  }
+  if (!plan.documents || (plan.has_rest && !are_sums(attention))) return;
+  const std::optional<GraphShape> shape = backward_shape(attention, *plan.documents, version_, in_order_);
+  note(shape);
+  if (shape && plan.has_rectangles) note_rectangles();
 }
 
 std::vector<GraphShape> GraphList::shapes() const {

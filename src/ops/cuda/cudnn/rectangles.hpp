@@ -60,8 +60,8 @@ class Rectangles {
   std::map<std::int64_t, std::int64_t*> offsets_;  ///< by the end
 };
 
-/// Bytes of a PlanPool for the lists of a plan's rectangles. Pure.
-[[nodiscard]] std::size_t rectangle_lists_bytes();
+/// Bytes of a PlanPool for the lists of a plan's rectangles, in both passes or the forward pass alone. Pure.
+[[nodiscard]] std::size_t rectangle_lists_bytes(bool has_backward);
 
 }  // namespace cudnn
 }  // namespace sft::ops::cuda

@@ -17,6 +17,12 @@ bool are_readable(const Heads&... heads) {
   return (is_readable(heads) && ...);
 }
 
+/// Whether cuDNN has a backward pass of what the call reads.
+bool has_backward(const AttentionBackward& a, std::size_t version, bool in_order) {
+  return !a.out.empty() && a.softcap == 0.0F && (!in_order || repeats_backward(version)) &&
+         are_readable(a.q, a.k, a.v, a.out, a.dout);
+}
+
 /// What forward and backward have in common.
 template <class Call>
 GraphShape shape_of(const Call& call, const DocumentSizes& documents, std::int64_t out_row) {
@@ -36,6 +42,10 @@ GraphShape shape_of(const Call& call, const DocumentSizes& documents, std::int64
 }
 
 }  // namespace
+
+bool are_sums(const AttentionBackward& attention) {
+  return attention.dq.dtype == DType::float32 && attention.dk.dtype == DType::float32;
+}
 
 bool is_aligned(const ConstTensor& heads) {
   const std::int64_t elements = 16 / static_cast<std::int64_t>(size_of(heads.dtype));
@@ -76,20 +86,46 @@ std::optional<GraphShape> merge_shape(const AttentionForward& attention, std::si
 std::optional<GraphShape> backward_shape(const AttentionBackward& attention, const DocumentSizes& documents,
                                          std::size_t version, bool in_order) {
   const AttentionBackward& a = attention;
-  if (a.out.empty() || a.accumulate_dq || a.softcap != 0.0F || (in_order && !repeats_backward(version))) return {};
-  if (!are_readable(a.q, a.k, a.v, a.out, a.dout, a.dq)) return {};
-  const bool are_tails = documents.are_tails();
+  if (a.accumulate_dq || !has_backward(a, version, in_order)) return {};
+  const bool are_tails = documents.are_tails(), are_sums = a.dq.dtype == DType::float32;
+  if (!are_sums && !is_readable(a.dq)) return {};
   if (!are_tails && a.accumulate_dkv) return {};
   if (a.dk.dtype != DType::float32 && (are_tails || !are_readable(a.dk, a.dv))) return {};
   GraphShape shape = shape_of(a, documents, a.out.stride0);
   shape.dout_row = a.dout.stride0;
-  shape.dq_row = are_tails ? a.dq.shape[1] * a.dq.shape[2]
-                           : written_dq_row(a.dq.stride0, shape.q_heads, shape.kv_heads, shape.head_dim);
+  shape.dq_row = are_tails || are_sums ? a.dq.shape[1] * a.dq.shape[2]
+                                       : written_dq_row(a.dq.stride0, shape.q_heads, shape.kv_heads, shape.head_dim);
   shape.dk_row = shape.dv_row = a.dk.shape[1] * a.dk.shape[2];
   shape.tokens = documents.tokens;
   shape.key_tokens = documents.key_tokens;
   shape.in_order = in_order;
   return shape;
+}
+
+std::optional<GraphShape> rectangles_backward_shape(const AttentionBackward& attention, std::size_t version,
+                                                    bool in_order) {
+  const AttentionBackward& a = attention;
+  if (!a.accumulate_dq || a.dk.dtype != DType::float32 || !has_backward(a, version, in_order)) return {};
+  const std::int64_t heads = a.q.shape[1], kv_heads = a.k.shape[1], dim = a.q.shape[2];
+  const std::int64_t rows = std::min(a.q.shape[0], rectangle_rows);
+  return GraphShape{.documents = 1,
+                    .longest = rounded_longest(rows),
+                    .q_heads = heads,
+                    .kv_heads = kv_heads,
+                    .head_dim = dim,
+                    .scale = a.scale,
+                    .q_row = a.q.stride0,
+                    .k_row = a.k.stride0,
+                    .v_row = a.v.stride0,
+                    .out_row = a.out.stride0,
+                    .longest_keys = rounded_longest(a.k.shape[0]),
+                    .dout_row = a.dout.stride0,
+                    .dq_row = heads * dim,
+                    .dk_row = kv_heads * dim,
+                    .dv_row = kv_heads * dim,
+                    .tokens = rounded_tokens(rows),
+                    .key_tokens = rounded_tokens(a.k.shape[0]),
+                    .in_order = in_order};
 }
 
 void ExpectedDocuments::add(const DocumentSizes& sizes) {

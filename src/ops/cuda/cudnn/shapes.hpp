@@ -20,11 +20,17 @@ namespace sft::ops::cuda::cudnn {
                                                       std::size_t version);
 /// Of a call that merges, over rectangles.
 [[nodiscard]] std::optional<GraphShape> merge_shape(const AttentionForward& attention, std::size_t version);
-/// Of gradients of keys and values, and of tails those of queries, in rows one behind the other, wherever the call
-/// wants them. in_order: as GraphShape::in_order.
+/// Of gradients of keys and values, and of tails and of float32 sums those of queries, in rows one behind the other,
+/// wherever the call wants them. in_order: as GraphShape::in_order.
 [[nodiscard]] std::optional<GraphShape> backward_shape(const AttentionBackward& attention,
                                                        const DocumentSizes& documents, std::size_t version,
                                                        bool in_order);
+/// Of a call that adds to sums of gradients of queries, over rectangles: all gradients in rows one behind the other.
+[[nodiscard]] std::optional<GraphShape> rectangles_backward_shape(const AttentionBackward& attention,
+                                                                  std::size_t version, bool in_order);
+
+/// Whether the gradients are float32 sums, to which those of other keys can be added.
+[[nodiscard]] bool are_sums(const AttentionBackward& attention);
 
 /// Whether every head begins at a multiple of 16 bytes.
 [[nodiscard]] bool is_aligned(const ConstTensor& heads);
