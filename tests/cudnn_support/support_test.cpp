@@ -209,9 +209,10 @@ BOOST_AUTO_TEST_CASE(rectangles) {
 
 // Gradients of a ring: of whole documents out of the fused product, and of pieces of rectangles.
 BOOST_AUTO_TEST_CASE(rings_backward) {
-  if (!repeats_backward(version().number)) return;
-  const auto check = [](const Heads& heads, std::int64_t keys) {
+  const auto check = [](const Heads& heads, std::int64_t keys, bool in_order = true) {
+    if (in_order && !repeats_backward(version().number)) return;
     GraphShape shape = shape_of(heads, 1, 4096, 4096);
+    shape.in_order = in_order;
     shape.longest_keys = keys;
     shape.key_tokens = keys;
     shape.dq_row = shape.out_row;
@@ -220,11 +221,13 @@ BOOST_AUTO_TEST_CASE(rings_backward) {
     check_graph(heads, shape, planned(shape));
     GraphShape squares = shape_of(heads, 16, 4096, 8192);
     squares.dq_row = shape.out_row;
+    squares.in_order = in_order;
     check_graph(heads, squares, planned(squares));
   };
   for (const Heads& heads : {llama, small, wide, without_groups, odd, of_one_rank}) check(heads, 65'536);
   check(llama, 128);
   check(llama, std::int64_t{1} << 18);
+  for (const Heads& heads : {llama, small}) check(heads, 65'536, /*in_order=*/false);
 }
 
 // Gathered keys: each chunk of a rank's queries in a call, heads some at a time, gradients one behind the other.
