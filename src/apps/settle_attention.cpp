@@ -72,8 +72,11 @@ ops::AttentionTrial try_all(device::Device& device, const std::vector<ops::Atten
   return all;
 }
 
+config::ValidConfig with_attention(const config::ValidConfig& config, config::AttentionChoice choice) {
+  return config.with([choice](config::Config& keys) { keys.device.attention = choice; });
+}
 config::ValidConfig by_kernels_for_all(const config::ValidConfig& config) {
-  return config.with([](config::Config& keys) { keys.device.attention = config::AttentionChoice::own; });
+  return with_attention(config, config::AttentionChoice::own);
 }
 
 /// The first rank's text that is not empty. Collective.
@@ -182,6 +185,8 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
     backward = fmt::format("forward; this program's kernels backward, as {}", why);
   }
   log_event(fmt::format("attention: {} {}, tried beside this program's kernels", library.name, backward));
+  // Ranks that exchange heads need not send the output then, and there is no working memory for it.
+  if (!has_backward) return with_attention(config, config::AttentionChoice::cudnn_forward);
   return config;
 }
 

@@ -85,7 +85,9 @@ exchanged() {
   local name=$1
   shift
   succeeds "exchanged heads by its own kernels, $name" "${on_gpus[@]}" "${exchanges[@]}" "$@" --train.output_dir "own_ulysses_$name"
+  own_sends=$(grep -m1 '^ *sends ' out)
   succeeds "exchanged heads, $name" "${by_cudnn[@]}" "${exchanges[@]}" "$@" --train.output_dir "ulysses_$name"
+  check "the output is sent, too" test "$(grep -m1 '^ *sends ' out)" != "$own_sends"
   check "cuDNN does both passes" grep -qE 'attention: cuDNN 9\.28\.1 forward and backward, tried beside' out
   check "nothing is warned of" test "$(grep -c 'attention: this program' err)" -eq 0
   check "graphs of each pass are compiled at once" \
@@ -94,6 +96,7 @@ exchanged() {
   check "in other bits" differ "own_ulysses_$name" "ulysses_$name"
 }
 exchanged plain
+plain_sends=$own_sends
 succeeds "once more" "${by_cudnn[@]}" "${exchanges[@]}" --train.output_dir ulysses_again
 check "with the same bits" same ulysses_plain ulysses_again
 exchanged replicas --model.num_key_value_heads 1
@@ -104,6 +107,7 @@ SFT_EMULATED_CUDNN_WRONG=backward succeeds "wrong numbers of exchanged heads" "$
 check "it goes on without cuDNN" grep -q 'attention: this program.s kernels, as cuDNN 9.28.1 does not give what they give' err
 check "with its own bits" same own_ulysses_plain wrong_ulysses
 SFT_EMULATED_CUDNN=91800 succeeds "exchanged heads of an old version" "${by_cudnn[@]}" "${exchanges[@]}" --train.output_dir old_ulysses
+check "the output is not sent for nothing" test "$(grep -m1 '^ *sends ' out)" = "$plain_sends"
 check "cuDNN forward alone" grep -q 'forward; this program.s kernels backward, as cuDNN repeats its bits from 9.25 on' out
 check "it trains as with its own kernels" near_in_bf16 own_ulysses_plain old_ulysses
 succeeds "a ring by its own kernels" "${on_gpus[@]}" "${cut[@]}" --parallel.sp_method ring --train.output_dir own_ring

@@ -163,23 +163,6 @@ BOOST_AUTO_TEST_CASE(plans_fit_and_the_fastest_comes_first) {
   }
 }
 
-// Whose attention runs decides which plans are worth a rehearsal: a ring has no backward pass of cuDNN.
-BOOST_AUTO_TEST_CASE(the_attention_that_is_named_decides_what_is_looked_at) {
-  Task t(4);
-  t.task.base.train.precision = config::Precision::bf16;
-  t.task.base.device.attention = config::AttentionChoice::cudnn;
-  t.task.base.parallel.sp_size = 4;
-  t.task.fixed = {"sp_size"};
-  t.task.hardware.rates.attention_backward_flops_per_s = 1e6;
-  t.task.hardware.rates.attention = {};
-  t.task.hardware.rates.attention_cudnn.backward = {{1, 1e15}};
-  const SearchResult result = search_plans(t.task);
-  BOOST_REQUIRE(!result.best.empty());
-  for (const Candidate& plan : result.best) {
-    BOOST_TEST((plan.config->parallel.sp_method != config::SpMethod::ring));
-  }
-}
-
 BOOST_AUTO_TEST_CASE(where_memory_is_scarce_only_what_fits_is_kept) {
   Task t(4);
   const SearchResult roomy = search_plans(t.task);
