@@ -121,9 +121,7 @@ config::ValidConfig settle_hopper(const config::ValidConfig& config, std::int64_
 
 std::vector<ops::AttentionSizes> attention_trials(const config::Config& config, std::int64_t tokens,
                                                   const ops::AttentionLibrary& library) {
-  const ops::AttentionKernels kernels = plan::attention_kernels(config.device);
-  const bool has_backward = ops::has_backward_of_library(kernels) &&
-                            (library.has_backward || kernels == ops::AttentionKernels::cudnn_unordered);
+  const bool has_backward = library.computes_backward(plan::attention_kernels(config.device));
   ops::AttentionSizes sizes = sizes_of(config, tokens, has_backward);
   std::vector<ops::AttentionSizes> trials;
   for (const std::int64_t window : model::attention_windows(config.model)) {
@@ -159,10 +157,9 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
     log_warning(fmt::format("attention: this program's kernels, as {}", why));
     return by_kernels_for_all(config);
   }
+  const ops::AttentionKernels kernels = plan::attention_kernels(config->device);
   ops::AttentionTrial trial;
-  world.agree([&] {
-    trial = try_all(device, attention_trials(config, tokens, library), plan::attention_kernels(config->device));
-  });
+  world.agree([&] { trial = try_all(device, attention_trials(config, tokens, library), kernels); });
   if (const std::string difference = first_of(trial.difference, world); !difference.empty()) {
     log_warning(fmt::format("attention: this program's kernels, as {} does not give what they give: {}", library.name,
                             difference));
@@ -174,14 +171,14 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
         fmt::format("attention: this program's kernels, as {} refuses heads of this model on this GPU", library.name));
     return by_kernels_for_all(config);
   }
-  const bool is_unordered = choice == config::AttentionChoice::cudnn_unordered;
-  std::string backward =
-      is_unordered ? "forward and backward, its sums in any order (no run repeats its bits)" : "forward and backward";
+  std::string backward = ops::sums_in_order(kernels)
+                             ? "forward and backward"
+                             : "forward and backward, its sums in any order (no run repeats its bits)";
   if (choice == config::AttentionChoice::cudnn_forward) {
     backward = "forward; this program's kernels backward";
   } else if (!has_backward) {
     const char* const why =
-        library.has_backward || is_unordered ? "cuDNN refuses it here" : "cuDNN repeats its bits from 9.25 on";
+        library.computes_backward(kernels) ? "cuDNN refuses it here" : "cuDNN repeats its bits from 9.25 on";
     backward = fmt::format("forward; this program's kernels backward, as {}", why);
   }
   log_event(fmt::format("attention: {} {}, tried beside this program's kernels", library.name, backward));

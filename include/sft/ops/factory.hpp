@@ -42,6 +42,11 @@ struct AttentionLibrary {
   std::string name = {};             ///< "cuDNN 9.28.1"
   bool has_backward = false;         ///< that repeats its bits; all have one that does not
   bool has_float32_results = false;  ///< of the forward pass, to which those over other keys are added
+
+  /// Whether it computes the backward pass where `kernels` say that it shall.
+  [[nodiscard]] bool computes_backward(AttentionKernels kernels) const {
+    return has_backward_of_library(kernels) && (has_backward || !sums_in_order(kernels));
+  }
 };
 [[nodiscard]] AttentionLibrary find_attention_library();
 

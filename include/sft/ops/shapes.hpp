@@ -31,6 +31,11 @@ enum class AttentionKernels { own, hopper, cudnn_forward, cudnn, cudnn_unordered
   return kernels == AttentionKernels::cudnn || kernels == AttentionKernels::cudnn_unordered;
 }
 
+/// Whether gradients have the same bits each time.
+[[nodiscard]] constexpr bool sums_in_order(AttentionKernels kernels) {
+  return kernels != AttentionKernels::cudnn_unordered;
+}
+
 /// What the attention of a model needs beside the shapes.
 struct AttentionNeeds {
   // The largest calls of attention_backward that write dk and dv in bf16 rather than float32: their sums may need

@@ -34,7 +34,7 @@ class CudaBackend final : public Backend {
   CudaBackend(device::Stream& stream, AttentionKernels attention, const MatmulAlgorithms* algorithms)
       : CudaBackend(stream) {
     uses_cudnn_ = is_of_library(attention);
-    in_order_ = attention != AttentionKernels::cudnn_unordered;
+    in_order_ = sums_in_order(attention);
     for_hopper_ = attention == AttentionKernels::hopper;
     products_.emplace(native_, ProductLimits{}, algorithms);
     fp8_products_.emplace(native_, ProductLimits{}, algorithms);

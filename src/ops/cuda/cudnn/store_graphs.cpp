@@ -26,8 +26,7 @@ void require_library() {
 
 std::unique_ptr<Backend> make_attention_list(device::Stream& stream, AttentionKernels kernels) {
   require_library();
-  return std::make_unique<cudnn::GraphList>(stream, cudnn::version().number,
-                                            /*in_order=*/kernels != AttentionKernels::cudnn_unordered);
+  return std::make_unique<cudnn::GraphList>(stream, cudnn::version().number, sums_in_order(kernels));
 }
 
 std::vector<AttentionGraph> listed_attention(const Backend& list) {
