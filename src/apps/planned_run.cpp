@@ -36,6 +36,7 @@ plan::Machine planned_machine(const config::ValidConfig& config, std::optional<d
   const int num_ranks = std::min(ranks_per_node, mesh::layout_of(config->parallel).size());
   plan::Machine machine{.kind = device::Kind::cpu,
                         .num_threads = machine::num_threads_of_rank(machine::cores_of_this_process(), num_ranks),
+                        .huge_page_bytes = machine::unasked_huge_page_bytes(),
                         .node_shared_bytes = ModelFolder::shared_bytes(*config)};
   const bool sees_gpu = ops::is_built(device::Kind::cuda) && !machine::visible_gpus().gpus.empty();
   const bool asks_for_gpu =

@@ -218,6 +218,7 @@ struct Ground {
 plan::Machine machine_of(const Ground& on, const std::optional<device::OwnMemory>& own) {
   return {.kind = on.device.kind(),
           .num_threads = machine::num_threads(),
+          .huge_page_bytes = machine::unasked_huge_page_bytes(),
           .gpu_process_bytes = own ? own->used_bytes + plan::later_gpu_bytes : 0,
           .node_shared_bytes = apps::ModelFolder::shared_bytes(*on.config),
           .is_first_of_node = on.session.node().rank() == 0};

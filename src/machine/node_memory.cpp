@@ -84,4 +84,13 @@ std::optional<std::size_t> node_memory_bytes(const fs::path& root) {
   return least;
 }
 
+std::size_t unasked_huge_page_bytes(const fs::path& root) {
+  const fs::path folder = root / "sys/kernel/mm/transparent_hugepage";
+  std::ifstream enabled(folder / "enabled"), size(folder / "hpage_pmd_size");
+  std::string choices;  // "always [madvise] never"
+  std::size_t bytes = 0;
+  if (!std::getline(enabled, choices) || choices.find("[always]") == std::string::npos || !(size >> bytes)) return 0;
+  return bytes;
+}
+
 }  // namespace sft::machine

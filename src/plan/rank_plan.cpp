@@ -277,7 +277,8 @@ bool RankPlan::updates_beside() const {
 
 std::size_t RankPlan::later_process_bytes() const {
   const std::size_t tp_size = place.size(Axis::tp), tp_bytes = tp_size > 1 ? tp_size * later_bytes_of_tp_rank : 0;
-  return start_bytes_ + plan::later_process_bytes + tp_bytes + checkpoint::index_memory_bytes(place) +
+  return start_bytes_ + plan::later_process_bytes + most_huge_pages * machine.huge_page_bytes + tp_bytes +
+         checkpoint::index_memory_bytes(place) +
          ops::product_copies_bytes(machine.kind, machine.num_threads, sizes.shapes());
 }
 

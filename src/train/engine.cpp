@@ -111,7 +111,9 @@ struct StepUnderWay {
 struct Planned {
   Planned(const config::ValidConfig& config_in, const data::MicroBatchLimits& limits, const mesh::Place& place,
           device::Kind kind)
-      : config(config_in), plan(config, limits, place, {kind, machine::num_threads()}), sizes(plan.measure()) {}
+      : config(config_in),
+        plan(config, limits, place, {kind, machine::num_threads(), machine::unasked_huge_page_bytes()}),
+        sizes(plan.measure()) {}
 
   const config::ValidConfig config;
   plan::RankPlan plan;

@@ -19,4 +19,4 @@ if readelf -d build/mpich/bin/sft | grep -q 'libmpi\.so'; then
   exit 1
 fi
 ctest --test-dir build/mpich -j 1 --output-on-failure --no-tests=error \
-  -R '^(mpi_(comm|streams)_np[124]|mpi_program|reference_np[24]|equivalence_meshes_np4|trainer_resume)$'
+  -R '^(mpi_(comm|streams)_np[124]|mpi_program|reference_np[24]|equivalence_meshes_np4|trainer_resume|trainer_memory)$'

@@ -18,6 +18,11 @@ namespace sft::machine {
 /// when the system does not tell. `root` is where /proc and /sys are looked for; only tests have another one.
 [[nodiscard]] std::optional<std::size_t> node_memory_bytes(const std::filesystem::path& root = "/");
 
+/// The size of the pages that the system backs any memory with unasked, and so makes whole of what is used in part
+/// ("transparent huge pages", set to "always"); 0 where it does so with memory alone that asks for it. `root`: as
+/// above.
+[[nodiscard]] std::size_t unasked_huge_page_bytes(const std::filesystem::path& root = "/");
+
 /// The processor cores that a rank's number of threads follows from.
 struct Cores {
   int of_job = 1;                     ///< of this node, for all ranks of the job

@@ -16,7 +16,8 @@ namespace sft::plan {
 /// What a rank computes on, as far as sizes depend on it.
 struct Machine {
   device::Kind kind = device::Kind::cpu;
-  int num_threads = 1;  ///< OpenMP threads of the rank; machine/node.hpp says how many there will be
+  int num_threads = 1;              ///< OpenMP threads of the rank; machine/node.hpp says how many there will be
+  std::size_t huge_page_bytes = 0;  ///< machine::unasked_huge_page_bytes
   /// What CUDA, its libraries and other programs hold of a GPU beside the rank's arenas, or will.
   std::size_t gpu_process_bytes = 0;
   /// What the ranks of a node share of its memory beside the arenas: it is the first one's.
@@ -33,10 +34,15 @@ inline constexpr std::size_t later_process_bytes = std::size_t{1280} << 10;
 /// measured (tests/benchmarks/plan_memory.py).
 inline constexpr std::size_t later_bytes_of_tp_rank = std::size_t{64} << 10;
 
+/// How many pages of Machine::huge_page_bytes a process takes beyond the memory it uses: the heap may have one, and one
+/// the memory that a library takes at once. Measured: none, one or two, by chance.
+inline constexpr std::size_t most_huge_pages = 2;
+
 /// What a GPU takes after the start on top of the arenas: kernels of this program and of its libraries, which CUDA
 /// loads at their first use. An assumption: on an H200 these and the context took 541 MiB together
 /// (docs/benchmarks/2026-11-26-h200.md), of the 768 that are planned where no NCCL is.
 inline constexpr std::size_t later_gpu_bytes = std::size_t{256} << 20;
+
 /// Whose attention GPUs run, as [device] attention says. Pure.
 [[nodiscard]] inline ops::AttentionKernels attention_kernels(const config::Device& device) {
   switch (device.attention) {

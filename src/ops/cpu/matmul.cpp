@@ -167,9 +167,9 @@ std::unique_ptr<MatmulEngine::Plan> MatmulEngine::make_plan(const Matmul& produc
     bias.emplace(dnnl::memory::dims{1, product.c.shape[1]}, type_of(product.bias.dtype), dnnl::memory::format_tag::ab);
   }
   const auto chosen = describe_matmul(engine(), a, b, bias ? &*bias : nullptr, c, attributes);
-  const bool is_slow_bf16 = chosen && product.a.dtype == DType::bf16 &&
-                            (is_faster_in_float32(product.c.shape[0], product.c.shape[1], isa_) ||
-                             std::string(chosen.impl_info_str()).starts_with("ref"));
+  const bool is_slow_bf16 =
+      chosen && product.a.dtype == DType::bf16 &&
+      (is_faster_in_float32(product, isa_) || std::string(chosen.impl_info_str()).starts_with("ref"));
   if (!chosen || is_slow_bf16) return std::make_unique<Plan>(Plan::Way::float32_tiles);
   if (chosen.scratchpad_desc().get_size() > workspace_bytes) {
     const Dims dims(product);
@@ -263,10 +263,12 @@ void MatmulEngine::run_planned(const Matmul& product, Tensor workspace) {
   }
 }
 
-bool MatmulEngine::is_faster_in_float32(std::int64_t m, std::int64_t n, Isa isa) {
-  // So few that reading and converting the other operand takes longer than the multiplications do.
-  const std::int64_t few_rows = isa == Isa::avx512_bf16 ? 32 : 4;
-  return !has_fast_bf16_products(isa) && std::min(m, n) > few_rows;
+bool MatmulEngine::is_faster_in_float32(const Matmul& product, Isa isa) {
+  // So few rows or columns that reading and converting the other operand takes longer than the multiplications do.
+  const std::int64_t few = isa == Isa::avx512_bf16 ? 32 : 4;
+  const bool has_few_columns = product.c.shape[1] <= few,
+             has_few_rows = product.transpose_a && product.c.shape[0] <= few;
+  return !has_fast_bf16_products(isa) && !has_few_columns && !has_few_rows;
 }
 
 bool MatmulEngine::is_small(const Matmul& product, std::size_t workspace_bytes) {
@@ -284,10 +286,8 @@ void MatmulEngine::run_small(const Matmul& product, Tensor workspace) const {
 
 bool MatmulEngine::is_own(const Matmul& product, std::size_t workspace_bytes, Isa isa) {
   const auto num_floats = static_cast<std::int64_t>(workspace_bytes / sizeof(float));
-  const bool
-      is_bf16_of_library =  // whose instructions take less time than copying in float32 does, there being few rows
-      product.a.dtype == DType::bf16 && isa > Isa::avx2 &&
-      !is_faster_in_float32(product.c.shape[0], product.c.shape[1], isa);
+  const bool is_bf16_of_library =  // whose instructions take less time than copying in float32 does
+      product.a.dtype == DType::bf16 && isa > Isa::avx2 && !is_faster_in_float32(product, isa);
   return has_own_products(isa, product.a.dtype) && !is_bf16_of_library && has_one_dtype(product) &&
          num_floats >= least_scratch_floats(arguments_of(product), omp_get_max_threads());
 }

@@ -53,8 +53,10 @@ class MatmulEngine {
   [[nodiscard]] static bool is_small(const Matmul& product, std::size_t workspace_bytes);
   /// Whether it is a product of our own kernels with `isa`, which take no machine code for each shape either.
   [[nodiscard]] static bool is_own(const Matmul& product, std::size_t workspace_bytes, Isa isa);
-  /// Whether float32 tiles take less time than oneDNN's (m, n) product of bf16 numbers with `isa`.
-  [[nodiscard]] static bool is_faster_in_float32(std::int64_t m, std::int64_t n, Isa isa);
+  /// Whether float32 tiles take less time than oneDNN's product of these bf16 numbers with `isa`: unless it is of few
+  /// columns, or the transpose of few (the gradient of a weight with few rows). It does not depend on how many tokens a
+  /// micro-batch has, which rows of other products are: plans count the machine code of the largest for all of them.
+  [[nodiscard]] static bool is_faster_in_float32(const Matmul& product, Isa isa);
 
   /// The product of ops::Backend::matmul. `workspace` is scratch for the duration of the call.
   void run(const Matmul& product, Tensor workspace);

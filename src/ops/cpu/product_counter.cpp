@@ -19,12 +19,6 @@ std::int64_t kept_bytes(std::int64_t bytes, std::int64_t num_products, std::int6
   return num_products <= most ? bytes : bytes / num_products * most;
 }
 
-/// Of the code that products of all sizes share.
-std::int64_t shared_kibibytes(Isa isa) {
-  if (has_fast_bf16_products(isa)) return 2304;
-  return isa <= Isa::avx2 ? 1792 : 1024;
-}
-
 }  // namespace
 
 bool ProductCounter::has_code(const Matmul& product) const {
@@ -84,12 +78,10 @@ ProductCounter::Kinds ProductCounter::pieces_of_experts(std::int64_t most_rows) 
 // "brg:avx512_core" and others: the latter for packed operands on AVX-512, of bf16 numbers where they are multiplied as
 // such. Those of bf16 numbers that are left to it elsewhere have few rows or columns.
 ProductCounter::Code ProductCounter::code_of(const MatmulEngine::Key& key) const {
-  if (isa_ <= Isa::avx2) return Code::shared;
-  if (!key.is_bf16() || has_fast_bf16_products(isa_)) {
-    if (key.has_gaps()) return Code::shared;
-    return isa_ == Isa::amx && key.is_bf16() ? Code::of_tiles : Code::own;
-  }
-  return Code::shared;
+  if (isa_ <= Isa::avx2) return Code::shared_float32;  // tiles of bf16 products too
+  const Code shared = key.is_bf16() ? Code::shared_bf16 : Code::shared_float32;
+  if (key.has_gaps() || (key.is_bf16() && !has_fast_bf16_products(isa_))) return shared;
+  return isa_ == Isa::amx && key.is_bf16() ? Code::of_tiles : Code::own;
 }
 
 // Measured with oneDNN 2.6: heap and memory of machine code that a product adds. Those whose code is shared differ by
@@ -101,7 +93,8 @@ std::int64_t ProductCounter::bytes_of(const Kinds& kinds) const {
       case Code::own:
         kibibytes += key.is_bf16() ? 68 : 66;
         break;
-      case Code::shared:
+      case Code::shared_bf16:
+      case Code::shared_float32:
         kibibytes += 34;
         break;
       case Code::of_tiles:
@@ -112,10 +105,14 @@ std::int64_t ProductCounter::bytes_of(const Kinds& kinds) const {
   return kibibytes * 1024;
 }
 
-// Pages of oneDNN's own code that products touch, whatever their number, and code that many of them share: measured.
+// Pages of oneDNN's own code that products touch, whatever their number, and code that many of them share: measured, as
+// growth of resident memory at the first products of each kind. Code for float32 numbers is made for each
+// transposition, and on AVX-512 in two forms; below AVX2 it copies operands too, which product_copies_bytes has.
 std::int64_t ProductCounter::library_bytes(const std::set<Code>& codes) const {
-  const auto kibibytes_of = [&](Code code, std::int64_t kibibytes) { return codes.contains(code) ? kibibytes : 0; };
-  return (1400 + kibibytes_of(Code::shared, shared_kibibytes(isa_))) * 1024;
+  std::int64_t kibibytes = 1400;
+  if (codes.contains(Code::shared_bf16)) kibibytes += 2400;
+  if (codes.contains(Code::shared_float32)) kibibytes += isa_ <= Isa::avx2 ? 1792 : 6300;
+  return kibibytes * 1024;
 }
 
 std::size_t ProductCounter::code_bytes(const ProductUse& use) const {

@@ -73,6 +73,15 @@ BOOST_FIXTURE_TEST_CASE(is_ram_where_a_limit_exceeds_it, FakeRoot) {
   BOOST_TEST(memory_bytes() == 16 * gibibyte);
 }
 
+BOOST_FIXTURE_TEST_CASE(comes_in_huge_pages_where_the_system_always_gives_them, FakeRoot) {
+  BOOST_TEST(unasked_huge_page_bytes(folder.path()) == 0U);  // a system without them
+  write("sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "2097152\n");
+  write("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+  BOOST_TEST(unasked_huge_page_bytes(folder.path()) == 0U);
+  write("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never\n");
+  BOOST_TEST(unasked_huge_page_bytes(folder.path()) == 2097152U);
+}
+
 BOOST_AUTO_TEST_CASE(is_unknown_where_the_system_does_not_tell) {
   const test::TemporaryFolder empty;
   BOOST_TEST(!node_memory_bytes(empty.path()).has_value());
