@@ -79,6 +79,17 @@ config::ValidConfig by_kernels_for_all(const config::ValidConfig& config) {
   return with_attention(config, config::AttentionChoice::own);
 }
 
+/// Why this program's kernels run the backward pass where cuDNN was to.
+std::string why_no_backward(const config::Config& config, const ops::AttentionLibrary& library) {
+  const std::int64_t head_dim = config.model.head_dim;
+  if (!ops::bounds_backward_of_library(head_dim)) {
+    return fmt::format("cuDNN's memory for heads of {} numbers, no multiple of 16, is not bounded by the tokens",
+                       head_dim);
+  }
+  const bool has_pass = library.computes_backward(plan::attention_kernels(config.device, config.model));
+  return has_pass ? "cuDNN refuses it here" : "cuDNN repeats its bits from 9.25 on";
+}
+
 /// The first rank's text that is not empty. Collective.
 std::string first_of(const std::string& text, const comm::Group& world) {
   const std::vector<std::string> all = world.all_gather(text);
@@ -121,7 +132,7 @@ config::ValidConfig settle_hopper(const config::ValidConfig& config, std::int64_
 
 std::vector<ops::AttentionSizes> attention_trials(const config::Config& config, std::int64_t tokens,
                                                   const ops::AttentionLibrary& library) {
-  const bool has_backward = library.computes_backward(plan::attention_kernels(config.device));
+  const bool has_backward = library.computes_backward(plan::attention_kernels(config.device, config.model));
   ops::AttentionSizes sizes = sizes_of(config, tokens, has_backward);
   std::vector<ops::AttentionSizes> trials;
   for (const std::int64_t window : model::attention_windows(config.model)) {
@@ -157,7 +168,7 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
     log_warning(fmt::format("attention: this program's kernels, as {}", why));
     return by_kernels_for_all(config);
   }
-  const ops::AttentionKernels kernels = plan::attention_kernels(config->device);
+  const ops::AttentionKernels kernels = plan::attention_kernels(config->device, config->model);
   ops::AttentionTrial trial;
   world.agree([&] { trial = try_all(device, attention_trials(config, tokens, library), kernels); });
   if (const std::string difference = first_of(trial.difference, world); !difference.empty()) {
@@ -177,9 +188,7 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
   if (choice == config::AttentionChoice::cudnn_forward) {
     backward = "forward; this program's kernels backward";
   } else if (!has_backward) {
-    const char* const why =
-        library.computes_backward(kernels) ? "cuDNN refuses it here" : "cuDNN repeats its bits from 9.25 on";
-    backward = fmt::format("forward; this program's kernels backward, as {}", why);
+    backward = fmt::format("forward; this program's kernels backward, as {}", why_no_backward(*config, library));
   }
   log_event(fmt::format("attention: {} {}, tried beside this program's kernels", library.name, backward));
   // Ranks that exchange heads need not send the output then, and there is no working memory for it.

@@ -30,6 +30,14 @@ enum class AttentionKernels { own, hopper, cudnn_forward, cudnn, cudnn_unordered
 [[nodiscard]] constexpr bool has_backward_of_library(AttentionKernels kernels) {
   return kernels == AttentionKernels::cudnn || kernels == AttentionKernels::cudnn_unordered;
 }
+/// Whether a library's backward pass of heads of D numbers works in memory that grows with the tokens. That of others
+/// grows with the documents times the longest of them, whatever tokens there are: no plan has room for it.
+[[nodiscard]] constexpr bool bounds_backward_of_library(std::int64_t head_dim) { return head_dim % 16 == 0; }
+/// What `kernels` come to for heads of D numbers.
+[[nodiscard]] constexpr AttentionKernels kernels_for_heads(AttentionKernels kernels, std::int64_t head_dim) {
+  const bool is_left = has_backward_of_library(kernels) && !bounds_backward_of_library(head_dim);
+  return is_left ? AttentionKernels::cudnn_forward : kernels;
+}
 
 /// Whether gradients have the same bits each time.
 [[nodiscard]] constexpr bool sums_in_order(AttentionKernels kernels) {

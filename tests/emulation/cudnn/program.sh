@@ -16,6 +16,7 @@ source "$support/gpu_training.sh"
 export SFT_EMULATED_COMPUTE_CAPABILITY=90 XDG_CACHE_HOME=$work/cache
 
 make_tiny_run 2
+sed -i '/^\[model\]$/a head_dim = 16' tiny.ini  # a multiple of 16, which cuDNN's backward pass takes
 on_gpus=("${train[@]}" --device.backend cuda --train.precision bf16)
 by_cudnn=("${on_gpus[@]}" --device.attention cudnn)
 
@@ -47,6 +48,20 @@ check "it says so" grep -qE 'attention: cuDNN 9\.28\.1 forward; this program.s k
 check "it trains as with its own kernels" near_in_bf16 own forward
 check "no graph of a backward pass is compiled" \
   test "$(find forward_cache -type f | wc -l) $(find forward_cache -name '*backward*' | wc -l)" = "$((stored / 2)) 0"
+
+# Of heads whose backward pass has no bound of memory that a plan could have: said at the start.
+uneven=(--model.head_dim 24)
+succeeds "heads of no multiple of 16 by its own kernels" "${on_gpus[@]}" "${uneven[@]}" --train.output_dir own_uneven
+for choice in cudnn cudnn_unordered; do
+  XDG_CACHE_HOME=$work/uneven_cache succeeds "$choice of such heads" "${on_gpus[@]}" --device.attention "$choice" "${uneven[@]}" \
+    --train.output_dir "uneven_$choice"
+  check "it says why" grep -q 'forward; this program.s kernels backward, as cuDNN.s memory for heads of 24 numbers, no multiple of 16' out
+  check "nothing is warned of" test "$(grep -c 'attention: this program' err)" -eq 0
+  check "no graph of a backward pass is compiled" test -z "$(find uneven_cache -name '*backward*')"
+  check "it trains as with its own kernels" near_in_bf16 own_uneven "uneven_$choice"
+done
+check "neither sums in any order" same uneven_cudnn uneven_cudnn_unordered
+refuses 2 'does not go with model.head_dim = 20' "${by_cudnn[@]}" --model.head_dim 20 --train.output_dir refused_heads
 
 groups=(--train.attention_head_groups 2 --train.activation_checkpointing full)
 succeeds "heads in groups by its own kernels" "${on_gpus[@]}" "${groups[@]}" --train.output_dir own_groups
@@ -235,4 +250,6 @@ check "and of exchanged heads, with their output" \
   test "$(planned "${exchanges[@]}" --device.attention cudnn)" -gt "$(planned "${exchanges[@]}")"
 check "of the backward pass alone" \
   test "$(planned --device.attention cudnn_forward)" -lt "$(planned --device.attention cudnn)"
+check "where heads are no multiple of 16, too" \
+  test "$(planned --device.attention cudnn "${uneven[@]}")" -eq "$(planned --device.attention cudnn_forward "${uneven[@]}")"
 finish_checks

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ops/cuda/cudnn/working_memory.hpp"
+#include "sft/ops/shapes.hpp"
 
 namespace sft::ops::cuda::cudnn {
 
@@ -20,7 +21,7 @@ bool are_readable(const Heads&... heads) {
 /// Whether cuDNN has a backward pass of what the call reads.
 bool has_backward(const AttentionBackward& a, std::size_t version, bool in_order) {
   return !a.out.empty() && a.softcap == 0.0F && (!in_order || repeats_backward(version)) &&
-         are_readable(a.q, a.k, a.v, a.out, a.dout);
+         bounds_backward_of_library(a.q.shape[2]) && are_readable(a.q, a.k, a.v, a.out, a.dout);
 }
 
 /// What forward and backward have in common.
