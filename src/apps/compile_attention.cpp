@@ -34,7 +34,7 @@ void require_cudnn(const config::Config& config, const SftOptions& command) {
   ops::require_built(device::Kind::cuda);
   if (!ops::is_of_library(plan::attention_kernels(config.device, config.model))) {
     throw_config_error("there are no graphs of attention to compile",
-                       fmt::format("device.attention = {} is for the kernels of this program, which are compiled",
+                       fmt::format("device.attention = {} comes to the kernels of this program, which are compiled",
                                    config::write(config.device.attention)),
                        "set device.attention = cudnn, cudnn_forward or cudnn_unordered");
   }

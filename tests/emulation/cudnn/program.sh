@@ -22,6 +22,15 @@ by_cudnn=("${on_gpus[@]}" --device.attention cudnn)
 
 # shellcheck disable=SC2317  # check calls it
 differ() { ! same "$1" "$2"; }
+# other_gradients FOLDER FOLDER: their norms, the same but for the rounding of bf16, and in other bits.
+# shellcheck disable=SC2317
+other_gradients() {
+  local norm='s/.*"grad_norm":\([^,}]*\).*/\1/p'
+  paste <(sed -n "$norm" "$1/metrics.jsonl") <(sed -n "$norm" "$2/metrics.jsonl") | awk -v steps="$num_steps" '
+    NF != 2 { exit 1 }
+    { n += 1; d = $1 - $2; if (d < 0) d = -d; if (d > 1e-2 * $1) bad = 1; if (d > 0) other = 1 }
+    END { exit bad || !other || n != steps }'
+}
 # graphs: how many are stored.
 graphs() { find cache/sft/attention -type f 2>/dev/null | wc -l; }
 
@@ -125,6 +134,36 @@ SFT_EMULATED_CUDNN=91800 succeeds "exchanged heads of an old version" "${by_cudn
 check "the output is not sent for nothing" test "$(grep -m1 '^ *sends ' out)" = "$plain_sends"
 check "cuDNN forward alone" grep -q 'forward; this program.s kernels backward, as cuDNN repeats its bits from 9.25 on' out
 check "it trains as with its own kernels" near_in_bf16 own_ulysses_plain old_ulysses
+# Sinks: its forward pass takes none, its backward pass has them in the log-sum-exp.
+sinks=(--model.attention_sinks true)
+for kind in whole ulysses gathered ring; do
+  options=("${sinks[@]}")
+  [[ $kind == whole ]] || options+=("${cut[@]}" --parallel.sp_method "${kind/gathered/all_gather}")
+  succeeds "sinks by its own kernels, $kind" "${on_gpus[@]}" "${options[@]}" --train.output_dir "own_sinks_$kind"
+  own_sends=$(grep -m1 '^ *sends ' out)
+  succeeds "sinks, $kind" "${by_cudnn[@]}" "${options[@]}" --train.output_dir "sinks_$kind"
+  check "it says what cuDNN does" \
+    grep -qE 'attention: cuDNN 9\.28\.1 backward; this program.s kernels forward, as cuDNN.s forward pass takes no sinks, tried beside' out
+  check "nothing is warned of" test "$(grep -c 'attention: this program' err)" -eq 0
+  check "it trains as with its own kernels" near_in_bf16 "own_sinks_$kind" "sinks_$kind"
+  check "with gradients of cuDNN" other_gradients "own_sinks_$kind" "sinks_$kind"
+  if [[ $kind == ulysses ]]; then
+    check "the output is sent, which its backward pass reads" test "$(grep -m1 '^ *sends ' out)" != "$own_sends"
+  fi
+  # Nothing is left for it.
+  succeeds "its forward pass of sinks, $kind" "${on_gpus[@]}" --device.attention cudnn_forward "${options[@]}" \
+    --train.output_dir "forward_sinks_$kind"
+  check "a warning says so" grep -q 'attention: this program.s kernels, as cuDNN.s forward pass takes no sinks' err
+  check "no output is sent" test "$(grep -m1 '^ *sends ' out)" = "$own_sends"
+  check "with its own bits" same "own_sinks_$kind" "forward_sinks_$kind"
+done
+SFT_EMULATED_CUDNN=91900 succeeds "sinks by an old version" "${by_cudnn[@]}" "${exchanges[@]}" "${sinks[@]}" --train.output_dir old_sinks
+check "a warning says so" grep -q 'attention: this program.s kernels, as cuDNN.s forward pass takes no sinks' err
+check "with its own bits" same own_sinks_ulysses old_sinks
+SFT_EMULATED_CUDNN_WRONG=backward succeeds "wrong numbers of sinks" "${by_cudnn[@]}" "${exchanges[@]}" "${sinks[@]}" \
+  --train.output_dir wrong_sinks
+check "it goes on without cuDNN" grep -q 'attention: this program.s kernels, as cuDNN 9.28.1 does not give what they give' err
+
 succeeds "a ring by its own kernels" "${on_gpus[@]}" "${cut[@]}" --parallel.sp_method ring --train.output_dir own_ring
 succeeds "a ring" "${by_cudnn[@]}" "${cut[@]}" --parallel.sp_method ring --train.output_dir ring
 check "cuDNN does both passes" grep -qE 'attention: cuDNN 9\.28\.1 forward and backward, tried beside' out
@@ -206,6 +245,7 @@ ahead ring "${cut[@]}" --parallel.sp_method ring
 ahead gathered "${gathers[@]}"
 ahead ulysses "${exchanges[@]}"
 ahead replicas "${exchanges[@]}" --model.num_key_value_heads 1
+ahead sinks "${exchanges[@]}" "${sinks[@]}"
 attention=cudnn_unordered ahead unordered
 export XDG_CACHE_HOME=$work/cache
 
@@ -250,6 +290,9 @@ check "and of exchanged heads, with their output" \
   test "$(planned "${exchanges[@]}" --device.attention cudnn)" -gt "$(planned "${exchanges[@]}")"
 check "of the backward pass alone" \
   test "$(planned --device.attention cudnn_forward)" -lt "$(planned --device.attention cudnn)"
+check "with sinks its forward pass needs none" \
+  test "$(planned --device.attention cudnn_forward "${sinks[@]}")" -eq "$(planned "${sinks[@]}")"
+check "and its backward pass does" test "$(planned --device.attention cudnn "${sinks[@]}")" -gt "$(planned "${sinks[@]}")"
 check "where heads are no multiple of 16, too" \
   test "$(planned --device.attention cudnn "${uneven[@]}")" -eq "$(planned --device.attention cudnn_forward "${uneven[@]}")"
 finish_checks
