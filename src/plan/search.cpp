@@ -63,7 +63,8 @@ void keep_promising(const PlanTask& task, std::vector<Candidate>& candidates) {
   constexpr std::size_t most_rehearsed = 64;
   constexpr int most_of_mesh = 3;
   std::vector<std::pair<double, std::size_t>> order;
-  for (std::size_t i = 0; i < candidates.size(); ++i) order.emplace_back(estimated_step_s(task, candidates[i].config), i);
+  for (std::size_t i = 0; i < candidates.size(); ++i)
+    order.emplace_back(estimated_step_s(task, candidates[i].config), i);
   std::ranges::sort(order);
   std::map<MeshAndStage, int> num_of_mesh;
   std::vector<Candidate> kept;

@@ -28,7 +28,7 @@ other_gradients() {
   local norm='s/.*"grad_norm":\([^,}]*\).*/\1/p'
   paste <(sed -n "$norm" "$1/metrics.jsonl") <(sed -n "$norm" "$2/metrics.jsonl") | awk -v steps="$num_steps" '
     NF != 2 { exit 1 }
-    { n += 1; d = $1 - $2; if (d < 0) d = -d; if (d > 1e-2 * $1) bad = 1; if (d > 0) other = 1 }
+    { n += 1; d = $1 - $2; if (d < 0) d = -d; if (d > 2e-3 * $1) bad = 1; if (d > 0) other = 1 }
     END { exit bad || !other || n != steps }'
 }
 # graphs: how many are stored.
@@ -191,6 +191,28 @@ SFT_EMULATED_CUDNN=91800 succeeds "a ring of an old version" "${by_cudnn[@]}" "$
   --train.output_dir old_ring
 check "is not for it" grep -q 'as rows are cut over ranks (cuDNN 9.18.0 gives no float32 results on some rank' err
 check "with its own bits" same own_ring old_ring
+# Rows so long that keys of other ranks go to cuDNN: chunks of 192 tokens, a row of one document and one of two. Rectangles
+# are of 384 x 192, 192 x 384 and 192 x 208 tokens, in calls of at most 128 queries in this program.
+awk 'BEGIN {
+  split("767 559 207", lengths)
+  for (i = 1; i <= 3; ++i) {
+    text = "Words of document " i
+    while (length(text) < lengths[i]) text = text " and " 7 * length(text)
+    printf "{\"text\": \"%s\"}\n", substr(text, 1, lengths[i])
+  }
+}' >long.jsonl
+"$sft_prepare" --input long.jsonl --output long --tokenizer byte --max_length 768 --packing true >/dev/null
+long_ring=("${cut[@]}" --parallel.sp_method ring --data.train_files 'long/*.h5' --model.initializer_range 0.3)
+succeeds "a ring over long rows by its own kernels" "${on_gpus[@]}" "${long_ring[@]}" --train.output_dir own_long_ring
+XDG_CACHE_HOME=$work/long_cache succeeds "a ring over long rows" "${by_cudnn[@]}" "${long_ring[@]}" --train.output_dir long_ring
+check "nothing is warned of" test "$(grep -c 'attention: this program' err)" -eq 0
+# rectangles PASS: graphs of pieces of them that were compiled.
+rectangles() { find long_cache -name "*-$1-d1-l128-*-r[0-9]*" | wc -l; }
+check "rectangles go to cuDNN forward" test "$(rectangles forward)" -ge 2
+check "and backward" test "$(rectangles backward)" -ge 2
+check "it trains as with its own kernels" near_in_bf16 own_long_ring long_ring
+check "with gradients of cuDNN" other_gradients own_long_ring long_ring
+
 gathers=("${cut[@]}" --parallel.sp_method all_gather)
 succeeds "gathered keys by its own kernels" "${on_gpus[@]}" "${gathers[@]}" --train.output_dir own_gathered
 succeeds "gathered keys" "${by_cudnn[@]}" "${gathers[@]}" --train.output_dir gathered

@@ -163,8 +163,8 @@ BOOST_AUTO_TEST_CASE(plans_fit_and_the_fastest_comes_first) {
   }
 }
 
-// Which plans are worth a rehearsal depends on the attention that the run names: where it is slow, not those that compute
-// it again, and where it is fast, not those that move the optimizer's state.
+// Which plans are worth a rehearsal depends on the attention that the run names: where it is slow, not those that
+// compute it again, and where it is fast, not those that move the optimizer's state.
 BOOST_AUTO_TEST_CASE(plans_are_chosen_by_the_attention_that_the_run_names) {
   using config::AttentionChoice;
   Task t(1);
