@@ -32,9 +32,9 @@ namespace {
 
 void require_cudnn(const config::Config& config, const SftOptions& command) {
   ops::require_built(device::Kind::cuda);
-  if (!ops::is_of_library(plan::attention_kernels(config.device))) {
+  if (!ops::is_of_library(plan::attention_kernels(config.device, config.model))) {
     throw_config_error("there are no graphs of attention to compile",
-                       fmt::format("device.attention = {} is for the kernels of this program, which are compiled",
+                       fmt::format("device.attention = {} comes to the kernels of this program, which are compiled",
                                    config::write(config.device.attention)),
                        "set device.attention = cudnn, cudnn_forward or cudnn_unordered");
   }
@@ -68,7 +68,7 @@ std::vector<ops::AttentionGraph> graphs_of(const PlannedRun& run, const ops::Att
   for (const ops::AttentionSizes& sizes :
        attention_trials(run.config, run.datasets.limits(run.config).tokens, library)) {
     const std::unique_ptr<ops::Backend> list =
-        ops::make_attention_list(*stream, plan::attention_kernels(run.config->device));
+        ops::make_attention_list(*stream, plan::attention_kernels(run.config->device, run.config->model));
     ops::note_attention_trial(*list, sizes);
     add(ops::listed_attention(*list));
   }

@@ -56,7 +56,8 @@ ops::AttentionSizes sizes_of(const config::Config& config, std::int64_t tokens, 
           .head_dim = model.head_dim,
           .scale = multiplier != 0.0F ? multiplier : 1.0F / std::sqrt(static_cast<float>(model.head_dim)),
           .has_backward = has_backward,
-          .keys = keys};
+          .keys = keys,
+          .has_sinks = model.attention_sinks};
 }
 
 /// Makes all trials: all have to agree, and passes that a library does for some count.
@@ -77,6 +78,25 @@ config::ValidConfig with_attention(const config::ValidConfig& config, config::At
 }
 config::ValidConfig by_kernels_for_all(const config::ValidConfig& config) {
   return with_attention(config, config::AttentionChoice::own);
+}
+
+/// Why this program's kernels run the backward pass where cuDNN was to.
+std::string why_no_backward(const config::Config& config, const ops::AttentionLibrary& library) {
+  const std::int64_t head_dim = config.model.head_dim;
+  if (!ops::bounds_backward_of_library(head_dim)) {
+    return fmt::format("cuDNN's memory for heads of {} numbers, no multiple of 16, is not bounded by the tokens",
+                       head_dim);
+  }
+  const bool has_pass = library.computes_backward(plan::attention_kernels(config.device, config.model));
+  return has_pass ? "cuDNN refuses it here" : "cuDNN repeats its bits from 9.25 on";
+}
+
+constexpr const char* no_forward_of_sinks = "cuDNN's forward pass takes no sinks";
+
+/// This program's kernels for all GPUs in the place of cuDNN.
+config::ValidConfig without_library(const config::ValidConfig& config, const std::string& why) {
+  log_warning(fmt::format("attention: this program's kernels, as {}", why));
+  return by_kernels_for_all(config);
 }
 
 /// The first rank's text that is not empty. Collective.
@@ -121,7 +141,7 @@ config::ValidConfig settle_hopper(const config::ValidConfig& config, std::int64_
 
 std::vector<ops::AttentionSizes> attention_trials(const config::Config& config, std::int64_t tokens,
                                                   const ops::AttentionLibrary& library) {
-  const bool has_backward = library.computes_backward(plan::attention_kernels(config.device));
+  const bool has_backward = library.computes_backward(plan::attention_kernels(config.device, config.model));
   ops::AttentionSizes sizes = sizes_of(config, tokens, has_backward);
   std::vector<ops::AttentionSizes> trials;
   for (const std::int64_t window : model::attention_windows(config.model)) {
@@ -133,6 +153,7 @@ std::vector<ops::AttentionSizes> attention_trials(const config::Config& config, 
 }
 
 std::string why_no_library(const config::Config& config, const ops::AttentionLibrary& library) {
+  if (!ops::is_of_library(plan::attention_kernels(config.device, config.model))) return no_forward_of_sinks;
   if (keys_of(config.parallel) != ops::TrialKeys::rounds || library.has_float32_results) return {};
   return fmt::format(
       "rows are cut over ranks ({} gives no float32 results on some rank, which those over other ranks' keys are "
@@ -154,34 +175,29 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
   });
   library.has_float32_results = on_all(library.has_float32_results, world);
   if (const std::string why = why_no_library(config, library); !why.empty()) {
-    log_warning(fmt::format("attention: this program's kernels, as {}", why));
-    return by_kernels_for_all(config);
+    return without_library(config, why);
   }
-  const ops::AttentionKernels kernels = plan::attention_kernels(config->device);
+  const ops::AttentionKernels kernels = plan::attention_kernels(config->device, config->model);
   ops::AttentionTrial trial;
   world.agree([&] { trial = try_all(device, attention_trials(config, tokens, library), kernels); });
   if (const std::string difference = first_of(trial.difference, world); !difference.empty()) {
-    log_warning(fmt::format("attention: this program's kernels, as {} does not give what they give: {}", library.name,
-                            difference));
-    return by_kernels_for_all(config);
+    return without_library(config, fmt::format("{} does not give what they give: {}", library.name, difference));
   }
   const bool has_forward = on_all(trial.has_forward, world), has_backward = on_all(trial.has_backward, world);
+  const bool has_sinks = config->model.attention_sinks;
+  if (!has_backward && has_sinks) return without_library(config, no_forward_of_sinks);
   if (!has_forward && !has_backward) {
-    log_warning(
-        fmt::format("attention: this program's kernels, as {} refuses heads of this model on this GPU", library.name));
-    return by_kernels_for_all(config);
+    return without_library(config, fmt::format("{} refuses heads of this model on this GPU", library.name));
   }
-  std::string backward = ops::sums_in_order(kernels)
-                             ? "forward and backward"
-                             : "forward and backward, its sums in any order (no run repeats its bits)";
+  std::string passes = has_sinks ? "backward" : "forward and backward";
+  if (!ops::sums_in_order(kernels)) passes += ", its sums in any order (no run repeats its bits)";
+  if (has_sinks) passes += fmt::format("; this program's kernels forward, as {}", no_forward_of_sinks);
   if (choice == config::AttentionChoice::cudnn_forward) {
-    backward = "forward; this program's kernels backward";
+    passes = "forward; this program's kernels backward";
   } else if (!has_backward) {
-    const char* const why =
-        library.computes_backward(kernels) ? "cuDNN refuses it here" : "cuDNN repeats its bits from 9.25 on";
-    backward = fmt::format("forward; this program's kernels backward, as {}", why);
+    passes = fmt::format("forward; this program's kernels backward, as {}", why_no_backward(*config, library));
   }
-  log_event(fmt::format("attention: {} {}, tried beside this program's kernels", library.name, backward));
+  log_event(fmt::format("attention: {} {}, tried beside this program's kernels", library.name, passes));
   // Ranks that exchange heads need not send the output then, and there is no working memory for it.
   if (!has_backward) return with_attention(config, config::AttentionChoice::cudnn_forward);
   return config;

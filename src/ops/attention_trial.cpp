@@ -100,6 +100,7 @@ class Layer {
       sums = add(DType::float32, tokens, own);
       gradient_sums = add(DType::float32, tokens, own + of_keys);
     }
+    if (sizes.has_sinks && sizes.keys != TrialKeys::rounds) sinks = add(DType::float32, 1, sizes.q_heads);
     kv = qkv.columns(own, of_keys);
     dkv = dqkv.columns(own, of_keys);
     if (sizes.keys != TrialKeys::gathered) return;
@@ -118,7 +119,8 @@ class Layer {
                                .out = is_round ? heads(sums, 0, h) : output,
                                .lse = lse,
                                .scale = sizes_.scale,
-                               .plan = plan});
+                               .plan = plan,
+                               .sinks = sinks.empty() ? sinks : sinks.view({h})});
     if (is_round) backend.copy(out, sums);
     backend.attention_delta(delta, output, gradient);
     AttentionBackward backward{.q = heads(qkv, 0, h),
@@ -140,6 +142,7 @@ class Layer {
   [[nodiscard]] bool has_own_keys() const { return sizes_.keys == TrialKeys::gathered; }
 
   Tensor qkv, dqkv, out, dout, lse, delta;
+  Tensor sinks;                ///< (1, q_heads), or empty
   Tensor kv, dkv;              ///< columns of qkv and dqkv, or tensors of their own
   Tensor sums, gradient_sums;  ///< the output, and dqkv, in float32, of a round
 
@@ -212,6 +215,7 @@ class Side {
   void fill(Layer& layer) {
     backend_->fill_normal(layer.qkv, /*seed=*/1, 0, 1.5F);
     backend_->fill_normal(layer.dout, /*seed=*/2, 0, 1.0F);
+    if (!layer.sinks.empty()) backend_->fill_normal(layer.sinks, /*seed=*/4, 0, 1.0F);
     if (layer.has_own_keys()) {
       backend_->fill_normal(layer.kv, /*seed=*/3, 0, 1.5F);
       backend_->fill(layer.dqkv, 0.0F);

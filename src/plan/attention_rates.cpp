@@ -9,16 +9,19 @@ device::Rates with_attention_of(device::Rates rates, const config::Config& confi
   const auto take = [](std::vector<device::ProductRate>& rate, const std::vector<device::ProductRate>& of_choice) {
     if (!of_choice.empty()) rate = of_choice;
   };
-  switch (attention_kernels(config.device)) {
+  const auto take_forward = [&] {
+    if (!config.model.attention_sinks) take(rates.attention.forward, rates.attention_cudnn.forward);
+  };
+  switch (attention_kernels(config.device, config.model)) {
     case ops::AttentionKernels::cudnn_unordered:
       take(rates.attention.backward, rates.attention_cudnn_unordered.backward);
-      take(rates.attention.forward, rates.attention_cudnn.forward);
+      take_forward();
       break;
     case ops::AttentionKernels::cudnn:
       take(rates.attention.backward, rates.attention_cudnn.backward);
       [[fallthrough]];
     case ops::AttentionKernels::cudnn_forward:
-      take(rates.attention.forward, rates.attention_cudnn.forward);
+      take_forward();
       break;
     case ops::AttentionKernels::hopper:
       take(rates.attention.forward, rates.attention_hopper.forward);

@@ -66,7 +66,7 @@ parallel::SequenceShape sequence_shape(const config::Model& model, const config:
           .multiplier = static_cast<float>(model.attention_multiplier),
           .softcap = static_cast<float>(model.attn_logit_softcapping),
           .num_kinds = model::attention_windows(model).size(),
-          .kernels = attention_kernels(device)};
+          .kernels = attention_kernels(device, model)};
 }
 
 parallel::MasterWeights master_weights(const config::Train& train) {

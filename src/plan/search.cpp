@@ -58,55 +58,13 @@ MeshAndStage mesh_of(const config::ValidConfig& config) {
   return {mesh::layout_of(parallel).describe(), parallel.zero_stage, parallel.reshard_after_forward, has_pieces};
 }
 
-/// Seconds of a step by its operations and bytes alone: which candidates are worth a rehearsal, and nothing else.
-double estimate_s(const PlanTask& task, const config::ValidConfig& config) {
-  const config::Config& c = *config;
-  const config::Parallel& mesh = c.parallel;
-  const Hardware& hardware = task.hardware;
-  const auto micro_batches = static_cast<double>(c.train.gradient_accumulation_steps);
-  const RowLengths lengths = task.lengths.value_or(RowLengths::of_full_rows(task.max_length));
-  const double row_tokens = lengths.row_tokens / mesh.sp_size;
-  const double tokens = static_cast<double>(c.train.per_device_train_batch_size) * row_tokens;
-  const double weights = static_cast<double>(c.model.num_parameters()) / mesh.tp_size;
-  const bool computes_again = c.train.activation_checkpointing == config::ActivationCheckpointing::full;
-  const auto width = static_cast<double>(c.model.hidden_size), layers = static_cast<double>(c.model.num_hidden_layers);
-  const double matmul = static_cast<double>(c.model.num_matmul_parameters()) / mesh.tp_size;
-  const double heads = static_cast<double>(c.model.num_attention_heads * c.model.head_dim) / mesh.tp_size;
-  const double pairs = tokens * lengths.document_tokens / 2;
-  const double rate =
-      hardware.rates.product_flops_per_s(static_cast<std::int64_t>(tokens), c.model.hidden_size,
-                                         std::max<std::int64_t>(1, c.model.intermediate_size / mesh.tp_size));
-  const device::Rates rates = with_attention_of(hardware.rates, c);
-  const double head_pairs = layers * heads * pairs, keys = lengths.document_tokens / 2;
-  const double attention_s = rates.attention_forward_s((computes_again ? 8 : 4) * head_pairs, keys, /*num_bytes=*/0) +
-                             rates.attention_backward_s(10 * head_pairs, keys, /*num_bytes=*/0);
-  const double ops_s = (computes_again ? 8 : 6) * matmul * tokens / rate + attention_s;
-  const int shards = mesh.zero_stage == 0 ? 1 : mesh.dp_shard_size * mesh.sp_size;
-  const bool is_in_node = shards * mesh.tp_size <= hardware.ranks_per_node;
-  const double links = std::max(1, hardware.ranks_per_node / mesh.tp_size);
-  const double shard_rate =
-      is_in_node ? hardware.network.within.bytes_per_s
-                 : std::min(hardware.network.within.bytes_per_s, links * hardware.network.between.bytes_per_s);
-  // Gradients take four, a gather of the weights takes two, or one in fp8; that of neighbours goes over their links.
-  const double gathers = mesh.zero_stage < 3 ? 0 : mesh.reshard_after_forward == config::Reshard::always ? 2 : 1;
-  const double shared_bytes =
-      shards > 1 && mesh.zero_stage >= 2 ? weights * (4 + (model::sends_fp8(config) ? 1 : 2) * gathers) : 0;
-  const double tp_s = mesh.tp_size == 1 ? 0 : layers * 6 * tokens * width * 4 / hardware.network.within.bytes_per_s;
-  const double link_s = mesh.sp_size * mesh.tp_size > hardware.ranks_per_node
-                            ? layers * 8 * tokens * width / hardware.network.between.bytes_per_s
-                            : 0;
-  const double moved_bytes =
-      c.train.offload_optimizer == config::Offload::none ? 0 : 16 * weights / std::max(shards, 1);
-  return micro_batches * (std::max(ops_s, shared_bytes / shard_rate) + tp_s + link_s) +
-         moved_bytes / hardware.rates.host_bytes_per_s;
-}
-
 /// Leaves those that can be among the fastest: some of each mesh and stage, and of these the best by estimate.
 void keep_promising(const PlanTask& task, std::vector<Candidate>& candidates) {
   constexpr std::size_t most_rehearsed = 64;
   constexpr int most_of_mesh = 3;
   std::vector<std::pair<double, std::size_t>> order;
-  for (std::size_t i = 0; i < candidates.size(); ++i) order.emplace_back(estimate_s(task, candidates[i].config), i);
+  for (std::size_t i = 0; i < candidates.size(); ++i)
+    order.emplace_back(estimated_step_s(task, candidates[i].config), i);
   std::ranges::sort(order);
   std::map<MeshAndStage, int> num_of_mesh;
   std::vector<Candidate> kept;
@@ -175,6 +133,48 @@ PlannedMemory memory_of_ranks(const PlanTask& task, const config::ValidConfig& c
 constexpr std::int64_t most_tokens = std::int64_t{1} << 24;
 
 }  // namespace
+
+double estimated_step_s(const PlanTask& task, const config::ValidConfig& config) {
+  const config::Config& c = *config;
+  const config::Parallel& mesh = c.parallel;
+  const Hardware& hardware = task.hardware;
+  const auto micro_batches = static_cast<double>(c.train.gradient_accumulation_steps);
+  const RowLengths lengths = task.lengths.value_or(RowLengths::of_full_rows(task.max_length));
+  const double row_tokens = lengths.row_tokens / mesh.sp_size;
+  const double tokens = static_cast<double>(c.train.per_device_train_batch_size) * row_tokens;
+  const double weights = static_cast<double>(c.model.num_parameters()) / mesh.tp_size;
+  const bool computes_again = c.train.activation_checkpointing == config::ActivationCheckpointing::full;
+  const auto width = static_cast<double>(c.model.hidden_size), layers = static_cast<double>(c.model.num_hidden_layers);
+  const double matmul = static_cast<double>(c.model.num_matmul_parameters()) / mesh.tp_size;
+  const double heads = static_cast<double>(c.model.num_attention_heads * c.model.head_dim) / mesh.tp_size;
+  const double pairs = tokens * lengths.document_tokens / 2;
+  const double rate =
+      hardware.rates.product_flops_per_s(static_cast<std::int64_t>(tokens), c.model.hidden_size,
+                                         std::max<std::int64_t>(1, c.model.intermediate_size / mesh.tp_size));
+  const device::Rates rates = with_attention_of(hardware.rates, c);
+  const double head_pairs = layers * heads * pairs, keys = lengths.document_tokens / 2;
+  const double attention_s = rates.attention_forward_s((computes_again ? 8 : 4) * head_pairs, keys, /*num_bytes=*/0) +
+                             rates.attention_backward_s(10 * head_pairs, keys, /*num_bytes=*/0);
+  const double ops_s = (computes_again ? 8 : 6) * matmul * tokens / rate + attention_s;
+  const int shards = mesh.zero_stage == 0 ? 1 : mesh.dp_shard_size * mesh.sp_size;
+  const bool is_in_node = shards * mesh.tp_size <= hardware.ranks_per_node;
+  const double links = std::max(1, hardware.ranks_per_node / mesh.tp_size);
+  const double shard_rate =
+      is_in_node ? hardware.network.within.bytes_per_s
+                 : std::min(hardware.network.within.bytes_per_s, links * hardware.network.between.bytes_per_s);
+  // Gradients take four, a gather of the weights takes two, or one in fp8; that of neighbours goes over their links.
+  const double gathers = mesh.zero_stage < 3 ? 0 : mesh.reshard_after_forward == config::Reshard::always ? 2 : 1;
+  const double shared_bytes =
+      shards > 1 && mesh.zero_stage >= 2 ? weights * (4 + (model::sends_fp8(config) ? 1 : 2) * gathers) : 0;
+  const double tp_s = mesh.tp_size == 1 ? 0 : layers * 6 * tokens * width * 4 / hardware.network.within.bytes_per_s;
+  const double link_s = mesh.sp_size * mesh.tp_size > hardware.ranks_per_node
+                            ? layers * 8 * tokens * width / hardware.network.between.bytes_per_s
+                            : 0;
+  const double moved_bytes =
+      c.train.offload_optimizer == config::Offload::none ? 0 : 16 * weights / std::max(shards, 1);
+  return micro_batches * (std::max(ops_s, shared_bytes / shard_rate) + tp_s + link_s) +
+         moved_bytes / hardware.rates.host_bytes_per_s;
+}
 
 StepTime plan_candidate_time(const PlanTask& task, const config::ValidConfig& config) {
   const RowLengths lengths = task.lengths.value_or(RowLengths::of_full_rows(task.max_length));

@@ -162,7 +162,7 @@ RankWorkers::RankWorkers(RankPlan& plan, const config::Config& config, const mes
                          device::Device& device, comm::Collectives& collectives, Work work,
                          const ops::MatmulAlgorithms* algorithms)
     : UnitWorkers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, plan.sizes.token_slices > 1,
-                  plan.tp_wire, device, collectives, work, attention_kernels(config.device), algorithms,
+                  plan.tp_wire, device, collectives, work, attention_kernels(config.device, config.model), algorithms,
                   plan.repeats_launches),
       step_ops(make_step_ops(plan, device, *streams.optimizer, work)),
       attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *streams.ring)),

@@ -325,7 +325,7 @@ ExitStatus Trainer::run_steps() {
 
   const data::LoaderPlan loader = plan::loader_plan(config, run_.place, positions_.num_rows, position_.step, last_step_,
                                                     run_.datasets.limits(config), positions_.origin);
-  if (ops::is_of_library(plan::attention_kernels(config->device))) {
+  if (ops::is_of_library(plan::attention_kernels(config->device, config->model))) {
     expect_attention(run_.engine.backend(), run_.datasets.train, loader, run_.groups.rows);
     if (run_.datasets.eval) {
       expect_attention(run_.engine.backend(), *run_.datasets.eval,

@@ -59,10 +59,10 @@ bool parse(int argc, char** argv, Options& options) {
   return line.parse(argc, argv);
 }
 
-ops::AttentionKernels kernels_of(const std::string& attention) {
+ops::AttentionKernels kernels_of(const std::string& attention, const config::Model& model) {
   config::Device keys;
   config::read(attention, keys.attention);
-  return plan::attention_kernels(keys);
+  return plan::attention_kernels(keys, model);
 }
 
 bench::OpBenchOptions bench_options(const Options& options, const config::Model& model) {
@@ -84,7 +84,7 @@ bench::OpBenchOptions bench_options(const Options& options, const config::Model&
                           : is_cuda                ? 8192
                                                    : 2048,
           .peak_tflops = options.peak_tflops,
-          .attention = kernels_of(options.attention)};
+          .attention = kernels_of(options.attention, model)};
 }
 
 /// The ops of one model, in one dtype.
@@ -97,7 +97,7 @@ class ModelOps {
     config::read(options.checkpointing, checkpointing);
     is_recomputed_ = checkpointing == config::ActivationCheckpointing::full;
     joins_again_ = checkpointing != config::ActivationCheckpointing::none;
-    has_library_backward_ = ops::has_backward_of_library(kernels_of(options.attention));
+    has_library_backward_ = ops::has_backward_of_library(kernels_of(options.attention, model));
     const ops::Shapes shapes = bench_options(options, model).shapes;
     head_rows = ops::loss_chunk_tokens(bench_options(options, model).kind, shapes);
     num_chunks_ = (T + head_rows - 1) / head_rows;

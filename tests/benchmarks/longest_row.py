@@ -20,50 +20,13 @@ ROOT = Path(__file__).resolve().parents[2]
 USABLE = 0.98  # of a GPU's memory, as --dry-run has it
 GIB = 2**30
 
-MODELS = {
-    "llama3-8b": """hidden_size = 4096
-num_hidden_layers = 32
-num_attention_heads = 32
-num_key_value_heads = 8
-head_dim = 128
-intermediate_size = 14336
-vocab_size = 128256
-rope_theta = 500000
-rms_norm_eps = 1e-5""",
-    "qwen3-8b": """hidden_size = 4096
-num_hidden_layers = 36
-num_attention_heads = 32
-num_key_value_heads = 8
-head_dim = 128
-intermediate_size = 12288
-vocab_size = 151936
-qk_norm = true
-rope_theta = 1000000
-rms_norm_eps = 1e-6""",
-}
-
-RUN = """[model]
-{model}
-[train]
-per_device_train_batch_size = 1
-activation_checkpointing = full
-mlp_tile_tokens = 8192
-max_steps = 1
-[optimizer]
-max_grad_norm = 0
-[checkpoint]
-save_steps = 0
-async = false
-[device]
-backend = cuda
-attention = own
-"""
+RUNS = Path(__file__).resolve().parent / "long_rows"
 
 
 class Planner:
     def __init__(self, build, model, machine, num_ranks, keys, folder):
         self.ini = Path(folder) / "run.ini"
-        self.ini.write_text(RUN.format(model=MODELS[model]))
+        self.ini.write_text((RUNS / f"{model}.ini").read_text() + (RUNS / "run.ini").read_text())
         self.command = [f"{build}/bin/sft", str(self.ini), "--dry-run", "--json", "--machine", machine, "--num_ranks",
                         num_ranks, "--num_rows", "1", *keys]
 

@@ -22,6 +22,7 @@
 #include "ops/cuda/cudnn/graph.hpp"
 #include "ops/cuda/cudnn/graph_set.hpp"
 #include "ops/cuda/cudnn/working_memory.hpp"
+#include "sft/ops/shapes.hpp"
 
 namespace sft::ops::cuda::cudnn {
 
@@ -55,7 +56,8 @@ struct Heads {
 };
 constexpr Heads llama{"Llama 3.1 8B", 32, 8, 128}, small{"Qwen 2.5 0.5B", 14, 2, 64}, wide{"Gemma 2 9B", 16, 8, 256},
     without_groups{"Llama 2 7B", 32, 32, 128}, odd{"Phi 2", 32, 32, 80}, of_one_rank{"of 70B at tp 8", 8, 1, 128},
-    mistral{"Mistral 7B", 32, 8, 128}, gemma{"Gemma 3 4B", 8, 4, 256}, olmo{"OLMo 3 7B", 32, 32, 128};
+    mistral{"Mistral 7B", 32, 8, 128}, gemma{"Gemma 3 4B", 8, 4, 256}, olmo{"OLMo 3 7B", 32, 32, 128},
+    uneven{"Danube 3 4B", 32, 8, 120};  // no multiple of 16
 
 GraphShape shape_of(const Heads& heads, std::int64_t documents, std::int64_t longest, std::int64_t tokens) {
   GraphShape shape{.documents = documents,
@@ -125,7 +127,7 @@ BOOST_AUTO_TEST_SUITE(cudnn_support)
 BOOST_AUTO_TEST_CASE(forward) {
   check_shape(llama, 16, 4096, 0);
   check_shape(llama, 1, std::int64_t{1} << 20, 0);
-  for (const Heads& heads : {small, wide, without_groups, odd, of_one_rank}) check_shape(heads, 16, 4096, 0);
+  for (const Heads& heads : {small, wide, without_groups, odd, of_one_rank, uneven}) check_shape(heads, 16, 4096, 0);
 }
 
 BOOST_AUTO_TEST_CASE(backward) {
@@ -163,6 +165,21 @@ BOOST_AUTO_TEST_CASE(backward_in_any_order) {
   tail.is_tail = true;
   tail.in_order = false;
   check_graph(of_one_rank, tail, planned(tail));
+}
+
+// Why such heads are not for it (ops::bounds_backward_of_library).
+BOOST_AUTO_TEST_CASE(backward_of_heads_of_no_multiple_of_16_grows_with_documents) {
+  constexpr std::int64_t longest = 4096;
+  for (const std::int64_t dim : {8, 72, 120, 200}) {
+    BOOST_TEST(!ops::bounds_backward_of_library(dim));
+    const Heads heads{"any", 32, 8, dim};
+    for (const std::int64_t documents : {1, 16, 64}) {
+      GraphShape shape = shape_of(heads, documents, longest, 8192);
+      shape.in_order = false;
+      const std::int64_t sums = documents * longest * heads.num * (dim + 1);
+      BOOST_TEST(Graph(library(), shape).workspace_bytes() >= static_cast<std::size_t>(sums) * sizeof(float), dim);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(windows) {

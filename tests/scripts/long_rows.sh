@@ -9,43 +9,16 @@ set -euo pipefail
 sft=$1
 # shellcheck source=tests/support/checks.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")/../support" && pwd)/checks.sh"
+runs=$(cd "$(dirname "${BASH_SOURCE[0]}")/../benchmarks/long_rows" && pwd)
 
-# run_ini FILE LAYERS COLUMNS VOCABULARY LINE...: a run of an 8B model, whose lines are more of [model].
-run_ini() {
-  cat >"$1" <<INI
-[model]
-hidden_size = 4096
-num_hidden_layers = $2
-num_attention_heads = 32
-num_key_value_heads = 8
-head_dim = 128
-intermediate_size = $3
-vocab_size = $4
-$(printf '%s\n' "${@:5}")
-[train]
-per_device_train_batch_size = 1
-activation_checkpointing = full
-activation_offload = true
-offload_optimizer = host
-offload_parameters = host
-mlp_tile_tokens = 8192
-max_steps = 1
-[optimizer]
-max_grad_norm = 0
-[checkpoint]
-save_steps = 0
-async = false
-[device]
-backend = cuda
-attention = own
-INI
-}
-run_ini llama.ini 32 14336 128256 'rope_theta = 500000'
-run_ini qwen.ini 36 12288 151936 'qk_norm = true' 'rope_theta = 1000000'
+for model in llama3-8b qwen3-8b; do cat "$runs/$model.ini" "$runs/run.ini" >"$model.ini"; done
 
-# plan FILE MACHINE RANKS TOKENS WORD...: a dry run of one row.
+# plan FILE MACHINE RANKS TOKENS WORD...: a dry run of one row, with what can be on the host there.
 # shellcheck disable=SC2317  # succeeds calls it
-plan() { "$sft" "$1" --dry-run --json --machine "$2" --num_ranks "$3" --num_rows 1 --max_length "$4" "${@:5}"; }
+plan() {
+  "$sft" "$1" --dry-run --json --machine "$2" --num_ranks "$3" --num_rows 1 --max_length "$4" --train.activation_offload true \
+    --train.offload_optimizer host --train.offload_parameters host "${@:5}"
+}
 # fits WORD: whether the last plan does, true or false.
 # shellcheck disable=SC2317  # check calls it
 fits() { python3 -c 'import json; print(json.dumps(json.load(open("out"))["fits"]["fits"]))' | grep -qx "$1"; }
@@ -59,20 +32,20 @@ gibibytes() {
 takes() { python3 -c 'import sys; low, taken, high = map(float, sys.argv[1:]); sys.exit(not low < taken < high)' "$1" "$(gibibytes out)" "$2"; }
 
 pure=(--train.precision pure_bf16 --optimizer.moments_dtype bf16)
-succeeds "two million tokens on one H200" plan llama.ini h200x1 1 2000000 "${pure[@]}" --train.attention_head_groups 1
+succeeds "two million tokens on one H200" plan llama3-8b.ini h200x1 1 2000000 "${pure[@]}" --train.attention_head_groups 1
 check "there is room" fits true
 check "in 66,529 bytes a token" takes 131 132
-succeeds "2.4 million with heads in groups" plan llama.ini h200x1 1 2400000 "${pure[@]}" --train.attention_head_groups 8
+succeeds "2.4 million with heads in groups" plan llama3-8b.ini h200x1 1 2400000 "${pure[@]}" --train.attention_head_groups 8
 check "in 56,689 bytes a token" takes 134 135
 check "there is room" fits true
-succeeds "2.5 million" plan llama.ini h200x1 1 2500000 "${pure[@]}" --train.attention_head_groups 8
+succeeds "2.5 million" plan llama3-8b.ini h200x1 1 2500000 "${pure[@]}" --train.attention_head_groups 8
 check "there is none" fits false
 for method in ring ulysses all_gather; do
-  succeeds "eight million on eight H200, $method" plan llama.ini h200x8 8 8000000 "${pure[@]}" --parallel.sp_size 8 \
+  succeeds "eight million on eight H200, $method" plan llama3-8b.ini h200x8 8 8000000 "${pure[@]}" --parallel.sp_size 8 \
     --parallel.sp_method "$method"
   check "there is room" fits true
 done
-succeeds "TRL's row of a million on eight H100" plan qwen.ini h100x8 8 1048576 --parallel.sp_size 8 --parallel.sp_method ulysses
+succeeds "TRL's row of a million on eight H100" plan qwen3-8b.ini h100x8 8 1048576 --parallel.sp_size 8 --parallel.sp_method ulysses
 check "there is room" fits true
 check "in half of the 56.2 GB that TRL reports" takes 20 27
 finish_checks

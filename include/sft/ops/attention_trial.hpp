@@ -26,6 +26,7 @@ struct AttentionSizes {
   bool has_backward;        ///< whether the library's backward pass is asked for
   std::int64_t window = 0;  ///< how far back a query sees, itself included; 0: all of its document
   TrialKeys keys = TrialKeys::own;
+  bool has_sinks = false;  ///< but in rounds, of which the first one alone, for this program's kernels, has any
 };
 
 struct AttentionTrial {

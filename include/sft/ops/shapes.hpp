@@ -19,8 +19,9 @@ struct Shapes {
 
 /// Whose attention a GPU runs: this program's kernels for all GPUs; its kernels for GPUs of compute capability 9.0
 /// where they can: bf16, head dims up to 128, without caps; or cuDNN's where it can: bf16, whole documents that are
-/// packed one behind the other, with windows or without, without sinks or caps. cudnn_forward: its forward pass alone.
-/// cudnn_unordered: both, gradients summed in any order, so that their last bits differ from one time to the next.
+/// packed one behind the other, with windows or without, without caps; forward without sinks. cudnn_forward: its
+/// forward pass alone. cudnn_unordered: both, gradients summed in any order, so that their last bits differ from one
+/// time to the next.
 enum class AttentionKernels { own, hopper, cudnn_forward, cudnn, cudnn_unordered };
 [[nodiscard]] constexpr bool is_of_library(AttentionKernels kernels) {
   return kernels == AttentionKernels::cudnn_forward || kernels == AttentionKernels::cudnn ||
@@ -29,6 +30,18 @@ enum class AttentionKernels { own, hopper, cudnn_forward, cudnn, cudnn_unordered
 /// Whether that library computes the backward pass, too, where it can.
 [[nodiscard]] constexpr bool has_backward_of_library(AttentionKernels kernels) {
   return kernels == AttentionKernels::cudnn || kernels == AttentionKernels::cudnn_unordered;
+}
+/// Whether a library's backward pass of heads of D numbers works in memory that grows with the tokens. That of others
+/// grows with the documents times the longest of them, whatever tokens there are: no plan has room for it.
+[[nodiscard]] constexpr bool bounds_backward_of_library(std::int64_t head_dim) { return head_dim % 16 == 0; }
+/// What `kernels` come to for a model with heads of D numbers, with sinks or without: a library's forward pass does not
+/// take these, its backward pass has all that it needs of them in the log-sum-exp.
+[[nodiscard]] constexpr AttentionKernels kernels_of_model(AttentionKernels kernels, std::int64_t head_dim,
+                                                          bool has_sinks) {
+  const bool is_forward = kernels == AttentionKernels::cudnn_forward ||
+                          (has_backward_of_library(kernels) && !bounds_backward_of_library(head_dim));
+  if (!is_forward) return kernels;
+  return has_sinks ? AttentionKernels::own : AttentionKernels::cudnn_forward;
 }
 
 /// Whether gradients have the same bits each time.

@@ -43,17 +43,20 @@ inline constexpr std::size_t most_huge_pages = 2;
 /// (docs/benchmarks/2026-11-26-h200.md), of the 768 that are planned where no NCCL is.
 inline constexpr std::size_t later_gpu_bytes = std::size_t{256} << 20;
 
-/// Whose attention GPUs run, as [device] attention says. Pure.
-[[nodiscard]] inline ops::AttentionKernels attention_kernels(const config::Device& device) {
+/// Whose attention GPUs run, as [device] attention says, for this model. Pure.
+[[nodiscard]] inline ops::AttentionKernels attention_kernels(const config::Device& device, const config::Model& model) {
+  const auto of_model = [&](ops::AttentionKernels kernels) {
+    return ops::kernels_of_model(kernels, model.head_dim, model.attention_sinks);
+  };
   switch (device.attention) {
     case config::AttentionChoice::hopper:
       return ops::AttentionKernels::hopper;
     case config::AttentionChoice::cudnn_forward:
-      return ops::AttentionKernels::cudnn_forward;
+      return of_model(ops::AttentionKernels::cudnn_forward);
     case config::AttentionChoice::cudnn:
-      return ops::AttentionKernels::cudnn;
+      return of_model(ops::AttentionKernels::cudnn);
     case config::AttentionChoice::cudnn_unordered:
-      return ops::AttentionKernels::cudnn_unordered;
+      return of_model(ops::AttentionKernels::cudnn_unordered);
     case config::AttentionChoice::automatic:
     case config::AttentionChoice::own:
       break;

@@ -113,6 +113,9 @@ struct NearbyPlan {
 /// "--train.activation_checkpointing full (needs 3.1 GiB of 4 GiB; a step takes 1.3 times as long)". Pure.
 [[nodiscard]] std::string describe(const NearbyPlan& plan, const Hardware& hardware);
 
+/// Seconds of a step by its operations and bytes alone: which candidates are worth a rehearsal, and nothing else. Pure.
+[[nodiscard]] double estimated_step_s(const PlanTask& task, const config::ValidConfig& config);
+
 /// The time of a step, of rows of task.lengths. Pure.
 [[nodiscard]] StepTime plan_candidate_time(const PlanTask& task, const config::ValidConfig& config);
 

@@ -210,6 +210,26 @@ BOOST_AUTO_TEST_CASE(leaves_a_backward_pass_to_the_kernels) {
   BOOST_TEST(of_old_version_unordered == with_output);
 }
 
+// Of heads whose backward pass takes memory that grows with the documents: with many of them, of which one is long.
+BOOST_AUTO_TEST_CASE(leaves_a_backward_pass_without_bound_to_the_kernels) {
+  std::vector<std::int64_t> lengths(31, 2);
+  lengths.push_back(246);
+  const Spans spans = documents_of(lengths);
+  for (const std::int64_t dim : {24, 48}) {
+    Layer layer({4, 2, dim}, 308, 17);
+    for (const AttentionKernels kernels : {AttentionKernels::cudnn, AttentionKernels::cudnn_unordered}) {
+      OwnBackend library(kernels);
+      (void)library.run(operands_of(layer, true), [&](Backend& backend, auto of) {
+        const auto plan = backend.plan_attention(spans, layer.tokens, layer.tokens);
+        layer.forward(backend, of, *plan);
+        layer.backward(backend, of, *plan);
+      });
+      BOOST_TEST((*library).library_calls().forward == 1, dim);
+      BOOST_TEST((*library).library_calls().backward == (dim == 48 ? 1 : 0), dim);
+    }
+  }
+}
+
 // Gradients that are not asked for in one order do not repeat their bits, those that are do.
 BOOST_AUTO_TEST_CASE(sums_in_any_order_differ_from_time_to_time) {
   Layer layer({8, 2, 64}, 192, 31);

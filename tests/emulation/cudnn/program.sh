@@ -16,11 +16,21 @@ source "$support/gpu_training.sh"
 export SFT_EMULATED_COMPUTE_CAPABILITY=90 XDG_CACHE_HOME=$work/cache
 
 make_tiny_run 2
+sed -i '/^\[model\]$/a head_dim = 16' tiny.ini  # a multiple of 16, which cuDNN's backward pass takes
 on_gpus=("${train[@]}" --device.backend cuda --train.precision bf16)
 by_cudnn=("${on_gpus[@]}" --device.attention cudnn)
 
 # shellcheck disable=SC2317  # check calls it
 differ() { ! same "$1" "$2"; }
+# other_gradients FOLDER FOLDER: their norms, the same but for the rounding of bf16, and in other bits.
+# shellcheck disable=SC2317
+other_gradients() {
+  local norm='s/.*"grad_norm":\([^,}]*\).*/\1/p'
+  paste <(sed -n "$norm" "$1/metrics.jsonl") <(sed -n "$norm" "$2/metrics.jsonl") | awk -v steps="$num_steps" '
+    NF != 2 { exit 1 }
+    { n += 1; d = $1 - $2; if (d < 0) d = -d; if (d > 2e-3 * $1) bad = 1; if (d > 0) other = 1 }
+    END { exit bad || !other || n != steps }'
+}
 # graphs: how many are stored.
 graphs() { find cache/sft/attention -type f 2>/dev/null | wc -l; }
 
@@ -47,6 +57,20 @@ check "it says so" grep -qE 'attention: cuDNN 9\.28\.1 forward; this program.s k
 check "it trains as with its own kernels" near_in_bf16 own forward
 check "no graph of a backward pass is compiled" \
   test "$(find forward_cache -type f | wc -l) $(find forward_cache -name '*backward*' | wc -l)" = "$((stored / 2)) 0"
+
+# Of heads whose backward pass has no bound of memory that a plan could have: said at the start.
+uneven=(--model.head_dim 24)
+succeeds "heads of no multiple of 16 by its own kernels" "${on_gpus[@]}" "${uneven[@]}" --train.output_dir own_uneven
+for choice in cudnn cudnn_unordered; do
+  XDG_CACHE_HOME=$work/uneven_cache succeeds "$choice of such heads" "${on_gpus[@]}" --device.attention "$choice" "${uneven[@]}" \
+    --train.output_dir "uneven_$choice"
+  check "it says why" grep -q 'forward; this program.s kernels backward, as cuDNN.s memory for heads of 24 numbers, no multiple of 16' out
+  check "nothing is warned of" test "$(grep -c 'attention: this program' err)" -eq 0
+  check "no graph of a backward pass is compiled" test -z "$(find uneven_cache -name '*backward*')"
+  check "it trains as with its own kernels" near_in_bf16 own_uneven "uneven_$choice"
+done
+check "neither sums in any order" same uneven_cudnn uneven_cudnn_unordered
+refuses 2 'does not go with model.head_dim = 20' "${by_cudnn[@]}" --model.head_dim 20 --train.output_dir refused_heads
 
 groups=(--train.attention_head_groups 2 --train.activation_checkpointing full)
 succeeds "heads in groups by its own kernels" "${on_gpus[@]}" "${groups[@]}" --train.output_dir own_groups
@@ -110,6 +134,36 @@ SFT_EMULATED_CUDNN=91800 succeeds "exchanged heads of an old version" "${by_cudn
 check "the output is not sent for nothing" test "$(grep -m1 '^ *sends ' out)" = "$plain_sends"
 check "cuDNN forward alone" grep -q 'forward; this program.s kernels backward, as cuDNN repeats its bits from 9.25 on' out
 check "it trains as with its own kernels" near_in_bf16 own_ulysses_plain old_ulysses
+# Sinks: its forward pass takes none, its backward pass has them in the log-sum-exp.
+sinks=(--model.attention_sinks true)
+for kind in whole ulysses gathered ring; do
+  options=("${sinks[@]}")
+  [[ $kind == whole ]] || options+=("${cut[@]}" --parallel.sp_method "${kind/gathered/all_gather}")
+  succeeds "sinks by its own kernels, $kind" "${on_gpus[@]}" "${options[@]}" --train.output_dir "own_sinks_$kind"
+  own_sends=$(grep -m1 '^ *sends ' out)
+  succeeds "sinks, $kind" "${by_cudnn[@]}" "${options[@]}" --train.output_dir "sinks_$kind"
+  check "it says what cuDNN does" \
+    grep -qE 'attention: cuDNN 9\.28\.1 backward; this program.s kernels forward, as cuDNN.s forward pass takes no sinks, tried beside' out
+  check "nothing is warned of" test "$(grep -c 'attention: this program' err)" -eq 0
+  check "it trains as with its own kernels" near_in_bf16 "own_sinks_$kind" "sinks_$kind"
+  check "with gradients of cuDNN" other_gradients "own_sinks_$kind" "sinks_$kind"
+  if [[ $kind == ulysses ]]; then
+    check "the output is sent, which its backward pass reads" test "$(grep -m1 '^ *sends ' out)" != "$own_sends"
+  fi
+  # Nothing is left for it.
+  succeeds "its forward pass of sinks, $kind" "${on_gpus[@]}" --device.attention cudnn_forward "${options[@]}" \
+    --train.output_dir "forward_sinks_$kind"
+  check "a warning says so" grep -q 'attention: this program.s kernels, as cuDNN.s forward pass takes no sinks' err
+  check "no output is sent" test "$(grep -m1 '^ *sends ' out)" = "$own_sends"
+  check "with its own bits" same "own_sinks_$kind" "forward_sinks_$kind"
+done
+SFT_EMULATED_CUDNN=91900 succeeds "sinks by an old version" "${by_cudnn[@]}" "${exchanges[@]}" "${sinks[@]}" --train.output_dir old_sinks
+check "a warning says so" grep -q 'attention: this program.s kernels, as cuDNN.s forward pass takes no sinks' err
+check "with its own bits" same own_sinks_ulysses old_sinks
+SFT_EMULATED_CUDNN_WRONG=backward succeeds "wrong numbers of sinks" "${by_cudnn[@]}" "${exchanges[@]}" "${sinks[@]}" \
+  --train.output_dir wrong_sinks
+check "it goes on without cuDNN" grep -q 'attention: this program.s kernels, as cuDNN 9.28.1 does not give what they give' err
+
 succeeds "a ring by its own kernels" "${on_gpus[@]}" "${cut[@]}" --parallel.sp_method ring --train.output_dir own_ring
 succeeds "a ring" "${by_cudnn[@]}" "${cut[@]}" --parallel.sp_method ring --train.output_dir ring
 check "cuDNN does both passes" grep -qE 'attention: cuDNN 9\.28\.1 forward and backward, tried beside' out
@@ -137,6 +191,28 @@ SFT_EMULATED_CUDNN=91800 succeeds "a ring of an old version" "${by_cudnn[@]}" "$
   --train.output_dir old_ring
 check "is not for it" grep -q 'as rows are cut over ranks (cuDNN 9.18.0 gives no float32 results on some rank' err
 check "with its own bits" same own_ring old_ring
+# Rows so long that keys of other ranks go to cuDNN: chunks of 192 tokens, a row of one document and one of two. Rectangles
+# are of 384 x 192, 192 x 384 and 192 x 208 tokens, in calls of at most 128 queries in this program.
+awk 'BEGIN {
+  split("767 559 207", lengths)
+  for (i = 1; i <= 3; ++i) {
+    text = "Words of document " i
+    while (length(text) < lengths[i]) text = text " and " 7 * length(text)
+    printf "{\"text\": \"%s\"}\n", substr(text, 1, lengths[i])
+  }
+}' >long.jsonl
+"$sft_prepare" --input long.jsonl --output long --tokenizer byte --max_length 768 --packing true >/dev/null
+long_ring=("${cut[@]}" --parallel.sp_method ring --data.train_files 'long/*.h5' --model.initializer_range 0.3)
+succeeds "a ring over long rows by its own kernels" "${on_gpus[@]}" "${long_ring[@]}" --train.output_dir own_long_ring
+XDG_CACHE_HOME=$work/long_cache succeeds "a ring over long rows" "${by_cudnn[@]}" "${long_ring[@]}" --train.output_dir long_ring
+check "nothing is warned of" test "$(grep -c 'attention: this program' err)" -eq 0
+# rectangles PASS: graphs of pieces of them that were compiled.
+rectangles() { find long_cache -name "*-$1-d1-l128-*-r[0-9]*" | wc -l; }
+check "rectangles go to cuDNN forward" test "$(rectangles forward)" -ge 2
+check "and backward" test "$(rectangles backward)" -ge 2
+check "it trains as with its own kernels" near_in_bf16 own_long_ring long_ring
+check "with gradients of cuDNN" other_gradients own_long_ring long_ring
+
 gathers=("${cut[@]}" --parallel.sp_method all_gather)
 succeeds "gathered keys by its own kernels" "${on_gpus[@]}" "${gathers[@]}" --train.output_dir own_gathered
 succeeds "gathered keys" "${by_cudnn[@]}" "${gathers[@]}" --train.output_dir gathered
@@ -191,6 +267,7 @@ ahead ring "${cut[@]}" --parallel.sp_method ring
 ahead gathered "${gathers[@]}"
 ahead ulysses "${exchanges[@]}"
 ahead replicas "${exchanges[@]}" --model.num_key_value_heads 1
+ahead sinks "${exchanges[@]}" "${sinks[@]}"
 attention=cudnn_unordered ahead unordered
 export XDG_CACHE_HOME=$work/cache
 
@@ -235,4 +312,9 @@ check "and of exchanged heads, with their output" \
   test "$(planned "${exchanges[@]}" --device.attention cudnn)" -gt "$(planned "${exchanges[@]}")"
 check "of the backward pass alone" \
   test "$(planned --device.attention cudnn_forward)" -lt "$(planned --device.attention cudnn)"
+check "with sinks its forward pass needs none" \
+  test "$(planned --device.attention cudnn_forward "${sinks[@]}")" -eq "$(planned "${sinks[@]}")"
+check "and its backward pass does" test "$(planned --device.attention cudnn "${sinks[@]}")" -gt "$(planned "${sinks[@]}")"
+check "where heads are no multiple of 16, too" \
+  test "$(planned --device.attention cudnn "${uneven[@]}")" -eq "$(planned --device.attention cudnn_forward "${uneven[@]}")"
 finish_checks

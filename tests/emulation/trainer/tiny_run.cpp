@@ -25,6 +25,7 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
   if (way == comm::Transport::Way::host_copy) config.device.comm = config::CommChoice::host;
   if (way == comm::Transport::Way::cuda_mpi) config.device.comm = config::CommChoice::mpi;
   config.model = model_of(tiny.family);
+  if (tiny.head_dim > 0) config.model.head_dim = tiny.head_dim;
   config.model.num_hidden_layers = tiny.num_layers > 0 ? tiny.num_layers : tiny.offloads_activations ? 4 : 2;
   if (tiny.optim == config::OptimizerKind::adamw_8bit) config.model.intermediate_size = 192;  // has blocks
   if (tiny.num_experts > 0) {

@@ -25,6 +25,7 @@ struct TinyRun {
   test::Layout layout;  ///< dp_replicate x dp_shard x sp x tp
   int ep_size = 1;
   Family family = Family::llama;
+  std::int64_t head_dim = 0;  ///< 0: the family's
   config::Precision precision = config::Precision::fp32;
   config::Fp8 fp8 = config::Fp8::none;
   config::OptimizerKind optim = config::OptimizerKind::adamw_torch;

@@ -74,6 +74,11 @@ const Refused runs_that_cannot_be[] = {
        c.device.attention = AttentionChoice::cudnn, c.train.precision = Precision::bf16;
        c.model.attn_logit_softcapping = 50.0;
      }},
+    {"`device.attention = cudnn_forward` does not go with model.head_dim = 100",
+     [](Config& c) {
+       c.device.attention = AttentionChoice::cudnn_forward, c.train.precision = Precision::bf16;
+       c.model.head_dim = 100;
+     }},
     {"`device.attention = hopper` does not go with backend = cpu",
      [](Config& c) { c.device.attention = AttentionChoice::hopper, c.device.backend = BackendChoice::cpu; }},
     {"`device.attention = hopper` does not go with precision = fp32",

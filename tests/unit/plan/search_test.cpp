@@ -163,6 +163,34 @@ BOOST_AUTO_TEST_CASE(plans_fit_and_the_fastest_comes_first) {
   }
 }
 
+// Which plans are worth a rehearsal depends on the attention that the run names: where it is slow, not those that
+// compute it again, and where it is fast, not those that move the optimizer's state.
+BOOST_AUTO_TEST_CASE(plans_are_chosen_by_the_attention_that_the_run_names) {
+  using config::AttentionChoice;
+  Task t(1);
+  t.task.base.train.precision = config::Precision::bf16;
+  device::Rates& rates = t.task.hardware.rates;
+  rates.attention = {};
+  rates.attention_forward_flops_per_s = rates.attention_backward_flops_per_s = 1e15;
+  rates.attention_cudnn = {.forward = {{1, 1e9}}, .backward = {{1, 1e9}}};
+  rates.attention_hopper = {.forward = {{1, 1e15}}, .backward = {{1, 1e15}}};
+  config::Config again = t.task.base, moves = t.task.base;
+  again.train.activation_checkpointing = config::ActivationCheckpointing::full;
+  moves.train.offload_optimizer = config::Offload::host;
+  const auto computes_again_sooner = [&](AttentionChoice choice) {
+    again.device.attention = moves.device.attention = choice;
+    return estimated_step_s(t.task, config::validate(again, 1)) < estimated_step_s(t.task, config::validate(moves, 1));
+  };
+  BOOST_TEST(computes_again_sooner(AttentionChoice::own));
+  BOOST_TEST(computes_again_sooner(AttentionChoice::hopper));
+  BOOST_TEST(!computes_again_sooner(AttentionChoice::cudnn));
+  // The forward pass, which is what is computed again, alone.
+  BOOST_TEST(!computes_again_sooner(AttentionChoice::cudnn_forward));
+  // Of a model with sinks it is this program's.
+  again.model.attention_sinks = moves.model.attention_sinks = true;
+  BOOST_TEST(computes_again_sooner(AttentionChoice::cudnn));
+}
+
 BOOST_AUTO_TEST_CASE(where_memory_is_scarce_only_what_fits_is_kept) {
   Task t(4);
   const SearchResult roomy = search_plans(t.task);

@@ -115,7 +115,8 @@ std::size_t pool_bytes(const AttentionNeeds& needs) {
   if (library.merges) {
     bytes +=
         3 * static_cast<std::size_t>(needs.num_kinds * needs.num_plans) * rectangle_lists_bytes(library.has_backward);
-    bytes += padded(rectangle_sums_bytes(std::min(library.tokens, rectangle_rows), library.q_heads, library.head_dim));
+    bytes +=
+        padded(rectangle_sums_bytes(std::min(library.tokens, rectangle_rows()), library.q_heads, library.head_dim));
   }
   if (!library.has_backward) return bytes + padded(forward_bytes);
   const std::int64_t key_tokens = are_tails ? library.key_tokens : library.tokens;
@@ -228,7 +229,7 @@ bool Attention::merge(const AttentionForward& attention, Rectangles& rectangles)
   const Graph* graph = shape ? graph_of(*shape) : nullptr;
   if (graph == nullptr) return false;
   const std::int64_t heads = a.q.shape[1], dim = a.q.shape[2];
-  const std::int64_t rows = std::min(a.q.shape[0], rectangle_rows);
+  const std::int64_t rows = std::min(a.q.shape[0], rectangle_rows());
   const std::size_t sums_bytes = padded(rectangle_sums_bytes(rows, heads, dim));
   struct Part {
     RowRange queries;
@@ -278,7 +279,7 @@ bool Attention::add_gradients(const AttentionBackward& attention, Rectangles& re
   const std::optional<GraphShape> shape = rectangles_backward_shape(a, version().number, in_order_);
   const Graph* graph = shape ? graph_of(*shape) : nullptr;
   if (graph == nullptr) return false;
-  const std::int64_t rows = std::min(a.q.shape[0], rectangle_rows);
+  const std::int64_t rows = std::min(a.q.shape[0], rectangle_rows());
   const std::size_t dq_bytes = bf16_bytes(rows, shape->dq_row), keys_bytes = bf16_bytes(a.k.shape[0], shape->dk_row);
   struct Part {
     RowRange queries, keys;

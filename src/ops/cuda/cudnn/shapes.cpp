@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ops/cuda/cudnn/working_memory.hpp"
+#include "sft/ops/shapes.hpp"
 
 namespace sft::ops::cuda::cudnn {
 
@@ -20,7 +21,7 @@ bool are_readable(const Heads&... heads) {
 /// Whether cuDNN has a backward pass of what the call reads.
 bool has_backward(const AttentionBackward& a, std::size_t version, bool in_order) {
   return !a.out.empty() && a.softcap == 0.0F && (!in_order || repeats_backward(version)) &&
-         are_readable(a.q, a.k, a.v, a.out, a.dout);
+         bounds_backward_of_library(a.q.shape[2]) && are_readable(a.q, a.k, a.v, a.out, a.dout);
 }
 
 /// What forward and backward have in common.
@@ -70,7 +71,7 @@ std::optional<GraphShape> merge_shape(const AttentionForward& attention, std::si
   if (!are_readable(a.q, a.k, a.v)) return {};
   const std::int64_t heads = a.q.shape[1], dim = a.q.shape[2];
   return GraphShape{.documents = 1,
-                    .longest = rounded_longest(std::min(a.q.shape[0], rectangle_rows)),
+                    .longest = rounded_longest(std::min(a.q.shape[0], rectangle_rows())),
                     .q_heads = heads,
                     .kv_heads = a.k.shape[1],
                     .head_dim = dim,
@@ -107,7 +108,7 @@ std::optional<GraphShape> rectangles_backward_shape(const AttentionBackward& att
   const AttentionBackward& a = attention;
   if (!a.accumulate_dq || a.dk.dtype != DType::float32 || !has_backward(a, version, in_order)) return {};
   const std::int64_t heads = a.q.shape[1], kv_heads = a.k.shape[1], dim = a.q.shape[2];
-  const std::int64_t rows = std::min(a.q.shape[0], rectangle_rows);
+  const std::int64_t rows = std::min(a.q.shape[0], rectangle_rows());
   return GraphShape{.documents = 1,
                     .longest = rounded_longest(rows),
                     .q_heads = heads,

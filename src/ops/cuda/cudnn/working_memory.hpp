@@ -27,8 +27,9 @@ inline constexpr std::int64_t least_longest = 128;
 /// Bytes that the forward pass works with on GPUs of compute capability 9.0, at most.
 inline constexpr std::size_t forward_bytes = std::size_t{64} << 10;
 
-/// Queries of a rectangle that one call takes, at most: so many results wait in float32 to be merged.
-inline constexpr std::int64_t rectangle_rows = 4096;
+/// Queries of a rectangle that one call takes, at most: so many results wait in float32 to be merged. A program has one
+/// number; that of sft_emulated is small, for rows that a test has the time for.
+[[nodiscard]] std::int64_t rectangle_rows();
 
 /// Bytes of such results and their log-sum-exp, of `rows` queries.
 [[nodiscard]] constexpr std::size_t rectangle_sums_bytes(std::int64_t rows, std::int64_t q_heads,
