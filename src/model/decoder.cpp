@@ -53,13 +53,12 @@ void Decoder::embed(const Inputs& inputs, std::span<const EmbeddingNoise> noise)
   scale_embedding(c_, x);
 }
 
-void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedules& schedules,
-                           std::optional<std::uint64_t> dropout_seed, bool keeps,
+void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedules& schedules, bool keeps,
                            std::span<const EmbeddingNoise> noise) {
   b_.set_tokens(inputs.tokens.shape[0]);
   b_.scratch.num_padding = inputs.num_padding;
   b_.balance.begin(c_, /*counts=*/keeps);
-  b_.adapters.set_seed(dropout_seed);
+  b_.adapters.set_seed(inputs.dropout_seed);
   c_.attention.set_schedules(schedules);
   b_.scratch.ropes.fill(c_.config, c_.ops, inputs.positions);
 
@@ -150,10 +149,9 @@ void Decoder::for_each_weight_norm(
 }
 
 void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSchedules& schedules,
-                               const GradientScale& scale, Tensor metrics, std::optional<std::uint64_t> dropout_seed,
-                               std::span<const EmbeddingNoise> noise) {
+                               const GradientScale& scale, Tensor metrics, std::span<const EmbeddingNoise> noise) {
   c_.units.begin_pass(p_.forward_backward_units(!b_.policy().keeps_all()), parallel::ShardedUnits::Pass::micro_batch);
-  forward_body(inputs, schedules, dropout_seed, /*keeps=*/true, noise);
+  forward_body(inputs, schedules, /*keeps=*/true, noise);
   head_backward(inputs, scale.loss, metrics);
   b_.balance.share(c_, scale.aux_loss);
   for (const BlockIndex i : p_.blocks.reversed_indices()) block_backward_of(i);
@@ -182,7 +180,7 @@ void Decoder::embedding_backward(const Tensor& tokens) {
 
 void Decoder::forward_loss(const Inputs& inputs, const sequence::AttentionSchedules& schedules, Tensor metrics) {
   c_.units.begin_pass(p_.forward_units(), parallel::ShardedUnits::Pass::forward);
-  forward_body(inputs, schedules, std::nullopt, /*keeps=*/false);
+  forward_body(inputs, schedules, /*keeps=*/false);
   timed(loss_head_label, [&] { b_.loss_head.forward(c_, p_.head, b_.scratch.normed, inputs, metrics); });
   c_.units.end_pass();
 }
@@ -190,7 +188,7 @@ void Decoder::forward_loss(const Inputs& inputs, const sequence::AttentionSchedu
 void Decoder::forward_logits(const Inputs& inputs, const sequence::AttentionSchedules& schedules, std::int64_t begin,
                              std::int64_t count, Tensor logits) {
   c_.units.begin_pass(p_.forward_units(), parallel::ShardedUnits::Pass::forward);
-  forward_body(inputs, schedules, std::nullopt, /*keeps=*/false);
+  forward_body(inputs, schedules, /*keeps=*/false);
   head_logits(c_, p_.head, logits, b_.scratch.normed.rows(begin, count));
   c_.units.end_pass();
 }

@@ -16,17 +16,25 @@ Tensor columns_of(const Context& c, const Linear& layer, const Adapter& adapter,
   return y.columns(c.units.first_row(layer.weight, adapter.member), b.shape[0]);
 }
 
-/// Every adapter drops its own elements. Ranks of tp that hold the same columns of x drop the same ones.
-std::uint64_t seed_of(const Context& c, const Adapter& adapter) {
-  const auto part = static_cast<std::uint64_t>(adapter.splits_input ? c.tp.rank() : 0);
-  return (c.adapters.seed() ^ adapter.number) * 0x9e3779b97f4a7c15U + part;
+/// out = or += what the adapter keeps of `in`, which lies `first_index` elements behind the start of its input. Every
+/// adapter drops its own elements; ranks of tp that hold the same columns of x drop the same ones.
+void drop(const Context& c, const Adapter& adapter, const Tensor& out, const Tensor& in, std::int64_t first_index,
+          bool accumulate) {
+  c.ops.dropout({.out = out,
+                 .in = in,
+                 .probability = c.adapters.dropout(),
+                 .seed = c.adapters.seed(),
+                 .number = adapter.number,
+                 .part = static_cast<std::uint64_t>(adapter.splits_input ? c.tp.rank() : 0),
+                 .first_index = first_index,
+                 .accumulate = accumulate});
 }
 
 /// What the adapter sees of x (T, M), whose first row is token `first_token`.
 Tensor dropped(const Context& c, const Adapter& adapter, const Tensor& x, std::int64_t first_token) {
   if (c.adapters.dropout() == 0.0F) return x;
   const Tensor input = c.adapters.input(x.shape[0], x.shape[1]);
-  c.ops.dropout(input, x, c.adapters.dropout(), seed_of(c, adapter), first_token * x.shape[1], false);
+  drop(c, adapter, input, x, first_token * x.shape[1], /*accumulate=*/false);
   return input;
 }
 
@@ -190,7 +198,7 @@ void dropped_backward_input(const Context& c, const Linear& layer, const Adapter
   }
   low_backward_input(c, adapter, input_grad, has_magnitude ? scaled(c, adapter, dy, 0.0F) : dy,
                      /*accumulate=*/has_magnitude, first_column);
-  c.ops.dropout(dx, input_grad, c.adapters.dropout(), seed_of(c, adapter), first_token * all + first_column, true);
+  drop(c, adapter, dx, input_grad, first_token * all + first_column, /*accumulate=*/true);
 }
 
 /// Adds to dx (T, n), some columns of dy weight, what goes through the layer's adapters, of dy (T, N).

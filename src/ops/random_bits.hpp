@@ -32,6 +32,11 @@ static constexpr PhiloxWords philox(std::uint64_t seed, std::uint64_t counter) {
   return {c0, c1, c2, c3};
 }
 
+/// The seed of an op that draws once in a micro-batch: of the micro-batch's own, and of numbers that tell ops apart.
+static constexpr std::uint64_t seed_of_op(std::uint64_t micro_batch, std::uint64_t number, std::uint64_t part) {
+  return (micro_batch ^ number) * 0x9e3779b97f4a7c15u + part;
+}
+
 /// 24 bits of a word, evenly distributed in [-1, 1).
 static constexpr float uniform_of(std::uint32_t word) {
   return static_cast<float>(static_cast<std::int32_t>(word >> 8) - 0x800000) * 0x1p-23f;

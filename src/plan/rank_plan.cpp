@@ -175,6 +175,7 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
       gradients_leave(steps_early && gradients_may_leave(*config, trained)),
       repeats_launches(plan::repeats_launches(*config, sizes, machine.kind)),
       is_lora_(config->lora.use_peft),
+      has_dropout_(is_lora_ && config->lora.lora_dropout > 0.0),
       has_snapshot_(config->checkpoint.has_snapshot()),
       tp_reduce_(config->parallel.tp_reduce) {
   note_starts(config->lora);
@@ -213,7 +214,7 @@ void RankPlan::lay_out(Arenas& arenas) {
        arenas.unit_buffers});
   decoder.lay_out(arenas.activations, arenas.workspace, arenas.tp_sums, arenas.offloaded);
   attention->lay_out(arenas.workspace);
-  upload = take_upload_buffers(arenas.workspace, arenas.pinned, sizes.tokens);
+  upload = take_upload_buffers(arenas.workspace, arenas.pinned, sizes.tokens, has_dropout_);
   results = take(arenas.workspace, DType::float64, {num_metrics + 1});
   downloaded_results = take(arenas.pinned, DType::float64, {num_metrics + 1});
   ops::AttentionNeeds needs = attention->attention_needs();

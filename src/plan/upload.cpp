@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/plan/upload.hpp"
 
+#include <array>
 #include <cstring>
 #include <iterator>
 
@@ -10,33 +11,38 @@ namespace sft::plan {
 
 namespace {
 
-model::Inputs take_inputs(device::Arena& arena, std::int64_t num_tokens) {
+model::Inputs take_inputs(device::Arena& arena, std::int64_t num_tokens, bool has_dropout) {
   model::Inputs inputs;
   inputs.tokens = take(arena, DType::int32, {num_tokens});
   inputs.positions = take(arena, DType::int32, {num_tokens});
   inputs.targets = take(arena, DType::int32, {num_tokens});
   inputs.loss_weights = take(arena, DType::float32, {num_tokens});
+  if (has_dropout) inputs.dropout_seed = take(arena, DType::uint8, {sizeof(std::uint64_t)});
   return inputs;
 }
 
 }  // namespace
 
 model::Inputs first_rows(const model::Inputs& all, std::int64_t num_tokens) {
-  return {all.tokens.rows(0, num_tokens), all.positions.rows(0, num_tokens), all.targets.rows(0, num_tokens),
-          all.loss_weights.rows(0, num_tokens)};
+  return {.tokens = all.tokens.rows(0, num_tokens),
+          .positions = all.positions.rows(0, num_tokens),
+          .targets = all.targets.rows(0, num_tokens),
+          .loss_weights = all.loss_weights.rows(0, num_tokens),
+          .dropout_seed = all.dropout_seed};
 }
 
-UploadBuffers take_upload_buffers(device::Arena& device_memory, device::Arena& pinned_memory, std::int64_t max_tokens) {
+UploadBuffers take_upload_buffers(device::Arena& device_memory, device::Arena& pinned_memory, std::int64_t max_tokens,
+                                  bool has_dropout) {
   UploadBuffers buffers;
-  for (model::Inputs& pinned : buffers.pinned) pinned = take_inputs(pinned_memory, max_tokens);
-  buffers.device = take_inputs(device_memory, max_tokens);
+  for (model::Inputs& pinned : buffers.pinned) pinned = take_inputs(pinned_memory, max_tokens, has_dropout);
+  buffers.device = take_inputs(device_memory, max_tokens, has_dropout);
   return buffers;
 }
 
 Upload::Upload(device::Device& device, device::Stream& stream, const UploadBuffers& buffers)
     : device_(device), stream_(stream), buffers_(buffers), copied_{device.make_event(), device.make_event()} {}
 
-model::Inputs Upload::put(const data::MicroBatch& batch) {
+model::Inputs Upload::put(const data::MicroBatch& batch, std::optional<std::uint64_t> dropout_seed) {
   const auto num_tokens = std::ssize(batch.tokens);
   const std::int64_t num_own =
       batch.row_parts.empty() ? 0 : batch.row_parts.back().local + batch.row_parts.back().num_tokens;
@@ -55,6 +61,11 @@ model::Inputs Upload::put(const data::MicroBatch& batch) {
   copy(on_device.positions, pinned.positions, batch.positions);
   copy(on_device.targets, pinned.targets, batch.targets);
   copy(on_device.loss_weights, pinned.loss_weights, batch.loss_weights);
+  if (dropout_seed && !on_device.dropout_seed.empty()) {
+    copy(on_device.dropout_seed, pinned.dropout_seed, std::array{*dropout_seed});
+  } else {
+    on_device.dropout_seed = {};
+  }
   copied.record(stream_);
   on_device.num_padding = num_tokens - num_own;
   return on_device;

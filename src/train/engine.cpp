@@ -371,10 +371,10 @@ void Engine::add_micro_batch(const data::MicroBatch& batch) {
   }
   const std::int64_t number = step.num_micro_batches++;
   device::timed(e.device.timeline(), {.category = "step", .what = "", .of = "micro-batch", .number = number}, [&] {
-    const model::Inputs inputs = e.upload.put(batch);
+    const model::Inputs inputs = e.upload.put(batch, e.dropout_seed(step.step, number));
     device::put_off_launches(e.compute_stream().tape(), [&] {
       e.workers.decoder.forward_backward(inputs, batch.attention, {step.gradient_scale(), step.aux_scale(e.config)},
-                                         e.plan.results.rows(0, plan::num_metrics), e.dropout_seed(step.step, number),
+                                         e.plan.results.rows(0, plan::num_metrics),
                                          e.embedding_noise(step.step, batch));
     });
   });

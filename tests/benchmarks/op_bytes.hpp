@@ -81,8 +81,9 @@ constexpr Count scale(Count s, Count N) { return 2 * s * N; }
 constexpr Count add(Count N) { return 12 * N; }
 /// From elements of `from` bytes to such of `to`.
 constexpr Count copy(Count to, Count from, Count N) { return (to + from) * N; }
+/// And the seed.
 constexpr Count dropout(Count to, Count from, bool accumulates, Count N) {
-  return ((accumulates ? 2 : 1) * to + from) * N;
+  return ((accumulates ? 2 : 1) * to + from) * N + 8;
 }
 
 }  // namespace sft::bench::bytes_of

@@ -210,8 +210,9 @@ class Stand {
     data::MicroBatch batch =
         data::cut_rows(rows, mesh_.place.size(Axis::sp), mesh_.place.rank(Axis::sp), {}, sizes_.token_slices);
     decoder.forward_backward({tensor_of(batch.tokens, DType::int32), tensor_of(batch.positions, DType::int32),
-                              tensor_of(batch.targets, DType::int32), tensor_of(batch.loss_weights)},
-                             batch.attention, {1.0 / gradient_divisor}, metrics, dropout_seed);
+                              tensor_of(batch.targets, DType::int32), tensor_of(batch.loss_weights), 0,
+                              dropout_seed ? Tensor(&*dropout_seed, DType::uint8, {8}) : Tensor()},
+                             batch.attention, {1.0 / gradient_divisor}, metrics);
     stream_->synchronize();
   }
 

@@ -151,6 +151,9 @@ struct Inputs {
   Tensor tokens, positions, targets;  ///< int32
   Tensor loss_weights;                ///< float32
   std::int64_t num_padding = 0;       ///< tokens at the end that stand in no document
+  /// As ops::Dropout has seeds: this micro-batch's on the ranks that share its tokens (the tp group). Empty: nothing is
+  /// dropped.
+  Tensor dropout_seed{};
 };
 
 }  // namespace sft::model

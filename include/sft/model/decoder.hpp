@@ -36,12 +36,10 @@ class Decoder {
   void initialize();
 
   /// Gradients of sum(w nll) of one micro-batch, times `scale`, added up in the sharded units; metrics, float64 (4),
-  /// += the sums of Backend::cross_entropy_finish over this rank's tokens. `dropout_seed` is this micro-batch's on the
-  /// ranks that share its tokens (the tp group); without it nothing is dropped. `noise` is that of the embeddings.
+  /// += the sums of Backend::cross_entropy_finish over this rank's tokens. `noise` is that of the embeddings.
   /// With experts collective over the world, of which each rank has a micro-batch.
   void forward_backward(const Inputs& inputs, const sequence::AttentionSchedules& schedules, const GradientScale& scale,
-                        Tensor metrics, std::optional<std::uint64_t> dropout_seed = {},
-                        std::span<const EmbeddingNoise> noise = {});
+                        Tensor metrics, std::span<const EmbeddingNoise> noise = {});
 
   /// Metrics of one micro-batch, added up as above. No gradient: neither is one written nor the last step's touched,
   /// and nothing is kept for a backward pass. Collective over the sp, tp and fsdp groups.
@@ -65,8 +63,8 @@ class Decoder {
   void embed(const Inputs& inputs, std::span<const EmbeddingNoise> noise);
   /// Embedding, blocks and final norm, in a pass that was begun; scratch.normed holds the result, of all T tokens, and
   /// the head is entered. `keeps`: a backward pass follows.
-  void forward_body(const Inputs& inputs, const sequence::AttentionSchedules& schedules,
-                    std::optional<std::uint64_t> dropout_seed, bool keeps, std::span<const EmbeddingNoise> noise = {});
+  void forward_body(const Inputs& inputs, const sequence::AttentionSchedules& schedules, bool keeps,
+                    std::span<const EmbeddingNoise> noise = {});
   void head_backward(const Inputs& inputs, double gradient_scale, Tensor metrics);
   /// Adds scratch.dx, of all tokens, to the gradient of the embedding: of all rows but that of the padding token.
   void embedding_backward(const Tensor& tokens);

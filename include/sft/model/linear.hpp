@@ -8,7 +8,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 
 #include "sft/config/config.hpp"
 #include "sft/device/arena.hpp"
@@ -33,10 +32,10 @@ class AdapterBuffers {
   void lay_out(device::Arena& workspace, device::Arena& tp_sums);
 
   /// Share of the inputs to drop; 0 while no seed is set.
-  [[nodiscard]] float dropout() const { return seed_ ? dropout_ : 0.0F; }
-  [[nodiscard]] std::uint64_t seed() const { return seed_.value_or(0); }
-  /// Seeds the dropout of the next pass; none: nothing is dropped.
-  void set_seed(std::optional<std::uint64_t> seed) { seed_ = seed; }
+  [[nodiscard]] float dropout() const { return seed_.empty() ? 0.0F : dropout_; }
+  [[nodiscard]] const Tensor& seed() const { return seed_; }
+  /// Seeds the dropout of the next pass, as ops::Dropout has seeds; empty: nothing is dropped.
+  void set_seed(const Tensor& seed) { seed_ = seed; }
 
   // Scratch memory for T = `num_tokens` tokens, compute dtype.
   /// (T, R): the product in the middle of an adapter of `rank`, and its gradient.
@@ -84,7 +83,7 @@ class AdapterBuffers {
   std::int64_t rank_;  ///< the largest; 0 without use_peft
   float dropout_;
   bool has_magnitudes_;
-  std::optional<std::uint64_t> seed_;
+  Tensor seed_;
   Tensor low_, low_grad_, input_;
   Tensor output_, row_products_, gram_, squares_, factors_, inverse_norms_;
 };

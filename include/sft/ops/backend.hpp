@@ -58,6 +58,19 @@ struct Matmul {
   ConstTensor bias{};
 };
 
+/// See Backend::dropout. The seed is read when the op runs, so that calls of other micro-batches are the same call.
+struct Dropout {
+  Tensor out;         ///< float32 or bf16, strided; may be in
+  ConstTensor in;     ///< float32 or bf16, of the same shape, strided
+  float probability;  ///< 0 <= probability < 1
+  ConstTensor seed;   ///< (8) uint8, aligned to 8 bytes: a 64-bit number as processors hold it, of the micro-batch
+  // Of this op: others draw other numbers.
+  std::uint64_t number = 0;
+  std::uint64_t part = 0;
+  std::int64_t first_index = 0;
+  bool accumulate = false;
+};
+
 /// RMSNorm of a sum; see Backend::add_rms_norm_forward.
 struct AddRmsNormForward {
   Tensor sum;         ///< (T, C) compute dtype; may be x
@@ -260,10 +273,9 @@ class Backend {
   virtual void add_uniform(Tensor x, std::uint64_t seed, std::int64_t first_index, float bound) = 0;
   /// out = or, with `accumulate`, += in / (1 - probability), elements that are dropped being 0 (Srivastava et al.
   /// 2014). An element of in that lies i elements behind the first one is dropped with that probability, drawn from
-  /// (seed, first_index + i) alone: the backward pass is the same call, and so is any slice of the tensor, be it of
-  /// rows or columns where they lie. Each float32 or bf16, strided; out may be in. 0 <= probability < 1.
-  virtual void dropout(Tensor out, ConstTensor in, float probability, std::uint64_t seed, std::int64_t first_index,
-                       bool accumulate) = 0;
+  /// the seed and first_index + i alone: the backward pass is the same call, and so is any slice of the tensor, be it
+  /// of rows or columns where they lie.
+  virtual void dropout(const Dropout& dropout) = 0;
 
   // Embedding, vocabulary-parallel: `table` (V, C) holds ids [vocab_begin, vocab_begin + V); others give zero rows.
   // tokens (T) int32. out (T, C) has the table's dtype or is float32; dout (T, C) has the compute dtype;

@@ -136,7 +136,7 @@ class RankPlan {
  private:
   void note_starts(const config::Lora& lora);
 
-  const bool is_lora_, has_snapshot_;
+  const bool is_lora_, has_dropout_, has_snapshot_;
   const DType tp_reduce_;
   std::size_t start_bytes_ = 0;  ///< while adapters begin with a part of the weights
 };

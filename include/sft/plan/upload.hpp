@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "sft/data/batch.hpp"
 #include "sft/device/arena.hpp"
@@ -21,11 +22,12 @@ struct UploadBuffers {
   model::Inputs device;
 };
 
-/// Takes buffers for micro-batches of up to `max_tokens` tokens; call with sizing arenas, then with real ones. Pure.
+/// Takes buffers for micro-batches of up to `max_tokens` tokens, and of their seeds where something is dropped; call
+/// with sizing arenas, then with real ones. Pure.
 [[nodiscard]] UploadBuffers take_upload_buffers(device::Arena& device_memory, device::Arena& pinned_memory,
-                                                std::int64_t max_tokens);
+                                                std::int64_t max_tokens, bool has_dropout = false);
 
-/// Views of what `num_tokens` tokens need.
+/// Views of what `num_tokens` tokens need, and the seed.
 [[nodiscard]] model::Inputs first_rows(const model::Inputs& all, std::int64_t num_tokens);
 
 class Upload {
@@ -36,8 +38,9 @@ class Upload {
 
   /// Queues the copy of `batch`, which may change once the call returns. The inputs, on the device, have its number of
   /// tokens and are valid for work queued on the stream before the next put. Throws std::logic_error when the batch has
-  /// more tokens than the buffers, or not as many labels as tokens.
-  [[nodiscard]] model::Inputs put(const data::MicroBatch& batch);
+  /// more tokens than the buffers, or not as many labels as tokens. Without a dropout_seed nothing is dropped, nor is
+  /// where buffers have no place for one.
+  [[nodiscard]] model::Inputs put(const data::MicroBatch& batch, std::optional<std::uint64_t> dropout_seed = {});
 
  private:
   device::Device& device_;

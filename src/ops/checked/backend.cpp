@@ -146,16 +146,17 @@ class CheckedBackend final : public Backend {
     inner_->add_uniform(x, seed, first_index, bound);
   }
 
-  void dropout(Tensor out, ConstTensor in, float probability, std::uint64_t seed, std::int64_t first_index,
-               bool accumulate) override {
+  void dropout(const Dropout& dropout) override {
     Call call("dropout");
-    call.out("out", out, shape_of(in), any_compute, Layout::strided);
-    call.in("in", in, shape_of(in), any_compute, Layout::strided);
-    call.require(probability >= 0.0F && probability < 1.0F, "probability is not in [0, 1)");
-    call.require(first_index >= 0, "first_index is negative");
+    call.out("out", dropout.out, shape_of(dropout.in), any_compute, Layout::strided);
+    call.in("in", dropout.in, shape_of(dropout.in), any_compute, Layout::strided);
+    call.in("seed", dropout.seed, {8}, DType::uint8);
+    call.require(dropout.probability >= 0.0F && dropout.probability < 1.0F, "probability is not in [0, 1)");
+    call.require(dropout.first_index >= 0, "first_index is negative");
+    call.require(reinterpret_cast<std::uintptr_t>(dropout.seed.data) % 8 == 0, "the seed is not aligned");
     call.may_be("out", "in");
     call.check_memory();
-    inner_->dropout(out, in, probability, seed, first_index, accumulate);
+    inner_->dropout(dropout);
   }
 
   void embedding_forward(Tensor out, ConstTensor tokens, ConstTensor table, std::int64_t vocab_begin) override {

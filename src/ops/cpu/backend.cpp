@@ -15,6 +15,7 @@
 #include "ops/expert_tensors.hpp"
 #include "ops/factored_tensors.hpp"
 #include "ops/fp8_tensors.hpp"
+#include "ops/random_bits.hpp"
 #include "ops/tensor_arguments.hpp"
 #include "sft/core/activity.hpp"
 #include "sft/core/ensure.hpp"
@@ -88,13 +89,13 @@ class CpuBackend final : public Backend {
     kernels_.add_uniform(flat_view_of(x), seed, first_index, bound);
   }
 
-  void dropout(Tensor out, ConstTensor in, float probability, std::uint64_t seed, std::int64_t first_index,
-               bool accumulate) override {
+  void dropout(const Dropout& dropout) override {
     stream_.synchronize();
+    const auto& [out, in, probability, seed, number, part, first_index, accumulate] = dropout;
     SFT_ENSURE(out.shape[0] == in.shape[0] && out.row_elements() == in.row_elements(), "dropout: shapes fit");
     const bool flat = out.is_contiguous() && in.is_contiguous();
-    kernels_.dropout(flat ? flat_view_of(out) : view_of(out), flat ? flat_view_of(in) : view_of(in), probability, seed,
-                     first_index, accumulate);
+    kernels_.dropout(flat ? flat_view_of(out) : view_of(out), flat ? flat_view_of(in) : view_of(in), probability,
+                     seed_of_op(*static_cast<const std::uint64_t*>(seed.data), number, part), first_index, accumulate);
   }
 
   void embedding_forward(Tensor out, ConstTensor tokens, ConstTensor table, std::int64_t vocab_begin) override {

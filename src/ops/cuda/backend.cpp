@@ -99,12 +99,12 @@ class CudaBackend final : public Backend {
     cuda::add_uniform(flat_view_of(x), seed, first_index, bound, native_);
   }
 
-  void dropout(Tensor out, ConstTensor in, float probability, std::uint64_t seed, std::int64_t first_index,
-               bool accumulate) override {
+  void dropout(const Dropout& dropout) override {
+    const auto& [out, in, probability, seed, number, part, first_index, accumulate] = dropout;
     SFT_ENSURE(out.shape[0] == in.shape[0] && out.row_elements() == in.row_elements(), "dropout: shapes fit");
     const bool flat = out.is_contiguous() && in.is_contiguous();
-    cuda::dropout(flat ? flat_view_of(out) : view_of(out), flat ? flat_view_of(in) : view_of(in), probability, seed,
-                  first_index, accumulate, native_);
+    cuda::dropout(flat ? flat_view_of(out) : view_of(out), flat ? flat_view_of(in) : view_of(in), probability,
+                  {static_cast<const std::uint64_t*>(seed.data), number, part}, first_index, accumulate, native_);
   }
 
   void embedding_forward(Tensor out, ConstTensor tokens, ConstTensor table, std::int64_t vocab_begin) override {

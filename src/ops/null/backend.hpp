@@ -22,8 +22,7 @@ class NullBackend : public Backend {
   void fill_normal(Tensor /*x*/, std::uint64_t /*seed*/, std::int64_t /*first_index*/, float /*stddev*/) override {}
   void fill_uniform(Tensor /*x*/, std::uint64_t /*seed*/, std::int64_t /*first_index*/, float /*bound*/) override {}
   void add_uniform(Tensor /*x*/, std::uint64_t /*seed*/, std::int64_t /*first_index*/, float /*bound*/) override {}
-  void dropout(Tensor /*out*/, ConstTensor /*in*/, float /*probability*/, std::uint64_t /*seed*/,
-               std::int64_t /*first_index*/, bool /*accumulate*/) override {}
+  void dropout(const Dropout& /*dropout*/) override {}
 
   void embedding_forward(Tensor /*out*/, ConstTensor /*tokens*/, ConstTensor /*table*/,
                          std::int64_t /*vocab_begin*/) override {}

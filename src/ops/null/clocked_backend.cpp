@@ -75,9 +75,8 @@ void ClockedBackend::divide_by_norm(Tensor x, ConstTensor /*squares*/, float /*e
 void ClockedBackend::add_uniform(Tensor x, std::uint64_t /*seed*/, std::int64_t /*first_index*/, float /*bound*/) {
   pass_over(Pass::add, x, x);
 }
-void ClockedBackend::dropout(Tensor out, ConstTensor in, float /*probability*/, std::uint64_t /*seed*/,
-                             std::int64_t /*first_index*/, bool accumulate) {
-  pass_over(Pass::add, out, in, accumulate ? out : Tensor());
+void ClockedBackend::dropout(const Dropout& dropout) {
+  pass_over(Pass::add, dropout.out, dropout.in, dropout.accumulate ? dropout.out : Tensor());
 }
 
 void ClockedBackend::embedding_forward(Tensor out, ConstTensor tokens, ConstTensor /*table*/,

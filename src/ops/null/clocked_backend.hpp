@@ -26,8 +26,7 @@ class ClockedBackend final : public NullBackend {
   void sum_squares(Tensor result, ConstTensor x) override;
   void divide_by_norm(Tensor x, ConstTensor squares, float epsilon) override;
   void add_uniform(Tensor x, std::uint64_t seed, std::int64_t first_index, float bound) override;
-  void dropout(Tensor out, ConstTensor in, float probability, std::uint64_t seed, std::int64_t first_index,
-               bool accumulate) override;
+  void dropout(const Dropout& dropout) override;
 
   void embedding_forward(Tensor out, ConstTensor tokens, ConstTensor table, std::int64_t vocab_begin) override;
   void embedding_backward(Tensor dtable, ConstTensor tokens, ConstTensor dout, std::int64_t vocab_begin) override;

@@ -1,105 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <bit>
-#include <concepts>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "ops/backends.hpp"
+#include "ops/repeated/words.hpp"
 #include "ops/with_plan.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/device/launch_tape.hpp"
 
 namespace sft::ops::repeated {
 namespace {
-
-/// Of the keys of ops that are put off; 0 is none (Device::fill_zero).
-enum class Kind : std::uint64_t {
-  fill = 1,
-  copy,
-  add,
-  scale,
-  embedding_forward,
-  embedding_backward,
-  rms_norm_forward,
-  add_rms_norm_forward,
-  rms_norm_apply,
-  rms_norm_backward,
-  rope_table,
-  rope_forward,
-  rope_backward,
-  norm_rope_forward,
-  norm_rope_backward,
-  matmul,
-  bias_backward,
-  attention_forward,
-  attention_delta,
-  attention_backward,
-  attention_sinks_backward,
-  swiglu_forward,
-  swiglu_backward,
-  gated_forward,
-  gated_backward,
-  soft_cap,
-  cross_entropy_max,
-  cross_entropy_partials,
-};
-
-/// The key of an op: its kind, how long the key is, and every argument.
-class Words {
- public:
-  template <class... Arguments>
-  const std::vector<std::uint64_t>& of(Kind kind, const Arguments&... arguments) {
-    words_.assign(1, 0);
-    (add(arguments), ...);
-    words_.front() = static_cast<std::uint64_t>(kind) << 32U | words_.size();
-    return words_;
-  }
-
- private:
-  void add(std::integral auto value) { words_.push_back(static_cast<std::uint64_t>(value)); }
-  void add(float value) { words_.push_back(std::bit_cast<std::uint32_t>(value)); }
-  void add(double value) { words_.push_back(std::bit_cast<std::uint64_t>(value)); }
-  void add(const ConstTensor& x) {
-    words_.push_back(reinterpret_cast<std::uintptr_t>(x.data));
-    words_.push_back(static_cast<std::uint64_t>(x.dtype) << 32U | static_cast<std::uint64_t>(x.ndim));
-    for (int dim = 0; dim < x.ndim; ++dim) add(x.shape[dim]);
-    add(x.stride0);
-  }
-  void add(const Tensor& x) { add(ConstTensor(x)); }
-  void add(const std::vector<std::uint64_t>& words) { words_.insert(words_.end(), words.begin(), words.end()); }
-  void add(const NormWeight& weight) {
-    add(weight.tensor);
-    add(weight.offset);
-  }
-  void add(const RopeTable& table) {
-    add(table.cosine);
-    add(table.sine);
-  }
-  void add(const RopeScale& scale) {
-    add(scale.factor);
-    add(scale.beta);
-    add(scale.length);
-  }
-  void add(const GateRule& rule) {
-    add(static_cast<int>(rule.gate));
-    add(rule.alpha);
-    add(rule.limit);
-    add(rule.interleaved);
-  }
-  void add(const CrossEntropy& chunk) {
-    for (const Tensor& x : {chunk.logits, chunk.max, chunk.partials}) add(x);
-    add(chunk.targets);
-    add(chunk.loss_weights);
-    add(chunk.vocab_begin);
-    add(chunk.loss.dft);
-    add(chunk.loss.label_smoothing);
-    add(chunk.loss.vocab);
-    add(chunk.logit_cap);
-  }
-
-  std::vector<std::uint64_t> words_;
-};
 
 /// A plan of the other backend, which lives until the calls that were put off with it are made.
 struct SharedPlan final : AttentionPlan {
@@ -110,8 +21,8 @@ struct SharedPlan final : AttentionPlan {
 };
 
 /// Ops whose arguments are those of the last micro-batch of as many tokens go to the tape; before any other op the tape
-/// is settled. Those are ops that have a seed, a factor of the step or the rows of experts among their arguments, or a
-/// plan of attention that no other is like.
+/// is settled. Those are ops that have a seed of their own, a factor of the step or the rows of experts among their
+/// arguments, or a plan of attention that no other is like.
 class RepeatedBackend final : public Backend {
  public:
   RepeatedBackend(std::unique_ptr<Backend> inner, device::LaunchTape& tape) : inner_(std::move(inner)), tape_(tape) {
@@ -146,9 +57,8 @@ class RepeatedBackend final : public Backend {
   void add_uniform(Tensor x, std::uint64_t seed, std::int64_t first_index, float bound) override {
     plainly().add_uniform(x, seed, first_index, bound);
   }
-  void dropout(Tensor out, ConstTensor in, float probability, std::uint64_t seed, std::int64_t first_index,
-               bool accumulate) override {
-    plainly().dropout(out, in, probability, seed, first_index, accumulate);
+  void dropout(const Dropout& dropout) override {
+    put_off([=, this] { inner_->dropout(dropout); }, Kind::dropout, dropout);
   }
 
   void embedding_forward(Tensor out, ConstTensor tokens, ConstTensor table, std::int64_t vocab_begin) override {
@@ -175,10 +85,18 @@ class RepeatedBackend final : public Backend {
     put_off([=, this] { inner_->rms_norm_backward(norm); }, Kind::rms_norm_backward, norm.dx, norm.dweight, norm.dy,
             norm.x, norm.rstd, norm.weight, norm.dresidual);
   }
-  void split_norm_squares(Tensor squares, ConstTensor x) override { plainly().split_norm_squares(squares, x); }
-  void split_norm_forward(const SplitNormForward& norm) override { plainly().split_norm_forward(norm); }
-  void split_norm_dots(const SplitNormDots& norm) override { plainly().split_norm_dots(norm); }
-  void split_norm_backward(const SplitNormBackward& norm) override { plainly().split_norm_backward(norm); }
+  void split_norm_squares(Tensor squares, ConstTensor x) override {
+    put_off([=, this] { inner_->split_norm_squares(squares, x); }, Kind::split_norm_squares, squares, x);
+  }
+  void split_norm_forward(const SplitNormForward& norm) override {
+    put_off([=, this] { inner_->split_norm_forward(norm); }, Kind::split_norm_forward, norm);
+  }
+  void split_norm_dots(const SplitNormDots& norm) override {
+    put_off([=, this] { inner_->split_norm_dots(norm); }, Kind::split_norm_dots, norm);
+  }
+  void split_norm_backward(const SplitNormBackward& norm) override {
+    put_off([=, this] { inner_->split_norm_backward(norm); }, Kind::split_norm_backward, norm);
+  }
 
   void rope_table(Tensor cosine, Tensor sine, ConstTensor positions, ConstTensor inverse_frequencies,
                   const RopeScale& scale) override {
@@ -208,17 +126,39 @@ class RepeatedBackend final : public Backend {
     put_off([=, this] { inner_->bias_backward(dbias, dy); }, Kind::bias_backward, dbias, dy);
   }
 
-  void scale_columns(const ScaleColumns& columns) override { plainly().scale_columns(columns); }
-  void add_column_products(const ColumnProducts& products) override { plainly().add_column_products(products); }
-  void add_row_products(const RowProducts& products) override { plainly().add_row_products(products); }
-  void magnitude_factors(const MagnitudeFactors& factors) override { plainly().magnitude_factors(factors); }
-  void read_four_bits(const ReadFourBits& read) override { plainly().read_four_bits(read); }
-  void find_fp8_scale(const RoundToFp8& round) override { plainly().find_fp8_scale(round); }
-  void round_to_fp8(const RoundToFp8& round) override { plainly().round_to_fp8(round); }
-  void raise_fp8_scales(const Fp8Run& run) override { plainly().raise_fp8_scales(run); }
-  void round_fp8_run(const Fp8Run& run) override { plainly().round_fp8_run(run); }
-  void arrange_fp8(const ArrangeFp8& arrange) override { plainly().arrange_fp8(arrange); }
-  void fp8_matmul(const Fp8Matmul& product) override { plainly().fp8_matmul(product); }
+  void scale_columns(const ScaleColumns& columns) override {
+    put_off([=, this] { inner_->scale_columns(columns); }, Kind::scale_columns, columns);
+  }
+  void add_column_products(const ColumnProducts& products) override {
+    put_off([=, this] { inner_->add_column_products(products); }, Kind::column_products, products);
+  }
+  void add_row_products(const RowProducts& products) override {
+    put_off([=, this] { inner_->add_row_products(products); }, Kind::row_products, products);
+  }
+  void magnitude_factors(const MagnitudeFactors& factors) override {
+    put_off([=, this] { inner_->magnitude_factors(factors); }, Kind::magnitude_factors, factors);
+  }
+  void read_four_bits(const ReadFourBits& read) override {
+    put_off([=, this] { inner_->read_four_bits(read); }, Kind::read_four_bits, read);
+  }
+  void find_fp8_scale(const RoundToFp8& round) override {
+    put_off([=, this] { inner_->find_fp8_scale(round); }, Kind::find_fp8_scale, round);
+  }
+  void round_to_fp8(const RoundToFp8& round) override {
+    put_off([=, this] { inner_->round_to_fp8(round); }, Kind::round_to_fp8, round);
+  }
+  void raise_fp8_scales(const Fp8Run& run) override {
+    put_off([=, this] { inner_->raise_fp8_scales(run); }, Kind::raise_fp8_scales, run);
+  }
+  void round_fp8_run(const Fp8Run& run) override {
+    put_off([=, this] { inner_->round_fp8_run(run); }, Kind::round_fp8_run, run);
+  }
+  void arrange_fp8(const ArrangeFp8& arrange) override {
+    put_off([=, this] { inner_->arrange_fp8(arrange); }, Kind::arrange_fp8, arrange);
+  }
+  void fp8_matmul(const Fp8Matmul& product) override {
+    put_off([=, this] { inner_->fp8_matmul(product); }, Kind::fp8_matmul, product);
+  }
 
   [[nodiscard]] std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                               std::int64_t num_queries,

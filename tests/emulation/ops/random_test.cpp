@@ -13,6 +13,13 @@ constexpr std::uint64_t seed = 0x1234567890abcdefU;
 const std::vector<std::int64_t> first_indices = {0, 4, 7, (std::int64_t{1} << 40) + 3};
 const std::vector<std::int64_t> sizes = with_large<std::int64_t>({0, 1, 6, 64, 2500}, {300001});
 
+/// The seed in the memory of each backend.
+Twin stored_seed() {
+  return Twin(DType::uint8, {8}).filled([](std::int64_t byte, std::int64_t) {
+    return static_cast<double>(seed >> (8 * byte) & 0xffU);
+  });
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(random_numbers)
@@ -60,9 +67,17 @@ BOOST_AUTO_TEST_CASE(dropout) {
                                      std::to_string(first) + ", " + std::to_string(size);
             Twin x = Twin(from, {size}, layout).normal(1), y(to, {size}, layout),
                  sum = Twin(to, {size}, layout).normal(2);
-            check(what, {in(x), out(y, {}), out(sum)}, [&](Backend& ops, auto of) {
-              ops.dropout(of(y), of(x), 0.1F, seed, first, false);
-              ops.dropout(of(sum), of(x), 0.6F, seed, first, true);
+            Twin word = stored_seed();
+            check(what, {in(x), in(word), out(y, {}), out(sum)}, [&](Backend& ops, auto of) {
+              ops.dropout({.out = of(y), .in = of(x), .probability = 0.1F, .seed = of(word), .first_index = first});
+              ops.dropout({.out = of(sum),
+                           .in = of(x),
+                           .probability = 0.6F,
+                           .seed = of(word),
+                           .number = 13,
+                           .part = 2,
+                           .first_index = first,
+                           .accumulate = true});
             });
           }
         }
@@ -75,17 +90,21 @@ BOOST_AUTO_TEST_CASE(dropout_of_columns) {
   for (const DType dtype : compute_dtypes) {
     for (const Layout layout : layouts) {
       for (const std::int64_t first : {first_indices.front(), first_indices.back()}) {
-        Twin x = Twin(dtype, {37, 24}, layout).normal(1), y(dtype, {37, 24});
-        check("dropout of columns " + text_of(dtype) + " from " + std::to_string(first), {in(x), out(y, {})},
-              [&](Backend& ops, auto of) { ops.dropout(of(y), of(x), 0.3F, seed, first, false); });
+        Twin x = Twin(dtype, {37, 24}, layout).normal(1), y(dtype, {37, 24}), word = stored_seed();
+        check("dropout of columns " + text_of(dtype) + " from " + std::to_string(first), {in(x), in(word), out(y, {})},
+              [&](Backend& ops, auto of) {
+                ops.dropout({.out = of(y), .in = of(x), .probability = 0.3F, .seed = of(word), .first_index = first});
+              });
       }
     }
   }
 }
 
 BOOST_AUTO_TEST_CASE(dropout_in_place) {
-  Twin x = Twin(DType::bf16, {1000}).normal(1);
-  check("dropout in place", {out(x, {})}, [&](Backend& ops, auto of) { ops.dropout(of(x), of(x), 0.5F, 7, 8, false); });
+  Twin x = Twin(DType::bf16, {1000}).normal(1), word = stored_seed();
+  check("dropout in place", {in(word), out(x, {})}, [&](Backend& ops, auto of) {
+    ops.dropout({.out = of(x), .in = of(x), .probability = 0.5F, .seed = of(word), .first_index = 8});
+  });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

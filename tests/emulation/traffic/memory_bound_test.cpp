@@ -333,12 +333,14 @@ BOOST_AUTO_TEST_CASE(elementary) {
     check_traffic("scale", text({N}, to), {bytes_of::scale(s, N)}, [&](Backend& ops) { ops.scale(x, 0.5F); });
     for (const DType from : dtypes) {
       const Tensor y = make(from, {N});
+      const Tensor word = make(DType::uint8, {8});
       const std::string shape = text({N}, from) + " to " + (to == bf16 ? "bf16" : "float32");
       check_traffic("copy", shape, {bytes_of::copy(s, size(from), N)}, [&](Backend& ops) { ops.copy(x, y); });
       for (const bool accumulates : {false, true}) {
         check_traffic("dropout", shape + (accumulates ? ", added" : ""),
-                      {bytes_of::dropout(s, size(from), accumulates, N)},
-                      [&](Backend& ops) { ops.dropout(x, y, 0.1F, 1, 0, accumulates); });
+                      {bytes_of::dropout(s, size(from), accumulates, N)}, [&](Backend& ops) {
+                        ops.dropout({.out = x, .in = y, .probability = 0.1F, .seed = word, .accumulate = accumulates});
+                      });
       }
     }
   }

@@ -19,7 +19,8 @@ using test::Family;
 using test::session;
 using test::TinyRun;
 
-/// Steps enough for chains to come a third time. Of what is left out of graphs some have seeds, experts, a mover.
+/// Steps enough for chains to come a third time. Of what is left out of graphs some have experts, a mover. Adapters
+/// have dropout, those of a llama magnitudes too.
 const std::vector<TinyRun> runs{
     {.layout = {1, 1, 1, 1}, .family = Family::llama, .accumulation = 3, .num_steps = 4, .max_length = 10},
     {.layout = {1, 1, 1, 1},
@@ -37,6 +38,21 @@ const std::vector<TinyRun> runs{
      .num_steps = 3,
      .max_length = 8},
     {.layout = {1, 1, 1, 1}, .family = Family::llama, .has_adapters = true, .accumulation = 2, .num_steps = 3},
+    {.layout = {1, 1, 1, 1},
+     .family = Family::qwen3,
+     .precision = Precision::bf16,
+     .checkpointing = ActivationCheckpointing::full,
+     .has_adapters = true,
+     .accumulation = 3,
+     .num_steps = 3,
+     .max_length = 8},
+    {.layout = {1, 1, 1, 1},
+     .family = Family::qwen2,
+     .precision = Precision::bf16,
+     .fp8 = config::Fp8::blockwise,
+     .accumulation = 2,
+     .num_steps = 3,
+     .max_length = 8},
     {.layout = {1, 1, 1, 1}, .family = Family::qwen3, .num_experts = 4, .num_steps = 4, .max_length = 8},
     {.layout = {1, 1, 1, 1},
      .family = Family::llama,
@@ -81,6 +97,20 @@ const std::vector<TinyRun> runs{
      .num_steps = 3,
      .max_length = 8},
     {.layout = {1, 1, 1, 2}, .family = Family::qwen3, .accumulation = 2, .num_steps = 3, .max_length = 8},
+    {.layout = {1, 1, 1, 2},
+     .family = Family::olmo2,
+     .precision = Precision::bf16,
+     .fp8 = config::Fp8::tensorwise,
+     .accumulation = 2,
+     .num_steps = 3,
+     .max_length = 8},
+    {.layout = {1, 2, 1, 1},
+     .family = Family::llama,
+     .precision = Precision::bf16,
+     .has_adapters = true,
+     .accumulation = 2,
+     .num_steps = 3,
+     .max_length = 8},
 };
 
 /// A build may be without cuDNN.
@@ -123,10 +153,11 @@ BOOST_AUTO_TEST_CASE(graphs_change_no_bit) {
 // waits for no update, are others, and those of the second come for the first time.
 BOOST_AUTO_TEST_CASE(most_launches_of_equal_micro_batches_are_repeated) {
   if (session().world().size() != 1) return;
-  const auto launches_of = [](int accumulation) {
+  const auto launches_of = [](int accumulation, bool has_adapters) {
     const auto until = [&](int num_steps) {
       const TinyRun tiny{.layout = {1, 1, 1, 1},
                          .num_layers = 4,
+                         .has_adapters = has_adapters,
                          .accumulation = accumulation,
                          .num_steps = num_steps,
                          .evaluates = false,
@@ -140,12 +171,14 @@ BOOST_AUTO_TEST_CASE(most_launches_of_equal_micro_batches_are_repeated) {
                                       .repeated = four.repeated - three.repeated,
                                       .chains = four.chains - three.chains};
   };
-  const device::LaunchTape::Counts two = launches_of(2), three = launches_of(3);
-  BOOST_TEST(two.repeated > 50 * two.plain);
-  // One that waits for nothing: the last step of the loss, which has the step's factor, is between its two chains, each
-  // of which has the attention of all layers.
-  BOOST_TEST(three.chains - two.chains == 2);
-  BOOST_TEST(three.plain == two.plain);
+  for (const bool has_adapters : {false, true}) {
+    const device::LaunchTape::Counts two = launches_of(2, has_adapters), three = launches_of(3, has_adapters);
+    BOOST_TEST(two.repeated > 50 * two.plain);
+    // One that waits for nothing: the last step of the loss, which has the step's factor, is between its two chains,
+    // each of which has the attention of all layers, and what adapters drop.
+    BOOST_TEST(three.chains - two.chains == 2);
+    BOOST_TEST(three.plain == two.plain);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_run_goes_on_with_the_same_bits) {

@@ -71,8 +71,10 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                    b.add_uniform(x["x"], 1, 0, 1.0F);
                  }});
   ops.push_back({"dropout",
-                 {{"out", any_pair_out}, {"in", any_pair_in}},
-                 [](Backend& b, Tensors x) { b.dropout(x["out"], x["in"], 0.5F, 1, 0, false); },
+                 {{"out", any_pair_out}, {"in", any_pair_in}, {"seed", {DType::uint8, {8}}}},
+                 [](Backend& b, Tensors x) {
+                   b.dropout({.out = x["out"], .in = x["in"], .probability = 0.5F, .seed = x["seed"]});
+                 },
                  {{"out", "in"}}});
   ops.push_back(
       {"embedding_forward",

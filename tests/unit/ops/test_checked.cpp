@@ -169,10 +169,18 @@ BOOST_AUTO_TEST_CASE(numbers_beside_the_tensors_are_checked) {
   Tensors x = memory.of({{"x", {float32, {T, C}}}, {"y", {float32, {T, C}}}});
   BOOST_CHECK_THROW(backend->fill_normal(x["x"], 1, -1, 1.0F), std::logic_error);
   BOOST_CHECK_THROW(backend->fill_uniform(x["x"], 1, -1, 1.0F), std::logic_error);
-  BOOST_CHECK_THROW(backend->dropout(x["x"], x["y"], 1.0F, 1, 0, false), std::logic_error);
-  BOOST_CHECK_THROW(backend->dropout(x["x"], x["y"], -0.1F, 1, 0, false), std::logic_error);
-  BOOST_CHECK_THROW(backend->dropout(x["x"], x["y"], 0.5F, 1, -1, false), std::logic_error);
-  BOOST_CHECK_THROW(backend->dropout(x["x"], x["y"].rows(0, 1), 0.5F, 1, 0, false), std::logic_error);
+  Tensors seeds = memory.of({{"seed", {DType::uint8, {8}}}});
+  const Dropout dropout{.out = x["x"], .in = x["y"], .probability = 0.5F, .seed = seeds["seed"]};
+  for (const float probability : {1.0F, -0.1F}) {
+    Dropout wrong = dropout;
+    wrong.probability = probability;
+    BOOST_CHECK_THROW(backend->dropout(wrong), std::logic_error);
+  }
+  Dropout before = dropout, shorter = dropout, beside = dropout;
+  before.first_index = -1;
+  shorter.in = x["y"].rows(0, 1);
+  beside.seed.data = static_cast<const std::byte*>(beside.seed.data) + 1;
+  for (const Dropout& wrong : {before, shorter, beside}) BOOST_CHECK_THROW(backend->dropout(wrong), std::logic_error);
   const std::vector<std::int32_t> falling = {0, 4, 3}, beyond = {0, 3, T + 1}, too_few = {0, T};
   Tensors grouped = memory.of({{"b", {float32, {2, C, C}}}});
   for (const ExpertOffsets offsets : {ExpertOffsets(falling), ExpertOffsets(beyond), ExpertOffsets(too_few)}) {

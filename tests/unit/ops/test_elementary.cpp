@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
+
 #include "unit/ops/support.hpp"
 
 namespace sft::ops::testing {
@@ -187,13 +189,25 @@ BOOST_AUTO_TEST_CASE(uniform_numbers_have_the_right_moments_and_bounds) {
   });
 }
 
+namespace {
+
+/// Dropout with the seed of one of two micro-batches.
+Dropout dropout_of(const Tensor& out, const ConstTensor& in, float probability, int micro_batch) {
+  static const std::array<std::uint64_t, 2> seeds{5, 6};
+  return {
+      .out = out, .in = in, .probability = probability, .seed = ConstTensor(&seeds.at(micro_batch), DType::uint8, {8})};
+}
+
+}  // namespace
+
 BOOST_AUTO_TEST_CASE(dropout_drops_a_share_and_scales_the_rest) {
   on_every_backend([](TestBackend& backend) {
     constexpr std::int64_t rows = 300, columns = 333;
     for (const DType in_type : {DType::float32, DType::bf16}) {
       for (const DType out_type : {DType::float32, DType::bf16}) {
         const Owned in = Owned(in_type, {rows, columns}).fill(3.0), out = Owned(out_type, {rows, columns}).fill(7.0);
-        backend->dropout(*out, *in, 0.25f, 5, 0, false);
+        const Dropout first = dropout_of(*out, *in, 0.25f, 0);
+        backend->dropout(first);
         std::int64_t num_dropped = 0;
         for (const double value : read(*out)) {
           BOOST_REQUIRE((value == 0.0 || value == 4.0));
@@ -201,22 +215,35 @@ BOOST_AUTO_TEST_CASE(dropout_drops_a_share_and_scales_the_rest) {
         }
         BOOST_TEST(std::abs(static_cast<double>(num_dropped) / (rows * columns) - 0.25) < 0.01);
         const Owned sum = Owned(out_type, {rows, columns}).fill(1.0);
-        backend->dropout(*sum, *in, 0.25f, 5, 0, true);
+        Dropout added = first;
+        added.out = *sum;
+        added.accumulate = true;
+        backend->dropout(added);
         std::vector<double> expected = read(*out);
         for (double& value : expected) value += 1.0;
         BOOST_TEST((read(*sum) == expected));
         const Owned other(out_type, {rows, columns});
-        backend->dropout(*other, *in, 0.25f, 6, 0, false);
+        backend->dropout(dropout_of(*other, *in, 0.25f, 1));
         BOOST_TEST((read(*other) != read(*out)));
-        backend->dropout(*other, *in, 0.0f, 6, 0, false);
+        for (const bool by_number : {true, false}) {
+          Dropout of_other_op = dropout_of(*other, *in, 0.25f, 0);
+          (by_number ? of_other_op.number : of_other_op.part) = 1;
+          backend->dropout(of_other_op);
+          BOOST_TEST((read(*other) != read(*out)));
+        }
+        backend->dropout(dropout_of(*other, *in, 0.0f, 1));
         BOOST_TEST((read(*other) == read(*in)));
         constexpr std::int64_t first_row = 71, num_rows = 100;
         const Owned slice(out_type, {num_rows, columns});
-        backend->dropout(*slice, in->rows(first_row, num_rows), 0.25f, 5, first_row * columns, false);
+        Dropout of_rows = dropout_of(*slice, in->rows(first_row, num_rows), 0.25f, 0);
+        of_rows.first_index = first_row * columns;
+        backend->dropout(of_rows);
         BOOST_TEST((read(*slice) == read(out->rows(first_row, num_rows))));
         constexpr std::int64_t first_column = 40, num_columns = 61;
         const Owned some(out_type, {rows, num_columns});
-        backend->dropout(*some, in->columns(first_column, num_columns), 0.25f, 5, first_column, false);
+        Dropout of_columns = dropout_of(*some, in->columns(first_column, num_columns), 0.25f, 0);
+        of_columns.first_index = first_column;
+        backend->dropout(of_columns);
         BOOST_TEST((read(*some) == read(out->columns(first_column, num_columns))));
       }
     }

@@ -85,18 +85,19 @@ data::MicroBatch make_batch(std::int32_t first, std::int64_t length = num_tokens
 }
 
 struct Machine {
+  const bool has_dropout;
   LateDevice device;
   device::Ledger ledger;
   LateStream stream;
   device::Arena device_memory, pinned_memory;
   UploadBuffers buffers;
 
-  Machine() {
-    buffers = take_upload_buffers(device_memory, pinned_memory, num_tokens);
+  explicit Machine(bool drops = false) : has_dropout(drops) {
+    buffers = take_upload_buffers(device_memory, pinned_memory, num_tokens, has_dropout);
     device_memory = device::Arena(device, ledger, device::Label::workspace, device_memory.used_bytes());
     pinned_memory =
         device::Arena(device, ledger, device::Label::workspace, pinned_memory.used_bytes(), device::Space::pinned);
-    buffers = take_upload_buffers(device_memory, pinned_memory, num_tokens);
+    buffers = take_upload_buffers(device_memory, pinned_memory, num_tokens, has_dropout);
   }
 };
 
@@ -136,6 +137,25 @@ BOOST_FIXTURE_TEST_CASE(queued_work_finds_the_batch_that_was_put_before_it, Mach
   }
   stream.synchronize();
   BOOST_TEST(found == std::vector<bool>(5, true));
+}
+
+BOOST_AUTO_TEST_CASE(seeds_come_with_their_batch) {
+  Machine machine(/*drops=*/true);
+  Upload upload(machine.device, machine.stream, machine.buffers);
+  std::vector<std::uint64_t> found;
+  for (const std::uint64_t seed : {11U, 12U, 13U, 14U}) {
+    const Tensor word = upload.put(make_batch(100), seed).dropout_seed;
+    BOOST_TEST_REQUIRE(word.num_elements() == 8);
+    machine.stream.queue([&found, word] { found.push_back(*static_cast<const std::uint64_t*>(word.data)); });
+  }
+  machine.stream.synchronize();
+  BOOST_TEST(found == (std::vector<std::uint64_t>{11, 12, 13, 14}));
+  BOOST_TEST(upload.put(make_batch(100)).dropout_seed.empty());  // as an evaluation does, which drops nothing
+}
+
+BOOST_FIXTURE_TEST_CASE(nothing_is_dropped_where_there_is_no_place_for_seeds, Machine) {
+  Upload upload(device, stream, buffers);
+  BOOST_TEST(upload.put(make_batch(100), 11).dropout_seed.empty());
 }
 
 BOOST_FIXTURE_TEST_CASE(memory_is_planned_in_both_spaces, Machine) {

@@ -28,9 +28,14 @@ void add_bias(View x, Weight bias, cudaStream_t stream);
 void fill_normal(View x, std::uint64_t seed, std::int64_t first_index, float stddev, cudaStream_t stream);
 void fill_uniform(View x, std::uint64_t seed, std::int64_t first_index, float bound, cudaStream_t stream);
 void add_uniform(View x, std::uint64_t seed, std::int64_t first_index, float bound, cudaStream_t stream);
+/// A seed that is read by the kernel: seed_of_op (ops/random_bits.hpp) of the number at `micro_batch` and these.
+struct StoredSeed {
+  const std::uint64_t* micro_batch;
+  std::uint64_t number, part;
+};
 /// out may be in.
-void dropout(View out, ConstView in, float probability, std::uint64_t seed, std::int64_t first_index, bool accumulate,
-             cudaStream_t stream);
+void dropout(View out, ConstView in, float probability, const StoredSeed& seed, std::int64_t first_index,
+             bool accumulate, cudaStream_t stream);
 
 // Vocabulary-parallel embedding (Shoeybi et al. 2019); see ops::Backend.
 

@@ -98,7 +98,7 @@ struct AddUniform {
   }
 };
 
-/// Moves the bytes of in and out, and of out again where it accumulates.
+/// Moves the bytes of in and out, and of out again where it accumulates; the seed comes from a cache.
 template <class To, class From, int N>
 struct Dropout {
   static constexpr int unroll = 2;
@@ -107,7 +107,8 @@ struct Dropout {
   };
   Rows<To> out;
   Rows<const From> in;
-  std::uint64_t seed, first_index;
+  StoredSeed seed;
+  std::uint64_t first_index;
   float factor, threshold;
   bool accumulate;
 
@@ -117,7 +118,8 @@ struct Dropout {
   }
   __device__ __forceinline__ void store(const Registers& r, std::int64_t row, std::int64_t column) const {
     float numbers[N];
-    draw<Uniform>(numbers, seed, first_index + static_cast<std::uint64_t>(row * in.stride + column));
+    draw<Uniform>(numbers, seed_of_op(*seed.micro_batch, seed.number, seed.part),
+                  first_index + static_cast<std::uint64_t>(row * in.stride + column));
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const float kept = numbers[i] < threshold ? 0.0f : factor * r.in[i];
@@ -174,8 +176,8 @@ void add_uniform(View x, std::uint64_t seed, std::int64_t first_index, float bou
   });
 }
 
-void dropout(View out, ConstView in, float probability, std::uint64_t seed, std::int64_t first_index, bool accumulate,
-             cudaStream_t stream) {
+void dropout(View out, ConstView in, float probability, const StoredSeed& seed, std::int64_t first_index,
+             bool accumulate, cudaStream_t stream) {
   const float factor = 1.0f / (1.0f - probability), threshold = 2.0f * probability - 1.0f;
   with_type(out.is_bf16, [&](auto to) {
     with_type(in.is_bf16, [&](auto from) {
