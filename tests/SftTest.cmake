@@ -48,6 +48,17 @@ endif()
 # Tests compute little: what an optimizer takes to compile them is more than they gain.
 set(SFT_TEST_COMPILE_FLAGS "$<$<CONFIG:Release>:-Og>")
 
+# A linker that takes them a third of the time of GNU's, where the compiler knows one: each is linked from nearly all of the
+# project's objects. What is installed is linked as the system does it.
+include(CheckLinkerFlag)
+foreach(linker lld gold)
+  check_linker_flag(CXX -fuse-ld=${linker} SFT_LINKS_BY_${linker})
+  if(SFT_LINKS_BY_${linker})
+    set(SFT_TEST_LINK_FLAGS -fuse-ld=${linker})
+    break()
+  endif()
+endforeach()
+
 # Programs that no test runs: benchmarks, what is compared with other libraries, what needs a GPU. sft_tool(TARGET...)
 add_custom_target(tools)
 function(sft_tool)
@@ -64,6 +75,7 @@ add_library(sft_test_flags INTERFACE)
 target_include_directories(sft_test_flags INTERFACE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/src)
 target_compile_definitions(sft_test_flags INTERFACE BOOST_TEST_DYN_LINK SFT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 target_compile_options(sft_test_flags INTERFACE ${SFT_TEST_COMPILE_FLAGS})
+target_link_options(sft_test_flags INTERFACE ${SFT_TEST_LINK_FLAGS})
 target_link_libraries(sft_test_flags INTERFACE sft_flags OpenMP::OpenMP_CXX Threads::Threads Boost::unit_test_framework
                                                nlohmann_json::nlohmann_json)
 
