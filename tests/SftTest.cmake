@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # How tests are built and run. A folder of tests is one program, whose suites are its files.
 #
-#   sft_test(NAME SOURCES file... ROOMS room... [LIBRARIES target...] [MPI] [SEPARATE])       a Boost.Test program, whose
-#       files are compiled several at a time (SFT_UNITY), unless they hide different things under one name: SEPARATE
+#   sft_test(NAME SOURCES file... ROOMS room... [LIBRARIES target...] [MPI] [SEPARATE file...])
+#       a Boost.Test program, whose files are compiled several at a time (SFT_UNITY), but those of its SOURCES that are
+#       SEPARATE too each by itself. What a file hides in `namespace {}` within its suite is hidden from the others
 #   sft_run_test(PROGRAM [NAME name] [SUITES suite...] [RANKS n...] [NIGHTLY_RANKS n...] [TIMEOUT seconds] [LABEL label]
 #                [TIER quick|full|nightly] [SANITIZE asan|tsan|asan-gpu...] [NIGHTLY_SANITIZE asan|tsan...]
 #                [ENVIRONMENT name=value...] [ARGUMENTS word...] [COST seconds])
@@ -132,8 +133,15 @@ function(sft_test_properties name timeout label tier half_cores environment)
                                           ENVIRONMENT "${SFT_TEST_ENVIRONMENT};${environment}")
 endfunction()
 
+# sft_test_unity(NAME SEPARATE file...): how the files of a test are compiled, see sft_test.
+function(sft_test_unity name)
+  cmake_parse_arguments(TEST "" "" "SEPARATE" ${ARGN})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${SFT_UNITY})
+  set_source_files_properties(${TEST_SEPARATE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 function(sft_test name)
-  cmake_parse_arguments(TEST "MPI;SEPARATE" "" "SOURCES;ROOMS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(TEST "MPI" "" "SOURCES;ROOMS;LIBRARIES;SEPARATE" ${ARGN})
   add_executable(${name} ${TEST_SOURCES})
   list(TRANSFORM TEST_ROOMS PREPEND sft_)
   target_link_libraries(${name} PRIVATE sft_test_flags ${TEST_ROOMS} ${TEST_LIBRARIES})
@@ -143,9 +151,7 @@ function(sft_test name)
     target_link_libraries(${name} PRIVATE sft_unit_main)
   endif()
   target_precompile_headers(${name} REUSE_FROM sft_test_headers)
-  if(NOT TEST_SEPARATE)
-    set_target_properties(${name} PROPERTIES UNITY_BUILD ${SFT_UNITY})
-  endif()
+  sft_test_unity(${name} SEPARATE ${TEST_SEPARATE})
 endfunction()
 
 function(sft_run_test program)

@@ -49,7 +49,7 @@ void check_resident_memory(const RunCase& run) {
     check_done(program, workshop, "run");
     const auto [least_mib, most_mib] = workshop.ledger_total_mib("run");
     const test::PeakBytes peak = test::read_peak_bytes(workshop.path("run"));
-      BOOST_TEST(peak.least / mib >= 0.9 * (least_mib - chance_mib()));
+    BOOST_TEST(peak.least / mib >= 0.9 * (least_mib - chance_mib()));
     BOOST_TEST(peak.most / mib <= 1.1 * most_mib);
   }
 }
@@ -141,8 +141,8 @@ BOOST_AUTO_TEST_CASE(memory_that_ranks_share_for_a_model_folder_is_planned_once)
   BOOST_TEST(peak.most / mib >= 0.8 * (most_mib - chance_mib()));
 }
 
-BOOST_DATA_TEST_CASE(small_runs_take_no_more_memory_than_planned, boost::unit_test::data::make(small_runs) * instruction_sets, small,
-                     instruction_set) {
+BOOST_DATA_TEST_CASE(small_runs_take_no_more_memory_than_planned,
+                     boost::unit_test::data::make(small_runs) * instruction_sets, small, instruction_set) {
   const Workshop workshop;
   const RunCase run{small.name, small.parallel, small.precision};
   setenv("ONEDNN_MAX_CPU_ISA", instruction_set.c_str(), 1);
@@ -171,8 +171,8 @@ BOOST_DATA_TEST_CASE(small_runs_take_no_more_memory_than_planned, boost::unit_te
   check_done(program, workshop, "run");
   const test::PeakBytes peak = test::read_peak_bytes(workshop.path("run"));
   const auto [least_mib, most_mib] = workshop.ledger_total_mib("run");
-  BOOST_TEST_MESSAGE(small << ", " << instruction_set << ": planned " << least_mib << " to " << most_mib << " MiB, peak " << peak.least / mib
-                           << " to " << peak.most / mib << " MiB");
+  BOOST_TEST_MESSAGE(small << ", " << instruction_set << ": planned " << least_mib << " to " << most_mib
+                           << " MiB, peak " << peak.least / mib << " to " << peak.most / mib << " MiB");
   BOOST_TEST(peak.most / mib <= most_mib);
   BOOST_TEST(peak.least / mib <= least_mib);
   // Plans for processors that do not multiply bf16 numbers as such are rougher.

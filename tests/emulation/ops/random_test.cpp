@@ -7,6 +7,8 @@
 
 namespace sft::ops::testing {
 
+BOOST_AUTO_TEST_SUITE(random_numbers)
+
 namespace {
 
 constexpr std::uint64_t seed = 0x1234567890abcdefU;
@@ -14,8 +16,6 @@ const std::vector<std::int64_t> first_indices = {0, 4, 7, (std::int64_t{1} << 40
 const std::vector<std::int64_t> sizes = with_large<std::int64_t>({0, 1, 6, 64, 2500}, {300001});
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(random_numbers)
 
 BOOST_AUTO_TEST_CASE(fill_uniform_and_normal) {
   for (const DType dtype : compute_dtypes) {
