@@ -142,8 +142,8 @@ test-all: test-deps slurm-deps ## every test, also the long ones: more fuzz, eve
 sanitized = @cmake --preset $(1) >/dev/null && cmake --build build/$(1) --parallel $(JOBS) --target $(2)-tests $(3) && \
 	ctest --test-dir build/$(1) -j $(TEST_JOBS) --output-on-failure -L '^$(2)$$'
 
-test-asan: test-deps style-deps ## all programs by clang; what reads files, and whole steps, under AddressSanitizer and UndefinedBehaviorSanitizer
-	$(call sanitized,asan,asan,programs)
+test-asan: test-deps style-deps ## what reads files, and whole steps, under AddressSanitizer and UndefinedBehaviorSanitizer
+	$(call sanitized,asan,asan)
 
 test-asan-gpu: test-deps style-deps ## the CUDA side on an emulated GPU under both sanitizers; needs CUDA's headers and compiler
 	$(call sanitized,asan-gpu,asan-gpu)
@@ -151,8 +151,8 @@ test-asan-gpu: test-deps style-deps ## the CUDA side on an emulated GPU under bo
 test-tsan: test-deps style-deps ## loader, streams and signals under ThreadSanitizer
 	$(call sanitized,tsan,tsan)
 
-test-sanitizers: test-asan test-tsan test-asan-gpu ## these three, and what they leave out to take less time
-	$(call sanitized,asan,asan-nightly)
+test-sanitizers: test-asan test-tsan test-asan-gpu ## these three, all programs by clang, and what they leave out to take less time
+	$(call sanitized,asan,asan-nightly,programs)
 	$(call sanitized,tsan,tsan-nightly)
 
 # Of each of the other things there are CASES; SEED repeats what was random.

@@ -15,6 +15,8 @@
 #include "support/packed_file.hpp"
 #include "support/temporary_folder.hpp"
 
+BOOST_AUTO_TEST_SUITE(activations)
+
 namespace {
 
 using namespace sft;
@@ -82,8 +84,6 @@ void check_plan(const config::Config& config, const test::Mesh& mesh, const plan
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(activations)
 
 BOOST_AUTO_TEST_CASE(all_ways_train_alike) {
   const std::vector<test::Layout> layouts{{1, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2},

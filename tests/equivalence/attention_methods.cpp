@@ -13,6 +13,8 @@
 #include "support/layout.hpp"
 #include "support/mpi_session.hpp"
 
+BOOST_AUTO_TEST_SUITE(attention_methods)
+
 namespace {
 
 using namespace sft;
@@ -131,8 +133,6 @@ double relative(double value, double expected) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(attention_methods)
 
 BOOST_AUTO_TEST_CASE(every_method_trains_like_one_rank) {
   for (const Case& c : cases) {

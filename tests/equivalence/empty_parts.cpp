@@ -12,6 +12,8 @@
 #include "support/engine_fixture.hpp"
 #include "support/mpi_session.hpp"
 
+BOOST_AUTO_TEST_SUITE(empty_parts)
+
 namespace {
 
 using namespace sft;
@@ -82,8 +84,6 @@ double relative_distance(const test::LogicalTensors& tensors, const test::Logica
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(empty_parts)
 
 BOOST_AUTO_TEST_CASE(empty_parts_add_zeros) {
   const std::vector<test::Layout> layouts{{1, 1, 2, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 4, 1},

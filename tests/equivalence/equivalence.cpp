@@ -13,6 +13,8 @@
 #include "sft/config/values.hpp"
 #include "support/mpi_session.hpp"
 
+BOOST_AUTO_TEST_SUITE(meshes)
+
 namespace {
 
 using namespace sft;
@@ -55,8 +57,6 @@ void for_each_mesh(config::Precision precision, const Check& check) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(meshes)
 
 BOOST_AUTO_TEST_CASE(float32_trains_like_one_rank) {
   for_each_mesh(config::Precision::fp32, [](const auto& trajectory, const auto& baseline, const Deviation& worst) {

@@ -20,6 +20,8 @@
 #include "support/packed_file.hpp"
 #include "support/temporary_folder.hpp"
 
+BOOST_AUTO_TEST_SUITE(evaluation)
+
 namespace {
 
 using namespace sft;
@@ -102,8 +104,6 @@ void for_each_mesh(const Check& check) {
 double relative(double value, double expected) { return std::abs(value - expected) / std::abs(expected); }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(evaluation)
 
 BOOST_AUTO_TEST_CASE(every_mesh_finds_what_one_rank_finds) {
   const Data data(test::make_awkward_rows(1, max_length, 1), test::make_awkward_rows(23, short_length, 9));

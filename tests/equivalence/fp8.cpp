@@ -12,6 +12,8 @@
 #include "support/fp8_step.hpp"
 #include "support/mpi_session.hpp"
 
+BOOST_AUTO_TEST_SUITE(fp8)
+
 namespace {
 
 using namespace sft;
@@ -63,8 +65,6 @@ test::FirstStep first_step(const test::Task& task, Fp8 fp8, const test::Mesh& me
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(fp8)
 
 BOOST_AUTO_TEST_CASE(gradients_of_the_first_step_are_those_of_one_rank) {
   for (const Case& c : cases) {

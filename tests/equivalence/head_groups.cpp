@@ -22,6 +22,8 @@
 #include "support/packed_file.hpp"
 #include "support/temporary_folder.hpp"
 
+BOOST_AUTO_TEST_SUITE(head_groups)
+
 namespace {
 
 using namespace sft;
@@ -223,8 +225,6 @@ test::LogicalTensors uneven_parameters(const test::LogicalTensors& like, const c
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(head_groups)
 
 BOOST_AUTO_TEST_CASE(groups_train_as_all_heads_at_once) {
   const test::TemporaryFolder folder;

@@ -15,6 +15,8 @@
 #include "support/packed_file.hpp"
 #include "support/temporary_folder.hpp"
 
+BOOST_AUTO_TEST_SUITE(mixed_rows)
+
 namespace {
 
 using namespace sft;
@@ -93,8 +95,6 @@ class RowFile {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(mixed_rows)
 
 BOOST_AUTO_TEST_CASE(meshes_train_like_one_rank_in_order) {
   const RowFile rows;

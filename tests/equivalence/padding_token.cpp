@@ -11,6 +11,8 @@
 #include "support/engine_fixture.hpp"
 #include "support/mpi_session.hpp"
 
+BOOST_AUTO_TEST_SUITE(padding_token)
+
 namespace {
 
 using namespace sft;
@@ -48,8 +50,6 @@ std::set<std::int64_t> rows_that_differ(const std::vector<float>& one, const std
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(padding_token)
 
 BOOST_AUTO_TEST_CASE(its_row_gets_no_gradient_as_an_input) {
   const std::vector<test::Layout> layouts{{1, 1, 1, 1}, {1, 1, 1, 2}, {1, 1, 2, 1}, {1, 1, 2, 2}};

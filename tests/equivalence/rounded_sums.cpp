@@ -8,6 +8,8 @@
 #include "sft/plan/traffic.hpp"
 #include "support/mpi_session.hpp"
 
+BOOST_AUTO_TEST_SUITE(rounded_sums)
+
 namespace {
 
 using namespace sft;
@@ -53,8 +55,6 @@ bool has_same_bits(const test::Trajectory& a, const test::Trajectory& b) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(rounded_sums)
 
 // A rounding is 2^-9 of a number at most, and in a sum of many the errors mostly cancel. Found over ten steps: with
 // rounded gradients losses differ by up to 7.4e-5 and norms by 7.8e-4, with rounded sums over tp by 3.5e-4 and 2.7e-3;

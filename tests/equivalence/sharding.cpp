@@ -9,6 +9,8 @@
 #include "equivalence/trajectory.hpp"
 #include "support/mpi_session.hpp"
 
+BOOST_AUTO_TEST_SUITE(sharding)
+
 namespace {
 
 using namespace sft;
@@ -115,8 +117,6 @@ test::Trajectory run(const Case& c, int accumulation, config::Precision precisio
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(sharding)
 
 BOOST_AUTO_TEST_CASE(adapters_train_like_one_rank) {
   for (const Case& c : own_cases()) {

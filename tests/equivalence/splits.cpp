@@ -12,6 +12,8 @@
 #include "support/mpi_session.hpp"
 #include "support/temporary_folder.hpp"
 
+BOOST_AUTO_TEST_SUITE(splits)
+
 namespace {
 
 using namespace sft;
@@ -32,8 +34,6 @@ test::Trajectory run(const SplitCase& c) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(splits)
 
 BOOST_AUTO_TEST_CASE(the_table_has_every_pair) {
   const std::vector<SplitCase> cases = test::split_table();

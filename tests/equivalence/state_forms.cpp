@@ -23,6 +23,8 @@
 #include "support/mpi_session.hpp"
 #include "support/temporary_folder.hpp"
 
+BOOST_AUTO_TEST_SUITE(state_forms)
+
 namespace {
 
 using namespace sft;
@@ -122,8 +124,6 @@ class MemoryLimit {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(state_forms)
 
 BOOST_AUTO_TEST_CASE(files_change_no_bit) {
   const test::TemporaryFolder folder;

@@ -8,6 +8,8 @@
 #include "support/engine_fixture.hpp"
 #include "support/mpi_session.hpp"
 
+BOOST_AUTO_TEST_SUITE(tiny_weights)
+
 namespace {
 
 using namespace sft;
@@ -36,8 +38,6 @@ train::StepResult step_with(float weight, config::Precision precision) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(tiny_weights)
 
 BOOST_AUTO_TEST_CASE(equal_weights_of_any_size_train_alike) {
   for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {

@@ -12,6 +12,8 @@
 #include "support/mpi_session.hpp"
 #include "support/temporary_folder.hpp"
 
+BOOST_AUTO_TEST_SUITE(traffic)
+
 namespace {
 
 using namespace sft;
@@ -88,8 +90,6 @@ data::MicroBatchLimits limits_of(const config::ValidConfig& config) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(traffic)
 
 BOOST_AUTO_TEST_CASE(a_step_sends_what_was_planned) {
   const test::TemporaryFolder folder;

@@ -13,6 +13,8 @@
 #include "support/engine_fixture.hpp"
 #include "support/mpi_session.hpp"
 
+BOOST_AUTO_TEST_SUITE(undefined_memory)
+
 namespace {
 
 using namespace sft;
@@ -93,8 +95,6 @@ std::vector<config::SpMethod> methods_for(const mesh::Layout& layout, const conf
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(undefined_memory)
 
 BOOST_AUTO_TEST_CASE(no_bit_depends_on_what_memory_held) {
   const std::vector<test::Layout> layouts{{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2},

@@ -21,6 +21,8 @@
 #include "support/mpi_session.hpp"
 #include "support/temporary_folder.hpp"
 
+BOOST_AUTO_TEST_SUITE(expert_adapters)
+
 namespace {
 
 using namespace sft;
@@ -213,8 +215,6 @@ StepNumbers alone(const config::Config& config) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(expert_adapters)
 
 BOOST_AUTO_TEST_CASE(they_are_the_weights_that_they_stand_for) {
   if (session().world().size() > 1) return;

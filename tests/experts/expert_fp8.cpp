@@ -15,6 +15,8 @@
 #include "support/fp8_step.hpp"
 #include "support/mpi_session.hpp"
 
+BOOST_AUTO_TEST_SUITE(expert_fp8)
+
 namespace {
 
 using namespace sft;
@@ -64,8 +66,6 @@ test::LogicalTensors as_mlp(const test::LogicalTensors& of_expert) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(expert_fp8)
 
 BOOST_AUTO_TEST_CASE(the_only_expert_is_an_mlp) {
   if (session().world().size() > 1) return;

@@ -16,6 +16,8 @@
 #include "support/layout.hpp"
 #include "support/mpi_session.hpp"
 
+BOOST_AUTO_TEST_SUITE(expert_parallel)
+
 namespace {
 
 using namespace sft;
@@ -152,8 +154,6 @@ void check_cases(Tokens tokens) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(expert_parallel)
 
 BOOST_AUTO_TEST_CASE(ranks_that_share_experts_train_like_one) { check_cases(Tokens::mixed); }
 

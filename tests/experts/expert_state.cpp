@@ -20,6 +20,8 @@
 #include "support/temporary_folder.hpp"
 #include "train/evaluation.hpp"
 
+BOOST_AUTO_TEST_SUITE(expert_state)
+
 namespace {
 
 using namespace sft;
@@ -69,8 +71,6 @@ double eval_loss(test::EngineFixture& fixture, const Data& data) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(expert_state)
 
 BOOST_AUTO_TEST_CASE(checkpoints_go_on_with_any_number_of_ranks_for_experts) {
   constexpr std::int64_t num_steps = 6, half = 3;

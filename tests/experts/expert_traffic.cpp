@@ -15,6 +15,8 @@
 #include "sft/plan/traffic.hpp"
 #include "support/mpi_session.hpp"
 
+BOOST_AUTO_TEST_SUITE(expert_traffic)
+
 namespace {
 
 using namespace sft;
@@ -114,8 +116,6 @@ void for_each_case(std::int64_t num_choices, const Visit& visit) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(expert_traffic)
 
 BOOST_AUTO_TEST_CASE(a_step_sends_what_was_planned) {
   for_each_case(2, [](test::EngineFixture& fixture) {

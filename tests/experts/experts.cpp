@@ -14,6 +14,8 @@
 #include "support/mpi_session.hpp"
 #include "support/temporary_folder.hpp"
 
+BOOST_AUTO_TEST_SUITE(experts)
+
 namespace {
 
 using namespace sft;
@@ -162,8 +164,6 @@ double distance(double value, double expected) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(experts)
 
 BOOST_AUTO_TEST_CASE(every_mesh_trains_like_one_rank) {
   std::array<std::vector<double>, 4> baselines;

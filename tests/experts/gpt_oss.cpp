@@ -20,6 +20,8 @@
 #include "support/mpi_session.hpp"
 #include "support/temporary_folder.hpp"
 
+BOOST_AUTO_TEST_SUITE(gpt_oss)
+
 namespace {
 
 using namespace sft;
@@ -177,8 +179,6 @@ double distance(double value, double expected) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(gpt_oss)
 
 BOOST_AUTO_TEST_CASE(gpt_oss_trains_on_every_mesh_like_on_one_rank) {
   std::map<Task, std::vector<double>> baselines;

@@ -16,6 +16,8 @@
 
 namespace sft::ops::testing {
 
+BOOST_AUTO_TEST_SUITE(cudnn)
+
 namespace {
 
 using sequence::RowCut;
@@ -202,8 +204,6 @@ void check_row(const std::string& what, Heads heads, const std::vector<std::int3
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(cudnn)
 
 BOOST_AUTO_TEST_CASE(rings) {
   unsigned seed = 3000;

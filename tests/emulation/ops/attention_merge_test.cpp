@@ -13,6 +13,8 @@
 
 namespace sft::ops::testing {
 
+BOOST_AUTO_TEST_SUITE(attention_merge)
+
 namespace {
 
 void check(std::int64_t tokens, std::int64_t heads, std::int64_t dim, Layout layout, unsigned seed) {
@@ -54,8 +56,6 @@ void check(std::int64_t tokens, std::int64_t heads, std::int64_t dim, Layout lay
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(attention_merge)
 
 BOOST_AUTO_TEST_CASE(results_of_other_keys) {
   unsigned seed = 9000;

@@ -12,6 +12,8 @@
 
 namespace sft::ops::testing {
 
+BOOST_AUTO_TEST_SUITE(attention_repeated)
+
 namespace {
 
 constexpr std::int64_t num_tokens = 300;
@@ -112,8 +114,6 @@ class Layers {
 constexpr std::int64_t num_calls = 6;
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(attention_repeated)
 
 BOOST_AUTO_TEST_CASE(documents_of_other_lengths_are_repeated) {
   using Lengths = std::vector<std::int64_t>;

@@ -12,6 +12,8 @@
 
 namespace sft::ops::testing {
 
+BOOST_AUTO_TEST_SUITE(attention_scores)
+
 namespace {
 
 using Spans = std::vector<sequence::AttentionSpan>;
@@ -67,8 +69,6 @@ ConstTensor sinks_of(Inputs& x, const Of& of) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(attention_scores)
 
 BOOST_AUTO_TEST_CASE(capped_and_beside_sinks) {
   unsigned seed = 0;

@@ -10,6 +10,8 @@
 
 namespace sft::ops::testing {
 
+BOOST_AUTO_TEST_SUITE(attention)
+
 namespace {
 
 using Spans = std::vector<sequence::AttentionSpan>;
@@ -142,8 +144,6 @@ DType output_dtype(DType compute, unsigned seed) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(attention)
 
 BOOST_AUTO_TEST_CASE(forward_over_random_schedules) {
   for_each_case([](DType dtype, Layout layout, Heads heads, unsigned seed) {

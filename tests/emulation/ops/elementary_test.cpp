@@ -10,6 +10,8 @@
 
 namespace sft::ops::testing {
 
+BOOST_AUTO_TEST_SUITE(elementary)
+
 namespace {
 
 /// Shapes of matrices: none, one element, whole vectors, hardly any, and more than a block takes.
@@ -22,8 +24,6 @@ std::string label(const char* op, DType dtype, std::int64_t rows, std::int64_t c
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(elementary)
 
 BOOST_AUTO_TEST_CASE(fill) {
   for (const DType dtype : compute_dtypes) {

@@ -7,6 +7,8 @@
 
 namespace sft::ops::testing {
 
+BOOST_AUTO_TEST_SUITE(factored)
+
 namespace {
 
 struct Shape {
@@ -51,8 +53,6 @@ void compare_step(Shape shape, DType dtype, bool has_copy, bool has_rows, double
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(factored)
 
 BOOST_AUTO_TEST_CASE(sums_of_squares_by_rows_and_columns) {
   for (const Layout layout : flat_layouts) {

@@ -9,6 +9,8 @@
 
 namespace sft::ops::testing {
 
+BOOST_AUTO_TEST_SUITE(magnitudes)
+
 namespace {
 
 using Shape = std::pair<std::int64_t, std::int64_t>;
@@ -30,8 +32,6 @@ void for_each_case(const Work& work) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(magnitudes)
 
 BOOST_AUTO_TEST_CASE(scale_columns) {
   for_each_case([](DType dtype, const Layout& layout, const Shape& shape) {
@@ -75,10 +75,10 @@ BOOST_AUTO_TEST_CASE(factors) {
   for (const DType dtype : compute_dtypes) {
     for (const std::int64_t size : {0, 1, 300}) {
       Twin magnitudes = Twin(dtype, {size}).normal(1), squares = Twin(DType::float32, {size}).filled(2.3),
-           factors(DType::float32, {size}), inverse(DType::float32, {size});
-      check("magnitude_factors of " + std::to_string(size), {in(magnitudes), in(squares), out(factors), out(inverse)},
+           found(DType::float32, {size}), inverse(DType::float32, {size});
+      check("magnitude_factors of " + std::to_string(size), {in(magnitudes), in(squares), out(found), out(inverse)},
             [&](Backend& ops, auto of) {
-              ops.magnitude_factors({.factors = of(factors),
+              ops.magnitude_factors({.factors = of(found),
                                      .inverse_norms = of(inverse),
                                      .magnitudes = of(magnitudes),
                                      .squares = of(squares)});

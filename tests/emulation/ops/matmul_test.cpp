@@ -6,6 +6,8 @@
 
 namespace sft::ops::testing {
 
+BOOST_AUTO_TEST_SUITE(products)
+
 namespace {
 
 struct Dims {
@@ -40,8 +42,6 @@ void compare_product(Dims dims, DType dtype, DType c_dtype, DType bias_dtype, bo
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(products)
 
 BOOST_AUTO_TEST_CASE(every_form_of_a_product) {
   const std::vector<std::pair<DType, DType>> dtypes = {

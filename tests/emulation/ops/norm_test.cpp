@@ -7,6 +7,8 @@
 
 namespace sft::ops::testing {
 
+BOOST_AUTO_TEST_SUITE(rms_norm)
+
 namespace {
 
 struct Case {
@@ -47,8 +49,6 @@ Operand out_rstd(Twin& rstd, std::int64_t columns) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(rms_norm)
 
 BOOST_AUTO_TEST_CASE(forward_and_apply) {
   for_each_case([](DType dtype, DType weight_dtype, Case c, Layout layout) {

@@ -8,6 +8,8 @@
 
 namespace sft::ops::testing {
 
+BOOST_AUTO_TEST_SUITE(optimizer)
+
 namespace {
 
 constexpr AdamW usual{.learning_rate = 1e-2,
@@ -105,8 +107,6 @@ void compare_blocks(DType parameter_dtype, bool has_copy, std::int64_t size, boo
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(optimizer)
 
 BOOST_AUTO_TEST_CASE(every_rule_of_every_dtype) {
   const UpdateRule rules[] = {usual, Lion{1e-2, 0.9, 0.99, 0.1}, Sgd{1e-2, 0.1}, Momentum{0.95, true}};

@@ -15,6 +15,8 @@
 
 namespace sft::ops::testing {
 
+BOOST_AUTO_TEST_SUITE(product_blocks)
+
 namespace {
 
 struct Form {
@@ -118,8 +120,6 @@ struct Experts {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(product_blocks)
 
 BOOST_AUTO_TEST_CASE(rows_and_columns_that_are_cut_change_no_bit) {
   for (const Form& form : forms()) {

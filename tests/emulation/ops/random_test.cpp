@@ -7,6 +7,8 @@
 
 namespace sft::ops::testing {
 
+BOOST_AUTO_TEST_SUITE(random_numbers)
+
 namespace {
 
 constexpr std::uint64_t seed = 0x1234567890abcdefU;
@@ -21,8 +23,6 @@ Twin stored_seed() {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(random_numbers)
 
 BOOST_AUTO_TEST_CASE(fill_uniform_and_normal) {
   for (const DType dtype : compute_dtypes) {

@@ -7,6 +7,8 @@
 
 namespace sft::ops::testing {
 
+BOOST_AUTO_TEST_SUITE(rotary)
+
 namespace {
 
 struct Case {
@@ -53,8 +55,6 @@ struct Tables {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(rotary)
 
 BOOST_AUTO_TEST_CASE(tables) {
   for (const std::int64_t half : {1, 5, 32, 64}) {

@@ -11,6 +11,8 @@
 
 namespace sft::ops::testing {
 
+BOOST_AUTO_TEST_SUITE(tolerances)
+
 namespace {
 
 constexpr std::int64_t step_terms = 16;
@@ -47,8 +49,6 @@ double allowed(std::int64_t num_terms) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(tolerances)
 
 BOOST_AUTO_TEST_CASE(of_products_have_room_for_sums_that_are_cut_off) {
   constexpr std::int64_t long_sum = 4864;

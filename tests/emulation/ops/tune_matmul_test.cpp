@@ -13,6 +13,8 @@
 
 namespace sft::ops::testing {
 
+BOOST_AUTO_TEST_SUITE(matmul_tuning)
+
 namespace {
 
 /// The products of a layer, over addresses that are nobody's.
@@ -35,8 +37,6 @@ std::vector<Matmul> some_products() {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(matmul_tuning)
 
 BOOST_AUTO_TEST_CASE(products_of_a_model_are_listed_once_each) {
   const auto device = device::make_device(device::Kind::cpu);

@@ -14,6 +14,7 @@ using sft::data::PackingStrategy;
 using sft::test::data_error_of;
 using sft::test::mentions;
 
+namespace inputs {
 namespace {
 
 struct Fixture {
@@ -33,8 +34,9 @@ struct Fixture {
 };
 
 }  // namespace
+}  // namespace inputs
 
-BOOST_FIXTURE_TEST_SUITE(inputs, Fixture)
+BOOST_FIXTURE_TEST_SUITE(inputs, inputs::Fixture)
 
 BOOST_AUTO_TEST_CASE(bad_records_are_named_by_file_and_line) {
   const std::string good = "{\"text\": \"good\"}\n";

@@ -19,6 +19,7 @@ using sft::test::CraftedShard;
 using sft::test::data_error_of;
 using sft::test::mentions;
 
+namespace shards {
 namespace {
 
 struct Fixture {
@@ -53,8 +54,9 @@ struct Fixture {
 };
 
 }  // namespace
+}  // namespace shards
 
-BOOST_FIXTURE_TEST_SUITE(shards, Fixture)
+BOOST_FIXTURE_TEST_SUITE(shards, shards::Fixture)
 
 BOOST_AUTO_TEST_CASE(a_sound_shard_is_read) {
   CraftedShard().write(path);

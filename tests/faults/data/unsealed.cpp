@@ -16,6 +16,7 @@ using sft::test::data_error_of;
 using sft::test::mentions;
 using sft::test::overwrite;
 
+namespace unsealed {
 namespace {
 
 struct Fixture {
@@ -39,8 +40,9 @@ struct Fixture {
 };
 
 }  // namespace
+}  // namespace unsealed
 
-BOOST_FIXTURE_TEST_SUITE(unsealed, Fixture)
+BOOST_FIXTURE_TEST_SUITE(unsealed, unsealed::Fixture)
 
 BOOST_AUTO_TEST_CASE(a_sound_one_is_read) {
   const PackedDataset dataset({path});

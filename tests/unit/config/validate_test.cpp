@@ -13,6 +13,8 @@ using namespace sft::config;
 using test::check_says;
 using test::refusal;
 
+BOOST_AUTO_TEST_SUITE(validation)
+
 namespace {
 
 struct Mesh {
@@ -30,8 +32,6 @@ const Mesh good_meshes[] = {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(validation)
 
 BOOST_DATA_TEST_CASE(a_mesh_that_fills_the_world_is_accepted, boost::unit_test::data::make(good_meshes), mesh) {
   Config config = valid_config();

@@ -15,6 +15,7 @@
 
 using namespace sft::data;
 
+namespace hub_example {
 namespace {
 
 const std::string chatml =
@@ -87,8 +88,9 @@ const std::string assistant = R"({"role": "assistant", "content": "Yo"})";
 const ExampleOptions assistant_only = {.assistant_only_loss = true};
 
 }  // namespace
+}  // namespace hub_example
 
-BOOST_FIXTURE_TEST_SUITE(hub_example, Fixture)
+BOOST_FIXTURE_TEST_SUITE(hub_example, hub_example::Fixture)
 
 BOOST_AUTO_TEST_CASE(the_name_of_eos_is_appended_to_texts_that_do_not_end_with_it) {
   BOOST_TEST(rendered(R"({"text": "Hi"})") == "Hi<|im_end|>");

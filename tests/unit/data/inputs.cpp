@@ -21,6 +21,7 @@ using namespace sft::data;
 using sft::test::data_error_of;
 using sft::test::mentions;
 
+namespace prepare_inputs {
 namespace {
 
 std::string gzipped(const std::string& text) {
@@ -94,8 +95,9 @@ struct Fixture {
 };
 
 }  // namespace
+}  // namespace prepare_inputs
 
-BOOST_FIXTURE_TEST_SUITE(prepare_inputs, Fixture)
+BOOST_FIXTURE_TEST_SUITE(prepare_inputs, prepare_inputs::Fixture)
 
 BOOST_AUTO_TEST_CASE(lines_arrays_and_compressed_files_hold_the_same_records) {
   write("plain.jsonl", letters('a', 'c'));

@@ -11,6 +11,7 @@
 
 using namespace sft::data;
 
+namespace micro_batch_limits {
 namespace {
 
 constexpr std::int64_t max_length = 200;
@@ -31,8 +32,9 @@ struct MixedRows {
 };
 
 }  // namespace
+}  // namespace micro_batch_limits
 
-BOOST_FIXTURE_TEST_SUITE(micro_batch_limits, MixedRows)
+BOOST_FIXTURE_TEST_SUITE(micro_batch_limits, micro_batch_limits::MixedRows)
 
 BOOST_AUTO_TEST_CASE(limits_are_those_of_the_micro_batches_that_come) {
   const PackedDataset dataset = open();

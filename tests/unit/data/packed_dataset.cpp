@@ -22,6 +22,7 @@ using namespace sft::data;
 using sft::test::data_error_of;
 using sft::test::mentions;
 
+namespace packed_dataset {
 namespace {
 
 struct Fixture {
@@ -58,8 +59,9 @@ std::vector<Row> make_rows() {
 }
 
 }  // namespace
+}  // namespace packed_dataset
 
-BOOST_FIXTURE_TEST_SUITE(packed_dataset, Fixture)
+BOOST_FIXTURE_TEST_SUITE(packed_dataset, packed_dataset::Fixture)
 
 BOOST_AUTO_TEST_CASE(the_fingerprint_is_one_of_content_and_order) {
   const std::string one = prepare_set("one", 2), same = prepare_set("same", 2),

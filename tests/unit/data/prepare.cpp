@@ -24,6 +24,7 @@
 
 using namespace sft::data;
 
+namespace prepare_shards {
 namespace {
 
 const sft::text::ByteTokenizer tokenizer;
@@ -104,8 +105,9 @@ std::uint64_t digest_of(const PackedDataset& dataset) {
 bool is_configuration_error(const sft::Error& error) { return error.status() == sft::ExitStatus::configuration; }
 
 }  // namespace
+}  // namespace prepare_shards
 
-BOOST_FIXTURE_TEST_SUITE(prepare_shards, Fixture)
+BOOST_FIXTURE_TEST_SUITE(prepare_shards, prepare_shards::Fixture)
 
 BOOST_AUTO_TEST_CASE(what_was_prepared_reads_back) {
   write("a.jsonl", "{\"prompt\": \"ab\", \"completion\": \"cde\"}\n\n{\"text\": \"xy\"}\r\n");

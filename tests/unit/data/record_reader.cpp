@@ -20,6 +20,8 @@ using sft::data::InputSpan;
 using sft::data::RawRecord;
 using sft::data::RecordReader;
 
+BOOST_AUTO_TEST_SUITE(record_reader)
+
 namespace {
 
 constexpr auto ignore_progress = [](std::int64_t) {};
@@ -92,8 +94,6 @@ std::vector<InputSpan> divide(const std::vector<std::string>& files, int num_ran
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(record_reader)
 
 BOOST_AUTO_TEST_CASE(every_record_is_in_the_range_where_its_line_begins) {
   const sft::test::TemporaryFolder folder;

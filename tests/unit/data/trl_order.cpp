@@ -16,6 +16,8 @@
 
 using namespace sft::data;
 
+BOOST_AUTO_TEST_SUITE(trl_order)
+
 namespace {
 
 /// Words of the lines of torch_orders.txt that begin with `kind`, the others as numbers.
@@ -79,8 +81,6 @@ std::vector<std::vector<std::uint64_t>> rows_of_steps(const Rows& rows, LoaderPl
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(trl_order)
 
 BOOST_AUTO_TEST_CASE(epochs_are_those_of_torch, *boost::unit_test::label("long")) {
   const auto lines = recorded("epoch");

@@ -9,6 +9,8 @@
 
 namespace sft::device {
 
+BOOST_AUTO_TEST_SUITE(cpu)
+
 namespace {
 
 /// Finishes at the test() number `num_tests`; writes its name to a log when it starts and when it ends.
@@ -50,8 +52,6 @@ struct Machine {
 using Log = std::vector<std::string>;
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(cpu)
 
 BOOST_FIXTURE_TEST_CASE(work_starts_when_all_before_it_is_finished, Machine) {
   push(*stream, "a", 3);

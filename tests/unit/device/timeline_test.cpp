@@ -11,6 +11,8 @@
 
 namespace sft::device {
 
+BOOST_AUTO_TEST_SUITE(timeline)
+
 namespace {
 
 constexpr std::size_t many = 100;
@@ -42,8 +44,6 @@ const TimedRange& find(const Timeline::Noted& noted, const std::string& name) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(timeline)
 
 BOOST_FIXTURE_TEST_CASE(nothing_is_noted_before_the_start_and_after_the_stop, Machine) {
   const auto work = [&] { return timed(timeline, *stream, {.category = "test", .what = "work"}, [] { return 7; }); };

@@ -13,6 +13,8 @@ using namespace sft;
 using test::mentions;
 using test::safetensors;
 
+BOOST_AUTO_TEST_SUITE(safetensors_header)
+
 namespace {
 
 std::vector<hub::StoredTensor> read(const std::string& bytes) {
@@ -31,8 +33,6 @@ const std::string two = R"({"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]
                         R"("a":{"dtype":"BF16","shape":[1,2],"data_offsets":[0,4]}}  )";
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(safetensors_header)
 
 BOOST_AUTO_TEST_CASE(tensors_come_in_the_order_of_their_bytes) {
   const std::vector<hub::StoredTensor> tensors = read(safetensors(two, std::string(12, 'x')));

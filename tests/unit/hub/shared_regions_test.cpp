@@ -18,6 +18,8 @@
 
 using namespace sft;
 
+BOOST_AUTO_TEST_SUITE(shared_regions)
+
 namespace {
 
 const std::vector<io::TensorInfo> tensors{{"model/model.norm.weight", {700}, DType::float32},
@@ -88,8 +90,6 @@ std::string expected_file() {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(shared_regions)
 
 BOOST_AUTO_TEST_CASE(columns_of_ranks_are_written_as_regions) {
   const std::string expected = expected_file();

@@ -25,6 +25,8 @@ using namespace sft;
 using test::data_error_of;
 using test::mentions;
 
+BOOST_AUTO_TEST_SUITE(tensor_map)
+
 namespace {
 
 const std::string folders = std::string(SFT_SOURCE_DIR) + "/tests/hub/folders/";
@@ -110,8 +112,6 @@ std::string refusal_of_folder(const std::string& family, const auto& change) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(tensor_map)
 
 BOOST_DATA_TEST_CASE(folders_hold_the_tensors_of_the_model, boost::unit_test::data::make(families), family) {
   const auto source = hub::open_weights(folders + family, false);

@@ -18,6 +18,8 @@ using namespace sft;
 using test::data_error_of;
 using test::mentions;
 
+BOOST_AUTO_TEST_SUITE(weights)
+
 namespace {
 
 const std::vector<io::TensorInfo> tensors{{"model/model.embed_tokens.weight", {5, 6}, DType::float32},
@@ -65,8 +67,6 @@ void write_one(const std::string& folder, const std::string& name, const std::st
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(weights)
 
 BOOST_AUTO_TEST_CASE(what_is_written_is_read_again_in_every_dtype_and_number_of_files) {
   for (const hub::WeightType type : {hub::WeightType::float32, hub::WeightType::bfloat16, hub::WeightType::float16}) {

@@ -21,6 +21,8 @@
 
 namespace sft::optim {
 
+BOOST_AUTO_TEST_SUITE(adafactor)
+
 namespace {
 
 /// As in make_adafactor.py.
@@ -143,8 +145,6 @@ const std::vector<mesh::Layout> layouts{{},
                                         {{Axis::dp_replicate, 2}, {Axis::dp_shard, 2}, {Axis::sp, 2}, {Axis::tp, 4}}};
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(adafactor)
 
 BOOST_AUTO_TEST_CASE(steps_are_those_of_transformers) {
   const std::vector<Steps> all = steps_of_transformers();

@@ -23,6 +23,8 @@
 
 namespace sft::optim {
 
+BOOST_AUTO_TEST_SUITE(adamw_8bit)
+
 namespace {
 
 using parallel::MasterWeights;
@@ -307,8 +309,6 @@ std::vector<double> numbers_of(std::istringstream& words) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(adamw_8bit)
 
 BOOST_AUTO_TEST_CASE(codes_are_those_of_bitsandbytes) {
   const std::vector<std::string> lines = lines_of_torch();

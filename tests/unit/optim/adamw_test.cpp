@@ -12,6 +12,8 @@
 
 namespace sft::optim {
 
+BOOST_AUTO_TEST_SUITE(adamw)
+
 namespace {
 
 constexpr float sentinel = 1234.5F;  ///< in padding
@@ -78,8 +80,6 @@ BFloat16 bf16_of(float x) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(adamw)
 
 BOOST_AUTO_TEST_CASE(steps_equal_a_reference_and_decay_matrices_alone) {
   for (const DType compute : {DType::float32, DType::bf16}) {

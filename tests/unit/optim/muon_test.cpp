@@ -21,6 +21,8 @@
 
 namespace sft::optim {
 
+BOOST_AUTO_TEST_SUITE(muon)
+
 namespace {
 
 /// As in make_muon.py.
@@ -181,8 +183,6 @@ std::vector<Steps> steps_of_torch() {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(muon)
 
 BOOST_AUTO_TEST_CASE(newton_schulz_follows_float64) {
   struct Shape {

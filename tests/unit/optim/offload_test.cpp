@@ -18,6 +18,8 @@
 
 namespace sft::optim {
 
+BOOST_AUTO_TEST_SUITE(offload)
+
 namespace {
 
 using parallel::MasterWeights;
@@ -152,8 +154,6 @@ const std::vector<Kind> kinds_in_files{
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(offload)
 
 BOOST_AUTO_TEST_CASE(state_that_lies_elsewhere_steps_as_state_in_place) {
   const sft::test::TemporaryFolder folder;

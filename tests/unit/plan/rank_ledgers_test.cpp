@@ -13,6 +13,8 @@
 
 namespace sft::plan {
 
+BOOST_AUTO_TEST_SUITE(rank_ledgers)
+
 namespace {
 
 constexpr std::size_t process_bytes = std::size_t{100} << 20U;
@@ -78,8 +80,6 @@ struct Fixture : SmallRun {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(rank_ledgers)
 
 BOOST_AUTO_TEST_CASE(each_rank_has_the_ledger_of_a_plan_of_its_own) {
   const std::vector<mesh::Layout> layouts{{},

@@ -13,6 +13,8 @@
 
 namespace sft::plan {
 
+BOOST_AUTO_TEST_SUITE(upload)
+
 namespace {
 
 class LateStream final : public device::Stream {
@@ -112,8 +114,6 @@ bool holds(const model::Inputs& inputs, std::int32_t first, std::int64_t length 
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(upload)
 
 BOOST_FIXTURE_TEST_CASE(the_host_waits_for_the_upload_before_the_last_and_no_other, Machine) {
   Upload upload(device, stream, buffers);
