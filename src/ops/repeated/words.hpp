@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What tells calls of ops apart: an op's kind and every argument, in words. Structures are taken apart by their members'
-// number, so that a member that is added and not named here does not compile.
+// What tells calls of ops apart: an op's kind and every argument, in words. Structures are taken apart by their
+// members' number, so that a member that is added and not named here does not compile.
 
 #include <bit>
 #include <concepts>

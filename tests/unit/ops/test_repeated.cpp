@@ -44,7 +44,30 @@ class Recorded {
 };
 
 /// Of these the arguments differ from one micro-batch to the next, or they are no part of one.
-const std::set<std::string> plain{"add_direction_squares", "add_uniform", "combine_rows", "combine_weights_backward", "cross_entropy_finish", "divide_by_norm", "expert_order", "fill_normal", "fill_uniform", "gather_tokens", "grouped_bias_gradient", "grouped_matmul", "grouped_weight_gradient", "raise_scales", "router_backward", "router_forward", "router_sums", "router_sums_backward", "sum_squares", "sum_squares_by_dim", "update", "update_blockwise", "update_factored", "update_factors"};
+const std::set<std::string> plain{"add_direction_squares",
+                                  "add_uniform",
+                                  "combine_rows",
+                                  "combine_weights_backward",
+                                  "cross_entropy_finish",
+                                  "divide_by_norm",
+                                  "expert_order",
+                                  "fill_normal",
+                                  "fill_uniform",
+                                  "gather_tokens",
+                                  "grouped_bias_gradient",
+                                  "grouped_matmul",
+                                  "grouped_weight_gradient",
+                                  "raise_scales",
+                                  "router_backward",
+                                  "router_forward",
+                                  "router_sums",
+                                  "router_sums_backward",
+                                  "sum_squares",
+                                  "sum_squares_by_dim",
+                                  "update",
+                                  "update_blockwise",
+                                  "update_factored",
+                                  "update_factors"};
 
 }  // namespace
 
@@ -55,7 +78,8 @@ BOOST_AUTO_TEST_CASE(a_call_is_another_where_any_tensor_lies_elsewhere) {
   std::set<std::string> plain_here;
   for (const Op& op : checked::all_ops()) {
     BOOST_TEST_CONTEXT(op.name) {
-      if (op.name.starts_with("attention_forward") || op.name.starts_with("attention_backward")) continue;  // have plans
+      if (op.name.starts_with("attention_forward") || op.name.starts_with("attention_backward"))
+        continue;  // have plans
       Memory memory;
       const Tensors tensors = memory.of(op.operands);
       if (!recorded.is_new(op, tensors)) {
