@@ -271,6 +271,8 @@ bool MatmulEngine::is_faster_in_float32(const Matmul& product, Isa isa) {
   return !has_fast_bf16_products(isa) && !has_few_columns && !has_few_rows;
 }
 
+bool MatmulEngine::has_own_fp8_products(Isa isa) { return !has_fast_bf16_products(isa); }
+
 bool MatmulEngine::is_small(const Matmul& product, std::size_t workspace_bytes) {
   const Dims dims(product);
   // A single row does not pay for the conversion of a large b.
@@ -346,19 +348,19 @@ void MatmulEngine::run_fp8(const Fp8Matmul& product, Tensor workspace) {
              .accumulate = product.accumulate,
              .bias = product.bias,
              .tiles = has_fast_bf16_products(isa_) ? DType::bf16 : DType::float32,
-             .transposed_b_tiles = true},
+             .transposed_b_tiles = true,
+             .are_own = has_own_fp8_products(isa_)},
             workspace);
 }
 
-std::vector<Matmul> MatmulEngine::fp8_tiles(const Fp8Matmul& product, Isa isa) {
+std::vector<Matmul> MatmulEngine::fp8_tiles(const Fp8Matmul& product) {
   const std::int64_t k = product.a.codes.shape[1];
   const auto sizes = Float32Tiles::of(k, omp_get_max_threads());
-  const DType dtype = has_fast_bf16_products(isa) ? DType::bf16 : DType::float32;
   std::vector<Matmul> tiles;
   const auto add = [&](std::int64_t rows, std::int64_t columns, std::int64_t depth, bool is_first) {
     Matmul tile;
-    tile.a = Tensor(nullptr, dtype, {rows, depth});
-    tile.b = Tensor(nullptr, dtype, {columns, depth});
+    tile.a = Tensor(nullptr, DType::bf16, {rows, depth});
+    tile.b = Tensor(nullptr, DType::bf16, {columns, depth});
     tile.c = product.c.dtype == DType::float32 ? product.c.rows(0, rows).columns(0, columns)
                                                : Tensor(nullptr, DType::float32, {rows, columns});
     tile.transpose_b = true;
@@ -418,7 +420,7 @@ void MatmulEngine::run_tiles(const TiledProduct& product, Tensor workspace) {
           product.read_b(b, {.row = begin, .num_rows = depth, .column = column, .num_columns = columns});
           tile.b = b;
         }
-        run_planned(tile, rest);
+        product.are_own ? run_own(tile, rest) : run_planned(tile, rest);
         tile.accumulate = true;
         tile.bias = {};
       }

@@ -67,9 +67,13 @@ class MatmulEngine {
   /// fast products, which holds every such number (one below 2^-126 counts as 0 there), else in float32. Sums are
   /// float32.
   void run_fp8(const Fp8Matmul& product, Tensor workspace);
-  /// What run_fp8 makes of the product's tiles with `isa`, at least one of each kind, on as many threads as OpenMP has:
+  /// Whether products of 8-bit floats are all of our own kernels with `isa`: oneDNN has several
+  /// float32 products, each with another order of sums, and takes one by the shape. Elsewhere it multiplies bf16
+  /// numbers.
+  [[nodiscard]] static bool has_own_fp8_products(Isa isa);
+  /// Of others, what run_fp8 makes of the product's tiles, at least one of each kind, on as many threads as OpenMP has:
   /// operands have no data.
-  [[nodiscard]] static std::vector<Matmul> fp8_tiles(const Fp8Matmul& product, Isa isa);
+  [[nodiscard]] static std::vector<Matmul> fp8_tiles(const Fp8Matmul& product);
 
  private:
   /// A part of an operand, after the transposition asked for.
@@ -85,6 +89,7 @@ class MatmulEngine {
     ConstTensor bias;
     DType tiles = DType::float32;     ///< what is read
     bool transposed_b_tiles = false;  ///< whether the function writes the part's transpose
+    bool are_own = false;             ///< whether all are products of our own kernels, whatever their sizes
   };
   class Plan;
 

@@ -37,8 +37,8 @@ void ProductCounter::note(const Matmul& product, Kinds& kinds) const {
 }
 
 void ProductCounter::fp8_matmul(const Fp8Matmul& product) {
-  if (product.c.empty() || product.a.codes.shape[1] == 0 || has_own_products(isa_, DType::float32)) return;
-  for (const Matmul& tile : MatmulEngine::fp8_tiles(product, isa_)) of_tokens_.insert(MatmulEngine::key_of(tile));
+  if (product.c.empty() || product.a.codes.shape[1] == 0 || MatmulEngine::has_own_fp8_products(isa_)) return;
+  for (const Matmul& tile : MatmulEngine::fp8_tiles(product)) of_tokens_.insert(MatmulEngine::key_of(tile));
 }
 
 void ProductCounter::grouped_matmul(const GroupedMatmul& grouped) {

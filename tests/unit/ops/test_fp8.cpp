@@ -373,6 +373,36 @@ BOOST_AUTO_TEST_CASE(products_are_those_of_the_numbers) {
   });
 }
 
+// As a model's are whose heads work in groups.
+BOOST_AUTO_TEST_CASE(columns_of_a_product_have_the_same_bits_whatever_is_beside_them) {
+  constexpr std::int64_t n = 96;
+  on_every_backend([&](TestBackend& backend) {
+    for (const auto& [m, k] : {std::pair{70, 300}, {7, 40}, {92, 40}, {40, 92}}) {
+      const Owned a_in = Owned(DType::float32, {m, k}).normal(1), b_in = Owned(DType::float32, {n, k}).normal(2),
+                  bias = Owned(DType::float32, {n}).normal(3);
+      const OwnedFp8 a(m, k, Fp8Format::e4m3, Fp8Tiles::whole), b(n, k, Fp8Format::e4m3, Fp8Tiles::whole);
+      round(backend, a, *a_in);
+      round(backend, b, *b_in);
+      for (const bool has_bias : {false, true}) {
+        const Owned whole(DType::float32, {m, n}), in_groups(DType::float32, {m, n});
+        backend->fp8_matmul({.a = a.matrix, .b = b.matrix, .c = *whole, .bias = has_bias ? *bias : Tensor()});
+        for (const std::int64_t columns : {48, 24, 8, 4, 2}) {
+          for (std::int64_t first = 0; first < n; first += columns) {
+            Fp8Matrix lines = b.matrix;
+            lines.codes = b.matrix.codes.rows(first, columns);
+            backend->fp8_matmul({.a = a.matrix,
+                                 .b = lines,
+                                 .c = in_groups->columns(first, columns),
+                                 .bias = has_bias ? bias->rows(first, columns) : Tensor()});
+          }
+          BOOST_TEST((read(*in_groups) == read(*whole)),
+                     backend.name() << " " << m << " x " << k << ", " << columns << " columns, bias " << has_bias);
+        }
+      }
+    }
+  });
+}
+
 /// y, dx and dw as the model forms them, beside a torch.autograd.Function.
 BOOST_AUTO_TEST_CASE(a_linear_layer_is_that_of_pytorch) {
   std::ifstream file = open("fp8_linear.txt");
