@@ -56,9 +56,10 @@ struct Part {
   }
   float& at(std::int64_t i, std::int64_t j, std::int64_t k) { return values[index(i, j, k)]; }
   /// Dims of 1 go for every place.
-  [[nodiscard]] float spread(std::int64_t i, std::int64_t j, std::int64_t k) const {
-    return values[index(dims[0] == 1 ? 0 : i, dims[1] == 1 ? 0 : j, dims[2] == 1 ? 0 : k)];
+  [[nodiscard]] const float* row(std::int64_t i, std::int64_t j) const {
+    return &values[index(dims[0] == 1 ? 0 : i, dims[1] == 1 ? 0 : j, 0)];
   }
+  [[nodiscard]] std::int64_t step() const { return dims[2] == 1 ? 0 : 1; }
   /// Calls visit(i, j, k) for every element.
   template <class Visit>
   void each(const Visit& visit) const {
@@ -225,9 +226,9 @@ class Document {
         for (std::int64_t n = 0; n < depth; ++n) {
           const std::int64_t i = (first_summand_ + n) % depth;
           const float factor = a.values[a.index(of_a, row, i)];
-          for (std::int64_t column = 0; column < columns; ++column) {
-            c.at(h, row, column) += factor * b.values[b.index(of_b, i, column)];
-          }
+          const float* __restrict from = &b.values[b.index(of_b, i, 0)];
+          float* __restrict to = &c.values[c.index(h, row, 0)];
+          for (std::int64_t column = 0; column < columns; ++column) to[column] += factor * from[column];
         }
       }
     }
@@ -241,42 +242,52 @@ class Document {
       return;
     }
     const Part& x = load(operation.inputs[0]);
-    const Part* b = operation.inputs[1] != 0 ? &load(operation.inputs[1]) : nullptr;
-    const Part* t = operation.inputs[2] != 0 ? &load(operation.inputs[2]) : nullptr;
-    y.each([&](std::int64_t i, std::int64_t j, std::int64_t k) {
-      y.at(i, j, k) = pointwise(operation.mode, x.spread(i, j, k), b != nullptr ? b->spread(i, j, k) : 0,
-                                t != nullptr ? t->spread(i, j, k) : 0);
-    });
+    const Part& b = operation.inputs[1] != 0 ? load(operation.inputs[1]) : x;
+    const Part& t = operation.inputs[2] != 0 ? load(operation.inputs[2]) : x;
+    const auto map = [&](auto function) {
+      for (std::int64_t i = 0; i < y.dims[0]; ++i) {
+        for (std::int64_t j = 0; j < y.dims[1]; ++j) {
+          const float *of_x = x.row(i, j), *of_b = b.row(i, j), *of_t = t.row(i, j);
+          float* __restrict to = &y.values[y.index(i, j, 0)];
+          for (std::int64_t k = 0; k < y.dims[2]; ++k) {
+            to[k] = function(of_x[k * x.step()], of_b[k * b.step()], of_t[k * t.step()]);
+          }
+        }
+      }
+    };
+    with_function(operation.mode, map);
   }
 
-  static float pointwise(int mode, float x, float b, float t) {
+  /// Calls map(function) with the pointwise function of up to three numbers that `mode` names.
+  template <class Map>
+  static void with_function(int mode, const Map& map) {
     switch (mode) {
       case CUDNN_POINTWISE_IDENTITY:
-        return x;
+        return map([](float x, float, float) { return x; });
       case CUDNN_POINTWISE_ADD:
-        return x + b;
+        return map([](float x, float b, float) { return x + b; });
       case CUDNN_POINTWISE_SUB:
-        return x - b;
+        return map([](float x, float b, float) { return x - b; });
       case CUDNN_POINTWISE_MUL:
-        return x * b;
+        return map([](float x, float b, float) { return x * b; });
       case CUDNN_POINTWISE_DIV:
-        return x / b;
+        return map([](float x, float b, float) { return x / b; });
       case CUDNN_POINTWISE_EXP:
-        return std::exp(x);
+        return map([](float x, float, float) { return std::exp(x); });
       case CUDNN_POINTWISE_LOG:
-        return std::log(x);
+        return map([](float x, float, float) { return std::log(x); });
       case CUDNN_POINTWISE_CMP_LT:
-        return x < b ? 1.0F : 0.0F;
+        return map([](float x, float b, float) { return x < b ? 1.0F : 0.0F; });
       case CUDNN_POINTWISE_CMP_LE:
-        return x <= b ? 1.0F : 0.0F;
+        return map([](float x, float b, float) { return x <= b ? 1.0F : 0.0F; });
       case CUDNN_POINTWISE_CMP_GT:
-        return x > b ? 1.0F : 0.0F;
+        return map([](float x, float b, float) { return x > b ? 1.0F : 0.0F; });
       case CUDNN_POINTWISE_CMP_GE:
-        return x >= b ? 1.0F : 0.0F;
+        return map([](float x, float b, float) { return x >= b ? 1.0F : 0.0F; });
       case CUDNN_POINTWISE_LOGICAL_AND:
-        return x != 0 && b != 0 ? 1.0F : 0.0F;
+        return map([](float x, float b, float) { return x != 0 && b != 0 ? 1.0F : 0.0F; });
       case CUDNN_POINTWISE_BINARY_SELECT:
-        return t != 0 ? x : b;
+        return map([](float x, float b, float t) { return t != 0 ? x : b; });
       default:
         fault("cuDNN: pointwise operation " + std::to_string(mode) + " is not emulated");
     }
@@ -290,11 +301,16 @@ class Document {
       fault("cuDNN: reduction " + std::to_string(operation.mode) + " is not emulated");
     }
     std::ranges::fill(y.values, is_max ? -std::numeric_limits<float>::infinity() : 0.0F);
-    x.each([&](std::int64_t i, std::int64_t j, std::int64_t k) {
-      float& to = y.at(i * y.dims[0] / x.dims[0], j * y.dims[1] / x.dims[1], k * y.dims[2] / x.dims[2]);
-      const float value = x.values[x.index(i, j, k)];
-      to = is_max ? std::max(to, value) : to + value;
-    });
+    for (std::int64_t i = 0; i < x.dims[0]; ++i) {
+      for (std::int64_t j = 0; j < x.dims[1]; ++j) {
+        const float* const from = x.row(i, j);
+        float* const row = &y.values[y.index(i * y.dims[0] / x.dims[0], j * y.dims[1] / x.dims[1], 0)];
+        for (std::int64_t k = 0; k < x.dims[2]; ++k) {
+          float& to = row[y.dims[2] == 1 ? 0 : k * y.dims[2] / x.dims[2]];
+          to = is_max ? std::max(to, from[k]) : to + from[k];
+        }
+      }
+    }
   }
 
   /// The same elements by other dims and strides.
@@ -304,14 +320,16 @@ class Document {
     const auto offset = [](const GraphTensor& t, std::int64_t i, std::int64_t j, std::int64_t k) {
       return i * t.strides[1] + j * t.strides[2] + k * t.strides[3];
     };
-    std::unordered_map<std::int64_t, float> elements;
+    const std::int64_t last = offset(from, x.dims[0] - 1, x.dims[1] - 1, x.dims[2] - 1);
+    std::vector<const float*> elements(static_cast<std::size_t>(last + 1));  // by where they lie
     x.each([&](std::int64_t i, std::int64_t j, std::int64_t k) {
-      elements.emplace(offset(from, i, j, k), x.values[x.index(i, j, k)]);
+      elements[static_cast<std::size_t>(offset(from, i, j, k))] = &x.values[x.index(i, j, k)];
     });
     y.each([&](std::int64_t i, std::int64_t j, std::int64_t k) {
-      const auto found = elements.find(offset(to, i, j, k));
-      if (found == elements.end()) fault("cuDNN: a reshape names elements that its input has not");
-      y.at(i, j, k) = found->second;
+      const std::int64_t place = offset(to, i, j, k);
+      const float* const found = place <= last ? elements[static_cast<std::size_t>(place)] : nullptr;
+      if (found == nullptr) fault("cuDNN: a reshape names elements that its input has not");
+      y.at(i, j, k) = *found;
     });
   }
 
