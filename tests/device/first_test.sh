@@ -131,14 +131,14 @@ sound device_experts_test
 
 # The part's time is up: what was not tried is no failure, and is counted. One step is ended by it, or none.
 # shellcheck disable=SC2016
-stub build/bin device_ops_test <<<'sleep "${STUB_SLEEP:-0.6}"'
-prints 0 ' PASS, 0 FAIL, [0-9]+ SKIP, [0-9]+ of them with no time left$' env SFT_DEVICE_PART_S=2 "$run" build first
+stub build/bin device_ops_test <<<'sleep "${STUB_SLEEP:-1.5}"'
+prints 0 ' PASS, 0 FAIL, [0-9]+ SKIP, [0-9]+ of them with no time left$' env SFT_DEVICE_PART_S=5 "$run" build first
 check "what was in time" grep -q '^PASS .*the GPU is there' out
 check "no step is called one that hangs" test "$(grep -c 'no end after' out)" -eq 0
 check "steps that build on nothing or on what passed" test "$(grep -c '^SKIP .*a kernel of .*: no time left$' out)" -ge 20
 check "the archive has them" grep -q 'no time left' <(results)
 prints 0 '^SKIP .*the GPU is there.*: no time left: ended after [0-9]+ of its 60 s' \
-  env STUB_SLEEP=60 SFT_DEVICE_PART_S=3 "$run" build first
+  env STUB_SLEEP=60 SFT_DEVICE_PART_S=6 "$run" build first
 prints 1 '^FAIL .*the GPU is there.*no end after 2 s' env STUB_SLEEP=60 SFT_DEVICE_PART_S=60 SFT_DEVICE_STEP_S=2 "$run" build first
 sound device_ops_test
 
