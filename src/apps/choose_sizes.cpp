@@ -88,6 +88,7 @@ ChosenSizes choose_sizes(const OpenSizes& open) {
   task.fixed.insert("reshard_after_forward");  // no size, so as it is given
   if (open.hardware.kind == device::Kind::cpu) task.process_bytes = machine::resident_bytes();  // of a rank, about
   task.num_threads = machine::num_threads_of_rank(machine::cores_of_this_process(), open.hardware.ranks_per_node);
+  task.huge_page_bytes = machine::unasked_huge_page_bytes();
   const plan::SearchResult result = plan::search_plans(task);
   if (result.best.empty()) {
     const std::string rows = fmt::format("{} rows of {} tokens a step", open.rows_per_step, open.max_length);

@@ -333,6 +333,7 @@ std::string nearest_fitting(const Ground& on, const config::ValidConfig& config,
                       .rows_per_step = config->effective_batch_rows(),
                       .lengths = plan::RowLengths::of(datasets.train),
                       .num_threads = machine::num_threads(),
+                      .huge_page_bytes = machine::unasked_huge_page_bytes(),
                       .process_bytes = apps::own_bytes(datasets)};
   task.measured_limits = [&](const config::ValidConfig& other) { return plan::measure_limits(other, datasets); };
   const std::optional<plan::NearbyPlan> nearest = plan::nearest_plan(task, config);

@@ -31,7 +31,7 @@ data::MicroBatchLimits limits_of(const PlanTask& task, const config::ValidConfig
 }
 
 Machine machine_of(const PlanTask& task, const config::ValidConfig& config) {
-  Machine machine{.kind = task.hardware.kind, .num_threads = task.num_threads};
+  Machine machine{.kind = task.hardware.kind, .num_threads = task.num_threads, .huge_page_bytes = task.huge_page_bytes};
   if (machine.kind == device::Kind::cpu) return machine;
   machine.gpu_process_bytes = assumed_gpu_process_bytes(config);
   return machine;

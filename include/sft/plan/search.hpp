@@ -36,6 +36,7 @@ struct PlanTask {
   /// The limits of the micro-batches of a configuration, of data that is there; empty: rows may be full.
   std::function<data::MicroBatchLimits(const config::ValidConfig&)> measured_limits = {};
   int num_threads = 1;                    ///< of a rank, on CPUs
+  std::size_t huge_page_bytes = 0;        ///< machine::unasked_huge_page_bytes of the machine that is planned for
   std::size_t process_bytes = 256 << 20;  ///< of the node's memory that a process takes beside what the ledger lists
 };
 

@@ -67,9 +67,8 @@ class MatmulEngine {
   /// fast products, which holds every such number (one below 2^-126 counts as 0 there), else in float32. Sums are
   /// float32.
   void run_fp8(const Fp8Matmul& product, Tensor workspace);
-  /// Whether products of 8-bit floats are all of our own kernels with `isa`: oneDNN has several
-  /// float32 products, each with another order of sums, and takes one by the shape. Elsewhere it multiplies bf16
-  /// numbers.
+  /// Whether products of 8-bit floats are all of our own kernels with `isa`: oneDNN has several float32 products, each
+  /// with another order of sums, and takes one by the shape. Elsewhere it multiplies bf16 numbers.
   [[nodiscard]] static bool has_own_fp8_products(Isa isa);
   /// Of others, what run_fp8 makes of the product's tiles, at least one of each kind, on as many threads as OpenMP has:
   /// operands have no data.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What tells calls of ops apart: an op's kind and every argument, in words. Structures are taken apart by their
-// members' number, so that a member that is added and not named here does not compile.
+// What tells calls of ops apart: an op's kind and every argument, in words. Structures are taken apart here into all
+// their members at once, so that one that is added and not named does not compile.
 
 #include <bit>
 #include <concepts>
@@ -88,19 +88,16 @@ class Words {
     add(weight.offset);
   }
   void add(const RopeTable& table) {
-    add(table.cosine);
-    add(table.sine);
+    const auto& [cosine, sine] = table;
+    add_all(cosine, sine);
   }
   void add(const RopeScale& scale) {
-    add(scale.factor);
-    add(scale.beta);
-    add(scale.length);
+    const auto& [factor, beta, length] = scale;
+    add_all(factor, beta, length);
   }
   void add(const GateRule& rule) {
-    add(static_cast<int>(rule.gate));
-    add(rule.alpha);
-    add(rule.limit);
-    add(rule.interleaved);
+    const auto& [gate, alpha, limit, interleaved] = rule;
+    add_all(static_cast<int>(gate), alpha, limit, interleaved);
   }
   void add(const Dropout& dropout) {
     const auto& [out, in, probability, seed, number, part, first_index, accumulate] = dropout;
@@ -161,14 +158,9 @@ class Words {
     add_all(a, b, c, accumulate, bias);
   }
   void add(const CrossEntropy& chunk) {
-    for (const Tensor& x : {chunk.logits, chunk.max, chunk.partials}) add(x);
-    add(chunk.targets);
-    add(chunk.loss_weights);
-    add(chunk.vocab_begin);
-    add(chunk.loss.dft);
-    add(chunk.loss.label_smoothing);
-    add(chunk.loss.vocab);
-    add(chunk.logit_cap);
+    const auto& [logits, max, partials, targets, loss_weights, vocab_begin, loss, logit_cap] = chunk;
+    const auto& [dft, label_smoothing, vocab] = loss;
+    add_all(logits, max, partials, targets, loss_weights, vocab_begin, dft, label_smoothing, vocab, logit_cap);
   }
 
   template <class... Members>
