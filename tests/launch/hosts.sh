@@ -19,10 +19,14 @@ fi
 export SFT_CACHE=$work/cache HF_HUB_OFFLINE=1
 make_tiny_model
 
+# Open MPI's daemon of a machine empties and removes folders of its temporary folder: of machines that share one, under
+# the daemon of another.
 cat >agent <<AGENT
 #!/usr/bin/env bash
 # agent HOST WORD...
 printf '%s\n' "\$1" >>"$work/reached"
+export TMPDIR=$work/\$1.\$\$
+mkdir "\$TMPDIR"
 shift
 exec bash -c "\$*"
 AGENT
