@@ -28,7 +28,8 @@ void enter_attention_pairs(Kernels& table);
 
 namespace amx {
 void enter_attention_amx(Kernels& table);
-}
+void enter_packed_matmul_amx(Kernels& table);
+}  // namespace amx
 
 namespace {
 
@@ -113,7 +114,7 @@ const Kernels& kernels_of(Isa isa) {
   };
   switch (isa) {
     case Isa::amx: {
-      static const Kernels table = filled(avx512::fill_table, amx::enter_attention_amx);
+      static const Kernels table = filled(avx512::fill_table, amx::enter_attention_amx, amx::enter_packed_matmul_amx);
       return table;
     }
     case Isa::avx512_bf16: {

@@ -105,8 +105,9 @@ struct MatmulArguments {
   std::int64_t c_stride;
   std::int64_t m, n, k;
   bool accumulate;
-  bool has_bf16_operands = false;  ///< a, b and bias
-  bool has_bf16_result = false;    ///< c, then, which is rounded once
+  bool has_bf16_operands = false;  ///< a and b
+  bool has_bf16_bias = false;
+  bool has_bf16_result = false;  ///< c, with bf16 operands, which is rounded once
 };
 /// Columns of b that are worked on at a time; small_matmul takes scratch for k x this many doubles.
 inline constexpr std::int64_t small_matmul_panel = 16;

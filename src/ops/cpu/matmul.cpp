@@ -101,6 +101,7 @@ MatmulArguments arguments_of(const Matmul& product) {
           .k = dims.k,
           .accumulate = accumulate,
           .has_bf16_operands = a.dtype == DType::bf16,
+          .has_bf16_bias = bias.dtype == DType::bf16,
           .has_bf16_result = c.dtype == DType::bf16};
 }
 
@@ -271,7 +272,7 @@ bool MatmulEngine::is_faster_in_float32(const Matmul& product, Isa isa) {
   return !has_fast_bf16_products(isa) && !has_few_columns && !has_few_rows;
 }
 
-bool MatmulEngine::has_own_fp8_products(Isa isa) { return !has_fast_bf16_products(isa); }
+bool MatmulEngine::has_own_fp8_products(Isa isa) { return isa == Isa::amx || !has_fast_bf16_products(isa); }
 
 bool MatmulEngine::is_small(const Matmul& product, std::size_t workspace_bytes) {
   const Dims dims(product);
@@ -289,8 +290,8 @@ void MatmulEngine::run_small(const Matmul& product, Tensor workspace) const {
 bool MatmulEngine::is_own(const Matmul& product, std::size_t workspace_bytes, Isa isa) {
   const auto num_floats = static_cast<std::int64_t>(workspace_bytes / sizeof(float));
   const bool is_bf16_of_library =  // whose instructions take less time than copying in float32 does
-      product.a.dtype == DType::bf16 && isa > Isa::avx2 && !is_faster_in_float32(product, isa);
-  return has_own_products(isa, product.a.dtype) && !is_bf16_of_library && has_one_dtype(product) &&
+      product.a.dtype == DType::bf16 && isa > Isa::avx2 && isa != Isa::amx && !is_faster_in_float32(product, isa);
+  return has_own_products(isa, product.a.dtype) && !is_bf16_of_library &&
          num_floats >= least_scratch_floats(arguments_of(product), omp_get_max_threads());
 }
 

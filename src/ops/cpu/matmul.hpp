@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Matrix products through oneDNN, which picks AVX-512 or AMX itself; of our own where those are faster
-// (own_matmul.hpp), of float32 numbers on AVX2 and of bf16 ones without instructions for them; and small ones with
-// float64 sums.
+// Matrix products through oneDNN; of our own where those are faster (own_matmul.hpp), of float32 numbers on AVX2, and
+// of bf16 ones but where vectors have fast instructions for them; and small ones with float64 sums.
 
 #include <cstddef>
 #include <cstdint>
@@ -67,8 +66,8 @@ class MatmulEngine {
   /// fast products, which holds every such number (one below 2^-126 counts as 0 there), else in float32. Sums are
   /// float32.
   void run_fp8(const Fp8Matmul& product, Tensor workspace);
-  /// Whether products of 8-bit floats are all of our own kernels with `isa`: oneDNN has several float32 products, each
-  /// with another order of sums, and takes one by the shape. Elsewhere it multiplies bf16 numbers.
+  /// Whether products of 8-bit floats are all of our own kernels with `isa`: oneDNN has several products, each with
+  /// another order of sums, and takes one by the shape. It has them where vectors have fast instructions for bf16.
   [[nodiscard]] static bool has_own_fp8_products(Isa isa);
   /// Of others, what run_fp8 makes of the product's tiles, at least one of each kind, on as many threads as OpenMP has:
   /// operands have no data.

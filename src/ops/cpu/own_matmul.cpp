@@ -40,7 +40,7 @@ MatmulArguments part_of(const MatmulArguments& product, const Interval& rows, co
   part.a = at(product.a, rows.begin * product.a_row_stride, is_bf16);
   part.b = at(product.b, columns.begin * product.b_column_stride, is_bf16);
   part.c = const_cast<void*>(at(product.c, rows.begin * product.c_stride + columns.begin, product.has_bf16_result));
-  if (product.bias != nullptr) part.bias = at(product.bias, columns.begin, is_bf16);
+  if (product.bias != nullptr) part.bias = at(product.bias, columns.begin, product.has_bf16_bias);
   part.m = rows.size;
   part.n = columns.size;
   return part;
@@ -50,7 +50,7 @@ MatmulArguments part_of(const MatmulArguments& product, const Interval& rows, co
 
 bool has_own_products(Isa isa, DType dtype) {
   if (dtype == DType::float32) return isa == Isa::avx2;
-  return isa >= Isa::avx2 && !has_fast_bf16_products(isa);
+  return isa >= Isa::avx2 && (isa == Isa::amx || !has_fast_bf16_products(isa));
 }
 
 ThreadGrid thread_grid(std::int64_t m, std::int64_t n, int num_threads) {

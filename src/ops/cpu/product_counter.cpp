@@ -81,7 +81,7 @@ ProductCounter::Code ProductCounter::code_of(const MatmulEngine::Key& key) const
   if (isa_ <= Isa::avx2) return Code::shared_float32;  // tiles of bf16 products too
   const Code shared = key.is_bf16() ? Code::shared_bf16 : Code::shared_float32;
   if (key.has_gaps() || (key.is_bf16() && !has_fast_bf16_products(isa_))) return shared;
-  return isa_ == Isa::amx && key.is_bf16() ? Code::of_tiles : Code::own;
+  return Code::own;
 }
 
 // Measured with oneDNN 2.6: heap and memory of machine code that a product adds. Those whose code is shared differ by
@@ -96,9 +96,6 @@ std::int64_t ProductCounter::bytes_of(const Kinds& kinds) const {
       case Code::shared_bf16:
       case Code::shared_float32:
         kibibytes += 34;
-        break;
-      case Code::of_tiles:
-        kibibytes += 140;
         break;
     }
   }

@@ -33,8 +33,8 @@ class ProductCounter final : public null::NullBackend {
  private:
   using Kinds = std::unordered_set<MatmulEngine::Key, MatmulEngine::KeyHash>;
 
-  /// Of one size of product, or shared by many of one type, or for tiles of AMX.
-  enum class Code { own, shared_bf16, shared_float32, of_tiles };
+  /// Of one size of product, or shared by many of one type.
+  enum class Code { own, shared_bf16, shared_float32 };
 
   /// Whether oneDNN makes it or the float32 tiles it is made of.
   [[nodiscard]] bool has_code(const Matmul& product) const;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ops/backends.hpp"
+#include "ops/cpu/isa.hpp"
 #include "ops/cpu/planning.hpp"
 #include "sft/core/dtype.hpp"
 #include "sft/device/factory.hpp"
@@ -47,7 +48,8 @@ inline void check_close(const Tensor& actual, const std::vector<double>& expecte
 
 /// The instruction sets that this program tests, the best one last.
 [[nodiscard]] std::vector<cpu::Isa> testable_isas();
-/// Their ops, in this program.
+/// Their kernels and ops, in this program.
+[[nodiscard]] const cpu::Kernels& tested_kernels(cpu::Isa isa);
 [[nodiscard]] std::unique_ptr<Backend> make_tested_backend(device::Device& device, device::Stream& stream,
                                                            cpu::Isa isa);
 

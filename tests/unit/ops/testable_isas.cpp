@@ -14,6 +14,8 @@ std::vector<cpu::Isa> testable_isas() {
   return isas;
 }
 
+const cpu::Kernels& tested_kernels(cpu::Isa isa) { return cpu::kernels_of(isa); }
+
 std::unique_ptr<Backend> make_tested_backend(device::Device& device, device::Stream& stream, cpu::Isa isa) {
   return cpu::make_backend(device, stream, isa);
 }

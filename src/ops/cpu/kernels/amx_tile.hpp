@@ -6,17 +6,22 @@
 
 namespace sft::ops::cpu::SFT_ISA {
 
+/// To be called before tiles are loaded: GCC 12 does not know that they read memory, and may move stores behind them.
+inline void finish_stores() { asm volatile("" ::: "memory"); }
+
+/// Eight tiles of 16 rows of 64 bytes, in memory that is always there: GCC 12 takes LDTILECFG to read 8 bytes, and
+/// leaves out stores of others.
+struct alignas(64) TileConfig {
+  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+inline constexpr TileConfig tile_config{};
+
 /// Tile registers of 16 rows of 64 bytes for the calling thread, while it lives.
 class AmxTiles {
  public:
-  AmxTiles() {
-    struct alignas(64) {
-      std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-      std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-      std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-    } config;
-    _tile_loadconfig(&config);
-  }
+  AmxTiles() { _tile_loadconfig(&tile_config); }
   ~AmxTiles() { _tile_release(); }
   AmxTiles(const AmxTiles&) = delete;
   AmxTiles& operator=(const AmxTiles&) = delete;
@@ -37,6 +42,7 @@ class AmxTiles {
   template <bool accumulate, class TermsOf>
   [[gnu::noinline]] static void run(float* c, std::int64_t c_stride, const Bf16* a, std::int64_t a_stride,
                                     const std::int32_t* b, std::int64_t b_stride, Extent size, TermsOf terms_of) {
+    finish_stores();
     const std::int64_t c_bytes = c_stride * 4, a_bytes = a_stride * 2, b_bytes = b_stride * 4;
     for (std::int64_t i = 0; i < size.rows; i += block_step) {
       for (std::int64_t j = 0; j < size.columns; j += block_step) {

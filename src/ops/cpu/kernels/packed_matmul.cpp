@@ -4,6 +4,7 @@
 // third-level cache, one of a in the second, a panel of b in the first, and a tile of c in registers. Copies are
 // float32: bf16 numbers become that as they are copied.
 
+#include "ops/cpu/kernels/packed_operands.hpp"
 #include "ops/cpu/kernels/table.hpp"
 #include "ops/cpu/kernels/transpose.hpp"
 
@@ -11,16 +12,6 @@ namespace sft::ops::cpu::SFT_ISA {
 namespace {
 
 constexpr std::int64_t tile_rows = panel_rows, tile_columns = panel_vectors * vector_floats;
-
-/// Rows of a or columns of b: element p of a line, a term of sums, is data[line * line_stride + p * term_stride].
-template <class T>
-struct Lines {
-  const T* data;
-  std::int64_t line_stride, term_stride;
-  std::int64_t count, depth;
-
-  [[nodiscard]] const T* at(std::int64_t line) const { return data + line * line_stride; }
-};
 
 /// Copies the first multiple of vector_floats terms of up to `width` lines whose terms are neighbours, and returns how
 /// many these are. Writes up to vector_floats numbers behind the last.
@@ -183,26 +174,6 @@ void multiply_block(const Panels<tile_rows, T>& a, const Panels<tile_columns, T>
   }
 }
 
-/// The typed pointers of a product.
-template <class T, class C>
-struct Product : MatmulArguments {
-  explicit Product(const MatmulArguments& product) : MatmulArguments(product) {}
-
-  [[nodiscard]] Lines<T> rows(std::int64_t row, std::int64_t term, std::int64_t count, std::int64_t depth) const {
-    return {static_cast<const T*>(a) + row * a_row_stride + term * a_column_stride, a_row_stride, a_column_stride,
-            count, depth};
-  }
-  [[nodiscard]] Lines<T> columns(std::int64_t column, std::int64_t term, std::int64_t count, std::int64_t depth) const {
-    return {static_cast<const T*>(b) + column * b_column_stride + term * b_row_stride, b_column_stride, b_row_stride,
-            count, depth};
-  }
-  [[nodiscard]] C* result(std::int64_t row, std::int64_t column) const {
-    return static_cast<C*>(c) + row * c_stride + column;
-  }
-  /// Whether sums begin with other numbers than 0.
-  [[nodiscard]] bool has_terms_before() const { return accumulate || bias != nullptr; }
-};
-
 /// The part of c whose sums are made at a time: they are float32 there, or in scratch.
 template <class T, class C>
 struct Part {
@@ -214,15 +185,7 @@ struct Part {
   /// What the sums begin with.
   void begin() const {
     if (!product.has_terms_before() || (sizeof(C) == sizeof(float) && product.bias == nullptr)) return;
-    const T* bias = product.bias == nullptr ? nullptr : static_cast<const T*>(product.bias) + column;
-    for (std::int64_t i = 0; i < rows; ++i) {
-      const C* before = product.result(row + i, column);
-      float* to = sums + i * stride;
-      for (std::int64_t j = 0; j < columns; ++j) {
-        const float added = bias == nullptr ? 0.0f : load(bias[j]);
-        to[j] = product.accumulate ? load(before[j]) + added : added;
-      }
-    }
+    for (std::int64_t i = 0; i < rows; ++i) product.read_terms_before(sums + i * stride, row + i, column, columns);
   }
   void finish() const {
     if constexpr (sizeof(C) != sizeof(float)) {

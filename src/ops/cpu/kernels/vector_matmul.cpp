@@ -10,17 +10,21 @@ namespace {
 /// y[line * y_stride] = sum over p of matrix[line * line_stride + p * term_stride] x[p] [+ bias] [+ y].
 template <class T, class C>
 struct VectorMatmul {
-  const T *matrix, *bias;
+  const T* matrix;
+  const void* bias;
   const float* x;
   C* y;
   std::int64_t line_stride, term_stride, y_stride, bias_stride;
   std::int64_t count, depth;
-  bool accumulate;
+  bool accumulate, has_bf16_bias;
 
   void finish(std::int64_t line, float sum) const {
-    if (bias != nullptr) sum += load(bias[line * bias_stride]);
+    if (bias != nullptr) sum += bias_at(line * bias_stride);
     C& out = y[line * y_stride];
     store(out, accumulate ? load(out) + sum : sum);
+  }
+  [[nodiscard]] float bias_at(std::int64_t index) const {
+    return has_bf16_bias ? load(static_cast<const Bf16*>(bias)[index]) : static_cast<const float*>(bias)[index];
   }
 };
 
@@ -78,7 +82,7 @@ VectorMatmul<T, C> with_matrix(const MatmulArguments& product, float* x) {
   const std::int64_t stride = is_row ? product.a_column_stride : product.b_row_stride;
   for (std::int64_t p = 0; p < product.k; ++p) x[p] = load(from[p * stride]);
   return {.matrix = static_cast<const T*>(is_row ? product.b : product.a),
-          .bias = static_cast<const T*>(product.bias),
+          .bias = product.bias,
           .x = x,
           .y = static_cast<C*>(product.c),
           .line_stride = is_row ? product.b_column_stride : product.a_row_stride,
@@ -87,7 +91,8 @@ VectorMatmul<T, C> with_matrix(const MatmulArguments& product, float* x) {
           .bias_stride = is_row ? 1 : 0,
           .count = is_row ? product.n : product.m,
           .depth = product.k,
-          .accumulate = product.accumulate};
+          .accumulate = product.accumulate,
+          .has_bf16_bias = product.has_bf16_bias};
 }
 
 template <class T, class C>
