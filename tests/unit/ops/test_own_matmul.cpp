@@ -8,11 +8,12 @@ namespace sft::ops::testing {
 
 namespace {
 
-/// Runs the product by our own kernels on as many threads as OpenMP has, with little scratch: few columns at a time.
-void run_own(cpu::Isa isa, const Matmul& product) {
+/// Runs the product by our own kernels on as many threads as OpenMP has, with scratch for so many columns at a time.
+void run_own(cpu::Isa isa, const Matmul& product, std::int64_t scratch_columns = 128) {
   const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
   const bool has_bf16_result = c.dtype == DType::bf16;
-  const Owned scratch(DType::float32, {omp_get_max_threads() * cpu::packed_matmul_floats(128, has_bf16_result)});
+  const Owned scratch(DType::float32,
+                      {omp_get_max_threads() * cpu::packed_matmul_floats(scratch_columns, has_bf16_result)});
   cpu::run_own_product(tested_kernels(isa),
                        {.a = a.data,
                         .b = b.data,
@@ -64,10 +65,13 @@ BOOST_AUTO_TEST_CASE(every_transposition_bias_and_accumulation) {
       for (const auto& [dtype, c_dtype] :
            {std::pair{DType::float32, DType::float32}, {DType::bf16, DType::float32}, {DType::bf16, DType::bf16}}) {
         for (const auto& [m, n, k] : sizes) {
-          const int step = k > 1000 ? 5 : 1;  // naive loops over so many numbers take long
+          const bool is_large = k > 1000;
+          const int step = is_large ? 5 : 1;  // naive loops over so many numbers take long
+          const std::int64_t columns = is_large ? cpu::packed_block_columns : 128;
           for (int flags = 0; flags < 16; flags += step) {
             const Case test{m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0, (flags & 8) != 0, c_dtype};
-            check_product(test, dtype, cpu::name_of(isa), [&](const Matmul& product) { run_own(isa, product); });
+            check_product(test, dtype, cpu::name_of(isa),
+                          [&](const Matmul& product) { run_own(isa, product, columns); });
           }
         }
       }
