@@ -15,7 +15,7 @@ namespace sft::ops::cpu {
 /// copies of operands; with AVX-512 they are as fast. Ours turn bf16 numbers into float32 as they are copied, where the
 /// library's float32 products have to be given converted tiles: weight gradients run at 1.11 to 1.15 of the rate with
 /// AVX2 and 1.03 to 1.11 with AVX-512, others at 0.99 to 1.10 and 0.96 to 1.02, with no machine code for each shape. On
-/// AMX, of Emerald Rapids, bf16 ones of 512 tokens take 0.57 to 0.98 of the library's time.
+/// AMX, of Emerald Rapids, bf16 ones of 512 tokens take 0.57 to 0.97 of the library's time.
 [[nodiscard]] bool has_own_products(Isa isa, DType dtype);
 
 /// How `num_threads` threads share a product: each makes a part of c of its own, from copies of its own.
