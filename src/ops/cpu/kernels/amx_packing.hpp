@@ -22,32 +22,30 @@ inline __m512i four_quarters(const Bf16* from, std::int64_t stride) {
   return _mm512_inserti32x4(all, quarter(3), 3);
 }
 
-/// Transposes the square that each quarter of the rows holds: of 8 rows of 8 bf16 numbers, or of 4 rows of 4 words. One
-/// round deals two halves of the rows like cards, which moves a bit of a number's row into its column.
-inline void transpose_quarters(__m512i (&rows)[8]) {
-#pragma GCC unroll 3
-  for (int round = 0; round < 3; ++round) {
-    __m512i dealt[8];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      dealt[2 * i] = _mm512_unpacklo_epi16(rows[i], rows[i + 4]);
-      dealt[2 * i + 1] = _mm512_unpackhi_epi16(rows[i], rows[i + 4]);
-    }
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) rows[i] = dealt[i];
+/// What a quarter has in its lower (is_lower) or upper half of a and b in turn: bf16 numbers of 8 rows, words of 4.
+template <int num_rows, bool is_lower>
+__m512i dealt(__m512i a, __m512i b) {
+  if constexpr (num_rows == 8) {
+    return is_lower ? _mm512_unpacklo_epi16(a, b) : _mm512_unpackhi_epi16(a, b);
+  } else {
+    return is_lower ? _mm512_unpacklo_epi32(a, b) : _mm512_unpackhi_epi32(a, b);
   }
 }
-inline void transpose_quarters(__m512i (&rows)[4]) {
-#pragma GCC unroll 2
-  for (int round = 0; round < 2; ++round) {
-    __m512i dealt[4];
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) {
-      dealt[2 * i] = _mm512_unpacklo_epi32(rows[i], rows[i + 2]);
-      dealt[2 * i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 2]);
-    }
+
+/// Transposes the square that each quarter of the rows holds: of 8 rows of 8 bf16 numbers, or of 4 rows of 4 words. One
+/// round deals two halves of the rows like cards, which moves a bit of a number's row into its column.
+template <int num_rows>
+void transpose_quarters(__m512i (&rows)[num_rows]) {
+#pragma GCC unroll 3
+  for (int side = 1; side < num_rows; side *= 2) {
+    __m512i mixed[num_rows];
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) rows[i] = dealt[i];
+    for (int i = 0; i < num_rows / 2; ++i) {
+      mixed[2 * i] = dealt<num_rows, true>(rows[i], rows[i + num_rows / 2]);
+      mixed[2 * i + 1] = dealt<num_rows, false>(rows[i], rows[i + num_rows / 2]);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < num_rows; ++i) rows[i] = mixed[i];
   }
 }
 
@@ -90,6 +88,7 @@ void pack_neighbours(Bf16* tile, const Bf16* from, std::int64_t term_stride) {
   }
 }
 
+/// At most a tile of lines, one of whose strides is 1, with zeros for the lines and terms that it lacks.
 template <Form form>
 void pack_tile(Bf16* tile, const Lines<Bf16>& lines) {
   if (lines.count == tile_lines && lines.depth == tile_terms) {

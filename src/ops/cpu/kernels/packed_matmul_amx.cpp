@@ -76,7 +76,7 @@ struct Target {
   [[nodiscard]] bool is_whole() const { return rows == panel_lines && columns == panel_lines; }
   [[nodiscard]] C* at(std::int64_t i) const { return c + i * stride; }
   void write(std::int64_t i, const C* numbers) const {
-    if (columns == panel_lines) {
+    if (columns == panel_lines) {  // a copy of a size that the compiler knows
       __builtin_memcpy(at(i), numbers, panel_lines * sizeof(C));
     } else {
       __builtin_memcpy(at(i), numbers, columns * sizeof(C));
@@ -143,7 +143,8 @@ struct Block {
   [[nodiscard]] std::int64_t num_steps() const { return divide_up(depth, tile_terms); }  ///< of two panels
 };
 
-/// On one thread.
+/// A product on the calling thread, whose tiles are configured: in blocks, as packed_matmul.cpp has them. The scratch
+/// has packed_matmul_floats(64, whether c is bf16) floats or more, and is used while this lives.
 template <class C>
 class AmxProduct {
  public:

@@ -16,7 +16,7 @@ struct Lines {
   [[nodiscard]] const T* at(std::int64_t line) const { return data + line * line_stride; }
 };
 
-/// The typed pointers of a product.
+/// The typed pointers of a product, which it does not own.
 template <class T, class C>
 struct Product : MatmulArguments {
   explicit Product(const MatmulArguments& product) : MatmulArguments(product) {}
