@@ -23,6 +23,8 @@ import os
 import sys
 from pathlib import Path
 
+from table_values import plain
+
 DATA_FILES = ["*.jsonl", "*.json", "*.jsonl.gz", "*.json.gz", "*.jsonl.zst", "*.json.zst", "*.parquet", "README.md"]
 MODEL_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "LICENSE*", "NOTICE*"]
 
@@ -61,17 +63,31 @@ def choose_config(configs: list[str], wanted: str | None, name: str) -> str | No
     return wanted
 
 
+def line_of(record, left_out: set) -> str:
+    """A record as JSON. Columns that JSON has no form for, such as images, are left out; each is named once."""
+    record = {name: value for name, value in record.items() if name not in left_out}
+    try:
+        return json.dumps(record, ensure_ascii=False, default=plain)
+    except TypeError:
+        for name in list(record):
+            try:
+                json.dumps(record[name], default=plain)
+            except TypeError as error:
+                left_out.add(name)
+                print(f"warning: column {name} is left out ({error})", file=sys.stderr)
+                del record[name]
+        return json.dumps(record, ensure_ascii=False, default=plain)
+
+
 def write_records(records, path: Path) -> int:
     """Writes to PATH.tmp and renames: a file of that name is whole."""
     temporary = path.with_name(path.name + ".tmp")
     count = 0
+    left_out = set()
     try:
         with open(temporary, "w", encoding="utf-8") as file:
             for count, record in enumerate(records, 1):
-                try:
-                    file.write(json.dumps(record, ensure_ascii=False) + "\n")
-                except TypeError as error:
-                    fail(f"record {count} cannot be written as JSON ({error}): sft trains on text alone")
+                file.write(line_of(record, left_out) + "\n")
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

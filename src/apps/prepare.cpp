@@ -167,7 +167,7 @@ int run(const std::vector<std::string>& arguments, const Team& team) {
   });
   if (command) {
     warn_of_untrained_model(*command, team);
-    const sft::apps::TableInputs tables(command->options.inputs, command->options.output, team);
+    const sft::apps::TableInputs tables(command->options, team);
     const sft::StopSignals signals({SIGINT, SIGTERM, SIGHUP});
     try {
       const PrepareSummary summary = prepare_with_progress(command->options, signals, team);

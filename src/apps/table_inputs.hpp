@@ -2,9 +2,10 @@
 #pragma once
 // Inputs of sft-prepare that are tables of other libraries: Python reads them, where pyarrow is there.
 
-#include <string>
+#include <filesystem>
 #include <vector>
 
+#include "sft/data/prepare.hpp"
 #include "sft/data/team.hpp"
 
 namespace sft::apps {
@@ -13,15 +14,17 @@ namespace sft::apps {
 /// of `datasets` leaves. They lie beside the shards in the making and go with this object.
 class TableInputs {
  public:
-  /// Puts in `inputs` the file of records in place of each table, which lies in the folder `output`. One rank of the
-  /// team converts. A data Error where Python cannot read one. Collective over the team.
-  TableInputs(std::vector<std::string>& inputs, const std::string& output, const data::Team& team);
+  /// Puts a folder with a file of records for each file of the table in place of each table among options.inputs, and
+  /// the names that these stand for in options.stands_for. The folders lie in options.output. Columns that
+  /// options.example.ignore_fields names are not read. One rank of the team converts. A data Error names the file, row
+  /// and column that cannot be read. Collective over the team.
+  TableInputs(data::PrepareOptions& options, const data::Team& team);
   ~TableInputs();
   TableInputs(const TableInputs&) = delete;
   TableInputs& operator=(const TableInputs&) = delete;
 
  private:
-  std::vector<std::string> files_;  ///< that this process made
+  std::vector<std::filesystem::path> folders_;  ///< that this process made
 };
 
 }  // namespace sft::apps

@@ -99,7 +99,7 @@ std::string pack(const ReadingResults& results) {
 
 JoinedResults::JoinedResults(const std::vector<InputSpan>& spans, const std::vector<std::string>& messages,
                              const PrepareOptions& options, PrepareSummary& summary)
-    : spans_(spans), summary_(summary), num_lines_(spans.size(), 0) {
+    : spans_(spans), stands_for_(options.stands_for), summary_(summary), num_lines_(spans.size(), 0) {
   for (const std::string& message : messages) add(message);
   if (const Refusal& refusal = first_failure_.refusal; first_failure_.is_of_record) {
     throw_data_error(place_of(refusal) + ": bad record", refusal.why,
@@ -140,6 +140,8 @@ std::string JoinedResults::place_of(const Refusal& refusal) const {
   const InputSpan& span = spans_[refusal.place.span];
   std::int64_t line = refusal.line;
   for (std::size_t i = refusal.place.span; span.is_part && spans_[i].range.begin > 0; --i) line += num_lines_[i - 1];
+  const auto original = stands_for_.find(span.input);
+  if (original != stands_for_.end()) return fmt::format("{}, row {}", original->second, line);
   return fmt::format("{}:{}", display_name(span.input), line);
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,10 +74,11 @@ class JoinedResults {
 
  private:
   void add(const std::string& message);
-  /// FILE:LINE of a refusal.
+  /// FILE:LINE of a refusal; "FILE, row N" of a file that another stands in for.
   [[nodiscard]] std::string place_of(const Refusal& refusal) const;
 
   const std::vector<InputSpan>& spans_;
+  const std::map<std::string, std::string>& stands_for_;
   PrepareSummary& summary_;
   Failure first_failure_;
   std::vector<Refusal> skipped_;

@@ -385,4 +385,9 @@ void require_kind(const std::string& path, Expected expected) {
                    advice(kind, expected, path));
 }
 
+bool is_table(const std::string& path) {
+  const Kind kind = kind_of(path);
+  return kind == Kind::parquet || kind == Kind::arrow;
+}
+
 }  // namespace sft::io

@@ -313,27 +313,37 @@ says '^  truncated +0 \(cut at max_length\)$'
 mkdir with without tables saved
 cat >with/python3 <<'SH'
 #!/usr/bin/env bash
-[[ $1 == */postprocess/parquet_to_jsonl.py && $3 == --output ]] || exit 9
-echo "read $2" >>asked
-printf '{"prompt": "a", "completion": "b"}\n' >"$4"
+[[ $1 == */postprocess/parquet_to_jsonl.py && $2 == --output_folder && $4 == --leave_out && $6 == -- ]] || exit 9
+echo "read $7 without '$5'" >>asked
+printf '{"prompt": "a", "completion": "b"}\n' >"$3/00000.jsonl"
+cp second_table.jsonl "$3/00001.jsonl"
+printf '"first of %s"\n"second of %s"\n' "$7" "$7" >"$3/sources"
 SH
 cat >without/python3 <<'SH'
 #!/usr/bin/env bash
-echo "parquet_to_jsonl: error: pyarrow is missing (it reads Parquet): pip install pyarrow" >&2
+printf 'a.parquet, row 7, column x: it is bad' >"$3/error"
 exit 1
 SH
 chmod +x with/python3 without/python3
-touch a.parquet b.arrow tables/c.parquet saved/state.json
-for table in a.parquet b.arrow tables saved '*.parquet'; do
+printf PAR1 | tee a.parquet parquet_by_its_bytes >tables/c.parquet
+printf ARROW1 >b.arrow
+touch saved/state.json
+printf '{"prompt": "c", "completion": "d"}\n' >second_table.jsonl
+for table in a.parquet b.arrow parquet_by_its_bytes tables saved '*.parquet'; do
   rm -rf o asked
-  PATH=$work/with:$PATH prepare --input "$table" --input chats.jsonl
-  says 'records +[2-9]'
-  check "$table is read" grep -qxF "read $table" asked
+  PATH=$work/with:$PATH prepare --input "$table" --input chats.jsonl --ignore_fields x,y
+  says 'records +42'
+  check "$table is read" grep -qxF "read $table without 'x,y'" asked
   check 'nothing but shards is left' test -z "$(find o -mindepth 1 ! -name train-00000.h5 ! -name sft-prepare.lock)"
 done
 rm -rf o
-prints 3 'error: cannot read a\.parquet \(postprocess/parquet_to_jsonl\.py ended with status 1; its own line is above\)' \
+prints 3 'error: cannot read a\.parquet \(a\.parquet, row 7, column x: it is bad\): correct it, leave a column out with --ignore_fields' \
   env "PATH=$work/without:$PATH" "$sft_prepare" --input a.parquet --output o
+printf '{"prompt": 1}\n' >>second_table.jsonl
+PATH=$work/with:$PATH prepare --input a.parquet
+check 'a bad row is named by its table' grep -qF 'error: second of a.parquet, row 2: bad record (' err
+PATH=$work/with:$PATH prepare --input '[ac]*'
+refused 3 "cannot read '\[ac\]\*' \(some of its files are Parquet or Arrow, others are not\)"
 
 # A model that cannot be trained: its rows are made all the same.
 mkdir foreign

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct PrepareOptions {
   static constexpr std::int64_t no_max_length = 0;
 
   std::vector<std::string> inputs;  ///< files, folders, globs, and "-" for standard input
+  /// Names of inputs and of files in them that stand in for others, such as JSON lines made of a Parquet file: messages
+  /// and the attribute `source` call them so. Record n stands on line n of such a file.
+  std::map<std::string, std::string> stands_for = {};
   /// Shares of the inputs, one for each, in records: of every input so many of its first records are taken that the
   /// shares hold and one input is used up. Empty: all of all.
   std::vector<double> input_weights = {};

@@ -14,4 +14,7 @@ enum class Expected { configuration, json_lines, packed_shard, checkpoint, model
 /// and what to do. Does nothing where the path is missing or its kind is unknown: the reader's own error tells more.
 void require_kind(const std::string& path, Expected expected);
 
+/// Whether a regular file begins as Parquet and Arrow files do, whatever its name.
+[[nodiscard]] bool is_table(const std::string& path);
+
 }  // namespace sft::io
