@@ -26,6 +26,7 @@ from typing import Any
 
 try:
     from report_page import (COLORS, PAPER, bytes_text, cards, duration, escaped, hint, page, plt, svg_of, table)
+    from run_state import read_lock
     from sft_inspect import status
     from sft_run import Run
 except ImportError as error:
@@ -53,9 +54,7 @@ def number(value: Any, form: str = ".5f") -> str:
 def state_of(run: Run) -> tuple[str, str]:
     """How the run ended or stands, a class of the page and words."""
     found = status(run.output_dir)
-    lock = run.output_dir / "run.lock"
-    words = lock.read_text(encoding="utf-8", errors="replace").splitlines() if lock.is_file() else []
-    end = words[1] if len(words) > 1 else ""
+    _, end = read_lock(run.output_dir)
     if found["alive"]:
         return "runs", f"still runs: {found['state']}"
     if not end:

@@ -19,9 +19,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import fcntl
 import json
-import os
 import re
 import socket
 import struct
@@ -32,10 +30,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from run_state import is_locked, process_of, read_lock, state_of_end
 from sft_run import Checkpoint, Run, np
 
 BLOCK_ELEMENTS = 1 << 20
-OFD_GETLK = 36  # Linux: F_OFD_GETLK, the lock of an open file
 
 
 @dataclasses.dataclass
@@ -179,15 +177,6 @@ def diff(before: str | Path, after: str | Path, optimizer: bool = False) -> Diff
             folder.close()
 
 
-def _is_locked(path: Path) -> bool:
-    """Whether a process holds the record lock on the file; it is not taken."""
-    if not path.is_file():
-        return False
-    with open(path, "rb") as file:
-        asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        return struct.unpack("hhqqi4x", fcntl.fcntl(file, OFD_GETLK, asked))[0] != fcntl.F_UNLCK
-
-
 def _lines(path: Path) -> list[dict[str, Any]]:
     """The JSON objects at the end of a file; a line that is being written is left out."""
     if not path.is_file():
@@ -200,11 +189,11 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 def _is_suspended(holder: str) -> bool:
-    match = re.match(r"process (\d+) on host (\S+) ", holder)
-    if not match or match[2] != socket.gethostname():
+    process = process_of(holder)
+    if process is None or process[1] != socket.gethostname():
         return False
     try:
-        text = Path(f"/proc/{match[1]}/status").read_text(encoding="ascii", errors="replace")
+        text = Path(f"/proc/{process[0]}/status").read_text(encoding="ascii", errors="replace")
     except OSError:
         return False
     return re.search(r"^State:.*stop", text, re.MULTILINE) is not None
@@ -215,12 +204,10 @@ def status(output_dir: str | Path) -> dict[str, Any]:
     folder = Path(output_dir)
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}")
-    lock = folder / "run.lock"
-    words = lock.read_text(encoding="utf-8", errors="replace").splitlines() if lock.is_file() else []
-    holder, end = (words + ["", ""])[:2]
+    holder, end = read_lock(folder)
     starts, metrics = _lines(folder / "starts.jsonl"), _lines(folder / "metrics.jsonl")
     steps = [line for line in metrics if "eval_loss" not in line]
-    result: dict[str, Any] = {"output_dir": str(folder), "alive": _is_locked(lock), "holder": holder}
+    result: dict[str, Any] = {"output_dir": str(folder), "alive": bool(is_locked(folder / "run.lock")), "holder": holder}
     start = starts[-1] if starts else {}
     began = start.get("time", 0.0)
     if start:
@@ -259,10 +246,7 @@ def _state(folder: Path, found: dict[str, Any], end: str, has_begun: bool) -> st
             return "starting"
         is_silent = found.get("line_age_s", 0.0) > max(60.0, 10.0 * found.get("step_time_s", 0.0))
         return "silent" if is_silent else "training"
-    how = end.split(" ")[0]
-    if how in ("done", "stopped", "failed"):
-        return "finished" if how == "done" else how
-    return "lost" if found["holder"] or "step" in found else "never_started"
+    return state_of_end(end) or ("lost" if found["holder"] or "step" in found else "never_started")
 
 
 def _print_diff(found: Diff) -> None:

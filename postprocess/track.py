@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sends the metrics of a run to W&B, MLflow or trackio, while it trains or afterwards, from wherever its folder can be
-read: compute nodes need no network.
+"""Sends the metrics of a run to W&B, MLflow, trackio or SwanLab, while it trains or afterwards, from wherever its folder
+can be read: compute nodes need no network.
 
     postprocess/track.py output/run --to wandb --project my-project --follow
     WANDB_MODE=offline postprocess/track.py output/run --to wandb     # `wandb sync` sends it later
     postprocess/track.py output/run --to mlflow                       # MLFLOW_TRACKING_URI says where
     postprocess/track.py output/run --to trackio
+    postprocess/track.py output/run --to swanlab
 
-What was sent is noted in OUTPUT/.track-SERVICE.json, so each line is sent once: the command may be stopped, started again
-and run beside a resumed run, whose repeated steps have the same numbers. Tags are those of transformers: train/loss,
-eval/loss. Needs the package of the service (pip install wandb, mlflow or trackio).
+Each line is sent once, because OUTPUT/.track-SERVICE.json notes it when it was sent. The command may be interrupted, started
+again, and run alongside a resumed run, whose repeated steps have the same values. The service is told how the run ended,
+by its run.lock: done, stopped, failed, or killed without a word. Tags are those of transformers: train/loss, eval/loss.
+Needs the package of the service (pip install wandb, mlflow, trackio or swanlab).
 """
 
 from __future__ import annotations
@@ -18,77 +20,17 @@ from __future__ import annotations
 import argparse
 import configparser
 import json
+import os
 import re
+import signal
 import sys
+import threading
 import time
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-
-class Service(Protocol):
-    """A run in a service that keeps metrics."""
-
-    def log(self, numbers: dict[str, float], step: int, time_s: float) -> None: ...
-
-    def finish(self) -> None: ...
-
-
-class Wandb:
-    def __init__(self, project: str, name: str, run_id: str, config: dict[str, str], folder: Path) -> None:
-        import wandb
-
-        self.run = wandb.init(project=project, name=name, id=run_id, resume="allow", config=config, dir=folder)
-        # Evaluations come behind their step, so points have an axis of their own, as in transformers.
-        self.run.define_metric("train/global_step")
-        self.run.define_metric("*", step_metric="train/global_step", step_sync=True)
-
-    def log(self, numbers: dict[str, float], step: int, time_s: float) -> None:
-        self.run.log(numbers | {"train/global_step": step})
-
-    def finish(self) -> None:
-        self.run.finish()
-
-
-class Mlflow:
-    def __init__(self, project: str, name: str, run_id: str, config: dict[str, str], folder: Path) -> None:
-        import mlflow
-
-        self.client = mlflow.MlflowClient()
-        experiment = self.client.get_experiment_by_name(project)
-        experiment_id = experiment.experiment_id if experiment else self.client.create_experiment(project)
-        known = self.client.search_runs([experiment_id], f"tags.sft_run_id = '{run_id}'", max_results=1)
-        if known:
-            self.run_id = known[0].info.run_id
-            return
-        run = self.client.create_run(experiment_id, tags={"sft_run_id": run_id}, run_name=name)
-        self.run_id = run.info.run_id
-        for key, value in config.items():
-            self.client.log_param(self.run_id, key, value[:6000])  # the longest that MLflow takes
-
-    def log(self, numbers: dict[str, float], step: int, time_s: float) -> None:
-        from mlflow.entities import Metric
-
-        metrics = [Metric(key, value, int(1000 * time_s), step) for key, value in numbers.items()]
-        self.client.log_batch(self.run_id, metrics=metrics)
-
-    def finish(self) -> None:
-        self.client.set_terminated(self.run_id)
-
-
-class Trackio:
-    def __init__(self, project: str, name: str, run_id: str, config: dict[str, str], folder: Path) -> None:
-        import trackio
-
-        self.run = trackio.init(project=project, name=f"{name}-{run_id[:8]}", config=config, resume="allow", embed=False)
-
-    def log(self, numbers: dict[str, float], step: int, time_s: float) -> None:
-        self.run.log(numbers, step=step)
-
-    def finish(self) -> None:
-        self.run.finish()
-
-
-SERVICES = {"wandb": Wandb, "mlflow": Mlflow, "trackio": Trackio}
+from run_state import RunState, last_change_s, state_of
+from track_services import SERVICES, Service, TrackedRun
 
 
 def numbers_of(record: dict[str, Any]) -> dict[str, float]:
@@ -102,41 +44,27 @@ def numbers_of(record: dict[str, Any]) -> dict[str, float]:
     return numbers
 
 
-def read_config(output: Path) -> tuple[str, dict[str, str]]:
+def typed(text: str) -> Any:
+    """A value of an .ini file as the number or boolean that it is."""
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+def read_config(output: Path) -> tuple[str, dict[str, Any]]:
     """The run's id, and its keys as section.key."""
     text = (output / "resolved.ini").read_text(encoding="utf-8")
     found = re.match(r"# run (\S+)", text)
     config = configparser.ConfigParser(interpolation=None)
     config.optionxform = str  # type: ignore[assignment,method-assign]
     config.read_string(text)
-    keys = {f"{section}.{key}": value for section in config.sections() for key, value in config[section].items()}
+    keys = {f"{section}.{key}": typed(value) for section in config.sections() for key, value in config[section].items()}
     return (found[1] if found else output.resolve().name), keys
-
-
-class Sent:
-    """What was sent of a run: the last step and the last evaluation."""
-
-    def __init__(self, path: Path, run_id: str) -> None:
-        self.path, self.run_id = path, run_id
-        self.train, self.eval = -1, -1
-        if path.is_file():
-            noted = json.loads(path.read_text(encoding="utf-8"))
-            if noted.get("run_id") == run_id:
-                self.train, self.eval = noted["train"], noted["eval"]
-
-    def take(self, record: dict[str, Any]) -> bool:
-        """Whether the line is a new one, which then counts as sent."""
-        kind = "eval" if "eval_loss" in record else "train"
-        if record["step"] <= getattr(self, kind):
-            return False
-        setattr(self, kind, record["step"])
-        return True
-
-    def note(self) -> None:
-        text = json.dumps({"run_id": self.run_id, "train": self.train, "eval": self.eval})
-        beside = self.path.with_suffix(".tmp")
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(self.path)
 
 
 def complete_lines(path: Path) -> list[dict[str, Any]]:
@@ -147,23 +75,98 @@ def complete_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
-def send(output: Path, service: Service, sent: Sent) -> int:
-    """Sends the lines that are new; returns how many."""
-    count, time_s = 0, time.time()
-    for record in complete_lines(output / "metrics.jsonl"):
-        time_s = record.get("time", time_s)
-        if sent.take(record):
-            service.log(numbers_of(record), record["step"], time_s)
-            count += 1
-    if count:
-        sent.note()
-    return count
+def start_time_of(output: Path, run_id: str) -> float:
+    """When the run first started, since 1970."""
+    starts = [line["time"] for line in complete_lines(output / "starts.jsonl") if line.get("run_id") == run_id]
+    times = starts or [line["time"] for line in complete_lines(output / "metrics.jsonl") if "time" in line]
+    return min(times, default=time.time())
 
 
-def is_at_end(output: Path) -> bool:
-    """Whether the run has ended: the line behind the first one of its lock says how."""
-    lock = output / "run.lock"
-    return lock.is_file() and len(lock.read_text(encoding="utf-8").splitlines()) > 1
+class Sent:
+    """A note of what was sent of a run: the last step, the last evaluation, and the end that the service was told of.
+
+    The note is written in place after each line: a kill between the two sends that one line again.
+    """
+
+    WIDTH = 1000  # bytes, so that one write replaces all of it
+
+    def __init__(self, path: Path, run_id: str) -> None:
+        self.noted: dict[str, Any] = {"run_id": run_id, "train": -1, "eval": -1, "end": ""}
+        if path.is_file() and path.stat().st_size:
+            try:
+                noted = json.loads(path.read_text(encoding="utf-8"))
+            except ValueError:
+                sys.exit(f"track.py: error: {path} cannot be read (it is no JSON): remove it, and all lines are sent again")
+            if noted.get("run_id") == run_id:
+                self.noted |= noted
+        self.file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+
+    def is_new(self, record: dict[str, Any]) -> bool:
+        return record["step"] > self.noted[self._kind(record)]
+
+    def note(self, record: dict[str, Any]) -> None:
+        self.noted[self._kind(record)] = record["step"]
+        self._write()
+
+    def note_end(self, end: RunState) -> None:
+        self.noted["end"] = end.text[:200]
+        self._write()
+
+    def has_told(self, end: RunState) -> bool:
+        return self.noted["end"] == end.text[:200]
+
+    @staticmethod
+    def _kind(record: dict[str, Any]) -> str:
+        return "eval" if "eval_loss" in record else "train"
+
+    def _write(self) -> None:
+        os.pwrite(self.file, (json.dumps(self.noted).ljust(self.WIDTH - 1) + "\n").encode(), 0)
+
+
+class Follower:
+    """Sends what a run writes, until it has ended or a signal asks to stop."""
+
+    def __init__(self, output: Path, service: Service, sent: Sent, run_id: str) -> None:
+        self.output, self.service, self.sent, self.run_id = output, service, sent, run_id
+        self.count = 0
+        self.must_stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: self.must_stop.set())
+
+    def send(self) -> None:
+        """Sends the lines that are new. What the service raises leaves the lines before it noted."""
+        time_s = last_change_s(self.output)
+        for record in complete_lines(self.output / "metrics.jsonl"):
+            time_s = record.get("time", time_s)  # an evaluation has that of the step before
+            if self.must_stop.is_set():
+                return
+            if self.sent.is_new(record):
+                self.service.log(numbers_of(record), record["step"], time_s)
+                self.sent.note(record)
+                self.count += 1
+
+    def follow(self, interval_s: float, patience_s: float) -> RunState:
+        """Goes on until the run is done, or has not been started again for `patience_s` after another end. Raises what the
+        service raises once the run has ended and `patience_s` is over; before that it tries again."""
+        ended_at_s = None
+        while True:
+            state = state_of(self.output, patience_s)
+            if state.state == "running":
+                ended_at_s = None
+            else:
+                ended_at_s = ended_at_s or time.monotonic()
+            is_over = ended_at_s is not None and time.monotonic() - ended_at_s >= patience_s
+            if read_config(self.output)[0] != self.run_id:
+                return RunState("stopped", "another run has the folder now")
+            try:
+                self.send()
+                is_over = is_over or state.state == "finished"
+            except Exception as error:  # pylint: disable=broad-except  # of the network: each package has its own
+                if is_over:
+                    raise
+                print(f"warning: cannot send now ({error}): tried again in {interval_s:g} s", file=sys.stderr)
+            if is_over or self.must_stop.wait(interval_s):
+                return state
 
 
 def main() -> int:
@@ -174,6 +177,8 @@ def main() -> int:
     parser.add_argument("--name", help="name of the run there; without it that of the folder")
     parser.add_argument("--follow", action="store_true", help="go on until the run has ended, or Ctrl-C")
     parser.add_argument("--interval", type=float, default=10.0, help="with --follow: seconds between two looks (10)")
+    parser.add_argument("--patience", type=float, default=60.0, metavar="SECONDS",
+                        help="with --follow: how long a run that was stopped, failed or killed may take to start again (60)")
     options = parser.parse_args()
     resolved = options.output / "resolved.ini"
     while options.follow and not resolved.is_file():
@@ -183,21 +188,24 @@ def main() -> int:
                  "folder that train.output_dir names")
     run_id, config = read_config(options.output)
     name = options.name or options.output.resolve().name
+    sent = Sent(options.output / f".track-{options.to}.json", run_id)
     try:
-        service = SERVICES[options.to](options.project, name, run_id, config, options.output)
+        service = SERVICES[options.to](
+            TrackedRun(options.project, name, run_id, config, options.output, start_time_of(options.output, run_id)))
     except ImportError as error:
         sys.exit(f"track.py: error: {error} (--to {options.to} needs its package): pip install {options.to}")
-    sent = Sent(options.output / f".track-{options.to}.json", run_id)
-    count = send(options.output, service, sent)
+    follower = Follower(options.output, service, sent, run_id)
     try:
-        while options.follow and not is_at_end(options.output):
-            time.sleep(options.interval)
-            count += send(options.output, service, sent)
-        count += send(options.output, service, sent)
-    except KeyboardInterrupt:
-        pass
-    service.finish()
-    print(f"sent {count} new lines of {options.output} to {options.to}")
+        if options.follow:
+            end = follower.follow(options.interval, options.patience)
+        else:
+            end = state_of(options.output, options.patience)
+            follower.send()
+    except Exception as error:  # pylint: disable=broad-except
+        sys.exit(f"track.py: error: cannot send to {options.to} ({error}): start it again, {follower.count} lines were sent")
+    service.finish(end, sent.has_told(end))
+    sent.note_end(end)
+    print(f"sent {follower.count} new lines of {options.output} to {options.to}; the run: {end.state} ({end.text})")
     return 0
 
 

@@ -36,6 +36,7 @@ enum class Metadata : protozero::pbf_tag_type { plugin_data = 1 };
 enum class PluginData : protozero::pbf_tag_type { plugin_name = 1 };
 enum class TensorProto : protozero::pbf_tag_type { dtype = 1, string_val = 8 };
 
+constexpr std::uint64_t frame_overhead_bytes = 16;  // the length, its checksum, that of the event
 constexpr std::int32_t session_starts = 1;
 constexpr std::int32_t type_string = 7;
 
@@ -82,10 +83,7 @@ EventFile::EventFile(const std::string& folder, double time_s) {
   const auto earlier = earlier_files(folder);
   std::int64_t number = static_cast<std::int64_t>(time_s);  // the order of names is that in which files are read
   if (!earlier.empty()) number = std::max(number, earlier.rbegin()->first + 1);
-  for (const auto& [earlier_number, path] : earlier) {
-    std::error_code ignored;  // one that stays is read first, and forgotten
-    if (earlier_number != earlier.rbegin()->first) fs::remove(path, ignored);
-  }
+  for (const auto& [earlier_number, path] : earlier) earlier_.push_back(path);
   path_ = fmt::format("{}/{}{}.{}.{}", folder, name_begin, number, host_name(), getpid());
   stream_ = std::ofstream(path_, std::ios::binary | std::ios::trunc);
   if (!stream_) throw_data_error("cannot open " + path_, "it cannot be written", "check the folder's permissions");
@@ -99,6 +97,22 @@ EventFile::EventFile(const std::string& folder, double time_s) {
     log.add_enum(SessionLog::status, session_starts);
   }
   write(event);
+}
+
+void EventFile::replace_earlier() const {
+  std::error_code ignored;
+  for (const std::string& path : earlier_) {
+    if (path != earlier_.back()) {
+      fs::remove(path, ignored);
+      continue;
+    }
+    std::uint64_t length = 0;
+    std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(&length), sizeof length);
+    const std::uint64_t first_frame_bytes = length + frame_overhead_bytes;  // the version of the format
+    if (const auto size = fs::file_size(path, ignored); !ignored && length < size && first_frame_bytes < size) {
+      fs::resize_file(path, first_frame_bytes, ignored);
+    }
+  }
 }
 
 void EventFile::add(const Moment& moment, std::span<const Scalar> scalars) {

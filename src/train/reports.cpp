@@ -41,8 +41,11 @@ std::string event_tag(const std::string& key) {
 }  // namespace
 
 Reports::Reports(const config::Train& config, const Beginning& run)
-    : run_id_(run.run_id), last_{.time_s = Goodput::now()} {
-  if (has(config, config::Reporter::prometheus)) exposition_path_ = config.output_dir + "/metrics.prom";
+    : run_id_(run.run_id), line_time_s_(Goodput::now()), last_{.time_s = line_time_s_} {
+  if (has(config, config::Reporter::prometheus)) {
+    exposition_path_ = config.output_dir + "/metrics.prom";
+    attempt([&] { write_exposition(); });
+  }
   if (!has(config, config::Reporter::tensorboard)) return;
   attempt([&] {
     events_ = std::make_unique<report::EventFile>(fmt::format("{}/tensorboard/{}", config.output_dir, run.run_id),
@@ -50,14 +53,20 @@ Reports::Reports(const config::Train& config, const Beginning& run)
     events_->add_text(last_, "configuration", fmt::format("```\n{}\n```", run.resolved_ini));
     std::istringstream lines(run.metrics);
     for (std::string line; std::getline(lines, line);) write_events(line);
+    events_->replace_earlier();
   });
 }
 
 void Reports::add(const std::string& line) {
   attempt([&] {
     if (events_) write_events(line);
-    if (!exposition_path_.empty()) write_exposition(line);
+    if (!exposition_path_.empty()) expose(line);
   });
+}
+
+void Reports::end() {
+  is_running_ = false;
+  if (!exposition_path_.empty()) attempt([&] { write_exposition(); });
 }
 
 void Reports::write_events(const std::string& line) {
@@ -68,7 +77,7 @@ void Reports::write_events(const std::string& line) {
   events_->add(last_, scalars);
 }
 
-void Reports::write_exposition(const std::string& line) {
+void Reports::expose(const std::string& line) {
   const auto json = nlohmann::ordered_json::parse(line);
   std::vector<report::Scalar> scalars = scalars_of(json);
   if (json.contains("eval_loss")) {  // told with the next line of a step
@@ -77,8 +86,16 @@ void Reports::write_exposition(const std::string& line) {
     evaluation_.push_back({"eval_step", json.at("step").get<double>()});
     return;
   }
-  scalars.insert(scalars.begin(), {{"step", json.at("step").get<double>()},
-                                   {"last_line_timestamp_seconds", json.value("time", Goodput::now())}});
+  step_ = std::move(scalars);
+  step_.insert(step_.begin(), {"step", json.at("step").get<double>()});
+  line_time_s_ = json.value("time", Goodput::now());
+  write_exposition();
+}
+
+void Reports::write_exposition() const {
+  std::vector<report::Scalar> scalars = {{"running", is_running_ ? 1.0 : 0.0},
+                                         {"last_line_timestamp_seconds", line_time_s_}};
+  scalars.insert(scalars.end(), step_.begin(), step_.end());
   scalars.insert(scalars.end(), evaluation_.begin(), evaluation_.end());
   io::write_file_atomically(exposition_path_, report::text_exposition(run_id_, scalars));
 }

@@ -25,18 +25,23 @@ class Reports {
   Reports(const config::Train& config, const Beginning& run);
   /// One more line of metrics.jsonl, without its newline.
   void add(const std::string& line);
+  /// The run has ended, well or not: Prometheus is told that it runs no more. A run that is killed tells nothing.
+  void end();
 
  private:
   void write_events(const std::string& line);
-  void write_exposition(const std::string& line);
+  void expose(const std::string& line);
+  void write_exposition() const;
   /// work(), unless something went wrong before; what goes wrong is a warning.
   template <class Work>
   void attempt(const Work& work);
 
   std::string run_id_, exposition_path_;  ///< the path: empty where Prometheus is not asked for
   std::unique_ptr<report::EventFile> events_;
-  std::vector<report::Scalar> evaluation_;  ///< the last one, for Prometheus
-  report::Moment last_;                     ///< of the last line; evaluations tell no time
+  bool is_running_ = true;                         ///< this and the next three for Prometheus
+  double line_time_s_;                             ///< of the last logged step, before it of the start; since 1970
+  std::vector<report::Scalar> step_, evaluation_;  ///< the last ones
+  report::Moment last_;                            ///< of the last line; evaluations tell no time
   bool has_failed_ = false;
 };
 

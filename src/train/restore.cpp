@@ -56,7 +56,7 @@ Trainer::Restored Trainer::restore() {
   try {
     return take_folder_and_weights();
   } catch (const comm::SharedError& error) {
-    if (lock_) lock_->note_end(fmt::format("failed before its first step: {}", error.what()));
+    note_end(fmt::format("failed before its first step: {}", error.what()));
     throw;
   }
 }

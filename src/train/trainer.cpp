@@ -306,7 +306,7 @@ ExitStatus Trainer::train() {
     } catch (const comm::SharedError& second) {
       log_warning(second.what());
     }
-    if (lock_) lock_->note_end(fmt::format("failed after step {}: {}", position_.step, error.what()));
+    note_end(fmt::format("failed after step {}: {}", position_.step, error.what()));
     throw;
   }
 }
@@ -474,6 +474,11 @@ void Trainer::append(const Metrics& metrics) {
   }
 }
 
+void Trainer::note_end(const std::string& how) {
+  if (lock_) lock_->note_end(how);
+  if (reports_) reports_->end();
+}
+
 void Trainer::Session::add(const StepMetrics& metrics) {
   ++num_steps;
   num_tokens += metrics.step_num_tokens;
@@ -487,10 +492,8 @@ double Trainer::Session::mean_step_s() const {
 }
 
 void Trainer::summarize(ExitStatus status, const std::vector<std::string>& next) {
-  if (lock_) {
-    lock_->note_end(fmt::format("{} after step {} of {}", status == ExitStatus::done ? "done" : "stopped",
-                                position_.step, last_step_));
-  }
+  note_end(fmt::format("{} after step {} of {}", status == ExitStatus::done ? "done" : "stopped", position_.step,
+                       last_step_));
   if (!session_.start) return;
   const HighestPeak memory = gather_highest_peak(run_.device, run_.ledger, run_.groups.world);
   if (run_.groups.world.rank() != 0) return;

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a run tells other programs, read by these: TensorBoard, W&B (offline), MLflow, trackio, Prometheus' parser.
+"""What a run tells other programs, read by these: TensorBoard, tbparse, W&B and SwanLab (offline), MLflow,
+trackio, Prometheus' parser.
 
 usage: watching.py SFT_BIN_FOLDER
 
-Needs tensorboard, wandb, mlflow, trackio, prometheus_client (pip install), mpirun, and promtool where there is one. A run on
+Needs tensorboard, tbparse, wandb, mlflow, trackio, swanlab, prometheus_client (pip install), mpirun, and promtool where there is one. A run on
 two ranks is stopped halfway, sent, resumed and sent again while it trains: each logged step and each evaluation has to be
 there once, with the numbers of metrics.jsonl.
 """
@@ -20,6 +21,7 @@ from pathlib import Path
 
 TRACK = Path(__file__).resolve().parents[2] / "postprocess/track.py"
 STEPS, EVERY = 24, 6
+SERVICES = ("wandb", "mlflow", "trackio", "swanlab")
 problems = []
 
 
@@ -31,7 +33,7 @@ def check(what, is_true):
 
 def run(bin_folder, steps, *words):
     command = ["mpirun", "-np", "2", f"{bin_folder}/sft", "run.ini", "--train.max_steps", str(steps), "--train.report_to",
-               "tensorboard,prometheus,wandb,mlflow,trackio", *words]
+               "tensorboard,prometheus," + ",".join(SERVICES), *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -57,6 +59,22 @@ def track(service, *words):
     if done.returncode != 0:
         print(done.stdout + done.stderr)
     return done.returncode == 0
+
+
+def other_readers_of_events(folder):
+    """Readers that know no sessions: each finds a point of every event file."""
+    from tbparse import SummaryReader
+    from trackio.sqlite_storage import SQLiteStorage
+    import trackio as package
+
+    frame = SummaryReader(folder).scalars
+    package.import_tf_events(folder, project="events")
+    logs = SQLiteStorage.get_logs("events", SQLiteStorage.get_runs("events")[0])
+    for tag, wanted in losses().items():
+        of_tag = frame[frame.tag == tag]
+        check(f"tbparse: {tag} has each of {len(wanted)} points once", same(list(zip(of_tag.step, of_tag.value)), wanted, 1e-7))
+        found = [(log["step"], log[tag]) for log in logs if tag in log]
+        check(f"trackio.import_tf_events: {tag} has each of {len(wanted)} points once", same(found, wanted, 1e-7))
 
 
 def tensorboard(reader):
@@ -87,33 +105,52 @@ def wandb_records(path):
 def wandb():
     from wandb.proto import wandb_internal_pb2
 
-    found, ids, keys = {tag: [] for tag in losses()}, set(), 0
+    found, ids, keys, times, exits = {tag: [] for tag in losses()}, set(), {}, {}, []
     for path in sorted(glob.glob("out/wandb/offline-run-*/run-*.wandb")):
         for data in wandb_records(path):
             record = wandb_internal_pb2.Record.FromString(data)
             if record.WhichOneof("record_type") == "run":
                 ids.add(record.run.run_id)
-                keys = max(keys, len(record.run.config.update))
+                keys |= {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.run.config.update}
+            if record.WhichOneof("record_type") == "exit":
+                exits.append(record.exit.exit_code)
             if record.WhichOneof("record_type") != "history":
                 continue
             items = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
             for tag in found:
                 if tag in items:
                     found[tag].append((int(items["train/global_step"]), items[tag]))
+                    times[int(items["train/global_step"])] = items["_timestamp"]
     for tag, wanted in losses().items():
         check(f"wandb: {tag} has each of {len(wanted)} points once", same(found[tag], wanted))
-    check("wandb: it is one run, with the configuration", len(ids) == 1 and keys > 100)
+    check("wandb: it is one run, with the configuration", len(ids) == 1 and len(keys) > 100)
+    check("wandb: values of the configuration are numbers and booleans where they are",
+          keys["train.max_steps"] == STEPS and keys["optimizer.learning_rate"] == 2e-5 and keys["data.shuffle"] is True)
+    check("wandb: points have the times of their lines",  # steps that came again were sent before
+          all(times[line["step"]] == line["time"] for line in lines() if "time" in line and line["step"] > STEPS // 2 + EVERY))
+    check("wandb: the ends are told", exits[0] == 75 and exits[-1] == 0)
+
+
+
+def mlflow_run():
+    import mlflow as package
+
+    client = package.MlflowClient()
+    runs = client.search_runs([client.get_experiment_by_name("sft").experiment_id])
+    check("mlflow: it is one run", len(runs) == 1)
+    return runs[0]
 
 
 def mlflow():
     import mlflow as package
 
-    client = package.MlflowClient()
-    runs = client.search_runs([client.get_experiment_by_name("sft").experiment_id])
-    check("mlflow: it is one run, which has ended, with the configuration",
-          len(runs) == 1 and runs[0].info.status == "FINISHED" and len(runs[0].data.params) > 100)
+    client, run = package.MlflowClient(), mlflow_run()
+    check("mlflow: it has ended, with the configuration", run.info.status == "FINISHED" and len(run.data.params) > 100)
+    info, ends = run.info, [line["time"] for line in lines() if "time" in line]
+    check("mlflow: it began before its first point and ended after its last",
+          info.start_time <= 1000 * ends[0] and 1000 * ends[-1] <= info.end_time + 1 <= 1000 * (ends[-1] + 60))
     for tag, wanted in losses().items():
-        found = [(metric.step, metric.value) for metric in client.get_metric_history(runs[0].info.run_id, tag)]
+        found = [(metric.step, metric.value) for metric in client.get_metric_history(run.info.run_id, tag)]
         check(f"mlflow: {tag} has each of {len(wanted)} points once", same(found, wanted))
 
 
@@ -126,6 +163,28 @@ def trackio():
     for tag, wanted in losses().items():
         check(f"trackio: {tag} has each of {len(wanted)} points once",
               same([(log["step"], log[tag]) for log in logs if tag in log], wanted))
+
+
+def swanlab():
+    from swanlab.proto.swanlab.record.v1 import record_pb2
+    from swanlab.sdk.internal.core_python.store import DataStoreReader
+
+    found, ids, ends = {tag: [] for tag in losses()}, set(), []
+    for path in sorted(glob.glob("out/swanlog/run-*/run-*.swanlab")):
+        reader = DataStoreReader()
+        reader.open(path)
+        for data in reader:
+            record = record_pb2.Record.FromString(data)
+            kind = record.WhichOneof("record_type")
+            if kind == "start":
+                ids.add(record.start.id)
+            if kind == "finish":
+                ends.append(record.finish.state)
+            if kind == "scalar" and record.scalar.key in found:
+                found[record.scalar.key].append((record.scalar.step, record.scalar.value.number))
+    check("swanlab: it is one run, which was aborted and then finished", len(ids) == 1 and ends[0] != ends[-1])
+    for tag, wanted in losses().items():
+        check(f"swanlab: {tag} has each of {len(wanted)} points once", same(found[tag], wanted, 1e-6))
 
 
 def prometheus():
@@ -159,7 +218,7 @@ def main():
     bin_folder = Path(sys.argv[1]).resolve()
     folder = tempfile.mkdtemp()
     os.chdir(folder)
-    os.environ |= {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_DIR": "out", "TRACKIO_DIR": f"{folder}/trackio",
+    os.environ |= {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_DIR": "out", "SWANLAB_MODE": "offline", "TRACKIO_DIR": f"{folder}/trackio",
                    "MLFLOW_TRACKING_URI": f"sqlite:///{folder}/mlflow.db", "OMP_NUM_THREADS": "1"}
     with open("pairs.jsonl", "w", encoding="utf-8") as file:
         for i in range(60):
@@ -190,9 +249,12 @@ backend = cpu
 
     first = run(bin_folder, STEPS // 2 + EVERY)
     said = first.communicate()[0]
-    for service in ("wandb", "mlflow", "trackio"):
+    holder = Path("out/run.lock").read_text(encoding="utf-8").splitlines()[0]
+    Path("out/run.lock").write_text(f"{holder}\nstopped after step {STEPS // 2 + EVERY} of {STEPS}\n", encoding="utf-8")
+    for service in SERVICES:
         check(f"the start names the command for {service}", f"track.py out --to {service} --follow" in said)
         check(f"{service} takes the first half", track(service))
+    check("mlflow: a run that was stopped is KILLED", mlflow_run().info.status == "KILLED")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     event_folder = glob.glob("out/tensorboard/*")[0]
@@ -204,17 +266,19 @@ backend = cpu
     shutil.rmtree(sorted(glob.glob("out/checkpoint-*"))[-1])
     second = run(bin_folder, STEPS, "--checkpoint.resume_from_checkpoint", "auto")
     followers = [subprocess.Popen([sys.executable, TRACK, "out", "--to", service, "--follow", "--interval", "1"],
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for service in ("wandb", "mlflow", "trackio")]
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for service in SERVICES]
     second.communicate()
-    for service, follower in zip(("wandb", "mlflow", "trackio"), followers):
+    for service, follower in zip(SERVICES, followers):
         follower.communicate()
         check(f"{service} takes the rest", follower.returncode == 0 and track(service))
     check("the run has all steps", [step for step, _ in losses()["train/loss"]] == list(range(1, STEPS + 1)))
     tensorboard(reader)
     tensorboard(EventAccumulator(event_folder, size_guidance={"scalars": 0}))
+    other_readers_of_events("out/tensorboard")
     wandb()
     mlflow()
     trackio()
+    swanlab()
     prometheus()
     if problems:
         print(f"{len(problems)} wrong; the run is in {folder}")

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace sft::report {
 
@@ -25,10 +26,13 @@ struct Moment {
 /// with masked CRC-32C, in them messages of event.proto. What is added is on its way to the disk when the call returns.
 class EventFile {
  public:
-  /// Makes the folder and, at `time_s`, the file, behind which a reader forgets the points of all event files that the
-  /// folder holds. The newest of these stays: TensorBoard, where it has that open, goes on to the next file only while
-  /// it is there. The others are removed. Throws a data Error.
+  /// Makes the folder and, at `time_s`, the file. It begins a session, at which a TensorBoard that is open forgets the
+  /// points that it read before. Throws a data Error.
   EventFile(const std::string& folder, double time_s);
+  /// Takes the points out of the event files that the folder held before, so that every reader finds a point once: call
+  /// it when all of them are in this file. The newest stays as a file without a point, because a TensorBoard that has
+  /// it open goes on to this file only while it is there; the others are removed.
+  void replace_earlier() const;
   /// Throws a data Error when it cannot be written, as all that follow.
   void add(const Moment& moment, std::span<const Scalar> scalars);
   /// A text in Markdown.
@@ -41,6 +45,7 @@ class EventFile {
   void write(const std::string& event);
 
   std::string path_;
+  std::vector<std::string> earlier_;  ///< the event files before this one, the newest last
   std::ofstream stream_;
 };
 

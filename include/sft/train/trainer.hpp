@@ -122,6 +122,8 @@ class Trainer {
   /// Appends a line to metrics.jsonl, on rank 0. What kept it from that is in failure_.
   template <class Metrics>
   void append(const Metrics& metrics);
+  /// Says in the lock, and to what watches the run, that it ended and how. On rank 0.
+  void note_end(const std::string& how);
   /// Whether a checkpoint of now holds more than weights.
   [[nodiscard]] bool saves_whole() const;
   /// The entry of the state that is trained: the model, or adapters.

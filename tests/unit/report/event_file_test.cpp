@@ -130,16 +130,30 @@ BOOST_AUTO_TEST_CASE(what_is_added_is_read_back) {
   BOOST_TEST(one[0].value == -1.5F);
 }
 
-BOOST_AUTO_TEST_CASE(of_earlier_files_the_newest_stays_for_a_reader_that_has_it_open) {
+BOOST_AUTO_TEST_CASE(earlier_files_keep_no_points_and_the_newest_stays_for_a_reader_that_has_it_open) {
   const test::TemporaryFolder folder;
+  const report::Scalar loss{"train/loss", 2.5};
   const std::string first = report::EventFile(folder.path(), 1000.0).path();
-  const std::string second = report::EventFile(folder.path(), 2000.0).path();
-  BOOST_TEST(std::filesystem::exists(first));
-  const std::string third = report::EventFile(folder.path(), 2000.5).path();
+  report::EventFile second(folder.path(), 2000.0);
+  second.add({1, 2001.0}, std::span(&loss, 1));
+  report::EventFile third(folder.path(), 2000.5);
+  third.add({1, 2001.0}, std::span(&loss, 1));
+  BOOST_TEST(events_of(second.path()).size() == 3U);  // until the points are in the third file
+  third.replace_earlier();
   BOOST_TEST(!std::filesystem::exists(first));
-  BOOST_TEST(std::filesystem::exists(second));
-  BOOST_TEST(std::filesystem::exists(third));
-  BOOST_TEST(second < third);  // read in this order, though made within a second
+  const std::vector<std::string> left = events_of(second.path());
+  BOOST_TEST_REQUIRE(left.size() == 1U);
+  BOOST_TEST(left[0].find("brain.Event:2") != std::string::npos);
+  BOOST_TEST(events_of(third.path()).size() == 3U);
+  BOOST_TEST(second.path() < third.path());  // read in this order, though made within a second
+}
+
+BOOST_AUTO_TEST_CASE(an_earlier_file_that_was_cut_is_left_as_it_is) {
+  const test::TemporaryFolder folder;
+  const std::string cut = report::EventFile(folder.path(), 1000.0).path();
+  std::filesystem::resize_file(cut, 3);
+  report::EventFile(folder.path(), 2000.0).replace_earlier();
+  BOOST_TEST(std::filesystem::file_size(cut) == 3U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
