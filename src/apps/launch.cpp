@@ -315,6 +315,7 @@ Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
     request.num_processes = apps::machine_named(options.machine).num_ranks();
   }
   const int num_ranks = launch::choose_num_ranks(request, whole, site);
+  if (const std::string idle = launch::idle_part(request, whole, site, num_ranks); !idle.empty()) log_warning(idle);
   if (config::validate(whole, num_ranks)->leaves_model_folder()) apps::require_writable(whole.model);
 
   // 4. How it starts
