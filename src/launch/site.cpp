@@ -188,8 +188,8 @@ std::vector<std::string> start_words(const Request& request, int num_ranks, cons
                        "write the hostfile into --launcher, and give --hostfile none");
   }
   if (!request.hostfile.empty()) {
-    const int num_hosts = read_hostfile(request.hostfile).num_hosts;
-    if (machines > 1 && num_hosts > 0 && machines != num_hosts) {
+    const int num_hosts = machines > 1 ? read_hostfile(request.hostfile).num_hosts : 0;
+    if (num_hosts > 0 && machines != num_hosts) {
       throw_config_error(fmt::format("num_machines = {}, and {} names {} hosts", machines, request.hostfile, num_hosts),
                          "ranks start on the hosts of the file", "name as many hosts there, or leave num_machines out");
     }
