@@ -214,11 +214,8 @@ class Talk {
   apps::LineReader reader_;
 };
 
-int run(comm::Session& session, const std::vector<std::string>& arguments) {
+int run(comm::Session& session, const apps::GenerateOptions& options) {
   // 1. What is asked
-  std::optional<apps::GenerateOptions> options;
-  session.world().agree([&] { options = apps::read_generate_options(arguments); });
-  if (!options) return static_cast<int>(ExitStatus::done);
   session.world().agree([&] {
     if (session.world().size() == 1) return;
     throw_config_error(fmt::format("sft-generate was started on {} ranks", session.world().size()), "it runs on one",
@@ -226,19 +223,19 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   });
 
   // 2. Model, tokenizer and markup
-  const apps::TextModel found = apps::find_text_model(options->model, options->adapter, options->tokenizer);
+  const apps::TextModel found = apps::find_text_model(options.model, options.adapter, options.tokenizer);
   for (const std::string& warning : found.warnings) log_warning(warning);
   (void)config::validate(found.model);
   const std::unique_ptr<text::Tokenizer> tokenizer = text::make_tokenizer(found.tokenizer);
   std::optional<apps::ChatMarkup> markup;
-  if (options->chat) markup.emplace(*tokenizer, options->chat_template_path);
+  if (options.chat) markup.emplace(*tokenizer, options.chat_template_path);
 
   // 3. Prompts
   std::vector<std::vector<text::TokenId>> prompts;
   std::size_t longest = 0;
-  for (const std::string& prompt : options->prompts) {
+  for (const std::string& prompt : options.prompts) {
     if (markup) {
-      std::vector<text::Message> messages = first_messages(*options);
+      std::vector<text::Message> messages = first_messages(options);
       messages.push_back({"user", prompt});
       prompts.push_back(markup->prompt(messages));
     } else {
@@ -248,8 +245,8 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
     longest = std::max(longest, prompts.back().size());
   }
   const bool is_talk = prompts.empty();
-  const std::int64_t max_length = is_talk ? conversation_length(found.model, options->max_length)
-                                          : static_cast<std::int64_t>(longest) + options->max_new_tokens;
+  const std::int64_t max_length = is_talk ? conversation_length(found.model, options.max_length)
+                                          : static_cast<std::int64_t>(longest) + options.max_new_tokens;
   config::validate_length(found.model, max_length, "prompt and answer");
   if (found.trained_length > 0 && max_length > found.trained_length) {
     log_warning(fmt::format("{} come to {} tokens (rows had {} in training): text beyond that is guesswork",
@@ -261,18 +258,17 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu);
   const std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(*device, {});
   device::Ledger ledger;
-  generate::Generator generator(found.model, options->dtype, max_length, session.world(), *device, *collectives,
-                                ledger);
+  generate::Generator generator(found.model, options.dtype, max_length, session.world(), *device, *collectives, ledger);
   apps::load_text_model(found, session.world(), generator.weights(), *device, generator.stream());
 
   // 5. Text
-  Writer writer{*options, *tokenizer, generator,
+  Writer writer{options, *tokenizer, generator,
                 stop_tokens_of(*tokenizer, found.generation_folder, markup ? &*markup : nullptr)};
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    const std::string& prompt = options->prompts[i];
-    if (!options->json) log_info(fmt::format("> {}", printable(prompt, /*keep_layout=*/false)));
-    generate::Sampler sampler(options->sampling);
-    static_cast<void>(write_answer(writer, sampler, prompt, prompts[i], options->max_new_tokens, nullptr));
+    const std::string& prompt = options.prompts[i];
+    if (!options.json) log_info(fmt::format("> {}", printable(prompt, /*keep_layout=*/false)));
+    generate::Sampler sampler(options.sampling);
+    static_cast<void>(write_answer(writer, sampler, prompt, prompts[i], options.max_new_tokens, nullptr));
   }
   if (is_talk) Talk(writer, *markup, found.model).hold();
   return 0;
@@ -283,5 +279,8 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   sft::raise_open_file_limit();
-  return sft::comm::run_program(argc, argv, [&](sft::comm::Session& session) { return run(session, arguments); });
+  std::optional<apps::GenerateOptions> options;  // none: all is said
+  const int status = comm::run_before_mpi([&] { options = apps::read_generate_options(arguments); });
+  if (!options) return status;
+  return comm::run_program(argc, argv, [&](comm::Session& session) { return run(session, *options); });
 }

@@ -125,6 +125,11 @@ void check_preparation(launch::Request& request) {
   }
 }
 
+/// A value of train_files or eval_files: the files of one folder.
+std::string files_in(const std::string& folder, const char* pattern) {
+  return config::write(std::vector<std::string>{fmt::format("{}/{}", folder, pattern)});
+}
+
 /// Plans one call of sft-prepare; the shards of it are those of `pattern`.
 std::string add_preparation(const launch::Request& request, const std::vector<std::string>& files,
                             const std::map<std::string, std::string>& options, const char* pattern, Plan& plan) {
@@ -132,7 +137,7 @@ std::string add_preparation(const launch::Request& request, const std::vector<st
       options.contains("model_name_or_path") ? hub::find_model_folder(request.model, request.model_revision) : "";
   const std::string program = (program_folder() / "sft-prepare").string();
   plan.preparations.push_back(launch::plan_preparation(files, options, folder, program, request.prepared_dir));
-  return fmt::format("{}/{}", plan.preparations.back().folder, pattern);
+  return files_in(plan.preparations.back().folder, pattern);
 }
 
 std::vector<std::string> files_of(const std::vector<launch::Dataset>& datasets) {
@@ -174,7 +179,7 @@ std::vector<config::PlacedOption> plan_data(const launch::Request& request, bool
   set("data.train_files", add_preparation(request, files_of(request.train), options, "train-*.h5", plan));
   std::string eval_files;
   if (options.contains("eval_split")) {
-    eval_files = fmt::format("{}/eval-*.h5", plan.preparations.front().folder);
+    eval_files = files_in(plan.preparations.front().folder, "eval-*.h5");
   } else if (const std::vector<std::string> files = eval_files_of(request); !files.empty()) {
     eval_files = add_preparation(request, files, options, "train-*.h5", plan);
   }
@@ -315,6 +320,7 @@ Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
     request.num_processes = apps::machine_named(options.machine).num_ranks();
   }
   const int num_ranks = launch::choose_num_ranks(request, whole, site);
+  if (const std::string idle = launch::idle_part(request, whole, site, num_ranks); !idle.empty()) log_warning(idle);
   if (config::validate(whole, num_ranks)->leaves_model_folder()) apps::require_writable(whole.model);
 
   // 4. How it starts

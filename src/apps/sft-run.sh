@@ -27,10 +27,10 @@ pass_on() {
   num_signals=$((num_signals + 1)) last_signal_us=$now_us
   if [[ -n $folder ]]; then : >"$folder/stop" || true; fi
   if [[ -n $pid && $is_given_up == no ]]; then
-    kill -USR1 "$pid" 2>/dev/null || true
+    apart signal_launcher USR1 "$pid"
   elif [[ -n $pid ]]; then
-    kill -TERM "$pid" 2>/dev/null || true
-    (trap - HUP INT TERM USR1 && sleep 5 && kill -0 "$$" && kill -KILL "$pid") </dev/null >/dev/null 2>&1 &
+    apart signal_launcher TERM "$pid"
+    (trap - HUP INT TERM USR1 && sleep 5 && kill -0 "$$" && end_all "$pid") </dev/null >/dev/null 2>&1 &
   fi
 }
 
@@ -40,16 +40,18 @@ usage: sft-run (-n N | --launcher COMMAND) [--restarts N] [--spares K] [--requeu
                INPUT.ini [--section.key VALUE ...]
 
   -n N                start N ranks on this machine with mpirun, also more than it has cores
-  --launcher COMMAND  the command that starts the ranks, in place of mpirun -np N; cut at blanks
+  --launcher COMMAND  the command that starts the ranks, in place of mpirun -np N; cut at blanks,
+                      which quotes keep: "mpirun --hostfile 'my hosts' -np 64"
   --restarts N        start the ranks again, up to N times, when they end with a status that another
                       start can cure (not 0, 2, 3, 4 and 75), from the newest checkpoint; in a SLURM
                       job without the node that a line of the run or of SLURM names
-  --without_progress N  the most restarts in a row that may save no further checkpoint (default: 3)
+  --without_progress N  the most restarts in a row, or places in the queue, that may save no further
+                      checkpoint (default: 3)
   --spares K          start on K nodes fewer than the SLURM job has; a spare one takes the place of
                       one that was named or that SLURM lost
   --requeue           put this SLURM job back into the queue after status 75 (stopped: run again to
-                      go on), and where no restart or no node is left; it stops, and saves, in time
-                      before the job's time is over
+                      go on), and where no restart or no node is left, unless it was cancelled; it
+                      stops, and saves, in time before the job's time is over
   --help              print this text
 
 From INPUT.ini on, all words are for sft; paths are relative to where sft-run is called. Ctrl-C,
@@ -64,6 +66,17 @@ fail() {
   exit 2
 }
 
+# sft is beside this script, whether built, linked or installed.
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+readonly sft=$here/sft
+[[ -x $sft ]] || fail "there is no program $sft (build or install it)"
+readonly parts=$here/../share/sft/run
+for part in restarts nodes names job_end queue errors launcher ending; do
+  [[ -r $parts/$part.sh ]] || fail "there is no $parts/$part.sh, a part of this program (build or install it)"
+  # shellcheck source=/dev/null  # each is checked by itself
+  source "$parts/$part.sh"
+done
+
 num_ranks='' launcher=() requeue=no restarts=0 spares=0 most_without_progress=3
 while [[ $# -gt 0 ]]; do
   case $1 in
@@ -73,8 +86,9 @@ while [[ $# -gt 0 ]]; do
       shift 2
       ;;
     --launcher)
-      read -r -a launcher <<<"${2-}"
-      [[ ${#launcher[@]} -gt 0 ]] || fail "--launcher needs a command such as \"srun --mpi=pmix\""
+      mapfile -t launcher < <(words_of "${2-}" || echo)
+      [[ ${#launcher[@]} -gt 0 && -n ${launcher[0]} ]] ||
+        fail "--launcher needs a command such as \"srun --mpi=pmix\", with all quotes closed"
       command -v "${launcher[0]}" >/dev/null || fail "there is no launcher ${launcher[0]} (install it, or load its module)"
       shift 2
       ;;
@@ -84,6 +98,7 @@ while [[ $# -gt 0 ]]; do
       ;;
     --restarts | --spares | --without_progress)
       [[ ${2-} =~ ^(0|[1-9][0-9]*)$ ]] || fail "$1 needs a number"
+      # shellcheck disable=SC2034  # the parts in run/ read them
       case $1 in
         --restarts) restarts=$2 ;;
         --spares) spares=$2 ;;
@@ -102,41 +117,13 @@ if [[ -n $num_ranks && ${#launcher[@]} -gt 0 ]]; then fail "give -n or --launche
 if [[ -z $num_ranks && ${#launcher[@]} -eq 0 ]]; then fail "how many ranks? give -n N, or --launcher"; fi
 [[ $# -gt 0 ]] || fail "no run is described: give INPUT.ini"
 
-# sft is beside this script, whether built, linked or installed.
-here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-readonly sft=$here/sft
-[[ -x $sft ]] || fail "there is no program $sft (build or install it)"
-
-readonly parts=$here/../share/sft/run
-[[ -r $parts/restarts.sh ]] || fail "there is no $parts/restarts.sh, a part of this program (build or install it)"
-# shellcheck source=src/apps/run/restarts.sh
-source "$parts/restarts.sh"
-# shellcheck source=src/apps/run/nodes.sh
-source "$parts/nodes.sh"
-# shellcheck source=src/apps/run/job_end.sh
-source "$parts/job_end.sh"
-# shellcheck source=src/apps/run/errors.sh
-source "$parts/errors.sh"
-
 if [[ -n $num_ranks ]]; then
   command -v mpirun >/dev/null || fail "there is no mpirun on PATH (install Open MPI, or load its module)"
   launcher=(mpirun -np "$num_ranks")
-  # More ranks than cores: no binding, and a waiting rank gives way. The second names are those of Open MPI 5.
-  export OMPI_MCA_rmaps_base_oversubscribe=${OMPI_MCA_rmaps_base_oversubscribe-1}
-  export PRTE_MCA_rmaps_default_mapping_policy=${PRTE_MCA_rmaps_default_mapping_policy-:oversubscribe}
-  export OMPI_MCA_hwloc_base_binding_policy=${OMPI_MCA_hwloc_base_binding_policy-none}
-  export PRTE_MCA_hwloc_default_binding_policy=${PRTE_MCA_hwloc_default_binding_policy-none}
-  # nproc would answer with OMP_NUM_THREADS where that is set.
-  if [[ $num_ranks -gt $(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) ]]; then
-    export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle-1}
-  fi
+  prepare_local_ranks
 fi
-if [[ $(id -u) -eq 0 ]]; then # Open MPI asks both, whichever launcher calls it; others do not read them
-  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-fi
-if [[ $restarts -eq 0 ]]; then
-  export OMPI_MCA_orte_execute_quiet=1 # after a status other than 0, the run's own line says it all
-fi
+prepare_launcher
+if is_mpirun "${launcher[0]}" && ! is_script "${launcher[0]}"; then is_program_of_mpi=yes; else is_program_of_mpi=no; fi
 if [[ $requeue == yes ]]; then
   [[ -n ${SLURM_JOB_ID-} ]] || fail "--requeue is for SLURM jobs"
 fi
@@ -148,14 +135,14 @@ if [[ $spares -gt 0 ]]; then
 fi
 
 readonly ended_by_signal=$((128 + $(kill -l USR1)))
-if [[ $restarts -gt 0 && $1 != -* && -e $1 && ! -f $1 ]]; then
-  fail "--restarts needs a file that can be read again, not $1"
+if [[ ($restarts -gt 0 || $requeue == yes) && $1 != -* && -e $1 && ! -f $1 ]]; then
+  fail "--restarts and --requeue need a file that can be read again, not $1"
 fi
-folder=$(mktemp -d "${TMPDIR:-/tmp}/sft-run.XXXXXXXX" 2>/dev/null) || folder=''
-if [[ -z $folder && ($restarts -gt 0 || $spares -gt 0) ]]; then
-  fail "there is no place for temporary files, which --restarts and --spares need (set TMPDIR)"
-fi
-if [[ -n $folder ]]; then export SFT_RUN_FOLDER=$folder; fi
+for place in "${TMPDIR:-/tmp}" /dev/shm .; do
+  folder=$(mktemp -d "$place/sft-run.XXXXXXXX" 2>/dev/null) && break
+done
+[[ -n $folder ]] || fail "there is no place for temporary files in ${TMPDIR:-/tmp} (set TMPDIR to a folder that can be written)"
+export SFT_RUN_FOLDER=$folder
 
 # From here on no signal is lost; one that comes earlier ends this script, which has started nothing yet. No `$(...)` may
 # follow while the traps are set: bash 5.2 confuses its words with those of a trap. So functions that use it run `apart`,
@@ -167,7 +154,7 @@ done
 # Behind the others: with it alone bash handles signals itself, and ends.
 trap '[[ -z $guard ]] || kill "$guard" 2>/dev/null || true
   [[ -z $timer ]] || kill "$timer" 2>/dev/null || true
-  [[ -z $folder ]] || rm -rf "$folder"' EXIT
+  rm -rf "$folder"' EXIT
 
 # apart COMMAND...: in a process of its own, which signals leave alone.
 apart() { (
@@ -184,11 +171,17 @@ count_restarts() {
 
 # Where the run leaves its checkpoints, the nodes that it starts on, and when its job ends, where these matter.
 output_dir=''
-if [[ -n $folder && ($restarts -gt 0 || $requeue == yes) ]]; then
-  apart print_output_dir "$sft" "$@" >"$folder/output_dir"
-  read -r output_dir <"$folder/output_dir" || true
+if [[ $restarts -gt 0 || $requeue == yes ]] && is_training "$@"; then
+  status=0
+  apart print_output_dir "$sft" "$@" >"$folder/output_dir" || status=$?
+  IFS= read -r output_dir <"$folder/output_dir" || true
+  if [[ $status -ne 0 ]]; then
+    echo "sft-run: error: --restarts and --requeue need output_dir (sft --print-config ended with status $status): see" \
+      "its own line" >&2
+    exit "$status"
+  fi
 fi
-if [[ $restarts -gt 0 ]]; then
+if [[ $restarts -gt 0 || $requeue == yes ]]; then
   apart begin_restarts "$folder" "$output_dir"
   count_restarts
 fi
@@ -212,64 +205,36 @@ place_ranks() {
   mapfile -t command <"$folder/command"
 }
 # A session of its own: Ctrl-C would make mpirun kill the ranks before they save. USR1 is ignored where mpirun does not
-# handle it: while it starts, when the ranks are not there yet, and while it ends, when they have done their work.
+# handle it: while it starts, when the ranks are not there yet, and while it ends, when they have done their work. A script
+# would ignore it for good, for all that it starts.
 start_ranks() {
-  if [[ ${launcher[0]##*/} =~ ^(mpirun|mpiexec|orterun|prterun)$ ]]; then trap '' USR1; fi
+  if [[ $is_program_of_mpi == yes ]]; then trap '' USR1; fi
   exec setsid "${command[@]}" "$sft" "$@"
-}
-# The end of mpirun itself can hang when all ranks have ended (Open MPI 4.1 with PMIx 4.2, in one of some hundred runs that
-# are stopped): who has long done all the work is not waited for.
-end_with_the_work() {
-  local patience_s=10
-  trap - HUP INT TERM USR1
-  until [[ -s $folder/status || -e $folder/nothing-to-save ]]; do
-    sleep 2
-    kill -0 "$$" || return 0
-  done
-  sleep "$patience_s"
-  kill -0 "$$" && kill -KILL "$1" # while this script waits for it, nobody else gets its number
 }
 
 # run_once WORD...: starts the ranks and waits for their end; the exit status in `status`.
 run_once() {
   status=$ended_by_signal
   if [[ $num_signals -gt 0 ]]; then return; fi
-  if [[ -n $folder ]]; then rm -f "$folder/status" "$folder/nothing-to-save"; fi
+  rm -f "$folder"/{status,nothing-to-save,began,ending,hung}
   place_ranks
-  if [[ $restarts -gt 0 ]]; then
-    open_errors "$folder"
-    start_ranks "$@" 2>"$folder/errors-pipe" &
-  else
-    start_ranks "$@" &
-  fi
+  open_errors "$folder"
+  start_ranks "$@" 2>"$folder/errors-pipe" &
   pid=$!
-  if [[ -n $folder ]]; then
-    end_with_the_work "$pid" </dev/null >/dev/null 2>&1 &
-    guard=$!
-  fi
+  watch_launcher "$pid" "$folder" </dev/null >/dev/null 2>&1 &
+  guard=$!
   is_interrupted=yes
   while [[ $is_interrupted == yes ]]; do # a signal ends the wait, not the command, whose status outlives it
     is_interrupted=no status=0
     wait "$pid" 2>/dev/null || status=$? # without the shell's own word on how it was killed
   done
   pid=''
-  if [[ -n $guard ]]; then kill "$guard" 2>/dev/null || true; fi
+  kill "$guard" 2>/dev/null || true
   guard=''
-  if [[ $restarts -gt 0 ]]; then close_errors; fi
-
-  # A launcher that gets a signal while it ends may forget how the run ended, and mpirun may crash in its own end (Open MPI
-  # 4.1 with PMIx 4.2, rarely).
-  if [[ $num_signals -gt 0 || $status -gt 128 ]] && [[ $is_given_up == no && -s $folder/status ]]; then
-    read -r status <"$folder/status"
-  fi
-  # A step that srun could not launch is no success, though its status may say so.
-  if [[ $restarts -gt 0 && $status -eq 0 ]] && apart is_not_launched "$folder/errors"; then status=1; fi
-  # Ranks that were ended for the sake of one that failed had nothing to save either.
-  if [[ $restarts -gt 0 && $status -gt 128 ]] && apart first_failure "$folder/errors" "$status" >"$folder/failure"; then
-    read -r status <"$folder/failure"
-  elif [[ $status -gt 128 && -e $folder/nothing-to-save ]]; then
-    status=$ended_by_signal
-  fi
+  close_errors
+  if [[ $is_given_up == yes ]]; then return; fi
+  apart status_of_run "$folder" "$status" "$ended_by_signal" >"$folder/ended"
+  read -r status <"$folder/ended"
 }
 
 # resume WORD...: sets `words`, those of the run but for where it goes on from: a key may be given once.
@@ -314,9 +279,9 @@ trap '' HUP INT TERM USR1
 if [[ $status -eq $ended_by_signal && $is_given_up == no && $action == end ]]; then
   echo "Stopped before the first step: there was nothing to save."
   status=75
+elif [[ $restarts -eq 0 && $is_given_up == no ]]; then
+  explain "$folder" "$status"
 fi
-if [[ $requeue == yes ]] && [[ $status -eq 75 || $action == requeue ]]; then
-  echo "Job $SLURM_JOB_ID goes back into the queue."
-  requeue_job "$folder"
-fi
+if [[ $requeue == yes && $status -eq 75 ]] && gains_by_queue "$folder" "$output_dir"; then action=requeue; fi
+if [[ $action == requeue ]]; then requeue_job "$folder"; fi
 exit "$status"

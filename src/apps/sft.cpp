@@ -37,6 +37,7 @@
 #include "sft/check/measure_machine.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/comm/collectives.hpp"
+#include "sft/comm/launcher.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/comm/watch.hpp"
 #include "sft/config/parse.hpp"
@@ -78,11 +79,6 @@
 namespace {
 
 using namespace sft;
-
-/// Whether the mesh need not fill the world: one rank may print any configuration and plan any run.
-bool fits_any(const apps::SftOptions& command, const comm::Group& world) {
-  return command.plans_for_others() || (command.action == apps::SftOptions::Action::print_config && world.size() == 1);
-}
 
 /// What a file of Accelerate, DeepSpeed, TRL or Axolotl and the command line mean, as .ini text.
 std::string ini_of_foreign_file(const apps::SftOptions& command, int num_ranks, config::StepShares& shares,
@@ -170,7 +166,7 @@ config::Config read_keys(const apps::SftOptions& command, const comm::Group& wor
 config::ValidConfig validate(const config::Config& config, const apps::SftOptions& command, const comm::Group& world) {
   std::optional<config::ValidConfig> valid;
   world.agree([&] {
-    const int num_ranks = fits_any(command, world) ? apps::num_ranks_of(config.parallel) : world.size();
+    const int num_ranks = command.plans_for_others() ? apps::num_ranks_of(config.parallel) : world.size();
     valid = config::validate(config, command.num_ranks > 0 ? command.num_ranks : num_ranks);
   });
   return *valid;
@@ -189,11 +185,13 @@ config::ValidConfig read_config(const apps::SftOptions& command, const comm::Gro
   return config;
 }
 
-/// What --print-config prints: for any number of ranks, the size of an axis that is auto stays so.
-config::Config printed_config(const apps::SftOptions& command, const comm::Group& world) {
-  const config::Config keys = read_keys(command, world);
-  config::Config config = *validate(keys, command, world);
-  if (fits_any(command, world)) config.parallel.dp_shard_size = keys.parallel.dp_shard_size;
+/// What --print-config prints, without MPI. One process prints any configuration, and the size of an axis that is auto
+/// stays so; of several, its mesh has to be theirs.
+config::Config printed_config(const apps::SftOptions& command) {
+  const int num_launched = comm::num_launched_ranks();
+  const config::Config keys = config::parse(resolve(command, /*num_ranks=*/0), {}, "the configuration");
+  config::Config config = *config::validate(keys, num_launched > 1 ? num_launched : apps::num_ranks_of(keys.parallel));
+  if (num_launched <= 1) config.parallel.dp_shard_size = keys.parallel.dp_shard_size;
   return config;
 }
 
@@ -224,14 +222,13 @@ plan::Machine machine_of(const Ground& on, const std::optional<device::OwnMemory
           .is_first_of_node = on.session.node().rank() == 0};
 }
 
-/// Answers --print-config, --dry-run and --compile-attention; false: there is a run to do, or to check.
+/// Answers --dry-run and --compile-attention; false: there is a run to do, or to check.
 bool answer(const apps::SftOptions& command, const comm::Group& world) {
   switch (command.action) {
     case apps::SftOptions::Action::run:
     case apps::SftOptions::Action::check:
       return false;
-    case apps::SftOptions::Action::print_config:
-      log_info(config::to_ini(printed_config(command, world)));
+    case apps::SftOptions::Action::print_config:  // answered before MPI started
       break;
     case apps::SftOptions::Action::dry_run:
       require_one_rank(world, "--dry-run");
@@ -454,13 +451,10 @@ void write_machine(const check::CheckedMachine& checked, const std::string& file
   });
 }
 
-int run(comm::Session& session, const std::vector<std::string>& arguments) {
+int run(comm::Session& session, const apps::SftOptions& command) {
   // 1. Configuration
   const comm::Group& world = session.world();
-  std::optional<apps::SftOptions> options;
-  world.agree([&] { options = apps::read_sft_options(arguments); });
-  if (!options || answer(*options, world)) return static_cast<int>(ExitStatus::done);
-  const apps::SftOptions& command = *options;
+  if (answer(command, world)) return static_cast<int>(ExitStatus::done);
   const config::ValidConfig config = read_config(command, world);
 
   // 2. Device
@@ -503,5 +497,15 @@ int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   sft::return_freed_memory();
   sft::raise_open_file_limit();
-  return sft::comm::run_program(argc, argv, [&](sft::comm::Session& session) { return run(session, arguments); });
+  std::optional<apps::SftOptions> command;  // none: all is said
+  const int status = comm::run_before_mpi([&] {
+    const auto asked = apps::read_sft_options(arguments);
+    if (!asked || asked->action != apps::SftOptions::Action::print_config) {
+      command = asked;
+    } else if (log_rank() == 0) {
+      log_info(config::to_ini(printed_config(*asked)));
+    }
+  });
+  if (!command) return status;
+  return comm::run_program(argc, argv, [&](comm::Session& session) { return run(session, *command); });
 }

@@ -20,6 +20,7 @@
 #include "node_reports.hpp"
 #include "sft/core/activity.hpp"
 #include "sft/core/log.hpp"
+#include "sft/core/stop_signals.hpp"
 #include "sft/machine/node.hpp"
 #include "standstill.hpp"
 
@@ -231,7 +232,10 @@ class Watch::Impl {
     return gone;
   }
 
-  [[noreturn]] static void end_process() { std::_Exit(static_cast<int>(ExitStatus::standstill)); }
+  [[noreturn]] static void end_process() {
+    tell_ending(static_cast<int>(ExitStatus::standstill));
+    std::_Exit(static_cast<int>(ExitStatus::standstill));
+  }
 
   /// Whether this is the first rank of the node whose thread runs: it acts, the others follow.
   [[nodiscard]] bool speaks_for_node() const {

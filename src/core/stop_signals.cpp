@@ -46,8 +46,9 @@ void set_mask(int how, const sigset_t& set, sigset_t* former = nullptr) {
 }
 
 /// What sft-run and the ranks that it started tell each other, where they see the same files: sft-run writes `stop`
-/// once it was asked to; a rank `nothing-to-save` when that ends it before the first step; rank 0 `status`, how the run
-/// ends, which a launcher that gets a signal then may not tell.
+/// once it was asked to; a rank `began` at its start, and `nothing-to-save` when a stop ends it before the first step;
+/// rank 0 `status`, how the run ends, which a launcher that gets a signal then may not tell; the first rank that ends
+/// by itself `ending`, with its status.
 std::string file_of_sft_run(const char* name) {
   const char* folder = std::getenv("SFT_RUN_FOLDER");
   return folder == nullptr || *folder == '\0' ? "" : fmt::format("{}/{}", folder, name);
@@ -86,6 +87,7 @@ class Listener {
       sigaddset(&taken, signal);
     }
     std::thread([this, taken] { listen(taken); }).detach();
+    tell_sft_run("began", "");
     if (is_stop_asked_for()) take(SIGUSR1);
   }
 
@@ -159,6 +161,11 @@ Listener& listener() {
 
 void listen_for_signals() { listener().start(); }
 void ignore_stop_signals(int status) { listener().ignore(status); }
+
+void tell_ending(int status) {
+  const std::string file = file_of_sft_run("ending");
+  if (!file.empty() && ::access(file.c_str(), F_OK) != 0) tell_sft_run("ending", fmt::format("{}\n", status));
+}
 
 StopSignals::StopSignals(std::initializer_list<int> signals) { listener().remember(signals); }
 StopSignals::~StopSignals() { listener().forget(); }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -28,6 +29,12 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
+/// The items of a list of files; a file that is there is one of them, whatever its name has in it.
+std::vector<std::string> files_of(const std::string& text) {
+  std::error_code ignored;
+  return std::filesystem::exists(text, ignored) ? std::vector<std::string>{text} : words_of(text);
+}
+
 bool are_packed_files(const std::string& value) { return value.find(".h5") != std::string::npos; }
 
 /// Data sets of a YAML file: a list of maps, as JSON.
@@ -47,7 +54,7 @@ std::vector<Dataset> datasets_of(const PlacedOption& setting, Request& request) 
       if (name == "name" && !value.is_null()) dataset.config = text;
       if (name == "split") dataset.split = text;
       if (name == "data_files") {
-        dataset.data_files = value.is_array() ? value.get<std::vector<std::string>>() : words_of(text);
+        dataset.data_files = value.is_array() ? value.get<std::vector<std::string>>() : files_of(text);
       }
       static const std::set<std::string> known{"path", "name", "split", "data_files", "type"};
       if (!known.contains(name) && !value.is_null() && value != false) {
@@ -270,11 +277,11 @@ class Sorter {
     } else if (name == "dataset_test_split") {
       request_.test_split = value;
     } else if (name == "data_files" || name == "train_file" || name == "input") {
-      only_dataset().data_files = words_of(value);
+      only_dataset().data_files = files_of(value);
     } else if (name == "train_files" && !are_packed_files(value)) {
-      only_dataset().data_files = words_of(value);
+      only_dataset().data_files = files_of(value);
     } else if ((name == "eval_files" || name == "validation_file") && !are_packed_files(value)) {
-      request_.eval = {Dataset{.name = "", .config = "", .split = "train", .data_files = words_of(value)}};
+      request_.eval = {Dataset{.name = "", .config = "", .split = "train", .data_files = files_of(value)}};
     } else if (name == "prepared_dir") {
       request_.prepared_dir = value;
     } else {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/launch/site.hpp"
 
+#include <sched.h>
+
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
@@ -10,9 +12,11 @@
 #include <filesystem>
 #include <memory>
 #include <sstream>
+#include <string_view>
 
 #include "launch/environment.hpp"
 #include "sft/core/error.hpp"
+#include "sft/launch/hostfile.hpp"
 
 namespace sft::launch {
 
@@ -29,6 +33,19 @@ std::string output_of(const char* command) {
   std::array<char, 256> part{};
   while (pipe && std::fgets(part.data(), part.size(), pipe.get()) != nullptr) text += part.data();
   return text;
+}
+
+/// The sum of the numbers in `8`, `h100:4`, or `h100:4,a100:2`.
+int count_of_types(const char* name) {
+  std::istringstream types(variable(name));
+  int count = 0;
+  for (std::string type; std::getline(types, type, ',');) count += std::atoi(type.substr(type.rfind(':') + 1).c_str());
+  return count;
+}
+
+int count_cores() {
+  cpu_set_t cores;
+  return ::sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 0;
 }
 
 int count_gpus() {
@@ -52,7 +69,39 @@ int ranks_of_mesh(const config::Parallel& parallel) {
   return parallel.dp_replicate_size * std::max(parallel.dp_shard_size, 1) * parallel.sp_size * parallel.tp_size;
 }
 
+bool may_use_gpus(const config::Config& config) { return config.device.backend != config::BackendChoice::cpu; }
+
+/// What the job says of its tasks: its options, in the order in which one stands for the others.
+int tasks_of_job(const Site& site) {
+  for (const char* name : {"SLURM_NTASKS", "SLURM_NPROCS"}) {
+    if (count_of(name) > 0) return count_of(name);
+  }
+  if (count_of("SLURM_NTASKS_PER_NODE") > 0) return count_of("SLURM_NTASKS_PER_NODE") * site.num_nodes;
+  return count_of("SLURM_NTASKS_PER_GPU") * site.num_job_gpus;
+}
+
+/// The ranks that there is room for, before the mesh is looked at.
+int room_for_ranks(const Request& request, const config::Config& config, const Site& site) {
+  if (!request.hostfile.empty() && request.launcher.empty()) {
+    const Hosts hosts = read_hostfile(request.hostfile);
+    if (hosts.num_slots > 0) return hosts.num_slots;
+    throw_config_error("the hostfile does not say how many ranks to start", hosts.unclear,
+                       "write `HOST slots=N` there, or give --num_processes");
+  }
+  if (!site.is_in_slurm_job) return std::max(may_use_gpus(config) ? site.num_gpus : 0, 1);
+  if (site.num_tasks > 0) return site.num_tasks;
+  return std::max(may_use_gpus(config) ? site.num_job_gpus : 0, site.num_nodes);
+}
+
 }  // namespace
+
+std::string quoted_word(const std::string& word) {
+  static constexpr std::string_view special = " \t'\"\\";
+  if (!word.empty() && word.find_first_of(special) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
 
 std::string choose_pmi(const std::string& list_of_srun) {
   std::istringstream words(list_of_srun);
@@ -69,20 +118,29 @@ std::string choose_pmi(const std::string& list_of_srun) {
 Site find_site() {
   Site site;
   site.num_gpus = count_gpus();
+  site.num_cores = count_cores();
+  site.num_threads = count_of("OMP_NUM_THREADS");
   site.is_in_slurm_job = !variable("SLURM_JOB_ID").empty();
   site.has_slurm = site.is_in_slurm_job || !output_of("command -v sbatch").empty();
   if (site.has_slurm) site.pmi = choose_pmi(output_of("srun --mpi=list 2>&1"));
   if (!site.is_in_slurm_job) return site;
-  site.num_tasks = count_of("SLURM_NTASKS");
   site.num_nodes = std::max(1, count_of("SLURM_JOB_NUM_NODES"));
+  if (count_of("SLURM_GPUS_ON_NODE") > 0) site.num_gpus = count_of("SLURM_GPUS_ON_NODE");
+  const int of_job = count_of_types("SLURM_GPUS");
+  site.num_job_gpus = of_job > 0 ? of_job : site.num_gpus * site.num_nodes;
+  site.num_tasks = tasks_of_job(site);
+  site.is_in_step = !variable("SLURM_STEP_ID").empty();
   return site;
 }
 
 int choose_num_ranks(const Request& request, const config::Config& config, const Site& site) {
   const int of_mesh = ranks_of_mesh(config.parallel);
-  int ranks = site.num_tasks > 0 ? site.num_tasks : std::max(site.num_gpus, 1);
-  if (ranks % of_mesh != 0) ranks = of_mesh;
-  if (request.num_processes) ranks = *request.num_processes;
+  int ranks = 1;
+  if (request.num_processes) {
+    ranks = *request.num_processes;
+  } else if (!request.is_single_process) {
+    ranks = std::max(room_for_ranks(request, config, site) / of_mesh, 1) * of_mesh;
+  }
   if (request.is_single_process) ranks = 1;
   if (request.train_batch_size) {
     const std::int64_t per_rank = config.train.per_device_train_batch_size * config.train.gradient_accumulation_steps;
@@ -100,11 +158,42 @@ int choose_num_ranks(const Request& request, const config::Config& config, const
   return ranks;
 }
 
+std::string idle_part(const Request& request, const config::Config& config, const Site& site, int num_ranks) {
+  if (request.is_single_process || !request.launcher.empty()) return "";
+  if (!request.hostfile.empty()) {
+    const int num_slots = read_hostfile(request.hostfile).num_slots;
+    if (num_slots <= num_ranks) return "";
+    return fmt::format("{} of the {} slots of {} are used, those of its first hosts: --num_processes {} would use all",
+                       num_ranks, num_slots, request.hostfile, num_slots);
+  }
+  if (request.num_processes) return "";
+  const int num_gpus = !may_use_gpus(config) ? 0 : site.is_in_slurm_job ? site.num_job_gpus : site.num_gpus;
+  if (num_gpus > num_ranks) {
+    const char* const why = site.num_tasks == num_ranks ? ", one for each task of the SLURM job," : "";
+    return fmt::format("{} ranks{} use as many of {} GPUs: --num_processes {} would use all", num_ranks, why, num_gpus,
+                       num_gpus);
+  }
+  const int num_threads = request.threads_per_process.value_or(site.num_threads);
+  if (num_gpus > 0 || site.is_in_slurm_job || num_threads < 1 || num_ranks * num_threads >= site.num_cores) return "";
+  return fmt::format("{} ranks of {} threads use {} of {} cores: --num_processes {} would use all", num_ranks,
+                     num_threads, num_ranks * num_threads, site.num_cores, site.num_cores / num_threads);
+}
+
 std::vector<std::string> start_words(const Request& request, int num_ranks, const Site& site) {
   const int machines = request.num_machines.value_or(1);
-  if (!request.launcher.empty()) return {"--launcher", request.launcher};
+  if (!request.launcher.empty()) {
+    if (request.hostfile.empty()) return {"--launcher", request.launcher};
+    throw_config_error(fmt::format("--launcher and the hostfile {} are given", request.hostfile),
+                       "a launcher has its own words for hosts",
+                       "write the hostfile into --launcher, and give --hostfile none");
+  }
   if (!request.hostfile.empty()) {
-    return {"--launcher", fmt::format("mpirun --hostfile {} -np {}", request.hostfile, num_ranks)};
+    const int num_hosts = machines > 1 ? read_hostfile(request.hostfile).num_hosts : 0;
+    if (num_hosts > 0 && machines != num_hosts) {
+      throw_config_error(fmt::format("num_machines = {}, and {} names {} hosts", machines, request.hostfile, num_hosts),
+                         "ranks start on the hosts of the file", "name as many hosts there, or leave num_machines out");
+    }
+    return {"--launcher", fmt::format("mpirun --hostfile {} -np {}", quoted_word(request.hostfile), num_ranks)};
   }
   if (site.is_in_slurm_job) {
     if (machines > 1 && machines != site.num_nodes) {
@@ -113,7 +202,8 @@ std::vector<std::string> start_words(const Request& request, int num_ranks, cons
                          fmt::format("ask SLURM for --nodes={}, or leave num_machines out", machines));
     }
     const std::string pmi = site.pmi.empty() ? "" : fmt::format("--mpi={} ", site.pmi);
-    return {"--launcher", fmt::format("srun {}--kill-on-bad-exit=1 --ntasks={}", pmi, num_ranks)};
+    const char* const overlap = site.is_in_step ? "--overlap " : "";
+    return {"--launcher", fmt::format("srun {}{}--kill-on-bad-exit=1 --ntasks={}", pmi, overlap, num_ranks)};
   }
   if (machines > 1) {
     throw_config_error(fmt::format("num_machines = {} without the names of machines", machines),

@@ -19,6 +19,10 @@ cat >bin/sft <<'SFT'
 case $1 in
   saves) trap 'exit 75' USR1 ;;
   ends) exit "$2" ;;
+  tells) # what a rank leaves for sft-run, and how the launcher ends
+    for name in ${3//,/ }; do echo "${name#*=}" >"$SFT_RUN_FOLDER/${name%=*}"; done
+    exit "$2"
+    ;;
   words) printf '%s\n' "$PWD" "$@" && exit ;;
 esac
 touch ready
@@ -66,6 +70,85 @@ words
 with blanks
 --section.key
 1"
+status_of bin/sft-run --launcher "env 'NAME=two words' OTHER=a\\ b\"'\" \$HOME=x" words
+check "quotes of --launcher keep blanks, and nothing is replaced" test "$status" = 0
+printf '#!/usr/bin/env bash\nprintf "%%s|" "$@"\n' >bin/show-words
+chmod +x bin/show-words
+status_of bin/sft-run --launcher "$work/bin/show-words --hostfile 'my [hosts], #1' -np 2" run.ini
+check "so does a hostfile" test "$(cat out)" = "--hostfile|my [hosts], #1|-np|2|$work/bin/sft|run.ini|"
+refuses 2 'all quotes closed' bin/sft-run --launcher "env 'open" run.ini
+
+# Who ended a run decides whether it may go on: status 75 is for those that were asked to stop.
+while read -r given left expected; do
+  status_of bin/sft-run --launcher env tells "$given" "$left"
+  check "a launcher that ends with $given, when $left is left: $expected" test "$status" = "$expected"
+done <<'STATUSES'
+137 nothing-to-save 137
+205 nothing-to-save 205
+139 nothing-to-save,began 139
+138 nothing-to-save 75
+143 nothing-to-save 75
+129 nothing-to-save 75
+139 status=0 0
+3 ending=3,began 3
+STATUSES
+status_of bin/sft-run --launcher env ends 17
+check "a run that ends without a word is told of" grep -q '^sft-run: error: env ended with status 17 (it said nothing)' err
+
+# MPICH: its mpiexec joins all statuses, and counts a rank that it killed as 9.
+cat >bin/mpiexec.stand-in <<'HYDRA'
+#!/usr/bin/env bash
+[[ $1 == --version ]] && echo 'HYDRA build details:' && exit
+"$@"
+HYDRA
+chmod +x bin/mpiexec.stand-in
+while read -r given left expected; do
+  status_of bin/sft-run --launcher "$work/bin/mpiexec.stand-in" tells "$given" "$left"
+  check "an mpiexec of MPICH that ends with $given, when $left is left: $expected" test "$status" = "$expected"
+done <<'STATUSES'
+79 status=75,began 75
+9 ending=76,began 76
+13 began 137
+2 ending=2,began 2
+3 began 137
+2 nowhere 2
+15 nothing-to-save,began 75
+STATUSES
+
+# Intel MPI: its mpirun is a script, which starts mpiexec.hydra and waits for it.
+mkdir -p intel
+cat >intel/mpirun <<'INTEL'
+#!/bin/sh
+"$@"
+INTEL
+chmod +x intel/mpirun
+stop TERM bin/sft-run --launcher "$work/intel/mpirun" saves
+check "a stop reaches what a script starts as mpirun" test "$status" = 75
+
+# A launcher that hangs at its start, and one that loses the signal.
+mkdir -p hangs
+cat >hangs/mpirun <<'HANGS'
+#!/usr/bin/env bash
+if [[ $1 == --version ]]; then exit; fi
+touch ready
+sleep 600 &
+echo $! >sleeper
+wait
+exec sleep 600
+HANGS
+cat >hangs/mpiexec <<'LOSES'
+#!/usr/bin/env bash
+trap '' USR1
+env --default-signal=USR1 "$@" &
+kill -STOP $$
+LOSES
+chmod +x hangs/*
+SFT_STOP_PATIENCE_S=1 stop TERM bin/sft-run --launcher "$work/hangs/mpirun" run.ini
+check "a launcher that hangs is ended" test "$status" = 75
+check "with all that it started" test ! -e "/proc/$(cat sleeper)"
+stop TERM bin/sft-run --launcher "$work/hangs/mpiexec" saves
+check "ranks are asked to stop, whatever became of their launcher" test -z "$(processes_of "bash $work/bin/sft saves")"
+
 for words in "" "-n" "-n 0 x.ini" "-n 2" "x.ini" "-n 2 --launcher env x.ini" "--launcher"; do
   # shellcheck disable=SC2086  # several words
   status_of bin/sft-run $words
@@ -73,6 +156,7 @@ for words in "" "-n" "-n 0 x.ini" "-n 2" "x.ini" "-n 2 --launcher env x.ini" "--
 done
 
 # The program itself, through mpirun.
+mkfifo never.ini
 make_run run.ini 60 1000000
 printf '[checkpoint]\nsave_steps = 0\n' >>run.ini
 # await_run: makes `ready` when the run has logged something.
@@ -85,10 +169,32 @@ stop TERM "$sft_run" -n 4 run.ini
 check "SIGTERM saves and stops 4 ranks" test "$status" = 75
 check "with a checkpoint" compgen -G 'output/checkpoint-*/checkpoint.h5'
 check "Open MPI adds nothing" test ! -s err
+
+# Open MPI says why it refuses.
+sft=$(dirname "$(readlink -f "$sft_run")")/sft
+if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
+  echo 'localhost slots=1' >one
+  : >empty
+  for words in '--hostfile one -np 4' '--hostfile empty -np 2' '--mca pml nosuch -np 2' '--map-by socket:PE=512 -np 2'; do
+    status_of "$sft_run" --launcher "mpirun $words" run.ini --train.max_steps 1 --train.output_dir refused
+    check "mpirun $words is no success" test "$status" != 0 -a "$status" != 75
+    check "and has a reason" test -s err
+  done
+  # A rank that is killed while it starts, as the system does when memory runs out.
+  "$sft_run" -n 2 never.ini >out 2>err &
+  pid=$!
+  until [[ $(processes_of "$sft never.ini" | wc -l) -eq 2 ]]; do sleep 0.05; done
+  kill -KILL "$(processes_of "$sft never.ini" | tail -n 1)"
+  status=0
+  wait "$pid" || status=$?
+  check "a rank that is killed before the first step" test "$status" = 137
+  check "is named with its signal and host" \
+    grep -qE "^sft-run: error: rank [01] on $(hostname) was ended by signal 9 " err
+  check "nothing else is said" test "$(wc -l <err) $(grep -c 'nothing to save' out)" = '1 0'
+fi
 status_of "$sft_run" -n 4 run.ini --model.hidden_size 33
 check "a wrong key ends all ranks with its status" test "$status" = 2
 check "and one line" test "$(wc -l <err)" = 1
-mkfifo never.ini
 (sleep 2 && touch ready) &
 stop TERM "$sft_run" -n 2 never.ini
 check "SIGTERM ends ranks that wait for their configuration" test "$status" = 75
@@ -226,7 +332,6 @@ wait "$pid" || status=$?
 check "more signals while a stopped run ends leave its status" test "$status" = 75
 
 # A run that is stuck: a rank that does not answer.
-sft=$(dirname "$(readlink -f "$sft_run")")/sft
 : >out
 env --default-signal=INT "$sft_run" -n 2 run.ini --train.output_dir stuck >out 2>err &
 pid=$!

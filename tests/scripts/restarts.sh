@@ -23,6 +23,10 @@ stand_in() {
 # standard error, with | between lines. Starts are counted in `starts`, with their words.
 stand_in sft <<'SFT'
 if [[ " $* " == *" --print-config "* ]]; then
+  if [[ -n ${SETTINGS-} ]]; then
+    echo 'sft: error: no settings' >&2
+    exit "$SETTINGS"
+  fi
   printf '[train]\noutput_dir = output\n'
   exit
 fi
@@ -56,7 +60,7 @@ SRUN
 stand_in scontrol <<'SCONTROL'
 case "$1 $2" in
   'show hostnames') seq -f 'n%g' 4 ;;
-  'show job') echo '   JobId=7 Partition=low ExcNodeList=(null)' ;;
+  '--oneliner show') echo "JobId=7 $(cat job_state) Partition=low ExcNodeList=(null)" ;;
   *) echo "scontrol $*" ;;
 esac
 SCONTROL
@@ -72,6 +76,7 @@ cat job_end
 SQUEUE
 : >states
 echo NONE >job_end
+echo 'JobState=RUNNING Reason=None EndTime=2027-11-28T22:36:42 PreemptTime=None' >job_state
 
 # run_job PLAN_LINE... -- WORD...: one sft-run with these words in a job of four nodes of two ranks; its starts in `starts`.
 run_job() {
@@ -189,6 +194,55 @@ run_job '100 sleep' -- --requeue --restarts 2 "${srun_launcher[@]}"
 check 'a run is stopped before the end of its job' grep -q "time is over in [0-9]* s: it is time to save, which is planned to take 2 s" out
 check 'and goes back into the queue' grep -qx 'scontrol requeue 7' out
 echo NONE >job_end
+
+
+# Where SLURM says that it ends the job, that decides. As SLURM 22.05 says it.
+while IFS='|' read -r what state expected; do
+  echo "$state" >job_state
+  run_job '100 75' -- --requeue "${srun_launcher[@]}"
+  check "a job $what: $expected" grep -qx "Job 7 $expected" out
+  check "and is told so once" test "$status $(grep -c 'scontrol requeue 7' out)" = \
+    "75 $(grep -cx 'goes back into the queue\.' <<<"$expected")"
+done <<'FATES'
+that was sent a signal|JobState=RUNNING Reason=None EndTime=Unknown PreemptTime=None|goes back into the queue.
+whose time is over|JobState=COMPLETING Reason=TimeLimit EndTime=2026-11-28T22:38:37 PreemptTime=None|goes back into the queue.
+that gives way to another|JobState=COMPLETING Reason=None EndTime=2026-11-28T22:37:06 PreemptTime=2026-11-28T22:36:58|goes back into the queue.
+that SLURM requeues|JobState=COMPLETING Reason=None EndTime=Unknown|goes back into the queue by itself.
+that was cancelled|JobState=COMPLETING Reason=None EndTime=2026-11-28T22:36:11 PreemptTime=None|does not go back into the queue: it is cancelled.
+that was cancelled and is gone|JobState=CANCELLED Reason=None EndTime=2026-11-28T22:36:11 PreemptTime=None|does not go back into the queue: it is cancelled.
+FATES
+echo 'JobState=RUNNING Reason=None EndTime=Unknown PreemptTime=None' >job_state
+SLURM_ARRAY_JOB_ID=5 SLURM_ARRAY_TASK_ID=2 run_job '100 75' -- --requeue "${srun_launcher[@]}"
+check 'a task of an array goes back alone' grep -qx 'scontrol requeue 5_2' out
+run_job '- 75' -- --requeue "${srun_launcher[@]}"
+for _ in 1 2; do SLURM_RESTART_COUNT=1 again '- 75' -- --requeue "${srun_launcher[@]}"; done
+check 'a run that comes no further goes back three times' grep -qx 'scontrol requeue 7' out
+SLURM_RESTART_COUNT=1 again '- 75' -- --requeue "${srun_launcher[@]}"
+check 'and no more' test "$status $(grep -c 'scontrol requeue' out)" = '75 0'
+check 'which it says' grep -qx 'Job 7 does not go back into the queue: 4 starts in a row came no further than step 0.' out
+SLURM_RESTART_COUNT=1 again '200 75' -- --requeue "${srun_launcher[@]}"
+check 'one that saves has no limit' grep -qx 'scontrol requeue 7' out
+
+# What SLURM and mpirun tell of a rank that was killed, without --restarts.
+while IFS='|' read -r given line expected words; do
+  run_job "- $given $line" -- --launcher 'srun --mpi=pmix'
+  check "status $given with '$line': $expected" test "$status" = "$expected"
+  check "it is named: $words" grep -q "^sft-run: error: $words was ended by signal" err
+done <<'KILLED'
+143|srun: error: n2: task 3: Killed|137|rank 3 on n2
+143|srun: error: n1: tasks 4,6: Segmentation fault|139|rank 4 on n1
+137|mpirun noticed that process rank 3 with PID 0 on node n2 exited on signal 9 (Killed).|137|rank 3 on n2
+KILLED
+printf '%s\n' '- 137 prterun noticed that process rank 1 with PID 31038 on node vm exited on|signal 9 (Killed).' >broken_line
+run_job "$(<broken_line)" -- --launcher srun
+check 'Open MPI 5 breaks the line' grep -q '^sft-run: error: rank 1 on vm was ended by signal 9' err
+
+# Settings that cannot be read: which folder the run goes on from is not known.
+rm -rf output starts
+status_of env PATH="$work/bin:$PATH" SETTINGS=2 bin/sft-run --restarts 2 --launcher env run.ini
+check 'without settings nothing starts' test "$status" = 2 -a ! -e starts
+check 'and both programs say why' grep -qx 'sft: error: no settings' err
+check 'in a line each' grep -q 'sft-run: error: --restarts and --requeue need output_dir' err
 
 # A stop between two starts.
 rm -rf output starts

@@ -36,6 +36,11 @@ class Session {
 /// returned. Collective over all ranks that mpirun started.
 [[nodiscard]] int run_program(int argc, char** argv, const std::function<int(Session&)>& body);
 
+/// Does, before MPI starts, what every rank does alike and what needs no other rank, such as reading the command line:
+/// it works where MPI does not start. The first rank alone prints, and says why it failed; the exit status is that of
+/// the Error that `work` throws.
+[[nodiscard]] int run_before_mpi(const std::function<void()>& work);
+
 /// Ends all ranks at once: prints `message` with this rank's number, then MPI_Abort with `status`.
 [[noreturn]] void abort_all(ExitStatus status, const std::string& message);
 

@@ -50,6 +50,10 @@ class StopSignals {
 /// sft-run, rank 0 tells it the status too.
 void ignore_stop_signals(int status);
 
+/// Under sft-run: tells it the exit status with which this process ends, once the first of the ranks does; mpiexec of
+/// MPICH tells no more than all their statuses in one number.
+void tell_ending(int status);
+
 /// While it lives, the calling thread takes signals as it did before listen_for_signals(): for a library that handles
 /// those of a terminal while it reads from it.
 class SignalsAsAtStart {

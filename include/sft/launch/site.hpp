@@ -12,26 +12,38 @@ namespace sft::launch {
 
 /// What this machine and its environment offer.
 struct Site {
-  int num_gpus = 0;  ///< that this process may use
+  int num_gpus = 0;     ///< of this node, that this process may use
+  int num_cores = 0;    ///< of this node, that this process may use; 0: not known
+  int num_threads = 0;  ///< of each rank, as OMP_NUM_THREADS says; 0: not said
   bool is_in_slurm_job = false;
-  int num_tasks = 0;       ///< of the SLURM job; 0: not said
-  bool has_slurm = false;  ///< sbatch can be called
-  int num_nodes = 1;       ///< of the SLURM job
-  std::string pmi = {};    ///< what `srun --mpi` takes here: pmix, pmi2 ...; empty: its default
+  int num_tasks = 0;        ///< of the SLURM job; 0: not said
+  int num_job_gpus = 0;     ///< of all nodes of the SLURM job
+  bool is_in_step = false;  ///< in a step of it, whose cores another step would wait for without srun's --overlap
+  bool has_slurm = false;   ///< sbatch can be called
+  int num_nodes = 1;        ///< of the SLURM job
+  std::string pmi = {};     ///< what `srun --mpi` takes here: pmix, pmi2 ...; empty: its default
 };
 
 /// Reads the environment, the devices of /dev, and where there is SLURM what `srun --mpi=list` prints.
 [[nodiscard]] Site find_site();
 
+/// The word as sft-run reads it in --launcher: in quotes where it needs them.
+[[nodiscard]] std::string quoted_word(const std::string& word);
+
 /// The type of `srun --mpi=list` to start the ranks of an MPI program with: pmix, else pmi2; empty: neither.
 [[nodiscard]] std::string choose_pmi(const std::string& list_of_srun);
 
-/// How many ranks to start: what is asked for, else the tasks of the job, else one a GPU, in multiples of what the mesh
-/// needs. Throws a configuration Error where the sizes of DeepSpeed's train_batch_size do not fit.
+/// How many ranks to start: what is asked for, else the slots of the hostfile, else the tasks of the job, else one a
+/// GPU, and where these are no multiple of what the mesh needs, the next lower one. Throws a configuration Error where
+/// the hostfile does not say how many, and where the sizes of DeepSpeed's train_batch_size do not fit.
 [[nodiscard]] int choose_num_ranks(const Request& request, const config::Config& config, const Site& site);
 
+/// What so many ranks leave idle of what there is, where nobody asked for that, as a warning; empty: nothing.
+[[nodiscard]] std::string idle_part(const Request& request, const config::Config& config, const Site& site,
+                                    int num_ranks);
+
 /// The words for sft-run before the .ini file. Throws a configuration Error where several machines are asked for and
-/// nothing says which.
+/// nothing says which, or others.
 [[nodiscard]] std::vector<std::string> start_words(const Request& request, int num_ranks, const Site& site);
 
 }  // namespace sft::launch

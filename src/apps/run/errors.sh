@@ -5,14 +5,25 @@
 
 # pass_errors FILE: from standard input; both at once, a block between two lines of dashes when it is whole.
 pass_errors() {
-  local line block='' is_in_block=no
+  local line='' block='' is_in_block=no status
   local -r border='^-{70,}$'
   local -r end_of_run='(mpirun|prterun) (noticed that process rank|detected that one or more)|Primary job +terminated'
+  local -r passed_on='^(mpirun|prterun): Forwarding signal [0-9]+ to job'
   trap '' HUP INT TERM USR1
-  while IFS= read -r line || [[ -n $line ]]; do
+  while true; do
+    status=0
+    if [[ $is_in_block == yes ]]; then IFS= read -r -t 2 line || status=$?; else IFS= read -r line || status=$?; fi
+    if [[ $status -gt 128 ]]; then # no block of Open MPI takes so long: these are other lines
+      printf '%s\n' "$block${line:+$'\n'$line}" >&2
+      is_in_block=no
+      continue
+    fi
+    if [[ $status -ne 0 && -z $line ]]; then break; fi
     printf '%s\n' "$line" >>"$1"
     if [[ $line =~ $border && $is_in_block == no ]]; then
       is_in_block=yes block=$line
+    elif [[ $is_in_block == no && $line =~ $passed_on ]]; then
+      continue # so does the run
     elif [[ $is_in_block == no ]]; then
       printf '%s\n' "$line" >&2
     else
@@ -41,22 +52,4 @@ close_errors() {
     if ! kill -0 "$reader" 2>/dev/null; then break; fi
     sleep 0.1
   done
-}
-
-# is_not_launched FILE: srun could not start ranks, as its errors in FILE say.
-is_not_launched() { grep -qE '^srun: error: .*(launch failed|Unable to (create|confirm))' "$1"; }
-
-# first_failure FILE STATUS: the status of the rank that ended first with an error, of a run whose other ranks were ended
-# for its sake, where FILE, what the run wrote to standard error, tells it; STATUS, the run's, where a signal ended that
-# rank. Fails where no rank failed.
-first_failure() {
-  local line
-  local -r exited='srun: error: .*: tasks? [0-9,-]+: Exited with exit code ([0-9]+)'
-  while IFS= read -r line; do
-    if [[ $line =~ $exited && ${BASH_REMATCH[1]} -ne 75 ]]; then
-      echo "${BASH_REMATCH[1]}"
-      return
-    fi
-  done <"$1"
-  [[ -n $(named_rank "$1") ]] && echo "$2"
 }

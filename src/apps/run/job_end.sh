@@ -6,7 +6,7 @@
 # job_end_s: when the job ends, in seconds since 1970; nothing: its time has no limit, or nobody knows.
 job_end_s() {
   local text
-  text=$(squeue --noheader --job="${SLURM_JOB_ID-}" --format=%e 2>/dev/null || true)
+  text=$(squeue --noheader --job="$(job_id)" --format=%e 2>/dev/null || true)
   if [[ $text =~ ^[0-9]+-[0-9]+-[0-9]+T ]]; then
     date --date="$text" +%s
   else

@@ -1,41 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Part of sft-run: which nodes of a SLURM job its ranks start on, and which one a line of a failed run names. An option of
-# sft-run that it reads: spares.
+# Part of sft-run: which nodes of a SLURM job its ranks start on. An option of sft-run that it reads: spares.
 # shellcheck disable=SC2154  # sft-run sets it
-
-# The lines that name a rank and the host that it ran on, or a host alone; the first line that fits is the cause, what
-# comes behind it are ranks that were ended for its sake. In this order: sft's own errors, a node that SLURM or mpirun lost,
-# a rank that a signal ended, as srun and as mpirun tell it.
-readonly host='([[:alnum:]][[:alnum:]._-]*)'
-readonly host_patterns=(
-  "sft: error: .*(rank [0-9]+) on $host"
-  "srun: error: (Node failure) on $host"
-  "error: \*\*\* (STEP) [^ ]+ ON $host CANCELLED AT .* DUE TO NODE FAILURE"
-  "(Remote daemon): .* on node $host"
-  "srun: error: $host: tasks? ([0-9]+)[0-9,-]*: (Killed|Aborted|Bus error|Segmentation fault|Illegal instruction|Out Of Memory)"
-  "process (rank [0-9]+) with PID [0-9]+ on node $host exited on signal"
-)
-
-# What srun says before it ends the other ranks, which it then names too.
-readonly ranks_are_ended='Terminating StepId|Job step aborted|\*\*\* STEP [^ ]+ ON [^ ]+ CANCELLED'
-
-# named_rank FILE: "rank 3 on HOST" or "a node that was lost, HOST", whoever the file names first; nothing: nobody.
-named_rank() {
-  local line pattern are_others_ended=no
-  while IFS= read -r line; do
-    for pattern in "${host_patterns[@]}"; do
-      if [[ ! $line =~ $pattern || ($are_others_ended == yes && $pattern == *': task'*) ]]; then continue; fi
-      case ${BASH_REMATCH[1]} in
-        rank*) printf '%s on %s' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" ;;
-        'Node failure' | STEP | 'Remote daemon') printf 'a node was lost: %s' "${BASH_REMATCH[2]}" ;;
-        *) printf 'rank %s on %s' "${BASH_REMATCH[2]}" "${BASH_REMATCH[1]}" ;;
-      esac
-      return
-    done
-    if [[ $line =~ $ranks_are_ended ]]; then are_others_ended=yes; fi
-  done <"$1"
-}
 
 # is_in_job: this is a SLURM job, of one node or several.
 is_in_job() { [[ -n ${SLURM_JOB_NODELIST-} ]] && command -v scontrol >/dev/null; }
@@ -106,20 +72,4 @@ placed() {
     *) printf '%s\n' --host "${nodes//,/:$ranks,}:$ranks" ;;
   esac
   if [[ $# -gt 0 ]]; then printf '%s\n' "$@"; fi
-}
-
-# requeue_job FOLDER: the job goes back into the queue, for other nodes than the excluded ones, where its partition has
-# enough of them.
-requeue_job() {
-  local shown former partition left
-  shown=$(scontrol show job "$SLURM_JOB_ID" 2>/dev/null || true)
-  scontrol requeue "$SLURM_JOB_ID" || return
-  if [[ ! -s $1/excluded ]]; then return; fi
-  former=$(sed -nE 's/.*ExcNodeList=([^ ]+).*/\1/p' <<<"$shown")
-  if [[ -n $former && $former != "(null)" ]]; then scontrol show hostnames "$former" >>"$1/excluded"; fi
-  sort -u -o "$1/excluded" "$1/excluded"
-  partition=$(sed -nE 's/.*[^a-zA-Z]Partition=([^ ]+).*/\1/p' <<<"$shown")
-  left=$(sinfo --noheader --Node --partition="$partition" --format=%N | sort -u | grep -cvFx -f "$1/excluded" || true)
-  if [[ $left -lt ${SLURM_JOB_NUM_NODES:-1} ]]; then return; fi
-  scontrol update "JobId=$SLURM_JOB_ID" "ExcNodeList=$(paste -sd, "$1/excluded")" || true
 }

@@ -13,11 +13,31 @@ is_curable() {
   esac
 }
 
-# print_output_dir SFT WORD...: of the run that these words mean; nothing where they mean none, or stand for a file that can
-# be read only once.
+# is_training WORD...: these words of sft mean a run, which leaves something; others print something and end.
+is_training() {
+  local word
+  for word in "$@"; do
+    if [[ $word =~ ^(--(check|dry-run|print-config|compile-attention|help|version)|-h)$ ]]; then return 1; fi
+  done
+}
+
+# without_quotes VALUE: of an .ini file, as --print-config writes it.
+without_quotes() {
+  local -r inner=${1:1:-1}
+  case $1 in
+    \'*\') printf '%s\n' "$inner" ;;
+    \"*\") sed -E 's/\\(["\\$])/\1/g' <<<"$inner" ;;
+    *) printf '%s\n' "$1" ;;
+  esac
+}
+
+# print_output_dir SFT WORD...: of the run that these words mean. Fails with the status and the error line of sft where they
+# mean none.
 print_output_dir() {
-  if [[ $2 != -* && ! -f $2 ]]; then return; fi
-  timeout 600 "$@" --print-config 2>/dev/null | sed -nE 's/^output_dir = (.*)$/\1/p' || true
+  local text value
+  text=$(timeout 600 "$@" --print-config) || return
+  value=$(sed -nE 's/^output_dir = (.*)$/\1/p' <<<"$text")
+  if [[ -n $value ]]; then without_quotes "$value"; fi
 }
 
 # newest_checkpoint OUTPUT_DIR: the folder of the complete checkpoint that was saved last; nothing where there is none.

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace sft::comm {
 
@@ -21,10 +22,11 @@ struct Launcher {
   const char* num_ranks;
   const char* rank;
 };
+constexpr const char* step_tasks = "SLURM_STEP_NUM_TASKS";
 constexpr Launcher launchers[] = {
     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},  // mpirun of Open MPI
     {"PMI_SIZE", "PMI_RANK"},                          // mpiexec of MPICH, srun --mpi=pmi2
-    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},          // srun; not set in a job's script itself
+    {step_tasks, "SLURM_PROCID"},                      // srun; not set in a job's script itself
 };
 
 /// The number in an environment variable; `otherwise` when there is none.
@@ -37,12 +39,42 @@ int number_of(const char* variable, int otherwise) {
   return error == std::errc() && end == text.data() + text.size() ? number : otherwise;
 }
 
+bool is_set(const char* variable) { return std::getenv(variable) != nullptr; }
+
+/// Of Open MPI or MPICH; what srun set may be there as well, since it starts their daemons.
+bool is_started_by_mpirun() { return is_set("OMPI_COMM_WORLD_SIZE") || is_set("MPI_LOCALNRANKS"); }
+
+bool has_terminal() {
+  const int descriptor = ::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  ::close(descriptor);
+  return true;
+}
+
+/// Whether srun started a single task, or a shell for a person in which this process was started: the first of its
+/// tasks has a terminal then, which no task of a step inside has.
+bool is_alone_in_step() {
+  if (!is_set("SLURM_STEP_ID") || is_started_by_mpirun()) return false;
+  return number_of(step_tasks, 1) <= 1 || (is_set("SLURM_PTY_PORT") && has_terminal());
+}
+
 /// The launcher of this process; nullptr when there is none.
 const Launcher* find_launcher() {
+  if (is_alone_in_step()) return nullptr;
   for (const Launcher& launcher : launchers) {
     if (number_of(launcher.num_ranks, 0) > 0) return &launcher;
   }
   return nullptr;
+}
+
+/// Takes the variables out of the environment whose names begin so.
+void unset_all(std::string_view prefix) {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (text.starts_with(prefix)) names.emplace_back(text.substr(0, text.find('=')));
+  }
+  for (const std::string& name : names) ::unsetenv(name.c_str());
 }
 
 /// Of a pipe or a socket.
@@ -70,6 +102,18 @@ int num_local_ranks() {
     most = std::max(most, number_of(variable, 1));
   }
   return most;
+}
+
+void leave_foreign_step() {
+  if (!is_set("SLURM_STEP_ID") || is_started_by_mpirun()) return;
+  const bool is_alone = is_alone_in_step();
+  if (!is_alone && (is_set("PMIX_RANK") || is_set("PMI_RANK"))) return;
+  if (is_alone) {
+    unset_all("PMIX_");
+    unset_all("PMI_");
+    ::unsetenv(step_tasks);
+  }
+  for (const char* name : {"SLURM_STEP_ID", "SLURM_STEPID", "SLURM_NODELIST"}) ::unsetenv(name);
 }
 
 bool is_output_closed() {

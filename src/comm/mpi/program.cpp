@@ -57,11 +57,28 @@ int run_program(int argc, char** argv, const std::function<int(Session&)>& body)
   listen_for_signals();
   std::set_terminate(abort_on_uncaught_exception);
   Session session(&argc, &argv);
+  const auto run_body = [&] {
+    try {
+      check_world(session);
+      if (session.world().size() == 1) return run_alone([&] { return body(session); });
+      return status_with_output(body(session));
+    } catch (const SharedError& error) {
+      if (log_rank() == 0) log_error(error.what());
+      return static_cast<int>(error.status());
+    }
+  };
+  const int status = run_body();
+  tell_ending(status);
+  return status;
+}
+
+int run_before_mpi(const std::function<void()>& work) {
+  set_log_rank(launched_rank());
   try {
-    check_world(session);
-    if (session.world().size() == 1) return run_alone([&] { return body(session); });
-    return status_with_output(body(session));
-  } catch (const SharedError& error) {
+    work();
+    return status_with_output(static_cast<int>(ExitStatus::done));
+  } catch (...) {
+    const Error error = current_error();
     if (log_rank() == 0) log_error(error.what());
     return static_cast<int>(error.status());
   }
@@ -69,6 +86,7 @@ int run_program(int argc, char** argv, const std::function<int(Session&)>& body)
 
 void abort_all(ExitStatus status, const std::string& message) {
   log_error("rank " + std::to_string(log_rank()) + ": " + message);
+  tell_ending(static_cast<int>(status));
   int is_running = 0;
   MPI_Initialized(&is_running);
   if (is_running != 0) MPI_Abort(MPI_COMM_WORLD, static_cast<int>(status));

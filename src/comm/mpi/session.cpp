@@ -47,6 +47,7 @@ class CrashActions {
 
 Group start_mpi(int* argc, char*** argv) {
   yield_when_ranks_share_cores();
+  leave_foreign_step();
   const CrashActions crash_actions;
   int provided = 0;
   if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {

@@ -101,6 +101,15 @@ BOOST_AUTO_TEST_CASE(globs_are_sorted_and_paths_are_themselves) {
   BOOST_TEST(sft::io::expand_glob(folder.file("b-*.h5")) == two);
   BOOST_TEST(sft::io::expand_glob(bracket.front()) == bracket);
   BOOST_TEST(sft::io::expand_glob(folder.file("none*")).empty());
+  for (const std::string name : {"run[2]", "a*b", "q?", "back\\slash", "~", "[1-2]{a,b}"}) {
+    std::filesystem::create_directories(folder.file(name));
+    const std::vector<std::string> file = {folder.file(name + "/b-0.h5")};
+    sft::io::write_file_atomically(file.front(), "");
+    BOOST_TEST(sft::io::expand_glob(folder.file(name + "/b-*.h5")) == file);
+  }
+  std::filesystem::create_directories(folder.file("run2"));
+  sft::io::write_file_atomically(folder.file("run2/b-1.h5"), "");
+  BOOST_TEST(sft::io::expand_glob(folder.file("run[0-9]/b-*.h5")).size() == 1U);
 }
 
 BOOST_AUTO_TEST_CASE(errors_name_the_path) {

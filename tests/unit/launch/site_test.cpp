@@ -2,8 +2,11 @@
 #include "sft/launch/site.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <fstream>
 
 #include "support/config_error.hpp"
+#include "support/temporary_folder.hpp"
 
 using namespace sft;
 using launch::Request;
@@ -32,6 +35,52 @@ BOOST_AUTO_TEST_CASE(number_of_ranks) {
   BOOST_TEST(launch::choose_num_ranks(request, config, {.num_gpus = 4}) == 1);
   config.parallel.sp_size = 3;
   BOOST_TEST(launch::choose_num_ranks({}, config, {.num_gpus = 4}) == 3);
+  BOOST_TEST(launch::choose_num_ranks({}, config, {.num_gpus = 8}) == 6);
+  BOOST_TEST(launch::choose_num_ranks({}, config, {.num_gpus = 2}) == 3);
+}
+
+BOOST_AUTO_TEST_CASE(number_of_ranks_of_a_job) {
+  config::Config config;
+  const Site gpus{.num_gpus = 8, .is_in_slurm_job = true, .num_job_gpus = 16, .num_nodes = 2};
+  BOOST_TEST(launch::choose_num_ranks({}, config, gpus) == 16);
+  Site tasks = gpus;
+  tasks.num_tasks = 2;
+  BOOST_TEST(launch::choose_num_ranks({}, config, tasks) == 2);
+  BOOST_TEST(launch::choose_num_ranks({}, config, {.is_in_slurm_job = true, .num_nodes = 3}) == 3);
+  config.device.backend = config::BackendChoice::cpu;
+  BOOST_TEST(launch::choose_num_ranks({}, config, gpus) == 2);
+  BOOST_TEST(launch::choose_num_ranks({}, config, {.num_gpus = 8}) == 1);
+}
+
+BOOST_AUTO_TEST_CASE(number_of_ranks_of_a_hostfile) {
+  const test::TemporaryFolder folder;
+  Request request;
+  request.hostfile = folder.file("hosts");
+  std::ofstream(request.hostfile) << "worker-1 slots=8\nworker-2 slots=8\n";
+  config::Config config;
+  BOOST_TEST(launch::choose_num_ranks(request, config, {.num_gpus = 4}) == 16);
+  config.parallel.tp_size = 3;
+  BOOST_TEST(launch::choose_num_ranks(request, config, {}) == 15);
+  check_says(launch::idle_part(request, config, {}, 15), "15 of the 16 slots");
+  request.num_processes = 4;
+  BOOST_TEST(launch::choose_num_ranks(request, config, {}) == 4);
+  check_says(launch::idle_part(request, config, {}, 4), "4 of the 16 slots");
+  request.num_processes.reset();
+  std::ofstream(request.hostfile) << "worker-1\n";
+  check_says(refusal([&] { static_cast<void>(launch::choose_num_ranks(request, config, {})); }), "has no slots");
+}
+
+BOOST_AUTO_TEST_CASE(what_stays_idle) {
+  const config::Config config;
+  Request request;
+  const Site tasks{.num_gpus = 8, .is_in_slurm_job = true, .num_tasks = 2, .num_job_gpus = 16, .num_nodes = 2};
+  check_says(launch::idle_part(request, config, tasks, 2), "one for each task");
+  check_says(launch::idle_part(request, config, {.num_gpus = 8}, 6), "6 ranks use as many of 8 GPUs");
+  BOOST_TEST(launch::idle_part(request, config, {.num_gpus = 8}, 8).empty());
+  BOOST_TEST(launch::idle_part(request, config, {.num_cores = 64}, 1).empty());
+  check_says(launch::idle_part(request, config, {.num_cores = 64, .num_threads = 4}, 1), "use 4 of 64 cores");
+  request.num_processes = 2;
+  BOOST_TEST(launch::idle_part(request, config, {.num_gpus = 8}, 2).empty());
 }
 
 BOOST_AUTO_TEST_CASE(rows_of_a_step_that_deepspeed_names) {
@@ -59,9 +108,28 @@ BOOST_AUTO_TEST_CASE(how_ranks_start) {
   check_says(refusal([&] { static_cast<void>(words(request, {})); }), "--hostfile");
   request.num_machines = 3;
   check_says(refusal([&] { static_cast<void>(words(request, job)); }), "--nodes=3");
-  request.hostfile = "hosts";
-  BOOST_TEST(words(request, {}) == (Words{"--launcher", "mpirun --hostfile hosts -np 16"}),
+  Site step = job;
+  step.is_in_step = true;
+  request.num_machines.reset();
+  BOOST_TEST(words(request, step).back() == "srun --mpi=pmix --overlap --kill-on-bad-exit=1 --ntasks=16");
+  const test::TemporaryFolder folder;
+  request.hostfile = folder.file("hosts");
+  std::ofstream(request.hostfile) << "a slots=8\nb slots=8\n";
+  BOOST_TEST(words(request, {}) == (Words{"--launcher", "mpirun --hostfile " + request.hostfile + " -np 16"}),
              boost::test_tools::per_element());
+  request.num_machines = 3;
+  check_says(refusal([&] { static_cast<void>(words(request, {})); }), "names 2 hosts");
+  request.num_machines = 2;
+  BOOST_TEST(words(request, job).size() == 2U);
+  request.hostfile = "it's my [hosts], \"#1\"";
+  request.num_machines.reset();
+  std::ofstream(folder.file(request.hostfile)) << "a slots=8\n";
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  BOOST_TEST(words(request, {}).back() == R"(mpirun --hostfile 'it'\''s my [hosts], "#1"' -np 16)");
+  std::filesystem::current_path(here);
+  request.launcher = "flux run";
+  check_says(refusal([&] { static_cast<void>(words(request, {})); }), "--launcher and the hostfile");
 }
 
 BOOST_AUTO_TEST_CASE(a_launcher_of_the_site) {
