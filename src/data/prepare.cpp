@@ -121,9 +121,13 @@ std::string join(const std::vector<std::string>& parts) {
   return text;
 }
 
+std::string source_of(const PrepareOptions& options) {
+  return options.source.empty() ? join(options.inputs) : options.source;
+}
+
 [[noreturn]] void throw_no_record(const PrepareOptions& options, const PrepareSummary& summary) {
   const bool is_empty_input = summary.num_skipped == 0;
-  throw_data_error("there is no record in " + join(options.inputs),
+  throw_data_error("there is no record in " + source_of(options),
                    is_empty_input
                        ? "no line and no element of an array"
                        : fmt::format("all {} were skipped, such as {}", summary.num_skipped, summary.skipped.front()),
@@ -131,7 +135,7 @@ std::string join(const std::vector<std::string>& parts) {
 }
 
 [[noreturn]] void throw_nothing_to_train_on(const PrepareOptions& options, const PrepareSummary& summary) {
-  const std::string problem = "nothing to train on in " + join(options.inputs);
+  const std::string problem = "nothing to train on in " + source_of(options);
   const std::map<std::string, std::int64_t>& roles = summary.census.roles.by_name();
   if (options.example.assistant_only_loss && !roles.empty() && !roles.contains("assistant")) {
     throw_data_error(problem, "assistant_only_loss trains on the role 'assistant', which none of its messages has",
@@ -161,7 +165,7 @@ PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& pro
   team.agree([&] {
     check_options(options);
     maker.emplace(options.text, options.example);
-    groups = find_inputs(options.inputs);
+    groups = find_inputs(options);
     if (team.size() > 1) require_files(groups);
     if (team.rank() == 0) output.emplace(options.output);
   });
@@ -210,7 +214,7 @@ PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& pro
                               .tokenizer = absolute_tokenizer_name(maker->tokenizer().name()),
                               .tokenizer_fingerprint = maker->tokenizer().fingerprint(),
                               .packing_strategy = options.packing_strategy,
-                              .source = join(options.inputs)};
+                              .source = source_of(options)};
   const std::vector<WrittenShards> written =
       write_shards(options.output, output ? &*output : nullptr, header, documents, splits, team, progress);
   for (std::size_t i = 0; i < splits.size(); ++i) {

@@ -2,7 +2,6 @@
 #include "sft/io/files.hpp"
 
 #include <fcntl.h>
-#include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -48,17 +47,6 @@ void write_synced(const std::string& path, const std::string& text) {
 }
 
 }  // namespace
-
-std::vector<std::string> expand_glob(const std::string& pattern) {
-  if (fs::exists(pattern)) return {pattern};
-  glob_t matches{};
-  std::vector<std::string> paths;
-  if (::glob(pattern.c_str(), GLOB_TILDE, nullptr, &matches) == 0) {
-    paths.assign(matches.gl_pathv, matches.gl_pathv + matches.gl_pathc);
-  }
-  ::globfree(&matches);
-  return paths;
-}
 
 std::string read_file(const std::string& path) {
   std::error_code ignored;

@@ -3,6 +3,7 @@
 // The whole way from files of records to packed shard files: what sft-prepare does.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -17,9 +18,12 @@ namespace sft::data {
 struct PrepareOptions {
   static constexpr std::int64_t no_max_length = 0;
 
-  std::vector<std::string> inputs;  ///< files, folders, globs, and "-" for standard input
-  /// Shares of the inputs, one for each, in records: of every input so many of its first records are taken that the
-  /// shares hold and one input is used up. Empty: all of all.
+  std::vector<std::string> inputs;  ///< files, globs of them, and "-" for standard input
+  /// Of each of `inputs` the number, from 0 without gaps, of the group of files that it belongs to. Empty: each is one.
+  std::vector<std::size_t> input_groups = {};
+  std::string source = {};  ///< what the shards say that they were made of; empty: the inputs
+  /// Shares of the groups, one for each, in records: of every group so many of its first records are taken that the
+  /// shares hold and one group is used up. Empty: all of all.
   std::vector<double> input_weights = {};
   std::string output;  ///< folder
   TextOptions text = {};
