@@ -51,6 +51,7 @@ using namespace sft;
 /// All that a launch does, before any of it is done.
 struct Plan {
   std::vector<launch::Prepared> preparations;
+  std::vector<std::string> files_read;  ///< lines on the files of records, and on those that are left out
   std::string ini_path, ini_text;
   std::vector<std::string> run;  ///< the command that trains
   std::string sizes;             ///< why sizes that are auto became what they are; empty: none are
@@ -140,25 +141,32 @@ std::string add_preparation(const launch::Request& request, const std::vector<st
   return files_in(plan.preparations.back().folder, pattern);
 }
 
-std::vector<std::string> files_of(const std::vector<launch::Dataset>& datasets) {
+/// What sft-prepare is to read of one kind of data, and what it leaves of the same folders.
+void add_files(const launch::FoundFiles& found, const std::string& purpose, std::vector<std::string>& files,
+               Plan& plan) {
+  if (found.files.empty()) return;
+  files.insert(files.end(), found.files.begin(), found.files.end());
+  std::string note = fmt::format("{} on {}", purpose, launch::list_of(found.files));
+  if (!found.left_out.empty()) note += fmt::format("; left out {}", launch::list_of(found.left_out));
+  plan.files_read.push_back(note);
+}
+
+std::vector<std::string> train_files_of(const launch::Request& request, Plan& plan) {
   std::vector<std::string> files;
-  for (const launch::Dataset& dataset : datasets) {
-    const std::vector<std::string> found = launch::find_files(dataset);
-    files.insert(files.end(), found.begin(), found.end());
-  }
+  for (const launch::Dataset& dataset : request.train) add_files(launch::find_files(dataset), "trains", files, plan);
   return files;
 }
 
 /// Files to evaluate on: those that are named, else the split for it of the data sets that are trained on.
-std::vector<std::string> eval_files_of(const launch::Request& request) {
-  if (!request.eval.empty()) return files_of(request.eval);
+std::vector<std::string> eval_files_of(const launch::Request& request, Plan& plan) {
   std::vector<std::string> files;
+  for (const launch::Dataset& dataset : request.eval) add_files(launch::find_files(dataset), "evaluates", files, plan);
+  if (!request.eval.empty()) return files;
   for (launch::Dataset dataset : request.train) {
-    std::error_code ignored;
-    if (!dataset.data_files.empty() || fs::is_regular_file(dataset.name, ignored)) continue;
-    dataset.split = request.test_split;
-    const std::vector<std::string> found = launch::find_files(dataset, /*is_optional=*/true);
-    files.insert(files.end(), found.begin(), found.end());
+    dataset.split = request.test_split.value_or("test");
+    const launch::ChoiceOptions options{.split = "--dataset_test_split"};
+    const bool is_optional = dataset.split == "test";  // the default, which a file of a command may say, too
+    add_files(launch::find_files(dataset, options, is_optional), "evaluates", files, plan);
   }
   return files;
 }
@@ -176,11 +184,11 @@ std::vector<config::PlacedOption> plan_data(const launch::Request& request, bool
                        "give a file of JSON lines, a folder, or a name in the hub cache: --dataset_name DATA");
   }
   std::map<std::string, std::string> options = preparation_of(request);
-  set("data.train_files", add_preparation(request, files_of(request.train), options, "train-*.h5", plan));
+  set("data.train_files", add_preparation(request, train_files_of(request, plan), options, "train-*.h5", plan));
   std::string eval_files;
   if (options.contains("eval_split")) {
     eval_files = files_in(plan.preparations.front().folder, "eval-*.h5");
-  } else if (const std::vector<std::string> files = eval_files_of(request); !files.empty()) {
+  } else if (const std::vector<std::string> files = eval_files_of(request, plan); !files.empty()) {
     eval_files = add_preparation(request, files, options, "train-*.h5", plan);
   }
   if (eval_files.empty()) return settings;
@@ -349,6 +357,7 @@ std::string shell_line(const std::vector<std::string>& words) {
 
 void print(const Plan& plan) {
   std::string text = fmt::format("# {}\n{}\n", plan.ini_path, plan.ini_text);
+  for (const std::string& line : plan.files_read) text += fmt::format("# {}\n", line);
   for (const launch::Prepared& prepared : plan.preparations) {
     text += fmt::format("# {}\n{}\n", prepared.is_there ? "prepared before, not called again:" : "rows:",
                         shell_line(command_of(prepared)));
@@ -386,6 +395,7 @@ int run(const std::vector<std::string>& arguments) {
     print(plan);
     return static_cast<int>(ExitStatus::done);
   }
+  for (const std::string& line : plan.files_read) log_info(line);
   if (!plan.sizes.empty()) log_info(fmt::format("sizes: {}", plan.sizes));
   io::make_folders(fs::path(plan.ini_path).parent_path().string());
   io::write_file_atomically(plan.ini_path, plan.ini_text);

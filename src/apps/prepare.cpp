@@ -24,6 +24,7 @@
 
 #include "prepare_options.hpp"
 #include "prepare_summary.hpp"
+#include "record_inputs.hpp"
 #include "sft/comm/group.hpp"
 #include "sft/comm/launcher.hpp"
 #include "sft/comm/session.hpp"
@@ -153,10 +154,14 @@ void warn_of_untrained_model(const PrepareCommand& command, const Team& team) {
 
 int run(const std::vector<std::string>& arguments, const Team& team) {
   std::optional<PrepareCommand> command;
+  sft::apps::RecordInputs records;
   team.agree([&] {
     command = sft::apps::read_prepare_options(arguments);
     if (!command) return;
     PrepareOptions& options = command->options;
+    records = sft::apps::find_records(command->records);
+    options.inputs = records.files;
+    options.input_groups = records.groups;
     if (!command->model.empty()) {
       options.text.tokenizer = sft::hub::find_model_folder(command->model, command->model_revision);
     }
@@ -174,9 +179,9 @@ int run(const std::vector<std::string>& arguments, const Team& team) {
       sft::ignore_stop_signals(static_cast<int>(sft::ExitStatus::done));
       if (team.rank() != 0) return static_cast<int>(sft::ExitStatus::done);
       if (command->is_json) {
-        sft::apps::print_summary_json(summary, command->options);
+        sft::apps::print_summary_json(summary, command->options, records);
       } else {
-        sft::apps::print_summary(summary, command->options);
+        sft::apps::print_summary(summary, command->options, records);
         if (command->shows_statistics) sft::apps::print_statistics(summary);
         print_preview(summary, command->num_preview_rows);
       }

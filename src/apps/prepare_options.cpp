@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prepare_options.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <ctime>
@@ -57,6 +57,8 @@ void describe_input(po::options_description& options) {
   options.add_options()
     ("input", cli::path<std::vector<std::string>>("FILE"),
      "JSON lines or a JSON array, plain, gzip or Zstandard; a file, folder, glob, or - for standard input; repeatable")
+    ("split", text("NAME"), "of folders, which are sorted into splits as by sft-launch; train by default")
+    ("dataset_config", text("NAME"), "of folders whose card (README.md) has several configs")
     ("input_weight", cli::number<std::vector<double>>(nullptr, "W"),
      "share of records that an --input gives, one for each: its first records are taken until one input is used up")
     ("output", cli::path("FOLDER"), "where the shards go; made when missing")
@@ -235,7 +237,6 @@ data::PrepareOptions to_prepare_options(const po::variables_map& values) {
   require_choice(values, "truncation_mode", {"keep_start", "keep_end"});
   require_choice(values, "packing_scope", {"block", "all"});
   data::PrepareOptions options;
-  options.inputs = values["input"].as<std::vector<std::string>>();
   if (values.count("input_weight") != 0) options.input_weights = values["input_weight"].as<std::vector<double>>();
   options.output = values["output"].as<std::string>();
   options.text = text_options_of(values);
@@ -284,6 +285,10 @@ std::optional<PrepareCommand> read_prepare_options(const std::vector<std::string
   if (!values) return std::nullopt;
   PrepareCommand command;
   command.options = to_prepare_options(*values);
+  command.records.inputs = (*values)["input"].as<std::vector<std::string>>();
+  command.options.source = fmt::format("{}", fmt::join(command.records.inputs, ", "));
+  if (values->count("split") != 0) command.records.split = (*values)["split"].as<std::string>();
+  if (values->count("dataset_config") != 0) command.records.config = (*values)["dataset_config"].as<std::string>();
   if (values->count("model_name_or_path") != 0) command.model = (*values)["model_name_or_path"].as<std::string>();
   command.model_revision = (*values)["model_revision"].as<std::string>();
   command.num_preview_rows = (*values)["preview"].as<std::int64_t>();

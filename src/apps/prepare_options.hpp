@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "record_inputs.hpp"
 #include "sft/cli/manual.hpp"
 #include "sft/data/prepare.hpp"
 
@@ -14,7 +15,8 @@ namespace sft::apps {
 
 /// What a user asked for.
 struct PrepareCommand {
-  data::PrepareOptions options;
+  data::PrepareOptions options;  ///< but for its inputs
+  RecordWords records;
   std::string model,
       model_revision;  ///< whose tokenizer is to be taken: a folder, or a name in the hub cache; or empty
   std::int64_t num_preview_rows = 0;

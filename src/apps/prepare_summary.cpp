@@ -127,11 +127,14 @@ nlohmann::ordered_json json_of(const data::NameCounts& counts) {
 
 }  // namespace
 
-void print_summary(const data::PrepareSummary& summary, const data::PrepareOptions& options) {
+void print_summary(const data::PrepareSummary& summary, const data::PrepareOptions& options,
+                   const RecordInputs& inputs) {
   const data::SplitSummary& train = summary.train();
   const bool is_packed = options.packing_strategy != data::PackingStrategy::none;
   Table table({Align::left, Align::left}, 2);
   const auto line = [&table](const char* name, const std::string& value) { table.add({name, value}); };
+  line("read", printable(launch::list_of(inputs.files), false));
+  if (!inputs.left_out.empty()) line("not read", printable(launch::list_of(inputs.left_out), false));
   line("records", std::to_string(summary.num_records));
   if (summary.num_skipped > 0) line("skipped", fmt::format("{} (bad records)", summary.num_skipped));
   line("shapes", list_of(summary.census.shapes));
@@ -175,8 +178,13 @@ void print_summary(const data::PrepareSummary& summary, const data::PrepareOptio
   warn_of_fields_not_met(summary.census, options.example.ignore_fields);
 }
 
-void print_summary_json(const data::PrepareSummary& summary, const data::PrepareOptions& options) {
+void print_summary_json(const data::PrepareSummary& summary, const data::PrepareOptions& options,
+                        const RecordInputs& inputs) {
+  nlohmann::ordered_json left_out = nlohmann::ordered_json::array();
+  for (const launch::LeftOut& item : inputs.left_out) left_out.push_back({{"file", item.file}, {"why", item.why}});
   nlohmann::ordered_json json = {{"output", options.output},
+                                 {"files_read", inputs.files},
+                                 {"files_left_out", left_out},
                                  {"num_records", summary.num_records},
                                  {"num_skipped", summary.num_skipped},
                                  {"skipped", summary.skipped},

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What sft-prepare says at its end: what became of the records, what their owner may not have meant, and packed rows as
-// a person reads them.
+// What sft-prepare says at its end: what was read and became of the records, what their owner may not have meant, and
+// packed rows as a person reads them.
 
 #include <cstdint>
 #include <string>
 
+#include "record_inputs.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/data/prepare.hpp"
 #include "sft/text/tokenizer.hpp"
@@ -14,10 +15,12 @@ namespace sft::apps {
 
 /// The table on standard output, and warnings on standard error: of records that max_length cuts or that are dropped
 /// when they are many, of roles that the model will not be asked in, of records that were skipped.
-void print_summary(const data::PrepareSummary& summary, const data::PrepareOptions& options);
+void print_summary(const data::PrepareSummary& summary, const data::PrepareOptions& options,
+                   const RecordInputs& inputs);
 
 /// The summary for programs: one JSON object on standard output.
-void print_summary_json(const data::PrepareSummary& summary, const data::PrepareOptions& options);
+void print_summary_json(const data::PrepareSummary& summary, const data::PrepareOptions& options,
+                        const RecordInputs& inputs);
 
 /// How long documents are, as a histogram.
 void print_statistics(const data::PrepareSummary& summary);

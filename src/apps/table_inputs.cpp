@@ -24,24 +24,10 @@ namespace fs = std::filesystem;
 
 constexpr const char* converter = "postprocess/parquet_to_jsonl.py";
 
-/// Whether Python has to read this input: files and those of a glob by their first bytes, folders by what is in them.
+/// Whether Python has to read this input: a file by its first bytes, or a folder that save_to_disk left.
 bool is_table(const std::string& input) {
   std::error_code ignored;
-  if (!fs::is_directory(input, ignored)) {
-    const std::vector<std::string> files = io::expand_glob(input);
-    const auto num_tables = std::ranges::count_if(files, io::is_table);
-    if (num_tables != 0 && num_tables != std::ssize(files)) {
-      throw_data_error(fmt::format("cannot read '{}'", input), "some of its files are Parquet or Arrow, others are not",
-                       "name each kind by an --input of its own");
-    }
-    return num_tables != 0;
-  }
-  if (fs::exists(fs::path(input) / "state.json", ignored) ||
-      fs::exists(fs::path(input) / "dataset_dict.json", ignored)) {
-    return true;
-  }
-  return std::ranges::any_of(fs::directory_iterator(input, ignored),
-                             [](const fs::directory_entry& entry) { return entry.path().extension() == ".parquet"; });
+  return fs::is_directory(input, ignored) || io::is_table(input);
 }
 
 std::string text_of(const fs::path& file) {
@@ -69,32 +55,49 @@ void convert(const std::string& input, const std::vector<std::string>& left_out,
                    "correct it, leave a column out with --ignore_fields, or make JSON lines of it elsewhere");
 }
 
+/// The folder in which the files of input `i` become JSON lines.
+fs::path folder_of(const data::PrepareOptions& options, std::size_t i) {
+  return fs::path(options.output) / fmt::format(".tables-{}", i);
+}
+
 }  // namespace
 
 TableInputs::TableInputs(data::PrepareOptions& options, const data::Team& team) {
-  std::vector<std::pair<std::size_t, fs::path>> converted;
+  std::vector<bool> are_tables(options.inputs.size());
   team.agree([&] {
     for (std::size_t i = 0; i < options.inputs.size(); ++i) {
-      const std::string& input = options.inputs[i];
-      if (!is_table(input)) continue;
-      const fs::path folder = fs::path(options.output) / fmt::format(".tables-{}", i);
-      converted.emplace_back(i, folder);
-      if (team.rank() != 0) continue;
-      folders_.push_back(folder);
-      io::make_folders(folder.string());
-      convert(input, options.example.ignore_fields, folder);
+      are_tables[i] = is_table(options.inputs[i]);
+      if (!are_tables[i] || team.rank() != 0) continue;
+      folders_.push_back(folder_of(options, i));
+      io::make_folders(folders_.back().string());
+      convert(options.inputs[i], options.example.ignore_fields, folders_.back());
     }
   });
-  team.agree([&] {
-    for (const auto& [i, folder] : converted) {
-      std::ifstream sources(folder / "sources");
-      std::string line;
-      for (int file = 0; std::getline(sources, line); ++file) {
-        options.stands_for[(folder / fmt::format("{:05}.jsonl", file)).string()] = nlohmann::json::parse(line);
-      }
-      options.stands_for[folder.string()] = std::exchange(options.inputs[i], folder.string());
+  team.agree([&] { put_in_place(options, are_tables); });
+}
+
+void TableInputs::put_in_place(data::PrepareOptions& options, const std::vector<bool>& are_tables) {
+  std::vector<std::string> inputs;
+  std::vector<std::size_t> groups;
+  const auto add = [&](std::size_t i, std::string input) {
+    inputs.push_back(std::move(input));
+    groups.push_back(options.input_groups.empty() ? i : options.input_groups[i]);
+  };
+  for (std::size_t i = 0; i < options.inputs.size(); ++i) {
+    if (!are_tables[i]) {
+      add(i, options.inputs[i]);
+      continue;
     }
-  });
+    const fs::path folder = folder_of(options, i);
+    std::ifstream sources(folder / "sources");
+    std::string line;
+    for (int file = 0; std::getline(sources, line); ++file) {
+      add(i, (folder / fmt::format("{:05}.jsonl", file)).string());
+      options.stands_for[inputs.back()] = nlohmann::json::parse(line);
+    }
+  }
+  options.inputs = std::move(inputs);
+  options.input_groups = std::move(groups);
 }
 
 TableInputs::~TableInputs() {

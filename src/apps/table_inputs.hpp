@@ -10,12 +10,12 @@
 
 namespace sft::apps {
 
-/// JSON lines in place of Parquet and Arrow files, of folders that hold Parquet files, and of those that save_to_disk
-/// of `datasets` leaves. They lie beside the shards in the making and go with this object.
+/// JSON lines in place of Parquet and Arrow files and of the folders that save_to_disk of `datasets` leaves. They lie
+/// beside the shards in the making and go with this object.
 class TableInputs {
  public:
-  /// Puts a folder with a file of records for each file of the table in place of each table among options.inputs, and
-  /// the names that these stand for in options.stands_for. The folders lie in options.output. Columns that
+  /// Puts a file of records for each file of a table in its place among options.inputs, in its group, and the name that
+  /// the file stands for in options.stands_for. The files lie in options.output. Columns that
   /// options.example.ignore_fields names are not read. One rank of the team converts. A data Error names the file, row
   /// and column that cannot be read. Collective over the team.
   TableInputs(data::PrepareOptions& options, const data::Team& team);
@@ -24,6 +24,8 @@ class TableInputs {
   TableInputs& operator=(const TableInputs&) = delete;
 
  private:
+  static void put_in_place(data::PrepareOptions& options, const std::vector<bool>& are_tables);
+
   std::vector<std::filesystem::path> folders_;  ///< that this process made
 };
 

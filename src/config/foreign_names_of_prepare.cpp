@@ -25,7 +25,9 @@ std::vector<ForeignRow> foreign_rows_of_prepare() {
        "leave it out, or give --packing_scope all"},
       {"dataset_streaming streaming", only_false, "records pass through memory one by one anyway", leave_out},
       {"dataset_name dataset_path path name", nothing, files, fetch},
-      {"dataset_config dataset_train_split dataset_test_split split revision", nothing, files,
+      {"dataset_train_split", {{"*", "split=*"}}, "", ""},
+      {"dataset_config_name", {{"none", ""}, {"*", "dataset_config=*"}}, "", ""},
+      {"dataset_test_split revision", nothing, files,
        "leave it out; `postprocess/fetch.py dataset NAME --config NAME --split NAME --output FILE.jsonl` downloads a "
        "part"},
       {"datasets dataset train_dataset data_dir eval_dataset", nothing, files,

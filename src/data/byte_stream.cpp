@@ -3,6 +3,7 @@
 
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <fmt/core.h>
 #include <algorithm>
@@ -66,8 +67,8 @@ class RawInput {
     begin_ += num_bytes;
     advance_(static_cast<std::int64_t>(num_bytes));
   }
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw_data_error(fmt::format("cannot unpack '{}'", name_), why, "get the file again");
+  [[noreturn]] void refuse(const std::string& why, const std::string& what_to_do = "get the file again") const {
+    throw_data_error(fmt::format("cannot unpack '{}'", name_), why, what_to_do);
   }
 
  private:
@@ -181,9 +182,7 @@ class ZstdStream : public ByteStream {
       ZSTD_outBuffer out = {bytes.data(), bytes.size(), 0};
       if (ready.empty() && is_between_frames_) return 0;
       const std::size_t status = ::ZSTD_decompressStream(state_, &out, &in);
-      if (::ZSTD_isError(status) != 0) {
-        input_->refuse(std::string("its Zstandard data are damaged: ") + ::ZSTD_getErrorName(status));
-      }
+      if (::ZSTD_isError(status) != 0) refuse(status);
       if (in.pos > 0) input_->take(in.pos);
       is_between_frames_ = status == 0;
       if (out.pos > 0) return out.pos;
@@ -192,6 +191,19 @@ class ZstdStream : public ByteStream {
   }
 
  private:
+  [[noreturn]] void refuse(std::size_t status) const {
+    const ZSTD_ErrorCode code = ::ZSTD_getErrorCode(status);
+    if (code == ZSTD_error_frameParameter_windowTooLarge) {
+      input_->refuse("its Zstandard data look back further than 128 MiB, as `zstd --long` writes them",
+                     "unpack it by `zstd -dc --long=31 FILE | sft-prepare --input - ...`");
+    }
+    if (code == ZSTD_error_dictionary_wrong) {
+      input_->refuse("its Zstandard data were packed with a dictionary",
+                     "unpack it by `zstd -dc -D DICTIONARY FILE | sft-prepare --input - ...`");
+    }
+    input_->refuse(std::string("its Zstandard data are damaged: ") + ::ZSTD_getErrorName(status));
+  }
+
   std::unique_ptr<RawInput> input_;
   ZSTD_DStream* state_;
   bool is_between_frames_ = true;
@@ -203,9 +215,17 @@ std::string display_name(const std::string& input) { return input == standard_in
 
 std::unique_ptr<ByteStream> open_bytes(const std::string& input, std::function<void(std::int64_t num_bytes)> advance) {
   auto raw = std::make_unique<RawInput>(input, ByteRange(), std::move(advance));
-  if (raw->beginning().starts_with(gzip_magic)) return std::make_unique<GzipStream>(std::move(raw));
-  if (begins_as_zstandard(raw->beginning())) return std::make_unique<ZstdStream>(std::move(raw));
-  if (input != standard_input) io::require_kind(input, io::Expected::json_lines);
+  const std::string start(raw->beginning());
+  const bool is_packed = begins_compressed(start);
+  if (is_packed && input.find(".tar.") == std::string::npos && !input.ends_with(".tgz")) {
+    if (start.starts_with(gzip_magic)) return std::make_unique<GzipStream>(std::move(raw));
+    return std::make_unique<ZstdStream>(std::move(raw));
+  }
+  if (input == standard_input) {
+    io::require_kind_of_bytes(raw->name(), start, io::Expected::json_lines);
+  } else {
+    io::require_kind(input, io::Expected::json_lines);
+  }
   return std::make_unique<PlainStream>(std::move(raw));
 }
 

@@ -115,19 +115,19 @@ std::int64_t choose_num_shards(const PrepareOptions& options, std::int64_t num_r
   return options.num_shards;
 }
 
-/// The inputs as the user named them.
-std::string names_of_inputs(const PrepareOptions& options) {
+std::string join(const std::vector<std::string>& parts) {
   std::string text;
-  for (const std::string& input : options.inputs) {
-    const auto original = options.stands_for.find(input);
-    text += (text.empty() ? "" : ", ") + (original == options.stands_for.end() ? input : original->second);
-  }
+  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
   return text;
+}
+
+std::string source_of(const PrepareOptions& options) {
+  return options.source.empty() ? join(options.inputs) : options.source;
 }
 
 [[noreturn]] void throw_no_record(const PrepareOptions& options, const PrepareSummary& summary) {
   const bool is_empty_input = summary.num_skipped == 0;
-  throw_data_error("there is no record in " + names_of_inputs(options),
+  throw_data_error("there is no record in " + source_of(options),
                    is_empty_input
                        ? "no line and no element of an array"
                        : fmt::format("all {} were skipped, such as {}", summary.num_skipped, summary.skipped.front()),
@@ -135,7 +135,7 @@ std::string names_of_inputs(const PrepareOptions& options) {
 }
 
 [[noreturn]] void throw_nothing_to_train_on(const PrepareOptions& options, const PrepareSummary& summary) {
-  const std::string problem = "nothing to train on in " + names_of_inputs(options);
+  const std::string problem = "nothing to train on in " + source_of(options);
   const std::map<std::string, std::int64_t>& roles = summary.census.roles.by_name();
   if (options.example.assistant_only_loss && !roles.empty() && !roles.contains("assistant")) {
     throw_data_error(problem, "assistant_only_loss trains on the role 'assistant', which none of its messages has",
@@ -165,7 +165,7 @@ PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& pro
   team.agree([&] {
     check_options(options);
     maker.emplace(options.text, options.example);
-    groups = find_inputs(options.inputs);
+    groups = find_inputs(options);
     if (team.size() > 1) require_files(groups);
     if (team.rank() == 0) output.emplace(options.output);
   });
@@ -214,7 +214,7 @@ PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& pro
                               .tokenizer = absolute_tokenizer_name(maker->tokenizer().name()),
                               .tokenizer_fingerprint = maker->tokenizer().fingerprint(),
                               .packing_strategy = options.packing_strategy,
-                              .source = names_of_inputs(options)};
+                              .source = source_of(options)};
   const std::vector<WrittenShards> written =
       write_shards(options.output, output ? &*output : nullptr, header, documents, splits, team, progress);
   for (std::size_t i = 0; i < splits.size(); ++i) {

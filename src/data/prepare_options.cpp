@@ -70,9 +70,11 @@ void check_shares(const PrepareOptions& options) {
   if (!std::ranges::all_of(options.input_weights, is_share)) {
     throw_config_error("an impossible input_weight", "weights are positive numbers", "leave an input out instead");
   }
-  if (!options.input_weights.empty() && options.input_weights.size() != options.inputs.size()) {
+  const std::size_t num_groups =
+      options.input_groups.empty() ? options.inputs.size() : std::ranges::max(options.input_groups) + 1;
+  if (!options.input_weights.empty() && options.input_weights.size() != num_groups) {
     throw_config_error(
-        fmt::format("there are {} input_weights for {} inputs", options.input_weights.size(), options.inputs.size()),
+        fmt::format("there are {} input_weights for {} inputs", options.input_weights.size(), num_groups),
         "every --input needs one", "give --input_weight once for each --input, in their order");
   }
 }

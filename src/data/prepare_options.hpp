@@ -16,16 +16,14 @@ void check_options(const PrepareOptions& options);
 /// `length` rounded up to a multiple of pad_to_multiple_of.
 [[nodiscard]] std::int64_t padded_length(const PrepareOptions& options, std::int64_t length);
 
-/// The files of one word of the user.
+/// Files whose records share a weight.
 struct InputGroup {
-  std::string pattern;
   std::vector<std::string> files;
 };
 
-/// Files that the paths, folders and globs name, in the order given, globs sorted, "-" as it is. Of a folder those that
-/// end in .jsonl or .json, .gz or .zst behind it included, sorted. A data Error names what matches nothing or is named
-/// twice.
-[[nodiscard]] std::vector<InputGroup> find_inputs(const std::vector<std::string>& patterns);
+/// The files that options.inputs name, in the order given, globs sorted, "-" as it is, in their groups. A data Error
+/// names what matches nothing, is a folder, or is named twice.
+[[nodiscard]] std::vector<InputGroup> find_inputs(const PrepareOptions& options);
 
 /// A configuration Error for what can be read only once, as pipes and standard input can.
 void require_files(const std::vector<InputGroup>& groups);

@@ -2,13 +2,9 @@
 #include "sft/io/file_kind.hpp"
 
 #include <fmt/core.h>
-#include <algorithm>
-#include <cctype>
 #include <filesystem>
-#include <fstream>
-#include <string_view>
-#include <vector>
 
+#include "known_kinds.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::io {
@@ -16,35 +12,6 @@ namespace sft::io {
 namespace fs = std::filesystem;
 
 namespace {
-
-enum class Kind {
-  unknown,
-  ini,
-  yaml,
-  config_json,
-  deepspeed_json,
-  json,
-  json_array,
-  json_lines,
-  csv,
-  utf16,
-  git_lfs,
-  parquet,
-  arrow,
-  compressed,
-  zip,
-  safetensors,
-  pytorch,
-  gguf,
-  hdf5,
-  hub_folder,
-  adapter_folder,
-  dataset_folder,
-  checkpoint_folder,
-  output_folder,
-  shard_folder,
-  folder,
-};
 
 std::string describe(Kind kind) {
   switch (kind) {
@@ -72,8 +39,38 @@ std::string describe(Kind kind) {
       return "it is a Parquet file";
     case Kind::arrow:
       return "it is an Arrow file";
+    case Kind::markup:
+      return "it is HTML or XML";
     case Kind::compressed:
       return "it is compressed";
+    case Kind::bzip2:
+      return "it is compressed with bzip2";
+    case Kind::xz:
+      return "it is compressed with xz";
+    case Kind::lz4:
+      return "it is compressed with LZ4";
+    case Kind::tar:
+      return "it is a tar archive, as WebDataset has them";
+    case Kind::numpy:
+      return "it is an array of NumPy";
+    case Kind::pickle:
+      return "it is a pickle of Python";
+    case Kind::sqlite:
+      return "it is a database of SQLite";
+    case Kind::avro:
+      return "it is an Avro file";
+    case Kind::orc:
+      return "it is an ORC file";
+    case Kind::feather:
+      return "it is a Feather file";
+    case Kind::lance:
+      return "it is a table of Lance";
+    case Kind::megatron:
+      return "it is an indexed data set of Megatron, .bin and .idx";
+    case Kind::mds:
+      return "it is an MDS data set of MosaicML Streaming";
+    case Kind::litdata:
+      return "it is a data set of litdata";
     case Kind::zip:
       return "it is a ZIP archive";
     case Kind::safetensors:
@@ -104,135 +101,14 @@ std::string describe(Kind kind) {
   return {};
 }
 
-bool holds_any(const fs::path& folder, const std::vector<std::string>& names) {
-  std::error_code ignored;
-  for (const std::string& name : names) {
-    if (fs::exists(folder / name, ignored)) return true;
-  }
-  return false;
-}
-
-bool holds_file_like(const fs::path& folder, std::string_view prefix, std::string_view suffix) {
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(prefix) && name.ends_with(suffix)) return true;
-  }
-  return false;
-}
-
-Kind kind_of_folder(const fs::path& folder) {
-  if (holds_any(folder, {"checkpoint.h5"})) return Kind::checkpoint_folder;
-  if (holds_any(folder, {"adapter_config.json"})) return Kind::adapter_folder;
-  if (holds_any(folder, {"config.json", "tokenizer.json", "model.safetensors"})) return Kind::hub_folder;
-  if (holds_any(folder, {"dataset_info.json", "dataset_dict.json"})) return Kind::dataset_folder;
-  if (holds_any(folder, {"resolved.ini", "metrics.jsonl"}) || holds_file_like(folder, "checkpoint-", "")) {
-    return Kind::output_folder;
-  }
-  return holds_file_like(folder, "train-", ".h5") ? Kind::shard_folder : Kind::folder;
-}
-
-std::string read_start(const std::string& path) {
-  constexpr std::size_t num_bytes = 1 << 14;
-  std::string start(num_bytes, '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(start.data(), static_cast<std::streamsize>(num_bytes));
-  start.resize(file.gcount());
-  return start;
-}
-
-/// LZ4 and Zstandard have frames without data.
-bool is_skippable_frame(const std::string& start) {
-  return start.size() >= 4 && (start[0] & 0xF0) == 0x50 && start.compare(1, 3, "\x2a\x4d\x18") == 0;
-}
-
-/// By the bytes that formats begin with.
-Kind kind_of_magic(const std::string& start) {
-  constexpr std::string_view hdf5 = "\x89HDF\r\n\x1a\n";
-  for (std::size_t offset = 0; offset + hdf5.size() <= start.size(); offset = offset == 0 ? 512 : 2 * offset) {
-    if (start.compare(offset, hdf5.size(), hdf5) == 0) return Kind::hdf5;  // behind a user block, too
-  }
-  if (start.starts_with("PAR1")) return Kind::parquet;
-  if (start.starts_with("ARROW1") || start.starts_with("\xff\xff\xff\xff")) return Kind::arrow;
-  if (start.starts_with("\x1f\x8b") || start.starts_with("\x28\xb5\x2f\xfd") || start.starts_with("BZh") ||
-      start.starts_with("\xfd"
-                        "7zXZ")) {
-    return Kind::compressed;
-  }
-  if (start.starts_with("\x04\x22\x4d\x18") || is_skippable_frame(start)) return Kind::compressed;
-  if (start.starts_with("\x80\x02")) return Kind::pytorch;
-  if (start.starts_with("PK\x03\x04") || start.starts_with("PK\x05\x06")) {
-    return start.find("data.pkl") == std::string::npos ? Kind::zip : Kind::pytorch;  // torch.save writes archives
-  }
-  if (start.starts_with("GGUF")) return Kind::gguf;
-  if (start.starts_with("version https://git-lfs.github.com/spec/")) return Kind::git_lfs;
-  if (start.starts_with("\xff\xfe") || start.starts_with("\xfe\xff")) return Kind::utf16;
-  const bool has_header = start.size() > 9 && start[8] == '{' && start.substr(4, 4) == std::string(4, '\0');
-  return has_header ? Kind::safetensors : Kind::unknown;
-}
-
-/// Whether the first line is a whole object and not the first line of one.
-bool is_lines(std::string_view text) {
-  const std::string_view line = text.substr(0, text.find('\n'));
-  const std::size_t last = line.find_last_not_of(" \t\r");
-  return last != std::string_view::npos && line[last] == '}' && line.find(':') != std::string_view::npos;
-}
-
-/// Whether the first line that says something is `word:`, as in YAML.
-bool begins_as_yaml(std::string_view text) {
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    if (line.starts_with("---")) return true;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos || line.front() == '#') continue;
-    std::size_t end = 0;
-    while (end < line.size() && (std::isalnum(static_cast<unsigned char>(line[end])) != 0 || line[end] == '_')) ++end;
-    return end > 0 && end < line.size() && line[end] == ':' && line.find('=') == std::string_view::npos;
-  }
-  return false;
-}
-
-Kind kind_of_text(const fs::path& path, std::string_view start) {
-  const std::string extension = path.extension().string();
-  if (extension == ".csv" || extension == ".tsv") return Kind::csv;
-  const std::size_t first = start.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) return Kind::unknown;
-  const std::string_view text = start.substr(first);
-  if (text.front() == '{') {
-    const auto says = [&](std::string_view word) { return start.find(word) != std::string_view::npos; };
-    if (path.filename() == "config.json") return Kind::config_json;
-    if (is_lines(text)) return Kind::json_lines;
-    if (says("\"model_type\"") || says("\"architectures\"")) return Kind::config_json;
-    if (says("\"zero_optimization\"") || says("\"train_micro_batch_size_per_gpu\"")) return Kind::deepspeed_json;
-    return Kind::json;
-  }
-  if (text.front() == '[') {
-    const std::size_t second = text.find_first_not_of(" \t\r\n", 1);
-    const bool is_section = second == std::string_view::npos || text[second] == '_' ||
-                            std::isalpha(static_cast<unsigned char>(text[second])) != 0;
-    return is_section ? Kind::ini : Kind::json_array;
-  }
-  return extension == ".yaml" || extension == ".yml" || begins_as_yaml(text) ? Kind::yaml : Kind::unknown;
-}
-
-Kind kind_of(const std::string& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (error || !fs::exists(status)) return Kind::unknown;
-  if (fs::is_directory(status)) return kind_of_folder(path);
-  if (!fs::is_regular_file(status)) return Kind::unknown;
-  const std::string start = read_start(path);
-  const Kind kind = kind_of_magic(start);
-  return kind == Kind::unknown ? kind_of_text(path, start) : kind;
-}
-
 bool fits(Kind kind, Expected expected) {
   if (kind == Kind::unknown) return true;
   switch (expected) {
     case Expected::configuration:
       return kind == Kind::ini;
-    case Expected::json_lines:
-      return kind == Kind::json_lines || kind == Kind::json || kind == Kind::json_array;
+    case Expected::json_lines:  // a folder may hold some
+      return kind == Kind::json_lines || kind == Kind::json || kind == Kind::json_array || kind == Kind::folder ||
+             kind == Kind::dataset_folder || kind == Kind::shard_folder;
     case Expected::packed_shard:
       return kind == Kind::hdf5;
     case Expected::checkpoint:
@@ -266,21 +142,57 @@ std::string advice_for_configuration(Kind kind, const std::string& path) {
   }
 }
 
+std::string unpacked_by(const char* program, const std::string& path) {
+  return fmt::format("unpack it first, or pipe it in: `{} {} | sft-prepare --input - ...`", program, path);
+}
+
 std::string advice_for_json_lines(Kind kind, const std::string& path) {
+  const char* const write_lines = "write its records as JSON lines first, an object a line";
   switch (kind) {
     case Kind::compressed:
-      return fmt::format("unpack it first, or pipe it in: `xzcat {} | sft-prepare --input - ...`", path);
+      return "unpack it first";
+    case Kind::bzip2:
+      return unpacked_by("bzcat", path);
+    case Kind::xz:
+      return unpacked_by("xzcat", path);
+    case Kind::lz4:
+      return unpacked_by("lz4cat", path);
     case Kind::zip:
       return fmt::format("unpack it first, `unzip {}`, and name the files that were in it", path);
+    case Kind::tar:
+      return fmt::format("unpack it first, `tar -xf {}`, and name the files of records that were in it", path);
     case Kind::parquet:
-      return fmt::format("write it as JSON lines first: postprocess/parquet_to_jsonl.py {} --output FILE.jsonl", path);
+      return fmt::format(
+          "give it a name that ends in .parquet, or write it as JSON lines first: "
+          "postprocess/parquet_to_jsonl.py {} --output FILE.jsonl",
+          path);
     case Kind::arrow:
+      return "give it a name that ends in .arrow, or write it as JSON lines first";
     case Kind::csv:
     case Kind::dataset_folder:
+    case Kind::orc:
+    case Kind::avro:
+    case Kind::feather:
+    case Kind::sqlite:
       return "write it as JSON lines first, such as with to_json(PATH, orient='records', lines=True) in Python";
+    case Kind::lance:
+      return "write it as Parquet first, in Python: pyarrow.parquet.write_table(lance.dataset(PATH).to_table(), FILE)";
+    case Kind::mds:
+      return "write it as JSON lines first, in Python: each record of streaming.StreamingDataset(local=PATH), by "
+             "json.dumps";
+    case Kind::litdata:
+      return "write it as JSON lines first, in Python: each record of litdata.StreamingDataset(PATH), by json.dumps";
+    case Kind::megatron:
+      return R"(write its documents as JSON lines first, {"input_ids": [...]} a line, or take the text that they were made of)";
+    case Kind::numpy:
+    case Kind::pickle:
+      return write_lines;
+    case Kind::markup:
+      return "get the file itself: pages of a site, such as one that asks for a log-in, are no records";
     case Kind::hdf5:
     case Kind::shard_folder:
-      return "packed shards need no more preparation: name them in data.train_files of an .ini file";
+      return "packed shards need no more preparation: name them in data.train_files of an .ini file; of other HDF5 "
+             "files write the records as JSON lines";
     case Kind::config_json:
     case Kind::hub_folder:
       return "give files of records; --model_name_or_path takes the folder of a model";
@@ -303,7 +215,16 @@ std::string advice_for_shard(Kind kind, const std::string& path) {
     case Kind::arrow:
     case Kind::csv:
     case Kind::compressed:
+    case Kind::bzip2:
+    case Kind::xz:
+    case Kind::lz4:
     case Kind::zip:
+    case Kind::tar:
+    case Kind::numpy:
+    case Kind::lance:
+    case Kind::megatron:
+    case Kind::mds:
+    case Kind::litdata:
     case Kind::dataset_folder:
       return "write it as JSON lines, prepare those with sft-prepare, and set data.train_files = FOLDER/train-*.h5";
     default:
@@ -376,13 +297,21 @@ std::string advice(Kind kind, Expected expected, const std::string& path) {
   return {};
 }
 
+[[noreturn]] void refuse(Kind kind, Expected expected, const std::string& name, const std::string& path) {
+  throw_data_error(fmt::format("cannot use {} as {}", name, name_of(expected)), describe(kind),
+                   advice(kind, expected, path));
+}
+
 }  // namespace
 
 void require_kind(const std::string& path, Expected expected) {
   const Kind kind = kind_of(path);
-  if (fits(kind, expected)) return;
-  throw_data_error(fmt::format("cannot use {} as {}", path, name_of(expected)), describe(kind),
-                   advice(kind, expected, path));
+  if (!fits(kind, expected)) refuse(kind, expected, path, path);
+}
+
+void require_kind_of_bytes(const std::string& name, const std::string& start, Expected expected) {
+  const Kind kind = kind_of_bytes(start);
+  if (!fits(kind, expected)) refuse(kind, expected, name, "FILE");
 }
 
 bool is_table(const std::string& path) {

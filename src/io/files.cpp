@@ -2,7 +2,6 @@
 #include "sft/io/files.hpp"
 
 #include <fcntl.h>
-#include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -47,34 +46,7 @@ void write_synced(const std::string& path, const std::string& text) {
     throw_errno(fmt::format("cannot write {} to the disk", path), "free space on the disk");
 }
 
-/// The pattern whose longest part that is a folder stands for itself, also with brackets in its name.
-std::string with_literal_folder(const std::string& pattern) {
-  std::error_code ignored;
-  for (std::size_t end = pattern.rfind('/'); end != std::string::npos && end > 0; end = pattern.rfind('/', end - 1)) {
-    if (!fs::is_directory(pattern.substr(0, end), ignored)) continue;
-    std::string literal;
-    for (const char c : pattern.substr(0, end)) {
-      if (std::string_view("*?[]\\~").find(c) != std::string_view::npos) literal += '\\';
-      literal += c;
-    }
-    return literal + pattern.substr(end);
-  }
-  return pattern;
-}
-
 }  // namespace
-
-std::vector<std::string> expand_glob(const std::string& written) {
-  if (fs::exists(written)) return {written};
-  const std::string pattern = with_literal_folder(written);
-  glob_t matches{};
-  std::vector<std::string> paths;
-  if (::glob(pattern.c_str(), GLOB_TILDE, nullptr, &matches) == 0) {
-    paths.assign(matches.gl_pathv, matches.gl_pathv + matches.gl_pathc);
-  }
-  ::globfree(&matches);
-  return paths;
-}
 
 std::string read_file(const std::string& path) {
   std::error_code ignored;

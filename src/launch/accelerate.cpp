@@ -67,7 +67,8 @@ void add_block(const YAML::Node& map, Level level, const std::string& path, Fore
 void add_entry(const std::string& name, const YAML::Node& key, const YAML::Node& value, Level level,
                const std::string& path, ForeignFile& file) {
   const std::string place = place_of(key, path);
-  const std::string text = text_of(value);
+  const bool is_list_of_files = name.ends_with("_files") && value.IsSequence();  // their names may hold blanks
+  const std::string text = is_list_of_files ? json_of(value).dump() : text_of(value);
   if (value.IsMap() && std::ranges::find(blocks, name) != blocks.end())
     return add_block(value, Level::block, path, file);
   if ((name == "deepspeed_config_file" || name == "deepspeed") && is_block(value)) {

@@ -77,8 +77,10 @@ nlohmann::ordered_json dataset_of(const YAML::Node& entry, const std::string& pa
   for (const auto& item : entry) {
     const std::string name = item.first.as<std::string>(), value = text_of(item.second);
     const std::string shown = fmt::format("{}: {}", name, value);
-    if (name == "path" || name == "name" || name == "split" || name == "data_files") {
+    if (name == "path" || name == "name" || name == "split") {
       dataset[name] = value;
+    } else if (name == "data_files") {
+      dataset[name] = json_of(item.second);
     } else if (name == "type") {
       if (value == "completion") {
         dataset["type"] = "completion";

@@ -3,14 +3,16 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <filesystem>
-#include <string_view>
+#include <functional>
+#include <set>
 
+#include "launch/split_names.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/format.hpp"
 #include "sft/hub/folder.hpp"
-#include "sft/io/files.hpp"
+#include "sft/io/glob.hpp"
+#include "sft/launch/data_folder.hpp"
 
 namespace sft::launch {
 
@@ -18,136 +20,130 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Words of file names that mean a split, the first being its name.
-const std::array<std::vector<std::string>, 3> known_splits{
-    {{"train", "training"}, {"test", "testing", "eval", "evaluation"}, {"validation", "valid", "val", "dev"}}};
-
-std::vector<std::string> words_of_split(const std::string& split) {
-  for (const auto& words : known_splits) {
-    if (words.front() == split) return words;
-  }
-  return {split};
+/// Readers of files of the library `datasets`, whose names stand where a data set's would be.
+enum class Reader { none, known, other };
+Reader reader_of(const std::string& name) {
+  static const std::set<std::string> known{"", "json", "parquet", "arrow"};
+  static const std::set<std::string> others{"csv",         "text",        "xml",      "hdf5",        "pandas",
+                                            "sql",         "webdataset",  "lance",    "imagefolder", "eval",
+                                            "audiofolder", "videofolder", "pdffolder"};
+  if (known.contains(name)) return Reader::known;
+  return others.contains(name) ? Reader::other : Reader::none;
 }
 
-/// Whether one of the words stands in the text, with no letter or digit beside it.
-bool has_word(const std::string& text, const std::vector<std::string>& words) {
-  const auto is_inner = [&](std::size_t at) {
-    return at < text.size() && std::isalnum(static_cast<unsigned char>(text[at])) != 0;
-  };
-  return std::ranges::any_of(words, [&](const std::string& word) {
-    for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
-      if ((at == 0 || !is_inner(at - 1)) && !is_inner(at + word.size())) return true;
-    }
-    return false;
-  });
-}
-
-bool has_any_split(const std::string& text) {
-  return std::ranges::any_of(known_splits, [&](const auto& words) { return has_word(text, words); });
-}
-
-/// The files below the folder, as paths from it.
-std::vector<std::string> files_below(const fs::path& folder, const std::string& config) {
-  std::vector<std::string> found;
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder, ignored)) {
-    const std::string path = entry.path().lexically_relative(folder).string();  // in the hub cache it is a link
-    const bool is_part = config.empty() || has_word(path, {config});
-    if (entry.is_regular_file(ignored) && is_record_file(path) && is_part) found.push_back(path);
-  }
-  std::ranges::sort(found);
-  return found;
-}
-
-/// Whether it is a data set that `save_to_disk` of `datasets` left: one, or a folder for each split.
-bool is_saved(const fs::path& folder) {
-  std::error_code ignored;
-  return fs::exists(folder / "state.json", ignored);
-}
-bool holds_saved_splits(const fs::path& folder) {
-  std::error_code ignored;
-  return fs::exists(folder / "dataset_dict.json", ignored);
-}
-
-/// A saved data set is one input as a whole.
-std::vector<std::string> saved_split(const fs::path& folder, const std::string& split) {
-  if (is_saved(folder))
-    return split == "train" ? std::vector<std::string>{folder.string()} : std::vector<std::string>{};
-  if (is_saved(folder / split)) return {(folder / split).string()};
-  return {};
-}
-
-std::vector<std::string> files_of_split(const fs::path& folder, const Dataset& dataset) {
-  if (is_saved(folder) || holds_saved_splits(folder)) return saved_split(folder, dataset.split);
-  const std::vector<std::string> all = files_below(folder, dataset.config);
-  const std::vector<std::string> words = words_of_split(dataset.split);
-  std::vector<std::string> found;
-  const auto take = [&](const auto& belongs) {
-    for (const std::string& path : all) {
-      if (belongs(path)) found.push_back((folder / path).string());
-    }
-  };
-  take([&](const std::string& path) { return has_word(path, words); });
-  if (found.empty() && dataset.split == "train") take([](const std::string& path) { return !has_any_split(path); });
-  return found;
+/// Throws a configuration Error for a split that is a part or a sum of others.
+void refuse_slice(const std::string& split, const ChoiceOptions& options) {
+  if (split.find_first_of("[]+:%") == std::string::npos && split != "all") return;
+  throw_config_error(fmt::format("cannot take the split `{}`", split),
+                     "slices and sums of splits are not known: a split is read as a whole",
+                     fmt::format("name one split with {}; for a part of its records make a file of them, and "
+                                 "--eval_split holds some back",
+                                 options.split));
 }
 
 /// Throws a data Error unless a file that is named by itself is the split that is asked for: `train`, as in the library
 /// `datasets`, or what a word of its name says.
 void require_split(const std::string& file, const std::string& split) {
-  if (split == "train" || has_word(fs::path(file).filename().string(), words_of_split(split))) return;
+  if (split == "train" || names_split(file, split)) return;
   throw_data_error(fmt::format("there is no split `{}` in {}", split, file),
                    "a file that is named by itself is the split `train`, with all its records",
                    "leave the split out; for a part of the records make a file of them");
 }
 
-/// Files that are named, below the folder where it is not empty.
-std::vector<std::string> named_files(const fs::path& folder, const Dataset& dataset) {
-  std::vector<std::string> found;
-  for (const std::string& name : dataset.data_files) {
-    const std::string pattern = (folder / name).string();
-    const std::vector<std::string> files = io::expand_glob(pattern);
-    if (files.empty()) {
-      throw_data_error(fmt::format("cannot find the file {}", pattern), "there is none", "check --data_files");
-    }
-    for (const std::string& file : files) require_split(file, dataset.split);
-    found.insert(found.end(), files.begin(), files.end());
+/// The patterns of the split that is asked for; nothing where there is no such split and `is_optional`.
+std::vector<std::string> patterns_of(const Dataset& dataset, const ChoiceOptions& options, bool is_optional) {
+  const auto found = std::ranges::find(dataset.data_files, dataset.split, &FilesOfSplit::split);
+  if (found != dataset.data_files.end()) return found->files;
+  if (is_optional) return {};
+  if (dataset.data_files.size() == 1 && dataset.data_files.front().split == "train") {
+    return dataset.data_files.front().files;
   }
+  refuse_missing_split("data_files", dataset.split, dataset.data_files, options);
+}
+
+/// Files that a pattern names, below the folder where it is not empty.
+std::vector<std::string> files_named(const std::string& pattern, const std::string& folder) {
+  const std::string shown = folder.empty() ? pattern : (fs::path(folder) / pattern).string();
+  if (pattern.find("://") != std::string::npos) {
+    throw_data_error(fmt::format("cannot read {}", pattern), "data files are read from disks alone",
+                     "download it, and name the file in --data_files");
+  }
+  const std::vector<std::string> files = io::expand_glob_in(folder, pattern);
+  if (files.empty())
+    throw_data_error(fmt::format("cannot find the file {}", shown), "there is none", "check --data_files");
+  std::error_code ignored;
+  if (files.size() == 1 && fs::is_directory(files.front(), ignored)) {
+    throw_data_error(fmt::format("cannot read {} as a file", shown), "it is a folder",
+                     fmt::format("name its files, such as {}/*.jsonl, or give it as the data set", pattern));
+  }
+  return files;
+}
+
+FoundFiles named_files(const std::string& folder, const Dataset& dataset, const ChoiceOptions& options,
+                       bool is_optional) {
+  FoundFiles found;
+  std::vector<std::string> of_globs;
+  std::set<std::string> seen;
+  for (const std::string& pattern : patterns_of(dataset, options, is_optional)) {
+    for (const std::string& file : files_named(pattern, folder)) {
+      std::error_code ignored;
+      const bool is_named = fs::exists(fs::path(folder) / pattern, ignored);
+      if (fs::is_directory(file, ignored) || !seen.insert(file).second) continue;
+      found.files.push_back(file);
+      if (!is_named) of_globs.push_back(file);
+    }
+  }
+  leave_out_other_formats(of_globs, folder.empty() ? "data_files" : folder, found);
+  const bool is_list =
+      std::ranges::find(dataset.data_files, dataset.split, &FilesOfSplit::split) == dataset.data_files.end();
+  if (is_list) std::ranges::for_each(found.files, [&](const auto& file) { require_split(file, dataset.split); });
   return found;
 }
 
-/// Names of the hub's readers of files, where a data set's name would be.
-bool is_reader(const std::string& name) { return name.empty() || name == "json" || name == "parquet"; }
+constexpr std::size_t most_listed = 12;
+
+template <class Item, class Text>
+std::string list(const std::vector<Item>& items, const Text& text) {
+  std::vector<std::string> texts;
+  for (const Item& item : items) {
+    if (texts.size() < most_listed) texts.push_back(text(item));
+  }
+  if (items.size() > most_listed) texts.push_back(fmt::format("and {} more", items.size() - most_listed));
+  return fmt::format("{}: {}", plural(std::ssize(items), "file"), fmt::join(texts, ", "));
+}
 
 }  // namespace
 
-bool is_record_file(const std::string& path) {
-  static constexpr std::array<std::string_view, 8> endings{".jsonl",     ".json",     ".jsonl.gz", ".json.gz",
-                                                           ".jsonl.zst", ".json.zst", ".parquet",  ".arrow"};
-  const std::string name = fs::path(path).filename().string();
-  return name != "dataset_infos.json" &&
-         std::ranges::any_of(endings, [&](std::string_view ending) { return name.ends_with(ending); });
-}
-
-std::vector<std::string> find_files(const Dataset& dataset, bool is_optional) {
+FoundFiles find_files(const Dataset& dataset, const ChoiceOptions& options, bool is_optional) {
+  refuse_slice(dataset.split, options);
+  const Reader reader = reader_of(dataset.name);
+  if (reader == Reader::other) {
+    throw_data_error(
+        fmt::format("cannot read files with `{}`", dataset.name), "sft-prepare reads JSON, Parquet and Arrow",
+        "write the records as JSON lines, such as with to_json(PATH, orient='records', lines=True) in Python");
+  }
+  if (reader == Reader::known && dataset.data_files.empty()) {
+    throw_data_error(fmt::format("`{}` names no files", dataset.name), "it is a reader of the library `datasets`",
+                     "name them with --data_files");
+  }
+  if (reader == Reader::known) return named_files(dataset.data_dir, dataset, options, is_optional);
   std::error_code ignored;
-  if (is_reader(dataset.name)) return named_files("", dataset);
   if (fs::is_regular_file(dataset.name, ignored)) {
+    if (is_optional) return {};
     require_split(dataset.name, dataset.split);
-    return {dataset.name};
+    return {.files = {dataset.name}, .left_out = {}};
   }
   const fs::path folder =
       fs::is_directory(dataset.name, ignored) ? dataset.name : hub::find_dataset_folder(dataset.name);
-  if (!dataset.data_files.empty()) return named_files(folder, dataset);
-  std::vector<std::string> files = files_of_split(folder, dataset);
-  if (files.empty() && !is_optional) {
-    throw_data_error(
-        fmt::format("{} has no files of the split `{}`", dataset.name, dataset.split),
-        fmt::format("looked for .jsonl, .json, .parquet and .arrow below {}, and for what save_to_disk leaves",
-                    folder.string()),
-        "name them with --data_files, or the split with --dataset_train_split");
-  }
-  return files;
+  if (!dataset.data_files.empty())
+    return named_files((folder / dataset.data_dir).string(), dataset, options, is_optional);
+  return files_of_folder(folder.string(), dataset, options, is_optional);
+}
+
+std::string list_of(const std::vector<std::string>& files) { return list(files, std::identity()); }
+
+std::string list_of(const std::vector<LeftOut>& left_out) {
+  return list(left_out, [](const LeftOut& item) { return fmt::format("{} ({})", item.file, item.why); });
 }
 
 }  // namespace sft::launch

@@ -39,7 +39,7 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
 }
 
 /// The words of a line before its comment; blanks around `=` are none.
-std::vector<std::string> words_of(const std::string& text) {
+std::vector<std::string> fields_of(const std::string& text) {
   std::string joined;
   for (const char c : text.substr(0, text.find('#'))) {
     if (c == '=') {
@@ -91,7 +91,7 @@ Hosts read_hostfile(const std::string& path) {
   int number = 0;
   for (std::string line; std::getline(text, line);) {
     ++number;
-    const std::vector<std::string> words = words_of(line);
+    const std::vector<std::string> words = fields_of(line);
     if (words.empty()) continue;
     lines.emplace_back(number, read_line(words));
     ++times[lines.back().second.host];

@@ -12,29 +12,6 @@
 
 namespace sft::launch {
 
-namespace {
-
-nlohmann::ordered_json json_of(const YAML::Node& node) {
-  if (node.IsSequence()) {
-    nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    for (const YAML::Node& item : node) list.push_back(json_of(item));
-    return list;
-  }
-  if (node.IsMap()) {
-    nlohmann::ordered_json map = nlohmann::ordered_json::object();
-    for (const auto& entry : node) map[entry.first.as<std::string>()] = json_of(entry.second);
-    return map;
-  }
-  if (!node.IsScalar()) return nullptr;
-  const std::string text = node.Scalar();
-  const bool is_quoted = node.Tag() == "!";
-  const nlohmann::ordered_json parsed =
-      is_quoted ? nlohmann::ordered_json() : nlohmann::ordered_json::parse(text, nullptr, false);
-  return parsed.is_number() || parsed.is_boolean() ? parsed : nlohmann::ordered_json(text);
-}
-
-}  // namespace
-
 YAML::Node load_map(const std::string& path) {
   std::string text = io::read_file(path);
   if (path.ends_with(".json")) std::ranges::replace(text, '\t', ' ');  // YAML knows no tabs before a key
@@ -54,6 +31,25 @@ YAML::Node load_map(const std::string& path) {
 
 std::string place_of(const YAML::Node& node, const std::string& path) {
   return fmt::format("in {}:{}", path, node.Mark().line + 1);
+}
+
+nlohmann::ordered_json json_of(const YAML::Node& node) {
+  if (node.IsSequence()) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const YAML::Node& item : node) list.push_back(json_of(item));
+    return list;
+  }
+  if (node.IsMap()) {
+    nlohmann::ordered_json map = nlohmann::ordered_json::object();
+    for (const auto& entry : node) map[entry.first.as<std::string>()] = json_of(entry.second);
+    return map;
+  }
+  if (!node.IsScalar()) return nullptr;
+  const std::string text = node.Scalar();
+  const bool is_quoted = node.Tag() == "!";
+  const nlohmann::ordered_json parsed =
+      is_quoted ? nlohmann::ordered_json() : nlohmann::ordered_json::parse(text, nullptr, false);
+  return parsed.is_number() || parsed.is_boolean() ? parsed : nlohmann::ordered_json(text);
 }
 
 std::string text_of(const YAML::Node& node) {

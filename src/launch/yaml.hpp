@@ -4,6 +4,7 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "sft/launch/foreign_file.hpp"
@@ -15,6 +16,9 @@ namespace sft::launch {
 
 /// "in FILE:LINE" of a node.
 [[nodiscard]] std::string place_of(const YAML::Node& node, const std::string& path);
+
+/// The same as JSON. Texts without quotes that JSON has as numbers or truth values become these.
+[[nodiscard]] nlohmann::ordered_json json_of(const YAML::Node& node);
 
 /// The value as a setting writes it: "none" for null, items of a list behind one another, JSON for what is nested
 /// deeper.

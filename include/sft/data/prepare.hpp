@@ -3,6 +3,7 @@
 // The whole way from files of records to packed shard files: what sft-prepare does.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -18,12 +19,15 @@ namespace sft::data {
 struct PrepareOptions {
   static constexpr std::int64_t no_max_length = 0;
 
-  std::vector<std::string> inputs;  ///< files, folders, globs, and "-" for standard input
-  /// Names of inputs and of files in them that stand in for others, such as JSON lines made of a Parquet file: messages
-  /// and the attribute `source` call them so. Record n stands on line n of such a file.
+  std::vector<std::string> inputs;  ///< files, globs of them, and "-" for standard input
+  /// Of each of `inputs` the number, from 0 without gaps, of the group of files that it belongs to. Empty: each is one.
+  std::vector<std::size_t> input_groups = {};
+  /// The files among `inputs` that stand in for others, such as JSON lines made of a Parquet file, and the names of these:
+  /// messages name them. Record n of the file stands on its line n.
   std::map<std::string, std::string> stands_for = {};
-  /// Shares of the inputs, one for each, in records: of every input so many of its first records are taken that the
-  /// shares hold and one input is used up. Empty: all of all.
+  std::string source = {};  ///< what the shards say that they were made of; empty: the inputs
+  /// Shares of the groups, one for each, in records: of every group so many of its first records are taken that the
+  /// shares hold and one group is used up. Empty: all of all.
   std::vector<double> input_weights = {};
   std::string output;  ///< folder
   TextOptions text = {};

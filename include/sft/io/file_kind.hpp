@@ -14,6 +14,8 @@ enum class Expected { configuration, json_lines, packed_shard, checkpoint, model
 /// and what to do. Does nothing where the path is missing or its kind is unknown: the reader's own error tells more.
 void require_kind(const std::string& path, Expected expected);
 
+/// The same of the first bytes of what has no path, such as standard input, which the message calls `name`.
+void require_kind_of_bytes(const std::string& name, const std::string& start, Expected expected);
 /// Whether a regular file begins as Parquet and Arrow files do, whatever its name.
 [[nodiscard]] bool is_table(const std::string& path);
 

@@ -9,7 +9,9 @@
 
 namespace sft::io {
 
-/// Paths that match `pattern` (a path or a shell glob), sorted. Empty when none does.
+/// Paths that match `pattern` (a path or a shell glob), sorted. Empty when none does. A part that is `**` stands for
+/// any folders, at the end for the files in them. Names that begin with `.` or `__` match where the pattern writes
+/// that.
 [[nodiscard]] std::vector<std::string> expand_glob(const std::string& pattern);
 /// The whole file; a data Error names it when it cannot be read. A pipe, which might never end, is refused.
 [[nodiscard]] std::string read_file(const std::string& path);

@@ -1,27 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// From the names of data sets to the files of their records.
+// From the names of data sets to the files of their records, as the library `datasets` finds them.
 
 #include <string>
 #include <vector>
 
 namespace sft::launch {
 
+/// The files of one split, or patterns that name them.
+struct FilesOfSplit {
+  std::string split;
+  std::vector<std::string> files;
+};
+
 /// A data set as TRL's commands name it.
 struct Dataset {
   std::string name = {};        ///< a file, a folder, org/name in the hub cache, or empty with `data_files`
-  std::string config = {};      ///< a part of it; empty: all
-  std::string split = "train";  ///< what is trained on
-  std::vector<std::string> data_files = {};  ///< files of it, or by themselves; globs are expanded
+  std::string config = {};      ///< a part of it; empty: the one that its card takes for the default
+  std::string split = "train";  ///< what is read
+  std::string data_dir = {};    ///< a folder in it that is the data set; empty: all of it
+  std::vector<FilesOfSplit> data_files = {};  ///< files of it, or by themselves, by split; globs are expanded
 };
 
-/// Whether files of this name hold records that sft-prepare reads.
-[[nodiscard]] bool is_record_file(const std::string& path);
+/// The options by which a user of this program chooses, for messages.
+struct ChoiceOptions {
+  const char* split = "--dataset_train_split";
+  const char* config = "--dataset_config";
+};
 
-/// The files of a split, in the order of their names. In a folder they are known as the hub knows them: by the word
-/// `train`, `test`, `validation` (or its like) in the name of a file or of a folder above it; what has none of these is
-/// for training. Files that are named by themselves are `train`, or what their names say. Throws a data Error where
-/// there are none, unless `is_optional`, and where a file that is named is another split.
-[[nodiscard]] std::vector<std::string> find_files(const Dataset& dataset, bool is_optional = false);
+/// A file that looks like data and is not read.
+struct LeftOut {
+  std::string file, why;
+};
+
+struct FoundFiles {
+  std::vector<std::string> files;  ///< in the order of reading
+  std::vector<LeftOut> left_out;   ///< of the same folder
+};
+
+/// The files of a split. A folder is sorted as `datasets` 5 does it: by the `configs` of its card (README.md) where it
+/// has some, else by the words `train`, `test`, `validation` and their like in the names of folders or files; where no
+/// name has one, all are `train`. Names that begin with `.` or `__` are left out, and of several formats all but the
+/// most common one. A folder that save_to_disk left is one input as a whole. Files that are named by themselves are
+/// `train`, or what their names say. Throws a data Error where there are none, unless `is_optional`, where a choice is
+/// open, and where a file that is named is another split; a configuration Error for a slice of a split.
+[[nodiscard]] FoundFiles find_files(const Dataset& dataset, const ChoiceOptions& options = {},
+                                    bool is_optional = false);
+
+/// "2 files: a.jsonl, b.jsonl", the first dozen of them.
+[[nodiscard]] std::string list_of(const std::vector<std::string>& files);
+/// "2 files: a.csv (CSV), test.jsonl (split test)", the first dozen of them.
+[[nodiscard]] std::string list_of(const std::vector<LeftOut>& left_out);
 
 }  // namespace sft::launch

@@ -28,8 +28,9 @@ struct HubUpload {
 struct Request {
   std::string model, model_revision = "main";
   std::vector<Dataset> train, eval;  ///< eval: named for evaluation alone
-  std::string test_split = "test";   ///< of the data sets in `train`, for evaluation
-  std::string prepared_dir;          ///< where prepared rows are kept; empty: the cache
+  std::optional<std::string>
+      test_split;            ///< of the data sets in `train`, for evaluation; none: `test`, if there is one
+  std::string prepared_dir;  ///< where prepared rows are kept; empty: the cache
   std::optional<int> num_processes, num_machines;
   bool is_single_process = false;          ///< whatever num_processes says (distributed_type: "NO")
   std::optional<int> threads_per_process;  ///< OMP_NUM_THREADS

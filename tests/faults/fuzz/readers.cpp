@@ -133,7 +133,7 @@ std::string read_tokenizer(const std::string& folder) {
 /// As sft-prepare reads a folder of records, with a conversation among them.
 std::string read_records(const std::string& folder) {
   data::PrepareOptions options;
-  options.inputs = {folder};
+  options.inputs = {folder + "/*.json*"};
   options.output = folder + "/packed";
   options.max_length = 256;
   options.num_threads = 1;

@@ -56,7 +56,7 @@ BOOST_AUTO_TEST_CASE(paths_have_variables_and_texts_have_none) {
   ::setenv("HOME", "/home/me", 1);
   const apps::PrepareCommand command =
       command_with({"--input", "$SFT_TEST_FOLDER/b c.jsonl", "--model_name_or_path", "~/model", "--eos_token", "$x"});
-  BOOST_TEST(command.options.inputs == (std::vector<std::string>{"a.jsonl", "/data/b c.jsonl"}),
+  BOOST_TEST(command.records.inputs == (std::vector<std::string>{"a.jsonl", "/data/b c.jsonl"}),
              boost::test_tools::per_element());
   BOOST_TEST(command.model == "/home/me/model");
   BOOST_TEST(command.options.text.eos_token == "$x");
