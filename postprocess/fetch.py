@@ -25,7 +25,8 @@ from pathlib import Path
 
 from table_values import plain
 
-DATA_FILES = ["*.jsonl", "*.json", "*.jsonl.gz", "*.json.gz", "*.jsonl.zst", "*.json.zst", "*.parquet", "README.md"]
+DATA_FILES = [f"*.{name}{packed}" for name in ("jsonl", "json", "ndjson") for packed in ("", ".gz", ".zst")] + [
+    "*.parquet", "*.arrow", "README.md", ".huggingface.yaml"]
 MODEL_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "LICENSE*", "NOTICE*"]
 
 
@@ -99,7 +100,7 @@ def fetch_data_files(options: argparse.Namespace) -> None:
 
     folder = Path(snapshot_download(options.name, repo_type="dataset", revision=options.revision,
                                     allow_patterns=DATA_FILES))
-    if not any(path.name != "README.md" for path in folder.rglob("*") if path.is_file()):
+    if not any(path.name not in ("README.md", ".huggingface.yaml") for path in folder.rglob("*") if path.is_file()):
         fail(f"{options.name} has no files of JSON or Parquet: give --output FILE.jsonl, which lets `datasets` read it")
     print(folder)
 

@@ -28,8 +28,7 @@ std::vector<ForeignRow> foreign_rows_of_prepare() {
       {"dataset_train_split", {{"*", "split=*"}}, "", ""},
       {"dataset_config_name", {{"none", ""}, {"*", "dataset_config=*"}}, "", ""},
       {"dataset_test_split revision", nothing, files,
-       "leave it out; `postprocess/fetch.py dataset NAME --config NAME --split NAME --output FILE.jsonl` downloads a "
-       "part"},
+       "give --split NAME with --input FOLDER; `postprocess/fetch.py dataset NAME --revision NAME` downloads another"},
       {"datasets dataset train_dataset data_dir eval_dataset", nothing, files,
        "give --input FILE, once for each; --input_weight mixes them"},
       {"fraction", nothing, "several inputs are mixed by weights", "give --input_weight, once for each --input"},

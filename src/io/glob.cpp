@@ -76,11 +76,13 @@ std::vector<std::string> expand(const std::string& pattern) {
   return paths;
 }
 
-/// How many parts of the path begin with `__`.
-std::ptrdiff_t num_private_parts(const std::string& path) {
+/// How many parts of the path a pattern has to write: those that begin with `__`, `.` and `..`.
+std::ptrdiff_t num_literal_parts(const std::string& path) {
   const fs::path parts(path);
-  return std::count_if(parts.begin(), parts.end(),
-                       [](const fs::path& part) { return part.string().starts_with("__"); });
+  return std::ranges::count_if(parts, [](const fs::path& part) {
+    const std::string& name = part.native();
+    return name.starts_with("__") || name == "." || name == "..";
+  });
 }
 
 }  // namespace
@@ -93,8 +95,8 @@ std::vector<std::string> expand_glob_in(const std::string& folder, const std::st
   std::error_code ignored;
   if (fs::exists(whole, ignored)) return {whole};
   std::vector<std::string> paths = expand(is_below ? escaped(joined(folder, "")) + pattern : pattern);
-  const std::ptrdiff_t num_asked = num_private_parts(whole);
-  std::erase_if(paths, [&](const std::string& path) { return num_private_parts(path) != num_asked; });
+  const std::ptrdiff_t num_asked = num_literal_parts(whole);
+  std::erase_if(paths, [&](const std::string& path) { return num_literal_parts(path) != num_asked; });
   std::ranges::sort(paths);
   const auto [first, last] = std::ranges::unique(paths);
   paths.erase(first, last);

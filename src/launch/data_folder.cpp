@@ -207,15 +207,16 @@ std::vector<LeftOut> left_out_of(const std::vector<std::string>& files, const st
                    listing.others.empty()
                        ? "none ends in .jsonl, .json, .ndjson, .parquet or .arrow"
                        : fmt::format("there is {} ({})", listing.others.front().file, listing.others.front().why),
-                   "name the files themselves");
+                   "name the files themselves, or write their records as JSON lines or Parquet");
 }
 
 }  // namespace
 
 void refuse_missing_split(const std::string& owner, const std::string& split, const std::vector<FilesOfSplit>& splits,
                           const ChoiceOptions& options) {
-  throw_data_error(fmt::format("{} has no split `{}`", owner, split), fmt::format("it has {}", names_of(splits)),
-                   fmt::format("choose one with {}", options.split));
+  throw_data_error(fmt::format("{} has no split `{}`", owner, split),
+                   splits.empty() ? "no file of records is there" : fmt::format("it has {}", names_of(splits)),
+                   splits.empty() ? "check the folder and its card" : fmt::format("choose one with {}", options.split));
 }
 
 void leave_out_other_formats(const std::vector<std::string>& files, const std::string& owner, FoundFiles& found) {

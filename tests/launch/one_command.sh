@@ -26,6 +26,8 @@ check 'it shows the .ini file' grep -qx 'zero_stage = 3' out
 check 'and the data that it will evaluate on' grep -q '^eval_files = ' out
 check 'and the commands' grep -q 'sft-run -n 16 never/launch.ini' out
 check 'of two calls of sft-prepare' test "$(grep -c '/sft-prepare --input' out)" -eq 2
+check 'and says which files it reads' grep -qx '# trains on 1 file: set/train.jsonl; left out 1 file: set/test.jsonl (split test)' out
+check 'for evaluation, too' grep -q '^# evaluates on 1 file: set/test.jsonl; left out' out
 check 'and does nothing' test ! -e never -a ! -e cache
 
 succeeds 'one command' "${launch[@]}" --output_dir first
@@ -107,7 +109,7 @@ cat >recipe.yaml <<'YAML'
 model_name_or_path: tiny/model
 datasets:
 - path: json
-  data_files: pairs.jsonl
+  data_files: {train: pairs.jsonl}
 accelerate_config: zero2
 max_length: 64
 packing: true

@@ -90,7 +90,7 @@ prepare --input chats.jsonl --input chats.jsonl
 refused 3 'named twice'
 mkdir empty
 prepare --input empty
-refused 3 "no input in the folder 'empty'"
+refused 3 'there is no file of records in the folder empty \(none ends in \.jsonl'
 prepare --input chats.jsonl --max_lenght 128
 refused 2 'no option --max_lenght .*did you mean --max_length'
 prepare --input chats.jsonl --learning_rate 1
@@ -128,7 +128,34 @@ gzip -c chats.jsonl >folder/a.jsonl.gz
 prepare --input folder --max_length 128
 says '^  records +80$'
 prepare --input - --max_length 128 <folder/a.jsonl.gz
-says '^  records +40$'
+says '^  records +40$' '^  read +1 file: -$'
+
+# The files of a folder, as sft-launch sorts them
+mkdir -p sorted/.ipynb_checkpoints sorted/sub
+cp chats.jsonl sorted/train.jsonl
+for file in test.jsonl notes.csv sub/train-2.jsonl .ipynb_checkpoints/train-checkpoint.jsonl; do
+  tail -n 4 chats.jsonl >"sorted/$file"
+done
+prepare --input sorted --max_length 128
+says '^  records +44$' '^  read +2 files: sorted/sub/train-2\.jsonl, sorted/train\.jsonl$' \
+  '^  not read +3 files: .*/train-checkpoint\.jsonl \(hidden\), sorted/notes\.csv \(CSV\), sorted/test\.jsonl \(split test\)$'
+prepare --input sorted --split test --max_length 128 --json
+says '"num_records": *4,' '^    "sorted/test\.jsonl"$' '"why": *"split train"'
+prepare --input sorted --dataset_train_split dev
+refused 3 'sorted has no split `dev` \(it has train, test\): choose one with --split'
+prepare --input sorted --split 'train[:50%]'
+refused 2 'slices and sums of splits are not known'
+prepare --input chats.jsonl --split train
+refused 2 '--split is given, and no --input is a folder'
+prepare --input 'sorted/**/*.jsonl' --input chats.jsonl --input_weight 1 --input_weight 1 --max_length 128
+says '^  records +88$' '^  read +4 files:' '^  left out +8 '
+printf -- '---\nconfigs:\n- config_name: one\n  data_files: train.jsonl\n- config_name: two\n  data_files: sub/*\n---\n' >sorted/README.md
+prepare --input sorted
+refused 3 'several configs \(its card has one, two, .*--dataset_config'
+prepare --input sorted --dataset_config two --max_length 128
+says '^  records +4$' '^  read +1 file: sorted/sub/train-2\.jsonl$'
+printf 'BZh91AY' | prepare --input -
+refused 3 'cannot use standard input as JSON lines \(it is compressed with bzip2\).*`bzcat FILE'
 
 # Bad records
 { cat chats.jsonl; echo '{"text": 7}'; echo '{"text"'; } >bad.jsonl

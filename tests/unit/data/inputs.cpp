@@ -111,14 +111,14 @@ BOOST_AUTO_TEST_CASE(lines_arrays_and_compressed_files_hold_the_same_records) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(folders_and_globs_are_taken_in_order) {
+BOOST_AUTO_TEST_CASE(globs_are_taken_in_order) {
   write("data/b.jsonl", letters('c', 'd'));
   write("data/a.json.gz", gzipped(letters('a', 'b')));
   write("data/c.jsonl.zst", zstandard(letters('e', 'e')));
   write("data/notes.txt", "no data");
   write("more.jsonl", letters('x', 'y'));
-  BOOST_TEST(letters_from({folder.file("data")}) == "abcde");
-  BOOST_TEST(letters_from({folder.file("more.jsonl"), folder.file("dat*")}) == "xyabcde");
+  BOOST_TEST(letters_from({folder.file("more.jsonl"), folder.file("data/*.js*")}) == "xyabcde");
+  BOOST_TEST(mentions(error_of({folder.file("data")}), {"it is a folder"}));
 }
 
 BOOST_AUTO_TEST_CASE(damaged_inputs_are_named) {
@@ -137,6 +137,10 @@ BOOST_AUTO_TEST_CASE(damaged_inputs_are_named) {
   BOOST_TEST(mentions(error_of({folder.file("flipped.gz")}), {"flipped.gz", "damaged"}));
   BOOST_TEST(mentions(error_of({folder.file("cut.zst")}), {"cut.zst", "end early"}));
   BOOST_TEST(mentions(error_of({folder.file("cut-parallel.zst")}), {"cut-parallel.zst", "end early"}));
+  write("long.zst", std::string("\x28\xb5\x2f\xfd\0\xa8\1\0\0", 9));  // a window of 2 GiB
+  write("dictionary.zst", std::string("\x28\xb5\x2f\xfd\1\x58\7\1\0\0", 10));
+  BOOST_TEST(mentions(error_of({folder.file("long.zst")}), {"further than 128 MiB", "zstd -dc --long=31"}));
+  BOOST_TEST(mentions(error_of({folder.file("dictionary.zst")}), {"packed with a dictionary", "-D DICTIONARY"}));
   BOOST_TEST(mentions(error_of({folder.file("open.json")}), {"open.json:1", "does not end"}));
   BOOST_TEST(mentions(error_of({folder.file("comma.json")}), {"comma.json:1", "not JSON"}));
   BOOST_TEST(mentions(error_of({folder.file("empty.json")}), {"empty.json:2", "missing between two commas"}));
@@ -215,6 +219,12 @@ BOOST_AUTO_TEST_CASE(weights_mix_inputs_until_one_is_used_up) {
   options.input_weights = {5.0, 1.0};
   (void)prepare_again();
   BOOST_TEST(letters_of() == "abcdefghijpq");
+  options.inputs.push_back(folder.file("c.jsonl"));
+  write("c.jsonl", letters('x', 'z'));
+  options.input_groups = {0, 1, 1};
+  options.input_weights = {1, 1};
+  (void)prepare_again();
+  BOOST_TEST(letters_of() == "abcdefgpqrsxyz");
   options.input_weights = {1};
   BOOST_CHECK_THROW((void)prepare_again(), sft::Error);
   options.input_weights = {1, 0};

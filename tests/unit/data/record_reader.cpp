@@ -85,7 +85,8 @@ std::vector<InputSpan> divide(const std::vector<std::string>& files, int num_ran
   std::vector<std::jthread> threads;
   for (int rank = 0; rank < num_ranks; ++rank) {
     threads.emplace_back([&, rank] {
-      std::vector<InputSpan> own = sft::data::divide_inputs({{"", files}}, ThreadOfTeam(messages, meeting, rank));
+      std::vector<InputSpan> own =
+          sft::data::divide_inputs({sft::data::InputGroup{files}}, ThreadOfTeam(messages, meeting, rank));
       if (rank + 1 == num_ranks) spans = std::move(own);
     });
   }
@@ -175,7 +176,7 @@ BOOST_AUTO_TEST_CASE(who_is_alone_reads_files_as_they_are) {
   const sft::test::TemporaryFolder folder;
   std::ofstream(folder.file("a.jsonl")) << std::string(1 << 20, '\n') << "{}\n";
   const std::vector<InputSpan> spans =
-      sft::data::divide_inputs({{"", {folder.file("a.jsonl"), "-"}}}, sft::data::Team());
+      sft::data::divide_inputs({sft::data::InputGroup{{folder.file("a.jsonl"), "-"}}}, sft::data::Team());
   BOOST_TEST_REQUIRE(spans.size() == 2U);
   BOOST_TEST(!spans[0].is_part);
   BOOST_TEST(spans[0].size_bytes == (1 << 20) + 3);

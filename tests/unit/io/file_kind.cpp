@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(another_kind_for_packed_data) {
   says(folder.file("m.safetensors", std::string("\x50\0\0\0\0\0\0\0", 8) + "{\"a\": 1}"), "it is a safetensors file");
   folder.file("data/train-00000.h5", hdf5);
   says(folder.path("data"), "set data.train_files = " + folder.path("data") + "/train-*.h5");
-  folder.file("hub/config.json", "{}");
+  folder.file("hub/config.json", R"({"model_type": "llama"})");
   says(folder.path("hub"), "it is a hub folder");
 }
 
@@ -103,7 +103,14 @@ BOOST_AUTO_TEST_CASE(another_kind_for_json_lines) {
     check_says(misfit(path, Expected::json_lines), part);
   };
   says(folder.file("x.parquet", "PAR1...."), "postprocess/parquet_to_jsonl.py ");
-  says(folder.file("x.jsonl.gz", "\x1f\x8b...."), "xzcat ");
+  says(folder.file("x.jsonl.gz", "\x1f\x8b...."), "unpack it first");
+  const std::string bzip2 = folder.file("x.jsonl.bz2", "BZh91AY");
+  says(bzip2,
+       "it is compressed with bzip2): unpack it first, or pipe it in: `bzcat " + bzip2 + " | sft-prepare --input -");
+  says(folder.file("x.jsonl.xz",
+                   "\xfd"
+                   "7zXZ"),
+       "`xzcat ");
   says(folder.file("x.h5", hdf5), "packed shards need no more preparation");
   says(folder.file("config.json", "{}"), "--model_name_or_path takes the folder of a model");
   says(folder.file("z.jsonl", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n"), "`git lfs pull`");
@@ -112,17 +119,54 @@ BOOST_AUTO_TEST_CASE(another_kind_for_json_lines) {
   says(folder.file("x.zip", "PK\x03\x04...."), "it is a ZIP archive): unpack it first, `unzip ");
   says(folder.file("empty.zip", "PK\x05\x06...."), "it is a ZIP archive");
   says(folder.file("x.pt", std::string("PK\x03\x04", 4) + "........archive/data.pkl"), "it is a PyTorch file");
-  says(folder.file("x.lz4", "\x04\x22\x4d\x18...."), "it is compressed");
+  says(folder.file("x.lz4", "\x04\x22\x4d\x18...."), "`lz4cat ");
   says(folder.file("y.lz4", "\x5f\x2a\x4d\x18...."), "it is compressed");
   says(folder.file("x.ini", "[model]\n"), "it is an .ini file");
+  says(folder.file("pages.jsonl", "<!DOCTYPE html>"), "it is HTML or XML");
+  says(folder.file("x.npy", "\x93NUMPY"), "it is an array of NumPy");
+  says(folder.file("x.pkl", "\x80\x04..."), "it is a pickle of Python");
+  says(folder.file("x.db", std::string("SQLite format 3\0", 16)), "it is a database of SQLite");
+  says(folder.file("x.avro", "Obj\x01"), "it is an Avro file");
+  says(folder.file("x.orc", "ORC"), "it is an ORC file");
   for (const char* array : {"[]", "[ ]", "[[1]]", "[1, 2]", "[{}]", "[\"a\"]"}) {
     BOOST_TEST(misfit(folder.file("array.json", array), Expected::json_lines) == "");
   }
 }
 
+BOOST_AUTO_TEST_CASE(data_sets_of_other_trainers) {
+  const Folder folder;
+  const auto says = [&](const std::string& path, const std::string& part) {
+    check_says(misfit(path, Expected::json_lines), part);
+  };
+  const std::string tar = folder.file("wds/shard-0", std::string(257, '\0') + "ustar");
+  says(tar, "it is a tar archive, as WebDataset has them): unpack it first, `tar -xf " + tar);
+  says(folder.file("wds/0.tar.gz", "\x1f\x8b...."), "it is a tar archive");
+  folder.file("t.lance/_versions/1.manifest", "");
+  folder.file("t.lance/data/0.lance", "");
+  says(folder.path("t.lance"), "it is a table of Lance): write it as Parquet first");
+  says(folder.path("t.lance/data/0.lance"), "it is a table of Lance");
+  says(folder.file("m/text_document.idx", std::string("MMIDIDX\0\0\1", 10)), "Megatron, .bin and .idx");
+  says(folder.file("m/text_document.bin", "\1\2"), "Megatron, .bin and .idx");
+  says(folder.file("mds/index.json", R"({"shards": [], "version": 2})"), "it is an MDS data set");
+  says(folder.file("mds/shard.00000.mds", "\1"), "it is an MDS data set");
+  says(folder.path("mds"), "it is an MDS data set");
+  says(folder.file("lit/index.json", R"({"chunks": [], "config": {}})"), "it is a data set of litdata");
+  says(folder.file("lit/chunk-0-0.bin", "\1"), "it is a data set of litdata");
+  says(folder.path("lit"), "it is a data set of litdata");
+  folder.file("data/config.json", R"({"name": "of a tool"})");
+  BOOST_TEST(misfit(folder.path("data"), Expected::json_lines) == "");
+  try {
+    io::require_kind_of_bytes("standard input", "BZh91AY", Expected::json_lines);
+    BOOST_ERROR("was not refused");
+  } catch (const Error& error) {
+    check_says(error.what(), "cannot use standard input as JSON lines (it is compressed with bzip2): unpack it first");
+    check_says(error.what(), "`bzcat FILE |");
+  }
+}
+
 BOOST_AUTO_TEST_CASE(another_kind_for_a_checkpoint) {
   const Folder folder;
-  folder.file("hub/config.json", "{}");
+  folder.file("hub/config.json", R"({"model_type": "llama"})");
   check_says(misfit(folder.path("hub"), Expected::checkpoint), "sft-convert makes one of a model folder");
   check_says(misfit(folder.file("x.ini", "[model]\n"), Expected::checkpoint), "give a checkpoint such as");
 }

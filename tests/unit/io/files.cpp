@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/io/files.hpp"
+#include "sft/io/glob.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -110,6 +111,29 @@ BOOST_AUTO_TEST_CASE(globs_are_sorted_and_paths_are_themselves) {
   std::filesystem::create_directories(folder.file("run2"));
   sft::io::write_file_atomically(folder.file("run2/b-1.h5"), "");
   BOOST_TEST(sft::io::expand_glob(folder.file("run[0-9]/b-*.h5")).size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(globs_go_into_folders) {
+  const sft::test::TemporaryFolder folder;
+  for (const char* name :
+       {"s [1]/a.h5", "s [1]/t/b.h5", "s [1]/t/u/c.h5", "s [1]/.x/d.h5", "s [1]/__y/e.h5", "s [1]/.f.h5"}) {
+    fs::create_directories(fs::path(folder.file(name)).parent_path());
+    sft::io::write_file_atomically(folder.file(name), "");
+  }
+  const auto found = [&](const std::string& pattern) {
+    std::string names;
+    for (const std::string& path : sft::io::expand_glob_in(folder.file("s [1]"), pattern))
+      names += fs::path(path).stem();
+    return names;
+  };
+  BOOST_TEST(found("**/*.h5") == "abc");
+  BOOST_TEST(found("**") == "abc");
+  BOOST_TEST(found("t/**/c.*") == "c");
+  BOOST_TEST(found("**/t/*") == "bu");
+  BOOST_TEST(found("*/*.h5") == "b");
+  BOOST_TEST(found("__y/*") == "e");
+  BOOST_TEST(found(".*/*.h5") == "d");
+  BOOST_TEST(found("*.h5") == "a");
 }
 
 BOOST_AUTO_TEST_CASE(errors_name_the_path) {

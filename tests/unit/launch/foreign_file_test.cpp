@@ -218,7 +218,7 @@ BOOST_AUTO_TEST_CASE(mixture_of_trl) {
       "all\n";
   const launch::Request request = request_of(read_text(text));
   BOOST_TEST(request.train.size() == 2U);
-  BOOST_TEST(request.train[0].data_files.front() == "a.jsonl");
+  BOOST_TEST(request.train[0].data_files.front().files == std::vector<std::string>{"a.jsonl"});
   BOOST_TEST(request.train[1].name == "org/set");
   BOOST_TEST(request.train[1].config == "part");
   BOOST_TEST(request.train[1].split == "all");

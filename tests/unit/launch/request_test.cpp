@@ -25,6 +25,37 @@ launch::Request taken(const std::vector<std::vector<config::PlacedOption>>& sour
 
 BOOST_AUTO_TEST_SUITE(request)
 
+BOOST_AUTO_TEST_CASE(data_files_are_a_text_a_list_or_a_map_of_splits) {
+  const auto files = [](const std::string& value) {
+    std::string text;
+    const launch::Request request = taken({{option("data_files", value)}});
+    for (const launch::FilesOfSplit& split : request.train.front().data_files) {
+      text += split.split + ":";
+      for (const std::string& file : split.files) text += file + ";";
+    }
+    return text;
+  };
+  BOOST_TEST(files("a.jsonl") == "train:a.jsonl;");
+  BOOST_TEST(files(R"(["a b.jsonl", "c.jsonl"])") == "train:a b.jsonl;c.jsonl;");
+  BOOST_TEST(files(R"({"train": "a.jsonl", "test": ["b.jsonl", "c.jsonl"]})") == "train:a.jsonl;test:b.jsonl;c.jsonl;");
+  BOOST_TEST(files(R"([{"split": "train", "path": "a.jsonl"}, {"split": "x", "path": "b.jsonl"}])") ==
+             "train:a.jsonl;x:b.jsonl;");
+  for (const char* value : {R"({"train": {"a": 1}})", R"([["a.jsonl"]])", R"([{"split": "train"}])"}) {
+    const launch::Request request = taken({{option("data_files", value)}});
+    BOOST_REQUIRE(request.refused.size() == 1U);
+    test::check_says(request.refused.front(), "`data_files` on the command line cannot be read (files are a text");
+  }
+  for (const char* value : {R"(["a", "b"])", R"({"path": "a"})", "a"}) {
+    test::check_says(taken({{option("datasets", value)}}).refused.front(), "it is a list of data sets");
+  }
+  const std::string mixture =
+      R"([{"path": "json", "data_files": {"train": ["a.jsonl"]}, "data_dir": "d"}, {"path": "x", "data_files": [1, [2]]}])";
+  const launch::Request request = taken({{option("datasets", mixture)}});
+  BOOST_TEST(request.train[0].data_files.front().files.front() == "a.jsonl");
+  BOOST_TEST(request.train[0].data_dir == "d");
+  BOOST_TEST(request.refused.size() == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(later_sources_win) {
   const launch::Request request = taken({{option("num_processes", "8"), option("max_length", "100"),
                                           option("learning_rate", "1e-3"), option("dataset_name", "one")},
@@ -65,8 +96,8 @@ BOOST_AUTO_TEST_CASE(packed_files_are_the_trainers) {
   const launch::Request packed = taken({{option("train_files", "data/train-*.h5")}});
   BOOST_TEST(packed.train.empty());
   BOOST_TEST(config::parse_sources(packed.training, {}).data.train_files.front() == "data/train-*.h5");
-  BOOST_TEST(taken({{option("data_files", "a.jsonl b.jsonl")}}).train.front().data_files.size() == 2U);
-  BOOST_TEST(taken({{option("eval_files", "e.jsonl")}}).eval.front().data_files.front() == "e.jsonl");
+  BOOST_TEST(taken({{option("data_files", "a.jsonl b.jsonl")}}).train.front().data_files.front().files.size() == 2U);
+  BOOST_TEST(taken({{option("eval_files", "e.jsonl")}}).eval.front().data_files.front().files.front() == "e.jsonl");
 }
 
 BOOST_AUTO_TEST_CASE(settings_of_a_run_that_is_started) {
