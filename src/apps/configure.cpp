@@ -18,11 +18,11 @@
 #include "choose_sizes.hpp"
 #include "configure_options.hpp"
 #include "machines.hpp"
-#include "next_steps.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
+#include "sft/core/shell_word.hpp"
 #include "sft/hub/folder.hpp"
 #include "sft/hub/model_config.hpp"
 #include "sft/io/files.hpp"
@@ -141,7 +141,7 @@ int run(const std::vector<std::string>& arguments) {
   fs::permissions(script, fs::perms::owner_exec | fs::perms::group_exec | fs::perms::others_exec,
                   fs::perm_options::add);
   log_info(fmt::format("wrote {} and {}\nnext: {} {}", options->output, script, answers.uses_slurm ? "sbatch" : "bash",
-                       apps::shell_word(script)));
+                       shell_word(script)));
   return static_cast<int>(ExitStatus::done);
 }
 

@@ -10,9 +10,9 @@
 
 #include "child_process.hpp"
 #include "fetch.hpp"
-#include "next_steps.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
+#include "sft/core/shell_word.hpp"
 #include "sft/io/files.hpp"
 #include "sft/launch/model_card.hpp"
 

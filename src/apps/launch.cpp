@@ -24,7 +24,6 @@
 #include "launch_options.hpp"
 #include "machines.hpp"
 #include "model_folder.hpp"
-#include "next_steps.hpp"
 #include "prepare_options.hpp"
 #include "sft/config/step_shares.hpp"
 #include "sft/config/valid_config.hpp"
@@ -32,6 +31,7 @@
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
+#include "sft/core/shell_word.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/hub/file_layout.hpp"
 #include "sft/hub/folder.hpp"
@@ -351,7 +351,7 @@ std::vector<std::string> command_of(const launch::Prepared& prepared) {
 
 std::string shell_line(const std::vector<std::string>& words) {
   std::vector<std::string> quoted;
-  for (const std::string& word : words) quoted.push_back(apps::shell_word(word));
+  for (const std::string& word : words) quoted.push_back(shell_word(word));
   return fmt::format("{}", fmt::join(quoted, " "));
 }
 
@@ -363,7 +363,7 @@ void print(const Plan& plan) {
                         shell_line(command_of(prepared)));
   }
   std::string variables;
-  for (const auto& [name, value] : plan.environment) variables += fmt::format("{}={} ", name, apps::shell_word(value));
+  for (const auto& [name, value] : plan.environment) variables += fmt::format("{}={} ", name, shell_word(value));
   if (!plan.sizes.empty()) text += fmt::format("# sizes that are auto: {}\n", plan.sizes);
   text += fmt::format("# training:\n{}{}", variables, shell_line(plan.run));
   if (plan.upload) {

@@ -59,12 +59,12 @@ po::options_description describe(LaunchFlags& flags) {
   add("config_file", po::value<std::string>()->value_name("FILE"), "the same, under the name of accelerate launch");
   add("config", cli::path("FILE", &flags.config), "a YAML file of trl sft or of Axolotl");
   add("num_processes", po::value<std::string>()->value_name("N"),
-      "ranks to start; without it those of the SLURM job, or one for each GPU");
+      "ranks to start; without it the slots of the hostfile, the tasks of the SLURM job, or one for each GPU");
   add("machine", po::value(&flags.machine)->value_name("MACHINE"),
       "where sizes are auto: choose them for this machine, as h200x8 of share/sft/machines.ini or a file of one; "
       "without it, "
       "for the one that this is");
-  add("hostfile", po::value<std::string>()->value_name("FILE"), "machines, a line `HOST slots=N` each");
+  add("hostfile", po::value<std::string>()->value_name("FILE"), "machines, a line `HOST slots=N` or `HOST:N` each");
   add("launcher", po::value<std::string>()->value_name("COMMAND"),
       "the command that starts the ranks at your site, with their number, as \"mpiexec -n 64 --ppn 4\"; give "
       "--num_processes too");

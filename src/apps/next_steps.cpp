@@ -3,14 +3,13 @@
 
 #include <fmt/core.h>
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
-#include <string_view>
 
 #include "find_script.hpp"
 #include "sft/config/values.hpp"
+#include "sft/core/shell_word.hpp"
 #include "sft/data/chat_templates.hpp"
 #include "sft/hub/folder.hpp"
 #include "start_model.hpp"
@@ -60,17 +59,6 @@ bool has_chat_template(const std::string& folder) {
 }
 
 }  // namespace
-
-std::string shell_word(const std::string& word) {
-  constexpr std::string_view plain = "_./-+=:,@%";
-  const auto is_plain = [&](unsigned char c) {
-    return std::isalnum(c) != 0 || plain.find(static_cast<char>(c)) != std::string_view::npos;
-  };
-  if (!word.empty() && std::ranges::all_of(word, is_plain)) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
 
 std::vector<std::string> next_steps(const config::Config& config, ExitStatus status, const std::string& checkpoint) {
   if (status != ExitStatus::done) return {"the same command with --checkpoint.resume_from_checkpoint auto goes on"};

@@ -19,7 +19,5 @@ namespace sft::apps {
 /// Commands that send the metrics of a run to the services that train.report_to names, to be typed in another terminal.
 [[nodiscard]] std::vector<std::string> tracker_commands(const config::Train& config);
 
-/// The word as a shell reads it: in quotes where it needs them.
-[[nodiscard]] std::string shell_word(const std::string& word);
 
 }  // namespace sft::apps

@@ -4,6 +4,10 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
+
+#include "sft/config/values.hpp"
+#include "sft/core/shell_word.hpp"
 
 namespace sft::launch {
 
@@ -187,6 +191,22 @@ SiteAnswers ask(Answerer& answerer, const Facts& facts, const Proposer& proposer
   return site;
 }
 
+namespace {
+
+/// A path of an answer as a value of the .ini file. Variables, ~ and quotes that were typed stay what they are there.
+std::string value_of_path(const std::string& text) {
+  const bool has_own_syntax = text.find('$') != std::string::npos || text.find_first_of("~'\"") == 0;
+  return has_own_syntax ? text : config::write(text);
+}
+
+/// The same of a list of files, where one that is there may have blanks in its name.
+std::string value_of_files(const std::string& text) {
+  std::error_code ignored;
+  return std::filesystem::exists(text, ignored) ? config::write(std::vector<std::string>{text}) : text;
+}
+
+}  // namespace
+
 std::string ini_text(const SiteAnswers& site) {
   const int num_ranks = site.num_machines * site.ranks_per_machine;
   const int of_a_row = site.sp_size * site.tp_size;
@@ -200,7 +220,7 @@ std::string ini_text(const SiteAnswers& site) {
       site.has_planned_sizes ? "the planner, as sft-plan does" : "rules of thumb: no plan could be made", num_ranks,
       site.max_length);
   text += fmt::format("[model]\nmodel_name_or_path = {}\n\n[data]\ntrain_files = {}     # of sft-prepare\n\n",
-                      site.model, site.train_files);
+                      value_of_path(site.model), value_of_files(site.train_files));
   text += fmt::format("[parallel]              # {} ranks; what is left of them is dp_shard_size\n", num_ranks);
   text +=
       fmt::format("dp_replicate_size = {}   # groups of ranks with a copy of the model each\n", site.dp_replicate_size);
@@ -213,9 +233,9 @@ std::string ini_text(const SiteAnswers& site) {
                       site.rows_per_rank, site.gradient_accumulation_steps, site.num_train_epochs);
   text += fmt::format("precision = {}\nactivation_checkpointing = {}\noffload_optimizer = {}\n", site.precision,
                       site.activation_checkpointing, site.offload);
-  if (!site.offload_folder.empty()) text += fmt::format("offload_folder = {}\n", site.offload_folder);
-  text += fmt::format("output_dir = {}\n\n[optimizer]\nlearning_rate = {}\n\n[checkpoint]\n", site.output_dir,
-                      site.learning_rate);
+  if (!site.offload_folder.empty()) text += fmt::format("offload_folder = {}\n", value_of_path(site.offload_folder));
+  text += fmt::format("output_dir = {}\n\n[optimizer]\nlearning_rate = {}\n\n[checkpoint]\n",
+                      value_of_path(site.output_dir), site.learning_rate);
   text += "save_hub_model = true   # leaves OUTPUT_DIR/model at the end\n\n";
   return text + fmt::format("[device]\nbackend = {}\n", site.uses_gpus ? "cuda" : "cpu");
 }
@@ -230,7 +250,8 @@ std::string job_script(const SiteAnswers& site, const Facts& facts, const std::s
                                   : fmt::format("--launcher \"mpirun --hostfile hosts -np {}\"", num_ranks);
     if (site.num_machines > 1)
       text += fmt::format("# `hosts`: a line `HOST slots={}` for each machine.\n", site.ranks_per_machine);
-    return text + fmt::format("set -euo pipefail\nexec \"{}\" {} \"{}\" \"$@\"\n", sft_run, start, ini_path);
+    return text +
+           fmt::format("set -euo pipefail\nexec {} {} {} \"$@\"\n", shell_word(sft_run), start, shell_word(ini_path));
   }
   text +=
       "# Before the time limit the run saves, and the job goes back into the queue and resumes.\n#SBATCH "
@@ -246,10 +267,10 @@ std::string job_script(const SiteAnswers& site, const Facts& facts, const std::s
   text += "export OMP_NUM_THREADS=\"$SLURM_CPUS_PER_TASK\"\n";
   const std::string pmi = facts.pmi.empty() ? "" : fmt::format("--mpi={} ", facts.pmi);
   text += fmt::format(
-      "exec \"{}\" --requeue --restarts 10 \\\n  --launcher \"srun {}--kill-on-bad-exit=1 "
+      "exec {} --requeue --restarts 10 \\\n  --launcher \"srun {}--kill-on-bad-exit=1 "
       "--cpus-per-task=$SLURM_CPUS_PER_TASK --distribution=block:block\" \\\n",
-      sft_run, pmi);
-  return text + fmt::format("  \"{}\" --checkpoint.resume_from_checkpoint auto \"$@\"\n", ini_path);
+      shell_word(sft_run), pmi);
+  return text + fmt::format("  {} --checkpoint.resume_from_checkpoint auto \"$@\"\n", shell_word(ini_path));
 }
 
 }  // namespace sft::launch

@@ -12,10 +12,10 @@
 #include <filesystem>
 #include <memory>
 #include <sstream>
-#include <string_view>
 
 #include "launch/environment.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/shell_word.hpp"
 #include "sft/launch/hostfile.hpp"
 
 namespace sft::launch {
@@ -94,14 +94,6 @@ int room_for_ranks(const Request& request, const config::Config& config, const S
 }
 
 }  // namespace
-
-std::string quoted_word(const std::string& word) {
-  static constexpr std::string_view special = " \t'\"\\";
-  if (!word.empty() && word.find_first_of(special) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
 
 std::string choose_pmi(const std::string& list_of_srun) {
   std::istringstream words(list_of_srun);
@@ -193,7 +185,7 @@ std::vector<std::string> start_words(const Request& request, int num_ranks, cons
       throw_config_error(fmt::format("num_machines = {}, and {} names {} hosts", machines, request.hostfile, num_hosts),
                          "ranks start on the hosts of the file", "name as many hosts there, or leave num_machines out");
     }
-    return {"--launcher", fmt::format("mpirun --hostfile {} -np {}", quoted_word(request.hostfile), num_ranks)};
+    return {"--launcher", fmt::format("mpirun --hostfile {} -np {}", shell_word(request.hostfile), num_ranks)};
   }
   if (site.is_in_slurm_job) {
     if (machines > 1 && machines != site.num_nodes) {

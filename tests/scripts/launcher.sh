@@ -17,7 +17,11 @@ cat >bin/sft <<'SFT'
 #!/usr/bin/env bash
 # Stands in for sft: its first word says how it takes a stop.
 case $1 in
-  saves) trap 'exit 75' USR1 ;;
+  saves) trap 'echo 75 >"$SFT_RUN_FOLDER/status"; exit 75' USR1 ;;
+  is-killed)
+    : >"$SFT_RUN_FOLDER/began"
+    [[ $PMI_RANK == 0 ]] && kill -s "$2" $$
+    ;;
   ends) exit "$2" ;;
   tells) # what a rank leaves for sft-run, and how the launcher ends
     for name in ${3//,/ }; do echo "${name#*=}" >"$SFT_RUN_FOLDER/${name%=*}"; done
@@ -114,6 +118,26 @@ done <<'STATUSES'
 2 nowhere 2
 15 nothing-to-save,began 75
 STATUSES
+
+# MPICH itself, where it is installed.
+if command -v mpiexec.mpich >/dev/null; then
+  while read -r way expected; do
+    # shellcheck disable=SC2086  # several words
+    status_of bin/sft-run --launcher 'mpiexec.mpich -n 2' ${way//,/ }
+    check "MPICH: $way ends with $expected" test "$status" = "$expected"
+  done <<'WAYS'
+is-killed,KILL 137
+is-killed,ILL 137
+is-killed,INT 137
+tells,76,ending=76 76
+tells,2,ending=2 2
+tells,0,status=0 0
+WAYS
+  check 'a rank that was killed is told of' grep -q . <(bin/sft-run --launcher 'mpiexec.mpich -n 2' is-killed KILL 2>&1 |
+    grep '^sft-run: error: a rank was ended by a signal')
+  stop TERM bin/sft-run --launcher 'mpiexec.mpich -n 2' saves
+  check 'MPICH: a stop is no failure' test "$status" = 75
+fi
 
 # Intel MPI: its mpirun is a script, which starts mpiexec.hydra and waits for it.
 mkdir -p intel

@@ -169,7 +169,41 @@ right 'the step is cancelled'
 ends_as COMPLETED
 as_uninterrupted cancelled one
 
-# 6. A rank is killed: another node takes the place of its own.
+# 6. The job is cancelled, of each template: it saves, and is over.
+# is_cancelled JOB FOLDER LOG: checks it.
+is_cancelled() {
+  ln -sf "$3" log
+  ends_as CANCELLED
+  check 'out of the queue' test "$(field_of Restarts "$1")" = 0
+  printed "^Job $1 does not go back into the queue: it is cancelled\\.\$"
+  check 'with a checkpoint' compgen -G "$2/checkpoint-*/checkpoint.h5"
+}
+for template in one_node many_nodes; do
+  nodes=$one_node
+  if [[ $template == many_nodes ]]; then nodes=$two_nodes; fi
+  submit "slurm_$template.sbatch" "$nodes" "over_$template" --train.max_steps 1000000 --checkpoint.save_steps 0
+  await_steps "over_$template" 20
+  scancel "$job"
+  right "slurm_$template.sbatch is cancelled"
+  is_cancelled "$job" "over_$template" "over_$template.log"
+done
+array=$(sbatch --parsable --nodes=1 --ntasks-per-node=2 --cpus-per-task=1 --array=0-1 --output="$work/over-%a.log" \
+  "$jobs/slurm_learning_rates.sbatch" run.ini --train.max_steps 1000000 --checkpoint.save_steps 0)
+for rate in 1e-5 3e-5; do await_steps "output/learning_rate-$rate" 60; done
+scancel --batch --signal=USR1 "${array}_0"
+job=${array}_0
+right 'one task of an array is stopped'
+# shellcheck disable=SC2317  # await calls it
+waits_in_queue() { [[ $(field_of Restarts "$job") -eq 1 ]]; }
+check 'and goes back into the queue' await 60 waits_in_queue
+check 'alone' test "$(field_of JobState "${array}_1") $(field_of Restarts "${array}_1")" = 'RUNNING 0'
+scancel "${array}_1"
+right 'another one is cancelled'
+job=${array}_1
+is_cancelled "${array}_1" output/learning_rate-3e-5 over-1.log
+scancel "$array"
+
+# 7. A rank is killed: another node takes the place of its own.
 submit slurm_many_nodes.sbatch "$two_and_spare" killed
 await_steps killed 60
 kill_on n2 killed
@@ -178,7 +212,7 @@ check 'without the queue' test "$(field_of Restarts "$job")" = 0
 printed '^Restart in 1 s \(status [0-9]+, rank [23] on n2\): it goes on from step [1-9][0-9]*, without n2; 9 left\.$'
 as_uninterrupted killed many
 
-# 7. A node is drained, then a rank on another one is killed: only two are left.
+# 8. A node is drained, then a rank on another one is killed: only two are left.
 submit slurm_many_nodes.sbatch '--nodes=4 --ntasks-per-node=2 --export=ALL,SFT_SPARES=2' drained
 await_steps drained 60
 scontrol update nodename=n1 state=drain reason=test
@@ -191,7 +225,7 @@ ends_as COMPLETED
 scontrol update nodename=n1 state=resume || true
 as_uninterrupted drained many
 
-# 8. A node is lost.
+# 9. A node is lost.
 submit slurm_many_nodes.sbatch "$two_and_spare" lost
 await_steps lost 60
 rank=$(rank_on n2 lost)
@@ -205,7 +239,7 @@ check 'without the queue' test "$(field_of Restarts "$job")" = 0
 printed '^Restart in 1 s \(.*it goes on from step [1-9][0-9]*'
 as_uninterrupted lost many
 
-# 9. A node without a spare one fails twice: the job leaves it.
+# 10. A node without a spare one fails twice: the job leaves it.
 submit slurm_one_node.sbatch "$one_node" twice
 await_steps twice 60
 node=$(field_of NodeList "$job")
@@ -221,7 +255,7 @@ check 'and the job goes to another one' test "$(field_of ExcNodeList "$job")" = 
   "$(field_of NodeList "$job")" != "$node"
 as_uninterrupted twice one
 
-# 10. mpirun in place of srun, which starts its own daemons through it. (All nodes have the memory of one host here, which
+# 11. mpirun in place of srun, which starts its own daemons through it. (All nodes have the memory of one host here, which
 # Open MPI takes for several: messages through sockets.)
 ln -sf mpirun.log log
 job=$(sbatch --parsable --nodes=3 --ntasks-per-node=2 --cpus-per-task=1 --output="$work/mpirun.log" \
@@ -234,7 +268,7 @@ ends_as COMPLETED
 printed '^Restart in 1 s \(status [0-9]+, rank [23] on n2\): it goes on from step [1-9][0-9]*, without n2; 2 left\.$'
 as_uninterrupted mpirun many
 
-# 11. Its time comes to an end: sft-run saves a minute and some seconds before, SLURM's own signal would come later.
+# 12. Its time comes to an end: sft-run saves a minute and some seconds before, SLURM's own signal would come later.
 submit slurm_one_node.sbatch "$one_node --time=2 --signal=B:USR1@5" timely --train.max_steps 1000000 --checkpoint.save_steps 0
 right 'the end of its time'
 # shellcheck disable=SC2317  # await calls it

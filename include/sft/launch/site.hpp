@@ -27,9 +27,6 @@ struct Site {
 /// Reads the environment, the devices of /dev, and where there is SLURM what `srun --mpi=list` prints.
 [[nodiscard]] Site find_site();
 
-/// The word as sft-run reads it in --launcher: in quotes where it needs them.
-[[nodiscard]] std::string quoted_word(const std::string& word);
-
 /// The type of `srun --mpi=list` to start the ranks of an MPI program with: pmix, else pmi2; empty: neither.
 [[nodiscard]] std::string choose_pmi(const std::string& list_of_srun);
 

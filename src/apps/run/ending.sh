@@ -51,14 +51,18 @@ status_of_hydra() {
 
 # explain FOLDER STATUS: one line on standard error for a run that ended with STATUS, where no rank could say why.
 explain() {
-  local named
+  local named why see
+  local -r next='--checkpoint.resume_from_checkpoint auto goes on from the newest checkpoint'
   named=$(killed_rank "$1/errors")
   if [[ -n $named ]]; then
-    echo "sft-run: error: $named (signal 9 is also the kernel's, where memory runs out): see the kernel's log there;" \
-      "--checkpoint.resume_from_checkpoint auto goes on from the newest checkpoint" >&2
+    if [[ $named == *'signal 9' ]]; then
+      why="the kernel does so where memory runs out" see="the kernel's log there"
+    else
+      why="it crashed, in sft or in a library" see="the lines above"
+    fi
+    echo "sft-run: error: $named ($why): see $see; $next" >&2
   elif [[ $2 -eq 137 && -e $1/began ]] && is_hydra "${launcher[0]}"; then
-    echo "sft-run: error: a rank was ended by a signal (${launcher[0]} says which above): see the kernel's log of its host;" \
-      "--checkpoint.resume_from_checkpoint auto goes on from the newest checkpoint" >&2
+    echo "sft-run: error: a rank was ended by a signal (${launcher[0]} names it above): see the kernel's log there; $next" >&2
   elif [[ ! -s $1/errors && ! $2 =~ ^(0|75)$ && ! -s $1/ending ]]; then
     echo "sft-run: error: ${launcher[*]} ended with status $2 (it said nothing): run it with a program such as hostname" \
       "in place of sft" >&2

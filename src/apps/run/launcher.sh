@@ -22,7 +22,7 @@ is_script() {
 }
 
 # is_hydra COMMAND: the mpiexec of MPICH or of its relatives, whose status is that of all ranks, joined bit by bit.
-is_hydra() { is_mpirun "$1" && timeout 10 "$1" --version 2>&1 | grep -qE 'HYDRA|Intel\(R\) MPI'; }
+is_hydra() { is_mpirun "$1" && [[ $(timeout 10 "$1" --version 2>&1) =~ HYDRA|'Intel(R) MPI' ]]; }
 
 # prepare_local_ranks: for mpirun on this machine, however few cores it has. With more ranks than cores: no binding, and a
 # waiting rank gives way. The second names are those of Open MPI 5.

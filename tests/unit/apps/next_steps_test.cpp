@@ -5,13 +5,6 @@
 
 using namespace sft;
 
-BOOST_AUTO_TEST_CASE(words_are_quoted_where_a_shell_needs_it) {
-  BOOST_TEST(apps::shell_word("output/run-1.5/checkpoint-000100") == "output/run-1.5/checkpoint-000100");
-  BOOST_TEST(apps::shell_word("my runs") == "'my runs'");
-  BOOST_TEST(apps::shell_word("it's $HOME") == "'it'\\''s $HOME'");
-  BOOST_TEST(apps::shell_word("") == "''");
-}
-
 BOOST_AUTO_TEST_CASE(a_stopped_run_is_told_how_it_goes_on) {
   config::Config config;
   const auto lines = apps::next_steps(config, ExitStatus::stopped, "output/checkpoint-000100");

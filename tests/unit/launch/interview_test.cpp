@@ -122,7 +122,8 @@ BOOST_AUTO_TEST_CASE(script_of_slurm) {
 
 BOOST_AUTO_TEST_CASE(script_of_machines_without_slurm) {
   const SiteAnswers one = answers_of("model = m\nranks_per_machine = 4\n");
-  check_says(launch::job_script(one, {}, "/bin/sft-run", "run.ini"), "exec \"/bin/sft-run\" -n 4 \"run.ini\"");
+  check_says(launch::job_script(one, {}, "/bin/sft-run", "run.ini"), "exec /bin/sft-run -n 4 run.ini");
+  check_says(launch::job_script(one, {}, "/a b/sft-run", "$my run.ini"), "exec '/a b/sft-run' -n 4 '$my run.ini'");
   const SiteAnswers two = answers_of("model = m\nnum_machines = 2\nranks_per_machine = 4\n");
   check_says(launch::job_script(two, {}, "/bin/sft-run", "run.ini"), "mpirun --hostfile hosts -np 8");
 }
