@@ -22,8 +22,9 @@ class CodedTensor {
   [[nodiscard]] virtual WeightType type() const = 0;
   /// Reads the numbers [first, first + count), row-major, rounded.
   virtual void read(std::int64_t first, std::int64_t count, float* values) const = 0;
-  /// All of it, where it is in 4 bits and in a form that is kept so.
-  [[nodiscard]] virtual std::optional<FourBitMatrix> four_bits() const { return std::nullopt; }
+  /// The form in which its codes can be kept, if it is in 4 bits and has one; then four_bits() has all of them.
+  [[nodiscard]] virtual std::optional<FourBitForm> form() const { return std::nullopt; }
+  [[nodiscard]] virtual FourBitMatrix four_bits() const;
   /// Whether it is in the 4 bits of bitsandbytes.
   [[nodiscard]] virtual bool is_in_four_bits() const { return false; }
 };

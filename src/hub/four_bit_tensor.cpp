@@ -8,6 +8,7 @@
 #include "folder_tensors.hpp"
 #include "nf4.hpp"
 #include "number_formats.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::hub {
@@ -47,9 +48,11 @@ class FourBitTensor final : public CodedTensor {
     }
   }
 
-  [[nodiscard]] std::optional<FourBitMatrix> four_bits() const override {
+  [[nodiscard]] std::optional<FourBitForm> form() const override { return form_of(state_); }
+
+  [[nodiscard]] FourBitMatrix four_bits() const override {
     const std::optional<FourBitForm> form = form_of(state_);
-    if (!form) return std::nullopt;
+    SFT_ENSURE(form.has_value(), "codes are taken in a form that they can be kept in");
     FourBitMatrix matrix{.form = *form, .codes = {}, .scales = {}, .scale_codes = {}, .nested = {}};
     matrix.codes.resize(static_cast<std::size_t>(state_.num_elements() / 2));
     codes_.file->read(codes_.stored.begin, matrix.codes.size(), matrix.codes.data());
@@ -143,6 +146,11 @@ class Joiner {
 };
 
 }  // namespace
+
+FourBitMatrix CodedTensor::four_bits() const {
+  SFT_ENSURE(false, "this matrix has codes of 4 bits");
+  return {};
+}
 
 void join_four_bits(FolderTensors& tensors) {
   const std::vector<std::string>& suffixes = four_bit_suffixes();

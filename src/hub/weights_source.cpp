@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "folder_tensors.hpp"
 #include "number_formats.hpp"
 #include "quantization.hpp"
+#include "sft/config/linear_modules.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 #include "sft/hub/tensor_map.hpp"
@@ -127,14 +129,59 @@ class WeightsSource final : public io::TensorSource {
     }
   }
 
-  [[nodiscard]] std::optional<FourBitMatrix> read_four_bits(const std::string& name) const override {
+  /// Whether some matrix is in the 4 bits of bitsandbytes.
+  [[nodiscard]] bool is_in_four_bits() const {
+    return std::ranges::any_of(parts_, [](const Part& part) {
+      return part.tensor->codes != nullptr && part.tensor->codes->is_in_four_bits();
+    });
+  }
+
+  /// Whether read_four_bits() gives the matrix: its rows are rows of codes. Those of nested scales begin with one of
+  /// the scales of scales, and follow one another.
+  [[nodiscard]] bool has_four_bits(const std::string& name) const {
     const MappedTensor& tensor = map_.tensor(name);
-    const Stripe& stripe = tensor.stripes.front();
-    const FolderTensor& part = *parts_[stripe.tensor].tensor;
-    const bool is_whole = tensor.stripes.size() == 1 && part.codes != nullptr && stripe.first == 0 &&
-                          stripe.column_stride == 1 && stripe.row_stride == tensor.width() &&
-                          part.stored.shape == tensor.shape;
-    return is_whole ? part.codes->four_bits() : std::nullopt;
+    const std::int64_t width = tensor.width();
+    const std::size_t file = tensor.stripes.front().tensor;
+    const FolderTensor& part = *parts_[file].tensor;
+    const std::optional<FourBitForm> form = part.codes == nullptr ? std::nullopt : part.codes->form();
+    if (!form || part.stored.shape.back() != width) return false;
+    constexpr std::int64_t nested_run = four_bit_block * nested_scale_block;
+    if (form->is_nested && (tensor.stripes.size() > 1 || tensor.stripes.front().row_stride != width ||
+                            tensor.stripes.front().first % nested_run != 0)) {
+      return false;
+    }
+    return std::ranges::all_of(tensor.stripes, [&](const Stripe& stripe) {
+      return stripe.tensor == file && stripe.column_stride == 1 && stripe.first % width == 0 &&
+             stripe.row_stride % width == 0;
+    });
+  }
+
+  [[nodiscard]] std::optional<FourBitMatrix> read_four_bits(const std::string& name) const override {
+    if (!has_four_bits(name)) return std::nullopt;
+    const MappedTensor& tensor = map_.tensor(name);
+    const Stripe& first_stripe = tensor.stripes.front();
+    const FolderTensor& part = *parts_[first_stripe.tensor].tensor;
+    FourBitMatrix whole = part.codes->four_bits();
+    if (part.stored.shape == tensor.shape && tensor.stripes.size() == 1) return whole;
+    const std::int64_t width = tensor.width(), row_blocks = width / four_bit_block;
+    FourBitMatrix rows{.form = whole.form, .codes = {}, .scales = {}, .scale_codes = {}, .nested = {}};
+    const auto take_row = [&](auto& to, const auto& from, std::int64_t row, std::int64_t size) {
+      if (!from.empty()) to.insert(to.end(), from.begin() + row * size, from.begin() + (row + 1) * size);
+    };
+    for (const Stripe& stripe : tensor.stripes) {
+      for (std::int64_t i = 0; i < stripe.num_rows; ++i) {
+        const std::int64_t row = (stripe.first + i * stripe.row_stride) / width;
+        take_row(rows.codes, whole.codes, row, width / 2);
+        take_row(rows.scales, whole.scales, row, row_blocks);
+        take_row(rows.scale_codes, whole.scale_codes, row, row_blocks);
+      }
+    }
+    if (whole.form.is_nested) {
+      const auto begin = whole.nested.begin() + 1 + first_stripe.first / (four_bit_block * nested_scale_block);
+      rows.nested = {whole.nested.front()};
+      rows.nested.insert(rows.nested.end(), begin, begin + whole.form.num_nested(tensor.shape[0] * width) - 1);
+    }
+    return rows;
   }
 
   [[nodiscard]] bool has(const std::string& name) const { return map_.contains(name); }
@@ -195,6 +242,21 @@ std::unique_ptr<io::TensorSource> open_adapter_weights(const std::string& folder
   auto source = std::make_unique<WeightsSource>(FolderTensors(folder, find_adapter_files(folder)));
   source->take_layout(base, /*is_head_tied=*/false);
   return source;
+}
+
+std::optional<std::vector<std::string>> modules_of_numbers(const std::string& folder, const config::Model& model) {
+  WeightsSource source(read_folder_tensors(folder));
+  source.take_layout(file_layout_of(folder, source.stored().list()), model.tie_word_embeddings);
+  if (!source.is_in_four_bits()) return std::nullopt;
+  std::vector<std::string> modules;
+  for (const std::vector<std::string>& group : config::linear_module_groups(model)) {
+    const auto is_numbers = [&](const std::string& module) {
+      const std::string name = "model/" + module + ".weight";
+      return source.has(name) && !source.has_four_bits(name);
+    };
+    if (std::ranges::any_of(group, is_numbers)) modules.insert(modules.end(), group.begin(), group.end());
+  }
+  return modules;
 }
 
 void check_tied_head(const std::string& folder) {

@@ -196,6 +196,32 @@ BOOST_AUTO_TEST_CASE(a_folder_without_the_scales_that_it_needs_is_refused_by_its
   }
 }
 
+BOOST_AUTO_TEST_CASE(what_is_carried_is_written_as_numbers) {
+  const test::TemporaryFolder folder, out;
+  const std::string later = "model.layers.1.mlp.up_proj.weight";
+  test::write_bytes(folder.file("config.json"),
+                    R"({"model_type": "glm4_moe", "num_hidden_layers": 1, "quantization_config": )"
+                    R"({"quant_method": "fp8", "weight_block_size": [2, 3]}})");
+  std::vector<Stored> tensors;
+  for (const std::string& name : {matrix, later}) {
+    tensors.push_back({name, "F8_E4M3", {rows, columns}, codes_of_matrix()});
+    tensors.push_back({name + "_scale_inv", "F32", {3, 3}, bytes_of(scales(9))});
+  }
+  write_file(folder.file("model.safetensors"), tensors);
+  const hub::FileLayout layout = hub::read_file_layout(folder.path());
+  BOOST_TEST_REQUIRE(layout.carried.size() == 1U);
+  BOOST_TEST(layout.carried.front().dtype == "BF16");
+  const hub::WeightsPlan plan({{"model/" + matrix, {rows, columns}, DType::float32}}, hub::WeightType::bfloat16,
+                              1 << 20, hub::model_stem, layout);
+  hub::create_weight_files(plan, out.path());
+  hub::copy_carried(plan, folder.path(), out.path());
+  const auto source = hub::open_weights(out.path(), false);
+  BOOST_TEST_REQUIRE(source->tensors().size() == 2U);
+  std::vector<float> numbers(rows * columns);
+  source->read("model/" + later, {0, rows, 0, columns}, DType::float32, numbers.data());
+  BOOST_TEST(numbers == expected_numbers(2, 3, scale));
+}
+
 BOOST_AUTO_TEST_CASE(other_quantization_is_refused_by_its_field) {
   const auto refusal = [](const std::string& quantization) {
     return data_error_of([&] {
