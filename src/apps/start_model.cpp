@@ -2,16 +2,20 @@
 #include "start_model.hpp"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "model_folder.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/comm/session.hpp"
+#include "sft/config/linear_modules.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
@@ -57,6 +61,35 @@ void require_agreement(const config::Config& with_model, const config::Config& g
         fmt::format("it has {} = {}", difference.name, difference.before.empty() ? "none" : difference.before),
         "leave the key out");
   }
+}
+
+/// Beside load_in_4bit a model that is in 4 bits keeps what it holds as numbers: sets llm_int8_skip_modules.
+void keep_numbers(const StartModel& start, config::Config& config, std::vector<std::string>& warnings) {
+  config::Lora& lora = config.lora;
+  if (!lora.load_in_4bit || start.kind != StartModel::Kind::hub) return;
+  const std::optional<std::vector<std::string>> numbers = hub::modules_of_numbers(start.folder, config.model);
+  if (!numbers) return;
+  if (lora.llm_int8_skip_modules.empty()) {
+    lora.llm_int8_skip_modules = *numbers;
+  } else {
+    for (const std::vector<std::string>& group : config::linear_module_groups(config.model)) {
+      for (const std::string& module : group) {
+        const bool is_number = std::ranges::find(*numbers, module) != numbers->end();
+        if (lora.skips_four_bits(module) == is_number) continue;
+        throw_config_error(fmt::format("`lora.llm_int8_skip_modules` does not fit the model in {}", start.folder),
+                           fmt::format("it holds {} {}", module, is_number ? "as numbers" : "in 4 bits"),
+                           "leave the key out");
+      }
+    }
+  }
+  if (numbers->empty()) return;
+  constexpr std::ptrdiff_t most_shown = 4;
+  const std::ptrdiff_t num_shown = std::min(most_shown, std::ssize(*numbers));
+  warnings.push_back(fmt::format(
+      "{} matrices of {} stay numbers beside lora.load_in_4bit, because it holds them so, or one that is one product "
+      "with them: {}{}",
+      numbers->size(), start.folder, fmt::join(numbers->begin(), numbers->begin() + num_shown, ", "),
+      num_shown < std::ssize(*numbers) ? " ..." : ""));
 }
 
 /// Runs `check` on rank 0 alone; its error becomes every rank's and names no rank.
@@ -110,6 +143,7 @@ config::Config parse_with_model(const std::string& ini_text, const std::vector<c
   require_agreement(base, config, start.folder);
   if (config.model.head_dim == 0) config.model.head_dim = base.model.head_dim;
   if (config.model.num_key_value_heads == 0) config.model.num_key_value_heads = base.model.num_key_value_heads;
+  keep_numbers(start, config, warnings);
   if (start.kind == StartModel::Kind::checkpoint) config.model.model_name_or_path = start.folder;
   std::error_code ignored;
   if (fs::is_directory(config.model.model_name_or_path, ignored)) {

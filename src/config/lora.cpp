@@ -40,6 +40,18 @@ std::optional<FourBitForm> Lora::four_bit_form() const {
   return FourBitForm{.type = bnb_4bit_quant_type, .is_nested = use_bnb_nested_quant};
 }
 
+bool skips(const std::string& name, const std::string& module) {
+  if (name.empty()) return false;
+  if (module.ends_with(name) || module.starts_with(name.back() == '.' ? name : name + ".")) return true;
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
+  return name.find_first_not_of(plain) != std::string::npos &&
+         ModulePattern("(?:" + name + R"()(\..*)?)").matches(module);
+}
+
+bool Lora::skips_four_bits(const std::string& module) const {
+  return std::ranges::any_of(llm_int8_skip_modules, [&](const std::string& name) { return skips(name, module); });
+}
+
 bool Lora::adapts(const std::string& name) const {
   return use_peft && std::ranges::any_of(lora_target_modules, [&](const std::string& target) {
            return target == "all-linear" || target == name;

@@ -12,6 +12,7 @@
 
 #include "config_fields.hpp"
 #include "family_rules.hpp"
+#include "folder_tensors.hpp"
 #include "sft/core/error.hpp"
 #include "weight_files.hpp"
 
@@ -32,19 +33,17 @@ struct Prefixes {
 constexpr std::array<Prefixes, 2> towers{
     {{"language_model.model.", "language_model.lm_head."}, {"model.language_model.", "lm_head."}}};
 
-bool holds(const std::vector<FileTensor>& files, const std::string& name) {
-  return std::ranges::find(files, name, &FileTensor::name) != files.end();
-}
-
 void find_tower(FileLayout& layout, const std::string& source, const std::vector<FileTensor>& files) {
-  constexpr const char* first = "embed_tokens.weight";
-  const auto tower = std::ranges::find_if(
-      towers, [&](const Prefixes& names) { return holds(files, std::string(names.body) + first); });
+  constexpr const char* first = "layers.0.";
+  const auto holds_block = [&](const std::string& body) {
+    return std::ranges::any_of(files, [&](const FileTensor& tensor) { return tensor.name.starts_with(body + first); });
+  };
+  const auto tower = std::ranges::find_if(towers, [&](const Prefixes& names) { return holds_block(names.body); });
   if (tower == towers.end()) {
-    if (holds(files, layout.body + first)) return;
+    if (holds_block(layout.body)) return;
     throw_data_error(fmt::format("the weights beside {} have no text tower", source),
-                     fmt::format("it has a text_config, but none of them is {}{} or {}{}", towers[0].body, first,
-                                 towers[1].body, first),
+                     fmt::format("it has a text_config, but none of them begins with {}{} or {}{}", towers[0].body,
+                                 first, towers[1].body, first),
                      "give a folder that transformers' save_pretrained wrote");
   }
   layout.body = tower->body;
@@ -90,17 +89,6 @@ void read_sizes(FileLayout& layout, ConfigFields& fields) {
   }
   layout.rotary_dim = static_cast<std::int64_t>(rotary_dim);
   if (layout.rotary_dim % 2 != 0) fields.refuse("partial_rotary_factor", "pairs are rotated", correct_it);
-}
-
-std::vector<FileTensor> read_file_tensors(const std::string& folder) {
-  std::vector<FileTensor> tensors;
-  for (const std::string& path : find_weight_files(folder).paths) {
-    for (StoredTensor& stored : read_safetensors_header(io::RawFile::open(path))) {
-      const std::uint64_t num_bytes = stored.end - stored.begin;
-      tensors.push_back({std::move(stored.name), std::move(stored.dtype), std::move(stored.shape), num_bytes});
-    }
-  }
-  return tensors;
 }
 
 /// Layers behind those of the decoder, which predict further tokens (GLM-4.5): transformers leaves them unread.
@@ -151,13 +139,16 @@ FileLayout read_file_layout(const std::string& folder) {
   const std::string family = decoder.text("model_type", "");
   const bool needs_names = is_tower_config(object) || std::ranges::any_of(rules_of(family), has_blocks) ||
                            (has_later_layers(family) && has_weights(folder));
-  return parse_file_layout(object.dump(), path, needs_names ? read_file_tensors(folder) : std::vector<FileTensor>{});
+  return parse_file_layout(object.dump(), path,
+                           needs_names ? read_folder_tensors(folder).list() : std::vector<FileTensor>{});
 }
 
 bool holds_tower_head(const std::string& folder) {
-  const std::vector<FileTensor> files = read_file_tensors(folder);
-  return std::ranges::any_of(towers,
-                             [&](const Prefixes& names) { return holds(files, std::string(names.head) + "weight"); });
+  const FolderTensors files = read_folder_tensors(folder);
+  return std::ranges::any_of(towers, [&](const Prefixes& names) {
+    return files.find(std::string(names.head) + "weight") != nullptr &&
+           files.find(std::string(names.body) + "embed_tokens.weight") != nullptr;
+  });
 }
 
 FileLayout file_layout_of(const std::string& folder, const std::vector<FileTensor>& files) {

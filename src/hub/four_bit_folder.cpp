@@ -11,16 +11,16 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
+#include "folder_tensors.hpp"
 #include "number_formats.hpp"
+#include "quantization.hpp"
 #include "sft/core/block_codes.hpp"
 #include "sft/core/dtype.hpp"
 #include "sft/core/error.hpp"
 #include "sft/hub/weights.hpp"
 #include "sft/io/files.hpp"
-#include "weight_files.hpp"
 
 namespace sft::hub {
 
@@ -39,16 +39,6 @@ struct Source {
 };
 
 const char* name_of(FourBitType type) { return type == FourBitType::nf4 ? "nf4" : "fp4"; }
-
-/// The modules whose class is torch.nn.Linear in a block of transformers: paths end in self_attn or mlp, and a name.
-bool is_linear_of_block(const StoredTensor& tensor) {
-  constexpr std::string_view suffix = "_proj.weight";
-  if (tensor.shape.size() != 2 || !tensor.name.ends_with(suffix)) return false;
-  const std::string module = tensor.name.substr(0, tensor.name.rfind('.'));
-  const std::string parent = module.substr(0, module.rfind('.'));
-  return tensor.name.find("layers.") != std::string::npos &&
-         (parent.ends_with(".self_attn") || parent.ends_with(".mlp"));
-}
 
 std::optional<WeightType> type_of(const std::string& dtype) {
   if (dtype == "F32") return WeightType::float32;
@@ -252,20 +242,20 @@ ordered_json describe(const FourBitForm& form, WeightType type) {
 
 FourBitFolder write_four_bit_folder(const std::string& from, const FourBitForm& form, const std::string& to) {
   ordered_json config = read_config(from + "/config.json");
-  const WeightFiles found = find_weight_files(from);
-  std::vector<io::RawFile> files;
-  files.reserve(found.paths.size());
+  const FolderTensors tensors = read_folder_tensors(from);
   std::vector<Source> sources;
   FourBitFolder result;
   WeightType computed = WeightType::float32;  ///< of the first matrix
-  for (const std::string& path : found.paths) {
-    files.push_back(io::RawFile::open(path));
-    for (StoredTensor& stored : read_safetensors_header(files.back())) {
-      const bool is_linear = is_linear_of_block(stored);
-      Source source{.file = &files.back(), .stored = std::move(stored)};
-      sources.push_back(is_linear ? quantized(std::move(source), from) : std::move(source));
-      if (is_linear && ++result.num_matrices == 1) computed = sources.back().type;
+  for (const std::string& name : tensors.names()) {
+    const FolderTensor& tensor = tensors.at(name);
+    if (tensor.codes != nullptr) {
+      throw_data_error(fmt::format("{} is quantized already", from), name + " is",
+                       "give the model before it was quantized");
     }
+    const bool is_linear = is_linear_of_block(name, tensor.stored.shape.size());
+    Source source{.file = tensor.file, .stored = tensor.stored};
+    sources.push_back(is_linear ? quantized(std::move(source), from) : std::move(source));
+    if (is_linear && ++result.num_matrices == 1) computed = sources.back().type;
   }
   if (result.num_matrices == 0) {
     throw_data_error(fmt::format("{} has no matrix to quantize", from),

@@ -9,6 +9,7 @@
 
 #include "config_fields.hpp"
 #include "families.hpp"
+#include "quantization.hpp"
 #include "sft/core/error.hpp"
 #include "weight_files.hpp"
 
@@ -99,23 +100,11 @@ const FamilyDefaults& family_of(ConfigFields& fields) {
   fields.refuse(architectures.empty() ? "model_type" : "architectures", "sft trains " + known, other_model);
 }
 
-/// Experts of gpt-oss in MXFP4 are read as the numbers that they stand for.
-bool is_mxfp4(ConfigFields& fields) {
-  const nlohmann::json& quantization = fields.value("quantization_config");
-  return quantization.is_object() && quantization.value("quant_method", nlohmann::json()) == "mxfp4";
-}
-
-/// What is read in 4 bits is trained with as the numbers that it stands for.
-void refuse_quantized(ConfigFields& fields) {
-  for (const char* name : {"quantization_config", "compression_config"}) {
-    const nlohmann::json& value = fields.value(name);
-    const bool is_four_bit = value.is_object() && value.value("quant_method", nlohmann::json()) == "bitsandbytes" &&
-                             value.value("load_in_4bit", nlohmann::json()) == true;
-    if (!value.is_null() && !is_four_bit) {
-      fields.refuse(name, "of quantized weights those of bitsandbytes in 4 bits can be read",
-                    "give the model before it was quantized");
-    }
-  }
+/// Refuses weights in a form that is not read. What is quantized is trained with as the numbers that it stands for.
+void check_quantization(ConfigFields& fields, Family family) {
+  if (read_quantization(fields).form != StoredForm::mxfp4 || family == Family::gpt_oss) return;
+  fields.refuse("quantization_config", "experts of gpt-oss alone are read in MXFP4",
+                "give the model before it was quantized");
 }
 
 bool is_gemma(Family family) { return family == Family::gemma2 || family == Family::gemma3; }
@@ -439,9 +428,9 @@ void read_experts_of_glm(ConfigFields& fields, config::Model& model) {
 }
 
 /// Reads what a model of several towers says of the text tower: whether its head is tied, which it is by default.
-bool read_around_tower(const nlohmann::json& whole, const std::string& source) {
+bool read_around_tower(const nlohmann::json& whole, const std::string& source, Family family) {
   ConfigFields fields(whole, source);
-  refuse_quantized(fields);
+  check_quantization(fields, family);
   return fields.truth("tie_word_embeddings", true);
 }
 
@@ -452,7 +441,7 @@ ModelConfig parse_model_config(const std::string& text, const std::string& sourc
   const nlohmann::json& object = decoder_config(whole);
   ConfigFields fields(object, source);
   const FamilyDefaults& family = family_of(fields);
-  if (family.family != Family::gpt_oss || !is_mxfp4(fields)) refuse_quantized(fields);
+  check_quantization(fields, family.family);
   refuse_what_is_not_there(fields);
   ModelConfig result;
   config::Model& model = result.model;
@@ -463,7 +452,7 @@ ModelConfig parse_model_config(const std::string& text, const std::string& sourc
   if (family.family == Family::smollm3) read_rotated_layers(fields, model);
   read_windows(fields, family, model);
   model.rms_norm_eps = fields.number("rms_norm_eps", family.rms_norm_eps);
-  if (is_tower_config(whole)) model.tie_word_embeddings = read_around_tower(whole, source);
+  if (is_tower_config(whole)) model.tie_word_embeddings = read_around_tower(whole, source, family.family);
   model.initializer_range = fields.number("initializer_range", model.initializer_range);
   read_rope(fields, family, model, result.warnings);
   if (family.family == Family::glm4) model.block_norms = config::BlockNorms::glm4;

@@ -42,15 +42,13 @@ void require_file(const std::string& path, const std::string& why) {
   if (!fs::exists(path, ignored)) throw_data_error("cannot find " + path, why, "copy or download the folder again");
 }
 
-WeightFiles read_index(const std::string& folder, const std::string& path) {
+std::vector<std::string> read_index(const std::string& folder, const std::string& path) {
   const auto refuse = [&](const std::string& why) {
     throw_data_error(path + " is no index of weights", why, "copy or download the folder again");
   };
   const nlohmann::json index = read_json_object(path);
   const auto map = index.find("weight_map");
   if (map == index.end() || !map->is_object() || map->empty()) refuse("it has no object `weight_map`");
-  WeightFiles files;
-  files.index = path;
   std::set<std::string> paths;
   for (const auto& [name, file] : map->items()) {
     if (!file.is_string()) refuse(fmt::format("the file of tensor {} is no text", name));
@@ -59,32 +57,30 @@ WeightFiles read_index(const std::string& folder, const std::string& path) {
       refuse(fmt::format("the file of tensor {}, \"{}\", is not in the folder", name, file_name));
     }
     const std::string file_path = (fs::path(folder) / file_name).string();
-    files.path_of[name] = file_path;
     if (paths.insert(file_path).second) require_file(file_path, "model.safetensors.index.json names it");
   }
-  files.paths.assign(paths.begin(), paths.end());
-  return files;
+  return {paths.begin(), paths.end()};
 }
 
 }  // namespace
 
-WeightFiles find_weight_files(const std::string& folder) {
+std::vector<std::string> find_weight_files(const std::string& folder) {
   const std::string single = (fs::path(folder) / single_name).string();
   const std::string index = (fs::path(folder) / index_name).string();
   std::error_code ignored;
-  if (fs::exists(single, ignored)) return {.paths = {single}, .path_of = {}, .index = ""};
+  if (fs::exists(single, ignored)) return {single};
   if (!fs::exists(index, ignored)) refuse_folder(folder);
   return read_index(folder, index);
 }
 
-WeightFiles find_adapter_files(const std::string& folder) {
+std::vector<std::string> find_adapter_files(const std::string& folder) {
   const std::string path = (fs::path(folder) / "adapter_model.safetensors").string();
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
     throw_data_error("cannot find " + path, "an adapter in PEFT's format has its tensors there",
                      "give the folder that PEFT's save_pretrained or sft wrote, such as output/chat/adapter");
   }
-  return {.paths = {path}, .path_of = {}, .index = ""};
+  return {path};
 }
 
 }  // namespace sft::hub

@@ -3,7 +3,6 @@
 // Which safetensors files a model folder has, and which tensors they hold.
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -12,18 +11,12 @@
 
 namespace sft::hub {
 
-struct WeightFiles {
-  std::vector<std::string> paths;
-  /// With an index: the path of the file that holds each tensor, by the tensor's name; else empty.
-  std::map<std::string, std::string> path_of;
-  std::string index;  ///< path of model.safetensors.index.json; empty: there is none
-};
-
-/// model.safetensors, or the files that the index names. Refuses a folder without either, saying what it holds instead,
-/// an index that is damaged or names files outside the folder, and files that are missing.
-[[nodiscard]] WeightFiles find_weight_files(const std::string& folder);
-/// adapter_model.safetensors; refuses a folder without it.
-[[nodiscard]] WeightFiles find_adapter_files(const std::string& folder);
+/// The paths of the files with the weights: model.safetensors, or those that the index names. Refuses a folder without
+/// either, saying what it holds instead, an index that is damaged or names files outside the folder, and files that are
+/// missing.
+[[nodiscard]] std::vector<std::string> find_weight_files(const std::string& folder);
+/// That of adapter_model.safetensors; refuses a folder without it.
+[[nodiscard]] std::vector<std::string> find_adapter_files(const std::string& folder);
 
 /// What the files of FOLDER with these tensors follow, by its config.json; the default where it has none.
 [[nodiscard]] FileLayout file_layout_of(const std::string& folder, const std::vector<FileTensor>& files);

@@ -9,13 +9,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "folder_tensors.hpp"
 #include "number_formats.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 #include "sft/hub/shared_regions.hpp"
 #include "sft/hub/weights.hpp"
-#include "weight_files.hpp"
 
 namespace sft::hub {
 
@@ -164,34 +164,34 @@ void create_weight_files(const WeightsPlan& plan, const std::string& folder) {
 
 void copy_carried(const WeightsPlan& plan, const std::string& from, const std::string& to) {
   if (plan.carried().empty()) return;
-  std::map<std::string, const std::pair<FileTensor, WeightsPlan::TensorRange>*> wanted;
-  for (const auto& item : plan.carried()) wanted[item.first.name] = &item;
+  const FolderTensors source = read_folder_tensors(from);
   std::map<std::size_t, io::RawFile> files;
   std::vector<char> bytes;
-  for (const std::string& path : find_weight_files(from).paths) {
-    const io::RawFile source = io::RawFile::open(path);
-    for (const StoredTensor& stored : read_safetensors_header(source)) {
-      const auto found = wanted.find(stored.name);
-      if (found == wanted.end()) continue;
-      const auto& [tensor, place] = *found->second;
-      if (stored.end - stored.begin != tensor.num_bytes || stored.dtype != tensor.dtype) break;
-      auto file = files.find(place.file);
-      if (file == files.end()) {
-        const std::string target = (std::filesystem::path(to) / plan.files()[place.file].name).string();
-        file = files.emplace(place.file, io::RawFile::extend(target)).first;
-      }
-      for (std::uint64_t at = 0; at < tensor.num_bytes; at += bytes.size()) {
-        bytes.resize(std::min<std::uint64_t>(copy_bytes, tensor.num_bytes - at));
-        source.read(stored.begin + at, bytes.size(), bytes.data());
-        file->second.write(place.begin + at, bytes.size(), bytes.data());
-      }
-      wanted.erase(found);
+  std::vector<float> numbers;
+  for (const auto& [tensor, place] : plan.carried()) {
+    const FolderTensor* const found = source.find(tensor.name);
+    if (found == nullptr || found->num_bytes() != tensor.num_bytes || found->stored.dtype != tensor.dtype) {
+      throw_data_error(fmt::format("{} no longer has tensor {}", from, tensor.name),
+                       "it was there when the run began, and is carried into what the run leaves",
+                       "leave the model's folder as it is while it is trained");
     }
-  }
-  if (!wanted.empty()) {
-    throw_data_error(fmt::format("{} no longer has tensor {}", from, wanted.begin()->first),
-                     "it was there when the run began, and is carried into what the run leaves",
-                     "leave the model's folder as it is while it is trained");
+    auto file = files.find(place.file);
+    if (file == files.end()) {
+      const std::string target = (std::filesystem::path(to) / plan.files()[place.file].name).string();
+      file = files.emplace(place.file, io::RawFile::extend(target)).first;
+    }
+    for (std::uint64_t at = 0; at < tensor.num_bytes; at += bytes.size()) {
+      bytes.resize(std::min<std::uint64_t>(copy_bytes, tensor.num_bytes - at));
+      if (found->codes == nullptr) {
+        found->file->read(found->stored.begin + at, bytes.size(), bytes.data());
+      } else {  // its numbers, for what is written is not quantized
+        const WeightType type = found->codes->type();
+        numbers.resize(bytes.size() / size_bytes_of(type));
+        found->codes->read(static_cast<std::int64_t>(at / size_bytes_of(type)), std::ssize(numbers), numbers.data());
+        convert(type, numbers.data(), numbers.size(), bytes.data(), [](float) {});
+      }
+      file->second.write(place.begin + at, bytes.size(), bytes.data());
+    }
   }
   for (auto& [index, file] : files) file.sync();
 }

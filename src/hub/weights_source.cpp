@@ -2,16 +2,15 @@
 #include <fmt/core.h>
 #include <algorithm>
 #include <cstring>
-#include <map>
-#include <mutex>
+#include <iterator>
 #include <optional>
-#include <set>
-#include <stdexcept>
+#include <utility>
 #include <vector>
 
-#include "mxfp4.hpp"
-#include "nf4.hpp"
+#include "folder_tensors.hpp"
 #include "number_formats.hpp"
+#include "quantization.hpp"
+#include "sft/config/linear_modules.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 #include "sft/hub/tensor_map.hpp"
@@ -24,9 +23,6 @@ namespace {
 
 constexpr const char* embedding_name = "model/model.embed_tokens.weight";
 constexpr const char* head_name = "model/lm_head.weight";
-
-/// Frequencies that transformers once stored and now leaves unread.
-bool is_old_buffer(const std::string& name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
 /// Turns `count` stored numbers at `bytes` into `dtype` at `values`.
 void convert(WeightType type, const char* bytes, std::size_t count, DType dtype, void* values) {
@@ -51,35 +47,22 @@ void convert(WeightType type, const char* bytes, std::size_t count, DType dtype,
   }
 }
 
-constexpr const char* blocks_suffix = "_blocks";
-constexpr const char* scales_suffix = "_scales";
-constexpr const char* mxfp4_dtype = "MXFP4";
-constexpr const char* four_bit_dtype = "4 bits";
-
 class WeightsSource final : public io::TensorSource {
  public:
-  WeightsSource(const std::string& folder, const WeightFiles& found) : folder_(folder) {
-    for (const std::string& path : found.paths) add_file(path, found);
-    for (const auto& [name, path] : found.path_of) {
-      if (!all_names_.contains(name)) {
-        throw_data_error(fmt::format("{} has no tensor {}", path, name), found.index + " says that it does",
-                         "copy or download the folder again");
-      }
-    }
-  }
+  explicit WeightsSource(FolderTensors tensors) : stored_(std::move(tensors)) {}
 
-  [[nodiscard]] const std::vector<FileTensor>& files() const { return tensors_in_files_; }
+  [[nodiscard]] const FolderTensors& stored() const { return stored_; }
 
   /// What the model has of it, in these files.
   void take_layout(const FileLayout& layout, bool is_head_tied) {
-    if (layout.is_mxfp4) join_blocks();
-    join_four_bits();
-    infos_ = tensors_of_model(layout, tensors_in_files_, folder_);
+    if (layout.is_mxfp4) join_mxfp4(stored_);
+    if (is_head_tied) take_table_of_head(layout);
+    infos_ = tensors_of_model(layout, stored_.list(), path());
     if (is_head_tied) std::erase_if(infos_, [](const io::TensorInfo& tensor) { return tensor.name == head_name; });
     map_ = TensorMap(layout, infos_, AdapterRanks::shared);
-    for (const FileTensor& tensor : map_.files()) parts_.push_back(&part_of(tensor.name));
+    for (const FileTensor& tensor : map_.files()) parts_.push_back(part_of(stored_.at(tensor.name)));
     for (io::TensorInfo& info : infos_) {
-      const auto is_bf16 = [&](const Stripe& stripe) { return parts_[stripe.tensor]->type == WeightType::bfloat16; };
+      const auto is_bf16 = [&](const Stripe& stripe) { return parts_[stripe.tensor].type == WeightType::bfloat16; };
       info.dtype = std::ranges::all_of(map_.tensor(info.name).stripes, is_bf16) ? DType::bf16 : DType::float32;
     }
     std::ranges::sort(infos_, [](const io::TensorInfo& left, const io::TensorInfo& right) {
@@ -87,24 +70,36 @@ class WeightsSource final : public io::TensorSource {
     });
   }
 
-  [[nodiscard]] const std::string& path() const override { return folder_; }
+  /// Refuses files that do not hold the form that config.json says.
+  void check_form(const Quantization& quantization) const {
+    if (quantization.form != StoredForm::four_bits && quantization.form != StoredForm::fp8) return;
+    const bool is_four_bits = quantization.form == StoredForm::four_bits;
+    const auto refuse = [&](const std::string& which) {
+      throw_data_error(fmt::format("{} is not stored as its config.json says", path()),
+                       fmt::format("quantization_config is about {}, and {}", is_four_bits ? "4 bits" : "FP8", which),
+                       "copy or download the folder again, or take quantization_config out of its config.json if its "
+                       "weights are the numbers that were trained");
+    };
+    bool has_form = false;
+    for (const Part& part : parts_) {
+      const auto& [stored, file, codes] = *part.tensor;
+      has_form = has_form || (codes != nullptr && codes->is_in_four_bits() == is_four_bits);
+      if (!is_four_bits || codes != nullptr || !is_linear_of_block(stored.name, stored.shape.size())) continue;
+      if (quantization.skips(stored.name.substr(0, stored.name.rfind('.')))) continue;
+      refuse(fmt::format("{} holds plain numbers ({}), though llm_int8_skip_modules does not name it", stored.name,
+                         stored.dtype));
+    }
+    if (!has_form) refuse("none of its matrices is in it");
+  }
+
+  [[nodiscard]] const std::string& path() const override { return stored_.folder(); }
   [[nodiscard]] std::vector<io::TensorInfo> tensors() const override { return infos_; }
 
   void read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const override {
     SFT_ENSURE(dtype == DType::float32 || dtype == DType::bf16, "weights are read as float32 or bf16");
     const std::vector<Run> runs = map_.runs(name, where);
     for (auto begin = runs.begin(); begin != runs.end();) {
-      const StoredWeight& part = *parts_[begin->tensor];
-      if (part.four_bits) {
-        read_four_bit_run(part, *begin, dtype, values);
-        ++begin;
-        continue;
-      }
-      if (part.scales) {
-        read_blocks(begin->tensor, *begin, dtype, values);
-        ++begin;
-        continue;
-      }
+      const Part& part = parts_[begin->tensor];
       // Runs that follow one another in the file are one read.
       auto end = begin + 1;
       std::int64_t count = begin->count;
@@ -112,9 +107,19 @@ class WeightsSource final : public io::TensorSource {
              count + end->count <= most_elements) {
         count += (end++)->count;
       }
-      const std::uint64_t element_bytes = part.type == WeightType::float32 ? 4 : 2;
+      if (const CodedTensor* const codes = part.tensor->codes.get()) {
+        std::vector<float> numbers(static_cast<std::size_t>(count));
+        codes->read(begin->first, count, numbers.data());
+        const float* from = numbers.data();
+        for (; begin != end; ++begin) {
+          put(from, *begin, dtype, values);
+          from += begin->count;
+        }
+        continue;
+      }
+      const std::uint64_t element_bytes = size_bytes_of(part.type);
       std::vector<char> bytes(count * element_bytes);
-      files_[part.file].read(part.stored.begin + begin->first * element_bytes, bytes.size(), bytes.data());
+      part.tensor->file->read(part.tensor->stored.begin + begin->first * element_bytes, bytes.size(), bytes.data());
       const char* from = bytes.data();
       for (; begin != end; ++begin) {
         convert(part.type, from, begin->count, dtype,
@@ -124,32 +129,59 @@ class WeightsSource final : public io::TensorSource {
     }
   }
 
-  [[nodiscard]] std::optional<FourBitMatrix> read_four_bits(const std::string& name) const override {
+  /// Whether some matrix is in the 4 bits of bitsandbytes.
+  [[nodiscard]] bool is_in_four_bits() const {
+    return std::ranges::any_of(parts_, [](const Part& part) {
+      return part.tensor->codes != nullptr && part.tensor->codes->is_in_four_bits();
+    });
+  }
+
+  /// Whether read_four_bits() gives the matrix: its rows are rows of codes. Those of nested scales begin with one of
+  /// the scales of scales, and follow one another.
+  [[nodiscard]] bool has_four_bits(const std::string& name) const {
     const MappedTensor& tensor = map_.tensor(name);
-    const Stripe& stripe = tensor.stripes.front();
-    const StoredWeight& part = *parts_[stripe.tensor];
-    const bool is_whole = tensor.stripes.size() == 1 && part.four_bits && stripe.first == 0 &&
-                          stripe.column_stride == 1 && stripe.row_stride == tensor.width() &&
-                          part.four_bits->state.shape == tensor.shape;
-    if (!is_whole) return std::nullopt;
-    const FourBitState& state = part.four_bits->state;
-    const std::optional<FourBitForm> form = form_of(state);
-    if (!form) return std::nullopt;
-    FourBitMatrix matrix{.form = *form, .codes = {}, .scales = {}, .scale_codes = {}, .nested = {}};
-    matrix.codes.resize(static_cast<std::size_t>(state.num_elements() / 2));
-    files_[part.file].read(part.stored.begin, matrix.codes.size(), matrix.codes.data());
-    const io::RawFile& file = files_[part.four_bits->scales_file];
-    const auto num_scales = static_cast<std::size_t>(state.num_scales());
-    if (form->is_nested) {
-      matrix.scale_codes.resize(num_scales);
-      file.read(part.four_bits->scales.begin, num_scales, matrix.scale_codes.data());
-      matrix.nested = {state.nested_offset};
-      matrix.nested.insert(matrix.nested.end(), state.nested_scales.begin(), state.nested_scales.end());
-    } else {
-      matrix.scales.resize(num_scales);
-      file.read(part.four_bits->scales.begin, num_scales * sizeof(float), matrix.scales.data());
+    const std::int64_t width = tensor.width();
+    const std::size_t file = tensor.stripes.front().tensor;
+    const FolderTensor& part = *parts_[file].tensor;
+    const std::optional<FourBitForm> form = part.codes == nullptr ? std::nullopt : part.codes->form();
+    if (!form || part.stored.shape.back() != width) return false;
+    constexpr std::int64_t nested_run = four_bit_block * nested_scale_block;
+    if (form->is_nested && (tensor.stripes.size() > 1 || tensor.stripes.front().row_stride != width ||
+                            tensor.stripes.front().first % nested_run != 0)) {
+      return false;
     }
-    return matrix;
+    return std::ranges::all_of(tensor.stripes, [&](const Stripe& stripe) {
+      return stripe.tensor == file && stripe.column_stride == 1 && stripe.first % width == 0 &&
+             stripe.row_stride % width == 0;
+    });
+  }
+
+  [[nodiscard]] std::optional<FourBitMatrix> read_four_bits(const std::string& name) const override {
+    if (!has_four_bits(name)) return std::nullopt;
+    const MappedTensor& tensor = map_.tensor(name);
+    const Stripe& first_stripe = tensor.stripes.front();
+    const FolderTensor& part = *parts_[first_stripe.tensor].tensor;
+    FourBitMatrix whole = part.codes->four_bits();
+    if (part.stored.shape == tensor.shape && tensor.stripes.size() == 1) return whole;
+    const std::int64_t width = tensor.width(), row_blocks = width / four_bit_block;
+    FourBitMatrix rows{.form = whole.form, .codes = {}, .scales = {}, .scale_codes = {}, .nested = {}};
+    const auto take_row = [&](auto& to, const auto& from, std::int64_t row, std::int64_t size) {
+      if (!from.empty()) to.insert(to.end(), from.begin() + row * size, from.begin() + (row + 1) * size);
+    };
+    for (const Stripe& stripe : tensor.stripes) {
+      for (std::int64_t i = 0; i < stripe.num_rows; ++i) {
+        const std::int64_t row = (stripe.first + i * stripe.row_stride) / width;
+        take_row(rows.codes, whole.codes, row, width / 2);
+        take_row(rows.scales, whole.scales, row, row_blocks);
+        take_row(rows.scale_codes, whole.scale_codes, row, row_blocks);
+      }
+    }
+    if (whole.form.is_nested) {
+      const auto begin = whole.nested.begin() + 1 + first_stripe.first / (four_bit_block * nested_scale_block);
+      rows.nested = {whole.nested.front()};
+      rows.nested.insert(rows.nested.end(), begin, begin + whole.form.num_nested(tensor.shape[0] * width) - 1);
+    }
+    return rows;
   }
 
   [[nodiscard]] bool has(const std::string& name) const { return map_.contains(name); }
@@ -157,261 +189,79 @@ class WeightsSource final : public io::TensorSource {
  private:
   static constexpr std::int64_t most_elements = 1 << 18;  ///< that runs are joined to
 
-  /// A matrix in 4 bits, and where its scales, or their codes, lie.
-  struct FourBits {
-    FourBitState state;
-    StoredTensor scales;
-    std::size_t scales_file = 0;
+  struct Part {
+    const FolderTensor* tensor;
+    WeightType type;
   };
 
-  struct StoredWeight {
-    StoredTensor stored;
-    WeightType type = WeightType::float32;
-    std::size_t file = 0;
-    std::string path;
-    std::optional<StoredTensor> scales = {};  ///< of MXFP4, whose blocks `stored` is
-    std::size_t scales_file = 0;
-    std::optional<FourBits> four_bits = {};
-  };
-
-  /// The matrix of an expert in MXFP4 that was read last: what asks for it goes through it row by row.
-  struct ReadBlocks {
-    std::mutex lock;
-    std::size_t tensor = 0;
-    std::int64_t matrix = -1;
-    std::vector<std::uint8_t> blocks, scales;
-  };
-
-  void add_file(const std::string& path, const WeightFiles& found) {
-    files_.push_back(io::RawFile::open(path));
-    for (StoredTensor& stored : read_safetensors_header(files_.back())) {
-      const std::string name = stored.name;
-      if (!found.index.empty()) {
-        const auto place = found.path_of.find(name);
-        if (place == found.path_of.end() || place->second != path) {
-          throw_data_error(fmt::format("{} holds tensor {}", path, name), found.index + " does not say so",
-                           "copy or download the folder again");
-        }
-      }
-      all_names_.insert(name);
-      if (is_old_buffer(name)) continue;
-      tensors_in_files_.push_back({name, stored.dtype, stored.shape, stored.end - stored.begin});
-      stored_.emplace(name, StoredWeight{std::move(stored), WeightType::float32, files_.size() - 1, path});
-    }
-  }
-
-  /// Blocks and scales become one tensor, (experts, out, in).
-  void join_blocks() {
-    std::vector<FileTensor> joined;
-    for (FileTensor& tensor : tensors_in_files_) {
-      if (tensor.name.ends_with(scales_suffix)) continue;
-      if (!tensor.name.ends_with(blocks_suffix)) {
-        joined.push_back(std::move(tensor));
-        continue;
-      }
-      const std::string name = tensor.name.substr(0, tensor.name.size() - std::strlen(blocks_suffix));
-      const auto scales = stored_.find(name + scales_suffix);
-      std::vector<std::int64_t> expected = tensor.shape;
-      if (!expected.empty()) expected.pop_back();
-      const bool is_whole = scales != stored_.end() && expected.size() == 3 && tensor.dtype == "U8" &&
-                            tensor.shape.back() == mxfp4_block_bytes && scales->second.stored.dtype == "U8" &&
-                            scales->second.stored.shape == expected;
-      if (!is_whole) {
-        throw_data_error(fmt::format("tensor {} of {} cannot be read as MXFP4", tensor.name, folder_),
-                         "it is (experts, rows, blocks, 16) of U8, and has scales (experts, rows, blocks)",
-                         "copy or download the folder again");
-      }
-      StoredWeight weight = stored_.at(tensor.name);
-      weight.scales = scales->second.stored;
-      weight.scales_file = scales->second.file;
-      expected.back() *= mxfp4_block;
-      joined.push_back({name, mxfp4_dtype, expected, tensor.num_bytes});
-      weight.stored.name = name;
-      weight.stored.shape = expected;
-      weight.stored.dtype = mxfp4_dtype;
-      stored_.emplace(name, std::move(weight));
-    }
-    tensors_in_files_ = std::move(joined);
-  }
-
-  /// Matrices in 4 bits take the place of the tensors that they are stored as.
-  void join_four_bits() {
-    std::set<std::string> joined;
-    const std::vector<std::string>& suffixes = four_bit_suffixes();
-    for (auto& [name, weight] : stored_) {
-      for (const std::string& suffix : {suffixes[0], suffixes[1]}) {
-        const auto state = stored_.find(name + suffix);
-        if (state == stored_.end()) continue;
-        weight.four_bits = four_bits_of(name, weight, state->second);
-        weight.stored.shape = weight.four_bits->state.shape;
-        weight.stored.dtype = four_bit_dtype;
-        for (const std::string& beside : suffixes) joined.insert(name + beside);
-      }
-    }
-    std::erase_if(tensors_in_files_, [&](const FileTensor& tensor) { return joined.contains(tensor.name); });
-    for (FileTensor& tensor : tensors_in_files_) {
-      const StoredWeight& weight = stored_.at(tensor.name);
-      if (!weight.four_bits) continue;
-      tensor.shape = weight.stored.shape;
-      tensor.dtype = four_bit_dtype;
-    }
-  }
-
-  FourBits four_bits_of(const std::string& name, const StoredWeight& codes, const StoredWeight& state) const {
-    const auto refuse = [&](const std::string& why) {
-      throw_data_error(fmt::format("tensor {} of {} cannot be read in 4 bits", name, folder_), why,
-                       "copy or download the folder again, or give the model before it was quantized");
-    };
-    const auto size_of_stored = [](const StoredTensor& stored) {
-      return static_cast<std::int64_t>(stored.end - stored.begin);
-    };
-    const auto beside = [&](const char* suffix) -> const StoredWeight& {
-      const auto found = stored_.find(name + suffix);
-      if (found == stored_.end()) refuse(fmt::format("it has no {}{}", name, suffix));
-      return found->second;
-    };
-    const auto floats_of = [&](const char* suffix, std::int64_t count) {
-      const StoredWeight& part = beside(suffix);
-      std::vector<float> values(static_cast<std::size_t>(count));
-      if (part.stored.dtype != "F32" || size_of_stored(part.stored) != 4 * count) {
-        refuse(fmt::format("{}{} should have {} numbers of F32", name, suffix, count));
-      }
-      files_[part.file].read(part.stored.begin, values.size() * sizeof(float), values.data());
-      return values;
-    };
-    FourBits result;
-    std::string json(static_cast<std::size_t>(size_of_stored(state.stored)), ' ');
-    files_[state.file].read(state.stored.begin, json.size(), json.data());
-    try {
-      result.state = parse_four_bit_state(json);
-    } catch (const std::invalid_argument& reason) {
-      refuse(fmt::format("{} says what bitsandbytes does not: {}", state.stored.name, reason.what()));
-    }
-    FourBitState& found = result.state;
-    if (codes.stored.dtype != "U8" || size_of_stored(codes.stored) != (found.num_elements() + 1) / 2) {
-      refuse("two of its numbers take a byte of U8");
-    }
-    const StoredWeight& scales = beside(".absmax");
-    const std::int64_t scale_bytes = found.is_nested() ? 1 : 4;
-    if (scales.stored.dtype != (found.is_nested() ? "U8" : "F32") ||
-        size_of_stored(scales.stored) != scale_bytes * found.num_scales()) {
-      refuse(fmt::format("{}.absmax should have {} numbers", name, found.num_scales()));
-    }
-    result.scales = scales.stored;
-    result.scales_file = scales.file;
-    found.table = floats_of(".quant_map", 16);
-    if (found.is_nested()) {
-      found.nested_table = floats_of(".nested_quant_map", 256);
-      found.nested_scales =
-          floats_of(".nested_absmax", (found.num_scales() + found.nested_block - 1) / found.nested_block);
-    }
-    return result;
-  }
-
-  void read_four_bit_run(const StoredWeight& part, const Run& run, DType dtype, void* values) const {
-    if (run.count == 0) return;
-    const FourBitState& state = part.four_bits->state;
-    const std::int64_t first_byte = run.first / 2, last_byte = (run.first + run.count - 1) / 2;
-    const std::int64_t first_block = run.first / state.block;
-    const std::int64_t num_blocks = (run.first + run.count - 1) / state.block - first_block + 1;
-    std::vector<std::uint8_t> codes(static_cast<std::size_t>(last_byte - first_byte + 1));
-    files_[part.file].read(part.stored.begin + first_byte, codes.size(), codes.data());
-    std::vector<float> scales(static_cast<std::size_t>(num_blocks)), numbers(static_cast<std::size_t>(run.count));
-    const io::RawFile& file = files_[part.four_bits->scales_file];
-    const std::uint64_t scales_begin = part.four_bits->scales.begin;
-    if (state.is_nested()) {
-      std::vector<std::uint8_t> scale_codes(scales.size());
-      file.read(scales_begin + first_block, scale_codes.size(), scale_codes.data());
-      for (std::int64_t i = 0; i < num_blocks; ++i) scales[i] = state.scale_of(scale_codes[i], first_block + i);
-    } else {
-      file.read(scales_begin + first_block * sizeof(float), scales.size() * sizeof(float), scales.data());
-    }
-    hub::read_four_bits(state, run.first, run.count, codes.data(), scales.data(), numbers.data());
+  /// Puts the numbers of a run into the memory of a rectangle.
+  static void put(const float* numbers, const Run& run, DType dtype, void* values) {
     for (std::int64_t i = 0; i < run.count; ++i) {
-      float value = numbers[i];
-      if (part.type == WeightType::bfloat16) value = float32_of_bf16(bf16_of_float32(value));
-      if (part.type == WeightType::float16) value = float32_of_float16(float16_of_float32(value));
       const std::int64_t at = run.memory_first + i * run.memory_step;
       if (dtype == DType::float32) {
-        static_cast<float*>(values)[at] = value;
+        static_cast<float*>(values)[at] = numbers[i];
       } else {
-        static_cast<std::uint16_t*>(values)[at] = bf16_of_float32(value);
+        static_cast<std::uint16_t*>(values)[at] = bf16_of_float32(numbers[i]);
       }
     }
   }
 
-  const StoredWeight& part_of(const std::string& name) {
-    StoredWeight& weight = stored_.at(name);
-    weight.type = type_of(weight);
-    return weight;
+  /// A tied head without the table that it is: it is the table, as transformers takes it.
+  void take_table_of_head(const FileLayout& layout) {
+    const std::string table = layout.body + "embed_tokens.weight", head = layout.head + "weight";
+    if (stored_.find(table) == nullptr && stored_.find(head) != nullptr) stored_.rename(head, table);
   }
 
-  void read_blocks(std::size_t tensor, const Run& run, DType dtype, void* values) const {
-    const StoredWeight& part = *parts_[tensor];
-    const std::int64_t size = part.stored.shape[1] * part.stored.shape[2], matrix = run.first / size;
-    const std::scoped_lock held(last_blocks_->lock);
-    if (last_blocks_->matrix != matrix || last_blocks_->tensor != tensor) {
-      last_blocks_->matrix = -1;
-      last_blocks_->blocks.resize(size / 2);
-      last_blocks_->scales.resize(size / mxfp4_block);
-      files_[part.file].read(part.stored.begin + matrix * last_blocks_->blocks.size(), last_blocks_->blocks.size(),
-                             last_blocks_->blocks.data());
-      files_[part.scales_file].read(part.scales->begin + matrix * last_blocks_->scales.size(),
-                                    last_blocks_->scales.size(), last_blocks_->scales.data());
-      last_blocks_->matrix = matrix;
-      last_blocks_->tensor = tensor;
-    }
-    for (std::int64_t i = 0; i < run.count; ++i) {
-      const float value =
-          mxfp4_value(last_blocks_->blocks.data(), last_blocks_->scales.data(), run.first - matrix * size + i);
-      const std::int64_t at = run.memory_first + i * run.memory_step;
-      if (dtype == DType::float32) {
-        static_cast<float*>(values)[at] = value;
-      } else {
-        static_cast<std::uint16_t*>(values)[at] = bf16_of_float32(value);
-      }
-    }
-  }
-
-  static WeightType type_of(const StoredWeight& weight) {
-    const StoredTensor& stored = weight.stored;
-    if (weight.four_bits) return weight.four_bits->state.type;
-    if (stored.dtype == "F32" || stored.dtype == mxfp4_dtype) return WeightType::float32;
-    if (stored.dtype == "BF16") return WeightType::bfloat16;
-    if (stored.dtype == "F16") return WeightType::float16;
-    throw_data_error(fmt::format("tensor {} of {} has dtype {}", stored.name, weight.path, stored.dtype),
-                     "weights are read from F32, BF16 and F16, and from the 4 bits of bitsandbytes",
+  [[nodiscard]] Part part_of(const FolderTensor& tensor) const {
+    const std::string& dtype = tensor.stored.dtype;
+    if (dtype == "F32") return {&tensor, WeightType::float32};
+    if (dtype == "BF16") return {&tensor, WeightType::bfloat16};
+    if (dtype == "F16") return {&tensor, WeightType::float16};
+    throw_data_error(fmt::format("tensor {} of {} has dtype {}", tensor.stored.name, tensor.file->path(), dtype),
+                     "weights are read from F32, BF16 and F16, from FP8 with scales, and from the 4 bits of "
+                     "bitsandbytes",
                      "give the model before it was quantized");
   }
 
-  std::string folder_;
-  std::vector<io::RawFile> files_;
-  std::vector<FileTensor> tensors_in_files_;    ///< but for those left out
-  std::map<std::string, StoredWeight> stored_;  ///< by their names
-  std::set<std::string> all_names_;             ///< those left out as well
+  FolderTensors stored_;
   std::vector<io::TensorInfo> infos_;
   TensorMap map_;
-  std::vector<const StoredWeight*> parts_;  ///< as map_.files()
-  std::unique_ptr<ReadBlocks> last_blocks_ = std::make_unique<ReadBlocks>();
+  std::vector<Part> parts_;  ///< as map_.files()
 };
 
 }  // namespace
 
 std::unique_ptr<io::TensorSource> open_weights(const std::string& folder, bool is_head_tied) {
-  auto source = std::make_unique<WeightsSource>(folder, find_weight_files(folder));
-  source->take_layout(file_layout_of(folder, source->files()), is_head_tied);
+  auto source = std::make_unique<WeightsSource>(read_folder_tensors(folder));
+  source->take_layout(file_layout_of(folder, source->stored().list()), is_head_tied);
+  source->check_form(quantization_of(folder));
   return source;
 }
 
 std::unique_ptr<io::TensorSource> open_adapter_weights(const std::string& folder, const FileLayout& base) {
-  auto source = std::make_unique<WeightsSource>(folder, find_adapter_files(folder));
+  auto source = std::make_unique<WeightsSource>(FolderTensors(folder, find_adapter_files(folder)));
   source->take_layout(base, /*is_head_tied=*/false);
   return source;
 }
 
+std::optional<std::vector<std::string>> modules_of_numbers(const std::string& folder, const config::Model& model) {
+  WeightsSource source(read_folder_tensors(folder));
+  source.take_layout(file_layout_of(folder, source.stored().list()), model.tie_word_embeddings);
+  if (!source.is_in_four_bits()) return std::nullopt;
+  std::vector<std::string> modules;
+  for (const std::vector<std::string>& group : config::linear_module_groups(model)) {
+    const auto is_numbers = [&](const std::string& module) {
+      const std::string name = "model/" + module + ".weight";
+      return source.has(name) && !source.has_four_bits(name);
+    };
+    if (std::ranges::any_of(group, is_numbers)) modules.insert(modules.end(), group.begin(), group.end());
+  }
+  return modules;
+}
+
 void check_tied_head(const std::string& folder) {
-  WeightsSource source(folder, find_weight_files(folder));
-  source.take_layout(file_layout_of(folder, source.files()), /*is_head_tied=*/false);
+  WeightsSource source(read_folder_tensors(folder));
+  source.take_layout(file_layout_of(folder, source.stored().list()), /*is_head_tied=*/false);
   if (!source.has(head_name) || !source.has(embedding_name)) return;
   const auto refuse = [&](const std::string& why) {
     throw_data_error(fmt::format("the head of {} is not tied", folder), why,

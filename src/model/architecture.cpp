@@ -75,8 +75,11 @@ class UnitBuilder {
 
   /// That of a linear layer of a block, which may be kept in 4 bits.
   ParameterGroup linear(std::string name, const Shape& shape) {
+    constexpr std::string_view suffix = ".weight";
     const bool is_trained = is_trainable_(name);
-    const PartIndex part = part_with(is_trained, /*of_experts=*/false, is_trained ? std::nullopt : four_bits_,
+    const bool is_number =
+        is_trained || !four_bits_ || lora_.skips_four_bits(name.substr(0, name.size() - suffix.size()));
+    const PartIndex part = part_with(is_trained, /*of_experts=*/false, is_number ? std::nullopt : four_bits_,
                                      /*in_float32=*/false, sends_fp8_);
     return add(std::move(name), shape.rows, shape.columns, shape.split, part);
   }

@@ -95,6 +95,80 @@ for form in 'nf4' 'fp4 --double_quant'; do
   check 'of the same codes' same_losses "from-${words[0]}" "alone-${words[0]}" 1e-5
 done
 refuses 3 'is quantized already' "$sft_convert" --quantize nf4 made-nf4 again
+
+# Folders that hold some matrices as numbers ("dynamic"): these stay numbers, and so do those that are one product with them.
+python3 - made-nf4 base/model <<'PYTHON'
+import json, shutil, struct, sys
+
+def read(folder):
+    data = open(folder + "/model.safetensors", "rb").read()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    return {name: (t["dtype"], t["shape"], data[8 + size + t["data_offsets"][0]:8 + size + t["data_offsets"][1]])
+            for name, t in header.items()}
+
+def write(folder, tensors, skipped):
+    shutil.copytree(sys.argv[1], folder)
+    header, at = {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(folder + "/model.safetensors", "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values()))
+    config = json.load(open(folder + "/config.json"))
+    config["quantization_config"]["llm_int8_skip_modules"] = skipped
+    json.dump(config, open(folder + "/config.json", "w"))
+
+codes, numbers = read(sys.argv[1]), read(sys.argv[2])
+skipped = ["lm_head", "model.layers.0.mlp", "model.layers.1.self_attn.q_proj"]
+dynamic = {}
+for name, tensor in codes.items():
+    weight = name.split(".weight")[0] + ".weight"
+    if any(weight.startswith(module + ".") for module in skipped):
+        dynamic[weight] = numbers[weight]
+    else:
+        dynamic[name] = tensor
+write("dynamic", dynamic, skipped)
+write("unnamed", dynamic, skipped[:2])  # q_proj is a number without being named
+half = {name: ("BF16", [len(data) // 2, 1], data) if dtype == "U8" and shape[1:] == [1] else (dtype, shape, data)
+        for name, (dtype, shape, data) in codes.items()}
+write("half", half, None)
+PYTHON
+dynamic=(--model.model_name_or_path dynamic --train.gradient_accumulation_steps 4)
+succeeds 'a dynamic folder, read as numbers' run 1 lora.ini "${dynamic[@]}" --train.output_dir dynamic-numbers
+succeeds 'and kept as it is' run 1 lora.ini "${dynamic[@]}" --train.output_dir dynamic-kept --lora.load_in_4bit true
+check 'with a word on it' grep -q 'warning: 6 matrices of .*dynamic stay numbers .*model.layers.0.mlp.gate_proj' err
+check 'has the same losses' same_losses dynamic-kept dynamic-numbers 1e-5
+check 'which are not those of codes alone' other_losses dynamic-kept alone-nf4 1e-5
+for mesh in '3 --parallel.dp_shard_size 4' '1 --parallel.tp_size 2 --parallel.dp_shard_size 2'; do
+  read -ra words <<<"$mesh"
+  rm -rf mesh
+  succeeds "on the mesh $mesh" run 4 lora.ini "${dynamic[@]}" --lora.load_in_4bit true --train.output_dir mesh \
+    --parallel.zero_stage "${words[@]}" --train.gradient_accumulation_steps "$([[ $mesh == *tp_size* ]] && echo 2 || echo 1)"
+  check 'has the same losses' same_losses mesh dynamic-kept 1e-5
+done
+succeeds 'and resumes' run 1 lora.ini "${dynamic[@]}" --lora.load_in_4bit true --train.output_dir resumed \
+  --checkpoint.resume_from_checkpoint mesh/checkpoint-000002
+refuses 2 'llm_int8_skip_modules. does not fit the model in .*dynamic .it holds model.layers.0.mlp.gate_proj as numbers' \
+  "$sft" lora.ini "${dynamic[@]}" --lora.load_in_4bit true --lora.llm_int8_skip_modules o_proj
+refuses 3 'is not stored as its config.json says .*model.layers.1.self_attn.q_proj.weight holds plain numbers' \
+  "$sft" lora.ini --model.model_name_or_path unnamed --train.output_dir other
+succeeds 'codes in storage of another dtype' run 1 lora.ini --model.model_name_or_path half --train.output_dir half-kept \
+  --lora.load_in_4bit true --train.gradient_accumulation_steps 4
+check 'are the same codes' same_losses half-kept alone-nf4 1e-5
+
+# Modules that are left out of a model of numbers
+succeeds 'with modules left out' run 1 lora.ini --lora.load_in_4bit true --train.output_dir left-out \
+  --train.gradient_accumulation_steps 4 --lora.llm_int8_skip_modules 'model.layers.0.mlp q_proj k_proj v_proj lm_head'
+check 'their numbers stay' other_losses left-out alone-nf4 1e-5
+refuses 2 'leaves model.layers.0.self_attn.k_proj out .*are one product' "$sft" lora.ini --lora.load_in_4bit true \
+  --lora.llm_int8_skip_modules q_proj
+refuses 2 'names model.layers.7.mlp .no linear layer' "$sft" lora.ini --lora.load_in_4bit true \
+  --lora.llm_int8_skip_modules model.layers.7.mlp
+refuses 2 'llm_int8_skip_modules. has nothing to do' "$sft" lora.ini --lora.llm_int8_skip_modules q_proj
 refuses 2 'double_quant has nothing to do' "$sft_convert" --double_quant base/model again
 
 # Memory
@@ -102,6 +176,11 @@ succeeds 'a dry run' "$sft" lora.ini --dry-run --json
 bytes parameters out >numbers-bytes
 succeeds 'of a base in 4 bits' "$sft" lora.ini --dry-run --json --lora.load_in_4bit true
 check 'has smaller parameters' test "$(bytes parameters out)" -lt "$(($(cat numbers-bytes) / 2))"
+bytes parameters out >code-bytes
+succeeds 'of a dynamic one' "$sft" lora.ini --dry-run --json --lora.load_in_4bit true --model.model_name_or_path dynamic
+check 'has what its numbers take, and less than all numbers' python3 -c \
+  'import sys; codes, dynamic, numbers = map(int, sys.argv[1:]); assert codes + 3 * 128 * 128 * 3 < dynamic < numbers' \
+  "$(cat code-bytes)" "$(bytes parameters out)" "$(cat numbers-bytes)"
 
 # What cannot be
 refuses 2 'needs `lora.use_peft`' "$sft" base.ini --lora.load_in_4bit true

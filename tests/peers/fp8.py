@@ -12,8 +12,8 @@ tests/unit/ops/fp8_linear.txt    y = x w^T + b, dx and dw of one layer: sizes of
 tests/reference/fixtures/llama_fp8.h5
                                  loss and gradients of the model and rows of llama.h5, with linear layers in fp8
 
-Everything but the rounding is computed in float64. Operands are rounded by torch's own conversion, which does not saturate:
-scales are such that it never has to. An operand's scales are the least powers of two with which nothing overflows.
+Everything but the rounding is computed in float64. Operands are rounded by torch's own conversion, which saturates
+E4M3 (2.15), but not E5M2: scales are such that it never has to. An operand's scales are the least powers of two with which nothing overflows.
 """
 import pathlib
 import sys

@@ -66,9 +66,14 @@ struct Lora {
   bool load_in_4bit = false;
   FourBitType bnb_4bit_quant_type = FourBitType::nf4;
   bool use_bnb_nested_quant = false;  ///< and their scales in 8
+  /// Modules whose matrices stay numbers beside these, as transformers reads the names: the beginning of a path up to a
+  /// dot, a regular expression of that, or the end of a path.
+  std::vector<std::string> llm_int8_skip_modules;
 
   /// How frozen matrices of linear layers are kept; none: as all weights.
   [[nodiscard]] std::optional<FourBitForm> four_bit_form() const;
+  /// Whether llm_int8_skip_modules names the linear layer.
+  [[nodiscard]] bool skips_four_bits(const std::string& module) const;
   /// Whether linear layers called `name`, such as q_proj, have adapters.
   [[nodiscard]] bool adapts(const std::string& name) const;
   /// Whether adapters may be in the block that the module belongs to.
@@ -93,6 +98,10 @@ struct Lora {
 
   bool operator==(const Lora&) const = default;
 };
+
+/// Whether a name of llm_int8_skip_modules is about the module. Throws std::invalid_argument with the reason for a text
+/// that is no regular expression.
+[[nodiscard]] bool skips(const std::string& name, const std::string& module);
 
 /// The linear layers of a block that an adapter can be added to.
 [[nodiscard]] const std::vector<std::string>& linear_layer_names();

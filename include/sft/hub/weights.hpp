@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "sft/config/config.hpp"
 #include "sft/hub/tensor_map.hpp"
 #include "sft/io/raw_file.hpp"
 #include "sft/io/tensor_source.hpp"
@@ -40,6 +42,13 @@ inline constexpr const char* adapter_stem = "adapter_model";
 /// The tensors of an adapter's folder in PEFT's format, adapter_model.safetensors, in the same way: an adapter of a
 /// module that is several of the model's is one of each, with the same A. `base`: of the folder that it belongs to.
 [[nodiscard]] std::unique_ptr<io::TensorSource> open_adapter_weights(const std::string& folder, const FileLayout& base);
+
+/// Of a folder in the 4 bits of bitsandbytes: the linear layers of the model's blocks whose matrices are not taken as
+/// codes (io::TensorSource::read_four_bits), because the folder holds numbers, as modules that were found too
+/// sensitive, or codes that cannot be kept as they are; by their paths, with those whose matrices are one product with
+/// theirs. Nothing for other folders. Reads headers, and the forms of codes.
+[[nodiscard]] std::optional<std::vector<std::string>> modules_of_numbers(const std::string& folder,
+                                                                         const config::Model& model);
 
 /// Refuses files whose lm_head.weight, if they have one, is not their embedding table: then the head is not tied,
 /// whatever config.json says. Reads both tensors.

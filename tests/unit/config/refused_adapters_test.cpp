@@ -88,6 +88,16 @@ const Refused adapters_that_cannot_be[] = {
      [](Config& c) {
        c.lora.use_peft = c.lora.load_in_4bit = true, c.model.model_name_or_path = "m", c.model.hidden_size = 80;
      }},
+    {"`lora.llm_int8_skip_modules` has nothing to do",
+     [](Config& c) { c.lora.use_peft = true, c.lora.llm_int8_skip_modules = {"q_proj"}; }},
+    {"`lora.llm_int8_skip_modules` names model.layers.2.mlp (no linear layer",
+     [](Config& c) {
+       c.lora.use_peft = c.lora.load_in_4bit = true, c.lora.llm_int8_skip_modules = {"lm_head", "model.layers.2.mlp"};
+     }},
+    {"`lora.llm_int8_skip_modules` names (q_proj (",
+     [](Config& c) { c.lora.use_peft = c.lora.load_in_4bit = true, c.lora.llm_int8_skip_modules = {"(q_proj"}; }},
+    {"`lora.llm_int8_skip_modules` leaves model.layers.0.mlp.gate_proj out",
+     [](Config& c) { c.lora.use_peft = c.lora.load_in_4bit = true, c.lora.llm_int8_skip_modules = {"up_proj"}; }},
     {"`train.fp8 = blockwise` does not go with lora.load_in_4bit",
      [](Config& c) {
        c.lora.use_peft = c.lora.load_in_4bit = true, c.model.model_name_or_path = "m";

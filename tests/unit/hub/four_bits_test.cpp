@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights in 4 bits as bitsandbytes stores them; the folders are by tests/hub/make_folders.py.
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "sft/hub/file_layout.hpp"
+#include "sft/hub/four_bit_folder.hpp"
 #include "sft/hub/model_config.hpp"
 #include "sft/hub/weights.hpp"
 #include "sft/io/files.hpp"
@@ -85,6 +89,55 @@ BOOST_AUTO_TEST_CASE(what_bitsandbytes_does_not_write_is_refused_by_its_tensor) 
                       {"nested_absmax should have"}));
   BOOST_TEST(mentions(refusal("nf4_nested", "\"nested_offset\"", "\"nested_offsee\""), {"nested_offset"}));
   BOOST_TEST(mentions(refusal("nf4_nested", "weight.quant_map\"", "weight.quant_mup\""), {"no", "quant_map"}));
+}
+
+BOOST_AUTO_TEST_CASE(codes_are_taken_by_rows_of_a_joined_matrix) {
+  constexpr std::int64_t width = 64, num_rows = 64;
+  const std::string prefix = "model.layers.0.self_attn.";
+  std::vector<io::TensorInfo> tensors;
+  for (const std::string part : {"q", "k", "v", "o"}) {
+    tensors.push_back({"model/" + prefix + part + "_proj.weight", {num_rows, width}, DType::float32});
+  }
+  const std::string config = R"({"architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "hidden_size": 64,)"
+                             R"("num_attention_heads": 1, "num_key_value_heads": 1, "intermediate_size": 64})";
+  const test::TemporaryFolder numbers;
+  test::write_bytes(numbers.file("config.json"), config);
+  const hub::WeightsPlan plan(tensors, hub::WeightType::float32, 1 << 20, hub::model_stem,
+                              hub::parse_file_layout(config, "config", {}));
+  hub::create_weight_files(plan, numbers.path());
+  hub::WeightsSink sink(plan, numbers.path());
+  std::vector<std::vector<float>> values;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    std::vector<float>& matrix = values.emplace_back(num_rows * width);
+    for (std::size_t j = 0; j < matrix.size(); ++j) matrix[j] = std::sin(static_cast<float>(j * (i + 1)));
+    sink.write(tensors[i].name, {0, num_rows, 0, width}, DType::float32, matrix.data());
+  }
+  sink.finish();
+  config::Model model;
+  model.num_hidden_layers = 1;
+  const std::vector<std::string> attention{prefix + "q_proj", prefix + "k_proj", prefix + "v_proj"};
+  BOOST_TEST(!hub::modules_of_numbers(numbers.path(), model).has_value());
+  for (const bool is_nested : {false, true}) {
+    const test::TemporaryFolder folder;
+    const FourBitForm form{.is_nested = is_nested};
+    static_cast<void>(hub::write_four_bit_folder(numbers.path(), form, folder.path()));
+    const auto source = hub::open_weights(folder.path(), false);
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const std::optional<FourBitMatrix> codes = source->read_four_bits(tensors[i].name);
+      // Blocks of nested scales have more numbers than one of these parts, so the second does not begin with one.
+      BOOST_TEST_REQUIRE(codes.has_value() == (!is_nested || i == 0 || i == 3));
+      if (!codes) continue;
+      FourBitQuantizer quantizer(form);
+      quantizer.add(values[i]);
+      const FourBitMatrix expected = quantizer.finish();
+      BOOST_TEST(codes->codes == expected.codes);
+      BOOST_TEST(codes->scales == expected.scales);
+      BOOST_TEST((codes->nested.size() == expected.nested.size()));
+    }
+    const auto modules = hub::modules_of_numbers(folder.path(), model);
+    BOOST_TEST_REQUIRE(modules.has_value());
+    BOOST_TEST(*modules == (is_nested ? attention : std::vector<std::string>{}));
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sft/io/files.hpp"
@@ -148,7 +149,7 @@ BOOST_AUTO_TEST_CASE(folders_without_whole_weights_are_refused_with_the_reason) 
   BOOST_TEST(hub::open_weights(folder.path(), false)->tensors().empty());
 }
 
-BOOST_AUTO_TEST_CASE(an_index_and_its_files_must_say_the_same) {
+BOOST_AUTO_TEST_CASE(an_index_says_which_files_are_read_and_no_more) {
   const test::TemporaryFolder folder;
   const std::string index = folder.file("model.safetensors.index.json");
   write_folder(folder.path(), hub::WeightType::float32, 1);
@@ -159,13 +160,57 @@ BOOST_AUTO_TEST_CASE(an_index_and_its_files_must_say_the_same) {
     test::write_bytes(index, text);
     return open_error(folder.path());
   };
-  BOOST_TEST(mentions(with("model.norm.weight", "model.norm.other"), {"model.norm.weight", "does not say so"}));
   BOOST_TEST(mentions(with("00003-of-00003", "00004-of-00003"), {"cannot find", "00004-of-00003"}));
   BOOST_TEST(mentions(with("model-00003-of-00003", "../model-00003-of-00003"), {"not in the folder"}));
   BOOST_TEST(mentions(with("weight_map", "weight_mop"), {"no object `weight_map`"}));
-  BOOST_TEST(mentions(with("\"weight_map\": {", "\"weight_map\": {\"more\": \"model-00001-of-00003.safetensors\","),
-                      {"has no tensor more"}));
-  BOOST_TEST(with("weight_map", "weight_map").empty());
+  // A tensor that it does not list, one that it lists and no file has, one that it says to be in another file.
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"model.norm.weight", "model.norm.other"},
+           {"\"weight_map\": {", "\"weight_map\": {\"more\": \"model-00001-of-00003.safetensors\","},
+           {"norm.weight\": \"model-00003-of",
+            "norm.weight\": \"model-00001-of-00003.safetensors\", \"y\": \"model-00003-of"},
+           {"weight_map", "weight_map"}}) {
+    BOOST_TEST(with(from, to).empty());
+    const auto source = hub::open_weights(folder.path(), false);
+    BOOST_TEST(source->tensors().size() == tensors.size());
+    BOOST_TEST(read(*source, tensors[2].name, whole(tensors[2])) == values_of(tensors[2]));
+  }
+  // A file beside those of the index is not read: what it has is not there.
+  BOOST_TEST(with("\"model.norm.weight\": \"model-00003-of-00003.safetensors\"",
+                  "\"more\": \"model-00001-of-00003.safetensors\"")
+                 .empty());
+  BOOST_TEST(hub::open_weights(folder.path(), false)->tensors().size() == tensors.size() - 1);
+}
+
+BOOST_AUTO_TEST_CASE(of_two_files_with_a_tensor_the_last_one_counts) {
+  const test::TemporaryFolder folder;
+  const std::string header = R"({"model.norm.weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  for (const auto& [name, value] : {std::pair<std::string, float>{"a", 1.0F}, {"b", 2.0F}}) {
+    std::string bytes(sizeof value, '\0');
+    std::memcpy(bytes.data(), &value, sizeof value);
+    test::write_bytes(folder.file(name + ".safetensors"), test::safetensors(header, bytes));
+  }
+  test::write_bytes(folder.file("model.safetensors.index.json"),
+                    R"({"weight_map": {"x": "b.safetensors", "model.norm.weight": "a.safetensors"}})");
+  const auto source = hub::open_weights(folder.path(), false);
+  BOOST_TEST_REQUIRE(source->tensors().size() == 1U);
+  BOOST_TEST(read(*source, "model/model.norm.weight", {0, 1, 0, 1}).front() == 2.0F);
+}
+
+BOOST_AUTO_TEST_CASE(a_tied_head_without_a_table_is_the_table) {
+  const test::TemporaryFolder folder;
+  const std::vector<io::TensorInfo> head{{"model/lm_head.weight", {2, 3}, DType::float32}};
+  const hub::WeightsPlan plan(head, hub::WeightType::float32, 1 << 20);
+  hub::create_weight_files(plan, folder.path());
+  hub::WeightsSink sink(plan, folder.path());
+  const std::vector<float> values{1, 2, 3, 4, 5, 6};
+  sink.write(head[0].name, whole(head[0]), DType::float32, values.data());
+  sink.finish();
+  const auto source = hub::open_weights(folder.path(), true);
+  BOOST_TEST_REQUIRE(source->tensors().size() == 1U);
+  BOOST_TEST(read(*source, "model/model.embed_tokens.weight", whole(head[0])) == values);
+  BOOST_TEST(hub::open_weights(folder.path(), false)->tensors().front().name == "model/lm_head.weight");
+  BOOST_CHECK_NO_THROW(hub::check_tied_head(folder.path()));
 }
 
 BOOST_AUTO_TEST_CASE(a_tied_head_is_left_out_and_must_be_the_embedding) {

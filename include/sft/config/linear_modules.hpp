@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The linear layers of a model's blocks by their paths, such as model.layers.0.self_attn.q_proj.
+
+#include <string>
+#include <vector>
+
+#include "sft/config/config.hpp"
+
+namespace sft::config {
+
+/// Those of all blocks, experts left out: in each group the ones whose matrices are one product, and are kept alike.
+[[nodiscard]] std::vector<std::vector<std::string>> linear_module_groups(const Model& model);
+
+}  // namespace sft::config
