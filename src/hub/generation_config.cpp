@@ -104,9 +104,8 @@ void write_token_ids(const std::string& folder, const TokenIds& ids) {
 
   // 3. The files
   if (has_config && config != config_before) io::write_file_atomically(config_path, config.dump(2) + "\n");
-  const bool says_more = has_generation ? generation != generation_before : generation != generation_of(decoder);
-  if (says_more && (has_config || has_generation))
-    io::write_file_atomically(generation_path, generation.dump(2) + "\n");
+  const bool is_new = has_generation ? generation != generation_before : has_config;
+  if (is_new) io::write_file_atomically(generation_path, generation.dump(2) + "\n");
 }
 
 std::vector<std::int32_t> read_eos_token_ids(const std::string& folder) {

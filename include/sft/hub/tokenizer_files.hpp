@@ -30,8 +30,8 @@ struct TokenIds {
 /// Writes them to config.json and generation_config.json of the folder as TRL 1.16 and transformers 5.24 do: a chosen
 /// eos takes the place of the one in config.json, and is put first in the list of generation_config.json, which keeps
 /// those that it has; another one is added where it is missing; bos and pad replace what is there. A folder without
-/// generation_config.json gets one where it says more than config.json; one without config.json, that of an adapter,
-/// gets none. A data Error names a file that is no JSON object.
+/// generation_config.json gets one; where it has no config.json either, as that of an adapter, it gets none. A data
+/// Error names a file that is no JSON object.
 void write_token_ids(const std::string& folder, const TokenIds& ids);
 
 }  // namespace sft::hub
