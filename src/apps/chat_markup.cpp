@@ -8,8 +8,10 @@
 
 namespace sft::apps {
 
-ChatMarkup::ChatMarkup(const text::Tokenizer& tokenizer, const std::string& path)
-    : tokenizer_(tokenizer), template_(data::load_chat_templates(path, tokenizer.name()).standard) {
+ChatMarkup::ChatMarkup(const text::Tokenizer& tokenizer, const std::string& path, const std::string& trained)
+    : tokenizer_(tokenizer),
+      template_(path.empty() && !trained.empty() ? std::make_shared<const data::ChatTemplate>(trained)
+                                                 : data::load_chat_templates(path, tokenizer.name()).standard) {
   if (!template_ && (!tokenizer.id_of("<|im_start|>") || !tokenizer.id_of("<|im_end|>"))) {
     throw_config_error("the model has no chat template",
                        "its folder has none, and its tokenizer lacks <|im_start|> and <|im_end|> of ChatML",

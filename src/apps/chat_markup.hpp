@@ -15,10 +15,11 @@ namespace sft::apps {
 
 class ChatMarkup {
  public:
-  /// The template in the file `path`, or if that is empty the one of the folder that the tokenizer came from
-  /// (data::load_chat_templates). Where there is none, ChatML, whose tokens the tokenizer must
-  /// have: a configuration Error. A data Error names a file that cannot be used. `tokenizer` outlives it.
-  ChatMarkup(const text::Tokenizer& tokenizer, const std::string& path);
+  /// The template in the file `path`, or if that is empty `trained`, the source of one, or if both are empty the one of
+  /// the folder that the tokenizer came from (data::load_chat_templates). Where there is none, ChatML, whose tokens the
+  /// tokenizer must have: a configuration Error. A data Error names a file that cannot be used. `tokenizer` outlives
+  /// it.
+  ChatMarkup(const text::Tokenizer& tokenizer, const std::string& path, const std::string& trained = "");
 
   /// The conversation, and what asks the model for the next message. A data Error where the template refuses it.
   [[nodiscard]] std::vector<text::TokenId> prompt(const std::vector<text::Message>& messages) const;

@@ -36,12 +36,15 @@
 #include "sft/hub/folder.hpp"
 #include "sft/hub/four_bit_folder.hpp"
 #include "sft/hub/model_config.hpp"
+#include "sft/hub/tokenizer_files.hpp"
 #include "sft/hub/weights.hpp"
+#include "sft/io/files.hpp"
 #include "start_model.hpp"
 
 namespace {
 
 using namespace sft;
+namespace fs = std::filesystem;
 
 constexpr std::int64_t part_elements = 1 << 18;  ///< of a tensor that are in memory at a time
 
@@ -79,16 +82,15 @@ void write_folder(const io::TensorSource& source, const std::vector<io::TensorIn
                        hub::name_of(plan.type()), plural(std::ssize(plan.files()), "file")));
 }
 
-/// Writes the tensors of a model as `type` to a new folder. `max_length`: of the rows that it was trained on.
-void write_model(const io::TensorSource& source, const std::vector<io::TensorInfo>& tensors, const config::Model& model,
-                 hub::WeightType type, std::int64_t max_length, const apps::ConvertOptions& options) {
-  const apps::FolderContents contents = apps::plan_contents(model, type, max_length);
+/// Writes the tensors of a model as `type` to a new folder with these contents.
+void write_model(const io::TensorSource& source, const std::vector<io::TensorInfo>& tensors, hub::WeightType type,
+                 const apps::FolderContents& contents, const apps::ConvertOptions& options) {
   const hub::WeightsPlan plan(tensors, type, options.max_shard_bytes, hub::model_stem, contents.layout);
   write_folder(source, tensors, plan, contents.origin, options.to,
                [&](const std::string& to) { apps::write_companions(to, contents); });
 }
 
-void checkpoint_to_adapter(const io::TensorSource& source, const config::Config& config,
+void checkpoint_to_adapter(const io::TensorSource& source, const config::Config& config, const Markup& markup,
                            const apps::ConvertOptions& options) {
   std::vector<io::TensorInfo> tensors = source.tensors();
   std::erase_if(tensors, [](const io::TensorInfo& tensor) {
@@ -97,6 +99,7 @@ void checkpoint_to_adapter(const io::TensorSource& source, const config::Config&
   });
   apps::FolderContents contents = apps::plan_adapter_contents(config.model);
   contents.layout.carried.clear();
+  contents.markup = markup;
   const hub::WeightsPlan plan(tensors, options.dtype, std::numeric_limits<std::uint64_t>::max(), hub::adapter_stem,
                               contents.layout, &config.lora);
   write_folder(source, tensors, plan, contents.origin, options.to,
@@ -109,12 +112,14 @@ void checkpoint_to_hub(const std::string& folder, const apps::ConvertOptions& op
   const checkpoint::Header header = checkpoint::read_header(folder);
   const config::Config config = config::parse(header.config_ini, {}, folder);
   const std::unique_ptr<io::TensorSource> source = checkpoint::open_source(folder);
-  if (config.lora.use_peft) return checkpoint_to_adapter(*source, config, options);
+  if (config.lora.use_peft) return checkpoint_to_adapter(*source, config, header.position.markup, options);
   std::vector<io::TensorInfo> tensors = source->tensors();
   std::erase_if(tensors, [](const io::TensorInfo& tensor) { return io::entry_of(tensor.name) != "model"; });
 
   // 2. The folder
-  write_model(*source, tensors, config.model, options.dtype, header.position.max_length, options);
+  apps::FolderContents contents = apps::plan_contents(config.model, options.dtype, header.position.max_length);
+  contents.markup = header.position.markup;
+  write_model(*source, tensors, options.dtype, contents, options);
 }
 
 void merge(const std::string& folder, const apps::ConvertOptions& options) {
@@ -123,13 +128,20 @@ void merge(const std::string& folder, const apps::ConvertOptions& options) {
   const hub::AdapterConfig adapter_config = hub::read_adapter_config(options.adapter);
   const hub::FileLayout layout = hub::read_file_layout(folder);
   std::unique_ptr<io::TensorSource> adapter = hub::open_adapter_weights(options.adapter, layout);
-  apps::MergedWeights merged(hub::open_weights(folder, model.tie_word_embeddings), std::move(adapter), adapter_config,
-                             layout);
+  apps::MergedWeights merged(hub::open_weights(folder, model.tie_word_embeddings), model.tie_word_embeddings,
+                             std::move(adapter), adapter_config, layout);
+  if (merged.unties_head()) {
+    model.tie_word_embeddings = false;
+    log_info(fmt::format("head and embeddings become two matrices, as {} has trained one of them by itself",
+                         options.adapter));
+  }
   const std::vector<io::TensorInfo> tensors = merged.tensors();
   const bool is_bf16 = std::ranges::all_of(tensors, [](const auto& tensor) { return tensor.dtype == DType::bf16; });
   const hub::WeightType type = options.has_dtype || !is_bf16 ? options.dtype : hub::WeightType::bfloat16;
   log_info(fmt::format("adding {} matrices of {}", merged.num_adapted(), options.adapter));
-  write_model(merged, tensors, model, type, /*max_length=*/0, options);
+  apps::FolderContents contents = apps::plan_contents(model, type, /*max_length=*/0);
+  contents.adapter = options.adapter;
+  write_model(merged, tensors, type, contents, options);
 }
 
 void hub_to_checkpoint(const std::string& folder, const apps::ConvertOptions& options) {
@@ -181,6 +193,35 @@ class PassingFolder {
   std::string path_;
 };
 
+/// Links to the files of a model folder, beside a tokenizer that version 4 of transformers reads, for a moment.
+class ReadableFolder {
+ public:
+  ReadableFolder(const std::string& folder, const std::string& to) : root_(to + ".model.tmp") {
+    const fs::path from = fs::canonical(folder);
+    path_ = root_ / from.filename();  // the converter may name the model after its folder
+    io::make_folders(path_.string());
+    for (const fs::directory_entry& entry : fs::directory_iterator(from)) {
+      if (entry.path().filename() == "tokenizer_config.json") {
+        fs::copy_file(fs::canonical(entry.path()), path_ / entry.path().filename());
+        fs::permissions(path_ / entry.path().filename(), fs::perms::owner_write, fs::perm_options::add);
+      } else {
+        fs::create_symlink(fs::canonical(entry.path()), path_ / entry.path().filename());
+      }
+    }
+    hub::make_tokenizer_readable(path_.string());
+  }
+  ~ReadableFolder() {
+    std::error_code ignored;
+    fs::remove_all(root_, ignored);
+  }
+  ReadableFolder(const ReadableFolder&) = delete;
+  ReadableFolder& operator=(const ReadableFolder&) = delete;
+  [[nodiscard]] std::string path() const { return path_.string(); }
+
+ private:
+  fs::path root_, path_;
+};
+
 void to_gguf(const apps::StartModel& start, const apps::ConvertOptions& options) {
   const bool is_folder = start.kind == apps::StartModel::Kind::hub;
   if (is_folder && options.has_output_options()) {
@@ -188,9 +229,15 @@ void to_gguf(const apps::StartModel& start, const apps::ConvertOptions& options)
                        "they say how a folder is written, and none is", "leave them out; --gguf_type is the file's");
   }
   const std::string converter = apps::find_gguf_converter(options.gguf_converter);
-  std::optional<PassingFolder> passing;
-  if (!is_folder) passing.emplace(start.folder, options);
-  apps::convert_to_gguf(converter, is_folder ? start.folder : passing->path(), options.to, options.gguf_type);
+  if (!is_folder) {
+    const PassingFolder passing(start.folder, options);
+    return apps::convert_to_gguf(converter, passing.path(), options.to, options.gguf_type);
+  }
+  if (hub::is_tokenizer_readable(start.folder)) {
+    return apps::convert_to_gguf(converter, start.folder, options.to, options.gguf_type);
+  }
+  const ReadableFolder readable(start.folder, options.to);
+  apps::convert_to_gguf(converter, readable.path(), options.to, options.gguf_type);
 }
 
 /// The model folder that the run with this output folder began from, to which its adapter is added.

@@ -54,10 +54,11 @@ std::int64_t conversation_length(const config::Model& model, std::int64_t asked)
   return changes ? std::min<std::int64_t>(asked, scaling.original_max_position_embeddings) : asked;
 }
 
-std::vector<text::TokenId> stop_tokens_of(const text::Tokenizer& tokenizer, const std::string& generation_folder,
+std::vector<text::TokenId> stop_tokens_of(const text::Tokenizer& tokenizer, const apps::TextModel& model,
                                           const apps::ChatMarkup* markup) {
   std::vector<text::TokenId> tokens;
-  if (!generation_folder.empty()) tokens = hub::read_eos_token_ids(generation_folder);
+  if (!model.generation_folder.empty()) tokens = hub::read_eos_token_ids(model.generation_folder);
+  if (const auto trained = tokenizer.id_of(model.markup.eos_token)) tokens.push_back(*trained);
   if (tokenizer.specials().eos) tokens.push_back(*tokenizer.specials().eos);
   if (const auto turn_end = tokenizer.id_of("<|im_end|>")) tokens.push_back(*turn_end);
   if (markup != nullptr) {
@@ -228,7 +229,7 @@ int run(comm::Session& session, const apps::GenerateOptions& options) {
   (void)config::validate(found.model);
   const std::unique_ptr<text::Tokenizer> tokenizer = text::make_tokenizer(found.tokenizer);
   std::optional<apps::ChatMarkup> markup;
-  if (options.chat) markup.emplace(*tokenizer, options.chat_template_path);
+  if (options.chat) markup.emplace(*tokenizer, options.chat_template_path, found.markup.chat_template);
 
   // 3. Prompts
   std::vector<std::vector<text::TokenId>> prompts;
@@ -262,8 +263,7 @@ int run(comm::Session& session, const apps::GenerateOptions& options) {
   apps::load_text_model(found, session.world(), generator.weights(), *device, generator.stream());
 
   // 5. Text
-  Writer writer{options, *tokenizer, generator,
-                stop_tokens_of(*tokenizer, found.generation_folder, markup ? &*markup : nullptr)};
+  Writer writer{options, *tokenizer, generator, stop_tokens_of(*tokenizer, found, markup ? &*markup : nullptr)};
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const std::string& prompt = options.prompts[i];
     if (!options.json) log_info(fmt::format("> {}", printable(prompt, /*keep_layout=*/false)));

@@ -77,7 +77,8 @@ void convert_to_gguf(const std::string& converter, const std::string& from, cons
   if (const int status = run_and_wait(words, "", "install Python 3, or make the converter executable"); status != 0) {
     throw_data_error(fmt::format("{} could not convert {}", converter, from),
                      fmt::format("it ended with status {}; its own lines are above", status),
-                     "see whether llama.cpp knows this kind of model, and the converter's own requirements");
+                     "see whether llama.cpp knows this kind of model, and install what the converter asks for: the "
+                     "requirements-convert_hf_to_gguf.txt beside it names one version of transformers");
   }
   std::array<char, 4> magic{};
   std::ifstream(unfinished.path, std::ios::binary).read(magic.data(), magic.size());

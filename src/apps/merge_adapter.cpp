@@ -18,7 +18,8 @@ namespace sft::apps {
 namespace {
 
 const std::string peft_prefix = "model/base_model.model.", a_suffix = ".lora_A.weight", b_suffix = ".lora_B.weight",
-                  magnitude_suffix = ".lora_magnitude_vector", weight_suffix = ".weight";
+                  magnitude_suffix = ".lora_magnitude_vector", weight_suffix = ".weight",
+                  embedding_name = "model/model.embed_tokens.weight", head_name = "model/lm_head.weight";
 
 [[noreturn]] void refuse(const io::TensorSource& adapter, const std::string& why) {
   throw_data_error(fmt::format("the adapter in {} does not fit the model", adapter.path()), why,
@@ -50,8 +51,9 @@ std::vector<float> read_whole(const io::TensorSource& source, const io::TensorIn
 
 }  // namespace
 
-MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, std::unique_ptr<io::TensorSource> adapter_in,
-                             const hub::AdapterConfig& config, const hub::FileLayout& layout)
+MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, bool is_head_tied,
+                             std::unique_ptr<io::TensorSource> adapter_in, const hub::AdapterConfig& config,
+                             const hub::FileLayout& layout)
     : base_(std::move(base)), adapter_(std::move(adapter_in)) {
   const io::TensorSource& adapter = *adapter_;
   std::map<std::string, std::vector<std::int64_t>> shapes;
@@ -59,17 +61,22 @@ MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, std::unique
     shapes[tensor.name] = tensor.shape;
     widths_[tensor.name] = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
   }
+  const auto found_embedding = shapes.find(embedding_name);
   for (const io::TensorInfo& tensor : adapter.tensors()) {
+    const bool is_tied_head = is_head_tied && tensor.name == peft_prefix + "lm_head.weight";
+    if (is_tied_head && config.ensures_weight_tying) continue;  // the embeddings again
     if (is_of_experts(tensor.name, config.lora)) continue;
     const bool is_a = tensor.name.ends_with(a_suffix), is_b = tensor.name.ends_with(b_suffix);
     const bool is_magnitude = config.lora.use_dora && tensor.name.ends_with(magnitude_suffix);
     if (is_whole_module(config.lora, layout, tensor.name)) {
       const std::string replaced = fmt::format("model/{}", tensor.name.substr(peft_prefix.size()));
-      const auto found = shapes.find(replaced);
+      const auto found = is_tied_head ? found_embedding : shapes.find(replaced);
       if (found == shapes.end() || found->second != tensor.shape) {
         refuse(adapter, fmt::format("the model has no {} of the same shape", replaced.substr(replaced.find('/') + 1)));
       }
       replacements_[replaced] = tensor.name;
+      const bool is_of_table = is_tied_head || replaced == embedding_name;
+      unties_head_ = unties_head_ || (is_head_tied && is_of_table && !config.ensures_weight_tying);
       continue;
     }
     if (!tensor.name.starts_with(peft_prefix) || (!is_a && !is_b && !is_magnitude)) {
@@ -144,7 +151,21 @@ void MergedWeights::Product::add_to(std::int64_t row_begin, std::span<float> wei
   }
 }
 
+std::vector<io::TensorInfo> MergedWeights::tensors() const {
+  std::vector<io::TensorInfo> all = base_->tensors();
+  if (!unties_head_) return all;
+  io::TensorInfo head = *std::ranges::find(all, embedding_name, &io::TensorInfo::name);
+  head.name = head_name;
+  all.push_back(std::move(head));
+  return all;
+}
+
 void MergedWeights::read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const {
+  if (unties_head_ && name == head_name) {  // no element of the base is read for the fingerprint twice
+    const auto trained = replacements_.find(name);
+    return trained == replacements_.end() ? base_->read(embedding_name, where, dtype, values)
+                                          : adapter_->read(trained->second, where, dtype, values);
+  }
   const auto found = products_.find(name);
   const auto replacement = replacements_.find(name);
   if (found == products_.end() && replacement == replacements_.end() && !fingerprint_) {

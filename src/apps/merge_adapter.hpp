@@ -23,11 +23,15 @@ class MergedWeights final : public io::TensorSource {
  public:
   /// `base`: tensors "model/NAME". `adapter`: those of a PEFT folder, which `config` describes, by the model's modules;
   /// `layout` says how PEFT calls these. Refuses an adapter that does not fit the model or its own description, by
-  /// tensor, as a data Error.
-  MergedWeights(std::unique_ptr<io::TensorSource> base, std::unique_ptr<io::TensorSource> adapter,
+  /// tensor, as a data Error. `is_head_tied`: the head of the base is its embedding table, which has no tensor of its
+  /// own there.
+  MergedWeights(std::unique_ptr<io::TensorSource> base, bool is_head_tied, std::unique_ptr<io::TensorSource> adapter,
                 const hub::AdapterConfig& config, const hub::FileLayout& layout = {});
 
   [[nodiscard]] std::size_t num_adapted() const { return products_.size(); }
+  /// Whether head and embeddings are one table in the base and two here, as one of them was trained whole: then there
+  /// is a tensor lm_head.weight. PEFT's merge_and_unload does so.
+  [[nodiscard]] bool unties_head() const { return unties_head_; }
 
   /// From here on read() takes the fingerprint of the base, which is that of checkpoint::SeenWeights when each of its
   /// elements was read once.
@@ -35,7 +39,7 @@ class MergedWeights final : public io::TensorSource {
   [[nodiscard]] std::string fingerprint() const { return fingerprint_->text(); }
 
   [[nodiscard]] const std::string& path() const override { return base_->path(); }
-  [[nodiscard]] std::vector<io::TensorInfo> tensors() const override { return base_->tensors(); }
+  [[nodiscard]] std::vector<io::TensorInfo> tensors() const override;
   void read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const override;
 
  private:
@@ -51,7 +55,8 @@ class MergedWeights final : public io::TensorSource {
 
   std::unique_ptr<io::TensorSource> base_, adapter_;
   mutable std::optional<io::ElementSum> fingerprint_;
-  std::map<std::string, std::int64_t> widths_;       ///< of the base's tensors: elements of a row
+  std::map<std::string, std::int64_t> widths_;  ///< of the base's tensors: elements of a row
+  bool unties_head_ = false;
   std::map<std::string, Product> products_;          ///< by the name of the matrix, "model/...weight"
   std::map<std::string, std::string> replacements_;  ///< by that of the weight, the adapter's tensor in its place
 };

@@ -47,8 +47,8 @@ std::string script(const std::string& name) {
   return is_same_file(name, found) ? name : shell_word(found);
 }
 
-/// Whether the folder of the model that the run began with, empty for none, has a chat template, so that a conversation
-/// is what it can be asked for.
+/// Whether the folder of a tokenizer, empty for none, has a chat template, so that a conversation is what the model can
+/// be asked for.
 bool has_chat_template(const std::string& folder) {
   if (folder.empty()) return false;
   try {
@@ -67,12 +67,14 @@ std::vector<std::string> next_steps(const config::Config& config, ExitStatus sta
   const bool has_model_folder = config.leaves_model_folder();
   const std::string origin = find_origin(config.model);
   std::error_code error;
+  const std::string left = config.lora.use_peft ? output_dir + "/adapter" : model_folder;
+  const std::string tokenizer = fs::exists(left + "/tokenizer.json", error) ? left : origin;
   std::vector<std::string> lines;
   const auto add = [&](const std::string& command, const std::string& words) {
     if (!command.empty()) lines.push_back(fmt::format("{} {}", command, words));
   };
   add(command_of("sft-generate"), fmt::format("{} {}", shell_word(has_model_folder ? model_folder : checkpoint),
-                                              has_chat_template(origin) ? "--chat" : "--prompt 'TEXT'"));
+                                              has_chat_template(tokenizer) ? "--chat" : "--prompt 'TEXT'"));
   if (config.lora.use_peft) {
     const bool has_model = !origin.empty() && origin == config.model.model_name_or_path;
     if (has_model && !fs::exists(merged_folder, error)) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sft/core/cast.hpp"
@@ -45,11 +46,12 @@ hub::WeightsPlan plan_of(const std::vector<checkpoint::Entry>& entries, const co
 
 }  // namespace
 
-ModelFolder::ModelFolder(const config::Config& config, std::int64_t max_length, const train::Engine& engine,
-                         const comm::Group& world, const comm::Group& node)
+ModelFolder::ModelFolder(const config::Config& config, std::int64_t max_length, Markup markup,
+                         const train::Engine& engine, const comm::Group& world, const comm::Group& node)
     : folder_(folder_of(config)),
       config_(config),
       max_length_(max_length),
+      markup_(std::move(markup)),
       state_(config.lora.use_peft ? engine.adapter() : engine.weights()),
       world_(world),
       node_(node) {}
@@ -83,6 +85,7 @@ void ModelFolder::begin() {
     if (world_.rank() != 0) return;
     contents_ = is_adapter ? plan_adapter_contents(config_.model)
                            : plan_contents(config_.model, weight_type_of(entries.front()), max_length_);
+    contents_.markup = markup_;
     layout = hub::to_json(contents_.layout);
   });
   world_.broadcast(layout, 0);

@@ -13,6 +13,7 @@
 #include "sft/checkpoint/state.hpp"
 #include "sft/comm/group.hpp"
 #include "sft/config/config.hpp"
+#include "sft/core/markup.hpp"
 #include "sft/device/device.hpp"
 #include "sft/hub/folder.hpp"
 #include "sft/hub/shared_regions.hpp"
@@ -29,8 +30,9 @@ namespace sft::apps {
 /// adapter_model.safetensors. Complete or not at all, each time in place of what is there.
 class ModelFolder final : public train::SavedModel {
  public:
-  /// `max_length`: of the rows trained on; `node`: the ranks of this node. References outlive it.
-  ModelFolder(const config::Config& config, std::int64_t max_length, const train::Engine& engine,
+  /// `max_length`: of the rows trained on; `markup`: what they were written with, which matters on rank 0; `node`: the
+  /// ranks of this node. References outlive it.
+  ModelFolder(const config::Config& config, std::int64_t max_length, Markup markup, const train::Engine& engine,
               const comm::Group& world, const comm::Group& node);
   ~ModelFolder() override;
 
@@ -53,6 +55,7 @@ class ModelFolder final : public train::SavedModel {
   std::string folder_;
   const config::Config& config_;
   std::int64_t max_length_;
+  Markup markup_;
   checkpoint::State state_;
   FolderContents contents_;               ///< but for the layout on rank 0 alone
   std::optional<hub::WeightsPlan> plan_;  ///< of the folder that was begun

@@ -399,7 +399,12 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
 
   // 7. Restore
   const std::optional<train::StartWeights> start = start_weights(config, world, engine, device);
-  apps::ModelFolder model_folder(config, datasets.train.max_length(), engine, world, on.session.node());
+  Markup markup;
+  world.agree([&] {
+    if (world.rank() == 0) markup = datasets.train.markup();
+  });
+  apps::ModelFolder model_folder(config, datasets.train.max_length(), std::move(markup), engine, world,
+                                 on.session.node());
   const bool is_saved_always = config->checkpoint.save_hub_model == config::HubModel::every_save;
   train::Trainer trainer(
       {on.session, config, device, place, on.groups, datasets, ledger, engine, damaged, start ? &*start : nullptr,

@@ -127,6 +127,7 @@ TextModel find_text_model(const std::string& path, const std::string& adapter_pa
     found.generation_folder = find_origin(config.model);
     if (tokenizer.empty()) found.tokenizer = tokenizer_of(found.start.folder, header, found.generation_folder);
     found.trained_length = header.position.max_length;
+    if (tokenizer.empty()) found.markup = header.position.markup;
     if (config.lora.use_peft) {
       adapter = adapter_in(found.start.folder, config);
       found.start = find_start_model(config.model);
@@ -138,11 +139,13 @@ TextModel find_text_model(const std::string& path, const std::string& adapter_pa
                          "give the model that both belong to, and one of them");
     }
     const std::string& base = found.generation_folder;
+    if (tokenizer.empty() && holds(adapter_path, "tokenizer.json")) found.tokenizer = adapter_path;
     adapter = find_adapter(adapter_path, base.empty() ? hub::FileLayout{} : hub::read_file_layout(base));
   }
   if (adapter) {
-    found.merged = std::make_unique<MergedWeights>(open_base(found.start, found.model), std::move(adapter->source),
-                                                   adapter->config, adapter->layout);
+    found.merged = std::make_unique<MergedWeights>(open_base(found.start, found.model), found.model.tie_word_embeddings,
+                                                   std::move(adapter->source), adapter->config, adapter->layout);
+    if (found.merged->unties_head()) found.model.tie_word_embeddings = false;
     found.frozen_fingerprint = adapter->position.frozen_fingerprint;
     found.frozen_origin = adapter->position.frozen_origin;
   }

@@ -11,6 +11,7 @@
 #include "sft/checkpoint/state.hpp"
 #include "sft/comm/group.hpp"
 #include "sft/config/config.hpp"
+#include "sft/core/markup.hpp"
 #include "sft/device/device.hpp"
 #include "start_model.hpp"
 
@@ -25,6 +26,7 @@ struct TextModel {
   std::string tokenizer;              ///< what text::make_tokenizer takes
   std::string generation_folder;      ///< the model folder whose settings hold; empty: there is none
   std::int64_t trained_length = 0;    ///< of rows in training; 0: not known
+  Markup markup;                      ///< what these rows were written with, as a checkpoint says it
   std::vector<std::string> warnings;  ///< what the model's config.json gives reason to say
 };
 

@@ -21,6 +21,9 @@ void for_each_member(AnyPosition& p, const Visit& visit) {
   visit("num_rows", p.num_rows, Presence::always);
   visit("max_length", p.max_length, Presence::always);
   visit("data_fingerprint", p.data_fingerprint, Presence::later);
+  visit("eos_token", p.markup.eos_token, Presence::later);
+  visit("pad_token", p.markup.pad_token, Presence::later);
+  visit("chat_template", p.markup.chat_template, Presence::later);
   visit("log_num_steps", p.since_log.num_steps, Presence::later);
   visit("log_loss", p.since_log.loss, Presence::later);
   visit("log_mean_token_accuracy", p.since_log.mean_token_accuracy, Presence::later);

@@ -190,6 +190,7 @@ struct ExampleMaker::Impl {
   std::unique_ptr<Encoder> encoder;
   std::int64_t vocab_size = 0;
   std::optional<text::TokenId> eos, pad;
+  Markup markup;
 
   [[nodiscard]] NamedTokens named_tokens() const {
     text::SpecialTokens tokens = tokenizer->specials();
@@ -261,9 +262,13 @@ ExampleMaker::ExampleMaker(const TextOptions& text, ExampleOptions options) {
   if (is_byte && text.chat_template_path.empty()) {
     impl->encoder = make_chatml_encoder(tokenizer, *impl->eos);
   } else {
-    impl->encoder = make_template_encoder(tokenizer, impl->named_tokens(),
-                                          load_chat_templates(text.chat_template_path, is_byte ? "" : text.tokenizer),
-                                          text.template_date);
+    ChatTemplates templates = load_chat_templates(text.chat_template_path, is_byte ? "" : text.tokenizer);
+    if (!is_byte) {
+      impl->markup = {.eos_token = impl->eos ? tokenizer.token_of(*impl->eos) : "",
+                      .pad_token = impl->pad ? tokenizer.token_of(*impl->pad) : "",
+                      .chat_template = templates.standard ? templates.standard->source() : ""};
+    }
+    impl->encoder = make_template_encoder(tokenizer, impl->named_tokens(), std::move(templates), text.template_date);
   }
   impl_ = std::move(impl);
 }
@@ -289,5 +294,6 @@ const text::Tokenizer& ExampleMaker::tokenizer() const { return *impl_->tokenize
 std::int64_t ExampleMaker::vocab_size() const { return impl_->vocab_size; }
 std::int32_t ExampleMaker::pad_token_id() const { return impl_->pad ? *impl_->pad : impl_->tokenizer->pad(); }
 std::int32_t ExampleMaker::eos_token_id() const { return impl_->eos.value_or(-1); }
+const Markup& ExampleMaker::markup() const { return impl_->markup; }
 
 }  // namespace sft::data

@@ -12,6 +12,7 @@
 #include "data/shard_file.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
+#include "sft/data/planned_rows.hpp"
 #include "sft/io/file_kind.hpp"
 #include "sft/io/files.hpp"
 #include "sft/io/hash.hpp"
@@ -166,6 +167,7 @@ std::int64_t PackedDataset::pad_token_id() const { return impl_->traits().pad_to
 std::int64_t PackedDataset::eos_token_id() const { return impl_->traits().eos_token_id; }
 const std::string& PackedDataset::tokenizer() const { return impl_->traits().tokenizer; }
 const std::string& PackedDataset::tokenizer_fingerprint() const { return impl_->traits().tokenizer_fingerprint; }
+Markup PackedDataset::markup() const { return is_planned(*this) ? Markup{} : impl_->use(0).markup(); }
 std::int64_t PackedDataset::num_documents() const { return impl_->sum(&ShardFacts::num_documents); }
 std::int64_t PackedDataset::num_tokens() const { return impl_->sum(&ShardFacts::num_tokens); }
 std::int64_t PackedDataset::num_target_tokens() const { return impl_->sum(&ShardFacts::num_target_tokens); }

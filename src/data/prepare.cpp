@@ -213,6 +213,7 @@ PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& pro
                               .eos_token_id = maker->eos_token_id(),
                               .tokenizer = absolute_tokenizer_name(maker->tokenizer().name()),
                               .tokenizer_fingerprint = maker->tokenizer().fingerprint(),
+                              .markup = maker->markup(),
                               .packing_strategy = options.packing_strategy,
                               .source = source_of(options)};
   const std::vector<WrittenShards> written =

@@ -165,6 +165,13 @@ void ShardFile::read_attributes() {
   read_number();
 }
 
+Markup ShardFile::markup() const {
+  const auto text = [this](const char* name) {
+    return file().has_attribute(name) ? file().read_string(name) : std::string();
+  };
+  return {.eos_token = text("eos_token"), .pad_token = text("pad_token"), .chat_template = text("chat_template")};
+}
+
 void ShardFile::read_number() {
   if (!file().has_attribute("shard_set")) return;
   facts_.number = {.shard_set = file().read_string("shard_set"),

@@ -12,6 +12,7 @@
 
 #include "data/byte_pack.hpp"
 #include "data/shard_set.hpp"
+#include "sft/core/markup.hpp"
 #include "sft/data/batch.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/io/hdf5.hpp"
@@ -65,6 +66,8 @@ class ShardFile {
   /// The content hash of its rows, as the file says it. For a file that does not, "sampled-" and a hash of its counts
   /// and of a few of its rows, which reads them.
   [[nodiscard]] std::string fingerprint() const;
+  /// What its rows were written with, as far as the file says it. Reads the file.
+  [[nodiscard]] Markup markup() const;
 
   /// Row `index` of this file, by hyperslab; refuses impossible document tables, ids and weights by file and row.
   [[nodiscard]] Row read_row(std::int64_t index) const;

@@ -41,7 +41,9 @@ std::string make_set_name(const ShardHeader& header, const DocumentStore& docume
                                    static_cast<std::int64_t>(header.packing_strategy), split.num_shards}) {
     hash.add(value);
   }
-  for (const std::string& text : {header.tokenizer, header.tokenizer_fingerprint, header.source, split.split}) {
+  const Markup& markup = header.markup;
+  for (const std::string& text : {header.tokenizer, header.tokenizer_fingerprint, header.source, split.split,
+                                  markup.eos_token, markup.pad_token, markup.chat_template}) {
     hash.add(text);
   }
   for (const PackedRow& row : split.rows) {
@@ -201,6 +203,10 @@ class ShardWriter {
     file_.write_int("eos_token_id", header_.eos_token_id);
     file_.write_string("tokenizer", header_.tokenizer);
     file_.write_string("tokenizer_fingerprint", header_.tokenizer_fingerprint);
+    const Markup& markup = header_.markup;
+    if (!markup.eos_token.empty()) file_.write_string("eos_token", markup.eos_token);
+    if (!markup.pad_token.empty()) file_.write_string("pad_token", markup.pad_token);
+    if (!markup.chat_template.empty()) file_.write_string("chat_template", markup.chat_template);
     file_.write_int("num_rows", num_rows());
     file_.write_int("num_documents", num_documents_);
     file_.write_int("num_tokens", num_tokens_);

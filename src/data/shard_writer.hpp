@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/output_folder.hpp"
+#include "sft/core/markup.hpp"
 #include "sft/data/document.hpp"
 #include "sft/data/packing.hpp"
 #include "sft/data/prepare.hpp"
@@ -22,6 +23,7 @@ struct ShardHeader {
   std::int64_t eos_token_id = 0;
   std::string tokenizer;
   std::string tokenizer_fingerprint;
+  Markup markup;
   PackingStrategy packing_strategy = PackingStrategy::none;
   std::string source;
 };

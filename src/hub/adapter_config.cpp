@@ -85,6 +85,8 @@ ordered_json json_of(const config::AdapterInit& init) {
   return init.kind == config::LoraInit::zero_b;
 }
 
+std::string last_part(const std::string& module) { return module.substr(module.rfind('.') + 1); }
+
 /// The module of a tensor of an adapter that ends with `suffix`; empty: it ends otherwise.
 std::string module_of(const std::string& tensor, std::string_view suffix) {
   constexpr std::string_view prefix = "base_model.model.";
@@ -92,10 +94,12 @@ std::string module_of(const std::string& tensor, std::string_view suffix) {
   return tensor.substr(prefix.size(), tensor.size() - prefix.size() - suffix.size());
 }
 
-/// rank_pattern and alpha_pattern that name each adapted module of transformers.
+/// rank_pattern and alpha_pattern that name each adapted module of transformers: its rank, and its alpha where that is
+/// another than lora_alpha. The scales of parts of a module are in B.
 std::pair<ordered_json, ordered_json> sizes_of_each(const config::Lora& lora, const FileLayout& layout,
                                                     const std::vector<std::string>& tensors) {
   std::map<std::string, config::AdapterSize> sizes;
+  std::map<std::string, bool> are_parts;
   for (const std::string& tensor : tensors) {
     const std::string module = module_of(tensor, ".lora_A.weight");
     if (module.empty()) continue;
@@ -105,14 +109,18 @@ std::pair<ordered_json, ordered_json> sizes_of_each(const config::Lora& lora, co
       continue;
     }
     const config::AdapterSize part = lora.size_of(module);
-    const auto [found, is_first] = sizes.emplace(module_in_transformers(layout, module), part);
+    const std::string stored = module_in_transformers(layout, module);
+    are_parts[stored] = last_part(stored) != last_part(module);
+    const auto [found, is_first] = sizes.emplace(stored, part);
     if (!is_first) found->second.rank += part.rank;
   }
   ordered_json ranks = ordered_json::object(), alphas = ordered_json::object();
   for (const auto& [module, size] : sizes) {
     const auto rank = static_cast<double>(size.rank);
     ranks[module] = size.rank;
-    alphas[module] = json_of(size.scale * (lora.use_rslora ? std::sqrt(rank) : rank));
+    const double alpha = size.scale * (lora.use_rslora ? std::sqrt(rank) : rank);
+    const bool is_default = std::abs(alpha - lora.lora_alpha) <= 1e-9 * std::abs(alpha);
+    if (!are_parts[module] && !is_default) alphas[module] = json_of(alpha);
   }
   return {std::move(ranks), std::move(alphas)};
 }
@@ -183,18 +191,17 @@ void check_init(ConfigFields& fields) {
 std::string make_adapter_config(const config::Lora& trained, const std::string& base_model, const FileLayout& layout,
                                 const std::vector<std::string>& tensors) {
   const config::Lora lora = trained.beside_whole_weights();
-  const std::map<std::string, std::int64_t> modules = adapted_modules(layout, target_names(lora));
-  const bool are_fused = std::ranges::any_of(modules, [](const auto& module) { return module.second > 1; });
+  const std::vector<std::string> own_names = target_names(lora);
+  const std::map<std::string, std::int64_t> modules = adapted_modules(layout, own_names);
+  const bool are_fused = std::ranges::any_of(
+      modules, [&](const auto& module) { return std::ranges::find(own_names, module.first) == own_names.end(); });
   const bool has_patterns = !lora.rank_pattern.empty() || !lora.alpha_pattern.empty();
   const bool names_each = has_patterns && (are_fused || layout.is_tower());
   std::vector<std::string> targets;
   ordered_json ranks = json_of(lora.rank_pattern), alphas = json_of(lora.alpha_pattern);
   for (const auto& [module, num_adapters] : modules) {
     targets.push_back(module);
-    if (num_adapters == 1 || names_each) continue;
-    const auto count = static_cast<double>(num_adapters);
-    ranks[module] = num_adapters * lora.lora_r;
-    alphas[module] = lora.lora_alpha * (lora.use_rslora ? std::sqrt(count) : count);
+    if (num_adapters > 1 && !names_each) ranks[module] = num_adapters * lora.lora_r;
   }
   if (names_each) std::tie(ranks, alphas) = sizes_of_each(lora, layout, tensors);
   ordered_json object = {{"peft_type", "LORA"},
@@ -261,7 +268,7 @@ AdapterConfig read_adapter_config(const std::string& folder) {
   lora.lora_target_parameters = read_texts(fields, "target_parameters");
   check_init(fields);
   if (lora.lora_r < 1) fields.refuse("r", "the rank is 1 or more", "copy the folder again");
-  return {std::move(lora), read_targets(fields)};
+  return {std::move(lora), read_targets(fields), fields.truth("ensure_weight_tying", false)};
 }
 
 }  // namespace sft::hub

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "sft/core/error.hpp"
+#include "sft/hub/tokenizer_files.hpp"
 #include "sft/io/file_kind.hpp"
 #include "sft/io/files.hpp"
 
@@ -215,7 +216,8 @@ std::vector<std::string> copy_companions(const std::string& from, const std::str
     if (!fs::exists(source, error)) continue;
     // Files of the cache are links; what is written holds the files themselves.
     const fs::path target = fs::path(to) / name;
-    fs::copy(fs::canonical(source, error), target, fs::copy_options::recursive, error);
+    constexpr auto options = fs::copy_options::recursive | fs::copy_options::overwrite_existing;
+    fs::copy(fs::canonical(source, error), target, options, error);
     if (!error && !fs::is_directory(target)) {  // one that may not be written could not be replaced later
       fs::permissions(target, fs::perms::owner_write, fs::perm_options::add, error);
     }
@@ -225,6 +227,7 @@ std::vector<std::string> copy_companions(const std::string& from, const std::str
     }
     copied.emplace_back(name);
   }
+  make_tokenizer_readable(to);
   return copied;
 }
 

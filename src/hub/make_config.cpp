@@ -372,6 +372,13 @@ void set_dtype(ordered_json& object, const char* name, WeightType type) {
   object[name] = name_of(type);
 }
 
+/// Says that head and embeddings are two matrices, also where families tie them by default.
+void untie(ordered_json& object, bool is_tower) {
+  constexpr const char* name = "tie_word_embeddings";
+  object[name] = false;
+  if (is_tower && object["text_config"].contains(name)) object["text_config"][name] = false;
+}
+
 }  // namespace
 
 std::string make_config_json(const config::Model& model, WeightType type, const std::string& original,
@@ -393,6 +400,10 @@ std::string make_config_json(const config::Model& model, WeightType type, const 
     if (decoder.contains("dtype") || decoder.contains("torch_dtype")) set_dtype(decoder, dtype_name, type);
   }
   set_dtype(object, dtype_name, type);
+  if (!original.empty() && !model.tie_word_embeddings &&
+      parse_model_config(original, "config.json").model.tie_word_embeddings) {
+    untie(object, is_tower);
+  }
   return object.dump(2) + "\n";
 }
 

@@ -119,17 +119,19 @@ class Mapper {
     }
   }
 
-  /// The scale of an adapter by that of the first part of its stored matrix that has one.
+  /// The scale of an adapter on a part by that which PEFT takes for the stored matrix: lora_alpha and the sum of ranks.
   [[nodiscard]] float factor_of(const TensorName& name, const std::string& tensor) const {
     const auto ranks = ranks_.find(name.stored_module());
-    if (lora_ == nullptr || name.rule == nullptr || ranks == ranks_.end()) return 1.0F;
+    if (lora_ == nullptr || name.rule == nullptr || name.rule->parts.size() == 1 || ranks == ranks_.end()) return 1.0F;
     constexpr std::string_view prefix = "base_model.model.";
     const std::string own_part = with_number(name.rule->parts[name.part].module, name.expert);
-    const std::size_t end = tensor.rfind(own_part);
-    const std::string stem = tensor.substr(prefix.size(), end - prefix.size());
-    const PartRule& first_part = name.rule->parts[ranks->second.begin()->first.first];
-    const double first = lora_->size_of(stem + with_number(first_part.module, name.expert)).scale;
-    return static_cast<float>(lora_->size_of(stem + own_part).scale / first);
+    const std::string stem = tensor.substr(prefix.size(), tensor.rfind(own_part) - prefix.size());
+    config::Lora joined;
+    joined.lora_alpha = lora_->beside_whole_weights().lora_alpha;
+    joined.use_rslora = lora_->use_rslora;
+    joined.lora_r = 0;
+    for (const auto& [part, rank] : ranks->second) joined.lora_r += rank;
+    return static_cast<float>(lora_->size_of(stem + own_part).scale / joined.size_of(stem).scale);
   }
 
   /// What an adapter began with is a further part of it.

@@ -66,12 +66,14 @@ Trainer::Restored Trainer::take_folder_and_weights() {
   const std::string& output_dir = config->train.output_dir;
   std::string folder;
   std::string fingerprint;         // of the data
+  Markup markup;                   // of the data
   std::string frozen_fingerprint;  // of weights that are not trained
   checkpoint::Header saved;
   let_rank_0(run_.groups.world, [&] {
     io::make_folders(output_dir);
     lock_.emplace(output_dir);
     fingerprint = run_.datasets.train.fingerprint();
+    markup = run_.datasets.train.markup();
   });
   data::StepOrigin origin;
   const auto find_resume = [&] {
@@ -148,6 +150,7 @@ Trainer::Restored Trainer::take_folder_and_weights() {
   }
   let_rank_0(run_.groups.world, [&] {
     position_.data_fingerprint = fingerprint;
+    position_.markup = markup;
     position_.frozen_fingerprint = frozen_fingerprint;
     position_.frozen_origin = frozen_origin;
     position_.date = std::max(saved.date, checkpoint::latest_date(output_dir));

@@ -64,6 +64,17 @@ check 'is what it was made of' cmp <(tail -c +5 of-run.gguf) from-run/model.safe
 chmod -x "$good"
 succeeds 'a converter that is not executable is run by Python' "$sft_convert" --gguf run/model plain.gguf --gguf_converter "$good"
 
+# A tokenizer of transformers 5, which the converter's version 4 cannot read
+cp -r run/model young
+echo '{"backend": "tokenizers", "tokenizer_class": "TokenizersBackend", "extra_special_tokens": ["<a>"]}' >young/tokenizer_config.json
+cp young/tokenizer_config.json as-it-was
+converter reading 'out.write_bytes(b"GGUF" + (folder / "tokenizer_config.json").read_bytes() + (folder / "model.safetensors").read_bytes()[:8])'
+succeeds 'a folder that transformers 5 saved' "$sft_convert" --gguf young young.gguf --gguf_converter reading/convert_hf_to_gguf.py
+check 'is read by version 4' grep -qa '"PreTrainedTokenizerFast"' young.gguf
+check 'with its tokens' grep -qa '"additional_special_tokens"' young.gguf
+check 'under its name' grep -q '/young --outfile' words
+check 'and stays as it was' cmp young/tokenizer_config.json as-it-was
+
 refuses 3 'it is there already' "$sft_convert" --gguf run/model chat.gguf --gguf_converter "$good"
 refuses 3 'ended with status 5' "$sft_convert" --gguf run/model x.gguf --gguf_converter failing/convert_hf_to_gguf.py
 refuses 3 'ended with status 137' "$sft_convert" --gguf run x.gguf --gguf_converter killed/convert_hf_to_gguf.py

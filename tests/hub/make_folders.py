@@ -202,12 +202,13 @@ def make_adapters(base, folder):
             b = torch.zeros(plain[f"model.layers.{layer}.{stored}.weight"].shape[0], a.shape[0])
             for number, part in enumerate(parts):
                 first = places[part][1]
-                b[first:first + rows[part], rank * number:rank * (number + 1)] = own[f"{stem}{part}.lora_B.weight"]
+                columns = slice(rank * number, rank * (number + 1))
+                b[first:first + rows[part], columns] = len(parts) * own[f"{stem}{part}.lora_B.weight"]
             tensors[f"{stem}{stored}.lora_A.weight"], tensors[f"{stem}{stored}.lora_B.weight"] = a, b
     save_file(tensors, joined / "adapter_model.safetensors", metadata={"format": "pt"})
     config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": alpha,
               "rank_pattern": {"qkv_proj": 2 * rank, "gate_up_proj": 2 * rank},
-              "alpha_pattern": {"qkv_proj": 2 * alpha, "gate_up_proj": 2 * alpha},
+              "alpha_pattern": {},
               "target_modules": ["gate_up_proj", "o_proj", "qkv_proj"]}
     (joined / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n")
     base_model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)

@@ -136,4 +136,62 @@ refuses 3 'whose block layers_to_transform' "$sft_convert" --merge base/model wh
 sed -i 's/"layers_to_transform": 0/"layers_to_transform": null/; s/"lm_head"/"other"/' whole/adapter/adapter_config.json
 refuses 3 'tensor base_model.model.lm_head.weight is none of LoRA' "$sft_convert" --merge base/model whole/adapter x
 
+# A model with a tied head: a copy of the table that was trained alone parts the two.
+succeeds 'a tied model' run 1 model.ini --model.tie_word_embeddings true --train.output_dir tied
+make_tied_adapter() {
+  python3 - "$@" <<'PYTHON'
+import json, os, random, struct, sys
+folder, modules, ensures = sys.argv[1], sys.argv[2].split(), sys.argv[3] == "ensures"
+random.seed(1)
+def numbers(*shape): return shape, [random.gauss(0, 0.1) for _ in range(shape[0] * shape[1])]
+stem = "base_model.model.model.layers.0.self_attn.q_proj.lora_"
+tensors = {stem + "A.weight": numbers(2, 32), stem + "B.weight": numbers(32, 2)}
+for module in modules: tensors[f"base_model.model.{module}.weight"] = numbers(272, 32)
+if ensures: tensors["base_model.model.lm_head.weight"] = tensors["base_model.model.model.embed_tokens.weight"]
+header, data = {}, b""
+for name, (shape, values) in tensors.items():
+    part = struct.pack(f"<{len(values)}f", *values)
+    header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(part)]}
+    data += part
+text = json.dumps(header).encode()
+os.mkdir(folder)
+with open(f"{folder}/adapter_model.safetensors", "wb") as file: file.write(struct.pack("<Q", len(text)) + text + data)
+json.dump({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"], "ensure_weight_tying": ensures,
+           "modules_to_save": [module.split(".")[-1] for module in modules]}, open(f"{folder}/adapter_config.json", "w"))
+PYTHON
+}
+# merged_tables FOLDER EMBEDDINGS HEAD: where the merged tables come from, ADAPTER or base; of a tied model HEAD is "tied".
+merged_tables() {
+  python3 - "$@" <<'PYTHON'
+import json, struct, sys
+def read(path):
+    data = open(path, "rb").read()
+    size = 8 + struct.unpack("<Q", data[:8])[0]
+    return {name.removeprefix("base_model.model."): data[size + t["data_offsets"][0]:size + t["data_offsets"][1]]
+            for name, t in json.loads(data[8:size]).items() if name != "__metadata__"}
+folder, embeddings, head = sys.argv[1:]
+merged, base = read(f"merged-{folder}/model.safetensors"), read("tied/model/model.safetensors")
+trained, table = read(f"{folder}/adapter_model.safetensors"), "model.embed_tokens.weight"
+assert merged[table] == (trained[table] if embeddings == "adapter" else base[table])
+assert json.load(open(f"merged-{folder}/config.json"))["tie_word_embeddings"] is (head == "tied")
+if head == "tied": assert "lm_head.weight" not in merged
+else: assert merged["lm_head.weight"] == (trained["lm_head.weight"] if head == "adapter" else base[table])
+PYTHON
+}
+while read -r name modules embeddings head; do
+  make_tied_adapter "$name" "${modules//,/ }" "$name"
+  succeeds "an adapter that trained $modules" "$sft_convert" --merge tied/model "$name" "merged-$name"
+  succeeds '  leaves the tables of PEFT' merged_tables "$name" "$embeddings" "$head"
+  for text in 'tied/model --adapter '"$name" "merged-$name"; do
+    # shellcheck disable=SC2086  # words
+    "$sft_generate" $text --tokenizer byte --prompt hi --max_new_tokens 4 >"said-$name-${text:0:4}" 2>err || wrong "$text says nothing"
+  done
+  check '  and says the same before' cmp "said-$name-tied" "said-$name-merg"
+done <<'TABLE'
+embeddings model.embed_tokens adapter base
+head lm_head base adapter
+both model.embed_tokens,lm_head adapter adapter
+ensures model.embed_tokens adapter tied
+TABLE
+
 finish_checks

@@ -104,6 +104,37 @@ succeeds 'a profile that leaves all to the plan' "$sft_launch" sft --model_name_
 check 'for another machine' grep -q 'by the rates of h100x8x2' out
 refuses 2 'sizes are auto and .max_length = none' "${launch[@]}" --output_dir never --tp_size auto --max_length none
 
+# Tokens and a template that a run was trained with
+printf '{%% for m in messages %%}{{ m.role }}: {{ m.content }}<|im_end|>{%% endfor %%}' >own.jinja
+head -n 4 pairs.jsonl | sed -E 's/"prompt": ("[^"]*"), "completion": ("[^"]*")/"messages": [{"role": "user", "content": \1}, {"role": "assistant", "content": \2}]/' >chats.jsonl
+marked=("$sft_launch" sft --model_name_or_path tiny/model --dataset_name chats.jsonl --num_processes 1 --max_length 64
+  --use_cpu --max_steps 1 --eos_token '<|im_end|>' --chat_template_path own.jinja)
+# has_markup FOLDER [config]: its tokenizer, and its settings where it has some, say what the run was trained with.
+# shellcheck disable=SC2317  # succeeds calls it
+has_markup() {
+  cmp own.jinja "$1/chat_template.jinja" || return
+  python3 - "$@" <<'PY'
+import json, sys
+def read(name): return json.load(open(f"{sys.argv[1]}/{name}"))
+tokenizer = read("tokenizer_config.json")
+assert tokenizer["eos_token"] == "<|im_end|>" and tokenizer["pad_token"] == "<|im_end|>", tokenizer
+if len(sys.argv) > 2:
+    config, generation = read("config.json"), read("generation_config.json")
+    assert config["eos_token_id"] == config["pad_token_id"] == 257, config
+    assert generation["eos_token_id"] == [257, 7] and generation["top_p"] == 0.5, generation
+PY
+}
+echo '{"eos_token_id": 7, "top_p": 0.5}' >tiny/model/generation_config.json
+succeeds 'another eos and template' "${marked[@]}" --output_dir marked
+succeeds 'are left in the model' has_markup marked/model config
+succeeds 'and in the folder of a checkpoint' "$(dirname "$sft_launch")/sft-convert" marked from-marked
+succeeds 'too' has_markup from-marked config
+succeeds 'a run of adapters' "${marked[@]}" --output_dir low --use_peft
+succeeds 'leaves them there' has_markup low/adapter
+succeeds 'a merged model' "$(dirname "$sft_launch")/sft-convert" --merge tiny/model low/adapter merged
+succeeds 'has them' has_markup merged config
+rm tiny/model/generation_config.json
+
 # Files of other programs
 cat >recipe.yaml <<'YAML'
 model_name_or_path: tiny/model

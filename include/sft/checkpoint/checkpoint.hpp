@@ -13,6 +13,7 @@
 #include "sft/checkpoint/lineage.hpp"
 #include "sft/checkpoint/state.hpp"
 #include "sft/config/config.hpp"
+#include "sft/core/markup.hpp"
 #include "sft/device/device.hpp"
 #include "sft/io/tensor_source.hpp"
 #include "sft/mesh/groups.hpp"
@@ -66,6 +67,7 @@ struct Position {
   std::int64_t num_rows = 0;          ///< of the data set that the row order runs through
   std::int64_t max_length = 0;        ///< of its rows
   std::string data_fingerprint = "";  ///< of that data set, data::PackedDataset's; empty: not known (sft 0.1.0)
+  Markup markup = {};                 ///< what those rows were written with
   LogWindow since_log = {};
   std::int64_t evaluated_step = -1;  ///< the weights of that step were evaluated last; -1: none were
   std::string schedule = "";         ///< what the learning rate follows from beside the step; empty: nothing

@@ -34,6 +34,7 @@ class ChatTemplate {
                                                              const jinja::RenderOptions& options = {}) const;
   /// Whether the source has the name as a word; where it has not, a value under that name changes nothing.
   [[nodiscard]] bool mentions(std::string_view name) const;
+  [[nodiscard]] const std::string& source() const { return compiled_.source(); }
 
  private:
   jinja::Template compiled_;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "sft/core/markup.hpp"
 #include "sft/data/document.hpp"
 #include "sft/text/tokenizer.hpp"
 
@@ -95,6 +96,8 @@ class ExampleMaker {
   [[nodiscard]] std::int32_t pad_token_id() const;
   /// -1 where the tokenizer has none.
   [[nodiscard]] std::int32_t eos_token_id() const;
+  /// What a model that is trained on these documents is to be left with; empty of the byte tokenizer.
+  [[nodiscard]] const Markup& markup() const;
 
  private:
   struct Impl;

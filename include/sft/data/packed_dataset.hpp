@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "sft/core/markup.hpp"
+
 namespace sft::data {
 
 /// One packed row, whole: never cut for sequence parallelism.
@@ -67,6 +69,9 @@ class PackedDataset {
   [[nodiscard]] const std::string& tokenizer() const;
   /// text::Tokenizer::fingerprint() of that tokenizer; "" of data that were written before shards had it.
   [[nodiscard]] const std::string& tokenizer_fingerprint() const;
+  /// What rows were written with, as the first of the files says it. Empty of planned rows and of data that were
+  /// written before shards had it. One thread at a time.
+  [[nodiscard]] Markup markup() const;
   [[nodiscard]] std::int64_t num_documents() const;
   [[nodiscard]] std::int64_t num_tokens() const;
   [[nodiscard]] std::int64_t num_target_tokens() const;

@@ -35,11 +35,12 @@ class TargetModules {
 
 /// The adapter_config.json of adapters that sft trained, as PEFT writes it. `base_model`: folder or name of the model
 /// that they belong to; empty: not known. `layout`: of its files. Adapters on parts of one module of transformers are
-/// one there, of the sum of their ranks and with the scale of the first (TensorMap): rank_pattern and alpha_pattern say
-/// so. In a model of several towers target_modules is a regular expression that means the text tower. `tensors`: those
-/// of the adapter, by PEFT's names on the model's modules; where patterns of `lora` are about parts, or a tower, each
-/// module of these is named with its rank, and so is each module that was trained whole. Adapters that began with a
-/// part of the weights are those of twice the rank beside the model as it was (config::Lora::beside_whole_weights).
+/// one there, of the sum of their ranks, which rank_pattern says; their scales are in B (TensorMap), so that readers
+/// who know no alpha_pattern, as llama.cpp, compute the same function. In a model of several towers target_modules is a
+/// regular expression that means the text tower. `tensors`: those of the adapter, by PEFT's names on the model's
+/// modules; where patterns of `lora` are about parts, or a tower, each module of these is named with its rank, and so
+/// is each module that was trained whole. Adapters that began with a part of the weights are those of twice the rank
+/// beside the model as it was (config::Lora::beside_whole_weights).
 [[nodiscard]] std::string make_adapter_config(const config::Lora& lora, const std::string& base_model,
                                               const FileLayout& layout = {},
                                               const std::vector<std::string>& tensors = {});
@@ -48,6 +49,8 @@ class TargetModules {
 struct AdapterConfig {
   config::Lora lora;  ///< but for lora_target_modules, which keeps its default: PEFT's may name modules one by one
   TargetModules targets;
+  /// PEFT trained one table for a tied head and the embeddings: `lm_head` among the tensors is that table again.
+  bool ensures_weight_tying = false;
 };
 
 /// Reads FOLDER/adapter_config.json. Adapters other than plain LoRA on linear layers and experts, with or without

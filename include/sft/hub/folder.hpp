@@ -20,7 +20,8 @@ namespace sft::hub {
 [[nodiscard]] bool is_model_folder(const std::string& folder);
 
 /// Copies what belongs to a model beside config and weights and is there: tokenizer, chat template, generation
-/// settings, licence. Returns the names of the files.
+/// settings, licence, over what is there by these names; of a tokenizer so that both versions of transformers read it
+/// (make_tokenizer_readable). Returns the names of the files.
 std::vector<std::string> copy_companions(const std::string& from, const std::string& to);
 
 /// A folder that appears whole or not at all: what belongs into it is written to FOLDER.tmp. Where one takes the place

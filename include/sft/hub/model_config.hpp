@@ -27,9 +27,10 @@ struct ModelConfig {
 [[nodiscard]] ModelConfig read_model_config(const std::string& folder);
 
 /// A config.json for weights of the model stored as `type`. `original`: the config.json that the model began with,
-/// whose fields stay but for the dtype, and where it has rope_parameters alone (transformers 5) rope_theta and
-/// rope_scaling are added; empty: one is made, of the family that has these parts. `max_length` stands in for
-/// max_position_embeddings where that is not known. A data Error when no family has the model's parts.
+/// whose fields stay but for the dtype and a head that is no longer tied, and where it has rope_parameters alone
+/// (transformers 5) rope_theta and rope_scaling are added; empty: one is made, of the family that has these parts.
+/// `max_length` stands in for max_position_embeddings where that is not known. A data Error when no family has the
+/// model's parts.
 [[nodiscard]] std::string make_config_json(const config::Model& model, WeightType type, const std::string& original,
                                            std::int64_t max_length);
 

@@ -274,8 +274,13 @@ BOOST_AUTO_TEST_CASE(adapters_on_parts_become_one_that_peft_loads) {
   const test::TemporaryFolder own, out;
   test::write_bytes(own.file("adapter_model.safetensors"), io::read_file(adapters + "own.safetensors"));
   const auto source = hub::open_adapter_weights(own.path(), {});  // by the names of the model
+  config::Lora lora;
+  lora.use_peft = true;
+  lora.lora_r = 2;
+  lora.lora_alpha = 3;
+  lora.lora_target_modules = {"q_proj", "v_proj", "gate_proj", "up_proj", "o_proj"};
   const hub::WeightsPlan plan(source->tensors(), hub::WeightType::float32, std::uint64_t{1} << 30, hub::adapter_stem,
-                              layout);
+                              layout, &lora);
   write_all(*source, plan, out.path());
   const auto made_tensors = stored_in({out.file("adapter_model.safetensors")});
   const auto peft_tensors = stored_in({adapters + "joined/adapter_model.safetensors"});
@@ -286,11 +291,6 @@ BOOST_AUTO_TEST_CASE(adapters_on_parts_become_one_that_peft_loads) {
     BOOST_TEST((made_tensors.at(name) == stored), name);
   }
 
-  config::Lora lora;
-  lora.use_peft = true;
-  lora.lora_r = 2;
-  lora.lora_alpha = 3;
-  lora.lora_target_modules = {"q_proj", "v_proj", "gate_proj", "up_proj", "o_proj"};
   const auto made = nlohmann::json::parse(hub::make_adapter_config(lora, "", layout));
   const auto wanted = nlohmann::json::parse(io::read_file(adapters + "joined/adapter_config.json"));
   for (const char* field : {"r", "lora_alpha", "rank_pattern", "alpha_pattern", "target_modules"}) {
@@ -300,7 +300,7 @@ BOOST_AUTO_TEST_CASE(adapters_on_parts_become_one_that_peft_loads) {
   const hub::AdapterConfig again = hub::read_adapter_config(out.path());
   BOOST_TEST(again.lora.size_of("model.layers.1.self_attn.qkv_proj").rank == 4);
   BOOST_TEST(again.lora.size_of("model.layers.1.self_attn.o_proj").rank == 2);
-  BOOST_TEST(again.lora.size_of("model.layers.1.self_attn.qkv_proj").scale == 1.5);
+  BOOST_TEST(again.lora.size_of("model.layers.1.self_attn.qkv_proj").scale == 0.75);  // and B is twice as large
   BOOST_TEST(again.lora.size_of("model.layers.1.self_attn.o_proj").scale == 1.5);
 }
 
@@ -325,6 +325,7 @@ BOOST_AUTO_TEST_CASE(what_adapters_began_with_is_a_further_part_of_them) {
   lora.lora_r = 2;
   lora.lora_alpha = 6;
   lora.rank_pattern = {{"k_proj", 3}};
+  lora.init_lora_weights = {config::LoraInit::pissa, {}};
   const hub::TensorMap map(layout, tensors, hub::AdapterRanks::added, &lora);
   BOOST_TEST_REQUIRE(map.files().size() == 4U);
   const std::vector<std::int64_t> a_shape{10, 8}, b_shape{q_rows + 2 * k_rows, 10}, o_shape{8, 4};
@@ -340,8 +341,9 @@ BOOST_AUTO_TEST_CASE(what_adapters_began_with_is_a_further_part_of_them) {
   BOOST_TEST(first_of("adapter" + k + "B.weight") == q_rows * 10 + 4);
   BOOST_TEST(first_of("adapter_start" + k + "B.weight") == q_rows * 10 + 7);
   BOOST_TEST(first_of("adapter_start" + o + "B.weight") == 2);
-  BOOST_TEST(map.tensor("adapter" + q + "B.weight").factor == 1.0F);
-  BOOST_TEST(map.tensor("adapter_start" + k + "B.weight").factor == 2.0F / 3.0F);  // 6 / 3 by 6 / 2
+  // Scales 6 / 2 and 6 / 3, by what PEFT takes for twice the alpha and ten ranks
+  BOOST_TEST(map.tensor("adapter" + q + "B.weight").factor == 2.5F);
+  BOOST_TEST(map.tensor("adapter_start" + k + "B.weight").factor == 5.0F / 3.0F);
   BOOST_TEST(map.tensor("adapter" + k + "A.weight").factor == 1.0F);
   BOOST_TEST(map.tensor("adapter" + o + "B.weight").factor == 1.0F);
 }
