@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Whether all that was said in a chat came out of the template.
+
+#include "data/conversation.hpp"
+#include "sft/jinja/template.hpp"
+
+namespace sft::data {
+
+/// Refuses a chat of which the template left out a whole turn, or the calls of tools of one; counts the messages whose
+/// calls are shown and whose content is not. `rendered` was made of `messages`, those of the chat as the template was
+/// given them.
+void check_turns_shown(const Json& messages, const jinja::Rendered& rendered, RecordCensus& census);
+
+}  // namespace sft::data
