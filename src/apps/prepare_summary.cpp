@@ -76,8 +76,11 @@ void warn_of_roles(const data::PrepareSummary& summary) {
     log_warning(
         fmt::format("the role '{}' of {} is none of system, developer, user, assistant and tool (the chat "
                     "template decides what becomes of it, and --assistant_only_loss does not train on it): rename it "
-                    "if one of these is meant",
-                    printable(role.substr(0, max_name_bytes), false), plural(count, "message")));
+                    "if one of these is meant{}",
+                    printable(role.substr(0, max_name_bytes), false), plural(count, "message"),
+                    summary.census.shapes.by_name().contains("messages")
+                        ? "; --rename messages=conversations renames those of other formats (gpt, User, tool_call)"
+                        : ""));
   }
 }
 

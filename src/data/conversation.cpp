@@ -176,7 +176,7 @@ Conversation chat_of_pair(const Json& record, RecordCensus& census) {
 Conversation chat_of_sharegpt(const Json& record, RecordCensus& census) {
   Conversation chat;
   const Json& given = list_of(record, "conversations");
-  const Json named = named_turns(given);
+  const Json named = named_turns(given, census);
   const Json& list = named.is_null() ? given : named;
   add_system(chat, record, list.front(), census);
   std::size_t number = 0;

@@ -183,7 +183,7 @@ struct ExampleMaker::Impl {
 
   void require_roles(const char* shape) const {
     if (options.assistant_only_loss) {
-      refuse_record(std::string("assistant_only_loss needs messages with roles, and ") + shape);
+      refuse_record(fmt::format("assistant_only_loss needs messages with roles, and {}; leave it out", shape));
     }
   }
 

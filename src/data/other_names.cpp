@@ -4,11 +4,12 @@
 #include <fmt/core.h>
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "data/sharegpt.hpp"
 
 namespace sft::data {
 
@@ -96,17 +97,15 @@ bool is_list(const Json& record, std::string_view name) {
   return has_value(record, name) && record.at(std::string(name)).is_array() && !record.at(std::string(name)).empty();
 }
 
-bool has_role(const Json& turn) { return turn.is_object() && has_value(turn, "role"); }
-
 /// "messages" for a list of messages, "conversations" for another list of turns, nullptr for any other value.
 const char* shape_of_list(const Json& list) {
   if (!list.is_array() || list.empty()) return nullptr;
   const Json& first = list.front();
-  if (has_role(first) && has_value(first, "content")) return "messages";
-  const bool is_turn =
-      first.is_string() || (first.is_object() && (has_value(first, "from") || has_role(first) ||
-                                                  (has_value(first, "input") && has_value(first, "output"))));
-  return is_turn ? "conversations" : nullptr;
+  if (first.is_string() || exchange_in(first)) return "conversations";
+  const std::string speaker = speaker_of(first);
+  if (speaker.empty() || (!has_value(first, "value") && !first.contains("content"))) return nullptr;
+  const bool is_message = has_value(first, "role") && first.contains("content") && sharegpt_role(speaker) == speaker;
+  return is_message ? "messages" : "conversations";
 }
 
 /// Lists of turns that are called otherwise. A list of texts is one where its name says so.

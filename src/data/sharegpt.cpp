@@ -22,6 +22,11 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 19> sharegpt
     {"tool_response", "tool"},  {"system", "system"},     {"developer", "developer"},
 }};
 
+/// The likelier names first.
+constexpr std::array exchanges = {Exchange{"input", "output"},   Exchange{"human", "assistant"},
+                                  Exchange{"user", "assistant"}, Exchange{"question", "answer"},
+                                  Exchange{"query", "response"}, Exchange{"prompt", "response"}};
+
 std::string in_small_letters(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
@@ -71,18 +76,26 @@ bool is_turn_of_calls(const Json& turn, const Json& message) {
   return is_of_calls(in_small_letters(speaker_of(turn))) && has_value(message, "tool_calls");
 }
 
-Json named_turns(const Json& list) {
-  const auto is_exchange = [](const Json& turn) {
-    return turn.is_object() && has_value(turn, "input") && has_value(turn, "output") && speaker_of(turn).empty();
+std::optional<Exchange> exchange_in(const Json& turn) {
+  if (!turn.is_object() || !speaker_of(turn).empty()) return std::nullopt;
+  const auto is_it = [&turn](const Exchange& names) {
+    return has_value(turn, names.question) && has_value(turn, names.answer);
   };
+  const auto found = std::ranges::find_if(exchanges, is_it);
+  return found == exchanges.end() ? std::nullopt : std::optional(*found);
+}
+
+Json named_turns(const Json& list, RecordCensus& census) {
   Json named = Json::array();
   const auto say = [&named](const char* who, const Json& text) { named.push_back({{"from", who}, {"value", text}}); };
   if (std::ranges::all_of(list, [](const Json& turn) { return turn.is_string(); })) {
     for (const Json& text : list) say(named.size() % 2 == 0 ? "human" : "gpt", text);
-  } else if (std::ranges::all_of(list, is_exchange)) {
+  } else if (std::ranges::all_of(list, [](const Json& turn) { return exchange_in(turn).has_value(); })) {
     for (const Json& turn : list) {
-      say("human", turn["input"]);
-      say("gpt", turn["output"]);
+      const Exchange names = *exchange_in(turn);
+      check_fields(turn, {}, "a turn", {names.question, names.answer}, "conversations[].", census);
+      say("human", turn[names.question]);
+      say("gpt", turn[names.answer]);
     }
   }
   return named.empty() ? Json() : named;

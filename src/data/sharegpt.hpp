@@ -2,6 +2,7 @@
 #pragma once
 // The turns of ShareGPT's lists as messages.
 
+#include <optional>
 #include <string>
 
 #include "data/record.hpp"
@@ -21,8 +22,17 @@ namespace sft::data {
 /// Whether the "tool_calls" of the message were the text of the turn.
 [[nodiscard]] bool is_turn_of_calls(const Json& turn, const Json& message);
 
+/// The names of the two texts of a turn that both speakers say.
+struct Exchange {
+  const char* question;
+  const char* answer;
+};
+
+/// Those of an entry such as {"input": U, "output": A}; nothing where it is another one.
+[[nodiscard]] std::optional<Exchange> exchange_in(const Json& turn);
+
 /// A list of turns that have no names for who speaks, with them: texts are said by the user and the assistant in turn,
-/// and each {"input", "output"} by both. Null for other lists.
-[[nodiscard]] Json named_turns(const Json& list);
+/// and exchanges by both; other fields of these are counted as ignored. Null for other lists.
+[[nodiscard]] Json named_turns(const Json& list, RecordCensus& census);
 
 }  // namespace sft::data

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "data/sharegpt.hpp"
+
 namespace sft::data {
 
 namespace {
@@ -16,12 +18,15 @@ struct Shown {
   bool calls = false;
 };
 
+bool is_blank(const Json& text) {
+  return !text.is_string() || text.get_ref<const std::string&>().find_first_not_of(" \t\n\v\f\r") == std::string::npos;
+}
+
 bool says_something(const Json& message) {
   const auto content = message.find("content");
   if (content == message.end()) return false;
-  if (content->is_array()) return !content->empty();
-  return content->is_string() &&
-         content->get_ref<const std::string&>().find_first_not_of(" \t\n\v\f\r") != std::string::npos;
+  if (!content->is_array()) return !is_blank(*content);
+  return std::ranges::any_of(*content, [](const Json& part) { return !is_blank(part.value("text", Json())); });
 }
 
 std::vector<Shown> shown_of(std::size_t num_messages, const jinja::Rendered& rendered) {
@@ -36,9 +41,18 @@ std::vector<Shown> shown_of(std::size_t num_messages, const jinja::Rendered& ren
   return shown;
 }
 
+[[noreturn]] void refuse_hidden_turn(const Conversation& chat, std::size_t number, const std::string& role) {
+  const std::string usual = sharegpt_role(role);
+  const std::string advice = usual != role && !chat.has_prompt
+                                 ? fmt::format("--rename messages=conversations takes the role for that of '{}'", usual)
+                                 : std::string("--chat_template_path gives one that shows it");
+  refuse_record(fmt::format("the chat template leaves message {} out, whose role is '{}'; {}", number, role, advice));
+}
+
 }  // namespace
 
-void check_turns_shown(const Json& messages, const jinja::Rendered& rendered, RecordCensus& census) {
+void check_turns_shown(const Conversation& chat, const jinja::Rendered& rendered, RecordCensus& census) {
+  const Json& messages = chat.messages;
   const std::vector<Shown> shown = shown_of(messages.size(), rendered);
   for (std::size_t m = 0; m < messages.size(); ++m) {
     const Json& message = messages[m];
@@ -47,13 +61,8 @@ void check_turns_shown(const Json& messages, const jinja::Rendered& rendered, Re
       refuse_unshown("tool_calls", fmt::format("the chat template leaves the 'tool_calls' of message {} out", m + 1));
     }
     if (!says_something(message) || shown[m].content) continue;
-    if (calls) {
-      ++census.num_hidden_contents;
-    } else {
-      refuse_record(fmt::format(
-          "the chat template leaves message {} out, whose role is '{}'; --chat_template_path gives one that shows it",
-          m + 1, string_of(message, "role", "the message")));
-    }
+    if (!calls) refuse_hidden_turn(chat, m + 1, string_of(message, "role", "the message"));
+    ++census.num_hidden_contents;
   }
 }
 

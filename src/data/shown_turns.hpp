@@ -8,8 +8,7 @@
 namespace sft::data {
 
 /// Refuses a chat of which the template left out a whole turn, or the calls of tools of one; counts the messages whose
-/// calls are shown and whose content is not. `rendered` was made of `messages`, those of the chat as the template was
-/// given them.
-void check_turns_shown(const Json& messages, const jinja::Rendered& rendered, RecordCensus& census);
+/// calls are shown and whose content is not. `rendered` was made of the chat's messages.
+void check_turns_shown(const Conversation& chat, const jinja::Rendered& rendered, RecordCensus& census);
 
 }  // namespace sft::data

@@ -183,7 +183,7 @@ class TemplateEncoder : public Encoder {
                                      RecordCensus& census) const {
     const Json context = context_of(chat.messages, chat, false);
     const jinja::Rendered rendered = chat_template.render(context, render_options_);
-    check_turns_shown(chat.messages, rendered, census);
+    check_turns_shown(chat, rendered, census);
     const bool is_weighted = std::ranges::any_of(chat.weights, [](float weight) { return weight != 1.0f; });
     text::Encoding encoding;
     if (is_weighted || parts.assistant_only) {

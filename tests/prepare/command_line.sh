@@ -172,9 +172,10 @@ json.dump({"vocab_size": 9}, open("small/config.json", "w"))
 PY
 printf '{"text": "a"}\n' >plain.jsonl
 prepare --input plain.jsonl --model_name_or_path small --on_error skip
-refused 3 "cannot use the tokenizer of '.*small' with its model \(it makes the token [0-9]+, .* vocab_size of config\.json is 9\)"
+check 'a token without a row' grep -qE \
+  "error: cannot use the tokenizer of 'small' with its model \(it makes the token [0-9]+, 'a', and the vocab_size of config\.json is 9\)" err
 prepare --input chats.jsonl --model_name_or_path small --on_error skip
-refused 2 'the tokenizer has no chat template'
+check 'no chat template' grep -q 'error: the tokenizer has no chat template' err
 
 # Fields under other names
 printf '{"question": "2 + %d?", "answer": "%d"}\n' 1 3 2 4 3 5 >questions.jsonl

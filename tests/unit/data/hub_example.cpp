@@ -207,8 +207,16 @@ BOOST_AUTO_TEST_CASE(calls_of_sharegpt_are_calls_of_the_template) {
 BOOST_AUTO_TEST_CASE(turns_that_the_template_leaves_out_are_refused) {
   write_config(shows_calls);
   BOOST_TEST(mentions(refusal(R"({"messages": [)" + user + R"(, {"role": "Assistant", "content": "Yo"}]})"),
-                      "the chat template leaves message 2 out, whose role is 'Assistant'"));
-  BOOST_TEST(refusal(R"({"messages": [)" + user + R"(, {"role": "Assistant", "content": " "}]})") == "");
+                      "the chat template leaves message 2 out, whose role is 'Assistant'; --rename "
+                      "messages=conversations takes the role for that of 'assistant'"));
+  const ExampleOptions renaming = {.rename_fields = {{"messages", "conversations"}}};
+  BOOST_TEST(mentions(rendered(R"({"messages": [)" + user + R"(, {"role": "Assistant", "content": "Yo"}]})", renaming),
+                      "<|im_start|>assistant\nYo"));
+  BOOST_TEST(mentions(refusal(R"({"messages": [)" + user + R"(, {"role": "narrator", "content": "Yo"}]})"),
+                      "whose role is 'narrator'; --chat_template_path gives one that shows it"));
+  for (const std::string blank : {"\" \"", R"([{"type": "text", "text": ""}])"}) {
+    BOOST_TEST(refusal(R"({"messages": [)" + user + R"(, {"role": "Assistant", "content": )" + blank + "}]}") == "");
+  }
   write_config(
       "{%- for message in messages %}{%- if message.tool_calls and message.content is none %}"
       "{{- message.tool_calls }}{%- else %}{{- message.content }}{%- endif %}{%- endfor %}");
