@@ -16,6 +16,7 @@
 #include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/table.hpp"
+#include "unread_fields.hpp"
 
 namespace sft::apps {
 
@@ -75,8 +76,11 @@ void warn_of_roles(const data::PrepareSummary& summary) {
     log_warning(
         fmt::format("the role '{}' of {} is none of system, developer, user, assistant and tool (the chat "
                     "template decides what becomes of it, and --assistant_only_loss does not train on it): rename it "
-                    "if one of these is meant",
-                    printable(role.substr(0, max_name_bytes), false), plural(count, "message")));
+                    "if one of these is meant{}",
+                    printable(role.substr(0, max_name_bytes), false), plural(count, "message"),
+                    summary.census.shapes.by_name().contains("messages")
+                        ? "; --rename messages=conversations renames those of other formats (gpt, User, tool_call)"
+                        : ""));
   }
 }
 
@@ -93,6 +97,12 @@ void warn_of_oddities(const data::RecordCensus& census) {
   warn(census.num_empty_tool_lists,
        "records have an empty list of tools (some chat templates then write their words about tools): use null for "
        "none");
+  warn(census.num_plain_calls,
+       "turns of the role function_call hold no JSON with name and arguments: they are trained on as text of the "
+       "assistant");
+  warn(census.num_hidden_contents,
+       "messages have 'tool_calls' and also a 'content' (the chat template shows the calls alone): the content is not "
+       "trained on");
   warn(census.num_unmarked_chats,
        "conversations have no token of an assistant (the chat template writes none): nothing in them is trained on");
 }
@@ -175,6 +185,7 @@ void print_summary(const data::PrepareSummary& summary, const data::PrepareOptio
   warn_of_lost_records(summary, options);
   warn_of_roles(summary);
   warn_of_oddities(summary.census);
+  warn_of_unread_fields(summary.census.ignored_fields);
   warn_of_fields_not_met(summary.census, options.example.ignore_fields);
 }
 
@@ -201,6 +212,8 @@ void print_summary_json(const data::PrepareSummary& summary, const data::Prepare
                                  {"num_split_prompts", summary.census.num_split_prompts},
                                  {"num_ignored_masks", summary.census.num_ignored_masks},
                                  {"num_empty_tool_lists", summary.census.num_empty_tool_lists},
+                                 {"num_plain_calls", summary.census.num_plain_calls},
+                                 {"num_hidden_contents", summary.census.num_hidden_contents},
                                  {"num_unmarked_chats", summary.census.num_unmarked_chats},
                                  {"packing_strategy", data::name_of(options.packing_strategy)},
                                  {"row_length", summary.row_length}};

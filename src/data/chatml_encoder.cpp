@@ -66,6 +66,7 @@ class ChatmlEncoder : public Encoder {
     for (const auto& [key, value] : chat.template_kwargs.items()) {
       census.ignored_fields.add("chat_template_kwargs." + key);
     }
+    if (chat.has_turns_of_calls) refuse_record(std::string("a turn calls a tool, and ") + no_tools);
     std::vector<text::Message> messages;
     for (const Json& entry : chat.messages) {
       // Numbered as in the record.

@@ -3,51 +3,18 @@
 
 #include <fmt/core.h>
 #include <algorithm>
-#include <array>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
+
+#include "data/message_weight.hpp"
+#include "data/sharegpt.hpp"
 
 namespace sft::data {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 14> sharegpt_roles = {{
-    {"human", "user"},
-    {"user", "user"},
-    {"gpt", "assistant"},
-    {"assistant", "assistant"},
-    {"chatgpt", "assistant"},
-    {"bing", "assistant"},
-    {"bard", "assistant"},
-    {"model", "assistant"},
-    {"function_call", "assistant"},
-    {"tool", "tool"},
-    {"observation", "tool"},
-    {"function_response", "tool"},
-    {"system", "system"},
-    {"developer", "developer"},
-}};
-
 constexpr std::size_t max_template_kwargs = 1000;
-
-/// What a message's tokens count, 0 to 1.
-float weight_of(const Json& message, const std::string& where) {
-  double weight = 1.0;
-  if (has_value(message, "weight")) {
-    const Json& value = message["weight"];
-    if (!value.is_number()) refuse_record(fmt::format("'weight' of {} is {}, not a number", where, value.type_name()));
-    weight = value.get<double>();
-    if (!(weight >= 0.0 && weight <= 1.0)) refuse_record(fmt::format("'weight' of {} does not lie in 0 to 1", where));
-  }
-  if (has_value(message, "train")) {
-    const Json& value = message["train"];
-    if (!value.is_boolean()) {
-      refuse_record(fmt::format("'train' of {} is {}, not true or false", where, value.type_name()));
-    }
-    if (!value.get<bool>()) weight = 0.0;
-  }
-  return static_cast<float>(weight);
-}
 
 /// A content that is a list of parts of text, as one text; other contents as they are.
 Json text_of_parts(const Json& content, const std::string& where) {
@@ -75,14 +42,8 @@ bool is_list_of_text_parts(const Json& content) {
          });
 }
 
-void check_object(const Json& entry, const std::string& where) {
-  if (!entry.is_object()) refuse_record(fmt::format("{} is {}, not an object", where, entry.type_name()));
-}
-
 void add_message(Conversation& chat, Json message, const std::string& where, RecordCensus& census) {
-  chat.weights.push_back(weight_of(message, where));
-  message.erase("weight");
-  message.erase("train");
+  chat.weights.push_back(take_weight(message, where));
   chat.text_parts.emplace_back();
   if (const auto content = message.find("content"); content != message.end()) {
     if (is_list_of_text_parts(*content)) chat.text_parts.back() = *content;
@@ -113,10 +74,35 @@ void add_messages(Conversation& chat, const Json& record, const char* key, Recor
   }
 }
 
-void add_system(Conversation& chat, const Json& record, RecordCensus& census) {
+/// `system` of the record becomes the first message, before `first`, the first turn of its list.
+void add_system(Conversation& chat, const Json& record, const Json& first, RecordCensus& census) {
   if (!has_value(record, "system")) return;
-  const std::string& system = string_of(record, "system", "the record");
-  if (!system.empty()) add_message(chat, {{"role", "system"}, {"content", system}}, "the record", census);
+  const Json system = text_of_parts(record["system"], "the record's 'system'");
+  if (is_empty(system)) return;
+  if (const std::string speaker = sharegpt_role(speaker_of(first)); speaker == "system" || speaker == "developer") {
+    for (const char* key : {"value", "content"}) {
+      if (has_value(first, key) && text_of_parts(first[key], "the first message") == system) return;
+    }
+    refuse_unshown("system", fmt::format("it has 'system', and a first message of {} with other words", speaker));
+  }
+  add_message(chat, {{"role", "system"}, {"content", system}}, "the record", census);
+}
+
+/// NeMo's `mask` of the record names who is not trained on, and with it the system message is not. `speakers` are those
+/// of the last messages.
+void apply_mask(Conversation& chat, const Json& record, const std::vector<std::string>& speakers,
+                RecordCensus& census) {
+  if (!has_value(record, "mask")) return;
+  const Json& mask = record["mask"];
+  const auto is_masked = [&mask](const std::string& speaker) {
+    return mask == speaker || (mask.is_array() && std::ranges::find(mask, Json(speaker)) != mask.end());
+  };
+  if (std::ranges::none_of(speakers, is_masked)) return census.ignored_fields.add("mask");
+  const std::size_t num_before = chat.weights.size() - speakers.size();
+  for (std::size_t m = 0; m < chat.weights.size(); ++m) {
+    const bool is_system = chat.messages[m]["role"] == "system";
+    if (is_system || (m >= num_before && is_masked(speakers[m - num_before]))) chat.weights[m] = 0.0f;
+  }
 }
 
 /// `tools` may be JSON in a string, as tables of one type for a column have it.
@@ -154,16 +140,20 @@ void add_template_input(Conversation& chat, const Json& record, RecordCensus& ce
   }
 }
 
-std::string sharegpt_role(const std::string& role) {
-  const auto found = std::ranges::find(sharegpt_roles, role, &std::pair<std::string_view, std::string_view>::first);
-  return found == sharegpt_roles.end() ? role : std::string(found->second);
+std::vector<std::string> speakers_of(const Json& list) {
+  std::vector<std::string> speakers;
+  for (const Json& turn : list) speakers.push_back(speaker_of(turn));
+  return speakers;
 }
 
 }  // namespace
 
 Conversation chat_of_messages(const Json& record, RecordCensus& census) {
   Conversation chat;
+  const Json& list = list_of(record, "messages");
+  add_system(chat, record, list.front(), census);
   add_messages(chat, record, "messages", census);
+  apply_mask(chat, record, speakers_of(list), census);
   add_template_input(chat, record, census);
   return chat;
 }
@@ -171,37 +161,32 @@ Conversation chat_of_messages(const Json& record, RecordCensus& census) {
 Conversation chat_of_pair(const Json& record, RecordCensus& census) {
   Conversation chat;
   chat.has_prompt = true;
+  add_system(chat, record, list_of(record, "prompt").front(), census);
   add_messages(chat, record, "prompt", census);
   chat.num_prompt_messages = chat.messages.size();
-  add_messages(chat, record, "completion", census);
+  if (record["completion"].is_string()) {
+    add_message(chat, {{"role", "assistant"}, {"content", record["completion"]}}, "the record", census);
+  } else {
+    add_messages(chat, record, "completion", census);
+  }
   add_template_input(chat, record, census);
   return chat;
 }
 
 Conversation chat_of_sharegpt(const Json& record, RecordCensus& census) {
   Conversation chat;
-  const Json& list = list_of(record, "conversations");
-  const Json& first = list.front();
-  const bool says_system =
-      first.is_object() && (first.value("from", Json()) == "system" || first.value("role", Json()) == "system");
-  if (!says_system) add_system(chat, record, census);
+  const Json& given = list_of(record, "conversations");
+  const Json named = named_turns(given, census);
+  const Json& list = named.is_null() ? given : named;
+  add_system(chat, record, list.front(), census);
   std::size_t number = 0;
-  for (const Json& entry : list) {
+  for (const Json& turn : list) {
     const std::string where = fmt::format("message {} of 'conversations'", ++number);
-    check_object(entry, where);
-    Json message = Json::object();
-    for (const auto& [key, value] : entry.items()) {
-      if (key == "from" || key == "role") {
-        message["role"] = value;
-      } else if (key == "value" || key == "content") {
-        message["content"] = value;
-      } else {
-        message.get_ref<Json::object_t&>().emplace_back(key, value);  // no other has this key
-      }
-    }
-    message["role"] = sharegpt_role(string_of(message, "role", where));
+    Json message = message_of_turn(turn, where, census);
+    chat.has_turns_of_calls = chat.has_turns_of_calls || is_turn_of_calls(turn, message);
     add_message(chat, std::move(message), where, census);
   }
+  apply_mask(chat, record, speakers_of(list), census);
   add_template_input(chat, record, census);
   return chat;
 }
@@ -209,7 +194,7 @@ Conversation chat_of_sharegpt(const Json& record, RecordCensus& census) {
 Conversation chat_of_alpaca(const Json& record, RecordCensus& census) {
   Conversation chat;
   chat.has_prompt = true;
-  add_system(chat, record, census);
+  add_system(chat, record, Json(), census);
   const auto say = [&](const char* role, const std::string& content) {
     add_message(chat, {{"role", role}, {"content", content}}, "the record", census);
   };

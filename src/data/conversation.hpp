@@ -20,18 +20,20 @@ struct Conversation {
   Json template_kwargs = Json::object();
   std::size_t num_prompt_messages = 0;  ///< of a prompt with a completion; 0: there is no prompt
   bool has_prompt = false;
+  bool has_turns_of_calls = false;  ///< "tool_calls" of a message were the text of a turn whose role says that it calls
 };
 
-/// {"messages": [...]}
+/// A "system" of the record is the first message in all of them.
+/// {"messages": [...]}; a "mask" (NeMo) names the role, or roles, that is not trained on.
 [[nodiscard]] Conversation chat_of_messages(const Json& record, RecordCensus& census);
-/// {"prompt": [...], "completion": [...]}
+/// {"prompt": [...], "completion": [...]}; a completion of text is said by the assistant.
 [[nodiscard]] Conversation chat_of_pair(const Json& record, RecordCensus& census);
-/// {"conversations": [{"from": R, "value": S}, ...]}, of ShareGPT: human, user -> user; gpt, assistant, chatgpt, bing,
-/// bard, model, function_call -> assistant; tool, observation, function_response -> tool; others stay. A "system" of
-/// the record is its first message.
+/// {"conversations": [{"from": R, "value": S}, ...]}, of ShareGPT, with the roles and the calls of tools as
+/// docs/data.md says, and "mask" as for messages; or texts of the user and the assistant in turn; or [{"input": U,
+/// "output": A}, ...].
 [[nodiscard]] Conversation chat_of_sharegpt(const Json& record, RecordCensus& census);
 /// {"instruction": I, "input": X, "output": O}, of Alpaca: the user says I, a newline and X, the assistant completes O.
-/// A "system" of the record is its first message; "history", a list of pairs, comes between.
+/// "history", a list of pairs, comes before.
 [[nodiscard]] Conversation chat_of_alpaca(const Json& record, RecordCensus& census);
 
 }  // namespace sft::data

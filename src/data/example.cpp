@@ -9,6 +9,7 @@
 
 #include "data/conversation.hpp"
 #include "data/encoder.hpp"
+#include "data/other_names.hpp"
 #include "data/record.hpp"
 #include "sft/core/error.hpp"
 #include "sft/io/files.hpp"
@@ -27,6 +28,11 @@ constexpr std::array formless_in_chats = {FormlessField{"images", no_pictures}, 
 constexpr std::array formless_in_text = {FormlessField{"images", no_pictures}, FormlessField{"image", no_pictures},
                                          FormlessField{"tools", only_in_chats},
                                          FormlessField{"functions", only_in_chats}};
+constexpr const char* no_roles =
+    "a prompt and completion of plain text have no roles; --rename prompt=instruction,completion=output makes a "
+    "conversation of them";
+constexpr std::array formless_in_pairs = {formless_in_text[0], formless_in_text[1], formless_in_text[2],
+                                          formless_in_text[3], FormlessField{"system", no_roles}};
 
 enum class Shape { input_ids, pair_of_strings, pair_of_messages, messages, sharegpt, alpaca, text };
 
@@ -49,46 +55,6 @@ constexpr const char* name_of(Shape shape) {
   return "";
 }
 
-/// Names under which data sets have a prompt and its completion.
-constexpr std::array<std::pair<const char*, const char*>, 10> other_pairs = {{{"question", "answer"},
-                                                                              {"question", "response"},
-                                                                              {"question", "solution"},
-                                                                              {"query", "response"},
-                                                                              {"query", "answer"},
-                                                                              {"problem", "solution"},
-                                                                              {"instruction", "response"},
-                                                                              {"input", "output"},
-                                                                              {"prompt", "response"},
-                                                                              {"prompt", "answer"}}};
-
-/// Names under which data sets have plain text, or a list of messages.
-constexpr std::array<const char*, 5> other_texts = {"content", "document", "article", "body", "passage"};
-constexpr std::array<const char*, 5> other_chats = {"conversation", "dialog", "dialogue", "chat", "turns"};
-
-/// Refuses a record whose meaning is clear, but for the names of its fields.
-void refuse_other_names(const Json& record) {
-  if (has_value(record, "chosen") && has_value(record, "rejected")) {
-    refuse_record(
-        fmt::format("it is a record of preferences ('chosen' and 'rejected'), which this program does not "
-                    "train on; --rename chosen={} --ignore_fields rejected trains on what was chosen",
-                    has_value(record, "prompt") ? "completion" : "messages"));
-  }
-  for (const auto& [prompt, completion] : other_pairs) {
-    if (!has_value(record, prompt) || !has_value(record, completion)) continue;
-    const std::string first = std::string_view(prompt) == "prompt" ? "" : fmt::format("{}=prompt,", prompt);
-    refuse_record(fmt::format("it has '{}' and '{}', and no 'prompt' and 'completion': give --rename {}{}=completion",
-                              prompt, completion, first, completion));
-  }
-  for (const char* name : other_chats) {
-    if (!record.contains(name) || !record[name].is_array()) continue;
-    refuse_record(fmt::format("it has a list '{}', and no 'messages': give --rename {}=messages", name, name));
-  }
-  for (const char* name : other_texts) {
-    if (!record.contains(name) || !record[name].is_string()) continue;
-    refuse_record(fmt::format("it has '{}', and no 'text': give --dataset_text_field {}", name, name));
-  }
-}
-
 [[noreturn]] void refuse_shape(const Json& record, const std::string& text_field) {
   refuse_other_names(record);
   constexpr std::size_t max_shown = 20;
@@ -108,12 +74,17 @@ Shape shape_of(const Json& record, const std::string& text_field) {
   if (has("input_ids")) return Shape::input_ids;
   const bool has_chat = has("messages") || has("conversations");
   if (has("messages") && has("conversations")) {
-    refuse_record("it has 'messages' and also 'conversations', and only one of them can be meant");
+    refuse_record(
+        "it has 'messages' and also 'conversations', and only one of them can be meant: --ignore_fields conversations "
+        "leaves one out");
   }
   if (has("prompt") || has("completion")) {
     if (has_chat) {
-      refuse_record(fmt::format("it has '{}' and also 'prompt' or 'completion', and only one of them can be meant",
-                                (has("messages") ? "messages" : "conversations")));
+      const char* others = !has("completion") ? "prompt" : !has("prompt") ? "completion" : "prompt,completion";
+      refuse_record(
+          fmt::format("it has '{}' and also 'prompt' or 'completion', and only one of them can be meant; "
+                      "--ignore_fields {} trains on the conversation",
+                      (has("messages") ? "messages" : "conversations"), others));
     }
     if (has("prompt") != has("completion")) {
       refuse_other_names(record);
@@ -181,6 +152,8 @@ void RecordCensus::add(const RecordCensus& more) {
   num_split_prompts += more.num_split_prompts;
   num_ignored_masks += more.num_ignored_masks;
   num_empty_tool_lists += more.num_empty_tool_lists;
+  num_plain_calls += more.num_plain_calls;
+  num_hidden_contents += more.num_hidden_contents;
   num_unmarked_chats += more.num_unmarked_chats;
 }
 
@@ -199,9 +172,19 @@ struct ExampleMaker::Impl {
     return {eos ? tokenizer->token_of(*eos) : "", token_variables(*tokenizer, tokens)};
   }
 
+  /// A token that the model has no row for is a fault of the folder, whatever record shows it first.
+  void require_rows_for(const std::vector<text::TokenId>& tokens) const {
+    const auto beyond = std::ranges::find_if(tokens, [this](text::TokenId id) { return id >= vocab_size; });
+    if (beyond == tokens.end()) return;
+    throw_data_error(fmt::format("cannot use the tokenizer of '{}' with its model", tokenizer->name()),
+                     fmt::format("it makes the token {}, '{}', and the vocab_size of config.json is {}", *beyond,
+                                 tokenizer->token_of(*beyond), vocab_size),
+                     "resize the embeddings of the model, or take the tokenizer that it was trained with");
+  }
+
   void require_roles(const char* shape) const {
     if (options.assistant_only_loss) {
-      refuse_record(std::string("assistant_only_loss needs messages with roles, and ") + shape);
+      refuse_record(fmt::format("assistant_only_loss needs messages with roles, and {}; leave it out", shape));
     }
   }
 
@@ -218,22 +201,22 @@ struct ExampleMaker::Impl {
     switch (shape) {
       case Shape::input_ids:
         check({}, {"input_ids", "labels", "completion_mask", "assistant_masks"});
-        return document_of_ids(record, vocab_size, options, census);
+        return document_of_ids(record, std::max(vocab_size, tokenizer->vocab_size()), options, census);
       case Shape::pair_of_strings: {
-        check(formless_in_text, {"prompt", "completion"});
+        check(formless_in_pairs, {"prompt", "completion"});
         require_roles("prompt and completion are plain strings");
         const std::string& prompt = string_of(record, "prompt", "the record");
         return encoder->of_pair(prompt, string_of(record, "completion", "the record"),
                                 options.completion_only_loss.value_or(true), census);
       }
       case Shape::pair_of_messages:
-        check(formless_in_chats, {"prompt", "completion", "tools", "chat_template_kwargs"});
+        check(formless_in_chats, {"prompt", "completion", "system", "tools", "chat_template_kwargs"});
         return of_chat(chat_of_pair(record, census), census);
       case Shape::messages:
-        check(formless_in_chats, {"messages", "tools", "chat_template_kwargs"});
+        check(formless_in_chats, {"messages", "system", "mask", "tools", "chat_template_kwargs"});
         return of_chat(chat_of_messages(record, census), census);
       case Shape::sharegpt:
-        check(formless_in_chats, {"conversations", "system", "tools", "chat_template_kwargs"});
+        check(formless_in_chats, {"conversations", "system", "mask", "tools", "chat_template_kwargs"});
         return of_chat(chat_of_sharegpt(record, census), census);
       case Shape::alpaca:
         check(formless_in_chats,
@@ -281,11 +264,7 @@ Document ExampleMaker::make(std::string record, RecordCensus& census) const {
   drop_fields(json, impl_->options.ignore_fields, census);
   const Shape shape = shape_of(json, impl_->options.dataset_text_field);
   Document document = impl_->document_of(json, shape, census);
-  const auto beyond = std::ranges::find_if(document.tokens, [&](std::int32_t id) { return id >= impl_->vocab_size; });
-  if (beyond != document.tokens.end()) {
-    refuse_record(
-        fmt::format("its text has the token {}, and the vocab_size of the model is {}", *beyond, impl_->vocab_size));
-  }
+  impl_->require_rows_for(document.tokens);
   census.shapes.add(name_of(shape));
   return document;
 }

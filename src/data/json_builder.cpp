@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "data/python_numbers.hpp"
+
 namespace sft::data {
 
 namespace {
@@ -29,9 +31,11 @@ std::string reason_of(const JsonBuilder::Json::exception& error) {
 
 bool JsonBuilder::null() { return add(nullptr); }
 bool JsonBuilder::boolean(bool value) { return add(value); }
-bool JsonBuilder::number_integer(Json::number_integer_t value) { return add(value); }
-bool JsonBuilder::number_unsigned(Json::number_unsigned_t value) { return add(value); }
-bool JsonBuilder::number_float(Json::number_float_t value, const std::string& /*text*/) { return add(value); }
+bool JsonBuilder::number_integer(Json::number_integer_t value) { return add_number(value); }
+bool JsonBuilder::number_unsigned(Json::number_unsigned_t value) { return add_number(value); }
+bool JsonBuilder::number_float(Json::number_float_t value, const std::string& text) {
+  return add_number(text.find_first_of(".eE") == std::string::npos ? integer_of(text) : Json(value));
+}
 bool JsonBuilder::string(std::string& value) { return add(std::move(value)); }
 bool JsonBuilder::binary(Json::binary_t& value) { return add(Json(std::move(value))); }
 bool JsonBuilder::start_object(std::size_t /*size*/) { return start(Json::object()); }
@@ -50,6 +54,11 @@ bool JsonBuilder::parse_error(std::size_t /*position*/, const std::string& /*las
                               const Json::exception& error) {
   error_ = "not JSON: " + reason_of(error);
   return false;
+}
+
+bool JsonBuilder::add_number(Json value) {
+  const auto odd = odd_numbers_.find(num_numbers_++);
+  return add(odd == odd_numbers_.end() ? std::move(value) : odd->second);
 }
 
 bool JsonBuilder::add(Json value) {

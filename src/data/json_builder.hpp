@@ -4,9 +4,11 @@
 // for every key among all former ones of its object, which takes minutes where a record has a hundred thousand.
 
 #include <cstddef>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sft::data {
@@ -16,6 +18,9 @@ namespace sft::data {
 class JsonBuilder {
  public:
   using Json = nlohmann::ordered_json;
+
+  /// `odd_numbers`, by their place among all numbers of the text, take the place of what is parsed there.
+  explicit JsonBuilder(std::map<std::size_t, Json> odd_numbers = {}) : odd_numbers_(std::move(odd_numbers)) {}
 
   bool null();
   bool boolean(bool value);
@@ -47,11 +52,14 @@ class JsonBuilder {
   };
 
   bool add(Json value);
+  bool add_number(Json value);
   bool start(Json value);
   bool end();
   bool is_new(Open& object, const std::string& name);
 
   std::vector<Open> open_ = {Open{}};
+  std::map<std::size_t, Json> odd_numbers_;
+  std::size_t num_numbers_ = 0;
   std::string error_, repeated_key_;
 };
 

@@ -35,8 +35,8 @@ auto names_of(Census& census) {
 
 template <class Census>
 auto census_counts_of(Census& census) {
-  return std::array{&census.num_split_prompts, &census.num_ignored_masks, &census.num_empty_tool_lists,
-                    &census.num_unmarked_chats};
+  return std::array{&census.num_split_prompts, &census.num_ignored_masks,   &census.num_empty_tool_lists,
+                    &census.num_plain_calls,   &census.num_hidden_contents, &census.num_unmarked_chats};
 }
 
 void pack_census(BytePacker& packer, const RecordCensus& census) {

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "data/json_builder.hpp"
+#include "data/python_numbers.hpp"
 
 namespace sft::data {
 
@@ -45,7 +46,13 @@ void refuse_record(const std::string& why) {
 
 Json parse_json(const std::string& text) {
   JsonBuilder builder;
-  if (!Json::sax_parse(text, &builder)) refuse_record(builder.error());
+  if (!Json::sax_parse(text, &builder)) {
+    const std::string reason = builder.error();
+    ParsableText parsable = without_odd_numbers(text);
+    if (parsable.odd.empty()) refuse_record(reason);
+    builder = JsonBuilder(std::move(parsable.odd));
+    if (!Json::sax_parse(parsable.text, &builder)) refuse_record(builder.error());
+  }
   if (!builder.repeated_key().empty()) {
     refuse_record(fmt::format("the key '{}' stands twice in one object", builder.repeated_key()));
   }
@@ -84,6 +91,10 @@ const std::string& string_of(const Json& object, std::string_view key, const std
     refuse_record(fmt::format("'{}' of {} is {}, not a string", key, where, found->type_name()));
   }
   return found->get_ref<const std::string&>();
+}
+
+void check_object(const Json& entry, const std::string& where) {
+  if (!entry.is_object()) refuse_record(fmt::format("{} is {}, not an object", where, entry.type_name()));
 }
 
 void check_fields(const Json& object, std::span<const FormlessField> formless, const std::string& where,

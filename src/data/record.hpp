@@ -21,9 +21,9 @@ using Json = nlohmann::ordered_json;
 /// may not want.
 [[noreturn]] void refuse_unshown(const std::string& field, const std::string& why);
 
-/// The value that a text holds (RFC 8259), in a time and memory that grow with its length alone. Here and below, what
-/// cannot be is refused with refuse_record(): no JSON, a key that stands twice in one object, values nested deeper than
-/// 512.
+/// The value that a text holds, RFC 8259 with the numbers of Python (integers of any size, NaN, Infinity), in a time
+/// and memory that grow with its length alone. Here and below, what cannot be is refused with refuse_record(): no JSON,
+/// a key that stands twice in one object, values nested deeper than 512.
 [[nodiscard]] Json parse_json(const std::string& text);
 
 /// The object that a record's text holds.
@@ -37,6 +37,9 @@ using Json = nlohmann::ordered_json;
 
 /// The string under `key`; `where` names the object in messages.
 [[nodiscard]] const std::string& string_of(const Json& object, std::string_view key, const std::string& where);
+
+/// Refuses an entry of a list that is no object; `where` names it.
+void check_object(const Json& entry, const std::string& where);
 
 /// A field whose value would change the text if it could be shown.
 struct FormlessField {

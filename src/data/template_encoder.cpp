@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Documents for the tokenizer and chat template of a model, as TRL makes them.
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <span>
 #include <utility>
 
 #include "data/encoder.hpp"
+#include "data/shown_turns.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::data {
@@ -30,21 +31,36 @@ std::vector<bool> tokens_within(const std::vector<jinja::ByteSpan>& spans, const
   return within;
 }
 
-/// The message that a fragment of rendered text belongs to; -1: none.
-std::int32_t message_of(const jinja::Fragment& fragment, const jinja::Rendered& rendered) {
-  if (fragment.turn >= 0) return fragment.turn;
-  return fragment.source >= 0 ? rendered.sources[fragment.source].message : -1;
+/// The messages that the fragments of a rendered text belong to; -1: none. Outside of loops over messages, such as
+/// before the first turn, the template's own words belong to the message whose value stands before them, or else after.
+std::vector<std::int32_t> messages_of(const jinja::Rendered& rendered) {
+  const auto& fragments = rendered.fragments;
+  std::vector<std::int32_t> messages(fragments.size());
+  for (std::size_t i = 0; i < fragments.size(); ++i) {
+    const jinja::Fragment& fragment = fragments[i];
+    messages[i] = fragment.turn >= 0 ? fragment.turn : -1;
+    if (fragment.turn < 0 && fragment.source >= 0) messages[i] = rendered.sources[fragment.source].message;
+  }
+  const auto is_outside = [&](std::size_t i) { return fragments[i].turn < 0; };
+  for (std::size_t i = 1; i < fragments.size(); ++i) {
+    if (messages[i] < 0 && is_outside(i - 1)) messages[i] = messages[i - 1];
+  }
+  for (std::size_t i = fragments.size(); i-- > 1;) {
+    if (messages[i - 1] < 0 && is_outside(i)) messages[i - 1] = messages[i];
+  }
+  return messages;
 }
 
 /// Multiplies the weight of every token with that of the message that its first byte came from.
 void scale_by_message(Document& document, const jinja::Rendered& rendered, const std::vector<text::ByteRange>& ranges,
                       const std::vector<float>& weights) {
+  const std::vector<std::int32_t> messages = messages_of(rendered);
   std::size_t fragment = 0;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     while (fragment + 1 < rendered.fragments.size() && rendered.fragments[fragment].bytes.end <= ranges[i].begin)
       ++fragment;
     if (fragment >= rendered.fragments.size()) return;
-    const std::int32_t message = message_of(rendered.fragments[fragment], rendered);
+    const std::int32_t message = messages[fragment];
     if (message >= 0 && static_cast<std::size_t>(message) < weights.size()) {
       document.loss_weight[i] *= weights[message];
     }
@@ -111,8 +127,15 @@ class TemplateEncoder : public Encoder {
   }
 
   [[nodiscard]] const ChatTemplate& template_for(const Conversation& chat) const {
-    const bool has_tools = chat.tools.is_array() && !chat.tools.empty();
+    const bool has_tools = chat.tools.is_array();
     const auto& chosen = has_tools && chat_templates_.tool_use ? chat_templates_.tool_use : chat_templates_.standard;
+    if (!chosen && (chat_templates_.tool_use || !chat_templates_.other_names.empty())) {
+      std::string names = fmt::format("{}", fmt::join(chat_templates_.other_names, ", "));
+      if (chat_templates_.tool_use) names += names.empty() ? "tool_use" : ", tool_use";
+      throw_config_error("the tokenizer has no chat template for records without tools",
+                         fmt::format("its templates are {}, and none is named default", names),
+                         "give one with --chat_template_path FILE");
+    }
     if (!chosen) {
       throw_config_error("the tokenizer has no chat template", "conversations need one to become text",
                          "give one with --chat_template_path FILE");
@@ -139,6 +162,10 @@ class TemplateEncoder : public Encoder {
         if (value.is_null() || key == "role" || key == "content" || shows(key)) continue;
         if (std::ranges::find(telling_keys, key) == telling_keys.end()) {
           census.ignored_fields.add("messages[]." + key);
+        } else if (key == "tool_calls" && chat.has_turns_of_calls) {
+          refuse_record(
+              "a turn calls a tool, and the chat template has no form for it; --chat_template_path gives one "
+              "that has");
         } else if (!is_empty(value)) {
           refuse_unshown(key, fmt::format("a message has '{}', and the chat template does not show it", key));
         }
@@ -156,6 +183,7 @@ class TemplateEncoder : public Encoder {
                                      RecordCensus& census) const {
     const Json context = context_of(chat.messages, chat, false);
     const jinja::Rendered rendered = chat_template.render(context, render_options_);
+    check_turns_shown(chat, rendered, census);
     const bool is_weighted = std::ranges::any_of(chat.weights, [](float weight) { return weight != 1.0f; });
     text::Encoding encoding;
     if (is_weighted || parts.assistant_only) {

@@ -19,6 +19,10 @@ std::vector<std::int64_t> integers_of(const Json& record, const char* key, std::
   std::vector<std::int64_t> values;
   values.reserve(list.size());
   for (const Json& value : list) {
+    if (value.is_boolean()) {
+      values.push_back(value.get<bool>() ? 1 : 0);
+      continue;
+    }
     if (!value.is_number_integer()) refuse_record(fmt::format("{} holds {}, not an integer", name, value.type_name()));
     values.push_back(value.get<std::int64_t>());
   }

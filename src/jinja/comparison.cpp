@@ -4,7 +4,9 @@
 #include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "jinja/loop.hpp"
 #include "jinja/value.hpp"
@@ -24,6 +26,27 @@ std::optional<int> compare_with_double(std::int64_t integer, double number) {
   return whole < number ? -1 : 0;
 }
 
+/// Two integers in decimal.
+int compare_digits(std::string_view left, std::string_view right) {
+  const bool is_negative = left.starts_with('-');
+  if (is_negative != right.starts_with('-')) return is_negative ? -1 : 1;
+  const int sign = is_negative ? -1 : 1;
+  if (left.size() != right.size()) return left.size() < right.size() ? -sign : sign;
+  const int order = left.compare(right);
+  return order == 0 ? 0 : (order < 0 ? -sign : sign);
+}
+
+/// With a double, or if `number` is nullptr with any integer of 64 bits.
+std::optional<int> compare_big(const BigInteger& big, const double* number) {
+  const int sign = big.digits.starts_with('-') ? -1 : 1;
+  if (number == nullptr) return sign;
+  if (std::isnan(*number)) return std::nullopt;
+  const double nearest = std::strtod(big.digits.c_str(), nullptr);
+  if (nearest == *number && std::isfinite(nearest)) fail_unsupported("an integer beyond 64 bits beside a float");
+  if (std::isinf(*number)) return *number < 0 ? 1 : -1;
+  return nearest < *number ? -1 : 1;
+}
+
 struct NumberOrder {
   bool are_numbers = false;
   std::optional<int> order;
@@ -41,6 +64,14 @@ NumberOrder compare_numbers(const Value& left, const Value& right) {
   if (a && y != nullptr) return {true, compare_with_double(*a, *y)};
   if (b && x != nullptr) {
     const auto order = compare_with_double(*b, *x);
+    return {true, order ? std::optional(-*order) : std::nullopt};
+  }
+  const auto* big = left.get<BigIntegerRef>();
+  const auto* other = right.get<BigIntegerRef>();
+  if (big != nullptr && other != nullptr) return {true, compare_digits((*big)->digits, (*other)->digits)};
+  if (big != nullptr && (b || y != nullptr)) return {true, compare_big(**big, y)};
+  if (other != nullptr && (a || x != nullptr)) {
+    const auto order = compare_big(**other, x);
     return {true, order ? std::optional(-*order) : std::nullopt};
   }
   return {};

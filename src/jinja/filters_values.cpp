@@ -102,6 +102,7 @@ Value filter_int(Evaluator&, const Value& input, const Arguments& arguments) {
   Value otherwise = parameters[0] == nullptr ? Value(std::int64_t{0}) : *parameters[0];
   if (input.is_undefined()) throw Failure(undefined_message(input));
   if (const auto number = as_integer(input)) return *number;
+  if (input.get<BigIntegerRef>() != nullptr) return input;
   std::optional<double> number;
   if (const Text* text = input.text()) {
     if (const auto integer = parse_integer(text->bytes)) return *integer;

@@ -31,7 +31,8 @@ Value value_of(Heap& heap, const Json& json, std::int32_t source, int depth) {
       return json.get<std::int64_t>();
     case Json::value_t::number_unsigned: {
       const auto number = json.get<std::uint64_t>();
-      if (!std::in_range<std::int64_t>(number)) fail_unsupported(fmt::format("the integer {}", number));
+      if (!std::in_range<std::int64_t>(number))
+        return std::make_shared<const BigInteger>(&heap, std::to_string(number));
       return static_cast<std::int64_t>(number);
     }
     case Json::value_t::number_float:
@@ -52,8 +53,12 @@ Value value_of(Heap& heap, const Json& json, std::int32_t source, int depth) {
       }
       return std::make_shared<const Dict>(&heap, std::move(entries), source);
     }
+    case Json::value_t::binary: {
+      const Json::binary_t& digits = json.get_binary();
+      return std::make_shared<const BigInteger>(&heap, std::string(digits.begin(), digits.end()));
+    }
     default:
-      fail_unsupported("binary data");
+      fail_unsupported("a value that was discarded");
   }
 }
 
@@ -92,6 +97,7 @@ class JsonWriter {
     if (value.is_none()) return "null";
     if (const bool* truth = value.get<bool>()) return *truth ? "true" : "false";
     if (const auto* number = value.get<std::int64_t>()) return std::to_string(*number);
+    if (const auto* number = value.get<BigIntegerRef>()) return (*number)->digits;
     if (const auto* number = value.get<double>()) {
       if (std::isnan(*number)) return "NaN";
       if (std::isinf(*number)) return *number < 0 ? "-Infinity" : "Infinity";

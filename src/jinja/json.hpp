@@ -12,7 +12,8 @@
 namespace sft::jinja {
 
 /// The members of the object `context` as variables. Everything inside the messages of its member `messages` has a
-/// source, which is appended to `sources`. Fails on integers beyond 64 bits and on values that are nested too deep.
+/// source, which is appended to `sources`. Integers beyond 64 bits may be binary data, their
+/// digits. Fails on values that are nested too deep.
 [[nodiscard]] std::map<std::string, Value, std::less<>> variables_of(Heap& heap, const nlohmann::ordered_json& context,
                                                                      std::vector<Source>& sources);
 

@@ -199,10 +199,16 @@ Value slice_text(Heap& heap, const TextRef& text, std::optional<std::int64_t> st
   return builder.take(text->is_markup);
 }
 
+/// Fails for an integer that cannot be reckoned with.
+void require_small(const Value& value) {
+  if (value.get<BigIntegerRef>() != nullptr) fail_unsupported("reckoning with an integer beyond 64 bits");
+}
+
 }  // namespace
 
 Value apply_unary(Operator which, const Value& value) {
   if (which == Operator::invert) return !is_true(value);
+  require_small(value);
   if (value.is_undefined()) throw Failure(undefined_message(value));
   if (const auto* number = value.get<double>()) return which == Operator::negative ? -*number : *number;
   const auto number = as_integer(value);
@@ -216,6 +222,7 @@ Value apply_binary(Evaluator& evaluator, Operator which, const Value& left, cons
   if (which == Operator::modulo && left.text() != nullptr) fail_unsupported("the operator % of a string");
   for (const Value* side : {&left, &right}) {
     if (side->is_undefined()) throw Failure(undefined_message(*side));
+    require_small(*side);
   }
   const auto a = as_integer(left), b = as_integer(right);
   if (a && b) return integer_arithmetic(which, *a, *b);

@@ -89,6 +89,7 @@ void append_repr(TextBuilder& builder, const Value& value) {
   if (const bool* truth = value.get<bool>()) return builder.append(*truth ? "True" : "False");
   if (const auto* number = value.get<std::int64_t>()) return builder.append(std::to_string(*number));
   if (const auto* number = value.get<double>()) return builder.append(float_text(*number));
+  if (const auto* number = value.get<BigIntegerRef>()) return builder.append((*number)->digits);
   if (const auto* range = value.get<RangeRef>()) return builder.append(range_text(**range));
   if (value.is_none()) return builder.append("None");
   if (value.is_undefined()) return builder.append("Undefined");

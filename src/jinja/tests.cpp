@@ -46,9 +46,11 @@ bool is_none(const Value& value) { return value.is_none(); }
 bool is_boolean(const Value& value) { return value.get<bool>() != nullptr; }
 bool is_the_true(const Value& value) { return is_boolean(value) && *value.get<bool>(); }
 bool is_the_false(const Value& value) { return is_boolean(value) && !*value.get<bool>(); }
-bool is_integer(const Value& value) { return value.get<std::int64_t>() != nullptr; }
+bool is_integer(const Value& value) {
+  return value.get<std::int64_t>() != nullptr || value.get<BigIntegerRef>() != nullptr;
+}
 bool is_float(const Value& value) { return value.get<double>() != nullptr; }
-bool is_number(const Value& value) { return as_number(value).has_value(); }
+bool is_number(const Value& value) { return as_number(value).has_value() || is_integer(value); }
 bool is_string(const Value& value) { return value.text() != nullptr; }
 bool is_mapping(const Value& value) { return value.dict() != nullptr; }
 

@@ -119,9 +119,9 @@ std::string type_name(const Value& value) {
     return names[static_cast<std::size_t>(list->kind)];
   }
   if (const Text* text = value.text()) return text->is_markup ? "Markup" : "str";
-  static constexpr const char* names[] = {"Undefined", "NoneType", "bool",        "int",     "float",
-                                          "str",       "list",     "dict",        "range",   "generator",
-                                          "Namespace", "Macro",    "LoopContext", "function"};
+  static constexpr const char* names[] = {"Undefined", "NoneType", "bool",        "int",      "float",
+                                          "str",       "list",     "dict",        "range",    "generator",
+                                          "Namespace", "Macro",    "LoopContext", "function", "int"};
   return names[value.data().index()];
 }
 

@@ -27,6 +27,7 @@ struct Namespace;
 struct Macro;
 class Loop;
 struct Function;
+struct BigInteger;
 
 /// What a name or attribute gives that is not there. Without a message it is a variable that was never set.
 struct Undefined {
@@ -42,6 +43,7 @@ using NamespaceRef = std::shared_ptr<Namespace>;
 using MacroRef = std::shared_ptr<const Macro>;
 using LoopRef = std::shared_ptr<Loop>;
 using FunctionRef = std::shared_ptr<const Function>;
+using BigIntegerRef = std::shared_ptr<const BigInteger>;
 
 /// Whether T is one of the alternatives of a variant.
 template <class T, class Variant>
@@ -52,7 +54,7 @@ inline constexpr bool is_one_of<T, std::variant<Alternatives...>> = (std::is_sam
 class Value {
  public:
   using Data = std::variant<Undefined, None, bool, std::int64_t, double, TextRef, ListRef, DictRef, RangeRef,
-                            GeneratorRef, NamespaceRef, MacroRef, LoopRef, FunctionRef>;
+                            GeneratorRef, NamespaceRef, MacroRef, LoopRef, FunctionRef, BigIntegerRef>;
 
   Value() = default;
   template <class T>
@@ -171,6 +173,15 @@ struct Function {
   std::string name;
   Method call;
   Value self;
+};
+
+/// An integer beyond 64 bits: templates print and compare it, and do not reckon with it.
+struct BigInteger {
+  BigInteger(Heap* heap, std::string written)
+      : digits(std::move(written)), charge(heap, sizeof(BigInteger) + digits.size()) {}
+
+  std::string digits;  ///< decimal, the first one not 0, "-" before those of negative numbers
+  Charge charge;
 };
 
 /// An undefined value that says `message` when it is used.

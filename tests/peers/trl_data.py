@@ -61,6 +61,20 @@ def tokens_and_masks(record):
             "completion_mask": [0] * half + [1] * (len(ids) - half)}
 
 
+def masks_of_booleans(record):
+    return {"input_ids": tokens_and_masks(record)["input_ids"],
+            "assistant_masks": [bool(m) for m in tokens_and_masks(record)["assistant_masks"]]}
+
+
+def calls(record):
+    """Numbers as Python writes them; every record has the same types, as the columns of datasets have."""
+    arguments = {"q": record["question"][:30], "small": 1e-7, "whole": 1.0, "big": 2**62 + 1, "large": 1e22}
+    call = {"type": "function", "function": {"name": "f", "arguments": arguments}}
+    return {"messages": [{"role": "user", "content": record["question"]},
+                         {"role": "assistant", "content": "", "tool_calls": [call]},
+                         {"role": "tool", "content": record["answer"]}]}
+
+
 # A template of TRL's with marks around what the assistant writes.
 MARKED = os.path.join(os.path.dirname(importlib.util.find_spec("trl").origin), "chat_templates", "qwen2_5_training.jinja")
 
@@ -89,6 +103,8 @@ CASES = {
     "chat-pair-assistant": (chat_pair, {"max_length": 512, "packing": True, "assistant_only_loss": True,
                                         "chat_template_path": MARKED}),
     "tools-bfd": (tools, {"max_length": 512, "packing": True}),
+    "calls-bfd": (calls, {"max_length": 512, "packing": True}),
+    "masks-booleans": (masks_of_booleans, {"max_length": 300}),
     "tokens": (tokens, {"max_length": 100}),
     "tokens-bfd": (tokens, {"max_length": 300, "packing": True}),
     "masks": (tokens_and_masks, {"max_length": 300}),

@@ -175,6 +175,35 @@ says '^  "dropped_fields": \{$' '^    "messages\[\]\.reasoning_content": 1$'
 prepare --input thinking.jsonl --max_length 128 --ignore_fields content
 refused 2 'ignore_fields names content'
 
+# Fields whose names say that they matter
+cat >telling.jsonl <<'LINES'
+{"mask": "Human", "sample_weight": 0, "score": NaN, "messages": [{"role": "user", "content": "a", "isTrained": false}]}
+{"system_prompt": "s", "attention_mask": [1], "prompt": "a", "completion": "b"}
+{"conversations": [{"from": "function_call", "value": "f()"}]}
+LINES
+prepare --input telling.jsonl
+for field in mask sample_weight 'messages\[\]\.isTrained'; do
+  says "^warning: 1 records or messages have a field '$field' that nothing reads \(it seems to say what is trained on\)"
+done
+says "a field 'system_prompt' .*\(it seems to belong to the text\): --rename system_prompt=system" \
+  '^warning: 1 turns of the role function_call hold no JSON with name and arguments'
+check 'four fields are told of, and the mask of attention is none' test "$(grep -c 'that nothing reads' err)" -eq 4
+
+# A fault of the folder is none of a record: --on_error skip does not skip all of them.
+mkdir small
+/usr/bin/python3 - "$(dirname "${BASH_SOURCE[0]}")/../unit/text/fixtures/gpt2.json" <<'PY'
+import json, sys
+json.dump(json.load(open(sys.argv[1]))["tokenizer"], open("small/tokenizer.json", "w"))
+json.dump({"eos_token": "<|endoftext|>"}, open("small/tokenizer_config.json", "w"))
+json.dump({"vocab_size": 9}, open("small/config.json", "w"))
+PY
+printf '{"text": "a"}\n' >plain.jsonl
+prepare --input plain.jsonl --model_name_or_path small --on_error skip
+check 'a token without a row' grep -qE \
+  "error: cannot use the tokenizer of 'small' with its model \(it makes the token [0-9]+, 'a', and the vocab_size of config\.json is 9\)" err
+prepare --input chats.jsonl --model_name_or_path small --on_error skip
+check 'no chat template' grep -q 'error: the tokenizer has no chat template' err
+
 # Fields under other names
 printf '{"question": "2 + %d?", "answer": "%d"}\n' 1 3 2 4 3 5 >questions.jsonl
 prepare --input questions.jsonl --max_length 128

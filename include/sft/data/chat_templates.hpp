@@ -40,15 +40,17 @@ class ChatTemplate {
   jinja::Template compiled_;
 };
 
-/// Null where a folder has none.
+/// The templates of a model, as transformers chooses among them. Null where a folder has none.
 struct ChatTemplates {
-  std::shared_ptr<const ChatTemplate> standard;
+  std::shared_ptr<const ChatTemplate> standard;  ///< the only one, or the one that is named default
   std::shared_ptr<const ChatTemplate>
-      tool_use;  ///< for records with tools, where the model has one of its own for them
+      tool_use;                          ///< for records with tools, where the model has one of its own for them
+  std::vector<std::string> other_names;  ///< of those that are for neither
 };
 
-/// From the file `path`, or if that is "" from the folder of a model: chat_template.jinja, else `chat_template` of
-/// tokenizer_config.json, one text or a list of named ones. A data Error names the file that cannot be used.
+/// From the file `path`, or if that is "" from the folder of a model: chat_template.jinja and
+/// additional_chat_templates/NAME.jinja, else `chat_template` of tokenizer_config.json, one text or a list of named
+/// ones. A data Error names the file that cannot be used.
 [[nodiscard]] ChatTemplates load_chat_templates(const std::string& path, const std::string& folder);
 
 /// What templates are told of tokens, by their names: bos_token, eos_token, pad_token and unk_token, those that there

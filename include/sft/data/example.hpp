@@ -62,6 +62,8 @@ struct RecordCensus {
   std::int64_t num_split_prompts = 0;     ///< whose tokens are not the first ones of prompt and completion together
   std::int64_t num_ignored_masks = 0;     ///< `completion_mask` without completion_only_loss
   std::int64_t num_empty_tool_lists = 0;  ///< `tools: []`, which some templates print
+  std::int64_t num_plain_calls = 0;       ///< turns of ShareGPT that call tools by their role and not in their text
+  std::int64_t num_hidden_contents = 0;   ///< messages with calls of tools whose content the template leaves out
   std::int64_t num_unmarked_chats = 0;    ///< conversations in which assistant_only_loss finds no token of an assistant
 
   void add(const RecordCensus& more);
@@ -83,11 +85,13 @@ class ExampleMaker {
   ///   {"instruction": I, "input": X, "output": O}  a prompt of the user, I and X, and a completion (Alpaca)
   ///   {"text": S}                     S and the end-of-text token
   /// A message may have a "weight" from 0 to 1, which multiplies the loss weight of its tokens, and "train": false,
-  /// which means weight 0. Throws std::invalid_argument with the reason when the record has no such shape or is not
-  /// JSON (RFC 8259; a key that stands twice is refused), when the template refuses it, and when it holds what would
-  /// change the text but is not shown: pictures, and what the template has no words for (ChatML: tools and calls of
-  /// them, reasoning apart from the content), unless `ignore_fields` names the field. All other fields change nothing;
-  /// they are counted in `census`.
+  /// which means weight 0; docs/data.md has the fields and roles of other formats. Throws std::invalid_argument with the
+  /// reason when the record has no such shape or is not JSON (RFC 8259 with Python's NaN and Infinity; a key that stands
+  /// twice is refused), when the template refuses it, and when it holds what would change the text but is not shown:
+  /// pictures, turns that the template leaves out, and what it has no words for (ChatML: tools and calls of them,
+  /// reasoning apart from the content), unless `ignore_fields` names the field. All other fields change nothing; they
+  /// are counted in `census`. Throws an Error where the fault is the folder's, not the record's: a token that the model
+  /// has no row for, no chat template, no token that ends a text.
   [[nodiscard]] Document make(std::string record, RecordCensus& census) const;
 
   [[nodiscard]] const text::Tokenizer& tokenizer() const;

@@ -69,9 +69,10 @@ class Template {
   Template(Template&&) noexcept;
   Template& operator=(Template&&) noexcept;
 
-  /// Renders with the members of the object `context` as variables; strings under `messages` are tracked. Throws a
-  /// TemplateError that names the line: what the template raises, an operation that Python refuses, what is not
-  /// supported, or a limit that is exceeded.
+  /// Renders with the members of the object `context` as variables; strings under `messages` are tracked. Binary data
+  /// are the digits of an integer beyond 64 bits, which JSON's library has no value for. Throws a TemplateError that
+  /// names the line: what the template raises, an operation that Python refuses, what is not supported, or a limit that
+  /// is exceeded.
   [[nodiscard]] Rendered render(const nlohmann::ordered_json& context, const RenderOptions& options = {}) const;
 
   /// Whether it has a `{% generation %}` block, so that Rendered::generation says what an assistant wrote.

@@ -165,6 +165,74 @@ BOOST_AUTO_TEST_CASE(roles_of_sharegpt_are_mapped_and_its_system_is_the_first_me
   BOOST_TEST(census.roles.by_name().at("narrator") == 1);
 }
 
+/// Shows the roles and calls that templates of models show, and the system message outside of the loop.
+const std::string shows_calls =
+    "{%- if messages[0].role == 'system' %}{{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}{% "
+    "endif %}"
+    "{%- for message in messages %}{%- if message.role in ['user', 'assistant', 'tool'] %}"
+    "{{- '<|im_start|>' + message.role + '\n' }}"
+    "{%- if message.tool_calls %}{%- for call in message.tool_calls %}{{- call.function | tojson }}{%- endfor %}"
+    "{%- else %}{{- message.content }}{%- endif %}{{- '<|im_end|>\n' }}{%- endif %}{%- endfor %}";
+
+BOOST_AUTO_TEST_CASE(calls_of_sharegpt_are_calls_of_the_template) {
+  write_config(shows_calls);
+  const auto text_of = [&](const std::string& value, const std::string& role = "function_call") {
+    const nlohmann::json turns = {{{"from", "human"}, {"value", "w?"}},
+                                  {{"from", role}, {"value", value}},
+                                  {{"from", "observation"}, {"value", "22"}}};
+    return rendered(nlohmann::json({{"conversations", turns}}).dump());
+  };
+  const auto expected = [](const std::string& call) {
+    return "<|im_start|>user\nw?<|im_end|>\n<|im_start|>assistant\n" + call +
+           "<|im_end|>\n<|im_start|>tool\n22<|im_end|>\n";
+  };
+  const std::string call = R"({"name": "f", "arguments": {"city": "Rome", "n": 123456789012345678901}})";
+  BOOST_TEST(text_of(call) == expected(call));
+  BOOST_TEST(text_of("[" + call + ", " + call + "]", "Tool_Call") == expected(call + call));
+  BOOST_TEST(text_of(R"({"name": "f", "arguments": "{\"city\": 1.0}"})") ==
+             expected(R"({"name": "f", "arguments": {"city": 1.0}})"));
+  BOOST_TEST(census.num_plain_calls == 0);
+  for (const std::string plain : {R"({"name": "f"})", "f(Rome)", "[]", "[1]"})
+    BOOST_TEST(text_of(plain) == expected(plain));
+  BOOST_TEST(census.num_plain_calls == 4);
+  BOOST_TEST(census.num_hidden_contents == 0);
+  BOOST_TEST(text_of("<think>hm</think>" + call) == expected(call));
+  BOOST_TEST(census.num_hidden_contents == 1);
+  write_config("{%- for message in messages %}{{- message.content }}{%- endfor %}");
+  BOOST_TEST(mentions(
+      refusal(R"({"conversations": [{"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {}}"}]})"),
+      "a turn calls a tool, and the chat template has no form for it"));
+}
+
+BOOST_AUTO_TEST_CASE(turns_that_the_template_leaves_out_are_refused) {
+  write_config(shows_calls);
+  BOOST_TEST(mentions(refusal(R"({"messages": [)" + user + R"(, {"role": "Assistant", "content": "Yo"}]})"),
+                      "the chat template leaves message 2 out, whose role is 'Assistant'; --rename "
+                      "messages=conversations takes the role for that of 'assistant'"));
+  const ExampleOptions renaming = {.rename_fields = {{"messages", "conversations"}}};
+  BOOST_TEST(mentions(rendered(R"({"messages": [)" + user + R"(, {"role": "Assistant", "content": "Yo"}]})", renaming),
+                      "<|im_start|>assistant\nYo"));
+  BOOST_TEST(mentions(refusal(R"({"messages": [)" + user + R"(, {"role": "narrator", "content": "Yo"}]})"),
+                      "whose role is 'narrator'; --chat_template_path gives one that shows it"));
+  for (const std::string blank : {"\" \"", R"([{"type": "text", "text": ""}])"}) {
+    BOOST_TEST(refusal(R"({"messages": [)" + user + R"(, {"role": "Assistant", "content": )" + blank + "}]}") == "");
+  }
+  write_config(
+      "{%- for message in messages %}{%- if message.tool_calls and message.content is none %}"
+      "{{- message.tool_calls }}{%- else %}{{- message.content }}{%- endif %}{%- endfor %}");
+  BOOST_TEST(
+      mentions(refusal(R"({"messages": [{"role": "assistant", "content": "Yo", "tool_calls": [{"name": "f"}]}]})"),
+               "the chat template leaves the 'tool_calls' of message 1 out; --ignore_fields tool_calls"));
+}
+
+BOOST_AUTO_TEST_CASE(a_weight_reaches_the_turn_that_is_written_outside_of_the_loop) {
+  write_config(shows_calls);
+  BOOST_TEST(
+      rendered(R"({"mask": "User", "system": "S", "conversations": [{"from": "User", "value": "Hi"},
+                          {"from": "Assistant", "value": "Yo"}]})") ==
+      "[<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n]<|im_start|>assistant\nYo<|im_end|>\n");
+}
+
 BOOST_AUTO_TEST_CASE(alpaca_becomes_a_prompt_and_a_completion) {
   BOOST_TEST(rendered(R"({"instruction": "Add.", "input": "1 2", "output": "3", "id": 4})") ==
              "[<|im_start|>user\nAdd.\n1 2<|im_end|>\n<|im_start|>assistant\n]3<|im_end|>\n");
@@ -309,15 +377,32 @@ BOOST_AUTO_TEST_CASE(what_a_template_raises_is_the_reason) {
 
 BOOST_AUTO_TEST_CASE(templates_come_from_an_option_a_file_or_the_configuration) {
   const std::string record = R"({"messages": [)" + user + "]}";
-  write_config(nlohmann::json::array({{{"name", "default"}, {"template", "named"}},
-                                      {{"name", "tool_use"}, {"template", "tools: {{ tools | length }}"}}}));
-  BOOST_TEST(rendered(record) == "named");
-  BOOST_TEST(rendered(R"({"messages": [)" + user + R"(], "tools": [{"name": "f"}]})") == "tools: 1");
-  sft::io::write_file_atomically(folder.file("chat_template.jinja"), "of the folder");
-  BOOST_TEST(rendered(record) == "of the folder");
-  sft::io::write_file_atomically(folder.file("other.jinja"), "of the option");
+  const std::string with_tools = R"({"messages": [)" + user + R"(], "tools": [{"name": "f"}]})";
+  const std::string content = "{{ messages[0].content }}";
+  const auto write = [&](const std::string& file, const std::string& text) {
+    sft::io::write_file_atomically(folder.file(file), text + content);
+  };
+  write_config(nlohmann::json::array({{{"name", "default"}, {"template", "named " + content}},
+                                      {{"name", "tool_use"}, {"template", "{{ tools | length }} " + content}}}));
+  BOOST_TEST(rendered(record) == "named Hi");
+  BOOST_TEST(rendered(with_tools) == "1 Hi");
+  BOOST_TEST(rendered(R"({"messages": [)" + user + R"(], "tools": []})") == "0 Hi");
+  write("chat_template.jinja", "{{ (tools or []) | length }} of the folder ");
+  BOOST_TEST(rendered(record) == "0 of the folder Hi");
+  BOOST_TEST(rendered(with_tools) == "1 of the folder Hi");
+  std::filesystem::create_directory(folder.file("additional_chat_templates"));
+  write("additional_chat_templates/tool_use.jinja", "{{ tools | length }} beside it ");
+  write("additional_chat_templates/rag.jinja", "{{ documents }}");
+  BOOST_TEST(rendered(record) == "0 of the folder Hi");
+  BOOST_TEST(rendered(with_tools) == "1 beside it Hi");
+  std::filesystem::remove(folder.file("chat_template.jinja"));
+  BOOST_TEST(rendered(with_tools) == "1 beside it Hi");
+  BOOST_CHECK_EXCEPTION((void)rendered(record), sft::Error, [](const sft::Error& error) {
+    return mentions(error.what(), "its templates are rag, tool_use, and none is named default");
+  });
+  write("other.jinja", "of the option ");
   options.chat_template_path = folder.file("other.jinja");
-  BOOST_TEST(rendered(record) == "of the option");
+  BOOST_TEST(rendered(record) == "of the option Hi");
   sft::io::write_file_atomically(folder.file("other.jinja"), "\n{% if %}");
   BOOST_CHECK_EXCEPTION((void)rendered(record), sft::Error,
                         [](const sft::Error& error) { return mentions(error.what(), "other.jinja"); });
@@ -341,6 +426,7 @@ BOOST_AUTO_TEST_CASE(token_ids_are_taken_as_they_are) {
   BOOST_TEST(weights("") == (Weights{1, 1, 1, 1}));
   BOOST_TEST(weights(R"(, "labels": [-100, -100, 6, 2], "assistant_masks": [1])") == (Weights{0, 0, 1, 1}));
   BOOST_TEST(weights(R"(, "assistant_masks": [0, 1, 1, 0])") == (Weights{0, 1, 1, 0}));
+  BOOST_TEST(weights(R"(, "assistant_masks": [false, true, true, false])") == (Weights{0, 1, 1, 0}));
   BOOST_TEST(weights(R"(, "completion_mask": [0, 0, 1, 1])") == (Weights{1, 1, 1, 1}));
   BOOST_TEST(census.num_ignored_masks == 1);
   BOOST_TEST(weights(R"(, "completion_mask": [0, 0, 1, 1], "assistant_masks": [0, 1, 1, 0])", completion_only) ==
@@ -359,7 +445,9 @@ BOOST_AUTO_TEST_CASE(the_vocabulary_is_that_of_the_model) {
   BOOST_TEST(ExampleMaker(options, {}).vocab_size() == 400);
   sft::io::write_file_atomically(folder.file("config.json"), R"({"text_config": {"vocab_size": 300}})");
   BOOST_TEST(ExampleMaker(options, {}).vocab_size() == 300);
-  BOOST_TEST(mentions(refusal(R"({"text": "Hi"})"), "the vocab_size of the model is 300"));
+  BOOST_CHECK_EXCEPTION((void)rendered(R"({"text": "Hi"})"), sft::Error, [](const sft::Error& error) {
+    return mentions(error.what(), "it makes the token 331, '<|im_end|>', and the vocab_size of config.json is 300");
+  });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -31,6 +31,23 @@ BOOST_AUTO_TEST_CASE(every_template_renders_as_in_python_or_is_refused_as_there)
   }
 }
 
+BOOST_AUTO_TEST_CASE(integers_beyond_64_bits_are_printed_and_compared_as_in_python) {
+  const auto big = [](const std::string& digits) { return Json::binary({digits.begin(), digits.end()}); };
+  const Json context = {{"u", 18446744073709551615ULL},
+                        {"x", big("100000000000000000000")},
+                        {"y", big("100000000000000000000")},
+                        {"z", big("-200000000000000000000")},
+                        {"f", 1.5},
+                        {"i", 7}};
+  BOOST_TEST(render("{{ u }} {{ [x] }} {{ {'k': z} | tojson }} {{ x | string | length }} {{ x | int }}", context) ==
+             "18446744073709551615 [100000000000000000000] {\"k\": -200000000000000000000} 21 100000000000000000000");
+  BOOST_TEST(render("{{ x == y }} {{ x == z }} {{ x == u }} {{ x > u }} {{ z < x }} {{ z < i }} {{ i < x }}",
+                    context) == "True False False True True True True");
+  BOOST_TEST(render("{{ x > f }} {{ f < z }} {{ x in [y] }} {{ x is number }} {{ x is integer }} {{ x is float }}",
+                    context) == "True False True True True False");
+  BOOST_TEST(render("{{ 'a' if x }}", context) == "a");
+}
+
 BOOST_AUTO_TEST_CASE(the_date_is_the_callers_in_local_time) {
   sft::jinja::RenderOptions options;
   const std::time_t noon = 1735732800;

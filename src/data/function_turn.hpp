@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The calls of tools that data set formats write as the text of a turn.
+
+#include <string>
+
+#include "data/record.hpp"
+
+namespace sft::data {
+
+/// The fields of a message that calls tools: "content" and "tool_calls", as chat templates take them. `value` is the
+/// text of a turn whose role says that it calls: an object with "name" and "arguments", or a list of these, in JSON,
+/// after the thoughts of a reasoning model where it begins with <think>. Null where the value is none of these.
+[[nodiscard]] Json message_of_calls(const Json& value);
+
+}  // namespace sft::data
