@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "folder.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <random>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -28,6 +30,7 @@ constexpr const char* former_suffix = ".former.tmp";    // complete, waits for t
 constexpr const char* retired_suffix = ".retired.tmp";  // being removed
 constexpr const char* index_name = "checkpoint.h5";
 constexpr std::string_view tensor_index_name = "tensors.h5";
+constexpr std::string_view shard_begin = "shard-", shard_end = ".h5";
 
 void rename_folder(const std::string& from, const std::string& to) {
   std::error_code error;
@@ -35,16 +38,31 @@ void rename_folder(const std::string& from, const std::string& to) {
   if (error) throw_data_error("cannot rename " + from + " to " + to, error.message(), "check the folder's permissions");
 }
 
+/// Whether it is "shard-RANK.h5" or "shard-STEP-NUMBER-RANK.h5".
+bool is_shard_name(std::string_view name) {
+  constexpr std::string_view digits = "0123456789", hex_digits = "0123456789abcdef";
+  if (!name.starts_with(shard_begin) || !name.ends_with(shard_end)) return false;
+  name.remove_prefix(shard_begin.size());
+  name.remove_suffix(std::min(shard_end.size(), name.size()));
+  std::vector<std::string_view> parts;
+  for (std::size_t dash = name.find('-'); dash != name.npos; dash = name.find('-')) {
+    parts.push_back(name.substr(0, dash));
+    name.remove_prefix(dash + 1);
+  }
+  parts.push_back(name);
+  const auto consists_of = [](std::string_view part, std::string_view allowed) {
+    return !part.empty() && part.find_first_not_of(allowed) == part.npos;
+  };
+  if (!consists_of(parts.front(), digits) || !consists_of(parts.back(), digits)) return false;
+  return parts.size() == 1 || (parts.size() == 3 && parts[1].size() == 16 && consists_of(parts[1], hex_digits));
+}
+
 /// Whether sft writes files of this kind and name into checkpoints.
 bool is_own(const fs::directory_entry& file) {
-  constexpr std::string_view begin = "shard-", end = ".h5";
   const std::string name = file.path().filename().string();
   if (!fs::is_regular_file(file.symlink_status())) return false;
-  if (name == index_name || name == tensor_index_name || temporary_path(std::string(tensor_index_name)) == name)
-    return true;
-  if (!name.starts_with(begin) || !name.ends_with(end) || name.size() <= begin.size() + end.size()) return false;
-  const std::string_view number = std::string_view(name).substr(begin.size(), name.size() - begin.size() - end.size());
-  return number.find_first_not_of("0123456789") == std::string_view::npos;
+  return name == index_name || name == tensor_index_name || temporary_path(std::string(tensor_index_name)) == name ||
+         is_shard_name(name);
 }
 
 /// Whether the path is a folder, no link to one, that holds nothing but a checkpoint, or a part of one.
@@ -106,10 +124,13 @@ void remove_replaced(const std::string& former, const std::string& folder) {
 
 }  // namespace
 
-std::string shard_file_name(int rank) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "shard-%05d.h5", rank);
-  return text.data();
+std::string new_shard_prefix(std::int64_t step) {
+  std::random_device random;
+  return fmt::format("{}{:06}-{:08x}{:08x}-", shard_begin, step, random(), random());
+}
+
+std::string shard_file_name(const std::string& prefix, int rank) {
+  return fmt::format("{}{:05}{}", prefix, rank, shard_end);
 }
 
 std::string index_path(const std::string& folder) { return (fs::path(folder) / index_name).string(); }

@@ -8,8 +8,12 @@
 
 namespace sft::checkpoint {
 
-/// "shard-00000.h5"
-[[nodiscard]] std::string shard_file_name(int rank);
+/// What the names of the shard files of one save begin with: "shard-001400-0123456789abcdef-", of the step and a random
+/// number. HDF5 looks for the files of a virtual dataset in other folders, too (HDF5_VDS_PREFIX, the current one), and
+/// must not find those of another save there.
+[[nodiscard]] std::string new_shard_prefix(std::int64_t step);
+/// "shard-001400-0123456789abcdef-00000.h5"; up to November 2026 names were "shard-00000.h5" in all checkpoints.
+[[nodiscard]] std::string shard_file_name(const std::string& prefix, int rank);
 /// "FOLDER/checkpoint.h5"
 [[nodiscard]] std::string index_path(const std::string& folder);
 /// "FOLDER/tensors.h5"

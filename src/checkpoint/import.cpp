@@ -72,7 +72,8 @@ void write_files(const std::string& temporary, const config::Config& config, con
           {fmt::format("{}/{}", name, parameter.name), parallel::shape_of(parameter), DType::float32});
     }
   }
-  const LaidOutFile made = lay_out(temporary, shard_file_name(0), types, std::vector<std::int64_t>(types.size(), size));
+  const LaidOutFile made = lay_out(temporary, shard_file_name(new_shard_prefix(/*step=*/0), 0), types,
+                                   std::vector<std::int64_t>(types.size(), size));
   map.files.push_back(made.file);
   for (const std::uint64_t begin : made.begins) {
     map.ranks.front().regions.push_back({.begin = begin, .num_elements = size, .hash = zero_hash});

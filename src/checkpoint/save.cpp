@@ -66,9 +66,10 @@ FileMap map_without_files(const std::vector<Entry>& entries, const mesh::Place& 
   return map;
 }
 
-/// What a rank writes, for the others: its node, and how much of each entry.
+/// What a rank writes, for the others: its node, and how much of each entry. Rank 0 names the files of all.
 struct RankWrites {
   std::string node;
+  std::string shard_prefix;
   std::vector<std::int64_t> counts;
 
   [[nodiscard]] bool has_any() const {
@@ -77,13 +78,13 @@ struct RankWrites {
 };
 
 std::string text_of(const RankWrites& writes) {
-  return fmt::format("{} {}", writes.node, fmt::join(writes.counts, " "));
+  return fmt::format("{} {} {}", writes.node, writes.shard_prefix, fmt::join(writes.counts, " "));
 }
 
 RankWrites writes_of(const std::string& text) {
   RankWrites writes;
   std::istringstream words(text);
-  words >> writes.node;
+  words >> writes.node >> writes.shard_prefix;
   for (std::int64_t count = 0; words >> count;) writes.counts.push_back(count);
   return writes;
 }
@@ -159,9 +160,9 @@ struct Save::Impl {
 };
 
 std::vector<RankWrites> Save::Impl::gather_writes(const std::function<void()>& before) {
-  RankWrites own{.node = node_name(), .counts = {}};
+  RankWrites own{.node = node_name(), .shard_prefix = rank == 0 ? new_shard_prefix(position.step) : "-", .counts = {}};
   for (const EntryWrites& writes : plan.entries()) own.counts.push_back(writes.num_elements);
-  const std::size_t max_length = hash_length + own.counts.size() * number_length;
+  const std::size_t max_length = hash_length + name_length + own.counts.size() * number_length;
   std::vector<RankWrites> all;
   for (const std::string& text : comm::agree_and_gather(world, max_length, [&] {
          if (before) before();
@@ -199,7 +200,7 @@ void Save::Impl::lay_out_files(const std::vector<Entry>& entries, const std::vec
       types.push_back({datasets[i], entries[i].dtype()});
       for (const int member : groups.members[own_file]) sizes[i] += writes[member].counts[i];
     }
-    return text_of(lay_out(temporary_path(folder), shard_file_name(rank), types, sizes));
+    return text_of(lay_out(temporary_path(folder), shard_file_name(writes.front().shard_prefix, rank), types, sizes));
   };
   const std::size_t max_length = name_length + hash_length + (1 + num_entries) * number_length;
   const std::vector<std::string> files =

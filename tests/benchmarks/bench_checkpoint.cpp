@@ -109,7 +109,7 @@ class Bench {
     const std::string saved = checkpoint::path_of(folder_, number);
     drop_cache(saved);
     time("dd read", [&] {
-      run_shell(fmt::format("dd if={}/shard-{:05}.h5 of=/dev/null bs=1M status=none", saved, world_.rank()));
+      run_shell(fmt::format("dd if={}/shard-*-{:05}.h5 of=/dev/null bs=1M status=none", saved, world_.rank()));
     });
     drop_cache(saved);
     time("resume", [&] { (void)checkpoint::load(saved, world_, state, *device_, *stream_); });

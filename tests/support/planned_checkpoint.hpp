@@ -77,7 +77,7 @@ inline checkpoint::FileMap make_checkpoint(const std::string& folder, const mesh
   map.ranks.resize(static_cast<std::size_t>(layout.size()));
   const FileGroups groups = group_files(hosts, std::vector<bool>(hosts.size(), true), files_per_node);
   for (std::size_t file = 0; file < groups.members.size(); ++file) {
-    const std::string name = shard_file_name(groups.members[file].front());
+    const std::string name = shard_file_name("shard-000100-0123456789abcdef-", groups.members[file].front());
     std::uint64_t at = 4096;
     for (std::size_t entry = 0; entry < types.size(); ++entry) {
       for (const int rank : groups.members[file]) {

@@ -13,6 +13,7 @@
 #include "support/error_text.hpp"
 #include "support/file_size_limit.hpp"
 #include "support/open_file_limit.hpp"
+#include "support/shard_path.hpp"
 
 namespace fs = std::filesystem;
 using namespace sft;
@@ -37,6 +38,7 @@ class Saved {
   [[nodiscard]] const test::Mesh& mesh() const { return mesh_; }
   [[nodiscard]] std::string folder() const { return checkpoint::path_of(output_.path(), 5); }
   [[nodiscard]] std::string file(const std::string& name) const { return folder() + "/" + name; }
+  [[nodiscard]] std::string shard(int rank) const { return test::shard_path(folder(), rank); }
 
   /// Runs on rank 0 alone.
   void damage(const std::function<void()>& work) const {
@@ -73,33 +75,33 @@ BOOST_AUTO_TEST_CASE(a_whole_checkpoint_is_none_of_them) {
 
 BOOST_AUTO_TEST_CASE(a_missing_shard_is_named) {
   const Saved saved;
-  saved.damage([&] { fs::remove(saved.file("shard-00003.h5")); });
-  BOOST_TEST(mentions(saved.load_error(), {"shard-00003.h5", "cannot find", "rank 3"}));
-  BOOST_TEST(mentions(data_error_of([&] { (void)checkpoint::open_source(saved.folder()); }),
-                      {"shard-00003.h5", "cannot find"}));
-  BOOST_TEST(mentions(data_error_of([&] { checkpoint::verify(saved.folder()); }), {"shard-00003.h5", "cannot find"}));
+  saved.damage([&] { fs::remove(saved.shard(3)); });
+  BOOST_TEST(mentions(saved.load_error(), {"-00003.h5", "cannot find", "rank 3"}));
+  BOOST_TEST(
+      mentions(data_error_of([&] { (void)checkpoint::open_source(saved.folder()); }), {"-00003.h5", "cannot find"}));
+  BOOST_TEST(mentions(data_error_of([&] { checkpoint::verify(saved.folder()); }), {"-00003.h5", "cannot find"}));
 }
 
 BOOST_AUTO_TEST_CASE(a_shard_that_one_rank_cannot_open_is_named) {
   const Saved saved;
   std::optional<test::OpenFileLimit> limit;
   if (saved.mesh().groups.world.rank() == 5) limit.emplace(0);  // not even its own shard
-  BOOST_TEST(mentions(saved.load_error(), {"shard-0000", "Too many open files", "rank 5"}));
+  BOOST_TEST(mentions(saved.load_error(), {"-0000", "Too many open files", "rank 5"}));
 }
 
 BOOST_AUTO_TEST_CASE(a_cut_shard_is_named) {
   const Saved saved;
-  saved.damage([&] { fs::resize_file(saved.file("shard-00006.h5"), 1000); });
-  BOOST_TEST(mentions(saved.load_error(), {"shard-00006.h5", "1000 bytes"}));
+  saved.damage([&] { fs::resize_file(saved.shard(6), 1000); });
+  BOOST_TEST(mentions(saved.load_error(), {"-00006.h5", "1000 bytes"}));
 }
 
 BOOST_AUTO_TEST_CASE(a_flipped_bit_is_found) {
   const Saved saved;
-  const auto middle = static_cast<std::streamoff>(fs::file_size(saved.file("shard-00007.h5")) / 2);
+  const auto middle = static_cast<std::streamoff>(fs::file_size(saved.shard(7)) / 2);
   test::barrier(saved.mesh().groups.world);
-  saved.damage([&] { flip_byte(saved.file("shard-00007.h5"), middle); });
-  BOOST_TEST(mentions(saved.load_error(), {"shard-00007.h5", "checksum", "xxh128:"}));
-  BOOST_TEST(mentions(data_error_of([&] { checkpoint::verify(saved.folder()); }), {"shard-00007.h5", "checksum"}));
+  saved.damage([&] { flip_byte(saved.shard(7), middle); });
+  BOOST_TEST(mentions(saved.load_error(), {"-00007.h5", "checksum", "xxh128:"}));
+  BOOST_TEST(mentions(data_error_of([&] { checkpoint::verify(saved.folder()); }), {"-00007.h5", "checksum"}));
 }
 
 BOOST_AUTO_TEST_CASE(a_flipped_bit_of_the_index_is_found_wherever_it_is) {
@@ -166,7 +168,7 @@ BOOST_AUTO_TEST_CASE(a_full_disk_on_one_rank_fails_all_and_leaves_no_checkpoint)
     std::optional<test::FileSizeLimit> limit;
     if (saved.mesh().groups.world.rank() == full_rank) limit.emplace(1024);
     const std::string error = data_error_of([&] { fixture.save(saved.output_dir(), {.step = 10}); });
-    BOOST_TEST(mentions(error, {"shard-0000" + std::to_string(full_rank) + ".h5", "File too large"}), error);
+    BOOST_TEST(mentions(error, {"-0000" + std::to_string(full_rank) + ".h5", "File too large"}), error);
     BOOST_TEST(checkpoint::list(saved.output_dir()).size() == 1U);
     test::barrier(saved.mesh().groups.world);
     BOOST_TEST(!fs::exists(checkpoint::path_of(saved.output_dir(), 10) + ".tmp"));  // the disk may be full of it

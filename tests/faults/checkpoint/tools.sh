@@ -74,7 +74,7 @@ prints 0 '^using output/checkpoint-000002, saved last$' "$sft_generate" output -
 
 # Too few files may be open for all shards: the soft limit is raised, the hard one is an error and no NaN.
 prints 0 'model/model\.norm\.weight +32 +32 .* 0$' bash -c 'ulimit -Sn 5; "$@"' _ "$sft_inspect" "$checkpoint"
-prints 3 'shard-0000.\.h5 .*Too many open files' bash -c 'ulimit -n 5; "$@"' _ "$sft_inspect" "$checkpoint"
+prints 3 'shard-[0-9a-f-]*-0000.\.h5 .*Too many open files' bash -c 'ulimit -n 5; "$@"' _ "$sft_inspect" "$checkpoint"
 
 # Checkpoints of different models, either way round
 "$mpiexec" -np 1 "$sft" run.ini --model.num_hidden_layers 10 --parallel.dp_shard_size 1 --parallel.tp_size 1 \
@@ -135,12 +135,13 @@ prints 2 '[-]-index with data' "$sft_inspect" data --index
 "$mpiexec" -np 4 "$sft" run.ini --optimizer.moments_dtype bf16 --train.output_dir half >/dev/null
 half=half/checkpoint-000002
 cat >read_half.py <<'PYTHON'
+import glob
 import json
 import sys
 import h5py
 import numpy
 norms = {t["name"]: t["norm"] for t in json.load(open("half.json"))["tensors"]}
-with h5py.File(f"{sys.argv[1]}/tensors.h5") as whole, h5py.File(f"{sys.argv[1]}/shard-00000.h5") as shard:
+with h5py.File(f"{sys.argv[1]}/tensors.h5") as whole, h5py.File(glob.glob(f"{sys.argv[1]}/shard-*-00000.h5")[0]) as shard:
     assert whole["model/model.norm.weight"].dtype == numpy.float32
     for file, name in ((whole, "exp_avg/lm_head.weight"), (shard, "exp_avg")):
         stored = file[name].id.get_type()
@@ -177,26 +178,26 @@ sys.modules["h5py"] = None
 runpy.run_path(sys.argv[1])' "$postprocess/sft_run.py"
 
 # Damaged
-rm output/checkpoint-000002/shard-00001.h5
-prints 3 'cannot find .*shard-00001\.h5' "$sft_inspect" "$checkpoint"
-prints 3 'cannot find .*shard-00001\.h5' "$sft_inspect" "$checkpoint" --verify
-prints 1 'shard-00001\.h5 is missing' "$python" read.py "$postprocess"
+rm output/checkpoint-000002/shard-*-00001.h5
+prints 3 'cannot find .*/shard-000002-[0-9a-f]{16}-00001\.h5' "$sft_inspect" "$checkpoint"
+prints 3 'cannot find .*/shard-000002-[0-9a-f]{16}-00001\.h5' "$sft_inspect" "$checkpoint" --verify
+prints 1 '-00001\.h5 is missing' "$python" read.py "$postprocess"
 
 # A run goes on from the newest checkpoint that is whole, and says so.
 again=("$mpiexec" -np 4 "$sft" run.ini --train.output_dir fallback --checkpoint.resume_from_checkpoint auto)
 cp -r output fallback
-printf x | dd of=fallback/checkpoint-000002/shard-00002.h5 bs=1 seek=9000 conv=notrunc status=none
-prints 0 'warning: fallback/checkpoint-000002 is left out .*shard-00001.*: the run goes on from fallback/checkpoint-000001' \
+printf x | dd of="$(echo fallback/checkpoint-000002/shard-*-00002.h5)" bs=1 seek=9000 conv=notrunc status=none
+prints 0 'warning: fallback/checkpoint-000002 is left out .*-00001.*: the run goes on from fallback/checkpoint-000001' \
   "${again[@]}"
 prints 0 '^{"step":2,.*"resumed_step":1' tail -n 1 fallback/metrics.jsonl
 check "step 2 is as it was before" cmp <(tail -n 1 output/metrics.jsonl | grep -o '"loss":[^,]*') \
   <(tail -n 1 fallback/metrics.jsonl | grep -o '"loss":[^,]*')
-rm fallback/checkpoint-00000[12]/shard-00003.h5
-prints 3 'shard-00003' "${again[@]}" --train.max_steps 3
+rm fallback/checkpoint-00000[12]/shard-*-00003.h5
+prints 3 'shard-[0-9a-f-]*-00003' "${again[@]}" --train.max_steps 3
 check "nothing was trained anew" test ! -e fallback/checkpoint-000003
 
-printf x | dd of=output/checkpoint-000001/shard-00002.h5 bs=1 seek=3000 conv=notrunc status=none
-prints 3 'shard-00002\.h5 is damaged .*checksum' "$sft_inspect" output/checkpoint-000001 --verify
+printf x | dd of="$(echo output/checkpoint-000001/shard-*-00002.h5)" bs=1 seek=3000 conv=notrunc status=none
+prints 3 '-00002\.h5 is damaged .*checksum' "$sft_inspect" output/checkpoint-000001 --verify
 mkdir empty
 prints 3 'no complete checkpoint' "$sft_inspect" empty
 prints 3 'cannot use data as a model \(it is a folder of packed shards\)' "$sft_generate" data --prompt x

@@ -318,6 +318,28 @@ BOOST_AUTO_TEST_CASE(files_of_others_are_neither_removed_nor_replaced) {
   BOOST_TEST(!fs::exists(output.file("checkpoint-000008/checkpoint.h5")));
 }
 
+BOOST_AUTO_TEST_CASE(shard_files_have_names_of_their_own_and_go_with_their_checkpoint) {
+  const sft::test::TemporaryFolder output;
+  const std::string folder = checkpoint::path_of(output.path(), 8);
+  make_checkpoint(folder);
+  const std::string prefix = checkpoint::new_shard_prefix(8);
+  BOOST_TEST(prefix.starts_with("shard-000008-"));
+  BOOST_TEST(prefix != checkpoint::new_shard_prefix(8));
+  const std::vector<std::string> own = {checkpoint::shard_file_name(prefix, 3), "shard-00003.h5", "shard-123456.h5"};
+  const std::vector<std::string> others = {"shard-.h5",
+                                           "shard-x.h5",
+                                           "shard-1-2-3.h5",
+                                           "shard-000008-0123456789abcdef.h5",
+                                           "shard-000008-0123456789abcdeg-00003.h5",
+                                           "shard-00003.h5.bak"};
+  for (const auto& names : {own, others}) {
+    for (const std::string& name : names) std::ofstream(folder + "/" + name) << name;
+  }
+  checkpoint::retire_folder(folder);
+  for (const std::string& name : own) BOOST_TEST(!fs::exists(folder + "/" + name), name);
+  for (const std::string& name : others) BOOST_TEST(fs::exists(folder + "/" + name), name);
+}
+
 BOOST_AUTO_TEST_CASE(resuming_from_what_is_no_checkpoint_is_refused) {
   const sft::test::TemporaryFolder output;
   const auto error = [&](const std::string& wanted) {
