@@ -85,6 +85,9 @@ launch::Request read_request(apps::LaunchOptions options) {
   const auto take_file = [&](const launch::ForeignFile& file) {
     for (const std::string& note : file.notes) log_warning(note);
     request.refused.insert(request.refused.end(), file.refused.begin(), file.refused.end());
+    if (!launch::names_data(options.settings)) {
+      request.refused.insert(request.refused.end(), file.refused_data.begin(), file.refused_data.end());
+    }
     launch::take(request, file.settings, known);
   };
   launch::ForeignFile config;
@@ -116,46 +119,51 @@ std::map<std::string, std::string> preparation_of(const launch::Request& request
 
 /// What sft-prepare would refuse of its options joins the other refusals.
 void check_preparation(launch::Request& request) {
-  std::vector<std::string> words{"--input=-", "--output=-"};
-  for (const auto& [name, value] : preparation_of(request)) words.push_back(fmt::format("--{}={}", name, value));
-  try {
-    static_cast<void>(apps::read_prepare_options(words));
-  } catch (const Error& error) {
-    request.refused.emplace_back(error.what());
+  std::vector<std::string> all{"--input=-", "--output=-"};
+  const auto is_taken = [&](const std::vector<std::string>& words) {
+    try {
+      static_cast<void>(apps::read_prepare_options(words));
+    } catch (const Error& error) {
+      request.refused.emplace_back(error.what());
+      return false;
+    }
+    return true;
+  };
+  bool are_taken = true;  // each by itself, so that all that cannot be are named
+  for (const auto& [name, value] : preparation_of(request)) {
+    const std::string word = fmt::format("--{}={}", name, value);
+    all.push_back(word);
+    are_taken = is_taken({all[0], all[1], word}) && are_taken;
   }
+  if (are_taken) is_taken(all);
 }
 
 /// Plans one call of sft-prepare; the shards of it are those of `pattern`.
-std::string add_preparation(const launch::Request& request, const std::vector<std::string>& files,
-                            const std::map<std::string, std::string>& options, const char* pattern, Plan& plan) {
+std::string add_preparation(const launch::Request& request, const launch::InputFiles& files,
+                            std::map<std::string, std::string> options, const char* pattern, Plan& plan) {
   const std::string folder =
       options.contains("model_name_or_path") ? hub::find_model_folder(request.model, request.model_revision) : "";
   const std::string program = (program_folder() / "sft-prepare").string();
+  if (!folder.empty() && !request.known_pad_token.empty() && launch::has_token(folder, request.known_pad_token)) {
+    options.emplace("pad_token", request.known_pad_token);
+  }
   plan.preparations.push_back(launch::plan_preparation(files, options, folder, program, request.prepared_dir));
   return fmt::format("{}/{}", plan.preparations.back().folder, pattern);
 }
 
-std::vector<std::string> files_of(const std::vector<launch::Dataset>& datasets) {
-  std::vector<std::string> files;
-  for (const launch::Dataset& dataset : datasets) {
-    const std::vector<std::string> found = launch::find_files(dataset);
-    files.insert(files.end(), found.begin(), found.end());
-  }
-  return files;
-}
-
 /// Files to evaluate on: those that are named, else the split for it of the data sets that are trained on.
-std::vector<std::string> eval_files_of(const launch::Request& request) {
-  if (!request.eval.empty()) return files_of(request.eval);
-  std::vector<std::string> files;
+launch::InputFiles eval_files_of(const launch::Request& request) {
+  if (!request.eval.empty()) return launch::find_inputs(request.eval, request.max_samples);
+  std::vector<launch::Dataset> datasets;
   for (launch::Dataset dataset : request.train) {
     std::error_code ignored;
     if (!dataset.data_files.empty() || fs::is_regular_file(dataset.name, ignored)) continue;
     dataset.split = request.test_split;
-    const std::vector<std::string> found = launch::find_files(dataset, /*is_optional=*/true);
-    files.insert(files.end(), found.begin(), found.end());
+    dataset.slice.clear();
+    launch::take_slice(dataset);
+    datasets.push_back(dataset);
   }
-  return files;
+  return launch::find_inputs(datasets, std::nullopt, /*is_optional=*/true);
 }
 
 /// What the launcher itself adds below all that was given: the files of rows, and TRL's defaults where they change
@@ -171,12 +179,13 @@ std::vector<config::PlacedOption> plan_data(const launch::Request& request, bool
                        "give a file of JSON lines, a folder, or a name in the hub cache: --dataset_name DATA");
   }
   std::map<std::string, std::string> options = preparation_of(request);
-  set("data.train_files", add_preparation(request, files_of(request.train), options, "train-*.h5", plan));
+  set("data.train_files",
+      add_preparation(request, launch::find_inputs(request.train, request.max_samples), options, "train-*.h5", plan));
   std::string eval_files;
   if (options.contains("eval_split")) {
     eval_files = fmt::format("{}/eval-*.h5", plan.preparations.front().folder);
-  } else if (const std::vector<std::string> files = eval_files_of(request); !files.empty()) {
-    eval_files = add_preparation(request, files, options, "train-*.h5", plan);
+  } else if (const launch::InputFiles inputs = eval_files_of(request); !inputs.files.empty()) {
+    eval_files = add_preparation(request, inputs, options, "train-*.h5", plan);
   }
   if (eval_files.empty()) return settings;
   set("data.eval_files", eval_files);

@@ -93,7 +93,9 @@ std::string ini_of_foreign_file(const apps::SftOptions& command, int num_ranks, 
   for (const config::Option& option : command.overrides) overrides.push_back({option, "on the command line"});
   std::vector<std::vector<config::PlacedOption>> sources{launch::settings_of_run(file.settings, num_ranks), overrides};
   shares = config::take_step_shares(sources);
-  const config::Config config = config::parse_sources(sources, file.refused);
+  std::vector<std::string> refused = file.refused;
+  refused.insert(refused.end(), file.refused_data.begin(), file.refused_data.end());
+  const config::Config config = config::parse_sources(sources, refused);
   std::string text;
   for (const config::Difference& key : config::differences(config::Config(), config)) {
     text += fmt::format("[{}]\n{} = {}\n", key.section, key.name, key.now);

@@ -27,9 +27,11 @@ struct HubUpload {
 
 struct Request {
   std::string model, model_revision = "main";
-  std::vector<Dataset> train, eval;  ///< eval: named for evaluation alone
-  std::string test_split = "test";   ///< of the data sets in `train`, for evaluation
-  std::string prepared_dir;          ///< where prepared rows are kept; empty: the cache
+  std::vector<Dataset> train, eval;         ///< eval: named for evaluation alone
+  std::string test_split = "test";          ///< of the data sets in `train`, for evaluation
+  std::optional<std::int64_t> max_samples;  ///< of each data set its first records, at most so many
+  std::string known_pad_token;              ///< fills rows where the vocabulary has it
+  std::string prepared_dir;                 ///< where prepared rows are kept; empty: the cache
   std::optional<int> num_processes, num_machines;
   bool is_single_process = false;          ///< whatever num_processes says (distributed_type: "NO")
   std::optional<int> threads_per_process;  ///< OMP_NUM_THREADS
@@ -66,6 +68,9 @@ struct Request {
 /// left to config::parse_sources.
 void take(Request& request, const std::vector<config::PlacedOption>& source,
           const std::vector<std::string>& options_of_prepare);
+
+/// Whether any of the settings names data to train on.
+[[nodiscard]] bool names_data(const std::vector<config::PlacedOption>& settings);
 
 /// The settings of a file for a run whose `num_ranks` ranks (0: not known) somebody else has started: without those
 /// that say how processes start. Throws a configuration Error where the file asks for another number.
