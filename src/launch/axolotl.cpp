@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <vector>
@@ -21,7 +22,6 @@ constexpr Meaning axolotl_renamed[] = {
     {"sequence_len", "max_length"},
     {"micro_batch_size", "per_device_train_batch_size"},
     {"num_epochs", "num_train_epochs"},
-    {"optimizer", "optim"},
     {"dataset_prepared_path", "prepared_dir"},
     {"context_parallel_size sequence_parallel_degree", "sp_size"},
     {"tensor_parallel_size", "tp_size"},
@@ -41,7 +41,7 @@ constexpr const char* axolotl_same =
     "adam_beta2 adam_epsilon lora_r lora_alpha lora_dropout loraplus_lr_ratio output_dir logging_steps save_steps "
     "save_total_limit save_only_model eval_steps save_strategy eval_strategy evaluation_strategy seed fp16 "
     "load_in_8bit "
-    "load_in_4bit gradient_checkpointing_kwargs dp_shard_size dp_replicate_size neftune_noise_alpha fsdp fsdp_config "
+    "load_in_4bit gradient_checkpointing_kwargs dp_shard_size dp_replicate_size neftune_noise_alpha "
     "resume_from_checkpoint group_by_length lr_scheduler_kwargs torch_compile trust_remote_code fsdp_version "
     "label_smoothing_factor lora_modules_to_save save_safetensors include_tokens_per_second attn_implementation "
     "hub_strategy hub_revision loss_watchdog_threshold loss_watchdog_patience early_stopping_patience "
@@ -64,7 +64,7 @@ constexpr const char* axolotl_harmless =
     "gemma4_hybrid_attn_impl llama4_linearized_experts experimental_skip_move_to_device torchdistx_path "
     "expert_parallel_* dsv4_fp4_grouped_mode base_model_ignore_patterns use_ray accelerator_config "
     "fp8_enable_fsdp_float8_all_gather test_value gptq_groupsize gptq_model_v1 skip_memory_metrics "
-    "gc_steps unsloth_* pretrain_multipack_attn logging_first_step";
+    "gc_steps unsloth_* pretrain_multipack_attn logging_first_step eta_min";
 
 constexpr const char* no_other_adapters = "adapters are those of LoRA on weights of 16 bits or of 4 bits (nf4)";
 constexpr const char* only_next_token = "sft trains on the next token of records, and on nothing else";
@@ -77,19 +77,16 @@ constexpr Impossible axolotl_impossible[] = {
      "name files under datasets, with type: completion for plain text"},
     {"skip_prepare_dataset image_* freeze_mm_modules", "pictures cannot be trained on",
      "leave it out, with records of text alone"},
-    {"qat quantization quantize_moe_experts nvfp4_merge_aware use_onebitllms llmcompressor",
+    {"qat quantization nvfp4_merge_aware use_onebitllms llmcompressor",
      "frozen matrices of linear layers are quantized (nf4), experts are not, and nothing else is in training",
      "leave it out"},
     {"gptq gptq_* peft loftq", no_other_adapters, "write adapter: qlora with load_in_4bit: true, or adapter: lora"},
-    {"unfrozen_parameters lisa_* relora relora_* jagged_* spectrum_*", all_or_adapters,
+    {"lisa_* relora relora_* jagged_* spectrum_*", all_or_adapters,
      "leave it out, or write adapter: lora with lora_modules_to_save"},
     {"lora_model_dir peft_layer_replication lora_exclude_modules loraplus_lr_embedding embedding_lr embedding_lr_scale "
      "lr_groups",
      "there is one rate for adapters, and one for their B matrices", "leave it out"},
     {"use_eaft eaft_*", "the loss of a token is nll, or dft", "leave it out, or write use_dft: true"},
-    {"lr_quadratic_warmup eta_min cosine_constant_lr_ratio",
-     "the warm-up is a line, and the schedules are those of transformers",
-     "leave it out, or write lr_scheduler and lr_scheduler_kwargs"},
     {"float16", "there is no float16 training: bf16 has the range of float32", "write bf16: true"},
     {"min_sample_len dataset_exact_deduplication drop_system_message", "records are taken as they are",
      "leave out such records before"},
@@ -98,7 +95,7 @@ constexpr Impossible axolotl_impossible[] = {
     {"tokenizer_config", "the tokenizer is that of base_model", "give sft-prepare --tokenizer FOLDER"},
     {"use_otel_metrics use_comet", "metrics go to TensorBoard, Prometheus and the services of report_to",
      "leave it out, or write use_tensorboard: true"},
-    {"do_bench_eval do_causal_lm_eval", "evaluation is the loss on held-back rows", "leave it out"},
+    {"do_bench_eval", "evaluation is the loss on held-back rows", "leave it out"},
     {"ple_cpu_offload reinit_weights s2_attention", "nothing here does what Axolotl does with it", "leave it out"},
 };
 
@@ -107,6 +104,57 @@ constexpr KeyTable axolotl_table{"Axolotl", axolotl_renamed, axolotl_same, axolo
 /// Plugins that sft needs none for: their kernels and their services are its own.
 constexpr const char* needless_plugins =
     "LigerPlugin CutCrossEntropyPlugin KernelsPlugin ExpertParallelPlugin SwanLabPlugin";
+
+/// Where the blocks of a model's language lie in transformers, alone and beside a part for pictures.
+constexpr const char* places_of_blocks[] = {"model.layers.0.", "model.language_model.layers.0.",
+                                            "language_model.model.layers.0."};
+constexpr const char* modules_of_blocks[] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                                             "self_attn.o_proj", "mlp.gate_proj",    "mlp.up_proj",
+                                             "mlp.down_proj"};
+/// Linear layers of recurrent blocks, which no model here has; PEFT passes over names that a model has not.
+constexpr const char* modules_of_recurrences = "in_proj out_proj x_proj dt_proj conv1d in_proj_qkv in_proj_z";
+
+/// Linear layers of a block for the list of their names, or for a regular expression of their paths, as PEFT takes
+/// both.
+std::string modules_of(const std::string& value) {
+  std::vector<std::string> found;
+  if (value.find_first_of("[(*\\") == std::string::npos) {
+    std::istringstream words(value);
+    for (std::string word; words >> word;) {
+      const bool has_place = word.starts_with("self_attn.") || word.starts_with("mlp.");
+      const bool is_of_recurrence = has_name(modules_of_recurrences, word) || word.starts_with("linear_attn.");
+      if (!is_of_recurrence) found.push_back(has_place ? word.substr(word.find('.') + 1) : word);
+    }
+    return found.empty() ? value : fmt::format("{}", fmt::join(found, " "));
+  }
+  try {
+    const std::regex expression(value);
+    for (const std::string module : modules_of_blocks) {
+      const bool is_meant = std::ranges::any_of(
+          places_of_blocks, [&](const char* place) { return std::regex_match(place + module, expression); });
+      if (is_meant) found.push_back(module.substr(module.find('.') + 1));
+    }
+  } catch (const std::regex_error&) {
+    return value;
+  }
+  return found.empty() ? value : fmt::format("{}", fmt::join(found, " "));
+}
+
+/// Whether the expressions, matched from the start of names, leave no part of a language model frozen.
+bool is_whole_model(const YAML::Node& expressions) {
+  const auto is_trained = [&](const std::string& name) {
+    return std::any_of(expressions.begin(), expressions.end(), [&](const YAML::Node& expression) {
+      try {
+        return std::regex_search(name, std::regex(expression.Scalar()), std::regex_constants::match_continuous);
+      } catch (const std::regex_error&) {
+        return false;
+      }
+    });
+  };
+  return is_trained("lm_head.weight") && is_trained("model.language_model.embed_tokens.weight") &&
+         is_trained("model.language_model.norm.weight") &&
+         is_trained("model.language_model.layers.0.self_attn.q_proj.weight");
+}
 
 /// Reads the names of one file.
 class AxolotlReader {
@@ -171,9 +219,21 @@ class AxolotlReader {
     if (entry.name == "bfloat16") return add_where_on(entry, "bf16", "true");
     if (entry.name == "fp8") return add_where_on(entry, "train.fp8", "tensorwise");
     if (entry.name == "gradient_checkpointing") {
+      const YAML::Node block = map_["fsdp_config"];
+      const bool is_said = block && block.IsMap() && is_off(entry) &&
+                           (block["activation_checkpointing"] || block["fsdp_activation_checkpointing"]);
+      if (is_said) return true;
       const bool offloads = entry.value == "offload" || entry.value == "offload_disk" || entry.value == "unsloth";
       add_as(entry, "gradient_checkpointing", offloads ? "true" : entry.value);
       if (offloads) add_as(entry, "activation_offloading", "true");
+      return true;
+    }
+    if (entry.name == "quantize_moe_experts") {
+      ForeignFile refused;
+      if (!is_off(entry)) {
+        refuse(entry, "frozen matrices of linear layers are kept in 4 bits, experts are not", "leave it out", refused);
+      }
+      file_.refused_experts.insert(file_.refused_experts.end(), refused.refused.begin(), refused.refused.end());
       return true;
     }
     if (entry.name == "activation_offloading") return add_where_on(entry, "activation_offloading", "true");
@@ -194,10 +254,14 @@ class AxolotlReader {
       if (is_lora) add_as(entry, "use_peft", "true");
       return refuse_unless(is_lora || is_off(entry), entry, no_other_adapters, "write adapter: lora, or leave it out");
     }
+    if (entry.name == "unfrozen_parameters") {
+      return refuse_unless(is_off(entry) || is_whole_model(entry.node), entry, all_or_adapters,
+                           "leave it out, or write adapter: lora with lora_modules_to_save");
+    }
     if (entry.name == "lora_target_linear") return add_where_on(entry, "lora_target_modules", "all-linear");
     if (entry.name == "lora_target_modules" || entry.name == "lora_target_parameters") {
       const bool is_covered = entry.name == "lora_target_modules" && is_on("lora_target_linear");
-      return is_covered || add_where_on(entry, entry.name.c_str(), entry.value);
+      return is_covered || add_where_on(entry, entry.name.c_str(), modules_of(entry.value));
     }
     if (entry.name == "bnb_config_kwargs" && entry.node.IsMap()) {
       for (Entry& item : entries_of(entry.node, path_)) {
@@ -211,6 +275,16 @@ class AxolotlReader {
   }
 
   bool add_schedule(const Entry& entry) {
+    if (entry.name == "optimizer") {
+      const bool is_of_torchao = entry.value == "adamw_torch_8bit" || entry.value == "ao_adamw_8bit";
+      const bool is_of_4_bits = entry.value == "adamw_torch_4bit" || entry.value == "ao_adamw_4bit";
+      if (!is_off(entry)) add_as(entry, "optim", is_of_torchao || is_of_4_bits ? "adamw_8bit" : entry.value);
+      if (is_of_4_bits) {
+        note(entry, "moments are kept in 8 bits, because there are none in 4: 2 bytes for each trained weight, not 1");
+      }
+      if (is_of_torchao) note(entry, "moments are kept in 8 bits as bitsandbytes rounds them, not as torchao does");
+      return true;
+    }
     if (entry.name == "lr_scheduler") {
       const bool has_least = is_on("cosine_min_lr_ratio") && entry.value == "cosine";
       if (!is_off(entry)) add_as(entry, "lr_scheduler_type", has_least ? "cosine_with_min_lr" : entry.value);
@@ -219,9 +293,12 @@ class AxolotlReader {
       }
       return true;
     }
-    if (entry.name == "cosine_min_lr_ratio") {
-      return refuse_unless(is_off(entry) || value_of("lr_scheduler") == "cosine", entry,
-                           "only the cosine has a least rate", "write lr_scheduler: cosine, or leave it out");
+    if (entry.name == "cosine_min_lr_ratio") return true;
+    if (entry.name == "lr_quadratic_warmup" || entry.name == "cosine_constant_lr_ratio") {  // of the cosine alone
+      const bool has_effect = number_of(entry.name.c_str(), 1.0) > 0.0 && value_of("lr_scheduler") == "cosine";
+      return refuse_unless(is_off(entry) || !has_effect, entry,
+                           "the warm-up is a line, and the cosine falls to the end",
+                           "leave it out, or write lr_scheduler_kwargs");
     }
     if (entry.name == "evals_per_epoch" || entry.name == "saves_per_epoch") {
       const bool is_save = entry.name == "saves_per_epoch";
@@ -235,6 +312,13 @@ class AxolotlReader {
       if (is_on("gradient_accumulation_steps") || is_off(entry)) return true;
       add_as(entry, "gradient_accumulation_steps", fmt::format("{}", std::max(1, static_cast<int>(steps))));
       return true;
+    }
+    if (entry.name == "optim_args" && entry.node.IsMap() && entry.node.size() == 1 &&
+        entry.node["bf16_stochastic_round"]) {
+      return note(entry, "weights are updated in float32, which needs no such rounding");
+    }
+    if (entry.name == "do_causal_lm_eval") {
+      return note(entry, "evaluation is the loss on held-back rows, whose exponential is the perplexity");
     }
     if (entry.name == "curriculum_sampling") return add_where_on(entry, "data.shuffle", "false");
     if (entry.name == "auto_resume_from_checkpoints") return add_where_on(entry, "resume_from_checkpoint", "auto");
@@ -291,6 +375,11 @@ class AxolotlReader {
       add_where_on(entry, "hub_model_id", entry.value);
       return add_where_on(entry, "push_to_hub", "true");
     }
+    if (entry.name == "fsdp") {  // the words, unless the block says it
+      const YAML::Node block = map_["fsdp_config"];
+      const bool is_said = block && block.IsMap() && (block["fsdp_sharding_strategy"] || block["sharding_strategy"]);
+      return is_said || add_where_on(entry, "fsdp", entry.value);
+    }
     if (entry.name == "deepspeed") {
       if (!is_off(entry)) add_deepspeed_file(entry.value, path_, file_);
       return true;
@@ -298,6 +387,11 @@ class AxolotlReader {
     if (entry.name == "fsdp_config" && entry.node.IsMap()) {
       ForeignFile block;  // of its own, because it says nothing of how rows are shared
       add_flat(entry.node, path_, block);
+      const bool checkpoints = is_on("gradient_checkpointing");
+      std::erase_if(block.settings, [&](const auto& setting) {  // what the file says by another name as well
+        const std::string& name = setting.option.name;
+        return name.ends_with("final_state_dict_type") || (checkpoints && name.ends_with("activation_checkpointing"));
+      });
       file_.settings.insert(file_.settings.end(), block.settings.begin(), block.settings.end());
       file_.refused.insert(file_.refused.end(), block.refused.begin(), block.refused.end());
       return true;
@@ -350,6 +444,10 @@ class AxolotlReader {
     if (is_on("adapter")) set("lora_dropout", "0");
     if (is_on("adapter") && is_on("load_in_4bit")) set("bnb_4bit_use_double_quant", "true");
     if (!is_given("warmup_steps")) set("warmup_ratio", "0.03");
+    if (is_given("activation_offloading")) {  // on cores, whose memory is that of the activations
+      add_default(axolotl_table.program, "offload_folder", fmt::format("{}/offload", value_of("output_dir")), file_);
+    }
+    if (is_on("early_stopping_patience") && evaluates()) set("metric_for_best_model", "loss");
     if (!is_given("save_steps")) set("save_strategy", "epoch");
     if (evaluates() && !is_given("eval_steps") && !is_given("evaluation_strategy")) set("eval_strategy", "epoch");
   }
