@@ -36,7 +36,7 @@ constexpr Meaning axolotl_renamed[] = {
 
 /// Names that mean the same to TRL, transformers or sft.
 constexpr const char* axolotl_same =
-    "gradient_accumulation_steps learning_rate weight_decay max_grad_norm max_steps warmup_steps warmup_ratio "
+    "gradient_accumulation_steps learning_rate weight_decay max_grad_norm max_steps "
     "adam_beta1 "
     "adam_beta2 adam_epsilon lora_r lora_alpha lora_dropout loraplus_lr_ratio output_dir logging_steps save_steps "
     "save_total_limit save_only_model eval_steps save_strategy eval_strategy evaluation_strategy seed fp16 "
@@ -122,8 +122,9 @@ std::string modules_of(const std::string& value) {
     std::istringstream words(value);
     for (std::string word; words >> word;) {
       const bool has_place = word.starts_with("self_attn.") || word.starts_with("mlp.");
-      const bool is_of_recurrence = has_name(modules_of_recurrences, word) || word.starts_with("linear_attn.");
-      if (!is_of_recurrence) found.push_back(has_place ? word.substr(word.find('.') + 1) : word);
+      const bool is_of_none = has_name(modules_of_recurrences, word) || word.starts_with("linear_attn.") ||
+                              word.starts_with("shared_expert");
+      if (!is_of_none) found.push_back(has_place ? word.substr(word.find('.') + 1) : word);
     }
     return found.empty() ? value : fmt::format("{}", fmt::join(found, " "));
   }
@@ -173,6 +174,7 @@ class AxolotlReader {
     add_axolotl_data(map_, path_, file_);
     add_reports();
     add_defaults();
+    drop_repeated(file_);
   }
 
  private:
@@ -205,6 +207,12 @@ class AxolotlReader {
     if (!is_taken) refuse(entry, why, what_to_do, file_);
     return true;
   }
+  /// Refuses it where the model has experts.
+  void refuse_experts(const Entry& entry, const char* why) {
+    ForeignFile refused;
+    refuse(entry, why, "leave it out", refused);
+    file_.refused_experts.push_back(refused.refused.front());
+  }
   bool note(const Entry& entry, const char* what) {
     if (!is_off(entry)) file_.notes.push_back(fmt::format("{} {}: {}", entry.name, entry.place, what));
     return true;
@@ -229,11 +237,7 @@ class AxolotlReader {
       return true;
     }
     if (entry.name == "quantize_moe_experts") {
-      ForeignFile refused;
-      if (!is_off(entry)) {
-        refuse(entry, "frozen matrices of linear layers are kept in 4 bits, experts are not", "leave it out", refused);
-      }
-      file_.refused_experts.insert(file_.refused_experts.end(), refused.refused.begin(), refused.refused.end());
+      if (!is_off(entry)) refuse_experts(entry, "frozen matrices of linear layers are kept in 4 bits, experts are not");
       return true;
     }
     if (entry.name == "activation_offloading") return add_where_on(entry, "activation_offloading", "true");
@@ -261,6 +265,9 @@ class AxolotlReader {
     if (entry.name == "lora_target_linear") return add_where_on(entry, "lora_target_modules", "all-linear");
     if (entry.name == "lora_target_modules" || entry.name == "lora_target_parameters") {
       const bool is_covered = entry.name == "lora_target_modules" && is_on("lora_target_linear");
+      if (entry.name == "lora_target_modules" && entry.value.find("shared_expert") != std::string::npos) {
+        refuse_experts(entry, "layers are named for a whole block, not for its shared expert alone");
+      }
       return is_covered || add_where_on(entry, entry.name.c_str(), modules_of(entry.value));
     }
     if (entry.name == "bnb_config_kwargs" && entry.node.IsMap()) {
@@ -299,6 +306,11 @@ class AxolotlReader {
       return refuse_unless(is_off(entry) || !has_effect, entry,
                            "the warm-up is a line, and the cosine falls to the end",
                            "leave it out, or write lr_scheduler_kwargs");
+    }
+    if (entry.name == "warmup_steps" || entry.name == "warmup_ratio") {
+      if (value_of("lr_scheduler") == "constant") return true;  // which has no warm-up there, either
+      if (!config::is_none(entry.value)) add_as(entry, entry.name.c_str(), entry.value);
+      return true;
     }
     if (entry.name == "evals_per_epoch" || entry.name == "saves_per_epoch") {
       const bool is_save = entry.name == "saves_per_epoch";
@@ -443,7 +455,7 @@ class AxolotlReader {
     set("lr_scheduler_type", "cosine");
     if (is_on("adapter")) set("lora_dropout", "0");
     if (is_on("adapter") && is_on("load_in_4bit")) set("bnb_4bit_use_double_quant", "true");
-    if (!is_given("warmup_steps")) set("warmup_ratio", "0.03");
+    if (!is_given("warmup_steps") && value_of("lr_scheduler") != "constant") set("warmup_ratio", "0.03");
     if (is_given("activation_offloading")) {  // on cores, whose memory is that of the activations
       add_default(axolotl_table.program, "offload_folder", fmt::format("{}/offload", value_of("output_dir")), file_);
     }

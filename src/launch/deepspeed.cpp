@@ -92,6 +92,7 @@ constexpr std::string_view no_effect[] = {"zero_optimization.overlap_comm",
                                           "checkpoint.*",
                                           "fp16.*",
                                           "bf16.*",
+                                          "monitor_config.*",
                                           "checkpointing.*"};
 
 bool has_no_effect(const std::string& name) {

@@ -85,6 +85,17 @@ std::string note_on_template(const Entry& entry) {
       entry.name, entry.value, entry.place);
 }
 
+void drop_repeated(ForeignFile& file) {
+  std::vector<config::PlacedOption> kept;
+  for (const config::PlacedOption& setting : file.settings) {
+    const bool is_said = std::ranges::any_of(kept, [&](const config::PlacedOption& other) {
+      return other.option.name == setting.option.name && other.option.value == setting.option.value;
+    });
+    if (!is_said) kept.push_back(setting);
+  }
+  file.settings = std::move(kept);
+}
+
 void SharedOptions::begin(const std::string& place) { all_.push_back({place, {}}); }
 
 void SharedOptions::set(const std::string& name, const std::string& value) {

@@ -64,6 +64,9 @@ void refuse_unknown(const KeyTable& table, const Entry& entry, ForeignFile& file
 /// Adds a setting that a program has where its file does not say otherwise: unless one of this name was added.
 void add_default(const char* program, const std::string& name, const std::string& value, ForeignFile& file);
 
+/// Drops settings that say the same a second time, as a file and the file of DeepSpeed that it names do.
+void drop_repeated(ForeignFile& file);
+
 /// The note on a chat template that is named, where the model's own is taken.
 [[nodiscard]] std::string note_on_template(const Entry& entry);
 

@@ -92,6 +92,7 @@ class FactoryReader {
     }
     options_.finish(file_);
     add_defaults();
+    drop_repeated(file_);
   }
 
  private:
