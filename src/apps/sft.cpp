@@ -84,7 +84,7 @@ bool fits_any(const apps::SftOptions& command, const comm::Group& world) {
   return command.plans_for_others() || (command.action == apps::SftOptions::Action::print_config && world.size() == 1);
 }
 
-/// What a file of Accelerate, DeepSpeed, TRL or Axolotl and the command line mean, as .ini text.
+/// What a file of Accelerate, DeepSpeed, TRL, Axolotl or LLaMA-Factory and the command line mean, as .ini text.
 std::string ini_of_foreign_file(const apps::SftOptions& command, int num_ranks, config::StepShares& shares,
                                 std::vector<std::string>& warnings) {
   const launch::ForeignFile file = launch::read_foreign_file(command.input_file);
