@@ -86,6 +86,11 @@ launch::Request read_request(apps::LaunchOptions options) {
   const auto take_file = [&](const launch::ForeignFile& file) {
     for (const std::string& note : file.notes) log_warning(note);
     request.refused.insert(request.refused.end(), file.refused.begin(), file.refused.end());
+    request.refused_experts.insert(request.refused_experts.end(), file.refused_experts.begin(),
+                                   file.refused_experts.end());
+    if (!launch::names_data(options.settings)) {
+      request.refused.insert(request.refused.end(), file.refused_data.begin(), file.refused_data.end());
+    }
     launch::take(request, file.settings, known);
   };
   launch::ForeignFile config;
@@ -117,13 +122,23 @@ std::map<std::string, std::string> preparation_of(const launch::Request& request
 
 /// What sft-prepare would refuse of its options joins the other refusals.
 void check_preparation(launch::Request& request) {
-  std::vector<std::string> words{"--input=-", "--output=-"};
-  for (const auto& [name, value] : preparation_of(request)) words.push_back(fmt::format("--{}={}", name, value));
-  try {
-    static_cast<void>(apps::read_prepare_options(words));
-  } catch (const Error& error) {
-    request.refused.emplace_back(error.what());
+  std::vector<std::string> all{"--input=-", "--output=-"};
+  const auto is_taken = [&](const std::vector<std::string>& words) {
+    try {
+      static_cast<void>(apps::read_prepare_options(words));
+    } catch (const Error& error) {
+      request.refused.emplace_back(error.what());
+      return false;
+    }
+    return true;
+  };
+  bool are_taken = true;  // each by itself, so that all that cannot be are named
+  for (const auto& [name, value] : preparation_of(request)) {
+    const std::string word = fmt::format("--{}={}", name, value);
+    all.push_back(word);
+    are_taken = is_taken({all[0], all[1], word}) && are_taken;
   }
+  if (are_taken) is_taken(all);
 }
 
 /// A value of train_files or eval_files: the files of one folder.
@@ -132,43 +147,40 @@ std::string files_in(const std::string& folder, const char* pattern) {
 }
 
 /// Plans one call of sft-prepare; the shards of it are those of `pattern`.
-std::string add_preparation(const launch::Request& request, const std::vector<std::string>& files,
-                            const std::map<std::string, std::string>& options, const char* pattern, Plan& plan) {
+std::string add_preparation(const launch::Request& request, const launch::InputFiles& files,
+                            std::map<std::string, std::string> options, const char* pattern, Plan& plan) {
   const std::string folder =
       options.contains("model_name_or_path") ? hub::find_model_folder(request.model, request.model_revision) : "";
   const std::string program = (program_folder() / "sft-prepare").string();
+  if (!folder.empty() && !request.known_pad_token.empty() && launch::has_token(folder, request.known_pad_token)) {
+    options.emplace("pad_token", request.known_pad_token);
+  }
   plan.preparations.push_back(launch::plan_preparation(files, options, folder, program, request.prepared_dir));
   return files_in(plan.preparations.back().folder, pattern);
 }
 
-/// What sft-prepare is to read of one kind of data, and what it leaves of the same folders.
-void add_files(const launch::FoundFiles& found, const std::string& purpose, std::vector<std::string>& files,
-               Plan& plan) {
-  if (found.files.empty()) return;
-  files.insert(files.end(), found.files.begin(), found.files.end());
-  std::string note = fmt::format("{} on {}", purpose, launch::list_of(found.files));
-  if (!found.left_out.empty()) note += fmt::format("; left out {}", launch::list_of(found.left_out));
+/// What is read, said before it begins.
+launch::InputFiles noted(launch::InputFiles inputs, const std::string& purpose, Plan& plan) {
+  if (inputs.files.empty()) return inputs;
+  std::string note = fmt::format("{} on {}", purpose, launch::list_of(inputs.files));
+  if (!inputs.left_out.empty()) note += fmt::format("; left out {}", launch::list_of(inputs.left_out));
   plan.files_read.push_back(note);
-}
-
-std::vector<std::string> train_files_of(const launch::Request& request, Plan& plan) {
-  std::vector<std::string> files;
-  for (const launch::Dataset& dataset : request.train) add_files(launch::find_files(dataset), "trains", files, plan);
-  return files;
+  return inputs;
 }
 
 /// Files to evaluate on: those that are named, else the split for it of the data sets that are trained on.
-std::vector<std::string> eval_files_of(const launch::Request& request, Plan& plan) {
-  std::vector<std::string> files;
-  for (const launch::Dataset& dataset : request.eval) add_files(launch::find_files(dataset), "evaluates", files, plan);
-  if (!request.eval.empty()) return files;
-  for (launch::Dataset dataset : request.train) {
-    dataset.split = request.test_split.value_or("test");
-    const launch::ChoiceOptions options{.split = "--dataset_test_split"};
-    const bool is_optional = dataset.split == "test";  // the default, which a file of a command may say, too
-    add_files(launch::find_files(dataset, options, is_optional), "evaluates", files, plan);
+launch::InputFiles eval_files_of(const launch::Request& request) {
+  if (!request.eval.empty()) return launch::find_inputs(request.eval, request.max_samples);
+  std::vector<launch::Dataset> datasets = request.train;
+  const std::string split = request.test_split.value_or("test");
+  for (launch::Dataset& dataset : datasets) {
+    dataset.split = split;
+    dataset.slice.clear();
+    launch::take_slice(dataset);
   }
-  return files;
+  const launch::ChoiceOptions options{.split = "--dataset_test_split"};
+  const bool is_optional = split == "test";  // the default, which a file of a command may say, too
+  return launch::find_inputs(datasets, std::nullopt, options, is_optional);
 }
 
 /// What the launcher itself adds below all that was given: the files of rows, and TRL's defaults where they change
@@ -184,12 +196,15 @@ std::vector<config::PlacedOption> plan_data(const launch::Request& request, bool
                        "give a file of JSON lines, a folder, or a name in the hub cache: --dataset_name DATA");
   }
   std::map<std::string, std::string> options = preparation_of(request);
-  set("data.train_files", add_preparation(request, train_files_of(request, plan), options, "train-*.h5", plan));
+  set("data.train_files",
+      add_preparation(request, noted(launch::find_inputs(request.train, request.max_samples), "trains", plan), options,
+                      "train-*.h5", plan));
   std::string eval_files;
   if (options.contains("eval_split")) {
     eval_files = files_in(plan.preparations.front().folder, "eval-*.h5");
-  } else if (const std::vector<std::string> files = eval_files_of(request, plan); !files.empty()) {
-    eval_files = add_preparation(request, files, options, "train-*.h5", plan);
+  } else if (const launch::InputFiles inputs = noted(eval_files_of(request), "evaluates", plan);
+             !inputs.files.empty()) {
+    eval_files = add_preparation(request, inputs, options, "train-*.h5", plan);
   }
   if (eval_files.empty()) return settings;
   set("data.eval_files", eval_files);
@@ -320,6 +335,9 @@ Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
   // 3. Sizes, and whether all of it can run, before hours go into its rows
   std::vector<std::string> warnings;  // the run prints them
   config::Config whole = apps::parse_with_model(ini_text_of(config), {}, plan.ini_path, warnings);
+  if (whole.model.num_experts > 0 && !request.refused_experts.empty()) {
+    static_cast<void>(config::parse_sources(request.training, request.refused_experts));
+  }
   const launch::Site site = launch::find_site();
   choose_sizes(request, site, options.machine, whole, config, plan);
   plan.ini_text = ini_text_of(config);

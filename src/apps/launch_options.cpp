@@ -57,7 +57,7 @@ po::options_description describe(LaunchFlags& flags) {
       "file "
       "of accelerate launch or a JSON file of DeepSpeed");
   add("config_file", po::value<std::string>()->value_name("FILE"), "the same, under the name of accelerate launch");
-  add("config", cli::path("FILE", &flags.config), "a YAML file of trl sft or of Axolotl");
+  add("config", cli::path("FILE", &flags.config), "a YAML file of trl sft, of Axolotl or of LLaMA-Factory");
   add("num_processes", po::value<std::string>()->value_name("N"),
       "ranks to start; without it the slots of the hostfile, the tasks of the SLURM job, or one for each GPU");
   add("machine", po::value(&flags.machine)->value_name("MACHINE"),

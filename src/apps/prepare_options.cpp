@@ -12,6 +12,7 @@
 #include "sft/config/options.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
+#include "sft/io/files.hpp"
 
 namespace sft::apps {
 
@@ -61,6 +62,8 @@ void describe_input(po::options_description& options) {
     ("dataset_config", text("NAME"), "of folders whose card (README.md) has several configs")
     ("input_weight", cli::number<std::vector<double>>(nullptr, "W"),
      "share of records that an --input gives, one for each: its first records are taken until one input is used up")
+    ("input_slice", po::value<std::vector<std::string>>()->value_name("A:B"),
+     "records of an --input that are taken, one for each, as datasets writes slices: :1000, :20%, 10%:, -500:")
     ("output", cli::path("FOLDER"), "where the shards go; made when missing")
     ("model_name_or_path", cli::path("FOLDER"), "take the tokenizer and the chat template of this model folder, or of a name in the hub cache (org/name)")
     ("model_revision", po::value<std::string>()->default_value("main")->value_name("NAME"),
@@ -70,6 +73,8 @@ void describe_input(po::options_description& options) {
     ("template_date", text("YYYY-MM-DD"), "what templates that print the date take for today")
     ("eos_token", text("TOKEN"), "token that ends a text instead of the tokenizer's own")
     ("pad_token", text("TOKEN"), "token that fills rows; never trained on, whichever it is")
+    ("prompt_template", text("TEMPLATE"),
+     "a Jinja template, or a file of one, that makes the prompt from the fields of records whose completion is output, as \"Q: {{ question }} A:\"")
     ("dataset_text_field", po::value<std::string>()->default_value("text")->value_name("NAME"), "key of plain text")
     ("rename", po::value<std::vector<std::string>>()->value_name("FIELD=NAME"),
      "read a field of the records under another name, such as question=prompt; repeatable, or separated by commas")
@@ -102,6 +107,9 @@ void describe_rows(po::options_description& options) {
      "train on the completion alone; unset: of records with a prompt and a completion")
     ("assistant_only_loss", truth_by_default(false),
      "of conversations, train on the assistant's turns alone, each up to and including its end-of-turn token")
+    ("end_of_turn", text("TOKENS"),
+     "with it, a turn is what its message says and the one of these tokens behind it, as Axolotl has it; eos: the "
+     "tokenizer's; unset: all that the template writes of the turn, as TRL has it")
     ("pad_to_multiple_of", number_by_default(1),
      "pad rows to the next multiple of N at or above max_length")
     ("num_shards", number_by_default(0), "number of files; 0: as few as hold at most 1 GiB each before compression")
@@ -203,6 +211,25 @@ std::vector<std::string> ignored_fields_of(const po::variables_map& values) {
   return fields;
 }
 
+/// The template itself, which the option gives or names a file of.
+std::string prompt_template_of(const std::string& value) {
+  const bool is_template = value.find("{{") != std::string::npos || value.find("{%") != std::string::npos;
+  return is_template ? value : io::read_file(value);
+}
+
+std::vector<data::InputSlice> input_slices_of(const std::vector<std::string>& texts) {
+  std::vector<data::InputSlice> slices;
+  for (const std::string& text : texts) {
+    const std::optional<data::InputSlice> slice = data::parse_input_slice(text);
+    if (!slice) {
+      throw_config_error(fmt::format("input_slice = {} cannot be read", text), "it is A:B, numbers or percentages",
+                         "write :1000, :20% or 10%:20%");
+    }
+    slices.push_back(*slice);
+  }
+  return slices;
+}
+
 /// Of all --rename: the name of a field, and the one that it is read under.
 std::vector<std::pair<std::string, std::string>> renamed_fields_of(const po::variables_map& values) {
   std::vector<std::pair<std::string, std::string>> renamed;
@@ -238,6 +265,9 @@ data::PrepareOptions to_prepare_options(const po::variables_map& values) {
   require_choice(values, "packing_scope", {"block", "all"});
   data::PrepareOptions options;
   if (values.count("input_weight") != 0) options.input_weights = values["input_weight"].as<std::vector<double>>();
+  if (values.count("input_slice") != 0) {
+    options.input_slices = input_slices_of(values["input_slice"].as<std::vector<std::string>>());
+  }
   options.output = values["output"].as<std::string>();
   options.text = text_options_of(values);
   options.max_length = max_length_of(values["max_length"].as<std::string>());
@@ -251,6 +281,11 @@ data::PrepareOptions to_prepare_options(const po::variables_map& values) {
     options.example.completion_only_loss = values["completion_only_loss"].as<bool>();
   }
   options.example.assistant_only_loss = values["assistant_only_loss"].as<bool>();
+  if (values.count("end_of_turn") != 0)
+    config::read(values["end_of_turn"].as<std::string>(), options.example.end_of_turn);
+  if (values.count("prompt_template") != 0) {
+    options.example.prompt_template = prompt_template_of(values["prompt_template"].as<std::string>());
+  }
   options.example.rename_fields = renamed_fields_of(values);
   options.example.ignore_fields = ignored_fields_of(values);
   options.example.dataset_text_field = values["dataset_text_field"].as<std::string>();

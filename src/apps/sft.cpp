@@ -80,7 +80,7 @@ namespace {
 
 using namespace sft;
 
-/// What a file of Accelerate, DeepSpeed, TRL or Axolotl and the command line mean, as .ini text.
+/// What a file of Accelerate, DeepSpeed, TRL, Axolotl or LLaMA-Factory and the command line mean, as .ini text.
 std::string ini_of_foreign_file(const apps::SftOptions& command, int num_ranks, config::StepShares& shares,
                                 std::vector<std::string>& warnings) {
   const launch::ForeignFile file = launch::read_foreign_file(command.input_file);
@@ -89,7 +89,11 @@ std::string ini_of_foreign_file(const apps::SftOptions& command, int num_ranks, 
   for (const config::Option& option : command.overrides) overrides.push_back({option, "on the command line"});
   std::vector<std::vector<config::PlacedOption>> sources{launch::settings_of_run(file.settings, num_ranks), overrides};
   shares = config::take_step_shares(sources);
-  const config::Config config = config::parse_sources(sources, file.refused);
+  std::vector<std::string> refused = file.refused;
+  for (const auto* more : {&file.refused_data, &file.refused_experts}) {
+    refused.insert(refused.end(), more->begin(), more->end());
+  }
+  const config::Config config = config::parse_sources(sources, refused);
   std::string text;
   for (const config::Difference& key : config::differences(config::Config(), config)) {
     text += fmt::format("[{}]\n{} = {}\n", key.section, key.name, key.now);

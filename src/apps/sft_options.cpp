@@ -80,7 +80,8 @@ po::options_description describe(Flags& flags) {
   add("num_rows", po::value(&flags.num_rows)->value_name("N"),
       "with --max_length: for N rows, from which steps and hours follow; without it, for those of one step");
   add("config", po::value(&flags.config)->value_name("FILE"),
-      "the same as INPUT.ini, under TRL's name; also a YAML or JSON file of Accelerate, DeepSpeed, TRL or Axolotl");
+      "the same as INPUT.ini, under TRL's name; also a YAML or JSON file of Accelerate, DeepSpeed, TRL, Axolotl or "
+      "LLaMA-Factory");
   return description;
 }
 

@@ -348,7 +348,9 @@ std::vector<ForeignRow> data_rows() {
        nothing, prepared, to_prepare},
       {"max_length max_seq_length model_max_length", nothing, prepared, "give --max_length to sft-prepare"},
       {"truncation_mode dataset_text_field dataset_kwargs dataset_num_proc chat_template_path eos_token pad_token "
-       "dataset_batch_size num_of_sequences formatting_func processing_class",
+       "dataset_batch_size num_of_sequences formatting_func processing_class rename prompt_template end_of_turn "
+       "max_samples "
+       "known_pad_token eval_split prepared_dir test_datasets",
        nothing, prepared, "see `sft-prepare --help` for what can be chosen"},
       {"dataset_name dataset_path dataset_config dataset_train_split dataset_test_split datasets test_split_size "
        "dataset "

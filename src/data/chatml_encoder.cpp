@@ -38,6 +38,16 @@ class ChatmlEncoder : public Encoder {
     return trained_from(std::move(tokens), begin);
   }
 
+  [[nodiscard]] Document of_parts(const std::string& prompt, const std::string& completion,
+                                  bool completion_only) const override {
+    std::vector<text::TokenId> tokens = tokenizer_.encode(prompt);
+    const std::size_t begin = completion_only ? tokens.size() : 0;
+    const std::vector<text::TokenId> rest = tokenizer_.encode(completion);
+    tokens.insert(tokens.end(), rest.begin(), rest.end());
+    tokens.push_back(eos_);
+    return trained_from(std::move(tokens), begin);
+  }
+
   [[nodiscard]] Document of_chat(const Conversation& chat, TrainedParts parts, RecordCensus& census) const override {
     const std::vector<text::Message> messages = messages_of(chat, census);
     text::RenderedChat rendered = text::render_chatml(messages, tokenizer_);

@@ -16,6 +16,9 @@ namespace sft::data {
 struct TrainedParts {
   bool completion_only = false;
   bool assistant_only = false;
+  /// With assistant_only: an assistant's turn is what its message says and the one of these behind it (tokens_said).
+  /// Empty: all that the template writes of it.
+  std::vector<text::TokenId> turn_ends = {};
 };
 
 /// Immutable: threads may use one object at the same time. All throw std::invalid_argument for what cannot be shown.
@@ -25,6 +28,10 @@ class Encoder {
   [[nodiscard]] virtual Document of_text(const std::string& text) const = 0;
   [[nodiscard]] virtual Document of_pair(const std::string& prompt, const std::string& completion, bool completion_only,
                                          RecordCensus& census) const = 0;
+  /// Tokens of both made apart, so that none spans the border, and the end-of-text token; the prompt is trained on
+  /// unless completion_only.
+  [[nodiscard]] virtual Document of_parts(const std::string& prompt, const std::string& completion,
+                                          bool completion_only) const = 0;
   [[nodiscard]] virtual Document of_chat(const Conversation& chat, TrainedParts parts, RecordCensus& census) const = 0;
 };
 

@@ -34,7 +34,7 @@ constexpr const char* no_roles =
 constexpr std::array formless_in_pairs = {formless_in_text[0], formless_in_text[1], formless_in_text[2],
                                           formless_in_text[3], FormlessField{"system", no_roles}};
 
-enum class Shape { input_ids, pair_of_strings, pair_of_messages, messages, sharegpt, alpaca, text };
+enum class Shape { input_ids, pair_of_strings, pair_of_messages, messages, sharegpt, alpaca, text, prompted };
 
 constexpr const char* name_of(Shape shape) {
   switch (shape) {
@@ -51,6 +51,8 @@ constexpr const char* name_of(Shape shape) {
       return "Alpaca";
     case Shape::text:
       return "text";
+    case Shape::prompted:
+      return "prompt template";
   }
   return "";
 }
@@ -164,6 +166,8 @@ struct ExampleMaker::Impl {
   std::int64_t vocab_size = 0;
   std::optional<text::TokenId> eos, pad;
   Markup markup;
+  std::vector<text::TokenId> turn_ends;
+  std::optional<ChatTemplate> prompt_template;
 
   [[nodiscard]] NamedTokens named_tokens() const {
     text::SpecialTokens tokens = tokenizer->specials();
@@ -190,8 +194,21 @@ struct ExampleMaker::Impl {
 
   [[nodiscard]] Document of_chat(const Conversation& chat, RecordCensus& census) const {
     const TrainedParts parts = {.completion_only = options.completion_only_loss.value_or(chat.has_prompt),
-                                .assistant_only = options.assistant_only_loss};
+                                .assistant_only = options.assistant_only_loss,
+                                .turn_ends = turn_ends};
     return encoder->of_chat(chat, parts, census);
+  }
+
+  [[nodiscard]] Document of_prompted(const Json& record, RecordCensus& census) const {
+    for (const auto& [name, value] : record.items()) {
+      if (!value.is_null() && name != "output" && !prompt_template->mentions(name)) census.ignored_fields.add(name);
+    }
+    try {
+      return encoder->of_parts(prompt_template->render(record).text, string_of(record, "output", "the record"),
+                               options.completion_only_loss.value_or(true));
+    } catch (const Error& error) {
+      refuse_record(std::string("the prompt template refuses it: ") + error.what());
+    }
   }
 
   [[nodiscard]] Document document_of(const Json& record, Shape shape, RecordCensus& census) const {
@@ -226,6 +243,8 @@ struct ExampleMaker::Impl {
         check(formless_in_text, {options.dataset_text_field});
         require_roles("plain text has none");
         return encoder->of_text(string_of(record, options.dataset_text_field, "the record"));
+      case Shape::prompted:
+        return of_prompted(record, census);
     }
     return {};
   }
@@ -239,6 +258,11 @@ ExampleMaker::ExampleMaker(const TextOptions& text, ExampleOptions options) {
   impl->eos = token_id(tokenizer, text.eos_token, "eos_token", tokenizer.specials().eos);
   impl->pad = token_id(tokenizer, text.pad_token, "pad_token", tokenizer.specials().pad);
   if (!impl->pad) impl->pad = impl->eos;
+  for (const std::string& name : impl->options.end_of_turn) {
+    const auto id = name == "eos" ? impl->eos : token_id(tokenizer, name, "end_of_turn", std::nullopt);
+    if (id) impl->turn_ends.push_back(*id);
+  }
+  if (!impl->options.prompt_template.empty()) impl->prompt_template.emplace(impl->options.prompt_template);
   const bool is_byte = text.tokenizer == byte_tokenizer;
   impl->vocab_size = is_byte ? 0 : model_vocab_size(text.tokenizer);
   if (impl->vocab_size == 0) impl->vocab_size = tokenizer.vocab_size();
@@ -262,7 +286,8 @@ Document ExampleMaker::make(std::string record, RecordCensus& census) const {
   Json json = parse_record(std::exchange(record, {}));
   rename_fields(json, impl_->options.rename_fields);
   drop_fields(json, impl_->options.ignore_fields, census);
-  const Shape shape = shape_of(json, impl_->options.dataset_text_field);
+  const bool is_prompted = impl_->prompt_template && has_value(json, "output");
+  const Shape shape = is_prompted ? Shape::prompted : shape_of(json, impl_->options.dataset_text_field);
   Document document = impl_->document_of(json, shape, census);
   impl_->require_rows_for(document.tokens);
   census.shapes.add(name_of(shape));

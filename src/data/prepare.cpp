@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -42,18 +41,39 @@ bool has_target(PackedRow row, PackingStrategy strategy, const DocumentStore& do
   return false;
 }
 
-/// The first documents of every input, as many as its share allows.
-std::vector<std::int64_t> mixture(const std::vector<std::int64_t>& num_documents, const std::vector<double>& weights) {
+/// Documents of one input, by their numbers in all of them: [begin, end).
+struct DocumentRange {
+  std::int64_t begin = 0, end = 0;
+  [[nodiscard]] std::int64_t size() const { return end - begin; }
+};
+
+/// What is taken of every input: its slice, and of that the first documents, as many as its share allows.
+std::vector<DocumentRange> parts_of_inputs(const std::vector<std::int64_t>& num_documents,
+                                           const PrepareOptions& options) {
+  std::vector<DocumentRange> parts;
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < num_documents.size(); ++i) {
+    const InputSlice slice = options.input_slices.empty() ? InputSlice() : options.input_slices[i];
+    const auto [first, end] = slice.range_of(num_documents[i]);
+    parts.push_back({begin + first, begin + end});
+    begin += num_documents[i];
+  }
+  const std::vector<double>& weights = options.input_weights;
   double documents_per_weight = std::numeric_limits<double>::max();
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    documents_per_weight = std::min(documents_per_weight, static_cast<double>(num_documents[i]) / weights[i]);
+    documents_per_weight = std::min(documents_per_weight, static_cast<double>(parts[i].size()) / weights[i]);
   }
-  std::vector<std::int64_t> chosen;
-  std::int64_t begin = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const auto share = static_cast<std::int64_t>(std::floor(documents_per_weight * weights[i] * (1.0 + 1e-12)));
-    for (std::int64_t d = 0; d < std::min(share, num_documents[i]); ++d) chosen.push_back(begin + d);
-    begin += num_documents[i];
+    parts[i].end = parts[i].begin + std::min(share, parts[i].size());
+  }
+  return parts;
+}
+
+std::vector<std::int64_t> documents_of(const std::vector<DocumentRange>& parts) {
+  std::vector<std::int64_t> chosen;
+  for (const DocumentRange& part : parts) {
+    for (std::int64_t d = part.begin; d < part.end; ++d) chosen.push_back(d);
   }
   return chosen;
 }
@@ -177,12 +197,8 @@ PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& pro
   std::vector<SplitRows> splits;
   agree_or_drop(read.shared_part, team, [&] {
     if (summary.num_records == 0) throw_no_record(options, summary);
-    std::vector<std::int64_t> train_documents(documents.size());
-    std::iota(train_documents.begin(), train_documents.end(), std::int64_t{0});
-    if (!options.input_weights.empty()) {
-      train_documents = mixture(read.num_of_group, options.input_weights);
-      summary.num_left_out = documents.size() - std::ssize(train_documents);
-    }
+    std::vector<std::int64_t> train_documents = documents_of(parts_of_inputs(read.num_of_group, options));
+    summary.num_left_out = documents.size() - std::ssize(train_documents);
     std::vector<std::int64_t> eval_documents;
     if (options.eval_split > 0.0 && !train_documents.empty()) eval_documents = hold_back(train_documents, options);
 

@@ -77,6 +77,11 @@ void check_shares(const PrepareOptions& options) {
         fmt::format("there are {} input_weights for {} inputs", options.input_weights.size(), num_groups),
         "every --input needs one", "give --input_weight once for each --input, in their order");
   }
+  if (!options.input_slices.empty() && options.input_slices.size() != options.inputs.size()) {
+    throw_config_error(
+        fmt::format("there are {} input_slices for {} inputs", options.input_slices.size(), options.inputs.size()),
+        "every --input needs one", "give --input_slice once for each --input, in their order, and `:` for all of one");
+  }
 }
 
 }  // namespace
@@ -90,6 +95,10 @@ void check_options(const PrepareOptions& options) {
   check_lengths(options);
   check_counts(options);
   check_shares(options);
+  if (!options.example.end_of_turn.empty() && !options.example.assistant_only_loss) {
+    throw_config_error("end_of_turn has no effect by itself", "it says where turns end that are trained on alone",
+                       "give --assistant_only_loss with it");
+  }
   if (options.keep_end && options.packing_strategy != PackingStrategy::none) {
     throw_config_error("truncation_mode = keep_end is impossible with packing", "packing keeps the start of documents",
                        "leave it out, or give --packing false");

@@ -9,6 +9,7 @@
 
 #include "data/encoder.hpp"
 #include "data/shown_turns.hpp"
+#include "data/turn_ends.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::data {
@@ -91,6 +92,18 @@ class TemplateEncoder : public Encoder {
     return trained_from(std::move(tokens), begin);
   }
 
+  [[nodiscard]] Document of_parts(const std::string& prompt, const std::string& completion,
+                                  bool completion_only) const override {
+    require_eos();
+    std::vector<text::TokenId> tokens = tokenizer_.encode(prompt, plain_text_);
+    const std::size_t begin = completion_only ? tokens.size() : 0;
+    const std::vector<text::TokenId> rest = tokenizer_.encode(completion, markup_);
+    tokens.insert(tokens.end(), rest.begin(), rest.end());
+    const text::TokenId eos = *tokenizer_.id_of(tokens_.eos);
+    if (tokens.empty() || tokens.back() != eos) tokens.push_back(eos);
+    return trained_from(std::move(tokens), begin);
+  }
+
   [[nodiscard]] Document of_chat(const Conversation& chat, TrainedParts parts, RecordCensus& census) const override {
     const ChatTemplate& chat_template = template_for(chat);
     check_shown(chat, chat_template, census);
@@ -111,11 +124,14 @@ class TemplateEncoder : public Encoder {
     return std::ranges::any_of(chat.text_parts, [](const Json& parts) { return parts.is_array(); });
   }
 
+  void require_eos() const {
+    if (!tokens_.eos.empty()) return;
+    throw_config_error("the tokenizer names no token that ends a text", "records of plain text end with one",
+                       "name one with --eos_token");
+  }
+
   [[nodiscard]] std::string with_eos(const std::string& text) const {
-    if (tokens_.eos.empty()) {
-      throw_config_error("the tokenizer names no token that ends a text", "records of plain text end with one",
-                         "name one with --eos_token");
-    }
+    require_eos();
     return text.ends_with(tokens_.eos) ? text : text + tokens_.eos;
   }
 
@@ -199,10 +215,13 @@ class TemplateEncoder : public Encoder {
       begin = completion_begin(tokenizer_.encode(chat_template.render(prompt, render_options_).text, markup_),
                                encoding.ids, census);
     }
-    Document document = trained_from(std::move(encoding.ids), begin);
+    Document document = trained_from(encoding.ids, begin);
     if (parts.assistant_only) {
-      const std::vector<bool> within =
+      std::vector<bool> within =
           tokens_within(chat_template.assistant_spans(context, rendered, render_options_), encoding.offsets);
+      if (!parts.turn_ends.empty()) {
+        within = tokens_said(chat.messages, rendered, encoding, std::move(within), parts.turn_ends);
+      }
       for (std::size_t i = 0; i < within.size(); ++i) document.loss_weight[i] *= within[i] ? 1.0f : 0.0f;
       if (std::ranges::find(within, true) == within.end()) ++census.num_unmarked_chats;
     }

@@ -1,233 +1,478 @@
 // SPDX-License-Identifier: Apache-2.0
-// Axolotl's files. Its names are translated to those of TRL by a table; a few need more than another name.
+// Axolotl's files. Its names are translated to those of TRL by tables; a few need more than another name.
+
+#include "launch/axolotl.hpp"
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 #include <sstream>
-#include <string_view>
+#include <vector>
 
-#include "launch/yaml.hpp"
 #include "sft/config/values.hpp"
-#include "sft/core/nearest.hpp"
 
 namespace sft::launch {
 
 namespace {
 
-struct Meaning {
-  const char* names;  ///< separated by blanks
-  const char* to;     ///< the setting of the same value
-};
-constexpr Meaning renamed[] = {
-    {"base_model", "model_name_or_path"},  {"revision_of_model", "model_revision"},
-    {"sequence_len", "max_length"},        {"micro_batch_size", "per_device_train_batch_size"},
-    {"num_epochs", "num_train_epochs"},    {"optimizer", "optim"},
-    {"lr_scheduler", "lr_scheduler_type"}, {"dataset_prepared_path", "prepared_dir"},
-    {"val_set_size", "eval_split"},        {"context_parallel_size sequence_parallel_degree", "sp_size"},
-    {"tensor_parallel_size", "tp_size"},   {"peft_use_rslora", "use_rslora"},
+constexpr Meaning axolotl_renamed[] = {
+    {"base_model", "model_name_or_path"},
+    {"revision_of_model", "model_revision"},
+    {"sequence_len", "max_length"},
+    {"micro_batch_size", "per_device_train_batch_size"},
+    {"num_epochs", "num_train_epochs"},
+    {"dataset_prepared_path", "prepared_dir"},
+    {"context_parallel_size sequence_parallel_degree", "sp_size"},
+    {"tensor_parallel_size", "tp_size"},
+    {"expert_parallel_size", "ep_size"},
+    {"peft_use_rslora", "use_rslora"},
+    {"peft_use_dora", "use_dora"},
+    {"peft_layers_to_transform", "layers_to_transform"},
+    {"peft_init_lora_weights", "init_lora_weights"},
+    {"noisy_embedding_alpha", "neftune_noise_alpha"},
+    {"ray_num_workers", "num_processes"},
 };
 
 /// Names that mean the same to TRL, transformers or sft.
-constexpr const char* same =
-    "gradient_accumulation_steps learning_rate weight_decay max_grad_norm max_steps warmup_steps warmup_ratio "
+constexpr const char* axolotl_same =
+    "gradient_accumulation_steps learning_rate weight_decay max_grad_norm max_steps "
     "adam_beta1 "
-    "adam_beta2 adam_epsilon lora_r lora_alpha lora_dropout output_dir logging_steps save_steps save_total_limit "
-    "eval_steps "
-    "save_strategy eval_strategy seed fp16 load_in_8bit load_in_4bit gradient_checkpointing "
-    "gradient_checkpointing_kwargs dp_shard_size dp_replicate_size neftune_noise_alpha fsdp fsdp_config "
+    "adam_beta2 adam_epsilon lora_r lora_alpha lora_dropout loraplus_lr_ratio output_dir logging_steps save_steps "
+    "save_total_limit save_only_model eval_steps save_strategy eval_strategy evaluation_strategy seed fp16 "
+    "load_in_8bit "
+    "load_in_4bit gradient_checkpointing_kwargs dp_shard_size dp_replicate_size neftune_noise_alpha "
     "resume_from_checkpoint group_by_length lr_scheduler_kwargs torch_compile trust_remote_code fsdp_version "
-    "label_smoothing_factor lora_modules_to_save activation_offloading expert_parallel_size save_safetensors "
-    "include_tokens_per_second attn_implementation hub_strategy hub_revision";
+    "label_smoothing_factor lora_modules_to_save save_safetensors include_tokens_per_second attn_implementation "
+    "hub_strategy hub_revision loss_watchdog_threshold loss_watchdog_patience early_stopping_patience "
+    "load_best_model_at_end metric_for_best_model greater_is_better torch_dtype dataloader_drop_last";
 
-/// What changes neither rows nor numbers beyond rounding, or speaks of services that nothing is sent to.
-constexpr const char* harmless =
-    "model_type cls_model_config tokenizer_type processor_type is_llama_derived_model flash_attention "
-    "xformers_attention sdp_attention "
-    "eager_attention flash_optimum sample_packing_eff_est sample_packing_group_size sample_packing_bin_size "
-    "pad_to_sequence_len eval_batch_size wandb_project wandb_entity wandb_watch wandb_name wandb_log_model "
-    "wandb_run_id "
-    "wandb_mode mlflow_experiment_name mlflow_tracking_uri push_dataset_to_hub "
-    "hf_use_auth_token "
-    "local_rank debug strict ddp_timeout dataset_processes dataloader_pin_memory dataloader_num_workers "
-    "dataloader_prefetch_factor low_cpu_mem_usage flash_attn_cross_entropy flash_attn_rms_norm flash_attn_fuse_mlp "
-    "flash_attn_fuse_qkv liger_rope liger_rms_norm liger_glu_activation liger_fused_linear_cross_entropy "
-    "liger_layer_norm liger_swiglu lora_mlp_kernel lora_qkv_kernel lora_o_kernel heads_k_stride ring_attn_func "
-    "tf32 ddp_find_unused_parameters save_first_step shuffle_merged_datasets";
+constexpr const char* axolotl_harmless =
+    "model_type cls_model_config tokenizer_type processor_type is_llama_derived_model is_mistral_derived_model "
+    "is_falcon_derived_model is_qwen_derived_model flash_attention xformers_attention sdp_attention eager_attention "
+    "flex_attention flash_optimum flex_attn_compile_kwargs torch_compile_* sample_packing_* total_num_tokens "
+    "pad_to_sequence_len eval_batch_size eval_sample_packing eval_table_size eval_max_new_tokens "
+    "eval_causal_lm_metrics "
+    "wandb_* use_wandb mlflow_* use_mlflow trackio_* use_trackio swanlab_* use_swanlab use_tensorboard "
+    "push_dataset_to_hub hf_use_auth_token local_rank debug strict ddp ddp_timeout ddp_find_unused_parameters "
+    "ddp_bucket_cap_mb ddp_broadcast_buffers device_map max_memory dataset_processes dataset_num_proc dataloader_* "
+    "low_cpu_mem_usage flash_attn_cross_entropy flash_attn_rms_norm flash_attn_fuse_mlp flash_attn_fuse_qkv liger_* "
+    "cut_cross_entropy lora_mlp_kernel lora_qkv_kernel lora_o_kernel lora_embedding_kernel lora_fan_in_fan_out "
+    "lora_on_cpu heads_k_stride ring_attn_func tf32 save_first_step shuffle_merged_datasets "
+    "shuffle_before_merging_datasets remove_unused_columns tokenizer_use_fast tokenizer_legacy use_kernels "
+    "use_scattermoe use_sonicmoe experts_implementation fused_attn_kernel use_dsv4_kernels use_glm_dsa_kernels "
+    "gemma4_hybrid_attn_impl llama4_linearized_experts experimental_skip_move_to_device torchdistx_path "
+    "expert_parallel_* dsv4_fp4_grouped_mode base_model_ignore_patterns use_ray accelerator_config "
+    "fp8_enable_fsdp_float8_all_gather test_value gptq_groupsize gptq_model_v1 skip_memory_metrics "
+    "gc_steps unsloth_* pretrain_multipack_attn logging_first_step eta_min";
 
-bool names(const std::string& list, const std::string& name) {
-  std::istringstream words(list);
-  return std::any_of(std::istream_iterator<std::string>(words), {},
-                     [&](const std::string& word) { return word == name; });
+constexpr const char* no_other_adapters = "adapters are those of LoRA on weights of 16 bits or of 4 bits (nf4)";
+constexpr const char* only_next_token = "sft trains on the next token of records, and on nothing else";
+constexpr const char* all_or_adapters = "all weights are trained, or adapters and whole modules beside them";
+constexpr Impossible axolotl_impossible[] = {
+    {"rl rl_beta reward_model process_reward_model num_labels trl vllm ebft diffusion dpo_* kto_* orpo_* simpo_* "
+     "center_rewards_coefficient excess_length_strategy",
+     only_next_token, "take Axolotl for preferences and rewards, and sft for supervised fine-tuning"},
+    {"pretraining_dataset streaming streaming_multipack_buffer_size", "data are files that sft-prepare packs",
+     "name files under datasets, with type: completion for plain text"},
+    {"skip_prepare_dataset image_* freeze_mm_modules", "pictures cannot be trained on",
+     "leave it out, with records of text alone"},
+    {"qat quantization nvfp4_merge_aware use_onebitllms llmcompressor",
+     "frozen matrices of linear layers are quantized (nf4), experts are not, and nothing else is in training",
+     "leave it out"},
+    {"gptq gptq_* peft loftq", no_other_adapters, "write adapter: qlora with load_in_4bit: true, or adapter: lora"},
+    {"lisa_* relora relora_* jagged_* spectrum_*", all_or_adapters,
+     "leave it out, or write adapter: lora with lora_modules_to_save"},
+    {"lora_model_dir peft_layer_replication lora_exclude_modules loraplus_lr_embedding embedding_lr embedding_lr_scale "
+     "lr_groups",
+     "there is one rate for adapters, and one for their B matrices", "leave it out"},
+    {"use_eaft eaft_*", "the loss of a token is nll, or dft", "leave it out, or write use_dft: true"},
+    {"float16", "there is no float16 training: bf16 has the range of float32", "write bf16: true"},
+    {"min_sample_len dataset_exact_deduplication drop_system_message", "records are taken as they are",
+     "leave out such records before"},
+    {"chat_template_kwargs", "variables of a template are those of each record",
+     "write chat_template_kwargs into the records"},
+    {"tokenizer_config", "the tokenizer is that of base_model", "give sft-prepare --tokenizer FOLDER"},
+    {"use_otel_metrics use_comet", "metrics go to TensorBoard, Prometheus and the services of report_to",
+     "leave it out, or write use_tensorboard: true"},
+    {"do_bench_eval", "evaluation is the loss on held-back rows", "leave it out"},
+    {"ple_cpu_offload reinit_weights s2_attention", "nothing here does what Axolotl does with it", "leave it out"},
+};
+
+constexpr KeyTable axolotl_table{"Axolotl", axolotl_renamed, axolotl_same, axolotl_harmless, axolotl_impossible};
+
+/// Plugins that sft needs none for: their kernels and their services are its own.
+constexpr const char* needless_plugins =
+    "LigerPlugin CutCrossEntropyPlugin KernelsPlugin ExpertParallelPlugin SwanLabPlugin";
+
+/// Where the blocks of a model's language lie in transformers, alone and beside a part for pictures.
+constexpr const char* places_of_blocks[] = {"model.layers.0.", "model.language_model.layers.0.",
+                                            "language_model.model.layers.0."};
+constexpr const char* modules_of_blocks[] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                                             "self_attn.o_proj", "mlp.gate_proj",    "mlp.up_proj",
+                                             "mlp.down_proj"};
+/// Linear layers of recurrent blocks, which no model here has; PEFT passes over names that a model has not.
+constexpr const char* modules_of_recurrences = "in_proj out_proj x_proj dt_proj conv1d in_proj_qkv in_proj_z";
+
+/// Linear layers of a block for the list of their names, or for a regular expression of their paths, as PEFT takes
+/// both.
+std::string modules_of(const std::string& value) {
+  std::vector<std::string> found;
+  if (value.find_first_of("[(*\\") == std::string::npos) {
+    std::istringstream words(value);
+    for (std::string word; words >> word;) {
+      const bool has_place = word.starts_with("self_attn.") || word.starts_with("mlp.");
+      const bool is_of_none = has_name(modules_of_recurrences, word) || word.starts_with("linear_attn.") ||
+                              word.starts_with("shared_expert");
+      if (!is_of_none) found.push_back(has_place ? word.substr(word.find('.') + 1) : word);
+    }
+    return found.empty() ? value : fmt::format("{}", fmt::join(found, " "));
+  }
+  try {
+    const std::regex expression(value);
+    for (const std::string module : modules_of_blocks) {
+      const bool is_meant = std::ranges::any_of(
+          places_of_blocks, [&](const char* place) { return std::regex_match(place + module, expression); });
+      if (is_meant) found.push_back(module.substr(module.find('.') + 1));
+    }
+  } catch (const std::regex_error&) {
+    return value;
+  }
+  return found.empty() ? value : fmt::format("{}", fmt::join(found, " "));
 }
 
-bool is_off(const std::string& value) { return config::is_none(value) || config::truth_of(value) == false; }
-
-constexpr const char* messages_of_sharegpt = R"({"role":"from","content":"value"})";
-
-/// One entry of `datasets`, for the setting of that name.
-nlohmann::ordered_json dataset_of(const YAML::Node& entry, const std::string& path, ForeignFile& file) {
-  nlohmann::ordered_json dataset = nlohmann::ordered_json::object();
-  const YAML::Node mappings = entry["message_property_mappings"];
-  const bool is_sharegpt = mappings && text_of(mappings) == messages_of_sharegpt;
-  const auto refuse = [&](const YAML::Node& node, const std::string& what, const char* why, const char* what_to_do) {
-    file.refused.push_back(
-        refusal(fmt::format("sft does not take `{}` of datasets {}", what, place_of(node, path)), why, what_to_do));
-  };
-  for (const auto& item : entry) {
-    const std::string name = item.first.as<std::string>(), value = text_of(item.second);
-    const std::string shown = fmt::format("{}: {}", name, value);
-    if (name == "path" || name == "name" || name == "split") {
-      dataset[name] = value;
-    } else if (name == "data_files") {
-      dataset[name] = json_of(item.second);
-    } else if (name == "type") {
-      if (value == "completion") {
-        dataset["type"] = "completion";
-      } else if (value == "chat_template") {
-        add(file, "assistant_only_loss", "true", place_of(item.first, path));
-      } else {
-        refuse(item.first, shown, "it is a prompt written around the record, which the model here would not see",
-               "write records with messages, or a prompt and a completion, and type: chat_template");
+/// Whether the expressions, matched from the start of names, leave no part of a language model frozen.
+bool is_whole_model(const YAML::Node& expressions) {
+  const auto is_trained = [&](const std::string& name) {
+    return std::any_of(expressions.begin(), expressions.end(), [&](const YAML::Node& expression) {
+      try {
+        return std::regex_search(name, std::regex(expression.Scalar()), std::regex_constants::match_continuous);
+      } catch (const std::regex_error&) {
+        return false;
       }
-    } else if (name == "field") {
-      add(file, "dataset_text_field", value, place_of(item.first, path));
-    } else if (name == "message_property_mappings") {
-      const bool is_known = value == messages_of_sharegpt || value == R"({"role":"role","content":"content"})";
-      if (!is_known) refuse(item.first, shown, "messages have role and content, or from and value", "rename them");
-    } else if (name == "field_messages" && value == "conversations" && is_sharegpt) {  // are read as they are
-    } else if (name == "field_messages") {
-      if (value != "messages") add(file, "rename", fmt::format("{}=messages", value), place_of(item.first, path));
-    } else if (name == "roles_to_train") {
-      if (value != "assistant") refuse(item.first, shown, "trained on are the assistant's turns", "leave it out");
-    } else if (name == "train_on_eos") {
-      if (value != "turn")
-        refuse(item.first, shown, "the end of each of the assistant's turns is trained on", "leave it out");
-    } else if (name != "ds_type" && name != "trust_remote_code" && !is_off(value)) {
-      refuse(item.first, shown, "records have the shapes of `sft-prepare --help`", "leave it out, or give --rename");
-    }
-  }
-  return dataset;
-}
-
-void add_datasets(const YAML::Node& list, const char* setting, const std::string& place, const std::string& path,
-                  ForeignFile& file) {
-  nlohmann::ordered_json datasets = nlohmann::ordered_json::array();
-  for (const YAML::Node& entry : list) datasets.push_back(dataset_of(entry, path, file));
-  add(file, setting, datasets.dump(), place);
-}
-
-/// Names whose value has to be looked at. Whether it was one.
-bool add_special(const std::string& name, const YAML::Node& node, const std::string& place, const std::string& path,
-                 ForeignFile& file) {
-  const std::string value = text_of(node);
-  const auto refuse_unless = [&](bool is_taken, const char* why, const char* what_to_do) {
-    if (!is_taken)
-      file.refused.push_back(
-          refusal(fmt::format("sft does not take `{}: {}` {}", name, value, place), why, what_to_do));
-    return true;
+    });
   };
-  if (name == "datasets" || name == "test_datasets") {
-    if (node.IsSequence()) add_datasets(node, name.c_str(), place, path, file);
-    return true;
-  }
-  if (name == "adapter") {
-    if (value == "lora" || value == "qlora") add(file, "use_peft", "true", place);
-    return refuse_unless(value == "lora" || value == "qlora" || is_off(value), "adapters are those of LoRA",
-                         "write adapter: lora, or leave it out");
-  }
-  if (name == "bf16") {
-    add(file, name, value == "auto" || value == "full" ? "true" : value, place);
-    return refuse_unless(value != "full", "weights of bf16 alone have another name",
-                         "write train.precision = pure_bf16");
-  }
-  if (name == "sample_packing") {
-    add(file, "packing", value, place);
-    if (config::truth_of(value) == true) {
-      file.notes.push_back(
-          fmt::format("sample_packing {}: rows are packed as TRL does it (bfd): other documents stand "
-                      "in a row than with Axolotl; longer ones are cut, not dropped",
-                      place));
-    }
-    return true;
-  }
-  if (name == "eval_sample_packing") return true;
-  if (name == "use_dft") {
-    if (config::truth_of(value) == true) add(file, "loss_type", "dft", place);
-    return true;
-  }
-  if (name == "hub_model_id") {  // by itself says that it is sent
-    if (!is_off(value)) add(file, name, value, place);
-    if (!is_off(value)) add(file, "push_to_hub", "true", place);
-    return true;
-  }
-  if (name == "lora_target_linear") {
-    if (!is_off(value)) add(file, "lora_target_modules", "all-linear", place);
-    return true;
-  }
-  if (name == "lora_target_modules" || name == "lora_target_parameters") {
-    if (!is_off(value)) add(file, name, value, place);
-    return true;
-  }
-  if (name == "deepspeed") {
-    if (!is_off(value)) add_deepspeed_file(value, path, file);
-    return true;
-  }
-  if (name == "plugins" || name == "chat_template") {
-    const bool is_own = value == "tokenizer_default" || value.find("liger") != std::string::npos;
-    return refuse_unless(is_own || is_off(value), "templates and kernels are the model's and sft's own",
-                         "leave it out; --chat_template_path FILE gives a template");
-  }
-  if (name == "train_on_inputs") {
-    return refuse_unless(is_off(value), "prompts are no targets where there is a completion",
-                         "leave it out, or give --completion_only_loss false");
-  }
-  if (name == "fsdp_config" && node.IsMap()) {
-    YAML::Node block;
-    block[name] = node;
-    add_flat(block, path, file);
-    return true;
-  }
-  if (name == "evals_per_epoch" || name == "saves_per_epoch") {
-    if (is_off(value) || value == "0") return true;
-    const char* const strategy = name == "evals_per_epoch" ? "eval_strategy" : "save_strategy";
-    if (value == "1") add(file, strategy, "epoch", place);
-    return refuse_unless(value == "1", "only steps, or once an epoch, can be asked for",
-                         "write eval_steps or save_steps; below 1 they are shares of the run");
-  }
-  return false;
+  return is_trained("lm_head.weight") && is_trained("model.language_model.embed_tokens.weight") &&
+         is_trained("model.language_model.norm.weight") &&
+         is_trained("model.language_model.layers.0.self_attn.q_proj.weight");
 }
 
-void add_setting(const std::string& name, const YAML::Node& key, const YAML::Node& node, const std::string& path,
-                 ForeignFile& file) {
-  const std::string place = place_of(key, path);
-  if (add_special(name, node, place, path, file)) return;
-  const std::string value = text_of(node);
-  for (const Meaning& meaning : renamed) {
-    if (names(meaning.names, name)) {
-      if (!is_off(value)) add(file, meaning.to, value, place);
-      return;
+/// Reads the names of one file.
+class AxolotlReader {
+ public:
+  AxolotlReader(const YAML::Node& map, const std::string& path, ForeignFile& file)
+      : map_(map), path_(path), file_(file) {}
+
+  void read() {
+    for (const Entry& entry : entries_of(map_, path_)) {
+      if (entry.name == "datasets" || entry.name == "test_datasets" || entry.name == "eot_tokens") continue;
+      if (add_precision(entry) || add_adapters(entry) || add_schedule(entry) || add_tokens(entry) || add_rest(entry)) {
+        continue;
+      }
+      if (!add_by_table(axolotl_table, entry, file_)) refuse_unknown(axolotl_table, entry, file_);
     }
+    add_axolotl_data(map_, path_, file_);
+    add_reports();
+    add_defaults();
+    drop_repeated(file_);
   }
-  if (names(same, name)) {
-    if (!config::is_none(value) || value == "false") add(file, name, value, place);
-    return;
+
+ private:
+  [[nodiscard]] std::string value_of(const char* name) const {
+    const YAML::Node node = map_[name];
+    return node ? text_of(node) : "none";
   }
-  if (names(harmless, name) || is_off(value) || (node.size() == 0 && !node.IsScalar())) return;
-  std::vector<std::string> known;
-  std::istringstream words(fmt::format("{} {}", same, harmless));
-  for (std::string word; words >> word;) known.push_back(word);
-  for (const Meaning& meaning : renamed) known.emplace_back(meaning.names);
-  const std::string guess = nearest(name, known);
-  file.refused.push_back(refusal(
-      fmt::format("sft does not take `{}: {}` {}", name, value, place), "nothing here does what Axolotl does with it",
-      guess.empty() ? "leave it out" : fmt::format("leave it out; or did you mean {}?", guess)));
-}
+  [[nodiscard]] bool is_on(const char* name) const {
+    const std::string value = value_of(name);
+    return !config::is_none(value) && config::truth_of(value) != false;
+  }
+  [[nodiscard]] double number_of(const char* name, double otherwise) const {
+    double number = otherwise;
+    try {
+      if (is_on(name)) config::read(value_of(name), number);
+    } catch (const std::invalid_argument&) {  // is refused under its own name
+    }
+    return number;
+  }
+  [[nodiscard]] bool evaluates() const {
+    return number_of("val_set_size", 0.0) > 0.0 || (map_["test_datasets"] && map_["test_datasets"].size() > 0);
+  }
+  void add_as(const Entry& entry, const char* name, const std::string& value) { add(file_, name, value, entry.place); }
+  /// Adds the setting where the entry is on; true.
+  bool add_where_on(const Entry& entry, const char* name, const std::string& value) {
+    if (!is_off(entry)) add_as(entry, name, value);
+    return true;
+  }
+  bool refuse_unless(bool is_taken, const Entry& entry, const char* why, const char* what_to_do) {
+    if (!is_taken) refuse(entry, why, what_to_do, file_);
+    return true;
+  }
+  /// Refuses it where the model has experts.
+  void refuse_experts(const Entry& entry, const char* why) {
+    ForeignFile refused;
+    refuse(entry, why, "leave it out", refused);
+    file_.refused_experts.push_back(refused.refused.front());
+  }
+  bool note(const Entry& entry, const char* what) {
+    if (!is_off(entry)) file_.notes.push_back(fmt::format("{} {}: {}", entry.name, entry.place, what));
+    return true;
+  }
+
+  bool add_precision(const Entry& entry) {
+    if (entry.name == "bf16") {
+      if (entry.value == "full") return add_where_on(entry, "train.precision", "pure_bf16");
+      add_as(entry, "bf16", entry.value == "auto" ? "true" : entry.value);
+      return true;
+    }
+    if (entry.name == "bfloat16") return add_where_on(entry, "bf16", "true");
+    if (entry.name == "fp8") return add_where_on(entry, "train.fp8", "tensorwise");
+    if (entry.name == "gradient_checkpointing") {
+      const YAML::Node block = map_["fsdp_config"];
+      const bool is_said = block && block.IsMap() && is_off(entry) &&
+                           (block["activation_checkpointing"] || block["fsdp_activation_checkpointing"]);
+      if (is_said) return true;
+      const bool offloads = entry.value == "offload" || entry.value == "offload_disk" || entry.value == "unsloth";
+      add_as(entry, "gradient_checkpointing", offloads ? "true" : entry.value);
+      if (offloads) add_as(entry, "activation_offloading", "true");
+      return true;
+    }
+    if (entry.name == "quantize_moe_experts") {
+      if (!is_off(entry)) refuse_experts(entry, "frozen matrices of linear layers are kept in 4 bits, experts are not");
+      return true;
+    }
+    if (entry.name == "activation_offloading") return add_where_on(entry, "activation_offloading", "true");
+    if (entry.name == "tiled_mlp") return add_where_on(entry, "train.mlp_tile_tokens", "8192");
+    if (entry.name == "model_quantization_config") {  // gpt-oss, whose weights are published in 4 bits
+      const YAML::Node kwargs = map_["model_quantization_config_kwargs"];
+      const bool is_undone =
+          kwargs && kwargs.IsMap() && kwargs["dequantize"] && text_of(kwargs["dequantize"]) == "true";
+      return refuse_unless(is_off(entry) || is_undone, entry, no_other_adapters,
+                           "write model_quantization_config_kwargs with dequantize: true");
+    }
+    return entry.name == "model_quantization_config_kwargs";
+  }
+
+  bool add_adapters(const Entry& entry) {
+    if (entry.name == "adapter") {
+      const bool is_lora = entry.value == "lora" || entry.value == "qlora";
+      if (is_lora) add_as(entry, "use_peft", "true");
+      return refuse_unless(is_lora || is_off(entry), entry, no_other_adapters, "write adapter: lora, or leave it out");
+    }
+    if (entry.name == "unfrozen_parameters") {
+      return refuse_unless(is_off(entry) || is_whole_model(entry.node), entry, all_or_adapters,
+                           "leave it out, or write adapter: lora with lora_modules_to_save");
+    }
+    if (entry.name == "lora_target_linear") return add_where_on(entry, "lora_target_modules", "all-linear");
+    if (entry.name == "lora_target_modules" || entry.name == "lora_target_parameters") {
+      const bool is_covered = entry.name == "lora_target_modules" && is_on("lora_target_linear");
+      if (entry.name == "lora_target_modules" && entry.value.find("shared_expert") != std::string::npos) {
+        refuse_experts(entry, "layers are named for a whole block, not for its shared expert alone");
+      }
+      return is_covered || add_where_on(entry, entry.name.c_str(), modules_of(entry.value));
+    }
+    if (entry.name == "bnb_config_kwargs" && entry.node.IsMap()) {
+      for (Entry& item : entries_of(entry.node, path_)) {
+        const bool is_taken = has_name("bnb_4bit_use_double_quant bnb_4bit_quant_type", item.name);
+        if (is_taken) add(file_, item.name, item.value, item.place);
+        refuse_unless(is_taken || is_off(item), item, "matrices in 4 bits have a code and scales", "leave it out");
+      }
+      return true;
+    }
+    return false;
+  }
+
+  bool add_schedule(const Entry& entry) {
+    if (entry.name == "optimizer") {
+      const bool is_of_torchao = entry.value == "adamw_torch_8bit" || entry.value == "ao_adamw_8bit";
+      const bool is_of_4_bits = entry.value == "adamw_torch_4bit" || entry.value == "ao_adamw_4bit";
+      if (!is_off(entry)) add_as(entry, "optim", is_of_torchao || is_of_4_bits ? "adamw_8bit" : entry.value);
+      if (is_of_4_bits) {
+        note(entry, "moments are kept in 8 bits, because there are none in 4: 2 bytes for each trained weight, not 1");
+      }
+      if (is_of_torchao) note(entry, "moments are kept in 8 bits as bitsandbytes rounds them, not as torchao does");
+      return true;
+    }
+    if (entry.name == "lr_scheduler") {
+      const bool has_least = is_on("cosine_min_lr_ratio") && entry.value == "cosine";
+      if (!is_off(entry)) add_as(entry, "lr_scheduler_type", has_least ? "cosine_with_min_lr" : entry.value);
+      if (has_least) {
+        add_as(entry, "lr_scheduler_kwargs", fmt::format(R"({{"min_lr_rate": {}}})", value_of("cosine_min_lr_ratio")));
+      }
+      return true;
+    }
+    if (entry.name == "cosine_min_lr_ratio") return true;
+    if (entry.name == "lr_quadratic_warmup" || entry.name == "cosine_constant_lr_ratio") {  // of the cosine alone
+      const bool has_effect = number_of(entry.name.c_str(), 1.0) > 0.0 && value_of("lr_scheduler") == "cosine";
+      return refuse_unless(is_off(entry) || !has_effect, entry,
+                           "the warm-up is a line, and the cosine falls to the end",
+                           "leave it out, or write lr_scheduler_kwargs");
+    }
+    if (entry.name == "warmup_steps" || entry.name == "warmup_ratio") {
+      if (value_of("lr_scheduler") == "constant") return true;  // which has no warm-up there, either
+      if (!config::is_none(entry.value)) add_as(entry, entry.name.c_str(), entry.value);
+      return true;
+    }
+    if (entry.name == "evals_per_epoch" || entry.name == "saves_per_epoch") {
+      const bool is_save = entry.name == "saves_per_epoch";
+      const double times = number_of(entry.name.c_str(), 0.0) * number_of("num_epochs", 1.0);
+      const bool counts = times > 1.0 && (is_save || evaluates());
+      if (counts) add_as(entry, is_save ? "save_steps" : "eval_steps", fmt::format("{}", 1.0 / times));
+      return true;
+    }
+    if (entry.name == "batch_size") {  // of all micro-batches, where their number is not given
+      const double steps = number_of("batch_size", 0.0) / number_of("micro_batch_size", 1.0);
+      if (is_on("gradient_accumulation_steps") || is_off(entry)) return true;
+      add_as(entry, "gradient_accumulation_steps", fmt::format("{}", std::max(1, static_cast<int>(steps))));
+      return true;
+    }
+    if (entry.name == "optim_args" && entry.node.IsMap() && entry.node.size() == 1 &&
+        entry.node["bf16_stochastic_round"]) {
+      return note(entry, "weights are updated in float32, which needs no such rounding");
+    }
+    if (entry.name == "do_causal_lm_eval") {
+      return note(entry, "evaluation is the loss on held-back rows, whose exponential is the perplexity");
+    }
+    if (entry.name == "curriculum_sampling") return add_where_on(entry, "data.shuffle", "false");
+    if (entry.name == "auto_resume_from_checkpoints") return add_where_on(entry, "resume_from_checkpoint", "auto");
+    if (entry.name == "val_set_size") {
+      if (number_of("val_set_size", 0.0) > 0.0) add_as(entry, "eval_split", entry.value);
+      return true;
+    }
+    if (entry.name == "use_dft") return add_where_on(entry, "loss_type", "dft");
+    return false;
+  }
+
+  bool add_tokens(const Entry& entry) {
+    if (entry.name == "special_tokens" || (entry.name == "tokens" && entry.node.IsMap())) {
+      for (const Entry& token : entries_of(entry.node, path_)) {
+        if (token.name == "eos_token" && !is_off(token)) add(file_, "eos_token", token.value, token.place);
+        if (token.name == "pad_token" && !is_off(token)) add(file_, "known_pad_token", token.value, token.place);
+        if (token.name == "bos_token" || token.name == "unk_token") note(token, "the tokenizer's own is taken");
+        if (token.name == "additional_special_tokens" && !is_off(token)) {
+          refuse(token, "the vocabulary is that of the model", "take a model that has them", file_);
+        }
+      }
+      return true;
+    }
+    if (entry.name == "tokens" || entry.name == "added_tokens_overrides") {
+      return refuse_unless(is_off(entry), entry, "the vocabulary is that of the model", "take a model that has them");
+    }
+    if (entry.name == "resize_token_embeddings_to_32x") return note(entry, "the embedding keeps its rows");
+    if (entry.name == "tokenizer_use_mistral_common") {
+      return note(entry, "tokens are those of the folder's tokenizer.json, and conversations those of its template");
+    }
+    if (entry.name == "chat_template") {
+      const YAML::Node jinja = map_["chat_template_jinja"];
+      const bool is_own = is_off(entry) || entry.value.starts_with("tokenizer_default");
+      if (entry.value == "jinja" && jinja && text_of(jinja).find('{') == std::string::npos) {
+        add_as(entry, "chat_template_path", text_of(jinja));
+      } else if (entry.value == "jinja") {
+        refuse(entry, "a template is a file", "write it into one, and name it under chat_template_jinja", file_);
+      } else if (!is_own) {
+        file_.notes.push_back(note_on_template(entry));
+      }
+      return true;
+    }
+    return entry.name == "chat_template_jinja" || entry.name == "train_on_inputs";
+  }
+
+  bool add_rest(const Entry& entry) {
+    if (entry.name == "sample_packing") {
+      add_as(entry, "packing", is_off(entry) ? "false" : "true");
+      return note(entry,
+                  "rows are packed as TRL does it (bfd): other documents stand in a row than with Axolotl; longer ones "
+                  "are cut, not dropped");
+    }
+    if (entry.name == "hub_model_id") {  // by itself says that it is sent
+      add_where_on(entry, "hub_model_id", entry.value);
+      return add_where_on(entry, "push_to_hub", "true");
+    }
+    if (entry.name == "fsdp") {  // the words, unless the block says it
+      const YAML::Node block = map_["fsdp_config"];
+      const bool is_said = block && block.IsMap() && (block["fsdp_sharding_strategy"] || block["sharding_strategy"]);
+      return is_said || add_where_on(entry, "fsdp", entry.value);
+    }
+    if (entry.name == "deepspeed") {
+      if (!is_off(entry)) add_deepspeed_file(entry.value, path_, file_);
+      return true;
+    }
+    if (entry.name == "fsdp_config" && entry.node.IsMap()) {
+      ForeignFile block;  // of its own, because it says nothing of how rows are shared
+      add_flat(entry.node, path_, block);
+      const bool checkpoints = is_on("gradient_checkpointing");
+      std::erase_if(block.settings, [&](const auto& setting) {  // what the file says by another name as well
+        const std::string& name = setting.option.name;
+        return name.ends_with("final_state_dict_type") || (checkpoints && name.ends_with("activation_checkpointing"));
+      });
+      file_.settings.insert(file_.settings.end(), block.settings.begin(), block.settings.end());
+      file_.refused.insert(file_.refused.end(), block.refused.begin(), block.refused.end());
+      return true;
+    }
+    if (entry.name == "plugins") {
+      for (const YAML::Node& plugin : entry.node) {
+        const std::string name = plugin.Scalar();
+        if (has_name(needless_plugins, name.substr(name.rfind('.') + 1))) continue;
+        refuse({"plugins", plugin, name, place_of(plugin, path_)}, "sft has no plugins", "leave it out", file_);
+      }
+      return true;
+    }
+    if (entry.name == "model_config" && entry.node.IsMap()) {
+      for (const Entry& item : entries_of(entry.node, path_)) {
+        const bool is_taken = has_name("output_router_logits router_aux_loss_coef", item.name);
+        if (is_taken) add(file_, item.name, item.value, item.place);
+        refuse_unless(is_taken, item, "the model is what its config.json says", "change it there");
+      }
+      return true;
+    }
+    if (entry.name == "model_type" && entry.value.find("Classification") != std::string::npos) {
+      return refuse_unless(false, entry, only_next_token, "take a causal language model");
+    }
+    return false;
+  }
+
+  /// Services that metrics are sent to.
+  void add_reports() {
+    std::set<std::string> services;
+    const bool is_wandb_off = map_["use_wandb"] && !is_on("use_wandb");
+    if (is_on("wandb_project") && !is_wandb_off && value_of("wandb_mode") != "disabled") services.insert("wandb");
+    if (is_on("use_mlflow") || is_on("mlflow_tracking_uri")) services.insert("mlflow");
+    if (is_on("use_trackio") || is_on("trackio_project_name")) services.insert("trackio");
+    if (is_on("use_swanlab")) services.insert("swanlab");
+    if (is_on("use_tensorboard")) services.insert("tensorboard");
+    if (!services.empty()) add(file_, "report_to", fmt::format("{}", fmt::join(services, " ")), "in " + path_);
+  }
+
+  void add_defaults() {
+    const auto set = [&](const char* name, const char* value) {
+      add_default(axolotl_table.program, name, value, file_);
+    };
+    const auto is_given = [&](const char* name) {
+      return std::ranges::any_of(file_.settings, [&](const auto& setting) { return setting.option.name == name; });
+    };
+    set("max_length", "512");
+    set("per_device_train_batch_size", "1");
+    set("num_train_epochs", "1");
+    set("lr_scheduler_type", "cosine");
+    if (is_on("adapter")) set("lora_dropout", "0");
+    if (is_on("adapter") && is_on("load_in_4bit")) set("bnb_4bit_use_double_quant", "true");
+    if (!is_given("warmup_steps") && value_of("lr_scheduler") != "constant") set("warmup_ratio", "0.03");
+    if (is_given("activation_offloading")) {  // on cores, whose memory is that of the activations
+      add_default(axolotl_table.program, "offload_folder", fmt::format("{}/offload", value_of("output_dir")), file_);
+    }
+    if (is_on("early_stopping_patience") && evaluates()) set("metric_for_best_model", "loss");
+    if (!is_given("save_steps")) set("save_strategy", "epoch");
+    if (evaluates() && !is_given("eval_steps") && !is_given("evaluation_strategy")) set("eval_strategy", "epoch");
+  }
+
+  const YAML::Node& map_;
+  const std::string& path_;
+  ForeignFile& file_;
+};
 
 }  // namespace
 
 void add_axolotl(const YAML::Node& map, const std::string& path, ForeignFile& file) {
-  for (const auto& entry : map) add_setting(entry.first.as<std::string>(), entry.first, entry.second, path, file);
+  AxolotlReader(map, path, file).read();
 }
 
 }  // namespace sft::launch

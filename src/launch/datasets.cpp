@@ -114,6 +114,40 @@ std::string list(const std::vector<Item>& items, const Text& text) {
 
 }  // namespace
 
+void take_slice(Dataset& dataset) {
+  const std::size_t bracket = dataset.split.find('[');
+  if (bracket == std::string::npos || !dataset.split.ends_with(']')) return;
+  dataset.slice = dataset.split.substr(bracket + 1, dataset.split.size() - bracket - 2);
+  dataset.split.erase(bracket);
+}
+
+InputFiles find_inputs(const std::vector<Dataset>& datasets, std::optional<std::int64_t> max_samples,
+                       const ChoiceOptions& options, bool is_optional) {
+  InputFiles inputs;
+  bool has_slice = false;
+  for (const Dataset& dataset : datasets) {
+    if (max_samples && !dataset.slice.empty()) {
+      throw_config_error(fmt::format("max_samples = {} is given, and {} has the split {}[{}]", *max_samples,
+                                     dataset.name, dataset.split, dataset.slice),
+                         "both say which records are taken", "leave one out");
+    }
+    const std::string slice = max_samples ? fmt::format(":{}", *max_samples) : dataset.slice;
+    FoundFiles found = find_files(dataset, options, is_optional);
+    const std::vector<std::string>& files = found.files;
+    std::ranges::move(found.left_out, std::back_inserter(inputs.left_out));
+    if (!slice.empty() && files.size() > 1) {
+      throw_config_error(fmt::format("a part of {} is asked for, [{}]", dataset.name, slice),
+                         fmt::format("it has {} files, and sft-prepare takes a part of each input", files.size()),
+                         "name one of them with --data_files, or make one file of them");
+    }
+    has_slice = has_slice || !slice.empty();
+    inputs.files.insert(inputs.files.end(), files.begin(), files.end());
+    inputs.slices.insert(inputs.slices.end(), files.size(), slice.empty() ? ":" : slice);
+  }
+  if (!has_slice) inputs.slices.clear();
+  return inputs;
+}
+
 FoundFiles find_files(const Dataset& dataset, const ChoiceOptions& options, bool is_optional) {
   refuse_slice(dataset.split, options);
   const Reader reader = reader_of(dataset.name);

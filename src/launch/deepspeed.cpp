@@ -35,6 +35,7 @@ const std::map<std::string, const char*, std::less<>> meanings{
     {"zero_optimization.offload_param.nvme_path", "offload_param_nvme_path"},
     {"zero_optimization.stage3_gather_16bit_weights_on_model_save", "zero3_save_16bit_model"},
     {"zero_optimization.stage3_gather_fp16_weights_on_model_save", "zero3_save_16bit_model"},
+    {"zero_optimization.gather_16bit_weights_on_model_save", "zero3_save_16bit_model"},
     {"optimizer.type", "optim"},
     {"optimizer.params.lr", "learning_rate"},
     {"optimizer.params.eps", "adam_epsilon"},
@@ -92,6 +93,7 @@ constexpr std::string_view no_effect[] = {"zero_optimization.overlap_comm",
                                           "checkpoint.*",
                                           "fp16.*",
                                           "bf16.*",
+                                          "monitor_config.*",
                                           "checkpointing.*"};
 
 bool has_no_effect(const std::string& name) {

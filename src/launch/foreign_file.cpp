@@ -30,6 +30,8 @@ ForeignFile read_foreign_file(const std::string& path) {
   ForeignFile file;
   if (has_any(map, {"base_model"})) {
     add_axolotl(map, path, file);
+  } else if (has_any(map, {"finetuning_type", "stage", "cutoff_len", "dist_config"})) {
+    add_llama_factory(map, path, file);
   } else if (has_any(map, {"zero_optimization", "train_micro_batch_size_per_gpu"})) {
     add_deepspeed(map, path, file);
   } else {

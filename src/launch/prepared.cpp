@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "launch/environment.hpp"
 #include "sft/core/error.hpp"
@@ -65,15 +66,18 @@ std::string cache_of_rows(const std::string& cache) {
   return variable("HOME") + "/.cache/sft/prepared";
 }
 
-Prepared plan_preparation(const std::vector<std::string>& inputs, const std::map<std::string, std::string>& options,
+Prepared plan_preparation(const InputFiles& inputs, const std::map<std::string, std::string>& options,
                           const std::string& tokenizer_folder, const std::string& program, const std::string& cache) {
   Prepared prepared;
   io::ContentHash hash;
   hash.add(std::string(version()));
   add_identity(hash, program);
-  for (const std::string& input : inputs) {
-    add_identity(hash, input);
-    prepared.words.insert(prepared.words.end(), {"--input", input});
+  for (std::size_t i = 0; i < inputs.files.size(); ++i) {
+    add_identity(hash, inputs.files[i]);
+    prepared.words.insert(prepared.words.end(), {"--input", inputs.files[i]});
+    if (inputs.slices.empty()) continue;
+    hash.add(fmt::format("input_slice={}", inputs.slices[i]));
+    prepared.words.push_back(fmt::format("--input_slice={}", inputs.slices[i]));
   }
   for (const auto& [name, value] : options) {
     const bool changes_rows = name != "num_threads" && name != "preview" && name != "stats";
@@ -94,6 +98,12 @@ Prepared plan_preparation(const std::vector<std::string>& inputs, const std::map
   std::error_code ignored;
   prepared.is_there = fs::exists(fs::path(prepared.folder) / mark, ignored);
   return prepared;
+}
+
+bool has_token(const std::string& folder, const std::string& token) {
+  std::error_code ignored;
+  const std::string file = (fs::path(folder) / "tokenizer.json").string();
+  return fs::exists(file, ignored) && io::read_file(file).find(nlohmann::json(token).dump()) != std::string::npos;
 }
 
 void mark_prepared(const Prepared& prepared) {

@@ -61,6 +61,7 @@ Dataset dataset_of(const nlohmann::ordered_json& entry, const PlacedOption& sett
       dataset.config = text;
     } else if (name == "split") {
       dataset.split = text;
+      take_slice(dataset);
     } else if (name == "data_dir") {
       dataset.data_dir = text;
     } else if (name == "data_files") {
@@ -306,8 +307,15 @@ class Sorter {
       if (!config::is_none(value)) only_dataset().config = value;
     } else if (name == "dataset_train_split" || name == "split") {
       only_dataset().split = value;
+      take_slice(only_dataset());
     } else if (name == "data_dir") {
       if (!config::is_none(value)) only_dataset().data_dir = value;
+    } else if (name == "max_samples") {
+      std::optional<int> count;
+      read_count(setting, count);
+      request_.max_samples = count;
+    } else if (name == "known_pad_token") {
+      request_.known_pad_token = value;
     } else if (name == "dataset_test_split") {
       request_.test_split = value;
     } else if (name == "data_files" || name == "train_file" || name == "input") {
@@ -443,6 +451,13 @@ std::int64_t rows_of_step(const Request& request, const config::Config& config, 
       std::max(1, given("sp_size", config.parallel.sp_size) * given("tp_size", config.parallel.tp_size));
   return config.train.per_device_train_batch_size * config.train.gradient_accumulation_steps *
          std::max(1, num_ranks / of_a_row);
+}
+
+bool names_data(const std::vector<PlacedOption>& settings) {
+  static const std::set<std::string> names{"datasets",   "dataset_name", "dataset_path",     "dataset", "data_files",
+                                           "train_file", "train_files",  "data.train_files", "input"};
+  return std::ranges::any_of(settings,
+                             [&](const PlacedOption& setting) { return names.contains(setting.option.name); });
 }
 
 std::vector<PlacedOption> settings_of_run(const std::vector<PlacedOption>& settings, int num_ranks) {

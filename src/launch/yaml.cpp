@@ -24,7 +24,7 @@ YAML::Node load_map(const std::string& path) {
   }
   if (!node.IsMap()) {
     throw_config_error(fmt::format("{} says nothing", path), "it is no map of names and values",
-                       "give a file of Accelerate, DeepSpeed, TRL or Axolotl");
+                       "give a file of Accelerate, DeepSpeed, TRL, Axolotl or LLaMA-Factory");
   }
   return node;
 }

@@ -44,4 +44,7 @@ void add_flat(const YAML::Node& map, const std::string& path, ForeignFile& file)
 /// Adds what a file of Axolotl says.
 void add_axolotl(const YAML::Node& map, const std::string& path, ForeignFile& file);
 
+/// Adds what a file of `llamafactory-cli train` says, of either of its engines.
+void add_llama_factory(const YAML::Node& map, const std::string& path, ForeignFile& file);
+
 }  // namespace sft::launch

@@ -32,6 +32,12 @@ struct ExampleOptions {
   /// obeyed only where it is set.
   std::optional<bool> completion_only_loss = std::nullopt;
   bool assistant_only_loss = false;  ///< of conversations: train on the assistant's turns alone
+  /// With assistant_only_loss: names of tokens, "eos" for the one that ends texts. A turn is what its message says and
+  /// the one of these behind it, as with Axolotl; empty: what the template writes of it, as with TRL.
+  std::vector<std::string> end_of_turn = {};
+  /// A Jinja template that makes the prompt from the fields of records that have an `output`, which is the completion;
+  /// "": there is none. Tokens of the two are made apart.
+  std::string prompt_template = {};
   std::string dataset_text_field = "text";
   /// Fields of records that are read under another name: (theirs, ours). Before all else.
   std::vector<std::pair<std::string, std::string>> rename_fields = {};

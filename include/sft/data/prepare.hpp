@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sft/data/example.hpp"
+#include "sft/data/input_slice.hpp"
 #include "sft/data/packing.hpp"
 #include "sft/data/team.hpp"
 
@@ -29,6 +30,8 @@ struct PrepareOptions {
   /// Shares of the groups, one for each, in records: of every group so many of its first records are taken that the
   /// shares hold and one group is used up. Empty: all of all.
   std::vector<double> input_weights = {};
+  /// The part of each input that is taken, in records, before shares are. Empty: all of all.
+  std::vector<InputSlice> input_slices = {};
   std::string output;  ///< folder
   TextOptions text = {};
   ExampleOptions example = {};
@@ -73,7 +76,7 @@ struct PrepareSummary {
   std::int64_t num_without_target = 0;  ///< records that nothing is trained on within max_length, dropped ones included
   std::int64_t num_too_long = 0;        ///< records that max_length cuts, dropped ones included
   std::int64_t num_truncated = 0;       ///< documents cut at max_length
-  std::int64_t num_left_out = 0;        ///< documents that input_weights leaves out
+  std::int64_t num_left_out = 0;        ///< documents that input_weights and input_slices leave out
   std::int64_t row_length = 0;          ///< padding included: the max_length of the files
   LengthStatistics lengths;
   RecordCensus census;

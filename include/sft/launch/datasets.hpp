@@ -2,6 +2,8 @@
 #pragma once
 // From the names of data sets to the files of their records, as the library `datasets` finds them.
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,7 @@ struct Dataset {
   std::string name = {};        ///< a file, a folder, org/name in the hub cache, or empty with `data_files`
   std::string config = {};      ///< a part of it; empty: the one that its card takes for the default
   std::string split = "train";  ///< what is read
+  std::string slice = {};       ///< the part of it, A:B as `sft-prepare --input_slice` takes it; empty: all
   std::string data_dir = {};    ///< a folder in it that is the data set; empty: all of it
   std::vector<FilesOfSplit> data_files = {};  ///< files of it, or by themselves, by split; globs are expanded
 };
@@ -27,6 +30,9 @@ struct ChoiceOptions {
   const char* split = "--dataset_train_split";
   const char* config = "--dataset_config";
 };
+
+/// Takes the slice of a split that is written train[:20%] into its own member.
+void take_slice(Dataset& dataset);
 
 /// A file that looks like data and is not read.
 struct LeftOut {
@@ -51,5 +57,17 @@ struct FoundFiles {
 [[nodiscard]] std::string list_of(const std::vector<std::string>& files);
 /// "2 files: a.csv (CSV), test.jsonl (split test)", the first dozen of them.
 [[nodiscard]] std::string list_of(const std::vector<LeftOut>& left_out);
+
+/// What sft-prepare reads: files, and of each the part that is taken.
+struct InputFiles {
+  std::vector<std::string> files;
+  std::vector<std::string> slices = {};  ///< A:B of each file; empty: all of all
+  std::vector<LeftOut> left_out = {};    ///< of the same folders
+};
+
+/// The files of all data sets (find_files), of each data set at most its first `max_samples` records. Throws a
+/// configuration Error where a part is asked for of a data set of several files, or two parts of one.
+[[nodiscard]] InputFiles find_inputs(const std::vector<Dataset>& datasets, std::optional<std::int64_t> max_samples,
+                                     const ChoiceOptions& options = {}, bool is_optional = false);
 
 }  // namespace sft::launch

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The files in which users of Accelerate, DeepSpeed, TRL and Axolotl say what a run is.
+// The files in which users of Accelerate, DeepSpeed, TRL, Axolotl and LLaMA-Factory say what a run is.
 
 #include <string>
 #include <vector>
@@ -13,15 +13,18 @@ namespace sft::launch {
 struct ForeignFile {
   std::vector<config::PlacedOption> settings;  ///< without those that have no effect here
   std::vector<std::string> refused;  ///< finished messages: what of it cannot be obeyed, by this reader's own judgement
-  std::vector<std::string> notes;    ///< one line each: what is taken, but otherwise than its writer may think
+  std::vector<std::string> refused_data;     ///< the same of its data sets, which others may replace
+  std::vector<std::string> refused_experts;  ///< the same of experts, where the model has some
+  std::vector<std::string> notes;            ///< one line each: what is taken, but otherwise than its writer may think
 };
 
 /// Whether `path` ends as the files that read_foreign_file() reads: .yaml, .yml or .json.
 [[nodiscard]] bool is_foreign_file(const std::string& path);
 
-/// Reads a file of `accelerate launch` (--config_file), of DeepSpeed (JSON), of `trl sft` (--config) or of Axolotl;
-/// which of them it is follows from its keys. A DeepSpeed file that it names is read as well, beside it or from the
-/// working folder. Throws a configuration Error for what is no such file, a data Error for one that cannot be read.
+/// Reads a file of `accelerate launch` (--config_file), of DeepSpeed (JSON), of `trl sft` (--config), of Axolotl or of
+/// LLaMA-Factory; which of them it is follows from its keys. A DeepSpeed file that it names is read as well, beside it
+/// or from the working folder. Throws a configuration Error for what is no such file, a data Error for one that cannot
+/// be read.
 [[nodiscard]] ForeignFile read_foreign_file(const std::string& path);
 
 /// The file of a profile of Accelerate: `name` itself where it is a path, else NAME.yaml of `folder`, which has those

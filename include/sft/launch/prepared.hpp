@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "sft/launch/datasets.hpp"
+
 namespace sft::launch {
 
 /// One call of sft-prepare, and where its rows are kept.
@@ -20,10 +22,12 @@ struct Prepared {
 
 /// Plans the call. The fingerprint is over `options`, the place, size and time of each input file and of `program`, and
 /// over the contents of what in `tokenizer_folder` (empty: none) is no weight file. Throws a data Error.
-[[nodiscard]] Prepared plan_preparation(const std::vector<std::string>& inputs,
-                                        const std::map<std::string, std::string>& options,
+[[nodiscard]] Prepared plan_preparation(const InputFiles& inputs, const std::map<std::string, std::string>& options,
                                         const std::string& tokenizer_folder, const std::string& program,
                                         const std::string& cache);
+
+/// Whether the tokenizer of the folder of a model has a token of this text.
+[[nodiscard]] bool has_token(const std::string& folder, const std::string& token);
 
 /// Writes down that the rows are whole, and which command made them.
 void mark_prepared(const Prepared& prepared);

@@ -30,6 +30,8 @@ struct Request {
   std::vector<Dataset> train, eval;  ///< eval: named for evaluation alone
   std::optional<std::string>
       test_split;            ///< of the data sets in `train`, for evaluation; none: `test`, if there is one
+  std::optional<std::int64_t> max_samples;  ///< of each data set its first records, at most so many
+  std::string known_pad_token;              ///< fills rows where the vocabulary has it
   std::string prepared_dir;  ///< where prepared rows are kept; empty: the cache
   std::optional<int> num_processes, num_machines;
   bool is_single_process = false;          ///< whatever num_processes says (distributed_type: "NO")
@@ -44,6 +46,7 @@ struct Request {
   std::vector<std::pair<std::string, std::string>> environment;  ///< variables that are set for what is started
   std::vector<std::string> notes;                                ///< what becomes of settings that are not obeyed
   std::vector<std::string> refused;                              ///< finished messages
+  std::vector<std::string> refused_experts;                      ///< the same, of models with experts alone
 
   /// Whether any source gives the key, by this name, with its section or without.
   [[nodiscard]] bool gives(const std::string& key) const;
@@ -67,6 +70,9 @@ struct Request {
 /// left to config::parse_sources.
 void take(Request& request, const std::vector<config::PlacedOption>& source,
           const std::vector<std::string>& options_of_prepare);
+
+/// Whether any of the settings names data to train on.
+[[nodiscard]] bool names_data(const std::vector<config::PlacedOption>& settings);
 
 /// The settings of a file for a run whose `num_ranks` ranks (0: not known) somebody else has started: without those
 /// that say how processes start. Throws a configuration Error where the file asks for another number.

@@ -450,4 +450,35 @@ BOOST_AUTO_TEST_CASE(the_vocabulary_is_that_of_the_model) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(turns_that_end_with_a_token) {
+  const std::string record =
+      R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo "},
+                       {"role": "user", "content": "And"}, {"role": "assistant", "content": "No"}]})";
+  const std::string of_trl = rendered(record, {.assistant_only_loss = true});
+  BOOST_TEST(of_trl.find("assistant\n]Yo <|im_end|>\n[") != std::string::npos, of_trl);
+  const std::string of_token = rendered(record, {.assistant_only_loss = true, .end_of_turn = {"eos"}});
+  BOOST_TEST(of_token.find("assistant\n]Yo <|im_end|>[\n") != std::string::npos, of_token);
+  BOOST_TEST(of_token.ends_with("assistant\n]No<|im_end|>[\n]"), of_token);
+  const std::string of_other = rendered(record, {.assistant_only_loss = true, .end_of_turn = {"<|im_start|>"}});
+  BOOST_TEST(of_other.find("assistant\n]Yo [<|im_end|>\n]<|im_start|>[") != std::string::npos, of_other);
+}
+
+BOOST_AUTO_TEST_CASE(turns_that_call_tools) {
+  const std::string record =
+      R"({"messages": [{"role": "user", "content": "Hi"},
+                       {"role": "assistant", "content": "", "tool_calls": [{"name": "f"}]}]})";
+  const std::string all = rendered(record, {.assistant_only_loss = true, .end_of_turn = {"eos"}});
+  BOOST_TEST(all.ends_with("assistant\n][f]<|im_end|>[\n]"), all);
+}
+
+BOOST_AUTO_TEST_CASE(prompts_by_a_template) {
+  const ExampleOptions example{.prompt_template = "{{ 'Q: ' ~ q ~ (' ' ~ input if input else '') ~ '\\n' }}"};
+  BOOST_TEST(rendered(R"({"q": "one", "input": "two", "output": "three", "id": 4})", example) ==
+             "[Q: one two\n]three<|im_end|>");
+  BOOST_TEST(census.ignored_fields.by_name().at("id") == 1);
+  BOOST_TEST(rendered(R"({"q": 5, "output": "six"})", example) == "[Q: 5\n]six<|im_end|>");
+  BOOST_TEST(census.shapes.by_name().at("prompt template") == 2);
+  BOOST_CHECK_THROW(document_of(R"({"q": 5, "output": 6})", example), std::invalid_argument);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -408,4 +408,28 @@ BOOST_AUTO_TEST_CASE(steps_are_counted_by_the_table_of_rows_as_by_their_labels) 
   }
 }
 
+BOOST_AUTO_TEST_CASE(parts_of_inputs) {
+  write("a.jsonl",
+        "{\"text\": \"a1\"}\n{\"text\": \"a2\"}\n{\"text\": \"a3\"}\n{\"text\": \"a4\"}\n{\"text\": \"a5\"}\n");
+  write("b.jsonl", "{\"text\": \"b1\"}\n{\"text\": \"b2\"}\n");
+  options.inputs = {folder.file("a.jsonl"), folder.file("b.jsonl")};
+  options.input_slices = {*parse_input_slice("20%:-1"), *parse_input_slice(":1")};
+  BOOST_TEST(run().num_left_out == 3);
+  const std::multiset<std::string> documents = documents_of(open());
+  BOOST_TEST(documents.size() == 4U);
+  for (const char* text : {"a2", "a3", "a4", "b1"}) {
+    BOOST_TEST(std::ranges::any_of(documents, [&](const std::string& document) { return document.starts_with(text); }));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(slices_as_datasets_writes_them) {
+  using Range = std::pair<std::int64_t, std::int64_t>;
+  BOOST_TEST((parse_input_slice("10%:30%")->range_of(25) == Range{2, 8}));  // 2.5 and 7.5, halves to even
+  BOOST_TEST((parse_input_slice("-3:")->range_of(10) == Range{7, 10}));
+  BOOST_TEST((parse_input_slice(":99")->range_of(10) == Range{0, 10}));
+  BOOST_TEST((parse_input_slice("8:2")->range_of(10) == Range{8, 8}));
+  BOOST_TEST((parse_input_slice(":")->range_of(10) == Range{0, 10}));
+  for (const char* text : {"20%", "a:b", "1.5:", ":200%", ""}) BOOST_TEST(!parse_input_slice(text), text);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

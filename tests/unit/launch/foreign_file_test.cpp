@@ -224,52 +224,6 @@ BOOST_AUTO_TEST_CASE(mixture_of_trl) {
   BOOST_TEST(request.train[1].split == "all");
 }
 
-BOOST_AUTO_TEST_CASE(recipe_of_axolotl) {
-  const char* const text =
-      "base_model: org/name\nload_in_8bit: false\nload_in_4bit: false\nstrict: false\ndatasets:\n- path: chats.jsonl\n"
-      "  type: chat_template\n  ds_type: json\nval_set_size: 0.05\noutput_dir: ./out\nsequence_len: 4096\n"
-      "sample_packing: true\npad_to_sequence_len: true\nadapter: lora\nlora_r: 32\nlora_alpha: 16\nlora_dropout: 0.05\n"
-      "lora_target_linear: true\ngradient_accumulation_steps: 4\nmicro_batch_size: 2\nnum_epochs: 3\n"
-      "optimizer: adamw_torch\nlr_scheduler: cosine\nlearning_rate: 0.0002\nbf16: auto\ntf32: false\n"
-      "gradient_checkpointing: true\nlogging_steps: 1\nflash_attention: true\nwarmup_steps: 10\nevals_per_epoch: 1\n"
-      "saves_per_epoch: 1\nweight_decay: 0.0\nwandb_project:\nspecial_tokens:\n";
-  const launch::ForeignFile file = read_text(text);
-  const launch::Request request = request_of(file);
-  const Config config = config_of(file);
-  BOOST_TEST(request.train.front().name == "chats.jsonl");
-  BOOST_TEST(request.preparation.at("max_length") == "4096");
-  BOOST_TEST(request.preparation.at("packing") == "true");
-  BOOST_TEST(request.preparation.at("eval_split") == "0.05");
-  BOOST_TEST(request.preparation.at("assistant_only_loss") == "true");
-  BOOST_TEST(config.train.per_device_train_batch_size == 2);
-  BOOST_TEST(config.train.num_train_epochs == 3.0);
-  BOOST_TEST((config.train.eval_strategy == EvalStrategy::epoch));
-  BOOST_TEST(config.lora.lora_r == 32);
-  BOOST_TEST(config.lora.use_peft);
-  BOOST_TEST(config.lora.lora_target_modules.front() == "all-linear");
-  BOOST_TEST((config.train.precision == Precision::bf16));
-  BOOST_TEST(file.notes.size() == 1U);
-}
-
-BOOST_AUTO_TEST_CASE(records_of_sharegpt_for_axolotl) {
-  const std::string begin =
-      "base_model: m\ndatasets:\n- path: d\n  type: chat_template\n  field_messages: conversations\n";
-  const std::string mappings = "  message_property_mappings:\n    role: from\n    content: value\n";
-  BOOST_TEST(!request_of(read_text(begin + mappings)).preparation.contains("rename"));  // sft-prepare knows these
-  BOOST_TEST(request_of(read_text(begin)).preparation.at("rename") == "conversations=messages");
-}
-
-BOOST_AUTO_TEST_CASE(refusals_of_axolotl) {
-  const char* const text =
-      "base_model: m\nrl: dpo\nchat_template: chatml\ntrain_on_inputs: true\nevals_per_epoch: 4\nadapter: ia3\n"
-      "datasets:\n- path: d\n  type: alpaca\n";
-  const std::string said = refusal([&] { static_cast<void>(config_of(read_text(text))); });
-  check_says(said, "6 settings cannot be used");
-  for (const char* part : {"rl: dpo", "chatml", "train_on_inputs", "evals_per_epoch", "ia3", "alpaca"}) {
-    check_says(said, part);
-  }
-}
-
 BOOST_AUTO_TEST_CASE(files_that_say_nothing) {
   check_says(refusal([] { static_cast<void>(read_text("- a\n- b\n")); }), "no map of names and values");
   check_says(refusal([] { static_cast<void>(read_text("a: b\n c: [d\n")); }), "file.yaml:");

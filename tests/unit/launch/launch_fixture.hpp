@@ -22,9 +22,23 @@ inline launch::ForeignFile read_text(const std::string& text, const std::string&
 }
 
 inline const std::vector<std::string>& options_of_prepare() {
-  static const std::vector<std::string> names{
-      "packing", "max_length", "seed", "tokenizer", "assistant_only_loss", "eval_split", "rename", "dataset_text_field",
-      "input",   "output",     "json"};
+  static const std::vector<std::string> names{"packing",
+                                              "max_length",
+                                              "seed",
+                                              "tokenizer",
+                                              "assistant_only_loss",
+                                              "eval_split",
+                                              "rename",
+                                              "dataset_text_field",
+                                              "input",
+                                              "output",
+                                              "json",
+                                              "completion_only_loss",
+                                              "end_of_turn",
+                                              "prompt_template",
+                                              "eos_token",
+                                              "pad_token",
+                                              "chat_template_path"};
   return names;
 }
 

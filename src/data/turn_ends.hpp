@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What is trained on of a conversation where a turn is what its message says, and the token behind it that ends it.
+
+#include <span>
+#include <vector>
+
+#include "data/record.hpp"
+#include "sft/jinja/template.hpp"
+#include "sft/text/tokenizer.hpp"
+
+namespace sft::data {
+
+/// For each token of `encoding`, of the text `rendered` of `messages`, whether the assistant is trained on it as
+/// Axolotl does: what its message says, and the first of the tokens `ends` where it stands at most three tokens behind
+/// that. Of a message with tool calls what the template writes around them is trained on as well, as far as `within`,
+/// the tokens of the assistant's turns, has it.
+[[nodiscard]] std::vector<bool> tokens_said(const Json& messages, const jinja::Rendered& rendered,
+                                            const text::Encoding& encoding, std::vector<bool> within,
+                                            std::span<const text::TokenId> ends);
+
+}  // namespace sft::data

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of Axolotl.
+
+#include <boost/test/unit_test.hpp>
+
+#include "launch_fixture.hpp"
+#include "sft/config/step_shares.hpp"
+#include "support/config_error.hpp"
+
+using namespace sft;
+using namespace sft::config;
+using test::check_says;
+using test::config_of;
+using test::read_text;
+using test::refusal;
+using test::request_of;
+
+BOOST_AUTO_TEST_SUITE(axolotl)
+
+BOOST_AUTO_TEST_CASE(recipe_of_axolotl) {
+  const char* const text =
+      "base_model: org/name\nload_in_8bit: false\nload_in_4bit: false\nstrict: false\ndatasets:\n- path: chats.jsonl\n"
+      "  type: chat_template\n  ds_type: json\nval_set_size: 0.05\noutput_dir: ./out\nsequence_len: 4096\n"
+      "sample_packing: true\npad_to_sequence_len: true\nadapter: lora\nlora_r: 32\nlora_alpha: 16\nlora_dropout: 0.05\n"
+      "lora_target_linear: true\ngradient_accumulation_steps: 4\nmicro_batch_size: 2\nnum_epochs: 3\n"
+      "optimizer: adamw_torch\nlr_scheduler: cosine\nlearning_rate: 0.0002\nbf16: auto\ntf32: false\n"
+      "gradient_checkpointing: true\nlogging_steps: 1\nflash_attention: true\nwarmup_steps: 10\nevals_per_epoch: 1\n"
+      "saves_per_epoch: 1\nweight_decay: 0.0\nwandb_project:\nspecial_tokens:\n";
+  const launch::ForeignFile file = read_text(text);
+  const launch::Request request = request_of(file);
+  launch::Request shares_apart = request;
+  const StepShares shares = take_step_shares(shares_apart.training);
+  const Config config = parse_sources(shares_apart.training, {});
+  BOOST_TEST(shares.eval_steps.value_or(0.0) == 1.0 / 3.0);
+  BOOST_TEST(shares.save_steps.value_or(0.0) == 1.0 / 3.0);
+  BOOST_TEST(request.train.front().name == "chats.jsonl");
+  BOOST_TEST(request.preparation.at("max_length") == "4096");
+  BOOST_TEST(request.preparation.at("packing") == "true");
+  BOOST_TEST(request.preparation.at("eval_split") == "0.05");
+  BOOST_TEST(request.preparation.at("assistant_only_loss") == "true");
+  BOOST_TEST(config.train.per_device_train_batch_size == 2);
+  BOOST_TEST(config.train.num_train_epochs == 3.0);
+  BOOST_TEST(request.preparation.at("end_of_turn") == "eos");
+  BOOST_TEST(config.lora.lora_r == 32);
+  BOOST_TEST(config.lora.use_peft);
+  BOOST_TEST(config.lora.lora_target_modules.front() == "all-linear");
+  BOOST_TEST((config.train.precision == Precision::bf16));
+  BOOST_TEST(file.notes.size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(records_of_sharegpt_for_axolotl) {
+  const std::string begin =
+      "base_model: m\ndatasets:\n- path: d\n  type: chat_template\n  field_messages: conversations\n";
+  const std::string mappings = "  message_property_mappings:\n    role: from\n    content: value\n";
+  BOOST_TEST(!request_of(read_text(begin + mappings)).preparation.contains("rename"));  // sft-prepare knows these
+  BOOST_TEST(request_of(read_text(begin)).preparation.at("rename") == "conversations=messages");
+}
+
+BOOST_AUTO_TEST_CASE(defaults_are_those_of_axolotl) {
+  const launch::ForeignFile file = read_text(
+      "base_model: m\nlearning_rate: 1e-4\nadapter: qlora\nload_in_4bit: true\nlora_target_linear: true\ndatasets:\n- "
+      "path: d\n  type: completion\n");
+  const Config config = config_of(file);
+  BOOST_TEST(request_of(file).preparation.at("max_length") == "512");
+  BOOST_TEST(config.train.per_device_train_batch_size == 1);
+  BOOST_TEST(config.train.num_train_epochs == 1.0);
+  BOOST_TEST(config.lora.lora_dropout == 0.0);
+  BOOST_TEST(config.lora.use_bnb_nested_quant);
+  BOOST_TEST((config.checkpoint.save_strategy == SaveStrategy::epoch));
+}
+
+BOOST_AUTO_TEST_CASE(prompts_around_alpaca) {
+  const auto prompt = [](const std::string& type) {
+    return request_of(read_text("base_model: m\ndatasets:\n- path: d\n  type: " + type))
+        .preparation.at("prompt_template");
+  };
+  check_says(prompt("alpaca"), R"(paired with an input that provides further context)");
+  check_says(prompt("alpaca"),
+             R"('### Instruction:\n' ~ instruction ~ '\n\n### Input:\n' ~ input ~ '\n\n### Response:\n' if input)");
+  check_says(prompt("alpaca:chat"), R"('USER: ' ~ instruction ~ '\nASSISTANT:')");
+  const std::string own = prompt(
+      "\n    field_instruction: q\n    field_output: a\n    format: \"[INST] {instruction} {input} [/INST]\"\n"
+      "    no_input_format: \"[INST] {instruction} [/INST]\"\n    system_prompt: \"It's so.\"\n");
+  check_says(own, R"(else 'It\'s so.' %})");
+  check_says(own, R"(('[INST] ' ~ q ~ ' ' ~ input ~ ' [/INST]' if input else '[INST] ' ~ q ~ ' [/INST]'))");
+}
+
+BOOST_AUTO_TEST_CASE(tokens_that_end_turns) {
+  const launch::Request request = request_of(
+      read_text("base_model: m\neot_tokens: [<end_of_turn>]\nspecial_tokens:\n  pad_token: <pad>\n  eos_token: <eos>\n"
+                "datasets:\n- path: d\n  type: chat_template\n  split: train[:20%]\n  train_on_eos: turn\n"));
+  BOOST_TEST(request.preparation.at("end_of_turn") == "<end_of_turn>");
+  BOOST_TEST(request.preparation.at("eos_token") == "<eos>");
+  BOOST_TEST(request.known_pad_token == "<pad>");
+  BOOST_TEST(request.train.front().split == "train");
+  BOOST_TEST(request.train.front().slice == ":20%");
+}
+
+BOOST_AUTO_TEST_CASE(layers_by_regular_expressions) {
+  const char* const begin = "base_model: m\nadapter: lora\nlora_target_modules: ";
+  const auto modules = [&](const std::string& value) {
+    return config_of(read_text(begin + value)).lora.lora_target_modules;
+  };
+  const std::vector<std::string> of_attention{"q_proj", "k_proj", "v_proj", "o_proj"};
+  BOOST_TEST(modules(R"('model.language_model.layers.[\d]+.self_attn.(q|k|v|o)_proj')") == of_attention);
+  BOOST_TEST(modules("[q_proj, k_proj, v_proj, self_attn.o_proj, in_proj]") == of_attention);
+}
+
+BOOST_AUTO_TEST_CASE(what_two_names_say) {
+  const Config config = config_of(
+      read_text("base_model: m\nfsdp: [full_shard, auto_wrap]\nfsdp_config:\n  fsdp_sharding_strategy: FULL_SHARD\n"
+                "  fsdp_activation_checkpointing: true\ngradient_checkpointing: true\ncontext_parallel_size: 2\n"));
+  BOOST_TEST(config.parallel.zero_stage == 3);
+  BOOST_TEST(config.parallel.sp_size == 2);
+  BOOST_TEST((config.parallel.sp_method == SpMethod::ring));
+}
+
+BOOST_AUTO_TEST_CASE(all_refusals_of_axolotl_at_once) {
+  const char* const text =
+      "base_model: m\nrl: dpo\nadapter: ia3\nload_in_8bit: true\nqat:\n  weight_dtype: int8\nunfrozen_parameters: "
+      "[lm_head]\nplugins:\n- axolotl.integrations.liger.LigerPlugin\n- axolotl.integrations.kd.KDPlugin\n"
+      "datasets:\n- path: d\n  type: gpteacher\n  shards: 4\n";
+  const std::string said = refusal([&] { static_cast<void>(config_of(read_text(text))); });
+  check_says(said, "8 settings cannot be used");
+  for (const char* part : {"rl: dpo", "adapter: ia3", "load_in_8bit", "qat: ", "unfrozen_parameters", "KDPlugin",
+                           "datasets[].type: gpteacher", "datasets[].shards: 4"}) {
+    check_says(said, part);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(experts_in_4_bits_are_refused_of_models_with_experts) {
+  const launch::ForeignFile file = read_text("base_model: m\nquantize_moe_experts: true\n");
+  BOOST_TEST(file.refused.empty());
+  BOOST_TEST_REQUIRE(file.refused_experts.size() == 1U);
+  check_says(file.refused_experts.front(), "quantize_moe_experts: true");
+}
+
+BOOST_AUTO_TEST_CASE(data_sets_that_differ) {
+  const launch::ForeignFile file =
+      read_text("base_model: m\ndatasets:\n- path: a\n  type: alpaca\n- path: b\n  type: chat_template\n");
+  BOOST_TEST_REQUIRE(file.refused_data.size() == 1U);
+  check_says(file.refused_data.front(), "are read in two ways");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
