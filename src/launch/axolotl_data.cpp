@@ -70,11 +70,7 @@ class DataReader {
     options_.begin(place_of(entry, path_));
     for (const Entry& item : entries_of(entry, path_)) {
       if (item.name == "path" || item.name == "name" || item.name == "split") dataset[item.name] = item.value;
-      if (item.name == "data_files" && item.node.IsSequence()) {
-        dataset[item.name] = item.node.as<std::vector<std::string>>();
-      } else if (item.name == "data_files") {
-        dataset[item.name] = item.value;
-      }
+      if (item.name == "data_files") dataset[item.name] = json_of(item.node);
       if (item.name == "field" && !is_off(item)) options_.set("dataset_text_field", item.value);
       add_other(item);
     }
