@@ -92,17 +92,6 @@ void read_sizes(FileLayout& layout, ConfigFields& fields) {
   if (layout.rotary_dim % 2 != 0) fields.refuse("partial_rotary_factor", "pairs are rotated", correct_it);
 }
 
-std::vector<FileTensor> read_file_tensors(const std::string& folder) {
-  std::vector<FileTensor> tensors;
-  for (const std::string& path : find_weight_files(folder).paths) {
-    for (StoredTensor& stored : read_safetensors_header(io::RawFile::open(path))) {
-      const std::uint64_t num_bytes = stored.end - stored.begin;
-      tensors.push_back({std::move(stored.name), std::move(stored.dtype), std::move(stored.shape), num_bytes});
-    }
-  }
-  return tensors;
-}
-
 /// Layers behind those of the decoder, which predict further tokens (GLM-4.5): transformers leaves them unread.
 void carry_later_layers(FileLayout& layout, ConfigFields& fields, const std::vector<FileTensor>& files) {
   const std::int64_t num_layers = size_of(fields, "num_hidden_layers", fields.required_integer("num_hidden_layers"));
@@ -152,6 +141,17 @@ FileLayout read_file_layout(const std::string& folder) {
   const bool needs_names = is_tower_config(object) || std::ranges::any_of(rules_of(family), has_blocks) ||
                            (has_later_layers(family) && has_weights(folder));
   return parse_file_layout(object.dump(), path, needs_names ? read_file_tensors(folder) : std::vector<FileTensor>{});
+}
+
+std::vector<FileTensor> read_file_tensors(const std::string& folder) {
+  std::vector<FileTensor> tensors;
+  for (const std::string& path : find_weight_files(folder).paths) {
+    for (StoredTensor& stored : read_safetensors_header(io::RawFile::open(path))) {
+      const std::uint64_t num_bytes = stored.end - stored.begin;
+      tensors.push_back({std::move(stored.name), std::move(stored.dtype), std::move(stored.shape), num_bytes});
+    }
+  }
+  return tensors;
 }
 
 bool holds_tower_head(const std::string& folder) {

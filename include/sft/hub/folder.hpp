@@ -19,6 +19,10 @@ namespace sft::hub {
 /// Whether the folder holds a config.json.
 [[nodiscard]] bool is_model_folder(const std::string& folder);
 
+/// The dtype that transformers loads the folder's weights in with dtype = auto: that of config.json, else that of the
+/// first tensor of floats; "float32", "bfloat16" ...
+[[nodiscard]] std::string dtype_of_weights(const std::string& folder);
+
 /// Copies what belongs to a model beside config and weights and is there: tokenizer, chat template, generation
 /// settings, licence. Returns the names of the files.
 std::vector<std::string> copy_companions(const std::string& from, const std::string& to);
