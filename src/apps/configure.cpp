@@ -129,7 +129,8 @@ launch::SiteAnswers ask(const std::string& answers_file, const launch::Facts& fa
 int run(const std::vector<std::string>& arguments) {
   const std::optional<apps::ConfigureOptions> options = apps::read_configure_options(arguments);
   if (!options) return static_cast<int>(ExitStatus::done);
-  const launch::Facts facts = find_facts();
+  launch::Facts facts = find_facts();
+  facts.model = options->model;
   require_free(options->output, options->replaces);
   const launch::SiteAnswers answers = ask(options->answers, facts);
   const std::string script =

@@ -28,6 +28,8 @@ cli::Manual about_configure() {
 po::options_description describe(ConfigureOptions& options) {
   po::options_description description;
   auto add = description.add_options();
+  add("model_name_or_path", cli::path("FOLDER", &options.model),
+      "the model that is proposed: a folder, or org/name in the hub cache");
   add("answers", cli::path("FILE", &options.answers), "lines `name = answer`");
   add("force", cli::flag(&options.replaces), "replace files that are there");
   return description;

@@ -13,6 +13,7 @@ namespace sft::apps {
 struct ConfigureOptions {
   std::string output = "run.ini";  ///< the job script is beside it: run.sbatch or run.sh
   std::string answers;             ///< a file of them; empty: they come from the terminal, or standard input
+  std::string model;               ///< that is proposed; empty: none
   bool replaces = false;           ///< files that are there
 };
 

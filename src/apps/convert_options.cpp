@@ -44,6 +44,7 @@ cli::Manual about_convert() {
       "which transformers loads and lora.load_in_4bit takes as they are.",
       "Tensors go through memory in parts, so models of any size can be converted."};
   manual.operand = "/";
+  manual.operand_option = "model_name_or_path";
   manual.num_operands = 3;
   return manual;
 }

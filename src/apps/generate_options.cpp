@@ -35,6 +35,7 @@ cli::Manual about_generate() {
       "in "
       "the chat template, or after max_new_tokens. temperature, top_k and top_p mean what they mean in transformers."};
   manual.operand = "/";
+  manual.operand_option = "model_name_or_path";
   return manual;
 }
 

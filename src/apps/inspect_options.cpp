@@ -38,6 +38,7 @@ cli::Manual about_inspect() {
       "last. "
       "It only reads. A folder called status is ./status.");
   manual.operand = "/";
+  manual.operand_option = "model_name_or_path";
   manual.num_operands = 2;
   return manual;
 }

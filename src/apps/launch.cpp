@@ -104,8 +104,15 @@ launch::Request read_request(apps::LaunchOptions options) {
     take_file(launch::read_foreign_file(launch::find_profile(options.accelerate_config, profiles_folder())));
   }
   take_file(config);
-  launch::take(request, options.settings, known);
-  for (const std::string& note : request.notes) log_warning(note);
+  const launch::ForeignFile typed = launch::lay_flat(options.settings);
+  take_file(typed);
+  request.notes.insert(request.notes.end(), typed.notes.begin(), typed.notes.end());
+  std::vector<config::PlacedOption> of_user = request.passed;  // and not of a profile
+  for (std::size_t i = options.accelerate_config.empty() ? 0 : 1; i < request.training.size(); ++i) {
+    of_user.insert(of_user.end(), request.training[i].begin(), request.training[i].end());
+  }
+  const std::vector<std::string> notes = config::notes_on(of_user);
+  request.notes.insert(request.notes.end(), notes.begin(), notes.end());
   return request;
 }
 
@@ -120,9 +127,28 @@ std::map<std::string, std::string> preparation_of(const launch::Request& request
   return options;
 }
 
+/// Whether rows to evaluate on are packed: as those of training unless eval_packing says it.
+std::string packing_of_evaluation(const launch::Request& request, const std::map<std::string, std::string>& options) {
+  if (!request.eval_packing) return options.at("packing");
+  return *request.eval_packing ? "true" : "false";
+}
+
 /// What sft-prepare would refuse of its options joins the other refusals.
 void check_preparation(launch::Request& request) {
-  std::vector<std::string> all{"--input=-", "--output=-"};
+  std::map<std::string, std::string> options = preparation_of(request);
+  const std::string packing_of_training = options.at("packing");
+  const bool is_split = options.contains("eval_split") && !config::is_none(options.at("eval_split"));
+  std::set<std::string> packings{packing_of_training, packing_of_evaluation(request, options)};
+  if (is_split && packings.size() > 1) {
+    request.refused.push_back(
+        Error(ExitStatus::configuration,
+              fmt::format("sft-launch does not take eval_packing = {} with eval_split and packing = {}",
+                          packing_of_evaluation(request, options), packing_of_training),
+              "rows that are held back are packed with the others",
+              "leave eval_packing out, or name the rows to evaluate on with --eval_files")
+            .what());
+    packings = {packing_of_training};
+  }
   const auto is_taken = [&](const std::vector<std::string>& words) {
     try {
       static_cast<void>(apps::read_prepare_options(words));
@@ -133,12 +159,16 @@ void check_preparation(launch::Request& request) {
     return true;
   };
   bool are_taken = true;  // each by itself, so that all that cannot be are named
-  for (const auto& [name, value] : preparation_of(request)) {
-    const std::string word = fmt::format("--{}={}", name, value);
-    all.push_back(word);
-    are_taken = is_taken({all[0], all[1], word}) && are_taken;
+  for (const auto& [name, value] : options) {
+    are_taken = is_taken({"--input=-", "--output=-", fmt::format("--{}={}", name, value)}) && are_taken;
   }
-  if (are_taken) is_taken(all);
+  if (!are_taken) return;
+  for (const std::string& packing : packings) {
+    options["packing"] = packing;
+    std::vector<std::string> words{"--input=-", "--output=-"};
+    for (const auto& [name, value] : options) words.push_back(fmt::format("--{}={}", name, value));
+    is_taken(words);
+  }
 }
 
 /// A value of train_files or eval_files: the files of one folder.
@@ -204,6 +234,7 @@ std::vector<config::PlacedOption> plan_data(const launch::Request& request, bool
     eval_files = files_in(plan.preparations.front().folder, "eval-*.h5");
   } else if (const launch::InputFiles inputs = noted(eval_files_of(request), "evaluates", plan);
              !inputs.files.empty()) {
+    options["packing"] = packing_of_evaluation(request, options);
     eval_files = add_preparation(request, inputs, options, "train-*.h5", plan);
   }
   if (eval_files.empty()) return settings;
@@ -311,6 +342,19 @@ void set_default_targets(config::Config& config) {
   config.lora.lora_target_modules = {"q_proj", "v_proj"};
 }
 
+/// Gives `dtype = auto` the dtype of the model's weights.
+void settle_dtype(launch::Request& request, const config::Model& model) {
+  std::vector<config::Option> all;
+  for (const auto& source : request.training) {
+    for (const config::PlacedOption& placed : source) all.push_back(placed.option);
+  }
+  if (!config::is_dtype_of_model("", all, "")) return;
+  std::vector<std::string> notes;
+  const std::string dtype = apps::dtype_of_model(apps::find_start_model(model), notes);
+  request.training.back().push_back({{"dtype", dtype}, "by sft-launch"});
+  for (const std::string& note : notes) log_warning(note);
+}
+
 Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
   Plan plan;
   // 1. All refusals at once, before anything is looked for
@@ -323,10 +367,12 @@ Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
                        "give a folder with config.json and weights, or a name in the hub cache");
   }
 
+  for (const std::string& note : request.notes) log_warning(note);
   if (request.hub.is_wanted) plan.upload.emplace(request, config, options.prints);
 
   // 2. Model and data
   if (!options.prints) fetch_all(request);
+  settle_dtype(request, config.model);
   request.training.insert(request.training.begin(), plan_data(request, shares.eval_steps.has_value(), plan));
   config = config::parse_sources(request.training, {});
   if (config.lora.use_peft && !request.gives("lora_target_modules")) set_default_targets(config);

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "flat_options.hpp"
 #include "machine_here.hpp"
 #include "machines.hpp"
 #include "open_datasets.hpp"
@@ -46,7 +47,7 @@ config::Config read_config(const apps::PlanOptions& options, const std::vector<c
   std::error_code error;
   std::vector<std::string> warnings;
   config::Config config;
-  if (std::filesystem::is_directory(options.model, error)) {
+  if (options.is_model_name || std::filesystem::is_directory(options.model, error)) {
     std::vector<config::Option> all = overrides;
     all.push_back({"model.model_name_or_path", options.model});
     config = apps::parse_with_model("", all, options.model, warnings);
@@ -177,8 +178,9 @@ void require_any_mesh(const plan::PlanTask& task) {
 }
 
 int run(const std::vector<std::string>& arguments) {
-  const std::optional<apps::PlanOptions> options = apps::read_plan_options(arguments);
+  std::optional<apps::PlanOptions> options = apps::read_plan_options(arguments);
   if (!options) return static_cast<int>(ExitStatus::done);
+  options->overrides = apps::flat_options(options->overrides);
   const plan::PlanTask task = make_task(*options);
   const auto start = std::chrono::steady_clock::now();
   apps::PlanReport report{.task = task, .result = plan::search_plans(task)};

@@ -73,6 +73,18 @@ std::set<std::string> read_searched(const std::string& text) {
   return {names.begin(), names.end()};
 }
 
+/// Without an .ini file the model is the one that its key names.
+void take_model(PlanOptions& options) {
+  const auto found = std::ranges::find_if(options.overrides, [](const config::Option& option) {
+    return option.name == "model_name_or_path" || option.name == "model.model_name_or_path";
+  });
+  if (found == options.overrides.end()) return;
+  if (!found->value) config::refuse_without_value(found->name);
+  options.model = *found->value;
+  options.is_model_name = true;
+  options.overrides.erase(found);
+}
+
 void check(const PlanOptions& options) {
   if (options.model.empty()) {
     throw_config_error("no model is given", "a plan is for one",
@@ -110,6 +122,7 @@ std::optional<PlanOptions> read_plan_options(const std::vector<std::string>& arg
   if (!given) return std::nullopt;
   PlanOptions& options = values.options;
   if (given->count("operand") != 0) options.model = (*given)["operand"].as<std::string>();
+  if (options.model.empty()) take_model(options);
   if (!values.max_length.empty()) options.max_length = parse_row_length(values.max_length);
   options.searched = read_searched(values.searched);
   check(options);

@@ -15,6 +15,7 @@ namespace sft::apps {
 
 struct PlanOptions {
   std::string model;               ///< an .ini file or a model folder
+  bool is_model_name = false;      ///< it is what model.model_name_or_path may be, and no .ini file
   std::string machine;             ///< as machine_named takes it, or as ranks_of_here does
   std::string machine_file;        ///< that keeps what is measured of this machine; empty: none
   std::set<std::string> searched;  ///< as PlanTask::searched

@@ -110,8 +110,8 @@ void describe_rows(po::options_description& options) {
     ("end_of_turn", text("TOKENS"),
      "with it, a turn is what its message says and the one of these tokens behind it, as Axolotl has it; eos: the "
      "tokenizer's; unset: all that the template writes of the turn, as TRL has it")
-    ("pad_to_multiple_of", number_by_default(1),
-     "pad rows to the next multiple of N at or above max_length")
+    ("pad_to_multiple_of", po::value<std::string>()->default_value("1")->value_name("N"),
+     "pad rows to the next multiple of N at or above max_length; auto or none: 1")
     ("num_shards", number_by_default(0), "number of files; 0: as few as hold at most 1 GiB each before compression")
     ("shuffle_dataset", truth_by_default(false), "put documents in random order before packing, and rows after it")
     ("seed", number_by_default(42), "of that order, and of --eval_split")
@@ -164,6 +164,22 @@ std::int64_t max_length_of(const std::string& value) {
                        "give 2 or more, e.g. 1024");
   }
   return length;
+}
+
+/// What rows are padded to a multiple of. TRL's default, auto, pads on Trainium alone.
+std::int64_t multiple_of(const std::string& value) {
+  if (value == "auto" || config::is_none(value)) return 1;
+  std::int64_t multiple = 0;
+  try {
+    config::read(value, multiple);
+  } catch (const std::invalid_argument&) {
+    multiple = 0;
+  }
+  if (multiple < 1) {
+    throw_config_error(fmt::format("pad_to_multiple_of = {} is impossible", value),
+                       "it is a whole number from 1, auto or none", "give e.g. 64, or leave it out");
+  }
+  return multiple;
 }
 
 std::chrono::system_clock::time_point date_of(const std::string& text) {
@@ -289,7 +305,7 @@ data::PrepareOptions to_prepare_options(const po::variables_map& values) {
   options.example.rename_fields = renamed_fields_of(values);
   options.example.ignore_fields = ignored_fields_of(values);
   options.example.dataset_text_field = values["dataset_text_field"].as<std::string>();
-  options.pad_to_multiple_of = values["pad_to_multiple_of"].as<std::int64_t>();
+  options.pad_to_multiple_of = multiple_of(values["pad_to_multiple_of"].as<std::string>());
   options.num_shards = values["num_shards"].as<std::int64_t>();
   options.shuffle_dataset = values["shuffle_dataset"].as<bool>();
   options.eval_split = values["eval_split"].as<double>();

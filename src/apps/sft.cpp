@@ -25,6 +25,7 @@
 #include "check_weights.hpp"
 #include "choose_device.hpp"
 #include "compile_attention.hpp"
+#include "flat_options.hpp"
 #include "input_file.hpp"
 #include "machines.hpp"
 #include "matmul_choice.hpp"
@@ -86,7 +87,9 @@ std::string ini_of_foreign_file(const apps::SftOptions& command, int num_ranks, 
   const launch::ForeignFile file = launch::read_foreign_file(command.input_file);
   warnings.insert(warnings.end(), file.notes.begin(), file.notes.end());
   std::vector<config::PlacedOption> overrides;
-  for (const config::Option& option : command.overrides) overrides.push_back({option, "on the command line"});
+  for (const config::Option& option : apps::flat_options(command.overrides)) {
+    overrides.push_back({option, "on the command line"});
+  }
   std::vector<std::vector<config::PlacedOption>> sources{launch::settings_of_run(file.settings, num_ranks), overrides};
   shares = config::take_step_shares(sources);
   std::vector<std::string> refused = file.refused;
@@ -127,7 +130,7 @@ std::string resolve(const apps::SftOptions& command, int num_ranks) {
     config = apps::parse_with_model(text, {}, command.input_file, warnings);
   } else {
     std::string text = apps::read_input_file(command.input_file);
-    std::vector<config::Option> overrides = command.overrides;
+    std::vector<config::Option> overrides = apps::flat_options(command.overrides);
     shares = config::take_step_shares(text, overrides, command.input_file);
     config = apps::parse_with_model(text, overrides, command.input_file, warnings);
   }

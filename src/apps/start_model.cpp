@@ -107,6 +107,21 @@ void check_on_rank_0(const comm::Group& world, const Check& check) {
 
 }  // namespace
 
+std::string dtype_of_model(const StartModel& start, std::vector<std::string>& warnings) {
+  if (start.kind == StartModel::Kind::checkpoint) return "float32";
+  std::string dtype = hub::dtype_of_weights(start.folder);
+  if (dtype != "float32" && dtype != "bfloat16") {
+    throw_config_error(fmt::format("`dtype = auto` is {} for {}", dtype, start.folder),
+                       "weights are trained in float32, or in bf16 alone with train.precision = pure_bf16",
+                       "write dtype = float32, or bfloat16");
+  }
+  warnings.push_back(fmt::format("dtype = auto is {}, as in {}{}", dtype, start.folder,
+                                 dtype == "float32" ? ""
+                                                    : ": trained alone, bf16 weights lose small steps, so that TRL's "
+                                                      "default is float32"));
+  return dtype;
+}
+
 std::string checkpoint_at(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
@@ -132,11 +147,15 @@ StartModel find_start_model(const config::Model& model) {
   return {StartModel::Kind::checkpoint, checkpoint_at(folder)};
 }
 
-config::Config parse_with_model(const std::string& ini_text, const std::vector<config::Option>& overrides,
+config::Config parse_with_model(const std::string& ini_text, const std::vector<config::Option>& options,
                                 const std::string& source, std::vector<std::string>& warnings) {
-  config::Config given = config::parse(ini_text, overrides, source);
+  config::Config given = config::parse(ini_text, options, source);
   if (given.model.model_name_or_path.empty()) return given;
   const StartModel start = find_start_model(given.model);
+  std::vector<config::Option> overrides = options;
+  if (config::is_dtype_of_model(ini_text, options, source)) {
+    overrides.push_back({"dtype", dtype_of_model(start, warnings)});
+  }
   config::Config base;
   base.model = read_model(start, warnings);
   config::Config config = config::parse(ini_text, overrides, source, base);

@@ -28,6 +28,10 @@ struct StartModel {
 /// of a run its checkpoint saved last. A data Error when it is none. Not collective.
 [[nodiscard]] StartModel find_start_model(const config::Model& model);
 
+/// What `dtype = auto` means for the model: "float32" or "bfloat16", which a warning says; that of a checkpoint is
+/// float32. A configuration Error for other dtypes.
+[[nodiscard]] std::string dtype_of_model(const StartModel& start, std::vector<std::string>& warnings);
+
 /// The configuration of .ini text and overrides (config::parse), its [model] section completed by the model that
 /// model_name_or_path means. Keys given beside it must say the same: a configuration Error names one that does not. A
 /// folder's path becomes absolute, and an output folder the checkpoint in it. `warnings`: what the model's config.json

@@ -71,7 +71,11 @@ class Reader {
 
   [[nodiscard]] po::variables_map read(const std::vector<Word>& words) {
     po::parsed_options parsed(&options_, po::command_line_style::allow_long);
+    for (const Word& word : words) {
+      if (names_operand(word.name)) parsed.options.push_back(option_of({next_operand(word), word.value}));
+    }
     for (std::size_t i = 0; i < words.size(); ++i) {
+      if (names_operand(words[i].name)) continue;
       if (words[i].name.empty() && num_operands_ == operands_.size()) refuse_extra(words, i);
       std::optional<Word> known = known_word(words[i]);
       if (known) parsed.options.push_back(option_of(std::move(*known)));
@@ -98,8 +102,23 @@ class Reader {
       if (value.min_tokens() > 0) return Takes::value;
       return value.max_tokens() > 0 ? Takes::truth : Takes::nothing;
     }
+    if (names_operand(name)) return Takes::value;
     if (is_negated(name)) return Takes::nothing;
     return others_.takes ? others_.takes(name) : Takes::value;
+  }
+
+  [[nodiscard]] bool names_operand(const std::string& name) const {
+    return !name.empty() && name == about_.operand_option;
+  }
+
+  /// The operand that an option in its place gives.
+  [[nodiscard]] std::string next_operand(const Word& word) {
+    if (num_operands_ > 0) {
+      throw_config_error(fmt::format("--{} is given twice", word.name), "it stands for one word",
+                         fmt::format("see {} --help", about_.program));
+    }
+    if (!word.value) config::refuse_without_value(word.name);
+    return operands_[num_operands_++];
   }
 
   /// Whether it is `no_NAME`, where NAME is a truth.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
+#include <algorithm>
+#include <cctype>
 #include <map>
 #include <sstream>
 #include <string_view>
@@ -44,7 +46,8 @@ bool fits(const std::string& value, std::string_view wanted) {
   if (wanted == "*") return true;
   if (wanted == "none") return is_none(value);
   if (wanted == "true" || wanted == "false") return truth_of(value) == (wanted == "true");
-  return value == wanted;
+  const auto lower = [](unsigned char c) { return std::tolower(c); };
+  return std::ranges::equal(value, wanted, {}, lower, lower);
 }
 
 }  // namespace

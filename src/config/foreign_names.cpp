@@ -5,82 +5,27 @@ namespace sft::config {
 
 namespace {
 
-const char* const no_effect = "it has no effect here";
-const char* const leave_out = "leave it out";
 const char* const under_parallel =
     "write the sizes under [parallel]: dp_replicate_size, dp_shard_size, sp_size, tp_size";
-const char* const whole_evaluation = "evaluation is over all rows of data.eval_files, in the precision of training";
 const char* const plain_adapters = "there are no weights in 8 bits, and no adapters but LoRA on linear layers";
 const char* const prepared = "sft trains on rows that sft-prepare has packed";
 const char* const to_prepare = "give the option to sft-prepare";
 const char* const mpirun_starts = "mpirun starts the ranks";
 const char* const by_mpirun = "give the number of ranks to `mpirun -np`, and hosts to --hostfile or the batch system";
+const char* const no_padding =
+    "padding is not computed, so that rows of unlike lengths cost what their tokens cost; they come in random order or "
+    "in "
+    "that of the file";
+const char* const rows_alike =
+    "leave it out, or set data.shuffle; sft-prepare --packing_strategy balanced makes rows of equal work";
 const char* const units = "parallel.fsdp_units says what is gathered together, and it is gathered one unit ahead";
 const char* const stages = "it names what is sharded, which is parallel.zero_stage here";
 const char* const write_stage =
     "set parallel.zero_stage to 0, 1, 2 or 3, and parallel.dp_replicate_size where groups of ranks hold copies";
-const char* const own_files = "a file of Accelerate or DeepSpeed is given itself: sft --config FILE, or sft-launch";
-
-std::vector<ForeignRow> precision_rows() {
-  return {
-      {"bf16",
-       {{"true", "train.precision=bf16"}, {"false", "train.precision=fp32"}, {"none", ""}},
-       "it is true or false",
-       "set train.precision to bf16 or fp32"},
-      {"fp16", only_false, "there is no float16 training: bf16 has the range of float32 and needs no loss scaling",
-       "set train.precision = bf16"},
-      {"mixed_precision",
-       {{"bf16", "train.precision=bf16"}, {"none", "train.precision=fp32"}},
-       "computing is in bf16 or float32, products of linear layers beside it in fp8",
-       "set train.precision to bf16 or fp32, and train.fp8 for fp8"},
-      {"mixed_precision_policy",
-       {{"none", ""}, {"bf16", "train.precision=bf16"}},
-       "computing is in bf16 or float32",
-       "set train.precision to bf16 or fp32"},
-      {"dtype torch_dtype",
-       {{"none", ""}, {"float32", ""}, {"bfloat16", "train.precision=pure_bf16"}},
-       "weights are kept in float32, or in bf16 alone with train.precision = pure_bf16",
-       "set train.precision to bf16, fp32 or pure_bf16"},
-      {"tf32 downcast_bf16 enable_msamp half_precision_backend fp16_backend", only_false,
-       "computing is in bf16 or float32", "set train.precision to bf16 or fp32"},
-      {"fp16_opt_level", only_none, "computing is in bf16 or float32", "set train.precision to bf16 or fp32"},
-      {"fp8_*", only_none, "one key says all of fp8: what of an operand shares a scale",
-       "set train.fp8 to tensorwise or blockwise"},
-      {"bf16_full_eval fp16_full_eval", only_false, whole_evaluation, "set train.precision = bf16"},
-      {"msamp_opt_level", anything, no_effect, leave_out},
-      {"use_legacy_prediction_loop past_index", either, no_effect, leave_out},
-  };
-}
-
-std::vector<ForeignRow> memory_rows() {
-  return {
-      {"gradient_checkpointing",
-       {{"true", "train.activation_checkpointing=full"},
-        {"false", "train.activation_checkpointing=none"},
-        {"none", ""}},
-       "it is true or false",
-       "set train.activation_checkpointing to none, selective or full"},
-      {"gradient_checkpointing_kwargs activation_checkpointing_kwargs", anything, no_effect, leave_out},
-      {"activation_offloading activation_checkpointing_offload",
-       {{"true", "train.activation_offload=true"}, {"false", "train.activation_offload=false"}, {"none", ""}},
-       "it is true or false",
-       "set train.activation_offload to true or false"},
-      {"cpu_offload offload_params",
-       {{"true", "train.offload_parameters=host"}, {"false", ""}, {"none", ""}},
-       "it is true or false",
-       "set train.offload_parameters and train.offload_optimizer to none, host or nvme"},
-      {"offload_optimizer_device", {{"*", "train.offload_optimizer=*"}}, "", ""},
-      {"offload_param_device", {{"*", "train.offload_parameters=*"}}, "", ""},
-      {"offload_optimizer_nvme_path offload_param_nvme_path nvme_path",
-       {{"none", ""}, {"*", "train.offload_folder=*"}},
-       "",
-       ""},
-      {"auto_find_batch_size", only_false, "memory is planned before the first step",
-       "set train.per_device_train_batch_size; `sft INPUT.ini --dry-run` shows the memory it needs"},
-      {"torch_empty_cache_steps", anything, no_effect, leave_out},
-      {"skip_memory_metrics", either, no_effect, leave_out},
-  };
-}
+const char* const own_files = "sft reads a file of Accelerate or DeepSpeed in place of an .ini file, and no second one";
+const char* const own_files_way_out = "give it to sft-launch, which reads it, or the file itself: sft --config FILE";
+const char* const no_ddp = "it is of torch's DistributedDataParallel, which is not used";
+const char* const no_megatron = "nothing of Megatron-LM is used";
 
 std::vector<ForeignRow> mesh_rows() {
   const char* const stage_0 = "parallel.zero_stage=0";
@@ -88,7 +33,7 @@ std::vector<ForeignRow> mesh_rows() {
   const char* const stage_3 = "parallel.zero_stage=3";
   return {
       {"cp_size parallelism_config_cp_size", {{"none", ""}, {"1", ""}, {"*", "parallel.sp_size=*"}}, "", ""},
-      {"cp_backend tp_handler cp_handler sp_handler", anything, no_effect, leave_out},
+      {"cp_backend tp_handler cp_handler sp_handler", anything, "attention over sp is sft's own", leave_out},
       {"cp_comm_strategy",
        {{"none", ""},
         {"allgather", "parallel.sp_method=all_gather"},
@@ -153,24 +98,24 @@ std::vector<ForeignRow> mesh_rows() {
         {"*", "parallel.reshard_after_forward=*"}},
        "",
        ""},
-      {"fsdp",
+      {"fsdp",  // one of its words
        {{"none", ""},
         {"true", ""},
+        {"auto_wrap", ""},
         {"full_shard", stage_3},
-        {"full_shard auto_wrap", stage_3},
         {"shard_grad_op", stage_2},
-        {"shard_grad_op auto_wrap", stage_2},
         {"no_shard", stage_0},
         {"hybrid_shard", stage_3},
-        {"hybrid_shard auto_wrap", stage_3},
         {"hybrid_shard_zero2", stage_2},
-        {"hybrid_shard_zero2 auto_wrap", stage_2}},
+        {"offload", "train.offload_parameters=host"}},
        stages,
        write_stage},
+      {"fsdp_xla fsdp_xla_fsdp_v2 fsdp_xla_fsdp_grad_ckpt", only_false, "there is no TPU backend", leave_out},
+      {"fsdp_xla_fsdp_settings", only_none, "there is no TPU backend", leave_out},
       {"auto_wrap_policy", {{"TRANSFORMER_BASED_WRAP", "parallel.fsdp_units=block"}, {"*", ""}}, units, leave_out},
-      {"fsdp_config deepspeed deepspeed_config hf_ds_config parallelism_config accelerator_config "
-       "megatron_lm_config",
-       only_none, own_files, under_parallel},
+      {"fsdp_config deepspeed deepspeed_config hf_ds_config parallelism_config accelerator_config fp8_config",
+       only_none, own_files, own_files_way_out},
+      {"megatron_lm_config", only_none, no_megatron, under_parallel},
       {"fsdp_version version backward_prefetch transformer_cls_names_to_wrap "
        "transformer_layer_cls_to_wrap min_num_params transformer_moe_cls_names",
        anything, units, leave_out},
@@ -178,15 +123,21 @@ std::vector<ForeignRow> mesh_rows() {
        leave_out},
       {"state_dict_type", anything, "checkpoints are sharded and read as whole tensors", leave_out},
       {"gradient_accumulation_kwargs ignored_modules state_dict_config optim_state_dict_config param_init_fn",
-       only_none, no_effect, leave_out},
-      {"zero3_init_flag is_train_batch_min", either, no_effect, leave_out},
+       only_none, units, leave_out},
+      {"zero3_init_flag is_train_batch_min", either, "ranks read their part of the weights, and of the rows",
+       leave_out},
       {"zero3_save_16bit_model", either, "a finished run leaves the whole model in any case", leave_out},
       {"gradient_clipping", {{"*", "optimizer.max_grad_norm=*"}}, "", ""},
-      {"ddp_bucket_cap_mb ddp_backend", anything, no_effect, leave_out},
+      {"ddp_bucket_cap_mb ddp_backend", anything, no_ddp, leave_out},
       {"ddp_timeout", {{"*", "device.comm_timeout_s=*"}}, "", ""},
-      {"ddp_find_unused_parameters ddp_broadcast_buffers ddp_static_graph", either, no_effect, leave_out},
+      {"ddp_find_unused_parameters ddp_broadcast_buffers ddp_static_graph", either, no_ddp, leave_out},
       {"split_batches dispatch_batches", only_false, "every rank reads its own rows", leave_out},
-      {"even_batches use_seedable_sampler non_blocking use_configured_state", either, no_effect, leave_out},
+      {"even_batches", either, "no row comes twice: ranks that have none left wait", leave_out},
+      {"use_seedable_sampler",
+       {{"true", ""}, {"none", ""}},
+       "rows come in the order of accelerate's seedable sampler",
+       "leave it out; data.seed gives another order, data.shuffle = false that of the file"},
+      {"non_blocking use_configured_state", either, "rows go to the device while it computes", leave_out},
       {"use_cpu no_cuda cpu",
        {{"true", "device.backend=cpu"}, {"false", ""}, {"none", ""}},
        "it is true or false",
@@ -197,8 +148,7 @@ std::vector<ForeignRow> mesh_rows() {
 /// Names of `accelerate launch`, `accelerate config` and their files that say how processes start.
 std::vector<ForeignRow> launch_rows() {
   const char* const no_tpu = "there is no TPU backend";
-  const char* const mesh = "the mesh says what is distributed";
-  const char* const stage_0 = "parallel.zero_stage=0";
+  const char* const mesh = "the mesh and parallel.zero_stage say what is distributed";
   return {
       {"num_processes main_process_ip main_process_port rdzv_conf n_gpu world_size mpirun_config mpirun_hostfile "
        "max_restarts monitor_interval role tee log_dir",
@@ -211,26 +161,33 @@ std::vector<ForeignRow> launch_rows() {
        {{"all", ""}, {"none", ""}},
        "each rank of a node takes a GPU of its own",
        "set CUDA_VISIBLE_DEVICES in the environment"},
-      {"multi_gpu", only_false, mpirun_starts, by_mpirun},
+      {"multi_gpu use_fsdp use_deepspeed", either, mesh, under_parallel},  // composed.cpp knows their stages
       {"num_cpu_threads_per_process", nothing, "OpenMP starts the threads of a rank",
        "set OMP_NUM_THREADS in the environment"},
       {"module no_python", only_false, "sft is a program of its own", leave_out},
-      {"quiet", either, no_effect, leave_out},
+      {"quiet", either, "it is of accelerate launch, which is not used", leave_out},
       {"compute_environment", {{"LOCAL_MACHINE", ""}}, mpirun_starts, by_mpirun},
       {"distributed_type",  // the keys beside it say the rest; without any, ranks have copies of the model
-       {{"none", ""}, {"NO", ""}, {"FSDP", ""}, {"DEEPSPEED", ""}, {"MULTI_GPU", stage_0}, {"MULTI_CPU", stage_0}},
+       {{"none", ""}, {"NO", ""}, {"FSDP", ""}, {"DEEPSPEED", ""}, {"MULTI_GPU", ""}, {"MULTI_CPU", ""}},
        mesh,
        under_parallel},
-      {"use_fsdp use_deepspeed use_megatron_lm use_parallelism_config", only_false, mesh, under_parallel},
-      {"config_file megatron_lm_* deepspeed_*", nothing, own_files, under_parallel},
+      {"use_parallelism_config", either, mesh, under_parallel},
+      {"use_megatron_lm", only_false, no_megatron, under_parallel},
+      {"config_file deepspeed_*", nothing, own_files, own_files_way_out},
+      {"megatron_lm_*", nothing, no_megatron, under_parallel},
       {"deepspeed_multinode_launcher", {{"standard", ""}, {"none", ""}}, mpirun_starts, by_mpirun},
       {"deepspeed_hostfile deepspeed_inclusion_filter deepspeed_exclusion_filter", nothing, mpirun_starts, by_mpirun},
       {"aws_* ec2_instance_type iam_role_name image_uri profile region base_job_name pytorch_version py_version "
        "sagemaker_* additional_args",
        only_none, "nothing runs on SageMaker", by_mpirun},
-      {"main_training_function local_rank local_process_index debug ray_scope mp_parameters", anything, no_effect,
+      {"main_training_function local_rank local_process_index ray_scope mp_parameters", anything, mpirun_starts,
        leave_out},
-      {"enable_cpu_affinity use_mps_device", either, no_effect, leave_out},
+      {"debug",
+       {{"true", ""}, {"false", ""}, {"none", ""}, {"[]", ""}},
+       "a step whose loss or gradients overflow ends the run, or is left out (train.nan_policy)",
+       leave_out},
+      {"enable_cpu_affinity", either, "sft-run and the launcher of the site bind ranks to cores", leave_out},
+      {"use_mps_device", either, no_effect, leave_out},
       {"tpu_use_cluster tpu_use_sudo tpu tpu_cluster no_tpu_cluster tpu_metrics_debug", only_false, no_tpu, leave_out},
       {"tpu_name tpu_zone tpu_vm tpu_env tpu_num_cores command_file commands vm", only_none, no_tpu, leave_out},
       {"env", only_none, "variables are set before the ranks start",
@@ -238,50 +195,25 @@ std::vector<ForeignRow> launch_rows() {
   };
 }
 
-std::vector<ForeignRow> optimizer_rows() {
-  return {
-      {"optim_args optim_target_modules", only_none, "no optimizer of this version has options of its own",
-       "set adam_beta1, adam_beta2, adam_epsilon and weight_decay under [optimizer]"},
-      {"lr", nothing, "its name is learning_rate", "write optimizer.learning_rate"},
-      {"average_tokens_across_devices",
-       {{"true", ""}},
-       "the loss is the mean over the targets of the whole batch, on all ranks",
-       leave_out},
-      {"output_router_logits", either, "the auxiliary loss of experts follows from router_aux_loss_coef", leave_out},
-      {"adafactor",
-       {{"true", "optimizer.optim=adafactor"}, {"false", ""}, {"none", ""}},
-       "it is true or false",
-       "set optimizer.optim = adafactor"},
-      {"batch_size train_batch_size micro_batch_size per_gpu_train_batch_size", nothing,
-       "its name is per_device_train_batch_size",
-       "write train.per_device_train_batch_size, the rows of a micro-batch on each data-parallel rank"},
-      {"epochs num_epochs", nothing, "its name is num_train_epochs", "write train.num_train_epochs"},
-  };
-}
-
-std::vector<ForeignRow> kernel_rows() {
-  return {
-      {"attn_implementation liger_kernel_config torch_compile_backend torch_compile_mode dynamo_backend dynamo_mode "
-       "dynamo_config torchdynamo",
-       anything, "sft has kernels of its own; these choices change rounding at most", leave_out},
-      {"use_liger_kernel torch_compile use_cache use_flash_attention_2 dynamo_* jit_mode_eval use_ipex", either,
-       "sft has kernels of its own; these choices change rounding at most", leave_out},
-      {"full_determinism", either, "runs always repeat to the bit", leave_out},
-  };
-}
-
 std::vector<ForeignRow> logging_rows() {
   return {
-      {"logging_strategy", {{"steps", ""}}, "lines of metrics.jsonl are written by steps", "set train.logging_steps"},
+      {"logging_strategy",
+       {{"steps", ""}},
+       "lines of metrics.jsonl are written by steps",
+       "set train.logging_steps; a large number leaves the last step alone"},
       {"logging_nan_inf_filter", only_false,
        "NaN and Inf are never hidden: they end the run with status 4, or leave a step out (train.nan_policy)",
        leave_out},
       {"logging_dir", nothing, "metrics go to output_dir/metrics.jsonl", "set train.output_dir"},
-      {"log_level log_level_replica run_name project trackio_space_id trackio_bucket_id "
-       "trackio_static_space_id",
-       anything, no_effect, leave_out},
-      {"log_on_each_node disable_tqdm include_num_input_tokens_seen include_tokens_per_second", either, no_effect,
-       leave_out},
+      {"run_name project trackio_space_id trackio_bucket_id trackio_static_space_id", anything,
+       "sft sends nothing anywhere; postprocess/track.py, which does, takes names of its own", leave_out},
+      {"log_level log_level_replica", anything, "there is one level of messages, and rank 0 writes them", leave_out},
+      {"include_num_input_tokens_seen",
+       {{"true", ""}, {"false", ""}, {"none", ""}, {"all", ""}, {"non_padding", ""}},
+       "lines of metrics.jsonl always count the tokens",
+       "write all, non_padding or no"},
+      {"log_on_each_node disable_tqdm include_tokens_per_second", either,
+       "rank 0 writes messages and metrics.jsonl, which always has the tokens of a second", leave_out},
   };
 }
 
@@ -294,10 +226,6 @@ std::vector<ForeignRow> evaluation_rows() {
        "sft trains, and does nothing else",
        "leave it out; with max_steps = 0 it evaluates only, and `sft INPUT.ini --dry-run` trains nothing"},
       {"do_predict", only_false, "sft trains, and does nothing else", "use sft-generate on a checkpoint"},
-      {"eval_delay",
-       {{"0", ""}, {"0.0", ""}, {"none", ""}},
-       "evaluations come every eval_steps steps from the first on",
-       leave_out},
       {"per_device_eval_batch_size per_gpu_eval_batch_size eval_accumulation_steps label_names", anything,
        "evaluation takes batches of the size of training's, and its numbers do not depend on it", leave_out},
       {"prediction_loss_only eval_do_concat_batches eval_use_gather_object batch_eval_metrics "
@@ -331,11 +259,10 @@ std::vector<ForeignRow> data_rows() {
   return {
       {"data_seed", {{"none", ""}, {"*", "data.seed=*"}}, "", ""},
       {"train_sampling_strategy",
-       {{"random", "data.shuffle=true"}, {"sequential", "data.shuffle=false"}},
-       "rows come in random order or in that of the file",
-       "set data.shuffle to true or false"},
-      {"group_by_length", only_false, "rows come in random order or in that of the file",
-       "set data.shuffle to true or false"},
+       {{"random", "data.shuffle=true"}, {"sequential", "data.shuffle=false"}, {"none", ""}},
+       no_padding,
+       rows_alike},
+      {"group_by_length", only_false, no_padding, rows_alike},
       {"dataloader_num_workers dataloader_prefetch_factor dataloader_multiprocessing_context "
        "length_column_name",
        anything, "every rank reads its rows ahead in a thread; no row is dropped", leave_out},
@@ -358,7 +285,7 @@ std::vector<ForeignRow> data_rows() {
        nothing, prepared,
        "prepare JSON-lines files with `sft-prepare --input FILE --output FOLDER` and set "
        "data.train_files = FOLDER/train-*.h5"},
-      {"dataset_streaming streaming", only_false, prepared, leave_out},
+      {"dataset_streaming streaming", either, prepared, leave_out},
       {"train_dataset train_file", nothing, "its name is train_files", "write data.train_files = FOLDER/train-*.h5"},
   };
 }
@@ -366,17 +293,25 @@ std::vector<ForeignRow> data_rows() {
 std::vector<ForeignRow> model_rows() {
   return {
       {"trust_remote_code", either, "no foreign code is run", leave_out},
-      {"model_init_kwargs", only_none, "sft builds the model from the keys of [model]",
-       "set hidden_size, num_hidden_layers ... under [model]"},
+      {"model_init_kwargs", only_none, "it is a JSON object of what from_pretrained takes",
+       R"(write {"dtype": "bfloat16"}, or leave it out)"},
+      {"use_kernels low_cpu_mem_usage use_safetensors local_files_only", either,
+       "sft has kernels of its own and reads weights in pieces", leave_out},
+      {"device_map", {{"none", ""}, {"auto", ""}}, "the mesh says what lies where", under_parallel},
+      {"experts_implementation", anything, "sft has kernels of its own; these choices change rounding at most",
+       leave_out},
       {"load_in_8bit", only_false, plain_adapters, "set lora.load_in_4bit = true instead, or leave it out"},
       {"lora_task_type", {{"CAUSAL_LM", ""}, {"none", ""}}, "sft trains causal language models alone", leave_out},
       {"peft_config", only_none, plain_adapters, leave_out},
       {"bnb_4bit_use_double_quant", {{"none", ""}, {"*", "lora.use_bnb_nested_quant=*"}}, "", ""},
       {"bnb_4bit_compute_dtype", only_none, "products are computed as train.precision says",
        "set train.precision = bf16 or fp32 instead"},
-      {"bnb_4bit_quant_storage", either, no_effect, leave_out},
+      {"bnb_4bit_quant_storage",
+       {{"none", ""}, {"uint8", ""}, {"float16", ""}, {"bfloat16", ""}, {"float32", ""}},
+       "codes of 4 bits lie two in a byte, whatever the bytes are called",
+       "write uint8, float16, bfloat16 or float32"},
       {"lora_modules_to_save", {{"none", ""}, {"*", "lora.modules_to_save=*"}}, "", ""},
-      {"ignore_bias_buffers", either, no_effect, leave_out},
+      {"ignore_bias_buffers", either, no_ddp, leave_out},
       {"architectures model_type transformers_version bos_token_id eos_token_id max_window_layers "
        "id2label label2id",
        anything, no_effect, leave_out},
@@ -393,8 +328,8 @@ std::vector<ForeignRow> model_rows() {
 
 std::vector<ForeignRow> foreign_rows_of_sft() {
   std::vector<ForeignRow> all;
-  for (const auto& rows : {precision_rows(), memory_rows(), mesh_rows(), launch_rows(), optimizer_rows(), kernel_rows(),
-                           logging_rows(), evaluation_rows(), saving_rows(), data_rows(), model_rows()}) {
+  for (const auto& rows : {foreign_rows_of_computing(), mesh_rows(), launch_rows(), logging_rows(), evaluation_rows(),
+                           saving_rows(), data_rows(), model_rows()}) {
     all.insert(all.end(), rows.begin(), rows.end());
   }
   return all;

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/foreign_precision.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <optional>
 #include <string>
 
 #include "config/foreign_names.hpp"
+#include "sft/config/values.hpp"
+#include "sft/core/error.hpp"
 
 namespace sft::config {
 
@@ -33,6 +37,19 @@ ForeignPrecision::ForeignPrecision(const std::vector<Written>& all) {
     } else if (setting) {
       is_mixed_ = setting->text == "bf16";
     }
+  }
+}
+
+void check_precision(const std::vector<Written>& all, Precision precision) {
+  if (precision != Precision::fp32) return;
+  for (const Written& written : all) {
+    const bool is_tf32 = written.name == "tf32";
+    if ((!is_tf32 && written.name != "bf16_full_eval") || truth_of(written.value) != true) continue;
+    throw_config_error(fmt::format("sft does not take `{} = {}` {} with train.precision = fp32", written.name,
+                                   written.value, written.place),
+                       is_tf32 ? "products of float32 numbers keep all their bits, and those of TF32 have 10"
+                               : "evaluation is in the precision of training",
+                       "leave it out, or set train.precision = bf16");
   }
 }
 

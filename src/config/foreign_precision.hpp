@@ -24,4 +24,8 @@ class ForeignPrecision {
   bool is_mixed_ = false;
 };
 
+/// Refuses what others say of float32 products and of evaluation where `precision` makes it untrue: tf32 and
+/// bf16_full_eval, which change nothing as long as computing is in bf16. Throws a configuration Error.
+void check_precision(const std::vector<Written>& all, Precision precision);
+
 }  // namespace sft::config

@@ -18,11 +18,16 @@ struct ForeignRow {
 };
 
 inline const std::vector<Accepted> anything{{"*", ""}};
-inline const std::vector<Accepted> either{{"true", ""}, {"*", ""}};  // a flag: needs no value on the command line
+inline const std::vector<Accepted> either{{"true", ""}, {"false", ""}, {"none", ""}};  // needs no value as an option
 inline const std::vector<Accepted> only_none{{"none", ""}, {"{}", ""}, {"[]", ""}};
 inline const std::vector<Accepted> only_false{{"none", ""}, {"false", ""}};
 inline const std::vector<Accepted> nothing{};
 
+inline constexpr const char* no_effect = "it has no effect here";
+inline constexpr const char* leave_out = "leave it out";
+
+/// Those of precision, memory, optimizers and kernels, a part of foreign_rows_of_sft().
+[[nodiscard]] std::vector<ForeignRow> foreign_rows_of_computing();
 /// What sft makes of names that are none of its keys. An assignment in it is "section.key=VALUE".
 [[nodiscard]] std::vector<ForeignRow> foreign_rows_of_sft();
 /// What sft-prepare makes of names that are none of its options. An assignment in it is "option=VALUE".

@@ -253,14 +253,17 @@ std::vector<Key> make_keys() {
           "a line of metrics.jsonl for the first step of the run, too"),
       key("train", &C::train, "report_to", &Train::report_to,
           "where metrics go beside metrics.jsonl: tensorboard and prometheus write files in output_dir; for wandb, "
-          "mlflow "
-          "and trackio the run says which command sends them; none: nowhere"),
+          "mlflow, "
+          "trackio and swanlab the run says which command sends them; all: everywhere; none: nowhere"),
       key("train", &C::train, "eval_strategy", &Train::eval_strategy,
           "when to evaluate on eval_files: steps (every eval_steps), epoch (at the end of each), both also at the end "
           "of the run, or no"),
       eval_steps_key("steps between two evaluations on eval_files, beside the one at the end; none: logging_steps; "
                      "0: only at the end"),
       key("train", &C::train, "eval_on_start", &Train::eval_on_start, "evaluate before the first step too"),
+      key("train", &C::train, "eval_delay", &Train::eval_delay,
+          "steps, or with eval_strategy = epoch epochs, before which no evaluation comes by eval_strategy", 0.0,
+          "0 or more"),
       key("train", &C::train, "load_best_model_at_end", &Train::load_best_model_at_end,
           "a finished run leaves the model or adapters of its best checkpoint, not of its last step"),
       optional_key("metric_for_best_model", &Train::metric_for_best_model, &is_none,

@@ -118,6 +118,12 @@ bool may_stand_alone(const std::string& name) {
   if (is_truth(name)) return true;
   const std::vector<const Key*> found =
       name.find('.') != std::string::npos ? std::vector<const Key*>{find_key(name)} : keys_meant_by(name);
+  if (found.empty()) {
+    const ForeignName* foreign = find_foreign_name(name);
+    return foreign != nullptr && std::ranges::any_of(foreign->accepted, [](const Accepted& accepted) {
+             return std::string_view(accepted.value) == "true";
+           });
+  }
   return found.size() == 1 && found.front() != nullptr && found.front()->may_stand_alone;
 }
 

@@ -2,11 +2,13 @@
 #include "sft/config/parse.hpp"
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <map>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "config/composed.hpp"
 #include "config/foreign_precision.hpp"
 #include "config/keys.hpp"
 #include "config/names.hpp"
@@ -52,6 +54,12 @@ class Applier {
   std::map<std::string, std::string> seen_;  // full name of a key, and what was written for it
 };
 
+void add_parts(const Written& written, std::vector<Written>& all, Refusals& refusals) {
+  refusals.collect([&] {
+    for (Written& part : parts_of(written)) all.push_back(std::move(part));
+  });
+}
+
 std::vector<Written> written_in_file(const std::string& ini_text, const std::string& source, Refusals& refusals) {
   std::vector<Written> all;
   bool is_known = true;
@@ -64,15 +72,19 @@ std::vector<Written> written_in_file(const std::string& ini_text, const std::str
         is_known = true;
       });
     } else if (is_known) {  // the section was refused with all that is in it
-      all.push_back({line.section, line.name, line.value, place});
+      add_parts({line.section, line.name, line.value, place}, all, refusals);
     }
   }
+  add_stage_of_launcher(all);
   return all;
 }
 
 std::vector<Written> written_as_overrides(const std::vector<Option>& overrides, Refusals& refusals) {
   std::vector<Written> all;
-  for (const Option& option : overrides) refusals.collect([&] { all.push_back(written_option(option)); });
+  for (const Option& option : overrides) {
+    refusals.collect([&] { add_parts(written_option(option), all, refusals); });
+  }
+  add_stage_of_launcher(all);
   return all;
 }
 
@@ -102,8 +114,23 @@ Config parse(const std::string& ini_text, const std::vector<Option>& overrides, 
   const ForeignPrecision precision(all);
   apply(in_file, precision, config, refusals);
   apply(on_command_line, precision, config, refusals);
+  refusals.collect([&] { check_precision(all, config.train.precision); });
   refusals.throw_if_any();
   return config;
+}
+
+bool is_dtype_of_model(const std::string& ini_text, const std::vector<Option>& overrides, const std::string& source) {
+  Refusals refusals;
+  std::vector<Written> all = written_in_file(ini_text, source, refusals);
+  const std::vector<Written> on_command_line = written_as_overrides(overrides, refusals);
+  all.insert(all.end(), on_command_line.begin(), on_command_line.end());
+  refusals.throw_if_any();
+  const auto last = std::ranges::find_if(all.rbegin(), all.rend(), [](const Written& written) {
+    return written.name == "dtype" || written.name == "torch_dtype";
+  });
+  const bool has_precision =
+      std::ranges::any_of(all, [](const Written& written) { return written.name == "precision"; });
+  return last != all.rend() && last->value == "auto" && !has_precision;
 }
 
 Config parse_sources(const std::vector<std::vector<PlacedOption>>& sources, const std::vector<std::string>& refused) {
@@ -112,18 +139,26 @@ Config parse_sources(const std::vector<std::vector<PlacedOption>>& sources, cons
   std::vector<Written> all;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     for (const PlacedOption& placed : sources[i]) {
+      std::vector<Written> parts;
       refusals.collect([&] {
         Written one = written_option(placed.option);
         one.place = placed.place;
-        static_cast<void>(setting_of(one));  // what cannot be obeyed says nothing of precision
-        written[i].push_back(one);
-        all.push_back(std::move(one));
+        add_parts(one, parts, refusals);
       });
+      for (const Written& part : parts) {
+        refusals.collect([&] {
+          static_cast<void>(setting_of(part));  // what cannot be obeyed says nothing of precision
+          written[i].push_back(part);
+        });
+      }
     }
+    add_stage_of_launcher(written[i]);
+    all.insert(all.end(), written[i].begin(), written[i].end());
   }
   const ForeignPrecision precision(all);
   Config config;
   for (const std::vector<Written>& source : written) apply(source, precision, config, refusals);
+  refusals.collect([&] { check_precision(all, config.train.precision); });
   refusals.throw_if_any();
   return config;
 }

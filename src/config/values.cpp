@@ -31,16 +31,44 @@ std::optional<Number> parse_number(const std::string& text) {
   return number;
 }
 
-/// A whole number, also with an exponent (1e3) where a double holds it exactly.
+/// The digits without a `+` in front and without the `_` between two of them, as Python and YAML 1.1 write numbers.
+std::string plain_digits(const std::string& written) {
+  const auto is_digit = [&](std::size_t i) { return std::isxdigit(static_cast<unsigned char>(written[i])) != 0; };
+  std::string text;
+  for (std::size_t i = written.starts_with('+') ? 1 : 0; i < written.size(); ++i) {
+    const bool separates = written[i] == '_' && i > 0 && i + 1 < written.size() && is_digit(i - 1) && is_digit(i + 1);
+    if (!separates) text += written[i];
+  }
+  return text;
+}
+
+/// The whole number of a text such as 0x10, 0o17 or 0b11.
+template <class Integer>
+std::optional<Integer> parse_prefixed(const std::string& text) {
+  constexpr std::array<std::pair<std::string_view, int>, 3> bases{{{"0x", 16}, {"0o", 8}, {"0b", 2}}};
+  for (const auto& [prefix, base] : bases) {
+    if (!text.starts_with(prefix)) continue;
+    Integer number{};
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data() + prefix.size(), end, number, base);
+    return error == std::errc{} && stop == end ? std::optional(number) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+/// A whole number as Python, JSON and YAML 1.1 write it: 2048, 2_048, 0x800, and 2048.0 or 2e3 where a double holds it
+/// exactly.
 template <class Integer>
 void read_integer(const std::string& written, Integer& value, const char* expectation) {
-  const std::string text = unquoted(written);
-  if (const auto number = parse_number<Integer>(text)) {
-    value = *number;
+  const std::string text = plain_digits(unquoted(written));
+  auto whole = parse_number<Integer>(text);
+  if (!whole) whole = parse_prefixed<Integer>(text);
+  if (whole) {
+    value = *whole;
     return;
   }
   constexpr double last_exact = 9007199254740992.0;  // 2^53
-  const auto number = text.find_first_of("eE") == std::string::npos ? std::nullopt : parse_number<double>(text);
+  const auto number = text.find_first_of(".eE") == std::string::npos ? std::nullopt : parse_number<double>(text);
   const bool is_whole = number && std::abs(*number) <= last_exact && *number == std::trunc(*number);
   if (!is_whole || !std::in_range<Integer>(static_cast<std::int64_t>(*number))) {
     const bool is_too_large = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
@@ -61,14 +89,18 @@ template <class Choice, std::size_t size>
 using Names = std::array<std::pair<const char*, Choice>, size>;
 
 constexpr Names<bool, 2> bool_names{{{"true", true}, {"false", false}}};
-constexpr Names<bool, 8> bool_synonyms{{{"true", true},
-                                        {"yes", true},
-                                        {"on", true},
-                                        {"1", true},
-                                        {"false", false},
-                                        {"no", false},
-                                        {"off", false},
-                                        {"0", false}}};
+constexpr Names<bool, 12> bool_synonyms{{{"true", true},
+                                         {"yes", true},
+                                         {"on", true},
+                                         {"t", true},
+                                         {"y", true},
+                                         {"1", true},
+                                         {"false", false},
+                                         {"no", false},
+                                         {"off", false},
+                                         {"f", false},
+                                         {"n", false},
+                                         {"0", false}}};
 constexpr Names<Precision, 3> precision_names{
     {{"fp32", Precision::fp32}, {"bf16", Precision::bf16}, {"pure_bf16", Precision::pure_bf16}}};
 constexpr Names<Fp8, 3> fp8_names{
@@ -119,11 +151,12 @@ constexpr Names<RowOrder, 3> row_order_names{
     {{"auto", RowOrder::automatic}, {"trl", RowOrder::trl}, {"endless", RowOrder::endless}}};
 constexpr Names<EvalStrategy, 3> eval_strategy_names{
     {{"no", EvalStrategy::no}, {"steps", EvalStrategy::steps}, {"epoch", EvalStrategy::epoch}}};
-constexpr Names<Reporter, 5> reporter_names{{{"tensorboard", Reporter::tensorboard},
+constexpr Names<Reporter, 6> reporter_names{{{"tensorboard", Reporter::tensorboard},
                                              {"prometheus", Reporter::prometheus},
                                              {"wandb", Reporter::wandb},
                                              {"mlflow", Reporter::mlflow},
-                                             {"trackio", Reporter::trackio}}};
+                                             {"trackio", Reporter::trackio},
+                                             {"swanlab", Reporter::swanlab}}};
 constexpr Names<SaveStrategy, 4> save_strategy_names{{{"no", SaveStrategy::no},
                                                       {"steps", SaveStrategy::steps},
                                                       {"epoch", SaveStrategy::epoch},
@@ -178,6 +211,19 @@ std::string write_choice(Choice value, const Names<Choice, size>& names) {
   return {};
 }
 
+/// Those of a word of report_to: one, or all that there are.
+std::vector<Reporter> reporters_of(const std::string& word) {
+  std::vector<Reporter> reporters;
+  for (const auto& [name, reporter] : reporter_names) {
+    if (word == "all" || word == name) reporters.push_back(reporter);
+  }
+  if (!reporters.empty()) return reporters;
+  throw std::invalid_argument(
+      fmt::format("none, all, or some of {}: nothing writes for {}, and metrics.jsonl has every number for a reader of "
+                  "your own",
+                  fmt::join(texts_of(reporter_names), " | "), word));
+}
+
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
@@ -207,7 +253,7 @@ void read(const std::string& text, int& value) { read_integer(text, value, "a wh
 void read(const std::string& text, std::int64_t& value) { read_integer(text, value, "a whole number"); }
 void read(const std::string& text, std::uint64_t& value) { read_integer(text, value, "a whole number of 0 or more"); }
 void read(const std::string& text, double& value) {
-  const std::optional<double> number = parse_number<double>(unquoted(text));
+  const std::optional<double> number = parse_number<double>(plain_digits(unquoted(text)));
   if (!number) throw std::invalid_argument("a number");
   if (!std::isfinite(*number)) throw std::invalid_argument("a finite number");
   value = *number;
@@ -287,9 +333,22 @@ void read(const std::string& text, OptimizerKind& value) {
       return;
     }
   }
+  for (const OtherOptimizers& others : other_optimizers) {
+    const std::string_view names = others.names;
+    const std::string word = fmt::format(" {} ", unquoted(text));
+    if (names.find(word) != std::string_view::npos) throw std::invalid_argument(others.what_to_write);
+  }
   read_choice(text, value, optimizer_choices);
 }
-void read(const std::string& text, LrAdjustment& value) { read_choice(text, value, adjustment_names); }
+void read(const std::string& text, LrAdjustment& value) {
+  if (unquoted(text) == "spectral_unclamped") {
+    throw std::invalid_argument(
+        "another rule: none lowers the rate of matrices with more columns than rows; write original, which is the same "
+        "for "
+        "all others, or match_rms_adamw");
+  }
+  read_choice(text, value, adjustment_names);
+}
 void read(const std::string& text, Scheduler& value) {
   if (unquoted(text) == "greedy") {
     throw std::invalid_argument(
@@ -316,9 +375,9 @@ void read(const std::string& text, std::vector<Reporter>& value) {
   std::erase_if(items, [](char c) { return c == '[' || c == ']'; });  // a list as YAML and JSON write it
   for (const std::string& item : expanded_items(items)) {
     if (is_none(item)) continue;
-    Reporter reporter{};
-    read_choice(item, reporter, reporter_names);
-    if (std::ranges::find(value, reporter) == value.end()) value.push_back(reporter);
+    for (const Reporter reporter : reporters_of(item)) {
+      if (std::ranges::find(value, reporter) == value.end()) value.push_back(reporter);
+    }
   }
 }
 void read(const std::string& text, EvalMetric& value) {

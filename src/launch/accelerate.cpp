@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of `accelerate launch` and of `trl sft`: names as on their command lines, some in blocks.
+// Files of `accelerate launch` and of `trl sft`, and their command lines: the same names, some in blocks.
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -14,9 +14,27 @@ namespace sft::launch {
 
 namespace {
 
-/// Blocks whose names mean the same outside of them.
-constexpr std::array<std::string_view, 6> blocks{"fsdp_config",        "deepspeed_config",  "parallelism_config",
-                                                 "megatron_lm_config", "model_init_kwargs", "accelerator_config"};
+/// Blocks whose names mean the same outside of them, once the prefix stands in front.
+struct KnownBlock {
+  std::string_view name, prefix;
+};
+constexpr std::array<KnownBlock, 7> blocks{{{"fsdp_config", "fsdp_"},
+                                            {"deepspeed_config", ""},
+                                            {"parallelism_config", ""},
+                                            {"megatron_lm_config", ""},
+                                            {"model_init_kwargs", ""},
+                                            {"accelerator_config", ""},
+                                            {"fp8_config", "fp8_"}}};
+
+const KnownBlock* find_block(std::string_view name) {
+  const auto* const found = std::ranges::find_if(blocks, [&](const KnownBlock& block) { return block.name == name; });
+  return found == blocks.end() ? nullptr : found;
+}
+
+/// Whether the name is one of DeepSpeed's files, or of what stands in one.
+bool holds_deepspeed(std::string_view name) {
+  return name == "deepspeed" || name == "deepspeed_config_file" || name == "hf_ds_config";
+}
 
 bool is_size_1(const config::PlacedOption& setting, std::string_view size) {
   return setting.option.name.ends_with(size) && setting.option.value == "1";
@@ -60,8 +78,30 @@ enum class Level { top, block };
 void add_entry(const std::string& name, const YAML::Node& key, const YAML::Node& value, Level level,
                const std::string& path, ForeignFile& file);
 
-void add_block(const YAML::Node& map, Level level, const std::string& path, ForeignFile& file) {
-  for (const auto& entry : map) add_entry(entry.first.as<std::string>(), entry.first, entry.second, level, path, file);
+void add_block(const YAML::Node& map, Level level, const std::string& path, ForeignFile& file,
+               std::string_view prefix = "") {
+  for (const auto& entry : map) {
+    const std::string name = entry.first.as<std::string>();
+    add_entry(name.starts_with(prefix) ? name : std::string(prefix) + name, entry.first, entry.second, level, path,
+              file);
+  }
+}
+
+/// Adds what stands in the block, or in the file that it names. Names without a block are none of its business.
+bool is_in_block(const std::string& name, const YAML::Node& value, const std::string& place, const std::string& path,
+                 ForeignFile& file) {
+  const KnownBlock* const known = find_block(name);
+  if (known == nullptr && !holds_deepspeed(name)) return false;
+  if (value.IsNull() || (value.IsScalar() && config::is_none(value.Scalar()))) return true;
+  const Block block = value.IsScalar() ? block_of(value.Scalar(), path) : Block{value, path};
+  if (!block.map.IsMap()) {
+    file.refused.push_back(refusal_of_block(name, text_of(value), place));
+  } else if (known == nullptr) {
+    add_deepspeed(block.map, block.path, file);
+  } else {
+    add_block(block.map, Level::block, block.path, file, known->prefix);
+  }
+  return true;
 }
 
 void add_entry(const std::string& name, const YAML::Node& key, const YAML::Node& value, Level level,
@@ -69,12 +109,7 @@ void add_entry(const std::string& name, const YAML::Node& key, const YAML::Node&
   const std::string place = place_of(key, path);
   const bool is_list_of_files = name.ends_with("_files") && value.IsSequence();  // their names may hold blanks
   const std::string text = is_list_of_files ? json_of(value).dump() : text_of(value);
-  if (value.IsMap() && std::ranges::find(blocks, name) != blocks.end())
-    return add_block(value, Level::block, path, file);
-  if ((name == "deepspeed_config_file" || name == "deepspeed") && is_block(value)) {
-    if (value.IsMap()) return add_deepspeed(value, path, file);
-    return add_deepspeed_file(text, path, file);
-  }
+  if (is_in_block(name, value, place, path, file)) return;
   if (name == "seq_parallel_communication_data_type") {
     if (text == "bf16" || text == "bfloat16" || config::is_none(text)) return;
     file.refused.push_back(refusal(fmt::format("sft does not take `{} = {}` {}", name, text, place),
@@ -87,11 +122,33 @@ void add_entry(const std::string& name, const YAML::Node& key, const YAML::Node&
     add(file, "single_process", "true", place);
     return;
   }
-  if (text == "auto" && level == Level::block && value.IsScalar()) return;
+  const bool is_of_model = name == "dtype" || name == "torch_dtype";
+  if (text == "auto" && level == Level::block && value.IsScalar() && !is_of_model) return;
   add(file, name, text, place);
 }
 
 }  // namespace
+
+ForeignFile lay_flat(const std::vector<config::PlacedOption>& options) {
+  ForeignFile flat, parallelism;
+  for (const config::PlacedOption& placed : options) {
+    const std::string& name = placed.option.name;
+    ForeignFile inner;
+    const YAML::Node value(placed.option.value.value_or(""));
+    if (!placed.option.value || !is_in_block(name, value, placed.place, "", inner)) {
+      (name.starts_with("parallelism_config_") ? parallelism : flat).settings.push_back(placed);
+      continue;
+    }
+    for (config::PlacedOption& setting : inner.settings) {
+      if (setting.place == "on the command line") setting.place = fmt::format("in {} {}", name, placed.place);
+      (name == "parallelism_config" ? parallelism : flat).settings.push_back(setting);
+    }
+    flat.refused.insert(flat.refused.end(), inner.refused.begin(), inner.refused.end());
+  }
+  add_method(parallelism);
+  flat.settings.insert(flat.settings.end(), parallelism.settings.begin(), parallelism.settings.end());
+  return flat;
+}
 
 void add_flat(const YAML::Node& map, const std::string& path, ForeignFile& file) {
   add_block(map, Level::top, path, file);

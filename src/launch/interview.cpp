@@ -168,7 +168,7 @@ void ask_machines(Interview& interview, SiteAnswers& site, const Facts& facts) {
 SiteAnswers ask(Answerer& answerer, const Facts& facts, const Proposer& proposer) {
   Interview interview(answerer);
   SiteAnswers site;
-  site.model = interview.text({"model", "Model (a folder, or org/name in the hub cache)", ""});
+  site.model = interview.text({"model", "Model (a folder, or org/name in the hub cache)", facts.model});
   site.train_files = interview.text({"train_files", "Prepared rows (files of sft-prepare)", "data/train-*.h5"});
   site.output_dir = interview.text({"output_dir", "Folder for results", "output"});
   ask_machines(interview, site, facts);

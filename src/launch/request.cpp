@@ -150,6 +150,7 @@ class Sorter {
         train(setting);
     }
     if (has("single_process")) request_.is_single_process = true;
+    if (skips_preparation_) leave_rows_alone();
   }
 
  private:
@@ -217,12 +218,26 @@ class Sorter {
       read_truth(setting, [&](bool is_of_16_bits) {
         if (is_of_16_bits) request_.notes.push_back(note_on_16_bits(setting.place));
       });
-    } else if (name == "hostfile" || name == "deepspeed_hostfile") {
+    } else if (name == "gpu_ids") {
+      choose_gpus(setting);
+    } else if (name == "hostfile" || name == "deepspeed_hostfile" || name == "mpirun_hostfile") {
       if (!config::is_none(value_of(setting))) request_.hostfile = value_of(setting);
     } else {
       return is_needless(name);
     }
     return true;
+  }
+
+  /// Numbers or UUIDs, as CUDA_VISIBLE_DEVICES has them.
+  void choose_gpus(const PlacedOption& setting) {
+    const std::vector<std::string> ids = words_of(value_of(setting));
+    if (config::is_none(value_of(setting)) || value_of(setting) == "all") return;
+    const bool are_ids = std::ranges::all_of(ids, [](const std::string& id) {
+      return id.starts_with("GPU-") || id.starts_with("MIG-") ||
+             id.find_first_not_of("0123456789") == std::string::npos;
+    });
+    if (!are_ids) return refuse(setting, "it names GPUs by their numbers", "write e.g. 0,1, or all");
+    request_.environment.emplace_back("CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(ids, ",")));
   }
 
   void read_truth(const PlacedOption& setting, const std::function<void(bool)>& take) {
@@ -364,8 +379,7 @@ class Sorter {
     static const std::set<std::string> foreign{"max_seq_length",         "model_max_length",  "tokenizer_name",
                                                "tokenizer_name_or_path", "strategy",          "test_split_size",
                                                "dataset_batch_size",     "dataset_streaming", "streaming",
-                                               "dataset_kwargs",         "eval_packing",      "padding_free",
-                                               "num_of_sequences"};
+                                               "padding_free",           "num_of_sequences"};
     const std::string& name = setting.option.name;
     if (is_option_of_prepare(name)) {
       const bool is_list = name == "rename" || name == "ignore_fields";
@@ -378,20 +392,67 @@ class Sorter {
       request_.preparation[name.substr(3)] = "false";
       return true;
     }
+    if (name == "eval_packing") {
+      read_truth(setting, [&](bool is_packed) { request_.eval_packing = is_packed; });
+      return true;
+    }
+    if (name == "dataset_kwargs") {
+      read_dataset_kwargs(setting);
+      return true;
+    }
     if (!foreign.contains(name)) return false;
     try {
       const auto meant = config::meaning_to_prepare(setting.option, options_);
-      if (meant) request_.preparation[meant->name] = meant->value.value_or("true");
+      if (meant) {
+        request_.preparation[meant->name] = meant->value.value_or("true");
+      } else {
+        request_.passed.push_back(setting);
+      }
     } catch (const Error& error) {
       request_.refused.emplace_back(error.what());
     }
     return true;
   }
 
+  /// TRL's {"skip_prepare_dataset": true}, a JSON object.
+  void read_dataset_kwargs(const PlacedOption& setting) {
+    if (config::is_none(value_of(setting))) return;
+    const Block block = block_of(value_of(setting), "");
+    if (!block.map.IsMap()) {
+      request_.refused.push_back(refusal_of_block(setting.option.name, value_of(setting), setting.place));
+      return;
+    }
+    for (const auto& entry : block.map) {
+      const std::string name = entry.first.as<std::string>(), text = text_of(entry.second);
+      const PlacedOption inner{{fmt::format("dataset_kwargs.{}", name), text}, setting.place};
+      if (name == "skip_prepare_dataset") {
+        read_truth(inner, [&](bool skips) { skips_preparation_ = skips; });
+      } else if (text != "none") {
+        refuse(inner, "of dataset_kwargs TRL has skip_prepare_dataset", "leave it out");
+      }
+    }
+  }
+
+  /// Records of token ids keep their lengths, each a row of its own.
+  void leave_rows_alone() {
+    if (const auto packing = request_.preparation.find("packing");
+        packing != request_.preparation.end() && config::truth_of(packing->second) == true) {
+      request_.refused.push_back(refusal("sft-launch does not take skip_prepare_dataset with packing = true",
+                                         "rows are either made from documents or taken as they are",
+                                         "leave one of the two out"));
+      return;
+    }
+    request_.preparation["packing"] = "false";
+    request_.preparation["max_length"] = "none";
+    request_.notes.emplace_back(
+        "skip_prepare_dataset: sft-prepare takes token ids as they are, and rows of any length; text becomes tokens");
+  }
+
   Request& request_;
   const std::vector<PlacedOption>& source_;
   const std::vector<std::string>& options_;
   std::set<std::string> seen_;  ///< options of sft-prepare in this source
+  bool skips_preparation_ = false;
 };
 
 }  // namespace

@@ -3,14 +3,73 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <cctype>
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <system_error>
 #include <vector>
 
+#include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 #include "sft/io/files.hpp"
 
 namespace sft::launch {
+
+namespace {
+
+bool is_plain(const YAML::Node& node) { return node.Tag() != "!"; }
+
+/// The text of a scalar. A whole number in YAML 1.1's octal digits, 0644, becomes decimal: it is read as decimal
+/// elsewhere.
+std::string scalar_of(const YAML::Node& node) {
+  const std::string text = node.Scalar();
+  const bool is_octal = is_plain(node) && text.size() > 1 && text.front() == '0' &&
+                        text.find_first_not_of("01234567_") == std::string::npos;
+  if (!is_octal) return text;
+  try {
+    std::int64_t number = 0;
+    config::read("0o" + text.substr(1), number);
+    return fmt::format("{}", number);
+  } catch (const std::invalid_argument&) {
+    return text;
+  }
+}
+
+/// What YAML 1.1 makes of a plain scalar: a number, a truth, or the text.
+nlohmann::ordered_json plain_json(const std::string& text) {
+  const nlohmann::ordered_json parsed = nlohmann::ordered_json::parse(text, nullptr, false);
+  if (parsed.is_number() || parsed.is_boolean()) return parsed;
+  const bool is_word = text.size() > 1 && std::isalpha(static_cast<unsigned char>(text.front())) != 0;
+  if (const std::optional<bool> truth = config::truth_of(text); truth && is_word) return *truth;
+  if (is_word || text.empty()) return text;
+  try {
+    std::int64_t number = 0;
+    config::read(text, number);
+    return number;
+  } catch (const std::invalid_argument&) {
+    return text;
+  }
+}
+
+nlohmann::ordered_json json_of(const YAML::Node& node) {
+  if (node.IsSequence()) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const YAML::Node& item : node) list.push_back(json_of(item));
+    return list;
+  }
+  if (node.IsMap()) {
+    nlohmann::ordered_json map = nlohmann::ordered_json::object();
+    for (const auto& entry : node) map[entry.first.as<std::string>()] = json_of(entry.second);
+    return map;
+  }
+  if (!node.IsScalar()) return nullptr;
+  return is_plain(node) ? plain_json(scalar_of(node)) : nlohmann::ordered_json(node.Scalar());
+}
+
+}  // namespace
 
 YAML::Node load_map(const std::string& path) {
   std::string text = io::read_file(path);
@@ -30,44 +89,45 @@ YAML::Node load_map(const std::string& path) {
 }
 
 std::string place_of(const YAML::Node& node, const std::string& path) {
+  if (path.empty()) return "on the command line";
   return fmt::format("in {}:{}", path, node.Mark().line + 1);
-}
-
-nlohmann::ordered_json json_of(const YAML::Node& node) {
-  if (node.IsSequence()) {
-    nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    for (const YAML::Node& item : node) list.push_back(json_of(item));
-    return list;
-  }
-  if (node.IsMap()) {
-    nlohmann::ordered_json map = nlohmann::ordered_json::object();
-    for (const auto& entry : node) map[entry.first.as<std::string>()] = json_of(entry.second);
-    return map;
-  }
-  if (!node.IsScalar()) return nullptr;
-  const std::string text = node.Scalar();
-  const bool is_quoted = node.Tag() == "!";
-  const nlohmann::ordered_json parsed =
-      is_quoted ? nlohmann::ordered_json() : nlohmann::ordered_json::parse(text, nullptr, false);
-  return parsed.is_number() || parsed.is_boolean() ? parsed : nlohmann::ordered_json(text);
 }
 
 std::string text_of(const YAML::Node& node) {
   if (node.IsNull()) return "none";
-  if (node.IsScalar()) return node.Scalar();
+  if (node.IsScalar()) return scalar_of(node);
   if (node.IsSequence() &&
       std::all_of(node.begin(), node.end(), [](const YAML::Node& item) { return item.IsScalar(); })) {
     std::vector<std::string> items;
-    for (const YAML::Node& item : node) items.push_back(item.Scalar());
+    for (const YAML::Node& item : node) items.push_back(scalar_of(item));
     return fmt::format("{}", fmt::join(items, " "));
   }
   return json_of(node).dump();
 }
 
-bool is_block(const YAML::Node& node) { return node.IsMap() || (node.IsScalar() && is_foreign_file(node.Scalar())); }
+Block block_of(const std::string& text, const std::string& owner) {
+  if (text.find('{') != std::string::npos) {
+    try {
+      return {YAML::Load(text), owner};
+    } catch (const YAML::Exception&) {
+      return {};
+    }
+  }
+  if (!is_foreign_file(text)) return {};
+  std::error_code ignored;
+  const std::filesystem::path beside = std::filesystem::path(owner).parent_path() / text;
+  const std::string path = std::filesystem::exists(beside, ignored) ? beside.string() : text;
+  return {load_map(path), path};
+}
 
 std::string refusal(const std::string& problem, const std::string& why, const std::string& what_to_do) {
   return Error(ExitStatus::configuration, problem, why, what_to_do).what();
+}
+
+std::string refusal_of_block(const std::string& name, const std::string& value, const std::string& place) {
+  return refusal(fmt::format("`{} = {}` {} cannot be read", name, value, place),
+                 "it is neither a JSON object nor the name of a file that ends with .json, .yaml or .yml",
+                 fmt::format(R"(write {} = FILE.json, or {{"NAME": VALUE}})", name));
 }
 
 void add(ForeignFile& file, const std::string& name, const std::string& value, const std::string& place) {

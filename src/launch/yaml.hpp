@@ -14,7 +14,7 @@ namespace sft::launch {
 /// The map at the top of a file. Throws a configuration Error where there is none, with the line.
 [[nodiscard]] YAML::Node load_map(const std::string& path);
 
-/// "in FILE:LINE" of a node.
+/// "in FILE:LINE" of a node; "on the command line" where there is no path.
 [[nodiscard]] std::string place_of(const YAML::Node& node, const std::string& path);
 
 /// The same as JSON. Texts without quotes that JSON has as numbers or truth values become these.
@@ -24,11 +24,21 @@ namespace sft::launch {
 /// deeper.
 [[nodiscard]] std::string text_of(const YAML::Node& node);
 
-/// Whether the node is a map or the text of a file's name ends as one of JSON or YAML: what holds settings of its own.
-[[nodiscard]] bool is_block(const YAML::Node& node);
+/// Settings of their own, and the file that they stand in; empty: the command line.
+struct Block {
+  YAML::Node map;
+  std::string path;
+};
+
+/// What a text holds: the map that it is (JSON), or that of a file whose name ends as one of JSON or YAML, from the
+/// folder of `owner` or the working folder. No map where it is neither. Throws as load_map().
+[[nodiscard]] Block block_of(const std::string& text, const std::string& owner);
 
 /// A finished message of what a file says and cannot be obeyed.
 [[nodiscard]] std::string refusal(const std::string& problem, const std::string& why, const std::string& what_to_do);
+
+/// refusal() of what should be a block and is none.
+[[nodiscard]] std::string refusal_of_block(const std::string& name, const std::string& value, const std::string& place);
 
 /// Adds a setting.
 void add(ForeignFile& file, const std::string& name, const std::string& value, const std::string& place);

@@ -294,9 +294,11 @@ std::string describe_evaluation(const config::Train& train) {
   using Strategy = config::EvalStrategy;
   const std::string start = train.eval_on_start ? "at the start" : "";
   if (train.eval_strategy == Strategy::no) return start.empty() ? "never (eval_strategy = no)" : start;
-  const std::string steps = train.eval_strategy == Strategy::epoch ? "at the end of every epoch"
-                            : train.eval_interval() > 0 ? fmt::format("every {}", plural(train.eval_interval(), "step"))
-                                                        : "";
+  std::string steps = train.eval_strategy == Strategy::epoch ? "at the end of every epoch"
+                      : train.eval_interval() > 0 ? fmt::format("every {}", plural(train.eval_interval(), "step"))
+                                                  : "";
+  const char* const unit = train.eval_strategy == Strategy::epoch ? "epoch" : "step";
+  if (train.eval_delay > 0 && !steps.empty()) steps += fmt::format(" from {} {} on", unit, train.eval_delay);
   return fmt::format("{}{}{}{}", start, start.empty() || steps.empty() ? "" : ", ", steps,
                      start.empty() && steps.empty() ? "at the end" : " and at the end");
 }

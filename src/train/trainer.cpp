@@ -218,7 +218,10 @@ void Trainer::close_window(StepMetrics& metrics) {
 
 bool Trainer::is_evaluation_step(std::int64_t step) const {
   const config::Train& train = run_.config->train;
-  if (train.eval_strategy == config::EvalStrategy::epoch) return plan::is_epoch_end(step, positions_);
+  const bool is_by_epochs = train.eval_strategy == config::EvalStrategy::epoch;
+  const std::int64_t passed = is_by_epochs ? positions_.begin(step) / positions_.num_rows : step;
+  if (static_cast<double>(passed) < train.eval_delay) return false;
+  if (is_by_epochs) return plan::is_epoch_end(step, positions_);
   return train.eval_strategy == config::EvalStrategy::steps && step > 0 && plan::is_due(step, train.eval_interval());
 }
 

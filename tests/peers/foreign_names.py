@@ -7,7 +7,7 @@
     tests/peers/foreign_names.py --write    writes it there
 
 The names are the fields of the configuration classes and the options of `accelerate launch`. A name that several have is
-listed once, with the first. Needs trl==1.16.0, transformers==5.23.0 and accelerate==1.15.0.
+listed once, with the first. Needs trl==1.16.0, transformers==5.24.0 and accelerate==1.15.0.
 """
 
 from __future__ import annotations

@@ -30,9 +30,10 @@ struct Manual {
   std::vector<std::string> paragraphs;
   std::vector<std::string> shapes;  ///< lines that keep their form, behind the first paragraph
   std::vector<ManualGroup> groups;
-  std::string keys_heading;  ///< stands before the first group of keys; empty: there is none
-  std::string operand;       ///< glob of what may stand alone: "*.ini", "/" for folders; empty: nothing
-  int num_operands = 1;      ///< how many such words there may be
+  std::string keys_heading;    ///< stands before the first group of keys; empty: there is none
+  std::string operand;         ///< glob of what may stand alone: "*.ini", "/" for folders; empty: nothing
+  std::string operand_option;  ///< an option that gives the first of these words too; empty: none does
+  int num_operands = 1;        ///< how many such words there may be
 };
 
 /// Text of --help, no line above 100 columns unless a word is.

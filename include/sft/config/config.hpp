@@ -70,6 +70,7 @@ enum class Reporter {
   wandb,  ///< this and what follows: postprocess/track.py sends them, from where there is a network
   mlflow,
   trackio,
+  swanlab,
 };
 /// When a run leaves its model in hub format.
 enum class HubModel {
@@ -275,6 +276,7 @@ struct Train {
   EvalStrategy eval_strategy = EvalStrategy::steps;  ///< of a run with eval_files
   std::int64_t eval_steps = -1;                      ///< -1 ("none" in the file): logging_steps; 0: only at the end
   bool eval_on_start = false;
+  double eval_delay = 0.0;  ///< steps, with eval_strategy = epoch epochs, before which there is no evaluation
   bool load_best_model_at_end = false;
   std::optional<EvalMetric> metric_for_best_model;  ///< none: no best model, until validate() where others need one
   std::optional<bool> greater_is_better;            ///< none until validate(): as the metric's name says

@@ -32,6 +32,15 @@ struct PlacedOption {
 [[nodiscard]] Config parse_sources(const std::vector<std::vector<PlacedOption>>& sources,
                                    const std::vector<std::string>& refused);
 
+/// Whether the last that is said of `dtype` or `torch_dtype`, in the file or by an option, is auto: the dtype of the
+/// model's weights, which parse() leaves open, and no key says the precision. Throws as parse().
+[[nodiscard]] bool is_dtype_of_model(const std::string& ini_text, const std::vector<Option>& overrides,
+                                     const std::string& source);
+
+/// A line for each reason for which options of other trainers change nothing here, with their names; none of those that
+/// switch something off, or that cannot be obeyed.
+[[nodiscard]] std::vector<std::string> notes_on(const std::vector<PlacedOption>& settings);
+
 /// A key whose value differs between two configurations, and both values as text.
 struct Difference {
   std::string section, name, before, now;

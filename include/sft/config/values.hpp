@@ -13,7 +13,7 @@
 
 namespace sft::config {
 
-/// true, yes, on, 1 and false, no, off, 0, in capital letters or small ones; nothing for other texts.
+/// true, yes, on, t, y, 1 and false, no, off, f, n, 0, in capital letters or small ones; nothing for other texts.
 [[nodiscard]] std::optional<bool> truth_of(const std::string& text);
 /// none, null, no, false or nothing, in capital letters or small ones: ways to write that there is none.
 [[nodiscard]] bool is_none(const std::string& text);

@@ -19,6 +19,10 @@ namespace sft::hub {
 /// Whether the folder holds a config.json.
 [[nodiscard]] bool is_model_folder(const std::string& folder);
 
+/// The dtype that transformers loads the folder's weights in with dtype = auto: that of config.json, else that of the
+/// first tensor of floats; "float32", "bfloat16" ...
+[[nodiscard]] std::string dtype_of_weights(const std::string& folder);
+
 /// Copies what belongs to a model beside config and weights and is there: tokenizer, chat template, generation
 /// settings, licence, over what is there by these names; of a tokenizer so that both versions of transformers read it
 /// (make_tokenizer_readable). Returns the names of the files.

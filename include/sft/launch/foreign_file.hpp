@@ -27,6 +27,10 @@ struct ForeignFile {
 /// be read.
 [[nodiscard]] ForeignFile read_foreign_file(const std::string& path);
 
+/// Options of a command line, with what stands in blocks in their place: in JSON such as --parallelism_config
+/// '{"cp_size": 2}', or in a file such as --deepspeed ds.json. Throws for a file as read_foreign_file().
+[[nodiscard]] ForeignFile lay_flat(const std::vector<config::PlacedOption>& options);
+
 /// The file of a profile of Accelerate: `name` itself where it is a path, else NAME.yaml of `folder`, which has those
 /// of this program. Throws a configuration Error that lists them.
 [[nodiscard]] std::string find_profile(const std::string& name, const std::string& folder);

@@ -62,6 +62,7 @@ class FileAnswerer : public Answerer {
 
 /// What is known before anything is asked.
 struct Facts {
+  std::string model = {};  ///< proposed; empty: none
   int num_gpus = 0;
   double gpu_memory_gb = 80.0;
   double node_memory_gb = 0.0;              ///< of this machine; 0: not known

@@ -39,11 +39,13 @@ struct Request {
   std::string hostfile;                    ///< lines `HOST slots=N`, as DeepSpeed and Open MPI read them
   std::string launcher;  ///< the command that starts ranks at this site, with their number; empty: it is found
   HubUpload hub;
+  std::optional<bool> eval_packing;                ///< of rows to evaluate on; none: as those of training
   std::optional<int> train_batch_size;             ///< DeepSpeed's: rows of a step, which the sizes have to give
   std::map<std::string, std::string> preparation;  ///< options of sft-prepare
   std::vector<std::vector<config::PlacedOption>> training;  ///< settings of sft, by source; later ones win
   std::set<std::string> automatic;                          ///< sizes whose value is auto, by the names of their keys
   std::vector<std::pair<std::string, std::string>> environment;  ///< variables that are set for what is started
+  std::vector<config::PlacedOption> passed;                      ///< options that change no rows
   std::vector<std::string> notes;                                ///< what becomes of settings that are not obeyed
   std::vector<std::string> refused;                              ///< finished messages
   std::vector<std::string> refused_experts;                      ///< the same, of models with experts alone

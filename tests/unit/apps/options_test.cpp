@@ -7,7 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "apps/convert_options.hpp"
+#include "apps/generate_options.hpp"
 #include "apps/inspect_options.hpp"
+#include "apps/plan_options.hpp"
 #include "apps/prepare_options.hpp"
 #include "support/config_error.hpp"
 
@@ -37,6 +40,34 @@ BOOST_AUTO_TEST_CASE(numbers_are_those_of_sft) {
   BOOST_TEST(prepare_with({"--eval_split", "'5e-2'"}).eval_split == 0.05);
   BOOST_TEST(prepare_with({"--input_weight", "1e0", "--input_weight", "3"}).input_weights == (std::vector{1.0, 3.0}),
              boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(rows_are_padded_to_no_multiple_where_trl_says_auto) {
+  for (const char* word : {"auto", "none", "1", "1.0"}) {
+    BOOST_TEST(prepare_with({"--pad_to_multiple_of", word}).pad_to_multiple_of == 1, word);
+  }
+  BOOST_TEST(prepare_with({"--pad_to_multiple_of", "6_4"}).pad_to_multiple_of == 64);
+  check_says(prepare_refusal({"--pad_to_multiple_of", "many"}), "it is a whole number from 1, auto or none");
+}
+
+BOOST_AUTO_TEST_CASE(the_model_may_be_given_by_its_name) {
+  using Words = std::vector<std::string>;
+  const Words named{"--model_name_or_path", "org/name"};
+  BOOST_TEST(apps::read_generate_options({"--prompt", "x", named[0], named[1]})->model == "org/name");
+  BOOST_TEST(apps::read_inspect_options(named)->checkpoint == "org/name");
+  for (const Words& words : {Words{"out", named[0], named[1]}, Words{named[0], named[1], "out"}}) {
+    const auto options = apps::read_convert_options(words);
+    BOOST_TEST(options->from == "org/name");
+    BOOST_TEST(options->to == "out");
+  }
+  const auto plan = apps::read_plan_options({named[0], named[1], "--machine", "h200x8", "--max_length", "4k"});
+  BOOST_TEST(plan->model == "org/name");
+  BOOST_TEST(plan->is_model_name);
+  BOOST_TEST(plan->overrides.empty());
+  const auto with_file = apps::read_plan_options({"run.ini", named[0], named[1], "--machine", "h200x8"});
+  BOOST_TEST(with_file->model == "run.ini");
+  BOOST_TEST(with_file->overrides.size() == 1U);
+  check_says(refusal([&] { (void)apps::read_inspect_options({named[0], "a", named[0], "b"}); }), "is given twice");
 }
 
 BOOST_AUTO_TEST_CASE(truths_are_those_of_sft) {

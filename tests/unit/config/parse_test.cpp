@@ -130,6 +130,10 @@ BOOST_AUTO_TEST_CASE(what_a_schedule_lets_one_choose_is_a_json_object) {
 
 BOOST_AUTO_TEST_CASE(warm_up_is_a_number_of_steps_or_a_share_of_them) {
   BOOST_TEST(parse_text("warmup_steps = 1e3\n").optimizer.warmup_steps == 1000);
+  for (const char* steps : {"2048", "2_048", "+2048", "2048.0", "2.048e3", "0x800", "0o4000", "0b1000_0000_0000"}) {
+    BOOST_TEST(parse_text(std::string("max_steps = ") + steps + "\n").train.max_steps == 2048, steps);
+  }
+  BOOST_TEST(parse_text("learning_rate = +1_0.5\n").optimizer.learning_rate == 10.5);
   BOOST_TEST(parse_text("warmup_steps = 0.1\n").optimizer.warmup_steps == 0.1);
   BOOST_TEST(parse_text("warmup_ratio = 0.1\n").optimizer.warmup_ratio == 0.1);
   BOOST_TEST(parse_text("warmup_ratio = none\n").optimizer.warmup_ratio == 0);
@@ -322,7 +326,9 @@ const Refused refused_texts[] = {
      "`train.max_steps` in test.ini:3 and `max_steps` before it set the same"},
     {"[train]\nprecision = bf16\nbf16 = true\n", "both mean train.precision"},
     {"[parallel]\ntp_size = two\n", "`parallel.tp_size = two` in test.ini:2 is not valid (expected a whole number)"},
-    {"[parallel]\ntp_size = 2.0\n", "expected a whole number"},
+    {"[parallel]\ntp_size = 2.5\n", "expected a whole number"},
+    {"[parallel]\ntp_size = 2_\n", "expected a whole number"},
+    {"[parallel]\ntp_size = 0x\n", "expected a whole number"},
     {"[train]\nmax_steps = 1.5e0\n", "expected a whole number"},
     {"[train]\nmax_steps = 1e30\n", "expected a whole number"},
     {"[parallel]\ntp_size = 1e10\n", "expected a whole number"},

@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(blocks_of_accelerate) {
 
 BOOST_AUTO_TEST_CASE(all_refusals_at_once) {
   const char* const text =
-      "distributed_type: MEGATRON_LM\nmixed_precision: fp8\nmachine_rank: 1\nnum_processes: many\nunheard_of: 3\n"
+      "distributed_type: MEGATRON_LM\nmixed_precision: fp16\nmachine_rank: 1\nnum_processes: many\nunheard_of: 3\n"
       "deepspeed_config:\n  seq_parallel_communication_data_type: fp16\n";
   const std::string said = refusal([&] { static_cast<void>(config_of(read_text(text))); });
   check_says(said, "6 settings cannot be used");
@@ -180,13 +180,84 @@ BOOST_AUTO_TEST_CASE(deepspeed_auto_is_left_to_the_options) {
 BOOST_AUTO_TEST_CASE(deepspeed_refusals) {
   const char* const text =
       R"({"zero_optimization": {"stage": 1, "zero_quantized_gradients": true}, "fp16": {"enabled": true},
-          "scheduler": {"type": "WarmupLR"}, "optimizer": {"type": "Adam"}, "pipeline": {"stages": 2}})";
+          "scheduler": {"type": "WarmupLR"}, "optimizer": {"type": "OneBitAdam"}, "pipeline": {"stages": 2}})";
   const std::string said = refusal([&] { static_cast<void>(config_of(read_text(text, "ds.json"))); });
   check_says(said, "5 settings cannot be used");
   for (const char* part :
-       {"zero_quantized_gradients", "fp16", "WarmupLR", "optimizer.type = Adam", "pipeline.stages"}) {
+       {"zero_quantized_gradients", "fp16", "WarmupLR", "optimizer.type = OneBitAdam", "pipeline.stages"}) {
     check_says(said, part);
   }
+}
+
+BOOST_AUTO_TEST_CASE(deepspeed_names_of_stage_3_with_and_without_their_prefix) {
+  for (const std::string prefix : {"", "stage3_"}) {
+    const std::string text = R"({"zero_optimization": {"stage": 3, ")" + prefix +
+                             R"(prefetch_bucket_size": "auto", ")" + prefix +
+                             R"(param_persistence_threshold": 1e5, ")" + prefix + R"(max_live_parameters": 0, ")" +
+                             prefix + R"(max_reuse_distance": 0, ")" + prefix +
+                             R"(gather_16bit_weights_on_model_save": true}, "bfloat16": {"enabled": true}})";
+    const launch::ForeignFile file = read_text(text, "ds.json");
+    BOOST_TEST(config_of(file).parallel.zero_stage == 3);
+    BOOST_TEST(request_of(file).notes.size() == 1U);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(deepspeed_defaults_and_old_names) {
+  BOOST_TEST(config_of(read_text(R"({"train_micro_batch_size_per_gpu": 2})", "ds.json")).parallel.zero_stage == 0);
+  BOOST_TEST(config_of(read_text(R"({"zero_optimization": true})", "ds.json")).parallel.zero_stage == 1);
+  const Config old = config_of(read_text(
+      R"({"zero_optimization": {"stage": 2, "cpu_offload": true}, "optimizer": {"type": "Adam", "params": {"lr": 1e-3}}})",
+      "ds.json"));
+  BOOST_TEST((old.train.offload_optimizer == Offload::host));
+  BOOST_TEST((old.optimizer.optim == OptimizerKind::adamw_torch));
+  const std::string said = refusal([] {
+    static_cast<void>(config_of(read_text(
+        R"({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}, "mics_shard_size": 8},
+            "optimizer": {"type": "Adam", "params": {"adam_w_mode": false}}, "gradient_predivide_factor": 2})",
+        "ds.json")));
+  });
+  for (const char* part : {"offload_optimizer.ratio = 0.5", "mics_shard_size = 8", "optimizer.type = Adam",
+                           "gradient_predivide_factor = 2"}) {
+    check_says(said, part);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(numbers_as_yaml_1_1_has_them) {
+  const Config config = config_of(read_text(
+      "logging_steps: 5.0\nsave_steps: 1_000\neval_steps: 0x10\nmax_steps: 0o17\nseed: 010\nlearning_rate: 1_0e-5\n"
+      "lora_r: 0b100\nuse_peft: yes\nrank_pattern: {q_proj: 1_6}\n"));
+  BOOST_TEST(config.train.logging_steps == 5);
+  BOOST_TEST(config.checkpoint.save_steps == 1000);
+  BOOST_TEST(config.train.eval_steps == 16);
+  BOOST_TEST(config.train.max_steps == 15);
+  BOOST_TEST(config.train.seed == 8U);
+  BOOST_TEST(config.optimizer.learning_rate == 1e-4);
+  BOOST_TEST(config.lora.lora_r == 4);
+  BOOST_TEST(config.lora.use_peft);
+  BOOST_TEST(config.lora.rank_pattern.front().second == 16);
+  BOOST_TEST(config_of(read_text(R"({"logging_steps": 5.0})", "flat.json")).train.logging_steps == 5);
+}
+
+BOOST_AUTO_TEST_CASE(blocks_and_files_on_a_command_line) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("ds.json");
+  std::ofstream(path) << R"({"zero_optimization": {"stage": 1}})";
+  const auto flat = [](const std::string& name, const std::string& value) {
+    return launch::lay_flat({{{name, value}, "on the command line"}});
+  };
+  BOOST_TEST(config_of(flat("deepspeed", path)).parallel.zero_stage == 1);
+  BOOST_TEST(config_of(flat("deepspeed_config_file", path)).parallel.zero_stage == 1);
+  BOOST_TEST(config_of(flat("deepspeed", R"({"zero_optimization": {"stage": 2}})")).parallel.zero_stage == 2);
+  const Config parallel = config_of(flat("parallelism_config", R"({"cp_size": 2, "tp_size": 1})"));
+  BOOST_TEST(parallel.parallel.sp_size == 2);
+  BOOST_TEST((parallel.parallel.sp_method == SpMethod::all_gather));
+  const Config kept = config_of(flat("fsdp_config", R"({"reshard_after_forward": false})"));
+  BOOST_TEST((kept.parallel.reshard_after_forward == Reshard::never));
+  BOOST_TEST(flat("fsdp_config", "none").settings.empty());
+  check_says(refusal([&] { static_cast<void>(config_of(flat("fsdp_config", "fsdp"))); }),
+             "`fsdp_config = fsdp` on the command line cannot be read (it is neither a JSON object nor");
+  check_says(refusal([&] { static_cast<void>(config_of(flat("accelerator_config", R"({"split_batches": true})"))); }),
+             "`split_batches = true` in accelerator_config on the command line");
 }
 
 BOOST_AUTO_TEST_CASE(recipe_of_trl) {

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Settings of other trainers that say several things at once, or leave something to a default of theirs.
+
+#include <vector>
+
+#include "config/names.hpp"
+
+namespace sft::config {
+
+/// What `written` says, one thing each: the words of `fsdp`, the entries of a JSON object such as
+/// gradient_checkpointing_kwargs, and the two keys of `mixed_precision = fp8`. Any other setting comes back as it is.
+/// Throws a configuration Error for an object that cannot be read.
+[[nodiscard]] std::vector<Written> parts_of(const Written& written);
+
+/// Adds to the settings of one source the ZeRO stage that a way of distributing stands for, unless another of them says
+/// it: multi_gpu has copies of the model, use_fsdp shards all of it, use_deepspeed is stage 2.
+void add_stage_of_launcher(std::vector<Written>& source);
+
+}  // namespace sft::config
