@@ -54,6 +54,8 @@ nlohmann::ordered_json plain_json(const std::string& text) {
   }
 }
 
+}  // namespace
+
 nlohmann::ordered_json json_of(const YAML::Node& node) {
   if (node.IsSequence()) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
@@ -68,8 +70,6 @@ nlohmann::ordered_json json_of(const YAML::Node& node) {
   if (!node.IsScalar()) return nullptr;
   return is_plain(node) ? plain_json(scalar_of(node)) : nlohmann::ordered_json(node.Scalar());
 }
-
-}  // namespace
 
 YAML::Node load_map(const std::string& path) {
   std::string text = io::read_file(path);
