@@ -18,6 +18,7 @@
 #include "sft/core/program.hpp"
 #include "sft/io/files.hpp"
 #include "sft/io/seal.hpp"
+#include "warn_once.hpp"
 
 namespace sft::checkpoint {
 
@@ -165,6 +166,7 @@ io::Hdf5File open_index(const std::string& folder) {
   }
   io::check_seal(path);
   io::Hdf5File index = io::Hdf5File::open(path, io::Sources::same_folder);
+  if (!index.warning().empty()) warn_once(index.warning());
   const std::string found = index.has_attribute("format") ? index.read_string("format") : "";
   if (found != format) {
     throw_data_error(path + " is no checkpoint", "its format is \"" + found + "\", not \"" + format + "\"",

@@ -3,19 +3,31 @@
 
 #include <fmt/core.h>
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <vector>
 
 #include "sft/core/error.hpp"
 #include "sft/io/hash.hpp"
+#include "sft/io/superblock.hpp"
 #include "shard_file.hpp"
 #include "shard_layout.hpp"
+#include "warn_once.hpp"
 
 namespace sft::checkpoint {
 
 namespace {
 
 constexpr std::size_t max_open_files = 32;
+
+/// Of a file whose hash is right.
+void warn_of_writer(const std::string& path, const io::RawFile& file) {
+  std::array<char, io::superblock_bytes> begin{};
+  if (file.size_bytes() < begin.size()) return;
+  file.read(0, begin.size(), begin.data());
+  if (io::clear_writer_marks(begin.data(), begin.size()))
+    warn_once(io::describe_writer_marks(path, io::compared_with_hashes));
+}
 
 }  // namespace
 
@@ -58,6 +70,7 @@ void RegionReader::check_file(std::size_t file) {
   }
   const std::string found = hash_around(open(file), std::move(regions));
   if (found != map_.files[file].checksum) fail_checksum(path_of(file), found, map_.files[file].checksum);
+  warn_of_writer(path_of(file), open(file));
 }
 
 void RegionReader::check_region(int rank, std::size_t entry) {

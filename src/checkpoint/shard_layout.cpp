@@ -8,6 +8,7 @@
 #include "folder.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/io/hash.hpp"
+#include "sft/io/superblock.hpp"
 
 namespace sft::checkpoint {
 
@@ -76,6 +77,7 @@ std::string hash_around(const io::RawFile& file, std::vector<ByteRange> regions)
     while (at < end) {
       bytes.resize(std::min(end - at, most));
       file.read(at, bytes.size(), bytes.data());
+      if (at == 0) io::clear_writer_marks(bytes.data(), bytes.size());
       hash.add(bytes.data(), bytes.size());
       at += bytes.size();
     }

@@ -13,6 +13,7 @@
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 #include "sft/data/planned_rows.hpp"
+#include "sft/core/log.hpp"
 #include "sft/io/file_kind.hpp"
 #include "sft/io/files.hpp"
 #include "sft/io/hash.hpp"
@@ -22,6 +23,23 @@ namespace sft::data {
 namespace {
 
 constexpr std::size_t max_open_shards = 16;
+
+/// Warnings about single shards of a data set, of which the first one of a kind is printed for all.
+class Warnings {
+ public:
+  void add(std::string line) {
+    if (line.empty()) return;
+    if (count_++ == 0) first_ = std::move(line);
+  }
+  void print() const {
+    if (count_ == 1) log_warning(first_);
+    if (count_ > 1) log_warning(fmt::format("{} (the same of {} more shards)", first_, count_ - 1));
+  }
+
+ private:
+  std::string first_;
+  int count_ = 0;
+};
 
 /// Refuses a shard that was prepared in another way than the first.
 void check_agreement(const ShardFile& first, const ShardFile& other) {
@@ -52,6 +70,7 @@ struct PackedDataset::Impl {
   std::vector<std::int64_t> row_offsets = {0};  // (num_shards + 1)
   std::deque<std::size_t> open_shards;          // those that were used last, the last of all at the end
   RowTable table;
+  Warnings writers, chunks;  ///< what was said of shards that were opened
 
   /// Opens a file, once where it is a shard: only one that is none is looked at for what else it is.
   void open(const std::string& path, RowColumns& held) {
@@ -62,6 +81,8 @@ struct PackedDataset::Impl {
       throw;
     }
     check_agreement(shards.front(), shards.back());
+    writers.add(shards.back().warning());
+    chunks.add(shards.back().chunk_warning());
     append_rows(use(shards.size() - 1), held);
   }
 
@@ -143,6 +164,8 @@ PackedDataset::PackedDataset(const std::vector<std::string>& patterns, RowColumn
   std::vector<NumberedShard> numbered;
   for (const ShardFile& shard : impl_->shards) numbered.push_back({shard.path(), shard.facts().number});
   check_sets(numbered);
+  impl_->writers.print();
+  impl_->chunks.print();
 }
 
 std::string PackedDataset::facts() const {

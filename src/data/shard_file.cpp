@@ -19,6 +19,8 @@ namespace sft::data {
 
 namespace {
 
+constexpr const char* other_file = "it is not the file that another rank opened by this name";
+
 std::string to_text(const std::vector<std::int64_t>& shape) {
   std::string text = "(";
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
@@ -51,6 +53,7 @@ void ShardFacts::pack(BytePacker& packer) const {
   packer.add_text(traits.tokenizer);
   packer.add_text(traits.tokenizer_fingerprint);
   packer.add_text(fingerprint);
+  packer.add_text(seal);
   for (const std::int64_t value : {num_rows, num_documents, num_tokens, num_target_tokens}) packer.add(value);
   packer.add(has_row_table);
 }
@@ -66,6 +69,7 @@ ShardFacts ShardFacts::unpack(ByteUnpacker& unpacker) {
   traits.tokenizer = unpacker.get_text();
   traits.tokenizer_fingerprint = unpacker.get_text();
   facts.fingerprint = unpacker.get_text();
+  facts.seal = unpacker.get_text();
   for (std::int64_t* value : {&facts.num_rows, &facts.num_documents, &facts.num_tokens, &facts.num_target_tokens}) {
     *value = unpacker.get<std::int64_t>();
   }
@@ -79,6 +83,7 @@ ShardFile::ShardFile(const std::string& path) {
   facts_.num_bytes = std::filesystem::file_size(path, ignored);
   written_ = std::filesystem::last_write_time(path, ignored);
   file_ = io::Hdf5File::open(path);
+  facts_.seal = file_->seal_line();
   read_attributes();
   check_shapes();
   check_table_ends();
@@ -95,8 +100,13 @@ const io::Hdf5File& ShardFile::file() const {
   const auto written = std::filesystem::last_write_time(path(), ignored);
   const bool is_changed =
       std::filesystem::file_size(path(), ignored) != facts_.num_bytes || (written_ && *written_ != written);
-  if (is_changed) refuse("it has changed since it was opened first");
+  const char* const why = written_ || !is_sealed() ? "it has changed since it was opened first" : other_file;
+  if (!is_sealed() && is_changed) refuse(why);
   file_ = io::Hdf5File::open(path());
+  if (file_->seal_line() != facts_.seal) {  // programs that write nothing may change size and time of a sealed file
+    file_.reset();
+    refuse(why);
+  }
   if (!written_) check_same();
   written_ = written;
   return *file_;
@@ -113,7 +123,7 @@ void ShardFile::check_same() const {
     return;
   }
   file_.reset();
-  refuse("it is not the file that another rank opened by this name");
+  refuse(other_file);
 }
 
 io::Rectangle ShardFile::whole_row(std::int64_t index) const {

@@ -25,6 +25,12 @@ inline constexpr const char* target_tokens_column = "/row_target_tokens";
 inline constexpr const char* weight_sum_column = "/row_weight_sum";
 inline constexpr const char* length_squares_column = "/row_length_squares";
 
+/// Rows in a chunk of tokens: a random row costs one chunk, which is 64 KiB where rows are not longer.
+[[nodiscard]] constexpr std::int64_t chunk_rows_of(std::int64_t max_length) {
+  constexpr std::int64_t chunk_tokens = 16384;
+  return max_length < chunk_tokens ? chunk_tokens / max_length : 1;
+}
+
 /// What all shards of a data set have in common.
 struct ShardTraits {
   std::int64_t max_length = 0;
@@ -42,6 +48,7 @@ struct ShardFacts {
   ShardTraits traits;
   std::optional<ShardNumber> number;  ///< which shard of which set it is, if it says so
   std::string fingerprint;            ///< "" when the file has none
+  std::string seal;                   ///< the line of its seal, "" when it has none
   std::int64_t num_rows = 0, num_documents = 0, num_tokens = 0, num_target_tokens = 0;
   bool has_row_table = false;  ///< whether it holds the counts of each row
 
@@ -56,13 +63,18 @@ class ShardFile {
   /// whole.
   explicit ShardFile(const std::string& path);
   /// A file that another process opened and checked, which may be another copy of it on another machine. It is opened
-  /// when a row of it is read, and refused then unless it has the size, the counts and the content hash of `facts`.
+  /// when a row of it is read, and refused then unless it has the seal (without one the size), the counts and the
+  /// content hash of `facts`.
   explicit ShardFile(ShardFacts facts) : facts_(std::move(facts)) {}
 
   [[nodiscard]] const ShardFacts& facts() const { return facts_; }
   [[nodiscard]] const std::string& path() const { return facts_.path; }
   /// Whether every byte of it is checked when it is read.
-  [[nodiscard]] bool is_sealed() const { return file().is_sealed(); }
+  [[nodiscard]] bool is_sealed() const { return !facts_.seal.empty(); }
+  /// What another program did to the file, as io::Hdf5File::warning() says it.
+  [[nodiscard]] const std::string& warning() const { return file().warning(); }
+  /// Why reading single rows of it is slow: chunks of which each row unpacks many; "" where it is not.
+  [[nodiscard]] std::string chunk_warning() const;
   /// The content hash of its rows, as the file says it. For a file that does not, "sampled-" and a hash of its counts
   /// and of a few of its rows, which reads them.
   [[nodiscard]] std::string fingerprint() const;

@@ -28,7 +28,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t chunk_tokens = 16384;                 // a random row costs one chunk: 64 KiB of tokens
 constexpr std::int64_t buffer_tokens = 1024 * 1024;          // written at once
 constexpr std::int64_t chunk_entries = 2048;                 // of the document table, which a row costs a chunk of too
 constexpr std::int64_t buffer_entries = 32 * chunk_entries;  // written at once
@@ -150,7 +149,7 @@ class ShardWriter {
 
   void write_rows(const std::function<void(std::int64_t)>& advance) {
     const std::int64_t width = header_.max_length;
-    const std::int64_t rows_per_chunk = std::clamp<std::int64_t>(chunk_tokens / width, 1, num_rows());
+    const std::int64_t rows_per_chunk = std::min(chunk_rows_of(width), num_rows());
     const std::int64_t rows_per_buffer =
         rows_per_chunk * std::max<std::int64_t>(1, buffer_tokens / (rows_per_chunk * width));
     file_.create_dataset("/tokens", io::Number::int32, {num_rows(), width}, rows_per_chunk);

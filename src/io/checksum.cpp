@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sft/core/error.hpp"
+#include "sft/io/superblock.hpp"
 
 namespace sft::io {
 
@@ -21,7 +22,8 @@ std::string checksum_of_file(const std::string& path, std::int64_t begin) {
   file.seekg(begin);
   std::vector<char> buffer(buffer_bytes);
   uLong crc = ::crc32(0, nullptr, 0);
-  while (file.read(buffer.data(), buffer_bytes) || file.gcount() > 0) {
+  for (bool is_first = true; file.read(buffer.data(), buffer_bytes) || file.gcount() > 0; is_first = false) {
+    if (is_first) clear_writer_marks(buffer.data(), static_cast<std::size_t>(file.gcount()));
     crc = ::crc32(crc, reinterpret_cast<const Bytef*>(buffer.data()), static_cast<uInt>(file.gcount()));
   }
   if (file.bad()) throw_data_error("cannot read " + path, "the disk reports an error", "restore the file");

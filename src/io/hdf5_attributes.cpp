@@ -73,10 +73,15 @@ std::string Hdf5File::read_string(const std::string& name, const std::string& ob
   if (H5Aread(attribute.id(), type.id(), value.data()) < 0) {
     impl_->fail("cannot read " + describe(name, object), "check that the file is whole");
   }
-  if (H5Tget_strpad(type.id()) == H5T_STR_SPACEPAD) {
-    value.resize(value.find_last_not_of(' ') + 1);
-  } else {
-    value.resize(value.find_last_not_of('\0') + 1);
+  switch (H5Tget_strpad(type.id())) {
+    case H5T_STR_NULLTERM:  // behind the first zero is what the writer's buffer held
+      value.resize(std::min(value.find('\0'), value.size()));
+      break;
+    case H5T_STR_SPACEPAD:
+      value.resize(value.find_last_not_of(' ') + 1);
+      break;
+    default:
+      value.resize(value.find_last_not_of('\0') + 1);
   }
   return value;
 }

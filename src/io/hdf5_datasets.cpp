@@ -102,36 +102,12 @@ Handle storage_properties(Number type, const std::vector<std::int64_t>& shape, s
   return properties;
 }
 
-/// Whether every group on the way to `name`, and the link itself, is there.
-bool link_exists(hid_t file, const std::string& name) {
-  for (std::size_t slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1)) {
-    if (H5Lexists(file, name.substr(0, slash).c_str(), H5P_DEFAULT) <= 0) return false;
-  }
-  return H5Lexists(file, name.c_str(), H5P_DEFAULT) > 0;
-}
-
 /// The dims of the chunks of a dataset that was made with these properties; empty when it is not stored in chunks.
 std::vector<hsize_t> chunk_dims(hid_t properties) {
   if (H5Pget_layout(properties) != H5D_CHUNKED) return {};
   std::array<hsize_t, H5S_MAX_RANK> dims{};
   const int ndim = std::max(H5Pget_chunk(properties, static_cast<int>(dims.size()), dims.data()), 0);
   return {dims.begin(), dims.begin() + ndim};
-}
-
-/// What H5Pget_virtual_filename or H5Pget_virtual_dsetname says of mapping `index`.
-std::string name_in_mapping(ssize_t (*get)(hid_t, std::size_t, char*, std::size_t), hid_t properties,
-                            std::size_t index) {
-  const ssize_t size = get(properties, index, nullptr, 0);
-  std::string name(size > 0 ? static_cast<std::size_t>(size) : 0, '\0');
-  get(properties, index, name.data(), name.size() + 1);
-  return name;
-}
-
-/// Whether a mapping names one dataset at the root of another file in the same folder. (`.` is the file itself, and `%`
-/// stands for numbers.)
-bool is_plain_source(const std::string& file, const std::string& dataset) {
-  const bool is_plain_file = !file.empty() && file != "." && file != ".." && file.find_first_of("/%") == file.npos;
-  return is_plain_file && dataset.find('%') == dataset.npos && dataset.find('/', 1) == dataset.npos;
 }
 
 herr_t collect_name(hid_t, const char* name, const H5L_info_t*, void* names) {
@@ -198,64 +174,6 @@ const OpenDataset& Hdf5File::Impl::dataset(const std::string& name) const {
   return open_datasets.emplace(name, std::move(dataset)).first->second;
 }
 
-void Hdf5File::Impl::check_storage(const std::string& name, hid_t properties) const {
-  const auto refuse = [&](const std::string& why) {
-    fail_because("cannot use the dataset " + name, why, "get the file from whoever wrote it, with its values inside");
-  };
-  if (H5Pget_external_count(properties) > 0) {
-    std::array<char, 256> source{};
-    H5Pget_external(properties, 0, source.size() - 1, source.data(), nullptr, nullptr);
-    refuse(std::string("its values lie in another file, ") + source.data());
-  }
-  if (H5Pget_layout(properties) != H5D_VIRTUAL) return;
-  if (status->sources == Sources::none) refuse("it takes its values from other datasets");
-  std::size_t num_mappings = 0;
-  H5Pget_virtual_count(properties, &num_mappings);
-  for (std::size_t i = 0; i < num_mappings; ++i) {
-    const std::string source_file = name_in_mapping(H5Pget_virtual_filename, properties, i);
-    const std::string source = name_in_mapping(H5Pget_virtual_dsetname, properties, i);
-    if (is_plain_source(source_file, source)) continue;
-    refuse(fmt::format("it takes values from {} of {}, and may take them from files beside it alone", source,
-                       (source_file == "." ? "the same file" : source_file)));
-  }
-}
-
-void Hdf5File::Impl::check_presence(const std::string& name, const OpenDataset& dataset, const Rectangle& where) const {
-  const auto refuse = [&](const std::string& what) {
-    fail_because("cannot read the dataset " + name, what + " not in the file", "the file is damaged: restore it");
-  };
-  const hid_t id = dataset.handle.id();
-  if (dataset.chunk.empty()) {
-    if (dataset.layout == H5D_CONTIGUOUS && H5Dget_storage_size(id) == 0) refuse("its values are");
-    return;
-  }
-  const auto chunk_rows = static_cast<std::int64_t>(dataset.chunk[0]);
-  const auto chunk_columns = dataset.chunk.size() == 2 ? static_cast<std::int64_t>(dataset.chunk[1]) : 1;
-  const std::int64_t first_column = where.column_begin / chunk_columns * chunk_columns;
-  for (std::int64_t row = where.row_begin / chunk_rows * chunk_rows; row < where.row_begin + where.num_rows;
-       row += chunk_rows) {
-    for (std::int64_t column = first_column; column < where.column_begin + where.num_columns; column += chunk_columns) {
-      const std::array<hsize_t, 2> offset = {static_cast<hsize_t>(row), static_cast<hsize_t>(column)};
-      hsize_t num_bytes = 0;
-      if (H5Dget_chunk_storage_size(id, offset.data(), &num_bytes) < 0) {
-        fail("cannot read the dataset " + name, "the file is damaged: restore it");
-      }
-      if (num_bytes == 0) refuse(fmt::format("the chunk of row {} is", row));
-    }
-  }
-}
-
-bool Hdf5File::Impl::is_object(const std::string& name, H5I_type_t type) const {
-  status->bad_sources.clear();
-  Handle object;
-  if (link_exists(file.id(), name)) object = Handle(H5Oopen(file.id(), name.c_str(), H5P_DEFAULT), H5Oclose);
-  if (!status->bad_sources.empty()) {
-    fail_because("cannot use " + name, status->bad_sources.begin()->second,
-                 "get the file from whoever wrote it, with its values inside");
-  }
-  return object.is_valid() && H5Iget_type(object.id()) == type;
-}
-
 std::vector<std::string> Hdf5File::Impl::list_objects(const std::string& group, H5I_type_t type) const {
   std::vector<std::string> names;
   const Handle opened(H5Gopen2(file.id(), group.c_str(), H5P_DEFAULT), H5Gclose);
@@ -277,6 +195,27 @@ std::vector<std::int64_t> Hdf5File::dataset_shape(const std::string& name) const
   const Hdf5Lock lock;
   const Handle space(H5Dget_space(impl_->dataset(name).handle.id()), H5Sclose);
   return shape_of(space.id());
+}
+
+std::int64_t Hdf5File::bytes_unpacked(const std::string& name, const Rectangle& where) const {
+  const Hdf5Lock lock;
+  const OpenDataset& dataset = impl_->dataset(name);
+  const Handle type(H5Dget_type(dataset.handle.id()), H5Tclose);
+  const auto element_bytes = static_cast<std::int64_t>(H5Tget_size(type.id()));
+  const std::int64_t wanted_bytes = where.num_elements() * element_bytes;
+  if (dataset.chunk.empty() || is_empty(where)) return wanted_bytes;
+  const auto chunk_rows = static_cast<std::int64_t>(dataset.chunk[0]);
+  const auto chunk_columns = dataset.chunk.size() == 2 ? static_cast<std::int64_t>(dataset.chunk[1]) : 1;
+  const std::int64_t chunk_bytes = chunk_rows * chunk_columns * element_bytes;
+  const Handle properties(H5Dget_create_plist(dataset.handle.id()), H5Pclose);
+  const bool is_read_in_part =
+      H5Pget_nfilters(properties.id()) == 0 && chunk_bytes > static_cast<std::int64_t>(chunk_cache_bytes);
+  if (is_read_in_part) return wanted_bytes;
+  const auto num_touched = [](std::int64_t begin, std::int64_t count, std::int64_t of_chunk) {
+    return (begin + count - 1) / of_chunk - begin / of_chunk + 1;
+  };
+  return num_touched(where.row_begin, where.num_rows, chunk_rows) *
+         num_touched(where.column_begin, where.num_columns, chunk_columns) * chunk_bytes;
 }
 
 bool Hdf5File::is_dataset_uint8(const std::string& name) const {
@@ -370,7 +309,10 @@ void Hdf5File::read(const std::string& name, Number type, const Rectangle& where
     impl_->fail_because("cannot read the dataset " + name, bad_sources.begin()->second,
                         "restore the file, check that this machine sees it, or raise `ulimit -n`");
   }
-  if (!is_read) impl_->fail("cannot read the dataset " + name, "the file is damaged: restore it");
+  if (is_read) return;
+  const std::string why = impl_->reason();
+  impl_->check_filters(name, opened);
+  impl_->fail_because("cannot read the dataset " + name, why, "the file is damaged: restore it");
 }
 
 void Hdf5File::release() const {

@@ -5,11 +5,13 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "descriptor.hpp"
 #include "hdf5_impl.hpp"
 #include "sealed_bytes.hpp"
 #include "sft/core/error.hpp"
+#include "sft/io/superblock.hpp"
 
 namespace sft::io {
 
@@ -52,7 +54,7 @@ Handle access_properties(const std::shared_ptr<IoStatus>& status, const std::sha
 
 /// What checks the bytes of an open file; null for one without a seal of its blocks.
 std::shared_ptr<SealedBytes> open_seal(const std::string& path, const Descriptor& file) {
-  switch (kind_of(read_user_block(file.value()))) {
+  switch (kind_of(read_user_block(file.value()), file.value())) {
     case SealKind::none:
     case SealKind::whole_crc:
       return nullptr;
@@ -63,6 +65,32 @@ std::shared_ptr<SealedBytes> open_seal(const std::string& path, const Descriptor
   }
   throw_data_error(fmt::format("cannot open {} as HDF5", path), "it begins neither as HDF5 does nor with a seal of sft",
                    "check that it is a whole HDF5 file");
+}
+
+/// What became of a sealed file that another program opened for writing and left as it was; "" where none did.
+std::string describe_writer(const std::string& path, const SealedBytes& seal) {
+  if (seal.is_marked()) return describe_writer_marks(path, compared_with_hashes);
+  if (!seal.is_cut()) return "";
+  const std::string failure = restore_hashes(path, seal);
+  return fmt::format(
+      "{} was opened for writing by another program, which cut off its hashes (all other bytes are as "
+      "they were written{}): {}",
+      path,
+      failure.empty() ? "; it has its hashes again"
+                      : ", but it stays cut, so that all of it is hashed whenever it is opened: " + failure,
+      read_only_advice);
+}
+
+/// What to do where the library says that it does not know the version of something in a file: a newer one wrote it.
+std::optional<std::string> advice_for_newer_file(const std::string& reason) {
+  if (reason.find("version number") == std::string::npos) return std::nullopt;
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return fmt::format(
+      "a newer HDF5 than {}.{}.{}, which this program has, seems to have written it: write it in an older format, as "
+      "in "
+      "h5py.File(name, \"w\", libver=(\"earliest\", \"v{}{:02}\"))",
+      major, minor, release, major, minor);
 }
 
 herr_t keep_innermost(unsigned, const H5E_error2_t* entry, void* text) {
@@ -87,7 +115,8 @@ std::string Hdf5File::Impl::reason() const {
 }
 
 void Hdf5File::Impl::fail(const std::string& problem, const std::string& what_to_do) const {
-  fail_because(problem, reason(), what_to_do);
+  const std::string why = reason();
+  fail_because(problem, why, advice_for_newer_file(why).value_or(what_to_do));
 }
 
 void Hdf5File::Impl::fail_because(const std::string& problem, const std::string& why,
@@ -120,10 +149,10 @@ Hdf5File Hdf5File::open(const std::string& path, Sources sources) {
   auto opened = std::make_shared<Descriptor>(path, O_RDONLY | O_NONBLOCK);
   if (!opened->is_open()) throw_data_error("cannot open " + path, std::strerror(errno), "check its permissions");
   const std::shared_ptr<SealedBytes> seal = open_seal(path, *opened);
+  const bool is_marked = has_writer_marks(opened->value());
   const Hdf5Lock lock;
   auto impl = std::make_unique<Impl>();
   impl->path = path;
-  impl->is_sealed = seal != nullptr;
   impl->status->sources = sources;
   impl->status->path = path;
   impl->status->opened = std::move(opened);
@@ -131,7 +160,14 @@ Hdf5File Hdf5File::open(const std::string& path, Sources sources) {
   limit_metadata_cache(properties.id());
   impl->file = Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, properties.id()), H5Fclose);
   if (!impl->file.is_valid()) {
-    throw_data_error(fmt::format("cannot open {} as HDF5", path), impl->reason(), "check that it is a whole HDF5 file");
+    const std::string why = impl->reason();
+    throw_data_error(fmt::format("cannot open {} as HDF5", path), why,
+                     advice_for_newer_file(why).value_or("check that it is a whole HDF5 file"));
+  }
+  if (is_marked) impl->warning = describe_writer_marks(path, "it carries no hashes that prove it unchanged");
+  if (seal) {
+    impl->seal_line = seal->line();
+    impl->warning = describe_writer(path, *seal);
   }
   return Hdf5File(std::move(impl));
 }
@@ -191,7 +227,9 @@ Hdf5File Hdf5File::extend(const std::string& path) {
 }
 
 const std::string& Hdf5File::path() const { return impl_->path; }
-bool Hdf5File::is_sealed() const { return impl_->is_sealed; }
+bool Hdf5File::is_sealed() const { return !impl_->seal_line.empty(); }
+const std::string& Hdf5File::seal_line() const { return impl_->seal_line; }
+const std::string& Hdf5File::warning() const { return impl_->warning; }
 
 void Hdf5File::close() {
   const Hdf5Lock lock;

@@ -63,13 +63,14 @@ struct Hdf5File::Impl {
   std::string path;
   std::shared_ptr<IoStatus> status = std::make_shared<IoStatus>();
   Handle file;
-  bool is_sealed = false;
+  std::string seal_line;  ///< "" without a seal
+  std::string warning;
   /// Datasets left open, so that neighbouring reads share one chunk cache: max_open_datasets at most.
   mutable std::map<std::string, OpenDataset> open_datasets;
 
   /// Why the call that failed last did: what the system said, else the library.
   [[nodiscard]] std::string reason() const;
-  /// Throws the data Error "PROBLEM in FILE (reason()): WHAT_TO_DO".
+  /// Throws the data Error "PROBLEM in FILE (reason()): WHAT_TO_DO"; of a file that a newer HDF5 wrote it says so.
   [[noreturn]] void fail(const std::string& problem, const std::string& what_to_do) const;
   /// Throws the data Error "PROBLEM in FILE (WHY): WHAT_TO_DO".
   [[noreturn]] void fail_because(const std::string& problem, const std::string& why,
@@ -85,6 +86,8 @@ struct Hdf5File::Impl {
   void check_storage(const std::string& name, hid_t properties) const;
   /// Refuses a rectangle of which some values were never written: the library would give the fill value.
   void check_presence(const std::string& name, const OpenDataset& dataset, const Rectangle& where) const;
+  /// Refuses a dataset whose values are compressed with a filter that the library does not have.
+  void check_filters(const std::string& name, const OpenDataset& dataset) const;
   /// Whether `name` is there, and an object of that type (H5I_DATASET, H5I_GROUP). Refuses a link to another file.
   [[nodiscard]] bool is_object(const std::string& name, H5I_type_t type) const;
   /// Names in `group` of the objects of that type, sorted.

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/io/seal.hpp"
 
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <xxhash.h>
 
 #include <fmt/core.h>
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "sealed_bytes.hpp"
 #include "sft/core/error.hpp"
 #include "sft/io/hash.hpp"
+#include "sft/io/superblock.hpp"
 
 namespace sft::io {
 
@@ -75,11 +78,31 @@ void seal(const std::string& path) {
   if (!write_at(file.value(), 0, block.size(), block.data())) fail("cannot write " + path, "free space on the disk");
 }
 
+std::string restore_hashes(const std::string& path, const SealedBytes& seal) {
+  const Descriptor file(path, O_RDWR);
+  struct stat facts {};
+  if (!file.is_open() || ::flock(file.value(), LOCK_EX | LOCK_NB) != 0 || ::fstat(file.value(), &facts) != 0) {
+    return errno == EWOULDBLOCK ? "another program has it open" : std::strerror(errno);
+  }
+  if (has_writer_marks(file.value())) return "another program has it open for writing";
+  const auto file_bytes = static_cast<std::uint64_t>(facts.st_size);
+  if (file_bytes == seal.sizes().file_bytes) return "";  // another process was faster
+  if (file_bytes < seal.sizes().end || file_bytes > seal.sizes().file_bytes) return "its size has changed";
+  const std::vector<std::uint64_t> hashes = seal.hashes();
+  const auto* bytes = reinterpret_cast<const char*>(hashes.data());
+  const std::size_t all_but_last = hashes.size() * sizeof(std::uint64_t) - 1;
+  // The file has its whole length when all other bytes are on the disk: before that it counts as cut.
+  const bool is_written = write_at(file.value(), seal.sizes().end, all_but_last, bytes) && ::fsync(file.value()) == 0 &&
+                          write_at(file.value(), seal.sizes().end + all_but_last, 1, bytes + all_but_last) &&
+                          ::fsync(file.value()) == 0;
+  return is_written ? "" : std::strerror(errno);
+}
+
 void check_seal(const std::string& path) {
   const Descriptor file(path, O_RDONLY | O_NONBLOCK);  // a pipe would wait for its writer
   if (!file.is_open()) fail("cannot read " + path, "check the path and its permissions");
   const UserBlock found = read_user_block(file.value());
-  switch (kind_of(found)) {
+  switch (kind_of(found, file.value())) {
     case SealKind::none:
       return;
     case SealKind::whole_crc:

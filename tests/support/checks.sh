@@ -72,6 +72,16 @@ prints() {
   fi
 }
 
+# python_with MODULE: the first Python that has it.
+python_with() {
+  local candidate
+  for candidate in python3 /usr/bin/python3; do
+    "$candidate" -c "import $1" 2>/dev/null && { echo "$candidate"; return; }
+  done
+  echo "no python3 with $1: run \`make deps\`" >&2
+  return 1
+}
+
 # make_pairs COUNT: pairs.jsonl, records of a prompt and its completion.
 make_pairs() {
   local i

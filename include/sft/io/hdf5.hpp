@@ -64,6 +64,11 @@ class Hdf5File {
   [[nodiscard]] const std::string& path() const;
   /// Whether it was opened by open() and carries a seal of all its bytes.
   [[nodiscard]] bool is_sealed() const;
+  /// Of a sealed file the line of its seal, which tells its content from any other; else "".
+  [[nodiscard]] const std::string& seal_line() const;
+  /// What another program did to a sealed file when it opened it for writing, and whether open() could undo it; ""
+  /// where there is nothing to say.
+  [[nodiscard]] const std::string& warning() const;
   /// Flushes and closes; throws when the last bytes could not be written (full disk).
   void close();
 
@@ -79,6 +84,9 @@ class Hdf5File {
   // Datasets, by absolute path ("/model/model.norm.weight"); missing groups are made.
   [[nodiscard]] bool has_dataset(const std::string& name) const;
   [[nodiscard]] std::vector<std::int64_t> dataset_shape(const std::string& name) const;
+  /// How many bytes of a dataset a read of `where` takes from the file and unpacks: those of the chunks that it
+  /// touches.
+  [[nodiscard]] std::int64_t bytes_unpacked(const std::string& name, const Rectangle& where) const;
   /// Whether it holds whole numbers of one byte without a sign.
   [[nodiscard]] bool is_dataset_uint8(const std::string& name) const;
   /// Names (without the group) of the datasets of a group, sorted.

@@ -14,7 +14,7 @@ make_run run.ini 60 1
 "$sft" run.ini --train.output_dir run >/dev/null
 mkdir elsewhere packed checkpoints
 cat >craft.py <<'PYTHON'
-import os, shutil, sys, zlib
+import glob, os, shutil, sys, zlib
 import h5py
 
 sound = h5py.File("data/train-00000.h5")
@@ -84,7 +84,7 @@ def checkpoint(name, of_index=None, of_shard=None):
     """A copy of the checkpoint. of_index(file) makes the parameter; of_shard(file) changes the shard file."""
     folder = f"checkpoints/{name}/checkpoint-000001"
     shutil.copytree("run/checkpoint-000001", folder)
-    shard = folder + "/shard-00000.h5"
+    (shard,) = glob.glob(folder + "/shard-*.h5")
     if of_shard:
         with h5py.File(shard, "r+") as file:
             of_shard(file)
@@ -102,7 +102,7 @@ def checkpoint(name, of_index=None, of_shard=None):
         index.attrs["format_version"] = header["format_version"] - 1
         with open(shard, "rb") as file:
             content = file.read()
-        index.attrs["shards"] = f"shard-00000.h5 {len(content)} crc32:{zlib.crc32(content):08x}\n"
+        index.attrs["shards"] = f"{os.path.basename(shard)} {len(content)} crc32:{zlib.crc32(content):08x}\n"
         if of_index:
             of_index(index)
 
@@ -160,6 +160,10 @@ refuses 3 'it takes its values from other datasets' "$sft_inspect" packed/virtua
 
 status_of "$sft_inspect" checkpoints/sound/checkpoint-000001 --verify
 check 'values in shard files beside a checkpoint are read' test "$status" -eq 0
+status_of /usr/bin/python3 -c 'import glob, h5py, subprocess, sys
+files = [h5py.File(name, "a") for name in glob.glob(sys.argv[-2] + "/*.h5")]
+sys.exit(subprocess.run(sys.argv[1:]).returncode)' "$sft_inspect" checkpoints/sound/checkpoint-000001 --verify
+check 'also while another program has them open for writing' test "$status" -eq 0
 for way in itself itself_by_name outside above raw link shard_itself shard_raw shard_link; do
   checkpoint=checkpoints/$way/checkpoint-000001
   refuses 3 "$checkpoint" "$sft_inspect" "$checkpoint"

@@ -6,6 +6,7 @@
 #include <boost/test/unit_test.hpp>
 #include <chrono>
 #include <filesystem>
+#include <sstream>
 
 #include "sft/data/batch.hpp"
 #include "sft/data/loader.hpp"
@@ -166,6 +167,22 @@ BOOST_AUTO_TEST_CASE(facts_make_the_same_data_set_which_opens_a_shard_at_its_fir
   fs::copy_file(prepare_set("twin", 3, "else") + "/train-00001.h5", path + "/train-00001.h5");
   BOOST_TEST(mentions(data_error_of([&] { (void)other.read_row(4); }), {path + "/train-00001.h5", "opened"}));
   BOOST_TEST(mentions(data_error_of([&] { (void)other.read_row(4); }), {path + "/train-00001.h5", "opened"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_shard_that_another_program_opens_for_writing_during_a_run_stays_the_same) {
+  const std::string path = prepare_set("set", 3);
+  const PackedDataset dataset({path + "/*.h5"});
+  const PackedDataset of_other_rank = PackedDataset::from_facts(dataset.facts());
+  const std::vector<std::int32_t> tokens = dataset.read_row(0).tokens;
+  // HDF5 cuts off the hashes behind the end that the first line of the file says.
+  const std::string file = path + "/train-00000.h5";
+  std::istringstream seal(sft::io::read_file(file).substr(0, sft::io::seal_bytes));
+  std::string name, version;
+  std::uintmax_t end = 0;
+  seal >> name >> version >> end;
+  fs::resize_file(file, end);
+  BOOST_TEST(dataset.read_row(0).tokens == tokens, boost::test_tools::per_element());
+  BOOST_TEST(of_other_rank.read_row(0).tokens == tokens, boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(the_table_of_rows_is_that_of_the_rows) {

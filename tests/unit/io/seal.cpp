@@ -119,7 +119,8 @@ BOOST_AUTO_TEST_CASE(hashes_that_are_not_as_they_were_are_found) {
 BOOST_AUTO_TEST_CASE(a_file_of_another_size_is_refused_when_it_is_opened) {
   write(1000);
   const std::size_t size = fs::file_size(path);
-  for (const std::size_t kept : {size - 1, size / 2, std::size_t{513}, std::size_t{512}}) {
+  constexpr std::size_t bytes_of_hashes = 16;  // of one block
+  for (const std::size_t kept : {size - bytes_of_hashes - 1, size / 2, std::size_t{513}, std::size_t{512}}) {
     write(1000);
     fs::resize_file(path, kept);
     BOOST_TEST(mentions(open_error(), {path, "damaged"}));
@@ -137,10 +138,24 @@ BOOST_AUTO_TEST_CASE(a_file_that_loses_bytes_while_it_is_open_is_noticed) {
   BOOST_TEST(mentions(data_error_of([&] { (void)read(file, "/second", 999'999); }), {path, "shorter"}));
 }
 
-BOOST_AUTO_TEST_CASE(a_user_block_without_a_seal_is_refused) {
-  write(10, false);
-  BOOST_TEST(mentions(open_error(), {path, "neither as HDF5"}));
-  BOOST_TEST(mentions(check_error(), {path, "neither as HDF5"}));
+BOOST_AUTO_TEST_CASE(a_user_block_of_others_is_no_seal) {
+  for (const char* text : {"", "MATLAB 7.3 MAT-file, Platform: GLNXA64"}) {
+    write(10, false);
+    overwrite(path, 0, text);
+    BOOST_TEST(check_error() == "");
+    const Hdf5File file = Hdf5File::open(path);
+    BOOST_TEST(!file.is_sealed());
+    BOOST_TEST(read(file, "/second", 9) == 9);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_is_left_of_a_seal_is_no_user_block_of_others) {
+  for (const std::string& damage : {std::string("x"), std::string(100, 'x'), std::string(512, '\0')}) {
+    write(10);
+    overwrite(path, 0, damage);
+    BOOST_TEST(mentions(open_error(), {path, "neither as HDF5"}));
+    BOOST_TEST(mentions(check_error(), {path, "neither as HDF5"}));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_changed_file_is_sealed_again) {
