@@ -134,6 +134,9 @@ void add_template_input(Conversation& chat, const Json& record, RecordCensus& ce
     if (chat.template_kwargs.contains("chat_template")) {
       refuse_record("'chat_template_kwargs' names a chat_template, and all records share one: --chat_template_path");
     }
+    if (chat.template_kwargs.contains("messages")) {
+      refuse_record("'chat_template_kwargs' names messages, and the template is given those of the record");
+    }
     if (chat.has_prompt && chat.template_kwargs.contains("add_generation_prompt")) {
       refuse_record("'chat_template_kwargs' of a prompt and completion sets add_generation_prompt, which they decide");
     }

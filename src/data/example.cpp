@@ -101,6 +101,13 @@ Shape shape_of(const Json& record, const std::string& text_field) {
   refuse_shape(record, text_field);
 }
 
+/// KTO's records have a label for whether the completion is wanted.
+void refuse_unwanted(const Json& record) {
+  if (const auto label = record.find("label"); label != record.end() && *label == false) {
+    refuse_unshown("label", "its 'label' is false, which says that the completion is not wanted");
+  }
+}
+
 /// `vocab_size` of the model's config.json, also where it stands among its text_config; 0: there is none.
 std::int64_t model_vocab_size(const std::string& folder) {
   const std::string path = (std::filesystem::path(folder) / "config.json").string();
@@ -220,6 +227,7 @@ struct ExampleMaker::Impl {
         check({}, {"input_ids", "labels", "completion_mask", "assistant_masks"});
         return document_of_ids(record, std::max(vocab_size, tokenizer->vocab_size()), options, census);
       case Shape::pair_of_strings: {
+        refuse_unwanted(record);
         check(formless_in_pairs, {"prompt", "completion"});
         require_roles("prompt and completion are plain strings");
         const std::string& prompt = string_of(record, "prompt", "the record");
@@ -227,6 +235,7 @@ struct ExampleMaker::Impl {
                                 options.completion_only_loss.value_or(true), census);
       }
       case Shape::pair_of_messages:
+        refuse_unwanted(record);
         check(formless_in_chats, {"prompt", "completion", "system", "tools", "chat_template_kwargs"});
         return of_chat(chat_of_pair(record, census), census);
       case Shape::messages:

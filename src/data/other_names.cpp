@@ -62,7 +62,8 @@ class ReadingOptions {
 
   ReadingOptions& rename(std::string_view from, std::string_view to) {
     if (from == to) return *this;
-    if (has_value(record_, to)) leave_out(to);
+    if (has_value(record_, to) && std::ranges::find(renamed_, to) == renamed_.end()) leave_out(to);
+    renamed_.emplace_back(from);
     renames_ += fmt::format("{}{}={}", renames_.empty() ? "" : ",", from, to);
     return *this;
   }
@@ -90,6 +91,7 @@ class ReadingOptions {
 
  private:
   const Json& record_;
+  std::vector<std::string> renamed_;
   std::string renames_, left_out_;
 };
 
@@ -156,8 +158,12 @@ std::string options_of_pair(const Json& record, const Names& names) {
   if (is_list(record, question)) {
     return options.rename(question, "prompt").rename(answer, "completion").rename_system().words();
   }
-  const char* input = options.first_of(input_names);
-  if (input != nullptr && std::string_view(input) == question) input = nullptr;
+  const auto is_input = [&](const char* name) {
+    const bool is_text = record.contains(name) && (record[name].is_string() || record[name].is_null());
+    return is_text && std::string_view(name) != names.first;
+  };
+  const auto found = std::ranges::find_if(input_names, is_input);
+  const char* input = found == input_names.end() ? nullptr : *found;
   const bool has_more = input != nullptr || options.first_of(system_names) != nullptr || record.contains("history");
   if (!has_more) return options.rename(question, "prompt").rename(answer, "completion").words();
   options.rename(question, "instruction");

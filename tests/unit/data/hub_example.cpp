@@ -368,6 +368,7 @@ BOOST_AUTO_TEST_CASE(records_may_set_variables_of_the_template) {
   BOOST_TEST(census.ignored_fields.by_name().at("chat_template_kwargs.unknown") == 1);
   BOOST_TEST(rendered(messages + "null}") == "<|im_start|>user\nHi<|im_end|>\n");
   BOOST_TEST(mentions(refusal(messages + R"({"chat_template": "x"}})"), "chat_template"));
+  BOOST_TEST(mentions(refusal(messages + R"({"messages": [)" + user + ", " + user + "]}}"), "names messages"));
 }
 
 BOOST_AUTO_TEST_CASE(what_a_template_raises_is_the_reason) {

@@ -83,8 +83,12 @@ BOOST_AUTO_TEST_CASE(companions_are_copied_as_files_of_their_own) {
   test::write_bytes(from.file("generation_config.json"), "{ }");
   fs::permissions(from.file("generation_config.json"), fs::perms::owner_read);
   test::write_bytes(from.file("model.safetensors"), "x");
-  BOOST_TEST(hub::copy_companions(from.path(), to.path()).size() == 2U);
-  BOOST_TEST(fs::is_regular_file(fs::symlink_status(to.file("tokenizer.json"))));
+  fs::create_directory(from.file("additional_chat_templates"));
+  fs::create_symlink(from.file("blob"), from.file("additional_chat_templates/tool_use.jinja"));
+  BOOST_TEST(hub::copy_companions(from.path(), to.path()).size() == 3U);
+  for (const char* file : {"tokenizer.json", "additional_chat_templates/tool_use.jinja"}) {
+    BOOST_TEST(fs::is_regular_file(fs::symlink_status(to.file(file))));
+  }
   BOOST_TEST(io::read_file(to.file("tokenizer.json")) == "{}");
   BOOST_TEST(
       ((fs::status(to.file("generation_config.json")).permissions() & fs::perms::owner_write) != fs::perms::none));
