@@ -31,16 +31,6 @@ Reader reader_of(const std::string& name) {
   return others.contains(name) ? Reader::other : Reader::none;
 }
 
-/// Throws a configuration Error for a split that is a part or a sum of others.
-void refuse_slice(const std::string& split, const ChoiceOptions& options) {
-  if (split.find_first_of("[]+:%") == std::string::npos && split != "all") return;
-  throw_config_error(fmt::format("cannot take the split `{}`", split),
-                     "slices and sums of splits are not known: a split is read as a whole",
-                     fmt::format("name one split with {}; for a part of its records make a file of them, and "
-                                 "--eval_split holds some back",
-                                 options.split));
-}
-
 /// Throws a data Error unless a file that is named by itself is the split that is asked for: `train`, as in the library
 /// `datasets`, or what a word of its name says.
 void require_split(const std::string& file, const std::string& split) {
@@ -115,7 +105,7 @@ std::string list(const std::vector<Item>& items, const Text& text) {
 }  // namespace
 
 FoundFiles find_files(const Dataset& dataset, const ChoiceOptions& options, bool is_optional) {
-  refuse_slice(dataset.split, options);
+  require_whole_split(dataset.split, options);
   const Reader reader = reader_of(dataset.name);
   if (reader == Reader::other) {
     throw_data_error(

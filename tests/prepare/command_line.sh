@@ -154,7 +154,7 @@ prepare --input sorted
 refused 3 'several configs \(its card has one, two, .*--dataset_config'
 prepare --input sorted --dataset_config two --max_length 128
 says '^  records +4$' '^  read +1 file: sorted/sub/train-2\.jsonl$'
-printf 'BZh91AY' | prepare --input -
+prepare --input - < <(printf 'BZh91AY')
 refused 3 'cannot use standard input as JSON lines \(it is compressed with bzip2\).*`bzcat FILE'
 
 # Bad records
@@ -351,11 +351,12 @@ exit 1
 SH
 chmod +x with/python3 without/python3
 touch a.parquet b.arrow tables/c.parquet saved/state.json
-for table in a.parquet b.arrow tables saved '*.parquet'; do
+for table in a.parquet b.arrow tables saved '*.parquet'; do  # the folder and the glob have a file each
   rm -rf o asked
   PATH=$work/with:$PATH prepare --input "$table" --input chats.jsonl
   says 'records +[2-9]'
-  check "$table is read" grep -qxF "read $table" asked
+  case $table in tables) file=tables/c.parquet ;; '*.parquet') file=a.parquet ;; *) file=$table ;; esac
+  check "$table is read" grep -qxF "read $file" asked
   check 'nothing but shards is left' test -z "$(find o -mindepth 1 ! -name train-00000.h5 ! -name sft-prepare.lock)"
 done
 rm -rf o
