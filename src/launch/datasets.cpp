@@ -7,10 +7,12 @@
 #include <functional>
 #include <set>
 
+#include "launch/data_formats.hpp"
 #include "launch/split_names.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/format.hpp"
 #include "sft/hub/folder.hpp"
+#include "sft/io/file_kind.hpp"
 #include "sft/io/glob.hpp"
 #include "sft/launch/data_folder.hpp"
 
@@ -90,22 +92,7 @@ FoundFiles named_files(const std::string& folder, const Dataset& dataset, const 
   return found;
 }
 
-constexpr std::size_t most_listed = 12;
-
-template <class Item, class Text>
-std::string list(const std::vector<Item>& items, const Text& text) {
-  std::vector<std::string> texts;
-  for (const Item& item : items) {
-    if (texts.size() < most_listed) texts.push_back(text(item));
-  }
-  if (items.size() > most_listed) texts.push_back(fmt::format("and {} more", items.size() - most_listed));
-  return fmt::format("{}: {}", plural(std::ssize(items), "file"), fmt::join(texts, ", "));
-}
-
-}  // namespace
-
-FoundFiles find_files(const Dataset& dataset, const ChoiceOptions& options, bool is_optional) {
-  require_whole_split(dataset.split, options);
+FoundFiles find_all(const Dataset& dataset, const ChoiceOptions& options, bool is_optional) {
   const Reader reader = reader_of(dataset.name);
   if (reader == Reader::other) {
     throw_data_error(
@@ -128,6 +115,30 @@ FoundFiles find_files(const Dataset& dataset, const ChoiceOptions& options, bool
   if (!dataset.data_files.empty())
     return named_files((folder / dataset.data_dir).string(), dataset, options, is_optional);
   return files_of_folder(folder.string(), dataset, options, is_optional);
+}
+
+constexpr std::size_t most_listed = 12;
+
+template <class Item, class Text>
+std::string list(const std::vector<Item>& items, const Text& text) {
+  std::vector<std::string> texts;
+  for (const Item& item : items) {
+    if (texts.size() < most_listed) texts.push_back(text(item));
+  }
+  if (items.size() > most_listed) texts.push_back(fmt::format("and {} more", items.size() - most_listed));
+  return fmt::format("{}: {}", plural(std::ssize(items), "file"), fmt::join(texts, ", "));
+}
+
+}  // namespace
+
+FoundFiles find_files(const Dataset& dataset, const ChoiceOptions& options, bool is_optional) {
+  require_whole_split(dataset.split, options);
+  FoundFiles found = find_all(dataset, options, is_optional);
+  for (const std::string& file : found.files) {
+    const std::string format = format_of(file);
+    if (format == "JSON" || !is_read(format)) io::require_kind(file, io::Expected::json_lines);
+  }
+  return found;
 }
 
 std::string list_of(const std::vector<std::string>& files) { return list(files, std::identity()); }
