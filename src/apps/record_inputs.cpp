@@ -30,6 +30,7 @@ std::vector<std::string> paths_of(const std::string& word) {
 }  // namespace
 
 RecordInputs find_records(const RecordWords& words) {
+  launch::require_whole_split(words.split, options);
   RecordInputs found;
   bool has_folder = false;
   for (std::size_t i = 0; i < words.inputs.size(); ++i) {

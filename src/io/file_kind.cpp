@@ -30,7 +30,7 @@ std::string describe(Kind kind) {
     case Kind::json_lines:
       return "it is a JSON-lines file";
     case Kind::csv:
-      return "it is a table of text";
+      return "it is a table of text, CSV or TSV";
     case Kind::utf16:
       return "it is text in UTF-16";
     case Kind::git_lfs:
@@ -106,9 +106,9 @@ bool fits(Kind kind, Expected expected) {
   switch (expected) {
     case Expected::configuration:
       return kind == Kind::ini;
-    case Expected::json_lines:  // a folder may hold some
-      return kind == Kind::json_lines || kind == Kind::json || kind == Kind::json_array || kind == Kind::folder ||
-             kind == Kind::dataset_folder || kind == Kind::shard_folder;
+    case Expected::json_lines:  // a folder may hold some, and gzip and Zstandard are unpacked
+      return kind == Kind::json_lines || kind == Kind::json || kind == Kind::json_array || kind == Kind::compressed ||
+             kind == Kind::folder || kind == Kind::dataset_folder || kind == Kind::shard_folder;
     case Expected::packed_shard:
       return kind == Kind::hdf5;
     case Expected::checkpoint:
@@ -149,8 +149,6 @@ std::string unpacked_by(const char* program, const std::string& path) {
 std::string advice_for_json_lines(Kind kind, const std::string& path) {
   const char* const write_lines = "write its records as JSON lines first, an object a line";
   switch (kind) {
-    case Kind::compressed:
-      return "unpack it first";
     case Kind::bzip2:
       return unpacked_by("bzcat", path);
     case Kind::xz:

@@ -212,6 +212,15 @@ std::vector<LeftOut> left_out_of(const std::vector<std::string>& files, const st
 
 }  // namespace
 
+void require_whole_split(const std::string& split, const ChoiceOptions& options) {
+  if (split.find_first_of("[]+:%") == std::string::npos && split != "all") return;
+  throw_config_error(fmt::format("cannot take the split `{}`", split),
+                     "slices and sums of splits are not known: a split is read as a whole",
+                     fmt::format("name one split with {}; for a part of its records make a file of them, and "
+                                 "--eval_split holds some back",
+                                 options.split));
+}
+
 void refuse_missing_split(const std::string& owner, const std::string& split, const std::vector<FilesOfSplit>& splits,
                           const ChoiceOptions& options) {
   throw_data_error(fmt::format("{} has no split `{}`", owner, split),

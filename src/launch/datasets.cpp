@@ -7,10 +7,12 @@
 #include <functional>
 #include <set>
 
+#include "launch/data_formats.hpp"
 #include "launch/split_names.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/format.hpp"
 #include "sft/hub/folder.hpp"
+#include "sft/io/file_kind.hpp"
 #include "sft/io/glob.hpp"
 #include "sft/launch/data_folder.hpp"
 
@@ -29,16 +31,6 @@ Reader reader_of(const std::string& name) {
                                             "audiofolder", "videofolder", "pdffolder"};
   if (known.contains(name)) return Reader::known;
   return others.contains(name) ? Reader::other : Reader::none;
-}
-
-/// Throws a configuration Error for a split that is a part or a sum of others.
-void refuse_slice(const std::string& split, const ChoiceOptions& options) {
-  if (split.find_first_of("[]+:%") == std::string::npos && split != "all") return;
-  throw_config_error(fmt::format("cannot take the split `{}`", split),
-                     "slices and sums of splits are not known: a split is read as a whole",
-                     fmt::format("name one split with {}; for a part of its records make a file of them, and "
-                                 "--eval_split holds some back",
-                                 options.split));
 }
 
 /// Throws a data Error unless a file that is named by itself is the split that is asked for: `train`, as in the library
@@ -100,6 +92,31 @@ FoundFiles named_files(const std::string& folder, const Dataset& dataset, const 
   return found;
 }
 
+FoundFiles find_all(const Dataset& dataset, const ChoiceOptions& options, bool is_optional) {
+  const Reader reader = reader_of(dataset.name);
+  if (reader == Reader::other) {
+    throw_data_error(
+        fmt::format("cannot read files with `{}`", dataset.name), "sft-prepare reads JSON, Parquet and Arrow",
+        "write the records as JSON lines, such as with to_json(PATH, orient='records', lines=True) in Python");
+  }
+  if (reader == Reader::known && dataset.data_files.empty()) {
+    throw_data_error(fmt::format("`{}` names no files", dataset.name), "it is a reader of the library `datasets`",
+                     "name them with --data_files");
+  }
+  if (reader == Reader::known) return named_files(dataset.data_dir, dataset, options, is_optional);
+  std::error_code ignored;
+  if (fs::is_regular_file(dataset.name, ignored)) {
+    if (is_optional) return {};
+    require_split(dataset.name, dataset.split);
+    return {.files = {dataset.name}, .left_out = {}};
+  }
+  const fs::path folder =
+      fs::is_directory(dataset.name, ignored) ? dataset.name : hub::find_dataset_folder(dataset.name);
+  if (!dataset.data_files.empty())
+    return named_files((folder / dataset.data_dir).string(), dataset, options, is_optional);
+  return files_of_folder(folder.string(), dataset, options, is_optional);
+}
+
 constexpr std::size_t most_listed = 12;
 
 template <class Item, class Text>
@@ -113,6 +130,16 @@ std::string list(const std::vector<Item>& items, const Text& text) {
 }
 
 }  // namespace
+
+FoundFiles find_files(const Dataset& dataset, const ChoiceOptions& options, bool is_optional) {
+  require_whole_split(dataset.split, options);
+  FoundFiles found = find_all(dataset, options, is_optional);
+  for (const std::string& file : found.files) {
+    const std::string format = format_of(file);
+    if (format == "JSON" || !is_read(format)) io::require_kind(file, io::Expected::json_lines);
+  }
+  return found;
+}
 
 void take_slice(Dataset& dataset) {
   const std::size_t bracket = dataset.split.find('[');
@@ -146,32 +173,6 @@ InputFiles find_inputs(const std::vector<Dataset>& datasets, std::optional<std::
   }
   if (!has_slice) inputs.slices.clear();
   return inputs;
-}
-
-FoundFiles find_files(const Dataset& dataset, const ChoiceOptions& options, bool is_optional) {
-  refuse_slice(dataset.split, options);
-  const Reader reader = reader_of(dataset.name);
-  if (reader == Reader::other) {
-    throw_data_error(
-        fmt::format("cannot read files with `{}`", dataset.name), "sft-prepare reads JSON, Parquet and Arrow",
-        "write the records as JSON lines, such as with to_json(PATH, orient='records', lines=True) in Python");
-  }
-  if (reader == Reader::known && dataset.data_files.empty()) {
-    throw_data_error(fmt::format("`{}` names no files", dataset.name), "it is a reader of the library `datasets`",
-                     "name them with --data_files");
-  }
-  if (reader == Reader::known) return named_files(dataset.data_dir, dataset, options, is_optional);
-  std::error_code ignored;
-  if (fs::is_regular_file(dataset.name, ignored)) {
-    if (is_optional) return {};
-    require_split(dataset.name, dataset.split);
-    return {.files = {dataset.name}, .left_out = {}};
-  }
-  const fs::path folder =
-      fs::is_directory(dataset.name, ignored) ? dataset.name : hub::find_dataset_folder(dataset.name);
-  if (!dataset.data_files.empty())
-    return named_files((folder / dataset.data_dir).string(), dataset, options, is_optional);
-  return files_of_folder(folder.string(), dataset, options, is_optional);
 }
 
 std::string list_of(const std::vector<std::string>& files) { return list(files, std::identity()); }

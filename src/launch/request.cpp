@@ -4,14 +4,13 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cctype>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 
-#include "launch/dataset_card.hpp"
+#include "launch/named_datasets.hpp"
 #include "launch/yaml.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
@@ -24,73 +23,7 @@ using config::PlacedOption;
 
 std::string value_of(const PlacedOption& setting) { return setting.option.value.value_or("true"); }
 
-std::vector<std::string> words_of(const std::string& text) {
-  std::vector<std::string> words;
-  config::read(text, words);
-  return words;
-}
-
 bool are_packed_files(const std::string& value) { return value.find(".h5") != std::string::npos; }
-
-/// Files by split of a text that may be JSON: a list, or a map of splits; else of words. Nothing where JSON is neither.
-std::optional<std::vector<FilesOfSplit>> data_files_of(const std::string& text) {
-  std::error_code ignored;
-  if (std::filesystem::exists(text, ignored)) return std::vector<FilesOfSplit>{{"train", {text}}};
-  if (const auto value = nlohmann::ordered_json::parse(text, nullptr, false); value.is_structured()) {
-    return files_by_split(value);
-  }
-  const std::vector<std::string> words = words_of(text);
-  return words.empty() ? std::vector<FilesOfSplit>{} : std::vector<FilesOfSplit>{{"train", words}};
-}
-
-std::string refusal_of_files(const std::string& name, const std::string& place) {
-  return refusal(fmt::format("`{}` {} cannot be read", name, place),
-                 "files are a text, a list of texts, or a map from splits to these",
-                 R"(write FILE, or {"train": FILE, "test": FILE})");
-}
-
-/// One data set of a YAML file's list.
-Dataset dataset_of(const nlohmann::ordered_json& entry, const PlacedOption& setting, Request& request) {
-  Dataset dataset;
-  for (const auto& [name, value] : entry.items()) {
-    if (value.is_null()) continue;
-    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-    if (name == "path") {
-      dataset.name = text;
-    } else if (name == "name") {
-      dataset.config = text;
-    } else if (name == "split") {
-      dataset.split = text;
-      take_slice(dataset);
-    } else if (name == "data_dir") {
-      dataset.data_dir = text;
-    } else if (name == "data_files") {
-      const auto files = value.is_structured() ? files_by_split(value) : data_files_of(text);
-      if (files) dataset.data_files = *files;
-      if (!files) request.refused.push_back(refusal_of_files("data_files", setting.place));
-    } else if (name != "type" && value != false) {
-      request.refused.push_back(
-          refusal(fmt::format("sft does not take `{}: {}` of {} {}", name, text, setting.option.name, setting.place),
-                  "of a data set its path, name, split, data_dir and data_files are known", "leave it out"));
-    }
-  }
-  return dataset;
-}
-
-/// Data sets of a YAML file: a list of maps, as JSON.
-std::vector<Dataset> datasets_of(const PlacedOption& setting, Request& request) {
-  std::vector<Dataset> datasets;
-  const auto list = nlohmann::ordered_json::parse(value_of(setting), nullptr, false);
-  const bool is_list =
-      list.is_array() && std::ranges::all_of(list, [](const auto& entry) { return entry.is_object(); });
-  if (!is_list) {
-    request.refused.push_back(refusal(fmt::format("`{}` {} cannot be read", setting.option.name, setting.place),
-                                      "it is a list of data sets, each with its path", "write `- path: NAME`"));
-    return datasets;
-  }
-  for (const auto& entry : list) datasets.push_back(dataset_of(entry, setting, request));
-  return datasets;
-}
 
 /// The key of a size that a planner may choose, of which this is a name; empty: it is none.
 std::string size_named(const std::string& name) {
@@ -301,21 +234,13 @@ class Sorter {
     return request_.train.front();
   }
 
-  void read_files(const PlacedOption& setting, std::vector<FilesOfSplit>& files) {
-    if (const auto read = data_files_of(value_of(setting))) {
-      files = *read;
-    } else {
-      request_.refused.push_back(refusal_of_files(setting.option.name, setting.place));
-    }
-  }
-
   bool is_data(const PlacedOption& setting) {
     const std::string& name = setting.option.name;
     const std::string value = value_of(setting);
     if (name == "datasets") {
-      request_.train = datasets_of(setting, request_);
+      request_.train = datasets_of(setting, request_.refused);
     } else if (name == "test_datasets") {
-      request_.eval = datasets_of(setting, request_);
+      request_.eval = datasets_of(setting, request_.refused);
     } else if (name == "dataset_name" || name == "dataset_path" || name == "dataset") {
       only_dataset().name = value;
     } else if (name == "dataset_config" || name == "dataset_config_name") {
@@ -334,12 +259,12 @@ class Sorter {
     } else if (name == "dataset_test_split") {
       request_.test_split = value;
     } else if (name == "data_files" || name == "train_file" || name == "input") {
-      read_files(setting, only_dataset().data_files);
+      read_data_files(setting, only_dataset().data_files, request_.refused);
     } else if (name == "train_files" && !are_packed_files(value)) {
-      read_files(setting, only_dataset().data_files);
+      read_data_files(setting, only_dataset().data_files, request_.refused);
     } else if ((name == "eval_files" || name == "validation_file") && !are_packed_files(value)) {
       request_.eval = {Dataset()};
-      read_files(setting, request_.eval.front().data_files);
+      read_data_files(setting, request_.eval.front().data_files, request_.refused);
     } else if (name == "prepared_dir") {
       request_.prepared_dir = value;
     } else {

@@ -154,7 +154,7 @@ prepare --input sorted
 refused 3 'several configs \(its card has one, two, .*--dataset_config'
 prepare --input sorted --dataset_config two --max_length 128
 says '^  records +4$' '^  read +1 file: sorted/sub/train-2\.jsonl$'
-printf 'BZh91AY' | prepare --input -
+prepare --input - < <(printf 'BZh91AY')
 refused 3 'cannot use standard input as JSON lines \(it is compressed with bzip2\).*`bzcat FILE'
 
 # Bad records
@@ -389,7 +389,8 @@ for table in a.parquet b.arrow parquet_by_its_bytes tables saved '*.parquet'; do
   rm -rf o asked
   PATH=$work/with:$PATH prepare --input "$table" --input chats.jsonl --ignore_fields x,y
   says 'records +42'
-  check "$table is read" grep -qxF "read $table without 'x,y'" asked
+  case $table in tables) file=tables/c.parquet ;; '*.parquet') file=a.parquet ;; *) file=$table ;; esac # a file each
+  check "$table is read" grep -qxF "read $file without 'x,y'" asked
   check 'nothing but shards is left' test -z "$(find o -mindepth 1 ! -name train-00000.h5 ! -name sft-prepare.lock)"
 done
 rm -rf o

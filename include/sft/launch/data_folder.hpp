@@ -14,6 +14,9 @@ namespace sft::launch {
 [[nodiscard]] FoundFiles files_of_folder(const std::string& folder, const Dataset& dataset,
                                          const ChoiceOptions& options, bool is_optional);
 
+/// Throws a configuration Error for a split that is a slice or a sum of others, as `train[:50%]` and `train+test` are.
+void require_whole_split(const std::string& split, const ChoiceOptions& options);
+
 /// Moves those of `files` from found.files to found.left_out that are not of their most common format. Throws a data
 /// Error where sft-prepare does not read that. `owner`: what they are of, for its message.
 void leave_out_other_formats(const std::vector<std::string>& files, const std::string& owner, FoundFiles& found);

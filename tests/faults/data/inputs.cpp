@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE(assistants_under_another_name) {
 BOOST_AUTO_TEST_CASE(missing_inputs) {
   BOOST_TEST(mentions(run({folder.file("no.jsonl")}), {folder.file("no.jsonl")}));
   BOOST_TEST(mentions(run({folder.file("*.jsonl")}), {folder.file("*.jsonl")}));
-  BOOST_TEST(mentions(run({folder.path()}), {folder.path(), "no input in the folder"}));
+  BOOST_TEST(mentions(run({folder.path()}), {folder.path(), "it is a folder"}));
 }
 
 BOOST_AUTO_TEST_CASE(a_file_named_twice) {

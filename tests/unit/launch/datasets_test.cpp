@@ -219,6 +219,11 @@ BOOST_AUTO_TEST_CASE(what_save_to_disk_leaves) {
 BOOST_AUTO_TEST_CASE(folders_of_other_programs_are_named) {
   const Set model({"config.json", "tokenizer.json", "vocab.json"});
   BOOST_TEST(test::mentions(model.error(), {"it is a hub folder"}));
+  const Set archive({"x.tar", "train/index.json"});
+  write(archive.file("train/index.json"), R"({"shards": []})");
+  BOOST_TEST(test::mentions(archive.error(), {"MDS"}));
+  BOOST_TEST(test::mentions(test::data_error_of([&] { (void)launch::find_files({.name = archive.file("x.tar")}); }),
+                            {"x.tar", "tar archive"}));
   const Set shards({"train-00000.h5"});
   write(shards.file("train-00000.h5"), "\x89HDF\r\n\x1a\n");
   BOOST_TEST(test::mentions(shards.error(), {"train-00000.h5", "packed shards need no more preparation"}));
