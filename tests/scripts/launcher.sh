@@ -194,8 +194,20 @@ check "SIGTERM saves and stops 4 ranks" test "$status" = 75
 check "with a checkpoint" compgen -G 'output/checkpoint-*/checkpoint.h5'
 check "Open MPI adds nothing" test ! -s err
 
-# Open MPI says why it refuses.
+# In the shell of an interactive step of SLURM: what needs no MPI, and one rank. Ranks that have no PMI are refused.
 sft=$(dirname "$(readlink -f "$sft_run")")/sft
+in_step=(env SLURM_NODELIST="$(hostname)" SLURM_STEP_ID=0)
+for words in --version --help 'run.ini --print-config' 'run.ini --dry-run' \
+  'run.ini --train.max_steps 1 --train.output_dir in-step'; do
+  # shellcheck disable=SC2086  # several words
+  status_of "${in_step[@]}" "$sft" $words
+  check "in a step: sft $words" test "$status" = 0 -a -s out
+done
+status_of "${in_step[@]}" "$(dirname "$sft")/sft-generate" in-step/checkpoint-000001 --prompt What --max_new_tokens 2
+check "in a step: sft-generate" test "$status" = 0 -a -s out
+refuses 2 '4 ranks were started, but each is alone' "${in_step[@]}" SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0 "$sft" run.ini
+
+# Open MPI says why it refuses.
 if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
   echo 'localhost slots=1' >one
   : >empty

@@ -189,7 +189,7 @@ for template in one_node many_nodes; do
 done
 array=$(sbatch --parsable --nodes=1 --ntasks-per-node=2 --cpus-per-task=1 --array=0-1 --output="$work/over-%a.log" \
   "$jobs/slurm_learning_rates.sbatch" run.ini --train.max_steps 1000000 --checkpoint.save_steps 0)
-for rate in 1e-5 3e-5; do await_steps "output/learning_rate-$rate" 60; done
+for rate in 1e-5 3e-5; do await_steps "output/learning_rate-$rate" 20; done
 scancel --batch --signal=USR1 "${array}_0"
 job=${array}_0
 right 'one task of an array is stopped'

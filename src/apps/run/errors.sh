@@ -3,37 +3,40 @@
 # Part of sft-run: keeps what a run writes to standard error, which names who failed, and passes it on. Of Open MPI's words
 # at the end, which say what the run's own line says, only the file gets to know: they alone name a rank that was killed.
 
+# tell TEXT: on standard error, which may be closed: the run goes on, as its ranks see to that.
+tell() { printf '%s\n' "$1" >&2 2>/dev/null || true; }
+
 # pass_errors FILE: from standard input; both at once, a block between two lines of dashes when it is whole.
 pass_errors() {
   local line='' block='' is_in_block=no status
   local -r border='^-{70,}$'
   local -r end_of_run='(mpirun|prterun) (noticed that process rank|detected that one or more)|Primary job +terminated'
   local -r passed_on='^(mpirun|prterun): Forwarding signal [0-9]+ to job'
-  trap '' HUP INT TERM USR1
+  trap '' HUP INT TERM USR1 PIPE
   while true; do
     status=0
     if [[ $is_in_block == yes ]]; then IFS= read -r -t 2 line || status=$?; else IFS= read -r line || status=$?; fi
     if [[ $status -gt 128 ]]; then # no block of Open MPI takes so long: these are other lines
-      printf '%s\n' "$block${line:+$'\n'$line}" >&2
+      tell "$block${line:+$'\n'$line}"
       is_in_block=no
       continue
     fi
     if [[ $status -ne 0 && -z $line ]]; then break; fi
-    printf '%s\n' "$line" >>"$1"
+    printf '%s\n' "$line" 2>/dev/null >>"$1" || true # a full disk is no reason to end here
     if [[ $line =~ $border && $is_in_block == no ]]; then
       is_in_block=yes block=$line
     elif [[ $is_in_block == no && $line =~ $passed_on ]]; then
       continue # so does the run
     elif [[ $is_in_block == no ]]; then
-      printf '%s\n' "$line" >&2
+      tell "$line"
     else
       block+=$'\n'$line
       if [[ ! $line =~ $border ]]; then continue; fi
-      if [[ ! $block =~ $end_of_run ]]; then printf '%s\n' "$block" >&2; fi
+      if [[ ! $block =~ $end_of_run ]]; then tell "$block"; fi
       is_in_block=no
     fi
   done
-  if [[ $is_in_block == yes ]]; then printf '%s\n' "$block" >&2; fi
+  if [[ $is_in_block == yes ]]; then tell "$block"; fi
 }
 
 # open_errors FOLDER: makes FOLDER/errors-pipe for the next run to write to; FOLDER/errors gets all of it.
