@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "config_fields.hpp"
+#include "family_rules.hpp"
 #include "sft/core/error.hpp"
 #include "sft/hub/expert_factors.hpp"
 #include "sft/hub/tensor_map.hpp"
@@ -85,8 +86,6 @@ ordered_json json_of(const config::AdapterInit& init) {
   return init.kind == config::LoraInit::zero_b;
 }
 
-std::string last_part(const std::string& module) { return module.substr(module.rfind('.') + 1); }
-
 /// The module of a tensor of an adapter that ends with `suffix`; empty: it ends otherwise.
 std::string module_of(const std::string& tensor, std::string_view suffix) {
   constexpr std::string_view prefix = "base_model.model.";
@@ -94,12 +93,10 @@ std::string module_of(const std::string& tensor, std::string_view suffix) {
   return tensor.substr(prefix.size(), tensor.size() - prefix.size() - suffix.size());
 }
 
-/// rank_pattern and alpha_pattern that name each adapted module of transformers: its rank, and its alpha where that is
-/// another than lora_alpha. The scales of parts of a module are in B.
+/// rank_pattern and alpha_pattern that name each adapted module of transformers.
 std::pair<ordered_json, ordered_json> sizes_of_each(const config::Lora& lora, const FileLayout& layout,
                                                     const std::vector<std::string>& tensors) {
   std::map<std::string, config::AdapterSize> sizes;
-  std::map<std::string, bool> are_parts;
   for (const std::string& tensor : tensors) {
     const std::string module = module_of(tensor, ".lora_A.weight");
     if (module.empty()) continue;
@@ -109,20 +106,35 @@ std::pair<ordered_json, ordered_json> sizes_of_each(const config::Lora& lora, co
       continue;
     }
     const config::AdapterSize part = lora.size_of(module);
-    const std::string stored = module_in_transformers(layout, module);
-    are_parts[stored] = last_part(stored) != last_part(module);
-    const auto [found, is_first] = sizes.emplace(stored, part);
-    if (!is_first) found->second.rank += part.rank;
+    sizes.emplace(module_in_transformers(layout, module), part);
   }
   ordered_json ranks = ordered_json::object(), alphas = ordered_json::object();
   for (const auto& [module, size] : sizes) {
     const auto rank = static_cast<double>(size.rank);
     ranks[module] = size.rank;
-    const double alpha = size.scale * (lora.use_rslora ? std::sqrt(rank) : rank);
-    const bool is_default = std::abs(alpha - lora.lora_alpha) <= 1e-9 * std::abs(alpha);
-    if (!are_parts[module] && !is_default) alphas[module] = json_of(alpha);
+    alphas[module] = json_of(size.scale * (lora.use_rslora ? std::sqrt(rank) : rank));
   }
   return {std::move(ranks), std::move(alphas)};
+}
+
+/// Whether modules of this name are stored with others as one.
+bool is_part(const FileLayout& layout, const std::string& name) {
+  const auto is_it = [&](const PartRule& part) { return std::string_view(part.module).ends_with("." + name); };
+  return std::ranges::any_of(rules_of(layout.family), [&](const Rule& rule) {
+    return rule.parts.size() > 1 && std::ranges::any_of(rule.parts, is_it);
+  });
+}
+
+/// The largest sum of the ranks of adapters on parts of one module of transformers (TensorMap).
+std::int64_t common_rank(const config::Lora& lora, const FileLayout& layout, const std::vector<std::string>& tensors) {
+  std::map<std::string, std::int64_t> sums;
+  for (const std::string& tensor : tensors) {
+    const std::string module = module_of(tensor, ".lora_A.weight");
+    if (!module.empty()) sums[module_in_transformers(layout, module)] += lora.size_of(module).rank;
+  }
+  std::int64_t largest = 0;
+  for (const auto& [module, sum] : sums) largest = std::max(largest, sum);
+  return largest;
 }
 
 /// Those that were trained whole, as transformers calls them.
@@ -190,20 +202,25 @@ void check_init(ConfigFields& fields) {
 
 std::string make_adapter_config(const config::Lora& trained, const std::string& base_model, const FileLayout& layout,
                                 const std::vector<std::string>& tensors) {
-  const config::Lora lora = trained.beside_whole_weights();
+  config::Lora lora = trained.beside_whole_weights();
   const std::vector<std::string> own_names = target_names(lora);
   const std::map<std::string, std::int64_t> modules = adapted_modules(layout, own_names);
-  const bool are_fused = std::ranges::any_of(
-      modules, [&](const auto& module) { return std::ranges::find(own_names, module.first) == own_names.end(); });
+  const bool are_fused = std::ranges::any_of(own_names, [&](const std::string& name) { return is_part(layout, name); });
   const bool has_patterns = !lora.rank_pattern.empty() || !lora.alpha_pattern.empty();
-  const bool names_each = has_patterns && (are_fused || layout.is_tower());
   std::vector<std::string> targets;
-  ordered_json ranks = json_of(lora.rank_pattern), alphas = json_of(lora.alpha_pattern);
+  std::int64_t most_adapters = 0;
   for (const auto& [module, num_adapters] : modules) {
     targets.push_back(module);
-    if (num_adapters > 1 && !names_each) ranks[module] = num_adapters * lora.lora_r;
+    most_adapters = std::max(most_adapters, num_adapters);
   }
-  if (names_each) std::tie(ranks, alphas) = sizes_of_each(lora, layout, tensors);
+  ordered_json ranks = json_of(lora.rank_pattern), alphas = json_of(lora.alpha_pattern);
+  if (are_fused) {
+    ranks = alphas = ordered_json::object();
+    lora.lora_r = tensors.empty() ? most_adapters * lora.lora_r : common_rank(lora, layout, tensors);
+    lora.use_rslora = false;
+  } else if (has_patterns && layout.is_tower()) {
+    std::tie(ranks, alphas) = sizes_of_each(lora, layout, tensors);
+  }
   ordered_json object = {{"peft_type", "LORA"},
                          {"task_type", "CAUSAL_LM"},
                          {"base_model_name_or_path", base_model},

@@ -36,7 +36,9 @@ class Mapper {
       return;
     }
     const TensorName name = name_of(layout_, without_entry(tensor.name));
-    if (name.kind == TensorKind::lora_a) ranks_[name.stored_module()][{name.part, is_start(tensor)}] = tensor.shape[0];
+    if (name.kind != TensorKind::lora_a) return;
+    ranks_[name.stored_module()][{name.part, is_start(tensor)}] = tensor.shape[0];
+    has_parts_ = has_parts_ || (name.rule != nullptr && name.rule->parts.size() > 1);
   }
 
   MappedTensor map(const io::TensorInfo& tensor) {
@@ -48,7 +50,7 @@ class Mapper {
       mapped.stripes.push_back({0, rows, file, first, row_stride});
     };
     if (name.kind == TensorKind::lora_a || name.kind == TensorKind::lora_b) {
-      if (name.kind == TensorKind::lora_b) mapped.factor = factor_of(name, without_entry(tensor.name));
+      if (name.kind == TensorKind::lora_b && is_joined()) mapped.factor = factor_of(without_entry(tensor.name));
       map_adapter(name, is_start(tensor), rows, width, mapped);
       return mapped;
     }
@@ -119,19 +121,27 @@ class Mapper {
     }
   }
 
-  /// The scale of an adapter on a part by that which PEFT takes for the stored matrix: lora_alpha and the sum of ranks.
-  [[nodiscard]] float factor_of(const TensorName& name, const std::string& tensor) const {
-    const auto ranks = ranks_.find(name.stored_module());
-    if (lora_ == nullptr || name.rule == nullptr || name.rule->parts.size() == 1 || ranks == ranks_.end()) return 1.0F;
-    constexpr std::string_view prefix = "base_model.model.";
-    const std::string own_part = with_number(name.rule->parts[name.part].module, name.expert);
-    const std::string stem = tensor.substr(prefix.size(), tensor.rfind(own_part) - prefix.size());
-    config::Lora joined;
-    joined.lora_alpha = lora_->beside_whole_weights().lora_alpha;
-    joined.use_rslora = lora_->use_rslora;
-    joined.lora_r = 0;
-    for (const auto& [part, rank] : ranks->second) joined.lora_r += rank;
-    return static_cast<float>(lora_->size_of(stem + own_part).scale / joined.size_of(stem).scale);
+  /// The rank of every adapter in files with fused modules: the largest sum of the ranks of parts. Readers that know no
+  /// rank_pattern take the scale of all adapters from one rank.
+  [[nodiscard]] std::int64_t common_rank() const {
+    std::int64_t largest = 0;
+    for (const auto& [module, parts] : ranks_) {
+      std::int64_t sum = 0;
+      for (const auto& [part, rank] : parts) sum += rank;
+      largest = std::max(largest, sum);
+    }
+    return largest;
+  }
+
+  /// Whether adapters of all modules get one rank and a scale that follows from it and lora_alpha.
+  [[nodiscard]] bool is_joined() const { return lora_ != nullptr && has_parts_; }
+
+  /// The scale of an adapter by that one.
+  [[nodiscard]] float factor_of(const std::string& tensor) const {
+    constexpr std::string_view prefix = "base_model.model.", suffix = ".lora_B.weight";
+    const std::string module = tensor.substr(prefix.size(), tensor.size() - prefix.size() - suffix.size());
+    const double joined = lora_->beside_whole_weights().lora_alpha / static_cast<double>(common_rank());
+    return static_cast<float>(lora_->size_of(module).scale / joined);
   }
 
   /// What an adapter began with is a further part of it.
@@ -145,6 +155,7 @@ class Mapper {
       if (part < own) before += rank;
       total += rank;
     }
+    if (is_joined()) total = common_rank();
     if (adapters_ == AdapterRanks::shared) {
       before = 0;
       total = ranks.begin()->second;
@@ -209,6 +220,7 @@ class Mapper {
   const FileLayout& layout_;
   AdapterRanks adapters_;
   const config::Lora* lora_;
+  bool has_parts_ = false;  ///< adapters on parts of stored matrices
   std::vector<FileTensor> files_;
   std::map<std::string, std::size_t> numbers_;
   std::map<std::string, std::map<AdapterPart, std::int64_t>> ranks_;   ///< of adapters, by stored module

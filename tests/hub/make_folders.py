@@ -198,16 +198,17 @@ def make_adapters(base, folder):
         for stored, parts in {"self_attn.qkv_proj": ["self_attn.q_proj", "self_attn.v_proj"],
                               "mlp.gate_up_proj": ["mlp.gate_proj", "mlp.up_proj"],
                               "self_attn.o_proj": ["self_attn.o_proj"]}.items():
-            a = torch.cat([own[f"{stem}{part}.lora_A.weight"] for part in parts])
+            a = torch.zeros(2 * rank, own[f"{stem}{parts[0]}.lora_A.weight"].shape[1])
             b = torch.zeros(plain[f"model.layers.{layer}.{stored}.weight"].shape[0], a.shape[0])
             for number, part in enumerate(parts):
                 first = places[part][1]
                 columns = slice(rank * number, rank * (number + 1))
-                b[first:first + rows[part], columns] = len(parts) * own[f"{stem}{part}.lora_B.weight"]
+                a[columns] = own[f"{stem}{part}.lora_A.weight"]
+                b[first:first + rows[part], columns] = 2 * own[f"{stem}{part}.lora_B.weight"]
             tensors[f"{stem}{stored}.lora_A.weight"], tensors[f"{stem}{stored}.lora_B.weight"] = a, b
     save_file(tensors, joined / "adapter_model.safetensors", metadata={"format": "pt"})
-    config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": alpha,
-              "rank_pattern": {"qkv_proj": 2 * rank, "gate_up_proj": 2 * rank},
+    config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 2 * rank, "lora_alpha": alpha,
+              "rank_pattern": {},
               "alpha_pattern": {},
               "target_modules": ["gate_up_proj", "o_proj", "qkv_proj"]}
     (joined / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n")

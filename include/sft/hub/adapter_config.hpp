@@ -35,12 +35,12 @@ class TargetModules {
 
 /// The adapter_config.json of adapters that sft trained, as PEFT writes it. `base_model`: folder or name of the model
 /// that they belong to; empty: not known. `layout`: of its files. Adapters on parts of one module of transformers are
-/// one there, of the sum of their ranks, which rank_pattern says; their scales are in B (TensorMap), so that readers
-/// who know no alpha_pattern, as llama.cpp, compute the same function. In a model of several towers target_modules is a
-/// regular expression that means the text tower. `tensors`: those of the adapter, by PEFT's names on the model's
-/// modules; where patterns of `lora` are about parts, or a tower, each module of these is named with its rank, and so
-/// is each module that was trained whole. Adapters that began with a part of the weights are those of twice the rank
-/// beside the model as it was (config::Lora::beside_whole_weights).
+/// one there, of the sum of their ranks. Where there are any, all adapters have the largest rank and their scales are
+/// in B (TensorMap), so that readers who know no patterns, as llama.cpp and vLLM, compute the same function. In a model
+/// of several towers target_modules is a regular expression that means the text tower. `tensors`: those of the adapter,
+/// by PEFT's names on the model's modules; where patterns of `lora` are about a tower, each module of these is named
+/// with its rank, and so is each module that was trained whole. Adapters that began with a part of the weights are
+/// those of twice the rank beside the model as it was (config::Lora::beside_whole_weights).
 [[nodiscard]] std::string make_adapter_config(const config::Lora& lora, const std::string& base_model,
                                               const FileLayout& layout = {},
                                               const std::vector<std::string>& tensors = {});

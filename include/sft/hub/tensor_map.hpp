@@ -24,8 +24,8 @@ struct Stripe {
 /// A tensor of the model in stripes.
 struct MappedTensor {
   std::vector<std::int64_t> shape;
-  /// What the model's numbers are multiplied with in the files: B of adapters on parts of one module, whose scale there
-  /// follows from the sum of their ranks.
+  /// What the model's numbers are multiplied with in the files: B of adapters beside such on parts of one module, which
+  /// have one rank there, and a scale that follows from it.
   float factor = 1.0F;
   std::vector<Stripe> stripes = {};  ///< ascending by row, of all rows
 
@@ -59,8 +59,9 @@ class TensorMap {
   TensorMap() = default;
   /// `model`: tensors of the model, "ENTRY/NAME", all parts of each stored one; or of adapters, "ENTRY/" and PEFT's
   /// name, on any modules; where ENTRY ends with "_start", what these began with, which is a further part of them.
-  /// `lora`: what their scales follow from, where adapters on parts become one, whose B takes them in; null: B stays.
-  /// std::logic_error for tensors that are not in the shapes of the layout.
+  /// `lora`: what their scales follow from, where some are on parts of a module: then B takes these in, and all
+  /// adapters have the largest rank, by zeros (make_adapter_config says so); null: they stay. std::logic_error for
+  /// tensors that are not in the shapes of the layout.
   TensorMap(const FileLayout& layout, const std::vector<io::TensorInfo>& model,
             AdapterRanks adapters = AdapterRanks::added, const config::Lora* lora = nullptr);
 

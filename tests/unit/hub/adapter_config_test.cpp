@@ -128,11 +128,11 @@ std::vector<std::string> tensors_of(const std::vector<std::string>& modules) {
   return tensors;
 }
 
-BOOST_AUTO_TEST_CASE(patterns_of_parts_name_each_fused_module) {
+BOOST_AUTO_TEST_CASE(adapters_beside_those_of_parts_have_one_rank_and_no_patterns) {
   sft::hub::FileLayout fused;
   fused.family = "phi3";
   sft::config::Lora lora;
-  lora.use_peft = true;
+  lora.use_peft = lora.use_rslora = true;
   lora.lora_r = 4;
   lora.lora_alpha = 8;
   lora.rank_pattern = {{"k_proj", 6}, {"layers.1.self_attn.o_proj", 3}};
@@ -142,36 +142,21 @@ BOOST_AUTO_TEST_CASE(patterns_of_parts_name_each_fused_module) {
     for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"}) modules.push_back(layer + name);
   }
   const auto object = nlohmann::json::parse(hub::make_adapter_config(lora, "", fused, tensors_of(modules)));
-  const std::string first = "model.layers.0.self_attn.", second = "model.layers.1.self_attn.";
-  const nlohmann::json ranks = {
-      {first + "qkv_proj", 14}, {first + "o_proj", 4}, {second + "qkv_proj", 14}, {second + "o_proj", 3}};
-  BOOST_TEST((object["rank_pattern"] == ranks));
-  BOOST_TEST(object["alpha_pattern"].empty());  // scales are in B
-  const Folder folder;
-  folder.write(object.dump());
-  const sft::config::Lora read = folder.read().lora;
-  BOOST_TEST(read.size_of(second + "qkv_proj").rank == 14);
-  BOOST_TEST(read.size_of(second + "qkv_proj").scale == 8.0 / 14);
-  BOOST_TEST(read.size_of(second + "o_proj").rank == 3);
-}
+  BOOST_TEST(object["r"] == 4 + 6 + 4);
+  BOOST_TEST(object["lora_alpha"] == 8);
+  BOOST_TEST(object["use_rslora"] == false);  // scales are in B
+  BOOST_TEST(object["rank_pattern"].empty());
+  BOOST_TEST(object["alpha_pattern"].empty());
 
-BOOST_AUTO_TEST_CASE(a_pattern_of_the_only_part_with_an_adapter_names_the_fused_module) {
-  sft::hub::FileLayout fused;
-  fused.family = "phi3";
-  sft::config::Lora lora;
-  lora.use_peft = true;
-  lora.lora_r = 4;
-  lora.lora_alpha = 8;
-  lora.lora_target_modules = {"up_proj", "down_proj"};
-  lora.rank_pattern = {{"up_proj", 6}};
-  lora.alpha_pattern = {{"up_proj", 1}, {"down_proj", 3}};
-  const std::string layer = "model.layers.0.mlp.";
-  const auto object = nlohmann::json::parse(
-      hub::make_adapter_config(lora, "", fused, tensors_of({layer + "up_proj", layer + "down_proj"})));
-  const nlohmann::json ranks = {{layer + "gate_up_proj", 6}, {layer + "down_proj", 4}},
-                       alphas = {{layer + "down_proj", 3}};
-  BOOST_TEST((object["rank_pattern"] == ranks));
-  BOOST_TEST((object["alpha_pattern"] == alphas));
+  // No part among the adapters: patterns stay.
+  lora.lora_target_modules = {"o_proj", "down_proj"};
+  const auto plain = nlohmann::json::parse(hub::make_adapter_config(lora, "", fused, tensors_of({modules.back()})));
+  BOOST_TEST(plain["r"] == 4);
+  BOOST_TEST(plain["rank_pattern"].size() == 2U);
+  sft::hub::FileLayout renamed;
+  renamed.family = "mixtral";
+  lora.lora_target_modules = {"all-linear"};
+  BOOST_TEST(nlohmann::json::parse(hub::make_adapter_config(lora, "", renamed, tensors_of(modules)))["r"] == 4);
 }
 
 BOOST_AUTO_TEST_CASE(a_tower_among_others_is_named_module_by_module) {
