@@ -71,7 +71,7 @@ class WeightsSource final : public io::TensorSource {
   }
 
   /// Refuses files that do not hold the form that config.json says.
-  void check_form(const Quantization& quantization) const {
+  void check_form(const Quantization& quantization, const FileLayout& layout) const {
     if (quantization.form != StoredForm::four_bits && quantization.form != StoredForm::fp8) return;
     const bool is_four_bits = quantization.form == StoredForm::four_bits;
     const auto refuse = [&](const std::string& which) {
@@ -85,7 +85,7 @@ class WeightsSource final : public io::TensorSource {
       const auto& [stored, file, codes] = *part.tensor;
       has_form = has_form || (codes != nullptr && codes->is_in_four_bits() == is_four_bits);
       if (!is_four_bits || codes != nullptr || !is_linear_of_block(stored.name, stored.shape.size())) continue;
-      if (quantization.skips(stored.name.substr(0, stored.name.rfind('.')))) continue;
+      if (is_skipped(quantization, layout, stored.name.substr(0, stored.name.rfind('.')))) continue;
       refuse(fmt::format("{} holds plain numbers ({}), though llm_int8_skip_modules does not name it", stored.name,
                          stored.dtype));
     }
@@ -206,6 +206,14 @@ class WeightsSource final : public io::TensorSource {
     }
   }
 
+  /// The names of a tower's modules are those of transformers 4 or 5, whichever the files have.
+  static bool is_skipped(const Quantization& quantization, const FileLayout& layout, const std::string& module) {
+    if (quantization.skips(module)) return true;
+    if (!layout.is_tower() || !module.starts_with(layout.body)) return false;
+    const std::string rest = module.substr(layout.body.size());
+    return quantization.skips("language_model.model." + rest) || quantization.skips("model.language_model." + rest);
+  }
+
   /// A tied head without the table that it is: it is the table, as transformers takes it.
   void take_table_of_head(const FileLayout& layout) {
     const std::string table = layout.body + "embed_tokens.weight", head = layout.head + "weight";
@@ -233,8 +241,9 @@ class WeightsSource final : public io::TensorSource {
 
 std::unique_ptr<io::TensorSource> open_weights(const std::string& folder, bool is_head_tied) {
   auto source = std::make_unique<WeightsSource>(read_folder_tensors(folder));
-  source->take_layout(file_layout_of(folder, source->stored().list()), is_head_tied);
-  source->check_form(quantization_of(folder));
+  const FileLayout layout = file_layout_of(folder, source->stored().list());
+  source->take_layout(layout, is_head_tied);
+  source->check_form(quantization_of(folder), layout);
   return source;
 }
 

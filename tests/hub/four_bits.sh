@@ -137,9 +137,10 @@ half = {name: ("BF16", [len(data) // 2, 1], data) if dtype == "U8" and shape[1:]
         for name, (dtype, shape, data) in codes.items()}
 write("half", half, None)
 PYTHON
-dynamic=(--model.model_name_or_path dynamic --train.gradient_accumulation_steps 4)
-succeeds 'a dynamic folder, read as numbers' run 1 lora.ini "${dynamic[@]}" --train.output_dir dynamic-numbers
-succeeds 'and kept as it is' run 1 lora.ini "${dynamic[@]}" --train.output_dir dynamic-kept --lora.load_in_4bit true
+dynamic=(--model.model_name_or_path dynamic)
+alone=(--train.gradient_accumulation_steps 4)
+succeeds 'a dynamic folder, read as numbers' run 1 lora.ini "${dynamic[@]}" "${alone[@]}" --train.output_dir dynamic-numbers
+succeeds 'and kept as it is' run 1 lora.ini "${dynamic[@]}" "${alone[@]}" --train.output_dir dynamic-kept --lora.load_in_4bit true
 check 'with a word on it' grep -q 'warning: 6 matrices of .*dynamic stay numbers .*model.layers.0.mlp.gate_proj' err
 check 'has the same losses' same_losses dynamic-kept dynamic-numbers 1e-5
 check 'which are not those of codes alone' other_losses dynamic-kept alone-nf4 1e-5
@@ -150,14 +151,14 @@ for mesh in '3 --parallel.dp_shard_size 4' '1 --parallel.tp_size 2 --parallel.dp
     --parallel.zero_stage "${words[@]}" --train.gradient_accumulation_steps "$([[ $mesh == *tp_size* ]] && echo 2 || echo 1)"
   check 'has the same losses' same_losses mesh dynamic-kept 1e-5
 done
-succeeds 'and resumes' run 1 lora.ini "${dynamic[@]}" --lora.load_in_4bit true --train.output_dir resumed \
+succeeds 'and resumes' run 1 lora.ini "${dynamic[@]}" "${alone[@]}" --lora.load_in_4bit true --train.output_dir resumed \
   --checkpoint.resume_from_checkpoint mesh/checkpoint-000002
-refuses 2 'llm_int8_skip_modules. does not fit the model in .*dynamic .it holds model.layers.0.mlp.gate_proj as numbers' \
+refuses 2 'llm_int8_skip_modules. does not fit the model in .*dynamic .it holds model.layers.0.self_attn.o_proj in 4 bits' \
   "$sft" lora.ini "${dynamic[@]}" --lora.load_in_4bit true --lora.llm_int8_skip_modules o_proj
 refuses 3 'is not stored as its config.json says .*model.layers.1.self_attn.q_proj.weight holds plain numbers' \
   "$sft" lora.ini --model.model_name_or_path unnamed --train.output_dir other
 succeeds 'codes in storage of another dtype' run 1 lora.ini --model.model_name_or_path half --train.output_dir half-kept \
-  --lora.load_in_4bit true --train.gradient_accumulation_steps 4
+  --lora.load_in_4bit true "${alone[@]}"
 check 'are the same codes' same_losses half-kept alone-nf4 1e-5
 
 # Modules that are left out of a model of numbers

@@ -130,6 +130,6 @@ for folder in fp8 numbers; do
 done
 check 'is quantized alike' same_losses codes-fp8 codes-numbers 0
 succeeds 'a dry run' "$sft" run.ini --dry-run --model_name_or_path fp8
-succeeds 'sft-inspect' "$sft_inspect" fp8
+succeeds 'sft-inspect' "$sft_inspect" --diff fp8 numbers
 succeeds 'sft-generate' "$sft_generate" fp8 --tokenizer byte --prompt hello --max_new_tokens 2
 finish_checks

@@ -45,8 +45,8 @@ struct FourBitMatrix {
 };
 
 /// Makes matrices in 4 bits. Codes, and float32 scales, are those of bitsandbytes 0.50 to the bit. Codes of scales are
-/// the nearest, where its kernel for CPUs takes another for one in a thousand; the offset, a mean, may differ in the
-/// last bit.
+/// the nearest, where its kernel for CPUs takes another for up to one in a hundred; the offset, a mean, may differ in
+/// the last bit.
 class FourBitQuantizer {
  public:
   explicit FourBitQuantizer(FourBitForm form) { matrix_.form = form; }

@@ -196,6 +196,22 @@ BOOST_AUTO_TEST_CASE(a_folder_without_the_scales_that_it_needs_is_refused_by_its
   }
 }
 
+BOOST_AUTO_TEST_CASE(modules_of_a_tower_have_the_names_of_either_version) {
+  const test::TemporaryFolder folder;
+  write_file(folder.file("model.safetensors"), {{"language_model." + matrix, "F32", {1, 1}, std::string(4, '\1')}});
+  for (const auto& [skipped, says] :
+       std::vector<std::pair<std::string, std::string>>{{"language_model.model.layers.0.mlp", "none of its matrices"},
+                                                        {"model.language_model.layers.0.mlp", "none of its matrices"},
+                                                        {"model.language_model.layers.1.mlp", "does not name"}}) {
+    test::write_bytes(
+        folder.file("config.json"),
+        R"({"text_config": {"model_type": "llama"}, "quantization_config": {"quant_method": "bitsandbytes",)"
+        R"("load_in_4bit": true, "llm_int8_skip_modules": [")" +
+            skipped + "\"]}}");
+    BOOST_TEST(mentions(open_error(folder.path()), {says}), skipped);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(what_is_carried_is_written_as_numbers) {
   const test::TemporaryFolder folder, out;
   const std::string later = "model.layers.1.mlp.up_proj.weight";

@@ -386,6 +386,30 @@ BOOST_AUTO_TEST_CASE(what_products_in_fp8_read_is_in_parts_of_its_own) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(modules_that_are_left_out_of_4_bits_are_among_the_other_numbers) {
+  auto m = small();
+  m.num_hidden_layers = 2;
+  sft::config::Lora lora;
+  lora.use_peft = lora.load_in_4bit = true;
+  lora.llm_int8_skip_modules = {"model.layers.0.mlp", "model.layers.1.self_attn.o_proj"};
+  const auto trains_none = [](const std::string&) { return false; };
+  const sft::model::Architecture made = sft::model::make_architecture(m, trains_none, lora, 1);
+  BOOST_TEST(made.parts.size() == 3U);  // numbers, codes, adapters
+  std::size_t num_codes = 0;
+  for (const sft::parallel::PartUnits& part : made.parts) {
+    for (const auto& unit : part.units) {
+      for (const sft::parallel::Parameter& p : unit.parameters) {
+        const bool is_matrix = p.name.ends_with("_proj.weight");
+        const bool is_skipped =
+            p.name.starts_with("model.layers.0.mlp.") || p.name == "model.layers.1.self_attn.o_proj.weight";
+        BOOST_TEST(part.four_bits.has_value() == (is_matrix && !is_skipped), p.name);
+        num_codes += part.four_bits.has_value() ? 1 : 0;
+      }
+    }
+  }
+  BOOST_TEST(num_codes == 14U - 3U - 1U);
+}
+
 BOOST_AUTO_TEST_CASE(an_adapter_has_one_number_whatever_the_units) {
   auto m = small();
   m.num_hidden_layers = 3;
