@@ -134,7 +134,7 @@ std::vector<ForeignRow> mesh_rows() {
       {"split_batches dispatch_batches", only_false, "every rank reads its own rows", leave_out},
       {"even_batches", either, "no row comes twice: ranks that have none left wait", leave_out},
       {"use_seedable_sampler",
-       {{"true", ""}, {"none", ""}},
+       {{"true", ""}},
        "rows come in the order of accelerate's seedable sampler",
        "leave it out; data.seed gives another order, data.shuffle = false that of the file"},
       {"non_blocking use_configured_state", either, "rows go to the device while it computes", leave_out},

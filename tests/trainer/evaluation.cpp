@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "sft/config/values.hpp"
 #include "trainer/program.hpp"
 #include "trainer/workshop.hpp"
 
@@ -98,6 +99,22 @@ BOOST_AUTO_TEST_CASE(evaluations_come_by_steps_and_at_the_end) {
   BOOST_TEST(steps_with("end", 4, 0) == (Steps{4}), boost::test_tools::per_element());
   BOOST_TEST(steps_with("weights_of_the_start", 0, 0) == (Steps{0}), boost::test_tools::per_element());
   BOOST_TEST(steps_with("end", 4, 0) == (Steps{4}), boost::test_tools::per_element());  // nothing is left to do
+}
+
+BOOST_AUTO_TEST_CASE(none_comes_before_eval_delay) {
+  const EvalWorkshop workshop;
+  const auto steps_with = [&](const std::string& output, const char* strategy, double delay) {
+    const auto change = [&](config::Config& config) {
+      workshop.evaluating(1)(config);
+      config::read(strategy, config.train.eval_strategy);
+      config.train.eval_delay = delay;
+    };
+    test::TrainerProgram program = workshop.start(run_cases[0], output, 5, "none", change);
+    check_done(program, workshop, output);
+    return steps_of(workshop.evaluations_of(output));
+  };
+  BOOST_TEST(steps_with("steps", "steps", 3) == (Steps{3, 4, 5}), boost::test_tools::per_element());
+  BOOST_TEST(steps_with("epochs", "epoch", 1e3) == (Steps{5}), boost::test_tools::per_element());  // at the end
 }
 
 BOOST_AUTO_TEST_CASE(a_finished_run_is_evaluated_when_there_are_rows_for_it) {
