@@ -143,7 +143,8 @@ FoundFiles find_files(const Dataset& dataset, const ChoiceOptions& options, bool
 
 void take_slice(Dataset& dataset) {
   const std::size_t bracket = dataset.split.find('[');
-  if (bracket == std::string::npos || !dataset.split.ends_with(']')) return;
+  const bool is_one = bracket != std::string::npos && dataset.split.find(']') + 1 == dataset.split.size();
+  if (!is_one) return;  // a whole split, or a sum
   dataset.slice = dataset.split.substr(bracket + 1, dataset.split.size() - bracket - 2);
   dataset.split.erase(bracket);
 }

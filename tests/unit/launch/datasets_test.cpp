@@ -81,6 +81,17 @@ BOOST_AUTO_TEST_CASE(splits_are_sorted_by_names) {
   BOOST_TEST(test::mentions(Set({"test.jsonl"}).error(), {"no split `train` (it has test)"}));
 }
 
+BOOST_AUTO_TEST_CASE(slices_are_taken_from_splits) {
+  const auto taken = [](const std::string& split) {
+    launch::Dataset dataset{.split = split};
+    launch::take_slice(dataset);
+    return dataset.split + " " + dataset.slice;
+  };
+  BOOST_TEST(taken("train[:20%]") == "train :20%");
+  BOOST_TEST(taken("train") == "train ");
+  BOOST_TEST(taken("train[:5]+train[7:]") == "train[:5]+train[7:] ");
+}
+
 BOOST_AUTO_TEST_CASE(slices_and_sums_of_splits_are_named) {
   const Set set({"train.jsonl", "test.jsonl"});
   for (const char* split : {"train[:50%]", "train+test", "train[10:20]", "all"}) {
