@@ -399,8 +399,6 @@ prints 3 'error: cannot read a\.parquet \(a\.parquet, row 7, column x: it is bad
 printf '{"prompt": 1}\n' >>second_table.jsonl
 PATH=$work/with:$PATH prepare --input a.parquet
 check 'a bad row is named by its table' grep -qF 'error: second of a.parquet, row 2: bad record (' err
-PATH=$work/with:$PATH prepare --input '[ac]*'
-refused 3 "cannot read '\[ac\]\*' \(some of its files are Parquet or Arrow, others are not\)"
 
 # A model that cannot be trained: its rows are made all the same.
 mkdir foreign
