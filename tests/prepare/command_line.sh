@@ -142,7 +142,7 @@ says '^  records +44$' '^  read +2 files: sorted/sub/train-2\.jsonl, sorted/trai
 prepare --input sorted --split test --max_length 128 --json
 says '"num_records": *4,' '^    "sorted/test\.jsonl"$' '"why": *"split train"'
 prepare --input sorted --dataset_train_split dev
-refused 3 'sorted has no split `dev` \(it has train, test\): choose one with --split'
+refused 3 'sorted has no split .dev. \(it has train, test\): choose one with --split'
 prepare --input sorted --split 'train[:50%]'
 refused 2 'slices and sums of splits are not known'
 prepare --input chats.jsonl --split train
@@ -155,7 +155,7 @@ refused 3 'several configs \(its card has one, two, .*--dataset_config'
 prepare --input sorted --dataset_config two --max_length 128
 says '^  records +4$' '^  read +1 file: sorted/sub/train-2\.jsonl$'
 prepare --input - < <(printf 'BZh91AY')
-refused 3 'cannot use standard input as JSON lines \(it is compressed with bzip2\).*`bzcat FILE'
+refused 3 'cannot use standard input as JSON lines \(it is compressed with bzip2\).*bzcat FILE'
 
 # Bad records
 { cat chats.jsonl; echo '{"text": 7}'; echo '{"text"'; } >bad.jsonl
