@@ -19,5 +19,4 @@ namespace sft::apps {
 /// Commands that send the metrics of a run to the services that train.report_to names, to be typed in another terminal.
 [[nodiscard]] std::vector<std::string> tracker_commands(const config::Train& config);
 
-
 }  // namespace sft::apps

@@ -278,6 +278,7 @@ trap '' HUP INT TERM USR1
 # Ended by the signal that was passed on, before the first step, where the run stands as it stood.
 if [[ $status -eq $ended_by_signal && $is_given_up == no && $action == end ]]; then
   echo "Stopped before the first step: there was nothing to save."
+  if [[ -e $folder/hung ]]; then echo "warning: ${launcher[0]} hung, and was ended" >&2; fi
   status=75
 elif [[ $restarts -eq 0 && $is_given_up == no ]]; then
   explain "$folder" "$status"

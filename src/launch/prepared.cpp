@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launch/environment.hpp"
+#include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/program.hpp"
 #include "sft/io/files.hpp"
@@ -74,7 +75,7 @@ Prepared plan_preparation(const InputFiles& inputs, const std::map<std::string, 
   add_identity(hash, program);
   for (std::size_t i = 0; i < inputs.files.size(); ++i) {
     add_identity(hash, inputs.files[i]);
-    prepared.words.insert(prepared.words.end(), {"--input", inputs.files[i]});
+    prepared.words.insert(prepared.words.end(), {"--input", config::write(inputs.files[i])});
     if (inputs.slices.empty()) continue;
     hash.add(fmt::format("input_slice={}", inputs.slices[i]));
     prepared.words.push_back(fmt::format("--input_slice={}", inputs.slices[i]));
@@ -94,7 +95,7 @@ Prepared plan_preparation(const InputFiles& inputs, const std::map<std::string, 
   if (!tokenizer_folder.empty()) add_contents(hash, tokenizer_folder);
   const std::string fingerprint = hash.text();  // "xxh128:..."
   prepared.folder = fmt::format("{}/{}", cache_of_rows(cache), fingerprint.substr(fingerprint.find(':') + 1));
-  prepared.words.insert(prepared.words.end(), {"--output", prepared.folder});
+  prepared.words.insert(prepared.words.end(), {"--output", config::write(prepared.folder)});
   std::error_code ignored;
   prepared.is_there = fs::exists(fs::path(prepared.folder) / mark, ignored);
   return prepared;

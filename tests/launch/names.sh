@@ -61,4 +61,11 @@ a "b" {c,d}*?
 Bücher・本 100% = all
 back\slash
 NAMES
+# shellcheck disable=SC2016  # names
+# A variable of the shell, which is none where a name has it
+cp pairs.jsonl 'at $HOME.jsonl'
+# shellcheck disable=SC2016  # the same
+SFT_CACHE=$work/'cache of $USER' succeeds "sft-launch: \$" timeout 60 "$sft_launch" sft --model_name_or_path tiny/model \
+  --data_files 'at $HOME.jsonl' --num_processes 1 --max_length 64 --per_device_train_batch_size 1 --max_steps 1 --use_cpu \
+  --output_dir dollar
 finish_checks

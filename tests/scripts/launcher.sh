@@ -169,6 +169,7 @@ LOSES
 chmod +x hangs/*
 SFT_STOP_PATIENCE_S=1 stop TERM bin/sft-run --launcher "$work/hangs/mpirun" run.ini
 check "a launcher that hangs is ended" test "$status" = 75
+check "which is said" grep -q 'mpirun hung, and was ended' err
 check "with all that it started" test ! -e "/proc/$(cat sleeper)"
 stop TERM bin/sft-run --launcher "$work/hangs/mpiexec" saves
 check "ranks are asked to stop, whatever became of their launcher" test -z "$(processes_of "bash $work/bin/sft saves")"

@@ -92,10 +92,10 @@ has_agents() {
 # watch_launcher LAUNCHER FOLDER: ends it where it hangs. The end of mpirun can hang when all ranks have ended (Open MPI 4.1
 # with PMIx 4.2, in one of some hundred runs that are stopped): a launcher whose ranks have done all their work is not
 # waited for. It can hang at its start, too, or lose the signal that asks to stop. So ranks on this machine get the signal
-# themselves after some seconds; where there are none, the launcher ends after SFT_STOP_PATIENCE_S (20), or, where there may
-# be some elsewhere, which may save, after thirty times that.
+# themselves after some seconds; where there are none, the launcher ends after SFT_STOP_PATIENCE_S (10), or, where there may
+# be some elsewhere, which may save, after sixty times that.
 watch_launcher() {
-  local -r patience_s=${SFT_STOP_PATIENCE_S:-20}
+  local -r patience_s=${SFT_STOP_PATIENCE_S:-10}
   local begin='' are_told=no
   local -a processes ranks
   trap - HUP INT TERM USR1
@@ -108,6 +108,7 @@ watch_launcher() {
     mapfile -t ranks < <(ranks_among "${processes[@]}")
     if [[ ${#ranks[@]} -gt 0 ]]; then
       if [[ $are_told == no && $((SECONDS - begin)) -ge 6 ]]; then
+        kill -CONT "$1" # ranks whose output nobody reads could not save
         kill -USR1 "${ranks[@]}"
         are_told=yes
       fi
@@ -116,7 +117,7 @@ watch_launcher() {
     if [[ $((SECONDS - begin)) -lt $patience_s ]]; then continue; fi
     if is_mpirun "${launcher[0]}" && ! has_agents "${processes[@]}"; then
       : >"$2/hung"
-    elif [[ $((SECONDS - begin)) -lt $((30 * patience_s)) ]]; then
+    elif [[ $((SECONDS - begin)) -lt $((60 * patience_s)) ]]; then
       continue
     fi
     end_all "$1"
