@@ -32,12 +32,13 @@ enum class WeightType { float32, bfloat16, float16 };
 inline constexpr const char* model_stem = "model";
 inline constexpr const char* adapter_stem = "adapter_model";
 
-/// The weights in `folder`, in F32, BF16 or F16, read as float32 or bf16, as the tensors of the model: by the rules of
-/// the family that its config.json names (file_layout.hpp). Each rank opens it for itself and reads the bytes of what
-/// it asks for alone; of experts in MXFP4 a matrix at a time. Left out: buffers that older files hold
-/// (rotary_emb.inv_freq), towers other than that of the text and, when `is_head_tied`, lm_head.weight. Refuses, with
-/// the file's name: no safetensors files, a damaged header or index, a file that is missing or cut, tensors of other
-/// types.
+/// The weights in `folder`, in F32, BF16 or F16, or what FP8, 4 bits and MXFP4 stand for, read as float32 or bf16, as
+/// the tensors of the model: by the rules of the family that its config.json names (file_layout.hpp). Each rank opens
+/// it for itself and reads the bytes of what it asks for alone; of experts in MXFP4 a matrix at a time. Left out:
+/// buffers that older files hold (rotary_emb.inv_freq), towers other than that of the text and, when `is_head_tied`,
+/// lm_head.weight, which is the embedding table where there is none. Refuses, with the file's name: no safetensors
+/// files, a damaged header or index, a file that is missing or cut, tensors of other types, and a folder that does not
+/// hold the form that its config.json says.
 [[nodiscard]] std::unique_ptr<io::TensorSource> open_weights(const std::string& folder, bool is_head_tied);
 /// The tensors of an adapter's folder in PEFT's format, adapter_model.safetensors, in the same way: an adapter of a
 /// module that is several of the model's is one of each, with the same A. `base`: of the folder that it belongs to.
