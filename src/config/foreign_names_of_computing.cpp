@@ -87,7 +87,7 @@ std::vector<ForeignRow> memory_rows() {
        leave_out},
       {"gradient_checkpointing_kwargs.selective activation_checkpointing_kwargs.selective", only_false,
        "it would keep the outputs of attention and recompute the rest, and there is no such mode",
-       "set train.activation_checkpointing to full, or to selective, which recomputes norms and the MLP's activation"},
+       "set train.activation_checkpointing to full, or to selective, which recomputes what is cheap"},
       {"gradient_checkpointing_kwargs.every_n_layers activation_checkpointing_kwargs.every_n_layers",
        {{"1", ""}, {"none", ""}},
        "all blocks are recomputed alike",

@@ -183,7 +183,7 @@ refuses 3 'cannot find the model org/none.*fetch' "$sft_launch" sft --model_name
 refuses 2 'no command .dpo' "$sft_launch" dpo --model_name_or_path tiny/model
 refuses 2 'did you mean zero3' "$sft_launch" sft --accelerate_config zero33
 refuses 2 '3 settings cannot be used' "$sft_launch" sft --model_name_or_path tiny/model --dataset_name set \
-  --fp16 true --mixed_precision fp8 --lerning_rate 3
+  --fp16 true --mixed_precision int8 --lerning_rate 3
 refuses 2 '2 settings cannot be used' "${launch[@]}" --max_length -4 --eval_split 3 --lerning_rate 3 --output_dir never
 refuses 2 '4 settings cannot be used' "${launch[@]}" --use_peft --lora_r 0 --adam_beta1 2 --output_dir never \
   --gradient_accumulation_steps 0 --early_stopping_patience -1

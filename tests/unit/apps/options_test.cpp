@@ -152,7 +152,7 @@ const Refused refused_words[] = {
     {{"--dataset_name", "org/set"}, "`postprocess/fetch.py dataset NAME --output FILE.jsonl`"},
     {{"--eval_packing", "true"}, "sft-prepare does not take `eval_packing = true` on the command line"},
     {{"--dataset_batch_size", "10"}, "--packing_scope all"},
-    {{"--streaming"}, "leave it out"},
+    {{"--streaming=maybe"}, "write true or false"},
 };
 
 BOOST_DATA_TEST_CASE(other_words_are_refused_with_what_to_write, boost::unit_test::data::make(refused_words), refused) {
