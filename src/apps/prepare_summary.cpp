@@ -151,7 +151,8 @@ void print_summary(const data::PrepareSummary& summary, const data::PrepareOptio
   if (!summary.census.roles.by_name().empty()) line("roles", list_of(summary.census.roles));
   if (!summary.census.ignored_fields.by_name().empty()) line("ignored fields", list_of(summary.census.ignored_fields));
   if (!summary.census.dropped_fields.by_name().empty()) line("dropped fields", list_of(summary.census.dropped_fields));
-  if (summary.num_left_out > 0) line("left out", fmt::format("{} (by --input_weight or --input_slice)", summary.num_left_out));
+  if (summary.num_left_out > 0)
+    line("left out", fmt::format("{} (by --input_weight or --input_slice)", summary.num_left_out));
   if (is_packed) {
     line("without target", fmt::format("{} (nothing to train on within max_length; kept)", summary.num_without_target));
   } else {

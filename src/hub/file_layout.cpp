@@ -143,17 +143,6 @@ FileLayout read_file_layout(const std::string& folder) {
                            needs_names ? read_folder_tensors(folder).list() : std::vector<FileTensor>{});
 }
 
-std::vector<FileTensor> read_file_tensors(const std::string& folder) {
-  std::vector<FileTensor> tensors;
-  for (const std::string& path : find_weight_files(folder).paths) {
-    for (StoredTensor& stored : read_safetensors_header(io::RawFile::open(path))) {
-      const std::uint64_t num_bytes = stored.end - stored.begin;
-      tensors.push_back({std::move(stored.name), std::move(stored.dtype), std::move(stored.shape), num_bytes});
-    }
-  }
-  return tensors;
-}
-
 bool holds_tower_head(const std::string& folder) {
   const FolderTensors files = read_folder_tensors(folder);
   return std::ranges::any_of(towers, [&](const Prefixes& names) {

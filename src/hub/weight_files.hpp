@@ -18,8 +18,6 @@ namespace sft::hub {
 /// That of adapter_model.safetensors; refuses a folder without it.
 [[nodiscard]] std::vector<std::string> find_adapter_files(const std::string& folder);
 
-/// The tensors of all weight files of FOLDER, by their headers.
-[[nodiscard]] std::vector<FileTensor> read_file_tensors(const std::string& folder);
 /// What the files of FOLDER with these tensors follow, by its config.json; the default where it has none.
 [[nodiscard]] FileLayout file_layout_of(const std::string& folder, const std::vector<FileTensor>& files);
 

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <utility>
 
-#include "config_fields.hpp"
+#include "hub/config_fields.hpp"
+#include "hub/folder_tensors.hpp"
 #include "sft/hub/folder.hpp"
-#include "weight_files.hpp"
 
 namespace sft::hub {
 
@@ -21,7 +21,7 @@ std::string dtype_of_weights(const std::string& folder) {
   }
   constexpr std::array<std::pair<std::string_view, std::string_view>, 3> names{
       {{"F32", "float32"}, {"BF16", "bfloat16"}, {"F16", "float16"}}};
-  for (const FileTensor& tensor : read_file_tensors(folder)) {
+  for (const FileTensor& tensor : read_folder_tensors(folder).list()) {
     for (const auto& [in_file, name] : names) {
       if (tensor.dtype == in_file) return std::string(name);
     }

@@ -106,7 +106,8 @@ std::vector<std::string> expand_glob_in(const std::string& folder, const std::st
 std::vector<std::string> expand_glob(const std::string& pattern) {
   std::error_code ignored;
   for (std::size_t end = pattern.rfind('/'); end != std::string::npos && end > 0; end = pattern.rfind('/', end - 1)) {
-    const std::string folder = pattern.substr(0, end);  // the longest that is there stands for itself, brackets included
+    const std::string folder =
+        pattern.substr(0, end);  // the longest that is there stands for itself, brackets included
     if (fs::is_directory(folder, ignored)) return expand_glob_in(folder, pattern.substr(end + 1));
   }
   return expand_glob_in("", pattern);

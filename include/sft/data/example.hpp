@@ -91,13 +91,13 @@ class ExampleMaker {
   ///   {"instruction": I, "input": X, "output": O}  a prompt of the user, I and X, and a completion (Alpaca)
   ///   {"text": S}                     S and the end-of-text token
   /// A message may have a "weight" from 0 to 1, which multiplies the loss weight of its tokens, and "train": false,
-  /// which means weight 0; docs/data.md has the fields and roles of other formats. Throws std::invalid_argument with the
-  /// reason when the record has no such shape or is not JSON (RFC 8259 with Python's NaN and Infinity; a key that stands
-  /// twice is refused), when the template refuses it, and when it holds what would change the text but is not shown:
-  /// pictures, turns that the template leaves out, and what it has no words for (ChatML: tools and calls of them,
-  /// reasoning apart from the content), unless `ignore_fields` names the field. All other fields change nothing; they
-  /// are counted in `census`. Throws an Error where the fault is the folder's, not the record's: a token that the model
-  /// has no row for, no chat template, no token that ends a text.
+  /// which means weight 0; docs/data.md has the fields and roles of other formats. Throws std::invalid_argument with
+  /// the reason when the record has no such shape or is not JSON (RFC 8259 with Python's NaN and Infinity; a key that
+  /// stands twice is refused), when the template refuses it, and when it holds what would change the text but is not
+  /// shown: pictures, turns that the template leaves out, and what it has no words for (ChatML: tools and calls of
+  /// them, reasoning apart from the content), unless `ignore_fields` names the field. All other fields change nothing;
+  /// they are counted in `census`. Throws an Error where the fault is the folder's, not the record's: a token that the
+  /// model has no row for, no chat template, no token that ends a text.
   [[nodiscard]] Document make(std::string record, RecordCensus& census) const;
 
   [[nodiscard]] const text::Tokenizer& tokenizer() const;

@@ -23,8 +23,8 @@ struct PrepareOptions {
   std::vector<std::string> inputs;  ///< files, globs of them, and "-" for standard input
   /// Of each of `inputs` the number, from 0 without gaps, of the group of files that it belongs to. Empty: each is one.
   std::vector<std::size_t> input_groups = {};
-  /// The files among `inputs` that stand in for others, such as JSON lines made of a Parquet file, and the names of these:
-  /// messages name them. Record n of the file stands on its line n.
+  /// The files among `inputs` that stand in for others, such as JSON lines made of a Parquet file, and the names of
+  /// these: messages name them. Record n of the file stands on its line n.
   std::map<std::string, std::string> stands_for = {};
   std::string source = {};  ///< what the shards say that they were made of; empty: the inputs
   /// Shares of the groups, one for each, in records: of every group so many of its first records are taken that the

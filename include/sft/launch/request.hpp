@@ -29,10 +29,10 @@ struct Request {
   std::string model, model_revision = "main";
   std::vector<Dataset> train, eval;  ///< eval: named for evaluation alone
   std::optional<std::string>
-      test_split;            ///< of the data sets in `train`, for evaluation; none: `test`, if there is one
+      test_split;  ///< of the data sets in `train`, for evaluation; none: `test`, if there is one
   std::optional<std::int64_t> max_samples;  ///< of each data set its first records, at most so many
   std::string known_pad_token;              ///< fills rows where the vocabulary has it
-  std::string prepared_dir;  ///< where prepared rows are kept; empty: the cache
+  std::string prepared_dir;                 ///< where prepared rows are kept; empty: the cache
   std::optional<int> num_processes, num_machines;
   bool is_single_process = false;          ///< whatever num_processes says (distributed_type: "NO")
   std::optional<int> threads_per_process;  ///< OMP_NUM_THREADS
