@@ -189,7 +189,7 @@ std::string add_preparation(const launch::Request& request, const launch::InputF
   return files_in(plan.preparations.back().folder, pattern);
 }
 
-/// What is read, said before it begins.
+/// Adds a line to the plan that lists the files; returns `inputs`.
 launch::InputFiles noted(launch::InputFiles inputs, const std::string& purpose, Plan& plan) {
   if (inputs.files.empty()) return inputs;
   std::string note = fmt::format("{} on {}", purpose, launch::list_of(inputs.files));

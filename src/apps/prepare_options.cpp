@@ -166,7 +166,7 @@ std::int64_t max_length_of(const std::string& value) {
   return length;
 }
 
-/// What rows are padded to a multiple of. TRL's default, auto, pads on Trainium alone.
+/// The number that row lengths are padded to a multiple of. TRL's default, auto, pads on Trainium alone.
 std::int64_t multiple_of(const std::string& value) {
   if (value == "auto" || config::is_none(value)) return 1;
   std::int64_t multiple = 0;

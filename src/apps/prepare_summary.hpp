@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What sft-prepare says at its end: what was read and became of the records, what their owner may not have meant, and
+// The summary of sft-prepare: files that were read, the fate of records, likely mistakes of their owner, and
 // packed rows as a person reads them.
 
 #include <cstdint>

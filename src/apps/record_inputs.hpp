@@ -10,7 +10,7 @@
 
 namespace sft::apps {
 
-/// What is to be read: `split` and `config` of each folder, which is a data set.
+/// Inputs as the user wrote them. `split` and `config` choose in each folder, which is a data set.
 struct RecordWords {
   std::vector<std::string> inputs;  ///< paths, globs, and "-" for standard input
   std::string split, config;        ///< empty: the split `train`, the config that a card takes for the default

@@ -81,7 +81,7 @@ namespace {
 
 using namespace sft;
 
-/// What a file of Accelerate, DeepSpeed, TRL, Axolotl or LLaMA-Factory and the command line mean, as .ini text.
+/// The .ini text for a file of Accelerate, DeepSpeed, TRL, Axolotl or LLaMA-Factory and the command line.
 std::string ini_of_foreign_file(const apps::SftOptions& command, int num_ranks, config::StepShares& shares,
                                 std::vector<std::string>& warnings) {
   const launch::ForeignFile file = launch::read_foreign_file(command.input_file);
@@ -192,7 +192,7 @@ config::ValidConfig read_config(const apps::SftOptions& command, const comm::Gro
   return config;
 }
 
-/// What --print-config prints, without MPI. One process prints any configuration, and the size of an axis that is auto
+/// Prints the configuration without MPI. One process prints any configuration, and the size of an axis that is auto
 /// stays so; of several, its mesh has to be theirs.
 config::Config printed_config(const apps::SftOptions& command) {
   const int num_launched = comm::num_launched_ranks();

@@ -28,7 +28,7 @@ struct StartModel {
 /// of a run its checkpoint saved last. A data Error when it is none. Not collective.
 [[nodiscard]] StartModel find_start_model(const config::Model& model);
 
-/// What `dtype = auto` means for the model: "float32" or "bfloat16", which a warning says; that of a checkpoint is
+/// The dtype that `dtype = auto` stands for: "float32" or "bfloat16", which a warning says; that of a checkpoint is
 /// float32. A configuration Error for other dtypes.
 [[nodiscard]] std::string dtype_of_model(const StartModel& start, std::vector<std::string>& warnings);
 

@@ -8,7 +8,7 @@
 
 namespace sft::checkpoint {
 
-/// What the names of the shard files of one save begin with: "shard-001400-0123456789abcdef-", of the step and a random
+/// Start of the names of one save's shard files, "shard-001400-0123456789abcdef-": the step and a random
 /// number. HDF5 looks for the files of a virtual dataset in other folders, too (HDF5_VDS_PREFIX, the current one), and
 /// must not find those of another save there.
 [[nodiscard]] std::string new_shard_prefix(std::int64_t step);

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t max_open_files = 32;
 
-/// Of a file whose hash is right.
+/// Warns once of a program that opened the file for writing. The file's hash is right.
 void warn_of_writer(const std::string& path, const io::RawFile& file) {
   std::array<char, io::superblock_bytes> begin{};
   if (file.size_bytes() < begin.size()) return;

@@ -66,7 +66,7 @@ FileMap map_without_files(const std::vector<Entry>& entries, const mesh::Place& 
   return map;
 }
 
-/// What a rank writes, for the others: its node, and how much of each entry. Rank 0 names the files of all.
+/// Share of a rank, told to the others: its node, and how much it writes of each entry. Rank 0 names all files.
 struct RankWrites {
   std::string node;
   std::string shard_prefix;

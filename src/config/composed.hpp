@@ -8,7 +8,7 @@
 
 namespace sft::config {
 
-/// What `written` says, one thing each: the words of `fsdp`, the entries of a JSON object such as
+/// The single settings that `written` consists of: the words of `fsdp`, the entries of a JSON object such as
 /// gradient_checkpointing_kwargs, and the two keys of `mixed_precision = fp8`. Any other setting comes back as it is.
 /// Throws a configuration Error for an object that cannot be read.
 [[nodiscard]] std::vector<Written> parts_of(const Written& written);

@@ -26,7 +26,7 @@ inline const std::vector<Accepted> nothing{};
 inline constexpr const char* no_effect = "it has no effect here";
 inline constexpr const char* leave_out = "leave it out";
 
-/// Those of precision, memory, optimizers and kernels, a part of foreign_rows_of_sft().
+/// Rows for precision, memory, optimizers and kernels, a part of foreign_rows_of_sft().
 [[nodiscard]] std::vector<ForeignRow> foreign_rows_of_computing();
 /// What sft makes of names that are none of its keys. An assignment in it is "section.key=VALUE".
 [[nodiscard]] std::vector<ForeignRow> foreign_rows_of_sft();

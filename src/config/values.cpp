@@ -211,7 +211,7 @@ std::string write_choice(Choice value, const Names<Choice, size>& names) {
   return {};
 }
 
-/// Those of a word of report_to: one, or all that there are.
+/// The reporters that a word of report_to names: one, or all.
 std::vector<Reporter> reporters_of(const std::string& word) {
   std::vector<Reporter> reporters;
   for (const auto& [name, reporter] : reporter_names) {

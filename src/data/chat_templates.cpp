@@ -49,7 +49,7 @@ void add(ChatTemplates& templates, const std::string& name, const std::string& s
   }
 }
 
-/// Of chat_template.jinja and the files beside it.
+/// Reads chat_template.jinja and the files alongside it.
 ChatTemplates templates_in_files(const fs::path& folder) {
   ChatTemplates templates;
   const auto add_file = [&](const std::string& name, const fs::path& file) {

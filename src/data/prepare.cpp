@@ -47,7 +47,7 @@ struct DocumentRange {
   [[nodiscard]] std::int64_t size() const { return end - begin; }
 };
 
-/// What is taken of every input: its slice, and of that the first documents, as many as its share allows.
+/// The documents that are taken of every input: the first ones of its slice, as many as its share allows.
 std::vector<DocumentRange> parts_of_inputs(const std::vector<std::int64_t>& num_documents,
                                            const PrepareOptions& options) {
   std::vector<DocumentRange> parts;

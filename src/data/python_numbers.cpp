@@ -23,7 +23,7 @@ bool is_of_number(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '+' || c == '-' || c == '.';
 }
 
-/// The same number with a small exponent is one of JSON.
+/// Whether the number is valid JSON once its exponent is small.
 bool is_number_of_json(std::string token) {
   if (const std::size_t mark = token.find_first_of("eE"); mark != std::string::npos) {
     const std::size_t digits =

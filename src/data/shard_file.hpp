@@ -71,14 +71,14 @@ class ShardFile {
   [[nodiscard]] const std::string& path() const { return facts_.path; }
   /// Whether every byte of it is checked when it is read.
   [[nodiscard]] bool is_sealed() const { return !facts_.seal.empty(); }
-  /// What another program did to the file, as io::Hdf5File::warning() says it.
+  /// The warning of io::Hdf5File::warning() about another program's change to the file.
   [[nodiscard]] const std::string& warning() const { return file().warning(); }
   /// Why reading single rows of it is slow: chunks of which each row unpacks many; "" where it is not.
   [[nodiscard]] std::string chunk_warning() const;
   /// The content hash of its rows, as the file says it. For a file that does not, "sampled-" and a hash of its counts
   /// and of a few of its rows, which reads them.
   [[nodiscard]] std::string fingerprint() const;
-  /// What its rows were written with, as far as the file says it. Reads the file.
+  /// The markup that its rows were written with, as far as the file says. Reads the file.
   [[nodiscard]] Markup markup() const;
 
   /// Row `index` of this file, by hyperslab; refuses impossible document tables, ids and weights by file and row.

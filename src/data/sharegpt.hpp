@@ -28,7 +28,7 @@ struct Exchange {
   const char* answer;
 };
 
-/// Those of an entry such as {"input": U, "output": A}; nothing where it is another one.
+/// The two turns of an entry such as {"input": U, "output": A}; nothing for any other entry.
 [[nodiscard]] std::optional<Exchange> exchange_in(const Json& turn);
 
 /// A list of turns that have no names for who speaks, with them: texts are said by the user and the assistant in turn,

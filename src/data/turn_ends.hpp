@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What is trained on of a conversation where a turn is what its message says, and the token behind it that ends it.
+// Training targets where a turn is the text of its message and the token after it that ends the turn.
 
 #include <span>
 #include <vector>

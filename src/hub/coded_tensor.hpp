@@ -18,7 +18,7 @@ struct Quantization;
 class CodedTensor {
  public:
   virtual ~CodedTensor() = default;
-  /// What its numbers are rounded to; float32: not at all.
+  /// Type that its values are rounded to; float32: not at all.
   [[nodiscard]] virtual WeightType type() const = 0;
   /// Reads the numbers [first, first + count), row-major, rounded.
   virtual void read(std::int64_t first, std::int64_t count, float* values) const = 0;

@@ -19,7 +19,7 @@ namespace sft::hub {
 
 namespace {
 
-/// What the numbers of all codes of a byte are.
+/// Values of all codes of a byte.
 using CodeTable = std::array<float, 256>;
 
 const CodeTable& table_of(const std::string& dtype) {

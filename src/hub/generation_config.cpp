@@ -74,7 +74,7 @@ void align_eos(std::int32_t eos, bool is_new, ordered_json& decoder, ordered_jso
 
 constexpr const char* roles[] = {"bos_token_id", eos_name, "pad_token_id"};
 
-/// What transformers takes for the generation settings of a folder that has none.
+/// Generation settings that transformers assumes for a folder without any.
 ordered_json generation_of(const ordered_json& decoder) {
   ordered_json generation = {{"_from_model_config", true}};
   for (const char* role : roles) {

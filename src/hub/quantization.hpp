@@ -22,7 +22,7 @@ enum class StoredForm {
 struct Quantization {
   StoredForm form = StoredForm::numbers;
   std::int64_t block_rows = 128, block_columns = 128;  ///< of fp8: elements of a matrix that share a scale
-  /// Of four_bits: llm_int8_skip_modules, modules that stay as they are; none: those that transformers leaves out
+  /// For four_bits: llm_int8_skip_modules, modules that stay as they are; none: those that transformers leaves out
   /// unasked, which no linear layer of a block is.
   std::vector<std::string> skipped_modules;
 
@@ -31,9 +31,9 @@ struct Quantization {
   [[nodiscard]] bool skips(const std::string& path) const;
 };
 
-/// What quantization_config, or compression_config, says; what cannot be read is refused by field.
+/// Reads quantization_config or compression_config; refuses by field where it cannot.
 [[nodiscard]] Quantization read_quantization(ConfigFields& fields);
-/// The same of FOLDER/config.json, of the whole model and of its text tower; numbers where it has none.
+/// Reads FOLDER/config.json, of the whole model and of its text tower; plain values where it has none.
 [[nodiscard]] Quantization quantization_of(const std::string& folder);
 
 /// Whether a tensor of so many dims is the matrix of what is torch.nn.Linear in a block of transformers: paths end in

@@ -20,7 +20,7 @@ bool link_exists(hid_t file, const std::string& name) {
   return H5Lexists(file, name.c_str(), H5P_DEFAULT) > 0;
 }
 
-/// What H5Pget_virtual_filename or H5Pget_virtual_dsetname says of mapping `index`.
+/// The name that H5Pget_virtual_filename or H5Pget_virtual_dsetname gives for mapping `index`.
 std::string name_in_mapping(ssize_t (*get)(hid_t, std::size_t, char*, std::size_t), hid_t properties,
                             std::size_t index) {
   const ssize_t size = get(properties, index, nullptr, 0);

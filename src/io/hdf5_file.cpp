@@ -67,7 +67,7 @@ std::shared_ptr<SealedBytes> open_seal(const std::string& path, const Descriptor
                    "check that it is a whole HDF5 file");
 }
 
-/// What became of a sealed file that another program opened for writing and left as it was; "" where none did.
+/// Describes a sealed file that another program opened for writing and left as it was; "" where none did.
 std::string describe_writer(const std::string& path, const SealedBytes& seal) {
   if (seal.is_marked()) return describe_writer_marks(path, compared_with_hashes);
   if (!seal.is_cut()) return "";
@@ -81,7 +81,7 @@ std::string describe_writer(const std::string& path, const SealedBytes& seal) {
       read_only_advice);
 }
 
-/// What to do where the library says that it does not know the version of something in a file: a newer one wrote it.
+/// Advice for a file of which the library does not know a version of something: a newer library wrote it.
 std::optional<std::string> advice_for_newer_file(const std::string& reason) {
   if (reason.find("version number") == std::string::npos) return std::nullopt;
   unsigned major = 0, minor = 0, release = 0;

@@ -6,7 +6,7 @@
 
 namespace sft::io {
 
-/// What a file or folder is, by its name and first bytes.
+/// Kind of a file or folder, by its name and first bytes.
 enum class Kind {
   unknown,
   ini,

@@ -26,7 +26,7 @@ using UserBlock = std::array<char, seal_bytes>;
 
 /// The first bytes of a file; zeros where it has fewer.
 [[nodiscard]] UserBlock read_user_block(int descriptor);
-/// Of an open file that begins with `block`.
+/// The kind of seal of an open file that begins with `block`.
 [[nodiscard]] SealKind kind_of(const UserBlock& block, int descriptor);
 
 /// Blocks of a sealed file, in bytes and counts.
@@ -62,7 +62,7 @@ class SealedBytes {
   [[nodiscard]] bool is_cut() const { return is_cut_; }
   /// Whether the superblock was met with the marks of a program that has the file open for writing.
   [[nodiscard]] bool is_marked() const { return is_marked_; }
-  /// Of a file that is_cut(): what belongs behind its HDF5 part.
+  /// The hashes that belong after the HDF5 part of a file that is_cut().
   [[nodiscard]] std::vector<std::uint64_t> hashes() const;
   /// Reads [address, address + size), which lies in [seal_bytes, sizes().end).
   [[nodiscard]] Result read(int descriptor, std::uint64_t address, std::size_t size, char* bytes);

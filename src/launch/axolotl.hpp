@@ -12,8 +12,8 @@ namespace sft::launch {
 /// none of them: alpaca, alpaca:chat, alpaca:chatml, alpaca:phi, and the same without a preamble.
 [[nodiscard]] std::string prompt_template_of_type(const std::string& type);
 
-/// The same of a format that a file describes itself (`type` with its fields). A refusal goes to `why` where it cannot
-/// be written; `output` is the field of the completion.
+/// The template for a format that a file describes itself (`type` with its fields). A refusal goes to `why` where it
+/// cannot be written; `output` is the field of the completion.
 [[nodiscard]] std::string prompt_template_of_format(const YAML::Node& type, std::string& output, std::string& why);
 
 /// Adds `datasets` and `test_datasets` of the map, and the options of sft-prepare that they ask for.

@@ -105,7 +105,7 @@ class DataReader {
     }
   }
 
-  /// What conversations are called and by whom they are trained on.
+  /// Adds the field that holds conversations, and the roles that are trained on.
   void add_conversations(const YAML::Node& entry) {
     is_chat_ = true;
     if (!trains_on_inputs_) {
@@ -137,7 +137,7 @@ class DataReader {
     if (theirs != ours) options_.set("rename", fmt::format("{}={}", theirs, ours));
   }
 
-  /// What changes only where it differs from what is done anyway.
+  /// Takes keys that matter only where they differ from the defaults.
   void add_other(const Entry& item) {
     if (item.name == "roles_to_train") {
       std::istringstream words(item.value);

@@ -16,7 +16,7 @@ namespace sft::launch {
 
 namespace {
 
-/// What stands before and around the fields, in Python's format strings.
+/// Text before and around the fields, in Python's format strings.
 struct Format {
   std::string system;         ///< of {system}
   std::string with_input;     ///< of {instruction} and {input}

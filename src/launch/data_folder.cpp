@@ -43,7 +43,7 @@ std::vector<FilesOfSplit> saved_splits(const fs::path& folder) {
   return splits;
 }
 
-/// What lies in a folder and below, as paths from it.
+/// Files of a folder and below it, as paths from it.
 struct Listing {
   std::vector<std::string> files;  ///< that may be records, sorted
   std::vector<LeftOut> others;     ///< that look like data and are none
@@ -123,7 +123,7 @@ std::vector<FilesOfSplit> expand_patterns(const std::vector<FilesOfSplit>& patte
   return splits;
 }
 
-/// Those of the paths in which the word stands with no letter or digit beside it.
+/// The paths in which the word has no letter or digit next to it.
 std::vector<std::string> paths_with_word(const std::vector<std::string>& paths, const std::string& word) {
   const auto has_word = [&](const std::string& path) {
     const auto is_inner = [&](std::size_t at) {

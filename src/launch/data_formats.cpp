@@ -19,7 +19,7 @@ struct Ending {
   bool counts;  ///< among the formats of which `datasets` takes one
 };
 
-/// Of equally common ones the first is taken.
+/// The first one is taken among equally common ones.
 constexpr std::array endings{Ending{".parquet", "Parquet", true},
                              Ending{".lance", "Lance", true},
                              Ending{".arrow", "Arrow", true},

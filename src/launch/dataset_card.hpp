@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the card of a data set says of its files.
+// Files of a data set by its card (README.md).
 
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -183,7 +183,7 @@ void add_number_0(const std::string& name, const std::string& value, const std::
                                  "the rate of the warm-up begins at 0", "leave it out"));
 }
 
-/// What an old name of an offload stands for.
+/// Adds the settings that an old name of an offload stands for.
 void add_cpu_offload(const std::string& name, const std::string& value, const std::string& place, ForeignFile& file) {
   const bool is_of_parameters = name.ends_with("_param");
   if (config::truth_of(value) != true) return;

@@ -199,7 +199,7 @@ std::string value_of_path(const std::string& text) {
   return has_own_syntax ? text : config::write(text);
 }
 
-/// The same of a list of files, where one that is there may have blanks in its name.
+/// The value for a list of files. The name of a file that exists may hold blanks.
 std::string value_of_files(const std::string& text) {
   std::error_code ignored;
   return std::filesystem::exists(text, ignored) ? config::write(std::vector<std::string>{text}) : text;

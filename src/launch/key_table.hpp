@@ -29,7 +29,7 @@ struct KeyTable {
   const char* program;
   std::span<const Meaning> renamed;
   const char* same;  ///< names that mean the same here
-  /// What changes neither rows nor numbers beyond rounding, or speaks of services that nothing is sent to.
+  /// Keys that change neither rows nor values beyond rounding, or name services that nothing is sent to.
   const char* harmless;
   std::span<const Impossible> impossible;
 };

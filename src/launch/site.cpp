@@ -71,7 +71,7 @@ int ranks_of_mesh(const config::Parallel& parallel) {
 
 bool may_use_gpus(const config::Config& config) { return config.device.backend != config::BackendChoice::cpu; }
 
-/// What the job says of its tasks: its options, in the order in which one stands for the others.
+/// The tasks of the job by its options, in their order of precedence.
 int tasks_of_job(const Site& site) {
   for (const char* name : {"SLURM_NTASKS", "SLURM_NPROCS"}) {
     if (count_of(name) > 0) return count_of(name);

@@ -38,7 +38,7 @@ std::string scalar_of(const YAML::Node& node) {
   }
 }
 
-/// What YAML 1.1 makes of a plain scalar: a number, a truth, or the text.
+/// A plain scalar as YAML 1.1 reads it: a number, a truth, or the text.
 nlohmann::ordered_json plain_json(const std::string& text) {
   const nlohmann::ordered_json parsed = nlohmann::ordered_json::parse(text, nullptr, false);
   if (parsed.is_number() || parsed.is_boolean()) return parsed;

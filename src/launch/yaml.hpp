@@ -17,7 +17,7 @@ namespace sft::launch {
 /// "in FILE:LINE" of a node; "on the command line" where there is no path.
 [[nodiscard]] std::string place_of(const YAML::Node& node, const std::string& path);
 
-/// The same as JSON. Texts without quotes that JSON has as numbers or truth values become these.
+/// A node as JSON. Texts without quotes that JSON has as numbers or truth values become these.
 [[nodiscard]] nlohmann::ordered_json json_of(const YAML::Node& node);
 
 /// The value as a setting writes it: "none" for null, items of a list behind one another, JSON for what is nested
@@ -30,7 +30,7 @@ struct Block {
   std::string path;
 };
 
-/// What a text holds: the map that it is (JSON), or that of a file whose name ends as one of JSON or YAML, from the
+/// The map that a text holds as JSON, or the map of the JSON or YAML file that it names, from the
 /// folder of `owner` or the working folder. No map where it is neither. Throws as load_map().
 [[nodiscard]] Block block_of(const std::string& text, const std::string& owner);
 

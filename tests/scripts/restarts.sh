@@ -223,7 +223,7 @@ check 'which it says' grep -qx 'Job 7 does not go back into the queue: 4 starts 
 SLURM_RESTART_COUNT=1 again '200 75' -- --requeue "${srun_launcher[@]}"
 check 'one that saves has no limit' grep -qx 'scontrol requeue 7' out
 
-# What SLURM and mpirun tell of a rank that was killed, without --restarts.
+# Messages of SLURM and mpirun about a rank that was killed, without --restarts.
 while IFS='|' read -r given line expected words; do
   run_job "- $given $line" -- --launcher 'srun --mpi=pmix'
   check "status $given with '$line': $expected" test "$status" = "$expected"

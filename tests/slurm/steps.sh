@@ -29,7 +29,7 @@ export SFT_RESTART_PAUSE_S=1 OMP_NUM_THREADS=1 SFT_CACHE=$work/cache
 make_run run.ini 60 4
 shown=(said)
 
-# What a person types in the shell of such a step; each line ends with its exit status in `said`.
+# Commands that a person types in the shell of such a step; each line ends with its exit status in `said`.
 cat >typed <<TYPED
 if [[ \$SLURM_PROCID -gt 0 ]]; then exit; fi # the terminal is that of the first task
 run() { "\$@" >printed 2>&1; echo "\$(basename "\$1") \${*: -1}: \$?" >>said; cat printed >>all; }

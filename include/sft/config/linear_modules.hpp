@@ -9,7 +9,7 @@
 
 namespace sft::config {
 
-/// Those of all blocks, experts left out: in each group the ones whose matrices are one product, and are kept alike.
+/// The linear modules of all blocks but experts, in groups whose matrices are one product and are kept alike.
 [[nodiscard]] std::vector<std::vector<std::string>> linear_module_groups(const Model& model);
 
 }  // namespace sft::config

@@ -106,7 +106,7 @@ class ExampleMaker {
   [[nodiscard]] std::int32_t pad_token_id() const;
   /// -1 where the tokenizer has none.
   [[nodiscard]] std::int32_t eos_token_id() const;
-  /// What a model that is trained on these documents is to be left with; empty of the byte tokenizer.
+  /// The markup that a model trained on these documents is left with; empty for the byte tokenizer.
   [[nodiscard]] const Markup& markup() const;
 
  private:

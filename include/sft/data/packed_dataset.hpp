@@ -69,7 +69,7 @@ class PackedDataset {
   [[nodiscard]] const std::string& tokenizer() const;
   /// text::Tokenizer::fingerprint() of that tokenizer; "" of data that were written before shards had it.
   [[nodiscard]] const std::string& tokenizer_fingerprint() const;
-  /// What rows were written with, as the first of the files says it. Empty of planned rows and of data that were
+  /// The markup that rows were written with, as the first file says. Empty for planned rows and for data that were
   /// written before shards had it. One thread at a time.
   [[nodiscard]] Markup markup() const;
   [[nodiscard]] std::int64_t num_documents() const;

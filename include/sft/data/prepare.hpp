@@ -21,7 +21,7 @@ struct PrepareOptions {
   static constexpr std::int64_t no_max_length = 0;
 
   std::vector<std::string> inputs;  ///< files, globs of them, and "-" for standard input
-  /// Of each of `inputs` the number, from 0 without gaps, of the group of files that it belongs to. Empty: each is one.
+  /// The group of files that each of `inputs` belongs to, numbered from 0 without gaps. Empty: each is one.
   std::vector<std::size_t> input_groups = {};
   /// The files among `inputs` that stand in for others, such as JSON lines made of a Parquet file, and the names of
   /// these: messages name them. Record n of the file stands on its line n.

@@ -24,7 +24,7 @@ struct Stripe {
 /// A tensor of the model in stripes.
 struct MappedTensor {
   std::vector<std::int64_t> shape;
-  /// What the model's numbers are multiplied with in the files: B of adapters beside such on parts of one module, which
+  /// Factor of the values in the files: B of adapters alongside others on parts of one module, which
   /// have one rank there, and a scale that follows from it.
   float factor = 1.0F;
   std::vector<Stripe> stripes = {};  ///< ascending by row, of all rows

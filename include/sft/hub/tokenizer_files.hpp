@@ -15,7 +15,7 @@ void make_tokenizer_readable(const std::string& folder);
 /// Whether that changes nothing.
 [[nodiscard]] bool is_tokenizer_readable(const std::string& folder);
 
-/// What a tokenizer is to have in place of its own; empty: it keeps that.
+/// Tokens and a template that a tokenizer gets in place of its own; empty: it keeps that.
 struct TokenizerChanges {
   std::string eos_token, pad_token;  ///< names of tokens of its vocabulary
   std::string chat_template;         ///< in place of all templates of the folder

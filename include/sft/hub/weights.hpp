@@ -44,7 +44,7 @@ inline constexpr const char* adapter_stem = "adapter_model";
 /// module that is several of the model's is one of each, with the same A. `base`: of the folder that it belongs to.
 [[nodiscard]] std::unique_ptr<io::TensorSource> open_adapter_weights(const std::string& folder, const FileLayout& base);
 
-/// Of a folder in the 4 bits of bitsandbytes: the linear layers of the model's blocks whose matrices are not taken as
+/// In a folder in the 4 bits of bitsandbytes: the linear layers of the model's blocks whose matrices are not taken as
 /// codes (io::TensorSource::read_four_bits), because the folder holds numbers, as modules that were found too
 /// sensitive, or codes that cannot be kept as they are; by their paths, with those whose matrices are one product with
 /// theirs. Nothing for other folders. Reads headers, and the forms of codes.

@@ -14,7 +14,7 @@ enum class Expected { configuration, json_lines, packed_shard, checkpoint, model
 /// and what to do. Does nothing where the path is missing or its kind is unknown: the reader's own error tells more.
 void require_kind(const std::string& path, Expected expected);
 
-/// The same of the first bytes of what has no path, such as standard input, which the message calls `name`.
+/// require_kind() for an input without a path, such as standard input, by its first bytes; messages call it `name`.
 void require_kind_of_bytes(const std::string& name, const std::string& start, Expected expected);
 /// Whether a regular file begins as Parquet and Arrow files do, whatever its name.
 [[nodiscard]] bool is_table(const std::string& path);

@@ -64,9 +64,9 @@ class Hdf5File {
   [[nodiscard]] const std::string& path() const;
   /// Whether it was opened by open() and carries a seal of all its bytes.
   [[nodiscard]] bool is_sealed() const;
-  /// Of a sealed file the line of its seal, which tells its content from any other; else "".
+  /// The line of a sealed file's seal, which tells its content from any other; else "".
   [[nodiscard]] const std::string& seal_line() const;
-  /// What another program did to a sealed file when it opened it for writing, and whether open() could undo it; ""
+  /// Change that another program made to a sealed file by opening it for writing, and whether open() undid it; ""
   /// where there is nothing to say.
   [[nodiscard]] const std::string& warning() const;
   /// Flushes and closes; throws when the last bytes could not be written (full disk).

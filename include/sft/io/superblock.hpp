@@ -13,7 +13,7 @@ namespace sft::io {
 
 inline constexpr std::size_t superblock_bytes = 48;
 
-/// What warnings about files that other programs opened for writing end with.
+/// End of the warnings about files that other programs opened for writing.
 inline constexpr const char* read_only_advice = "open files of sft for reading alone, as in h5py.File(name, \"r\")";
 
 /// Takes the marks of a writer out of the superblock that is expected at `bytes`, so that it is as it was before that

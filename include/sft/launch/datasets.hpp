@@ -58,7 +58,7 @@ struct FoundFiles {
 /// "2 files: a.csv (CSV), test.jsonl (split test)", the first dozen of them.
 [[nodiscard]] std::string list_of(const std::vector<LeftOut>& left_out);
 
-/// What sft-prepare reads: files, and of each the part that is taken.
+/// The files that sft-prepare reads, and the part that is taken of each.
 struct InputFiles {
   std::vector<std::string> files;
   std::vector<std::string> slices = {};  ///< A:B of each file; empty: all of all

@@ -35,7 +35,7 @@ struct Site {
 /// the hostfile does not say how many, and where the sizes of DeepSpeed's train_batch_size do not fit.
 [[nodiscard]] int choose_num_ranks(const Request& request, const config::Config& config, const Site& site);
 
-/// What so many ranks leave idle of what there is, where nobody asked for that, as a warning; empty: nothing.
+/// A warning that names the GPUs, slots or cores that so many ranks leave idle unasked; empty: none.
 [[nodiscard]] std::string idle_part(const Request& request, const config::Config& config, const Site& site,
                                     int num_ranks);
 

@@ -15,7 +15,7 @@ readonly host_patterns=(
   "process (rank [0-9]+) with PID [0-9]+ on node $host exited on signal ([3-9]|1[1-46-9]|[2-9][0-9])( |$)"
 )
 
-# What srun says before it ends the other ranks, which it then names too.
+# Lines of srun before it ends the other ranks, which it then names too.
 readonly ranks_are_ended='Terminating StepId|Job step aborted|\*\*\* STEP [^ ]+ ON [^ ]+ CANCELLED'
 
 # signal_of WORDS: the number of the signal that srun means.

@@ -41,7 +41,7 @@ int number_of(const char* variable, int otherwise) {
 
 bool is_set(const char* variable) { return std::getenv(variable) != nullptr; }
 
-/// Of Open MPI or MPICH; what srun set may be there as well, since it starts their daemons.
+/// Whether mpirun of Open MPI or MPICH started this rank. Variables of srun may be set too: it starts their daemons.
 bool is_started_by_mpirun() { return is_set("OMPI_COMM_WORLD_SIZE") || is_set("MPI_LOCALNRANKS"); }
 
 bool has_terminal() {

@@ -71,7 +71,7 @@ std::string quantized_config(const std::string& quantization) {
   return R"({"model_type": "llama", "quantization_config": )" + quantization + "}";
 }
 
-/// What the matrix is with its scales in blocks of (block_rows, block_columns), each scale's float being `rounded`.
+/// The matrix with its scales in blocks of (block_rows, block_columns), each scale's float being `rounded`.
 template <class Scale>
 std::vector<float> expected_numbers(std::int64_t block_rows, std::int64_t block_columns, const Scale& scale_of) {
   const std::string codes = codes_of_matrix();

@@ -26,7 +26,7 @@ struct Folder {
   test::TemporaryFolder folder;
 };
 
-/// What becomes of a tokenizer_config.json beside a tokenizer.json with this post-processor.
+/// The rewritten tokenizer_config.json for a tokenizer.json with this post-processor.
 json readable(const json& config, const json& post_processor = nullptr) {
   const Folder folder;
   folder.write("tokenizer_config.json", config);
@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(a_template_takes_the_place_of_all_others) {
   BOOST_TEST(!folder.has("additional_chat_templates"));
 }
 
-// What TRL's trainer saved of the same folders
+// Expected values: files that TRL's trainer saved for the same folders
 BOOST_AUTO_TEST_CASE(a_chosen_eos_is_first_and_the_others_stay) {
   const hub::TokenIds chosen{.eos = 258, .bos = 256, .pad = 258, .is_new_eos = true};
   const json config = {{"bos_token_id", 256}, {"eos_token_id", 258}, {"pad_token_id", 258}};
