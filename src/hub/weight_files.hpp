@@ -15,7 +15,7 @@ namespace sft::hub {
 /// either, saying what it holds instead, an index that is damaged or names files outside the folder, and files that are
 /// missing.
 [[nodiscard]] std::vector<std::string> find_weight_files(const std::string& folder);
-/// That of adapter_model.safetensors; refuses a folder without it.
+/// The path of adapter_model.safetensors; refuses a folder without it.
 [[nodiscard]] std::vector<std::string> find_adapter_files(const std::string& folder);
 
 /// What the files of FOLDER with these tensors follow, by its config.json; the default where it has none.
