@@ -6,8 +6,8 @@
   parquet_to_jsonl.py INPUT [INPUT ...] --output_folder FOLDER [...]
 
 An input is a Parquet file, an Arrow file (streams and files of Arrow IPC, Feather), a glob of them, a folder of Parquet
-files, or one that save_to_disk of `datasets` left. Text of a JSON column is decoded at any depth. Columns and fields that
-JSON has no form for, such as bytes, are left out with a warning. Rows are written to standard output unless --output is
+files, or one that save_to_disk of `datasets` left. Text of a JSON column is decoded at any depth. An object that names the
+reason stands for a value that JSON has no form for, such as bytes, with a warning. Rows are written to standard output unless --output is
 given, so that they can be piped: `... | sft-prepare --input - ...`. Some thousand rows are read at a time.
 
 sft-prepare calls it with --output_folder: each file becomes one of JSON lines there, 00000.jsonl and so on; the file
@@ -16,12 +16,14 @@ Needs pyarrow: pip install pyarrow
 """
 import argparse
 import contextlib
+import ctypes
 import glob
 import json
 import os
+import signal
 import sys
 
-from table_values import JsonError, row_writer
+from table_values import JsonError, row_writer, without_form
 
 
 def files_of(path):
@@ -93,16 +95,44 @@ def chosen_columns(path, known, columns, left_out):
     return [name for name in columns or known if name not in left_out]
 
 
+def warn(text):
+    print(f"warning: {text}", file=sys.stderr)
+
+
+def rows_of(batch, path, num_rows, warned):
+    """The rows of a batch as dicts. Values that Python cannot hold, such as dates after the year 9999, are warned of once a
+    column, and an object that names the reason stands for them."""
+    try:
+        return batch.to_pylist()
+    except Exception:  # pylint: disable=broad-except  # pyarrow raises many kinds
+        pass
+    columns = {}
+    for name, column in zip(batch.schema.names, batch.columns):
+        values = columns[name] = []
+        for i, scalar in enumerate(column):
+            try:
+                values.append(scalar.as_py())
+            except Exception as error:  # pylint: disable=broad-except
+                values.append(without_form(str(error)))
+                if name not in warned:
+                    warn(f"{path}, row {num_rows + i + 1}, column {name} cannot be read ({error})")
+                    warned.add(name)
+    return [dict(zip(columns, values)) for values in zip(*columns.values())]
+
+
 def write_file(path, columns, left_out, out):
-    """The rows of one file, a line each. Values that JSON has no form for are left out, with a warning that names them."""
+    """The rows of one file, a line each."""
     with opened(path) as (schema, json_leaves, batches_of):
+        doubled = {name for name in schema.names if schema.names.count(name) > 1}
+        if doubled:
+            raise ValueError(f"{path} has two columns {min(doubled)}")
         names = chosen_columns(path, schema.names, columns, left_out)
         writer = row_writer(schema, json_leaves, names)
-        for field, kind in writer.left_out:
-            print(f"warning: {path}: column {field} is left out (its type is {kind}, which has no form in JSON)", file=sys.stderr)
-        num_rows = 0
+        for field, kind in writer.formless:
+            warn(f"{path}: column {field} has values of type {kind}, which has no form in JSON")
+        num_rows, warned = 0, set()
         for batch in batches_of(writer.names):
-            for row in batch.to_pylist():
+            for row in rows_of(batch, path, num_rows, warned):
                 num_rows += 1
                 try:
                     out.write(writer.line(row) + "\n")
@@ -144,6 +174,14 @@ def run(options):
         sys.stdout.flush()
 
 
+def end_with_parent():
+    """Ends this process when sft-prepare ends, however that ends (Linux: PR_SET_PDEATHSIG)."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    if os.getppid() != parent or parent == 1:
+        sys.exit(1)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", metavar="INPUT")
@@ -152,6 +190,8 @@ def main():
     parser.add_argument("--columns", default="", help="only these, with commas between")
     parser.add_argument("--leave_out", default="", metavar="COLUMNS", help="all but these, with commas between")
     options = parser.parse_args()
+    if options.output_folder:
+        end_with_parent()
     try:
         run(options)
         return 0
@@ -160,8 +200,8 @@ def main():
         return 1
     except ImportError:
         reason = "pyarrow is missing, which reads Parquet and Arrow: pip install pyarrow"
-    except (OSError, TypeError, ValueError) as error:  # pyarrow's errors are among these
-        reason = str(error)
+    except Exception as error:  # pylint: disable=broad-except  # pyarrow raises many kinds
+        reason = str(error) or type(error).__name__
     if options.output_folder:
         with open(os.path.join(options.output_folder, "error"), "w", encoding="utf-8") as out:
             out.write(reason)

@@ -10,19 +10,21 @@ class JsonError(ValueError):
     """A value that cannot be written; the message names its column."""
 
 
-class LeftOut(Exception):
-    """JSON has no form for this type; the message is its name."""
+def without_form(reason):
+    """Stands for a value that JSON has no form for: an object that no reader takes for text, a number or a list."""
+    return {"no form in JSON": reason}
 
 
 class RowWriter:
     """Rows, as dicts of Python values, to lines of JSON.
 
-    names: the columns to read. left_out: pairs of a column or field, such as `images[].bytes`, and its type.
+    names: the columns to read. formless: pairs of a column or field, such as `images[].bytes`, and its type, for whose
+    values without_form() stands.
     """
 
-    def __init__(self, columns, left_out):
+    def __init__(self, columns, formless):
         self.names = [name for name, _ in columns]
-        self.left_out = left_out
+        self.formless = formless
         self._converters = [(name, convert) for name, convert in columns if convert]
 
     def line(self, row):
@@ -42,18 +44,14 @@ def row_writer(schema, json_leaves, names):
     """
     leaves = iter(json_leaves) if json_leaves is not None else None
     features = features_of(schema)
-    columns, left_out = [], []
+    columns, formless = [], []
     for field in schema:
         is_read = field.name in names
-        notes = left_out if is_read else []
-        try:
-            convert = converter(field.type, is_json_field(field), features.get(field.name), leaves, field.name, notes)
-        except LeftOut as kind:
-            notes.append((field.name, str(kind)))
-            continue
+        notes = formless if is_read else []
+        convert = converter(field.type, is_json_field(field), features.get(field.name), leaves, field.name, notes)
         if is_read:
             columns.append((field.name, convert))
-    return RowWriter(columns, left_out)
+    return RowWriter(columns, formless)
 
 
 def features_of(schema):
@@ -76,9 +74,9 @@ def element_feature(feature):
     return feature.get("feature") if isinstance(feature, dict) else None
 
 
-def converter(arrow_type, is_json, feature, leaves, place, left_out):
-    """A function of a value that gives one for json.dumps; None where the value can stay. Raises LeftOut. Takes from `leaves`
-    one element for each leaf below, and adds to `left_out` the fields below that have no form in JSON."""
+def converter(arrow_type, is_json, feature, leaves, place, formless):
+    """A function of a value that gives one for json.dumps; None where the value can stay. Takes from `leaves` one element for
+    each leaf below, and adds to `formless` the fields below that have no form in JSON."""
     import pyarrow.types as kinds
 
     is_json = is_json or (isinstance(feature, dict) and feature.get("_type") == "Json")
@@ -88,21 +86,22 @@ def converter(arrow_type, is_json, feature, leaves, place, left_out):
         return None
     if extension is not None:
         is_json = is_json or extension == "arrow.json"
-        return converter(arrow_type.storage_type, is_json, None, leaves, place, left_out)
+        return converter(arrow_type.storage_type, is_json, None, leaves, place, formless)
     if kinds.is_dictionary(arrow_type):
-        return converter(arrow_type.value_type, is_json, feature, leaves, place, left_out)
+        return converter(arrow_type.value_type, is_json, feature, leaves, place, formless)
     if kinds.is_struct(arrow_type):
-        return struct_converter(arrow_type, feature, leaves, place, left_out)
+        return struct_converter(arrow_type, feature, leaves, place, formless)
     if kinds.is_map(arrow_type):
-        return map_converter(arrow_type, leaves, place, left_out)
+        return map_converter(arrow_type, leaves, place, formless)
     if is_any(kinds, arrow_type, "list", "large_list", "fixed_size_list", "list_view", "large_list_view"):
         field = arrow_type.value_field
-        convert = converter(field.type, is_json_field(field), element_feature(feature), leaves, place + "[]", left_out)
+        convert = converter(field.type, is_json_field(field), element_feature(feature), leaves, place + "[]", formless)
         return convert and (lambda values: values and [convert(value) for value in values])
     if skip_leaf(leaves) or is_json:
         return decode
     if is_any(kinds, arrow_type, "binary", "large_binary", "fixed_size_binary", "binary_view", "duration", "interval"):
-        raise LeftOut(str(arrow_type))
+        formless.append((place, str(arrow_type)))
+        return lambda value: value if value is None else without_form(str(arrow_type))
     return None
 
 
@@ -116,42 +115,33 @@ def is_any(kinds, arrow_type, *names):
     return any(getattr(kinds, "is_" + name)(arrow_type) for name in names if hasattr(kinds, "is_" + name))
 
 
-def struct_converter(arrow_type, feature, leaves, place, left_out):
-    converters, removed = [], []
+def struct_converter(arrow_type, feature, leaves, place, formless):
+    converters = []
     for i in range(arrow_type.num_fields):
         field = arrow_type.field(i)
         of_field = feature.get(field.name) if isinstance(feature, dict) else None
-        path = f"{place}.{field.name}"
-        try:
-            convert = converter(field.type, is_json_field(field), of_field, leaves, path, left_out)
-        except LeftOut as kind:
-            left_out.append((path, str(kind)))
-            removed.append(field.name)
-            continue
+        convert = converter(field.type, is_json_field(field), of_field, leaves, f"{place}.{field.name}", formless)
         if convert:
             converters.append((field.name, convert))
-    if not converters and not removed:
+    if not converters:
         return None
 
     def convert_struct(value):
-        if value is None:
-            return None
-        for name in removed:
-            del value[name]
-        for name, convert in converters:
-            value[name] = convert(value[name])
+        if value is not None:
+            for name, convert in converters:
+                value[name] = convert(value[name])
         return value
 
     return convert_struct
 
 
-def map_converter(arrow_type, leaves, place, left_out):
+def map_converter(arrow_type, leaves, place, formless):
     """Maps with keys of text are objects, others lists of pairs."""
     import pyarrow.types as kinds
 
     is_key_json = skip_leaf(leaves)
     field = arrow_type.item_field
-    convert = converter(field.type, is_json_field(field), None, leaves, place + "{}", left_out)
+    convert = converter(field.type, is_json_field(field), None, leaves, place + "{}", formless)
     if is_any(kinds, arrow_type.key_type, "string", "large_string", "string_view") and not is_key_json:
         collect = dict
     else:

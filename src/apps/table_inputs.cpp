@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "table_inputs.hpp"
 
+#include <unistd.h>
+
 #include <fmt/core.h>
 #include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
 #include <system_error>
 #include <utility>
 
@@ -14,6 +18,7 @@
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/io/file_kind.hpp"
+#include "sft/io/file_lock.hpp"
 #include "sft/io/files.hpp"
 
 namespace sft::apps {
@@ -55,28 +60,66 @@ void convert(const std::string& input, const std::vector<std::string>& left_out,
                    "correct it, leave a column out with --ignore_fields, or make JSON lines of it elsewhere");
 }
 
-/// The folder in which the files of input `i` become JSON lines.
-fs::path folder_of(const data::PrepareOptions& options, std::size_t i) {
-  return fs::path(options.output) / fmt::format(".tables-{}", i);
+constexpr const char* folder_begin = ".tables-";
+constexpr const char* lock_name = "/lock";
+
+/// Removes what a process left that was killed: folders whose lock is free.
+void remove_abandoned(const std::string& output) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(output, ignored)) {
+    const bool is_of_tables = entry.path().filename().string().starts_with(folder_begin);
+    if (is_of_tables && !io::state_of_lock(entry.path().string() + lock_name).is_held) {
+      fs::remove_all(entry.path(), ignored);
+    }
+  }
 }
 
 }  // namespace
 
+/// A folder that goes with this object, or is known as abandoned by its lock.
+class TableInputs::Folder {
+ public:
+  explicit Folder(const std::string& output)
+      : path_(fmt::format("{}/{}{}-{:08x}", output, folder_begin, ::getpid(), std::random_device()())) {
+    io::make_folders(path_);
+    lock_.emplace(path_ + lock_name);
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  std::optional<io::FileLock> lock_;
+};
+
 TableInputs::TableInputs(data::PrepareOptions& options, const data::Team& team) {
   std::vector<bool> are_tables(options.inputs.size());
   team.agree([&] {
+    for (std::size_t i = 0; i < options.inputs.size(); ++i) are_tables[i] = is_table(options.inputs[i]);
+    if (team.rank() != 0 || std::ranges::find(are_tables, true) == are_tables.end()) return;
+    remove_abandoned(options.output);
+    folder_ = std::make_unique<Folder>(options.output);
     for (std::size_t i = 0; i < options.inputs.size(); ++i) {
-      are_tables[i] = is_table(options.inputs[i]);
-      if (!are_tables[i] || team.rank() != 0) continue;
-      folders_.push_back(folder_of(options, i));
-      io::make_folders(folders_.back().string());
-      convert(options.inputs[i], options.example.ignore_fields, folders_.back());
+      if (!are_tables[i]) continue;
+      const std::string folder = fmt::format("{}/{}", folder_->path(), i);
+      io::make_folders(folder);
+      convert(options.inputs[i], options.example.ignore_fields, folder);
     }
   });
-  team.agree([&] { put_in_place(options, are_tables); });
+  const std::string path = team.all_gather(folder_ ? folder_->path() : "").front();
+  team.agree([&] { put_in_place(options, are_tables, path); });
 }
 
-void TableInputs::put_in_place(data::PrepareOptions& options, const std::vector<bool>& are_tables) {
+TableInputs::~TableInputs() = default;
+
+void TableInputs::put_in_place(data::PrepareOptions& options, const std::vector<bool>& are_tables,
+                               const std::string& path) {
   std::vector<std::string> inputs;
   std::vector<std::size_t> groups;
   const auto add = [&](std::size_t i, std::string input) {
@@ -88,21 +131,16 @@ void TableInputs::put_in_place(data::PrepareOptions& options, const std::vector<
       add(i, options.inputs[i]);
       continue;
     }
-    const fs::path folder = folder_of(options, i);
-    std::ifstream sources(folder / "sources");
+    const std::string folder = fmt::format("{}/{}", path, i);
+    std::ifstream sources(folder + "/sources");
     std::string line;
     for (int file = 0; std::getline(sources, line); ++file) {
-      add(i, (folder / fmt::format("{:05}.jsonl", file)).string());
+      add(i, fmt::format("{}/{:05}.jsonl", folder, file));
       options.stands_for[inputs.back()] = nlohmann::json::parse(line);
     }
   }
   options.inputs = std::move(inputs);
   options.input_groups = std::move(groups);
-}
-
-TableInputs::~TableInputs() {
-  std::error_code ignored;
-  for (const fs::path& folder : folders_) fs::remove_all(folder, ignored);
 }
 
 }  // namespace sft::apps

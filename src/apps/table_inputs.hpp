@@ -2,7 +2,8 @@
 #pragma once
 // Inputs of sft-prepare that are tables of other libraries: Python reads them, where pyarrow is there.
 
-#include <filesystem>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "sft/data/prepare.hpp"
@@ -24,9 +25,11 @@ class TableInputs {
   TableInputs& operator=(const TableInputs&) = delete;
 
  private:
-  static void put_in_place(data::PrepareOptions& options, const std::vector<bool>& are_tables);
+  class Folder;
 
-  std::vector<std::filesystem::path> folders_;  ///< that this process made
+  static void put_in_place(data::PrepareOptions& options, const std::vector<bool>& are_tables, const std::string& path);
+
+  std::unique_ptr<Folder> folder_;  ///< of the rank that converts
 };
 
 }  // namespace sft::apps

@@ -77,10 +77,10 @@ void check_shares(const PrepareOptions& options) {
         fmt::format("there are {} input_weights for {} inputs", options.input_weights.size(), num_groups),
         "every --input needs one", "give --input_weight once for each --input, in their order");
   }
-  if (!options.input_slices.empty() && options.input_slices.size() != options.inputs.size()) {
-    throw_config_error(
-        fmt::format("there are {} input_slices for {} inputs", options.input_slices.size(), options.inputs.size()),
-        "every --input needs one", "give --input_slice once for each --input, in their order, and `:` for all of one");
+  if (!options.input_slices.empty() && options.input_slices.size() != num_groups) {
+    throw_config_error(fmt::format("there are {} input_slices for {} inputs", options.input_slices.size(), num_groups),
+                       "every --input needs one",
+                       "give --input_slice once for each --input, in their order, and `:` for all of one");
   }
 }
 

@@ -215,9 +215,9 @@ std::vector<LeftOut> left_out_of(const std::vector<std::string>& files, const st
 void require_whole_split(const std::string& split, const ChoiceOptions& options) {
   if (split.find_first_of("[]+:%") == std::string::npos && split != "all") return;
   throw_config_error(fmt::format("cannot take the split `{}`", split),
-                     "slices and sums of splits are not known: a split is read as a whole",
-                     fmt::format("name one split with {}; for a part of its records make a file of them, and "
-                                 "--eval_split holds some back",
+                     "a split is read as a whole here, and sums of splits are not known",
+                     fmt::format("name one split with {}; sft-prepare takes a part of its records with --input_slice, "
+                                 "such as :50%, and --eval_split holds some back",
                                  options.split));
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <sstream>
+#include <string_view>
 
 #include "launch/yaml.hpp"
 #include "sft/core/error.hpp"
@@ -20,7 +21,8 @@ using Json = nlohmann::ordered_json;
 
 /// The lines between `---` at the head of a text, the first of them kept empty so that lines keep their numbers.
 std::string head_of(const std::string& text) {
-  std::istringstream lines(text);
+  constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+  std::istringstream lines(text.substr(text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0));
   std::string line, head;
   const auto is_fence = [&] { return line == "---" || line == "---\r"; };
   while (std::getline(lines, line) && line.find_first_not_of(" \t\r") == std::string::npos) head += "\n";

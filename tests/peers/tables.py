@@ -113,6 +113,10 @@ def fastparquet_writes(name, rows):
     return [f"{name}.fastparquet.parquet"]
 
 
+def formless(kind):
+    return {"no form in JSON": kind}
+
+
 def of_arrow(compare):
     text = pyarrow.string()
     table = pyarrow.table({
@@ -136,11 +140,12 @@ def of_arrow(compare):
     table = table.cast(table.schema.set(table.schema.get_field_index("args"), as_json))
     rows = [
         {"prompt": "q", "completion": "a", "score": float("inf"), "half": 1.5, "big": 2**64 - 1, "day": "2026-11-28", "price": "1.50",
-         "images": [{"path": "p"}], "names": {"k": "v"}, "ranks": [[1, "v"]], "nothing": None, "args": {"n": 12345678901234567890123}},
+         "raw": formless("binary"), "took": formless("duration[us]"), "images": [{"bytes": formless("binary"), "path": "p"}],
+         "tags": {"k": [formless("binary")]}, "names": {"k": "v"}, "ranks": [[1, "v"]], "nothing": None, "args": {"n": 12345678901234567890123}},
         {"prompt": "r", "completion": "b", "score": 0.5, "half": None, "big": 2**53 + 1, "day": "2026-11-28", "price": "1.50",
-         "images": None, "names": None, "ranks": [], "nothing": None, "args": None},
+         "raw": None, "took": formless("duration[us]"), "images": None, "tags": {}, "names": None, "ranks": [], "nothing": None, "args": None},
     ]
-    pyarrow.parquet.write_table(table.drop_columns(["took"]), "types.parquet")  # Parquet has no durations
+    pyarrow.parquet.write_table(table, "types.parquet")
     with pyarrow.OSFile("file.arrow", "wb") as file, pyarrow.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
     with pyarrow.OSFile("stream.arrow", "wb") as file, pyarrow.ipc.new_stream(file, table.schema) as writer:
@@ -149,6 +154,11 @@ def of_arrow(compare):
     for path in ("types.parquet", "file.arrow", "stream.arrow", "table.feather"):
         compare.same(path, lines_of(path), rows)
     compare.same("left out", lines_of("types.parquet", "--columns", "prompt,args", "--leave_out", "args"), [{"prompt": "q"}, {"prompt": "r"}])
+    far = pyarrow.table({"text": ["a", "b"], "day": pyarrow.array([0, 10**8], pyarrow.date32())})
+    pyarrow.parquet.write_table(far, "far.parquet")
+    found = lines_of("far.parquet")
+    compare.same("a day that Python does not know", [found[0], found[1]["text"], list(found[1]["day"])],
+                 [{"text": "a", "day": "1970-01-01"}, "b", ["no form in JSON"]])
     bad = pyarrow.table({"args": ["{}", "no JSON"]}, schema=pyarrow.schema([as_json.with_name("args")]))
     pyarrow.parquet.write_table(bad, "bad.parquet")
     found = lines_of("bad.parquet")
