@@ -432,11 +432,10 @@ std::set<std::string> free_sizes(const Request& request) {
 
 std::int64_t rows_of_step(const Request& request, const config::Config& config, int num_ranks) {
   if (request.train_batch_size) return *request.train_batch_size;
-  const auto given = [&](const char* key, int size) { return request.gives(key) ? size : 1; };
-  const int of_a_row =
-      std::max(1, given("sp_size", config.parallel.sp_size) * given("tp_size", config.parallel.tp_size));
+  const auto given = [&](const char* key, int size) { return std::int64_t{request.gives(key) ? size : 1}; };
+  const std::int64_t of_a_row = given("sp_size", config.parallel.sp_size) * given("tp_size", config.parallel.tp_size);
   return config.train.per_device_train_batch_size * config.train.gradient_accumulation_steps *
-         std::max(1, num_ranks / of_a_row);
+         std::max<std::int64_t>(1, num_ranks / of_a_row);
 }
 
 bool names_data(const std::vector<PlacedOption>& settings) {
