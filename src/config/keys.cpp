@@ -313,8 +313,8 @@ std::vector<Key> make_keys() {
       key("optimizer", &C::optimizer, "adjust_lr_fn", &Optimizer::adjust_lr_fn,
           "how muon's rate follows from the shape of a matrix: match_rms_adamw (steps as large as AdamW's: one rate "
           "serves all) or original (takes a rate of its own, some ten times as high)"),
-      key("optimizer", &C::optimizer, "max_grad_norm", &Optimizer::max_grad_norm,
-          "clip the global gradient norm to this; 0: no clipping"),
+      number_or_none_key("optimizer", &C::optimizer, "max_grad_norm", &Optimizer::max_grad_norm,
+                         "clip the global gradient norm to this; 0 or none: no clipping"),
       key("optimizer", &C::optimizer, "moments_dtype", &Optimizer::moments_dtype,
           "float32, or bf16 with stochastic rounding: half the memory"),
 
