@@ -39,6 +39,7 @@
 #include "sft/io/files.hpp"
 #include "sft/launch/command.hpp"
 #include "sft/launch/foreign_file.hpp"
+#include "sft/launch/hostfile.hpp"
 #include "sft/launch/prepared.hpp"
 #include "sft/launch/request.hpp"
 #include "sft/launch/site.hpp"
@@ -363,7 +364,9 @@ void settle_dtype(launch::Request& request, const config::Model& model) {
 void place_copies(launch::Request& request, const launch::Site& site) {
   const std::optional<config::PlacedOption> strategy = launch::hybrid_strategy(request);
   if (!strategy || request.gives("dp_replicate_size")) return;
-  const int num_machines = request.num_machines.value_or(site.num_nodes);
+  const bool has_hosts = !request.hostfile.empty() && request.launcher.empty();
+  const int num_hosts = has_hosts ? launch::read_hostfile(request.hostfile).num_hosts : site.num_nodes;
+  const int num_machines = request.num_machines.value_or(num_hosts);
   if (num_machines > 1) {
     request.training.push_back({{{"parallel.dp_replicate_size", fmt::format("{}", num_machines)}, strategy->place}});
     return;
