@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "data/answers.hpp"
 #include "data/conversation.hpp"
 #include "data/encoder.hpp"
 #include "data/other_names.hpp"
@@ -82,30 +83,32 @@ Shape shape_of(const Json& record, const std::string& text_field) {
   }
   if (has("prompt") || has("completion")) {
     if (has_chat) {
+      const char* list = has("messages") ? "messages" : "conversations";
+      if (has("prompt") && has("completion") && lacks_answer(record[list])) {
+        refuse_record(
+            fmt::format("it has 'prompt' and 'completion', and also '{0}', which ends before the assistant answers; "
+                        "--ignore_fields {0} trains on the completion",
+                        list));
+      }
+      refuse_unread_answer(record, list);
       const char* others = !has("completion") ? "prompt" : !has("prompt") ? "completion" : "prompt,completion";
       refuse_record(
           fmt::format("it has '{}' and also 'prompt' or 'completion', and only one of them can be meant; "
                       "--ignore_fields {} trains on the conversation",
-                      (has("messages") ? "messages" : "conversations"), others));
+                      list, others));
     }
     if (has("prompt") != has("completion")) {
       refuse_other_names(record);
       refuse_record(has("prompt") ? "it has a 'prompt' and no 'completion'" : "it has a 'completion' and no 'prompt'");
     }
-    return record["prompt"].is_array() ? Shape::pair_of_messages : Shape::pair_of_strings;
+    const bool has_messages = record["prompt"].is_array() || record["completion"].is_structured();
+    return has_messages ? Shape::pair_of_messages : Shape::pair_of_strings;
   }
   if (has("messages")) return Shape::messages;
   if (has("conversations")) return Shape::sharegpt;
   if (has(text_field)) return Shape::text;
   if (has("instruction") && has("output")) return Shape::alpaca;
   refuse_shape(record, text_field);
-}
-
-/// KTO's records have a label for whether the completion is wanted.
-void refuse_unwanted(const Json& record) {
-  if (const auto label = record.find("label"); label != record.end() && *label == false) {
-    refuse_unshown("label", "its 'label' is false, which says that the completion is not wanted");
-  }
 }
 
 /// `vocab_size` of the model's config.json, also where it stands among its text_config; 0: there is none.
@@ -222,12 +225,12 @@ struct ExampleMaker::Impl {
     const auto check = [&](std::span<const FormlessField> formless, std::initializer_list<std::string_view> used) {
       check_fields(record, formless, "the record", used, "", census);
     };
+    refuse_unwanted(record);
     switch (shape) {
       case Shape::input_ids:
         check({}, {"input_ids", "labels", "completion_mask", "assistant_masks"});
         return document_of_ids(record, std::max(vocab_size, tokenizer->vocab_size()), options, census);
       case Shape::pair_of_strings: {
-        refuse_unwanted(record);
         check(formless_in_pairs, {"prompt", "completion"});
         require_roles("prompt and completion are plain strings");
         const std::string& prompt = string_of(record, "prompt", "the record");
@@ -235,13 +238,14 @@ struct ExampleMaker::Impl {
                                 options.completion_only_loss.value_or(true), census);
       }
       case Shape::pair_of_messages:
-        refuse_unwanted(record);
         check(formless_in_chats, {"prompt", "completion", "system", "tools", "chat_template_kwargs"});
         return of_chat(chat_of_pair(record, census), census);
       case Shape::messages:
+        refuse_unread_answer(record, "messages");
         check(formless_in_chats, {"messages", "system", "mask", "tools", "chat_template_kwargs"});
         return of_chat(chat_of_messages(record, census), census);
       case Shape::sharegpt:
+        refuse_unread_answer(record, "conversations");
         check(formless_in_chats, {"conversations", "system", "mask", "tools", "chat_template_kwargs"});
         return of_chat(chat_of_sharegpt(record, census), census);
       case Shape::alpaca:
@@ -293,8 +297,9 @@ ExampleMaker::~ExampleMaker() = default;
 
 Document ExampleMaker::make(std::string record, RecordCensus& census) const {
   Json json = parse_record(std::exchange(record, {}));
-  rename_fields(json, impl_->options.rename_fields);
   drop_fields(json, impl_->options.ignore_fields, census);
+  rename_fields(json, impl_->options.rename_fields);
+  drop_fields_of_messages(json, impl_->options.ignore_fields, census);
   const bool is_prompted = impl_->prompt_template && has_value(json, "output");
   const Shape shape = is_prompted ? Shape::prompted : shape_of(json, impl_->options.dataset_text_field);
   Document document = impl_->document_of(json, shape, census);
