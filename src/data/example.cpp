@@ -111,6 +111,32 @@ Shape shape_of(const Json& record, const std::string& text_field) {
   refuse_shape(record, text_field);
 }
 
+/// Refuses a record that has no completion for the prompt of a template.
+[[noreturn]] void refuse_without_output(const Json& record) {
+  for (const char* shape : {"messages", "conversations", "input_ids"}) {
+    if (!has_value(record, shape)) continue;
+    refuse_record(
+        fmt::format("it has '{}', and the prompt template needs an 'output'; leave --prompt_template out, or "
+                    "prepare such records apart",
+                    shape));
+  }
+  const std::string answer = answer_in(record);
+  refuse_record(
+      answer.empty()
+          ? std::string("it has no 'output', which the prompt template needs; --rename FIELD=output makes one")
+          : fmt::format("it has '{0}' and no 'output', which the prompt template needs: give --rename "
+                        "{0}=output",
+                        answer));
+}
+
+ChatTemplate compile_prompt(const std::string& source) {
+  try {
+    return ChatTemplate(source);
+  } catch (const Error& error) {
+    throw_config_error("cannot use the prompt template", error.what(), "correct --prompt_template");
+  }
+}
+
 /// `vocab_size` of the model's config.json, also where it stands among its text_config; 0: there is none.
 std::int64_t model_vocab_size(const std::string& folder) {
   const std::string path = (std::filesystem::path(folder) / "config.json").string();
@@ -178,6 +204,7 @@ struct ExampleMaker::Impl {
   Markup markup;
   std::vector<text::TokenId> turn_ends;
   std::optional<ChatTemplate> prompt_template;
+  std::chrono::system_clock::time_point template_date;
 
   [[nodiscard]] NamedTokens named_tokens() const {
     text::SpecialTokens tokens = tokenizer->specials();
@@ -210,12 +237,14 @@ struct ExampleMaker::Impl {
   }
 
   [[nodiscard]] Document of_prompted(const Json& record, RecordCensus& census) const {
+    require_roles("a prompt template makes plain text");
     for (const auto& [name, value] : record.items()) {
       if (!value.is_null() && name != "output" && !prompt_template->mentions(name)) census.ignored_fields.add(name);
     }
     try {
-      return encoder->of_parts(prompt_template->render(record).text, string_of(record, "output", "the record"),
-                               options.completion_only_loss.value_or(true));
+      const jinja::RenderOptions fields_only = {.limits = {}, .now = template_date, .has_values_only = true};
+      return encoder->of_parts(prompt_template->render(record, fields_only).text,
+                               string_of(record, "output", "the record"), options.completion_only_loss.value_or(true));
     } catch (const Error& error) {
       refuse_record(std::string("the prompt template refuses it: ") + error.what());
     }
@@ -266,6 +295,7 @@ struct ExampleMaker::Impl {
 ExampleMaker::ExampleMaker(const TextOptions& text, ExampleOptions options) {
   auto impl = std::make_unique<Impl>();
   impl->options = std::move(options);
+  impl->template_date = text.template_date;
   impl->tokenizer = text::make_tokenizer(text.tokenizer);
   const text::Tokenizer& tokenizer = *impl->tokenizer;
   impl->eos = token_id(tokenizer, text.eos_token, "eos_token", tokenizer.specials().eos);
@@ -275,7 +305,8 @@ ExampleMaker::ExampleMaker(const TextOptions& text, ExampleOptions options) {
     const auto id = name == "eos" ? impl->eos : token_id(tokenizer, name, "end_of_turn", std::nullopt);
     if (id) impl->turn_ends.push_back(*id);
   }
-  if (!impl->options.prompt_template.empty()) impl->prompt_template.emplace(impl->options.prompt_template);
+  if (!impl->options.prompt_template.empty())
+    impl->prompt_template.emplace(compile_prompt(impl->options.prompt_template));
   const bool is_byte = text.tokenizer == byte_tokenizer;
   impl->vocab_size = is_byte ? 0 : model_vocab_size(text.tokenizer);
   if (impl->vocab_size == 0) impl->vocab_size = tokenizer.vocab_size();
@@ -300,8 +331,8 @@ Document ExampleMaker::make(std::string record, RecordCensus& census) const {
   drop_fields(json, impl_->options.ignore_fields, census);
   rename_fields(json, impl_->options.rename_fields);
   drop_fields_of_messages(json, impl_->options.ignore_fields, census);
-  const bool is_prompted = impl_->prompt_template && has_value(json, "output");
-  const Shape shape = is_prompted ? Shape::prompted : shape_of(json, impl_->options.dataset_text_field);
+  if (impl_->prompt_template && !has_value(json, "output")) refuse_without_output(json);
+  const Shape shape = impl_->prompt_template ? Shape::prompted : shape_of(json, impl_->options.dataset_text_field);
   Document document = impl_->document_of(json, shape, census);
   impl_->require_rows_for(document.tokens);
   census.shapes.add(name_of(shape));

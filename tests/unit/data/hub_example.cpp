@@ -482,4 +482,28 @@ BOOST_AUTO_TEST_CASE(prompts_by_a_template) {
   BOOST_CHECK_THROW(document_of(R"({"q": 5, "output": 6})", example), std::invalid_argument);
 }
 
+BOOST_AUTO_TEST_CASE(records_that_a_prompt_template_cannot_write) {
+  const ExampleOptions example{.prompt_template = "{{ 'Q: ' ~ question }}"};
+  const std::string chat = refusal(R"({"messages": [)" + user + ", " + assistant + "]}", example);
+  BOOST_TEST(mentions(chat, "it has 'messages', and the prompt template needs an 'output'"), chat);
+  const std::string pair = R"({"question": "one", "answer": "two"})";
+  BOOST_TEST(mentions(refusal(pair, example), "which the prompt template needs: give --rename answer=output"));
+  BOOST_TEST(rendered(pair, {.prompt_template = example.prompt_template, .rename_fields = {{"answer", "output"}}}) ==
+             "[Q: one]two<|im_end|>");
+  BOOST_TEST(mentions(refusal(R"({"prompt": "one", "completion": "two"})", example), "--rename completion=output"));
+  BOOST_TEST(mentions(refusal(R"({"text": "one"})", example), "it has no 'output', which the prompt template needs"));
+  const std::string missing = refusal(R"({"query": "one", "output": "two"})", example);
+  BOOST_TEST(mentions(missing, "the prompt template refuses it: the template fails at line 1 ('question' is undefined"),
+             missing);
+  BOOST_TEST(mentions(refusal(R"({"question": null, "output": "two"})", example), "null"));
+  BOOST_TEST(mentions(refusal(R"({"question": "one", "output": "two"})",
+                              {.assistant_only_loss = true, .prompt_template = example.prompt_template}),
+                      "assistant_only_loss needs messages with roles"));
+  BOOST_CHECK_EXCEPTION(ExampleMaker(options, {.prompt_template = "{{ 'Q: ' ~ }}"}), sft::Error,
+                        [](const sft::Error& error) {
+                          return error.status() == sft::ExitStatus::configuration &&
+                                 mentions(error.what(), "cannot use the prompt template (the template fails at line 1");
+                        });
+}
+
 BOOST_AUTO_TEST_SUITE_END()
