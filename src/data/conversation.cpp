@@ -86,6 +86,9 @@ void add_messages(Conversation& chat, const Json& record, const char* key, Recor
 void add_system(Conversation& chat, const Json& record, const Json& first, RecordCensus& census) {
   if (!has_value(record, "system")) return;
   const Json system = text_of_parts(record["system"], "the record's 'system'");
+  if (!system.is_string()) {
+    refuse_record(fmt::format("'system' of the record is {}, not a string", system.type_name()));
+  }
   if (is_empty(system)) return;
   if (const std::string speaker = sharegpt_role(speaker_of(first)); speaker == "system" || speaker == "developer") {
     for (const char* key : {"value", "content"}) {

@@ -125,6 +125,31 @@ void refuse_other_lists(const Json& record) {
   }
 }
 
+[[noreturn]] void refuse_list_of_records(const std::string& name) {
+  refuse_record(fmt::format(
+      "it is one object whose '{0}' is a list of objects, as a file of records may be wrapped, and a record "
+      "is one of them: `jq -c '.[\"{0}\"][]' FILE` makes JSON lines of these",
+      name));
+}
+
+/// Lists of questions and answers in an object that says little else, by names that files of records give them.
+void refuse_lists_of_exchanges(const Json& record) {
+  constexpr std::array names_of_files = {"data", "rows", "records", "examples", "instances", "train", "samples"};
+  for (const char* name : names_of_files) {
+    const auto is_exchange = [](const Json& entry) { return exchange_in(entry).has_value(); };
+    if (is_list(record, name) && std::ranges::all_of(record[name], is_exchange)) refuse_list_of_records(name);
+  }
+}
+
+/// Lists of objects that are no turns, where nothing else of the record can be read.
+void refuse_lists_of_records(const Json& record) {
+  for (const auto& [name, value] : record.items()) {
+    const bool is_of_objects = value.is_array() && !value.empty() &&
+                               std::ranges::all_of(value, [](const Json& entry) { return entry.is_object(); });
+    if (is_of_objects) refuse_list_of_records(name);
+  }
+}
+
 [[noreturn]] void refuse_preference(const std::string& options) {
   refuse_record(
       fmt::format("it is a record of preferences ('chosen' and 'rejected'), which this program does not train "
@@ -230,6 +255,7 @@ void refuse_other_names(const Json& record) {
     refuse_record(
         "it has 'instruction' and 'output', and a 'prompt' that is made of them: give --ignore_fields prompt");
   }
+  refuse_lists_of_exchanges(record);
   refuse_preferences(record);
   refuse_other_pairs(record);
   refuse_other_lists(record);
@@ -237,6 +263,7 @@ void refuse_other_names(const Json& record) {
     if (!has_value(record, name) || !record[name].is_string()) continue;
     refuse_record(fmt::format("it has '{}', and no 'text': give --dataset_text_field {}", name, name));
   }
+  refuse_lists_of_records(record);
 }
 
 }  // namespace sft::data

@@ -247,6 +247,19 @@ BOOST_AUTO_TEST_CASE(labels_that_do_not_judge_are_no_reason) {
   BOOST_TEST(refusal_of(R"({"text": "T", "label": "False"})").find("'label' is false") != std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(files_of_records_in_one_object_are_taken_apart) {
+  for (const std::string records : {R"({"data": [{"messages": []}]})", R"({"version": "1", "data": [{"title": "t"}]})",
+                                    R"({"data": [{"question": "Q", "answer": "A"}]})"}) {
+    const std::string refusal = refusal_of(records);
+    BOOST_TEST((refusal.find(R"(`jq -c '.["data"][]' FILE` makes JSON lines)") != std::string::npos), refusal);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(systems_that_are_no_text_are_named_as_such) {
+  BOOST_TEST(refusal_of(R"({"system": 5, "messages": )" + chat + "}") ==
+             "'system' of the record is number, not a string");
+}
+
 BOOST_AUTO_TEST_CASE(answers_that_no_option_can_add_are_to_be_written) {
   const std::string texts = refusal_of(R"({"conversations": ["Q"], "answer": "A"})");
   BOOST_TEST(texts.ends_with("'answer' holds an answer: write that as the last turn of 'conversations'"), texts);
