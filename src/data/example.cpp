@@ -23,17 +23,19 @@ constexpr std::size_t max_names = 64;
 constexpr const char* byte_tokenizer = "byte";
 
 constexpr const char* no_pictures = "pictures cannot be trained on";
+constexpr const char* no_films = "films cannot be trained on";
+constexpr const char* no_sound = "sound cannot be trained on";
+constexpr std::array media = {FormlessField{"images", no_pictures}, FormlessField{"image", no_pictures},
+                              FormlessField{"videos", no_films},    FormlessField{"video", no_films},
+                              FormlessField{"audios", no_sound},    FormlessField{"audio", no_sound}};
 constexpr const char* only_in_chats = "only conversations show tools";
-constexpr std::array formless_in_chats = {FormlessField{"images", no_pictures}, FormlessField{"image", no_pictures},
-                                          FormlessField{"functions", "only 'tools' are shown: rename them"}};
-constexpr std::array formless_in_text = {FormlessField{"images", no_pictures}, FormlessField{"image", no_pictures},
-                                         FormlessField{"tools", only_in_chats},
+constexpr std::array formless_in_chats = {FormlessField{"functions", "only 'tools' are shown: rename them"}};
+constexpr std::array formless_in_text = {FormlessField{"tools", only_in_chats},
                                          FormlessField{"functions", only_in_chats}};
 constexpr const char* no_roles =
     "a prompt and completion of plain text have no roles; --rename prompt=instruction,completion=output makes a "
     "conversation of them";
-constexpr std::array formless_in_pairs = {formless_in_text[0], formless_in_text[1], formless_in_text[2],
-                                          formless_in_text[3], FormlessField{"system", no_roles}};
+constexpr std::array formless_in_pairs = {formless_in_text[0], formless_in_text[1], FormlessField{"system", no_roles}};
 
 enum class Shape { input_ids, pair_of_strings, pair_of_messages, messages, sharegpt, alpaca, text, prompted };
 
@@ -239,6 +241,10 @@ struct ExampleMaker::Impl {
   [[nodiscard]] Document of_prompted(const Json& record, RecordCensus& census) const {
     require_roles("a prompt template makes plain text");
     for (const auto& [name, value] : record.items()) {
+      const auto medium = std::ranges::find(media, name, &FormlessField::name);
+      if (medium != media.end() && !is_empty(value)) {
+        refuse_unshown(name, fmt::format("the record has '{}', and {}", name, medium->why));
+      }
       if (!value.is_null() && name != "output" && !prompt_template->mentions(name)) census.ignored_fields.add(name);
     }
     try {
@@ -252,12 +258,15 @@ struct ExampleMaker::Impl {
 
   [[nodiscard]] Document document_of(const Json& record, Shape shape, RecordCensus& census) const {
     const auto check = [&](std::span<const FormlessField> formless, std::initializer_list<std::string_view> used) {
-      check_fields(record, formless, "the record", used, "", census);
+      std::vector<FormlessField> all(media.begin(), media.end());
+      all.insert(all.end(), formless.begin(), formless.end());
+      check_fields(record, all, "the record", used, "", census);
     };
     refuse_unwanted(record);
     switch (shape) {
       case Shape::input_ids:
-        check({}, {"input_ids", "labels", "completion_mask", "assistant_masks"});
+        check_fields(record, {}, "the record", {"input_ids", "labels", "completion_mask", "assistant_masks"}, "",
+                     census);
         return document_of_ids(record, std::max(vocab_size, tokenizer->vocab_size()), options, census);
       case Shape::pair_of_strings: {
         check(formless_in_pairs, {"prompt", "completion"});

@@ -191,6 +191,12 @@ BOOST_AUTO_TEST_CASE(calls_of_sharegpt_are_calls_of_the_template) {
   BOOST_TEST(text_of("[" + call + ", " + call + "]", "Tool_Call") == expected(call + call));
   BOOST_TEST(text_of(R"({"name": "f", "arguments": "{\"city\": 1.0}"})") ==
              expected(R"({"name": "f", "arguments": {"city": 1.0}})"));
+  BOOST_TEST(text_of(R"({"id": "c1", "type": "function", "function": )" + call + "}") == expected(call));
+  BOOST_TEST(census.ignored_fields.by_name().empty());
+  BOOST_TEST(text_of(R"({"id": "c1", "name": "f", "type": "other", "arguments": {}, "index": 0})") ==
+             expected(R"({"name": "f", "arguments": {}})"));
+  const std::map<std::string, std::int64_t> ignored = {{"tool_calls[].index", 1}, {"tool_calls[].type", 1}};
+  BOOST_TEST((census.ignored_fields.by_name() == ignored));
   BOOST_TEST(census.num_plain_calls == 0);
   for (const std::string plain : {R"({"name": "f"})", "f(Rome)", "[]", "[1]"})
     BOOST_TEST(text_of(plain) == expected(plain));
@@ -198,6 +204,12 @@ BOOST_AUTO_TEST_CASE(calls_of_sharegpt_are_calls_of_the_template) {
   BOOST_TEST(census.num_hidden_contents == 0);
   BOOST_TEST(text_of("<think>hm</think>" + call) == expected(call));
   BOOST_TEST(census.num_hidden_contents == 1);
+  write_config(
+      "{%- for message in messages %}{%- for call in message.tool_calls %}{{- call.id }}{%- endfor %}{%- endfor %}");
+  BOOST_TEST(
+      rendered(
+          R"({"conversations": [{"from": "function_call", "value": "{\"id\": \"c1\", \"name\": \"f\", \"arguments\": {}}"}]})") ==
+      "c1");
   write_config("{%- for message in messages %}{{- message.content }}{%- endfor %}");
   BOOST_TEST(mentions(
       refusal(R"({"conversations": [{"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {}}"}]})"),
@@ -358,6 +370,11 @@ BOOST_AUTO_TEST_CASE(what_the_template_does_not_show_is_refused_or_counted) {
   BOOST_TEST(refusal(messages + R"("tools": null})") == "");
   BOOST_TEST(mentions(refusal(R"({"prompt": "a", "completion": "b", "tools": [1]})"), "only conversations show tools"));
   BOOST_TEST(mentions(refusal(messages + R"("images": ["a.png"]})"), "pictures"));
+  BOOST_TEST(mentions(refusal(messages + R"("videos": ["a.mp4"]})"), "films"));
+  BOOST_TEST(mentions(refusal(R"({"text": "T", "audio": {"path": "a.wav"}})"), "sound"));
+  BOOST_TEST(
+      mentions(refusal(R"({"q": "1", "output": "2", "image": "a.png"})", {.prompt_template = "{{ q }}"}), "pictures"));
+  BOOST_TEST(refusal(messages + R"("videos": [], "audios": null})") == "");
   write_config("{%- for message in messages %}{{- message.content }}{%- endfor %}");
   BOOST_TEST(mentions(refusal(messages + R"("tools": [{"name": "f"}]})"), "does not show them"));
 }
