@@ -428,7 +428,8 @@ BOOST_AUTO_TEST_CASE(empty_slices_are_refused_as_such) {
   for (const std::string text : {"3:3", ":0", "2:1", "99:", "-1:-1", ":1%"}) {
     options.input_slices = {*parse_input_slice(text)};
     BOOST_CHECK_EXCEPTION((void)run(), sft::Error, [&](const sft::Error& error) {
-      const std::string expected = "input_slice = " + text + " is empty (it takes none of the 3 records of input 1): ";
+      const std::string expected =
+          "input_slice = " + text + " is empty (input 1 has 3 records, of which it takes none): ";
       return error.status() == sft::ExitStatus::configuration && std::string(error.what()).starts_with(expected);
     });
   }
