@@ -189,6 +189,10 @@ cp -r output fallback
 printf x | dd of="$(echo fallback/checkpoint-000002/shard-*-00002.h5)" bs=1 seek=9000 conv=notrunc status=none
 prints 0 'warning: fallback/checkpoint-000002 is left out .*-00001.*: the run goes on from fallback/checkpoint-000001' \
   "${again[@]}"
+check 'no checkpoint is said to be of another run' bash -c '! grep "not of this run" out err'
+check 'the step is counted as repeated' grep -q '1 restart, 1 step repeated' out
+check 'it is the same run' cmp <(head -n 1 output/resolved.ini) <(head -n 1 fallback/resolved.ini)
+check 'its metrics stay where they are' test ! -e fallback/metrics.jsonl.old
 prints 0 '^{"step":2,.*"resumed_step":1' tail -n 1 fallback/metrics.jsonl
 check "step 2 is as it was before" cmp <(tail -n 1 output/metrics.jsonl | grep -o '"loss":[^,]*') \
   <(tail -n 1 fallback/metrics.jsonl | grep -o '"loss":[^,]*')
