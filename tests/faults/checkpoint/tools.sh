@@ -45,6 +45,12 @@ prints 0 '^ *0 +1 x 2 x 1 x 2 .* 1 +2 +[0-9.]+ +[0-9a-f]{32}$' "$sft_inspect" "$
 prints 0 'model/model\.norm\.weight +32 +32 ' "$sft_inspect" "$checkpoint"
 prints 0 'exp_avg_sq/lm_head\.weight +272 x 32 +8704 ' "$sft_inspect" "$checkpoint" --optimizer
 prints 0 '4 shard files, .*as they were written' "$sft_inspect" "$checkpoint" --verify
+check 'it says what it leaves out' grep -q '^tensors\.h5 is not checked, .*--index makes it again' out
+prints 0 '"tensors.h5"' "$sft_inspect" "$checkpoint" --verify --json
+rm "$checkpoint/tensors.h5"
+prints 0 'as they were written' "$sft_inspect" "$checkpoint" --verify
+check 'it leaves nothing out' bash -c '! grep tensors out'
+prints 0 'whole tensors' "$sft_inspect" "$checkpoint" --index
 prints 0 '"step": 2' "$sft_inspect" "$checkpoint" --json
 prints 0 'model/model\.norm\.weight +0 +0$' "$sft_inspect" "$checkpoint" --compare "$checkpoint"
 prints 0 'model/model\.norm\.weight +[0-9.]*[1-9]' "$sft_inspect" "$checkpoint" --compare output/checkpoint-000001
