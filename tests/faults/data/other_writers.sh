@@ -121,5 +121,19 @@ prints 0 '^warning: data/train-00000\.h5 was opened for writing .*has its hashes
 check 'it is as it was' cmp before.h5 data/train-00000.h5
 "$python" -c 'import h5py
 with h5py.File("data/train-00000.h5", "a") as file: file["tokens"][0, 0] += 1'
+was_changed='was changed after it was written, as h5repack or a program that opens it for writing does'
+refuses 3 "data/train-00000\.h5 $was_changed" "$sft_inspect" data
+cp before.h5 data/train-00000.h5
+"$python" -c 'import h5py
+with h5py.File("data/train-00000.h5", "a") as file: file.attrs["note"] = "x" * 3000'
+refuses 3 "data/train-00000\.h5 $was_changed" "$sft_inspect" data
+if [[ -n $(type -P h5repack) ]]; then
+  for bounds in '' '-L' '-j 1 -k 2' '-f GZIP=1'; do
+    # shellcheck disable=SC2086  # words
+    h5repack $bounds before.h5 data/train-00000.h5
+    refuses 3 "data/train-00000\.h5 $was_changed" "$sft_inspect" data
+  done
+fi
+head -c 3000 before.h5 >data/train-00000.h5
 refuses 3 'data/train-00000\.h5 is damaged' "$sft_inspect" data
 finish_checks
