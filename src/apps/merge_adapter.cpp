@@ -37,7 +37,8 @@ const std::string peft_prefix = "model/base_model.model.", a_suffix = ".lora_A.w
 void check_kind(const io::TensorSource& adapter, const config::Lora& lora, const hub::FileLayout& layout,
                 const std::string& path) {
   for (const char* table : {"embed_tokens", "lm_head"}) {
-    if (path.find(fmt::format("{}.", table)) == std::string::npos) continue;
+    const auto has = [&](const char* part) { return path.find(fmt::format("{}.{}", table, part)) != path.npos; };
+    if (!has("lora_") && !has("base_layer.")) continue;
     refuse_kind(adapter, fmt::format("it has {}, and adapters on {} are not merged here", path, table));
   }
   for (std::size_t dot = path.rfind('.'); dot != std::string::npos && dot > 0; dot = path.rfind('.', dot - 1)) {
