@@ -30,7 +30,7 @@ bool may_follow(const std::string& word, Takes takes) {
     case Takes::nothing:
       return false;
     case Takes::truth:
-      return reads_as_truth(word);
+      return reads_as_truth(word) || config::is_null(word);
     case Takes::value:
       return !word.starts_with("--");
   }

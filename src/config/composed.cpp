@@ -159,6 +159,22 @@ std::vector<Written> parts_of(const Written& written) {
   return entries_of(written, "", /*is_named_outside=*/false);
 }
 
+void drop_alias(std::vector<Written>& source) {
+  const auto find = [&](std::string_view name) { return std::ranges::find(source, name, &Written::name); };
+  const auto is_off = [&](std::vector<Written>::iterator written) {
+    return written != source.end() && is_none(value_of(*written));
+  };
+  const auto is_true = [&](std::vector<Written>::iterator written) {
+    return written != source.end() && truth_of(value_of(*written)) == true;
+  };
+  const auto old = find("gradient_checkpointing"), present = find("activation_checkpointing");
+  if (is_true(old) && is_off(present)) {
+    source.erase(present);
+  } else if (is_true(present) && is_off(old)) {
+    source.erase(old);
+  }
+}
+
 void add_stage_of_launcher(std::vector<Written>& source) {
   const auto says_stage = [](const Written& written) { return key_of(written) == "parallel.zero_stage"; };
   const auto found = std::ranges::find_if(source, [](const Written& written) { return !stage_of(written).empty(); });

@@ -13,6 +13,10 @@ namespace sft::config {
 /// Throws a configuration Error for an object that cannot be read.
 [[nodiscard]] std::vector<Written> parts_of(const Written& written);
 
+/// Drops the weaker of gradient_checkpointing and activation_checkpointing, whose alias it is in transformers from 5.23
+/// on, where a file has both: true wins over false, as there.
+void drop_alias(std::vector<Written>& source);
+
 /// Adds to the settings of one source the ZeRO stage that a way of distributing stands for, unless another of them says
 /// it: multi_gpu has copies of the model, use_fsdp shards all of it, use_deepspeed is stage 2.
 void add_stage_of_launcher(std::vector<Written>& source);

@@ -201,7 +201,7 @@ std::vector<ForeignRow> logging_rows() {
        {{"steps", ""}},
        "lines of metrics.jsonl are written by steps",
        "set train.logging_steps; a large number leaves the last step alone"},
-      {"logging_nan_inf_filter", only_false,
+      {"logging_nan_inf_filter", either,
        "NaN and Inf are never hidden: they end the run with status 4, or leave a step out (train.nan_policy)",
        leave_out},
       {"logging_dir", nothing, "metrics go to output_dir/metrics.jsonl", "set train.output_dir"},

@@ -161,13 +161,13 @@ std::vector<Key> make_keys() {
       key("data", &C::data, "seed", &Data::seed,
           "seed of the order of rows; the data_seed of TRL, or its seed where it has none"),
 
-      key("parallel", &C::parallel, "dp_replicate_size", &Parallel::dp_replicate_size, "copies of the model (DP)"),
+      ranks_key("dp_replicate_size", &Parallel::dp_replicate_size, "copies of the model (DP)"),
       ranks_or_auto_key("dp_shard_size", &Parallel::dp_shard_size,
                         "ranks that share one copy's parameters (FSDP); auto: what the other axes leave"),
-      key("parallel", &C::parallel, "ep_size", &Parallel::ep_size,
-          "ranks that share the experts of each layer, and read different rows (EP)"),
-      key("parallel", &C::parallel, "sp_size", &Parallel::sp_size, "ranks that share each row's sequence (SP)"),
-      key("parallel", &C::parallel, "tp_size", &Parallel::tp_size, "ranks that share heads, MLP and vocabulary (TP)"),
+      ranks_key("ep_size", &Parallel::ep_size,
+                "ranks that share the experts of each layer, and read different rows (EP)"),
+      ranks_key("sp_size", &Parallel::sp_size, "ranks that share each row's sequence (SP)"),
+      ranks_key("tp_size", &Parallel::tp_size, "ranks that share heads, MLP and vocabulary (TP)"),
       key("parallel", &C::parallel, "zero_stage", &Parallel::zero_stage,
           "what dp_shard x ep x sp shards: 0 nothing, 1 optimizer state, 2 and gradients, 3 and parameters"),
       reshard_key(
@@ -313,8 +313,8 @@ std::vector<Key> make_keys() {
       key("optimizer", &C::optimizer, "adjust_lr_fn", &Optimizer::adjust_lr_fn,
           "how muon's rate follows from the shape of a matrix: match_rms_adamw (steps as large as AdamW's: one rate "
           "serves all) or original (takes a rate of its own, some ten times as high)"),
-      key("optimizer", &C::optimizer, "max_grad_norm", &Optimizer::max_grad_norm,
-          "clip the global gradient norm to this; 0: no clipping"),
+      number_or_none_key("optimizer", &C::optimizer, "max_grad_norm", &Optimizer::max_grad_norm,
+                         "clip the global gradient norm to this; 0 or none: no clipping"),
       key("optimizer", &C::optimizer, "moments_dtype", &Optimizer::moments_dtype,
           "float32, or bf16 with stochastic rounding: half the memory"),
 

@@ -31,6 +31,19 @@ std::string optimizers_text() {
   return text;
 }
 
+Key ranks_key(const char* name, int Parallel::*field, const char* help) {
+  return {"parallel",
+          name,
+          help,
+          {},
+          /*is_path=*/false,
+          [=](const std::string& text, Config& config) {
+            read(text, config.parallel.*field);
+            if (config.parallel.*field < 1) throw std::invalid_argument("a whole number from 1");
+          },
+          [=](const Config& config) { return write(config.parallel.*field); }};
+}
+
 Key ranks_or_auto_key(const char* name, int Parallel::*field, const char* help) {
   return {"parallel",
           name,

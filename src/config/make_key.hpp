@@ -18,6 +18,9 @@ namespace sft::config {
 /// What optim may be: "adamw_torch, lion (one moment) or sgd (no state)".
 [[nodiscard]] std::string optimizers_text();
 
+/// A number of ranks in [parallel], from 1.
+[[nodiscard]] Key ranks_key(const char* name, int Parallel::*field, const char* help);
+
 /// A number of ranks in [parallel], or "auto" for what follows from other keys.
 [[nodiscard]] Key ranks_or_auto_key(const char* name, int Parallel::*field, const char* help);
 

@@ -14,13 +14,26 @@
 #include "config/names.hpp"
 #include "config/refusals.hpp"
 #include "sft/config/ini.hpp"
+#include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::config {
 
 namespace {
 
-/// Sets keys of one source, each once.
+/// Whether the setting leaves its key open: null, as Python's None, of a key that has no such value.
+bool is_open(const Setting& setting) {
+  if (!is_null(setting.text)) return false;
+  Config scratch;
+  try {
+    setting.key->set(setting.text, scratch);
+  } catch (const std::invalid_argument&) {
+    return true;
+  }
+  return setting.key->is_path && setting.key->get(scratch) == setting.text;
+}
+
+/// Sets keys of one source, each once; names that say the same are one.
 class Applier {
  public:
   explicit Applier(Config& config) : config_(config) {}
@@ -28,9 +41,10 @@ class Applier {
   void apply(const Written& written) {
     try {
       const std::optional<Setting> setting = setting_of(written);
-      if (!setting) return;
-      remember(*setting->key, written);
+      if (!setting || is_open(*setting)) return;
+      const std::string before = setting->key->get(config_);
       setting->key->set(setting->text, config_);
+      remember(*setting->key, written, /*is_same=*/setting->key->get(config_) == before);
     } catch (const std::invalid_argument& expectation) {
       throw_config_error(fmt::format("`{} = {}` {} is not valid", written.full_name(), written.value, written.place),
                          fmt::format("expected {}", expectation.what()), "correct it; --help lists every key");
@@ -38,9 +52,10 @@ class Applier {
   }
 
  private:
-  void remember(const Key& key, const Written& written) {
+  /// `is_same`: the key had this value.
+  void remember(const Key& key, const Written& written, bool is_same) {
     const auto [first, is_new] = seen_.emplace(key.full_name(), written.full_name());
-    if (is_new) return;
+    if (is_new || (is_same && first->second != written.full_name())) return;
     if (first->second == written.full_name()) {
       throw_config_error(fmt::format("`{}` is given twice, the second time {}", written.full_name(), written.place),
                          "one of the two would be ignored", "keep one of them");
@@ -75,6 +90,7 @@ std::vector<Written> written_in_file(const std::string& ini_text, const std::str
       add_parts({line.section, line.name, line.value, place}, all, refusals);
     }
   }
+  drop_alias(all);
   add_stage_of_launcher(all);
   return all;
 }
@@ -84,11 +100,25 @@ std::vector<Written> written_as_overrides(const std::vector<Option>& overrides, 
   for (const Option& option : overrides) {
     refusals.collect([&] { add_parts(written_option(option), all, refusals); });
   }
+  drop_alias(all);
   add_stage_of_launcher(all);
   return all;
 }
 
-void apply(const std::vector<Written>& all, const ForeignPrecision& precision, Config& config, Refusals& refusals) {
+/// Gives keys that a source leaves open what `base` says, whatever earlier sources say.
+void reset_open(const std::vector<Written>& source, const Config& base, Config& config) {
+  for (const Written& written : source) {
+    try {
+      const std::optional<Setting> setting = setting_of(written);
+      if (setting && is_open(*setting)) setting->key->set(setting->key->get(base), config);
+    } catch (const std::exception&) {  // refused where it is applied
+    }
+  }
+}
+
+void apply(const std::vector<Written>& all, const ForeignPrecision& precision, const Config& base, Config& config,
+           Refusals& refusals) {
+  reset_open(all, base, config);
   Applier applier(config);
   for (const Written& written : all) {
     refusals.collect([&] {
@@ -112,8 +142,8 @@ Config parse(const std::string& ini_text, const std::vector<Option>& overrides, 
   std::vector<Written> all = in_file;
   all.insert(all.end(), on_command_line.begin(), on_command_line.end());
   const ForeignPrecision precision(all);
-  apply(in_file, precision, config, refusals);
-  apply(on_command_line, precision, config, refusals);
+  apply(in_file, precision, base, config, refusals);
+  apply(on_command_line, precision, base, config, refusals);
   refusals.collect([&] { check_precision(all, config.train.precision); });
   refusals.throw_if_any();
   return config;
@@ -152,12 +182,13 @@ Config parse_sources(const std::vector<std::vector<PlacedOption>>& sources, cons
         });
       }
     }
+    drop_alias(written[i]);
     add_stage_of_launcher(written[i]);
     all.insert(all.end(), written[i].begin(), written[i].end());
   }
   const ForeignPrecision precision(all);
   Config config;
-  for (const std::vector<Written>& source : written) apply(source, precision, config, refusals);
+  for (const std::vector<Written>& source : written) apply(source, precision, Config(), config, refusals);
   refusals.collect([&] { check_precision(all, config.train.precision); });
   refusals.throw_if_any();
   return config;

@@ -244,6 +244,11 @@ bool is_none(const std::string& text) {
   return word.empty() || word == "none" || word == "null" || word == "no" || word == "false";
 }
 
+bool is_null(const std::string& text) {
+  const std::string word = lower(text);
+  return word == "none" || word == "null";
+}
+
 void read(const std::string& text, bool& value) {
   const std::optional<bool> truth = truth_of(unquoted(text));
   if (!truth) throw std::invalid_argument("true or false");

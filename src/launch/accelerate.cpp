@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <optional>
 #include <string_view>
 
@@ -29,6 +30,13 @@ constexpr std::array<KnownBlock, 7> blocks{{{"fsdp_config", "fsdp_"},
 const KnownBlock* find_block(std::string_view name) {
   const auto* const found = std::ranges::find_if(blocks, [&](const KnownBlock& block) { return block.name == name; });
   return found == blocks.end() ? nullptr : found;
+}
+
+/// Whether the value is what transformers' to_dict() writes in place of any token.
+bool is_redacted(const std::string& name, std::string_view value) {
+  std::string upper = name;
+  std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return name.ends_with("_token") && value == fmt::format("<{}>", upper);
 }
 
 /// Whether the name is one of DeepSpeed's files, or of what stands in one.
@@ -110,6 +118,7 @@ void add_entry(const std::string& name, const YAML::Node& key, const YAML::Node&
   const bool is_list_of_files = name.ends_with("_files") && value.IsSequence();  // their names may hold blanks
   const std::string text = is_list_of_files ? json_of(value).dump() : text_of(value);
   if (is_in_block(name, value, place, path, file)) return;
+  if (is_redacted(name, text)) return;
   if (name == "seq_parallel_communication_data_type") {
     if (text == "bf16" || text == "bfloat16" || config::is_none(text)) return;
     file.refused.push_back(refusal(fmt::format("sft does not take `{} = {}` {}", name, text, place),

@@ -88,7 +88,9 @@ class Sorter {
 
  private:
   [[nodiscard]] bool has(const std::string& name) const {
-    return std::ranges::any_of(source_, [&](const PlacedOption& other) { return other.option.name == name; });
+    return std::ranges::any_of(source_, [&](const PlacedOption& other) {
+      return other.option.name == name && !config::is_null(value_of(other));
+    });
   }
 
   void train(const PlacedOption& setting) {
@@ -237,16 +239,17 @@ class Sorter {
   bool is_data(const PlacedOption& setting) {
     const std::string& name = setting.option.name;
     const std::string value = value_of(setting);
+    if (config::is_null(value) && names_data({setting})) return true;
     if (name == "datasets") {
       request_.train = datasets_of(setting, request_.refused);
-    } else if (name == "test_datasets") {
+    } else if (name == "test_datasets" && !config::is_null(value)) {
       request_.eval = datasets_of(setting, request_.refused);
     } else if (name == "dataset_name" || name == "dataset_path" || name == "dataset") {
       only_dataset().name = value;
     } else if (name == "dataset_config" || name == "dataset_config_name") {
       if (!config::is_none(value)) only_dataset().config = value;
     } else if (name == "dataset_train_split" || name == "split") {
-      only_dataset().split = value;
+      only_dataset().split = config::is_null(value) ? "train" : value;
       take_slice(only_dataset());
     } else if (name == "data_dir") {
       if (!config::is_none(value)) only_dataset().data_dir = value;
@@ -255,18 +258,21 @@ class Sorter {
       read_count(setting, count);
       request_.max_samples = count;
     } else if (name == "known_pad_token") {
-      request_.known_pad_token = value;
+      request_.known_pad_token = config::is_null(value) ? "" : value;
     } else if (name == "dataset_test_split") {
-      request_.test_split = value;
+      if (!config::is_null(value)) request_.test_split = value;
     } else if (name == "data_files" || name == "train_file" || name == "input") {
       read_data_files(setting, only_dataset().data_files, request_.refused);
     } else if (name == "train_files" && !are_packed_files(value)) {
       read_data_files(setting, only_dataset().data_files, request_.refused);
+    } else if ((name == "eval_files" || name == "validation_file" || name == "test_datasets") &&
+               config::is_null(value)) {
+      request_.eval.clear();
     } else if ((name == "eval_files" || name == "validation_file") && !are_packed_files(value)) {
       request_.eval = {Dataset()};
       read_data_files(setting, request_.eval.front().data_files, request_.refused);
     } else if (name == "prepared_dir") {
-      request_.prepared_dir = value;
+      request_.prepared_dir = config::is_null(value) ? "" : value;
     } else {
       return false;
     }
@@ -307,6 +313,11 @@ class Sorter {
                                                "padding_free",           "num_of_sequences"};
     const std::string& name = setting.option.name;
     if (is_option_of_prepare(name)) {
+      if (config::is_null(value_of(setting))) {  // TRL's default; of max_length it is a value of its own
+        request_.preparation.erase(name);
+        if (name == "max_length") request_.preparation[name] = "none";
+        return true;
+      }
       const bool is_list = name == "rename" || name == "ignore_fields";
       const bool goes_on = !seen_.insert(name).second && is_list;
       std::string& value = request_.preparation[name];
@@ -391,7 +402,8 @@ bool Request::gives(const std::string& key) const {
   return std::ranges::any_of(training, [&](const std::vector<PlacedOption>& source) {
     return std::ranges::any_of(source, [&](const PlacedOption& setting) {
       const std::string name = setting.option.name.substr(setting.option.name.find('.') + 1);
-      return (name == key || size_named(name) == key) && value_of(setting) != "auto";
+      return (name == key || size_named(name) == key) && value_of(setting) != "auto" &&
+             !config::is_null(value_of(setting));
     });
   });
 }
@@ -432,11 +444,10 @@ std::set<std::string> free_sizes(const Request& request) {
 
 std::int64_t rows_of_step(const Request& request, const config::Config& config, int num_ranks) {
   if (request.train_batch_size) return *request.train_batch_size;
-  const auto given = [&](const char* key, int size) { return request.gives(key) ? size : 1; };
-  const int of_a_row =
-      std::max(1, given("sp_size", config.parallel.sp_size) * given("tp_size", config.parallel.tp_size));
+  const auto given = [&](const char* key, int size) { return std::int64_t{request.gives(key) ? size : 1}; };
+  const std::int64_t of_a_row = given("sp_size", config.parallel.sp_size) * given("tp_size", config.parallel.tp_size);
   return config.train.per_device_train_batch_size * config.train.gradient_accumulation_steps *
-         std::max(1, num_ranks / of_a_row);
+         std::max<std::int64_t>(1, num_ranks / of_a_row);
 }
 
 bool names_data(const std::vector<PlacedOption>& settings) {

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <sstream>
 
@@ -66,7 +67,12 @@ int count_gpus() {
 
 /// Ranks that the sizes of the mesh give, those that are auto left out.
 int ranks_of_mesh(const config::Parallel& parallel) {
-  return parallel.dp_replicate_size * std::max(parallel.dp_shard_size, 1) * parallel.sp_size * parallel.tp_size;
+  constexpr std::int64_t most = std::numeric_limits<int>::max();  // which config::validate() refuses
+  std::int64_t product = 1;
+  for (const int size : {parallel.dp_replicate_size, parallel.dp_shard_size, parallel.sp_size, parallel.tp_size}) {
+    product = std::min(product * std::max(size, 1), most);
+  }
+  return static_cast<int>(product);
 }
 
 bool may_use_gpus(const config::Config& config) { return config.device.backend != config::BackendChoice::cpu; }
@@ -136,7 +142,7 @@ int choose_num_ranks(const Request& request, const config::Config& config, const
   if (request.is_single_process) ranks = 1;
   if (request.train_batch_size) {
     const std::int64_t per_rank = config.train.per_device_train_batch_size * config.train.gradient_accumulation_steps;
-    const int num_rows_at_once = ranks / (config.parallel.sp_size * config.parallel.tp_size);
+    const std::int64_t num_rows_at_once = ranks / (std::int64_t{config.parallel.sp_size} * config.parallel.tp_size);
     if (per_rank * num_rows_at_once != *request.train_batch_size) {
       throw_config_error(
           fmt::format("train_batch_size = {} is not what the sizes give", *request.train_batch_size),

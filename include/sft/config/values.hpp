@@ -17,6 +17,8 @@ namespace sft::config {
 [[nodiscard]] std::optional<bool> truth_of(const std::string& text);
 /// none, null, no, false or nothing, in capital letters or small ones: ways to write that there is none.
 [[nodiscard]] bool is_none(const std::string& text);
+/// none or null, in capital letters or small ones: what Python's None becomes in files.
+[[nodiscard]] bool is_null(const std::string& text);
 
 void read(const std::string& text, bool& value);
 void read(const std::string& text, int& value);

@@ -324,7 +324,7 @@ const Refused refused_texts[] = {
     {"[train]\nmax_steps = 2\n[data]\n[train]\nmax_steps = 3\n", "given twice, the second time in test.ini:5"},
     {"max_steps = 2\n[train]\nmax_steps = 3\n",
      "`train.max_steps` in test.ini:3 and `max_steps` before it set the same"},
-    {"[train]\nprecision = bf16\nbf16 = true\n", "both mean train.precision"},
+    {"[train]\nprecision = pure_bf16\nbf16 = true\n", "both mean train.precision"},
     {"[parallel]\ntp_size = two\n", "`parallel.tp_size = two` in test.ini:2 is not valid (expected a whole number)"},
     {"[parallel]\ntp_size = 2.5\n", "expected a whole number"},
     {"[parallel]\ntp_size = 2_\n", "expected a whole number"},
