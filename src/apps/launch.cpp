@@ -25,6 +25,7 @@
 #include "machines.hpp"
 #include "model_folder.hpp"
 #include "prepare_options.hpp"
+#include "sft/config/keys_given.hpp"
 #include "sft/config/step_shares.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/config/values.hpp"
@@ -245,8 +246,9 @@ std::vector<config::PlacedOption> plan_data(const launch::Request& request, bool
   return settings;
 }
 
-/// The keys that differ from their defaults, and those that a person looks for first.
-std::string ini_text_of(const config::Config& config) {
+/// The keys that differ from their defaults, those that a person looks for first, and those of `given` that say what
+/// the model is, because it may say another than the default.
+std::string ini_text_of(const config::Config& config, const std::set<std::string>& given) {
   static constexpr std::array<std::string_view, 6> always{
       "zero_stage = ",    "per_device_train_batch_size = ", "num_train_epochs = ", "precision = ", "learning_rate = ",
       "save_hub_model = "};
@@ -262,7 +264,9 @@ std::string ini_text_of(const config::Config& config) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const bool is_first = std::ranges::any_of(always, [&](auto name) { return lines[i].starts_with(name); });
     if (lines[i].starts_with('[')) section = lines[i];
-    if (!is_first && lines[i] == defaults[i]) continue;
+    const std::string name = fmt::format("model.{}", lines[i].substr(0, lines[i].find(" =")));
+    const bool is_of_model = section == "[model]" && given.contains(name);
+    if (!is_first && !is_of_model && lines[i] == defaults[i]) continue;
     if (section != written) text += fmt::format("\n{}\n", section);
     written = section;
     text += fmt::format("{}\n", lines[i]);
@@ -355,12 +359,29 @@ void settle_dtype(launch::Request& request, const config::Model& model) {
   for (const std::string& note : notes) log_warning(note);
 }
 
+/// Gives each machine a copy of the model where a strategy of FSDP shards within machines, or says what it is taken as.
+void place_copies(launch::Request& request, const launch::Site& site) {
+  const std::optional<config::PlacedOption> strategy = launch::hybrid_strategy(request);
+  if (!strategy || request.gives("dp_replicate_size")) return;
+  const int num_machines = request.num_machines.value_or(site.num_nodes);
+  if (num_machines > 1) {
+    request.training.push_back({{{"parallel.dp_replicate_size", fmt::format("{}", num_machines)}, strategy->place}});
+    return;
+  }
+  log_warning(
+      fmt::format("`{} = {}` {}: all ranks share one copy of the model, because the number of machines is not "
+                  "known or 1; parallel.dp_replicate_size = N makes N copies",
+                  strategy->option.name, strategy->option.value.value_or(""), strategy->place));
+}
+
 Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
   Plan plan;
   // 1. All refusals at once, before anything is looked for
   const config::StepShares shares = config::take_step_shares(request.training);  // which the run makes steps of
   if (!request.train.empty()) check_preparation(request);
   if (!request.refused.empty()) static_cast<void>(config::parse_sources(request.training, request.refused));
+  const launch::Site site = launch::find_site();
+  place_copies(request, site);
   config::Config config = config::parse_sources(request.training, {});
   if (config.model.model_name_or_path.empty() && config.model.hidden_size == 0) {
     throw_config_error("no model is given", "there is no --model_name_or_path",
@@ -378,15 +399,15 @@ Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
   if (config.lora.use_peft && !request.gives("lora_target_modules")) set_default_targets(config);
   plan.ini_path = fmt::format("{}/launch.ini", config.train.output_dir);
 
+  const std::set<std::string> given = config::keys_given(request.training);
   // 3. Sizes, and whether all of it can run, before hours go into its rows
   std::vector<std::string> warnings;  // the run prints them
-  config::Config whole = apps::parse_with_model(ini_text_of(config), {}, plan.ini_path, warnings);
+  config::Config whole = apps::parse_with_model(ini_text_of(config, given), {}, plan.ini_path, warnings);
   if (whole.model.num_experts > 0 && !request.refused_experts.empty()) {
     static_cast<void>(config::parse_sources(request.training, request.refused_experts));
   }
-  const launch::Site site = launch::find_site();
   choose_sizes(request, site, options.machine, whole, config, plan);
-  plan.ini_text = ini_text_of(config);
+  plan.ini_text = ini_text_of(config, given);
   if (!shares.is_empty()) plan.ini_text += "\n# shares of all steps\n" + config::to_ini(shares);
   if (!options.machine.empty() && !request.num_processes && !plan.sizes.empty()) {
     request.num_processes = apps::machine_named(options.machine).num_ranks();
@@ -401,6 +422,9 @@ Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
     plan.environment.emplace_back("OMP_NUM_THREADS", fmt::format("{}", *request.threads_per_process));
   }
   plan.run = {(program_folder() / "sft-run").string()};
+  if (request.max_restarts) {
+    plan.run.insert(plan.run.end(), {"--restarts", fmt::format("{}", *request.max_restarts)});
+  }
   const std::vector<std::string> start = launch::start_words(request, num_ranks, site);
   plan.run.insert(plan.run.end(), start.begin(), start.end());
   plan.run.push_back(plan.ini_path);

@@ -159,6 +159,30 @@ std::vector<Written> parts_of(const Written& written) {
   return entries_of(written, "", /*is_named_outside=*/false);
 }
 
+void check_rivals(const std::vector<Written>& source) {
+  const auto find = [&](std::string_view name) { return std::ranges::find(source, name, &Written::name); };
+  const auto is_true = [&](std::vector<Written>::const_iterator written) {
+    return written != source.end() && truth_of(value_of(*written)) == true;
+  };
+  const auto refuse = [](const Written& one, const Written& other, const char* why) {
+    throw_config_error(fmt::format("`{} = {}` {} and `{} = {}` {} are given", one.full_name(), one.value, one.place,
+                                   other.full_name(), other.value, other.place),
+                       why, "leave one of the two out");
+  };
+  const auto fsdp = find("use_fsdp"), deepspeed = find("use_deepspeed");
+  if (is_true(fsdp) && is_true(deepspeed)) refuse(*fsdp, *deepspeed, "they shard a model in two ways");
+  const auto of_model = find("dtype"), old = find("torch_dtype");
+  if (of_model == source.end() || old == source.end()) return;
+  const auto dtype_of = [](const Written& written) {
+    const std::string value = value_of(written);
+    if (value == "fp32" || value == "float") return std::string("float32");
+    return value == "bf16" ? std::string("bfloat16") : value;
+  };
+  if (dtype_of(*of_model) != dtype_of(*old) && !is_null(value_of(*of_model)) && !is_null(value_of(*old))) {
+    refuse(*of_model, *old, "both are the dtype of the weights");
+  }
+}
+
 void drop_alias(std::vector<Written>& source) {
   const auto find = [&](std::string_view name) { return std::ranges::find(source, name, &Written::name); };
   const auto is_off = [&](std::vector<Written>::iterator written) {

@@ -13,6 +13,10 @@ namespace sft::config {
 /// Throws a configuration Error for an object that cannot be read.
 [[nodiscard]] std::vector<Written> parts_of(const Written& written);
 
+/// Throws a configuration Error where two settings of one source say one thing in two ways: use_fsdp and use_deepspeed,
+/// dtype and torch_dtype.
+void check_rivals(const std::vector<Written>& source);
+
 /// Drops the weaker of gradient_checkpointing and activation_checkpointing, whose alias it is in transformers from 5.23
 /// on, where a file has both: true wins over false, as there.
 void drop_alias(std::vector<Written>& source);

@@ -14,6 +14,7 @@ std::vector<ForeignRow> precision_rows() {
        {{"true", "train.precision=bf16"}, {"false", "train.precision=fp32"}, {"none", ""}},
        "it is true or false",
        "set train.precision to bf16 or fp32"},
+      {"deepspeed_bf16_enabled", {{"false", "train.precision=fp32"}, {"none", ""}}, "it is false", leave_out},
       {"fp16", only_false, "there is no float16 training: bf16 has the range of float32 and needs no loss scaling",
        "set train.precision = bf16"},
       {"mixed_precision",
@@ -75,7 +76,9 @@ std::vector<ForeignRow> memory_rows() {
         {"none", ""}},
        "it is true or false",
        "set train.activation_checkpointing to none, selective or full"},
-      {"gradient_checkpointing_kwargs activation_checkpointing_kwargs", only_none, "it is a JSON object",
+      {"gradient_checkpointing_kwargs activation_checkpointing_kwargs",
+       {{"none", ""}, {"{}", ""}},
+       "it is a JSON object",
        R"(write {"use_reentrant": false}, or leave it out)"},
       {"gradient_checkpointing_kwargs.use_reentrant activation_checkpointing_kwargs.use_reentrant "
        "gradient_checkpointing_kwargs.preserve_rng_state activation_checkpointing_kwargs.preserve_rng_state "

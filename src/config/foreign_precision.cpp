@@ -40,7 +40,26 @@ ForeignPrecision::ForeignPrecision(const std::vector<Written>& all) {
   }
 }
 
+namespace {
+
+/// bf16.enabled = false of a file of DeepSpeed, which stops beside other settings that say bf16, as there.
+void check_deepspeed(const std::vector<Written>& all) {
+  const auto off = std::ranges::find(all, "deepspeed_bf16_enabled", &Written::name);
+  if (off == all.end()) return;
+  for (const Written& written : all) {
+    if (written.name != "precision" && !names_precision(written.name)) continue;
+    const std::optional<Setting> setting = setting_of(written);
+    if (!setting || (setting->text != "bf16" && setting->text != "pure_bf16")) continue;
+    throw_config_error(fmt::format("`{} = {}` {} and `bf16.enabled = false` {} differ", written.full_name(),
+                                   written.value, written.place, off->place),
+                       "both say what computing is in", "correct one of them");
+  }
+}
+
+}  // namespace
+
 void check_precision(const std::vector<Written>& all, Precision precision) {
+  check_deepspeed(all);
   if (precision != Precision::fp32) return;
   for (const Written& written : all) {
     const bool is_tf32 = written.name == "tf32";

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "config/names.hpp"
 #include "config/refusals.hpp"
 #include "sft/config/ini.hpp"
+#include "sft/config/keys_given.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 
@@ -90,6 +92,7 @@ std::vector<Written> written_in_file(const std::string& ini_text, const std::str
       add_parts({line.section, line.name, line.value, place}, all, refusals);
     }
   }
+  refusals.collect([&] { check_rivals(all); });
   drop_alias(all);
   add_stage_of_launcher(all);
   return all;
@@ -100,6 +103,7 @@ std::vector<Written> written_as_overrides(const std::vector<Option>& overrides, 
   for (const Option& option : overrides) {
     refusals.collect([&] { add_parts(written_option(option), all, refusals); });
   }
+  refusals.collect([&] { check_rivals(all); });
   drop_alias(all);
   add_stage_of_launcher(all);
   return all;
@@ -182,6 +186,7 @@ Config parse_sources(const std::vector<std::vector<PlacedOption>>& sources, cons
         });
       }
     }
+    refusals.collect([&] { check_rivals(written[i]); });
     drop_alias(written[i]);
     add_stage_of_launcher(written[i]);
     all.insert(all.end(), written[i].begin(), written[i].end());
@@ -192,6 +197,19 @@ Config parse_sources(const std::vector<std::vector<PlacedOption>>& sources, cons
   refusals.collect([&] { check_precision(all, config.train.precision); });
   refusals.throw_if_any();
   return config;
+}
+
+std::set<std::string> keys_given(const std::vector<std::vector<PlacedOption>>& sources) {
+  std::set<std::string> names;
+  for (const std::vector<PlacedOption>& source : sources) {
+    for (const PlacedOption& placed : source) {
+      for (const Written& part : parts_of(written_option(placed.option))) {
+        const std::optional<Setting> setting = setting_of(part);
+        if (setting && !is_open(*setting)) names.insert(setting->key->full_name());
+      }
+    }
+  }
+  return names;
 }
 
 std::string to_ini(const Config& config) {

@@ -265,7 +265,14 @@ void read(const std::string& text, double& value) {
 }
 void read(const std::string& text, std::string& value) { value = expanded(text); }
 void read(const std::string& text, std::vector<std::string>& value) {
-  value = is_none(text) ? std::vector<std::string>() : expanded_items(text);
+  const auto list = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const bool is_json = list.is_array() && std::ranges::all_of(list, [](const auto& item) { return item.is_string(); });
+  if (!is_json) {
+    value = is_none(text) ? std::vector<std::string>() : expanded_items(text);
+    return;
+  }
+  value.clear();
+  for (const auto& item : list) value.push_back(expanded(item.get<std::string>()));
 }
 void read(const std::string& text, std::vector<int>& value) {
   value.clear();

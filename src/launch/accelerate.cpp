@@ -131,7 +131,9 @@ void add_entry(const std::string& name, const YAML::Node& key, const YAML::Node&
     add(file, "single_process", "true", place);
     return;
   }
-  const bool is_of_model = name == "dtype" || name == "torch_dtype";
+  const bool is_handler = name == "cp_handler" || name == "sp_handler" || name == "tp_handler";
+  if (is_handler && value.IsMap()) return add_block(value, level, path, file);
+  const bool is_of_model = name == "dtype" || name == "torch_dtype" || name == "device_map";
   if (text == "auto" && level == Level::block && value.IsScalar() && !is_of_model) return;
   add(file, name, text, place);
 }

@@ -28,7 +28,7 @@ constexpr Meaning axolotl_renamed[] = {
     {"expert_parallel_size", "ep_size"},
     {"peft_use_rslora", "use_rslora"},
     {"peft_use_dora", "use_dora"},
-    {"peft_layers_to_transform", "layers_to_transform"},
+    {"peft_layers_to_transform lora_layers_to_transform layers_to_transform", "layers_to_transform"},
     {"peft_init_lora_weights", "init_lora_weights"},
     {"noisy_embedding_alpha", "neftune_noise_alpha"},
     {"ray_num_workers", "num_processes"},
@@ -71,7 +71,7 @@ constexpr const char* only_next_token = "sft trains on the next token of records
 constexpr const char* all_or_adapters = "all weights are trained, or adapters and whole modules beside them";
 constexpr Impossible axolotl_impossible[] = {
     {"rl rl_beta reward_model process_reward_model num_labels trl vllm ebft diffusion dpo_* kto_* orpo_* simpo_* "
-     "center_rewards_coefficient excess_length_strategy",
+     "center_rewards_coefficient",
      only_next_token, "take Axolotl for preferences and rewards, and sft for supervised fine-tuning"},
     {"pretraining_dataset streaming streaming_multipack_buffer_size", "data are files that sft-prepare packs",
      "name files under datasets, with type: completion for plain text"},
@@ -314,6 +314,11 @@ class AxolotlReader {
     }
     if (entry.name == "evals_per_epoch" || entry.name == "saves_per_epoch") {
       const bool is_save = entry.name == "saves_per_epoch";
+      if (!is_off(entry) && is_on(is_save ? "save_steps" : "eval_steps")) {
+        refuse(entry, fmt::format("{} says how often, too", is_save ? "save_steps" : "eval_steps"),
+               "leave one of them out", file_);
+        return true;
+      }
       const double times = number_of(entry.name.c_str(), 0.0) * number_of("num_epochs", 1.0);
       const bool counts = times > 1.0 && (is_save || evaluates());
       if (counts) add_as(entry, is_save ? "save_steps" : "eval_steps", fmt::format("{}", 1.0 / times));
@@ -382,6 +387,11 @@ class AxolotlReader {
       return note(entry,
                   "rows are packed as TRL does it (bfd): other documents stand in a row than with Axolotl; longer ones "
                   "are cut, not dropped");
+    }
+    if (entry.name == "excess_length_strategy") {
+      return refuse_unless(is_off(entry) || entry.value == "truncate", entry,
+                           "documents that are longer than sequence_len are cut there, which is truncate",
+                           "write truncate, or leave out such records before");
     }
     if (entry.name == "hub_model_id") {  // by itself says that it is sent
       add_where_on(entry, "hub_model_id", entry.value);

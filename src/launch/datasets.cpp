@@ -106,6 +106,11 @@ FoundFiles find_all(const Dataset& dataset, const ChoiceOptions& options, bool i
   if (reader == Reader::known) return named_files(dataset.data_dir, dataset, options, is_optional);
   std::error_code ignored;
   if (fs::is_regular_file(dataset.name, ignored)) {
+    if (!dataset.data_files.empty()) {
+      throw_config_error(fmt::format("the data set {} is a file, and data_files names others", dataset.name),
+                         "data_files are files of a folder or of a name in the hub cache",
+                         "leave one of the two out, or name all files in --data_files");
+    }
     if (is_optional) return {};
     require_split(dataset.name, dataset.split);
     return {.files = {dataset.name}, .left_out = {}};

@@ -240,8 +240,9 @@ void add_value(const YAML::Node& map, const std::string& written, const YAML::No
     return;
   }
   const bool is_off = config::truth_of(value) == false;
-  if ((name == "bf16.enabled" || name == "bfloat16.enabled") && is_off)
-    return;  // fp16.enabled, or the trainer's options, say which it is
+  if ((name == "bf16.enabled" || name == "bfloat16.enabled") && is_off) {
+    return add(file, "deepspeed_bf16_enabled", "false", place);
+  }
   if (const auto found = meanings.find(name); found != meanings.end()) return add(file, found->second, value, place);
   if (has_no_effect(name)) return;
   if (is_off || value == "{}") return;  // what is switched off

@@ -25,13 +25,24 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
+/// Whether a text that is no JSON was meant to be: an object or a list that lacks a quote or a bracket.
+bool is_broken_json(const std::string& text) {
+  const bool is_object = text.starts_with('{') && text.find(':') != std::string::npos;
+  const bool is_list = text.starts_with('[') && (text.ends_with(']') || text.find_first_of("\"'") != std::string::npos);
+  return is_object || is_list;
+}
+
 /// Files by split of a text that may be JSON: a list, or a map of splits; else of words. Nothing where JSON is neither.
 std::optional<std::vector<FilesOfSplit>> data_files_of(const std::string& text) {
   std::error_code ignored;
   if (std::filesystem::exists(text, ignored)) return std::vector<FilesOfSplit>{{"train", {text}}};
   if (const auto value = nlohmann::ordered_json::parse(text, nullptr, false); value.is_structured()) {
-    return files_by_split(value);
+    auto files = files_by_split(value);
+    const bool has_all = files && !files->empty() &&
+                         std::ranges::none_of(*files, [](const FilesOfSplit& split) { return split.files.empty(); });
+    return has_all ? files : std::nullopt;
   }
+  if (is_broken_json(text)) return std::nullopt;
   const std::vector<std::string> words = words_of(text);
   return words.empty() ? std::vector<FilesOfSplit>{} : std::vector<FilesOfSplit>{{"train", words}};
 }

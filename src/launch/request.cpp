@@ -53,7 +53,7 @@ bool is_needless(const std::string& name) {
                                               "rdzv_backend",
                                               "monitor_interval",
                                               "role",
-                                              "max_restarts",
+                                              "max_restarts",  // sft-run's --restarts
                                               "single_process",
                                               "num_machines",
                                               "deepspeed_multinode_launcher",
@@ -77,6 +77,7 @@ class Sorter {
   void sort() {
     request_.training.emplace_back();
     if (has("dataset_name") || has("data_files") || has("datasets")) request_.train.clear();
+    refuse_two_ways_to_data();
     for (const PlacedOption& setting : source_) {
       if (!is_launch(setting) && !is_hub(setting) && !is_data(setting) && !is_shared(setting) &&
           !is_preparation(setting))
@@ -91,6 +92,17 @@ class Sorter {
     return std::ranges::any_of(source_, [&](const PlacedOption& other) {
       return other.option.name == name && !config::is_null(value_of(other));
     });
+  }
+
+  void refuse_two_ways_to_data() {
+    for (const PlacedOption& setting : source_) {
+      if (setting.option.name != "datasets" || !has("datasets")) continue;
+      for (const char* other : {"dataset_name", "data_files"}) {
+        if (!has(other)) continue;
+        request_.refused.push_back(refusal(fmt::format("`datasets` {} and `{}` are given", setting.place, other),
+                                           "both say what is trained on", "leave one of the two out"));
+      }
+    }
   }
 
   void train(const PlacedOption& setting) {
@@ -144,6 +156,13 @@ class Sorter {
     } else if (name == "machine_rank") {
       if (value_of(setting) != "0") {
         refuse(setting, "one command starts the ranks of all machines", "start it on the machine of rank 0 alone");
+      }
+    } else if (name == "max_restarts") {
+      if (value_of(setting) != "0") read_count(setting, request_.max_restarts);
+    } else if (name == "rdzv_backend" || name == "rdzv_conf" || name == "monitor_interval") {
+      const bool is_usual = config::is_none(value_of(setting)) || value_of(setting) == "static";
+      if (!is_usual) {
+        request_.notes.push_back(fmt::format("`{}` without effect: ranks find and watch each other through MPI", name));
       }
     } else if (name == "launcher") {
       request_.launcher = value_of(setting);
@@ -406,6 +425,21 @@ bool Request::gives(const std::string& key) const {
              !config::is_null(value_of(setting));
     });
   });
+}
+
+std::optional<PlacedOption> hybrid_strategy(const Request& request) {
+  for (const std::vector<PlacedOption>& source : request.training) {
+    for (const PlacedOption& setting : source) {
+      const std::string& name = setting.option.name;
+      const bool is_strategy = name.ends_with("sharding_strategy");
+      if (!is_strategy && name != "fsdp" && name != "fsdp_reshard_after_forward") continue;
+      std::string value = value_of(setting);
+      std::ranges::transform(value, value.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+      const bool is_number = is_strategy && (value == "4" || value == "5");
+      if (is_number || value.find("hybrid_shard") != std::string::npos) return setting;
+    }
+  }
+  return std::nullopt;
 }
 
 const std::vector<std::string>& sizes_of_plans() {

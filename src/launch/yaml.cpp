@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
@@ -76,7 +77,14 @@ YAML::Node load_map(const std::string& path) {
   if (path.ends_with(".json")) std::ranges::replace(text, '\t', ' ');  // YAML knows no tabs before a key
   YAML::Node node;
   try {
-    node = YAML::Load(text);
+    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    const auto is_null = [](const YAML::Node& document) { return document.IsNull(); };
+    if (std::ranges::count_if(documents, std::not_fn(is_null)) > 1) {
+      throw_config_error(fmt::format("{} has several documents", path),
+                         "`---` begins another, and one would be ignored", "make one of them, or a file of each");
+    }
+    const auto found = std::ranges::find_if_not(documents, is_null);
+    if (found != documents.end()) node = *found;
   } catch (const YAML::Exception& error) {
     throw_config_error(fmt::format("cannot read {}:{}", path, error.mark.line + 1), error.msg,
                        "correct the line; the file is read as YAML");

@@ -27,6 +27,9 @@ for dataset in stanfordnlp/imdb trl-lib/Capybara open-thoughts/OpenThoughts-114k
   put_into_hub dataset "$dataset" records/*
 done
 
+printf '%s slots=2\n' a b >two
+printf 'seed: 1\n---\nseed: 2\n' >twice.yaml
+
 # run_as_printed RANKS: makes the rows and trains a step, by the file and the commands that --print showed in `printed`.
 # shellcheck disable=SC2317  # check calls it
 run_as_printed() {

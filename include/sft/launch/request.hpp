@@ -34,6 +34,7 @@ struct Request {
   std::string known_pad_token;              ///< fills rows where the vocabulary has it
   std::string prepared_dir;                 ///< where prepared rows are kept; empty: the cache
   std::optional<int> num_processes, num_machines;
+  std::optional<int> max_restarts;         ///< after a failure that another start can cure; none: 0
   bool is_single_process = false;          ///< whatever num_processes says (distributed_type: "NO")
   std::optional<int> threads_per_process;  ///< OMP_NUM_THREADS
   std::string hostfile;                    ///< lines `HOST slots=N`, as DeepSpeed and Open MPI read them
@@ -53,6 +54,9 @@ struct Request {
   /// Whether any source gives the key, by this name, with its section or without.
   [[nodiscard]] bool gives(const std::string& key) const;
 };
+
+/// The setting of FSDP that shards within machines and copies across them; nothing: there is none.
+[[nodiscard]] std::optional<config::PlacedOption> hybrid_strategy(const Request& request);
 
 /// The keys that a planner chooses where they are auto, without their sections.
 [[nodiscard]] const std::vector<std::string>& sizes_of_plans();

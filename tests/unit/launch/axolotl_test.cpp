@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of Axolotl.
 
+#include <fmt/format.h>
 #include <boost/test/unit_test.hpp>
 
 #include "launch_fixture.hpp"
@@ -46,6 +47,25 @@ BOOST_AUTO_TEST_CASE(recipe_of_axolotl) {
   BOOST_TEST(config.lora.lora_target_modules.front() == "all-linear");
   BOOST_TEST((config.train.precision == Precision::bf16));
   BOOST_TEST(file.notes.size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(layers_of_adapters_by_each_name) {
+  for (const char* name : {"peft_layers_to_transform", "lora_layers_to_transform", "layers_to_transform"}) {
+    const std::string text =
+        fmt::format("base_model: m\nadapter: lora\ndatasets: [{{path: d, type: alpaca}}]\n{}: [0]\n", name);
+    BOOST_TEST(config_of(read_text(text)).lora.layers_to_transform.size() == 1U, name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(two_ways_to_say_one_thing_are_refused) {
+  const std::string begin = "base_model: m\ndatasets: [{path: d, type: alpaca}]\nval_set_size: 0.1\n";
+  const auto says = [&](const char* lines, const char* part) {
+    check_says(refusal([&] { static_cast<void>(config_of(read_text(begin + lines))); }), part);
+  };
+  says("saves_per_epoch: 2\nsave_steps: 10\n", "save_steps says how often, too");
+  says("evals_per_epoch: 2\neval_steps: 10\n", "eval_steps says how often, too");
+  says("excess_length_strategy: drop\n", "are cut there, which is truncate");
+  static_cast<void>(config_of(read_text(begin + "excess_length_strategy: truncate\n")));
 }
 
 BOOST_AUTO_TEST_CASE(records_of_sharegpt_for_axolotl) {

@@ -92,6 +92,15 @@ BOOST_AUTO_TEST_CASE(slices_are_taken_from_splits) {
   BOOST_TEST(taken("train[:5]+train[7:]") == "train[:5]+train[7:] ");
 }
 
+BOOST_AUTO_TEST_CASE(a_file_has_no_data_files) {
+  const test::TemporaryFolder folder;
+  std::ofstream(folder.file("a.jsonl")) << "{}\n";
+  const launch::Dataset dataset{.name = folder.file("a.jsonl"), .data_files = {{"train", {folder.file("a.jsonl")}}}};
+  BOOST_CHECK_EXCEPTION((void)launch::find_files(dataset, {}, /*is_optional=*/false), Error, [](const Error& error) {
+    return error.status() == ExitStatus::configuration && test::mentions(error.what(), {"data_files names others"});
+  });
+}
+
 BOOST_AUTO_TEST_CASE(slices_and_sums_of_splits_are_named) {
   const Set set({"train.jsonl", "test.jsonl"});
   for (const char* split : {"train[:50%]", "train+test", "train[10:20]", "all"}) {

@@ -119,8 +119,9 @@ BOOST_AUTO_TEST_CASE(blocks_of_accelerate) {
   BOOST_TEST(config.optimizer.max_grad_norm == 0.5);
   BOOST_TEST((config.train.offload_optimizer == Offload::host));
   const launch::Request request = request_of(file);
-  BOOST_TEST_REQUIRE(request.notes.size() == 1U);
+  BOOST_TEST_REQUIRE(request.notes.size() == 2U);
   test::check_says(request.notes.front(), "a finished run leaves the whole model in any case");
+  test::check_says(request.notes.back(), "`rdzv_backend` without effect");
   BOOST_TEST(request.num_machines.value_or(0) == 2);
   BOOST_TEST(request.num_processes.value_or(0) == 16);
 }
