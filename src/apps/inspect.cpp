@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -200,14 +201,17 @@ nlohmann::ordered_json to_json(const Contents& contents, const std::string& fold
 void print_verified(const InspectOptions& options) {
   checkpoint::verify(options.checkpoint);
   const std::vector<checkpoint::ShardFileInfo> files = checkpoint::list_shard_files(options.checkpoint);
+  const bool has_index = std::filesystem::exists(std::filesystem::path(options.checkpoint) / "tensors.h5");
   if (options.json) {
-    const nlohmann::ordered_json json = {
+    nlohmann::ordered_json json = {
         {"checkpoint", options.checkpoint}, {"verified", true}, {"num_shards", files.size()}};
+    if (has_index) json["not_verified"] = {"tensors.h5"};
     log_info(apps::json_text(json));
     return;
   }
   log_info(fmt::format("{}: {}, {}, all as they were written", options.checkpoint,
                        plural(std::ssize(files), "shard file"), format_total_bytes(files)));
+  if (has_index) log_info("tensors.h5 is not checked, because sft does not read it; --index makes it again");
 }
 
 /// The tensor in `tensors`, which are those of `folder`, that has the name of `wanted`, which is one of `other`.

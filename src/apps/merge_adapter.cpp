@@ -26,6 +26,37 @@ const std::string peft_prefix = "model/base_model.model.", a_suffix = ".lora_A.w
                    "give the model that it was trained for; its adapter_config.json may name it");
 }
 
+/// Refuses an adapter that PEFT has and this program does not merge, whatever the model is.
+[[noreturn]] void refuse_kind(const io::TensorSource& adapter, const std::string& why) {
+  throw_data_error(fmt::format("cannot merge the adapter in {}", adapter.path()), why,
+                   "merge this adapter with PEFT's merge_and_unload");
+}
+
+/// Refuses what PEFT stores of modules that it adapts or trains whole and that have no place here: `path` is that of a
+/// tensor in the model, which is neither a matrix of LoRA nor a module trained whole.
+void check_kind(const io::TensorSource& adapter, const config::Lora& lora, const hub::FileLayout& layout,
+                const std::string& path) {
+  for (const char* table : {"embed_tokens", "lm_head"}) {
+    const auto has = [&](const char* part) { return path.find(fmt::format("{}.{}", table, part)) != path.npos; };
+    if (!has("lora_") && !has("base_layer.")) continue;
+    refuse_kind(adapter, fmt::format("it has {}, and adapters on {} are not merged here", path, table));
+  }
+  for (std::size_t dot = path.rfind('.'); dot != std::string::npos && dot > 0; dot = path.rfind('.', dot - 1)) {
+    const std::string module = path.substr(0, dot);
+    if (!lora.saves(module) && !lora.saves(hub::module_in_transformers(layout, module))) continue;
+    refuse_kind(adapter, fmt::format("its modules_to_save name {}, which has modules of its own: only single weights "
+                                     "that were trained whole are merged here",
+                                     module));
+  }
+}
+
+/// Whether target_parameters names the weight of a module, as PEFT compares them.
+bool is_target_parameter(const config::Lora& lora, const std::string& module) {
+  return std::ranges::any_of(lora.lora_target_parameters, [&](const std::string& name) {
+    return ("." + module + weight_suffix).ends_with("." + name);
+  });
+}
+
 bool is_target(const io::TensorSource& adapter, const hub::TargetModules& targets, const std::string& module) {
   try {
     return targets.contains(module);
@@ -80,16 +111,28 @@ MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, bool is_hea
       continue;
     }
     if (!tensor.name.starts_with(peft_prefix) || (!is_a && !is_b && !is_magnitude)) {
+      if (tensor.name.starts_with(peft_prefix)) {
+        check_kind(adapter, config.lora, layout, tensor.name.substr(peft_prefix.size()));
+      }
       refuse(adapter, fmt::format("tensor {} is none of LoRA, nor of modules_to_save",
                                   tensor.name.substr(tensor.name.find('/') + 1)));
     }
     const std::string& suffix = is_a ? a_suffix : is_b ? b_suffix : magnitude_suffix;
     const std::string module =
         tensor.name.substr(peft_prefix.size(), tensor.name.size() - peft_prefix.size() - suffix.size());
+    if (is_head_tied && module == "lm_head") {
+      refuse_kind(adapter,
+                  "it adapts lm_head, and adapters on a head that is the table of embeddings are not merged here");
+    }
     const auto weight = shapes.find(fmt::format("model/{}.weight", module));
     if (weight == shapes.end() || weight->second.size() != 2)
       refuse(adapter, fmt::format("the model has no matrix {}", module));
     const std::string stored = hub::module_in_transformers(layout, module);
+    if (is_target_parameter(config.lora, stored) || is_target_parameter(config.lora, module)) {
+      refuse_kind(adapter, fmt::format("its target_parameters name the weight of {}, and only those of experts are "
+                                       "merged here",
+                                       stored));
+    }
     if (!is_target(adapter, config.targets, stored) && !is_target(adapter, config.targets, module)) {
       refuse(
           adapter,

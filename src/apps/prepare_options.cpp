@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <filesystem>
 #include <stdexcept>
 
 #include "sft/cli/option_value.hpp"
@@ -230,7 +231,17 @@ std::vector<std::string> ignored_fields_of(const po::variables_map& values) {
 /// The template itself, which the option gives or names a file of.
 std::string prompt_template_of(const std::string& value) {
   const bool is_template = value.find("{{") != std::string::npos || value.find("{%") != std::string::npos;
-  return is_template ? value : io::read_file(value);
+  if (!is_template && !std::filesystem::is_regular_file(value)) {
+    throw_config_error(fmt::format("cannot read the prompt template '{}'", value),
+                       "it has neither {{ }} nor {% %}, and no file has that name",
+                       "give a template, as \"Q: {{ question }} A:\", or a file of one");
+  }
+  std::string source = is_template ? value : io::read_file(value);
+  if (source.empty()) {
+    throw_config_error(fmt::format("the prompt template '{}' is empty", value), "a prompt is made of what it writes",
+                       "write one, as \"Q: {{ question }} A:\"");
+  }
+  return source;
 }
 
 std::vector<data::InputSlice> input_slices_of(const std::vector<std::string>& texts) {

@@ -82,6 +82,8 @@ while [[ $# -gt 0 ]]; do
   case $1 in
     -n | -np | --num_ranks)
       [[ ${2-} =~ ^[1-9][0-9]*$ ]] || fail "$1 needs a number of ranks"
+      [[ ${#2} -le 5 && $2 -le 65536 ]] || fail "$1 $2 is too many ranks (65536 is the most)"
+      [[ -z $num_ranks || $num_ranks == "$2" ]] || fail "two numbers of ranks are given, $num_ranks and $2"
       num_ranks=$2
       shift 2
       ;;
@@ -129,6 +131,7 @@ if [[ $requeue == yes ]]; then
 fi
 if [[ $spares -gt 0 ]]; then
   is_in_job || fail "--spares is for SLURM jobs"
+  [[ -n ${SLURM_JOB_NUM_NODES-} ]] || fail "--spares needs the number of nodes of the job (SLURM_JOB_NUM_NODES is not set)"
   [[ ${launcher[0]##*/} =~ ^(srun|mpirun|orterun)$ ]] || fail "--spares needs srun, or mpirun of Open MPI, as the launcher"
   [[ $(ranks_per_node) -gt 0 ]] || fail "--spares needs as many ranks on each node (sbatch --ntasks-per-node)"
   [[ $spares -lt $SLURM_JOB_NUM_NODES ]] || fail "--spares leaves none of $SLURM_JOB_NUM_NODES nodes"

@@ -176,14 +176,19 @@ std::optional<Header> header_of_resume(const config::Config& config, const std::
   return std::nullopt;
 }
 
-Lineage resume_lineage(const std::string& output_dir, const std::string& folder, const Position& saved) {
+Lineage resume_lineage(const std::string& output_dir, const std::string& folder, const Header& saved,
+                       const std::vector<std::string>& damaged) {
+  const Lineage& lineage = saved.position.lineage;
   std::error_code error;
-  bool goes_on = !saved.lineage.run_id.empty() && fs::equivalent(parent_of(folder), output_dir, error);
-  for (const std::string& later : list(output_dir, saved.step)) {
+  bool goes_on = !lineage.run_id.empty() && fs::equivalent(parent_of(folder), output_dir, error);
+  for (const std::string& later : list(output_dir, saved.position.step)) {
+    if (std::ranges::find(damaged, later) != damaged.end()) continue;
     const std::optional<Header> header = header_if_readable(later);
-    goes_on = goes_on && !(header && header->position.lineage.run_id == saved.lineage.run_id);
+    // A run has an older checkpoint of a later step only where it found that one damaged and went back.
+    const bool is_newer = header && header->position.lineage.run_id == lineage.run_id && header->date >= saved.date;
+    goes_on = goes_on && !is_newer;
   }
-  return goes_on ? saved.lineage : branch_off(saved.lineage, saved.step);
+  return goes_on ? lineage : branch_off(lineage, saved.position.step);
 }
 
 std::vector<std::string> list_of_others(const std::string& output_dir, const Position& position) {

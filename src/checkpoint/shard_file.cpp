@@ -7,6 +7,7 @@
 #include "sft/core/error.hpp"
 #include "sft/io/hash.hpp"
 #include "sft/io/hdf5.hpp"
+#include "sft/io/superblock.hpp"
 
 namespace sft::checkpoint {
 
@@ -35,7 +36,7 @@ void check_size(const std::string& folder, const ShardFile& file) {
                      what_to_do);
   }
   if (static_cast<std::int64_t>(found) != file.size_bytes) {
-    throw_data_error(fmt::format("{} is damaged", path),
+    throw_data_error(io::describe_change(path),
                      fmt::format("it has {} bytes, checkpoint.h5 says {}", found, file.size_bytes), what_to_do);
   }
 }

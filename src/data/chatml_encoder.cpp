@@ -15,10 +15,18 @@ namespace {
 
 constexpr const char* no_tools = "ChatML has no form for tools";
 constexpr const char* no_reasoning = "ChatML has no form for it: write it into 'content'";
-constexpr std::array formless_in_messages = {
-    FormlessField{"tool_calls", no_tools}, FormlessField{"function_call", no_tools},
-    FormlessField{"reasoning_content", no_reasoning}, FormlessField{"reasoning", no_reasoning},
-    FormlessField{"thinking", no_reasoning}};
+constexpr const char* no_media = "only text can be trained on";
+constexpr std::array formless_in_messages = {FormlessField{"images", no_media},
+                                             FormlessField{"image", no_media},
+                                             FormlessField{"videos", no_media},
+                                             FormlessField{"video", no_media},
+                                             FormlessField{"audios", no_media},
+                                             FormlessField{"audio", no_media},
+                                             FormlessField{"tool_calls", no_tools},
+                                             FormlessField{"function_call", no_tools},
+                                             FormlessField{"reasoning_content", no_reasoning},
+                                             FormlessField{"reasoning", no_reasoning},
+                                             FormlessField{"thinking", no_reasoning}};
 
 class ChatmlEncoder : public Encoder {
  public:

@@ -65,12 +65,20 @@ const Json& list_of(const Json& record, const char* key) {
   return list;
 }
 
+/// Adds a message, or a turn of ShareGPT where it has no role.
+void add_turn(Conversation& chat, const Json& turn, const std::string& where, RecordCensus& census) {
+  if (has_value(turn, "role") || !has_value(turn, "from")) return add_message(chat, turn, where, census);
+  Json message = message_of_turn(turn, where, census);
+  chat.has_turns_of_calls = chat.has_turns_of_calls || is_turn_of_calls(turn, message);
+  add_message(chat, std::move(message), where, census);
+}
+
 void add_messages(Conversation& chat, const Json& record, const char* key, RecordCensus& census) {
   std::size_t number = 0;
   for (const Json& entry : list_of(record, key)) {
     const std::string where = fmt::format("message {} of '{}'", ++number, key);
     check_object(entry, where);
-    add_message(chat, entry, where, census);
+    add_turn(chat, entry, where, census);
   }
 }
 
@@ -78,6 +86,9 @@ void add_messages(Conversation& chat, const Json& record, const char* key, Recor
 void add_system(Conversation& chat, const Json& record, const Json& first, RecordCensus& census) {
   if (!has_value(record, "system")) return;
   const Json system = text_of_parts(record["system"], "the record's 'system'");
+  if (!system.is_string()) {
+    refuse_record(fmt::format("'system' of the record is {}, not a string", system.type_name()));
+  }
   if (is_empty(system)) return;
   if (const std::string speaker = sharegpt_role(speaker_of(first)); speaker == "system" || speaker == "developer") {
     for (const char* key : {"value", "content"}) {
@@ -164,11 +175,18 @@ Conversation chat_of_messages(const Json& record, RecordCensus& census) {
 Conversation chat_of_pair(const Json& record, RecordCensus& census) {
   Conversation chat;
   chat.has_prompt = true;
-  add_system(chat, record, list_of(record, "prompt").front(), census);
-  add_messages(chat, record, "prompt", census);
+  const Json &prompt = record["prompt"], &completion = record["completion"];
+  add_system(chat, record, prompt.is_string() ? Json() : list_of(record, "prompt").front(), census);
+  if (prompt.is_string()) {
+    add_message(chat, {{"role", "user"}, {"content", prompt}}, "the record", census);
+  } else {
+    add_messages(chat, record, "prompt", census);
+  }
   chat.num_prompt_messages = chat.messages.size();
-  if (record["completion"].is_string()) {
-    add_message(chat, {{"role", "assistant"}, {"content", record["completion"]}}, "the record", census);
+  if (completion.is_string()) {
+    add_message(chat, {{"role", "assistant"}, {"content", completion}}, "the record", census);
+  } else if (completion.is_object()) {
+    add_turn(chat, completion, "'completion'", census);
   } else {
     add_messages(chat, record, "completion", census);
   }

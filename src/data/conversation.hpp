@@ -26,7 +26,8 @@ struct Conversation {
 /// A "system" of the record is the first message in all of them.
 /// {"messages": [...]}; a "mask" (NeMo) names the role, or roles, that is not trained on.
 [[nodiscard]] Conversation chat_of_messages(const Json& record, RecordCensus& census);
-/// {"prompt": [...], "completion": [...]}; a completion of text is said by the assistant.
+/// {"prompt": [...], "completion": [...]}, turns of messages or of ShareGPT; a prompt of text is said by the user, a
+/// completion of text by the assistant, and a completion may be one message.
 [[nodiscard]] Conversation chat_of_pair(const Json& record, RecordCensus& census);
 /// {"conversations": [{"from": R, "value": S}, ...]}, of ShareGPT, with the roles and the calls of tools as
 /// docs/data.md says, and "mask" as for messages; or texts of the user and the assistant in turn; or [{"input": U,

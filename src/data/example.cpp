@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "data/answers.hpp"
 #include "data/conversation.hpp"
 #include "data/encoder.hpp"
 #include "data/other_names.hpp"
@@ -22,17 +23,19 @@ constexpr std::size_t max_names = 64;
 constexpr const char* byte_tokenizer = "byte";
 
 constexpr const char* no_pictures = "pictures cannot be trained on";
+constexpr const char* no_films = "films cannot be trained on";
+constexpr const char* no_sound = "sound cannot be trained on";
+constexpr std::array media = {FormlessField{"images", no_pictures}, FormlessField{"image", no_pictures},
+                              FormlessField{"videos", no_films},    FormlessField{"video", no_films},
+                              FormlessField{"audios", no_sound},    FormlessField{"audio", no_sound}};
 constexpr const char* only_in_chats = "only conversations show tools";
-constexpr std::array formless_in_chats = {FormlessField{"images", no_pictures}, FormlessField{"image", no_pictures},
-                                          FormlessField{"functions", "only 'tools' are shown: rename them"}};
-constexpr std::array formless_in_text = {FormlessField{"images", no_pictures}, FormlessField{"image", no_pictures},
-                                         FormlessField{"tools", only_in_chats},
+constexpr std::array formless_in_chats = {FormlessField{"functions", "only 'tools' are shown: rename them"}};
+constexpr std::array formless_in_text = {FormlessField{"tools", only_in_chats},
                                          FormlessField{"functions", only_in_chats}};
 constexpr const char* no_roles =
     "a prompt and completion of plain text have no roles; --rename prompt=instruction,completion=output makes a "
     "conversation of them";
-constexpr std::array formless_in_pairs = {formless_in_text[0], formless_in_text[1], formless_in_text[2],
-                                          formless_in_text[3], FormlessField{"system", no_roles}};
+constexpr std::array formless_in_pairs = {formless_in_text[0], formless_in_text[1], FormlessField{"system", no_roles}};
 
 enum class Shape { input_ids, pair_of_strings, pair_of_messages, messages, sharegpt, alpaca, text, prompted };
 
@@ -82,17 +85,26 @@ Shape shape_of(const Json& record, const std::string& text_field) {
   }
   if (has("prompt") || has("completion")) {
     if (has_chat) {
+      const char* list = has("messages") ? "messages" : "conversations";
+      if (has("prompt") && has("completion") && lacks_answer(record[list])) {
+        refuse_record(
+            fmt::format("it has 'prompt' and 'completion', and also '{0}', which ends before the assistant answers; "
+                        "--ignore_fields {0} trains on the completion",
+                        list));
+      }
+      refuse_unread_answer(record, list);
       const char* others = !has("completion") ? "prompt" : !has("prompt") ? "completion" : "prompt,completion";
       refuse_record(
           fmt::format("it has '{}' and also 'prompt' or 'completion', and only one of them can be meant; "
                       "--ignore_fields {} trains on the conversation",
-                      (has("messages") ? "messages" : "conversations"), others));
+                      list, others));
     }
     if (has("prompt") != has("completion")) {
       refuse_other_names(record);
       refuse_record(has("prompt") ? "it has a 'prompt' and no 'completion'" : "it has a 'completion' and no 'prompt'");
     }
-    return record["prompt"].is_array() ? Shape::pair_of_messages : Shape::pair_of_strings;
+    const bool has_messages = record["prompt"].is_array() || record["completion"].is_structured();
+    return has_messages ? Shape::pair_of_messages : Shape::pair_of_strings;
   }
   if (has("messages")) return Shape::messages;
   if (has("conversations")) return Shape::sharegpt;
@@ -101,10 +113,29 @@ Shape shape_of(const Json& record, const std::string& text_field) {
   refuse_shape(record, text_field);
 }
 
-/// KTO's records have a label for whether the completion is wanted.
-void refuse_unwanted(const Json& record) {
-  if (const auto label = record.find("label"); label != record.end() && *label == false) {
-    refuse_unshown("label", "its 'label' is false, which says that the completion is not wanted");
+/// Refuses a record that has no completion for the prompt of a template.
+[[noreturn]] void refuse_without_output(const Json& record) {
+  for (const char* shape : {"messages", "conversations", "input_ids"}) {
+    if (!has_value(record, shape)) continue;
+    refuse_record(
+        fmt::format("it has '{}', and the prompt template needs an 'output'; leave --prompt_template out, or "
+                    "prepare such records apart",
+                    shape));
+  }
+  const std::string answer = answer_in(record);
+  refuse_record(
+      answer.empty()
+          ? std::string("it has no 'output', which the prompt template needs; --rename FIELD=output makes one")
+          : fmt::format("it has '{0}' and no 'output', which the prompt template needs: give --rename "
+                        "{0}=output",
+                        answer));
+}
+
+ChatTemplate compile_prompt(const std::string& source) {
+  try {
+    return ChatTemplate(source);
+  } catch (const Error& error) {
+    throw_config_error("cannot use the prompt template", error.what(), "correct --prompt_template");
   }
 }
 
@@ -175,6 +206,7 @@ struct ExampleMaker::Impl {
   Markup markup;
   std::vector<text::TokenId> turn_ends;
   std::optional<ChatTemplate> prompt_template;
+  std::chrono::system_clock::time_point template_date;
 
   [[nodiscard]] NamedTokens named_tokens() const {
     text::SpecialTokens tokens = tokenizer->specials();
@@ -207,12 +239,18 @@ struct ExampleMaker::Impl {
   }
 
   [[nodiscard]] Document of_prompted(const Json& record, RecordCensus& census) const {
+    require_roles("a prompt template makes plain text");
     for (const auto& [name, value] : record.items()) {
+      const auto medium = std::ranges::find(media, name, &FormlessField::name);
+      if (medium != media.end() && !is_empty(value)) {
+        refuse_unshown(name, fmt::format("the record has '{}', and {}", name, medium->why));
+      }
       if (!value.is_null() && name != "output" && !prompt_template->mentions(name)) census.ignored_fields.add(name);
     }
     try {
-      return encoder->of_parts(prompt_template->render(record).text, string_of(record, "output", "the record"),
-                               options.completion_only_loss.value_or(true));
+      const jinja::RenderOptions fields_only = {.limits = {}, .now = template_date, .has_values_only = true};
+      return encoder->of_parts(prompt_template->render(record, fields_only).text,
+                               string_of(record, "output", "the record"), options.completion_only_loss.value_or(true));
     } catch (const Error& error) {
       refuse_record(std::string("the prompt template refuses it: ") + error.what());
     }
@@ -220,14 +258,17 @@ struct ExampleMaker::Impl {
 
   [[nodiscard]] Document document_of(const Json& record, Shape shape, RecordCensus& census) const {
     const auto check = [&](std::span<const FormlessField> formless, std::initializer_list<std::string_view> used) {
-      check_fields(record, formless, "the record", used, "", census);
+      std::vector<FormlessField> all(media.begin(), media.end());
+      all.insert(all.end(), formless.begin(), formless.end());
+      check_fields(record, all, "the record", used, "", census);
     };
+    refuse_unwanted(record);
     switch (shape) {
       case Shape::input_ids:
-        check({}, {"input_ids", "labels", "completion_mask", "assistant_masks"});
+        check_fields(record, {}, "the record", {"input_ids", "labels", "completion_mask", "assistant_masks"}, "",
+                     census);
         return document_of_ids(record, std::max(vocab_size, tokenizer->vocab_size()), options, census);
       case Shape::pair_of_strings: {
-        refuse_unwanted(record);
         check(formless_in_pairs, {"prompt", "completion"});
         require_roles("prompt and completion are plain strings");
         const std::string& prompt = string_of(record, "prompt", "the record");
@@ -235,13 +276,14 @@ struct ExampleMaker::Impl {
                                 options.completion_only_loss.value_or(true), census);
       }
       case Shape::pair_of_messages:
-        refuse_unwanted(record);
         check(formless_in_chats, {"prompt", "completion", "system", "tools", "chat_template_kwargs"});
         return of_chat(chat_of_pair(record, census), census);
       case Shape::messages:
+        refuse_unread_answer(record, "messages");
         check(formless_in_chats, {"messages", "system", "mask", "tools", "chat_template_kwargs"});
         return of_chat(chat_of_messages(record, census), census);
       case Shape::sharegpt:
+        refuse_unread_answer(record, "conversations");
         check(formless_in_chats, {"conversations", "system", "mask", "tools", "chat_template_kwargs"});
         return of_chat(chat_of_sharegpt(record, census), census);
       case Shape::alpaca:
@@ -262,6 +304,7 @@ struct ExampleMaker::Impl {
 ExampleMaker::ExampleMaker(const TextOptions& text, ExampleOptions options) {
   auto impl = std::make_unique<Impl>();
   impl->options = std::move(options);
+  impl->template_date = text.template_date;
   impl->tokenizer = text::make_tokenizer(text.tokenizer);
   const text::Tokenizer& tokenizer = *impl->tokenizer;
   impl->eos = token_id(tokenizer, text.eos_token, "eos_token", tokenizer.specials().eos);
@@ -271,7 +314,8 @@ ExampleMaker::ExampleMaker(const TextOptions& text, ExampleOptions options) {
     const auto id = name == "eos" ? impl->eos : token_id(tokenizer, name, "end_of_turn", std::nullopt);
     if (id) impl->turn_ends.push_back(*id);
   }
-  if (!impl->options.prompt_template.empty()) impl->prompt_template.emplace(impl->options.prompt_template);
+  if (!impl->options.prompt_template.empty())
+    impl->prompt_template.emplace(compile_prompt(impl->options.prompt_template));
   const bool is_byte = text.tokenizer == byte_tokenizer;
   impl->vocab_size = is_byte ? 0 : model_vocab_size(text.tokenizer);
   if (impl->vocab_size == 0) impl->vocab_size = tokenizer.vocab_size();
@@ -293,10 +337,11 @@ ExampleMaker::~ExampleMaker() = default;
 
 Document ExampleMaker::make(std::string record, RecordCensus& census) const {
   Json json = parse_record(std::exchange(record, {}));
-  rename_fields(json, impl_->options.rename_fields);
   drop_fields(json, impl_->options.ignore_fields, census);
-  const bool is_prompted = impl_->prompt_template && has_value(json, "output");
-  const Shape shape = is_prompted ? Shape::prompted : shape_of(json, impl_->options.dataset_text_field);
+  rename_fields(json, impl_->options.rename_fields);
+  drop_fields_of_messages(json, impl_->options.ignore_fields, census);
+  if (impl_->prompt_template && !has_value(json, "output")) refuse_without_output(json);
+  const Shape shape = impl_->prompt_template ? Shape::prompted : shape_of(json, impl_->options.dataset_text_field);
   Document document = impl_->document_of(json, shape, census);
   impl_->require_rows_for(document.tokens);
   census.shapes.add(name_of(shape));

@@ -39,6 +39,13 @@ std::pair<std::int64_t, std::int64_t> InputSlice::range_of(std::int64_t count) c
   return {first, std::max(first, end ? position_of(*end, count) : count)};
 }
 
+std::string InputSlice::text() const {
+  const auto of_bound = [](const std::optional<SliceBound>& bound) {
+    return bound ? std::to_string(bound->value) + (bound->is_percent ? "%" : "") : std::string();
+  };
+  return of_bound(begin) + ":" + of_bound(end);
+}
+
 std::optional<InputSlice> parse_input_slice(const std::string& text) {
   const std::size_t colon = text.find(':');
   if (colon == std::string::npos) return std::nullopt;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/answers.hpp"
 #include "data/sharegpt.hpp"
 
 namespace sft::data {
@@ -124,6 +125,31 @@ void refuse_other_lists(const Json& record) {
   }
 }
 
+[[noreturn]] void refuse_list_of_records(const std::string& name) {
+  refuse_record(fmt::format(
+      "it is one object whose '{0}' is a list of objects, as a file of records may be wrapped, and a record "
+      "is one of them: `jq -c '.[\"{0}\"][]' FILE` makes JSON lines of these",
+      name));
+}
+
+/// Lists of questions and answers in an object that says little else, by names that files of records give them.
+void refuse_lists_of_exchanges(const Json& record) {
+  constexpr std::array names_of_files = {"data", "rows", "records", "examples", "instances", "train", "samples"};
+  for (const char* name : names_of_files) {
+    const auto is_exchange = [](const Json& entry) { return exchange_in(entry).has_value(); };
+    if (is_list(record, name) && std::ranges::all_of(record[name], is_exchange)) refuse_list_of_records(name);
+  }
+}
+
+/// Lists of objects that are no turns, where nothing else of the record can be read.
+void refuse_lists_of_records(const Json& record) {
+  for (const auto& [name, value] : record.items()) {
+    const bool is_of_objects = value.is_array() && !value.empty() &&
+                               std::ranges::all_of(value, [](const Json& entry) { return entry.is_object(); });
+    if (is_of_objects) refuse_list_of_records(name);
+  }
+}
+
 [[noreturn]] void refuse_preference(const std::string& options) {
   refuse_record(
       fmt::format("it is a record of preferences ('chosen' and 'rejected'), which this program does not train "
@@ -131,18 +157,32 @@ void refuse_other_lists(const Json& record) {
                   options));
 }
 
+constexpr std::array prompts = {"prompt", "question", "instruction", "input"};
+
+/// Whether a list of what was chosen is the whole conversation, not an answer to the record's prompt.
+bool holds_its_prompt(const Json& chosen, const Json& record) {
+  const auto prompt = std::ranges::find_if(prompts, [&](const char* name) { return has_value(record, name); });
+  if (chosen.empty() || prompt == prompts.end()) return true;
+  const Json& before = record[*prompt];
+  if (before.is_array()) {
+    return before.size() < chosen.size() && std::equal(before.begin(), before.end(), chosen.begin());
+  }
+  const auto is_system = [](const Json& turn) { return sharegpt_role(speaker_of(turn)) == "system"; };
+  const auto first = std::ranges::find_if_not(chosen, is_system);
+  return first != chosen.end() && sharegpt_role(speaker_of(*first)) == "user";
+}
+
 void refuse_preferences(const Json& record) {
   if (!has_value(record, "chosen") || !has_value(record, "rejected")) return;
   const Json& chosen = record["chosen"];
-  const bool has_own_prompt = chosen.is_array() && is_list(record, "prompt");
   std::string options;
-  if (chosen.is_array() && !has_own_prompt) {  // the whole conversation
+  if (chosen.is_array() && holds_its_prompt(chosen, record)) {
     ReadingOptions list(record);
-    list.rename("chosen", "messages").rename_system();
+    const char* shape = shape_of_list(chosen);
+    list.rename("chosen", shape == nullptr ? "messages" : shape).rename_system();
     if (has_value(record, "prompt")) list.leave_out("prompt");
     options = list.words();
-  } else if (chosen.is_string() &&
-             ReadingOptions(record).first_of(std::array{"prompt", "question", "instruction", "input"}) == nullptr) {
+  } else if (chosen.is_string() && ReadingOptions(record).first_of(prompts) == nullptr) {
     options = "--dataset_text_field chosen";
   } else {
     return;  // an answer to a prompt
@@ -150,20 +190,39 @@ void refuse_preferences(const Json& record) {
   refuse_preference(options);
 }
 
+/// The field of text that belongs to a question, though it may be null; nullptr: none.
+const char* input_of(const Json& record, std::string_view question) {
+  const auto is_input = [&](const char* name) {
+    const bool is_text = record.contains(name) && (record[name].is_string() || record[name].is_null());
+    return is_text && name != question;
+  };
+  const auto found = std::ranges::find_if(input_names, is_input);
+  return found == input_names.end() ? nullptr : *found;
+}
+
+/// Whether a value can be the completion of a prompt.
+bool can_complete(const Json& value) { return value.is_string() || is_answer(value); }
+
+/// Refuses an answer of messages to a question in two fields, which no shape has.
+void refuse_lost_input(const Json& record, const Names& names) {
+  const auto [question, answer] = names;
+  const char* input = input_of(record, question);
+  if (record[answer].is_string() || is_list(record, question) || input == nullptr || is_empty(record[input])) return;
+  refuse_record(
+      fmt::format("it has '{0}', '{1}' and '{2}', a question in two fields and an answer of messages: write "
+                  "all of them as 'messages'",
+                  question, input, answer));
+}
+
 /// Options for a question and an answer under these names. A conversation is made of them where the record has more to
 /// say before the question.
 std::string options_of_pair(const Json& record, const Names& names) {
   const auto [question, answer] = names;
   ReadingOptions options(record);
-  if (is_list(record, question)) {
+  if (is_list(record, question) || !record[answer].is_string()) {
     return options.rename(question, "prompt").rename(answer, "completion").rename_system().words();
   }
-  const auto is_input = [&](const char* name) {
-    const bool is_text = record.contains(name) && (record[name].is_string() || record[name].is_null());
-    return is_text && std::string_view(name) != names.first;
-  };
-  const auto found = std::ranges::find_if(input_names, is_input);
-  const char* input = found == input_names.end() ? nullptr : *found;
+  const char* input = input_of(record, question);
   const bool has_more = input != nullptr || options.first_of(system_names) != nullptr || record.contains("history");
   if (!has_more) return options.rename(question, "prompt").rename(answer, "completion").words();
   options.rename(question, "instruction");
@@ -175,9 +234,8 @@ void refuse_other_pairs(const Json& record) {
   for (const Names& names : pairs) {
     const auto [question, answer] = names;
     if (!has_value(record, question) || !has_value(record, answer)) continue;
-    const bool can_be = (record[question].is_string() || is_list(record, question)) &&
-                        (record[answer].is_string() || (is_list(record, question) && is_list(record, answer)));
-    if (!can_be) continue;
+    if (!(record[question].is_string() || is_list(record, question)) || !can_complete(record[answer])) continue;
+    refuse_lost_input(record, names);
     const std::string options = options_of_pair(record, names);
     if (std::string_view(answer) == "chosen") refuse_preference(options);
     refuse_record(
@@ -197,6 +255,7 @@ void refuse_other_names(const Json& record) {
     refuse_record(
         "it has 'instruction' and 'output', and a 'prompt' that is made of them: give --ignore_fields prompt");
   }
+  refuse_lists_of_exchanges(record);
   refuse_preferences(record);
   refuse_other_pairs(record);
   refuse_other_lists(record);
@@ -204,6 +263,7 @@ void refuse_other_names(const Json& record) {
     if (!has_value(record, name) || !record[name].is_string()) continue;
     refuse_record(fmt::format("it has '{}', and no 'text': give --dataset_text_field {}", name, name));
   }
+  refuse_lists_of_records(record);
 }
 
 }  // namespace sft::data

@@ -55,6 +55,12 @@ std::vector<DocumentRange> parts_of_inputs(const std::vector<std::int64_t>& num_
   for (std::size_t i = 0; i < num_documents.size(); ++i) {
     const InputSlice slice = options.input_slices.empty() ? InputSlice() : options.input_slices[i];
     const auto [first, end] = slice.range_of(num_documents[i]);
+    if (first == end && num_documents[i] > 0) {
+      throw_config_error(
+          fmt::format("input_slice = {} is empty", slice.text()),
+          fmt::format("input {} has {}, of which it takes none", i + 1, plural(num_documents[i], "record")),
+          "give a slice that holds some, as :1000, or leave the input out");
+    }
     parts.push_back({begin + first, begin + end});
     begin += num_documents[i];
   }

@@ -123,11 +123,16 @@ void rename_fields(Json& record, const std::vector<std::pair<std::string, std::s
 }
 
 void drop_fields(Json& record, const std::vector<std::string>& names, RecordCensus& census) {
-  if (names.empty()) return;
   drop_from(record, names, "", census);
+}
+
+void drop_fields_of_messages(Json& record, const std::vector<std::string>& names, RecordCensus& census) {
+  if (names.empty()) return;
   for (const char* list : lists_of_messages) {
     const auto messages = record.find(list);
-    if (messages == record.end() || !messages->is_array()) continue;
+    if (messages == record.end()) continue;
+    if (messages->is_object()) drop_from(*messages, names, std::string(list) + ".", census);
+    if (!messages->is_array()) continue;
     for (Json& message : *messages) {
       if (message.is_object()) drop_from(message, names, std::string(list) + "[].", census);
     }

@@ -56,9 +56,12 @@ void check_fields(const Json& object, std::span<const FormlessField> formless, c
 /// value.
 void rename_fields(Json& record, const std::vector<std::pair<std::string, std::string>>& names);
 
-/// Takes the fields of these names out of the record and of the messages in its lists. Those that hold a value are
-/// counted as dropped: "tools", "messages[].reasoning_content".
+/// Takes the fields of these names out of the record. Those that hold a value are counted as dropped: "tools".
 void drop_fields(Json& record, const std::vector<std::string>& names, RecordCensus& census);
+
+/// The same in the messages of its lists, under the names that these have when they are read:
+/// "messages[].reasoning_content".
+void drop_fields_of_messages(Json& record, const std::vector<std::string>& names, RecordCensus& census);
 
 /// The document of a record that has tokens already, {"input_ids": [...]}: all is trained on, or the tokens whose
 /// "labels" are not -100, or those whose "completion_mask" (obeyed with completion_only_loss) and "assistant_masks" are

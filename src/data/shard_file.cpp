@@ -198,6 +198,7 @@ void ShardFile::check_shapes() const {
     const std::vector<std::int64_t> shape = file().dataset_shape(name);
     if (shape != expected)
       refuse(fmt::format("{} has shape {} where {} belongs", name, to_text(shape), to_text(expected)));
+    file().check_filters(name);
   };
   check("/tokens", {facts_.num_rows, facts_.traits.max_length});
   check("/loss_weight", {facts_.num_rows, facts_.traits.max_length});

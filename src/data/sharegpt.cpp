@@ -65,7 +65,7 @@ Json message_of_turn(const Json& turn, const std::string& where, RecordCensus& c
   const std::string role = string_of(message, "role", where);
   message["role"] = sharegpt_role(role);
   if (is_of_calls(in_small_letters(role)) && has_value(message, "content") && !has_value(message, "tool_calls")) {
-    const Json calls = message_of_calls(message["content"]);
+    const Json calls = message_of_calls(message["content"], census);
     if (calls.is_null()) ++census.num_plain_calls;
     for (const auto& [key, value] : calls.items()) message[key] = value;
   }

@@ -18,7 +18,8 @@ namespace {
 
 /// Keys of messages whose value is lost where the template does not show it.
 constexpr std::array telling_keys = {
-    "tool_calls", "function_call", "reasoning_content", "reasoning", "thinking", "images", "image", "audio", "videos"};
+    "tool_calls", "function_call", "reasoning_content", "reasoning", "thinking", "images", "image", "audios", "audio",
+    "videos",     "video"};
 constexpr std::array reasoning_keys = {"reasoning_content", "reasoning", "thinking"};
 
 /// The tokens that hold a byte of a span; spans and ranges come in order.

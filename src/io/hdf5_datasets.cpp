@@ -197,6 +197,11 @@ std::vector<std::int64_t> Hdf5File::dataset_shape(const std::string& name) const
   return shape_of(space.id());
 }
 
+void Hdf5File::check_filters(const std::string& name) const {
+  const Hdf5Lock lock;
+  impl_->check_filters(name, impl_->dataset(name));
+}
+
 std::int64_t Hdf5File::bytes_unpacked(const std::string& name, const Rectangle& where) const {
   const Hdf5Lock lock;
   const OpenDataset& dataset = impl_->dataset(name);

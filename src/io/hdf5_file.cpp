@@ -63,8 +63,9 @@ std::shared_ptr<SealedBytes> open_seal(const std::string& path, const Descriptor
     case SealKind::unknown:
       break;
   }
-  throw_data_error(fmt::format("cannot open {} as HDF5", path), "it begins neither as HDF5 does nor with a seal of sft",
-                   "check that it is a whole HDF5 file");
+  throw_data_error(
+      ends_as_hdf5(file.value()) ? describe_change(path, file.value()) : fmt::format("cannot open {} as HDF5", path),
+      "it begins neither as HDF5 does nor with a seal of sft", "check that it is a whole HDF5 file");
 }
 
 /// Describes a sealed file that another program opened for writing and left as it was; "" where none did.

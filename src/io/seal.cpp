@@ -108,7 +108,7 @@ void check_seal(const std::string& path) {
     case SealKind::whole_crc:
       return check_whole_crc(path, found);
     case SealKind::unknown:
-      throw_data_error(path + " is damaged", "it begins neither as HDF5 nor with a seal",
+      throw_data_error(describe_change(path, file.value()), "it begins neither as HDF5 nor with a seal",
                        "restore the file, or make it again");
     case SealKind::block_hashes:
       break;

@@ -83,8 +83,8 @@ UserBlock make_user_block(const BlockSizes& sizes, std::span<const std::uint64_t
 }
 
 SealedBytes::SealedBytes(const std::string& path, int descriptor) {
-  const auto refuse_file = [&path](const std::string& why) {
-    throw_data_error(path + " is damaged", why, "restore the file, or make it again");
+  const auto refuse_file = [&](const std::string& why) {
+    throw_data_error(describe_change(path, descriptor), why, "restore the file, or make it again");
   };
   const UserBlock block = read_user_block(descriptor);
   line_ = text_of(block);

@@ -49,7 +49,8 @@ class SealedBytes {
   /// What became of a read; when it failed, errno says why.
   enum class Result : std::uint8_t { good, damaged, shortened, failed };
 
-  /// Reads and checks the seal of an open file of kind block_hashes. Throws the data Error "PATH is damaged (...)".
+  /// Reads and checks the seal of an open file of kind block_hashes. Throws the data Error of
+  /// describe_change().
   ///
   /// HDF5 cuts off what lies behind its part of a file when it closes one that was opened for writing, changed or not:
   /// the hashes. Of such a file all blocks are read here and compared with the root hash, and their hashes are kept.

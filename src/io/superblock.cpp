@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::string_view signature = "\x89HDF\r\n\x1a\n";
 constexpr std::size_t version_at = 8, offset_bytes_at = 9, length_bytes_at = 10, marks_at = 11, end_at = 28;
+constexpr std::size_t end_in_version_0_at = 40, end_in_version_1_at = 44;  // with 8 bytes for offsets, too
 constexpr std::size_t checksum_at = 44;
 constexpr std::size_t smallest_user_block = 512;
 
@@ -99,6 +100,27 @@ std::optional<std::uint64_t> find_superblock(int descriptor) {
     if (read_at(descriptor, address, bytes.size(), bytes.data()) < static_cast<ssize_t>(bytes.size())) return {};
     if (std::string_view(bytes.data(), bytes.size()) == signature) return address;
   }
+}
+
+bool ends_as_hdf5(int descriptor) {
+  std::array<char, end_in_version_1_at + sizeof(std::uint64_t)> bytes{};
+  struct stat facts {};
+  const std::optional<std::uint64_t> begin = find_superblock(descriptor);
+  if (!begin || ::fstat(descriptor, &facts) != 0) return false;
+  if (read_at(descriptor, *begin, bytes.size(), bytes.data()) < static_cast<ssize_t>(bytes.size())) return false;
+  const char version = bytes[version_at];
+  const std::size_t place = version == 0 ? end_in_version_0_at : version == 1 ? end_in_version_1_at : end_at;
+  return static_cast<std::uint64_t>(facts.st_size) == number_at<std::uint64_t>(bytes.data() + place);
+}
+
+std::string describe_change(const std::string& path, int descriptor) {
+  if (!ends_as_hdf5(descriptor)) return path + " is damaged";
+  return path + " was changed after it was written, as h5repack or a program that opens it for writing does";
+}
+
+std::string describe_change(const std::string& path) {
+  const Descriptor file(path, O_RDONLY | O_NONBLOCK);
+  return describe_change(path, file.value());
 }
 
 bool has_bytes_behind(int descriptor, std::uint64_t address) {

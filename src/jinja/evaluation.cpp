@@ -174,6 +174,7 @@ Value Evaluator::evaluate_conditional(const Expression& expression) {
   const bool is_chosen = is_true(evaluate(*expression.operands[1]));
   if (is_chosen) return evaluate(*expression.operands[0]);
   if (expression.operands.size() > 2) return evaluate(*expression.operands[2]);
+  if (has_values_only_) return make_text(&heap_, "");
   return make_undefined(fmt::format(
       "the inline if-expression on line {} evaluated to false and no else section was defined.", expression.line));
 }

@@ -18,7 +18,8 @@ namespace sft::jinja {
 
 class Evaluator {
  public:
-  explicit Evaluator(const RenderOptions& options) : heap_(options.limits), now_(options.now), output_(&text_) {}
+  explicit Evaluator(const RenderOptions& options)
+      : heap_(options.limits), now_(options.now), has_values_only_(options.has_values_only), output_(&text_) {}
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;
   ~Evaluator();
@@ -31,6 +32,7 @@ class Evaluator {
   // What filters, tests and methods need.
   [[nodiscard]] Heap& heap() { return heap_; }
   [[nodiscard]] std::chrono::system_clock::time_point now() const { return now_; }
+  [[nodiscard]] bool has_values_only() const { return has_values_only_; }
   [[nodiscard]] std::int32_t turn() const { return turn_; }
   /// Jinja's `object.name` and `object[key]`: attributes before items, and items before attributes.
   [[nodiscard]] Value get_attribute(const Value& object, const std::string& name);
@@ -92,6 +94,7 @@ class Evaluator {
 
   Heap heap_;
   const std::chrono::system_clock::time_point now_;
+  const bool has_values_only_;
   std::map<std::string, Value, std::less<>> variables_;
   TextBuilder text_{&heap_};
   TextBuilder* output_;  ///< where text is written: text_, or what a block captures

@@ -34,7 +34,7 @@ Failure::Failure(const std::string& why, std::string what_to_do)
     : std::runtime_error(why), what_to_do_(std::move(what_to_do)) {}
 
 void throw_at_line(int line, const std::string& why, const std::string& what_to_do) {
-  throw TemplateError(fmt::format("the chat template fails at line {}", line), one_line(why), what_to_do);
+  throw TemplateError(fmt::format("the template fails at line {}", line), one_line(why), what_to_do);
 }
 
 void fail_unsupported(const std::string& what) {

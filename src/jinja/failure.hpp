@@ -17,7 +17,7 @@ class Failure : public std::runtime_error {
   std::string what_to_do_;
 };
 
-/// Throws the TemplateError `the chat template fails at line LINE (WHY): WHAT_TO_DO`, on one line of text.
+/// Throws the TemplateError `the template fails at line LINE (WHY): WHAT_TO_DO`, on one line of text.
 [[noreturn]] void throw_at_line(int line, const std::string& why, const std::string& what_to_do);
 
 /// Throws the Failure `WHAT is not supported`: for what Jinja or Python has and this engine has not.

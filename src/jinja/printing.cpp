@@ -137,6 +137,10 @@ TextRef to_repr(Evaluator& evaluator, const Value& value) {
 
 TextRef to_text(Evaluator& evaluator, const Value& value) {
   if (const auto* text = value.get<TextRef>()) return *text;
+  if (evaluator.has_values_only()) {
+    if (value.is_undefined()) throw Failure(undefined_message(value));
+    if (value.is_none()) throw Failure("a value that it prints is null");
+  }
   if (value.is_undefined()) return make_text(&evaluator.heap(), "");
   return to_repr(evaluator, value);
 }

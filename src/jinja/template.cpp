@@ -49,8 +49,8 @@ Rendered rendered_from(const TextBuilder& text, std::vector<Source> sources) {
 
 Template::Template(std::string_view source) {
   if (source.size() > max_source_bytes) {
-    throw TemplateError(fmt::format("the chat template has {} bytes", source.size()),
-                        fmt::format("at most {} are read", max_source_bytes), "give a chat template");
+    throw TemplateError(fmt::format("the template has {} bytes", source.size()),
+                        fmt::format("at most {} are read", max_source_bytes), "give a shorter one");
   }
   auto syntax = std::make_unique<Syntax>(parse(source));
   syntax->source = source;
@@ -77,7 +77,7 @@ Rendered Template::render(const nlohmann::ordered_json& context, const RenderOpt
     return rendered_from(evaluator.text(), std::move(sources));
   } catch (const Failure& failure) {
     if (evaluator.line() > 0) throw_at_line(evaluator.line(), failure.what(), failure.what_to_do());
-    throw TemplateError("the chat template cannot take its data", failure.what(), failure.what_to_do());
+    throw TemplateError("the template cannot take its data", failure.what(), failure.what_to_do());
   }
 }
 

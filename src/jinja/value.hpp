@@ -216,7 +216,8 @@ void require_key(const Value& value);
 /// The number of a value that has to be an integer.
 [[nodiscard]] std::int64_t require_integer(const Value& value, std::string_view what);
 
-/// Python's str(); of an undefined value nothing. Fails for what prints an address in Python (macros, generators ...).
+/// Python's str(); of an undefined value nothing. Fails for an undefined value and none where there are to be values
+/// only, and for what prints an address in Python (macros, generators ...).
 [[nodiscard]] TextRef to_text(Evaluator& evaluator, const Value& value);
 /// Python's repr().
 [[nodiscard]] TextRef to_repr(Evaluator& evaluator, const Value& value);

@@ -154,8 +154,8 @@ Trainer::Restored Trainer::take_folder_and_weights() {
     position_.frozen_fingerprint = frozen_fingerprint;
     position_.frozen_origin = frozen_origin;
     position_.date = std::max(saved.date, checkpoint::latest_date(output_dir));
-    position_.lineage =
-        folder.empty() ? checkpoint::new_lineage() : checkpoint::resume_lineage(output_dir, folder, saved.position);
+    position_.lineage = folder.empty() ? checkpoint::new_lineage()
+                                       : checkpoint::resume_lineage(output_dir, folder, saved, run_.damaged);
     warn_of_others(output_dir, position_, folder.empty());
     open_output(folder, saved.position.lineage);
   });

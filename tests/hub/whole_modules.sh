@@ -194,4 +194,34 @@ both model.embed_tokens,lm_head adapter adapter
 ensures model.embed_tokens adapter tied
 TABLE
 
+# Adapters of PEFT on what is not merged here, on a model that they fit
+make_foreign_adapter() {  # FOLDER FIELDS TENSOR...: of 2 x 2 numbers each, by their names in the model
+  python3 - "$@" <<'PYTHON'
+import json, os, struct, sys
+folder, fields, *names = sys.argv[1:]
+os.mkdir(folder)
+tensors = {"base_model.model." + name: {"dtype": "F32", "shape": [2, 2], "data_offsets": [16 * i, 16 * i + 16]}
+           for i, name in enumerate(names)}
+text = json.dumps(tensors).encode()
+with open(f"{folder}/adapter_model.safetensors", "wb") as file:
+    file.write(struct.pack("<Q", len(text)) + text + bytes(16 * len(names)))
+json.dump({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"], **json.loads(fields)},
+          open(f"{folder}/adapter_config.json", "w"))
+PYTHON
+}
+refuses_kind() {  # BASE PATTERN FIELDS TENSOR...
+  rm -rf foreign
+  make_foreign_adapter foreign "${@:3}"
+  refuses 3 "cannot merge the adapter in foreign.* \\(.*$2.* merged here\\): .*PEFT's merge_and_unload" \
+    "$sft_convert" --merge "$1" foreign x
+}
+layer=model.layers.0
+refuses_kind base/model 'embed_tokens\.lora_embedding_A, and adapters on embed_tokens' '{"target_modules": ["embed_tokens"]}' \
+  model.embed_tokens.lora_embedding_A model.embed_tokens.lora_embedding_B
+refuses_kind base/model 'adapters on lm_head' '{"target_modules": ["lm_head"]}' lm_head.base_layer.weight
+refuses_kind tied/model 'it adapts lm_head' '{"target_modules": ["lm_head"]}' lm_head.lora_A.weight lm_head.lora_B.weight
+refuses_kind base/model "modules_to_save name $layer\\.mlp," '{"modules_to_save": ["mlp"]}' $layer.mlp.gate_proj.weight
+refuses_kind base/model "target_parameters name the weight of $layer\\.mlp\\.down_proj" \
+  '{"target_modules": [], "target_parameters": ["mlp.down_proj.weight"]}' $layer.mlp.down_proj.lora_A.weight
+
 finish_checks

@@ -81,6 +81,8 @@ chmod +x bin/show-words
 status_of bin/sft-run --launcher "$work/bin/show-words --hostfile 'my [hosts], #1' -np 2" run.ini
 check "so does a hostfile" test "$(cat out)" = "--hostfile|my [hosts], #1|-np|2|$work/bin/sft|run.ini|"
 refuses 2 'all quotes closed' bin/sft-run --launcher "env 'open" run.ini
+refuses 2 '99999999999 is too many ranks \(65536 is the most\)' bin/sft-run -n 99999999999 run.ini
+refuses 2 'two numbers of ranks are given, 2 and 3' bin/sft-run -n 2 -n 3 run.ini
 
 # Who ended a run decides whether it may go on: status 75 is for those that were asked to stop.
 while read -r given left expected; do

@@ -169,9 +169,11 @@ struct Header {
 [[nodiscard]] std::optional<Header> header_of_resume(const config::Config& config,
                                                      const std::vector<std::string>& damaged = {});
 
-/// Whose run goes on from the checkpoint `folder` into output_dir: the same one, when it is that run's newest
-/// checkpoint in output_dir, else one that branches off. Not collective.
-[[nodiscard]] Lineage resume_lineage(const std::string& output_dir, const std::string& folder, const Position& saved);
+/// Whose run goes on from the checkpoint `folder` with the header `saved` into output_dir: the same one, when it is the
+/// checkpoint that this run saved there last, apart from those in `damaged`; else one that branches off. Not
+/// collective.
+[[nodiscard]] Lineage resume_lineage(const std::string& output_dir, const std::string& folder, const Header& saved,
+                                     const std::vector<std::string>& damaged = {});
 
 /// The complete checkpoints in output_dir, ascending by step, that neither a run at `position` wrote nor those that it
 /// goes on from. One that names no run, or cannot be read, is among them if its step is later. Not collective.

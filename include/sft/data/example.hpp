@@ -35,8 +35,9 @@ struct ExampleOptions {
   /// With assistant_only_loss: names of tokens, "eos" for the one that ends texts. A turn is what its message says and
   /// the one of these behind it, as with Axolotl; empty: what the template writes of it, as with TRL.
   std::vector<std::string> end_of_turn = {};
-  /// A Jinja template that makes the prompt from the fields of records that have an `output`, which is the completion;
-  /// "": there is none. Tokens of the two are made apart.
+  /// A Jinja template that makes the prompt of every record from its fields; `output` is the completion. "": there is
+  /// none. Tokens of the two are made apart. Records without an `output`, or without a field that it prints, are
+  /// refused.
   std::string prompt_template = {};
   std::string dataset_text_field = "text";
   /// Fields of records that are read under another name: (theirs, ours). Before all else.

@@ -21,6 +21,8 @@ struct InputSlice {
   /// The half-open range [begin, end) of `count` records. Shares are rounded to the nearest record, halves to even, as
   /// `datasets` does; bounds beyond the input are its own.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> range_of(std::int64_t count) const;
+  /// "A:B", as parse_input_slice() reads it.
+  [[nodiscard]] std::string text() const;
 };
 
 /// Reads "A:B", each a number, a percentage or nothing; none: the text is no slice.

@@ -84,6 +84,8 @@ class Hdf5File {
   // Datasets, by absolute path ("/model/model.norm.weight"); missing groups are made.
   [[nodiscard]] bool has_dataset(const std::string& name) const;
   [[nodiscard]] std::vector<std::int64_t> dataset_shape(const std::string& name) const;
+  /// Refuses a dataset whose values are compressed with a filter that the HDF5 of this program does not have.
+  void check_filters(const std::string& name) const;
   /// How many bytes of a dataset a read of `where` takes from the file and unpacks: those of the chunks that it
   /// touches.
   [[nodiscard]] std::int64_t bytes_unpacked(const std::string& name, const Rectangle& where) const;

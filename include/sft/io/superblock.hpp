@@ -32,6 +32,15 @@ inline constexpr const char* compared_with_hashes = "what is read of it is compa
 /// where there is none.
 [[nodiscard]] std::optional<std::uint64_t> find_superblock(int descriptor);
 
+/// Whether an open file ends where its superblock says: as the library leaves it when it closes a file that it wrote.
+[[nodiscard]] bool ends_as_hdf5(int descriptor);
+
+/// What is wrong with a file of sft whose bytes are not those that were written: "PATH is damaged", or where it
+/// ends_as_hdf5() that another program changed it.
+[[nodiscard]] std::string describe_change(const std::string& path, int descriptor);
+/// The same of a file that is not open.
+[[nodiscard]] std::string describe_change(const std::string& path);
+
 /// Whether an open file, whose superblock begins at `address`, has bytes behind the end that the superblock says.
 [[nodiscard]] bool has_bytes_behind(int descriptor, std::uint64_t address);
 

@@ -56,6 +56,10 @@ struct RenderOptions {
   Limits limits;
   /// What `strftime_now` prints, in local time. A run that fixes it renders the same text on every day.
   std::chrono::system_clock::time_point now = std::chrono::system_clock::now();
+  /// Refuses to print what is undefined or none, which Jinja prints as nothing and "None". Tests of both, and
+  /// `default`, are allowed, and an
+  /// inline `if` without an `else` is an empty text.
+  bool has_values_only = false;
 };
 
 struct Syntax;

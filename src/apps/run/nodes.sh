@@ -26,8 +26,8 @@ lost_nodes() {
 # ranks_per_node: of this job, which has as many on each.
 ranks_per_node() {
   local tasks=${SLURM_NTASKS_PER_NODE-}
-  if [[ -z $tasks && $((${SLURM_NTASKS:-0} % SLURM_JOB_NUM_NODES)) -eq 0 ]]; then
-    tasks=$((${SLURM_NTASKS:-0} / SLURM_JOB_NUM_NODES))
+  if [[ -z $tasks && $((${SLURM_NTASKS:-0} % ${SLURM_JOB_NUM_NODES:-1})) -eq 0 ]]; then
+    tasks=$((${SLURM_NTASKS:-0} / ${SLURM_JOB_NUM_NODES:-1}))
   fi
   echo "${tasks:-0}"
 }

@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(exchanged_heads) {
         Twin dkv = are_apart ? Twin(dtype, {2 * tokens, k, heads.dim}) : Twin(dtype, {tokens, 2 * k, heads.dim});
         std::vector<Operand> operands = operands_of(layer, false);
         operands.insert(operands.end(), {in(layer.dout), out(layer.delta, {.of_largest = 0.02}), out(brought, sums),
-                                         out(dq, sums), out(dkv, sums)});
+                                         out(dq, gradients), out(dkv, gradients)});
         LibraryCalls calls;
         const std::string what =
             std::to_string(h) + "/" + std::to_string(k) + ", " + text_of(dtype) + (are_apart ? ", apart" : "");

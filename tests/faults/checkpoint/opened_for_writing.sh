@@ -62,7 +62,17 @@ done
 "${opened[@]}"
 "$python" -c 'import h5py, sys
 h5py.File(sys.argv[1], "a").attrs["step"] = 1' "$checkpoint/checkpoint.h5"
-refuses 3 'checkpoint\.h5 is damaged' "$sft_inspect" "$checkpoint"
+was_changed='was changed after it was written, as h5repack or a program that opens it for writing does'
+refuses 3 "checkpoint\.h5 $was_changed" "$sft_inspect" "$checkpoint"
+rm -r "$checkpoint"
+cp -r before "$checkpoint"
+shard=$(echo "$checkpoint"/shard-*-00001.h5)
+"$python" -c 'import h5py, sys
+h5py.File(sys.argv[1], "a").attrs["note"] = "x" * 3000' "$shard"
+refuses 3 "-00001\.h5 $was_changed" "$sft_inspect" "$checkpoint" --verify
+cp "before/${shard##*/}" "$shard"
+printf more >>"$shard"
+refuses 3 '-00001\.h5 is damaged' "$sft_inspect" "$checkpoint" --verify
 
 # HDF5 also looks for files of virtual datasets in the current folder and in HDF5_VDS_PREFIX.
 cp -r before missing

@@ -45,6 +45,12 @@ prints 0 '^ *0 +1 x 2 x 1 x 2 .* 1 +2 +[0-9.]+ +[0-9a-f]{32}$' "$sft_inspect" "$
 prints 0 'model/model\.norm\.weight +32 +32 ' "$sft_inspect" "$checkpoint"
 prints 0 'exp_avg_sq/lm_head\.weight +272 x 32 +8704 ' "$sft_inspect" "$checkpoint" --optimizer
 prints 0 '4 shard files, .*as they were written' "$sft_inspect" "$checkpoint" --verify
+check 'it says what it leaves out' grep -q '^tensors\.h5 is not checked, .*--index makes it again' out
+prints 0 '"tensors.h5"' "$sft_inspect" "$checkpoint" --verify --json
+rm "$checkpoint/tensors.h5"
+prints 0 'as they were written' "$sft_inspect" "$checkpoint" --verify
+check 'it leaves nothing out' bash -c '! grep tensors out'
+prints 0 'whole tensors' "$sft_inspect" "$checkpoint" --index
 prints 0 '"step": 2' "$sft_inspect" "$checkpoint" --json
 prints 0 'model/model\.norm\.weight +0 +0$' "$sft_inspect" "$checkpoint" --compare "$checkpoint"
 prints 0 'model/model\.norm\.weight +[0-9.]*[1-9]' "$sft_inspect" "$checkpoint" --compare output/checkpoint-000001
@@ -189,6 +195,10 @@ cp -r output fallback
 printf x | dd of="$(echo fallback/checkpoint-000002/shard-*-00002.h5)" bs=1 seek=9000 conv=notrunc status=none
 prints 0 'warning: fallback/checkpoint-000002 is left out .*-00001.*: the run goes on from fallback/checkpoint-000001' \
   "${again[@]}"
+check 'no checkpoint is said to be of another run' bash -c '! grep "not of this run" out err'
+check 'the step is counted as repeated' grep -q '1 restart, 1 step repeated' out
+check 'it is the same run' cmp <(head -n 1 output/resolved.ini) <(head -n 1 fallback/resolved.ini)
+check 'its metrics stay where they are' test ! -e fallback/metrics.jsonl.old
 prints 0 '^{"step":2,.*"resumed_step":1' tail -n 1 fallback/metrics.jsonl
 check "step 2 is as it was before" cmp <(tail -n 1 output/metrics.jsonl | grep -o '"loss":[^,]*') \
   <(tail -n 1 fallback/metrics.jsonl | grep -o '"loss":[^,]*')

@@ -50,6 +50,23 @@ def write(name, attrs=(), times=1, user_block=0, text=b"", **storage):
 
 write("plain.h5")
 write("lzf.h5", compression="lzf")
+
+# Rows with a filter that this HDF5 has not, which no statistic needs: the values are never read.
+for column in ("tokens", "loss_weight"):
+    for number, filter_name in ((32015, "zstd"), (32008, "bitshuffle")):
+        with h5py.File(f"{filter_name}_{column}.h5", "w") as file:
+            for key, value in sound.attrs.items():
+                file.attrs[key] = value
+            for other in sound:
+                if other != column:
+                    file.create_dataset(other, data=sound[other][()])
+            shape = sound[column].shape
+            properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            properties.set_chunk(shape)
+            properties.set_filter(number, h5py.h5z.FLAG_OPTIONAL, ())
+            stored = h5py.h5d.create(file.id, column.encode(), h5py.h5t.py_create(sound[column].dtype),
+                                     h5py.h5s.create_simple(shape), properties)
+            stored.write_direct_chunk((0, 0), b"compressed", 0)
 write("ended.h5", attrs=[("format", b"sft-packed\0left over"), ("tokenizer", b"byte\0of a buffer")])
 write("block_512.h5", user_block=512)
 write("block_4096.h5", user_block=4096, text=b"MATLAB 7.3 MAT-file, Platform: GLNXA64")
@@ -71,6 +88,12 @@ PYTHON
 prints 0 '^documents +120$' "$sft_inspect" plain.h5
 export HDF5_PLUGIN_PATH=$work/no_plugins
 refuses 3 'filter lzf \(32000\).* does not have\): set HDF5_PLUGIN_PATH .*gzip' "$sft_inspect" lzf.h5
+for filter in zstd bitshuffle; do
+  for column in tokens loss_weight; do
+    refuses 3 "cannot read the dataset /$column in ${filter}_$column\.h5 .*filter $filter \(" \
+      "$sft_inspect" "${filter}_$column.h5"
+  done
+done
 unset HDF5_PLUGIN_PATH
 refuses 3 'cannot open /tokens in newer\.h5 \(.*version number.*\): a newer HDF5 than [0-9.]+.*libver' "$sft_inspect" newer.h5
 prints 0 '^tokenizer +byte, ' "$sft_inspect" ended.h5
@@ -98,5 +121,19 @@ prints 0 '^warning: data/train-00000\.h5 was opened for writing .*has its hashes
 check 'it is as it was' cmp before.h5 data/train-00000.h5
 "$python" -c 'import h5py
 with h5py.File("data/train-00000.h5", "a") as file: file["tokens"][0, 0] += 1'
+was_changed='was changed after it was written, as h5repack or a program that opens it for writing does'
+refuses 3 "data/train-00000\.h5 $was_changed" "$sft_inspect" data
+cp before.h5 data/train-00000.h5
+"$python" -c 'import h5py
+with h5py.File("data/train-00000.h5", "a") as file: file.attrs["note"] = "x" * 3000'
+refuses 3 "data/train-00000\.h5 $was_changed" "$sft_inspect" data
+if [[ -n $(type -P h5repack) ]]; then
+  for bounds in '' '-L' '-j 1 -k 2' '-f GZIP=1'; do
+    # shellcheck disable=SC2086  # words
+    h5repack $bounds before.h5 data/train-00000.h5
+    refuses 3 "data/train-00000\.h5 $was_changed" "$sft_inspect" data
+  done
+fi
+head -c 3000 before.h5 >data/train-00000.h5
 refuses 3 'data/train-00000\.h5 is damaged' "$sft_inspect" data
 finish_checks

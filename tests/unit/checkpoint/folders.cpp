@@ -178,7 +178,7 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_from_its_newest_checkpoint_and_branches_off_f
   make_checkpoint(path(100), "2025-01-31T12:00:02.000000Z", "first", "root 10\n");
   make_checkpoint(path(200), "2025-01-31T12:00:03.000000Z", "of another run");
   const auto resume = [&](const std::string& output_dir, std::int64_t step) {
-    return checkpoint::resume_lineage(output_dir, path(step), checkpoint::read_header(path(step)).position);
+    return checkpoint::resume_lineage(output_dir, path(step), checkpoint::read_header(path(step)));
   };
   BOOST_TEST(resume(output.path(), 100).run_id == "first");
   for (const checkpoint::Lineage& branch : {resume(output.path(), 50), resume(elsewhere.path(), 50)}) {
@@ -187,6 +187,22 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_from_its_newest_checkpoint_and_branches_off_f
   }
   BOOST_TEST(checkpoint::new_lineage().run_id != checkpoint::new_lineage().run_id);
   BOOST_TEST(mentions(data_error_of([] { (void)checkpoint::parse_ancestors("first\n", "a.h5"); }), {"a.h5", "first"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_run_that_went_back_from_a_damaged_checkpoint_is_still_the_same) {
+  const sft::test::TemporaryFolder output;
+  const auto path = [&](std::int64_t step) { return checkpoint::path_of(output.path(), step); };
+  make_checkpoint(path(8), "2025-01-31T12:00:01.000000Z", "first");
+  make_checkpoint(path(12), "2025-01-31T12:00:02.000000Z", "first");
+  const auto run_of = [&](std::int64_t step, const std::vector<std::string>& damaged) {
+    const checkpoint::Header saved = checkpoint::read_header(path(step));
+    return checkpoint::resume_lineage(output.path(), path(step), saved, damaged).run_id;
+  };
+  BOOST_TEST(run_of(8, {path(12)}) == "first");
+  BOOST_TEST(run_of(8, {}) != "first");
+  make_checkpoint(path(10), "2025-01-31T12:00:03.000000Z", "first");  // saved before step 12 came again
+  BOOST_TEST(run_of(10, {}) == "first");
+  BOOST_TEST(run_of(8, {path(12)}) != "first");
 }
 
 // Steps 10 and 20 were saved while the clock was years ahead, or 30 and 40 while it was behind.

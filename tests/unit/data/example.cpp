@@ -246,8 +246,8 @@ BOOST_AUTO_TEST_CASE(bad_records_are_refused_with_the_reason) {
   BOOST_TEST(mentions(refusal(R"({"prompt": "x"})"), "'prompt'"));
   BOOST_TEST(mentions(refusal(R"({"text": null})"), "but 'text' (null)"));
   BOOST_TEST(mentions(refusal(R"({"prompt": "x", "completion": 4})"), "'completion' of the record is number"));
-  BOOST_TEST(mentions(refusal(R"({"prompt": "U", "completion": [{"role": "assistant", "content": "A"}]})"),
-                      "'completion' of the record is array"));
+  BOOST_TEST(mentions(refusal(R"({"prompt": "U", "completion": ["A"]})"), "message 1 of 'completion' is string"));
+  BOOST_TEST(mentions(refusal(R"({"prompt": "U", "completion": {"content": "A"}})"), "'completion' has no 'role'"));
   BOOST_TEST(mentions(refusal(R"({"messages": []})"), "empty list"));
   BOOST_TEST(mentions(refusal(R"({"messages": ["Hi"]})"), "message 1 of 'messages' is string"));
   BOOST_TEST(mentions(refusal(R"({"messages": [{"role": "user", "content": "U"}, {"role": "assistant"}]})"),
@@ -256,7 +256,7 @@ BOOST_AUTO_TEST_CASE(bad_records_are_refused_with_the_reason) {
   BOOST_TEST(mentions(refusal(R"({"conversations": [{"from": 1, "value": "a"}]})"), "'role' of message 1"));
   BOOST_TEST(mentions(refusal(R"({"conversations": [{"role": null, "value": "a"}]})"), "'role' of message 1"));
   for (const std::string pair : {R"("prompt": "P", "completion": "C")", R"("prompt": "P")", R"("completion": "C")"}) {
-    BOOST_TEST(mentions(refusal(R"({"messages": [{"role": "user", "content": "U"}], )" + pair + "}"),
+    BOOST_TEST(mentions(refusal(R"({"messages": [{"role": "assistant", "content": "A"}], )" + pair + "}"),
                         "only one of them can be meant"));
   }
 }

@@ -191,6 +191,12 @@ BOOST_AUTO_TEST_CASE(calls_of_sharegpt_are_calls_of_the_template) {
   BOOST_TEST(text_of("[" + call + ", " + call + "]", "Tool_Call") == expected(call + call));
   BOOST_TEST(text_of(R"({"name": "f", "arguments": "{\"city\": 1.0}"})") ==
              expected(R"({"name": "f", "arguments": {"city": 1.0}})"));
+  BOOST_TEST(text_of(R"({"id": "c1", "type": "function", "function": )" + call + "}") == expected(call));
+  BOOST_TEST(census.ignored_fields.by_name().empty());
+  BOOST_TEST(text_of(R"({"id": "c1", "name": "f", "type": "other", "arguments": {}, "index": 0})") ==
+             expected(R"({"name": "f", "arguments": {}})"));
+  const std::map<std::string, std::int64_t> ignored = {{"tool_calls[].index", 1}, {"tool_calls[].type", 1}};
+  BOOST_TEST((census.ignored_fields.by_name() == ignored));
   BOOST_TEST(census.num_plain_calls == 0);
   for (const std::string plain : {R"({"name": "f"})", "f(Rome)", "[]", "[1]"})
     BOOST_TEST(text_of(plain) == expected(plain));
@@ -198,6 +204,12 @@ BOOST_AUTO_TEST_CASE(calls_of_sharegpt_are_calls_of_the_template) {
   BOOST_TEST(census.num_hidden_contents == 0);
   BOOST_TEST(text_of("<think>hm</think>" + call) == expected(call));
   BOOST_TEST(census.num_hidden_contents == 1);
+  write_config(
+      "{%- for message in messages %}{%- for call in message.tool_calls %}{{- call.id }}{%- endfor %}{%- endfor %}");
+  BOOST_TEST(
+      rendered(
+          R"({"conversations": [{"from": "function_call", "value": "{\"id\": \"c1\", \"name\": \"f\", \"arguments\": {}}"}]})") ==
+      "c1");
   write_config("{%- for message in messages %}{{- message.content }}{%- endfor %}");
   BOOST_TEST(mentions(
       refusal(R"({"conversations": [{"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {}}"}]})"),
@@ -358,6 +370,11 @@ BOOST_AUTO_TEST_CASE(what_the_template_does_not_show_is_refused_or_counted) {
   BOOST_TEST(refusal(messages + R"("tools": null})") == "");
   BOOST_TEST(mentions(refusal(R"({"prompt": "a", "completion": "b", "tools": [1]})"), "only conversations show tools"));
   BOOST_TEST(mentions(refusal(messages + R"("images": ["a.png"]})"), "pictures"));
+  BOOST_TEST(mentions(refusal(messages + R"("videos": ["a.mp4"]})"), "films"));
+  BOOST_TEST(mentions(refusal(R"({"text": "T", "audio": {"path": "a.wav"}})"), "sound"));
+  BOOST_TEST(
+      mentions(refusal(R"({"q": "1", "output": "2", "image": "a.png"})", {.prompt_template = "{{ q }}"}), "pictures"));
+  BOOST_TEST(refusal(messages + R"("videos": [], "audios": null})") == "");
   write_config("{%- for message in messages %}{{- message.content }}{%- endfor %}");
   BOOST_TEST(mentions(refusal(messages + R"("tools": [{"name": "f"}]})"), "does not show them"));
 }
@@ -480,6 +497,30 @@ BOOST_AUTO_TEST_CASE(prompts_by_a_template) {
   BOOST_TEST(rendered(R"({"q": 5, "output": "six"})", example) == "[Q: 5\n]six<|im_end|>");
   BOOST_TEST(census.shapes.by_name().at("prompt template") == 2);
   BOOST_CHECK_THROW(document_of(R"({"q": 5, "output": 6})", example), std::invalid_argument);
+}
+
+BOOST_AUTO_TEST_CASE(records_that_a_prompt_template_cannot_write) {
+  const ExampleOptions example{.prompt_template = "{{ 'Q: ' ~ question }}"};
+  const std::string chat = refusal(R"({"messages": [)" + user + ", " + assistant + "]}", example);
+  BOOST_TEST(mentions(chat, "it has 'messages', and the prompt template needs an 'output'"), chat);
+  const std::string pair = R"({"question": "one", "answer": "two"})";
+  BOOST_TEST(mentions(refusal(pair, example), "which the prompt template needs: give --rename answer=output"));
+  BOOST_TEST(rendered(pair, {.prompt_template = example.prompt_template, .rename_fields = {{"answer", "output"}}}) ==
+             "[Q: one]two<|im_end|>");
+  BOOST_TEST(mentions(refusal(R"({"prompt": "one", "completion": "two"})", example), "--rename completion=output"));
+  BOOST_TEST(mentions(refusal(R"({"text": "one"})", example), "it has no 'output', which the prompt template needs"));
+  const std::string missing = refusal(R"({"query": "one", "output": "two"})", example);
+  BOOST_TEST(mentions(missing, "the prompt template refuses it: the template fails at line 1 ('question' is undefined"),
+             missing);
+  BOOST_TEST(mentions(refusal(R"({"question": null, "output": "two"})", example), "null"));
+  BOOST_TEST(mentions(refusal(R"({"question": "one", "output": "two"})",
+                              {.assistant_only_loss = true, .prompt_template = example.prompt_template}),
+                      "assistant_only_loss needs messages with roles"));
+  BOOST_CHECK_EXCEPTION(ExampleMaker(options, {.prompt_template = "{{ 'Q: ' ~ }}"}), sft::Error,
+                        [](const sft::Error& error) {
+                          return error.status() == sft::ExitStatus::configuration &&
+                                 mentions(error.what(), "cannot use the prompt template (the template fails at line 1");
+                        });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -422,6 +422,19 @@ BOOST_AUTO_TEST_CASE(parts_of_inputs) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(empty_slices_are_refused_as_such) {
+  write("a.jsonl", "{\"text\": \"a1\"}\n{\"text\": \"a2\"}\n{\"text\": \"a3\"}\n");
+  options.inputs = {folder.file("a.jsonl")};
+  for (const std::string text : {"3:3", ":0", "2:1", "99:", "-1:-1", ":1%"}) {
+    options.input_slices = {*parse_input_slice(text)};
+    BOOST_CHECK_EXCEPTION((void)run(), sft::Error, [&](const sft::Error& error) {
+      const std::string expected =
+          "input_slice = " + text + " is empty (input 1 has 3 records, of which it takes none): ";
+      return error.status() == sft::ExitStatus::configuration && std::string(error.what()).starts_with(expected);
+    });
+  }
+}
+
 BOOST_AUTO_TEST_CASE(slices_as_datasets_writes_them) {
   using Range = std::pair<std::int64_t, std::int64_t>;
   BOOST_TEST((parse_input_slice("10%:30%")->range_of(25) == Range{2, 8}));  // 2.5 and 7.5, halves to even

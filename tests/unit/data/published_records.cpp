@@ -64,6 +64,7 @@ const std::string user = R"({"role": "user", "content": "QUESTION"})";
 const std::string assistant = R"({"role": "assistant", "content": "ANSWER"})";
 const std::string chat = "[" + user + ", " + assistant + "]";
 const std::string other_chat = "[" + user + R"(, {"role": "assistant", "content": "WORSE"}])";
+const std::string worse = R"({"role": "assistant", "content": "WORSE"})";
 const std::vector<std::string> both = {"QUESTION", "ANSWER"};
 const std::vector<std::string> system_and_both = {"SYSTEM", "QUESTION", "ANSWER"};
 
@@ -108,6 +109,35 @@ const std::vector<Published> published = {
      R"({"prompt": [)" + user + R"(], "chosen": [)" + assistant +
          R"(], "rejected": [{"role": "assistant", "content": "WORSE"}]})",
      both},
+    {"an answer of messages that was chosen",
+     R"({"prompt": "QUESTION", "chosen": [)" + assistant + R"(], "rejected": [)" + worse + "]}", both},
+    {"an answer of one message that was chosen",
+     R"({"system": "SYSTEM", "question": "QUESTION", "chosen": )" + assistant + R"(, "rejected": )" + worse + "}",
+     system_and_both},
+    {"a prompt of messages that what was chosen repeats",
+     R"({"prompt": [)" + user + R"(], "chosen": )" + chat + R"(, "rejected": )" + other_chat + "}", both},
+    {"LLaMA-Factory's preferences",
+     R"({"conversations": [{"from": "human", "value": "QUESTION"}], "chosen": {"from": "gpt", "value": "ANSWER"},
+         "rejected": {"from": "gpt", "value": "WORSE"}})",
+     {"user\nQUESTION", "assistant\nANSWER"}},
+    {"LLaMA-Factory's KTO",
+     R"({"conversations": [{"from": "human", "value": "QUESTION"}, {"from": "gpt", "value": "ANSWER"}],
+         "kto_tag": false})",
+     both},
+    {"ms-swift's KTO", R"({"messages": )" + chat + R"(, "label": false})", both},
+    {"KTO of Alpaca", R"({"instruction": "QUESTION", "output": "ANSWER", "kto_tag": 0})", both},
+    {"an answer beside its question", R"({"messages": [)" + user + R"(], "response": "ANSWER"})", both},
+    {"an answer beside its question and the question again",
+     R"({"prompt": "WORSE", "messages": [)" + user + R"(], "answer": "ANSWER"})", both},
+    {"a completion of messages", R"({"messages": [)" + user + R"(], "completion": "ANSWER"})", both},
+    {"a completion, its prompt and the prompt again",
+     R"({"messages": [{"role": "user", "content": "WORSE"}], "prompt": "QUESTION", "completion": "ANSWER"})", both},
+    {"an answer to what a tool found",
+     R"({"system": "SYSTEM", "conversations": [{"from": "human", "value": "QUESTION"}, {"from": "gpt", "value": "CALL"},
+         {"from": "observation", "value": "FOUND"}], "output": [{"role": "assistant", "content": "ANSWER"}]})",
+     {"SYSTEM", "QUESTION", "CALL", "FOUND", "ANSWER"}},
+    {"a prompt beside a question and its answer",
+     R"({"prompt": ["WORSE"], "question": "QUESTION", "answer": "ANSWER"})", both},
     {"preferences of texts", R"({"prompt": "QUESTION", "chosen": "ANSWER", "rejected": "WORSE"})", both},
     {"orca_dpo_pairs", R"({"system": "SYSTEM", "question": "QUESTION", "chosen": "ANSWER", "rejected": "WORSE"})",
      system_and_both},
@@ -208,6 +238,36 @@ BOOST_AUTO_TEST_CASE(other_published_records_are_read_as_they_are) {
       check_said(text_of(data_set.record, {}), data_set);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(labels_that_do_not_judge_are_no_reason) {
+  for (const char* label : {R"("label": 0)", R"("label": true)", R"("label": null)", R"("kto_tag": 1)"}) {
+    BOOST_TEST(refusal_of(R"({"text": "T", )" + std::string(label) + "}") == "");
+  }
+  BOOST_TEST(refusal_of(R"({"text": "T", "label": "False"})").find("'label' is false") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(files_of_records_in_one_object_are_taken_apart) {
+  for (const std::string records : {R"({"data": [{"messages": []}]})", R"({"version": "1", "data": [{"title": "t"}]})",
+                                    R"({"data": [{"question": "Q", "answer": "A"}]})"}) {
+    const std::string refusal = refusal_of(records);
+    BOOST_TEST((refusal.find(R"(`jq -c '.["data"][]' FILE` makes JSON lines)") != std::string::npos), refusal);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(systems_that_are_no_text_are_named_as_such) {
+  BOOST_TEST(refusal_of(R"({"system": 5, "messages": )" + chat + "}") ==
+             "'system' of the record is number, not a string");
+}
+
+BOOST_AUTO_TEST_CASE(answers_that_no_option_can_add_are_to_be_written) {
+  const std::string texts = refusal_of(R"({"conversations": ["Q"], "answer": "A"})");
+  BOOST_TEST(texts.ends_with("'answer' holds an answer: write that as the last turn of 'conversations'"), texts);
+  const std::string in_two =
+      refusal_of(R"({"instruction": "Q", "input": "I", "chosen": [)" + assistant + R"(], "rejected": []})");
+  BOOST_TEST(in_two.ends_with("write all of them as 'messages'"), in_two);
+  BOOST_TEST(refusal_of(R"({"messages": [)" + user + R"(], "answer": ""})") == "");
+  BOOST_TEST(refusal_of(R"({"messages": )" + chat + R"(, "answer": "A"})") == "");
 }
 
 BOOST_AUTO_TEST_CASE(trees_of_messages_are_named_as_such) {

@@ -23,6 +23,23 @@ BOOST_AUTO_TEST_CASE(what_is_not_supported_is_named_with_its_line) {
   BOOST_TEST(mentions(refusal("{{ -x }}", {{"x", 18446744073709551615ULL}}), {"line 1", "64 bits"}));
 }
 
+BOOST_AUTO_TEST_CASE(what_has_no_value_may_have_to_be_tested_before_it_is_printed) {
+  const auto refusal_of_missing = [](const std::string& source) -> std::string {
+    try {
+      const Json context = {{"nothing", nullptr}};
+      return sft::jinja::Template(source).render(context, {.limits = {}, .now = {}, .has_values_only = true}).text;
+    } catch (const sft::jinja::TemplateError& error) {
+      return error.what();
+    }
+  };
+  for (const char* source : {"\n{{ q }}", "\n{{ 'a' ~ q }}", "\n{{ q | trim }}", "\n{% set p = q %}{{ p }}"}) {
+    BOOST_TEST(mentions(refusal_of_missing(source), {"line 2", "'q' is undefined"}), source);
+  }
+  BOOST_TEST(mentions(refusal_of_missing("{{ nothing }}"), {"line 1", "null"}));
+  BOOST_TEST(refusal_of_missing("{{ q if q is defined }}{{ q | default('a') }}{{ q if q else 'b' }}") == "ab");
+  BOOST_TEST(refusal_of_missing("{{ nothing if nothing else 'c' }}{% if q %}{{ q }}{% endif %}") == "c");
+}
+
 BOOST_AUTO_TEST_CASE(what_no_published_template_uses_is_refused_by_name) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"{% call f() %}{% endcall %}", "'call'"},
