@@ -144,7 +144,7 @@ says '"num_records": *4,' '^    "sorted/test\.jsonl"$' '"why": *"split train"'
 prepare --input sorted --dataset_train_split dev
 refused 3 'sorted has no split .dev. \(it has train, test\): choose one with --split'
 prepare --input sorted --split 'train[:50%]'
-refused 2 'slices and sums of splits are not known'
+refused 2 'sums of splits are not known'
 prepare --input chats.jsonl --split train
 refused 2 '--split is given, and no --input is a folder'
 prepare --input 'sorted/**/*.jsonl' --input chats.jsonl --input_weight 1 --input_weight 1 --max_length 128

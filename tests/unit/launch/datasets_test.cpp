@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(slices_and_sums_of_splits_are_named) {
       BOOST_ERROR("was not refused");
     } catch (const Error& error) {
       BOOST_TEST((error.status() == ExitStatus::configuration));
-      BOOST_TEST(test::mentions(error.what(), {split, "slices and sums of splits are not known"}));
+      BOOST_TEST(test::mentions(error.what(), {split, "sums of splits are not known"}));
     }
   }
 }
