@@ -79,6 +79,9 @@ int run_before_mpi(const std::function<void()>& work) {
     return status_with_output(static_cast<int>(ExitStatus::done));
   } catch (...) {
     const Error error = current_error();
+    if (num_launched_ranks() > 1) {  // a rank that ends without MPI makes mpirun end the others before they speak
+      return run_program(0, nullptr, [&](Session&) -> int { throw SharedError(error.status(), error.what()); });
+    }
     if (log_rank() == 0) log_error(error.what());
     return static_cast<int>(error.status());
   }
