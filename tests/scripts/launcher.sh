@@ -215,7 +215,7 @@ if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
   echo 'localhost slots=1' >one
   : >empty
   for words in '--hostfile one -np 4' '--hostfile empty -np 2' '--mca pml nosuch -np 2' '--map-by socket:PE=512 -np 2'; do
-    status_of "$sft_run" --launcher "mpirun $words" run.ini --train.max_steps 1 --train.output_dir refused
+    status_of env -u OMPI_MCA_rmaps_base_oversubscribe "$sft_run" --launcher "mpirun $words" run.ini --train.max_steps 1 --train.output_dir refused
     check "mpirun $words is no success" test "$status" != 0 -a "$status" != 75
     check "and has a reason" test -s err
   done
