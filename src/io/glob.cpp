@@ -92,8 +92,7 @@ bool is_hidden(const std::string& name) { return name.starts_with('.') || name.s
 std::vector<std::string> expand_glob_in(const std::string& folder, const std::string& pattern) {
   const bool is_below = !folder.empty() && !fs::path(pattern).is_absolute();
   const std::string whole = is_below ? joined(folder, pattern) : pattern;
-  std::error_code ignored;
-  if (fs::exists(whole, ignored)) return {whole};
+  if (fs::exists(whole)) return {whole};  // throws for a name that no file can have
   std::vector<std::string> paths = expand(is_below ? escaped(joined(folder, "")) + pattern : pattern);
   const std::ptrdiff_t num_asked = num_literal_parts(whole);
   std::erase_if(paths, [&](const std::string& path) { return num_literal_parts(path) != num_asked; });
