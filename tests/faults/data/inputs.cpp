@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(bad_records_are_named_by_file_and_line) {
   BOOST_TEST(mentions(run_on(good + "\n" + "{\"text\": 3}\n"), {input + ":3: bad record", "number"}));
   BOOST_TEST(mentions(run_on(good + good + "{\"text\": \"cut he"), {input + ":3: bad record", "not JSON"}));
   BOOST_TEST(mentions(run_on("[\"text\"]\n"), {input + ":1: bad record", "the record is string"}));
-  BOOST_TEST(mentions(run_on(good + "{\"text\": \"a\", \"x\": 1e999999}\n"), {input + ":2: bad record", "1e999999"}));
+  BOOST_TEST(mentions(run_on(good + "{\"text\": \"a\", \"x\": 1e}\n"), {input + ":2: bad record", "not JSON"}));
   BOOST_TEST(mentions(run_on(good + "{\"text\": \"a\"}" + std::string(1, '\0') + "{\"text\": \"lost\"}\n"),
                       {input + ":2: bad record", "column 14 is a NUL byte"}));
   BOOST_TEST(!std::filesystem::exists(output));

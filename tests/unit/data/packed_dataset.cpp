@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(rows_are_counted_and_hashed_when_asked) {
     sft::io::Hdf5File file = sft::io::Hdf5File::extend(path);
     file.write_int(name, file.read_int(name) + change);
     file.close();
-    BOOST_TEST(mentions(verify(), {path, "damaged"}));  // until it is sealed again
+    BOOST_TEST(mentions(verify(), {path, "was changed after it was written"}));  // until it is sealed again
     sft::io::seal(path);
   };
   with_int("num_target_tokens", -1);
