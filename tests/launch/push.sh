@@ -58,6 +58,7 @@ check 'sends its settings, the model and a card' diff calls - <<'CALLS'
 hf token=secret upload full full/launch.ini launch.ini --commit-message Settings of the run --revision later --private
 hf token=secret upload somebody/full full/model . --commit-message End of training --revision later --private
 config.json
+generation_config.json
 model.safetensors
 tokenizer.json
 tokenizer_config.json
