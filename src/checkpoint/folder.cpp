@@ -129,8 +129,8 @@ std::string new_shard_prefix(std::int64_t step) {
   return fmt::format("{}{:06}-{:08x}{:08x}-", shard_begin, step, random(), random());
 }
 
-std::string shard_file_name(const std::string& prefix, int rank) {
-  return fmt::format("{}{:05}{}", prefix, rank, shard_end);
+std::string shard_file_name(const std::string& name_begin, int rank) {
+  return fmt::format("{}{:05}{}", name_begin, rank, shard_end);
 }
 
 std::string index_path(const std::string& folder) { return (fs::path(folder) / index_name).string(); }

@@ -4,7 +4,7 @@
 namespace sft::config {
 
 std::vector<ForeignRow> foreign_rows_of_prepare() {
-  const char* const leave_out = "leave it out";
+  const char* const omit = "leave it out";
   const char* const files = "sft-prepare reads files of records";
   const char* const fetch =
       "download it with `postprocess/fetch.py dataset NAME --output FILE.jsonl` and give --input FILE.jsonl";
@@ -15,7 +15,7 @@ std::vector<ForeignRow> foreign_rows_of_prepare() {
       {"train_files", nothing, "its name is input", "give --input FILE, once for each"},
       {"strategy", {{"*", "packing_strategy=*"}}, "", ""},
       {"test_split_size", {{"none", ""}, {"*", "eval_split=*"}}, "", ""},
-      {"padding_free", either, "padding is never computed", leave_out},
+      {"padding_free", either, "padding is never computed", omit},
       {"eval_packing", only_none, "each call packs its files in one way",
        "prepare the files for evaluation in a call of their own, with --packing true or false"},
       {"dataset_kwargs", only_none, "records of token ids are taken as they are without it",
@@ -37,10 +37,10 @@ std::vector<ForeignRow> foreign_rows_of_prepare() {
       {"fraction", nothing, "several inputs are mixed by weights", "give --input_weight, once for each --input"},
       {"columns", nothing, "the fields of a record are known by their names",
        "give --dataset_text_field for plain text"},
-      {"num_of_sequences chars_per_token", anything, "rows are always full", leave_out},
+      {"num_of_sequences chars_per_token", anything, "rows are always full", omit},
       {"formatting_func processing_class data_collator", nothing, "records have one of the shapes in --help",
        "write such records, or the text itself with a field text"},
-      {"trust_remote_code", either, "no foreign code is run", leave_out},
+      {"trust_remote_code", either, "no foreign code is run", omit},
       {"output_dir", nothing, "the folder of a run is another than that of its data", "write --output FOLDER"},
       {"tools", nothing, "tools are a field of a record", "write them into the records"},
   };

@@ -97,8 +97,7 @@ std::vector<std::string> expand_glob_in(const std::string& folder, const std::st
   const std::ptrdiff_t num_asked = num_literal_parts(whole);
   std::erase_if(paths, [&](const std::string& path) { return num_literal_parts(path) != num_asked; });
   std::ranges::sort(paths);
-  const auto [first, last] = std::ranges::unique(paths);
-  paths.erase(first, last);
+  paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
   return paths;
 }
 

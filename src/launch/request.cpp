@@ -184,7 +184,8 @@ class Sorter {
 
   /// Numbers or UUIDs, as CUDA_VISIBLE_DEVICES has them.
   void choose_gpus(const PlacedOption& setting) {
-    const std::vector<std::string> ids = words_of(value_of(setting));
+    std::vector<std::string> ids;
+    config::read(value_of(setting), ids);
     if (config::is_none(value_of(setting)) || value_of(setting) == "all") return;
     const bool are_ids = std::ranges::all_of(ids, [](const std::string& id) {
       return id.starts_with("GPU-") || id.starts_with("MIG-") ||
