@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "sft/config/parse.hpp"
+#include "sft/config/valid_config.hpp"
 #include "support/config_error.hpp"
 #include "support/options_of.hpp"
 
