@@ -59,7 +59,7 @@ void rename_fields(Json& record, const std::vector<std::pair<std::string, std::s
 /// Takes the fields of these names out of the record. Those that hold a value are counted as dropped: "tools".
 void drop_fields(Json& record, const std::vector<std::string>& names, RecordCensus& census);
 
-/// The same in the messages of its lists, under the names that these have when they are read:
+/// Drops fields of the messages in its lists, under the names that these have when they are read:
 /// "messages[].reasoning_content".
 void drop_fields_of_messages(Json& record, const std::vector<std::string>& names, RecordCensus& census);
 

@@ -169,7 +169,7 @@ struct Header {
 [[nodiscard]] std::optional<Header> header_of_resume(const config::Config& config,
                                                      const std::vector<std::string>& damaged = {});
 
-/// Whose run goes on from the checkpoint `folder` with the header `saved` into output_dir: the same one, when it is the
+/// The lineage of a run that goes on from the checkpoint `folder` with the header `saved`: the same run, when it is the
 /// checkpoint that this run saved there last, apart from those in `damaged`; else one that branches off. Not
 /// collective.
 [[nodiscard]] Lineage resume_lineage(const std::string& output_dir, const std::string& folder, const Header& saved,

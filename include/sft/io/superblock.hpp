@@ -35,10 +35,10 @@ inline constexpr const char* compared_with_hashes = "what is read of it is compa
 /// Whether an open file ends where its superblock says: as the library leaves it when it closes a file that it wrote.
 [[nodiscard]] bool ends_as_hdf5(int descriptor);
 
-/// What is wrong with a file of sft whose bytes are not those that were written: "PATH is damaged", or where it
+/// Says how the bytes of a file of sft differ from those that were written: "PATH is damaged", or where it
 /// ends_as_hdf5() that another program changed it.
 [[nodiscard]] std::string describe_change(const std::string& path, int descriptor);
-/// The same of a file that is not open.
+/// describe_change() for a file that is not open.
 [[nodiscard]] std::string describe_change(const std::string& path);
 
 /// Whether an open file, whose superblock begins at `address`, has bytes behind the end that the superblock says.
