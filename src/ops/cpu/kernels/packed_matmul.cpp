@@ -134,7 +134,7 @@ void multiply_tile(const Panel& a, const Panel& b, std::int64_t depth, const Tar
   }
   const std::int64_t row_stride = are_copies ? 1 : a.line_stride, a_stride = are_copies ? tile_rows : a.term_stride;
   const std::int64_t b_stride = are_copies ? tile_columns : b.term_stride;
-  Vector sums[tile_rows][panel_vectors] = {};
+  alignas(vector_bytes) Vector sums[tile_rows][panel_vectors] = {};
   for (std::int64_t p = 0; p < depth; ++p) {
     const Vector* right = reinterpret_cast<const Vector*>(b.data + p * b_stride);
     const float* left = a.data + p * a_stride;

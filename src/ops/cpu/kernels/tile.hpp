@@ -7,7 +7,11 @@
 namespace sft::ops::cpu::SFT_ISA {
 
 inline constexpr std::int64_t vector_floats = SFT_VECTOR_BITS / 32;
-using Vector [[gnu::vector_size(SFT_VECTOR_BITS / 8), gnu::aligned(4), gnu::may_alias]] = float;
+inline constexpr std::size_t vector_bytes = SFT_VECTOR_BITS / 8;
+
+/// Aligned as one float. Local arrays of it are alignas(vector_bytes), because clang 14 forgets the smaller alignment of
+/// elements when an array goes through a reference, and reads them with aligned instructions.
+using Vector [[gnu::vector_size(vector_bytes), gnu::aligned(4), gnu::may_alias]] = float;
 
 /// Neighbours in memory, in float32.
 inline Vector vector_at(const float* x) { return *reinterpret_cast<const Vector*>(x); }
@@ -30,7 +34,7 @@ struct Left {
 template <int rows, int vectors, bool accumulate>
 inline void multiply_block(Left a, const float* b, std::int64_t b_stride, float* c, std::int64_t c_stride,
                            std::int64_t depth) {
-  Vector sums[rows][vectors] = {};
+  alignas(vector_bytes) Vector sums[rows][vectors] = {};
   for (std::int64_t p = 0; p < depth; ++p) {
     const Vector* right = reinterpret_cast<const Vector*>(b + p * b_stride);
     const float* left = a.data + p * a.column_stride;

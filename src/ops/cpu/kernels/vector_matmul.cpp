@@ -35,7 +35,7 @@ template <class T, class C>
 void sum_along_lines(const VectorMatmul<T, C>& product, std::int64_t begin, std::int64_t end) {
   for (std::int64_t line = begin; line < end; ++line) {
     const T* row = product.matrix + line * product.line_stride;
-    Vector sums[4] = {};
+    alignas(vector_bytes) Vector sums[4] = {};
     std::int64_t p = 0;
     for (; p + 4 * vector_floats <= product.depth; p += 4 * vector_floats) {
 #pragma GCC unroll 4
