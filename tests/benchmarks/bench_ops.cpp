@@ -414,7 +414,7 @@ void run(const Options& options) {
                           options.length, true);
     }
     if (options.part == "memory" || options.part == "all") model_ops.memory_bound();
-    if (options.part == "memory") model_ops.run(ops::AttentionDelta{});
+    if (options.part == "memory") model_ops.attention_delta();
     if (options.part == "all") model_ops.attention("of 16", 16, false);
     std::printf("sum_s %.6f\n", bench.take_total_s());
   }

@@ -97,7 +97,7 @@ Tensor OpBench::make_filled(DType dtype, std::initializer_list<std::int64_t> sha
 
 std::unique_ptr<ops::AttentionPlan> OpBench::plan(const std::vector<sequence::AttentionSpan>& spans,
                                                   std::int64_t num_tokens) {
-  if (memory_.is_sizing()) return std::make_unique<ops::AttentionPlan>();
+  if (memory_.is_sizing()) return std::make_unique<ops::AttentionPlan>(num_tokens, num_tokens);
   return ops_->plan_attention(spans, num_tokens, num_tokens);
 }
 

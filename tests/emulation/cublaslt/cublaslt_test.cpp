@@ -160,7 +160,7 @@ Outcome run(const Case& c) {
   Matrix a(c.op_a == CUBLAS_OP_N ? c.m : c.k, c.op_a == CUBLAS_OP_N ? c.k : c.m, c.padding, c.ab_type);
   Matrix b(c.op_b == CUBLAS_OP_N ? c.k : c.n, c.op_b == CUBLAS_OP_N ? c.n : c.k, c.padding, c.ab_type);
   Matrix d(c.m, c.n, c.padding, c.cd_type), bias(c.m, 1, 0, c.bias_type);
-  a.fill(input), b.run(ops::Fill{input}), bias.fill(input);
+  a.fill(input), b.fill(input), bias.fill(input);
   if (c.beta != 0.0f) d.fill(input);  // else it holds NaN, which must not be read
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatmulDescCreate(&desc, c.compute_type, CUDA_R_32F);

@@ -44,7 +44,7 @@ BOOST_AUTO_TEST_CASE(products_of_a_model_are_listed_once_each) {
   const auto list = make_product_list(*stream);
   const std::vector<Matmul> products = some_products();
   for (int layer = 0; layer < 3; ++layer) {
-    for (const Matmul& product : products) list->matmul(product);
+    for (const Matmul& product : products) list->run(product);
   }
   BOOST_TEST(listed_products(*list).size() == products.size());
 }
