@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "launch/table_reader.hpp"
 #include "sft/config/values.hpp"
 
 namespace sft::launch {
@@ -19,19 +20,13 @@ constexpr const char* needless_plugins =
     "LigerPlugin CutCrossEntropyPlugin KernelsPlugin ExpertParallelPlugin SwanLabPlugin";
 
 /// Reads the names of one file.
-class AxolotlReader {
+class AxolotlReader final : private TableReader {
  public:
   AxolotlReader(const YAML::Node& map, const std::string& path, ForeignFile& file)
-      : map_(map), path_(path), file_(file) {}
+      : TableReader(axolotl_table(), map, path, file) {}
 
   void read() {
-    for (const Entry& entry : entries_of(map_, path_)) {
-      if (entry.name == "datasets" || entry.name == "test_datasets" || entry.name == "eot_tokens") continue;
-      if (add_precision(entry) || add_adapters(entry) || add_schedule(entry) || add_tokens(entry) || add_rest(entry)) {
-        continue;
-      }
-      if (!add_by_table(axolotl_table(), entry, file_)) refuse_unknown(axolotl_table(), entry, file_);
-    }
+    read_entries();
     add_axolotl_data(map_, path_, file_);
     add_reports();
     add_defaults();
@@ -39,34 +34,13 @@ class AxolotlReader {
   }
 
  private:
-  [[nodiscard]] std::string value_of(const char* name) const {
-    const YAML::Node node = map_[name];
-    return node ? text_of(node) : "none";
+  bool add_special(const Entry& entry) override {
+    if (entry.name == "datasets" || entry.name == "test_datasets" || entry.name == "eot_tokens") return true;
+    return add_precision(entry) || add_adapters(entry) || add_schedule(entry) || add_tokens(entry) || add_rest(entry);
   }
-  [[nodiscard]] bool is_on(const char* name) const {
-    const std::string value = value_of(name);
-    return !config::is_none(value) && config::truth_of(value) != false;
-  }
-  [[nodiscard]] double number_of(const char* name, double otherwise) const {
-    double number = otherwise;
-    try {
-      if (is_on(name)) config::read(value_of(name), number);
-    } catch (const std::invalid_argument&) {  // is refused under its own name
-    }
-    return number;
-  }
+
   [[nodiscard]] bool evaluates() const {
     return number_of("val_set_size", 0.0) > 0.0 || (map_["test_datasets"] && map_["test_datasets"].size() > 0);
-  }
-  void add_as(const Entry& entry, const char* name, const std::string& value) { add(file_, name, value, entry.place); }
-  /// Adds the setting where the entry is on; true.
-  bool add_where_on(const Entry& entry, const char* name, const std::string& value) {
-    if (!is_off(entry)) add_as(entry, name, value);
-    return true;
-  }
-  bool refuse_unless(bool is_taken, const Entry& entry, const char* why, const char* what_to_do) {
-    if (!is_taken) refuse(entry, why, what_to_do, file_);
-    return true;
   }
   /// Refuses it where the model has experts.
   void refuse_experts(const Entry& entry, const char* why) {
@@ -74,11 +48,6 @@ class AxolotlReader {
     refuse(entry, why, "leave it out", refused);
     file_.refused_experts.push_back(refused.refused.front());
   }
-  bool note(const Entry& entry, const char* what) {
-    if (!is_off(entry)) file_.notes.push_back(fmt::format("{} {}: {}", entry.name, entry.place, what));
-    return true;
-  }
-
   bool add_precision(const Entry& entry) {
     if (entry.name == "bf16") {
       if (entry.value == "full") return add_where_on(entry, "train.precision", "pure_bf16");
@@ -314,30 +283,24 @@ class AxolotlReader {
   }
 
   void add_defaults() {
-    const auto set = [&](const char* name, const char* value) {
-      add_default(axolotl_table().program, name, value, file_);
-    };
     const auto is_given = [&](const char* name) {
       return std::ranges::any_of(file_.settings, [&](const auto& setting) { return setting.option.name == name; });
     };
-    set("max_length", "512");
-    set("per_device_train_batch_size", "1");
-    set("num_train_epochs", "1");
-    set("lr_scheduler_type", "cosine");
-    if (is_on("adapter")) set("lora_dropout", "0");
-    if (is_on("adapter") && is_on("load_in_4bit")) set("bnb_4bit_use_double_quant", "true");
-    if (!is_given("warmup_steps") && value_of("lr_scheduler") != "constant") set("warmup_ratio", "0.03");
+    set_default("max_length", "512");
+    set_default("per_device_train_batch_size", "1");
+    set_default("num_train_epochs", "1");
+    set_default("lr_scheduler_type", "cosine");
+    if (is_on("adapter")) set_default("lora_dropout", "0");
+    if (is_on("adapter") && is_on("load_in_4bit")) set_default("bnb_4bit_use_double_quant", "true");
+    if (!is_given("warmup_steps") && value_of("lr_scheduler") != "constant") set_default("warmup_ratio", "0.03");
     if (is_given("activation_offloading")) {  // on cores, whose memory is that of the activations
-      add_default(axolotl_table().program, "offload_folder", fmt::format("{}/offload", value_of("output_dir")), file_);
+      set_default("offload_folder", fmt::format("{}/offload", value_of("output_dir")));
     }
-    if (is_on("early_stopping_patience") && evaluates()) set("metric_for_best_model", "loss");
-    if (!is_given("save_steps")) set("save_strategy", "epoch");
-    if (evaluates() && !is_given("eval_steps") && !is_given("evaluation_strategy")) set("eval_strategy", "epoch");
+    if (is_on("early_stopping_patience") && evaluates()) set_default("metric_for_best_model", "loss");
+    if (!is_given("save_steps")) set_default("save_strategy", "epoch");
+    const bool says_when = is_given("eval_steps") || is_given("evaluation_strategy");
+    if (evaluates() && !says_when) set_default("eval_strategy", "epoch");
   }
-
-  const YAML::Node& map_;
-  const std::string& path_;
-  ForeignFile& file_;
 };
 
 }  // namespace
