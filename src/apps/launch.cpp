@@ -88,8 +88,6 @@ launch::Request read_request(apps::LaunchOptions options) {
   const auto take_file = [&](const launch::ForeignFile& file) {
     for (const std::string& note : file.notes) log_warning(note);
     request.refused.insert(request.refused.end(), file.refused.begin(), file.refused.end());
-    request.refused_experts.insert(request.refused_experts.end(), file.refused_experts.begin(),
-                                   file.refused_experts.end());
     if (!launch::names_data(options.settings)) {
       request.refused.insert(request.refused.end(), file.refused_data.begin(), file.refused_data.end());
     }
@@ -406,9 +404,6 @@ Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
   // 3. Sizes, and whether all of it can run, before hours go into its rows
   std::vector<std::string> warnings;  // the run prints them
   config::Config whole = apps::parse_with_model(ini_text_of(config, given), {}, plan.ini_path, warnings);
-  if (whole.model.num_experts > 0 && !request.refused_experts.empty()) {
-    static_cast<void>(config::parse_sources(request.training, request.refused_experts));
-  }
   choose_sizes(request, site, options.machine, whole, config, plan);
   plan.ini_text = ini_text_of(config, given);
   if (!shares.is_empty()) plan.ini_text += "\n# shares of all steps\n" + config::to_ini(shares);

@@ -93,9 +93,7 @@ std::string ini_of_foreign_file(const apps::SftOptions& command, int num_ranks, 
   std::vector<std::vector<config::PlacedOption>> sources{launch::settings_of_run(file.settings, num_ranks), overrides};
   shares = config::take_step_shares(sources);
   std::vector<std::string> refused = file.refused;
-  for (const auto* more : {&file.refused_data, &file.refused_experts}) {
-    refused.insert(refused.end(), more->begin(), more->end());
-  }
+  refused.insert(refused.end(), file.refused_data.begin(), file.refused_data.end());
   const config::Config config = config::parse_sources(sources, refused);
   std::string text;
   for (const config::Difference& key : config::differences(config::Config(), config)) {

@@ -42,12 +42,6 @@ class AxolotlReader final : private TableReader {
   [[nodiscard]] bool evaluates() const {
     return number_of("val_set_size", 0.0) > 0.0 || (map_["test_datasets"] && map_["test_datasets"].size() > 0);
   }
-  /// Refuses it where the model has experts.
-  void refuse_experts(const Entry& entry, const char* why) {
-    ForeignFile refused;
-    refuse(entry, why, "leave it out", refused);
-    file_.refused_experts.push_back(refused.refused.front());
-  }
   bool add_precision(const Entry& entry) {
     if (entry.name == "bf16") {
       if (entry.value == "full") return add_where_on(entry, "train.precision", "pure_bf16");
@@ -64,10 +58,6 @@ class AxolotlReader final : private TableReader {
       const bool offloads = entry.value == "offload" || entry.value == "offload_disk" || entry.value == "unsloth";
       add_as(entry, "gradient_checkpointing", offloads ? "true" : entry.value);
       if (offloads) add_as(entry, "activation_offloading", "true");
-      return true;
-    }
-    if (entry.name == "quantize_moe_experts") {
-      if (!is_off(entry)) refuse_experts(entry, "frozen matrices of linear layers are kept in 4 bits, experts are not");
       return true;
     }
     if (entry.name == "activation_offloading") return add_where_on(entry, "activation_offloading", "true");
@@ -95,10 +85,12 @@ class AxolotlReader final : private TableReader {
     if (entry.name == "lora_target_linear") return add_where_on(entry, "lora_target_modules", "all-linear");
     if (entry.name == "lora_target_modules" || entry.name == "lora_target_parameters") {
       const bool is_covered = entry.name == "lora_target_modules" && is_on("lora_target_linear");
-      if (entry.name == "lora_target_modules" && entry.value.find("shared_expert") != std::string::npos) {
-        refuse_experts(entry, "layers are named for a whole block, not for its shared expert alone");
-      }
-      return is_covered || add_where_on(entry, entry.name.c_str(), modules_of(entry.value));
+      if (is_covered || is_off(entry)) return true;
+      const NamedModules modules = modules_of(entry.value);
+      add_as(entry, entry.name.c_str(), modules.names);
+      if (modules.passed_over.empty()) return true;
+      return note(entry,
+                  fmt::format("no layer here is called {}: PEFT passes over such names, too", modules.passed_over));
     }
     if (entry.name == "bnb_config_kwargs" && entry.node.IsMap()) {
       for (Entry& item : entries_of(entry.node, path_)) {

@@ -16,9 +16,15 @@ inline constexpr const char* no_other_adapters = "adapters are those of LoRA on 
 inline constexpr const char* only_next_token = "sft trains on the next token of records, and on nothing else";
 inline constexpr const char* all_or_adapters = "all weights are trained, or adapters and whole modules beside them";
 
-/// Linear layers of a block for the list of their names, or for a regular expression of their paths, as PEFT takes
-/// both.
-[[nodiscard]] std::string modules_of(const std::string& value);
+/// Linear layers of a block.
+struct NamedModules {
+  std::string names;        ///< separated by blanks
+  std::string passed_over;  ///< those that only other models have, separated by commas
+};
+
+/// The layers that a list of their names means, or a regular expression of their paths, as PEFT takes both. PEFT passes
+/// over names that a model has not where it has others of them.
+[[nodiscard]] NamedModules modules_of(const std::string& value);
 
 /// Whether the expressions, matched from the start of names, leave no part of a language model frozen.
 [[nodiscard]] bool is_whole_model(const YAML::Node& expressions);

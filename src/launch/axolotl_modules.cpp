@@ -19,22 +19,28 @@ constexpr const char* places_of_blocks[] = {"model.layers.0.", "model.language_m
 constexpr const char* modules_of_blocks[] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
                                              "self_attn.o_proj", "mlp.gate_proj",    "mlp.up_proj",
                                              "mlp.down_proj"};
-/// Linear layers of recurrent blocks, which no model here has; PEFT passes over names that a model has not.
-constexpr const char* modules_of_recurrences = "in_proj out_proj x_proj dt_proj conv1d in_proj_qkv in_proj_z";
+/// Linear layers of blocks that no model here has: recurrent ones, latent attention, and the shared expert of Qwen.
+constexpr const char* modules_of_others =
+    "in_proj out_proj x_proj dt_proj conv1d in_proj_* linear_attn.* q_a_proj q_b_proj kv_a_proj_with_mqa kv_b_proj "
+    "dense "
+    "shared_expert_gate shared_expert.*";
 
 }  // namespace
 
-std::string modules_of(const std::string& value) {
-  std::vector<std::string> found;
+NamedModules modules_of(const std::string& value) {
+  std::vector<std::string> found, others;
   if (value.find_first_of("[(*\\") == std::string::npos) {
     std::istringstream words(value);
     for (std::string word; words >> word;) {
       const bool has_place = word.starts_with("self_attn.") || word.starts_with("mlp.");
-      const bool is_of_none = has_name(modules_of_recurrences, word) || word.starts_with("linear_attn.") ||
-                              word.starts_with("shared_expert");
-      if (!is_of_none) found.push_back(has_place ? word.substr(word.find('.') + 1) : word);
+      if (has_name(modules_of_others, word)) {
+        others.push_back(word);
+      } else {
+        found.push_back(has_place ? word.substr(word.find('.') + 1) : word);
+      }
     }
-    return found.empty() ? value : fmt::format("{}", fmt::join(found, " "));
+    if (found.empty()) return {value, ""};
+    return {fmt::format("{}", fmt::join(found, " ")), fmt::format("{}", fmt::join(others, ", "))};
   }
   try {
     const std::regex expression(value);
@@ -44,9 +50,9 @@ std::string modules_of(const std::string& value) {
       if (is_meant) found.push_back(module.substr(module.find('.') + 1));
     }
   } catch (const std::regex_error&) {
-    return value;
+    return {value, ""};
   }
-  return found.empty() ? value : fmt::format("{}", fmt::join(found, " "));
+  return {found.empty() ? value : fmt::format("{}", fmt::join(found, " ")), ""};
 }
 
 bool is_whole_model(const YAML::Node& expressions) {

@@ -32,7 +32,8 @@ constexpr const char* axolotl_same =
     "adam_beta2 adam_epsilon lora_r lora_alpha lora_dropout loraplus_lr_ratio output_dir logging_steps save_steps "
     "save_total_limit save_only_model eval_steps save_strategy eval_strategy evaluation_strategy seed fp16 "
     "load_in_8bit "
-    "load_in_4bit gradient_checkpointing_kwargs dp_shard_size dp_replicate_size neftune_noise_alpha "
+    "load_in_4bit quantize_moe_experts gradient_checkpointing_kwargs dp_shard_size dp_replicate_size "
+    "neftune_noise_alpha "
     "resume_from_checkpoint group_by_length lr_scheduler_kwargs torch_compile trust_remote_code fsdp_version "
     "label_smoothing_factor lora_modules_to_save save_safetensors include_tokens_per_second attn_implementation "
     "hub_strategy hub_revision loss_watchdog_threshold loss_watchdog_patience early_stopping_patience "
@@ -52,7 +53,8 @@ constexpr const char* axolotl_harmless =
     "lora_on_cpu heads_k_stride ring_attn_func tf32 save_first_step shuffle_merged_datasets "
     "shuffle_before_merging_datasets remove_unused_columns tokenizer_use_fast tokenizer_legacy use_kernels "
     "use_scattermoe use_sonicmoe experts_implementation fused_attn_kernel use_dsv4_kernels use_glm_dsa_kernels "
-    "gemma4_hybrid_attn_impl llama4_linearized_experts experimental_skip_move_to_device torchdistx_path "
+    "gemma4_hybrid_attn_impl ple_cpu_offload llama4_linearized_experts experimental_skip_move_to_device "
+    "torchdistx_path "
     "expert_parallel_* dsv4_fp4_grouped_mode base_model_ignore_patterns use_ray accelerator_config "
     "fp8_enable_fsdp_float8_all_gather test_value gptq_groupsize gptq_model_v1 skip_memory_metrics "
     "gc_steps unsloth_* pretrain_multipack_attn logging_first_step eta_min";
@@ -66,8 +68,7 @@ constexpr Impossible axolotl_impossible[] = {
     {"skip_prepare_dataset image_* freeze_mm_modules", "pictures cannot be trained on",
      "leave it out, with records of text alone"},
     {"qat quantization nvfp4_merge_aware use_onebitllms llmcompressor",
-     "frozen matrices of linear layers are quantized (nf4), experts are not, and nothing else is in training",
-     "leave it out"},
+     "frozen matrices are quantized (nf4), and nothing else is in training", "leave it out"},
     {"gptq gptq_* peft loftq", no_other_adapters, "write adapter: qlora with load_in_4bit: true, or adapter: lora"},
     {"lisa_* relora relora_* jagged_* spectrum_*", all_or_adapters,
      "leave it out, or write adapter: lora with lora_modules_to_save"},
@@ -84,7 +85,7 @@ constexpr Impossible axolotl_impossible[] = {
     {"use_otel_metrics use_comet", "metrics go to TensorBoard, Prometheus and the services of report_to",
      "leave it out, or write use_tensorboard: true"},
     {"do_bench_eval", "evaluation is the loss on held-back rows", "leave it out"},
-    {"ple_cpu_offload reinit_weights s2_attention", "nothing here does what Axolotl does with it", "leave it out"},
+    {"reinit_weights s2_attention", "nothing here does what Axolotl does with it", "leave it out"},
 };
 
 constexpr KeyTable table_of_axolotl{"Axolotl", axolotl_renamed, axolotl_same, axolotl_harmless, axolotl_impossible};

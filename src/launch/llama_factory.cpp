@@ -4,6 +4,7 @@
 #include "launch/llama_factory.hpp"
 
 #include <fmt/format.h>
+#include <filesystem>
 #include <stdexcept>
 
 #include "launch/table_reader.hpp"
@@ -62,7 +63,6 @@ constexpr Impossible factory_impossible[] = {
     {"mix_strategy interleave_probs", "data sets follow one another",
      "write mix_strategy: concat; sft-prepare --input_weight mixes them"},
     {"streaming", "records pass through memory one by one anyway", "leave it out"},
-    {"tokenized_path", "rows are kept in the cache of sft-launch", "leave it out, or give --prepared_dir FOLDER"},
     {"default_system tool_format enable_thinking preserve_thinking",
      "conversations are written by the chat template of the model's folder",
      "give such a template with --chat_template_path FILE"},
@@ -179,6 +179,14 @@ class FactoryReader final : private TableReader {
       return true;
     }
     if (entry.name == "mix_strategy" && entry.value == "concat") return true;
+    if (entry.name == "tokenized_path") {
+      std::error_code ignored;
+      const bool holds_theirs =
+          std::filesystem::exists(std::filesystem::path(entry.value) / "dataset_dict.json", ignored);
+      if (!holds_theirs) return add_where_on(entry, "prepared_dir", entry.value);
+      return refuse_unless(false, entry, "it holds tokens of llamafactory-cli, and sft-prepare makes its own",
+                           "name another folder, or leave it out");
+    }
     return entry.name == "dataset_dir" || entry.name == "train_on_prompt";
   }
 

@@ -49,7 +49,6 @@ struct Request {
   std::vector<config::PlacedOption> passed;                      ///< options that change no rows
   std::vector<std::string> notes;                                ///< what becomes of settings that are not obeyed
   std::vector<std::string> refused;                              ///< finished messages
-  std::vector<std::string> refused_experts;                      ///< the same, of models with experts alone
 
   /// Whether any source gives the key, by this name, with its section or without.
   [[nodiscard]] bool gives(const std::string& key) const;

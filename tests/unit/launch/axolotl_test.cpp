@@ -148,11 +148,23 @@ BOOST_AUTO_TEST_CASE(all_refusals_of_axolotl_at_once) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(experts_in_4_bits_are_refused_of_models_with_experts) {
-  const launch::ForeignFile file = read_text("base_model: m\nquantize_moe_experts: true\n");
+BOOST_AUTO_TEST_CASE(experts_in_4_bits) {
+  const launch::ForeignFile file =
+      read_text("base_model: m\nadapter: qlora\nload_in_4bit: true\nquantize_moe_experts: true\n");
   BOOST_TEST(file.refused.empty());
-  BOOST_TEST_REQUIRE(file.refused_experts.size() == 1U);
-  check_says(file.refused_experts.front(), "quantize_moe_experts: true");
+  BOOST_TEST(config_of(file).lora.quantize_moe_experts);
+}
+
+BOOST_AUTO_TEST_CASE(layers_that_only_other_models_have) {
+  const std::string begin = "base_model: m\nadapter: lora\nlora_target_modules: ";
+  const launch::ForeignFile file =
+      read_text(begin + "[q_proj, kv_b_proj, linear_attn.in_proj_a, shared_expert.up_proj, v_proj]");
+  const std::vector<std::string> kept{"q_proj", "v_proj"};
+  BOOST_TEST(config_of(file).lora.lora_target_modules == kept);
+  BOOST_TEST_REQUIRE(file.notes.size() == 1U);
+  check_says(file.notes.front(), "no layer here is called kv_b_proj, linear_attn.in_proj_a, shared_expert.up_proj");
+  const std::vector<std::string> left{"kv_b_proj"};  // for sft to refuse
+  BOOST_TEST(config_of(read_text(begin + "[kv_b_proj]")).lora.lora_target_modules == left);
 }
 
 BOOST_AUTO_TEST_CASE(data_sets_that_differ) {
