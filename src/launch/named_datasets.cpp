@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "launch/dataset_card.hpp"
+#include "launch/request_parts.hpp"
 #include "launch/yaml.hpp"
 #include "sft/config/values.hpp"
 
@@ -16,8 +17,6 @@ namespace sft::launch {
 namespace {
 
 using config::PlacedOption;
-
-std::string given_text(const PlacedOption& setting) { return setting.option.value.value_or("true"); }
 
 std::vector<std::string> words_of(const std::string& text) {
   std::vector<std::string> words;
@@ -86,7 +85,7 @@ Dataset dataset_of(const nlohmann::ordered_json& entry, const PlacedOption& sett
 
 std::vector<Dataset> datasets_of(const PlacedOption& setting, std::vector<std::string>& refused) {
   std::vector<Dataset> datasets;
-  const auto list = nlohmann::ordered_json::parse(given_text(setting), nullptr, false);
+  const auto list = nlohmann::ordered_json::parse(value_of(setting), nullptr, false);
   const bool is_list =
       list.is_array() && std::ranges::all_of(list, [](const auto& entry) { return entry.is_object(); });
   if (!is_list) {
@@ -99,7 +98,7 @@ std::vector<Dataset> datasets_of(const PlacedOption& setting, std::vector<std::s
 }
 
 void read_data_files(const PlacedOption& setting, std::vector<FilesOfSplit>& files, std::vector<std::string>& refused) {
-  if (const auto read = data_files_of(given_text(setting))) {
+  if (const auto read = data_files_of(value_of(setting))) {
     files = *read;
   } else {
     refused.push_back(refusal_of_files(setting.option.name, setting.place));

@@ -3,14 +3,12 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <cctype>
-#include <functional>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 
 #include "launch/named_datasets.hpp"
+#include "launch/request_parts.hpp"
 #include "launch/yaml.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
@@ -21,28 +19,7 @@ namespace {
 
 using config::PlacedOption;
 
-std::string value_of(const PlacedOption& setting) { return setting.option.value.value_or("true"); }
-
 bool are_packed_files(const std::string& value) { return value.find(".h5") != std::string::npos; }
-
-/// The key of a size that a planner may choose, of which this is a name; empty: it is none.
-std::string size_named(const std::string& name) {
-  static const std::map<std::string, std::string> others{{"cp_size", "sp_size"},
-                                                         {"cp_comm_strategy", "sp_method"},
-                                                         {"gradient_checkpointing", "activation_checkpointing"},
-                                                         {"activation_offloading", "activation_offload"},
-                                                         {"micro_batch_size", "per_device_train_batch_size"}};
-  std::string key = name.substr(name.find('.') + 1);
-  for (const char* prefix : {"parallelism_config_", "fsdp_"}) {
-    if (key.starts_with(prefix)) key.erase(0, std::string(prefix).size());
-  }
-  if (const auto found = others.find(key); found != others.end()) return found->second;
-  const std::vector<std::string>& known = sizes_of_plans();
-  return std::ranges::find(known, key) != known.end() ? key : "";
-}
-
-/// Those that sft itself resolves.
-bool is_resolved_by_sft(const std::string& size) { return size == "dp_shard_size" || size == "sp_method"; }
 
 /// Names that say how processes find each other, which is the work of MPI.
 bool is_needless(const std::string& name) {
@@ -79,7 +56,7 @@ class Sorter {
     if (has("dataset_name") || has("data_files") || has("datasets")) request_.train.clear();
     refuse_two_ways_to_data();
     for (const PlacedOption& setting : source_) {
-      if (!is_launch(setting) && !is_hub(setting) && !is_data(setting) && !is_shared(setting) &&
+      if (!is_launch(setting) && !take_hub(request_, setting) && !is_data(setting) && !is_shared(setting) &&
           !is_preparation(setting))
         train(setting);
     }
@@ -123,9 +100,7 @@ class Sorter {
   }
 
   void refuse(const PlacedOption& setting, const char* why, const std::string& what_to_do) {
-    request_.refused.push_back(refusal(
-        fmt::format("sft-launch does not take `{} = {}` {}", setting.option.name, value_of(setting), setting.place),
-        why, what_to_do));
+    refuse_setting(request_, setting, why, what_to_do);
   }
 
   void read_count(const PlacedOption& setting, std::optional<int>& count) {
@@ -169,7 +144,7 @@ class Sorter {
     } else if (name == "env") {
       add_environment(setting);
     } else if (name == "zero3_save_16bit_model") {
-      read_truth(setting, [&](bool is_of_16_bits) {
+      read_truth(request_, setting, [&](bool is_of_16_bits) {
         if (is_of_16_bits) request_.notes.push_back(note_on_16_bits(setting.place));
       });
     } else if (name == "gpu_ids") {
@@ -193,51 +168,6 @@ class Sorter {
     });
     if (!are_ids) return refuse(setting, "it names GPUs by their numbers", "write e.g. 0,1, or all");
     request_.environment.emplace_back("CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(ids, ",")));
-  }
-
-  void read_truth(const PlacedOption& setting, const std::function<void(bool)>& take) {
-    const std::optional<bool> truth = config::truth_of(value_of(setting));
-    if (truth) return take(*truth);
-    if (!config::is_none(value_of(setting))) refuse(setting, "it is true or false", "correct it, or leave it out");
-  }
-
-  /// What is sent to the hub when the run is over.
-  bool is_hub(const PlacedOption& setting) {
-    const std::string& name = setting.option.name;
-    const std::string value = config::is_none(value_of(setting)) ? "" : value_of(setting);
-    HubUpload& hub = request_.hub;
-    if (name == "push_to_hub") {
-      read_truth(setting, [&](bool is_wanted) { hub.is_wanted = is_wanted; });
-    } else if (name == "hub_private_repo") {
-      read_truth(setting, [&](bool is_private) { hub.has_private_repo = is_private; });
-    } else if (name == "hub_model_id" || name == "push_to_hub_model_id") {
-      if (!value.empty() && !is_repository(value)) {
-        refuse(setting, "a repository of the hub is OWNER/NAME, of letters, digits, `-`, `_` and `.`", "correct it");
-      }
-      hub.model_id = value;
-    } else if (name == "hub_strategy") {
-      static const std::set<std::string> strategies{"", "end", "every_save", "checkpoint", "all_checkpoints"};
-      if (!strategies.contains(value)) {
-        refuse(setting, "it is end, every_save, checkpoint or all_checkpoints", "correct it, or leave it out");
-      }
-      if (!value.empty()) hub.strategy = value;
-    } else if (name == "hub_revision") {
-      hub.revision = value;
-    } else if (name == "hub_token" || name == "push_to_hub_token") {
-      hub.token = value;
-    } else {
-      return name == "hub_always_push";
-    }
-    return true;
-  }
-
-  /// Whether the text is [OWNER/]NAME.
-  static bool is_repository(const std::string& text) {
-    const auto is_of_name = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; };
-    const auto slash = static_cast<std::size_t>(std::ranges::find(text, '/') - text.begin());
-    const std::string owner = text.substr(0, slash), name = slash < text.size() ? text.substr(slash + 1) : "";
-    const bool has_name = slash == text.size() || (!owner.empty() && !name.empty());
-    return has_name && std::ranges::all_of(owner, is_of_name) && std::ranges::all_of(name, is_of_name);
   }
 
   /// TRL's `env`: a map of variables, as JSON.
@@ -349,7 +279,7 @@ class Sorter {
       return true;
     }
     if (name == "eval_packing") {
-      read_truth(setting, [&](bool is_packed) { request_.eval_packing = is_packed; });
+      read_truth(request_, setting, [&](bool is_packed) { request_.eval_packing = is_packed; });
       return true;
     }
     if (name == "dataset_kwargs") {
@@ -382,7 +312,7 @@ class Sorter {
       const std::string name = entry.first.as<std::string>(), text = text_of(entry.second);
       const PlacedOption inner{{fmt::format("dataset_kwargs.{}", name), text}, setting.place};
       if (name == "skip_prepare_dataset") {
-        read_truth(inner, [&](bool skips) { skips_preparation_ = skips; });
+        read_truth(request_, inner, [&](bool skips) { skips_preparation_ = skips; });
       } else if (text != "none") {
         refuse(inner, "of dataset_kwargs TRL has skip_prepare_dataset", "leave it out");
       }
@@ -416,73 +346,6 @@ class Sorter {
 void take(Request& request, const std::vector<PlacedOption>& source,
           const std::vector<std::string>& options_of_prepare) {
   Sorter(request, source, options_of_prepare).sort();
-}
-
-bool Request::gives(const std::string& key) const {
-  return std::ranges::any_of(training, [&](const std::vector<PlacedOption>& source) {
-    return std::ranges::any_of(source, [&](const PlacedOption& setting) {
-      const std::string name = setting.option.name.substr(setting.option.name.find('.') + 1);
-      return (name == key || size_named(name) == key) && value_of(setting) != "auto" &&
-             !config::is_null(value_of(setting));
-    });
-  });
-}
-
-std::optional<PlacedOption> hybrid_strategy(const Request& request) {
-  for (const std::vector<PlacedOption>& source : request.training) {
-    for (const PlacedOption& setting : source) {
-      const std::string& name = setting.option.name;
-      const bool is_strategy = name.ends_with("sharding_strategy");
-      if (!is_strategy && name != "fsdp" && name != "fsdp_reshard_after_forward") continue;
-      std::string value = value_of(setting);
-      std::ranges::transform(value, value.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-      const bool is_number = is_strategy && (value == "4" || value == "5");
-      if (is_number || value.find("hybrid_shard") != std::string::npos) return setting;
-    }
-  }
-  return std::nullopt;
-}
-
-const std::vector<std::string>& sizes_of_plans() {
-  static const std::vector<std::string> names{"dp_replicate_size",
-                                              "dp_shard_size",
-                                              "ep_size",
-                                              "sp_size",
-                                              "tp_size",
-                                              "zero_stage",
-                                              "sp_method",
-                                              "activation_checkpointing",
-                                              "activation_offload",
-                                              "offload_optimizer",
-                                              "offload_parameters",
-                                              "per_device_train_batch_size",
-                                              "gradient_accumulation_steps"};
-  return names;
-}
-
-std::set<std::string> free_sizes(const Request& request) {
-  std::set<std::string> free = request.automatic;
-  if (std::ranges::all_of(free, is_resolved_by_sft)) return {};
-  const auto open = [&](const std::string& size) {
-    if (!request.gives(size)) free.insert(size);
-  };
-  const std::set<std::string> axes{"dp_replicate_size", "dp_shard_size", "ep_size", "sp_size", "tp_size"};
-  const bool has_free_axis = std::ranges::any_of(free, [&](const std::string& size) { return axes.contains(size); });
-  open("dp_shard_size");  // all ranks that are left
-  if (free.contains("sp_size")) open("sp_method");
-  // Rows of a step stay: other data ranks, or other micro-batches, need another number of them.
-  if (has_free_axis || free.contains("per_device_train_batch_size")) open("gradient_accumulation_steps");
-  if (free.contains("gradient_accumulation_steps")) return free;
-  if (has_free_axis) open("per_device_train_batch_size");
-  return free;
-}
-
-std::int64_t rows_of_step(const Request& request, const config::Config& config, int num_ranks) {
-  if (request.train_batch_size) return *request.train_batch_size;
-  const auto given = [&](const char* key, int size) { return std::int64_t{request.gives(key) ? size : 1}; };
-  const std::int64_t of_a_row = given("sp_size", config.parallel.sp_size) * given("tp_size", config.parallel.tp_size);
-  return config.train.per_device_train_batch_size * config.train.gradient_accumulation_steps *
-         std::max<std::int64_t>(1, num_ranks / of_a_row);
 }
 
 bool names_data(const std::vector<PlacedOption>& settings) {
