@@ -18,7 +18,8 @@ cat >model.ini <<INI
 [model]
 hidden_size = 64
 num_hidden_layers = 2
-num_attention_heads = 4
+num_attention_heads = 8
+head_dim = 32
 num_key_value_heads = 2
 intermediate_size = 64
 num_experts = 4
@@ -38,7 +39,7 @@ base_run >>model.ini
 succeeds 'a model with experts' run 1 model.ini
 
 # A folder whose experts are the numbers that codes of nf4 stand for
-python3 - base/model rounded <<'PYTHON'
+/usr/bin/python3 - base/model rounded <<'PYTHON'
 import json, shutil, struct, sys
 import numpy as np
 
@@ -104,6 +105,6 @@ print(json.load(sys.stdin)["memory_per_rank"]["parameters"]["most_bytes"])'; }
 check 'experts take less memory' test "$(bytes "${kept[@]}")" -lt "$(bytes --lora.load_in_4bit true)"
 refuses 2 'lora.quantize_moe_experts. has nothing to do' "$sft" lora.ini --lora.quantize_moe_experts true
 refuses 2 'does not fit moe_intermediate_size = 128 .rows of 32 numbers on each rank of tp' "$mpiexec" -np 4 "$sft" lora.ini \
-  "${kept[@]}" --parallel.tp_size 4 --model.num_key_value_heads 2
+  "${kept[@]}" --parallel.tp_size 4
 
 finish_checks
