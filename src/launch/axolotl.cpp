@@ -94,7 +94,7 @@ class AxolotlReader final : private TableReader {
     }
     if (entry.name == "bnb_config_kwargs" && entry.node.IsMap()) {
       for (Entry& item : entries_of(entry.node, path_)) {
-        const bool is_taken = has_name("bnb_4bit_use_double_quant bnb_4bit_quant_type", item.name);
+        const bool is_taken = has_name("bnb_4bit_* llm_int8_skip_modules", item.name);
         if (is_taken) add(file_, item.name, item.value, item.place);
         refuse_unless(is_taken || is_off(item), item, "matrices in 4 bits have a code and scales", "leave it out");
       }
@@ -193,8 +193,10 @@ class AxolotlReader final : private TableReader {
       const bool is_own = is_off(entry) || entry.value.starts_with("tokenizer_default");
       if (entry.value == "jinja" && jinja && text_of(jinja).find('{') == std::string::npos) {
         add_as(entry, "chat_template_path", text_of(jinja));
+      } else if (entry.value == "jinja" && jinja) {
+        add_as(entry, "chat_template", text_of(jinja));
       } else if (entry.value == "jinja") {
-        refuse(entry, "a template is a file", "write it into one, and name it under chat_template_jinja", file_);
+        refuse(entry, "no template is there", "write it, or a file of it, under chat_template_jinja", file_);
       } else if (!is_own) {
         file_.notes.push_back(note_on_template(entry));
       }

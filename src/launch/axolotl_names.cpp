@@ -57,7 +57,7 @@ constexpr const char* axolotl_harmless =
     "torchdistx_path "
     "expert_parallel_* dsv4_fp4_grouped_mode base_model_ignore_patterns use_ray accelerator_config "
     "fp8_enable_fsdp_float8_all_gather test_value gptq_groupsize gptq_model_v1 skip_memory_metrics "
-    "gc_steps unsloth_* pretrain_multipack_attn logging_first_step eta_min";
+    "x-* gc_steps unsloth_* pretrain_multipack_attn logging_first_step eta_min";
 
 constexpr Impossible axolotl_impossible[] = {
     {"rl rl_beta reward_model process_reward_model num_labels trl vllm ebft diffusion dpo_* kto_* orpo_* simpo_* "

@@ -186,12 +186,28 @@ class Sorter {
     return request_.train.front();
   }
 
+  /// Columns of the data sets, which sft-prepare reads in one way.
+  void take_columns(const PlacedOption& setting) {
+    if (request_.train.empty()) return;
+    const std::vector<std::string>& columns = request_.train.front().columns;
+    const bool are_alike =
+        std::ranges::all_of(request_.train, [&](const Dataset& dataset) { return dataset.columns == columns; });
+    if (!are_alike) {
+      request_.refused.push_back(
+          refusal(fmt::format("data sets of `{}` {} have other columns", setting.option.name, setting.place),
+                  "sft-prepare reads all of its inputs in one way", "write the same columns for each of them"));
+    } else if (!columns.empty()) {
+      request_.preparation["columns"] = fmt::format("{}", fmt::join(columns, ","));
+    }
+  }
+
   bool is_data(const PlacedOption& setting) {
     const std::string& name = setting.option.name;
     const std::string value = value_of(setting);
     if (config::is_null(value) && names_data({setting})) return true;
     if (name == "datasets") {
       request_.train = datasets_of(setting, request_.refused);
+      take_columns(setting);
     } else if (name == "test_datasets" && !config::is_null(value)) {
       request_.eval = datasets_of(setting, request_.refused);
     } else if (name == "dataset_name" || name == "dataset_path" || name == "dataset") {

@@ -64,7 +64,7 @@ bool take_hub(Request& request, const PlacedOption& setting) {
                      "correct it, or leave it out");
     }
     if (!value.empty()) hub.strategy = value;
-  } else if (name == "hub_revision") {
+  } else if (name == "hub_revision" || name == "hub_model_revision") {
     hub.revision = value;
   } else if (name == "hub_token" || name == "push_to_hub_token") {
     hub.token = value;

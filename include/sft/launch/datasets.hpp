@@ -17,11 +17,12 @@ struct FilesOfSplit {
 
 /// A data set as TRL's commands name it.
 struct Dataset {
-  std::string name = {};        ///< a file, a folder, org/name in the hub cache, or empty with `data_files`
-  std::string config = {};      ///< a part of it; empty: the one that its card takes for the default
-  std::string split = "train";  ///< what is read
-  std::string slice = {};       ///< the part of it, A:B as `sft-prepare --input_slice` takes it; empty: all
-  std::string data_dir = {};    ///< a folder in it that is the data set; empty: all of it
+  std::string name = {};                  ///< a file, a folder, org/name in the hub cache, or empty with `data_files`
+  std::string config = {};                ///< a part of it; empty: the one that its card takes for the default
+  std::string split = "train";            ///< what is read
+  std::string slice = {};                 ///< the part of it, A:B as `sft-prepare --input_slice` takes it; empty: all
+  std::string data_dir = {};              ///< a folder in it that is the data set; empty: all of it
+  std::vector<std::string> columns = {};  ///< fields of its records that are read; empty: all
   std::vector<FilesOfSplit> data_files = {};  ///< files of it, or by themselves, by split; globs are expanded
 };
 

@@ -296,6 +296,26 @@ BOOST_AUTO_TEST_CASE(mixture_of_trl) {
   BOOST_TEST(request.train[1].split == "all");
 }
 
+BOOST_AUTO_TEST_CASE(mixture_of_recipes) {
+  const std::string begin =
+      "model_name_or_path: m\ndataset_mixture:\n  datasets:\n  - id: a\n    config: c\n    split: "
+      "train_sft\n    columns: [messages]\n    weight: 1.0\n  - id: b\n    columns: [messages]\n";
+  const launch::Request request = request_of(read_text(begin + "  seed: 0\n  test_split_size: 1000\n"));
+  BOOST_TEST(request.refused.empty());
+  BOOST_TEST_REQUIRE(request.train.size() == 2U);
+  BOOST_TEST(request.train[0].name == "a");
+  BOOST_TEST(request.train[0].config == "c");
+  BOOST_TEST(request.train[0].split == "train_sft");
+  BOOST_TEST(request.train[1].name == "b");
+  BOOST_TEST(request.preparation.at("columns") == "messages");
+  BOOST_TEST(request.preparation.at("eval_split") == "1000");
+  BOOST_TEST(request.preparation.at("shuffle_dataset") == "true");
+  const launch::Request other = request_of(read_text(begin + "    weight: 0.5\n  - id: d\n"));
+  BOOST_TEST_REQUIRE(other.refused.size() == 2U);
+  check_says(other.refused[0], "`weight: 0.5`");
+  check_says(other.refused[1], "have other columns");
+}
+
 BOOST_AUTO_TEST_CASE(files_that_say_nothing) {
   check_says(refusal([] { static_cast<void>(read_text("- a\n- b\n")); }), "no map of names and values");
   check_says(refusal([] { static_cast<void>(read_text("a: b\n c: [d\n")); }), "file.yaml:");
