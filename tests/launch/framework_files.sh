@@ -82,14 +82,14 @@ check 'with the words of Axolotl' grep -qxF '### Response:' out
 check 'on the answer' grep -qF '⟦3<|im_end|>⟧' out
 check 'of the part that the split names' grep -qx '  left out            1 .*' out
 
-# A recipe as the alignment handbook has them: its template is a text, its data a mixture of columns
+# A recipe as the alignment handbook has them: its template is a text, its data a mixture of columns, merged of an anchor
 cat >recipe.yaml <<'YAML'
 model_name_or_path: tiny/model
 chat_template: "{% for message in messages %}\n{{ '<|' + message['role'] + '|>\\n' + message['content'] + eos_token }}\n{% endfor %}"
 dataset_mixture:
   datasets:
-    - {id: both.jsonl, split: train, columns: [prompt, completion], weight: 1.0}
-    - {id: more.jsonl, split: train, columns: [prompt, completion], weight: 1.0}
+    - &first {id: both.jsonl, split: train, columns: [prompt, completion], weight: 1.0}
+    - {<<: *first, id: more.jsonl}
   seed: 0
 max_seq_length: 128
 packing: true

@@ -316,6 +316,25 @@ BOOST_AUTO_TEST_CASE(mixture_of_recipes) {
   check_says(other.refused[1], "have other columns");
 }
 
+BOOST_AUTO_TEST_CASE(anchors_are_merged_as_yaml_1_1_does) {
+  const launch::Request request = request_of(read_text(
+      "model_name_or_path: m\ndatasets:\n- &first {path: a, split: one, name: part}\n- <<: *first\n  path: b\n"
+      "- <<: [{split: two}, *first]\n"));
+  BOOST_TEST_REQUIRE(request.train.size() == 3U);
+  BOOST_TEST(request.train[1].name == "b");
+  BOOST_TEST(request.train[1].split == "one");
+  BOOST_TEST(request.train[2].name == "a");
+  BOOST_TEST(request.train[2].split == "two");
+  BOOST_TEST(request.train[2].config == "part");
+  check_says(refusal([] { static_cast<void>(read_text("a: 1\n<<: b\n")); }), "names no map");
+}
+
+BOOST_AUTO_TEST_CASE(names_that_stand_twice_are_refused) {
+  check_says(refusal([] { static_cast<void>(read_text("learning_rate: 1\nseed: 2\nlearning_rate: 3\n")); }),
+             "`learning_rate` stands twice, the second time in");
+  check_says(refusal([] { static_cast<void>(read_text("fsdp_config: {a: 1, a: 2}\n")); }), "`a` stands twice");
+}
+
 BOOST_AUTO_TEST_CASE(files_that_say_nothing) {
   check_says(refusal([] { static_cast<void>(read_text("- a\n- b\n")); }), "no map of names and values");
   check_says(refusal([] { static_cast<void>(read_text("a: b\n c: [d\n")); }), "file.yaml:");
