@@ -155,6 +155,24 @@ BOOST_AUTO_TEST_CASE(experts_in_4_bits) {
   BOOST_TEST(config_of(file).lora.quantize_moe_experts);
 }
 
+BOOST_AUTO_TEST_CASE(what_bitsandbytes_is_told) {
+  const std::string begin = "base_model: m\nadapter: qlora\nload_in_4bit: true\nbnb_config_kwargs: ";
+  const Config config = config_of(read_text(
+      begin + "{bnb_4bit_use_double_quant: false, bnb_4bit_quant_type: fp4, bnb_4bit_quant_storage: uint8}\n"));
+  BOOST_TEST(!config.lora.use_bnb_nested_quant);
+  BOOST_TEST((config.lora.bnb_4bit_quant_type == FourBitType::fp4));
+  check_says(refusal([&] { static_cast<void>(config_of(read_text(begin + "{llm_int8_threshold: 5}\n"))); }),
+             "`llm_int8_threshold: 5`");
+}
+
+BOOST_AUTO_TEST_CASE(templates_of_files_and_texts) {
+  const std::string begin = "base_model: m\nchat_template: jinja\n";
+  const auto preparation = [&](const std::string& more) { return request_of(read_text(begin + more)).preparation; };
+  BOOST_TEST(preparation("chat_template_jinja: t.jinja\n").at("chat_template_path") == "t.jinja");
+  BOOST_TEST(preparation("chat_template_jinja: '{{ messages }}'\n").at("chat_template") == "{{ messages }}");
+  BOOST_TEST(read_text(begin).refused.size() == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(layers_that_only_other_models_have) {
   const std::string begin = "base_model: m\nadapter: lora\nlora_target_modules: ";
   const launch::ForeignFile file =
