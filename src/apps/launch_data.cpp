@@ -68,6 +68,7 @@ launch::InputFiles eval_files_of(const launch::Request& request) {
   for (launch::Dataset& dataset : datasets) {
     dataset.split = split;
     dataset.slice.clear();
+    dataset.fraction.reset();
     launch::take_slice(dataset);
   }
   const launch::ChoiceOptions options{.split = "--dataset_test_split"};

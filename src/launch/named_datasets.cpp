@@ -68,6 +68,8 @@ Dataset dataset_of(const nlohmann::ordered_json& entry, const PlacedOption& sett
       take_slice(dataset);
     } else if (name == "data_dir") {
       dataset.data_dir = text;
+    } else if (name == "fraction" && value.is_number() && value.get<double>() > 0) {
+      dataset.fraction = value.get<double>();
     } else if (name == "columns" && value.is_array()) {
       for (const auto& column : value) {
         if (column.is_string()) dataset.columns.push_back(column.get<std::string>());
@@ -79,9 +81,8 @@ Dataset dataset_of(const nlohmann::ordered_json& entry, const PlacedOption& sett
     } else if (name != "type" && value != false) {
       refused.push_back(
           refusal(fmt::format("sft does not take `{}: {}` of {} {}", name, text, setting.option.name, setting.place),
-                  "of a data set its path, name, split, columns, data_dir and data_files are known",
-                  name == "weight" || name == "fraction" ? "write split: train[:10%] for the first tenth of it"
-                                                         : "leave it out"));
+                  "of a data set its path, name, split, columns, fraction, data_dir and data_files are known",
+                  name == "weight" ? "write split: train[:10%] for the first tenth of it" : "leave it out"));
     }
   }
   return dataset;

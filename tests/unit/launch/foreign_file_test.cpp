@@ -286,14 +286,17 @@ BOOST_AUTO_TEST_CASE(recipe_of_trl) {
 
 BOOST_AUTO_TEST_CASE(mixture_of_trl) {
   const char* const text =
-      "model_name_or_path: m\ndatasets:\n- path: json\n  data_files: a.jsonl\n- path: org/set\n  name: part\n  split: "
-      "all\n";
+      "model_name_or_path: m\ndatasets:\n- path: json\n  data_files: a.jsonl\n  fraction: 0.75\n- path: org/set\n  "
+      "name: "
+      "part\n  split: all\n  fraction: 1\n";
   const launch::Request request = request_of(read_text(text));
   BOOST_TEST(request.train.size() == 2U);
   BOOST_TEST(request.train[0].data_files.front().files == std::vector<std::string>{"a.jsonl"});
   BOOST_TEST(request.train[1].name == "org/set");
   BOOST_TEST(request.train[1].config == "part");
   BOOST_TEST(request.train[1].split == "all");
+  BOOST_TEST(request.train[0].fraction.value_or(0.0) == 0.75);
+  BOOST_TEST(request.train[1].fraction.value_or(0.0) == 1.0);
 }
 
 BOOST_AUTO_TEST_CASE(mixture_of_recipes) {
