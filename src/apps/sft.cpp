@@ -90,7 +90,15 @@ std::string ini_of_foreign_file(const apps::SftOptions& command, int num_ranks, 
   for (const config::Option& option : apps::flat_options(command.overrides)) {
     overrides.push_back({option, "on the command line"});
   }
-  std::vector<std::vector<config::PlacedOption>> sources{launch::settings_of_run(file.settings, num_ranks), overrides};
+  std::vector<std::vector<config::PlacedOption>> sources{launch::settings_of_run(file.settings, num_ranks, warnings),
+                                                         overrides};
+  const auto strategy = launch::hybrid_strategy(sources);
+  if (strategy && !launch::gives_key(sources, "dp_replicate_size")) {
+    warnings.push_back(launch::note_on_one_copy(*strategy, "nothing says how many there are to be"));
+  }
+  std::vector<config::PlacedOption> all = sources.front();
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  for (const std::string& note : config::notes_on(all)) warnings.push_back(note);
   shares = config::take_step_shares(sources);
   std::vector<std::string> refused = file.refused;
   for (const auto* more : {&file.refused_data, &file.refused_experts}) {

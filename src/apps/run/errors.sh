@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Part of sft-run: keeps what a run writes to standard error, which names who failed, and passes it on. Of Open MPI's words
-# at the end, which say what the run's own line says, only the file gets to know: they alone name a rank that was killed.
+# at the end, which say what the run's own line says, only the file gets to know: they alone name a rank that was killed; so it is
+# with pages that refusals.sh, which has their words, says in one line.
+# shellcheck disable=SC2154  # refusals.sh sets them
 
 # tell TEXT: on standard error, which may be closed: the run goes on, as its ranks see to that.
 tell() { printf '%s\n' "$1" >&2 2>/dev/null || true; }
 
-# pass_errors FILE: from standard input; both at once, a block between two lines of dashes when it is whole.
+# pass_errors FILE HELD: from standard input; both at once, a block between two lines of dashes when it is whole, and in HELD
+# alone what ssh says of hosts.
 pass_errors() {
-  local line='' block='' is_in_block=no status
+  local line='' block='' is_in_block=no is_refused=no status
   local -r border='^-{70,}$'
   local -r end_of_run='(mpirun|prterun) (noticed that process rank|detected that one or more)|Primary job +terminated'
   local -r passed_on='^(mpirun|prterun): Forwarding signal [0-9]+ to job'
@@ -27,12 +30,18 @@ pass_errors() {
       is_in_block=yes block=$line
     elif [[ $is_in_block == no && $line =~ $passed_on ]]; then
       continue # so does the run
+    elif [[ $is_in_block == no && $line =~ $words_of_ssh ]]; then
+      printf '%s\n' "$line" 2>/dev/null >>"$2" || true
     elif [[ $is_in_block == no ]]; then
       tell "$line"
     else
       block+=$'\n'$line
       if [[ ! $line =~ $border ]]; then continue; fi
-      if [[ ! $block =~ $end_of_run ]]; then tell "$block"; fi
+      if [[ $block =~ $refusal_pages ]]; then
+        is_refused=yes # which explain_refusal() says
+      elif [[ ! $block =~ $end_of_run && ! ($is_refused == yes && $block =~ $pages_after_refusal) ]]; then
+        tell "$block"
+      fi
       is_in_block=no
     fi
   done
@@ -43,8 +52,9 @@ pass_errors() {
 open_errors() {
   rm -f "$1/errors-pipe"
   : >"$1/errors"
+  : >"$1/held"
   mkfifo "$1/errors-pipe"
-  pass_errors "$1/errors" <"$1/errors-pipe" &
+  pass_errors "$1/errors" "$1/held" <"$1/errors-pipe" &
   reader=$!
 }
 
