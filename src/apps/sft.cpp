@@ -139,6 +139,9 @@ std::string resolve(const apps::SftOptions& command, int num_ranks) {
   } else {
     std::string text = apps::read_input_file(command.input_file);
     std::vector<config::Option> overrides = apps::flat_options(command.overrides);
+    std::vector<config::PlacedOption> placed;
+    for (const config::Option& option : overrides) placed.push_back({option, "on the command line"});
+    warnings = config::notes_on(placed);
     shares = config::take_step_shares(text, overrides, command.input_file);
     config = apps::parse_with_model(text, overrides, command.input_file, warnings);
   }

@@ -35,10 +35,14 @@ without_quotes() {
 }
 
 # print_output_dir SFT WORD...: of the run that these words mean. Fails with the status and the error line of sft where they
-# mean none.
+# mean none. Warnings are the run's.
 print_output_dir() {
   local text value
-  text=$(SFT_RUN_FOLDER='' timeout 600 "$@" --print-config) || return
+  text=$(SFT_RUN_FOLDER='' timeout 600 "$@" --print-config 2>"$folder/asked") || {
+    local -r status=$?
+    cat "$folder/asked" >&2
+    return "$status"
+  }
   value=$(sed -nE 's/^output_dir = (.*)$/\1/p' <<<"$text")
   if [[ -n $value ]]; then without_quotes "$value"; fi
 }
