@@ -84,9 +84,10 @@ std::string note_on_start(const PlacedOption& setting) {
   if (config::is_none(value) || value == "0") return "";
   if (asks_for_watch(setting)) return note_on_watch(setting);
   if (name == "max_restarts") {
-    return fmt::format("`max_restarts = {}` {} without effect: sft does not start ranks; `sft-run --restarts {}` starts "
-                       "them again",
-                       value, setting.place, value);
+    return fmt::format(
+        "`max_restarts = {}` {} without effect: sft does not start ranks; `sft-run --restarts {}` starts "
+        "them again",
+        value, setting.place, value);
   }
   if (name == "num_machines" && value != "1") {
     return fmt::format("`num_machines = {}` {} without effect: mpirun or srun has chosen where ranks start", value,
@@ -455,9 +456,10 @@ bool gives_key(const std::vector<std::vector<PlacedOption>>& sources, const std:
 bool Request::gives(const std::string& key) const { return gives_key(training, key); }
 
 std::string note_on_one_copy(const PlacedOption& strategy, const char* why) {
-  return fmt::format("`{} = {}` {}: all ranks share one copy of the model, because {}; parallel.dp_replicate_size = N "
-                     "makes N copies",
-                     strategy.option.name, value_of(strategy), strategy.place, why);
+  return fmt::format(
+      "`{} = {}` {}: all ranks share one copy of the model, because {}; parallel.dp_replicate_size = N "
+      "makes N copies",
+      strategy.option.name, value_of(strategy), strategy.place, why);
 }
 
 std::optional<PlacedOption> hybrid_strategy(const std::vector<std::vector<PlacedOption>>& sources) {

@@ -110,8 +110,8 @@ void add_job_hosts(Site& site, JobHosts hosts) {
   site.num_job_gpus = site.num_gpus * site.num_nodes;
 }
 
-/// mpirun on the hosts of a job of PBS or LSF: with their file, or, where Open MPI would take a host that is named once for
-/// one of as many slots as it has cores, with their names.
+/// mpirun on the hosts of a job of PBS or LSF: with their file, or, where Open MPI would take a host that is named once
+/// for one of as many slots as it has cores, with their names.
 std::string launcher_of_job(const Site& site, int machines, int num_ranks) {
   if (machines > 1 && machines != site.num_nodes) {
     throw_config_error(fmt::format("num_machines = {}, and the job has {} hosts", machines, site.num_nodes),

@@ -9,9 +9,9 @@
 namespace sft::launch {
 
 struct Hosts {
-  int num_hosts = 0;         ///< by their names; 0: not known
-  int num_slots = 0;         ///< ranks that all of them together take; 0: not known
-  std::string unclear = {};  ///< why num_slots is not known, with the line
+  int num_hosts = 0;                                       ///< by their names; 0: not known
+  int num_slots = 0;                                       ///< ranks that all of them together take; 0: not known
+  std::string unclear = {};                                ///< why num_slots is not known, with the line
   std::vector<std::pair<std::string, int>> slots_of = {};  ///< of each host, 1 for each line without a number
 };
 

@@ -118,8 +118,8 @@ BOOST_AUTO_TEST_CASE(settings_of_a_run_that_is_started) {
 
 BOOST_AUTO_TEST_CASE(what_ranks_that_are_started_cannot_do) {
   std::vector<std::string> notes;
-  const std::vector<config::PlacedOption> settings{option("num_machines", "2"),   option("max_restarts", "3"),
-                                                   option("rdzv_backend", "c10d"), option("monitor_interval", "5"),
+  const std::vector<config::PlacedOption> settings{option("num_machines", "2"),      option("max_restarts", "3"),
+                                                   option("rdzv_backend", "c10d"),   option("monitor_interval", "5"),
                                                    option("main_process_port", "1"), option("zero_stage", "2")};
   BOOST_TEST(launch::settings_of_run(settings, 8, notes).size() == 1U);
   BOOST_REQUIRE(notes.size() == 4U);
