@@ -40,6 +40,20 @@ check 'without a word of errors' test ! -s err
 succeeds 'so are ranks elsewhere' "$sft_run" --launcher 'env -u SFT_RUN_FOLDER' run.ini --train.max_steps 1 --output_dir elsewhere
 says 1 'without having started a rank' true --without_progress 3
 
+# What ssh says is not kept from those who wait.
+cat >waits <<'WAITS'
+#!/usr/bin/env bash
+echo 'ssh: connect to host nosuch port 22: Connection timed out' >&2
+sleep 4
+exec "$@"
+WAITS
+chmod +x waits
+"$sft_run" --launcher ./waits "${words[@]}" >out 2>err &
+sleep 3.5
+check 'words of ssh are told while the launcher waits' grep -q '^ssh: connect to host nosuch' err
+check 'and the run goes on' wait "$!"
+check 'once' test "$(grep -c '^ssh: ' err)" = 1
+
 # Hostfiles that are none.
 : >empty
 mkfifo pipe
