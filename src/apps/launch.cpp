@@ -173,7 +173,7 @@ void settle_dtype(launch::Request& request, const config::Model& model) {
 
 /// Gives each machine a copy of the model where a strategy of FSDP shards within machines, or says what it is taken as.
 void place_copies(launch::Request& request, const launch::Site& site) {
-  const std::optional<config::PlacedOption> strategy = launch::hybrid_strategy(request);
+  const std::optional<config::PlacedOption> strategy = launch::hybrid_strategy(request.training);
   if (!strategy || request.gives("dp_replicate_size")) return;
   const bool has_hosts = !request.hostfile.empty() && request.launcher.empty();
   const int num_hosts = has_hosts ? launch::read_hostfile(request.hostfile).num_hosts : site.num_nodes;
@@ -182,10 +182,7 @@ void place_copies(launch::Request& request, const launch::Site& site) {
     request.training.push_back({{{"parallel.dp_replicate_size", fmt::format("{}", num_machines)}, strategy->place}});
     return;
   }
-  log_warning(
-      fmt::format("`{} = {}` {}: all ranks share one copy of the model, because the number of machines is not "
-                  "known or 1; parallel.dp_replicate_size = N makes N copies",
-                  strategy->option.name, strategy->option.value.value_or(""), strategy->place));
+  log_warning(launch::note_on_one_copy(*strategy, "the number of machines is not known or 1"));
 }
 
 Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {

@@ -37,7 +37,15 @@ std::string ini_of_foreign_file(const SftOptions& command, int num_ranks, config
   for (const config::Option& option : flat_options(command.overrides)) {
     overrides.push_back({option, "on the command line"});
   }
-  std::vector<std::vector<config::PlacedOption>> sources{launch::settings_of_run(file.settings, num_ranks), overrides};
+  std::vector<std::vector<config::PlacedOption>> sources{launch::settings_of_run(file.settings, num_ranks, warnings),
+                                                         overrides};
+  const auto strategy = launch::hybrid_strategy(sources);
+  if (strategy && !launch::gives_key(sources, "dp_replicate_size")) {
+    warnings.push_back(launch::note_on_one_copy(*strategy, "nothing says how many there are to be"));
+  }
+  std::vector<config::PlacedOption> all = sources.front();
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  for (const std::string& note : config::notes_on(all)) warnings.push_back(note);
   shares = config::take_step_shares(sources);
   std::vector<std::string> refused = file.refused;
   refused.insert(refused.end(), file.refused_data.begin(), file.refused_data.end());
@@ -75,6 +83,9 @@ std::string resolve(const SftOptions& command, int num_ranks) {
   } else {
     std::string text = read_input_file(command.input_file);
     std::vector<config::Option> overrides = flat_options(command.overrides);
+    std::vector<config::PlacedOption> placed;
+    for (const config::Option& option : overrides) placed.push_back({option, "on the command line"});
+    warnings = config::notes_on(placed);
     shares = config::take_step_shares(text, overrides, command.input_file);
     config = parse_with_model(text, overrides, command.input_file, warnings);
   }

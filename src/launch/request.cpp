@@ -45,6 +45,34 @@ std::string note_on_16_bits(const std::string& place) {
       place);
 }
 
+/// How processes find and watch each other, otherwise than Accelerate does it unasked.
+bool asks_for_watch(const PlacedOption& setting) {
+  static const std::set<std::string> names{"rdzv_backend", "rdzv_conf", "monitor_interval"};
+  return names.contains(setting.option.name) && !config::is_none(value_of(setting)) && value_of(setting) != "static";
+}
+
+std::string note_on_watch(const PlacedOption& setting) {
+  return fmt::format("`{}` without effect: ranks find and watch each other through MPI", setting.option.name);
+}
+
+/// A line on a setting that asks for something of the launcher, of ranks that somebody else has started; empty: none.
+std::string note_on_start(const PlacedOption& setting) {
+  const std::string &name = setting.option.name, value = value_of(setting);
+  if (config::is_none(value) || value == "0") return "";
+  if (asks_for_watch(setting)) return note_on_watch(setting);
+  if (name == "max_restarts") {
+    return fmt::format(
+        "`max_restarts = {}` {} without effect: sft does not start ranks; `sft-run --restarts {}` starts "
+        "them again",
+        value, setting.place, value);
+  }
+  if (name == "num_machines" && value != "1") {
+    return fmt::format("`num_machines = {}` {} without effect: mpirun or srun has chosen where ranks start", value,
+                       setting.place);
+  }
+  return "";
+}
+
 /// Sorts the settings of one source.
 class Sorter {
  public:
@@ -135,10 +163,7 @@ class Sorter {
     } else if (name == "max_restarts") {
       if (value_of(setting) != "0") read_count(setting, request_.max_restarts);
     } else if (name == "rdzv_backend" || name == "rdzv_conf" || name == "monitor_interval") {
-      const bool is_usual = config::is_none(value_of(setting)) || value_of(setting) == "static";
-      if (!is_usual) {
-        request_.notes.push_back(fmt::format("`{}` without effect: ranks find and watch each other through MPI", name));
-      }
+      if (asks_for_watch(setting)) request_.notes.push_back(note_on_watch(setting));
     } else if (name == "launcher") {
       request_.launcher = value_of(setting);
     } else if (name == "env") {
@@ -371,7 +396,8 @@ bool names_data(const std::vector<PlacedOption>& settings) {
                              [&](const PlacedOption& setting) { return names.contains(setting.option.name); });
 }
 
-std::vector<PlacedOption> settings_of_run(const std::vector<PlacedOption>& settings, int num_ranks) {
+std::vector<PlacedOption> settings_of_run(const std::vector<PlacedOption>& settings, int num_ranks,
+                                          std::vector<std::string>& notes) {
   const bool is_single = std::ranges::any_of(
       settings, [](const PlacedOption& setting) { return setting.option.name == "single_process"; });
   std::vector<PlacedOption> kept;
@@ -388,6 +414,8 @@ std::vector<PlacedOption> settings_of_run(const std::vector<PlacedOption>& setti
       }
     } else if (!is_needless(name)) {
       kept.push_back(setting);
+    } else if (const std::string note = note_on_start(setting); !note.empty()) {
+      notes.push_back(note);
     }
   }
   return kept;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sizes of a run that a planner may choose, and those that a request leaves to it.
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -30,8 +31,8 @@ std::string size_named(const std::string& name) {
 
 bool is_resolved_by_sft(const std::string& size) { return size == "dp_shard_size" || size == "sp_method"; }
 
-bool Request::gives(const std::string& key) const {
-  return std::ranges::any_of(training, [&](const std::vector<PlacedOption>& source) {
+bool gives_key(const std::vector<std::vector<PlacedOption>>& sources, const std::string& key) {
+  return std::ranges::any_of(sources, [&](const std::vector<PlacedOption>& source) {
     return std::ranges::any_of(source, [&](const PlacedOption& setting) {
       const std::string name = setting.option.name.substr(setting.option.name.find('.') + 1);
       return (name == key || size_named(name) == key) && value_of(setting) != "auto" &&
@@ -40,8 +41,17 @@ bool Request::gives(const std::string& key) const {
   });
 }
 
-std::optional<PlacedOption> hybrid_strategy(const Request& request) {
-  for (const std::vector<PlacedOption>& source : request.training) {
+bool Request::gives(const std::string& key) const { return gives_key(training, key); }
+
+std::string note_on_one_copy(const PlacedOption& strategy, const char* why) {
+  return fmt::format(
+      "`{} = {}` {}: all ranks share one copy of the model, because {}; parallel.dp_replicate_size = N "
+      "makes N copies",
+      strategy.option.name, value_of(strategy), strategy.place, why);
+}
+
+std::optional<PlacedOption> hybrid_strategy(const std::vector<std::vector<PlacedOption>>& sources) {
+  for (const std::vector<PlacedOption>& source : sources) {
     for (const PlacedOption& setting : source) {
       const std::string& name = setting.option.name;
       const bool is_strategy = name.ends_with("sharding_strategy");
