@@ -319,10 +319,12 @@ ExampleMaker::ExampleMaker(const TextOptions& text, ExampleOptions options) {
   const bool is_byte = text.tokenizer == byte_tokenizer;
   impl->vocab_size = is_byte ? 0 : model_vocab_size(text.tokenizer);
   if (impl->vocab_size == 0) impl->vocab_size = tokenizer.vocab_size();
-  if (is_byte && text.chat_template_path.empty()) {
+  if (is_byte && text.chat_template_path.empty() && text.chat_template.empty()) {
     impl->encoder = make_chatml_encoder(tokenizer, *impl->eos);
   } else {
-    ChatTemplates templates = load_chat_templates(text.chat_template_path, is_byte ? "" : text.tokenizer);
+    ChatTemplates templates = !text.chat_template.empty()
+                                  ? given_chat_template(text.chat_template)
+                                  : load_chat_templates(text.chat_template_path, is_byte ? "" : text.tokenizer);
     if (!is_byte) {
       impl->markup = {.eos_token = impl->eos ? tokenizer.token_of(*impl->eos) : "",
                       .pad_token = impl->pad ? tokenizer.token_of(*impl->pad) : "",
@@ -337,6 +339,7 @@ ExampleMaker::~ExampleMaker() = default;
 
 Document ExampleMaker::make(std::string record, RecordCensus& census) const {
   Json json = parse_record(std::exchange(record, {}));
+  if (!impl_->options.columns.empty()) keep_fields(json, impl_->options.columns, census);
   drop_fields(json, impl_->options.ignore_fields, census);
   rename_fields(json, impl_->options.rename_fields);
   drop_fields_of_messages(json, impl_->options.ignore_fields, census);
