@@ -66,5 +66,5 @@ check 'and slots' grep -q 'dp_shard_size = 2' job/resolved.ini
 cat "$PBS_NODEFILE" "$PBS_NODEFILE" >nodes
 PBS_NODEFILE=nodes prints 0 'mpirun --hostfile nodes -np 4' "${launch[@]}" --output_dir more --print
 refuses 2 'num_machines = 3, and the job has 2 hosts' "${launch[@]}" --num_machines 3 --output_dir more
-refuses 2 'mpirun has no room for 9 ranks' "${launch[@]}" --num_processes 9 --output_dir more
+refuses 2 'mpirun has no room for 9 ranks' env -u OMPI_MCA_rmaps_base_oversubscribe -u PRTE_MCA_rmaps_default_mapping_policy "${launch[@]}" --num_processes 9 --output_dir more
 finish_checks
