@@ -71,10 +71,13 @@ constexpr const char* name_of(Shape shape) {
     keys += fmt::format("{}{}'{}", (keys.empty() ? "'" : ", '"), key, (value.is_null() ? " (null)" : ""));
   }
   if (record.size() > max_shown) keys += fmt::format(" and {} more", record.size() - max_shown);
-  const char* advice =
-      ": --rename FIELD=prompt,FIELD=completion names a question and its answer, --dataset_text_field FIELD a text";
+  const auto num_texts = std::ranges::count_if(record, [](const Json& value) { return value.is_string(); });
+  const char* advice = num_texts > 1    ? ": --rename FIELD=prompt,FIELD=completion names a question and its answer, "
+                                          "--dataset_text_field FIELD a text"
+                       : num_texts == 1 ? ": --dataset_text_field FIELD names a text"
+                                        : "";
   refuse_record(fmt::format("it has neither 'messages', nor 'prompt' and 'completion', nor '{}', but {}{}", text_field,
-                            keys.empty() ? "no keys" : keys, keys.empty() ? "" : advice));
+                            keys.empty() ? "no keys" : keys, advice));
 }
 
 Shape shape_of(const Json& record, const std::string& text_field) {
@@ -342,6 +345,7 @@ Document ExampleMaker::make(std::string record, RecordCensus& census) const {
   Json json = parse_record(std::exchange(record, {}));
   drop_fields(json, impl_->options.ignore_fields, census);
   rename_fields(json, impl_->options.rename_fields);
+  refuse_tables(json);
   decode_texts(json);
   drop_fields_of_messages(json, impl_->options.ignore_fields, census);
   if (impl_->prompt_template && !has_value(json, "output")) refuse_without_output(json);

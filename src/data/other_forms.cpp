@@ -36,6 +36,28 @@ bool is_printed_list(const Json& value) {
   return text.starts_with("[{'") || text.starts_with("[{\n'");
 }
 
+bool is_index(const std::string& name) {
+  return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
+}
+
+/// The program of jq that makes records of a table; "": the record is none.
+std::string program_of_table(const Json& record) {
+  if (record.empty()) return "";
+  const bool is_split = record.size() == 3 && has_value(record, "columns") && has_value(record, "index") &&
+                        has_value(record, "data") && record["columns"].is_array() && record["data"].is_array();
+  if (is_split) return ".columns as $names | .data[] | [$names, .] | transpose | map({(.[0]): .[1]}) | add";
+  const auto is_row = [](const Json& value) { return value.is_object() && !value.empty(); };
+  const std::string& name = record.begin().key();
+  const Json& first = record.front();
+  if (!is_row(first) || !(is_index(name) || is_index(first.begin().key()))) return "";
+  for (const auto& [key, value] : record.items()) {
+    if (!is_row(value) || is_index(key) != is_index(name)) return "";
+    if (value.size() != first.size()) return "";
+  }
+  if (is_index(name)) return ".[]";
+  return ". as $table | (map(keys_unsorted)[0][]) as $row | $table | map_values(.[$row])";
+}
+
 struct Speakers {
   const char *user, *assistant, *tool, *system;
 };
@@ -75,6 +97,15 @@ void decode_texts(Json& record) {
   if (const auto field = record.find("chat_template_kwargs"); field != record.end()) {
     if (Json variables = json_in(*field, '{'); variables.is_object()) *field = std::move(variables);
   }
+}
+
+void refuse_tables(const Json& record) {
+  const std::string program = program_of_table(record);
+  if (program.empty()) return;
+  refuse_record(fmt::format(
+      "it is a table in one object, as to_json() of pandas writes it without orient='records', lines=True: {} "
+      "makes JSON lines of its rows",
+      jq_command(program)));
 }
 
 void refuse_functions_for_query(const Json& record) {

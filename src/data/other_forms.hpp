@@ -13,6 +13,9 @@ namespace sft::data {
 /// turns as Python prints it.
 void decode_texts(Json& record);
 
+/// Refuses an object that is a table as pandas writes it: of columns, of rows by their index, or "split".
+void refuse_tables(const Json& record);
+
 /// Refuses a record of questions, the functions that may be called, and the calls that answer, both as JSON (xlam).
 void refuse_functions_for_query(const Json& record);
 

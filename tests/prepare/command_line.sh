@@ -217,7 +217,7 @@ refused 2 '--rename question cannot be read'
 # makes PATTERN: the command that the last line of `forms.jsonl` is refused with makes JSON like it, which is read.
 makes() {
   local name=${1%%:*} command
-  grep "^{\"form\": \"$name\"" forms.jsonl >form.jsonl
+  sed -n "s/^{\"form\": \"$name\", /{/p" forms.jsonl >form.jsonl
   jq -s . form.jsonl >form.json
   for file in form.jsonl form.json; do
     prepare --input "$file" --max_length 512
@@ -246,7 +246,11 @@ cat >forms.jsonl <<'LINES'
 {"form": "quoted", "question": "Q", "it's \"`why`\" reasoning": "T", "answer": "A", "input": "I"}
 {"form": "printed", "messages": "[{'role': 'user', 'content': \"Q's\"}, {'role': 'assistant', 'content': 'A'}]"}
 {"form": "wrapped", "data": [{"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]}]}
+{"form": "columns", "prompt": {"0": "Q"}, "completion": {"0": "A"}}
+{"form": "rows", "7": {"prompt": "Q", "completion": "A"}}
+{"form": "split", "columns": ["prompt", "completion"], "index": [0], "data": [["Q", "A"]]}
 LINES
+for form in columns rows split; do makes "$form: "'{"prompt":"Q","completion":"A"}'; done
 makes 'xlam: "prompt":[{"role":"user","content":"It'"'"'s Q"}],"completion":[{"role":"assistant","content":"","tool_calls":[{"type":"function","function":{"name":"f","arguments":{"a":1}}}]}]'
 makes 'glaive: {"system":"S","messages":[{"role":"user","content":"Q: a\nb?"},{"role":"assistant","content":"f()"},{"role":"tool","content":"2"},{"role":"assistant","content":"A\n\nB"}]}'
 makes 'shared: {"messages":[{"role":"user","content":"Q"},{"role":"assistant","content":"A"}]}'
@@ -380,7 +384,7 @@ prepare --input kwargs.jsonl --chat_template_path count.jinja
 refused 3 "kwargs\.jsonl:1: bad record \('chat_template_kwargs' of the record has more than 1000 variables"
 printf '{%s}\n' "$(keys 100000)" >shapeless.jsonl
 prepare --input shapeless.jsonl
-refused 3 "but 'k0', .* 'k19' and 99980 more: "
+refused 3 "but 'k0', .* 'k19' and 99980 more\\)"
 printf '{"text": "a", "x": %s1%s}\n' "$(printf '[%.0s' $(seq 600))" "$(printf ']%.0s' $(seq 600))" >deep.jsonl
 prepare --input deep.jsonl
 refused 3 'deep\.jsonl:1: bad record \(its values are nested deeper than 512'
