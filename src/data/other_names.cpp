@@ -109,6 +109,35 @@ void refuse_lists_of_exchanges(const Json& record) {
   }
 }
 
+/// The first of these names that every entry has; "": none.
+template <std::size_t count>
+std::string name_in_all(const std::array<const char*, count>& names, const Json& list) {
+  for (const char* name : names) {
+    const auto has_it = [&](const Json& entry) { return entry.is_object() && has_value(entry, name); };
+    if (std::ranges::all_of(list, has_it)) return name;
+  }
+  return "";
+}
+
+/// Lists of turns whose speakers and texts are called otherwise.
+void refuse_turns_of_other_names(const Json& record) {
+  constexpr std::array speakers = {"role", "from", "speaker", "author", "sender"};
+  constexpr std::array said = {"content", "value", "text", "utterance", "message", "parts"};
+  for (const auto& [name, list] : record.items()) {
+    if (!list.is_array() || list.empty()) continue;
+    const std::string speaker = name_in_all(speakers, list), text = name_in_all(said, list);
+    if (speaker.empty() || text.empty()) continue;
+    const std::string value = text == "parts" ? R"([.parts[].text] | join(""))" : jq_field(text);
+    const char* system =
+        has_value(record, "systemInstruction") ? R"(system: ([.systemInstruction.parts[].text] | join("")), )" : "";
+    refuse_record(fmt::format(
+        "the turns of its list '{}' have '{}' and '{}', and not 'role' and 'content': {} makes messages of them", name,
+        speaker, text,
+        jq_command(fmt::format("{{{}conversations: [{}[] | {{from: {}, value: ({})}}]}}", system, jq_field(name),
+                               jq_field(speaker), value))));
+  }
+}
+
 /// Lists of objects that are no turns, where nothing else of the record can be read.
 void refuse_lists_of_records(const Json& record) {
   for (const auto& [name, value] : record.items()) {
@@ -142,7 +171,8 @@ bool holds_its_prompt(const Json& chosen, const Json& record) {
 
 void refuse_preferences(const Json& record) {
   if (!has_value(record, "chosen") || !has_value(record, "rejected")) return;
-  const Json& chosen = record["chosen"];
+  const Json decoded = list_in_text(record["chosen"]);
+  const Json& chosen = decoded.is_null() ? record["chosen"] : decoded;
   ReadingOptions options(record);
   if (chosen.is_array() && holds_its_prompt(chosen, record)) {
     const char* shape = shape_of_list(chosen);
@@ -265,6 +295,7 @@ void refuse_other_names(const Json& record) {
     options.take_text(name);
     refuse_record(fmt::format("it has '{}', and no 'text': give {}{}", name, options.words(), options.loss()));
   }
+  refuse_turns_of_other_names(record);
   refuse_lists_of_records(record);
 }
 

@@ -246,6 +246,8 @@ cat >forms.jsonl <<'LINES'
 {"form": "quoted", "question": "Q", "it's \"`why`\" reasoning": "T", "answer": "A", "input": "I"}
 {"form": "printed", "messages": "[{'role': 'user', 'content': \"Q's\"}, {'role': 'assistant', 'content': 'A'}]"}
 {"form": "wrapped", "data": [{"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]}]}
+{"form": "gemini", "systemInstruction": {"parts": [{"text": "S"}]}, "contents": [{"role": "user", "parts": [{"text": "Q"}]}, {"role": "model", "parts": [{"text": "A"}]}]}
+{"form": "speakers", "dialog": [{"speaker": "user", "utterance": "Q"}, {"speaker": "bot", "utterance": "A"}]}
 {"form": "columns", "prompt": {"0": "Q"}, "completion": {"0": "A"}}
 {"form": "rows", "7": {"prompt": "Q", "completion": "A"}}
 {"form": "split", "columns": ["prompt", "completion"], "index": [0], "data": [["Q", "A"]]}
@@ -257,6 +259,8 @@ makes 'shared: {"messages":[{"role":"user","content":"Q"},{"role":"assistant","c
 makes 's1K: {"system":"S","prompt":[{"role":"user","content":"Q"}],"completion":[{"role":"assistant","content":"<think>\nT\nU\n</think>\n\nA"}]}'
 makes 'dolphin: {"prompt":[{"role":"user","content":"Q"}],"completion":[{"role":"assistant","content":"<think>\nT\n</think>\n\nA"}]}'
 makes 'quoted: {"prompt":[{"role":"user","content":"Q\nI"}],"completion":[{"role":"assistant","content":"<think>\nT\n</think>\n\nA"}]}'
+makes 'gemini: {"system":"S","conversations":[{"from":"user","value":"Q"},{"from":"model","value":"A"}]}'
+makes 'speakers: {"conversations":[{"from":"user","value":"Q"},{"from":"bot","value":"A"}]}'
 makes "printed: \"content\": \"Q's\""
 makes 'wrapped: {"messages":[{"role":"user","content":"Q"}'
 

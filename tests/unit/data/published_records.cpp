@@ -168,6 +168,10 @@ const std::vector<Published> published = {
      R"({"conversation": "[{\"role\": \"user\", \"content\": \"QUESTION\"}, )"
      R"({\"role\": \"assistant\", \"content\": \"ANSWER\"}]", "rating": 3})",
      both},
+    {"preferences in a text of JSON",
+     R"({"prompt": "QUESTION", "chosen": "[{\"role\": \"user\", \"content\": \"QUESTION\"}, )"
+     R"({\"role\": \"assistant\", \"content\": \"ANSWER\"}]", "rejected": "[]"})",
+     both},
     {"glaive", R"({"system": "s", "chat": "USER: QUESTION\n\n\nASSISTANT: ANSWER <|endoftext|>"})", both},
     {"HelpSteer", R"({"prompt": "QUESTION", "response": "ANSWER", "helpfulness": 4})", both},
     {"samsum", R"({"id": "1", "dialogue": "QUESTION", "summary": "ANSWER"})", both},
