@@ -20,8 +20,8 @@ PACKAGES := g++ cmake ninja-build \
   libicu-dev libonig-dev libfmt-dev libprotozero-dev libzstd-dev libedit-dev liburing-dev libyaml-cpp-dev \
   wordnet-base python3-h5py python3-matplotlib shellcheck
 # What only tests use: Lmod reads the installed modulefiles, QEMU is a processor without AVX, the documentation has
-# recipes with h5dump, strace counts what programs read.
-TEST_PACKAGES := lmod qemu-user hdf5-tools strace
+# recipes with h5dump, strace counts what programs read, jq is named by refusals of records.
+TEST_PACKAGES := lmod qemu-user hdf5-tools strace jq
 SLURM_PACKAGES := slurm-wlm munge procps
 MPICH_PACKAGES := libmpich-dev mpich libhdf5-mpich-dev
 DOCS_PACKAGES := python3-sphinx python3-myst-parser furo doxygen

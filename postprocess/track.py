@@ -9,7 +9,7 @@ can be read: compute nodes need no network.
     postprocess/track.py output/run --to trackio
     postprocess/track.py output/run --to swanlab
 
-Each line is sent once, because OUTPUT/.track-SERVICE.json notes it when it was sent. The command may be interrupted, started
+Each line is sent once, because OUTPUT/.track-SERVICE.json notes it when it was sent (to MLflow many lines in one call). The command may be interrupted, started
 again, and run alongside a resumed run, whose repeated steps have the same values. The service is told how the run ended,
 by its run.lock: done, stopped, failed, or killed without a word. Tags are those of transformers: train/loss, eval/loss.
 Needs the package of the service (pip install wandb, mlflow, trackio or swanlab).
@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from run_state import RunState, last_change_s, state_of
-from track_services import SERVICES, Service, TrackedRun
+from track_services import SERVICES, Point, Service, TrackedRun
 
 
 def numbers_of(record: dict[str, Any]) -> dict[str, float]:
@@ -75,6 +75,28 @@ def complete_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
+def points_of(output: Path) -> list[Point]:
+    """The lines of metrics.jsonl. An evaluation has the time of the step before it."""
+    points, time_s = [], last_change_s(output)
+    for record in complete_lines(output / "metrics.jsonl"):
+        time_s = record.get("time", time_s)
+        points.append(Point(numbers_of(record), record["step"], time_s))
+    return points
+
+
+def calls_of(points: list[Point], most_numbers: int) -> list[list[Point]]:
+    """Points in order, as many together as have `most_numbers`, or one that has more."""
+    calls: list[list[Point]] = []
+    count = 0
+    for point in points:
+        count += len(point.numbers)
+        if not calls or count > most_numbers:
+            calls.append([])
+            count = len(point.numbers)
+        calls[-1].append(point)
+    return calls
+
+
 def start_time_of(output: Path, run_id: str) -> float:
     """When the run first started, since 1970."""
     starts = [line["time"] for line in complete_lines(output / "starts.jsonl") if line.get("run_id") == run_id]
@@ -85,7 +107,7 @@ def start_time_of(output: Path, run_id: str) -> float:
 class Sent:
     """A note of what was sent of a run: the last step, the last evaluation, and the end that the service was told of.
 
-    The note is written in place after each line: a kill between the two sends that one line again.
+    The note is written in place after each call of the service: a kill between the two sends what that call had again.
     """
 
     WIDTH = 1000  # bytes, so that one write replaces all of it
@@ -101,11 +123,17 @@ class Sent:
                 self.noted |= noted
         self.file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
 
-    def is_new(self, record: dict[str, Any]) -> bool:
-        return record["step"] > self.noted[self._kind(record)]
+    def unsent(self, points: list[Point]) -> list[Point]:
+        last, found = dict(self.noted), []
+        for point in points:
+            kind = self._kind(point)
+            if point.step > last[kind]:
+                last[kind] = point.step
+                found.append(point)
+        return found
 
-    def note(self, record: dict[str, Any]) -> None:
-        self.noted[self._kind(record)] = record["step"]
+    def note(self, points: list[Point]) -> None:
+        self.noted |= {self._kind(point): point.step for point in points}
         self._write()
 
     def note_end(self, end: RunState) -> None:
@@ -116,8 +144,8 @@ class Sent:
         return self.noted["end"] == end.text[:200]
 
     @staticmethod
-    def _kind(record: dict[str, Any]) -> str:
-        return "eval" if "eval_loss" in record else "train"
+    def _kind(point: Point) -> str:
+        return "eval" if "eval/loss" in point.numbers else "train"
 
     def _write(self) -> None:
         os.pwrite(self.file, (json.dumps(self.noted).ljust(self.WIDTH - 1) + "\n").encode(), 0)
@@ -134,16 +162,13 @@ class Follower:
             signal.signal(number, lambda *_: self.must_stop.set())
 
     def send(self) -> None:
-        """Sends the lines that are new. What the service raises leaves the lines before it noted."""
-        time_s = last_change_s(self.output)
-        for record in complete_lines(self.output / "metrics.jsonl"):
-            time_s = record.get("time", time_s)  # an evaluation has that of the step before
+        """Sends the lines that are new. What the service raises leaves the lines of the calls before noted."""
+        for points in calls_of(self.sent.unsent(points_of(self.output)), self.service.most_numbers):
             if self.must_stop.is_set():
                 return
-            if self.sent.is_new(record):
-                self.service.log(numbers_of(record), record["step"], time_s)
-                self.sent.note(record)
-                self.count += 1
+            self.service.log(points)
+            self.sent.note(points)
+            self.count += len(points)
 
     def follow(self, interval_s: float, patience_s: float) -> RunState:
         """Goes on until the run is done, or has not been started again for `patience_s` after another end. Raises what the

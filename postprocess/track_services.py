@@ -22,17 +22,30 @@ class TrackedRun:
     start_time_s: float  # since 1970
 
 
+@dataclasses.dataclass
+class Point:
+    """A line of metrics.jsonl."""
+
+    numbers: dict[str, float]  # under the tags of transformers
+    step: int
+    time_s: float  # since 1970
+
+
 class Service(Protocol):
     """A run in a service. The constructor takes a TrackedRun."""
 
-    def log(self, numbers: dict[str, float], step: int, time_s: float) -> None:
-        """One line of metrics.jsonl, written at `time_s`."""
+    most_numbers: int  # in one call of log(), but for a point that has more
+
+    def log(self, points: list[Point]) -> None:
+        """Lines of metrics.jsonl, in order."""
 
     def finish(self, end: RunState, is_told: bool) -> None:
         """The last call. `is_told`: an earlier call of track.py told the service of the same end."""
 
 
 class Wandb:
+    most_numbers = 1
+
     def __init__(self, run: TrackedRun) -> None:
         import wandb
 
@@ -41,8 +54,9 @@ class Wandb:
         self.run.define_metric("train/global_step")
         self.run.define_metric("*", step_metric="train/global_step", step_sync=True)
 
-    def log(self, numbers: dict[str, float], step: int, time_s: float) -> None:
-        self.run.log(numbers | {"train/global_step": step, "_timestamp": time_s})
+    def log(self, points: list[Point]) -> None:
+        for point in points:
+            self.run.log(point.numbers | {"train/global_step": point.step, "_timestamp": point.time_s})
 
     def finish(self, end: RunState, is_told: bool) -> None:
         self.run.summary["sft_end"] = end.text
@@ -53,6 +67,7 @@ class Wandb:
 
 class Mlflow:
     STATUS = {"finished": "FINISHED", "failed": "FAILED", "stopped": "KILLED", "lost": "KILLED"}
+    most_numbers = 1000  # its REST API takes no more
     MOST_PARAMS = 100  # in one call
     LONGEST_PARAM = 6000
 
@@ -74,11 +89,12 @@ class Mlflow:
         for i in range(0, len(params), self.MOST_PARAMS):
             self.client.log_batch(self.run_id, params=params[i : i + self.MOST_PARAMS])
 
-    def log(self, numbers: dict[str, float], step: int, time_s: float) -> None:
+    def log(self, points: list[Point]) -> None:
         from mlflow.entities import Metric
 
         self._set_status("RUNNING")
-        metrics = [Metric(key, value, int(1000 * time_s), step) for key, value in numbers.items()]
+        metrics = [
+            Metric(key, value, int(1000 * point.time_s), point.step) for point in points for key, value in point.numbers.items()]
         self.client.log_batch(self.run_id, metrics=metrics)
 
     def _set_status(self, status: str) -> None:
@@ -99,6 +115,8 @@ class Mlflow:
 class Trackio:
     """trackio knows neither the state of a run nor the time of a point: the time is a number, an end without success an alert."""
 
+    most_numbers = 1
+
     def __init__(self, run: TrackedRun) -> None:
         import trackio
 
@@ -106,8 +124,9 @@ class Trackio:
         self.run = trackio.init(
             project=run.project, name=f"{run.name}-{run.run_id[:8]}", config=run.config, resume="allow", embed=False)
 
-    def log(self, numbers: dict[str, float], step: int, time_s: float) -> None:
-        self.run.log(numbers | {"train/time": time_s}, step=step)
+    def log(self, points: list[Point]) -> None:
+        for point in points:
+            self.run.log(point.numbers | {"train/time": point.time_s}, step=point.step)
 
     def finish(self, end: RunState, is_told: bool) -> None:
         if end.state in ("failed", "lost", "stopped") and not is_told:
@@ -119,6 +138,7 @@ class Trackio:
 class Swanlab:
     """SwanLab takes no time for a point: it is a number. SWANLAB_MODE=offline keeps what `swanlab sync` sends later."""
 
+    most_numbers = 1
     STATE = {"finished": "success", "failed": "crashed", "lost": "crashed"}
 
     def __init__(self, run: TrackedRun) -> None:
@@ -127,8 +147,9 @@ class Swanlab:
         self.run = swanlab.init(
             project=run.project, name=run.name, id=run.run_id, resume="allow", config=run.config, log_dir=str(run.folder / "swanlog"))
 
-    def log(self, numbers: dict[str, float], step: int, time_s: float) -> None:
-        self.run.log(numbers | {"train/time": time_s}, step=step)
+    def log(self, points: list[Point]) -> None:
+        for point in points:
+            self.run.log(point.numbers | {"train/time": point.time_s}, step=point.step)
 
     def finish(self, end: RunState, is_told: bool) -> None:
         state = self.STATE.get(end.state, "aborted")

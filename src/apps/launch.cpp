@@ -8,7 +8,6 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -17,25 +16,23 @@
 #include <utility>
 #include <vector>
 
-#include "choose_sizes.hpp"
 #include "fetch.hpp"
 #include "find_script.hpp"
 #include "hub_upload.hpp"
+#include "launch_data.hpp"
 #include "launch_options.hpp"
+#include "launch_sizes.hpp"
 #include "machines.hpp"
 #include "model_folder.hpp"
 #include "prepare_options.hpp"
 #include "sft/config/keys_given.hpp"
 #include "sft/config/step_shares.hpp"
 #include "sft/config/valid_config.hpp"
-#include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
 #include "sft/core/shell_word.hpp"
-#include "sft/data/packed_dataset.hpp"
 #include "sft/hub/file_layout.hpp"
-#include "sft/hub/folder.hpp"
 #include "sft/io/files.hpp"
 #include "sft/launch/command.hpp"
 #include "sft/launch/foreign_file.hpp"
@@ -52,8 +49,7 @@ using namespace sft;
 
 /// All that a launch does, before any of it is done.
 struct Plan {
-  std::vector<launch::Prepared> preparations;
-  std::vector<std::string> files_read;  ///< lines on the files of records, and on those that are left out
+  apps::LaunchData data;
   std::string ini_path, ini_text;
   std::vector<std::string> run;  ///< the command that trains
   std::string sizes;             ///< why sizes that are auto became what they are; empty: none are
@@ -88,8 +84,6 @@ launch::Request read_request(apps::LaunchOptions options) {
   const auto take_file = [&](const launch::ForeignFile& file) {
     for (const std::string& note : file.notes) log_warning(note);
     request.refused.insert(request.refused.end(), file.refused.begin(), file.refused.end());
-    request.refused_experts.insert(request.refused_experts.end(), file.refused_experts.begin(),
-                                   file.refused_experts.end());
     if (!launch::names_data(options.settings)) {
       request.refused.insert(request.refused.end(), file.refused_data.begin(), file.refused_data.end());
     }
@@ -118,135 +112,6 @@ launch::Request read_request(apps::LaunchOptions options) {
   return request;
 }
 
-/// Options of sft-prepare: those that were given, and TRL's defaults where they change rows.
-std::map<std::string, std::string> preparation_of(const launch::Request& request) {
-  std::map<std::string, std::string> options = request.preparation;
-  options.emplace("packing", "false");
-  if (!request.model.empty() && !options.contains("tokenizer")) {
-    options["model_name_or_path"] = request.model;
-    if (request.model_revision != "main") options["model_revision"] = request.model_revision;
-  }
-  return options;
-}
-
-/// Whether rows to evaluate on are packed: as those of training unless eval_packing says it.
-std::string packing_of_evaluation(const launch::Request& request, const std::map<std::string, std::string>& options) {
-  if (!request.eval_packing) return options.at("packing");
-  return *request.eval_packing ? "true" : "false";
-}
-
-/// What sft-prepare would refuse of its options joins the other refusals.
-void check_preparation(launch::Request& request) {
-  std::map<std::string, std::string> options = preparation_of(request);
-  const std::string packing_of_training = options.at("packing");
-  const bool is_split = options.contains("eval_split") && !config::is_none(options.at("eval_split"));
-  std::set<std::string> packings{packing_of_training, packing_of_evaluation(request, options)};
-  if (is_split && packings.size() > 1) {
-    request.refused.push_back(
-        Error(ExitStatus::configuration,
-              fmt::format("sft-launch does not take eval_packing = {} with eval_split and packing = {}",
-                          packing_of_evaluation(request, options), packing_of_training),
-              "rows that are held back are packed with the others",
-              "leave eval_packing out, or name the rows to evaluate on with --eval_files")
-            .what());
-    packings = {packing_of_training};
-  }
-  const auto is_taken = [&](const std::vector<std::string>& words) {
-    try {
-      static_cast<void>(apps::read_prepare_options(words));
-    } catch (const Error& error) {
-      request.refused.emplace_back(error.what());
-      return false;
-    }
-    return true;
-  };
-  bool are_taken = true;  // each by itself, so that all that cannot be are named
-  for (const auto& [name, value] : options) {
-    are_taken = is_taken({"--input=-", "--output=-", fmt::format("--{}={}", name, value)}) && are_taken;
-  }
-  if (!are_taken) return;
-  for (const std::string& packing : packings) {
-    options["packing"] = packing;
-    std::vector<std::string> words{"--input=-", "--output=-"};
-    for (const auto& [name, value] : options) words.push_back(fmt::format("--{}={}", name, value));
-    is_taken(words);
-  }
-}
-
-/// A value of train_files or eval_files: the files of one folder.
-std::string files_in(const std::string& folder, const char* pattern) {
-  return config::write(std::vector<std::string>{fmt::format("{}/{}", folder, pattern)});
-}
-
-/// Plans one call of sft-prepare; the shards of it are those of `pattern`.
-std::string add_preparation(const launch::Request& request, const launch::InputFiles& files,
-                            std::map<std::string, std::string> options, const char* pattern, Plan& plan) {
-  const std::string folder =
-      options.contains("model_name_or_path") ? hub::find_model_folder(request.model, request.model_revision) : "";
-  const std::string program = (program_folder() / "sft-prepare").string();
-  if (!folder.empty() && !request.known_pad_token.empty() && launch::has_token(folder, request.known_pad_token)) {
-    options.emplace("pad_token", request.known_pad_token);
-  }
-  plan.preparations.push_back(launch::plan_preparation(files, options, folder, program, request.prepared_dir));
-  return files_in(plan.preparations.back().folder, pattern);
-}
-
-/// Adds a line to the plan that lists the files; returns `inputs`.
-launch::InputFiles noted(launch::InputFiles inputs, const std::string& purpose, Plan& plan) {
-  if (inputs.files.empty()) return inputs;
-  std::string note = fmt::format("{} on {}", purpose, launch::list_of(inputs.files));
-  if (!inputs.left_out.empty()) note += fmt::format("; left out {}", launch::list_of(inputs.left_out));
-  plan.files_read.push_back(note);
-  return inputs;
-}
-
-/// Files to evaluate on: those that are named, else the split for it of the data sets that are trained on.
-launch::InputFiles eval_files_of(const launch::Request& request) {
-  if (!request.eval.empty()) return launch::find_inputs(request.eval, request.max_samples);
-  std::vector<launch::Dataset> datasets = request.train;
-  const std::string split = request.test_split.value_or("test");
-  for (launch::Dataset& dataset : datasets) {
-    dataset.split = split;
-    dataset.slice.clear();
-    launch::take_slice(dataset);
-  }
-  const launch::ChoiceOptions options{.split = "--dataset_test_split"};
-  const bool is_optional = split == "test";  // the default, which a file of a command may say, too
-  return launch::find_inputs(datasets, std::nullopt, options, is_optional);
-}
-
-/// What the launcher itself adds below all that was given: the files of rows, and TRL's defaults where they change
-/// numbers. `has_share_of_steps`: eval_steps is one.
-std::vector<config::PlacedOption> plan_data(const launch::Request& request, bool has_share_of_steps, Plan& plan) {
-  std::vector<config::PlacedOption> settings;
-  const auto set = [&](const char* name, const std::string& value) {
-    settings.push_back({{name, value}, "by sft-launch"});
-  };
-  if (request.train.empty()) {
-    if (request.gives("train_files")) return settings;
-    throw_config_error("no data is given", "there is neither --dataset_name nor --data_files",
-                       "give a file of JSON lines, a folder, or a name in the hub cache: --dataset_name DATA");
-  }
-  std::map<std::string, std::string> options = preparation_of(request);
-  set("data.train_files",
-      add_preparation(request, noted(launch::find_inputs(request.train, request.max_samples), "trains", plan), options,
-                      "train-*.h5", plan));
-  std::string eval_files;
-  if (options.contains("eval_split")) {
-    eval_files = files_in(plan.preparations.front().folder, "eval-*.h5");
-  } else if (const launch::InputFiles inputs = noted(eval_files_of(request), "evaluates", plan);
-             !inputs.files.empty()) {
-    options["packing"] = packing_of_evaluation(request, options);
-    eval_files = add_preparation(request, inputs, options, "train-*.h5", plan);
-  }
-  if (eval_files.empty()) return settings;
-  set("data.eval_files", eval_files);
-  const bool says_when = has_share_of_steps || request.gives("eval_strategy") || request.gives("evaluation_strategy") ||
-                         request.gives("eval_steps");
-  if (!says_when) set("train.eval_steps", "0");
-  return settings;
-}
-
 /// The keys that differ from their defaults, those that a person looks for first, and those of `given` that say what
 /// the model is, because it may say another than the default.
 std::string ini_text_of(const config::Config& config, const std::set<std::string>& given) {
@@ -273,60 +138,6 @@ std::string ini_text_of(const config::Config& config, const std::set<std::string
     text += fmt::format("{}\n", lines[i]);
   }
   return text;
-}
-
-/// Tokens of a row, for the planner: of rows that are there, or as sft-prepare is asked to make them.
-std::int64_t row_length_of(const launch::Request& request, const config::Config& config) {
-  if (request.train.empty()) return data::PackedDataset(config.data.train_files).max_length();
-  constexpr std::int64_t default_length = 1024;
-  const auto found = request.preparation.find("max_length");
-  if (found == request.preparation.end()) return default_length;
-  std::int64_t length = 0;
-  if (!config::is_none(found->second)) config::read(found->second, length);
-  if (length > 0) return length;
-  throw_config_error("sizes are auto and `max_length = none`", "memory is planned for rows of a length",
-                     "give a number: `sft-prepare ... --max_length none --stats` says how long documents are");
-}
-
-/// The machine that sizes are chosen for, with `num_ranks` ranks.
-plan::Hardware machine_of(const std::string& named, const launch::Request& request, const launch::Site& site,
-                          const config::Config& config, int num_ranks) {
-  const int num_nodes = std::max(1, std::min(num_ranks, request.num_machines.value_or(site.num_nodes)));
-  const int ranks_per_node = (num_ranks + num_nodes - 1) / num_nodes;
-  if (!named.empty()) {
-    plan::Hardware machine = apps::machine_named(named);
-    if (machine.num_ranks() == num_ranks) return machine;
-    machine.num_nodes = num_nodes;
-    machine.ranks_per_node = ranks_per_node;
-    return machine;
-  }
-  const bool has_gpus = site.num_gpus > 0 && config.device.backend != config::BackendChoice::cpu;
-  if (const auto machine = apps::machine_at_hand(has_gpus, ranks_per_node, num_nodes)) return *machine;
-  throw_config_error("sizes are auto, and the GPUs of this machine are of no kind that plans know",
-                     "share/sft/machines.ini has the rates of those that they do",
-                     "give --machine with one of them, or a file with the rates of yours");
-}
-
-/// Puts what the planner chooses in the place of sizes that are auto. `whole`: the configuration with its model.
-void choose_sizes(const launch::Request& request, const launch::Site& site, const std::string& machine_name,
-                  config::Config& whole, config::Config& config, Plan& plan) {
-  const std::set<std::string> free = launch::free_sizes(request);
-  if (free.empty()) return;
-  launch::Request without_batch = request;  // which is what the plan comes to
-  without_batch.train_batch_size.reset();
-  int num_ranks = launch::choose_num_ranks(without_batch, whole, site);
-  if (!machine_name.empty() && !request.num_processes && !request.is_single_process) {
-    num_ranks = apps::machine_named(machine_name).num_ranks();
-  }
-  const apps::ChosenSizes chosen =
-      apps::choose_sizes({.config = whole,
-                          .free = free,
-                          .hardware = machine_of(machine_name, request, site, whole, num_ranks),
-                          .max_length = row_length_of(request, config),
-                          .rows_per_step = launch::rows_of_step(request, whole, num_ranks)});
-  whole = chosen.config;
-  config = config::parse(apps::ini_of(chosen.keys), {}, "the plan", config);
-  plan.sizes = chosen.why;
 }
 
 /// What is not here of model and data comes from the hub.
@@ -362,7 +173,7 @@ void settle_dtype(launch::Request& request, const config::Model& model) {
 
 /// Gives each machine a copy of the model where a strategy of FSDP shards within machines, or says what it is taken as.
 void place_copies(launch::Request& request, const launch::Site& site) {
-  const std::optional<config::PlacedOption> strategy = launch::hybrid_strategy(request);
+  const std::optional<config::PlacedOption> strategy = launch::hybrid_strategy(request.training);
   if (!strategy || request.gives("dp_replicate_size")) return;
   const bool has_hosts = !request.hostfile.empty() && request.launcher.empty();
   const int num_hosts = has_hosts ? launch::read_hostfile(request.hostfile).num_hosts : site.num_nodes;
@@ -371,17 +182,14 @@ void place_copies(launch::Request& request, const launch::Site& site) {
     request.training.push_back({{{"parallel.dp_replicate_size", fmt::format("{}", num_machines)}, strategy->place}});
     return;
   }
-  log_warning(
-      fmt::format("`{} = {}` {}: all ranks share one copy of the model, because the number of machines is not "
-                  "known or 1; parallel.dp_replicate_size = N makes N copies",
-                  strategy->option.name, strategy->option.value.value_or(""), strategy->place));
+  log_warning(launch::note_on_one_copy(*strategy, "the number of machines is not known or 1"));
 }
 
 Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
   Plan plan;
   // 1. All refusals at once, before anything is looked for
   const config::StepShares shares = config::take_step_shares(request.training);  // which the run makes steps of
-  if (!request.train.empty()) check_preparation(request);
+  if (!request.train.empty()) apps::check_preparation(request);
   if (!request.refused.empty()) static_cast<void>(config::parse_sources(request.training, request.refused));
   const launch::Site site = launch::find_site();
   place_copies(request, site);
@@ -397,7 +205,7 @@ Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
   // 2. Model and data
   if (!options.prints) fetch_all(request);
   settle_dtype(request, config.model);
-  request.training.insert(request.training.begin(), plan_data(request, shares.eval_steps.has_value(), plan));
+  request.training.insert(request.training.begin(), apps::plan_data(request, shares.eval_steps.has_value(), plan.data));
   config = config::parse_sources(request.training, {});
   if (config.lora.use_peft && !request.gives("lora_target_modules")) set_default_targets(config);
   plan.ini_path = fmt::format("{}/launch.ini", config.train.output_dir);
@@ -406,10 +214,7 @@ Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
   // 3. Sizes, and whether all of it can run, before hours go into its rows
   std::vector<std::string> warnings;  // the run prints them
   config::Config whole = apps::parse_with_model(ini_text_of(config, given), {}, plan.ini_path, warnings);
-  if (whole.model.num_experts > 0 && !request.refused_experts.empty()) {
-    static_cast<void>(config::parse_sources(request.training, request.refused_experts));
-  }
-  choose_sizes(request, site, options.machine, whole, config, plan);
+  plan.sizes = apps::choose_launch_sizes(request, site, options.machine, whole, config);
   plan.ini_text = ini_text_of(config, given);
   if (!shares.is_empty()) plan.ini_text += "\n# shares of all steps\n" + config::to_ini(shares);
   if (!options.machine.empty() && !request.num_processes && !plan.sizes.empty()) {
@@ -448,8 +253,8 @@ std::string shell_line(const std::vector<std::string>& words) {
 
 void print(const Plan& plan) {
   std::string text = fmt::format("# {}\n{}\n", plan.ini_path, plan.ini_text);
-  for (const std::string& line : plan.files_read) text += fmt::format("# {}\n", line);
-  for (const launch::Prepared& prepared : plan.preparations) {
+  for (const std::string& line : plan.data.files_read) text += fmt::format("# {}\n", line);
+  for (const launch::Prepared& prepared : plan.data.preparations) {
     text += fmt::format("# {}\n{}\n", prepared.is_there ? "prepared before, not called again:" : "rows:",
                         shell_line(command_of(prepared)));
   }
@@ -486,12 +291,12 @@ int run(const std::vector<std::string>& arguments) {
     print(plan);
     return static_cast<int>(ExitStatus::done);
   }
-  for (const std::string& line : plan.files_read) log_info(line);
+  for (const std::string& line : plan.data.files_read) log_info(line);
   if (!plan.sizes.empty()) log_info(fmt::format("sizes: {}", plan.sizes));
   io::make_folders(fs::path(plan.ini_path).parent_path().string());
   io::write_file_atomically(plan.ini_path, plan.ini_text);
   if (plan.upload) plan.upload->begin(plan.ini_path);
-  for (const launch::Prepared& prepared : plan.preparations) {
+  for (const launch::Prepared& prepared : plan.data.preparations) {
     if (const int status = prepare(prepared); status != static_cast<int>(ExitStatus::done)) return status;
   }
   for (const auto& [name, value] : plan.environment) ::setenv(name.c_str(), value.c_str(), /*replace=*/1);

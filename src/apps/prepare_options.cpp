@@ -71,6 +71,7 @@ void describe_input(po::options_description& options) {
      "branch, tag or commit of a name in the cache")
     ("tokenizer", cli::path("FOLDER"), "byte, the default: one token a byte, vocabulary of 272 with ChatML markup; or a folder with a tokenizer.json")
     ("chat_template_path", cli::path("FILE"), "write conversations with this Jinja template")
+    ("chat_template", text("TEXT"), "such a template itself, as recipes in YAML have it")
     ("template_date", text("YYYY-MM-DD"), "what templates that print the date take for today")
     ("eos_token", text("TOKEN"), "token that ends a text instead of the tokenizer's own")
     ("pad_token", text("TOKEN"), "token that fills rows; never trained on, whichever it is")
@@ -79,6 +80,8 @@ void describe_input(po::options_description& options) {
     ("dataset_text_field", po::value<std::string>()->default_value("text")->value_name("NAME"), "key of plain text")
     ("rename", po::value<std::vector<std::string>>()->value_name("FIELD=NAME"),
      "read a field of the records under another name, such as question=prompt; repeatable, or separated by commas")
+    ("columns", po::value<std::vector<std::string>>()->value_name("NAMES"),
+     "fields of records that are read, by their own names, separated by commas; others are left out")
     ("ignore_fields", po::value<std::vector<std::string>>()->value_name("NAMES"),
      "fields of records and messages to leave out, separated by commas, such as reasoning_content where the template does not show it")
     ("on_error", po::value<std::string>()->default_value("stop")->value_name("NAME"),
@@ -205,21 +208,36 @@ data::TextOptions text_options_of(const po::variables_map& values) {
   }
   take("tokenizer", text.tokenizer);
   take("chat_template_path", text.chat_template_path);
+  take("chat_template", text.chat_template);
+  if (!text.chat_template.empty() && !text.chat_template_path.empty()) {
+    throw_config_error("--chat_template and --chat_template_path are given", "each is the template", "leave one out");
+  }
+  if (!text.chat_template.empty() && text.chat_template.find('{') == std::string::npos) {
+    throw_config_error(fmt::format("--chat_template {} is no template", text.chat_template),
+                       "a template of Jinja prints messages in braces",
+                       "give --chat_template_path FILE, or the text of a template");
+  }
   take("eos_token", text.eos_token);
   take("pad_token", text.pad_token);
   if (values.count("template_date") != 0) text.template_date = date_of(values["template_date"].as<std::string>());
   return text;
 }
 
-/// The names of all --ignore_fields. Messages without a role or a content are none.
-std::vector<std::string> ignored_fields_of(const po::variables_map& values) {
+/// The names of all lists that the option gives.
+std::vector<std::string> names_in(const char* option, const po::variables_map& values) {
   std::vector<std::string> fields;
-  if (values.count("ignore_fields") == 0) return fields;
-  for (const std::string& list : values["ignore_fields"].as<std::vector<std::string>>()) {
+  if (values.count(option) == 0) return fields;
+  for (const std::string& list : values[option].as<std::vector<std::string>>()) {
     std::vector<std::string> names;
     config::read(list, names);
     fields.insert(fields.end(), names.begin(), names.end());
   }
+  return fields;
+}
+
+/// The names of all --ignore_fields. Messages without a role or a content are none.
+std::vector<std::string> ignored_fields_of(const po::variables_map& values) {
+  std::vector<std::string> fields = names_in("ignore_fields", values);
   for (const char* needed : {"role", "content", "from", "value"}) {
     if (std::ranges::find(fields, needed) == fields.end()) continue;
     throw_config_error(fmt::format("ignore_fields names {}", needed), "a message is nothing without it",
@@ -314,6 +332,7 @@ data::PrepareOptions to_prepare_options(const po::variables_map& values) {
     options.example.prompt_template = prompt_template_of(values["prompt_template"].as<std::string>());
   }
   options.example.rename_fields = renamed_fields_of(values);
+  options.example.columns = names_in("columns", values);
   options.example.ignore_fields = ignored_fields_of(values);
   options.example.dataset_text_field = values["dataset_text_field"].as<std::string>();
   options.pad_to_multiple_of = multiple_of(values["pad_to_multiple_of"].as<std::string>());

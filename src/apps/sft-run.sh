@@ -71,7 +71,7 @@ here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 readonly sft=$here/sft
 [[ -x $sft ]] || fail "there is no program $sft (build or install it)"
 readonly parts=$here/../share/sft/run
-for part in restarts nodes names job_end queue errors launcher ending; do
+for part in restarts nodes names job_end queue refusals errors launcher ending; do
   [[ -r $parts/$part.sh ]] || fail "there is no $parts/$part.sh, a part of this program (build or install it)"
   # shellcheck source=/dev/null  # each is checked by itself
   source "$parts/$part.sh"
@@ -125,7 +125,11 @@ if [[ -n $num_ranks ]]; then
   prepare_local_ranks
 fi
 prepare_launcher
+check_hostfiles "${launcher[@]:1}"
 if is_mpirun "${launcher[0]}" && ! is_script "${launcher[0]}"; then is_program_of_mpi=yes; else is_program_of_mpi=no; fi
+# When sft-run is killed, and all of its process group, the kernel asks the launcher to stop.
+stops_alone=()
+if command -v setpriv >/dev/null && ! is_script "${launcher[0]}"; then stops_alone=(setpriv --pdeathsig USR1); fi
 if [[ $requeue == yes ]]; then
   [[ -n ${SLURM_JOB_ID-} ]] || fail "--requeue is for SLURM jobs"
 fi
@@ -138,7 +142,7 @@ if [[ $spares -gt 0 ]]; then
 fi
 
 readonly ended_by_signal=$((128 + $(kill -l USR1)))
-if [[ ($restarts -gt 0 || $requeue == yes) && $1 != -* && -e $1 && ! -f $1 ]]; then
+if [[ $restarts -gt 0 || $requeue == yes ]] && ! is_readable_again "$@"; then
   fail "--restarts and --requeue need a file that can be read again, not $1"
 fi
 for place in "${TMPDIR:-/tmp}" /dev/shm .; do
@@ -212,15 +216,16 @@ place_ranks() {
 # would ignore it for good, for all that it starts.
 start_ranks() {
   if [[ $is_program_of_mpi == yes ]]; then trap '' USR1; fi
-  exec setsid "${command[@]}" "$sft" "$@"
+  exec setsid "${stops_alone[@]}" "${command[@]}" "$sft" "$@"
 }
 
 # run_once WORD...: starts the ranks and waits for their end; the exit status in `status`.
 run_once() {
   status=$ended_by_signal
   if [[ $num_signals -gt 0 ]]; then return; fi
-  rm -f "$folder"/{status,nothing-to-save,began,ending,hung}
+  rm -f "$folder"/{status,nothing-to-save,began,ending,hung,explained}
   place_ranks
+  : >"$folder/placed"
   open_errors "$folder"
   start_ranks "$@" 2>"$folder/errors-pipe" &
   pid=$!
@@ -236,8 +241,9 @@ run_once() {
   guard=''
   close_errors
   if [[ $is_given_up == yes ]]; then return; fi
-  apart status_of_run "$folder" "$status" "$ended_by_signal" >"$folder/ended"
+  apart status_of_run "$folder" "$status" "$ended_by_signal" "$sft" "$@" >"$folder/ended"
   read -r status <"$folder/ended"
+  if [[ ! -e $folder/explained && -s $folder/held ]]; then cat "$folder/held" >&2 || true; fi
 }
 
 # resume WORD...: sets `words`, those of the run but for where it goes on from: a key may be given once.

@@ -25,37 +25,30 @@
 #include "check_weights.hpp"
 #include "choose_device.hpp"
 #include "compile_attention.hpp"
-#include "flat_options.hpp"
-#include "input_file.hpp"
 #include "machines.hpp"
 #include "matmul_choice.hpp"
 #include "next_steps.hpp"
 #include "open_datasets.hpp"
 #include "planned_run.hpp"
+#include "run_config.hpp"
 #include "save_model_folder.hpp"
 #include "settle_attention.hpp"
 #include "sft/check/check_machine.hpp"
 #include "sft/check/measure_machine.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/comm/collectives.hpp"
-#include "sft/comm/launcher.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/comm/watch.hpp"
-#include "sft/config/parse.hpp"
-#include "sft/config/step_shares.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/core/activity.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
 #include "sft/core/stop_signals.hpp"
-#include "sft/data/packed_dataset.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/hub/folder.hpp"
 #include "sft/io/files.hpp"
-#include "sft/launch/foreign_file.hpp"
-#include "sft/launch/request.hpp"
 #include "sft/machine/gpus.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/mesh/groups.hpp"
@@ -66,7 +59,6 @@
 #include "sft/plan/memory.hpp"
 #include "sft/plan/pieces.hpp"
 #include "sft/plan/row_lengths.hpp"
-#include "sft/plan/run_length.hpp"
 #include "sft/plan/search.hpp"
 #include "sft/plan/sp_method.hpp"
 #include "sft/plan/start_table.hpp"
@@ -80,127 +72,6 @@
 namespace {
 
 using namespace sft;
-
-/// The .ini text for a file of Accelerate, DeepSpeed, TRL, Axolotl or LLaMA-Factory and the command line.
-std::string ini_of_foreign_file(const apps::SftOptions& command, int num_ranks, config::StepShares& shares,
-                                std::vector<std::string>& warnings) {
-  const launch::ForeignFile file = launch::read_foreign_file(command.input_file);
-  warnings.insert(warnings.end(), file.notes.begin(), file.notes.end());
-  std::vector<config::PlacedOption> overrides;
-  for (const config::Option& option : apps::flat_options(command.overrides)) {
-    overrides.push_back({option, "on the command line"});
-  }
-  std::vector<std::vector<config::PlacedOption>> sources{launch::settings_of_run(file.settings, num_ranks), overrides};
-  shares = config::take_step_shares(sources);
-  std::vector<std::string> refused = file.refused;
-  for (const auto* more : {&file.refused_data, &file.refused_experts}) {
-    refused.insert(refused.end(), more->begin(), more->end());
-  }
-  const config::Config config = config::parse_sources(sources, refused);
-  std::string text;
-  for (const config::Difference& key : config::differences(config::Config(), config)) {
-    text += fmt::format("[{}]\n{} = {}\n", key.section, key.name, key.now);
-  }
-  return text;
-}
-
-/// The steps of the whole run, for those that are shares of them.
-std::int64_t steps_of_run(const config::Config& config, const apps::SftOptions& command, int num_ranks) {
-  if (config.train.max_steps >= 0) return config.train.max_steps;
-  const config::ValidConfig valid =
-      config::validate(config, num_ranks > 0 ? num_ranks : apps::num_ranks_of(config.parallel));
-  const std::int64_t num_rows = command.num_rows > 0     ? command.num_rows
-                                : command.max_length > 0 ? valid->effective_batch_rows()
-                                                         : data::PackedDataset(config.data.train_files).num_rows();
-  return plan::num_steps(valid, num_rows);
-}
-
-/// What the file and the options of this process's command line mean, as .ini text without variables: the model's sizes
-/// and parts in it wherever they come from, and the order of rows of the run that goes on.
-std::string resolve(const apps::SftOptions& command, int num_ranks) {
-  if (command.input_file.empty() && command.overrides.empty()) {
-    throw_config_error("no run is described", "there is neither a file nor an option",
-                       "give a configuration, `mpirun -np N ./sft INPUT.ini`; --help lists the keys");
-  }
-  std::vector<std::string> warnings;
-  config::Config config;
-  config::StepShares shares;
-  if (launch::is_foreign_file(command.input_file)) {
-    const std::string text = ini_of_foreign_file(command, num_ranks, shares, warnings);
-    config = apps::parse_with_model(text, {}, command.input_file, warnings);
-  } else {
-    std::string text = apps::read_input_file(command.input_file);
-    std::vector<config::Option> overrides = apps::flat_options(command.overrides);
-    shares = config::take_step_shares(text, overrides, command.input_file);
-    config = apps::parse_with_model(text, overrides, command.input_file, warnings);
-  }
-  for (const std::string& warning : warnings) log_warning(warning);
-  if (command.max_length > 0) {
-    if (!config.data.train_files.empty()) {
-      throw_config_error("--max_length and data.train_files are given", "the rows that there are have a length",
-                         "leave --max_length out, or data.train_files to plan without data");
-    }
-    config.data.train_files = {apps::no_data};
-  }
-  if (!shares.is_empty()) config::apply_step_shares(shares, steps_of_run(config, command, num_ranks), config);
-  if (command.action != apps::SftOptions::Action::print_config &&
-      config.data.row_order == config::RowOrder::automatic) {  // memory is planned for it, before the run is restored
-    if (const auto header = checkpoint::header_of_resume(config)) config.data.row_order = header->position.row_order;
-  }
-  return config::to_ini(config);
-}
-
-/// Rank 0 reads the file, with its environment; all ranks get the same configuration, of any number of ranks.
-/// Collective.
-config::Config read_keys(const apps::SftOptions& command, const comm::Group& world) {
-  std::string text;
-  config::Config config;
-  world.agree([&] {
-    try {
-      const bool is_of_world = command.action == apps::SftOptions::Action::run;
-      const int num_ranks = command.num_ranks > 0 ? command.num_ranks : is_of_world ? world.size() : 0;
-      if (world.rank() == 0) text = resolve(command, num_ranks);
-    } catch (const Error& error) {
-      throw comm::SharedError(error.status(), error.what());
-    }
-  });
-  world.broadcast(text, 0);
-  world.agree([&] { config = config::parse(text, {}, "the configuration of rank 0"); });
-  return config;
-}
-
-/// The same, for the ranks that there are or that are planned. Collective.
-config::ValidConfig validate(const config::Config& config, const apps::SftOptions& command, const comm::Group& world) {
-  std::optional<config::ValidConfig> valid;
-  world.agree([&] {
-    const int num_ranks = command.plans_for_others() ? apps::num_ranks_of(config.parallel) : world.size();
-    valid = config::validate(config, command.num_ranks > 0 ? command.num_ranks : num_ranks);
-  });
-  return *valid;
-}
-
-/// The same, of the command line, without a run whose end is known to fail. Collective.
-config::ValidConfig read_config(const apps::SftOptions& command, const comm::Group& world) {
-  config::ValidConfig config = validate(read_keys(command, world), command, world);
-  world.agree([&] {
-    try {
-      if (world.rank() == 0 && config->leaves_model_folder()) apps::require_writable(config->model);
-    } catch (const Error& error) {
-      throw comm::SharedError(error.status(), error.what());
-    }
-  });
-  return config;
-}
-
-/// Prints the configuration without MPI. One process prints any configuration, and the size of an axis that is auto
-/// stays so; of several, its mesh has to be theirs.
-config::Config printed_config(const apps::SftOptions& command) {
-  const int num_launched = comm::num_launched_ranks();
-  const config::Config keys = config::parse(resolve(command, /*num_ranks=*/0), {}, "the configuration");
-  config::Config config = *config::validate(keys, num_launched > 1 ? num_launched : apps::num_ranks_of(keys.parallel));
-  if (num_launched <= 1) config.parallel.dp_shard_size = keys.parallel.dp_shard_size;
-  return config;
-}
 
 void require_one_rank(const comm::Group& world, const char* option) {
   if (world.size() == 1) return;
@@ -239,11 +110,11 @@ bool answer(const apps::SftOptions& command, const comm::Group& world) {
       break;
     case apps::SftOptions::Action::dry_run:
       require_one_rank(world, "--dry-run");
-      apps::print_dry_run(read_config(command, world), command);
+      apps::print_dry_run(apps::read_config(command, world), command);
       break;
     case apps::SftOptions::Action::compile_attention:
       require_one_rank(world, "--compile-attention");
-      apps::compile_attention(read_config(command, world), command);
+      apps::compile_attention(apps::read_config(command, world), command);
       break;
   }
   return true;
@@ -467,7 +338,7 @@ int run(comm::Session& session, const apps::SftOptions& command) {
   // 1. Configuration
   const comm::Group& world = session.world();
   if (answer(command, world)) return static_cast<int>(ExitStatus::done);
-  const config::ValidConfig config = read_config(command, world);
+  const config::ValidConfig config = apps::read_config(command, world);
 
   // 2. Device
   const auto [kind, gpu] = apps::choose_device(config->device, session);
@@ -515,7 +386,7 @@ int main(int argc, char** argv) {
     if (!asked || asked->action != apps::SftOptions::Action::print_config) {
       command = asked;
     } else if (log_rank() == 0) {
-      log_info(config::to_ini(printed_config(*asked)));
+      log_info(config::to_ini(apps::printed_config(*asked)));
     }
   });
   if (!command) return status;

@@ -56,8 +56,11 @@ void convert(const std::string& input, const std::vector<std::string>& left_out,
   if (status == 0) return;
   std::string reason = text_of(folder / "error");
   if (reason.empty()) reason = fmt::format("{} ended with status {}", converter, status);
+  const bool is_of_column = reason.find(", column ") != std::string::npos;
   throw_data_error(fmt::format("cannot read {}", input), reason,
-                   "correct it, leave a column out with --ignore_fields, or make JSON lines of it elsewhere");
+                   is_of_column
+                       ? "correct it, leave a column out with --ignore_fields, or make JSON lines of it elsewhere"
+                       : "correct it, or make JSON lines of it elsewhere");
 }
 
 constexpr const char* folder_begin = ".tables-";

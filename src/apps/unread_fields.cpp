@@ -4,13 +4,12 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
+#include "sft/data/field_names.hpp"
 
 namespace sft::apps {
 
@@ -28,20 +27,6 @@ constexpr std::array system_names = {"system_prompt", "system_message", "system_
                                      "sys_prompt"};
 constexpr std::array text_names = {"system", "history", "context", "role", "parent_id"};
 
-/// "messages[].isTrained" -> is, trained
-std::vector<std::string> words_of(std::string_view name) {
-  std::vector<std::string> words(1);
-  bool was_small = false;
-  for (const char c : name) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool is_large = std::isupper(byte) != 0;
-    if (std::isalnum(byte) == 0 || (is_large && was_small)) words.emplace_back();
-    if (std::isalnum(byte) != 0) words.back() += static_cast<char>(std::tolower(byte));
-    was_small = std::islower(byte) != 0;
-  }
-  return words;
-}
-
 template <class Names>
 bool is_in(const Names& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
@@ -56,7 +41,12 @@ std::string advice_on(const std::string& path) {
     return fmt::format("it seems to belong to the text): --rename {}=system makes the system message of it", name);
   }
   if (is_in(text_names, name)) return "it may belong to the text): write it into the messages if it does";
-  if (std::ranges::any_of(words_of(name), [](const std::string& word) { return is_in(loss_words, word); })) {
+  if (data::names_thoughts(name)) {
+    return "it may hold thoughts that belong to the text): write them into the answer, or as 'reasoning_content' of "
+           "its "
+           "message, if they do";
+  }
+  if (std::ranges::any_of(data::words_of_name(name), [](const std::string& word) { return is_in(loss_words, word); })) {
     return "it seems to say what is trained on): messages have 'weight', 'train' and 'loss' for that";
   }
   return "";

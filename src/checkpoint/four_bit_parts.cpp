@@ -67,7 +67,7 @@ class FourBitLoader {
 
   void load_matrix(const Parameter& matrix, const Tensor& nested) {
     const std::vector<Piece> pieces = pieces_of(matrix);
-    if (pieces.empty() && !form_.is_nested) return;
+    if (pieces.empty() && (!form_.is_nested || matrix.local_elements() == 0)) return;
     std::vector<LogicalRectangle> own;
     Rows rows{matrix.rows, 0};
     for (const Piece& piece : pieces) {

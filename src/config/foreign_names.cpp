@@ -205,8 +205,9 @@ std::vector<ForeignRow> logging_rows() {
        "NaN and Inf are never hidden: they end the run with status 4, or leave a step out (train.nan_policy)",
        leave_out},
       {"logging_dir", nothing, "metrics go to output_dir/metrics.jsonl", "set train.output_dir"},
-      {"run_name project trackio_space_id trackio_bucket_id trackio_static_space_id", anything,
-       "sft sends nothing anywhere; postprocess/track.py, which does, takes names of its own", leave_out},
+      {"run_name project wandb_project wandb_entity wandb_run_group trackio_space_id trackio_bucket_id "
+       "trackio_static_space_id",
+       anything, "sft sends nothing anywhere; postprocess/track.py, which does, takes names of its own", leave_out},
       {"log_level log_level_replica", anything, "there is one level of messages, and rank 0 writes them", leave_out},
       {"include_num_input_tokens_seen",
        {{"true", ""}, {"false", ""}, {"none", ""}, {"all", ""}, {"non_padding", ""}},
@@ -243,12 +244,14 @@ std::vector<ForeignRow> saving_rows() {
       {"save_safetensors", nothing, "checkpoints are HDF5 files", leave_out},
       {"enable_jit_checkpoint", either, "a stopped run always saves and ends with status 75", leave_out},
       {"ignore_data_skip", only_false, "a resumed run goes on where it was in the data", leave_out},
-      {"restore_callback_states_from_checkpoint overwrite_output_dir", only_false, "there are no such states",
-       "leave it out; train.output_dir and checkpoint.resume_from_checkpoint say where a run begins"},
+      {"restore_callback_states_from_checkpoint", only_false, "there are no such states", leave_out},
+      {"overwrite_output_dir", either,
+       "resume_from_checkpoint says where a run begins; checkpoints of other runs stay, as with transformers",
+       leave_out},
       {"push_to_hub hub_always_push", only_false, "sft sends nothing anywhere",
        "leave it out; sft-launch, which takes it, sends what a run leaves"},
-      {"hub_model_id hub_token hub_strategy hub_revision push_to_hub_model_id push_to_hub_token", anything,
-       "sft sends nothing anywhere", leave_out},
+      {"hub_model_id hub_token hub_strategy hub_revision hub_model_revision push_to_hub_model_id push_to_hub_token",
+       anything, "sft sends nothing anywhere", leave_out},
       {"push_to_hub_organization", only_none, "it is a part of the repository's name",
        "write hub_model_id = OWNER/NAME"},
       {"hub_private_repo", either, "sft sends nothing anywhere", leave_out},
@@ -274,7 +277,8 @@ std::vector<ForeignRow> data_rows() {
        "tokenizer num_shards",
        nothing, prepared, to_prepare},
       {"max_length max_seq_length model_max_length", nothing, prepared, "give --max_length to sft-prepare"},
-      {"truncation_mode dataset_text_field dataset_kwargs dataset_num_proc chat_template_path eos_token pad_token "
+      {"truncation_mode dataset_text_field dataset_kwargs dataset_num_proc chat_template chat_template_path eos_token "
+       "pad_token "
        "dataset_batch_size num_of_sequences formatting_func processing_class rename prompt_template end_of_turn "
        "max_samples "
        "known_pad_token eval_split prepared_dir test_datasets",
@@ -285,6 +289,13 @@ std::vector<ForeignRow> data_rows() {
        nothing, prepared,
        "prepare JSON-lines files with `sft-prepare --input FILE --output FOLDER` and set "
        "data.train_files = FOLDER/train-*.h5"},
+      {"dataset_configs", nothing, "of a data set one config is read",
+       "write `dataset_config: NAME`, or `datasets:` with `path: NAME` and `name: CONFIG` for each"},
+      {"dataset_mixer dataset_splits", nothing, "data sets are a list, each with its split",
+       "write `datasets:` with `- path: NAME` and `split: NAME` for each"},
+      {"preprocessing_num_workers", anything, "sft-prepare makes tokens on all cores", leave_out},
+      {"system_prompt", only_none, "conversations are those of the records", "write it into the records"},
+      {"callbacks benchmarks", only_none, "a run saves, and evaluates the loss on held-back rows", leave_out},
       {"dataset_streaming streaming", either, prepared, leave_out},
       {"train_dataset train_file", nothing, "its name is train_files", "write data.train_files = FOLDER/train-*.h5"},
   };

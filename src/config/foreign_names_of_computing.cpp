@@ -152,8 +152,8 @@ std::vector<ForeignRow> kernel_rows() {
       {"attn_implementation liger_kernel_config torch_compile_backend torch_compile_mode dynamo_backend dynamo_mode "
        "dynamo_config torchdynamo",
        anything, "sft has kernels of its own; these choices change rounding at most", leave_out},
-      {"use_liger_kernel torch_compile use_cache use_flash_attention_2 dynamo_* jit_mode_eval use_ipex", either,
-       "sft has kernels of its own; these choices change rounding at most", leave_out},
+      {"use_liger_kernel use_liger torch_compile use_cache use_flash_attention_2 dynamo_* jit_mode_eval use_ipex",
+       either, "sft has kernels of its own; these choices change rounding at most", leave_out},
       {"full_determinism", either, "runs always repeat to the bit", leave_out},
   };
 }

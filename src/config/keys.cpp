@@ -145,6 +145,8 @@ std::vector<Key> make_keys() {
       key("lora", &C::lora, "bnb_4bit_quant_type", &Lora::bnb_4bit_quant_type, "their code"),
       key("lora", &C::lora, "use_bnb_nested_quant", &Lora::use_bnb_nested_quant,
           "keep their scales in 8 bits (double quantization)"),
+      key("lora", &C::lora, "quantize_moe_experts", &Lora::quantize_moe_experts,
+          "beside load_in_4bit: keep the matrices of experts in 4 bits, too, where the model has some"),
       key("lora", &C::lora, "llm_int8_skip_modules", &Lora::llm_int8_skip_modules,
           "modules whose matrices load_in_4bit leaves as they are, by beginnings or ends of their paths, such as "
           "model.layers.0.mlp or o_proj; of a model that is in 4 bits those that it holds as numbers"),

@@ -40,6 +40,10 @@ std::optional<FourBitForm> Lora::four_bit_form() const {
   return FourBitForm{.type = bnb_4bit_quant_type, .is_nested = use_bnb_nested_quant};
 }
 
+std::optional<FourBitForm> Lora::four_bit_form_of_experts() const {
+  return quantize_moe_experts ? four_bit_form() : std::nullopt;
+}
+
 bool skips(const std::string& name, const std::string& module) {
   if (name.empty()) return false;
   if (module.ends_with(name) || module.starts_with(name.back() == '.' ? name : name + ".")) return true;

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "config/choice_names.hpp"
 #include "config/quoting.hpp"
 #include "config/scheduler_kwargs.hpp"
 #include "sft/config/rope_scaling.hpp"
@@ -83,132 +84,6 @@ std::string write_number(Number number) {
   std::array<char, 32> text;
   const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), number);
   return {text.data(), end};
-}
-
-template <class Choice, std::size_t size>
-using Names = std::array<std::pair<const char*, Choice>, size>;
-
-constexpr Names<bool, 2> bool_names{{{"true", true}, {"false", false}}};
-constexpr Names<bool, 12> bool_synonyms{{{"true", true},
-                                         {"yes", true},
-                                         {"on", true},
-                                         {"t", true},
-                                         {"y", true},
-                                         {"1", true},
-                                         {"false", false},
-                                         {"no", false},
-                                         {"off", false},
-                                         {"f", false},
-                                         {"n", false},
-                                         {"0", false}}};
-constexpr Names<Precision, 3> precision_names{
-    {{"fp32", Precision::fp32}, {"bf16", Precision::bf16}, {"pure_bf16", Precision::pure_bf16}}};
-constexpr Names<Fp8, 3> fp8_names{
-    {{"none", Fp8::none}, {"tensorwise", Fp8::tensorwise}, {"blockwise", Fp8::blockwise}}};
-constexpr Names<ActivationCheckpointing, 3> checkpointing_names{{{"none", ActivationCheckpointing::none},
-                                                                 {"selective", ActivationCheckpointing::selective},
-                                                                 {"full", ActivationCheckpointing::full}}};
-constexpr Names<Offload, 3> offload_names{{{"none", Offload::none}, {"host", Offload::host}, {"nvme", Offload::nvme}}};
-constexpr Names<ActivationPlace, 2> activation_place_names{
-    {{"auto", ActivationPlace::automatic}, {"nvme", ActivationPlace::nvme}}};
-constexpr Names<DType, 2> dtype_names{{{"float32", DType::float32}, {"bf16", DType::bf16}}};
-constexpr Names<OptimizerKind, optimizer_names.size()> optimizer_choices = [] {
-  Names<OptimizerKind, optimizer_names.size()> names{};
-  for (std::size_t i = 0; i < names.size(); ++i) names[i] = {optimizer_names[i].name, optimizer_names[i].kind};
-  return names;
-}();
-constexpr Names<LrAdjustment, 2> adjustment_names{
-    {{"match_rms_adamw", LrAdjustment::match_rms_adamw}, {"original", LrAdjustment::original}}};
-constexpr Names<Scheduler, 11> scheduler_names{{{"linear", Scheduler::linear},
-                                                {"cosine", Scheduler::cosine},
-                                                {"cosine_with_restarts", Scheduler::cosine_with_restarts},
-                                                {"polynomial", Scheduler::polynomial},
-                                                {"constant", Scheduler::constant},
-                                                {"constant_with_warmup", Scheduler::constant_with_warmup},
-                                                {"inverse_sqrt", Scheduler::inverse_sqrt},
-                                                {"reduce_lr_on_plateau", Scheduler::reduce_lr_on_plateau},
-                                                {"cosine_with_min_lr", Scheduler::cosine_with_min_lr},
-                                                {"cosine_warmup_with_min_lr", Scheduler::cosine_warmup_with_min_lr},
-                                                {"warmup_stable_decay", Scheduler::warmup_stable_decay}}};
-constexpr Names<BackendChoice, 3> backend_names{
-    {{"auto", BackendChoice::automatic}, {"cpu", BackendChoice::cpu}, {"cuda", BackendChoice::cuda}}};
-constexpr Names<CommChoice, 4> comm_names{{{"auto", CommChoice::automatic},
-                                           {"nccl", CommChoice::nccl},
-                                           {"host", CommChoice::host},
-                                           {"mpi", CommChoice::mpi}}};
-constexpr Names<AttentionChoice, 6> attention_names{{{"auto", AttentionChoice::automatic},
-                                                     {"own", AttentionChoice::own},
-                                                     {"hopper", AttentionChoice::hopper},
-                                                     {"cudnn_forward", AttentionChoice::cudnn_forward},
-                                                     {"cudnn", AttentionChoice::cudnn},
-                                                     {"cudnn_unordered", AttentionChoice::cudnn_unordered}}};
-constexpr Names<SpMethod, 5> sp_method_names{{{"ring", SpMethod::ring},
-                                              {"all_gather", SpMethod::all_gather},
-                                              {"ulysses", SpMethod::ulysses},
-                                              {"hybrid", SpMethod::hybrid},
-                                              {"auto", SpMethod::automatic}}};
-constexpr Names<RowOrder, 3> row_order_names{
-    {{"auto", RowOrder::automatic}, {"trl", RowOrder::trl}, {"endless", RowOrder::endless}}};
-constexpr Names<EvalStrategy, 3> eval_strategy_names{
-    {{"no", EvalStrategy::no}, {"steps", EvalStrategy::steps}, {"epoch", EvalStrategy::epoch}}};
-constexpr Names<Reporter, 6> reporter_names{{{"tensorboard", Reporter::tensorboard},
-                                             {"prometheus", Reporter::prometheus},
-                                             {"wandb", Reporter::wandb},
-                                             {"mlflow", Reporter::mlflow},
-                                             {"trackio", Reporter::trackio},
-                                             {"swanlab", Reporter::swanlab}}};
-constexpr Names<SaveStrategy, 4> save_strategy_names{{{"no", SaveStrategy::no},
-                                                      {"steps", SaveStrategy::steps},
-                                                      {"epoch", SaveStrategy::epoch},
-                                                      {"best", SaveStrategy::best}}};
-constexpr Names<EvalMetric, 3> eval_metric_names{{{"loss", EvalMetric::loss},
-                                                  {"mean_token_accuracy", EvalMetric::mean_token_accuracy},
-                                                  {"entropy", EvalMetric::entropy}}};
-constexpr Names<LoraInit, 5> lora_init_names{{{"true", LoraInit::zero_b},
-                                              {"false", LoraInit::linear},
-                                              {"gaussian", LoraInit::gaussian},
-                                              {"pissa", LoraInit::pissa},
-                                              {"olora", LoraInit::olora}}};
-constexpr std::string_view pissa_iterations = "pissa_niter_";
-constexpr Names<FourBitType, 2> four_bit_names{{{"nf4", FourBitType::nf4}, {"fp4", FourBitType::fp4}}};
-constexpr Names<LossType, 2> loss_type_names{{{"nll", LossType::nll}, {"dft", LossType::dft}}};
-constexpr Names<LossType, 4> loss_type_synonyms{
-    {{"nll", LossType::nll}, {"dft", LossType::dft}, {"chunked_nll", LossType::nll}, {"none", LossType::nll}}};
-constexpr Names<NanPolicy, 2> nan_policy_names{{{"stop", NanPolicy::stop}, {"skip", NanPolicy::skip}}};
-constexpr Names<BlockNorms, 4> block_norms_names{{{"pre", BlockNorms::pre},
-                                                  {"glm4", BlockNorms::glm4},
-                                                  {"olmo2", BlockNorms::olmo2},
-                                                  {"gemma2", BlockNorms::gemma2}}};
-constexpr Names<Activation, 2> activation_names{
-    {{"silu", Activation::silu}, {"gelu_pytorch_tanh", Activation::gelu_pytorch_tanh}}};
-constexpr Names<ScoringFunc, 2> scoring_names{{{"softmax", ScoringFunc::softmax}, {"sigmoid", ScoringFunc::sigmoid}}};
-constexpr Names<ExpertForm, 2> expert_form_names{{{"swiglu", ExpertForm::swiglu}, {"gpt_oss", ExpertForm::gpt_oss}}};
-
-template <class Choice, std::size_t size>
-std::vector<std::string> texts_of(const Names<Choice, size>& names) {
-  std::vector<std::string> texts;
-  for (const auto& [name, choice] : names) texts.emplace_back(name);
-  return texts;
-}
-
-template <class Choice, std::size_t size>
-void read_choice(const std::string& written, Choice& value, const Names<Choice, size>& names) {
-  const std::string text = unquoted(written);
-  for (const auto& [name, choice] : names) {
-    if (text != name) continue;
-    value = choice;
-    return;
-  }
-  throw std::invalid_argument(fmt::format("one of {}", fmt::join(texts_of(names), " | ")));
-}
-
-template <class Choice, std::size_t size>
-std::string write_choice(Choice value, const Names<Choice, size>& names) {
-  for (const auto& [name, choice] : names) {
-    if (value == choice) return name;
-  }
-  SFT_ENSURE(false, "every choice has a name");
-  return {};
 }
 
 /// The reporters that a word of report_to names: one, or all.

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <array>
 
+#include "data/jq_commands.hpp"
+#include "data/reading_options.hpp"
 #include "data/sharegpt.hpp"
+#include "sft/data/field_names.hpp"
 
 namespace sft::data {
 
@@ -18,6 +21,13 @@ constexpr std::array answers = {"chosen",        "completion",         "response
                                 "chosen_answer", "chosen_response",    "reference_answer", "expected_answer",
                                 "ground_truth"};
 constexpr std::array labels = {"label", "kto_tag", "desirable", "is_desirable"};
+
+bool is_thoughts(const std::string& name, const Json& value) {
+  constexpr std::array switches = {"on", "off", "true", "false", "yes", "no", "high", "medium", "low"};
+  if (!names_thoughts(name) || is_empty(value)) return false;
+  if (value.is_string()) return std::ranges::find(switches, value.get<std::string>()) == switches.end();
+  return value.is_array() && std::ranges::all_of(value, [](const Json& part) { return part.is_string(); });
+}
 
 bool is_message(const Json& value) { return value.is_object() && !speaker_of(value).empty(); }
 
@@ -43,8 +53,42 @@ bool is_answer(const Json& value) {
 
 std::string answer_in(const Json& record) {
   const auto holds_one = [&](const char* name) { return has_value(record, name) && is_answer(record[name]); };
-  const auto found = std::ranges::find_if(answers, holds_one);
-  return found == answers.end() ? "" : *found;
+  if (const auto found = std::ranges::find_if(answers, holds_one); found != answers.end()) return *found;
+  for (const auto& [name, value] : record.items()) {
+    if (names_answer(name) && is_answer(value)) return name;
+  }
+  return "";
+}
+
+std::vector<std::string> other_answers(const Json& record, const std::string& question, const std::string& answer) {
+  std::vector<std::string> others;
+  for (const auto& [name, value] : record.items()) {
+    if (name != question && name != answer && names_answer(name) && is_answer(value)) others.push_back(name);
+  }
+  return others;
+}
+
+std::optional<Thoughts> thoughts_in(const Json& record, const std::string& answer,
+                                    const std::vector<std::string>& others) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : record.items()) {
+    if (is_thoughts(name, value)) names.push_back(name);
+  }
+  if (names.empty()) return std::nullopt;
+  std::vector<std::string> all = {answer};
+  all.insert(all.end(), others.begin(), others.end());
+  for (const std::string& one : all) {
+    for (const std::string& name : names) {
+      if (record[one].is_string() && words_of_name(name).front() == words_of_name(one).front())
+        return Thoughts{name, one};
+    }
+  }
+  const auto is_attempt = [](const std::string& one) { return words_of_name(one).back() == "attempt"; };
+  if (const auto attempt = std::ranges::find_if(all, is_attempt);
+      attempt != all.end() && record[*attempt].is_string()) {
+    return Thoughts{names.front(), *attempt};  // the other answer is the one of the book
+  }
+  return record[answer].is_string() ? std::optional(Thoughts{names.front(), answer}) : std::nullopt;
 }
 
 void refuse_unwanted(const Json& record) {
@@ -68,9 +112,13 @@ void refuse_unread_answer(const Json& record, const char* key) {
   if (!std::ranges::all_of(turns, is_message)) {
     refuse_record(fmt::format("{}: write that as the last turn of '{}'", problem, key));
   }
-  const char* ignored = has_value(record, "prompt") ? " --ignore_fields prompt" : "";
-  const std::string own = answer == "completion" ? "" : fmt::format(",{}=completion", answer);
-  refuse_record(fmt::format("{}: --rename {}=prompt{}{} trains on that answer", problem, key, own, ignored));
+  ReadingOptions options(record);
+  options.rename(key, "prompt").rename(answer, "completion").rename_system();
+  const std::vector<std::string> others = other_answers(record, key, answer);
+  const std::string choice = others.empty() ? "" : fmt::format(" (so may {})", listed(others));
+  const auto thoughts = thoughts_in(record, answer, others);
+  refuse_record(fmt::format("{}{}: {} trains on that answer{}{}", problem, choice, options.words(), options.loss(),
+                            thoughts ? advice_on_thoughts(record, key, *thoughts) : ""));
 }
 
 }  // namespace sft::data

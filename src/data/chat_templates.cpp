@@ -39,6 +39,10 @@ std::shared_ptr<const ChatTemplate> compile(const std::string& source, const std
   }
 }
 
+ChatTemplates only(std::shared_ptr<const ChatTemplate> standard) {
+  return {.standard = std::move(standard), .tool_use = nullptr, .other_names = {}};
+}
+
 void add(ChatTemplates& templates, const std::string& name, const std::string& source, const std::string& file) {
   if (name == "default") {
     templates.standard = compile(source, file);
@@ -109,10 +113,9 @@ bool ChatTemplate::mentions(std::string_view name) const {
   return false;
 }
 
+ChatTemplates given_chat_template(const std::string& source) { return only(compile(source, "--chat_template")); }
+
 ChatTemplates load_chat_templates(const std::string& path, const std::string& folder) {
-  const auto only = [](std::shared_ptr<const ChatTemplate> standard) {
-    return ChatTemplates{.standard = std::move(standard), .tool_use = nullptr, .other_names = {}};
-  };
   if (!path.empty()) return only(compile(io::read_file_or_pipe(path), path));
   ChatTemplates in_files = templates_in_files(folder);
   if (in_files.standard || in_files.tool_use || !in_files.other_names.empty()) return in_files;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "data/message_weight.hpp"
+#include "data/other_forms.hpp"
 #include "data/sharegpt.hpp"
 
 namespace sft::data {
@@ -51,6 +52,13 @@ void add_message(Conversation& chat, Json message, const std::string& where, Rec
     if (!content->is_string() && !content->is_null()) {
       refuse_record(fmt::format("'content' of {} is {}, not a string", where, content->type_name()));
     }
+  }
+  if (const auto calls = message.find("tool_calls"); calls != message.end() && calls->is_string()) {
+    Json list = list_in_text(*calls);
+    if (list.is_null() && !is_empty(*calls) && *calls != "[]") {
+      refuse_record(fmt::format("'tool_calls' of {} is string, not a list of calls", where));
+    }
+    *calls = std::move(list);
   }
   census.roles.add(string_of(message, "role", where));
   chat.messages.push_back(std::move(message));

@@ -10,6 +10,7 @@
 #include "data/answers.hpp"
 #include "data/conversation.hpp"
 #include "data/encoder.hpp"
+#include "data/other_forms.hpp"
 #include "data/other_names.hpp"
 #include "data/record.hpp"
 #include "sft/core/error.hpp"
@@ -70,8 +71,13 @@ constexpr const char* name_of(Shape shape) {
     keys += fmt::format("{}{}'{}", (keys.empty() ? "'" : ", '"), key, (value.is_null() ? " (null)" : ""));
   }
   if (record.size() > max_shown) keys += fmt::format(" and {} more", record.size() - max_shown);
-  refuse_record(fmt::format("it has neither 'messages', nor 'prompt' and 'completion', nor '{}', but {}", text_field,
-                            (keys.empty() ? "no keys" : keys)));
+  const auto num_texts = std::ranges::count_if(record, [](const Json& value) { return value.is_string(); });
+  const char* advice = num_texts > 1    ? ": --rename FIELD=prompt,FIELD=completion names a question and its answer, "
+                                          "--dataset_text_field FIELD a text"
+                       : num_texts == 1 ? ": --dataset_text_field FIELD names a text"
+                                        : "";
+  refuse_record(fmt::format("it has neither 'messages', nor 'prompt' and 'completion', nor '{}', but {}{}", text_field,
+                            keys.empty() ? "no keys" : keys, advice));
 }
 
 Shape shape_of(const Json& record, const std::string& text_field) {
@@ -319,10 +325,12 @@ ExampleMaker::ExampleMaker(const TextOptions& text, ExampleOptions options) {
   const bool is_byte = text.tokenizer == byte_tokenizer;
   impl->vocab_size = is_byte ? 0 : model_vocab_size(text.tokenizer);
   if (impl->vocab_size == 0) impl->vocab_size = tokenizer.vocab_size();
-  if (is_byte && text.chat_template_path.empty()) {
+  if (is_byte && text.chat_template_path.empty() && text.chat_template.empty()) {
     impl->encoder = make_chatml_encoder(tokenizer, *impl->eos);
   } else {
-    ChatTemplates templates = load_chat_templates(text.chat_template_path, is_byte ? "" : text.tokenizer);
+    ChatTemplates templates = !text.chat_template.empty()
+                                  ? given_chat_template(text.chat_template)
+                                  : load_chat_templates(text.chat_template_path, is_byte ? "" : text.tokenizer);
     if (!is_byte) {
       impl->markup = {.eos_token = impl->eos ? tokenizer.token_of(*impl->eos) : "",
                       .pad_token = impl->pad ? tokenizer.token_of(*impl->pad) : "",
@@ -337,8 +345,11 @@ ExampleMaker::~ExampleMaker() = default;
 
 Document ExampleMaker::make(std::string record, RecordCensus& census) const {
   Json json = parse_record(std::exchange(record, {}));
+  if (!impl_->options.columns.empty()) keep_fields(json, impl_->options.columns, census);
   drop_fields(json, impl_->options.ignore_fields, census);
   rename_fields(json, impl_->options.rename_fields);
+  refuse_tables(json);
+  decode_texts(json);
   drop_fields_of_messages(json, impl_->options.ignore_fields, census);
   if (impl_->prompt_template && !has_value(json, "output")) refuse_without_output(json);
   const Shape shape = impl_->prompt_template ? Shape::prompted : shape_of(json, impl_->options.dataset_text_field);

@@ -4,13 +4,19 @@
 #include <fmt/core.h>
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "data/answers.hpp"
+#include "data/jq_commands.hpp"
+#include "data/other_forms.hpp"
+#include "data/reading_options.hpp"
 #include "data/sharegpt.hpp"
+#include "sft/data/field_names.hpp"
 
 namespace sft::data {
 
@@ -18,7 +24,7 @@ namespace {
 
 using Names = std::pair<const char*, const char*>;
 
-/// Names of a question and its answer, the likelier ones first.
+/// Names of a question and its answer, in small letters, the likelier ones first.
 constexpr std::array pairs = {Names{"question", "answer"},
                               Names{"question", "response"},
                               Names{"question", "solution"},
@@ -33,7 +39,6 @@ constexpr std::array pairs = {Names{"question", "answer"},
                               Names{"instruction", "completion"},
                               Names{"instruction", "answer"},
                               Names{"instruction", "target"},
-                              Names{"INSTRUCTION", "RESPONSE"},
                               Names{"inputs", "targets"},
                               Names{"inputs_pretokenized", "targets_pretokenized"},
                               Names{"prompt", "response"},
@@ -52,49 +57,9 @@ constexpr std::array pairs = {Names{"question", "answer"},
                               Names{"dialogue", "summary"},
                               Names{"article", "highlights"}};
 
-constexpr std::array system_names = {"system", "system_prompt", "system_message", "system_instruction"};
-constexpr std::array input_names = {"input", "context"};
+/// Names of questions, in small letters, the likelier ones first.
+constexpr std::array questions = {"question", "problem", "query", "instruction", "prompt", "inputs", "input", "task"};
 constexpr std::array texts = {"content", "document", "article", "body", "passage"};
-
-/// Options that read a record: names and what they become, and names that are left out.
-class ReadingOptions {
- public:
-  explicit ReadingOptions(const Json& record) : record_(record) {}
-
-  ReadingOptions& rename(std::string_view from, std::string_view to) {
-    if (from == to) return *this;
-    if (has_value(record_, to) && std::ranges::find(renamed_, to) == renamed_.end()) leave_out(to);
-    renamed_.emplace_back(from);
-    renames_ += fmt::format("{}{}={}", renames_.empty() ? "" : ",", from, to);
-    return *this;
-  }
-  ReadingOptions& leave_out(std::string_view name) {
-    left_out_ += fmt::format("{}{}", left_out_.empty() ? "" : ",", name);
-    return *this;
-  }
-  /// The field of the record that is the system message under another name.
-  ReadingOptions& rename_system() {
-    if (const char* name = first_of(system_names)) rename(name, "system");
-    return *this;
-  }
-  [[nodiscard]] std::string words() const {
-    return fmt::format("{}{}{}{}{}", renames_.empty() ? "" : "--rename ", renames_,
-                       renames_.empty() || left_out_.empty() ? "" : " ", left_out_.empty() ? "" : "--ignore_fields ",
-                       left_out_);
-  }
-
-  /// The first of these names that the record has, though its value may be null; nullptr: none.
-  template <std::size_t count>
-  [[nodiscard]] const char* first_of(const std::array<const char*, count>& names) const {
-    const auto found = std::ranges::find_if(names, [&](const char* name) { return record_.contains(name); });
-    return found == names.end() ? nullptr : *found;
-  }
-
- private:
-  const Json& record_;
-  std::vector<std::string> renamed_;
-  std::string renames_, left_out_;
-};
 
 bool is_list(const Json& record, std::string_view name) {
   return has_value(record, name) && record.at(std::string(name)).is_array() && !record.at(std::string(name)).empty();
@@ -114,22 +79,25 @@ const char* shape_of_list(const Json& list) {
 /// Lists of turns that are called otherwise. A list of texts is one where its name says so.
 void refuse_other_lists(const Json& record) {
   constexpr std::array names_of_chats = {"conversation", "dialog", "dialogue", "chat", "turns", "data", "items"};
-  for (const auto& [name, value] : record.items()) {
+  for (const auto& [name, given] : record.items()) {
+    const Json decoded = list_in_text(given);
+    const Json& value = decoded.is_null() ? given : decoded;
     const char* shape = shape_of_list(value);
     if (shape == nullptr) continue;
     const bool is_named_so = std::ranges::find(names_of_chats, std::string_view(name)) != names_of_chats.end();
     if (value.front().is_string() && !is_named_so) continue;
     ReadingOptions options(record);
     options.rename(name, shape).rename_system();
-    refuse_record(fmt::format("it has a list '{}', and no 'messages': give {}", name, options.words()));
+    refuse_record(
+        fmt::format("it has a list '{}', and no 'messages': give {}{}", name, options.words(), options.loss()));
   }
 }
 
 [[noreturn]] void refuse_list_of_records(const std::string& name) {
   refuse_record(fmt::format(
-      "it is one object whose '{0}' is a list of objects, as a file of records may be wrapped, and a record "
-      "is one of them: `jq -c '.[\"{0}\"][]' FILE` makes JSON lines of these",
-      name));
+      "it is one object whose '{}' is a list of objects, as a file of records may be wrapped, and a record is one of "
+      "them: {} makes JSON lines of these",
+      name, jq_command(jq_field(name) + "[]")));
 }
 
 /// Lists of questions and answers in an object that says little else, by names that files of records give them.
@@ -138,6 +106,35 @@ void refuse_lists_of_exchanges(const Json& record) {
   for (const char* name : names_of_files) {
     const auto is_exchange = [](const Json& entry) { return exchange_in(entry).has_value(); };
     if (is_list(record, name) && std::ranges::all_of(record[name], is_exchange)) refuse_list_of_records(name);
+  }
+}
+
+/// The first of these names that every entry has; "": none.
+template <std::size_t count>
+std::string name_in_all(const std::array<const char*, count>& names, const Json& list) {
+  for (const char* name : names) {
+    const auto has_it = [&](const Json& entry) { return entry.is_object() && has_value(entry, name); };
+    if (std::ranges::all_of(list, has_it)) return name;
+  }
+  return "";
+}
+
+/// Lists of turns whose speakers and texts are called otherwise.
+void refuse_turns_of_other_names(const Json& record) {
+  constexpr std::array speakers = {"role", "from", "speaker", "author", "sender"};
+  constexpr std::array said = {"content", "value", "text", "utterance", "message", "parts"};
+  for (const auto& [name, list] : record.items()) {
+    if (!list.is_array() || list.empty()) continue;
+    const std::string speaker = name_in_all(speakers, list), text = name_in_all(said, list);
+    if (speaker.empty() || text.empty()) continue;
+    const std::string value = text == "parts" ? R"([.parts[].text] | join(""))" : jq_field(text);
+    const char* system =
+        has_value(record, "systemInstruction") ? R"(system: ([.systemInstruction.parts[].text] | join("")), )" : "";
+    refuse_record(fmt::format(
+        "the turns of its list '{}' have '{}' and '{}', and not 'role' and 'content': {} makes messages of them", name,
+        speaker, text,
+        jq_command(fmt::format("{{{}conversations: [{}[] | {{from: {}, value: ({})}}]}}", system, jq_field(name),
+                               jq_field(speaker), value))));
   }
 }
 
@@ -150,11 +147,11 @@ void refuse_lists_of_records(const Json& record) {
   }
 }
 
-[[noreturn]] void refuse_preference(const std::string& options) {
+[[noreturn]] void refuse_preference(const ReadingOptions& options) {
   refuse_record(
       fmt::format("it is a record of preferences ('chosen' and 'rejected'), which this program does not train "
-                  "on; {} trains on what was chosen",
-                  options));
+                  "on; {} trains on what was chosen{}",
+                  options.words(), options.loss()));
 }
 
 constexpr std::array prompts = {"prompt", "question", "instruction", "input"};
@@ -174,38 +171,36 @@ bool holds_its_prompt(const Json& chosen, const Json& record) {
 
 void refuse_preferences(const Json& record) {
   if (!has_value(record, "chosen") || !has_value(record, "rejected")) return;
-  const Json& chosen = record["chosen"];
-  std::string options;
+  const Json decoded = list_in_text(record["chosen"]);
+  const Json& chosen = decoded.is_null() ? record["chosen"] : decoded;
+  ReadingOptions options(record);
   if (chosen.is_array() && holds_its_prompt(chosen, record)) {
-    ReadingOptions list(record);
     const char* shape = shape_of_list(chosen);
-    list.rename("chosen", shape == nullptr ? "messages" : shape).rename_system();
-    if (has_value(record, "prompt")) list.leave_out("prompt");
-    options = list.words();
-  } else if (chosen.is_string() && ReadingOptions(record).first_of(prompts) == nullptr) {
-    options = "--dataset_text_field chosen";
+    options.rename("chosen", shape == nullptr ? "messages" : shape).rename_system();
+    if (has_value(record, "prompt")) options.leave_out("prompt");
+  } else if (chosen.is_string() && first_of(prompts, record) == nullptr) {
+    options.take_text("chosen");
   } else {
     return;  // an answer to a prompt
   }
   refuse_preference(options);
 }
 
-/// The field of text that belongs to a question, though it may be null; nullptr: none.
-const char* input_of(const Json& record, std::string_view question) {
-  const auto is_input = [&](const char* name) {
-    const bool is_text = record.contains(name) && (record[name].is_string() || record[name].is_null());
-    return is_text && name != question;
-  };
-  const auto found = std::ranges::find_if(input_names, is_input);
-  return found == input_names.end() ? nullptr : *found;
-}
-
 /// Whether a value can be the completion of a prompt.
 bool can_complete(const Json& value) { return value.is_string() || is_answer(value); }
 
+/// Whether a value can be the prompt.
+bool can_ask(const Json& value) {
+  return value.is_string() || (value.is_array() && !value.empty() && value.front().is_object());
+}
+
+struct Pair {
+  std::string question, answer;
+};
+
 /// Refuses an answer of messages to a question in two fields, which no shape has.
-void refuse_lost_input(const Json& record, const Names& names) {
-  const auto [question, answer] = names;
+void refuse_lost_input(const Json& record, const Pair& pair) {
+  const auto& [question, answer] = pair;
   const char* input = input_of(record, question);
   if (record[answer].is_string() || is_list(record, question) || input == nullptr || is_empty(record[input])) return;
   refuse_record(
@@ -216,31 +211,64 @@ void refuse_lost_input(const Json& record, const Names& names) {
 
 /// Options for a question and an answer under these names. A conversation is made of them where the record has more to
 /// say before the question.
-std::string options_of_pair(const Json& record, const Names& names) {
-  const auto [question, answer] = names;
+ReadingOptions options_of_pair(const Json& record, const Pair& pair) {
+  const auto& [question, answer] = pair;
   ReadingOptions options(record);
   if (is_list(record, question) || !record[answer].is_string()) {
-    return options.rename(question, "prompt").rename(answer, "completion").rename_system().words();
+    return options.rename(question, "prompt").rename(answer, "completion").rename_system();
   }
   const char* input = input_of(record, question);
-  const bool has_more = input != nullptr || options.first_of(system_names) != nullptr || record.contains("history");
-  if (!has_more) return options.rename(question, "prompt").rename(answer, "completion").words();
+  const bool has_more = input != nullptr || first_of(system_names, record) != nullptr || record.contains("history");
+  if (!has_more) return options.rename(question, "prompt").rename(answer, "completion");
   options.rename(question, "instruction");
   if (input != nullptr) options.rename(input, "input");
-  return options.rename(answer, "output").rename_system().words();
+  return options.rename(answer, "output").rename_system();
+}
+
+/// The field of this name in small letters that holds what `is_meant` says; "": none.
+template <class IsMeant>
+std::string field_called(const Json& record, std::string_view name, const IsMeant& is_meant) {
+  std::string found;
+  for (const auto& [key, value] : record.items()) {
+    const bool is_called_so =
+        std::ranges::equal(key, name, [](unsigned char a, char b) { return std::tolower(a) == b; });
+    if (is_called_so && is_meant(value) && (found.empty() || key == name)) found = key;
+  }
+  return found;
+}
+
+std::optional<Pair> pair_in(const Json& record) {
+  for (const auto& [question, answer] : pairs) {
+    Pair pair = {field_called(record, question, can_ask), field_called(record, answer, can_complete)};
+    if (!pair.question.empty() && !pair.answer.empty()) return pair;
+  }
+  for (const char* name : questions) {
+    Pair pair = {field_called(record, name, can_ask), ""};
+    if (pair.question.empty()) continue;
+    std::vector<std::string> all = other_answers(record, pair.question, "");
+    if (all.empty()) all.push_back(field_called(record, "content", can_complete));
+    if (all.front().empty()) continue;
+    const auto thoughts = thoughts_in(record, all.front(), all);
+    pair.answer = thoughts ? thoughts->answer : all.front();
+    return pair;
+  }
+  return std::nullopt;
 }
 
 void refuse_other_pairs(const Json& record) {
-  for (const Names& names : pairs) {
-    const auto [question, answer] = names;
-    if (!has_value(record, question) || !has_value(record, answer)) continue;
-    if (!(record[question].is_string() || is_list(record, question)) || !can_complete(record[answer])) continue;
-    refuse_lost_input(record, names);
-    const std::string options = options_of_pair(record, names);
-    if (std::string_view(answer) == "chosen") refuse_preference(options);
-    refuse_record(
-        fmt::format("it has '{}' and '{}', and no 'prompt' and 'completion': give {}", question, answer, options));
-  }
+  const std::optional<Pair> pair = pair_in(record);
+  if (!pair) return;
+  const auto& [question, answer] = *pair;
+  refuse_lost_input(record, *pair);
+  const ReadingOptions options = options_of_pair(record, *pair);
+  if (answer == "chosen") refuse_preference(options);
+  const std::vector<std::string> others = other_answers(record, question, answer);
+  const auto thoughts = thoughts_in(record, answer, others);
+  const std::string choice =
+      others.empty() ? "" : fmt::format(", or another answer in its place (it may be in {} too)", listed(others));
+  refuse_record(fmt::format("it has '{}' and '{}', and no 'prompt' and 'completion': give {}{}{}{}", question, answer,
+                            options.words(), choice, options.loss(),
+                            thoughts ? advice_on_thoughts(record, question, *thoughts) : ""));
 }
 
 }  // namespace
@@ -255,14 +283,19 @@ void refuse_other_names(const Json& record) {
     refuse_record(
         "it has 'instruction' and 'output', and a 'prompt' that is made of them: give --ignore_fields prompt");
   }
+  refuse_functions_for_query(record);
   refuse_lists_of_exchanges(record);
   refuse_preferences(record);
   refuse_other_pairs(record);
   refuse_other_lists(record);
+  refuse_transcripts(record);
   for (const char* name : texts) {
     if (!has_value(record, name) || !record[name].is_string()) continue;
-    refuse_record(fmt::format("it has '{}', and no 'text': give --dataset_text_field {}", name, name));
+    ReadingOptions options(record);
+    options.take_text(name);
+    refuse_record(fmt::format("it has '{}', and no 'text': give {}{}", name, options.words(), options.loss()));
   }
+  refuse_turns_of_other_names(record);
   refuse_lists_of_records(record);
 }
 

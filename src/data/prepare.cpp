@@ -70,7 +70,7 @@ std::vector<DocumentRange> parts_of_inputs(const std::vector<std::int64_t>& num_
     documents_per_weight = std::min(documents_per_weight, static_cast<double>(parts[i].size()) / weights[i]);
   }
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    const auto share = static_cast<std::int64_t>(std::floor(documents_per_weight * weights[i] * (1.0 + 1e-12)));
+    const auto share = static_cast<std::int64_t>(std::nearbyint(documents_per_weight * weights[i]));  // as TRL rounds
     parts[i].end = parts[i].begin + std::min(share, parts[i].size());
   }
   return parts;

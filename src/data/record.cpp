@@ -122,6 +122,18 @@ void rename_fields(Json& record, const std::vector<std::pair<std::string, std::s
   }
 }
 
+void keep_fields(Json& record, const std::vector<std::string>& names, RecordCensus& census) {
+  Json kept = Json::object();
+  for (auto& [key, value] : record.items()) {
+    if (std::ranges::find(names, key) != names.end()) {
+      kept[key] = std::move(value);
+    } else if (!value.is_null()) {
+      census.dropped_fields.add(key);
+    }
+  }
+  record = std::move(kept);
+}
+
 void drop_fields(Json& record, const std::vector<std::string>& names, RecordCensus& census) {
   drop_from(record, names, "", census);
 }

@@ -56,6 +56,9 @@ void check_fields(const Json& object, std::span<const FormlessField> formless, c
 /// value.
 void rename_fields(Json& record, const std::vector<std::pair<std::string, std::string>>& names);
 
+/// Leaves these fields of the record alone. Others that hold a value are counted as dropped.
+void keep_fields(Json& record, const std::vector<std::string>& names, RecordCensus& census);
+
 /// Takes the fields of these names out of the record. Those that hold a value are counted as dropped: "tools".
 void drop_fields(Json& record, const std::vector<std::string>& names, RecordCensus& census);
 

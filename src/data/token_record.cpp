@@ -23,6 +23,7 @@ std::vector<std::int64_t> integers_of(const Json& record, const char* key, std::
       values.push_back(value.get<bool>() ? 1 : 0);
       continue;
     }
+    if (value.is_binary()) refuse_record(fmt::format("{} holds a number beyond 64 bits, which is no token", name));
     if (!value.is_number_integer()) refuse_record(fmt::format("{} holds {}, not an integer", name, value.type_name()));
     values.push_back(value.get<std::int64_t>());
   }

@@ -9,6 +9,7 @@
 
 #include "config_fields.hpp"
 #include "families.hpp"
+#include "model_config_parts.hpp"
 #include "quantization.hpp"
 #include "sft/core/error.hpp"
 #include "weight_files.hpp"
@@ -16,8 +17,6 @@
 namespace sft::hub {
 
 namespace {
-
-constexpr const char* other_model = "use another model";
 
 /// Fields that say nothing about the math of a decoder: names of classes, tokens and types, what generation and tasks
 /// take for defaults, and what tools leave behind.
@@ -107,8 +106,6 @@ void check_quantization(ConfigFields& fields, Family family) {
                 "give the model before it was quantized");
 }
 
-bool is_gemma(Family family) { return family == Family::gemma2 || family == Family::gemma3; }
-
 /// What the gate of the MLP goes through: sets model.hidden_act.
 void read_activation(ConfigFields& fields, Family family, config::Model& model) {
   const std::string older = fields.text("hidden_act", "silu");
@@ -130,96 +127,6 @@ void refuse_what_is_not_there(ConfigFields& fields) {
     }
   }
   if (!fields.truth("is_causal", true)) fields.refuse("is_causal", "attention is causal", other_model);
-}
-
-[[noreturn]] void refuse_unused_window(const ConfigFields& fields) {
-  fields.refuse("layer_types", "sliding_attention needs use_sliding_window and sliding_window", "correct config.json");
-}
-
-/// Windows on the layers that are not rotated, or on those of a list.
-void read_windows_of_smollm3(ConfigFields& fields, std::vector<std::string> layer_types, config::Model& model) {
-  const bool has_list = !layer_types.empty();
-  const std::int64_t window = fields.truth("use_sliding_window", false) ? fields.integer("sliding_window", 0) : 0;
-  for (std::size_t layer = 0; !has_list && std::cmp_less(layer, model.num_hidden_layers); ++layer) {
-    layer_types.emplace_back(window > 0 && !model.rotates(layer) ? "sliding_attention" : "full_attention");
-  }
-  if (std::ranges::find(layer_types, "sliding_attention") == layer_types.end()) return;
-  if (window == 0) refuse_unused_window(fields);
-  model.sliding_window = window;
-  model.layer_types = std::move(layer_types);
-}
-
-/// Reads the window of families whose layers slide but for every so many-th.
-void read_alternating_windows(ConfigFields& fields, Family family, std::vector<std::string> layer_types,
-                              config::Model& model) {
-  std::int64_t every = family == Family::gemma2 || family == Family::gpt_oss ? 2 : family == Family::olmo3 ? 4 : 6;
-  if (family == Family::gemma3) {
-    every = fields.integer("sliding_window_pattern", every);
-    static_cast<void>(fields.value("_sliding_window_pattern"));  // the same, written and not read
-    if (every == 0) fields.refuse("sliding_window_pattern", "it counts layers", "correct config.json");
-  }
-  for (std::int64_t layer = layer_types.empty() ? 1 : model.num_hidden_layers + 1; layer <= model.num_hidden_layers;
-       ++layer) {
-    layer_types.emplace_back(layer % every != 0 ? "sliding_attention" : "full_attention");
-  }
-  const std::int64_t default_window = family == Family::gpt_oss ? 128 : 4096;
-  const std::int64_t window = fields.has("sliding_window") ? fields.integer("sliding_window", 0) : default_window;
-  if (std::ranges::find(layer_types, "sliding_attention") == layer_types.end()) return;
-  model.sliding_window = window;
-  if (model.sliding_window == 0) fields.refuse("sliding_window", "some layers slide", "correct config.json");
-  model.layer_types = std::move(layer_types);
-}
-
-/// Reads which layers have sliding-window attention: sets model.sliding_window and layer_types.
-void read_windows(ConfigFields& fields, const FamilyDefaults& family, config::Model& model) {
-  const std::int64_t num_layers = model.num_hidden_layers;
-  std::vector<std::string> layer_types = fields.texts("layer_types");
-  bool has_sliding = false;
-  for (const std::string& type : layer_types) {
-    if (type != "full_attention" && type != "sliding_attention") {
-      fields.refuse("layer_types", "layers have full_attention or sliding_attention, not " + type, other_model);
-    }
-    has_sliding = has_sliding || type == "sliding_attention";
-  }
-  if (!layer_types.empty() && std::cmp_not_equal(layer_types.size(), num_layers)) {
-    fields.refuse("layer_types", fmt::format("it has {} items for {} layers", layer_types.size(), num_layers),
-                  "correct the file, or download it again");
-  }
-  if (is_gemma(family.family) || family.family == Family::olmo3 || family.family == Family::gpt_oss) {
-    return read_alternating_windows(fields, family.family, std::move(layer_types), model);
-  }
-  constexpr std::int64_t default_window = 4096;
-  const bool slides_everywhere = family.family == Family::mistral || family.family == Family::phi3 ||
-                                 family.family == Family::ministral3 || family.family == Family::mixtral;
-  const bool is_qwen = family.family == Family::qwen2 || family.family == Family::qwen3;
-  if (family.family == Family::smollm3) return read_windows_of_smollm3(fields, std::move(layer_types), model);
-  if (!is_qwen) {
-    if (has_sliding) {
-      fields.refuse("layer_types", fmt::format("{} has one kind of layer here", family.architecture), other_model);
-    }
-    if (family.family == Family::qwen3_moe) {
-      static_cast<void>(fields.value("max_window_layers"));  // all layers slide, whatever it says
-      const std::int64_t window = fields.has("sliding_window") ? fields.integer("sliding_window", 0) : default_window;
-      if (fields.truth("use_sliding_window", false)) model.sliding_window = window;
-      return;
-    }
-    if (!slides_everywhere) return;
-    const bool has_default = family.family == Family::mistral && !fields.has("sliding_window");
-    model.sliding_window = has_default ? default_window : fields.integer("sliding_window", 0);
-    return;
-  }
-  const bool is_used = fields.truth("use_sliding_window", false);
-  const std::int64_t window = fields.has("sliding_window") ? fields.integer("sliding_window", 0) : default_window;
-  const std::int64_t num_full_layers = fields.integer("max_window_layers", 28);
-  if (has_sliding && (!is_used || window == 0)) refuse_unused_window(fields);
-  if (layer_types.empty() && is_used && window > 0) {
-    for (std::int64_t layer = 0; layer < num_layers; ++layer) {
-      layer_types.emplace_back(layer >= num_full_layers ? "sliding_attention" : "full_attention");
-    }
-  }
-  if (std::ranges::find(layer_types, "sliding_attention") == layer_types.end()) return;
-  model.sliding_window = window;
-  model.layer_types = std::move(layer_types);
 }
 
 void read_sizes(ConfigFields& fields, const FamilyDefaults& family, config::Model& model) {
@@ -355,76 +262,6 @@ void read_multipliers(ConfigFields& fields, config::Model& model) {
   model.attention_multiplier = read("attention_multiplier");
   model.residual_multiplier = read("residual_multiplier");
   model.logits_scaling = read("logits_scaling");
-}
-
-/// Layers with experts: all but those of `mlp_only_layers`, and of these every decoder_sparse_step-th.
-void read_dense_layers(ConfigFields& fields, config::Model& model) {
-  const std::int64_t step = fields.integer("decoder_sparse_step", 1);
-  if (step == 0) fields.refuse("decoder_sparse_step", "it counts layers", "correct config.json");
-  const std::vector<int> dense = fields.integers("mlp_only_layers");
-  for (int layer = 0; layer < model.num_hidden_layers; ++layer) {
-    const bool has_experts = (layer + 1) % step == 0 && std::ranges::find(dense, layer) == dense.end();
-    if (!has_experts) model.mlp_only_layers.push_back(layer);
-  }
-}
-
-void read_experts(ConfigFields& fields, Family family, config::Model& model) {
-  constexpr double default_coefficient = 0.001;
-  const std::int64_t default_experts = family == Family::mixtral ? 8 : 128;
-  const std::int64_t default_choices = family == Family::mixtral ? 2 : family == Family::gpt_oss ? 4 : 8;
-  model.num_experts = fields.integer("num_experts", fields.integer("num_local_experts", default_experts));
-  model.num_experts_per_tok = fields.integer("num_experts_per_tok", default_choices);
-  static_cast<void>(fields.value("output_router_logits"));  // router_aux_loss_coef decides, as in TRL
-  model.router_aux_loss_coef = fields.number("router_aux_loss_coef", default_coefficient);
-  if (family == Family::mixtral) {
-    model.moe_intermediate_size = model.intermediate_size;
-    model.norm_topk_prob = true;
-    if (fields.number("router_jitter_noise", 0.0) != 0.0) {
-      fields.refuse("router_jitter_noise", "there is no noise on what routers read", "set it to 0 in config.json");
-    }
-    return;
-  }
-  if (family == Family::gpt_oss) {
-    model.moe_intermediate_size = model.intermediate_size;
-    model.norm_topk_prob = true;  // a softmax of the chosen experts' logits
-    model.expert_form = config::ExpertForm::gpt_oss;
-    model.swiglu_alpha = fields.number("swiglu_alpha", model.swiglu_alpha);
-    model.swiglu_limit = fields.number("swiglu_limit", model.swiglu_limit);
-    // What stands elsewhere too.
-    for (const char* name : {"experts_per_token", "initial_context_length"}) static_cast<void>(fields.value(name));
-    return;
-  }
-  constexpr std::int64_t default_width = 768;
-  model.moe_intermediate_size = fields.integer("moe_intermediate_size", default_width);
-  model.norm_topk_prob = fields.truth("norm_topk_prob", false);
-  read_dense_layers(fields, model);
-  if (model.num_expert_layers() == 0) fields.refuse("num_experts", "no layer has experts", other_model);
-}
-
-/// GLM-4.5: sigmoid scores, an MLP beside the experts, and MLPs alone in the first layers. transformers has no
-/// auxiliary loss for it, and leaves the layers unread that predict further tokens.
-void read_experts_of_glm(ConfigFields& fields, config::Model& model) {
-  for (const char* name : {"num_nextn_predict_layers", "num_mtp_layers", "output_router_logits"}) {
-    static_cast<void>(fields.value(name));
-  }
-  model.scoring_func = config::ScoringFunc::sigmoid;
-  model.router_aux_loss_coef = 0.0;
-  model.num_experts = fields.integer("n_routed_experts", fields.integer("num_local_experts", 128));
-  model.num_experts_per_tok = fields.integer("num_experts_per_tok", 8);
-  model.moe_intermediate_size = fields.integer("moe_intermediate_size", 1408);
-  model.norm_topk_prob = fields.truth("norm_topk_prob", true);
-  model.routed_scaling_factor = fields.number("routed_scaling_factor", 1.0);
-  model.n_group = fields.integer("n_group", 1);
-  model.topk_group = fields.integer("topk_group", 1);
-  model.n_shared_experts = fields.integer("n_shared_experts", 1);
-  if (model.n_shared_experts == 0) {
-    fields.refuse("n_shared_experts", "an MLP stands beside the experts of this family", other_model);
-  }
-  const std::int64_t num_dense = fields.integer("first_k_dense_replace", 1);
-  for (int layer = 0; layer < std::min(num_dense, model.num_hidden_layers); ++layer) {
-    model.mlp_only_layers.push_back(layer);
-  }
-  if (model.num_expert_layers() == 0) fields.refuse("first_k_dense_replace", "no layer has experts", other_model);
 }
 
 /// Reads what a model of several towers says of the text tower: whether its head is tied, which it is by default.

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t largest_block = std::int64_t{1} << 20;
+constexpr std::int64_t largest_weight_block = std::int64_t{1} << 20;
 
 /// A field of an object that may be none.
 const json& at(const json& object, const char* name) {
@@ -64,7 +64,8 @@ class Reader {
   void read_blocks(const json& sizes, Quantization& result) const {
     if (sizes.is_null()) return;  // scales of rows, or one: their shapes say so
     const auto is_size = [](const json& size) {
-      return size.is_number_integer() && size.get<std::int64_t>() >= 1 && size.get<std::int64_t>() <= largest_block;
+      return size.is_number_integer() && size.get<std::int64_t>() >= 1 &&
+             size.get<std::int64_t>() <= largest_weight_block;
     };
     if (!sizes.is_array() || sizes.size() != 2 || !is_size(sizes[0]) || !is_size(sizes[1])) {
       refuse("blocks of FP8 have a number of rows and one of columns");

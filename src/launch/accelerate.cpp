@@ -112,9 +112,39 @@ bool is_in_block(const std::string& name, const YAML::Node& value, const std::st
   return true;
 }
 
+/// The mixture of data sets of open-r1's and the alignment handbook's recipes, in TRL's names. They shuffle what they
+/// have joined.
+void add_mixture(const YAML::Node& mixture, const std::string& place, const std::string& path, ForeignFile& file) {
+  for (const auto& entry : mixture) {
+    const std::string name = entry.first.as<std::string>(), text = text_of(entry.second);
+    if (name == "datasets" && entry.second.IsSequence()) {
+      nlohmann::ordered_json datasets = json_of(entry.second);
+      for (nlohmann::ordered_json& dataset : datasets) {
+        for (const auto& [theirs, ours] : {std::pair("id", "path"), std::pair("config", "name")}) {
+          if (!dataset.is_object() || !dataset.contains(theirs)) continue;
+          const nlohmann::ordered_json value = dataset[theirs];
+          dataset.erase(theirs);
+          dataset[ours] = value;
+        }
+        const bool is_whole = dataset.is_object() && dataset.contains("weight") && dataset["weight"] == 1.0;
+        if (is_whole) dataset.erase("weight");
+      }
+      add(file, "datasets", datasets.dump(), place_of(entry.first, path));
+    } else if (name == "test_split_size" || name == "streaming") {
+      add(file, name, text, place_of(entry.first, path));
+    } else if (name != "seed") {
+      file.refused.push_back(refusal(fmt::format("sft does not take `dataset_mixture.{}` {}", name, place),
+                                     "a mixture has datasets, seed and test_split_size", "leave it out"));
+    }
+  }
+  add(file, "shuffle_dataset", "true", place);
+  file.notes.push_back(fmt::format("dataset_mixture {}: records are shuffled by the seed of the run", place));
+}
+
 void add_entry(const std::string& name, const YAML::Node& key, const YAML::Node& value, Level level,
                const std::string& path, ForeignFile& file) {
   const std::string place = place_of(key, path);
+  if (name == "dataset_mixture" && value.IsMap()) return add_mixture(value, place, path, file);
   const bool is_list_of_files = name.ends_with("_files") && value.IsSequence();  // their names may hold blanks
   const std::string text = is_list_of_files ? json_of(value).dump() : text_of(value);
   if (is_in_block(name, value, place, path, file)) return;

@@ -5,172 +5,28 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <regex>
 #include <set>
-#include <sstream>
 #include <vector>
 
+#include "launch/table_reader.hpp"
 #include "sft/config/values.hpp"
 
 namespace sft::launch {
 
 namespace {
 
-constexpr Meaning axolotl_renamed[] = {
-    {"base_model", "model_name_or_path"},
-    {"revision_of_model", "model_revision"},
-    {"sequence_len", "max_length"},
-    {"micro_batch_size", "per_device_train_batch_size"},
-    {"num_epochs", "num_train_epochs"},
-    {"dataset_prepared_path", "prepared_dir"},
-    {"context_parallel_size sequence_parallel_degree", "sp_size"},
-    {"tensor_parallel_size", "tp_size"},
-    {"expert_parallel_size", "ep_size"},
-    {"peft_use_rslora", "use_rslora"},
-    {"peft_use_dora", "use_dora"},
-    {"peft_layers_to_transform lora_layers_to_transform layers_to_transform", "layers_to_transform"},
-    {"peft_init_lora_weights", "init_lora_weights"},
-    {"noisy_embedding_alpha", "neftune_noise_alpha"},
-    {"ray_num_workers", "num_processes"},
-};
-
-/// Names that mean the same to TRL, transformers or sft.
-constexpr const char* axolotl_same =
-    "gradient_accumulation_steps learning_rate weight_decay max_grad_norm max_steps "
-    "adam_beta1 "
-    "adam_beta2 adam_epsilon lora_r lora_alpha lora_dropout loraplus_lr_ratio output_dir logging_steps save_steps "
-    "save_total_limit save_only_model eval_steps save_strategy eval_strategy evaluation_strategy seed fp16 "
-    "load_in_8bit "
-    "load_in_4bit gradient_checkpointing_kwargs dp_shard_size dp_replicate_size neftune_noise_alpha "
-    "resume_from_checkpoint group_by_length lr_scheduler_kwargs torch_compile trust_remote_code fsdp_version "
-    "label_smoothing_factor lora_modules_to_save save_safetensors include_tokens_per_second attn_implementation "
-    "hub_strategy hub_revision loss_watchdog_threshold loss_watchdog_patience early_stopping_patience "
-    "load_best_model_at_end metric_for_best_model greater_is_better torch_dtype dataloader_drop_last";
-
-constexpr const char* axolotl_harmless =
-    "model_type cls_model_config tokenizer_type processor_type is_llama_derived_model is_mistral_derived_model "
-    "is_falcon_derived_model is_qwen_derived_model flash_attention xformers_attention sdp_attention eager_attention "
-    "flex_attention flash_optimum flex_attn_compile_kwargs torch_compile_* sample_packing_* total_num_tokens "
-    "pad_to_sequence_len eval_batch_size eval_sample_packing eval_table_size eval_max_new_tokens "
-    "eval_causal_lm_metrics "
-    "wandb_* use_wandb mlflow_* use_mlflow trackio_* use_trackio swanlab_* use_swanlab use_tensorboard "
-    "push_dataset_to_hub hf_use_auth_token local_rank debug strict ddp ddp_timeout ddp_find_unused_parameters "
-    "ddp_bucket_cap_mb ddp_broadcast_buffers device_map max_memory dataset_processes dataset_num_proc dataloader_* "
-    "low_cpu_mem_usage flash_attn_cross_entropy flash_attn_rms_norm flash_attn_fuse_mlp flash_attn_fuse_qkv liger_* "
-    "cut_cross_entropy lora_mlp_kernel lora_qkv_kernel lora_o_kernel lora_embedding_kernel lora_fan_in_fan_out "
-    "lora_on_cpu heads_k_stride ring_attn_func tf32 save_first_step shuffle_merged_datasets "
-    "shuffle_before_merging_datasets remove_unused_columns tokenizer_use_fast tokenizer_legacy use_kernels "
-    "use_scattermoe use_sonicmoe experts_implementation fused_attn_kernel use_dsv4_kernels use_glm_dsa_kernels "
-    "gemma4_hybrid_attn_impl llama4_linearized_experts experimental_skip_move_to_device torchdistx_path "
-    "expert_parallel_* dsv4_fp4_grouped_mode base_model_ignore_patterns use_ray accelerator_config "
-    "fp8_enable_fsdp_float8_all_gather test_value gptq_groupsize gptq_model_v1 skip_memory_metrics "
-    "gc_steps unsloth_* pretrain_multipack_attn logging_first_step eta_min";
-
-constexpr const char* no_other_adapters = "adapters are those of LoRA on weights of 16 bits or of 4 bits (nf4)";
-constexpr const char* only_next_token = "sft trains on the next token of records, and on nothing else";
-constexpr const char* all_or_adapters = "all weights are trained, or adapters and whole modules beside them";
-constexpr Impossible axolotl_impossible[] = {
-    {"rl rl_beta reward_model process_reward_model num_labels trl vllm ebft diffusion dpo_* kto_* orpo_* simpo_* "
-     "center_rewards_coefficient",
-     only_next_token, "take Axolotl for preferences and rewards, and sft for supervised fine-tuning"},
-    {"pretraining_dataset streaming streaming_multipack_buffer_size", "data are files that sft-prepare packs",
-     "name files under datasets, with type: completion for plain text"},
-    {"skip_prepare_dataset image_* freeze_mm_modules", "pictures cannot be trained on",
-     "leave it out, with records of text alone"},
-    {"qat quantization nvfp4_merge_aware use_onebitllms llmcompressor",
-     "frozen matrices of linear layers are quantized (nf4), experts are not, and nothing else is in training",
-     "leave it out"},
-    {"gptq gptq_* peft loftq", no_other_adapters, "write adapter: qlora with load_in_4bit: true, or adapter: lora"},
-    {"lisa_* relora relora_* jagged_* spectrum_*", all_or_adapters,
-     "leave it out, or write adapter: lora with lora_modules_to_save"},
-    {"lora_model_dir peft_layer_replication lora_exclude_modules loraplus_lr_embedding embedding_lr embedding_lr_scale "
-     "lr_groups",
-     "there is one rate for adapters, and one for their B matrices", "leave it out"},
-    {"use_eaft eaft_*", "the loss of a token is nll, or dft", "leave it out, or write use_dft: true"},
-    {"float16", "there is no float16 training: bf16 has the range of float32", "write bf16: true"},
-    {"min_sample_len dataset_exact_deduplication drop_system_message", "records are taken as they are",
-     "leave out such records before"},
-    {"chat_template_kwargs", "variables of a template are those of each record",
-     "write chat_template_kwargs into the records"},
-    {"tokenizer_config", "the tokenizer is that of base_model", "give sft-prepare --tokenizer FOLDER"},
-    {"use_otel_metrics use_comet", "metrics go to TensorBoard, Prometheus and the services of report_to",
-     "leave it out, or write use_tensorboard: true"},
-    {"do_bench_eval", "evaluation is the loss on held-back rows", "leave it out"},
-    {"ple_cpu_offload reinit_weights s2_attention", "nothing here does what Axolotl does with it", "leave it out"},
-};
-
-constexpr KeyTable axolotl_table{"Axolotl", axolotl_renamed, axolotl_same, axolotl_harmless, axolotl_impossible};
-
 /// Plugins that sft needs none for: their kernels and their services are its own.
 constexpr const char* needless_plugins =
     "LigerPlugin CutCrossEntropyPlugin KernelsPlugin ExpertParallelPlugin SwanLabPlugin";
 
-/// Where the blocks of a model's language lie in transformers, alone and beside a part for pictures.
-constexpr const char* places_of_blocks[] = {"model.layers.0.", "model.language_model.layers.0.",
-                                            "language_model.model.layers.0."};
-constexpr const char* modules_of_blocks[] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
-                                             "self_attn.o_proj", "mlp.gate_proj",    "mlp.up_proj",
-                                             "mlp.down_proj"};
-/// Linear layers of recurrent blocks, which no model here has; PEFT passes over names that a model has not.
-constexpr const char* modules_of_recurrences = "in_proj out_proj x_proj dt_proj conv1d in_proj_qkv in_proj_z";
-
-/// Linear layers of a block for the list of their names, or for a regular expression of their paths, as PEFT takes
-/// both.
-std::string modules_of(const std::string& value) {
-  std::vector<std::string> found;
-  if (value.find_first_of("[(*\\") == std::string::npos) {
-    std::istringstream words(value);
-    for (std::string word; words >> word;) {
-      const bool has_place = word.starts_with("self_attn.") || word.starts_with("mlp.");
-      const bool is_of_none = has_name(modules_of_recurrences, word) || word.starts_with("linear_attn.") ||
-                              word.starts_with("shared_expert");
-      if (!is_of_none) found.push_back(has_place ? word.substr(word.find('.') + 1) : word);
-    }
-    return found.empty() ? value : fmt::format("{}", fmt::join(found, " "));
-  }
-  try {
-    const std::regex expression(value);
-    for (const std::string module : modules_of_blocks) {
-      const bool is_meant = std::ranges::any_of(
-          places_of_blocks, [&](const char* place) { return std::regex_match(place + module, expression); });
-      if (is_meant) found.push_back(module.substr(module.find('.') + 1));
-    }
-  } catch (const std::regex_error&) {
-    return value;
-  }
-  return found.empty() ? value : fmt::format("{}", fmt::join(found, " "));
-}
-
-/// Whether the expressions, matched from the start of names, leave no part of a language model frozen.
-bool is_whole_model(const YAML::Node& expressions) {
-  const auto is_trained = [&](const std::string& name) {
-    return std::any_of(expressions.begin(), expressions.end(), [&](const YAML::Node& expression) {
-      try {
-        return std::regex_search(name, std::regex(expression.Scalar()), std::regex_constants::match_continuous);
-      } catch (const std::regex_error&) {
-        return false;
-      }
-    });
-  };
-  return is_trained("lm_head.weight") && is_trained("model.language_model.embed_tokens.weight") &&
-         is_trained("model.language_model.norm.weight") &&
-         is_trained("model.language_model.layers.0.self_attn.q_proj.weight");
-}
-
 /// Reads the names of one file.
-class AxolotlReader {
+class AxolotlReader final : private TableReader {
  public:
   AxolotlReader(const YAML::Node& map, const std::string& path, ForeignFile& file)
-      : map_(map), path_(path), file_(file) {}
+      : TableReader(axolotl_table(), map, path, file) {}
 
   void read() {
-    for (const Entry& entry : entries_of(map_, path_)) {
-      if (entry.name == "datasets" || entry.name == "test_datasets" || entry.name == "eot_tokens") continue;
-      if (add_precision(entry) || add_adapters(entry) || add_schedule(entry) || add_tokens(entry) || add_rest(entry)) {
-        continue;
-      }
-      if (!add_by_table(axolotl_table, entry, file_)) refuse_unknown(axolotl_table, entry, file_);
-    }
+    read_entries();
     add_axolotl_data(map_, path_, file_);
     add_reports();
     add_defaults();
@@ -178,46 +34,14 @@ class AxolotlReader {
   }
 
  private:
-  [[nodiscard]] std::string value_of(const char* name) const {
-    const YAML::Node node = map_[name];
-    return node ? text_of(node) : "none";
+  bool add_special(const Entry& entry) override {
+    if (entry.name == "datasets" || entry.name == "test_datasets" || entry.name == "eot_tokens") return true;
+    return add_precision(entry) || add_adapters(entry) || add_schedule(entry) || add_tokens(entry) || add_rest(entry);
   }
-  [[nodiscard]] bool is_on(const char* name) const {
-    const std::string value = value_of(name);
-    return !config::is_none(value) && config::truth_of(value) != false;
-  }
-  [[nodiscard]] double number_of(const char* name, double otherwise) const {
-    double number = otherwise;
-    try {
-      if (is_on(name)) config::read(value_of(name), number);
-    } catch (const std::invalid_argument&) {  // is refused under its own name
-    }
-    return number;
-  }
+
   [[nodiscard]] bool evaluates() const {
     return number_of("val_set_size", 0.0) > 0.0 || (map_["test_datasets"] && map_["test_datasets"].size() > 0);
   }
-  void add_as(const Entry& entry, const char* name, const std::string& value) { add(file_, name, value, entry.place); }
-  /// Adds the setting where the entry is on; true.
-  bool add_where_on(const Entry& entry, const char* name, const std::string& value) {
-    if (!is_off(entry)) add_as(entry, name, value);
-    return true;
-  }
-  bool refuse_unless(bool is_taken, const Entry& entry, const char* why, const char* what_to_do) {
-    if (!is_taken) refuse(entry, why, what_to_do, file_);
-    return true;
-  }
-  /// Refuses it where the model has experts.
-  void refuse_experts(const Entry& entry, const char* why) {
-    ForeignFile refused;
-    refuse(entry, why, "leave it out", refused);
-    file_.refused_experts.push_back(refused.refused.front());
-  }
-  bool note(const Entry& entry, const char* what) {
-    if (!is_off(entry)) file_.notes.push_back(fmt::format("{} {}: {}", entry.name, entry.place, what));
-    return true;
-  }
-
   bool add_precision(const Entry& entry) {
     if (entry.name == "bf16") {
       if (entry.value == "full") return add_where_on(entry, "train.precision", "pure_bf16");
@@ -234,10 +58,6 @@ class AxolotlReader {
       const bool offloads = entry.value == "offload" || entry.value == "offload_disk" || entry.value == "unsloth";
       add_as(entry, "gradient_checkpointing", offloads ? "true" : entry.value);
       if (offloads) add_as(entry, "activation_offloading", "true");
-      return true;
-    }
-    if (entry.name == "quantize_moe_experts") {
-      if (!is_off(entry)) refuse_experts(entry, "frozen matrices of linear layers are kept in 4 bits, experts are not");
       return true;
     }
     if (entry.name == "activation_offloading") return add_where_on(entry, "activation_offloading", "true");
@@ -265,14 +85,16 @@ class AxolotlReader {
     if (entry.name == "lora_target_linear") return add_where_on(entry, "lora_target_modules", "all-linear");
     if (entry.name == "lora_target_modules" || entry.name == "lora_target_parameters") {
       const bool is_covered = entry.name == "lora_target_modules" && is_on("lora_target_linear");
-      if (entry.name == "lora_target_modules" && entry.value.find("shared_expert") != std::string::npos) {
-        refuse_experts(entry, "layers are named for a whole block, not for its shared expert alone");
-      }
-      return is_covered || add_where_on(entry, entry.name.c_str(), modules_of(entry.value));
+      if (is_covered || is_off(entry)) return true;
+      const NamedModules modules = modules_of(entry.value);
+      add_as(entry, entry.name.c_str(), modules.names);
+      if (modules.passed_over.empty()) return true;
+      return note(entry,
+                  fmt::format("no layer here is called {}: PEFT passes over such names, too", modules.passed_over));
     }
     if (entry.name == "bnb_config_kwargs" && entry.node.IsMap()) {
       for (Entry& item : entries_of(entry.node, path_)) {
-        const bool is_taken = has_name("bnb_4bit_use_double_quant bnb_4bit_quant_type", item.name);
+        const bool is_taken = has_name("bnb_4bit_* llm_int8_skip_modules", item.name);
         if (is_taken) add(file_, item.name, item.value, item.place);
         refuse_unless(is_taken || is_off(item), item, "matrices in 4 bits have a code and scales", "leave it out");
       }
@@ -371,8 +193,10 @@ class AxolotlReader {
       const bool is_own = is_off(entry) || entry.value.starts_with("tokenizer_default");
       if (entry.value == "jinja" && jinja && text_of(jinja).find('{') == std::string::npos) {
         add_as(entry, "chat_template_path", text_of(jinja));
+      } else if (entry.value == "jinja" && jinja) {
+        add_as(entry, "chat_template", text_of(jinja));
       } else if (entry.value == "jinja") {
-        refuse(entry, "a template is a file", "write it into one, and name it under chat_template_jinja", file_);
+        refuse(entry, "no template is there", "write it, or a file of it, under chat_template_jinja", file_);
       } else if (!is_own) {
         file_.notes.push_back(note_on_template(entry));
       }
@@ -453,30 +277,24 @@ class AxolotlReader {
   }
 
   void add_defaults() {
-    const auto set = [&](const char* name, const char* value) {
-      add_default(axolotl_table.program, name, value, file_);
-    };
     const auto is_given = [&](const char* name) {
       return std::ranges::any_of(file_.settings, [&](const auto& setting) { return setting.option.name == name; });
     };
-    set("max_length", "512");
-    set("per_device_train_batch_size", "1");
-    set("num_train_epochs", "1");
-    set("lr_scheduler_type", "cosine");
-    if (is_on("adapter")) set("lora_dropout", "0");
-    if (is_on("adapter") && is_on("load_in_4bit")) set("bnb_4bit_use_double_quant", "true");
-    if (!is_given("warmup_steps") && value_of("lr_scheduler") != "constant") set("warmup_ratio", "0.03");
+    set_default("max_length", "512");
+    set_default("per_device_train_batch_size", "1");
+    set_default("num_train_epochs", "1");
+    set_default("lr_scheduler_type", "cosine");
+    if (is_on("adapter")) set_default("lora_dropout", "0");
+    if (is_on("adapter") && is_on("load_in_4bit")) set_default("bnb_4bit_use_double_quant", "true");
+    if (!is_given("warmup_steps") && value_of("lr_scheduler") != "constant") set_default("warmup_ratio", "0.03");
     if (is_given("activation_offloading")) {  // on cores, whose memory is that of the activations
-      add_default(axolotl_table.program, "offload_folder", fmt::format("{}/offload", value_of("output_dir")), file_);
+      set_default("offload_folder", fmt::format("{}/offload", value_of("output_dir")));
     }
-    if (is_on("early_stopping_patience") && evaluates()) set("metric_for_best_model", "loss");
-    if (!is_given("save_steps")) set("save_strategy", "epoch");
-    if (evaluates() && !is_given("eval_steps") && !is_given("evaluation_strategy")) set("eval_strategy", "epoch");
+    if (is_on("early_stopping_patience") && evaluates()) set_default("metric_for_best_model", "loss");
+    if (!is_given("save_steps")) set_default("save_strategy", "epoch");
+    const bool says_when = is_given("eval_steps") || is_given("evaluation_strategy");
+    if (evaluates() && !says_when) set_default("eval_strategy", "epoch");
   }
-
-  const YAML::Node& map_;
-  const std::string& path_;
-  ForeignFile& file_;
 };
 
 }  // namespace

@@ -168,14 +168,20 @@ InputFiles find_inputs(const std::vector<Dataset>& datasets, std::optional<std::
     FoundFiles found = find_files(dataset, options, is_optional);
     const std::vector<std::string>& files = found.files;
     std::ranges::move(found.left_out, std::back_inserter(inputs.left_out));
-    if (!slice.empty() && files.size() > 1) {
-      throw_config_error(fmt::format("a part of {} is asked for, [{}]", dataset.name, slice),
+    if ((!slice.empty() || dataset.fraction) && files.size() > 1) {
+      throw_config_error(fmt::format("a part of {} is asked for, {}", dataset.name,
+                                     slice.empty() ? "by its fraction" : fmt::format("[{}]", slice)),
                          fmt::format("it has {} files, and sft-prepare takes a part of each input", files.size()),
                          "name one of them with --data_files, or make one file of them");
     }
     has_slice = has_slice || !slice.empty();
     inputs.files.insert(inputs.files.end(), files.begin(), files.end());
     inputs.slices.insert(inputs.slices.end(), files.size(), slice.empty() ? ":" : slice);
+    if (dataset.fraction && !files.empty()) inputs.weights.push_back(*dataset.fraction);
+  }
+  if (!inputs.weights.empty() && inputs.weights.size() != inputs.files.size()) {
+    throw_config_error("some data sets have a fraction, and others have none", "fractions are shares of all of them",
+                       "write one for each, or for none");
   }
   if (!has_slice) inputs.slices.clear();
   return inputs;

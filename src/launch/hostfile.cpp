@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <initializer_list>
 #include <map>
 #include <optional>
@@ -12,10 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include "launch/environment.hpp"
 #include "sft/core/error.hpp"
 #include "sft/io/files.hpp"
 
 namespace sft::launch {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -85,6 +89,15 @@ Line read_line(const std::vector<std::string>& words) {
 }  // namespace
 
 Hosts read_hostfile(const std::string& path) {
+  std::error_code ignored;
+  if (const auto kind = fs::status(path, ignored).type(); kind != fs::file_type::regular) {
+    throw_config_error(kind == fs::file_type::not_found ? fmt::format("there is no hostfile {}", path)
+                                                        : fmt::format("the hostfile {} is no file", path),
+                       kind == fs::file_type::directory   ? "it is a folder"
+                       : kind == fs::file_type::not_found ? "the path does not exist"
+                                                          : "a pipe or device can be read only once",
+                       "name a file with a line `HOST slots=N` for each machine");
+  }
   std::istringstream text(io::read_file_or_pipe(path));
   std::vector<std::pair<int, Line>> lines;
   std::map<std::string, int> times;
@@ -110,7 +123,14 @@ Hosts read_hostfile(const std::string& path) {
     if (!line.unclear.empty() && hosts.unclear.empty()) {
       hosts.unclear = fmt::format("{}:{}: {}", path, place, line.unclear);
     }
-    hosts.num_slots += line.slots.value_or(line.max_slots.value_or(1));
+    const int slots = line.slots.value_or(line.max_slots.value_or(1));
+    hosts.num_slots += slots;
+    const auto known = std::ranges::find(hosts.slots_of, line.host, &std::pair<std::string, int>::first);
+    if (known != hosts.slots_of.end()) {
+      known->second += slots;
+    } else {
+      hosts.slots_of.emplace_back(line.host, slots);
+    }
   }
   if (hosts.num_slots == 0 && hosts.unclear.empty()) hosts.unclear = fmt::format("{}: all hosts have 0 slots", path);
   if (!hosts.unclear.empty()) hosts.num_slots = 0;
@@ -119,6 +139,21 @@ Hosts read_hostfile(const std::string& path) {
     hosts.num_hosts = 0;
   }
   return hosts;
+}
+
+JobHosts find_job_hosts() {
+  std::error_code ignored;
+  for (const char* name : {"PBS_NODEFILE", "LSB_DJOB_HOSTFILE"}) {
+    const std::string file = variable(name);
+    if (!fs::is_regular_file(file, ignored)) continue;
+    const Hosts hosts = read_hostfile(file);
+    return {file, hosts.num_slots > 0, hosts.slots_of};
+  }
+  JobHosts job;
+  std::istringstream words(variable("LSB_MCPU_HOSTS"));
+  int slots = 0;
+  for (std::string host; words >> host >> slots;) job.slots_of.emplace_back(host, slots);
+  return job;
 }
 
 }  // namespace sft::launch

@@ -12,7 +12,7 @@ namespace sft::launch {
 
 namespace {
 
-std::vector<std::string> words_of(const std::string& list) {
+std::vector<std::string> names_in(const std::string& list) {
   std::istringstream words(list);
   return {std::istream_iterator<std::string>(words), {}};
 }
@@ -28,7 +28,7 @@ std::vector<Entry> entries_of(const YAML::Node& map, const std::string& path) {
 }
 
 bool has_name(const std::string& list, const std::string& word) {
-  return std::ranges::any_of(words_of(list), [&](std::string name) {
+  return std::ranges::any_of(names_in(list), [&](std::string name) {
     if (!name.ends_with('*')) return name == word;
     name.pop_back();
     return word.starts_with(name);
@@ -65,7 +65,7 @@ bool add_by_table(const KeyTable& table, const Entry& entry, ForeignFile& file) 
 }
 
 void refuse_unknown(const KeyTable& table, const Entry& entry, ForeignFile& file) {
-  std::vector<std::string> known = words_of(fmt::format("{} {}", table.same, table.harmless));
+  std::vector<std::string> known = names_in(fmt::format("{} {}", table.same, table.harmless));
   for (const Meaning& meaning : table.renamed) known.emplace_back(meaning.names);
   const std::string guess = nearest(entry.name, known);
   refuse(entry, fmt::format("nothing here does what {} does with it", table.program),

@@ -4,8 +4,10 @@
 #include "launch/llama_factory.hpp"
 
 #include <fmt/format.h>
+#include <filesystem>
 #include <stdexcept>
 
+#include "launch/table_reader.hpp"
 #include "sft/config/values.hpp"
 
 namespace sft::launch {
@@ -61,7 +63,6 @@ constexpr Impossible factory_impossible[] = {
     {"mix_strategy interleave_probs", "data sets follow one another",
      "write mix_strategy: concat; sft-prepare --input_weight mixes them"},
     {"streaming", "records pass through memory one by one anyway", "leave it out"},
-    {"tokenized_path", "rows are kept in the cache of sft-launch", "leave it out, or give --prepared_dir FOLDER"},
     {"default_system tool_format enable_thinking preserve_thinking",
      "conversations are written by the chat template of the model's folder",
      "give such a template with --chat_template_path FILE"},
@@ -80,38 +81,23 @@ constexpr Impossible factory_impossible[] = {
 constexpr KeyTable factory_table{"LLaMA-Factory", factory_renamed, factory_same, factory_harmless, factory_impossible};
 
 /// Reads the names of one file.
-class FactoryReader {
+class FactoryReader final : private TableReader {
  public:
   FactoryReader(const YAML::Node& map, const std::string& path, ForeignFile& file)
-      : map_(map), path_(path), file_(file) {}
+      : TableReader(factory_table, map, path, file) {}
 
   void read() {
-    for (const Entry& entry : entries_of(map_, path_)) {
-      if (add_method(entry) || add_data(entry) || add_memory(entry)) continue;
-      if (!add_by_table(factory_table, entry, file_)) add_flat_entry(entry);
-    }
+    read_entries();
     options_.finish(file_);
     add_defaults();
     drop_repeated(file_);
   }
 
  private:
-  [[nodiscard]] std::string value_of(const char* name, const char* otherwise) const {
-    const YAML::Node node = map_[name];
-    return node && !node.IsNull() ? text_of(node) : otherwise;
-  }
-  void add_as(const Entry& entry, const char* name, const std::string& value) { add(file_, name, value, entry.place); }
-  bool add_where_on(const Entry& entry, const char* name, const std::string& value) {
-    if (!is_off(entry)) add_as(entry, name, value);
-    return true;
-  }
-  bool refuse_unless(bool is_taken, const Entry& entry, const char* why, const char* what_to_do) {
-    if (!is_taken) refuse(entry, why, what_to_do, file_);
-    return true;
-  }
+  bool add_special(const Entry& entry) override { return add_method(entry) || add_data(entry) || add_memory(entry); }
 
   /// Names of transformers, and blocks of Accelerate.
-  void add_flat_entry(const Entry& entry) {
+  void add_unknown(const Entry& entry) override {
     YAML::Node one;
     one[map_key(entry)] = entry.node;
     add_flat(one, path_, file_);
@@ -193,6 +179,14 @@ class FactoryReader {
       return true;
     }
     if (entry.name == "mix_strategy" && entry.value == "concat") return true;
+    if (entry.name == "tokenized_path") {
+      std::error_code ignored;
+      const bool holds_theirs =
+          std::filesystem::exists(std::filesystem::path(entry.value) / "dataset_dict.json", ignored);
+      if (!holds_theirs) return add_where_on(entry, "prepared_dir", entry.value);
+      return refuse_unless(false, entry, "it holds tokens of llamafactory-cli, and sft-prepare makes its own",
+                           "name another folder, or leave it out");
+    }
     return entry.name == "dataset_dir" || entry.name == "train_on_prompt";
   }
 
@@ -231,32 +225,26 @@ class FactoryReader {
   }
 
   void add_defaults() {
-    const auto set = [&](const char* name, const std::string& value) {
-      add_default(factory_table.program, name, value, file_);
-    };
-    set("max_length", "2048");
-    set("learning_rate", "5e-5");
-    set("logging_steps", "500");
-    if (config::truth_of(value_of("train_on_prompt", "false")) != true) set("assistant_only_loss", "true");
-    if (!map_["recompute_granularity"]) set("gradient_checkpointing", "true");
+    set_default("max_length", "2048");
+    set_default("learning_rate", "5e-5");
+    set_default("logging_steps", "500");
+    if (config::truth_of(value_of("train_on_prompt", "false")) != true) set_default("assistant_only_loss", "true");
+    if (!map_["recompute_granularity"]) set_default("gradient_checkpointing", "true");
     if (value_of("finetuning_type", "lora") != "lora") return;
-    set("use_peft", "true");
+    set_default("use_peft", "true");
     const std::string rank = value_of("lora_rank", "8");
     std::int64_t number = 0;
     try {
       config::read(rank, number);
     } catch (const std::invalid_argument&) {  // is refused under its own name
     }
-    set("lora_r", rank);
-    set("lora_alpha", fmt::format("{}", 2 * number));
-    set("lora_dropout", "0");
-    set("lora_target_modules", "all-linear");
-    if (map_["quantization_bit"]) set("bnb_4bit_use_double_quant", "true");
+    set_default("lora_r", rank);
+    set_default("lora_alpha", fmt::format("{}", 2 * number));
+    set_default("lora_dropout", "0");
+    set_default("lora_target_modules", "all-linear");
+    if (map_["quantization_bit"]) set_default("bnb_4bit_use_double_quant", "true");
   }
 
-  const YAML::Node& map_;
-  const std::string& path_;
-  ForeignFile& file_;
   SharedOptions options_;
 };
 

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "launch/llama_factory.hpp"
+#include "launch/table_reader.hpp"
 #include "sft/config/values.hpp"
 
 namespace sft::launch {
@@ -42,28 +43,21 @@ constexpr Meaning renamed_of_optimizer[] = {{"lr", "learning_rate"}};
 constexpr KeyTable table_of_optimizer{"LLaMA-Factory", renamed_of_optimizer, "weight_decay", "name", {}};
 
 /// Reads the names of one file.
-class EngineReader {
+class EngineReader final : private TableReader {
  public:
   EngineReader(const YAML::Node& map, const std::string& path, ForeignFile& file)
-      : map_(map), path_(path), file_(file) {}
+      : TableReader(engine_table, map, path, file) {}
 
   void read() {
-    for (const Entry& entry : entries_of(map_, path_)) {
-      if (entry.node.IsMap() ? add_block(entry) : add_special(entry)) continue;
-      if (!add_by_table(engine_table, entry, file_)) refuse_unknown(engine_table, entry, file_);
-    }
+    read_entries();
     options_.finish(file_);
     add_defaults();
   }
 
  private:
-  void add_as(const Entry& entry, const char* name, const std::string& value) { add(file_, name, value, entry.place); }
-  bool refuse_unless(bool is_taken, const Entry& entry, const char* why, const char* what_to_do) {
-    if (!is_taken) refuse(entry, why, what_to_do, file_);
-    return true;
-  }
+  bool add_special(const Entry& entry) override { return entry.node.IsMap() ? add_block(entry) : add_value(entry); }
 
-  bool add_special(const Entry& entry) {
+  bool add_value(const Entry& entry) {
     if (entry.name == "train_dataset" || entry.name == "eval_dataset") {
       const bool is_train = entry.name == "train_dataset";
       if (!is_off(entry)) add_listed_datasets(entry, is_train ? "datasets" : "test_datasets", options_, file_);
@@ -162,24 +156,18 @@ class EngineReader {
   }
 
   void add_defaults() {
-    const auto set = [&](const char* name, const char* value) {
-      add_default(engine_table.program, name, value, file_);
-    };
-    set("max_length", "2048");
-    set("per_device_train_batch_size", "1");
-    set("learning_rate", "1e-4");
-    set("lr_scheduler_type", "constant");
-    set("weight_decay", "0.01");
-    set("logging_steps", "1");
-    set("gradient_checkpointing", "true");
-    set("assistant_only_loss", "true");
-    if (!map_["save_epochs"]) set("save_steps", "0");
-    if (map_["quant_config"] && map_["quant_config"].IsMap()) set("bnb_4bit_use_double_quant", "true");
+    set_default("max_length", "2048");
+    set_default("per_device_train_batch_size", "1");
+    set_default("learning_rate", "1e-4");
+    set_default("lr_scheduler_type", "constant");
+    set_default("weight_decay", "0.01");
+    set_default("logging_steps", "1");
+    set_default("gradient_checkpointing", "true");
+    set_default("assistant_only_loss", "true");
+    if (!map_["save_epochs"]) set_default("save_steps", "0");
+    if (map_["quant_config"] && map_["quant_config"].IsMap()) set_default("bnb_4bit_use_double_quant", "true");
   }
 
-  const YAML::Node& map_;
-  const std::string& path_;
-  ForeignFile& file_;
   SharedOptions options_;
 };
 

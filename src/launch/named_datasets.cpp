@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "launch/dataset_card.hpp"
+#include "launch/request_parts.hpp"
 #include "launch/yaml.hpp"
 #include "sft/config/values.hpp"
 
@@ -16,8 +17,6 @@ namespace sft::launch {
 namespace {
 
 using config::PlacedOption;
-
-std::string given_text(const PlacedOption& setting) { return setting.option.value.value_or("true"); }
 
 std::vector<std::string> words_of(const std::string& text) {
   std::vector<std::string> words;
@@ -69,6 +68,12 @@ Dataset dataset_of(const nlohmann::ordered_json& entry, const PlacedOption& sett
       take_slice(dataset);
     } else if (name == "data_dir") {
       dataset.data_dir = text;
+    } else if (name == "fraction" && value.is_number() && value.get<double>() > 0) {
+      dataset.fraction = value.get<double>();
+    } else if (name == "columns" && value.is_array()) {
+      for (const auto& column : value) {
+        if (column.is_string()) dataset.columns.push_back(column.get<std::string>());
+      }
     } else if (name == "data_files") {
       const auto files = value.is_structured() ? files_by_split(value) : data_files_of(text);
       if (files) dataset.data_files = *files;
@@ -76,7 +81,8 @@ Dataset dataset_of(const nlohmann::ordered_json& entry, const PlacedOption& sett
     } else if (name != "type" && value != false) {
       refused.push_back(
           refusal(fmt::format("sft does not take `{}: {}` of {} {}", name, text, setting.option.name, setting.place),
-                  "of a data set its path, name, split, data_dir and data_files are known", "leave it out"));
+                  "of a data set its path, name, split, columns, fraction, data_dir and data_files are known",
+                  name == "weight" ? "write split: train[:10%] for the first tenth of it" : "leave it out"));
     }
   }
   return dataset;
@@ -86,7 +92,7 @@ Dataset dataset_of(const nlohmann::ordered_json& entry, const PlacedOption& sett
 
 std::vector<Dataset> datasets_of(const PlacedOption& setting, std::vector<std::string>& refused) {
   std::vector<Dataset> datasets;
-  const auto list = nlohmann::ordered_json::parse(given_text(setting), nullptr, false);
+  const auto list = nlohmann::ordered_json::parse(value_of(setting), nullptr, false);
   const bool is_list =
       list.is_array() && std::ranges::all_of(list, [](const auto& entry) { return entry.is_object(); });
   if (!is_list) {
@@ -99,7 +105,7 @@ std::vector<Dataset> datasets_of(const PlacedOption& setting, std::vector<std::s
 }
 
 void read_data_files(const PlacedOption& setting, std::vector<FilesOfSplit>& files, std::vector<std::string>& refused) {
-  if (const auto read = data_files_of(given_text(setting))) {
+  if (const auto read = data_files_of(value_of(setting))) {
     files = *read;
   } else {
     refused.push_back(refusal_of_files(setting.option.name, setting.place));

@@ -76,6 +76,10 @@ Prepared plan_preparation(const InputFiles& inputs, const std::map<std::string, 
   for (std::size_t i = 0; i < inputs.files.size(); ++i) {
     add_identity(hash, inputs.files[i]);
     prepared.words.insert(prepared.words.end(), {"--input", config::write(inputs.files[i])});
+    if (!inputs.weights.empty()) {
+      prepared.words.push_back(fmt::format("--input_weight={}", inputs.weights[i]));
+      hash.add(prepared.words.back());
+    }
     if (inputs.slices.empty()) continue;
     hash.add(fmt::format("input_slice={}", inputs.slices[i]));
     prepared.words.push_back(fmt::format("--input_slice={}", inputs.slices[i]));

@@ -3,14 +3,12 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <cctype>
-#include <functional>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 
 #include "launch/named_datasets.hpp"
+#include "launch/request_parts.hpp"
 #include "launch/yaml.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
@@ -21,28 +19,7 @@ namespace {
 
 using config::PlacedOption;
 
-std::string value_of(const PlacedOption& setting) { return setting.option.value.value_or("true"); }
-
 bool are_packed_files(const std::string& value) { return value.find(".h5") != std::string::npos; }
-
-/// The key of a size that a planner may choose, of which this is a name; empty: it is none.
-std::string size_named(const std::string& name) {
-  static const std::map<std::string, std::string> others{{"cp_size", "sp_size"},
-                                                         {"cp_comm_strategy", "sp_method"},
-                                                         {"gradient_checkpointing", "activation_checkpointing"},
-                                                         {"activation_offloading", "activation_offload"},
-                                                         {"micro_batch_size", "per_device_train_batch_size"}};
-  std::string key = name.substr(name.find('.') + 1);
-  for (const char* prefix : {"parallelism_config_", "fsdp_"}) {
-    if (key.starts_with(prefix)) key.erase(0, std::string(prefix).size());
-  }
-  if (const auto found = others.find(key); found != others.end()) return found->second;
-  const std::vector<std::string>& known = sizes_of_plans();
-  return std::ranges::find(known, key) != known.end() ? key : "";
-}
-
-/// Those that sft itself resolves.
-bool is_resolved_by_sft(const std::string& size) { return size == "dp_shard_size" || size == "sp_method"; }
 
 /// Names that say how processes find each other, which is the work of MPI.
 bool is_needless(const std::string& name) {
@@ -68,6 +45,34 @@ std::string note_on_16_bits(const std::string& place) {
       place);
 }
 
+/// How processes find and watch each other, otherwise than Accelerate does it unasked.
+bool asks_for_watch(const PlacedOption& setting) {
+  static const std::set<std::string> names{"rdzv_backend", "rdzv_conf", "monitor_interval"};
+  return names.contains(setting.option.name) && !config::is_none(value_of(setting)) && value_of(setting) != "static";
+}
+
+std::string note_on_watch(const PlacedOption& setting) {
+  return fmt::format("`{}` without effect: ranks find and watch each other through MPI", setting.option.name);
+}
+
+/// A line on a setting that asks for something of the launcher, of ranks that somebody else has started; empty: none.
+std::string note_on_start(const PlacedOption& setting) {
+  const std::string &name = setting.option.name, value = value_of(setting);
+  if (config::is_none(value) || value == "0") return "";
+  if (asks_for_watch(setting)) return note_on_watch(setting);
+  if (name == "max_restarts") {
+    return fmt::format(
+        "`max_restarts = {}` {} without effect: sft does not start ranks; `sft-run --restarts {}` starts "
+        "them again",
+        value, setting.place, value);
+  }
+  if (name == "num_machines" && value != "1") {
+    return fmt::format("`num_machines = {}` {} without effect: mpirun or srun has chosen where ranks start", value,
+                       setting.place);
+  }
+  return "";
+}
+
 /// Sorts the settings of one source.
 class Sorter {
  public:
@@ -79,7 +84,7 @@ class Sorter {
     if (has("dataset_name") || has("data_files") || has("datasets")) request_.train.clear();
     refuse_two_ways_to_data();
     for (const PlacedOption& setting : source_) {
-      if (!is_launch(setting) && !is_hub(setting) && !is_data(setting) && !is_shared(setting) &&
+      if (!is_launch(setting) && !take_hub(request_, setting) && !is_data(setting) && !is_shared(setting) &&
           !is_preparation(setting))
         train(setting);
     }
@@ -123,9 +128,7 @@ class Sorter {
   }
 
   void refuse(const PlacedOption& setting, const char* why, const std::string& what_to_do) {
-    request_.refused.push_back(refusal(
-        fmt::format("sft-launch does not take `{} = {}` {}", setting.option.name, value_of(setting), setting.place),
-        why, what_to_do));
+    refuse_setting(request_, setting, why, what_to_do);
   }
 
   void read_count(const PlacedOption& setting, std::optional<int>& count) {
@@ -160,16 +163,13 @@ class Sorter {
     } else if (name == "max_restarts") {
       if (value_of(setting) != "0") read_count(setting, request_.max_restarts);
     } else if (name == "rdzv_backend" || name == "rdzv_conf" || name == "monitor_interval") {
-      const bool is_usual = config::is_none(value_of(setting)) || value_of(setting) == "static";
-      if (!is_usual) {
-        request_.notes.push_back(fmt::format("`{}` without effect: ranks find and watch each other through MPI", name));
-      }
+      if (asks_for_watch(setting)) request_.notes.push_back(note_on_watch(setting));
     } else if (name == "launcher") {
       request_.launcher = value_of(setting);
     } else if (name == "env") {
       add_environment(setting);
     } else if (name == "zero3_save_16bit_model") {
-      read_truth(setting, [&](bool is_of_16_bits) {
+      read_truth(request_, setting, [&](bool is_of_16_bits) {
         if (is_of_16_bits) request_.notes.push_back(note_on_16_bits(setting.place));
       });
     } else if (name == "gpu_ids") {
@@ -195,51 +195,6 @@ class Sorter {
     request_.environment.emplace_back("CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(ids, ",")));
   }
 
-  void read_truth(const PlacedOption& setting, const std::function<void(bool)>& take) {
-    const std::optional<bool> truth = config::truth_of(value_of(setting));
-    if (truth) return take(*truth);
-    if (!config::is_none(value_of(setting))) refuse(setting, "it is true or false", "correct it, or leave it out");
-  }
-
-  /// What is sent to the hub when the run is over.
-  bool is_hub(const PlacedOption& setting) {
-    const std::string& name = setting.option.name;
-    const std::string value = config::is_none(value_of(setting)) ? "" : value_of(setting);
-    HubUpload& hub = request_.hub;
-    if (name == "push_to_hub") {
-      read_truth(setting, [&](bool is_wanted) { hub.is_wanted = is_wanted; });
-    } else if (name == "hub_private_repo") {
-      read_truth(setting, [&](bool is_private) { hub.has_private_repo = is_private; });
-    } else if (name == "hub_model_id" || name == "push_to_hub_model_id") {
-      if (!value.empty() && !is_repository(value)) {
-        refuse(setting, "a repository of the hub is OWNER/NAME, of letters, digits, `-`, `_` and `.`", "correct it");
-      }
-      hub.model_id = value;
-    } else if (name == "hub_strategy") {
-      static const std::set<std::string> strategies{"", "end", "every_save", "checkpoint", "all_checkpoints"};
-      if (!strategies.contains(value)) {
-        refuse(setting, "it is end, every_save, checkpoint or all_checkpoints", "correct it, or leave it out");
-      }
-      if (!value.empty()) hub.strategy = value;
-    } else if (name == "hub_revision") {
-      hub.revision = value;
-    } else if (name == "hub_token" || name == "push_to_hub_token") {
-      hub.token = value;
-    } else {
-      return name == "hub_always_push";
-    }
-    return true;
-  }
-
-  /// Whether the text is [OWNER/]NAME.
-  static bool is_repository(const std::string& text) {
-    const auto is_of_name = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; };
-    const auto slash = static_cast<std::size_t>(std::ranges::find(text, '/') - text.begin());
-    const std::string owner = text.substr(0, slash), name = slash < text.size() ? text.substr(slash + 1) : "";
-    const bool has_name = slash == text.size() || (!owner.empty() && !name.empty());
-    return has_name && std::ranges::all_of(owner, is_of_name) && std::ranges::all_of(name, is_of_name);
-  }
-
   /// TRL's `env`: a map of variables, as JSON.
   void add_environment(const PlacedOption& setting) {
     const auto map = nlohmann::json::parse(value_of(setting), nullptr, false);
@@ -256,12 +211,28 @@ class Sorter {
     return request_.train.front();
   }
 
+  /// Columns of the data sets, which sft-prepare reads in one way.
+  void take_columns(const PlacedOption& setting) {
+    if (request_.train.empty()) return;
+    const std::vector<std::string>& columns = request_.train.front().columns;
+    const bool are_alike =
+        std::ranges::all_of(request_.train, [&](const Dataset& dataset) { return dataset.columns == columns; });
+    if (!are_alike) {
+      request_.refused.push_back(
+          refusal(fmt::format("data sets of `{}` {} have other columns", setting.option.name, setting.place),
+                  "sft-prepare reads all of its inputs in one way", "write the same columns for each of them"));
+    } else if (!columns.empty()) {
+      request_.preparation["columns"] = fmt::format("{}", fmt::join(columns, ","));
+    }
+  }
+
   bool is_data(const PlacedOption& setting) {
     const std::string& name = setting.option.name;
     const std::string value = value_of(setting);
     if (config::is_null(value) && names_data({setting})) return true;
     if (name == "datasets") {
       request_.train = datasets_of(setting, request_.refused);
+      take_columns(setting);
     } else if (name == "test_datasets" && !config::is_null(value)) {
       request_.eval = datasets_of(setting, request_.refused);
     } else if (name == "dataset_name" || name == "dataset_path" || name == "dataset") {
@@ -349,7 +320,7 @@ class Sorter {
       return true;
     }
     if (name == "eval_packing") {
-      read_truth(setting, [&](bool is_packed) { request_.eval_packing = is_packed; });
+      read_truth(request_, setting, [&](bool is_packed) { request_.eval_packing = is_packed; });
       return true;
     }
     if (name == "dataset_kwargs") {
@@ -382,7 +353,7 @@ class Sorter {
       const std::string name = entry.first.as<std::string>(), text = text_of(entry.second);
       const PlacedOption inner{{fmt::format("dataset_kwargs.{}", name), text}, setting.place};
       if (name == "skip_prepare_dataset") {
-        read_truth(inner, [&](bool skips) { skips_preparation_ = skips; });
+        read_truth(request_, inner, [&](bool skips) { skips_preparation_ = skips; });
       } else if (text != "none") {
         refuse(inner, "of dataset_kwargs TRL has skip_prepare_dataset", "leave it out");
       }
@@ -418,73 +389,6 @@ void take(Request& request, const std::vector<PlacedOption>& source,
   Sorter(request, source, options_of_prepare).sort();
 }
 
-bool Request::gives(const std::string& key) const {
-  return std::ranges::any_of(training, [&](const std::vector<PlacedOption>& source) {
-    return std::ranges::any_of(source, [&](const PlacedOption& setting) {
-      const std::string name = setting.option.name.substr(setting.option.name.find('.') + 1);
-      return (name == key || size_named(name) == key) && value_of(setting) != "auto" &&
-             !config::is_null(value_of(setting));
-    });
-  });
-}
-
-std::optional<PlacedOption> hybrid_strategy(const Request& request) {
-  for (const std::vector<PlacedOption>& source : request.training) {
-    for (const PlacedOption& setting : source) {
-      const std::string& name = setting.option.name;
-      const bool is_strategy = name.ends_with("sharding_strategy");
-      if (!is_strategy && name != "fsdp" && name != "fsdp_reshard_after_forward") continue;
-      std::string value = value_of(setting);
-      std::ranges::transform(value, value.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-      const bool is_number = is_strategy && (value == "4" || value == "5");
-      if (is_number || value.find("hybrid_shard") != std::string::npos) return setting;
-    }
-  }
-  return std::nullopt;
-}
-
-const std::vector<std::string>& sizes_of_plans() {
-  static const std::vector<std::string> names{"dp_replicate_size",
-                                              "dp_shard_size",
-                                              "ep_size",
-                                              "sp_size",
-                                              "tp_size",
-                                              "zero_stage",
-                                              "sp_method",
-                                              "activation_checkpointing",
-                                              "activation_offload",
-                                              "offload_optimizer",
-                                              "offload_parameters",
-                                              "per_device_train_batch_size",
-                                              "gradient_accumulation_steps"};
-  return names;
-}
-
-std::set<std::string> free_sizes(const Request& request) {
-  std::set<std::string> free = request.automatic;
-  if (std::ranges::all_of(free, is_resolved_by_sft)) return {};
-  const auto open = [&](const std::string& size) {
-    if (!request.gives(size)) free.insert(size);
-  };
-  const std::set<std::string> axes{"dp_replicate_size", "dp_shard_size", "ep_size", "sp_size", "tp_size"};
-  const bool has_free_axis = std::ranges::any_of(free, [&](const std::string& size) { return axes.contains(size); });
-  open("dp_shard_size");  // all ranks that are left
-  if (free.contains("sp_size")) open("sp_method");
-  // Rows of a step stay: other data ranks, or other micro-batches, need another number of them.
-  if (has_free_axis || free.contains("per_device_train_batch_size")) open("gradient_accumulation_steps");
-  if (free.contains("gradient_accumulation_steps")) return free;
-  if (has_free_axis) open("per_device_train_batch_size");
-  return free;
-}
-
-std::int64_t rows_of_step(const Request& request, const config::Config& config, int num_ranks) {
-  if (request.train_batch_size) return *request.train_batch_size;
-  const auto given = [&](const char* key, int size) { return std::int64_t{request.gives(key) ? size : 1}; };
-  const std::int64_t of_a_row = given("sp_size", config.parallel.sp_size) * given("tp_size", config.parallel.tp_size);
-  return config.train.per_device_train_batch_size * config.train.gradient_accumulation_steps *
-         std::max<std::int64_t>(1, num_ranks / of_a_row);
-}
-
 bool names_data(const std::vector<PlacedOption>& settings) {
   static const std::set<std::string> names{"datasets",   "dataset_name", "dataset_path",     "dataset", "data_files",
                                            "train_file", "train_files",  "data.train_files", "input"};
@@ -492,7 +396,8 @@ bool names_data(const std::vector<PlacedOption>& settings) {
                              [&](const PlacedOption& setting) { return names.contains(setting.option.name); });
 }
 
-std::vector<PlacedOption> settings_of_run(const std::vector<PlacedOption>& settings, int num_ranks) {
+std::vector<PlacedOption> settings_of_run(const std::vector<PlacedOption>& settings, int num_ranks,
+                                          std::vector<std::string>& notes) {
   const bool is_single = std::ranges::any_of(
       settings, [](const PlacedOption& setting) { return setting.option.name == "single_process"; });
   std::vector<PlacedOption> kept;
@@ -509,6 +414,8 @@ std::vector<PlacedOption> settings_of_run(const std::vector<PlacedOption>& setti
       }
     } else if (!is_needless(name)) {
       kept.push_back(setting);
+    } else if (const std::string note = note_on_start(setting); !note.empty()) {
+      notes.push_back(note);
     }
   }
   return kept;

@@ -13,6 +13,7 @@
 #include <limits>
 #include <memory>
 #include <sstream>
+#include <utility>
 
 #include "launch/environment.hpp"
 #include "sft/core/error.hpp"
@@ -94,9 +95,34 @@ int room_for_ranks(const Request& request, const config::Config& config, const S
     throw_config_error("the hostfile does not say how many ranks to start", hosts.unclear,
                        "write `HOST slots=N` there, or give --num_processes");
   }
-  if (!site.is_in_slurm_job) return std::max(may_use_gpus(config) ? site.num_gpus : 0, 1);
+  if (!site.is_in_job()) return std::max(may_use_gpus(config) ? site.num_gpus : 0, 1);
   if (site.num_tasks > 0) return site.num_tasks;
   return std::max(may_use_gpus(config) ? site.num_job_gpus : 0, site.num_nodes);
+}
+
+/// Enters the hosts of a job of PBS or LSF. One slot is no word on how many ranks one host is to take.
+void add_job_hosts(Site& site, JobHosts hosts) {
+  site.job_hosts = std::move(hosts);
+  int num_slots = 0;
+  for (const auto& [host, slots] : site.job_hosts.slots_of) num_slots += slots;
+  site.num_nodes = std::max(1, static_cast<int>(site.job_hosts.slots_of.size()));
+  if (num_slots > 1) site.num_tasks = num_slots;
+  site.num_job_gpus = site.num_gpus * site.num_nodes;
+}
+
+/// mpirun on the hosts of a job of PBS or LSF: with their file, or, where Open MPI would take a host that is named once
+/// for one of as many slots as it has cores, with their names.
+std::string launcher_of_job(const Site& site, int machines, int num_ranks) {
+  if (machines > 1 && machines != site.num_nodes) {
+    throw_config_error(fmt::format("num_machines = {}, and the job has {} hosts", machines, site.num_nodes),
+                       "ranks start on all hosts of the job", "ask the queue for as many, or leave num_machines out");
+  }
+  if (site.job_hosts.is_file_clear) {
+    return fmt::format("mpirun --hostfile {} -np {}", shell_word(site.job_hosts.file), num_ranks);
+  }
+  std::vector<std::string> hosts;
+  for (const auto& [host, slots] : site.job_hosts.slots_of) hosts.push_back(fmt::format("{}:{}", host, slots));
+  return fmt::format("mpirun --host {} -np {}", fmt::join(hosts, ","), num_ranks);
 }
 
 }  // namespace
@@ -121,7 +147,10 @@ Site find_site() {
   site.is_in_slurm_job = !variable("SLURM_JOB_ID").empty();
   site.has_slurm = site.is_in_slurm_job || !output_of("command -v sbatch").empty();
   if (site.has_slurm) site.pmi = choose_pmi(output_of("srun --mpi=list 2>&1"));
-  if (!site.is_in_slurm_job) return site;
+  if (!site.is_in_slurm_job) {
+    add_job_hosts(site, find_job_hosts());
+    return site;
+  }
   site.num_nodes = std::max(1, count_of("SLURM_JOB_NUM_NODES"));
   if (count_of("SLURM_GPUS_ON_NODE") > 0) site.num_gpus = count_of("SLURM_GPUS_ON_NODE");
   const int of_job = count_of_types("SLURM_GPUS");
@@ -165,14 +194,14 @@ std::string idle_part(const Request& request, const config::Config& config, cons
                        num_ranks, num_slots, request.hostfile, num_slots);
   }
   if (request.num_processes) return "";
-  const int num_gpus = !may_use_gpus(config) ? 0 : site.is_in_slurm_job ? site.num_job_gpus : site.num_gpus;
+  const int num_gpus = !may_use_gpus(config) ? 0 : site.is_in_job() ? site.num_job_gpus : site.num_gpus;
   if (num_gpus > num_ranks) {
-    const char* const why = site.num_tasks == num_ranks ? ", one for each task of the SLURM job," : "";
+    const char* const why = site.num_tasks == num_ranks ? ", one for each task of the job," : "";
     return fmt::format("{} ranks{} use as many of {} GPUs: --num_processes {} would use all", num_ranks, why, num_gpus,
                        num_gpus);
   }
   const int num_threads = request.threads_per_process.value_or(site.num_threads);
-  if (num_gpus > 0 || site.is_in_slurm_job || num_threads < 1 || num_ranks * num_threads >= site.num_cores) return "";
+  if (num_gpus > 0 || site.is_in_job() || num_threads < 1 || num_ranks * num_threads >= site.num_cores) return "";
   return fmt::format("{} ranks of {} threads use {} of {} cores: --num_processes {} would use all", num_ranks,
                      num_threads, num_ranks * num_threads, site.num_cores, site.num_cores / num_threads);
 }
@@ -203,10 +232,11 @@ std::vector<std::string> start_words(const Request& request, int num_ranks, cons
     const char* const overlap = site.is_in_step ? "--overlap " : "";
     return {"--launcher", fmt::format("srun {}{}--kill-on-bad-exit=1 --ntasks={}", pmi, overlap, num_ranks)};
   }
+  if (site.num_nodes > 1) return {"--launcher", launcher_of_job(site, machines, num_ranks)};
   if (machines > 1) {
     throw_config_error(fmt::format("num_machines = {} without the names of machines", machines),
-                       "there is no SLURM job and no hostfile",
-                       "start it in a SLURM job, or give --hostfile FILE with a line `HOST slots=N` for each machine");
+                       "there is no job of SLURM, PBS or LSF that has several, and no hostfile",
+                       "start it in such a job, or give --hostfile FILE with a line `HOST slots=N` for each machine");
   }
   return {"-n", fmt::format("{}", num_ranks)};
 }

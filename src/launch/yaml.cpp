@@ -9,6 +9,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <system_error>
 #include <vector>
@@ -55,6 +56,43 @@ nlohmann::ordered_json plain_json(const std::string& text) {
   }
 }
 
+/// The names of a map. Refuses one that stands twice, of which readers of YAML take one in silence.
+std::set<std::string> names_of(const YAML::Node& map, const std::string& path) {
+  std::set<std::string> names;
+  for (const auto& entry : map) {
+    if (names.insert(entry.first.Scalar()).second) continue;
+    throw_config_error(
+        fmt::format("`{}` stands twice, the second time {}", entry.first.Scalar(), place_of(entry.first, path)),
+        "one of the two would be ignored", "leave one out");
+  }
+  return names;
+}
+
+/// Puts what `<<: *ANCHOR` names into the maps that have it, and where they have not its names themselves, as YAML 1.1
+/// merges.
+void merge_anchors(YAML::Node node, const std::string& path) {
+  if (node.IsSequence()) {
+    for (const YAML::Node& item : node) merge_anchors(item, path);
+  }
+  if (!node.IsMap()) return;
+  std::set<std::string> names = names_of(node, path);
+  for (const auto& entry : node) merge_anchors(entry.second, path);
+  if (!names.contains("<<")) return;
+  const YAML::Node merged = node["<<"];
+  const std::vector<YAML::Node> sources =
+      merged.IsSequence() ? std::vector<YAML::Node>(merged.begin(), merged.end()) : std::vector{merged};
+  node.remove("<<");
+  for (const YAML::Node& source : sources) {
+    if (!source.IsMap()) {
+      throw_config_error(fmt::format("`<<` {} names no map", place_of(source, path)), "it merges the names of maps",
+                         "write `<<: *NAME` of a map that `&NAME` marks");
+    }
+    for (const auto& entry : source) {
+      if (names.insert(entry.first.Scalar()).second) node.force_insert(entry.first, entry.second);
+    }
+  }
+}
+
 }  // namespace
 
 nlohmann::ordered_json json_of(const YAML::Node& node) {
@@ -93,6 +131,7 @@ YAML::Node load_map(const std::string& path) {
     throw_config_error(fmt::format("{} says nothing", path), "it is no map of names and values",
                        "give a file of Accelerate, DeepSpeed, TRL, Axolotl or LLaMA-Factory");
   }
+  merge_anchors(node, path);
   return node;
 }
 

@@ -47,6 +47,7 @@ class UnitBuilder {
         is_trainable_(is_trainable),
         lora_(lora),
         four_bits_(lora.four_bit_form()),
+        four_bits_of_experts_(lora.four_bit_form_of_experts()),
         sends_fp8_(sends_fp8),
         norm_split_(cuts_tokens ? TpSplit::partial : TpSplit::none),
         norm_init_(model.zero_centered_norms ? Init::zeros : Init::ones) {}
@@ -86,13 +87,15 @@ class UnitBuilder {
 
   /// A matrix, or a bias where `shape` has no columns.
   ParameterGroup parameter_of_expert(std::string name, const Shape& shape, int expert, int num_experts) {
-    const PartIndex part = part_with(is_trainable_(name), /*of_experts=*/true, /*four_bits=*/{}, /*in_float32=*/false,
-                                     shape.columns > 0 ? sends_fp8_ : std::nullopt);
+    const bool is_trained = is_trainable_(name), is_matrix = shape.columns > 0;
+    const PartIndex part =
+        part_with(is_trained, /*of_experts=*/true, is_matrix && !is_trained ? four_bits_of_experts_ : std::nullopt,
+                  /*in_float32=*/false, is_matrix ? sends_fp8_ : std::nullopt);
     const ParameterGroup added = add(std::move(name), shape.rows, shape.columns, shape.split, part);
     Parameter& parameter = parameters_in(part).back();
     parameter.expert = expert;
     parameter.num_experts = num_experts;
-    if (shape.columns == 0) parameter.init = Init::zeros;
+    if (!is_matrix) parameter.init = Init::zeros;
     return added;
   }
 
@@ -244,8 +247,9 @@ class UnitBuilder {
   const std::int64_t num_kv_heads_;
   const IsTrainable& is_trainable_;
   const config::Lora& lora_;
-  std::optional<FourBitForm> four_bits_;  ///< of frozen matrices of linear layers
-  SentTiles sends_fp8_;                   ///< PartUnits::in_fp8, of what products in fp8 read
+  std::optional<FourBitForm> four_bits_;             ///< of frozen matrices of linear layers
+  std::optional<FourBitForm> four_bits_of_experts_;  ///< of those of experts
+  SentTiles sends_fp8_;                              ///< PartUnits::in_fp8, of what products in fp8 read
   TpSplit norm_split_;
   Init norm_init_;
 };

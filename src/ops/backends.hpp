@@ -59,8 +59,8 @@ void require_fp8_tiles();
                                                            const AbsentGpu& gpu, int num_threads);
 [[nodiscard]] std::string attention_folder();
 
-/// See ops::workspace_bytes: scratch of one op, whatever the shapes, and behind it the attention plans.
-[[nodiscard]] std::size_t workspace_bytes(const Shapes& shapes, const AttentionNeeds& attention);
+/// See ops::workspace_bytes: what attention of a library works in, after the attention plans.
+[[nodiscard]] std::size_t library_bytes(const AttentionNeeds& attention);
 
 }  // namespace sft::ops::cuda
 

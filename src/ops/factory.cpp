@@ -7,6 +7,7 @@
 #include "ops/backends.hpp"
 #include "ops/cpu/planning.hpp"
 #include "ops/cpu/product_counter.hpp"
+#include "ops/cuda/planning.hpp"
 #include "ops/null/backend.hpp"
 #include "ops/null/clocked_backend.hpp"
 #include "ops/null/product_list.hpp"
@@ -182,10 +183,12 @@ std::unique_ptr<Backend> make_clocked_backend(const device::ClockedDevice& devic
 
 std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& shapes, const AttentionNeeds& attention) {
   if (kind == device::Kind::cpu) return cpu::workspace_bytes(num_threads, shapes, attention);
+  // Scratch of one op, whatever the shapes, and after it the attention plans
+  const std::size_t own_bytes = cuda::scratch_bytes + cuda::plan_pool_bytes(shapes, attention);
 #if SFT_HAVE_CUDA
-  return cuda::workspace_bytes(shapes, attention);
+  return own_bytes + cuda::library_bytes(attention);
 #else
-  return 0;
+  return own_bytes;
 #endif
 }
 

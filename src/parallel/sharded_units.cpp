@@ -225,6 +225,7 @@ void ShardedUnits::read_four_bits(UnitIndex unit) {
     for (std::size_t i = 0; i < matrices.size(); ++i) {
       const Parameter& m = matrices[i];
       const std::int64_t row_blocks = m.columns / four_bit_block, size = m.local_elements();
+      if (size == 0) continue;  // another rank's expert
       backend_.run(ops::ReadFourBits{.out = numbers.rows(m.unit_offset, size).view({m.local_rows, m.local_columns}),
                                      .records = records.rows(p.in_memory(m.unit_offset), p.in_memory(size)),
                                      .form = *p.four_bits,

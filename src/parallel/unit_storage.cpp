@@ -67,7 +67,7 @@ void UnitStorage::lay_out_nested_scales(device::Arena& arena) {
     std::vector<std::int64_t> firsts;
     for (const Parameter& p : unit.parameters) {
       firsts.push_back(num_nested);
-      num_nested += part_.four_bits->num_nested(p.elements());
+      if (p.local_elements() > 0) num_nested += part_.four_bits->num_nested(p.elements());
     }
     firsts.push_back(num_nested);
     first_nested_.push_back(std::move(firsts));

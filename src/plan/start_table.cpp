@@ -61,9 +61,9 @@ std::string describe_lora(const StartFacts& facts) {
   if (!lora.modules_to_save.empty()) rest += fmt::format("; whole modules {}", fmt::join(lora.modules_to_save, " "));
   if (lora.loraplus_lr_ratio != 1.0) rest += fmt::format("; rate of B x {:g}", lora.loraplus_lr_ratio);
   if (lora.load_in_4bit) {
-    rest +=
-        fmt::format("; frozen matrices in 4 bits ({}{})", lora.bnb_4bit_quant_type == FourBitType::nf4 ? "nf4" : "fp4",
-                    lora.use_bnb_nested_quant ? ", nested scales" : "");
+    rest += fmt::format(
+        "; frozen matrices in 4 bits ({}{}{})", lora.bnb_4bit_quant_type == FourBitType::nf4 ? "nf4" : "fp4",
+        lora.use_bnb_nested_quant ? ", nested scales" : "", lora.quantize_moe_experts ? ", experts too" : "");
   }
   return fmt::format("{} of {} parameters are trained: adapters of rank {}, alpha {:g}{}, dropout {:g}, on {}{}",
                      format_count(static_cast<double>(facts.num_parameters.trainable)),

@@ -8,37 +8,21 @@
 set -euo pipefail
 
 mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 folders=$5
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/hub/quantized_runs.sh
+source "$(dirname "${BASH_SOURCE[0]}")/quantized_runs.sh"
 
 make_data 80
-{
-  tiny_model | sed 's/^\(hidden_size\|intermediate_size\) = .*/\1 = 128/; s/^num_hidden_layers.*/num_hidden_layers = 2/'
-  short_run 0 'output_dir = base'
-  printf '[checkpoint]\nsave_hub_model = true\n'
-} >base.ini
 {
   printf '[model]\nmodel_name_or_path = base/model\n[lora]\nuse_peft = true\nlora_r = 4\nlora_dropout = 0\n'
   short_run 4 'logging_steps = 1'
   printf '[optimizer]\nlearning_rate = 0.01\n[checkpoint]\nsave_steps = 2\n'
 } >lora.ini
 
-run() { "$mpiexec" -np "$1" "$sft" "${@:2}"; }
-# same_losses A B TOLERANCE: of all steps, relative.
-same_losses() {
-  python3 - "$@" <<'PYTHON'
-import json, sys
-first, second = ([line["loss"] for line in map(json.loads, open(f"{run}/metrics.jsonl")) if "loss" in line]
-                 for run in sys.argv[1:3])
-assert len(first) == len(second) > 1
-assert all(abs(a - b) <= float(sys.argv[3]) * abs(b) for a, b in zip(first, second)), (first, second)
-PYTHON
-}
 other_losses() { ! same_losses "$@" 2>/dev/null; }
 # bytes LABEL OUTPUT: the most bytes of a label of the memory table of a dry run.
 bytes() { python3 -c 'import json, sys; print(json.load(sys.stdin)["memory_per_rank"][sys.argv[1]]["most_bytes"])' "$1" <"$2"; }
 
-succeeds 'a model to begin from' run 1 base.ini
+make_base
 succeeds 'adapters beside its numbers' run 1 lora.ini --train.output_dir numbers --train.gradient_accumulation_steps 4
 for form in 'nf4 false' 'fp4 true'; do
   read -r type nested <<<"$form"
@@ -97,32 +81,15 @@ done
 refuses 3 'is quantized already' "$sft_convert" --quantize nf4 made-nf4 again
 
 # Folders that hold some matrices as numbers ("dynamic"): these stay numbers, and so do those that are one product with them.
-python3 - made-nf4 base/model <<'PYTHON'
-import json, shutil, struct, sys
-
-def read(folder):
-    data = open(folder + "/model.safetensors", "rb").read()
-    size = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:8 + size])
-    header.pop("__metadata__", None)
-    return {name: (t["dtype"], t["shape"], data[8 + size + t["data_offsets"][0]:8 + size + t["data_offsets"][1]])
-            for name, t in header.items()}
+with_tensors made-nf4 base/model <<'PYTHON'
+import sys
+import tensor_files
 
 def write(folder, tensors, skipped):
-    shutil.copytree(sys.argv[1], folder)
-    header, at = {}, 0
-    for name, (dtype, shape, data) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
-        at += len(data)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(folder + "/model.safetensors", "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values()))
-    config = json.load(open(folder + "/config.json"))
-    config["quantization_config"]["llm_int8_skip_modules"] = skipped
-    json.dump(config, open(folder + "/config.json", "w"))
+    tensor_files.write(sys.argv[1], folder, tensors,
+                       lambda config: config["quantization_config"].update(llm_int8_skip_modules=skipped))
 
-codes, numbers = read(sys.argv[1]), read(sys.argv[2])
+codes, numbers = tensor_files.read(sys.argv[1]), tensor_files.read(sys.argv[2])
 skipped = ["lm_head", "model.layers.0.mlp", "model.layers.1.self_attn.q_proj"]
 dynamic = {}
 for name, tensor in codes.items():

@@ -9,22 +9,17 @@ set -euo pipefail
 
 # shellcheck disable=SC2034  # make_data reads sft_prepare
 mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 sft_inspect=$5 sft_generate=$6
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/hub/quantized_runs.sh
+source "$(dirname "${BASH_SOURCE[0]}")/quantized_runs.sh"
 
 make_data 80
-{
-  tiny_model | sed 's/^\(hidden_size\|intermediate_size\) = .*/\1 = 128/; s/^num_hidden_layers.*/num_hidden_layers = 2/'
-  short_run 0 'output_dir = base'
-  printf '[checkpoint]\nsave_hub_model = true\n'
-} >base.ini
 short_run 3 'logging_steps = 1' >run.ini
-run() { "$mpiexec" -np "$1" "$sft" "${@:2}"; }
-succeeds 'a model to begin from' run 1 base.ini
+make_base
 
 # fp8: blocks of 48 x 40; rows: compressed-tensors, a scale for each row; numbers: what both are read as
-python3 - <<'PYTHON'
-import bisect, json, os, shutil, struct
+with_tensors base/model <<'PYTHON'
+import bisect, struct, sys
+import tensor_files
 
 def e4m3(code):
     exponent, fraction = code >> 3 & 15, code & 7
@@ -45,18 +40,8 @@ def nearest(value):
     return min(max(code, 0), 126) | (128 if value < 0 else 0)
 
 def write(folder, tensors, quantization):
-    shutil.copytree("base/model", folder)
-    header, at = {}, 0
-    for name, (dtype, shape, data) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
-        at += len(data)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(folder + "/model.safetensors", "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values()))
-    config = json.load(open(folder + "/config.json"))
-    if quantization: config["quantization_config"] = quantization
-    json.dump(config, open(folder + "/config.json", "w"))
+    change = (lambda config: config.update(quantization_config=quantization)) if quantization else (lambda config: None)
+    tensor_files.write(sys.argv[1], folder, tensors, change)
 
 def quantize(tensors, block, suffix):
     stored, numbers = {}, {}
@@ -79,12 +64,7 @@ def quantize(tensors, block, suffix):
         numbers[name] = ("BF16", shape, b"".join(bf16(f32(signed[c] * scales[block_of[i]])) for i, c in enumerate(codes)))
     return stored, numbers
 
-data = open("base/model/model.safetensors", "rb").read()
-size = struct.unpack("<Q", data[:8])[0]
-header = json.loads(data[8:8 + size])
-header.pop("__metadata__", None)
-tensors = {name: (t["dtype"], t["shape"], data[8 + size + t["data_offsets"][0]:8 + size + t["data_offsets"][1]])
-           for name, t in header.items()}
+tensors = tensor_files.read(sys.argv[1])
 stored, numbers = quantize(tensors, lambda shape: (48, 40), "_scale_inv")
 write("fp8", stored, {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [48, 40],
                       "modules_to_not_convert": ["lm_head"]})
@@ -98,16 +78,6 @@ write("rows", stored, {"quant_method": "compressed-tensors", "format": "float-qu
 write("rows-numbers", numbers, None)
 PYTHON
 
-# same_losses A B TOLERANCE: of all steps, relative.
-same_losses() {
-  python3 - "$@" <<'PYTHON'
-import json, sys
-first, second = ([line["loss"] for line in map(json.loads, open(f"{run}/metrics.jsonl")) if "loss" in line]
-                 for run in sys.argv[1:3])
-assert len(first) == len(second) > 1
-assert all(abs(a - b) <= float(sys.argv[3]) * abs(b) for a, b in zip(first, second)), (first, second)
-PYTHON
-}
 unquantized() { ! grep -qE 'quantization_config|F8_E4M3' "$1/config.json" "$1/model.safetensors"; }
 for folder in fp8 rows; do
   numbers=$([[ $folder == fp8 ]] && echo numbers || echo rows-numbers)

@@ -7,8 +7,8 @@ its keys that cannot be obeyed.
     framework_files.py LIST SFT_LAUNCH MODEL MODEL_WITH_EXPERTS --write AXOLOTL LLAMA_FACTORY
 
 LIST (framework_files.txt) has the settings of each file; model and data are replaced by the folders MODEL and small files
-of records, as a user does who tries one; the model has experts where a file cannot do without. --write makes the list anew, from the source folders of both projects (their
-sdists), with what the program says of each; it needs PyYAML. Fails where a file runs that the list has as refused or the
+of records, as a user does who tries one; the model has experts where that of the file has some. --write makes the list
+anew, from the source folders of both projects (their sdists), with what the program says of each; it needs PyYAML. Fails where a file runs that the list has as refused or the
 other way, where a refused key is not named, and where less than 60 % of a project's files run.
 """
 import collections
@@ -24,7 +24,11 @@ RECORDS = {"alpaca": {"instruction": "Add", "input": "1 2", "output": "3"},
            "chat": {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]},
            "text": {"text": "some words"}}
 SIZES = ("dp_replicate_size", "dp_shard_size", "context_parallel_size", "tensor_parallel_size",
-              "expert_parallel_size", "tensor_model_parallel_size", "expert_model_parallel_size")
+         "expert_parallel_size", "tensor_model_parallel_size", "expert_model_parallel_size")
+# Names of published models that have experts, as they say it: 30B-A3B (active parameters), 8x7B, 16E, or by their families.
+HAS_EXPERTS = re.compile(r"-A\d+B|\d+x\d+B|-\d+E-|MoE|dbrx|DeepSeek-V[234]|GLM-4\.5|GLM-4\.7|GLM-5|gpt-oss|"
+                         r"granite-4\.0-tiny|Jamba|Kimi|Ling-|MiniMax|Mistral-Small-4|Nemotron-3|Qwen3-Next|Flash-Next|"
+                         r"Trinity", re.IGNORECASE)
 
 Example = collections.namedtuple("Example", "project name settings refused")
 
@@ -102,8 +106,8 @@ def ranks_of(settings):
 
 
 def launch(program, models, example, folder, *words):
-    needs_experts = ("lora_target_parameters", "expert_parallel_size", "expert_model_parallel_size")
-    has_experts = any(example.settings.get(name) for name in needs_experts)
+    named = [example.settings.get(name) for name in ("base_model", "model_name_or_path", "model")]
+    has_experts = any(name and HAS_EXPERTS.search(name) for name in named)
     settings = with_own_data(example.settings, models[1 if has_experts else 0], folder)
     file = folder / "example.yaml"
     file.write_text(json.dumps(settings), encoding="utf-8")

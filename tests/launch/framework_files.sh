@@ -69,12 +69,41 @@ check 'on what is said, and the token that ends it' grep -qxF '⟦Yo<|im_end|>�
 check 'and on no more' test "$(grep -c '⟦' out)" -eq 2
 check 'and leaves an adapter' test -s by-axolotl/adapter/adapter_model.safetensors
 
+sed -e 's#^base_model.*#base_model: experts/model\nquantize_moe_experts: true#' -e 's/by-axo/experts-by-axo/' \
+  -e 's/^lora_target_linear.*/lora_target_modules: [q_proj, v_proj, shared_expert.up_proj]/' axolotl.yml >experts.yml
+succeeds 'experts in 4 bits train' "$sft_launch" sft --config experts.yml "${trains[@]}" --chat_template_path chatml.jinja
+check 'and are' grep -q 'quantize_moe_experts = true' experts-by-axolotl/launch.ini
+check 'without layers that no model has' grep -q 'no layer here is called shared_expert.up_proj' err
+
 sed -e 's/^  - {.*/  - {path: alpaca.jsonl, type: alpaca, split: "train[:2]"}/' -e '/message_prop/d' \
   -e 's/by-axo/alpaca-by-axo/' -e 's/_len: 128/_len: 512/' axolotl.yml >alpaca.yml
 succeeds 'prompts around Alpaca train' "$sft_launch" sft --config alpaca.yml "${trains[@]}" --preview 2
 check 'with the words of Axolotl' grep -qxF '### Response:' out
 check 'on the answer' grep -qF '⟦3<|im_end|>⟧' out
 check 'of the part that the split names' grep -qx '  left out            1 .*' out
+
+# A recipe as the alignment handbook has them: its template is a text, its data a mixture of columns, merged of an anchor
+cat >recipe.yaml <<'YAML'
+model_name_or_path: tiny/model
+chat_template: "{% for message in messages %}\n{{ '<|' + message['role'] + '|>\\n' + message['content'] + eos_token }}\n{% endfor %}"
+dataset_mixture:
+  datasets:
+    - &first {id: both.jsonl, split: train, columns: [prompt, completion], weight: 1.0}
+    - {<<: *first, id: more.jsonl}
+  seed: 0
+max_seq_length: 128
+packing: true
+per_device_train_batch_size: 1
+overwrite_output_dir: true
+use_liger: true
+output_dir: by-recipe
+YAML
+asked='[{"role": "user", "content": "Hi"}]' said='[{"role": "assistant", "content": "Yo"}]'
+echo "{\"prompt\": $asked, \"completion\": $said, \"messages\": $asked}" | tee both.jsonl >more.jsonl
+succeeds 'a recipe trains' "$sft_launch" sft --config recipe.yaml "${trains[@]}" --preview 2
+check 'on turns as its template writes them' grep -q '⟦<|assistant|>' out
+check 'of both data sets' grep -qE '^  records +2$' out
+check 'and of its columns alone' grep -qE '^  dropped fields +messages 2$' out
 
 echo '{"mine": {"file_name": "alpaca.jsonl"}}' >dataset_info.json
 cat >factory.yaml <<YAML

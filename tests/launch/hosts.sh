@@ -38,6 +38,7 @@ unset OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM # which Open MPI wan
 printf 'first-machine slots=1\nsecond-machine slots=1\n' >hosts
 launch=("$sft_launch" sft --model_name_or_path tiny/model --data_files pairs.jsonl --max_length 64 --use_cpu
   --per_device_train_batch_size 1 --max_steps 2)
+unset PBS_NODEFILE LSB_DJOB_HOSTFILE LSB_MCPU_HOSTS
 refuses 2 'num_machines = 2 without the names of machines' "${launch[@]}" --num_machines 2 --num_processes 2
 succeeds 'a hostfile' timeout 120 "${launch[@]}" --num_machines 2 --num_processes 2 --hostfile hosts --output_dir two
 check 'reaches both machines' test "$(sort -u reached | tr '\n' ' ')" = 'first-machine second-machine '
@@ -55,4 +56,15 @@ deepspeed_config:
 YAML
 succeeds "DeepSpeed's name for it" timeout 120 "${launch[@]}" --accelerate_config machines.yaml --output_dir named
 check 'means the same' grep -qx 'zero_stage = 2' named/launch.ini
+# Jobs of PBS, of one slot a host and of two.
+rm reached
+printf 'first-machine\nsecond-machine\n' >'the nodes'
+export PBS_NODEFILE="$work/the nodes"
+succeeds 'a job of PBS' timeout 120 "${launch[@]}" --output_dir job
+check 'is taken with its hosts' test "$(sort -u reached | tr '\n' ' ')" = 'first-machine second-machine '
+check 'and slots' grep -q 'dp_shard_size = 2' job/resolved.ini
+cat "$PBS_NODEFILE" "$PBS_NODEFILE" >nodes
+PBS_NODEFILE=nodes prints 0 'mpirun --hostfile nodes -np 4' "${launch[@]}" --output_dir more --print
+refuses 2 'num_machines = 3, and the job has 2 hosts' "${launch[@]}" --num_machines 3 --output_dir more
+refuses 2 'mpirun has no room for 9 ranks' env -u OMPI_MCA_rmaps_base_oversubscribe -u PRTE_MCA_rmaps_default_mapping_policy "${launch[@]}" --num_processes 9 --output_dir more
 finish_checks

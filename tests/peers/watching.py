@@ -276,6 +276,10 @@ backend = cpu
     tensorboard(EventAccumulator(event_folder, size_guidance={"scalars": 0}))
     other_readers_of_events("out/tensorboard")
     wandb()
+    note = Path("out/.track-mlflow.json")
+    note.write_text(json.dumps(json.loads(note.read_text(encoding="utf-8")) | {"train": STEPS - 3, "eval": STEPS - EVERY}),
+                    encoding="utf-8")
+    check("mlflow takes lines again, as after a kill before they were noted", track("mlflow"))
     mlflow()
     trackio()
     swanlab()

@@ -213,6 +213,57 @@ says '^  records +3$'
 prepare --input questions.jsonl --max_length 128 --rename question
 refused 2 '--rename question cannot be read'
 
+# Commands that a refusal names make records of other forms that are read.
+# makes PATTERN: the command that the last line of `forms.jsonl` is refused with makes JSON like it, which is read.
+makes() {
+  local name=${1%%:*} command
+  sed -n "s/^{\"form\": \"$name\", /{/p" forms.jsonl >form.jsonl
+  jq -s . form.jsonl >form.json
+  for file in form.jsonl form.json; do
+    prepare --input "$file" --max_length 512
+    # shellcheck disable=SC2016  # no expression, but a command between backticks
+    command=$(grep -oP '`\K[^`]*FILE(?=`)' err) || true
+    if [[ $command == python3* && $file == *.json ]]; then continue; fi
+    status_of bash -c "${command//FILE/$file}"
+    cp out made.jsonl
+    check "$name: ${1#*: }" grep -qF -- "${1#*: }" made.jsonl
+    prepare --input made.jsonl --max_length 512 --chat_template_path forms.jinja
+    says '^  records +1$'
+  done
+}
+# ChatML, which bytes have without a model folder, shows no tools.
+cat >forms.jinja <<'TEMPLATE'
+{{ tools | default([], true) | tojson }}
+{% for m in messages %}{{ m.role }}: {{ m.content }}{{ m.tool_calls | default([]) | tojson }}
+{% endfor %}
+TEMPLATE
+cat >forms.jsonl <<'LINES'
+{"form": "xlam", "query": "It's Q", "tools": "[{\"name\": \"f\"}]", "answers": "[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]"}
+{"form": "glaive", "system": "SYSTEM: S", "chat": "USER: Q: a\nb?\n\n\nASSISTANT: f() <|endoftext|>\n\n\nFUNCTION RESPONSE: 2\n\n\nASSISTANT: A\n\nB <|endoftext|>\n\n\n"}
+{"form": "shared", "log": "Human: Q\nAssistant: A"}
+{"form": "s1K", "question": "Q", "solution": "7", "thinking_trajectories": ["T", "U"], "attempt": "A", "system_prompt": "S"}
+{"form": "dolphin", "messages": [{"role": "user", "content": "Q"}], "reasoning": "T", "answer": "A"}
+{"form": "quoted", "question": "Q", "it's \"`why`\" reasoning": "T", "answer": "A", "input": "I"}
+{"form": "printed", "messages": "[{'role': 'user', 'content': \"Q's\"}, {'role': 'assistant', 'content': 'A'}]"}
+{"form": "wrapped", "data": [{"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]}]}
+{"form": "gemini", "systemInstruction": {"parts": [{"text": "S"}]}, "contents": [{"role": "user", "parts": [{"text": "Q"}]}, {"role": "model", "parts": [{"text": "A"}]}]}
+{"form": "speakers", "dialog": [{"speaker": "user", "utterance": "Q"}, {"speaker": "bot", "utterance": "A"}]}
+{"form": "columns", "prompt": {"0": "Q"}, "completion": {"0": "A"}}
+{"form": "rows", "7": {"prompt": "Q", "completion": "A"}}
+{"form": "split", "columns": ["prompt", "completion"], "index": [0], "data": [["Q", "A"]]}
+LINES
+for form in columns rows split; do makes "$form: "'{"prompt":"Q","completion":"A"}'; done
+makes 'xlam: "prompt":[{"role":"user","content":"It'"'"'s Q"}],"completion":[{"role":"assistant","content":"","tool_calls":[{"type":"function","function":{"name":"f","arguments":{"a":1}}}]}]'
+makes 'glaive: {"system":"S","messages":[{"role":"user","content":"Q: a\nb?"},{"role":"assistant","content":"f()"},{"role":"tool","content":"2"},{"role":"assistant","content":"A\n\nB"}]}'
+makes 'shared: {"messages":[{"role":"user","content":"Q"},{"role":"assistant","content":"A"}]}'
+makes 's1K: {"system":"S","prompt":[{"role":"user","content":"Q"}],"completion":[{"role":"assistant","content":"<think>\nT\nU\n</think>\n\nA"}]}'
+makes 'dolphin: {"prompt":[{"role":"user","content":"Q"}],"completion":[{"role":"assistant","content":"<think>\nT\n</think>\n\nA"}]}'
+makes 'quoted: {"prompt":[{"role":"user","content":"Q\nI"}],"completion":[{"role":"assistant","content":"<think>\nT\n</think>\n\nA"}]}'
+makes 'gemini: {"system":"S","conversations":[{"from":"user","value":"Q"},{"from":"model","value":"A"}]}'
+makes 'speakers: {"conversations":[{"from":"user","value":"Q"},{"from":"bot","value":"A"}]}'
+makes "printed: \"content\": \"Q's\""
+makes 'wrapped: {"messages":[{"role":"user","content":"Q"}'
+
 # What it does
 prepare --input chats.jsonl --max_length 128 --preview 1 --stats --assistant_only_loss
 says '^row 1 of [0-9]+: ' '^── document 1 of ' '^⟦0\.5:the number after' '^ +32-63 +40 +#+$'
@@ -337,7 +388,7 @@ prepare --input kwargs.jsonl --chat_template_path count.jinja
 refused 3 "kwargs\.jsonl:1: bad record \('chat_template_kwargs' of the record has more than 1000 variables"
 printf '{%s}\n' "$(keys 100000)" >shapeless.jsonl
 prepare --input shapeless.jsonl
-refused 3 "but 'k0', .* 'k19' and 99980 more\)"
+refused 3 "but 'k0', .* 'k19' and 99980 more\\)"
 printf '{"text": "a", "x": %s1%s}\n' "$(printf '[%.0s' $(seq 600))" "$(printf ']%.0s' $(seq 600))" >deep.jsonl
 prepare --input deep.jsonl
 refused 3 'deep\.jsonl:1: bad record \(its values are nested deeper than 512'

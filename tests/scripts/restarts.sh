@@ -34,6 +34,7 @@ if [[ " $* " == *" --dry-run "* ]]; then
   echo '{"save_s": 1.5}'
   exit
 fi
+if [[ -n ${SFT_RUN_FOLDER-} ]]; then : >"$SFT_RUN_FOLDER/began"; fi
 echo "${SFT_RESTARTS-none} $NODES $*" >>starts
 read -r step status text < <(sed -n "$(wc -l <starts)p" plan)
 if [[ $step != - ]]; then

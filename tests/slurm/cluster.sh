@@ -2,7 +2,8 @@
 # shellcheck shell=bash
 # A SLURM cluster of several nodes on this machine: munged, slurmctld, and one slurmd a node, which tells them by name and
 # port. Everything of it lies in one folder, nothing needs systemd, cgroups or a database. Every node offers more cores
-# than there may be, so that the templates' own #SBATCH lines fit.
+# than there may be, so that the templates' own #SBATCH lines fit. A test sources this file, with the checks of tests in shell,
+# and calls begin_in_cluster; it ends with status 77 where SLURM is not installed.
 
 PATH=$PATH:/usr/sbin # where daemons are
 cluster='' cluster_memory='' # its folders, the second one in shared memory
@@ -152,3 +153,20 @@ stop_cluster() {
   wait "${cluster_daemons[@]}" 2>/dev/null || true # without the shell's own word on each
   rm -rf "$cluster_memory"
 }
+
+# begin_in_cluster NODES: a test goes on when all nodes are idle, and ends where they do not come up. The cluster goes with it.
+begin_in_cluster() {
+  trap 'stop_cluster; rm -rf "$work"' EXIT
+  trap 'exit 143' TERM # (a trap of its own: bash then runs that of EXIT)
+  if start_cluster "$work/cluster" "$1"; then
+    right 'the cluster starts'
+    return
+  fi
+  tail -n 20 "$work"/cluster/*.log
+  wrong 'the cluster starts'
+  finish_checks
+}
+
+cluster_is_installed || exit 77
+# shellcheck source=tests/support/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"

@@ -12,21 +12,11 @@ sft_launch=$(readlink -f "$1") sft=$(readlink -f "$2") sft_prepare=$(readlink -f
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 # shellcheck source=tests/slurm/cluster.sh
 source "$here/cluster.sh"
-cluster_is_installed || exit 77
-# shellcheck source=tests/support/checks.sh
-source "$here/../support/checks.sh"
 # shellcheck source=tests/launch/tiny_hub.sh
 source "$here/../launch/tiny_hub.sh"
-trap 'stop_cluster; rm -rf "$work"' EXIT
-trap 'exit 143' TERM # (a trap of its own: bash then runs that of EXIT)
 export SFT_CACHE=$work/cache HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
 make_tiny_model
-start_cluster "$work/cluster" 2 || {
-  tail -n 20 "$work"/cluster/*.log
-  wrong 'the cluster starts'
-  finish_checks
-}
-right 'the cluster starts'
+begin_in_cluster 2
 shown=(log)
 
 # in_job NAME WORD...: a job of 2 nodes with 2 tasks each, which is one command of sft-launch; its status in `state`.

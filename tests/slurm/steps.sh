@@ -13,17 +13,7 @@ sft_run=$(readlink -f "$1") sft_launch=$(readlink -f "$2") sft_prepare=$(readlin
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 # shellcheck source=tests/slurm/cluster.sh
 source "$here/cluster.sh"
-cluster_is_installed || exit 77
-# shellcheck source=tests/support/checks.sh
-source "$here/../support/checks.sh"
-trap 'stop_cluster; rm -rf "$work"' EXIT
-trap 'exit 143' TERM # (a trap of its own: bash then runs that of EXIT)
-start_cluster "$work/cluster" 1 || {
-  tail -n 20 "$work"/cluster/*.log
-  wrong 'the cluster starts'
-  finish_checks
-}
-right 'the cluster starts'
+begin_in_cluster 1
 bin=$(dirname "$sft_run")
 export SFT_RESTART_PAUSE_S=1 OMP_NUM_THREADS=1 SFT_CACHE=$work/cache
 make_run run.ini 60 4

@@ -131,6 +131,45 @@ check 'the end is told' test "$(tail -n 1 ends.jsonl)" = '[0, "done after step 8
 status_of "$python" "$source/postprocess/track.py" data --to wandb
 check 'a folder without a run is refused' grep -q '^track.py: error: data is no output_dir of a run' err
 
+# A package in place of MLflow's, which gets lines together.
+mkdir package/mlflow
+cat >package/mlflow/__init__.py <<'PY'
+import json
+import os
+import types
+
+
+class MlflowClient:
+    def __getattr__(self, name):
+        found = types.SimpleNamespace(experiment_id="1", info=types.SimpleNamespace(run_id="1", status="RUNNING"))
+        return lambda *words, **options: [found] if name == "search_runs" else found
+
+    def log_batch(self, run_id, metrics=()):
+        if os.environ.get("FAIL") == "1":
+            raise OSError("no network")
+        with open("batches.jsonl", "a", encoding="utf-8") as file:
+            file.write(json.dumps([[m.key, m.step, m.timestamp] for m in metrics]) + "\n")
+PY
+cat >package/mlflow/entities.py <<'PY'
+import collections
+
+Metric = collections.namedtuple("Metric", "key value timestamp step")
+Param = collections.namedtuple("Param", "key value")
+PY
+track_mlflow=("${track[@]:0:5}" --to mlflow)
+status_of env FAIL=1 "${track_mlflow[@]}"
+check 'a call that fails notes nothing' grep -q 'no network): start it again, 0 lines were sent' err
+succeeds 'sending to MLflow' "${track_mlflow[@]}"
+check 'sends all lines' grep -q '^sent 6 new lines' out
+check 'in one call' test "$(wc -l <batches.jsonl)" -eq 1
+check 'each with its step and time' python3 -c 'import json
+lines = [json.loads(line) for line in open("out-run/metrics.jsonl")]
+sent = [tuple(number) for number in json.loads(open("batches.jsonl").read())]
+assert [n[1:] for n in sent if n[0] == "train/loss"] == [(l["step"], int(1000 * l["time"])) for l in lines if "loss" in l]
+assert [n[1] for n in sent if n[0] == "eval/loss"] == [4, 8]'
+succeeds 'sending to MLflow again' "${track_mlflow[@]}"
+check 'sends nothing' test "$(wc -l <batches.jsonl)" -eq 1
+
 # How the run ended is told as it was; the lock says it.
 cp out-run/run.lock done.lock
 ends_as() { # LAST_LINE_OF_LOCK EXIT_CODE TEXT

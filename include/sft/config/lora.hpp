@@ -66,12 +66,15 @@ struct Lora {
   bool load_in_4bit = false;
   FourBitType bnb_4bit_quant_type = FourBitType::nf4;
   bool use_bnb_nested_quant = false;  ///< and their scales in 8
+  bool quantize_moe_experts = false;  ///< the matrices of experts, too, under the name of Axolotl
   /// Modules whose matrices stay numbers beside these, as transformers reads the names: the beginning of a path up to a
   /// dot, a regular expression of that, or the end of a path.
   std::vector<std::string> llm_int8_skip_modules;
 
   /// How frozen matrices of linear layers are kept; none: as all weights.
   [[nodiscard]] std::optional<FourBitForm> four_bit_form() const;
+  /// How frozen matrices of experts are kept.
+  [[nodiscard]] std::optional<FourBitForm> four_bit_form_of_experts() const;
   /// Whether llm_int8_skip_modules names the linear layer.
   [[nodiscard]] bool skips_four_bits(const std::string& module) const;
   /// Whether linear layers called `name`, such as q_proj, have adapters.

@@ -53,6 +53,9 @@ struct ChatTemplates {
 /// ones. A data Error names the file that cannot be used.
 [[nodiscard]] ChatTemplates load_chat_templates(const std::string& path, const std::string& folder);
 
+/// The template `source` alone. A data Error names what it cannot do.
+[[nodiscard]] ChatTemplates given_chat_template(const std::string& source);
+
 /// What templates are told of tokens, by their names: bos_token, eos_token, pad_token and unk_token, those that there
 /// are.
 [[nodiscard]] nlohmann::ordered_json token_variables(const text::Tokenizer& tokenizer,

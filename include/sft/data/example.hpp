@@ -21,6 +21,7 @@ namespace sft::data {
 struct TextOptions {
   std::string tokenizer = "byte";  ///< or the folder of a model
   std::string chat_template_path;  ///< a Jinja file; "": the template of the folder, of "byte" ChatML
+  std::string chat_template;       ///< such a template itself; "": that of the file
   std::string eos_token;           ///< name of a token of the vocabulary; "": the tokenizer's own
   std::string pad_token;           ///< as eos_token
   /// What templates print as the date of today.
@@ -42,6 +43,7 @@ struct ExampleOptions {
   std::string dataset_text_field = "text";
   /// Fields of records that are read under another name: (theirs, ours). Before all else.
   std::vector<std::pair<std::string, std::string>> rename_fields = {};
+  std::vector<std::string> columns = {};        ///< fields of records that are read, by their own names; empty: all
   std::vector<std::string> ignore_fields = {};  ///< of records and messages, to be dropped before anything is read
 };
 
@@ -64,7 +66,7 @@ class NameCounts {
 struct RecordCensus {
   NameCounts shapes;                      ///< "messages", "prompt-completion", ...
   NameCounts ignored_fields;              ///< that hold a value and that nothing reads: "id", "messages[].name"
-  NameCounts dropped_fields;              ///< that hold a value, by `ignore_fields`
+  NameCounts dropped_fields;              ///< that hold a value, by `columns` and `ignore_fields`
   NameCounts roles;                       ///< of messages, after those of ShareGPT were mapped
   std::int64_t num_split_prompts = 0;     ///< whose tokens are not the first ones of prompt and completion together
   std::int64_t num_ignored_masks = 0;     ///< `completion_mask` without completion_only_loss

@@ -17,11 +17,13 @@ struct FilesOfSplit {
 
 /// A data set as TRL's commands name it.
 struct Dataset {
-  std::string name = {};        ///< a file, a folder, org/name in the hub cache, or empty with `data_files`
-  std::string config = {};      ///< a part of it; empty: the one that its card takes for the default
-  std::string split = "train";  ///< what is read
-  std::string slice = {};       ///< the part of it, A:B as `sft-prepare --input_slice` takes it; empty: all
-  std::string data_dir = {};    ///< a folder in it that is the data set; empty: all of it
+  std::string name = {};                  ///< a file, a folder, org/name in the hub cache, or empty with `data_files`
+  std::string config = {};                ///< a part of it; empty: the one that its card takes for the default
+  std::string split = "train";            ///< what is read
+  std::string slice = {};                 ///< the part of it, A:B as `sft-prepare --input_slice` takes it; empty: all
+  std::string data_dir = {};              ///< a folder in it that is the data set; empty: all of it
+  std::vector<std::string> columns = {};  ///< fields of its records that are read; empty: all
+  std::optional<double> fraction = {};    ///< share of the records that it gives beside others; none: all of them
   std::vector<FilesOfSplit> data_files = {};  ///< files of it, or by themselves, by split; globs are expanded
 };
 
@@ -62,11 +64,13 @@ struct FoundFiles {
 struct InputFiles {
   std::vector<std::string> files;
   std::vector<std::string> slices = {};  ///< A:B of each file; empty: all of all
+  std::vector<double> weights = {};      ///< shares of the files (--input_weight); empty: all of all
   std::vector<LeftOut> left_out = {};    ///< of the same folders
 };
 
 /// The files of all data sets (find_files), of each data set at most its first `max_samples` records. Throws a
-/// configuration Error where a part is asked for of a data set of several files, or two parts of one.
+/// configuration Error where a part is asked for of a data set of several files, two parts of one, or shares of some of
+/// them alone.
 [[nodiscard]] InputFiles find_inputs(const std::vector<Dataset>& datasets, std::optional<std::int64_t> max_samples,
                                      const ChoiceOptions& options = {}, bool is_optional = false);
 

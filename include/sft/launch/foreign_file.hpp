@@ -13,9 +13,8 @@ namespace sft::launch {
 struct ForeignFile {
   std::vector<config::PlacedOption> settings;  ///< without those that have no effect here
   std::vector<std::string> refused;  ///< finished messages: what of it cannot be obeyed, by this reader's own judgement
-  std::vector<std::string> refused_data;     ///< the same of its data sets, which others may replace
-  std::vector<std::string> refused_experts;  ///< the same of experts, where the model has some
-  std::vector<std::string> notes;            ///< one line each: what is taken, but otherwise than its writer may think
+  std::vector<std::string> refused_data;  ///< the same of its data sets, which others may replace
+  std::vector<std::string> notes;         ///< one line each: what is taken, but otherwise than its writer may think
 };
 
 /// Whether `path` ends as the files that read_foreign_file() reads: .yaml, .yml or .json.

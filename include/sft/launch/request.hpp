@@ -49,14 +49,20 @@ struct Request {
   std::vector<config::PlacedOption> passed;                      ///< options that change no rows
   std::vector<std::string> notes;                                ///< what becomes of settings that are not obeyed
   std::vector<std::string> refused;                              ///< finished messages
-  std::vector<std::string> refused_experts;                      ///< the same, of models with experts alone
 
   /// Whether any source gives the key, by this name, with its section or without.
   [[nodiscard]] bool gives(const std::string& key) const;
 };
 
 /// The setting of FSDP that shards within machines and copies across them; nothing: there is none.
-[[nodiscard]] std::optional<config::PlacedOption> hybrid_strategy(const Request& request);
+[[nodiscard]] std::optional<config::PlacedOption> hybrid_strategy(
+    const std::vector<std::vector<config::PlacedOption>>& sources);
+
+/// A note that such a setting has no effect where `why`, which nothing said of dp_replicate_size goes with.
+[[nodiscard]] std::string note_on_one_copy(const config::PlacedOption& strategy, const char* why);
+
+/// Whether any setting gives the key, by this name, with its section or without.
+[[nodiscard]] bool gives_key(const std::vector<std::vector<config::PlacedOption>>& sources, const std::string& key);
 
 /// The keys that a planner chooses where they are auto, without their sections.
 [[nodiscard]] const std::vector<std::string>& sizes_of_plans();
@@ -81,8 +87,9 @@ void take(Request& request, const std::vector<config::PlacedOption>& source,
 [[nodiscard]] bool names_data(const std::vector<config::PlacedOption>& settings);
 
 /// The settings of a file for a run whose `num_ranks` ranks (0: not known) somebody else has started: without those
-/// that say how processes start. Throws a configuration Error where the file asks for another number.
+/// that say how processes start, on which `notes` get a line each where they ask for something. Throws a configuration
+/// Error where the file asks for another number.
 [[nodiscard]] std::vector<config::PlacedOption> settings_of_run(const std::vector<config::PlacedOption>& settings,
-                                                                int num_ranks);
+                                                                int num_ranks, std::vector<std::string>& notes);
 
 }  // namespace sft::launch

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sft/config/config.hpp"
+#include "sft/launch/hostfile.hpp"
 #include "sft/launch/request.hpp"
 
 namespace sft::launch {
@@ -16,15 +17,20 @@ struct Site {
   int num_cores = 0;    ///< of this node, that this process may use; 0: not known
   int num_threads = 0;  ///< of each rank, as OMP_NUM_THREADS says; 0: not said
   bool is_in_slurm_job = false;
-  int num_tasks = 0;        ///< of the SLURM job; 0: not said
-  int num_job_gpus = 0;     ///< of all nodes of the SLURM job
+  int num_tasks = 0;        ///< of the job; 0: not said
+  int num_job_gpus = 0;     ///< of all nodes of the job
   bool is_in_step = false;  ///< in a step of it, whose cores another step would wait for without srun's --overlap
   bool has_slurm = false;   ///< sbatch can be called
-  int num_nodes = 1;        ///< of the SLURM job
+  int num_nodes = 1;        ///< of the job
   std::string pmi = {};     ///< what `srun --mpi` takes here: pmix, pmi2 ...; empty: its default
+  JobHosts job_hosts = {};  ///< of a job of PBS or LSF
+
+  /// Whether a queue has given this process nodes or slots, so that these say where ranks start, and how many.
+  [[nodiscard]] bool is_in_job() const { return is_in_slurm_job || num_nodes > 1 || num_tasks > 0; }
 };
 
-/// Reads the environment, the devices of /dev, and where there is SLURM what `srun --mpi=list` prints.
+/// Reads the environment, the devices of /dev, the hosts of a job of PBS or LSF, and where there is SLURM what
+/// `srun --mpi=list` prints. Throws a configuration Error where the file of hosts names none.
 [[nodiscard]] Site find_site();
 
 /// The type of `srun --mpi=list` to start the ranks of an MPI program with: pmix, else pmi2; empty: neither.

@@ -83,8 +83,8 @@ void require_fp8_tiles();
                                                             AttentionKernels attention = AttentionKernels::own);
 
 /// Scratch bytes that every op of a model of these shapes needs at most (Backend::set_workspace), `attention` among
-/// them. On the CPU they grow with `num_threads`, the OpenMP threads of the rank (machine/node.hpp); 0 where the build
-/// has no kernels. Pure.
+/// them. On the CPU they grow with `num_threads`, the OpenMP threads of the rank (machine/node.hpp); a build without
+/// CUDA leaves out what cuDNN works in. Pure.
 [[nodiscard]] std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& shapes,
                                           const AttentionNeeds& attention = {});
 

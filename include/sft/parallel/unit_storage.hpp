@@ -6,7 +6,8 @@
 //   parameters     Part::stored     unless they lie in a file
 //   compute copy   Part::gathered   where the optimizer updates another dtype (Part::has_copy)
 //   gradients      float32          where the part has them: for the whole run, or in slots that units use in turn
-//   scales         float32          of matrices in 4 bits whose scales are nested: all of them on every rank
+//   scales         float32          of matrices in 4 bits whose scales are nested: all of them on every rank that has
+//                                   the expert, or of all else on every rank
 //
 // The arenas decide in which memory space each of them lies.
 

@@ -7,15 +7,19 @@
 # is_stop STATUS: that of a launcher whose ranks a signal that asks to stop has ended.
 is_stop() { [[ $1 =~ ^(129|130|138|143)$ ]]; } # HUP, INT, USR1, TERM
 
-# status_of_run FOLDER STATUS ENDED_BY_SIGNAL: the exit status of a run whose launcher ended with STATUS, from what the ranks
-# on this machine left in FOLDER and from the words in FOLDER/errors. ENDED_BY_SIGNAL: it was asked to stop before its first
-# step.
+# status_of_run FOLDER STATUS ENDED_BY_SIGNAL SFT WORD...: the exit status of a run whose launcher ended with STATUS, from
+# what the ranks on this machine left in FOLDER and from the words in FOLDER/errors. ENDED_BY_SIGNAL: it was asked to stop
+# before its first step. SFT WORD...: the run.
 status_of_run() {
-  local status=$2
+  local status=$2 output=''
   # Who gets a signal while it ends may forget how the run ended, and mpirun may crash in its own end (Open MPI 4.1 with
   # PMIx 4.2, rarely).
   if [[ $num_signals -gt 0 || $status -gt 128 ]] && [[ -s $1/status ]]; then
     cat "$1/status"
+    return
+  fi
+  if [[ $status -gt 0 && $num_signals -eq 0 && ! -e $1/began ]] && explain_refusal "$1"; then
+    : >"$1/explained"
     return
   fi
   if [[ $status -gt 0 ]] && is_hydra "${launcher[0]}"; then
@@ -24,6 +28,14 @@ status_of_run() {
   fi
   # A step that srun could not launch is no success, though its status may say so.
   if [[ $status -eq 0 ]] && is_not_launched "$1/errors"; then status=1; fi
+  if [[ $status -eq 0 && $num_signals -eq 0 ]] && ! has_run "$1" '' && is_training "${@:5}" && is_readable_again "${@:5}"; then
+    output=$(print_output_dir "${@:4}" 2>/dev/null) || output=''
+    if ! has_run "$1" "$output"; then
+      explain_nothing
+      : >"$1/explained"
+      status=1
+    fi
+  fi
   # Ranks that were ended for the sake of one that failed had nothing to save either.
   if [[ $status -gt 128 ]] && first_failure "$1/errors" "$status"; then return; fi
   if [[ -e $1/hung ]] || [[ -e $1/nothing-to-save ]] && { [[ $num_signals -gt 0 ]] || is_stop "$status"; }; then
@@ -53,6 +65,7 @@ status_of_hydra() {
 explain() {
   local named why see
   local -r next='--checkpoint.resume_from_checkpoint auto goes on from the newest checkpoint'
+  if [[ -e $1/explained ]]; then return; fi
   named=$(killed_rank "$1/errors")
   if [[ -n $named ]]; then
     if [[ $named == *'signal 9' ]]; then
@@ -93,15 +106,21 @@ has_agents() {
 # with PMIx 4.2, in one of some hundred runs that are stopped): a launcher whose ranks have done all their work is not
 # waited for. It can hang at its start, too, or lose the signal that asks to stop. So ranks on this machine get the signal
 # themselves after some seconds; where there are none, the launcher ends after SFT_STOP_PATIENCE_S (10), or, where there may
-# be some elsewhere, which may save, after sixty times that.
+# be some elsewhere, which may save, after sixty times that. Where sft-run itself is gone, as after kill -9, it asks the ranks
+# to stop, and sees to the end of their launcher in the same way.
 watch_launcher() {
   local -r patience_s=${SFT_STOP_PATIENCE_S:-10}
-  local begin='' are_told=no
+  local begin='' are_told=no is_alone=no try
   local -a processes ranks
   trap - HUP INT TERM USR1
   until [[ -s $2/status || -e $2/nothing-to-save ]]; do
     sleep 2
-    kill -0 "$$" || return 0
+    if [[ $is_alone == no ]] && is_gone "$$"; then
+      is_alone=yes
+      : >"$2/stop"
+      signal_launcher USR1 "$1"
+    fi
+    if [[ $is_alone == yes ]] && is_gone "$1"; then break; fi
     if [[ ! -e $2/stop ]]; then continue; fi
     begin=${begin:-$SECONDS}
     mapfile -t processes < <(descendants_of "$1")
@@ -121,9 +140,12 @@ watch_launcher() {
       continue
     fi
     end_all "$1"
-    return
+    break
   done
-  sleep 10
-  # While sft-run waits for it, nobody else gets its number.
-  if kill -0 "$$"; then end_all "$1"; fi
+  for ((try = 0; try < 10; ++try)); do
+    if is_gone "$1"; then break; fi
+    sleep 1
+  done
+  if ! is_gone "$1"; then end_all "$1"; fi
+  if is_gone "$$"; then rm -rf "$2"; fi
 }

@@ -17,7 +17,7 @@ is_mpirun() { [[ ${1##*/} =~ ^(mpirun|mpiexec|orterun|prterun)([.].*)?$ ]]; }
 # is_script COMMAND: such as the mpirun of Intel MPI, a program of the shell that starts the launcher itself.
 is_script() {
   local first=''
-  IFS= read -r -n 2 first <"$(command -v "$1")" 2>/dev/null || true
+  IFS= read -r -n 2 first <"$(type -P "$1")" 2>/dev/null || true
   [[ $first == '#!' ]]
 }
 
@@ -48,6 +48,9 @@ prepare_launcher() {
   # Inside a step of SLURM, whose cores a further step would wait for; mpirun starts its daemons by such a step as well.
   if [[ -n ${SLURM_STEP_ID-} ]]; then export SLURM_OVERLAP=${SLURM_OVERLAP-1}; fi
 }
+
+# is_gone PROCESS: it has ended, whether somebody has waited for it or not.
+is_gone() { ! grep -q '^State:[[:space:]]*[^ZX]' "/proc/$1/status" 2>/dev/null; }
 
 # descendants_of PROCESS: it and all that it started, one a line.
 descendants_of() {

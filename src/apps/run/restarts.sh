@@ -21,6 +21,9 @@ is_training() {
   done
 }
 
+# is_readable_again WORD...: the file that these words begin with, if any, is no pipe.
+is_readable_again() { [[ $1 == -* || ! -e $1 || -f $1 ]]; }
+
 # without_quotes VALUE: of an .ini file, as --print-config writes it.
 without_quotes() {
   local -r inner=${1:1:-1}
@@ -32,10 +35,14 @@ without_quotes() {
 }
 
 # print_output_dir SFT WORD...: of the run that these words mean. Fails with the status and the error line of sft where they
-# mean none.
+# mean none. Warnings are the run's.
 print_output_dir() {
   local text value
-  text=$(timeout 600 "$@" --print-config) || return
+  text=$(SFT_RUN_FOLDER='' timeout 600 "$@" --print-config 2>"$folder/asked") || {
+    local -r status=$?
+    cat "$folder/asked" >&2
+    return "$status"
+  }
   value=$(sed -nE 's/^output_dir = (.*)$/\1/p' <<<"$text")
   if [[ -n $value ]]; then without_quotes "$value"; fi
 }

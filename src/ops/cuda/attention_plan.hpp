@@ -14,6 +14,7 @@
 #include "ops/cuda/attention_calls.hpp"
 #include "ops/cuda/cudnn/documents.hpp"
 #include "ops/cuda/cudnn/rectangles.hpp"
+#include "ops/cuda/planning.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/ops/shapes.hpp"
 
@@ -25,7 +26,7 @@ namespace sft::ops::cuda {
 class PlanPool {
  public:
   /// A multiple of this many bytes is handed out at a time.
-  static constexpr std::size_t granularity_bytes = 256;
+  static constexpr std::size_t granularity_bytes = plan_granularity_bytes;
 
   /// Device memory of the caller that outlives the pool, aligned to granularity_bytes.
   PlanPool(void* memory, std::size_t capacity_bytes)
@@ -54,9 +55,6 @@ class PlanPool {
   bool has_working_place_ = true;
   std::map<std::size_t, std::size_t> used_;  ///< begin -> end, bytes from memory_
 };
-
-/// Bytes of a PlanPool for the plans of a model of these shapes, with what they need in alignment. Pure.
-[[nodiscard]] std::size_t plan_pool_bytes(const Shapes& shapes, const AttentionNeeds& needs);
 
 /// Tiles and ranges of both sides, as attention_calls.hpp says, on the host.
 struct TileLists {

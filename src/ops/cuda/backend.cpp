@@ -16,6 +16,7 @@
 #include "ops/cuda/grouped_matmul.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
 #include "ops/cuda/matmul.hpp"
+#include "ops/cuda/planning.hpp"
 #include "ops/cuda/view.hpp"
 #include "ops/expert_tensors.hpp"
 #include "ops/factored_tensors.hpp"
@@ -631,8 +632,6 @@ AttentionLibrary find_attention_library() {
           .has_float32_results = cudnn::has_float32_results(version.number)};
 }
 
-std::size_t workspace_bytes(const Shapes& shapes, const AttentionNeeds& attention) {
-  return scratch_bytes + plan_pool_bytes(shapes, attention) + cudnn::pool_bytes(attention);
-}
+std::size_t library_bytes(const AttentionNeeds& attention) { return cudnn::pool_bytes(attention); }
 
 }  // namespace sft::ops::cuda

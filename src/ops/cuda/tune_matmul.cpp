@@ -14,6 +14,7 @@
 #include "ops/backends.hpp"
 #include "ops/cuda/fp8_matmul.hpp"
 #include "ops/cuda/matmul.hpp"
+#include "ops/cuda/planning.hpp"
 #include "ops/cuda/tuning_operands.hpp"
 #include "ops/cuda/view.hpp"
 #include "ops/product_key.hpp"

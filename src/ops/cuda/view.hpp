@@ -8,9 +8,6 @@
 
 namespace sft::ops::cuda {
 
-/// Scratch of one op: what cuBLASLt works with on Hopper, and more than sums over rows of a million columns need.
-inline constexpr std::size_t scratch_bytes = std::size_t{32} << 20;
-
 /// The weight of a norm over `x`.
 [[nodiscard]] inline Weight weight_of(const NormWeight& weight, const ConstTensor& x) {
   const ConstTensor& tensor = weight.tensor;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention through cuDNN against the CPU's, whatever the heads and documents are.
+// Attention through cuDNN against loops, whatever the heads and documents are.
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
@@ -12,9 +12,25 @@
 
 namespace sft::ops::testing {
 
+namespace {
+
+double element(Twin& twin, std::int64_t row, std::int64_t column) {
+  return get(twin.at(twin.bytes(), row, column), twin.cpu().dtype);
+}
+
+/// Puts element_at(row, column) in the twin's memory on the host.
+template <class ElementAt>
+void expect(Twin& twin, const ElementAt& element_at) {
+  twin.for_each([&](std::int64_t row, std::int64_t column) {
+    put(twin.at(twin.bytes(), row, column), twin.cpu().dtype, element_at(row, column));
+  });
+}
+
+}  // namespace
+
 BOOST_AUTO_TEST_SUITE(cudnn)
 
-BOOST_AUTO_TEST_CASE(gives_what_the_cpu_gives) {
+BOOST_AUTO_TEST_CASE(gives_what_loops_give) {
   const std::vector<Heads> all_heads = {{2, 2, 32}, {4, 2, 64}, {6, 1, 80}, {2, 1, 128}, {8, 2, 16}, {1, 1, 256}};
   unsigned seed = 0;
   for (const Heads heads : all_heads) {
@@ -22,16 +38,16 @@ BOOST_AUTO_TEST_CASE(gives_what_the_cpu_gives) {
         std::to_string(heads.num) + "/" + std::to_string(heads.num_kv) + " x " + std::to_string(heads.dim);
     for (const Layout layout : {Layout{}, Layout{.gap = 16}}) {
       Layer whole(heads, 150, seed += 10, layout);
-      check_layer(what + ", documents", whole, documents_of({40, 1, 77, 32}));
+      check_by_loops(what + ", documents", whole, documents_of({40, 1, 77, 32}));
       Layer tail(heads, 70, seed += 10, layout);
-      check_layer(what + ", documents between rows of none", tail, documents_of({13, 20, 3}, 9));
+      check_by_loops(what + ", documents between rows of none", tail, documents_of({13, 20, 3}, 9));
     }
   }
 }
 
 BOOST_AUTO_TEST_CASE(one_document_longer_than_a_block) {
   Layer layer({2, 1, 64}, 140, 3);
-  check_layer("one document", layer, documents_of({140}));
+  check_by_loops("one document", layer, documents_of({140}));
 }
 
 // Windows of one token, shorter and longer than documents, and such as end at the border of a block.
@@ -82,15 +98,16 @@ BOOST_AUTO_TEST_CASE(exchanged_heads) {
         Layer layer(heads, tokens, seed += 10);
         Twin brought(DType::bf16, {tokens, 3 * h + 2 * k, heads.dim}), dq(DType::bf16, {tokens, h, heads.dim});
         Twin dkv = are_apart ? Twin(dtype, {2 * tokens, k, heads.dim}) : Twin(dtype, {tokens, 2 * k, heads.dim});
-        std::vector<Operand> operands = operands_of(layer, false);
-        operands.insert(operands.end(), {in(layer.dout), out(layer.delta, {.of_largest = 0.02}), out(brought, sums),
-                                         out(dq, gradients), out(dkv, gradients)});
+        std::vector<Operand> results = forward_results(layer);
+        results.insert(results.end(),
+                       {out(brought, outputs_by_loops), out(dq, gradients_by_loops), out(dkv, gradients_by_loops)});
+        const Spans spans = documents_of({40, 1, 77, 23}, 5, window);
         LibraryCalls calls;
         const std::string what =
             std::to_string(h) + "/" + std::to_string(k) + ", " + text_of(dtype) + (are_apart ? ", apart" : "");
-        check(what, operands, [&](Backend& backend, auto of) {
+        const auto both_passes = [&](Backend& backend, auto of) {
           const LibraryCalls before = backend.library_calls();
-          const auto plan = backend.plan_attention(documents_of({40, 1, 77, 23}, 5, window), tokens, tokens);
+          const auto plan = backend.plan_attention(spans, tokens, tokens);
           layer.forward(backend, of, *plan);
           const Tensor all = of(brought), keys = of(dkv);
           backend.run(Copy{heads_of(all, 0, h + 2 * k), of(layer.qkv)});
@@ -112,6 +129,20 @@ BOOST_AUTO_TEST_CASE(exchanged_heads) {
                                         .out = output});
           calls = {std::max(calls.forward, backend.library_calls().forward - before.forward),
                    std::max(calls.backward, backend.library_calls().backward - before.backward)};
+        };
+        check_results(what, results, {in(layer.qkv), in(layer.dout)}, both_passes, [&] {
+          Loops(layer).run(spans);
+          const std::int64_t of_queries = h * heads.dim, of_keys = k * heads.dim, of_all = of_queries + 2 * of_keys;
+          expect(dq, [&](std::int64_t row, std::int64_t column) { return element(layer.dqkv, row, column); });
+          expect(dkv, [&](std::int64_t row, std::int64_t column) {
+            return element(layer.dqkv, row % tokens, of_queries + column + (row < tokens ? 0 : of_keys));
+          });
+          expect(brought, [&](std::int64_t row, std::int64_t column) {
+            if (column < of_all) return element(layer.qkv, row, column);
+            column -= of_all;
+            return column < of_queries ? element(layer.dout, row, column)
+                                       : element(layer.out, row, column - of_queries);
+          });
         });
         BOOST_TEST(calls.forward == 1, what);
         BOOST_TEST(calls.backward == (find_attention_library().has_backward ? 1 : 0), what);

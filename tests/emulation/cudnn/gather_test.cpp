@@ -33,7 +33,7 @@ class Row {
     whole_.dqkv.for_each([&](std::int64_t row, std::int64_t column) {
       largest = std::max(largest, std::abs(get(whole_.dqkv.at(whole_.dqkv.bytes(), row, column), DType::bf16)));
     });
-    of_gradients_.absolute = gradients_by_loops.of_largest * largest;
+    of_gradients_.absolute = gradients_of_pieces.of_largest * largest;
   }
 
   /// Compares what the rank makes of the gathered keys, and takes what it adds to their gradients.

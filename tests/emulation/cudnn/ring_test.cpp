@@ -45,7 +45,7 @@ class Row {
     whole_.dqkv.for_each([&](std::int64_t row, std::int64_t column) {
       largest = std::max(largest, std::abs(get(whole_.dqkv.at(whole_.dqkv.bytes(), row, column), DType::bf16)));
     });
-    of_gradients_.absolute = gradients_by_loops.of_largest * largest;
+    of_gradients_.absolute = gradients_of_pieces.of_largest * largest;
     for (int rank = 0; rank < cut.sp_size(); ++rank) {
       parts_.push_back(part_of(whole_.qkv, DType::bf16, rank));
       douts_.push_back(part_of(whole_.dout, DType::bf16, rank));
@@ -246,8 +246,8 @@ BOOST_AUTO_TEST_CASE(pieces_of_a_rectangle) {
   Twin dkv(DType::float32, {num_keys, 2 * h.num_kv, h.dim});
   std::int64_t calls = 0;
   check("pieces",
-        {in(q), in(kv), in(output), in(dout), in(lse), out(delta, {.of_largest = 0.02}), out(dq, gradients_by_loops),
-         out(dkv, gradients_by_loops)},
+        {in(q), in(kv), in(output), in(dout), in(lse), out(delta, {.of_largest = 0.02}), out(dq, gradients_of_pieces),
+         out(dkv, gradients_of_pieces)},
         [&](Backend& backend, auto of) {
           const std::int64_t before = backend.library_calls().backward;
           const auto plan = backend.plan_attention({{0, num_queries, 0, num_keys, num_keys, 0}}, num_queries, num_keys);

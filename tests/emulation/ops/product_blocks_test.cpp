@@ -10,6 +10,7 @@
 #include "emulation/ops/support.hpp"
 #include "ops/cuda/grouped_matmul.hpp"
 #include "ops/cuda/matmul.hpp"
+#include "ops/cuda/planning.hpp"
 #include "ops/cuda/view.hpp"
 #include "runtime/stream_queue.hpp"
 

@@ -10,6 +10,7 @@
 
 #include "emulation/ops/fastest_matmul.hpp"
 #include "ops/cuda/fp8_matmul.hpp"
+#include "ops/cuda/planning.hpp"
 #include "ops/cuda/tuning_operands.hpp"
 #include "ops/cuda/view.hpp"
 #include "ops/product_key.hpp"

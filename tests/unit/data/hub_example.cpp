@@ -338,6 +338,13 @@ BOOST_AUTO_TEST_CASE(fields_may_be_dropped_knowingly) {
   BOOST_TEST(rendered(two, dropping) == "<|im_start|>user\nHi<|im_end|>\n");
 }
 
+BOOST_AUTO_TEST_CASE(columns_are_all_that_is_read) {
+  const std::string record = R"({"messages": [)" + user + R"(], "prompt": "p", "tools": [{"name": "f"}], "id": null})";
+  BOOST_TEST(rendered(record, {.columns = {"messages", "id"}}) == "<|im_start|>user\nHi<|im_end|>\n");
+  const std::map<std::string, std::int64_t> expected = {{"prompt", 1}, {"tools", 1}};
+  BOOST_TEST((census.dropped_fields.by_name() == expected));
+}
+
 BOOST_AUTO_TEST_CASE(fields_may_have_other_names) {
   const std::string record = R"({"question": "2 + 2?", "answer": "4", "level": 1})";
   BOOST_TEST(mentions(refusal(record), "give --rename question=prompt,answer=completion"));

@@ -219,6 +219,9 @@ BOOST_AUTO_TEST_CASE(weights_mix_inputs_until_one_is_used_up) {
   options.input_weights = {5.0, 1.0};
   (void)prepare_again();
   BOOST_TEST(letters_of() == "abcdefghijpq");
+  options.input_weights = {1.0, 0.26};
+  (void)prepare_again();
+  BOOST_TEST(letters_of() == "abcdefghijpqr");  // 2.6 of them, rounded as by TRL
   options.inputs.push_back(folder.file("c.jsonl"));
   write("c.jsonl", letters('x', 'z'));
   options.input_groups = {0, 1, 1};

@@ -17,14 +17,14 @@ using namespace sft::data;
 namespace {
 
 /// The text that a record becomes.
-std::string text_of(const std::string& record, const ExampleOptions& options) {
-  RecordCensus census;
+std::string text_of(const std::string& record, const ExampleOptions& options, RecordCensus& census) {
   return sft::text::ByteTokenizer().decode(ExampleMaker({}, options).make(record, census).tokens);
 }
 
 std::string refusal_of(const std::string& record) {
   try {
-    (void)text_of(record, {});
+    RecordCensus census;
+    (void)text_of(record, {}, census);
   } catch (const std::invalid_argument& reason) {
     return reason.what();
   }
@@ -150,11 +150,34 @@ const std::vector<Published> published = {
     {"MetaMathQA", R"({"type": "t", "query": "QUESTION", "original_question": "o", "response": "ANSWER"})", both},
     {"NuminaMath", R"({"problem": "QUESTION", "solution": "ANSWER", "answer": "7"})", both},
     {"OpenMathInstruct", R"({"problem": "QUESTION", "generated_solution": "ANSWER", "expected_answer": "7"})", both},
+    {"s1K-1.1",
+     R"({"solution": "ANSWER", "question": "QUESTION", "cot_type": "math", "metadata": "{}", "gemini_attempt": "a",
+         "gemini_thinking_trajectory": "t", "deepseek_attempt": "a", "deepseek_thinking_trajectory": "t"})",
+     both},
+    {"OpenThoughts", R"({"problem": "QUESTION", "deepseek_reasoning": "t", "deepseek_solution": "ANSWER",
+                         "ground_truth_solution": "s", "starter_code": null})",
+     both},
+    {"dolphin-r1", R"({"messages": [)" + user + R"(], "reasoning": "t", "answer": "ANSWER", "model": "m"})", both},
+    {"medical-o1", R"({"Question": "QUESTION", "Complex_CoT": "t", "Response": "ANSWER"})", both},
+    {"Chinese-DeepSeek-R1", R"({"input": "QUESTION", "reasoning_content": "t", "content": "ANSWER", "score": 9})",
+     both},
+    {"OpenCodeReasoning", R"({"input": "QUESTION", "output": "ANSWER", "solution": "s"})", both},
+    {"names of another author", R"({"task": "QUESTION", "gold_response": "ANSWER", "model_response": "r"})", both},
+    {"a title beside a text", R"({"title": "t", "content": "QUESTION ANSWER"})", both},
+    {"a conversation in a text of JSON",
+     R"({"conversation": "[{\"role\": \"user\", \"content\": \"QUESTION\"}, )"
+     R"({\"role\": \"assistant\", \"content\": \"ANSWER\"}]", "rating": 3})",
+     both},
+    {"preferences in a text of JSON",
+     R"({"prompt": "QUESTION", "chosen": "[{\"role\": \"user\", \"content\": \"QUESTION\"}, )"
+     R"({\"role\": \"assistant\", \"content\": \"ANSWER\"}]", "rejected": "[]"})",
+     both},
+    {"glaive", R"({"system": "s", "chat": "USER: QUESTION\n\n\nASSISTANT: ANSWER <|endoftext|>"})", both},
     {"HelpSteer", R"({"prompt": "QUESTION", "response": "ANSWER", "helpfulness": 4})", both},
     {"samsum", R"({"id": "1", "dialogue": "QUESTION", "summary": "ANSWER"})", both},
     {"KTO", R"({"prompt": "QUESTION", "completion": "ANSWER", "label": false})", both},
     {"GSM8K", R"({"question": "QUESTION", "answer": "ANSWER"})", both},
-    {"OIG", R"({"content": "QUESTION ANSWER", "meta": {}})", both},
+    {"OIG", R"({"content": "QUESTION ANSWER", "meta": {"source": "s"}})", both},
     {"a system beside a prompt", R"({"system": "WORSE", "prompt": "QUESTION", "completion": "ANSWER"})", both},
     {"two lists", R"({"messages": )" + chat + R"(, "conversations": [{"from": "gpt", "value": "WORSE"}]})", both},
     {"two systems",
@@ -186,6 +209,12 @@ const std::vector<Published> read_as_they_are = {
      both},
     {"NuminaMath with messages", R"({"problem": "p", "solution": "s", "messages": )" + chat + "}", both},
     {"WizardLM", R"({"instruction": "QUESTION", "output": "ANSWER"})", both},
+    {"messages in a text of JSON",
+     R"({"messages": "[{\"role\": \"user\", \"content\": \"QUESTION\"}, {\"role\": \"assistant\", \"content\": \"ANSWER\"}]"})",
+     both},
+    {"turns of ShareGPT in a text of JSON",
+     R"({"conversations": " [{\"from\": \"human\", \"value\": \"QUESTION\"}, {\"from\": \"gpt\", \"value\": \"ANSWER\"}]"})",
+     both},
     {"Bedrock", R"({"schemaVersion": "bedrock-conversation-2024", "system": [{"text": "SYSTEM"}], "messages": [
                     {"role": "user", "content": [{"text": "QUESTION"}]},
                     {"role": "assistant", "content": [{"text": "ANSWER"}]}]})",
@@ -202,6 +231,13 @@ void check_said(const std::string& text, const Published& data_set) {
   BOOST_TEST((text.find("WORSE") == std::string::npos), text);
 }
 
+/// A refusal names the fields that are not read with the options that it gives.
+void check_named(const RecordCensus& census, const std::string& refusal) {
+  for (const auto& [name, count] : census.ignored_fields.by_name()) {
+    BOOST_TEST((refusal.find("'" + name + "'") != std::string::npos), name << " is lost without a word: " << refusal);
+  }
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(published_records)
@@ -215,7 +251,9 @@ BOOST_AUTO_TEST_CASE(the_options_that_a_refusal_names_read_all_of_the_record) {
         refusal = refusal.substr(refusal.find("--ignore_fields"));  // the other way that it names comes below
       }
       try {
-        check_said(text_of(data_set.record, options_in(refusal)), data_set);
+        RecordCensus census;
+        check_said(text_of(data_set.record, options_in(refusal), census), data_set);
+        if (refusal.find("and also") == std::string::npos) check_named(census, refusal);
       } catch (const std::invalid_argument& next) {
         BOOST_ERROR(refusal << " -- and then: " << next.what());
       }
@@ -227,7 +265,8 @@ BOOST_AUTO_TEST_CASE(a_system_beside_a_prompt_of_text_may_be_kept) {
   const std::string record = R"({"system": "S", "prompt": "Q", "completion": "A"})";
   const std::string refusal = refusal_of(record);
   const ExampleOptions renaming = options_in(refusal.substr(0, refusal.find("; --ignore_fields")));
-  BOOST_TEST(text_of(record, renaming) ==
+  RecordCensus census;
+  BOOST_TEST(text_of(record, renaming, census) ==
              "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n");
 }
 
@@ -235,7 +274,8 @@ BOOST_AUTO_TEST_CASE(other_published_records_are_read_as_they_are) {
   for (const Published& data_set : read_as_they_are) {
     BOOST_TEST_CONTEXT(data_set.name) {
       BOOST_TEST(refusal_of(data_set.record) == "");
-      check_said(text_of(data_set.record, {}), data_set);
+      RecordCensus census;
+      check_said(text_of(data_set.record, {}, census), data_set);
     }
   }
 }
@@ -251,7 +291,7 @@ BOOST_AUTO_TEST_CASE(files_of_records_in_one_object_are_taken_apart) {
   for (const std::string records : {R"({"data": [{"messages": []}]})", R"({"version": "1", "data": [{"title": "t"}]})",
                                     R"({"data": [{"question": "Q", "answer": "A"}]})"}) {
     const std::string refusal = refusal_of(records);
-    BOOST_TEST((refusal.find(R"(`jq -c '.["data"][]' FILE` makes JSON lines)") != std::string::npos), refusal);
+    BOOST_TEST((refusal.find(R"(| .["data"][]' FILE` makes JSON lines)") != std::string::npos), refusal);
   }
 }
 
@@ -268,6 +308,28 @@ BOOST_AUTO_TEST_CASE(answers_that_no_option_can_add_are_to_be_written) {
   BOOST_TEST(in_two.ends_with("write all of them as 'messages'"), in_two);
   BOOST_TEST(refusal_of(R"({"messages": [)" + user + R"(], "answer": ""})") == "");
   BOOST_TEST(refusal_of(R"({"messages": )" + chat + R"(, "answer": "A"})") == "");
+}
+
+BOOST_AUTO_TEST_CASE(answers_with_thoughts_are_told_as_such) {
+  const std::string refusal =
+      refusal_of(R"({"question": "Q", "solution": "s", "r1_thinking": "t", "r1_attempt": "a", "thinking": "off"})");
+  BOOST_TEST((refusal.find("(it may be in 'r1_attempt' too)") != std::string::npos), refusal);
+  BOOST_TEST(refusal.ends_with("puts the thoughts of 'r1_thinking' before 'r1_attempt'"), refusal);
+  for (const char* switched : {R"("reasoning": "off")", R"("reasoning_effort": "t")", R"("cot_type": "math")",
+                               R"("is_reasoning_complete": [true])", R"("grade_reason": "because")"}) {
+    const std::string other = refusal_of(R"({"question": "Q", "answer": "A", )" + std::string(switched) + "}");
+    BOOST_TEST((other.find("thoughts") == std::string::npos), other);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(texts_that_hold_no_json_are_not_decoded) {
+  BOOST_TEST(refusal_of(R"({"messages": "[1, 2]"})") == "'messages' is string, not a list of messages");
+  BOOST_TEST(refusal_of(R"({"messages": "[{]"})") == "'messages' is string, not a list of messages");
+  BOOST_TEST(
+      refusal_of(R"({"messages": "[{'role': 'user'}]"})").starts_with("'messages' is the text of a list as Python"));
+  BOOST_TEST(refusal_of(R"({"messages": [{"role": "assistant", "content": "", "tool_calls": "call f"
+}]
+})") == "'tool_calls' of message 1 of 'messages' is string, not a list of calls");
 }
 
 BOOST_AUTO_TEST_CASE(trees_of_messages_are_named_as_such) {

@@ -148,11 +148,41 @@ BOOST_AUTO_TEST_CASE(all_refusals_of_axolotl_at_once) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(experts_in_4_bits_are_refused_of_models_with_experts) {
-  const launch::ForeignFile file = read_text("base_model: m\nquantize_moe_experts: true\n");
+BOOST_AUTO_TEST_CASE(experts_in_4_bits) {
+  const launch::ForeignFile file =
+      read_text("base_model: m\nadapter: qlora\nload_in_4bit: true\nquantize_moe_experts: true\n");
   BOOST_TEST(file.refused.empty());
-  BOOST_TEST_REQUIRE(file.refused_experts.size() == 1U);
-  check_says(file.refused_experts.front(), "quantize_moe_experts: true");
+  BOOST_TEST(config_of(file).lora.quantize_moe_experts);
+}
+
+BOOST_AUTO_TEST_CASE(what_bitsandbytes_is_told) {
+  const std::string begin = "base_model: m\nadapter: qlora\nload_in_4bit: true\nbnb_config_kwargs: ";
+  const Config config = config_of(read_text(
+      begin + "{bnb_4bit_use_double_quant: false, bnb_4bit_quant_type: fp4, bnb_4bit_quant_storage: uint8}\n"));
+  BOOST_TEST(!config.lora.use_bnb_nested_quant);
+  BOOST_TEST((config.lora.bnb_4bit_quant_type == FourBitType::fp4));
+  check_says(refusal([&] { static_cast<void>(config_of(read_text(begin + "{llm_int8_threshold: 5}\n"))); }),
+             "`llm_int8_threshold: 5`");
+}
+
+BOOST_AUTO_TEST_CASE(templates_of_files_and_texts) {
+  const std::string begin = "base_model: m\nchat_template: jinja\n";
+  const auto preparation = [&](const std::string& more) { return request_of(read_text(begin + more)).preparation; };
+  BOOST_TEST(preparation("chat_template_jinja: t.jinja\n").at("chat_template_path") == "t.jinja");
+  BOOST_TEST(preparation("chat_template_jinja: '{{ messages }}'\n").at("chat_template") == "{{ messages }}");
+  BOOST_TEST(read_text(begin).refused.size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(layers_that_only_other_models_have) {
+  const std::string begin = "base_model: m\nadapter: lora\nlora_target_modules: ";
+  const launch::ForeignFile file =
+      read_text(begin + "[q_proj, kv_b_proj, linear_attn.in_proj_a, shared_expert.up_proj, v_proj]");
+  const std::vector<std::string> kept{"q_proj", "v_proj"};
+  BOOST_TEST(config_of(file).lora.lora_target_modules == kept);
+  BOOST_TEST_REQUIRE(file.notes.size() == 1U);
+  check_says(file.notes.front(), "no layer here is called kv_b_proj, linear_attn.in_proj_a, shared_expert.up_proj");
+  const std::vector<std::string> left{"kv_b_proj"};  // for sft to refuse
+  BOOST_TEST(config_of(read_text(begin + "[kv_b_proj]")).lora.lora_target_modules == left);
 }
 
 BOOST_AUTO_TEST_CASE(data_sets_that_differ) {

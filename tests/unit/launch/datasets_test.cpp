@@ -92,6 +92,23 @@ BOOST_AUTO_TEST_CASE(slices_are_taken_from_splits) {
   BOOST_TEST(taken("train[:5]+train[7:]") == "train[:5]+train[7:] ");
 }
 
+BOOST_AUTO_TEST_CASE(fractions_are_weights_of_files) {
+  const test::TemporaryFolder folder;
+  for (const char* name : {"a.jsonl", "b.jsonl"}) std::ofstream(folder.file(name)) << "{}\n";
+  std::vector<launch::Dataset> datasets{{.name = folder.file("a.jsonl"), .fraction = 0.75},
+                                        {.name = folder.file("b.jsonl"), .fraction = 0.25}};
+  const std::vector<double> weights{0.75, 0.25};
+  BOOST_TEST(launch::find_inputs(datasets, std::nullopt).weights == weights);
+  datasets[1].fraction.reset();
+  BOOST_CHECK_EXCEPTION((void)launch::find_inputs(datasets, std::nullopt), Error, [](const Error& error) {
+    return test::mentions(error.what(), {"some data sets have a fraction"});
+  });
+  datasets[1] = {.name = folder.path(), .fraction = 1.0};
+  BOOST_CHECK_EXCEPTION((void)launch::find_inputs(datasets, std::nullopt), Error, [](const Error& error) {
+    return test::mentions(error.what(), {"by its fraction", "it has 2 files"});
+  });
+}
+
 BOOST_AUTO_TEST_CASE(a_file_has_no_data_files) {
   const test::TemporaryFolder folder;
   std::ofstream(folder.file("a.jsonl")) << "{}\n";

@@ -286,14 +286,56 @@ BOOST_AUTO_TEST_CASE(recipe_of_trl) {
 
 BOOST_AUTO_TEST_CASE(mixture_of_trl) {
   const char* const text =
-      "model_name_or_path: m\ndatasets:\n- path: json\n  data_files: a.jsonl\n- path: org/set\n  name: part\n  split: "
-      "all\n";
+      "model_name_or_path: m\ndatasets:\n- path: json\n  data_files: a.jsonl\n  fraction: 0.75\n- path: org/set\n  "
+      "name: "
+      "part\n  split: all\n  fraction: 1\n";
   const launch::Request request = request_of(read_text(text));
   BOOST_TEST(request.train.size() == 2U);
   BOOST_TEST(request.train[0].data_files.front().files == std::vector<std::string>{"a.jsonl"});
   BOOST_TEST(request.train[1].name == "org/set");
   BOOST_TEST(request.train[1].config == "part");
   BOOST_TEST(request.train[1].split == "all");
+  BOOST_TEST(request.train[0].fraction.value_or(0.0) == 0.75);
+  BOOST_TEST(request.train[1].fraction.value_or(0.0) == 1.0);
+}
+
+BOOST_AUTO_TEST_CASE(mixture_of_recipes) {
+  const std::string begin =
+      "model_name_or_path: m\ndataset_mixture:\n  datasets:\n  - id: a\n    config: c\n    split: "
+      "train_sft\n    columns: [messages]\n    weight: 1.0\n  - id: b\n    columns: [messages]\n";
+  const launch::Request request = request_of(read_text(begin + "  seed: 0\n  test_split_size: 1000\n"));
+  BOOST_TEST(request.refused.empty());
+  BOOST_TEST_REQUIRE(request.train.size() == 2U);
+  BOOST_TEST(request.train[0].name == "a");
+  BOOST_TEST(request.train[0].config == "c");
+  BOOST_TEST(request.train[0].split == "train_sft");
+  BOOST_TEST(request.train[1].name == "b");
+  BOOST_TEST(request.preparation.at("columns") == "messages");
+  BOOST_TEST(request.preparation.at("eval_split") == "1000");
+  BOOST_TEST(request.preparation.at("shuffle_dataset") == "true");
+  const launch::Request other = request_of(read_text(begin + "    weight: 0.5\n  - id: d\n"));
+  BOOST_TEST_REQUIRE(other.refused.size() == 2U);
+  check_says(other.refused[0], "`weight: 0.5`");
+  check_says(other.refused[1], "have other columns");
+}
+
+BOOST_AUTO_TEST_CASE(anchors_are_merged_as_yaml_1_1_does) {
+  const launch::Request request = request_of(read_text(
+      "model_name_or_path: m\ndatasets:\n- &first {path: a, split: one, name: part}\n- <<: *first\n  path: b\n"
+      "- <<: [{split: two}, *first]\n"));
+  BOOST_TEST_REQUIRE(request.train.size() == 3U);
+  BOOST_TEST(request.train[1].name == "b");
+  BOOST_TEST(request.train[1].split == "one");
+  BOOST_TEST(request.train[2].name == "a");
+  BOOST_TEST(request.train[2].split == "two");
+  BOOST_TEST(request.train[2].config == "part");
+  check_says(refusal([] { static_cast<void>(read_text("a: 1\n<<: b\n")); }), "names no map");
+}
+
+BOOST_AUTO_TEST_CASE(names_that_stand_twice_are_refused) {
+  check_says(refusal([] { static_cast<void>(read_text("learning_rate: 1\nseed: 2\nlearning_rate: 3\n")); }),
+             "`learning_rate` stands twice, the second time in");
+  check_says(refusal([] { static_cast<void>(read_text("fsdp_config: {a: 1, a: 2}\n")); }), "`a` stands twice");
 }
 
 BOOST_AUTO_TEST_CASE(files_that_say_nothing) {

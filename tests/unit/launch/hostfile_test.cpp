@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/launch/hostfile.hpp"
 
+#include <sys/stat.h>
+
 #include <boost/test/unit_test.hpp>
+#include <cstdlib>
 #include <fstream>
 
 #include "support/config_error.hpp"
@@ -69,6 +72,32 @@ BOOST_AUTO_TEST_CASE(slots_that_are_not_said) {
   }
   std::ofstream(file) << "# nothing\n\n";
   check_says(refusal([&] { static_cast<void>(launch::read_hostfile(file)); }), "names no host");
+}
+
+BOOST_AUTO_TEST_CASE(what_is_no_file) {
+  const test::TemporaryFolder folder;
+  const std::string pipe = folder.file("pipe");
+  BOOST_REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  check_says(refusal([&] { static_cast<void>(launch::read_hostfile(pipe)); }), "can be read only once");
+  check_says(refusal([&] { static_cast<void>(launch::read_hostfile(folder.path())); }), "it is a folder");
+  check_says(refusal([&] { static_cast<void>(launch::read_hostfile(folder.file("none"))); }), "there is no hostfile");
+}
+
+BOOST_AUTO_TEST_CASE(hosts_of_a_job) {
+  using Slots = std::vector<std::pair<std::string, int>>;
+  const test::TemporaryFolder folder;
+  const std::string file = folder.file("nodes");
+  ::setenv("PBS_NODEFILE", file.c_str(), 1);
+  ::setenv("LSB_MCPU_HOSTS", "a 4 b 2", 1);
+  BOOST_TEST((launch::find_job_hosts().slots_of == Slots{{"a", 4}, {"b", 2}}));
+  std::ofstream(file) << "n2\nn2\nn1\nn1\n";
+  BOOST_TEST((launch::find_job_hosts().slots_of == Slots{{"n2", 2}, {"n1", 2}}));
+  BOOST_TEST(launch::find_job_hosts().is_file_clear);
+  std::ofstream(file) << "n2\nn1\n";
+  BOOST_TEST((launch::find_job_hosts().slots_of == Slots{{"n2", 1}, {"n1", 1}}));
+  BOOST_TEST(!launch::find_job_hosts().is_file_clear);
+  ::unsetenv("PBS_NODEFILE");
+  ::unsetenv("LSB_MCPU_HOSTS");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

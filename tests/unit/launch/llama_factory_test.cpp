@@ -77,6 +77,15 @@ BOOST_AUTO_TEST_CASE(refusals_of_data_alone) {
   check_says(file.refused_data[1], "the data set `nowhere`");
 }
 
+BOOST_AUTO_TEST_CASE(rows_in_a_folder_of_their_own) {
+  const test::TemporaryFolder folder;
+  const std::string text = "model_name_or_path: m\nstage: sft\ntokenized_path: " + folder.path() + "\n";
+  BOOST_TEST(request_of(read_text(text)).prepared_dir == folder.path());
+  std::ofstream(folder.file("dataset_dict.json")) << "{}";  // what save_to_disk leaves
+  BOOST_TEST_REQUIRE(read_text(text).refused.size() == 1U);
+  check_says(read_text(text).refused.front(), "it holds tokens of llamafactory-cli");
+}
+
 BOOST_AUTO_TEST_CASE(all_refusals_at_once) {
   const std::string said = refusal([] {
     static_cast<void>(

@@ -103,15 +103,30 @@ BOOST_AUTO_TEST_CASE(packed_files_are_the_trainers) {
 BOOST_AUTO_TEST_CASE(settings_of_a_run_that_is_started) {
   const std::vector<config::PlacedOption> settings{option("num_processes", "8"), option("num_machines", "1"),
                                                    option("rdzv_backend", "static"), option("zero_stage", "2")};
-  BOOST_TEST(launch::settings_of_run(settings, 8).size() == 1U);
-  BOOST_TEST(launch::settings_of_run(settings, 0).size() == 1U);
-  test::check_says(test::refusal([&] { static_cast<void>(launch::settings_of_run(settings, 2)); }),
+  std::vector<std::string> notes;
+  BOOST_TEST(launch::settings_of_run(settings, 8, notes).size() == 1U);
+  BOOST_TEST(launch::settings_of_run(settings, 0, notes).size() == 1U);
+  test::check_says(test::refusal([&] { static_cast<void>(launch::settings_of_run(settings, 2, notes)); }),
                    "2 ranks were started, and 8 are asked for");
   std::vector<config::PlacedOption> single = settings;
   single.push_back(option("single_process", "true"));
-  BOOST_TEST(launch::settings_of_run(single, 1).size() == 1U);
-  test::check_says(test::refusal([&] { static_cast<void>(launch::settings_of_run(single, 8)); }),
+  BOOST_TEST(launch::settings_of_run(single, 1, notes).size() == 1U);
+  test::check_says(test::refusal([&] { static_cast<void>(launch::settings_of_run(single, 8, notes)); }),
                    "8 ranks were started, and 1 is asked for");
+  BOOST_TEST(notes.empty());
+}
+
+BOOST_AUTO_TEST_CASE(what_ranks_that_are_started_cannot_do) {
+  std::vector<std::string> notes;
+  const std::vector<config::PlacedOption> settings{option("num_machines", "2"),      option("max_restarts", "3"),
+                                                   option("rdzv_backend", "c10d"),   option("monitor_interval", "5"),
+                                                   option("main_process_port", "1"), option("zero_stage", "2")};
+  BOOST_TEST(launch::settings_of_run(settings, 8, notes).size() == 1U);
+  BOOST_REQUIRE(notes.size() == 4U);
+  test::check_says(notes[0], "mpirun or srun has chosen where ranks start");
+  test::check_says(notes[1], "sft-run --restarts 3");
+  test::check_says(notes[2], "`rdzv_backend` without effect");
+  test::check_says(notes[3], "`monitor_interval` without effect");
 }
 
 BOOST_AUTO_TEST_CASE(sizes_that_are_auto) {

@@ -132,6 +132,22 @@ BOOST_AUTO_TEST_CASE(how_ranks_start) {
   check_says(refusal([&] { static_cast<void>(words(request, {})); }), "--launcher and the hostfile");
 }
 
+BOOST_AUTO_TEST_CASE(a_job_of_pbs) {
+  Site job{.num_gpus = 4, .num_tasks = 4, .num_job_gpus = 8, .num_nodes = 2};
+  job.job_hosts = {.file = "my nodes", .is_file_clear = true, .slots_of = {{"n1", 2}, {"n2", 2}}};
+  BOOST_TEST(launch::choose_num_ranks({}, {}, job) == 4);
+  check_says(launch::idle_part({}, {}, job, 4), "4 ranks, one for each task of the job, use as many of 8 GPUs");
+  BOOST_TEST(launch::start_words({}, 4, job).back() == "mpirun --hostfile 'my nodes' -np 4");
+  Request request;
+  request.num_machines = 3;
+  check_says(refusal([&] { static_cast<void>(launch::start_words(request, 4, job)); }), "and the job has 2 hosts");
+  job.job_hosts = {.file = "nodes", .slots_of = {{"n1", 1}, {"n2", 1}}};
+  BOOST_TEST(launch::start_words({}, 2, job).back() == "mpirun --host n1:1,n2:1 -np 2");
+  const Site alone{.num_tasks = 4, .job_hosts = {.file = "nodes", .is_file_clear = true, .slots_of = {{"n1", 4}}}};
+  BOOST_TEST(launch::choose_num_ranks({}, {}, alone) == 4);
+  BOOST_TEST(launch::start_words({}, 4, alone).front() == "-n");
+}
+
 BOOST_AUTO_TEST_CASE(a_launcher_of_the_site) {
   launch::Request request;
   request.launcher = "flux run -N 4 -n 64";

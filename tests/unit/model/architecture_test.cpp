@@ -410,6 +410,33 @@ BOOST_AUTO_TEST_CASE(modules_that_are_left_out_of_4_bits_are_among_the_other_num
   BOOST_TEST(num_codes == 14U - 3U - 1U);
 }
 
+BOOST_AUTO_TEST_CASE(matrices_of_experts_in_4_bits_are_in_a_part_of_their_own) {
+  using sft::config::ExpertForm;
+  for (const ExpertForm form : {ExpertForm::swiglu, ExpertForm::gpt_oss}) {
+    auto m = small();
+    m.num_experts = 2;
+    m.num_experts_per_tok = 1;
+    m.moe_intermediate_size = 64;
+    m.expert_form = form;
+    sft::config::Lora lora;
+    lora.use_peft = lora.load_in_4bit = true;
+    for (const bool is_wanted : {false, true}) {
+      lora.quantize_moe_experts = is_wanted;
+      const auto trains_none = [](const std::string&) { return false; };
+      const sft::model::Architecture made = sft::model::make_architecture(m, trains_none, lora, 1);
+      for (const sft::parallel::PartUnits& part : made.parts) {
+        for (const auto& unit : part.units) {
+          for (const sft::parallel::Parameter& p : unit.parameters) {
+            if (p.num_experts == 0) continue;
+            BOOST_TEST(part.of_experts);
+            BOOST_TEST(part.four_bits.has_value() == (is_wanted && p.columns > 0), p.name);
+          }
+        }
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_adapter_has_one_number_whatever_the_units) {
   auto m = small();
   m.num_hidden_layers = 3;

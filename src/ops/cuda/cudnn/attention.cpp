@@ -22,10 +22,6 @@ namespace sft::ops::cuda::cudnn {
 
 namespace {
 
-std::size_t padded(std::size_t bytes) {
-  return (bytes + PlanPool::granularity_bytes - 1) / PlanPool::granularity_bytes * PlanPool::granularity_bytes;
-}
-
 /// Of so many rows.
 std::size_t bf16_bytes(std::int64_t rows, std::int64_t row) {
   return padded(static_cast<std::size_t>(rows * row) * size_of(DType::bf16));

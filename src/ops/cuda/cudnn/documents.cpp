@@ -211,13 +211,8 @@ std::int64_t rounded_tokens(std::int64_t tokens) {
 }
 
 std::size_t squares_bytes(std::int64_t num_queries) {
-  const std::int64_t most = max_blocks_of_documents(num_queries) / least_longest;
-  const auto padded = [](std::int64_t bytes) {
-    constexpr auto granularity = static_cast<std::int64_t>(PlanPool::granularity_bytes);
-    return (bytes + granularity - 1) / granularity * granularity;
-  };
-  return static_cast<std::size_t>(padded(most * 4) +
-                                  static_cast<std::int64_t>(RowLengths::most) * padded((most + 1) * 8));
+  const auto most = static_cast<std::size_t>(max_blocks_of_documents(num_queries) / least_longest);
+  return padded(most * 4) + RowLengths::most * padded((most + 1) * 8);
 }
 
 // Rows of tails differ no more than RowLengths::most on either side: of queries those of q, out, dout, dq and lse, of
