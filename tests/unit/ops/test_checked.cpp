@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <set>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "checked_calls.hpp"
@@ -16,6 +19,12 @@
 namespace sft::ops::checked {
 
 namespace {
+
+template <std::size_t... Index>
+std::set<std::string> names_of(std::index_sequence<Index...> /*all*/) {
+  return {std::variant_alternative_t<Index, Call>::name...};
+}
+std::set<std::string> names_of_calls() { return names_of(std::make_index_sequence<std::variant_size_v<Call>>()); }
 
 struct Fixture {
   std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu);
@@ -57,6 +66,12 @@ BOOST_AUTO_TEST_CASE(dims_that_do_not_turn_stay_in_place) {
   BOOST_CHECK_EXCEPTION(
       backend->run(RopeForward{x["out"], x["in"], table}), std::logic_error,
       [](const std::exception& e) { return std::string(e.what()).find("out is not in") != std::string::npos; });
+}
+
+BOOST_AUTO_TEST_CASE(every_op_has_a_right_call) {
+  std::set<std::string> listed;
+  for (const Op& op : all_ops()) listed.insert(op.name);
+  BOOST_TEST(listed == names_of_calls(), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(every_op_takes_a_right_call) {
