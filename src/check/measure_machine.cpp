@@ -98,8 +98,8 @@ std::vector<comm::MeasuredWaits> waits_of(const CheckedMachine& machine, const s
   const auto stream = machine.device.make_stream();
   const std::unique_ptr<ops::Backend> ops = ops::make_backend(machine.device, *stream);
   const Tensor both(memory.get(), DType::float32, {2, elements});
-  ops->fill(both.view({2 * elements}), 0);
-  const std::function<void()> work = [&] { ops->add(both.rows(0, 1), both.rows(1, 1)); };
+  ops->run(ops::Fill{both.view({2 * elements}), 0});
+  const std::function<void()> work = [&] { ops->run(ops::Add{both.rows(0, 1), both.rows(1, 1)}); };
   std::vector<comm::MeasuredWaits> waits;
   for (const comm::Span& span : spans) {
     for (comm::MeasuredWaits& of : measure_waits(machine, span, ranks_per_node, 2 * window.seconds, work)) {

@@ -66,7 +66,7 @@ double Window::seconds_of(const std::function<void()>& work, const std::function
 ColdMemory::ColdMemory(device::Device& device, ops::Backend& ops, DType dtype, std::size_t bytes)
     : block_(device.allocate(bytes)) {
   all_ = Tensor(block_.get(), dtype, {static_cast<std::int64_t>(bytes / size_of(dtype))});
-  ops.fill(all_, 0.5F);
+  ops.run(ops::Fill{all_, 0.5F});
 }
 
 Tensor ColdMemory::next(std::initializer_list<std::int64_t> shape) {
@@ -114,7 +114,7 @@ Tensor OpTrial::take(DType dtype, std::initializer_list<std::int64_t> shape) {
   SFT_ENSURE(used_bytes_ + sized.size_bytes() <= memory_bytes, "a trial has memory for its tensors");
   Tensor tensor(static_cast<std::byte*>(memory_.get()) + used_bytes_, dtype, shape);
   used_bytes_ += aligned(tensor.size_bytes());
-  if (dtype == DType::float32 || dtype == DType::bf16) ops_->fill(tensor, 0.5F);
+  if (dtype == DType::float32 || dtype == DType::bf16) ops_->run(ops::Fill{tensor, 0.5F});
   return tensor;
 }
 
@@ -164,8 +164,9 @@ void OpTrial::measure(device::Rates& rates) {
 
 void OpTrial::measure_memory(device::Rates& rates) {
   constexpr std::int64_t elements = std::int64_t{1} << 20;
-  const double seconds =
-      seconds_of([&](ops::Backend& ops) { ops.copy(sums_.next({elements}), sums_.next({elements})); });
+  const double seconds = seconds_of([&](ops::Backend& ops) {
+    ops.run(ops::Copy{sums_.next({elements}), sums_.next({elements})});
+  });
   rates.memory_bytes_per_s = 2 * static_cast<double>(elements * sizeof(float)) / seconds;
 }
 
@@ -194,7 +195,7 @@ void OpTrial::measure_products(device::Rates& rates) {
                                 } else {
                                   product.b = weights_.next({is_second ? n : k, is_second ? k : n});
                                 }
-                                ops.matmul(product);
+                                ops.run(product);
                               });
           rates.product_grid.flops_per_s[static_cast<std::size_t>(form)].push_back(rate);
           if (form == Form::second && m == n && n == k) rates.products.push_back({static_cast<double>(m), rate});
@@ -220,20 +221,20 @@ void OpTrial::measure_attention(device::Rates& rates) {
     const auto l = static_cast<double>(length);
     const double keys = (l + 1) / 2, pairs = l * keys * num_heads * head_dim;
     const double forward_s = seconds_of([&](ops::Backend& ops) {
-      ops.attention_forward({.q = q, .k = k, .v = v, .out = out, .lse = lse, .scale = scale, .plan = *plan});
+      ops.run(ops::AttentionForward{.q = q, .k = k, .v = v, .out = out, .lse = lse, .scale = scale, .plan = *plan});
     });
     const double backward_s = seconds_of([&](ops::Backend& ops) {
-      ops.attention_backward({.q = q,
-                              .k = k,
-                              .v = v,
-                              .dout = dout,
-                              .lse = lse,
-                              .delta = delta,
-                              .dq = dq,
-                              .dk = dk,
-                              .dv = dv,
-                              .scale = scale,
-                              .plan = *plan});
+      ops.run(ops::AttentionBackward{.q = q,
+                                     .k = k,
+                                     .v = v,
+                                     .dout = dout,
+                                     .lse = lse,
+                                     .delta = delta,
+                                     .dq = dq,
+                                     .dk = dk,
+                                     .dv = dv,
+                                     .scale = scale,
+                                     .plan = *plan});
     });
     rates.attention.forward.push_back({keys, 4 * pairs / forward_s});
     rates.attention.backward.push_back({keys, 10 * pairs / backward_s});
@@ -256,22 +257,26 @@ void OpTrial::measure_passes(device::Rates& rates, std::int64_t num_tokens) {
   std::vector<std::int32_t> ids(static_cast<std::size_t>(t));
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i * 769 % table_rows);
   const Tensor tokens = integers(ids);
-  add(rates, Pass::copy, [&](ops::Backend& ops) { ops.copy(y, x); });
-  add(rates, Pass::add, [&](ops::Backend& ops) { ops.add(y, z); });
+  add(rates, Pass::copy, [&](ops::Backend& ops) { ops.run(ops::Copy{y, x}); });
+  add(rates, Pass::add, [&](ops::Backend& ops) { ops.run(ops::Add{y, z}); });
   constexpr float epsilon = 1e-6F;
   add(rates, Pass::norm_forward, [&](ops::Backend& ops) {
-    ops.add_rms_norm_forward(
-        {.sum = x, .y = y, .rstd = rstd, .x = x, .delta = z, .weight = weight, .epsilon = epsilon});
+    ops.run(ops::AddRmsNormForward{
+        .sum = x, .y = y, .rstd = rstd, .x = x, .delta = z, .weight = weight, .epsilon = epsilon});
   });
   add(rates, Pass::norm_backward, [&](ops::Backend& ops) {
-    ops.rms_norm_backward(
-        {.dx = y, .dweight = dweight, .dy = z, .x = x, .rstd = rstd, .weight = weight, .dresidual = y});
+    ops.run(ops::RmsNormBackward{
+        .dx = y, .dweight = dweight, .dy = z, .x = x, .rstd = rstd, .weight = weight, .dresidual = y});
   });
-  add(rates, Pass::rope, [&](ops::Backend& ops) { ops.rope_forward(heads, heads, {.cosine = cosine, .sine = sine}); });
-  add(rates, Pass::mlp_forward, [&](ops::Backend& ops) { ops.swiglu_forward(y, wide); });
-  add(rates, Pass::mlp_backward, [&](ops::Backend& ops) { ops.swiglu_backward(wide, y, z, wide); });
-  add(rates, Pass::embedding_forward, [&](ops::Backend& ops) { ops.embedding_forward(y, tokens, table, 0); });
-  add(rates, Pass::embedding_backward, [&](ops::Backend& ops) { ops.embedding_backward(dtable, tokens, y, 0); });
+  add(rates, Pass::rope, [&](ops::Backend& ops) {
+    ops.run(ops::RopeForward{heads, heads, {.cosine = cosine, .sine = sine}});
+  });
+  add(rates, Pass::mlp_forward, [&](ops::Backend& ops) { ops.run(ops::SwigluForward{y, wide}); });
+  add(rates, Pass::mlp_backward, [&](ops::Backend& ops) { ops.run(ops::SwigluBackward{wide, y, z, wide}); });
+  add(rates, Pass::embedding_forward, [&](ops::Backend& ops) { ops.run(ops::EmbeddingForward{y, tokens, table, 0}); });
+  add(rates, Pass::embedding_backward, [&](ops::Backend& ops) {
+    ops.run(ops::EmbeddingBackward{dtable, tokens, y, 0});
+  });
 }
 
 void OpTrial::measure_loss(device::Rates& rates, std::int64_t num_tokens) {
@@ -287,8 +292,10 @@ void OpTrial::measure_loss(device::Rates& rates, std::int64_t num_tokens) {
                                 .vocab_begin = 0};
   const Tensor dlogits = take(dtype_, {t, columns}), metrics = take(DType::float64, {4});
   // The logits become exp(logit - 0.5), which stays within (0.6, 1.7) however often.
-  add(rates, Pass::loss_forward, [&](ops::Backend& ops) { ops.cross_entropy_partials(chunk); });
-  add(rates, Pass::loss_backward, [&](ops::Backend& ops) { ops.cross_entropy_finish(chunk, dlogits, 1e-3, metrics); });
+  add(rates, Pass::loss_forward, [&](ops::Backend& ops) { ops.run(ops::CrossEntropyPartials{chunk}); });
+  add(rates, Pass::loss_backward, [&](ops::Backend& ops) {
+    ops.run(ops::CrossEntropyFinish{chunk, dlogits, 1e-3, metrics});
+  });
 }
 
 void OpTrial::measure_update(device::Rates& rates, std::int64_t num_elements) {
@@ -299,19 +306,21 @@ void OpTrial::measure_update(device::Rates& rates, std::int64_t num_elements) {
     const Tensor parameters = sums_.next({num_elements}), gradients = sums_.next({num_elements});
     const Tensor first = sums_.next({num_elements}), second = sums_.next({num_elements});
     const Tensor copy = dtype_ == DType::bf16 ? weights_.next({num_elements}) : Tensor();
-    ops.update({.parameters = parameters,
-                .gradients = gradients,
-                .state = {first, second},
-                .copy = copy,
-                .rule = ops::AdamW{.learning_rate = 1e-6,
-                                   .beta1 = 0.9,
-                                   .beta2 = 0.999,
-                                   .epsilon = 1e-8,
-                                   .weight_decay = 0,
-                                   .bias_correction1 = 0.5,
-                                   .bias_correction2 = 0.5}});
+    ops.run(ops::Update{.parameters = parameters,
+                        .gradients = gradients,
+                        .state = {first, second},
+                        .copy = copy,
+                        .rule = ops::AdamW{.learning_rate = 1e-6,
+                                           .beta1 = 0.9,
+                                           .beta2 = 0.999,
+                                           .epsilon = 1e-8,
+                                           .weight_decay = 0,
+                                           .bias_correction1 = 0.5,
+                                           .bias_correction2 = 0.5}});
   });
-  add(rates, Pass::sum_squares, [&](ops::Backend& ops) { ops.sum_squares(result, sums_.next({num_elements})); });
+  add(rates, Pass::sum_squares, [&](ops::Backend& ops) {
+    ops.run(ops::SumSquares{result, sums_.next({num_elements})});
+  });
 }
 
 }  // namespace sft::check

@@ -22,13 +22,13 @@ ProductTrial::ProductTrial(device::Device& device, DType dtype, std::int64_t n)
       Tensor(workspace_.get(), DType::bf16, {static_cast<std::int64_t>(workspace_bytes / size_of(DType::bf16))}));
   for (device::Device::Block* block : {&a_, &b_, &c_}) {
     *block = device.allocate(n * n * size_of(dtype));
-    backend_->fill(Tensor(block->get(), dtype, {n, n}), 1.0F);
+    backend_->run(ops::Fill{Tensor(block->get(), dtype, {n, n}), 1.0F});
   }
 }
 
 void ProductTrial::multiply() {
   const auto matrix = [&](const device::Device::Block& block) { return Tensor(block.get(), dtype_, {n_, n_}); };
-  backend_->matmul({.a = matrix(a_), .b = matrix(b_), .c = matrix(c_)});
+  backend_->run(ops::Matmul{.a = matrix(a_), .b = matrix(b_), .c = matrix(c_)});
 }
 
 double ProductTrial::num_flops() const {

@@ -106,16 +106,16 @@ std::int64_t columns_of_all_ranks(const Context& c, const SharedNorm& norm) { re
 
 void norm_all_heads(const Context& c, const BlockParameters& p, AttentionActivations& saved, BlockScratch& scratch) {
   const std::array<SharedNorm, 2> norms = shared_norms(c, p, saved, scratch);
-  for (const SharedNorm& norm : norms) c.ops.split_norm_squares(norm.sums, norm.raw);
+  for (const SharedNorm& norm : norms) c.ops.run(ops::SplitNormSquares{norm.sums, norm.raw});
   c.tp.sum(scratch.row_sums.rows(0, 2 * saved.qkv.shape[0]));
   for (const SharedNorm& norm : norms) {
-    c.ops.split_norm_forward({.y = norm.heads,
-                              .rstd = norm.rstd,
-                              .x = norm.raw,
-                              .squares = norm.sums,
-                              .weight = norm_weight(c, norm.weight),
-                              .all_columns = columns_of_all_ranks(c, norm),
-                              .epsilon = static_cast<float>(c.config.rms_norm_eps)});
+    c.ops.run(ops::SplitNormForward{.y = norm.heads,
+                                    .rstd = norm.rstd,
+                                    .x = norm.raw,
+                                    .squares = norm.sums,
+                                    .weight = norm_weight(c, norm.weight),
+                                    .all_columns = columns_of_all_ranks(c, norm),
+                                    .epsilon = static_cast<float>(c.config.rms_norm_eps)});
   }
 }
 
@@ -124,22 +124,22 @@ void norm_all_heads_backward(const Context& c, const BlockParameters& p, const A
                              BlockScratch& scratch) {
   const std::array<SharedNorm, 2> norms = shared_norms(c, p, saved, scratch);
   for (const SharedNorm& norm : norms) {
-    c.ops.split_norm_dots({.dots = norm.sums,
-                           .dweight = c.units.accumulated_gradient(norm.weight),
-                           .dy = norm.gradient,
-                           .x = norm.raw,
-                           .rstd = norm.rstd,
-                           .weight = norm_weight(c, norm.weight)});
+    c.ops.run(ops::SplitNormDots{.dots = norm.sums,
+                                 .dweight = c.units.accumulated_gradient(norm.weight),
+                                 .dy = norm.gradient,
+                                 .x = norm.raw,
+                                 .rstd = norm.rstd,
+                                 .weight = norm_weight(c, norm.weight)});
   }
   c.tp.sum(scratch.row_sums.rows(0, 2 * saved.qkv.shape[0]));
   for (const SharedNorm& norm : norms) {
-    c.ops.split_norm_backward({.dx = norm.gradient,
-                               .dy = norm.gradient,
-                               .x = norm.raw,
-                               .rstd = norm.rstd,
-                               .dots = norm.sums,
-                               .weight = norm_weight(c, norm.weight),
-                               .all_columns = columns_of_all_ranks(c, norm)});
+    c.ops.run(ops::SplitNormBackward{.dx = norm.gradient,
+                                     .dy = norm.gradient,
+                                     .x = norm.raw,
+                                     .rstd = norm.rstd,
+                                     .dots = norm.sums,
+                                     .weight = norm_weight(c, norm.weight),
+                                     .all_columns = columns_of_all_ranks(c, norm)});
   }
 }
 
@@ -153,30 +153,30 @@ void rotate(const Context& c, const BlockParameters& p, AttentionActivations& sa
   if (p.plan.qk_norm == LayerPlan::QkNorm::all_heads) {
     norm_all_heads(c, p, saved, scratch);
     for (const Tensor& heads : {saved.heads.q, saved.heads.k}) {
-      c.ops.rope_forward(heads, heads, scratch.ropes[*p.plan.rope]);
+      c.ops.run(ops::RopeForward{heads, heads, scratch.ropes[*p.plan.rope]});
     }
   } else if (has_qk_norm(p)) {
     const auto epsilon = static_cast<float>(c.config.rms_norm_eps);
     const parallel::SequenceAttention::Heads raw = heads_of(saved.qkv, c.sizes);
-    c.ops.norm_rope_forward({.out = saved.heads.q,
-                             .rstd = saved.q_rstd,
-                             .in = raw.q,
-                             .weight = norm_weight(c, p.q_norm),
-                             .table = table_of_normed(p.plan, scratch.ropes[p.plan.query_rope]),
-                             .epsilon = epsilon});
-    c.ops.norm_rope_forward({.out = saved.heads.k,
-                             .rstd = saved.k_rstd,
-                             .in = raw.k,
-                             .weight = norm_weight(c, p.k_norm),
-                             .table = table_of_normed(p.plan, scratch.ropes[*p.plan.rope]),
-                             .epsilon = epsilon});
+    c.ops.run(ops::NormRopeForward{.out = saved.heads.q,
+                                   .rstd = saved.q_rstd,
+                                   .in = raw.q,
+                                   .weight = norm_weight(c, p.q_norm),
+                                   .table = table_of_normed(p.plan, scratch.ropes[p.plan.query_rope]),
+                                   .epsilon = epsilon});
+    c.ops.run(ops::NormRopeForward{.out = saved.heads.k,
+                                   .rstd = saved.k_rstd,
+                                   .in = raw.k,
+                                   .weight = norm_weight(c, p.k_norm),
+                                   .table = table_of_normed(p.plan, scratch.ropes[*p.plan.rope]),
+                                   .epsilon = epsilon});
     if (p.plan.rotates_in_part) {
-      c.ops.rope_forward(saved.heads.q, saved.heads.q, scratch.ropes[p.plan.query_rope]);
-      c.ops.rope_forward(saved.heads.k, saved.heads.k, scratch.ropes[*p.plan.rope]);
+      c.ops.run(ops::RopeForward{saved.heads.q, saved.heads.q, scratch.ropes[p.plan.query_rope]});
+      c.ops.run(ops::RopeForward{saved.heads.k, saved.heads.k, scratch.ropes[*p.plan.rope]});
     }
   } else {
     for_each_rotated(p.plan, saved.qkv, c.sizes, [&](const Tensor& rotated, int rope) {
-      c.ops.rope_forward(rotated, rotated, scratch.ropes[rope]);
+      c.ops.run(ops::RopeForward{rotated, rotated, scratch.ropes[rope]});
     });
   }
 }
@@ -185,7 +185,7 @@ void rotate(const Context& c, const BlockParameters& p, AttentionActivations& sa
 void turn_back(const Context& c, const BlockParameters& p, const HeadGroup& group, const BlockScratch& scratch,
                const parallel::SequenceAttention::Heads& gradients) {
   const auto turn = [&](const Tensor& rotated, int rope) {
-    c.ops.rope_backward(rotated, rotated, scratch.ropes[rope]);
+    c.ops.run(ops::RopeBackward{rotated, rotated, scratch.ropes[rope]});
   };
   if (group.is_all()) return for_each_rotated(p.plan, scratch.qkv, c.sizes, turn);
   if (!p.plan.rope) return;
@@ -202,20 +202,20 @@ void rotate_backward(const Context& c, const BlockParameters& p, const HeadGroup
   } else if (has_qk_norm(p)) {
     const parallel::SequenceAttention::Heads raw = heads_of(saved.qkv, c.sizes);
     if (p.plan.rotates_in_part) turn_back(c, p, group, scratch, gradients);
-    c.ops.norm_rope_backward({.din = gradients.q,
-                              .dweight = c.units.accumulated_gradient(p.q_norm),
-                              .dout = gradients.q,
-                              .in = raw.q,
-                              .rstd = saved.q_rstd,
-                              .weight = norm_weight(c, p.q_norm),
-                              .table = table_of_normed(p.plan, scratch.ropes[p.plan.query_rope])});
-    c.ops.norm_rope_backward({.din = gradients.k,
-                              .dweight = c.units.accumulated_gradient(p.k_norm),
-                              .dout = gradients.k,
-                              .in = raw.k,
-                              .rstd = saved.k_rstd,
-                              .weight = norm_weight(c, p.k_norm),
-                              .table = table_of_normed(p.plan, scratch.ropes[*p.plan.rope])});
+    c.ops.run(ops::NormRopeBackward{.din = gradients.q,
+                                    .dweight = c.units.accumulated_gradient(p.q_norm),
+                                    .dout = gradients.q,
+                                    .in = raw.q,
+                                    .rstd = saved.q_rstd,
+                                    .weight = norm_weight(c, p.q_norm),
+                                    .table = table_of_normed(p.plan, scratch.ropes[p.plan.query_rope])});
+    c.ops.run(ops::NormRopeBackward{.din = gradients.k,
+                                    .dweight = c.units.accumulated_gradient(p.k_norm),
+                                    .dout = gradients.k,
+                                    .in = raw.k,
+                                    .rstd = saved.k_rstd,
+                                    .weight = norm_weight(c, p.k_norm),
+                                    .table = table_of_normed(p.plan, scratch.ropes[*p.plan.rope])});
   } else {
     turn_back(c, p, group, scratch, gradients);
   }
@@ -233,11 +233,11 @@ void sum_before_rounding(const Context& c, BlockScratch& scratch) {
   for (std::int64_t begin = 0; begin < num_tokens; begin += most) {
     const std::int64_t count = std::min(most, num_tokens - begin);
     const Tensor sums = memory.rows(0, count * num_columns).view({count, num_columns});
-    c.ops.copy(sums, terms.rows(begin, count));
+    c.ops.run(ops::Copy{sums, terms.rows(begin, count)});
     c.tp.sum_over_kv_replicas(sums);
-    if (c.tp.kv_replica() == 0) c.ops.copy(terms.rows(begin, count), sums);
+    if (c.tp.kv_replica() == 0) c.ops.run(ops::Copy{terms.rows(begin, count), sums});
   }
-  if (c.tp.kv_replica() != 0) c.ops.fill(terms, 0.0F);
+  if (c.tp.kv_replica() != 0) c.ops.run(ops::Fill{terms, 0.0F});
 }
 
 /// What attention of the group reads: rotated heads and, where the layer has them, its sinks.

@@ -18,20 +18,20 @@ void enter_sublayer(const Context& c, const LayerPlan& plan, const NormGroups& n
   const Tensor normed = c.tp.slice(scratch.normed);
   if (!plan.norms_inputs) {
     if (!previous.empty()) {
-      c.ops.copy(stream.x, previous);
-      c.ops.add(stream.x, c.tp.slice(scratch.delta));
+      c.ops.run(ops::Copy{stream.x, previous});
+      c.ops.run(ops::Add{stream.x, c.tp.slice(scratch.delta)});
     }
-    c.ops.copy(normed, stream.x);
+    c.ops.run(ops::Copy{normed, stream.x});
   } else if (previous.empty()) {
-    c.ops.rms_norm_forward(normed, stream.rstd, stream.x, norm_weight(c, norms.input), epsilon_of(c));
+    c.ops.run(ops::RmsNormForward{normed, stream.rstd, stream.x, norm_weight(c, norms.input), epsilon_of(c)});
   } else {
-    c.ops.add_rms_norm_forward({.sum = stream.x,
-                                .y = normed,
-                                .rstd = stream.rstd,
-                                .x = previous,
-                                .delta = c.tp.slice(scratch.delta),
-                                .weight = norm_weight(c, norms.input),
-                                .epsilon = epsilon_of(c)});
+    c.ops.run(ops::AddRmsNormForward{.sum = stream.x,
+                                     .y = normed,
+                                     .rstd = stream.rstd,
+                                     .x = previous,
+                                     .delta = c.tp.slice(scratch.delta),
+                                     .weight = norm_weight(c, norms.input),
+                                     .epsilon = epsilon_of(c)});
   }
 }
 
@@ -39,8 +39,8 @@ void enter_sublayer(const Context& c, const LayerPlan& plan, const NormGroups& n
 void read_again(const Context& c, const LayerPlan& plan, const NormGroups& norms, const StreamActivations& stream,
                 BlockScratch& scratch) {
   const Tensor normed = c.tp.slice(scratch.normed);
-  if (!plan.norms_inputs) return c.ops.copy(normed, stream.x);
-  c.ops.rms_norm_apply({.y = normed, .x = stream.x, .rstd = stream.rstd, .weight = norm_weight(c, norms.input)});
+  if (!plan.norms_inputs) return c.ops.run(ops::Copy{normed, stream.x});
+  c.ops.run(ops::RmsNormApply{.y = normed, .x = stream.x, .rstd = stream.rstd, .weight = norm_weight(c, norms.input)});
 }
 
 /// What writes it and starts its gather over tp; the references outlive it.
@@ -60,11 +60,12 @@ void finish_branch(const Context& c, const LayerPlan& plan, const NormGroups& no
   const Tensor delta = c.tp.slice(scratch.delta);
   if (plan.norms_branches) {
     const Tensor normed = c.tp.slice(scratch.normed);
-    c.ops.copy(stream.branch, delta);
-    c.ops.rms_norm_forward(normed, stream.branch_rstd, stream.branch, norm_weight(c, norms.branch), epsilon_of(c));
-    if (!scratch.is_in_one) c.ops.copy(delta, normed);
+    c.ops.run(ops::Copy{stream.branch, delta});
+    c.ops.run(
+        ops::RmsNormForward{normed, stream.branch_rstd, stream.branch, norm_weight(c, norms.branch), epsilon_of(c)});
+    if (!scratch.is_in_one) c.ops.run(ops::Copy{delta, normed});
   } else if (plan.scales_branches()) {
-    c.ops.scale(delta, plan.residual_multiplier);
+    c.ops.run(ops::Scale{delta, plan.residual_multiplier});
   }
 }
 
@@ -73,15 +74,15 @@ void begin_branch_backward(const Context& c, const LayerPlan& plan, const NormGr
                            const StreamActivations& stream, BlockScratch& scratch) {
   const Tensor dbranch = c.tp.slice(scratch.dbranch), dx = c.tp.slice(scratch.dx);
   if (plan.norms_branches) {
-    c.ops.rms_norm_backward({.dx = dbranch,
-                             .dweight = c.units.accumulated_gradient(norms.branch),
-                             .dy = dx,
-                             .x = stream.branch,
-                             .rstd = stream.branch_rstd,
-                             .weight = norm_weight(c, norms.branch)});
+    c.ops.run(ops::RmsNormBackward{.dx = dbranch,
+                                   .dweight = c.units.accumulated_gradient(norms.branch),
+                                   .dy = dx,
+                                   .x = stream.branch,
+                                   .rstd = stream.branch_rstd,
+                                   .weight = norm_weight(c, norms.branch)});
   } else if (plan.scales_branches()) {
-    c.ops.copy(dbranch, dx);
-    c.ops.scale(dbranch, plan.residual_multiplier);
+    c.ops.run(ops::Copy{dbranch, dx});
+    c.ops.run(ops::Scale{dbranch, plan.residual_multiplier});
   }
   c.tp.gather(scratch.dbranch);
 }
@@ -90,14 +91,14 @@ void begin_branch_backward(const Context& c, const LayerPlan& plan, const NormGr
 void leave_sublayer_backward(const Context& c, const LayerPlan& plan, const NormGroups& norms,
                              const StreamActivations& stream, BlockScratch& scratch) {
   const Tensor dx = c.tp.slice(scratch.dx);
-  if (!plan.norms_inputs) return c.ops.add(dx, c.tp.slice(scratch.dnormed));
-  c.ops.rms_norm_backward({.dx = dx,
-                           .dweight = c.units.accumulated_gradient(norms.input),
-                           .dy = c.tp.slice(scratch.dnormed),
-                           .x = stream.x,
-                           .rstd = stream.rstd,
-                           .weight = norm_weight(c, norms.input),
-                           .dresidual = dx});
+  if (!plan.norms_inputs) return c.ops.run(ops::Add{dx, c.tp.slice(scratch.dnormed)});
+  c.ops.run(ops::RmsNormBackward{.dx = dx,
+                                 .dweight = c.units.accumulated_gradient(norms.input),
+                                 .dy = c.tp.slice(scratch.dnormed),
+                                 .x = stream.x,
+                                 .rstd = stream.rstd,
+                                 .weight = norm_weight(c, norms.input),
+                                 .dresidual = dx});
 }
 
 /// Ends attention and enters the MLP with its unit.

@@ -65,18 +65,18 @@ void CachedAttention::forward(sequence::AttentionKind kind, const Heads& heads, 
   SFT_ENSURE(next_layer_ < layers_.size(), "every layer attends once in a pass");
   const LayerCache& layer = layers_[next_layer_];
   ++next_layer_;
-  backend_.copy(as_matrix(layer.keys.rows(num_cached_, num_new_)), as_matrix(heads.k));
-  backend_.copy(as_matrix(layer.values.rows(num_cached_, num_new_)), as_matrix(heads.v));
+  backend_.run(ops::Copy{as_matrix(layer.keys.rows(num_cached_, num_new_)), as_matrix(heads.k)});
+  backend_.run(ops::Copy{as_matrix(layer.values.rows(num_cached_, num_new_)), as_matrix(heads.v)});
   const std::int64_t num_keys = num_cached_ + num_new_;
-  backend_.attention_forward({.q = heads.q,
-                              .k = layer.keys.rows(0, num_keys),
-                              .v = layer.values.rows(0, num_keys),
-                              .out = out,
-                              .lse = lse,
-                              .scale = scale_,
-                              .plan = *plans_[kind],
-                              .softcap = softcap_,
-                              .sinks = heads.sinks});
+  backend_.run(ops::AttentionForward{.q = heads.q,
+                                     .k = layer.keys.rows(0, num_keys),
+                                     .v = layer.values.rows(0, num_keys),
+                                     .out = out,
+                                     .lse = lse,
+                                     .scale = scale_,
+                                     .plan = *plans_[kind],
+                                     .softcap = softcap_,
+                                     .sinks = heads.sinks});
 }
 
 void CachedAttention::backward(sequence::AttentionKind /*kind*/, const Heads& /*heads*/, Tensor /*out*/, Tensor /*lse*/,
@@ -102,7 +102,7 @@ void CachedDecoder::forward(const Tensor& tokens, const Tensor& positions, std::
   c_.units.begin_pass(p_.forward_units(), parallel::ShardedUnits::Pass::forward);
   c_.units.enter(p_.embedding_unit());
   const StreamActivations first = saved_of(0).before_attention;
-  c_.ops.embedding_forward(first.x, tokens, c_.units.parameter(p_.embedding), c_.sizes.vocab_begin);
+  c_.ops.run(ops::EmbeddingForward{first.x, tokens, c_.units.parameter(p_.embedding), c_.sizes.vocab_begin});
   scale_embedding(c_, first.x);
   for (const BlockIndex i : p_.blocks.indices()) {
     BlockActivations saved = saved_of(i);
@@ -112,13 +112,13 @@ void CachedDecoder::forward(const Tensor& tokens, const Tensor& positions, std::
   if (!logits.empty()) {
     const std::int64_t last = n - 1;
     const BlockActivations saved = saved_of(p_.blocks.last());
-    c_.ops.add_rms_norm_forward({.sum = saved.before_attention.x.rows(last, 1),
-                                 .y = scratch.normed.rows(last, 1),
-                                 .rstd = b_.last_rstd,
-                                 .x = saved.before_mlp.x.rows(last, 1),
-                                 .delta = scratch.delta.rows(last, 1),
-                                 .weight = norm_weight(c_, p_.final_norm),
-                                 .epsilon = epsilon});
+    c_.ops.run(ops::AddRmsNormForward{.sum = saved.before_attention.x.rows(last, 1),
+                                      .y = scratch.normed.rows(last, 1),
+                                      .rstd = b_.last_rstd,
+                                      .x = saved.before_mlp.x.rows(last, 1),
+                                      .delta = scratch.delta.rows(last, 1),
+                                      .weight = norm_weight(c_, p_.final_norm),
+                                      .epsilon = epsilon});
   }
   c_.units.enter(p_.head.unit());
   if (!logits.empty()) {

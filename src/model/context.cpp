@@ -10,7 +10,7 @@ void scale_embedding(const Context& context, const Tensor& x) {
   if (context.config.rounds_embedding_multiplier && context.sizes.compute == DType::bf16) {
     multiplier = float32_of_bf16(bf16_of_float32(multiplier));
   }
-  if (multiplier != 1.0F) context.ops.scale(x, multiplier);
+  if (multiplier != 1.0F) context.ops.run(ops::Scale{x, multiplier});
 }
 
 }  // namespace sft::model

@@ -34,12 +34,12 @@ void Decoder::embed(const Inputs& inputs, std::span<const EmbeddingNoise> noise)
   const Tensor table = c_.units.parameter(p_.embedding);
   const Tensor x = b_.blocks.front().before_attention.x;
   if (c_.tp.size() == 1) {
-    c_.ops.embedding_forward(x, inputs.tokens, table, c_.sizes.vocab_begin);
+    c_.ops.run(ops::EmbeddingForward{x, inputs.tokens, table, c_.sizes.vocab_begin});
   } else {
     // Each row comes from exactly one rank, the others add zeros: exact in any dtype.
-    c_.ops.embedding_forward(b_.scratch.delta, inputs.tokens, table, c_.sizes.vocab_begin);
+    c_.ops.run(ops::EmbeddingForward{b_.scratch.delta, inputs.tokens, table, c_.sizes.vocab_begin});
     c_.tp.reduce(b_.scratch.delta);
-    c_.ops.copy(x, c_.tp.slice(b_.scratch.delta));
+    c_.ops.run(ops::Copy{x, c_.tp.slice(b_.scratch.delta)});
   }
   // x has a slice of the tokens where tp cuts them.
   const std::int64_t first = c_.sizes.token_slices > 1 ? c_.tp.rank() * x.shape[0] : 0;
@@ -48,7 +48,7 @@ void Decoder::embed(const Inputs& inputs, std::span<const EmbeddingNoise> noise)
     const std::int64_t count = std::min(part.begin + part.num_tokens, first + x.shape[0]) - begin;
     if (count <= 0) continue;
     const std::int64_t first_token = part.first_token + begin - part.begin;
-    c_.ops.add_uniform(x.rows(begin - first, count), part.seed, first_token * x.shape[1], part.bound);
+    c_.ops.run(ops::AddUniform{x.rows(begin - first, count), part.seed, first_token * x.shape[1], part.bound});
   }
   scale_embedding(c_, x);
 }
@@ -75,13 +75,13 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
     if (keeps) save(i);
   }
   c_.units.enter(p_.head_unit());
-  c_.ops.add_rms_norm_forward({.sum = c_.tp.slice(b_.scratch.dx),
-                               .y = c_.tp.slice(b_.scratch.normed),
-                               .rstd = b_.last_rstd,
-                               .x = b_.blocks.back().before_mlp.x,
-                               .delta = c_.tp.slice(b_.scratch.delta),
-                               .weight = norm_weight(c_, p_.final_norm),
-                               .epsilon = static_cast<float>(c_.config.rms_norm_eps)});
+  c_.ops.run(ops::AddRmsNormForward{.sum = c_.tp.slice(b_.scratch.dx),
+                                    .y = c_.tp.slice(b_.scratch.normed),
+                                    .rstd = b_.last_rstd,
+                                    .x = b_.blocks.back().before_mlp.x,
+                                    .delta = c_.tp.slice(b_.scratch.delta),
+                                    .weight = norm_weight(c_, p_.final_norm),
+                                    .epsilon = static_cast<float>(c_.config.rms_norm_eps)});
   c_.tp.gather(b_.scratch.normed);
   c_.units.enter(p_.head.unit());
 }
@@ -92,12 +92,12 @@ void Decoder::head_backward(const Inputs& inputs, double gradient_scale, Tensor 
   });
   c_.units.enter(p_.head_unit());
   const Tensor dx = c_.tp.slice(b_.scratch.dx);
-  c_.ops.rms_norm_backward({.dx = dx,
-                            .dweight = c_.units.accumulated_gradient(p_.final_norm),
-                            .dy = c_.tp.slice(b_.scratch.dnormed),
-                            .x = dx,  // the residual stream behind the last block
-                            .rstd = b_.last_rstd,
-                            .weight = norm_weight(c_, p_.final_norm)});
+  c_.ops.run(ops::RmsNormBackward{.dx = dx,
+                                  .dweight = c_.units.accumulated_gradient(p_.final_norm),
+                                  .dy = c_.tp.slice(b_.scratch.dnormed),
+                                  .x = dx,  // the residual stream behind the last block
+                                  .rstd = b_.last_rstd,
+                                  .weight = norm_weight(c_, p_.final_norm)});
 }
 
 void Decoder::block_backward_of(BlockIndex i) {
@@ -170,7 +170,7 @@ void Decoder::embedding_backward(const Tensor& tokens) {
   const std::int64_t first_id = c_.sizes.vocab_begin, num_rows = dtable.shape[0];
   const auto add_rows = [&](std::int64_t begin, std::int64_t end) {
     if (begin >= end) return;
-    c_.ops.embedding_backward(dtable.rows(begin, end - begin), tokens, b_.scratch.dx, first_id + begin);
+    c_.ops.run(ops::EmbeddingBackward{dtable.rows(begin, end - begin), tokens, b_.scratch.dx, first_id + begin});
   };
   const std::int64_t padding = c_.config.pad_token_id - first_id;
   if (c_.config.pad_token_id < 0 || padding < 0 || padding >= num_rows) return add_rows(0, num_rows);

@@ -19,15 +19,15 @@ Tensor leading(const Tensor& memory, std::int64_t num_rows, std::int64_t num_col
 bool is_swiglu(const Context& c) { return c.config.hidden_act == config::Activation::silu; }
 
 void gate_forward(const Context& c, const Tensor& act, const Tensor& gate_up) {
-  if (is_swiglu(c)) return c.ops.swiglu_forward(act, gate_up);
-  c.ops.gated_forward({.act = act, .gate_up = gate_up, .rule = {.gate = ops::Gate::gelu_tanh}});
+  if (is_swiglu(c)) return c.ops.run(ops::SwigluForward{act, gate_up});
+  c.ops.run(ops::GatedForward{.act = act, .gate_up = gate_up, .rule = {.gate = ops::Gate::gelu_tanh}});
 }
 
 /// In place: act, its gradient before, and the gradient of gate_up.
 void gate_backward(const Context& c, const Tensor& act, const Tensor& gate_up) {
-  if (is_swiglu(c)) return c.ops.swiglu_backward(gate_up, act, act, gate_up);
-  c.ops.gated_backward(
-      {.dgate_up = gate_up, .act = act, .dact = act, .gate_up = gate_up, .rule = {.gate = ops::Gate::gelu_tanh}});
+  if (is_swiglu(c)) return c.ops.run(ops::SwigluBackward{gate_up, act, act, gate_up});
+  c.ops.run(ops::GatedBackward{
+      .dgate_up = gate_up, .act = act, .dact = act, .gate_up = gate_up, .rule = {.gate = ops::Gate::gelu_tanh}});
 }
 
 }  // namespace

@@ -33,8 +33,8 @@ struct Pass {
   /// rows = the tokens of `in` (T, C), times the router's weights where they are given.
   void gather(const Context& c, const Tensor& in, const ConstTensor& weights = {}) const {
     if (!has_tokens()) return;
-    c.ops.gather_tokens(
-        {.out = rows, .in = in, .choices = activations.choices, .weights = weights, .num_choices = num_choices});
+    c.ops.run(ops::GatherTokens{
+        .out = rows, .in = in, .choices = activations.choices, .weights = weights, .num_choices = num_choices});
   }
 
   std::int64_t num_tokens;
@@ -81,29 +81,29 @@ Tensor tokens_of(const Tensor& all, const Pass& pass) { return all.rows(0, pass.
 
 void zero_padding(const Context& c, const Tensor& all, const Pass& pass) {
   const std::int64_t num_padding = all.shape[0] - pass.num_tokens;
-  if (num_padding > 0) c.ops.fill(all.rows(pass.num_tokens, num_padding), 0.0F);
+  if (num_padding > 0) c.ops.run(ops::Fill{all.rows(pass.num_tokens, num_padding), 0.0F});
 }
 
 /// Chooses the experts of all tokens; `normed` are those of padding too.
 void choose(const Context& c, const Pass& pass, const ExpertParameters& p, const Tensor& normed) {
   const ExpertActivations& a = pass.activations;
   if (!pass.has_tokens()) return c.device.fill_zero(a.counts.data, a.counts.size_bytes(), c.ops.stream());
-  c.ops.matmul({.a = normed,
-                .b = c.units.parameter(p.router),
-                .c = pass.all_logits,
-                .transpose_b = true,
-                .bias = p.router_bias.exists() ? c.units.parameter(p.router_bias) : Tensor()});
-  c.ops.router_forward({.logits = a.logits,
-                        .correction = p.correction.exists() ? c.units.parameter(p.correction) : Tensor(),
-                        .experts = a.experts,
-                        .weights = a.weights,
-                        .rule = rule_of(c.config)});
-  c.ops.expert_order({.experts = a.experts,
-                      .counts = a.counts,
-                      .offsets = a.offsets,
-                      .choices = a.choices,
-                      .rows = a.rows,
-                      .alignment = c.sizes.home_alignment()});
+  c.ops.run(ops::Matmul{.a = normed,
+                        .b = c.units.parameter(p.router),
+                        .c = pass.all_logits,
+                        .transpose_b = true,
+                        .bias = p.router_bias.exists() ? c.units.parameter(p.router_bias) : Tensor()});
+  c.ops.run(ops::RouterForward{.logits = a.logits,
+                               .correction = p.correction.exists() ? c.units.parameter(p.correction) : Tensor(),
+                               .experts = a.experts,
+                               .weights = a.weights,
+                               .rule = rule_of(c.config)});
+  c.ops.run(ops::ExpertOrder{.experts = a.experts,
+                             .counts = a.counts,
+                             .offsets = a.offsets,
+                             .choices = a.choices,
+                             .rows = a.rows,
+                             .alignment = c.sizes.home_alignment()});
 }
 
 }  // namespace
@@ -118,10 +118,10 @@ void ExpertMlp::forward(const Context& c, MlpActivations& saved, BlockScratch& s
   saved.experts.route =
       c.experts.plan(a.counts, scratch.experts.all_counts, pass.num_tokens * pass.num_choices, c.sizes.expert_memory());
   if (RouterBalance* balance = scratch.balance; balance != nullptr && balance->counts() && pass.has_tokens()) {
-    c.ops.router_sums({.logits = a.logits,
-                       .expert_counts = a.counts,
-                       .counts = balance->choices(layer_),
-                       .probabilities = balance->probabilities()});
+    c.ops.run(ops::RouterSums{.logits = a.logits,
+                              .expert_counts = a.counts,
+                              .counts = balance->choices(layer_),
+                              .probabilities = balance->probabilities()});
   }
   pass.gather(c, normed);
   const Tensor& arrived = arrived_rows(c, pass, scratch);
@@ -138,11 +138,11 @@ void ExpertMlp::forward(const Context& c, MlpActivations& saved, BlockScratch& s
     c.experts.finish_give_back();
   }
   if (!pass.has_tokens()) return;
-  c.ops.combine_rows({.out = tokens_of(scratch.delta, pass),
-                      .in = pass.rows,
-                      .rows = a.rows,
-                      .weights = a.weights,
-                      .accumulate = shared_.has_value()});
+  c.ops.run(ops::CombineRows{.out = tokens_of(scratch.delta, pass),
+                             .in = pass.rows,
+                             .rows = a.rows,
+                             .weights = a.weights,
+                             .accumulate = shared_.has_value()});
 }
 
 void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& scratch,
@@ -190,7 +190,7 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
     c.experts.finish_give_back();
   }
   if (pass.has_tokens()) {
-    c.ops.combine_weights_backward({.dweights = dweights, .dout = dbranch, .in = pass.rows, .rows = a.rows});
+    c.ops.run(ops::CombineWeightsBackward{.dweights = dweights, .dout = dbranch, .in = pass.rows, .rows = a.rows});
   }
 
   // 2. The gradient through the experts.
@@ -203,7 +203,7 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
     c.experts.start_dispatch(round, pass.rows, arrived);
     if (!is_one_round && pass.has_tokens()) {
       c.experts.finish_dispatch(round.pieces.size() - 1);
-      c.ops.fill(pass.rows, 0.0F);  // rows of other rounds add nothing
+      c.ops.run(ops::Fill{pass.rows, 0.0F});  // rows of other rounds add nothing
     }
     for_each_piece(round, [&](const Piece& piece, const ExpertRows& here) {
       differentiate(c, p_, here);
@@ -211,11 +211,11 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
     });
     c.experts.finish_give_back();
     if (pass.has_tokens()) {
-      c.ops.combine_rows({.out = dnormed,
-                          .in = pass.rows,
-                          .rows = a.rows,
-                          .weights = {},
-                          .accumulate = shared_ || &round != &rounds.front()});
+      c.ops.run(ops::CombineRows{.out = dnormed,
+                                 .in = pass.rows,
+                                 .rows = a.rows,
+                                 .weights = {},
+                                 .accumulate = shared_ || &round != &rounds.front()});
     }
     if (!has_gate_up_gradient) continue;
     start_tokens(round);
@@ -230,9 +230,9 @@ void ExpertMlp::backward(const Context& c, MlpActivations& saved, BlockScratch& 
   if (c.units.has_gradient(p_.router) && pass.has_tokens()) {
     const Tensor dlogits = scratch.experts.dlogits_rounded.rows(0, scratch.normed.shape[0]);  // of padding: zero
     const parallel::GradientTarget target = c.units.gradient(p_.router);
-    c.ops.matmul(
-        {.a = dlogits, .b = scratch.normed, .c = target.tensor, .transpose_a = true, .accumulate = target.accumulate});
-    if (p_.router_bias.exists()) c.ops.bias_backward(c.units.accumulated_gradient(p_.router_bias), dlogits);
+    c.ops.run(ops::Matmul{
+        .a = dlogits, .b = scratch.normed, .c = target.tensor, .transpose_a = true, .accumulate = target.accumulate});
+    if (p_.router_bias.exists()) c.ops.run(ops::BiasBackward{c.units.accumulated_gradient(p_.router_bias), dlogits});
   }
   c.tp.finish();
 }
@@ -241,18 +241,18 @@ void ExpertMlp::differentiate_router(const Context& c, const ExpertActivations& 
                                      const Tensor& dweights) const {
   const std::int64_t num_tokens = dweights.shape[0], num_rows = scratch.dnormed.shape[0];
   const Tensor dlogits = scratch.experts.dlogits.rows(0, num_tokens);
-  c.ops.router_backward(
-      {.dlogits = dlogits, .logits = a.logits, .experts = a.experts, .dweights = dweights, .rule = rule_of(c.config)});
+  c.ops.run(ops::RouterBackward{
+      .dlogits = dlogits, .logits = a.logits, .experts = a.experts, .dweights = dweights, .rule = rule_of(c.config)});
   // Ranks of tp have terms of one gradient: one of them adds that of the auxiliary loss.
   if (const RouterBalance* balance = scratch.balance;
       balance != nullptr && balance->factor() != 0 && c.tp.rank() == 0) {
-    c.ops.router_sums_backward(
-        {.dlogits = dlogits, .logits = a.logits, .counts = balance->all_choices(), .factor = balance->factor()});
+    c.ops.run(ops::RouterSumsBackward{
+        .dlogits = dlogits, .logits = a.logits, .counts = balance->all_choices(), .factor = balance->factor()});
   }
   const Tensor rounded = scratch.experts.dlogits_rounded.rows(0, num_rows);
-  if (rounded.dtype != DType::float32) c.ops.copy(rounded.rows(0, num_tokens), dlogits);
-  if (num_rows > num_tokens) c.ops.fill(rounded.rows(num_tokens, num_rows - num_tokens), 0.0F);
-  c.ops.matmul({.a = rounded, .b = c.units.parameter(p_.router), .c = scratch.dnormed, .accumulate = true});
+  if (rounded.dtype != DType::float32) c.ops.run(ops::Copy{rounded.rows(0, num_tokens), dlogits});
+  if (num_rows > num_tokens) c.ops.run(ops::Fill{rounded.rows(num_tokens, num_rows - num_tokens), 0.0F});
+  c.ops.run(ops::Matmul{.a = rounded, .b = c.units.parameter(p_.router), .c = scratch.dnormed, .accumulate = true});
 }
 
 }  // namespace sft::model

@@ -62,7 +62,7 @@ void multiply_one(const Context& c, const ExpertRows& here, const OneExpert& one
 /// The product with the experts' weights, those of `weights`; `a` says what its rows are.
 void multiply_grouped(const Context& c, const ExpertRows& here, const ops::GroupedMatmul& grouped, Fp8Operand a,
                       const parallel::ParameterGroup& weights) {
-  if (c.fp8 == nullptr) return c.ops.grouped_matmul(grouped);
+  if (c.fp8 == nullptr) return c.ops.run(grouped);
   for_each_expert(here, [&](const OneExpert& one) { multiply_one(c, here, one, grouped, a, weights, nullptr); });
 }
 
@@ -111,8 +111,9 @@ struct LowRank {
 Tensor low_of(const Context& c, const ExpertAdapter& adapter, const ExpertRows& here, const Tensor& x) {
   const LowRank own(c, adapter, here);
   const Tensor low = own.in(here.low);
-  c.ops.grouped_matmul({.a = x.rows(0, own.rows), .b = own.a, .c = low, .offsets = here.offsets, .transpose_b = true});
-  c.ops.scale(low, adapter.scale);
+  c.ops.run(
+      ops::GroupedMatmul{.a = x.rows(0, own.rows), .b = own.a, .c = low, .offsets = here.offsets, .transpose_b = true});
+  c.ops.run(ops::Scale{low, adapter.scale});
   return low;
 }
 
@@ -120,8 +121,8 @@ Tensor low_of(const Context& c, const ExpertAdapter& adapter, const ExpertRows& 
 Tensor low_gradient(const Context& c, const ExpertAdapter& adapter, const ExpertRows& here, const Tensor& dy) {
   const LowRank own(c, adapter, here);
   const Tensor low = own.in(here.low_grad);
-  c.ops.grouped_matmul({.a = dy.rows(0, own.rows), .b = own.b, .c = low, .offsets = here.offsets});
-  c.ops.scale(low, adapter.scale);
+  c.ops.run(ops::GroupedMatmul{.a = dy.rows(0, own.rows), .b = own.b, .c = low, .offsets = here.offsets});
+  c.ops.run(ops::Scale{low, adapter.scale});
   return low;
 }
 
@@ -140,12 +141,12 @@ void multiply(const Context& c, const ExpertLinear& layer, const ExpertRows& her
                    Fp8Operand::activation, layer.weight);
   if (!layer.adapter.exists()) return;
   const LowRank own(c, layer.adapter, here);
-  c.ops.grouped_matmul({.a = low_of(c, layer.adapter, here, x),
-                        .b = own.b,
-                        .c = y.rows(0, own.rows),
-                        .offsets = here.offsets,
-                        .transpose_b = true,
-                        .accumulate = true});
+  c.ops.run(ops::GroupedMatmul{.a = low_of(c, layer.adapter, here, x),
+                               .b = own.b,
+                               .c = y.rows(0, own.rows),
+                               .offsets = here.offsets,
+                               .transpose_b = true,
+                               .accumulate = true});
 }
 
 /// The product of dy that is dx.
@@ -164,11 +165,11 @@ void multiply_back(const Context& c, const ExpertLinear& layer, const ExpertRows
   multiply_grouped(c, here, product_back(c, layer, here, dy, dx), Fp8Operand::gradient, layer.weight);
   if (!layer.adapter.exists()) return;
   const LowRank own(c, layer.adapter, here);
-  c.ops.grouped_matmul({.a = low_gradient(c, layer.adapter, here, dy),
-                        .b = own.a,
-                        .c = dx.rows(0, own.rows),
-                        .offsets = here.offsets,
-                        .accumulate = true});
+  c.ops.run(ops::GroupedMatmul{.a = low_gradient(c, layer.adapter, here, dy),
+                               .b = own.a,
+                               .c = dx.rows(0, own.rows),
+                               .offsets = here.offsets,
+                               .accumulate = true});
 }
 
 /// Adds the gradients of the matrices of the layer: dy^T x, or x^T dy where matrices are (columns in, columns).
@@ -198,29 +199,29 @@ void add_weight_gradient(const Context& c, const OneExpert& one, const ops::Grou
 
 void add_bias_gradients(const Context& c, const ExpertLinear& layer, const ExpertRows& here, const Tensor& dy) {
   if (!layer.bias.exists() || !c.units.has_gradient(layer.bias)) return;
-  c.ops.grouped_bias_gradient(
-      {.dbias = biases_of(c, here, c.units.accumulated_gradient(layer.bias)), .dy = dy, .offsets = here.offsets});
+  c.ops.run(ops::GroupedBiasGradient{
+      .dbias = biases_of(c, here, c.units.accumulated_gradient(layer.bias)), .dy = dy, .offsets = here.offsets});
 }
 
 /// Adds the gradients of both matrices of the layer's adapters.
 void add_adapter_gradients(const Context& c, const ExpertAdapter& adapter, const ExpertRows& here, const Tensor& dy,
                            const Tensor& x) {
   const std::int64_t num_rows = here.offsets.back();
-  c.ops.grouped_weight_gradient({.dweight = matrices_of(c, here, c.units.accumulated_gradient(adapter.b)),
-                                 .x = dy.rows(0, num_rows),
-                                 .y = low_of(c, adapter, here, x),
-                                 .offsets = here.offsets});
-  c.ops.grouped_weight_gradient({.dweight = matrices_of(c, here, c.units.accumulated_gradient(adapter.a)),
-                                 .x = low_gradient(c, adapter, here, dy),
-                                 .y = x.rows(0, num_rows),
-                                 .offsets = here.offsets});
+  c.ops.run(ops::GroupedWeightGradient{.dweight = matrices_of(c, here, c.units.accumulated_gradient(adapter.b)),
+                                       .x = dy.rows(0, num_rows),
+                                       .y = low_of(c, adapter, here, x),
+                                       .offsets = here.offsets});
+  c.ops.run(ops::GroupedWeightGradient{.dweight = matrices_of(c, here, c.units.accumulated_gradient(adapter.a)),
+                                       .x = low_gradient(c, adapter, here, dy),
+                                       .y = x.rows(0, num_rows),
+                                       .offsets = here.offsets});
 }
 
 /// Adds the gradients of the layer, as far as it is trained.
 void add_gradients(const Context& c, const ExpertLinear& layer, const ExpertRows& here, const Tensor& dy,
                    const Tensor& x) {
   if (c.units.has_gradient(layer.weight)) {
-    c.ops.grouped_weight_gradient(product_of_weights(c, layer, here, dy, x));
+    c.ops.run(product_of_weights(c, layer, here, dy, x));
   }
   add_bias_gradients(c, layer, here, dy);
   if (layer.adapter.exists()) add_adapter_gradients(c, layer.adapter, here, dy, x);
@@ -277,9 +278,9 @@ void multiply_gate_up(const Context& c, const ExpertParameters& p, const ExpertR
 void activate(const Context& c, const ExpertRows& here) {
   if (!here.has_rows()) return;
   if (is_gpt_oss(c)) {
-    c.ops.gated_forward({.act = here.act, .gate_up = here.gate_up, .rule = gate_of(c.config)});
+    c.ops.run(ops::GatedForward{.act = here.act, .gate_up = here.gate_up, .rule = gate_of(c.config)});
   } else {
-    c.ops.swiglu_forward(here.act, here.gate_up);
+    c.ops.run(ops::SwigluForward{here.act, here.gate_up});
   }
 }
 
@@ -296,13 +297,13 @@ void differentiate(const Context& c, const ExpertParameters& p, const ExpertRows
     multiply_back(c, p.down, here, here.rows, here.act);
   }
   if (is_gpt_oss(c)) {
-    c.ops.gated_backward({.dgate_up = here.gate_up,
-                          .act = here.act,
-                          .dact = here.act,
-                          .gate_up = here.gate_up,
-                          .rule = gate_of(c.config)});
+    c.ops.run(ops::GatedBackward{.dgate_up = here.gate_up,
+                                 .act = here.act,
+                                 .dact = here.act,
+                                 .gate_up = here.gate_up,
+                                 .rule = gate_of(c.config)});
   } else {
-    c.ops.swiglu_backward(here.gate_up, here.act, here.act, here.gate_up);
+    c.ops.run(ops::SwigluBackward{here.gate_up, here.act, here.act, here.gate_up});
   }
   if (rounds_for_both(c, p.gate_up)) return multiply_gate_up_back_in_fp8(c, p.gate_up, here);
   multiply_back(c, p.gate_up, here, here.gate_up, here.rows);

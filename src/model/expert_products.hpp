@@ -7,7 +7,7 @@
 
 #include "sft/model/expert_mlp.hpp"
 #include "sft/model/fp8_buffers.hpp"
-#include "sft/ops/experts.hpp"
+#include "sft/ops/call.hpp"
 
 namespace sft::model {
 

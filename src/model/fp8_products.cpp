@@ -37,14 +37,14 @@ ops::ConstFp8Matrix operand_of_codes(const Context& c, const ops::Matmul& produc
   if (product.transpose_b && is_operand(codes, lines)) return {codes, own_scales, format, tiles};
   const ops::Fp8Matrix arranged = c.fp8->right(room).matrix(lines, terms, format, tiles);
   if (tiles == ops::Fp8Tiles::whole) {
-    c.ops.arrange_fp8({.out = arranged.codes, .in = codes, .transpose = !product.transpose_b});
+    c.ops.run(ops::ArrangeFp8{.out = arranged.codes, .in = codes, .transpose = !product.transpose_b});
     return {arranged.codes, own_scales, format, tiles};
   }
-  c.ops.arrange_fp8({.out = arranged.codes,
-                     .in = codes,
-                     .transpose = !product.transpose_b,
-                     .out_scales = arranged.scales,
-                     .in_scales = own_scales});
+  c.ops.run(ops::ArrangeFp8{.out = arranged.codes,
+                            .in = codes,
+                            .transpose = !product.transpose_b,
+                            .out_scales = arranged.scales,
+                            .in_scales = own_scales});
   return arranged;
 }
 
@@ -76,7 +76,9 @@ Operand operand_of(const Context& c, const ConstTensor& in, bool transpose, Fp8O
 void find_scales(const Context& c, const Operand& left, const Operand& right, Fp8Room room) {
   if (c.fp8->is_blockwise()) return;
   for (const Operand* x : {&left, &right}) {
-    if (x->is_rounded) c.ops.find_fp8_scale(x->rounding);
+    if (!x->is_rounded) continue;
+    const ops::RoundToFp8& rounding = x->rounding;
+    c.ops.run(ops::FindFp8Scale{rounding.out, rounding.in, rounding.transpose});
   }
   if (left.is_rounded && right.is_rounded) {
     c.tp.max(c.fp8->scales_of_both(room));
@@ -99,7 +101,7 @@ Fp8Operands round_operands(const Context& c, const ops::Matmul& product, Fp8Oper
       is_sent ? Operand{} : operand_of(c, product.b, !product.transpose_b, b, c.fp8->right(room), codes);
   find_scales(c, left, right, room);
   for (const Operand* x : {&left, &right}) {
-    if (x->is_rounded) c.ops.round_to_fp8(x->rounding);
+    if (x->is_rounded) c.ops.run(x->rounding);
   }
   if (codes != nullptr) codes->are_kept = !codes->are_kept;
   return {left.matrix, is_sent ? operand_of_codes(c, product, scales_of_b, room) : right.matrix};
@@ -107,13 +109,10 @@ Fp8Operands round_operands(const Context& c, const ops::Matmul& product, Fp8Oper
 
 void multiply_in_fp8(const Context& c, const ops::Matmul& product, Fp8Operand a, Fp8Operand b,
                      const Tensor& scales_of_b, GradientCodes* codes) {
-  if (c.fp8 == nullptr) return c.ops.matmul(product);
+  if (c.fp8 == nullptr) return c.ops.run(product);
   const Fp8Operands operands = round_operands(c, product, a, b, scales_of_b, codes);
-  c.ops.fp8_matmul({.a = operands.left,
-                    .b = operands.right,
-                    .c = product.c,
-                    .accumulate = product.accumulate,
-                    .bias = product.bias});
+  c.ops.run(ops::Fp8Matmul{
+      .a = operands.left, .b = operands.right, .c = product.c, .accumulate = product.accumulate, .bias = product.bias});
 }
 
 void multiply_columns_in_fp8(const Context& c, const Fp8Operands& operands, std::int64_t begin, const Tensor& columns,
@@ -129,10 +128,10 @@ void multiply_columns_in_fp8(const Context& c, const Fp8Operands& operands, std:
     if (has_blocks) {
       right.scales = right.scales.rows(line / ops::fp8_tile, (count + ops::fp8_tile - 1) / ops::fp8_tile);
     }
-    c.ops.fp8_matmul({.a = operands.left,
-                      .b = right,
-                      .c = columns.columns(line - begin, count),
-                      .bias = bias.empty() ? bias : bias.rows(line - begin, count)});
+    c.ops.run(ops::Fp8Matmul{.a = operands.left,
+                             .b = right,
+                             .c = columns.columns(line - begin, count),
+                             .bias = bias.empty() ? bias : bias.rows(line - begin, count)});
     line += count;
   }
 }

@@ -20,14 +20,14 @@ Tensor columns_of(const Context& c, const Linear& layer, const Adapter& adapter,
 /// adapter drops its own elements; ranks of tp that hold the same columns of x drop the same ones.
 void drop(const Context& c, const Adapter& adapter, const Tensor& out, const Tensor& in, std::int64_t first_index,
           bool accumulate) {
-  c.ops.dropout({.out = out,
-                 .in = in,
-                 .probability = c.adapters.dropout(),
-                 .seed = c.adapters.seed(),
-                 .number = adapter.number,
-                 .part = static_cast<std::uint64_t>(adapter.splits_input ? c.tp.rank() : 0),
-                 .first_index = first_index,
-                 .accumulate = accumulate});
+  c.ops.run(ops::Dropout{.out = out,
+                         .in = in,
+                         .probability = c.adapters.dropout(),
+                         .seed = c.adapters.seed(),
+                         .number = adapter.number,
+                         .part = static_cast<std::uint64_t>(adapter.splits_input ? c.tp.rank() : 0),
+                         .first_index = first_index,
+                         .accumulate = accumulate});
 }
 
 /// What the adapter sees of x (T, M), whose first row is token `first_token`.
@@ -41,16 +41,16 @@ Tensor dropped(const Context& c, const Adapter& adapter, const Tensor& x, std::i
 /// scale a x (T, R).
 Tensor low_forward(const Context& c, const Adapter& adapter, const Tensor& x) {
   const Tensor a = c.units.parameter(adapter.a), low = c.adapters.low(x.shape[0], a.shape[0]);
-  c.ops.matmul({.a = x, .b = a, .c = low, .transpose_b = true});
-  c.ops.scale(low, adapter.scale);
+  c.ops.run(ops::Matmul{.a = x, .b = a, .c = low, .transpose_b = true});
+  c.ops.run(ops::Scale{low, adapter.scale});
   return low;
 }
 
 /// The gradient of a x: scale b^T dy (T, R), of dy (T, N).
 Tensor low_backward(const Context& c, const Adapter& adapter, const Tensor& dy) {
   const Tensor b = c.units.parameter(adapter.b), low_grad = c.adapters.low_grad(dy.shape[0], b.shape[1]);
-  c.ops.matmul({.a = dy, .b = b, .c = low_grad});
-  c.ops.scale(low_grad, adapter.scale);
+  c.ops.run(ops::Matmul{.a = dy, .b = b, .c = low_grad});
+  c.ops.run(ops::Scale{low_grad, adapter.scale});
   return low_grad;
 }
 
@@ -64,7 +64,7 @@ GradientCodes* codes_of_trained(const Context& c, const Linear& layer, GradientC
 void multiply_own(const Context& c, const Linear& layer, const ops::Matmul& product, Fp8Operand a, Fp8Operand b,
                   GradientCodes* codes = nullptr) {
   if (layer.is_head) {
-    c.ops.matmul(product);
+    c.ops.run(product);
   } else {
     multiply_in_fp8(c, product, a, b, b == Fp8Operand::weight ? c.units.fp8_scales(layer.weight) : Tensor(),
                     codes_of_trained(c, layer, codes));
@@ -73,14 +73,14 @@ void multiply_own(const Context& c, const Linear& layer, const ops::Matmul& prod
 
 void write_gradient(const Context& c, const parallel::ParameterGroup& matrix, const Tensor& dy, const Tensor& x) {
   const parallel::GradientTarget target = c.units.gradient(matrix);
-  c.ops.matmul({.a = dy, .b = x, .c = target.tensor, .transpose_a = true, .accumulate = target.accumulate});
+  c.ops.run(ops::Matmul{.a = dy, .b = x, .c = target.tensor, .transpose_a = true, .accumulate = target.accumulate});
 }
 
 /// y (T, n) = or, with `accumulate`, += low b^T, of the rows of b from `first_row` on.
 void multiply_low(const Context& c, const Adapter& adapter, const Tensor& y, const Tensor& low, bool accumulate,
                   std::int64_t first_row = 0) {
   const Tensor b = c.units.parameter(adapter.b).rows(first_row, y.shape[1]);
-  c.ops.matmul({.a = low, .b = b, .c = y, .transpose_b = true, .accumulate = accumulate});
+  c.ops.run(ops::Matmul{.a = low, .b = b, .c = y, .transpose_b = true, .accumulate = accumulate});
 }
 
 /// All adapters of a model have magnitudes, or none has.
@@ -102,7 +102,8 @@ Tensor weight_of(const Context& c, const Linear& layer, const Adapter& adapter) 
 /// scratch (T, N) = (factors + shift) dy, column by column.
 Tensor scaled(const Context& c, const Adapter& adapter, const Tensor& dy, float shift) {
   const Tensor result = c.adapters.output(dy.shape[0], dy.shape[1]);
-  c.ops.scale_columns({.out = result, .in = dy, .factors = c.adapters.factors(adapter, dy.shape[1]), .shift = shift});
+  c.ops.run(
+      ops::ScaleColumns{.out = result, .in = dy, .factors = c.adapters.factors(adapter, dy.shape[1]), .shift = shift});
   return result;
 }
 
@@ -113,8 +114,8 @@ void add_magnitude_adapter(const Context& c, const Linear& layer, const Adapter&
   const std::int64_t num_rows = y.shape[1];
   const Tensor factors = c.adapters.factors(adapter, c.units.parameter(adapter.b).shape[0]).rows(first_row, num_rows);
   const auto add = [&](const Tensor& product, float shift, const Tensor& its_bias) {
-    c.ops.scale_columns(
-        {.out = y, .in = product, .factors = factors, .shift = shift, .bias = its_bias, .accumulate = true});
+    c.ops.run(ops::ScaleColumns{
+        .out = y, .in = product, .factors = factors, .shift = shift, .bias = its_bias, .accumulate = true});
   };
   if (c.adapters.dropout() == 0.0F) {
     multiply_low(c, adapter, y, low_forward(c, adapter, x), /*accumulate=*/true, first_row);
@@ -123,7 +124,7 @@ void add_magnitude_adapter(const Context& c, const Linear& layer, const Adapter&
   }
   const Tensor input = dropped(c, adapter, x, first_token), product = c.adapters.output(y.shape[0], num_rows);
   const Tensor weight = weight_of(c, layer, adapter).rows(first_row, num_rows);
-  c.ops.matmul({.a = input, .b = weight, .c = product, .transpose_b = true});
+  c.ops.run(ops::Matmul{.a = input, .b = weight, .c = product, .transpose_b = true});
   add(product, -1.0F, {});
   multiply_low(c, adapter, product, low_forward(c, adapter, input), /*accumulate=*/false, first_row);
   add(product, 0.0F, {});
@@ -160,10 +161,10 @@ void multiply(const Context& c, const Linear& layer, Tensor y, const Tensor& x, 
 /// dx (T, n) = or, with `accumulate`, += some columns of the gradient through A and B, of dy (T, N), that of low b^T.
 void low_backward_input(const Context& c, const Adapter& adapter, const Tensor& dx, const Tensor& dy, bool accumulate,
                         std::int64_t first_column = 0) {
-  c.ops.matmul({.a = low_backward(c, adapter, dy),
-                .b = c.units.parameter(adapter.a).columns(first_column, dx.shape[1]),
-                .c = dx,
-                .accumulate = accumulate});
+  c.ops.run(ops::Matmul{.a = low_backward(c, adapter, dy),
+                        .b = c.units.parameter(adapter.a).columns(first_column, dx.shape[1]),
+                        .c = dx,
+                        .accumulate = accumulate});
 }
 
 /// dx (T, n) = some columns of the gradient through a layer of which some outputs are scaled, matrix by matrix; nothing
@@ -180,7 +181,7 @@ void scaled_backward_input(const Context& c, const Linear& layer, const Tensor& 
     const bool has_adapter = adapter != layer.adapters.end();
     const Tensor dproduct = has_adapter ? scaled(c, *adapter, columns, 0.0F) : columns;
     const Tensor of_columns = weight.rows(begin, count).columns(first_column, dx.shape[1]);
-    c.ops.matmul({.a = dproduct, .b = of_columns, .c = dx, .accumulate = member > 0});
+    c.ops.run(ops::Matmul{.a = dproduct, .b = of_columns, .c = dx, .accumulate = member > 0});
     if (has_adapter) low_backward_input(c, *adapter, dx, dproduct, /*accumulate=*/true, first_column);
   }
 }
@@ -194,7 +195,7 @@ void dropped_backward_input(const Context& c, const Linear& layer, const Adapter
   const bool has_magnitude = adapter.magnitude.exists();
   if (has_magnitude) {
     const Tensor weight = weight_of(c, layer, adapter).columns(first_column, dx.shape[1]);
-    c.ops.matmul({.a = scaled(c, adapter, dy, -1.0F), .b = weight, .c = input_grad});
+    c.ops.run(ops::Matmul{.a = scaled(c, adapter, dy, -1.0F), .b = weight, .c = input_grad});
   }
   low_backward_input(c, adapter, input_grad, has_magnitude ? scaled(c, adapter, dy, 0.0F) : dy,
                      /*accumulate=*/has_magnitude, first_column);
@@ -219,12 +220,12 @@ void add_adapters_backward(const Context& c, const Linear& layer, const Tensor& 
 void magnitude_backward(const Context& c, const Linear& layer, const Tensor& dy, const Adapter& adapter,
                         const Tensor& input, const Tensor& low) {
   const Tensor product = c.adapters.output(dy.shape[0], dy.shape[1]);
-  c.ops.matmul({.a = input, .b = weight_of(c, layer, adapter), .c = product, .transpose_b = true});
+  c.ops.run(ops::Matmul{.a = input, .b = weight_of(c, layer, adapter), .c = product, .transpose_b = true});
   multiply_low(c, adapter, product, low, /*accumulate=*/true);
-  c.ops.add_column_products({.sums = c.units.accumulated_gradient(adapter.magnitude),
-                             .a = dy,
-                             .b = product,
-                             .factors = c.adapters.inverse_norms(adapter, dy.shape[1])});
+  c.ops.run(ops::AddColumnProducts{.sums = c.units.accumulated_gradient(adapter.magnitude),
+                                   .a = dy,
+                                   .b = product,
+                                   .factors = c.adapters.inverse_norms(adapter, dy.shape[1])});
 }
 
 /// squares (N) of the norms of the rows of W + scale b a: |W|^2 + 2 scale b (W a^T) + scale^2 b (a a^T) b, row by row,
@@ -235,13 +236,13 @@ Tensor squares_of_norms(const Context& c, const Linear& layer, const Adapter& ad
   const std::int64_t num_rows = b.shape[0], rank = b.shape[1];
   const Tensor squares = c.adapters.squares(num_rows), products = c.adapters.row_products(num_rows, rank),
                gram = c.adapters.gram(rank);
-  c.ops.fill(squares, 0.0F);
-  c.ops.add_row_products({.sums = squares, .a = weight, .b = weight});
-  c.ops.matmul({.a = weight, .b = a, .c = products, .transpose_b = true});
-  c.ops.add_row_products({.sums = squares, .a = products, .b = b, .factor = 2.0F * adapter.scale});
-  c.ops.matmul({.a = a, .b = a, .c = gram, .transpose_b = true});
-  c.ops.matmul({.a = b, .b = gram, .c = products});
-  c.ops.add_row_products({.sums = squares, .a = products, .b = b, .factor = adapter.scale * adapter.scale});
+  c.ops.run(ops::Fill{squares, 0.0F});
+  c.ops.run(ops::AddRowProducts{.sums = squares, .a = weight, .b = weight});
+  c.ops.run(ops::Matmul{.a = weight, .b = a, .c = products, .transpose_b = true});
+  c.ops.run(ops::AddRowProducts{.sums = squares, .a = products, .b = b, .factor = 2.0F * adapter.scale});
+  c.ops.run(ops::Matmul{.a = a, .b = a, .c = gram, .transpose_b = true});
+  c.ops.run(ops::Matmul{.a = b, .b = gram, .c = products});
+  c.ops.run(ops::AddRowProducts{.sums = squares, .a = products, .b = b, .factor = adapter.scale * adapter.scale});
   if (adapter.splits_input) c.tp.sum(squares);
   return squares;
 }
@@ -249,10 +250,10 @@ Tensor squares_of_norms(const Context& c, const Linear& layer, const Adapter& ad
 /// Factors and inverse norms of the adapter, of `magnitudes` (N) in place of its own.
 void find_factors(const Context& c, const Adapter& adapter, const Tensor& magnitudes, const Tensor& squares) {
   const std::int64_t num_rows = squares.shape[0];
-  c.ops.magnitude_factors({.factors = c.adapters.factors(adapter, num_rows),
-                           .inverse_norms = c.adapters.inverse_norms(adapter, num_rows),
-                           .magnitudes = magnitudes,
-                           .squares = squares});
+  c.ops.run(ops::MagnitudeFactors{.factors = c.adapters.factors(adapter, num_rows),
+                                  .inverse_norms = c.adapters.inverse_norms(adapter, num_rows),
+                                  .magnitudes = magnitudes,
+                                  .squares = squares});
 }
 
 }  // namespace
@@ -341,7 +342,7 @@ void linear_backward_input(const Context& c, const Linear& layer, Tensor dx, con
 void linear_backward_weight(const Context& c, const Linear& layer, const Tensor& dy, const Tensor& x,
                             std::int64_t first_token, GradientCodes* codes) {
   if (layer.bias.exists() && c.units.has_gradient(layer.bias)) {
-    c.ops.bias_backward(c.units.accumulated_gradient(layer.bias), dy);
+    c.ops.run(ops::BiasBackward{c.units.accumulated_gradient(layer.bias), dy});
   }
   if (c.units.has_gradient(layer.weight)) {
     const parallel::GradientTarget target = c.units.gradient(layer.weight);
@@ -374,7 +375,7 @@ void LinearRows::forward(const Context& c, Slice rows, const Tensor& y) const {
     multiply_columns_in_fp8(c, operands_, rows.begin, y, own_bias);
   } else {
     const Tensor weight = c.units.parameter(layer_.weight).rows(rows.begin, rows.count);
-    c.ops.matmul({.a = x_, .b = weight, .c = y, .transpose_b = true, .bias = own_bias});
+    c.ops.run(ops::Matmul{.a = x_, .b = weight, .c = y, .transpose_b = true, .bias = own_bias});
   }
   add_adapters(c, layer_, y, rows, x_, /*first_token=*/0, bias);
 }
@@ -392,7 +393,7 @@ void LinearColumns::backward_input(const Context& c, std::int64_t first_column, 
     multiply_columns_in_fp8(c, operands_, first_column, dx, {});
   } else {
     const Tensor weight = c.units.parameter(layer_.weight).columns(first_column, dx.shape[1]);
-    c.ops.matmul({.a = dy_, .b = weight, .c = dx});
+    c.ops.run(ops::Matmul{.a = dy_, .b = weight, .c = dx});
   }
   add_adapters_backward(c, layer_, dx, dy_, /*first_token=*/0, first_column);
 }

@@ -15,9 +15,9 @@ float logit_cap(const Context& c) { return static_cast<float>(c.config.final_log
 }  // namespace
 
 void head_logits(const Context& c, const Linear& head, Tensor logits, const Tensor& normed) {
-  c.ops.matmul({.a = normed, .b = c.units.parameter(head.weight), .c = logits, .transpose_b = true});
-  if (c.config.logits_scaling != 1.0) c.ops.scale(logits, static_cast<float>(1.0 / c.config.logits_scaling));
-  if (c.config.final_logit_softcapping > 0.0) c.ops.soft_cap(logits, logit_cap(c));
+  c.ops.run(ops::Matmul{.a = normed, .b = c.units.parameter(head.weight), .c = logits, .transpose_b = true});
+  if (c.config.logits_scaling != 1.0) c.ops.run(ops::Scale{logits, static_cast<float>(1.0 / c.config.logits_scaling)});
+  if (c.config.final_logit_softcapping > 0.0) c.ops.run(ops::SoftCap{logits, logit_cap(c)});
 }
 
 LossHead::LossHead(const Sizes& sizes, device::Kind kind, const ops::TokenLoss& loss)
@@ -42,9 +42,9 @@ ops::CrossEntropy LossHead::forward_chunk(const Context& c, const Linear& head, 
                                 .loss = loss_,
                                 .logit_cap = logit_cap(c)};
   head_logits(c, head, chunk.logits, normed.rows(begin, n));
-  c.ops.cross_entropy_max(chunk);
+  c.ops.run(ops::CrossEntropyMax{chunk});
   c.tp.max(chunk.max);
-  c.ops.cross_entropy_partials(chunk);
+  c.ops.run(ops::CrossEntropyPartials{chunk});
   c.tp.sum(chunk.partials);
   return chunk;
 }
@@ -56,7 +56,7 @@ void LossHead::forward_backward(const Context& c, const Linear& head, const Tens
     const std::int64_t n = std::min(chunk_tokens_, num_tokens - begin);
     const ops::CrossEntropy chunk = forward_chunk(c, head, normed, inputs, begin, n);
     const Tensor dlogits = dlogits_.rows(0, n);
-    c.ops.cross_entropy_finish(chunk, dlogits, gradient_scale / c.config.logits_scaling, metrics);
+    c.ops.run(ops::CrossEntropyFinish{chunk, dlogits, gradient_scale / c.config.logits_scaling, metrics});
     const auto differentiate = [&] { linear_backward_input(c, head, dnormed.rows(begin, n), dlogits); };
     const auto add_weight_gradient = [&] { linear_backward_weight(c, head, dlogits, normed.rows(begin, n)); };
     if (sizes_.shares_branches()) {  // dnormed lies over normed
@@ -76,7 +76,7 @@ void LossHead::forward(const Context& c, const Linear& head, const Tensor& norme
   const std::int64_t num_tokens = normed.shape[0];
   for (std::int64_t begin = 0; begin < num_tokens; begin += chunk_tokens_) {
     const std::int64_t n = std::min(chunk_tokens_, num_tokens - begin);
-    c.ops.cross_entropy_finish(forward_chunk(c, head, normed, inputs, begin, n), Tensor(), 0.0, metrics);
+    c.ops.run(ops::CrossEntropyFinish{forward_chunk(c, head, normed, inputs, begin, n), Tensor(), 0.0, metrics});
   }
 }
 

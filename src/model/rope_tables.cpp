@@ -37,10 +37,13 @@ void RopeTables::fill(const config::Model& model, ops::Backend& backend, const T
   const std::vector<Rope> all = ropes(model);
   for (std::size_t i = 0; i < tables_.size(); ++i) {
     const Table& table = tables_[i];
-    backend.rope_table(table.cosine, table.sine, positions, table.inverse_frequencies,
-                       {.factor = static_cast<float>(all[i].scaling.attention_factor),
-                        .beta = static_cast<float>(all[i].query_growth),
-                        .length = all[i].scaling.original_max_position_embeddings});
+    backend.run(ops::WriteRopeTable{table.cosine,
+                                    table.sine,
+                                    positions,
+                                    table.inverse_frequencies,
+                                    {.factor = static_cast<float>(all[i].scaling.attention_factor),
+                                     .beta = static_cast<float>(all[i].query_growth),
+                                     .length = all[i].scaling.original_max_position_embeddings}});
   }
 }
 

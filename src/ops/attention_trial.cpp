@@ -113,16 +113,16 @@ class Layer {
     const std::int64_t h = sizes_.q_heads, k = sizes_.kv_heads;
     const bool is_round = sizes_.keys == TrialKeys::rounds;
     const Tensor output = heads(out, 0, h), gradient = heads(dout, 0, h);
-    backend.attention_forward({.q = heads(qkv, 0, h),
-                               .k = heads(kv, 0, k),
-                               .v = heads(kv, k, k),
-                               .out = is_round ? heads(sums, 0, h) : output,
-                               .lse = lse,
-                               .scale = sizes_.scale,
-                               .plan = plan,
-                               .sinks = sinks.empty() ? sinks : sinks.view({h})});
-    if (is_round) backend.copy(out, sums);
-    backend.attention_delta(delta, output, gradient);
+    backend.run(AttentionForward{.q = heads(qkv, 0, h),
+                                 .k = heads(kv, 0, k),
+                                 .v = heads(kv, k, k),
+                                 .out = is_round ? heads(sums, 0, h) : output,
+                                 .lse = lse,
+                                 .scale = sizes_.scale,
+                                 .plan = plan,
+                                 .sinks = sinks.empty() ? sinks : sinks.view({h})});
+    if (is_round) backend.run(Copy{out, sums});
+    backend.run(AttentionDelta{delta, output, gradient});
     AttentionBackward backward{.q = heads(qkv, 0, h),
                                .k = heads(kv, 0, k),
                                .v = heads(kv, k, k),
@@ -135,8 +135,8 @@ class Layer {
                                .scale = sizes_.scale,
                                .plan = plan};
     if (sizes_.has_backward) backward.out = output;
-    backend.attention_backward(backward);
-    if (is_round) backend.copy(dqkv, gradient_sums);
+    backend.run(backward);
+    if (is_round) backend.run(Copy{dqkv, gradient_sums});
   }
 
   [[nodiscard]] bool has_own_keys() const { return sizes_.keys == TrialKeys::gathered; }
@@ -213,12 +213,12 @@ class Side {
   Side& operator=(const Side&) = delete;
 
   void fill(Layer& layer) {
-    backend_->fill_normal(layer.qkv, /*seed=*/1, 0, 1.5F);
-    backend_->fill_normal(layer.dout, /*seed=*/2, 0, 1.0F);
-    if (!layer.sinks.empty()) backend_->fill_normal(layer.sinks, /*seed=*/4, 0, 1.0F);
+    backend_->run(FillNormal{layer.qkv, /*seed=*/1, 0, 1.5F});
+    backend_->run(FillNormal{layer.dout, /*seed=*/2, 0, 1.0F});
+    if (!layer.sinks.empty()) backend_->run(FillNormal{layer.sinks, /*seed=*/4, 0, 1.0F});
     if (layer.has_own_keys()) {
-      backend_->fill_normal(layer.kv, /*seed=*/3, 0, 1.5F);
-      backend_->fill(layer.dqkv, 0.0F);
+      backend_->run(FillNormal{layer.kv, /*seed=*/3, 0, 1.5F});
+      backend_->run(Fill{layer.dqkv, 0.0F});
     }
   }
   void run(Layer& layer) { layer.run(*backend_, *plan_); }

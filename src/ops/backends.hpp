@@ -64,7 +64,7 @@ void require_fp8_tiles();
 
 }  // namespace sft::ops::cuda
 
-// A backend that holds every call against the rules of ops/backend.hpp before another backend runs it.
+// A backend that holds every call against the rules of its op before another backend runs it.
 namespace sft::ops::checked {
 
 /// See ops::make_checked_backend.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the kernels of the ops of sft/ops/experts.hpp are given, for all backends; see kernel_arguments.hpp. Legend and
-// meaning are those of the ops.
+// What the kernels of the ops of sft/ops/calls/expert_rows.hpp are given, for all backends; see kernel_arguments.hpp.
+// Legend and meaning are those of the ops.
 
 #include "ops/kernel_arguments.hpp"
 

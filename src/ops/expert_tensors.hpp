@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// From the arguments of the ops of sft/ops/experts.hpp to those of the kernels, for all backends. Broken contracts
+// From the ops on experts to the arguments of the kernels, for all backends. Broken contracts
 // throw std::logic_error.
 
 #include "ops/expert_arguments.hpp"
 #include "ops/tensor_arguments.hpp"
-#include "sft/ops/experts.hpp"
+#include "sft/ops/call.hpp"
 
 namespace sft::ops {
 
@@ -110,15 +110,6 @@ template <class Memory>
           .limit = rule.limit};
 }
 
-/// Whether offsets are those of `num_experts` experts within `num_rows` rows.
-[[nodiscard]] inline bool are_offsets(ExpertOffsets offsets, std::int64_t num_experts, std::int64_t num_rows) {
-  if (std::ssize(offsets) != num_experts + 1 || offsets.front() != 0 || offsets.back() > num_rows) return false;
-  for (std::size_t e = 0; e + 1 < offsets.size(); ++e) {
-    if (offsets[e] > offsets[e + 1]) return false;
-  }
-  return true;
-}
-
 /// The product of expert e.
 [[nodiscard]] inline Matmul product_of(const GroupedMatmul& grouped, std::int64_t e) {
   const std::int64_t begin = grouped.offsets[e], count = grouped.offsets[e + 1] - begin;
@@ -142,12 +133,8 @@ template <class Memory>
           .accumulate = true};
 }
 
-/// The operands of bias_backward for expert e.
-struct BiasGradient {
-  Tensor dbias;
-  ConstTensor dy;
-};
-[[nodiscard]] inline BiasGradient bias_gradient_of(const GroupedBiasGradient& grouped, std::int64_t e) {
+/// The gradient of the bias of expert e.
+[[nodiscard]] inline BiasBackward bias_gradient_of(const GroupedBiasGradient& grouped, std::int64_t e) {
   const std::int64_t begin = grouped.offsets[e], count = grouped.offsets[e + 1] - begin;
   return {grouped.dbias.rows(e, 1).view({grouped.dbias.shape[1]}), grouped.dy.rows(begin, count)};
 }

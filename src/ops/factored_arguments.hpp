@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the kernels of sft/ops/factored_moment.hpp are given, and the arithmetic of an element, for all processors.
-// Memory is that of the backend. Plain C++17 without headers that have inline functions, as kernel_arguments.hpp;
-// constexpr so that GPU code may call it, static so that kernels of one instruction set keep their own.
+// What the kernels of sft/ops/calls/factored_update.hpp are given, and the arithmetic of an element, for all
+// processors. Memory is that of the backend. Plain C++17 without headers that have inline functions, as
+// kernel_arguments.hpp; constexpr so that GPU code may call it, static so that kernels of one instruction set keep
+// their own.
 
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// From the arguments of the ops of sft/ops/factored_moment.hpp to those of the kernels, for all backends. Broken
+// From the ops of sft/ops/calls/factored_update.hpp to the arguments of the kernels, for all backends. Broken
 // contracts throw std::logic_error.
 
 #include "ops/factored_arguments.hpp"
@@ -15,7 +15,7 @@ template <class Memory>
   return x.empty() ? nullptr : x.template as<double>();
 }
 
-[[nodiscard]] inline SquareSumsArguments arguments_of(const SquareSums& sums) {
+[[nodiscard]] inline SquareSumsArguments arguments_of(const SumSquaresByDim& sums) {
   SFT_ENSURE(sums.x.ndim == 2, "ops: a part of a matrix is one");
   SFT_ENSURE(sums.rows.empty() || sums.rows.num_elements() == sums.x.shape[0], "ops: a row has a sum");
   SFT_ENSURE(sums.columns.empty() || sums.columns.num_elements() == sums.x.shape[1], "ops: a column has a sum");

@@ -5,7 +5,7 @@
 
 #include "ops/fp8_arguments.hpp"
 #include "ops/tensor_arguments.hpp"
-#include "sft/ops/fp8.hpp"
+#include "sft/ops/calls/fp8.hpp"
 
 namespace sft::ops {
 
@@ -33,8 +33,9 @@ template <class AnyTensor>
                 .is_e5m2 = x.format == Fp8Format::e5m2};
 }
 
-/// What is rounded; checks that it has the size of what comes of it.
-[[nodiscard]] inline ConstView fp8_source_of(const RoundToFp8& round) {
+/// The elements that are rounded, of FindFp8Scale or RoundToFp8; checks that each has a code.
+template <class Round>
+[[nodiscard]] ConstView fp8_source_of(const Round& round) {
   const std::int64_t lines = round.out.codes.shape[0], terms = round.out.codes.shape[1];
   SFT_ENSURE(round.in.ndim == 2 && round.in.shape[round.transpose ? 1 : 0] == lines &&
                  round.in.shape[round.transpose ? 0 : 1] == terms,

@@ -29,7 +29,7 @@ Tensor matrix_at(const Tensor& flat, std::int64_t begin, const FactoredPart& par
 }
 
 void fill_zero_float64(ops::Backend& backend, const Tensor& x) {
-  backend.fill(Tensor(x.data, DType::float32, {2 * x.num_elements()}), 0.0F);  // its bytes
+  backend.run(ops::Fill{Tensor(x.data, DType::float32, {2 * x.num_elements()}), 0.0F});  // its bytes
 }
 
 }  // namespace
@@ -92,23 +92,23 @@ void Adafactor::update_moments(const parallel::UnitStorage& storage, ops::Backen
     const FactoredTensor& tensor = plan_.tensors[part.tensor];
     const bool is_vector = tensor.parameter->is_vector();
     if (!is_vector && !tensor.is_counted) continue;
-    backend.sum_squares_by_dim({.x = matrix_at(storage.gradients(), part.begin, part),
-                                .scale = gradient_scale_,
-                                .rows = is_vector ? Tensor() : sums_.rows(part.row_begin, part.num_rows),
-                                .columns = sums_.rows(part.column_begin, part.num_columns)});
+    backend.run(ops::SumSquaresByDim{.x = matrix_at(storage.gradients(), part.begin, part),
+                                     .scale = gradient_scale_,
+                                     .rows = is_vector ? Tensor() : sums_.rows(part.row_begin, part.num_rows),
+                                     .columns = sums_.rows(part.column_begin, part.num_columns)});
   }
   if (plan_.num_shared() > 0) reduction_->sum(sums_.rows(0, plan_.num_shared()));
 
   constexpr double decay_rate = -0.8, epsilon = 1e-30;
   const double beta2 = 1.0 - std::pow(static_cast<double>(step_), decay_rate);
   const auto update = [&](std::int64_t begin, std::int64_t size, std::int64_t count, bool by_mean) {
-    backend.update_factors({.moment = moments_.rows(begin, size),
-                            .sums = sums_.rows(begin, size),
-                            .factors = factors_.rows(begin, size),
-                            .count = count,
-                            .beta2 = beta2,
-                            .epsilon = epsilon,
-                            .by_mean = by_mean});
+    backend.run(ops::MomentFactors{.moment = moments_.rows(begin, size),
+                                   .sums = sums_.rows(begin, size),
+                                   .factors = factors_.rows(begin, size),
+                                   .count = count,
+                                   .beta2 = beta2,
+                                   .epsilon = epsilon,
+                                   .by_mean = by_mean});
   };
   for (const FactoredTensor& tensor : plan_.tensors) {
     const parallel::Parameter& parameter = *tensor.parameter;
@@ -122,7 +122,7 @@ void Adafactor::update_moments(const parallel::UnitStorage& storage, ops::Backen
 void Adafactor::add_squares(const parallel::UnitStorage& storage, ops::Backend& backend) const {
   fill_zero_float64(backend, squares_);
   for (const FactoredPart& part : plan_.parts) {
-    if (plan_.tensors[part.tensor].is_counted) backend.add_direction_squares(update_of(part, storage));
+    if (plan_.tensors[part.tensor].is_counted) backend.run(ops::AddDirectionSquares{update_of(part, storage)});
   }
   reduction_->sum(squares_);
 }
@@ -155,7 +155,7 @@ void Adafactor::step_unit(parallel::UnitIndex unit, const parallel::UnitStorage&
       ops::FactoredUpdate update = update_of(part, storage);
       update.parameters = matrix_at(parameters, part.begin - window.shard.begin, part);
       if (!copy.empty()) update.copy = matrix_at(copy, part.begin, part);
-      backend.update_factored(update);
+      backend.run(ops::UpdateFactored{update});
     }
   });
 }

@@ -27,7 +27,7 @@ class Adafactor final : public Optimizer {
   [[nodiscard]] bool is_file_direct() const override { return arrays_.is_file_direct(); }
   [[nodiscard]] transfer::OffloadedShard* master_in_file() override { return arrays_.master_in_file(); }
   [[nodiscard]] std::vector<StateEntry> state() override;
-  void zero(ops::Backend& backend) override { backend.fill(moments_, 0.0F); }
+  void zero(ops::Backend& backend) override { backend.run(ops::Fill{moments_, 0.0F}); }
   void read_ahead(Order order) override { arrays_.read_ahead(order); }
   void drain() noexcept override { arrays_.drain(); }
   [[nodiscard]] std::size_t max_shared_bytes() const override;

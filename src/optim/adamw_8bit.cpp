@@ -133,11 +133,11 @@ ops::BlockwiseUpdate Adamw8bit::cut_update_of(const BlockRun& run, const paralle
 void Adamw8bit::share(const parallel::UnitStorage& storage, ops::Backend& backend) {
   if (num_maxima() == 0) return;
   SFT_ENSURE(reduction_ != nullptr, "cut blocks have what takes the maximum over ranks");
-  backend.fill(maxima_, 0.0F);
+  backend.run(ops::Fill{maxima_, 0.0F});
   for (const BlockRun& run : plan_.runs) {
     if (run.kind != BlockRun::Kind::cut) continue;
     ops::BlockwiseUpdate step = cut_update_of(run, storage);
-    backend.raise_scales(step);
+    backend.run(ops::RaiseScales{step});
   }
   reduction_->max(maxima_);
 }
@@ -158,7 +158,7 @@ void Adamw8bit::step_window(std::size_t number, const parallel::UnitStorage& sto
     if (run.kind == BlockRun::Kind::cut) {
       ops::BlockwiseUpdate step = cut_update_of(run, storage);
       step.update = with_parameters(run, step.update);
-      backend.update_blockwise(step);
+      backend.run(ops::UpdateBlockwise{step});
       continue;
     }
     const bool is_blockwise = run.kind == BlockRun::Kind::whole;
@@ -169,9 +169,9 @@ void Adamw8bit::step_window(std::size_t number, const parallel::UnitStorage& sto
       if (is_blockwise) step.scales[i] = moments_[i].scales.rows(run.scale_begin, run.num_scales);
     }
     if (is_blockwise) {
-      backend.update_blockwise(step);
+      backend.run(ops::UpdateBlockwise{step});
     } else {
-      backend.update(step.update);
+      backend.run(step.update);
     }
   }
 }
@@ -180,7 +180,7 @@ void Adamw8bit::end_step(const parallel::UnitStorage& /*storage*/, ops::Backend&
   arrays_.end_step();
   if (num_maxima() == 0) return;
   for (const Moment& moment : moments_) {
-    backend.copy(moment.scales.rows(plan_.num_scales, cuts_.num_slots()), moment.maxima);
+    backend.run(ops::Copy{moment.scales.rows(plan_.num_scales, cuts_.num_slots()), moment.maxima});
   }
 }
 

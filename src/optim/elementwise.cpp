@@ -104,7 +104,7 @@ void Elementwise::step_window(std::size_t window, const parallel::UnitStorage& s
     const std::int64_t place = state_place(run.begin, window);
     for (std::size_t i = 0; i < rule_.state.size(); ++i) update.state[i] = state[i].rows(place, run.count);
     update.rounding.key = rounding_key(run.rounding.key);
-    backend.update(update);
+    backend.run(update);
   }
   step_left_out(window, parameters, storage, backend);
 }

@@ -135,7 +135,7 @@ void Muon::make_directions(std::size_t window, const parallel::UnitStorage& stor
                        .gradient_scale = gradient_scale(),
                        .rounding = run.rounding};
     update.rounding.key = rounding_key(run.rounding.key);
-    backend.update(update);
+    backend.run(update);
   }
 }
 
@@ -152,7 +152,7 @@ void Muon::step_left_out(std::size_t window, const Tensor& parameters, const par
                        .rule = ops::Sgd{rate * factor, keys_.weight_decay / factor},
                        .rounding = run.rounding};
     update.rounding.key = rounding_key(run.rounding.key);
-    backend.update(update);
+    backend.run(update);
   }
 }
 
@@ -160,12 +160,12 @@ void Muon::orthogonalize(const parallel::WholeMatrix& matrix, ops::Backend& back
   constexpr float epsilon = 1e-7F;
   const parallel::Parameter& parameter = *matrix.parameter;
   const Tensor x = newton_schulz_.input(parameter.rows, parameter.columns);
-  backend.fill(Tensor(squares_.data, DType::float32, {2}), 0.0F);  // its bytes
-  backend.sum_squares(squares_, matrix.slices);
-  backend.divide_by_norm(matrix.slices, squares_, epsilon);
-  for (int i = 0; i < matrix.num_slices; ++i) backend.copy(matrix.part_of(x, i), matrix.slice(i));
+  backend.run(ops::Fill{Tensor(squares_.data, DType::float32, {2}), 0.0F});  // its bytes
+  backend.run(ops::SumSquares{squares_, matrix.slices});
+  backend.run(ops::DivideByNorm{matrix.slices, squares_, epsilon});
+  for (int i = 0; i < matrix.num_slices; ++i) backend.run(ops::Copy{matrix.part_of(x, i), matrix.slice(i)});
   newton_schulz_.run(backend, x, matrix.slices.view({parameter.rows, parameter.columns}));
-  for (int i = 0; i < matrix.num_slices; ++i) backend.copy(matrix.slice(i), matrix.part_of(x, i));
+  for (int i = 0; i < matrix.num_slices; ++i) backend.run(ops::Copy{matrix.slice(i), matrix.part_of(x, i)});
 }
 
 double Muon::rate_factor(const parallel::Parameter& parameter) const {

@@ -31,17 +31,17 @@ void NewtonSchulz::run(ops::Backend& backend, const Tensor& x, const Tensor& pro
   const Tensor gram = gram_.rows(0, side * side).view({side, side});
   const Tensor factor = gram_bf16_.rows(0, side * side).view({side, side});
   for (int step = 0; step < num_steps; ++step) {
-    backend.matmul({.a = x, .b = x, .c = gram, .transpose_a = !is_wide, .transpose_b = is_wide});
-    backend.copy(factor, gram);
-    backend.copy(gram, factor);  // near A = 1 what rounding did to A nearly cancels in the sum
-    backend.scale(gram, b / c);
-    backend.matmul({.a = factor, .b = factor, .c = gram, .accumulate = true});
-    backend.copy(factor, gram);
-    backend.copy(product, x);
-    backend.scale(product, a / c);
-    backend.matmul({.a = is_wide ? factor : x, .b = is_wide ? x : factor, .c = product, .accumulate = true});
-    backend.scale(product, c);
-    backend.copy(x, product);
+    backend.run(ops::Matmul{.a = x, .b = x, .c = gram, .transpose_a = !is_wide, .transpose_b = is_wide});
+    backend.run(ops::Copy{factor, gram});
+    backend.run(ops::Copy{gram, factor});  // near A = 1 what rounding did to A nearly cancels in the sum
+    backend.run(ops::Scale{gram, b / c});
+    backend.run(ops::Matmul{.a = factor, .b = factor, .c = gram, .accumulate = true});
+    backend.run(ops::Copy{factor, gram});
+    backend.run(ops::Copy{product, x});
+    backend.run(ops::Scale{product, a / c});
+    backend.run(ops::Matmul{.a = is_wide ? factor : x, .b = is_wide ? x : factor, .c = product, .accumulate = true});
+    backend.run(ops::Scale{product, c});
+    backend.run(ops::Copy{x, product});
   }
 }
 

@@ -140,7 +140,7 @@ Tensor StateArrays::state(std::size_t window, std::size_t number) const {
 
 void fill_zero(ops::Backend& backend, const Tensor& x) {
   if (x.empty()) return;
-  backend.fill(x.dtype == DType::uint8 ? Tensor(x.data, DType::float32, {x.num_elements() / 4}) : x, 0.0F);
+  backend.run(ops::Fill{x.dtype == DType::uint8 ? Tensor(x.data, DType::float32, {x.num_elements() / 4}) : x, 0.0F});
 }
 
 }  // namespace sft::optim

@@ -108,8 +108,8 @@ void AllGatherAttention::start_gather(const Work& work, const HeadGroup& group, 
   const ChunkRows values = chunks_in_part(head_range(heads.v, group.kv_begin, group.kv_count), cut_, rank);
   for (std::size_t c = 0; c < own.size(); ++c) {
     const KeysValues to = split(own[c], group);
-    backend_.copy(to.k, keys[c]);
-    backend_.copy(to.v, values[c]);
+    backend_.run(ops::Copy{to.k, keys[c]});
+    backend_.run(ops::Copy{to.v, values[c]});
   }
   std::vector<comm::Message> sends, receives;
   for (const Round& round : work.rounds) {
@@ -137,16 +137,16 @@ void AllGatherAttention::forward(sequence::AttentionKind kind, const Heads& head
     if (i + 1 < groups.size()) start_gather(work, groups[i + 1], heads);
     const KeysValues keys = finish_gather(group);
     const Tensor group_lse = at_begin_of(b_.lse, {cut_.local_length(), group.q_count});
-    backend_.attention_forward({.q = head_range(heads.q, group.q_begin, group.q_count),
-                                .k = keys.k,
-                                .v = keys.v,
-                                .out = head_range(out, group.q_begin, group.q_count),
-                                .lse = group_lse,
-                                .scale = b_.shape.scale(),
-                                .plan = *work.plan,
-                                .softcap = b_.shape.softcap,
-                                .sinks = sink_range(heads.sinks, group.q_begin, group.q_count)});
-    backend_.copy(lse.columns(group.q_begin, group.q_count), group_lse);
+    backend_.run(ops::AttentionForward{.q = head_range(heads.q, group.q_begin, group.q_count),
+                                       .k = keys.k,
+                                       .v = keys.v,
+                                       .out = head_range(out, group.q_begin, group.q_count),
+                                       .lse = group_lse,
+                                       .scale = b_.shape.scale(),
+                                       .plan = *work.plan,
+                                       .softcap = b_.shape.softcap,
+                                       .sinks = sink_range(heads.sinks, group.q_begin, group.q_count)});
+    backend_.run(ops::Copy{lse.columns(group.q_begin, group.q_count), group_lse});
   }
 }
 
@@ -161,29 +161,29 @@ void AllGatherAttention::backward(sequence::AttentionKind kind, const Heads& hea
     const auto queries_of = [&](const Tensor& x) { return head_range(x, group.q_begin, group.q_count); };
     const Tensor group_lse = at_begin_of(b_.lse, {cut_.local_length(), group.q_count});
     const Tensor group_delta = at_begin_of(b_.delta, {cut_.local_length(), group.q_count});
-    backend_.copy(group_lse, lse.columns(group.q_begin, group.q_count));
-    backend_.attention_delta(group_delta, queries_of(out), queries_of(dout));
+    backend_.run(ops::Copy{group_lse, lse.columns(group.q_begin, group.q_count)});
+    backend_.run(ops::AttentionDelta{group_delta, queries_of(out), queries_of(dout)});
     if (!gradients.sinks.empty()) {
-      backend_.attention_sinks_backward({.dsinks = sink_range(gradients.sinks, group.q_begin, group.q_count),
-                                         .sinks = sink_range(heads.sinks, group.q_begin, group.q_count),
-                                         .lse = group_lse,
-                                         .delta = group_delta});
+      backend_.run(ops::AttentionSinksBackward{.dsinks = sink_range(gradients.sinks, group.q_begin, group.q_count),
+                                               .sinks = sink_range(heads.sinks, group.q_begin, group.q_count),
+                                               .lse = group_lse,
+                                               .delta = group_delta});
     }
     const KeysValues keys = finish_gather(group);
     const KeysValues partial = split(rows_of(b_.partial_dkv[group.slot], group, cut_.length()), group);
-    backend_.attention_backward({.q = queries_of(heads.q),
-                                 .k = keys.k,
-                                 .v = keys.v,
-                                 .dout = queries_of(dout),
-                                 .lse = group_lse,
-                                 .delta = group_delta,
-                                 .dq = queries_of(gradients.q),
-                                 .dk = partial.k,
-                                 .dv = partial.v,
-                                 .scale = b_.shape.scale(),
-                                 .plan = *work.plan,
-                                 .softcap = b_.shape.softcap,
-                                 .out = b_.shape.has_library_backward() ? queries_of(out) : Tensor()});
+    backend_.run(ops::AttentionBackward{.q = queries_of(heads.q),
+                                        .k = keys.k,
+                                        .v = keys.v,
+                                        .dout = queries_of(dout),
+                                        .lse = group_lse,
+                                        .delta = group_delta,
+                                        .dq = queries_of(gradients.q),
+                                        .dk = partial.k,
+                                        .dv = partial.v,
+                                        .scale = b_.shape.scale(),
+                                        .plan = *work.plan,
+                                        .softcap = b_.shape.softcap,
+                                        .out = b_.shape.has_library_backward() ? queries_of(out) : Tensor()});
     if (i > 0) finish_return(work, groups[i - 1], gradients);
     start_return(work, group);
   }
@@ -212,15 +212,15 @@ void AllGatherAttention::finish_return(const Work& work, const HeadGroup& group,
   for (std::size_t d = 0; d < work.rounds.size(); ++d) {
     const Tensor returned = rows_of(b_.returned_dkv.rows(static_cast<std::int64_t>(d), 1), group, cut_.local_length());
     const ChunkRows parts = chunks_in_part(returned, cut_, rank);
-    if (work.rounds[d].sends.front) backend_.add(sums.front(), parts.front());
-    if (work.rounds[d].sends.back) backend_.add(sums.back(), parts.back());
+    if (work.rounds[d].sends.front) backend_.run(ops::Add{sums.front(), parts.front()});
+    if (work.rounds[d].sends.back) backend_.run(ops::Add{sums.back(), parts.back()});
   }
   const ChunkRows dk = chunks_in_part(head_range(gradients.k, group.kv_begin, group.kv_count), cut_, rank);
   const ChunkRows dv = chunks_in_part(head_range(gradients.v, group.kv_begin, group.kv_count), cut_, rank);
   for (std::size_t c = 0; c < sums.size(); ++c) {
     const KeysValues from = split(sums[c], group);
-    backend_.copy(dk[c], from.k);
-    backend_.copy(dv[c], from.v);
+    backend_.run(ops::Copy{dk[c], from.k});
+    backend_.run(ops::Copy{dv[c], from.v});
   }
 }
 

@@ -159,9 +159,9 @@ void ExpertExchange::start_dispatch(const ExpertRoute::Round& round, const Tenso
   }
   for (const ExpertRoute::Piece& piece : round.pieces) {  // beside what travels
     const Tensor rows = arrived.rows(piece.first_row, piece.num_rows());
-    for (const ExpertRoute::Run& gap : piece.gaps) ops_.fill(rows.rows(gap.arrived, gap.count), 0.0F);
+    for (const ExpertRoute::Run& gap : piece.gaps) ops_.run(ops::Fill{rows.rows(gap.arrived, gap.count), 0.0F});
     for (const ExpertRoute::Run& run : piece.stays) {
-      ops_.copy(rows.rows(run.arrived, run.count), home.rows(run.home, run.count));
+      ops_.run(ops::Copy{rows.rows(run.arrived, run.count), home.rows(run.home, run.count)});
     }
   }
 }
@@ -177,7 +177,7 @@ void ExpertExchange::start_give_back(const ExpertRoute::Piece& piece, const Tens
   collectives_.exchange_all(ep_, messages(piece.received, rows, &ExpertRoute::Run::arrived),
                             messages(piece.sent, home, &ExpertRoute::Run::home), stream_);
   for (const ExpertRoute::Run& run : piece.stays) {
-    ops_.copy(home.rows(run.home, run.count), rows.rows(run.arrived, run.count));
+    ops_.run(ops::Copy{home.rows(run.home, run.count), rows.rows(run.arrived, run.count)});
   }
 }
 

@@ -88,7 +88,7 @@ void Fp8Gathers::round(UnitIndex unit, device::Event& written, device::Stream& g
     for (const PartIndex part : storage_.indices()) {
       if (!has_codes(part, unit)) continue;
       if (!has_scales_[unit]) find_scales(part, unit);
-      for (const ops::Fp8Run& run : runs_of(part, unit)) backend_.round_fp8_run(run);
+      for (const ops::Fp8Run& run : runs_of(part, unit)) backend_.run(ops::RoundFp8Run{run});
     }
   });
   has_scales_[unit] = true;
@@ -103,8 +103,8 @@ void Fp8Gathers::sent(UnitIndex unit, device::Stream& gather_stream) {
 void Fp8Gathers::find_scales(PartIndex part, UnitIndex unit) {
   const Tensor scales = buffers_.scales(part, unit);
   if (scales.empty()) return;
-  backend_.fill(scales, ops::fp8_least_scale);
-  for (const ops::Fp8Run& run : runs_of(part, unit)) backend_.raise_fp8_scales(run);
+  backend_.run(ops::Fill{scales, ops::fp8_least_scale});
+  for (const ops::Fp8Run& run : runs_of(part, unit)) backend_.run(ops::RaiseFp8Scales{run});
   const Part& p = storage_[part].part();
   std::vector<const comm::Group*> groups{&(groups_.*p.groups.shards)};
   if (p.in_fp8 == ops::Fp8Tiles::whole) groups.push_back(&groups_.tp);

@@ -16,15 +16,15 @@ class InnerAttention : public SequenceAttention {
   void backward_from_delta(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse, Tensor dout,
                            const Heads& gradients) {
     if (!gradients.sinks.empty()) {
-      backend_.attention_sinks_backward(
-          {.dsinks = gradients.sinks, .sinks = heads.sinks, .lse = lse, .delta = delta()});
+      backend_.run(
+          ops::AttentionSinksBackward{.dsinks = gradients.sinks, .sinks = heads.sinks, .lse = lse, .delta = delta()});
     }
     backward_over_keys(kind, heads, out, lse, dout, gradients);
   }
 
   void backward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse, Tensor dout,
                 const Heads& gradients) final {
-    backend_.attention_delta(delta(), out, dout);
+    backend_.run(ops::AttentionDelta{delta(), out, dout});
     backward_from_delta(kind, heads, out, lse, dout, gradients);
   }
 

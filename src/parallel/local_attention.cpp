@@ -42,32 +42,32 @@ void LocalAttention::set_schedules(const sequence::AttentionSchedules& schedules
 }
 
 void LocalAttention::forward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse) {
-  backend_.attention_forward({.q = heads.q,
-                              .k = heads.k,
-                              .v = heads.v,
-                              .out = out,
-                              .lse = lse,
-                              .scale = buffers_.shape.scale(),
-                              .plan = *plans_[kind],
-                              .softcap = buffers_.shape.softcap,
-                              .sinks = heads.sinks});
+  backend_.run(ops::AttentionForward{.q = heads.q,
+                                     .k = heads.k,
+                                     .v = heads.v,
+                                     .out = out,
+                                     .lse = lse,
+                                     .scale = buffers_.shape.scale(),
+                                     .plan = *plans_[kind],
+                                     .softcap = buffers_.shape.softcap,
+                                     .sinks = heads.sinks});
 }
 
 void LocalAttention::backward_over_keys(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse,
                                         Tensor dout, const Heads& gradients) {
-  backend_.attention_backward({.q = heads.q,
-                               .k = heads.k,
-                               .v = heads.v,
-                               .dout = dout,
-                               .lse = lse,
-                               .delta = delta(),
-                               .dq = gradients.q,
-                               .dk = gradients.k,
-                               .dv = gradients.v,
-                               .scale = buffers_.shape.scale(),
-                               .plan = *plans_[kind],
-                               .softcap = buffers_.shape.softcap,
-                               .out = buffers_.shape.has_library_backward() ? out : Tensor()});
+  backend_.run(ops::AttentionBackward{.q = heads.q,
+                                      .k = heads.k,
+                                      .v = heads.v,
+                                      .dout = dout,
+                                      .lse = lse,
+                                      .delta = delta(),
+                                      .dq = gradients.q,
+                                      .dk = gradients.k,
+                                      .dv = gradients.v,
+                                      .scale = buffers_.shape.scale(),
+                                      .plan = *plans_[kind],
+                                      .softcap = buffers_.shape.softcap,
+                                      .out = buffers_.shape.has_library_backward() ? out : Tensor()});
 }
 
 }  // namespace sft::parallel

@@ -87,9 +87,9 @@ void MatrixExchange::exchange_slices(const Round& round, Direction direction) {
 
 void MatrixExchange::copy(const Tensor& here, const Tensor& there, Direction direction) {
   if (direction == Direction::to_worker) {
-    backend_.copy(there, here);
+    backend_.run(ops::Copy{there, here});
   } else {
-    backend_.copy(here, there);
+    backend_.run(ops::Copy{here, there});
   }
 }
 

@@ -104,8 +104,8 @@ Tensor RingAttention::chunk_rows(const Tensor& rows, const sequence::ChunkPair& 
 void RingAttention::pack(const Rounds& rounds, const Heads& heads) {
   if (std::ranges::none_of(rounds, [](const Round& round) { return round.sends.any(); })) return;
   const KeysValues packed = halves_of(b_.packed_kv);
-  backend_.copy(packed.k, heads.k);
-  backend_.copy(packed.v, heads.v);
+  backend_.run(ops::Copy{packed.k, heads.k});
+  backend_.run(ops::Copy{packed.v, heads.v});
 }
 
 void RingAttention::start_exchange(const Rounds& rounds, std::size_t d) {
@@ -134,18 +134,18 @@ void RingAttention::forward(sequence::AttentionKind kind, const Heads& heads, Te
     const KeysValues keys = keys_of(d, heads);
     const bool is_first = d == 0;
     if (!is_first && !rounds[d].computes) continue;
-    backend_.attention_forward({.q = heads.q,
-                                .k = keys.k,
-                                .v = keys.v,
-                                .out = sums,
-                                .lse = lse,
-                                .scale = b_.shape.scale(),
-                                .plan = *rounds[d].plan,
-                                .merge = !is_first,
-                                .softcap = b_.shape.softcap,
-                                .sinks = is_first ? heads.sinks : Tensor()});
+    backend_.run(ops::AttentionForward{.q = heads.q,
+                                       .k = keys.k,
+                                       .v = keys.v,
+                                       .out = sums,
+                                       .lse = lse,
+                                       .scale = b_.shape.scale(),
+                                       .plan = *rounds[d].plan,
+                                       .merge = !is_first,
+                                       .softcap = b_.shape.softcap,
+                                       .sinks = is_first ? heads.sinks : Tensor()});
   }
-  if (!b_.q_sums.empty()) backend_.copy(out, b_.q_sums);
+  if (!b_.q_sums.empty()) backend_.run(ops::Copy{out, b_.q_sums});
 }
 
 void RingAttention::backward_over_keys(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse,
@@ -160,20 +160,20 @@ void RingAttention::backward_over_keys(sequence::AttentionKind kind, const Heads
     const bool is_first = d == 0;
     if (is_first || rounds[d].computes) {
       const KeysValues sums = is_first ? own : halves_of(b_.partial_dkv[d % 2]);
-      backend_.attention_backward({.q = heads.q,
-                                   .k = keys.k,
-                                   .v = keys.v,
-                                   .dout = dout,
-                                   .lse = lse,
-                                   .delta = b_.delta,
-                                   .dq = dq,
-                                   .dk = sums.k,
-                                   .dv = sums.v,
-                                   .scale = b_.shape.scale(),
-                                   .plan = *rounds[d].plan,
-                                   .accumulate_dq = !is_first,
-                                   .softcap = b_.shape.softcap,
-                                   .out = b_.shape.has_library_backward() ? out : Tensor()});
+      backend_.run(ops::AttentionBackward{.q = heads.q,
+                                          .k = keys.k,
+                                          .v = keys.v,
+                                          .dout = dout,
+                                          .lse = lse,
+                                          .delta = b_.delta,
+                                          .dq = dq,
+                                          .dk = sums.k,
+                                          .dv = sums.v,
+                                          .scale = b_.shape.scale(),
+                                          .plan = *rounds[d].plan,
+                                          .accumulate_dq = !is_first,
+                                          .softcap = b_.shape.softcap,
+                                          .out = b_.shape.has_library_backward() ? out : Tensor()});
     }
     if (is_first) continue;
     start_return(rounds, d);
@@ -181,9 +181,9 @@ void RingAttention::backward_over_keys(sequence::AttentionKind kind, const Heads
   }
   if (rounds.size() > 1) add_returned(rounds, rounds.size() - 1, own);
   if (b_.q_sums.empty()) return;
-  backend_.copy(gradients.q, b_.q_sums);
-  backend_.copy(gradients.k, own.k);
-  backend_.copy(gradients.v, own.v);
+  backend_.run(ops::Copy{gradients.q, b_.q_sums});
+  backend_.run(ops::Copy{gradients.k, own.k});
+  backend_.run(ops::Copy{gradients.v, own.v});
 }
 
 void RingAttention::start_return(const Rounds& rounds, std::size_t d) {
@@ -201,8 +201,8 @@ void RingAttention::add_returned(const Rounds& rounds, std::size_t d, const Keys
   const sequence::ChunkPair& chunks = rounds[d].sends;
   if (!chunks.any()) return;
   const KeysValues returned = halves_of(chunk_rows(b_.returned_dkv[d % 2], chunks));
-  backend_.add(chunk_rows(sums.k, chunks), returned.k);
-  backend_.add(chunk_rows(sums.v, chunks), returned.v);
+  backend_.run(ops::Add{chunk_rows(sums.k, chunks), returned.k});
+  backend_.run(ops::Add{chunk_rows(sums.v, chunks), returned.v});
 }
 
 }  // namespace sft::parallel

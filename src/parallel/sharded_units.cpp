@@ -100,7 +100,7 @@ void ShardedUnits::parameters_written(UnitIndex unit, device::Stream& stream) {
 void ShardedUnits::refresh_compute_copy() {
   for (const UnitStorage& stored : storage_) {
     if (stored.part().is_in_file || stored.compute_copy().empty()) continue;
-    backend_.copy(stored.compute_copy(), stored.parameters());
+    backend_.run(ops::Copy{stored.compute_copy(), stored.parameters()});
   }
 }
 
@@ -226,12 +226,12 @@ void ShardedUnits::read_four_bits(UnitIndex unit) {
       const Parameter& m = matrices[i];
       const std::int64_t row_blocks = m.columns / four_bit_block, size = m.local_elements();
       if (size == 0) continue;  // another rank's expert
-      backend_.read_four_bits({.out = numbers.rows(m.unit_offset, size).view({m.local_rows, m.local_columns}),
-                               .records = records.rows(p.in_memory(m.unit_offset), p.in_memory(size)),
-                               .form = *p.four_bits,
-                               .nested = storage_[index].nested_scales(unit, static_cast<int>(i)),
-                               .first_block = m.row_begin * row_blocks + m.column_begin / four_bit_block,
-                               .row_blocks = row_blocks});
+      backend_.run(ops::ReadFourBits{.out = numbers.rows(m.unit_offset, size).view({m.local_rows, m.local_columns}),
+                                     .records = records.rows(p.in_memory(m.unit_offset), p.in_memory(size)),
+                                     .form = *p.four_bits,
+                                     .nested = storage_[index].nested_scales(unit, static_cast<int>(i)),
+                                     .first_block = m.row_begin * row_blocks + m.column_begin / four_bit_block,
+                                     .row_blocks = row_blocks});
     }
   }
 }

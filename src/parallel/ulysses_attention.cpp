@@ -117,7 +117,7 @@ UlyssesAttention::RankHeads UlyssesAttention::gather_tokens(const RankHeads& all
     for (std::size_t c = 0; c < destination.size(); ++c) {
       const RankHeads to = split(destination[c]);
       const auto put = [&](const Tensor& to_heads, const Tensor& from, std::int64_t begin) {
-        if (!from.empty()) backend_.copy(to_heads, head_range(source(from)[c], begin, to_heads.shape[1]));
+        if (!from.empty()) backend_.run(ops::Copy{to_heads, head_range(source(from)[c], begin, to_heads.shape[1])});
       };
       put(to.heads.q, all.heads.q, assignment.q_begin(rank));
       for (std::int64_t i = 0; i < k; ++i) {
@@ -129,7 +129,7 @@ UlyssesAttention::RankHeads UlyssesAttention::gather_tokens(const RankHeads& all
       if (delta.empty()) continue;
       const Tensor to_delta =
           (is_own ? chunks_in_row(all_delta, cut_, rank) : chunks_in_part(delta_part, cut_, rank))[c];
-      backend_.copy(to_delta, source(delta)[c].columns(assignment.q_begin(rank), h));
+      backend_.run(ops::Copy{to_delta, source(delta)[c].columns(assignment.q_begin(rank), h)});
     }
     if (is_own) continue;
     add_messages(messages.sends, destination, sp_rank(rank));
@@ -146,11 +146,11 @@ UlyssesAttention::RankHeads UlyssesAttention::gather_for_backward(const Heads& h
                                                                   const Tensor& dout) {
   if (b_.brings_output) {
     const RankHeads own = gather_tokens({heads, dout, out}, {});
-    backend_.attention_delta(inner_->delta(), own.out, own.dout);
+    backend_.run(ops::AttentionDelta{inner_->delta(), own.out, own.dout});
     return own;
   }
   const Tensor delta = b_.delta.rows(0, cut_.local_length());
-  backend_.attention_delta(delta, out, dout);
+  backend_.run(ops::AttentionDelta{delta, out, dout});
   return gather_tokens({heads, dout}, delta);
 }
 
@@ -189,7 +189,7 @@ void UlyssesAttention::forward(sequence::AttentionKind kind, const Heads& heads,
     const ChunkRows from = returned(result, b_.pieces, rank), to = chunks_in_part(out, cut_, rank_);
     for (std::size_t c = 0; c < to.size(); ++c) {
       const Tensor heads_of_rank = head_range(to[c], b_.assignment.q_begin(rank), h);
-      backend_.copy(heads_of_rank, from[c].view({from[c].shape[0], h, head_dim}));
+      backend_.run(ops::Copy{heads_of_rank, from[c].view({from[c].shape[0], h, head_dim})});
     }
   }
 }
@@ -216,7 +216,7 @@ void UlyssesAttention::backward(sequence::AttentionKind kind, const Heads& heads
     const ChunkRows from = returned(dq, b_.pieces, rank), to = chunks_in_part(gradients.q, cut_, rank_);
     for (std::size_t c = 0; c < to.size(); ++c) {
       const Tensor heads_of_rank = head_range(to[c], b_.assignment.q_begin(rank), h);
-      backend_.copy(heads_of_rank, from[c].view({from[c].shape[0], h, head_dim}));
+      backend_.run(ops::Copy{heads_of_rank, from[c].view({from[c].shape[0], h, head_dim})});
     }
   }
   write_dkv(dkv, gradients);
@@ -233,9 +233,9 @@ void UlyssesAttention::write_dkv(const Tensor& all_dkv, const Heads& gradients) 
   std::vector<bool> is_begun(b_.shape.kv_heads);
   const auto put = [&](const Tensor& to, const Tensor& from, bool adds) {
     if (adds) {
-      backend_.add(to, from);
+      backend_.run(ops::Add{to, from});
     } else {
-      backend_.copy(to, from);
+      backend_.run(ops::Copy{to, from});
     }
   };
   for (const NeighbourRank rank : b_.assignment.ranks()) {
@@ -252,8 +252,8 @@ void UlyssesAttention::write_dkv(const Tensor& all_dkv, const Heads& gradients) 
     }
   }
   if (b_.kv_sums.empty()) return;
-  backend_.copy(gradients.k, sums.k);
-  backend_.copy(gradients.v, sums.v);
+  backend_.run(ops::Copy{gradients.k, sums.k});
+  backend_.run(ops::Copy{gradients.v, sums.v});
 }
 
 }  // namespace sft::parallel

@@ -239,8 +239,8 @@ struct Engine::Impl {
       const parallel::Parameter* parameter = &storage.shard_map().unit(magnitude.unit).parameters[magnitude.first];
       for (const parallel::Piece& piece : storage.shard_map().pieces()) {
         if (piece.parameter != parameter) continue;
-        workers.ops->copy(storage.parameters().rows(piece.shard_offset, piece.count),
-                          found.rows(piece.begin, piece.count));
+        workers.ops->run(ops::Copy{storage.parameters().rows(piece.shard_offset, piece.count),
+                                   found.rows(piece.begin, piece.count)});
       }
     });
   }
@@ -251,7 +251,7 @@ struct Engine::Impl {
       transfer::OffloadedShard* in_file = part.optimizer->master_in_file();
       if (in_file == nullptr) continue;
       in_file->read(0, master_scratch(part));
-      workers.ops->copy(part.storage.compute_copy(), master_scratch(part));
+      workers.ops->run(ops::Copy{part.storage.compute_copy(), master_scratch(part)});
     }
     workers.units.parameters_written();
   }

@@ -19,12 +19,14 @@ std::uint64_t stream_of(std::uint64_t seed, const std::string& name) {
 
 void initialize_parameters(const parallel::ShardMap& shard_map, std::uint64_t seed, double stddev, Tensor parameters,
                            ops::Backend& backend, bool keeps_copies) {
-  for (const parallel::ShardRange& gap : shard_map.padding()) backend.fill(parameters.rows(gap.begin, gap.count), 0.0F);
+  for (const parallel::ShardRange& gap : shard_map.padding())
+    backend.run(ops::Fill{parameters.rows(gap.begin, gap.count), 0.0F});
   for (const parallel::Piece& piece : shard_map.pieces()) {
     const parallel::Parameter& p = *piece.parameter;
     if (keeps_copies && !p.copy_of.empty()) continue;
     if (p.init == parallel::Init::ones || p.init == parallel::Init::zeros) {
-      backend.fill(parameters.rows(piece.shard_offset, piece.count), p.init == parallel::Init::ones ? 1.0F : 0.0F);
+      backend.run(
+          ops::Fill{parameters.rows(piece.shard_offset, piece.count), p.init == parallel::Init::ones ? 1.0F : 0.0F});
       continue;
     }
     const std::uint64_t stream = stream_of(seed, p.name);
@@ -38,10 +40,10 @@ void initialize_parameters(const parallel::ShardMap& shard_map, std::uint64_t se
         const std::int64_t first = (r.row_begin + i) * p.columns + r.column_begin;
         if (p.init == parallel::Init::kaiming) {
           const std::int64_t fan_in = p.fan_in > 0 ? p.fan_in : p.columns;
-          backend.fill_uniform(part, stream, first, 1.0F / std::sqrt(static_cast<float>(fan_in)));
+          backend.run(ops::FillUniform{part, stream, first, 1.0F / std::sqrt(static_cast<float>(fan_in))});
         } else {
           const double deviation = p.init == parallel::Init::by_rows ? 1.0 / static_cast<double>(p.rows) : stddev;
-          backend.fill_normal(part, stream, first, static_cast<float>(deviation));
+          backend.run(ops::FillNormal{part, stream, first, static_cast<float>(deviation)});
         }
       }
     }

@@ -95,37 +95,38 @@ void ExpertOps::products() {
         for (std::int64_t e = 0; e < E; ++e) {
           const std::int64_t begin = offsets_[static_cast<std::size_t>(e)],
                              count = offsets_[static_cast<std::size_t>(e) + 1] - begin;
-          if (count > 0) ops_.matmul(product(e, x.rows(begin, count), y.rows(begin, count)));
+          if (count > 0) ops_.run(product(e, x.rows(begin, count), y.rows(begin, count)));
         }
       };
       const double flops = 2.0 * static_cast<double>(R) * static_cast<double>(layer.rows * layer.columns);
       const auto time = [&](const char* what, const std::function<void()>& op) {
         bench_.product_bound(fmt::format("{} {}", layer.name, what), flops, 1, op);
       };
-      time("forward, dense", [&] { ops_.matmul({.a = x, .b = of(w, 0), .c = y, .transpose_b = true}); });
+      time("forward, dense", [&] { ops_.run(ops::Matmul{.a = x, .b = of(w, 0), .c = y, .transpose_b = true}); });
       time("forward, one by one", [&] {
         each([&](std::int64_t e, const Tensor& a, const Tensor& c) {
           return ops::Matmul{.a = a, .b = of(w, e), .c = c, .transpose_b = true};
         });
       });
       time("forward, grouped",
-           [&] { ops_.grouped_matmul({.a = x, .b = w, .c = y, .offsets = offsets_, .transpose_b = true}); });
-      time("input gradient, dense", [&] { ops_.matmul({.a = y, .b = of(w, 0), .c = x}); });
+           [&] { ops_.run(ops::GroupedMatmul{.a = x, .b = w, .c = y, .offsets = offsets_, .transpose_b = true}); });
+      time("input gradient, dense", [&] { ops_.run(ops::Matmul{.a = y, .b = of(w, 0), .c = x}); });
       time("input gradient, one by one", [&] {
         each([&](std::int64_t e, const Tensor& c, const Tensor& a) {
           return ops::Matmul{.a = a, .b = of(w, e), .c = c};
         });
       });
-      time("input gradient, grouped", [&] { ops_.grouped_matmul({.a = y, .b = w, .c = x, .offsets = offsets_}); });
+      time("input gradient, grouped",
+           [&] { ops_.run(ops::GroupedMatmul{.a = y, .b = w, .c = x, .offsets = offsets_}); });
       time("weight gradient, dense",
-           [&] { ops_.matmul({.a = y, .b = x, .c = of(dw, 0), .transpose_a = true, .accumulate = true}); });
+           [&] { ops_.run(ops::Matmul{.a = y, .b = x, .c = of(dw, 0), .transpose_a = true, .accumulate = true}); });
       time("weight gradient, one by one", [&] {
         each([&](std::int64_t e, const Tensor& b, const Tensor& a) {
           return ops::Matmul{.a = a, .b = b, .c = of(dw, e), .transpose_a = true, .accumulate = true};
         });
       });
       time("weight gradient, grouped",
-           [&] { ops_.grouped_weight_gradient({.dweight = dw, .x = y, .y = x, .offsets = offsets_}); });
+           [&] { ops_.run(ops::GroupedWeightGradient{.dweight = dw, .x = y, .y = x, .offsets = offsets_}); });
     });
   }
 }
@@ -140,39 +141,44 @@ void ExpertOps::memory_bound() {
                  sums = make(DType::float64, {2 * E});
     const ops::RouterRule rule{.normalize = true};
     bench_.memory_bound("router_forward", 4 * T * E + 8 * R, 1, [&] {
-      ops_.router_forward({.logits = logits, .correction = {}, .experts = chosen, .weights = weights, .rule = rule});
+      ops_.run(
+          ops::RouterForward{.logits = logits, .correction = {}, .experts = chosen, .weights = weights, .rule = rule});
     });
     bench_.memory_bound("router_backward", 8 * T * E + 8 * R, 1, [&] {
-      ops_.router_backward(
-          {.dlogits = dlogits, .logits = logits, .experts = experts, .dweights = weights, .rule = rule});
+      ops_.run(ops::RouterBackward{
+          .dlogits = dlogits, .logits = logits, .experts = experts, .dweights = weights, .rule = rule});
     });
     bench_.memory_bound("expert_order", 12 * R, 1, [&] {
-      ops_.expert_order({.experts = experts, .counts = counts, .offsets = offsets, .choices = choices, .rows = rows});
+      ops_.run(
+          ops::ExpertOrder{.experts = experts, .counts = counts, .offsets = offsets, .choices = choices, .rows = rows});
     });
     bench_.memory_bound("router_sums", 4 * T * E, 1, [&] {
-      ops_.router_sums(
-          {.logits = logits, .expert_counts = counts, .counts = sums.rows(0, E), .probabilities = sums.rows(E, E)});
+      ops_.run(ops::RouterSums{
+          .logits = logits, .expert_counts = counts, .counts = sums.rows(0, E), .probabilities = sums.rows(E, E)});
     });
     bench_.memory_bound("router_sums_backward", 12 * T * E, 1, [&] {
-      ops_.router_sums_backward({.dlogits = dlogits, .logits = logits, .counts = sums.rows(0, E), .factor = 1e-9});
+      ops_.run(
+          ops::RouterSumsBackward{.dlogits = dlogits, .logits = logits, .counts = sums.rows(0, E), .factor = 1e-9});
     });
     bench_.memory_bound("gather_tokens", s * (T + R) * C + 4 * R, 1, [&] {
-      ops_.gather_tokens({.out = gathered, .in = tokens, .choices = choices, .weights = {}, .num_choices = k});
+      ops_.run(ops::GatherTokens{.out = gathered, .in = tokens, .choices = choices, .weights = {}, .num_choices = k});
     });
-    bench_.memory_bound("combine_rows", s * (T + R) * C + 8 * R, 1,
-                        [&] { ops_.combine_rows({.out = tokens, .in = gathered, .rows = rows, .weights = weights}); });
+    bench_.memory_bound("combine_rows", s * (T + R) * C + 8 * R, 1, [&] {
+      ops_.run(ops::CombineRows{.out = tokens, .in = gathered, .rows = rows, .weights = weights});
+    });
     bench_.memory_bound("combine_weights_backward", s * (T + R) * C + 8 * R, 1, [&] {
-      ops_.combine_weights_backward({.dweights = weights, .dout = tokens, .in = gathered, .rows = rows});
+      ops_.run(ops::CombineWeightsBackward{.dweights = weights, .dout = tokens, .in = gathered, .rows = rows});
     });
   });
   bench_.part([&] {
     const Tensor gate_up = make(dtype_, {R, 2 * F}), act = make(dtype_, {R, F}), dact = make(dtype_, {R, F});
     for (const auto& [name, rule] : {std::pair{"gelu_tanh", ops::GateRule{.gate = ops::Gate::gelu_tanh}},
                                      {"clamped_swish", {.gate = ops::Gate::clamped_swish, .interleaved = true}}}) {
-      bench_.memory_bound(fmt::format("{} forward", name), 3 * s * R * F, 1,
-                          [&, gate = rule] { ops_.gated_forward({.act = act, .gate_up = gate_up, .rule = gate}); });
+      bench_.memory_bound(fmt::format("{} forward", name), 3 * s * R * F, 1, [&, gate = rule] {
+        ops_.run(ops::GatedForward{.act = act, .gate_up = gate_up, .rule = gate});
+      });
       bench_.memory_bound(fmt::format("{} backward", name), 6 * s * R * F, 1, [&, gate = rule] {
-        ops_.gated_backward({.dgate_up = gate_up, .act = act, .dact = dact, .gate_up = gate_up, .rule = gate});
+        ops_.run(ops::GatedBackward{.dgate_up = gate_up, .act = act, .dact = dact, .gate_up = gate_up, .rule = gate});
       });
     }
   });

@@ -81,12 +81,12 @@ void Bench::pass(const Buffers& b, std::int64_t chunk_tokens) {
                                   .targets = b.targets.rows(begin, chunk_tokens),
                                   .loss_weights = b.loss_weights.rows(begin, chunk_tokens),
                                   .vocab_begin = 0};
-    ops_->matmul({.a = x, .b = b.weight, .c = b.logits, .transpose_b = true});
-    ops_->cross_entropy_max(chunk);
-    ops_->cross_entropy_partials(chunk);
-    ops_->cross_entropy_finish(chunk, b.dlogits, 1e-3, b.metrics);
-    ops_->matmul({.a = b.dlogits, .b = b.weight, .c = b.dx.rows(begin, chunk_tokens)});
-    ops_->matmul({.a = b.dlogits, .b = x, .c = b.dweight, .transpose_a = true, .accumulate = true});
+    ops_->run(ops::Matmul{.a = x, .b = b.weight, .c = b.logits, .transpose_b = true});
+    ops_->run(ops::CrossEntropyMax{chunk});
+    ops_->run(ops::CrossEntropyPartials{chunk});
+    ops_->run(ops::CrossEntropyFinish{chunk, b.dlogits, 1e-3, b.metrics});
+    ops_->run(ops::Matmul{.a = b.dlogits, .b = b.weight, .c = b.dx.rows(begin, chunk_tokens)});
+    ops_->run(ops::Matmul{.a = b.dlogits, .b = x, .c = b.dweight, .transpose_a = true, .accumulate = true});
   }
 }
 
@@ -100,10 +100,10 @@ void Bench::run(DType dtype) {
     arena = device::Arena(*device_, ledger_, device::Label::activations, arena.used_bytes());
     const Buffers b = take_buffers(arena, dtype, chunk_tokens);
     ops_->set_workspace(b.workspace);
-    ops_->fill(b.x, 0.01F);
-    ops_->fill(b.weight, 0.01F);
-    ops_->fill(b.dweight, 0.0F);
-    ops_->fill(b.loss_weights, 1.0F);
+    ops_->run(ops::Fill{b.x, 0.01F});
+    ops_->run(ops::Fill{b.weight, 0.01F});
+    ops_->run(ops::Fill{b.dweight, 0.0F});
+    ops_->run(ops::Fill{b.loss_weights, 1.0F});
     device_->fill_zero(b.targets.data, b.targets.size_bytes(), *stream_);
     device_->fill_zero(b.metrics.data, b.metrics.size_bytes(), *stream_);
     double best_s = 1e30;

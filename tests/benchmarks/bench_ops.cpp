@@ -159,11 +159,11 @@ void ModelOps::products() {
       const Tensor out = make(l.out, {l.tokens, l.rows}), dout = make(dtype_, {l.tokens, l.rows});
       const Tensor dx = make(dtype_, {l.tokens, l.columns}), dweight = make(DType::float32, {l.rows, l.columns});
       bench_.product_bound(name, flops, l.calls + l.again,
-                           [&] { ops_.matmul({.a = x, .b = weight, .c = out, .transpose_b = true}); });
+                           [&] { ops_.run(ops::Matmul{.a = x, .b = weight, .c = out, .transpose_b = true}); });
       bench_.product_bound(name + " input gradient", flops, l.calls,
-                           [&] { ops_.matmul({.a = dout, .b = weight, .c = dx}); });
+                           [&] { ops_.run(ops::Matmul{.a = dout, .b = weight, .c = dx}); });
       bench_.product_bound(name + " weight gradient", flops, l.calls, [&] {
-        ops_.matmul({.a = dout, .b = x, .c = dweight, .transpose_a = true, .accumulate = true});
+        ops_.run(ops::Matmul{.a = dout, .b = x, .c = dweight, .transpose_a = true, .accumulate = true});
       });
     });
   }
@@ -190,50 +190,53 @@ void ModelOps::attention(const std::string& name, std::int64_t document_length, 
     const std::int64_t calls = is_counted ? L : 0;
     bench_.product_bound("attention_forward " + name, 4.0 * size * pairs,
                          is_recomputed_ && is_counted ? 2 * L - 1 : calls, [&] {
-                           ops_.attention_forward({q, k, v, out, lse, 0.125f, *plan});
+                           ops_.run(ops::AttentionForward{q, k, v, out, lse, 0.125f, *plan});
                          });
     measure_delta("attention_delta " + name, delta, out, dout, calls);
     bench_.product_bound("attention_backward " + name, 10.0 * size * pairs, calls, [&] {
-      ops_.attention_backward({.q = q,
-                               .k = k,
-                               .v = v,
-                               .dout = dout,
-                               .lse = lse,
-                               .delta = delta,
-                               .dq = heads(dqkv, 0, H),
-                               .dk = heads(dqkv, H, K),
-                               .dv = heads(dqkv, H + K, K),
-                               .scale = 0.125f,
-                               .plan = *plan,
-                               .out = has_library_backward_ ? out : Tensor()});
+      ops_.run(ops::AttentionBackward{.q = q,
+                                      .k = k,
+                                      .v = v,
+                                      .dout = dout,
+                                      .lse = lse,
+                                      .delta = delta,
+                                      .dq = heads(dqkv, 0, H),
+                                      .dk = heads(dqkv, H, K),
+                                      .dv = heads(dqkv, H + K, K),
+                                      .scale = 0.125f,
+                                      .plan = *plan,
+                                      .out = has_library_backward_ ? out : Tensor()});
     });
   });
 }
 
 void ModelOps::measure_delta(const std::string& name, const Tensor& delta, const Tensor& out, const Tensor& dout,
                              std::int64_t calls) {
-  bench_.memory_bound(name, bytes_of::attention_delta(s, T, H, D), calls,
-                      [&] { ops_.attention_delta(delta, out, dout); });
+  bench_.memory_bound(name, bytes_of::attention_delta(s, T, H, D), calls, [&] {
+    ops_.run(ops::AttentionDelta{delta, out, dout});
+  });
 }
 
 void ModelOps::norms_and_embedding() {
   const Tensor x = make(dtype_, {T, C}), y = make(dtype_, {T, C}), delta = make(dtype_, {T, C});
   const Tensor rstd = make(DType::float32, {T}), weight = make(dtype_, {C}), dweight = make(DType::float32, {C});
   bench_.memory_bound("add_rms_norm_forward", bytes_of::add_rms_norm_forward(s, s, s, T, C), 2 * L, [&] {
-    ops_.add_rms_norm_forward(
-        {.sum = x, .y = y, .rstd = rstd, .x = x, .delta = delta, .weight = weight, .epsilon = 1e-5f});
+    ops_.run(ops::AddRmsNormForward{
+        .sum = x, .y = y, .rstd = rstd, .x = x, .delta = delta, .weight = weight, .epsilon = 1e-5f});
   });
   bench_.memory_bound("rms_norm_apply", bytes_of::rms_norm_apply(s, s, T, C), 2 * L,
-                      [&] { ops_.rms_norm_apply({.y = y, .x = x, .rstd = rstd, .weight = weight}); });
+                      [&] { ops_.run(ops::RmsNormApply{.y = y, .x = x, .rstd = rstd, .weight = weight}); });
   bench_.memory_bound("rms_norm_backward", bytes_of::rms_norm_backward(s, s, s, T, C), 2 * L, [&] {
-    ops_.rms_norm_backward(
-        {.dx = delta, .dweight = dweight, .dy = y, .x = x, .rstd = rstd, .weight = weight, .dresidual = delta});
+    ops_.run(ops::RmsNormBackward{
+        .dx = delta, .dweight = dweight, .dy = y, .x = x, .rstd = rstd, .weight = weight, .dresidual = delta});
   });
   const Tensor tokens = make(DType::int32, {T}), table = make(dtype_, {V, C}), dtable = make(DType::float32, {V, C});
-  bench_.memory_bound("embedding_forward", bytes_of::embedding_forward(s, s, T, C), 1,
-                      [&] { ops_.embedding_forward(x, tokens, table, 0); });
-  bench_.memory_bound("embedding_backward", bytes_of::embedding_backward(s, T, C), 1,
-                      [&] { ops_.embedding_backward(dtable, tokens, x, 0); });
+  bench_.memory_bound("embedding_forward", bytes_of::embedding_forward(s, s, T, C), 1, [&] {
+    ops_.run(ops::EmbeddingForward{x, tokens, table, 0});
+  });
+  bench_.memory_bound("embedding_backward", bytes_of::embedding_backward(s, T, C), 1, [&] {
+    ops_.run(ops::EmbeddingBackward{dtable, tokens, x, 0});
+  });
 }
 
 void ModelOps::rotations() {
@@ -245,42 +248,47 @@ void ModelOps::rotations() {
   const Tensor norm_weight = make(dtype_, {D}), dnorm = make(DType::float32, {D});
   const Tensor dbias = make(DType::float32, {(H + 2 * K) * D});
   const std::int64_t plain = model_.qk_norm ? 0 : L, normed = model_.qk_norm ? L : 0;
-  bench_.without_roof("rope_table", bytes_of::rope_table(T, D), 1,
-                      [&] { ops_.rope_table(cosine, sine, tokens, frequencies, {}); });
+  bench_.without_roof("rope_table", bytes_of::rope_table(T, D), 1, [&] {
+    ops_.run(ops::WriteRopeTable{cosine, sine, tokens, frequencies, {}});
+  });
   bench_.memory_bound("rope_forward", bytes_of::rope(s, T, H + K, D), plain, [&] {
-    ops_.rope_forward(heads, heads, {cosine, sine});
+    ops_.run(ops::RopeForward{heads, heads, {cosine, sine}});
   });
   bench_.memory_bound("rope_backward", bytes_of::rope(s, T, H + K, D), plain, [&] {
-    ops_.rope_backward(dheads, dheads, {cosine, sine});
+    ops_.run(ops::RopeBackward{dheads, dheads, {cosine, sine}});
   });
   bench_.memory_bound("norm_rope_forward", bytes_of::norm_rope_forward(s, s, T, H + K, D), normed, [&] {
-    ops_.norm_rope_forward({.out = heads,
-                            .rstd = norm_rstd,
-                            .in = heads,
-                            .weight = norm_weight,
-                            .table = {cosine, sine},
-                            .epsilon = 1e-6f});
+    ops_.run(ops::NormRopeForward{.out = heads,
+                                  .rstd = norm_rstd,
+                                  .in = heads,
+                                  .weight = norm_weight,
+                                  .table = {cosine, sine},
+                                  .epsilon = 1e-6f});
   });
   bench_.memory_bound("norm_rope_backward", bytes_of::norm_rope_backward(s, s, T, H + K, D), normed, [&] {
-    ops_.norm_rope_backward({.din = dheads,
-                             .dweight = dnorm,
-                             .dout = dheads,
-                             .in = heads,
-                             .rstd = norm_rstd,
-                             .weight = norm_weight,
-                             .table = {cosine, sine}});
+    ops_.run(ops::NormRopeBackward{.din = dheads,
+                                   .dweight = dnorm,
+                                   .dout = dheads,
+                                   .in = heads,
+                                   .rstd = norm_rstd,
+                                   .weight = norm_weight,
+                                   .table = {cosine, sine}});
   });
   bench_.memory_bound("bias_backward", bytes_of::bias_backward(s, T, (H + 2 * K) * D), model_.attention_bias ? L : 0,
-                      [&] { ops_.bias_backward(dbias, qkv); });
+                      [&] {
+                        ops_.run(ops::BiasBackward{dbias, qkv});
+                      });
 }
 
 void ModelOps::mlp() {
   const Tensor gate_up = make(dtype_, {T, 2 * F}), dgate_up = make(dtype_, {T, 2 * F});
   const Tensor act = make(dtype_, {T, F}), dact = make(dtype_, {T, F});
-  bench_.memory_bound("swiglu_forward", bytes_of::swiglu_forward(s, T, F), L,
-                      [&] { ops_.swiglu_forward(act, gate_up); });
-  bench_.memory_bound("swiglu_backward", bytes_of::swiglu_backward(s, T, F), L,
-                      [&] { ops_.swiglu_backward(dgate_up, act, dact, gate_up); });
+  bench_.memory_bound("swiglu_forward", bytes_of::swiglu_forward(s, T, F), L, [&] {
+    ops_.run(ops::SwigluForward{act, gate_up});
+  });
+  bench_.memory_bound("swiglu_backward", bytes_of::swiglu_backward(s, T, F), L, [&] {
+    ops_.run(ops::SwigluBackward{dgate_up, act, dact, gate_up});
+  });
 }
 
 void ModelOps::loss() {
@@ -291,11 +299,12 @@ void ModelOps::loss() {
   const Tensor dlogits = dtype_ == DType::bf16 ? make(dtype_, {n, V}) : logits;
   const ops::CrossEntropy chunk{logits, max, partials, targets, weights, 0};
   bench_.memory_bound("cross_entropy_max", bytes_of::cross_entropy_max(n, V), num_chunks_,
-                      [&] { ops_.cross_entropy_max(chunk); });
+                      [&] { ops_.run(ops::CrossEntropyMax{chunk}); });
   bench_.memory_bound("cross_entropy_partials", bytes_of::cross_entropy_partials(n, V), num_chunks_,
-                      [&] { ops_.cross_entropy_partials(chunk); });
-  bench_.memory_bound("cross_entropy_finish", bytes_of::cross_entropy_finish(s, n, V), num_chunks_,
-                      [&] { ops_.cross_entropy_finish(chunk, dlogits, 1e-3f, metrics); });
+                      [&] { ops_.run(ops::CrossEntropyPartials{chunk}); });
+  bench_.memory_bound("cross_entropy_finish", bytes_of::cross_entropy_finish(s, n, V), num_chunks_, [&] {
+    ops_.run(ops::CrossEntropyFinish{chunk, dlogits, 1e-3f, metrics});
+  });
 }
 
 /// All of a step of a matrix of the width of the model, as much as `parameters` holds of it.
@@ -316,13 +325,13 @@ void ModelOps::adafactor(const Tensor& parameters, const Tensor& gradients) {
                                  .clip_threshold = 1.0,
                                  .num_elements = num};
   bench_.memory_bound("adafactor", bytes_of::adafactor(num), 0, [&] {
-    ops_.sum_squares_by_dim({step.gradients, 1.0, part(sums, false), part(sums, true)});
+    ops_.run(ops::SumSquaresByDim{step.gradients, 1.0, part(sums, false), part(sums, true)});
     for (const bool of_columns : {false, true}) {
-      ops_.update_factors({part(moments, of_columns), part(sums, of_columns), part(factors, of_columns),
-                           of_columns ? rows : C, 0.5, 1e-30, !of_columns});
+      ops_.run(ops::MomentFactors{part(moments, of_columns), part(sums, of_columns), part(factors, of_columns),
+                                  of_columns ? rows : C, 0.5, 1e-30, !of_columns});
     }
-    ops_.add_direction_squares(step);
-    ops_.update_factored(step);
+    ops_.run(ops::AddDirectionSquares{step});
+    ops_.run(ops::UpdateFactored{step});
   });
 }
 
@@ -337,11 +346,11 @@ void ModelOps::elementary() {
   const Tensor exp_avg_sq = bench_.make_filled(DType::float32, {num}, 1.0F);
   const Tensor copy = make(DType::bf16, {num}), sum = make(DType::float64, {1});
   const auto step = [&](const Tensor& with_copy) {
-    ops_.update({.parameters = parameters,
-                 .gradients = gradients,
-                 .state = {exp_avg, exp_avg_sq},
-                 .copy = with_copy,
-                 .rule = ops::AdamW{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001}});
+    ops_.run(ops::Update{.parameters = parameters,
+                         .gradients = gradients,
+                         .state = {exp_avg, exp_avg_sq},
+                         .copy = with_copy,
+                         .rule = ops::AdamW{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001}});
   };
   const bool is_bf16 = dtype_ == DType::bf16;
   bench_.memory_bound("adamw", bytes_of::adamw(4, 4, 0, num), is_bf16 ? 0 : calls, [&] { step({}); });
@@ -350,20 +359,29 @@ void ModelOps::elementary() {
   const std::int64_t num_blocks = (num + ops::block_elements - 1) / ops::block_elements;
   const Tensor codes(exp_avg.data, DType::uint8, {2 * num});
   bench_.memory_bound("adamw_8bit", bytes_of::adamw_8bit(num), 0, [&] {
-    ops_.update_blockwise({.update = {.parameters = parameters,
-                                      .gradients = gradients,
-                                      .state = {codes.rows(0, num), codes.rows(num, num)},
-                                      .copy = {},
-                                      .rule = ops::AdamW{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001}},
-                           .scales = {exp_avg_sq.rows(0, num_blocks), exp_avg_sq.rows(num_blocks, num_blocks)}});
+    ops_.run(
+        ops::UpdateBlockwise{{.update = {.parameters = parameters,
+                                         .gradients = gradients,
+                                         .state = {codes.rows(0, num), codes.rows(num, num)},
+                                         .copy = {},
+                                         .rule = ops::AdamW{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001}},
+                              .scales = {exp_avg_sq.rows(0, num_blocks), exp_avg_sq.rows(num_blocks, num_blocks)}}});
   });
   adafactor(parameters, gradients);
-  bench_.memory_bound("sum_squares", bytes_of::sum_squares(num), calls, [&] { ops_.sum_squares(sum, gradients); });
-  bench_.memory_bound("fill", bytes_of::fill(4, num), calls, [&] { ops_.fill(gradients, 0.0f); });
-  bench_.memory_bound("add", bytes_of::add(num), 0, [&] { ops_.add(gradients, parameters); });
-  bench_.memory_bound("copy float32 to bf16", bytes_of::copy(2, 4, num), 0, [&] { ops_.copy(copy, parameters); });
-  bench_.memory_bound("copy bf16 to float32", bytes_of::copy(4, 2, num), 0, [&] { ops_.copy(parameters, copy); });
-  bench_.without_roof("fill_normal", bytes_of::fill(4, num), 0, [&] { ops_.fill_normal(parameters, 1, 0, 0.02f); });
+  bench_.memory_bound("sum_squares", bytes_of::sum_squares(num), calls, [&] {
+    ops_.run(ops::SumSquares{sum, gradients});
+  });
+  bench_.memory_bound("fill", bytes_of::fill(4, num), calls, [&] { ops_.run(ops::Fill{gradients, 0.0f}); });
+  bench_.memory_bound("add", bytes_of::add(num), 0, [&] { ops_.run(ops::Add{gradients, parameters}); });
+  bench_.memory_bound("copy float32 to bf16", bytes_of::copy(2, 4, num), 0, [&] {
+    ops_.run(ops::Copy{copy, parameters});
+  });
+  bench_.memory_bound("copy bf16 to float32", bytes_of::copy(4, 2, num), 0, [&] {
+    ops_.run(ops::Copy{parameters, copy});
+  });
+  bench_.without_roof("fill_normal", bytes_of::fill(4, num), 0, [&] {
+    ops_.run(ops::FillNormal{parameters, 1, 0, 0.02f});
+  });
 }
 
 void ModelOps::memory_bound() {

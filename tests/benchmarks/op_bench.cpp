@@ -84,20 +84,20 @@ Tensor OpBench::make(DType dtype, std::initializer_list<std::int64_t> shape) {
       for (std::int64_t i = 0; i < size; ++i) static_cast<double*>(host)[i] = 1.0 / static_cast<double>(1 + i);
     });
   } else {
-    ops_->fill_normal(x, 1, 0, 1.0F);
+    ops_->run(ops::FillNormal{x, 1, 0, 1.0F});
   }
   return x;
 }
 
 Tensor OpBench::make_filled(DType dtype, std::initializer_list<std::int64_t> shape, float value) {
   const Tensor x = take_operand(dtype, shape);
-  if (!memory_.is_sizing()) ops_->fill(x, value);
+  if (!memory_.is_sizing()) ops_->run(ops::Fill{x, value});
   return x;
 }
 
 std::unique_ptr<ops::AttentionPlan> OpBench::plan(const std::vector<sequence::AttentionSpan>& spans,
                                                   std::int64_t num_tokens) {
-  if (memory_.is_sizing()) return std::make_unique<ops::AttentionPlan>();
+  if (memory_.is_sizing()) return std::make_unique<ops::AttentionPlan>(num_tokens, num_tokens);
   return ops_->plan_attention(spans, num_tokens, num_tokens);
 }
 
@@ -156,9 +156,9 @@ void OpBench::measure_roofs(DType dtype) {
     const Tensor a = make(DType::float32, {copied}), b = make(DType::float32, {copied});
     const Tensor x = make(dtype, {size, size}), y = make(dtype, {size, size}), z = make(dtype, {size, size});
     if (memory_.is_sizing()) return;
-    bytes_per_s_ = 2.0 * static_cast<double>(a.size_bytes()) / best_s([&] { ops_->copy(b, a); });
+    bytes_per_s_ = 2.0 * static_cast<double>(a.size_bytes()) / best_s([&] { ops_->run(ops::Copy{b, a}); });
     const double flops = 2.0 * static_cast<double>(size * size * size);
-    flops_per_s_ = flops / best_s([&] { ops_->matmul({.a = x, .b = y, .c = z}); });
+    flops_per_s_ = flops / best_s([&] { ops_->run(ops::Matmul{.a = x, .b = y, .c = z}); });
   });
   std::printf("\n%s: streaming copy %.1f GB/s, product at %lld^3 %.1f GF/s\n", name_of(dtype), bytes_per_s_ * 1e-9,
               static_cast<long long>(options_.product_size), flops_per_s_ * 1e-9);

@@ -150,13 +150,13 @@ class Stand {
                 Tensor(scales.data(), DType::float32, {scale_rows, scale_columns}), ops::Fp8Format::e4m3, tiles},
         .in = numbers};
     if (tiles == ops::Fp8Tiles::whole) {
-      backend_->find_fp8_scale(round);
+      backend_->run(ops::FindFp8Scale{round.out, round.in, round.transpose});
       if (tp.size() > 1) {
         collectives_->all_reduce(tp, round.out.scales, comm::ReduceOp::max, *stream_);
         stream_->synchronize();
       }
     }
-    backend_->round_to_fp8(round);
+    backend_->run(round);
     Rounded result{};
     result.scale_bits.resize(scales.size());
     std::memcpy(result.scale_bits.data(), scales.data(), scales.size() * sizeof(float));

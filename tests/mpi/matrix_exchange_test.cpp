@@ -97,13 +97,13 @@ void exchange_on(const test::Mesh& mesh, bool is_sharded) {
     // The slices make up the whole matrix of one of the units.
     std::vector<float> whole(static_cast<std::size_t>(p.elements()), -1.0F);
     const Tensor target(whole.data(), DType::float32, {p.rows, p.columns});
-    for (int i = 0; i < matrix.num_slices; ++i) backend->copy(matrix.part_of(target, i), matrix.slice(i));
+    for (int i = 0; i < matrix.num_slices; ++i) backend->run(ops::Copy{matrix.part_of(target, i), matrix.slice(i)});
     const UnitIndex of_unit = whole[0] < 15000.0F ? UnitIndex(0) : UnitIndex(2);
     for (std::int64_t i = 0; i < p.elements(); ++i) {
       num_wrong += target.as<float>()[i] == value_of(of_unit, p, i / p.columns, i % p.columns) ? 0 : 1;
       target.as<float>()[i] = answer_to(target.as<float>()[i]);
     }
-    for (int i = 0; i < matrix.num_slices; ++i) backend->copy(matrix.slice(i), matrix.part_of(target, i));
+    for (int i = 0; i < matrix.num_slices; ++i) backend->run(ops::Copy{matrix.slice(i), matrix.part_of(target, i)});
   });
   stream->synchronize();
   BOOST_TEST(num_wrong == 0);

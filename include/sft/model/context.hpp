@@ -136,7 +136,7 @@ void scale_embedding(const Context& context, const Tensor& x);
 }
 
 /// Noise that is added to the embeddings of neighbouring tokens (NEFTune, Jain et al. 2023): element c of token i gets
-/// number (first_token + i) C + c of those that Backend::add_uniform draws from the seed.
+/// number (first_token + i) C + c of those that ops::AddUniform draws from the seed.
 struct EmbeddingNoise {
   std::int64_t begin, num_tokens;  ///< of this rank's tokens
   std::uint64_t seed;

@@ -36,7 +36,7 @@ class Decoder {
   void initialize();
 
   /// Gradients of sum(w nll) of one micro-batch, times `scale`, added up in the sharded units; metrics, float64 (4),
-  /// += the sums of Backend::cross_entropy_finish over this rank's tokens. `noise` is that of the embeddings.
+  /// += the sums of ops::CrossEntropyFinish over this rank's tokens. `noise` is that of the embeddings.
   /// With experts collective over the world, of which each rank has a micro-batch.
   void forward_backward(const Inputs& inputs, const sequence::AttentionSchedules& schedules, const GradientScale& scale,
                         Tensor metrics, std::span<const EmbeddingNoise> noise = {});

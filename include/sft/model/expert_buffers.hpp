@@ -3,8 +3,8 @@
 // The memory of layers with experts. Pure: planning lays it out without a device.
 //
 // Legend, beside that of Sizes: E experts, k of which a token goes through, F columns of an expert on this rank, R
-// rows of this rank's tokens in the order of experts (ops/experts.hpp), Sizes::expert_rows for T tokens; A rows, of all
-// ranks' tokens, that arrive at this rank's experts, Sizes::arriving_rows. Compute dtype unless stated.
+// rows of this rank's tokens in the order of experts (ops/calls/expert_rows.hpp), Sizes::expert_rows for T tokens; A
+// rows, of all ranks' tokens, that arrive at this rank's experts, Sizes::arriving_rows. Compute dtype unless stated.
 
 #include <cstdint>
 #include <vector>

@@ -27,7 +27,7 @@ class LossHead {
 
   /// normed (T, C) after the final norm; `head` (V, C), in use, this rank's rows. Writes the head's gradient and
   /// dnormed (T, C), partial dtype, whose TensorParallel::slice is already summed over tp, and which may be normed
-  /// where Sizes::shares_branches; adds to metrics (see Backend::cross_entropy_finish). Every token's gradient is
+  /// where Sizes::shares_branches; adds to metrics (see ops::CrossEntropyFinish). Every token's gradient is
   /// scaled by gradient_scale. Collective over the tp group.
   void forward_backward(const Context& context, const Linear& head, const Tensor& normed, const Inputs& inputs,
                         double gradient_scale, Tensor dnormed, Tensor metrics);

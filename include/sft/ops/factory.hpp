@@ -63,9 +63,9 @@ void require_fp8_tiles();
 [[nodiscard]] MatmulTuning tune_matmul(device::Device& device, const ListedProducts& products,
                                        const MatmulAlgorithms& known);
 
-/// A backend that holds every call against the rules of backend.hpp before `inner` runs it: std::logic_error names the
-/// op and the tensor, and says what it is and what it must be. Plans are for the backend that made them, not for
-/// `inner`. make_backend's are so where the build says SFT_CHECKED_OPS (the debug preset); tests of the ops always are.
+/// A backend that holds every call against the rules of its op (describe.hpp) before `inner` runs it: std::logic_error
+/// names the op and the tensor, and says what it is and what it must be. make_backend's are so where the build says
+/// SFT_CHECKED_OPS (the debug preset); tests of the ops always are.
 [[nodiscard]] std::unique_ptr<Backend> make_checked_backend(std::unique_ptr<Backend> inner);
 
 /// A backend whose ops `inner` runs, those that may come again with the same arguments by way of a tape on its stream

@@ -86,44 +86,4 @@ using ConstFp8Matrix = BasicFp8Matrix<ConstTensor>;  ///< is only read
 /// The scale of a tile of zeros, below which none is.
 inline constexpr float fp8_least_scale = 0x1p-126F;
 
-/// See Backend::find_fp8_scale and round_to_fp8.
-struct RoundToFp8 {
-  Fp8Matrix out;
-  ConstTensor in;          ///< (lines, terms) compute dtype, strided
-  bool transpose = false;  ///< in is (terms, lines)
-  /// Of round_to_fp8: the same numbers with lines for terms, in the same format and tiles, but not in blocks, from the
-  /// same pass over them; empty: none. One scale for all is written here, as it is read in `out`.
-  Fp8Matrix turned{};
-};
-
-/// Neighbouring elements of a matrix in E4M3, row by row: what a rank has of one that several share. See
-/// Backend::raise_fp8_scales and round_fp8_run.
-struct Fp8Run {
-  Tensor codes;                      ///< (n) uint8
-  ConstTensor in;                    ///< (n) compute dtype
-  std::int64_t first;                ///< which element of the matrix is the first
-  std::int64_t lines, terms;         ///< of the matrix
-  Tensor scales;                     ///< those of the whole matrix: fp8_scale_shape, float32
-  Fp8Tiles tiles = Fp8Tiles::whole;  ///< or blocks
-};
-
-/// See Backend::arrange_fp8.
-struct ArrangeFp8 {
-  Tensor out;              ///< (lines, terms) uint8, as Fp8Matrix::codes
-  ConstTensor in;          ///< (lines, terms) uint8, strided
-  bool transpose = false;  ///< in is (terms, lines)
-  // Of a matrix in blocks: fp8_scale_shape, float32. Else empty.
-  Tensor out_scales{};      ///< of (lines, terms)
-  ConstTensor in_scales{};  ///< of in as it lies
-};
-
-/// c = a b^T [+ bias] [+ c], with sums in float32. The sums have terms. Of a and b one at most is E5M2, and one at most
-/// has blocks; either both are whole or none is.
-struct Fp8Matmul {
-  ConstFp8Matrix a, b;
-  Tensor c;  ///< (lines of a, lines of b) compute dtype or float32, strided
-  bool accumulate = false;
-  ConstTensor bias{};  ///< (columns of c) compute dtype; empty: none
-};
-
 }  // namespace sft::ops

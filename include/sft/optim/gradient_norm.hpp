@@ -56,7 +56,8 @@ class GradientNorm {
   using Ranges = std::vector<parallel::ShardRange>;
 
   static void add(const Ranges& ranges, const parallel::UnitStorage& storage, ops::Backend& backend, Tensor result) {
-    for (const parallel::ShardRange& r : ranges) backend.sum_squares(result, storage.gradients_at(r.begin, r.count));
+    for (const parallel::ShardRange& r : ranges)
+      backend.run(ops::SumSquares{result, storage.gradients_at(r.begin, r.count)});
   }
 
   IndexedVector<parallel::UnitIndex, Ranges> by_unit_, late_;

@@ -26,7 +26,7 @@
 
 namespace sft::plan {
 
-inline constexpr std::int64_t num_metrics = 4;  ///< of Backend::cross_entropy_finish
+inline constexpr std::int64_t num_metrics = 4;  ///< of ops::CrossEntropyFinish
 
 /// A part with gradients, and what steps it: each has an optimizer of its own.
 struct TrainedPart {

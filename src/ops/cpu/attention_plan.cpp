@@ -34,9 +34,8 @@ bool are_apart(std::vector<AttentionLane> lanes) {
 
 }  // namespace
 
-TilePlan::TilePlan(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries_in,
-                   std::int64_t num_keys_in)
-    : num_queries(num_queries_in), num_keys(num_keys_in) {
+TilePlan::TilePlan(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries, std::int64_t num_keys)
+    : AttentionPlan(num_queries, num_keys) {
   std::vector<std::size_t> order(spans.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return spans[a].lane < spans[b].lane; });

@@ -20,7 +20,6 @@ struct TilePlan final : AttentionPlan {
   std::vector<AttentionRange> ranges;
   std::vector<AttentionTile> tiles;
   std::vector<AttentionLane> lanes;
-  std::int64_t num_queries, num_keys;
   std::int64_t longest_lane = 0;                ///< most keys from a lane's first to its last
   std::vector<RowRun> idle_queries, idle_keys;  ///< rows outside every span
 

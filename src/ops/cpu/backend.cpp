@@ -36,231 +36,9 @@ class CpuBackend final : public Backend {
     workspace_ = workspace;
   }
 
-  void fill(Tensor x, float value) override {
+  void run(const Call& call) override {
     stream_.synchronize();
-    kernels_.fill(x.is_contiguous() ? in_rows(x) : view_of(x), value);
-  }
-
-  void copy(Tensor destination, ConstTensor source) override {
-    stream_.synchronize();
-    SFT_ENSURE(destination.num_elements() == source.num_elements(), "copy: shapes fit");
-    const bool flat = destination.is_contiguous() && source.is_contiguous();
-    kernels_.copy(flat ? flat_view_of(destination) : view_of(destination),
-                  flat ? flat_view_of(source) : view_of(source));
-  }
-
-  void add(Tensor destination, ConstTensor source) override {
-    stream_.synchronize();
-    SFT_ENSURE(destination.num_elements() == source.num_elements(), "add: shapes fit");
-    const bool flat = destination.is_contiguous() && source.is_contiguous();
-    kernels_.add(flat ? flat_view_of(destination) : view_of(destination),
-                 flat ? flat_view_of(source) : view_of(source));
-  }
-
-  void scale(Tensor x, float factor) override {
-    stream_.synchronize();
-    kernels_.scale(flat_view_of(x), factor);
-  }
-
-  void sum_squares(Tensor result, ConstTensor x) override {
-    stream_.synchronize();
-    *result.as<double>() += kernels_.sum_squares(floats_of(x), x.num_elements());
-  }
-
-  void divide_by_norm(Tensor x, ConstTensor squares, float epsilon) override {
-    stream_.synchronize();
-    SFT_ENSURE(x.dtype == DType::float32, "divide_by_norm: float32 expected");
-    const double norm = std::max(std::sqrt(*squares.as<double>()), static_cast<double>(epsilon));
-    kernels_.scale(flat_view_of(x), static_cast<float>(1.0 / norm));
-  }
-
-  void fill_normal(Tensor x, std::uint64_t seed, std::int64_t first_index, float stddev) override {
-    stream_.synchronize();
-    kernels_.fill_normal(flat_view_of(x), seed, first_index, stddev);
-  }
-
-  void fill_uniform(Tensor x, std::uint64_t seed, std::int64_t first_index, float bound) override {
-    stream_.synchronize();
-    kernels_.fill_uniform(flat_view_of(x), seed, first_index, bound);
-  }
-
-  void add_uniform(Tensor x, std::uint64_t seed, std::int64_t first_index, float bound) override {
-    stream_.synchronize();
-    kernels_.add_uniform(flat_view_of(x), seed, first_index, bound);
-  }
-
-  void dropout(const Dropout& dropout) override {
-    stream_.synchronize();
-    const auto& [out, in, probability, seed, number, part, first_index, accumulate] = dropout;
-    SFT_ENSURE(out.shape[0] == in.shape[0] && out.row_elements() == in.row_elements(), "dropout: shapes fit");
-    const bool flat = out.is_contiguous() && in.is_contiguous();
-    kernels_.dropout(flat ? flat_view_of(out) : view_of(out), flat ? flat_view_of(in) : view_of(in), probability,
-                     seed_of_op(*static_cast<const std::uint64_t*>(seed.data), number, part), first_index, accumulate);
-  }
-
-  void embedding_forward(Tensor out, ConstTensor tokens, ConstTensor table, std::int64_t vocab_begin) override {
-    stream_.synchronize();
-    kernels_.embedding_forward(view_of(out), tokens.as<std::int32_t>(), view_of(table), vocab_begin);
-  }
-
-  void embedding_backward(Tensor dtable, ConstTensor tokens, ConstTensor dout, std::int64_t vocab_begin) override {
-    stream_.synchronize();
-    kernels_.embedding_backward(view_of(dtable), tokens.as<std::int32_t>(), view_of(dout), vocab_begin);
-  }
-
-  void rms_norm_forward(Tensor y, Tensor rstd, ConstTensor x, const NormWeight& weight, float epsilon) override {
-    stream_.synchronize();
-    kernels_.rms_norm_forward(view_of(y), floats_of(rstd), view_of(x), float32_weight(weight), epsilon);
-  }
-
-  void add_rms_norm_forward(const AddRmsNormForward& norm) override {
-    stream_.synchronize();
-    kernels_.add_rms_norm_forward(view_of(norm.sum), view_of(norm.y), floats_of(norm.rstd), view_of(norm.x),
-                                  view_of(norm.delta), float32_weight(norm.weight), norm.epsilon);
-  }
-
-  void rms_norm_apply(const RmsNormApply& norm) override {
-    stream_.synchronize();
-    kernels_.rms_norm_apply(view_of(norm.y), view_of(norm.x), floats_of(norm.rstd), float32_weight(norm.weight));
-  }
-
-  void rms_norm_backward(const RmsNormBackward& norm) override {
-    stream_.synchronize();
-    kernels_.rms_norm_backward(view_of(norm.dx), floats_of(norm.dweight), view_of(norm.dy), view_of(norm.x),
-                               floats_of(norm.rstd), float32_weight(norm.weight), view_of(norm.dresidual),
-                               scratch_after(norm.weight));
-  }
-
-  void split_norm_squares(Tensor squares, ConstTensor x) override {
-    stream_.synchronize();
-    kernels_.split_norm_squares(floats_of(squares), view_of(x));
-  }
-
-  void split_norm_forward(const SplitNormForward& norm) override {
-    stream_.synchronize();
-    kernels_.split_norm_forward(view_of(norm.y), floats_of(norm.rstd), view_of(norm.x), floats_of(norm.squares),
-                                float32_weight(norm.weight), norm.all_columns, norm.epsilon);
-  }
-
-  void split_norm_dots(const SplitNormDots& norm) override {
-    stream_.synchronize();
-    kernels_.split_norm_dots(floats_of(norm.dots), floats_of(norm.dweight), view_of(norm.dy), view_of(norm.x),
-                             floats_of(norm.rstd), float32_weight(norm.weight), scratch_after(norm.weight));
-  }
-
-  void split_norm_backward(const SplitNormBackward& norm) override {
-    stream_.synchronize();
-    kernels_.split_norm_backward(view_of(norm.dx), view_of(norm.dy), view_of(norm.x), floats_of(norm.rstd),
-                                 floats_of(norm.dots), float32_weight(norm.weight), norm.all_columns);
-  }
-
-  void rope_table(Tensor cosine, Tensor sine, ConstTensor positions, ConstTensor inverse_frequencies,
-                  const RopeScale& scale) override {
-    stream_.synchronize();
-    kernels_.rope_table(floats_of(cosine), floats_of(sine), positions.as<std::int32_t>(),
-                        inverse_frequencies.as<double>(), positions.num_elements(), inverse_frequencies.num_elements(),
-                        {scale.factor, scale.beta, scale.length});
-  }
-
-  void rope_forward(Tensor out, ConstTensor in, const RopeTable& table) override {
-    stream_.synchronize();
-    kernels_.rope_forward(view_of(out), view_of(in), floats_of(table.cosine), floats_of(table.sine), in.shape[2],
-                          table.cosine.shape[1]);
-  }
-
-  void rope_backward(Tensor din, ConstTensor dout, const RopeTable& table) override {
-    stream_.synchronize();
-    kernels_.rope_backward(view_of(din), view_of(dout), floats_of(table.cosine), floats_of(table.sine), din.shape[2],
-                           table.cosine.shape[1]);
-  }
-
-  void norm_rope_forward(const NormRopeForward& heads) override {
-    stream_.synchronize();
-    check_head_dim(heads.in);
-    kernels_.norm_rope_forward(view_of(heads.out), floats_of(heads.rstd), view_of(heads.in),
-                               float32_weight(heads.weight), floats_of(heads.table.cosine), floats_of(heads.table.sine),
-                               heads.in.shape[2], heads.epsilon);
-  }
-
-  void norm_rope_backward(const NormRopeBackward& heads) override {
-    stream_.synchronize();
-    check_head_dim(heads.in);
-    kernels_.norm_rope_backward(view_of(heads.din), floats_of(heads.dweight), view_of(heads.dout), view_of(heads.in),
-                                floats_of(heads.rstd), float32_weight(heads.weight), floats_of(heads.table.cosine),
-                                floats_of(heads.table.sine), heads.in.shape[2], scratch_after(heads.weight));
-  }
-
-  void matmul(const Matmul& product) override {
-    stream_.synchronize();
-    products_.run(product, workspace_);
-    note_progress();
-    device_.progress();
-  }
-
-  void bias_backward(Tensor dbias, ConstTensor dy) override {
-    stream_.synchronize();
-    SFT_ENSURE(std::max(column_sum_floats, dy.shape[1]) <= scratch().num_floats, "ops: the workspace holds a row");
-    kernels_.column_sums(floats_of(dbias), view_of(dy), scratch());
-  }
-
-  void scale_columns(const ScaleColumns& columns) override {
-    stream_.synchronize();
-    kernels_.scale_columns(view_of(columns.out), view_of(columns.in), floats_of(columns.factors), columns.shift,
-                           columns.bias.empty() ? nullptr : float32_weight(columns.bias), columns.accumulate);
-  }
-
-  void add_column_products(const ColumnProducts& products) override {
-    stream_.synchronize();
-    kernels_.add_column_products(floats_of(products.sums), view_of(products.a), view_of(products.b),
-                                 floats_of(products.factors));
-  }
-
-  void add_row_products(const RowProducts& products) override {
-    stream_.synchronize();
-    kernels_.add_row_products(floats_of(products.sums), view_of(products.a), view_of(products.b), products.factor);
-  }
-
-  void magnitude_factors(const MagnitudeFactors& factors) override {
-    stream_.synchronize();
-    kernels_.magnitude_factors(floats_of(factors.factors), floats_of(factors.inverse_norms),
-                               flat_view_of(factors.magnitudes), floats_of(factors.squares));
-  }
-
-  void read_four_bits(const ReadFourBits& read) override {
-    stream_.synchronize();
-    kernels_.read_four_bits(view_of(read.out), four_bit_arguments_of(read));
-  }
-
-  void find_fp8_scale(const RoundToFp8& round) override {
-    stream_.synchronize();
-    kernels_.find_fp8_scale(fp8_view_of(round.out), fp8_source_of(round));
-  }
-
-  void round_to_fp8(const RoundToFp8& round) override {
-    stream_.synchronize();
-    kernels_.round_to_fp8(fp8_rounding_of(round));
-  }
-
-  void raise_fp8_scales(const Fp8Run& run) override {
-    stream_.synchronize();
-    kernels_.raise_fp8_scales(fp8_run_view_of(run));
-  }
-
-  void round_fp8_run(const Fp8Run& run) override {
-    stream_.synchronize();
-    kernels_.round_fp8_run(fp8_run_view_of(run));
-  }
-
-  void arrange_fp8(const ArrangeFp8& arrange) override {
-    stream_.synchronize();
-    kernels_.arrange_fp8(fp8_arrangement_of(arrange));
-  }
-
-  void fp8_matmul(const Fp8Matmul& product) override {
-    stream_.synchronize();
-    products_.run_fp8(product, workspace_);
-    note_progress();
-    device_.progress();
+    std::visit([this](const auto& op) { execute(op); }, call);
   }
 
   std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
@@ -268,8 +46,201 @@ class CpuBackend final : public Backend {
     return std::make_unique<TilePlan>(spans, num_queries, num_keys);
   }
 
-  void attention_forward(const AttentionForward& attention) override {
-    stream_.synchronize();
+ private:
+  void execute(const Fill& op) {
+    const auto& [x, value] = op;
+    kernels_.fill(x.is_contiguous() ? in_rows(x) : view_of(x), value);
+  }
+
+  void execute(const Copy& op) {
+    const auto& [destination, source] = op;
+    SFT_ENSURE(destination.num_elements() == source.num_elements(), "copy: shapes fit");
+    const bool flat = destination.is_contiguous() && source.is_contiguous();
+    kernels_.copy(flat ? flat_view_of(destination) : view_of(destination),
+                  flat ? flat_view_of(source) : view_of(source));
+  }
+
+  void execute(const Add& op) {
+    const auto& [destination, source] = op;
+    SFT_ENSURE(destination.num_elements() == source.num_elements(), "add: shapes fit");
+    const bool flat = destination.is_contiguous() && source.is_contiguous();
+    kernels_.add(flat ? flat_view_of(destination) : view_of(destination),
+                 flat ? flat_view_of(source) : view_of(source));
+  }
+
+  void execute(const Scale& op) {
+    const auto& [x, factor] = op;
+    kernels_.scale(flat_view_of(x), factor);
+  }
+
+  void execute(const SumSquares& op) {
+    const auto& [result, x] = op;
+    *result.as<double>() += kernels_.sum_squares(floats_of(x), x.num_elements());
+  }
+
+  void execute(const DivideByNorm& op) {
+    const auto& [x, squares, epsilon] = op;
+    SFT_ENSURE(x.dtype == DType::float32, "divide_by_norm: float32 expected");
+    const double norm = std::max(std::sqrt(*squares.as<double>()), static_cast<double>(epsilon));
+    kernels_.scale(flat_view_of(x), static_cast<float>(1.0 / norm));
+  }
+
+  void execute(const FillNormal& op) {
+    const auto& [x, seed, first_index, stddev] = op;
+    kernels_.fill_normal(flat_view_of(x), seed, first_index, stddev);
+  }
+
+  void execute(const FillUniform& op) {
+    const auto& [x, seed, first_index, bound] = op;
+    kernels_.fill_uniform(flat_view_of(x), seed, first_index, bound);
+  }
+
+  void execute(const AddUniform& op) {
+    const auto& [x, seed, first_index, bound] = op;
+    kernels_.add_uniform(flat_view_of(x), seed, first_index, bound);
+  }
+
+  void execute(const Dropout& dropout) {
+    const auto& [out, in, probability, seed, number, part, first_index, accumulate] = dropout;
+    SFT_ENSURE(out.shape[0] == in.shape[0] && out.row_elements() == in.row_elements(), "dropout: shapes fit");
+    const bool flat = out.is_contiguous() && in.is_contiguous();
+    kernels_.dropout(flat ? flat_view_of(out) : view_of(out), flat ? flat_view_of(in) : view_of(in), probability,
+                     seed_of_op(*static_cast<const std::uint64_t*>(seed.data), number, part), first_index, accumulate);
+  }
+
+  void execute(const EmbeddingForward& op) {
+    const auto& [out, tokens, table, vocab_begin] = op;
+    kernels_.embedding_forward(view_of(out), tokens.as<std::int32_t>(), view_of(table), vocab_begin);
+  }
+
+  void execute(const EmbeddingBackward& op) {
+    const auto& [dtable, tokens, dout, vocab_begin] = op;
+    kernels_.embedding_backward(view_of(dtable), tokens.as<std::int32_t>(), view_of(dout), vocab_begin);
+  }
+
+  void execute(const RmsNormForward& op) {
+    const auto& [y, rstd, x, weight, epsilon] = op;
+    kernels_.rms_norm_forward(view_of(y), floats_of(rstd), view_of(x), float32_weight(weight), epsilon);
+  }
+
+  void execute(const AddRmsNormForward& norm) {
+    kernels_.add_rms_norm_forward(view_of(norm.sum), view_of(norm.y), floats_of(norm.rstd), view_of(norm.x),
+                                  view_of(norm.delta), float32_weight(norm.weight), norm.epsilon);
+  }
+
+  void execute(const RmsNormApply& norm) {
+    kernels_.rms_norm_apply(view_of(norm.y), view_of(norm.x), floats_of(norm.rstd), float32_weight(norm.weight));
+  }
+
+  void execute(const RmsNormBackward& norm) {
+    kernels_.rms_norm_backward(view_of(norm.dx), floats_of(norm.dweight), view_of(norm.dy), view_of(norm.x),
+                               floats_of(norm.rstd), float32_weight(norm.weight), view_of(norm.dresidual),
+                               scratch_after(norm.weight));
+  }
+
+  void execute(const SplitNormSquares& op) {
+    const auto& [squares, x] = op;
+    kernels_.split_norm_squares(floats_of(squares), view_of(x));
+  }
+
+  void execute(const SplitNormForward& norm) {
+    kernels_.split_norm_forward(view_of(norm.y), floats_of(norm.rstd), view_of(norm.x), floats_of(norm.squares),
+                                float32_weight(norm.weight), norm.all_columns, norm.epsilon);
+  }
+
+  void execute(const SplitNormDots& norm) {
+    kernels_.split_norm_dots(floats_of(norm.dots), floats_of(norm.dweight), view_of(norm.dy), view_of(norm.x),
+                             floats_of(norm.rstd), float32_weight(norm.weight), scratch_after(norm.weight));
+  }
+
+  void execute(const SplitNormBackward& norm) {
+    kernels_.split_norm_backward(view_of(norm.dx), view_of(norm.dy), view_of(norm.x), floats_of(norm.rstd),
+                                 floats_of(norm.dots), float32_weight(norm.weight), norm.all_columns);
+  }
+
+  void execute(const WriteRopeTable& op) {
+    const auto& [cosine, sine, positions, inverse_frequencies, scale] = op;
+    kernels_.rope_table(floats_of(cosine), floats_of(sine), positions.as<std::int32_t>(),
+                        inverse_frequencies.as<double>(), positions.num_elements(), inverse_frequencies.num_elements(),
+                        {scale.factor, scale.beta, scale.length});
+  }
+
+  void execute(const RopeForward& op) {
+    const auto& [out, in, table] = op;
+    kernels_.rope_forward(view_of(out), view_of(in), floats_of(table.cosine), floats_of(table.sine), in.shape[2],
+                          table.cosine.shape[1]);
+  }
+
+  void execute(const RopeBackward& op) {
+    const auto& [din, dout, table] = op;
+    kernels_.rope_backward(view_of(din), view_of(dout), floats_of(table.cosine), floats_of(table.sine), din.shape[2],
+                           table.cosine.shape[1]);
+  }
+
+  void execute(const NormRopeForward& heads) {
+    check_head_dim(heads.in);
+    kernels_.norm_rope_forward(view_of(heads.out), floats_of(heads.rstd), view_of(heads.in),
+                               float32_weight(heads.weight), floats_of(heads.table.cosine), floats_of(heads.table.sine),
+                               heads.in.shape[2], heads.epsilon);
+  }
+
+  void execute(const NormRopeBackward& heads) {
+    check_head_dim(heads.in);
+    kernels_.norm_rope_backward(view_of(heads.din), floats_of(heads.dweight), view_of(heads.dout), view_of(heads.in),
+                                floats_of(heads.rstd), float32_weight(heads.weight), floats_of(heads.table.cosine),
+                                floats_of(heads.table.sine), heads.in.shape[2], scratch_after(heads.weight));
+  }
+
+  void execute(const Matmul& product) {
+    products_.run(product, workspace_);
+    note_progress();
+    device_.progress();
+  }
+
+  void execute(const BiasBackward& op) {
+    const auto& [dbias, dy] = op;
+    SFT_ENSURE(std::max(column_sum_floats, dy.shape[1]) <= scratch().num_floats, "ops: the workspace holds a row");
+    kernels_.column_sums(floats_of(dbias), view_of(dy), scratch());
+  }
+
+  void execute(const ScaleColumns& columns) {
+    kernels_.scale_columns(view_of(columns.out), view_of(columns.in), floats_of(columns.factors), columns.shift,
+                           columns.bias.empty() ? nullptr : float32_weight(columns.bias), columns.accumulate);
+  }
+
+  void execute(const AddColumnProducts& products) {
+    kernels_.add_column_products(floats_of(products.sums), view_of(products.a), view_of(products.b),
+                                 floats_of(products.factors));
+  }
+
+  void execute(const AddRowProducts& products) {
+    kernels_.add_row_products(floats_of(products.sums), view_of(products.a), view_of(products.b), products.factor);
+  }
+
+  void execute(const MagnitudeFactors& factors) {
+    kernels_.magnitude_factors(floats_of(factors.factors), floats_of(factors.inverse_norms),
+                               flat_view_of(factors.magnitudes), floats_of(factors.squares));
+  }
+
+  void execute(const ReadFourBits& read) { kernels_.read_four_bits(view_of(read.out), four_bit_arguments_of(read)); }
+
+  void execute(const FindFp8Scale& round) { kernels_.find_fp8_scale(fp8_view_of(round.out), fp8_source_of(round)); }
+
+  void execute(const RoundToFp8& round) { kernels_.round_to_fp8(fp8_rounding_of(round)); }
+
+  void execute(const RaiseFp8Scales& op) { kernels_.raise_fp8_scales(fp8_run_view_of(op.run)); }
+
+  void execute(const RoundFp8Run& op) { kernels_.round_fp8_run(fp8_run_view_of(op.run)); }
+
+  void execute(const ArrangeFp8& arrange) { kernels_.arrange_fp8(fp8_arrangement_of(arrange)); }
+
+  void execute(const Fp8Matmul& product) {
+    products_.run_fp8(product, workspace_);
+    note_progress();
+    device_.progress();
+  }
+
+  void execute(const AttentionForward& attention) {
     const TilePlan& plan = plan_of(attention);
     AttentionArguments arguments = attention_arguments(attention, plan);
     arguments.lse = floats_of(attention.lse);
@@ -287,13 +258,12 @@ class CpuBackend final : public Backend {
     device_.progress();
   }
 
-  void attention_delta(Tensor delta, ConstTensor out, ConstTensor dout) override {
-    stream_.synchronize();
+  void execute(const AttentionDelta& op) {
+    const auto& [delta, out, dout] = op;
     kernels_.attention_delta(floats_of(delta), view_of(out), view_of(dout), out.shape[2]);
   }
 
-  void attention_backward(const AttentionBackward& attention) override {
-    stream_.synchronize();
+  void execute(const AttentionBackward& attention) {
     const TilePlan& plan = plan_of(attention);
     AttentionArguments arguments = attention_arguments(attention, plan);
     arguments.final_lse = floats_of(attention.lse);
@@ -318,116 +288,93 @@ class CpuBackend final : public Backend {
     device_.progress();
   }
 
-  void attention_sinks_backward(const AttentionSinksBackward& attention) override {
-    stream_.synchronize();
+  void execute(const AttentionSinksBackward& attention) {
     kernels_.attention_sinks_backward(floats_of(attention.dsinks), flat_view_of(attention.sinks),
                                       floats_of(attention.lse), floats_of(attention.delta), attention.lse.shape[0]);
   }
 
-  void swiglu_forward(Tensor act, ConstTensor gate_up) override {
-    stream_.synchronize();
+  void execute(const SwigluForward& op) {
+    const auto& [act, gate_up] = op;
     kernels_.swiglu_forward(view_of(act), view_of(gate_up));
   }
 
-  void swiglu_backward(Tensor dgate_up, Tensor act, ConstTensor dact, ConstTensor gate_up) override {
-    stream_.synchronize();
+  void execute(const SwigluBackward& op) {
+    const auto& [dgate_up, act, dact, gate_up] = op;
     kernels_.swiglu_backward(view_of(dgate_up), view_of(act), view_of(dact), view_of(gate_up));
   }
 
-  void router_forward(const RouterForward& router) override {
-    stream_.synchronize();
+  void execute(const RouterForward& router) {
     kernels_.router_forward(router_arguments(router.rule, router.logits, router.correction, router.experts),
                             int32s_of(router.experts), floats_of(router.weights));
   }
 
-  void router_backward(const RouterBackward& router) override {
-    stream_.synchronize();
+  void execute(const RouterBackward& router) {
     kernels_.router_backward(router_arguments(router.rule, router.logits, {}, router.experts),
                              floats_of(router.dlogits), int32s_of(router.experts), floats_of(router.dweights));
   }
 
-  void router_sums(const RouterSums& sums) override {
-    stream_.synchronize();
+  void execute(const RouterSums& sums) {
     SFT_ENSURE(column_sum_floats <= scratch().num_floats, "ops: set_workspace first");
     kernels_.router_sums(arguments_of(sums), scratch());
   }
 
-  void router_sums_backward(const RouterSumsBackward& sums) override {
-    stream_.synchronize();
-    kernels_.router_sums_backward(arguments_of(sums));
-  }
+  void execute(const RouterSumsBackward& sums) { kernels_.router_sums_backward(arguments_of(sums)); }
 
-  void expert_order(const ExpertOrder& order) override {
-    stream_.synchronize();
-    kernels_.expert_order(arguments_of(order));
-  }
+  void execute(const ExpertOrder& order) { kernels_.expert_order(arguments_of(order)); }
 
-  void gather_tokens(const GatherTokens& gather) override {
-    stream_.synchronize();
-    kernels_.gather_tokens(arguments_of(gather));
-  }
+  void execute(const GatherTokens& gather) { kernels_.gather_tokens(arguments_of(gather)); }
 
-  void combine_rows(const CombineRows& combine) override {
-    stream_.synchronize();
-    kernels_.combine_rows(arguments_of(combine));
-  }
+  void execute(const CombineRows& combine) { kernels_.combine_rows(arguments_of(combine)); }
 
-  void combine_weights_backward(const CombineWeightsBackward& combine) override {
-    stream_.synchronize();
-    kernels_.combine_weights_backward(arguments_of(combine));
-  }
+  void execute(const CombineWeightsBackward& combine) { kernels_.combine_weights_backward(arguments_of(combine)); }
 
-  void grouped_matmul(const GroupedMatmul& grouped) override {
-    stream_.synchronize();
+  void execute(const GroupedMatmul& grouped) {
     SFT_ENSURE(are_offsets(grouped.offsets, grouped.b.shape[0], grouped.a.shape[0]), "ops: offsets are of the rows");
     run_products(grouped, grouped.b.shape[0]);
   }
 
-  void grouped_weight_gradient(const GroupedWeightGradient& grouped) override {
-    stream_.synchronize();
+  void execute(const GroupedWeightGradient& grouped) {
     SFT_ENSURE(are_offsets(grouped.offsets, grouped.dweight.shape[0], grouped.x.shape[0]),
                "ops: offsets are of the rows");
     run_products(grouped, grouped.dweight.shape[0]);
   }
 
-  void grouped_bias_gradient(const GroupedBiasGradient& grouped) override {
+  void execute(const GroupedBiasGradient& grouped) {
     const std::int64_t num_experts = grouped.dbias.shape[0];
     SFT_ENSURE(are_offsets(grouped.offsets, num_experts, grouped.dy.shape[0]), "ops: offsets are of the rows");
     for (std::int64_t e = 0; e < num_experts; ++e) {
-      const auto [dbias, dy] = bias_gradient_of(grouped, e);
-      if (!dy.empty()) bias_backward(dbias, dy);
+      const BiasBackward gradient = bias_gradient_of(grouped, e);
+      if (!gradient.dy.empty()) execute(gradient);
     }
   }
 
-  void gated_forward(const GatedForward& gated) override {
-    stream_.synchronize();
+  void execute(const GatedForward& gated) {
     kernels_.gated_forward(arguments_of(gated.rule), view_of(gated.act), view_of(gated.gate_up));
   }
 
-  void gated_backward(const GatedBackward& gated) override {
-    stream_.synchronize();
+  void execute(const GatedBackward& gated) {
     kernels_.gated_backward(arguments_of(gated.rule), view_of(gated.dgate_up), view_of(gated.act), view_of(gated.dact),
                             view_of(gated.gate_up));
   }
 
-  void soft_cap(Tensor x, float cap) override {
-    stream_.synchronize();
+  void execute(const SoftCap& op) {
+    const auto& [x, cap] = op;
     SFT_ENSURE(x.dtype == DType::float32, "soft_cap: float32 expected");
     kernels_.soft_cap(view_of(x), cap);
   }
 
-  void cross_entropy_max(const CrossEntropy& chunk) override {
-    stream_.synchronize();
+  void execute(const CrossEntropyMax& op) {
+    const auto& chunk = op.chunk;
     kernels_.cross_entropy_max(arguments_of(chunk));
   }
 
-  void cross_entropy_partials(const CrossEntropy& chunk) override {
-    stream_.synchronize();
+  void execute(const CrossEntropyPartials& op) {
+    const auto& chunk = op.chunk;
     kernels_.cross_entropy_partials(arguments_of(chunk));
   }
 
-  void cross_entropy_finish(const CrossEntropy& chunk, Tensor dlogits, double gradient_scale, Tensor metrics) override {
-    stream_.synchronize();
+  void execute(const CrossEntropyFinish& op) {
+    const auto& [chunk, dlogits, gradient_scale, metrics] = op;
     const CrossEntropyArguments arguments = arguments_of(chunk);
     auto* sums = metrics.as<double>();
     for (std::int64_t t = 0; t < arguments.rows; ++t) {
@@ -447,8 +394,7 @@ class CpuBackend final : public Backend {
     if (dlogits.data != nullptr) kernels_.cross_entropy_gradient(arguments, view_of(dlogits), gradient_scale);
   }
 
-  void update(const Update& step) override {
-    stream_.synchronize();
+  void execute(const Update& step) {
     UpdateArguments arguments = arguments_of_update(step);
     for (std::size_t i = 0; i < step.state.size(); ++i) {
       if (step.state[i].empty()) continue;
@@ -459,38 +405,31 @@ class CpuBackend final : public Backend {
     kernels_.update(arguments);
   }
 
-  void update_blockwise(const BlockwiseUpdate& step) override {
-    stream_.synchronize();
+  void execute(const UpdateBlockwise& op) {
+    const auto& step = op.step;
     kernels_.update_blockwise(arguments_of_blocks(step));
   }
 
-  void raise_scales(const BlockwiseUpdate& step) override {
-    stream_.synchronize();
+  void execute(const RaiseScales& op) {
+    const auto& step = op.step;
     kernels_.raise_scales(arguments_of_blocks(step));
   }
 
-  void sum_squares_by_dim(const SquareSums& sums) override {
-    stream_.synchronize();
-    kernels_.sum_squares_by_dim(arguments_of(sums));
-  }
+  void execute(const SumSquaresByDim& sums) { kernels_.sum_squares_by_dim(arguments_of(sums)); }
 
-  void update_factors(const MomentFactors& step) override {
-    stream_.synchronize();
-    kernels_.update_factors(arguments_of(step));
-  }
+  void execute(const MomentFactors& step) { kernels_.update_factors(arguments_of(step)); }
 
-  void add_direction_squares(const FactoredUpdate& step) override {
-    stream_.synchronize();
+  void execute(const AddDirectionSquares& op) {
+    const auto& step = op.step;
     const FactoredArguments arguments = arguments_of(step);
     *arguments.squares += kernels_.direction_squares(arguments);
   }
 
-  void update_factored(const FactoredUpdate& step) override {
-    stream_.synchronize();
+  void execute(const UpdateFactored& op) {
+    const auto& step = op.step;
     kernels_.update_factored(arguments_of(step));
   }
 
- private:
   /// The products of all experts, of which there are many in few calls: other streams progress behind them.
   template <class Grouped>
   void run_products(const Grouped& grouped, std::int64_t num_experts) {
@@ -540,7 +479,7 @@ class CpuBackend final : public Backend {
     const std::int64_t row_floats = 2 * arguments.head_dim;  // of dk and dv
     const std::int64_t capacity = (scratch().num_floats - tiles.num_floats) / row_floats;
     const bool is_per_thread = num_threads * plan.longest_lane <= capacity;
-    SFT_ENSURE(is_per_thread || arguments.num_kv_heads * plan.num_keys <= capacity,
+    SFT_ENSURE(is_per_thread || arguments.num_kv_heads * plan.num_keys() <= capacity,
                "ops: the workspace has room for attention_backward");
     return {tiles.data + tiles.num_floats, is_per_thread, plan.longest_lane};
   }

@@ -46,8 +46,8 @@ template <class Attention>
 const TilePlan& plan_of(const Attention& attention) {
   const auto* plan = dynamic_cast<const TilePlan*>(&attention.plan);
   SFT_ENSURE(plan != nullptr, "ops: an attention plan is for the backend that made it");
-  SFT_ENSURE(plan->num_queries == attention.q.shape[0], "ops: an attention plan is for the sizes it was made for");
-  SFT_ENSURE(plan->num_keys == attention.k.shape[0], "ops: an attention plan is for the sizes it was made for");
+  SFT_ENSURE(plan->num_queries() == attention.q.shape[0], "ops: an attention plan is for the sizes it was made for");
+  SFT_ENSURE(plan->num_keys() == attention.k.shape[0], "ops: an attention plan is for the sizes it was made for");
   return *plan;
 }
 

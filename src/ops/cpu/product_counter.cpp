@@ -36,21 +36,25 @@ void ProductCounter::note(const Matmul& product, Kinds& kinds) const {
   kinds.insert(MatmulEngine::key_of(product));
 }
 
-void ProductCounter::fp8_matmul(const Fp8Matmul& product) {
+void ProductCounter::note(const Fp8Matmul& product) {
   if (product.c.empty() || product.a.codes.shape[1] == 0 || MatmulEngine::has_own_fp8_products(isa_)) return;
   for (const Matmul& tile : MatmulEngine::fp8_tiles(product)) of_tokens_.insert(MatmulEngine::key_of(tile));
 }
 
-void ProductCounter::grouped_matmul(const GroupedMatmul& grouped) {
-  GroupedMatmul one = grouped;
-  one.a.shape[0] = one.c.shape[0] = least_piece_rows;
-  note_expert(one);
-}
-
-void ProductCounter::grouped_weight_gradient(const GroupedWeightGradient& grouped) {
-  GroupedWeightGradient one = grouped;
-  one.x.shape[0] = one.y.shape[0] = least_piece_rows;
-  note_expert(one);
+void ProductCounter::run(const Call& call) {
+  if (const auto* const product = std::get_if<Matmul>(&call)) {
+    note(*product, of_tokens_);
+  } else if (const auto* const in_fp8 = std::get_if<Fp8Matmul>(&call)) {
+    note(*in_fp8);
+  } else if (const auto* const grouped = std::get_if<GroupedMatmul>(&call)) {
+    GroupedMatmul one = *grouped;
+    one.a.shape[0] = one.c.shape[0] = least_piece_rows;
+    note_expert(one);
+  } else if (const auto* const gradient = std::get_if<GroupedWeightGradient>(&call)) {
+    GroupedWeightGradient one = *gradient;
+    one.x.shape[0] = one.y.shape[0] = least_piece_rows;
+    note_expert(one);
+  }
 }
 
 template <class Grouped>

@@ -22,10 +22,7 @@ class ProductCounter final : public null::NullBackend {
   ProductCounter(Isa isa, device::Stream& stream) : NullBackend(stream), isa_(isa) {}
 
   void set_workspace(Tensor workspace) override { workspace_bytes_ = workspace.size_bytes(); }
-  void matmul(const Matmul& product) override { note(product, of_tokens_); }
-  void fp8_matmul(const Fp8Matmul& product) override;
-  void grouped_matmul(const GroupedMatmul& grouped) override;
-  void grouped_weight_gradient(const GroupedWeightGradient& grouped) override;
+  void run(const Call& call) override;
 
   /// See ops::products_bytes.
   [[nodiscard]] std::size_t code_bytes(const ProductUse& use) const;
@@ -39,6 +36,7 @@ class ProductCounter final : public null::NullBackend {
   /// Whether oneDNN makes it or the float32 tiles it is made of.
   [[nodiscard]] bool has_code(const Matmul& product) const;
   void note(const Matmul& product, Kinds& kinds) const;
+  void note(const Fp8Matmul& product);
   /// `grouped` is of tensors with the rows of the smallest piece.
   template <class Grouped>
   void note_expert(Grouped& grouped);

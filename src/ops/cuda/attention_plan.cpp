@@ -166,7 +166,7 @@ std::size_t rounded_entries(std::size_t num_entries, std::int64_t num_whole, std
 
 TilePlan::TilePlan(PlanPool& pool, const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries,
                    std::int64_t num_keys, PlanRoom room, cudaStream_t stream)
-    : pool_(pool), num_queries_(num_queries), num_keys_(num_keys) {
+    : AttentionPlan(num_queries, num_keys), pool_(pool) {
   TileLists lists(spans, num_queries, num_keys);
   const auto round_up = [](auto& list, std::int64_t num_whole, std::int64_t num_rows) {
     list.resize(rounded_entries(list.size(), num_whole, num_rows));

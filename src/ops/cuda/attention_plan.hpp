@@ -84,15 +84,11 @@ class TilePlan final : public AttentionPlan {
   TilePlan(PlanPool& pool, const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries,
            std::int64_t num_keys, PlanRoom room, cudaStream_t stream);
   ~TilePlan() override { pool_.give_back(memory_); }
-  TilePlan(const TilePlan&) = delete;
-  TilePlan& operator=(const TilePlan&) = delete;
 
   /// Those of launches: where the lists lie, and for how many tiles. Empty where a library takes rectangles, tails, or
   /// a part of what queries see: what it is called with lies on the host.
   [[nodiscard]] std::vector<std::uint64_t> launch_words() const override;
 
-  [[nodiscard]] std::int64_t num_queries() const { return num_queries_; }
-  [[nodiscard]] std::int64_t num_keys() const { return num_keys_; }
   [[nodiscard]] const AttentionSide& queries() const { return queries_; }
   [[nodiscard]] const AttentionSide& keys() const { return keys_; }
   /// For cuDNN; null where the spans are not for it.
@@ -114,7 +110,6 @@ class TilePlan final : public AttentionPlan {
  private:
   PlanPool& pool_;
   void* memory_ = nullptr;
-  std::int64_t num_queries_, num_keys_;
   AttentionSide queries_{}, keys_{};
   std::unique_ptr<cudnn::Documents> documents_;
   std::unique_ptr<cudnn::Rectangles> rectangles_;

@@ -59,190 +59,8 @@ class CudaBackend final : public Backend {
     if (uses_cudnn_) cudnn_.emplace(*plans_, native_, in_order_);
   }
 
-  void fill(Tensor x, float value) override {
-    cuda::fill(x.is_contiguous() ? flat_view_of(x) : view_of(x), value, native_);
-  }
-
-  void copy(Tensor destination, ConstTensor source) override {
-    SFT_ENSURE(destination.num_elements() == source.num_elements(), "copy: shapes fit");
-    const bool flat = destination.is_contiguous() && source.is_contiguous();
-    cuda::copy(flat ? flat_view_of(destination) : view_of(destination), flat ? flat_view_of(source) : view_of(source),
-               native_);
-  }
-
-  void add(Tensor destination, ConstTensor source) override {
-    SFT_ENSURE(destination.num_elements() == source.num_elements(), "add: shapes fit");
-    const bool flat = destination.is_contiguous() && source.is_contiguous();
-    cuda::add(flat ? flat_view_of(destination) : view_of(destination), flat ? flat_view_of(source) : view_of(source),
-              native_);
-  }
-
-  void scale(Tensor x, float factor) override { cuda::scale(flat_view_of(x), factor, native_); }
-
-  void sum_squares(Tensor result, ConstTensor x) override {
-    cuda::sum_squares(result.as<double>(), floats_of(x), x.num_elements(), scratch(sum_squares_bytes), native_);
-  }
-
-  void divide_by_norm(Tensor x, ConstTensor squares, float epsilon) override {
-    SFT_ENSURE(x.dtype == DType::float32, "divide_by_norm: float32 expected");
-    cuda::divide_by_norm(flat_view_of(x), squares.as<double>(), epsilon, native_);
-  }
-
-  void fill_normal(Tensor x, std::uint64_t seed, std::int64_t first_index, float stddev) override {
-    cuda::fill_normal(flat_view_of(x), seed, first_index, stddev, native_);
-  }
-
-  void fill_uniform(Tensor x, std::uint64_t seed, std::int64_t first_index, float bound) override {
-    cuda::fill_uniform(flat_view_of(x), seed, first_index, bound, native_);
-  }
-
-  void add_uniform(Tensor x, std::uint64_t seed, std::int64_t first_index, float bound) override {
-    cuda::add_uniform(flat_view_of(x), seed, first_index, bound, native_);
-  }
-
-  void dropout(const Dropout& dropout) override {
-    const auto& [out, in, probability, seed, number, part, first_index, accumulate] = dropout;
-    SFT_ENSURE(out.shape[0] == in.shape[0] && out.row_elements() == in.row_elements(), "dropout: shapes fit");
-    const bool flat = out.is_contiguous() && in.is_contiguous();
-    cuda::dropout(flat ? flat_view_of(out) : view_of(out), flat ? flat_view_of(in) : view_of(in), probability,
-                  {static_cast<const std::uint64_t*>(seed.data), number, part}, first_index, accumulate, native_);
-  }
-
-  void embedding_forward(Tensor out, ConstTensor tokens, ConstTensor table, std::int64_t vocab_begin) override {
-    cuda::embedding_forward(view_of(out), tokens.as<std::int32_t>(), view_of(table), vocab_begin, native_);
-  }
-
-  void embedding_backward(Tensor dtable, ConstTensor tokens, ConstTensor dout, std::int64_t vocab_begin) override {
-    cuda::embedding_backward(view_of(dtable), tokens.as<std::int32_t>(), view_of(dout), vocab_begin,
-                             scratch(embedding_backward_bytes(dout.row_elements())), native_);
-  }
-
-  void rms_norm_forward(Tensor y, Tensor rstd, ConstTensor x, const NormWeight& weight, float epsilon) override {
-    cuda::rms_norm_forward(view_of(y), floats_of(rstd), view_of(x), weight_of(weight, x), epsilon, native_);
-  }
-
-  void add_rms_norm_forward(const AddRmsNormForward& norm) override {
-    cuda::add_rms_norm_forward(view_of(norm.sum), view_of(norm.y), floats_of(norm.rstd), view_of(norm.x),
-                               view_of(norm.delta), weight_of(norm.weight, norm.x), norm.epsilon, native_);
-  }
-
-  void rms_norm_apply(const RmsNormApply& norm) override {
-    cuda::rms_norm_apply(view_of(norm.y), view_of(norm.x), floats_of(norm.rstd), weight_of(norm.weight, norm.x),
-                         native_);
-  }
-
-  void rms_norm_backward(const RmsNormBackward& norm) override {
-    const ConstView rows = view_of(norm.x);
-    const Partials partials(*this, norm.dweight, rms_norm_backward_partials(rows.rows, rows.columns), rows.columns);
-    cuda::rms_norm_backward(view_of(norm.dx), partials.data(), view_of(norm.dy), rows, floats_of(norm.rstd),
-                            weight_of(norm.weight, norm.x), view_of(norm.dresidual), native_);
-    if (!is_empty(rows)) partials.add_up();
-  }
-
-  void split_norm_squares(Tensor squares, ConstTensor x) override {
-    cuda::split_norm_squares(floats_of(squares), view_of(x), native_);
-  }
-
-  void split_norm_forward(const SplitNormForward& norm) override {
-    cuda::split_norm_forward(view_of(norm.y), floats_of(norm.rstd), view_of(norm.x), floats_of(norm.squares),
-                             weight_of(norm.weight, norm.x), norm.all_columns, norm.epsilon, native_);
-  }
-
-  void split_norm_dots(const SplitNormDots& norm) override {
-    const ConstView rows = view_of(norm.x);
-    const Partials partials(*this, norm.dweight, rms_norm_backward_partials(rows.rows, rows.columns), rows.columns);
-    cuda::split_norm_dots(floats_of(norm.dots), partials.data(), view_of(norm.dy), rows, floats_of(norm.rstd),
-                          weight_of(norm.weight, norm.x), native_);
-    if (!is_empty(rows)) partials.add_up();
-  }
-
-  void split_norm_backward(const SplitNormBackward& norm) override {
-    cuda::split_norm_backward(view_of(norm.dx), view_of(norm.dy), view_of(norm.x), floats_of(norm.rstd),
-                              floats_of(norm.dots), weight_of(norm.weight, norm.x), norm.all_columns, native_);
-  }
-
-  void rope_table(Tensor cosine, Tensor sine, ConstTensor positions, ConstTensor inverse_frequencies,
-                  const RopeScale& scale) override {
-    cuda::rope_table(floats_of(cosine), floats_of(sine), positions.as<std::int32_t>(), inverse_frequencies.as<double>(),
-                     positions.num_elements(), inverse_frequencies.num_elements(),
-                     {scale.factor, scale.beta, scale.length}, native_);
-  }
-
-  void rope_forward(Tensor out, ConstTensor in, const RopeTable& table) override {
-    rope(view_of(out), view_of(in), floats_of(table.cosine), floats_of(table.sine), in.shape[2], table.cosine.shape[1],
-         1.0F, native_);
-  }
-
-  void rope_backward(Tensor din, ConstTensor dout, const RopeTable& table) override {
-    rope(view_of(din), view_of(dout), floats_of(table.cosine), floats_of(table.sine), din.shape[2],
-         table.cosine.shape[1], -1.0F, native_);
-  }
-
-  void norm_rope_forward(const NormRopeForward& heads) override {
-    check_head_dim(heads.in);
-    cuda::norm_rope_forward(view_of(heads.out), floats_of(heads.rstd), view_of(heads.in),
-                            weight_of(heads.weight, heads.in), floats_of(heads.table.cosine),
-                            floats_of(heads.table.sine), heads.in.shape[2], heads.epsilon, native_);
-  }
-
-  void norm_rope_backward(const NormRopeBackward& heads) override {
-    const ConstTensor& in = heads.in;
-    check_head_dim(in);
-    const ConstView rows = view_of(in);
-    const Partials partials(*this, heads.dweight, norm_rope_backward_partials(in.shape[0] * in.shape[1]), in.shape[2]);
-    cuda::norm_rope_backward(view_of(heads.din), partials.data(), view_of(heads.dout), rows, floats_of(heads.rstd),
-                             weight_of(heads.weight, in), floats_of(heads.table.cosine), floats_of(heads.table.sine),
-                             in.shape[2], native_);
-    if (!is_empty(rows)) partials.add_up();
-  }
-
-  void matmul(const Matmul& product) override { engine().run(product, scratch_); }
-
-  void bias_backward(Tensor dbias, ConstTensor dy) override {
-    const ConstView rows = view_of(dy);
-    column_sums(floats_of(dbias), rows, scratch(column_sums_bytes(rows.rows, rows.columns)), native_);
-  }
-
-  void scale_columns(const ScaleColumns& columns) override {
-    const ConstTensor& bias = columns.bias;
-    cuda::scale_columns(view_of(columns.out), view_of(columns.in), floats_of(columns.factors), columns.shift,
-                        {bias.data, bias.dtype == DType::bf16}, columns.accumulate, native_);
-  }
-
-  void add_column_products(const ColumnProducts& products) override {
-    const ConstView rows = view_of(products.a);
-    cuda::add_column_products(floats_of(products.sums), rows, view_of(products.b), floats_of(products.factors),
-                              scratch(column_sums_bytes(rows.rows, rows.columns)), native_);
-  }
-
-  void add_row_products(const RowProducts& products) override {
-    cuda::add_row_products(floats_of(products.sums), view_of(products.a), view_of(products.b), products.factor,
-                           native_);
-  }
-
-  void magnitude_factors(const MagnitudeFactors& factors) override {
-    cuda::magnitude_factors(floats_of(factors.factors), floats_of(factors.inverse_norms),
-                            flat_view_of(factors.magnitudes), floats_of(factors.squares), native_);
-  }
-
-  void read_four_bits(const ReadFourBits& read) override {
-    cuda::read_four_bits(view_of(read.out), four_bit_arguments_of(read), native_);
-  }
-
-  void find_fp8_scale(const RoundToFp8& round) override {
-    SFT_ENSURE(round.out.tiles == Fp8Tiles::whole, "ops: a matrix with one scale");
-    cuda::find_fp8_scale(fp8_view_of(round.out), fp8_source_of(round), native_);
-  }
-
-  void round_to_fp8(const RoundToFp8& round) override { cuda::round_to_fp8(fp8_rounding_of(round), native_); }
-
-  void raise_fp8_scales(const Fp8Run& run) override { cuda::raise_fp8_scales(fp8_run_view_of(run), native_); }
-  void round_fp8_run(const Fp8Run& run) override { cuda::round_fp8_run(fp8_run_view_of(run), native_); }
-  void arrange_fp8(const ArrangeFp8& arrange) override { cuda::arrange_fp8(fp8_arrangement_of(arrange), native_); }
-
-  void fp8_matmul(const Fp8Matmul& product) override {
-    SFT_ENSURE(fp8_products_.has_value(), "ops: what ends a step has no products");
-    fp8_products_->run(product, scratch_);
+  void run(const Call& call) override {
+    std::visit([this](const auto& op) { execute(op); }, call);
   }
 
   std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
@@ -270,27 +88,233 @@ class CudaBackend final : public Backend {
 
   void set_attention_repeats(bool repeats) override { attention_repeats_ = repeats; }
 
-  void attention_forward(const AttentionForward& attention) override {
+  [[nodiscard]] LibraryCalls library_calls() const override { return cudnn_ ? cudnn_->calls() : LibraryCalls{}; }
+
+ private:
+  void execute(const Fill& op) {
+    const auto& [x, value] = op;
+    cuda::fill(x.is_contiguous() ? flat_view_of(x) : view_of(x), value, native_);
+  }
+
+  void execute(const Copy& op) {
+    const auto& [destination, source] = op;
+    SFT_ENSURE(destination.num_elements() == source.num_elements(), "copy: shapes fit");
+    const bool flat = destination.is_contiguous() && source.is_contiguous();
+    cuda::copy(flat ? flat_view_of(destination) : view_of(destination), flat ? flat_view_of(source) : view_of(source),
+               native_);
+  }
+
+  void execute(const Add& op) {
+    const auto& [destination, source] = op;
+    SFT_ENSURE(destination.num_elements() == source.num_elements(), "add: shapes fit");
+    const bool flat = destination.is_contiguous() && source.is_contiguous();
+    cuda::add(flat ? flat_view_of(destination) : view_of(destination), flat ? flat_view_of(source) : view_of(source),
+              native_);
+  }
+
+  void execute(const Scale& op) {
+    const auto& [x, factor] = op;
+    cuda::scale(flat_view_of(x), factor, native_);
+  }
+
+  void execute(const SumSquares& op) {
+    const auto& [result, x] = op;
+    cuda::sum_squares(result.as<double>(), floats_of(x), x.num_elements(), scratch(sum_squares_bytes), native_);
+  }
+
+  void execute(const DivideByNorm& op) {
+    const auto& [x, squares, epsilon] = op;
+    SFT_ENSURE(x.dtype == DType::float32, "divide_by_norm: float32 expected");
+    cuda::divide_by_norm(flat_view_of(x), squares.as<double>(), epsilon, native_);
+  }
+
+  void execute(const FillNormal& op) {
+    const auto& [x, seed, first_index, stddev] = op;
+    cuda::fill_normal(flat_view_of(x), seed, first_index, stddev, native_);
+  }
+
+  void execute(const FillUniform& op) {
+    const auto& [x, seed, first_index, bound] = op;
+    cuda::fill_uniform(flat_view_of(x), seed, first_index, bound, native_);
+  }
+
+  void execute(const AddUniform& op) {
+    const auto& [x, seed, first_index, bound] = op;
+    cuda::add_uniform(flat_view_of(x), seed, first_index, bound, native_);
+  }
+
+  void execute(const Dropout& dropout) {
+    const auto& [out, in, probability, seed, number, part, first_index, accumulate] = dropout;
+    SFT_ENSURE(out.shape[0] == in.shape[0] && out.row_elements() == in.row_elements(), "dropout: shapes fit");
+    const bool flat = out.is_contiguous() && in.is_contiguous();
+    cuda::dropout(flat ? flat_view_of(out) : view_of(out), flat ? flat_view_of(in) : view_of(in), probability,
+                  {static_cast<const std::uint64_t*>(seed.data), number, part}, first_index, accumulate, native_);
+  }
+
+  void execute(const EmbeddingForward& op) {
+    const auto& [out, tokens, table, vocab_begin] = op;
+    cuda::embedding_forward(view_of(out), tokens.as<std::int32_t>(), view_of(table), vocab_begin, native_);
+  }
+
+  void execute(const EmbeddingBackward& op) {
+    const auto& [dtable, tokens, dout, vocab_begin] = op;
+    cuda::embedding_backward(view_of(dtable), tokens.as<std::int32_t>(), view_of(dout), vocab_begin,
+                             scratch(embedding_backward_bytes(dout.row_elements())), native_);
+  }
+
+  void execute(const RmsNormForward& op) {
+    const auto& [y, rstd, x, weight, epsilon] = op;
+    cuda::rms_norm_forward(view_of(y), floats_of(rstd), view_of(x), weight_of(weight, x), epsilon, native_);
+  }
+
+  void execute(const AddRmsNormForward& norm) {
+    cuda::add_rms_norm_forward(view_of(norm.sum), view_of(norm.y), floats_of(norm.rstd), view_of(norm.x),
+                               view_of(norm.delta), weight_of(norm.weight, norm.x), norm.epsilon, native_);
+  }
+
+  void execute(const RmsNormApply& norm) {
+    cuda::rms_norm_apply(view_of(norm.y), view_of(norm.x), floats_of(norm.rstd), weight_of(norm.weight, norm.x),
+                         native_);
+  }
+
+  void execute(const RmsNormBackward& norm) {
+    const ConstView rows = view_of(norm.x);
+    const Partials partials(*this, norm.dweight, rms_norm_backward_partials(rows.rows, rows.columns), rows.columns);
+    cuda::rms_norm_backward(view_of(norm.dx), partials.data(), view_of(norm.dy), rows, floats_of(norm.rstd),
+                            weight_of(norm.weight, norm.x), view_of(norm.dresidual), native_);
+    if (!is_empty(rows)) partials.add_up();
+  }
+
+  void execute(const SplitNormSquares& op) {
+    const auto& [squares, x] = op;
+    cuda::split_norm_squares(floats_of(squares), view_of(x), native_);
+  }
+
+  void execute(const SplitNormForward& norm) {
+    cuda::split_norm_forward(view_of(norm.y), floats_of(norm.rstd), view_of(norm.x), floats_of(norm.squares),
+                             weight_of(norm.weight, norm.x), norm.all_columns, norm.epsilon, native_);
+  }
+
+  void execute(const SplitNormDots& norm) {
+    const ConstView rows = view_of(norm.x);
+    const Partials partials(*this, norm.dweight, rms_norm_backward_partials(rows.rows, rows.columns), rows.columns);
+    cuda::split_norm_dots(floats_of(norm.dots), partials.data(), view_of(norm.dy), rows, floats_of(norm.rstd),
+                          weight_of(norm.weight, norm.x), native_);
+    if (!is_empty(rows)) partials.add_up();
+  }
+
+  void execute(const SplitNormBackward& norm) {
+    cuda::split_norm_backward(view_of(norm.dx), view_of(norm.dy), view_of(norm.x), floats_of(norm.rstd),
+                              floats_of(norm.dots), weight_of(norm.weight, norm.x), norm.all_columns, native_);
+  }
+
+  void execute(const WriteRopeTable& op) {
+    const auto& [cosine, sine, positions, inverse_frequencies, scale] = op;
+    cuda::rope_table(floats_of(cosine), floats_of(sine), positions.as<std::int32_t>(), inverse_frequencies.as<double>(),
+                     positions.num_elements(), inverse_frequencies.num_elements(),
+                     {scale.factor, scale.beta, scale.length}, native_);
+  }
+
+  void execute(const RopeForward& op) {
+    const auto& [out, in, table] = op;
+    rope(view_of(out), view_of(in), floats_of(table.cosine), floats_of(table.sine), in.shape[2], table.cosine.shape[1],
+         1.0F, native_);
+  }
+
+  void execute(const RopeBackward& op) {
+    const auto& [din, dout, table] = op;
+    rope(view_of(din), view_of(dout), floats_of(table.cosine), floats_of(table.sine), din.shape[2],
+         table.cosine.shape[1], -1.0F, native_);
+  }
+
+  void execute(const NormRopeForward& heads) {
+    check_head_dim(heads.in);
+    cuda::norm_rope_forward(view_of(heads.out), floats_of(heads.rstd), view_of(heads.in),
+                            weight_of(heads.weight, heads.in), floats_of(heads.table.cosine),
+                            floats_of(heads.table.sine), heads.in.shape[2], heads.epsilon, native_);
+  }
+
+  void execute(const NormRopeBackward& heads) {
+    const ConstTensor& in = heads.in;
+    check_head_dim(in);
+    const ConstView rows = view_of(in);
+    const Partials partials(*this, heads.dweight, norm_rope_backward_partials(in.shape[0] * in.shape[1]), in.shape[2]);
+    cuda::norm_rope_backward(view_of(heads.din), partials.data(), view_of(heads.dout), rows, floats_of(heads.rstd),
+                             weight_of(heads.weight, in), floats_of(heads.table.cosine), floats_of(heads.table.sine),
+                             in.shape[2], native_);
+    if (!is_empty(rows)) partials.add_up();
+  }
+
+  void execute(const Matmul& product) { engine().run(product, scratch_); }
+
+  void execute(const BiasBackward& op) {
+    const auto& [dbias, dy] = op;
+    const ConstView rows = view_of(dy);
+    column_sums(floats_of(dbias), rows, scratch(column_sums_bytes(rows.rows, rows.columns)), native_);
+  }
+
+  void execute(const ScaleColumns& columns) {
+    const ConstTensor& bias = columns.bias;
+    cuda::scale_columns(view_of(columns.out), view_of(columns.in), floats_of(columns.factors), columns.shift,
+                        {bias.data, bias.dtype == DType::bf16}, columns.accumulate, native_);
+  }
+
+  void execute(const AddColumnProducts& products) {
+    const ConstView rows = view_of(products.a);
+    cuda::add_column_products(floats_of(products.sums), rows, view_of(products.b), floats_of(products.factors),
+                              scratch(column_sums_bytes(rows.rows, rows.columns)), native_);
+  }
+
+  void execute(const AddRowProducts& products) {
+    cuda::add_row_products(floats_of(products.sums), view_of(products.a), view_of(products.b), products.factor,
+                           native_);
+  }
+
+  void execute(const MagnitudeFactors& factors) {
+    cuda::magnitude_factors(floats_of(factors.factors), floats_of(factors.inverse_norms),
+                            flat_view_of(factors.magnitudes), floats_of(factors.squares), native_);
+  }
+
+  void execute(const ReadFourBits& read) {
+    cuda::read_four_bits(view_of(read.out), four_bit_arguments_of(read), native_);
+  }
+
+  void execute(const FindFp8Scale& round) {
+    SFT_ENSURE(round.out.tiles == Fp8Tiles::whole, "ops: a matrix with one scale");
+    cuda::find_fp8_scale(fp8_view_of(round.out), fp8_source_of(round), native_);
+  }
+
+  void execute(const RoundToFp8& round) { cuda::round_to_fp8(fp8_rounding_of(round), native_); }
+
+  void execute(const RaiseFp8Scales& op) { cuda::raise_fp8_scales(fp8_run_view_of(op.run), native_); }
+  void execute(const RoundFp8Run& op) { cuda::round_fp8_run(fp8_run_view_of(op.run), native_); }
+  void execute(const ArrangeFp8& arrange) { cuda::arrange_fp8(fp8_arrangement_of(arrange), native_); }
+
+  void execute(const Fp8Matmul& product) {
+    SFT_ENSURE(fp8_products_.has_value(), "ops: what ends a step has no products");
+    fp8_products_->run(product, scratch_);
+  }
+
+  void execute(const AttentionForward& attention) {
     const auto* const plan = cudnn_ ? dynamic_cast<const TilePlan*>(&attention.plan) : nullptr;
     if (plan == nullptr || !forward_by_library(attention, *plan))
       cuda::attention_forward(attention, for_hopper_, native_);
     stream_.mark();
   }
 
-  void attention_delta(Tensor delta, ConstTensor out, ConstTensor dout) override {
+  void execute(const AttentionDelta& op) {
+    const auto& [delta, out, dout] = op;
     cuda::attention_delta(delta, out, dout, native_);
   }
 
-  void attention_backward(const AttentionBackward& attention) override {
+  void execute(const AttentionBackward& attention) {
     const auto* const plan = cudnn_ ? dynamic_cast<const TilePlan*>(&attention.plan) : nullptr;
     if (plan == nullptr || !backward_by_library(attention, *plan))
       cuda::attention_backward(attention, for_hopper_, native_);
     stream_.mark();
   }
 
-  [[nodiscard]] LibraryCalls library_calls() const override { return cudnn_ ? cudnn_->calls() : LibraryCalls{}; }
-
-  void attention_sinks_backward(const AttentionSinksBackward& attention) override {
+  void execute(const AttentionSinksBackward& attention) {
     const std::int64_t num_tokens = attention.lse.shape[0], num_heads = attention.lse.shape[1];
     if (attention.lse.empty()) return;
     const Partials partials(*this, attention.dsinks, attention_sinks_partials(num_tokens), num_heads);
@@ -300,93 +324,99 @@ class CudaBackend final : public Backend {
     partials.add_up();
   }
 
-  void swiglu_forward(Tensor act, ConstTensor gate_up) override {
+  void execute(const SwigluForward& op) {
+    const auto& [act, gate_up] = op;
     cuda::swiglu_forward(view_of(act), view_of(gate_up), native_);
   }
 
-  void swiglu_backward(Tensor dgate_up, Tensor act, ConstTensor dact, ConstTensor gate_up) override {
+  void execute(const SwigluBackward& op) {
+    const auto& [dgate_up, act, dact, gate_up] = op;
     cuda::swiglu_backward(view_of(dgate_up), view_of(act), view_of(dact), view_of(gate_up), native_);
   }
 
-  void router_forward(const RouterForward& router) override {
+  void execute(const RouterForward& router) {
     cuda::router_forward(router_arguments(router.rule, router.logits, router.correction, router.experts),
                          int32s_of(router.experts), floats_of(router.weights), native_);
   }
 
-  void router_backward(const RouterBackward& router) override {
+  void execute(const RouterBackward& router) {
     cuda::router_backward(router_arguments(router.rule, router.logits, {}, router.experts), floats_of(router.dlogits),
                           int32s_of(router.experts), floats_of(router.dweights), native_);
   }
 
-  void router_sums(const RouterSums& sums) override {
+  void execute(const RouterSums& sums) {
     const std::size_t row_bytes = sums.logits.shape[1] * sizeof(double);
     cuda::router_sums(arguments_of(sums), scratch(router_sums_blocks * row_bytes), native_);
   }
 
-  void router_sums_backward(const RouterSumsBackward& sums) override {
-    cuda::router_sums_backward(arguments_of(sums), native_);
-  }
+  void execute(const RouterSumsBackward& sums) { cuda::router_sums_backward(arguments_of(sums), native_); }
 
-  void expert_order(const ExpertOrder& order) override {
+  void execute(const ExpertOrder& order) {
     const ExpertOrderArguments arguments = arguments_of(order);
     cuda::expert_order(arguments, scratch(expert_order_bytes(arguments.num_choices, arguments.num_experts)), native_);
   }
 
-  void gather_tokens(const GatherTokens& gather) override { cuda::gather_tokens(arguments_of(gather), native_); }
+  void execute(const GatherTokens& gather) { cuda::gather_tokens(arguments_of(gather), native_); }
 
-  void combine_rows(const CombineRows& combine) override { cuda::combine_rows(arguments_of(combine), native_); }
+  void execute(const CombineRows& combine) { cuda::combine_rows(arguments_of(combine), native_); }
 
-  void combine_weights_backward(const CombineWeightsBackward& combine) override {
+  void execute(const CombineWeightsBackward& combine) {
     cuda::combine_weights_backward(arguments_of(combine), native_);
   }
 
-  void grouped_matmul(const GroupedMatmul& grouped) override {
+  void execute(const GroupedMatmul& grouped) {
     SFT_ENSURE(are_offsets(grouped.offsets, grouped.b.shape[0], grouped.a.shape[0]), "ops: offsets are of the rows");
     run_products(grouped, grouped.b.shape[0]);
   }
 
-  void grouped_weight_gradient(const GroupedWeightGradient& grouped) override {
+  void execute(const GroupedWeightGradient& grouped) {
     SFT_ENSURE(are_offsets(grouped.offsets, grouped.dweight.shape[0], grouped.x.shape[0]),
                "ops: offsets are of the rows");
     run_products(grouped, grouped.dweight.shape[0]);
   }
 
-  void grouped_bias_gradient(const GroupedBiasGradient& grouped) override {
+  void execute(const GroupedBiasGradient& grouped) {
     const std::int64_t num_experts = grouped.dbias.shape[0];
     SFT_ENSURE(are_offsets(grouped.offsets, num_experts, grouped.dy.shape[0]), "ops: offsets are of the rows");
     for (std::int64_t e = 0; e < num_experts; ++e) {
-      const BiasGradient gradient = bias_gradient_of(grouped, e);
-      if (!gradient.dy.empty()) bias_backward(gradient.dbias, gradient.dy);
+      const BiasBackward gradient = bias_gradient_of(grouped, e);
+      if (!gradient.dy.empty()) execute(gradient);
     }
   }
 
-  void gated_forward(const GatedForward& gated) override {
+  void execute(const GatedForward& gated) {
     cuda::gated_forward(arguments_of(gated.rule), view_of(gated.act), view_of(gated.gate_up), native_);
   }
 
-  void gated_backward(const GatedBackward& gated) override {
+  void execute(const GatedBackward& gated) {
     cuda::gated_backward(arguments_of(gated.rule), view_of(gated.dgate_up), view_of(gated.act), view_of(gated.dact),
                          view_of(gated.gate_up), native_);
   }
 
-  void soft_cap(Tensor x, float cap) override {
+  void execute(const SoftCap& op) {
+    const auto& [x, cap] = op;
     SFT_ENSURE(x.dtype == DType::float32, "soft_cap: float32 expected");
     cuda::soft_cap(flat_view_of(x), cap, native_);
   }
 
-  void cross_entropy_max(const CrossEntropy& chunk) override { cuda::cross_entropy_max(arguments_of(chunk), native_); }
+  void execute(const CrossEntropyMax& op) {
+    const auto& chunk = op.chunk;
+    cuda::cross_entropy_max(arguments_of(chunk), native_);
+  }
 
-  void cross_entropy_partials(const CrossEntropy& chunk) override {
+  void execute(const CrossEntropyPartials& op) {
+    const auto& chunk = op.chunk;
     cuda::cross_entropy_partials(arguments_of(chunk), native_);
   }
 
-  void cross_entropy_finish(const CrossEntropy& chunk, Tensor dlogits, double gradient_scale, Tensor metrics) override {
+  void execute(const CrossEntropyFinish& op) {
+    const auto& [chunk, dlogits, gradient_scale, metrics] = op;
     const CrossEntropyArguments arguments = arguments_of(chunk);
     cross_entropy_metrics(arguments, metrics.as<double>(), native_);
     if (dlogits.data != nullptr) cross_entropy_gradient(arguments, view_of(dlogits), gradient_scale, native_);
   }
 
-  void update(const Update& step) override {
+  void execute(const Update& step) {
     UpdateArguments arguments{factors_of(step)};
     arguments.parameters = flat_view_of(step.parameters);
     for (std::size_t i = 0; i < step.state.size(); ++i) {
@@ -397,25 +427,32 @@ class CudaBackend final : public Backend {
     cuda::update(arguments, native_);
   }
 
-  void update_blockwise(const BlockwiseUpdate& step) override {
+  void execute(const UpdateBlockwise& op) {
+    const auto& step = op.step;
     cuda::update_blockwise(arguments_of_blocks(step), native_);
   }
 
-  void raise_scales(const BlockwiseUpdate& step) override { cuda::raise_scales(arguments_of_blocks(step), native_); }
+  void execute(const RaiseScales& op) {
+    const auto& step = op.step;
+    cuda::raise_scales(arguments_of_blocks(step), native_);
+  }
 
-  void sum_squares_by_dim(const SquareSums& sums) override {
+  void execute(const SumSquaresByDim& sums) {
     cuda::sum_squares_by_dim(arguments_of(sums), scratch(factored_scratch_bytes), native_);
   }
 
-  void update_factors(const MomentFactors& step) override { cuda::update_factors(arguments_of(step), native_); }
+  void execute(const MomentFactors& step) { cuda::update_factors(arguments_of(step), native_); }
 
-  void add_direction_squares(const FactoredUpdate& step) override {
+  void execute(const AddDirectionSquares& op) {
+    const auto& step = op.step;
     cuda::add_direction_squares(arguments_of(step), scratch(factored_scratch_bytes), native_);
   }
 
-  void update_factored(const FactoredUpdate& step) override { cuda::update_factored(arguments_of(step), native_); }
+  void execute(const UpdateFactored& op) {
+    const auto& step = op.step;
+    cuda::update_factored(arguments_of(step), native_);
+  }
 
- private:
   /// is_of_host: what it is called with lies on the host (TilePlan::launch_words), so that no call is repeated.
   [[nodiscard]] std::unique_ptr<TilePlan> make_plan(const std::vector<sequence::AttentionSpan>& spans,
                                                     std::int64_t num_queries, std::int64_t num_keys, bool is_of_host) {

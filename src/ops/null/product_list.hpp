@@ -18,22 +18,26 @@ class ProductList final : public NullBackend {
  public:
   using NullBackend::NullBackend;
 
-  void matmul(const Matmul& product) override {
-    if (product.c.empty() || product.a.empty()) return;
-    for_each_block(product, {}, [this](const Matmul& block) {
-      if (keys_.insert(key_of(block)).second) products_.plain.push_back(block);
-    });
-  }
-
-  void fp8_matmul(const Fp8Matmul& product) override {
-    if (product.c.empty()) return;
-    if (fp8_keys_.insert(key_of(product)).second) products_.in_fp8.push_back(product);
+  void run(const Call& call) override {
+    if (const auto* const product = std::get_if<Matmul>(&call)) note(*product);
+    if (const auto* const product = std::get_if<Fp8Matmul>(&call)) note(*product);
   }
 
   /// In the order of their first calls.
   [[nodiscard]] const ListedProducts& products() const { return products_; }
 
  private:
+  void note(const Matmul& product) {
+    if (product.c.empty() || product.a.empty()) return;
+    for_each_block(product, {}, [this](const Matmul& block) {
+      if (keys_.insert(key_of(block)).second) products_.plain.push_back(block);
+    });
+  }
+  void note(const Fp8Matmul& product) {
+    if (product.c.empty()) return;
+    if (fp8_keys_.insert(key_of(product)).second) products_.in_fp8.push_back(product);
+  }
+
   std::unordered_set<ProductKey, ProductKeyHash> keys_;
   std::set<Fp8ProductKey> fp8_keys_;
   ListedProducts products_;

@@ -110,23 +110,23 @@ BOOST_AUTO_TEST_CASE(exchanged_heads) {
           const auto plan = backend.plan_attention(spans, tokens, tokens);
           layer.forward(backend, of, *plan);
           const Tensor all = of(brought), keys = of(dkv);
-          backend.copy(heads_of(all, 0, h + 2 * k), of(layer.qkv));
-          backend.copy(heads_of(all, h + 2 * k, h), of(layer.dout));
-          backend.copy(heads_of(all, 2 * h + 2 * k, h), of(layer.out));
+          backend.run(Copy{heads_of(all, 0, h + 2 * k), of(layer.qkv)});
+          backend.run(Copy{heads_of(all, h + 2 * k, h), of(layer.dout)});
+          backend.run(Copy{heads_of(all, 2 * h + 2 * k, h), of(layer.out)});
           const Tensor dout = heads_of(all, h + 2 * k, h), output = heads_of(all, 2 * h + 2 * k, h);
-          backend.attention_delta(of(layer.delta), output, dout);
-          backend.attention_backward({.q = layer.q(all),
-                                      .k = layer.k(all),
-                                      .v = layer.v(all),
-                                      .dout = dout,
-                                      .lse = of(layer.lse),
-                                      .delta = of(layer.delta),
-                                      .dq = of(dq),
-                                      .dk = are_apart ? keys.rows(0, tokens) : heads_of(keys, 0, k),
-                                      .dv = are_apart ? keys.rows(tokens, tokens) : heads_of(keys, k, k),
-                                      .scale = layer.scale,
-                                      .plan = *plan,
-                                      .out = output});
+          backend.run(AttentionDelta{of(layer.delta), output, dout});
+          backend.run(AttentionBackward{.q = layer.q(all),
+                                        .k = layer.k(all),
+                                        .v = layer.v(all),
+                                        .dout = dout,
+                                        .lse = of(layer.lse),
+                                        .delta = of(layer.delta),
+                                        .dq = of(dq),
+                                        .dk = are_apart ? keys.rows(0, tokens) : heads_of(keys, 0, k),
+                                        .dv = are_apart ? keys.rows(tokens, tokens) : heads_of(keys, k, k),
+                                        .scale = layer.scale,
+                                        .plan = *plan,
+                                        .out = output});
           calls = {std::max(calls.forward, backend.library_calls().forward - before.forward),
                    std::max(calls.backward, backend.library_calls().backward - before.backward)};
         };

@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(leaves_the_rest_to_the_kernels) {
                             .scale = layer.scale,
                             .plan = *plan};
       change(call);
-      backend.attention_forward(call);
+      backend.run(call);
       if (is_backward) layer.backward(backend, of, *plan);
     };
     BOOST_TEST((own.run(operands_of(layer, true), op) == library.run(operands_of(layer, true), op)), what);
@@ -171,7 +171,7 @@ BOOST_AUTO_TEST_CASE(leaves_a_backward_pass_to_the_kernels) {
     const auto plan = backend.plan_attention(spans, layer.tokens, layer.tokens);
     const Tensor fused = of(layer.qkv), gradient = of(layer.dqkv);
     layer.forward(backend, of, *plan);
-    backend.attention_delta(of(layer.delta), of(layer.out), of(layer.dout));
+    backend.run(AttentionDelta{of(layer.delta), of(layer.out), of(layer.dout)});
     AttentionBackward call{.q = layer.q(fused),
                            .k = layer.k(fused),
                            .v = layer.v(fused),
@@ -184,7 +184,7 @@ BOOST_AUTO_TEST_CASE(leaves_a_backward_pass_to_the_kernels) {
                            .scale = layer.scale,
                            .plan = *plan};
     if (has_output) call.out = of(layer.out);
-    return launches_of([&] { backend.attention_backward(call); });
+    return launches_of([&] { backend.run(call); });
   };
   OwnBackend library(AttentionKernels::cudnn);
   long with_output = 0, without = 0, of_old_version = 0, of_old_version_unordered = 0;
@@ -263,13 +263,13 @@ BOOST_AUTO_TEST_CASE(a_ring_needs_float32_results) {
       const auto plan = backend.plan_attention(spans, 64, 64);
       const std::int64_t before = backend.library_calls().forward;
       const Tensor fused = of(layer.qkv);
-      backend.attention_forward({.q = layer.q(fused),
-                                 .k = layer.k(fused),
-                                 .v = layer.v(fused),
-                                 .out = of(result),
-                                 .lse = of(layer.lse),
-                                 .scale = layer.scale,
-                                 .plan = *plan});
+      backend.run(AttentionForward{.q = layer.q(fused),
+                                   .k = layer.k(fused),
+                                   .v = layer.v(fused),
+                                   .out = of(result),
+                                   .lse = of(layer.lse),
+                                   .scale = layer.scale,
+                                   .plan = *plan});
       calls = backend.library_calls().forward - before;
     });
     return calls;
@@ -324,19 +324,19 @@ BOOST_AUTO_TEST_CASE(exchanged_heads_do_with_the_memory_that_is_planned) {
       const auto plan = backend.plan_attention(documents_of({tokens}), tokens, tokens);
       const Tensor fused = of(layer.qkv), keys = of(dkv);
       layer.forward(backend, of, *plan);
-      backend.attention_delta(of(layer.delta), of(layer.out), of(layer.dout));
-      backend.attention_backward({.q = layer.q(fused),
-                                  .k = layer.k(fused),
-                                  .v = layer.v(fused),
-                                  .dout = of(layer.dout),
-                                  .lse = of(layer.lse),
-                                  .delta = of(layer.delta),
-                                  .dq = of(dq),
-                                  .dk = heads_of(keys, 0, heads),
-                                  .dv = heads_of(keys, heads, heads),
-                                  .scale = layer.scale,
-                                  .plan = *plan,
-                                  .out = of(layer.out)});
+      backend.run(AttentionDelta{of(layer.delta), of(layer.out), of(layer.dout)});
+      backend.run(AttentionBackward{.q = layer.q(fused),
+                                    .k = layer.k(fused),
+                                    .v = layer.v(fused),
+                                    .dout = of(layer.dout),
+                                    .lse = of(layer.lse),
+                                    .delta = of(layer.delta),
+                                    .dq = of(dq),
+                                    .dk = heads_of(keys, 0, heads),
+                                    .dv = heads_of(keys, heads, heads),
+                                    .scale = layer.scale,
+                                    .plan = *plan,
+                                    .out = of(layer.out)});
     });
     BOOST_TEST((*library).library_calls().backward == 1, text_of(dtype));
   }
@@ -357,14 +357,14 @@ BOOST_AUTO_TEST_CASE(merges_in_the_memory_that_is_planned) {
       const Spans seen = merges ? Spans{{0, tokens, 0, tokens, tokens - 1, 0}} : documents_of({tokens});
       const auto plan = backend.plan_attention(seen, tokens, tokens);
       const Tensor fused = of(layer.qkv);
-      backend.attention_forward({.q = layer.q(fused),
-                                 .k = layer.k(fused),
-                                 .v = layer.v(fused),
-                                 .out = of(result),
-                                 .lse = of(layer.lse),
-                                 .scale = layer.scale,
-                                 .plan = *plan,
-                                 .merge = merges});
+      backend.run(AttentionForward{.q = layer.q(fused),
+                                   .k = layer.k(fused),
+                                   .v = layer.v(fused),
+                                   .out = of(result),
+                                   .lse = of(layer.lse),
+                                   .scale = layer.scale,
+                                   .plan = *plan,
+                                   .merge = merges});
     }
     calls = backend.library_calls().forward;
   });

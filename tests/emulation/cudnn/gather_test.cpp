@@ -59,21 +59,21 @@ class Row {
       const LibraryCalls calls_before = backend.library_calls();
       const auto plan = backend.plan_attention(schedule.rounds.front().spans, tokens, schedule.num_keys);
       const Tensor keys = of(gathered), key_gradients = of(partial);
-      backend.attention_forward({part.q(of(part.qkv)), heads_of(keys, 0, h.num_kv), heads_of(keys, h.num_kv, h.num_kv),
-                                 of(part.out), of(part.lse), part.scale, *plan});
-      backend.attention_delta(of(part.delta), of(part.out), of(part.dout));
-      backend.attention_backward({.q = part.q(of(part.qkv)),
-                                  .k = heads_of(keys, 0, h.num_kv),
-                                  .v = heads_of(keys, h.num_kv, h.num_kv),
-                                  .dout = of(part.dout),
-                                  .lse = of(part.lse),
-                                  .delta = of(part.delta),
-                                  .dq = of(gradient),
-                                  .dk = heads_of(key_gradients, 0, h.num_kv),
-                                  .dv = heads_of(key_gradients, h.num_kv, h.num_kv),
-                                  .scale = part.scale,
-                                  .plan = *plan,
-                                  .out = of(part.out)});
+      backend.run(AttentionForward{part.q(of(part.qkv)), heads_of(keys, 0, h.num_kv),
+                                   heads_of(keys, h.num_kv, h.num_kv), of(part.out), of(part.lse), part.scale, *plan});
+      backend.run(AttentionDelta{of(part.delta), of(part.out), of(part.dout)});
+      backend.run(AttentionBackward{.q = part.q(of(part.qkv)),
+                                    .k = heads_of(keys, 0, h.num_kv),
+                                    .v = heads_of(keys, h.num_kv, h.num_kv),
+                                    .dout = of(part.dout),
+                                    .lse = of(part.lse),
+                                    .delta = of(part.delta),
+                                    .dq = of(gradient),
+                                    .dk = heads_of(key_gradients, 0, h.num_kv),
+                                    .dv = heads_of(key_gradients, h.num_kv, h.num_kv),
+                                    .scale = part.scale,
+                                    .plan = *plan,
+                                    .out = of(part.out)});
       calls = {backend.library_calls().forward - calls_before.forward,
                backend.library_calls().backward - calls_before.backward};
     };

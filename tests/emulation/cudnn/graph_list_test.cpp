@@ -30,26 +30,26 @@ std::vector<GraphShape> graphs_of(const Spans& spans, DType out, const std::vect
   };
   const Tensor keys = rows(DType::bf16, heads.num_kv, heads.dim);
   const auto plan = list.plan_attention(spans, num_tokens, num_tokens);
-  list.attention_forward({.q = rows(DType::bf16, heads.num, heads.dim),
-                          .k = keys,
-                          .v = keys,
-                          .out = rows(out, heads.num, heads.dim),
-                          .lse = Tensor(nullptr, DType::float32, {num_tokens, heads.num}),
-                          .scale = 0.125F,
-                          .plan = *plan});
+  list.run(AttentionForward{.q = rows(DType::bf16, heads.num, heads.dim),
+                            .k = keys,
+                            .v = keys,
+                            .out = rows(out, heads.num, heads.dim),
+                            .lse = Tensor(nullptr, DType::float32, {num_tokens, heads.num}),
+                            .scale = 0.125F,
+                            .plan = *plan});
   const Tensor queries = rows(DType::bf16, heads.num, heads.dim), gradient = rows(out, heads.num_kv, heads.dim);
-  list.attention_backward({.q = queries,
-                           .k = keys,
-                           .v = keys,
-                           .dout = queries,
-                           .lse = Tensor(nullptr, DType::float32, {num_tokens, heads.num}),
-                           .delta = Tensor(nullptr, DType::float32, {num_tokens, heads.num}),
-                           .dq = rows(out, heads.num, heads.dim),
-                           .dk = gradient,
-                           .dv = gradient,
-                           .scale = 0.125F,
-                           .plan = *plan,
-                           .out = queries});
+  list.run(AttentionBackward{.q = queries,
+                             .k = keys,
+                             .v = keys,
+                             .dout = queries,
+                             .lse = Tensor(nullptr, DType::float32, {num_tokens, heads.num}),
+                             .delta = Tensor(nullptr, DType::float32, {num_tokens, heads.num}),
+                             .dq = rows(out, heads.num, heads.dim),
+                             .dk = gradient,
+                             .dv = gradient,
+                             .scale = 0.125F,
+                             .plan = *plan,
+                             .out = queries});
   return list.shapes();
 }
 

@@ -82,24 +82,24 @@ struct Layer {
   template <class Of>
   void forward(Backend& backend, Of of, const AttentionPlan& plan) {
     const Tensor fused = of(qkv);
-    backend.attention_forward({q(fused), k(fused), v(fused), of(out), of(lse), scale, plan});
+    backend.run(AttentionForward{q(fused), k(fused), v(fused), of(out), of(lse), scale, plan});
   }
   template <class Of>
   void backward(Backend& backend, Of of, const AttentionPlan& plan) {
     const Tensor fused = of(qkv), gradient = of(dqkv);
-    backend.attention_delta(of(delta), of(out), of(dout));
-    backend.attention_backward({.q = q(fused),
-                                .k = k(fused),
-                                .v = v(fused),
-                                .dout = of(dout),
-                                .lse = of(lse),
-                                .delta = of(delta),
-                                .dq = q(gradient),
-                                .dk = k(gradient),
-                                .dv = v(gradient),
-                                .scale = scale,
-                                .plan = plan,
-                                .out = of(out)});
+    backend.run(AttentionDelta{of(delta), of(out), of(dout)});
+    backend.run(AttentionBackward{.q = q(fused),
+                                  .k = k(fused),
+                                  .v = v(fused),
+                                  .dout = of(dout),
+                                  .lse = of(lse),
+                                  .delta = of(delta),
+                                  .dq = q(gradient),
+                                  .dk = k(gradient),
+                                  .dv = v(gradient),
+                                  .scale = scale,
+                                  .plan = plan,
+                                  .out = of(out)});
   }
 };
 

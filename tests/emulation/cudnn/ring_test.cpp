@@ -98,34 +98,34 @@ class Row {
       for (std::size_t d = 0; d < schedule.rounds.size(); ++d) {
         if (is_left_out(d)) continue;
         const Tensor others = of(parts_[static_cast<int>(schedule.rounds[d].from)]);
-        backend.attention_forward({.q = whole_.q(own),
-                                   .k = whole_.k(others),
-                                   .v = whole_.v(others),
-                                   .out = of(result),
-                                   .lse = of(lse),
-                                   .scale = whole_.scale,
-                                   .plan = *plans[d],
-                                   .merge = d > 0});
+        backend.run(AttentionForward{.q = whole_.q(own),
+                                     .k = whole_.k(others),
+                                     .v = whole_.v(others),
+                                     .out = of(result),
+                                     .lse = of(lse),
+                                     .scale = whole_.scale,
+                                     .plan = *plans[d],
+                                     .merge = d > 0});
       }
-      backend.copy(of(output), of(result));
-      backend.attention_delta(of(delta), of(output), of(douts_[rank]));
+      backend.run(Copy{of(output), of(result)});
+      backend.run(AttentionDelta{of(delta), of(output), of(douts_[rank])});
       for (std::size_t d = 0; d < schedule.rounds.size(); ++d) {
         if (is_left_out(d)) continue;
         const int owner = static_cast<int>(schedule.rounds[d].from);
         const Tensor others = of(parts_[owner]), key_gradients = of(partials[owner]);
-        backend.attention_backward({.q = whole_.q(own),
-                                    .k = whole_.k(others),
-                                    .v = whole_.v(others),
-                                    .dout = of(douts_[rank]),
-                                    .lse = of(lse),
-                                    .delta = of(delta),
-                                    .dq = of(gradient),
-                                    .dk = heads_of(key_gradients, 0, h.num_kv),
-                                    .dv = heads_of(key_gradients, h.num_kv, h.num_kv),
-                                    .scale = whole_.scale,
-                                    .plan = *plans[d],
-                                    .accumulate_dq = d > 0,
-                                    .out = of(output)});
+        backend.run(AttentionBackward{.q = whole_.q(own),
+                                      .k = whole_.k(others),
+                                      .v = whole_.v(others),
+                                      .dout = of(douts_[rank]),
+                                      .lse = of(lse),
+                                      .delta = of(delta),
+                                      .dq = of(gradient),
+                                      .dk = heads_of(key_gradients, 0, h.num_kv),
+                                      .dv = heads_of(key_gradients, h.num_kv, h.num_kv),
+                                      .scale = whole_.scale,
+                                      .plan = *plans[d],
+                                      .accumulate_dq = d > 0,
+                                      .out = of(output)});
       }
       calls = {backend.library_calls().forward - calls_before.forward,
                backend.library_calls().backward - calls_before.backward};
@@ -252,21 +252,21 @@ BOOST_AUTO_TEST_CASE(pieces_of_a_rectangle) {
           const std::int64_t before = backend.library_calls().backward;
           const auto plan = backend.plan_attention({{0, num_queries, 0, num_keys, num_keys, 0}}, num_queries, num_keys);
           const Tensor keys = of(kv), key_gradients = of(dkv);
-          backend.attention_delta(of(delta), of(output), of(dout));
-          backend.fill(of(dq), 0.125F);  // what other keys have given
-          backend.attention_backward({.q = of(q),
-                                      .k = heads_of(keys, 0, h.num_kv),
-                                      .v = heads_of(keys, h.num_kv, h.num_kv),
-                                      .dout = of(dout),
-                                      .lse = of(lse),
-                                      .delta = of(delta),
-                                      .dq = of(dq),
-                                      .dk = heads_of(key_gradients, 0, h.num_kv),
-                                      .dv = heads_of(key_gradients, h.num_kv, h.num_kv),
-                                      .scale = 0.25F,
-                                      .plan = *plan,
-                                      .accumulate_dq = true,
-                                      .out = of(output)});
+          backend.run(AttentionDelta{of(delta), of(output), of(dout)});
+          backend.run(Fill{of(dq), 0.125F});  // what other keys have given
+          backend.run(AttentionBackward{.q = of(q),
+                                        .k = heads_of(keys, 0, h.num_kv),
+                                        .v = heads_of(keys, h.num_kv, h.num_kv),
+                                        .dout = of(dout),
+                                        .lse = of(lse),
+                                        .delta = of(delta),
+                                        .dq = of(dq),
+                                        .dk = heads_of(key_gradients, 0, h.num_kv),
+                                        .dv = heads_of(key_gradients, h.num_kv, h.num_kv),
+                                        .scale = 0.25F,
+                                        .plan = *plan,
+                                        .accumulate_dq = true,
+                                        .out = of(output)});
           calls = std::max(calls, backend.library_calls().backward - before);
         });
   BOOST_TEST(calls == (find_attention_library().has_backward ? 1 : 0));

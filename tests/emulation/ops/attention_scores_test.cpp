@@ -91,29 +91,29 @@ BOOST_AUTO_TEST_CASE(capped_and_beside_sinks) {
                out(dv, sums), out(dsinks, {.of_largest = dtype == DType::bf16 ? 0.02 : 1e-5})},
               [&](Backend& backend, auto of) {
                 const auto plan = backend.plan_attention(work.spans, work.num_queries, work.num_keys);
-                backend.attention_forward({.q = of(x.q),
-                                           .k = of(x.k),
-                                           .v = of(x.v),
-                                           .out = of(result),
-                                           .lse = of(lse),
-                                           .scale = x.scale,
-                                           .plan = *plan,
-                                           .softcap = scores.softcap,
-                                           .sinks = sinks_of(x, of)});
-                backend.attention_delta(of(delta), of(result), of(dout));
-                backend.attention_backward({.q = of(x.q),
-                                            .k = of(x.k),
-                                            .v = of(x.v),
-                                            .dout = of(dout),
-                                            .lse = of(lse),
-                                            .delta = of(delta),
-                                            .dq = of(dq),
-                                            .dk = of(dk),
-                                            .dv = of(dv),
-                                            .scale = x.scale,
-                                            .plan = *plan,
-                                            .softcap = scores.softcap});
-                backend.attention_sinks_backward({of(dsinks), of(x.sinks), of(lse), of(delta)});
+                backend.run(AttentionForward{.q = of(x.q),
+                                             .k = of(x.k),
+                                             .v = of(x.v),
+                                             .out = of(result),
+                                             .lse = of(lse),
+                                             .scale = x.scale,
+                                             .plan = *plan,
+                                             .softcap = scores.softcap,
+                                             .sinks = sinks_of(x, of)});
+                backend.run(AttentionDelta{of(delta), of(result), of(dout)});
+                backend.run(AttentionBackward{.q = of(x.q),
+                                              .k = of(x.k),
+                                              .v = of(x.v),
+                                              .dout = of(dout),
+                                              .lse = of(lse),
+                                              .delta = of(delta),
+                                              .dq = of(dq),
+                                              .dk = of(dk),
+                                              .dv = of(dv),
+                                              .scale = x.scale,
+                                              .plan = *plan,
+                                              .softcap = scores.softcap});
+                backend.run(AttentionSinksBackward{of(dsinks), of(x.sinks), of(lse), of(delta)});
               });
       }
     }
@@ -134,16 +134,16 @@ BOOST_AUTO_TEST_CASE(the_sink_counts_once_in_calls_that_merge) {
               for (const bool merges : {false, true}) {
                 const Spans spans = {work.spans[merges ? 0 : 1]};
                 const auto plan = backend.plan_attention(spans, work.num_queries, work.num_keys);
-                backend.attention_forward({.q = of(x.q),
-                                           .k = of(x.k),
-                                           .v = of(x.v),
-                                           .out = of(result),
-                                           .lse = of(lse),
-                                           .scale = x.scale,
-                                           .plan = *plan,
-                                           .merge = merges,
-                                           .softcap = scores.softcap,
-                                           .sinks = merges ? ConstTensor() : sinks_of(x, of)});
+                backend.run(AttentionForward{.q = of(x.q),
+                                             .k = of(x.k),
+                                             .v = of(x.v),
+                                             .out = of(result),
+                                             .lse = of(lse),
+                                             .scale = x.scale,
+                                             .plan = *plan,
+                                             .merge = merges,
+                                             .softcap = scores.softcap,
+                                             .sinks = merges ? ConstTensor() : sinks_of(x, of)});
               }
             });
     }
@@ -162,7 +162,7 @@ BOOST_AUTO_TEST_CASE(gradients_of_sinks_of_any_size) {
         });
         check(fmt::format("sinks {} x {} {}", num_tokens, num_heads, text_of(dtype)),
               {in(sinks), in(delta), in(lse), out(dsinks, {.of_largest = 1e-5})}, [&](Backend& backend, auto of) {
-                backend.attention_sinks_backward({of(dsinks), of(sinks), of(lse), of(delta)});
+                backend.run(AttentionSinksBackward{of(dsinks), of(sinks), of(lse), of(delta)});
               });
       }
     }

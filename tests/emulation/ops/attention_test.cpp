@@ -156,7 +156,7 @@ BOOST_AUTO_TEST_CASE(forward_over_random_schedules) {
           {in(x.q), in(x.k), in(x.v), out(result, tolerance_of_sums(dtype, out_dtype)), out(lse, lse_tolerance)},
           [&](Backend& backend, auto of) {
             const auto plan = backend.plan_attention(work.spans, work.num_queries, work.num_keys);
-            backend.attention_forward({of(x.q), of(x.k), of(x.v), of(result), of(lse), x.scale, *plan});
+            backend.run(AttentionForward{of(x.q), of(x.k), of(x.v), of(result), of(lse), x.scale, *plan});
           });
   });
 }
@@ -189,8 +189,8 @@ BOOST_AUTO_TEST_CASE(rounds_of_a_ring_merge) {
         check(label("ring", dtype, heads, layout, seed), operands, [&](Backend& backend, auto of) {
           for (std::size_t d = 0; d < steps.size(); ++d) {
             const auto plan = backend.plan_attention(schedule.rounds[d].spans, work.num_queries, work.num_keys);
-            backend.attention_forward({of(steps[0].q), of(steps[d].k), of(steps[d].v), of(result), of(lse),
-                                       steps[0].scale, *plan, /*merge=*/d > 0});
+            backend.run(AttentionForward{of(steps[0].q), of(steps[d].k), of(steps[d].v), of(result), of(lse),
+                                         steps[0].scale, *plan, /*merge=*/d > 0});
           }
         });
       }
@@ -209,7 +209,7 @@ BOOST_AUTO_TEST_CASE(rows_without_a_span_are_left_alone_by_a_merge) {
           {in(x.q), in(x.k), in(x.v), out(result, tolerance_of_sums(dtype, DType::float32)), out(lse, lse_tolerance)},
           [&](Backend& backend, auto of) {
             const auto plan = backend.plan_attention(work.spans, work.num_queries, work.num_keys);
-            backend.attention_forward({of(x.q), of(x.k), of(x.v), of(result), of(lse), x.scale, *plan, true});
+            backend.run(AttentionForward{of(x.q), of(x.k), of(x.v), of(result), of(lse), x.scale, *plan, true});
           });
   }
 }
@@ -240,9 +240,9 @@ BOOST_AUTO_TEST_CASE(a_document_does_not_see_its_neighbours) {
            out(dq, tolerance), out(dk, tolerance), out(dv, tolerance)},
           [&](Backend& backend, auto of) {
             const auto plan = backend.plan_attention(work.spans, work.num_queries, work.num_keys);
-            backend.attention_forward({of(x.q), of(x.k), of(x.v), of(result), of(lse), x.scale, *plan});
-            backend.attention_backward(
-                {of(x.q), of(x.k), of(x.v), of(dout), of(lse), of(delta), of(dq), of(dk), of(dv), x.scale, *plan});
+            backend.run(AttentionForward{of(x.q), of(x.k), of(x.v), of(result), of(lse), x.scale, *plan});
+            backend.run(AttentionBackward{of(x.q), of(x.k), of(x.v), of(dout), of(lse), of(delta), of(dq), of(dk),
+                                          of(dv), x.scale, *plan});
           });
     x.q.for_each([&](auto r, auto c) {
       if (!is_inside(r)) BOOST_TEST(get(result.at(result.bytes(), r, c), dtype) == 0.0);
@@ -259,8 +259,9 @@ BOOST_AUTO_TEST_CASE(delta_is_the_product_of_output_and_its_gradient) {
           Twin dout = Twin(dtype, {tokens, heads.num, heads.dim}, layout).normal(2);
           Twin delta(DType::float32, {tokens, heads.num});
           check(label("delta", dtype, heads, layout, static_cast<unsigned>(tokens)),
-                {in(result), in(dout), out(delta, {.of_largest = 3e-6})},
-                [&](Backend& backend, auto of) { backend.attention_delta(of(delta), of(result), of(dout)); });
+                {in(result), in(dout), out(delta, {.of_largest = 3e-6})}, [&](Backend& backend, auto of) {
+                  backend.run(AttentionDelta{of(delta), of(result), of(dout)});
+                });
         }
       }
     }
@@ -290,10 +291,10 @@ BOOST_AUTO_TEST_CASE(backward_over_random_schedules) {
            out(dk, tolerance_of_sums(dtype, dkv_dtype)), out(dv, tolerance_of_sums(dtype, dkv_dtype))},
           [&](Backend& backend, auto of) {
             const auto plan = backend.plan_attention(work.spans, work.num_queries, work.num_keys);
-            backend.attention_forward({of(x.q), of(x.k), of(x.v), of(result), of(lse), x.scale, *plan});
-            backend.attention_delta(of(delta), of(result), of(dout));
-            backend.attention_backward({of(x.q), of(x.k), of(x.v), of(dout), of(lse), of(delta), of(dq), of(dk), of(dv),
-                                        x.scale, *plan, adds_to_dq, adds_to_dkv});
+            backend.run(AttentionForward{of(x.q), of(x.k), of(x.v), of(result), of(lse), x.scale, *plan});
+            backend.run(AttentionDelta{of(delta), of(result), of(dout)});
+            backend.run(AttentionBackward{of(x.q), of(x.k), of(x.v), of(dout), of(lse), of(delta), of(dq), of(dk),
+                                          of(dv), x.scale, *plan, adds_to_dq, adds_to_dkv});
           });
   });
 }
@@ -325,10 +326,10 @@ BOOST_AUTO_TEST_CASE(forward_and_backward_of_documents_longer_than_blocks) {
            out(dv, tolerance)},
           [&](Backend& backend, auto of) {
             const auto plan = backend.plan_attention(work.spans, work.num_queries, work.num_keys);
-            backend.attention_forward({of(x.q), of(x.k), of(x.v), of(result), of(lse), x.scale, *plan});
-            backend.attention_delta(of(delta), of(result), of(dout));
-            backend.attention_backward(
-                {of(x.q), of(x.k), of(x.v), of(dout), of(lse), of(delta), of(dq), of(dk), of(dv), x.scale, *plan});
+            backend.run(AttentionForward{of(x.q), of(x.k), of(x.v), of(result), of(lse), x.scale, *plan});
+            backend.run(AttentionDelta{of(delta), of(result), of(dout)});
+            backend.run(AttentionBackward{of(x.q), of(x.k), of(x.v), of(dout), of(lse), of(delta), of(dq), of(dk),
+                                          of(dv), x.scale, *plan});
           });
   }
 }
@@ -367,10 +368,10 @@ BOOST_AUTO_TEST_CASE(gradients_are_those_of_the_formula) {
                                         &out_twin, &lse_twin, &dq_twin, &dk_twin, &dv_twin};
       for (Twin* twin : twins) backends.copy(twin->device_bytes(), twin->bytes().data(), twin->bytes().size());
       const auto plan = backends.gpu().plan_attention(work.spans, work.num_queries, work.num_keys);
-      backends.gpu().attention_forward(
-          {x.q.gpu(), x.k.gpu(), x.v.gpu(), out_twin.gpu(), lse_twin.gpu(), x.scale, *plan});
-      backends.gpu().attention_backward({x.q.gpu(), x.k.gpu(), x.v.gpu(), dout.gpu(), lse_twin.gpu(), delta.gpu(),
-                                         dq_twin.gpu(), dk_twin.gpu(), dv_twin.gpu(), x.scale, *plan});
+      backends.gpu().run(
+          AttentionForward{x.q.gpu(), x.k.gpu(), x.v.gpu(), out_twin.gpu(), lse_twin.gpu(), x.scale, *plan});
+      backends.gpu().run(AttentionBackward{x.q.gpu(), x.k.gpu(), x.v.gpu(), dout.gpu(), lse_twin.gpu(), delta.gpu(),
+                                           dq_twin.gpu(), dk_twin.gpu(), dv_twin.gpu(), x.scale, *plan});
       for (Twin* twin : twins) backends.copy(twin->bytes().data(), twin->device_bytes(), twin->bytes().size());
       const auto compare_with = [&](Twin& twin, const naive::Values& expected, double tolerance, const char* what) {
         const naive::Values actual = values_of(twin);
@@ -409,9 +410,9 @@ BOOST_AUTO_TEST_CASE(no_queries_or_no_keys) {
              out(dv, {})},
             [&](Backend& backend, auto of) {
               const auto plan = backend.plan_attention({}, num_queries, num_keys);
-              backend.attention_forward({of(x.q), of(x.k), of(x.v), of(result), of(lse), x.scale, *plan});
-              backend.attention_backward(
-                  {of(x.q), of(x.k), of(x.v), of(dout), of(lse), of(delta), of(dq), of(dk), of(dv), x.scale, *plan});
+              backend.run(AttentionForward{of(x.q), of(x.k), of(x.v), of(result), of(lse), x.scale, *plan});
+              backend.run(AttentionBackward{of(x.q), of(x.k), of(x.v), of(dout), of(lse), of(delta), of(dq), of(dk),
+                                            of(dv), x.scale, *plan});
             });
       lse.for_each(
           [&](auto r, auto c) { BOOST_TEST(get(lse.at(lse.bytes(), r, c), DType::float32) == minus_infinity); });
@@ -423,7 +424,7 @@ BOOST_AUTO_TEST_CASE(misuse_is_a_bug) {
   Backend& backend = Backends::get().gpu();
   const auto call = [&](Tensor q, Tensor k, Tensor v, Tensor result, const AttentionPlan& plan, bool merge) {
     Twin lse(DType::float32, {q.shape[0], q.shape[1]});
-    backend.attention_forward({q, k, v, result, lse.gpu(), 1.0F, plan, merge});
+    backend.run(AttentionForward{q, k, v, result, lse.gpu(), 1.0F, plan, merge});
   };
   const Spans spans = {{0, 64, 0, 64, 0, 0}};
   const auto plan = backend.plan_attention(spans, 64, 64), other = backend.plan_attention(spans, 65, 64);
@@ -440,8 +441,8 @@ BOOST_AUTO_TEST_CASE(misuse_is_a_bug) {
   Twin out_twin(DType::bf16, {64, 2, 16}), dk(DType::bf16, {64, 1, 16}), dv(DType::float32, {64, 1, 16});
   Twin lse = Twin(DType::float32, {64, 2}).filled(0.0);
   const auto backward = [&](const Twin& dv_twin, bool adds_to_dq, bool adds_to_dkv) {
-    backend.attention_backward({q.gpu(), k.gpu(), k.gpu(), q.gpu(), lse.gpu(), lse.gpu(), out_twin.gpu(), dk.gpu(),
-                                dv_twin.gpu(), 1.0F, *plan, adds_to_dq, adds_to_dkv});
+    backend.run(AttentionBackward{q.gpu(), k.gpu(), k.gpu(), q.gpu(), lse.gpu(), lse.gpu(), out_twin.gpu(), dk.gpu(),
+                                  dv_twin.gpu(), 1.0F, *plan, adds_to_dq, adds_to_dkv});
   };
   BOOST_CHECK_THROW(backward(dv, false, false), std::logic_error);
   BOOST_CHECK_THROW(backward(dk, true, false), std::logic_error);

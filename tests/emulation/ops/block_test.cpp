@@ -25,11 +25,12 @@ BOOST_AUTO_TEST_CASE(swiglu) {
              dact = Twin(dtype, {tokens, size}, layout).normal(2), dgate_up(dtype, {tokens, 2 * size}),
              again(dtype, {tokens, size});
         check(what, {in(gate_up), in(dact), out(act), out(again), out(dgate_up)}, [&](Backend& ops, auto of) {
-          ops.swiglu_forward(of(act), of(gate_up));
-          ops.swiglu_backward(of(dgate_up), of(again), of(dact), of(gate_up));
+          ops.run(SwigluForward{of(act), of(gate_up)});
+          ops.run(SwigluBackward{of(dgate_up), of(again), of(dact), of(gate_up)});
         });
-        check(what + " in place", {out(gate_up), out(dact)},
-              [&](Backend& ops, auto of) { ops.swiglu_backward(of(gate_up), of(dact), of(dact), of(gate_up)); });
+        check(what + " in place", {out(gate_up), out(dact)}, [&](Backend& ops, auto of) {
+          ops.run(SwigluBackward{of(gate_up), of(dact), of(dact), of(gate_up)});
+        });
       }
     }
   }
@@ -48,8 +49,8 @@ BOOST_AUTO_TEST_CASE(swiglu_of_extreme_gates) {
     check("swiglu of extreme gates",
           {in(gate_up), in(dact), out(act, tolerance), out(again, tolerance), out(dgate_up, tolerance)},
           [&](Backend& ops, auto of) {
-            ops.swiglu_forward(of(act), of(gate_up));
-            ops.swiglu_backward(of(dgate_up), of(again), of(dact), of(gate_up));
+            ops.run(SwigluForward{of(act), of(gate_up)});
+            ops.run(SwigluBackward{of(dgate_up), of(again), of(dact), of(gate_up)});
           });
   }
 }
@@ -64,8 +65,9 @@ BOOST_AUTO_TEST_CASE(embedding_forward) {
                table = Twin(table_dtype, {vocab, size}, layout).normal(2), x(dtype, {tokens, size}, layout);
           check("embedding_forward " + std::to_string(tokens) + " of " + std::to_string(vocab) + " x " +
                     std::to_string(size),
-                {in(ids), in(table), out(x, {})},
-                [&](Backend& ops, auto of) { ops.embedding_forward(of(x), of(ids), of(table), 50); });
+                {in(ids), in(table), out(x, {})}, [&](Backend& ops, auto of) {
+                  ops.run(EmbeddingForward{of(x), of(ids), of(table), 50});
+                });
         }
       }
     }
@@ -85,8 +87,9 @@ void compare_embedding_backward(std::int64_t tokens, int num_ids, std::int64_t v
        dtable = Twin(DType::float32, {vocab, size}, {.gap = layout.gap}).normal(3);
   check("embedding_backward " + std::to_string(tokens) + " tokens, " + std::to_string(num_ids) + " ids, " +
             std::to_string(size) + " columns " + text_of(dtype),
-        {in(ids), in(dout), out(dtable)},
-        [&](Backend& ops, auto of) { ops.embedding_backward(of(dtable), of(ids), of(dout), vocab_begin); });
+        {in(ids), in(dout), out(dtable)}, [&](Backend& ops, auto of) {
+          ops.run(EmbeddingBackward{of(dtable), of(ids), of(dout), vocab_begin});
+        });
 }
 
 }  // namespace
@@ -145,14 +148,14 @@ void compare_cross_entropy(std::int64_t tokens, std::int64_t vocab, DType dtype,
         {in(targets), in(weights), out(logits), out(max, of_max), out(partials), out(dlogits),
          out(metrics, {.of_itself = 3e-6})},
         [&](Backend& ops, auto of) {
-          if (cap > 0) ops.soft_cap(of(logits), cap);
-          ops.cross_entropy_max(chunk(of));
-          ops.cross_entropy_partials(chunk(of));
+          if (cap > 0) ops.run(SoftCap{of(logits), cap});
+          ops.run(CrossEntropyMax{chunk(of)});
+          ops.run(CrossEntropyPartials{chunk(of)});
           if (in_place) {
-            ops.cross_entropy_finish(chunk(of), of(logits), 0.01, of(metrics));
+            ops.run(CrossEntropyFinish{chunk(of), of(logits), 0.01, of(metrics)});
           } else {
-            ops.cross_entropy_finish(chunk(of), of(dlogits), 0.01, of(metrics));
-            ops.cross_entropy_finish(chunk(of), Tensor(), 0.0, of(metrics));
+            ops.run(CrossEntropyFinish{chunk(of), of(dlogits), 0.01, of(metrics)});
+            ops.run(CrossEntropyFinish{chunk(of), Tensor(), 0.0, of(metrics)});
           }
         });
 }
@@ -186,9 +189,9 @@ BOOST_AUTO_TEST_CASE(cross_entropy_with_a_huge_scale) {
   check("cross_entropy with a huge scale",
         {out(logits), out(max), out(partials), in(targets), in(weights), out(dlogits)}, [&](Backend& ops, auto of) {
           const CrossEntropy chunk{of(logits), of(max), of(partials), of(targets), of(weights), 0};
-          ops.cross_entropy_max(chunk);
-          ops.cross_entropy_partials(chunk);
-          ops.cross_entropy_finish(chunk, of(dlogits), 1e45, of(metrics));
+          ops.run(CrossEntropyMax{chunk});
+          ops.run(CrossEntropyPartials{chunk});
+          ops.run(CrossEntropyFinish{chunk, of(dlogits), 1e45, of(metrics)});
         });
 }
 

@@ -30,8 +30,9 @@ BOOST_AUTO_TEST_CASE(fill) {
     for (const Layout layout : layouts) {
       for (const auto& [rows, columns] : shapes) {
         Twin x(dtype, {rows, columns}, layout);
-        check(label("fill", dtype, rows, columns, layout), {out(x, {})},
-              [&](Backend& ops, auto of) { ops.fill(of(x), 1.7F); });
+        check(label("fill", dtype, rows, columns, layout), {out(x, {})}, [&](Backend& ops, auto of) {
+          ops.run(Fill{of(x), 1.7F});
+        });
       }
     }
   }
@@ -46,8 +47,8 @@ BOOST_AUTO_TEST_CASE(copy_between_dtypes) {
                strided(to, {rows, columns}, layout);
           check(label("copy", from, rows, columns, layout), {in(source), out(destination, {}), out(strided, {})},
                 [&](Backend& ops, auto of) {
-                  ops.copy(of(destination), of(source));
-                  ops.copy(of(strided), of(source));
+                  ops.run(Copy{of(destination), of(source)});
+                  ops.run(Copy{of(strided), of(source)});
                 });
         }
       }
@@ -61,8 +62,9 @@ BOOST_AUTO_TEST_CASE(add_and_scale) {
       for (const DType to : compute_dtypes) {
         for (const DType from : compute_dtypes) {
           Twin x = Twin(to, {rows, columns}, layout).normal(1), y = Twin(from, {rows, columns}, layout).normal(2);
-          check(label("add to", to, rows, columns, layout), {out(x, {}), in(y)},
-                [&](Backend& ops, auto of) { ops.add(of(x), of(y)); });
+          check(label("add to", to, rows, columns, layout), {out(x, {}), in(y)}, [&](Backend& ops, auto of) {
+            ops.run(Add{of(x), of(y)});
+          });
         }
       }
     }
@@ -71,8 +73,9 @@ BOOST_AUTO_TEST_CASE(add_and_scale) {
     for (const Layout layout : flat_layouts) {
       for (const auto& [rows, columns] : shapes) {
         Twin x = Twin(dtype, {rows, columns}, layout).normal(3);
-        check(label("scale", dtype, rows, columns, layout), {out(x, {})},
-              [&](Backend& ops, auto of) { ops.scale(of(x), 0.37F); });
+        check(label("scale", dtype, rows, columns, layout), {out(x, {})}, [&](Backend& ops, auto of) {
+          ops.run(Scale{of(x), 0.37F});
+        });
       }
     }
   }
@@ -83,7 +86,9 @@ BOOST_AUTO_TEST_CASE(sum_squares) {
     for (const std::int64_t size : with_large<std::int64_t>({0, 1, 5, 1000, 70001}, {10000019})) {
       Twin x = Twin(DType::float32, {size}, layout).normal(1), result = Twin(DType::float64, {1}).filled(3.0);
       check("sum_squares of " + std::to_string(size), {in(x), out(result, {.of_itself = 1e-6})},
-            [&](Backend& ops, auto of) { ops.sum_squares(of(result), of(x)); });
+            [&](Backend& ops, auto of) {
+              ops.run(SumSquares{of(result), of(x)});
+            });
     }
   }
 }
@@ -95,7 +100,9 @@ BOOST_AUTO_TEST_CASE(sum_squares_has_the_same_bits_wherever_the_numbers_lie) {
     for (const std::int64_t offset : {0, 1, 2, 3, 4}) {
       Twin x = Twin(DType::float32, {size}, {.offset = offset}).normal(1),
            result = Twin(DType::float64, {1}).filled(0.0);
-      auto bytes = run_on_gpu({in(x), out(result)}, [&](Backend& ops, auto of) { ops.sum_squares(of(result), of(x)); });
+      auto bytes = run_on_gpu({in(x), out(result)}, [&](Backend& ops, auto of) {
+        ops.run(SumSquares{of(result), of(x)});
+      });
       sums.push_back(get(result.at(bytes[1], 0, 0), DType::float64));
     }
     BOOST_TEST(std::count(sums.begin(), sums.end(), sums[0]) == std::ssize(sums), size << " numbers");
@@ -107,8 +114,9 @@ BOOST_AUTO_TEST_CASE(divide_by_norm) {
     for (const std::int64_t size : with_large<std::int64_t>({0, 1, 5, 1000, 70001}, {10000019})) {
       for (const double sum : {3.0, 0.0}) {  // nothing is divided by epsilon
         Twin x = Twin(DType::float32, {size}, layout).normal(1), squares = Twin(DType::float64, {1}).filled(sum);
-        check("divide_by_norm of " + std::to_string(size), {out(x), in(squares)},
-              [&](Backend& ops, auto of) { ops.divide_by_norm(of(x), of(squares), 1e-7F); });
+        check("divide_by_norm of " + std::to_string(size), {out(x), in(squares)}, [&](Backend& ops, auto of) {
+          ops.run(DivideByNorm{of(x), of(squares), 1e-7F});
+        });
       }
     }
   }
@@ -119,12 +127,14 @@ BOOST_AUTO_TEST_CASE(bias_backward) {
     for (const Layout layout : layouts) {
       for (const auto& [rows, columns] : shapes) {
         Twin dy = Twin(dtype, {rows, columns}, layout).normal(1), dbias = Twin(DType::float32, {columns}).normal(2);
-        check(label("bias_backward", dtype, rows, columns, layout), {in(dy), out(dbias)},
-              [&](Backend& ops, auto of) { ops.bias_backward(of(dbias), of(dy)); });
+        check(label("bias_backward", dtype, rows, columns, layout), {in(dy), out(dbias)}, [&](Backend& ops, auto of) {
+          ops.run(BiasBackward{of(dbias), of(dy)});
+        });
       }
       Twin dy = Twin(dtype, {700, 16}, layout).normal(1), dbias = Twin(DType::float32, {16}).normal(2);
-      check(label("bias_backward", dtype, 700, 16, layout), {in(dy), out(dbias)},
-            [&](Backend& ops, auto of) { ops.bias_backward(of(dbias), of(dy)); });
+      check(label("bias_backward", dtype, 700, 16, layout), {in(dy), out(dbias)}, [&](Backend& ops, auto of) {
+        ops.run(BiasBackward{of(dbias), of(dy)});
+      });
     }
   }
 }
@@ -150,13 +160,13 @@ BOOST_AUTO_TEST_CASE(misuse_is_found) {
   Backend& ops = Backends::get().gpu();
   Twin x(DType::float32, {4, 6}), strided(DType::float32, {4, 6}, {.gap = 2}), doubles(DType::float64, {24}),
       bf16(DType::bf16, {4, 6});
-  BOOST_CHECK_THROW(ops.copy(x.gpu(), doubles.gpu()), std::logic_error);
-  BOOST_CHECK_THROW(ops.copy(x.gpu(), x.gpu().rows(0, 3)), std::logic_error);
-  BOOST_CHECK_THROW(ops.add(x.gpu(), doubles.gpu()), std::logic_error);
-  BOOST_CHECK_THROW(ops.scale(strided.gpu(), 2.0F), std::logic_error);
-  BOOST_CHECK_THROW(ops.sum_squares(doubles.gpu(), bf16.gpu()), std::logic_error);
-  BOOST_CHECK_THROW(ops.bias_backward(bf16.gpu(), x.gpu()), std::logic_error);
-  BOOST_CHECK_THROW(ops.rms_norm_apply({.y = x.gpu(), .x = x.gpu(), .rstd = x.gpu(), .weight = bf16.gpu()}),
+  BOOST_CHECK_THROW(ops.run(Copy{x.gpu(), doubles.gpu()}), std::logic_error);
+  BOOST_CHECK_THROW(ops.run(Copy{x.gpu(), x.gpu().rows(0, 3)}), std::logic_error);
+  BOOST_CHECK_THROW(ops.run(Add{x.gpu(), doubles.gpu()}), std::logic_error);
+  BOOST_CHECK_THROW(ops.run(Scale{strided.gpu(), 2.0F}), std::logic_error);
+  BOOST_CHECK_THROW(ops.run(SumSquares{doubles.gpu(), bf16.gpu()}), std::logic_error);
+  BOOST_CHECK_THROW(ops.run(BiasBackward{bf16.gpu(), x.gpu()}), std::logic_error);
+  BOOST_CHECK_THROW(ops.run(RmsNormApply{.y = x.gpu(), .x = x.gpu(), .rstd = x.gpu(), .weight = bf16.gpu()}),
                     std::logic_error);
   BOOST_CHECK_THROW(ops.set_workspace(x.gpu()), std::logic_error);
 }

@@ -109,16 +109,16 @@ BOOST_AUTO_TEST_CASE(router) {
           check("router of " + text_of(one),
                 {in(logits), in(correction), in(dweights), out(experts), out(weights), out(dlogits)},
                 [&](Backend& ops, auto of) {
-                  ops.router_forward({.logits = of(logits),
-                                      .correction = has_correction ? of(correction) : Tensor(),
-                                      .experts = of(experts),
-                                      .weights = of(weights),
-                                      .rule = one.rule});
-                  ops.router_backward({.dlogits = of(dlogits),
-                                       .logits = of(logits),
-                                       .experts = of(experts),
-                                       .dweights = of(dweights),
-                                       .rule = one.rule});
+                  ops.run(RouterForward{.logits = of(logits),
+                                        .correction = has_correction ? of(correction) : Tensor(),
+                                        .experts = of(experts),
+                                        .weights = of(weights),
+                                        .rule = one.rule});
+                  ops.run(RouterBackward{.dlogits = of(dlogits),
+                                         .logits = of(logits),
+                                         .experts = of(experts),
+                                         .dweights = of(dweights),
+                                         .rule = one.rule});
                 });
         }
       }
@@ -134,8 +134,8 @@ BOOST_AUTO_TEST_CASE(router_of_what_is_no_number) {
     }),
          experts(DType::int32, {2, 6}), weights(DType::float32, {2, 6});
     check("a router of what is no number", {in(logits), out(experts)}, [&](Backend& ops, auto of) {
-      ops.router_forward(
-          {.logits = of(logits), .correction = {}, .experts = of(experts), .weights = of(weights), .rule = rule});
+      ops.run(RouterForward{
+          .logits = of(logits), .correction = {}, .experts = of(experts), .weights = of(weights), .rule = rule});
     });
   }
 }
@@ -150,13 +150,13 @@ BOOST_AUTO_TEST_CASE(router_sums) {
     check("sums of a router, " + what,
           {in(logits), in(expert_counts), out(counts, {}), out(probabilities, {.of_largest = 1e-6})},
           [&](Backend& ops, auto of) {
-            ops.router_sums({.logits = of(logits),
-                             .expert_counts = of(expert_counts),
-                             .counts = of(counts),
-                             .probabilities = of(probabilities)});
+            ops.run(RouterSums{.logits = of(logits),
+                               .expert_counts = of(expert_counts),
+                               .counts = of(counts),
+                               .probabilities = of(probabilities)});
           });
     check("gradient of the sums, " + what, {in(logits), in(counts), out(dlogits)}, [&](Backend& ops, auto of) {
-      ops.router_sums_backward({.dlogits = of(dlogits), .logits = of(logits), .counts = of(counts), .factor = 0.01});
+      ops.run(RouterSumsBackward{.dlogits = of(dlogits), .logits = of(logits), .counts = of(counts), .factor = 0.01});
     });
   }
 }
@@ -172,12 +172,12 @@ BOOST_AUTO_TEST_CASE(order) {
            rows(DType::int32, {one.num_tokens, one.num_choices}, layout);
       check("order of " + one.text(), {in(experts), out(counts, {}), out(offsets, {}), out(choices, {}), out(rows, {})},
             [&](Backend& ops, auto of) {
-              ops.expert_order({.experts = of(experts),
-                                .counts = of(counts),
-                                .offsets = of(offsets),
-                                .choices = of(choices),
-                                .rows = of(rows),
-                                .alignment = one.alignment});
+              ops.run(ExpertOrder{.experts = of(experts),
+                                  .counts = of(counts),
+                                  .offsets = of(offsets),
+                                  .choices = of(choices),
+                                  .rows = of(rows),
+                                  .alignment = one.alignment});
             });
     }
   }
@@ -202,16 +202,16 @@ BOOST_AUTO_TEST_CASE(rows_of_tokens) {
                    out(dweights)},
                   [&](Backend& ops, auto of) {
                     const Tensor weight = is_weighted ? of(weights) : Tensor();
-                    ops.gather_tokens({.out = of(gathered),
-                                       .in = of(tokens),
-                                       .choices = of(choices),
-                                       .weights = weight,
-                                       .num_choices = k});
-                    ops.combine_rows({.out = of(combined), .in = of(y), .rows = of(rows), .weights = weight});
-                    ops.combine_rows(
-                        {.out = of(sums), .in = of(y), .rows = of(rows), .weights = weight, .accumulate = is_weighted});
-                    ops.combine_weights_backward(
-                        {.dweights = of(dweights), .dout = of(tokens), .in = of(y), .rows = of(rows)});
+                    ops.run(GatherTokens{.out = of(gathered),
+                                         .in = of(tokens),
+                                         .choices = of(choices),
+                                         .weights = weight,
+                                         .num_choices = k});
+                    ops.run(CombineRows{.out = of(combined), .in = of(y), .rows = of(rows), .weights = weight});
+                    ops.run(CombineRows{
+                        .out = of(sums), .in = of(y), .rows = of(rows), .weights = weight, .accumulate = is_weighted});
+                    ops.run(CombineWeightsBackward{
+                        .dweights = of(dweights), .dout = of(tokens), .in = of(y), .rows = of(rows)});
                   });
           }
         }
@@ -239,16 +239,16 @@ BOOST_AUTO_TEST_CASE(products) {
                   {in(a), in(b), in(bias), in(x), out(c, tolerance_of_products(dtype, c_dtype, K)),
                    out(dweight, tolerance_of_products(dtype, DType::float32, R)), out(dbias)},
                   [&](Backend& ops, auto of) {
-                    ops.grouped_matmul({.a = of(a),
-                                        .b = of(b),
-                                        .c = of(c),
-                                        .offsets = order.offsets,
-                                        .transpose_b = !is_plain,
-                                        .accumulate = !is_plain,
-                                        .bias = has_bias ? of(bias) : Tensor()});
-                    ops.grouped_weight_gradient(
-                        {.dweight = of(dweight), .x = of(x), .y = of(a), .offsets = order.offsets});
-                    ops.grouped_bias_gradient({.dbias = of(dbias), .dy = of(x), .offsets = order.offsets});
+                    ops.run(GroupedMatmul{.a = of(a),
+                                          .b = of(b),
+                                          .c = of(c),
+                                          .offsets = order.offsets,
+                                          .transpose_b = !is_plain,
+                                          .accumulate = !is_plain,
+                                          .bias = has_bias ? of(bias) : Tensor()});
+                    ops.run(GroupedWeightGradient{
+                        .dweight = of(dweight), .x = of(x), .y = of(a), .offsets = order.offsets});
+                    ops.run(GroupedBiasGradient{.dbias = of(dbias), .dy = of(x), .offsets = order.offsets});
                   });
           }
         }
@@ -270,13 +270,13 @@ BOOST_AUTO_TEST_CASE(gates) {
             Twin gate_up = Twin(dtype, {T, 2 * F}, layout).normal(1, 5.0), act(dtype, {T, F}, layout),
                  dact = Twin(dtype, {T, F}, layout).normal(2), dgate_up(dtype, {T, 2 * F}), again(dtype, {T, F});
             check(what, {in(gate_up), in(dact), out(act), out(again), out(dgate_up)}, [&](Backend& ops, auto of) {
-              ops.gated_forward({.act = of(act), .gate_up = of(gate_up), .rule = rule});
-              ops.gated_backward(
-                  {.dgate_up = of(dgate_up), .act = of(again), .dact = of(dact), .gate_up = of(gate_up), .rule = rule});
+              ops.run(GatedForward{.act = of(act), .gate_up = of(gate_up), .rule = rule});
+              ops.run(GatedBackward{
+                  .dgate_up = of(dgate_up), .act = of(again), .dact = of(dact), .gate_up = of(gate_up), .rule = rule});
             });
             check(what + " in place", {out(gate_up), out(dact)}, [&](Backend& ops, auto of) {
-              ops.gated_backward(
-                  {.dgate_up = of(gate_up), .act = of(dact), .dact = of(dact), .gate_up = of(gate_up), .rule = rule});
+              ops.run(GatedBackward{
+                  .dgate_up = of(gate_up), .act = of(dact), .dact = of(dact), .gate_up = of(gate_up), .rule = rule});
             });
           }
         }

@@ -47,9 +47,9 @@ void compare_step(Shape shape, DType dtype, bool has_copy, bool has_rows, double
   };
   const std::string what = shape.text() + ", " + text_of(dtype) + (has_copy ? ", copy" : "");
   check("update " + what, {out(parameters), in(gradients), in(row_factors), in(column_factors), in(sum), out(copy)},
-        [&](Backend& ops, auto of) { ops.update_factored(step_of(of)); });
+        [&](Backend& ops, auto of) { ops.run(UpdateFactored{step_of(of)}); });
   check("squares " + what, {in(parameters), in(gradients), in(row_factors), in(column_factors), out(sum, of_sums)},
-        [&](Backend& ops, auto of) { ops.add_direction_squares(step_of(of)); });
+        [&](Backend& ops, auto of) { ops.run(AddDirectionSquares{step_of(of)}); });
 }
 
 }  // namespace
@@ -63,8 +63,8 @@ BOOST_AUTO_TEST_CASE(sums_of_squares_by_rows_and_columns) {
       for (const bool has_rows : {true, false}) {
         check("sums of " + shape.text(), {in(x), out(by_row, of_sums), out(by_column, of_sums)},
               [&](Backend& ops, auto of) {
-                ops.sum_squares_by_dim(
-                    {.x = of(x), .scale = 0.7, .rows = has_rows ? of(by_row) : Tensor(), .columns = of(by_column)});
+                ops.run(SumSquaresByDim{
+                    .x = of(x), .scale = 0.7, .rows = has_rows ? of(by_row) : Tensor(), .columns = of(by_column)});
               });
       }
     }
@@ -79,13 +79,13 @@ BOOST_AUTO_TEST_CASE(factors_of_moments) {
              sums = Twin(DType::float64, {size}, layout).normal(2, 10.0, 100.0),
              factors = Twin(DType::float32, {size}, layout);
         check("factors of " + std::to_string(size), {out(moment), in(sums), out(factors)}, [&](Backend& ops, auto of) {
-          ops.update_factors({.moment = of(moment),
-                              .sums = of(sums),
-                              .factors = of(factors),
-                              .count = 50,
-                              .beta2 = 0.6,
-                              .epsilon = 1e-30,
-                              .by_mean = by_mean});
+          ops.run(MomentFactors{.moment = of(moment),
+                                .sums = of(sums),
+                                .factors = of(factors),
+                                .count = 50,
+                                .beta2 = 0.6,
+                                .epsilon = 1e-30,
+                                .by_mean = by_mean});
         });
       }
     }
@@ -111,18 +111,18 @@ BOOST_AUTO_TEST_CASE(rounding_at_random_has_the_bits_of_the_cpu) {
   Twin parameters = Twin(DType::bf16, {70, 300}).normal(1), gradients = Twin(DType::float32, {70, 300}).filled(0.0),
        column_factors = Twin(DType::float32, {300}).filled(1.0), sum = Twin(DType::float64, {1}).filled(1.0);
   check("rounding", {out(parameters, {}), in(gradients), in(column_factors), in(sum)}, [&](Backend& ops, auto of) {
-    ops.update_factored({.parameters = of(parameters),
-                         .gradients = of(gradients),
-                         .row_factors = {},
-                         .column_factors = of(column_factors),
-                         .squares = of(sum),
-                         .copy = {},
-                         .learning_rate = 0.1,
-                         .weight_decay = 0.2,
-                         .clip_threshold = 1.0,
-                         .num_elements = 21000,
-                         .gradient_scale = 1.0,
-                         .rounding = {.key = 0xfedcba9876543211U, .first_index = 12345, .row_stride = 4000}});
+    ops.run(UpdateFactored{{.parameters = of(parameters),
+                            .gradients = of(gradients),
+                            .row_factors = {},
+                            .column_factors = of(column_factors),
+                            .squares = of(sum),
+                            .copy = {},
+                            .learning_rate = 0.1,
+                            .weight_decay = 0.2,
+                            .clip_threshold = 1.0,
+                            .num_elements = 21000,
+                            .gradient_scale = 1.0,
+                            .rounding = {.key = 0xfedcba9876543211U, .first_index = 12345, .row_stride = 4000}}});
   });
 }
 

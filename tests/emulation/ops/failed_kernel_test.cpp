@@ -28,7 +28,7 @@ std::string error_behind_fault(const std::function<void(Backend&, const Tensors&
     setenv("SFT_EMULATED_KERNEL_FAULT", "fill", 1);
     Backend& ops = Backends::get().gpu();
     try {
-      ops.fill(tensors.c.gpu(), 1.0F);
+      ops.run(Fill{tensors.c.gpu(), 1.0F});
       ops.stream().synchronize();
     } catch (const Error&) {
       op(ops, tensors);
@@ -46,12 +46,12 @@ void check_message(const std::string& text) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(of_a_kernel) {
-  check_message(error_behind_fault([](Backend& ops, const Tensors& x) { ops.fill(x.c.gpu(), 1.0F); }));
+  check_message(error_behind_fault([](Backend& ops, const Tensors& x) { ops.run(Fill{x.c.gpu(), 1.0F}); }));
 }
 
 BOOST_AUTO_TEST_CASE(of_a_product) {
   check_message(error_behind_fault(
-      [](Backend& ops, const Tensors& x) { ops.matmul({.a = x.a.gpu(), .b = x.b.gpu(), .c = x.c.gpu()}); }));
+      [](Backend& ops, const Tensors& x) { ops.run(Matmul{.a = x.a.gpu(), .b = x.b.gpu(), .c = x.c.gpu()}); }));
 }
 
 BOOST_AUTO_TEST_CASE(of_a_wait) {

@@ -30,12 +30,12 @@ BOOST_AUTO_TEST_CASE(read_four_bits) {
           check(std::string("read_four_bits ") + text_of(dtype) + " " + std::to_string(num_rows) + " x " +
                     std::to_string(num_columns),
                 {in(records), in(nested), out(out_, {})}, [&](Backend& ops, auto of) {
-                  ops.read_four_bits({.out = of(out_),
-                                      .records = of(records),
-                                      .form = form,
-                                      .nested = form.is_nested ? of(nested) : Tensor(),
-                                      .first_block = 1,
-                                      .row_blocks = row_blocks});
+                  ops.run(ReadFourBits{.out = of(out_),
+                                       .records = of(records),
+                                       .form = form,
+                                       .nested = form.is_nested ? of(nested) : Tensor(),
+                                       .first_block = 1,
+                                       .row_blocks = row_blocks});
                 });
         }
       }

@@ -46,8 +46,8 @@ struct Fp8Twin {
   template <class Of>
   void round(Backend& ops, const Of& of, const Tensor& in, bool transpose) const {
     const RoundToFp8 call{.out = on(of), .in = in, .transpose = transpose};
-    if (tiles == whole) ops.find_fp8_scale(call);
-    ops.round_to_fp8(call);
+    if (tiles == whole) ops.run(FindFp8Scale{call.out, call.in, call.transpose});
+    ops.run(call);
   }
 
   Twin codes, scales;
@@ -95,8 +95,8 @@ void compare_both(const Dims& dims, DType dtype, Fp8Tiles tiles, bool transpose,
         [&](Backend& ops, auto of) {
           const RoundToFp8 call{
               .out = rounded.on(of), .in = of(source), .transpose = transpose, .turned = turned.on(of)};
-          if (tiles == whole) ops.find_fp8_scale(call);
-          ops.round_to_fp8(call);
+          if (tiles == whole) ops.run(FindFp8Scale{call.out, call.in, call.transpose});
+          ops.run(call);
         });
 }
 
@@ -120,8 +120,8 @@ void compare_run(const Dims& dims, std::int64_t first, std::int64_t count, DType
                            .terms = terms,
                            .scales = of(scales),
                            .tiles = tiles};
-          ops.raise_fp8_scales(run);
-          ops.round_fp8_run(run);
+          ops.run(RaiseFp8Scales{run});
+          ops.run(RoundFp8Run{run});
         });
 }
 
@@ -135,11 +135,11 @@ void compare_arranging(const Dims& dims, bool transpose, const Layout& layout, F
   const bool has_scales = tiles == blocks;
   check("arrange_fp8 " + std::to_string(lines) + " x " + std::to_string(terms) + (transpose ? " transposed" : ""),
         {in(source), in(scales), out(arranged.codes, {}), out(arranged.scales, {})}, [&](Backend& ops, auto of) {
-          ops.arrange_fp8({.out = arranged.on(of).codes,
-                           .in = of(source),
-                           .transpose = transpose,
-                           .out_scales = has_scales ? of(arranged.scales) : Tensor(),
-                           .in_scales = has_scales ? of(scales) : Tensor()});
+          ops.run(ArrangeFp8{.out = arranged.on(of).codes,
+                             .in = of(source),
+                             .transpose = transpose,
+                             .out_scales = has_scales ? of(arranged.scales) : Tensor(),
+                             .in_scales = has_scales ? of(scales) : Tensor()});
         });
 }
 
@@ -185,7 +185,7 @@ void compare_product(const Product& p, const ProductLimits* cut = nullptr) {
             engine.run(product, {scratch.get(), cuda::scratch_bytes});
             ops.stream().synchronize();
           } else {
-            ops.fp8_matmul(product);
+            ops.run(product);
           }
         });
 }
@@ -244,7 +244,7 @@ BOOST_AUTO_TEST_CASE(every_bf16_number) {
       Fp8Twin rounded(256, 256, format, whole);
       rounded.scales = Twin(DType::float32, {1, 1}).filled(1.0);
       check("every bf16 number", {in(source), in(rounded.scales), out(rounded.codes, {})}, [&](Backend& ops, auto of) {
-        ops.round_to_fp8({.out = rounded.on(of), .in = of(source), .transpose = transpose});
+        ops.run(RoundToFp8{.out = rounded.on(of), .in = of(source), .transpose = transpose});
       });
     }
   }
@@ -370,10 +370,10 @@ BOOST_AUTO_TEST_CASE(misuse_is_found) {
       other(16, 32, Fp8Format::e5m2, whole), tiled(16, 32, Fp8Format::e4m3, blocks),
       shorter(16, 16, Fp8Format::e4m3, whole);
   for (const Fp8Twin* wrong : {&other, &tiled, &shorter, &a}) {
-    BOOST_CHECK_THROW(ops.fp8_matmul({.a = a.on(on_gpu), .b = wrong->on(on_gpu), .c = c.gpu()}), std::logic_error);
+    BOOST_CHECK_THROW(ops.run(Fp8Matmul{.a = a.on(on_gpu), .b = wrong->on(on_gpu), .c = c.gpu()}), std::logic_error);
   }
-  BOOST_CHECK_THROW(ops.find_fp8_scale({.out = tiled.on(on_gpu), .in = c.gpu()}), std::logic_error);
-  BOOST_CHECK_THROW(ops.round_to_fp8({.out = b.on(on_gpu), .in = c.gpu()}), std::logic_error);
+  BOOST_CHECK_THROW(ops.run(FindFp8Scale{.out = tiled.on(on_gpu), .in = c.gpu()}), std::logic_error);
+  BOOST_CHECK_THROW(ops.run(RoundToFp8{.out = b.on(on_gpu), .in = c.gpu()}), std::logic_error);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

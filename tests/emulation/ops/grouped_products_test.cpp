@@ -30,18 +30,18 @@ struct Products {
   }
 
   void forward(Backend& ops, const auto& of, bool has_bias = false) {
-    ops.grouped_matmul({.a = of(x),
-                        .b = of(weights),
-                        .c = of(y),
-                        .offsets = offsets,
-                        .transpose_b = true,
-                        .bias = has_bias ? of(biases) : Tensor()});
+    ops.run(GroupedMatmul{.a = of(x),
+                          .b = of(weights),
+                          .c = of(y),
+                          .offsets = offsets,
+                          .transpose_b = true,
+                          .bias = has_bias ? of(biases) : Tensor()});
   }
   void input_gradient(Backend& ops, const auto& of) {
-    ops.grouped_matmul({.a = of(dy), .b = of(weights), .c = of(dx), .offsets = offsets});
+    ops.run(GroupedMatmul{.a = of(dy), .b = of(weights), .c = of(dx), .offsets = offsets});
   }
   void weight_gradient(Backend& ops, const auto& of) {
-    ops.grouped_weight_gradient({.dweight = of(gradient), .x = of(dy), .y = of(x), .offsets = offsets});
+    ops.run(GroupedWeightGradient{.dweight = of(gradient), .x = of(dy), .y = of(x), .offsets = offsets});
   }
   [[nodiscard]] long num_groups() const {
     long count = 0;

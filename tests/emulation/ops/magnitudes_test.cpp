@@ -43,14 +43,14 @@ BOOST_AUTO_TEST_CASE(scale_columns) {
            bias = Twin(dtype, {columns}).normal(5);
       check(label("scale_columns", dtype, shape, layout),
             {in(x), in(factors), in(bias), out(in_place), out(y), out(plain)}, [&](Backend& ops, auto of) {
-              ops.scale_columns({.out = of(plain), .in = of(x), .factors = of(factors)});
-              ops.scale_columns({.out = of(y),
-                                 .in = of(x),
-                                 .factors = of(factors),
-                                 .shift = -1.0F,
-                                 .bias = of(bias),
-                                 .accumulate = true});
-              ops.scale_columns({.out = of(in_place), .in = of(in_place), .factors = of(factors), .bias = of(bias)});
+              ops.run(ScaleColumns{.out = of(plain), .in = of(x), .factors = of(factors)});
+              ops.run(ScaleColumns{.out = of(y),
+                                   .in = of(x),
+                                   .factors = of(factors),
+                                   .shift = -1.0F,
+                                   .bias = of(bias),
+                                   .accumulate = true});
+              ops.run(ScaleColumns{.out = of(in_place), .in = of(in_place), .factors = of(factors), .bias = of(bias)});
             });
     }
   });
@@ -65,8 +65,8 @@ BOOST_AUTO_TEST_CASE(products) {
          by_row = Twin(DType::float32, {rows}).normal(6);
     check(label("products", dtype, shape, layout), {in(a), in(b), in(wide), in(factors), out(by_column), out(by_row)},
           [&](Backend& ops, auto of) {
-            ops.add_column_products({.sums = of(by_column), .a = of(a), .b = of(b), .factors = of(factors)});
-            ops.add_row_products({.sums = of(by_row), .a = of(wide), .b = of(b), .factor = -0.5F});
+            ops.run(AddColumnProducts{.sums = of(by_column), .a = of(a), .b = of(b), .factors = of(factors)});
+            ops.run(AddRowProducts{.sums = of(by_row), .a = of(wide), .b = of(b), .factor = -0.5F});
           });
   });
 }
@@ -78,10 +78,10 @@ BOOST_AUTO_TEST_CASE(factors) {
            found(DType::float32, {size}), inverse(DType::float32, {size});
       check("magnitude_factors of " + std::to_string(size), {in(magnitudes), in(squares), out(found), out(inverse)},
             [&](Backend& ops, auto of) {
-              ops.magnitude_factors({.factors = of(found),
-                                     .inverse_norms = of(inverse),
-                                     .magnitudes = of(magnitudes),
-                                     .squares = of(squares)});
+              ops.run(MagnitudeFactors{.factors = of(found),
+                                       .inverse_norms = of(inverse),
+                                       .magnitudes = of(magnitudes),
+                                       .squares = of(squares)});
             });
     }
   }

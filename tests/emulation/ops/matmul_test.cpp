@@ -31,13 +31,13 @@ void compare_product(Dims dims, DType dtype, DType c_dtype, DType bias_dtype, bo
        bias = Twin(bias_dtype, {n}, {.offset = layout.offset}).normal(3);
   if (accumulate) std::move(c).normal(4);
   check(what, {in(a), in(b), in(bias), out(c, tolerance_of_products(dtype, c_dtype, k))}, [&](Backend& ops, auto of) {
-    ops.matmul({.a = of(a),
-                .b = of(b),
-                .c = of(c),
-                .transpose_a = transpose_a,
-                .transpose_b = transpose_b,
-                .accumulate = accumulate,
-                .bias = has_bias ? of(bias) : Tensor()});
+    ops.run(Matmul{.a = of(a),
+                   .b = of(b),
+                   .c = of(c),
+                   .transpose_a = transpose_a,
+                   .transpose_b = transpose_b,
+                   .accumulate = accumulate,
+                   .bias = has_bias ? of(bias) : Tensor()});
   });
 }
 
@@ -79,8 +79,8 @@ BOOST_AUTO_TEST_CASE(shapes_that_were_there_before) {
            bias_of_d = Twin(dtype, {dims.n}, layout(3)).normal(4);
       check("matmul twice " + text_of(dtype) + ", operand " + std::to_string(misaligned) + " not aligned",
             {in(a), in(b), in(bias_of_c), in(bias_of_d), out(c), out(d)}, [&](Backend& ops, auto of) {
-              ops.matmul({.a = of(a), .b = of(b), .c = of(c), .bias = of(bias_of_c)});
-              ops.matmul({.a = of(a), .b = of(b), .c = of(d), .bias = of(bias_of_d)});
+              ops.run(Matmul{.a = of(a), .b = of(b), .c = of(c), .bias = of(bias_of_c)});
+              ops.run(Matmul{.a = of(a), .b = of(b), .c = of(d), .bias = of(bias_of_d)});
             });
     }
   }
@@ -109,10 +109,10 @@ BOOST_AUTO_TEST_CASE(misuse_is_found) {
   Backend& ops = Backends::get().gpu();
   Twin a(DType::bf16, {4, 8}), b(DType::bf16, {8, 6}), floats(DType::float32, {8, 6}), c(DType::bf16, {4, 6}),
       float_c(DType::float32, {4, 6}), row(DType::bf16, {24});
-  BOOST_CHECK_THROW(ops.matmul({.a = a.gpu(), .b = b.gpu(), .c = a.gpu()}), std::logic_error);
-  BOOST_CHECK_THROW(ops.matmul({.a = a.gpu(), .b = floats.gpu(), .c = float_c.gpu()}), std::logic_error);
-  BOOST_CHECK_THROW(ops.matmul({.a = a.gpu(), .b = b.gpu(), .c = row.gpu()}), std::logic_error);
-  BOOST_CHECK_THROW(ops.matmul({.a = a.gpu(), .b = b.gpu(), .c = c.gpu(), .transpose_b = true}), std::logic_error);
+  BOOST_CHECK_THROW(ops.run(Matmul{.a = a.gpu(), .b = b.gpu(), .c = a.gpu()}), std::logic_error);
+  BOOST_CHECK_THROW(ops.run(Matmul{.a = a.gpu(), .b = floats.gpu(), .c = float_c.gpu()}), std::logic_error);
+  BOOST_CHECK_THROW(ops.run(Matmul{.a = a.gpu(), .b = b.gpu(), .c = row.gpu()}), std::logic_error);
+  BOOST_CHECK_THROW(ops.run(Matmul{.a = a.gpu(), .b = b.gpu(), .c = c.gpu(), .transpose_b = true}), std::logic_error);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -57,8 +57,8 @@ BOOST_AUTO_TEST_CASE(forward_and_apply) {
          again(dtype, {c.rows, c.columns}), rstd(DType::float32, {c.rows});
     check(label("rms_norm", dtype, weight_dtype, c, layout),
           {in(x), in(weight), out(y), out(again), out_rstd(rstd, c.columns)}, [&](Backend& ops, auto of) {
-            ops.rms_norm_forward(of(y), of(rstd), of(x), of(weight), epsilon);
-            ops.rms_norm_apply({.y = of(again), .x = of(x), .rstd = of(rstd), .weight = of(weight)});
+            ops.run(RmsNormForward{of(y), of(rstd), of(x), of(weight), epsilon});
+            ops.run(RmsNormApply{.y = of(again), .x = of(x), .rstd = of(rstd), .weight = of(weight)});
           });
   });
 }
@@ -71,7 +71,7 @@ BOOST_AUTO_TEST_CASE(forward_after_a_sum) {
          sum(dtype, {c.rows, c.columns}, layout), rstd(DType::float32, {c.rows});
     check(label("add_rms_norm", dtype, delta_dtype, c, layout),
           {in(x), in(delta), in(weight), out(sum, {}), out(y), out_rstd(rstd, c.columns)}, [&](Backend& ops, auto of) {
-            ops.add_rms_norm_forward({.sum = of(sum),
+            ops.run(AddRmsNormForward{.sum = of(sum),
                                       .y = of(y),
                                       .rstd = of(rstd),
                                       .x = of(x),
@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE(forward_after_a_sum) {
           });
     check(label("add_rms_norm in place", dtype, delta_dtype, c, layout),
           {out(x, {}), in(delta), in(weight), out(y), out_rstd(rstd, c.columns)}, [&](Backend& ops, auto of) {
-            ops.add_rms_norm_forward({.sum = of(x),
+            ops.run(AddRmsNormForward{.sum = of(x),
                                       .y = of(y),
                                       .rstd = of(rstd),
                                       .x = of(x),
@@ -92,7 +92,7 @@ BOOST_AUTO_TEST_CASE(forward_after_a_sum) {
     if (delta_dtype != dtype) return;
     check(label("add_rms_norm in the place of delta", dtype, delta_dtype, c, layout),
           {in(x), out(delta), in(weight), out(sum, {}), out_rstd(rstd, c.columns)}, [&](Backend& ops, auto of) {
-            ops.add_rms_norm_forward({.sum = of(sum),
+            ops.run(AddRmsNormForward{.sum = of(sum),
                                       .y = of(delta),
                                       .rstd = of(rstd),
                                       .x = of(x),
@@ -114,33 +114,33 @@ BOOST_AUTO_TEST_CASE(backward) {
     const std::string what = label("rms_norm_backward", dtype, dy_dtype, c, layout);
     check(what, {in(x), in(dy), in(dresidual), in(weight), in(rstd), out(dx), out(dweight)},
           [&](Backend& ops, auto of) {
-            ops.rms_norm_backward({.dx = of(dx),
-                                   .dweight = of(dweight),
-                                   .dy = of(dy),
-                                   .x = of(x),
-                                   .rstd = of(rstd),
-                                   .weight = of(weight),
-                                   .dresidual = of(dresidual)});
+            ops.run(RmsNormBackward{.dx = of(dx),
+                                    .dweight = of(dweight),
+                                    .dy = of(dy),
+                                    .x = of(x),
+                                    .rstd = of(rstd),
+                                    .weight = of(weight),
+                                    .dresidual = of(dresidual)});
           });
     check(what + " in place, no dweight", {in(x), in(dy), out(dresidual), in(weight), in(rstd)},
           [&](Backend& ops, auto of) {
-            ops.rms_norm_backward({.dx = of(dresidual),
-                                   .dweight = {},
-                                   .dy = of(dy),
-                                   .x = of(x),
-                                   .rstd = of(rstd),
-                                   .weight = of(weight),
-                                   .dresidual = of(dresidual)});
+            ops.run(RmsNormBackward{.dx = of(dresidual),
+                                    .dweight = {},
+                                    .dy = of(dy),
+                                    .x = of(x),
+                                    .rstd = of(rstd),
+                                    .weight = of(weight),
+                                    .dresidual = of(dresidual)});
           });
     check(what + " without residual", {in(x), in(dy), in(weight), in(rstd), out(dx)}, [&](Backend& ops, auto of) {
-      ops.rms_norm_backward(
-          {.dx = of(dx), .dweight = {}, .dy = of(dy), .x = of(x), .rstd = of(rstd), .weight = of(weight)});
+      ops.run(RmsNormBackward{
+          .dx = of(dx), .dweight = {}, .dy = of(dy), .x = of(x), .rstd = of(rstd), .weight = of(weight)});
     });
-    check(
-        what + " in the place of x", {out(x), in(dy), in(weight), in(rstd), out(dweight)}, [&](Backend& ops, auto of) {
-          ops.rms_norm_backward(
-              {.dx = of(x), .dweight = of(dweight), .dy = of(dy), .x = of(x), .rstd = of(rstd), .weight = of(weight)});
-        });
+    check(what + " in the place of x", {out(x), in(dy), in(weight), in(rstd), out(dweight)},
+          [&](Backend& ops, auto of) {
+            ops.run(RmsNormBackward{
+                .dx = of(x), .dweight = of(dweight), .dy = of(dy), .x = of(x), .rstd = of(rstd), .weight = of(weight)});
+          });
   });
 }
 
@@ -151,16 +151,13 @@ BOOST_AUTO_TEST_CASE(weights_with_an_offset) {
       Twin x = Twin(dtype, {rows, columns}).normal(1), dy = Twin(dtype, {rows, columns}).normal(2),
            weight = Twin(weight_dtype, {columns}).normal(3, 0.2), y(dtype, {rows, columns}),
            rstd(DType::float32, {rows}), dx(dtype, {rows, columns});
-      check("rms_norm with an offset " + text_of(dtype), {in(x), in(dy), in(weight), out(y), out(dx)},
-            [&](Backend& ops, auto of) {
-              ops.rms_norm_forward(of(y), of(rstd), of(x), {of(weight), 1.0F}, epsilon);
-              ops.rms_norm_backward({.dx = of(dx),
-                                     .dweight = {},
-                                     .dy = of(dy),
-                                     .x = of(x),
-                                     .rstd = of(rstd),
-                                     .weight = {of(weight), 1.0F}});
-            });
+      check(
+          "rms_norm with an offset " + text_of(dtype), {in(x), in(dy), in(weight), out(y), out(dx)},
+          [&](Backend& ops, auto of) {
+            ops.run(RmsNormForward{of(y), of(rstd), of(x), {of(weight), 1.0F}, epsilon});
+            ops.run(RmsNormBackward{
+                .dx = of(dx), .dweight = {}, .dy = of(dy), .x = of(x), .rstd = of(rstd), .weight = {of(weight), 1.0F}});
+          });
     }
   }
 }
@@ -176,33 +173,33 @@ BOOST_AUTO_TEST_CASE(columns_of_several_ranks) {
     const std::string what = label("split_norm", dtype, weight_dtype, c, layout);
     check(what, {in(x), in(weight), out_rstd(squares, c.columns), out_rstd(rstd, c.columns), out(y)},
           [&](Backend& ops, auto of) {
-            ops.split_norm_squares(of(squares), of(x));
-            ops.split_norm_forward({.y = of(y),
-                                    .rstd = of(rstd),
-                                    .x = of(x),
-                                    .squares = of(squares),
-                                    .weight = of(weight),
-                                    .all_columns = all_columns,
-                                    .epsilon = epsilon});
+            ops.run(SplitNormSquares{of(squares), of(x)});
+            ops.run(SplitNormForward{.y = of(y),
+                                     .rstd = of(rstd),
+                                     .x = of(x),
+                                     .squares = of(squares),
+                                     .weight = of(weight),
+                                     .all_columns = all_columns,
+                                     .epsilon = epsilon});
           });
     Twin given_rstd = Twin(DType::float32, {c.rows}).normal(5, 0.1, 1),
          given_dots = Twin(DType::float32, {c.rows}).normal(7, 10.0);
     check(what + " backward",
           {in(x), in(dy), in(weight), in(given_rstd), in(given_dots), out(dots), out(dweight), out(dx)},
           [&](Backend& ops, auto of) {
-            ops.split_norm_dots({.dots = of(dots),
-                                 .dweight = of(dweight),
-                                 .dy = of(dy),
-                                 .x = of(x),
-                                 .rstd = of(given_rstd),
-                                 .weight = of(weight)});
-            ops.split_norm_backward({.dx = of(dx),
-                                     .dy = of(dy),
-                                     .x = of(x),
-                                     .rstd = of(given_rstd),
-                                     .dots = of(given_dots),
-                                     .weight = of(weight),
-                                     .all_columns = all_columns});
+            ops.run(SplitNormDots{.dots = of(dots),
+                                  .dweight = of(dweight),
+                                  .dy = of(dy),
+                                  .x = of(x),
+                                  .rstd = of(given_rstd),
+                                  .weight = of(weight)});
+            ops.run(SplitNormBackward{.dx = of(dx),
+                                      .dy = of(dy),
+                                      .x = of(x),
+                                      .rstd = of(given_rstd),
+                                      .dots = of(given_dots),
+                                      .weight = of(weight),
+                                      .all_columns = all_columns});
           });
   });
 }
@@ -217,8 +214,8 @@ BOOST_AUTO_TEST_CASE(gradients_of_weights_over_many_rows) {
     check(
         "rms_norm_backward of many rows, " + text_of(dtype),
         {in(x), in(dy), in(weight), in(rstd), out(dx), out(dweight)}, [&](Backend& ops, auto of) {
-          ops.rms_norm_backward(
-              {.dx = of(dx), .dweight = of(dweight), .dy = of(dy), .x = of(x), .rstd = of(rstd), .weight = of(weight)});
+          ops.run(RmsNormBackward{
+              .dx = of(dx), .dweight = of(dweight), .dy = of(dy), .x = of(x), .rstd = of(rstd), .weight = of(weight)});
         });
   }
 }

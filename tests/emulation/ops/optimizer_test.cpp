@@ -47,13 +47,13 @@ void compare_step(const UpdateRule& rule, DType parameter_dtype, DType moment_dt
         {out(parameters, tolerance(parameter_dtype)), in(gradients), out(first, tolerance(moment_dtype)),
          out(second, tolerance(moment_dtype)), out(copy, tolerance(DType::bf16))},
         [&](Backend& ops, auto of) {
-          ops.update({.parameters = of(parameters),
-                      .gradients = of(gradients),
-                      .state = {num_states > 0 ? of(first) : Tensor(), num_states > 1 ? of(second) : Tensor()},
-                      .copy = has_copy ? of(copy) : Tensor(),
-                      .rule = rule,
-                      .gradient_scale = 0.7,
-                      .rounding = rounding});
+          ops.run(Update{.parameters = of(parameters),
+                         .gradients = of(gradients),
+                         .state = {num_states > 0 ? of(first) : Tensor(), num_states > 1 ? of(second) : Tensor()},
+                         .copy = has_copy ? of(copy) : Tensor(),
+                         .rule = rule,
+                         .gradient_scale = 0.7,
+                         .rounding = rounding});
         });
 }
 
@@ -99,9 +99,9 @@ void compare_blocks(DType parameter_dtype, bool has_copy, std::int64_t size, boo
               .new_scales = {is_cut ? of(first_new) : Tensor(), is_cut ? of(second_new) : Tensor()},
               .first_block = first_block};
           if (raises) {
-            ops.raise_scales(step);
+            ops.run(RaiseScales{step});
           } else {
-            ops.update_blockwise(step);
+            ops.run(UpdateBlockwise{step});
           }
         });
 }
@@ -161,16 +161,16 @@ BOOST_AUTO_TEST_CASE(negative_moments_keep_their_sign) {
            out(second, Tolerance{.absolute = 1.0}), out(first_scales, tolerance_of(DType::float32)),
            out(second_scales, tolerance_of(DType::float32))},
           [&](Backend& ops, auto of) {
-            ops.update_blockwise({.update = {.parameters = of(parameters),
-                                             .gradients = of(gradients),
-                                             .state = {of(first), of(second)},
-                                             .copy = Tensor(),
-                                             .rule = usual,
-                                             .gradient_scale = 1.0,
-                                             .rounding = StochasticRounding{.key = 77}},
-                                  .scales = {of(first_scales), of(second_scales)},
-                                  .new_scales = {Tensor(), Tensor()},
-                                  .first_block = 0});
+            ops.run(UpdateBlockwise{{.update = {.parameters = of(parameters),
+                                                .gradients = of(gradients),
+                                                .state = {of(first), of(second)},
+                                                .copy = Tensor(),
+                                                .rule = usual,
+                                                .gradient_scale = 1.0,
+                                                .rounding = StochasticRounding{.key = 77}},
+                                     .scales = {of(first_scales), of(second_scales)},
+                                     .new_scales = {Tensor(), Tensor()},
+                                     .first_block = 0}});
           });
   }
 }

@@ -31,12 +31,14 @@ BOOST_AUTO_TEST_CASE(fill_uniform_and_normal) {
         for (const std::int64_t size : sizes) {
           const std::string what = text_of(dtype) + " from " + std::to_string(first) + ", " + std::to_string(size);
           Twin x(dtype, {size}, layout), y(dtype, {size}, layout);
-          check("fill_uniform " + what, {out(x, {})},
-                [&](Backend& ops, auto of) { ops.fill_uniform(of(x), seed, first, 0.3F); });
+          check("fill_uniform " + what, {out(x, {})}, [&](Backend& ops, auto of) {
+            ops.run(FillUniform{of(x), seed, first, 0.3F});
+          });
           const Tolerance few_ulps =
               dtype == DType::bf16 ? Tolerance{.of_itself = 0.008} : Tolerance{.of_largest = 1e-7, .of_itself = 1e-6};
-          check("fill_normal " + what, {out(y, few_ulps)},
-                [&](Backend& ops, auto of) { ops.fill_normal(of(y), seed, first, 0.02F); });
+          check("fill_normal " + what, {out(y, few_ulps)}, [&](Backend& ops, auto of) {
+            ops.run(FillNormal{of(y), seed, first, 0.02F});
+          });
         }
       }
     }
@@ -50,7 +52,9 @@ BOOST_AUTO_TEST_CASE(add_uniform) {
         for (const std::int64_t size : sizes) {
           Twin x = Twin(dtype, {size}, layout).normal(1);
           check("add_uniform " + text_of(dtype) + " from " + std::to_string(first) + ", " + std::to_string(size),
-                {out(x)}, [&](Backend& ops, auto of) { ops.add_uniform(of(x), seed, first, 0.3F); });
+                {out(x)}, [&](Backend& ops, auto of) {
+                  ops.run(AddUniform{of(x), seed, first, 0.3F});
+                });
         }
       }
     }
@@ -69,15 +73,15 @@ BOOST_AUTO_TEST_CASE(dropout) {
                  sum = Twin(to, {size}, layout).normal(2);
             Twin word = stored_seed();
             check(what, {in(x), in(word), out(y, {}), out(sum)}, [&](Backend& ops, auto of) {
-              ops.dropout({.out = of(y), .in = of(x), .probability = 0.1F, .seed = of(word), .first_index = first});
-              ops.dropout({.out = of(sum),
-                           .in = of(x),
-                           .probability = 0.6F,
-                           .seed = of(word),
-                           .number = 13,
-                           .part = 2,
-                           .first_index = first,
-                           .accumulate = true});
+              ops.run(Dropout{.out = of(y), .in = of(x), .probability = 0.1F, .seed = of(word), .first_index = first});
+              ops.run(Dropout{.out = of(sum),
+                              .in = of(x),
+                              .probability = 0.6F,
+                              .seed = of(word),
+                              .number = 13,
+                              .part = 2,
+                              .first_index = first,
+                              .accumulate = true});
             });
           }
         }
@@ -91,10 +95,11 @@ BOOST_AUTO_TEST_CASE(dropout_of_columns) {
     for (const Layout layout : layouts) {
       for (const std::int64_t first : {first_indices.front(), first_indices.back()}) {
         Twin x = Twin(dtype, {37, 24}, layout).normal(1), y(dtype, {37, 24}), word = stored_seed();
-        check("dropout of columns " + text_of(dtype) + " from " + std::to_string(first), {in(x), in(word), out(y, {})},
-              [&](Backend& ops, auto of) {
-                ops.dropout({.out = of(y), .in = of(x), .probability = 0.3F, .seed = of(word), .first_index = first});
-              });
+        check(
+            "dropout of columns " + text_of(dtype) + " from " + std::to_string(first), {in(x), in(word), out(y, {})},
+            [&](Backend& ops, auto of) {
+              ops.run(Dropout{.out = of(y), .in = of(x), .probability = 0.3F, .seed = of(word), .first_index = first});
+            });
       }
     }
   }
@@ -103,7 +108,7 @@ BOOST_AUTO_TEST_CASE(dropout_of_columns) {
 BOOST_AUTO_TEST_CASE(dropout_in_place) {
   Twin x = Twin(DType::bf16, {1000}).normal(1), word = stored_seed();
   check("dropout in place", {in(word), out(x, {})}, [&](Backend& ops, auto of) {
-    ops.dropout({.out = of(x), .in = of(x), .probability = 0.5F, .seed = of(word), .first_index = 8});
+    ops.run(Dropout{.out = of(x), .in = of(x), .probability = 0.5F, .seed = of(word), .first_index = 8});
   });
 }
 

@@ -67,13 +67,14 @@ BOOST_AUTO_TEST_CASE(tables) {
       const Tolerance tolerance{.of_largest = 3e-7};
       check("rope_table " + std::to_string(tokens) + " x " + std::to_string(half),
             {in(positions), in(frequencies), out(cosine, tolerance), out(sine, tolerance)}, [&](Backend& ops, auto of) {
-              ops.rope_table(of(cosine), of(sine), of(positions), of(frequencies), {.factor = 1.3F});
+              ops.run(WriteRopeTable{of(cosine), of(sine), of(positions), of(frequencies), {.factor = 1.3F}});
             });
-      check("rope_table that grows " + std::to_string(tokens) + " x " + std::to_string(half),
-            {in(positions), in(frequencies), out(cosine, tolerance), out(sine, tolerance)}, [&](Backend& ops, auto of) {
-              ops.rope_table(of(cosine), of(sine), of(positions), of(frequencies),
-                             {.factor = 1.3F, .beta = 0.1F, .length = 16384});
-            });
+      check(
+          "rope_table that grows " + std::to_string(tokens) + " x " + std::to_string(half),
+          {in(positions), in(frequencies), out(cosine, tolerance), out(sine, tolerance)}, [&](Backend& ops, auto of) {
+            ops.run(WriteRopeTable{
+                of(cosine), of(sine), of(positions), of(frequencies), {.factor = 1.3F, .beta = 0.1F, .length = 16384}});
+          });
     }
   }
 }
@@ -85,12 +86,12 @@ BOOST_AUTO_TEST_CASE(forward_and_backward) {
          dx(dtype, {c.tokens, c.heads, c.head_dim}, layout);
     check(label("rope", dtype, c, layout), {in(x), in(tables.cosine), in(tables.sine), out(y), out(dx)},
           [&](Backend& ops, auto of) {
-            ops.rope_forward(of(y), of(x), {of(tables.cosine), of(tables.sine)});
-            ops.rope_backward(of(dx), of(x), {of(tables.cosine), of(tables.sine)});
+            ops.run(RopeForward{of(y), of(x), {of(tables.cosine), of(tables.sine)}});
+            ops.run(RopeBackward{of(dx), of(x), {of(tables.cosine), of(tables.sine)}});
           });
     check(label("rope in place", dtype, c, layout), {in(tables.cosine), in(tables.sine), out(x)},
           [&](Backend& ops, auto of) {
-            ops.rope_forward(of(x), of(x), {of(tables.cosine), of(tables.sine)});
+            ops.run(RopeForward{of(x), of(x), {of(tables.cosine), of(tables.sine)}});
           });
   });
 }
@@ -104,10 +105,12 @@ BOOST_AUTO_TEST_CASE(the_first_dims_of_heads_alone) {
       Twin x = Twin(dtype, {c.tokens, c.heads, c.head_dim}, layout).normal(1);
       const auto table = [&](auto of) { return RopeTable{of(tables.cosine), of(tables.sine)}; };
       const std::string what = label("rope of " + std::to_string(turned) + " dims", dtype, c, layout);
-      check(what, {in(tables.cosine), in(tables.sine), out(x)},
-            [&](Backend& ops, auto of) { ops.rope_forward(of(x), of(x), table(of)); });
-      check(what + ", backward", {in(tables.cosine), in(tables.sine), out(x)},
-            [&](Backend& ops, auto of) { ops.rope_backward(of(x), of(x), table(of)); });
+      check(what, {in(tables.cosine), in(tables.sine), out(x)}, [&](Backend& ops, auto of) {
+        ops.run(RopeForward{of(x), of(x), table(of)});
+      });
+      check(what + ", backward", {in(tables.cosine), in(tables.sine), out(x)}, [&](Backend& ops, auto of) {
+        ops.run(RopeBackward{of(x), of(x), table(of)});
+      });
     }
   });
 }
@@ -121,16 +124,16 @@ BOOST_AUTO_TEST_CASE(after_norm_forward) {
            weight = Twin(weight_dtype, {c.head_dim}).normal(2, 0.2, 1);
       check(label("norm_rope_forward", dtype, c, layout),
             {in(x), in(tables.cosine), in(tables.sine), in(weight), out(y), out(rstd)}, [&](Backend& ops, auto of) {
-              ops.norm_rope_forward({.out = of(y),
-                                     .rstd = of(rstd),
-                                     .in = of(x),
-                                     .weight = of(weight),
-                                     .table = {of(tables.cosine), of(tables.sine)},
-                                     .epsilon = 1e-6F});
+              ops.run(NormRopeForward{.out = of(y),
+                                      .rstd = of(rstd),
+                                      .in = of(x),
+                                      .weight = of(weight),
+                                      .table = {of(tables.cosine), of(tables.sine)},
+                                      .epsilon = 1e-6F});
             });
       check(label("norm alone", dtype, c, layout), {in(x), in(weight), out(y), out(rstd)}, [&](Backend& ops, auto of) {
-        ops.norm_rope_forward(
-            {.out = of(y), .rstd = of(rstd), .in = of(x), .weight = of(weight), .table = {}, .epsilon = 1e-6F});
+        ops.run(NormRopeForward{
+            .out = of(y), .rstd = of(rstd), .in = of(x), .weight = of(weight), .table = {}, .epsilon = 1e-6F});
       });
     }
   });
@@ -147,33 +150,33 @@ BOOST_AUTO_TEST_CASE(after_norm_backward) {
     const std::string what = label("norm_rope_backward", dtype, c, layout);
     check(what, {in(x), in(dy), in(tables.cosine), in(tables.sine), in(rstd), in(weight), out(dx), out(dweight)},
           [&](Backend& ops, auto of) {
-            ops.norm_rope_backward({.din = of(dx),
-                                    .dweight = of(dweight),
-                                    .dout = of(dy),
-                                    .in = of(x),
-                                    .rstd = of(rstd),
-                                    .weight = of(weight),
-                                    .table = {of(tables.cosine), of(tables.sine)}});
+            ops.run(NormRopeBackward{.din = of(dx),
+                                     .dweight = of(dweight),
+                                     .dout = of(dy),
+                                     .in = of(x),
+                                     .rstd = of(rstd),
+                                     .weight = of(weight),
+                                     .table = {of(tables.cosine), of(tables.sine)}});
           });
     check(what + " of a norm alone", {in(x), in(dy), in(rstd), in(weight), out(dx), out(dweight)},
           [&](Backend& ops, auto of) {
-            ops.norm_rope_backward({.din = of(dx),
-                                    .dweight = of(dweight),
-                                    .dout = of(dy),
-                                    .in = of(x),
-                                    .rstd = of(rstd),
-                                    .weight = of(weight),
-                                    .table = {}});
+            ops.run(NormRopeBackward{.din = of(dx),
+                                     .dweight = of(dweight),
+                                     .dout = of(dy),
+                                     .in = of(x),
+                                     .rstd = of(rstd),
+                                     .weight = of(weight),
+                                     .table = {}});
           });
     check(what + " in place, no dweight", {in(x), out(dy), in(tables.cosine), in(tables.sine), in(rstd), in(weight)},
           [&](Backend& ops, auto of) {
-            ops.norm_rope_backward({.din = of(dy),
-                                    .dweight = {},
-                                    .dout = of(dy),
-                                    .in = of(x),
-                                    .rstd = of(rstd),
-                                    .weight = of(weight),
-                                    .table = {of(tables.cosine), of(tables.sine)}});
+            ops.run(NormRopeBackward{.din = of(dy),
+                                     .dweight = {},
+                                     .dout = of(dy),
+                                     .in = of(x),
+                                     .rstd = of(rstd),
+                                     .weight = of(weight),
+                                     .table = {of(tables.cosine), of(tables.sine)}});
           });
   });
 }
@@ -190,13 +193,13 @@ BOOST_AUTO_TEST_CASE(gradients_of_weights_over_many_heads) {
   check("norm_rope_backward of many heads",
         {in(x), in(dy), in(tables.cosine), in(tables.sine), in(rstd), in(weight), out(dx), out(dweight)},
         [&](Backend& ops, auto of) {
-          ops.norm_rope_backward({.din = of(dx),
-                                  .dweight = of(dweight),
-                                  .dout = of(dy),
-                                  .in = of(x),
-                                  .rstd = of(rstd),
-                                  .weight = of(weight),
-                                  .table = {of(tables.cosine), of(tables.sine)}});
+          ops.run(NormRopeBackward{.din = of(dx),
+                                   .dweight = of(dweight),
+                                   .dout = of(dy),
+                                   .in = of(x),
+                                   .rstd = of(rstd),
+                                   .weight = of(weight),
+                                   .table = {of(tables.cosine), of(tables.sine)}});
         });
 }
 
@@ -205,20 +208,20 @@ BOOST_AUTO_TEST_CASE(a_head_dim_that_is_odd_or_too_large_is_refused) {
   for (const std::int64_t head_dim : {7, 258}) {
     Twin x(DType::float32, {2, 1, head_dim}), rstd(DType::float32, {2, 1}), weight(DType::float32, {head_dim}),
         table(DType::float32, {2, head_dim / 2});
-    BOOST_CHECK_THROW(ops.norm_rope_forward({.out = x.gpu(),
-                                             .rstd = rstd.gpu(),
-                                             .in = x.gpu(),
-                                             .weight = weight.gpu(),
-                                             .table = {table.gpu(), table.gpu()},
-                                             .epsilon = 1e-6F}),
-                      std::logic_error);
-    BOOST_CHECK_THROW(ops.norm_rope_backward({.din = x.gpu(),
-                                              .dweight = weight.gpu(),
-                                              .dout = x.gpu(),
-                                              .in = x.gpu(),
+    BOOST_CHECK_THROW(ops.run(NormRopeForward{.out = x.gpu(),
                                               .rstd = rstd.gpu(),
+                                              .in = x.gpu(),
                                               .weight = weight.gpu(),
-                                              .table = {table.gpu(), table.gpu()}}),
+                                              .table = {table.gpu(), table.gpu()},
+                                              .epsilon = 1e-6F}),
+                      std::logic_error);
+    BOOST_CHECK_THROW(ops.run(NormRopeBackward{.din = x.gpu(),
+                                               .dweight = weight.gpu(),
+                                               .dout = x.gpu(),
+                                               .in = x.gpu(),
+                                               .rstd = rstd.gpu(),
+                                               .weight = weight.gpu(),
+                                               .table = {table.gpu(), table.gpu()}}),
                       std::logic_error);
   }
 }

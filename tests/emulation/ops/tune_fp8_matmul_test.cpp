@@ -59,7 +59,7 @@ struct Gpu {
   [[nodiscard]] std::vector<float> run(const Fp8Matmul& product, const MatmulAlgorithms* list, int times) {
     const auto backend = make_backend(*device, *stream, AttentionKernels::own, list);
     backend->set_workspace(Tensor(workspace.get(), DType::bf16, {static_cast<std::int64_t>(bytes / 2)}));
-    for (int i = 0; i < times; ++i) backend->fp8_matmul(product);
+    for (int i = 0; i < times; ++i) backend->run(product);
     device->copy(staging.get(), product.c.data, product.c.size_bytes(), *stream);
     stream->synchronize();
     const auto* const values = static_cast<const float*>(staging.get());
@@ -77,13 +77,13 @@ BOOST_AUTO_TEST_CASE(products_in_fp8_are_listed_once_each) {
   const auto list = make_product_list(*stream);
   std::vector<Fp8Matmul> products = some_products();
   for (int layer = 0; layer < 3; ++layer) {
-    for (const Fp8Matmul& product : products) list->fp8_matmul(product);
+    for (const Fp8Matmul& product : products) list->run(product);
   }
   BOOST_TEST(listed_products(*list).in_fp8.size() == products.size());
   BOOST_TEST(listed_products(*list).plain.empty());
   // As it is written elsewhere, the library is given another one.
   products[0].c.data = static_cast<std::byte*>(products[0].c.data) + 2;
-  list->fp8_matmul(products[0]);
+  list->run(products[0]);
   BOOST_TEST(listed_products(*list).size() == products.size() + 1);
 }
 

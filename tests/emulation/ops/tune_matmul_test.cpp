@@ -44,7 +44,7 @@ BOOST_AUTO_TEST_CASE(products_of_a_model_are_listed_once_each) {
   const auto list = make_product_list(*stream);
   const std::vector<Matmul> products = some_products();
   for (int layer = 0; layer < 3; ++layer) {
-    for (const Matmul& product : products) list->matmul(product);
+    for (const Matmul& product : products) list->run(product);
   }
   BOOST_TEST(listed_products(*list).size() == products.size());
 }
@@ -105,9 +105,9 @@ BOOST_AUTO_TEST_CASE(a_list_gives_the_same_numbers_and_what_is_none_is_passed_ov
                                        &std::as_const(damaged), &std::as_const(foreign)}) {
     const auto backend = make_backend(*gpu, *stream, AttentionKernels::own, list);
     backend->set_workspace(Tensor(workspace.get(), DType::bf16, {static_cast<std::int64_t>(bytes / 2)}));
-    backend->fill_normal(a, 1, 0, 1.0F);
-    backend->fill_normal(b, 2, 0, 1.0F);
-    backend->matmul(product);
+    backend->run(FillNormal{a, 1, 0, 1.0F});
+    backend->run(FillNormal{b, 2, 0, 1.0F});
+    backend->run(product);
     gpu->copy(staging.get(), c.data, c.size_bytes(), *stream);
     stream->synchronize();
     const auto* const values = static_cast<const float*>(staging.get());

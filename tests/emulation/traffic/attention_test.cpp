@@ -186,11 +186,12 @@ void check(const Kernels& kernels, const Work& work, const Heads& heads, bool re
        n * (2 * row_bytes * (T + met) + sector * T) - forward + asked_of_idle(lists.query_tiles, kernels.forward_rows),
        0, true, in_forward.products, in_forward.loads},
       [&](Backend& ops) {
-        ops.attention_forward({q, key, v, out, lse, 0.125F, *plan});
+        ops.run(AttentionForward{q, key, v, out, lse, 0.125F, *plan});
       });
 
-  check_traffic("attention_delta", shape, {bytes_of::attention_delta(s, T, n, D)},
-                [&](Backend& ops) { ops.attention_delta(delta, out, dout); });
+  check_traffic("attention_delta", shape, {bytes_of::attention_delta(s, T, n, D)}, [&](Backend& ops) {
+    ops.run(AttentionDelta{delta, out, dout});
+  });
 
   // Each of its two kernels reads all of q, k, v, dout, lse and delta.
   const Count backward = bytes_of::attention_backward(s, T, n, k, D);
@@ -205,7 +206,7 @@ void check(const Kernels& kernels, const Work& work, const Heads& heads, bool re
                 {backward, read_again + key_lists + query_lists, asked - backward - read_again, 0, false,
                  in_backward.products, in_backward.loads},
                 [&](Backend& ops) {
-                  ops.attention_backward({q, key, v, dout, lse, delta, dq, dk, dv, 0.125F, *plan});
+                  ops.run(AttentionBackward{q, key, v, dout, lse, delta, dq, dk, dv, 0.125F, *plan});
                 });
 }
 

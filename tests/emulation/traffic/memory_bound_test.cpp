@@ -61,21 +61,23 @@ BOOST_AUTO_TEST_CASE(norms) {
       {
         const Tensor y = rows(), x = rows(), rstd = floats(T), weight = make(dtype, {C});
         check_traffic("rms_norm_forward", shape, {bytes_of::rms_norm_forward(s, s, T, C), 0, weights},
-                      [&](Backend& ops) { ops.rms_norm_forward(y, rstd, x, weight, 1e-5F); });
+                      [&](Backend& ops) {
+                        ops.run(RmsNormForward{y, rstd, x, weight, 1e-5F});
+                      });
       }
       {
         const Tensor x = rows(), y = rows(), delta = rows(), rstd = floats(T), weight = make(dtype, {C});
         check_traffic(
             "add_rms_norm_forward", shape, {bytes_of::add_rms_norm_forward(s, s, s, T, C), 0, weights},
             [&](Backend& ops) {
-              ops.add_rms_norm_forward(
-                  {.sum = x, .y = y, .rstd = rstd, .x = x, .delta = delta, .weight = weight, .epsilon = 1e-5F});
+              ops.run(AddRmsNormForward{
+                  .sum = x, .y = y, .rstd = rstd, .x = x, .delta = delta, .weight = weight, .epsilon = 1e-5F});
             });
       }
       {
         const Tensor x = rows(), y = rows(), rstd = floats(T), weight = make(dtype, {C});
         check_traffic("rms_norm_apply", shape, {bytes_of::rms_norm_apply(s, s, T, C), 0, weights},
-                      [&](Backend& ops) { ops.rms_norm_apply({.y = y, .x = x, .rstd = rstd, .weight = weight}); });
+                      [&](Backend& ops) { ops.run(RmsNormApply{.y = y, .x = x, .rstd = rstd, .weight = weight}); });
       }
       {
         const Tensor x = rows(), dy = rows(), dx = rows(), rstd = floats(T), weight = make(dtype, {C});
@@ -86,8 +88,8 @@ BOOST_AUTO_TEST_CASE(norms) {
             {bytes_of::rms_norm_backward(s, s, s, T, C), partials_bytes(num_partials, C),
              s * (num_partials - 1) * C + halves(dtype) * num_partials * C},
             [&](Backend& ops) {
-              ops.rms_norm_backward(
-                  {.dx = dx, .dweight = dweight, .dy = dy, .x = x, .rstd = rstd, .weight = weight, .dresidual = dx});
+              ops.run(RmsNormBackward{
+                  .dx = dx, .dweight = dweight, .dy = dy, .x = x, .rstd = rstd, .weight = weight, .dresidual = dx});
             });
       }
     }
@@ -101,13 +103,16 @@ BOOST_AUTO_TEST_CASE(embedding) {
       const std::string shape = text({T, C}, dtype);
       {
         const Tensor tokens = make_ids(T), table = make(dtype, {V, C}), out = make(dtype, {T, C});
-        check_traffic("embedding_forward", shape, {bytes_of::embedding_forward(s, s, T, C)},
-                      [&](Backend& ops) { ops.embedding_forward(out, tokens, table, 0); });
+        check_traffic("embedding_forward", shape, {bytes_of::embedding_forward(s, s, T, C)}, [&](Backend& ops) {
+          ops.run(EmbeddingForward{out, tokens, table, 0});
+        });
       }
       {
         const Tensor tokens = make_ids(T), dtable = make(float32, {V, C}), dout = make(dtype, {T, C});
         check_traffic("embedding_backward", shape, {bytes_of::embedding_backward(s, T, C), sort_bytes(T, V)},
-                      [&](Backend& ops) { ops.embedding_backward(dtable, tokens, dout, 0); });
+                      [&](Backend& ops) {
+                        ops.run(EmbeddingBackward{dtable, tokens, dout, 0});
+                      });
       }
     }
   }
@@ -131,12 +136,14 @@ BOOST_AUTO_TEST_CASE(rotations) {
         const Tensor cosine = table(), sine = table();
         // Every row reads the frequencies.
         check_traffic("rope_table", text({T, D}, float32), {bytes_of::rope_table(T, D), 0, 4 * D * (T - 1)},
-                      [&](Backend& ops) { ops.rope_table(cosine, sine, positions, frequencies, {}); });
+                      [&](Backend& ops) {
+                        ops.run(WriteRopeTable{cosine, sine, positions, frequencies, {}});
+                      });
       }
       {
         const Tensor x = rotated(), cosine = table(), sine = table();
         check_traffic("rope_forward", shape, {bytes_of::rope(s, T, n, D), 0, tables}, [&](Backend& ops) {
-          ops.rope_forward(x, x, {cosine, sine});
+          ops.run(RopeForward{x, x, {cosine, sine}});
         });
       }
       {
@@ -145,8 +152,8 @@ BOOST_AUTO_TEST_CASE(rotations) {
         check_traffic(
             "norm_rope_forward", shape, {bytes_of::norm_rope_forward(s, s, T, n, D), 0, tables + weights},
             [&](Backend& ops) {
-              ops.norm_rope_forward(
-                  {.out = x, .rstd = rstd, .in = x, .weight = weight, .table = {cosine, sine}, .epsilon = 1e-6F});
+              ops.run(NormRopeForward{
+                  .out = x, .rstd = rstd, .in = x, .weight = weight, .table = {cosine, sine}, .epsilon = 1e-6F});
             });
       }
       {
@@ -156,13 +163,13 @@ BOOST_AUTO_TEST_CASE(rotations) {
                       {bytes_of::norm_rope_backward(s, s, T, n, D),
                        partials_bytes(cuda::norm_rope_backward_partials(T * n), D), tables + weights},
                       [&](Backend& ops) {
-                        ops.norm_rope_backward({.din = dx,
-                                                .dweight = dweight,
-                                                .dout = dx,
-                                                .in = x,
-                                                .rstd = rstd,
-                                                .weight = weight,
-                                                .table = {cosine, sine}});
+                        ops.run(NormRopeBackward{.din = dx,
+                                                 .dweight = dweight,
+                                                 .dout = dx,
+                                                 .in = x,
+                                                 .rstd = rstd,
+                                                 .weight = weight,
+                                                 .table = {cosine, sine}});
                       });
       }
     }
@@ -184,8 +191,9 @@ BOOST_AUTO_TEST_CASE(biases) {
       const Tensor dy = make(dtype, {T, W}), dbias = make(float32, {W});
       const auto partials = static_cast<Count>(cuda::column_sums_bytes(T, W));
       check_traffic("bias_backward", shape,
-                    {bytes_of::bias_backward(s, T, W), 2 * partials, halves(dtype) * partials / 4},
-                    [&](Backend& ops) { ops.bias_backward(dbias, dy); });
+                    {bytes_of::bias_backward(s, T, W), 2 * partials, halves(dtype) * partials / 4}, [&](Backend& ops) {
+                      ops.run(BiasBackward{dbias, dy});
+                    });
     }
   }
 }
@@ -197,14 +205,16 @@ BOOST_AUTO_TEST_CASE(swiglu) {
       const std::string shape = text({T, F}, dtype);
       {
         const Tensor gate_up = make(dtype, {T, 2 * F}), act = make(dtype, {T, F});
-        check_traffic("swiglu_forward", shape, {bytes_of::swiglu_forward(s, T, F)},
-                      [&](Backend& ops) { ops.swiglu_forward(act, gate_up); });
+        check_traffic("swiglu_forward", shape, {bytes_of::swiglu_forward(s, T, F)}, [&](Backend& ops) {
+          ops.run(SwigluForward{act, gate_up});
+        });
       }
       {
         const Tensor gate_up = make(dtype, {T, 2 * F}), dgate_up = make(dtype, {T, 2 * F});
         const Tensor act = make(dtype, {T, F}), dact = make(dtype, {T, F});
-        check_traffic("swiglu_backward", shape, {bytes_of::swiglu_backward(s, T, F)},
-                      [&](Backend& ops) { ops.swiglu_backward(dgate_up, act, dact, gate_up); });
+        check_traffic("swiglu_backward", shape, {bytes_of::swiglu_backward(s, T, F)}, [&](Backend& ops) {
+          ops.run(SwigluBackward{dgate_up, act, dact, gate_up});
+        });
       }
     }
   }
@@ -219,13 +229,14 @@ BOOST_AUTO_TEST_CASE(cross_entropy) {
     const Tensor dlogits = dtype == bf16 ? make(bf16, {T, V}) : logits;
     const CrossEntropy chunk{logits, max, partials, targets, weights, 0};
     check_traffic("cross_entropy_max", shape, {bytes_of::cross_entropy_max(T, V)},
-                  [&](Backend& ops) { ops.cross_entropy_max(chunk); });
+                  [&](Backend& ops) { ops.run(CrossEntropyMax{chunk}); });
     check_traffic("cross_entropy_partials", shape, {bytes_of::cross_entropy_partials(T, V)},
-                  [&](Backend& ops) { ops.cross_entropy_partials(chunk); });
+                  [&](Backend& ops) { ops.run(CrossEntropyPartials{chunk}); });
     // Weights and sums are read for the metrics and for the gradient, of which every warp has 128 columns of a row.
     check_traffic("cross_entropy_finish", shape,
-                  {bytes_of::cross_entropy_finish(size(dtype), T, V), 8 * T, 3 * 32 * T * V / 128},
-                  [&](Backend& ops) { ops.cross_entropy_finish(chunk, dlogits, 1e-3F, metrics); });
+                  {bytes_of::cross_entropy_finish(size(dtype), T, V), 8 * T, 3 * 32 * T * V / 128}, [&](Backend& ops) {
+                    ops.run(CrossEntropyFinish{chunk, dlogits, 1e-3F, metrics});
+                  });
   }
 }
 
@@ -244,17 +255,18 @@ BOOST_AUTO_TEST_CASE(optimizer) {
                               (kinds.moments == bf16 ? "bf16" : "float32") + (kinds.has_copy ? ", a copy" : "");
     const std::int64_t bytes = bytes_of::adamw(size(kinds.parameters), size(kinds.moments), kinds.has_copy ? 2 : 0, N);
     check_traffic("adamw", shape, {bytes}, [&](Backend& ops) {
-      ops.update({.parameters = parameters,
-                  .gradients = gradients,
-                  .state = {first, second},
-                  .copy = copy,
-                  .rule = AdamW{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001}});
+      ops.run(Update{.parameters = parameters,
+                     .gradients = gradients,
+                     .state = {first, second},
+                     .copy = copy,
+                     .rule = AdamW{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001}});
     });
   }
   const Tensor x = make(float32, {N}), sum = make(DType::float64, {1});
   const Count num_partials = (N + 4095) / 4096;
-  check_traffic("sum_squares", text({N}, float32), {bytes_of::sum_squares(N), 16 * num_partials},
-                [&](Backend& ops) { ops.sum_squares(sum, x); });
+  check_traffic("sum_squares", text({N}, float32), {bytes_of::sum_squares(N), 16 * num_partials}, [&](Backend& ops) {
+    ops.run(SumSquares{sum, x});
+  });
 }
 
 BOOST_AUTO_TEST_CASE(fp8) {
@@ -276,13 +288,13 @@ BOOST_AUTO_TEST_CASE(fp8) {
                                                            : tiles == Fp8Tiles::vectors ? ", vectors"
                                                                                         : ", blocks");
           check_traffic("round_to_fp8", shape + (transpose ? ", transposed" : ""),
-                        {bytes_of::round_to_fp8(s, T * C, num_scales)}, [&](Backend& ops) { ops.round_to_fp8(round); });
+                        {bytes_of::round_to_fp8(s, T * C, num_scales)}, [&](Backend& ops) { ops.run(round); });
           if (is_whole && dtype == float32) {
             const Tensor rows_of_codes = make(DType::uint8, {T, C});
             check_traffic("arrange_fp8",
                           std::to_string(T) + " x " + std::to_string(C) + (transpose ? ", transposed" : ""),
                           {bytes_of::arrange_fp8(T * C)}, [&](Backend& ops) {
-                            ops.arrange_fp8({.out = matrix.codes, .in = rows_of_codes, .transpose = transpose});
+                            ops.run(ArrangeFp8{.out = matrix.codes, .in = rows_of_codes, .transpose = transpose});
                           });
           }
           if (!transpose && tiles != Fp8Tiles::blocks) {
@@ -293,8 +305,7 @@ BOOST_AUTO_TEST_CASE(fp8) {
                 .out = matrix, .in = in, .turned = {turned_codes, turned_scales, Fp8Format::e4m3, tiles}};
             const Count num_of_both = is_whole ? 2 : num_scales + turned_rows * turned_columns;
             check_traffic("round_to_fp8", shape + ", both layouts",
-                          {bytes_of::round_to_both_fp8(s, T * C, num_of_both)},
-                          [&](Backend& ops) { ops.round_to_fp8(both); });
+                          {bytes_of::round_to_both_fp8(s, T * C, num_of_both)}, [&](Backend& ops) { ops.run(both); });
           }
           if (!transpose && tiles != Fp8Tiles::vectors) {
             const Fp8Run run{.codes = codes,
@@ -306,14 +317,15 @@ BOOST_AUTO_TEST_CASE(fp8) {
                              .tiles = tiles};
             const Count num_raised = is_whole ? 1 : num_blocks;  // scales that are there, and are read and written
             check_traffic("raise_fp8_scales", shape, {bytes_of::raise_fp8_scales(s, T * C), 8 * num_raised},
-                          [&](Backend& ops) { ops.raise_fp8_scales(run); });
+                          [&](Backend& ops) { ops.run(RaiseFp8Scales{run}); });
             check_traffic("round_fp8_run", shape, {bytes_of::round_fp8_run(s, T * C, num_raised)},
-                          [&](Backend& ops) { ops.round_fp8_run(run); });
+                          [&](Backend& ops) { ops.run(RoundFp8Run{run}); });
           }
           if (!is_whole || transpose) continue;
           // The scale is set before, and read where blocks raise it.
-          check_traffic("find_fp8_scale", shape, {bytes_of::find_fp8_scale(s, T * C), 8},
-                        [&](Backend& ops) { ops.find_fp8_scale(round); });
+          check_traffic("find_fp8_scale", shape, {bytes_of::find_fp8_scale(s, T * C), 8}, [&](Backend& ops) {
+            ops.run(FindFp8Scale{round.out, round.in, round.transpose});
+          });
         }
       }
     }
@@ -325,27 +337,30 @@ BOOST_AUTO_TEST_CASE(elementary) {
   for (const DType to : dtypes) {
     const Count s = size(to);
     const Tensor x = make(to, {N});
-    check_traffic("fill", text({N}, to), {bytes_of::fill(s, N)}, [&](Backend& ops) { ops.fill(x, 1.0F); });
-    check_traffic("fill_normal", text({N}, to), {bytes_of::fill(s, N)},
-                  [&](Backend& ops) { ops.fill_normal(x, 1, 0, 1.0F); });
-    check_traffic("fill_uniform", text({N}, to), {bytes_of::fill(s, N)},
-                  [&](Backend& ops) { ops.fill_uniform(x, 1, 0, 1.0F); });
-    check_traffic("scale", text({N}, to), {bytes_of::scale(s, N)}, [&](Backend& ops) { ops.scale(x, 0.5F); });
+    check_traffic("fill", text({N}, to), {bytes_of::fill(s, N)}, [&](Backend& ops) { ops.run(Fill{x, 1.0F}); });
+    check_traffic("fill_normal", text({N}, to), {bytes_of::fill(s, N)}, [&](Backend& ops) {
+      ops.run(FillNormal{x, 1, 0, 1.0F});
+    });
+    check_traffic("fill_uniform", text({N}, to), {bytes_of::fill(s, N)}, [&](Backend& ops) {
+      ops.run(FillUniform{x, 1, 0, 1.0F});
+    });
+    check_traffic("scale", text({N}, to), {bytes_of::scale(s, N)}, [&](Backend& ops) { ops.run(Scale{x, 0.5F}); });
     for (const DType from : dtypes) {
       const Tensor y = make(from, {N});
       const Tensor word = make(DType::uint8, {8});
       const std::string shape = text({N}, from) + " to " + (to == bf16 ? "bf16" : "float32");
-      check_traffic("copy", shape, {bytes_of::copy(s, size(from), N)}, [&](Backend& ops) { ops.copy(x, y); });
+      check_traffic("copy", shape, {bytes_of::copy(s, size(from), N)}, [&](Backend& ops) { ops.run(Copy{x, y}); });
       for (const bool accumulates : {false, true}) {
-        check_traffic("dropout", shape + (accumulates ? ", added" : ""),
-                      {bytes_of::dropout(s, size(from), accumulates, N)}, [&](Backend& ops) {
-                        ops.dropout({.out = x, .in = y, .probability = 0.1F, .seed = word, .accumulate = accumulates});
-                      });
+        check_traffic(
+            "dropout", shape + (accumulates ? ", added" : ""), {bytes_of::dropout(s, size(from), accumulates, N)},
+            [&](Backend& ops) {
+              ops.run(Dropout{.out = x, .in = y, .probability = 0.1F, .seed = word, .accumulate = accumulates});
+            });
       }
     }
   }
   const Tensor x = make(float32, {N}), y = make(float32, {N});
-  check_traffic("add", text({N}, float32), {bytes_of::add(N)}, [&](Backend& ops) { ops.add(x, y); });
+  check_traffic("add", text({N}, float32), {bytes_of::add(N)}, [&](Backend& ops) { ops.run(Add{x, y}); });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -64,7 +64,7 @@ struct Problem {
   void forward(TestBackend& backend, const Spans& spans, bool merge = false) const {
     const auto plan = backend->plan_attention(spans, shape.rows, shape.key_rows);
     const Tensor first_sinks = merge ? Tensor() : *sinks;
-    backend->attention_forward({q(), k(), v(), out(), *lse, scale, *plan, merge, softcap, first_sinks});
+    backend->run(AttentionForward{q(), k(), v(), out(), *lse, scale, *plan, merge, softcap, first_sinks});
   }
   /// The naive result over `spans` from nothing.
   void expect(naive::Values& expected_out, naive::Values& expected_lse, const Spans& spans) const {
@@ -187,8 +187,8 @@ struct BackwardProblem : Problem {
   void backward(TestBackend& backend, const Spans& spans, const Gradients& gradients, bool accumulate_dq = false,
                 bool accumulate_dkv = false) const {
     const auto plan = backend->plan_attention(spans, shape.rows, shape.key_rows);
-    backend->attention_backward({q(), k(), v(), *dout, *lse, *delta, gradients.dq(), gradients.dk(), gradients.dv(),
-                                 scale, *plan, accumulate_dq, accumulate_dkv, softcap});
+    backend->run(AttentionBackward{q(), k(), v(), *dout, *lse, *delta, gradients.dq(), gradients.dk(), gradients.dv(),
+                                   scale, *plan, accumulate_dq, accumulate_dkv, softcap});
   }
   /// Adds the naive gradients to what the arguments hold.
   void expect_gradients(naive::Values& dq, naive::Values& dk, naive::Values& dv) const {

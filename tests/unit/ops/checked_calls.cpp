@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checked_calls.hpp"
 
+#include <set>
+
 namespace sft::ops::checked {
 
 Tensor tensor(void* data, DType dtype, const std::vector<std::int64_t>& shape) {
@@ -34,61 +36,75 @@ CrossEntropy chunk_of(const Tensors& x) {
           .vocab_begin = 0};
 }
 
-std::map<std::string, Operand> operands_of_chunk() {
-  return {{"logits", {float32, {T, V}, "written, any columns"}},
-          {"max", {float32, {T}, "written"}},
-          {"partials", {float32, {3, T}, "written"}},
-          {"targets", {DType::int32, {T}}},
-          {"loss_weights", {float32, {T}}}};
+/// Of a chunk, of which the step writes these.
+std::map<std::string, Operand> operands_of_chunk(const std::set<std::string>& written) {
+  std::map<std::string, Operand> operands = {{"logits", {float32, {T, V}, "any columns"}},
+                                             {"max", {float32, {T}}},
+                                             {"partials", {float32, {3, T}}},
+                                             {"targets", {DType::int32, {T}}},
+                                             {"loss_weights", {float32, {T}}}};
+  for (const std::string& name : written) operands.at(name).rules += " written";
+  return operands;
 }
 
 void add_ops_of_decoder(std::vector<Op>& ops) {
   const Operand any_pair_out{bf16, {T, C}, "written strided"}, any_pair_in{bf16, {T, C}, "strided"};
   ops.push_back({"fill", {{"x", {bf16, {T, C}, "written strided, any shape"}}}, [](Backend& b, Tensors x) {
-                   b.fill(x["x"], 1.0F);
+                   b.run(Fill{x["x"], 1.0F});
                  }});
   ops.push_back({"copy", {{"destination", any_pair_out}, {"source", any_pair_in}}, [](Backend& b, Tensors x) {
-                   b.copy(x["destination"], x["source"]);
+                   b.run(Copy{x["destination"], x["source"]});
                  }});
   ops.push_back({"add", {{"destination", any_pair_out}, {"source", any_pair_in}}, [](Backend& b, Tensors x) {
-                   b.add(x["destination"], x["source"]);
+                   b.run(Add{x["destination"], x["source"]});
                  }});
-  ops.push_back(
-      {"scale", {{"x", {bf16, {T, C}, "written, any shape"}}}, [](Backend& b, Tensors x) { b.scale(x["x"], 1.0F); }});
+  ops.push_back({"scale", {{"x", {bf16, {T, C}, "written, any shape"}}}, [](Backend& b, Tensors x) {
+                   b.run(Scale{x["x"], 1.0F});
+                 }});
   ops.push_back({"sum_squares",
                  {{"result", {DType::float64, {1}, "written"}}, {"x", {float32, {T, C}, "any shape"}}},
-                 [](Backend& b, Tensors x) { b.sum_squares(x["result"], x["x"]); }});
+                 [](Backend& b, Tensors x) {
+                   b.run(SumSquares{x["result"], x["x"]});
+                 }});
   ops.push_back({"divide_by_norm",
                  {{"x", {float32, {T, C}, "written, any shape"}}, {"squares", {DType::float64, {1}}}},
-                 [](Backend& b, Tensors x) { b.divide_by_norm(x["x"], x["squares"], 1e-7F); }});
+                 [](Backend& b, Tensors x) {
+                   b.run(DivideByNorm{x["x"], x["squares"], 1e-7F});
+                 }});
   ops.push_back({"fill_normal", {{"x", {bf16, {T, C}, "written, any shape"}}}, [](Backend& b, Tensors x) {
-                   b.fill_normal(x["x"], 1, 0, 1.0F);
+                   b.run(FillNormal{x["x"], 1, 0, 1.0F});
                  }});
   ops.push_back({"fill_uniform", {{"x", {bf16, {T, C}, "written, any shape"}}}, [](Backend& b, Tensors x) {
-                   b.fill_uniform(x["x"], 1, 0, 1.0F);
+                   b.run(FillUniform{x["x"], 1, 0, 1.0F});
                  }});
   ops.push_back({"add_uniform", {{"x", {bf16, {T, C}, "written, any shape"}}}, [](Backend& b, Tensors x) {
-                   b.add_uniform(x["x"], 1, 0, 1.0F);
+                   b.run(AddUniform{x["x"], 1, 0, 1.0F});
                  }});
   ops.push_back({"dropout",
                  {{"out", any_pair_out}, {"in", any_pair_in}, {"seed", {DType::uint8, {8}}}},
                  [](Backend& b, Tensors x) {
-                   b.dropout({.out = x["out"], .in = x["in"], .probability = 0.5F, .seed = x["seed"]});
+                   b.run(Dropout{.out = x["out"], .in = x["in"], .probability = 0.5F, .seed = x["seed"]});
                  },
                  {{"out", "in"}}});
   ops.push_back(
       {"embedding_forward",
        {{"out", {bf16, {T, C}, "written"}}, {"tokens", {DType::int32, {T}}}, {"table", {bf16, {V, C}, "any rows"}}},
-       [](Backend& b, Tensors x) { b.embedding_forward(x["out"], x["tokens"], x["table"], 0); }});
+       [](Backend& b, Tensors x) {
+         b.run(EmbeddingForward{x["out"], x["tokens"], x["table"], 0});
+       }});
   ops.push_back(
       {"embedding_backward",
        {{"dtable", {float32, {V, C}, "written, any rows"}}, {"tokens", {DType::int32, {T}}}, {"dout", {bf16, {T, C}}}},
-       [](Backend& b, Tensors x) { b.embedding_backward(x["dtable"], x["tokens"], x["dout"], 0); }});
+       [](Backend& b, Tensors x) {
+         b.run(EmbeddingBackward{x["dtable"], x["tokens"], x["dout"], 0});
+       }});
   const Operand rows{bf16, {T, C}}, written_rows{bf16, {T, C}, "written"}, weight{bf16, {C}}, rstd{float32, {T}},
       written_rstd{float32, {T}, "written"};
   ops.push_back({"rms_norm_forward",
                  {{"y", written_rows}, {"rstd", written_rstd}, {"x", rows}, {"weight", weight}},
-                 [](Backend& b, Tensors x) { b.rms_norm_forward(x["y"], x["rstd"], x["x"], x["weight"], 1e-5F); }});
+                 [](Backend& b, Tensors x) {
+                   b.run(RmsNormForward{x["y"], x["rstd"], x["x"], x["weight"], 1e-5F});
+                 }});
   ops.push_back({"add_rms_norm_forward",
                  {{"sum", written_rows},
                   {"y", written_rows},
@@ -97,7 +113,7 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                   {"delta", rows},
                   {"weight", weight}},
                  [](Backend& b, Tensors x) {
-                   b.add_rms_norm_forward({.sum = x["sum"],
+                   b.run(AddRmsNormForward{.sum = x["sum"],
                                            .y = x["y"],
                                            .rstd = x["rstd"],
                                            .x = x["x"],
@@ -109,7 +125,7 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
   ops.push_back({"rms_norm_apply",
                  {{"y", written_rows}, {"x", rows}, {"rstd", rstd}, {"weight", weight}},
                  [](Backend& b, Tensors x) {
-                   b.rms_norm_apply({.y = x["y"], .x = x["x"], .rstd = x["rstd"], .weight = x["weight"]});
+                   b.run(RmsNormApply{.y = x["y"], .x = x["x"], .rstd = x["rstd"], .weight = x["weight"]});
                  }});
   ops.push_back({"rms_norm_backward",
                  {{"dx", written_rows},
@@ -120,30 +136,32 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                   {"weight", weight},
                   {"dresidual", {bf16, {T, C}, "optional"}}},
                  [](Backend& b, Tensors x) {
-                   b.rms_norm_backward({.dx = x["dx"],
-                                        .dweight = x["dweight"],
-                                        .dy = x["dy"],
-                                        .x = x["x"],
-                                        .rstd = x["rstd"],
-                                        .weight = x["weight"],
-                                        .dresidual = x["dresidual"]});
+                   b.run(RmsNormBackward{.dx = x["dx"],
+                                         .dweight = x["dweight"],
+                                         .dy = x["dy"],
+                                         .x = x["x"],
+                                         .rstd = x["rstd"],
+                                         .weight = x["weight"],
+                                         .dresidual = x["dresidual"]});
                  },
                  {{"dx", "dresidual"}, {"dx", "x"}}});
   const Operand columns{bf16, {T, C}, "strided"}, written_columns{bf16, {T, C}, "written strided"};
   ops.push_back({"split_norm_squares",
                  {{"squares", written_rstd}, {"x", {bf16, {T, C}, "strided, any columns"}}},
-                 [](Backend& b, Tensors x) { b.split_norm_squares(x["squares"], x["x"]); }});
+                 [](Backend& b, Tensors x) {
+                   b.run(SplitNormSquares{x["squares"], x["x"]});
+                 }});
   ops.push_back(
       {"split_norm_forward",
        {{"y", written_columns}, {"rstd", written_rstd}, {"x", columns}, {"squares", rstd}, {"weight", weight}},
        [](Backend& b, Tensors x) {
-         b.split_norm_forward({.y = x["y"],
-                               .rstd = x["rstd"],
-                               .x = x["x"],
-                               .squares = x["squares"],
-                               .weight = x["weight"],
-                               .all_columns = 2 * C,
-                               .epsilon = 1e-5F});
+         b.run(SplitNormForward{.y = x["y"],
+                                .rstd = x["rstd"],
+                                .x = x["x"],
+                                .squares = x["squares"],
+                                .weight = x["weight"],
+                                .all_columns = 2 * C,
+                                .epsilon = 1e-5F});
        }});
   ops.push_back({"split_norm_dots",
                  {{"dots", written_rstd},
@@ -153,28 +171,28 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                   {"rstd", rstd},
                   {"weight", weight}},
                  [](Backend& b, Tensors x) {
-                   b.split_norm_dots({.dots = x["dots"],
-                                      .dweight = x["dweight"],
-                                      .dy = x["dy"],
-                                      .x = x["x"],
-                                      .rstd = x["rstd"],
-                                      .weight = x["weight"]});
+                   b.run(SplitNormDots{.dots = x["dots"],
+                                       .dweight = x["dweight"],
+                                       .dy = x["dy"],
+                                       .x = x["x"],
+                                       .rstd = x["rstd"],
+                                       .weight = x["weight"]});
                  }});
   ops.push_back(
       {"split_norm_backward",
        {{"dx", written_columns}, {"dy", columns}, {"x", columns}, {"rstd", rstd}, {"dots", rstd}, {"weight", weight}},
        [](Backend& b, Tensors x) {
-         b.split_norm_backward({.dx = x["dx"],
-                                .dy = x["dy"],
-                                .x = x["x"],
-                                .rstd = x["rstd"],
-                                .dots = x["dots"],
-                                .weight = x["weight"],
-                                .all_columns = 2 * C});
+         b.run(SplitNormBackward{.dx = x["dx"],
+                                 .dy = x["dy"],
+                                 .x = x["x"],
+                                 .rstd = x["rstd"],
+                                 .dots = x["dots"],
+                                 .weight = x["weight"],
+                                 .all_columns = 2 * C});
        },
        {{"dx", "dy"}}});
   ops.push_back({"soft_cap", {{"x", {float32, {T, C}, "written, any shape"}}}, [](Backend& b, Tensors x) {
-                   b.soft_cap(x["x"], 30.0F);
+                   b.run(SoftCap{x["x"], 30.0F});
                  }});
   const Operand angles{float32, {T, D / 2}}, written_angles{float32, {T, D / 2}, "written"},
       heads{bf16, {T, n, D}, "strided"}, written_heads{bf16, {T, n, D}, "written strided"};
@@ -184,18 +202,18 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                   {"positions", {DType::int32, {T}}},
                   {"inverse_frequencies", {DType::float64, {D / 2}}}},
                  [](Backend& b, Tensors x) {
-                   b.rope_table(x["cosine"], x["sine"], x["positions"], x["inverse_frequencies"], {});
+                   b.run(WriteRopeTable{x["cosine"], x["sine"], x["positions"], x["inverse_frequencies"], {}});
                  }});
   ops.push_back({"rope_forward",
                  {{"out", written_heads}, {"in", heads}, {"table.cosine", angles}, {"table.sine", angles}},
                  [](Backend& b, Tensors x) {
-                   b.rope_forward(x["out"], x["in"], {x["table.cosine"], x["table.sine"]});
+                   b.run(RopeForward{x["out"], x["in"], {x["table.cosine"], x["table.sine"]}});
                  },
                  {{"out", "in"}}});
   ops.push_back({"rope_backward",
                  {{"din", written_heads}, {"dout", heads}, {"table.cosine", angles}, {"table.sine", angles}},
                  [](Backend& b, Tensors x) {
-                   b.rope_backward(x["din"], x["dout"], {x["table.cosine"], x["table.sine"]});
+                   b.run(RopeBackward{x["din"], x["dout"], {x["table.cosine"], x["table.sine"]}});
                  },
                  {{"din", "dout"}}});
   ops.push_back({"norm_rope_forward",
@@ -206,12 +224,12 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                   {"table.cosine", angles},
                   {"table.sine", angles}},
                  [](Backend& b, Tensors x) {
-                   b.norm_rope_forward({.out = x["out"],
-                                        .rstd = x["rstd"],
-                                        .in = x["in"],
-                                        .weight = x["weight"],
-                                        .table = {x["table.cosine"], x["table.sine"]},
-                                        .epsilon = 1e-6F});
+                   b.run(NormRopeForward{.out = x["out"],
+                                         .rstd = x["rstd"],
+                                         .in = x["in"],
+                                         .weight = x["weight"],
+                                         .table = {x["table.cosine"], x["table.sine"]},
+                                         .epsilon = 1e-6F});
                  },
                  {{"out", "in"}}});
   ops.push_back({"norm_rope_backward",
@@ -224,13 +242,13 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                   {"table.cosine", angles},
                   {"table.sine", angles}},
                  [](Backend& b, Tensors x) {
-                   b.norm_rope_backward({.din = x["din"],
-                                         .dweight = x["dweight"],
-                                         .dout = x["dout"],
-                                         .in = x["in"],
-                                         .rstd = x["rstd"],
-                                         .weight = x["weight"],
-                                         .table = {x["table.cosine"], x["table.sine"]}});
+                   b.run(NormRopeBackward{.din = x["din"],
+                                          .dweight = x["dweight"],
+                                          .dout = x["dout"],
+                                          .in = x["in"],
+                                          .rstd = x["rstd"],
+                                          .weight = x["weight"],
+                                          .table = {x["table.cosine"], x["table.sine"]}});
                  },
                  {{"din", "dout"}}});
   for (const bool transposes : {false, true}) {
@@ -243,24 +261,26 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                     {"c", {float32, {T, F}, "written strided"}},
                     {"bias", {bf16, {F}, "optional"}}},
                    [transposes](Backend& b, Tensors x) {
-                     b.matmul({.a = x["a"],
-                               .b = x["b"],
-                               .c = x["c"],
-                               .transpose_a = transposes,
-                               .transpose_b = transposes,
-                               .bias = x["bias"]});
+                     b.run(Matmul{.a = x["a"],
+                                  .b = x["b"],
+                                  .c = x["c"],
+                                  .transpose_a = transposes,
+                                  .transpose_b = transposes,
+                                  .bias = x["bias"]});
                    }});
   }
   ops.push_back({"bias_backward",
                  {{"dbias", {float32, {C}, "written"}}, {"dy", {bf16, {T, C}, "strided, any rows"}}},
-                 [](Backend& b, Tensors x) { b.bias_backward(x["dbias"], x["dy"]); }});
+                 [](Backend& b, Tensors x) {
+                   b.run(BiasBackward{x["dbias"], x["dy"]});
+                 }});
   ops.push_back({"scale_columns",
                  {{"out", {float32, {T, C}, "written strided"}},
                   {"in", {bf16, {T, C}, "strided"}},
                   {"factors", {float32, {C}}},
                   {"bias", {bf16, {C}, "optional"}}},
                  [](Backend& b, Tensors x) {
-                   b.scale_columns({.out = x["out"], .in = x["in"], .factors = x["factors"], .bias = x["bias"]});
+                   b.run(ScaleColumns{.out = x["out"], .in = x["in"], .factors = x["factors"], .bias = x["bias"]});
                  }});
   ops.push_back({"add_column_products",
                  {{"sums", {float32, {C}, "written"}},
@@ -268,22 +288,22 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                   {"b", {bf16, {T, C}, "strided"}},
                   {"factors", {float32, {C}}}},
                  [](Backend& b, Tensors x) {
-                   b.add_column_products({.sums = x["sums"], .a = x["a"], .b = x["b"], .factors = x["factors"]});
+                   b.run(AddColumnProducts{.sums = x["sums"], .a = x["a"], .b = x["b"], .factors = x["factors"]});
                  }});
   ops.push_back(
       {"add_row_products",
        {{"sums", {float32, {T}, "written"}}, {"a", {bf16, {T, C}, "strided"}}, {"b", {bf16, {T, C}, "strided"}}},
-       [](Backend& b, Tensors x) { b.add_row_products({.sums = x["sums"], .a = x["a"], .b = x["b"]}); }});
+       [](Backend& b, Tensors x) { b.run(AddRowProducts{.sums = x["sums"], .a = x["a"], .b = x["b"]}); }});
   ops.push_back({"magnitude_factors",
                  {{"factors", {float32, {C}, "written"}},
                   {"inverse_norms", {float32, {C}, "written"}},
                   {"magnitudes", {bf16, {C}}},
                   {"squares", {float32, {C}}}},
                  [](Backend& b, Tensors x) {
-                   b.magnitude_factors({.factors = x["factors"],
-                                        .inverse_norms = x["inverse_norms"],
-                                        .magnitudes = x["magnitudes"],
-                                        .squares = x["squares"]});
+                   b.run(MagnitudeFactors{.factors = x["factors"],
+                                          .inverse_norms = x["inverse_norms"],
+                                          .magnitudes = x["magnitudes"],
+                                          .squares = x["squares"]});
                  }});
   for (const bool is_nested : {false, true}) {
     const FourBitForm form{.is_nested = is_nested};
@@ -291,11 +311,11 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                                                {"records", {DType::uint8, {T * form.record_bytes()}}}};
     if (is_nested) operands["nested"] = {float32, {form.num_nested(T * four_bit_block)}, "any rows"};
     ops.push_back({"read_four_bits", operands, [form](Backend& b, Tensors x) {
-                     b.read_four_bits({.out = x["out"],
-                                       .records = x["records"],
-                                       .form = form,
-                                       .nested = form.is_nested ? x["nested"] : Tensor(),
-                                       .row_blocks = 1});
+                     b.run(ReadFourBits{.out = x["out"],
+                                        .records = x["records"],
+                                        .form = form,
+                                        .nested = form.is_nested ? x["nested"] : Tensor(),
+                                        .row_blocks = 1});
                    }});
   }
   const Operand codes{DType::uint8, {T, D}}, scale{float32, {1, 1}};
@@ -303,33 +323,33 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
       {"find_fp8_scale",
        {{"in", {bf16, {T, D}, "strided"}}, {"codes", codes}, {"scales", {float32, {1, 1}, "written"}}},
        [](Backend& b, Tensors x) {
-         b.find_fp8_scale({.out = {x["codes"], x["scales"], Fp8Format::e4m3, Fp8Tiles::whole}, .in = x["in"]});
+         b.run(FindFp8Scale{.out = {x["codes"], x["scales"], Fp8Format::e4m3, Fp8Tiles::whole}, .in = x["in"]});
        }});
   const Operand written_codes{DType::uint8, {T, D}, "written"};
   ops.push_back({"round_to_fp8",
                  {{"in", {bf16, {T, D}, "strided"}}, {"codes", written_codes}, {"scales", scale}},
                  [](Backend& b, Tensors x) {
-                   b.round_to_fp8({.out = {x["codes"], x["scales"], Fp8Format::e4m3, Fp8Tiles::whole}, .in = x["in"]});
+                   b.run(RoundToFp8{.out = {x["codes"], x["scales"], Fp8Format::e4m3, Fp8Tiles::whole}, .in = x["in"]});
                  }});
   ops.push_back(
       {"round_to_fp8",
        {{"in", {bf16, {D, T}, "strided"}}, {"codes", written_codes}, {"scales", {float32, {1, T}, "written"}}},
        [](Backend& b, Tensors x) {
-         b.round_to_fp8(
-             {.out = {x["codes"], x["scales"], Fp8Format::e5m2, Fp8Tiles::vectors}, .in = x["in"], .transpose = true});
+         b.run(RoundToFp8{
+             .out = {x["codes"], x["scales"], Fp8Format::e5m2, Fp8Tiles::vectors}, .in = x["in"], .transpose = true});
        }});
-  ops.push_back({"round_to_fp8",
-                 {{"in", {bf16, {D, D}, "strided"}},
-                  {"codes", {DType::uint8, {D, D}, "written"}},
-                  {"scales", {float32, {1, D}, "written"}},
-                  {"turned codes", {DType::uint8, {D, D}, "written"}},
-                  {"turned scales", {float32, {1, D}, "written"}}},
-                 [](Backend& b, Tensors x) {
-                   b.round_to_fp8(
-                       {.out = {x["codes"], x["scales"], Fp8Format::e5m2, Fp8Tiles::vectors},
-                        .in = x["in"],
-                        .turned = {x["turned codes"], x["turned scales"], Fp8Format::e5m2, Fp8Tiles::vectors}});
-                 }});
+  ops.push_back(
+      {"round_to_fp8",
+       {{"in", {bf16, {D, D}, "strided"}},
+        {"codes", {DType::uint8, {D, D}, "written"}},
+        {"scales", {float32, {1, D}, "written"}},
+        {"turned codes", {DType::uint8, {D, D}, "written"}},
+        {"turned scales", {float32, {1, D}, "written"}}},
+       [](Backend& b, Tensors x) {
+         b.run(RoundToFp8{.out = {x["codes"], x["scales"], Fp8Format::e5m2, Fp8Tiles::vectors},
+                          .in = x["in"],
+                          .turned = {x["turned codes"], x["turned scales"], Fp8Format::e5m2, Fp8Tiles::vectors}});
+       }});
   // 12 of the elements behind the first two, of a matrix in one block.
   const Operand run{bf16, {12}}, codes_of_run{DType::uint8, {12}}, scale_of_block{float32, {1, 4}};
   const auto run_of = [](Tensors& x) {
@@ -343,25 +363,25 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
   };
   ops.push_back({"raise_fp8_scales",
                  {{"in", run}, {"codes", codes_of_run}, {"scales", {float32, {1, 4}, "written"}}},
-                 [=](Backend& b, Tensors x) { b.raise_fp8_scales(run_of(x)); }});
+                 [=](Backend& b, Tensors x) { b.run(RaiseFp8Scales{run_of(x)}); }});
   ops.push_back({"round_fp8_run",
                  {{"in", run}, {"codes", {DType::uint8, {12}, "written"}}, {"scales", scale_of_block}},
-                 [=](Backend& b, Tensors x) { b.round_fp8_run(run_of(x)); }});
+                 [=](Backend& b, Tensors x) { b.run(RoundFp8Run{run_of(x)}); }});
   ops.push_back({"arrange_fp8",
                  {{"in", {DType::uint8, {D, T}, "strided"}},
                   {"out", written_codes},
                   {"scales of in", scale_of_block},
                   {"scales of out", {float32, {1, 4}, "written"}}},
                  [](Backend& b, Tensors x) {
-                   b.arrange_fp8({.out = x["out"],
-                                  .in = x["in"],
-                                  .transpose = true,
-                                  .out_scales = x["scales of out"],
-                                  .in_scales = x["scales of in"]});
+                   b.run(ArrangeFp8{.out = x["out"],
+                                    .in = x["in"],
+                                    .transpose = true,
+                                    .out_scales = x["scales of out"],
+                                    .in_scales = x["scales of in"]});
                  }});
   ops.push_back({"arrange_fp8",
                  {{"in", {DType::uint8, {D, T}, "strided"}}, {"out", written_codes}},
-                 [](Backend& b, Tensors x) { b.arrange_fp8({.out = x["out"], .in = x["in"], .transpose = true}); }});
+                 [](Backend& b, Tensors x) { b.run(ArrangeFp8{.out = x["out"], .in = x["in"], .transpose = true}); }});
   ops.push_back({"fp8_matmul",
                  {{"a", codes},
                   {"scales of a", {float32, {1, T}}},
@@ -370,10 +390,10 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                   {"c", {bf16, {T, V}, "written strided"}},
                   {"bias", {bf16, {V}, "optional"}}},
                  [](Backend& b, Tensors x) {
-                   b.fp8_matmul({.a = {x["a"], x["scales of a"], Fp8Format::e5m2, Fp8Tiles::vectors},
-                                 .b = {x["b"], x["scales of b"], Fp8Format::e4m3, Fp8Tiles::blocks},
-                                 .c = x["c"],
-                                 .bias = x["bias"]});
+                   b.run(Fp8Matmul{.a = {x["a"], x["scales of a"], Fp8Format::e5m2, Fp8Tiles::vectors},
+                                   .b = {x["b"], x["scales of b"], Fp8Format::e4m3, Fp8Tiles::blocks},
+                                   .c = x["c"],
+                                   .bias = x["bias"]});
                  }});
   const Operand keys{bf16, {Tk, K, D}, "strided"}, statistics{float32, {T, n}};
   for (const bool adds : {false, true}) {
@@ -386,15 +406,15 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
     if (!adds) operands["sinks"] = {bf16, {n}, "optional"};
     ops.push_back({"attention_forward", operands, [adds](Backend& b, Tensors x) {
                      const auto plan = b.plan_attention({}, T, Tk);
-                     b.attention_forward({.q = x["q"],
-                                          .k = x["k"],
-                                          .v = x["v"],
-                                          .out = x["out"],
-                                          .lse = x["lse"],
-                                          .scale = 1.0F,
-                                          .plan = *plan,
-                                          .merge = adds,
-                                          .sinks = x["sinks"]});
+                     b.run(AttentionForward{.q = x["q"],
+                                            .k = x["k"],
+                                            .v = x["v"],
+                                            .out = x["out"],
+                                            .lse = x["lse"],
+                                            .scale = 1.0F,
+                                            .plan = *plan,
+                                            .merge = adds,
+                                            .sinks = x["sinks"]});
                    }});
     ops.push_back({"attention_backward",
                    {{"q", heads},
@@ -409,52 +429,60 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
                     {"out", {bf16, {T, n, D}, "strided, optional"}}},
                    [adds](Backend& b, Tensors x) {
                      const auto plan = b.plan_attention({}, T, Tk);
-                     b.attention_backward({.q = x["q"],
-                                           .k = x["k"],
-                                           .v = x["v"],
-                                           .dout = x["dout"],
-                                           .lse = x["lse"],
-                                           .delta = x["delta"],
-                                           .dq = x["dq"],
-                                           .dk = x["dk"],
-                                           .dv = x["dv"],
-                                           .scale = 1.0F,
-                                           .plan = *plan,
-                                           .accumulate_dq = adds,
-                                           .accumulate_dkv = adds,
-                                           .out = x["out"]});
+                     b.run(AttentionBackward{.q = x["q"],
+                                             .k = x["k"],
+                                             .v = x["v"],
+                                             .dout = x["dout"],
+                                             .lse = x["lse"],
+                                             .delta = x["delta"],
+                                             .dq = x["dq"],
+                                             .dk = x["dk"],
+                                             .dv = x["dv"],
+                                             .scale = 1.0F,
+                                             .plan = *plan,
+                                             .accumulate_dq = adds,
+                                             .accumulate_dkv = adds,
+                                             .out = x["out"]});
                    }});
   }
   ops.push_back({"attention_delta",
                  {{"delta", {float32, {T, n}, "written"}}, {"out", heads}, {"dout", heads}},
-                 [](Backend& b, Tensors x) { b.attention_delta(x["delta"], x["out"], x["dout"]); }});
+                 [](Backend& b, Tensors x) {
+                   b.run(AttentionDelta{x["delta"], x["out"], x["dout"]});
+                 }});
   ops.push_back(
       {"attention_sinks_backward",
        {{"dsinks", {float32, {n}, "written"}}, {"sinks", {bf16, {n}}}, {"lse", statistics}, {"delta", statistics}},
        [](Backend& b, Tensors x) {
-         b.attention_sinks_backward({x["dsinks"], x["sinks"], x["lse"], x["delta"]});
+         b.run(AttentionSinksBackward{x["dsinks"], x["sinks"], x["lse"], x["delta"]});
        }});
   ops.push_back({"swiglu_forward",
                  {{"act", {bf16, {T, F}, "written"}}, {"gate_up", {bf16, {T, 2 * F}}}},
-                 [](Backend& b, Tensors x) { b.swiglu_forward(x["act"], x["gate_up"]); }});
+                 [](Backend& b, Tensors x) {
+                   b.run(SwigluForward{x["act"], x["gate_up"]});
+                 }});
   ops.push_back({"swiglu_backward",
                  {{"dgate_up", {bf16, {T, 2 * F}, "written"}},
                   {"act", {bf16, {T, F}, "written"}},
                   {"dact", {bf16, {T, F}}},
                   {"gate_up", {bf16, {T, 2 * F}}}},
-                 [](Backend& b, Tensors x) { b.swiglu_backward(x["dgate_up"], x["act"], x["dact"], x["gate_up"]); },
+                 [](Backend& b, Tensors x) {
+                   b.run(SwigluBackward{x["dgate_up"], x["act"], x["dact"], x["gate_up"]});
+                 },
                  {{"dgate_up", "gate_up"}, {"act", "dact"}}});
-  ops.push_back(
-      {"cross_entropy_max", operands_of_chunk(), [](Backend& b, Tensors x) { b.cross_entropy_max(chunk_of(x)); }});
-  ops.push_back({"cross_entropy_partials", operands_of_chunk(),
-                 [](Backend& b, Tensors x) { b.cross_entropy_partials(chunk_of(x)); }});
-  auto finish = operands_of_chunk();
-  finish["logits"].rules = "written";
+  ops.push_back({"cross_entropy_max", operands_of_chunk({"max"}),
+                 [](Backend& b, Tensors x) { b.run(CrossEntropyMax{chunk_of(x)}); }});
+  ops.push_back({"cross_entropy_partials", operands_of_chunk({"logits", "partials"}),
+                 [](Backend& b, Tensors x) { b.run(CrossEntropyPartials{chunk_of(x)}); }});
+  auto finish = operands_of_chunk({});
+  finish["logits"].rules.clear();
   finish["dlogits"] = {float32, {T, V}, "written, optional"};
   finish["metrics"] = {DType::float64, {4}, "written"};
   ops.push_back({"cross_entropy_finish",
                  finish,
-                 [](Backend& b, Tensors x) { b.cross_entropy_finish(chunk_of(x), x["dlogits"], 1.0, x["metrics"]); },
+                 [](Backend& b, Tensors x) {
+                   b.run(CrossEntropyFinish{chunk_of(x), x["dlogits"], 1.0, x["metrics"]});
+                 },
                  {{"dlogits", "logits"}}});
 }
 
@@ -474,7 +502,7 @@ void add_ops_of_optimizers(std::vector<Op>& ops) {
                   {"state[0]", {bf16, {N}, "written"}},
                   {"state[1]", {bf16, {N}, "written"}},
                   {"copy", {bf16, {N}, "written, optional"}}},
-                 [](Backend& b, Tensors x) { b.update(update_of(x)); },
+                 [](Backend& b, Tensors x) { b.run(update_of(x)); },
                  {{"parameters", "gradients"}}});
   for (const bool is_cut : {false, true}) {
     const Operand codes{DType::uint8, {N}, "written"}, scales{float32, {3}, "written"};
@@ -497,14 +525,14 @@ void add_ops_of_optimizers(std::vector<Op>& ops) {
     };
     ops.push_back({"update_blockwise",
                    operands,
-                   [step_of](Backend& b, Tensors x) { b.update_blockwise(step_of(std::move(x))); },
+                   [step_of](Backend& b, Tensors x) { b.run(UpdateBlockwise{step_of(std::move(x))}); },
                    {{"parameters", "gradients"}}});
     if (!is_cut) continue;
     for (const char* not_touched : {"parameters", "copy"}) operands.erase(not_touched);
     for (const char* only_read : {"state[0]", "state[1]"}) operands[only_read].rules.clear();
     ops.push_back({"raise_scales", operands, [step_of](Backend& b, Tensors x) {
                      x["parameters"] = x["copy"] = Tensor();
-                     b.raise_scales(step_of(std::move(x)));
+                     b.run(RaiseScales{step_of(std::move(x))});
                    }});
   }
   ops.push_back({"sum_squares_by_dim",
@@ -512,19 +540,19 @@ void add_ops_of_optimizers(std::vector<Op>& ops) {
                   {"rows", {DType::float64, {T}, "written, optional"}},
                   {"columns", {DType::float64, {C}, "written, optional"}}},
                  [](Backend& b, Tensors x) {
-                   b.sum_squares_by_dim({.x = x["x"], .scale = 1.0, .rows = x["rows"], .columns = x["columns"]});
+                   b.run(SumSquaresByDim{.x = x["x"], .scale = 1.0, .rows = x["rows"], .columns = x["columns"]});
                  }});
   ops.push_back(
       {"update_factors",
        {{"moment", {float32, {N}, "written"}}, {"sums", {DType::float64, {N}}}, {"factors", {float32, {N}, "written"}}},
        [](Backend& b, Tensors x) {
-         b.update_factors({.moment = x["moment"],
-                           .sums = x["sums"],
-                           .factors = x["factors"],
-                           .count = 1,
-                           .beta2 = 0.9,
-                           .epsilon = 1e-30,
-                           .by_mean = false});
+         b.run(MomentFactors{.moment = x["moment"],
+                             .sums = x["sums"],
+                             .factors = x["factors"],
+                             .count = 1,
+                             .beta2 = 0.9,
+                             .epsilon = 1e-30,
+                             .by_mean = false});
        }});
   for (const bool only_squares : {false, true}) {
     std::map<std::string, Operand> operands = {{"gradients", {float32, {T, C}}},
@@ -547,7 +575,7 @@ void add_ops_of_optimizers(std::vector<Op>& ops) {
                                      .weight_decay = 0.0,
                                      .clip_threshold = 1.0,
                                      .num_elements = T * C};
-           only_squares ? b.add_direction_squares(step) : b.update_factored(step);
+           only_squares ? b.run(AddDirectionSquares{step}) : b.run(UpdateFactored{step});
          }});
   }
 }

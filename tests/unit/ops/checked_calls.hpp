@@ -46,7 +46,7 @@ inline constexpr std::int64_t T = 6, Tk = 5, C = 8, n = 4, K = 2, D = 16, F = 12
 inline constexpr DType bf16 = DType::bf16, float32 = DType::float32;
 inline constexpr AdamW adamw{1e-3, 0.9, 0.999, 1e-8, 0.0, 0.1, 0.1};
 
-/// Those of sft/ops/experts.hpp, among all_ops().
+/// The ops of experts, among all_ops().
 void add_ops_of_experts(std::vector<Op>& ops);
 
 /// One call of every op, of some with and without what makes a difference.

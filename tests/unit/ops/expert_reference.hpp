@@ -8,7 +8,7 @@
 #include <numeric>
 #include <vector>
 
-#include "sft/ops/experts.hpp"
+#include "sft/ops/call.hpp"
 
 namespace sft::ops::testing {
 

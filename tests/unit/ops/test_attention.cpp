@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE(delta_is_the_product_of_output_and_its_gradient) {
     for (const auto& [shape, spans] : backward_cases()) {
       const BackwardProblem problem(shape, dtype, spans);
       const Owned delta(DType::float32, {shape.rows, shape.num_heads});
-      backend->attention_delta(*delta, problem.out(), *problem.dout);
+      backend->run(AttentionDelta{*delta, problem.out(), *problem.dout});
       check_close(*delta, read(*problem.delta), tolerance_of(dtype), label);
     }
   });
@@ -224,10 +224,10 @@ BOOST_AUTO_TEST_CASE(one_thread_and_several_give_the_same_bits) {
       const Owned delta(DType::float32, {shape.rows, shape.num_heads});
       const Gradients gradients(shape, dtype, dtype);
       problem.forward(backend, spans);
-      backend->attention_delta(*delta, problem.out(), *dout);
+      backend->run(AttentionDelta{*delta, problem.out(), *dout});
       const auto plan = backend->plan_attention(spans, shape.rows, shape.key_rows);
-      backend->attention_backward({problem.q(), problem.k(), problem.v(), *dout, *problem.lse, *delta, gradients.dq(),
-                                   gradients.dk(), gradients.dv(), problem.scale, *plan});
+      backend->run(AttentionBackward{problem.q(), problem.k(), problem.v(), *dout, *problem.lse, *delta, gradients.dq(),
+                                     gradients.dk(), gradients.dv(), problem.scale, *plan});
       results[run] = {read(problem.out()), read(gradients.dq()), read(gradients.dk()), read(gradients.dv())};
     }
     BOOST_TEST((results[0] == results[1]));
@@ -244,7 +244,7 @@ BOOST_AUTO_TEST_CASE(misuse_is_a_bug) {
   const auto plan = backend->plan_attention(spans, 64, 64);
   const auto other = backend->plan_attention(spans, 65, 64);
   const auto forward = [&](const AttentionPlan& of, bool merge) {
-    backend->attention_forward({problem.q(), problem.k(), problem.v(), problem.out(), *problem.lse, 1.0f, of, merge});
+    backend->run(AttentionForward{problem.q(), problem.k(), problem.v(), problem.out(), *problem.lse, 1.0f, of, merge});
   };
   BOOST_CHECK_THROW(forward(*other, false), std::logic_error);
   BOOST_CHECK_THROW(forward(*plan, true), std::logic_error);
@@ -268,8 +268,8 @@ BOOST_AUTO_TEST_CASE(scratch_for_long_rows_has_to_be_there) {
   const Owned dout(DType::bf16, {shape.rows, 1, shape.head_dim}), delta(DType::float32, {shape.rows, 1});
   const Gradients gradients(shape, DType::bf16, DType::bf16);
   const auto plan = small->plan_attention(spans, shape.rows, shape.key_rows);
-  BOOST_CHECK_THROW(small->attention_backward({problem.q(), problem.k(), problem.v(), *dout, *problem.lse, *delta,
-                                               gradients.dq(), gradients.dk(), gradients.dv(), problem.scale, *plan}),
+  BOOST_CHECK_THROW(small->run(AttentionBackward{problem.q(), problem.k(), problem.v(), *dout, *problem.lse, *delta,
+                                                 gradients.dq(), gradients.dk(), gradients.dv(), problem.scale, *plan}),
                     std::logic_error);
 }
 

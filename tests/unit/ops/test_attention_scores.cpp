@@ -156,7 +156,7 @@ BOOST_AUTO_TEST_CASE(gradients_of_sinks_add_up) {
     const Owned dsinks = Owned(DType::float32, {shape.num_heads}).normal(8);
     naive::Values expected = read(*dsinks);
     problem.naive().sinks_backward(expected, problem.naive_out, problem.naive_lse, read(*problem.dout));
-    backend->attention_sinks_backward({*dsinks, *problem.sinks, *problem.lse, *problem.delta});
+    backend->run(AttentionSinksBackward{*dsinks, *problem.sinks, *problem.lse, *problem.delta});
     check_close(*dsinks, expected, 2e-6, label);
   });
 }
@@ -171,7 +171,7 @@ BOOST_AUTO_TEST_CASE(any_number_of_threads_gives_the_same_gradient_of_sinks) {
     omp_set_num_threads(run == 0 ? 1 : 4);
     TestBackend backend(testable_isas().back());
     const Owned dsinks = Owned(DType::float32, {num_heads}).normal(4);
-    backend->attention_sinks_backward({*dsinks, *sinks, *lse, *delta});
+    backend->run(AttentionSinksBackward{*dsinks, *sinks, *lse, *delta});
     results[run] = read(*dsinks);
   }
   BOOST_TEST((results[0] == results[1]));
@@ -199,8 +199,8 @@ BOOST_AUTO_TEST_CASE(sinks_in_a_call_that_merges_are_a_bug) {
   TestBackend backend(testable_isas().back());
   const Problem problem({10, 10, 2, 1, 16}, DType::float32, DType::float32, {.has_sinks = true});
   const auto plan = backend->plan_attention(documents({10}), 10, 10);
-  BOOST_CHECK_THROW(backend->attention_forward({problem.q(), problem.k(), problem.v(), problem.out(), *problem.lse,
-                                                1.0F, *plan, /*merge=*/true, 0.0F, *problem.sinks}),
+  BOOST_CHECK_THROW(backend->run(AttentionForward{problem.q(), problem.k(), problem.v(), problem.out(), *problem.lse,
+                                                  1.0F, *plan, /*merge=*/true, 0.0F, *problem.sinks}),
                     std::logic_error);
 }
 

@@ -4,18 +4,27 @@
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <set>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "checked_calls.hpp"
-#include "ops/checked/call.hpp"
+#include "ops/checked/rules.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/ops/factory.hpp"
 
 namespace sft::ops::checked {
 
 namespace {
+
+template <std::size_t... Index>
+std::set<std::string> names_of(std::index_sequence<Index...> /*all*/) {
+  return {std::variant_alternative_t<Index, Call>::name...};
+}
+std::set<std::string> names_of_calls() { return names_of(std::make_index_sequence<std::variant_size_v<Call>>()); }
 
 struct Fixture {
   std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu);
@@ -53,10 +62,16 @@ BOOST_AUTO_TEST_CASE(dims_that_do_not_turn_stay_in_place) {
                          {"table.cosine", {DType::float32, {T, D / 2 - 1}}},
                          {"table.sine", {DType::float32, {T, D / 2 - 1}}}});
   const RopeTable table{x["table.cosine"], x["table.sine"]};
-  BOOST_CHECK_NO_THROW(backend->rope_forward(x["in"], x["in"], table));
-  BOOST_CHECK_EXCEPTION(backend->rope_forward(x["out"], x["in"], table), std::logic_error, [](const std::exception& e) {
-    return std::string(e.what()).find("out is not in") != std::string::npos;
-  });
+  BOOST_CHECK_NO_THROW(backend->run(RopeForward{x["in"], x["in"], table}));
+  BOOST_CHECK_EXCEPTION(
+      backend->run(RopeForward{x["out"], x["in"], table}), std::logic_error,
+      [](const std::exception& e) { return std::string(e.what()).find("out is not in") != std::string::npos; });
+}
+
+BOOST_AUTO_TEST_CASE(every_op_has_a_right_call) {
+  std::set<std::string> listed;
+  for (const Op& op : all_ops()) listed.insert(op.name);
+  BOOST_TEST(listed == names_of_calls(), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(every_op_takes_a_right_call) {
@@ -157,7 +172,8 @@ BOOST_AUTO_TEST_CASE(the_message_says_what_the_tensor_was) {
   Tensors x = memory.of({{"out", {bf16, {T, C}}}, {"tokens", {DType::int32, {T}}}, {"table", {bf16, {V, C}}}});
   x["out"].stride0 = C + 1;
   BOOST_CHECK_EXCEPTION(
-      backend->embedding_forward(x["out"], x["tokens"], x["table"], 0), std::logic_error, [](const std::exception& e) {
+      backend->run(EmbeddingForward{x["out"], x["tokens"], x["table"], 0}), std::logic_error,
+      [](const std::exception& e) {
         return std::string(e.what()) ==
                "internal error: embedding_forward: out is (6, 8) bf16, its rows 9 elements apart; it must be (6, 8) "
                "float32 or bf16, contiguous";
@@ -167,24 +183,24 @@ BOOST_AUTO_TEST_CASE(the_message_says_what_the_tensor_was) {
 BOOST_AUTO_TEST_CASE(numbers_beside_the_tensors_are_checked) {
   Memory memory;
   Tensors x = memory.of({{"x", {float32, {T, C}}}, {"y", {float32, {T, C}}}});
-  BOOST_CHECK_THROW(backend->fill_normal(x["x"], 1, -1, 1.0F), std::logic_error);
-  BOOST_CHECK_THROW(backend->fill_uniform(x["x"], 1, -1, 1.0F), std::logic_error);
+  BOOST_CHECK_THROW(backend->run(FillNormal{x["x"], 1, -1, 1.0F}), std::logic_error);
+  BOOST_CHECK_THROW(backend->run(FillUniform{x["x"], 1, -1, 1.0F}), std::logic_error);
   Tensors seeds = memory.of({{"seed", {DType::uint8, {8}}}});
   const Dropout dropout{.out = x["x"], .in = x["y"], .probability = 0.5F, .seed = seeds["seed"]};
   for (const float probability : {1.0F, -0.1F}) {
     Dropout wrong = dropout;
     wrong.probability = probability;
-    BOOST_CHECK_THROW(backend->dropout(wrong), std::logic_error);
+    BOOST_CHECK_THROW(backend->run(wrong), std::logic_error);
   }
   Dropout before = dropout, shorter = dropout, beside = dropout;
   before.first_index = -1;
   shorter.in = x["y"].rows(0, 1);
   beside.seed.data = static_cast<const std::byte*>(beside.seed.data) + 1;
-  for (const Dropout& wrong : {before, shorter, beside}) BOOST_CHECK_THROW(backend->dropout(wrong), std::logic_error);
+  for (const Dropout& wrong : {before, shorter, beside}) BOOST_CHECK_THROW(backend->run(wrong), std::logic_error);
   const std::vector<std::int32_t> falling = {0, 4, 3}, beyond = {0, 3, T + 1}, too_few = {0, T};
   Tensors grouped = memory.of({{"b", {float32, {2, C, C}}}});
   for (const ExpertOffsets offsets : {ExpertOffsets(falling), ExpertOffsets(beyond), ExpertOffsets(too_few)}) {
-    BOOST_CHECK_THROW(backend->grouped_matmul({.a = x["x"], .b = grouped["b"], .c = x["y"], .offsets = offsets}),
+    BOOST_CHECK_THROW(backend->run(GroupedMatmul{.a = x["x"], .b = grouped["b"], .c = x["y"], .offsets = offsets}),
                       std::logic_error);
   }
   BOOST_CHECK_THROW((void)backend->plan_attention({{0, T + 1, 0, T, 0, 0}}, T, T), std::logic_error);
@@ -206,7 +222,7 @@ BOOST_AUTO_TEST_CASE(rounding_says_how_many_blocks_a_step_needs) {
                            .scales = {x["scales[0]"], x["scales[1]"]},
                            .new_scales = {x["new_scales[0]"], x["new_scales[1]"]},
                            .first_block = first_block};
-      op.name == "raise_scales" ? backend->raise_scales(made) : backend->update_blockwise(made);
+      op.name == "raise_scales" ? backend->run(RaiseScales{made}) : backend->run(UpdateBlockwise{made});
     };
     // 600 elements lie in three blocks, from the 168th of a block on in four.
     BOOST_CHECK_NO_THROW(step(1000 * 256 + 168, 1000));

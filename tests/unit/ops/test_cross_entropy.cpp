@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE(logits_may_be_capped) {
       std::vector<double> raw = read(*example.logits), slopes;
       Part part(*example.logits, *example.targets, *example.weights, 0, Example::columns, dtype, loss);
       part.chunk.logit_cap = cap;
-      backend->soft_cap(*part.logits, cap);
+      backend->run(SoftCap{*part.logits, cap});
       for (double& logit : raw) {
         logit = cap * std::tanh(logit / cap);
         slopes.push_back(1.0 - logit * logit / (cap * cap));
@@ -75,9 +75,9 @@ BOOST_AUTO_TEST_CASE(logits_may_be_capped) {
           naive::cross_entropy(raw, read(*example.targets), read(*example.weights), Example::gradient_scale, loss);
       for (std::size_t i = 0; i < slopes.size(); ++i) expected.dlogits[i] *= slopes[i];
       const Owned metrics = Owned(DType::float64, {4}).fill(0.0);
-      backend->cross_entropy_max(part.chunk);
-      backend->cross_entropy_partials(part.chunk);
-      backend->cross_entropy_finish(part.chunk, *part.dlogits, Example::gradient_scale, *metrics);
+      backend->run(CrossEntropyMax{part.chunk});
+      backend->run(CrossEntropyPartials{part.chunk});
+      backend->run(CrossEntropyFinish{part.chunk, *part.dlogits, Example::gradient_scale, *metrics});
       check_close(metrics->rows(0, 1), {expected.loss}, 1e-6, label);
       check_close(*part.dlogits, expected.dlogits, 2 * tolerance_of(dtype), label);
     }
@@ -91,13 +91,13 @@ BOOST_AUTO_TEST_CASE(loss_metrics_and_gradient) {
       const naive::CrossEntropyResult expected = example.expected(loss);
       Part part(*example.logits, *example.targets, *example.weights, 0, Example::columns, dtype, loss);
       const Owned metrics = Owned(DType::float64, {4}).fill(0.0);
-      backend->cross_entropy_max(part.chunk);
-      backend->cross_entropy_partials(part.chunk);
-      backend->cross_entropy_finish(part.chunk, *part.dlogits, Example::gradient_scale, *metrics);
+      backend->run(CrossEntropyMax{part.chunk});
+      backend->run(CrossEntropyPartials{part.chunk});
+      backend->run(CrossEntropyFinish{part.chunk, *part.dlogits, Example::gradient_scale, *metrics});
       check_metrics(*metrics, expected, label);
       check_close(*part.dlogits, expected.dlogits, tolerance_of(dtype), label);
       if (dtype == DType::float32) {  // in place, on top of former metrics
-        backend->cross_entropy_finish(part.chunk, *part.logits, Example::gradient_scale, *metrics);
+        backend->run(CrossEntropyFinish{part.chunk, *part.logits, Example::gradient_scale, *metrics});
         BOOST_TEST((read(*part.logits) == read(*part.dlogits)), label);
         BOOST_TEST(get(*metrics, 1, 0) == 2 * expected.num_targets);
       }
@@ -113,20 +113,20 @@ BOOST_AUTO_TEST_CASE(a_vocabulary_in_two_parts_equals_the_whole) {
       constexpr std::int64_t split = 40;
       Part left(*example.logits, *example.targets, *example.weights, 0, split, dtype, loss);
       Part right(*example.logits, *example.targets, *example.weights, split, Example::columns - split, dtype, loss);
-      backend->cross_entropy_max(left.chunk);
-      backend->cross_entropy_max(right.chunk);
+      backend->run(CrossEntropyMax{left.chunk});
+      backend->run(CrossEntropyMax{right.chunk});
       for (std::int64_t t = 0; t < Example::rows; ++t) {
         const double max = std::max(get(*left.max, t, 0), get(*right.max, t, 0));
         set(*left.max, t, 0, max);
         set(*right.max, t, 0, max);
       }
-      backend->cross_entropy_partials(left.chunk);
-      backend->cross_entropy_partials(right.chunk);
-      backend->add(*left.partials, *right.partials);
-      backend->copy(*right.partials, *left.partials);
+      backend->run(CrossEntropyPartials{left.chunk});
+      backend->run(CrossEntropyPartials{right.chunk});
+      backend->run(Add{*left.partials, *right.partials});
+      backend->run(Copy{*right.partials, *left.partials});
       for (Part* part : {&left, &right}) {
         const Owned metrics = Owned(DType::float64, {4}).fill(0.0);
-        backend->cross_entropy_finish(part->chunk, *part->dlogits, Example::gradient_scale, *metrics);
+        backend->run(CrossEntropyFinish{part->chunk, *part->dlogits, Example::gradient_scale, *metrics});
         check_metrics(*metrics, expected, label);
         const std::int64_t columns = part->logits->shape[1];
         std::vector<double> gradient;
@@ -145,9 +145,9 @@ BOOST_AUTO_TEST_CASE(metrics_without_a_gradient) {
     const Example example;
     Part part(*example.logits, *example.targets, *example.weights, 0, Example::columns, DType::float32);
     const Owned metrics = Owned(DType::float64, {4}).fill(0.0);
-    backend->cross_entropy_max(part.chunk);
-    backend->cross_entropy_partials(part.chunk);
-    backend->cross_entropy_finish(part.chunk, {}, Example::gradient_scale, *metrics);
+    backend->run(CrossEntropyMax{part.chunk});
+    backend->run(CrossEntropyPartials{part.chunk});
+    backend->run(CrossEntropyFinish{part.chunk, {}, Example::gradient_scale, *metrics});
     check_metrics(*metrics, example.expected(), backend.name());
   });
 }
@@ -161,10 +161,10 @@ BOOST_AUTO_TEST_CASE(tiny_weights_give_the_gradient_of_their_ratios) {
     const Owned weights = Owned(DType::float32, {Example::rows}).fill(tiny_weight);
     Part part(*example.logits, *example.targets, *weights, 0, Example::columns, DType::float32);
     const Owned metrics = Owned(DType::float64, {4}).fill(0.0);
-    backend->cross_entropy_max(part.chunk);
-    backend->cross_entropy_partials(part.chunk);
-    backend->cross_entropy_finish(part.chunk, *part.dlogits, 1.0 / (static_cast<double>(tiny_weight) * Example::rows),
-                                  *metrics);
+    backend->run(CrossEntropyMax{part.chunk});
+    backend->run(CrossEntropyPartials{part.chunk});
+    backend->run(CrossEntropyFinish{part.chunk, *part.dlogits, 1.0 / (static_cast<double>(tiny_weight) * Example::rows),
+                                    *metrics});
     const naive::CrossEntropyResult expected =
         naive::cross_entropy(read(*example.logits), read(*example.targets), read(*ones), 1.0 / Example::rows);
     check_close(*part.dlogits, expected.dlogits, tolerance_of(DType::float32), backend.name());
@@ -178,9 +178,9 @@ BOOST_AUTO_TEST_CASE(nan_reaches_the_loss_unless_its_token_does_not_count) {
       set(*example.logits, bad_row, 50, std::numeric_limits<double>::quiet_NaN());
       Part part(*example.logits, *example.targets, *example.weights, 0, Example::columns, DType::float32);
       const Owned metrics = Owned(DType::float64, {4}).fill(0.0);
-      backend->cross_entropy_max(part.chunk);
-      backend->cross_entropy_partials(part.chunk);
-      backend->cross_entropy_finish(part.chunk, *part.dlogits, Example::gradient_scale, *metrics);
+      backend->run(CrossEntropyMax{part.chunk});
+      backend->run(CrossEntropyPartials{part.chunk});
+      backend->run(CrossEntropyFinish{part.chunk, *part.dlogits, Example::gradient_scale, *metrics});
       BOOST_TEST(std::isnan(get(*metrics, 0, 0)) == (bad_row == 7), backend.name());
       BOOST_TEST(get(*part.dlogits, 3, 50) == 0.0);
     }

@@ -10,7 +10,7 @@ BOOST_AUTO_TEST_SUITE(elementary)
 BOOST_AUTO_TEST_CASE(fill_sets_every_element_of_a_view_and_no_other) {
   on_every_backend_and_dtype([](TestBackend& backend, DType dtype, const std::string& label) {
     Owned x(dtype, {5, 37});
-    backend->fill(x->columns(3, 30), 0.5f);
+    backend->run(Fill{x->columns(3, 30), 0.5f});
     for (std::int64_t r = 0; r < 5; ++r) {
       for (std::int64_t c = 0; c < 37; ++c) {
         const bool inside = c >= 3 && c < 33;
@@ -18,7 +18,7 @@ BOOST_AUTO_TEST_CASE(fill_sets_every_element_of_a_view_and_no_other) {
       }
     }
     Owned large(dtype, {40961});
-    backend->fill(*large, -2.0f);
+    backend->run(Fill{*large, -2.0f});
     check_close(*large, std::vector<double>(40961, -2.0), 0.0, label);
   });
 }
@@ -28,7 +28,7 @@ BOOST_AUTO_TEST_CASE(copy_converts_strided_rows) {
     for (const DType to : compute_dtypes) {
       const Owned source = Owned(from, {7, 300}).normal(1);
       const Owned destination(to, {7, 400});
-      backend->copy(destination->columns(50, 200), source->columns(11, 200));
+      backend->run(Copy{destination->columns(50, 200), source->columns(11, 200)});
       const Owned expected(to, {7, 200});
       for (std::int64_t r = 0; r < 7; ++r) {
         for (std::int64_t c = 0; c < 200; ++c) set(*expected, r, c, get(*source, r, c + 11));
@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(conversion_rounds_to_nearest_even_and_keeps_nan_and_infinit
       source->as<std::uint32_t>()[i] = static_cast<std::uint32_t>(i) << 16 | low;
     }
     const Owned destination(DType::bf16, {size});
-    backend->copy(*destination, *source);
+    backend->run(Copy{*destination, *source});
     int num_wrong = 0;
     for (std::int64_t i = 0; i < size; ++i) {
       const float x = source->as<float>()[i];
@@ -72,10 +72,10 @@ BOOST_AUTO_TEST_CASE(add_of_strided_rows) {
     std::vector<double> expected = read(destination);
     const std::vector<double> added = read(source);
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += added[i];
-    backend->add(destination, source);
+    backend->run(Add{destination, source});
     check_close(destination, expected, 1e-7, backend.name());
     BOOST_TEST(get(*a, 3, 49) == outside);
-    BOOST_CHECK_THROW(backend->add(destination, *b), std::logic_error);
+    BOOST_CHECK_THROW(backend->run(Add{destination, *b}), std::logic_error);
   });
 }
 
@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(sums_are_rounded_once_to_the_dtype_of_the_destination) {
         for (std::int64_t r = 0; r < 30; ++r) {
           for (std::int64_t c = 0; c < 70; ++c) set(*sum, r, c, get(*a, r, c) + get(*b, r, c));
         }
-        backend->add(*a, *b);
+        backend->run(Add{*a, *b});
         BOOST_TEST((read(*a) == read(*sum)), backend.name());
       }
     }
@@ -104,10 +104,10 @@ BOOST_AUTO_TEST_CASE(add_and_sum_squares) {
         sum[i] = static_cast<float>(get(*a, i, 0) + get(*b, i, 0));
         squares += get(*b, i, 0) * get(*b, i, 0);
       }
-      backend->add(*a, *b);
+      backend->run(Add{*a, *b});
       check_close(*a, sum, 1e-7, backend.name());
       const Owned result = Owned(DType::float64, {1}).fill(7.0);
-      backend->sum_squares(*result, *b);
+      backend->run(SumSquares{*result, *b});
       check_close(*result, {squares}, 1e-6, backend.name());
     }
   });
@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(sum_squares_does_not_hide_nan) {
     const Owned x = Owned(DType::float32, {70000}).fill(1.0);
     set(*x, 69999, 0, std::numeric_limits<double>::quiet_NaN());
     const Owned result = Owned(DType::float64, {1}).fill(0.0);
-    backend->sum_squares(*result, *x);
+    backend->run(SumSquares{*result, *x});
     BOOST_TEST(std::isnan(get(*result, 0, 0)));
   });
 }
@@ -131,15 +131,15 @@ BOOST_AUTO_TEST_CASE(divided_by_its_norm_a_vector_has_length_1) {
       double sum = 0.0;
       for (const double value : expected) sum += value * value;
       for (double& value : expected) value /= std::sqrt(sum);
-      backend->sum_squares(*squares, *x);
-      backend->divide_by_norm(*x, *squares, 1e-7F);
+      backend->run(SumSquares{*squares, *x});
+      backend->run(DivideByNorm{*x, *squares, 1e-7F});
       check_close(*x, expected, 1e-6, backend.name());
     }
     const Owned zeros = Owned(DType::float32, {5}).fill(0.0), squares = Owned(DType::float64, {1}).fill(0.0);
-    backend->divide_by_norm(*zeros, *squares, 1e-7F);
+    backend->run(DivideByNorm{*zeros, *squares, 1e-7F});
     check_close(*zeros, std::vector<double>(5), 0.0, backend.name());
     const Owned tiny = Owned(DType::float32, {1}).fill(1e-9);
-    backend->divide_by_norm(*tiny, *squares, 1e-7F);
+    backend->run(DivideByNorm{*tiny, *squares, 1e-7F});
     check_close(*tiny, {1e-2}, 1e-6, backend.name());
   });
 }
@@ -148,7 +148,7 @@ BOOST_AUTO_TEST_CASE(normal_numbers_have_the_right_moments) {
   on_every_backend([](TestBackend& backend) {
     constexpr std::int64_t size = 400000;
     const Owned x(DType::float32, {size});
-    backend->fill_normal(*x, 42, 0, 0.5f);
+    backend->run(FillNormal{*x, 42, 0, 0.5f});
     double moments[5] = {};
     int beyond_two = 0;
     for (std::int64_t i = 0; i < size; ++i) {
@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(uniform_numbers_have_the_right_moments_and_bounds) {
   on_every_backend([](TestBackend& backend) {
     constexpr std::int64_t size = 400000;
     const Owned x(DType::float32, {size});
-    backend->fill_uniform(*x, 42, 0, 0.5f);
+    backend->run(FillUniform{*x, 42, 0, 0.5f});
     double moments[5] = {};
     for (std::int64_t i = 0; i < size; ++i) {
       const double value = get(*x, i, 0) / 0.5;
@@ -180,10 +180,10 @@ BOOST_AUTO_TEST_CASE(uniform_numbers_have_the_right_moments_and_bounds) {
     BOOST_TEST(std::abs(moments[3]) < 0.005);
     BOOST_TEST(std::abs(moments[4] - 0.2) < 0.005);
     const Owned slice(DType::float32, {3000});
-    backend->fill_uniform(*slice, 42, 12345, 0.5f);
+    backend->run(FillUniform{*slice, 42, 12345, 0.5f});
     check_close(*slice, read(x->rows(12345, 3000)), 0.0, backend.name());
     const Owned sum = Owned(DType::float32, {3000}).fill(2.0);
-    backend->add_uniform(*sum, 42, 12345, 0.5f);
+    backend->run(AddUniform{*sum, 42, 12345, 0.5f});
     for (std::int64_t i = 0; i < 3000; ++i) set(*slice, i, 0, get(*slice, i, 0) + 2.0);
     check_close(*sum, read(*slice), 1e-6, backend.name());
   });
@@ -207,7 +207,7 @@ BOOST_AUTO_TEST_CASE(dropout_drops_a_share_and_scales_the_rest) {
       for (const DType out_type : {DType::float32, DType::bf16}) {
         const Owned in = Owned(in_type, {rows, columns}).fill(3.0), out = Owned(out_type, {rows, columns}).fill(7.0);
         const Dropout first = dropout_of(*out, *in, 0.25f, 0);
-        backend->dropout(first);
+        backend->run(first);
         std::int64_t num_dropped = 0;
         for (const double value : read(*out)) {
           BOOST_REQUIRE((value == 0.0 || value == 4.0));
@@ -218,32 +218,32 @@ BOOST_AUTO_TEST_CASE(dropout_drops_a_share_and_scales_the_rest) {
         Dropout added = first;
         added.out = *sum;
         added.accumulate = true;
-        backend->dropout(added);
+        backend->run(added);
         std::vector<double> expected = read(*out);
         for (double& value : expected) value += 1.0;
         BOOST_TEST((read(*sum) == expected));
         const Owned other(out_type, {rows, columns});
-        backend->dropout(dropout_of(*other, *in, 0.25f, 1));
+        backend->run(dropout_of(*other, *in, 0.25f, 1));
         BOOST_TEST((read(*other) != read(*out)));
         for (const bool by_number : {true, false}) {
           Dropout of_other_op = dropout_of(*other, *in, 0.25f, 0);
           (by_number ? of_other_op.number : of_other_op.part) = 1;
-          backend->dropout(of_other_op);
+          backend->run(of_other_op);
           BOOST_TEST((read(*other) != read(*out)));
         }
-        backend->dropout(dropout_of(*other, *in, 0.0f, 1));
+        backend->run(dropout_of(*other, *in, 0.0f, 1));
         BOOST_TEST((read(*other) == read(*in)));
         constexpr std::int64_t first_row = 71, num_rows = 100;
         const Owned slice(out_type, {num_rows, columns});
         Dropout of_rows = dropout_of(*slice, in->rows(first_row, num_rows), 0.25f, 0);
         of_rows.first_index = first_row * columns;
-        backend->dropout(of_rows);
+        backend->run(of_rows);
         BOOST_TEST((read(*slice) == read(out->rows(first_row, num_rows))));
         constexpr std::int64_t first_column = 40, num_columns = 61;
         const Owned some(out_type, {rows, num_columns});
         Dropout of_columns = dropout_of(*some, in->columns(first_column, num_columns), 0.25f, 0);
         of_columns.first_index = first_column;
-        backend->dropout(of_columns);
+        backend->run(of_columns);
         BOOST_TEST((read(*some) == read(out->columns(first_column, num_columns))));
       }
     }
@@ -254,7 +254,7 @@ BOOST_AUTO_TEST_CASE(scaled_numbers_are_products) {
   on_every_backend([](TestBackend& backend) {
     for (const DType type : {DType::float32, DType::bf16}) {
       const Owned x = Owned(type, {70000}).fill(1.5);
-      backend->scale(*x, -2.0f);
+      backend->run(Scale{*x, -2.0f});
       for (const double value : read(*x)) BOOST_REQUIRE(value == -3.0);
     }
   });
@@ -263,17 +263,17 @@ BOOST_AUTO_TEST_CASE(scaled_numbers_are_products) {
 BOOST_AUTO_TEST_CASE(a_slice_of_normal_numbers_equals_the_whole) {
   on_every_backend([](TestBackend& backend) {
     const Owned whole(DType::float32, {20000}), other(DType::float32, {20000});
-    backend->fill_normal(*whole, 7, 0, 1.0f);
+    backend->run(FillNormal{*whole, 7, 0, 1.0f});
     for (const auto& [begin, count] : {std::pair{0, 1}, {1, 3}, {1023, 2}, {1024, 1024}, {777, 16385}, {19999, 1}}) {
       const Owned slice(DType::float32, {count});
-      backend->fill_normal(*slice, 7, begin, 1.0f);
+      backend->run(FillNormal{*slice, 7, begin, 1.0f});
       check_close(*slice, read(whole->rows(begin, count)), 0.0, backend.name());
     }
     const Owned low(DType::bf16, {20000}), rounded(DType::bf16, {20000});
-    backend->fill_normal(*low, 7, 0, 1.0f);
-    backend->copy(*rounded, *whole);
+    backend->run(FillNormal{*low, 7, 0, 1.0f});
+    backend->run(Copy{*rounded, *whole});
     check_close(*low, read(*rounded), 0.0, backend.name());
-    backend->fill_normal(*other, 8, 0, 1.0f);
+    backend->run(FillNormal{*other, 8, 0, 1.0f});
     BOOST_TEST((read(*other) != read(*whole)));
   });
 }

@@ -12,8 +12,8 @@ BOOST_AUTO_TEST_CASE(looks_up_its_part_of_the_vocabulary) {
       const Owned tokens = Owned(DType::int32, {rows}).uniform(1, 0, 79);
       const Owned table = Owned(dtype, {vocab_size, columns}).normal(2), out(dtype, {rows, columns});
       const Owned wide_out(DType::float32, {rows, columns});
-      backend->embedding_forward(*out, *tokens, *table, vocab_begin);
-      backend->embedding_forward(*wide_out, *tokens, *table, vocab_begin);
+      backend->run(EmbeddingForward{*out, *tokens, *table, vocab_begin});
+      backend->run(EmbeddingForward{*wide_out, *tokens, *table, vocab_begin});
       std::vector<double> expected;
       for (std::int64_t t = 0; t < rows; ++t) {
         const auto id = static_cast<std::int64_t>(get(*tokens, t, 0)) - vocab_begin;
@@ -40,7 +40,7 @@ BOOST_AUTO_TEST_CASE(gradients_of_repeated_tokens_add_up) {
         if (id < 0 || id >= vocab_size) continue;
         for (std::int64_t c = 0; c < columns; ++c) expected[id * columns + c] += get(*dout, t, c);
       }
-      backend->embedding_backward(*dtable, *tokens, *dout, vocab_begin);
+      backend->run(EmbeddingBackward{*dtable, *tokens, *dout, vocab_begin});
       check_close(*dtable, expected, 1e-6, label);
     }
   });

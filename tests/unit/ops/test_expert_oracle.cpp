@@ -79,17 +79,17 @@ BOOST_AUTO_TEST_CASE(routers) {
     for (const Oracle& oracle : oracles) {
       const Owned experts(DType::int32, {num_tokens, num_choices}), weights(DType::float32, {num_tokens, num_choices}),
           all(DType::float32, {num_tokens, num_experts}), dlogits(DType::float32, {num_tokens, num_experts});
-      backend->router_forward({.logits = *logits,
-                               .correction = oracle.is_corrected ? correction->view({num_experts}) : Tensor(),
-                               .experts = *experts,
-                               .weights = *weights,
-                               .rule = oracle.rule});
+      backend->run(RouterForward{.logits = *logits,
+                                 .correction = oracle.is_corrected ? correction->view({num_experts}) : Tensor(),
+                                 .experts = *experts,
+                                 .weights = *weights,
+                                 .rule = oracle.rule});
       const Values found = by_expert(read(*experts), read(*weights));
       check_close(*filled(DType::float64, {num_tokens, num_experts}, found), by_expert(oracle.experts, oracle.weights),
                   1e-6, oracle.router);
       const Owned chosen = filled(DType::int32, {num_tokens, num_choices}, oracle.experts);
-      backend->router_backward(
-          {.dlogits = *dlogits, .logits = *logits, .experts = *chosen, .dweights = *dweights, .rule = oracle.rule});
+      backend->run(RouterBackward{
+          .dlogits = *dlogits, .logits = *logits, .experts = *chosen, .dweights = *dweights, .rule = oracle.rule});
       check_close(*dlogits, oracle.dlogits, 1e-6, oracle.router);
     }
   });
@@ -111,12 +111,12 @@ BOOST_AUTO_TEST_CASE(auxiliary_loss) {
       const Owned experts(DType::int32, {num_tokens, num_choices}), weights(DType::float32, {num_tokens, num_choices}),
           layer_counts(DType::int32, {num_experts}), offsets(DType::int32, {num_experts + 1}),
           choices(DType::int32, {num_tokens * num_choices}), rows(DType::int32, {num_tokens, num_choices});
-      backend->router_forward(
-          {.logits = **logits, .correction = {}, .experts = *experts, .weights = *weights, .rule = {}});
-      backend->expert_order(
-          {.experts = *experts, .counts = *layer_counts, .offsets = *offsets, .choices = *choices, .rows = *rows});
-      backend->router_sums(
-          {.logits = **logits, .expert_counts = *layer_counts, .counts = *counts, .probabilities = *probabilities});
+      backend->run(
+          RouterForward{.logits = **logits, .correction = {}, .experts = *experts, .weights = *weights, .rule = {}});
+      backend->run(ExpertOrder{
+          .experts = *experts, .counts = *layer_counts, .offsets = *offsets, .choices = *choices, .rows = *rows});
+      backend->run(RouterSums{
+          .logits = **logits, .expert_counts = *layer_counts, .counts = *counts, .probabilities = *probabilities});
     }
     constexpr double num_rows = 2 * num_tokens;
     double loss = 0.0;
@@ -124,8 +124,8 @@ BOOST_AUTO_TEST_CASE(auxiliary_loss) {
       loss += num_experts * counts->as<double>()[e] / num_rows * probabilities->as<double>()[e] / num_rows;
     }
     BOOST_TEST(std::abs(loss / 3.6118991374969482 - 1) < 1e-6, backend.name() << ": " << loss);
-    backend->router_sums_backward(
-        {.dlogits = *dlogits, .logits = *first, .counts = *counts, .factor = num_experts / (num_rows * num_rows)});
+    backend->run(RouterSumsBackward{
+        .dlogits = *dlogits, .logits = *first, .counts = *counts, .factor = num_experts / (num_rows * num_rows)});
     check_close(*dlogits, {-0.017242284,  -0.0038472735, 0.089829922,  0.022151789,  -0.008562264,  -0.06326706,
                            -0.014116789,  -0.0049461052, -0.015233291, -0.012471963, 0.0073972745,  0.11006946,
                            -0.0061933938, -0.0011314309, -0.045763332, -0.036673274, -0.0051666754, -0.018958066,
@@ -141,11 +141,11 @@ BOOST_AUTO_TEST_CASE(gates) {
                 dact = filled(DType::float32, {1, size}, {1.0, 0.5, -2.0, 0.25, 1.5});
     const auto compare = [&](Gate gate, const Values& act, const Values& gradient) {
       const Owned found(DType::float32, {1, size}), dgate_up(DType::float32, {1, 2 * size});
-      backend->gated_backward({.dgate_up = *dgate_up,
-                               .act = *found,
-                               .dact = *dact,
-                               .gate_up = *gate_up,
-                               .rule = {.gate = gate, .interleaved = true}});
+      backend->run(GatedBackward{.dgate_up = *dgate_up,
+                                 .act = *found,
+                                 .dact = *dact,
+                                 .gate_up = *gate_up,
+                                 .rule = {.gate = gate, .interleaved = true}});
       check_close(*found, act, 1e-6, backend.name());
       check_close(*dgate_up, gradient, 1e-6, backend.name());
     };

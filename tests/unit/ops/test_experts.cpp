@@ -56,12 +56,12 @@ struct RowOrder {
         choices(DType::int32, {rows_of(one)}),
         rows(DType::int32, {one.num_tokens, one.num_choices}),
         num_rows(rows_of(one)) {
-    backend->expert_order({.experts = *experts,
-                           .counts = *counts,
-                           .offsets = *offsets,
-                           .choices = *choices,
-                           .rows = *rows,
-                           .alignment = one.alignment});
+    backend->run(ExpertOrder{.experts = *experts,
+                             .counts = *counts,
+                             .offsets = *offsets,
+                             .choices = *choices,
+                             .rows = *rows,
+                             .alignment = one.alignment});
   }
   static std::int64_t rows_of(const RowCase& one) {
     return one.num_tokens * one.num_choices + one.num_experts * (one.alignment - 1) + (one.alignment > 4 ? 3 : 0);
@@ -122,14 +122,14 @@ BOOST_AUTO_TEST_CASE(rows_are_gathered_and_combined) {
           const auto weight_of = [&](std::int64_t t, std::int64_t j) {
             return is_weighted ? get(*weights, t, j) : 1.0;
           };
-          backend->gather_tokens({.out = *gathered,
-                                  .in = *tokens,
-                                  .choices = *order.choices,
-                                  .weights = weight,
-                                  .num_choices = one.num_choices});
-          backend->combine_rows({.out = *combined, .in = *y, .rows = *order.rows, .weights = weight});
-          backend->combine_rows(
-              {.out = *sums, .in = *y, .rows = *order.rows, .weights = weight, .accumulate = is_weighted});
+          backend->run(GatherTokens{.out = *gathered,
+                                    .in = *tokens,
+                                    .choices = *order.choices,
+                                    .weights = weight,
+                                    .num_choices = one.num_choices});
+          backend->run(CombineRows{.out = *combined, .in = *y, .rows = *order.rows, .weights = weight});
+          backend->run(
+              CombineRows{.out = *sums, .in = *y, .rows = *order.rows, .weights = weight, .accumulate = is_weighted});
           Values expected_rows(static_cast<std::size_t>(order.num_rows * columns)), expected_sums;
           for (std::int64_t t = 0; t < one.num_tokens; ++t) {
             for (std::int64_t c = 0; c < columns; ++c) {
@@ -145,13 +145,13 @@ BOOST_AUTO_TEST_CASE(rows_are_gathered_and_combined) {
           check_close(*gathered, expected_rows, tolerance_of(dtype), label);
           check_close(*combined, expected_sums, tolerance_of(dtype), label);
           if (is_weighted) {
-            backend->combine_rows({.out = *combined, .in = *y, .rows = *order.rows, .weights = {}});
+            backend->run(CombineRows{.out = *combined, .in = *y, .rows = *order.rows, .weights = {}});
             const Values unweighted = read(*combined);
             for (std::size_t i = 0; i < expected_sums.size(); ++i) expected_sums[i] += unweighted[i];
             check_close(*sums, expected_sums, dtype == DType::bf16 ? 0.02 : 6e-6, label);
           }
         }
-        backend->combine_weights_backward({.dweights = *dweights, .dout = *tokens, .in = *y, .rows = *order.rows});
+        backend->run(CombineWeightsBackward{.dweights = *dweights, .dout = *tokens, .in = *y, .rows = *order.rows});
         Values expected;
         for (std::int64_t t = 0; t < one.num_tokens; ++t) {
           for (std::int64_t j = 0; j < one.num_choices; ++j) {
@@ -182,13 +182,13 @@ BOOST_AUTO_TEST_CASE(grouped_products_are_those_of_each_expert) {
                     bias = Owned(dtype, {num_experts, columns}).normal(3),
                     c = Owned(is_plain ? dtype : DType::float32, {num_rows, columns}).fill(0.5);
         const std::int64_t b_row = b->shape[2];
-        backend->grouped_matmul({.a = *a,
-                                 .b = *b,
-                                 .c = *c,
-                                 .offsets = order.span(),
-                                 .transpose_b = !is_plain,
-                                 .accumulate = !is_plain,
-                                 .bias = is_plain ? ConstTensor() : ConstTensor(*bias)});
+        backend->run(GroupedMatmul{.a = *a,
+                                   .b = *b,
+                                   .c = *c,
+                                   .offsets = order.span(),
+                                   .transpose_b = !is_plain,
+                                   .accumulate = !is_plain,
+                                   .bias = is_plain ? ConstTensor() : ConstTensor(*bias)});
         Values expected(static_cast<std::size_t>(num_rows * columns), 0.5);
         for (std::int64_t e = 0; e < num_experts; ++e) {
           for (std::int64_t r = offset(e); r < offset(e + 1); ++r) {
@@ -206,8 +206,8 @@ BOOST_AUTO_TEST_CASE(grouped_products_are_those_of_each_expert) {
       const Owned x = Owned(dtype, {num_rows, columns}).normal(4), y = Owned(dtype, {num_rows, depth}).normal(5),
                   dweight = Owned(DType::float32, {num_experts, columns, depth}).fill(1.5),
                   dbias = Owned(DType::float32, {num_experts, columns}).fill(-1.0);
-      backend->grouped_weight_gradient({.dweight = *dweight, .x = *x, .y = *y, .offsets = order.span()});
-      backend->grouped_bias_gradient({.dbias = *dbias, .dy = *x, .offsets = order.span()});
+      backend->run(GroupedWeightGradient{.dweight = *dweight, .x = *x, .y = *y, .offsets = order.span()});
+      backend->run(GroupedBiasGradient{.dbias = *dbias, .dy = *x, .offsets = order.span()});
       Values expected(static_cast<std::size_t>(num_experts * columns * depth), 1.5),
           expected_bias(static_cast<std::size_t>(num_experts * columns), -1.0);
       for (std::int64_t e = 0; e < num_experts; ++e) {
@@ -236,14 +236,14 @@ BOOST_AUTO_TEST_CASE(products_side_by_side_are_those_one_by_one) {
     const Owned a = Owned(dtype, {num_rows, depth}).normal(1),
                 b = Owned(dtype, {num_experts, columns, depth}).normal(2), c(dtype, {num_rows, columns}),
                 expected(dtype, {num_rows, columns});
-    backend->grouped_matmul({.a = *a, .b = *b, .c = *c, .offsets = offsets, .transpose_b = true});
+    backend->run(GroupedMatmul{.a = *a, .b = *b, .c = *c, .offsets = offsets, .transpose_b = true});
     for (std::int64_t e = 0; e < num_experts; ++e) {
       const std::int64_t begin = offsets[static_cast<std::size_t>(e)],
                          count = offsets[static_cast<std::size_t>(e) + 1] - begin;
-      backend->matmul({.a = a->rows(begin, count),
-                       .b = b->rows(e, 1).view({columns, depth}),
-                       .c = expected->rows(begin, count),
-                       .transpose_b = true});
+      backend->run(Matmul{.a = a->rows(begin, count),
+                          .b = b->rows(e, 1).view({columns, depth}),
+                          .c = expected->rows(begin, count),
+                          .transpose_b = true});
     }
     check_close(*c, read(*expected), tolerance_of(dtype), label);
   });
@@ -283,13 +283,14 @@ BOOST_AUTO_TEST_CASE(gates_and_their_gradients) {
             gradient[place_of(t, u, 2 * columns)] = get(*dact, t, c) * slope(beyond, 1, value);
           }
         }
-        backend->gated_forward({.act = *act, .gate_up = *gate_up, .rule = rule});
+        backend->run(GatedForward{.act = *act, .gate_up = *gate_up, .rule = rule});
         check_close(*act, expected, tolerance_of(dtype), label);
-        backend->gated_backward(
-            {.dgate_up = *dgate_up, .act = *again, .dact = *dact, .gate_up = *gate_up, .rule = rule});
+        backend->run(
+            GatedBackward{.dgate_up = *dgate_up, .act = *again, .dact = *dact, .gate_up = *gate_up, .rule = rule});
         check_close(*again, expected, tolerance_of(dtype), label);
         check_close(*dgate_up, gradient, tolerance_of(dtype), label);
-        backend->gated_backward({.dgate_up = *gate_up, .act = *dact, .dact = *dact, .gate_up = *gate_up, .rule = rule});
+        backend->run(
+            GatedBackward{.dgate_up = *gate_up, .act = *dact, .dact = *dact, .gate_up = *gate_up, .rule = rule});
         BOOST_TEST((read(*gate_up) == read(*dgate_up)), label);
         BOOST_TEST((read(*dact) == read(*act)), label);
       }

@@ -28,8 +28,8 @@ BOOST_AUTO_TEST_CASE(sums_are_those_of_float64_and_add_up_over_parts) {
       }
       const std::int64_t cut = rows / 2;
       for (const auto& [begin, count] : {std::pair{std::int64_t{0}, cut}, {cut, rows - cut}}) {
-        backend->sum_squares_by_dim(
-            {.x = x->rows(begin, count), .scale = scale, .rows = by_row->rows(begin, count), .columns = *by_column});
+        backend->run(SumSquaresByDim{
+            .x = x->rows(begin, count), .scale = scale, .rows = by_row->rows(begin, count), .columns = *by_column});
       }
       const auto check = [&](const Tensor& found, const std::vector<double>& expected) {
         double worst = 0.0;
@@ -40,7 +40,7 @@ BOOST_AUTO_TEST_CASE(sums_are_those_of_float64_and_add_up_over_parts) {
       };
       check(*by_row, expected_rows);
       check(*by_column, expected_columns);
-      backend->sum_squares_by_dim({.x = *x, .scale = scale, .rows = {}, .columns = *by_column});
+      backend->run(SumSquaresByDim{.x = *x, .scale = scale, .rows = {}, .columns = *by_column});
       BOOST_TEST(by_row->as<double>()[0] < 1.000001 * expected_rows[0]);  // rows were not asked for
     }
   });
@@ -63,24 +63,24 @@ BOOST_AUTO_TEST_CASE(a_step_follows_from_factors_and_the_size_of_its_direction) 
         const Owned row_sums = Owned(DType::float64, {rows}).fill(0.0),
                     column_sums = Owned(DType::float64, {columns}).fill(0.0),
                     squares = Owned(DType::float64, {1}).fill(0.0);
-        backend->copy(*parameters, *start);
+        backend->run(Copy{*parameters, *start});
         const double beta2 = 0.4, epsilon = 1e-4, rate = 0.1, decay = 0.2, threshold = 0.9;
-        backend->sum_squares_by_dim(
-            {.x = *gradients, .scale = gradient_scale, .rows = *row_sums, .columns = *column_sums});
-        backend->update_factors({.moment = *row_moments,
-                                 .sums = *row_sums,
-                                 .factors = *row_factors,
-                                 .count = columns,
-                                 .beta2 = beta2,
-                                 .epsilon = epsilon,
-                                 .by_mean = true});
-        backend->update_factors({.moment = *column_moments,
-                                 .sums = *column_sums,
-                                 .factors = *column_factors,
-                                 .count = rows,
-                                 .beta2 = beta2,
-                                 .epsilon = epsilon,
-                                 .by_mean = false});
+        backend->run(
+            SumSquaresByDim{.x = *gradients, .scale = gradient_scale, .rows = *row_sums, .columns = *column_sums});
+        backend->run(MomentFactors{.moment = *row_moments,
+                                   .sums = *row_sums,
+                                   .factors = *row_factors,
+                                   .count = columns,
+                                   .beta2 = beta2,
+                                   .epsilon = epsilon,
+                                   .by_mean = true});
+        backend->run(MomentFactors{.moment = *column_moments,
+                                   .sums = *column_sums,
+                                   .factors = *column_factors,
+                                   .count = rows,
+                                   .beta2 = beta2,
+                                   .epsilon = epsilon,
+                                   .by_mean = false});
         const FactoredUpdate step{.parameters = *parameters,
                                   .gradients = *gradients,
                                   .row_factors = *row_factors,
@@ -92,8 +92,8 @@ BOOST_AUTO_TEST_CASE(a_step_follows_from_factors_and_the_size_of_its_direction) 
                                   .clip_threshold = threshold,
                                   .num_elements = rows * columns,
                                   .gradient_scale = gradient_scale};
-        backend->add_direction_squares(step);
-        backend->update_factored(step);
+        backend->run(AddDirectionSquares{step});
+        backend->run(UpdateFactored{step});
 
         std::vector<double> by_row(static_cast<std::size_t>(rows)), by_column(static_cast<std::size_t>(columns));
         const auto gradient = [&](std::size_t r, std::size_t c) {
@@ -144,9 +144,9 @@ BOOST_AUTO_TEST_CASE(bf16_parameters_round_by_their_numbers_in_the_whole_matrix)
                 column_factors = Owned(DType::float32, {columns}).uniform(4, 1, 4),
                 squares = Owned(DType::float64, {1}).fill(1.0);
     const Owned part(DType::bf16, {part_rows, part_columns}), part_gradients(DType::float32, {part_rows, part_columns});
-    backend->copy(*whole, *start);
-    backend->copy(*part, start->rows(first_row, part_rows).columns(first_column, part_columns));
-    backend->copy(*part_gradients, gradients->rows(first_row, part_rows).columns(first_column, part_columns));
+    backend->run(Copy{*whole, *start});
+    backend->run(Copy{*part, start->rows(first_row, part_rows).columns(first_column, part_columns)});
+    backend->run(Copy{*part_gradients, gradients->rows(first_row, part_rows).columns(first_column, part_columns)});
     FactoredUpdate step{.parameters = *whole,
                         .gradients = *gradients,
                         .row_factors = *row_factors,
@@ -158,13 +158,13 @@ BOOST_AUTO_TEST_CASE(bf16_parameters_round_by_their_numbers_in_the_whole_matrix)
                         .clip_threshold = 1.0,
                         .num_elements = rows * columns,
                         .rounding = {.key = 77, .row_stride = columns}};
-    backend->update_factored(step);
+    backend->run(UpdateFactored{step});
     step.parameters = *part;
     step.gradients = *part_gradients;
     step.row_factors = row_factors->rows(first_row, part_rows);
     step.column_factors = column_factors->rows(first_column, part_columns);
     step.rounding.first_index = first_row * columns + first_column;
-    backend->update_factored(step);
+    backend->run(UpdateFactored{step});
     std::int64_t num_different = 0, num_moved = 0;
     for (std::int64_t r = 0; r < part_rows; ++r) {
       for (std::int64_t c = 0; c < part_columns; ++c) {

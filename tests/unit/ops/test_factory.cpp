@@ -56,7 +56,7 @@ BOOST_AUTO_TEST_CASE(products_let_the_communication_of_other_streams_progress) {
   communication->push(std::make_unique<Counting>(num_tests));
   const int num_tests_before = num_tests;
   const Tensor square(a.data(), DType::float32, {2, 2});
-  backend->matmul({.a = square, .b = square, .c = Tensor(c.data(), DType::float32, {2, 2})});
+  backend->run(Matmul{.a = square, .b = square, .c = Tensor(c.data(), DType::float32, {2, 2})});
   BOOST_TEST(num_tests == num_tests_before + 1);
   communication->synchronize();
 }
@@ -92,8 +92,8 @@ BOOST_AUTO_TEST_CASE(an_op_on_the_planned_workspace_runs_and_on_a_smaller_one_sa
     std::vector<float> dbias(static_cast<std::size_t>(wide.hidden)),
         dy(static_cast<std::size_t>(3 * wide.hidden), 1.0F);
     backend->set_workspace(Tensor(workspace.data(), DType::float32, {std::ssize(workspace)}));
-    backend->bias_backward(Tensor(dbias.data(), DType::float32, {wide.hidden}),
-                           Tensor(dy.data(), DType::float32, {3, wide.hidden}));
+    backend->run(BiasBackward{Tensor(dbias.data(), DType::float32, {wide.hidden}),
+                              Tensor(dy.data(), DType::float32, {3, wide.hidden})});
     return dbias.back();
   };
   BOOST_TEST(run(wide) == 3.0F);

@@ -50,12 +50,12 @@ BOOST_AUTO_TEST_CASE(numbers_are_those_of_the_codes_to_the_bit) {
         const Tensor stored(records.data(), DType::uint8, {std::ssize(records)});
         const Tensor nested =
             is_nested ? Tensor(matrix.nested.data(), DType::float32, {std::ssize(matrix.nested)}) : Tensor();
-        backend->read_four_bits({.out = *out,
-                                 .records = stored,
-                                 .form = form,
-                                 .nested = nested,
-                                 .first_block = first_row * columns / four_bit_block + first_column / four_bit_block,
-                                 .row_blocks = columns / four_bit_block});
+        backend->run(ReadFourBits{.out = *out,
+                                  .records = stored,
+                                  .form = form,
+                                  .nested = nested,
+                                  .first_block = first_row * columns / four_bit_block + first_column / four_bit_block,
+                                  .row_blocks = columns / four_bit_block});
         std::int64_t num_wrong = 0;
         for (std::int64_t i = 0; i < num_rows * num_columns; ++i) {
           const float value = expected[i];

@@ -100,9 +100,9 @@ struct OwnedFp8 {
 
 void round(TestBackend& backend, const OwnedFp8& out, const Tensor& in, bool transpose = false) {
   if (out.matrix.tiles == Fp8Tiles::whole) {
-    backend->find_fp8_scale({.out = out.matrix, .in = in, .transpose = transpose});
+    backend->run(FindFp8Scale{.out = out.matrix, .in = in, .transpose = transpose});
   }
-  backend->round_to_fp8({.out = out.matrix, .in = in, .transpose = transpose});
+  backend->run(RoundToFp8{.out = out.matrix, .in = in, .transpose = transpose});
 }
 
 constexpr std::array formats{Fp8Format::e4m3, Fp8Format::e5m2};
@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(codes_are_those_of_pytorch_for_every_bf16_number) {
         for (const bool transpose : {false, true}) {
           const OwnedFp8 out(transpose ? columns : rows, transpose ? rows : columns, format, Fp8Tiles::whole);
           set(*out.scales, 0, 0, 1.0);
-          backend->round_to_fp8({.out = out.matrix, .in = in, .transpose = transpose});
+          backend->run(RoundToFp8{.out = out.matrix, .in = in, .transpose = transpose});
           std::int64_t num_wrong = 0;
           for (std::int64_t i = 0; i < rows * columns; ++i) {
             const std::int64_t r = i / columns, c = i % columns;
@@ -229,8 +229,8 @@ BOOST_AUTO_TEST_CASE(both_layouts_from_one_pass_are_those_of_two) {
             round(backend, expected, *in, transpose);
             round(backend, expected_turned, *in, !transpose);
             const RoundToFp8 both{.out = out.matrix, .in = *in, .transpose = transpose, .turned = turned.matrix};
-            if (tiles == Fp8Tiles::whole) backend->find_fp8_scale(both);
-            backend->round_to_fp8(both);
+            if (tiles == Fp8Tiles::whole) backend->run(FindFp8Scale{both.out, both.in, both.transpose});
+            backend->run(both);
             for (const auto& [found, wanted] : {std::pair(&out, &expected), {&turned, &expected_turned}}) {
               BOOST_TEST(found->numbers() == wanted->numbers(), describe(backend, format, tiles));
               BOOST_TEST(read(*found->scales) == read(*wanted->scales), describe(backend, format, tiles));
@@ -272,9 +272,9 @@ BOOST_AUTO_TEST_CASE(runs_that_are_arranged_are_the_matrix_rounded_in_place) {
                                .scales = *scales,
                                .tiles = tiles};
               if (rounds) {
-                backend->round_fp8_run(run);
+                backend->run(RoundFp8Run{run});
               } else {
-                backend->raise_fp8_scales(run);
+                backend->run(RaiseFp8Scales{run});
               }
             }
           }
@@ -283,11 +283,11 @@ BOOST_AUTO_TEST_CASE(runs_that_are_arranged_are_the_matrix_rounded_in_place) {
             const OwnedFp8 expected(lines, terms, Fp8Format::e4m3, tiles), found(lines, terms, Fp8Format::e4m3, tiles);
             round(backend, expected, *in, transpose);
             const bool has_blocks = tiles == Fp8Tiles::blocks;
-            backend->arrange_fp8({.out = found.matrix.codes,
-                                  .in = flat->view({rows, columns}),
-                                  .transpose = transpose,
-                                  .out_scales = has_blocks ? *found.scales : Tensor(),
-                                  .in_scales = has_blocks ? *scales : Tensor()});
+            backend->run(ArrangeFp8{.out = found.matrix.codes,
+                                    .in = flat->view({rows, columns}),
+                                    .transpose = transpose,
+                                    .out_scales = has_blocks ? *found.scales : Tensor(),
+                                    .in_scales = has_blocks ? *scales : Tensor()});
             std::int64_t num_wrong = 0;
             for (std::int64_t l = 0; l < lines; ++l) {
               for (std::int64_t t = 0; t < terms; ++t) {
@@ -323,7 +323,7 @@ BOOST_AUTO_TEST_CASE(zeros_have_a_scale_and_what_is_not_finite_spoils_its_tile) 
         for (const std::int64_t column : {128, 130, 255}) BOOST_TEST(std::isnan(out.number(1, column)));
         BOOST_TEST(out.number(1, 127) == 0.0);
         const Owned c = Owned(DType::float32, {rows, rows}).fill(0.0);
-        backend->fp8_matmul({.a = out.matrix, .b = other.matrix, .c = *c});
+        backend->run(Fp8Matmul{.a = out.matrix, .b = other.matrix, .c = *c});
         BOOST_TEST(std::isnan(get(*c, 1, 1)));
         BOOST_TEST(get(*c, 0, 0) == 0.0);
       }
@@ -365,8 +365,8 @@ BOOST_AUTO_TEST_CASE(products_are_those_of_the_numbers) {
         if (accumulate) expected[i] += before[i];
         if (has_bias) expected[i] += get(*bias, 0, static_cast<std::int64_t>(i) % n);
       }
-      backend->fp8_matmul(
-          {.a = a.matrix, .b = b.matrix, .c = c, .accumulate = accumulate, .bias = has_bias ? *bias : Tensor()});
+      backend->run(Fp8Matmul{
+          .a = a.matrix, .b = b.matrix, .c = c, .accumulate = accumulate, .bias = has_bias ? *bias : Tensor()});
       check_close(c, expected, tolerance_of(c_dtype), backend.name() + " fp8 product");
       BOOST_TEST(get(*wide, 0, 1) != 0.0);  // what lies beside c stays
     }
@@ -385,15 +385,15 @@ BOOST_AUTO_TEST_CASE(columns_of_a_product_have_the_same_bits_whatever_is_beside_
       round(backend, b, *b_in);
       for (const bool has_bias : {false, true}) {
         const Owned whole(DType::float32, {m, n}), in_groups(DType::float32, {m, n});
-        backend->fp8_matmul({.a = a.matrix, .b = b.matrix, .c = *whole, .bias = has_bias ? *bias : Tensor()});
+        backend->run(Fp8Matmul{.a = a.matrix, .b = b.matrix, .c = *whole, .bias = has_bias ? *bias : Tensor()});
         for (const std::int64_t columns : {48, 24, 8, 4, 2}) {
           for (std::int64_t first = 0; first < n; first += columns) {
             Fp8Matrix lines = b.matrix;
             lines.codes = b.matrix.codes.rows(first, columns);
-            backend->fp8_matmul({.a = a.matrix,
-                                 .b = lines,
-                                 .c = in_groups->columns(first, columns),
-                                 .bias = has_bias ? bias->rows(first, columns) : Tensor()});
+            backend->run(Fp8Matmul{.a = a.matrix,
+                                   .b = lines,
+                                   .c = in_groups->columns(first, columns),
+                                   .bias = has_bias ? bias->rows(first, columns) : Tensor()});
           }
           BOOST_TEST((read(*in_groups) == read(*whole)),
                      backend.name() << " " << m << " x " << k << ", " << columns << " columns, bias " << has_bias);
@@ -436,7 +436,7 @@ BOOST_AUTO_TEST_CASE(a_linear_layer_is_that_of_pytorch) {
       round(backend, a, is_y ? *x : *dy, is_dw);
       round(backend, b, is_dw ? *x : *w, !is_y);
       const Owned c(DType::float32, {lines_a, lines_b});
-      backend->fp8_matmul({.a = a.matrix, .b = b.matrix, .c = *c});
+      backend->run(Fp8Matmul{.a = a.matrix, .b = b.matrix, .c = *c});
       const std::vector<double> found = read(*c);
       double squares = 0.0, worst = 0.0;
       for (const double number : found) squares += number * number;

@@ -21,14 +21,14 @@ BOOST_AUTO_TEST_CASE(columns_are_scaled) {
             in_place.push_back(x + (x - b) * (f - 1));
           }
         }
-        backend->scale_columns({.out = *out, .in = *in, .factors = *factors});
+        backend->run(ScaleColumns{.out = *out, .in = *in, .factors = *factors});
         check_close(*out, plain, tolerance_of(out_dtype), label);
-        backend->scale_columns(
-            {.out = *old, .in = *in, .factors = *factors, .shift = -1.0F, .bias = *bias, .accumulate = true});
+        backend->run(ScaleColumns{
+            .out = *old, .in = *in, .factors = *factors, .shift = -1.0F, .bias = *bias, .accumulate = true});
         check_close(*old, shifted, tolerance_of(out_dtype), label);
         if (out_dtype != dtype) continue;
-        backend->scale_columns(
-            {.out = *in, .in = *in, .factors = *factors, .shift = -1.0F, .bias = *bias, .accumulate = true});
+        backend->run(ScaleColumns{
+            .out = *in, .in = *in, .factors = *factors, .shift = -1.0F, .bias = *bias, .accumulate = true});
         check_close(*in, in_place, tolerance_of(dtype), label);
       }
     }
@@ -50,9 +50,9 @@ BOOST_AUTO_TEST_CASE(products_are_added_up_along_rows_and_columns) {
           row_sums[r] += -0.5 * get(*wide, r, c) * get(*b, r, c);
         }
       }
-      backend->add_column_products({.sums = *by_column, .a = *a, .b = *b, .factors = *factors});
+      backend->run(AddColumnProducts{.sums = *by_column, .a = *a, .b = *b, .factors = *factors});
       check_close(*by_column, column_sums, 3e-6, label);
-      backend->add_row_products({.sums = *by_row, .a = *wide, .b = *b, .factor = -0.5F});
+      backend->run(AddRowProducts{.sums = *by_row, .a = *wide, .b = *b, .factor = -0.5F});
       check_close(*by_row, row_sums, 3e-6, label);
     }
   });
@@ -71,8 +71,8 @@ BOOST_AUTO_TEST_CASE(factors_follow_from_norms) {
       expected_factors.push_back(norm == 0 ? 0 : get(*magnitudes, i, 0) / norm);
       expected_inverse.push_back(norm == 0 ? 0 : 1 / norm);
     }
-    backend->magnitude_factors(
-        {.factors = *factors, .inverse_norms = *inverse, .magnitudes = *magnitudes, .squares = *squares});
+    backend->run(MagnitudeFactors{
+        .factors = *factors, .inverse_norms = *inverse, .magnitudes = *magnitudes, .squares = *squares});
     check_close(*factors, expected_factors, 1e-6, label);
     check_close(*inverse, expected_inverse, 1e-6, label);
   });

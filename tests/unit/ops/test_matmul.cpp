@@ -29,7 +29,7 @@ BOOST_AUTO_TEST_CASE(every_transposition_bias_and_accumulation_of_strided_operan
     TestBackend backend(cpu::best_isa());
     for (const DType dtype : compute_dtypes) {
       for (const Case& test : cases_of(dtype)) {
-        check_product(test, dtype, name_of(dtype), [&](const Matmul& product) { backend->matmul(product); });
+        check_product(test, dtype, name_of(dtype), [&](const Matmul& product) { backend->run(product); });
       }
     }
   }
@@ -41,7 +41,7 @@ BOOST_AUTO_TEST_CASE(a_long_row_or_column_with_gaps) {  // too large for the flo
     for (const auto& [m, n] : {std::pair{1, 1500}, {1500, 1}}) {
       for (const bool transpose : {false, true}) {
         check_product({m, n, 1500, transpose, transpose, true, true, dtype}, dtype, name_of(dtype),
-                      [&](const Matmul& product) { backend->matmul(product); });
+                      [&](const Matmul& product) { backend->run(product); });
       }
     }
   }
@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(small_float32_products_are_rounded_once) {
   on_every_backend([](TestBackend& backend) {
     const Owned a = Owned(DType::float32, {m, k}).normal(1), b = Owned(DType::float32, {k, n}).normal(2);
     const Owned c(DType::float32, {m, n});
-    backend->matmul({*a, *b, *c});
+    backend->run(Matmul{*a, *b, *c});
     const std::vector<double> exact = naive::matmul(read(*a), read(*b), m, n, k, false, false);
     const std::vector<double> found = read(*c);
     double worst = 0.0;
@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(bf16_products_run_in_float32_where_that_is_faster) {
   on_every_backend([&](TestBackend& backend) {
     const Owned a = Owned(DType::bf16, {size, size}).fill(subnormal), b = Owned(DType::bf16, {size, size}).fill(large);
     const Owned c(DType::float32, {size, size});
-    backend->matmul({*a, *b, *c});
+    backend->run(Matmul{*a, *b, *c});
     const double expected = cpu::has_fast_bf16_products(backend.isa()) ? 0.0 : size * subnormal * large;
     BOOST_TEST(get(*c, 1, 2) == expected, backend.name());
   });
@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(products_in_halves_where_the_workspace_is_small) {
 BOOST_AUTO_TEST_CASE(an_empty_product_is_no_work) {
   TestBackend backend(cpu::best_isa());
   const Owned a(DType::float32, {1, 4}), b(DType::float32, {4, 3}), c(DType::float32, {1, 3});
-  backend->matmul({a->rows(0, 0), *b, c->rows(0, 0)});
+  backend->run(Matmul{a->rows(0, 0), *b, c->rows(0, 0)});
   BOOST_TEST(std::isnan(get(*c, 0, 0)));
 }
 
@@ -118,11 +118,11 @@ BOOST_AUTO_TEST_CASE(a_sum_without_terms_is_zero) {
   on_every_backend_and_dtype([](TestBackend& backend, DType dtype, const std::string& label) {
     const Owned a(dtype, {3, 1}), b(dtype, {1, 5}), c(dtype, {3, 5}), bias(dtype, {5});
     const Tensor no_columns = a->columns(0, 0), no_rows = b->rows(0, 0);
-    backend->matmul({.a = no_columns, .b = no_rows, .c = *c});
+    backend->run(Matmul{.a = no_columns, .b = no_rows, .c = *c});
     BOOST_TEST(get(*c, 2, 4) == 0.0, label);
-    backend->fill(*bias, 2.0F);
-    backend->matmul({.a = no_columns, .b = no_rows, .c = *c, .accumulate = true, .bias = *bias});
-    backend->matmul({.a = no_columns, .b = no_rows, .c = *c, .accumulate = true, .bias = *bias});
+    backend->run(Fill{*bias, 2.0F});
+    backend->run(Matmul{.a = no_columns, .b = no_rows, .c = *c, .accumulate = true, .bias = *bias});
+    backend->run(Matmul{.a = no_columns, .b = no_rows, .c = *c, .accumulate = true, .bias = *bias});
     BOOST_TEST(get(*c, 2, 4) == 4.0, label);
   });
 }
@@ -130,7 +130,7 @@ BOOST_AUTO_TEST_CASE(a_sum_without_terms_is_zero) {
 BOOST_AUTO_TEST_CASE(operands_that_do_not_fit_are_refused) {
   TestBackend backend(cpu::best_isa());
   const Owned a(DType::float32, {2, 4}), b(DType::float32, {5, 3}), c(DType::float32, {2, 3});
-  BOOST_CHECK_THROW(backend->matmul({*a, *b, *c}), std::logic_error);
+  BOOST_CHECK_THROW(backend->run(Matmul{*a, *b, *c}), std::logic_error);
 }
 
 BOOST_AUTO_TEST_CASE(bias_gradients_are_column_sums) {
@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE(bias_gradients_are_column_sums) {
       for (int t = 0; t < rows; ++t) {
         for (int c = 0; c < columns; ++c) expected[c] += get(*storage, t, c + 3);
       }
-      backend->bias_backward(*dbias, padded_view(storage, columns));
+      backend->run(BiasBackward{*dbias, padded_view(storage, columns)});
       check_close(*dbias, expected, 1e-6, label);
     }
   });
@@ -160,7 +160,7 @@ BOOST_AUTO_TEST_CASE(products_in_blocks_of_what_a_library_can_index) {
         const auto in_blocks = [&](const Matmul& product) {
           int num_blocks = 0;
           if (test.c_dtype == DType::bf16 && block_of(product, limits).k < test.k) {  // see sums_in_bf16_are_not_cut
-            backend->matmul(product);
+            backend->run(product);
             return;
           }
           for_each_block(product, limits, [&](const Matmul& block) {
@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(products_in_blocks_of_what_a_library_can_index) {
             for (const ConstTensor& x : {block.a, block.b, ConstTensor(block.c)})
               BOOST_TEST(span(x) <= limits.max_span);
             BOOST_TEST(std::max(block.c.shape[0], block.c.shape[1]) <= limits.max_rows);
-            backend->matmul(block);
+            backend->run(block);
           });
           num_cut += num_blocks > 1;
         };

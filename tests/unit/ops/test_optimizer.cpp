@@ -27,12 +27,12 @@ BOOST_AUTO_TEST_CASE(adamw_follows_torch_over_several_steps) {
           v[i] = beta2 * v[i] + (1.0 - beta2) * g * g;
           p[i] -= lr / correction1 * m[i] / (std::sqrt(v[i]) / std::sqrt(correction2) + epsilon);
         }
-        backend->update({.parameters = *parameters,
-                         .gradients = *gradients,
-                         .state = {*exp_avg, *exp_avg_sq},
-                         .copy = step % 2 == 0 ? Tensor{} : *copy,
-                         .rule = AdamW{lr, beta1, beta2, epsilon, decay, correction1, correction2},
-                         .gradient_scale = scale});
+        backend->run(Update{.parameters = *parameters,
+                            .gradients = *gradients,
+                            .state = {*exp_avg, *exp_avg_sq},
+                            .copy = step % 2 == 0 ? Tensor{} : *copy,
+                            .rule = AdamW{lr, beta1, beta2, epsilon, decay, correction1, correction2},
+                            .gradient_scale = scale});
       }
       check_close(*parameters, p, 1e-6, backend.name());
       check_close(*exp_avg, m, 1e-6, backend.name());
@@ -49,8 +49,8 @@ BOOST_AUTO_TEST_CASE(lion_and_sgd_follow_their_papers_over_several_steps) {
       const Owned start = Owned(DType::float32, {size}).normal(1), by_lion(DType::float32, {size}),
                   by_sgd(DType::float32, {size});
       const Owned exp_avg = Owned(DType::float32, {size}).fill(0.0), copy(DType::bf16, {size});
-      backend->copy(*by_lion, *start);
-      backend->copy(*by_sgd, *start);
+      backend->run(Copy{*by_lion, *start});
+      backend->run(Copy{*by_sgd, *start});
       std::vector<double> lion = read(*start), sgd = lion, m(lion.size());
       for (int step = 1; step <= 5; ++step) {
         const Owned fresh = Owned(DType::float32, {size}).normal(10 + step);
@@ -61,18 +61,18 @@ BOOST_AUTO_TEST_CASE(lion_and_sgd_follow_their_papers_over_several_steps) {
           m[i] = beta2 * m[i] + (1 - beta2) * g;
           sgd[i] -= lr * (g + decay * sgd[i]);
         }
-        backend->update({.parameters = *by_lion,
-                         .gradients = *fresh,
-                         .state = {*exp_avg, Tensor{}},
-                         .copy = *copy,
-                         .rule = Lion{lr, beta1, beta2, decay},
-                         .gradient_scale = scale});
-        backend->update({.parameters = *by_sgd,
-                         .gradients = *fresh,
-                         .state = {},
-                         .copy = {},
-                         .rule = Sgd{lr, decay},
-                         .gradient_scale = scale});
+        backend->run(Update{.parameters = *by_lion,
+                            .gradients = *fresh,
+                            .state = {*exp_avg, Tensor{}},
+                            .copy = *copy,
+                            .rule = Lion{lr, beta1, beta2, decay},
+                            .gradient_scale = scale});
+        backend->run(Update{.parameters = *by_sgd,
+                            .gradients = *fresh,
+                            .state = {},
+                            .copy = {},
+                            .rule = Sgd{lr, decay},
+                            .gradient_scale = scale});
       }
       check_close(*by_lion, lion, 1e-6, backend.name());
       check_close(*exp_avg, m, 1e-6, backend.name());
@@ -96,12 +96,12 @@ BOOST_AUTO_TEST_CASE(momentum_leaves_a_direction_in_the_place_of_gradients) {
             m[i] = momentum * m[i] + (1 - momentum) * g;
             direction[i] = nesterov ? momentum * m[i] + (1 - momentum) * g : m[i];
           }
-          backend->update({.parameters = *gradients,
-                           .gradients = *gradients,
-                           .state = {*mean, Tensor{}},
-                           .copy = {},
-                           .rule = Momentum{momentum, nesterov},
-                           .gradient_scale = scale});
+          backend->run(Update{.parameters = *gradients,
+                              .gradients = *gradients,
+                              .state = {*mean, Tensor{}},
+                              .copy = {},
+                              .rule = Momentum{momentum, nesterov},
+                              .gradient_scale = scale});
           check_close(*gradients, direction, 1e-6, backend.name());
         }
         check_close(*mean, m, 1e-6, backend.name());
@@ -122,12 +122,12 @@ struct State {
 
   /// Updates `count` elements from `begin` on.
   void step(TestBackend& backend, std::int64_t begin, std::int64_t count, const StochasticRounding& rounding) const {
-    backend->update({.parameters = parameters->rows(begin, count),
-                     .gradients = gradients->rows(begin, count),
-                     .state = {exp_avg->rows(begin, count), exp_avg_sq->rows(begin, count)},
-                     .copy = {},
-                     .rule = AdamW{1e-2, 0.9, 0.999, 1e-8, 0.1, 0.5, 0.4},
-                     .rounding = rounding});
+    backend->run(Update{.parameters = parameters->rows(begin, count),
+                        .gradients = gradients->rows(begin, count),
+                        .state = {exp_avg->rows(begin, count), exp_avg_sq->rows(begin, count)},
+                        .copy = {},
+                        .rule = AdamW{1e-2, 0.9, 0.999, 1e-8, 0.1, 0.5, 0.4},
+                        .rounding = rounding});
   }
   /// parameters, exp_avg and exp_avg_sq of element i.
   [[nodiscard]] std::vector<double> at(std::int64_t i) const {
@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE(what_is_bf16_becomes_a_neighbour_of_the_float32_result) {
         for (const auto& [from, to] : {std::pair{*rounded.parameters, *exact.parameters},
                                        {*rounded.exp_avg, *exact.exp_avg},
                                        {*rounded.exp_avg_sq, *exact.exp_avg_sq}}) {
-          backend->copy(to, from);
+          backend->run(Copy{to, from});
         }
         rounded.step(backend, 0, n, {.key = 12345});
         exact.step(backend, 0, n, {});
@@ -186,12 +186,12 @@ BOOST_AUTO_TEST_CASE(rounding_at_random_is_right_on_average) {
     const Owned parameters = Owned(DType::bf16, {n}).fill(-1.5), gradients = Owned(DType::float32, {n}).fill(1.0);
     const Owned exp_avg = Owned(DType::bf16, {n}).fill(0.0), exp_avg_sq = Owned(DType::bf16, {n}).fill(0.0);
     const double beta1 = 0.9, beta2 = 0.999;
-    backend->update({.parameters = *parameters,
-                     .gradients = *gradients,
-                     .state = {*exp_avg, *exp_avg_sq},
-                     .copy = {},
-                     .rule = AdamW{step_size, beta1, beta2, 1e-12, 0.0, 1 - beta1, 1 - beta2},
-                     .rounding = {.key = 99, .first_index = 1000}});
+    backend->run(Update{.parameters = *parameters,
+                        .gradients = *gradients,
+                        .state = {*exp_avg, *exp_avg_sq},
+                        .copy = {},
+                        .rule = AdamW{step_size, beta1, beta2, 1e-12, 0.0, 1 - beta1, 1 - beta2},
+                        .rounding = {.key = 99, .first_index = 1000}});
     const auto check_mean = [&](const Tensor& x, double expected, const char* what) {
       double sum = 0.0, largest = -1e30, smallest = 1e30;
       for (const double value : read(x)) {
@@ -218,12 +218,12 @@ BOOST_AUTO_TEST_CASE(numbers_that_bf16_holds_stay_as_they_are) {
     const Owned exp_avg = Owned(DType::bf16, {n}).fill(0.0), exp_avg_sq = Owned(DType::bf16, {n}).fill(0.0);
     const std::vector<double> before = read(*parameters);
     for (std::uint64_t step = 1; step <= 10; ++step) {
-      backend->update({.parameters = *parameters,
-                       .gradients = *gradients,
-                       .state = {*exp_avg, *exp_avg_sq},
-                       .copy = {},
-                       .rule = AdamW{1e-2, 0.9, 0.999, 1e-8, 0.0, 0.5, 0.4},
-                       .rounding = {.key = step}});
+      backend->run(Update{.parameters = *parameters,
+                          .gradients = *gradients,
+                          .state = {*exp_avg, *exp_avg_sq},
+                          .copy = {},
+                          .rule = AdamW{1e-2, 0.9, 0.999, 1e-8, 0.0, 0.5, 0.4},
+                          .rounding = {.key = step}});
     }
     BOOST_TEST(read(*parameters) == before, boost::test_tools::per_element());
   });

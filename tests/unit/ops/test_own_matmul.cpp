@@ -121,8 +121,8 @@ BOOST_AUTO_TEST_CASE(products_of_bf16_numbers_are_those_of_float32_rounded_once)
       rounded(DType::bf16, {m, n});
   for (const cpu::Isa isa : testable_isas()) {
     TestBackend backend(isa);
-    backend->copy(*wide_a, *a);
-    backend->copy(*wide_b, *b);
+    backend->run(Copy{*wide_a, *a});
+    backend->run(Copy{*wide_b, *b});
     run_own(isa, {.a = *wide_a, .b = *wide_b, .c = *wide});
     run_own(isa, {.a = *a, .b = *b, .c = *sums});
     if (isa == cpu::Isa::amx) {
@@ -131,7 +131,7 @@ BOOST_AUTO_TEST_CASE(products_of_bf16_numbers_are_those_of_float32_rounded_once)
       BOOST_TEST(read(*sums) == read(*wide), boost::test_tools::per_element());
     }
     run_own(isa, {.a = *a, .b = *b, .c = *c});
-    backend->copy(*rounded, *sums);
+    backend->run(Copy{*rounded, *sums});
     BOOST_TEST(read(*c) == read(*rounded), boost::test_tools::per_element());
   }
 }

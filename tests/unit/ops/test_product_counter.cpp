@@ -44,29 +44,29 @@ BOOST_AUTO_TEST_SUITE(product_counter)
 BOOST_FIXTURE_TEST_CASE(each_kind_of_product_counts_once_for_every_length, Fixture) {
   BOOST_TEST(bytes() == 0U);
   const Matmul product{.a = matrix(512, 128, exact), .b = matrix(128, 128, exact), .c = matrix(512, 128, exact)};
-  for (int layer = 0; layer < 3; ++layer) counter.matmul(product);
+  for (int layer = 0; layer < 3; ++layer) counter.run(product);
   BOOST_TEST(bytes() == library_bytes + 66 * kibibyte);
   Matmul sum = product;  // as the gradients of a second micro-batch are
   sum.accumulate = true;
-  counter.matmul(sum);
+  counter.run(sum);
   BOOST_TEST(bytes(3) == library_bytes + 3 * 2 * 66 * kibibyte);
   BOOST_TEST(bytes(max_kept_products) == library_bytes + max_kept_products * 66 * kibibyte);  // no more are kept
 }
 
 BOOST_FIXTURE_TEST_CASE(small_and_empty_products_have_no_code, Fixture) {
-  counter.matmul({.a = matrix(64, 32, exact), .b = matrix(32, 48, exact), .c = matrix(64, 48, exact)});
-  counter.matmul({.a = matrix(0, 32), .b = matrix(32, 48), .c = matrix(0, 48)});
-  counter.matmul({.a = matrix(64, 0), .b = matrix(0, 48), .c = matrix(64, 48)});
+  counter.run(Matmul{.a = matrix(64, 32, exact), .b = matrix(32, 48, exact), .c = matrix(64, 48, exact)});
+  counter.run(Matmul{.a = matrix(0, 32), .b = matrix(32, 48), .c = matrix(0, 48)});
+  counter.run(Matmul{.a = matrix(64, 0), .b = matrix(0, 48), .c = matrix(64, 48)});
   BOOST_TEST(bytes(10) == 0U);
-  counter.matmul({.a = matrix(512, 128, exact), .b = matrix(128, 128, exact), .c = matrix(512, 128, exact)});
+  counter.run(Matmul{.a = matrix(512, 128, exact), .b = matrix(128, 128, exact), .c = matrix(512, 128, exact)});
   BOOST_TEST(bytes() == library_bytes + 66 * kibibyte);
 }
 
 BOOST_FIXTURE_TEST_CASE(products_of_columns_of_a_matrix_share_code, Fixture) {
-  counter.matmul({.a = matrix(512, 128, exact),
-                  .b = matrix(128, 128, exact),
-                  .c = matrix(512, 256, exact).columns(128, 128),
-                  .accumulate = true});
+  counter.run(Matmul{.a = matrix(512, 128, exact),
+                     .b = matrix(128, 128, exact),
+                     .c = matrix(512, 256, exact).columns(128, 128),
+                     .accumulate = true});
   BOOST_TEST(bytes() == library_bytes + (6300 + 34) * kibibyte);
 }
 
@@ -74,7 +74,7 @@ BOOST_FIXTURE_TEST_CASE(processors_without_bf16_products_share_more_code, Fixtur
   const auto bytes_with = [this](Isa isa, std::int64_t columns) {
     ProductCounter other(isa, *stream);
     other.set_workspace(Tensor(&nothing, DType::float32, {std::int64_t{1} << 20}));
-    other.matmul({.a = matrix(64, 32), .b = matrix(32, columns), .c = matrix(64, columns)});
+    other.run(Matmul{.a = matrix(64, 32), .b = matrix(32, columns), .c = matrix(64, columns)});
     return other.code_bytes({});
   };
   BOOST_TEST(bytes_with(Isa::avx512, 4) == library_bytes + (2400 + 34) * kibibyte);
@@ -94,7 +94,7 @@ BOOST_FIXTURE_TEST_CASE(how_many_tokens_there_are_does_not_choose_whose_products
   const auto bytes_of = [this](const Matmul& product) {
     ProductCounter other(Isa::avx512, *stream);
     other.set_workspace(Tensor(&nothing, DType::float32, {std::int64_t{1} << 20}));
-    other.matmul(product);
+    other.run(product);
     return other.code_bytes({});
   };
   for (const std::int64_t tokens : {1, 2, 4, 5, 64}) {
@@ -117,11 +117,11 @@ BOOST_FIXTURE_TEST_CASE(products_of_8_bit_floats_have_as_many_kinds_as_tiles, Fi
   const std::size_t expected =
       has_fast_bf16_products(Isa::avx512_bf16) ? library_bytes + std::size_t{2 * 2 * 3} * 68 * kibibyte : 0;
   for (int layer = 0; layer < 2; ++layer) {
-    counter.fp8_matmul(product);
+    counter.run(product);
     BOOST_TEST(bytes() == expected);
   }
   ProductCounter with_tiles(Isa::amx, *stream);
-  with_tiles.fp8_matmul(product);
+  with_tiles.run(product);
   BOOST_TEST(with_tiles.code_bytes({}) == 0U);
 }
 
@@ -130,14 +130,14 @@ BOOST_FIXTURE_TEST_CASE(products_of_experts_have_as_many_kinds_as_pieces, Fixtur
   const std::array<std::int32_t, 3> offsets{0, 48, 96};  // those of the run are not known
   const Tensor weights(&nothing, exact, {2, 512, 512}), gradients(&nothing, exact, {2, 512, 512});
   const Tensor rows = matrix(96, 512, exact);
-  counter.grouped_matmul({.a = rows, .b = weights, .c = rows, .offsets = offsets});
+  counter.run(GroupedMatmul{.a = rows, .b = weights, .c = rows, .offsets = offsets});
   const auto experts_bytes = [this](std::int64_t rows, int num_threads = 1) {
     return counter.code_bytes({.num_threads = num_threads, .num_lengths = 5, .most_expert_rows = rows}) - library_bytes;
   };
   BOOST_TEST(experts_bytes(48) == 3 * product_bytes);  // of 16, 32 and 48 rows, whatever the lengths
   BOOST_TEST(experts_bytes(1024) == (16 + 2 * 8) * product_bytes);
   BOOST_TEST(experts_bytes(48, 4) == 5 * 3 * product_bytes);  // all threads together and each alone
-  counter.grouped_weight_gradient({.dweight = gradients, .x = rows, .y = rows, .offsets = offsets});
+  counter.run(GroupedWeightGradient{.dweight = gradients, .x = rows, .y = rows, .offsets = offsets});
   BOOST_TEST(experts_bytes(48) == 6 * product_bytes);
 }
 

@@ -13,8 +13,8 @@ BOOST_AUTO_TEST_CASE(forward_and_apply) {
     for (const auto& [rows, columns] : {std::pair{1, 8}, {5, 67}, {100, 512}}) {
       const Owned x = Owned(dtype, {rows, columns}).normal(1), weight = Owned(dtype, {columns}).normal(2);
       const Owned y(dtype, {rows, columns}), again(dtype, {rows, columns}), rstd(DType::float32, {rows});
-      backend->rms_norm_forward(*y, *rstd, *x, *weight, epsilon);
-      backend->rms_norm_apply({.y = *again, .x = *x, .rstd = *rstd, .weight = *weight});
+      backend->run(RmsNormForward{*y, *rstd, *x, *weight, epsilon});
+      backend->run(RmsNormApply{.y = *again, .x = *x, .rstd = *rstd, .weight = *weight});
       const naive::Norm expected = naive::rms_norm(read(*x), read(*weight), epsilon);
       check_close(*y, expected.y, tolerance_of(dtype), label);
       check_close(*rstd, expected.rstd, 1e-6, label);
@@ -34,18 +34,18 @@ BOOST_AUTO_TEST_CASE(addition_before_the_norm_is_rounded_once_and_may_be_in_plac
       for (std::int64_t t = 0; t < rows; ++t) {
         for (std::int64_t c = 0; c < columns; ++c) set(*exact_sum, t, c, get(*x, t, c) + get(*delta, t, c));
       }
-      backend->add_rms_norm_forward(
-          {.sum = *sum, .y = *y, .rstd = *rstd, .x = *x, .delta = *delta, .weight = *weight, .epsilon = epsilon});
+      backend->run(AddRmsNormForward{
+          .sum = *sum, .y = *y, .rstd = *rstd, .x = *x, .delta = *delta, .weight = *weight, .epsilon = epsilon});
       check_close(*sum, read(*exact_sum), 0.0, label);
       const naive::Norm expected = naive::rms_norm(read(*sum), read(*weight), epsilon);
       check_close(*y, expected.y, tolerance_of(dtype), label);
       check_close(*rstd, expected.rstd, 1e-6, label);
-      backend->add_rms_norm_forward(
-          {.sum = *x, .y = *y, .rstd = *rstd, .x = *x, .delta = *delta, .weight = *weight, .epsilon = epsilon});
+      backend->run(AddRmsNormForward{
+          .sum = *x, .y = *y, .rstd = *rstd, .x = *x, .delta = *delta, .weight = *weight, .epsilon = epsilon});
       BOOST_TEST((read(*x) == read(*sum)), label);
       if (delta_dtype != dtype) continue;
       const auto wanted = read(*y);
-      backend->add_rms_norm_forward({.sum = *exact_sum,
+      backend->run(AddRmsNormForward{.sum = *exact_sum,
                                      .y = *delta,
                                      .rstd = *rstd,
                                      .x = *Owned(dtype, {rows, columns}).normal(1),
@@ -71,22 +71,22 @@ BOOST_AUTO_TEST_CASE(backward_with_and_without_a_residual) {
         const std::vector<double> before = read(*dweight), shortcut = read(*residual);
         for (std::size_t c = 0; c < before.size(); ++c) expected.dweight[c] += before[c];
 
-        backend->rms_norm_backward(
-            {.dx = *dx, .dweight = *dweight, .dy = *dy, .x = *x, .rstd = *rstd, .weight = *weight});
+        backend->run(
+            RmsNormBackward{.dx = *dx, .dweight = *dweight, .dy = *dy, .x = *x, .rstd = *rstd, .weight = *weight});
         check_close(*dx, expected.dx, 2 * tolerance_of(dtype), label);
         check_close(*dweight, expected.dweight, 1e-5, label);
 
         for (std::size_t i = 0; i < shortcut.size(); ++i) expected.dx[i] += shortcut[i];
-        backend->rms_norm_backward({.dx = *residual,
-                                    .dweight = *dweight,
-                                    .dy = *dy,
-                                    .x = *x,
-                                    .rstd = *rstd,
-                                    .weight = *weight,
-                                    .dresidual = *residual});
+        backend->run(RmsNormBackward{.dx = *residual,
+                                     .dweight = *dweight,
+                                     .dy = *dy,
+                                     .x = *x,
+                                     .rstd = *rstd,
+                                     .weight = *weight,
+                                     .dresidual = *residual});
         check_close(*residual, expected.dx, 2 * tolerance_of(dtype), label);
 
-        backend->rms_norm_backward({.dx = *x, .dweight = {}, .dy = *dy, .x = *x, .rstd = *rstd, .weight = *weight});
+        backend->run(RmsNormBackward{.dx = *x, .dweight = {}, .dy = *dy, .x = *x, .rstd = *rstd, .weight = *weight});
         BOOST_TEST((read(*x) == read(*dx)), label);
       }
     }
@@ -104,10 +104,10 @@ BOOST_AUTO_TEST_CASE(weights_may_have_an_offset) {
       std::vector<double> weight = read(*stored);
       for (double& w : weight) w += 1.0;
       const naive::Norm expected = naive::rms_norm(read(*x), weight, epsilon);
-      backend->rms_norm_forward(*y, *rstd, *x, {*stored, 1.0F}, epsilon);
+      backend->run(RmsNormForward{*y, *rstd, *x, {*stored, 1.0F}, epsilon});
       check_close(*y, expected.y, tolerance_of(dtype), label);
-      backend->rms_norm_backward(
-          {.dx = *dx, .dweight = *dweight, .dy = *dy, .x = *x, .rstd = *rstd, .weight = {*stored, 1.0F}});
+      backend->run(RmsNormBackward{
+          .dx = *dx, .dweight = *dweight, .dy = *dy, .x = *x, .rstd = *rstd, .weight = {*stored, 1.0F}});
       const naive::NormGradient gradient = naive::rms_norm_backward(read(*dy), read(*x), expected.rstd, weight);
       check_close(*dx, gradient.dx, 2 * tolerance_of(dtype), label);
       check_close(*dweight, gradient.dweight, 1e-5, label);
@@ -138,11 +138,11 @@ BOOST_AUTO_TEST_CASE(rows_may_lie_on_several_ranks) {
                        Owned(DType::float32, {count}).fill(0.0), Owned(dtype, {count}), Owned(dtype, {rows, count})});
       const Rank& rank = ranks.back();
       for (std::int64_t c = 0; c < count; ++c) set(*rank.weight, 0, c, get(*weight, 0, begin + c));
-      backend->split_norm_squares(*rank.squares, x->columns(begin, count));
+      backend->run(SplitNormSquares{*rank.squares, x->columns(begin, count)});
     }
     const auto summed = [&](const auto& member) {
       const Owned sum = Owned(DType::float32, {rows}).fill(0.0);
-      for (const Rank& rank : ranks) backend->add(*sum, *(rank.*member));
+      for (const Rank& rank : ranks) backend->run(Add{*sum, *(rank.*member)});
       return read(*sum);
     };
     const std::vector<double> squares = summed(&Rank::squares);
@@ -159,23 +159,23 @@ BOOST_AUTO_TEST_CASE(rows_may_lie_on_several_ranks) {
     const naive::Norm expected = naive::rms_norm(wide_x, wide_w, epsilon);
     for (Rank& rank : ranks) {
       for (std::int64_t t = 0; t < rows; ++t) set(*rank.squares, t, 0, squares[t]);
-      backend->split_norm_forward({.y = y->columns(rank.begin, rank.count),
-                                   .rstd = *rank.rstd,
-                                   .x = x->columns(rank.begin, rank.count),
-                                   .squares = *rank.squares,
-                                   .weight = *rank.weight,
-                                   .all_columns = all_columns,
-                                   .epsilon = epsilon});
+      backend->run(SplitNormForward{.y = y->columns(rank.begin, rank.count),
+                                    .rstd = *rank.rstd,
+                                    .x = x->columns(rank.begin, rank.count),
+                                    .squares = *rank.squares,
+                                    .weight = *rank.weight,
+                                    .all_columns = all_columns,
+                                    .epsilon = epsilon});
       check_close(*rank.rstd, expected.rstd, 1e-6, label);
       for (std::int64_t t = 0; t < rows; ++t) {
         for (std::int64_t c = 0; c < rank.count; ++c) set(*rank.part, t, c, rank.share * get(*dy, t, rank.begin + c));
       }
-      backend->split_norm_dots({.dots = *rank.dots,
-                                .dweight = *rank.dweight,
-                                .dy = *rank.part,
-                                .x = x->columns(rank.begin, rank.count),
-                                .rstd = *rank.rstd,
-                                .weight = *rank.weight});
+      backend->run(SplitNormDots{.dots = *rank.dots,
+                                 .dweight = *rank.dweight,
+                                 .dy = *rank.part,
+                                 .x = x->columns(rank.begin, rank.count),
+                                 .rstd = *rank.rstd,
+                                 .weight = *rank.weight});
     }
     const std::vector<double> narrow_y = read(*y);
     for (std::int64_t t = 0; t < rows; ++t) {
@@ -188,13 +188,13 @@ BOOST_AUTO_TEST_CASE(rows_may_lie_on_several_ranks) {
     const naive::NormGradient gradient = naive::rms_norm_backward(wide_dy, wide_x, expected.rstd, wide_w);
     for (Rank& rank : ranks) {
       for (std::int64_t t = 0; t < rows; ++t) set(*rank.dots, t, 0, dots[t]);
-      backend->split_norm_backward({.dx = *rank.part,
-                                    .dy = *rank.part,
-                                    .x = x->columns(rank.begin, rank.count),
-                                    .rstd = *rank.rstd,
-                                    .dots = *rank.dots,
-                                    .weight = *rank.weight,
-                                    .all_columns = all_columns});
+      backend->run(SplitNormBackward{.dx = *rank.part,
+                                     .dy = *rank.part,
+                                     .x = x->columns(rank.begin, rank.count),
+                                     .rstd = *rank.rstd,
+                                     .dots = *rank.dots,
+                                     .weight = *rank.weight,
+                                     .all_columns = all_columns});
       const std::int64_t wide_begin = &rank == &ranks[2] ? columns : rank.begin;
       std::vector<double> dx, dweight;
       for (std::int64_t t = 0; t < rows; ++t) {
@@ -218,7 +218,7 @@ BOOST_AUTO_TEST_CASE(weight_gradients_do_not_depend_on_the_number_of_threads) {
     omp_set_num_threads(num_threads);
     TestBackend backend(cpu::best_isa());
     const Owned dweight = Owned(DType::float32, {columns}).fill(0.0);
-    backend->rms_norm_backward({.dx = *dx, .dweight = *dweight, .dy = *dy, .x = *x, .rstd = *rstd, .weight = *weight});
+    backend->run(RmsNormBackward{.dx = *dx, .dweight = *dweight, .dy = *dy, .x = *x, .rstd = *rstd, .weight = *weight});
     results[num_threads == 1 ? 0 : 1] = read(*dweight);
   }
   BOOST_TEST((results[0] == results[1]));

@@ -17,7 +17,7 @@ struct Rotary {
     for (std::int64_t j = 0; j < head_dim / 2; ++j) {
       set(*frequencies, j, 0, std::pow(10000.0, -2.0 * static_cast<double>(j) / static_cast<double>(head_dim)));
     }
-    backend->rope_table(*cosine, *sine, *positions, *frequencies, {});
+    backend->run(WriteRopeTable{*cosine, *sine, *positions, *frequencies, {}});
   }
   [[nodiscard]] naive::Values rope(const naive::Values& x, std::int64_t num_heads, double direction) const {
     return naive::rope(x, read(*positions), read(*frequencies), num_heads, direction);
@@ -54,7 +54,7 @@ BOOST_AUTO_TEST_CASE(table_is_scaled) {
   on_every_backend([](TestBackend& backend) {
     const Rotary rotary(backend, 70, 24);
     const Owned cosine(DType::float32, {70, 12}), sine(DType::float32, {70, 12});
-    backend->rope_table(*cosine, *sine, *rotary.positions, *rotary.frequencies, {.factor = 1.5f});
+    backend->run(WriteRopeTable{*cosine, *sine, *rotary.positions, *rotary.frequencies, {.factor = 1.5f}});
     for (std::int64_t t = 0; t < 70; ++t) {
       for (std::int64_t j = 0; j < 12; ++j) {
         BOOST_TEST(get(*cosine, t, j) == static_cast<double>(1.5f * static_cast<float>(get(*rotary.cosine, t, j))));
@@ -69,8 +69,8 @@ BOOST_AUTO_TEST_CASE(table_grows_with_the_position) {
     const Rotary rotary(backend, 70, 24);  // positions up to 40000
     const Owned cosine(DType::float32, {70, 12}), sine(DType::float32, {70, 12});
     const std::int64_t length = 7000;
-    backend->rope_table(*cosine, *sine, *rotary.positions, *rotary.frequencies,
-                        {.factor = 1.5f, .beta = 0.25f, .length = length});
+    backend->run(WriteRopeTable{
+        *cosine, *sine, *rotary.positions, *rotary.frequencies, {.factor = 1.5f, .beta = 0.25f, .length = length}});
     for (std::int64_t t = 0; t < 70; ++t) {
       const double growth = 1.5 * (1.0 + 0.25 * std::log(1.0 + std::floor(get(*rotary.positions, t, 0) / 7000.0)));
       for (std::int64_t j = 0; j < 12; ++j) {
@@ -89,18 +89,18 @@ BOOST_AUTO_TEST_CASE(forward_out_of_place_and_in_place_and_backward) {
       const Owned out_storage(dtype, {rows, (num_heads + 2) * head_dim});
       const Tensor in = heads_of(storage, num_heads, head_dim), out = heads_of(out_storage, num_heads, head_dim);
       const naive::Values expected = rotary.rope(read(in), num_heads, 1.0);
-      backend->rope_forward(out, in, {*rotary.cosine, *rotary.sine});
+      backend->run(RopeForward{out, in, {*rotary.cosine, *rotary.sine}});
       check_close(out, expected, tolerance_of(dtype), label);
-      backend->rope_forward(in, in, {*rotary.cosine, *rotary.sine});
+      backend->run(RopeForward{in, in, {*rotary.cosine, *rotary.sine}});
       BOOST_TEST((read(in) == read(out)), label);
 
       const Owned dout_storage = Owned(dtype, {rows, (num_heads + 2) * head_dim}).normal(3);
       const Tensor dout = heads_of(dout_storage, num_heads, head_dim);
       const naive::Values expected_din = rotary.rope(read(dout), num_heads, -1.0);
-      backend->rope_backward(out, dout, {*rotary.cosine, *rotary.sine});
+      backend->run(RopeBackward{out, dout, {*rotary.cosine, *rotary.sine}});
       check_close(out, expected_din, tolerance_of(dtype), label);
       BOOST_TEST(std::isnan(get(*out_storage, rows - 1, 0)));
-      backend->rope_backward(dout, dout, {*rotary.cosine, *rotary.sine});
+      backend->run(RopeBackward{dout, dout, {*rotary.cosine, *rotary.sine}});
       BOOST_TEST((read(dout) == read(out)), label);
     }
   });
@@ -126,12 +126,12 @@ BOOST_AUTO_TEST_CASE(the_first_dims_of_heads_alone) {
           if (i % static_cast<std::size_t>(head_dim) < static_cast<std::size_t>(turned)) expected[i] = rotated[next++];
         }
         const Owned copy(dtype, {rows, (num_heads + 2) * head_dim});
-        backend->copy(*copy, *storage);
+        backend->run(Copy{*copy, *storage});
         const Tensor in_place = heads_of(copy, num_heads, head_dim);
         if (direction > 0) {
-          backend->rope_forward(in_place, in_place, {*rotary.cosine, *rotary.sine});
+          backend->run(RopeForward{in_place, in_place, {*rotary.cosine, *rotary.sine}});
         } else {
-          backend->rope_backward(in_place, in_place, {*rotary.cosine, *rotary.sine});
+          backend->run(RopeBackward{in_place, in_place, {*rotary.cosine, *rotary.sine}});
         }
         check_close(in_place, expected, tolerance_of(dtype), label);
       }
@@ -148,12 +148,12 @@ BOOST_AUTO_TEST_CASE(norm_of_every_head_before_the_rotation) {
       const Tensor in = heads_of(storage, num_heads, head_dim), out = heads_of(out_storage, num_heads, head_dim);
       const Owned weight = Owned(dtype, {head_dim}).normal(4), rstd(DType::float32, {rows, num_heads});
       const naive::Norm norm = naive::rms_norm(read(in), read(*weight), epsilon);
-      backend->norm_rope_forward({.out = out,
-                                  .rstd = *rstd,
-                                  .in = in,
-                                  .weight = *weight,
-                                  .table = {*rotary.cosine, *rotary.sine},
-                                  .epsilon = epsilon});
+      backend->run(NormRopeForward{.out = out,
+                                   .rstd = *rstd,
+                                   .in = in,
+                                   .weight = *weight,
+                                   .table = {*rotary.cosine, *rotary.sine},
+                                   .epsilon = epsilon});
       check_close(out, rotary.rope(norm.y, num_heads, 1.0), tolerance_of(dtype), label);
       check_close(*rstd, norm.rstd, 1e-6, label);
 
@@ -164,22 +164,22 @@ BOOST_AUTO_TEST_CASE(norm_of_every_head_before_the_rotation) {
           naive::rms_norm_backward(rotary.rope(read(dout), num_heads, -1.0), read(in), norm.rstd, read(*weight));
       const std::vector<double> before = read(*dweight);
       for (std::size_t c = 0; c < before.size(); ++c) expected.dweight[c] += before[c];
-      backend->norm_rope_backward({.din = out,
-                                   .dweight = *dweight,
-                                   .dout = dout,
-                                   .in = in,
-                                   .rstd = *rstd,
-                                   .weight = *weight,
-                                   .table = {*rotary.cosine, *rotary.sine}});
+      backend->run(NormRopeBackward{.din = out,
+                                    .dweight = *dweight,
+                                    .dout = dout,
+                                    .in = in,
+                                    .rstd = *rstd,
+                                    .weight = *weight,
+                                    .table = {*rotary.cosine, *rotary.sine}});
       check_close(out, expected.dx, 2 * tolerance_of(dtype), label);
       check_close(*dweight, expected.dweight, 1e-5, label);
-      backend->norm_rope_backward({.din = dout,
-                                   .dweight = *dweight,
-                                   .dout = dout,
-                                   .in = in,
-                                   .rstd = *rstd,
-                                   .weight = *weight,
-                                   .table = {*rotary.cosine, *rotary.sine}});
+      backend->run(NormRopeBackward{.din = dout,
+                                    .dweight = *dweight,
+                                    .dout = dout,
+                                    .in = in,
+                                    .rstd = *rstd,
+                                    .weight = *weight,
+                                    .table = {*rotary.cosine, *rotary.sine}});
       BOOST_TEST((read(dout) == read(out)), label);
     }
   });
@@ -193,8 +193,8 @@ BOOST_AUTO_TEST_CASE(norm_of_every_head_alone) {
       const Tensor in = heads_of(storage, num_heads, head_dim), out = heads_of(out_storage, num_heads, head_dim);
       const Owned weight = Owned(dtype, {head_dim}).normal(4), rstd(DType::float32, {rows, num_heads});
       const naive::Norm norm = naive::rms_norm(read(in), read(*weight), epsilon);
-      backend->norm_rope_forward(
-          {.out = out, .rstd = *rstd, .in = in, .weight = *weight, .table = {}, .epsilon = epsilon});
+      backend->run(
+          NormRopeForward{.out = out, .rstd = *rstd, .in = in, .weight = *weight, .table = {}, .epsilon = epsilon});
       check_close(out, norm.y, tolerance_of(dtype), label);
       check_close(*rstd, norm.rstd, 1e-6, label);
 
@@ -204,8 +204,8 @@ BOOST_AUTO_TEST_CASE(norm_of_every_head_alone) {
       naive::NormGradient expected = naive::rms_norm_backward(read(dout), read(in), norm.rstd, read(*weight));
       const std::vector<double> before = read(*dweight);
       for (std::size_t c = 0; c < before.size(); ++c) expected.dweight[c] += before[c];
-      backend->norm_rope_backward(
-          {.din = out, .dweight = *dweight, .dout = dout, .in = in, .rstd = *rstd, .weight = *weight, .table = {}});
+      backend->run(NormRopeBackward{
+          .din = out, .dweight = *dweight, .dout = dout, .in = in, .rstd = *rstd, .weight = *weight, .table = {}});
       check_close(out, expected.dx, 2 * tolerance_of(dtype), label);
       check_close(*dweight, expected.dweight, 1e-5, label);
     }

@@ -40,11 +40,11 @@ void check_choices(TestBackend& backend, const RouterCase& one, const Owned& log
   const std::string label = backend.name() + ", " + text_of(one);
   const Owned experts(DType::int32, {one.num_tokens, one.num_choices}),
       weights(DType::float32, {one.num_tokens, one.num_choices});
-  backend->router_forward({.logits = *logits,
-                           .correction = one.has_correction ? *correction : Tensor(),
-                           .experts = *experts,
-                           .weights = *weights,
-                           .rule = one.rule});
+  backend->run(RouterForward{.logits = *logits,
+                             .correction = one.has_correction ? *correction : Tensor(),
+                             .experts = *experts,
+                             .weights = *weights,
+                             .rule = one.rule});
   Values expected;
   std::int64_t num_wrong = 0;
   for (std::int64_t t = 0; t < one.num_tokens; ++t) {
@@ -91,8 +91,8 @@ BOOST_AUTO_TEST_CASE(normalized_weights_are_the_softmax_over_the_chosen_experts)
     constexpr std::int64_t num_tokens = 20, num_experts = 32, num_choices = 4;
     const Owned logits = Owned(DType::float32, {num_tokens, num_experts}).normal(5, 30.0),
                 weights(DType::float32, {num_tokens, num_choices}), experts(DType::int32, {num_tokens, num_choices});
-    backend->router_forward(
-        {.logits = *logits, .correction = {}, .experts = *experts, .weights = *weights, .rule = {.normalize = true}});
+    backend->run(RouterForward{
+        .logits = *logits, .correction = {}, .experts = *experts, .weights = *weights, .rule = {.normalize = true}});
     Values expected;
     for (std::int64_t t = 0; t < num_tokens; ++t) {
       double sum = 0.0;
@@ -115,8 +115,8 @@ BOOST_AUTO_TEST_CASE(logits_that_are_not_numbers_choose_some_experts_once) {
       const Owned logits = Owned(DType::float32, {3, num_experts}).fill(value),
                   weights(DType::float32, {3, num_choices}), experts(DType::int32, {3, num_choices});
       set(*logits, 1, 4, 1.0);
-      backend->router_forward(
-          {.logits = *logits, .correction = {}, .experts = *experts, .weights = *weights, .rule = {}});
+      backend->run(
+          RouterForward{.logits = *logits, .correction = {}, .experts = *experts, .weights = *weights, .rule = {}});
       for (std::int64_t t = 0; t < 3; ++t) {
         Values chosen = row_of(*experts, t);
         std::sort(chosen.begin(), chosen.end());
@@ -135,10 +135,10 @@ BOOST_AUTO_TEST_CASE(the_gradient_is_that_of_differences) {
                   experts(DType::int32, {one.num_tokens, one.num_choices}),
                   weights(DType::float32, {one.num_tokens, one.num_choices}),
                   dlogits(DType::float32, {one.num_tokens, one.num_experts});
-      backend->router_forward(
-          {.logits = *logits, .correction = {}, .experts = *experts, .weights = *weights, .rule = one.rule});
-      backend->router_backward(
-          {.dlogits = *dlogits, .logits = *logits, .experts = *experts, .dweights = *dweights, .rule = one.rule});
+      backend->run(RouterForward{
+          .logits = *logits, .correction = {}, .experts = *experts, .weights = *weights, .rule = one.rule});
+      backend->run(RouterBackward{
+          .dlogits = *dlogits, .logits = *logits, .experts = *experts, .dweights = *dweights, .rule = one.rule});
       Values expected;
       for (std::int64_t t = 0; t < one.num_tokens; ++t) {
         std::vector<std::size_t> chosen;
@@ -167,8 +167,8 @@ BOOST_AUTO_TEST_CASE(sums_and_the_gradient_of_the_auxiliary_loss) {
                   counts = Owned(DType::float64, {one.num_experts}).fill(3.0),
                   probabilities = Owned(DType::float64, {one.num_experts}).fill(2.0),
                   dlogits = Owned(DType::float32, {one.num_tokens, one.num_experts}).fill(0.25);
-      backend->router_sums(
-          {.logits = *logits, .expert_counts = *expert_counts, .counts = *counts, .probabilities = *probabilities});
+      backend->run(RouterSums{
+          .logits = *logits, .expert_counts = *expert_counts, .counts = *counts, .probabilities = *probabilities});
       const auto probabilities_of = [&](const Values& logit) {
         double total = 0.0;
         Values all;
@@ -191,7 +191,7 @@ BOOST_AUTO_TEST_CASE(sums_and_the_gradient_of_the_auxiliary_loss) {
       }
       check_close(*probabilities, expected, 1e-6, label);
       BOOST_TEST((read(*counts) == expected_counts), label);
-      backend->router_sums_backward({.dlogits = *dlogits, .logits = *logits, .counts = *counts, .factor = factor});
+      backend->run(RouterSumsBackward{.dlogits = *dlogits, .logits = *logits, .counts = *counts, .factor = factor});
       check_close(*dlogits, gradient, 2e-6, label);
     }
   });

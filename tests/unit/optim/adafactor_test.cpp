@@ -69,7 +69,7 @@ struct Fixture {
     if (optimizer->master_in_file() != nullptr) {
       optimizer->master_in_file()->write(0, values);
     } else {
-      memory.backend->copy(storage.parameters(), values);
+      memory.backend->run(ops::Copy{storage.parameters(), values});
     }
   }
   ~Fixture() { optimizer->drain(); }

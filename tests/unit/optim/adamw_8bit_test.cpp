@@ -113,9 +113,9 @@ class Rank {
     if (optimizer_->master_in_file() != nullptr) {
       optimizer_->master_in_file()->write(0, parameters);
     } else {
-      memory_.backend->copy(storage_.parameters(), parameters);
+      memory_.backend->run(ops::Copy{storage_.parameters(), parameters});
     }
-    if (!storage_.compute_copy().empty()) memory_.backend->copy(storage_.compute_copy(), parameters);
+    if (!storage_.compute_copy().empty()) memory_.backend->run(ops::Copy{storage_.compute_copy(), parameters});
     optimizer_->zero(*memory_.backend);
   }
   ~Rank() { optimizer_->drain(); }

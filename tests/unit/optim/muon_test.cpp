@@ -205,7 +205,7 @@ BOOST_AUTO_TEST_CASE(newton_schulz_follows_float64) {
     for (std::int64_t i = 0; i < rows * columns; ++i) {
       product.as<float>()[i] = static_cast<float>(value_of(i, 1) / std::sqrt(static_cast<double>(rows * columns)));
     }
-    memory.backend->copy(x, product);
+    memory.backend->run(ops::Copy{x, product});
     const auto read = [&] {
       Matrix numbers(static_cast<std::size_t>(rows), std::vector<double>(static_cast<std::size_t>(columns)));
       for (std::int64_t i = 0; i < rows * columns; ++i) {

@@ -59,9 +59,9 @@ class Rank {
     if (optimizer_->master_in_file() != nullptr) {
       optimizer_->master_in_file()->write(0, values);
     } else {
-      ops.copy(storage_.parameters(), values);
+      ops.run(ops::Copy{storage_.parameters(), values});
     }
-    if (!storage_.compute_copy().empty()) ops.copy(storage_.compute_copy(), values);
+    if (!storage_.compute_copy().empty()) ops.run(ops::Copy{storage_.compute_copy(), values});
     optimizer_->zero(ops);
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of matrices in 4 bits; see sft/ops/four_bits.hpp.
+// Numbers of matrices in 4 bits; see sft/ops/calls/four_bits.hpp.
 
 #include "ops/cpu/kernels/table.hpp"
 #include "ops/cpu/kernels/types.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of weights with magnitudes of their own; see sft/ops/magnitudes.hpp.
+// Rows of weights with magnitudes of their own; see sft/ops/calls/magnitudes.hpp.
 
 #include "ops/cpu/kernels/table.hpp"
 #include "ops/cpu/kernels/types.hpp"

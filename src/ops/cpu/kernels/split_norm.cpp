@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMSNorm of rows of which every rank has some columns; see sft/ops/split_norm.hpp.
+// RMSNorm of rows of which every rank has some columns; see sft/ops/calls/split_norm.hpp.
 
 #include "ops/cpu/kernels/norm_row.hpp"
 #include "ops/cpu/kernels/table.hpp"

@@ -21,7 +21,8 @@ struct ListedPlan final : AttentionPlan {
   bool has_rest = false;        ///< beside the documents
   bool has_rectangles = false;  ///< in the rest, or where there are no documents
 
-  ListedPlan(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries, std::int64_t num_keys) {
+  ListedPlan(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries, std::int64_t num_keys)
+      : AttentionPlan(num_queries, num_keys) {
     const auto found = find_documents(spans, num_queries, num_keys);
     if (found) documents = found->sizes(num_queries, num_keys);
     has_rest = found && !found->rest.empty();
@@ -49,7 +50,12 @@ void GraphList::expect_attention(const std::vector<sequence::AttentionSpan>& spa
   }
 }
 
-void GraphList::attention_forward(const AttentionForward& attention) {
+void GraphList::run(const Call& call) {
+  if (const auto* const forward = std::get_if<AttentionForward>(&call)) list(*forward);
+  if (const auto* const backward = std::get_if<AttentionBackward>(&call)) list(*backward);
+}
+
+void GraphList::list(const AttentionForward& attention) {
   const ListedPlan& plan = listed(attention.plan);
   if (attention.merge) {
     if (plan.has_rectangles && !plan.documents) note(merge_shape(attention, version_));
@@ -61,7 +67,7 @@ void GraphList::attention_forward(const AttentionForward& attention) {
   if (shape && plan.has_rectangles) note(merge_shape(attention, version_));
 }
 
-void GraphList::attention_backward(const AttentionBackward& attention) {
+void GraphList::list(const AttentionBackward& attention) {
   const ListedPlan& plan = listed(attention.plan);
   const auto note_rectangles = [&] {
     AttentionBackward beside = attention;

@@ -23,13 +23,14 @@ class GraphList final : public null::NullBackend {
                                                               std::int64_t num_queries, std::int64_t num_keys) override;
   void expect_attention(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries,
                         std::int64_t num_keys) override;
-  void attention_forward(const AttentionForward& attention) override;
-  void attention_backward(const AttentionBackward& attention) override;
+  void run(const Call& call) override;
 
   /// Of the calls so far, each once, for all documents that are expected.
   [[nodiscard]] std::vector<GraphShape> shapes() const;
 
  private:
+  void list(const AttentionForward& attention);
+  void list(const AttentionBackward& attention);
   void note(const std::optional<GraphShape>& shape);
 
   std::size_t version_;

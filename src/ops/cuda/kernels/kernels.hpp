@@ -84,7 +84,7 @@ void add_rows(float* sums, const float* partials, std::int64_t num_rows, std::in
 /// sums (columns) += the column sums of x, in float32.
 void column_sums(float* sums, ConstView x, Workspace workspace, cudaStream_t stream);
 
-// Rows of weights with magnitudes of their own; see sft/ops/magnitudes.hpp.
+// Rows of weights with magnitudes of their own; see sft/ops/calls/magnitudes.hpp.
 
 /// bias without data: none.
 void scale_columns(View out, ConstView in, const float* factors, float shift, Weight bias, bool accumulate,
@@ -97,7 +97,7 @@ void add_row_products(float* sums, ConstView a, ConstView b, float factor, cudaS
 void magnitude_factors(float* factors, float* inverse_norms, ConstView magnitudes, const float* squares,
                        cudaStream_t stream);
 
-/// Numbers of a matrix in 4 bits; see sft/ops/four_bits.hpp. out is contiguous, its memory aligned to 16 bytes.
+/// Numbers of a matrix in 4 bits; see sft/ops/calls/four_bits.hpp. out is contiguous, its memory aligned to 16 bytes.
 void read_four_bits(View out, const FourBitArguments& from, cudaStream_t stream);
 
 // Matrices of 8-bit floats; see sft/ops/fp8.hpp and ops::Backend.
@@ -123,7 +123,7 @@ void rms_norm_apply(View y, ConstView x, const float* rstd, Weight weight, cudaS
 void rms_norm_backward(View dx, float* partials, ConstView dy, ConstView x, const float* rstd, Weight weight,
                        ConstView dresidual, cudaStream_t stream);
 
-// The same over columns of several ranks; see sft/ops/split_norm.hpp.
+// The same over columns of several ranks; see sft/ops/calls/split_norm.hpp.
 
 void split_norm_squares(float* squares, ConstView x, cudaStream_t stream);
 void split_norm_forward(View y, float* rstd, ConstView x, const float* squares, Weight weight, std::int64_t all_columns,
@@ -163,14 +163,14 @@ void swiglu_forward(View act, ConstView gate_up, cudaStream_t stream);
 /// dgate_up may be gate_up, act may be dact.
 void swiglu_backward(View dgate_up, View act, ConstView dact, ConstView gate_up, cudaStream_t stream);
 
-// Gated activations beside it; see sft/ops/experts.hpp.
+// Gated activations besides it; see sft/ops/calls/gated.hpp.
 
 void gated_forward(const GateArguments& rule, View act, ConstView gate_up, cudaStream_t stream);
 /// dgate_up may be gate_up, act may be dact.
 void gated_backward(const GateArguments& rule, View dgate_up, View act, ConstView dact, ConstView gate_up,
                     cudaStream_t stream);
 
-// Routers of experts; see sft/ops/experts.hpp.
+// Routers of experts; see sft/ops/calls/router.hpp.
 
 void router_forward(const RouterArguments& router, std::int32_t* experts, float* weights, cudaStream_t stream);
 void router_backward(const RouterArguments& router, float* dlogits, const std::int32_t* experts, const float* dweights,
@@ -180,7 +180,7 @@ inline constexpr std::int64_t router_sums_blocks = 512;
 void router_sums(const RouterSumsArguments& sums, Workspace workspace, cudaStream_t stream);
 void router_sums_backward(const RouterSumsBackwardArguments& sums, cudaStream_t stream);
 
-// Tokens in the order of their experts (expert_rows); see sft/ops/experts.hpp.
+// Tokens in the order of their experts (expert_rows); see sft/ops/calls/expert_rows.hpp.
 
 /// Device memory that expert_order works in: two copies of sorted experts and choices and the counters of the sort.
 [[nodiscard]] std::size_t expert_order_bytes(std::int64_t num_choices, std::int64_t num_experts);
@@ -207,13 +207,13 @@ void fill_biases(const BiasRows& rows, cudaStream_t stream);
 void soft_cap(View x, float cap, cudaStream_t stream);
 void cross_entropy_max(const CrossEntropyArguments& chunk, cudaStream_t stream);
 void cross_entropy_partials(const CrossEntropyArguments& chunk, cudaStream_t stream);
-/// metrics (4) += the sums of ops::Backend::cross_entropy_finish.
+/// metrics (4) += the sums of ops::CrossEntropyFinish.
 void cross_entropy_metrics(const CrossEntropyArguments& chunk, double* metrics, cudaStream_t stream);
 /// dlogits may be the logits.
 void cross_entropy_gradient(const CrossEntropyArguments& chunk, View dlogits, double gradient_scale,
                             cudaStream_t stream);
 
-// A step of an optimizer that treats elements alone; see ops::Backend::update.
+// A step of an optimizer that treats elements alone; see ops::Update.
 
 struct UpdateArguments : UpdateFactors {
   View parameters{};                ///< a row of float32 or bf16, as all others
@@ -239,7 +239,7 @@ struct BlockwiseArguments : UpdateFactors {
 void update_blockwise(const BlockwiseArguments& step, cudaStream_t stream);
 void raise_scales(const BlockwiseArguments& step, cudaStream_t stream);
 
-// Steps of Adafactor; see sft/ops/factored_moment.hpp.
+// Steps of Adafactor; see sft/ops/calls/factored_update.hpp.
 
 /// Device memory that these sums work in, whatever the shape.
 inline constexpr std::size_t factored_scratch_bytes = std::size_t{8} << 20;

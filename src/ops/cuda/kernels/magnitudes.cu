@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of weights with magnitudes of their own; see sft/ops/magnitudes.hpp. Sums always have the same order.
+// Rows of weights with magnitudes of their own; see sft/ops/calls/magnitudes.hpp. Sums always have the same order.
 #include "ops/cuda/kernels/kernels.hpp"
 
 #include "ops/cuda/elementwise.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMSNorm of rows of which every rank has some columns; see sft/ops/split_norm.hpp. The sums of its backward pass are
+// RMSNorm of rows of which every rank has some columns; see sft/ops/calls/split_norm.hpp. The sums of its backward pass are
 // those of rms_norm.cu.
 #include "ops/cuda/kernels/kernels.hpp"
 
