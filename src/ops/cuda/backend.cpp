@@ -324,16 +324,6 @@ class CudaBackend final : public Backend {
     partials.add_up();
   }
 
-  void execute(const SwigluForward& op) {
-    const auto& [act, gate_up] = op;
-    cuda::swiglu_forward(view_of(act), view_of(gate_up), native_);
-  }
-
-  void execute(const SwigluBackward& op) {
-    const auto& [dgate_up, act, dact, gate_up] = op;
-    cuda::swiglu_backward(view_of(dgate_up), view_of(act), view_of(dact), view_of(gate_up), native_);
-  }
-
   void execute(const RouterForward& router) {
     cuda::router_forward(router_arguments(router.rule, router.logits, router.correction, router.experts),
                          int32s_of(router.experts), floats_of(router.weights), native_);
@@ -385,11 +375,11 @@ class CudaBackend final : public Backend {
   }
 
   void execute(const GatedForward& gated) {
-    cuda::gated_forward(arguments_of(gated.rule), view_of(gated.act), view_of(gated.gate_up), native_);
+    cuda::gated_forward(gated.rule, view_of(gated.act), view_of(gated.gate_up), native_);
   }
 
   void execute(const GatedBackward& gated) {
-    cuda::gated_backward(arguments_of(gated.rule), view_of(gated.dgate_up), view_of(gated.act), view_of(gated.dact),
+    cuda::gated_backward(gated.rule, view_of(gated.dgate_up), view_of(gated.act), view_of(gated.dact),
                          view_of(gated.gate_up), native_);
   }
 
