@@ -47,7 +47,7 @@ std::string add_preparation(const launch::Request& request, const launch::InputF
   if (!folder.empty() && !request.known_pad_token.empty() && launch::has_token(folder, request.known_pad_token)) {
     options.emplace("pad_token", request.known_pad_token);
   }
-  plan.preparations.push_back(launch::plan_preparation(files, options, folder, program, request.prepared_dir));
+  plan.preparations.push_back(launch::plan_preparation(files, folder, options, program, request.prepared_dir));
   return files_in(plan.preparations.back().folder, pattern);
 }
 

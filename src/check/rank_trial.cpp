@@ -55,7 +55,7 @@ std::optional<machine::GpuClock> clock_under_load(ProductTrial& products, double
   const auto start = std::chrono::steady_clock::now();
   for (double queued_s = 0; queued_s < load_s; queued_s += product_s) products.multiply();
   std::this_thread::sleep_until(start + std::chrono::duration<double>(load_s / 2));
-  const std::optional<machine::GpuClock> clock = machine::gpu_clock(uuid);
+  std::optional<machine::GpuClock> clock = machine::gpu_clock(uuid);
   products.wait();
   return clock;
 }

@@ -11,7 +11,7 @@ namespace {
 
 /// What the user says: messages, or a text.
 std::string prompt_of(const Json& record, const std::string& question) {
-  const std::string field = jq_field(question);
+  std::string field = jq_field(question);
   if (record[question].is_array()) return field;
   const char* input = input_of(record, question);
   const bool has_input = input != nullptr && !is_empty(record[input]);

@@ -60,7 +60,7 @@ std::vector<std::string> files_named(const std::string& pattern, const std::stri
     throw_data_error(fmt::format("cannot read {}", pattern), "data files are read from disks alone",
                      "download it, and name the file in --data_files");
   }
-  const std::vector<std::string> files = io::expand_glob_in(folder, pattern);
+  std::vector<std::string> files = io::expand_glob_in(folder, pattern);
   if (files.empty())
     throw_data_error(fmt::format("cannot find the file {}", shown), "there is none", "check --data_files");
   std::error_code ignored;

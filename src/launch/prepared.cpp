@@ -67,8 +67,9 @@ std::string cache_of_rows(const std::string& cache) {
   return variable("HOME") + "/.cache/sft/prepared";
 }
 
-Prepared plan_preparation(const InputFiles& inputs, const std::map<std::string, std::string>& options,
-                          const std::string& tokenizer_folder, const std::string& program, const std::string& cache) {
+Prepared plan_preparation(const InputFiles& inputs, const std::string& tokenizer_folder,
+                          const std::map<std::string, std::string>& options, const std::string& program,
+                          const std::string& cache) {
   Prepared prepared;
   io::ContentHash hash;
   hash.add(std::string(version()));

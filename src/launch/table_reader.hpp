@@ -12,12 +12,12 @@ class TableReader {
  public:
   TableReader(const TableReader&) = delete;
   TableReader& operator=(const TableReader&) = delete;
+  virtual ~TableReader() = default;
 
  protected:
   /// All of them outlive the reader.
   TableReader(const KeyTable& table, const YAML::Node& map, const std::string& path, ForeignFile& file)
       : table_(table), map_(map), path_(path), file_(file) {}
-  ~TableReader() = default;
 
   /// Adds what all settings of the map say, in their order.
   void read_entries();

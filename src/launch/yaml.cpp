@@ -27,7 +27,7 @@ bool is_plain(const YAML::Node& node) { return node.Tag() != "!"; }
 /// The text of a scalar. A whole number in YAML 1.1's octal digits, 0644, becomes decimal: it is read as decimal
 /// elsewhere.
 std::string scalar_of(const YAML::Node& node) {
-  const std::string text = node.Scalar();
+  std::string text = node.Scalar();
   const bool is_octal = is_plain(node) && text.size() > 1 && text.front() == '0' &&
                         text.find_first_not_of("01234567_") == std::string::npos;
   if (!is_octal) return text;
@@ -42,7 +42,7 @@ std::string scalar_of(const YAML::Node& node) {
 
 /// A plain scalar as YAML 1.1 reads it: a number, a truth, or the text.
 nlohmann::ordered_json plain_json(const std::string& text) {
-  const nlohmann::ordered_json parsed = nlohmann::ordered_json::parse(text, nullptr, false);
+  nlohmann::ordered_json parsed = nlohmann::ordered_json::parse(text, nullptr, false);
   if (parsed.is_number() || parsed.is_boolean()) return parsed;
   const bool is_word = text.size() > 1 && std::isalpha(static_cast<unsigned char>(text.front())) != 0;
   if (const std::optional<bool> truth = config::truth_of(text); truth && is_word) return *truth;

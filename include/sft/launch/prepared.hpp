@@ -22,8 +22,8 @@ struct Prepared {
 
 /// Plans the call. The fingerprint is over `options`, the place, size and time of each input file and of `program`, and
 /// over the contents of what in `tokenizer_folder` (empty: none) is no weight file. Throws a data Error.
-[[nodiscard]] Prepared plan_preparation(const InputFiles& inputs, const std::map<std::string, std::string>& options,
-                                        const std::string& tokenizer_folder, const std::string& program,
+[[nodiscard]] Prepared plan_preparation(const InputFiles& inputs, const std::string& tokenizer_folder,
+                                        const std::map<std::string, std::string>& options, const std::string& program,
                                         const std::string& cache);
 
 /// Whether the tokenizer of the folder of a model has a token of this text.

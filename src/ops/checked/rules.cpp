@@ -17,7 +17,7 @@ std::vector<std::int64_t> dims_of(const ConstTensor& x) { return {x.shape.begin(
 
 /// The dtypes that are meant; `compute` is that of the call, if it is known.
 std::string text_of(Types types, std::optional<DType> compute) {
-  const std::string of_call = compute ? name_of(*compute) : "float32 or bf16";
+  std::string of_call = compute ? name_of(*compute) : "float32 or bf16";
   switch (types) {
     case Types::float32:
       return name_of(DType::float32);

@@ -17,7 +17,7 @@ BOOST_AUTO_TEST_CASE(fingerprint) {
   std::filesystem::create_directories(folder.file("model"));
   std::ofstream(folder.file("model/tokenizer.json")) << "{}";
   const auto plan = [&](const std::string& input, const std::map<std::string, std::string>& options) {
-    return launch::plan_preparation({{folder.file(input)}, {}}, options, folder.file("model"), folder.file("program"),
+    return launch::plan_preparation({{folder.file(input)}, {}}, folder.file("model"), options, folder.file("program"),
                                     folder.path());
   };
   const launch::Prepared first = plan("in.jsonl", {{"packing", "true"}});
@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_CASE(a_changed_file) {
   const test::TemporaryFolder folder;
   for (const char* name : {"in.jsonl", "program"}) std::ofstream(folder.file(name)) << "{}\n";
   const auto plan = [&] {
-    return launch::plan_preparation({{folder.file("in.jsonl")}, {}}, {}, "", folder.file("program"), folder.path())
+    return launch::plan_preparation({{folder.file("in.jsonl")}, {}}, "", {}, folder.file("program"), folder.path())
         .folder;
   };
   const std::string before = plan();
@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(a_changed_file_of_a_folder) {
   std::filesystem::create_directories(folder.file("saved"));
   for (const char* name : {"saved/data.arrow", "program"}) std::ofstream(folder.file(name)) << "{}\n";
   const auto plan = [&] {
-    return launch::plan_preparation({{folder.file("saved")}, {}}, {}, "", folder.file("program"), folder.path()).folder;
+    return launch::plan_preparation({{folder.file("saved")}, {}}, "", {}, folder.file("program"), folder.path()).folder;
   };
   const std::string before = plan();
   BOOST_TEST(plan() == before);

@@ -9,8 +9,8 @@ namespace sft::ops::cpu::SFT_ISA {
 inline constexpr std::int64_t vector_floats = SFT_VECTOR_BITS / 32;
 inline constexpr std::size_t vector_bytes = SFT_VECTOR_BITS / 8;
 
-/// Aligned as one float. Local arrays of it are alignas(vector_bytes), because clang 14 forgets the smaller alignment of
-/// elements when an array goes through a reference, and reads them with aligned instructions.
+/// Aligned as one float. Local arrays of it are alignas(vector_bytes), because clang 14 forgets the smaller alignment
+/// of elements when an array goes through a reference, and reads them with aligned instructions.
 using Vector [[gnu::vector_size(vector_bytes), gnu::aligned(4), gnu::may_alias]] = float;
 
 /// Neighbours in memory, in float32.
