@@ -16,7 +16,7 @@ struct LaunchData {
   std::vector<std::string> files_read;  ///< lines on the files of records, and on those that are left out
 };
 
-/// What sft-prepare would refuse of its options joins the other refusals.
+/// Adds the refusals of options that sft-prepare would give to the other refusals.
 void check_preparation(launch::Request& request);
 
 /// Adds to `plan` what makes the rows. Returns what the launcher itself adds below all that was given: the files of

@@ -67,8 +67,8 @@ std::int64_t steps_of_run(const config::Config& config, const SftOptions& comman
   return plan::num_steps(valid, num_rows);
 }
 
-/// What the file and the options of this process's command line mean, as .ini text without variables: the model's sizes
-/// and parts in it wherever they come from, and the order of rows of the run that goes on.
+/// Text of an .ini file without variables, from the file and the options of this process's command line: the model's
+/// sizes and parts in it wherever they come from, and the order of rows of the run that goes on.
 std::string resolve(const SftOptions& command, int num_ranks) {
   if (command.input_file.empty() && command.overrides.empty()) {
     throw_config_error("no run is described", "there is neither a file nor an option",
@@ -124,7 +124,7 @@ config::Config read_keys(const SftOptions& command, const comm::Group& world) {
   return config;
 }
 
-/// The same, for the ranks that there are or that are planned. Collective.
+/// Validates it for the ranks that there are or that are planned. Collective.
 config::ValidConfig validate(const config::Config& config, const SftOptions& command, const comm::Group& world) {
   std::optional<config::ValidConfig> valid;
   world.agree([&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the file and the command line of a run mean.
+// Configuration of a run, from its file and its command line.
 
 #include "sft/comm/group.hpp"
 #include "sft/config/valid_config.hpp"

@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "sft/core/error.hpp"
-#include "sft/core/log.hpp"
 
 namespace sft::config {
 
@@ -62,8 +61,7 @@ std::vector<IniLine> read_ini(const std::string& text, const std::string& source
     } else if (equals != std::string::npos && equals > 0) {
       lines.push_back({number, section, trim(line.substr(0, equals)), trim(line.substr(equals + 1))});
     } else {
-      const std::string shown = printable(line, /*keep_layout=*/false);
-      throw_config_error(fmt::format("line `{}` of {} cannot be read", shown, place_of(source, number)),
+      throw_config_error(fmt::format("line `{}` of {} cannot be read", line, place_of(source, number)),
                          "it is neither [section], key = value nor # comment", "correct or remove it");
     }
   }

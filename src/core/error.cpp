@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "sft/core/ensure.hpp"
+#include "sft/core/log.hpp"
 
 namespace sft {
 
@@ -17,7 +18,7 @@ std::string compose(const std::string& problem, const std::string& why, const st
   std::string message = problem;
   if (!why.empty()) message += fmt::format(" ({})", why);
   if (!what_to_do.empty()) message += fmt::format(": {}", what_to_do);
-  return message;
+  return printable(message, /*keep_layout=*/false);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace sft::data {
 
 namespace {
 
-/// What the user says: messages, or a text.
+/// Filter of jq for the user's turn: messages, or a text.
 std::string prompt_of(const Json& record, const std::string& question) {
   std::string field = jq_field(question);
   if (record[question].is_array()) return field;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What config.json says of experts.
+// Fields of experts in config.json.
 
 #include <algorithm>
 
@@ -44,7 +44,7 @@ void read_experts(ConfigFields& fields, Family family, config::Model& model) {
     model.expert_form = config::ExpertForm::gpt_oss;
     model.swiglu_alpha = fields.number("swiglu_alpha", model.swiglu_alpha);
     model.swiglu_limit = fields.number("swiglu_limit", model.swiglu_limit);
-    // What stands elsewhere too.
+    // Fields that repeat others.
     for (const char* name : {"experts_per_token", "initial_context_length"}) static_cast<void>(fields.value(name));
     return;
   }

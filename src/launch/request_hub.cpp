@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a request says of the hub, and how settings are read and refused.
+// Settings of the hub in a request, and how settings are read and refused.
 
 #include <fmt/format.h>
 #include <algorithm>

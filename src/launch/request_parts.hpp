@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the parts of a request's reader share.
+// Helpers that the parts of a request's reader share.
 
 #include <functional>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the kernels of the ops of sft/ops/calls/expert_rows.hpp are given, for all backends; see kernel_arguments.hpp.
+// Arguments of the kernels of sft/ops/calls/{router,expert_rows,gated}.hpp, for all backends; see kernel_arguments.hpp.
 // Legend and meaning are those of the ops.
 
 #include "ops/kernel_arguments.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the kernels of sft/ops/calls/factored_update.hpp are given, and the arithmetic of an element, for all
+// Arguments of the kernels of sft/ops/calls/factored_update.hpp, and the arithmetic of an element, for all
 // processors. Memory is that of the backend. Plain C++17 without headers that have inline functions, as
 // kernel_arguments.hpp; constexpr so that GPU code may call it, static so that kernels of one instruction set keep
 // their own.

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "sft/core/error.hpp"
-#include "sft/core/log.hpp"
 #include "sft/io/files.hpp"
 #include "sft/io/hash.hpp"
 #include "text/added_tokens.hpp"
@@ -290,7 +289,7 @@ std::string read_if_there(const std::string& path) { return std::filesystem::exi
 
 std::unique_ptr<Tokenizer> make_hub_tokenizer(const TokenizerFiles& files) {
   const auto refuse = [&files](const std::string& reason) {
-    throw_data_error("cannot use the tokenizer of " + files.name, printable(reason, /*keep_layout=*/false),
+    throw_data_error("cannot use the tokenizer of " + files.name, reason,
                      "fetch the folder again, or take another model");
   };
   TokenizerConfig config;

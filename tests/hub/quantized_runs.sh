@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# What the tests of folders in FP8 and 4 bits share: a model to begin from, runs, their losses, and tensors of folders. Sourced
+# Helpers of the tests of folders in FP8 and 4 bits: a model to begin from, runs, their losses, and tensors of folders. Sourced
 # once `mpiexec`, `sft` and `sft_prepare` are set.
 
 quantized_folder=$(realpath "$(dirname "${BASH_SOURCE[0]}")")

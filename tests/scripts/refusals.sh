@@ -40,7 +40,7 @@ check 'without a word of errors' test ! -s err
 succeeds 'so are ranks elsewhere' "$sft_run" --launcher 'env -u SFT_RUN_FOLDER' run.ini --train.max_steps 1 --output_dir elsewhere
 says 1 'without having started a rank' true --without_progress 3
 
-# What ssh says is not kept from those who wait.
+# Words of ssh are not kept from a user who waits.
 cat >waits <<'WAITS'
 #!/usr/bin/env bash
 echo 'ssh: connect to host nosuch port 22: Connection timed out' >&2

@@ -23,6 +23,7 @@ enum class ExitStatus : int {
 /// An error with the grammar `problem (why it is one): what to do`.
 class Error : public std::runtime_error {
  public:
+  /// One printable line: control characters of the parts, which may hold names from files, become \xNN and \n.
   Error(ExitStatus status, const std::string& problem, const std::string& why, const std::string& what_to_do);
   /// Rebuilds an error from a finished message, e.g. one received from another rank.
   Error(ExitStatus status, const std::string& message);

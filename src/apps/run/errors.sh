@@ -8,8 +8,8 @@
 # tell TEXT: on standard error, which may be closed: the run goes on, as its ranks see to that.
 tell() { printf '%s\n' "$1" >&2 2>/dev/null || true; }
 
-# pass_errors FILE HELD: from standard input; both at once, a block between two lines of dashes when it is whole. What ssh says
-# of hosts goes to HELD alone where a block or the end comes next, within two seconds: explain_refusal() may say it.
+# pass_errors FILE HELD: from standard input; both at once, a block between two lines of dashes when it is whole. Words of ssh
+# on hosts go to HELD alone where a block or the end comes next, within two seconds: explain_refusal() may say it.
 pass_errors() {
   local line='' block='' held='' is_in_block=no is_refused=no status
   local -r border='^-{70,}$'

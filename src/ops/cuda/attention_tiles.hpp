@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What lists of attention plans are made of. Plain C++17, for host code, also of builds without CUDA, and for nvcc.
+// Entries of the lists of attention plans. Plain C++17, for host code, also of builds without CUDA, and for nvcc.
 
 #include <cstdint>
 

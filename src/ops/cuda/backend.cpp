@@ -14,6 +14,7 @@
 #include "ops/cuda/cudnn/attention.hpp"
 #include "ops/cuda/fp8_matmul.hpp"
 #include "ops/cuda/grouped_matmul.hpp"
+#include "ops/cuda/kernel_arguments.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
 #include "ops/cuda/matmul.hpp"
 #include "ops/cuda/planning.hpp"
@@ -27,7 +28,6 @@
 namespace sft::ops::cuda {
 namespace {
 
-constexpr std::int64_t max_head_dim = 256;
 static_assert(sum_squares_bytes <= step_workspace_bytes);
 
 class CudaBackend final : public Backend {
@@ -92,8 +92,7 @@ class CudaBackend final : public Backend {
 
  private:
   void execute(const Fill& op) {
-    const auto& [x, value] = op;
-    cuda::fill(x.is_contiguous() ? flat_view_of(x) : view_of(x), value, native_);
+    cuda::fill(op.x.is_contiguous() ? flat_view_of(op.x) : view_of(op.x), op.value, native_);
   }
 
   void execute(const Copy& op) {
@@ -112,14 +111,11 @@ class CudaBackend final : public Backend {
               native_);
   }
 
-  void execute(const Scale& op) {
-    const auto& [x, factor] = op;
-    cuda::scale(flat_view_of(x), factor, native_);
-  }
+  void execute(const Scale& op) { cuda::scale(flat_view_of(op.x), op.factor, native_); }
 
   void execute(const SumSquares& op) {
-    const auto& [result, x] = op;
-    cuda::sum_squares(result.as<double>(), floats_of(x), x.num_elements(), scratch(sum_squares_bytes), native_);
+    cuda::sum_squares(op.result.as<double>(), floats_of(op.x), op.x.num_elements(), scratch(sum_squares_bytes),
+                      native_);
   }
 
   void execute(const DivideByNorm& op) {
@@ -129,18 +125,15 @@ class CudaBackend final : public Backend {
   }
 
   void execute(const FillNormal& op) {
-    const auto& [x, seed, first_index, stddev] = op;
-    cuda::fill_normal(flat_view_of(x), seed, first_index, stddev, native_);
+    cuda::fill_normal(flat_view_of(op.x), op.seed, op.first_index, op.stddev, native_);
   }
 
   void execute(const FillUniform& op) {
-    const auto& [x, seed, first_index, bound] = op;
-    cuda::fill_uniform(flat_view_of(x), seed, first_index, bound, native_);
+    cuda::fill_uniform(flat_view_of(op.x), op.seed, op.first_index, op.bound, native_);
   }
 
   void execute(const AddUniform& op) {
-    const auto& [x, seed, first_index, bound] = op;
-    cuda::add_uniform(flat_view_of(x), seed, first_index, bound, native_);
+    cuda::add_uniform(flat_view_of(op.x), op.seed, op.first_index, op.bound, native_);
   }
 
   void execute(const Dropout& dropout) {
@@ -152,19 +145,17 @@ class CudaBackend final : public Backend {
   }
 
   void execute(const EmbeddingForward& op) {
-    const auto& [out, tokens, table, vocab_begin] = op;
-    cuda::embedding_forward(view_of(out), tokens.as<std::int32_t>(), view_of(table), vocab_begin, native_);
+    cuda::embedding_forward(view_of(op.out), op.tokens.as<std::int32_t>(), view_of(op.table), op.vocab_begin, native_);
   }
 
   void execute(const EmbeddingBackward& op) {
-    const auto& [dtable, tokens, dout, vocab_begin] = op;
-    cuda::embedding_backward(view_of(dtable), tokens.as<std::int32_t>(), view_of(dout), vocab_begin,
-                             scratch(embedding_backward_bytes(dout.row_elements())), native_);
+    cuda::embedding_backward(view_of(op.dtable), op.tokens.as<std::int32_t>(), view_of(op.dout), op.vocab_begin,
+                             scratch(embedding_backward_bytes(op.dout.row_elements())), native_);
   }
 
   void execute(const RmsNormForward& op) {
-    const auto& [y, rstd, x, weight, epsilon] = op;
-    cuda::rms_norm_forward(view_of(y), floats_of(rstd), view_of(x), weight_of(weight, x), epsilon, native_);
+    cuda::rms_norm_forward(view_of(op.y), floats_of(op.rstd), view_of(op.x), weight_of(op.weight, op.x), op.epsilon,
+                           native_);
   }
 
   void execute(const AddRmsNormForward& norm) {
@@ -185,10 +176,7 @@ class CudaBackend final : public Backend {
     if (!is_empty(rows)) partials.add_up();
   }
 
-  void execute(const SplitNormSquares& op) {
-    const auto& [squares, x] = op;
-    cuda::split_norm_squares(floats_of(squares), view_of(x), native_);
-  }
+  void execute(const SplitNormSquares& op) { cuda::split_norm_squares(floats_of(op.squares), view_of(op.x), native_); }
 
   void execute(const SplitNormForward& norm) {
     cuda::split_norm_forward(view_of(norm.y), floats_of(norm.rstd), view_of(norm.x), floats_of(norm.squares),
@@ -209,22 +197,19 @@ class CudaBackend final : public Backend {
   }
 
   void execute(const WriteRopeTable& op) {
-    const auto& [cosine, sine, positions, inverse_frequencies, scale] = op;
-    cuda::rope_table(floats_of(cosine), floats_of(sine), positions.as<std::int32_t>(), inverse_frequencies.as<double>(),
-                     positions.num_elements(), inverse_frequencies.num_elements(),
-                     {scale.factor, scale.beta, scale.length}, native_);
+    cuda::rope_table(floats_of(op.cosine), floats_of(op.sine), op.positions.as<std::int32_t>(),
+                     op.inverse_frequencies.as<double>(), op.positions.num_elements(),
+                     op.inverse_frequencies.num_elements(), {op.scale.factor, op.scale.beta, op.scale.length}, native_);
   }
 
   void execute(const RopeForward& op) {
-    const auto& [out, in, table] = op;
-    rope(view_of(out), view_of(in), floats_of(table.cosine), floats_of(table.sine), in.shape[2], table.cosine.shape[1],
-         1.0F, native_);
+    rope(view_of(op.out), view_of(op.in), floats_of(op.table.cosine), floats_of(op.table.sine), op.in.shape[2],
+         op.table.cosine.shape[1], 1.0F, native_);
   }
 
   void execute(const RopeBackward& op) {
-    const auto& [din, dout, table] = op;
-    rope(view_of(din), view_of(dout), floats_of(table.cosine), floats_of(table.sine), din.shape[2],
-         table.cosine.shape[1], -1.0F, native_);
+    rope(view_of(op.din), view_of(op.dout), floats_of(op.table.cosine), floats_of(op.table.sine), op.din.shape[2],
+         op.table.cosine.shape[1], -1.0F, native_);
   }
 
   void execute(const NormRopeForward& heads) {
@@ -302,10 +287,7 @@ class CudaBackend final : public Backend {
     stream_.mark();
   }
 
-  void execute(const AttentionDelta& op) {
-    const auto& [delta, out, dout] = op;
-    cuda::attention_delta(delta, out, dout, native_);
-  }
+  void execute(const AttentionDelta& op) { cuda::attention_delta(op.delta, op.out, op.dout, native_); }
 
   void execute(const AttentionBackward& attention) {
     const auto* const plan = cudnn_ ? dynamic_cast<const TilePlan*>(&attention.plan) : nullptr;
@@ -528,23 +510,6 @@ class CudaBackend final : public Backend {
     }
     if (grouped_.run(products, scratch_)) return;
     for (const Matmul& product : products) engine().run(product, scratch_);
-  }
-
-  static BlockwiseArguments arguments_of_blocks(const BlockwiseUpdate& step) {
-    const Update& update = step.update;
-    BlockwiseArguments arguments{factors_of(update), block_factors_of(step)};
-    arguments.parameters = flat_view_of(update.parameters).data;
-    arguments.has_bf16_parameters = update.parameters.dtype == DType::bf16;
-    arguments.gradients = floats_of(update.gradients);
-    arguments.copy = update.copy.data;
-    for (std::size_t i = 0; i < update.state.size(); ++i) arguments.codes[i] = update.state[i].as<std::uint8_t>();
-    arguments.size = update.gradients.num_elements();
-    return arguments;
-  }
-
-  static void check_head_dim(const ConstTensor& x) {
-    SFT_ENSURE(x.ndim == 3 && x.shape[2] <= max_head_dim && x.shape[2] % 2 == 0,
-               "ops: head_dim must be even and <= 256");
   }
 
   [[nodiscard]] MatmulEngine& engine() {

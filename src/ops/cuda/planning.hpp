@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the CUDA backend needs for shapes that are only planned, in builds without CUDA too.
+// Memory of the CUDA backend for shapes that are only planned, in builds without CUDA too.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@ inline constexpr std::size_t scratch_bytes = std::size_t{32} << 20;
 /// A multiple of this many bytes of a PlanPool is handed out at a time.
 inline constexpr std::size_t plan_granularity_bytes = 256;
 
-/// What documents add to a list of a plan with room for others is taken to be so much at least, and a power of two.
+/// Entries that documents add to a list of a plan with room for others: so many at least, and a power of two.
 inline constexpr std::int64_t least_parts = 16;
 
 /// The next multiple of plan_granularity_bytes.

@@ -5,7 +5,7 @@
 
 #include "ops/backends.hpp"
 #include "ops/repeated/key.hpp"
-#include "ops/with_plan.hpp"
+#include "ops/repeated/with_plan.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/device/launch_tape.hpp"
 

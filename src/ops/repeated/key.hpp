@@ -14,8 +14,8 @@ namespace sft::ops::repeated {
 /// A visitor of ops that tells calls apart: the key of a call is its op, its own length, and every tensor and number.
 class Key : public IgnoringVisitor {
  public:
-  /// Of the call; valid until the next one. Empty: no other call is the same one, because its plan of attention is like
-  /// no other.
+  /// Key of the call, valid until the next one. Empty: no other call is the same one, because its plan of attention is
+  /// like no other.
   const std::vector<std::uint64_t>& of(const Call& call) {
     words_.assign(1, 0);
     is_single_ = false;

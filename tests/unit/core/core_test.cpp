@@ -36,6 +36,8 @@ BOOST_AUTO_TEST_CASE(dtypes_have_their_sizes) {
 BOOST_AUTO_TEST_CASE(errors_read_problem_why_what_to_do) {
   const Error whole(ExitStatus::data, "x is broken", "it is short", "copy it again");
   BOOST_TEST(std::string(whole.what()) == "x is broken (it is short): copy it again");
+  const Error of_two_lines(ExitStatus::data, "tensor a\n  b", "c\x1b[0m", "copy it");
+  BOOST_TEST(std::string(of_two_lines.what()) == "tensor a\\n  b (c\\x1b[0m): copy it");
   BOOST_TEST(std::string(Error(ExitStatus::data, "x is broken", "", "copy it").what()) == "x is broken: copy it");
   BOOST_TEST(std::string(Error(ExitStatus::data, "x is broken", "it is short", "").what()) ==
              "x is broken (it is short)");

@@ -36,7 +36,7 @@ CrossEntropy chunk_of(const Tensors& x) {
           .vocab_begin = 0};
 }
 
-/// Of a chunk, of which the step writes these.
+/// Tensors of a chunk, of which the step writes `written`.
 std::map<std::string, Operand> operands_of_chunk(const std::set<std::string>& written) {
   std::map<std::string, Operand> operands = {{"logits", {float32, {T, V}, "any columns"}},
                                              {"max", {float32, {T}}},

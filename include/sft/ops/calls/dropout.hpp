@@ -20,7 +20,7 @@ struct Dropout {
   ConstTensor in;     ///< float32 or bf16, of the same shape, strided
   float probability;  ///< 0 <= probability < 1
   ConstTensor seed;   ///< (8) uint8, aligned to 8 bytes: a 64-bit number as processors hold it, of the micro-batch
-  // Of this op: others draw other numbers.
+  // Place of this op in the sequence of random numbers: no other op has the same.
   std::uint64_t number = 0;
   std::uint64_t part = 0;
   std::int64_t first_index = 0;

@@ -56,8 +56,8 @@ struct RoundToFp8 {
   Fp8Matrix out;
   ConstTensor in;          ///< (lines, terms) compute dtype, strided
   bool transpose = false;  ///< in is (terms, lines)
-  /// The same elements with lines for terms, in the same format and tiles, but not in blocks, from the same pass over
-  /// them; empty: none. One scale for all is written here, as it is read in `out`.
+  /// Codes of the elements with lines for terms, in the same format and tiles, but not in blocks, from the same pass
+  /// over them; empty: none. One scale for all is written here, as it is read in `out`.
   Fp8Matrix turned{};
 
   template <class Visitor>
@@ -146,7 +146,7 @@ struct ArrangeFp8 {
   Tensor out;              ///< (lines, terms) uint8, as Fp8Matrix::codes
   ConstTensor in;          ///< (lines, terms) uint8, strided
   bool transpose = false;  ///< in is (terms, lines)
-  // Of a matrix in blocks: fp8_scale_shape, float32. Else empty.
+  // Scales of a matrix in blocks: fp8_scale_shape, float32; empty for others.
   Tensor out_scales{};      ///< of (lines, terms)
   ConstTensor in_scales{};  ///< of in as it lies
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// For backends that stand before another one and give out plans of attention that hold the other's.
+// Calls of attention with the plan that the other backend made.
 
 #include "sft/ops/backend.hpp"
 
