@@ -271,8 +271,8 @@ void OpTrial::measure_passes(device::Rates& rates, std::int64_t num_tokens) {
   add(rates, Pass::rope, [&](ops::Backend& ops) {
     ops.run(ops::RopeForward{heads, heads, {.cosine = cosine, .sine = sine}});
   });
-  add(rates, Pass::mlp_forward, [&](ops::Backend& ops) { ops.run(ops::SwigluForward{y, wide}); });
-  add(rates, Pass::mlp_backward, [&](ops::Backend& ops) { ops.run(ops::SwigluBackward{wide, y, z, wide}); });
+  add(rates, Pass::mlp_forward, [&](ops::Backend& ops) { ops.run(ops::GatedForward{y, wide}); });
+  add(rates, Pass::mlp_backward, [&](ops::Backend& ops) { ops.run(ops::GatedBackward{wide, y, z, wide}); });
   add(rates, Pass::embedding_forward, [&](ops::Backend& ops) { ops.run(ops::EmbeddingForward{y, tokens, table, 0}); });
   add(rates, Pass::embedding_backward, [&](ops::Backend& ops) {
     ops.run(ops::EmbeddingBackward{dtable, tokens, y, 0});

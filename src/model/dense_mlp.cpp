@@ -16,18 +16,8 @@ Tensor leading(const Tensor& memory, std::int64_t num_rows, std::int64_t num_col
   return memory.view({memory.num_elements()}).rows(0, num_rows * num_columns).view({num_rows, num_columns});
 }
 
-bool is_swiglu(const Context& c) { return c.config.hidden_act == config::Activation::silu; }
-
-void gate_forward(const Context& c, const Tensor& act, const Tensor& gate_up) {
-  if (is_swiglu(c)) return c.ops.run(ops::SwigluForward{act, gate_up});
-  c.ops.run(ops::GatedForward{.act = act, .gate_up = gate_up, .rule = {.gate = ops::Gate::gelu_tanh}});
-}
-
-/// In place: act, its gradient before, and the gradient of gate_up.
-void gate_backward(const Context& c, const Tensor& act, const Tensor& gate_up) {
-  if (is_swiglu(c)) return c.ops.run(ops::SwigluBackward{gate_up, act, act, gate_up});
-  c.ops.run(ops::GatedBackward{
-      .dgate_up = gate_up, .act = act, .dact = act, .gate_up = gate_up, .rule = {.gate = ops::Gate::gelu_tanh}});
+ops::GateRule gate_of(const config::Model& model) {
+  return {.gate = model.hidden_act == config::Activation::silu ? ops::Gate::silu : ops::Gate::gelu_tanh};
 }
 
 }  // namespace
@@ -67,7 +57,7 @@ void DenseMlp::forward(const Context& c, MlpActivations& saved, BlockScratch& sc
   prepare_magnitudes(c, down_);
   for_each_tile(c, saved, scratch, [&](const Tile& tile) {
     linear_forward(c, gate_up_, tile.gate_up, tile.normed, tile.begin);
-    gate_forward(c, tile.act, tile.gate_up);
+    c.ops.run(ops::GatedForward{.act = tile.act, .gate_up = tile.gate_up, .rule = gate_of(c.config)});
     linear_forward_partial(c, down_, tile.delta, tile.act, tile.begin);
   });
 }
@@ -103,7 +93,9 @@ void DenseMlp::backward_term(const Context& c, MlpActivations& saved, BlockScrat
 void DenseMlp::differentiate(const Context& c, Tile& tile, bool recomputes) const {
   if (recomputes) linear_forward(c, gate_up_, tile.gate_up, tile.normed, tile.begin);
   linear_backward_input(c, down_, tile.act, tile.dbranch, tile.begin, &tile.of_down);
-  gate_backward(c, tile.act, tile.gate_up);
+  // In place: act, its gradient before, and the gradient of gate_up.
+  c.ops.run(ops::GatedBackward{
+      .dgate_up = tile.gate_up, .act = tile.act, .dact = tile.act, .gate_up = tile.gate_up, .rule = gate_of(c.config)});
 }
 
 void DenseMlp::differentiate_input(const Context& c, Tile& tile) const {

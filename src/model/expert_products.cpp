@@ -24,7 +24,8 @@ Tensor biases_of(const Context& c, const ExpertRows& here, const Tensor& biases)
 
 bool is_gpt_oss(const Context& c) { return c.config.expert_form == config::ExpertForm::gpt_oss; }
 
-ops::GateRule gate_of(const config::Model& model) {
+ops::GateRule gate_of_experts(const config::Model& model) {
+  if (model.expert_form != config::ExpertForm::gpt_oss) return {.gate = ops::Gate::silu};
   return {.gate = ops::Gate::clamped_swish,
           .alpha = static_cast<float>(model.swiglu_alpha),
           .limit = static_cast<float>(model.swiglu_limit),
@@ -277,11 +278,7 @@ void multiply_gate_up(const Context& c, const ExpertParameters& p, const ExpertR
 
 void activate(const Context& c, const ExpertRows& here) {
   if (!here.has_rows()) return;
-  if (is_gpt_oss(c)) {
-    c.ops.run(ops::GatedForward{.act = here.act, .gate_up = here.gate_up, .rule = gate_of(c.config)});
-  } else {
-    c.ops.run(ops::SwigluForward{here.act, here.gate_up});
-  }
+  c.ops.run(ops::GatedForward{.act = here.act, .gate_up = here.gate_up, .rule = gate_of_experts(c.config)});
 }
 
 void multiply_down(const Context& c, const ExpertParameters& p, const ExpertRows& here) {
@@ -296,15 +293,8 @@ void differentiate(const Context& c, const ExpertParameters& p, const ExpertRows
     add_gradients(c, p.down, here, here.rows, here.act);
     multiply_back(c, p.down, here, here.rows, here.act);
   }
-  if (is_gpt_oss(c)) {
-    c.ops.run(ops::GatedBackward{.dgate_up = here.gate_up,
-                                 .act = here.act,
-                                 .dact = here.act,
-                                 .gate_up = here.gate_up,
-                                 .rule = gate_of(c.config)});
-  } else {
-    c.ops.run(ops::SwigluBackward{here.gate_up, here.act, here.act, here.gate_up});
-  }
+  c.ops.run(ops::GatedBackward{
+      .dgate_up = here.gate_up, .act = here.act, .dact = here.act, .gate_up = here.gate_up, .rule = gate_of_experts(c.config)});
   if (rounds_for_both(c, p.gate_up)) return multiply_gate_up_back_in_fp8(c, p.gate_up, here);
   multiply_back(c, p.gate_up, here, here.gate_up, here.rows);
 }

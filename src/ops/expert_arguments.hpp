@@ -61,10 +61,4 @@ struct CombineWeightsArguments {
   std::int64_t num_choices;  ///< of a token
 };
 
-/// Of ops::GateRule.
-struct GateArguments {
-  bool is_gelu, interleaved;
-  float alpha, limit;
-};
-
 }  // namespace sft::ops

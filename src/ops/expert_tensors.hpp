@@ -103,13 +103,6 @@ template <class Memory>
           .num_choices = combine.rows.shape[1]};
 }
 
-[[nodiscard]] inline GateArguments arguments_of(const GateRule& rule) {
-  return {.is_gelu = rule.gate == Gate::gelu_tanh,
-          .interleaved = rule.interleaved,
-          .alpha = rule.alpha,
-          .limit = rule.limit};
-}
-
 /// The product of expert e.
 [[nodiscard]] inline Matmul product_of(const GroupedMatmul& grouped, std::int64_t e) {
   const std::int64_t begin = grouped.offsets[e], count = grouped.offsets[e + 1] - begin;

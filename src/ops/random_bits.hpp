@@ -42,6 +42,15 @@ static constexpr float uniform_of(std::uint32_t word) {
   return static_cast<float>(static_cast<std::int32_t>(word >> 8) - 0x800000) * 0x1p-23f;
 }
 
+/// The least word whose uniform_of() is not below 2 probability - 1: dropout drops the element of a lesser one.
+/// 0 <= probability < 1.
+static constexpr std::uint32_t first_kept_word(float probability) {
+  const float scaled = (2.0f * probability - 1.0f) * 0x1p23f;
+  const std::int32_t whole = static_cast<std::int32_t>(scaled);
+  const std::int32_t least = whole + (static_cast<float>(whole) < scaled ? 1 : 0);
+  return static_cast<std::uint32_t>(least + 0x800000) << 8;
+}
+
 static constexpr std::uint64_t halves_swapped(std::uint64_t x) { return x >> 32 | x << 32; }
 
 /// 64 random bits of (key, index): the generator "squares" (Widynski 2020) with five rounds. key is odd.

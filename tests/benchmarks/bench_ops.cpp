@@ -283,11 +283,11 @@ void ModelOps::rotations() {
 void ModelOps::mlp() {
   const Tensor gate_up = make(dtype_, {T, 2 * F}), dgate_up = make(dtype_, {T, 2 * F});
   const Tensor act = make(dtype_, {T, F}), dact = make(dtype_, {T, F});
-  bench_.memory_bound("swiglu_forward", bytes_of::swiglu_forward(s, T, F), L, [&] {
-    ops_.run(ops::SwigluForward{act, gate_up});
+  bench_.memory_bound("gated_forward", bytes_of::gated_forward(s, T, F), L, [&] {
+    ops_.run(ops::GatedForward{act, gate_up});
   });
-  bench_.memory_bound("swiglu_backward", bytes_of::swiglu_backward(s, T, F), L, [&] {
-    ops_.run(ops::SwigluBackward{dgate_up, act, dact, gate_up});
+  bench_.memory_bound("gated_backward", bytes_of::gated_backward(s, T, F), L, [&] {
+    ops_.run(ops::GatedBackward{dgate_up, act, dact, gate_up});
   });
 }
 

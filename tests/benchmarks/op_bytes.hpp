@@ -49,8 +49,8 @@ constexpr Count round_fp8_run(Count s, Count N, Count S) { return (s + 1) * N + 
 constexpr Count arrange_fp8(Count N) { return 2 * N; }
 constexpr Count round_to_fp8(Count s, Count N, Count S) { return (s + 1) * N + 4 * S; }
 
-constexpr Count swiglu_forward(Count s, Count T, Count F) { return 3 * s * T * F; }
-constexpr Count swiglu_backward(Count s, Count T, Count F) { return 6 * s * T * F; }
+constexpr Count gated_forward(Count s, Count T, Count F) { return 3 * s * T * F; }
+constexpr Count gated_backward(Count s, Count T, Count F) { return 6 * s * T * F; }
 
 constexpr Count add_bias(Count s, Count w, Count T, Count W) { return 2 * s * T * W + w * W; }
 constexpr Count bias_backward(Count s, Count T, Count W) { return s * T * W + 8 * W; }

@@ -16,7 +16,7 @@ random.cu device_ops_test random_numbers/add_uniform
 embedding.cu device_ops_test block_ops/embedding_forward
 sort.cu device_ops_test block_ops/embedding_backward
 cross_entropy.cu device_ops_test block_ops/cross_entropy
-swiglu.cu device_ops_test block_ops/swiglu
+gated.cu device_ops_test block_ops/swiglu
 rms_norm.cu device_ops_test rms_norm/forward_and_apply
 split_norm.cu device_ops_test rms_norm/columns_of_several_ranks
 rope.cu device_ops_test rotary/forward_and_backward

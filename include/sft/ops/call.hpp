@@ -43,11 +43,10 @@ using Call =
                  RopeBackward, NormRopeForward, NormRopeBackward, Matmul, BiasBackward, ScaleColumns, AddColumnProducts,
                  AddRowProducts, MagnitudeFactors, ReadFourBits, FindFp8Scale, RoundToFp8, RaiseFp8Scales, RoundFp8Run,
                  ArrangeFp8, Fp8Matmul, AttentionForward, AttentionDelta, AttentionBackward, AttentionSinksBackward,
-                 SwigluForward, SwigluBackward, RouterForward, RouterBackward, RouterSums, RouterSumsBackward,
-                 ExpertOrder, GatherTokens, CombineRows, CombineWeightsBackward, GroupedMatmul, GroupedWeightGradient,
-                 GroupedBiasGradient, GatedForward, GatedBackward, SoftCap, CrossEntropyMax, CrossEntropyPartials,
-                 CrossEntropyFinish, Update, UpdateBlockwise, RaiseScales, SumSquaresByDim, MomentFactors,
-                 AddDirectionSquares, UpdateFactored>;
+                 RouterForward, RouterBackward, RouterSums, RouterSumsBackward, ExpertOrder, GatherTokens, CombineRows,
+                 CombineWeightsBackward, GroupedMatmul, GroupedWeightGradient, GroupedBiasGradient, GatedForward,
+                 GatedBackward, SoftCap, CrossEntropyMax, CrossEntropyPartials, CrossEntropyFinish, Update,
+                 UpdateBlockwise, RaiseScales, SumSquaresByDim, MomentFactors, AddDirectionSquares, UpdateFactored>;
 
 /// The name of the op: "rms_norm_forward".
 [[nodiscard]] inline const char* name_of(const Call& call) {

@@ -293,16 +293,6 @@ class CpuBackend final : public Backend {
                                       floats_of(attention.lse), floats_of(attention.delta), attention.lse.shape[0]);
   }
 
-  void execute(const SwigluForward& op) {
-    const auto& [act, gate_up] = op;
-    kernels_.swiglu_forward(view_of(act), view_of(gate_up));
-  }
-
-  void execute(const SwigluBackward& op) {
-    const auto& [dgate_up, act, dact, gate_up] = op;
-    kernels_.swiglu_backward(view_of(dgate_up), view_of(act), view_of(dact), view_of(gate_up));
-  }
-
   void execute(const RouterForward& router) {
     kernels_.router_forward(router_arguments(router.rule, router.logits, router.correction, router.experts),
                             int32s_of(router.experts), floats_of(router.weights));
@@ -349,11 +339,11 @@ class CpuBackend final : public Backend {
   }
 
   void execute(const GatedForward& gated) {
-    kernels_.gated_forward(arguments_of(gated.rule), view_of(gated.act), view_of(gated.gate_up));
+    kernels_.gated_forward(gated.rule, view_of(gated.act), view_of(gated.gate_up));
   }
 
   void execute(const GatedBackward& gated) {
-    kernels_.gated_backward(arguments_of(gated.rule), view_of(gated.dgate_up), view_of(gated.act), view_of(gated.dact),
+    kernels_.gated_backward(gated.rule, view_of(gated.dgate_up), view_of(gated.act), view_of(gated.dact),
                             view_of(gated.gate_up));
   }
 

@@ -13,6 +13,7 @@
 #include "ops/factored_arguments.hpp"
 #include "ops/fp8_arguments.hpp"
 #include "ops/kernel_arguments.hpp"
+#include "sft/ops/gate.hpp"
 
 namespace sft::ops::cpu {
 
@@ -191,9 +192,6 @@ struct Kernels {
   void (*attention_sinks_backward)(float* dsinks, ConstView sinks, const float* lse, const float* delta,
                                    std::int64_t num_tokens);
 
-  void (*swiglu_forward)(View act, ConstView gate_up);
-  void (*swiglu_backward)(View dgate_up, View act, ConstView dact, ConstView gate_up);
-
   void (*router_forward)(const RouterArguments& router, std::int32_t* experts, float* weights);
   void (*router_backward)(const RouterArguments& router, float* dlogits, const std::int32_t* experts,
                           const float* dweights);
@@ -203,8 +201,8 @@ struct Kernels {
   void (*gather_tokens)(const GatherTokensArguments& gather);
   void (*combine_rows)(const CombineRowsArguments& combine);
   void (*combine_weights_backward)(const CombineWeightsArguments& combine);
-  void (*gated_forward)(const GateArguments& rule, View act, ConstView gate_up);
-  void (*gated_backward)(const GateArguments& rule, View dgate_up, View act, ConstView dact, ConstView gate_up);
+  void (*gated_forward)(const GateRule& rule, View act, ConstView gate_up);
+  void (*gated_backward)(const GateRule& rule, View dgate_up, View act, ConstView dact, ConstView gate_up);
 
   void (*soft_cap)(View x, float cap);
   void (*cross_entropy_max)(const CrossEntropyArguments& chunk);

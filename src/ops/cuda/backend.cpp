@@ -306,12 +306,6 @@ class CudaBackend final : public Backend {
     partials.add_up();
   }
 
-  void execute(const SwigluForward& op) { cuda::swiglu_forward(view_of(op.act), view_of(op.gate_up), native_); }
-
-  void execute(const SwigluBackward& op) {
-    cuda::swiglu_backward(view_of(op.dgate_up), view_of(op.act), view_of(op.dact), view_of(op.gate_up), native_);
-  }
-
   void execute(const RouterForward& router) {
     cuda::router_forward(router_arguments(router.rule, router.logits, router.correction, router.experts),
                          int32s_of(router.experts), floats_of(router.weights), native_);
@@ -363,11 +357,11 @@ class CudaBackend final : public Backend {
   }
 
   void execute(const GatedForward& gated) {
-    cuda::gated_forward(arguments_of(gated.rule), view_of(gated.act), view_of(gated.gate_up), native_);
+    cuda::gated_forward(gated.rule, view_of(gated.act), view_of(gated.gate_up), native_);
   }
 
   void execute(const GatedBackward& gated) {
-    cuda::gated_backward(arguments_of(gated.rule), view_of(gated.dgate_up), view_of(gated.act), view_of(gated.dact),
+    cuda::gated_backward(gated.rule, view_of(gated.dgate_up), view_of(gated.act), view_of(gated.dact),
                          view_of(gated.gate_up), native_);
   }
 

@@ -25,11 +25,11 @@ BOOST_AUTO_TEST_CASE(swiglu) {
              dact = Twin(dtype, {tokens, size}, layout).normal(2), dgate_up(dtype, {tokens, 2 * size}),
              again(dtype, {tokens, size});
         check(what, {in(gate_up), in(dact), out(act), out(again), out(dgate_up)}, [&](Backend& ops, auto of) {
-          ops.run(SwigluForward{of(act), of(gate_up)});
-          ops.run(SwigluBackward{of(dgate_up), of(again), of(dact), of(gate_up)});
+          ops.run(GatedForward{of(act), of(gate_up)});
+          ops.run(GatedBackward{of(dgate_up), of(again), of(dact), of(gate_up)});
         });
         check(what + " in place", {out(gate_up), out(dact)}, [&](Backend& ops, auto of) {
-          ops.run(SwigluBackward{of(gate_up), of(dact), of(dact), of(gate_up)});
+          ops.run(GatedBackward{of(gate_up), of(dact), of(dact), of(gate_up)});
         });
       }
     }
@@ -49,8 +49,8 @@ BOOST_AUTO_TEST_CASE(swiglu_of_extreme_gates) {
     check("swiglu of extreme gates",
           {in(gate_up), in(dact), out(act, tolerance), out(again, tolerance), out(dgate_up, tolerance)},
           [&](Backend& ops, auto of) {
-            ops.run(SwigluForward{of(act), of(gate_up)});
-            ops.run(SwigluBackward{of(dgate_up), of(again), of(dact), of(gate_up)});
+            ops.run(GatedForward{of(act), of(gate_up)});
+            ops.run(GatedBackward{of(dgate_up), of(again), of(dact), of(gate_up)});
           });
   }
 }

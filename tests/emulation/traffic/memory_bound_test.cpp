@@ -205,15 +205,15 @@ BOOST_AUTO_TEST_CASE(swiglu) {
       const std::string shape = text({T, F}, dtype);
       {
         const Tensor gate_up = make(dtype, {T, 2 * F}), act = make(dtype, {T, F});
-        check_traffic("swiglu_forward", shape, {bytes_of::swiglu_forward(s, T, F)}, [&](Backend& ops) {
-          ops.run(SwigluForward{act, gate_up});
+        check_traffic("gated_forward", shape, {bytes_of::gated_forward(s, T, F)}, [&](Backend& ops) {
+          ops.run(GatedForward{act, gate_up});
         });
       }
       {
         const Tensor gate_up = make(dtype, {T, 2 * F}), dgate_up = make(dtype, {T, 2 * F});
         const Tensor act = make(dtype, {T, F}), dact = make(dtype, {T, F});
-        check_traffic("swiglu_backward", shape, {bytes_of::swiglu_backward(s, T, F)}, [&](Backend& ops) {
-          ops.run(SwigluBackward{dgate_up, act, dact, gate_up});
+        check_traffic("gated_backward", shape, {bytes_of::gated_backward(s, T, F)}, [&](Backend& ops) {
+          ops.run(GatedBackward{dgate_up, act, dact, gate_up});
         });
       }
     }

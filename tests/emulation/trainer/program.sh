@@ -140,14 +140,14 @@ chmod +x with_fault
 kernels='a CUDA kernel failed \(an illegal memory access was encountered; the last kernels launched were, newest first, '
 for device in '--device.comm auto' '--device.comm host' '--device.cuda_graphs true'; do
   read -ra words <<<"$device"
-  for fault in swiglu_forward:3 update:3; do
+  for fault in gated_forward:3 update:3; do
     refuses 1 "error: rank 1: $kernels.*${fault%:*}.*\): run again with CUDA_LAUNCH_BLOCKING=1" \
       "$mpiexec" -np 2 ./with_fault 1 "$fault" "$sft" tiny.ini --device.backend cuda --train.output_dir broken "${words[@]}"
     check "it came no further" test "$(grep -c '' broken/metrics.jsonl)" -lt "$num_steps"
     rm -r broken
   done
 done
-SFT_EMULATED_KERNEL_FAULT=swiglu_forward:3 refuses 1 "error: $kernels.*swiglu_forward" \
+SFT_EMULATED_KERNEL_FAULT=gated_forward:3 refuses 1 "error: $kernels.*gated_forward" \
   "$sft" tiny.ini --device.backend cuda --train.output_dir broken --parallel.dp_shard_size 1
 
 export SFT_EMULATED_GPUS=1

@@ -456,20 +456,6 @@ void add_ops_of_decoder(std::vector<Op>& ops) {
        [](Backend& b, Tensors x) {
          b.run(AttentionSinksBackward{x["dsinks"], x["sinks"], x["lse"], x["delta"]});
        }});
-  ops.push_back({"swiglu_forward",
-                 {{"act", {bf16, {T, F}, "written"}}, {"gate_up", {bf16, {T, 2 * F}}}},
-                 [](Backend& b, Tensors x) {
-                   b.run(SwigluForward{x["act"], x["gate_up"]});
-                 }});
-  ops.push_back({"swiglu_backward",
-                 {{"dgate_up", {bf16, {T, 2 * F}, "written"}},
-                  {"act", {bf16, {T, F}, "written"}},
-                  {"dact", {bf16, {T, F}}},
-                  {"gate_up", {bf16, {T, 2 * F}}}},
-                 [](Backend& b, Tensors x) {
-                   b.run(SwigluBackward{x["dgate_up"], x["act"], x["dact"], x["gate_up"]});
-                 },
-                 {{"dgate_up", "gate_up"}, {"act", "dact"}}});
   ops.push_back({"cross_entropy_max", operands_of_chunk({"max"}),
                  [](Backend& b, Tensors x) { b.run(CrossEntropyMax{chunk_of(x)}); }});
   ops.push_back({"cross_entropy_partials", operands_of_chunk({"logits", "partials"}),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 
+#include "ops/random_bits.hpp"
 #include "unit/ops/support.hpp"
 
 namespace sft::ops::testing {
@@ -245,6 +246,38 @@ BOOST_AUTO_TEST_CASE(dropout_drops_a_share_and_scales_the_rest) {
         of_columns.first_index = first_column;
         backend->run(of_columns);
         BOOST_TEST((read(*some) == read(out->columns(first_column, num_columns))));
+      }
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(dropout_drops_the_elements_that_the_counters_say) {
+  constexpr std::int64_t num_elements = 20011;
+  const auto is_dropped = [](std::uint64_t index, float probability) {
+    const PhiloxWords words = philox(seed_of_op(5, /*number=*/0, /*part=*/0), index / 4);
+    const float number = uniform_of(std::array{words.a, words.b, words.c, words.d}.at(index % 4));
+    return number < 2.0f * probability - 1.0f;
+  };
+  constexpr std::array probabilities{0.0f, 0x1p-24f, 0.05f, 0.3f, 0.5f, 0.9999999f};
+  for (const float probability : probabilities) {
+    const std::uint32_t first_kept = first_kept_word(probability);
+    const float threshold = 2.0f * probability - 1.0f;
+    BOOST_TEST(uniform_of(first_kept) >= threshold);
+    BOOST_TEST((first_kept == 0 || uniform_of(first_kept - 1) < threshold));
+  }
+  on_every_backend([&](TestBackend& backend) {
+    const Owned in = Owned(DType::float32, {num_elements}).fill(1.0), out = Owned(DType::float32, {num_elements});
+    for (const float probability : probabilities) {
+      for (const std::int64_t first_index : {std::int64_t{0}, std::int64_t{5}, (std::int64_t{4} << 32) - 4099}) {
+        Dropout dropout = dropout_of(*out, *in, probability, 0);
+        dropout.first_index = first_index;
+        backend->run(dropout);
+        const std::vector<double> values = read(*out);
+        for (std::int64_t i = 0; i < num_elements; ++i) {
+          const bool expected = is_dropped(static_cast<std::uint64_t>(first_index + i), probability);
+          BOOST_REQUIRE_MESSAGE((values[i] == 0.0) == expected,
+                                backend.name() << ", element " << i << " from " << first_index << ", " << probability);
+        }
       }
     }
   });

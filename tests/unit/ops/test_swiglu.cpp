@@ -23,12 +23,12 @@ BOOST_AUTO_TEST_CASE(forward_and_backward_also_in_place) {
           expected_gradient[t * 2 * columns + columns + c] = d * g * s;
         }
       }
-      backend->run(SwigluForward{*act, *gate_up});
+      backend->run(GatedForward{*act, *gate_up});
       check_close(*act, expected_act, tolerance_of(dtype), label);
-      backend->run(SwigluBackward{*dgate_up, *act_again, *dact, *gate_up});
+      backend->run(GatedBackward{*dgate_up, *act_again, *dact, *gate_up});
       check_close(*act_again, expected_act, tolerance_of(dtype), label);
       check_close(*dgate_up, expected_gradient, tolerance_of(dtype), label);
-      backend->run(SwigluBackward{*gate_up, *dact, *dact, *gate_up});
+      backend->run(GatedBackward{*gate_up, *dact, *dact, *gate_up});
       BOOST_TEST((read(*gate_up) == read(*dgate_up)), label);
       BOOST_TEST((read(*dact) == read(*act)), label);
     }

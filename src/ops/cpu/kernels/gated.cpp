@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated activations beside SwiGLU: act = g sigmoid(z) u', of which the gate says what g, z and u' are.
+// Gated activations: act = g sigmoid(z) u' with g, z and u' by the rule of the gate.
 
 #include "ops/cpu/kernels/math.hpp"
 #include "ops/cpu/kernels/table.hpp"
@@ -7,10 +7,21 @@
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
 
+struct Silu {
+  explicit Silu(const GateRule&) {}
+
+  float z_of(float g) const { return g; }
+  float slope_of_z(float) const { return 1.0f; }
+  float gate_of(float gate) const { return gate; }
+  float up_of(float up) const { return up; }
+  bool has_gate_gradient(float) const { return true; }
+  bool has_up_gradient(float) const { return true; }
+};
+
 /// gelu(x) = x / 2 (1 + tanh(y)) = x sigmoid(2 y), y = sqrt(2 / pi) (x + 0.044715 x^3).
 struct Gelu {
   static constexpr float twice_root = 1.5957691216057308f, cubic = 0.044715f;
-  explicit Gelu(const GateArguments&) {}
+  explicit Gelu(const GateRule&) {}
 
   float z_of(float g) const { return twice_root * (g + cubic * g * g * g); }
   float slope_of_z(float g) const { return twice_root * (1.0f + 3.0f * cubic * g * g); }
@@ -22,7 +33,7 @@ struct Gelu {
 
 struct ClampedSwish {
   float alpha, limit;
-  explicit ClampedSwish(const GateArguments& rule) : alpha(rule.alpha), limit(rule.limit) {}
+  explicit ClampedSwish(const GateRule& rule) : alpha(rule.alpha), limit(rule.limit) {}
 
   float z_of(float g) const { return alpha * g; }
   float slope_of_z(float) const { return alpha; }
@@ -32,14 +43,18 @@ struct ClampedSwish {
   bool has_up_gradient(float up) const { return !(up >= limit) && !(up <= -limit); }
 };
 
-/// Where gate and up of column c lie in a row.
-struct Columns {
-  std::int64_t step, up;
-  Columns(const GateArguments& rule, std::int64_t size)
-      : step(rule.interleaved ? 2 : 1), up(rule.interleaved ? 1 : size) {}
+// Where gate and up of column c of act lie in a row: the distance of neighbours is a constant, so that loads of them
+// are vectors where they follow each other.
+struct InTurn {
+  static constexpr std::int64_t step = 2;
+  std::int64_t up = 1;
+};
+struct InHalves {
+  static constexpr std::int64_t step = 1;
+  std::int64_t up;
 };
 
-template <class Rule>
+template <class Rule, class Columns>
 void forward(const Rule rule, const Columns columns, View act, ConstView gate_up) {
   with_type(act, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -58,7 +73,7 @@ void forward(const Rule rule, const Columns columns, View act, ConstView gate_up
 }
 
 /// With s = sigmoid(z): dgate = dact u (s + g s (1 - s) dz/dg); dup = dact g s.
-template <class Rule>
+template <class Rule, class Columns>
 void backward(const Rule rule, const Columns columns, View dgate_up, View act, ConstView dact, ConstView gate_up) {
   with_type(act, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -83,21 +98,33 @@ void backward(const Rule rule, const Columns columns, View dgate_up, View act, C
   });
 }
 
+/// Calls f(rule, columns) with types for the rule and for where `size` gates and ups lie in a row.
 template <class F>
-void with_rule(const GateArguments& rule, F f) {
-  if (rule.is_gelu) {
-    f(Gelu(rule));
-  } else {
-    f(ClampedSwish(rule));
+void with_types(const GateRule& rule, std::int64_t size, F f) {
+  const auto with_columns = [&](auto gate) {
+    if (rule.interleaved) {
+      f(gate, InTurn{});
+    } else {
+      f(gate, InHalves{size});
+    }
+  };
+  switch (rule.gate) {
+    case Gate::silu:
+      return with_columns(Silu(rule));
+    case Gate::gelu_tanh:
+      return with_columns(Gelu(rule));
+    case Gate::clamped_swish:
+      return with_columns(ClampedSwish(rule));
   }
 }
 
-void gated_forward(const GateArguments& rule, View act, ConstView gate_up) {
-  with_rule(rule, [&](auto gate) { forward(gate, Columns(rule, act.columns), act, gate_up); });
+void gated_forward(const GateRule& rule, View act, ConstView gate_up) {
+  with_types(rule, act.columns, [&](auto gate, auto columns) { forward(gate, columns, act, gate_up); });
 }
 
-void gated_backward(const GateArguments& rule, View dgate_up, View act, ConstView dact, ConstView gate_up) {
-  with_rule(rule, [&](auto gate) { backward(gate, Columns(rule, act.columns), dgate_up, act, dact, gate_up); });
+void gated_backward(const GateRule& rule, View dgate_up, View act, ConstView dact, ConstView gate_up) {
+  with_types(rule, act.columns,
+             [&](auto gate, auto columns) { backward(gate, columns, dgate_up, act, dact, gate_up); });
 }
 
 }  // namespace

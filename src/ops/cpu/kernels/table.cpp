@@ -19,7 +19,6 @@ void fill_table(Kernels& table) {
   enter_packed_matmul(table);
   enter_small_matmul(table);
   enter_split_norm(table);
-  enter_swiglu(table);
   enter_router(table);
   enter_expert_rows(table);
   enter_gated(table);

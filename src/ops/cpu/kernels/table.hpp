@@ -19,7 +19,6 @@ void enter_attention_backward(Kernels& table);
 void enter_packed_matmul(Kernels& table);
 void enter_small_matmul(Kernels& table);
 void enter_split_norm(Kernels& table);
-void enter_swiglu(Kernels& table);
 void enter_router(Kernels& table);
 void enter_expert_rows(Kernels& table);
 void enter_gated(Kernels& table);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated activations beside SwiGLU: act = g sigmoid(z) u', of which the gate says what g, z and u' are.
+// Gated activations: act = g sigmoid(z) u' with g, z and u' by the rule of the gate.
 #include "ops/cuda/kernels/kernels.hpp"
 
 #include "ops/cuda/elementwise.cuh"
@@ -9,10 +9,26 @@ namespace {
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
+struct Silu {
+  /// To within 4 units of the last place: e^-x stays below 2^126, beyond which __fdividef gives 0. An exact quotient takes
+  /// so many instructions that they, and not memory, would set the time.
+  __device__ __forceinline__ float sigmoid_of(float z) const {
+    const float bounded = z < -87.0f ? -87.0f : z;  // NaN stays
+    return __fdividef(1.0f, 1.0f + expf(-bounded));
+  }
+  __device__ __forceinline__ float z_of(float g) const { return g; }
+  __device__ __forceinline__ float slope_of_z(float) const { return 1.0f; }
+  __device__ __forceinline__ float gate_of(float gate) const { return gate; }
+  __device__ __forceinline__ float up_of(float up) const { return up; }
+  __device__ __forceinline__ bool has_gate_gradient(float) const { return true; }
+  __device__ __forceinline__ bool has_up_gradient(float) const { return true; }
+};
+
 /// gelu(x) = x / 2 (1 + tanh(y)) = x sigmoid(2 y), y = sqrt(2 / pi) (x + 0.044715 x^3).
 struct Gelu {
   static constexpr float twice_root = 1.5957691216057308f, cubic = 0.044715f;
 
+  __device__ __forceinline__ float sigmoid_of(float z) const { return sigmoid(z); }
   __device__ __forceinline__ float z_of(float g) const { return twice_root * (g + cubic * g * g * g); }
   __device__ __forceinline__ float slope_of_z(float g) const { return twice_root * (1.0f + 3.0f * cubic * g * g); }
   __device__ __forceinline__ float gate_of(float gate) const { return gate; }
@@ -24,6 +40,7 @@ struct Gelu {
 struct ClampedSwish {
   float alpha, limit;
 
+  __device__ __forceinline__ float sigmoid_of(float z) const { return sigmoid(z); }
   __device__ __forceinline__ float z_of(float g) const { return alpha * g; }
   __device__ __forceinline__ float slope_of_z(float) const { return alpha; }
   __device__ __forceinline__ float gate_of(float gate) const { return gate > limit ? limit : gate; }
@@ -97,7 +114,7 @@ struct Forward {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const float g = rule.gate_of(r.gate[i]);
-      out[i] = g * sigmoid(rule.z_of(g)) * rule.up_of(r.up[i]);
+      out[i] = g * rule.sigmoid_of(rule.z_of(g)) * rule.up_of(r.up[i]);
     }
     cuda::store(act.at(row, column), out);
   }
@@ -126,7 +143,7 @@ struct Backward {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const float g = rule.gate_of(r.gate[i]), u = rule.up_of(r.up[i]);
-      const float s = sigmoid(rule.z_of(g)), swish = g * s;
+      const float s = rule.sigmoid_of(rule.z_of(g)), swish = g * s;
       out[i] = swish * u;
       const float dgate = r.dact[i] * u * (s + swish * (1.0f - s) * rule.slope_of_z(g));
       gradient.gate[i] = rule.has_gate_gradient(r.gate[i]) ? dgate : 0.0f;
@@ -139,7 +156,7 @@ struct Backward {
 
 /// Calls f(rule, dtype, neighbours, whether columns are interleaved) with constants for all of them.
 template <class F>
-void with_constants(const GateArguments& rule, bool is_bf16, bool has_vectors, F f) {
+void with_constants(const GateRule& rule, bool is_bf16, bool has_vectors, F f) {
   with_type(is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
     const auto with_rule = [&](auto gate) {
@@ -156,10 +173,13 @@ void with_constants(const GateArguments& rule, bool is_bf16, bool has_vectors, F
         with_size(std::integral_constant<int, 1>{});
       }
     };
-    if (rule.is_gelu) {
-      with_rule(Gelu{});
-    } else {
-      with_rule(ClampedSwish{rule.alpha, rule.limit});
+    switch (rule.gate) {
+      case Gate::silu:
+        return with_rule(Silu{});
+      case Gate::gelu_tanh:
+        return with_rule(Gelu{});
+      case Gate::clamped_swish:
+        return with_rule(ClampedSwish{rule.alpha, rule.limit});
     }
   });
 }
@@ -178,7 +198,7 @@ bool has_row_vectors(const BasicView<Memory>& x) {
 
 }  // namespace
 
-void gated_forward(const GateArguments& rule, View act, ConstView gate_up, cudaStream_t stream) {
+void gated_forward(const GateRule& rule, View act, ConstView gate_up, cudaStream_t stream) {
   if (is_empty(act)) return;
   with_constants(rule, act.is_bf16, has_row_vectors(act) && has_pair_vectors(gate_up),
                  [&](auto gate, auto type, auto n, auto interleaved) {
@@ -191,7 +211,7 @@ void gated_forward(const GateArguments& rule, View act, ConstView gate_up, cudaS
                  });
 }
 
-void gated_backward(const GateArguments& rule, View dgate_up, View act, ConstView dact, ConstView gate_up,
+void gated_backward(const GateRule& rule, View dgate_up, View act, ConstView dact, ConstView gate_up,
                     cudaStream_t stream) {
   if (is_empty(act)) return;
   const bool is_vectors =

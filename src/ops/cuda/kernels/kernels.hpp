@@ -7,6 +7,7 @@
 #include "ops/expert_arguments.hpp"
 #include "ops/factored_arguments.hpp"
 #include "ops/fp8_arguments.hpp"
+#include "sft/ops/gate.hpp"
 
 namespace sft::ops::cuda {
 
@@ -157,17 +158,11 @@ void norm_rope_forward(View out, float* rstd, ConstView in, Weight weight, const
 void norm_rope_backward(View din, float* partials, ConstView dout, ConstView in, const float* rstd, Weight weight,
                         const float* cosine, const float* sine, std::int64_t head_dim, cudaStream_t stream);
 
-// SwiGLU (Shazeer 2020); see ops::Backend.
+// Gated activations; see sft/ops/calls/gated.hpp.
 
-void swiglu_forward(View act, ConstView gate_up, cudaStream_t stream);
+void gated_forward(const GateRule& rule, View act, ConstView gate_up, cudaStream_t stream);
 /// dgate_up may be gate_up, act may be dact.
-void swiglu_backward(View dgate_up, View act, ConstView dact, ConstView gate_up, cudaStream_t stream);
-
-// Gated activations besides it; see sft/ops/calls/gated.hpp.
-
-void gated_forward(const GateArguments& rule, View act, ConstView gate_up, cudaStream_t stream);
-/// dgate_up may be gate_up, act may be dact.
-void gated_backward(const GateArguments& rule, View dgate_up, View act, ConstView dact, ConstView gate_up,
+void gated_backward(const GateRule& rule, View dgate_up, View act, ConstView dact, ConstView gate_up,
                     cudaStream_t stream);
 
 // Routers of experts; see sft/ops/calls/router.hpp.
