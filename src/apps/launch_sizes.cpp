@@ -8,7 +8,7 @@
 #include "machines.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
-#include "sft/data/packed_dataset.hpp"
+#include "sft/rows/packed_dataset.hpp"
 
 namespace sft::apps {
 
@@ -16,7 +16,7 @@ namespace {
 
 /// Tokens of a row, for the planner: of rows that are there, or as sft-prepare is asked to make them.
 std::int64_t row_length_of(const launch::Request& request, const config::Config& config) {
-  if (request.train.empty()) return data::PackedDataset(config.data.train_files).max_length();
+  if (request.train.empty()) return rows::PackedDataset(config.data.train_files).max_length();
   constexpr std::int64_t default_length = 1024;
   const auto found = request.preparation.find("max_length");
   if (found == request.preparation.end()) return default_length;

@@ -89,7 +89,7 @@ std::string describe(const ops::MatmulTuning& tuning, std::size_t num_products, 
 }
 
 /// On rank 0.
-ops::MatmulAlgorithms measure(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
+ops::MatmulAlgorithms measure(const config::ValidConfig& config, const rows::MicroBatchLimits& limits,
                               const mesh::Place& place, const plan::Machine& machine, device::Device& device) {
   const Activity measuring(ActivityKind::works, "measuring matrix products");
   const auto begin = std::chrono::steady_clock::now();
@@ -108,7 +108,7 @@ ops::MatmulAlgorithms measure(const config::ValidConfig& config, const data::Mic
 
 }  // namespace
 
-MatmulChoice::MatmulChoice(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
+MatmulChoice::MatmulChoice(const config::ValidConfig& config, const rows::MicroBatchLimits& limits,
                            const mesh::Place& place, const plan::Machine& machine, device::Device& device,
                            const comm::Group& world) {
   if (!config->device.matmul_autotune) return;

@@ -22,10 +22,10 @@
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
-#include "sft/data/packed_dataset.hpp"
-#include "sft/data/planned_rows.hpp"
 #include "sft/io/hdf5.hpp"
 #include "sft/plan/run_length.hpp"
+#include "sft/rows/packed_dataset.hpp"
+#include "sft/rows/planned_rows.hpp"
 #include "sft/text/hub_tokenizer.hpp"
 #include "start_model.hpp"
 
@@ -35,7 +35,7 @@ namespace {
 
 /// Refuses a file that is trained on and evaluated on, and warns of two files with the same rows. Rows that two files
 /// share beside others are not looked for.
-void check_apart(const data::PackedDataset& train, const data::PackedDataset& eval) {
+void check_apart(const rows::PackedDataset& train, const rows::PackedDataset& eval) {
   const std::vector<std::string> train_texts = train.fingerprints(), eval_texts = eval.fingerprints();
   std::map<std::string, std::string> file_with;  // by fingerprint
   for (std::size_t i = 0; i < train_texts.size(); ++i) file_with.emplace(train_texts[i], train.files()[i]);
@@ -59,8 +59,8 @@ void check_apart(const data::PackedDataset& train, const data::PackedDataset& ev
 }
 
 /// Opens the packed shards and refuses what cannot be trained on.
-data::PackedDataset open_data(const config::ValidConfig& config) {
-  data::PackedDataset dataset(config->data.train_files,
+rows::PackedDataset open_data(const config::ValidConfig& config) {
+  rows::PackedDataset dataset(config->data.train_files,
                               {.lengths = true, .counts = config->train.gradient_accumulation_steps > 1});
   if (dataset.num_target_tokens() == 0) {
     throw_data_error(fmt::format("{} has no token to train on", dataset.files().front()),
@@ -72,8 +72,8 @@ data::PackedDataset open_data(const config::ValidConfig& config) {
 }
 
 /// The same for rows to evaluate on beside the rows of `train`.
-data::PackedDataset open_eval_data(const config::ValidConfig& config, const data::PackedDataset& train) {
-  data::PackedDataset dataset(config->data.eval_files, {.lengths = true});
+rows::PackedDataset open_eval_data(const config::ValidConfig& config, const rows::PackedDataset& train) {
+  rows::PackedDataset dataset(config->data.eval_files, {.lengths = true});
   const std::string& file = dataset.files().front();
   if (dataset.num_target_tokens() == 0) {
     throw_data_error(fmt::format("{} has no token to evaluate on", file), "every loss_weight in the data set is 0",
@@ -120,8 +120,8 @@ void share_sp(std::optional<plan::SpChoice>& choice, const comm::Group& world) {
 }
 
 /// The row table that rank 0 holds, on every rank that keeps it. Collective.
-void share_rows(data::PackedDataset& dataset, const comm::Group& world, bool keeps) {
-  data::RowTable table = dataset.row_table();
+void share_rows(rows::PackedDataset& dataset, const comm::Group& world, bool keeps) {
+  rows::RowTable table = dataset.row_table();
   share_column(table.lengths, world, keeps);
   share_column(table.counts, world, keeps);
   dataset.hold(std::move(table));
@@ -144,8 +144,8 @@ plan::Datasets open_datasets(const config::ValidConfig& config, const std::vecto
 plan::Datasets planned_datasets(const config::ValidConfig& config, std::int64_t max_length, std::int64_t num_rows) {
   config::validate_data(config, max_length, config->model.vocab_size, "the rows that are planned for");
   if (num_rows == 0) num_rows = config->effective_batch_rows();
-  plan::Datasets datasets{.train = data::planned_rows(num_rows, max_length, config->model.vocab_size), .eval = {}};
-  datasets.measured_limits = data::limits_of_full_rows(config->train.per_device_train_batch_size, max_length);
+  plan::Datasets datasets{.train = rows::planned_rows(num_rows, max_length, config->model.vocab_size), .eval = {}};
+  datasets.measured_limits = rows::limits_of_full_rows(config->train.per_device_train_batch_size, max_length);
   return datasets;
 }
 
@@ -163,20 +163,20 @@ plan::Datasets share_datasets(const config::ValidConfig& config, const mesh::Pla
   });
   std::string train = datasets ? datasets->train.facts() : "";
   std::string eval = datasets && datasets->eval ? datasets->eval->facts() : "";
-  data::MicroBatchLimits limits = datasets ? *datasets->measured_limits : data::MicroBatchLimits{};
+  rows::MicroBatchLimits limits = datasets ? *datasets->measured_limits : rows::MicroBatchLimits{};
   world.broadcast(train, 0);
   world.broadcast(eval, 0);
   std::array<std::int64_t, 3> sizes{limits.tokens, limits.document_tokens, limits.num_lengths};
   world.broadcast(std::span<std::int64_t>(sizes), 0);
   limits = {.tokens = sizes[0], .document_tokens = sizes[1], .num_lengths = sizes[2]};
-  data::StepOrigin origin = datasets ? datasets->origin : data::StepOrigin{};
+  rows::StepOrigin origin = datasets ? datasets->origin : rows::StepOrigin{};
   plan::broadcast(origin, world);
   std::optional<plan::SpChoice> saved_sp;
   if (datasets) saved_sp = datasets->saved_sp;
   share_sp(saved_sp, world);
   if (!datasets) {
-    datasets.emplace(plan::Datasets{.train = data::PackedDataset::from_facts(train), .eval = {}});
-    if (!eval.empty()) datasets->eval.emplace(data::PackedDataset::from_facts(eval));
+    datasets.emplace(plan::Datasets{.train = rows::PackedDataset::from_facts(train), .eval = {}});
+    if (!eval.empty()) datasets->eval.emplace(rows::PackedDataset::from_facts(eval));
     datasets->measured_limits = limits;
     datasets->origin = origin;
     datasets->saved_sp = saved_sp;
@@ -197,8 +197,8 @@ void require_model_tokenizer(const plan::Datasets& datasets, const config::Model
   } catch (const Error&) {
     return;
   }
-  data::require_tokenizer(datasets.train, tokenizer->fingerprint(), folder);
-  if (datasets.eval) data::require_tokenizer(*datasets.eval, tokenizer->fingerprint(), folder);
+  rows::require_tokenizer(datasets.train, tokenizer->fingerprint(), folder);
+  if (datasets.eval) rows::require_tokenizer(*datasets.eval, tokenizer->fingerprint(), folder);
 }
 
 }  // namespace sft::apps

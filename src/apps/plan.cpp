@@ -28,7 +28,6 @@
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
-#include "sft/data/packed_dataset.hpp"
 #include "sft/io/file_kind.hpp"
 #include "sft/io/files.hpp"
 #include "sft/machine/node.hpp"
@@ -36,6 +35,7 @@
 #include "sft/plan/datasets.hpp"
 #include "sft/plan/row_lengths.hpp"
 #include "sft/plan/run_length.hpp"
+#include "sft/rows/packed_dataset.hpp"
 #include "start_model.hpp"
 
 namespace {
@@ -85,11 +85,11 @@ int num_threads_on(const plan::Hardware& hardware) {
 }
 
 /// The limits of micro-batches of these rows, found once for those that are dealt alike.
-std::function<data::MicroBatchLimits(const config::ValidConfig&)> measured_limits(
+std::function<rows::MicroBatchLimits(const config::ValidConfig&)> measured_limits(
     const std::shared_ptr<const plan::Datasets>& datasets) {
   using Key = std::array<std::int64_t, 5>;
   return
-      [datasets, known = std::make_shared<std::map<Key, data::MicroBatchLimits>>()](const config::ValidConfig& config) {
+      [datasets, known = std::make_shared<std::map<Key, rows::MicroBatchLimits>>()](const config::ValidConfig& config) {
         const Key key{config->train.per_device_train_batch_size, config->train.gradient_accumulation_steps,
                       mesh::Place(config, 0).data_size(), config->parallel.sp_size, config->parallel.token_slices()};
         const auto found = known->find(key);
@@ -101,7 +101,7 @@ std::function<data::MicroBatchLimits(const config::ValidConfig&)> measured_limit
 /// Rows that are there say how long they are.
 void use_data(const apps::PlanOptions& options, plan::PlanTask& task) {
   const auto datasets =
-      std::make_shared<const plan::Datasets>(plan::Datasets{data::PackedDataset(task.base.data.train_files), {}});
+      std::make_shared<const plan::Datasets>(plan::Datasets{rows::PackedDataset(task.base.data.train_files), {}});
   const std::int64_t max_length = datasets->train.max_length();
   if (options.max_length != 0 && options.max_length != max_length) {
     log_warning(fmt::format("--max_length {} is not that of data.train_files, {}: rows are taken to be full",
@@ -143,7 +143,7 @@ std::int64_t num_steps(const apps::PlanOptions& options, const plan::PlanTask& t
   if (config->train.max_steps >= 0) return config->train.max_steps;
   std::int64_t num_rows = options.num_rows;
   if (num_rows == 0 && task.base.data.train_files.front() != apps::no_data) {
-    num_rows = data::PackedDataset(task.base.data.train_files).num_rows();
+    num_rows = rows::PackedDataset(task.base.data.train_files).num_rows();
   }
   return num_rows == 0 ? 0 : plan::num_steps(config, num_rows);
 }

@@ -19,7 +19,7 @@ namespace {
 
 /// Micro-batches of training and of an evaluation.
 struct Coming {
-  std::vector<data::ComingMicroBatch> train, eval;
+  std::vector<rows::ComingMicroBatch> train, eval;
 };
 
 /// What all data ranks will get.
@@ -31,8 +31,8 @@ Coming read_coming(const config::ValidConfig& config, const Datasets& datasets, 
   for (int rank = 0; rank < first.layout().size(); ++rank) {
     const mesh::Place place = first.peer(WorldRank::from(rank));
     if (!data_ranks.insert(place.data_rank()).second) continue;
-    const auto read = [](const data::PackedDataset& dataset, const data::LoaderPlan& plan, auto& into) {
-      std::ranges::move(data::coming_documents(dataset, plan, rows_looked_at), std::back_inserter(into));
+    const auto read = [](const rows::PackedDataset& dataset, const rows::LoaderPlan& plan, auto& into) {
+      std::ranges::move(rows::coming_documents(dataset, plan, rows_looked_at), std::back_inserter(into));
     };
     read(datasets.train,
          loader_plan(config, place, num_rows, first_step, last_step, datasets.limits(config), datasets.origin),
@@ -55,7 +55,7 @@ std::string kinds_of(const sequence::AttentionSchedules& schedules) {
 
 }  // namespace
 
-sequence::AttentionSchedules schedules_of(const data::LoaderPlan& plan, data::ComingMicroBatch batch) {
+sequence::AttentionSchedules schedules_of(const rows::LoaderPlan& plan, rows::ComingMicroBatch batch) {
   const sequence::RowCut cut(batch.row_length, plan.sp_size);
   return sequence::make_schedules(plan.attention_method, plan.attention_windows, {std::move(batch.documents)}, cut,
                                   SpRank::from(plan.sp_rank));
@@ -82,11 +82,11 @@ std::vector<ops::AttentionGraph> list_attention(const config::ValidConfig& confi
     comm::TrafficCounter counter;
     RankPlan plan(config, datasets.limits(config), place, machine);
     Rehearsal rehearsal(config, plan, documents_of(plan.limits), *device, counter, Work::attention);
-    const data::LoaderPlan loader = loader_plan(config, place, datasets.train.num_rows(), first_step, first_step,
+    const rows::LoaderPlan loader = loader_plan(config, place, datasets.train.num_rows(), first_step, first_step,
                                                 datasets.limits(config), datasets.origin);
     std::set<std::string> kinds;
     for (const auto& [batches, is_trained] : {std::pair(&coming.train, true), {&coming.eval, false}}) {
-      for (const data::ComingMicroBatch& batch : *batches) {
+      for (const rows::ComingMicroBatch& batch : *batches) {
         const sequence::AttentionSchedules schedules = schedules_of(loader, batch);
         expect_attention(*rehearsal.workers().ops, schedules);
         if (!kinds.insert((is_trained ? "t" : "e") + kinds_of(schedules)).second) continue;

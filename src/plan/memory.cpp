@@ -78,7 +78,7 @@ device::Ledger plan_ledger(RankPlan& plan, const config::ValidConfig& config, co
   return ledger;
 }
 
-device::Ledger plan_ledger(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
+device::Ledger plan_ledger(const config::ValidConfig& config, const rows::MicroBatchLimits& limits,
                            const mesh::Place& place, const Machine& machine, std::size_t process_bytes) {
   RankPlan plan(config, limits, place, machine);
   device::Ledger ledger = plan_fixed_ledger(plan, process_bytes);

@@ -152,7 +152,7 @@ bool offloads_parameters(const config::ValidConfig& config, const Machine& machi
 
 }  // namespace
 
-RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimits& limits_in,
+RankPlan::RankPlan(const config::ValidConfig& config, const rows::MicroBatchLimits& limits_in,
                    const mesh::Place& place_in, const Machine& machine_in)
     : place(place_in),
       machine(machine_in),

@@ -30,12 +30,12 @@ mesh::Groups groups_of(const config::ValidConfig& config, const RankPlan& plan) 
 
 }  // namespace
 
-data::MicroBatchLimits limits_of(const std::vector<std::int32_t>& documents) {
+rows::MicroBatchLimits limits_of(const std::vector<std::int32_t>& documents) {
   return {.tokens = std::reduce(documents.begin(), documents.end(), std::int64_t{0}),
           .document_tokens = std::ranges::max(documents)};
 }
 
-std::vector<std::int32_t> documents_of(const data::MicroBatchLimits& limits) {
+std::vector<std::int32_t> documents_of(const rows::MicroBatchLimits& limits) {
   std::vector<std::int32_t> documents;
   for (std::int64_t left = limits.tokens; left > 0; left -= limits.document_tokens) {
     documents.push_back(checked_cast<std::int32_t>(std::min(left, limits.document_tokens)));

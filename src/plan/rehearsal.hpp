@@ -8,19 +8,19 @@
 
 #include "sft/comm/collectives.hpp"
 #include "sft/config/valid_config.hpp"
-#include "sft/data/micro_batch_limits.hpp"
 #include "sft/device/device.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/plan/rank_plan.hpp"
 #include "sft/plan/workers.hpp"
+#include "sft/rows/micro_batch_limits.hpp"
 #include "sft/sequence/attention_schedule.hpp"
 
 namespace sft::plan {
 
 /// Lengths of the documents of a micro-batch that is as large as `limits` let it be.
-[[nodiscard]] std::vector<std::int32_t> documents_of(const data::MicroBatchLimits& limits);
+[[nodiscard]] std::vector<std::int32_t> documents_of(const rows::MicroBatchLimits& limits);
 /// Of the plan of a rank that trains on one micro-batch of documents of these lengths.
-[[nodiscard]] data::MicroBatchLimits limits_of(const std::vector<std::int32_t>& documents);
+[[nodiscard]] rows::MicroBatchLimits limits_of(const std::vector<std::int32_t>& documents);
 
 /// The first micro-batch of a step, one in the middle and the last differ: of more than three, the middle one stands
 /// for several.

@@ -8,14 +8,14 @@
 
 namespace sft::plan {
 
-RowLengths RowLengths::of(const data::PackedDataset& data) {
+RowLengths RowLengths::of(const rows::PackedDataset& data) {
   const auto num_rows = static_cast<double>(data.num_rows()), num_tokens = static_cast<double>(data.num_tokens());
   RowLengths lengths{
       .row_tokens = num_tokens / num_rows,
       .document_tokens = num_tokens / static_cast<double>(std::max<std::int64_t>(1, data.num_documents()))};
   if (!data.has_row_counts() || num_tokens == 0) return lengths;
   double squares = 0;
-  for (const data::BatchCounts& row : data.row_counts()) squares += row.length_squares;
+  for (const rows::BatchCounts& row : data.row_counts()) squares += row.length_squares;
   lengths.document_tokens = squares / num_tokens;
   return lengths;
 }

@@ -23,9 +23,9 @@ namespace {
 /// Ranks whose memory a search looks at, and that of a plan which is told of.
 constexpr int ranks_of_search = 1, ranks_of_result = 128;
 
-data::MicroBatchLimits limits_of(const PlanTask& task, const config::ValidConfig& config) {
+rows::MicroBatchLimits limits_of(const PlanTask& task, const config::ValidConfig& config) {
   if (task.measured_limits) return task.measured_limits(config);
-  data::MicroBatchLimits limits = data::limits_of_full_rows(config->train.per_device_train_batch_size, task.max_length);
+  rows::MicroBatchLimits limits = rows::limits_of_full_rows(config->train.per_device_train_batch_size, task.max_length);
   if (task.document_tokens > 0) limits.document_tokens = std::min(limits.document_tokens, task.document_tokens);
   return limits;
 }

@@ -217,7 +217,7 @@ ResolvedSpMethod choose_method(const config::ValidConfig& config, const SpFacts&
 }  // namespace
 
 SpFacts SpFacts::of(const config::ValidConfig& config, const Datasets& datasets, int ranks_per_node) {
-  const data::PackedDataset& data = datasets.train;
+  const rows::PackedDataset& data = datasets.train;
   const auto num_tokens = static_cast<double>(data.num_tokens());
   return {.document_tokens = num_tokens / static_cast<double>(std::max<std::int64_t>(1, data.num_documents())),
           .micro_batch_tokens = num_tokens / static_cast<double>(data.num_rows()) *

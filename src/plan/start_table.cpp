@@ -15,12 +15,12 @@
 #include "sft/config/values.hpp"
 #include "sft/core/format.hpp"
 #include "sft/core/labelled_lines.hpp"
-#include "sft/data/planned_rows.hpp"
 #include "sft/model/layer_plan.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/optim/schedule.hpp"
 #include "sft/plan/run_length.hpp"
 #include "sft/plan/traffic.hpp"
+#include "sft/rows/planned_rows.hpp"
 
 namespace sft::plan {
 
@@ -180,8 +180,8 @@ std::string describe_sharding(const config::Parallel& parallel) {
 
 /// Of documents: padding is not computed.
 double tokens_per_step(const StartFacts& facts) {
-  const data::PackedDataset& data = facts.datasets.train;
-  const data::StepPositions positions = step_positions(facts.config, data.num_rows());
+  const rows::PackedDataset& data = facts.datasets.train;
+  const rows::StepPositions positions = step_positions(facts.config, data.num_rows());
   const double steps_per_epoch = positions.rows_of_short_step() > 0
                                      ? static_cast<double>(positions.steps_per_epoch())
                                      : static_cast<double>(data.num_rows()) / static_cast<double>(positions.batch_rows);
@@ -191,8 +191,8 @@ double tokens_per_step(const StartFacts& facts) {
 /// "shuffled as in TRL, seed 42; the last step of an epoch has 5 rows"
 std::string describe_order(const StartFacts& facts) {
   const config::Data& data = facts.config->data;
-  const data::StepPositions positions = step_positions(facts.config, facts.datasets.train.num_rows());
-  const bool is_trl = positions.kind == data::OrderKind::trl;
+  const rows::StepPositions positions = step_positions(facts.config, facts.datasets.train.num_rows());
+  const bool is_trl = positions.kind == rows::OrderKind::trl;
   std::string order =
       data.shuffle
           ? fmt::format("{}, seed {}", is_trl ? "shuffled as in TRL" : "shuffled by a rule of our own", data.seed)
@@ -228,8 +228,8 @@ std::string describe_steps(const StartFacts& facts) {
   return text;
 }
 
-std::string describe_data(const data::PackedDataset& data) {
-  if (data::is_planned(data)) {
+std::string describe_data(const rows::PackedDataset& data) {
+  if (rows::is_planned(data)) {
     return fmt::format("none yet: planned for {} full rows of {}, each one document", data.num_rows(),
                        plural(data.max_length(), "token"));
   }

@@ -116,7 +116,7 @@ double StepTime::mfu(const Hardware& hardware) const {
   return model_flops / step_s / (hardware.peak_flops_per_s * hardware.num_ranks());
 }
 
-StepTime plan_step_time(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
+StepTime plan_step_time(const config::ValidConfig& config, const rows::MicroBatchLimits& limits,
                         const mesh::Place& place, const Machine& machine, const Hardware& hardware) {
   return plan_step_time(config, documents_of(limits), place, machine, hardware);
 }

@@ -10,7 +10,7 @@
 
 namespace sft::plan {
 
-std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
+std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, const rows::MicroBatchLimits& limits,
                                           const mesh::Place& place, const Machine& machine) {
   return plan_traffic(config, documents_of(limits), place, machine);
 }

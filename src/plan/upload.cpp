@@ -42,7 +42,7 @@ UploadBuffers take_upload_buffers(device::Arena& device_memory, device::Arena& p
 Upload::Upload(device::Device& device, device::Stream& stream, const UploadBuffers& buffers)
     : device_(device), stream_(stream), buffers_(buffers), copied_{device.make_event(), device.make_event()} {}
 
-model::Inputs Upload::put(const data::MicroBatch& batch, std::optional<std::uint64_t> dropout_seed) {
+model::Inputs Upload::put(const rows::MicroBatch& batch, std::optional<std::uint64_t> dropout_seed) {
   const auto num_tokens = std::ssize(batch.tokens);
   const std::int64_t num_own =
       batch.row_parts.empty() ? 0 : batch.row_parts.back().local + batch.row_parts.back().num_tokens;

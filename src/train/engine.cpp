@@ -80,7 +80,7 @@ struct StepUnderWay {
   std::int64_t step = 0;    ///< 1-based
   std::int64_t update = 0;  ///< of the optimizer, 1-based: `step` without those that were left out
   double learning_rate = 0.0;
-  data::BatchCounts counts;            ///< of all ranks
+  rows::BatchCounts counts;            ///< of all ranks
   std::int64_t num_micro_batches = 0;  ///< done
   std::vector<std::int64_t> rows;      ///< of this rank
   HiddenSquares hidden_squares;        ///< of this rank's rows, where it owns them
@@ -109,7 +109,7 @@ struct StepUnderWay {
 
 /// What an engine is made from: its configuration, what follows from it, and every arena as a size. Local.
 struct Planned {
-  Planned(const config::ValidConfig& config_in, const data::MicroBatchLimits& limits, const mesh::Place& place,
+  Planned(const config::ValidConfig& config_in, const rows::MicroBatchLimits& limits, const mesh::Place& place,
           device::Kind kind)
       : config(config_in),
         plan(config, limits, place, {kind, machine::num_threads(), machine::unasked_huge_page_bytes()}),
@@ -195,7 +195,7 @@ struct Engine::Impl {
   }
 
   /// Sums of the batch's counts over all rows, each counted once. Collective.
-  data::BatchCounts sum_counts(const data::BatchCounts& counts) const {
+  rows::BatchCounts sum_counts(const rows::BatchCounts& counts) const {
     std::array<double, 4> sums{};
     if (plan.place.owns_rows()) {
       sums = {static_cast<double>(counts.num_tokens), static_cast<double>(counts.num_target_tokens), counts.weight_sum,
@@ -259,11 +259,11 @@ struct Engine::Impl {
   /// NEFTune's noise on the embeddings of a micro-batch: that of a token follows from the step, its row and its place
   /// there, so it is the same on every mesh.
   [[nodiscard]] std::vector<model::EmbeddingNoise> embedding_noise(std::int64_t step,
-                                                                   const data::MicroBatch& batch) const {
+                                                                   const rows::MicroBatch& batch) const {
     std::vector<model::EmbeddingNoise> noise;
     const double alpha = config.train.neftune_noise_alpha;
     if (alpha == 0.0) return noise;
-    for (const data::RowPart& part : batch.row_parts) {
+    for (const rows::RowPart& part : batch.row_parts) {
       const auto elements = static_cast<double>(part.row_tokens * config.model.hidden_size);
       noise.push_back({.begin = part.local,
                        .num_tokens = part.num_tokens,
@@ -302,7 +302,7 @@ struct Engine::Impl {
   StepUnderWay current;
 };
 
-Engine::Engine(const config::ValidConfig& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
+Engine::Engine(const config::ValidConfig& config, const rows::MicroBatchLimits& limits, const mesh::Place& place,
                const mesh::Groups& groups, device::Device& device, comm::Collectives& collectives,
                device::Ledger& ledger, const ops::MatmulAlgorithms* algorithms) {
   std::unique_ptr<Planned> planned;
@@ -346,7 +346,7 @@ void Engine::split_weights_as_saved() {
   state().refresh();
 }
 
-void Engine::begin_step(std::int64_t step, double learning_rate, const data::BatchCounts& counts,
+void Engine::begin_step(std::int64_t step, double learning_rate, const rows::BatchCounts& counts,
                         std::int64_t num_skipped) {
   Impl& e = *impl_;
   e.current = {.step = step,
@@ -360,7 +360,7 @@ void Engine::begin_step(std::int64_t step, double learning_rate, const data::Bat
   e.device.fill_zero(e.plan.results.data, e.plan.results.size_bytes(), e.compute_stream());
 }
 
-void Engine::add_micro_batch(const data::MicroBatch& batch) {
+void Engine::add_micro_batch(const rows::MicroBatch& batch) {
   Impl& e = *impl_;
   StepUnderWay& step = e.current;
   const std::int64_t num_micro_batches = e.config.train.gradient_accumulation_steps;
@@ -412,7 +412,7 @@ StepResult Engine::finish_step() {
     e.updates.update(step.update, step.learning_rate, optim::clipping_factor(norm, e.config.optimizer.max_grad_norm));
   }
 
-  const data::BatchCounts& counts = step.counts;
+  const rows::BatchCounts& counts = step.counts;
   const auto num_targets = static_cast<double>(std::max<std::int64_t>(counts.num_target_tokens, 1));
   return {.loss = loss,
           .grad_norm = norm,
@@ -427,7 +427,7 @@ StepResult Engine::finish_step() {
           .left_out = left_out};
 }
 
-EvalSums Engine::evaluate(const data::MicroBatch& batch) {
+EvalSums Engine::evaluate(const rows::MicroBatch& batch) {
   Impl& e = *impl_;
   e.device.fill_zero(e.plan.results.data, e.plan.results.size_bytes(), e.compute_stream());
   const model::Inputs inputs = e.upload.put(batch);
@@ -453,7 +453,7 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
   SFT_ENSURE(e.groups.world.size() == 1, "logits run on one rank");
   SFT_ENSURE(!tokens.empty(), "tokens fit one row");
   SFT_ENSURE(tokens.size() <= sizes.tokens, "tokens fit one row");
-  data::MicroBatch batch;
+  rows::MicroBatch batch;
   batch.tokens = tokens;
   batch.positions.resize(tokens.size());
   std::iota(batch.positions.begin(), batch.positions.end(), 0);

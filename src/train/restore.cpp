@@ -75,7 +75,7 @@ Trainer::Restored Trainer::take_folder_and_weights() {
     fingerprint = run_.datasets.train.fingerprint();
     markup = run_.datasets.train.markup();
   });
-  data::StepOrigin origin;
+  rows::StepOrigin origin;
   const auto find_resume = [&] {
     let_rank_0(run_.groups.world, [&] {
       folder = checkpoint::find_resume(config, run_.damaged);

@@ -118,7 +118,7 @@ std::vector<std::string> check_resume_weights(const std::string& fingerprint, co
                    "checkpoint.resume_from_checkpoint = none and another train.output_dir");
 }
 
-data::StepOrigin origin_of_resume(const config::Config& config, const std::string& folder,
+rows::StepOrigin origin_of_resume(const config::Config& config, const std::string& folder,
                                   const checkpoint::Header& saved) {
   const config::Config then = config::parse(saved.config_ini, {}, folder);
   return plan::origin_at(config, saved.position, then.effective_batch_rows());

@@ -326,7 +326,7 @@ ExitStatus Trainer::run_steps() {
   }
   if (!begins && !is_evaluation_due()) return ExitStatus::done;
 
-  const data::LoaderPlan loader = plan::loader_plan(config, run_.place, positions_.num_rows, position_.step, last_step_,
+  const rows::LoaderPlan loader = plan::loader_plan(config, run_.place, positions_.num_rows, position_.step, last_step_,
                                                     run_.datasets.limits(config), positions_.origin);
   if (ops::is_of_library(plan::attention_kernels(config->device, config->model))) {
     expect_attention(run_.engine.backend(), run_.datasets.train, loader, run_.groups.rows);
@@ -336,7 +336,7 @@ ExitStatus Trainer::run_steps() {
     }
   }
   Batches batches(run_.datasets.train, loader, run_.groups.rows);
-  data::MicroBatch batch;
+  rows::MicroBatch batch;
   if (begins) {
     const std::exception_ptr failure = batches.next(batch);
     world.agree([&] {
@@ -424,7 +424,7 @@ ExitStatus Trainer::run_steps() {
   return status;
 }
 
-void Trainer::read(Batches& batches, data::MicroBatch& batch) {
+void Trainer::read(Batches& batches, rows::MicroBatch& batch) {
   const std::exception_ptr failure = device::timed(run_.device.timeline(), {.category = "data", .what = "read batch"},
                                                    [&] { return batches.next(batch); });
   if (!failure_) failure_ = failure;
@@ -437,7 +437,7 @@ Notice Trainer::notice() const {
           .write_failed = saver_->has_failed()};
 }
 
-Notice Trainer::accumulate(Batches& batches, data::MicroBatch& batch, double learning_rate) {
+Notice Trainer::accumulate(Batches& batches, rows::MicroBatch& batch, double learning_rate) {
   const std::int64_t num_micro_batches = run_.config->train.gradient_accumulation_steps;
   // State in files is read ahead under the last micro-batch, and any may be stepped there.
   const bool is_touched = run_.engine.offloaded_bytes() > 0 || run_.engine.steps_early();

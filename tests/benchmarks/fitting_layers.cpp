@@ -7,9 +7,9 @@
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/format.hpp"
-#include "sft/data/micro_batch_limits.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/plan/rank_plan.hpp"
+#include "sft/rows/micro_batch_limits.hpp"
 
 namespace sft::bench {
 
@@ -17,7 +17,7 @@ namespace {
 
 /// Of the GPU, by the arenas of a rank that trains alone.
 std::size_t planned_bytes(const config::ValidConfig& config, std::int64_t length) {
-  plan::RankPlan plan(config, data::limits_of_full_rows(config->train.per_device_train_batch_size, length),
+  plan::RankPlan plan(config, rows::limits_of_full_rows(config->train.per_device_train_batch_size, length),
                       mesh::Place(config, 0), {.kind = device::Kind::cuda});
   plan::RankPlan::Arenas arenas = plan.measure();
   std::size_t bytes = 0;

@@ -53,11 +53,11 @@ Outcome run(const config::Config& config, const test::Mesh& mesh) {
   engine.initialize();
   Outcome outcome;
   for (std::int64_t step = 0; step < 3; ++step) {
-    const std::vector<data::Row> rows =
+    const std::vector<rows::Row> rows =
         test::make_awkward_rows(rows_per_rank * mesh.place.data_size(), max_length, static_cast<std::uint64_t>(step));
     const train::StepResult result = fixture.step(rows, step, 1e-2);
     train::EvalSums sums;
-    for (const data::MicroBatch& batch : fixture.deal(rows)) sums += engine.evaluate(batch);
+    for (const rows::MicroBatch& batch : fixture.deal(rows)) sums += engine.evaluate(batch);
     outcome.numbers.insert(outcome.numbers.end(), {result.loss, result.grad_norm, sums.weighted_nll});
   }
   for (std::size_t i = 0; i < device::num_labels; ++i) {
@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE(all_ways_train_alike) {
       config.train.offload_folder = folder.path();
       config.train.max_steps = 3;
       config.data.train_files = {folder.file("rows.h5")};
-      const plan::Datasets datasets{data::PackedDataset(config.data.train_files), {}};
+      const plan::Datasets datasets{rows::PackedDataset(config.data.train_files), {}};
       const test::Mesh mesh(session().world(), layout, config.model);
       std::vector<Outcome> outcomes;
       for (const Way& way : ways) {

@@ -78,15 +78,15 @@ const std::vector<Case> cases{
 };
 
 /// Rows of one document each.
-std::vector<data::Row> full_rows(std::int64_t num_rows) {
+std::vector<rows::Row> full_rows(std::int64_t num_rows) {
   const std::vector<std::int32_t> tokens(max_length, 3);
   const std::vector<float> weights(max_length, 1.0F);
-  return std::vector<data::Row>(static_cast<std::size_t>(num_rows),
+  return std::vector<rows::Row>(static_cast<std::size_t>(num_rows),
                                 {tokens, weights, {static_cast<std::int32_t>(max_length)}});
 }
 
-data::MicroBatchLimits limits_of(const config::ValidConfig& config) {
-  return data::limits_of_full_rows(config->train.per_device_train_batch_size, max_length);
+rows::MicroBatchLimits limits_of(const config::ValidConfig& config) {
+  return rows::limits_of_full_rows(config->train.per_device_train_batch_size, max_length);
 }
 
 }  // namespace
@@ -112,7 +112,7 @@ BOOST_AUTO_TEST_CASE(a_step_sends_what_was_planned) {
       const test::Mesh mesh(session().world(), c.layout, config.model, config.parallel);
       test::EngineFixture fixture(config, max_length, mesh, session());
       fixture.engine().initialize();
-      const std::vector<data::Row> rows = full_rows(config.effective_batch_rows());
+      const std::vector<rows::Row> rows = full_rows(config.effective_batch_rows());
       (void)fixture.step(rows, 0, 1e-3);
       fixture.traffic().reset();
       (void)fixture.step(rows, 1, 1e-3);

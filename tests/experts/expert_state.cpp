@@ -57,15 +57,15 @@ struct Data {
     const auto eval_rows = test::make_awkward_rows(23, test::expert_max_length, 9);  // fill the last batch of no mesh
     test::write_packed_file(folder.file("train.h5"), train_rows, test::small_vocab_size);
     test::write_packed_file(folder.file("eval.h5"), eval_rows, test::small_vocab_size);
-    datasets.emplace(plan::Datasets{.train = data::PackedDataset({folder.file("train.h5")}),
-                                    .eval = data::PackedDataset({folder.file("eval.h5")})});
+    datasets.emplace(plan::Datasets{.train = rows::PackedDataset({folder.file("train.h5")}),
+                                    .eval = rows::PackedDataset({folder.file("eval.h5")})});
   }
   test::TemporaryFolder folder;
   std::optional<plan::Datasets> datasets;
 };
 
 double eval_loss(test::EngineFixture& fixture, const Data& data) {
-  const data::LoaderPlan plan = plan::eval_loader_plan(fixture.config(), fixture.mesh().place, *data.datasets);
+  const rows::LoaderPlan plan = plan::eval_loader_plan(fixture.config(), fixture.mesh().place, *data.datasets);
   const auto never = [](std::int64_t, std::int64_t) { return 0; };
   return train::evaluate(fixture.engine(), *data.datasets->eval, plan, 0, fixture.mesh().groups, never).result.loss;
 }

@@ -43,7 +43,7 @@ enum class BackendChoice { automatic, cpu, cuda };
 enum class CommChoice { automatic, nccl, host, mpi };
 /// Whose attention GPUs run; automatic: own.
 enum class AttentionChoice { automatic, own, hopper, cudnn_forward, cudnn, cudnn_unordered };
-/// How epochs follow one another: as TRL does it, or with whole batches throughout (data::OrderKind).
+/// How epochs follow one another: as TRL does it, or with whole batches throughout (rows::OrderKind).
 enum class RowOrder { automatic, trl, endless };
 /// What becomes of a unit that was gathered for the forward pass, until its backward pass.
 enum class Reshard {

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "sft/config/valid_config.hpp"
-#include "sft/data/coming_documents.hpp"
-#include "sft/data/loader.hpp"
 #include "sft/ops/attention_graphs.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/plan/datasets.hpp"
 #include "sft/plan/machine.hpp"
+#include "sft/rows/coming_documents.hpp"
+#include "sft/rows/loader.hpp"
 #include "sft/sequence/attention_schedule.hpp"
 
 namespace sft::plan {
@@ -20,7 +20,7 @@ namespace sft::plan {
 inline constexpr std::int64_t rows_looked_at = 4096;
 
 /// How the rank that `plan` is for attends within the documents of a micro-batch. Pure.
-[[nodiscard]] sequence::AttentionSchedules schedules_of(const data::LoaderPlan& plan, data::ComingMicroBatch batch);
+[[nodiscard]] sequence::AttentionSchedules schedules_of(const rows::LoaderPlan& plan, rows::ComingMicroBatch batch);
 /// Tells the backend that they will come.
 void expect_attention(ops::Backend& backend, const sequence::AttentionSchedules& schedules);
 

@@ -8,10 +8,10 @@
 
 #include "sft/comm/group.hpp"
 #include "sft/config/valid_config.hpp"
-#include "sft/data/loader.hpp"
-#include "sft/data/micro_batch_limits.hpp"
-#include "sft/data/packed_dataset.hpp"
 #include "sft/mesh/place.hpp"
+#include "sft/rows/loader.hpp"
+#include "sft/rows/micro_batch_limits.hpp"
+#include "sft/rows/packed_dataset.hpp"
 
 namespace sft::plan {
 
@@ -25,38 +25,38 @@ struct SpChoice {
 
 /// What a run reads: opened, and checked against its configuration.
 struct Datasets {
-  data::PackedDataset train;
-  std::optional<data::PackedDataset> eval;  ///< rows to evaluate on, not longer than those of `train`; empty: none
-  std::optional<data::MicroBatchLimits> measured_limits = {};  ///< as measure_limits says; empty: rows may be full
-  data::StepOrigin origin = {};           ///< of the steps of training, where the run goes on from a checkpoint
+  rows::PackedDataset train;
+  std::optional<rows::PackedDataset> eval;  ///< rows to evaluate on, not longer than those of `train`; empty: none
+  std::optional<rows::MicroBatchLimits> measured_limits = {};  ///< as measure_limits says; empty: rows may be full
+  rows::StepOrigin origin = {};           ///< of the steps of training, where the run goes on from a checkpoint
   std::optional<SpChoice> saved_sp = {};  ///< of that checkpoint, where a run on this very mesh wrote it
 
   /// What memory is laid out for.
-  [[nodiscard]] data::MicroBatchLimits limits(const config::ValidConfig& config) const {
+  [[nodiscard]] rows::MicroBatchLimits limits(const config::ValidConfig& config) const {
     return measured_limits.value_or(
-        data::limits_of_full_rows(config->train.per_device_train_batch_size, train.max_length()));
+        rows::limits_of_full_rows(config->train.per_device_train_batch_size, train.max_length()));
   }
 };
 
 /// The limits of the micro-batches of training, from its first step on, and of evaluation: reads the document tables.
-[[nodiscard]] data::MicroBatchLimits measure_limits(const config::ValidConfig& config, const Datasets& datasets);
+[[nodiscard]] rows::MicroBatchLimits measure_limits(const config::ValidConfig& config, const Datasets& datasets);
 
 /// What a rank reads of num_rows rows in steps [first_step, last_step), micro-batches being within `limits`. Pure.
-[[nodiscard]] data::LoaderPlan loader_plan(const config::ValidConfig& config, const mesh::Place& place,
+[[nodiscard]] rows::LoaderPlan loader_plan(const config::ValidConfig& config, const mesh::Place& place,
                                            std::int64_t num_rows, std::int64_t first_step, std::int64_t last_step,
-                                           const data::MicroBatchLimits& limits, const data::StepOrigin& origin = {});
+                                           const rows::MicroBatchLimits& limits, const rows::StepOrigin& origin = {});
 
 /// What a rank reads in one evaluation: every row once, in file order, in micro-batches of training's size. Where the
 /// rows do not fill the last ones, ranks get empty ones, so that all take part in as many. Pure but for the
 /// data sets' facts.
-[[nodiscard]] data::LoaderPlan eval_loader_plan(const config::ValidConfig& config, const mesh::Place& place,
+[[nodiscard]] rows::LoaderPlan eval_loader_plan(const config::ValidConfig& config, const mesh::Place& place,
                                                 const Datasets& datasets);
 
 /// The method that a run with `then` had, where it had the mesh of `now`. Pure.
 [[nodiscard]] std::optional<SpChoice> saved_sp(const config::Parallel& now, const config::Parallel& then);
 
 /// Gives all ranks the origin that rank 0 has. Collective.
-void broadcast(data::StepOrigin& origin, const comm::Group& world);
+void broadcast(rows::StepOrigin& origin, const comm::Group& world);
 
 /// What of the row tables of `datasets` a rank keeps: that which it reads rows by, of what is held. A rank that does
 /// not read keeps nothing. The way over sp may still be open (sp_method = auto).

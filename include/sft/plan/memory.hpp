@@ -44,7 +44,7 @@ struct MemoryTable {
                                          std::size_t process_bytes);
 
 /// The same for micro-batches within `limits`, of data that is not there: without what is read ahead of it. Pure.
-[[nodiscard]] device::Ledger plan_ledger(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
+[[nodiscard]] device::Ledger plan_ledger(const config::ValidConfig& config, const rows::MicroBatchLimits& limits,
                                          const mesh::Place& place, const Machine& machine, std::size_t process_bytes);
 
 /// The same without what batches take, and what a step has to be rehearsed for (plan_products).

@@ -10,7 +10,6 @@
 #include "sft/checkpoint/state.hpp"
 #include "sft/comm/collectives.hpp"
 #include "sft/config/valid_config.hpp"
-#include "sft/data/micro_batch_limits.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/mesh/place.hpp"
@@ -23,6 +22,7 @@
 #include "sft/parallel/unit_buffers.hpp"
 #include "sft/plan/machine.hpp"
 #include "sft/plan/upload.hpp"
+#include "sft/rows/micro_batch_limits.hpp"
 
 namespace sft::plan {
 
@@ -59,7 +59,7 @@ class RankPlan {
 
   /// For rank place.rank() training on micro-batches within `limits`. `config` outlives
   /// it.
-  RankPlan(const config::ValidConfig& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
+  RankPlan(const config::ValidConfig& config, const rows::MicroBatchLimits& limits, const mesh::Place& place,
            const Machine& machine);
   RankPlan(const RankPlan&) = delete;
   RankPlan& operator=(const RankPlan&) = delete;
@@ -107,7 +107,7 @@ class RankPlan {
   const mesh::Place place;
   const Machine machine;
   const comm::Transport::Way way;  ///< in which tensors travel
-  const data::MicroBatchLimits limits;
+  const rows::MicroBatchLimits limits;
   const model::Sizes sizes;
   const std::shared_ptr<const model::Architecture> architecture;
   const parallel::ShardingPolicy policy;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sft/data/packed_dataset.hpp"
+#include "sft/rows/packed_dataset.hpp"
 
 namespace sft::plan {
 
@@ -20,7 +20,7 @@ struct RowLengths {
   }
   /// Of all rows of `data`. Where the shards do not hold the squares, documents are taken to be equally long. Reads the
   /// counts of rows.
-  [[nodiscard]] static RowLengths of(const data::PackedDataset& data);
+  [[nodiscard]] static RowLengths of(const rows::PackedDataset& data);
 };
 
 /// The lengths of the documents of `num_rows` such rows: their sum, and nearly the sum of their squares, is that of the

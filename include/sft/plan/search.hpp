@@ -12,13 +12,13 @@
 
 #include "sft/config/parse.hpp"
 #include "sft/config/valid_config.hpp"
-#include "sft/data/micro_batch_limits.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/plan/hardware.hpp"
 #include "sft/plan/machine.hpp"
 #include "sft/plan/row_lengths.hpp"
 #include "sft/plan/save_time.hpp"
 #include "sft/plan/step_time.hpp"
+#include "sft/rows/micro_batch_limits.hpp"
 
 namespace sft::plan {
 
@@ -34,7 +34,7 @@ struct PlanTask {
   std::int64_t rows_per_step = 0;          ///< of all ranks and micro-batches
   std::optional<RowLengths> lengths = {};  ///< of rows, for the time of a step; none: rows are full
   /// The limits of the micro-batches of a configuration, of data that is there; empty: rows may be full.
-  std::function<data::MicroBatchLimits(const config::ValidConfig&)> measured_limits = {};
+  std::function<rows::MicroBatchLimits(const config::ValidConfig&)> measured_limits = {};
   int num_threads = 1;                    ///< of a rank, on CPUs
   std::size_t huge_page_bytes = 0;        ///< machine::unasked_huge_page_bytes of the machine that is planned for
   std::size_t process_bytes = 256 << 20;  ///< of the node's memory that a process takes beside what the ledger lists

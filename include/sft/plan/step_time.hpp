@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "sft/config/valid_config.hpp"
-#include "sft/data/micro_batch_limits.hpp"
 #include "sft/device/op_kind.hpp"
 #include "sft/mesh/place.hpp"
 #include "sft/plan/hardware.hpp"
 #include "sft/plan/machine.hpp"
+#include "sft/rows/micro_batch_limits.hpp"
 
 namespace sft::plan {
 
@@ -40,7 +40,7 @@ struct StepTime {
                                       const mesh::Place& place, const Machine& machine, const Hardware& hardware);
 
 /// The same of full micro-batches (`limits`).
-[[nodiscard]] StepTime plan_step_time(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
+[[nodiscard]] StepTime plan_step_time(const config::ValidConfig& config, const rows::MicroBatchLimits& limits,
                                       const mesh::Place& place, const Machine& machine, const Hardware& hardware);
 
 /// Seconds of a whole run of so many steps, from the launcher on. Pure.

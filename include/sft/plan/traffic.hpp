@@ -8,16 +8,16 @@
 
 #include "sft/comm/traffic.hpp"
 #include "sft/config/valid_config.hpp"
-#include "sft/data/micro_batch_limits.hpp"
 #include "sft/mesh/place.hpp"
 #include "sft/plan/machine.hpp"
+#include "sft/rows/micro_batch_limits.hpp"
 
 namespace sft::plan {
 
 /// By group (mesh::Groups), for rank place.rank() whose micro-batches are all as large as
 /// `limits` allow, in documents of limits.document_tokens. A step on less sends less over sp and tp. Pure.
 [[nodiscard]] std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config,
-                                                        const data::MicroBatchLimits& limits, const mesh::Place& place,
+                                                        const rows::MicroBatchLimits& limits, const mesh::Place& place,
                                                         const Machine& machine);
 
 /// What rank place.rank() sends in a step whose micro-batches all consist of documents of these lengths, by group.

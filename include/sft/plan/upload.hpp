@@ -9,10 +9,10 @@
 #include <memory>
 #include <optional>
 
-#include "sft/data/batch.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/device/device.hpp"
 #include "sft/model/context.hpp"
+#include "sft/rows/batch.hpp"
 
 namespace sft::plan {
 
@@ -40,7 +40,7 @@ class Upload {
   /// tokens and are valid for work queued on the stream before the next put. Throws std::logic_error when the batch has
   /// more tokens than the buffers, or not as many labels as tokens. Without a dropout_seed nothing is dropped, nor is
   /// where buffers have no place for one.
-  [[nodiscard]] model::Inputs put(const data::MicroBatch& batch, std::optional<std::uint64_t> dropout_seed = {});
+  [[nodiscard]] model::Inputs put(const rows::MicroBatch& batch, std::optional<std::uint64_t> dropout_seed = {});
 
  private:
   device::Device& device_;

@@ -21,8 +21,8 @@ namespace {
 constexpr std::int64_t max_tokens = 40;
 
 /// All of it says which number it has.
-data::MicroBatch batch_of(int number, std::int64_t num_tokens) {
-  data::MicroBatch batch;
+rows::MicroBatch batch_of(int number, std::int64_t num_tokens) {
+  rows::MicroBatch batch;
   const auto size = static_cast<std::size_t>(num_tokens);
   batch.tokens.assign(size, 4 * number);
   batch.positions.assign(size, 4 * number + 1);

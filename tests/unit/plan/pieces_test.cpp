@@ -39,7 +39,7 @@ config::ValidConfig config_of(std::optional<std::int64_t> tile_tokens, bool all_
 
 std::size_t needed_bytes(const config::ValidConfig& config) {
   constexpr std::int64_t tokens = std::int64_t{1} << 16;
-  const data::MicroBatchLimits limits{.tokens = tokens, .document_tokens = tokens};
+  const rows::MicroBatchLimits limits{.tokens = tokens, .document_tokens = tokens};
   return plan::plan_ledger(config, limits, mesh::Place(config, 0), {}, 0).total_bytes();
 }
 

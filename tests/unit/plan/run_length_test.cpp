@@ -78,18 +78,18 @@ BOOST_AUTO_TEST_CASE(a_run_with_another_batch_has_as_many_steps_as_its_rows_take
     config.train.per_device_train_batch_size = c.batch_rows;
     config.parallel.dp_shard_size = 1;
     checkpoint::Position position{.step = c.step, .rows_consumed = c.rows, .num_rows = 101};
-    const data::StepOrigin origin = plan::origin_at(config, position, 10);
+    const rows::StepOrigin origin = plan::origin_at(config, position, 10);
     BOOST_TEST(plan::num_steps(config, 101, origin) == c.steps,
                c.step << " steps of " << c.batch_rows << " gave " << plan::num_steps(config, 101, origin));
     config.train.max_steps = 40;
     BOOST_TEST(plan::num_steps(config, 101, origin) == 40);
     config.train.per_device_train_batch_size = 10;  // as it was: nothing has changed
-    BOOST_TEST((plan::origin_at(config, position, 10) == data::StepOrigin{}));
+    BOOST_TEST((plan::origin_at(config, position, 10) == rows::StepOrigin{}));
   }
 }
 
 BOOST_AUTO_TEST_CASE(a_step_before_a_change_of_the_batch_may_have_ended_an_epoch) {
-  using Kind = data::OrderKind;
+  using Kind = rows::OrderKind;
   BOOST_TEST(plan::is_epoch_end(11, {Kind::trl, 101, 20, {.step = 11, .rows = 101, .batch_rows_then = 10}}));
   BOOST_TEST(!plan::is_epoch_end(15, {Kind::trl, 101, 20, {.step = 15, .rows = 141, .batch_rows_then = 10}}));
   BOOST_TEST(plan::is_epoch_end(18, {Kind::trl, 101, 20, {.step = 15, .rows = 151, .batch_rows_then = 10}}));
@@ -98,15 +98,15 @@ BOOST_AUTO_TEST_CASE(a_step_before_a_change_of_the_batch_may_have_ended_an_epoch
 }
 
 BOOST_AUTO_TEST_CASE(epochs_count_rows) {
-  BOOST_TEST(plan::epochs_after(0, {data::OrderKind::endless, 100, 8}) == 0.0);
-  BOOST_TEST(plan::epochs_after(25, {data::OrderKind::endless, 100, 8}) == 2.0);
-  BOOST_TEST(plan::epochs_after(26, {data::OrderKind::trl, 100, 8}) == 2.0);
-  BOOST_TEST(plan::epochs_after(12, {data::OrderKind::trl, 100, 8}) == 0.96);
+  BOOST_TEST(plan::epochs_after(0, {rows::OrderKind::endless, 100, 8}) == 0.0);
+  BOOST_TEST(plan::epochs_after(25, {rows::OrderKind::endless, 100, 8}) == 2.0);
+  BOOST_TEST(plan::epochs_after(26, {rows::OrderKind::trl, 100, 8}) == 2.0);
+  BOOST_TEST(plan::epochs_after(12, {rows::OrderKind::trl, 100, 8}) == 0.96);
 }
 
 BOOST_AUTO_TEST_CASE(rows_are_shuffled_as_in_trl_unless_there_are_too_many) {
-  using Kind = data::OrderKind;
-  constexpr std::int64_t few = data::RowOrder::max_rows_of_trl, most = data::RowOrder::most_rows_of_trl;
+  using Kind = rows::OrderKind;
+  constexpr std::int64_t few = rows::RowOrder::max_rows_of_trl, most = rows::RowOrder::most_rows_of_trl;
   config::Data data;
   BOOST_TEST((plan::row_order(data, few) == Kind::trl));
   BOOST_TEST((plan::row_order(data, few + 1) == Kind::endless));
@@ -132,14 +132,14 @@ BOOST_AUTO_TEST_CASE(intervals) {
 
 BOOST_AUTO_TEST_CASE(an_epoch_ends_with_the_step_that_reads_its_last_row) {
   using Steps = std::vector<std::int64_t>;
-  const auto ends = [](const data::StepPositions& positions) {
+  const auto ends = [](const rows::StepPositions& positions) {
     Steps steps;
     for (std::int64_t step = 0; step <= 30; ++step) {
       if (plan::is_epoch_end(step, positions)) steps.push_back(step);
     }
     return steps;
   };
-  BOOST_TEST(ends({data::OrderKind::trl, 100, 8}) == (Steps{13, 26}));
-  BOOST_TEST(ends({data::OrderKind::endless, 100, 8}) == (Steps{13, 25}));
-  BOOST_TEST(ends({data::OrderKind::endless, 3, 8}).size() == 30U);  // each reads several
+  BOOST_TEST(ends({rows::OrderKind::trl, 100, 8}) == (Steps{13, 26}));
+  BOOST_TEST(ends({rows::OrderKind::endless, 100, 8}) == (Steps{13, 25}));
+  BOOST_TEST(ends({rows::OrderKind::endless, 3, 8}).size() == 30U);  // each reads several
 }

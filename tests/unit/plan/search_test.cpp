@@ -308,7 +308,7 @@ BOOST_AUTO_TEST_CASE(documents_have_the_sum_and_the_squares_of_the_data) {
   BOOST_TEST(sum == 3600);
   BOOST_TEST(mean_documents(RowLengths::of_full_rows(64), 2).size() == 2);
   const SmallRun run;
-  const data::PackedDataset data(run.config.data.train_files);
+  const rows::PackedDataset data(run.config.data.train_files);
   const RowLengths lengths = RowLengths::of(data);
   BOOST_TEST(lengths.row_tokens * static_cast<double>(data.num_rows()) == static_cast<double>(data.num_tokens()),
              boost::test_tools::tolerance(1e-9));

@@ -30,7 +30,7 @@ struct SmallRun {
   }
 
   [[nodiscard]] Datasets datasets() const {
-    Datasets all{data::PackedDataset(config.data.train_files), {}};
+    Datasets all{rows::PackedDataset(config.data.train_files), {}};
     if (!config.data.eval_files.empty()) all.eval.emplace(config.data.eval_files);
     return all;
   }

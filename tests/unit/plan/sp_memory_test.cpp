@@ -46,7 +46,7 @@ plan::SpFacts one_document(std::optional<SpChoice> saved = {}) {
 }
 
 std::size_t needed_bytes(const config::ValidConfig& config) {
-  const data::MicroBatchLimits limits{.tokens = row_tokens, .document_tokens = row_tokens};
+  const rows::MicroBatchLimits limits{.tokens = row_tokens, .document_tokens = row_tokens};
   return plan::plan_ledger(config, limits, mesh::Place(config, 0), {}, 0).total_bytes();
 }
 

@@ -41,7 +41,7 @@ struct Run : SmallRun {
 
   [[nodiscard]] StepTime time(const Hardware& hardware, device::Kind kind = device::Kind::cpu) const {
     const config::ValidConfig run = valid();
-    return plan_step_time(run, data::limits_of_full_rows(run->train.per_device_train_batch_size, row_tokens),
+    return plan_step_time(run, rows::limits_of_full_rows(run->train.per_device_train_batch_size, row_tokens),
                           mesh::Place(run, 0), {.kind = kind}, hardware);
   }
 

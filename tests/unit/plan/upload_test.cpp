@@ -75,8 +75,8 @@ class LateDevice final : public device::Device {
 constexpr std::int64_t num_tokens = 5;
 constexpr std::size_t copies_per_put = 4;
 
-data::MicroBatch make_batch(std::int32_t first, std::int64_t length = num_tokens) {
-  data::MicroBatch batch;
+rows::MicroBatch make_batch(std::int32_t first, std::int64_t length = num_tokens) {
+  rows::MicroBatch batch;
   for (std::int32_t t = 0; t < length; ++t) {
     batch.tokens.push_back(first + t);
     batch.positions.push_back(first + 10 + t);
@@ -104,7 +104,7 @@ struct Machine {
 };
 
 bool holds(const model::Inputs& inputs, std::int32_t first, std::int64_t length = num_tokens) {
-  const data::MicroBatch batch = make_batch(first, length);
+  const rows::MicroBatch batch = make_batch(first, length);
   const auto equal = [](const Tensor& tensor, const auto& values) {
     return tensor.num_elements() == std::ssize(values) &&
            std::memcmp(tensor.data, values.data(), tensor.size_bytes()) == 0;
@@ -130,7 +130,7 @@ BOOST_FIXTURE_TEST_CASE(queued_work_finds_the_batch_that_was_put_before_it, Mach
   Upload upload(device, stream, buffers);
   std::vector<bool> found;
   for (const std::int32_t first : {100, 200, 300, 400, 500}) {
-    data::MicroBatch batch = make_batch(first);
+    rows::MicroBatch batch = make_batch(first);
     const model::Inputs inputs = upload.put(batch);
     batch = make_batch(-1);  // the caller's memory is free again
     stream.queue([&found, inputs, first] { found.push_back(holds(inputs, first)); });
@@ -175,7 +175,7 @@ BOOST_FIXTURE_TEST_CASE(inputs_have_the_tokens_of_their_batch, Machine) {
 BOOST_FIXTURE_TEST_CASE(too_many_tokens_and_tokens_without_labels_are_refused, Machine) {
   Upload upload(device, stream, buffers);
   BOOST_CHECK_THROW((void)upload.put(make_batch(0, num_tokens + 1)), std::logic_error);
-  data::MicroBatch batch = make_batch(0);
+  rows::MicroBatch batch = make_batch(0);
   batch.targets.pop_back();
   BOOST_CHECK_THROW((void)upload.put(batch), std::logic_error);
 }

@@ -3,7 +3,7 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include "sft/data/planned_rows.hpp"
+#include "sft/rows/planned_rows.hpp"
 #include "support/config_error.hpp"
 
 using namespace sft;
@@ -105,8 +105,8 @@ BOOST_AUTO_TEST_CASE(of_a_machine) {
 }
 
 BOOST_AUTO_TEST_CASE(rows_that_are_not_there) {
-  const data::PackedDataset rows = data::planned_rows(100, 32, 272);
-  BOOST_TEST(data::is_planned(rows));
+  const rows::PackedDataset rows = rows::planned_rows(100, 32, 272);
+  BOOST_TEST(rows::is_planned(rows));
   BOOST_TEST(rows.num_rows() == 100);
   BOOST_TEST(rows.max_length() == 32);
   BOOST_TEST(rows.vocab_size() == 272);

@@ -159,8 +159,8 @@ BOOST_AUTO_TEST_CASE(another_batch_is_reported_with_the_row_that_it_begins_with)
       "row 33 of epoch 2"};
   BOOST_TEST(train::changes_on_resume(config, "checkpoint-000005", saved) == expected,
              boost::test_tools::per_element());
-  const data::StepOrigin origin = train::origin_of_resume(config, "checkpoint-000005", saved);
-  BOOST_TEST((origin == data::StepOrigin{.step = 5, .rows = 132, .batch_rows_then = 32}));
+  const rows::StepOrigin origin = train::origin_of_resume(config, "checkpoint-000005", saved);
+  BOOST_TEST((origin == rows::StepOrigin{.step = 5, .rows = 132, .batch_rows_then = 32}));
 }
 
 BOOST_AUTO_TEST_CASE(another_length_is_reported_where_the_rate_follows_it) {
