@@ -19,11 +19,11 @@
 #include "sft/mesh/layout.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/plan/async_save.hpp"
+#include "sft/plan/dry_run.hpp"
 #include "sft/plan/memory.hpp"
 #include "sft/plan/pieces.hpp"
 #include "sft/plan/search.hpp"
 #include "sft/plan/sp_method.hpp"
-#include "sft/plan/start_table.hpp"
 
 namespace sft::apps {
 

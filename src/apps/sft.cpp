@@ -58,11 +58,12 @@
 #include "sft/plan/hardware.hpp"
 #include "sft/plan/memory.hpp"
 #include "sft/plan/pieces.hpp"
+#include "sft/plan/products.hpp"
 #include "sft/plan/row_lengths.hpp"
 #include "sft/plan/search.hpp"
 #include "sft/plan/sp_method.hpp"
-#include "sft/plan/start_table.hpp"
 #include "sft/plan/step_time.hpp"
+#include "sft/plan/traffic.hpp"
 #include "sft/train/console.hpp"
 #include "sft/train/engine.hpp"
 #include "sft/train/trainer.hpp"
@@ -272,6 +273,10 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
   device::Ledger ledger;
   ledger.add(device::Label::process, device::Space::device, machine.gpu_process_bytes);
   ledger.add(device::Label::communication, device::Space::host, machine.first_rank_bytes());
+  world.agree([&, &config = config] {
+    ledger.add(device::Label::process, device::Space::host,
+               plan::plan_products(config, datasets.limits(config), place, machine));
+  });
   train::Engine engine(config, datasets.limits(config), place, on.groups, device, *collectives, ledger,
                        matmul.algorithms());
 
@@ -287,7 +292,8 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
   train::Trainer trainer(
       {on.session, config, device, place, on.groups, datasets, ledger, engine, damaged, start ? &*start : nullptr,
        is_saved_always ? &model_folder : nullptr, sp_choice, save_choice, &on.watch, step_time ? step_time->step_s : 0,
-       step_time ? plan::describe(*step_time, *hardware) : "", step_time ? plan::describe_ops(*step_time) : ""});
+       step_time ? plan::describe(*step_time, *hardware) : "", step_time ? plan::describe_ops(*step_time) : "",
+       plan::plan_traffic(config, datasets.limits(config), place, machine)});
   if (trainer.restore() == train::Trainer::Restored::needs_other_plan) return std::nullopt;
   world.agree([&, &config = config] {
     if (world.rank() != 0) return;

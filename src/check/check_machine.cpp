@@ -23,7 +23,7 @@
 #include "sft/device/factory.hpp"
 #include "sft/machine/gpus.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/plan/start_table.hpp"
+#include "sft/plan/nodes.hpp"
 
 namespace sft::check {
 

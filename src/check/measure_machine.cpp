@@ -20,7 +20,7 @@
 #include "sft/core/error.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/ops/factory.hpp"
-#include "sft/plan/start_table.hpp"
+#include "sft/plan/nodes.hpp"
 
 namespace sft::check {
 

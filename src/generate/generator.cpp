@@ -122,7 +122,7 @@ struct Generator::Impl {
         groups(world, plan.place, {}),
         arenas(allocate(ledger)),
         workers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, /*cuts_tokens=*/false, /*tp_wire=*/{},
-                device, collectives, plan::Work::done),
+                device, collectives, plan::DeviceTools()),
         attention(plan.decoder.layers, attention_scale(config->model),
                   static_cast<float>(config->model.attn_logit_softcapping), plan.decoder.windows, *workers.ops),
         decoder({config->model, plan.sizes, device, *workers.ops, workers.units, workers.tp, attention, plan.adapters,

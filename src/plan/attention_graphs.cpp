@@ -11,6 +11,7 @@
 #include "plan/rehearsal.hpp"
 #include "sft/comm/traffic.hpp"
 #include "sft/device/factory.hpp"
+#include "sft/plan/coming_attention.hpp"
 #include "sft/plan/run_length.hpp"
 
 namespace sft::plan {
@@ -54,20 +55,6 @@ std::string kinds_of(const sequence::AttentionSchedules& schedules) {
 }
 
 }  // namespace
-
-sequence::AttentionSchedules schedules_of(const rows::LoaderPlan& plan, rows::ComingMicroBatch batch) {
-  const sequence::RowCut cut(batch.row_length, plan.sp_size);
-  return sequence::make_schedules(plan.attention_method, plan.attention_windows, {std::move(batch.documents)}, cut,
-                                  SpRank::from(plan.sp_rank));
-}
-
-void expect_attention(ops::Backend& backend, const sequence::AttentionSchedules& schedules) {
-  for (const sequence::AttentionSchedule& schedule : schedules) {
-    for (const sequence::AttentionRound& round : schedule.rounds) {
-      backend.expect_attention(round.spans, schedule.num_tokens, schedule.num_keys);
-    }
-  }
-}
 
 std::vector<ops::AttentionGraph> list_attention(const config::ValidConfig& config, const Datasets& datasets,
                                                 const Machine& machine, std::int64_t first_step) {

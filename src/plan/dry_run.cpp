@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "sft/plan/dry_run.hpp"
+
 #include <fmt/format.h>
 #include <algorithm>
-#include <vector>
-
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "sft/core/format.hpp"
 #include "sft/optim/schedule.hpp"
 #include "sft/plan/memory.hpp"
+#include "sft/plan/nodes.hpp"
 #include "sft/plan/rank_plan.hpp"
 #include "sft/plan/row_lengths.hpp"
 #include "sft/plan/run_length.hpp"

@@ -4,13 +4,11 @@
 #include <fmt/core.h>
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <span>
 
 #include "sft/core/error.hpp"
 #include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
-#include "sft/core/table.hpp"
 #include "sft/plan/datasets.hpp"
 #include "sft/plan/products.hpp"
 #include "sft/plan/rank_ledgers.hpp"
@@ -19,26 +17,6 @@
 namespace sft::plan {
 
 namespace {
-
-constexpr std::size_t num_rows = device::num_labels + 3;  ///< the labels, the total, on the GPU, on the node
-using Rows = std::array<std::size_t, num_rows>;
-
-/// A rank's bytes, label by label, then their sum and where it lies.
-Rows rows_of(const device::Ledger& ledger, device::Kind kind) {
-  Rows rows{};
-  for (std::size_t i = 0; i < device::num_labels; ++i) rows[i] = ledger.bytes(static_cast<device::Label>(i));
-  const std::size_t all = ledger.total_bytes(), on_node = ledger.node_bytes(kind);
-  rows[device::num_labels] = all;
-  rows[device::num_labels + 1] = all - on_node;
-  rows[device::num_labels + 2] = on_node;
-  return rows;
-}
-
-MemoryRange& range_of(MemoryTable& table, std::size_t row) {
-  if (row < device::num_labels) return table.labels[row];
-  const std::array<MemoryRange*, 3> sums{&table.total, &table.on_gpu, &table.on_node};
-  return *sums[row - device::num_labels];
-}
 
 /// Rank 0's answer, as the beginning of what to do. Collective.
 std::string ask(const std::function<std::string()>& advice, const comm::Group& world) {
@@ -99,62 +77,21 @@ MemoryTable plan_memory(const config::ValidConfig& config, const Datasets& datas
   RankLedgers ledgers(config, datasets, machine, process_bytes);
   for (const WorldRank rank : first.layout().ranks()) {
     const int number = static_cast<int>(rank);
-    const auto rows = rows_of(ledgers.of(first.peer(rank), number % ranks_per_node == 0), machine.kind);
-    of_node = (number % ranks_per_node == 0 ? 0 : of_node) + rows[num_rows - 1];
+    const auto rows = memory_rows(ledgers.of(first.peer(rank), number % ranks_per_node == 0), machine.kind);
+    of_node = (number % ranks_per_node == 0 ? 0 : of_node) + rows[num_memory_rows - 1];
     if (number % ranks_per_node == ranks_per_node - 1 || number == first.layout().size() - 1) {
       MemoryRange& nodes = table.nodes;
       const int first_rank = number / ranks_per_node * ranks_per_node;
       nodes.least_bytes = first_rank == 0 ? of_node : std::min(nodes.least_bytes, of_node);
       if (of_node > nodes.most_bytes) nodes = {nodes.least_bytes, of_node, WorldRank::from(first_rank)};
     }
-    for (std::size_t i = 0; i < num_rows; ++i) {
+    for (std::size_t i = 0; i < num_memory_rows; ++i) {
       MemoryRange& range = range_of(table, i);
       range.least_bytes = rank == 0 ? rows[i] : std::min(range.least_bytes, rows[i]);
       if (rank == 0 || rows[i] > range.most_bytes) range = {range.least_bytes, rows[i], rank};
     }
   }
   return table;
-}
-
-MemoryTable gather_memory(const device::Ledger& ledger, device::Kind kind, const comm::Group& world) {
-  const Rows rows = rows_of(ledger, kind);
-  std::array<std::int64_t, 2 * num_rows> extremes{};  // -bytes, then bytes: one maximum gives both ends
-  for (std::size_t i = 0; i < num_rows; ++i) {
-    extremes[i] = -static_cast<std::int64_t>(rows[i]);
-    extremes[num_rows + i] = static_cast<std::int64_t>(rows[i]);
-  }
-  world.max(std::span<std::int64_t>(extremes));
-  std::array<std::int64_t, num_rows> distances{};  // from the end of the world to the first rank with the most
-  for (std::size_t i = 0; i < num_rows; ++i) {
-    const bool has_most = static_cast<std::int64_t>(rows[i]) == extremes[num_rows + i];
-    distances[i] = has_most ? world.size() - world.rank() : 0;
-  }
-  world.max(std::span<std::int64_t>(distances));
-  MemoryTable table;
-  for (std::size_t i = 0; i < num_rows; ++i) {
-    range_of(table, i) = {static_cast<std::size_t>(-extremes[i]), static_cast<std::size_t>(extremes[num_rows + i]),
-                          WorldRank::from(world.size() - static_cast<int>(distances[i]))};
-  }
-  return table;
-}
-
-std::string format_memory(const MemoryTable& table) {
-  Table text({Align::left, Align::right, Align::right, Align::left}, 2);
-  text.add({"memory per rank", "least", "most", ""});
-  const auto add = [&](const char* label, const MemoryRange& range) {
-    const std::string least = format_bytes(range.least_bytes), most = format_bytes(range.most_bytes);
-    text.add({label, least, most, least == most ? "" : fmt::format("rank {}", range.most_rank)});
-  };
-  for (std::size_t i = 0; i < device::num_labels; ++i) {
-    add(device::name_of(static_cast<device::Label>(i)), table.labels[i]);
-  }
-  add("total", table.total);
-  if (table.on_gpu.most_bytes > 0) {
-    add("on the GPU", table.on_gpu);
-    add("on the node", table.on_node);
-  }
-  if (table.nodes.most_bytes > table.on_node.most_bytes) add("all of a node", table.nodes);
-  return text.text();
 }
 
 namespace {

@@ -36,6 +36,12 @@ std::size_t plan_products(const config::ValidConfig& config, RankPlan& plan) {
   });
 }
 
+std::size_t plan_products(const config::ValidConfig& config, const rows::MicroBatchLimits& limits,
+                          const mesh::Place& place, const Machine& machine) {
+  RankPlan plan(config, limits, place, machine);
+  return plan_products(config, plan);
+}
+
 ops::ListedProducts list_products(const config::ValidConfig& config, RankPlan& plan) {
   if (plan.limits.tokens == 0) return {};
   return rehearse(config, plan, Work::listed, [](const ops::Backend& list) { return ops::listed_products(list); });

@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "sft/core/cast.hpp"
-#include "sft/core/ensure.hpp"
 #include "sft/device/launch_tape.hpp"
 #include "sft/model/architecture.hpp"
 #include "sft/model/layer_plan.hpp"
@@ -50,9 +49,8 @@ Rehearsal::Rehearsal(const config::ValidConfig& config, RankPlan& plan, const st
       plan_(plan),
       arenas_(plan_.measure()),
       groups_(groups_of(config, plan_)),
-      workers_(plan_, config, groups_, device, collectives, work),
+      workers_(plan_, config, groups_, device, collectives, RehearsalTools(work)),
       schedules_(schedules_of(config, documents, plan_)) {
-  SFT_ENSURE(work != Work::done, "a rehearsal has no memory to work in");
   workers_.units.parameters_written();
 }
 

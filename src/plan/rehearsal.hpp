@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/rehearsal_tools.hpp"
 #include "sft/comm/collectives.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/device/device.hpp"
@@ -29,7 +30,7 @@ class Rehearsal {
   static constexpr std::int64_t most_played = 3;
 
   /// Of the rank of `plan`, which it lays out, on micro-batches of documents of these lengths, as long together as
-  /// `plan` has it. `work` is not Work::done. All outlive it.
+  /// `plan` has it. All outlive it.
   Rehearsal(const config::ValidConfig& config, RankPlan& plan, const std::vector<std::int32_t>& documents,
             device::Device& device, comm::Collectives& collectives, Work work);
 

@@ -3,23 +3,19 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <filesystem>
-#include <set>
-#include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "sft/config/values.hpp"
 #include "sft/core/format.hpp"
 #include "sft/core/labelled_lines.hpp"
+#include "sft/mesh/layout.hpp"
 #include "sft/model/layer_plan.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/optim/schedule.hpp"
 #include "sft/plan/run_length.hpp"
-#include "sft/plan/traffic.hpp"
 #include "sft/rows/planned_rows.hpp"
 
 namespace sft::plan {
@@ -343,29 +339,6 @@ std::string describe_saves(const StartFacts& facts) {
 
 }  // namespace
 
-std::string describe_device(const device::Device& device) {
-  const bool is_cpu = device.kind() == device::Kind::cpu;
-  return is_cpu ? fmt::format("{}, {}", device.description(), ops::cpu_instruction_set()) : device.description();
-}
-
-IndexedVector<WorldRank, int> nodes_of_ranks(const comm::Session& session) {
-  std::array<std::int64_t, 1> first_of_node{session.world().rank()};
-  session.node().broadcast(std::span<std::int64_t>(first_of_node), 0);
-  const std::vector<std::int64_t> nodes = session.world().all_gather(first_of_node);
-  return IndexedVector<WorldRank, int>(std::vector<int>(nodes.begin(), nodes.end()));
-}
-
-std::string describe_nodes(const mesh::Layout& layout, const IndexedVector<WorldRank, int>& node_of_rank) {
-  const std::set<int> nodes(node_of_rank.begin(), node_of_rank.end());
-  std::string text = plural(static_cast<std::int64_t>(nodes.size()), "node");
-  const AxisSet crosses = layout.axes_between_nodes(node_of_rank);
-  std::vector<std::string_view> axes;
-  for (const Axis axis : all_axes) {
-    if (crosses.contains(axis)) axes.push_back(name_of(axis));
-  }
-  return axes.empty() ? text : fmt::format("{}; between them: {}", text, fmt::join(axes, ", "));
-}
-
 std::string start_table(const StartFacts& facts) {
   const mesh::Layout layout = mesh::layout_of(facts.config->parallel);
   LabelledLines lines;
@@ -407,6 +380,14 @@ std::string start_table(const StartFacts& facts) {
   last.add("fits     ", facts.verdict);  // in the column of the others
   const std::string verdict = facts.verdict.empty() ? "" : "\n" + last.text();
   return fmt::format("{}\n{}{}", lines.text(), format_memory(facts.memory), verdict);
+}
+
+std::string describe_traffic(const std::vector<comm::SentBytes>& sent) {
+  std::vector<std::string> groups;
+  for (const comm::SentBytes& group : sent) {
+    groups.push_back(fmt::format("{} {}", group.group, format_bytes(group.bytes)));
+  }
+  return groups.empty() ? "nothing" : fmt::format("{}", fmt::join(groups, ", "));
 }
 
 std::string warning_of_mesh(const config::Parallel& parallel) {

@@ -45,12 +45,4 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
   return sent;
 }
 
-std::string describe_traffic(const std::vector<comm::SentBytes>& sent) {
-  std::vector<std::string> groups;
-  for (const comm::SentBytes& group : sent) {
-    groups.push_back(fmt::format("{} {}", group.group, format_bytes(group.bytes)));
-  }
-  return groups.empty() ? "nothing" : fmt::format("{}", fmt::join(groups, ", "));
-}
-
 }  // namespace sft::plan

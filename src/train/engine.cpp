@@ -23,7 +23,6 @@
 #include "sft/model/layer_plan.hpp"
 #include "sft/optim/gradient_norm.hpp"
 #include "sft/plan/arenas.hpp"
-#include "sft/plan/products.hpp"
 #include "sft/plan/rank_plan.hpp"
 #include "sft/plan/updates.hpp"
 #include "sft/plan/upload.hpp"
@@ -143,7 +142,7 @@ struct Engine::Impl {
         groups(groups_in),
         device(device_in),
         arenas(take_memory(std::move(shared), collectives, ledger)),
-        workers(plan, config, groups, device, collectives, plan::Work::done, algorithms),
+        workers(plan, config, groups, device, collectives, plan::DeviceTools(algorithms)),
         updates(plan, workers, device),
         upload(device, compute_stream(), plan.upload) {
     open_optimizers();
@@ -309,7 +308,6 @@ Engine::Engine(const config::ValidConfig& config, const rows::MicroBatchLimits& 
   groups.world.agree([&] {
     planned = std::make_unique<Planned>(config, limits, place, device.kind());
     ledger.add(Label::process, Space::host, machine::resident_bytes() + planned->plan.later_process_bytes());
-    ledger.add(Label::process, Space::host, plan::plan_products(config, planned->plan));
   });
   plan::SharedBlocks shared = plan::share_blocks(planned->sizes, groups, collectives);
   groups.world.agree([&] {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "sft/core/activity.hpp"
-#include "sft/plan/attention_graphs.hpp"
+#include "sft/plan/coming_attention.hpp"
 #include "sft/rows/coming_documents.hpp"
 
 namespace sft::train {

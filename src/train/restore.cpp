@@ -17,8 +17,8 @@
 #include "sft/core/log.hpp"
 #include "sft/io/files.hpp"
 #include "sft/plan/datasets.hpp"
+#include "sft/plan/nodes.hpp"
 #include "sft/plan/run_length.hpp"
-#include "sft/plan/start_table.hpp"
 #include "sft/train/resume.hpp"
 #include "sft/train/trainer.hpp"
 

@@ -34,13 +34,12 @@
 #include "sft/core/program.hpp"
 #include "sft/core/stop_signals.hpp"
 #include "sft/io/files.hpp"
-#include "sft/machine/node.hpp"
 #include "sft/plan/datasets.hpp"
 #include "sft/plan/machine.hpp"
+#include "sft/plan/nodes.hpp"
 #include "sft/plan/run_length.hpp"
 #include "sft/plan/save_time.hpp"
 #include "sft/plan/start_table.hpp"
-#include "sft/plan/traffic.hpp"
 #include "sft/train/memory_peaks.hpp"
 #include "summary.hpp"
 
@@ -115,8 +114,7 @@ void Trainer::announce() const {
                               .sp_choice = run_.sp_choice,
                               .num_steps = last_step_,
                               .memory = plan::gather_memory(run_.ledger, run_.device.kind(), run_.groups.world),
-                              .traffic = plan::plan_traffic(run_.config, run_.datasets.limits(run_.config), run_.place,
-                                                            {run_.device.kind(), machine::num_threads()}),
+                              .traffic = run_.traffic,
                               .repeats_launches = run_.engine.repeats_launches(),
                               .offloaded_bytes = run_.engine.offloaded_bytes(),
                               .activation_file_bytes = run_.engine.activation_file_bytes(),

@@ -73,12 +73,9 @@ void require_fp8_tiles();
 /// may then be thrown later, by what settles the tape.
 [[nodiscard]] std::unique_ptr<Backend> make_repeated_backend(std::unique_ptr<Backend> inner);
 
-/// A backend whose ops do nothing, whatever they are given: for planning over sizing arenas. `stream` outlives it.
-[[nodiscard]] std::unique_ptr<Backend> make_null_backend(device::Stream& stream);
-
-/// The same, whose ops move the clock of `stream` on by the time that they would take on `device`: the larger of what
-/// their products and attention take, and their bytes; rows of tokens are taken to be spread evenly over experts. Both
-/// outlive it. `attention` decides which calls of it may come again on a tape, not how long they take.
+/// A NullBackend whose ops move the clock of `stream` on by the time that they would take on `device`: the larger of
+/// what their products and attention take, and their bytes; rows of tokens are taken to be spread evenly over experts.
+/// Both outlive it. `attention` decides which calls of it may come again on a tape, not how long they take.
 [[nodiscard]] std::unique_ptr<Backend> make_clocked_backend(const device::ClockedDevice& device, device::Stream& stream,
                                                             AttentionKernels attention = AttentionKernels::own);
 

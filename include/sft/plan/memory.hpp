@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The memory of all ranks: as planned, before a byte is taken, and as entered in their ledgers.
+// The memory of all ranks as planned, before a byte is taken.
 
-#include <array>
 #include <cstddef>
 #include <functional>
 #include <optional>
@@ -15,23 +14,11 @@
 #include "sft/mesh/place.hpp"
 #include "sft/plan/datasets.hpp"
 #include "sft/plan/machine.hpp"
+#include "sft/plan/memory_table.hpp"
 
 namespace sft::plan {
 
 class RankPlan;
-
-/// What the ranks of a mesh use, least and most; the first rank with the most.
-struct MemoryRange {
-  std::size_t least_bytes = 0, most_bytes = 0;
-  WorldRank most_rank = 0;
-};
-struct MemoryTable {
-  std::array<MemoryRange, device::num_labels> labels;  ///< by device::Label
-  MemoryRange total;
-  MemoryRange on_gpu, on_node;  ///< of the total: in a GPU's own memory (zero on CPUs), and in the node's
-  /// Of all ranks of a node together, where that is planned: the fullest one is that of its first rank. Else zero.
-  MemoryRange nodes;
-};
 
 /// The ledger that rank place.rank() will have when it trains: by the code that lays the
 /// memory out, over sizing arenas. `process_bytes`: what a process holds before that. Pure but for the data sets'
@@ -56,12 +43,6 @@ struct MemoryTable {
 /// The same with all ranks on one node.
 [[nodiscard]] MemoryTable plan_memory(const config::ValidConfig& config, const Datasets& datasets,
                                       const Machine& machine, std::size_t process_bytes);
-
-/// The ledgers of all ranks, which compute on devices of `kind`. Collective over `world`.
-[[nodiscard]] MemoryTable gather_memory(const device::Ledger& ledger, device::Kind kind, const comm::Group& world);
-
-/// A line for each label, and the total; with GPUs also how much of it lies where.
-[[nodiscard]] std::string format_memory(const MemoryTable& table);
 
 /// Whether no rank needs more than its part of a GPU, `own` (Device::own_memory), none on CPUs, and no node's ranks
 /// more than it has, `node_bytes`, none when the system does not tell. `planned`: this rank's ledger. Collective over

@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The table that a run opens with, and what a run would be, without training.
+// The table that a run opens with.
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "sft/comm/session.hpp"
 #include "sft/comm/traffic.hpp"
 #include "sft/config/valid_config.hpp"
-#include "sft/device/device.hpp"
-#include "sft/mesh/layout.hpp"
+#include "sft/device/kind.hpp"
 #include "sft/parallel/shard_map.hpp"
 #include "sft/plan/datasets.hpp"
-#include "sft/plan/hardware.hpp"
-#include "sft/plan/memory.hpp"
-#include "sft/plan/verdict.hpp"
+#include "sft/plan/memory_table.hpp"
 
 namespace sft::plan {
 
@@ -48,31 +43,11 @@ struct StartFacts {
 /// sets.
 [[nodiscard]] std::string start_table(const StartFacts& facts);
 
-/// What a dry run is of.
-struct DryRun {
-  const config::ValidConfig& config;
-  const Datasets& datasets;
-  const Machine& machine;
-  std::size_t process_bytes = 0;          ///< what a process holds before it trains
-  std::string sp_choice = "";             ///< what resolve_sp_method returned
-  std::string weights = "";               ///< what the run begins with, which was looked at
-  std::optional<Hardware> hardware = {};  ///< that the time of a step is planned for
-  int ranks_per_node = 1;                 ///< of nodes that are filled in order
-  Room room = {};                         ///< that the memory is held against
-};
-
-/// The start table of a configuration on any mesh, worked out on one rank; as one JSON object when `json`.
-[[nodiscard]] std::string dry_run(const DryRun& of, bool json);
+/// "fsdp 9.4 MiB, sp 3.0 MiB"; "nothing".
+[[nodiscard]] std::string describe_traffic(const std::vector<comm::SentBytes>& sent);
 
 /// What a mesh is warned of before it runs: units whose gathers go through more ranks, one after the other, than is
 /// worth it. Empty: nothing. Pure.
 [[nodiscard]] std::string warning_of_mesh(const config::Parallel& parallel);
-
-/// The node of every rank: equal numbers are one node. Collective over the world.
-[[nodiscard]] IndexedVector<WorldRank, int> nodes_of_ranks(const comm::Session& session);
-/// "2 nodes; between them: dp_replicate". Pure.
-[[nodiscard]] std::string describe_nodes(const mesh::Layout& layout, const IndexedVector<WorldRank, int>& node_of_rank);
-/// What `device` computes with.
-[[nodiscard]] std::string describe_device(const device::Device& device);
 
 }  // namespace sft::plan

@@ -3,7 +3,6 @@
 // What a rank sends in one optimizer step, over each axis of the mesh: by the code that trains, over nothing.
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "sft/comm/traffic.hpp"
@@ -25,8 +24,5 @@ namespace sft::plan {
 [[nodiscard]] std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config,
                                                         const std::vector<std::int32_t>& documents,
                                                         const mesh::Place& place, const Machine& machine);
-
-/// "fsdp 9.4 MiB, sp 3.0 MiB"; "nothing".
-[[nodiscard]] std::string describe_traffic(const std::vector<comm::SentBytes>& sent);
 
 }  // namespace sft::plan

@@ -11,7 +11,6 @@
 #include "sft/mesh/groups.hpp"
 #include "sft/model/decoder.hpp"
 #include "sft/ops/backend.hpp"
-#include "sft/ops/matmul_algorithms.hpp"
 #include "sft/parallel/expert_exchange.hpp"
 #include "sft/parallel/matrix_exchange.hpp"
 #include "sft/parallel/sequence_attention.hpp"
@@ -19,13 +18,9 @@
 #include "sft/parallel/sharded_units.hpp"
 #include "sft/parallel/tensor_parallel.hpp"
 #include "sft/plan/rank_plan.hpp"
+#include "sft/plan/tools.hpp"
 
 namespace sft::plan {
-
-/// Whether ops compute and activations move; or neither, over the addresses of sizing arenas: on a null device, or on a
-/// device::ClockedDevice, whose clocks they move on. Noted, listed and attention: as counted, by
-/// ops::make_product_counter, ops::make_product_list and ops::make_attention_list.
-enum class Work { done, counted, noted, listed, attention, clocked };
 
 /// The streams of a rank, named for timelines; docs/architecture.md says what each carries.
 struct Streams {
@@ -46,12 +41,12 @@ struct UnitMemory {
 
 /// What any decoder needs beside its own memory: ops, whole units, sums over tp.
 struct UnitWorkers {
-  /// All that is referred to outlives it; the memory is laid out. `cuts_tokens`, `tp_wire`: as TensorParallel's.
-  /// `repeats_launches`: of ops on the compute stream, which can record them (repeats_launches). Local.
+  /// All that is referred to but `tools` outlives it; the memory is laid out. `cuts_tokens`, `tp_wire`: as
+  /// TensorParallel's. `repeats_launches`: of ops on the compute stream, which can record them (repeats_launches).
+  /// Local.
   UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, bool cuts_tokens, const Tensor& tp_wire,
-              device::Device& device, comm::Collectives& collectives, Work work,
-              ops::AttentionKernels attention = ops::AttentionKernels::own,
-              const ops::MatmulAlgorithms* algorithms = nullptr, bool repeats_launches = false);
+              device::Device& device, comm::Collectives& collectives, const Tools& tools,
+              ops::AttentionKernels attention = ops::AttentionKernels::own, bool repeats_launches = false);
   UnitWorkers(const UnitWorkers&) = delete;
   UnitWorkers& operator=(const UnitWorkers&) = delete;
 
@@ -76,11 +71,10 @@ struct StepWorkers {
 /// All that works in the memory of a RankPlan but its optimizers: a decoder that is ready for its first pass, and the
 /// exchanges that an optimizer asks for.
 struct RankWorkers : UnitWorkers {
-  /// `plan` is laid out; it, `config`, which it was made from, and all else that is referred to outlive the workers.
-  /// `algorithms`: null, or of a GPU's products. Local. Throws a configuration Error where activations wait in files
-  /// and there is no room for them.
+  /// `plan` is laid out; it, `config`, which it was made from, and all else that is referred to but `tools` outlive the
+  /// workers. Local. Throws what `tools` throw.
   RankWorkers(RankPlan& plan, const config::Config& config, const mesh::Groups& groups, device::Device& device,
-              comm::Collectives& collectives, Work work, const ops::MatmulAlgorithms* algorithms = nullptr);
+              comm::Collectives& collectives, const Tools& tools);
 
   /// Of the stream of the optimizer (plan::Updates); null where a step ends on the compute stream.
   std::unique_ptr<ops::Backend> step_ops;

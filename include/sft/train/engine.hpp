@@ -62,10 +62,10 @@ struct EvalSums {
 /// constructor are collective over the world, and all ranks take the same steps. All other calls are local.
 class Engine {
  public:
-  /// Plans and allocates everything (see the ledger), for micro-batches within `limits`; parameters are uninitialized
-  /// until initialize() or a load. `algorithms`: null, or of a GPU's products; outlives the engine. Not inside
-  /// Group::agree. Where a rank has no memory, or no room for its files, every rank throws the same comm::SharedError;
-  /// the collectives are of no use then.
+  /// Plans and allocates everything, for micro-batches within `limits`; parameters are uninitialized until initialize()
+  /// or a load. The ledger gets all of it but the machine code of products (plan::plan_products). `algorithms`: null,
+  /// or of a GPU's products; outlives the engine. Not inside Group::agree. Where a rank has no memory, or no room for
+  /// its files, every rank throws the same comm::SharedError; the collectives are of no use then.
   Engine(const config::ValidConfig& config, const rows::MicroBatchLimits& limits, const mesh::Place& place,
          const mesh::Groups& groups, device::Device& device, comm::Collectives& collectives, device::Ledger& ledger,
          const ops::MatmulAlgorithms* algorithms = nullptr);

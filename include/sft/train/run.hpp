@@ -8,6 +8,7 @@
 
 #include "sft/checkpoint/state.hpp"
 #include "sft/comm/session.hpp"
+#include "sft/comm/traffic.hpp"
 #include "sft/comm/watch.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/device/device.hpp"
@@ -67,6 +68,7 @@ struct Run {
   double planned_step_s = 0;                    ///< of a step; 0: not planned. On rank 0
   std::string step_time = {};                   ///< the same in words, of rank 0 (plan::describe(StepTime))
   std::string ops = {};                         ///< and on which ops (plan::describe_ops)
+  std::vector<comm::SentBytes> traffic = {};    ///< what this rank sends in a step (plan::plan_traffic)
 };
 
 }  // namespace sft::train

@@ -4,8 +4,8 @@
 // of its floating-point operations by the rate of products or of attention, and of the bytes that it reads and writes
 // by that of the memory.
 
-#include "ops/null/backend.hpp"
 #include "sft/device/clocked_device.hpp"
+#include "sft/ops/null_backend.hpp"
 #include "sft/ops/shapes.hpp"
 
 namespace sft::ops::null {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <variant>
 
+#include "plan/rehearsal_tools.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/model/layer_plan.hpp"
 #include "sft/plan/workers.hpp"
@@ -80,7 +81,7 @@ BOOST_AUTO_TEST_CASE(a_gather_overtakes_a_reduction_that_is_under_way) {
   const mesh::Groups groups = mesh::Groups::planned(place, parallel::sharing_of(plan.policy, 1));
   const std::unique_ptr<device::Device> device = device::make_null_device();
   TimedCollectives collectives;
-  plan::RankWorkers workers(plan, config, groups, *device, collectives, plan::Work::counted);
+  plan::RankWorkers workers(plan, config, groups, *device, collectives, plan::RehearsalTools(plan::Work::counted));
   const sequence::RowCut cut(tokens, 1);
   const sequence::AttentionSchedules schedules =
       sequence::make_schedules(config->parallel.attention_method(), model::attention_windows(config->model),

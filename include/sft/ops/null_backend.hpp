@@ -4,7 +4,7 @@
 
 #include "sft/ops/backend.hpp"
 
-namespace sft::ops::null {
+namespace sft::ops {
 
 class NullBackend : public Backend {
  public:
@@ -23,4 +23,4 @@ class NullBackend : public Backend {
   device::Stream& stream_;
 };
 
-}  // namespace sft::ops::null
+}  // namespace sft::ops

@@ -5,12 +5,12 @@
 #include <set>
 #include <unordered_set>
 
-#include "ops/null/backend.hpp"
 #include "ops/product_blocks.hpp"
 #include "ops/product_key.hpp"
 #include "sft/ops/listed_products.hpp"
+#include "sft/ops/null_backend.hpp"
 
-namespace sft::ops::null {
+namespace sft::ops {
 
 /// Computes nothing, over the addresses of sizing arenas, and keeps one product of each key that a library would be
 /// given, blocks of what is beyond its limits; of 8-bit floats one whole product of each key.
@@ -43,4 +43,4 @@ class ProductList final : public NullBackend {
   ListedProducts products_;
 };
 
-}  // namespace sft::ops::null
+}  // namespace sft::ops
