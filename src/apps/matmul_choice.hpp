@@ -10,7 +10,7 @@
 #include "sft/device/device.hpp"
 #include "sft/mesh/place.hpp"
 #include "sft/ops/matmul_algorithms.hpp"
-#include "sft/plan/machine.hpp"
+#include "sft/rank/machine.hpp"
 #include "sft/rows/micro_batch_limits.hpp"
 
 namespace sft::apps {
@@ -23,7 +23,7 @@ class MatmulChoice {
  public:
   /// Throws the same configuration Error on every rank where it is asked for and ranks compute on CPUs. Collective.
   MatmulChoice(const config::ValidConfig& config, const rows::MicroBatchLimits& limits, const mesh::Place& place,
-               const plan::Machine& machine, device::Device& device, const comm::Group& world);
+               const rank::Machine& machine, device::Device& device, const comm::Group& world);
 
   /// Null: products run by what the heuristic puts first.
   [[nodiscard]] const ops::MatmulAlgorithms* algorithms() const { return list_ ? &*list_ : nullptr; }

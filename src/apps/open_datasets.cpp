@@ -23,7 +23,7 @@
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/io/hdf5.hpp"
-#include "sft/plan/run_length.hpp"
+#include "sft/rank/run_length.hpp"
 #include "sft/rows/packed_dataset.hpp"
 #include "sft/rows/planned_rows.hpp"
 #include "sft/text/hub_tokenizer.hpp"
@@ -112,7 +112,7 @@ void share_column(std::vector<T>& values, const comm::Group& world, bool keeps) 
 }
 
 /// Gives all ranks what rank 0 has. Collective.
-void share_sp(std::optional<plan::SpChoice>& choice, const comm::Group& world) {
+void share_sp(std::optional<rank::SpChoice>& choice, const comm::Group& world) {
   std::array<std::int64_t, 2> numbers{-1, 0};
   if (choice) numbers = {static_cast<std::int64_t>(choice->method), choice->ulysses_size};
   world.broadcast(std::span<std::int64_t>(numbers), 0);
@@ -129,29 +129,29 @@ void share_rows(rows::PackedDataset& dataset, const comm::Group& world, bool kee
 
 }  // namespace
 
-plan::Datasets open_datasets(const config::ValidConfig& config, const std::vector<std::string>& damaged) {
-  plan::Datasets datasets{.train = open_data(config), .eval = {}};
+rank::Datasets open_datasets(const config::ValidConfig& config, const std::vector<std::string>& damaged) {
+  rank::Datasets datasets{.train = open_data(config), .eval = {}};
   if (!config->data.eval_files.empty()) datasets.eval.emplace(open_eval_data(config, datasets.train));
   if (const auto header = checkpoint::header_of_resume(config, damaged)) {
     const config::Config then = config::parse(header->config_ini, {}, "the checkpoint");
-    datasets.origin = plan::origin_at(config, header->position, then.effective_batch_rows());
-    datasets.saved_sp = plan::saved_sp(config->parallel, then.parallel);
+    datasets.origin = rank::origin_at(config, header->position, then.effective_batch_rows());
+    datasets.saved_sp = rank::saved_sp(config->parallel, then.parallel);
   }
-  datasets.measured_limits = plan::measure_limits(config, datasets);
+  datasets.measured_limits = rank::measure_limits(config, datasets);
   return datasets;
 }
 
-plan::Datasets planned_datasets(const config::ValidConfig& config, std::int64_t max_length, std::int64_t num_rows) {
+rank::Datasets planned_datasets(const config::ValidConfig& config, std::int64_t max_length, std::int64_t num_rows) {
   config::validate_data(config, max_length, config->model.vocab_size, "the rows that are planned for");
   if (num_rows == 0) num_rows = config->effective_batch_rows();
-  plan::Datasets datasets{.train = rows::planned_rows(num_rows, max_length, config->model.vocab_size), .eval = {}};
+  rank::Datasets datasets{.train = rows::planned_rows(num_rows, max_length, config->model.vocab_size), .eval = {}};
   datasets.measured_limits = rows::limits_of_full_rows(config->train.per_device_train_batch_size, max_length);
   return datasets;
 }
 
-plan::Datasets share_datasets(const config::ValidConfig& config, const mesh::Place& place, const comm::Group& world,
+rank::Datasets share_datasets(const config::ValidConfig& config, const mesh::Place& place, const comm::Group& world,
                               const std::vector<std::string>& damaged) {
-  std::optional<plan::Datasets> datasets;
+  std::optional<rank::Datasets> datasets;
   world.agree([&] {
     if (world.rank() != 0) return io::load_hdf5();  // in time to be in the plan of the memory
     try {
@@ -170,12 +170,12 @@ plan::Datasets share_datasets(const config::ValidConfig& config, const mesh::Pla
   world.broadcast(std::span<std::int64_t>(sizes), 0);
   limits = {.tokens = sizes[0], .document_tokens = sizes[1], .num_lengths = sizes[2]};
   rows::StepOrigin origin = datasets ? datasets->origin : rows::StepOrigin{};
-  plan::broadcast(origin, world);
-  std::optional<plan::SpChoice> saved_sp;
+  rank::broadcast(origin, world);
+  std::optional<rank::SpChoice> saved_sp;
   if (datasets) saved_sp = datasets->saved_sp;
   share_sp(saved_sp, world);
   if (!datasets) {
-    datasets.emplace(plan::Datasets{.train = rows::PackedDataset::from_facts(train), .eval = {}});
+    datasets.emplace(rank::Datasets{.train = rows::PackedDataset::from_facts(train), .eval = {}});
     if (!eval.empty()) datasets->eval.emplace(rows::PackedDataset::from_facts(eval));
     datasets->measured_limits = limits;
     datasets->origin = origin;
@@ -183,11 +183,11 @@ plan::Datasets share_datasets(const config::ValidConfig& config, const mesh::Pla
   }
   share_rows(datasets->train, world, place.owns_rows());
   if (datasets->eval) share_rows(*datasets->eval, world, place.owns_rows());
-  plan::keep_needed_rows(config, place, *datasets);
+  rank::keep_needed_rows(config, place, *datasets);
   return std::move(*datasets);
 }
 
-void require_model_tokenizer(const plan::Datasets& datasets, const config::Model& model) {
+void require_model_tokenizer(const rank::Datasets& datasets, const config::Model& model) {
   const std::string folder = find_origin(model);
   std::error_code ignored;
   if (folder.empty() || !std::filesystem::exists(std::filesystem::path(folder) / "tokenizer.json", ignored)) return;

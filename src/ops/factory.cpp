@@ -8,7 +8,6 @@
 #include "ops/cpu/planning.hpp"
 #include "ops/cpu/product_counter.hpp"
 #include "ops/cuda/planning.hpp"
-#include "ops/null/clocked_backend.hpp"
 #include "ops/product_list.hpp"
 #include "sft/core/error.hpp"
 
@@ -168,11 +167,6 @@ std::unique_ptr<Backend> make_product_counter(device::Stream& stream) {
 }
 
 std::unique_ptr<Backend> make_product_list(device::Stream& stream) { return std::make_unique<ProductList>(stream); }
-
-std::unique_ptr<Backend> make_clocked_backend(const device::ClockedDevice& device, device::Stream& stream,
-                                              AttentionKernels attention) {
-  return std::make_unique<null::ClockedBackend>(device, stream, attention);
-}
 
 std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& shapes, const AttentionNeeds& attention) {
   if (kind == device::Kind::cpu) return cpu::workspace_bytes(num_threads, shapes, attention);

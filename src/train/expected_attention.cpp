@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "sft/core/activity.hpp"
-#include "sft/plan/coming_attention.hpp"
+#include "sft/rank/coming_attention.hpp"
 #include "sft/rows/coming_documents.hpp"
 
 namespace sft::train {
@@ -42,7 +42,7 @@ std::vector<rows::ComingMicroBatch> unpacked(const std::string& bytes) {
 std::string read(const rows::PackedDataset& dataset, const rows::LoaderPlan& plan) {
   const Activity reading(ActivityKind::reads, "reading lengths of documents");
   try {
-    return packed(rows::coming_documents(dataset, plan, plan::rows_looked_at));
+    return packed(rows::coming_documents(dataset, plan, rank::rows_looked_at));
   } catch (const std::exception&) {
     return {};
   }
@@ -56,7 +56,7 @@ void expect_attention(ops::Backend& backend, const rows::PackedDataset& dataset,
   if (rows.rank() == 0) bytes = read(dataset, plan);
   if (rows.size() > 1) rows.broadcast(bytes, 0);
   for (rows::ComingMicroBatch& batch : unpacked(bytes)) {
-    plan::expect_attention(backend, plan::schedules_of(plan, std::move(batch)));
+    rank::expect_attention(backend, rank::schedules_of(plan, std::move(batch)));
   }
 }
 

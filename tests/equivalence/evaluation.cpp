@@ -13,7 +13,7 @@
 
 #include "equivalence/mesh_table.hpp"
 #include "sft/core/error.hpp"
-#include "sft/plan/datasets.hpp"
+#include "sft/rank/datasets.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
 #include "support/mpi_session.hpp"
@@ -48,18 +48,18 @@ struct Data {
   Data(const std::vector<rows::Row>& train_rows, const std::vector<rows::Row>& eval_rows) {
     test::write_packed_file(folder.file("train.h5"), train_rows, test::small_vocab_size);
     test::write_packed_file(folder.file("eval.h5"), eval_rows, test::small_vocab_size);
-    datasets.emplace(plan::Datasets{.train = rows::PackedDataset({folder.file("train.h5")}),
+    datasets.emplace(rank::Datasets{.train = rows::PackedDataset({folder.file("train.h5")}),
                                     .eval = rows::PackedDataset({folder.file("eval.h5")})});
   }
 
   test::TemporaryFolder folder;
-  std::optional<plan::Datasets> datasets;
+  std::optional<rank::Datasets> datasets;
 };
 
 int never(std::int64_t /*done*/, std::int64_t /*all*/) { return 0; }
 
 train::EvalResult evaluate(test::EngineFixture& fixture, const Data& data) {
-  const rows::LoaderPlan plan = plan::eval_loader_plan(fixture.config(), fixture.mesh().place, *data.datasets);
+  const rows::LoaderPlan plan = rank::eval_loader_plan(fixture.config(), fixture.mesh().place, *data.datasets);
   const train::Evaluation evaluation =
       train::evaluate(fixture.engine(), *data.datasets->eval, plan, 0, fixture.mesh().groups, never);
   BOOST_TEST(evaluation.signal == 0);
@@ -173,7 +173,7 @@ BOOST_AUTO_TEST_CASE(a_signal_on_one_rank_stops_all) {
       return is_last_rank && done == 2 ? 15 : 0;
     };
     const train::Evaluation evaluation = train::evaluate(
-        fixture.engine(), *data.datasets->eval, plan::eval_loader_plan(fixture.config(), mesh.place, *data.datasets), 0,
+        fixture.engine(), *data.datasets->eval, rank::eval_loader_plan(fixture.config(), mesh.place, *data.datasets), 0,
         mesh.groups, stop_at_third);
     BOOST_TEST(evaluation.signal == 15);
     BOOST_TEST(num_seen == 3);
@@ -212,7 +212,7 @@ BOOST_AUTO_TEST_CASE(a_loss_that_is_no_number_names_the_rank_and_its_rows) {
                             std::to_string(2 * num_ranks + 1) + " of data.eval_files then)");
   };
   BOOST_CHECK_EXCEPTION((void)train::evaluate(fixture.engine(), *data.datasets->eval,
-                                              plan::eval_loader_plan(fixture.config(), mesh.place, *data.datasets), 12,
+                                              rank::eval_loader_plan(fixture.config(), mesh.place, *data.datasets), 12,
                                               mesh.groups, never),
                         Error, names_it);
 }

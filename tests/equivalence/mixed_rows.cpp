@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sft/plan/datasets.hpp"
+#include "sft/rank/datasets.hpp"
 #include "sft/rows/loader.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
@@ -61,7 +61,7 @@ std::vector<train::StepResult> train_on(const std::string& file, const test::Mes
   engine.initialize();
   const rows::PackedDataset dataset({file});
   rows::Loader loader(
-      dataset, plan::loader_plan(fixture.config(), mesh.place, dataset.num_rows(), 0, num_steps,
+      dataset, rank::loader_plan(fixture.config(), mesh.place, dataset.num_rows(), 0, num_steps,
                                  rows::limits_of_full_rows(config.train.per_device_train_batch_size, max_length)));
   std::vector<train::StepResult> results;
   for (std::int64_t step = 0; step < num_steps; ++step) {

@@ -63,9 +63,9 @@ struct EvalSums {
 class Engine {
  public:
   /// Plans and allocates everything, for micro-batches within `limits`; parameters are uninitialized until initialize()
-  /// or a load. The ledger gets all of it but the machine code of products (plan::plan_products). `algorithms`: null,
-  /// or of a GPU's products; outlives the engine. Not inside Group::agree. Where a rank has no memory, or no room for
-  /// its files, every rank throws the same comm::SharedError; the collectives are of no use then.
+  /// or a load. The ledger gets all of it but the machine code of products (simulator::plan_products). `algorithms`:
+  /// null, or of a GPU's products; outlives the engine. Not inside Group::agree. Where a rank has no memory, or no room
+  /// for its files, every rank throws the same comm::SharedError; the collectives are of no use then.
   Engine(const config::ValidConfig& config, const rows::MicroBatchLimits& limits, const mesh::Place& place,
          const mesh::Groups& groups, device::Device& device, comm::Collectives& collectives, device::Ledger& ledger,
          const ops::MatmulAlgorithms* algorithms = nullptr);
@@ -84,10 +84,10 @@ class Engine {
   /// Forward and backward pass of the step's next micro-batch, of gradient_accumulation_steps. Weights and moments stay
   /// as they are, unless steps_early(): then the last micro-batch steps them.
   void add_micro_batch(const rows::MicroBatch& batch);
-  /// Whether units are stepped under the backward pass (plan::RankPlan::steps_early), because state lies in files or a
+  /// Whether units are stepped under the backward pass (rank::RankPlan::steps_early), because state lies in files or a
   /// step has one micro-batch, whose gradients leave so.
   [[nodiscard]] bool steps_early() const;
-  /// Whether what repeats of a micro-batch's work is queued by one launch (plan::repeats_launches).
+  /// Whether what repeats of a micro-batch's work is queued by one launch (rank::repeats_launches).
   [[nodiscard]] bool repeats_launches() const;
   /// Reduction, clipping and the update. Throws a numerical Error, held by every rank, naming step and rank when loss
   /// or norm is NaN or Inf; the weights are then untouched, unless add_micro_batch stepped them. With nan_policy = skip

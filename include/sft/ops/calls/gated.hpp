@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "sft/device/rates.hpp"
 #include "sft/ops/describe.hpp"
+#include "sft/ops/pass.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops {
@@ -13,7 +13,7 @@ namespace sft::ops {
 /// SwiGLU (Shazeer 2020): act = silu(gate) * up.
 struct SwigluForward {
   static constexpr const char* name = "swiglu_forward";
-  static constexpr device::Pass pass = device::Pass::mlp_forward;
+  static constexpr Pass pass = Pass::mlp_forward;
   Tensor act;           ///< (T, F) compute dtype
   ConstTensor gate_up;  ///< (T, 2F) compute dtype
 
@@ -27,7 +27,7 @@ struct SwigluForward {
 /// act is recomputed on the way.
 struct SwigluBackward {
   static constexpr const char* name = "swiglu_backward";
-  static constexpr device::Pass pass = device::Pass::mlp_backward;
+  static constexpr Pass pass = Pass::mlp_backward;
   Tensor dgate_up;      ///< (T, 2F) compute dtype, may be gate_up
   Tensor act;           ///< (T, F) compute dtype, may be dact
   ConstTensor dact;     ///< (T, F) compute dtype
@@ -69,7 +69,7 @@ struct GateRule {
 
 struct GatedForward {
   static constexpr const char* name = "gated_forward";
-  static constexpr device::Pass pass = device::Pass::mlp_forward;
+  static constexpr Pass pass = Pass::mlp_forward;
   Tensor act;           ///< (T, F) compute dtype
   ConstTensor gate_up;  ///< (T, 2F) compute dtype
   GateRule rule;
@@ -85,7 +85,7 @@ struct GatedForward {
 /// act is recomputed on the way.
 struct GatedBackward {
   static constexpr const char* name = "gated_backward";
-  static constexpr device::Pass pass = device::Pass::mlp_backward;
+  static constexpr Pass pass = Pass::mlp_backward;
   Tensor dgate_up;      ///< (T, 2F) compute dtype, may be gate_up
   Tensor act;           ///< (T, F) compute dtype, may be dact
   ConstTensor dact;     ///< (T, F) compute dtype
