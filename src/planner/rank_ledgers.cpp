@@ -73,9 +73,7 @@ std::vector<std::int64_t> RankLedgers::key_of(const mesh::Place& place, bool is_
   std::vector<std::int64_t> key{static_cast<std::int64_t>(place.rank() == 0),
                                 static_cast<std::int64_t>(is_first_of_node),
                                 static_cast<std::int64_t>(rank::batches_bytes(config_, place, datasets_)),
-                                place.rank(Axis::pp),
-                                place.rank(Axis::ep),
-                                place.rank(Axis::tp)};
+                                place.rank(Axis::ep), place.rank(Axis::tp)};
   for (const TrainedUnits& part : trained_) {
     if (!is_elementwise(config_->optimizer.optim)) {
       key.push_back(place.rank(part.shard_axes));
