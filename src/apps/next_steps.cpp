@@ -11,7 +11,7 @@
 #include "sft/config/values.hpp"
 #include "sft/core/shell_word.hpp"
 #include "sft/hub/folder.hpp"
-#include "sft/prepare/chat_templates.hpp"
+#include "sft/text/chat_template_files.hpp"
 #include "start_model.hpp"
 
 namespace sft::apps {
@@ -52,7 +52,7 @@ std::string script(const std::string& name) {
 bool has_chat_template(const std::string& folder) {
   if (folder.empty()) return false;
   try {
-    return prepare::load_chat_templates("", folder).standard != nullptr;
+    return text::read_chat_templates(folder).standard.has_value();
   } catch (const Error&) {
     return false;
   }
