@@ -18,11 +18,10 @@
 #include "sft/machine/node.hpp"
 #include "sft/mesh/layout.hpp"
 #include "sft/ops/factory.hpp"
-#include "sft/planner/async_save.hpp"
 #include "sft/planner/dry_run.hpp"
 #include "sft/planner/memory.hpp"
-#include "sft/planner/pieces.hpp"
 #include "sft/planner/search.hpp"
+#include "sft/planner/settle.hpp"
 #include "sft/planner/sp_method.hpp"
 #include "sft/rank/start_table.hpp"
 
@@ -112,17 +111,15 @@ PlannedRun plan_run(const config::ValidConfig& given, const SftOptions& command)
         planner::judge(planner::plan_memory(of, datasets, machine, process_bytes, ranks_per_node), machine.kind, room);
     return !verdict.is_known || verdict.fits();
   };
-  const auto [with_sp, sp_choice] =
-      planner::resolve_sp_method(planner::assume_async_save(given),
-                                 planner::SpFacts::of(given, datasets, std::min(ranks_per_node, num_ranks)), fits);
-  const auto [config, choice_of_pieces] = planner::choose_pieces(with_sp, fits);
+  const planner::Settled settled = planner::settle(
+      given, {.sp = planner::SpFacts::of(given, datasets, std::min(ranks_per_node, num_ranks)), .fits = fits});
   return {.datasets = std::move(datasets),
           .hardware = hardware,
           .ranks_per_node = ranks_per_node,
           .machine = machine,
-          .config = config,
-          .sp_choice = sp_choice,
-          .choice_of_pieces = choice_of_pieces,
+          .config = settled.config,
+          .sp_choice = settled.why_sp,
+          .choice_of_pieces = settled.why_pieces,
           .room = room,
           .process_bytes = process_bytes};
 }

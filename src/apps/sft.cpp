@@ -55,9 +55,9 @@
 #include "sft/ops/factory.hpp"
 #include "sft/planner/async_save.hpp"
 #include "sft/planner/memory.hpp"
-#include "sft/planner/pieces.hpp"
 #include "sft/planner/row_lengths.hpp"
 #include "sft/planner/search.hpp"
+#include "sft/planner/settle.hpp"
 #include "sft/planner/sp_method.hpp"
 #include "sft/planner/step_time.hpp"
 #include "sft/rank/datasets.hpp"
@@ -249,19 +249,22 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
     }
     return planner::fits_memory(needed, device.kind(), node_bytes, own_memory, on.session);
   };
-  auto [config, sp_choice] = planner::resolve_sp_method(
-      on.config, planner::SpFacts::of(on.config, datasets, least_ranks_per_node(on.session)), fits);
-  config = apps::settle_attention(config, datasets.limits(config).tokens, device, world);
-  auto [in_pieces, choice_of_pieces] = planner::choose_pieces(config, fits);
-  if (!choice_of_pieces.empty()) log_info(choice_of_pieces);
-  auto [with_async, save_choice, planned] = choose_save(in_pieces);
-  config = std::move(with_async);
-  const auto advice = [&, &config = config] { return nearest_fitting(on, config, datasets, machine_name, own_memory); };
-  planner::require_node_memory(planned, device.kind(), node_bytes, on.session, advice);
-  planner::require_gpu_memory(planned, own_memory, world, advice);
+  const planner::Settled settled =
+      planner::settle(on.config, {.sp = planner::SpFacts::of(on.config, datasets, least_ranks_per_node(on.session)),
+                                  .fits = fits,
+                                  .settle_attention =
+                                      [&](const config::ValidConfig& of) {
+                                        return apps::settle_attention(of, datasets.limits(of).tokens, device, world);
+                                      },
+                                  .choose_save = choose_save});
+  const config::ValidConfig& config = settled.config;
+  if (!settled.why_pieces.empty()) log_info(settled.why_pieces);
+  const auto advice = [&] { return nearest_fitting(on, config, datasets, machine_name, own_memory); };
+  planner::require_node_memory(settled.planned, device.kind(), node_bytes, on.session, advice);
+  planner::require_gpu_memory(settled.planned, own_memory, world, advice);
   std::optional<simulator::Hardware> hardware;
   std::optional<planner::StepTime> step_time;
-  world.agree([&, &config = config] {
+  world.agree([&] {
     if (world.rank() != 0 || machine_name.empty()) return;
     hardware = hardware_of(on, machine_name, own_memory);
     step_time = planned_time(on, config, datasets, machine, hardware);
@@ -274,7 +277,7 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
   device::Ledger ledger;
   ledger.add(device::Label::process, device::Space::device, machine.gpu_process_bytes);
   ledger.add(device::Label::communication, device::Space::host, machine.first_rank_bytes());
-  world.agree([&, &config = config] {
+  world.agree([&] {
     ledger.add(device::Label::process, device::Space::host,
                simulator::plan_products(config, datasets.limits(config), place, machine));
   });
@@ -290,13 +293,14 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
   apps::ModelFolder model_folder(config, datasets.train.max_length(), std::move(markup), engine, world,
                                  on.session.node());
   const bool is_saved_always = config->checkpoint.save_hub_model == config::HubModel::every_save;
-  train::Trainer trainer(
-      {on.session, config, device, place, on.groups, datasets, ledger, engine, damaged, start ? &*start : nullptr,
-       is_saved_always ? &model_folder : nullptr, sp_choice, save_choice, &on.watch, step_time ? step_time->step_s : 0,
-       step_time ? planner::describe(*step_time, *hardware) : "", step_time ? planner::describe_ops(*step_time) : "",
-       simulator::plan_traffic(config, datasets.limits(config), place, machine)});
+  train::Trainer trainer({on.session, config, device, place, on.groups, datasets, ledger, engine, damaged,
+                          start ? &*start : nullptr, is_saved_always ? &model_folder : nullptr, settled.why_sp,
+                          settled.why_save, &on.watch, step_time ? step_time->step_s : 0,
+                          step_time ? planner::describe(*step_time, *hardware) : "",
+                          step_time ? planner::describe_ops(*step_time) : "",
+                          simulator::plan_traffic(config, datasets.limits(config), place, machine)});
   if (trainer.restore() == train::Trainer::Restored::needs_other_plan) return std::nullopt;
-  world.agree([&, &config = config] {
+  world.agree([&] {
     if (world.rank() != 0) return;
     matmul.keep(config->train.output_dir);
     for (const char* name : {"/model", "/adapter"}) hub::NewFolder::recover(config->train.output_dir + name);
@@ -322,7 +326,7 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
 
   // 10. What came of it
   std::vector<std::string> next;
-  world.agree([&, &config = config] {
+  world.agree([&] {
     if (world.rank() == 0) next = apps::next_steps(config, status, trainer.saved());
   });
   trainer.summarize(status, next);
