@@ -30,7 +30,7 @@ configure_file(cmake/modulefile.lua.in modulefiles/${PROJECT_VERSION}.lua @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/modulefiles/${PROJECT_VERSION}
               ${CMAKE_CURRENT_BINARY_DIR}/modulefiles/${PROJECT_VERSION}.lua DESTINATION ${SFT_MODULEFILES})
 
-# The CMake package, only where it is asked for (`make install-dev`): find_package(sft) gives sft::core, sft::data and every
+# The CMake package, only where it is asked for (`make install-dev`): find_package(sft) gives sft::core, sft::rows and every
 # other room.
 set(SFT_ON_REQUEST COMPONENT development EXCLUDE_FROM_ALL)
 set(SFT_CMAKE_PACKAGE ${CMAKE_INSTALL_LIBDIR}/cmake/sft)

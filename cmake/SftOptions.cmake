@@ -55,7 +55,7 @@ endif()
 # Which branches are taken, for libFuzzer. Programs without it take the same objects. Unlike -fsanitize=fuzzer-no-link it
 # leaves precompiled headers as they are. SFT_FUZZED_ROOMS are what INPUTS is told of.
 set(SFT_FUZZ_FLAGS -fsanitize-coverage=inline-8bit-counters,pc-table,trace-cmp,indirect-calls)
-set(SFT_FUZZED_ROOMS config core data hub io jinja text)
+set(SFT_FUZZED_ROOMS config core hub io jinja prepare rows text)
 if(SFT_FUZZ STREQUAL "ALL")
   list(APPEND SFT_COMPILE_FLAGS ${SFT_FUZZ_FLAGS})
 endif()

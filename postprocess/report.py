@@ -33,7 +33,7 @@ except ImportError as error:
     sys.exit(f"report.py: error: {error}: apt install python3-matplotlib python3-h5py "
              "(of another python3 than Debian's: start it as /usr/bin/python3 postprocess/report.py)")
 
-AXES = ("dp_replicate", "pp", "dp_shard", "ep", "sp", "tp")
+AXES = ("dp_replicate", "dp_shard", "ep", "sp", "tp")
 DATA_AXES = ("dp_replicate", "dp_shard", "ep")  # whose ranks read rows of their own
 MAX_RANKS_DRAWN = 1024
 CELL_FILLS = ("#cfe3fb", "#fde2c0", "#d3efd5", "#eadcf7", "#f9d4d6", "#d9eef0", "#f3eebf", "#e3e3e3")

@@ -10,8 +10,8 @@ namespace sft::apps {
 
 ChatMarkup::ChatMarkup(const text::Tokenizer& tokenizer, const std::string& path, const std::string& trained)
     : tokenizer_(tokenizer),
-      template_(path.empty() && !trained.empty() ? std::make_shared<const data::ChatTemplate>(trained)
-                                                 : data::load_chat_templates(path, tokenizer.name()).standard) {
+      template_(path.empty() && !trained.empty() ? std::make_shared<const prepare::ChatTemplate>(trained)
+                                                 : prepare::load_chat_templates(path, tokenizer.name()).standard) {
   if (!template_ && (!tokenizer.id_of("<|im_start|>") || !tokenizer.id_of("<|im_end|>"))) {
     throw_config_error("the model has no chat template",
                        "its folder has none, and its tokenizer lacks <|im_start|> and <|im_end|> of ChatML",
@@ -24,8 +24,8 @@ std::string ChatMarkup::render(const std::vector<text::Message>& messages, bool 
   for (const text::Message& message : messages) {
     list.push_back({{"role", message.role}, {"content", message.content}});
   }
-  const nlohmann::ordered_json variables = data::token_variables(tokenizer_, tokenizer_.specials());
-  return template_->render(data::ChatTemplate::make_context(list, nullptr, asks, variables)).text;
+  const nlohmann::ordered_json variables = prepare::token_variables(tokenizer_, tokenizer_.specials());
+  return template_->render(prepare::ChatTemplate::make_context(list, nullptr, asks, variables)).text;
 }
 
 std::vector<text::TokenId> ChatMarkup::prompt(const std::vector<text::Message>& messages) const {

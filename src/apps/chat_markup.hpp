@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sft/data/chat_templates.hpp"
+#include "sft/prepare/chat_templates.hpp"
 #include "sft/text/chat.hpp"
 #include "sft/text/tokenizer.hpp"
 
@@ -16,9 +16,9 @@ namespace sft::apps {
 class ChatMarkup {
  public:
   /// The template in the file `path`, or if that is empty `trained`, the source of one, or if both are empty the one of
-  /// the folder that the tokenizer came from (data::load_chat_templates). Where there is none, ChatML, whose tokens the
-  /// tokenizer must have: a configuration Error. A data Error names a file that cannot be used. `tokenizer` outlives
-  /// it.
+  /// the folder that the tokenizer came from (prepare::load_chat_templates). Where there is none, ChatML, whose tokens
+  /// the tokenizer must have: a configuration Error. A data Error names a file that cannot be used. `tokenizer`
+  /// outlives it.
   ChatMarkup(const text::Tokenizer& tokenizer, const std::string& path, const std::string& trained = "");
 
   /// The conversation, and what asks the model for the next message. A data Error where the template refuses it.
@@ -30,7 +30,7 @@ class ChatMarkup {
   [[nodiscard]] std::string render(const std::vector<text::Message>& messages, bool asks) const;
 
   const text::Tokenizer& tokenizer_;
-  std::shared_ptr<const data::ChatTemplate> template_;  ///< null: ChatML
+  std::shared_ptr<const prepare::ChatTemplate> template_;  ///< null: ChatML
 };
 
 }  // namespace sft::apps

@@ -13,7 +13,7 @@
 #include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
 #include "sft/ops/factory.hpp"
-#include "sft/plan/machine.hpp"
+#include "sft/rank/machine.hpp"
 
 namespace sft::apps {
 
@@ -88,7 +88,7 @@ comm::Transport transport_of(const config::Device& wanted, device::Kind kind) {
     throw_config_error("`device.comm = nccl` has nothing to send", "the ranks compute on CPUs, as no GPUs are at hand",
                        "leave comm out, or set backend = cuda to see what is missing");
   }
-  const comm::Transport transport{.way = plan::way_of(wanted.comm, kind)};
+  const comm::Transport transport{.way = rank::way_of(wanted.comm, kind)};
   if (transport.way == comm::Transport::Way::cuda_mpi) comm::require_cuda_mpi();
   return transport;
 }

@@ -15,7 +15,7 @@
 #include "sft/machine/gpus.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/mesh/place.hpp"
-#include "sft/plan/search.hpp"
+#include "sft/planner/search.hpp"
 
 namespace sft::apps {
 
@@ -31,9 +31,9 @@ std::string machine_of_gpu(std::string name) {
 }
 
 /// [cpu] is of one core; a rank has its share of those of the node.
-plan::Hardware scaled_to_cores(plan::Hardware machine) {
+simulator::Hardware scaled_to_cores(simulator::Hardware machine) {
   const double cores = static_cast<double>(machine::cores_of_this_process().of_job) / machine.ranks_per_node;
-  for (device::ProductRate& rate : machine.rates.products) rate.flops_per_s *= cores;
+  for (simulator::ProductRate& rate : machine.rates.products) rate.flops_per_s *= cores;
   machine.rates.attention_forward_flops_per_s *= cores;
   machine.rates.attention_backward_flops_per_s *= cores;
   machine.rates.memory_bytes_per_s *= cores;
@@ -54,12 +54,12 @@ std::string describe_savings(const std::vector<config::Difference>& keys) {
 
 }  // namespace
 
-std::optional<plan::Hardware> machine_at_hand(bool has_gpus, int ranks_per_node, int num_nodes) {
+std::optional<simulator::Hardware> machine_at_hand(bool has_gpus, int ranks_per_node, int num_nodes) {
   if (!has_gpus) return scaled_to_cores(machine_named(fmt::format("cpux{}x{}", ranks_per_node, num_nodes)));
   const std::vector<machine::Gpu> gpus = machine::visible_gpus().gpus;
   const std::string name = gpus.empty() ? "" : machine_of_gpu(gpus.front().name);
   if (name.empty()) return std::nullopt;
-  plan::Hardware machine = machine_named(fmt::format("{}x{}x{}", name, ranks_per_node, num_nodes));
+  simulator::Hardware machine = machine_named(fmt::format("{}x{}x{}", name, ranks_per_node, num_nodes));
   machine.device_bytes = gpus.front().memory_bytes;
   return machine;
 }
@@ -71,11 +71,11 @@ std::string ini_of(const std::vector<config::Difference>& keys) {
 }
 
 ChosenSizes choose_sizes(const OpenSizes& open) {
-  plan::PlanTask task{.base = open.config,
-                      .fixed = {},
-                      .hardware = open.hardware,
-                      .max_length = open.max_length,
-                      .rows_per_step = open.rows_per_step};
+  planner::PlanTask task{.base = open.config,
+                         .fixed = {},
+                         .hardware = open.hardware,
+                         .max_length = open.max_length,
+                         .rows_per_step = open.rows_per_step};
   config::Config& base = task.base;
   base.model = config::validate(base.model)->model;
   base.data.train_files = {no_data};
@@ -89,7 +89,7 @@ ChosenSizes choose_sizes(const OpenSizes& open) {
   if (open.hardware.kind == device::Kind::cpu) task.process_bytes = machine::resident_bytes();  // of a rank, about
   task.num_threads = machine::num_threads_of_rank(machine::cores_of_this_process(), open.hardware.ranks_per_node);
   task.huge_page_bytes = machine::unasked_huge_page_bytes();
-  const plan::SearchResult result = plan::search_plans(task);
+  const planner::SearchResult result = planner::search_plans(task);
   if (result.best.empty()) {
     const std::string rows = fmt::format("{} rows of {} tokens a step", open.rows_per_step, open.max_length);
     if (result.counts.legal == 0) {
@@ -103,7 +103,7 @@ ChosenSizes choose_sizes(const OpenSizes& open) {
         "use more ranks, a smaller --max_length or fewer rows, or leave more sizes to auto; sft-plan says what is "
         "missing");
   }
-  const plan::Candidate& best = result.best.front();
+  const planner::Candidate& best = result.best.front();
   ChosenSizes chosen{.keys = {}, .config = open.config, .why = ""};
   for (const config::Difference& key : config::differences(open.config, *best.config)) {
     const bool has_meaning = key.name != "sp_method" || best.config->parallel.sp_size > 1;

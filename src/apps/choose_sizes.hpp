@@ -10,20 +10,20 @@
 
 #include "sft/config/config.hpp"
 #include "sft/config/parse.hpp"
-#include "sft/plan/hardware.hpp"
+#include "sft/simulator/hardware.hpp"
 
 namespace sft::apps {
 
 /// The machine that this process is on, with so many ranks on each of `num_nodes` such nodes: GPUs by their names among
 /// those of share/sft/machines.ini, and their memory; CPUs as its [cpu], scaled to the cores that a rank has, with the
 /// memory of this node. None where GPUs are asked for and their kind is not known.
-[[nodiscard]] std::optional<plan::Hardware> machine_at_hand(bool has_gpus, int ranks_per_node, int num_nodes);
+[[nodiscard]] std::optional<simulator::Hardware> machine_at_hand(bool has_gpus, int ranks_per_node, int num_nodes);
 
 /// What is to be chosen.
 struct OpenSizes {
   config::Config config;       ///< of the run, but for the sizes; its model complete
   std::set<std::string> free;  ///< keys that may change (launch::sizes_of_plans)
-  plan::Hardware hardware;
+  simulator::Hardware hardware;
   std::int64_t max_length = 0;     ///< tokens of a row
   std::int64_t rows_per_step = 0;  ///< which stay the same
 };

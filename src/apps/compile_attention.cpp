@@ -24,7 +24,7 @@
 #include "sft/ops/attention_graphs.hpp"
 #include "sft/ops/attention_trial.hpp"
 #include "sft/ops/factory.hpp"
-#include "sft/plan/attention_graphs.hpp"
+#include "sft/simulator/attention_graphs.hpp"
 
 namespace sft::apps {
 
@@ -32,7 +32,7 @@ namespace {
 
 void require_cudnn(const config::Config& config, const SftOptions& command) {
   ops::require_built(device::Kind::cuda);
-  if (!ops::is_of_library(plan::attention_kernels(config.device, config.model))) {
+  if (!ops::is_of_library(rank::attention_kernels(config.device, config.model))) {
     throw_config_error("there are no graphs of attention to compile",
                        fmt::format("device.attention = {} comes to the kernels of this program, which are compiled",
                                    config::write(config.device.attention)),
@@ -43,7 +43,7 @@ void require_cudnn(const config::Config& config, const SftOptions& command) {
                      "add --machine, as h200x8 (share/sft/machines.ini)");
 }
 
-ops::AbsentGpu gpu_of(const plan::Hardware& hardware) {
+ops::AbsentGpu gpu_of(const simulator::Hardware& hardware) {
   if (hardware.kind != device::Kind::cuda) {
     throw_config_error(fmt::format("--machine {} is one of processors", hardware.name),
                        "graphs of attention are compiled for GPUs", "name a machine with GPUs");
@@ -68,12 +68,12 @@ std::vector<ops::AttentionGraph> graphs_of(const PlannedRun& run, const ops::Att
   for (const ops::AttentionSizes& sizes :
        attention_trials(run.config, run.datasets.limits(run.config).tokens, library)) {
     const std::unique_ptr<ops::Backend> list =
-        ops::make_attention_list(*stream, plan::attention_kernels(run.config->device, run.config->model));
+        ops::make_attention_list(*stream, rank::attention_kernels(run.config->device, run.config->model));
     ops::note_attention_trial(*list, sizes);
     add(ops::listed_attention(*list));
   }
   const auto resumed = checkpoint::header_of_resume(*run.config);
-  add(plan::list_attention(run.config, run.datasets, run.machine, resumed ? resumed->position.step : 0));
+  add(simulator::list_attention(run.config, run.datasets, run.machine, resumed ? resumed->position.step : 0));
   std::ranges::sort(graphs, {}, [](const ops::AttentionGraph& graph) {
     return std::tuple(graph.is_backward(), graph.is_rectangle(), graph.window, graph.longest, graph.documents,
                       graph.tokens);

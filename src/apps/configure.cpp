@@ -45,7 +45,7 @@ launch::Facts find_facts() {
   facts.has_slurm = site.has_slurm;
   facts.pmi = site.pmi;
   if (const auto bytes = machine::node_memory_bytes()) facts.node_memory_gb = static_cast<double>(*bytes) / giga;
-  for (const plan::Hardware& known : apps::known_machines()) {
+  for (const simulator::Hardware& known : apps::known_machines()) {
     if (known.kind == device::Kind::cuda) facts.gpu_kinds.push_back(known.name);
   }
   if (const auto here = apps::machine_at_hand(/*has_gpus=*/true, std::max(site.num_gpus, 1), 1)) {
@@ -56,15 +56,15 @@ launch::Facts find_facts() {
 }
 
 /// The machine that the answers describe.
-plan::Hardware machine_of(const launch::SiteAnswers& answers) {
+simulator::Hardware machine_of(const launch::SiteAnswers& answers) {
   const auto bytes = static_cast<std::size_t>(answers.memory_gb * giga);
   if (answers.uses_gpus) {
-    plan::Hardware machine =
+    simulator::Hardware machine =
         apps::machine_named(fmt::format("{}x{}x{}", answers.gpu_kind, answers.ranks_per_machine, answers.num_machines));
     if (bytes > 0) machine.device_bytes = bytes;
     return machine;
   }
-  plan::Hardware machine =
+  simulator::Hardware machine =
       apps::machine_at_hand(/*has_gpus=*/false, answers.ranks_per_machine, answers.num_machines).value();
   if (bytes > 0) machine.node_bytes = bytes;
   return machine;

@@ -8,8 +8,8 @@
 #include "json_text.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/table.hpp"
-#include "sft/data/packed_dataset.hpp"
 #include "sft/io/files.hpp"
+#include "sft/rows/packed_dataset.hpp"
 
 namespace sft::apps {
 
@@ -20,7 +20,7 @@ std::string percent(std::int64_t part, std::int64_t whole) {
   return fmt::format("{:.1f} %", share);
 }
 
-void print_text(const data::PackedDataset& dataset, bool verified) {
+void print_text(const rows::PackedDataset& dataset, bool verified) {
   const std::int64_t num_places = dataset.num_rows() * dataset.max_length();
   Table table({Align::left, Align::left});
   const auto add = [&](const char* name, const std::string& value) { table.add({name, value}); };
@@ -52,7 +52,7 @@ std::optional<std::vector<std::string>> packed_files_at(const std::string& path)
 }
 
 void inspect_data(const std::vector<std::string>& files, bool verify, bool json) {
-  const data::PackedDataset dataset(files);
+  const rows::PackedDataset dataset(files);
   if (verify) dataset.verify();
   if (!json) return print_text(dataset, verify);
   nlohmann::ordered_json result = {{"files", dataset.files()},

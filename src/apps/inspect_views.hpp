@@ -9,7 +9,7 @@
 
 namespace sft::apps {
 
-/// The packed shard files that `path` means, as a list for data::PackedDataset: itself when it is a shard file or a
+/// The packed shard files that `path` means, as a list for rows::PackedDataset: itself when it is a shard file or a
 /// glob of them, those of a folder that sft-prepare wrote. None: it is something else.
 [[nodiscard]] std::optional<std::vector<std::string>> packed_files_at(const std::string& path);
 

@@ -8,7 +8,7 @@
 #include "machines.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
-#include "sft/data/packed_dataset.hpp"
+#include "sft/rows/packed_dataset.hpp"
 
 namespace sft::apps {
 
@@ -16,7 +16,7 @@ namespace {
 
 /// Tokens of a row, for the planner: of rows that are there, or as sft-prepare is asked to make them.
 std::int64_t row_length_of(const launch::Request& request, const config::Config& config) {
-  if (request.train.empty()) return data::PackedDataset(config.data.train_files).max_length();
+  if (request.train.empty()) return rows::PackedDataset(config.data.train_files).max_length();
   constexpr std::int64_t default_length = 1024;
   const auto found = request.preparation.find("max_length");
   if (found == request.preparation.end()) return default_length;
@@ -28,12 +28,12 @@ std::int64_t row_length_of(const launch::Request& request, const config::Config&
 }
 
 /// The machine that sizes are chosen for, with `num_ranks` ranks.
-plan::Hardware machine_of(const std::string& named, const launch::Request& request, const launch::Site& site,
-                          const config::Config& config, int num_ranks) {
+simulator::Hardware machine_of(const std::string& named, const launch::Request& request, const launch::Site& site,
+                               const config::Config& config, int num_ranks) {
   const int num_nodes = std::max(1, std::min(num_ranks, request.num_machines.value_or(site.num_nodes)));
   const int ranks_per_node = (num_ranks + num_nodes - 1) / num_nodes;
   if (!named.empty()) {
-    plan::Hardware machine = machine_named(named);
+    simulator::Hardware machine = machine_named(named);
     if (machine.num_ranks() == num_ranks) return machine;
     machine.num_nodes = num_nodes;
     machine.ranks_per_node = ranks_per_node;

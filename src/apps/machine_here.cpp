@@ -85,7 +85,7 @@ std::optional<int> ranks_of_here(const std::string& name) {
   return parts[2].matched ? std::stoi(parts[2]) : 0;
 }
 
-plan::Hardware measure_here(int num_ranks, const config::Config& config, const std::string& keep) {
+simulator::Hardware measure_here(int num_ranks, const config::Config& config, const std::string& keep) {
   const bool takes_gpus = config.device.backend != config::BackendChoice::cpu && ops::is_built(device::Kind::cuda);
   if (num_ranks == 0) {
     const auto num_gpus = takes_gpus ? static_cast<int>(machine::visible_gpus().gpus.size()) : 0;
@@ -103,9 +103,9 @@ plan::Hardware measure_here(int num_ranks, const config::Config& config, const s
                 fmt::format("this machine could not be measured: {} ranks ended with status {}: {}", num_ranks, status,
                             last_line(log)));
   }
-  plan::Hardware machine = machine_named(file);
+  simulator::Hardware machine = machine_named(file);
   machine.name = fmt::format("herex{}", num_ranks);
-  if (!keep.empty()) io::write_file_atomically(keep, plan::to_ini(machine));
+  if (!keep.empty()) io::write_file_atomically(keep, simulator::to_ini(machine));
   return machine;
 }
 

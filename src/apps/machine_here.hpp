@@ -6,7 +6,7 @@
 #include <string>
 
 #include "sft/config/config.hpp"
-#include "sft/plan/hardware.hpp"
+#include "sft/simulator/hardware.hpp"
 
 namespace sft::apps {
 
@@ -16,6 +16,6 @@ namespace sft::apps {
 /// Starts as many ranks beside this program, a rank for each core or GPU where it is 0, which measure the machine as
 /// `sft --check --write_machine` does, in the precision of `train` and on the device of `backend`. `keep`: where the
 /// file stays that they write; empty: nowhere. Takes seconds. Throws an Error where they cannot be started or fail.
-[[nodiscard]] plan::Hardware measure_here(int num_ranks, const config::Config& config, const std::string& keep);
+[[nodiscard]] simulator::Hardware measure_here(int num_ranks, const config::Config& config, const std::string& keep);
 
 }  // namespace sft::apps

@@ -28,16 +28,16 @@ std::string machines_file() { return installed("share/sft/machines.ini"); }
 
 std::string absent_driver_file() { return installed("lib/sft/absent_driver.so"); }
 
-std::vector<plan::Hardware> known_machines() {
-  return plan::read_machines(io::read_file(machines_file()), machines_file());
+std::vector<simulator::Hardware> known_machines() {
+  return simulator::read_machines(io::read_file(machines_file()), machines_file());
 }
 
-plan::Hardware machine_named(const std::string& name) {
+simulator::Hardware machine_named(const std::string& name) {
   std::error_code error;
   if (!fs::is_regular_file(name, error)) {
-    return plan::find_machine(name, known_machines());
+    return simulator::find_machine(name, known_machines());
   }
-  const std::vector<plan::Hardware> machines = plan::read_machines(io::read_file(name), name);
+  const std::vector<simulator::Hardware> machines = simulator::read_machines(io::read_file(name), name);
   if (machines.size() != 1) {
     throw_config_error(fmt::format("{} describes {} machines", name, machines.size()), "a plan is for one",
                        "give a file of one [machine]");

@@ -5,16 +5,16 @@
 #include <string>
 #include <vector>
 
-#include "sft/plan/hardware.hpp"
+#include "sft/simulator/hardware.hpp"
 
 namespace sft::apps {
 
 /// What --machine means: a file of one machine, or a name of share/sft/machines.ini with
 /// its devices and nodes ("h200x8x4"). Throws a configuration Error. Not collective.
-[[nodiscard]] plan::Hardware machine_named(const std::string& name);
+[[nodiscard]] simulator::Hardware machine_named(const std::string& name);
 
 /// The machines of share/sft/machines.ini.
-[[nodiscard]] std::vector<plan::Hardware> known_machines();
+[[nodiscard]] std::vector<simulator::Hardware> known_machines();
 
 /// Where machines.ini lies: beside this program's folder, in share/sft.
 [[nodiscard]] std::string machines_file();

@@ -21,8 +21,8 @@
 #include "sft/core/log.hpp"
 #include "sft/io/files.hpp"
 #include "sft/ops/factory.hpp"
-#include "sft/plan/products.hpp"
-#include "sft/plan/rank_plan.hpp"
+#include "sft/rank/rank_plan.hpp"
+#include "sft/simulator/products.hpp"
 
 namespace sft::apps {
 
@@ -89,12 +89,12 @@ std::string describe(const ops::MatmulTuning& tuning, std::size_t num_products, 
 }
 
 /// On rank 0.
-ops::MatmulAlgorithms measure(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
-                              const mesh::Place& place, const plan::Machine& machine, device::Device& device) {
+ops::MatmulAlgorithms measure(const config::ValidConfig& config, const rows::MicroBatchLimits& limits,
+                              const mesh::Place& place, const rank::Machine& machine, device::Device& device) {
   const Activity measuring(ActivityKind::works, "measuring matrix products");
   const auto begin = std::chrono::steady_clock::now();
-  plan::RankPlan plan(config, limits, place, machine);
-  const ops::ListedProducts products = plan::list_products(config, plan);
+  rank::RankPlan plan(config, limits, place, machine);
+  const ops::ListedProducts products = simulator::list_products(config, plan);
   ops::MatmulAlgorithms known{.library = ops::matmul_library(device), .of_products = {}};
   const fs::path of_user = file_of_user(known.library);
   merge(known, read_list(fs::path(config->train.output_dir) / file_of_run));
@@ -108,8 +108,8 @@ ops::MatmulAlgorithms measure(const config::ValidConfig& config, const data::Mic
 
 }  // namespace
 
-MatmulChoice::MatmulChoice(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
-                           const mesh::Place& place, const plan::Machine& machine, device::Device& device,
+MatmulChoice::MatmulChoice(const config::ValidConfig& config, const rows::MicroBatchLimits& limits,
+                           const mesh::Place& place, const rank::Machine& machine, device::Device& device,
                            const comm::Group& world) {
   if (!config->device.matmul_autotune) return;
   std::string text;

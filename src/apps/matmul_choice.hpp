@@ -7,11 +7,11 @@
 
 #include "sft/comm/group.hpp"
 #include "sft/config/valid_config.hpp"
-#include "sft/data/micro_batch_limits.hpp"
 #include "sft/device/device.hpp"
 #include "sft/mesh/place.hpp"
 #include "sft/ops/matmul_algorithms.hpp"
-#include "sft/plan/machine.hpp"
+#include "sft/rank/machine.hpp"
+#include "sft/rows/micro_batch_limits.hpp"
 
 namespace sft::apps {
 
@@ -22,8 +22,8 @@ namespace sft::apps {
 class MatmulChoice {
  public:
   /// Throws the same configuration Error on every rank where it is asked for and ranks compute on CPUs. Collective.
-  MatmulChoice(const config::ValidConfig& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
-               const plan::Machine& machine, device::Device& device, const comm::Group& world);
+  MatmulChoice(const config::ValidConfig& config, const rows::MicroBatchLimits& limits, const mesh::Place& place,
+               const rank::Machine& machine, device::Device& device, const comm::Group& world);
 
   /// Null: products run by what the heuristic puts first.
   [[nodiscard]] const ops::MatmulAlgorithms* algorithms() const { return list_ ? &*list_ : nullptr; }

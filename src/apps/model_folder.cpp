@@ -8,12 +8,12 @@
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
-#include "sft/data/chat_templates.hpp"
 #include "sft/hub/adapter_config.hpp"
 #include "sft/hub/folder.hpp"
 #include "sft/hub/model_config.hpp"
 #include "sft/hub/tokenizer_files.hpp"
 #include "sft/io/files.hpp"
+#include "sft/text/chat_template_files.hpp"
 #include "sft/text/tokenizer.hpp"
 #include "start_model.hpp"
 
@@ -45,8 +45,8 @@ hub::FileLayout layout_like(const std::string& folder) {
 /// Whether the template is that of the folder.
 bool has_template(const std::string& folder, const std::string& source) {
   try {
-    const data::ChatTemplates own = data::load_chat_templates("", folder);
-    return own.standard != nullptr && own.standard->source() == source;
+    const text::TemplateSources own = text::read_chat_templates(folder);
+    return own.standard && own.standard->text == source;
   } catch (const Error&) {
     return false;  // one that cannot be used
   }
@@ -60,7 +60,7 @@ bool has_tokenizer(const std::string& folder) {
 /// Copies the companions of a PEFT folder over those of the model that it belongs to. A template of its own is the only
 /// one then, wherever the two folders keep theirs.
 void copy_tokenizer(const std::string& adapter, const std::string& folder) {
-  if (data::load_chat_templates("", adapter).standard != nullptr) {
+  if (text::read_chat_templates(adapter).standard) {
     for (const char* name : {"chat_template.jinja", "chat_template.json", "additional_chat_templates"}) {
       std::filesystem::remove_all(std::filesystem::path(folder) / name);
     }

@@ -10,8 +10,8 @@
 #include "find_script.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/shell_word.hpp"
-#include "sft/data/chat_templates.hpp"
 #include "sft/hub/folder.hpp"
+#include "sft/text/chat_template_files.hpp"
 #include "start_model.hpp"
 
 namespace sft::apps {
@@ -52,7 +52,7 @@ std::string script(const std::string& name) {
 bool has_chat_template(const std::string& folder) {
   if (folder.empty()) return false;
   try {
-    return data::load_chat_templates("", folder).standard != nullptr;
+    return text::read_chat_templates(folder).standard.has_value();
   } catch (const Error&) {
     return false;
   }

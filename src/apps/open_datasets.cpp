@@ -22,10 +22,10 @@
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
-#include "sft/data/packed_dataset.hpp"
-#include "sft/data/planned_rows.hpp"
 #include "sft/io/hdf5.hpp"
-#include "sft/plan/run_length.hpp"
+#include "sft/rank/run_length.hpp"
+#include "sft/rows/packed_dataset.hpp"
+#include "sft/rows/planned_rows.hpp"
 #include "sft/text/hub_tokenizer.hpp"
 #include "start_model.hpp"
 
@@ -35,7 +35,7 @@ namespace {
 
 /// Refuses a file that is trained on and evaluated on, and warns of two files with the same rows. Rows that two files
 /// share beside others are not looked for.
-void check_apart(const data::PackedDataset& train, const data::PackedDataset& eval) {
+void check_apart(const rows::PackedDataset& train, const rows::PackedDataset& eval) {
   const std::vector<std::string> train_texts = train.fingerprints(), eval_texts = eval.fingerprints();
   std::map<std::string, std::string> file_with;  // by fingerprint
   for (std::size_t i = 0; i < train_texts.size(); ++i) file_with.emplace(train_texts[i], train.files()[i]);
@@ -59,8 +59,8 @@ void check_apart(const data::PackedDataset& train, const data::PackedDataset& ev
 }
 
 /// Opens the packed shards and refuses what cannot be trained on.
-data::PackedDataset open_data(const config::ValidConfig& config) {
-  data::PackedDataset dataset(config->data.train_files,
+rows::PackedDataset open_data(const config::ValidConfig& config) {
+  rows::PackedDataset dataset(config->data.train_files,
                               {.lengths = true, .counts = config->train.gradient_accumulation_steps > 1});
   if (dataset.num_target_tokens() == 0) {
     throw_data_error(fmt::format("{} has no token to train on", dataset.files().front()),
@@ -72,8 +72,8 @@ data::PackedDataset open_data(const config::ValidConfig& config) {
 }
 
 /// The same for rows to evaluate on beside the rows of `train`.
-data::PackedDataset open_eval_data(const config::ValidConfig& config, const data::PackedDataset& train) {
-  data::PackedDataset dataset(config->data.eval_files, {.lengths = true});
+rows::PackedDataset open_eval_data(const config::ValidConfig& config, const rows::PackedDataset& train) {
+  rows::PackedDataset dataset(config->data.eval_files, {.lengths = true});
   const std::string& file = dataset.files().front();
   if (dataset.num_target_tokens() == 0) {
     throw_data_error(fmt::format("{} has no token to evaluate on", file), "every loss_weight in the data set is 0",
@@ -112,7 +112,7 @@ void share_column(std::vector<T>& values, const comm::Group& world, bool keeps) 
 }
 
 /// Gives all ranks what rank 0 has. Collective.
-void share_sp(std::optional<plan::SpChoice>& choice, const comm::Group& world) {
+void share_sp(std::optional<rank::SpChoice>& choice, const comm::Group& world) {
   std::array<std::int64_t, 2> numbers{-1, 0};
   if (choice) numbers = {static_cast<std::int64_t>(choice->method), choice->ulysses_size};
   world.broadcast(std::span<std::int64_t>(numbers), 0);
@@ -120,8 +120,8 @@ void share_sp(std::optional<plan::SpChoice>& choice, const comm::Group& world) {
 }
 
 /// The row table that rank 0 holds, on every rank that keeps it. Collective.
-void share_rows(data::PackedDataset& dataset, const comm::Group& world, bool keeps) {
-  data::RowTable table = dataset.row_table();
+void share_rows(rows::PackedDataset& dataset, const comm::Group& world, bool keeps) {
+  rows::RowTable table = dataset.row_table();
   share_column(table.lengths, world, keeps);
   share_column(table.counts, world, keeps);
   dataset.hold(std::move(table));
@@ -129,29 +129,29 @@ void share_rows(data::PackedDataset& dataset, const comm::Group& world, bool kee
 
 }  // namespace
 
-plan::Datasets open_datasets(const config::ValidConfig& config, const std::vector<std::string>& damaged) {
-  plan::Datasets datasets{.train = open_data(config), .eval = {}};
+rank::Datasets open_datasets(const config::ValidConfig& config, const std::vector<std::string>& damaged) {
+  rank::Datasets datasets{.train = open_data(config), .eval = {}};
   if (!config->data.eval_files.empty()) datasets.eval.emplace(open_eval_data(config, datasets.train));
   if (const auto header = checkpoint::header_of_resume(config, damaged)) {
     const config::Config then = config::parse(header->config_ini, {}, "the checkpoint");
-    datasets.origin = plan::origin_at(config, header->position, then.effective_batch_rows());
-    datasets.saved_sp = plan::saved_sp(config->parallel, then.parallel);
+    datasets.origin = rank::origin_at(config, header->position, then.effective_batch_rows());
+    datasets.saved_sp = rank::saved_sp(config->parallel, then.parallel);
   }
-  datasets.measured_limits = plan::measure_limits(config, datasets);
+  datasets.measured_limits = rank::measure_limits(config, datasets);
   return datasets;
 }
 
-plan::Datasets planned_datasets(const config::ValidConfig& config, std::int64_t max_length, std::int64_t num_rows) {
+rank::Datasets planned_datasets(const config::ValidConfig& config, std::int64_t max_length, std::int64_t num_rows) {
   config::validate_data(config, max_length, config->model.vocab_size, "the rows that are planned for");
   if (num_rows == 0) num_rows = config->effective_batch_rows();
-  plan::Datasets datasets{.train = data::planned_rows(num_rows, max_length, config->model.vocab_size), .eval = {}};
-  datasets.measured_limits = data::limits_of_full_rows(config->train.per_device_train_batch_size, max_length);
+  rank::Datasets datasets{.train = rows::planned_rows(num_rows, max_length, config->model.vocab_size), .eval = {}};
+  datasets.measured_limits = rows::limits_of_full_rows(config->train.per_device_train_batch_size, max_length);
   return datasets;
 }
 
-plan::Datasets share_datasets(const config::ValidConfig& config, const mesh::Place& place, const comm::Group& world,
+rank::Datasets share_datasets(const config::ValidConfig& config, const mesh::Place& place, const comm::Group& world,
                               const std::vector<std::string>& damaged) {
-  std::optional<plan::Datasets> datasets;
+  std::optional<rank::Datasets> datasets;
   world.agree([&] {
     if (world.rank() != 0) return io::load_hdf5();  // in time to be in the plan of the memory
     try {
@@ -163,31 +163,31 @@ plan::Datasets share_datasets(const config::ValidConfig& config, const mesh::Pla
   });
   std::string train = datasets ? datasets->train.facts() : "";
   std::string eval = datasets && datasets->eval ? datasets->eval->facts() : "";
-  data::MicroBatchLimits limits = datasets ? *datasets->measured_limits : data::MicroBatchLimits{};
+  rows::MicroBatchLimits limits = datasets ? *datasets->measured_limits : rows::MicroBatchLimits{};
   world.broadcast(train, 0);
   world.broadcast(eval, 0);
   std::array<std::int64_t, 3> sizes{limits.tokens, limits.document_tokens, limits.num_lengths};
   world.broadcast(std::span<std::int64_t>(sizes), 0);
   limits = {.tokens = sizes[0], .document_tokens = sizes[1], .num_lengths = sizes[2]};
-  data::StepOrigin origin = datasets ? datasets->origin : data::StepOrigin{};
-  plan::broadcast(origin, world);
-  std::optional<plan::SpChoice> saved_sp;
+  rows::StepOrigin origin = datasets ? datasets->origin : rows::StepOrigin{};
+  rank::broadcast(origin, world);
+  std::optional<rank::SpChoice> saved_sp;
   if (datasets) saved_sp = datasets->saved_sp;
   share_sp(saved_sp, world);
   if (!datasets) {
-    datasets.emplace(plan::Datasets{.train = data::PackedDataset::from_facts(train), .eval = {}});
-    if (!eval.empty()) datasets->eval.emplace(data::PackedDataset::from_facts(eval));
+    datasets.emplace(rank::Datasets{.train = rows::PackedDataset::from_facts(train), .eval = {}});
+    if (!eval.empty()) datasets->eval.emplace(rows::PackedDataset::from_facts(eval));
     datasets->measured_limits = limits;
     datasets->origin = origin;
     datasets->saved_sp = saved_sp;
   }
   share_rows(datasets->train, world, place.owns_rows());
   if (datasets->eval) share_rows(*datasets->eval, world, place.owns_rows());
-  plan::keep_needed_rows(config, place, *datasets);
+  rank::keep_needed_rows(config, place, *datasets);
   return std::move(*datasets);
 }
 
-void require_model_tokenizer(const plan::Datasets& datasets, const config::Model& model) {
+void require_model_tokenizer(const rank::Datasets& datasets, const config::Model& model) {
   const std::string folder = find_origin(model);
   std::error_code ignored;
   if (folder.empty() || !std::filesystem::exists(std::filesystem::path(folder) / "tokenizer.json", ignored)) return;
@@ -197,8 +197,8 @@ void require_model_tokenizer(const plan::Datasets& datasets, const config::Model
   } catch (const Error&) {
     return;
   }
-  data::require_tokenizer(datasets.train, tokenizer->fingerprint(), folder);
-  if (datasets.eval) data::require_tokenizer(*datasets.eval, tokenizer->fingerprint(), folder);
+  rows::require_tokenizer(datasets.train, tokenizer->fingerprint(), folder);
+  if (datasets.eval) rows::require_tokenizer(*datasets.eval, tokenizer->fingerprint(), folder);
 }
 
 }  // namespace sft::apps

@@ -28,14 +28,14 @@
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
-#include "sft/data/packed_dataset.hpp"
 #include "sft/io/file_kind.hpp"
 #include "sft/io/files.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/mesh/place.hpp"
-#include "sft/plan/datasets.hpp"
-#include "sft/plan/row_lengths.hpp"
-#include "sft/plan/run_length.hpp"
+#include "sft/planner/row_lengths.hpp"
+#include "sft/rank/datasets.hpp"
+#include "sft/rank/run_length.hpp"
+#include "sft/rows/packed_dataset.hpp"
 #include "start_model.hpp"
 
 namespace {
@@ -71,37 +71,37 @@ std::set<std::string> fixed_keys(const apps::PlanOptions& options, const config:
   return names;
 }
 
-plan::Hardware find_hardware(const apps::PlanOptions& options, const config::Config& config) {
+simulator::Hardware find_hardware(const apps::PlanOptions& options, const config::Config& config) {
   const std::optional<int> num_ranks = apps::ranks_of_here(options.machine);
   return num_ranks ? apps::measure_here(*num_ranks, config, options.machine_file)
                    : apps::machine_named(options.machine);
 }
 
 /// OpenMP threads of a rank: of machines whose cores are known, their share.
-int num_threads_on(const plan::Hardware& hardware) {
+int num_threads_on(const simulator::Hardware& hardware) {
   machine::Cores cores = machine::cores_of_this_process();
   if (hardware.cores_per_node > 0) cores.of_job = cores.of_rank = hardware.cores_per_node;
   return machine::num_threads_of_rank(cores, hardware.ranks_per_node);
 }
 
 /// The limits of micro-batches of these rows, found once for those that are dealt alike.
-std::function<data::MicroBatchLimits(const config::ValidConfig&)> measured_limits(
-    const std::shared_ptr<const plan::Datasets>& datasets) {
+std::function<rows::MicroBatchLimits(const config::ValidConfig&)> measured_limits(
+    const std::shared_ptr<const rank::Datasets>& datasets) {
   using Key = std::array<std::int64_t, 5>;
   return
-      [datasets, known = std::make_shared<std::map<Key, data::MicroBatchLimits>>()](const config::ValidConfig& config) {
+      [datasets, known = std::make_shared<std::map<Key, rows::MicroBatchLimits>>()](const config::ValidConfig& config) {
         const Key key{config->train.per_device_train_batch_size, config->train.gradient_accumulation_steps,
                       mesh::Place(config, 0).data_size(), config->parallel.sp_size, config->parallel.token_slices()};
         const auto found = known->find(key);
         if (found != known->end()) return found->second;
-        return known->emplace(key, plan::measure_limits(config, *datasets)).first->second;
+        return known->emplace(key, rank::measure_limits(config, *datasets)).first->second;
       };
 }
 
 /// Rows that are there say how long they are.
-void use_data(const apps::PlanOptions& options, plan::PlanTask& task) {
+void use_data(const apps::PlanOptions& options, planner::PlanTask& task) {
   const auto datasets =
-      std::make_shared<const plan::Datasets>(plan::Datasets{data::PackedDataset(task.base.data.train_files), {}});
+      std::make_shared<const rank::Datasets>(rank::Datasets{rows::PackedDataset(task.base.data.train_files), {}});
   const std::int64_t max_length = datasets->train.max_length();
   if (options.max_length != 0 && options.max_length != max_length) {
     log_warning(fmt::format("--max_length {} is not that of data.train_files, {}: rows are taken to be full",
@@ -109,18 +109,18 @@ void use_data(const apps::PlanOptions& options, plan::PlanTask& task) {
     return;
   }
   task.max_length = max_length;
-  task.lengths = plan::RowLengths::of(datasets->train);
+  task.lengths = planner::RowLengths::of(datasets->train);
   task.measured_limits = measured_limits(datasets);
 }
 
-plan::PlanTask make_task(const apps::PlanOptions& options) {
+planner::PlanTask make_task(const apps::PlanOptions& options) {
   const config::Config given = read_config(options, options.overrides);
-  plan::PlanTask task{.base = given,
-                      .fixed = {},
-                      .searched = options.searched,
-                      .hardware = find_hardware(options, given),
-                      .max_length = options.max_length,
-                      .rows_per_step = options.rows};
+  planner::PlanTask task{.base = given,
+                         .fixed = {},
+                         .searched = options.searched,
+                         .hardware = find_hardware(options, given),
+                         .max_length = options.max_length,
+                         .rows_per_step = options.rows};
   task.fixed = fixed_keys(options, task.base);
   task.num_threads = num_threads_on(task.hardware);
   config::Config& base = task.base;
@@ -138,14 +138,14 @@ plan::PlanTask make_task(const apps::PlanOptions& options) {
 }
 
 /// Of the run on the rows that there are; 0: nobody says how many.
-std::int64_t num_steps(const apps::PlanOptions& options, const plan::PlanTask& task,
+std::int64_t num_steps(const apps::PlanOptions& options, const planner::PlanTask& task,
                        const config::ValidConfig& config) {
   if (config->train.max_steps >= 0) return config->train.max_steps;
   std::int64_t num_rows = options.num_rows;
   if (num_rows == 0 && task.base.data.train_files.front() != apps::no_data) {
-    num_rows = data::PackedDataset(task.base.data.train_files).num_rows();
+    num_rows = rows::PackedDataset(task.base.data.train_files).num_rows();
   }
-  return num_rows == 0 ? 0 : plan::num_steps(config, num_rows);
+  return num_rows == 0 ? 0 : rank::num_steps(config, num_rows);
 }
 
 /// What the best plan leaves room for, and what the run takes with it.
@@ -153,10 +153,10 @@ void judge_best(const apps::PlanOptions& options, apps::PlanReport& report) {
   if (report.result.best.empty()) return;
   const config::ValidConfig& best = report.result.best.front().config;
   constexpr std::int64_t step_tokens = 1024;
-  report.longest_row = plan::longest_row(report.task, best, step_tokens * best->parallel.sp_size);
-  report.largest_micro_batch = plan::largest_micro_batch(report.task, best);
+  report.longest_row = planner::longest_row(report.task, best, step_tokens * best->parallel.sp_size);
+  report.largest_micro_batch = planner::largest_micro_batch(report.task, best);
   report.num_steps = num_steps(options, report.task, best);
-  report.save = plan::plan_candidate_save(report.task, best);
+  report.save = planner::plan_candidate_save(report.task, best);
 }
 
 void apply(const apps::PlanOptions& options, const apps::PlanReport& report) {
@@ -169,7 +169,7 @@ void apply(const apps::PlanOptions& options, const apps::PlanReport& report) {
 }
 
 /// Throws what is wrong with the configuration on any mesh, if that is why none is legal.
-void require_any_mesh(const plan::PlanTask& task) {
+void require_any_mesh(const planner::PlanTask& task) {
   config::Config config = task.base;
   config.parallel = {};
   config.parallel.dp_shard_size = task.hardware.num_ranks();
@@ -181,11 +181,11 @@ int run(const std::vector<std::string>& arguments) {
   std::optional<apps::PlanOptions> options = apps::read_plan_options(arguments);
   if (!options) return static_cast<int>(ExitStatus::done);
   options->overrides = apps::flat_options(options->overrides);
-  const plan::PlanTask task = make_task(*options);
+  const planner::PlanTask task = make_task(*options);
   const auto start = std::chrono::steady_clock::now();
-  apps::PlanReport report{.task = task, .result = plan::search_plans(task)};
-  report.obvious = plan::obvious_plan(task);
-  report.smallest = plan::smallest_machine(task);
+  apps::PlanReport report{.task = task, .result = planner::search_plans(task)};
+  report.obvious = planner::obvious_plan(task);
+  report.smallest = planner::smallest_machine(task);
   judge_best(*options, report);
   report.search_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (report.result.counts.legal == 0) {

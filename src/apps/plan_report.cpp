@@ -16,7 +16,7 @@ namespace sft::apps {
 
 namespace {
 
-using plan::Candidate;
+using planner::Candidate;
 
 std::string mesh_of(const Candidate& candidate) { return mesh::layout_of(candidate.config->parallel).describe(); }
 
@@ -43,19 +43,19 @@ std::string savings_of(const Candidate& candidate) {
   return parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, "; "));
 }
 
-double tokens_of_step(const plan::PlanTask& task) {
+double tokens_of_step(const planner::PlanTask& task) {
   const double row_tokens = task.lengths ? task.lengths->row_tokens : static_cast<double>(task.max_length);
   return static_cast<double>(task.rows_per_step) * row_tokens;
 }
 
 /// Of the memory that is the scarcer one.
-std::string memory_of(const Candidate& candidate, const plan::Hardware& hardware) {
+std::string memory_of(const Candidate& candidate, const simulator::Hardware& hardware) {
   return hardware.kind == device::Kind::cuda
              ? fmt::format("{} of {}", format_bytes(candidate.memory.device_bytes), format_bytes(hardware.device_bytes))
              : fmt::format("{} of {}", format_bytes(candidate.memory.node_bytes), format_bytes(hardware.node_bytes));
 }
 
-std::size_t spare_bytes(const Candidate& candidate, const plan::Hardware& hardware) {
+std::size_t spare_bytes(const Candidate& candidate, const simulator::Hardware& hardware) {
   return hardware.kind == device::Kind::cuda ? hardware.device_bytes - candidate.memory.device_bytes
                                              : hardware.node_bytes - candidate.memory.node_bytes;
 }
@@ -72,10 +72,10 @@ std::string largest_part(const Candidate& candidate) {
 }
 
 /// "12 GiB to spare; computes 91 % of the time; waits for gathers 5 %, tp 3 %"
-std::string reasons_of(const Candidate& candidate, const plan::Hardware& hardware) {
-  const plan::StepTime& time = candidate.time;
+std::string reasons_of(const Candidate& candidate, const simulator::Hardware& hardware) {
+  const planner::StepTime& time = candidate.time;
   std::vector<std::string> waits;
-  for (const plan::Exposed& wait : time.exposed) {
+  for (const planner::Exposed& wait : time.exposed) {
     constexpr double least_told = 0.01;
     if (wait.seconds < least_told * time.step_s) continue;
     waits.push_back(fmt::format("{} {:.0f} %", wait.what, 100 * wait.seconds / time.step_s));
@@ -116,12 +116,12 @@ std::string describe_obvious(const PlanReport& report) {
 
 std::string describe_run(const PlanReport& report) {
   constexpr double hour_s = 3600;
-  const plan::Hardware& hardware = report.task.hardware;
+  const simulator::Hardware& hardware = report.task.hardware;
   const double tokens = static_cast<double>(report.num_steps) * tokens_of_step(report.task);
   const std::string start =
       hardware.start_s > 0 ? fmt::format(", {} of them to start", format_seconds(hardware.start_s)) : "";
   return fmt::format("{} steps, {:.4g} tokens: {:.3g} hours{}", report.num_steps, tokens,
-                     plan::run_s(report.num_steps, report.result.best.front().time, hardware) / hour_s, start);
+                     planner::run_s(report.num_steps, report.result.best.front().time, hardware) / hour_s, start);
 }
 
 std::string explain(const PlanReport& report, std::size_t number) {
@@ -162,7 +162,7 @@ nlohmann::ordered_json json_of(const PlanReport& report, const Candidate& candid
   json["mfu"] = candidate.time.mfu(report.task.hardware);
   json["ops_s"] = candidate.time.ops_s;
   for (const auto& [name, seconds] : named_op_times(candidate.time)) json["op_s"][name] = seconds;
-  for (const plan::Exposed& wait : candidate.time.exposed) json["exposed_s"][wait.what] = wait.seconds;
+  for (const planner::Exposed& wait : candidate.time.exposed) json["exposed_s"][wait.what] = wait.seconds;
   return json;
 }
 
@@ -173,7 +173,7 @@ double PlanReport::save_s() const {
   return bytes_of_node / task.hardware.write_bytes_per_s;
 }
 
-std::vector<config::Difference> keys_of(const plan::PlanTask& task, const Candidate& candidate) {
+std::vector<config::Difference> keys_of(const planner::PlanTask& task, const Candidate& candidate) {
   constexpr std::array searched{"parallel", "train", "optimizer"};
   std::vector<config::Difference> keys = config::differences(task.base, *candidate.config);
   std::erase_if(
@@ -182,8 +182,8 @@ std::vector<config::Difference> keys_of(const plan::PlanTask& task, const Candid
 }
 
 std::string describe(const PlanReport& report, int explained) {
-  const plan::PlanTask& task = report.task;
-  const plan::SearchCounts& counts = report.result.counts;
+  const planner::PlanTask& task = report.task;
+  const planner::SearchCounts& counts = report.result.counts;
   LabelledLines lines;
   lines.add("machine", fmt::format("{}: {} of {}, {}", task.hardware.name, plural(task.hardware.num_nodes, "node"),
                                    plural(task.hardware.ranks_per_node, "rank"), task.hardware.description));
@@ -242,7 +242,7 @@ std::string to_json(const PlanReport& report) {
     json["save_s"] = report.save_s();
     if (report.num_steps > 0) {
       json["num_steps"] = report.num_steps;
-      json["run_s"] = plan::run_s(report.num_steps, report.result.best.front().time, report.task.hardware);
+      json["run_s"] = planner::run_s(report.num_steps, report.result.best.front().time, report.task.hardware);
     }
   }
   return json.dump(2) + "\n";

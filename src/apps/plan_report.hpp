@@ -7,21 +7,21 @@
 #include <vector>
 
 #include "sft/config/parse.hpp"
-#include "sft/plan/save_time.hpp"
-#include "sft/plan/search.hpp"
+#include "sft/planner/search.hpp"
+#include "sft/rank/save_time.hpp"
 
 namespace sft::apps {
 
 /// All that a search came to.
 struct PlanReport {
-  const plan::PlanTask& task;
-  plan::SearchResult result;
+  const planner::PlanTask& task;
+  planner::SearchResult result;
   double search_s = 0;                                    ///< that it took
-  std::optional<plan::Candidate> obvious = {};            ///< with its time where it fits
-  std::optional<plan::Hardware> smallest = {};            ///< on which anything fits
+  std::optional<planner::Candidate> obvious = {};         ///< with its time where it fits
+  std::optional<simulator::Hardware> smallest = {};       ///< on which anything fits
   std::int64_t longest_row = 0, largest_micro_batch = 0;  ///< with all else as in the best plan
   std::int64_t num_steps = 0;                             ///< of the run; 0: not known
-  plan::SaveTime save = {};                               ///< of the best plan
+  rank::SaveTime save = {};                               ///< of the best plan
 
   /// Seconds of a checkpoint of the best plan, and of reading it.
   [[nodiscard]] double save_s() const;
@@ -33,6 +33,7 @@ struct PlanReport {
 [[nodiscard]] std::string to_json(const PlanReport& report);
 
 /// The keys that a plan sets otherwise than `task.base`.
-[[nodiscard]] std::vector<config::Difference> keys_of(const plan::PlanTask& task, const plan::Candidate& candidate);
+[[nodiscard]] std::vector<config::Difference> keys_of(const planner::PlanTask& task,
+                                                      const planner::Candidate& candidate);
 
 }  // namespace sft::apps

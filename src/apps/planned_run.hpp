@@ -8,23 +8,23 @@
 #include <string>
 
 #include "sft/config/valid_config.hpp"
-#include "sft/plan/datasets.hpp"
-#include "sft/plan/hardware.hpp"
-#include "sft/plan/machine.hpp"
-#include "sft/plan/verdict.hpp"
+#include "sft/planner/verdict.hpp"
+#include "sft/rank/datasets.hpp"
+#include "sft/rank/machine.hpp"
+#include "sft/simulator/hardware.hpp"
 #include "sft_options.hpp"
 
 namespace sft::apps {
 
 struct PlannedRun {
-  plan::Datasets datasets;
-  std::optional<plan::Hardware> hardware;  ///< none: nodes like this one
+  rank::Datasets datasets;
+  std::optional<simulator::Hardware> hardware;  ///< none: nodes like this one
   int ranks_per_node;
-  plan::Machine machine;
+  rank::Machine machine;
   config::ValidConfig config;    ///< nothing in it is auto that a run settles from data and memory
   std::string sp_choice;         ///< why sp_method is what it is, for people; else empty
   std::string choice_of_pieces;  ///< the same of mlp_tile_tokens and attention_head_groups
-  plan::Room room;
+  planner::Room room;
   std::size_t process_bytes;
 };
 
@@ -36,6 +36,6 @@ struct PlannedRun {
 void print_dry_run(const config::ValidConfig& given, const SftOptions& command);
 
 /// What this process takes beside what the ledger lists.
-[[nodiscard]] std::size_t own_bytes(const plan::Datasets& datasets);
+[[nodiscard]] std::size_t own_bytes(const rank::Datasets& datasets);
 
 }  // namespace sft::apps

@@ -33,20 +33,20 @@
 #include "sft/core/program.hpp"
 #include "sft/core/status_line.hpp"
 #include "sft/core/stop_signals.hpp"
-#include "sft/data/packed_dataset.hpp"
-#include "sft/data/prepare.hpp"
 #include "sft/hub/folder.hpp"
 #include "sft/hub/model_config.hpp"
 #include "sft/machine/node.hpp"
+#include "sft/prepare/prepare.hpp"
+#include "sft/rows/packed_dataset.hpp"
 #include "sft/text/tokenizer.hpp"
 #include "table_inputs.hpp"
 
 namespace {
 
 using sft::apps::PrepareCommand;
-using sft::data::PrepareOptions;
-using sft::data::PrepareSummary;
-using sft::data::Team;
+using sft::prepare::PrepareOptions;
+using sft::prepare::PrepareSummary;
+using sft::prepare::Team;
 
 /// One line on standard error, redrawn at every full percent; silent when that is no terminal.
 class ProgressBar {
@@ -125,14 +125,14 @@ PrepareSummary prepare_with_progress(const PrepareOptions& options, const sft::S
     if (signals.received() != 0) throw Stopped();
     if (total > 0 && team.rank() == 0) bar.draw(stage, done, total);
   };
-  return sft::data::prepare(options, progress, team);
+  return sft::prepare::prepare(options, progress, team);
 }
 
 /// The first rows for training, read back from the files.
 void print_preview(const PrepareSummary& summary, std::int64_t num_rows) {
   if (num_rows <= 0) return;
   const bool has_colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
-  const sft::data::PackedDataset dataset(summary.train().files);
+  const sft::rows::PackedDataset dataset(summary.train().files);
   const std::unique_ptr<sft::text::Tokenizer> tokenizer = sft::text::make_tokenizer(dataset.tokenizer());
   for (std::int64_t row = 0; row < std::min(num_rows, dataset.num_rows()); ++row) {
     sft::log_styled(sft::apps::preview_of(dataset.read_row(row), row, dataset.num_rows(), *tokenizer, has_colour));

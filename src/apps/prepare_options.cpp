@@ -139,13 +139,13 @@ po::options_description describe() {
                      "choose one of them");
 }
 
-data::PackingStrategy packing_strategy_of(const po::variables_map& values) {
+prepare::PackingStrategy packing_strategy_of(const po::variables_map& values) {
   const auto& name = values["packing_strategy"].as<std::string>();
-  using data::PackingStrategy;
+  using prepare::PackingStrategy;
   std::optional<PackingStrategy> chosen;
   for (const PackingStrategy strategy :
        {PackingStrategy::bfd, PackingStrategy::bfd_split, PackingStrategy::wrapped, PackingStrategy::balanced}) {
-    if (name == data::name_of(strategy)) chosen = strategy;
+    if (name == prepare::name_of(strategy)) chosen = strategy;
   }
   if (name == "bfd-requeue") chosen = PackingStrategy::bfd_split;  // its older name in TRL
   if (!chosen) {
@@ -156,7 +156,7 @@ data::PackingStrategy packing_strategy_of(const po::variables_map& values) {
 }
 
 std::int64_t max_length_of(const std::string& value) {
-  if (value == "none" || value == "None") return data::PrepareOptions::no_max_length;
+  if (value == "none" || value == "None") return prepare::PrepareOptions::no_max_length;
   std::int64_t length = 0;
   try {
     config::read(value, length);
@@ -198,11 +198,11 @@ std::chrono::system_clock::time_point date_of(const std::string& text) {
   return std::chrono::system_clock::from_time_t(std::mktime(&date));
 }
 
-data::TextOptions text_options_of(const po::variables_map& values) {
+prepare::TextOptions text_options_of(const po::variables_map& values) {
   const auto take = [&values](const char* name, std::string& member) {
     if (values.count(name) != 0) member = values[name].as<std::string>();
   };
-  data::TextOptions text;
+  prepare::TextOptions text;
   if (values.count("model_name_or_path") != 0 && values.count("tokenizer") != 0) {
     throw_config_error("--model_name_or_path and --tokenizer are given", "each names a tokenizer", "leave one out");
   }
@@ -262,10 +262,10 @@ std::string prompt_template_of(const std::string& value) {
   return source;
 }
 
-std::vector<data::InputSlice> input_slices_of(const std::vector<std::string>& texts) {
-  std::vector<data::InputSlice> slices;
+std::vector<prepare::InputSlice> input_slices_of(const std::vector<std::string>& texts) {
+  std::vector<prepare::InputSlice> slices;
   for (const std::string& text : texts) {
-    const std::optional<data::InputSlice> slice = data::parse_input_slice(text);
+    const std::optional<prepare::InputSlice> slice = prepare::parse_input_slice(text);
     if (!slice) {
       throw_config_error(fmt::format("input_slice = {} cannot be read", text), "it is A:B, numbers or percentages",
                          "write :1000, :20% or 10%:20%");
@@ -299,7 +299,7 @@ void require_choice(const po::variables_map& values, const char* name, const std
   if (value != known[0] && value != known[1]) refuse_value(name, value, fmt::format("{} and {}", known[0], known[1]));
 }
 
-data::PrepareOptions to_prepare_options(const po::variables_map& values) {
+prepare::PrepareOptions to_prepare_options(const po::variables_map& values) {
   for (const char* name : {"input", "output"}) {
     if (values.count(name) == 0) {
       throw_config_error(fmt::format("--{} is missing", name), "it has no default", "see sft-prepare --help");
@@ -308,7 +308,7 @@ data::PrepareOptions to_prepare_options(const po::variables_map& values) {
   require_choice(values, "on_error", {"stop", "skip"});
   require_choice(values, "truncation_mode", {"keep_start", "keep_end"});
   require_choice(values, "packing_scope", {"block", "all"});
-  data::PrepareOptions options;
+  prepare::PrepareOptions options;
   if (values.count("input_weight") != 0) options.input_weights = values["input_weight"].as<std::vector<double>>();
   if (values.count("input_slice") != 0) {
     options.input_slices = input_slices_of(values["input_slice"].as<std::vector<std::string>>());
@@ -319,7 +319,7 @@ data::PrepareOptions to_prepare_options(const po::variables_map& values) {
   options.keep_end = values["truncation_mode"].as<std::string>() == "keep_end";
   options.packing_strategy = packing_strategy_of(values);
   if (values["packing_scope"].as<std::string>() == "all") {
-    options.packing_blocks.block_size = data::PackingBlocks::whole;
+    options.packing_blocks.block_size = prepare::PackingBlocks::whole;
   }
   options.packing_blocks.num_shards = values["dataset_num_proc"].as<std::int64_t>();
   if (values.count("completion_only_loss") != 0) {

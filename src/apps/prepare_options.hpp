@@ -9,13 +9,13 @@
 
 #include "record_inputs.hpp"
 #include "sft/cli/manual.hpp"
-#include "sft/data/prepare.hpp"
+#include "sft/prepare/prepare.hpp"
 
 namespace sft::apps {
 
 /// What a user asked for.
 struct PrepareCommand {
-  data::PrepareOptions options;  ///< but for its inputs
+  prepare::PrepareOptions options;  ///< but for its inputs
   RecordWords records;
   std::string model,
       model_revision;  ///< whose tokenizer is to be taken: a folder, or a name in the hub cache; or empty

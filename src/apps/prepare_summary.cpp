@@ -31,7 +31,7 @@ std::string percent(std::int64_t part, std::int64_t whole) {
 }
 
 /// "user 20, assistant 19 and 3 more names": the most frequent ones.
-std::string list_of(const data::NameCounts& counts) {
+std::string list_of(const prepare::NameCounts& counts) {
   std::vector<std::pair<std::string, std::int64_t>> names(counts.by_name().begin(), counts.by_name().end());
   std::ranges::stable_sort(names, std::greater<>(), &std::pair<std::string, std::int64_t>::second);
   const std::size_t num_listed = std::min(names.size(), max_listed_names);
@@ -50,9 +50,9 @@ std::string list_of(const data::NameCounts& counts) {
   return fmt::format("{}", fmt::join(list, ", "));
 }
 
-void warn_of_lost_records(const data::PrepareSummary& summary, const data::PrepareOptions& options) {
-  const bool is_packed = options.packing_strategy != data::PackingStrategy::none;
-  if (data::truncates(options.packing_strategy) && 4 * summary.num_too_long > summary.num_records) {
+void warn_of_lost_records(const prepare::PrepareSummary& summary, const prepare::PrepareOptions& options) {
+  const bool is_packed = options.packing_strategy != prepare::PackingStrategy::none;
+  if (prepare::truncates(options.packing_strategy) && 4 * summary.num_too_long > summary.num_records) {
     log_warning(
         fmt::format("many records are cut (max_length = {} is too short for {} of {} records, {}): give a larger "
                     "--max_length, or keep all "
@@ -70,7 +70,7 @@ void warn_of_lost_records(const data::PrepareSummary& summary, const data::Prepa
   }
 }
 
-void warn_of_roles(const data::PrepareSummary& summary) {
+void warn_of_roles(const prepare::PrepareSummary& summary) {
   for (const auto& [role, count] : summary.census.roles.by_name()) {
     if (std::ranges::find(usual_roles, role) != usual_roles.end()) continue;
     log_warning(
@@ -84,7 +84,7 @@ void warn_of_roles(const data::PrepareSummary& summary) {
   }
 }
 
-void warn_of_oddities(const data::RecordCensus& census) {
+void warn_of_oddities(const prepare::RecordCensus& census) {
   const auto warn = [](std::int64_t count, const char* what) {
     if (count > 0) log_warning(fmt::format("{} {}", count, what));
   };
@@ -108,7 +108,7 @@ void warn_of_oddities(const data::RecordCensus& census) {
 }
 
 /// Names of --ignore_fields may be slips of the pen.
-void warn_of_fields_not_met(const data::RecordCensus& census, const std::vector<std::string>& names) {
+void warn_of_fields_not_met(const prepare::RecordCensus& census, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const auto is_it = [&](const auto& field) { return field.first == name || field.first.ends_with("[]." + name); };
     if (std::ranges::any_of(census.dropped_fields.by_name(), is_it)) continue;
@@ -118,17 +118,17 @@ void warn_of_fields_not_met(const data::RecordCensus& census, const std::vector<
   }
 }
 
-std::string list_of_files(const data::SplitSummary& split) {
+std::string list_of_files(const prepare::SplitSummary& split) {
   return fmt::format("{}: {}{}", split.files.size(), split.files.front(),
                      split.files.size() > 1 ? fmt::format(" ... {}", split.files.back()) : "");
 }
 
 /// "; --max_length 640 cuts none", where something is cut.
-std::string least_that_cuts_none(const data::PrepareSummary& summary) {
+std::string least_that_cuts_none(const prepare::PrepareSummary& summary) {
   return summary.num_truncated > 0 ? fmt::format("; --max_length {} cuts none", summary.lengths.longest) : "";
 }
 
-nlohmann::ordered_json json_of(const data::NameCounts& counts) {
+nlohmann::ordered_json json_of(const prepare::NameCounts& counts) {
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
   for (const auto& [name, count] : counts.by_name()) object[name] = count;
   if (counts.num_others() > 0) object["(others)"] = counts.num_others();
@@ -137,10 +137,10 @@ nlohmann::ordered_json json_of(const data::NameCounts& counts) {
 
 }  // namespace
 
-void print_summary(const data::PrepareSummary& summary, const data::PrepareOptions& options,
+void print_summary(const prepare::PrepareSummary& summary, const prepare::PrepareOptions& options,
                    const RecordInputs& inputs) {
-  const data::SplitSummary& train = summary.train();
-  const bool is_packed = options.packing_strategy != data::PackingStrategy::none;
+  const prepare::SplitSummary& train = summary.train();
+  const bool is_packed = options.packing_strategy != prepare::PackingStrategy::none;
   Table table({Align::left, Align::left}, 2);
   const auto line = [&table](const char* name, const std::string& value) { table.add({name, value}); };
   line("read", printable(launch::list_of(inputs.files), false));
@@ -164,14 +164,14 @@ void print_summary(const data::PrepareSummary& summary, const data::PrepareOptio
   line("target tokens", std::to_string(train.num_target_tokens));
   line("rows", fmt::format("{} of {} tokens", train.num_rows, summary.row_length));
   line("padding", plural(train.num_padding_tokens, "token"));
-  line("packing strategy", data::name_of(options.packing_strategy));
+  line("packing strategy", prepare::name_of(options.packing_strategy));
   line("packing efficiency", fmt::format("{:.2f} %", 100.0 * train.packing_efficiency()));
   line("files", list_of_files(train));
   if (summary.num_kept_shards > 0) {
     line("kept", fmt::format("{} of them, which an earlier sft-prepare had finished", summary.num_kept_shards));
   }
   for (std::size_t i = 1; i < summary.splits.size(); ++i) {
-    const data::SplitSummary& held_back = summary.splits[i];
+    const prepare::SplitSummary& held_back = summary.splits[i];
     line("held back", fmt::format("{}, {} in {}", plural(held_back.num_documents, "document"),
                                   plural(held_back.num_tokens, "token"), plural(held_back.num_rows, "row")));
     line("", list_of_files(held_back));
@@ -190,7 +190,7 @@ void print_summary(const data::PrepareSummary& summary, const data::PrepareOptio
   warn_of_fields_not_met(summary.census, options.example.ignore_fields);
 }
 
-void print_summary_json(const data::PrepareSummary& summary, const data::PrepareOptions& options,
+void print_summary_json(const prepare::PrepareSummary& summary, const prepare::PrepareOptions& options,
                         const RecordInputs& inputs) {
   nlohmann::ordered_json left_out = nlohmann::ordered_json::array();
   for (const launch::LeftOut& item : inputs.left_out) left_out.push_back({{"file", item.file}, {"why", item.why}});
@@ -216,7 +216,7 @@ void print_summary_json(const data::PrepareSummary& summary, const data::Prepare
                                  {"num_plain_calls", summary.census.num_plain_calls},
                                  {"num_hidden_contents", summary.census.num_hidden_contents},
                                  {"num_unmarked_chats", summary.census.num_unmarked_chats},
-                                 {"packing_strategy", data::name_of(options.packing_strategy)},
+                                 {"packing_strategy", prepare::name_of(options.packing_strategy)},
                                  {"row_length", summary.row_length}};
   nlohmann::ordered_json histogram = nlohmann::ordered_json::array();
   for (std::size_t bits = 0; bits < summary.lengths.counts.size(); ++bits) {
@@ -228,7 +228,7 @@ void print_summary_json(const data::PrepareSummary& summary, const data::Prepare
                      {"longest", summary.lengths.longest},
                      {"sum", summary.lengths.sum},
                      {"histogram", std::move(histogram)}};
-  for (const data::SplitSummary& split : summary.splits) {
+  for (const prepare::SplitSummary& split : summary.splits) {
     json[split.split] = {{"num_documents", split.num_documents},
                          {"num_tokens", split.num_tokens},
                          {"num_target_tokens", split.num_target_tokens},
@@ -240,9 +240,9 @@ void print_summary_json(const data::PrepareSummary& summary, const data::Prepare
   log_info(json_text(json));
 }
 
-void print_statistics(const data::PrepareSummary& summary) {
+void print_statistics(const prepare::PrepareSummary& summary) {
   constexpr std::size_t bar_width = 40;
-  const data::LengthStatistics& lengths = summary.lengths;
+  const prepare::LengthStatistics& lengths = summary.lengths;
   const double mean =
       static_cast<double>(lengths.sum) / static_cast<double>(std::max<std::int64_t>(summary.num_records, 1));
   Table table({Align::right, Align::right, Align::left}, 2);

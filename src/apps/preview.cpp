@@ -45,7 +45,7 @@ std::string document_text(std::span<const std::int32_t> tokens, std::span<const 
 
 }  // namespace
 
-std::string preview_of(const data::Row& row, std::int64_t index, std::int64_t num_rows,
+std::string preview_of(const rows::Row& row, std::int64_t index, std::int64_t num_rows,
                        const text::Tokenizer& tokenizer, bool has_colour) {
   const auto count_trained = [](std::span<const float> weights) {
     return std::ranges::count_if(weights, [](float weight) { return weight > 0.0f; });

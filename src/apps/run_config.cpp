@@ -18,10 +18,10 @@
 #include "sft/config/step_shares.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
-#include "sft/data/packed_dataset.hpp"
 #include "sft/launch/foreign_file.hpp"
 #include "sft/launch/request.hpp"
-#include "sft/plan/run_length.hpp"
+#include "sft/rank/run_length.hpp"
+#include "sft/rows/packed_dataset.hpp"
 #include "start_model.hpp"
 
 namespace sft::apps {
@@ -63,8 +63,8 @@ std::int64_t steps_of_run(const config::Config& config, const SftOptions& comman
   const config::ValidConfig valid = config::validate(config, num_ranks > 0 ? num_ranks : num_ranks_of(config.parallel));
   const std::int64_t num_rows = command.num_rows > 0     ? command.num_rows
                                 : command.max_length > 0 ? valid->effective_batch_rows()
-                                                         : data::PackedDataset(config.data.train_files).num_rows();
-  return plan::num_steps(valid, num_rows);
+                                                         : rows::PackedDataset(config.data.train_files).num_rows();
+  return rank::num_steps(valid, num_rows);
 }
 
 /// Text of an .ini file without variables, from the file and the options of this process's command line: the model's

@@ -16,7 +16,7 @@
 #include "sft/core/log.hpp"
 #include "sft/model/layer_plan.hpp"
 #include "sft/ops/attention_trial.hpp"
-#include "sft/plan/machine.hpp"
+#include "sft/rank/machine.hpp"
 
 namespace sft::apps {
 
@@ -87,7 +87,7 @@ std::string why_no_backward(const config::Config& config, const ops::AttentionLi
     return fmt::format("cuDNN's memory for heads of {} numbers, no multiple of 16, is not bounded by the tokens",
                        head_dim);
   }
-  const bool has_pass = library.computes_backward(plan::attention_kernels(config.device, config.model));
+  const bool has_pass = library.computes_backward(rank::attention_kernels(config.device, config.model));
   return has_pass ? "cuDNN refuses it here" : "cuDNN repeats its bits from 9.25 on";
 }
 
@@ -141,7 +141,7 @@ config::ValidConfig settle_hopper(const config::ValidConfig& config, std::int64_
 
 std::vector<ops::AttentionSizes> attention_trials(const config::Config& config, std::int64_t tokens,
                                                   const ops::AttentionLibrary& library) {
-  const bool has_backward = library.computes_backward(plan::attention_kernels(config.device, config.model));
+  const bool has_backward = library.computes_backward(rank::attention_kernels(config.device, config.model));
   ops::AttentionSizes sizes = sizes_of(config, tokens, has_backward);
   std::vector<ops::AttentionSizes> trials;
   for (const std::int64_t window : model::attention_windows(config.model)) {
@@ -153,7 +153,7 @@ std::vector<ops::AttentionSizes> attention_trials(const config::Config& config, 
 }
 
 std::string why_no_library(const config::Config& config, const ops::AttentionLibrary& library) {
-  if (!ops::is_of_library(plan::attention_kernels(config.device, config.model))) return no_forward_of_sinks;
+  if (!ops::is_of_library(rank::attention_kernels(config.device, config.model))) return no_forward_of_sinks;
   if (keys_of(config.parallel) != ops::TrialKeys::rounds || library.has_float32_results) return {};
   return fmt::format(
       "rows are cut over ranks ({} gives no float32 results on some rank, which those over other ranks' keys are "
@@ -177,7 +177,7 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
   if (const std::string why = why_no_library(config, library); !why.empty()) {
     return without_library(config, why);
   }
-  const ops::AttentionKernels kernels = plan::attention_kernels(config->device, config->model);
+  const ops::AttentionKernels kernels = rank::attention_kernels(config->device, config->model);
   ops::AttentionTrial trial;
   world.agree([&] { trial = try_all(device, attention_trials(config, tokens, library), kernels); });
   if (const std::string difference = first_of(trial.difference, world); !difference.empty()) {

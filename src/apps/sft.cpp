@@ -53,16 +53,17 @@
 #include "sft/machine/node.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/ops/factory.hpp"
-#include "sft/plan/async_save.hpp"
-#include "sft/plan/datasets.hpp"
-#include "sft/plan/hardware.hpp"
-#include "sft/plan/memory.hpp"
-#include "sft/plan/pieces.hpp"
-#include "sft/plan/row_lengths.hpp"
-#include "sft/plan/search.hpp"
-#include "sft/plan/sp_method.hpp"
-#include "sft/plan/start_table.hpp"
-#include "sft/plan/step_time.hpp"
+#include "sft/planner/async_save.hpp"
+#include "sft/planner/memory.hpp"
+#include "sft/planner/row_lengths.hpp"
+#include "sft/planner/search.hpp"
+#include "sft/planner/settle.hpp"
+#include "sft/planner/sp_method.hpp"
+#include "sft/planner/step_time.hpp"
+#include "sft/rank/datasets.hpp"
+#include "sft/simulator/hardware.hpp"
+#include "sft/simulator/products.hpp"
+#include "sft/simulator/traffic.hpp"
 #include "sft/train/console.hpp"
 #include "sft/train/engine.hpp"
 #include "sft/train/trainer.hpp"
@@ -91,11 +92,11 @@ struct Ground {
 };
 
 /// The machine of this run, once all that CUDA's libraries take at the start is taken, and before the arenas are.
-plan::Machine machine_of(const Ground& on, const std::optional<device::OwnMemory>& own) {
+rank::Machine machine_of(const Ground& on, const std::optional<device::OwnMemory>& own) {
   return {.kind = on.device.kind(),
           .num_threads = machine::num_threads(),
           .huge_page_bytes = machine::unasked_huge_page_bytes(),
-          .gpu_process_bytes = own ? own->used_bytes + plan::later_gpu_bytes : 0,
+          .gpu_process_bytes = own ? own->used_bytes + rank::later_gpu_bytes : 0,
           .node_shared_bytes = apps::ModelFolder::shared_bytes(*on.config),
           .is_first_of_node = on.session.node().rank() == 0};
 }
@@ -170,13 +171,14 @@ std::unique_ptr<comm::Collectives> make_collectives(const Ground& on) {
 
 /// The nodes of this run as plans see them; with `name` at the rates of that machine, else at those of the one that is
 /// nearest by kind. On rank 0.
-plan::Hardware hardware_of(const Ground& on, const std::string& name, const std::optional<device::OwnMemory>& own) {
+simulator::Hardware hardware_of(const Ground& on, const std::string& name,
+                                const std::optional<device::OwnMemory>& own) {
   const bool is_gpu = on.device.kind() == device::Kind::cuda;
   const int ranks_per_node = on.session.node().size(), num_ranks = on.session.world().size();
-  plan::Hardware hardware = plan::with_ranks_per_node(apps::machine_named(!name.empty() ? name
-                                                                          : is_gpu      ? "h100"
-                                                                                        : "cpu"),
-                                                      ranks_per_node);
+  simulator::Hardware hardware = simulator::with_ranks_per_node(apps::machine_named(!name.empty() ? name
+                                                                                    : is_gpu      ? "h100"
+                                                                                                  : "cpu"),
+                                                                ranks_per_node);
   if ((hardware.kind == device::Kind::cuda) != is_gpu) {
     throw_config_error(fmt::format("--machine {} is another machine", name),
                        is_gpu ? "this run computes on GPUs" : "this run computes on CPUs",
@@ -189,30 +191,30 @@ plan::Hardware hardware_of(const Ground& on, const std::string& name, const std:
 }
 
 /// The time of a step on the machine that the command line names. On rank 0.
-std::optional<plan::StepTime> planned_time(const Ground& on, const config::ValidConfig& config,
-                                           const plan::Datasets& datasets, const plan::Machine& machine,
-                                           const std::optional<plan::Hardware>& hardware) {
+std::optional<planner::StepTime> planned_time(const Ground& on, const config::ValidConfig& config,
+                                              const rank::Datasets& datasets, const rank::Machine& machine,
+                                              const std::optional<simulator::Hardware>& hardware) {
   if (!hardware) return std::nullopt;
   const std::vector<std::int32_t> documents =
-      plan::mean_documents(plan::RowLengths::of(datasets.train), config->train.per_device_train_batch_size);
-  return plan::plan_step_time(config, documents, on.place, machine, *hardware);
+      planner::mean_documents(planner::RowLengths::of(datasets.train), config->train.per_device_train_batch_size);
+  return planner::plan_step_time(config, documents, on.place, machine, *hardware);
 }
 
 /// The nearest way to train on this machine that fits, in words; empty: there is none. On rank 0.
-std::string nearest_fitting(const Ground& on, const config::ValidConfig& config, const plan::Datasets& datasets,
+std::string nearest_fitting(const Ground& on, const config::ValidConfig& config, const rank::Datasets& datasets,
                             const std::string& machine_name, const std::optional<device::OwnMemory>& own) {
-  plan::PlanTask task{.base = *config,
-                      .fixed = {},
-                      .hardware = hardware_of(on, machine_name, own),
-                      .max_length = datasets.train.max_length(),
-                      .rows_per_step = config->effective_batch_rows(),
-                      .lengths = plan::RowLengths::of(datasets.train),
-                      .num_threads = machine::num_threads(),
-                      .huge_page_bytes = machine::unasked_huge_page_bytes(),
-                      .process_bytes = apps::own_bytes(datasets)};
-  task.measured_limits = [&](const config::ValidConfig& other) { return plan::measure_limits(other, datasets); };
-  const std::optional<plan::NearbyPlan> nearest = plan::nearest_plan(task, config);
-  return nearest ? plan::describe(*nearest, task.hardware) : "";
+  planner::PlanTask task{.base = *config,
+                         .fixed = {},
+                         .hardware = hardware_of(on, machine_name, own),
+                         .max_length = datasets.train.max_length(),
+                         .rows_per_step = config->effective_batch_rows(),
+                         .lengths = planner::RowLengths::of(datasets.train),
+                         .num_threads = machine::num_threads(),
+                         .huge_page_bytes = machine::unasked_huge_page_bytes(),
+                         .process_bytes = apps::own_bytes(datasets)};
+  task.measured_limits = [&](const config::ValidConfig& other) { return rank::measure_limits(other, datasets); };
+  const std::optional<planner::NearbyPlan> nearest = planner::nearest_plan(task, config);
+  return nearest ? planner::describe(*nearest, task.hardware) : "";
 }
 
 /// Plans the run and does it, without going on from one of `damaged`. Nothing where it met another damaged checkpoint,
@@ -225,41 +227,44 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
   const std::unique_ptr<comm::Collectives> collectives = make_collectives(on);
 
   // 4. Data
-  const plan::Datasets datasets = apps::share_datasets(on.config, place, world, damaged);
+  const rank::Datasets datasets = apps::share_datasets(on.config, place, world, damaged);
 
   // 5. Memory: planned, with the way of attending over the sequence and the pieces that follow from it, and refused
   // where a node or a GPU does not have it
   const std::optional<device::OwnMemory> own_memory = device.own_memory();
-  const plan::Machine machine = machine_of(on, own_memory);
+  const rank::Machine machine = machine_of(on, own_memory);
   const auto plan_ledger = [&](const config::ValidConfig& planned) {
-    return plan::plan_ledger(planned, datasets, place, machine, apps::own_bytes(datasets));
+    return planner::plan_ledger(planned, datasets, place, machine, apps::own_bytes(datasets));
   };
   const std::optional<std::size_t> node_bytes = machine::node_memory_bytes();
   const auto choose_save = [&](const config::ValidConfig& of) {
-    return plan::choose_async_save(of, plan_ledger, device.kind(), node_bytes, on.session);
+    return planner::choose_async_save(of, plan_ledger, device.kind(), node_bytes, on.session);
   };
-  const plan::Fits fits = [&](const config::ValidConfig& of) {
+  const planner::Fits fits = [&](const config::ValidConfig& of) {
     device::Ledger needed;
     if (of->checkpoint.async) {  // given: refused, if need be, once all else is chosen
       world.agree([&] { needed = plan_ledger(of); });
     } else {
       needed = choose_save(of).planned;
     }
-    return plan::fits_memory(needed, device.kind(), node_bytes, own_memory, on.session);
+    return planner::fits_memory(needed, device.kind(), node_bytes, own_memory, on.session);
   };
-  auto [config, sp_choice] = plan::resolve_sp_method(
-      on.config, plan::SpFacts::of(on.config, datasets, least_ranks_per_node(on.session)), fits);
-  config = apps::settle_attention(config, datasets.limits(config).tokens, device, world);
-  auto [in_pieces, choice_of_pieces] = plan::choose_pieces(config, fits);
-  if (!choice_of_pieces.empty()) log_info(choice_of_pieces);
-  auto [with_async, save_choice, planned] = choose_save(in_pieces);
-  config = std::move(with_async);
-  const auto advice = [&, &config = config] { return nearest_fitting(on, config, datasets, machine_name, own_memory); };
-  plan::require_node_memory(planned, device.kind(), node_bytes, on.session, advice);
-  plan::require_gpu_memory(planned, own_memory, world, advice);
-  std::optional<plan::Hardware> hardware;
-  std::optional<plan::StepTime> step_time;
-  world.agree([&, &config = config] {
+  const planner::Settled settled =
+      planner::settle(on.config, {.sp = planner::SpFacts::of(on.config, datasets, least_ranks_per_node(on.session)),
+                                  .fits = fits,
+                                  .settle_attention =
+                                      [&](const config::ValidConfig& of) {
+                                        return apps::settle_attention(of, datasets.limits(of).tokens, device, world);
+                                      },
+                                  .choose_save = choose_save});
+  const config::ValidConfig& config = settled.config;
+  if (!settled.why_pieces.empty()) log_info(settled.why_pieces);
+  const auto advice = [&] { return nearest_fitting(on, config, datasets, machine_name, own_memory); };
+  planner::require_node_memory(settled.planned, device.kind(), node_bytes, on.session, advice);
+  planner::require_gpu_memory(settled.planned, own_memory, world, advice);
+  std::optional<simulator::Hardware> hardware;
+  std::optional<planner::StepTime> step_time;
+  world.agree([&] {
     if (world.rank() != 0 || machine_name.empty()) return;
     hardware = hardware_of(on, machine_name, own_memory);
     step_time = planned_time(on, config, datasets, machine, hardware);
@@ -272,6 +277,10 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
   device::Ledger ledger;
   ledger.add(device::Label::process, device::Space::device, machine.gpu_process_bytes);
   ledger.add(device::Label::communication, device::Space::host, machine.first_rank_bytes());
+  world.agree([&] {
+    ledger.add(device::Label::process, device::Space::host,
+               simulator::plan_products(config, datasets.limits(config), place, machine));
+  });
   train::Engine engine(config, datasets.limits(config), place, on.groups, device, *collectives, ledger,
                        matmul.algorithms());
 
@@ -284,12 +293,14 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
   apps::ModelFolder model_folder(config, datasets.train.max_length(), std::move(markup), engine, world,
                                  on.session.node());
   const bool is_saved_always = config->checkpoint.save_hub_model == config::HubModel::every_save;
-  train::Trainer trainer(
-      {on.session, config, device, place, on.groups, datasets, ledger, engine, damaged, start ? &*start : nullptr,
-       is_saved_always ? &model_folder : nullptr, sp_choice, save_choice, &on.watch, step_time ? step_time->step_s : 0,
-       step_time ? plan::describe(*step_time, *hardware) : "", step_time ? plan::describe_ops(*step_time) : ""});
+  train::Trainer trainer({on.session, config, device, place, on.groups, datasets, ledger, engine, damaged,
+                          start ? &*start : nullptr, is_saved_always ? &model_folder : nullptr, settled.why_sp,
+                          settled.why_save, &on.watch, step_time ? step_time->step_s : 0,
+                          step_time ? planner::describe(*step_time, *hardware) : "",
+                          step_time ? planner::describe_ops(*step_time) : "",
+                          simulator::plan_traffic(config, datasets.limits(config), place, machine)});
   if (trainer.restore() == train::Trainer::Restored::needs_other_plan) return std::nullopt;
-  world.agree([&, &config = config] {
+  world.agree([&] {
     if (world.rank() != 0) return;
     matmul.keep(config->train.output_dir);
     for (const char* name : {"/model", "/adapter"}) hub::NewFolder::recover(config->train.output_dir + name);
@@ -315,7 +326,7 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
 
   // 10. What came of it
   std::vector<std::string> next;
-  world.agree([&, &config = config] {
+  world.agree([&] {
     if (world.rank() == 0) next = apps::next_steps(config, status, trainer.saved());
   });
   trainer.summarize(status, next);
@@ -325,11 +336,11 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
 /// Measures the machine and writes it to a file that --machine reads. Collective.
 void write_machine(const check::CheckedMachine& checked, const std::string& file, double start_s) {
   const std::string parent = std::filesystem::path(file).parent_path().string();
-  plan::Hardware machine = check::measure_machine(checked, parent.empty() ? "." : parent, start_s);
+  simulator::Hardware machine = check::measure_machine(checked, parent.empty() ? "." : parent, start_s);
   machine.name = std::filesystem::path(file).stem().string();
   checked.groups.world.agree([&] {
     if (checked.groups.world.rank() != 0) return;
-    io::write_file_atomically(file, plan::to_ini(machine));
+    io::write_file_atomically(file, simulator::to_ini(machine));
     log_info(fmt::format("\nwrote {}: plans of time read it as --machine {}", file, file));
   });
 }
@@ -355,7 +366,7 @@ int run(comm::Session& session, const apps::SftOptions& command) {
   // 3. Mesh: this rank's place in it, and every communicator of the run; who looks after it
   comm::Watch watch(session, config->device.comm_timeout_s, config->train.output_dir);
   const mesh::Place place(config, WorldRank::from(world.rank()));
-  const mesh::Groups groups(world, place, plan::sharing_of(config, kind));
+  const mesh::Groups groups(world, place, rank::sharing_of(config, kind));
   const Ground on{session, config, *device, transport, watch, place, groups};
   if (command.action == apps::SftOptions::Action::check) {
     const std::unique_ptr<comm::Collectives> collectives = make_collectives(on);

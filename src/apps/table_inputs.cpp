@@ -101,7 +101,7 @@ class TableInputs::Folder {
   std::optional<io::FileLock> lock_;
 };
 
-TableInputs::TableInputs(data::PrepareOptions& options, const data::Team& team) {
+TableInputs::TableInputs(prepare::PrepareOptions& options, const prepare::Team& team) {
   std::vector<bool> are_tables(options.inputs.size());
   team.agree([&] {
     for (std::size_t i = 0; i < options.inputs.size(); ++i) are_tables[i] = is_table(options.inputs[i]);
@@ -121,7 +121,7 @@ TableInputs::TableInputs(data::PrepareOptions& options, const data::Team& team) 
 
 TableInputs::~TableInputs() = default;
 
-void TableInputs::put_in_place(data::PrepareOptions& options, const std::vector<bool>& are_tables,
+void TableInputs::put_in_place(prepare::PrepareOptions& options, const std::vector<bool>& are_tables,
                                const std::string& path) {
   std::vector<std::string> inputs;
   std::vector<std::size_t> groups;

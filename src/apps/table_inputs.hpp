@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "sft/data/prepare.hpp"
-#include "sft/data/team.hpp"
+#include "sft/prepare/prepare.hpp"
+#include "sft/prepare/team.hpp"
 
 namespace sft::apps {
 
@@ -19,7 +19,7 @@ class TableInputs {
   /// the file stands for in options.stands_for. The files lie in options.output. Columns that
   /// options.example.ignore_fields names are not read. One rank of the team converts. A data Error names the file, row
   /// and column that cannot be read. Collective over the team.
-  TableInputs(data::PrepareOptions& options, const data::Team& team);
+  TableInputs(prepare::PrepareOptions& options, const prepare::Team& team);
   ~TableInputs();
   TableInputs(const TableInputs&) = delete;
   TableInputs& operator=(const TableInputs&) = delete;
@@ -27,7 +27,8 @@ class TableInputs {
  private:
   class Folder;
 
-  static void put_in_place(data::PrepareOptions& options, const std::vector<bool>& are_tables, const std::string& path);
+  static void put_in_place(prepare::PrepareOptions& options, const std::vector<bool>& are_tables,
+                           const std::string& path);
 
   std::unique_ptr<Folder> folder_;  ///< of the rank that converts
 };

@@ -9,7 +9,7 @@
 
 #include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
-#include "sft/data/field_names.hpp"
+#include "sft/prepare/field_names.hpp"
 
 namespace sft::apps {
 
@@ -41,12 +41,13 @@ std::string advice_on(const std::string& path) {
     return fmt::format("it seems to belong to the text): --rename {}=system makes the system message of it", name);
   }
   if (is_in(text_names, name)) return "it may belong to the text): write it into the messages if it does";
-  if (data::names_thoughts(name)) {
+  if (prepare::names_thoughts(name)) {
     return "it may hold thoughts that belong to the text): write them into the answer, or as 'reasoning_content' of "
            "its "
            "message, if they do";
   }
-  if (std::ranges::any_of(data::words_of_name(name), [](const std::string& word) { return is_in(loss_words, word); })) {
+  if (std::ranges::any_of(prepare::words_of_name(name),
+                          [](const std::string& word) { return is_in(loss_words, word); })) {
     return "it seems to say what is trained on): messages have 'weight', 'train' and 'loss' for that";
   }
   return "";
@@ -54,7 +55,7 @@ std::string advice_on(const std::string& path) {
 
 }  // namespace
 
-void warn_of_unread_fields(const data::NameCounts& ignored) {
+void warn_of_unread_fields(const prepare::NameCounts& ignored) {
   for (const auto& [path, count] : ignored.by_name()) {
     const std::string advice = advice_on(path);
     if (advice.empty()) continue;

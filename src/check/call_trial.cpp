@@ -55,8 +55,9 @@ class CallTrial {
   }
 
   /// The points of a call.
-  [[nodiscard]] std::vector<comm::MeasuredCalls::Point> measure(const std::function<void(std::size_t)>& call) const {
-    std::vector<comm::MeasuredCalls::Point> points;
+  [[nodiscard]] std::vector<simulator::MeasuredCalls::Point> measure(
+      const std::function<void(std::size_t)>& call) const {
+    std::vector<simulator::MeasuredCalls::Point> points;
     for (const std::size_t bytes : sizes_of_calls) {
       const std::size_t whole = bytes / sizeof(float) / group_.size() * group_.size() * sizeof(float);
       if (whole == 0) continue;
@@ -65,12 +66,12 @@ class CallTrial {
     return points;
   }
 
-  [[nodiscard]] std::vector<comm::MeasuredWaits::Point> measure_waits(const std::function<void()>& call,
-                                                                      const std::function<void()>& work) const {
+  [[nodiscard]] std::vector<simulator::MeasuredWaits::Point> measure_waits(const std::function<void()>& call,
+                                                                           const std::function<void()>& work) const {
     constexpr int few = 16;
     const double call_s = seconds_of(call);  // as measure() has it, and plans know it
     const double work_s = mean_s(few, work);
-    std::vector<comm::MeasuredWaits::Point> points;
+    std::vector<simulator::MeasuredWaits::Point> points;
     for (const double seconds : seconds_of_work) {
       const auto count = std::max<std::int64_t>(1, std::llround(seconds / work_s));
       const auto work_once = [&] {
@@ -185,7 +186,7 @@ class CallTrial {
 };
 
 /// Of the groups to which the ranks of `world` are dealt. Collective.
-comm::Group own_group(const comm::Group& world, const comm::Span& span, int ranks_per_node) {
+comm::Group own_group(const comm::Group& world, const simulator::Span& span, int ranks_per_node) {
   const int node = world.rank() / ranks_per_node, place = world.rank() % ranks_per_node;
   const int groups_per_node = ranks_per_node / span.ranks_per_node;
   const int color = node / span.num_nodes * groups_per_node + place / span.ranks_per_node;
@@ -194,17 +195,19 @@ comm::Group own_group(const comm::Group& world, const comm::Span& span, int rank
 
 }  // namespace
 
-std::vector<comm::MeasuredWaits> measure_waits(const CheckedMachine& machine, const comm::Span& span,
-                                               int ranks_per_node, double window_s, const std::function<void()>& work) {
+std::vector<simulator::MeasuredWaits> measure_waits(const CheckedMachine& machine, const simulator::Span& span,
+                                                    int ranks_per_node, double window_s,
+                                                    const std::function<void()>& work) {
   CallTrial trial(machine, own_group(machine.groups.world, span, ranks_per_node), window_s);
-  return {{comm::waited_calls[0], span, trial.measure_waits([&] { trial.all_reduce(bytes_of_sums); }, work)},
-          {comm::waited_calls[1], span, trial.measure_waits([&] { trial.exchange_all(bytes_of_messages); }, work)}};
+  return {
+      {simulator::waited_calls[0], span, trial.measure_waits([&] { trial.all_reduce(bytes_of_sums); }, work)},
+      {simulator::waited_calls[1], span, trial.measure_waits([&] { trial.exchange_all(bytes_of_messages); }, work)}};
 }
 
-std::vector<comm::MeasuredCalls> measure_calls(const CheckedMachine& machine, const comm::Span& span,
-                                               int ranks_per_node, double window_s) {
+std::vector<simulator::MeasuredCalls> measure_calls(const CheckedMachine& machine, const simulator::Span& span,
+                                                    int ranks_per_node, double window_s) {
   CallTrial trial(machine, own_group(machine.groups.world, span, ranks_per_node), window_s);
-  std::vector<comm::MeasuredCalls> all;
+  std::vector<simulator::MeasuredCalls> all;
   const auto add = [&](const char* name, void (CallTrial::*call)(std::size_t)) {
     all.push_back({name, span, trial.measure([&](std::size_t bytes) { (trial.*call)(bytes); })});
   };

@@ -8,19 +8,20 @@
 
 #include "op_trial.hpp"
 #include "sft/check/check_machine.hpp"
-#include "sft/comm/clocked_collectives.hpp"
+#include "sft/simulator/clocked_collectives.hpp"
 
 namespace sft::check {
 
 /// What the calls of every kind take over groups of `span`, to which the ranks of the world are dealt: neighbours on
 /// each node, over neighbouring nodes. Nodes have `ranks_per_node` ranks, numbered node by node. Collective.
-[[nodiscard]] std::vector<comm::MeasuredCalls> measure_calls(const CheckedMachine& machine, const comm::Span& span,
-                                                             int ranks_per_node, double window_s);
+[[nodiscard]] std::vector<simulator::MeasuredCalls> measure_calls(const CheckedMachine& machine,
+                                                                  const simulator::Span& span, int ranks_per_node,
+                                                                  double window_s);
 
-/// What ranks wait for each other at comm::waited_calls over such groups, by how long they did `work` before: what the
-/// call behind it takes beyond itself and the work. Collective.
-[[nodiscard]] std::vector<comm::MeasuredWaits> measure_waits(const CheckedMachine& machine, const comm::Span& span,
-                                                             int ranks_per_node, double window_s,
-                                                             const std::function<void()>& work);
+/// What ranks wait for each other at simulator::waited_calls over such groups, by how long they did `work` before: what
+/// the call behind it takes beyond itself and the work. Collective.
+[[nodiscard]] std::vector<simulator::MeasuredWaits> measure_waits(const CheckedMachine& machine,
+                                                                  const simulator::Span& span, int ranks_per_node,
+                                                                  double window_s, const std::function<void()>& work);
 
 }  // namespace sft::check

@@ -23,7 +23,7 @@
 #include "sft/device/factory.hpp"
 #include "sft/machine/gpus.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/plan/start_table.hpp"
+#include "sft/rank/nodes.hpp"
 
 namespace sft::check {
 
@@ -95,7 +95,7 @@ double best_time_s(const comm::Group& world, int num_runs, Trial& trial, const W
 /// "8 x NVIDIA H100 80GB HBM3, 79.11 GiB".
 std::string describe_devices(const CheckedMachine& machine) {
   std::map<std::string, int> counts;
-  for (const std::string& text : machine.groups.world.all_gather(plan::describe_device(machine.device))) ++counts[text];
+  for (const std::string& text : machine.groups.world.all_gather(rank::describe_device(machine.device))) ++counts[text];
   std::vector<std::string> all;
   for (const auto& [text, count] : counts) all.push_back(fmt::format("{} x {}", count, text));
   return fmt::format("{}", fmt::join(all, "; "));
@@ -160,7 +160,7 @@ void print_machine(const CheckedMachine& machine, const IndexedVector<WorldRank,
   const mesh::Layout& layout = machine.place.layout();
   Table table({Align::left, Align::left}, 2);
   table.add({"mesh", fmt::format("{}, {} on {}", layout.describe(), plural(layout.size(), "rank"),
-                                 plan::describe_nodes(layout, nodes))});
+                                 rank::describe_nodes(layout, nodes))});
   table.add({"device", describe_devices(machine)});
   if (const std::string memory = describe_memory(machine); !memory.empty()) table.add({"memory", memory});
   table.add({"collectives", describe_transport(machine)});
@@ -324,7 +324,7 @@ void time_ranks(const CheckedMachine& machine) {
 void check_machine(const CheckedMachine& machine) {
   const std::size_t most_bytes =
       machine.device.kind() == device::Kind::cuda ? std::size_t{64} << 20 : std::size_t{4} << 20;
-  const IndexedVector<WorldRank, int> nodes = plan::nodes_of_ranks(machine.session);
+  const IndexedVector<WorldRank, int> nodes = rank::nodes_of_ranks(machine.session);
   print_machine(machine, nodes);
   print_gpus(machine);
   const std::vector<comm::TensorGroup> groups = machine.groups.of_tensors();

@@ -20,14 +20,14 @@
 #include "sft/core/error.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/ops/factory.hpp"
-#include "sft/plan/start_table.hpp"
+#include "sft/rank/nodes.hpp"
 
 namespace sft::check {
 
 namespace {
 
 int ranks_per_node_of(const CheckedMachine& machine) {
-  const IndexedVector<WorldRank, int> nodes = plan::nodes_of_ranks(machine.session);
+  const IndexedVector<WorldRank, int> nodes = rank::nodes_of_ranks(machine.session);
   const int size = machine.groups.world.size(), own = machine.session.node().size();
   bool is_even = size % own == 0;
   for (const WorldRank rank : nodes.indices()) is_even = is_even && nodes[rank] == static_cast<int>(rank) / own * own;
@@ -68,10 +68,11 @@ double write_rate(const CheckedMachine& machine, const std::string& folder, int 
 }
 
 /// From the time of a large exchange, and that of a small one.
-comm::Link link_of(const std::vector<comm::MeasuredCalls>& measured, bool is_between, const comm::Link& otherwise) {
-  for (const comm::MeasuredCalls& calls : measured) {
+simulator::Link link_of(const std::vector<simulator::MeasuredCalls>& measured, bool is_between,
+                        const simulator::Link& otherwise) {
+  for (const simulator::MeasuredCalls& calls : measured) {
     if (calls.call != "exchange" || (calls.span.num_nodes > 1) != is_between) continue;
-    const comm::MeasuredCalls::Point &small = calls.points.front(), &large = calls.points.back();
+    const simulator::MeasuredCalls::Point &small = calls.points.front(), &large = calls.points.back();
     return {.bytes_per_s = large.bytes / large.seconds, .hop_s = small.seconds};
   }
   return otherwise;
@@ -91,8 +92,8 @@ double host_rate(const CheckedMachine& machine, const Window& window) {
 
 /// What ranks on CPUs wait for each other, in groups of all forms, between passes over as much as the cache of
 /// a core holds: whose turn it is finds little of its own there.
-std::vector<comm::MeasuredWaits> waits_of(const CheckedMachine& machine, const std::vector<comm::Span>& spans,
-                                          int ranks_per_node, const Window& window) {
+std::vector<simulator::MeasuredWaits> waits_of(const CheckedMachine& machine, const std::vector<simulator::Span>& spans,
+                                               int ranks_per_node, const Window& window) {
   constexpr std::int64_t elements = std::int64_t{1} << 16;
   const device::Device::Block memory = machine.device.allocate(2 * elements * sizeof(float));
   const auto stream = machine.device.make_stream();
@@ -100,9 +101,9 @@ std::vector<comm::MeasuredWaits> waits_of(const CheckedMachine& machine, const s
   const Tensor both(memory.get(), DType::float32, {2, elements});
   ops->run(ops::Fill{both.view({2 * elements}), 0});
   const std::function<void()> work = [&] { ops->run(ops::Add{both.rows(0, 1), both.rows(1, 1)}); };
-  std::vector<comm::MeasuredWaits> waits;
-  for (const comm::Span& span : spans) {
-    for (comm::MeasuredWaits& of : measure_waits(machine, span, ranks_per_node, 2 * window.seconds, work)) {
+  std::vector<simulator::MeasuredWaits> waits;
+  for (const simulator::Span& span : spans) {
+    for (simulator::MeasuredWaits& of : measure_waits(machine, span, ranks_per_node, 2 * window.seconds, work)) {
       waits.push_back(std::move(of));
     }
   }
@@ -110,8 +111,8 @@ std::vector<comm::MeasuredWaits> waits_of(const CheckedMachine& machine, const s
 }
 
 /// All forms of groups that meshes make of the nodes: dividers of their ranks, in a node and over all nodes.
-std::vector<comm::Span> spans_of(int ranks_per_node, int num_nodes) {
-  std::vector<comm::Span> spans;
+std::vector<simulator::Span> spans_of(int ranks_per_node, int num_nodes) {
+  std::vector<simulator::Span> spans;
   for (const int nodes : num_nodes == 1 ? std::vector{1} : std::vector{1, num_nodes}) {
     for (int ranks = 1; ranks <= ranks_per_node; ++ranks) {
       if (ranks_per_node % ranks == 0 && ranks * nodes > 1)
@@ -123,11 +124,11 @@ std::vector<comm::Span> spans_of(int ranks_per_node, int num_nodes) {
 
 }  // namespace
 
-plan::Hardware measure_machine(const CheckedMachine& machine, const std::string& folder, double start_s) {
+simulator::Hardware measure_machine(const CheckedMachine& machine, const std::string& folder, double start_s) {
   const comm::Group& world = machine.groups.world;
   const bool is_gpu = machine.device.kind() == device::Kind::cuda;
   const DType dtype = machine.config->train.precision == config::Precision::fp32 ? DType::float32 : DType::bf16;
-  plan::Hardware hardware;
+  simulator::Hardware hardware;
   hardware.kind = machine.device.kind();
   hardware.ranks_per_node = ranks_per_node_of(machine);
   hardware.num_nodes = world.size() / hardware.ranks_per_node;
@@ -148,15 +149,15 @@ plan::Hardware measure_machine(const CheckedMachine& machine, const std::string&
   const Window window{world, window_of_core_s / share, share};
   OpTrial(machine.device, dtype, window).measure(hardware.rates);
   hardware.rates.host_bytes_per_s = host_rate(machine, window);
-  const std::vector<comm::Span> spans = spans_of(hardware.ranks_per_node, hardware.num_nodes);
-  for (const comm::Span& span : spans) {
-    for (comm::MeasuredCalls& calls : measure_calls(machine, span, hardware.ranks_per_node, window.seconds)) {
+  const std::vector<simulator::Span> spans = spans_of(hardware.ranks_per_node, hardware.num_nodes);
+  for (const simulator::Span& span : spans) {
+    for (simulator::MeasuredCalls& calls : measure_calls(machine, span, hardware.ranks_per_node, window.seconds)) {
       hardware.network.measured.push_back(std::move(calls));
     }
   }
   if (!is_gpu) hardware.network.waits = waits_of(machine, spans, hardware.ranks_per_node, window);
   // Of forms of groups that this mesh does not have.
-  const comm::Link memory{.bytes_per_s = hardware.rates.memory_bytes_per_s / 2, .hop_s = 0};
+  const simulator::Link memory{.bytes_per_s = hardware.rates.memory_bytes_per_s / 2, .hop_s = 0};
   hardware.network.within = link_of(hardware.network.measured, /*is_between=*/false, memory);
   hardware.network.between = link_of(hardware.network.measured, /*is_between=*/true, hardware.network.within);
   hardware.write_bytes_per_s = write_rate(machine, folder, hardware.ranks_per_node);

@@ -10,9 +10,10 @@
 #include <span>
 
 #include "sft/core/ensure.hpp"
-#include "sft/device/clocked_device.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/ops/factory.hpp"
+#include "sft/simulator/clocked_backend.hpp"
+#include "sft/simulator/clocked_device.hpp"
 
 namespace sft::check {
 
@@ -136,21 +137,22 @@ double OpTrial::seconds_of(const Work& work) const {
 }
 
 double OpTrial::bytes_of(const Work& work) {
-  device::Rates unit;
+  simulator::Rates unit;
   unit.products = {{1, 1}};
   unit.memory_bytes_per_s = unit.host_bytes_per_s = 1;
-  device::ClockedDevice device(unit);
+  simulator::ClockedDevice device(unit);
   const auto stream = device.make_stream(device::Priority::compute);
-  work(*ops::make_clocked_backend(device, *stream));
-  return device::clocked(*stream).busy_s();
+  simulator::ClockedBackend backend(device, *stream);
+  work(backend);
+  return simulator::clocked(*stream).busy_s();
 }
 
-void OpTrial::add(device::Rates& rates, device::Pass pass, const Work& work) {
+void OpTrial::add(simulator::Rates& rates, ops::Pass pass, const Work& work) {
   const double num_bytes = bytes_of(work);
   rates.passes[static_cast<std::size_t>(pass)].push_back({num_bytes, num_bytes / seconds_of(work)});
 }
 
-void OpTrial::measure(device::Rates& rates) {
+void OpTrial::measure(simulator::Rates& rates) {
   rates.passes = {};
   measure_products(rates);
   measure_memory(rates);
@@ -162,7 +164,7 @@ void OpTrial::measure(device::Rates& rates) {
   }
 }
 
-void OpTrial::measure_memory(device::Rates& rates) {
+void OpTrial::measure_memory(simulator::Rates& rates) {
   constexpr std::int64_t elements = std::int64_t{1} << 20;
   const double seconds = seconds_of([&](ops::Backend& ops) {
     ops.run(ops::Copy{sums_.next({elements}), sums_.next({elements})});
@@ -170,8 +172,8 @@ void OpTrial::measure_memory(device::Rates& rates) {
   rates.memory_bytes_per_s = 2 * static_cast<double>(elements * sizeof(float)) / seconds;
 }
 
-void OpTrial::measure_products(device::Rates& rates) {
-  using Form = device::ProductForm;
+void OpTrial::measure_products(simulator::Rates& rates) {
+  using Form = simulator::ProductForm;
   rates.product_grid = {};
   rates.products.clear();
   for (const std::int64_t side : sides) rates.product_grid.sides.push_back(static_cast<double>(side));
@@ -205,7 +207,7 @@ void OpTrial::measure_products(device::Rates& rates) {
   }
 }
 
-void OpTrial::measure_attention(device::Rates& rates) {
+void OpTrial::measure_attention(simulator::Rates& rates) {
   rates.attention.forward.clear();
   rates.attention.backward.clear();
   const float scale = 1 / std::sqrt(static_cast<float>(head_dim));
@@ -244,8 +246,8 @@ void OpTrial::measure_attention(device::Rates& rates) {
   rates.attention_backward_flops_per_s = rates.attention.backward.back().flops_per_s;
 }
 
-void OpTrial::measure_passes(device::Rates& rates, std::int64_t num_tokens) {
-  using device::Pass;
+void OpTrial::measure_passes(simulator::Rates& rates, std::int64_t num_tokens) {
+  using ops::Pass;
   const std::int64_t t = num_tokens;
   reset();
   const Tensor x = take(dtype_, {t, columns}), y = take(dtype_, {t, columns}), z = take(dtype_, {t, columns});
@@ -279,8 +281,8 @@ void OpTrial::measure_passes(device::Rates& rates, std::int64_t num_tokens) {
   });
 }
 
-void OpTrial::measure_loss(device::Rates& rates, std::int64_t num_tokens) {
-  using device::Pass;
+void OpTrial::measure_loss(simulator::Rates& rates, std::int64_t num_tokens) {
+  using ops::Pass;
   const std::int64_t t = num_tokens;
   reset();
   const Tensor targets = integers(std::vector<std::int32_t>(static_cast<std::size_t>(t), 1));
@@ -298,8 +300,8 @@ void OpTrial::measure_loss(device::Rates& rates, std::int64_t num_tokens) {
   });
 }
 
-void OpTrial::measure_update(device::Rates& rates, std::int64_t num_elements) {
-  using device::Pass;
+void OpTrial::measure_update(simulator::Rates& rates, std::int64_t num_elements) {
+  using ops::Pass;
   reset();
   const Tensor result = take(DType::float64, {1});
   add(rates, Pass::update, [&](ops::Backend& ops) {

@@ -10,9 +10,9 @@
 
 #include "sft/comm/group.hpp"
 #include "sft/device/device.hpp"
-#include "sft/device/rates.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/ops/shapes.hpp"
+#include "sft/simulator/rates.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::check {
@@ -51,7 +51,7 @@ class OpTrial {
   OpTrial(device::Device& device, DType dtype, const Window& window);
 
   /// Fills in products, attention and passes. Collective.
-  void measure(device::Rates& rates);
+  void measure(simulator::Rates& rates);
 
  private:
   using Work = std::function<void(ops::Backend&)>;
@@ -63,13 +63,13 @@ class OpTrial {
   /// Bytes that a clocked backend counts for it.
   [[nodiscard]] static double bytes_of(const Work& work);
 
-  void measure_products(device::Rates& rates);
-  void measure_memory(device::Rates& rates);
-  void measure_attention(device::Rates& rates);
-  void measure_passes(device::Rates& rates, std::int64_t num_tokens);
-  void measure_loss(device::Rates& rates, std::int64_t num_tokens);
-  void measure_update(device::Rates& rates, std::int64_t num_elements);
-  void add(device::Rates& rates, device::Pass pass, const Work& work);
+  void measure_products(simulator::Rates& rates);
+  void measure_memory(simulator::Rates& rates);
+  void measure_attention(simulator::Rates& rates);
+  void measure_passes(simulator::Rates& rates, std::int64_t num_tokens);
+  void measure_loss(simulator::Rates& rates, std::int64_t num_tokens);
+  void measure_update(simulator::Rates& rates, std::int64_t num_elements);
+  void add(simulator::Rates& rates, ops::Pass pass, const Work& work);
 
   device::Device& device_;
   const DType dtype_;

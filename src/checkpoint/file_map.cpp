@@ -6,6 +6,8 @@
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -85,10 +87,15 @@ Json json_of(const Cut& cut) {
   return {{"shard_axes", std::move(axes)}, {"units", std::move(units)}};
 }
 
-Axis axis_of(const std::string& name) {
+/// None: no axis has this name.
+std::optional<Axis> find_axis(const std::string& name) {
   const auto found = std::ranges::find(all_axes, std::string_view(name), [](Axis axis) { return name_of(axis); });
-  if (found == all_axes.end()) throw std::invalid_argument("\"" + name + "\" is no axis");
-  return *found;
+  return found == all_axes.end() ? std::nullopt : std::optional(*found);
+}
+
+Axis axis_of(const std::string& name) {
+  if (const std::optional<Axis> axis = find_axis(name)) return *axis;
+  throw std::invalid_argument("\"" + name + "\" is no axis");
 }
 
 Cut cut_of(const Json& json) {
@@ -219,8 +226,9 @@ FileMap map_of(const Json& json, std::vector<ShardFile> files) {
   map.files = std::move(files);
   AxisArray<int> sizes(1, {});
   for (const auto& [name, size] : json.at("mesh").items()) {
-    sizes[axis_of(name)] = size.get<int>();
     if (size.get<int>() < 1) throw std::invalid_argument("an axis has no rank");
+    // Other versions may name other axes: with one rank these say nothing.
+    if (size.get<int>() > 1 || find_axis(name)) sizes[axis_of(name)] = size.get<int>();
   }
   map.layout = mesh::Layout(sizes);
   for (const Json& cut : json.at("cuts")) map.cuts.push_back(cut_of(cut));

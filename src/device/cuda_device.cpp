@@ -9,9 +9,9 @@
 #include "cpu_device.hpp"
 #include "cuda_stream.hpp"
 #include "cuda_timeline.hpp"
-#include "fill_key.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/format.hpp"
+#include "sft/device/fill_key.hpp"
 #include "sft/machine/gpus.hpp"
 
 namespace sft::device {

@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "known_streams.hpp"
 #include "sft/device/device.hpp"
+#include "sft/device/known_streams.hpp"
 #include "sft/device/launch_tape.hpp"
 
 namespace sft::device {

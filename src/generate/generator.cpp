@@ -14,7 +14,7 @@
 #include "sft/model/cached_decoder.hpp"
 #include "sft/model/linear.hpp"
 #include "sft/ops/factory.hpp"
-#include "sft/plan/workers.hpp"
+#include "sft/rank/workers.hpp"
 
 namespace sft::generate {
 
@@ -122,7 +122,7 @@ struct Generator::Impl {
         groups(world, plan.place, {}),
         arenas(allocate(ledger)),
         workers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, /*cuts_tokens=*/false, /*tp_wire=*/{},
-                device, collectives, plan::Work::done),
+                device, collectives, rank::DeviceTools()),
         attention(plan.decoder.layers, attention_scale(config->model),
                   static_cast<float>(config->model.attn_logit_softcapping), plan.decoder.windows, *workers.ops),
         decoder({config->model, plan.sizes, device, *workers.ops, workers.units, workers.tp, attention, plan.adapters,
@@ -168,7 +168,7 @@ struct Generator::Impl {
   Plan plan;
   const mesh::Groups groups;
   Arenas arenas;
-  plan::UnitWorkers workers;
+  rank::UnitWorkers workers;
   model::CachedAttention attention;
   model::CachedDecoder decoder;
   std::vector<std::int32_t> text;

@@ -8,9 +8,7 @@
 #include "ops/cpu/planning.hpp"
 #include "ops/cpu/product_counter.hpp"
 #include "ops/cuda/planning.hpp"
-#include "ops/null/backend.hpp"
-#include "ops/null/clocked_backend.hpp"
-#include "ops/null/product_list.hpp"
+#include "ops/product_list.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::ops {
@@ -164,22 +162,11 @@ std::unique_ptr<Backend> make_repeated_backend(std::unique_ptr<Backend> inner) {
   return repeated::make_backend(std::move(inner));
 }
 
-std::unique_ptr<Backend> make_null_backend(device::Stream& stream) {
-  return std::make_unique<null::NullBackend>(stream);
-}
-
 std::unique_ptr<Backend> make_product_counter(device::Stream& stream) {
   return std::make_unique<cpu::ProductCounter>(cpu::best_isa(), stream);
 }
 
-std::unique_ptr<Backend> make_product_list(device::Stream& stream) {
-  return std::make_unique<null::ProductList>(stream);
-}
-
-std::unique_ptr<Backend> make_clocked_backend(const device::ClockedDevice& device, device::Stream& stream,
-                                              AttentionKernels attention) {
-  return std::make_unique<null::ClockedBackend>(device, stream, attention);
-}
+std::unique_ptr<Backend> make_product_list(device::Stream& stream) { return std::make_unique<ProductList>(stream); }
 
 std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& shapes, const AttentionNeeds& attention) {
   if (kind == device::Kind::cpu) return cpu::workspace_bytes(num_threads, shapes, attention);
@@ -196,9 +183,7 @@ std::size_t products_bytes(const Backend& counter, const ProductUse& use) {
   return dynamic_cast<const cpu::ProductCounter&>(counter).code_bytes(use);
 }
 
-const ListedProducts& listed_products(const Backend& list) {
-  return dynamic_cast<const null::ProductList&>(list).products();
-}
+const ListedProducts& listed_products(const Backend& list) { return dynamic_cast<const ProductList&>(list).products(); }
 
 std::size_t product_copies_bytes(device::Kind kind, int num_threads, const Shapes& shapes) {
   return kind == device::Kind::cpu ? cpu::product_copies_bytes(cpu::best_isa(), num_threads, shapes) : 0;

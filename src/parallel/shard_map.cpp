@@ -90,9 +90,9 @@ AxisSet slice_axes_of(const std::vector<Unit>& units) {
     num_parameters += std::ssize(unit.parameters);
     num_of_experts += std::ranges::count_if(unit.parameters, [](const Parameter& p) { return p.num_experts > 0; });
   }
-  if (num_of_experts == 0) return {Axis::pp, Axis::tp};
+  if (num_of_experts == 0) return {Axis::tp};
   SFT_ENSURE(num_of_experts == num_parameters, "experts are in a part of their own");
-  return {Axis::pp, Axis::ep, Axis::tp};
+  return {Axis::ep, Axis::tp};
 }
 
 ShardMap::ShardMap(std::vector<Unit> units, const mesh::Place& place, const AxisSet& shard_axes)

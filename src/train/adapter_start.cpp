@@ -89,7 +89,7 @@ std::vector<AdapterStart::Adapted> AdapterStart::adapted() const {
       for (const parallel::Parameter& parameter : unit.parameters) parameters[parameter.name] = {&storage, &parameter};
     }
   }
-  for (const plan::TrainedPart& trained : plan_.trained) {
+  for (const rank::TrainedPart& trained : plan_.trained) {
     for (const parallel::Unit& unit : trained.shard_map().units()) {
       for (const parallel::Parameter& parameter : unit.parameters) {
         const auto names = model::adapter_of_a(parameter.name);

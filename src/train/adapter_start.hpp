@@ -13,7 +13,7 @@
 #include "sft/config/config.hpp"
 #include "sft/device/device.hpp"
 #include "sft/model/weight_factors.hpp"
-#include "sft/plan/rank_plan.hpp"
+#include "sft/rank/rank_plan.hpp"
 
 namespace sft::train {
 
@@ -21,7 +21,7 @@ class AdapterStart {
  public:
   /// All references outlive it. Both verbs are collective over the world, and do nothing where adapters begin
   /// otherwise; who calls them brings up to date what follows from the parameters.
-  AdapterStart(const config::Config& config, plan::RankPlan& plan, const comm::Group& world, device::Device& device,
+  AdapterStart(const config::Config& config, rank::RankPlan& plan, const comm::Group& world, device::Device& device,
                device::Stream& stream)
       : config_(config), plan_(plan), world_(world), device_(device), stream_(stream) {}
 
@@ -33,7 +33,7 @@ class AdapterStart {
  private:
   /// An adapter, and its weight.
   struct Adapted {
-    const plan::TrainedPart* trained;      ///< has a and b
+    const rank::TrainedPart* trained;      ///< has a and b
     const parallel::UnitStorage* weights;  ///< has the weight
     const parallel::Parameter *a, *b, *weight;
     config::AdapterSize size;
@@ -61,7 +61,7 @@ class AdapterStart {
   [[nodiscard]] std::vector<float> collect(const Adapted& adapter, int to);
 
   const config::Config& config_;
-  plan::RankPlan& plan_;
+  rank::RankPlan& plan_;
   const comm::Group& world_;
   device::Device& device_;
   device::Stream& stream_;

@@ -21,7 +21,7 @@ std::string text_of_current_error() {
 
 }  // namespace
 
-Batches::Batches(const data::PackedDataset& dataset, const data::LoaderPlan& plan, const comm::Group& rows)
+Batches::Batches(const rows::PackedDataset& dataset, const rows::LoaderPlan& plan, const comm::Group& rows)
     : plan_(plan), rows_(rows) {
   if (rows.size() == 1) {
     loader_.emplace(dataset, plan);
@@ -40,7 +40,7 @@ std::string Batches::read(std::exception_ptr& failure) {
   }
 }
 
-std::exception_ptr Batches::next(data::MicroBatch& batch) {
+std::exception_ptr Batches::next(rows::MicroBatch& batch) {
   std::exception_ptr failure;
   std::string message;
   if (row_loader_) message = read(failure);
@@ -54,7 +54,7 @@ std::exception_ptr Batches::next(data::MicroBatch& batch) {
       throw Error(static_cast<ExitStatus>(message.at(1)), message.substr(2));
     } else {
       message.erase(0, 1);
-      batch = data::cut_packed_rows(message, plan_);
+      batch = rows::cut_packed_rows(message, plan_);
     }
     return nullptr;
   } catch (...) {

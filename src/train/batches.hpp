@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "sft/comm/group.hpp"
-#include "sft/data/loader.hpp"
+#include "sft/rows/loader.hpp"
 
 namespace sft::train {
 
@@ -16,20 +16,20 @@ class Batches {
  public:
   /// `rows`: the ranks that share rows with this one, whose number and order are those of `plan`. Local. Data set and
   /// group outlive the object.
-  Batches(const data::PackedDataset& dataset, const data::LoaderPlan& plan, const comm::Group& rows);
+  Batches(const rows::PackedDataset& dataset, const rows::LoaderPlan& plan, const comm::Group& rows);
 
   /// The next micro-batch, and what kept this rank from it: where the rank that reads fails, all that share its rows
   /// get its error, and go on to agree on it with the rest of the world. Collective over `rows`.
-  [[nodiscard]] std::exception_ptr next(data::MicroBatch& batch);
+  [[nodiscard]] std::exception_ptr next(rows::MicroBatch& batch);
 
  private:
   /// What the rank that reads sends: its rows, or its error.
   [[nodiscard]] std::string read(std::exception_ptr& failure);
 
-  const data::LoaderPlan plan_;
+  const rows::LoaderPlan plan_;
   const comm::Group& rows_;
-  std::optional<data::Loader> loader_;         ///< of a rank that shares its rows with no other
-  std::optional<data::RowLoader> row_loader_;  ///< of the first of those that share rows
+  std::optional<rows::Loader> loader_;         ///< of a rank that shares its rows with no other
+  std::optional<rows::RowLoader> row_loader_;  ///< of the first of those that share rows
 };
 
 }  // namespace sft::train

@@ -22,12 +22,11 @@
 #include "sft/machine/node.hpp"
 #include "sft/model/layer_plan.hpp"
 #include "sft/optim/gradient_norm.hpp"
-#include "sft/plan/arenas.hpp"
-#include "sft/plan/products.hpp"
-#include "sft/plan/rank_plan.hpp"
-#include "sft/plan/updates.hpp"
-#include "sft/plan/upload.hpp"
-#include "sft/plan/workers.hpp"
+#include "sft/rank/arenas.hpp"
+#include "sft/rank/rank_plan.hpp"
+#include "sft/rank/updates.hpp"
+#include "sft/rank/upload.hpp"
+#include "sft/rank/workers.hpp"
 #include "sft/sequence/row_cut.hpp"
 
 namespace sft::train {
@@ -48,9 +47,9 @@ struct TrainedMatrices {
   double adapters = 0.0, layers = 0.0;
 };
 
-TrainedMatrices trained_matrices(const std::vector<plan::TrainedPart>& parts) {
+TrainedMatrices trained_matrices(const std::vector<rank::TrainedPart>& parts) {
   TrainedMatrices trained;
-  for (const plan::TrainedPart& part : parts) {
+  for (const rank::TrainedPart& part : parts) {
     for (const parallel::Unit& unit : part.shard_map().units()) {
       for (const parallel::Parameter& parameter : unit.parameters) {
         if (parameter.is_vector() || parameter.copy_of == "model.embed_tokens.weight") continue;
@@ -80,7 +79,7 @@ struct StepUnderWay {
   std::int64_t step = 0;    ///< 1-based
   std::int64_t update = 0;  ///< of the optimizer, 1-based: `step` without those that were left out
   double learning_rate = 0.0;
-  data::BatchCounts counts;            ///< of all ranks
+  rows::BatchCounts counts;            ///< of all ranks
   std::int64_t num_micro_batches = 0;  ///< done
   std::vector<std::int64_t> rows;      ///< of this rank
   HiddenSquares hidden_squares;        ///< of this rank's rows, where it owns them
@@ -109,15 +108,15 @@ struct StepUnderWay {
 
 /// What an engine is made from: its configuration, what follows from it, and every arena as a size. Local.
 struct Planned {
-  Planned(const config::ValidConfig& config_in, const data::MicroBatchLimits& limits, const mesh::Place& place,
+  Planned(const config::ValidConfig& config_in, const rows::MicroBatchLimits& limits, const mesh::Place& place,
           device::Kind kind)
       : config(config_in),
         plan(config, limits, place, {kind, machine::num_threads(), machine::unasked_huge_page_bytes()}),
         sizes(plan.measure()) {}
 
   const config::ValidConfig config;
-  plan::RankPlan plan;
-  plan::RankPlan::Arenas sizes;
+  rank::RankPlan plan;
+  rank::RankPlan::Arenas sizes;
 };
 
 }  // namespace
@@ -134,7 +133,7 @@ EvalSums& EvalSums::operator+=(const EvalSums& other) {
 
 struct Engine::Impl {
   /// Takes what `shared` does not hold of the memory, and the files. Local.
-  Impl(std::unique_ptr<Planned> planned_in, plan::SharedBlocks shared, const mesh::Groups& groups_in,
+  Impl(std::unique_ptr<Planned> planned_in, rank::SharedBlocks shared, const mesh::Groups& groups_in,
        device::Device& device_in, comm::Collectives& collectives, device::Ledger& ledger,
        const ops::MatmulAlgorithms* algorithms)
       : planned(std::move(planned_in)),
@@ -143,11 +142,11 @@ struct Engine::Impl {
         groups(groups_in),
         device(device_in),
         arenas(take_memory(std::move(shared), collectives, ledger)),
-        workers(plan, config, groups, device, collectives, plan::Work::done, algorithms),
+        workers(plan, config, groups, device, collectives, rank::DeviceTools(algorithms)),
         updates(plan, workers, device),
         upload(device, compute_stream(), plan.upload) {
     open_optimizers();
-    for (const plan::TrainedPart& part : plan.trained) {
+    for (const rank::TrainedPart& part : plan.trained) {
       copied.push_back(parallel::make_layout_of_copies(part.shard_map()));
     }
     collectives.set_staging(plan.staging);
@@ -155,17 +154,17 @@ struct Engine::Impl {
 
   ~Impl() {
     workers.streams.drain();
-    for (const plan::TrainedPart& part : plan.trained) part.optimizer->drain();
+    for (const rank::TrainedPart& part : plan.trained) part.optimizer->drain();
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
   [[nodiscard]] device::Stream& compute_stream() const { return *workers.streams.compute; }
   /// All of it, given to the parts of the plan.
-  [[nodiscard]] plan::RankPlan::Arenas take_memory(plan::SharedBlocks shared, comm::Collectives& collectives,
+  [[nodiscard]] rank::RankPlan::Arenas take_memory(rank::SharedBlocks shared, comm::Collectives& collectives,
                                                    device::Ledger& ledger) {
-    plan::RankPlan::Arenas result =
-        plan::take_arenas(std::move(planned->sizes), std::move(shared), groups, device, collectives, ledger);
+    rank::RankPlan::Arenas result =
+        rank::take_arenas(std::move(planned->sizes), std::move(shared), groups, device, collectives, ledger);
     plan.lay_out(result);
     return result;
   }
@@ -173,7 +172,7 @@ struct Engine::Impl {
   void open_optimizers() {
     const std::string& folder = config.train.offload_folder;
     bool are_direct = true;
-    for (const plan::TrainedPart& part : plan.trained) {
+    for (const rank::TrainedPart& part : plan.trained) {
       part.optimizer->open(device, updates.stream(), part.storage, folder);
       are_direct = are_direct && (part.optimizer->file_bytes() == 0 || part.optimizer->is_file_direct());
     }
@@ -185,8 +184,8 @@ struct Engine::Impl {
   }
 
   /// This rank's metrics and its part of the squared gradient norm, on the host: the one wait for the device in a step.
-  std::array<double, plan::num_metrics + 1> download_results() {
-    std::array<double, plan::num_metrics + 1> values{};
+  std::array<double, rank::num_metrics + 1> download_results() {
+    std::array<double, rank::num_metrics + 1> values{};
     device.copy(plan.downloaded_results.data, plan.results.data, plan.results.size_bytes(), compute_stream());
     device::timed(device.timeline(), {.category = "wait", .what = "wait for the device"},
                   [&] { compute_stream().synchronize(); });
@@ -195,7 +194,7 @@ struct Engine::Impl {
   }
 
   /// Sums of the batch's counts over all rows, each counted once. Collective.
-  data::BatchCounts sum_counts(const data::BatchCounts& counts) const {
+  rows::BatchCounts sum_counts(const rows::BatchCounts& counts) const {
     std::array<double, 4> sums{};
     if (plan.place.owns_rows()) {
       sums = {static_cast<double>(counts.num_tokens), static_cast<double>(counts.num_target_tokens), counts.weight_sum,
@@ -215,10 +214,10 @@ struct Engine::Impl {
                           keeps_copies);
   }
   /// Memory for the master weights of a part where they lie in a file: that of the gradients, between two steps.
-  [[nodiscard]] static Tensor master_scratch(const plan::TrainedPart& part) { return part.storage.gradients(); }
+  [[nodiscard]] static Tensor master_scratch(const rank::TrainedPart& part) { return part.storage.gradients(); }
   /// `keeps_copies`: those of the model's parameters stay as they were loaded.
   void initialize_trainable(bool keeps_copies) {
-    for (const plan::TrainedPart& part : plan.trained) {
+    for (const rank::TrainedPart& part : plan.trained) {
       transfer::OffloadedShard* in_file = part.optimizer->master_in_file();
       if (in_file != nullptr && keeps_copies) in_file->read(0, master_scratch(part));
       initialize_parameters_of(part.shard_map(), in_file != nullptr ? master_scratch(part) : part.storage.parameters(),
@@ -227,7 +226,7 @@ struct Engine::Impl {
     }
   }
   void zero_optimizers() const {
-    for (const plan::TrainedPart& part : plan.trained) part.optimizer->zero(*workers.ops);
+    for (const rank::TrainedPart& part : plan.trained) part.optimizer->zero(*workers.ops);
   }
   [[nodiscard]] AdapterStart adapter_start() { return {config, plan, groups.world, device, compute_stream()}; }
   /// Magnitudes of adapters begin with the norms of the weights that they belong to, which are loaded. Collective.
@@ -247,7 +246,7 @@ struct Engine::Impl {
   /// After the master weights were loaded or made.
   void refresh_weights() {
     workers.units.refresh_compute_copy();
-    for (const plan::TrainedPart& part : plan.trained) {
+    for (const rank::TrainedPart& part : plan.trained) {
       transfer::OffloadedShard* in_file = part.optimizer->master_in_file();
       if (in_file == nullptr) continue;
       in_file->read(0, master_scratch(part));
@@ -259,11 +258,11 @@ struct Engine::Impl {
   /// NEFTune's noise on the embeddings of a micro-batch: that of a token follows from the step, its row and its place
   /// there, so it is the same on every mesh.
   [[nodiscard]] std::vector<model::EmbeddingNoise> embedding_noise(std::int64_t step,
-                                                                   const data::MicroBatch& batch) const {
+                                                                   const rows::MicroBatch& batch) const {
     std::vector<model::EmbeddingNoise> noise;
     const double alpha = config.train.neftune_noise_alpha;
     if (alpha == 0.0) return noise;
-    for (const data::RowPart& part : batch.row_parts) {
+    for (const rows::RowPart& part : batch.row_parts) {
       const auto elements = static_cast<double>(part.row_tokens * config.model.hidden_size);
       noise.push_back({.begin = part.local,
                        .num_tokens = part.num_tokens,
@@ -290,28 +289,27 @@ struct Engine::Impl {
 
   const std::unique_ptr<Planned> planned;
   const config::Config& config;
-  plan::RankPlan& plan;
+  rank::RankPlan& plan;
   const mesh::Groups& groups;
   device::Device& device;
-  plan::RankPlan::Arenas arenas;
-  plan::RankWorkers workers;
-  plan::Updates updates;
-  plan::Upload upload;
+  rank::RankPlan::Arenas arenas;
+  rank::RankWorkers workers;
+  rank::Updates updates;
+  rank::Upload upload;
   /// By RankPlan::trained: of its parameters those that replace the model's own.
   std::vector<std::unique_ptr<parallel::StoredLayout>> copied;
   StepUnderWay current;
 };
 
-Engine::Engine(const config::ValidConfig& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
+Engine::Engine(const config::ValidConfig& config, const rows::MicroBatchLimits& limits, const mesh::Place& place,
                const mesh::Groups& groups, device::Device& device, comm::Collectives& collectives,
                device::Ledger& ledger, const ops::MatmulAlgorithms* algorithms) {
   std::unique_ptr<Planned> planned;
   groups.world.agree([&] {
     planned = std::make_unique<Planned>(config, limits, place, device.kind());
     ledger.add(Label::process, Space::host, machine::resident_bytes() + planned->plan.later_process_bytes());
-    ledger.add(Label::process, Space::host, plan::plan_products(config, planned->plan));
   });
-  plan::SharedBlocks shared = plan::share_blocks(planned->sizes, groups, collectives);
+  rank::SharedBlocks shared = rank::share_blocks(planned->sizes, groups, collectives);
   groups.world.agree([&] {
     impl_ =
         std::make_unique<Impl>(std::move(planned), std::move(shared), groups, device, collectives, ledger, algorithms);
@@ -346,7 +344,7 @@ void Engine::split_weights_as_saved() {
   state().refresh();
 }
 
-void Engine::begin_step(std::int64_t step, double learning_rate, const data::BatchCounts& counts,
+void Engine::begin_step(std::int64_t step, double learning_rate, const rows::BatchCounts& counts,
                         std::int64_t num_skipped) {
   Impl& e = *impl_;
   e.current = {.step = step,
@@ -360,7 +358,7 @@ void Engine::begin_step(std::int64_t step, double learning_rate, const data::Bat
   e.device.fill_zero(e.plan.results.data, e.plan.results.size_bytes(), e.compute_stream());
 }
 
-void Engine::add_micro_batch(const data::MicroBatch& batch) {
+void Engine::add_micro_batch(const rows::MicroBatch& batch) {
   Impl& e = *impl_;
   StepUnderWay& step = e.current;
   const std::int64_t num_micro_batches = e.config.train.gradient_accumulation_steps;
@@ -374,7 +372,7 @@ void Engine::add_micro_batch(const data::MicroBatch& batch) {
     const model::Inputs inputs = e.upload.put(batch, e.dropout_seed(step.step, number));
     device::put_off_launches(e.compute_stream().tape(), [&] {
       e.workers.decoder.forward_backward(inputs, batch.attention, {step.gradient_scale(), step.aux_scale(e.config)},
-                                         e.plan.results.rows(0, plan::num_metrics),
+                                         e.plan.results.rows(0, rank::num_metrics),
                                          e.embedding_noise(step.step, batch));
     });
   });
@@ -388,7 +386,7 @@ void Engine::add_micro_batch(const data::MicroBatch& batch) {
 
 StepResult Engine::finish_step() {
   Impl& e = *impl_;
-  plan::RankPlan& plan = e.plan;
+  rank::RankPlan& plan = e.plan;
   const StepUnderWay& step = e.current;
   SFT_ENSURE(step.num_micro_batches == e.config.train.gradient_accumulation_steps, "a step has all its micro-batches");
   e.updates.finish_gradients();
@@ -396,23 +394,23 @@ StepResult Engine::finish_step() {
   const auto local = e.download_results();
   std::vector<double> sums(local.begin(), local.end());
   sums.insert(sums.end(), step.hidden_squares.begin(), step.hidden_squares.end());
-  if (!plan.place.owns_tokens()) std::fill_n(sums.begin(), plan::num_metrics, 0.0);
+  if (!plan.place.owns_tokens()) std::fill_n(sums.begin(), rank::num_metrics, 0.0);
   {
     const Activity adding(ActivityKind::works, "loss and gradient norm");
     e.groups.world.sum(std::span<double>(sums));
   }
-  const double norm = std::sqrt(sums[plan::num_metrics]), loss = sums[0] * step.gradient_scale();
+  const double norm = std::sqrt(sums[rank::num_metrics]), loss = sums[0] * step.gradient_scale();
   std::string left_out;
   if (!std::isfinite(sums[0]) || !std::isfinite(norm)) {
     const NotFiniteText text =
-        describe_not_finite({step.step, loss, norm, local[0], local[plan::num_metrics], step.rows}, e.groups.world);
+        describe_not_finite({step.step, loss, norm, local[0], local[rank::num_metrics], step.rows}, e.groups.world);
     if (e.config.train.nan_policy == config::NanPolicy::stop) throw_not_finite(text);
     left_out = fmt::format("{} ({})", text.problem, text.where);
   } else {
     e.updates.update(step.update, step.learning_rate, optim::clipping_factor(norm, e.config.optimizer.max_grad_norm));
   }
 
-  const data::BatchCounts& counts = step.counts;
+  const rows::BatchCounts& counts = step.counts;
   const auto num_targets = static_cast<double>(std::max<std::int64_t>(counts.num_target_tokens, 1));
   return {.loss = loss,
           .grad_norm = norm,
@@ -427,11 +425,11 @@ StepResult Engine::finish_step() {
           .left_out = left_out};
 }
 
-EvalSums Engine::evaluate(const data::MicroBatch& batch) {
+EvalSums Engine::evaluate(const rows::MicroBatch& batch) {
   Impl& e = *impl_;
   e.device.fill_zero(e.plan.results.data, e.plan.results.size_bytes(), e.compute_stream());
   const model::Inputs inputs = e.upload.put(batch);
-  e.workers.decoder.forward_loss(inputs, batch.attention, e.plan.results.rows(0, plan::num_metrics));
+  e.workers.decoder.forward_loss(inputs, batch.attention, e.plan.results.rows(0, rank::num_metrics));
   const auto metrics = e.download_results();
   EvalSums sums;
   if (e.plan.place.owns_tokens()) {
@@ -453,7 +451,7 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
   SFT_ENSURE(e.groups.world.size() == 1, "logits run on one rank");
   SFT_ENSURE(!tokens.empty(), "tokens fit one row");
   SFT_ENSURE(tokens.size() <= sizes.tokens, "tokens fit one row");
-  data::MicroBatch batch;
+  rows::MicroBatch batch;
   batch.tokens = tokens;
   batch.positions.resize(tokens.size());
   std::iota(batch.positions.begin(), batch.positions.end(), 0);
@@ -527,7 +525,7 @@ ops::Backend& Engine::backend() { return *impl_->workers.ops; }
 
 std::vector<PartGradients> Engine::gradients() const {
   std::vector<PartGradients> gradients;
-  for (const plan::TrainedPart& part : impl_->plan.trained) {
+  for (const rank::TrainedPart& part : impl_->plan.trained) {
     gradients.push_back({&part.shard_map(), part.storage.gradients()});
   }
   return gradients;

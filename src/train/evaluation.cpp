@@ -25,7 +25,7 @@ EvalSums sum_over(const comm::Group& world, const EvalSums& mine) {
 
 }  // namespace
 
-Evaluation evaluate(Engine& engine, const data::PackedDataset& dataset, const data::LoaderPlan& plan, std::int64_t step,
+Evaluation evaluate(Engine& engine, const rows::PackedDataset& dataset, const rows::LoaderPlan& plan, std::int64_t step,
                     const mesh::Groups& groups,
                     const std::function<int(std::int64_t done, std::int64_t all)>& before_batch) {
   const comm::Group& world = groups.world;
@@ -33,7 +33,7 @@ Evaluation evaluate(Engine& engine, const data::PackedDataset& dataset, const da
   EvalSums sums;
   std::vector<std::int64_t> bad_rows;  // of this rank's first batch whose loss is not finite
   for (std::int64_t i = plan.first_step; i < plan.last_step; ++i) {
-    data::MicroBatch batch;
+    rows::MicroBatch batch;
     const std::exception_ptr failure = batches.next(batch);
     const int signal = before_batch(i - plan.first_step, plan.last_step - plan.first_step);
     const Notice notice = exchange({signal, failure != nullptr}, world);

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <functional>
 
-#include "sft/data/loader.hpp"
 #include "sft/mesh/groups.hpp"
+#include "sft/rows/loader.hpp"
 #include "sft/train/engine.hpp"
 
 namespace sft::train {
@@ -28,7 +28,7 @@ struct Evaluation {
 /// called on every rank with the number of batches done and of all, and returns a signal to stop at, or 0. `step`:
 /// steps that the weights were trained for, for errors. Collective over the world. Throws, on every rank, the data
 /// Error of rows that cannot be read, and a numerical Error when the loss is NaN or Inf.
-[[nodiscard]] Evaluation evaluate(Engine& engine, const data::PackedDataset& dataset, const data::LoaderPlan& plan,
+[[nodiscard]] Evaluation evaluate(Engine& engine, const rows::PackedDataset& dataset, const rows::LoaderPlan& plan,
                                   std::int64_t step, const mesh::Groups& groups,
                                   const std::function<int(std::int64_t done, std::int64_t all)>& before_batch);
 

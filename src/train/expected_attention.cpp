@@ -9,17 +9,17 @@
 #include <vector>
 
 #include "sft/core/activity.hpp"
-#include "sft/data/coming_documents.hpp"
-#include "sft/plan/attention_graphs.hpp"
+#include "sft/rank/coming_attention.hpp"
+#include "sft/rows/coming_documents.hpp"
 
 namespace sft::train {
 
 namespace {
 
 /// Of each micro-batch the length of its row, the number of its documents, and their lengths.
-std::string packed(const std::vector<data::ComingMicroBatch>& coming) {
+std::string packed(const std::vector<rows::ComingMicroBatch>& coming) {
   std::vector<std::int64_t> numbers;
-  for (const data::ComingMicroBatch& batch : coming) {
+  for (const rows::ComingMicroBatch& batch : coming) {
     numbers.push_back(batch.row_length);
     numbers.push_back(std::ssize(batch.documents));
     numbers.insert(numbers.end(), batch.documents.begin(), batch.documents.end());
@@ -27,22 +27,22 @@ std::string packed(const std::vector<data::ComingMicroBatch>& coming) {
   return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(std::int64_t)};
 }
 
-std::vector<data::ComingMicroBatch> unpacked(const std::string& bytes) {
+std::vector<rows::ComingMicroBatch> unpacked(const std::string& bytes) {
   std::vector<std::int64_t> numbers(bytes.size() / sizeof(std::int64_t));
   if (!numbers.empty()) std::memcpy(numbers.data(), bytes.data(), bytes.size());
-  std::vector<data::ComingMicroBatch> coming;
+  std::vector<rows::ComingMicroBatch> coming;
   for (auto at = numbers.begin(); at != numbers.end();) {
-    data::ComingMicroBatch batch{.row_length = *at++, .documents = {}};
+    rows::ComingMicroBatch batch{.row_length = *at++, .documents = {}};
     for (std::int64_t left = *at++; left > 0; --left) batch.documents.push_back(static_cast<std::int32_t>(*at++));
     coming.push_back(std::move(batch));
   }
   return coming;
 }
 
-std::string read(const data::PackedDataset& dataset, const data::LoaderPlan& plan) {
+std::string read(const rows::PackedDataset& dataset, const rows::LoaderPlan& plan) {
   const Activity reading(ActivityKind::reads, "reading lengths of documents");
   try {
-    return packed(data::coming_documents(dataset, plan, plan::rows_looked_at));
+    return packed(rows::coming_documents(dataset, plan, rank::rows_looked_at));
   } catch (const std::exception&) {
     return {};
   }
@@ -50,13 +50,13 @@ std::string read(const data::PackedDataset& dataset, const data::LoaderPlan& pla
 
 }  // namespace
 
-void expect_attention(ops::Backend& backend, const data::PackedDataset& dataset, const data::LoaderPlan& plan,
+void expect_attention(ops::Backend& backend, const rows::PackedDataset& dataset, const rows::LoaderPlan& plan,
                       const comm::Group& rows) {
   std::string bytes;
   if (rows.rank() == 0) bytes = read(dataset, plan);
   if (rows.size() > 1) rows.broadcast(bytes, 0);
-  for (data::ComingMicroBatch& batch : unpacked(bytes)) {
-    plan::expect_attention(backend, plan::schedules_of(plan, std::move(batch)));
+  for (rows::ComingMicroBatch& batch : unpacked(bytes)) {
+    rank::expect_attention(backend, rank::schedules_of(plan, std::move(batch)));
   }
 }
 

@@ -16,9 +16,9 @@
 #include "saver.hpp"
 #include "sft/core/log.hpp"
 #include "sft/io/files.hpp"
-#include "sft/plan/datasets.hpp"
-#include "sft/plan/run_length.hpp"
-#include "sft/plan/start_table.hpp"
+#include "sft/rank/datasets.hpp"
+#include "sft/rank/nodes.hpp"
+#include "sft/rank/run_length.hpp"
 #include "sft/train/resume.hpp"
 #include "sft/train/trainer.hpp"
 
@@ -75,7 +75,7 @@ Trainer::Restored Trainer::take_folder_and_weights() {
     fingerprint = run_.datasets.train.fingerprint();
     markup = run_.datasets.train.markup();
   });
-  data::StepOrigin origin;
+  rows::StepOrigin origin;
   const auto find_resume = [&] {
     let_rank_0(run_.groups.world, [&] {
       folder = checkpoint::find_resume(config, run_.damaged);
@@ -91,7 +91,7 @@ Trainer::Restored Trainer::take_folder_and_weights() {
       origin = origin_of_resume(config, folder, saved);
     });
     run_.groups.world.broadcast(folder, 0);
-    plan::broadcast(origin, run_.groups.world);
+    rank::broadcast(origin, run_.groups.world);
   };
   // What is planned follows from the step that the run goes on from.
   const auto is_planned_for = [&] { return folder.empty() || origin == run_.datasets.origin; };
@@ -159,7 +159,7 @@ Trainer::Restored Trainer::take_folder_and_weights() {
     warn_of_others(output_dir, position_, folder.empty());
     open_output(folder, saved.position.lineage);
   });
-  const IndexedVector<WorldRank, int> nodes = plan::nodes_of_ranks(run_.session);
+  const IndexedVector<WorldRank, int> nodes = rank::nodes_of_ranks(run_.session);
   checkpoint::add_writer(position_, run_.place.layout().describe(),
                          std::ssize(std::set<int>(nodes.begin(), nodes.end())), config->effective_batch_rows());
   return Restored::done;

@@ -10,7 +10,7 @@
 #include "sft/core/error.hpp"
 #include "sft/core/format.hpp"
 #include "sft/optim/schedule.hpp"
-#include "sft/plan/run_length.hpp"
+#include "sft/rank/run_length.hpp"
 
 namespace sft::train {
 
@@ -53,8 +53,8 @@ std::string bend_of_schedule(const config::Config& now, const config::Config& th
                              const checkpoint::Position& position) {
   const std::int64_t step = position.step;
   const std::int64_t batch_then = then.effective_batch_rows(), num_rows = position.num_rows,
-                     num_now = plan::num_steps(now, num_rows, plan::origin_at(now, position, batch_then)),
-                     num_then = plan::num_steps(then, num_rows, plan::origin_at(then, position, batch_then));
+                     num_now = rank::num_steps(now, num_rows, rank::origin_at(now, position, batch_then)),
+                     num_then = rank::num_steps(then, num_rows, rank::origin_at(then, position, batch_then));
   if (num_now == num_then || num_now <= step) return "";
   const optim::Schedule schedule(now.optimizer, num_now), schedule_then(then.optimizer, num_then);
   if (is_alike_before(step, schedule, optim::Schedule(now.optimizer, num_then))) return "";
@@ -75,7 +75,7 @@ void check_resume(const config::Config& config, std::int64_t num_rows, std::int6
     if (must_stay(key))
       refuse(key, difference.now, difference.before, folder, "set " + key + " = " + difference.before);
   }
-  const config::RowOrder order = plan::name_of(plan::row_order(config.data, num_rows)),
+  const config::RowOrder order = rank::name_of(rank::row_order(config.data, num_rows)),
                          order_then = saved.position.row_order;
   if (order != order_then) {
     refuse("data.row_order", config::write(order), config::write(order_then), folder,
@@ -118,10 +118,10 @@ std::vector<std::string> check_resume_weights(const std::string& fingerprint, co
                    "checkpoint.resume_from_checkpoint = none and another train.output_dir");
 }
 
-data::StepOrigin origin_of_resume(const config::Config& config, const std::string& folder,
+rows::StepOrigin origin_of_resume(const config::Config& config, const std::string& folder,
                                   const checkpoint::Header& saved) {
   const config::Config then = config::parse(saved.config_ini, {}, folder);
-  return plan::origin_at(config, saved.position, then.effective_batch_rows());
+  return rank::origin_at(config, saved.position, then.effective_batch_rows());
 }
 
 std::vector<std::string> changes_on_resume(const config::Config& config, const std::string& folder,

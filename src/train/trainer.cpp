@@ -34,13 +34,12 @@
 #include "sft/core/program.hpp"
 #include "sft/core/stop_signals.hpp"
 #include "sft/io/files.hpp"
-#include "sft/machine/node.hpp"
-#include "sft/plan/datasets.hpp"
-#include "sft/plan/machine.hpp"
-#include "sft/plan/run_length.hpp"
-#include "sft/plan/save_time.hpp"
-#include "sft/plan/start_table.hpp"
-#include "sft/plan/traffic.hpp"
+#include "sft/rank/datasets.hpp"
+#include "sft/rank/machine.hpp"
+#include "sft/rank/nodes.hpp"
+#include "sft/rank/run_length.hpp"
+#include "sft/rank/save_time.hpp"
+#include "sft/rank/start_table.hpp"
 #include "sft/train/memory_peaks.hpp"
 #include "summary.hpp"
 
@@ -85,16 +84,16 @@ void announce_first_forward_pass() {
 
 Trainer::Trainer(const Run& run)
     : run_(run),
-      positions_(plan::step_positions(run.config, run.datasets.train.num_rows(), run.datasets.origin)),
-      last_step_(plan::num_steps(run.config, run.datasets.train.num_rows(), run.datasets.origin)),
+      positions_(rank::step_positions(run.config, run.datasets.train.num_rows(), run.datasets.origin)),
+      last_step_(rank::num_steps(run.config, run.datasets.train.num_rows(), run.datasets.origin)),
       schedule_(run.config->optimizer, last_step_),
       saver_(std::make_unique<Saver>(run_)),
       goodput_(process_start_time_s()) {
   position_.num_rows = positions_.num_rows;
   position_.max_length = run.datasets.train.max_length();
-  position_.row_order = plan::name_of(positions_.kind);
+  position_.row_order = rank::name_of(positions_.kind);
   run_.ledger.add(device::Label::batches, device::Space::host,
-                  plan::batches_bytes(run.config, run.place, run.datasets));
+                  rank::batches_bytes(run.config, run.place, run.datasets));
   planned_memory_bytes_ = most_planned(run_.ledger, run_.device.kind(), run_.groups.world);
 }
 
@@ -103,28 +102,27 @@ Trainer::~Trainer() = default;
 const std::string& Trainer::saved() const { return saver_->saved_folder(); }
 
 void Trainer::announce() const {
-  const IndexedVector<WorldRank, int> nodes = plan::nodes_of_ranks(run_.session);
+  const IndexedVector<WorldRank, int> nodes = rank::nodes_of_ranks(run_.session);
   const mesh::Layout& layout = run_.place.layout();
-  log_info(plan::start_table({.config = run_.config,
+  log_info(rank::start_table({.config = run_.config,
                               .kind = run_.device.kind(),
                               .datasets = run_.datasets,
                               .num_parameters = run_.engine.num_parameters(),
-                              .nodes = plan::describe_nodes(layout, nodes),
-                              .device = plan::describe_device(run_.device),
+                              .nodes = rank::describe_nodes(layout, nodes),
+                              .device = rank::describe_device(run_.device),
                               .origin = origin_,
                               .sp_choice = run_.sp_choice,
                               .num_steps = last_step_,
-                              .memory = plan::gather_memory(run_.ledger, run_.device.kind(), run_.groups.world),
-                              .traffic = plan::plan_traffic(run_.config, run_.datasets.limits(run_.config), run_.place,
-                                                            {run_.device.kind(), machine::num_threads()}),
+                              .memory = rank::gather_memory(run_.ledger, run_.device.kind(), run_.groups.world),
+                              .traffic = run_.traffic,
                               .repeats_launches = run_.engine.repeats_launches(),
                               .offloaded_bytes = run_.engine.offloaded_bytes(),
                               .activation_file_bytes = run_.engine.activation_file_bytes(),
-                              .save = plan::describe(plan::save_time(run_.engine.state().entries())),
+                              .save = rank::describe(rank::save_time(run_.engine.state().entries())),
                               .save_choice = run_.save_choice,
                               .step_time = run_.step_time,
                               .ops = run_.ops}));
-  if (const std::string warning = plan::warning_of_mesh(run_.config->parallel); !warning.empty()) log_warning(warning);
+  if (const std::string warning = rank::warning_of_mesh(run_.config->parallel); !warning.empty()) log_warning(warning);
   if (layout.axes_between_nodes(nodes).contains(Axis::tp)) {
     log_warning(
         "tp goes between nodes (its ranks sum activations several times in every block, which needs the speed of one "
@@ -135,7 +133,7 @@ void Trainer::announce() const {
 void Trainer::count(const StepResult& result) {
   ++position_.step;
   position_.rows_consumed = positions_.begin(position_.step);
-  position_.epoch = plan::epochs_after(position_.step, positions_);
+  position_.epoch = rank::epochs_after(position_.step, positions_);
   if (!result.left_out.empty()) {
     count_skipped(run_.config->train, position_.step, result.left_out, position_.decisions);
     return;
@@ -221,8 +219,8 @@ bool Trainer::is_evaluation_step(std::int64_t step) const {
   const bool is_by_epochs = train.eval_strategy == config::EvalStrategy::epoch;
   const std::int64_t passed = is_by_epochs ? positions_.begin(step) / positions_.num_rows : step;
   if (static_cast<double>(passed) < train.eval_delay) return false;
-  if (is_by_epochs) return plan::is_epoch_end(step, positions_);
-  return train.eval_strategy == config::EvalStrategy::steps && step > 0 && plan::is_due(step, train.eval_interval());
+  if (is_by_epochs) return rank::is_epoch_end(step, positions_);
+  return train.eval_strategy == config::EvalStrategy::steps && step > 0 && rank::is_due(step, train.eval_interval());
 }
 
 bool Trainer::is_evaluation_due() const {
@@ -239,9 +237,9 @@ bool Trainer::is_save_due() const {
     case config::SaveStrategy::no:
       return false;
     case config::SaveStrategy::steps:
-      return plan::is_due(position_.step, checkpoint.save_steps);
+      return rank::is_due(position_.step, checkpoint.save_steps);
     case config::SaveStrategy::epoch:
-      return plan::is_epoch_end(position_.step, positions_);
+      return rank::is_epoch_end(position_.step, positions_);
     case config::SaveStrategy::best:
       break;
   }
@@ -262,7 +260,7 @@ int Trainer::evaluate(Progress& progress) {
   const Evaluation evaluation =
       device::timed(run_.device.timeline(), {.category = "evaluation", .what = "evaluation"}, [&] {
         return train::evaluate(run_.engine, *run_.datasets.eval,
-                               plan::eval_loader_plan(run_.config, run_.place, run_.datasets), position_.step,
+                               rank::eval_loader_plan(run_.config, run_.place, run_.datasets), position_.step,
                                run_.groups, before_batch);
       });
   const auto& [signal, result] = evaluation;
@@ -326,17 +324,17 @@ ExitStatus Trainer::run_steps() {
   }
   if (!begins && !is_evaluation_due()) return ExitStatus::done;
 
-  const data::LoaderPlan loader = plan::loader_plan(config, run_.place, positions_.num_rows, position_.step, last_step_,
+  const rows::LoaderPlan loader = rank::loader_plan(config, run_.place, positions_.num_rows, position_.step, last_step_,
                                                     run_.datasets.limits(config), positions_.origin);
-  if (ops::is_of_library(plan::attention_kernels(config->device, config->model))) {
+  if (ops::is_of_library(rank::attention_kernels(config->device, config->model))) {
     expect_attention(run_.engine.backend(), run_.datasets.train, loader, run_.groups.rows);
     if (run_.datasets.eval) {
       expect_attention(run_.engine.backend(), *run_.datasets.eval,
-                       plan::eval_loader_plan(config, run_.place, run_.datasets), run_.groups.rows);
+                       rank::eval_loader_plan(config, run_.place, run_.datasets), run_.groups.rows);
     }
   }
   Batches batches(run_.datasets.train, loader, run_.groups.rows);
-  data::MicroBatch batch;
+  rows::MicroBatch batch;
   if (begins) {
     const std::exception_ptr failure = batches.next(batch);
     world.agree([&] {
@@ -387,7 +385,7 @@ ExitStatus Trainer::run_steps() {
     if (result.left_out.empty()) goodput_.add_step(step_time_s);
     progress.advance(metrics);
     const bool is_first_logged = config->train.logging_first_step && position_.step == 1;
-    if (is_last || is_first_logged || plan::is_due(position_.step, config->train.logging_steps)) {
+    if (is_last || is_first_logged || rank::is_due(position_.step, config->train.logging_steps)) {
       close_window(metrics);
       progress.log(metrics);
       append(metrics);
@@ -424,7 +422,7 @@ ExitStatus Trainer::run_steps() {
   return status;
 }
 
-void Trainer::read(Batches& batches, data::MicroBatch& batch) {
+void Trainer::read(Batches& batches, rows::MicroBatch& batch) {
   const std::exception_ptr failure = device::timed(run_.device.timeline(), {.category = "data", .what = "read batch"},
                                                    [&] { return batches.next(batch); });
   if (!failure_) failure_ = failure;
@@ -437,7 +435,7 @@ Notice Trainer::notice() const {
           .write_failed = saver_->has_failed()};
 }
 
-Notice Trainer::accumulate(Batches& batches, data::MicroBatch& batch, double learning_rate) {
+Notice Trainer::accumulate(Batches& batches, rows::MicroBatch& batch, double learning_rate) {
   const std::int64_t num_micro_batches = run_.config->train.gradient_accumulation_steps;
   // State in files is read ahead under the last micro-batch, and any may be stepped there.
   const bool is_touched = run_.engine.offloaded_bytes() > 0 || run_.engine.steps_early();

@@ -80,10 +80,10 @@ config::Config make_config(const Options& options, const Way& way, const std::st
   return config;
 }
 
-std::vector<data::Row> make_rows(std::int64_t num_rows, std::int64_t length, std::int64_t vocab_size) {
-  std::vector<data::Row> rows(static_cast<std::size_t>(num_rows));
+std::vector<rows::Row> make_rows(std::int64_t num_rows, std::int64_t length, std::int64_t vocab_size) {
+  std::vector<rows::Row> rows(static_cast<std::size_t>(num_rows));
   std::int64_t number = 1;
-  for (data::Row& row : rows) {
+  for (rows::Row& row : rows) {
     row.document_lengths = {static_cast<std::int32_t>(length)};
     row.loss_weight.assign(static_cast<std::size_t>(length), 1.0F);
     for (std::int64_t t = 0; t < length; ++t) {
@@ -113,7 +113,7 @@ int run(comm::Session& session, const Options& options) {
   const std::vector<Way> ways = ways_on(mesh::Layout(options.mesh_sizes));
   const config::Config plain = make_config(options, ways.front(), folder.path());
   const test::Mesh mesh(world, mesh::Layout(options.mesh_sizes), plain.model);
-  const std::vector<data::Row> rows =
+  const std::vector<rows::Row> rows =
       make_rows(options.rows * mesh.place.data_size(), options.length, plain.model.vocab_size);
   std::vector<std::unique_ptr<test::EngineFixture>> fixtures;
   for (const Way& way : ways) {

@@ -24,7 +24,7 @@
 #include "sft/config/values.hpp"
 #include "sft/core/log.hpp"
 #include "sft/ops/factory.hpp"
-#include "sft/plan/machine.hpp"
+#include "sft/rank/machine.hpp"
 
 namespace sft {
 namespace {
@@ -62,7 +62,7 @@ bool parse(int argc, char** argv, Options& options) {
 ops::AttentionKernels kernels_of(const std::string& attention, const config::Model& model) {
   config::Device keys;
   config::read(attention, keys.attention);
-  return plan::attention_kernels(keys, model);
+  return rank::attention_kernels(keys, model);
 }
 
 bench::OpBenchOptions bench_options(const Options& options, const config::Model& model) {

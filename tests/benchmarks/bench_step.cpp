@@ -112,11 +112,11 @@ config::Config make_config(const Options& options, device::Device& device, const
 }
 
 /// Rows of documents of `document_length` tokens, every token a target.
-std::vector<data::Row> make_rows(std::int64_t num_rows, std::int64_t length, std::int64_t document_length,
+std::vector<rows::Row> make_rows(std::int64_t num_rows, std::int64_t length, std::int64_t document_length,
                                  std::int64_t vocab_size, std::int64_t step) {
-  std::vector<data::Row> rows(num_rows);
+  std::vector<rows::Row> rows(num_rows);
   auto number = static_cast<std::uint64_t>(step) + 1;
-  for (data::Row& row : rows) {
+  for (rows::Row& row : rows) {
     for (std::int64_t begin = 0; begin < length; begin += document_length) {
       row.document_lengths.push_back(static_cast<std::int32_t>(std::min(document_length, length - begin)));
     }
@@ -180,14 +180,14 @@ class Steps {
   /// A step's time. The rows are cut before it, as the loader's thread does in a run. Collective.
   double run() {
     const std::int64_t num_rows = options_.rows * options_.accumulation * fixture_.mesh().place.data_size();
-    const std::vector<data::MicroBatch> micro_batches = fixture_.deal(
+    const std::vector<rows::MicroBatch> micro_batches = fixture_.deal(
         make_rows(num_rows, options_.length, options_.document_length > 0 ? options_.document_length : options_.length,
                   config_.model.vocab_size, num_steps_));
     train::Engine& engine = fixture_.engine();
     return seconds_of(world_, [&] {
       const std::clock_t start = std::clock();
       engine.begin_step(++num_steps_, 1e-4, micro_batches.front().step_counts);
-      for (const data::MicroBatch& batch : micro_batches) engine.add_micro_batch(batch);
+      for (const rows::MicroBatch& batch : micro_batches) engine.add_micro_batch(batch);
       result = engine.finish_step();
       engine.stream().synchronize();
       processor_s = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;

@@ -7,9 +7,9 @@
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/format.hpp"
-#include "sft/data/micro_batch_limits.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/plan/rank_plan.hpp"
+#include "sft/rank/rank_plan.hpp"
+#include "sft/rows/micro_batch_limits.hpp"
 
 namespace sft::bench {
 
@@ -17,11 +17,11 @@ namespace {
 
 /// Of the GPU, by the arenas of a rank that trains alone.
 std::size_t planned_bytes(const config::ValidConfig& config, std::int64_t length) {
-  plan::RankPlan plan(config, data::limits_of_full_rows(config->train.per_device_train_batch_size, length),
+  rank::RankPlan plan(config, rows::limits_of_full_rows(config->train.per_device_train_batch_size, length),
                       mesh::Place(config, 0), {.kind = device::Kind::cuda});
-  plan::RankPlan::Arenas arenas = plan.measure();
+  rank::RankPlan::Arenas arenas = plan.measure();
   std::size_t bytes = 0;
-  plan::for_each_arena(arenas, [&](device::Label, device::Space space, const device::Arena& arena) {
+  rank::for_each_arena(arenas, [&](device::Label, device::Space space, const device::Arena& arena) {
     if (space == device::Space::device) bytes += arena.used_bytes();
   });
   return bytes;
@@ -39,7 +39,7 @@ std::int64_t fitting_layers(config::Config config, std::int64_t length, const me
   config.parallel.dp_shard_size = 1;
   config.data.train_files = {"rows in memory"};
   // What CUDA loads later, and what the allocator leaves unused between large blocks.
-  const std::size_t reserve = plan::later_gpu_bytes + memory->total_bytes / 50;
+  const std::size_t reserve = rank::later_gpu_bytes + memory->total_bytes / 50;
   const std::size_t taken = memory->used_bytes + reserve;
   const std::size_t room = memory->total_bytes > taken ? memory->total_bytes - taken : 0;
   for (std::int64_t layers = config.model.num_hidden_layers; layers > 0; --layers) {

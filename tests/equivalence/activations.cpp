@@ -8,7 +8,7 @@
 #include "equivalence/mesh_table.hpp"
 #include "sft/config/values.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/plan/memory.hpp"
+#include "sft/planner/memory.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
 #include "support/mpi_session.hpp"
@@ -53,11 +53,11 @@ Outcome run(const config::Config& config, const test::Mesh& mesh) {
   engine.initialize();
   Outcome outcome;
   for (std::int64_t step = 0; step < 3; ++step) {
-    const std::vector<data::Row> rows =
+    const std::vector<rows::Row> rows =
         test::make_awkward_rows(rows_per_rank * mesh.place.data_size(), max_length, static_cast<std::uint64_t>(step));
     const train::StepResult result = fixture.step(rows, step, 1e-2);
     train::EvalSums sums;
-    for (const data::MicroBatch& batch : fixture.deal(rows)) sums += engine.evaluate(batch);
+    for (const rows::MicroBatch& batch : fixture.deal(rows)) sums += engine.evaluate(batch);
     outcome.numbers.insert(outcome.numbers.end(), {result.loss, result.grad_norm, sums.weighted_nll});
   }
   for (std::size_t i = 0; i < device::num_labels; ++i) {
@@ -71,11 +71,11 @@ std::size_t bytes_of(const Outcome& outcome, device::Label label) {
 }
 
 /// The arenas of the ledger are those of the plan, byte for byte.
-void check_plan(const config::Config& config, const test::Mesh& mesh, const plan::Datasets& datasets,
+void check_plan(const config::Config& config, const test::Mesh& mesh, const rank::Datasets& datasets,
                 const Outcome& outcome) {
   const config::ValidConfig planned = test::with_mesh(config, mesh.place.layout());
   const device::Ledger ledger =
-      plan::plan_ledger(planned, datasets, mesh.place, {device::Kind::cpu, machine::num_threads()}, 0);
+      planner::plan_ledger(planned, datasets, mesh.place, {device::Kind::cpu, machine::num_threads()}, 0);
   for (std::size_t i = 0; i < device::num_labels; ++i) {
     const auto label = static_cast<device::Label>(i);
     if (label == device::Label::process || label == device::Label::batches) continue;
@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE(all_ways_train_alike) {
       config.train.offload_folder = folder.path();
       config.train.max_steps = 3;
       config.data.train_files = {folder.file("rows.h5")};
-      const plan::Datasets datasets{data::PackedDataset(config.data.train_files), {}};
+      const rank::Datasets datasets{rows::PackedDataset(config.data.train_files), {}};
       const test::Mesh mesh(session().world(), layout, config.model);
       std::vector<Outcome> outcomes;
       for (const Way& way : ways) {

@@ -22,8 +22,8 @@ using test::session;
 constexpr std::int64_t max_length = 48;
 
 /// One document of `length` tokens; targets from `first_target` on.
-data::Row make_row(std::int32_t length, std::int64_t first_target) {
-  data::Row row{std::vector<std::int32_t>(max_length), std::vector<float>(max_length), {}};
+rows::Row make_row(std::int32_t length, std::int64_t first_target) {
+  rows::Row row{std::vector<std::int32_t>(max_length), std::vector<float>(max_length), {}};
   if (length > 0) row.document_lengths.push_back(length);
   for (std::int64_t t = 0; t < length; ++t) {
     row.tokens[t] = static_cast<std::int32_t>((t * t * 17 + 5) % test::small_vocab_size);
@@ -34,7 +34,7 @@ data::Row make_row(std::int32_t length, std::int64_t first_target) {
 
 struct Batch {
   const char* name;
-  std::vector<data::Row> rows;
+  std::vector<rows::Row> rows;
 };
 const std::vector<Batch> batches{
     {"only the first chunk holds tokens", {make_row(5, 0), make_row(3, 0)}},
@@ -64,8 +64,8 @@ Outcome outcome_of(const Batch& batch, const test::Mesh& mesh, const config::Mod
 std::int64_t num_ranks_without_target(const Batch& batch, const test::Mesh& mesh) {
   const std::int64_t rows_per_rank = std::ssize(batch.rows) / mesh.place.data_size();
   const auto first = batch.rows.begin() + mesh.place.data_rank() * rows_per_rank;
-  const data::MicroBatch part =
-      data::cut_rows({first, first + rows_per_rank}, mesh.place.size(Axis::sp), mesh.place.rank(Axis::sp));
+  const rows::MicroBatch part =
+      rows::cut_rows({first, first + rows_per_rank}, mesh.place.size(Axis::sp), mesh.place.rank(Axis::sp));
   std::array<std::int64_t, 1> count{std::ranges::all_of(part.loss_weights, [](float w) { return w == 0.0f; })};
   mesh.groups.world.sum(std::span<std::int64_t>(count));
   return count[0];

@@ -13,7 +13,7 @@
 
 #include "equivalence/mesh_table.hpp"
 #include "sft/core/error.hpp"
-#include "sft/plan/datasets.hpp"
+#include "sft/rank/datasets.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
 #include "support/mpi_session.hpp"
@@ -45,21 +45,21 @@ config::Config config_for(const test::MeshCase& mesh_case, const test::Mesh& mes
 
 /// Rows as a data set of files.
 struct Data {
-  Data(const std::vector<data::Row>& train_rows, const std::vector<data::Row>& eval_rows) {
+  Data(const std::vector<rows::Row>& train_rows, const std::vector<rows::Row>& eval_rows) {
     test::write_packed_file(folder.file("train.h5"), train_rows, test::small_vocab_size);
     test::write_packed_file(folder.file("eval.h5"), eval_rows, test::small_vocab_size);
-    datasets.emplace(plan::Datasets{.train = data::PackedDataset({folder.file("train.h5")}),
-                                    .eval = data::PackedDataset({folder.file("eval.h5")})});
+    datasets.emplace(rank::Datasets{.train = rows::PackedDataset({folder.file("train.h5")}),
+                                    .eval = rows::PackedDataset({folder.file("eval.h5")})});
   }
 
   test::TemporaryFolder folder;
-  std::optional<plan::Datasets> datasets;
+  std::optional<rank::Datasets> datasets;
 };
 
 int never(std::int64_t /*done*/, std::int64_t /*all*/) { return 0; }
 
 train::EvalResult evaluate(test::EngineFixture& fixture, const Data& data) {
-  const data::LoaderPlan plan = plan::eval_loader_plan(fixture.config(), fixture.mesh().place, *data.datasets);
+  const rows::LoaderPlan plan = rank::eval_loader_plan(fixture.config(), fixture.mesh().place, *data.datasets);
   const train::Evaluation evaluation =
       train::evaluate(fixture.engine(), *data.datasets->eval, plan, 0, fixture.mesh().groups, never);
   BOOST_TEST(evaluation.signal == 0);
@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE(the_loss_is_that_of_a_step_on_the_same_rows) {
   for_each_mesh([&](const test::MeshCase& mesh_case, const test::Mesh& mesh) {
     config::Config config = config_for(mesh_case, mesh, config::Precision::fp32);
     config.train.gradient_accumulation_steps = 2;
-    const std::vector<data::Row> rows = test::make_awkward_rows(4 * mesh.place.data_size(), max_length, 2);
+    const std::vector<rows::Row> rows = test::make_awkward_rows(4 * mesh.place.data_size(), max_length, 2);
     const Data data(rows, rows);
     test::EngineFixture fixture(config, max_length, mesh, session());
     fixture.engine().initialize();
@@ -173,7 +173,7 @@ BOOST_AUTO_TEST_CASE(a_signal_on_one_rank_stops_all) {
       return is_last_rank && done == 2 ? 15 : 0;
     };
     const train::Evaluation evaluation = train::evaluate(
-        fixture.engine(), *data.datasets->eval, plan::eval_loader_plan(fixture.config(), mesh.place, *data.datasets), 0,
+        fixture.engine(), *data.datasets->eval, rank::eval_loader_plan(fixture.config(), mesh.place, *data.datasets), 0,
         mesh.groups, stop_at_third);
     BOOST_TEST(evaluation.signal == 15);
     BOOST_TEST(num_seen == 3);
@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE(a_loss_that_is_no_number_names_the_rank_and_its_rows) {
   parameters.at("model.embed_tokens.weight")[bad_token * hidden_size] = std::numeric_limits<float>::quiet_NaN();
   fixture.set_parameters(parameters);
 
-  std::vector<data::Row> rows;
+  std::vector<rows::Row> rows;
   for (int row = 0; row < 3 * num_ranks; ++row) {
     const std::int32_t token = row == 2 * num_ranks + 1 ? bad_token : common_token;  // the third batch of rank 1
     rows.push_back({std::vector<std::int32_t>(max_length, token),
@@ -212,7 +212,7 @@ BOOST_AUTO_TEST_CASE(a_loss_that_is_no_number_names_the_rank_and_its_rows) {
                             std::to_string(2 * num_ranks + 1) + " of data.eval_files then)");
   };
   BOOST_CHECK_EXCEPTION((void)train::evaluate(fixture.engine(), *data.datasets->eval,
-                                              plan::eval_loader_plan(fixture.config(), mesh.place, *data.datasets), 12,
+                                              rank::eval_loader_plan(fixture.config(), mesh.place, *data.datasets), 12,
                                               mesh.groups, never),
                         Error, names_it);
 }

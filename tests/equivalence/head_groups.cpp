@@ -14,7 +14,7 @@
 #include "sft/config/values.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/plan/memory.hpp"
+#include "sft/planner/memory.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
 #include "support/fp8_step.hpp"
@@ -69,13 +69,13 @@ struct Outcome {
 };
 
 /// Trains a few steps. Collective over the mesh.
-Outcome run(const config::Config& config, const test::Mesh& mesh, const plan::Datasets& datasets) {
+Outcome run(const config::Config& config, const test::Mesh& mesh, const rank::Datasets& datasets) {
   test::EngineFixture fixture(config, max_length, mesh, session());
   train::Engine& engine = fixture.engine();
   engine.initialize();
   Outcome outcome;
   for (std::int64_t step = 0; step < num_steps; ++step) {
-    const std::vector<data::Row> rows =
+    const std::vector<rows::Row> rows =
         test::make_awkward_rows(mesh.place.data_size(), max_length, static_cast<std::uint64_t>(step));
     const train::StepResult result = fixture.step(rows, step, 3e-3);
     const train::EvalSums sums = engine.evaluate(fixture.deal(rows).front());
@@ -89,7 +89,7 @@ Outcome run(const config::Config& config, const test::Mesh& mesh, const plan::Da
   }
   const config::ValidConfig planned = test::with_mesh(config, mesh.place.layout());
   const device::Ledger ledger =
-      plan::plan_ledger(planned, datasets, mesh.place, {device::Kind::cpu, machine::num_threads()}, 0);
+      planner::plan_ledger(planned, datasets, mesh.place, {device::Kind::cpu, machine::num_threads()}, 0);
   using device::Label;
   for (const Label label : {Label::workspace, Label::activations, Label::communication}) {
     BOOST_TEST(ledger.bytes(label) == fixture.ledger().bytes(label), device::name_of(label));
@@ -234,7 +234,7 @@ BOOST_AUTO_TEST_CASE(groups_train_as_all_heads_at_once) {
     for (const Family& family : families()) {
       if (cut.families == Families::of_attention && family.families == Families::all) continue;
       config::Config config = config_of(family, cut, folder.file("rows.h5"));
-      const plan::Datasets datasets{data::PackedDataset(config.data.train_files), {}};
+      const rank::Datasets datasets{rows::PackedDataset(config.data.train_files), {}};
       const test::Mesh mesh(session().world(), cut.layout, config.model, config.parallel);
       config.train.attention_head_groups = 1;
       const Outcome whole = run(config, mesh, datasets);
@@ -269,7 +269,7 @@ BOOST_AUTO_TEST_CASE(slices_of_weights_have_the_scales_of_whole_blocks) {
   config.train.fp8 = Fp8::blockwise;
   config.train.activation_checkpointing = config::ActivationCheckpointing::full;
   const test::Mesh lone = test::make_lone_mesh(config.model);
-  const std::vector<data::Row> rows = test::make_awkward_rows(2, max_length, 0);
+  const std::vector<rows::Row> rows = test::make_awkward_rows(2, max_length, 0);
   test::LogicalTensors parameters;
   const auto step_in = [&](std::int64_t groups) {
     config.train.attention_head_groups = groups;

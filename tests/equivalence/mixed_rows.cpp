@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unpacked rows of mixed lengths, as data::Loader deals them to data ranks and micro-batches: every mesh trains on the
+// Unpacked rows of mixed lengths, as rows::Loader deals them to data ranks and micro-batches: every mesh trains on the
 // same rows in every step and has the losses of one rank that reads them in order.
 
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
-#include "sft/data/loader.hpp"
-#include "sft/plan/datasets.hpp"
+#include "sft/rank/datasets.hpp"
+#include "sft/rows/loader.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
 #include "support/layout.hpp"
@@ -25,11 +25,11 @@ using test::session;
 constexpr std::int64_t max_length = 90, num_steps = 4, rows_per_step = 24;  // 90 is no multiple of 2 x sp_size = 4
 
 /// One document a row; most are short.
-std::vector<data::Row> make_rows() {
-  std::vector<data::Row> rows;
+std::vector<rows::Row> make_rows() {
+  std::vector<rows::Row> rows;
   for (std::int32_t r = 0; r < 61; ++r) {
     const std::int32_t length = r % 7 == 3 ? max_length - r % 20 : 2 + r * r % 23;
-    data::Row row{std::vector<std::int32_t>(max_length), std::vector<float>(max_length), {length}};
+    rows::Row row{std::vector<std::int32_t>(max_length), std::vector<float>(max_length), {length}};
     for (std::int32_t t = 0; t < length; ++t) {
       row.tokens[static_cast<std::size_t>(t)] = (t * t * 13 + 7 * r + 3) % static_cast<int>(test::small_vocab_size);
       row.loss_weight[static_cast<std::size_t>(t)] = (t + r) % 4 == 0 ? 0.0f : 1.0f;
@@ -59,14 +59,14 @@ std::vector<train::StepResult> train_on(const std::string& file, const test::Mes
   test::EngineFixture fixture(config, max_length, mesh, session());
   train::Engine& engine = fixture.engine();
   engine.initialize();
-  const data::PackedDataset dataset({file});
-  data::Loader loader(
-      dataset, plan::loader_plan(fixture.config(), mesh.place, dataset.num_rows(), 0, num_steps,
-                                 data::limits_of_full_rows(config.train.per_device_train_batch_size, max_length)));
+  const rows::PackedDataset dataset({file});
+  rows::Loader loader(
+      dataset, rank::loader_plan(fixture.config(), mesh.place, dataset.num_rows(), 0, num_steps,
+                                 rows::limits_of_full_rows(config.train.per_device_train_batch_size, max_length)));
   std::vector<train::StepResult> results;
   for (std::int64_t step = 0; step < num_steps; ++step) {
     for (std::int64_t micro = 0; micro < accumulation; ++micro) {
-      const data::MicroBatch batch = loader.next();
+      const rows::MicroBatch batch = loader.next();
       if (micro == 0 && begun == Begun::twice) {
         engine.begin_step(step + 1, 1e-3, batch.step_counts);
         engine.add_micro_batch(batch);

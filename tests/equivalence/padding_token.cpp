@@ -21,8 +21,8 @@ using test::session;
 constexpr std::int64_t max_length = 24;
 
 /// With every token of the vocabulary's first 24 as an input and as a target.
-data::Row full_row() {
-  data::Row row{std::vector<std::int32_t>(max_length), std::vector<float>(max_length, 1.0F), {max_length}};
+rows::Row full_row() {
+  rows::Row row{std::vector<std::int32_t>(max_length), std::vector<float>(max_length, 1.0F), {max_length}};
   for (std::int64_t t = 0; t < max_length; ++t) row.tokens[t] = static_cast<std::int32_t>((7 * t) % max_length);
   return row;
 }

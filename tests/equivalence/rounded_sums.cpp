@@ -5,7 +5,7 @@
 
 #include "equivalence/trajectory.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/plan/traffic.hpp"
+#include "sft/simulator/traffic.hpp"
 #include "support/mpi_session.hpp"
 
 BOOST_AUTO_TEST_SUITE(rounded_sums)
@@ -86,9 +86,9 @@ BOOST_AUTO_TEST_CASE(gradients_send_half_the_bytes) {
     config.data.train_files = {"rows in memory"};
     test::set_mesh(config.parallel, c.layout);
     const config::ValidConfig valid = config::validate(config, c.layout.size());
-    const data::MicroBatchLimits limits = data::limits_of_full_rows(1, 64);
+    const rows::MicroBatchLimits limits = rows::limits_of_full_rows(1, 64);
     for (const comm::SentBytes& of :
-         plan::plan_traffic(valid, limits, mesh::Place(valid, 0), {device::Kind::cpu, machine::num_threads()})) {
+         simulator::plan_traffic(valid, limits, mesh::Place(valid, 0), {device::Kind::cpu, machine::num_threads()})) {
       if (of.group == group) return of.bytes;
     }
     return 0;

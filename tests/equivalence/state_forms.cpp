@@ -67,7 +67,7 @@ Outcome run(const config::Config& config, const mesh::Layout& layout, std::int64
   Outcome outcome;
   const std::int64_t num_rows = config.train.gradient_accumulation_steps * mesh.place.data_size();
   for (std::int64_t step = 0; step < steps; ++step) {
-    const std::vector<data::Row> rows =
+    const std::vector<rows::Row> rows =
         test::make_awkward_rows(num_rows, max_length, static_cast<std::uint64_t>(step % 3));
     const train::StepResult result = fixture.step(rows, step, 3e-3);
     outcome.losses.push_back(result.loss);

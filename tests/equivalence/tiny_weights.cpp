@@ -17,12 +17,12 @@ using test::session;
 
 constexpr std::int64_t max_length = 32;
 
-std::vector<data::Row> make_rows(int num_rows, float weight) {
-  data::Row row{std::vector<std::int32_t>(max_length), std::vector<float>(max_length, weight), {max_length}};
+std::vector<rows::Row> make_rows(int num_rows, float weight) {
+  rows::Row row{std::vector<std::int32_t>(max_length), std::vector<float>(max_length, weight), {max_length}};
   for (std::int64_t t = 0; t < max_length; ++t) {
     row.tokens[t] = static_cast<std::int32_t>((t * t * 17 + 5) % test::small_vocab_size);
   }
-  return std::vector<data::Row>(num_rows, row);
+  return std::vector<rows::Row>(num_rows, row);
 }
 
 train::StepResult step_with(float weight, config::Precision precision) {

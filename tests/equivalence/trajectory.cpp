@@ -11,10 +11,10 @@ namespace {
 constexpr std::int64_t max_length = 96;  // cuts into 2 x 2, 2 x 3, 2 x 4 and 2 x 8 chunks
 constexpr double learning_rate = 3e-3;
 
-std::vector<data::Row> rows_of_step(std::int64_t step, std::int64_t num_rows) {
-  std::vector<data::Row> rows = make_awkward_rows(num_rows, max_length, static_cast<std::uint64_t>(step));
+std::vector<rows::Row> rows_of_step(std::int64_t step, std::int64_t num_rows) {
+  std::vector<rows::Row> rows = make_awkward_rows(num_rows, max_length, static_cast<std::uint64_t>(step));
   if (step == step_without_target) {
-    for (data::Row& row : rows) std::ranges::fill(row.loss_weight, 0.0f);
+    for (rows::Row& row : rows) std::ranges::fill(row.loss_weight, 0.0f);
   }
   return rows;
 }

@@ -50,7 +50,7 @@ Outcome run(const config::Config& config, const test::Mesh& mesh, std::unique_pt
   train::Engine& engine = fixture.engine();
   engine.initialize();
   Outcome outcome;
-  const std::vector<data::Row> rows = test::make_awkward_rows(rows_per_rank * mesh.place.data_size(), max_length, 1);
+  const std::vector<rows::Row> rows = test::make_awkward_rows(rows_per_rank * mesh.place.data_size(), max_length, 1);
   for (std::int64_t step = 0; step < 2; ++step) {
     const train::StepResult result = fixture.step(rows, step, 1e-3);
     const train::EvalSums sums = engine.evaluate(fixture.deal(rows).front());

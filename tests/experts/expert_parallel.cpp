@@ -77,11 +77,11 @@ enum class Tokens {
   of_glm,  ///< as mixed, of a model with sigmoid scores, groups of experts and an MLP beside them
 };
 
-std::vector<data::Row> rows_of_step(Tokens tokens, std::int64_t step) {
+std::vector<rows::Row> rows_of_step(Tokens tokens, std::int64_t step) {
   if (tokens != Tokens::equal) {
     return test::make_awkward_rows(global_rows, max_length, static_cast<std::uint64_t>(step));
   }
-  const data::Row row{std::vector<std::int32_t>(max_length, 7), std::vector<float>(max_length, 1.0F), {max_length}};
+  const rows::Row row{std::vector<std::int32_t>(max_length, 7), std::vector<float>(max_length, 1.0F), {max_length}};
   return {global_rows, row};
 }
 

@@ -11,8 +11,8 @@
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/plan/datasets.hpp"
-#include "sft/plan/memory.hpp"
+#include "sft/planner/memory.hpp"
+#include "sft/rank/datasets.hpp"
 #include "support/awkward_data.hpp"
 #include "support/checkpoint_fixture.hpp"
 #include "support/mpi_session.hpp"
@@ -57,15 +57,15 @@ struct Data {
     const auto eval_rows = test::make_awkward_rows(23, test::expert_max_length, 9);  // fill the last batch of no mesh
     test::write_packed_file(folder.file("train.h5"), train_rows, test::small_vocab_size);
     test::write_packed_file(folder.file("eval.h5"), eval_rows, test::small_vocab_size);
-    datasets.emplace(plan::Datasets{.train = data::PackedDataset({folder.file("train.h5")}),
-                                    .eval = data::PackedDataset({folder.file("eval.h5")})});
+    datasets.emplace(rank::Datasets{.train = rows::PackedDataset({folder.file("train.h5")}),
+                                    .eval = rows::PackedDataset({folder.file("eval.h5")})});
   }
   test::TemporaryFolder folder;
-  std::optional<plan::Datasets> datasets;
+  std::optional<rank::Datasets> datasets;
 };
 
 double eval_loss(test::EngineFixture& fixture, const Data& data) {
-  const data::LoaderPlan plan = plan::eval_loader_plan(fixture.config(), fixture.mesh().place, *data.datasets);
+  const rows::LoaderPlan plan = rank::eval_loader_plan(fixture.config(), fixture.mesh().place, *data.datasets);
   const auto never = [](std::int64_t, std::int64_t) { return 0; };
   return train::evaluate(fixture.engine(), *data.datasets->eval, plan, 0, fixture.mesh().groups, never).result.loss;
 }
@@ -151,8 +151,8 @@ BOOST_AUTO_TEST_CASE(memory_is_what_was_planned) {
         config.train.per_device_train_batch_size = 2;
         const test::Mesh mesh = mesh_of(config, layout);
         const test::EngineFixture fixture(config, test::expert_max_length, mesh, session());
-        const device::Ledger planned = plan::plan_ledger(test::with_mesh(config, layout), *data.datasets, mesh.place,
-                                                         {device::Kind::cpu, machine::num_threads()}, 0);
+        const device::Ledger planned = planner::plan_ledger(test::with_mesh(config, layout), *data.datasets, mesh.place,
+                                                            {device::Kind::cpu, machine::num_threads()}, 0);
         for (std::size_t i = 0; i < device::num_labels; ++i) {
           const auto label = static_cast<device::Label>(i);
           if (label == device::Label::process || label == device::Label::batches) continue;

@@ -12,7 +12,7 @@
 
 #include "experts/expert_runs.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/plan/traffic.hpp"
+#include "sft/simulator/traffic.hpp"
 #include "support/mpi_session.hpp"
 
 BOOST_AUTO_TEST_SUITE(expert_traffic)
@@ -43,11 +43,11 @@ config::Config config_of(const mesh::Layout& layout, ActivationCheckpointing pol
 }
 
 /// Rows of tokens 0, 1, 2 ... times `stride`: of stride 1 each of the first eight tokens is there equally often.
-std::vector<data::Row> rows_of(std::int64_t num_rows, std::int32_t stride) {
+std::vector<rows::Row> rows_of(std::int64_t num_rows, std::int32_t stride) {
   std::vector<std::int32_t> tokens;
   for (std::int32_t i = 0; i < max_length; ++i) tokens.push_back(i * stride % num_experts);
   const std::vector<float> weights(max_length, 1.0F);
-  return std::vector<data::Row>(static_cast<std::size_t>(num_rows), {tokens, weights, {max_length}});
+  return std::vector<rows::Row>(static_cast<std::size_t>(num_rows), {tokens, weights, {max_length}});
 }
 
 /// Nothing but the embedding is in the residual stream, and of token i the router chooses expert i, then i - 1.
@@ -72,7 +72,7 @@ void route_by_token(test::EngineFixture& fixture, std::int64_t hidden) {
 
 /// What a step sends, once weights are gathered as in any but the first step.
 Bytes sent_by(test::EngineFixture& fixture, std::int32_t stride) {
-  const std::vector<data::Row> rows = rows_of(fixture.config()->effective_batch_rows(), stride);
+  const std::vector<rows::Row> rows = rows_of(fixture.config()->effective_batch_rows(), stride);
   (void)fixture.step(rows, 0, 0.0);
   fixture.traffic().reset();
   (void)fixture.step(rows, 1, 0.0);
@@ -80,10 +80,10 @@ Bytes sent_by(test::EngineFixture& fixture, std::int32_t stride) {
 }
 
 Bytes planned_for(const test::EngineFixture& fixture) {
-  const data::MicroBatchLimits limits =
-      data::limits_of_full_rows(fixture.config()->train.per_device_train_batch_size, max_length);
-  return by_group(
-      plan::plan_traffic(fixture.config(), limits, fixture.mesh().place, {device::Kind::cpu, machine::num_threads()}));
+  const rows::MicroBatchLimits limits =
+      rows::limits_of_full_rows(fixture.config()->train.per_device_train_batch_size, max_length);
+  return by_group(simulator::plan_traffic(fixture.config(), limits, fixture.mesh().place,
+                                          {device::Kind::cpu, machine::num_threads()}));
 }
 
 template <class Visit>

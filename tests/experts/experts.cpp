@@ -201,7 +201,7 @@ BOOST_AUTO_TEST_CASE(documents_of_one_token) {
     config.train.per_device_train_batch_size = global_rows / mesh.place.data_size();
     test::EngineFixture fixture(config, max_length, mesh, session());
     fixture.engine().initialize();
-    std::vector<data::Row> rows(global_rows);
+    std::vector<rows::Row> rows(global_rows);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       rows[i] = {std::vector<std::int32_t>(max_length), std::vector<float>(max_length), {1}};
       if (i == 0) rows[i].document_lengths = {2};

@@ -116,9 +116,9 @@ const std::vector<Case> cases{
     {"shards, sp and tp", {{Axis::dp_shard, 2}, {Axis::sp, 2}, {Axis::tp, 2}}, with(1, full, 2)},
 };
 
-std::vector<data::Row> rows_of_step(const Task& task, std::int64_t step) {
+std::vector<rows::Row> rows_of_step(const Task& task, std::int64_t step) {
   if (!task.is_one_token) return test::make_awkward_rows(global_rows, max_length, static_cast<std::uint64_t>(step));
-  const data::Row row{std::vector<std::int32_t>(max_length, 7), std::vector<float>(max_length, 1.0F), {max_length}};
+  const rows::Row row{std::vector<std::int32_t>(max_length, 7), std::vector<float>(max_length, 1.0F), {max_length}};
   return {global_rows, row};
 }
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "data/record_reader.hpp"
+#include "prepare/record_reader.hpp"
 #include "readers.hpp"
-#include "sft/data/example.hpp"
-#include "sft/data/packed_dataset.hpp"
+#include "sft/prepare/example.hpp"
+#include "sft/rows/packed_dataset.hpp"
 #include "support/rendered_template.hpp"
 
 namespace sft::fuzz {
@@ -22,11 +22,11 @@ void read_template(const std::string& bytes) {
 
 /// The records of a file of this name. The first bad one ends the reading, as in sft-prepare.
 void read_records_as(const std::string& name, const std::string& bytes) {
-  static const data::ExampleMaker maker({}, {});
+  static const prepare::ExampleMaker maker({}, {});
   try {
-    data::RecordReader reader(put_file("records", name, bytes) + "/" + name, [](std::int64_t) {});
-    data::RecordCensus census;
-    for (data::RawRecord record; reader.next(record);) (void)maker.make(record.text, census);
+    prepare::RecordReader reader(put_file("records", name, bytes) + "/" + name, [](std::int64_t) {});
+    prepare::RecordCensus census;
+    for (prepare::RawRecord record; reader.next(record);) (void)maker.make(record.text, census);
   } catch (const std::invalid_argument&) {  // why a record is none
   }
 }
@@ -38,7 +38,7 @@ void read_packed_records(const std::string& bytes) {
 
 /// A shard of packed rows.
 void read_shard(const std::string& bytes) {
-  const data::PackedDataset dataset({put_file("shard", "train-00000.h5", bytes) + "/train-00000.h5"},
+  const rows::PackedDataset dataset({put_file("shard", "train-00000.h5", bytes) + "/train-00000.h5"},
                                     {.lengths = true, .counts = true});
   (void)dataset.fingerprint();
   for (std::int64_t index = 0; index < std::min<std::int64_t>(dataset.num_rows(), 100); ++index) {

@@ -29,7 +29,7 @@ struct Outcome {
   std::vector<float> gradient_shard;
 };
 
-Outcome outcome_of(test::EngineFixture& fixture, const data::Row& row) {
+Outcome outcome_of(test::EngineFixture& fixture, const rows::Row& row) {
   Outcome outcome{fixture.step({row}, 0, 0.0), {}};
   fixture.engine().stream().synchronize();
   for (const train::PartGradients& part : fixture.engine().gradients()) {
@@ -47,8 +47,8 @@ bool shards_differ(const Outcome& a, const Outcome& b) {
 }
 
 /// The row with weights on every document but [begin, end), which gets other tokens when `changed`.
-data::Row make_row(std::int64_t begin, std::int64_t end, bool changed) {
-  data::Row row{std::vector<std::int32_t>(max_length), std::vector<float>(max_length, 1.0f), document_lengths};
+rows::Row make_row(std::int64_t begin, std::int64_t end, bool changed) {
+  rows::Row row{std::vector<std::int32_t>(max_length), std::vector<float>(max_length, 1.0f), document_lengths};
   const std::int64_t used = std::accumulate(document_lengths.begin(), document_lengths.end(), std::int64_t{0});
   for (std::int64_t t = 0; t < used; ++t) {
     row.tokens[t] = static_cast<std::int32_t>((t * t * 31 + 7 * t + 3) % test::small_vocab_size);
@@ -113,7 +113,7 @@ void check_mesh(const mesh::Layout& layout, const config::Model& model, const Me
   }
   // The measure can move: with weights everywhere the same change does show.
   const Outcome before = outcome_of(fixture, make_row(0, 0, false));
-  data::Row changed = make_row(5, 5 + 31, true);
+  rows::Row changed = make_row(5, 5 + 31, true);
   changed.loss_weight = make_row(0, 0, false).loss_weight;
   const Outcome after = outcome_of(fixture, changed);
   BOOST_TEST(before.result.loss != after.result.loss);
@@ -165,8 +165,8 @@ config::Model shared_experts() {
 }
 
 /// One document, with weights on the targets from `first` on; another token at `changed`, if that is not negative.
-data::Row make_long_row(std::int64_t first, std::int64_t changed) {
-  data::Row row{std::vector<std::int32_t>(max_length), std::vector<float>(max_length, 1.0f), {max_length}};
+rows::Row make_long_row(std::int64_t first, std::int64_t changed) {
+  rows::Row row{std::vector<std::int32_t>(max_length), std::vector<float>(max_length, 1.0f), {max_length}};
   for (std::int64_t t = 0; t < max_length; ++t) {
     row.tokens[t] =
         static_cast<std::int32_t>((t * t * 31 + 7 * t + 3 + (t == changed ? 1 : 0)) % test::small_vocab_size);

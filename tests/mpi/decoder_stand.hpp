@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "sft/data/batch.hpp"
 #include "sft/model/architecture.hpp"
 #include "sft/model/decoder.hpp"
 #include "sft/ops/factory.hpp"
+#include "sft/rows/batch.hpp"
 #include "sft/sequence/row_cut.hpp"
 #include "sft/transfer/host_mover.hpp"
 #include "support/collectives_fixture.hpp"
@@ -198,17 +198,17 @@ class Stand {
   /// A row of one document and, in the second micro-batch, one of two and a padded tail: fewer tokens come first.
   void forward_backward(model::Decoder& decoder, int micro_batch, Tensor metrics,
                         std::optional<std::uint64_t> dropout_seed) {
-    std::vector<data::Row> rows = {{{}, {}, {24}}};
+    std::vector<rows::Row> rows = {{{}, {}, {24}}};
     if (micro_batch > 0) rows.push_back({{}, {}, {10, 12}});
     const int first = 7 * micro_batch + 3 * mesh_.place.data_rank();
-    for (data::Row& row : rows) {
+    for (rows::Row& row : rows) {
       for (std::int64_t t = 0; t < row_tokens; ++t) {
         row.tokens.push_back(static_cast<std::int32_t>((31 * t + first) % model_.vocab_size));
         row.loss_weight.push_back(t % 5 == 2 ? 0.0F : 1.0F);
       }
     }
-    data::MicroBatch batch =
-        data::cut_rows(rows, mesh_.place.size(Axis::sp), mesh_.place.rank(Axis::sp), {}, sizes_.token_slices);
+    rows::MicroBatch batch =
+        rows::cut_rows(rows, mesh_.place.size(Axis::sp), mesh_.place.rank(Axis::sp), {}, sizes_.token_slices);
     decoder.forward_backward({tensor_of(batch.tokens, DType::int32), tensor_of(batch.positions, DType::int32),
                               tensor_of(batch.targets, DType::int32), tensor_of(batch.loss_weights), 0,
                               dropout_seed ? Tensor(&*dropout_seed, DType::uint8, {8}) : Tensor()},

@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(groups_hold_the_ranks_that_the_arithmetic_says) {
       check(mesh.groups.replicate, {Axis::dp_replicate});
       check(mesh.groups.sp, {Axis::sp});
       check(mesh.groups.tp, {Axis::tp});
-      check(mesh.groups.rows, {Axis::pp, Axis::sp, Axis::tp});
+      check(mesh.groups.rows, {Axis::sp, Axis::tp});
       check(mesh.groups.fsdp, {Axis::dp_shard, Axis::ep, Axis::sp});
       check(mesh.groups.kv_replicas, {Axis::tp});  // one head: all tp ranks hold it
     }

@@ -31,7 +31,7 @@ LogicalTensors read_group(const io::Hdf5File& file, const std::string& group) {
 ReferenceFixture read_reference(const std::string& family) {
   const std::string path = SFT_SOURCE_DIR "/tests/reference/fixtures/" + family + ".h5";
   const io::Hdf5File file = io::Hdf5File::open(path);
-  const data::PackedDataset dataset({path});
+  const rows::PackedDataset dataset({path});
   ReferenceFixture fixture;
   fixture.model = config::parse(file.read_string("config"), {}, path).model;
   fixture.max_length = dataset.max_length();

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "sft/config/config.hpp"
-#include "sft/data/packed_dataset.hpp"
+#include "sft/rows/packed_dataset.hpp"
 #include "support/engine_fixture.hpp"
 
 namespace sft::test {
@@ -15,7 +15,7 @@ namespace sft::test {
 struct ReferenceFixture {
   config::Model model;
   std::int64_t max_length = 0;
-  std::vector<data::Row> rows;
+  std::vector<rows::Row> rows;
   LogicalTensors parameters;
   double loss = 0.0;
   LogicalTensors gradients;

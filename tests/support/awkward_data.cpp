@@ -106,12 +106,12 @@ config::Model small_olmo2() {
   return model;
 }
 
-std::vector<data::Row> make_awkward_rows(std::int64_t num_rows, std::int64_t max_length, std::uint64_t seed) {
+std::vector<rows::Row> make_awkward_rows(std::int64_t num_rows, std::int64_t max_length, std::uint64_t seed) {
   Draw draw(seed);
-  std::vector<data::Row> rows;
+  std::vector<rows::Row> rows;
   for (std::int64_t index = 0; index < num_rows; ++index) {
     const Kind kind = kinds[(static_cast<std::uint64_t>(index) + seed) % kinds.size()];
-    data::Row row;
+    rows::Row row;
     row.tokens.resize(max_length);
     row.loss_weight.resize(max_length);
     row.document_lengths = draw_document_lengths(kind, max_length, draw);

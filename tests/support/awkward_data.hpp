@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "sft/config/config.hpp"
-#include "sft/data/packed_dataset.hpp"
+#include "sft/rows/packed_dataset.hpp"
 
 namespace sft::test {
 
@@ -27,7 +27,7 @@ inline constexpr std::int64_t small_vocab_size = 96;
 /// `num_rows` rows from `seed` alone. Among them: documents of odd lengths and of length 1, one document as long as the
 /// row, rows that are mostly padding (so that parts of a sequence-parallel cut hold nothing else), rows without any
 /// document, rows without any target, fractional weights, and weights on first tokens, which must not count.
-[[nodiscard]] std::vector<data::Row> make_awkward_rows(std::int64_t num_rows, std::int64_t max_length,
+[[nodiscard]] std::vector<rows::Row> make_awkward_rows(std::int64_t num_rows, std::int64_t max_length,
                                                        std::uint64_t seed);
 
 }  // namespace sft::test

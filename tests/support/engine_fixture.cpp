@@ -104,32 +104,32 @@ EngineFixture::EngineFixture(config::Config config, std::int64_t max_length, tes
           transport)),
       traffic_(*collectives_),
       engine_(std::make_unique<train::Engine>(
-          config_, data::limits_of_full_rows(config_->train.per_device_train_batch_size, max_length), mesh_.place,
+          config_, rows::limits_of_full_rows(config_->train.per_device_train_batch_size, max_length), mesh_.place,
           mesh_.groups, *device_, traffic_, ledger_)) {}
 
-std::vector<data::MicroBatch> EngineFixture::deal(const std::vector<data::Row>& rows) const {
+std::vector<rows::MicroBatch> EngineFixture::deal(const std::vector<rows::Row>& rows) const {
   SFT_ENSURE(std::ssize(rows) == config_->effective_batch_rows(), "a step's rows are one effective batch");
   const std::int64_t rows_per_micro_batch = config_->train.per_device_train_batch_size;
-  std::vector<data::MicroBatch> micro_batches;
-  data::BatchCounts step_counts;
+  std::vector<rows::MicroBatch> micro_batches;
+  rows::BatchCounts step_counts;
   for (std::int64_t micro = 0; micro < config_->train.gradient_accumulation_steps; ++micro) {
     const std::int64_t first = (micro * mesh_.place.data_size() + mesh_.place.data_rank()) * rows_per_micro_batch;
-    const std::vector<data::Row> micro_rows(rows.begin() + first, rows.begin() + first + rows_per_micro_batch);
-    micro_batches.push_back(data::cut_rows(micro_rows, mesh_.place.size(Axis::sp), mesh_.place.rank(Axis::sp),
+    const std::vector<rows::Row> micro_rows(rows.begin() + first, rows.begin() + first + rows_per_micro_batch);
+    micro_batches.push_back(rows::cut_rows(micro_rows, mesh_.place.size(Axis::sp), mesh_.place.rank(Axis::sp),
                                            config_->parallel.attention_method(), config_->parallel.token_slices(),
                                            model::attention_windows(config_->model)));
-    micro_batches.back().counts = data::count_rows(micro_rows);
+    micro_batches.back().counts = rows::count_rows(micro_rows);
     step_counts += micro_batches.back().counts;
     for (std::int64_t row = first; row < first + rows_per_micro_batch; ++row) micro_batches.back().rows.push_back(row);
   }
-  for (data::MicroBatch& batch : micro_batches) batch.step_counts = step_counts;
+  for (rows::MicroBatch& batch : micro_batches) batch.step_counts = step_counts;
   return micro_batches;
 }
 
-train::StepResult EngineFixture::step(const std::vector<data::Row>& rows, std::int64_t step, double learning_rate) {
-  const std::vector<data::MicroBatch> micro_batches = deal(rows);
+train::StepResult EngineFixture::step(const std::vector<rows::Row>& rows, std::int64_t step, double learning_rate) {
+  const std::vector<rows::MicroBatch> micro_batches = deal(rows);
   engine_->begin_step(step + 1, learning_rate, micro_batches.front().step_counts);
-  for (const data::MicroBatch& batch : micro_batches) engine_->add_micro_batch(batch);
+  for (const rows::MicroBatch& batch : micro_batches) engine_->add_micro_batch(batch);
   return engine_->finish_step();
 }
 

@@ -12,10 +12,10 @@
 #include "sft/comm/session.hpp"
 #include "sft/comm/traffic.hpp"
 #include "sft/config/valid_config.hpp"
-#include "sft/data/packed_dataset.hpp"
 #include "sft/device/device.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/parallel/shard_map.hpp"
+#include "sft/rows/packed_dataset.hpp"
 #include "sft/tensor/tensor.hpp"
 #include "sft/train/engine.hpp"
 #include "support/mesh.hpp"
@@ -49,9 +49,9 @@ class EngineFixture {
                 std::unique_ptr<device::Device> device = nullptr, const comm::Transport& transport = {});
 
   /// This rank's part of the rows of the global batch, dealt in order to micro-batches and data ranks.
-  [[nodiscard]] std::vector<data::MicroBatch> deal(const std::vector<data::Row>& rows) const;
+  [[nodiscard]] std::vector<rows::MicroBatch> deal(const std::vector<rows::Row>& rows) const;
   /// One step on the rows of the global batch. `step` is 0-based. Collective over the mesh.
-  [[nodiscard]] train::StepResult step(const std::vector<data::Row>& rows, std::int64_t step, double learning_rate);
+  [[nodiscard]] train::StepResult step(const std::vector<rows::Row>& rows, std::int64_t step, double learning_rate);
 
   void set_parameters(const LogicalTensors& tensors);
   [[nodiscard]] LogicalTensors gather_parameters();

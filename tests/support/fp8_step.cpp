@@ -15,7 +15,7 @@ double mean_error(int mantissa_bits) {
 
 }  // namespace
 
-FirstStep first_step(config::Config config, std::int64_t max_length, const std::vector<data::Row>& rows,
+FirstStep first_step(config::Config config, std::int64_t max_length, const std::vector<rows::Row>& rows,
                      const Mesh& mesh, const comm::Session& session, const LogicalTensors& parameters) {
   config.train.precision = config::Precision::fp32;
   config.train.per_device_train_batch_size = static_cast<std::int64_t>(rows.size()) / mesh.place.data_size();

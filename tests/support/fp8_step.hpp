@@ -19,7 +19,7 @@ struct FirstStep {
 
 /// Of the rows of the global batch, in float32 beside train.fp8. `parameters`: to begin with; empty: those of the seed.
 /// Collective over the mesh.
-[[nodiscard]] FirstStep first_step(config::Config config, std::int64_t max_length, const std::vector<data::Row>& rows,
+[[nodiscard]] FirstStep first_step(config::Config config, std::int64_t max_length, const std::vector<rows::Row>& rows,
                                    const Mesh& mesh, const comm::Session& session,
                                    const LogicalTensors& parameters = {});
 

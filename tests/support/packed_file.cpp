@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "sft/data/batch.hpp"
 #include "sft/io/hdf5.hpp"
+#include "sft/rows/batch.hpp"
 
 namespace sft::test {
 namespace {
@@ -17,9 +17,9 @@ void write_vector(io::Hdf5File& file, const std::string& name, io::Number type, 
 
 }  // namespace
 
-void write_packed_file(const std::string& path, const std::vector<data::Row>& rows, std::int64_t vocab_size) {
+void write_packed_file(const std::string& path, const std::vector<rows::Row>& rows, std::int64_t vocab_size) {
   const auto num_rows = std::ssize(rows), max_length = std::ssize(rows.front().tokens);
-  const data::BatchCounts counts = data::count_rows(rows);
+  const rows::BatchCounts counts = rows::count_rows(rows);
   io::Hdf5File file = io::Hdf5File::create(path);
   file.create_dataset("/tokens", io::Number::int32, {num_rows, max_length});
   file.create_dataset("/loss_weight", io::Number::float32, {num_rows, max_length});

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "sft/data/packed_dataset.hpp"
+#include "sft/rows/packed_dataset.hpp"
 
 namespace sft::test {
 
 /// Writes `rows`, all of one length, as a packed HDF5 shard.
-void write_packed_file(const std::string& path, const std::vector<data::Row>& rows, std::int64_t vocab_size);
+void write_packed_file(const std::string& path, const std::vector<rows::Row>& rows, std::int64_t vocab_size);
 
 }  // namespace sft::test

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "sft/core/ensure.hpp"
-#include "sft/data/chat_templates.hpp"
+#include "sft/prepare/chat_templates.hpp"
 
 namespace sft::test {
 
@@ -26,7 +26,7 @@ inline std::string render_conversation(const std::string& chat_template_text, co
     "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}],
     "add_generation_prompt": true, "bos_token": "<s>", "eos_token": "</s>"
   })");
-  const data::ChatTemplate chat_template(chat_template_text);
+  const prepare::ChatTemplate chat_template(chat_template_text);
   jinja::RenderOptions options;
   options.limits = limits;
   options.now = {};

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "sft/checkpoint/checkpoint.hpp"
-#include "sft/data/packed_dataset.hpp"
+#include "sft/rows/packed_dataset.hpp"
 #include "support/damage.hpp"
 #include "support/shard_path.hpp"
 #include "trainer/program.hpp"
@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_SUITE(batch_change)
 BOOST_AUTO_TEST_CASE(every_row_of_an_epoch_is_trained_on_once_after_two_changes_in_a_row) {
   for (const config::RowOrder order : {config::RowOrder::trl, config::RowOrder::endless}) {
     const Workshop workshop;
-    const data::PackedDataset dataset({workshop.path("train.h5")});
+    const rows::PackedDataset dataset({workshop.path("train.h5")});
     train(workshop, "run", {.run = 0, .micro_batch_rows = 2, .max_steps = 4}, order, "none");
     train(workshop, "run", {.run = 0, .micro_batch_rows = 3, .micro_batches = 2, .max_steps = 6}, order);
     const std::string log = workshop.log_of("run");

@@ -89,7 +89,7 @@ void check_splits(const test::Layout& layout, const std::vector<config::Config>&
     const SharedFolder output(test::session().world());
     on_mesh(layout, [&](const test::Mesh& small) {
       const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu);
-      const std::vector<data::Row> rows = test::make_awkward_rows(2, split_max_length, 1);
+      const std::vector<rows::Row> rows = test::make_awkward_rows(2, split_max_length, 1);
       const auto mesh_of = [&](const config::Config& of) {
         return test::Mesh(small.groups.world, layout, of.model, of.parallel);
       };
@@ -336,7 +336,7 @@ BOOST_AUTO_TEST_CASE(loading_refreshes_the_low_precision_copy) {
   on_mesh(layout, [&](const test::Mesh& small) {
     const test::Mesh mesh(small.groups.world, layout, config.model);
     const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu);
-    const std::vector<data::Row> rows = test::make_awkward_rows(2, max_length, 1);
+    const std::vector<rows::Row> rows = test::make_awkward_rows(2, max_length, 1);
 
     test::EngineFixture first(config, max_length, mesh, test::session());
     first.engine().initialize();

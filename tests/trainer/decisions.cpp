@@ -106,10 +106,10 @@ void spoil(const std::string& file, std::int32_t token) {
 }
 
 /// The rows of a Workshop, with `token` at the begin of some of them and nowhere else.
-std::vector<data::Row> rows_with_rare(std::int32_t token) {
-  std::vector<data::Row> rows = test::make_awkward_rows(31, 96, 3);
+std::vector<rows::Row> rows_with_rare(std::int32_t token) {
+  std::vector<rows::Row> rows = test::make_awkward_rows(31, 96, 3);
   std::int64_t number = 0;
-  for (data::Row& row : rows) {
+  for (rows::Row& row : rows) {
     std::ranges::replace(row.tokens, token, token + 1);
     if (!row.document_lengths.empty() && number++ % 9 == 4) row.tokens.front() = token;
   }

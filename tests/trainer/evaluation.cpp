@@ -34,7 +34,7 @@ using Evaluations = std::map<std::int64_t, test::LoggedEvaluation>;
 struct EvalWorkshop : Workshop {
   EvalWorkshop() { write_eval_rows(test::make_awkward_rows(13, 40, 5)); }
 
-  void write_eval_rows(const std::vector<data::Row>& rows) const {
+  void write_eval_rows(const std::vector<rows::Row>& rows) const {
     test::write_packed_file(path("eval.h5"), rows, test::small_vocab_size);
   }
 
@@ -172,7 +172,7 @@ BOOST_AUTO_TEST_CASE(a_signal_cuts_an_evaluation_short_and_the_next_run_makes_up
 
 BOOST_AUTO_TEST_CASE(rows_found_damaged_end_the_run_with_what_it_learned_saved) {
   const EvalWorkshop workshop;
-  std::vector<data::Row> rows = test::make_awkward_rows(13, 96, 5);
+  std::vector<rows::Row> rows = test::make_awkward_rows(13, 96, 5);
   rows[7].tokens[0] = test::small_vocab_size;
   workshop.write_eval_rows(rows);
   test::TrainerProgram late = workshop.start(run_cases[1], "late", 8, "none", workshop.evaluating(3));

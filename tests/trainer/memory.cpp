@@ -15,7 +15,7 @@
 #include "sft/config/values.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/ops/factory.hpp"
-#include "sft/plan/machine.hpp"
+#include "sft/rank/machine.hpp"
 #include "support/awkward_data.hpp"
 #include "support/packed_file.hpp"
 #include "trainer/program.hpp"
@@ -34,7 +34,7 @@ using test::Workshop;
 constexpr double mib = 1 << 20;
 
 /// What may be planned beyond a peak by chance alone: whether the system gives huge pages that were not asked for.
-double chance_mib() { return static_cast<double>(plan::most_huge_pages * machine::unasked_huge_page_bytes()) / mib; }
+double chance_mib() { return static_cast<double>(rank::most_huge_pages * machine::unasked_huge_page_bytes()) / mib; }
 
 void check_resident_memory(const RunCase& run) {
   const Workshop workshop;

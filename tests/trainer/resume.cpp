@@ -336,7 +336,7 @@ BOOST_AUTO_TEST_CASE(other_data_of_the_same_shape_is_refused) {
 
 BOOST_DATA_TEST_CASE(rows_found_damaged_on_the_way_end_the_run_with_what_it_learned_saved, everyday_cases(), run) {
   const Workshop workshop;
-  std::vector<data::Row> rows = test::make_awkward_rows(31, 96, 3);
+  std::vector<rows::Row> rows = test::make_awkward_rows(31, 96, 3);
   rows[30].tokens[0] = test::small_vocab_size;  // found when it is read, in the order of the seed
   test::write_packed_file(workshop.path("train.h5"), rows, test::small_vocab_size);
   test::TrainerProgram program = workshop.start(run, "run", 31, "none");

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "sft/check/check_machine.hpp"
-#include "sft/plan/hardware.hpp"
+#include "sft/simulator/hardware.hpp"
 
 namespace sft::check {
 
@@ -15,6 +15,7 @@ namespace sft::check {
 /// start of the process to here. `folder`: where checkpoints will be written, which is tried with one file for each
 /// rank. The same on every rank. Collective over the world; takes some seconds, longer where ranks share cores. Nodes
 /// have equally many ranks, numbered node by node, or it throws a configuration Error on every rank.
-[[nodiscard]] plan::Hardware measure_machine(const CheckedMachine& machine, const std::string& folder, double start_s);
+[[nodiscard]] simulator::Hardware measure_machine(const CheckedMachine& machine, const std::string& folder,
+                                                  double start_s);
 
 }  // namespace sft::check

@@ -66,7 +66,7 @@ struct Position {
   std::int64_t num_target_tokens = 0;
   std::int64_t num_rows = 0;          ///< of the data set that the row order runs through
   std::int64_t max_length = 0;        ///< of its rows
-  std::string data_fingerprint = "";  ///< of that data set, data::PackedDataset's; empty: not known (sft 0.1.0)
+  std::string data_fingerprint = "";  ///< of that data set, rows::PackedDataset's; empty: not known (sft 0.1.0)
   Markup markup = {};                 ///< what those rows were written with
   LogWindow since_log = {};
   std::int64_t evaluated_step = -1;  ///< the weights of that step were evaluated last; -1: none were

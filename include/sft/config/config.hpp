@@ -43,7 +43,7 @@ enum class BackendChoice { automatic, cpu, cuda };
 enum class CommChoice { automatic, nccl, host, mpi };
 /// Whose attention GPUs run; automatic: own.
 enum class AttentionChoice { automatic, own, hopper, cudnn_forward, cudnn, cudnn_unordered };
-/// How epochs follow one another: as TRL does it, or with whole batches throughout (data::OrderKind).
+/// How epochs follow one another: as TRL does it, or with whole batches throughout (rows::OrderKind).
 enum class RowOrder { automatic, trl, endless };
 /// What becomes of a unit that was gathered for the forward pass, until its backward pass.
 enum class Reshard {
@@ -212,7 +212,7 @@ struct Data {
   std::vector<std::string> train_files;  ///< paths or globs, separated by white space or commas in the file
   std::vector<std::string> eval_files;   ///< the same; empty: no evaluation
   bool shuffle = true;
-  RowOrder row_order = RowOrder::automatic;  ///< until plan::row_order says which
+  RowOrder row_order = RowOrder::automatic;  ///< until rank::row_order says which
   std::uint64_t seed = 42;
 };
 
@@ -227,7 +227,7 @@ struct Parallel {
   int reshard_size = 1;     ///< ranks of a group with Reshard::to_groups: a divisor of those along fsdp_axes
   int blocks_per_unit = 1;  ///< of fsdp_units: 1 ("block"), N, or 0 ("parts": attention and MLP are a unit each)
   SpMethod sp_method = SpMethod::ring;
-  int ulysses_size = 0;  ///< 0 ("auto"): what sp_method says; with hybrid and auto until plan::resolve_sp_method
+  int ulysses_size = 0;  ///< 0 ("auto"): what sp_method says; with hybrid and auto until planner::resolve_sp_method
   std::optional<bool> tp_sequence_parallel = {};  ///< none until validate(): where there is tp
   DType reduce_dtype = DType::float32;  ///< in which sums of gradients travel over fsdp and replicate: or bf16
   DType tp_reduce = DType::float32;     ///< in which sums behind products travel over tp: or bf16
@@ -261,9 +261,9 @@ struct Train {
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::none;
   bool activation_offload = false;
   ActivationPlace activation_offload_to = ActivationPlace::automatic;
-  /// Tokens that an MLP works on at a time; 0: all of a micro-batch; none ("auto"): all, until plan::choose_pieces.
+  /// Tokens that an MLP works on at a time; 0: all of a micro-batch; none ("auto"): all, until planner::choose_pieces.
   std::optional<std::int64_t> mlp_tile_tokens;
-  /// Groups of key/value heads that attention works on in turn; none ("auto"): 1, until plan::choose_pieces.
+  /// Groups of key/value heads that attention works on in turn; none ("auto"): 1, until planner::choose_pieces.
   std::optional<std::int64_t> attention_head_groups;
   Offload offload_optimizer = Offload::none;   ///< the moments
   Offload offload_parameters = Offload::none;  ///< the float32 master weights
@@ -322,7 +322,7 @@ struct Checkpoint {
   std::int64_t files_per_node = 8;                ///< shard files that the ranks of a node share; 0: one a rank
   HubModel save_hub_model = HubModel::automatic;  ///< in OUTPUT_DIR/model/; with LoRA: OUTPUT_DIR/adapter/
   /// Whether training goes on while a checkpoint is written, from a copy in the node's memory. None: where the memory
-  /// is there (plan::choose_async_save).
+  /// is there (planner::choose_async_save).
   std::optional<bool> async;
 
   /// Whether checkpoints come before the last step.
@@ -338,7 +338,7 @@ struct Device {
   CommChoice comm = CommChoice::automatic;
   AttentionChoice attention = AttentionChoice::automatic;
   /// Queue what repeats of a micro-batch's work by one launch; nothing: where the host is slower than the GPU
-  /// (plan::repeats_launches).
+  /// (rank::repeats_launches).
   std::optional<bool> cuda_graphs = {};
   bool matmul_autotune = false;   ///< time what cuBLASLt proposes for each product, before the first step
   double comm_timeout_s = 300.0;  ///< how long the ranks may stand still (comm/watch.hpp); 0: without end

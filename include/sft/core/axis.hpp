@@ -14,16 +14,14 @@
 namespace sft {
 
 /// The slowest first: neighbours along the last one have neighbouring ranks, and so mostly share a node. The more often
-/// an axis communicates, the further back it stands: replicas once a step, stages of a pipeline (pp) once a
-/// micro-batch, shards once a unit, experts (ep) once a layer, parts of a sequence once an attention, slices of a layer
-/// several times in it. So a pipeline may cross a slow network, with all groups of shards inside its stages. As
-/// dp_shard, ep and sp stand together, what is sharded over the three has its shards in the order of ranks; experts are
-/// sharded over dp_shard and sp.
-enum class Axis { dp_replicate, pp, dp_shard, ep, sp, tp };
+/// an axis communicates, the further back it stands: replicas once a step, shards once a unit, experts (ep) once a
+/// layer, parts of a sequence once an attention, slices of a layer several times in it. As dp_shard, ep and sp stand
+/// together, what is sharded over the three has its shards in the order of ranks; experts are sharded over dp_shard and
+/// sp.
+enum class Axis { dp_replicate, dp_shard, ep, sp, tp };
 
 /// The names of the axes in keys, groups and tables, in the order of the axes.
-inline constexpr auto axis_names =
-    std::to_array<std::string_view>({"dp_replicate", "pp", "dp_shard", "ep", "sp", "tp"});
+inline constexpr auto axis_names = std::to_array<std::string_view>({"dp_replicate", "dp_shard", "ep", "sp", "tp"});
 inline constexpr std::size_t num_axes = axis_names.size();
 static_assert(num_axes == static_cast<std::size_t>(Axis::tp) + 1, "every axis has a name");
 

@@ -46,7 +46,7 @@ struct Groups {
   comm::Group reshard;      ///< the neighbours in fsdp that keep units whole between forward and backward pass
   comm::Group sp;           ///< the other parts of this rank's rows
   comm::Group tp;           ///< the other slices of this rank's heads, columns and vocabulary
-  comm::Group rows;         ///< those with the same rows, along sp, tp and pp: the first of them reads
+  comm::Group rows;         ///< those with the same rows, along sp and tp: the first of them reads
   comm::Group kv_replicas;  ///< the tp neighbours that hold the same key/value heads
   comm::Group ep;           ///< the ranks with the other experts, to which tokens go
 

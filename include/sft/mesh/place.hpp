@@ -37,11 +37,11 @@ class Place {
 
   /// Whether this rank speaks for its rows: ranks that differ in other axes alone read the same ones.
   [[nodiscard]] bool owns_rows() const { return rank(row_axes) == 0; }
-  /// Whether it speaks for its tokens: ranks that differ in tp or pp alone have the same ones.
-  [[nodiscard]] bool owns_tokens() const { return rank({Axis::pp, Axis::tp}) == 0; }
+  /// Whether it speaks for its tokens: ranks that differ in tp alone have the same ones.
+  [[nodiscard]] bool owns_tokens() const { return rank(Axis::tp) == 0; }
   /// Whether it speaks for its shard of what is sharded over `shard_axes`, as the first of the ranks that hold the same
   /// one; those along `slice_axes` hold other slices. ShardMap (parallel) adds what tp ranks hold in common.
-  [[nodiscard]] bool owns_shard(const AxisSet& shard_axes, const AxisSet& slice_axes = {Axis::pp, Axis::tp}) const {
+  [[nodiscard]] bool owns_shard(const AxisSet& shard_axes, const AxisSet& slice_axes = {Axis::tp}) const {
     return rank(every_axis.without(slice_axes).without(shard_axes)) == 0;
   }
 

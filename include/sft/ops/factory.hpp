@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "sft/device/clocked_device.hpp"
+#include "sft/device/device.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/ops/listed_products.hpp"
 #include "sft/ops/matmul_algorithms.hpp"
@@ -72,15 +72,6 @@ void require_fp8_tiles();
 /// (device::LaunchTape), while that is on; std::logic_error where the stream can have none. What is wrong with an op
 /// may then be thrown later, by what settles the tape.
 [[nodiscard]] std::unique_ptr<Backend> make_repeated_backend(std::unique_ptr<Backend> inner);
-
-/// A backend whose ops do nothing, whatever they are given: for planning over sizing arenas. `stream` outlives it.
-[[nodiscard]] std::unique_ptr<Backend> make_null_backend(device::Stream& stream);
-
-/// The same, whose ops move the clock of `stream` on by the time that they would take on `device`: the larger of what
-/// their products and attention take, and their bytes; rows of tokens are taken to be spread evenly over experts. Both
-/// outlive it. `attention` decides which calls of it may come again on a tape, not how long they take.
-[[nodiscard]] std::unique_ptr<Backend> make_clocked_backend(const device::ClockedDevice& device, device::Stream& stream,
-                                                            AttentionKernels attention = AttentionKernels::own);
 
 /// Scratch bytes that every op of a model of these shapes needs at most (Backend::set_workspace), `attention` among
 /// them. On the CPU they grow with `num_threads`, the OpenMP threads of the rank (machine/node.hpp); a build without

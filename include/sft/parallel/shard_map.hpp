@@ -136,7 +136,7 @@ struct ParameterCounts {
   std::int64_t all, trainable;
 };
 
-/// The axes along which ranks hold different slices of these units: pp and tp, and of experts ep. A std::logic_error
+/// The axes along which ranks hold different slices of these units: tp, and of experts ep. A std::logic_error
 /// where some of the parameters are experts' and some are not.
 [[nodiscard]] AxisSet slice_axes_of(const std::vector<Unit>& units);
 

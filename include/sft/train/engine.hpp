@@ -11,14 +11,14 @@
 #include "sft/checkpoint/state.hpp"
 #include "sft/comm/collectives.hpp"
 #include "sft/config/valid_config.hpp"
-#include "sft/data/batch.hpp"
-#include "sft/data/micro_batch_limits.hpp"
 #include "sft/device/device.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/ops/matmul_algorithms.hpp"
 #include "sft/parallel/shard_map.hpp"
+#include "sft/rows/batch.hpp"
+#include "sft/rows/micro_batch_limits.hpp"
 
 namespace sft::train {
 
@@ -62,11 +62,11 @@ struct EvalSums {
 /// constructor are collective over the world, and all ranks take the same steps. All other calls are local.
 class Engine {
  public:
-  /// Plans and allocates everything (see the ledger), for micro-batches within `limits`; parameters are uninitialized
-  /// until initialize() or a load. `algorithms`: null, or of a GPU's products; outlives the engine. Not inside
-  /// Group::agree. Where a rank has no memory, or no room for its files, every rank throws the same comm::SharedError;
-  /// the collectives are of no use then.
-  Engine(const config::ValidConfig& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
+  /// Plans and allocates everything, for micro-batches within `limits`; parameters are uninitialized until initialize()
+  /// or a load. The ledger gets all of it but the machine code of products (simulator::plan_products). `algorithms`:
+  /// null, or of a GPU's products; outlives the engine. Not inside Group::agree. Where a rank has no memory, or no room
+  /// for its files, every rank throws the same comm::SharedError; the collectives are of no use then.
+  Engine(const config::ValidConfig& config, const rows::MicroBatchLimits& limits, const mesh::Place& place,
          const mesh::Groups& groups, device::Device& device, comm::Collectives& collectives, device::Ledger& ledger,
          const ops::MatmulAlgorithms* algorithms = nullptr);
   ~Engine();
@@ -79,15 +79,15 @@ class Engine {
   /// one may be unfinished: weights and moments are then as if it had never begun, as long as add_micro_batch did not
   /// step them. `counts`: of this data rank's rows in all micro-batches of the step. `num_skipped`: steps before it
   /// that were left out, which the optimizer does not count.
-  void begin_step(std::int64_t step, double learning_rate, const data::BatchCounts& counts,
+  void begin_step(std::int64_t step, double learning_rate, const rows::BatchCounts& counts,
                   std::int64_t num_skipped = 0);
   /// Forward and backward pass of the step's next micro-batch, of gradient_accumulation_steps. Weights and moments stay
   /// as they are, unless steps_early(): then the last micro-batch steps them.
-  void add_micro_batch(const data::MicroBatch& batch);
-  /// Whether units are stepped under the backward pass (plan::RankPlan::steps_early), because state lies in files or a
+  void add_micro_batch(const rows::MicroBatch& batch);
+  /// Whether units are stepped under the backward pass (rank::RankPlan::steps_early), because state lies in files or a
   /// step has one micro-batch, whose gradients leave so.
   [[nodiscard]] bool steps_early() const;
-  /// Whether what repeats of a micro-batch's work is queued by one launch (plan::repeats_launches).
+  /// Whether what repeats of a micro-batch's work is queued by one launch (rank::repeats_launches).
   [[nodiscard]] bool repeats_launches() const;
   /// Reduction, clipping and the update. Throws a numerical Error, held by every rank, naming step and rank when loss
   /// or norm is NaN or Inf; the weights are then untouched, unless add_micro_batch stepped them. With nan_policy = skip
@@ -95,7 +95,7 @@ class Engine {
   [[nodiscard]] StepResult finish_step();
   /// The forward pass over a micro-batch with the weights as they are. Every row and token counts on one rank alone, so
   /// that the ranks' sums can be added up. Nothing that a later step reads changes.
-  [[nodiscard]] EvalSums evaluate(const data::MicroBatch& batch);
+  [[nodiscard]] EvalSums evaluate(const rows::MicroBatch& batch);
   /// Logits (T, V) of one row, on one rank without parallelism: for generation and tests.
   [[nodiscard]] std::vector<float> logits(const std::vector<std::int32_t>& tokens, bool last_only);
 

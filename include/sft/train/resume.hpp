@@ -7,7 +7,7 @@
 
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/config/config.hpp"
-#include "sft/data/row_order.hpp"
+#include "sft/rows/row_order.hpp"
 
 namespace sft::train {
 
@@ -32,7 +32,7 @@ void check_resume_data(const std::string& fingerprint, const std::string& folder
                                                             const std::string& folder, const checkpoint::Header& saved);
 
 /// Where the steps of a run that goes on from the checkpoint have another batch than before. Pure.
-[[nodiscard]] data::StepOrigin origin_of_resume(const config::Config& config, const std::string& folder,
+[[nodiscard]] rows::StepOrigin origin_of_resume(const config::Config& config, const std::string& folder,
                                                 const checkpoint::Header& saved);
 
 /// Sentences that name the keys of the optimizer, the precision and fp8, that may change on resume and did: key, value

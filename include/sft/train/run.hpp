@@ -8,13 +8,14 @@
 
 #include "sft/checkpoint/state.hpp"
 #include "sft/comm/session.hpp"
+#include "sft/comm/traffic.hpp"
 #include "sft/comm/watch.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/device/device.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/io/tensor_source.hpp"
 #include "sft/mesh/groups.hpp"
-#include "sft/plan/datasets.hpp"
+#include "sft/rank/datasets.hpp"
 #include "sft/train/engine.hpp"
 
 namespace sft::train {
@@ -54,7 +55,7 @@ struct Run {
   device::Device& device;
   const mesh::Place& place;
   const mesh::Groups& groups;
-  const plan::Datasets& datasets;
+  const rank::Datasets& datasets;
   device::Ledger& ledger;
   Engine& engine;
   /// Checkpoints that `auto` does not go on from, since their numbers cannot be read. Of all ranks, rank 0's count.
@@ -65,8 +66,9 @@ struct Run {
   std::string save_choice = {};                 ///< what choose_async_save returned
   comm::Watch* watch = nullptr;                 ///< none: nobody looks after the run
   double planned_step_s = 0;                    ///< of a step; 0: not planned. On rank 0
-  std::string step_time = {};                   ///< the same in words, of rank 0 (plan::describe(StepTime))
-  std::string ops = {};                         ///< and on which ops (plan::describe_ops)
+  std::string step_time = {};                   ///< the same in words, of rank 0 (planner::describe(StepTime))
+  std::string ops = {};                         ///< and on which ops (planner::describe_ops)
+  std::vector<comm::SentBytes> traffic = {};    ///< what this rank sends in a step (simulator::plan_traffic)
 };
 
 }  // namespace sft::train

@@ -13,8 +13,8 @@
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/stop_signals.hpp"
-#include "sft/data/batch.hpp"
 #include "sft/optim/schedule.hpp"
+#include "sft/rows/batch.hpp"
 #include "sft/train/console.hpp"
 #include "sft/train/goodput.hpp"
 #include "sft/train/metrics.hpp"
@@ -81,11 +81,11 @@ class Trainer {
 
   /// The next micro-batch; what kept this rank from it becomes its failure, if it has none yet. Collective over the
   /// ranks that share rows, also on one that has failed.
-  void read(Batches& batches, data::MicroBatch& batch);
+  void read(Batches& batches, rows::MicroBatch& batch);
   /// Begins the next step and computes its micro-batches; `batch` is the first of them. Before each of the others the
   /// ranks agree to go on: when one of them has a signal or could not read, the step is left unfinished, which changes
   /// nothing of where the run stands, and the notice says so.
-  [[nodiscard]] Notice accumulate(Batches& batches, data::MicroBatch& batch, double learning_rate);
+  [[nodiscard]] Notice accumulate(Batches& batches, rows::MicroBatch& batch, double learning_rate);
   /// restore(), whose errors are then noted in the folder.
   [[nodiscard]] Restored take_folder_and_weights();
   /// The steps of train().
@@ -138,7 +138,7 @@ class Trainer {
   void open_output(const std::string& resumed, const checkpoint::Lineage& saved);
 
   Run run_;
-  data::StepPositions positions_;
+  rows::StepPositions positions_;
   std::int64_t last_step_;
   optim::Schedule schedule_;
   checkpoint::Position position_;

@@ -8,15 +8,15 @@
 #include <unordered_set>
 
 #include "ops/cpu/matmul.hpp"
-#include "ops/null/backend.hpp"
 #include "sft/ops/factory.hpp"
+#include "sft/ops/null_backend.hpp"
 
 namespace sft::ops::cpu {
 
 /// Computes nothing, over the addresses of sizing arenas, and notes which products an engine would make machine code
 /// for: each kind once, whatever the number of micro-batches and layers. Products of experts count in all sizes that
 /// pieces of their rows have (row_pieces.hpp).
-class ProductCounter final : public null::NullBackend {
+class ProductCounter final : public NullBackend {
  public:
   /// Of a processor whose best instruction set is `isa`.
   ProductCounter(Isa isa, device::Stream& stream) : NullBackend(stream), isa_(isa) {}

@@ -106,7 +106,7 @@ std::vector<std::byte> bytes_of(const checkpoint::Entry& entry, device::Device& 
   return {begin, begin + size};
 }
 
-void fill(data::Row& row) {
+void fill(rows::Row& row) {
   std::int32_t left = static_cast<std::int32_t>(row.tokens.size());
   for (const std::int32_t length : row.document_lengths) left -= length;
   if (left > 0) row.document_lengths.push_back(left);
@@ -152,7 +152,7 @@ TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& ses
   engine.initialize();
   TinyOutcome outcome;
   const std::int64_t num_rows = mesh.place.data_size() * tiny.accumulation;
-  std::vector<data::Row> rows;
+  std::vector<rows::Row> rows;
   if (!tiny.resumes_from.empty()) {
     (void)checkpoint::load(checkpoint::path_of(tiny.resumes_from, tiny.first_step), mesh.groups.world, engine.state(),
                            device, engine.stream());

@@ -4,13 +4,13 @@
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 
-#include "sft/data/packed_dataset.hpp"
-#include "sft/data/prepare.hpp"
 #include "sft/io/files.hpp"
+#include "sft/prepare/prepare.hpp"
+#include "sft/rows/packed_dataset.hpp"
 #include "support/error_text.hpp"
 #include "support/temporary_folder.hpp"
 
-using sft::data::PackingStrategy;
+using sft::prepare::PackingStrategy;
 using sft::test::data_error_of;
 using sft::test::mentions;
 
@@ -23,9 +23,9 @@ struct Fixture {
   const std::string output = folder.file("out");
 
   std::string run(const std::vector<std::string>& patterns, PackingStrategy strategy = PackingStrategy::bfd) const {
-    const sft::data::PrepareOptions options = {
+    const sft::prepare::PrepareOptions options = {
         .inputs = patterns, .output = output, .max_length = 16, .packing_strategy = strategy};
-    return data_error_of([&] { (void)sft::data::prepare(options, [](const char*, std::int64_t, std::int64_t) {}); });
+    return data_error_of([&] { (void)sft::prepare::prepare(options, [](const char*, std::int64_t, std::int64_t) {}); });
   }
   std::string run_on(const std::string& text, PackingStrategy strategy = PackingStrategy::bfd) const {
     sft::io::write_file_atomically(input, text);
@@ -63,10 +63,10 @@ BOOST_AUTO_TEST_CASE(input_that_leaves_nothing) {
 BOOST_AUTO_TEST_CASE(assistants_under_another_name) {
   sft::io::write_file_atomically(
       input, R"({"messages": [{"role": "human", "content": "Hi"}, {"role": "gpt", "content": "Yo"}]})");
-  const sft::data::PrepareOptions options = {
+  const sft::prepare::PrepareOptions options = {
       .inputs = {input}, .output = output, .example = {.assistant_only_loss = true}};
   BOOST_TEST(mentions(
-      data_error_of([&] { (void)sft::data::prepare(options, [](const char*, std::int64_t, std::int64_t) {}); }),
+      data_error_of([&] { (void)sft::prepare::prepare(options, [](const char*, std::int64_t, std::int64_t) {}); }),
       {input, "the role 'assistant', which none of its messages has", "'gpt'"}));
 }
 
@@ -97,23 +97,24 @@ BOOST_AUTO_TEST_CASE(what_a_killed_run_named_is_not_taken_for_packed_data) {
 
 BOOST_AUTO_TEST_CASE(a_shard_that_cannot_get_its_name_takes_those_of_the_others_back) {
   sft::io::write_file_atomically(input, "{\"text\": \"one\"}\n{\"text\": \"two\"}\n{\"text\": \"three\"}\n");
-  const sft::data::PrepareOptions options = {.inputs = {input},
-                                             .output = output,
-                                             .max_length = 8,
-                                             .packing_strategy = sft::data::PackingStrategy::none,
-                                             .num_shards = 3};
+  const sft::prepare::PrepareOptions options = {.inputs = {input},
+                                                .output = output,
+                                                .max_length = 8,
+                                                .packing_strategy = sft::prepare::PackingStrategy::none,
+                                                .num_shards = 3};
   const std::string in_the_way = output + "/train-00001.h5";
   const auto stand_in_the_way = [&](const char* stage, std::int64_t done, std::int64_t total) {
     if (std::string(stage) == "writing" && done == total) std::filesystem::create_directories(in_the_way);
   };
-  BOOST_TEST(mentions(data_error_of([&] { (void)sft::data::prepare(options, stand_in_the_way); }), {in_the_way}));
+  BOOST_TEST(mentions(data_error_of([&] { (void)sft::prepare::prepare(options, stand_in_the_way); }), {in_the_way}));
   std::filesystem::remove(in_the_way);
   for (const auto& entry : std::filesystem::directory_iterator(output)) {
     BOOST_TEST(entry.path().extension().string() == ".tmp");
   }
-  const sft::data::PrepareSummary summary = sft::data::prepare(options, [](const char*, std::int64_t, std::int64_t) {});
+  const sft::prepare::PrepareSummary summary =
+      sft::prepare::prepare(options, [](const char*, std::int64_t, std::int64_t) {});
   BOOST_TEST(summary.num_kept_shards == 3);
-  BOOST_TEST(sft::data::PackedDataset(summary.train().files).num_rows() == 3);
+  BOOST_TEST(sft::rows::PackedDataset(summary.train().files).num_rows() == 3);
 }
 
 BOOST_AUTO_TEST_CASE(an_output_that_cannot_be_made) {

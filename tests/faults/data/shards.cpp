@@ -8,13 +8,13 @@
 #include <numeric>
 
 #include "crafted_shard.hpp"
-#include "sft/data/batch.hpp"
-#include "sft/data/packed_dataset.hpp"
 #include "sft/io/files.hpp"
+#include "sft/rows/batch.hpp"
+#include "sft/rows/packed_dataset.hpp"
 #include "support/error_text.hpp"
 #include "support/temporary_folder.hpp"
 
-using sft::data::PackedDataset;
+using sft::rows::PackedDataset;
 using sft::test::CraftedShard;
 using sft::test::data_error_of;
 using sft::test::mentions;
@@ -61,7 +61,7 @@ BOOST_FIXTURE_TEST_SUITE(shards, shards::Fixture)
 BOOST_AUTO_TEST_CASE(a_sound_shard_is_read) {
   CraftedShard().write(path);
   const PackedDataset dataset({path});
-  const sft::data::Row row = dataset.read_row(1);
+  const sft::rows::Row row = dataset.read_row(1);
   BOOST_TEST(row.tokens == (std::vector<std::int32_t>{5, 6, 7, 256}));
   BOOST_TEST(row.loss_weight == (std::vector<float>{0, 0, 1, 0}));
   BOOST_TEST(row.document_lengths == (std::vector<std::int32_t>{1, 2}));
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(padding_outside_the_vocabulary_is_no_token) {
   shard.tokens.back() = -1;
   shard.loss_weight.back() = std::numeric_limits<float>::quiet_NaN();
   shard.write(path);
-  BOOST_TEST(sft::data::cut_rows({PackedDataset({path}).read_row(1)}, 1, 0).tokens ==
+  BOOST_TEST(sft::rows::cut_rows({PackedDataset({path}).read_row(1)}, 1, 0).tokens ==
              (std::vector<std::int32_t>{5, 6, 7}));
 }
 

@@ -5,13 +5,13 @@
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 
-#include "sft/data/packed_dataset.hpp"
 #include "sft/io/files.hpp"
+#include "sft/rows/packed_dataset.hpp"
 #include "support/damage.hpp"
 #include "support/error_text.hpp"
 #include "support/temporary_folder.hpp"
 
-using sft::data::PackedDataset;
+using sft::rows::PackedDataset;
 using sft::test::data_error_of;
 using sft::test::mentions;
 using sft::test::overwrite;

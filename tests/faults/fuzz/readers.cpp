@@ -13,13 +13,13 @@
 #include "sft/config/valid_config.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
-#include "sft/data/packed_dataset.hpp"
-#include "sft/data/prepare.hpp"
 #include "sft/hub/model_config.hpp"
 #include "sft/hub/weights.hpp"
 #include "sft/io/files.hpp"
 #include "sft/io/hash.hpp"
 #include "sft/io/tensor_source.hpp"
+#include "sft/prepare/prepare.hpp"
+#include "sft/rows/packed_dataset.hpp"
 #include "sft/text/hub_tokenizer.hpp"
 #include "support/rendered_template.hpp"
 
@@ -29,7 +29,7 @@ namespace {
 
 /// As training reads it, without verify(): what that would find must be found by then.
 std::string read_packed(const std::string& folder) {
-  const data::PackedDataset dataset({folder + "/*.h5"});
+  const rows::PackedDataset dataset({folder + "/*.h5"});
   io::ContentHash hash;
   for (const std::int64_t value :
        {dataset.num_rows(), dataset.max_length(), dataset.vocab_size(), dataset.pad_token_id(), dataset.eos_token_id(),
@@ -39,7 +39,7 @@ std::string read_packed(const std::string& folder) {
   hash.add(dataset.tokenizer());
   hash.add(dataset.fingerprint());
   for (std::int64_t index = 0; index < dataset.num_rows(); ++index) {
-    const data::Row row = dataset.read_row(index);
+    const rows::Row row = dataset.read_row(index);
     hash.add(std::span(row.tokens));
     hash.add(std::span(row.loss_weight));
     hash.add(std::span(row.document_lengths));
@@ -132,12 +132,12 @@ std::string read_tokenizer(const std::string& folder) {
 
 /// As sft-prepare reads a folder of records, with a conversation among them.
 std::string read_records(const std::string& folder) {
-  data::PrepareOptions options;
+  prepare::PrepareOptions options;
   options.inputs = {folder + "/*.json*"};
   options.output = folder + "/packed";
   options.max_length = 256;
   options.num_threads = 1;
-  (void)data::prepare(options, [](const char*, std::int64_t, std::int64_t) {});
+  (void)prepare::prepare(options, [](const char*, std::int64_t, std::int64_t) {});
   std::string content = read_packed(options.output);
   std::filesystem::remove_all(options.output);
   return content;

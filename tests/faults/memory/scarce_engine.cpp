@@ -37,7 +37,7 @@ void set_engine_up(const config::ValidConfig& config, const Scarcity& scarcity, 
   std::optional<FileSizeLimit> no_file_space;
   if (is_scarce && !scarcity.has_file_space) no_file_space.emplace(4096);
   if (is_scarce) device.fail_at(scarcity.failing_request);
-  const auto limits = data::limits_of_full_rows(config->train.per_device_train_batch_size, max_length);
+  const auto limits = rows::limits_of_full_rows(config->train.per_device_train_batch_size, max_length);
   const train::Engine engine(config, limits, mesh.place, mesh.groups, device, *collectives, ledger);
 }
 

@@ -38,8 +38,8 @@ void spoil(test::EngineFixture& fixture) {
 }
 
 /// Rows of a document of one token each, and padding.
-std::vector<data::Row> rows_of(const std::vector<std::int32_t>& tokens, std::int32_t length = max_length) {
-  std::vector<data::Row> rows;
+std::vector<rows::Row> rows_of(const std::vector<std::int32_t>& tokens, std::int32_t length = max_length) {
+  std::vector<rows::Row> rows;
   for (const std::int32_t token : tokens) {
     std::vector<float> weights(max_length, 0.0F);
     std::fill_n(weights.begin(), length, 1.0F);
@@ -160,7 +160,7 @@ BOOST_DATA_TEST_CASE(a_step_that_is_left_out_changes_nothing, boost::unit_test::
     // The bad step fills all buffers; good ones are shorter, and read nothing that it left there.
     const auto micro_batches = fixture.deal(rows_of(tokens, is_bad ? max_length : 11));
     fixture.engine().begin_step(number, 1e-2, micro_batches.front().step_counts, num_skipped);
-    for (const data::MicroBatch& batch : micro_batches) fixture.engine().add_micro_batch(batch);
+    for (const rows::MicroBatch& batch : micro_batches) fixture.engine().add_micro_batch(batch);
     return fixture.engine().finish_step();
   };
 

@@ -5,13 +5,13 @@
 
 #include "sft/comm/session.hpp"
 #include "sft/core/program.hpp"
-#include "sft/data/packed_dataset.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/ops/factory.hpp"
+#include "sft/rows/packed_dataset.hpp"
 
 int main(int argc, char** argv) {
   return sft::comm::run_program(argc, argv, [argv](sft::comm::Session& session) {
-    const sft::data::PackedDataset dataset({argv[1]});
+    const sft::rows::PackedDataset dataset({argv[1]});
     std::cout << "sft " << sft::version() << ": " << session.world().size() << " rank, " << dataset.num_rows()
               << " rows, CPU backend built: " << sft::ops::is_built(sft::device::Kind::cpu) << '\n';
     return 0;

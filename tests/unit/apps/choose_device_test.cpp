@@ -6,7 +6,7 @@
 #include <string>
 #include <tuple>
 
-#include "sft/plan/machine.hpp"
+#include "sft/rank/machine.hpp"
 #include "support/config_error.hpp"
 
 namespace sft::apps {
@@ -56,7 +56,7 @@ BOOST_AUTO_TEST_CASE(tensors_of_gpus_travel_as_comm_says) {
   BOOST_TEST((way(CommChoice::automatic, device::Kind::cpu) == Way::direct));
   BOOST_TEST((way(CommChoice::host, device::Kind::cpu) == Way::direct));
   BOOST_TEST((way(CommChoice::mpi, device::Kind::cpu) == Way::direct));
-  BOOST_TEST((plan::way_of(CommChoice::mpi, device::Kind::cuda) == Way::cuda_mpi));
+  BOOST_TEST((rank::way_of(CommChoice::mpi, device::Kind::cuda) == Way::cuda_mpi));
   BOOST_CHECK_EXCEPTION((void)way(CommChoice::nccl, device::Kind::cpu), Error, [](const Error& error) {
     return std::string(error.what()).starts_with("`device.comm = nccl` has nothing to send");
   });

@@ -25,7 +25,7 @@ apps::PrepareCommand command_with(std::vector<std::string> words) {
   return apps::read_prepare_options(words).value();
 }
 
-data::PrepareOptions prepare_with(const std::vector<std::string>& words) { return command_with(words).options; }
+prepare::PrepareOptions prepare_with(const std::vector<std::string>& words) { return command_with(words).options; }
 
 std::string prepare_refusal(const std::vector<std::string>& words) {
   return refusal([&] { (void)prepare_with(words); });
@@ -35,7 +35,8 @@ std::string prepare_refusal(const std::vector<std::string>& words) {
 
 BOOST_AUTO_TEST_CASE(numbers_are_those_of_sft) {
   BOOST_TEST(prepare_with({"--max_length", "1e3"}).max_length == 1000);
-  BOOST_TEST(prepare_with({"--max_length=none", "--packing=false"}).max_length == data::PrepareOptions::no_max_length);
+  BOOST_TEST(prepare_with({"--max_length=none", "--packing=false"}).max_length ==
+             prepare::PrepareOptions::no_max_length);
   BOOST_TEST(prepare_with({"--seed", "2e1"}).seed == 20u);
   BOOST_TEST(prepare_with({"--eval_split", "'5e-2'"}).eval_split == 0.05);
   BOOST_TEST(prepare_with({"--input_weight", "1e0", "--input_weight", "3"}).input_weights == (std::vector{1.0, 3.0}),
@@ -78,7 +79,7 @@ BOOST_AUTO_TEST_CASE(truths_are_those_of_sft) {
     BOOST_TEST(!prepare_with({std::string("--shuffle_dataset=") + word}).shuffle_dataset, word);
   }
   BOOST_TEST(prepare_with({"--shuffle-dataset"}).shuffle_dataset);
-  BOOST_TEST((prepare_with({"--no_packing"}).packing_strategy == data::PackingStrategy::none));
+  BOOST_TEST((prepare_with({"--no_packing"}).packing_strategy == prepare::PackingStrategy::none));
   BOOST_TEST(prepare_with({"--no_completion_only_loss"}).example.completion_only_loss.value() == false);
 }
 
@@ -117,7 +118,7 @@ BOOST_AUTO_TEST_CASE(names_of_training_mean_nothing_to_other_tools) {
 BOOST_AUTO_TEST_CASE(names_of_trl_mean_options) {
   BOOST_TEST(prepare_with({"--max_seq_length", "512"}).max_length == 512);
   BOOST_TEST(prepare_with({"--test_split_size", "0.1"}).eval_split == 0.1);
-  BOOST_TEST((prepare_with({"--strategy", "wrapped"}).packing_strategy == data::PackingStrategy::wrapped));
+  BOOST_TEST((prepare_with({"--strategy", "wrapped"}).packing_strategy == prepare::PackingStrategy::wrapped));
   BOOST_TEST(prepare_with({"--padding_free", "--dataset_batch_size", "1000", "--seed", "7"}).seed == 7u);
 }
 

@@ -12,7 +12,7 @@ namespace {
 const sft::text::ByteTokenizer tokenizer;
 
 /// "ab" and "cde" with an escape behind each other, and two tokens of padding.
-const sft::data::Row row = {.tokens = {'a', 'b', 'c', 'd', 'e', 0x1b, 256, 256},
+const sft::rows::Row row = {.tokens = {'a', 'b', 'c', 'd', 'e', 0x1b, 256, 256},
                             .loss_weight = {0.0f, 1.0f, 0.0f, 0.25f, 0.25f, 1.0f, 0.0f, 0.0f},
                             .document_lengths = {2, 4}};
 

@@ -179,6 +179,11 @@ BOOST_AUTO_TEST_CASE(a_map_is_read_as_it_was_written) {
   BOOST_TEST(read.cuts[0].has_same_units(map.cuts[0]));
   BOOST_TEST((read.cuts[0].shard_axes == AxisSet{Axis::dp_shard}));
 
+  // Other versions name an axis of pipelines, which has one rank.
+  std::string with_pipelines = text;
+  with_pipelines.insert(with_pipelines.find(R"("dp_replicate":2)"), R"("pp":1,)");
+  BOOST_TEST(to_text(parse_file_map(with_pipelines, files, "a.h5")) == text);
+
   // What contradicts itself is refused.
   const auto error_of = [&](const std::string& from, const std::string& to) {
     std::string other = text;
@@ -190,6 +195,7 @@ BOOST_AUTO_TEST_CASE(a_map_is_read_as_it_was_written) {
   for (const auto& [from, to] :
        std::vector<std::pair<std::string, std::string>>{{R"("dp_replicate":2)", R"("dp_replicate":3)"},
                                                         {R"("dp_replicate":2)", R"("dp_replicate":0)"},
+                                                        {R"("dp_replicate":2)", R"("dp_replicate":2,"pp":2)"},
                                                         {"[0,4096", "[1,4096"},
                                                         {"[0,4096", "[-1,4096"},
                                                         {"[0,1,2,0,2]", "[0,9,2,0,2]"},

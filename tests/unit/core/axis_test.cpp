@@ -15,7 +15,6 @@ BOOST_AUTO_TEST_SUITE(axes)
 
 BOOST_AUTO_TEST_CASE(each_has_a_name_of_its_own) {
   BOOST_TEST(name_of(Axis::dp_replicate) == "dp_replicate");
-  BOOST_TEST(name_of(Axis::pp) == "pp");
   BOOST_TEST(name_of(Axis::dp_shard) == "dp_shard");
   BOOST_TEST(name_of(Axis::ep) == "ep");
   BOOST_TEST(name_of(Axis::sp) == "sp");
@@ -52,9 +51,9 @@ BOOST_AUTO_TEST_CASE(a_set_knows_its_axes) {
 }
 
 BOOST_AUTO_TEST_CASE(ranks_are_counted_along_some_of_them) {
-  constexpr AxisArray<int> sizes{{Axis::dp_replicate, 2}, {Axis::pp, 3},  {Axis::dp_shard, 5},
-                                 {Axis::ep, 7},           {Axis::sp, 11}, {Axis::tp, 13}};
-  BOOST_TEST(num_ranks(sizes, every_axis) == 2 * 3 * 5 * 7 * 11 * 13);
+  constexpr AxisArray<int> sizes{
+      {Axis::dp_replicate, 2}, {Axis::dp_shard, 5}, {Axis::ep, 7}, {Axis::sp, 11}, {Axis::tp, 13}};
+  BOOST_TEST(num_ranks(sizes, every_axis) == 2 * 5 * 7 * 11 * 13);
   BOOST_TEST(num_ranks(sizes, data_axes) == 2 * 5 * 7);
   BOOST_TEST(num_ranks(sizes, fsdp_axes) == 5 * 7 * 11);
   BOOST_TEST(num_ranks(sizes, replica_axes) == 2 * 5 * 7 * 11);

@@ -57,7 +57,7 @@ struct Copy {
 
 struct Trained {
   Trained() : engine(make_engine(test::small_qwen2(), max_length)) {
-    data::Row row{document, std::vector<float>(document.size(), 1.0F), {static_cast<std::int32_t>(document.size())}};
+    rows::Row row{document, std::vector<float>(document.size(), 1.0F), {static_cast<std::int32_t>(document.size())}};
     row.tokens.resize(max_length);
     row.loss_weight.resize(max_length);
     double loss = 0.0;

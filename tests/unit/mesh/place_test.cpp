@@ -24,32 +24,30 @@ BOOST_AUTO_TEST_CASE(a_place_agrees_with_the_members_of_its_groups) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(ranks_of_ep_read_rows_and_hold_shards_of_their_own_and_stages_neither) {
-  const Layout layout{{Axis::pp, 2}, {Axis::dp_shard, 3}, {Axis::ep, 2}, {Axis::sp, 2}, {Axis::tp, 2}};
+BOOST_AUTO_TEST_CASE(ranks_of_ep_read_rows_and_hold_shards_of_their_own) {
+  const Layout layout{{Axis::dp_shard, 3}, {Axis::ep, 2}, {Axis::sp, 2}, {Axis::tp, 2}};
   const Layout without{{Axis::dp_shard, 6}, {Axis::sp, 2}, {Axis::tp, 2}};
   for (const WorldRank rank : layout.ranks()) {
-    const Place place(layout, rank), alike(without, WorldRank::from(rank % without.size()));
+    const Place place(layout, rank), alike(without, rank);
     BOOST_TEST(place.data_rank() == alike.data_rank());
     BOOST_TEST(place.rank(fsdp_axes) == alike.rank(fsdp_axes));
     BOOST_TEST(place.rank(Axis::tp) == alike.rank(Axis::tp));
-    BOOST_TEST(place.rank(Axis::pp) == rank / without.size());
     BOOST_TEST(place.size(replica_axes) == 12);
   }
 }
 
 BOOST_AUTO_TEST_CASE(one_rank_speaks_for_what_several_hold) {
-  const Layout layout{{Axis::dp_replicate, 2}, {Axis::pp, 2}, {Axis::dp_shard, 3},
-                      {Axis::ep, 2},           {Axis::sp, 2}, {Axis::tp, 4}};
+  const Layout layout{{Axis::dp_replicate, 2}, {Axis::dp_shard, 3}, {Axis::ep, 2}, {Axis::sp, 2}, {Axis::tp, 4}};
   std::map<std::pair<int, int>, int> rows, tokens, shards;
   for (const WorldRank rank : layout.ranks()) {
     const Place place(layout, rank);
     rows[{place.data_rank(), 0}] += place.owns_rows() ? 1 : 0;
     tokens[{place.data_rank(), place.rank(Axis::sp)}] += place.owns_tokens() ? 1 : 0;
-    shards[{place.rank(fsdp_axes), place.rank({Axis::pp, Axis::tp})}] += place.owns_shard(fsdp_axes) ? 1 : 0;
+    shards[{place.rank(fsdp_axes), place.rank(Axis::tp)}] += place.owns_shard(fsdp_axes) ? 1 : 0;
   }
   BOOST_TEST(rows.size() == 2U * 3U * 2U);
   BOOST_TEST(tokens.size() == 2U * 3U * 2U * 2U);
-  BOOST_TEST(shards.size() == 3U * 2U * 2U * 2U * 4U);
+  BOOST_TEST(shards.size() == 3U * 2U * 2U * 4U);
   for (const auto& owners : {rows, tokens, shards}) {
     for (const auto& [what, count] : owners) BOOST_TEST(count == 1);
   }

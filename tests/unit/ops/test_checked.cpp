@@ -15,6 +15,7 @@
 #include "ops/checked/rules.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/ops/factory.hpp"
+#include "sft/ops/null_backend.hpp"
 
 namespace sft::ops::checked {
 
@@ -29,7 +30,7 @@ std::set<std::string> names_of_calls() { return names_of(std::make_index_sequenc
 struct Fixture {
   std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu);
   std::unique_ptr<device::Stream> stream = device->make_stream();
-  std::unique_ptr<Backend> backend = make_checked_backend(make_null_backend(*stream));
+  std::unique_ptr<Backend> backend = make_checked_backend(std::make_unique<NullBackend>(*stream));
 
   void accept(const Op& op, const Tensors& tensors, const std::string& what) const {
     try {

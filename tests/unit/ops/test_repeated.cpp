@@ -9,8 +9,8 @@
 
 #include "checked_calls.hpp"
 #include "ops/backends.hpp"
-#include "ops/null/backend.hpp"
-#include "sft/device/clocked_device.hpp"
+#include "sft/ops/null_backend.hpp"
+#include "sft/simulator/clocked_device.hpp"
 
 namespace sft::ops {
 
@@ -34,13 +34,13 @@ class Recorded {
   }
 
  private:
-  device::ClockedDevice device_{{.products = {{1, 1e9}, {1000, 1e9}},
-                                 .attention_forward_flops_per_s = 1e9,
-                                 .attention_backward_flops_per_s = 1e9,
-                                 .memory_bytes_per_s = 1e9,
-                                 .host_bytes_per_s = 1e9}};
+  simulator::ClockedDevice device_{{.products = {{1, 1e9}, {1000, 1e9}},
+                                    .attention_forward_flops_per_s = 1e9,
+                                    .attention_backward_flops_per_s = 1e9,
+                                    .memory_bytes_per_s = 1e9,
+                                    .host_bytes_per_s = 1e9}};
   const std::unique_ptr<device::Stream> stream_ = device_.make_stream(device::Priority::compute);
-  const std::unique_ptr<Backend> backend_ = repeated::make_backend(std::make_unique<null::NullBackend>(*stream_));
+  const std::unique_ptr<Backend> backend_ = repeated::make_backend(std::make_unique<NullBackend>(*stream_));
 };
 
 /// Of these the arguments differ from one micro-batch to the next, or they are no part of one.

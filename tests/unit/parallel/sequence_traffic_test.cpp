@@ -5,7 +5,7 @@
 
 #include "sft/comm/traffic.hpp"
 #include "sft/device/factory.hpp"
-#include "sft/ops/factory.hpp"
+#include "sft/ops/null_backend.hpp"
 #include "sft/parallel/sequence_attention.hpp"
 
 namespace sft::parallel {
@@ -40,7 +40,7 @@ std::vector<std::int64_t> sent_bytes(const AttentionMethod& method, const sequen
   const Tensor out = tensor(sent_heads), lse = take(arena, DType::float32, {rank_tokens, sent_heads});
   const auto device = device::make_null_device();
   const auto compute = device->make_stream(), ring = device->make_stream();
-  const auto backend = ops::make_null_backend(*compute);
+  const auto backend = std::make_unique<ops::NullBackend>(*compute);
   comm::TrafficCounter counter;
   const auto attention =
       buffers->make_attention(comm::planned_group(rank, sent_sp_size, "sp"), *device, *backend, counter, *ring);

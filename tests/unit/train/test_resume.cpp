@@ -5,7 +5,7 @@
 
 #include "sft/config/parse.hpp"
 #include "sft/config/valid_config.hpp"
-#include "sft/plan/run_length.hpp"
+#include "sft/rank/run_length.hpp"
 #include "sft/train/resume.hpp"
 
 using namespace sft;
@@ -29,7 +29,7 @@ checkpoint::Header saved_by(const config::Config& config) {
   header.config_ini = config::to_ini(config);
   header.position.num_rows = num_rows;
   header.position.max_length = max_length;
-  header.position.row_order = plan::name_of(plan::row_order(config.data, num_rows));
+  header.position.row_order = rank::name_of(rank::row_order(config.data, num_rows));
   return header;
 }
 
@@ -159,8 +159,8 @@ BOOST_AUTO_TEST_CASE(another_batch_is_reported_with_the_row_that_it_begins_with)
       "row 33 of epoch 2"};
   BOOST_TEST(train::changes_on_resume(config, "checkpoint-000005", saved) == expected,
              boost::test_tools::per_element());
-  const data::StepOrigin origin = train::origin_of_resume(config, "checkpoint-000005", saved);
-  BOOST_TEST((origin == data::StepOrigin{.step = 5, .rows = 132, .batch_rows_then = 32}));
+  const rows::StepOrigin origin = train::origin_of_resume(config, "checkpoint-000005", saved);
+  BOOST_TEST((origin == rows::StepOrigin{.step = 5, .rows = 132, .batch_rows_then = 32}));
 }
 
 BOOST_AUTO_TEST_CASE(another_length_is_reported_where_the_rate_follows_it) {
@@ -174,7 +174,7 @@ BOOST_AUTO_TEST_CASE(another_length_is_reported_where_the_rate_follows_it) {
     if (change) change(before.optimizer);
     checkpoint::Header saved = saved_by(before);
     saved.position.step = step;
-    saved.position.rows_consumed = plan::step_positions(before, num_rows).begin(step);
+    saved.position.rows_consumed = rank::step_positions(before, num_rows).begin(step);
     config::Config now = before;
     now.train.num_train_epochs = epochs;
     return train::changes_on_resume(now, "checkpoint-000005", saved);

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "sft/device/rates.hpp"
 #include "sft/ops/calls/rope.hpp"
 #include "sft/ops/describe.hpp"
+#include "sft/ops/pass.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops {
@@ -87,7 +87,7 @@ struct AttentionForward {
 /// delta = the sum over D of out * dout.
 struct AttentionDelta {
   static constexpr const char* name = "attention_delta";
-  static constexpr device::Pass pass = device::Pass::add;
+  static constexpr Pass pass = Pass::add;
   Tensor delta;           ///< (T, H) float32
   ConstTensor out, dout;  ///< (T, H, D) compute dtype, strided
 
@@ -141,7 +141,7 @@ struct AttentionBackward {
 /// none.
 struct AttentionSinksBackward {
   static constexpr const char* name = "attention_sinks_backward";
-  static constexpr device::Pass pass = device::Pass::add;
+  static constexpr Pass pass = Pass::add;
   Tensor dsinks;           ///< (H) float32
   ConstTensor sinks;       ///< (H) float32 or bf16
   ConstTensor lse, delta;  ///< (T, H) float32; the final log-sum-exp, and AttentionDelta's

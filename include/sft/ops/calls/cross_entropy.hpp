@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "sft/device/rates.hpp"
 #include "sft/ops/describe.hpp"
+#include "sft/ops/pass.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops {
@@ -14,7 +14,7 @@ namespace sft::ops {
 /// x = cap tanh(x / cap) (Gemma 2).
 struct SoftCap {
   static constexpr const char* name = "soft_cap";
-  static constexpr device::Pass pass = device::Pass::loss_forward;
+  static constexpr Pass pass = Pass::loss_forward;
   Tensor x;   ///< float32
   float cap;  ///< above 0
 
@@ -70,7 +70,7 @@ struct CrossEntropy {
 /// Reads logits; writes max: of this rank's columns.
 struct CrossEntropyMax {
   static constexpr const char* name = "cross_entropy_max";
-  static constexpr device::Pass pass = device::Pass::sum_squares;
+  static constexpr Pass pass = Pass::sum_squares;
   CrossEntropy chunk;
 
   template <class Visitor>
@@ -87,7 +87,7 @@ struct CrossEntropyMax {
 /// with exp(logit - max).
 struct CrossEntropyPartials {
   static constexpr const char* name = "cross_entropy_partials";
-  static constexpr device::Pass pass = device::Pass::loss_forward;
+  static constexpr Pass pass = Pass::loss_forward;
   CrossEntropy chunk;
 
   template <class Visitor>
@@ -107,7 +107,7 @@ struct CrossEntropyPartials {
 /// dlogits are these.
 struct CrossEntropyFinish {
   static constexpr const char* name = "cross_entropy_finish";
-  static constexpr device::Pass pass = device::Pass::loss_backward;
+  static constexpr Pass pass = Pass::loss_backward;
   static constexpr bool repeats = false;
   CrossEntropy chunk;
   Tensor dlogits;  ///< (T, V) compute dtype, may be the logits when float32; empty: not wanted

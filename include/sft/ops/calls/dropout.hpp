@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "sft/device/rates.hpp"
 #include "sft/ops/describe.hpp"
+#include "sft/ops/pass.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops {
@@ -15,7 +15,7 @@ namespace sft::ops {
 /// where they lie. The seed is read when the op runs, so that calls of other micro-batches are the same call.
 struct Dropout {
   static constexpr const char* name = "dropout";
-  static constexpr device::Pass pass = device::Pass::add;
+  static constexpr Pass pass = Pass::add;
   Tensor out;         ///< float32 or bf16, strided; may be in
   ConstTensor in;     ///< float32 or bf16, of the same shape, strided
   float probability;  ///< 0 <= probability < 1

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "sft/device/rates.hpp"
 #include "sft/ops/describe.hpp"
+#include "sft/ops/pass.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops {
@@ -13,7 +13,7 @@ namespace sft::ops {
 /// x = value.
 struct Fill {
   static constexpr const char* name = "fill";
-  static constexpr device::Pass pass = device::Pass::copy;
+  static constexpr Pass pass = Pass::copy;
   Tensor x;  ///< float32 or bf16, strided
   float value;
 
@@ -33,7 +33,7 @@ struct Fill {
 /// destination = source, converted.
 struct Copy {
   static constexpr const char* name = "copy";
-  static constexpr device::Pass pass = device::Pass::copy;
+  static constexpr Pass pass = Pass::copy;
   Tensor destination;  ///< float32 or bf16, strided
   ConstTensor source;  ///< float32 or bf16, strided; as many elements and, where one is strided, as many rows
 
@@ -48,7 +48,7 @@ struct Copy {
 /// destination += source, rounded to its dtype.
 struct Add {
   static constexpr const char* name = "add";
-  static constexpr device::Pass pass = device::Pass::add;
+  static constexpr Pass pass = Pass::add;
   Tensor destination;  ///< as for Copy
   ConstTensor source;
 
@@ -63,7 +63,7 @@ struct Add {
 /// x *= factor.
 struct Scale {
   static constexpr const char* name = "scale";
-  static constexpr device::Pass pass = device::Pass::add;
+  static constexpr Pass pass = Pass::add;
   Tensor x;  ///< float32 or bf16
   float factor;
 
@@ -77,7 +77,7 @@ struct Scale {
 /// result += the sum of x^2, in float64.
 struct SumSquares {
   static constexpr const char* name = "sum_squares";
-  static constexpr device::Pass pass = device::Pass::sum_squares;
+  static constexpr Pass pass = Pass::sum_squares;
   static constexpr bool repeats = false;
   Tensor result;  ///< (1) float64
   ConstTensor x;  ///< float32
@@ -92,7 +92,7 @@ struct SumSquares {
 /// x /= max(square root of `squares`, epsilon).
 struct DivideByNorm {
   static constexpr const char* name = "divide_by_norm";
-  static constexpr device::Pass pass = device::Pass::sum_squares;
+  static constexpr Pass pass = Pass::sum_squares;
   static constexpr bool repeats = false;
   Tensor x;             ///< float32
   ConstTensor squares;  ///< (1) float64
@@ -110,7 +110,7 @@ struct DivideByNorm {
 /// counter-based generator): a slice of a tensor gets the same numbers on any mesh.
 struct FillNormal {
   static constexpr const char* name = "fill_normal";
-  static constexpr device::Pass pass = device::Pass::copy;
+  static constexpr Pass pass = Pass::copy;
   static constexpr bool repeats = false;
   Tensor x;  ///< float32 or bf16
   std::uint64_t seed;
@@ -130,7 +130,7 @@ struct FillNormal {
 /// As FillNormal, evenly distributed in [-bound, bound).
 struct FillUniform {
   static constexpr const char* name = "fill_uniform";
-  static constexpr device::Pass pass = device::Pass::copy;
+  static constexpr Pass pass = Pass::copy;
   static constexpr bool repeats = false;
   Tensor x;  ///< float32 or bf16
   std::uint64_t seed;
@@ -150,7 +150,7 @@ struct FillUniform {
 /// x += the numbers of FillUniform, rounded once.
 struct AddUniform {
   static constexpr const char* name = "add_uniform";
-  static constexpr device::Pass pass = device::Pass::add;
+  static constexpr Pass pass = Pass::add;
   static constexpr bool repeats = false;
   Tensor x;  ///< float32 or bf16
   std::uint64_t seed;

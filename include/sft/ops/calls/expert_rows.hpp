@@ -9,9 +9,9 @@
 
 #include <cstdint>
 
-#include "sft/device/rates.hpp"
 #include "sft/ops/calls/router.hpp"
 #include "sft/ops/describe.hpp"
+#include "sft/ops/pass.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops {
@@ -23,7 +23,7 @@ inline constexpr std::int64_t max_ordered_choices = std::int64_t{1} << 20;
 /// CPUs an alignment of 16 makes products of few different sizes, whose machine code is kept (cpu/matmul.hpp).
 struct ExpertOrder {
   static constexpr const char* name = "expert_order";
-  static constexpr device::Pass pass = device::Pass::copy;
+  static constexpr Pass pass = Pass::copy;
   static constexpr bool repeats = false;
   ConstTensor experts;         ///< (T, k) int32, each in [0, E)
   Tensor counts;               ///< (E) int32: choices of each expert
@@ -74,7 +74,7 @@ struct GatherTokens {
 /// the backward pass of GatherTokens, and GatherTokens that of it.
 struct CombineRows {
   static constexpr const char* name = "combine_rows";
-  static constexpr device::Pass pass = device::Pass::add;
+  static constexpr Pass pass = Pass::add;
   static constexpr bool repeats = false;
   Tensor out;           ///< (T, C) compute dtype or float32
   ConstTensor in;       ///< (R, C) compute dtype
@@ -96,7 +96,7 @@ struct CombineRows {
 /// dweights[t, j] = the sum over C of dout[t] * in[rows[t, j]]: the gradient of the weights of CombineRows.
 struct CombineWeightsBackward {
   static constexpr const char* name = "combine_weights_backward";
-  static constexpr device::Pass pass = device::Pass::add;
+  static constexpr Pass pass = Pass::add;
   static constexpr bool repeats = false;
   Tensor dweights;   ///< (T, k) float32
   ConstTensor dout;  ///< (T, C) compute dtype

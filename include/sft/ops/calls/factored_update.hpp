@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
-#include "sft/device/rates.hpp"
 #include "sft/ops/describe.hpp"
+#include "sft/ops/pass.hpp"
 #include "sft/ops/stochastic_rounding.hpp"
 #include "sft/tensor/tensor.hpp"
 
@@ -20,7 +20,7 @@ namespace sft::ops {
 /// Adds the squares of (scale x), summed along both dims.
 struct SumSquaresByDim {
   static constexpr const char* name = "sum_squares_by_dim";
-  static constexpr device::Pass pass = device::Pass::sum_squares;
+  static constexpr Pass pass = Pass::sum_squares;
   static constexpr bool repeats = false;
   ConstTensor x;         ///< (R, C) float32
   double scale;          ///< clipping factor
@@ -38,7 +38,7 @@ struct SumSquaresByDim {
 /// moment = beta2 moment + (1 - beta2) (sums / count + epsilon), and the factors that follow from it.
 struct MomentFactors {
   static constexpr const char* name = "update_factors";
-  static constexpr device::Pass pass = device::Pass::update;
+  static constexpr Pass pass = Pass::update;
   static constexpr bool repeats = false;
   Tensor moment;       ///< (N) float32
   ConstTensor sums;    ///< (N) float64
@@ -90,7 +90,7 @@ struct FactoredUpdate {
 /// squares += u^2 of these elements; parameters and copy are not touched.
 struct AddDirectionSquares {
   static constexpr const char* name = "add_direction_squares";
-  static constexpr device::Pass pass = device::Pass::sum_squares;
+  static constexpr Pass pass = Pass::sum_squares;
   static constexpr bool repeats = false;
   FactoredUpdate step;
 
@@ -103,7 +103,7 @@ struct AddDirectionSquares {
 
 struct UpdateFactored {
   static constexpr const char* name = "update_factored";
-  static constexpr device::Pass pass = device::Pass::update;
+  static constexpr Pass pass = Pass::update;
   static constexpr bool repeats = false;
   FactoredUpdate step;
 

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "sft/device/rates.hpp"
 #include "sft/ops/describe.hpp"
 #include "sft/ops/fp8.hpp"
+#include "sft/ops/pass.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops {
@@ -28,7 +28,7 @@ void describe_fp8_scale_dims(Visitor& op, char rows, char columns, Fp8Tiles tile
 /// Writes the scale that the elements of `in` ask for, of a matrix that has one for all; the codes are not touched.
 struct FindFp8Scale {
   static constexpr const char* name = "find_fp8_scale";
-  static constexpr device::Pass pass = device::Pass::sum_squares;
+  static constexpr Pass pass = Pass::sum_squares;
   Fp8Matrix out;
   ConstTensor in;          ///< (lines, terms) compute dtype, strided
   bool transpose = false;  ///< in is (terms, lines)
@@ -52,7 +52,7 @@ struct FindFp8Scale {
 /// a matrix where two products need them: the codes and scales of two calls.
 struct RoundToFp8 {
   static constexpr const char* name = "round_to_fp8";
-  static constexpr device::Pass pass = device::Pass::copy;
+  static constexpr Pass pass = Pass::copy;
   Fp8Matrix out;
   ConstTensor in;          ///< (lines, terms) compute dtype, strided
   bool transpose = false;  ///< in is (terms, lines)
@@ -113,7 +113,7 @@ struct Fp8Run {
 /// it.
 struct RaiseFp8Scales {
   static constexpr const char* name = "raise_fp8_scales";
-  static constexpr device::Pass pass = device::Pass::sum_squares;
+  static constexpr Pass pass = Pass::sum_squares;
   Fp8Run run;
 
   template <class Visitor>
@@ -127,7 +127,7 @@ struct RaiseFp8Scales {
 /// Writes the codes of the run, as RoundToFp8 does, with scales that are read.
 struct RoundFp8Run {
   static constexpr const char* name = "round_fp8_run";
-  static constexpr device::Pass pass = device::Pass::copy;
+  static constexpr Pass pass = Pass::copy;
   Fp8Run run;
 
   template <class Visitor>
@@ -142,7 +142,7 @@ struct RoundFp8Run {
 /// blocks.
 struct ArrangeFp8 {
   static constexpr const char* name = "arrange_fp8";
-  static constexpr device::Pass pass = device::Pass::copy;
+  static constexpr Pass pass = Pass::copy;
   Tensor out;              ///< (lines, terms) uint8, as Fp8Matrix::codes
   ConstTensor in;          ///< (lines, terms) uint8, strided
   bool transpose = false;  ///< in is (terms, lines)

@@ -3,16 +3,16 @@
 // Gated activations of MLPs. gate_up and dgate_up (T, 2F) hold gate, then up, in every row unless the rule says that
 // they are interleaved.
 
-#include "sft/device/rates.hpp"
 #include "sft/ops/describe.hpp"
 #include "sft/ops/gate.hpp"
+#include "sft/ops/pass.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops {
 
 struct GatedForward {
   static constexpr const char* name = "gated_forward";
-  static constexpr device::Pass pass = device::Pass::mlp_forward;
+  static constexpr Pass pass = Pass::mlp_forward;
   Tensor act;           ///< (T, F) compute dtype
   ConstTensor gate_up;  ///< (T, 2F) compute dtype
   GateRule rule = {};
@@ -28,7 +28,7 @@ struct GatedForward {
 /// act is recomputed on the way.
 struct GatedBackward {
   static constexpr const char* name = "gated_backward";
-  static constexpr device::Pass pass = device::Pass::mlp_backward;
+  static constexpr Pass pass = Pass::mlp_backward;
   Tensor dgate_up;      ///< (T, 2F) compute dtype, may be gate_up
   Tensor act;           ///< (T, F) compute dtype, may be dact
   ConstTensor dact;     ///< (T, F) compute dtype

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <span>
 
-#include "sft/device/rates.hpp"
 #include "sft/ops/describe.hpp"
+#include "sft/ops/pass.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops {
@@ -73,7 +73,7 @@ struct GroupedWeightGradient {
 /// For each expert e: dbias[e] += the column sums of its rows.
 struct GroupedBiasGradient {
   static constexpr const char* name = "grouped_bias_gradient";
-  static constexpr device::Pass pass = device::Pass::add;
+  static constexpr Pass pass = Pass::add;
   static constexpr bool repeats = false;
   Tensor dbias;    ///< (E, N) float32
   ConstTensor dy;  ///< (R, N) compute dtype

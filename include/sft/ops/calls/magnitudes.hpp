@@ -6,8 +6,8 @@
 //
 // Legend: T tokens, N rows of the weight, which are columns of its product; M any.
 
-#include "sft/device/rates.hpp"
 #include "sft/ops/describe.hpp"
+#include "sft/ops/pass.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops {
@@ -15,7 +15,7 @@ namespace sft::ops {
 /// out = or, with `accumulate`, += (in - bias) * (factors + shift), column by column.
 struct ScaleColumns {
   static constexpr const char* name = "scale_columns";
-  static constexpr device::Pass pass = device::Pass::add;
+  static constexpr Pass pass = Pass::add;
   Tensor out;           ///< (T, N) float32 or bf16, strided; may be in
   ConstTensor in;       ///< (T, N) float32 or bf16, strided
   ConstTensor factors;  ///< (N) float32
@@ -38,7 +38,7 @@ struct ScaleColumns {
 /// sums += factors * the sums of a * b over the rows.
 struct AddColumnProducts {
   static constexpr const char* name = "add_column_products";
-  static constexpr device::Pass pass = device::Pass::add;
+  static constexpr Pass pass = Pass::add;
   Tensor sums;          ///< (N) float32
   ConstTensor a, b;     ///< (T, N) float32 or bf16, both the same, strided; may be one
   ConstTensor factors;  ///< (N) float32
@@ -55,7 +55,7 @@ struct AddColumnProducts {
 /// sums += factor * the sums of a * b over the columns.
 struct AddRowProducts {
   static constexpr const char* name = "add_row_products";
-  static constexpr device::Pass pass = device::Pass::add;
+  static constexpr Pass pass = Pass::add;
   Tensor sums;       ///< (N) float32
   ConstTensor a, b;  ///< (N, M) float32 or bf16, strided; may be one
   float factor = 1.0F;
@@ -73,7 +73,7 @@ struct AddRowProducts {
 /// norms. Both are 0 where a norm is 0.
 struct MagnitudeFactors {
   static constexpr const char* name = "magnitude_factors";
-  static constexpr device::Pass pass = device::Pass::add;
+  static constexpr Pass pass = Pass::add;
   Tensor factors, inverse_norms;  ///< (N) float32
   ConstTensor magnitudes;         ///< (N) float32 or bf16; may be the squares
   ConstTensor squares;            ///< (N) float32

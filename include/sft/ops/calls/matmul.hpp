@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "sft/device/rates.hpp"
 #include "sft/ops/describe.hpp"
+#include "sft/ops/pass.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops {
@@ -33,7 +33,7 @@ struct Matmul {
 /// dbias += the column sums of dy.
 struct BiasBackward {
   static constexpr const char* name = "bias_backward";
-  static constexpr device::Pass pass = device::Pass::add;
+  static constexpr Pass pass = Pass::add;
   Tensor dbias;    ///< (N) float32
   ConstTensor dy;  ///< (T, N) compute dtype, strided
 

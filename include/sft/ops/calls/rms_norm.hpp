@@ -2,9 +2,9 @@
 #pragma once
 // RMSNorm (Zhang & Sennrich 2019).
 
-#include "sft/device/rates.hpp"
 #include "sft/ops/describe.hpp"
 #include "sft/ops/norm_weight.hpp"
+#include "sft/ops/pass.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops {
@@ -12,7 +12,7 @@ namespace sft::ops {
 /// y = x * rstd * weight.
 struct RmsNormForward {
   static constexpr const char* name = "rms_norm_forward";
-  static constexpr device::Pass pass = device::Pass::norm_forward;
+  static constexpr Pass pass = Pass::norm_forward;
   Tensor y;           ///< (T, C) compute dtype
   Tensor rstd;        ///< (T) float32
   ConstTensor x;      ///< (T, C) compute dtype
@@ -32,7 +32,7 @@ struct RmsNormForward {
 /// sum = x + delta, rounded to its dtype, then RmsNormForward of sum.
 struct AddRmsNormForward {
   static constexpr const char* name = "add_rms_norm_forward";
-  static constexpr device::Pass pass = device::Pass::norm_forward;
+  static constexpr Pass pass = Pass::norm_forward;
   Tensor sum;         ///< (T, C) compute dtype; may be x
   Tensor y;           ///< (T, C) compute dtype; may be delta
   Tensor rstd;        ///< (T) float32
@@ -58,7 +58,7 @@ struct AddRmsNormForward {
 /// y = x * rstd * weight with a known rstd.
 struct RmsNormApply {
   static constexpr const char* name = "rms_norm_apply";
-  static constexpr device::Pass pass = device::Pass::norm_forward;
+  static constexpr Pass pass = Pass::norm_forward;
   Tensor y;           ///< (T, C) compute dtype
   ConstTensor x;      ///< (T, C) compute dtype
   ConstTensor rstd;   ///< (T) float32
@@ -76,7 +76,7 @@ struct RmsNormApply {
 /// dx = dresidual + the gradient through the norm; dweight += its gradient.
 struct RmsNormBackward {
   static constexpr const char* name = "rms_norm_backward";
-  static constexpr device::Pass pass = device::Pass::norm_backward;
+  static constexpr Pass pass = Pass::norm_backward;
   Tensor dx;                ///< (T, C) compute dtype; may be x
   Tensor dweight;           ///< (C) float32; empty: not asked for
   ConstTensor dy;           ///< (T, C) compute dtype or float32

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "sft/device/rates.hpp"
 #include "sft/ops/describe.hpp"
 #include "sft/ops/norm_weight.hpp"
+#include "sft/ops/pass.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops {
@@ -40,7 +40,7 @@ struct RopeScale {
 /// The cosine and sine, scaled, of positions times inverse frequencies.
 struct WriteRopeTable {
   static constexpr const char* name = "rope_table";
-  static constexpr device::Pass pass = device::Pass::rope;
+  static constexpr Pass pass = Pass::rope;
   Tensor cosine, sine;              ///< (T, R/2) float32
   ConstTensor positions;            ///< (T) int32
   ConstTensor inverse_frequencies;  ///< (R/2) float64
@@ -61,7 +61,7 @@ struct WriteRopeTable {
 /// May be in place, and is with R < D: the other dims stay.
 struct RopeForward {
   static constexpr const char* name = "rope_forward";
-  static constexpr device::Pass pass = device::Pass::rope;
+  static constexpr Pass pass = Pass::rope;
   Tensor out;      ///< (T, n, D) compute dtype, strided
   ConstTensor in;  ///< (T, n, D) compute dtype, strided
   RopeTable table;
@@ -81,7 +81,7 @@ struct RopeForward {
 /// In place where the forward pass is.
 struct RopeBackward {
   static constexpr const char* name = "rope_backward";
-  static constexpr device::Pass pass = device::Pass::rope;
+  static constexpr Pass pass = Pass::rope;
   Tensor din;        ///< (T, n, D) compute dtype, strided
   ConstTensor dout;  ///< (T, n, D) compute dtype, strided
   RopeTable table;
@@ -101,7 +101,7 @@ struct RopeBackward {
 /// Rotary embedding of heads to which RMSNorm is applied first (Qwen3).
 struct NormRopeForward {
   static constexpr const char* name = "norm_rope_forward";
-  static constexpr device::Pass pass = device::Pass::norm_forward;
+  static constexpr Pass pass = Pass::norm_forward;
   Tensor out;         ///< (T, n, D) compute dtype, strided; may be in
   Tensor rstd;        ///< (T, n) float32
   ConstTensor in;     ///< (T, n, D) compute dtype, strided
@@ -124,7 +124,7 @@ struct NormRopeForward {
 
 struct NormRopeBackward {
   static constexpr const char* name = "norm_rope_backward";
-  static constexpr device::Pass pass = device::Pass::norm_backward;
+  static constexpr Pass pass = Pass::norm_backward;
   Tensor din;         ///< (T, n, D) compute dtype, strided; may be dout
   Tensor dweight;     ///< (D) float32; empty: not asked for
   ConstTensor dout;   ///< (T, n, D) compute dtype, strided

@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "sft/device/rates.hpp"
 #include "sft/ops/describe.hpp"
+#include "sft/ops/pass.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops {
@@ -55,7 +55,7 @@ struct RouterRule {
 /// k is at most max_expert_choices and the experts of the chosen groups, E at most max_experts.
 struct RouterForward {
   static constexpr const char* name = "router_forward";
-  static constexpr device::Pass pass = device::Pass::loss_forward;
+  static constexpr Pass pass = Pass::loss_forward;
   static constexpr bool repeats = false;
   ConstTensor logits;      ///< (T, E) float32
   ConstTensor correction;  ///< (E) float32, added to sigmoid scores for the choice alone; empty: none
@@ -77,7 +77,7 @@ struct RouterForward {
 /// dlogits = the gradient through the weights. The choice has none.
 struct RouterBackward {
   static constexpr const char* name = "router_backward";
-  static constexpr device::Pass pass = device::Pass::loss_backward;
+  static constexpr Pass pass = Pass::loss_backward;
   static constexpr bool repeats = false;
   Tensor dlogits;        ///< (T, E) float32
   ConstTensor logits;    ///< (T, E) float32, of the forward pass, and so
@@ -101,7 +101,7 @@ struct RouterBackward {
 /// load_balancing_loss_func of `transformers` has it; a token that is padding there is none here.
 struct RouterSums {
   static constexpr const char* name = "router_sums";
-  static constexpr device::Pass pass = device::Pass::loss_forward;
+  static constexpr Pass pass = Pass::loss_forward;
   static constexpr bool repeats = false;
   ConstTensor logits;         ///< (T, E) float32
   ConstTensor expert_counts;  ///< (E) int32, of ExpertOrder
@@ -121,7 +121,7 @@ struct RouterSums {
 /// dlogits += the gradient of the auxiliary loss, which only the probabilities have.
 struct RouterSumsBackward {
   static constexpr const char* name = "router_sums_backward";
-  static constexpr device::Pass pass = device::Pass::loss_backward;
+  static constexpr Pass pass = Pass::loss_backward;
   static constexpr bool repeats = false;
   Tensor dlogits;      ///< (T, E) float32
   ConstTensor logits;  ///< (T, E) float32

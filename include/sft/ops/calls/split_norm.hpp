@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
-#include "sft/device/rates.hpp"
 #include "sft/ops/describe.hpp"
 #include "sft/ops/norm_weight.hpp"
+#include "sft/ops/pass.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops {
@@ -16,7 +16,7 @@ namespace sft::ops {
 /// squares = the sum over N of x^2.
 struct SplitNormSquares {
   static constexpr const char* name = "split_norm_squares";
-  static constexpr device::Pass pass = device::Pass::norm_forward;
+  static constexpr Pass pass = Pass::norm_forward;
   Tensor squares;  ///< (T) float32
   ConstTensor x;   ///< (T, N)
 
@@ -30,7 +30,7 @@ struct SplitNormSquares {
 /// rstd = 1 / sqrt(squares / all_columns + epsilon); y = x * rstd * weight.
 struct SplitNormForward {
   static constexpr const char* name = "split_norm_forward";
-  static constexpr device::Pass pass = device::Pass::norm_forward;
+  static constexpr Pass pass = Pass::norm_forward;
   Tensor y;             ///< (T, N)
   Tensor rstd;          ///< (T) float32
   ConstTensor x;        ///< (T, N)
@@ -56,7 +56,7 @@ struct SplitNormForward {
 /// dots = sum over N of dy * weight * n, dweight += sum over T of dy * n, with n = x * rstd.
 struct SplitNormDots {
   static constexpr const char* name = "split_norm_dots";
-  static constexpr device::Pass pass = device::Pass::norm_backward;
+  static constexpr Pass pass = Pass::norm_backward;
   Tensor dots;        ///< (T) float32
   Tensor dweight;     ///< (N) float32; empty: not asked for
   ConstTensor dy;     ///< (T, N)
@@ -79,7 +79,7 @@ struct SplitNormDots {
 /// gradients, dy and dx.
 struct SplitNormBackward {
   static constexpr const char* name = "split_norm_backward";
-  static constexpr device::Pass pass = device::Pass::norm_backward;
+  static constexpr Pass pass = Pass::norm_backward;
   Tensor dx;          ///< (T, N), may be dy
   ConstTensor dy;     ///< (T, N)
   ConstTensor x;      ///< (T, N)

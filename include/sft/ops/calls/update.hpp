@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <variant>
 
-#include "sft/device/rates.hpp"
 #include "sft/ops/describe.hpp"
+#include "sft/ops/pass.hpp"
 #include "sft/ops/stochastic_rounding.hpp"
 #include "sft/ops/update_rules.hpp"
 #include "sft/tensor/tensor.hpp"
@@ -21,7 +21,7 @@ inline constexpr std::array<const char*, max_update_states> state_names = {"stat
 /// One step, computed in float32. bf16 results are rounded as `rounding` says.
 struct Update {
   static constexpr const char* name = "update";
-  static constexpr device::Pass pass = device::Pass::update;
+  static constexpr Pass pass = Pass::update;
   static constexpr bool repeats = false;
   Tensor parameters;      ///< float32 or bf16
   ConstTensor gradients;  ///< float32; may be the parameters
@@ -120,7 +120,7 @@ struct BlockwiseUpdate {
 
 struct UpdateBlockwise {
   static constexpr const char* name = "update_blockwise";
-  static constexpr device::Pass pass = device::Pass::update;
+  static constexpr Pass pass = Pass::update;
   static constexpr bool repeats = false;
   BlockwiseUpdate step;
 
@@ -135,7 +135,7 @@ struct UpdateBlockwise {
 /// block; the update's parameters and copy are not touched and may be empty, and codes and scales are only read.
 struct RaiseScales {
   static constexpr const char* name = "raise_scales";
-  static constexpr device::Pass pass = device::Pass::update;
+  static constexpr Pass pass = Pass::update;
   static constexpr bool repeats = false;
   BlockwiseUpdate step;
 

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "ops/cuda/cudnn/shapes.hpp"
-#include "ops/null/backend.hpp"
+#include "sft/ops/null_backend.hpp"
 
 namespace sft::ops::cuda::cudnn {
 
 /// Computes nothing, over the addresses of sizing arenas; plans as the CUDA backend does with cuDNN of this version.
-class GraphList final : public null::NullBackend {
+class GraphList final : public NullBackend {
  public:
   /// in_order: as GraphShape::in_order.
   GraphList(device::Stream& stream, std::size_t version, bool in_order)

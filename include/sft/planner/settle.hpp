@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What every key becomes that is auto and depends on the memory or the machine, in one order for runs and dry runs.
+
+#include <functional>
+#include <string>
+
+#include "sft/config/valid_config.hpp"
+#include "sft/device/ledger.hpp"
+#include "sft/planner/async_save.hpp"
+#include "sft/planner/pieces.hpp"
+#include "sft/planner/sp_method.hpp"
+
+namespace sft::planner {
+
+/// What the choices depend on, beside the configuration.
+struct SettleFacts {
+  SpFacts sp;
+  Fits fits;
+  /// Settles [device] attention on the GPUs that are there; none: it stays, since a plan has no GPU to try it on.
+  std::function<config::ValidConfig(const config::ValidConfig& config)> settle_attention = {};
+  /// choose_async_save() on the nodes that are there; none: assume_async_save().
+  std::function<ChosenSave(const config::ValidConfig& config)> choose_save = {};
+};
+
+/// A configuration that is settled, why it has what it has, for people, each empty where there was nothing to choose,
+/// and what this rank uses of memory where choose_save says it.
+struct Settled {
+  config::ValidConfig config;
+  std::string why_sp = {}, why_pieces = {}, why_save = {};
+  device::Ledger planned = {};
+};
+
+/// Sets, each with what stands above it:
+///
+///     sp_method, ulysses_size                   resolve_sp_method
+///     [device] attention                        SettleFacts::settle_attention
+///     mlp_tile_tokens, attention_head_groups    choose_pieces
+///     checkpoint.async                          SettleFacts::choose_save
+///
+/// Memory without choose_save is planned for what assume_async_save() assumes. Collective where a fact is.
+[[nodiscard]] Settled settle(const config::ValidConfig& config, const SettleFacts& facts);
+
+}  // namespace sft::planner
