@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run computes on, from what its ranks see.
-#include "apps/choose_device.hpp"
+#include "apps/sft/choose_device.hpp"
 
 #include <boost/test/unit_test.hpp>
 #include <string>
