@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "apps/common/check_weights.hpp"
-#include "apps/common/merge_adapter.hpp"
 #include "apps/common/model_folder.hpp"
 #include "apps/common/start_model.hpp"
 #include "gguf.hpp"
@@ -36,6 +35,7 @@
 #include "sft/hub/adapter_config.hpp"
 #include "sft/hub/folder.hpp"
 #include "sft/hub/four_bit_folder.hpp"
+#include "sft/hub/merged_weights.hpp"
 #include "sft/hub/model_config.hpp"
 #include "sft/hub/tokenizer_files.hpp"
 #include "sft/hub/weights.hpp"
@@ -128,8 +128,8 @@ void merge(const std::string& folder, const apps::ConvertOptions& options) {
   const hub::AdapterConfig adapter_config = hub::read_adapter_config(options.adapter);
   const hub::FileLayout layout = hub::read_file_layout(folder);
   std::unique_ptr<io::TensorSource> adapter = hub::open_adapter_weights(options.adapter, layout);
-  apps::MergedWeights merged(hub::open_weights(folder, model.tie_word_embeddings), model.tie_word_embeddings,
-                             std::move(adapter), adapter_config, layout);
+  hub::MergedWeights merged(hub::open_weights(folder, model.tie_word_embeddings), model.tie_word_embeddings,
+                            std::move(adapter), adapter_config, layout);
   if (merged.unties_head()) {
     model.tie_word_embeddings = false;
     log_info(fmt::format("head and embeddings become two matrices, as {} has trained one of them by itself",

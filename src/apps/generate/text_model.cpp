@@ -7,10 +7,9 @@
 #include <optional>
 #include <utility>
 
-#include "apps/common/merge_adapter.hpp"
 #include "apps/common/model_folder.hpp"
 #include "apps/common/start_model.hpp"
-#include "checkpoint_adapter.hpp"
+#include "sft/checkpoint/adapter_source.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/checkpoint/inspect.hpp"
 #include "sft/config/parse.hpp"
@@ -42,7 +41,7 @@ struct Adapter {
 /// Of a checkpoint whose run trained one.
 Adapter adapter_in(const std::string& checkpoint, const config::Config& config) {
   checkpoint::verify(checkpoint);
-  return {std::make_unique<CheckpointAdapter>(checkpoint),
+  return {std::make_unique<checkpoint::AdapterSource>(checkpoint),
           {config.lora.beside_whole_weights(), hub::TargetModules::all_linear()},
           checkpoint::read_header(checkpoint).position};
 }
@@ -143,8 +142,9 @@ TextModel find_text_model(const std::string& path, const std::string& adapter_pa
     adapter = find_adapter(adapter_path, base.empty() ? hub::FileLayout{} : hub::read_file_layout(base));
   }
   if (adapter) {
-    found.merged = std::make_unique<MergedWeights>(open_base(found.start, found.model), found.model.tie_word_embeddings,
-                                                   std::move(adapter->source), adapter->config, adapter->layout);
+    found.merged =
+        std::make_unique<hub::MergedWeights>(open_base(found.start, found.model), found.model.tie_word_embeddings,
+                                             std::move(adapter->source), adapter->config, adapter->layout);
     if (found.merged->unties_head()) found.model.tie_word_embeddings = false;
     found.frozen_fingerprint = adapter->position.frozen_fingerprint;
     found.frozen_origin = adapter->position.frozen_origin;

@@ -7,20 +7,20 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/merge_adapter.hpp"
 #include "apps/common/start_model.hpp"
 #include "sft/checkpoint/state.hpp"
 #include "sft/comm/group.hpp"
 #include "sft/config/config.hpp"
 #include "sft/core/markup.hpp"
 #include "sft/device/device.hpp"
+#include "sft/hub/merged_weights.hpp"
 
 namespace sft::apps {
 
 struct TextModel {
   config::Model model;
-  StartModel start;                       ///< where the weights are; with an adapter those below it
-  std::unique_ptr<MergedWeights> merged;  ///< weights with the adapter added; null without one
+  StartModel start;                            ///< where the weights are; with an adapter those below it
+  std::unique_ptr<hub::MergedWeights> merged;  ///< weights with the adapter added; null without one
   /// The weights below an adapter, as its checkpoint says: what they are, and where they were. Empty: not known.
   std::string frozen_fingerprint, frozen_origin;
   std::string tokenizer;              ///< what text::make_tokenizer takes

@@ -10,7 +10,6 @@
 #include "apps/common/machines.hpp"
 #include "apps/common/model_folder.hpp"
 #include "apps/common/open_datasets.hpp"
-#include "choose_device.hpp"
 #include "save_model_folder.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
@@ -24,6 +23,7 @@
 #include "sft/plan/search.hpp"
 #include "sft/plan/sp_method.hpp"
 #include "sft/plan/start_table.hpp"
+#include "sft/train/choose_device.hpp"
 
 namespace sft::apps {
 
@@ -101,7 +101,7 @@ PlannedRun plan_run(const config::ValidConfig& given, const SftOptions& command)
   if (hardware) hardware = plan::with_ranks_per_node(*hardware, ranks_per_node);
   const plan::Machine machine =
       planned_machine(given, hardware ? std::optional(hardware->kind) : std::nullopt, ranks_per_node);
-  require_fitting_device(given, machine.kind, hardware ? hardware->compute_capability : 0);
+  train::require_fitting_device(given, machine.kind, hardware ? hardware->compute_capability : 0);
   const plan::Room room = room_for(machine, hardware, std::min(ranks_per_node, num_ranks), command.memory_bytes,
                                    given->checkpoint.async.has_value());
   const std::size_t process_bytes = own_bytes(datasets);

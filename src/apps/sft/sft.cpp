@@ -26,9 +26,7 @@
 #include "apps/common/machines.hpp"
 #include "apps/common/open_datasets.hpp"
 #include "apps/common/start_model.hpp"
-#include "choose_device.hpp"
 #include "compile_attention.hpp"
-#include "matmul_choice.hpp"
 #include "next_steps.hpp"
 #include "options.hpp"
 #include "planned_run.hpp"
@@ -65,8 +63,10 @@
 #include "sft/plan/sp_method.hpp"
 #include "sft/plan/start_table.hpp"
 #include "sft/plan/step_time.hpp"
+#include "sft/train/choose_device.hpp"
 #include "sft/train/console.hpp"
 #include "sft/train/engine.hpp"
+#include "sft/train/matmul_choice.hpp"
 #include "sft/train/trainer.hpp"
 
 namespace {
@@ -266,7 +266,7 @@ std::optional<ExitStatus> plan_and_run(const Ground& on, const std::string& mach
   });
 
   // Before the arenas take the GPU's memory
-  const apps::MatmulChoice matmul(config, datasets.limits(config), place, machine, device, world);
+  const train::MatmulChoice matmul(config, datasets.limits(config), place, machine, device, world);
 
   // 6. Model, its shards and its optimizer: all memory of the run, entered in the ledger
   device::Ledger ledger;
@@ -341,12 +341,12 @@ int run(comm::Session& session, const apps::SftOptions& command) {
   const config::ValidConfig config = apps::read_config(command, world);
 
   // 2. Device
-  const auto [kind, gpu] = apps::choose_device(config->device, session);
+  const auto [kind, gpu] = train::choose_device(config->device, session);
   std::unique_ptr<device::Device> device;
   comm::Transport transport;
   world.agree([&, kind = kind, gpu = gpu] {
-    transport = apps::transport_of(config->device, kind);
-    apps::require_fitting_device(config, kind, gpu.compute_capability);
+    transport = train::transport_of(config->device, kind);
+    train::require_fitting_device(config, kind, gpu.compute_capability);
     if (kind == device::Kind::cuda && config->train.fp8 == config::Fp8::blockwise) ops::require_fp8_tiles();
     device = device::make_device(
         kind, {.num_local_ranks = session.node().size(), .gpu = gpu.index, .num_sharing = gpu.num_sharing});

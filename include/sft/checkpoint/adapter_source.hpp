@@ -10,14 +10,14 @@
 
 #include "sft/io/tensor_source.hpp"
 
-namespace sft::apps {
+namespace sft::checkpoint {
 
 /// The tensors of the entry "adapter" of a checkpoint, under "model/". Where adapters began with a part of the weights,
 /// what they began with is a further part of each A and B: they are those of config::Lora::beside_whole_weights().
-class CheckpointAdapter final : public io::TensorSource {
+class AdapterSource final : public io::TensorSource {
  public:
   /// A data Error where the checkpoint cannot be read.
-  explicit CheckpointAdapter(const std::string& folder);
+  explicit AdapterSource(const std::string& folder);
 
   [[nodiscard]] const std::string& path() const override { return checkpoint_->path(); }
   [[nodiscard]] std::vector<io::TensorInfo> tensors() const override { return tensors_; }
@@ -35,4 +35,4 @@ class CheckpointAdapter final : public io::TensorSource {
   std::map<std::string, std::vector<Part>> parts_;  ///< by name
 };
 
-}  // namespace sft::apps
+}  // namespace sft::checkpoint

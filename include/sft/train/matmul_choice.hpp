@@ -13,7 +13,7 @@
 #include "sft/ops/matmul_algorithms.hpp"
 #include "sft/plan/machine.hpp"
 
-namespace sft::apps {
+namespace sft::train {
 
 /// With [device] matmul_autotune, the list of this run: what an earlier part of it left in its output folder, so that
 /// it goes on with the same bits; what was measured before on such a GPU, in ~/.cache/sft/matmul (or in that of
@@ -34,4 +34,4 @@ class MatmulChoice {
   std::optional<ops::MatmulAlgorithms> list_;
 };
 
-}  // namespace sft::apps
+}  // namespace sft::train

@@ -7,7 +7,7 @@
 #include "sft/config/config.hpp"
 #include "sft/machine/gpus.hpp"
 
-namespace sft::apps {
+namespace sft::train {
 
 struct DeviceChoice {
   device::Kind kind = device::Kind::cpu;
@@ -44,4 +44,4 @@ enum class Verdict {
 /// weights. On CPUs all lies there anyway.
 void require_fitting_device(const config::Config& config, device::Kind kind, int compute_capability = 0);
 
-}  // namespace sft::apps
+}  // namespace sft::train

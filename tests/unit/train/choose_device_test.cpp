@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run computes on, from what its ranks see.
-#include "apps/sft/choose_device.hpp"
+#include "sft/train/choose_device.hpp"
 
 #include <boost/test/unit_test.hpp>
 #include <string>
@@ -9,7 +9,7 @@
 #include "sft/plan/machine.hpp"
 #include "support/config_error.hpp"
 
-namespace sft::apps {
+namespace sft::train {
 
 using config::BackendChoice;
 using config::CommChoice;
@@ -114,4 +114,4 @@ BOOST_AUTO_TEST_CASE(products_in_fp8_are_those_of_gpus_that_have_them) {
   }
 }
 
-}  // namespace sft::apps
+}  // namespace sft::train

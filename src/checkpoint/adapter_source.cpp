@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint_adapter.hpp"
+#include "sft/checkpoint/adapter_source.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 #include "sft/checkpoint/checkpoint.hpp"
 
-namespace sft::apps {
+namespace sft::checkpoint {
 
 namespace {
 
@@ -15,7 +15,7 @@ constexpr std::string_view held_entry = "adapter/", start_entry = "adapter_start
 
 }  // namespace
 
-CheckpointAdapter::CheckpointAdapter(const std::string& folder) : checkpoint_(checkpoint::open_source(folder)) {
+AdapterSource::AdapterSource(const std::string& folder) : checkpoint_(open_source(folder)) {
   std::vector<io::TensorInfo> starts;
   const auto note = [&](const std::string& shown, const io::TensorInfo& held, std::int64_t row, std::int64_t column) {
     const std::int64_t num_columns = held.shape.size() > 1 ? held.shape[1] : 1;
@@ -38,7 +38,7 @@ CheckpointAdapter::CheckpointAdapter(const std::string& folder) : checkpoint_(ch
   }
 }
 
-void CheckpointAdapter::read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const {
+void AdapterSource::read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const {
   for (const Part& part : parts_.at(name)) {
     const std::int64_t row_begin = std::max(where.row_begin, part.row_begin),
                        row_end = std::min(where.row_begin + where.num_rows, part.row_begin + part.num_rows),
@@ -59,4 +59,4 @@ void CheckpointAdapter::read(const std::string& name, const io::Rectangle& where
   }
 }
 
-}  // namespace sft::apps
+}  // namespace sft::checkpoint

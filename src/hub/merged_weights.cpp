@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "merge_adapter.hpp"
+#include "sft/hub/merged_weights.hpp"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -9,11 +9,11 @@
 #include <stdexcept>
 #include <utility>
 
-#include "expert_adapters.hpp"
+#include "expert_products.hpp"
 #include "sft/core/error.hpp"
 #include "sft/hub/tensor_map.hpp"
 
-namespace sft::apps {
+namespace sft::hub {
 
 namespace {
 
@@ -34,7 +34,7 @@ const std::string peft_prefix = "model/base_model.model.", a_suffix = ".lora_A.w
 
 /// Refuses what PEFT stores of modules that it adapts or trains whole and that have no place here: `path` is that of a
 /// tensor in the model, which is neither a matrix of LoRA nor a module trained whole.
-void check_kind(const io::TensorSource& adapter, const config::Lora& lora, const hub::FileLayout& layout,
+void check_kind(const io::TensorSource& adapter, const config::Lora& lora, const FileLayout& layout,
                 const std::string& path) {
   for (const char* table : {"embed_tokens", "lm_head"}) {
     const auto has = [&](const char* part) { return path.find(fmt::format("{}.{}", table, part)) != path.npos; };
@@ -43,7 +43,7 @@ void check_kind(const io::TensorSource& adapter, const config::Lora& lora, const
   }
   for (std::size_t dot = path.rfind('.'); dot != std::string::npos && dot > 0; dot = path.rfind('.', dot - 1)) {
     const std::string module = path.substr(0, dot);
-    if (!lora.saves(module) && !lora.saves(hub::module_in_transformers(layout, module))) continue;
+    if (!lora.saves(module) && !lora.saves(module_in_transformers(layout, module))) continue;
     refuse_kind(adapter, fmt::format("its modules_to_save name {}, which has modules of its own: only single weights "
                                      "that were trained whole are merged here",
                                      module));
@@ -57,7 +57,7 @@ bool is_target_parameter(const config::Lora& lora, const std::string& module) {
   });
 }
 
-bool is_target(const io::TensorSource& adapter, const hub::TargetModules& targets, const std::string& module) {
+bool is_target(const io::TensorSource& adapter, const TargetModules& targets, const std::string& module) {
   try {
     return targets.contains(module);
   } catch (const std::invalid_argument& reason) {
@@ -66,10 +66,10 @@ bool is_target(const io::TensorSource& adapter, const hub::TargetModules& target
 }
 
 /// Whether the tensor is a module that was trained whole; modules_to_save has its name in transformers.
-bool is_whole_module(const config::Lora& lora, const hub::FileLayout& layout, const std::string& name) {
+bool is_whole_module(const config::Lora& lora, const FileLayout& layout, const std::string& name) {
   if (!name.starts_with(peft_prefix) || !name.ends_with(weight_suffix)) return false;
   const std::string module = name.substr(peft_prefix.size(), name.size() - peft_prefix.size() - weight_suffix.size());
-  return lora.saves(module) || lora.saves(hub::module_in_transformers(layout, module));
+  return lora.saves(module) || lora.saves(module_in_transformers(layout, module));
 }
 
 std::vector<float> read_whole(const io::TensorSource& source, const io::TensorInfo& tensor) {
@@ -83,8 +83,8 @@ std::vector<float> read_whole(const io::TensorSource& source, const io::TensorIn
 }  // namespace
 
 MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, bool is_head_tied,
-                             std::unique_ptr<io::TensorSource> adapter_in, const hub::AdapterConfig& config,
-                             const hub::FileLayout& layout)
+                             std::unique_ptr<io::TensorSource> adapter_in, const AdapterConfig& config,
+                             const FileLayout& layout)
     : base_(std::move(base)), adapter_(std::move(adapter_in)) {
   const io::TensorSource& adapter = *adapter_;
   std::map<std::string, std::vector<std::int64_t>> shapes;
@@ -127,7 +127,7 @@ MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, bool is_hea
     const auto weight = shapes.find(fmt::format("model/{}.weight", module));
     if (weight == shapes.end() || weight->second.size() != 2)
       refuse(adapter, fmt::format("the model has no matrix {}", module));
-    const std::string stored = hub::module_in_transformers(layout, module);
+    const std::string stored = module_in_transformers(layout, module);
     if (is_target_parameter(config.lora, stored) || is_target_parameter(config.lora, module)) {
       refuse_kind(adapter, fmt::format("its target_parameters name the weight of {}, and only those of experts are "
                                        "merged here",
@@ -243,4 +243,4 @@ void MergedWeights::read(const std::string& name, const io::Rectangle& where, DT
   io::convert(merged, dtype, values);
 }
 
-}  // namespace sft::apps
+}  // namespace sft::hub

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "matmul_choice.hpp"
+#include "sft/train/matmul_choice.hpp"
 
 #include <fmt/format.h>
 
@@ -24,7 +24,7 @@
 #include "sft/plan/products.hpp"
 #include "sft/plan/rank_plan.hpp"
 
-namespace sft::apps {
+namespace sft::train {
 
 namespace {
 
@@ -136,4 +136,4 @@ void MatmulChoice::keep(const std::string& output_dir) const {
   if (list_) io::write_file_atomically((fs::path(output_dir) / file_of_run).string(), ops::to_text(*list_));
 }
 
-}  // namespace sft::apps
+}  // namespace sft::train

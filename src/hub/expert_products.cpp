@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "expert_adapters.hpp"
+#include "expert_products.hpp"
 
 #include <fmt/core.h>
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include "sft/hub/expert_factors.hpp"
 #include "sft/hub/tensor_map.hpp"
 
-namespace sft::apps {
+namespace sft::hub {
 
 namespace {
 
@@ -53,14 +53,14 @@ struct OfWeight {
 
 class Reader {
  public:
-  Reader(const io::TensorSource& adapter, const Shapes& shapes, const config::Lora& lora, const hub::FileLayout& layout,
+  Reader(const io::TensorSource& adapter, const Shapes& shapes, const config::Lora& lora, const FileLayout& layout,
          const Refuse& refuse)
       : adapter_(adapter), shapes_(shapes), lora_(lora), layout_(layout), refuse_(refuse) {
     for (const io::TensorInfo& tensor : adapter.tensors()) {
       if (!is_of_experts(tensor.name, lora)) continue;
       const std::string name = without_entry(tensor.name);
-      if (const auto factor = hub::expert_factor_of(name)) add(*factor, read(tensor));
-      if (const auto stacked = hub::stacked_factor_of(name)) add_stacked(*stacked, read(tensor));
+      if (const auto factor = expert_factor_of(name)) add(*factor, read(tensor));
+      if (const auto stacked = stacked_factor_of(name)) add_stacked(*stacked, read(tensor));
     }
   }
 
@@ -88,7 +88,7 @@ class Reader {
 
   /// Its name in transformers, by which patterns and targets go.
   [[nodiscard]] std::string in_transformers(const std::string& experts, const std::string& parameter) const {
-    return fmt::format("{}.{}", hub::module_in_transformers(layout_, experts), parameter);
+    return fmt::format("{}.{}", module_in_transformers(layout_, experts), parameter);
   }
 
   [[nodiscard]] bool is_target(const std::string& experts, const std::string& parameter) const {
@@ -100,7 +100,7 @@ class Reader {
     return shapes_.contains(fmt::format("model/{}.{}.down_proj.weight", experts, number));
   }
 
-  void add(const hub::ExpertFactor& factor, Matrix matrix) {
+  void add(const ExpertFactor& factor, Matrix matrix) {
     if (!has_expert(factor.experts, factor.expert)) {
       refuse(fmt::format("the model has no expert {} in {}", factor.expert, factor.experts));
     }
@@ -110,7 +110,7 @@ class Reader {
   }
 
   /// Which weight PEFT's matrices of that module belong to.
-  [[nodiscard]] std::string parameter_of(const hub::StackedFactor& stacked) const {
+  [[nodiscard]] std::string parameter_of(const StackedFactor& stacked) const {
     const std::vector<std::string>& names = config::expert_parameter_names();
     std::vector<std::string> targets;
     std::ranges::copy_if(names, std::back_inserter(targets),
@@ -122,7 +122,7 @@ class Reader {
     return stacked.is_inner ? targets.front() : targets.back();
   }
 
-  void add_stacked(const hub::StackedFactor& stacked, const Matrix& matrix) {
+  void add_stacked(const StackedFactor& stacked, const Matrix& matrix) {
     const std::string parameter = parameter_of(stacked);
     const std::int64_t rank = lora_.size_of(in_transformers(stacked.experts, parameter)).rank;
     const std::int64_t of_all = stacked.is_a ? matrix.rows : matrix.columns;
@@ -194,7 +194,7 @@ class Reader {
   const io::TensorSource& adapter_;
   const Shapes& shapes_;
   const config::Lora& lora_;
-  const hub::FileLayout& layout_;
+  const FileLayout& layout_;
   const Refuse& refuse_;
   std::map<Path, OfWeight> found_;
 };
@@ -203,13 +203,13 @@ class Reader {
 
 bool is_of_experts(const std::string& tensor, const config::Lora& lora) {
   const std::string name = without_entry(tensor);
-  return (lora.adapts_experts() && hub::expert_factor_of(name)) || hub::stacked_factor_of(name);
+  return (lora.adapts_experts() && expert_factor_of(name)) || stacked_factor_of(name);
 }
 
 std::vector<ExpertProduct> expert_products_of(const io::TensorSource& adapter, const Shapes& shapes,
-                                              const config::Lora& lora, const hub::FileLayout& layout,
+                                              const config::Lora& lora, const FileLayout& layout,
                                               const Refuse& refuse) {
   return Reader(adapter, shapes, lora, layout, refuse).products();
 }
 
-}  // namespace sft::apps
+}  // namespace sft::hub

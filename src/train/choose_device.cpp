@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "choose_device.hpp"
+#include "sft/train/choose_device.hpp"
 
 #include <fmt/core.h>
 #include <algorithm>
@@ -15,7 +15,7 @@
 #include "sft/ops/factory.hpp"
 #include "sft/plan/machine.hpp"
 
-namespace sft::apps {
+namespace sft::train {
 
 namespace {
 
@@ -102,4 +102,4 @@ void require_fitting_device(const config::Config& config, device::Kind kind, int
   if (moves_weights && config.parallel.zero_stage < 3) config::require_master_weights(config.train);
 }
 
-}  // namespace sft::apps
+}  // namespace sft::train

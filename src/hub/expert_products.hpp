@@ -13,7 +13,7 @@
 #include "sft/hub/file_layout.hpp"
 #include "sft/io/tensor_source.hpp"
 
-namespace sft::apps {
+namespace sft::hub {
 
 /// scale b a is added to the matrix `weight`, "model/NAME".
 struct ExpertProduct {
@@ -35,6 +35,6 @@ using Refuse = std::function<void(const std::string& why)>;
 /// fit one another.
 [[nodiscard]] std::vector<ExpertProduct> expert_products_of(
     const io::TensorSource& adapter, const std::map<std::string, std::vector<std::int64_t>>& shapes,
-    const config::Lora& lora, const hub::FileLayout& layout, const Refuse& refuse);
+    const config::Lora& lora, const FileLayout& layout, const Refuse& refuse);
 
-}  // namespace sft::apps
+}  // namespace sft::hub

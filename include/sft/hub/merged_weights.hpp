@@ -14,7 +14,7 @@
 #include "sft/io/hash.hpp"
 #include "sft/io/tensor_source.hpp"
 
-namespace sft::apps {
+namespace sft::hub {
 
 /// The weights of a model with those of an adapter added: W + scale B A (Hu et al. 2021), of which rows with a
 /// magnitude get that norm (DoRA, Liu et al. 2024), computed in float32, or in their place, of modules that were
@@ -26,7 +26,7 @@ class MergedWeights final : public io::TensorSource {
   /// tensor, as a data Error. `is_head_tied`: the head of the base is its embedding table, which has no tensor of its
   /// own there.
   MergedWeights(std::unique_ptr<io::TensorSource> base, bool is_head_tied, std::unique_ptr<io::TensorSource> adapter,
-                const hub::AdapterConfig& config, const hub::FileLayout& layout = {});
+                const AdapterConfig& config, const FileLayout& layout = {});
 
   [[nodiscard]] std::size_t num_adapted() const { return products_.size(); }
   /// Whether head and embeddings are one table in the base and two here, as one of them was trained whole: then there
@@ -61,4 +61,4 @@ class MergedWeights final : public io::TensorSource {
   std::map<std::string, std::string> replacements_;  ///< by that of the weight, the adapter's tensor in its place
 };
 
-}  // namespace sft::apps
+}  // namespace sft::hub
