@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "sft/config/valid_config.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
+#include "sft/device/factory.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/plan/machine.hpp"
 
@@ -100,6 +100,19 @@ void require_fitting_device(const config::Config& config, device::Kind kind, int
   }
   const bool moves_weights = kind == device::Kind::cuda && config.train.offload_parameters == config::Offload::host;
   if (moves_weights && config.parallel.zero_stage < 3) config::require_master_weights(config.train);
+}
+
+OpenedDevice open_device(const config::ValidConfig& config, const comm::Session& session) {
+  const auto [kind, gpu] = choose_device(config->device, session);
+  OpenedDevice opened;
+  session.world().agree([&, kind = kind, gpu = gpu] {
+    opened.transport = transport_of(config->device, kind);
+    require_fitting_device(config, kind, gpu.compute_capability);
+    if (kind == device::Kind::cuda && config->train.fp8 == config::Fp8::blockwise) ops::require_fp8_tiles();
+    opened.device = device::make_device(
+        kind, {.num_local_ranks = session.node().size(), .gpu = gpu.index, .num_sharing = gpu.num_sharing});
+  });
+  return opened;
 }
 
 }  // namespace sft::train

@@ -2,9 +2,12 @@
 #pragma once
 // What the ranks of a run compute on: all on CPUs, or each on a GPU.
 
+#include <memory>
+
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
-#include "sft/config/config.hpp"
+#include "sft/config/valid_config.hpp"
+#include "sft/device/device.hpp"
 #include "sft/machine/gpus.hpp"
 
 namespace sft::train {
@@ -43,5 +46,15 @@ enum class Verdict {
 /// nodes where there is nothing to move, for below stage 3 those that are computed with stay, and there are no master
 /// weights. On CPUs all lies there anyway.
 void require_fitting_device(const config::Config& config, device::Kind kind, int compute_capability = 0);
+
+/// A rank's device, and how tensors travel between it and those of others.
+struct OpenedDevice {
+  std::unique_ptr<device::Device> device;
+  comm::Transport transport;
+};
+
+/// Chooses the device of this rank and opens it, once it is known to do what the run asks for. Throws the same Error on
+/// every rank. Collective over the world.
+[[nodiscard]] OpenedDevice open_device(const config::ValidConfig& config, const comm::Session& session);
 
 }  // namespace sft::train

@@ -124,6 +124,14 @@ config::Config read_keys(const SftOptions& command, const comm::Group& world) {
   return config;
 }
 
+/// Collective over `world`.
+void require_one_rank(const SftOptions& command, const comm::Group& world) {
+  if (!command.plans_for_others() || world.size() == 1) return;
+  const char* const option = command.action == SftOptions::Action::dry_run ? "--dry-run" : "--compile-attention";
+  throw comm::SharedError(ExitStatus::configuration, fmt::format("{} was started on {} ranks", option, world.size()),
+                          "one rank plans for all", "start it without mpirun, with --num_ranks for their number");
+}
+
 /// Validates it for the ranks that there are or that are planned. Collective.
 config::ValidConfig validate(const config::Config& config, const SftOptions& command, const comm::Group& world) {
   std::optional<config::ValidConfig> valid;
@@ -137,6 +145,7 @@ config::ValidConfig validate(const config::Config& config, const SftOptions& com
 }  // namespace
 
 config::ValidConfig read_config(const SftOptions& command, const comm::Group& world) {
+  require_one_rank(command, world);
   config::ValidConfig config = validate(read_keys(command, world), command, world);
   world.agree([&] {
     try {

@@ -7,7 +7,6 @@
 #include <limits>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "sft/core/cast.hpp"
@@ -46,15 +45,18 @@ hub::WeightsPlan plan_of(const std::vector<checkpoint::Entry>& entries, const co
 
 }  // namespace
 
-ModelFolder::ModelFolder(const config::Config& config, std::int64_t max_length, Markup markup,
-                         const train::Engine& engine, const comm::Group& world, const comm::Group& node)
+ModelFolder::ModelFolder(const config::Config& config, const data::PackedDataset& rows, const train::Engine& engine,
+                         const comm::Group& world, const comm::Group& node)
     : folder_(folder_of(config)),
       config_(config),
-      max_length_(max_length),
-      markup_(std::move(markup)),
+      max_length_(rows.max_length()),
       state_(config.lora.use_peft ? engine.adapter() : engine.weights()),
       world_(world),
-      node_(node) {}
+      node_(node) {
+  world.agree([&] {
+    if (world.rank() == 0) markup_ = rows.markup();
+  });
+}
 
 ModelFolder::~ModelFolder() = default;
 

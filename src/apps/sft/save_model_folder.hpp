@@ -14,6 +14,7 @@
 #include "sft/comm/group.hpp"
 #include "sft/config/config.hpp"
 #include "sft/core/markup.hpp"
+#include "sft/data/packed_dataset.hpp"
 #include "sft/device/device.hpp"
 #include "sft/hub/folder.hpp"
 #include "sft/hub/shared_regions.hpp"
@@ -30,9 +31,9 @@ namespace sft::apps {
 /// adapter_model.safetensors. Complete or not at all, each time in place of what is there.
 class ModelFolder final : public train::SavedModel {
  public:
-  /// `max_length`: of the rows trained on; `markup`: what they were written with, which matters on rank 0; `node`: the
-  /// ranks of this node. References outlive it.
-  ModelFolder(const config::Config& config, std::int64_t max_length, Markup markup, const train::Engine& engine,
+  /// `rows`: those trained on, whose markup rank 0 reads; `node`: the ranks of this node. References but `rows` outlive
+  /// it. Collective over `world`.
+  ModelFolder(const config::Config& config, const data::PackedDataset& rows, const train::Engine& engine,
               const comm::Group& world, const comm::Group& node);
   ~ModelFolder() override;
 
@@ -55,7 +56,7 @@ class ModelFolder final : public train::SavedModel {
   std::string folder_;
   const config::Config& config_;
   std::int64_t max_length_;
-  Markup markup_;
+  Markup markup_;  ///< what the rows were written with, on rank 0
   checkpoint::State state_;
   FolderContents contents_;               ///< but for the layout on rank 0 alone
   std::optional<hub::WeightsPlan> plan_;  ///< of the folder that was begun
