@@ -45,7 +45,7 @@ export CMAKE_GENERATOR ?= Ninja
 endif
 
 .DEFAULT_GOAL := build
-.PHONY: build configure build-tests tools device-archive deps cudnn-frontend test-deps slurm-deps demo install install-dev deb test test-quick test-all test-asan test-asan-gpu test-tsan test-sanitizers \
+.PHONY: check build configure build-tests tools device-archive deps cudnn-frontend test-deps slurm-deps demo install install-dev deb test test-quick test-all test-asan test-asan-gpu test-tsan test-sanitizers \
   test-mpich test-mutations torture fuzz fuzz-inputs style-deps format check-format tidy check-tidy docs clean help
 
 # $(call install,packages): installs those that are missing, and says so.
@@ -69,6 +69,15 @@ configure:
 	  command -v $$tool >/dev/null || { echo "$$tool is missing: run \`make deps\`"; exit 1; }; \
 	done
 	@$(CONFIGURE) || { echo "The configuration failed: if a package is missing, run \`make deps\`"; exit 1; }
+
+ROOMS = $(shell sed -n 's/^\([a-z]*\):.*/\1/p' tests/layering/rooms.txt)
+check: ## build and run the tests of one room, layering, and a small run on two ranks, in a minute or two: ROOM=optim
+	@case " $(ROOMS) " in *" $(or $(ROOM),?) "*) ;; *) \
+	  echo "$(if $(ROOM),there is no room $(ROOM),no room is named): make check ROOM=NAME with one of"; \
+	  echo "$(ROOMS)" | fold -s -w 100 | sed 's/^/  /'; exit 2;; esac
+	@[ -e $(BUILD)/CMakeCache.txt ] || $(MAKE) --no-print-directory configure
+	@cmake --build $(BUILD) --parallel $(JOBS) --target check-$(ROOM)
+	@$(CTEST) -R '^(unit_$(ROOM)(_.*)?|layering|trainer_smoke)$$'
 
 build: configure ## compile the programs; leaves ./sft and ./sft-* here
 	@cmake --build $(BUILD) --parallel $(JOBS) --target programs

@@ -9,19 +9,19 @@
 #include <string>
 #include <vector>
 
-#include "configure_options.hpp"
-#include "convert_options.hpp"
-#include "generate_options.hpp"
-#include "inspect_options.hpp"
-#include "launch_options.hpp"
-#include "plan_options.hpp"
-#include "prepare_options.hpp"
-#include "prove_options.hpp"
-#include "run_manual.hpp"
+#include "apps/common/prepare_options.hpp"
+#include "apps/config/options.hpp"
+#include "apps/convert/options.hpp"
+#include "apps/generate/options.hpp"
+#include "apps/inspect/options.hpp"
+#include "apps/launch/options.hpp"
+#include "apps/plan/options.hpp"
+#include "apps/prove/options.hpp"
+#include "apps/run/run_manual.hpp"
+#include "apps/sft/options.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/program.hpp"
 #include "sft/io/files.hpp"
-#include "sft_options.hpp"
 
 namespace {
 

@@ -3,23 +3,11 @@
 
 #include <string>
 
+#include "row_message.hpp"
 #include "sft/core/activity.hpp"
-#include "sft/core/error.hpp"
 #include "sft/core/program.hpp"
 
 namespace sft::train {
-
-namespace {
-
-/// What the first byte of a message says of the others; those of an error begin with its status.
-constexpr char holds_rows = 'r', holds_error = 'e';
-
-std::string text_of_current_error() {
-  const Error error = current_error();
-  return {std::string{holds_error, static_cast<char>(error.status())} + error.what()};
-}
-
-}  // namespace
 
 Batches::Batches(const rows::PackedDataset& dataset, const rows::LoaderPlan& plan, const comm::Group& rows)
     : plan_(plan), rows_(rows) {
@@ -30,31 +18,28 @@ Batches::Batches(const rows::PackedDataset& dataset, const rows::LoaderPlan& pla
   }
 }
 
-std::string Batches::read(std::exception_ptr& failure) {
+RowMessage Batches::read(std::exception_ptr& failure) {
   const Activity reading(ActivityKind::reads, "reading rows");
   try {
-    return holds_rows + row_loader_->next();
+    return RowMessage(row_loader_->next());
   } catch (...) {
     failure = std::current_exception();
-    return text_of_current_error();
+    return RowMessage(current_error());
   }
 }
 
 std::exception_ptr Batches::next(rows::MicroBatch& batch) {
   std::exception_ptr failure;
-  std::string message;
+  RowMessage message;
   if (row_loader_) message = read(failure);
-  if (!loader_) rows_.broadcast(message, 0);
+  if (!loader_) message.broadcast(rows_);
   if (failure) return failure;
   try {
     if (loader_) {
       const Activity reading(ActivityKind::reads, "reading rows");
       batch = loader_->next();
-    } else if (message.front() == holds_error) {
-      throw Error(static_cast<ExitStatus>(message.at(1)), message.substr(2));
     } else {
-      message.erase(0, 1);
-      batch = rows::cut_packed_rows(message, plan_);
+      batch = rows::cut_packed_rows(message.rows(), plan_);
     }
     return nullptr;
   } catch (...) {

@@ -5,6 +5,7 @@
 #include <exception>
 #include <optional>
 
+#include "row_message.hpp"
 #include "sft/comm/group.hpp"
 #include "sft/rows/loader.hpp"
 
@@ -24,7 +25,7 @@ class Batches {
 
  private:
   /// What the rank that reads sends: its rows, or its error.
-  [[nodiscard]] std::string read(std::exception_ptr& failure);
+  [[nodiscard]] RowMessage read(std::exception_ptr& failure);
 
   const rows::LoaderPlan plan_;
   const comm::Group& rows_;

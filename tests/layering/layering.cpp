@@ -2,6 +2,7 @@
 #include "layering/layering.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <regex>
 
@@ -15,6 +16,9 @@ namespace {
 
 /// How the kernels of every room are launched; the host's emulation of a GPU puts another file in its place.
 const std::string kernel_launches = "ops/cuda/launch.cuh";
+
+/// The room of programs, and its folder of what several of them are made of.
+const std::string programs_room = "apps", common_programs = "common";
 
 /// One walk over a tree.
 class Inspection {
@@ -109,7 +113,21 @@ class Inspection {
       return;
     } else if (path.find('/') != std::string::npos && table_.contains(first) && first != room_) {
       refuse("a private header of room `" + first + "`");
+    } else if (first == programs_room && room_ == programs_room) {
+      inspect_program_include(path);
     }
+  }
+
+  /// Programs are folders: each includes itself and `common`, and `common` itself alone. A file of no folder may
+  /// include all of them.
+  void inspect_program_include(const fs::path& path) {
+    const auto folder_of = [](const fs::path& file, int depth) {
+      const bool has_folder = std::distance(file.begin(), file.end()) > depth + 1;
+      return has_folder ? std::next(file.begin(), depth)->string() : std::string();
+    };
+    const std::string mine = folder_of(file_, 2), other = folder_of(path, 1);
+    if (mine.empty() || other == mine || other == common_programs) return;
+    refuse("`" + mine + "` includes program `" + other + "`");
   }
 
   void inspect_condition(const std::string& code) {

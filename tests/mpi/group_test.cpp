@@ -63,6 +63,11 @@ BOOST_FIXTURE_TEST_CASE(broadcasts_of_numbers_and_text, World) {
     std::string text = std::string(static_cast<std::size_t>(100 * rank), 'a') + std::to_string(rank);
     world.broadcast(text, root);
     BOOST_TEST(text == std::string(static_cast<std::size_t>(100 * root), 'a') + std::to_string(root));
+    values = {rank, -rank};
+    text = std::string(static_cast<std::size_t>(rank), 'b');
+    world.broadcast(values, text, root);
+    BOOST_TEST(values[1] == -root);
+    BOOST_TEST(text == std::string(static_cast<std::size_t>(root), 'b'));
   }
   std::string empty = rank == 0 ? "" : "something";
   world.broadcast(empty, 0);

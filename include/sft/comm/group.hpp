@@ -41,6 +41,8 @@ class Group {
   void broadcast(std::span<std::int64_t> values, int root) const;
   /// Every rank ends with the text of `root`; lengths may differ before.
   void broadcast(std::string& text, int root) const;
+  /// Both, the values together with the length of the text.
+  void broadcast(std::span<std::int64_t> values, std::string& text, int root) const;
   /// The text of rank `from`, on rank `to`; nothing on all others, which do not wait. All ranks call it.
   [[nodiscard]] std::string deliver(const std::string& text, int from, int to) const;
   /// The `values` of all ranks in rank order, on every rank: those of rank r begin at r * values.size().

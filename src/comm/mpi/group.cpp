@@ -82,12 +82,17 @@ void Group::broadcast(std::span<std::int64_t> values, int root) const {
                "MPI_Bcast");
 }
 
-void Group::broadcast(std::string& text, int root) const {
-  auto length = static_cast<std::int64_t>(text.size());
-  broadcast(std::span(&length, 1), root);
-  text.resize(length);
+void Group::broadcast(std::string& text, int root) const { broadcast({}, text, root); }
+
+void Group::broadcast(std::span<std::int64_t> values, std::string& text, int root) const {
+  std::vector<std::int64_t> head(values.begin(), values.end());
+  head.push_back(static_cast<std::int64_t>(text.size()));
+  broadcast(head, root);
+  std::copy_n(head.begin(), values.size(), values.begin());
+  text.resize(head.back());
   const Activity waiting = impl_->wait_in("broadcast");
-  impl_->check(MPI_Bcast(text.data(), checked_cast<int>(length), MPI_CHAR, root, impl_->communicator), "MPI_Bcast");
+  impl_->check(MPI_Bcast(text.data(), checked_cast<int>(text.size()), MPI_CHAR, root, impl_->communicator),
+               "MPI_Bcast");
 }
 
 std::string Group::deliver(const std::string& text, int from, int to) const {

@@ -2,7 +2,7 @@
 #include <boost/test/unit_test.hpp>
 #include <string>
 
-#include "apps/answer_printer.hpp"
+#include "apps/generate/answer_printer.hpp"
 
 using sft::apps::settled_length;
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/chat_markup.hpp"
+#include "apps/generate/chat_markup.hpp"
 #include "sft/core/error.hpp"
 #include "sft/text/byte_tokenizer.hpp"
 #include "support/temporary_folder.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <boost/test/unit_test.hpp>
 
-#include "apps/next_steps.hpp"
+#include "apps/sft/next_steps.hpp"
 
 using namespace sft;
 

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "apps/convert_options.hpp"
-#include "apps/generate_options.hpp"
-#include "apps/inspect_options.hpp"
-#include "apps/plan_options.hpp"
-#include "apps/prepare_options.hpp"
+#include "apps/common/prepare_options.hpp"
+#include "apps/convert/options.hpp"
+#include "apps/generate/options.hpp"
+#include "apps/inspect/options.hpp"
+#include "apps/plan/options.hpp"
 #include "support/config_error.hpp"
 
 using namespace sft;

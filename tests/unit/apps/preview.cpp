@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/prepare_summary.hpp"
+#include "apps/prepare/summary.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "apps/json_text.hpp"
+#include "apps/common/json_text.hpp"
 #include "sft/core/log.hpp"
 
 using sft::printable;

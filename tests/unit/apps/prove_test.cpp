@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "apps/prove_compare.hpp"
-#include "apps/prove_layouts.hpp"
-#include "apps/prove_rounding.hpp"
+#include "apps/prove/compare.hpp"
+#include "apps/prove/layouts.hpp"
+#include "apps/prove/rounding.hpp"
 #include "sft/config/valid_config.hpp"
 
 using namespace sft;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line of sft, and what it says of itself.
-#include "apps/sft_options.hpp"
+#include "apps/sft/options.hpp"
 
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
