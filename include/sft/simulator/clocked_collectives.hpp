@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Collectives that send nothing, and move the clock of a clocked stream (device/clocked_device.hpp) on by the time that
+// Collectives that send nothing, and move the clock of a clocked stream (clocked_device.hpp) on by the time that
 // they would take.
 
 #include <array>

@@ -7,6 +7,8 @@
 #include "sft/simulator/clocked_collectives.hpp"
 #include "sft/simulator/clocked_device.hpp"
 
+BOOST_AUTO_TEST_SUITE(clocked_collectives)
+
 namespace {
 
 using namespace sft;
@@ -27,8 +29,6 @@ constexpr std::int64_t count = 1 << 20;
 constexpr double bytes = 4.0 * count;
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(clocked_collectives)
 
 BOOST_AUTO_TEST_CASE(a_gather_in_a_node_goes_round_its_ring) {
   const Group group = planned_group(0, 4, "fsdp");

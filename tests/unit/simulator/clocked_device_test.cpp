@@ -10,6 +10,8 @@
 #include "sft/device/factory.hpp"
 #include "sft/simulator/clocked_device.hpp"
 
+BOOST_AUTO_TEST_SUITE(clocked_device)
+
 namespace {
 
 using namespace sft::device;
@@ -38,8 +40,6 @@ struct TwoStreams {
 constexpr double tolerance_percent = 1e-9;
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(clocked_device)
 
 BOOST_AUTO_TEST_CASE(streams_run_side_by_side_until_one_waits) {
   TwoStreams s(true);

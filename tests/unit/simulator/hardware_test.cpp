@@ -8,6 +8,8 @@
 #include "sft/io/files.hpp"
 #include "sft/simulator/hardware.hpp"
 
+BOOST_AUTO_TEST_SUITE(hardware)
+
 namespace {
 
 using namespace sft;
@@ -29,8 +31,6 @@ std::string error_of(const std::string& text) {
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(hardware)
 
 BOOST_AUTO_TEST_CASE(shipped_machines_can_be_read_and_written) {
   const std::vector<Hardware> machines = shipped();

@@ -5,6 +5,8 @@
 
 #include "sft/simulator/rates.hpp"
 
+BOOST_AUTO_TEST_SUITE(rates)
+
 namespace {
 
 using namespace sft::simulator;
@@ -35,8 +37,6 @@ ProductGrid grid() {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(rates)
 
 BOOST_AUTO_TEST_CASE(products_follow_the_grid_by_logarithms) {
   const ProductGrid of = grid();
