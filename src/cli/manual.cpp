@@ -43,6 +43,34 @@ std::string help_with_default(const ManualOption& option) {
   return option.fallback.empty() ? option.help : fmt::format("{} [{}]", option.help, option.fallback);
 }
 
+/// Columns of the longest label of the groups with this topic.
+std::size_t label_width(const Manual& manual, const std::string& topic) {
+  std::size_t width = 0;
+  for (const ManualGroup& group : manual.groups) {
+    if (group.topic != topic) continue;
+    for (const ManualOption& option : group.options) width = std::max(width, label_of(option, group.has_dashes).size());
+  }
+  return width;
+}
+
+/// The group's title and options, after an empty line.
+std::string lines_of(const ManualGroup& group, std::size_t width) {
+  const std::size_t indent = width + 4;
+  std::string text = fmt::format("\n{}\n", group.title);
+  for (const ManualOption& option : group.options) {
+    text += fmt::format("  {:{}}{}\n", label_of(option, group.has_dashes), indent - 2,
+                        wrap(help_with_default(option), indent, indent));
+  }
+  return text;
+}
+
+/// Of a group with a topic.
+std::string heading_of(const ManualGroup& group) { return fmt::format("Keys of {}.", group.about); }
+std::string where_to_find(const Manual& manual, const ManualGroup& group) {
+  return fmt::format("and {} keys of {}: see {} --help {}", group.options.size(), group.about, manual.program,
+                     group.topic);
+}
+
 /// `text` for a man page: dashes that can be copied, no line that reads as a request.
 std::string troff(const std::string& text) {
   std::string escaped;
@@ -73,20 +101,25 @@ std::string help_of(const Manual& manual) {
     if (i > 0) continue;
     for (const std::string& line : manual.shapes) text += fmt::format("  {}\n", line);
   }
-  std::size_t width = 0;
-  for (const ManualGroup& group : manual.groups) {
-    for (const ManualOption& option : group.options) width = std::max(width, label_of(option, group.has_dashes).size());
-  }
-  const std::size_t indent = width + 4;
+  const std::size_t width = label_width(manual, "");
   bool had_keys = false;
   for (const ManualGroup& group : manual.groups) {
+    if (!group.topic.empty()) {
+      text += fmt::format("  {}\n", wrap(where_to_find(manual, group), 2, 2));
+      continue;
+    }
     if (!group.has_dashes && !had_keys) text += fmt::format("\n{}\n", wrap(manual.keys_heading, 0, 0));
     had_keys = had_keys || !group.has_dashes;
-    text += fmt::format("\n{}\n", group.title);
-    for (const ManualOption& option : group.options) {
-      text += fmt::format("  {:{}}{}\n", label_of(option, group.has_dashes), indent - 2,
-                          wrap(help_with_default(option), indent, indent));
-    }
+    text += lines_of(group, width);
+  }
+  return text;
+}
+
+std::string help_of_topic(const Manual& manual, const std::string& topic) {
+  std::string text = fmt::format("{}\n\n", wrap(manual.keys_heading, 0, 0));
+  for (const ManualGroup& group : manual.groups) {
+    if (group.topic != topic) continue;
+    text += fmt::format("{}\n{}", wrap(heading_of(group), 0, 0), lines_of(group, label_width(manual, topic)));
   }
   return text;
 }
@@ -113,6 +146,7 @@ std::string man_page_of(const Manual& manual, const std::vector<std::string>& pr
       if (!had_keys) page += fmt::format(".SH KEYS\n{}\n", troff(manual.keys_heading));
       had_keys = true;
       page += fmt::format(".SS {}\n", troff(group.title));
+      if (!group.topic.empty()) page += troff(heading_of(group)) + "\n";
     }
     for (const ManualOption& option : group.options) {
       page +=

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/cli/options.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <algorithm>
 #include <utility>
 
@@ -50,6 +50,27 @@ std::string question_in(const std::vector<Word>& words) {
   };
   if (has("help") || has("h")) return "help";
   return has("version") ? "version" : "";
+}
+
+/// The topics that the manual has help on.
+std::vector<std::string> topics_of(const Manual& manual) {
+  std::vector<std::string> topics;
+  for (const ManualGroup& group : manual.groups) {
+    if (!group.topic.empty()) topics.push_back(group.topic);
+  }
+  return topics;
+}
+
+/// The topic that --help is asked about: its value, or the word after it. Empty: none, or none that the manual has.
+std::string topic_in(const std::vector<Word>& words, const Manual& manual) {
+  const std::vector<std::string> topics = topics_of(manual);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i].name != "help" && words[i].name != "h") continue;
+    std::optional<std::string> topic = words[i].value;
+    if (!topic && i + 1 < words.size() && words[i + 1].name.empty()) topic = words[i + 1].value;
+    if (topic && std::ranges::find(topics, *topic) != topics.end()) return *topic;
+  }
+  return "";
 }
 
 /// The words of a command line, sorted into options and what stands alone.
@@ -187,7 +208,13 @@ po::variables_map read(Reader& reader, const std::string& program, const std::ve
 Manual manual_of(Manual about, const po::options_description& options) {
   ManualGroup group{"Options", {}, /*has_dashes=*/true};
   for (const auto& option : options.options()) group.options.push_back(manual_option(*option));
-  group.options.push_back({"help", "", "print this text (also -h)", "", {}, false});
+  const std::vector<std::string> topics = topics_of(about);
+  if (topics.empty()) {
+    group.options.push_back({"help", "", "print this text (also -h)", "", {}, false});
+  } else {
+    group.options.push_back({"help", fmt::format("[{}]", fmt::join(topics, "|")),
+                             "print this text, or the one about that (also -h)", "", topics, false});
+  }
   group.options.push_back({"version", "", "print the version", "", {}, false});
   about.groups.insert(about.groups.begin(), std::move(group));
   return about;
@@ -207,7 +234,9 @@ std::optional<po::variables_map> read_options(const Manual& about, const po::opt
   const std::vector<Word> words = reader.split(arguments);
   const std::string question = question_in(words);
   if (question == "help") {
-    log_info(help_of(manual_of(about, options)));
+    const std::string topic = topic_in(words, about);
+    const Manual manual = manual_of(about, options);
+    log_info(topic.empty() ? help_of(manual) : help_of_topic(manual, topic));
     return std::nullopt;
   }
   if (question == "version") {

@@ -2,7 +2,10 @@
 #include "sft/config/options.hpp"
 
 #include <fmt/core.h>
+#include <algorithm>
+#include <array>
 #include <stdexcept>
+#include <string_view>
 
 #include "config/foreign_names.hpp"
 #include "config/names.hpp"
@@ -11,11 +14,24 @@
 
 namespace sft::config {
 
+namespace {
+
+/// Keys of [model] that do not describe an architecture.
+constexpr std::array<std::string_view, 4> written_by_people{"model_name_or_path", "model_revision",
+                                                            "router_aux_loss_coef", "init_seed"};
+
+bool comes_with_model(const Key& key) {
+  return key.section == "model" && std::ranges::find(written_by_people, key.name) == written_by_people.end();
+}
+
+}  // namespace
+
 std::vector<KeyDescription> describe_keys() {
   const Config defaults;
   std::vector<KeyDescription> described;
   for (const Key& key : keys()) {
-    described.push_back({key.section, key.name, key.help, key.get(defaults), key.choices, key.is_path});
+    described.push_back(
+        {key.section, key.name, key.help, key.get(defaults), key.choices, key.is_path, comes_with_model(key)});
   }
   return described;
 }

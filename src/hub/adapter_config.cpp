@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "config_fields.hpp"
+#include "families/family.hpp"
 #include "family_rules.hpp"
 #include "sft/core/error.hpp"
 #include "sft/hub/expert_factors.hpp"
@@ -44,12 +45,9 @@ constexpr const char* only_lora =
     "only LoRA and DoRA on linear layers, LoRA on experts, and modules trained whole, can be merged";
 constexpr const char* merge_elsewhere = "merge this adapter with PEFT's merge_and_unload";
 
-/// What PEFT takes for the families of sft where an adapter names no modules.
-const std::vector<std::string> default_targets{"q_proj", "v_proj"};
-
 TargetModules read_targets(ConfigFields& fields) {
   const nlohmann::json& value = fields.value("target_modules");
-  if (value.is_null()) return TargetModules::named(default_targets);
+  if (value.is_null()) return TargetModules::named(default_targets({}, false));
   if (!value.is_string()) return TargetModules::named(fields.texts("target_modules"));
   const auto pattern = value.get<std::string>();
   const bool is_shorthand = std::ranges::equal(pattern, std::string_view("all-linear"), [](char given, char wanted) {
@@ -199,6 +197,12 @@ void check_init(ConfigFields& fields) {
 }
 
 }  // namespace
+
+std::vector<std::string> default_targets(const FileLayout& layout, bool adapts_experts) {
+  const Family* const family = find_family(layout.family);
+  const bool has_targets = !adapts_experts || (family != nullptr && family->adapts_attention_beside_experts);
+  return has_targets ? std::vector<std::string>{"q_proj", "v_proj"} : std::vector<std::string>{};
+}
 
 std::string make_adapter_config(const config::Lora& trained, const std::string& base_model, const FileLayout& layout,
                                 const std::vector<std::string>& tensors) {

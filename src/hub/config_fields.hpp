@@ -9,9 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "families.hpp"
-#include "sft/config/config.hpp"
-
 namespace sft::hub {
 
 /// The object that `text` is; a data Error that names `source` when it is none or nested too deeply.
@@ -58,11 +55,5 @@ class ConfigFields {
   std::string source_;
   std::set<std::string> read_;
 };
-
-/// Reads rotary embeddings: sets model.rope_theta, rope_scaling, partial_rotary_factor and llama_4_scaling_beta, as
-/// transformers 5 would understand the fields; where 4 would not agree, a sentence in `warnings` says so.
-/// model.max_position_embeddings is set.
-void read_rope(ConfigFields& fields, const FamilyDefaults& family, config::Model& model,
-               std::vector<std::string>& warnings);
 
 }  // namespace sft::hub

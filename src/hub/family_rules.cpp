@@ -1,49 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Source: conversion_mapping.py and the modules of transformers 5.23, and what its save_pretrained writes.
 #include "family_rules.hpp"
 
 #include <array>
 #include <charconv>
-#include <map>
+
+#include "families/family.hpp"
 
 namespace sft::hub {
 
 namespace {
-
-const Rule fused_attention{
-    "self_attn.qkv_proj",
-    Cut::rows,
-    {{"self_attn.q_proj", Rows::queries}, {"self_attn.k_proj", Rows::keys}, {"self_attn.v_proj", Rows::keys}}};
-const Rule fused_mlp{
-    "mlp.gate_up_proj", Cut::rows, {{"mlp.gate_proj", Rows::intermediate}, {"mlp.up_proj", Rows::intermediate}}};
-
-const std::vector<Rule>& phi() {
-  static const std::vector<Rule> rules{fused_attention, fused_mlp};
-  return rules;
-}
-
-const std::vector<Rule>& glm() {
-  static const std::vector<Rule> rules{fused_mlp,
-                                       {"self_attn.q_proj", Cut::rotary_pairs, {{"self_attn.q_proj", Rows::queries}}},
-                                       {"self_attn.k_proj", Cut::rotary_pairs, {{"self_attn.k_proj", Rows::keys}}}};
-  return rules;
-}
-
-const std::vector<Rule>& mixtral() {
-  static const std::vector<Rule> rules{
-      {"block_sparse_moe.gate", Cut::rows, {{"mlp.gate", Rows::as_stored}}},
-      {"block_sparse_moe.experts.*.w1", Cut::rows, {{"mlp.experts.*.gate_proj", Rows::as_stored}}},
-      {"block_sparse_moe.experts.*.w3", Cut::rows, {{"mlp.experts.*.up_proj", Rows::as_stored}}},
-      {"block_sparse_moe.experts.*.w2", Cut::rows, {{"mlp.experts.*.down_proj", Rows::as_stored}}}};
-  return rules;
-}
-
-const std::vector<Rule>& gpt_oss() {
-  static const std::vector<Rule> rules{
-      {"mlp.experts.gate_up_proj", Cut::experts, {{"mlp.experts.*.gate_up_proj", Rows::as_stored}}},
-      {"mlp.experts.down_proj", Cut::experts, {{"mlp.experts.*.down_proj", Rows::as_stored}}}};
-  return rules;
-}
 
 constexpr std::string_view layers = "model.layers.";
 constexpr std::array<std::string_view, 5> suffixes{".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector",
@@ -51,13 +16,14 @@ constexpr std::array<std::string_view, 5> suffixes{".lora_A.weight", ".lora_B.we
 
 }  // namespace
 
-const std::vector<Rule>& rules_of(const std::string& family) {
-  static const std::map<std::string, const std::vector<Rule>&> families{
-      {"phi3", phi()}, {"glm", glm()}, {"glm4", glm()}, {"mixtral", mixtral()}, {"gpt_oss", gpt_oss()},
-  };
+Rule fused_mlp() {
+  return {"mlp.gate_up_proj", Cut::rows, {{"mlp.gate_proj", Rows::intermediate}, {"mlp.up_proj", Rows::intermediate}}};
+}
+
+const std::vector<Rule>& rules_of(const std::string& model_type) {
   static const std::vector<Rule> none;
-  const auto found = families.find(family);
-  return found == families.end() ? none : found->second;
+  const Family* const family = find_family(model_type);
+  return family == nullptr ? none : family->rules;
 }
 
 std::int64_t rows_of(const FileLayout& layout, Rows rows) {
@@ -72,11 +38,6 @@ std::int64_t rows_of(const FileLayout& layout, Rows rows) {
       return 0;
   }
   return 0;
-}
-
-HeadDefaults head_defaults_of(const std::string& family) {
-  if (family == "glm" || family == "glm4") return {2, 128, 0.5};
-  return {0, 0, 1.0};
 }
 
 NameParts split_name(const std::string& name) {

@@ -35,19 +35,14 @@ struct Rule {
   std::vector<PartRule> parts;
 };
 
-/// Those of a family; none where it stores the model's tensors as they are.
-[[nodiscard]] const std::vector<Rule>& rules_of(const std::string& family);
+/// gate_proj and up_proj as one.
+[[nodiscard]] Rule fused_mlp();
+
+/// Those of the family with this model_type; none where it stores the model's tensors as they are, or is not known.
+[[nodiscard]] const std::vector<Rule>& rules_of(const std::string& model_type);
 
 /// The rows of the first part's weight and so on, where they follow from the layout; 0: they do not.
 [[nodiscard]] std::int64_t rows_of(const FileLayout& layout, Rows rows);
-
-/// What transformers takes where a config.json says nothing; the sizes of other families follow from what it must say.
-struct HeadDefaults {
-  std::int64_t num_key_value_heads;  ///< 0: as many as query heads
-  std::int64_t head_dim;             ///< 0: hidden_size / num_attention_heads
-  double partial_rotary_factor;
-};
-[[nodiscard]] HeadDefaults head_defaults_of(const std::string& family);
 
 /// A tensor's name in parts: stem "model.layers.3.", module "self_attn.q_proj", suffix ".weight". All of them together
 /// are the name. The stem is empty, and the module the whole name, for tensors outside of layers.

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "config_fields.hpp"
+#include "families/family.hpp"
 #include "family_rules.hpp"
 #include "folder_tensors.hpp"
 #include "sft/core/error.hpp"
@@ -59,8 +60,7 @@ std::int64_t size_of(ConfigFields& fields, const std::string& name, std::int64_t
   return value;
 }
 
-void read_sizes(FileLayout& layout, ConfigFields& fields) {
-  const HeadDefaults defaults = head_defaults_of(layout.family);
+void read_sizes(FileLayout& layout, ConfigFields& fields, const Family& defaults) {
   const auto required = [&](const char* name) { return size_of(fields, name, fields.required_integer(name)); };
   const auto optional = [&](const char* name, std::int64_t value) {
     return size_of(fields, name, fields.integer(name, value));
@@ -91,7 +91,7 @@ void read_sizes(FileLayout& layout, ConfigFields& fields) {
   if (layout.rotary_dim % 2 != 0) fields.refuse("partial_rotary_factor", "pairs are rotated", correct_it);
 }
 
-/// Layers behind those of the decoder, which predict further tokens (GLM-4.5): transformers leaves them unread.
+/// Layers after those of the decoder (has_later_layers of a family).
 void carry_later_layers(FileLayout& layout, ConfigFields& fields, const std::vector<FileTensor>& files) {
   const std::int64_t num_layers = size_of(fields, "num_hidden_layers", fields.required_integer("num_hidden_layers"));
   for (const FileTensor& tensor : files) {
@@ -101,8 +101,6 @@ void carry_later_layers(FileLayout& layout, ConfigFields& fields, const std::vec
     if (layer && *layer >= num_layers) layout.carried.push_back(tensor);
   }
 }
-
-bool has_later_layers(const std::string& family) { return family == "glm4_moe"; }
 
 /// A folder of config.json alone is enough for a plan.
 bool has_weights(const std::filesystem::path& folder) {
@@ -121,9 +119,11 @@ FileLayout parse_file_layout(const std::string& config_json, const std::string& 
   const json& decoder = decoder_config(object);
   ConfigFields fields(decoder, source);
   layout.family = fields.text("model_type", "");
-  if (has_later_layers(layout.family)) carry_later_layers(layout, fields, files);
-  if (rules_of(layout.family).empty()) return layout;
-  read_sizes(layout, fields);
+  const Family* const family = find_family(layout.family);
+  if (family == nullptr) return layout;
+  if (family->has_later_layers) carry_later_layers(layout, fields, files);
+  if (family->rules.empty()) return layout;
+  read_sizes(layout, fields, *family);
   layout.is_mxfp4 = std::ranges::any_of(
       files, [](const FileTensor& tensor) { return tensor.name.ends_with("experts.gate_up_proj_blocks"); });
   return layout;
@@ -136,9 +136,10 @@ FileLayout read_file_layout(const std::string& folder) {
   const json object = read_json_object(path);
   const auto has_blocks = [](const Rule& rule) { return rule.cut == Cut::experts; };
   ConfigFields decoder(decoder_config(object), path);
-  const std::string family = decoder.text("model_type", "");
-  const bool needs_names = is_tower_config(object) || std::ranges::any_of(rules_of(family), has_blocks) ||
-                           (has_later_layers(family) && has_weights(folder));
+  const Family* const family = find_family(decoder.text("model_type", ""));
+  const bool needs_names =
+      is_tower_config(object) || (family != nullptr && (std::ranges::any_of(family->rules, has_blocks) ||
+                                                        (family->has_later_layers && has_weights(folder))));
   return parse_file_layout(object.dump(), path,
                            needs_names ? read_folder_tensors(folder).list() : std::vector<FileTensor>{});
 }

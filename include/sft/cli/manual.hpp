@@ -21,6 +21,9 @@ struct ManualGroup {
   std::string title;  ///< "Options", "[model]"
   std::vector<ManualOption> options;
   bool has_dashes = true;  ///< false: shown as keys; each is an option --TITLE.NAME all the same
+  /// The word after --help that shows the group; empty: --help alone does.
+  std::string topic = {};
+  std::string about = {};  ///< with a topic: what the keys describe, "the architecture"
 };
 
 struct Manual {
@@ -36,8 +39,10 @@ struct Manual {
   int num_operands = 1;        ///< how many such words there may be
 };
 
-/// Text of --help, no line above 100 columns unless a word is.
+/// Text of --help, no line above 100 columns unless a word is. Groups with a topic are a line that says where they are.
 [[nodiscard]] std::string help_of(const Manual& manual);
+/// Text of --help TOPIC: the groups with this topic.
+[[nodiscard]] std::string help_of_topic(const Manual& manual, const std::string& topic);
 /// The manual page in man(7) format, section 1. `programs`: the names of all that are installed together.
 [[nodiscard]] std::string man_page_of(const Manual& manual, const std::vector<std::string>& programs);
 /// A completion file for bash-completion.

@@ -20,6 +20,7 @@ struct KeyDescription {
   std::string fallback;              ///< the default as text
   std::vector<std::string> choices;  ///< the values that it can have, where they are few
   bool is_path = false;              ///< its value is a file or a folder
+  bool comes_with_model = false;     ///< model_name_or_path brings it: few people write it
 };
 /// Every key, sections in one piece and in the order of the documentation.
 [[nodiscard]] std::vector<KeyDescription> describe_keys();

@@ -33,6 +33,10 @@ class TargetModules {
   std::optional<config::ModulePattern> pattern_;  ///< in place of names
 };
 
+/// The linear layers that PEFT adapts in models with these files where none are named. `adapts_experts`: weights of
+/// experts are.
+[[nodiscard]] std::vector<std::string> default_targets(const FileLayout& layout, bool adapts_experts);
+
 /// The adapter_config.json of adapters that sft trained, as PEFT writes it. `base_model`: folder or name of the model
 /// that they belong to; empty: not known. `layout`: of its files. Adapters on parts of one module of transformers are
 /// one there, of the sum of their ranks. Where there are any, all adapters have the largest rank and their scales are

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // How the files of a model folder hold the tensors of its decoder. Most families store each tensor of the model under
-// its own name; others store several as one, in another order of rows, expert by expert, or below a prefix beside the
-// towers of images and sounds. The rules of the families are in src/hub/family_rules.cpp.
+// its own name; others store several as one, in another order of rows, expert by expert, or below a prefix alongside
+// the towers of images and sounds. The rules of a family are in its file of src/hub/families.
 
 #include <cstdint>
 #include <string>

@@ -32,6 +32,7 @@
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
 #include "sft/core/shell_word.hpp"
+#include "sft/hub/adapter_config.hpp"
 #include "sft/hub/file_layout.hpp"
 #include "sft/io/files.hpp"
 #include "sft/launch/command.hpp"
@@ -148,14 +149,11 @@ void fetch_all(const launch::Request& request) {
   }
 }
 
-/// The layers that PEFT 0.21 adapts where none are named: with weights of experts named, those of the families alone
-/// that its own table has.
+/// The layers that PEFT 0.21 adapts where none are named.
 void set_default_targets(config::Config& config) {
   const std::string folder = apps::find_origin(config.model);
-  const bool is_in_table = !folder.empty() && hub::read_file_layout(folder).family == "mixtral";
-  config.lora.lora_target_modules.clear();
-  if (config.lora.adapts_experts() && !is_in_table) return;
-  config.lora.lora_target_modules = {"q_proj", "v_proj"};
+  const hub::FileLayout layout = folder.empty() ? hub::FileLayout{} : hub::read_file_layout(folder);
+  config.lora.lora_target_modules = hub::default_targets(layout, config.lora.adapts_experts());
 }
 
 /// Gives `dtype = auto` the dtype of the model's weights.

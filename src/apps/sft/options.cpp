@@ -2,6 +2,7 @@
 #include "options.hpp"
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 #include <utility>
@@ -37,14 +38,26 @@ cli::Manual about_sft() {
       "Keys of the .ini file; each is also an option, --section.key VALUE, which wins. The section may be left out "
       "where only one has the key. Defaults are in brackets.";
   manual.operand = "*.ini";
+  cli::ManualGroup architecture{.title = "[model]",
+                                .options = {},
+                                .has_dashes = false,
+                                .topic = "model",
+                                .about = "the architecture, which model_name_or_path brings along"};
   for (config::KeyDescription& key : config::describe_keys()) {
+    cli::ManualOption option{std::move(key.name),    "VALUE",    std::move(key.help), std::move(key.fallback),
+                             std::move(key.choices), key.is_path};
+    if (key.comes_with_model) {
+      architecture.options.push_back(std::move(option));
+      continue;
+    }
     const std::string title = fmt::format("[{}]", key.section);
     if (manual.groups.empty() || manual.groups.back().title != title) {
-      manual.groups.push_back({title, {}, /*has_dashes=*/false});
+      manual.groups.push_back({.title = title, .options = {}, .has_dashes = false});
     }
-    manual.groups.back().options.push_back({std::move(key.name), "VALUE", std::move(key.help), std::move(key.fallback),
-                                            std::move(key.choices), key.is_path});
+    manual.groups.back().options.push_back(std::move(option));
   }
+  const auto model = std::ranges::find(manual.groups, architecture.title, &cli::ManualGroup::title);
+  manual.groups.insert(model + 1, std::move(architecture));
   return manual;
 }
 

@@ -51,6 +51,7 @@ BOOST_AUTO_TEST_CASE(the_command_line_is_split) {
 BOOST_AUTO_TEST_CASE(help_and_version_come_before_all_else) {
   for (const char* word : {"--help", "-h", "--version"}) {
     BOOST_TEST(!apps::read_sft_options({word}).has_value());
+    BOOST_TEST(!apps::read_sft_options({word, "model"}).has_value());
     BOOST_TEST(!apps::read_sft_options({"--dry-run", "a.ini", "b.ini", "--json", word, "--halp"}).has_value());
   }
 }
@@ -121,23 +122,46 @@ BOOST_AUTO_TEST_CASE(a_dry_run_without_data) {
 }
 
 BOOST_AUTO_TEST_CASE(help_fits_the_terminal) {
-  std::istringstream lines(cli::help_of(apps::sft_manual()));
+  const cli::Manual manual = apps::sft_manual();
+  std::istringstream lines(cli::help_of(manual) + cli::help_of_topic(manual, "model"));
   for (std::string line; std::getline(lines, line);) BOOST_TEST(line.size() <= 100u, line);
 }
 
 BOOST_AUTO_TEST_CASE(help_lists_every_key_of_the_ini_text) {
-  const std::string help = cli::help_of(apps::sft_manual());
+  const cli::Manual manual = apps::sft_manual();
+  const std::string help = cli::help_of(manual) + cli::help_of_topic(manual, "model");
   std::istringstream lines(config::to_ini(config::Config{}));
   for (std::string line; std::getline(lines, line);) {
     if (!line.empty()) check_says(help, line.substr(0, line.find(" =")));
   }
 }
 
+BOOST_AUTO_TEST_CASE(keys_of_an_architecture_have_a_help_of_their_own) {
+  const cli::Manual manual = apps::sft_manual();
+  const std::string help = cli::help_of(manual), of_model = cli::help_of_topic(manual, "model");
+  for (const char* key : {"\n  model_name_or_path ", "\n  init_seed ", "\n  tp_size "}) {
+    check_says(help, key);
+    BOOST_TEST(of_model.find(key) == std::string::npos, key);
+  }
+  for (const char* key : {"\n  hidden_size ", "\n  n_shared_experts "}) {
+    check_says(of_model, key);
+    BOOST_TEST(help.find(key) == std::string::npos, key);
+  }
+  check_says(help, "sft --help model");
+  check_says(cli::man_page_of(manual, {}), "rounds_embedding_multiplier");
+  check_says(cli::bash_completion_of(manual), "--model.hidden_size --hidden_size");
+  says({"--hidden_sise", "8"}, "hidden_size");
+}
+
 BOOST_AUTO_TEST_CASE(the_documentation_holds_the_text_of_help) {
   std::ifstream stream(std::filesystem::path(SFT_SOURCE_DIR) / "docs" / "configuration.md");
   const std::string page{std::istreambuf_iterator<char>(stream), {}};
-  BOOST_CHECK_MESSAGE(page.find("```text\n" + cli::help_of(apps::sft_manual()) + "```\n") != std::string::npos,
-                      "docs/configuration.md is out of date: put the output of ./sft --help into its text block");
+  const cli::Manual manual = apps::sft_manual();
+  for (const std::string& text : {cli::help_of(manual), cli::help_of_topic(manual, "model")}) {
+    BOOST_CHECK_MESSAGE(page.find("```text\n" + text + "```\n") != std::string::npos,
+                        "docs/configuration.md is out of date: put the output of ./sft --help, and of ./sft --help "
+                        "model, into its text blocks");
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()
