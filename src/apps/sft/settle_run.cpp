@@ -19,6 +19,8 @@
 #include "sft/plan/hardware.hpp"
 #include "sft/plan/memory.hpp"
 #include "sft/plan/pieces.hpp"
+#include "sft/plan/products.hpp"
+#include "sft/plan/rank_plan.hpp"
 #include "sft/plan/row_lengths.hpp"
 #include "sft/plan/search.hpp"
 #include "sft/plan/sp_method.hpp"
@@ -103,6 +105,12 @@ SettledRun settle_run(const RunContext& on, const plan::Datasets& datasets, cons
     plan_time(on, datasets, hardware_of(on, machine_name, own_memory), run);
   });
   return run;
+}
+
+ops::ListedProducts list_products(const SettledRun& run, const data::MicroBatchLimits& limits,
+                                  const mesh::Place& place) {
+  plan::RankPlan plan(run.config, limits, place, run.machine);
+  return plan::list_products(run.config, plan);
 }
 
 }  // namespace sft::apps

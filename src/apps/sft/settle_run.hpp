@@ -6,6 +6,8 @@
 #include <string>
 
 #include "run_context.hpp"
+#include "sft/data/micro_batch_limits.hpp"
+#include "sft/ops/listed_products.hpp"
 #include "sft/plan/datasets.hpp"
 #include "sft/plan/machine.hpp"
 
@@ -27,5 +29,9 @@ struct SettledRun {
 /// configuration that fits. Collective over the world.
 [[nodiscard]] SettledRun settle_run(const RunContext& on, const plan::Datasets& datasets,
                                     const std::string& machine_name);
+
+/// The matrix products of the run, of the rank at `place`. Pure.
+[[nodiscard]] ops::ListedProducts list_products(const SettledRun& run, const data::MicroBatchLimits& limits,
+                                                const mesh::Place& place);
 
 }  // namespace sft::apps
