@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # How tests are built and run. A folder of tests is one program, whose suites are its files.
 #
-#   sft_test(NAME SOURCES file... ROOMS room... [LIBRARIES target...] [MPI] [SEPARATE file...])
-#       a Boost.Test program, whose files are compiled several at a time (SFT_UNITY), but those of its SOURCES that are
-#       SEPARATE too each by itself. What a file hides in `namespace {}` within its suite is hidden from the others
+#   sft_test(NAME [SOURCES file...] [EXCEPT file...] ROOMS room... [LIBRARIES target...] [MPI] [SEPARATE file...])
+#       a Boost.Test program of SOURCES. That of a folder in tests/unit has all files *_test.cpp of it, too, but those that
+#       another program there has (EXCEPT). Files are compiled several at a time (SFT_UNITY), but those that are SEPARATE
+#       each by itself. What a file hides in `namespace {}` within its suite is hidden from the others
 #   sft_run_test(PROGRAM [NAME name] [SUITES suite...] [RANKS n...] [NIGHTLY_RANKS n...] [TIMEOUT seconds] [LABEL label]
 #                [TIER quick|full|nightly] [SANITIZE asan|tsan|asan-gpu...] [NIGHTLY_SANITIZE asan|tsan...]
 #                [ENVIRONMENT name=value...] [ARGUMENTS word...] [COST seconds])
@@ -141,7 +142,15 @@ function(sft_test_unity name)
 endfunction()
 
 function(sft_test name)
-  cmake_parse_arguments(TEST "MPI" "" "SOURCES;ROOMS;LIBRARIES;SEPARATE" ${ARGN})
+  cmake_parse_arguments(TEST "MPI" "" "SOURCES;EXCEPT;ROOMS;LIBRARIES;SEPARATE" ${ARGN})
+  file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
+  string(REPLACE "/" "_" program_of_folder ${folder})
+  if(folder MATCHES "^unit/" AND name STREQUAL program_of_folder)
+    file(GLOB found RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cpp)
+    list(APPEND TEST_SOURCES ${found})
+    list(REMOVE_ITEM TEST_SOURCES "" ${TEST_EXCEPT})
+    list(REMOVE_DUPLICATES TEST_SOURCES)
+  endif()
   add_executable(${name} ${TEST_SOURCES})
   list(TRANSFORM TEST_ROOMS PREPEND sft_)
   target_link_libraries(${name} PRIVATE sft_test_flags ${TEST_ROOMS} ${TEST_LIBRARIES})
@@ -152,7 +161,6 @@ function(sft_test name)
   endif()
   target_precompile_headers(${name} REUSE_FROM sft_test_headers)
   sft_test_unity(${name} SEPARATE ${TEST_SEPARATE})
-  file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
   if(folder MATCHES "^unit/([a-z]+)")
     add_dependencies(check-${CMAKE_MATCH_1} ${name})
   endif()

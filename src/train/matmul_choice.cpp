@@ -21,8 +21,6 @@
 #include "sft/core/log.hpp"
 #include "sft/io/files.hpp"
 #include "sft/ops/factory.hpp"
-#include "sft/rank/rank_plan.hpp"
-#include "sft/simulator/products.hpp"
 
 namespace sft::train {
 
@@ -89,12 +87,11 @@ std::string describe(const ops::MatmulTuning& tuning, std::size_t num_products, 
 }
 
 /// On rank 0.
-ops::MatmulAlgorithms measure(const config::ValidConfig& config, const rows::MicroBatchLimits& limits,
-                              const mesh::Place& place, const rank::Machine& machine, device::Device& device) {
+ops::MatmulAlgorithms measure(const config::ValidConfig& config,
+                              const std::function<ops::ListedProducts()>& list_products, device::Device& device) {
   const Activity measuring(ActivityKind::works, "measuring matrix products");
   const auto begin = std::chrono::steady_clock::now();
-  rank::RankPlan plan(config, limits, place, machine);
-  const ops::ListedProducts products = simulator::list_products(config, plan);
+  const ops::ListedProducts products = list_products();
   ops::MatmulAlgorithms known{.library = ops::matmul_library(device), .of_products = {}};
   const fs::path of_user = file_of_user(known.library);
   merge(known, read_list(fs::path(config->train.output_dir) / file_of_run));
@@ -108,9 +105,8 @@ ops::MatmulAlgorithms measure(const config::ValidConfig& config, const rows::Mic
 
 }  // namespace
 
-MatmulChoice::MatmulChoice(const config::ValidConfig& config, const rows::MicroBatchLimits& limits,
-                           const mesh::Place& place, const rank::Machine& machine, device::Device& device,
-                           const comm::Group& world) {
+MatmulChoice::MatmulChoice(const config::ValidConfig& config, const std::function<ops::ListedProducts()>& list_products,
+                           device::Device& device, const comm::Group& world) {
   if (!config->device.matmul_autotune) return;
   std::string text;
   world.agree([&] {
@@ -118,7 +114,7 @@ MatmulChoice::MatmulChoice(const config::ValidConfig& config, const rows::MicroB
       throw_config_error("`device.matmul_autotune = true` cannot be done", "the ranks compute on CPUs",
                          "leave device.matmul_autotune out, or set backend = cuda to see what is missing");
     }
-    if (world.rank() == 0) text = ops::to_text(measure(config, limits, place, machine, device));
+    if (world.rank() == 0) text = ops::to_text(measure(config, list_products, device));
   });
   world.broadcast(text, 0);
   ops::MatmulAlgorithms list = ops::read_matmul_algorithms(text);

@@ -2,16 +2,15 @@
 #pragma once
 // Which algorithms the GPUs of a run multiply matrices by, before its memory is taken.
 
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "sft/comm/group.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/device/device.hpp"
-#include "sft/mesh/place.hpp"
+#include "sft/ops/listed_products.hpp"
 #include "sft/ops/matmul_algorithms.hpp"
-#include "sft/rank/machine.hpp"
-#include "sft/rows/micro_batch_limits.hpp"
 
 namespace sft::train {
 
@@ -21,9 +20,10 @@ namespace sft::train {
 /// list, and those with another GPU none.
 class MatmulChoice {
  public:
-  /// Throws the same configuration Error on every rank where it is asked for and ranks compute on CPUs. Collective.
-  MatmulChoice(const config::ValidConfig& config, const rows::MicroBatchLimits& limits, const mesh::Place& place,
-               const rank::Machine& machine, device::Device& device, const comm::Group& world);
+  /// `list_products`: those of the run, asked for on rank 0 alone. Throws the same configuration Error on every rank
+  /// where it is asked for and ranks compute on CPUs. Collective over `world`.
+  MatmulChoice(const config::ValidConfig& config, const std::function<ops::ListedProducts()>& list_products,
+               device::Device& device, const comm::Group& world);
 
   /// Null: products run by what the heuristic puts first.
   [[nodiscard]] const ops::MatmulAlgorithms* algorithms() const { return list_ ? &*list_ : nullptr; }

@@ -22,7 +22,9 @@
 #include "sft/planner/settle.hpp"
 #include "sft/planner/sp_method.hpp"
 #include "sft/planner/step_time.hpp"
+#include "sft/rank/rank_plan.hpp"
 #include "sft/simulator/hardware.hpp"
+#include "sft/simulator/products.hpp"
 
 namespace sft::apps {
 
@@ -106,6 +108,12 @@ SettledRun settle_run(const RunContext& on, const rank::Datasets& datasets, cons
     plan_time(on, datasets, hardware_of(on, machine_name, own_memory), run);
   });
   return run;
+}
+
+ops::ListedProducts list_products(const SettledRun& run, const rows::MicroBatchLimits& limits,
+                                  const mesh::Place& place) {
+  rank::RankPlan plan(run.config, limits, place, run.machine);
+  return simulator::list_products(run.config, plan);
 }
 
 }  // namespace sft::apps

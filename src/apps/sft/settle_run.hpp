@@ -6,8 +6,10 @@
 #include <string>
 
 #include "run_context.hpp"
+#include "sft/ops/listed_products.hpp"
 #include "sft/rank/datasets.hpp"
 #include "sft/rank/machine.hpp"
+#include "sft/rows/micro_batch_limits.hpp"
 
 namespace sft::apps {
 
@@ -27,5 +29,9 @@ struct SettledRun {
 /// configuration that fits. Collective over the world.
 [[nodiscard]] SettledRun settle_run(const RunContext& on, const rank::Datasets& datasets,
                                     const std::string& machine_name);
+
+/// The matrix products of the run, of the rank at `place`. Pure.
+[[nodiscard]] ops::ListedProducts list_products(const SettledRun& run, const rows::MicroBatchLimits& limits,
+                                                const mesh::Place& place);
 
 }  // namespace sft::apps

@@ -74,7 +74,8 @@ std::optional<ExitStatus> plan_and_run(const apps::RunContext& on, const std::st
   const apps::SettledRun run = apps::settle_run(on, datasets, machine_name);
   const config::ValidConfig& config = run.config;
   const rows::MicroBatchLimits limits = datasets.limits(config);
-  const train::MatmulChoice matmul(config, limits, on.place, run.machine, on.device, world);
+  const train::MatmulChoice matmul(
+      config, [&] { return apps::list_products(run, limits, on.place); }, on.device, world);
 
   // 6. Model, its shards and its optimizer: all memory of the run, entered in the ledger
   device::Ledger ledger;
