@@ -12,7 +12,7 @@
 #include "sft/mesh/groups.hpp"
 #include "sft/model/architecture.hpp"
 #include "sft/model/cached_decoder.hpp"
-#include "sft/model/linear.hpp"
+#include "sft/model/linear/linear.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/plan/workers.hpp"
 

@@ -13,8 +13,8 @@
 
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
-#include "sft/model/dense_mlp.hpp"
-#include "sft/model/expert_mlp.hpp"
+#include "sft/model/layers/dense_mlp.hpp"
+#include "sft/model/layers/expert_mlp.hpp"
 
 namespace sft::model {
 

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "sft/model/attention_layer.hpp"
+#include "sft/model/layers/attention.hpp"
 
 namespace sft::model {
 

@@ -4,7 +4,7 @@
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/model/layer_plan.hpp"
-#include "sft/model/linear.hpp"
+#include "sft/model/linear/linear.hpp"
 #include "sft/model/loss_head.hpp"
 
 namespace sft::model {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "sft/core/ensure.hpp"
-#include "sft/model/linear.hpp"
+#include "sft/model/linear/linear.hpp"
 
 namespace sft::model {
 

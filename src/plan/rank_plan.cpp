@@ -9,7 +9,7 @@
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/model/layer_plan.hpp"
-#include "sft/model/weight_factors.hpp"
+#include "sft/model/linear/weight_factors.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/sharded_units.hpp"
 #include "sft/plan/launches.hpp"

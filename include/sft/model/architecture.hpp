@@ -12,7 +12,7 @@
 
 #include "sft/config/valid_config.hpp"
 #include "sft/model/layer_plan.hpp"
-#include "sft/model/mlp.hpp"
+#include "sft/model/sublayer.hpp"
 #include "sft/ops/fp8.hpp"
 #include "sft/parallel/part.hpp"
 

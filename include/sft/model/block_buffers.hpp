@@ -10,8 +10,8 @@
 
 #include "sft/device/arena.hpp"
 #include "sft/model/context.hpp"
-#include "sft/model/expert_buffers.hpp"
 #include "sft/model/layer_plan.hpp"
+#include "sft/model/layers/expert_buffers.hpp"
 #include "sft/model/rope_tables.hpp"
 
 namespace sft::model {

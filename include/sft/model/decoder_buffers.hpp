@@ -9,8 +9,8 @@
 
 #include "sft/device/arena.hpp"
 #include "sft/model/block.hpp"
-#include "sft/model/fp8_buffers.hpp"
-#include "sft/model/linear.hpp"
+#include "sft/model/linear/fp8_buffers.hpp"
+#include "sft/model/linear/linear.hpp"
 #include "sft/model/loss_head.hpp"
 #include "sft/model/router_balance.hpp"
 

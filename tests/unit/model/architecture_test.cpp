@@ -7,8 +7,8 @@
 #include <regex>
 #include <set>
 
-#include "sft/model/dense_mlp.hpp"
-#include "sft/model/expert_mlp.hpp"
+#include "sft/model/layers/dense_mlp.hpp"
+#include "sft/model/layers/expert_mlp.hpp"
 #include "sft/parallel/sharding_policy.hpp"
 
 namespace {

@@ -5,7 +5,7 @@
 // section 3.3, but for gradients in E5M2).
 
 #include "sft/model/context.hpp"
-#include "sft/model/fp8_buffers.hpp"
+#include "sft/model/linear/fp8_buffers.hpp"
 #include "sft/ops/backend.hpp"
 
 namespace sft::model {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/expert_products.hpp"
+#include "model/layers/expert_products.hpp"
 
-#include "model/fp8_products.hpp"
+#include "model/linear/fp8_products.hpp"
 
 namespace sft::model {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/model/linear.hpp"
+#include "sft/model/linear/linear.hpp"
 
 #include <algorithm>
 #include <numeric>
 
-#include "model/fp8_products.hpp"
+#include "model/linear/fp8_products.hpp"
 
 namespace sft::model {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/model/weight_factors.hpp"
+#include "sft/model/linear/weight_factors.hpp"
 
 #include <cblas.h>
 #include <lapacke.h>

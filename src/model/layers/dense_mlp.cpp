@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/model/dense_mlp.hpp"
+#include "sft/model/layers/dense_mlp.hpp"
 
 #include <algorithm>
 #include <cstdint>
 
-#include "model/fp8_products.hpp"
-#include "sft/model/linear.hpp"
+#include "model/linear/fp8_products.hpp"
+#include "sft/model/linear/linear.hpp"
 
 namespace sft::model {
 

@@ -10,7 +10,7 @@
 #include "sft/model/architecture.hpp"
 #include "sft/model/block_buffers.hpp"
 #include "sft/model/context.hpp"
-#include "sft/model/mlp.hpp"
+#include "sft/model/sublayer.hpp"
 
 namespace sft::model {
 

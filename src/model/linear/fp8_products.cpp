@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/fp8_products.hpp"
+#include "model/linear/fp8_products.hpp"
 
 #include <algorithm>
 
-#include "sft/model/fp8_buffers.hpp"
+#include "sft/model/linear/fp8_buffers.hpp"
 
 namespace sft::model {
 

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "sft/model/expert_mlp.hpp"
-#include "sft/model/fp8_buffers.hpp"
+#include "sft/model/layers/expert_mlp.hpp"
+#include "sft/model/linear/fp8_buffers.hpp"
 #include "sft/ops/call.hpp"
 
 namespace sft::model {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/model/expert_mlp.hpp"
+#include "sft/model/layers/expert_mlp.hpp"
 
-#include "model/expert_products.hpp"
+#include "model/layers/expert_products.hpp"
 #include "sft/model/router_balance.hpp"
 
 namespace sft::model {

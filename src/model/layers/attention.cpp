@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/model/attention_layer.hpp"
+#include "sft/model/layers/attention.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 
-#include "model/fp8_products.hpp"
-#include "sft/model/linear.hpp"
+#include "model/linear/fp8_products.hpp"
+#include "sft/model/linear/linear.hpp"
 
 namespace sft::model {
 

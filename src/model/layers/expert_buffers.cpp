@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/model/expert_buffers.hpp"
+#include "sft/model/layers/expert_buffers.hpp"
 
 namespace sft::model {
 

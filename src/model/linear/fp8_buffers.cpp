@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/model/fp8_buffers.hpp"
+#include "sft/model/linear/fp8_buffers.hpp"
 
 #include <algorithm>
 #include <utility>

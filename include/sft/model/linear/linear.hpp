@@ -13,7 +13,7 @@
 #include "sft/device/arena.hpp"
 #include "sft/model/architecture.hpp"
 #include "sft/model/context.hpp"
-#include "sft/model/fp8_buffers.hpp"
+#include "sft/model/linear/fp8_buffers.hpp"
 #include "sft/ops/shapes.hpp"
 #include "sft/tensor/tensor.hpp"
 

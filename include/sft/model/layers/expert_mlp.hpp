@@ -13,8 +13,8 @@
 
 #include "sft/model/architecture.hpp"
 #include "sft/model/block_buffers.hpp"
-#include "sft/model/dense_mlp.hpp"
-#include "sft/model/mlp.hpp"
+#include "sft/model/layers/dense_mlp.hpp"
+#include "sft/model/sublayer.hpp"
 
 namespace sft::model {
 
