@@ -10,7 +10,7 @@
 #include "plan/rehearsal.hpp"
 #include "sft/comm/clocked_collectives.hpp"
 #include "sft/device/clocked_device.hpp"
-#include "sft/model/architecture.hpp"
+#include "sft/model/head_split.hpp"
 #include "sft/plan/updates.hpp"
 
 namespace sft::plan {

@@ -4,35 +4,31 @@
 #include <algorithm>
 #include <utility>
 
+#include "sft/model/architecture.hpp"
+#include "sft/model/sublayer.hpp"
+
 namespace sft::model {
 
-Fp8Buffers::Fp8Buffers(config::Fp8 way, const config::Model& model, const Sizes& sizes, std::int64_t mlp_tile_tokens,
-                       bool keeps_gradients)
+Fp8Buffers::Fp8Buffers(config::Fp8 way, const DecoderParameters& parameters, const Sizes& sizes,
+                       const ActivationPolicy& policy, bool keeps_gradients)
     : way_(way), keeps_gradients_(keeps_gradients) {
   if (!is_used()) return;
-  fit_layer(sizes.tokens, sizes.qkv_columns(), sizes.hidden, kept_of_first_);
-  fit_layer(sizes.tokens, sizes.hidden, sizes.q_columns(), kept_of_second_);
-  if (sizes.head_groups > 1) {
-    kept_of_first_.fit(sizes.tokens, sizes.hidden, vectors());
-    right_of_slices_.fit(sizes.qkv_columns(), sizes.hidden,
-                         is_blockwise() ? ops::Fp8Tiles::blocks : ops::Fp8Tiles::whole);
+  for (const BlockParameters& block : parameters.blocks) {
+    block.mixer.layer->fit_fp8(sizes, policy, *this);
+    block.mlp.layer->fit_fp8(sizes, policy, *this);
   }
-  const std::int64_t mlp_tokens = std::min(mlp_tile_tokens, sizes.tokens), mlp = sizes.widest_mlp();
-  if (mlp > 0) {
-    fit_layer(mlp_tokens, 2 * mlp, sizes.hidden, kept_of_first_);
-    fit_layer(mlp_tokens, sizes.hidden, mlp, kept_of_second_);
-  }
-  if (sizes.experts > 0) fit_experts(model, sizes);
 }
 
-void Fp8Buffers::fit_experts(const config::Model& model, const Sizes& sizes) {
-  // Experts work one after the other. Matrices of gpt-oss are (columns in, columns), and so are their gradients, whose
-  // operands trade places: then there is room for both.
-  const bool is_gpt_oss = model.expert_form == config::ExpertForm::gpt_oss;
+void Fp8Buffers::fit_slices(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in) {
+  kept_of_first_.fit(tokens, columns_in, vectors());
+  right_of_slices_.fit(columns, columns_in, is_blockwise() ? ops::Fp8Tiles::blocks : ops::Fp8Tiles::whole);
+}
+
+void Fp8Buffers::fit_experts(const Sizes& sizes, bool trades_places) {
   for (const auto& [columns, columns_in] :
        {std::pair{2 * sizes.expert_mlp, sizes.hidden}, std::pair{sizes.hidden, sizes.expert_mlp}}) {
-    fit_layer(sizes.most_expert_rows(), columns, columns_in);
-    if (is_gpt_oss) fit_layer(sizes.most_expert_rows(), columns_in, columns);
+    fit_products(sizes.most_expert_rows(), columns, columns_in);
+    if (trades_places) fit_products(sizes.most_expert_rows(), columns_in, columns);
   }
   if (!keeps_gradients_) return;
   const std::int64_t kept_rows = std::min(sizes.most_expert_rows(), round_up(sizes.tokens, sizes.expert_alignment));
@@ -51,7 +47,7 @@ Tensor Fp8Buffers::expert_scales(std::int64_t first_row, std::int64_t num_rows, 
   return expert_scales_.rows(begin, first_expert_scale(first_row + num_rows, first_expert + num_experts) - begin);
 }
 
-void Fp8Buffers::fit_layer(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in) {
+void Fp8Buffers::fit_products(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in) {
   using ops::Fp8Tiles;
   const Fp8Tiles vectors = this->vectors(), blocks = is_blockwise() ? Fp8Tiles::blocks : Fp8Tiles::whole;
   left_.fit(tokens, columns_in, vectors);  // y = x w^T
@@ -62,9 +58,10 @@ void Fp8Buffers::fit_layer(std::int64_t tokens, std::int64_t columns, std::int64
   right_.fit(columns_in, tokens, vectors);
 }
 
-void Fp8Buffers::fit_layer(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in, SizedMemory& kept) {
-  fit_layer(tokens, columns, columns_in);
+void Fp8Buffers::fit_layer(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in, LayerOfTwo layer) {
+  fit_products(tokens, columns, columns_in);
   if (!keeps_gradients_) return;
+  SizedMemory& kept = layer == LayerOfTwo::first ? kept_of_first_ : kept_of_second_;
   const ops::Fp8Tiles tiles = vectors();
   kept.fit(tokens, columns, tiles);  // for dx, where dw comes first
   kept.fit(columns, tokens, tiles);

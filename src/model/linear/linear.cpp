@@ -2,9 +2,9 @@
 #include "sft/model/linear/linear.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "model/linear/fp8_products.hpp"
+#include "sft/model/linear/adapter_buffers.hpp"
 
 namespace sft::model {
 
@@ -257,55 +257,6 @@ void find_factors(const Context& c, const Adapter& adapter, const Tensor& magnit
 }
 
 }  // namespace
-
-AdapterBuffers::AdapterBuffers(const config::Lora& lora, const ops::Shapes& shapes, std::int64_t mlp_tile_tokens,
-                               std::int64_t num_blocks)
-    : shapes_(shapes),
-      mlp_tile_tokens_(std::min(mlp_tile_tokens, shapes.tokens)),
-      num_blocks_(num_blocks),
-      rank_(lora.use_peft && !lora.lora_target_modules.empty() ? lora.max_rank() : 0),
-      dropout_(static_cast<float>(lora.lora_dropout)),
-      has_magnitudes_(lora.use_peft && lora.use_dora) {}
-
-std::array<std::int64_t, 7> AdapterBuffers::rows_of_block() const {
-  const std::int64_t q_rows = shapes_.q_heads * shapes_.head_dim, kv_rows = shapes_.kv_heads * shapes_.head_dim;
-  return {q_rows, kv_rows, kv_rows, shapes_.hidden, shapes_.mlp, shapes_.mlp, shapes_.hidden};
-}
-
-std::int64_t AdapterBuffers::first_factor(const Adapter& adapter) const {
-  const auto number = static_cast<std::int64_t>(adapter.number), numbers = std::int64_t{max_adapters_of_block};
-  const std::array<std::int64_t, 7> rows = rows_of_block();
-  const std::int64_t of_blocks = number / numbers * std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
-  return std::accumulate(rows.begin(), rows.begin() + number % numbers, of_blocks);
-}
-
-void AdapterBuffers::lay_out(device::Arena& workspace, device::Arena& tp_sums) {
-  if (rank_ == 0) return;
-  low_ = take(workspace, shapes_.compute, {shapes_.tokens * rank_});
-  low_grad_ = take(workspace, shapes_.compute, {shapes_.tokens * rank_});
-  const std::int64_t attention_elements = shapes_.tokens * std::max(shapes_.hidden, shapes_.q_heads * shapes_.head_dim);
-  const std::int64_t mlp_elements = mlp_tile_tokens_ * std::max(shapes_.hidden, shapes_.mlp);
-  const std::int64_t elements = std::max(attention_elements, mlp_elements);
-  if (dropout_ != 0.0F) input_ = take(workspace, shapes_.compute, {elements});
-  if (!has_magnitudes_) return;
-  output_ = take(workspace, shapes_.compute, {elements});
-  const std::array<std::int64_t, 7> rows = rows_of_block();
-  const std::int64_t most_rows = *std::ranges::max_element(rows);
-  row_products_ = take(workspace, DType::float32, {most_rows * rank_});
-  gram_ = take(workspace, shapes_.compute, {rank_ * rank_});
-  squares_ = take(tp_sums, DType::float32, {most_rows});
-  const std::int64_t num_factors = num_blocks_ * std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
-  factors_ = take(workspace, DType::float32, {num_factors});
-  inverse_norms_ = take(workspace, DType::float32, {num_factors});
-}
-
-Tensor AdapterBuffers::factors(const Adapter& adapter, std::int64_t rows) const {
-  return factors_.rows(first_factor(adapter), rows);
-}
-
-Tensor AdapterBuffers::inverse_norms(const Adapter& adapter, std::int64_t rows) const {
-  return inverse_norms_.rows(first_factor(adapter), rows);
-}
 
 Tensor as_matrix(const Tensor& heads) { return heads.view({heads.shape[0], heads.row_elements()}); }
 

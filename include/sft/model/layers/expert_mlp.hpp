@@ -7,16 +7,17 @@
 // tokens go through where they are (shared experts: Dai et al. 2024, "DeepSeekMoE"), adds what it gives.
 
 #include <functional>
-#include <optional>
-#include <utility>
+#include <string>
 #include <vector>
 
-#include "sft/model/architecture.hpp"
-#include "sft/model/block_buffers.hpp"
-#include "sft/model/layers/dense_mlp.hpp"
+#include "sft/model/layer_plan.hpp"
 #include "sft/model/sublayer.hpp"
 
 namespace sft::model {
+
+class UnitBuilder;
+struct ExpertDecisions;
+struct ExpertTensors;
 
 /// LoRA of a product of all experts of a rank: y += scale b[e] a[e] x of the rows of expert e.
 struct ExpertAdapter {
@@ -43,30 +44,31 @@ struct ExpertParameters {
   parallel::ParameterGroup correction = {};
 };
 
-class ExpertMlp final : public Mlp {
+/// Its linear layers are those of the MLP beside the experts, which have adapters of their own kind.
+class ExpertMlp final : public Sublayer {
  public:
-  /// `layer`: its number among the layers with experts. `shared`: the MLP beside them, of Sizes::shared_mlp columns.
-  ExpertMlp(const ExpertParameters& parameters, std::int64_t layer, std::optional<DenseMlp> shared = std::nullopt)
-      : p_(parameters), layer_(layer), shared_(std::move(shared)) {}
+  /// `path`: of its module, "model.layers.0.mlp".
+  ExpertMlp(UnitBuilder& unit, const config::Model& model, const LayerPlan& plan, const std::string& path);
 
+  [[nodiscard]] std::vector<SublayerTensor> tensors(const Sizes& sizes, const ActivationPolicy& policy) const override;
+  [[nodiscard]] std::int64_t pass_tokens(const Sizes& sizes, const ActivationPolicy& policy) const override;
+  void fit_fp8(const Sizes& sizes, const ActivationPolicy& policy, Fp8Buffers& buffers) const override;
   /// Waits for the device once: products of experts take their sizes from the host. Both passes are collective over ep.
-  void forward(const Context& context, MlpActivations& saved, BlockScratch& scratch) const override;
-  void backward(const Context& context, MlpActivations& saved, BlockScratch& scratch,
+  void forward(const Context& context, SublayerTensors& own, BlockScratch& scratch) const override;
+  void backward(const Context& context, SublayerTensors& own, BlockScratch& scratch,
                 const std::function<void()>& start_normed) const override;
-
-  /// Of the MLP beside the experts: these have adapters of their own kind.
-  [[nodiscard]] std::vector<const Linear*> linear_layers() const override {
-    return shared_ ? shared_->linear_layers() : std::vector<const Linear*>{};
-  }
+  [[nodiscard]] double matmul_weights() const override;
 
  private:
+  [[nodiscard]] bool has_shared() const { return !linears_.empty(); }
   /// scratch.dnormed += the gradient through the choices' weights; nothing where there is padding.
-  void differentiate_router(const Context& context, const ExpertActivations& activations, const BlockScratch& scratch,
-                            const Tensor& dweights) const;
+  void differentiate_router(const Context& context, const ExpertDecisions& decisions, const ExpertTensors& own,
+                            const BlockScratch& scratch) const;
 
   ExpertParameters p_;
-  std::int64_t layer_;
-  std::optional<DenseMlp> shared_;
+  std::int64_t layer_;  ///< its number among the layers with experts
+  bool is_gpt_oss_;
+  double weights_of_token_;  ///< of the router, and of the experts of a token
 };
 
 }  // namespace sft::model

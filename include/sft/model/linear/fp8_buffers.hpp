@@ -12,6 +12,9 @@
 
 namespace sft::model {
 
+struct ActivationPolicy;
+struct DecoderParameters;
+
 /// Of the two layers of a sublayer: qkv and o, or gate_up and down. The gradients of both outputs are kept at a time.
 enum class LayerOfTwo { first, second };
 
@@ -45,10 +48,20 @@ enum class Fp8Room { any, slices_of_first };
 
 class Fp8Buffers {
  public:
-  /// For a rank of `sizes`. At most `mlp_tile_tokens` tokens pass the layers of an MLP at a time. `keeps_gradients`:
-  /// weights of layers are trained, so that gradients of outputs go into two products.
-  Fp8Buffers(config::Fp8 way, const config::Model& model, const Sizes& sizes, std::int64_t mlp_tile_tokens,
+  /// For all sublayers on a rank of `sizes`. `keeps_gradients`: weights of layers are trained, so that gradients of
+  /// outputs go into two products.
+  Fp8Buffers(config::Fp8 way, const DecoderParameters& parameters, const Sizes& sizes, const ActivationPolicy& policy,
              bool keeps_gradients);
+
+  // For Sublayer::fit_fp8.
+  /// Makes room for all products of a layer (columns, columns_in) that so many tokens pass, and for what is kept of its
+  /// gradient.
+  void fit_layer(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in, LayerOfTwo layer);
+  /// The same for slices of a first layer (LinearRows).
+  void fit_slices(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in);
+  /// The same for the products of experts, which work one after the other. `trades_places`: matrices are (columns in,
+  /// columns), and so are their gradients, whose operands trade places: there is room for both.
+  void fit_experts(const Sizes& sizes, bool trades_places);
 
   /// Takes nothing with fp8 = none; call with sizing arenas, then with real ones.
   void lay_out(device::Arena& workspace);
@@ -87,11 +100,8 @@ class Fp8Buffers {
     void fit(std::int64_t lines, std::int64_t terms, ops::Fp8Tiles tiles);
   };
 
-  /// Makes room for all products of a layer (columns, columns_in) that so many tokens pass.
-  void fit_layer(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in);
-  /// The same, and for what is kept of its gradient.
-  void fit_layer(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in, SizedMemory& kept);
-  void fit_experts(const config::Model& model, const Sizes& sizes);
+  /// Makes room for all products of a layer alone.
+  void fit_products(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in);
   /// Where the scales begin that are kept for rows from `row` on, of experts from `expert` on.
   [[nodiscard]] std::int64_t first_expert_scale(std::int64_t row, std::int64_t expert) const;
 
