@@ -17,6 +17,7 @@
 
 #include "config_fields.hpp"
 #include "family_rules.hpp"
+#include "sft/config/linear_modules.hpp"
 #include "sft/core/error.hpp"
 #include "sft/hub/expert_factors.hpp"
 #include "sft/hub/tensor_map.hpp"
