@@ -68,9 +68,11 @@ NormGroups add_norms(UnitBuilder& unit, const config::Model& m, const std::strin
 /// Adds a block, and begins the units that begin with it.
 BlockParameters add_block(UnitBuilder& unit, const config::Model& m, const LayerPlan& plan, BlockIndex index,
                           int blocks_per_unit) {
-  const std::string name = fmt::format("model.layers.{}", static_cast<int>(index));
+  const BlockPlace place{.number = static_cast<std::size_t>(static_cast<int>(index)),
+                         .path = fmt::format("model.layers.{}", static_cast<int>(index))};
+  const std::string& name = place.path;
   const bool in_parts = blocks_per_unit == 0;
-  std::uint64_t number = static_cast<std::uint64_t>(static_cast<int>(index)) * max_adapters_of_block;
+  std::uint64_t number = place.number * max_adapters_of_block;
   const auto add = [&](std::shared_ptr<Sublayer> layer, const NormNames& norm_names) {
     const NormGroups norms = add_norms(unit, m, name, norm_names);
     number = declare_adapters(unit, layer->linear_layers(), number);
@@ -78,9 +80,9 @@ BlockParameters add_block(UnitBuilder& unit, const config::Model& m, const Layer
   };
   BlockParameters block{.plan = plan, .mixer = {}, .mlp = {}};
   if (in_parts || index % blocks_per_unit == 0) unit.begin(in_parts ? name + ".self_attn" : name);
-  block.mixer = add(make_mixer(unit, m, plan, name), mixer_norm_names(m.block_norms));
+  block.mixer = add(make_mixer(unit, m, plan, place), mixer_norm_names(m.block_norms));
   if (in_parts) unit.begin(name + ".mlp");
-  block.mlp = add(make_mlp(unit, m, plan, name), mlp_norm_names(m.block_norms));
+  block.mlp = add(make_mlp(unit, m, plan, place), mlp_norm_names(m.block_norms));
   return block;
 }
 

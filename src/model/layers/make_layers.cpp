@@ -8,13 +8,13 @@
 namespace sft::model {
 
 std::shared_ptr<Sublayer> make_mixer(UnitBuilder& unit, const config::Model& model, const LayerPlan& plan,
-                                     const std::string& block) {
-  return std::make_shared<Attention>(unit, model, plan, block + ".self_attn");
+                                     const BlockPlace& block) {
+  return std::make_shared<Attention>(unit, model, plan, block.path + ".self_attn");
 }
 
 std::shared_ptr<Sublayer> make_mlp(UnitBuilder& unit, const config::Model& model, const LayerPlan& plan,
-                                   const std::string& block) {
-  const std::string path = block + ".mlp";
+                                   const BlockPlace& block) {
+  const std::string path = block.path + ".mlp";
   switch (plan.mlp) {
     case LayerPlan::MlpKind::experts:
       return std::make_shared<ExpertMlp>(unit, model, plan, path);

@@ -2,6 +2,7 @@
 #pragma once
 // Which layers there are. Pure.
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -13,10 +14,15 @@ namespace sft::model {
 
 class UnitBuilder;
 
-/// The sublayers of the block called `block`, "model.layers.0", whose parameters they declare in the last unit.
+/// Which block layers are made for.
+struct BlockPlace {
+  std::size_t number;  ///< from 0
+  std::string path;    ///< "model.layers.0"
+};
+/// The sublayers of a block. They declare their parameters in the last unit.
 [[nodiscard]] std::shared_ptr<Sublayer> make_mixer(UnitBuilder& unit, const config::Model& model, const LayerPlan& plan,
-                                                   const std::string& block);
+                                                   const BlockPlace& block);
 [[nodiscard]] std::shared_ptr<Sublayer> make_mlp(UnitBuilder& unit, const config::Model& model, const LayerPlan& plan,
-                                                 const std::string& block);
+                                                 const BlockPlace& block);
 
 }  // namespace sft::model
