@@ -11,6 +11,7 @@
 
 #include "config/checks.hpp"
 #include "config/refusals.hpp"
+#include "sft/config/linear_modules.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 
@@ -58,18 +59,16 @@ void check_targets(const Config& config) {
   }
 }
 
-/// The linear layers of blocks, by their paths.
-std::vector<std::string> linear_modules(const Model& model) {
-  std::vector<std::string> modules;
-  for (std::int64_t block = 0; block < model.num_hidden_layers; ++block) {
-    for (const std::string& name : linear_layer_names()) {
-      const bool is_of_mlp =
-          !name.ends_with("o_proj") && !name.starts_with("q_") && !name.starts_with("k_") && !name.starts_with("v_");
-      const bool has_experts = is_of_mlp && model.has_experts(static_cast<std::size_t>(block));
-      if (has_experts && model.n_shared_experts == 0) continue;
-      const char* const parent = has_experts ? "mlp.shared_experts" : is_of_mlp ? "mlp" : "self_attn";
-      modules.push_back(fmt::format("model.layers.{}.{}.{}", block, parent, name));
-    }
+/// A linear layer of a block, and its path.
+struct ModuleOfBlock {
+  LinearModule module;
+  std::string path;
+};
+
+std::vector<ModuleOfBlock> modules_of_blocks(const Model& model) {
+  std::vector<ModuleOfBlock> modules;
+  for (std::size_t layer = 0; layer < static_cast<std::size_t>(model.num_hidden_layers); ++layer) {
+    for (const LinearModule& module : linear_modules(model, layer)) modules.push_back({module, module.path(layer)});
   }
   return modules;
 }
@@ -146,9 +145,9 @@ void check_target_parameters(const Config& config, std::vector<std::string>& ada
 
 /// Experts have the names of linear layers and no adapters by these.
 void check_experts_are_no_target(const Config& config) {
-  const std::vector<std::string> modules = linear_modules(config.model);
+  const std::vector<ModuleOfBlock> modules = modules_of_blocks(config.model);
   for (const std::string& target : config.lora.lora_target_modules) {
-    const auto is_target = [&](const std::string& module) { return module.ends_with("." + target); };
+    const auto is_target = [&](const ModuleOfBlock& of_block) { return of_block.module.name == target; };
     if (target == "all-linear" || std::ranges::any_of(modules, is_target)) continue;
     throw_config_error(fmt::format("`lora.lora_target_modules` names {}", target),
                        "this model has it in its experts alone, whose weights are named by lora_target_parameters",
@@ -156,19 +155,8 @@ void check_experts_are_no_target(const Config& config) {
   }
 }
 
-/// The lesser of the numbers of rows and columns of a linear layer of that name, of a dense MLP or of one beside
-/// experts.
-std::int64_t lesser_size(const Model& model, const std::string& module) {
-  const std::string name = module.substr(module.rfind('.') + 1);
-  const bool is_shared = module.find("shared_experts") != std::string::npos;
-  std::int64_t other = is_shared ? model.shared_intermediate_size() : model.intermediate_size;
-  if (name == "q_proj" || name == "o_proj") other = model.num_attention_heads * model.head_dim;
-  if (name == "k_proj" || name == "v_proj") other = model.num_key_value_heads * model.head_dim;
-  return std::min(model.hidden_size, other);
-}
-
 /// Adapters that begin with a part of the weights.
-void check_split_weights(const Config& config, const std::vector<std::string>& adapted) {
+void check_split_weights(const Config& config, const std::vector<ModuleOfBlock>& adapted) {
   const Lora& lora = config.lora;
   if (!lora.init_lora_weights.splits_weights()) return;
   const std::string key = fmt::format("`lora.init_lora_weights = {}`", write(lora.init_lora_weights));
@@ -177,10 +165,10 @@ void check_split_weights(const Config& config, const std::vector<std::string>& a
                        "the weights lose what adapters begin with, and what is left would be quantized anew",
                        "set init_lora_weights = true, or load_in_4bit = false");
   }
-  for (const std::string& module : adapted) {
-    const std::int64_t rank = lora.size_of(module).rank, most = lesser_size(config.model, module);
+  for (const auto& [module, path] : adapted) {
+    const std::int64_t rank = lora.size_of(path).rank, most = std::min(module.rows, module.columns);
     if (rank <= most) continue;
-    throw_config_error(fmt::format("{} does not go with rank {} of {}", key, rank, module),
+    throw_config_error(fmt::format("{} does not go with rank {} of {}", key, rank, path),
                        fmt::format("that weight has {} singular values, or rows of R", most),
                        fmt::format("set a rank of at most {}", most));
   }
@@ -194,21 +182,23 @@ void check_adapters(const Config& config) {
                        "it says where the numbers of layers_to_transform stand, and there are none",
                        "set layers_to_transform, or leave it out");
   }
-  std::vector<std::string> adapted;
-  for (const std::string& module : linear_modules(config.model)) {
+  std::vector<ModuleOfBlock> modules;
+  for (const ModuleOfBlock& of_block : modules_of_blocks(config.model)) {
     const auto has_adapter = [&] {
-      return lora.adapts(module.substr(module.rfind('.') + 1)) && lora.transforms_block_of(module);
+      return lora.adapts(of_block.module.name) && lora.transforms_block_of(of_block.path);
     };
     if (with_pattern("lora.layers_pattern", fmt::format("{}", fmt::join(lora.layers_pattern, " ")), has_adapter)) {
-      adapted.push_back(module);
+      modules.push_back(of_block);
     }
   }
+  std::vector<std::string> adapted;
+  std::ranges::transform(modules, std::back_inserter(adapted), &ModuleOfBlock::path);
   if (adapted.empty() && !lora.lora_target_modules.empty()) {
     throw_config_error(
         fmt::format("`lora.layers_pattern = {}` leaves no layer to adapt", fmt::join(lora.layers_pattern, " ")),
         "the blocks are held by what is called layers", "leave it out");
   }
-  check_split_weights(config, adapted);
+  check_split_weights(config, modules);
   check_target_parameters(config, adapted);
   check_pattern("lora.rank_pattern", lora.rank_pattern, adapted);
   check_pattern("lora.alpha_pattern", lora.alpha_pattern, adapted);

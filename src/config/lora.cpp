@@ -111,12 +111,6 @@ bool Lora::saves(const std::string& module) const {
          std::ranges::any_of(modules_to_save, [&](const std::string& end) { return module.ends_with(end); });
 }
 
-const std::vector<std::string>& linear_layer_names() {
-  static const std::vector<std::string> names = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
-                                                 "gate_proj", "up_proj", "down_proj"};
-  return names;
-}
-
 const std::vector<std::string>& expert_parameter_names() {
   static const std::vector<std::string> names = {"gate_up_proj", "down_proj"};
   return names;

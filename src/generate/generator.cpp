@@ -12,7 +12,7 @@
 #include "sft/mesh/groups.hpp"
 #include "sft/model/architecture.hpp"
 #include "sft/model/cached_decoder.hpp"
-#include "sft/model/linear.hpp"
+#include "sft/model/linear/adapter_buffers.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/rank/workers.hpp"
 
@@ -74,8 +74,7 @@ struct Plan {
         parts(parallel::storage_of(parallel::make_parts(architecture.parts, place, policy, compute))),
         slots(parts.front().shard_map().num_units(), policy, config->model.tie_word_embeddings),
         unit_buffers(parts, policy, slots),
-        decoder(config->model, sizes, max_tokens),
-        adapters(config::Lora{}, sizes.shapes(), sizes.tokens, /*num_blocks=*/0) {}
+        decoder(config->model, architecture.parameters, sizes, max_tokens) {}
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
@@ -123,8 +122,8 @@ struct Generator::Impl {
         arenas(allocate(ledger)),
         workers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, /*cuts_tokens=*/false, /*tp_wire=*/{},
                 device, collectives, rank::DeviceTools()),
-        attention(plan.decoder.layers, attention_scale(config->model),
-                  static_cast<float>(config->model.attn_logit_softcapping), plan.decoder.windows, *workers.ops),
+        attention(attention_scale(config->model), static_cast<float>(config->model.attn_logit_softcapping),
+                  plan.decoder.windows, *workers.ops),
         decoder({config->model, plan.sizes, device, *workers.ops, workers.units, workers.tp, attention, plan.adapters,
                  workers.experts},
                 attention, plan.architecture.parameters, plan.decoder) {

@@ -18,6 +18,7 @@
 #include "config_fields.hpp"
 #include "families/family.hpp"
 #include "family_rules.hpp"
+#include "sft/config/linear_modules.hpp"
 #include "sft/core/error.hpp"
 #include "sft/hub/expert_factors.hpp"
 #include "sft/hub/tensor_map.hpp"

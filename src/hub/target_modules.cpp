@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "sft/config/config.hpp"
+#include "sft/config/linear_modules.hpp"
 
 namespace sft::hub {
 

@@ -3,18 +3,26 @@
 
 #include <functional>
 
-#include "sft/model/attention_layer.hpp"
+#include "sft/model/sublayer.hpp"
 
 namespace sft::model {
 
 namespace {
+
+/// SublayerBuffers::stream.
+struct Stream {
+  explicit Stream(const SublayerTensors& all)
+      : x(all["x"]), rstd(all["rstd"]), branch(all["branch"]), branch_rstd(all["branch_rstd"]) {}
+
+  Tensor x, rstd, branch, branch_rstd;
+};
 
 float epsilon_of(const Context& c) { return static_cast<float>(c.config.rms_norm_eps); }
 
 /// The residual stream on its way to attention or the MLP: stream.x = previous + the slice of delta, unless `previous`
 /// is empty and x is there already; and the slice of normed, what the sublayer reads of it.
 void enter_sublayer(const Context& c, const LayerPlan& plan, const NormGroups& norms, const Tensor& previous,
-                    StreamActivations& stream, BlockScratch& scratch) {
+                    const Stream& stream, BlockScratch& scratch) {
   const Tensor normed = c.tp.slice(scratch.normed);
   if (!plan.norms_inputs) {
     if (!previous.empty()) {
@@ -36,7 +44,7 @@ void enter_sublayer(const Context& c, const LayerPlan& plan, const NormGroups& n
 }
 
 /// The slice of normed again, of the stream as it was.
-void read_again(const Context& c, const LayerPlan& plan, const NormGroups& norms, const StreamActivations& stream,
+void read_again(const Context& c, const LayerPlan& plan, const NormGroups& norms, const Stream& stream,
                 BlockScratch& scratch) {
   const Tensor normed = c.tp.slice(scratch.normed);
   if (!plan.norms_inputs) return c.ops.run(ops::Copy{normed, stream.x});
@@ -45,8 +53,8 @@ void read_again(const Context& c, const LayerPlan& plan, const NormGroups& norms
 
 /// What writes it and starts its gather over tp; the references outlive it.
 std::function<void()> normed_again(const Context& c, const LayerPlan& plan, const NormGroups& norms,
-                                   const StreamActivations& stream, BlockScratch& scratch) {
-  return [&c, &plan, &norms, &stream, &scratch] {
+                                   const Stream& stream, BlockScratch& scratch) {
+  return [&c, &plan, &norms, &scratch, stream] {
     read_again(c, plan, norms, stream, scratch);
     c.tp.start_gather(scratch.normed);
   };
@@ -54,7 +62,7 @@ std::function<void()> normed_again(const Context& c, const LayerPlan& plan, cons
 
 /// The slice of delta = what a sublayer adds to the residual stream, of the terms of all ranks in delta. Overwrites
 /// normed where there is a norm.
-void finish_branch(const Context& c, const LayerPlan& plan, const NormGroups& norms, const StreamActivations& stream,
+void finish_branch(const Context& c, const LayerPlan& plan, const NormGroups& norms, const Stream& stream,
                    BlockScratch& scratch) {
   c.tp.reduce(scratch.delta);
   const Tensor delta = c.tp.slice(scratch.delta);
@@ -70,8 +78,8 @@ void finish_branch(const Context& c, const LayerPlan& plan, const NormGroups& no
 }
 
 /// dbranch = the gradient of what the sublayer's products give, of the slice of dx.
-void begin_branch_backward(const Context& c, const LayerPlan& plan, const NormGroups& norms,
-                           const StreamActivations& stream, BlockScratch& scratch) {
+void begin_branch_backward(const Context& c, const LayerPlan& plan, const NormGroups& norms, const Stream& stream,
+                           BlockScratch& scratch) {
   const Tensor dbranch = c.tp.slice(scratch.dbranch), dx = c.tp.slice(scratch.dx);
   if (plan.norms_branches) {
     c.ops.run(ops::RmsNormBackward{.dx = dbranch,
@@ -88,8 +96,8 @@ void begin_branch_backward(const Context& c, const LayerPlan& plan, const NormGr
 }
 
 /// The slice of dx += the gradient of the stream through what the sublayer reads of it, of the slice of dnormed.
-void leave_sublayer_backward(const Context& c, const LayerPlan& plan, const NormGroups& norms,
-                             const StreamActivations& stream, BlockScratch& scratch) {
+void leave_sublayer_backward(const Context& c, const LayerPlan& plan, const NormGroups& norms, const Stream& stream,
+                             BlockScratch& scratch) {
   const Tensor dx = c.tp.slice(scratch.dx);
   if (!plan.norms_inputs) return c.ops.run(ops::Add{dx, c.tp.slice(scratch.dnormed)});
   c.ops.run(ops::RmsNormBackward{.dx = dx,
@@ -101,53 +109,76 @@ void leave_sublayer_backward(const Context& c, const LayerPlan& plan, const Norm
                                  .dresidual = dx});
 }
 
-/// Ends attention and enters the MLP with its unit.
-void join_attention(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
-  finish_branch(c, p.plan, p.attention_norms, saved.before_attention, scratch);
-  c.units.enter(p.mlp_unit);
-  enter_sublayer(c, p.plan, p.mlp_norms, saved.before_attention.x, saved.before_mlp, scratch);
+/// Ends the mixer and enters the MLP with its unit.
+void join_mixer(const Context& c, const BlockParameters& p, BlockBuffers& buffers, BlockScratch& scratch) {
+  const Stream before_mixer(buffers.mixer.stream), before_mlp(buffers.mlp.stream);
+  finish_branch(c, p.plan, p.mixer.norms, before_mixer, scratch);
+  c.units.enter(p.mlp.unit);
+  enter_sublayer(c, p.plan, p.mlp.norms, before_mixer.x, before_mlp, scratch);
+}
+
+/// The forward pass, in which pass(sublayer, its tensors, what it keeps of a text) runs a sublayer.
+template <class Pass>
+void run_block(const Context& c, const BlockParameters& p, const Tensor& previous, BlockBuffers& buffers,
+               BlockScratch& scratch, const Pass& pass) {
+  c.units.enter(p.mixer.unit);
+  enter_sublayer(c, p.plan, p.mixer.norms, previous, Stream(buffers.mixer.stream), scratch);
+  c.tp.gather(scratch.normed);
+  pass(*p.mixer.layer, buffers.mixer.own, &BlockTextState::mixer);
+  join_mixer(c, p, buffers, scratch);
+  c.tp.gather(scratch.normed);
+  timed(c, "MLP forward", [&] {
+    pass(*p.mlp.layer, buffers.mlp.own, &BlockTextState::mlp);
+    finish_branch(c, p.plan, p.mlp.norms, Stream(buffers.mlp.stream), scratch);
+  });
+}
+
+/// The backward pass of a sublayer whose unit is in use.
+void differentiate(const Context& c, const LayerPlan& plan, const BlockSublayer& sublayer, SublayerBuffers& buffers,
+                   BlockScratch& scratch) {
+  const Stream stream(buffers.stream);
+  begin_branch_backward(c, plan, sublayer.norms, stream, scratch);
+  sublayer.layer->backward(c, buffers.own, scratch, normed_again(c, plan, sublayer.norms, stream, scratch));
 }
 
 }  // namespace
 
-void block_forward(const Context& c, const BlockParameters& p, const Tensor& previous, BlockActivations& saved,
+void block_forward(const Context& c, const BlockParameters& p, const Tensor& previous, BlockBuffers& buffers,
                    BlockScratch& scratch) {
-  c.units.enter(p.attention_unit);
-  enter_sublayer(c, p.plan, p.attention_norms, previous, saved.before_attention, scratch);
-  c.tp.gather(scratch.normed);
-  attention_forward(c, p, saved.attention, scratch);
-  join_attention(c, p, saved, scratch);
-  c.tp.gather(scratch.normed);
-  timed(c, "MLP forward", [&] {
-    p.mlp->forward(c, saved.mlp, scratch);
-    finish_branch(c, p.plan, p.mlp_norms, saved.before_mlp, scratch);
-  });
+  run_block(c, p, previous, buffers, scratch,
+            [&](const Sublayer& layer, SublayerTensors& own, SublayerTensors BlockTextState::*) {
+              layer.forward(c, own, scratch);
+            });
 }
 
-void block_recompute(const Context& c, const BlockParameters& p, const ActivationPolicy& policy,
-                     BlockActivations& saved, BlockScratch& scratch) {
+void block_generate(const Context& c, const BlockParameters& p, const Tensor& previous, BlockBuffers& buffers,
+                    BlockScratch& scratch, const BlockTextState& state, std::int64_t num_before,
+                    CachedAttention& attention) {
+  run_block(c, p, previous, buffers, scratch,
+            [&](const Sublayer& layer, SublayerTensors& own, SublayerTensors BlockTextState::*of_layer) {
+              layer.generate(c, own, scratch, {state.*of_layer, num_before, attention});
+            });
+}
+
+void block_recompute(const Context& c, const BlockParameters& p, const ActivationPolicy& policy, BlockBuffers& buffers,
+                     BlockScratch& scratch) {
   if (policy.keeps_all()) return;
-  c.units.enter(p.attention_unit);
+  c.units.enter(p.mixer.unit);
   if (!policy.keeps_products()) {
-    read_again(c, p.plan, p.attention_norms, saved.before_attention, scratch);
+    read_again(c, p.plan, p.mixer.norms, Stream(buffers.mixer.stream), scratch);
     c.tp.gather(scratch.normed);
   }
-  attention_recompute(c, p, policy, saved.attention, scratch);
-  join_attention(c, p, saved, scratch);
+  p.mixer.layer->recompute(c, policy, buffers.mixer.own, scratch);
+  join_mixer(c, p, buffers, scratch);
 }
 
-void block_backward(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
-  c.units.enter(p.mlp_unit);
-  timed(c, "MLP backward", [&] {
-    begin_branch_backward(c, p.plan, p.mlp_norms, saved.before_mlp, scratch);
-    p.mlp->backward(c, saved.mlp, scratch, normed_again(c, p.plan, p.mlp_norms, saved.before_mlp, scratch));
-  });
-  leave_sublayer_backward(c, p.plan, p.mlp_norms, saved.before_mlp, scratch);
-  c.units.enter(p.attention_unit);
-  begin_branch_backward(c, p.plan, p.attention_norms, saved.before_attention, scratch);
-  attention_backward(c, p, saved.attention, scratch,
-                     normed_again(c, p.plan, p.attention_norms, saved.before_attention, scratch));
-  leave_sublayer_backward(c, p.plan, p.attention_norms, saved.before_attention, scratch);
+void block_backward(const Context& c, const BlockParameters& p, BlockBuffers& buffers, BlockScratch& scratch) {
+  c.units.enter(p.mlp.unit);
+  timed(c, "MLP backward", [&] { differentiate(c, p.plan, p.mlp, buffers.mlp, scratch); });
+  leave_sublayer_backward(c, p.plan, p.mlp.norms, Stream(buffers.mlp.stream), scratch);
+  c.units.enter(p.mixer.unit);
+  differentiate(c, p.plan, p.mixer, buffers.mixer, scratch);
+  leave_sublayer_backward(c, p.plan, p.mixer.norms, Stream(buffers.mixer.stream), scratch);
 }
 
 }  // namespace sft::model

@@ -4,7 +4,8 @@
 #include <algorithm>
 
 #include "sft/core/ensure.hpp"
-#include "sft/model/linear.hpp"
+#include "sft/model/linear/linear.hpp"
+#include "sft/model/sublayer.hpp"
 
 namespace sft::model {
 
@@ -32,7 +33,7 @@ void Decoder::initialize() { b_.scratch.ropes.upload(c_.config, c_.device, c_.op
 
 void Decoder::embed(const Inputs& inputs, std::span<const EmbeddingNoise> noise) {
   const Tensor table = c_.units.parameter(p_.embedding);
-  const Tensor x = b_.blocks.front().before_attention.x;
+  const Tensor x = b_.blocks.front().mixer.stream["x"];
   if (c_.tp.size() == 1) {
     c_.ops.run(ops::EmbeddingForward{x, inputs.tokens, table, c_.sizes.vocab_begin});
   } else {
@@ -69,7 +70,7 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
   for (const BlockIndex i : p_.blocks.indices()) {
     if (i >= b_.num_slots()) wait_for(BlockIndex::from(i - b_.num_slots()));  // whose memory it gets
     timed({.category = "model", .what = "forward", .of = "block", .number = i}, [&] {
-      const Tensor previous = i == 0 ? Tensor() : b_.blocks[BlockIndex::from(i - 1)].before_mlp.x;
+      const Tensor previous = i == 0 ? Tensor() : b_.blocks[BlockIndex::from(i - 1)].mlp.stream["x"];
       block_forward(c_, p_.blocks[i], previous, b_.blocks[i], b_.scratch);
     });
     if (keeps) save(i);
@@ -78,7 +79,7 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
   c_.ops.run(ops::AddRmsNormForward{.sum = c_.tp.slice(b_.scratch.dx),
                                     .y = c_.tp.slice(b_.scratch.normed),
                                     .rstd = b_.last_rstd,
-                                    .x = b_.blocks.back().before_mlp.x,
+                                    .x = b_.blocks.back().mlp.stream["x"],
                                     .delta = c_.tp.slice(b_.scratch.delta),
                                     .weight = norm_weight(c_, p_.final_norm),
                                     .epsilon = static_cast<float>(c_.config.rms_norm_eps)});
@@ -132,16 +133,15 @@ void Decoder::wait_for(BlockIndex i) {
 void Decoder::for_each_weight_norm(
     const std::function<void(const parallel::ParameterGroup& magnitude, const Tensor& norms)>& visit) {
   std::vector<parallel::UnitIndex> units;
-  for (const BlockParameters& block : p_.blocks) units.insert(units.end(), {block.attention_unit, block.mlp_unit});
+  for (const BlockParameters& block : p_.blocks) units.insert(units.end(), {block.mixer.unit, block.mlp.unit});
   c_.units.begin_pass(units, parallel::ShardedUnits::Pass::forward);
   for (const BlockParameters& block : p_.blocks) {
-    std::vector<const Linear*> layers = {&block.qkv, &block.o};
-    const std::vector<const Linear*> of_mlp = block.mlp->linear_layers();
-    layers.insert(layers.end(), of_mlp.begin(), of_mlp.end());
-    for (const Linear* layer : layers) {
-      c_.units.enter(layer->unit());
-      for (const Adapter& adapter : layer->adapters) {
-        if (adapter.magnitude.exists()) visit(adapter.magnitude, weight_norms(c_, *layer, adapter));
+    for (const BlockSublayer* sublayer : {&block.mixer, &block.mlp}) {
+      for (const Linear& layer : sublayer->layer->linear_layers()) {
+        c_.units.enter(layer.unit());
+        for (const Adapter& adapter : layer.adapters) {
+          if (adapter.magnitude.exists()) visit(adapter.magnitude, weight_norms(c_, layer, adapter));
+        }
       }
     }
   }

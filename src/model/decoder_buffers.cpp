@@ -22,39 +22,36 @@ std::size_t size_bytes(const std::vector<Tensor>& tensors) {
 
 }  // namespace
 
-DecoderBuffers::DecoderBuffers(const config::Model& config, const config::Lora& lora, const Sizes& sizes,
-                               device::Kind kind, const ActivationPolicy& policy, const ops::TokenLoss& loss,
-                               config::Fp8 fp8_products)
+DecoderBuffers::DecoderBuffers(const config::Model& config, const config::Lora& lora,
+                               const DecoderParameters& parameters, const Sizes& sizes, device::Kind kind,
+                               const ActivationPolicy& policy, const ops::TokenLoss& loss, config::Fp8 fp8_products)
     : loss_head(sizes, kind, loss),
-      adapters(lora, sizes.shapes(), policy.mlp_tile_tokens, config.num_hidden_layers),
-      fp8(fp8_products, config, sizes, policy.mlp_tile_tokens, !lora.use_peft),
+      adapters(lora, parameters, sizes, policy),
+      fp8(fp8_products, parameters, sizes, policy, !lora.use_peft),
       balance(config),
       sizes_(sizes),
       config_(config),
+      parameters_(parameters),
       policy_(policy),
       num_slots_(policy.location == ActivationPolicy::Location::device
                      ? checked_cast<int>(config.num_hidden_layers)
                      : std::min(checked_cast<int>(config.num_hidden_layers), num_slots_of_offloading)),
-      all_blocks_(checked_cast<int>(config.num_hidden_layers)) {}
+      all_blocks_(make_block_buffers(parameters, sizes, policy)) {}
 
 void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspace, device::Arena& tp_sums,
                              device::Arena& host) {
-  const std::vector<LayerPlan> plans = layer_plans(config_);
-  const auto plan_of = [&](BlockIndex block) { return plans.at(static_cast<std::size_t>(static_cast<int>(block))); };
-  all_scratch_ = take_scratch(workspace, tp_sums, sizes_, config_, policy_);
-  take_in_turn(workspace, all_blocks_.size(), [&](int number) {
-    const auto block = BlockIndex::from(number);
-    all_blocks_[block] = take_shared_activations(workspace, sizes_, plan_of(block), policy_, all_scratch_.middle);
+  all_scratch_ = take_scratch(workspace, tp_sums, sizes_, config_, parameters_, all_blocks_);
+  take_in_turn(workspace, all_blocks_.size(), [&](int block) {
+    take_activations(workspace, policy_, Share::shared, all_blocks_[BlockIndex::from(block)]);
   });
   for (int slot = 0; slot < num_slots_; ++slot) {
     const int num_in_slot = (all_blocks_.size() - slot + num_slots_ - 1) / num_slots_;
     take_in_turn(activations, num_in_slot, [&](int turn) {
-      const auto block = BlockIndex::from(slot + turn * num_slots_);
-      all_blocks_[block] = take_kept_activations(activations, sizes_, plan_of(block), policy_, all_blocks_[block]);
+      take_activations(activations, policy_, Share::kept, all_blocks_[BlockIndex::from(slot + turn * num_slots_)]);
     });
   }
   place_bytes_ = 0;
-  for (const BlockActivations& block : all_blocks_) {
+  for (const BlockBuffers& block : all_blocks_) {
     place_bytes_ = std::max(place_bytes_, size_bytes(kept_tensors(block, policy_)));
   }
   host_places.clear();
@@ -92,10 +89,8 @@ std::uint64_t DecoderBuffers::offloaded_file_bytes() const {
 void DecoderBuffers::set_tokens(std::int64_t num_tokens) {
   SFT_ENSURE(num_tokens % sizes_.token_slices == 0, "tokens that are cut over tp divide by its size");
   blocks.clear();
-  for (const BlockActivations& block : all_blocks_) {
-    blocks.push_back(first_rows(block, num_tokens, sizes_.token_slices));
-  }
-  scratch = first_rows(all_scratch_, num_tokens);
+  for (const BlockBuffers& block : all_blocks_) blocks.push_back(first_tokens(block, sizes_, num_tokens));
+  scratch = first_tokens(all_scratch_, num_tokens);
   scratch.balance = &balance;
   last_rstd = all_last_rstd_.rows(0, num_tokens / sizes_.token_slices);
 }

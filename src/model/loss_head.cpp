@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "sft/model/linear.hpp"
+#include "sft/model/linear/linear.hpp"
 #include "sft/ops/factory.hpp"
 
 namespace sft::model {

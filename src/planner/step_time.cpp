@@ -7,7 +7,9 @@
 #include <numeric>
 
 #include "planner/attention_rates.hpp"
-#include "sft/model/architecture.hpp"
+#include "sft/model/flops.hpp"
+#include "sft/model/head_split.hpp"
+#include "sft/model/layer_plan.hpp"
 #include "sft/rank/updates.hpp"
 #include "sft/simulator/clocked_collectives.hpp"
 #include "sft/simulator/clocked_device.hpp"
@@ -72,18 +74,15 @@ Reading read_clocks(const simulator::ClockedStream& compute, const simulator::Cl
   return reading;
 }
 
-/// 6 x (weights in products x tokens + heads x head_dim x sum over layers of the squared lengths of documents) of a
-/// micro-batch, as `mfu` of a run counts them but for what windows hide; 4 for weights that have no gradient.
-double model_flops(const config::Config& config, const std::vector<std::int32_t>& documents) {
-  const config::Model& m = config.model;
-  double tokens = 0, squares = 0;
+/// Of a micro-batch, as `mfu` of a run counts them but for what windows hide.
+double model_flops(const config::ValidConfig& config, const std::vector<std::int32_t>& documents) {
+  const IndexedVector<sequence::AttentionKind, double> hidden(model::attention_windows(config->model).size());
+  model::TokenCounts tokens{.hidden_squares = hidden};
   for (const auto length : documents) {
-    tokens += length;
-    squares += static_cast<double>(length) * length;
+    tokens.num_tokens += length;
+    tokens.length_squares += static_cast<double>(length) * length;
   }
-  const auto attention = static_cast<double>(m.num_hidden_layers * m.num_attention_heads * m.head_dim);
-  return (config.lora.use_peft ? 4.0 : 6.0) * static_cast<double>(m.num_matmul_parameters()) * tokens +
-         6.0 * attention * squares;
+  return model::model_flops(*model::shared_architecture(config), config->lora.use_peft, tokens);
 }
 
 /// What the threads of all ranks tell each other on the way, which a processor does instead of computing: the counts of

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string>
 
+#include "sft/config/linear_modules.hpp"
+
 namespace sft::rank {
 
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/rank/machine.hpp"
 
-#include "sft/model/architecture.hpp"
+#include "sft/model/head_split.hpp"
 #include "sft/parallel/sharding_policy.hpp"
 
 namespace sft::rank {

@@ -8,8 +8,10 @@
 #include "sft/checkpoint/save.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
+#include "sft/model/head_split.hpp"
 #include "sft/model/layer_plan.hpp"
-#include "sft/model/weight_factors.hpp"
+#include "sft/model/linear/adapter_names.hpp"
+#include "sft/model/linear/weight_factors.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/sharded_units.hpp"
 #include "sft/rank/launches.hpp"
@@ -41,7 +43,7 @@ model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tok
           .compute = compute,
           .partial = tp > 1 ? DType::float32 : compute,
           .token_slices = token_slices,
-          .sums_over_tp = tp > 1,
+          .tp_size = tp,
           .experts = m.num_experts,
           .expert_choices = m.num_experts_per_tok,
           .expert_mlp = m.moe_intermediate_size / tp,
@@ -165,8 +167,8 @@ RankPlan::RankPlan(const config::ValidConfig& config, const rows::MicroBatchLimi
           parallel::make_parts(architecture->parts, place, policy, sizes.compute, master_weights(config->train)))),
       slots(parts.front().shard_map().num_units(), policy, config->model.tie_word_embeddings),
       unit_buffers(parts, policy, slots),
-      decoder(config->model, config->lora, sizes, machine.kind, model::activation_policy(config->train, machine.kind),
-              token_loss(*config), config->train.fp8),
+      decoder(config->model, config->lora, architecture->parameters, sizes, machine.kind,
+              model::activation_policy(config->train, machine.kind), token_loss(*config), config->train.fp8),
       attention(
           parallel::make_sequence_buffers(sequence_shape(config->model, config->device, sizes, limits.document_tokens),
                                           place.size(Axis::sp), config->parallel.attention_method())),

@@ -6,7 +6,7 @@
 
 #include "sft/core/cast.hpp"
 #include "sft/device/launch_tape.hpp"
-#include "sft/model/architecture.hpp"
+#include "sft/model/head_split.hpp"
 #include "sft/model/layer_plan.hpp"
 
 namespace sft::simulator {

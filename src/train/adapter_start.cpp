@@ -10,7 +10,7 @@
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/io/tensor_source.hpp"
-#include "sft/model/architecture.hpp"
+#include "sft/model/linear/adapter_names.hpp"
 
 namespace sft::train {
 

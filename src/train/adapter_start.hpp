@@ -12,7 +12,7 @@
 #include "sft/comm/group.hpp"
 #include "sft/config/config.hpp"
 #include "sft/device/device.hpp"
-#include "sft/model/weight_factors.hpp"
+#include "sft/model/linear/weight_factors.hpp"
 #include "sft/rank/rank_plan.hpp"
 
 namespace sft::train {

@@ -20,6 +20,7 @@
 #include "sft/core/log.hpp"
 #include "sft/device/launch_tape.hpp"
 #include "sft/machine/node.hpp"
+#include "sft/model/flops.hpp"
 #include "sft/model/layer_plan.hpp"
 #include "sft/optim/gradient_norm.hpp"
 #include "sft/rank/arenas.hpp"
@@ -41,38 +42,6 @@ constexpr std::int64_t neftune_seed = 0x4e454654;
 
 /// By kind of attention, of the rows of a step: MicroBatch::hidden_squares.
 using HiddenSquares = IndexedVector<sequence::AttentionKind, double>;
-
-/// Elements of matrices that are trained: of adapters, and of layers that are trained whole beside them.
-struct TrainedMatrices {
-  double adapters = 0.0, layers = 0.0;
-};
-
-TrainedMatrices trained_matrices(const std::vector<rank::TrainedPart>& parts) {
-  TrainedMatrices trained;
-  for (const rank::TrainedPart& part : parts) {
-    for (const parallel::Unit& unit : part.shard_map().units()) {
-      for (const parallel::Parameter& parameter : unit.parameters) {
-        if (parameter.is_vector() || parameter.copy_of == "model.embed_tokens.weight") continue;
-        (parameter.copy_of.empty() ? trained.adapters : trained.layers) += static_cast<double>(parameter.elements());
-      }
-    }
-  }
-  return trained;
-}
-
-/// 6 x (weights in products x tokens + heads x head_dim x sum over layers of the sum of squared document lengths, less
-/// what the layer's window hides). With adapters, 4 x for the weights that have no gradient, and 6 x for the adapters
-/// and what else is trained.
-double model_flops(const config::Config& config, const TrainedMatrices& trained, double num_tokens,
-                   double length_squares, const HiddenSquares& hidden) {
-  const config::Model& m = config.model;
-  double squares = 0.0;
-  for (const model::LayerPlan& layer : model::layer_plans(m)) squares += length_squares - hidden[layer.attention];
-  const auto matmul = static_cast<double>(m.num_matmul_parameters());
-  const double of_weights =
-      config.lora.use_peft ? 4.0 * matmul + 6.0 * trained.adapters + 2.0 * trained.layers : 6.0 * matmul;
-  return of_weights * num_tokens + 6.0 * static_cast<double>(m.num_attention_heads * m.head_dim) * squares;
-}
 
 /// What begin_step and add_micro_batch leave for finish_step.
 struct StepUnderWay {
@@ -411,6 +380,8 @@ StepResult Engine::finish_step() {
   }
 
   const rows::BatchCounts& counts = step.counts;
+  const HiddenSquares hidden(std::vector<double>(sums.begin() + local.size(), sums.end()));
+  const model::TokenCounts tokens{static_cast<double>(counts.num_tokens), counts.length_squares, hidden};
   const auto num_targets = static_cast<double>(std::max<std::int64_t>(counts.num_target_tokens, 1));
   return {.loss = loss,
           .grad_norm = norm,
@@ -418,9 +389,7 @@ StepResult Engine::finish_step() {
           .entropy = sums[3] / num_targets,
           .num_tokens = counts.num_tokens,
           .num_target_tokens = counts.num_target_tokens,
-          .model_flops = model_flops(e.config, trained_matrices(plan.trained), static_cast<double>(counts.num_tokens),
-                                     counts.length_squares,
-                                     HiddenSquares(std::vector<double>(sums.begin() + local.size(), sums.end()))),
+          .model_flops = model::model_flops(*plan.architecture, e.config.lora.use_peft, tokens),
           .routers = step.routers(e.config.model),
           .left_out = left_out};
 }

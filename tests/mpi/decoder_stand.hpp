@@ -13,6 +13,7 @@
 
 #include "sft/model/architecture.hpp"
 #include "sft/model/decoder.hpp"
+#include "sft/model/head_split.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/rows/batch.hpp"
 #include "sft/sequence/row_cut.hpp"
@@ -61,7 +62,7 @@ inline model::Sizes sizes_of(const config::Model& m, const mesh::Place& place, T
           .compute = DType::float32,
           .partial = DType::float32,
           .token_slices = tokens == Tokens::cut ? tp : 1,
-          .sums_over_tp = tp > 1};
+          .tp_size = tp};
 }
 
 inline config::Parallel parallel_of(const mesh::Layout& layout) {
@@ -99,7 +100,7 @@ class Stand {
         parts_(parallel::storage_of(parallel::make_parts(architecture_.parts, mesh.place, policy_, DType::float32))),
         slots_(parts_.front().shard_map().num_units(), policy_, config.tie_word_embeddings),
         buffers_(parts_, policy_, slots_),
-        decoder_buffers_(config, lora, sizes_, device::Kind::cpu, activations),
+        decoder_buffers_(config, lora, architecture_.parameters, sizes_, device::Kind::cpu, activations),
         attention_buffers_(
             parallel::make_sequence_buffers({sizes_.tokens, std::min(sizes_.tokens, row_tokens), sizes_.q_heads,
                                              sizes_.kv_heads, sizes_.head_dim, DType::float32},

@@ -14,7 +14,7 @@
 
 #include "reference/fixture.hpp"
 #include "sft/config/values.hpp"
-#include "sft/model/architecture.hpp"
+#include "sft/model/head_split.hpp"
 #include "support/mpi_session.hpp"
 
 namespace {

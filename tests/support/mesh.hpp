@@ -4,7 +4,7 @@
 
 #include "sft/comm/group.hpp"
 #include "sft/mesh/groups.hpp"
-#include "sft/model/architecture.hpp"
+#include "sft/model/head_split.hpp"
 #include "sft/parallel/sharding_policy.hpp"
 #include "support/barrier.hpp"
 #include "support/layout.hpp"

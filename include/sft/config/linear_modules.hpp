@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The linear layers of a model's blocks by their paths, such as model.layers.0.self_attn.q_proj.
+// The linear layers of a model's blocks: their names, paths such as model.layers.0.self_attn.q_proj, and sizes.
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,7 +11,20 @@
 
 namespace sft::config {
 
-/// The linear modules of all blocks but experts, in groups whose matrices are one product and are kept alike.
+/// A linear layer of a block that an adapter can be added to.
+struct LinearModule {
+  const char *parent, *name;  ///< "self_attn", "q_proj"
+  std::int64_t rows, columns;
+  bool joins_previous;  ///< it is one product with the module before it, and is kept alike
+
+  [[nodiscard]] std::string path(std::size_t layer) const;
+};
+
+/// Those of a layer, but for experts.
+[[nodiscard]] std::vector<LinearModule> linear_modules(const Model& model, std::size_t layer);
+/// The paths of those of all layers, in groups that are one product.
 [[nodiscard]] std::vector<std::vector<std::string>> linear_module_groups(const Model& model);
+/// The names that they have in any model.
+[[nodiscard]] const std::vector<std::string>& linear_layer_names();
 
 }  // namespace sft::config

@@ -106,8 +106,6 @@ struct Lora {
 /// that is no regular expression.
 [[nodiscard]] bool skips(const std::string& name, const std::string& module);
 
-/// The linear layers of a block that an adapter can be added to.
-[[nodiscard]] const std::vector<std::string>& linear_layer_names();
 /// The weights of a layer's experts that adapters can be added to: first what reads the tokens, then what gives them
 /// back.
 [[nodiscard]] const std::vector<std::string>& expert_parameter_names();

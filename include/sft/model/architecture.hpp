@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a decoder is made of: its units and parameters under their Hugging Face names, and handles
-// that say which of them an op uses; and how attention heads lie over tp. Pure.
+// What a decoder is made of: its units and parameters under their Hugging Face names, and the layers that use them.
+// Pure.
 
 #include <cstdint>
 #include <functional>
@@ -12,37 +12,13 @@
 
 #include "sft/config/valid_config.hpp"
 #include "sft/model/layer_plan.hpp"
-#include "sft/model/mlp.hpp"
+#include "sft/model/linear/parameters.hpp"
 #include "sft/ops/fp8.hpp"
 #include "sft/parallel/part.hpp"
 
 namespace sft::model {
 
-/// Numbers that a block has for its adapters: the first are those of q, k, v, o, gate, up and down.
-inline constexpr std::uint64_t max_adapters_of_block = 16;
-
-/// LoRA (Hu et al. 2021) of one matrix W of a linear layer, N columns of its output: y += scale b a dropout(x). With a
-/// magnitude (DoRA, Liu et al. 2024) rows of W + scale b a have that norm: y is multiplied with magnitude / norm, of
-/// which the norm has no gradient; what is dropped, the factor does not reach.
-struct Adapter {
-  parallel::ParameterGroup a;          ///< (R, M)
-  parallel::ParameterGroup b;          ///< (N, R)
-  parallel::ParameterGroup magnitude;  ///< (N); exists() or not
-  int member = 0;                      ///< which of the fused matrices it belongs to
-  bool splits_input = false;           ///< tp ranks hold different columns of x, not of y
-  float scale = 1.0F;                  ///< of the product
-  std::uint64_t number = 0;            ///< different for every adapter of the model, whatever its units
-};
-
-/// A linear layer y = x weight^T [+ bias] [+ adapters].
-struct Linear {
-  parallel::ParameterGroup weight;  ///< several matrices may be fused: their rows one after the other
-  parallel::ParameterGroup bias;    ///< exists() or not
-  std::vector<Adapter> adapters;    ///< for none, some or all of the matrices
-  bool is_head = false;             ///< its products are never in 8-bit floats
-
-  [[nodiscard]] parallel::UnitIndex unit() const { return weight.unit; }
-};
+class Sublayer;
 
 /// The number of a block of the decoder, from the embedding on; Hugging Face counts layers so.
 using BlockIndex = Index<struct Block>;
@@ -53,16 +29,18 @@ struct NormGroups {
   parallel::ParameterGroup branch;  ///< of what it adds, with LayerPlan::norms_branches
 };
 
+/// A sublayer, and what the block has around it.
+struct BlockSublayer {
+  parallel::UnitIndex unit;               ///< has the parameters
+  std::shared_ptr<const Sublayer> layer;  ///< never null
+  NormGroups norms;
+};
+
 /// The parameters of one block, and what it does with them.
 struct BlockParameters {
   LayerPlan plan;
-  parallel::UnitIndex attention_unit;  ///< has qkv, o, q_norm, k_norm, sinks and attention_norms
-  parallel::UnitIndex mlp_unit;        ///< has the others: the next unit, or the same one
-  Linear qkv, o;
-  parallel::ParameterGroup q_norm, k_norm;  ///< as LayerPlan::QkNorm says
-  parallel::ParameterGroup sinks;           ///< (H), where the plan has them
-  std::shared_ptr<const Mlp> mlp;           ///< of LayerPlan::MlpKind; never null
-  NormGroups attention_norms, mlp_norms;
+  BlockSublayer mixer;  ///< of tokens: attention
+  BlockSublayer mlp;    ///< in the next unit, or in the same one
 };
 
 struct DecoderParameters {
@@ -77,7 +55,7 @@ struct DecoderParameters {
   /// The units in the order in which a forward pass enters them, for ShardedUnits::begin_pass.
   [[nodiscard]] std::vector<parallel::UnitIndex> forward_units() const;
   /// The units in the order in which a forward pass and the backward pass behind it enter them. `recomputes`: every
-  /// block but the last computes its attention again first.
+  /// block but the last computes its mixer again first.
   [[nodiscard]] std::vector<parallel::UnitIndex> forward_backward_units(bool recomputes) const;
 };
 
@@ -89,17 +67,6 @@ struct Architecture {
   IndexedVector<parallel::PartIndex, parallel::PartUnits> parts;
   DecoderParameters parameters;
 };
-
-/// Whether the parameter is the A or the B of an adapter, by its name.
-[[nodiscard]] bool is_factor_of_adapter(const std::string& parameter);
-
-/// The A and B of an adapter of a linear layer, and the weight that it belongs to, by name.
-struct AdapterNames {
-  std::string module;  ///< its path in the model
-  std::string a, b, weight;
-};
-/// Those of a parameter that is the A of such an adapter; none for other parameters.
-[[nodiscard]] std::optional<AdapterNames> adapter_of_a(const std::string& parameter);
 
 /// Which numbers of a weight share a scale, where its codes are sent; else none.
 using SentTiles = std::optional<ops::Fp8Tiles>;
@@ -125,22 +92,5 @@ using IsTrainable = std::function<bool(const std::string& name)>;
 /// The same, shared with earlier calls that were for an equal one: a search plans thousands of runs of a model. Of the
 /// last few, by thread.
 [[nodiscard]] std::shared_ptr<const Architecture> shared_architecture(const config::ValidConfig& config);
-
-/// The heads of one rank. With fewer key/value heads than ranks, tp_size / num_key_value_heads neighbouring ranks hold
-/// the same one.
-struct HeadSplit {
-  int q_heads = 1;      ///< local query heads
-  int kv_heads = 1;     ///< local key/value heads
-  int kv_begin = 0;     ///< global index of the first local key/value head
-  int kv_replicas = 1;  ///< ranks that hold each key/value head
-};
-/// The heads of rank `tp_rank`. Throws std::logic_error unless tp_size divides num_attention_heads, and of
-/// num_key_value_heads and tp_size one divides the other.
-[[nodiscard]] HeadSplit split_heads(const config::Model& model, int tp_size, TpRank tp_rank);
-
-/// How many ranks hold each key/value head.
-[[nodiscard]] inline int kv_replicas(const config::Model& model, int tp_size) {
-  return split_heads(model, tp_size, 0).kv_replicas;
-}
 
 }  // namespace sft::model

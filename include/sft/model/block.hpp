@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// One decoder block: x + attention(norm(x)), then + mlp(norm(.)), as in Llama (Touvron et al. 2023); LayerPlan says
-// what families have beside that. Forward and backward written out, no autograd.
+// One decoder block: x + mixer(norm(x)), then + mlp(norm(.)), as in Llama (Touvron et al. 2023), where the mixer is
+// attention; LayerPlan says what families have beside that. Forward and backward written out, no autograd.
 
 #include "sft/model/architecture.hpp"
 #include "sft/model/block_buffers.hpp"
@@ -9,23 +9,34 @@
 
 namespace sft::model {
 
-/// Runs the block and enters its units; scratch.ropes and the attention's schedule are set. The residual
-/// stream enters as saved.before_attention.x, or, when `previous` is not empty, as previous + scratch.delta, which is
-/// first written there. Leaves saved.before_mlp.x and the slice of scratch.delta, whose sum is the residual stream
-/// after the block. Collective over the sp and tp groups.
+class CachedAttention;
+
+/// Runs the block and enters its units; scratch.ropes and the attention's schedule are set. The residual stream enters
+/// as "x" of the mixer's stream, or, when `previous` is not empty, as previous + scratch.delta, which is first written
+/// there. Leaves "x" of the MLP's stream and the slice of scratch.delta, whose sum is the residual stream after the
+/// block. Collective over the sp and tp groups.
 void block_forward(const Context& context, const BlockParameters& parameters, const Tensor& previous,
-                   BlockActivations& saved, BlockScratch& scratch);
+                   BlockBuffers& buffers, BlockScratch& scratch);
+
+/// What the sublayers of a block keep of a text that is generated.
+struct BlockTextState {
+  SublayerTensors mixer, mlp;
+};
+/// block_forward() of tokens behind the `num_before` that `state` is of.
+void block_generate(const Context& context, const BlockParameters& parameters, const Tensor& previous,
+                    BlockBuffers& buffers, BlockScratch& scratch, const BlockTextState& state, std::int64_t num_before,
+                    CachedAttention& attention);
 
 /// Computes again, from what the policy keeps, all that block_backward reads but products of the MLP: with the same
 /// bits. Enters the block's units; scratch.ropes and the attention's schedule are those of the forward pass. Nothing
 /// where all is kept. Collective over the tp group, with shared products over the sp group too.
 void block_recompute(const Context& context, const BlockParameters& parameters, const ActivationPolicy& policy,
-                     BlockActivations& saved, BlockScratch& scratch);
+                     BlockBuffers& buffers, BlockScratch& scratch);
 
-/// The slice of scratch.dx: in, the gradient of the residual stream after the block; out, before it. `saved` is what
-/// the forward pass or block_recompute left; the MLP computes again what no block keeps of it. Writes its gradients
-/// and enters its units. Collective over the sp and tp groups.
-void block_backward(const Context& context, const BlockParameters& parameters, BlockActivations& saved,
+/// The slice of scratch.dx: in, the gradient of the residual stream after the block; out, before it. `buffers` have
+/// what the forward pass or block_recompute left; the MLP computes again what no block keeps of it. Writes its
+/// gradients and enters its units. Collective over the sp and tp groups.
+void block_backward(const Context& context, const BlockParameters& parameters, BlockBuffers& buffers,
                     BlockScratch& scratch);
 
 }  // namespace sft::model

@@ -25,9 +25,9 @@ namespace sft::model {
 struct Sizes {
   std::int64_t tokens, hidden, q_heads, kv_heads, head_dim, mlp, vocab, vocab_begin, max_vocab;
   DType compute;
-  DType partial;              ///< dtype of what is yet to be summed over tp: float32 with several ranks, else `compute`
-  int token_slices = 1;       ///< the ranks of tp where they cut tokens, else 1; divides T
-  bool sums_over_tp = false;  ///< tp has several ranks
+  DType partial;         ///< dtype of what is yet to be summed over tp: float32 with several ranks, else `compute`
+  int token_slices = 1;  ///< the ranks of tp where they cut tokens, else 1; divides T
+  int tp_size = 1;       ///< ranks that share heads and columns
   /// Experts of a layer, 0 where none has any; those that a token goes through; columns of one on this rank.
   std::int64_t experts = 0, expert_choices = 0, expert_mlp = 0;
   std::int64_t expert_alignment = 1;  ///< of the rows of each, where it is (ops::ExpertOrder)
@@ -54,7 +54,7 @@ struct Sizes {
   /// Columns of the widest MLP that all tokens of some layer go through.
   [[nodiscard]] std::int64_t widest_mlp() const { return std::max(mlp, shared_mlp); }
   /// Whether what a sublayer reads, what it adds and the gradient of what it reads lie in one memory (BlockScratch).
-  [[nodiscard]] bool shares_branches() const { return !sums_over_tp && experts == 0; }
+  [[nodiscard]] bool shares_branches() const { return tp_size == 1 && experts == 0; }
   /// Those of a rank that has the heads of one group alone.
   [[nodiscard]] Sizes of_head_group() const {
     Sizes group = *this;

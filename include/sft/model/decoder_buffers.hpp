@@ -9,8 +9,8 @@
 
 #include "sft/device/arena.hpp"
 #include "sft/model/block.hpp"
-#include "sft/model/fp8_buffers.hpp"
-#include "sft/model/linear.hpp"
+#include "sft/model/linear/adapter_buffers.hpp"
+#include "sft/model/linear/fp8_buffers.hpp"
 #include "sft/model/loss_head.hpp"
 #include "sft/model/router_balance.hpp"
 
@@ -18,9 +18,9 @@ namespace sft::model {
 
 class DecoderBuffers {
  public:
-  /// For a rank of `sizes` that computes on a device of `kind`.
-  DecoderBuffers(const config::Model& config, const config::Lora& lora, const Sizes& sizes, device::Kind kind,
-                 const ActivationPolicy& policy, const ops::TokenLoss& loss = {},
+  /// For a rank of `sizes` that computes on a device of `kind`. `parameters` outlive it.
+  DecoderBuffers(const config::Model& config, const config::Lora& lora, const DecoderParameters& parameters,
+                 const Sizes& sizes, device::Kind kind, const ActivationPolicy& policy, const ops::TokenLoss& loss = {},
                  config::Fp8 fp8_products = config::Fp8::none);
 
   /// Takes everything, for Sizes::tokens; call with sizing arenas, then with real ones. `host`: pinned memory of the
@@ -41,7 +41,7 @@ class DecoderBuffers {
   /// Bytes that the activations of one block take where they are offloaded, at most.
   [[nodiscard]] std::size_t offloaded_bytes() const { return place_bytes_; }
 
-  IndexedVector<BlockIndex, BlockActivations> blocks;
+  AllBlockBuffers blocks;
   BlockScratch scratch;
   Tensor last_rstd;  ///< (S) float32, of the residual stream behind the last block, which is in scratch.dx
   /// For each offloaded block offloaded_bytes() in pinned memory, if it goes there.
@@ -56,11 +56,12 @@ class DecoderBuffers {
  private:
   Sizes sizes_;
   config::Model config_;
+  const DecoderParameters& parameters_;
   ActivationPolicy policy_;
   int num_slots_;
   std::size_t place_bytes_ = 0;
   // What was laid out, for the most tokens; each block as its layer needs it.
-  IndexedVector<BlockIndex, BlockActivations> all_blocks_;
+  AllBlockBuffers all_blocks_;
   BlockScratch all_scratch_;
   Tensor all_last_rstd_;
 };

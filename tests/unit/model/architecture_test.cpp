@@ -7,8 +7,10 @@
 #include <regex>
 #include <set>
 
-#include "sft/model/dense_mlp.hpp"
-#include "sft/model/expert_mlp.hpp"
+#include "sft/model/layers/attention.hpp"
+#include "sft/model/layers/dense_mlp.hpp"
+#include "sft/model/layers/expert_mlp.hpp"
+#include "sft/model/linear/adapter_names.hpp"
 #include "sft/parallel/sharding_policy.hpp"
 
 namespace {
@@ -33,8 +35,8 @@ std::int64_t count(const sft::config::Model& m) {
   return number;
 }
 
-const sft::model::DenseMlp& dense_mlp_of(const sft::model::BlockParameters& block) {
-  return dynamic_cast<const sft::model::DenseMlp&>(*block.mlp);
+const sft::model::Attention& attention_of(const sft::model::BlockParameters& block) {
+  return dynamic_cast<const sft::model::Attention&>(*block.mixer.layer);
 }
 
 }  // namespace
@@ -47,15 +49,15 @@ BOOST_AUTO_TEST_CASE(matrices_of_experts_lie_one_behind_the_other) {
   m.moe_intermediate_size = 16;
   m.mlp_only_layers = {0};
   const sft::model::Architecture model = sft::model::make_architecture(m);
-  BOOST_TEST(dynamic_cast<const sft::model::DenseMlp*>(model.parameters.blocks[0].mlp.get()) != nullptr);
-  BOOST_TEST(dynamic_cast<const sft::model::ExpertMlp*>(model.parameters.blocks[1].mlp.get()) != nullptr);
+  BOOST_TEST(dynamic_cast<const sft::model::DenseMlp*>(model.parameters.blocks[0].mlp.layer.get()) != nullptr);
+  BOOST_TEST(dynamic_cast<const sft::model::ExpertMlp*>(model.parameters.blocks[1].mlp.layer.get()) != nullptr);
   BOOST_TEST(count(m) == m.num_parameters());
   const auto place = sft::mesh::Place(sft::mesh::Layout{{sft::Axis::tp, 2}}, 1);
   const sft::parallel::PartUnits& part = model.parts[model.parts.last()];
   BOOST_TEST(part.of_experts);
   const sft::parallel::ShardMap map(part.units, place, sft::expert_fsdp_axes);
   std::int64_t end = -1, num_of_experts = 0, num_joined = 0;
-  for (const sft::parallel::Parameter& parameter : map.unit(model.parameters.blocks[1].mlp_unit).parameters) {
+  for (const sft::parallel::Parameter& parameter : map.unit(model.parameters.blocks[1].mlp.unit).parameters) {
     const bool is_down = parameter.name.ends_with("down_proj.weight");
     BOOST_TEST(parameter.name.find(".experts.") != std::string::npos);
     BOOST_TEST(parameter.num_experts == 3);
@@ -147,6 +149,8 @@ BOOST_AUTO_TEST_CASE(handles_name_the_right_parameters) {
       m.qk_norm = qk_norm;
       const sft::model::Architecture model = sft::model::make_architecture(m);
       const sft::model::BlockParameters& block = model.parameters.blocks[1];
+      const sft::model::Attention& attention = attention_of(block);
+      const std::vector<sft::model::Linear>& mlp = block.mlp.layer->linear_layers();
       const auto names = [&](const sft::parallel::ParameterGroup& group) {
         std::string text;
         const auto& parameters = model.parts[group.part].units.at(static_cast<std::size_t>(group.unit)).parameters;
@@ -157,17 +161,18 @@ BOOST_AUTO_TEST_CASE(handles_name_the_right_parameters) {
         }
         return text;
       };
-      BOOST_TEST(names(block.qkv.weight) == "self_attn.q_proj.weight self_attn.k_proj.weight self_attn.v_proj.weight ");
-      BOOST_TEST(names(block.o.weight) == "self_attn.o_proj.weight ");
-      BOOST_TEST(names(dense_mlp_of(block).gate_up().weight) == "mlp.gate_proj.weight mlp.up_proj.weight ");
-      BOOST_TEST(names(dense_mlp_of(block).down().weight) == "mlp.down_proj.weight ");
-      BOOST_TEST(names(block.attention_norms.input) == "input_layernorm.weight ");
-      BOOST_TEST(names(block.mlp_norms.input) == "post_attention_layernorm.weight ");
-      BOOST_TEST(block.qkv.bias.exists() == bias);
+      BOOST_TEST(names(attention.qkv().weight) ==
+                 "self_attn.q_proj.weight self_attn.k_proj.weight self_attn.v_proj.weight ");
+      BOOST_TEST(names(attention.o().weight) == "self_attn.o_proj.weight ");
+      BOOST_TEST(names(mlp.front().weight) == "mlp.gate_proj.weight mlp.up_proj.weight ");
+      BOOST_TEST(names(mlp.back().weight) == "mlp.down_proj.weight ");
+      BOOST_TEST(names(block.mixer.norms.input) == "input_layernorm.weight ");
+      BOOST_TEST(names(block.mlp.norms.input) == "post_attention_layernorm.weight ");
+      BOOST_TEST(attention.qkv().bias.exists() == bias);
       if (bias)
-        BOOST_TEST(names(block.qkv.bias) == "self_attn.q_proj.bias self_attn.k_proj.bias self_attn.v_proj.bias ");
-      BOOST_TEST(block.k_norm.exists() == qk_norm);
-      if (qk_norm) BOOST_TEST(names(block.k_norm) == "self_attn.k_norm.weight ");
+        BOOST_TEST(names(attention.qkv().bias) == "self_attn.q_proj.bias self_attn.k_proj.bias self_attn.v_proj.bias ");
+      BOOST_TEST(attention.parameters().k_norm.exists() == qk_norm);
+      if (qk_norm) BOOST_TEST(names(attention.parameters().k_norm) == "self_attn.k_norm.weight ");
     }
   }
 }
@@ -273,12 +278,14 @@ BOOST_AUTO_TEST_CASE(parameters_that_are_not_trained_are_a_part_of_their_own) {
     BOOST_TEST(num_found[u] == all.parts.front().units[u].parameters.size());
   }
   const sft::model::BlockParameters& block = norms.parameters.blocks.back();
-  BOOST_TEST(!norms.parts[block.qkv.weight.part].has_gradient);
-  BOOST_TEST(block.qkv.weight.count == 3);
-  BOOST_TEST(norms.parts[block.q_norm.part].has_gradient);
-  BOOST_TEST(norms.parts[block.k_norm.part]
-                 .units[static_cast<std::size_t>(block.attention_unit)]
-                 .parameters[static_cast<std::size_t>(block.k_norm.first)]
+  const sft::model::Attention& attention = attention_of(block);
+  const sft::model::AttentionParameters& of_heads = attention.parameters();
+  BOOST_TEST(!norms.parts[attention.qkv().weight.part].has_gradient);
+  BOOST_TEST(attention.qkv().weight.count == 3);
+  BOOST_TEST(norms.parts[of_heads.q_norm.part].has_gradient);
+  BOOST_TEST(norms.parts[of_heads.k_norm.part]
+                 .units[static_cast<std::size_t>(block.mixer.unit)]
+                 .parameters[static_cast<std::size_t>(of_heads.k_norm.first)]
                  .name == "model.layers." + std::to_string(m.num_hidden_layers - 1) + ".self_attn.k_norm.weight");
   const auto only_keys = [](const std::string& name) { return name.find("k_proj") != std::string::npos; };
   BOOST_CHECK_THROW(static_cast<void>(sft::model::make_architecture(m, only_keys)), std::logic_error);
@@ -343,8 +350,8 @@ BOOST_AUTO_TEST_CASE(equal_runs_share_their_architecture) {
   BOOST_TEST(shared(other) == first);
   other.model.qk_norm = true;
   BOOST_TEST(shared(other) != first);
-  BOOST_TEST(shared(other)->parameters.blocks.front().q_norm.exists());
-  BOOST_TEST(!first->parameters.blocks.front().q_norm.exists());
+  BOOST_TEST(attention_of(shared(other)->parameters.blocks.front()).parameters().q_norm.exists());
+  BOOST_TEST(!attention_of(first->parameters.blocks.front()).parameters().q_norm.exists());
   other = config;
   other.parallel.blocks_per_unit = 2;
   BOOST_TEST(shared(other)->parts.front().units.size() < first->parts.front().units.size());
@@ -447,9 +454,10 @@ BOOST_AUTO_TEST_CASE(an_adapter_has_one_number_whatever_the_units) {
     const auto trains_none = [](const std::string&) { return false; };
     std::vector<std::uint64_t> numbers;
     for (const auto& block : sft::model::make_architecture(m, trains_none, lora, blocks_per_unit).parameters.blocks) {
-      const sft::model::DenseMlp& mlp = dense_mlp_of(block);
-      for (const sft::model::Linear* layer : {&block.qkv, &block.o, &mlp.gate_up(), &mlp.down()}) {
-        for (const sft::model::Adapter& adapter : layer->adapters) numbers.push_back(adapter.number);
+      for (const sft::model::BlockSublayer* sublayer : {&block.mixer, &block.mlp}) {
+        for (const sft::model::Linear& layer : sublayer->layer->linear_layers()) {
+          for (const sft::model::Adapter& adapter : layer.adapters) numbers.push_back(adapter.number);
+        }
       }
     }
     return numbers;
@@ -530,10 +538,10 @@ BOOST_AUTO_TEST_CASE(adapters_have_ranks_of_their_own_beside_whole_modules) {
   const sft::model::Architecture model = sft::model::make_architecture(small(), trains_none, lora);
   BOOST_REQUIRE(model.parts.size() == 2);
   const auto& blocks = model.parameters.blocks;
-  BOOST_TEST(blocks[0].qkv.adapters.empty());
-  BOOST_TEST(blocks[1].qkv.adapters.size() == 3U);
-  BOOST_TEST(blocks[1].o.adapters.front().scale == 8.0F / 16.0F);
-  BOOST_TEST(blocks[1].qkv.adapters.front().scale == 32.0F / 16.0F);
+  BOOST_TEST(attention_of(blocks[0]).qkv().adapters.empty());
+  BOOST_TEST(attention_of(blocks[1]).qkv().adapters.size() == 3U);
+  BOOST_TEST(attention_of(blocks[1]).o().adapters.front().scale == 8.0F / 16.0F);
+  BOOST_TEST(attention_of(blocks[1]).qkv().adapters.front().scale == 32.0F / 16.0F);
   std::set<std::string> copies;
   for (const sft::parallel::PartUnits& part : model.parts) {
     for (const sft::parallel::Unit& unit : part.units) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/model/architecture.hpp"
+#include "sft/model/head_split.hpp"
 
 #include <array>
 #include <boost/test/unit_test.hpp>

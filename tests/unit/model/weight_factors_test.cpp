@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of a weight that an adapter begins with.
-#include "sft/model/weight_factors.hpp"
+#include "sft/model/linear/weight_factors.hpp"
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the parameters of adapters are called, as by PEFT. Pure.
+
+#include <optional>
+#include <string>
+
+namespace sft::model {
+
+/// Before the names of parameters that PEFT adds to a model.
+inline const std::string peft_prefix = "base_model.model.";
+
+/// Whether the parameter is the A or the B of an adapter, by its name.
+[[nodiscard]] bool is_factor_of_adapter(const std::string& parameter);
+
+/// The A and B of an adapter of a linear layer, and the weight that it belongs to, by name.
+struct AdapterNames {
+  std::string module;  ///< its path in the model
+  std::string a, b, weight;
+};
+/// Those of a parameter that is the A of such an adapter; none for other parameters.
+[[nodiscard]] std::optional<AdapterNames> adapter_of_a(const std::string& parameter);
+
+}  // namespace sft::model

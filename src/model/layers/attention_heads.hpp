@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Queries and keys between their product and attention: what passes of attention work in, groups of heads, norms and
+// rotation.
+
+#include <cstdint>
+
+#include "sft/model/layers/attention.hpp"
+
+namespace sft::model {
+
+/// Queries, keys and values of a fused product (T, (H + 2K) D).
+[[nodiscard]] parallel::SequenceAttention::Heads heads_of(const Tensor& qkv, const Sizes& sizes);
+
+/// Some of the layer's heads, as many key/value heads as any other group has, with their query heads. Whoever works on
+/// them has a context whose sizes are theirs.
+struct HeadGroup {
+  std::int64_t number, count;  ///< of groups
+
+  [[nodiscard]] bool is_all() const { return count == 1; }
+};
+
+/// Those of `all` heads (T, n, D) that are the group's.
+[[nodiscard]] Tensor heads_of_group(const HeadGroup& group, const Tensor& all);
+/// The same of (n), one for each head.
+[[nodiscard]] Tensor rows_of_group(const HeadGroup& group, const Tensor& all);
+
+/// What passes of attention work in: T tokens, compute dtype unless stated. With several groups of heads
+/// (Sizes::head_groups) H and K are those of a group but for out, lse and dqkv: what one group has is in the memory of
+/// the group before.
+struct AttentionTensors {
+  AttentionTensors(const SublayerTensors& own, const Sizes& sizes, const LayerPlan& plan);
+
+  /// (T, (H + 2K) D) queries, keys and values; without LayerPlan::QkNorm the first two are rotated in place.
+  Tensor qkv;
+  Tensor out;             ///< (T, H, D)
+  Tensor lse;             ///< (T, H) float32, or (T, H) of one group behind the other
+  Tensor q_rstd, k_rstd;  ///< (T, H), (T, K) float32, or (T) of all heads; only with LayerPlan::QkNorm
+  /// What attention reads: columns of qkv; with LayerPlan::QkNorm normed and rotated queries and keys of their own.
+  parallel::SequenceAttention::Heads heads;
+  Tensor row_sums;  ///< (2 T) float32, with LayerPlan::QkNorm::all_heads: sums over tp, of queries, then of keys
+  // Backward pass alone
+  Tensor dattention;  ///< (T, H, D)
+  Tensor dqkv;        ///< (T, (H + 2K) D)
+
+  /// Those of the group.
+  [[nodiscard]] AttentionTensors of_group(const HeadGroup& group) const;
+};
+
+/// Rotates queries and keys, if the layer does; with q/k norms into memory of their own.
+void rotate(const Context& c, const AttentionParameters& p, const AttentionTensors& own, const BlockScratch& scratch);
+/// The gradients of the group's queries and keys, in place: of those that attention read, those of the product.
+void rotate_backward(const Context& c, const AttentionParameters& p, const HeadGroup& group,
+                     const AttentionTensors& own, const BlockScratch& scratch,
+                     const parallel::SequenceAttention::Heads& gradients);
+
+}  // namespace sft::model
