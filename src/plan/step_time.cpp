@@ -73,7 +73,7 @@ Reading read_clocks(const device::ClockedStream& compute, const comm::ClockedCol
   return reading;
 }
 
-/// Of a micro-batch, as `mfu` of a run counts them but for what windows hide.
+/// FLOPs of a micro-batch, as `mfu` of a run counts them but for what windows hide.
 double model_flops(const config::ValidConfig& config, const std::vector<std::int32_t>& documents) {
   const IndexedVector<sequence::AttentionKind, double> hidden(model::attention_windows(config->model).size());
   model::TokenCounts tokens{.hidden_squares = hidden};
