@@ -27,7 +27,8 @@ using device::Space;
 constexpr std::int64_t max_pass_tokens = 256;
 
 model::Sizes sizes_of(const config::Model& m, DType compute, std::int64_t max_tokens) {
-  return {.tokens = std::min(max_tokens, max_pass_tokens),
+  const std::int64_t tokens = std::min(max_tokens, max_pass_tokens);
+  return {.tokens = tokens,
           .hidden = m.hidden_size,
           .q_heads = m.num_attention_heads,
           .kv_heads = m.num_key_value_heads,
@@ -38,10 +39,11 @@ model::Sizes sizes_of(const config::Model& m, DType compute, std::int64_t max_to
           .max_vocab = m.vocab_size,
           .compute = compute,
           .partial = compute,
-          .experts = m.num_experts,
-          .expert_choices = m.num_experts_per_tok,
-          .expert_mlp = m.moe_intermediate_size,
-          .shared_mlp = m.shared_intermediate_size()};
+          .shared_mlp = m.shared_intermediate_size(),
+          .experts = {.tokens = tokens,
+                      .count = m.num_experts,
+                      .choices = m.num_experts_per_tok,
+                      .columns = m.moe_intermediate_size}};
 }
 
 /// What attention's scores are multiplied with.

@@ -57,7 +57,7 @@ void shorten(Tensor& tensor, std::int64_t num_tokens) {
 AllBlockBuffers make_block_buffers(const DecoderParameters& parameters, const Sizes& sizes,
                                    const ActivationPolicy& policy) {
   AllBlockBuffers all;
-  // Of the MLP x follows from the mixer, and the branch is input, as `down` is not computed again.
+  // The x of the MLP follows from the mixer, and the branch is input, as `down` is not computed again.
   const Lifetime middle = policy.keeps_all() ? Lifetime::followers : Lifetime::pass;
   for (const BlockParameters& block : parameters.blocks) {
     const auto buffers_of = [&](const BlockSublayer& sublayer, std::vector<SublayerTensor> stream) {

@@ -5,11 +5,11 @@ namespace sft::model {
 
 namespace {
 
-/// Of a weight and token: two products of the result, of the gradient of the input, and of that of the weight.
+/// FLOPs of a weight and token: two products of the result, of the gradient of the input, and of that of the weight.
 constexpr double of_trained = 6.0, of_frozen = 4.0;
 
 struct Matrices {
-  double adapters = 0.0, copies = 0.0;  ///< elements of adapters, and of layers that are trained whole beside them
+  double adapters = 0.0, copies = 0.0;  ///< elements of adapters, and of layers that are trained whole with them
 };
 
 Matrices trained_matrices(const Architecture& architecture) {

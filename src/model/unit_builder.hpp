@@ -40,7 +40,7 @@ class UnitBuilder {
   [[nodiscard]] parallel::Parameter& parameter(const parallel::ParameterGroup& group);
 
   [[nodiscard]] bool is_trained(const std::string& name) const { return is_trainable_(name); }
-  /// What the weights of norms begin with.
+  /// The initial value of weights of norms.
   [[nodiscard]] parallel::Init norm_init() const { return norm_init_; }
   [[nodiscard]] const config::Lora& lora() const { return lora_; }
   /// PartUnits::in_fp8 of what products in fp8 read.

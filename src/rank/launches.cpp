@@ -21,7 +21,7 @@ constexpr double flops_per_s = 1e14, bytes_per_s = 3e12;
 /// Weights of a block on this rank that each token goes through.
 double weights_of_token(const model::Sizes& s) {
   const double attention = static_cast<double>(s.hidden * s.head_dim * (2 * s.q_heads + 2 * s.kv_heads));
-  const double experts = static_cast<double>(s.expert_choices * s.expert_mlp);
+  const double experts = static_cast<double>(s.experts.choices * s.experts.columns);
   return attention + 3.0 * static_cast<double>(s.hidden) * (static_cast<double>(s.widest_mlp()) + experts);
 }
 

@@ -31,7 +31,8 @@ model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tok
   const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.tp_rank());
   const model::HeadSplit heads = model::split_heads(m, tp, place.tp_rank());
   const DType compute = config->train.precision == config::Precision::fp32 ? DType::float32 : DType::bf16;
-  return {.tokens = sequence::padded_row_length(max_tokens, sp, token_slices) / sp,
+  const std::int64_t tokens = sequence::padded_row_length(max_tokens, sp, token_slices) / sp;
+  return {.tokens = tokens,
           .hidden = m.hidden_size,
           .q_heads = heads.q_heads,
           .kv_heads = heads.kv_heads,
@@ -44,14 +45,15 @@ model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tok
           .partial = tp > 1 ? DType::float32 : compute,
           .token_slices = token_slices,
           .tp_size = tp,
-          .experts = m.num_experts,
-          .expert_choices = m.num_experts_per_tok,
-          .expert_mlp = m.moe_intermediate_size / tp,
-          .expert_alignment = expert_alignment(kind),
-          .ep_size = place.size(Axis::ep),
           .shared_mlp = m.shared_intermediate_size() / tp,
-          .expert_rank = config->lora.adapts_experts() ? config->lora.max_rank() : 0,
-          .keeps_expert_codes = config->train.fp8 != config::Fp8::none && !config->lora.use_peft,
+          .experts = {.tokens = tokens,
+                      .count = m.num_experts,
+                      .choices = m.num_experts_per_tok,
+                      .columns = m.moe_intermediate_size / tp,
+                      .alignment = expert_alignment(kind),
+                      .ep_size = place.size(Axis::ep),
+                      .adapter_rank = config->lora.adapts_experts() ? config->lora.max_rank() : 0,
+                      .keeps_codes = config->train.fp8 != config::Fp8::none && !config->lora.use_peft},
           .head_groups = config->train.attention_head_groups.value_or(1)};
 }
 

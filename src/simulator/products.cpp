@@ -32,7 +32,7 @@ std::size_t plan_products(const config::ValidConfig& config, rank::RankPlan& pla
   return rehearse(config, plan, Work::noted, [&](const ops::Backend& counter) {
     return ops::products_bytes(counter, {.num_threads = plan.machine.num_threads,
                                          .num_lengths = plan.limits.num_lengths,
-                                         .most_expert_rows = plan.sizes.most_expert_rows()});
+                                         .most_expert_rows = plan.sizes.experts.most_rows_of_one()});
   });
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a block keeps from its forward to its backward pass, and where. Pure.
+// The choice of tensors that a block keeps from its forward to its backward pass, and their place. Pure.
 
 #include <array>
 #include <cstdint>
@@ -19,10 +19,10 @@ enum class Lifetime {
   backward,   ///< the same within a backward pass
 };
 
-/// Of what a backward pass reads.
+/// Those of tensors that a backward pass reads.
 inline constexpr std::array kept_lifetimes = {Lifetime::input, Lifetime::products, Lifetime::followers};
 
-/// What of a block's tensors it keeps for itself. All else lies in memory that the blocks share, and the block computes
+/// The tensors that a block keeps for itself. All else lies in memory that the blocks share, and the block computes
 /// it again before its backward pass.
 ///
 ///   checkpointing  input  products      followers    computed again
@@ -56,7 +56,7 @@ struct ActivationPolicy {
   }
 };
 
-/// What [train] of a ValidConfig asks for on a device of `kind`.
+/// The policy that [train] of a ValidConfig asks for on a device of `kind`.
 [[nodiscard]] ActivationPolicy activation_policy(const config::Train& train, device::Kind kind);
 
 }  // namespace sft::model

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One decoder block: x + mixer(norm(x)), then + mlp(norm(.)), as in Llama (Touvron et al. 2023), where the mixer is
-// attention; LayerPlan says what families have beside that. Forward and backward written out, no autograd.
+// attention; LayerPlan says how families differ from that. Forward and backward written out, no autograd.
 
 #include "sft/model/architecture.hpp"
 #include "sft/model/block_buffers.hpp"
@@ -18,11 +18,11 @@ class CachedAttention;
 void block_forward(const Context& context, const BlockParameters& parameters, const Tensor& previous,
                    BlockBuffers& buffers, BlockScratch& scratch);
 
-/// What the sublayers of a block keep of a text that is generated.
+/// The state that the sublayers of a block keep of a text that is generated.
 struct BlockTextState {
   SublayerTensors mixer, mlp;
 };
-/// block_forward() of tokens behind the `num_before` that `state` is of.
+/// block_forward() of tokens after the `num_before` that `state` is of.
 void block_generate(const Context& context, const BlockParameters& parameters, const Tensor& previous,
                     BlockBuffers& buffers, BlockScratch& scratch, const BlockTextState& state, std::int64_t num_before,
                     CachedAttention& attention);

@@ -16,7 +16,7 @@ namespace sft::model {
 
 class RouterBalance;
 
-/// What a pass through a sublayer works in, but for BlockScratch.
+/// The memory of a pass through a sublayer, without BlockScratch.
 struct SublayerBuffers {
   /// The residual stream where the sublayer reads it, and what that adds to it; S tokens of this rank (Sizes).
   ///   "x" (S, C); with LayerPlan::norms_inputs "rstd" (S) float32, of its norm
@@ -32,7 +32,7 @@ using AllBlockBuffers = IndexedVector<BlockIndex, BlockBuffers>;
 
 /// Buffers that all blocks share; nothing in them outlives one sublayer but `delta`, `dx` and `ropes`. Compute dtype
 /// unless stated; "partial dtype" is Sizes::partial. Some share memory, as they are never needed at the same time:
-/// normed with what sublayers place over it, delta with dnormed. In the forward pass dx has the residual stream behind
+/// normed with what sublayers place over it, delta with dnormed. In the forward pass dx has the residual stream after
 /// the last block, until its own gradient takes its place. Of normed, delta, dnormed and dx this rank has
 /// TensorParallel::slice between two products, in its place.
 struct BlockScratch {
@@ -53,18 +53,18 @@ struct BlockScratch {
 [[nodiscard]] AllBlockBuffers make_block_buffers(const DecoderParameters& parameters, const Sizes& sizes,
                                                  const ActivationPolicy& policy);
 
-/// What the blocks share, and the scratch memory of all sublayers. `tp_sums`: for what is summed over tp.
+/// Takes what the blocks share, and the scratch memory of all sublayers. `tp_sums`: for what is summed over tp.
 [[nodiscard]] BlockScratch take_scratch(device::Arena& arena, device::Arena& tp_sums, const Sizes& sizes,
                                         const config::Model& model, const DecoderParameters& parameters,
                                         AllBlockBuffers& blocks);
-/// What forward passes need of it; the rest is empty.
+/// Takes the part that forward passes need; the rest is empty.
 [[nodiscard]] BlockScratch take_forward_scratch(device::Arena& arena, const Sizes& sizes, const config::Model& model,
                                                 AllBlockBuffers& blocks);
-/// What a block keeps under the policy, or all else that a backward pass reads, which the blocks share.
+/// Whether a tensor is kept by its block under the policy, or shared by the blocks until a backward pass reads it.
 enum class Share { kept, shared };
 void take_activations(device::Arena& arena, const ActivationPolicy& policy, Share share, BlockBuffers& block);
 
-/// What a block keeps under the policy, in a fixed order.
+/// The tensors that a block keeps under the policy, in a fixed order.
 [[nodiscard]] std::vector<Tensor> kept_tensors(const BlockBuffers& block, const ActivationPolicy& policy);
 /// Views for a pass over the first `num_tokens` of all tokens, whose number `sizes` has.
 [[nodiscard]] BlockBuffers first_tokens(BlockBuffers all, const Sizes& sizes, std::int64_t num_tokens);

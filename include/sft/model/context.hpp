@@ -8,8 +8,8 @@
 #include <span>
 
 #include "sft/config/config.hpp"
-#include "sft/core/cast.hpp"
 #include "sft/device/device.hpp"
+#include "sft/model/layers/expert_sizes.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/ops/shapes.hpp"
 #include "sft/parallel/expert_exchange.hpp"
@@ -28,14 +28,8 @@ struct Sizes {
   DType partial;         ///< dtype of what is yet to be summed over tp: float32 with several ranks, else `compute`
   int token_slices = 1;  ///< the ranks of tp where they cut tokens, else 1; divides T
   int tp_size = 1;       ///< ranks that share heads and columns
-  /// Experts of a layer, 0 where none has any; those that a token goes through; columns of one on this rank.
-  std::int64_t experts = 0, expert_choices = 0, expert_mlp = 0;
-  std::int64_t expert_alignment = 1;  ///< of the rows of each, where it is (ops::ExpertOrder)
-  int ep_size = 1;                    ///< ranks that share the experts
-  std::int64_t shared_mlp = 0;        ///< columns on this rank of the MLP beside the experts; 0: there is none
-  std::int64_t expert_rank = 0;       ///< the largest of adapters of experts; 0: they have none
-  /// Gradients of what the first layer of experts gives are kept as codes of fp8, in the memory of activations.
-  bool keeps_expert_codes = false;
+  std::int64_t shared_mlp = 0;  ///< columns on this rank of the MLP beside the experts; 0: there is none
+  ExpertSizes experts = {};
   /// Groups of K / head_groups key/value heads, with their query heads, that attention works on one after the other.
   std::int64_t head_groups = 1;
 
@@ -47,14 +41,14 @@ struct Sizes {
             .q_heads = q_heads,
             .kv_heads = kv_heads,
             .head_dim = head_dim,
-            .mlp = std::max(widest_mlp(), expert_mlp),
+            .mlp = std::max(widest_mlp(), experts.columns),
             .vocab = max_vocab,
             .compute = compute};
   }
   /// Columns of the widest MLP that all tokens of some layer go through.
   [[nodiscard]] std::int64_t widest_mlp() const { return std::max(mlp, shared_mlp); }
   /// Whether what a sublayer reads, what it adds and the gradient of what it reads lie in one memory (BlockScratch).
-  [[nodiscard]] bool shares_branches() const { return tp_size == 1 && experts == 0; }
+  [[nodiscard]] bool shares_branches() const { return tp_size == 1 && experts.count == 0; }
   /// Those of a rank that has the heads of one group alone.
   [[nodiscard]] Sizes of_head_group() const {
     Sizes group = *this;
@@ -67,37 +61,6 @@ struct Sizes {
   [[nodiscard]] std::int64_t q_columns() const { return q_heads * head_dim; }
   [[nodiscard]] std::int64_t kv_columns() const { return kv_heads * head_dim; }
   [[nodiscard]] std::int64_t qkv_columns() const { return q_columns() + 2 * kv_columns(); }
-  /// Rows of all experts that `num_tokens` tokens of this rank go through, where the tokens are.
-  [[nodiscard]] std::int64_t expert_rows(std::int64_t num_tokens) const {
-    return num_tokens * expert_choices + experts * (home_alignment() - 1);
-  }
-  /// Of the rows of each expert where the tokens are: those that travel lie without gaps.
-  [[nodiscard]] std::int64_t home_alignment() const { return ep_size == 1 ? expert_alignment : 1; }
-  [[nodiscard]] std::int64_t local_experts() const { return experts / ep_size; }
-  /// Rows that this rank's experts have memory for: over ep twice the mean of what arrives, or all that ever can.
-  [[nodiscard]] std::int64_t arriving_rows() const {
-    if (ep_size == 1) return expert_rows(tokens);
-    const std::int64_t most = ep_size * tokens * std::min(expert_choices, local_experts());
-    return parallel::ExpertMemory::arriving(std::min(most, 2 * tokens * expert_choices),
-                                            static_cast<int>(local_experts()), ep_size, expert_alignment);
-  }
-  /// The first row of the activations of a piece of what arrives (parallel::ExpertRoute), its number `piece`, with rows
-  /// from `first_row` on, of experts from `first_expert` on. Where codes are kept, lines of them have a term for each
-  /// row of an expert, up to a multiple of 16: the activations of pieces lie apart for those.
-  [[nodiscard]] std::int64_t act_begin(std::int64_t first_row, std::int64_t first_expert, std::int64_t piece) const {
-    constexpr std::int64_t line_codes = 16;
-    if (!keeps_expert_codes || expert_alignment % line_codes == 0) return first_row;
-    return round_up(first_row + (line_codes - 1) * (first_expert + piece), line_codes);
-  }
-  /// Rows of the activations of all of them.
-  [[nodiscard]] std::int64_t act_rows() const {
-    return act_begin(arriving_rows(), local_experts(), ep_size == 1 ? 1 : parallel::ExpertRoute::max_pieces);
-  }
-  /// Rows that one expert of this rank can have at a time, gaps included: a token is in an expert once.
-  [[nodiscard]] std::int64_t most_expert_rows() const {
-    return experts == 0 ? 0 : std::min(round_up(ep_size * tokens, expert_alignment), arriving_rows());
-  }
-  [[nodiscard]] parallel::ExpertMemory expert_memory() const { return {arriving_rows(), expert_alignment}; }
 };
 
 class AdapterBuffers;

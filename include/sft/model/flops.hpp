@@ -8,8 +8,8 @@
 namespace sft::model {
 
 /// FLOPs of forward and backward passes over these tokens: 6 for each weight in a product and token, and those of
-/// layers beside their products, as Sublayer counts them. `has_adapters`: 4 for weights without gradient, 6 for
-/// adapters and for what is trained whole beside them.
+/// layers without these products, as Sublayer counts them. `has_adapters`: 4 for weights without gradient, 6 for
+/// adapters and for copies that are trained whole with them.
 [[nodiscard]] double model_flops(const Architecture& architecture, bool has_adapters, const TokenCounts& tokens);
 
 }  // namespace sft::model

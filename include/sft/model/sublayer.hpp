@@ -50,7 +50,7 @@ class Sublayer {
   [[nodiscard]] const std::vector<Linear>& linear_layers() const { return linears_; }
   [[nodiscard]] std::vector<Linear>& linear_layers() { return linears_; }
 
-  /// What the passes work in, on a rank of `sizes`.
+  /// The tensors that the passes work in, on a rank of `sizes`.
   [[nodiscard]] virtual std::vector<SublayerTensor> tensors(const Sizes& sizes,
                                                             const ActivationPolicy& policy) const = 0;
   /// Tokens that its linear layers get at a time, at most.
@@ -62,18 +62,18 @@ class Sublayer {
   /// TensorParallel::reduce follows. `own` gets what backward() reads, as far as the policy keeps it.
   virtual void forward(const Context& context, SublayerTensors& own, BlockScratch& scratch) const = 0;
   /// Computes again, from what the policy keeps, what backward() reads, and scratch.delta: with the same bits.
-  /// scratch.normed is there unless the policy keeps products. Nobody calls it where all is kept, or of the last
+  /// scratch.normed is there unless the policy keeps products. It is not called where all is kept, or of the last
   /// sublayer of a block: that computes again what it needs in backward().
   virtual void recompute(const Context& context, const ActivationPolicy& policy, SublayerTensors& own,
                          BlockScratch& scratch) const;
-  /// Of scratch.dbranch (T, C), the gradient of what the sublayer gives: the slice of scratch.dnormed (T, C), summed
+  /// From scratch.dbranch (T, C), the gradient of what the sublayer gives: the slice of scratch.dnormed (T, C), summed
   /// over tp, and the gradients of its parameters. `start_normed` writes scratch.normed again and starts its gather
   /// over tp (TensorParallel::finish ends it): it is called once. With scratch.is_in_one gradients of weights come
   /// first.
   virtual void backward(const Context& context, SublayerTensors& own, BlockScratch& scratch,
                         const std::function<void()>& start_normed) const = 0;
 
-  /// What a text of at most `max_tokens` tokens leaves for its next token, where it is generated.
+  /// The tensors that a text of at most `max_tokens` tokens leaves for its next token, where it is generated.
   [[nodiscard]] virtual std::vector<SublayerTensor> text_state(const Sizes& sizes, std::int64_t max_tokens) const;
   /// forward() of tokens that follow a text.
   virtual void generate(const Context& context, SublayerTensors& own, BlockScratch& scratch,

@@ -25,7 +25,7 @@ struct HeadGroup {
 /// The same of (n), one for each head.
 [[nodiscard]] Tensor rows_of_group(const HeadGroup& group, const Tensor& all);
 
-/// What passes of attention work in: T tokens, compute dtype unless stated. With several groups of heads
+/// The tensors of passes of attention: T tokens, compute dtype unless stated. With several groups of heads
 /// (Sizes::head_groups) H and K are those of a group but for out, lse and dqkv: what one group has is in the memory of
 /// the group before.
 struct AttentionTensors {
@@ -34,9 +34,10 @@ struct AttentionTensors {
   /// (T, (H + 2K) D) queries, keys and values; without LayerPlan::QkNorm the first two are rotated in place.
   Tensor qkv;
   Tensor out;             ///< (T, H, D)
-  Tensor lse;             ///< (T, H) float32, or (T, H) of one group behind the other
+  Tensor lse;             ///< (T, H) float32, or (T, H) of one group after the other
   Tensor q_rstd, k_rstd;  ///< (T, H), (T, K) float32, or (T) of all heads; only with LayerPlan::QkNorm
-  /// What attention reads: columns of qkv; with LayerPlan::QkNorm normed and rotated queries and keys of their own.
+  /// Heads that attention reads: columns of qkv; with LayerPlan::QkNorm normed and rotated queries and keys of their
+  /// own.
   parallel::SequenceAttention::Heads heads;
   Tensor row_sums;  ///< (2 T) float32, with LayerPlan::QkNorm::all_heads: sums over tp, of queries, then of keys
   // Backward pass alone

@@ -55,16 +55,16 @@ struct Pass {
 
 /// Where rows lie that arrive at this rank's experts.
 const Tensor& arrived_rows(const Context& c, const Pass& pass) {
-  return c.sizes.ep_size == 1 ? pass.rows : pass.own.arrived;
+  return c.sizes.experts.ep_size == 1 ? pass.rows : pass.own.arrived;
 }
 
 /// Memory for codes of a piece, number `p` of its round, in that of its activations; none where none are kept.
 Fp8Memory codes_of(const Context& c, const ExpertTensors& own, const Piece& piece, std::int64_t p) {
-  if (!c.sizes.keeps_expert_codes) return {};
+  if (!c.sizes.experts.keeps_codes) return {};
   const std::int64_t next_row = piece.first_row + piece.num_rows(),
                      next_expert = piece.first_expert + piece.num_experts();
-  const std::int64_t begin = c.sizes.act_begin(piece.first_row, piece.first_expert, p),
-                     end = c.sizes.act_begin(next_row, next_expert, p + 1);
+  const std::int64_t begin = c.sizes.experts.act_begin(piece.first_row, piece.first_expert, p),
+                     end = c.sizes.experts.act_begin(next_row, next_expert, p + 1);
   const Tensor act = own.act.rows(begin, end - begin);
   return {.codes = Tensor(act.data, DType::uint8, {static_cast<std::int64_t>(act.size_bytes())}),
           .scales = c.fp8->expert_scales(piece.first_row, piece.num_rows(), piece.first_expert, piece.num_experts())};
@@ -73,7 +73,7 @@ Fp8Memory codes_of(const Context& c, const ExpertTensors& own, const Piece& piec
 /// What a piece of a round, its number `p`, works in where the experts are.
 ExpertRows rows_of(const Context& c, const Pass& pass, const Piece& piece, std::int64_t p) {
   const ExpertTensors& own = pass.own;
-  const std::int64_t act_begin = c.sizes.act_begin(piece.first_row, piece.first_expert, p);
+  const std::int64_t act_begin = c.sizes.experts.act_begin(piece.first_row, piece.first_expert, p);
   return {.rows = arrived_rows(c, pass).rows(piece.first_row, piece.num_rows()),
           .act = own.act.rows(act_begin, piece.num_rows()),
           .gate_up = own.gate_up.rows(piece.first_row, piece.num_rows()),
@@ -115,7 +115,7 @@ void choose(const Context& c, const Pass& pass, const ExpertParameters& p, const
                              .offsets = a.offsets,
                              .choices = a.choices,
                              .rows = a.rows,
-                             .alignment = c.sizes.home_alignment()});
+                             .alignment = c.sizes.experts.home_alignment()});
 }
 
 }  // namespace
@@ -159,7 +159,7 @@ void ExpertMlp::forward(const Context& c, SublayerTensors& own, BlockScratch& sc
   const ExpertDecisions& a = pass.decisions;
   choose(c, pass, p_, scratch.normed);
   own.on_host =
-      c.experts.plan(a.counts, pass.own.all_counts, pass.num_tokens * pass.num_choices, c.sizes.expert_memory());
+      c.experts.plan(a.counts, pass.own.all_counts, pass.num_tokens * pass.num_choices, c.sizes.experts.memory());
   if (RouterBalance* balance = scratch.balance; balance != nullptr && balance->counts() && pass.has_tokens()) {
     c.ops.run(ops::RouterSums{.logits = a.logits,
                               .expert_counts = a.counts,

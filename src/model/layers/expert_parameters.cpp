@@ -28,14 +28,14 @@ struct ExpertTarget {
   bool splits_input;                 ///< tp ranks hold different columns of what it reads, not of what it gives
 };
 
-/// Declares parameters of experts below a path, "model.layers.0.mlp.experts": those of all experts one behind the
+/// Declares parameters of experts below a path, "model.layers.0.mlp.experts": those of all experts one after the
 /// other.
 class ExpertDeclarations {
  public:
   ExpertDeclarations(UnitBuilder& unit, const config::Model& model, std::string path)
       : unit_(unit), path_(std::move(path)), num_experts_(checked_cast<int>(model.num_experts)) {}
 
-  /// What `names` are in each expert, all in one group. Matrices, or biases where `shape` has no columns.
+  /// The parameters `names` of each expert, all in one group. Matrices, or biases where `shape` has no columns.
   void add(ParameterGroup& group, std::span<const char* const> names, const Shape& shape) {
     const bool is_matrix = shape.columns > 0;
     for (int expert = 0; expert < num_experts_; ++expert) {

@@ -9,7 +9,7 @@
 
 namespace sft::model {
 
-/// Declares the matrices of all experts, and their biases, those that a grouped product takes together one behind the
+/// Declares the matrices of all experts, and their biases, those that a grouped product takes together one after the
 /// other, in a part of their own; and their router and adapters. `path`: of the layer's module, "model.layers.0.mlp".
 [[nodiscard]] ExpertParameters declare_experts(UnitBuilder& unit, const config::Model& model, const std::string& path);
 

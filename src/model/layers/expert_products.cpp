@@ -13,12 +13,12 @@ Tensor of_these(const ExpertRows& here, const Tensor& of_all) {
 }
 
 Tensor matrices_of(const Context& c, const ExpertRows& here, const Tensor& matrices) {
-  const std::int64_t num_experts = c.sizes.local_experts();
+  const std::int64_t num_experts = c.sizes.experts.local_count();
   return of_these(here, matrices.view({num_experts, matrices.shape[0] / num_experts, matrices.shape[1]}));
 }
 
 Tensor biases_of(const Context& c, const ExpertRows& here, const Tensor& biases) {
-  const std::int64_t num_experts = c.sizes.local_experts();
+  const std::int64_t num_experts = c.sizes.experts.local_count();
   return of_these(here, biases.view({num_experts, biases.num_elements() / num_experts}));
 }
 

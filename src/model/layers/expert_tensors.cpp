@@ -38,32 +38,32 @@ ExpertTensors::ExpertTensors(const SublayerTensors& own)
 }
 
 std::vector<SublayerTensor> expert_tensors(const Sizes& s, const ActivationPolicy& policy) {
-  const std::int64_t num_experts = s.experts, num_choices = s.expert_choices, num_arriving = s.arriving_rows();
+  const ExpertSizes& e = s.experts;
+  const std::int64_t num_experts = e.count, num_choices = e.choices, num_arriving = e.arriving_rows();
   constexpr auto float32 = DType::float32, int32 = DType::int32;
-  std::vector<SublayerTensor> all = {
-      {"logits", Lifetime::input, form_of(float32, {s.tokens, num_experts})},
-      {"experts", Lifetime::input, form_of(int32, {s.tokens, num_choices})},
-      {"weights", Lifetime::input, form_of(float32, {s.tokens, num_choices})},
-      {"choices", Lifetime::input, form_of(int32, {s.expert_rows(s.tokens)}), num_choices},
-      {"rows", Lifetime::input, form_of(int32, {s.tokens, num_choices})},
-      {"counts", Lifetime::input, form_of(int32, {num_experts}), 0},
-      {"offsets", Lifetime::input, form_of(int32, {num_experts + 1}), 0}};
+  std::vector<SublayerTensor> all = {{"logits", Lifetime::input, form_of(float32, {s.tokens, num_experts})},
+                                     {"experts", Lifetime::input, form_of(int32, {s.tokens, num_choices})},
+                                     {"weights", Lifetime::input, form_of(float32, {s.tokens, num_choices})},
+                                     {"choices", Lifetime::input, form_of(int32, {e.rows(s.tokens)}), num_choices},
+                                     {"rows", Lifetime::input, form_of(int32, {s.tokens, num_choices})},
+                                     {"counts", Lifetime::input, form_of(int32, {num_experts}), 0},
+                                     {"offsets", Lifetime::input, form_of(int32, {num_experts + 1}), 0}};
   const auto add = [&](const char* name, Lifetime lifetime, const Tensor& form) {
     all.push_back({name, lifetime, form, /*rows_of_token=*/0});
   };
-  const Tensor gate_up = form_of(s.compute, {num_arriving, 2 * s.expert_mlp});
+  const Tensor gate_up = form_of(s.compute, {num_arriving, 2 * e.columns});
   if (policy.keeps_products()) {
     add("kept_expert_gate_up", Lifetime::products, gate_up);
   } else {
     add("expert_gate_up", Lifetime::pass, gate_up);
   }
-  add("token_rows", Lifetime::pass, form_of(s.compute, {s.expert_rows(s.tokens), s.hidden}));
-  if (s.ep_size > 1) add("arrived", Lifetime::pass, form_of(s.compute, {num_arriving, s.hidden}));
-  add("expert_act", Lifetime::pass, form_of(s.compute, {s.act_rows(), s.expert_mlp}));
-  add("all_counts", Lifetime::pass, form_of(int32, {s.ep_size, num_experts}));
-  if (s.expert_rank > 0) {
-    add("low", Lifetime::pass, form_of(s.compute, {num_arriving * s.expert_rank}));
-    add("low_grad", Lifetime::backward, form_of(s.compute, {num_arriving * s.expert_rank}));
+  add("token_rows", Lifetime::pass, form_of(s.compute, {e.rows(s.tokens), s.hidden}));
+  if (e.ep_size > 1) add("arrived", Lifetime::pass, form_of(s.compute, {num_arriving, s.hidden}));
+  add("expert_act", Lifetime::pass, form_of(s.compute, {e.act_rows(), e.columns}));
+  add("all_counts", Lifetime::pass, form_of(int32, {e.ep_size, num_experts}));
+  if (e.adapter_rank > 0) {
+    add("low", Lifetime::pass, form_of(s.compute, {num_arriving * e.adapter_rank}));
+    add("low_grad", Lifetime::backward, form_of(s.compute, {num_arriving * e.adapter_rank}));
   }
   add("dlogits", Lifetime::backward, form_of(float32, {s.tokens, num_experts}));
   if (s.compute != float32) {

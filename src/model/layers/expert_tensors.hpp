@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What passes through a layer with experts work in. Pure: planning lays it out without a device.
+// Tensors that passes through a layer with experts work in. Pure: planning lays it out without a device.
 //
-// Legend, beside that of Sizes: E experts, k of which a token goes through, F columns of an expert on this rank, R
-// rows of this rank's tokens in the order of experts (ops/calls/expert_rows.hpp), Sizes::expert_rows for T tokens; A
-// rows, of all ranks' tokens, that arrive at this rank's experts, Sizes::arriving_rows. Compute dtype unless stated.
+// Legend, in addition to that of Sizes: E experts, k of which a token goes through, F columns of an expert on this
+// rank, R rows of this rank's tokens in the order of experts (ops/calls/expert_rows.hpp), ExpertSizes::rows for T
+// tokens; A rows, of all ranks' tokens, that arrive at this rank's experts, ExpertSizes::arriving_rows. Compute dtype
+// unless stated.
 
 #include <vector>
 
@@ -13,7 +14,7 @@
 
 namespace sft::model {
 
-/// What the router decided, which is kept whatever the policy, so that no choice is made twice.
+/// Decisions of the router, which are kept whatever the policy, so that no choice is made twice.
 struct ExpertDecisions {
   explicit ExpertDecisions(const SublayerTensors& own);
 
@@ -28,16 +29,16 @@ struct ExpertDecisions {
   Tensor counts, offsets;  ///< (E), (E + 1) int32
 };
 
-/// What else experts work in.
+/// All else that experts work in.
 struct ExpertTensors {
   explicit ExpertTensors(const SublayerTensors& own);
 
-  /// (A, 2F), its gradient after the backward pass. Of a pass in several rounds nothing is kept.
+  /// (A, 2F), its gradient after the backward pass. A pass in several rounds keeps nothing.
   Tensor gate_up;
   bool keeps_gate_up;  ///< the block has it for itself
   Tensor rows;         ///< (R, C) tokens by row, what experts give, or the gradient of one of them
   Tensor arrived;      ///< (A, C) the same where the experts are; empty where ep has one rank: rows
-  Tensor act;          ///< (Sizes::act_rows, F) what SwiGLU gives, or its gradient, or codes of that of gate_up
+  Tensor act;          ///< (ExpertSizes::act_rows, F) what SwiGLU gives, or its gradient, or codes of that of gate_up
   Tensor all_counts;   ///< (ep, E) int32
   Tensor low;          ///< (A r) of adapters of experts, of rank r at most: their products in the middle; or empty
   // Backward pass alone

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A gated MLP, down(f(gate(x)) * up(x)), for the layers that have one: alone, or beside experts.
+// A gated MLP, down(f(gate(x)) * up(x)), for the layers that have one: alone, or with experts.
 
 #include <cstdint>
 #include <functional>
@@ -18,7 +18,7 @@ namespace sft::model {
                                                     std::int64_t hidden_size);
 /// Tokens that it works on at a time, at most.
 [[nodiscard]] std::int64_t gated_mlp_tile_tokens(const Sizes& sizes, const ActivationPolicy& policy);
-/// What it works in, with scratch memory of that turn.
+/// The tensors that it works in, with scratch memory of that turn.
 [[nodiscard]] std::vector<SublayerTensor> gated_mlp_tensors(const Sizes& sizes, const ActivationPolicy& policy,
                                                             const std::vector<Linear>& layers, int turn = 0);
 
@@ -30,7 +30,8 @@ class GatedMlp {
 
   void forward(const Context& context, BlockScratch& scratch) const;
   void backward(const Context& context, BlockScratch& scratch, const std::function<void()>& start_normed) const;
-  /// backward() beside others: scratch.normed is there, and this rank's term of dnormed is left to be summed over tp.
+  /// backward() along with others: scratch.normed is there, and this rank's term of dnormed is left to be summed over
+  /// tp.
   void backward_term(const Context& context, BlockScratch& scratch) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the adapters of a linear layer add to its passes.
+// The part of a linear layer's passes that its adapters add.
 
 #include <cstdint>
 

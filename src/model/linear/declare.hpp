@@ -15,7 +15,7 @@ namespace sft::model {
 /// Adds biases of all its matrices.
 void declare_bias(UnitBuilder& unit, Linear& layer);
 /// Adds the adapters that the run has of the layers' matrices, which are counted from `number` on. The number of the
-/// matrix behind the last one.
+/// matrix after the last one.
 std::uint64_t declare_adapters(UnitBuilder& unit, std::vector<Linear>& layers, std::uint64_t number);
 
 }  // namespace sft::model

@@ -25,16 +25,17 @@ void Fp8Buffers::fit_slices(std::int64_t tokens, std::int64_t columns, std::int6
 }
 
 void Fp8Buffers::fit_experts(const Sizes& sizes, bool trades_places) {
+  const ExpertSizes& experts = sizes.experts;
   for (const auto& [columns, columns_in] :
-       {std::pair{2 * sizes.expert_mlp, sizes.hidden}, std::pair{sizes.hidden, sizes.expert_mlp}}) {
-    fit_products(sizes.most_expert_rows(), columns, columns_in);
-    if (trades_places) fit_products(sizes.most_expert_rows(), columns_in, columns);
+       {std::pair{2 * experts.columns, sizes.hidden}, std::pair{sizes.hidden, experts.columns}}) {
+    fit_products(experts.most_rows_of_one(), columns, columns_in);
+    if (trades_places) fit_products(experts.most_rows_of_one(), columns_in, columns);
   }
   if (!keeps_gradients_) return;
-  const std::int64_t kept_rows = std::min(sizes.most_expert_rows(), round_up(sizes.tokens, sizes.expert_alignment));
+  const std::int64_t kept_rows = std::min(experts.most_rows_of_one(), round_up(sizes.tokens, experts.alignment));
   kept_of_second_.fit(kept_rows, sizes.hidden, vectors());
-  expert_lines_ = round_up(2 * sizes.expert_mlp, 4);
-  num_expert_scales_ = first_expert_scale(sizes.arriving_rows(), sizes.local_experts());
+  expert_lines_ = round_up(2 * experts.columns, 4);
+  num_expert_scales_ = first_expert_scale(experts.arriving_rows(), experts.local_count());
 }
 
 std::int64_t Fp8Buffers::first_expert_scale(std::int64_t row, std::int64_t expert) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The attention of a block: products, norms and rotation of queries and keys, attention, and the product behind it.
+// The attention of a block: products, norms and rotation of queries and keys, attention, and the product after it.
 
 #include <functional>
 #include <string>
@@ -16,7 +16,7 @@ class UnitBuilder;
 struct AttentionTensors;
 struct HeadGroup;
 
-/// What attention has beside its linear layers.
+/// The parameters of attention without its linear layers.
 struct AttentionParameters {
   LayerPlan plan;
   parallel::ParameterGroup q_norm = {}, k_norm = {};  ///< as LayerPlan::QkNorm says

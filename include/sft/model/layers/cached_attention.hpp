@@ -20,7 +20,7 @@ class CachedAttention final : public parallel::SequenceAttention {
   /// All references outlive it.
   CachedAttention(float scale, float softcap, const sequence::AttentionWindows& windows, ops::Backend& backend);
 
-  /// Prepares the pass that follows, over `num_new` tokens behind `num_cached`.
+  /// Prepares the pass that follows, over `num_new` tokens after `num_cached`.
   void begin_pass(std::int64_t num_cached, std::int64_t num_new);
   /// The cache of the layer that comes next.
   void use(const LayerCache& cache) { cache_ = cache; }

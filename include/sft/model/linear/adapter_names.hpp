@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the parameters of adapters are called, as by PEFT. Pure.
+// Names of the parameters of adapters, which are PEFT's. Pure.
 
 #include <optional>
 #include <string>

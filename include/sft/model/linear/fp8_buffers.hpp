@@ -85,7 +85,7 @@ class Fp8Buffers {
     return (layer == LayerOfTwo::first ? kept_of_first_ : kept_of_second_).memory;
   }
   /// The scales of what is kept of the first layer of some neighbouring experts of this rank: of `num_rows` rows from
-  /// `first_row` on. The codes lie in the memory of their activations (Sizes::act_rows).
+  /// `first_row` on. The codes lie in the memory of their activations (ExpertSizes::act_rows).
   [[nodiscard]] Tensor expert_scales(std::int64_t first_row, std::int64_t num_rows, std::int64_t first_expert,
                                      std::int64_t num_experts) const;
   /// Unless blockwise: (2) float32, the scale of the left operand and that of the right one.
