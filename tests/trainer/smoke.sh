@@ -12,18 +12,16 @@ source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
 make_run run.ini 40 6
 printf '[parallel]\ndp_shard_size = 2\n[checkpoint]\nsave_steps = 3\n' >>run.ini
 
-# train FOLDER FROM: a run into that folder that goes on from FROM
-train() {
-  "$mpirun" -np 2 "$sft" run.ini --train.output_dir "$1" --checkpoint.resume_from_checkpoint "$2"
-}
+train=("$mpirun" -np 2 "$sft" run.ini)
 
 # losses FOLDER: of its steps from the fourth on, with their gradient norms
 losses() {
   sed -nE 's/.*("step": *[456],).*("loss": *[^,]*,).*("grad_norm": *[^,]*,).*/\1 \2 \3/p' "$1/metrics.jsonl"
 }
 
-succeeds 'two ranks train' train whole none
+succeeds 'two ranks train' "${train[@]}" --train.output_dir whole --checkpoint.resume_from_checkpoint none
 check 'three steps have losses' test "$(losses whole | wc -l)" -eq 3
-succeeds 'they go on from the third step' train rest whole/checkpoint-000003
+succeeds 'they go on from the third step' "${train[@]}" --train.output_dir rest \
+  --checkpoint.resume_from_checkpoint whole/checkpoint-000003
 check 'with the same losses' diff <(losses whole) <(losses rest)
 finish_checks

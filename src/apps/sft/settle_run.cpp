@@ -5,26 +5,23 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
-#include "apps/common/machines.hpp"
 #include "machine_of_run.hpp"
 #include "planned_run.hpp"
 #include "settle_attention.hpp"
 #include "sft/core/log.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/planner/async_save.hpp"
 #include "sft/planner/memory.hpp"
 #include "sft/planner/row_lengths.hpp"
 #include "sft/planner/search.hpp"
 #include "sft/planner/settle.hpp"
-#include "sft/planner/sp_method.hpp"
 #include "sft/planner/step_time.hpp"
 #include "sft/rank/rank_plan.hpp"
 #include "sft/simulator/hardware.hpp"
 #include "sft/simulator/products.hpp"
+#include "sft/simulator/traffic.hpp"
 
 namespace sft::apps {
 
@@ -106,6 +103,11 @@ SettledRun settle_run(const RunContext& on, const rank::Datasets& datasets, cons
   world.agree([&] {
     if (world.rank() != 0 || machine_name.empty()) return;
     plan_time(on, datasets, hardware_of(on, machine_name, own_memory), run);
+  });
+  world.agree([&] {
+    const rows::MicroBatchLimits limits = datasets.limits(config);
+    run.product_bytes = simulator::plan_products(config, limits, place, machine);
+    run.traffic = simulator::plan_traffic(config, limits, place, machine);
   });
   return run;
 }

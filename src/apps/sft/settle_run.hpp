@@ -2,10 +2,12 @@
 #pragma once
 // The memory of a run, planned; and with it what is `auto` in its configuration.
 
-#include <optional>
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "run_context.hpp"
+#include "sft/comm/traffic.hpp"
 #include "sft/ops/listed_products.hpp"
 #include "sft/rank/datasets.hpp"
 #include "sft/rank/machine.hpp"
@@ -18,9 +20,11 @@ struct SettledRun {
   config::ValidConfig config;  ///< nothing in it is `auto` that a run settles from data and memory
   rank::Machine machine;
   std::string sp_choice, save_choice;  ///< why sp_method and checkpoint.async are what they are, for people; else empty
-  double step_s = 0;                   ///< planned, on rank 0 with --machine; else 0
-  std::string step_time = {};          ///< the same in words (planner::describe)
-  std::string ops = {};                ///< and on which ops (planner::describe_ops)
+  std::size_t product_bytes = 0;       ///< of host memory, for the machine code of its matrix products
+  std::vector<comm::SentBytes> traffic = {};  ///< what this rank sends in a step
+  double step_s = 0;                          ///< planned, on rank 0 with --machine; else 0
+  std::string step_time = {};                 ///< the same in words (planner::describe)
+  std::string ops = {};                       ///< and on which ops (planner::describe_ops)
 };
 
 /// Chooses the way of attending over the sequence, the kernels of attention, the pieces of a step and whether saves are

@@ -31,8 +31,6 @@
 #include "sft/device/ledger.hpp"
 #include "sft/hub/folder.hpp"
 #include "sft/rank/start_table.hpp"
-#include "sft/simulator/products.hpp"
-#include "sft/simulator/traffic.hpp"
 #include "sft/train/choose_device.hpp"
 #include "sft/train/console.hpp"
 #include "sft/train/matmul_choice.hpp"
@@ -81,10 +79,7 @@ std::optional<ExitStatus> plan_and_run(const apps::RunContext& on, const std::st
   device::Ledger ledger;
   ledger.add(device::Label::process, device::Space::device, run.machine.gpu_process_bytes);
   ledger.add(device::Label::communication, device::Space::host, run.machine.first_rank_bytes());
-  world.agree([&] {
-    ledger.add(device::Label::process, device::Space::host,
-               simulator::plan_products(config, limits, on.place, run.machine));
-  });
+  ledger.add(device::Label::process, device::Space::host, run.product_bytes);
   train::Engine engine(config, limits, on.place, on.groups, on.device, *collectives, ledger, matmul.algorithms());
 
   // 7. Restore
@@ -93,8 +88,7 @@ std::optional<ExitStatus> plan_and_run(const apps::RunContext& on, const std::st
   const bool is_saved_always = config->checkpoint.save_hub_model == config::HubModel::every_save;
   train::Trainer trainer({on.session, config, on.device, on.place, on.groups, datasets, ledger, engine, damaged,
                           start ? &*start : nullptr, is_saved_always ? &folder : nullptr, run.sp_choice,
-                          run.save_choice, &on.watch, run.step_s, run.step_time, run.ops,
-                          simulator::plan_traffic(config, limits, on.place, run.machine)});
+                          run.save_choice, &on.watch, run.step_s, run.step_time, run.ops, run.traffic});
   if (trainer.restore() == train::Trainer::Restored::needs_other_plan) return std::nullopt;
   announce(run, matmul, world, trainer);
 
@@ -117,13 +111,12 @@ ExitStatus run(comm::Session& session, const apps::SftOptions& command) {
 
   // 2. Device
   const train::OpenedDevice opened = train::open_device(config, session);
-  device::Device& device = *opened.device;
 
   // 3. Mesh: this rank's place in it, and every communicator of the run; who looks after it
   comm::Watch watch(session, config->device.comm_timeout_s, config->train.output_dir);
   const mesh::Place place(config, WorldRank::from(world.rank()));
-  const mesh::Groups groups(world, place, rank::sharing_of(config, device.kind()));
-  const apps::RunContext on{session, config, device, opened.transport, watch, place, groups};
+  const mesh::Groups groups(world, place, rank::sharing_of(config, opened.device->kind()));
+  const apps::RunContext on{session, config, *opened.device, opened.transport, watch, place, groups};
   if (command.action == Action::check) {
     apps::check_run(on, command.machine_file);
     return ExitStatus::done;
