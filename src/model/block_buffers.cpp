@@ -10,16 +10,20 @@ namespace sft::model {
 
 namespace {
 
-/// The stream around a sublayer; `x`, `branch`: how long these and what belongs to them are needed.
-std::vector<SublayerTensor> stream_tensors(const Sizes& s, const LayerPlan& plan, Lifetime x, Lifetime x_rstd,
-                                           Lifetime branch) {
+/// How long the tensors of the stream around a sublayer are needed; `branch`: with its rstd.
+struct StreamLifetimes {
+  Lifetime x, x_rstd, branch;
+};
+
+/// The stream around a sublayer.
+std::vector<SublayerTensor> stream_tensors(const Sizes& s, const LayerPlan& plan, const StreamLifetimes& needed) {
   const Tensor stream = form_of(s.compute, {s.slice_tokens(), s.hidden});
   const Tensor rstd = form_of(DType::float32, {s.slice_tokens()});
-  std::vector<SublayerTensor> tensors = {{"x", x, stream}};
-  if (plan.norms_inputs) tensors.push_back({"rstd", x_rstd, rstd});
+  std::vector<SublayerTensor> tensors = {{"x", needed.x, stream}};
+  if (plan.norms_inputs) tensors.push_back({"rstd", needed.x_rstd, rstd});
   if (!plan.norms_branches) return tensors;
-  tensors.push_back({"branch", branch, stream});
-  tensors.push_back({"branch_rstd", branch, rstd});
+  tensors.push_back({"branch", needed.branch, stream});
+  tensors.push_back({"branch_rstd", needed.branch, rstd});
   return tensors;
 }
 
@@ -66,8 +70,8 @@ AllBlockBuffers make_block_buffers(const DecoderParameters& parameters, const Si
     };
     const LayerPlan& plan = block.plan;
     all.push_back(
-        {buffers_of(block.mixer, stream_tensors(sizes, plan, Lifetime::input, Lifetime::input, Lifetime::followers)),
-         buffers_of(block.mlp, stream_tensors(sizes, plan, middle, Lifetime::followers, Lifetime::input))});
+        {buffers_of(block.mixer, stream_tensors(sizes, plan, {Lifetime::input, Lifetime::input, Lifetime::followers})),
+         buffers_of(block.mlp, stream_tensors(sizes, plan, {middle, Lifetime::followers, Lifetime::input}))});
   }
   return all;
 }

@@ -14,7 +14,7 @@
 #include "sft/device/factory.hpp"
 #include "sft/device/ledger.hpp"
 
-namespace sft::plan {
+namespace sft::rank {
 
 namespace {
 
@@ -78,4 +78,4 @@ BOOST_AUTO_TEST_CASE(no_batch_is_overwritten_on_its_way) {
   }
 }
 
-}  // namespace sft::plan
+}  // namespace sft::rank
