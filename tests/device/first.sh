@@ -29,7 +29,6 @@ fp8.cu device_ops_test fp8_rounding/codes_and_scales
 fp8_runs.cu device_ops_test fp8_rounding/runs
 router.cu device_experts_test experts/router
 expert_rows.cu device_experts_test experts/rows_of_tokens
-gated.cu device_experts_test experts/gates
 attention_delta.cu device_attention_test attention/delta_is_the_product_of_output_and_its_gradient
 attention_float32.cu device_attention_test attention/no_queries_or_no_keys
 attention_sm80_forward.cu device_attention_test attention/rows_without_a_span_are_left_alone_by_a_merge
