@@ -18,8 +18,8 @@ namespace sft::check {
                                                                   const simulator::Span& span, int ranks_per_node,
                                                                   double window_s);
 
-/// What ranks wait for each other at simulator::waited_calls over such groups, by how long they did `work` before: what
-/// the call behind it takes beyond itself and the work. Collective.
+/// Waits of ranks for each other at simulator::waited_calls over such groups, by the time that they did `work` before:
+/// the time of work and call, less that of the call and of the work alone. Collective.
 [[nodiscard]] std::vector<simulator::MeasuredWaits> measure_waits(const CheckedMachine& machine,
                                                                   const simulator::Span& span, int ranks_per_node,
                                                                   double window_s, const std::function<void()>& work);

@@ -64,7 +64,7 @@ std::string lines_of(const ManualGroup& group, std::size_t width) {
   return text;
 }
 
-/// Of a group with a topic.
+/// The heading of a group with a topic, and the line that stands for the group in the text without it.
 std::string heading_of(const ManualGroup& group) { return fmt::format("Keys of {}.", group.about); }
 std::string where_to_find(const Manual& manual, const ManualGroup& group) {
   return fmt::format("and {} keys of {}: see {} --help {}", group.options.size(), group.about, manual.program,

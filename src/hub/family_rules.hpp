@@ -38,7 +38,7 @@ struct Rule {
 /// gate_proj and up_proj as one.
 [[nodiscard]] Rule fused_mlp();
 
-/// Those of the family with this model_type; none where it stores the model's tensors as they are, or is not known.
+/// The rules of the family with this model_type; none where it stores the model's tensors as they are, or is not known.
 [[nodiscard]] const std::vector<Rule>& rules_of(const std::string& model_type);
 
 /// The rows of the first part's weight and so on, where they follow from the layout; 0: they do not.

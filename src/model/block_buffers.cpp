@@ -10,7 +10,7 @@ namespace sft::model {
 
 namespace {
 
-/// How long the tensors of the stream around a sublayer are needed; `branch`: with its rstd.
+/// The lifetimes of the tensors of the stream around a sublayer; `branch`: with its rstd.
 struct StreamLifetimes {
   Lifetime x, x_rstd, branch;
 };

@@ -27,7 +27,7 @@ class UnitBuilder {
   parallel::ParameterGroup add(std::string name, const Shape& shape, const parallel::PartUnits& part);
   /// A parameter that is trained if IsTrainable says so, or if the run trains a copy of its module (Lora::saves).
   parallel::ParameterGroup matrix(std::string name, const Shape& shape);
-  /// The same, with what it begins with.
+  /// Such a parameter with the initial value `init`.
   parallel::ParameterGroup vector(std::string name, const Shape& shape, parallel::Init init);
   /// The weight of a norm of the residual stream.
   parallel::ParameterGroup norm(std::string name, std::int64_t size);

@@ -23,7 +23,7 @@ void warn_of_memory(const io::TransferFile& file, const std::string& folder) {
                   folder));
 }
 
-/// What works for a GPU's file: a CPU's goes through the system's cache.
+/// A mover to a file: past the system's cache from a GPU, through it from a CPU.
 std::unique_ptr<transfer::Mover> make_file_mover(const model::DecoderBuffers& buffers, const std::string& folder,
                                                  device::Device& device, device::Stream& compute) {
   const std::size_t num_blocks = buffers.num_offloaded(), place_bytes = buffers.offloaded_bytes();

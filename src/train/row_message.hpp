@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the rank that reads rows sends to the ranks that share them.
+// The message from the rank that reads rows to the ranks that share them.
 
 #include <string>
 #include <utility>

@@ -20,11 +20,11 @@ struct LinearModule {
   [[nodiscard]] std::string path(std::size_t layer) const;
 };
 
-/// Those of a layer, but for experts.
+/// The linear layers of layer number `layer`; experts are not among them. Pure, as the others.
 [[nodiscard]] std::vector<LinearModule> linear_modules(const Model& model, std::size_t layer);
-/// The paths of those of all layers, in groups that are one product.
+/// The paths of the linear layers of all layers, in groups that are one product.
 [[nodiscard]] std::vector<std::vector<std::string>> linear_module_groups(const Model& model);
-/// The names that they have in any model.
+/// All names of linear layers, of any model: "q_proj" and so on.
 [[nodiscard]] const std::vector<std::string>& linear_layer_names();
 
 }  // namespace sft::config

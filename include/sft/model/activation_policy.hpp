@@ -10,16 +10,16 @@
 
 namespace sft::model {
 
-/// How long a tensor of a block is needed.
+/// The time for which a tensor of a block is needed.
 enum class Lifetime {
   input,      ///< to the backward pass: what cannot be computed again
   products,   ///< to the backward pass: results that cost products or attention
   followers,  ///< to the backward pass: what follows from these at little cost
   pass,       ///< within a pass through its sublayer: all sublayers share the memory
-  backward,   ///< the same within a backward pass
+  backward,   ///< within a backward pass through its sublayer, in the same memory
 };
 
-/// Those of tensors that a backward pass reads.
+/// Lifetimes of the tensors that a backward pass reads.
 inline constexpr std::array kept_lifetimes = {Lifetime::input, Lifetime::products, Lifetime::followers};
 
 /// The tensors that a block keeps for itself. All else lies in memory that the blocks share, and the block computes
@@ -34,7 +34,7 @@ inline constexpr std::array kept_lifetimes = {Lifetime::input, Lifetime::product
 /// full is that of Chen et al. 2016; selective is in the spirit of Korthikanti et al. 2022, with attention kept, whose
 /// memory grows with T alone (Dao et al. 2022). What is computed again has the same bits: same ops, same shapes.
 struct ActivationPolicy {
-  /// Where kept activations are between forward and backward pass.
+  /// The place of kept activations between forward and backward pass.
   enum class Location {
     device,
     host,              ///< pinned memory of the node

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a decoder is made of: its units and parameters under their Hugging Face names, and the layers that use them.
-// Pure.
+// The units and parameters of a decoder under their Hugging Face names, and the layers that use them. Pure.
 
 #include <cstdint>
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// How attention heads lie over tp. Pure.
+// The split of attention heads over tp. Pure.
 
 #include "sft/config/config.hpp"
 #include "sft/core/axis.hpp"
@@ -19,7 +19,7 @@ struct HeadSplit {
 /// num_key_value_heads and tp_size one divides the other.
 [[nodiscard]] HeadSplit split_heads(const config::Model& model, int tp_size, TpRank tp_rank);
 
-/// How many ranks hold each key/value head.
+/// The number of ranks that hold each key/value head.
 [[nodiscard]] inline int kv_replicas(const config::Model& model, int tp_size) {
   return split_heads(model, tp_size, 0).kv_replicas;
 }

@@ -18,7 +18,7 @@
 
 namespace sft::model {
 
-/// Where a tensor with Lifetime::pass or Lifetime::backward lies.
+/// The place of a tensor with Lifetime::pass or Lifetime::backward.
 enum class ScratchPlace {
   shared,       ///< over the scratch memory of all other sublayers
   alone,        ///< over that of other blocks' sublayers of the same kind
@@ -53,13 +53,13 @@ class SublayerTensors {
   [[nodiscard]] const Tensor& operator[](std::string_view name) const;
   [[nodiscard]] const std::vector<SublayerTensor>& all() const { return all_; }
 
-  /// Takes those that live so long, contents undefined.
+  /// Takes the tensors of this lifetime, contents undefined.
   void take(device::Arena& arena, Lifetime lifetime);
-  /// Takes the scratch memory of that place; over_normed in that of `normed`, which is large enough. `has_backward`:
-  /// with Lifetime::backward, too.
+  /// Takes the scratch tensors of this place, contents undefined. `has_backward`: those with Lifetime::backward, too.
   void take_scratch(device::Arena& arena, ScratchPlace place, bool has_backward);
+  /// Gives the tensors with ScratchPlace::over_normed the memory of `normed`, which has bytes_over_normed() or more.
   void place_over(const Tensor& normed);
-  /// Bytes that those over `normed` need of it.
+  /// Bytes of the largest tensor with ScratchPlace::over_normed: each begins where `normed` does.
   [[nodiscard]] std::size_t bytes_over_normed() const;
   /// Views for `num_fewer` tokens less.
   void shorten(std::int64_t num_fewer);

@@ -20,7 +20,7 @@ struct GateRule {
   float alpha = 1.702F, limit = 7.0F;  ///< of clamped_swish
   bool interleaved = false;  ///< columns of a row are gate, up, gate, up ...; else all of gate, then all of up
 
-  /// As a part of an op (describe.hpp).
+  /// Lists the rule as a part of an op (describe.hpp).
   template <class Visitor>
   void describe(Visitor& op) const {
     op.scalar("rule.gate", gate);

@@ -6,7 +6,7 @@
 
 namespace sft::ops {
 
-/// What ops that are no products do to each element: some compute more on it than others.
+/// Kinds of ops that are no products, by what they compute on each element: their rates differ.
 enum class Pass {
   copy,
   add,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a run would be, without training.
+// The start table of a run that does not train.
 
 #include <cstddef>
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace sft::planner {
 
-/// What a dry run is of.
+/// The run that a dry run is for.
 struct DryRun {
   const config::ValidConfig& config;
   const rank::Datasets& datasets;

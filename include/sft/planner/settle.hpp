@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What every key becomes that is auto and depends on the memory or the machine, in one order for runs and dry runs.
+// The values of all keys that are auto and depend on memory or machine, in one order for runs and dry runs.
 
 #include <functional>
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace sft::planner {
 
-/// What the choices depend on, beside the configuration.
+/// Facts that the choices depend on, apart from the configuration.
 struct SettleFacts {
   SpFacts sp;
   Fits fits;
@@ -23,8 +23,8 @@ struct SettleFacts {
   std::function<ChosenSave(const config::ValidConfig& config)> choose_save = {};
 };
 
-/// A configuration that is settled, why it has what it has, for people, each empty where there was nothing to choose,
-/// and what this rank uses of memory where choose_save says it.
+/// A settled configuration. The reasons are texts for people, empty where there was nothing to choose. `planned` is
+/// this rank's memory, as choose_save planned it; empty without choose_save.
 struct Settled {
   config::ValidConfig config;
   std::string why_sp = {}, why_pieces = {}, why_save = {};

@@ -14,7 +14,7 @@ namespace sft::rank {
 /// Rows of each data rank whose documents a run looks at before it begins, and as many to evaluate on.
 inline constexpr std::int64_t rows_looked_at = 4096;
 
-/// How the rank that `plan` is for attends within the documents of a micro-batch. Pure.
+/// The attention of the rank that `plan` is for, within the documents of a micro-batch. Pure.
 [[nodiscard]] sequence::AttentionSchedules schedules_of(const rows::LoaderPlan& plan, rows::ComingMicroBatch batch);
 /// Tells the backend that they will come.
 void expect_attention(ops::Backend& backend, const sequence::AttentionSchedules& schedules);

@@ -13,7 +13,7 @@
 
 namespace sft::rank {
 
-/// What the ranks of a mesh use, least and most; the first rank with the most.
+/// The least and the most bytes that a rank of a mesh uses, and the first rank with the most.
 struct MemoryRange {
   std::size_t least_bytes = 0, most_bytes = 0;
   WorldRank most_rank = 0;
@@ -22,7 +22,8 @@ struct MemoryTable {
   std::array<MemoryRange, device::num_labels> labels;  ///< by device::Label
   MemoryRange total;
   MemoryRange on_gpu, on_node;  ///< of the total: in a GPU's own memory (zero on CPUs), and in the node's
-  /// Of all ranks of a node together, where that is planned: the fullest one is that of its first rank. Else zero.
+  /// The range of nodes, each the sum of its ranks, where that is planned; most_rank is the first rank of the fullest
+  /// node. Else zero.
   MemoryRange nodes;
 };
 
@@ -30,7 +31,7 @@ struct MemoryTable {
 inline constexpr std::size_t num_memory_rows = device::num_labels + 3;
 /// A rank's bytes, row by row.
 using MemoryRows = std::array<std::size_t, num_memory_rows>;
-/// Of a rank that computes on a device of `kind`. Pure.
+/// The bytes of a rank that computes on a device of `kind`. Pure.
 [[nodiscard]] MemoryRows memory_rows(const device::Ledger& ledger, device::Kind kind);
 /// The range of a row. Pure.
 [[nodiscard]] MemoryRange& range_of(MemoryTable& table, std::size_t row);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Where the ranks of a run are, and what they compute on.
+// The nodes of a run and the devices of its ranks, in words.
 
 #include <string>
 
@@ -16,7 +16,7 @@ namespace sft::rank {
 [[nodiscard]] IndexedVector<WorldRank, int> nodes_of_ranks(const comm::Session& session);
 /// "2 nodes; between them: dp_replicate". Pure.
 [[nodiscard]] std::string describe_nodes(const mesh::Layout& layout, const IndexedVector<WorldRank, int>& node_of_rank);
-/// What `device` computes with.
+/// The processor or GPU of `device`, in words. Local.
 [[nodiscard]] std::string describe_device(const device::Device& device);
 
 }  // namespace sft::rank

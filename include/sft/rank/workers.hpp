@@ -76,7 +76,7 @@ struct RankWorkers : UnitWorkers {
   RankWorkers(RankPlan& plan, const config::Config& config, const mesh::Groups& groups, device::Device& device,
               comm::Collectives& collectives, const Tools& tools);
 
-  /// Of the stream of the optimizer (Updates); null where a step ends on the compute stream.
+  /// Ops on the stream of the optimizer (Updates); null where a step ends on the compute stream.
   std::unique_ptr<ops::Backend> step_ops;
   std::deque<StepWorkers> steps;  ///< by RankPlan::trained
   std::unique_ptr<parallel::SequenceAttention> attention;

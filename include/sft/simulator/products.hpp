@@ -17,7 +17,7 @@ namespace sft::simulator {
 /// that are as large as they can be. 0 on GPUs and where there is nothing to train on. `plan` is laid out over nothing
 /// behind it. Pure but for the instruction set of this processor.
 [[nodiscard]] std::size_t plan_products(const config::ValidConfig& config, rank::RankPlan& plan);
-/// The same of the rank at `place`, which trains on micro-batches within `limits`.
+/// Host memory of that code on the rank at `place`, which trains on micro-batches within `limits`.
 [[nodiscard]] std::size_t plan_products(const config::ValidConfig& config, const rows::MicroBatchLimits& limits,
                                         const mesh::Place& place, const rank::Machine& machine);
 

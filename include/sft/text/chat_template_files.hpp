@@ -20,7 +20,7 @@ struct TemplateSources {
   std::vector<std::string> other_names;    ///< of those that are for neither
 };
 
-/// Those of the folder of a model: chat_template.jinja and additional_chat_templates/NAME.jinja, else `chat_template`
+/// The templates of a model folder: chat_template.jinja and additional_chat_templates/NAME.jinja, else `chat_template`
 /// of tokenizer_config.json, one text or a list of named ones. A data Error names the file that cannot be used.
 [[nodiscard]] TemplateSources read_chat_templates(const std::string& folder);
 

@@ -12,9 +12,9 @@
 
 namespace sft::apps {
 
-/// Those of the model that the configuration names, which rank 0 looks for; none: the run begins with random ones.
-/// Throws the same configuration Error on every rank where the run would replace that model by its own. All references
-/// outlive the answer. Collective over `world`.
+/// The weights of the model that the configuration names, which rank 0 looks for; none: the run begins with random
+/// ones. Throws the same configuration Error on every rank where the run would replace that model by its own. All
+/// references outlive the answer. Collective over `world`.
 [[nodiscard]] std::optional<train::StartWeights> start_weights(const config::Config& config, const comm::Group& world,
                                                                train::Engine& engine, device::Device& device);
 

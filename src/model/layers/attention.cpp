@@ -54,7 +54,7 @@ void sum_before_rounding(const Context& c, const Tensor& dqkv, const BlockScratc
   if (c.tp.kv_replica() != 0) c.ops.run(ops::Fill{terms, 0.0F});
 }
 
-/// What attention of the group reads: rotated heads and, where the layer has them, its sinks.
+/// The inputs of attention of the group: rotated heads and, where the layer has them, its sinks.
 parallel::SequenceAttention::Heads inputs_of(const Context& c, const AttentionParameters& p, const HeadGroup& group,
                                              const AttentionTensors& own) {
   parallel::SequenceAttention::Heads heads = own.heads;

@@ -46,7 +46,7 @@ std::array<SharedNorm, 2> shared_norms(const Context& c, const AttentionParamete
                      own.row_sums.rows(num_tokens, num_tokens)}};
 }
 
-/// Those of ranks that hold the same heads count as their sums do, each time.
+/// The columns of all ranks. Heads that several ranks hold count each time, as in the sums.
 std::int64_t columns_of_all_ranks(const Context& c, const SharedNorm& norm) { return c.tp.size() * norm.raw.shape[1]; }
 
 void norm_all_heads(const Context& c, const AttentionParameters& p, const AttentionTensors& own) {
@@ -87,7 +87,8 @@ void norm_all_heads_backward(const Context& c, const AttentionParameters& p, con
   }
 }
 
-/// What heads are turned by as they are normed: by nothing where some of their dims alone are turned, later.
+/// The table that turns heads as they are normed: none where only some of their dims are turned, because that is done
+/// later.
 ops::RopeTable table_of_normed(const LayerPlan& plan, const ops::RopeTable& table) {
   return plan.rotates_in_part ? ops::RopeTable{} : table;
 }

@@ -20,9 +20,9 @@ struct HeadGroup {
   [[nodiscard]] bool is_all() const { return count == 1; }
 };
 
-/// Those of `all` heads (T, n, D) that are the group's.
+/// The group's part of `all` heads (T, n, D).
 [[nodiscard]] Tensor heads_of_group(const HeadGroup& group, const Tensor& all);
-/// The same of (n), one for each head.
+/// The group's part of (n), one element for each head.
 [[nodiscard]] Tensor rows_of_group(const HeadGroup& group, const Tensor& all);
 
 /// The tensors of passes of attention: T tokens, compute dtype unless stated. With several groups of heads
@@ -44,7 +44,7 @@ struct AttentionTensors {
   Tensor dattention;  ///< (T, H, D)
   Tensor dqkv;        ///< (T, (H + 2K) D)
 
-  /// Those of the group.
+  /// The tensors of the group.
   [[nodiscard]] AttentionTensors of_group(const HeadGroup& group) const;
 };
 

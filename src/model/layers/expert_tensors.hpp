@@ -18,7 +18,7 @@ namespace sft::model {
 struct ExpertDecisions {
   explicit ExpertDecisions(const SublayerTensors& own);
 
-  /// Those of the first `num_tokens` tokens.
+  /// Decisions of the first `num_tokens` tokens.
   [[nodiscard]] ExpertDecisions first_tokens(std::int64_t num_tokens) const;
 
   Tensor logits;           ///< (T, E) float32

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Which layers there are. Pure.
+// The layers that there are, and the choice among them. Pure.
 
 #include <cstddef>
 #include <memory>
@@ -14,7 +14,7 @@ namespace sft::model {
 
 class UnitBuilder;
 
-/// Which block layers are made for.
+/// The block that layers are made for.
 struct BlockPlace {
   std::size_t number;  ///< from 0
   std::string path;    ///< "model.layers.0"

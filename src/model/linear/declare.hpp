@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// How linear layers of blocks are declared: their matrices, which may be kept in 4 bits or sent in 8, their biases and
+// Declarations of linear layers of blocks: their matrices, which may be kept in 4 bits or sent in 8, their biases and
 // their adapters. Pure.
 
 #include <cstdint>

@@ -9,7 +9,7 @@ namespace sft::model {
 
 namespace {
 
-/// Those of a gradient that goes into a second product, the weight's.
+/// `codes` of a gradient that goes into a second product, that of the weight; else null.
 GradientCodes* codes_of_trained(const Context& c, const Linear& layer, GradientCodes* codes) {
   return c.units.has_gradient(layer.weight) ? codes : nullptr;
 }

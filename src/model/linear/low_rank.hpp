@@ -17,7 +17,7 @@ namespace sft::model {
 /// adapter drops its own elements; ranks of tp that hold the same columns of x drop the same ones.
 void drop(const Context& c, const Adapter& adapter, const Tensor& out, const Tensor& in, std::int64_t first_index,
           bool accumulate);
-/// What the adapter sees of x (T, M), whose first row is token `first_token`.
+/// x (T, M) as the adapter sees it, after dropout; its first row is token `first_token`.
 [[nodiscard]] Tensor dropped(const Context& c, const Adapter& adapter, const Tensor& x, std::int64_t first_token);
 /// scale a x (T, R).
 [[nodiscard]] Tensor low_forward(const Context& c, const Adapter& adapter, const Tensor& x);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds of all families together.
+// Properties of all families together.
 
 #include <boost/test/unit_test.hpp>
 #include <set>

@@ -54,8 +54,8 @@ class Attention final : public Sublayer {
   void differentiate_group(const Context& context, const HeadGroup& group, const AttentionTensors& own,
                            BlockScratch& scratch, parallel::SequenceAttention::Heads gradients,
                            const std::function<void()>& behind) const;
-  /// The same for several groups, one after the other, whose queries, keys and values are computed again, of
-  /// scratch.normed.
+  /// Calls differentiate_group() for several groups, one after the other. Queries, keys and values of each are computed
+  /// again from scratch.normed.
   void differentiate_groups(const Context& context, const AttentionTensors& own, BlockScratch& scratch,
                             GradientCodes& codes_of_o) const;
 

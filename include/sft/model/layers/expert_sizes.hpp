@@ -25,7 +25,7 @@ struct ExpertSizes {
   [[nodiscard]] std::int64_t rows(std::int64_t num_tokens) const {
     return num_tokens * choices + count * (home_alignment() - 1);
   }
-  /// Of the rows of each expert where the tokens are: those that travel lie without gaps.
+  /// Alignment of the rows of each expert where the tokens are: 1 over ep, because rows that travel lie without gaps.
   [[nodiscard]] std::int64_t home_alignment() const { return ep_size == 1 ? alignment : 1; }
   [[nodiscard]] std::int64_t local_count() const { return count / ep_size; }
   /// Rows that this rank's experts have memory for: over ep twice the mean of what arrives, or all that ever can.

@@ -15,13 +15,13 @@ namespace sft::model {
 
 struct ActivationPolicy;
 
-/// What the passes of LoRA adapters share: scratch memory, and the dropout of the micro-batch. Pure:
-/// planning lays it out without a device.
+/// Scratch memory and dropout of the micro-batch, which the passes of all LoRA adapters share. Pure: planning lays it
+/// out without a device.
 class AdapterBuffers {
  public:
   /// For a model without adapters.
   AdapterBuffers() = default;
-  /// For those of all linear layers of blocks.
+  /// For the adapters of all linear layers of blocks.
   AdapterBuffers(const config::Lora& lora, const DecoderParameters& parameters, const Sizes& sizes,
                  const ActivationPolicy& policy);
 
@@ -49,7 +49,7 @@ class AdapterBuffers {
     return view_of(input_, num_tokens, columns);
   }
 
-  // Of adapters with magnitudes; empty without.
+  // Scratch memory of adapters with magnitudes; empty where none has one.
   /// (T, N), compute dtype: what a weight gives, or its gradient.
   [[nodiscard]] Tensor output(std::int64_t num_tokens, std::int64_t rows) const {
     return view_of(output_, num_tokens, rows);

@@ -18,7 +18,7 @@ struct AdapterNames {
   std::string module;  ///< its path in the model
   std::string a, b, weight;
 };
-/// Those of a parameter that is the A of such an adapter; none for other parameters.
+/// The names of the adapter whose A is `parameter`; none where the parameter is no A.
 [[nodiscard]] std::optional<AdapterNames> adapter_of_a(const std::string& parameter);
 
 }  // namespace sft::model

@@ -41,11 +41,13 @@ struct Fp8Operands {
   ops::ConstFp8Matrix left, right;
 };
 
-/// Of two pairs of operands, each of which the next product in the same room overwrites. The other one is for slices of
+/// Memory of a pair of operands, which the next product in the same room overwrites. The second room is for slices of
 /// the first layer of attention where that works on several groups of heads: in its backward pass slices of both layers
 /// take turns.
 enum class Fp8Room { any, slices_of_first };
 
+/// Operands of products in fp8 and the gradients that two products read, which all layers of blocks share. Pure:
+/// planning lays them out without a device.
 class Fp8Buffers {
  public:
   /// For all sublayers on a rank of `sizes`. `keeps_gradients`: weights of layers are trained, so that gradients of
@@ -57,9 +59,9 @@ class Fp8Buffers {
   /// Makes room for all products of a layer (columns, columns_in) that so many tokens pass, and for what is kept of its
   /// gradient.
   void fit_layer(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in, LayerOfTwo layer);
-  /// The same for slices of a first layer (LinearRows).
+  /// Makes room for products of slices of a first layer (LinearRows).
   void fit_slices(std::int64_t tokens, std::int64_t columns, std::int64_t columns_in);
-  /// The same for the products of experts, which work one after the other. `trades_places`: matrices are (columns in,
+  /// Makes room for the products of experts, which work one after the other. `trades_places`: matrices are (columns in,
   /// columns), and so are their gradients, whose operands trade places: there is room for both.
   void fit_experts(const Sizes& sizes, bool trades_places);
 

@@ -30,8 +30,8 @@ bool holds(const ordered_json& object, const char* name) {
   return field != object.end() && !field->is_null() && !(field->is_object() && field->empty());
 }
 
-/// Of longrope, version 4 takes three fields alone in rope_scaling; the others stand outside. And the share of the dims
-/// that are rotated stands there.
+/// Writes the rotation as version 4 reads it: rope_scaling of longrope has three fields, the others stand outside, as
+/// does the share of dims that are rotated.
 void write_older_rotation(const Writing& w) {
   const double share = w.model.partial_rotary_factor;
   if (w.family.partial_rotary_factor != 1.0 || share != 1.0) w.object["partial_rotary_factor"] = share;

@@ -38,7 +38,7 @@ void read_alternating_windows(const Reading& r, std::int64_t every, std::int64_t
 /// Reads the windows of Qwen 2 and 3: the first max_window_layers layers see the whole document.
 void read_windows_of_qwen(const Reading& r);
 
-/// What families allow in their rotary embeddings.
+/// The rotary embeddings that a family allows.
 struct RopeRules {
   bool rotates_parts = false;    ///< of a head
   nlohmann::json fallback = {};  ///< the scaling of a config.json that does not mention it; null: none

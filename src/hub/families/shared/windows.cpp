@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which layers of config.json see a window of their document.
+// The layers of config.json that see a window of their document.
 #include <fmt/core.h>
 #include <algorithm>
 #include <utility>

@@ -13,7 +13,7 @@ void write_biases(const Writing& w);
 void write_attention_bias(const Writing& w);
 /// Writes sliding_window and layer_types where layers slide.
 void write_windows(const Writing& w);
-/// The same of Qwen and its relatives, with use_sliding_window and max_window_layers.
+/// Writes the windows of Qwen and its relatives, with use_sliding_window and max_window_layers.
 void write_windows_of_qwen(const Writing& w);
 /// Writes the rotary embeddings of a model whose sliding layers have one of their own.
 void write_two_ropes(const Writing& w);

@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t batch_counters = 256;
 constexpr std::int64_t batch_numbers = 4 * batch_counters;
 
-/// Those of a run, in the order of their counters.
+/// The random words of a run, in the order of their counters.
 struct alignas(vector_bytes) Batch {
   std::uint32_t words[batch_numbers];
 };
