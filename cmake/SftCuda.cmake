@@ -64,12 +64,12 @@ function(sft_on_demand_library name source file_macro file)
   set_target_properties(${name} PROPERTIES EXPORT_NAME ${exported})
   install(TARGETS ${name} EXPORT sft ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development EXCLUDE_FROM_ALL)
 endfunction()
-sft_on_demand_library(sft_cublas_on_demand ${CMAKE_SOURCE_DIR}/src/ops/cuda/cublas_on_demand.cpp SFT_CUBLAS_FILE
+sft_on_demand_library(sft_cublas_on_demand ${CMAKE_SOURCE_DIR}/src/hardware/ops/cuda/cublas_on_demand.cpp SFT_CUBLAS_FILE
                       ${CUDA_cublas_LIBRARY})
-target_include_directories(sft_cublas_on_demand PRIVATE ${CMAKE_SOURCE_DIR}/src)
-sft_on_demand_library(sft_cublaslt_on_demand ${CMAKE_SOURCE_DIR}/src/ops/cuda/cublaslt_on_demand.cpp SFT_CUBLASLT_FILE
+target_include_directories(sft_cublas_on_demand PRIVATE ${CMAKE_SOURCE_DIR}/src/hardware)
+sft_on_demand_library(sft_cublaslt_on_demand ${CMAKE_SOURCE_DIR}/src/hardware/ops/cuda/cublaslt_on_demand.cpp SFT_CUBLASLT_FILE
                       ${CUDA_cublasLt_LIBRARY})
-sft_on_demand_library(sft_nccl_on_demand ${CMAKE_SOURCE_DIR}/src/comm/nccl/nccl_on_demand.cpp SFT_NCCL_FILE ${NCCL_LIBRARY})
+sft_on_demand_library(sft_nccl_on_demand ${CMAKE_SOURCE_DIR}/src/hardware/comm/nccl/nccl_on_demand.cpp SFT_NCCL_FILE ${NCCL_LIBRARY})
 
 # cuDNN, whose attention device.attention = cudnn takes: its own headers (NVIDIA's libcudnn9-dev, or beside CUDA's) and
 # those of its frontend (`make cudnn-frontend`, or `pip install nvidia-cudnn-frontend`). A program loads the library when it is asked for it.
@@ -95,7 +95,7 @@ if(SFT_HAVE_CUDNN)
   if(NOT cudnn_file)
     set(cudnn_file libcudnn.so)
   endif()
-  sft_on_demand_library(sft_cudnn_on_demand ${CMAKE_SOURCE_DIR}/src/ops/cuda/cudnn/cudnn_on_demand.cpp SFT_CUDNN_FILE ${cudnn_file})
+  sft_on_demand_library(sft_cudnn_on_demand ${CMAKE_SOURCE_DIR}/src/hardware/ops/cuda/cudnn/cudnn_on_demand.cpp SFT_CUDNN_FILE ${cudnn_file})
   target_include_directories(sft_cudnn_on_demand SYSTEM PRIVATE ${CUDNN_INCLUDE_DIR})
   sft_gpu_library(sft_cudnn sft_cudnn_on_demand sft_emulated_cudnn)
 endif()
@@ -124,7 +124,7 @@ function(sft_cuda_kernels room)
   endif()
   set(launcher ${CMAKE_SOURCE_DIR}/cmake/keep_ptxas_report.sh ${CMAKE_CUDA_COMPILER_LAUNCHER})
   foreach(target ${targets})
-    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src/hardware ${CMAKE_SOURCE_DIR}/include)
     target_compile_options(${target} PRIVATE -lineinfo -Xptxas=-v -Xcompiler=-Wall,-Wextra,-Wshadow --expt-relaxed-constexpr)
     # A fifth of the bytes, in the same time of compilation; programs carry the kernels of all GPUs.
     if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 13)

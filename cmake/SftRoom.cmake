@@ -6,15 +6,22 @@ function(sft_cold)
   endforeach()
 endfunction()
 
-# sft_room(NAME SOURCES file... [ROOMS room...] [LIBRARIES target...] [COLD]): library sft_NAME of src/NAME and
-# include/sft/NAME, installed as sft::NAME. ROOMS are the rooms it includes; tests/layering holds them against its table.
+# Folders from which private headers are included as "ROOM/file.hpp": the floors, and src for programs. Rooms see their
+# own floor alone; tests see all.
+set(SFT_PRIVATE_HEADERS ${CMAKE_SOURCE_DIR}/src)
+foreach(floor base hardware training planning tools)
+  list(APPEND SFT_PRIVATE_HEADERS ${CMAKE_SOURCE_DIR}/src/${floor})
+endforeach()
+
+# sft_room(NAME SOURCES file... [ROOMS room...] [LIBRARIES target...] [COLD]): library sft_NAME of src/FLOOR/NAME and
+# include/sft/NAME, installed as sft::NAME. Its private headers are included as "NAME/file.hpp". ROOMS are the rooms it includes; tests/layering holds them against its table.
 # COLD: its code runs once in a run, so it is optimized less, which takes half the time.
 function(sft_room name)
   cmake_parse_arguments(ROOM "COLD" "" "SOURCES;ROOMS;LIBRARIES" ${ARGN})
   add_library(sft_${name} STATIC ${ROOM_SOURCES})
   target_include_directories(sft_${name} PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>
                                                 $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
-                                         PRIVATE ${CMAKE_SOURCE_DIR}/src)
+                                         PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/..)
   target_compile_features(sft_${name} PUBLIC cxx_std_20)
   list(TRANSFORM ROOM_ROOMS PREPEND sft_)
   target_link_libraries(sft_${name} PUBLIC ${ROOM_ROOMS} PRIVATE $<BUILD_INTERFACE:sft_flags> ${ROOM_LIBRARIES})

@@ -74,7 +74,7 @@ endforeach()
 
 # What every test program is compiled with, so that all can share one precompiled header.
 add_library(sft_test_flags INTERFACE)
-target_include_directories(sft_test_flags INTERFACE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/src)
+target_include_directories(sft_test_flags INTERFACE ${CMAKE_SOURCE_DIR}/tests ${SFT_PRIVATE_HEADERS})
 target_compile_definitions(sft_test_flags INTERFACE BOOST_TEST_DYN_LINK SFT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 target_compile_options(sft_test_flags INTERFACE ${SFT_TEST_COMPILE_FLAGS})
 target_link_options(sft_test_flags INTERFACE ${SFT_TEST_LINK_FLAGS})

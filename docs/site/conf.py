@@ -10,7 +10,7 @@ copyright = "Apache-2.0"
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
 root_doc = "docs/site/index"
-include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**.md", "postprocess/README.md", "src/*/README.md",
+include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**.md", "postprocess/README.md", "src/**/README.md",
                     "tests/*/README.md", "tests/*/*/README.md", "tests/*/*/*/README.md", "inputs/**/README.md"]
 
 myst_heading_anchors = 4  # as GitHub names them

@@ -6,7 +6,7 @@
 # mpirun. Uses what run.sh and report.sh have.
 
 # One kernel of each source file of the ops: FILE PROGRAM CASES. A crash names the file. first_test.sh holds it against the
-# sources. Those of src/comm run between ranks that have a GPU each.
+# sources. Those of src/hardware/comm run between ranks that have a GPU each.
 first_kernels() {
   cat <<'LIST'
 elementary.cu device_ops_test elementary/add_and_scale

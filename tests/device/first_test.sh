@@ -87,7 +87,7 @@ check "there are no figures of it" test "$(grep -c 'torch[.]' out)" -eq 0
 # Every source of kernels has its step.
 # shellcheck source=tests/device/first.sh
 first_kernels_of() { sed -n '/^LIST$/q; /<<.LIST.$/,$p' "$here/first.sh" | awk '$1 ~ /[.]cu$/ { print $1 }' | sort; }
-kernels_of_source() { find "$source_folder/src/ops" -name '*.cu' -printf '%f\n' | sort; }
+kernels_of_source() { find "$source_folder/src/hardware/ops" -name '*.cu' -printf '%f\n' | sort; }
 check "kernels that have no step, or steps that have no kernel" diff <(kernels_of_source) <(first_kernels_of)
 
 # A driver that hangs holds nothing else up.

@@ -9,7 +9,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-"$cmake" -S "$source/src/jinja" -B "$work/build" -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_UNITY_BUILD=ON >"$work/log"
+"$cmake" -S "$source/src/tools/jinja" -B "$work/build" -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_UNITY_BUILD=ON >"$work/log"
 "$cmake" --build "$work/build" >>"$work/log" || { cat "$work/log"; exit 1; }
 ctest --test-dir "$work/build" --output-on-failure
 "$cmake" --install "$work/build" --prefix "$work/prefix" >>"$work/log"

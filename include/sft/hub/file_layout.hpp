@@ -2,7 +2,7 @@
 #pragma once
 // How the files of a model folder hold the tensors of its decoder. Most families store each tensor of the model under
 // its own name; others store several as one, in another order of rows, expert by expert, or below a prefix alongside
-// the towers of images and sounds. The rules of a family are in its file of src/hub/families.
+// the towers of images and sounds. The rules of a family are in its file of src/tools/hub/families.
 
 #include <cstdint>
 #include <string>

@@ -56,7 +56,7 @@ struct AbsentGpu {
   int multiprocessors = 0;
   int memory_bus_bits = 0;  ///< 0: as most of this compute capability have
   std::size_t memory_bytes = 0;
-  std::string driver_file;  ///< that stands for its driver: src/ops/cuda/cudnn/absent_driver.cpp
+  std::string driver_file;  ///< that stands for its driver: src/hardware/ops/cuda/cudnn/absent_driver.cpp
 };
 
 /// A graph in the folder of compiled ones.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The gates of MLPs: act = f(gate) u(up). Plain C++17 without headers that have inline functions, as
-// src/ops/kernel_arguments.hpp, because kernels take them as they are.
+// src/hardware/ops/kernel_arguments.hpp, because kernels take them as they are.
 
 #include <cstdint>
 

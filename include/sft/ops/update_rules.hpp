@@ -2,7 +2,7 @@
 #pragma once
 // The optimizers that treat elements alone: of each its hyper-parameters in a step, and the arithmetic of an element,
 // written once for the kernels of all processors. A new one is a struct here and a name in UpdateRuleList. Plain C++17
-// without headers that have inline functions, as src/ops/kernel_arguments.hpp; constexpr so that GPU code may call
+// without headers that have inline functions, as src/hardware/ops/kernel_arguments.hpp; constexpr so that GPU code may call
 // them.
 
 namespace sft::ops {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In the place of src/ops/cuda/cudnn/rectangle_rows.cpp: rectangles come in pieces where rows have a few hundred
+// In the place of src/hardware/ops/cuda/cudnn/rectangle_rows.cpp: rectangles come in pieces where rows have a few hundred
 // tokens.
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Stands in for src/ops/cuda/launch.cuh where kernels are compiled for the host: the same two functions.
+// Stands in for src/hardware/ops/cuda/launch.cuh where kernels are compiled for the host: the same two functions.
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Stands in for src/ops/cuda/ptx_sm90.cuh where kernels are compiled for the host: the same functions.
+// Stands in for src/hardware/ops/cuda/ptx_sm90.cuh where kernels are compiled for the host: the same functions.
 
 #include "ops/cuda/ptx.cuh"
 #include "runtime/wgmma.hpp"

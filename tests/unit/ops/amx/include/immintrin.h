@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Stands in for the compiler's <immintrin.h> where kernels for AMX are compiled for any processor: those of its
-// intrinsics that src/ops/cpu/kernels calls there. Tiles are those of tile_registers.hpp, vectors the compiler's own.
+// intrinsics that src/hardware/ops/cpu/kernels calls there. Tiles are those of tile_registers.hpp, vectors the compiler's own.
 
 #include <bit>
 #include <cstddef>

@@ -9,12 +9,12 @@ include(CMakePackageConfigHelpers)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(ICU REQUIRED COMPONENTS uc)
 find_package(fmt 9 REQUIRED)
-get_filename_component(SFT_ROOT ${CMAKE_CURRENT_SOURCE_DIR}/../.. ABSOLUTE)
+get_filename_component(SFT_ROOT ${CMAKE_CURRENT_SOURCE_DIR}/../../.. ABSOLUTE)
 
 add_library(sft_jinja STATIC ${JINJA_SOURCES})
 target_include_directories(sft_jinja PUBLIC $<BUILD_INTERFACE:${SFT_ROOT}/include>
                                             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
-                                     PRIVATE ${SFT_ROOT}/src)
+                                     PRIVATE ${SFT_ROOT}/src/tools)
 target_compile_features(sft_jinja PUBLIC cxx_std_20)
 target_compile_options(sft_jinja PRIVATE -Wall -Wextra -Wpedantic)
 target_link_libraries(sft_jinja PUBLIC nlohmann_json::nlohmann_json PRIVATE fmt::fmt ICU::uc)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes src/text/unicode_additions.inc: characters of Unicode 16 that Unicode 14 has not, with their categories.
+"""Writes src/tools/text/unicode_additions.inc: characters of Unicode 16 that Unicode 14 has not, with their categories.
 
 Oniguruma 6.9.8 knows Unicode 14 and ICU 72 knows Unicode 15, but the regular expressions of the library whose ids we give know 16.
 
-    pip install unicodedata2==16.0.0; src/text/make_unicode_additions.py     # with Python 3.11, which knows Unicode 14
+    pip install unicodedata2==16.0.0; src/tools/text/make_unicode_additions.py     # with Python 3.11, which knows Unicode 14
 """
 
 import itertools
