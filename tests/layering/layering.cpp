@@ -24,11 +24,15 @@ const std::string programs_room = "apps", common_programs = "common";
 class Inspection {
  public:
   Inspection(const fs::path& root, const fs::path& rooms_file)
-      : root_(root), rooms_file_(rooms_file), table_(read_room_table(rooms_file)), room_name_(pattern_of(table_)) {
+      : root_(root),
+        rooms_file_(rooms_file),
+        table_(read_room_table(rooms_file)),
+        floors_(read_floor_table(rooms_file)),
+        room_name_(pattern_of(table_)) {
     const fs::path headers = root / "include" / "sft";
     if (fs::exists(headers)) collect_shared_names(headers);
-    inspect_rooms(headers, /*is_public=*/true);
-    inspect_rooms(root / "src", /*is_public=*/false);
+    for (const fs::path& folder : folders_in(headers)) inspect_room(folder, /*is_public=*/true);
+    inspect_floors(root / "src");
     check_cmake_uses();
     check_grants();
   }
@@ -64,18 +68,47 @@ class Inspection {
     }
   }
 
-  /// Inspects every file of `folder`, whose subfolders are rooms.
-  void inspect_rooms(const fs::path& folder, bool is_public) {
+  static std::vector<fs::path> folders_in(const fs::path& folder) {
+    std::vector<fs::path> folders;
+    if (!fs::exists(folder)) return folders;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-      if (!entry.is_directory()) continue;
-      room_ = entry.path().filename();
-      if (!table_.contains(room_)) {
-        violations_.push_back({fs::relative(entry.path(), root_), "`" + room_ + "` is no room of the table"});
-        continue;
+      if (entry.is_directory()) folders.push_back(entry.path());
+    }
+    return folders;
+  }
+
+  /// Inspects the floors in `sources`, each of which holds its rooms or is one itself.
+  void inspect_floors(const fs::path& sources) {
+    for (const fs::path& folder : folders_in(sources)) {
+      const std::string floor = folder.filename();
+      const auto is_of_floor = [&](const auto& room_and_floor) { return room_and_floor.second == floor; };
+      if (std::none_of(floors_.begin(), floors_.end(), is_of_floor)) {
+        violations_.push_back({fs::relative(folder, root_), "`" + floor + "` is no floor of the table"});
+      } else if (floors_.contains(floor)) {
+        inspect_room(folder, /*is_public=*/false);
+      } else {
+        for (const fs::path& room : folders_in(folder)) inspect_room_of_floor(room, floor);
       }
-      for (const fs::directory_entry& file : fs::recursive_directory_iterator(entry.path())) {
-        if (file.is_regular_file()) inspect_file(file.path(), is_public);
-      }
+    }
+  }
+
+  void inspect_room_of_floor(const fs::path& folder, const std::string& floor) {
+    const auto found = floors_.find(folder.filename());
+    if (found != floors_.end() && found->second != floor) {
+      violations_.push_back({fs::relative(folder, root_), "the table has it on floor `" + found->second + "`"});
+    }
+    inspect_room(folder, /*is_public=*/false);
+  }
+
+  /// Inspects every file of the room in `folder`.
+  void inspect_room(const fs::path& folder, bool is_public) {
+    room_ = folder.filename();
+    if (!table_.contains(room_)) {
+      violations_.push_back({fs::relative(folder, root_), "`" + room_ + "` is no room of the table"});
+      return;
+    }
+    for (const fs::directory_entry& file : fs::recursive_directory_iterator(folder)) {
+      if (file.is_regular_file()) inspect_file(file.path(), is_public);
     }
   }
 
@@ -206,6 +239,7 @@ class Inspection {
 
   const fs::path root_, rooms_file_;
   const RoomTable table_;
+  const FloorTable floors_;
   const std::regex room_name_;
   std::map<std::string, std::string> room_of_name_;
   std::map<std::string, std::set<std::string>> used_;  // by room

@@ -35,11 +35,12 @@ std::vector<std::string> cells_of(const std::string& line) {
 /// One table of rooms in a document.
 class DocumentTable {
  public:
-  DocumentTable(const std::vector<std::string>& header, const RoomTable& table)
+  DocumentTable(const std::vector<std::string>& header, const RoomTable& table, const FloorTable& floors)
       : room_(column_of(header, "room")),
-        layer_(column_of(header, "layer")),
+        floor_(column_of(header, "floor")),
         grants_(column_of(header, "may include")),
-        table_(table) {
+        table_(table),
+        floors_(floors) {
     for (std::size_t i = 0; i < header.size(); ++i) {
       if (header[i].starts_with("may include")) grants_ = i;
     }
@@ -53,8 +54,9 @@ class DocumentTable {
     const std::string& room = row[*room_];
     if (!table_.contains(room)) return "`" + room + "` is no room of rooms.txt";
     if (!seen_.insert(room).second) return "`" + room + "` is listed twice";
-    if (!layer_ || !grants_ || *grants_ >= row.size()) return "";
-    layers_[room] = std::stoi(row[*layer_]);
+    if (floor_ && (*floor_ >= row.size() || row[*floor_] != floors_.at(room)))
+      return "`" + room + "` is on floor `" + floors_.at(room) + "`";
+    if (!grants_ || *grants_ >= row.size()) return "";
     return compare_grants(room, row[*grants_]);
   }
 
@@ -76,30 +78,33 @@ class DocumentTable {
 
   [[nodiscard]] std::string compare_grants(const std::string& room, const std::string& text) const {
     std::set<std::string> grants;
-    const int layer = layers_.at(room);
-    if (text == "all below") {
-      for (const auto& [other, its_layer] : layers_) {
-        if (its_layer < layer) grants.insert(other);
-      }
-    } else if (text != "the standard library") {
+    if (text != "the standard library") {
       for (const std::string& other : split(text, ',')) grants.insert(other);
     }
     if (grants != table_.at(room)) return "`" + room + "` may include other rooms than in rooms.txt";
-    for (const std::string& other : grants) {
-      const auto found = layers_.find(other);
-      if (found == layers_.end() || found->second >= layer)
-        return "`" + other + "` is not in a layer below `" + room + "`";
-    }
     return "";
   }
 
-  std::optional<std::size_t> room_, layer_, grants_;
+  std::optional<std::size_t> room_, floor_, grants_;
   const RoomTable& table_;
+  const FloorTable& floors_;
   std::set<std::string> seen_;
-  std::map<std::string, int> layers_;
 };
 
 }  // namespace
+
+FloorTable read_floor_table(const fs::path& file) {
+  FloorTable floors;
+  std::string floor;
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);) {
+    static const std::string heading = "floor ";
+    if (line.starts_with(heading)) floor = trimmed(line.substr(heading.size()));
+    const std::size_t colon = line.substr(0, line.find('#')).find(':');
+    if (colon != std::string::npos) floors[line.substr(0, colon)] = floor;
+  }
+  return floors;
+}
 
 RoomTable read_room_table(const fs::path& file) {
   RoomTable table;
@@ -119,7 +124,8 @@ RoomTable read_room_table(const fs::path& file) {
   return table;
 }
 
-std::vector<Violation> find_document_errors(const fs::path& document, const RoomTable& table) {
+std::vector<Violation> find_document_errors(const fs::path& document, const RoomTable& table,
+                                            const FloorTable& floors) {
   std::vector<Violation> violations;
   std::optional<DocumentTable> open;  // the table at hand, of rooms or not
   int line_number = 0, num_tables = 0;
@@ -140,7 +146,7 @@ std::vector<Violation> find_document_errors(const fs::path& document, const Room
     if (cells.empty()) {
       if (!line.starts_with("|")) close();
     } else if (!open) {
-      open.emplace(cells, table);
+      open.emplace(cells, table, floors);
     } else if (open->is_of_rooms()) {
       const std::string problem = open->enter(cells);
       if (!problem.empty()) refuse(problem);
