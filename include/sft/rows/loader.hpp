@@ -43,7 +43,7 @@ struct LoaderPlan {
 
 /// A step has the rows that StepPositions says, B = rows_per_step() or, at the end of an epoch of TRL's, fewer. Which
 /// data rank has which of them in which micro-batch follows from their lengths, so that all have nearly equal work
-/// (src/data/deal_rows.hpp). Ranks that have no row get micro-batches without a document. The thread reads ahead until
+/// (sft/rows/deal_rows.hpp). Ranks that have no row get micro-batches without a document. The thread reads ahead until
 /// 4 MiB wait, and at least four micro-batches. Not collective. The data set must outlive it.
 class Loader {
  public:
