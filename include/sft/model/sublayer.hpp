@@ -34,7 +34,7 @@ struct TokenCounts {
   double num_tokens = 0.0;
   double length_squares = 0.0;  ///< sum of the squared lengths of documents
   /// By kind of attention, what its window hides of these squares.
-  const IndexedVector<sequence::AttentionKind, double>& hidden_squares;
+  const IndexedVector<sequence::AttentionKind, double>& masked_squares;
 };
 
 /// Forward and backward are collective over the tp and sp groups, within the unit that has the parameters, which is in
@@ -68,8 +68,8 @@ class Sublayer {
                          BlockScratch& scratch) const;
   /// From scratch.dbranch (T, C), the gradient of what the sublayer gives: the slice of scratch.dnormed (T, C), summed
   /// over tp, and the gradients of its parameters. `start_normed` writes scratch.normed again and starts its gather
-  /// over tp (TensorParallel::finish ends it): it is called once. With scratch.is_in_one gradients of weights come
-  /// first.
+  /// over tp (TensorParallel::finish ends it): it is called once. With scratch.shares_branch_memory gradients of
+  /// weights come first.
   virtual void backward(const Context& context, SublayerTensors& own, BlockScratch& scratch,
                         const std::function<void()>& start_normed) const = 0;
 

@@ -66,7 +66,7 @@ model::Inputs Rehearsal::inputs_of(const sequence::AttentionSchedules& schedules
 }
 
 void Rehearsal::play_micro_batch(const sequence::AttentionSchedules& schedules) {
-  device::put_off_launches(workers_.streams.compute->tape(), [&] {
+  device::defer_launches(workers_.streams.compute->tape(), [&] {
     workers_.decoder.forward_backward(inputs_of(schedules), schedules, {1.0, 1.0},
                                       plan_.results.rows(0, rank::num_metrics));
   });

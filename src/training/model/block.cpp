@@ -71,7 +71,7 @@ void finish_branch(const Context& c, const LayerPlan& plan, const NormGroups& no
     c.ops.run(ops::Copy{stream.branch, delta});
     c.ops.run(
         ops::RmsNormForward{normed, stream.branch_rstd, stream.branch, norm_weight(c, norms.branch), epsilon_of(c)});
-    if (!scratch.is_in_one) c.ops.run(ops::Copy{delta, normed});
+    if (!scratch.shares_branch_memory) c.ops.run(ops::Copy{delta, normed});
   } else if (plan.scales_branches()) {
     c.ops.run(ops::Scale{delta, plan.residual_multiplier});
   }

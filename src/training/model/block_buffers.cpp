@@ -93,8 +93,8 @@ BlockScratch take_scratch(device::Arena& arena, device::Arena& tp_sums, const Si
   }
   take_sublayer_scratch(arena, tp_sums, /*has_backward=*/true, blocks);
 
-  b.is_in_one = s.shares_branches();
-  b.delta = b.is_in_one ? b.normed : take(tp_sums, s.partial, {s.tokens, s.hidden});
+  b.shares_branch_memory = s.shares_branches();
+  b.delta = b.shares_branch_memory ? b.normed : take(tp_sums, s.partial, {s.tokens, s.hidden});
   b.dnormed = b.delta;
   b.dx = take(arena, s.compute, {s.tokens, s.hidden});
   const bool changes_branches = std::ranges::any_of(

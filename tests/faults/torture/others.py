@@ -11,7 +11,7 @@ NUM_STEPS = 16
 
 
 def stops(bench, count):
-    """A rank is stopped at a random moment: the others name it, and the run ends with the status of a standstill."""
+    """A rank is stopped at a random moment: the others name it, and the run ends with the status of a hang."""
     scene = bench.scene("SIGSTOP of a rank")
     for i in range(count):
         case = f"stop {i + 1}"

@@ -210,7 +210,7 @@ void Attention::backward(const Context& c, SublayerTensors& all, BlockScratch& s
     linear_backward_weight(c, o(), scratch.dbranch, as_matrix(own.out), 0, &of_o);
     linear_backward_weight(c, qkv(), own.dqkv, scratch.normed, 0, &of_qkv);
   };
-  if (scratch.is_in_one) {
+  if (scratch.shares_branch_memory) {
     add_weight_gradients();
     differentiate_input();
     return;
@@ -233,7 +233,7 @@ void Attention::generate(const Context& c, SublayerTensors& own, BlockScratch& s
 }
 
 double Attention::core_flops(const TokenCounts& tokens) const {
-  return 6.0 * num_query_columns_ * (tokens.length_squares - tokens.hidden_squares[p_.plan.attention]);
+  return 6.0 * num_query_columns_ * (tokens.length_squares - tokens.masked_squares[p_.plan.attention]);
 }
 
 }  // namespace sft::model

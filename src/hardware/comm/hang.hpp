@@ -44,9 +44,9 @@ struct StandingRank {
 /// minutes.
 [[nodiscard]] bool may_be_slow(const std::vector<StandingRank>& ranks, const std::vector<std::size_t>& culprits);
 
-/// The line that ends the run, with ExitStatus::standstill. `calls`: what is under way on this rank's GPU; may be
+/// The line that ends the run, with ExitStatus::hang. `calls`: what is under way on this rank's GPU; may be
 /// empty.
-[[nodiscard]] Error standstill_error(const std::vector<StandingRank>& ranks, const std::vector<std::size_t>& culprits,
-                                     const std::string& calls);
+[[nodiscard]] Error hang_error(const std::vector<StandingRank>& ranks, const std::vector<std::size_t>& culprits,
+                               const std::string& calls);
 
 }  // namespace sft::comm

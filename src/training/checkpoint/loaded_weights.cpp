@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/checkpoint/seen_weights.hpp"
+#include "sft/checkpoint/loaded_weights.hpp"
 
 #include <algorithm>
 #include <array>
@@ -50,8 +50,8 @@ void require_finite(const std::string& source, const std::string& name, const io
                    "its element " + place_text(where, found - values.begin()) + " is no finite number", get_again);
 }
 
-void SeenWeights::add(const std::string& source, const std::string& name, const parallel::Parameter& parameter,
-                      const io::Rectangle& where, std::span<const float> values) {
+void LoadedWeights::add(const std::string& source, const std::string& name, const parallel::Parameter& parameter,
+                        const io::Rectangle& where, std::span<const float> values) {
   require_finite(source, name, where, values);
   if (!parameter.is_vector()) {
     bool& is_zero = is_zero_.try_emplace(parameter.name, true).first->second;
@@ -61,24 +61,24 @@ void SeenWeights::add(const std::string& source, const std::string& name, const 
   sum_.add(parameter.name, parameter.is_vector() ? 1 : parameter.columns, where, values);
 }
 
-void SeenWeights::check_zeros(const std::string& source, const State& weights, const comm::Group& world) const {
+void LoadedWeights::check_zeros(const std::string& source, const State& weights, const comm::Group& world) const {
   std::vector<std::string> names;
-  std::vector<std::int64_t> has_numbers;  // 1: a rank saw something else than zeros
+  std::vector<std::int64_t> has_nonzeros;  // 1: a rank saw something else than zeros
   for (const Entry& entry : weights.entries()) {
     if (entry.name != "model") continue;
     for (const parallel::StoredTensor& tensor : entry.layout->tensors(*entry.shard_map)) {
       if (tensor.parameter->is_vector()) continue;
       const auto found = is_zero_.find(tensor.parameter->name);
       names.push_back(tensor.parameter->name);
-      has_numbers.push_back(found != is_zero_.end() && !found->second ? 1 : 0);
+      has_nonzeros.push_back(found != is_zero_.end() && !found->second ? 1 : 0);
     }
   }
   if (names.empty()) return;
-  world.max(std::span<std::int64_t>(has_numbers));
+  world.max(std::span<std::int64_t>(has_nonzeros));
   std::string first_kept;
   int num_kept = 0;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    if (has_numbers[i] != 0) continue;
+    if (has_nonzeros[i] != 0) continue;
     const std::string& name = names[i];
     const auto is_end = [&](const char* end) { return name.ends_with(end); };
     if (std::ranges::none_of(may_begin_as_zeros, is_end)) {
@@ -93,7 +93,7 @@ void SeenWeights::check_zeros(const std::string& source, const State& weights, c
               ": right where blocks were added to a model, or it was never trained; else the file is damaged");
 }
 
-std::string SeenWeights::fingerprint(const comm::Group& world) const {
+std::string LoadedWeights::fingerprint(const comm::Group& world) const {
   SFT_ENSURE(takes_fingerprint_, "a fingerprint is asked for at the beginning");
   constexpr std::uint64_t low = 0xffffffffU;
   std::array<std::int64_t, 2> halves{static_cast<std::int64_t>(sum_.value() & low),

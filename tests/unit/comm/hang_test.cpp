@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whom a run that stands still waits for, by tables of what its ranks do.
-#include "comm/standstill.hpp"
+#include "comm/hang.hpp"
 
 #include <boost/test/unit_test.hpp>
 #include <string>
@@ -25,7 +25,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(standstill)
+BOOST_AUTO_TEST_SUITE(hang)
 
 BOOST_AUTO_TEST_CASE(a_rank_that_cannot_go_on_is_named_wherever_it_stands) {
   for (const Condition condition : {Condition::stopped, Condition::ended, Condition::silent, Condition::gone}) {
@@ -63,10 +63,10 @@ BOOST_AUTO_TEST_CASE(only_ranks_that_are_alive_and_save_may_be_slow) {
 }
 
 BOOST_AUTO_TEST_CASE(the_line_names_rank_host_place_and_age_and_who_waits) {
-  const Error error = standstill_error(
+  const Error error = hang_error(
       {rank_in(0, {{ActivityKind::works, "the step's counts", 0}, sum_12}), rank_in(3, {saving}, Condition::stopped)},
       {1}, "");
-  BOOST_TEST((error.status() == ExitStatus::standstill));
+  BOOST_TEST((error.status() == ExitStatus::hang));
   const std::string text = error.what();
   BOOST_TEST(text.starts_with("rank 3 on node1 stands still, stopped by a signal, in saving, for 5 s (rank 0 is in the "
                               "step's counts, sum over world (call 12)): "),
@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(the_line_names_rank_host_place_and_age_and_who_waits) {
 }
 
 BOOST_AUTO_TEST_CASE(of_a_node_that_is_gone_nobody_knows_where_its_ranks_are) {
-  const std::string text = standstill_error({rank_in(0, {sum_12}), rank_in(8, {}, Condition::gone)}, {1}, "").what();
+  const std::string text = hang_error({rank_in(0, {sum_12}), rank_in(8, {}, Condition::gone)}, {1}, "").what();
   BOOST_TEST(
       text.starts_with("rank 8 on node1 stands still, with its whole node, which does not answer (it is down, cut "
                        "off from the others, or does not see output_dir), for 5 s (rank 0 is in sum over world "),
@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(of_a_node_that_is_gone_nobody_knows_where_its_ranks_are) {
 BOOST_AUTO_TEST_CASE(where_nobody_stands_out_all_are_told_of) {
   std::vector<StandingRank> ranks;
   for (int rank = 8; rank < 14; ++rank) ranks.push_back(rank_in(rank, {sum_12}));
-  const std::string text = standstill_error(ranks, {}, "group tp waits in call 3").what();
+  const std::string text = hang_error(ranks, {}, "group tp waits in call 3").what();
   BOOST_TEST(
       text.starts_with("the ranks on node1 stand still, and none of them stands out (rank 8 is in sum over world "
                        "(call 12); rank 9 is in "),

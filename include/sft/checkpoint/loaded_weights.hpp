@@ -22,10 +22,10 @@ class State;
 void require_finite(const std::string& source, const std::string& name, const io::Rectangle& where,
                     std::span<const float> values);
 
-class SeenWeights {
+class LoadedWeights {
  public:
   /// `takes_fingerprint`: for weights that a run does not change. It costs one hash an element.
-  explicit SeenWeights(bool takes_fingerprint = false) : takes_fingerprint_(takes_fingerprint) {}
+  explicit LoadedWeights(bool takes_fingerprint = false) : takes_fingerprint_(takes_fingerprint) {}
 
   /// `values`, float32, are the rectangle `where` of `parameter`, read from the tensor `name` of `source`, as a rank
   /// shard of `parameter` holds it. Refuses what require_finite() does. Local.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "standstill.hpp"
+#include "hang.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -97,8 +97,8 @@ bool may_be_slow(const std::vector<StandingRank>& ranks, const std::vector<std::
   });
 }
 
-Error standstill_error(const std::vector<StandingRank>& ranks, const std::vector<std::size_t>& culprits,
-                       const std::string& calls) {
+Error hang_error(const std::vector<StandingRank>& ranks, const std::vector<std::size_t>& culprits,
+                 const std::string& calls) {
   std::vector<std::string> named, waiting;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (std::ranges::find(culprits, i) != culprits.end()) {
@@ -110,12 +110,12 @@ Error standstill_error(const std::vector<StandingRank>& ranks, const std::vector
   std::string why = join(waiting);
   if (!calls.empty()) why += fmt::format("{}{}", why.empty() ? "" : "; ", calls);
   if (!named.empty()) {
-    return {ExitStatus::standstill, join(named), why,
+    return {ExitStatus::hang, join(named), why,
             "look at that host and for earlier messages, and start again with checkpoint.resume_from_checkpoint = "
             "auto; [device] comm_timeout_s says how long is waited"};
   }
-  return {ExitStatus::standstill,
-          fmt::format("the ranks on {} stand still, and none of them stands out", ranks.front().host), why,
+  return {ExitStatus::hang, fmt::format("the ranks on {} stand still, and none of them stands out", ranks.front().host),
+          why,
           "look for a line of another node, for one that is down, and for earlier messages, and start again with "
           "checkpoint.resume_from_checkpoint = auto; [device] comm_timeout_s says how long is waited"};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a rank tells the others between two passes over the model, so that all of them go on, stop or fail together.
+// A rank's state, exchanged between two passes over the model, so that all ranks go on, stop or fail together.
 
 #include <array>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace sft::train {
 
-struct Notice {
+struct RankState {
   int signal = 0;             ///< received, 0: none
   bool failed = false;        ///< the next micro-batch could not be read
   bool is_writing = false;    ///< a thread writes a checkpoint
@@ -20,8 +20,8 @@ struct Notice {
   [[nodiscard]] bool must_stop() const { return signal != 0 || failed; }
 };
 
-/// The notices of all ranks in one: one small reduction. Collective over `world`.
-[[nodiscard]] inline Notice exchange(const Notice& mine, const comm::Group& world) {
+/// The states of all ranks in one, by one small reduction. Collective over `world`.
+[[nodiscard]] inline RankState exchange(const RankState& mine, const comm::Group& world) {
   const Activity asking(ActivityKind::works, "asking whether all go on");
   std::array<std::int64_t, 4> values{mine.signal, mine.failed ? 1 : 0, mine.is_writing ? 1 : 0,
                                      mine.write_failed ? 1 : 0};

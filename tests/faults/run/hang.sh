@@ -3,7 +3,7 @@
 # A rank that stands still: the others say which, where and how, and the run ends with status 76. A rank that is merely slow
 # goes on, and is named as slow.
 #
-#   standstill.sh MPIEXEC SFT SFT_PREPARE STOP_AT_LIBRARY
+#   hang.sh MPIEXEC SFT SFT_PREPARE STOP_AT_LIBRARY
 set -euo pipefail
 
 mpiexec=$1 sft=$2 sft_prepare=$3 library=$4
@@ -37,7 +37,7 @@ stands_still() {
   done
   kill -KILL "$pid" 2>/dev/null || true
   wait "$pid" || status=$?
-  check "$place: the status of a standstill" test "$status" -eq 76
+  check "$place: the status of a hang" test "$status" -eq 76
   check "$place: in time" test $((SECONDS - begin)) -le $((timeout_s + 20))
   check "$place: one line" test "$(grep -c 'error: ' err)" -eq 1
   if grep -qE "error: rank 3 on $host stands still, $pattern" err; then
