@@ -259,6 +259,34 @@ def glm4_moe(rng, sizes):
                 attention_bias=rng.random() < 0.5) | heads | partial_rope_of(rng, heads["head_dim"])
 
 
+def exaone4(rng, sizes):
+    """Windows with layers that are not rotated, or neither."""
+    windows = dict(sliding_window=None, layer_types=["full_attention"] * sizes["num_hidden_layers"])
+    if rng.random() < 0.7:
+        windows = dict(sliding_window=rng.choice([1, 3, 16, 33, 64, 200]), sliding_window_pattern=rng.choice([2, 3, 4]))
+        if rng.random() < 0.5:
+            windows |= dict(layer_types=layer_types_of(rng, sizes), sliding_window_pattern=rng.choice([4, "LLLG"]))
+    return windows | width_of_heads(rng, sizes) | rope_of(rng)
+
+
+def seed_oss(rng, sizes):
+    """With the dropout of published folders in half of them, which acts in training alone."""
+    dropout = rng.choice([0.0, 0.1])
+    return dict(attention_out_bias=rng.random() < 0.5, attention_dropout=dropout,
+                residual_dropout=dropout) | biases(rng) | width_of_heads(rng, sizes, always=True) | rope_of(rng)
+
+
+def granitemoehybrid(rng, sizes):
+    """Attention alone, without experts."""
+    fields = dict(num_local_experts=0, router_aux_loss_coef=0.0, layer_types=["full_attention"] * sizes["num_hidden_layers"],
+                  position_embedding_type=rng.choice(["rope", "rope", None]), mamba_n_heads=sizes["hidden_size"] // 4,
+                  mamba_d_head=8, shared_intermediate_size=rng.choice([24, 37, 64]), attention_bias=rng.random() < 0.3)
+    multipliers = granite(rng, dict(sizes))
+    for name in ("attention_bias", "mlp_bias", "head_dim"):
+        multipliers.pop(name, None)
+    return fields | multipliers
+
+
 FAMILIES = {
     "llama": ("Llama", llama),
     "qwen3": ("Qwen3", qwen3),
@@ -278,6 +306,9 @@ FAMILIES = {
     "gemma3": ("Gemma3", gemma3),
     "gpt_oss": ("GptOss", gpt_oss),
     "glm4_moe": ("Glm4Moe", glm4_moe),
+    "exaone4": ("Exaone4", exaone4),
+    "seed_oss": ("SeedOss", seed_oss),
+    "granitemoehybrid": ("GraniteMoeHybrid", granitemoehybrid),
     "gpt_oss_mxfp4": ("GptOss", gpt_oss_mxfp4),
     "gemma3_tower": ("Gemma3", gemma3),
     "mistral3_tower": ("Mistral", mistral),

@@ -57,6 +57,8 @@ struct Family {
   std::vector<Rule> rules = {};
   /// Files have layers after those of the decoder, which predict further tokens; transformers leaves them unread.
   bool has_later_layers = false;
+  /// Published folders have dropout, which `read` takes care of.
+  bool has_dropout = false;
   /// Experts are read in MXFP4.
   bool has_mxfp4 = false;
   /// PEFT's own table has the family: where weights of experts alone are named, q_proj and v_proj are adapted, too.
