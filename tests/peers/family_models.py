@@ -269,6 +269,14 @@ def exaone4(rng, sizes):
     return windows | width_of_heads(rng, sizes) | rope_of(rng)
 
 
+def minimax_m2(rng, sizes):
+    """Without the auxiliary loss, which counts experts that the router does not choose."""
+    experts = rng.choice([2, 3, 4, 8])
+    heads = width_of_heads(rng, sizes, always=True)
+    return dict(num_local_experts=experts, num_experts_per_tok=rng.randint(1, min(experts, 3)),
+                router_aux_loss_coef=0.0) | heads | partial_rope_of(rng, heads["head_dim"])
+
+
 def seed_oss(rng, sizes):
     """With the dropout of published folders in half of them, which acts in training alone."""
     dropout = rng.choice([0.0, 0.1])
@@ -308,6 +316,7 @@ FAMILIES = {
     "glm4_moe": ("Glm4Moe", glm4_moe),
     "exaone4": ("Exaone4", exaone4),
     "seed_oss": ("SeedOss", seed_oss),
+    "minimax_m2": ("MiniMaxM2", minimax_m2),
     "granitemoehybrid": ("GraniteMoeHybrid", granitemoehybrid),
     "gpt_oss_mxfp4": ("GptOss", gpt_oss_mxfp4),
     "gemma3_tower": ("Gemma3", gemma3),

@@ -109,7 +109,7 @@ void read_sizes(ConfigFields& fields, const Family& family, config::Model& model
     return fallback == 0 ? fields.required_integer(name) : fields.integer(name, fallback);
   };
   model.num_attention_heads = required("num_attention_heads", family.num_attention_heads);
-  model.intermediate_size = fields.required_integer("intermediate_size");
+  model.intermediate_size = fields.required_integer(family.width_field);
   model.vocab_size = required("vocab_size", family.vocab_size);
   if (model.num_attention_heads == 0) {
     fields.refuse("num_attention_heads", "there is no model without heads", "correct config.json");

@@ -41,6 +41,8 @@ struct Family {
   const char* architecture;
   const char* model_type;
 
+  const char* width_field = "intermediate_size";  ///< of the MLP
+
   // Values that transformers (4.57 and 5) takes where config.json has no field.
   std::int64_t num_attention_heads = 0, vocab_size = 0;  ///< 0: there is none, config.json says it
   std::int64_t num_key_value_heads = 0;                  ///< 0: as many as query heads

@@ -28,12 +28,11 @@ void read_granitemoehybrid(const Reading& r) {
   }
   // Fields of what such a model does not have.
   for (const char* name :
-       {"num_experts_per_tok", "router_aux_loss_coef", "output_router_logits", "mamba_n_heads", "mamba_n_groups",
-        "mamba_d_state", "mamba_d_head", "mamba_d_conv", "mamba_expand", "mamba_chunk_size", "mamba_conv_bias",
-        "mamba_proj_bias", "time_step_limit", "normalization_function"}) {
+       {"intermediate_size", "num_experts_per_tok", "router_aux_loss_coef", "output_router_logits", "mamba_n_heads",
+        "mamba_n_groups", "mamba_d_state", "mamba_d_head", "mamba_d_conv", "mamba_expand", "mamba_chunk_size",
+        "mamba_conv_bias", "mamba_proj_bias", "time_step_limit", "normalization_function"}) {
     static_cast<void>(r.fields.value(name));
   }
-  r.model.intermediate_size = r.fields.integer("shared_intermediate_size", 1024);
   read_rope(r);
   const std::string positions = r.fields.text("position_embedding_type", "");
   if (positions != "rope") r.model.no_rope_layers.assign(r.model.num_hidden_layers, 0);
@@ -45,6 +44,7 @@ void read_granitemoehybrid(const Reading& r) {
 Family granitemoehybrid() {
   return {.architecture = "GraniteMoeHybridForCausalLM",
           .model_type = "granitemoehybrid",
+          .width_field = "shared_intermediate_size",
           .rules = {{"shared_mlp.input_linear",
                      Cut::rows,
                      {{"mlp.gate_proj", Rows::intermediate}, {"mlp.up_proj", Rows::intermediate}}},
