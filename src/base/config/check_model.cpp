@@ -157,10 +157,6 @@ void check_layers(const Model& model) {
     throw_config_error("`model.no_rope_layers` has other items than 0 and 1", "a layer is rotated, or it is not",
                        "give 1, or 0 where queries and keys are not rotated, for each layer");
   }
-  if (model.qk_norm && std::ranges::count(rotated, 0) > 0) {
-    throw_config_error("`model.no_rope_layers` has layers without rotation beside qk_norm",
-                       "heads are normed and rotated in one step", "leave out one of the two");
-  }
 }
 
 }  // namespace
