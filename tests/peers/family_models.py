@@ -277,6 +277,14 @@ def minimax_m2(rng, sizes):
                 router_aux_loss_coef=0.0) | heads | partial_rope_of(rng, heads["head_dim"])
 
 
+def hunyuan_v1_dense(rng, sizes):
+    """With the base stretched by an alpha in half of them."""
+    rope = rope_of(rng)
+    if rng.random() < 0.5:
+        rope = dict(rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, alpha=rng.choice([2.5, 1000.0]), factor=1.0))
+    return attention_bias(rng) | width_of_heads(rng, sizes, always=True) | rope
+
+
 def seed_oss(rng, sizes):
     """With the dropout of published folders in half of them, which acts in training alone."""
     dropout = rng.choice([0.0, 0.1])
@@ -317,6 +325,7 @@ FAMILIES = {
     "exaone4": ("Exaone4", exaone4),
     "seed_oss": ("SeedOss", seed_oss),
     "minimax_m2": ("MiniMaxM2", minimax_m2),
+    "hunyuan_v1_dense": ("HunYuanDenseV1", hunyuan_v1_dense),
     "granitemoehybrid": ("GraniteMoeHybrid", granitemoehybrid),
     "gpt_oss_mxfp4": ("GptOss", gpt_oss_mxfp4),
     "gemma3_tower": ("Gemma3", gemma3),

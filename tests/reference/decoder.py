@@ -173,12 +173,14 @@ def document_logits(parameters, model, tokens, routing):
             if model.get("qk_norm_all_heads") and norm is not None:
                 y, norm = rms_norm(y, norm + offset, epsilon), None
             y = y.view(length, -1, head_dim)
-            return y if norm is None else rms_norm(y, norm + offset, epsilon)
+            return y if norm is None or model.get("qk_norm_after_rope") else rms_norm(y, norm + offset, epsilon)
         h = normed(x, 0)
         scale = attention_factor(rope)
         q, k, v = heads("q"), heads("k"), heads("v")
         if model.get("no_rope_layers", [1] * (layer + 1))[layer]:
             q, k = rotate(q, angles, scale) * growth(model, length), rotate(k, angles, scale)
+        if model.get("qk_norm_after_rope"):
+            q, k = (rms_norm(y, block[f"self_attn.{name}_norm.weight"], epsilon) for y, name in ((q, "q"), (k, "k")))
         kv_of_head = torch.arange(num_heads) // (num_heads // num_kv)
         scores = torch.einsum("ihd,jhd->hij", q, k[:, kv_of_head]) * score_scale
         weights = probabilities(model, block, scores, unseen(model, layer, length))

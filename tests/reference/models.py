@@ -114,6 +114,10 @@ MODELS = {
                     intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=True, qk_norm=True,
                     block_norms="olmo2", sliding_window=5, no_rope_layers=[1, 0, 1],
                     layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+    # Norms of heads that are rotated.
+    "hunyuan": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                    intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=True, qk_norm=True,
+                    qk_norm_after_rope=True),
     # Norms of all heads together, which turn in part, before experts with sigmoid scores.
     "minimax_m2": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
                        intermediate_size=12, moe_intermediate_size=12, rope_theta=10000.0, rms_norm_eps=1e-6,
@@ -132,7 +136,7 @@ MODELS = {
 SEEDS = dict(llama=0, qwen2=1, qwen3=2, llama_bias=3, smollm3=4, granite=5, qwen2_window=6, mistral=7, phi3=8, ministral3=9,
              glm4=10, mistral_softcap=11, qwen2_sinks=12, qwen3_moe=11, qwen3_moe_plain=12, mixtral=13, olmo2=11, olmo3=12,
              gemma3=13, gemma2=14, gpt_oss=20, glm4_moe=20, exaone4=21,
-             minimax_m2=22)
+             minimax_m2=22, hunyuan=23)
 CORRECTION = "mlp.gate.e_score_correction_bias"  # no parameter
 
 

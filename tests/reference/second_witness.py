@@ -32,6 +32,9 @@ def as_transformers(family, model, tensors):
                 continue
             tensors[block + "gate_up_proj"] = torch.cat([take("gate_proj"), take("up_proj")], 1)
             tensors[block + "down_proj"] = take("down_proj")
+    if family == "hunyuan":
+        return {name.replace("q_norm", "query_layernorm").replace("k_norm", "key_layernorm"): tensor
+                for name, tensor in tensors.items()}
     if family not in ("phi3", "glm4"):
         return tensors
     for layer in range(model["num_hidden_layers"]):
@@ -65,7 +68,7 @@ def transformers_model(family, model, parameters):
               "granite": "Granite", "mistral": "Mistral", "phi3": "Phi3", "ministral3": "Ministral3",
               "glm4": "Glm4", "qwen3_moe": "Qwen3Moe", "mixtral": "Mixtral", "olmo2": "Olmo2", "olmo3": "Olmo3",
               "gemma2": "Gemma2", "gemma3": "Gemma3", "gpt_oss": "GptOss", "glm4_moe": "Glm4Moe", "exaone4": "Exaone4",
-              "minimax_m2": "MiniMaxM2"}
+              "minimax_m2": "MiniMaxM2", "hunyuan": "HunYuanDenseV1"}
     known = [name for name in ("qwen3_moe", "glm4_moe", "gpt_oss", "minimax_m2") if family.startswith(name)]
     prefix = prefix[known[0] if known else family.split("_")[0]]
     own_names = ("qk_norm", "attention_output_bias", "rope_theta", "rope_scaling", "block_norms",
@@ -75,6 +78,8 @@ def transformers_model(family, model, parameters):
         own_names += tuple(GEMMA)
     if prefix == "Glm4Moe":
         own_names += ("num_experts", "mlp_only_layers", "router_aux_loss_coef", "scoring_func")
+    if prefix == "HunYuanDenseV1":
+        own_names += ("qk_norm_after_rope",)
     if prefix == "Exaone4":
         own_names += ("no_rope_layers",)
     if prefix == "MiniMaxM2":

@@ -128,6 +128,11 @@ void check_rotation(const Model& model) {
     throw_config_error("`model.qk_norm_all_heads` says how, but qk_norm = false", "q and k have no norms",
                        "set qk_norm = true");
   }
+  if (model.qk_norm_after_rope && (!model.qk_norm || model.qk_norm_all_heads)) {
+    throw_config_error("`model.qk_norm_after_rope` is for norms of each head",
+                       model.qk_norm ? "qk_norm_all_heads = true" : "qk_norm = false",
+                       "set qk_norm = true and qk_norm_all_heads = false");
+  }
 }
 
 /// Lists with an item for each layer.

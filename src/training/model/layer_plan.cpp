@@ -29,6 +29,7 @@ std::vector<LayerPlan> layer_plans(const config::Model& model) {
   const LayerPlan common{.attention = {},
                          .query_rope = model.llama_4_scaling_beta != 0.0 ? last_rope : 0,
                          .qk_norm = model.qk_norm ? qk_norm : QkNorm::none,
+                         .norms_rotated = model.qk_norm_after_rope,
                          .rotates_in_part = model.rotary_dim() != model.head_dim,
                          .has_sinks = model.attention_sinks,
                          .residual_multiplier = static_cast<float>(model.residual_multiplier),

@@ -181,11 +181,10 @@ void Attention::forward(const Context& c, SublayerTensors& own, BlockScratch& sc
 void Attention::recompute(const Context& c, const ActivationPolicy& policy, SublayerTensors& own,
                           BlockScratch& scratch) const {
   const AttentionTensors tensors(own, c.sizes, p_.plan);
-  const bool is_rotated_in_place = p_.plan.qk_norm == LayerPlan::QkNorm::none;
   if (!policy.keeps_products()) {
     attend_to_all(c, tensors, scratch);
-  } else if (!is_rotated_in_place) {
-    rotate(c, p_, tensors, scratch);
+  } else {
+    norm_heads(c, p_, tensors, scratch);
   }
   linear_forward_partial(c, o(), scratch.delta, as_matrix(tensors.out));
 }
