@@ -27,7 +27,7 @@ programs=(device_ops_test device_experts_test device_attention_test device_hoppe
   device_nccl_probe
   bench_ops bench_step sft sft-prepare)
 scripts=(run.sh report.sh measure.sh first.sh program.sh ../support/checks.sh ../support/gpu_training.sh
-  ../benchmarks/peer_torch.py ../benchmarks/peer_ops.py ../benchmarks/model_sizes.py)
+  ../tools/benchmarks/peer_torch.py ../tools/benchmarks/peer_ops.py ../tools/benchmarks/model_sizes.py)
 
 # fail PROBLEM: one line, and the exit status of a wrong command line.
 fail() {
