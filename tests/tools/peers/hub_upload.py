@@ -85,8 +85,8 @@ def main():
                            HF_HOME=f"{folder}/home", SFT_CACHE=f"{folder}/rows", HF_HUB_DISABLE_XET="1")
         for name in ("HF_HUB_OFFLINE", "HF_TOKEN"):
             environment.pop(name, None)
-        script = (f"source {here}/../../support/checks.sh; sft={programs}/sft sft_prepare={programs}/sft-prepare\n"
-                  f"source {here}/../../launch/tiny_hub.sh; make_tiny_model; make_pairs 24; cp -r tiny pairs.jsonl {folder}")
+        script = (f"source {here}/../../shell/frame.sh; sft={programs}/sft sft_prepare={programs}/sft-prepare\n"
+                  f"source {here}/../../shell/tiny_hub.sh; make_tiny_model; make_pairs 24; cp -r tiny pairs.jsonl {folder}")
         subprocess.run(["bash", "-c", script], check=True, env=environment)
         launch = [str(programs / "sft-launch"), "sft", "--model_name_or_path", "tiny/model", "--dataset_name", "pairs.jsonl",
                   "--max_length", "64", "--use_cpu", "--max_steps", "1", "--num_processes", "1", "--output_dir", "run",

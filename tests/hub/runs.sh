@@ -4,8 +4,8 @@
 # once `mpiexec`, `sft` and `sft_prepare` are set.
 
 quantized_folder=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
-# shellcheck source=tests/support/checks.sh
-source "$quantized_folder/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$quantized_folder/../shell/frame.sh"
 
 run() { "${mpiexec:?}" -np "$1" "${sft:?}" "${@:2}"; }
 
@@ -31,4 +31,4 @@ PYTHON
 }
 
 # with_tensors WORD...: Python with the module tensor_files; the program comes on its standard input.
-with_tensors() { PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$quantized_folder python3 - "$@"; }
+with_tensors() { PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$quantized_folder/../shell python3 - "$@"; }

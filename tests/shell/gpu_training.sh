@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
-# What the tests of the whole program on GPUs share, emulated or real ones. Source it behind checks.sh, with $mpiexec, $sft
+# What the tests of the whole program on GPUs share, emulated or real ones. Source it behind frame.sh, with $mpiexec, $sft
 # and $sft_prepare set.
 
 # make_tiny_run STEPS: tiny.ini of so many steps of 2 ranks, with a checkpoint behind half of them.

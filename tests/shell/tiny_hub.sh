@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# A model with a tokenizer that trains in milliseconds, and a hub cache to find it in. Behind support/checks.sh.
+# A model with a tokenizer that trains in milliseconds, and a hub cache to find it in. Behind shell/frame.sh.
 
 export HF_HOME=${work:?}/hub
 
