@@ -7,8 +7,8 @@
 set -euo pipefail
 
 mpiexec=$1 sft=$2 sft_prepare=$3 library=$4
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
 
 make_run run.ini 400 1000000
 printf '[checkpoint]\nsave_steps = 0\n' >>run.ini
