@@ -34,8 +34,8 @@ DecoderBuffers::DecoderBuffers(const config::Model& config, const config::Lora& 
       parameters_(parameters),
       policy_(policy),
       num_slots_(policy.location == ActivationPolicy::Location::device
-                     ? checked_cast<int>(config.num_hidden_layers)
-                     : std::min(checked_cast<int>(config.num_hidden_layers), num_slots_of_offloading)),
+                     ? parameters.blocks.size()
+                     : std::min(parameters.blocks.size(), num_slots_of_offloading)),
       all_blocks_(make_block_buffers(parameters, sizes, policy)) {}
 
 void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspace, device::Arena& tp_sums,
