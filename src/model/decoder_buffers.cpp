@@ -24,8 +24,8 @@ std::size_t size_bytes(const std::vector<Tensor>& tensors) {
 
 DecoderBuffers::DecoderBuffers(const config::Model& config, const config::Lora& lora,
                                const DecoderParameters& parameters, const Sizes& sizes, device::Kind kind,
-                               const ActivationPolicy& policy, const ops::TokenLoss& loss, config::Fp8 fp8_products)
-    : loss_head(sizes, kind, loss),
+                               const ActivationPolicy& policy, const Objective& objective, config::Fp8 fp8_products)
+    : loss_head(sizes, kind, objective),
       adapters(lora, parameters, sizes, policy),
       fp8(fp8_products, parameters, sizes, policy, !lora.use_peft),
       balance(config),
