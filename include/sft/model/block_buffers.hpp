@@ -25,9 +25,8 @@ struct SublayerBuffers {
   SublayerTensors own;  ///< Sublayer::tensors
 };
 
-struct BlockBuffers {
-  SublayerBuffers mixer, mlp;
-};
+/// Of the sublayers of a block, in their order.
+using BlockBuffers = std::vector<SublayerBuffers>;
 using AllBlockBuffers = IndexedVector<BlockIndex, BlockBuffers>;
 
 /// Buffers that all blocks share; nothing in them outlives one sublayer but `delta`, `dx` and `ropes`. Compute dtype

@@ -39,10 +39,7 @@ std::vector<LayerPlan> layer_plans(const config::Model& model) {
   std::vector<LayerPlan> plans(checked_cast<std::size_t>(model.num_hidden_layers), common);
   int num_expert_layers = 0;
   for (std::size_t layer = 0; layer < plans.size(); ++layer) {
-    if (model.has_experts(layer)) {
-      plans[layer].mlp = LayerPlan::MlpKind::experts;
-      plans[layer].expert_layer = num_expert_layers++;
-    }
+    if (model.has_experts(layer)) plans[layer].expert_layer = num_expert_layers++;
     if (model.has_local_rope(layer)) plans[layer].rope = plans[layer].query_rope = last_rope;
     if (!model.rotates(layer)) plans[layer].rope.reset();
     plans[layer].attention = kind_of(windows, model.window_of(layer));

@@ -178,15 +178,16 @@ void Attention::forward(const Context& c, SublayerTensors& own, BlockScratch& sc
   linear_forward_partial(c, o(), scratch.delta, as_matrix(tensors.out));
 }
 
-void Attention::recompute(const Context& c, const ActivationPolicy& policy, SublayerTensors& own,
-                          BlockScratch& scratch) const {
+void Attention::recompute(const Context& c, const ActivationPolicy& policy, SublayerTensors& own, BlockScratch& scratch,
+                          const std::function<void()>& read_normed, bool gives_delta) const {
   const AttentionTensors tensors(own, c.sizes, p_.plan);
   if (!policy.keeps_products()) {
+    read_normed();
     attend_to_all(c, tensors, scratch);
   } else {
     norm_heads(c, p_, tensors, scratch);
   }
-  linear_forward_partial(c, o(), scratch.delta, as_matrix(tensors.out));
+  if (gives_delta) linear_forward_partial(c, o(), scratch.delta, as_matrix(tensors.out));
 }
 
 void Attention::backward(const Context& c, SublayerTensors& all, BlockScratch& scratch,
