@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "sft/core/index.hpp"
@@ -79,6 +80,8 @@ class Sublayer {
   virtual void generate(const Context& context, SublayerTensors& own, BlockScratch& scratch,
                         const TextSoFar& text) const;
 
+  /// The kind of its attention, by which ranks of sp send each other keys and values; none: it does not attend.
+  [[nodiscard]] virtual std::optional<sequence::AttentionKind> attention_kind() const { return {}; }
   /// Weights that a token of the whole model is multiplied with.
   [[nodiscard]] virtual double matmul_weights() const;
   /// FLOPs, forward and backward, of all but products with weights.
