@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A model that continues texts: weights and a cache of keys and values, no gradient and no optimizer.
+// A model that continues texts: weights and what layers keep of a text, no gradient and no optimizer.
 
 #include <cstdint>
 #include <memory>
@@ -38,7 +38,8 @@ class Generator {
   /// Puts `tokens`, at least one, at the end of the text, which may not become longer than max_tokens(). Returns the
   /// logits (V) of the token that follows. Costs the work of these tokens alone.
   [[nodiscard]] std::vector<float> append(std::span<const std::int32_t> tokens);
-  /// Forgets all tokens of the text but the first `num_tokens`.
+  /// Forgets all tokens of the text but the first `num_tokens`; of a model with a layer whose state cannot be cut, all
+  /// tokens, where there are more than these.
   void rewind(std::int64_t num_tokens);
 
  private:

@@ -25,6 +25,9 @@ class CachedDecoderBuffers {
   /// What attention over the cache needs of the ops' workspace.
   [[nodiscard]] ops::AttentionNeeds attention_needs() const { return {.num_kinds = windows.size()}; }
 
+  /// Whether what layers keep of a text is what they would keep of its beginning, but for rows of later tokens.
+  [[nodiscard]] bool can_cut_text() const;
+
   IndexedVector<BlockIndex, BlockTextState> text;
   sequence::AttentionWindows windows;  ///< of the layers' kinds of attention
   /// What the block at work has, all in the same memory; two streams serve all sublayers in turn.

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "sft/core/index.hpp"
@@ -25,7 +26,7 @@ class Fp8Buffers;
 /// A text of which a pass of generation reads further tokens.
 struct TextSoFar {
   const SublayerTensors& state;  ///< what the sublayer keeps of it: Sublayer::text_state
-  std::int64_t num_tokens;       ///< that were read before
+  std::int64_t num_tokens;       ///< that were read before; 0: `state` is yet to begin, whatever it holds
   CachedAttention& attention;    ///< Context::attention
 };
 
@@ -73,12 +74,16 @@ class Sublayer {
   virtual void backward(const Context& context, SublayerTensors& own, BlockScratch& scratch,
                         const std::function<void()>& start_normed) const = 0;
 
-  /// The tensors that a text of at most `max_tokens` tokens leaves for its next token, where it is generated.
+  /// The tensors that a text of at most `max_tokens` tokens leaves for its next token, where it is generated. Rows of
+  /// tokens (rows_of_token above 0) are cut with the text; a tensor of the whole text is not, so that the text is read
+  /// again from its start.
   [[nodiscard]] virtual std::vector<SublayerTensor> text_state(const Sizes& sizes, std::int64_t max_tokens) const;
   /// forward() of tokens that follow a text.
   virtual void generate(const Context& context, SublayerTensors& own, BlockScratch& scratch,
                         const TextSoFar& text) const;
 
+  /// The kind of its attention, by which ranks of sp send each other keys and values; none: it does not attend.
+  [[nodiscard]] virtual std::optional<sequence::AttentionKind> attention_kind() const { return {}; }
   /// Weights that a token of the whole model is multiplied with.
   [[nodiscard]] virtual double matmul_weights() const;
   /// FLOPs, forward and backward, of all but products with weights.

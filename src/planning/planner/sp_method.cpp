@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <functional>
 #include <iterator>
+#include <memory>
 #include <set>
 #include <utility>
 #include <vector>
@@ -13,7 +15,9 @@
 #include "sft/config/head_groups.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/mesh/place.hpp"
+#include "sft/model/architecture.hpp"
 #include "sft/model/layer_plan.hpp"
+#include "sft/model/sublayer.hpp"
 #include "sft/simulator/traffic.hpp"
 
 namespace sft::planner {
@@ -71,22 +75,31 @@ config::ValidConfig with_layers_alike(const config::ValidConfig& config, std::in
 
 /// Of one token of a rank in one layer. All layers whose attention is of one kind send alike, but for the last of the
 /// model, which alone is never computed again in the backward pass: so one layer, and what a second one adds, tell of
-/// any number.
+/// any number. Layers that do not attend send nothing.
 double bytes_of_token(const config::ValidConfig& config, const SpFacts& facts) {
-  const std::vector<model::LayerPlan> layers = model::layer_plans(config->model);
+  const std::shared_ptr<const model::Architecture> architecture = model::shared_architecture(config);
+  const auto& blocks = architecture->parameters.blocks;
   const sequence::AttentionWindows windows = model::attention_windows(config->model);
   double bytes = 0.0;
   for (const sequence::AttentionKind kind : windows.indices()) {
+    const auto num_of_kind = [=](const model::BlockParameters& block) {
+      return std::ranges::count_if(block.sublayers, [=](const model::BlockSublayer& sublayer) {
+        return sublayer.layer->attention_kind() == kind;
+      });
+    };
+    std::ptrdiff_t num_further = 0;
+    for (const model::BlockParameters& block : blocks) num_further += num_of_kind(block);
+    if (num_further == 0) continue;
     const config::ValidConfig alike = with_layers_alike(config, windows[kind]);
-    const bool has_last = layers.back().attention == kind;
-    const auto is_of_kind = [=](const model::LayerPlan& layer) { return layer.attention == kind; };
-    const auto num_further = std::ranges::count_if(layers, is_of_kind) - (has_last ? 1 : 0);
     const double one = sent_bytes(alike, facts, 1);
-    if (has_last) bytes += one;
+    if (num_of_kind(blocks.back()) > 0) {
+      bytes += one;
+      --num_further;
+    }
     if (num_further > 0) bytes += static_cast<double>(num_further) * (sent_bytes(alike, facts, 2) - one);
   }
   const double tokens = std::max(1.0, facts.micro_batch_tokens / config->parallel.sp_size);
-  return bytes / (static_cast<double>(layers.size()) * tokens);
+  return bytes / (static_cast<double>(blocks.size()) * tokens);
 }
 
 config::ValidConfig with_method(const config::ValidConfig& config, SpMethod method, int ulysses_size) {

@@ -24,7 +24,7 @@ Generated generate(Generator& generator, Sampler& sampler, std::span<const std::
   // The last token of the prompt is always read: its logits are the first that are needed.
   const auto common = std::ranges::mismatch(generator.tokens(), prompt.first(prompt.size() - 1)).in2 - prompt.begin();
   generator.rewind(common);
-  const auto unread = prompt.subspan(common);
+  const auto unread = prompt.subspan(generator.tokens().size());
   result.num_read_tokens = std::ssize(unread);
   std::vector<float> logits = generator.append(unread);
   result.read_time_s = seconds_since(begin);

@@ -211,7 +211,8 @@ std::vector<float> Generator::append(std::span<const std::int32_t> tokens) {
 void Generator::rewind(std::int64_t num_tokens) {
   SFT_ENSURE(num_tokens >= 0, "a text is cut within itself");
   SFT_ENSURE(num_tokens <= std::ssize(impl_->text), "a text is cut within itself");
-  impl_->text.resize(num_tokens);
+  if (num_tokens == std::ssize(impl_->text)) return;
+  impl_->text.resize(impl_->plan.decoder.can_cut_text() ? num_tokens : 0);
 }
 
 }  // namespace sft::generate

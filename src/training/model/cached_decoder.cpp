@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/cached_decoder.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -49,6 +50,14 @@ void CachedDecoderBuffers::lay_out(device::Arena& cache, device::Arena& workspac
   });
   scratch = take_forward_scratch(workspace, sizes_, config_, blocks);
   last_rstd = take(workspace, DType::float32, {1});
+}
+
+bool CachedDecoderBuffers::can_cut_text() const {
+  return std::ranges::all_of(text, [](const BlockTextState& block) {
+    return std::ranges::all_of(block, [](const SublayerTensors& state) {
+      return std::ranges::all_of(state.all(), [](const SublayerTensor& x) { return x.rows_of_token > 0; });
+    });
+  });
 }
 
 CachedDecoder::CachedDecoder(const Context& context, CachedAttention& attention, const DecoderParameters& parameters,

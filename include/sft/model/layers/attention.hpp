@@ -3,6 +3,7 @@
 // The attention of a block: products, norms and rotation of queries and keys, attention, and the product after it.
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,7 @@ class Attention final : public Sublayer {
   [[nodiscard]] std::vector<SublayerTensor> text_state(const Sizes& sizes, std::int64_t max_tokens) const override;
   void generate(const Context& context, SublayerTensors& own, BlockScratch& scratch,
                 const TextSoFar& text) const override;
+  [[nodiscard]] std::optional<sequence::AttentionKind> attention_kind() const override { return p_.plan.attention; }
   [[nodiscard]] double core_flops(const TokenCounts& tokens) const override;
 
   [[nodiscard]] const Linear& qkv() const { return linears_[0]; }
