@@ -107,7 +107,7 @@ sft_gpu_library(sft_nccl sft_nccl_on_demand sft_emulated_nccl)
 target_include_directories(sft_nccl SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
 target_link_libraries(sft_nccl INTERFACE sft_cudart)
 
-# sft_cuda_kernels(ROOM SOURCES file.cu... [SOURCES_OF_9_0 file.cu...]): library sft_ROOM_kernels_cuda, linked to the room;
+# sft_cuda_kernels(ROOM SOURCES file.cu... [SOURCES_OF_9_0 file.cu...]): library sft_ROOM_kernels_cuda, linked to sft_ROOM_gpu;
 # the second sources are compiled for GPUs of compute capability 9.0 and no others, in every build. ptxas' report of every
 # source is kept beside its object, as OBJECT.ptxas (tests/emulation/resources). The property SFT_KERNEL_SOURCES has all
 # sources.
@@ -139,9 +139,9 @@ function(sft_cuda_kernels room)
   set_target_properties(${name} PROPERTIES EXPORT_NAME ${room}_kernels_cuda
     SFT_KERNEL_SOURCES "${KERNELS_SOURCES};${KERNELS_SOURCES_OF_9_0}")
   install(TARGETS ${name} EXPORT sft ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development EXCLUDE_FROM_ALL)
-  # Who builds the room for an emulated program need not wait for nvcc.
-  set_target_properties(sft_${room} PROPERTIES OPTIMIZE_DEPENDENCIES ON)
-  target_link_libraries(sft_${room} PRIVATE
+  # The room of an emulated program need not wait for nvcc.
+  set_target_properties(sft_${room} sft_${room}_gpu PROPERTIES OPTIMIZE_DEPENDENCIES ON)
+  target_link_libraries(sft_${room}_gpu PRIVATE
     "$<BUILD_INTERFACE:$<IF:$<BOOL:$<TARGET_PROPERTY:SFT_EMULATED>>,sft_${room}_kernels_emulated,${name}>>"
     "$<INSTALL_INTERFACE:${name}>")
 endfunction()

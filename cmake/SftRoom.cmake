@@ -37,3 +37,24 @@ function(sft_room name)
   endif()
   install(TARGETS sft_${name} EXPORT sft ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development EXCLUDE_FROM_ALL)
 endfunction()
+
+# sft_gpu_side(ROOM SOURCES file... ABSENT file... [LIBRARIES target...]): what a room does on GPUs. A build with CUDA makes two
+# libraries: sft_ROOM_gpu of SOURCES, which programs link with the room, and sft_ROOM_no_gpu of ABSENT, which refuses, for programs
+# with the property SFT_NO_GPU. The room of a build without CUDA has ABSENT.
+function(sft_gpu_side room)
+  cmake_parse_arguments(GPU "" "" "SOURCES;ABSENT;LIBRARIES" ${ARGN})
+  if(NOT SFT_HAVE_CUDA)
+    target_sources(sft_${room} PRIVATE ${GPU_ABSENT})
+    return()
+  endif()
+  add_library(sft_${room}_gpu STATIC ${GPU_SOURCES})
+  add_library(sft_${room}_no_gpu STATIC ${GPU_ABSENT})
+  foreach(side gpu no_gpu)
+    target_include_directories(sft_${room}_${side} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(sft_${room}_${side} PRIVATE sft_${room} $<BUILD_INTERFACE:sft_flags> ${GPU_LIBRARIES})
+    set_target_properties(sft_${room}_${side} PROPERTIES EXPORT_NAME ${room}_${side} UNITY_BUILD ${SFT_UNITY})
+    install(TARGETS sft_${room}_${side} EXPORT sft ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development EXCLUDE_FROM_ALL)
+  endforeach()
+  target_link_libraries(sft_${room} PRIVATE
+    "$<BUILD_INTERFACE:$<IF:$<BOOL:$<TARGET_PROPERTY:SFT_NO_GPU>>,sft_${room}_no_gpu,sft_${room}_gpu>>" "$<INSTALL_INTERFACE:sft_${room}_gpu>")
+endfunction()

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The one place that knows which compute backends this program was built with, and what they need. Planning asks for
-// sizes by the kind of a device: nothing has to be there for it.
+// The one place that knows which compute backends this program has, and what they need. Planning asks for sizes by the
+// kind of a device: nothing has to be there for it. A program has the CUDA kernels where its build has them and its
+// target links them (SFT_NO_GPU in CMake leaves them out).
 
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +18,7 @@
 
 namespace sft::ops {
 
-/// Whether this build has kernels for `kind`.
+/// Whether this program has kernels for `kind`.
 [[nodiscard]] bool is_built(device::Kind kind);
 /// Throws a configuration Error unless it has.
 void require_built(device::Kind kind);
@@ -74,8 +75,7 @@ void require_fp8_tiles();
 [[nodiscard]] std::unique_ptr<Backend> make_repeated_backend(std::unique_ptr<Backend> inner);
 
 /// Scratch bytes that every op of a model of these shapes needs at most (Backend::set_workspace), `attention` among
-/// them. On the CPU they grow with `num_threads`, the OpenMP threads of the rank (machine/node.hpp); a build without
-/// CUDA leaves out what cuDNN works in. Pure.
+/// them. On the CPU they grow with `num_threads`, the OpenMP threads of the rank (machine/node.hpp). Pure.
 [[nodiscard]] std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& shapes,
                                           const AttentionNeeds& attention = {});
 

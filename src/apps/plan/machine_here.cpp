@@ -20,7 +20,6 @@
 #include "sft/io/files.hpp"
 #include "sft/machine/gpus.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/ops/factory.hpp"
 
 namespace sft::apps {
 
@@ -86,7 +85,7 @@ std::optional<int> ranks_of_here(const std::string& name) {
 }
 
 simulator::Hardware measure_here(int num_ranks, const config::Config& config, const std::string& keep) {
-  const bool takes_gpus = config.device.backend != config::BackendChoice::cpu && ops::is_built(device::Kind::cuda);
+  const bool takes_gpus = config.device.backend != config::BackendChoice::cpu;
   if (num_ranks == 0) {
     const auto num_gpus = takes_gpus ? static_cast<int>(machine::visible_gpus().gpus.size()) : 0;
     num_ranks = num_gpus > 0 ? num_gpus : machine::cores_of_this_process().of_job;

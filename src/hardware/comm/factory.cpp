@@ -5,14 +5,10 @@
 #include <stdexcept>
 
 #include "comm/agreement.hpp"
+#include "comm/gpu/make_collectives.hpp"
 #include "host/collectives.hpp"
 #include "mpi/collectives.hpp"
-#include "sft/core/error.hpp"
 #include "sft/device/timeline.hpp"
-#if SFT_HAVE_CUDA
-#include "cuda_mpi/collectives.hpp"
-#include "nccl/collectives.hpp"
-#endif
 
 namespace sft::comm {
 
@@ -60,22 +56,13 @@ class GuardedCollectives final : public Collectives {
   std::unique_ptr<Collectives> inner_;
 };
 
-std::unique_ptr<Collectives> make_unguarded(device::Device& device,
-                                            [[maybe_unused]] const std::vector<TensorGroup>& groups,
-                                            [[maybe_unused]] const Transport& transport) {
+std::unique_ptr<Collectives> make_unguarded(device::Device& device, const std::vector<TensorGroup>& groups,
+                                            const Transport& transport) {
   if (transport.way == Transport::Way::host_copy) {
     return std::make_unique<HostCollectives>(device, groups);
   }
   if (device.kind() == device::Kind::cpu) return std::make_unique<MpiCollectives>(device, make_host_work());
-#if SFT_HAVE_CUDA
-  if (transport.way == Transport::Way::cuda_mpi) {
-    return std::make_unique<CudaMpiCollectives>(device);
-  }
-  return std::make_unique<NcclCollectives>(device, groups);
-#else
-  throw_config_error("no collectives for GPU memory", "this program was built without NCCL",
-                     "install NCCL and build again with -DSFT_CUDA=ON, or set backend = cpu");
-#endif
+  return make_gpu_collectives(device, groups, transport);
 }
 
 }  // namespace

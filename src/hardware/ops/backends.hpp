@@ -4,14 +4,10 @@
 
 #include <cstddef>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "ops/cpu/isa.hpp"
-#include "sft/ops/attention_graphs.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/ops/factory.hpp"
-#include "sft/ops/listed_products.hpp"
 #include "sft/ops/matmul_algorithms.hpp"
 #include "sft/ops/shapes.hpp"
 
@@ -27,7 +23,9 @@ namespace sft::ops::cpu {
 
 }  // namespace sft::ops::cpu
 
-// The CUDA implementation of ops::Backend, and what it needs.
+// The CUDA implementation of ops::Backend. It defines is_built, require_built and the functions of factory.hpp and
+// attention_graphs.hpp that are for GPUs alone, too. Programs that run on no GPU link absent.cpp in its place, which
+// refuses.
 namespace sft::ops::cuda {
 
 /// A backend whose ops are queued on `stream`, of a CUDA device that the calling thread has taken.
@@ -38,29 +36,6 @@ namespace sft::ops::cuda {
 
 /// See ops::make_step_backend.
 [[nodiscard]] std::unique_ptr<Backend> make_step_backend(device::Stream& stream);
-
-/// See ops::matmul_library and ops::tune_matmul.
-[[nodiscard]] std::string matmul_library(const device::Device& device);
-[[nodiscard]] MatmulTuning tune_matmul(device::Device& device, const ListedProducts& products,
-                                       const MatmulAlgorithms& known);
-
-/// See ops::require_fp8_tiles.
-void require_fp8_tiles();
-
-/// See ops::find_attention_library.
-[[nodiscard]] AttentionLibrary find_attention_library();
-
-/// See ops/attention_graphs.hpp.
-[[nodiscard]] std::unique_ptr<Backend> make_attention_list(device::Stream& stream, AttentionKernels kernels);
-[[nodiscard]] std::vector<AttentionGraph> listed_attention(const Backend& list);
-[[nodiscard]] std::string kinds_of_attention(const std::vector<sequence::AttentionSpan>& spans,
-                                             std::int64_t num_queries, std::int64_t num_keys);
-[[nodiscard]] std::vector<StoredAttention> store_attention(const std::vector<AttentionGraph>& graphs,
-                                                           const AbsentGpu& gpu, int num_threads);
-[[nodiscard]] std::string attention_folder();
-
-/// See ops::workspace_bytes: what attention of a library works in, after the attention plans.
-[[nodiscard]] std::size_t library_bytes(const AttentionNeeds& attention);
 
 }  // namespace sft::ops::cuda
 

@@ -7,9 +7,9 @@
 #include "ops/backends.hpp"
 #include "ops/cpu/planning.hpp"
 #include "ops/cpu/product_counter.hpp"
+#include "ops/cuda/cudnn/working_memory.hpp"
 #include "ops/cuda/planning.hpp"
 #include "ops/product_list.hpp"
-#include "sft/core/error.hpp"
 
 namespace sft::ops {
 
@@ -25,133 +25,26 @@ std::int64_t gpu_loss_chunk_tokens(const Shapes& shapes) {
   return std::min(shapes.tokens, std::clamp(fitting, min_tokens, max_tokens));
 }
 
-std::unique_ptr<Backend> make_unchecked_backend(device::Device& device, device::Stream& stream,
-                                                [[maybe_unused]] AttentionKernels attention,
-                                                [[maybe_unused]] const MatmulAlgorithms* algorithms) {
-#if SFT_HAVE_CUDA
-  if (device.kind() == device::Kind::cuda) return cuda::make_backend(stream, attention, algorithms);
+/// As tests of the debug preset want it.
+std::unique_ptr<Backend> checked_where_built_so(std::unique_ptr<Backend> backend) {
+#if SFT_CHECKED_OPS
+  return make_checked_backend(std::move(backend));
+#else
+  return backend;
 #endif
-  return cpu::make_backend(device, stream, cpu::best_isa());
 }
 
 }  // namespace
 
-bool is_built([[maybe_unused]] device::Kind kind) {
-#if SFT_HAVE_CUDA
-  return true;
-#else
-  return kind == device::Kind::cpu;
-#endif
-}
-
-void require_built(device::Kind kind) {
-  if (is_built(kind)) return;
-  throw_config_error("[device] backend = cuda cannot compute",
-                     "this program was built without the CUDA toolkit and NCCL, so it has no CUDA kernels",
-                     "install both and build again with -DSFT_CUDA=ON, or set [device] backend = cpu");
-}
-
 std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream, AttentionKernels attention,
                                       const MatmulAlgorithms* algorithms) {
-  require_built(device.kind());
-  std::unique_ptr<Backend> backend = make_unchecked_backend(device, stream, attention, algorithms);
-#if SFT_CHECKED_OPS
-  backend = make_checked_backend(std::move(backend));
-#endif
-  return backend;
+  return checked_where_built_so(device.kind() == device::Kind::cuda
+                                    ? cuda::make_backend(stream, attention, algorithms)
+                                    : cpu::make_backend(device, stream, cpu::best_isa()));
 }
 
-std::unique_ptr<Backend> make_step_backend([[maybe_unused]] device::Device& gpu,
-                                           [[maybe_unused]] device::Stream& stream) {
-  require_built(device::Kind::cuda);
-#if SFT_HAVE_CUDA
-  std::unique_ptr<Backend> backend = cuda::make_step_backend(stream);
-#if SFT_CHECKED_OPS
-  backend = make_checked_backend(std::move(backend));
-#endif
-  return backend;
-#else
-  return nullptr;
-#endif
-}
-
-AttentionLibrary find_attention_library() {
-#if SFT_HAVE_CUDA
-  return cuda::find_attention_library();
-#else
-  return {.problem = "this program was built without CUDA kernels"};
-#endif
-}
-
-std::unique_ptr<Backend> make_attention_list([[maybe_unused]] device::Stream& stream,
-                                             [[maybe_unused]] AttentionKernels kernels) {
-  require_built(device::Kind::cuda);
-#if SFT_HAVE_CUDA
-  return cuda::make_attention_list(stream, kernels);
-#else
-  return nullptr;
-#endif
-}
-
-std::vector<AttentionGraph> listed_attention([[maybe_unused]] const Backend& list) {
-#if SFT_HAVE_CUDA
-  return cuda::listed_attention(list);
-#else
-  return {};
-#endif
-}
-
-std::string kinds_of_attention([[maybe_unused]] const std::vector<sequence::AttentionSpan>& spans,
-                               [[maybe_unused]] std::int64_t num_queries, [[maybe_unused]] std::int64_t num_keys) {
-#if SFT_HAVE_CUDA
-  return cuda::kinds_of_attention(spans, num_queries, num_keys);
-#else
-  return {};
-#endif
-}
-
-std::vector<StoredAttention> store_attention([[maybe_unused]] const std::vector<AttentionGraph>& graphs,
-                                             [[maybe_unused]] const AbsentGpu& gpu, [[maybe_unused]] int num_threads) {
-  require_built(device::Kind::cuda);
-#if SFT_HAVE_CUDA
-  return cuda::store_attention(graphs, gpu, num_threads);
-#else
-  return {};
-#endif
-}
-
-std::string attention_folder() {
-#if SFT_HAVE_CUDA
-  return cuda::attention_folder();
-#else
-  return {};
-#endif
-}
-
-std::string matmul_library([[maybe_unused]] const device::Device& device) {
-  require_built(device::Kind::cuda);
-#if SFT_HAVE_CUDA
-  return cuda::matmul_library(device);
-#else
-  return "";
-#endif
-}
-
-void require_fp8_tiles() {
-  require_built(device::Kind::cuda);
-#if SFT_HAVE_CUDA
-  cuda::require_fp8_tiles();
-#endif
-}
-
-MatmulTuning tune_matmul([[maybe_unused]] device::Device& device, [[maybe_unused]] const ListedProducts& products,
-                         [[maybe_unused]] const MatmulAlgorithms& known) {
-  require_built(device::Kind::cuda);
-#if SFT_HAVE_CUDA
-  return cuda::tune_matmul(device, products, known);
-#else
-  return {};
-#endif
+std::unique_ptr<Backend> make_step_backend(device::Device& /*gpu*/, device::Stream& stream) {
+  return checked_where_built_so(cuda::make_step_backend(stream));
 }
 
 std::unique_ptr<Backend> make_checked_backend(std::unique_ptr<Backend> inner) {
@@ -170,13 +63,8 @@ std::unique_ptr<Backend> make_product_list(device::Stream& stream) { return std:
 
 std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& shapes, const AttentionNeeds& attention) {
   if (kind == device::Kind::cpu) return cpu::workspace_bytes(num_threads, shapes, attention);
-  // Scratch of one op, whatever the shapes, and after it the attention plans
-  const std::size_t own_bytes = cuda::scratch_bytes + cuda::plan_pool_bytes(shapes, attention);
-#if SFT_HAVE_CUDA
-  return own_bytes + cuda::library_bytes(attention);
-#else
-  return own_bytes;
-#endif
+  // Scratch of one op, whatever the shapes, and after it the attention plans and what cuDNN works in
+  return cuda::scratch_bytes + cuda::plan_pool_bytes(shapes, attention) + cuda::cudnn::pool_bytes(attention);
 }
 
 std::size_t products_bytes(const Backend& counter, const ProductUse& use) {

@@ -28,7 +28,7 @@ bool may_share_gpus(config::CommChoice comm) {
 
 /// The GPUs that this build can compute on.
 machine::VisibleGpus usable_gpus() {
-  if (!ops::is_built(device::Kind::cuda)) return {{}, "this program was built without CUDA kernels"};
+  if (!ops::is_built(device::Kind::cuda)) return {{}, "this program has no CUDA kernels"};
   return machine::visible_gpus();
 }
 

@@ -569,7 +569,15 @@ std::unique_ptr<Backend> make_backend(device::Stream& stream, AttentionKernels a
 
 std::unique_ptr<Backend> make_step_backend(device::Stream& stream) { return std::make_unique<CudaBackend>(stream); }
 
+}  // namespace sft::ops::cuda
+
+namespace sft::ops {
+
+bool is_built(device::Kind /*kind*/) { return true; }
+void require_built(device::Kind /*kind*/) {}
+
 AttentionLibrary find_attention_library() {
+  namespace cudnn = cuda::cudnn;
   const cudnn::Version version = cudnn::version();
   if (version.number == 0) return {.problem = version.problem};
   constexpr std::size_t of_major = 10'000, of_minor = 100;
@@ -587,6 +595,4 @@ AttentionLibrary find_attention_library() {
           .has_float32_results = cudnn::has_float32_results(version.number)};
 }
 
-std::size_t library_bytes(const AttentionNeeds& attention) { return cudnn::pool_bytes(attention); }
-
-}  // namespace sft::ops::cuda
+}  // namespace sft::ops

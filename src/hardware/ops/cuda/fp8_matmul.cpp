@@ -324,6 +324,10 @@ void Fp8MatmulEngine::multiply(const Fp8Matmul& product, Workspace workspace) {
   found->second->run(library_, product, workspace, stream_);
 }
 
+}  // namespace sft::ops::cuda
+
+namespace sft::ops {
+
 void require_fp8_tiles() {
   constexpr std::size_t major = 10000, minor = 100, least = 12 * major + 9 * minor;
   const std::size_t found = cublasLtGetVersion();
@@ -334,4 +338,4 @@ void require_fp8_tiles() {
       "use a newer CUDA toolkit, set train.fp8 = tensorwise, or leave it out");
 }
 
-}  // namespace sft::ops::cuda
+}  // namespace sft::ops

@@ -82,6 +82,9 @@ class Tuner {
 };
 
 }  // namespace
+}  // namespace sft::ops::cuda
+
+namespace sft::ops {
 
 std::string matmul_library(const device::Device& device) {
   return fmt::format("cuBLASLt {} on {}", cublasLtGetVersion(), device.description());
@@ -91,11 +94,11 @@ MatmulTuning tune_matmul(device::Device& device, const ListedProducts& products,
   MatmulAlgorithms of_this{.library = matmul_library(device), .of_products = {}};
   if (known.library == of_this.library) of_this = known;
   const std::unique_ptr<device::Stream> stream = device.make_stream();
-  Tuner tuner(device, std::move(of_this), static_cast<cudaStream_t>(stream->native()));
+  cuda::Tuner tuner(device, std::move(of_this), static_cast<cudaStream_t>(stream->native()));
   for (const Matmul& product : products.plain) tuner.measure(product);
   for (const Fp8Matmul& product : products.in_fp8) tuner.measure(product);
   stream->synchronize();
   return tuner.result();
 }
 
-}  // namespace sft::ops::cuda
+}  // namespace sft::ops

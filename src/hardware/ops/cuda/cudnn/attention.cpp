@@ -22,11 +22,6 @@ namespace sft::ops::cuda::cudnn {
 
 namespace {
 
-/// Of so many rows.
-std::size_t bf16_bytes(std::int64_t rows, std::int64_t row) {
-  return padded(static_cast<std::size_t>(rows * row) * size_of(DType::bf16));
-}
-
 /// Heads of rows one behind the other, in bf16.
 Tensor contiguous_like(const Tensor& heads, void* data) {
   return {data, DType::bf16, {heads.shape[0], heads.shape[1], heads.shape[2]}};
@@ -100,36 +95,6 @@ void run(const Graph& graph, const GraphCall& call, void* workspace, cudaStream_
 }
 
 }  // namespace
-
-std::size_t pool_bytes(const AttentionNeeds& needs) {
-  const auto& library = needs.library;
-  if (library.tokens == 0) return 0;
-  // Two generations of plans at a time, anywhere in the pool: see plan_pool_bytes.
-  const bool are_tails = library.key_tokens > 0;
-  std::size_t bytes = 3 * static_cast<std::size_t>(needs.num_kinds) *
-                      (are_tails ? tails_bytes(library.tokens) : squares_bytes(library.tokens));
-  if (library.merges) {
-    bytes +=
-        3 * static_cast<std::size_t>(needs.num_kinds * needs.num_plans) * rectangle_lists_bytes(library.has_backward);
-    bytes +=
-        padded(rectangle_sums_bytes(std::min(library.tokens, rectangle_rows()), library.q_heads, library.head_dim));
-  }
-  if (!library.has_backward) return bytes + padded(forward_bytes);
-  const std::int64_t key_tokens = are_tails ? library.key_tokens : library.tokens;
-  const std::int64_t q_row = library.q_heads * library.head_dim, k_row = library.kv_heads * library.head_dim;
-  const std::int64_t result_row = library.dq_row > 0 ? library.dq_row : q_row + 2 * k_row;
-  const bool is_dq_copied = are_tails || library.merges;  // out of contiguous rows, no fewer than those of rectangles
-  const std::int64_t dq_row =
-      is_dq_copied ? q_row : written_dq_row(result_row, library.q_heads, library.kv_heads, library.head_dim);
-  if (is_dq_copied || dq_row != result_row) bytes += bf16_bytes(library.tokens, dq_row);
-  return bytes + 2 * bf16_bytes(key_tokens, k_row) +
-         padded(backward_bytes({.tokens = rounded_tokens(library.tokens),
-                                .key_tokens = rounded_tokens(key_tokens),
-                                .q_heads = library.q_heads,
-                                .kv_heads = library.kv_heads,
-                                .head_dim = library.head_dim,
-                                .dq_row = dq_row}));
-}
 
 std::byte* Attention::working_place(std::size_t bytes) {
   std::byte* const place = pool_.working_place(bytes);

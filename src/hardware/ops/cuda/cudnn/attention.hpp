@@ -72,7 +72,4 @@ class Attention {
   bool has_said_short_ = false;
 };
 
-/// Bytes of a PlanPool for the calls of a model of these needs. Pure.
-[[nodiscard]] std::size_t pool_bytes(const AttentionNeeds& needs);
-
 }  // namespace sft::ops::cuda::cudnn

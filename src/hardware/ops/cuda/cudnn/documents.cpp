@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "ops/cuda/attention_plan.hpp"
-#include "ops/cuda/cudnn/working_memory.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
 
 namespace sft::ops::cuda::cudnn {
@@ -129,7 +128,7 @@ std::optional<PackedDocuments> find_documents(const std::vector<sequence::Attent
 
 void RowLengths::add(std::int64_t row) {
   if (std::ranges::find(rows_, row) != rows_.end()) return;
-  if (rows_.size() == most) rows_.erase(rows_.begin());
+  if (rows_.size() == most_row_lengths) rows_.erase(rows_.begin());
   rows_.push_back(row);
 }
 
@@ -202,24 +201,6 @@ void Documents::add_launch_words(std::vector<std::uint64_t>& words) const {
   add(sizes_.documents, sizes_.longest, sizes_.window, sizes_.tokens);
   for (const Call& call : calls_) call.queries->add_launch_words(words);
   for (const RowRange& rows : outside_) add(rows.begin, rows.count);
-}
-
-std::int64_t rounded_tokens(std::int64_t tokens) {
-  const auto power = static_cast<std::int64_t>(std::bit_floor<std::uint64_t>(std::max<std::int64_t>(tokens, 1)));
-  const std::int64_t step = std::max<std::int64_t>(power / 4, 256);
-  return (tokens + step - 1) / step * step;
-}
-
-std::size_t squares_bytes(std::int64_t num_queries) {
-  const auto most = static_cast<std::size_t>(max_blocks_of_documents(num_queries) / least_longest);
-  return padded(most * 4) + RowLengths::most * padded((most + 1) * 8);
-}
-
-// Rows of tails differ no more than RowLengths::most on either side: of queries those of q, out, dout, dq and lse, of
-// keys those of keys and of their gradients; lse and what is of keys come with two numbers of heads.
-std::size_t tails_bytes(std::int64_t num_queries) {
-  constexpr std::size_t num_sides = 2;
-  return max_tail_calls * num_sides * squares_bytes(num_queries);
 }
 
 }  // namespace sft::ops::cuda::cudnn

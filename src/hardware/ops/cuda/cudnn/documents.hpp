@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "ops/cuda/cudnn/working_memory.hpp"
 #include "sft/ops/backend.hpp"
 
 namespace sft::ops::cuda {
@@ -55,9 +56,6 @@ struct PackedDocuments {
   [[nodiscard]] DocumentSizes sizes(std::int64_t num_queries, std::int64_t num_keys) const;
 };
 
-/// A plan of tails has so many calls at most: one for each chunk of a rank's queries.
-inline constexpr std::size_t max_tail_calls = 2;
-
 /// What of the spans are documents. Among as many keys as queries, squares: nothing where there are none, they do not
 /// stand one behind the other, or a query of the rest has none. Among other numbers, all gathered keys of a row, tails:
 /// nothing where some span is of none, or there would be more than max_tail_calls. Nothing, too, where the rounded
@@ -71,7 +69,6 @@ inline constexpr std::size_t max_tail_calls = 2;
 /// in the middle of its calls, which may then be repeated.
 class RowLengths {
  public:
-  static constexpr std::size_t most = 8;
   void add(std::int64_t row);
   [[nodiscard]] const std::vector<std::int64_t>& all() const { return rows_; }
 
@@ -136,13 +133,6 @@ class Documents {
   std::vector<Call> calls_;
   std::vector<RowRange> outside_;
 };
-
-/// Tokens that a graph of the backward pass is made for where there are `tokens`: a quarter more at most. Pure.
-[[nodiscard]] std::int64_t rounded_tokens(std::int64_t tokens);
-
-/// Bytes of a PlanPool for the documents of a plan of `num_queries` rows: squares, or tails. Pure.
-[[nodiscard]] std::size_t squares_bytes(std::int64_t num_queries);
-[[nodiscard]] std::size_t tails_bytes(std::int64_t num_queries);
 
 }  // namespace cudnn
 }  // namespace sft::ops::cuda

@@ -100,15 +100,15 @@ void GraphList::note(const std::optional<GraphShape>& shape) {
 
 }  // namespace sft::ops::cuda::cudnn
 
-namespace sft::ops::cuda {
+namespace sft::ops {
 
 std::string kinds_of_attention(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries,
                                std::int64_t num_keys) {
-  const cudnn::ListedPlan plan(spans, num_queries, num_keys);
+  const cuda::cudnn::ListedPlan plan(spans, num_queries, num_keys);
   const auto rounded = [](std::int64_t rows) { return std::bit_ceil(static_cast<std::uint64_t>(rows)); };
   return fmt::format("{}x{}:{}{}{} ", rounded(num_queries), rounded(num_keys),
                      plan.documents ? (plan.documents->are_tails() ? "t" : "d") : "", plan.has_rest ? "+" : "",
                      plan.has_rectangles ? "r" : "");
 }
 
-}  // namespace sft::ops::cuda
+}  // namespace sft::ops

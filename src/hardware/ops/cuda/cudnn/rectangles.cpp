@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "ops/cuda/attention_plan.hpp"
-#include "ops/cuda/cudnn/working_memory.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
 
 namespace sft::ops::cuda::cudnn {
@@ -102,16 +101,6 @@ const std::int64_t* Rectangles::offsets(std::int64_t elements) {
   memory = static_cast<std::int64_t*>(pool_.take(sizeof(values)));
   upload(memory, values.data(), sizeof(values), stream_);
   return memory;
-}
-
-// Of each rectangle: queries come in pieces of two lengths, the last one being shorter, and keys in one. Rows of q, of
-// the sums and of the log-sum-exp are apart by different numbers, so are those of k and v. In the backward pass q, k
-// and v may have other rows, where heads are exchanged, beside those of out and dout; dq has the rows of the sums, dk
-// and dv have one.
-std::size_t rectangle_lists_bytes(bool has_backward) {
-  constexpr std::size_t lengths = 2 + 1, forward_offsets = 2 * 3 + 2, backward_offsets = 2 * 3 + 2 + 1;
-  const std::size_t offsets = forward_offsets + (has_backward ? backward_offsets : 0);
-  return max_rectangles * (lengths + offsets) * PlanPool::granularity_bytes;
 }
 
 }  // namespace sft::ops::cuda::cudnn

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/cuda/cudnn/working_memory.hpp"
 #include "sft/ops/backend.hpp"
 
 namespace sft::ops::cuda {
@@ -28,9 +29,6 @@ struct SplitSpans {
   std::vector<Rectangle> rectangles;  ///< the largest, at most max_rectangles
   std::vector<sequence::AttentionSpan> rest;
 };
-
-/// A plan has so many rectangles at most: a document that ranks share has one with each of them.
-inline constexpr std::size_t max_rectangles = 4;
 
 /// Puts spans together that stand side by side, over the same keys or of the same queries. What is narrower than a tile
 /// of a library on either side is no rectangle, nor is what a window cuts.
@@ -59,9 +57,6 @@ class Rectangles {
   std::map<std::int64_t, std::int32_t*> lengths_;
   std::map<std::int64_t, std::int64_t*> offsets_;  ///< by the end
 };
-
-/// Bytes of a PlanPool for the lists of a plan's rectangles, in both passes or the forward pass alone. Pure.
-[[nodiscard]] std::size_t rectangle_lists_bytes(bool has_backward);
 
 }  // namespace cudnn
 }  // namespace sft::ops::cuda

@@ -4,15 +4,17 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "ops/backends.hpp"
 #include "ops/cuda/cudnn/absent_gpu.hpp"
 #include "ops/cuda/cudnn/graph_list.hpp"
 #include "ops/cuda/cudnn/graph_set.hpp"
 #include "ops/cuda/cudnn/store.hpp"
 #include "sft/core/error.hpp"
 #include "sft/ops/attention_graphs.hpp"
+#include "sft/ops/factory.hpp"
 
-namespace sft::ops::cuda {
+namespace sft::ops {
+
+namespace cudnn = cuda::cudnn;
 
 namespace {
 
@@ -57,4 +59,4 @@ std::vector<StoredAttention> store_attention(const std::vector<AttentionGraph>& 
 
 std::string attention_folder() { return cudnn::folder_of_graphs(); }
 
-}  // namespace sft::ops::cuda
+}  // namespace sft::ops

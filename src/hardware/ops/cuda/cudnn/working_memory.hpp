@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What cuDNN's graphs of attention work with, and how their documents are rounded, as formulas: for plans of memory.
+// Memory that cuDNN's graphs of attention work in, and how their documents are rounded, as formulas: for plans of
+// memory, in programs without CUDA too.
 
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+
+#include "ops/cuda/planning.hpp"
+#include "sft/core/dtype.hpp"
+#include "sft/ops/shapes.hpp"
 
 namespace sft::ops::cuda::cudnn {
 
@@ -23,6 +28,30 @@ inline constexpr std::int64_t least_longest = 128;
   constexpr std::int64_t max_spread = 32;
   return max_spread * std::max(num_rows, least_longest);
 }
+
+/// A plan of tails has so many calls at most: one for each chunk of a rank's queries.
+inline constexpr std::size_t max_tail_calls = 2;
+
+/// A plan has so many rectangles at most: a document that ranks share has one with each of them.
+inline constexpr std::size_t max_rectangles = 4;
+
+/// RowLengths keeps so many at most.
+inline constexpr std::size_t most_row_lengths = 8;
+
+/// Tokens that a graph of the backward pass is made for where there are `tokens`: a quarter more at most. Pure.
+[[nodiscard]] std::int64_t rounded_tokens(std::int64_t tokens);
+
+/// Bytes of a PlanPool for rows of bf16, `row` elements apart.
+[[nodiscard]] constexpr std::size_t bf16_bytes(std::int64_t rows, std::int64_t row) {
+  return padded(static_cast<std::size_t>(rows * row) * size_of(DType::bf16));
+}
+
+/// Bytes of a PlanPool for the documents of a plan of `num_queries` rows: squares, or tails. Pure.
+[[nodiscard]] std::size_t squares_bytes(std::int64_t num_queries);
+[[nodiscard]] std::size_t tails_bytes(std::int64_t num_queries);
+
+/// Bytes of a PlanPool for the lists of a plan's rectangles, in both passes or the forward pass alone. Pure.
+[[nodiscard]] std::size_t rectangle_lists_bytes(bool has_backward);
 
 /// Bytes that the forward pass works with on GPUs of compute capability 9.0, at most.
 inline constexpr std::size_t forward_bytes = std::size_t{64} << 10;
@@ -63,5 +92,8 @@ struct BackwardRows {
   const std::int64_t counters = r.q_heads * (max_blocks_of_documents(r.tokens) / queries_of_counter) * counter_bytes;
   return static_cast<std::size_t>(sums * float_bytes + counters) + forward_bytes;
 }
+
+/// Bytes of a PlanPool for the calls of a model of these needs. Pure.
+[[nodiscard]] std::size_t pool_bytes(const AttentionNeeds& needs);
 
 }  // namespace sft::ops::cuda::cudnn
