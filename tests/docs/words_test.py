@@ -5,7 +5,9 @@
   words_test.py WORDS_PY
 """
 
-import subprocess
+import contextlib
+import importlib.util
+import io
 import sys
 import tempfile
 from pathlib import Path
@@ -24,9 +26,16 @@ What a block prints, behind a fence.
 '''
 
 
+def program_at(path):
+    spec = importlib.util.spec_from_file_location("words", path)
+    words = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(words)
+    return words
+
+
 class Tree:
     def __init__(self, folder, script):
-        self.root, self.script = Path(folder), script
+        self.root, self.program = Path(folder), program_at(script)
         self.write("src/base/io/a.cpp", FINE)
         self.write("docs/page.md", PAGE)
         self.write("tests/docs/words_budget.txt", "docs 0 0\nsrc/base/io 0 0\n")
@@ -37,8 +46,11 @@ class Tree:
         (self.root / name).write_text(text)
 
     def run(self, *words):
-        done = subprocess.run([self.script, self.root, *words], capture_output=True, text=True)
-        return done.returncode, done.stdout + done.stderr
+        printed = io.StringIO()
+        sys.argv = ["words.py", str(self.root), *words]
+        with contextlib.redirect_stdout(printed):
+            status = self.program.main()
+        return status, printed.getvalue()
 
     def expect(self, status, text, *words):
         got = self.run(*words)
