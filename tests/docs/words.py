@@ -32,7 +32,7 @@ QUESTION_WORDS = re.compile(r"(?:what|whose|which|who|how(?! to\b))\b")
 # `behind` is fine before code (a class behind an interface), `who` of people, `numbers` of what has a number.
 WORDS = re.compile(
     r"(?<![\w/.-])(?:behind(?!\s+X\b)|beside|in the mean|borders?|st(?:and|ands|anding|ood) still|standstill"
-    r"|(?<!people )(?<!anyone )(?<!reader )who|whom|whoever|nobody"
+    r"|(?<!people )(?<!anyone )(?<!reader )(?<!readers )(?<!user )(?<!users )who|whom|whoever|nobody"
     r"|(?<!line )(?<!rank )(?<!page )(?<!step )(?<!version )(?<!port )(?<!random )(?<!process )numbers(?! of\b))"
     r"(?![\w/-]|\.\w)", re.IGNORECASE)
 
