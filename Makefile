@@ -171,8 +171,8 @@ RANKS ?= 2
 
 torture: deps ## kill runs that save, fill and unplug their disk, stop and damage; KILLS=300 CASES=20 RANKS=2 SEED=
 	@$(MAKE) --no-print-directory configure
-	@cmake --build $(BUILD) --parallel $(JOBS) --target programs faults_save_disk_library faults_torture_clock
-	@tests/faults/torture/torture.py $(BUILD) --kills $(KILLS) --cases $(CASES) --ranks $(RANKS) $(if $(SEED),--seed $(SEED))
+	@cmake --build $(BUILD) --parallel $(JOBS) --target programs faults_save_disk_library tools_torture_clock
+	@tests/tools/torture/torture.py $(BUILD) --kills $(KILLS) --cases $(CASES) --ranks $(RANKS) $(if $(SEED),--seed $(SEED))
 
 # Each reader gets so many SECONDS; READERS are some of them, as tests/fuzz/run.py names them.
 SECONDS ?= 60

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draws what tests/benchmarks/context.sh found, over the number of ranks that share a row: the longest row that fits the
+"""Draws what tests/tools/benchmarks/context.sh found, over the number of ranks that share a row: the longest row that fits the
 memory of a rank, and the tokens a second that it trains at.
 
     postprocess/plot_context.py build/release/benchmark_context/context.csv -o context
@@ -127,7 +127,7 @@ def draw_throughput(table: Table, output: Path) -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", type=Path, metavar="CSV", help="context.csv of tests/benchmarks/context.sh")
+    parser.add_argument("table", type=Path, metavar="CSV", help="context.csv of tests/tools/benchmarks/context.sh")
     parser.add_argument("-o", "--output", default="context", metavar="NAME",
                         help="beginning of the pictures' names (default: %(default)s)")
     return parser.parse_args()

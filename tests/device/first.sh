@@ -206,7 +206,7 @@ part_first() {
   if [[ -n ${first_failed[rates]:-} ]]; then
     skip torch_ops "$what" "it builds on rates"
   elif has_torch; then
-    step torch_ops rates 60 "$what" "$python" "$(script ../benchmarks/peer_ops.py)" --device "$peer" \
+    step torch_ops rates 60 "$what" "$python" "$(script ../tools/benchmarks/peer_ops.py)" --device "$peer" \
       --model "${models[0]}" --tokens "${lengths[0]}" --length "${lengths[0]}" \
       --head_tokens "$(value head_tokens "$output/$part/rates.log")"
   else
@@ -235,7 +235,7 @@ part_first() {
   local log=$output/$part/step.log
   if [[ -z ${first_failed[step]:-} ]]; then record FIGURE "${models[0]}: tokens/s" "$(value tokens_per_second "$log")"; fi
   if "$python" -c 'import torch, transformers' 2>/dev/null; then
-    step torch step 120 "the same steps by PyTorch" "$python" "$(script ../benchmarks/peer_torch.py)" \
+    step torch step 120 "the same steps by PyTorch" "$python" "$(script ../tools/benchmarks/peer_torch.py)" \
       --device "$peer" --precision bf16 --model "${models[0]}" \
       --layers "${SFT_DEVICE_FIRST_LAYERS:-4}" --length "${lengths[0]}" --rows "$rows" --accumulation 1 --steps 2
     log=$output/$part/torch.log

@@ -148,7 +148,7 @@ part_step() {
 
 # run_peer NAME MODEL LENGTH LAYERS: the same of PyTorch; status 3 where its memory does not suffice.
 run_peer() {
-  logged "$1" "$python" "$(script ../benchmarks/peer_torch.py)" --device "${SFT_DEVICE_PEER:-cuda}" --precision bf16 \
+  logged "$1" "$python" "$(script ../tools/benchmarks/peer_torch.py)" --device "${SFT_DEVICE_PEER:-cuda}" --precision bf16 \
     --compile --model "$2" --layers "$4" --length "$3" --rows "$rows" --accumulation "$accumulation" --steps "$steps"
 }
 

@@ -8,10 +8,10 @@ set -euo pipefail
 mpiexec=$1 sft=$2 sft_prepare=$3
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 support=$here
-[[ -e $support/checks.sh ]] || support=$here/../support
-# shellcheck source=tests/support/checks.sh
-source "$support/checks.sh"
-# shellcheck source=tests/support/gpu_training.sh
+[[ -e $support/frame.sh ]] || support=$here/../shell
+# shellcheck source=tests/shell/frame.sh
+source "$support/frame.sh"
+# shellcheck source=tests/shell/gpu_training.sh
 source "$support/gpu_training.sh"
 
 make_tiny_run 4

@@ -26,8 +26,8 @@ all_parts=(first ops cudnn sanitizer models nccl rooflines products step peers)
 programs=(device_ops_test device_experts_test device_attention_test device_hopper_test device_trainer_test device_comm_test device_nccl_test
   device_nccl_probe
   bench_ops bench_step sft sft-prepare)
-scripts=(run.sh report.sh measure.sh first.sh program.sh ../support/checks.sh ../support/gpu_training.sh
-  ../benchmarks/peer_torch.py ../benchmarks/peer_ops.py ../benchmarks/model_sizes.py)
+scripts=(run.sh report.sh measure.sh first.sh program.sh ../shell/frame.sh ../shell/gpu_training.sh
+  ../tools/benchmarks/peer_torch.py ../tools/benchmarks/peer_ops.py ../tools/benchmarks/model_sizes.py)
 
 # fail PROBLEM: one line, and the exit status of a wrong command line.
 fail() {

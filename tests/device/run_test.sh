@@ -6,8 +6,8 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source=tests/support/checks.sh
-source "$here/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$here/../shell/frame.sh"
 run=$here/run.sh
 
 # stub FOLDER NAME: a program whose text comes from standard input.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # What the tests of adapters share: the end of their configurations, and how they run and are read. Behind
-# support/checks.sh, in a test that has set mpiexec and sft.
+# shell/frame.sh, in a test that has set mpiexec and sft.
 
 # base_run: the sections behind [model] of a run that only leaves the folder base/model.
 base_run() {

@@ -8,8 +8,8 @@
 set -euo pipefail
 
 mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 sft_inspect=$5 sft_generate=$6
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 # shellcheck source=tests/hub/adapter_runs.sh
 source "$(dirname "${BASH_SOURCE[0]}")/adapter_runs.sh"
 

@@ -8,8 +8,8 @@
 set -euo pipefail
 
 mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 folders=$5
-# shellcheck source=tests/hub/quantized_runs.sh
-source "$(dirname "${BASH_SOURCE[0]}")/quantized_runs.sh"
+# shellcheck source=tests/hub/runs.sh
+source "$(dirname "${BASH_SOURCE[0]}")/runs.sh"
 
 make_data 80
 {

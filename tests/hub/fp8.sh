@@ -9,8 +9,8 @@ set -euo pipefail
 
 # shellcheck disable=SC2034  # make_data reads sft_prepare
 mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 sft_inspect=$5 sft_generate=$6
-# shellcheck source=tests/hub/quantized_runs.sh
-source "$(dirname "${BASH_SOURCE[0]}")/quantized_runs.sh"
+# shellcheck source=tests/hub/runs.sh
+source "$(dirname "${BASH_SOURCE[0]}")/runs.sh"
 
 make_data 80
 short_run 3 'logging_steps = 1' >run.ini

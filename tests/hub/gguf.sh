@@ -7,8 +7,8 @@
 set -euo pipefail
 
 sft=$1 sft_prepare=$2 sft_convert=$3
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
 make_pairs 20
 "$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null

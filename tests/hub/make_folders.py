@@ -108,6 +108,19 @@ def mixtral_layer(rest, tensor):
     return {rest: tensor}
 
 
+def minimax_layer(rest, tensor):
+    if rest == "block_sparse_moe.e_score_correction_bias":
+        return {"mlp.gate.e_score_correction_bias": tensor}
+    return mixtral_layer(rest, tensor)
+
+
+def granite4_layer(rest, tensor):
+    if rest == "shared_mlp.input_linear.weight":
+        gate, up = tensor.chunk(2)
+        return {"mlp.gate_proj.weight": gate, "mlp.up_proj.weight": up}
+    return {"mlp.down_proj.weight": tensor} if rest == "shared_mlp.output_linear.weight" else None
+
+
 def oss_layer(rest, tensor):
     if not rest.startswith("mlp.experts."):
         return None
@@ -283,6 +296,18 @@ def main():
     make_mxfp4(out / "gpt_oss_mxfp4", out / "gpt_oss")
     make_glm4_moe(out / "glm4_moe")
     make_adapters(out / "phi3", out / "phi3_adapters")
+
+    torch.manual_seed(21)  # those above stay as they are
+    minimax = causal(t.MiniMaxM2Config(num_local_experts=EXPERTS, partial_rotary_factor=0.5, **moe))
+    for name, buffer in minimax.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            buffer.data = torch.randn(EXPERTS, dtype=torch.float32)
+    save(out / "minimax_m2", minimax)
+    expect(out / "minimax_m2", minimax_layer)
+    granite = SIZES | dict(hidden_size=32, num_local_experts=0, shared_intermediate_size=10, mamba_n_heads=4,
+                           layer_types=["full_attention"] * 2, position_embedding_type="rope")
+    save(out / "granitemoehybrid", causal(t.GraniteMoeHybridConfig(**granite)))
+    expect(out / "granitemoehybrid", granite4_layer)
 
 
 if __name__ == "__main__":

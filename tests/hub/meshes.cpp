@@ -104,7 +104,7 @@ BOOST_DATA_TEST_CASE(a_folder_is_read_and_written_by_any_mesh, boost::unit_test:
 
       const auto source = hub::open_weights(folder.file("start"), is_tied);
       checkpoint::check_entries(*source, engine.weights().entries());
-      checkpoint::SeenWeights seen(/*takes_fingerprint=*/true);
+      checkpoint::LoadedWeights seen(/*takes_fingerprint=*/true);
       checkpoint::load_entries(*source, engine.weights(), *device, engine.stream(), seen);
       BOOST_TEST(seen.fingerprint(world) == fingerprint);
       seen.check_zeros("start", engine.weights(), world);

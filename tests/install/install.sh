@@ -8,8 +8,8 @@ set -euo pipefail
 
 cmake=$1 build=$2 mpiexec=$3 version=$4 compiler=$5
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
 DESTDIR="$work/stage" "$cmake" --install "$build" --prefix /opt/sft >"$work/install.log"
 check 'libraries and headers only on request' test ! -e "$work/stage/opt/sft/include"

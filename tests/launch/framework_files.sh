@@ -7,10 +7,10 @@ set -euo pipefail
 
 sft_launch=$1 sft=$2 sft_prepare=$3 list=$(readlink -f "$4")
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-# shellcheck source=tests/support/checks.sh
-source "$here/../support/checks.sh"
-# shellcheck source=tests/launch/tiny_hub.sh
-source "$here/tiny_hub.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$here/../shell/frame.sh"
+# shellcheck source=tests/shell/tiny_hub.sh
+source "$here/../shell/tiny_hub.sh"
 export SFT_CACHE=$work/cache HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES=
 
 make_tiny_model

@@ -8,10 +8,10 @@ set -euo pipefail
 
 mpiexec=$1 sft_launch=$2 sft=$3 sft_prepare=$4
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-# shellcheck source=tests/support/checks.sh
-source "$here/../support/checks.sh"
-# shellcheck source=tests/launch/tiny_hub.sh
-source "$here/tiny_hub.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$here/../shell/frame.sh"
+# shellcheck source=tests/shell/tiny_hub.sh
+source "$here/../shell/tiny_hub.sh"
 if ! "$mpiexec" --version | grep -q 'Open MPI\|OpenRTE'; then
   echo 'this is no Open MPI, which reads hostfiles by other rules'
   exit 77

@@ -6,8 +6,8 @@
 set -euo pipefail
 
 sft_config=$1 sft=$2 sft_prepare=$3
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
 make_data 30
 {

@@ -9,10 +9,10 @@ set -euo pipefail
 mpiexec=$1 sft_launch=$(readlink -f "$2") sft=$(readlink -f "$3") sft_prepare=$(readlink -f "$4")
 bin=$(dirname "$sft_launch")
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-# shellcheck source=tests/support/checks.sh
-source "$here/../support/checks.sh"
-# shellcheck source=tests/launch/tiny_hub.sh
-source "$here/tiny_hub.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$here/../shell/frame.sh"
+# shellcheck source=tests/shell/tiny_hub.sh
+source "$here/../shell/tiny_hub.sh"
 export HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
 make_tiny_model
 is_open_mpi=$("$mpiexec" --version | grep -c 'Open MPI' || true)

@@ -6,9 +6,9 @@
 set -euo pipefail
 
 mpiexec=$1 sft_launch=$2 sft=$3 sft_prepare=$4
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
-# shellcheck source=tests/launch/tiny_hub.sh
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+# shellcheck source=tests/shell/tiny_hub.sh
 source "$(dirname "${BASH_SOURCE[0]}")/tiny_hub.sh"
 export SFT_CACHE=$work/cache HF_HUB_OFFLINE=1
 

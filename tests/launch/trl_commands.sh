@@ -8,10 +8,10 @@ set -euo pipefail
 
 mpiexec=$1 sft_launch=$2 sft=$3 sft_prepare=$4 table=$(readlink -f "$5")
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-# shellcheck source=tests/support/checks.sh
-source "$here/../support/checks.sh"
-# shellcheck source=tests/launch/tiny_hub.sh
-source "$here/tiny_hub.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$here/../shell/frame.sh"
+# shellcheck source=tests/shell/tiny_hub.sh
+source "$here/../shell/tiny_hub.sh"
 export SFT_CACHE=$work/cache HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES=
 make_tiny_model
 make_pairs 24

@@ -90,12 +90,16 @@ inline void set_parameters(const parallel::ShardMap& map, const Tensor& shard) {
 /// A decoder and all that it stands on.
 class Stand {
  public:
+  /// What becomes of the blocks of the model: other cuts into sublayers.
+  using ChangeBlocks = std::function<void(IndexedVector<model::BlockIndex, model::BlockParameters>& blocks)>;
+
   Stand(const config::Model& config, const Mesh& mesh, const model::IsTrainable& is_trainable,
-        const config::Lora& lora = {}, const model::ActivationPolicy& activations = {}, Tokens tokens = Tokens::whole)
+        const config::Lora& lora = {}, const model::ActivationPolicy& activations = {}, Tokens tokens = Tokens::whole,
+        const ChangeBlocks& change_blocks = {})
       : model_(config),
         mesh_(mesh),
         sizes_(sizes_of(config, mesh.place, tokens)),
-        architecture_(model::make_architecture(config, is_trainable, lora, 1, tokens == Tokens::cut)),
+        architecture_(architecture_of(config, is_trainable, lora, tokens, change_blocks)),
         policy_(parallel::sharding_policy(parallel_of(mesh.place.layout()))),
         parts_(parallel::storage_of(parallel::make_parts(architecture_.parts, mesh.place, policy_, DType::float32))),
         slots_(parts_.front().shard_map().num_units(), policy_, config.tie_word_embeddings),
@@ -166,6 +170,13 @@ class Stand {
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
+  static model::Architecture architecture_of(const config::Model& config, const model::IsTrainable& is_trainable,
+                                             const config::Lora& lora, Tokens tokens,
+                                             const ChangeBlocks& change_blocks) {
+    model::Architecture result = model::make_architecture(config, is_trainable, lora, 1, tokens == Tokens::cut);
+    if (change_blocks) change_blocks(result.parameters.blocks);
+    return result;
+  }
   /// Whole tensors of all parts that are trained, or of the others. Collective.
   template <class ShardOf>
   [[nodiscard]] LogicalTensors gather_parts(bool trained, ShardOf shard_of) const {

@@ -341,6 +341,51 @@ BOOST_AUTO_TEST_CASE(what_is_computed_again_or_offloaded_has_the_same_bits) {
   }
 }
 
+/// The same sublayers in the same order are the same decoder, however many a block has of them.
+BOOST_AUTO_TEST_CASE(blocks_of_one_sublayer_or_of_four_have_the_bits_of_blocks_of_two) {
+  const std::vector<model::ActivationPolicy> policies = {
+      {.checkpointing = Checkpointing::none},
+      {.checkpointing = Checkpointing::selective},
+      {.checkpointing = Checkpointing::full},
+      {.checkpointing = Checkpointing::full, .location = Location::host},
+  };
+  const auto cut_into = [](std::size_t num_of_block) {
+    return [=](IndexedVector<model::BlockIndex, model::BlockParameters>& blocks) {
+      std::vector<model::BlockParameters> cut;
+      for (const model::BlockParameters& block : blocks) {
+        for (const model::BlockSublayer& sublayer : block.sublayers) {
+          if (cut.empty() || cut.back().sublayers.size() == num_of_block) cut.push_back({block.plan, {}});
+          cut.back().sublayers.push_back(sublayer);
+        }
+      }
+      blocks = IndexedVector<model::BlockIndex, model::BlockParameters>(cut);
+    };
+  };
+  for (const mesh::Layout& layout : layouts(session().world().size())) {
+    for (const config::BlockNorms norms : {config::BlockNorms::pre, config::BlockNorms::glm4}) {
+      config::Model config = small_model(false);
+      config.block_norms = norms;
+      const Mesh mesh(session().world(), layout, config);
+      for (const Tokens tokens : tokens_on(layout)) {
+        const Outcome expected = [&] {
+          Stand stand(config, mesh, model::all_parameters, {}, {}, tokens);
+          return outcome_of(stand);
+        }();
+        BOOST_TEST(std::isfinite(expected.loss));
+        for (const std::size_t num_of_block : {1U, 4U}) {
+          for (const model::ActivationPolicy& policy : policies) {
+            Stand stand(config, mesh, model::all_parameters, {}, policy, tokens, cut_into(num_of_block));
+            const bool is_same = outcome_of(stand) == expected;
+            BOOST_TEST(is_same, layout.describe() << ", blocks of " << num_of_block << ", location "
+                                                  << static_cast<int>(policy.location) << ", mode "
+                                                  << static_cast<int>(policy.checkpointing));
+          }
+        }
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(tiles_of_any_size_give_the_same_gradients) {
   for (const mesh::Layout& layout : layouts(session().world().size())) {
     const config::Model config = small_model(false);

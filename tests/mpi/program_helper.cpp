@@ -95,7 +95,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
     if (world.rank() == last) throw std::runtime_error("broken");
     sft::test::barrier(world);
   }
-  if (ending == "standstill") wait_for_a_rank_that_does_not_come(session);
+  if (ending == "hang") wait_for_a_rank_that_does_not_come(session);
   if (ending == "other_node") wait_for_another_node(session, arguments.at(1));
   if (ending == "gone_node") wait_for_a_node_that_is_gone(session, arguments.at(1));
   if (ending == "thread") {

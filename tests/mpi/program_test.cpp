@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(a_node_that_is_gone_is_named_by_the_others) {
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_that_does_not_come_ends_all_ranks_and_is_named) {
-  const Ending ending = ending_of(std::string(MPIEXEC) + " -np 2", "standstill");
+  const Ending ending = ending_of(std::string(MPIEXEC) + " -np 2", "hang");
   BOOST_TEST(ending.status == 76);
   BOOST_TEST_REQUIRE(ending.errors.size() == 1u);
   BOOST_TEST(ending.errors[0].starts_with("mpi_program_helper: error: rank 1 on "), ending.errors[0]);

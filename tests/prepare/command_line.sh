@@ -6,8 +6,8 @@
 set -euo pipefail
 
 sft_prepare=$(realpath "$1")
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
 # prepare WORD...: runs it; exit status in $status, output in the files `out` and `err`, shards in the folder `o`.
 prepare() {

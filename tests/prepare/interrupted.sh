@@ -7,8 +7,8 @@
 set -euo pipefail
 
 sft_prepare=$(realpath "$1") mpirun=$2
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
 awk 'BEGIN {
   srand(3)

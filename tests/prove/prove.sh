@@ -7,8 +7,8 @@
 set -euo pipefail
 
 sft=$1 sft_prepare=$2 prove=$3
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
 make_run run.ini 40 3
 printf '[optimizer]\nlearning_rate = 1e-3\n' >>run.ini

@@ -129,16 +129,16 @@ def experts_of(block, model, h, routing):
 def experts_of_glm(block, model, h):
     """The same of sigmoid scores, with the groups of experts and the MLP beside them."""
     scores = F.linear(h, block["mlp.gate.weight"]).sigmoid()
-    grouped = (scores + block[CORRECTION]).unflatten(1, (model["n_group"], -1))
-    groups = grouped.topk(2)[0].sum(-1).topk(model["topk_group"])[1]
+    grouped = (scores + block[CORRECTION]).unflatten(1, (model.get("n_group", 1), -1))
+    groups = grouped.topk(2)[0].sum(-1).topk(model.get("topk_group", 1))[1]
     is_open = torch.zeros(grouped.shape[:2], dtype=bool).scatter(1, groups, True)
     choices = grouped.masked_fill(~is_open[:, :, None], -torch.inf).flatten(1).topk(model["num_experts_per_tok"])[1]
     weights = scores * torch.zeros_like(scores).scatter(1, choices, 1.0)
     if model.get("norm_topk_prob"):
         weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
-    weights = weights * model["routed_scaling_factor"]
+    weights = weights * model.get("routed_scaling_factor", 1.0)
     routed = sum(weights[:, [e]] * mlp_of(block, f"mlp.experts.{e}", h) for e in range(model["num_experts"]))
-    return routed + mlp_of(block, "mlp.shared_experts", h)
+    return routed + mlp_of(block, "mlp.shared_experts", h) if model.get("n_shared_experts") else routed
 
 
 def auxiliary_loss(model, routing):
@@ -173,12 +173,14 @@ def document_logits(parameters, model, tokens, routing):
             if model.get("qk_norm_all_heads") and norm is not None:
                 y, norm = rms_norm(y, norm + offset, epsilon), None
             y = y.view(length, -1, head_dim)
-            return y if norm is None else rms_norm(y, norm + offset, epsilon)
+            return y if norm is None or model.get("qk_norm_after_rope") else rms_norm(y, norm + offset, epsilon)
         h = normed(x, 0)
         scale = attention_factor(rope)
         q, k, v = heads("q"), heads("k"), heads("v")
         if model.get("no_rope_layers", [1] * (layer + 1))[layer]:
             q, k = rotate(q, angles, scale) * growth(model, length), rotate(k, angles, scale)
+        if model.get("qk_norm_after_rope"):
+            q, k = (rms_norm(y, block[f"self_attn.{name}_norm.weight"], epsilon) for y, name in ((q, "q"), (k, "k")))
         kv_of_head = torch.arange(num_heads) // (num_heads // num_kv)
         scores = torch.einsum("ihd,jhd->hij", q, k[:, kv_of_head]) * score_scale
         weights = probabilities(model, block, scores, unseen(model, layer, length))

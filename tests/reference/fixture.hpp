@@ -24,7 +24,7 @@ struct ReferenceFixture {
 };
 
 /// The same of llama.h5 with linear layers in fp8, `kind` as train.fp8 names it: loss and gradients of llama_fp8.h5,
-/// which tests/peers/fp8.py made.
+/// which tests/tools/peers/fp8.py made.
 [[nodiscard]] ReferenceFixture read_fp8_reference(const std::string& kind);
 
 /// Reads tests/reference/fixtures/FAMILY.h5.

@@ -109,6 +109,21 @@ MODELS = {
                     router_aux_loss_coef=0.05,
                     rope_scaling=dict(rope_type="yarn", factor=4.0, beta_fast=8.0, beta_slow=1.0, truncate=False,
                                       original_max_position_embeddings=32)),
+    # Norms of every head, and windows on the layers that are rotated.
+    "exaone4": dict(hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                    intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=True, qk_norm=True,
+                    block_norms="olmo2", sliding_window=5, no_rope_layers=[1, 0, 1],
+                    layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+    # Norms of heads that are rotated.
+    "hunyuan": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                    intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=True, qk_norm=True,
+                    qk_norm_after_rope=True),
+    # Norms of all heads together, which turn in part, before experts with sigmoid scores.
+    "minimax_m2": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                       intermediate_size=12, moe_intermediate_size=12, rope_theta=10000.0, rms_norm_eps=1e-6,
+                       tie_word_embeddings=False, qk_norm=True, qk_norm_all_heads=True, partial_rotary_factor=0.5,
+                       num_experts=5, num_experts_per_tok=2, norm_topk_prob=True, router_aux_loss_coef=0.0,
+                       scoring_func="sigmoid"),
     # Three groups of experts, of which two may be chosen from; an MLP of two experts' width beside them.
     "glm4_moe": dict(hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
                      intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=False,
@@ -120,7 +135,8 @@ MODELS = {
 # A generator of its own for each, so that further models change no number of these.
 SEEDS = dict(llama=0, qwen2=1, qwen3=2, llama_bias=3, smollm3=4, granite=5, qwen2_window=6, mistral=7, phi3=8, ministral3=9,
              glm4=10, mistral_softcap=11, qwen2_sinks=12, qwen3_moe=11, qwen3_moe_plain=12, mixtral=13, olmo2=11, olmo3=12,
-             gemma3=13, gemma2=14, gpt_oss=20, glm4_moe=20)
+             gemma3=13, gemma2=14, gpt_oss=20, glm4_moe=20, exaone4=21,
+             minimax_m2=22, hunyuan=23)
 CORRECTION = "mlp.gate.e_score_correction_bias"  # no parameter
 
 

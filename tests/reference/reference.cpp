@@ -117,7 +117,8 @@ const std::vector<std::string> families{
     "llama",           "qwen2",   "qwen3",   "llama_bias",      "smollm3",     "granite",
     "qwen2_window",    "mistral", "phi3",    "ministral3",      "glm4",        "olmo2",
     "olmo3",           "gemma2",  "gemma3",  "mistral_softcap", "qwen2_sinks", "qwen3_moe",
-    "qwen3_moe_plain", "mixtral", "gpt_oss", "glm4_moe"};
+    "qwen3_moe_plain", "mixtral", "gpt_oss", "glm4_moe",        "exaone4",     "minimax_m2",
+    "hunyuan"};
 
 /// A micro-batch has an auxiliary loss of its own; the fixtures' is that of one micro-batch.
 bool splits(const config::Model& model) { return model.num_experts == 0 || model.router_aux_loss_coef == 0; }

@@ -32,6 +32,9 @@ def as_transformers(family, model, tensors):
                 continue
             tensors[block + "gate_up_proj"] = torch.cat([take("gate_proj"), take("up_proj")], 1)
             tensors[block + "down_proj"] = take("down_proj")
+    if family == "hunyuan":
+        return {name.replace("q_norm", "query_layernorm").replace("k_norm", "key_layernorm"): tensor
+                for name, tensor in tensors.items()}
     if family not in ("phi3", "glm4"):
         return tensors
     for layer in range(model["num_hidden_layers"]):
@@ -64,8 +67,9 @@ def transformers_model(family, model, parameters):
     prefix = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "smollm3": "SmolLM3",
               "granite": "Granite", "mistral": "Mistral", "phi3": "Phi3", "ministral3": "Ministral3",
               "glm4": "Glm4", "qwen3_moe": "Qwen3Moe", "mixtral": "Mixtral", "olmo2": "Olmo2", "olmo3": "Olmo3",
-              "gemma2": "Gemma2", "gemma3": "Gemma3", "gpt_oss": "GptOss", "glm4_moe": "Glm4Moe"}
-    known = [name for name in ("qwen3_moe", "glm4_moe", "gpt_oss") if family.startswith(name)]
+              "gemma2": "Gemma2", "gemma3": "Gemma3", "gpt_oss": "GptOss", "glm4_moe": "Glm4Moe", "exaone4": "Exaone4",
+              "minimax_m2": "MiniMaxM2", "hunyuan": "HunYuanDenseV1"}
+    known = [name for name in ("qwen3_moe", "glm4_moe", "gpt_oss", "minimax_m2") if family.startswith(name)]
     prefix = prefix[known[0] if known else family.split("_")[0]]
     own_names = ("qk_norm", "attention_output_bias", "rope_theta", "rope_scaling", "block_norms",
                  "partial_rotary_factor", "llama_4_scaling_beta", "attn_logit_softcapping", "attention_sinks",
@@ -74,6 +78,12 @@ def transformers_model(family, model, parameters):
         own_names += tuple(GEMMA)
     if prefix == "Glm4Moe":
         own_names += ("num_experts", "mlp_only_layers", "router_aux_loss_coef", "scoring_func")
+    if prefix == "HunYuanDenseV1":
+        own_names += ("qk_norm_after_rope",)
+    if prefix == "Exaone4":
+        own_names += ("no_rope_layers",)
+    if prefix == "MiniMaxM2":
+        own_names += ("num_experts", "moe_intermediate_size", "norm_topk_prob", "scoring_func")
     keys = dict(vocab_size=VOCAB_SIZE) | {k: v for k, v in model.items() if k not in own_names}
     rope = dict(rope_theta=model["rope_theta"], rope_type="default") | (model.get("rope_scaling") or {})
     rope |= {k: model[k] for k in ("partial_rotary_factor", "llama_4_scaling_beta") if k in model}
@@ -87,6 +97,8 @@ def transformers_model(family, model, parameters):
     if prefix == "Glm4Moe":
         keys |= dict(n_routed_experts=model["num_experts"], first_k_dense_replace=len(model["mlp_only_layers"]),
                      use_qk_norm=model["qk_norm"])
+    if prefix == "MiniMaxM2":
+        keys["num_local_experts"] = model["num_experts"]
     if prefix.startswith("Gemma"):
         keys["query_pre_attn_scalar"] = round(keys.pop("attention_multiplier") ** -2)
         keys |= dict(attn_logit_softcapping=None, final_logit_softcapping=model.get("final_logit_softcapping"))
@@ -95,7 +107,8 @@ def transformers_model(family, model, parameters):
     network = getattr(transformers, prefix + "ForCausalLM")(config).double()
     change_scores(family, model, network)
     own = dict(network.named_parameters())
-    own |= {name: buffer for name, buffer in network.named_buffers() if name.endswith(CORRECTION)}
+    own |= {name.replace("mlp.e_score", "mlp.gate.e_score"): buffer for name, buffer in network.named_buffers()
+            if name.endswith(CORRECTION.rpartition(".")[2])}
     parameters = {name: value.numpy() for name, value in
                   as_transformers(family, model, {n: torch.from_numpy(v) for n, v in parameters.items()}).items()}
     assert own.keys() == parameters.keys(), own.keys() ^ parameters.keys()

@@ -6,8 +6,8 @@
 set -euo pipefail
 
 jobs=$1
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 mkdir bin
 # stand_in NAME: a command whose body is read.
 stand_in() {

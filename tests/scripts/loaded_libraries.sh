@@ -5,8 +5,8 @@
 #   loaded_libraries.sh PROGRAM
 set -euo pipefail
 program=$1
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
 # shellcheck disable=SC2317  # called through check
 needs_none_of() {

@@ -7,9 +7,9 @@
 set -euo pipefail
 
 sft=$1
-# shellcheck source=tests/support/checks.sh
-source "$(cd "$(dirname "${BASH_SOURCE[0]}")/../support" && pwd)/checks.sh"
-runs=$(cd "$(dirname "${BASH_SOURCE[0]}")/../benchmarks/long_rows" && pwd)
+# shellcheck source=tests/shell/frame.sh
+source "$(cd "$(dirname "${BASH_SOURCE[0]}")/../shell" && pwd)/frame.sh"
+runs=$(cd "$(dirname "${BASH_SOURCE[0]}")/../tools/benchmarks/long_rows" && pwd)
 
 for model in llama3-8b qwen3-8b; do cat "$runs/$model.ini" "$runs/run.ini" >"$model.ini"; done
 

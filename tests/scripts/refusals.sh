@@ -7,8 +7,8 @@
 set -euo pipefail
 
 sft_run=$(readlink -f "$1") sft_prepare=$(readlink -f "$2") sft=$(dirname "$(readlink -f "$1")")/sft
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 mkdir tmp
 export TMPDIR=$work/tmp SFT_RESTART_PAUSE_S=0 OMP_NUM_THREADS=1
 unset OMPI_MCA_rmaps_base_oversubscribe

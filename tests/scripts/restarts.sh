@@ -7,8 +7,8 @@
 set -euo pipefail
 
 sft_run=$(readlink -f "$1") sft_prepare=$(readlink -f "$2")
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 export TMPDIR=$work/tmp SFT_RESTART_PAUSE_S=0
 mkdir -p bin share tmp
 cp "$sft_run" bin/sft-run

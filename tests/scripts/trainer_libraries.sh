@@ -5,8 +5,8 @@
 #   trainer_libraries.sh SFT SFT_PREPARE
 set -euo pipefail
 sft=$1 sft_prepare=$2
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
 # shellcheck disable=SC2317  # these are called through check
 needs() {

@@ -12,8 +12,8 @@ sft_launch=$(readlink -f "$1") sft=$(readlink -f "$2") sft_prepare=$(readlink -f
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 # shellcheck source=tests/slurm/cluster.sh
 source "$here/cluster.sh"
-# shellcheck source=tests/launch/tiny_hub.sh
-source "$here/../launch/tiny_hub.sh"
+# shellcheck source=tests/shell/tiny_hub.sh
+source "$here/../shell/tiny_hub.sh"
 export SFT_CACHE=$work/cache HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
 make_tiny_model
 begin_in_cluster 2

@@ -118,7 +118,7 @@ inline Cost resume(const std::string& folder, const std::string& text, const std
     entries.push_back({name, &shard_map, Tensor(memory.data(), DType::float32, {std::ssize(memory)})});
   }
   Cost cost;
-  SeenWeights seen;
+  LoadedWeights seen;
   AllSharers sharers(comm::Group(), entries);  // without replicas nobody is asked
   Loader loader(sharers, *device, *stream, seen);
   for (std::size_t i = 0; i < entries.size(); ++i) {

@@ -8,8 +8,8 @@
 set -euo pipefail
 
 compiler=$1 sft=$2 sft_prepare=$3 sft_inspect=$4
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
 make_run run.ini 60 2
 printf '[checkpoint]\nsave_steps = 1\nresume_from_checkpoint = auto\n[optimizer]\nlr_scheduler_type = constant\n' >>run.ini

@@ -6,8 +6,8 @@
 set -euo pipefail
 
 mpirun=$1 sft=$2 sft_prepare=$3 library=$4
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
 most_of_step=4 most_of_save=4
 make_data 200

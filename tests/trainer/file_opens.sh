@@ -7,8 +7,8 @@
 set -euo pipefail
 
 compiler=$1 mpirun=$2 sft=$3 sft_prepare=$4
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
 num_shards=40 num_steps=4
 make_pairs 400

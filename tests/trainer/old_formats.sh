@@ -8,8 +8,8 @@
 set -euo pipefail
 
 mpiexec=$1 sft=$2 sft_inspect=$3 fixtures=$4
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
 cat >same_tensors.py <<'PYTHON'
 import json

@@ -7,8 +7,8 @@
 set -euo pipefail
 
 sft=$1 sft_prepare=$2
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
 make_run run.ini 100 12
 sed -i -e 's/^hidden_size.*/hidden_size = 512/' -e 's/^num_attention_heads.*/num_attention_heads = 8/' \

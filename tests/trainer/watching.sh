@@ -7,8 +7,8 @@
 set -euo pipefail
 
 mpiexec=$1 sft=$2 sft_prepare=$3 source=$4 python=$5
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 sft_inspect=$(dirname "$sft")/sft-inspect
 
 make_run run.ini 60 6

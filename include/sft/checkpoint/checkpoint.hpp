@@ -72,7 +72,7 @@ struct Position {
   std::int64_t evaluated_step = -1;  ///< the weights of that step were evaluated last; -1: none were
   std::string schedule = "";         ///< what the learning rate follows from beside the step; empty: nothing
   Lineage lineage = {};              ///< of the run; matters on rank 0, which writes it
-  /// The frozen weights that adapters were trained beside: what they are (SeenWeights; "random": those of
+  /// The frozen weights that adapters were trained beside: what they are (LoadedWeights; "random": those of
   /// model.init_seed), and the folder that held them. Empty: there are none, or an earlier version wrote it.
   std::string frozen_fingerprint = "", frozen_origin = "";
   /// When it was saved, as Header has it. What is saved at a Position gets a later date, whatever the clock says.
@@ -107,7 +107,7 @@ std::string save(const std::string& output_dir, const config::Config& config, co
 /// 0 reads checkpoint.h5 for all and compares entries, names and shapes with those of the state. Of ranks that hold the
 /// same shard one reads each piece, for all of them. Every byte is compared with its hash: while it is read, where the
 /// mesh is that of the writers, else before, files divided among the ranks. Weights that are NaN, Inf or all zeros are
-/// refused (SeenWeights). After an error the state is neither what it was nor what the checkpoint holds. Collective
+/// refused (LoadedWeights). After an error the state is neither what it was nor what the checkpoint holds. Collective
 /// over the world, which has the mesh of the entries' shard maps. Errors are data Errors, the same on all ranks, that
 /// name the file, and the tensor where one is concerned.
 [[nodiscard]] Position load(const std::string& folder, const comm::Group& world, const State& state,
@@ -115,13 +115,13 @@ std::string save(const std::string& output_dir, const config::Config& config, co
 
 /// Reads the entries of `weights` alone, as load() does: a new run begins with them. `seen` gets those of "model".
 void load_weights(const std::string& folder, const comm::Group& world, const State& weights, device::Device& device,
-                  device::Stream& stream, SeenWeights& seen);
+                  device::Stream& stream, LoadedWeights& seen);
 
 /// Fills `state` from `source`, which every rank has opened and which has passed check_entries: of ranks that hold the
 /// same shard one reads each piece, for all of them. Else as load_entries(). Collective over the world, which has the
 /// mesh of the entries' shard maps; a data Error is the same on all ranks.
 void load_shared(const io::TensorSource& source, const comm::Group& world, const State& state, device::Device& device,
-                 device::Stream& stream, SeenWeights& seen);
+                 device::Stream& stream, LoadedWeights& seen);
 
 /// Writes the entry "model" of `source` (one or two dims each), part by part, as a complete checkpoint of step 0 with
 /// zero moments, in place of what is at `folder`. `config`: what the checkpoint says it is of. Not collective.

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "sft/checkpoint/seen_weights.hpp"
+#include "sft/checkpoint/loaded_weights.hpp"
 #include "sft/device/device.hpp"
 #include "sft/io/tensor_source.hpp"
 #include "sft/parallel/shard_map.hpp"
@@ -72,7 +72,7 @@ void check_entries(const io::TensorSource& source, const std::vector<Entry>& ent
 /// them. The source must have passed check_entries. Refuses weights ("model", "adapter") that are no finite numbers;
 /// `seen` gets those of "model". Local; returns when all is read.
 void load_entries(const io::TensorSource& source, const State& state, device::Device& device, device::Stream& stream,
-                  SeenWeights& seen);
+                  LoadedWeights& seen);
 void load_entries(const io::TensorSource& source, const State& state, device::Device& device, device::Stream& stream);
 
 /// Writes the parts that this rank owns of every entry (StoredPart::is_owner), in the order of entries and, within one,

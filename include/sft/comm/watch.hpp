@@ -15,11 +15,11 @@ namespace sft::comm {
 /// The ranks of a node note in memory that they share what they are doing (core/activity.hpp) and whether they get on.
 /// A thread of each, which calls no MPI, reads the notes of all of them. When a rank waits for others, reads rows or
 /// saves, and no rank of the node has got on for the timeout, the first rank whose thread runs prints the line of
-/// standstill_error on standard error, and all end with ExitStatus::standstill, upon which the launcher ends the
+/// hang_error on standard error, and all end with ExitStatus::hang, upon which the launcher ends the
 /// others. Time in which the process itself was stopped does not count. So a run that is merely slow goes on: somebody
 /// in it always gets on.
 ///
-/// Nodes tell each other by files in `folder`/standstill while one of them stands still (node_reports.hpp): it goes on
+/// Nodes tell each other by files in `folder`/hang while one of them stands still (node_reports.hpp): it goes on
 /// waiting for a node that gets on, and one of them prints the line for all.
 class Watch {
  public:

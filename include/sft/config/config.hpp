@@ -136,6 +136,7 @@ struct Model {
   bool mlp_bias = false;                     ///< biases on gate, up and down
   bool qk_norm = false;                      ///< RMSNorm on every head of q and k (Qwen3)
   bool qk_norm_all_heads = false;            ///< with qk_norm: over all heads together, before rotation (OLMo 2)
+  bool qk_norm_after_rope = false;           ///< with qk_norm: heads are rotated, then normed (Hunyuan)
   bool zero_centered_norms = false;          ///< all norms multiply by 1 + weight (Gemma)
   Activation hidden_act = Activation::silu;  ///< of the MLP's gate
   BlockNorms block_norms = BlockNorms::pre;  ///< where they stand (GLM-4: pre and post)

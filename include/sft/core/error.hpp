@@ -17,7 +17,7 @@ enum class ExitStatus : int {
   data = 3,           ///< packed shards, checkpoints, input files
   numerical = 4,      ///< NaN or Inf in loss or gradient norm
   stopped = 75,       ///< stopped by a signal after saving: run again to go on
-  standstill = 76,    ///< a rank stood still, and the others waited for it: run again to go on
+  hang = 76,          ///< a rank stood still, and the others waited for it: run again to go on
 };
 
 /// An error with the grammar `problem (why it is one): what to do`.

@@ -64,7 +64,7 @@ class LaunchTape {
 
   /// Puts `launch` off, or calls it where none is put off. `key` is all that tells it from any other launch, the kind
   /// of its work and how long the key is among it.
-  void put_off(std::span<const std::uint64_t> key, Launch launch);
+  void defer(std::span<const std::uint64_t> key, Launch launch);
   /// Makes all launches that are put off, before anything else is queued on the stream. Cheap where there are none.
   void settle() {
     if (!launches_.empty() && !is_settling_) settle_chain();
@@ -104,7 +104,7 @@ class LaunchTape {
 
 /// Calls work(), whose launches on the stream of `tape` are put off; null: none are.
 template <class Work>
-void put_off_launches(LaunchTape* tape, const Work& work) {
+void defer_launches(LaunchTape* tape, const Work& work) {
   if (tape == nullptr) return work();
   tape->start();
   try {

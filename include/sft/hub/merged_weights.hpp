@@ -33,7 +33,7 @@ class MergedWeights final : public io::TensorSource {
   /// is a tensor lm_head.weight. PEFT's merge_and_unload does so.
   [[nodiscard]] bool unties_head() const { return unties_head_; }
 
-  /// From here on read() takes the fingerprint of the base, which is that of checkpoint::SeenWeights when each of its
+  /// From here on read() takes the fingerprint of the base, which is that of checkpoint::LoadedWeights when each of its
   /// elements was read once.
   void take_fingerprint() { fingerprint_.emplace(); }
   [[nodiscard]] std::string fingerprint() const { return fingerprint_->text(); }

@@ -48,8 +48,8 @@ inline constexpr const char* adapter_stem = "adapter_model";
 /// codes (io::TensorSource::read_four_bits), because the folder holds numbers, as modules that were found too
 /// sensitive, or codes that cannot be kept as they are; by their paths, with those whose matrices are one product with
 /// theirs. Nothing for other folders. Reads headers, and the forms of codes.
-[[nodiscard]] std::optional<std::vector<std::string>> modules_of_numbers(const std::string& folder,
-                                                                         const config::Model& model);
+[[nodiscard]] std::optional<std::vector<std::string>> unquantized_modules(const std::string& folder,
+                                                                          const config::Model& model);
 
 /// Refuses files whose lm_head.weight, if they have one, is not their embedding table: then the head is not tied,
 /// whatever config.json says. Reads both tensors.

@@ -22,7 +22,7 @@ class Sublayer;
 /// The number of a block of the decoder, from the embedding on; Hugging Face counts layers so.
 using BlockIndex = Index<struct Block>;
 
-/// RMSNorms around attention or an MLP.
+/// RMSNorms around a sublayer.
 struct NormGroups {
   parallel::ParameterGroup input;   ///< of the residual stream, which it reads, with LayerPlan::norms_inputs
   parallel::ParameterGroup branch;  ///< of what it adds, with LayerPlan::norms_branches
@@ -38,8 +38,9 @@ struct BlockSublayer {
 /// The parameters of one block, and what it does with them.
 struct BlockParameters {
   LayerPlan plan;
-  BlockSublayer mixer;  ///< of tokens: attention
-  BlockSublayer mlp;    ///< in the next unit, or in the same one
+  /// One at least, in the order of the forward pass: most families have attention, then an MLP. Units are the same or
+  /// follow each other.
+  std::vector<BlockSublayer> sublayers;
 };
 
 struct DecoderParameters {
@@ -51,15 +52,17 @@ struct DecoderParameters {
   [[nodiscard]] parallel::UnitIndex embedding_unit() const { return embedding.unit; }
   [[nodiscard]] parallel::UnitIndex head_unit() const { return final_norm.unit; }
 
+  /// The units of all sublayers, in the order of a forward pass.
+  [[nodiscard]] std::vector<parallel::UnitIndex> block_units() const;
   /// The units in the order in which a forward pass enters them, for ShardedUnits::begin_pass.
   [[nodiscard]] std::vector<parallel::UnitIndex> forward_units() const;
   /// The units in the order in which a forward pass and the backward pass behind it enter them. `recomputes`: every
-  /// block but the last computes its mixer again first.
+  /// block but the last runs block_recompute() first.
   [[nodiscard]] std::vector<parallel::UnitIndex> forward_backward_units(bool recomputes) const;
 };
 
-/// Units: embedding, blocks, head, in this order, a unit for `blocks_per_unit` blocks, or, where that is 0, two for
-/// each block: attention and MLP. Names, logical shapes, splits and initialization.
+/// Units: embedding, blocks, head, in this order, a unit for `blocks_per_unit` blocks, or, where that is 0, one for
+/// each sublayer. Names, logical shapes, splits and initialization.
 struct Architecture {
   /// Parameters that are trained are in one part, all others in another one, and experts apart from both in two more;
   /// no part is without parameters. Here is decided which parts a model has, and which parameter is in which.

@@ -25,9 +25,8 @@ struct SublayerBuffers {
   SublayerTensors own;  ///< Sublayer::tensors
 };
 
-struct BlockBuffers {
-  SublayerBuffers mixer, mlp;
-};
+/// Of the sublayers of a block, in their order.
+using BlockBuffers = std::vector<SublayerBuffers>;
 using AllBlockBuffers = IndexedVector<BlockIndex, BlockBuffers>;
 
 /// Buffers that all blocks share; nothing in them outlives one sublayer but `delta`, `dx` and `ropes`. Compute dtype
@@ -46,7 +45,7 @@ struct BlockScratch {
   std::int64_t num_padding = 0;      ///< tokens at the end of the micro-batch that stand in no document
   /// normed, delta and dnormed are one memory. So gradients of weights, which read normed, come before dnormed, tile by
   /// tile; with several ranks of tp dnormed comes first, as its sum runs beside them.
-  bool is_in_one = false;
+  bool shares_branch_memory = false;
 };
 
 /// Buffers of all blocks for Sizes::tokens, without memory yet.

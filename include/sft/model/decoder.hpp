@@ -35,8 +35,8 @@ class Decoder {
   /// Uploads the rotary frequencies; once, before the first pass.
   void initialize();
 
-  /// Gradients of sum(w nll) of one micro-batch, times `scale`, added up in the sharded units; metrics, float64 (4),
-  /// += the sums of ops::CrossEntropyFinish over this rank's tokens. `noise` is that of the embeddings.
+  /// Gradients of sum(w nll) of one micro-batch, times `scale`, added up in the sharded units; metrics, float64
+  /// (Metric::count), += the sums over this rank's tokens. `noise` is that of the embeddings.
   /// With experts collective over the world, of which each rank has a micro-batch.
   void forward_backward(const Inputs& inputs, const sequence::AttentionSchedules& schedules, const GradientScale& scale,
                         Tensor metrics, std::span<const EmbeddingNoise> noise = {});

@@ -20,7 +20,7 @@ class DecoderBuffers {
  public:
   /// For a rank of `sizes` that computes on a device of `kind`. `parameters` outlive it.
   DecoderBuffers(const config::Model& config, const config::Lora& lora, const DecoderParameters& parameters,
-                 const Sizes& sizes, device::Kind kind, const ActivationPolicy& policy, const ops::TokenLoss& loss = {},
+                 const Sizes& sizes, device::Kind kind, const ActivationPolicy& policy, const Objective& objective = {},
                  config::Fp8 fp8_products = config::Fp8::none);
 
   /// Takes everything, for Sizes::tokens; call with sizing arenas, then with real ones. `host`: pinned memory of the

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The head and its loss in one pass over chunks of tokens: logits of a chunk, vocabulary-parallel cross-entropy
-// (Shoeybi et al. 2019), or what else ops::TokenLoss says, and its gradient, so that the full logits never exist (as in
-// Liger, Hsu et al. 2024). The loss's denominator is known beforehand, hence the backward pass needs no second product
-// of the logits.
+// The head and its loss in one pass over chunks of tokens: logits of a chunk, its Objective and their gradient, so that
+// the full logits never exist (as in Liger, Hsu et al. 2024). The weights of tokens, and the loss's denominator, are
+// known beforehand, hence the backward pass needs no second product of the logits.
 
 #include "sft/device/arena.hpp"
 #include "sft/model/architecture.hpp"
 #include "sft/model/context.hpp"
+#include "sft/model/objective.hpp"
 
 namespace sft::model {
 
@@ -18,7 +18,7 @@ void head_logits(const Context& context, const Linear& head, Tensor logits, cons
 class LossHead {
  public:
   /// For a rank of `sizes` that computes on a device of `kind`, which chooses the length of a chunk.
-  LossHead(const Sizes& sizes, device::Kind kind, const ops::TokenLoss& loss = {});
+  LossHead(const Sizes& sizes, device::Kind kind, const Objective& objective = {});
 
   /// Takes a chunk's buffers, those that are summed over tp from `tp_sums`; call with sizing arenas, then with real
   /// ones. Pure.
@@ -27,7 +27,7 @@ class LossHead {
 
   /// normed (T, C) after the final norm; `head` (V, C), in use, this rank's rows. Writes the head's gradient and
   /// dnormed (T, C), partial dtype, whose TensorParallel::slice is already summed over tp, and which may be normed
-  /// where Sizes::shares_branches; adds to metrics (see ops::CrossEntropyFinish). Every token's gradient is
+  /// where Sizes::shares_branches; adds to metrics (see Metric). Every token's gradient is
   /// scaled by gradient_scale. Collective over the tp group.
   void forward_backward(const Context& context, const Linear& head, const Tensor& normed, const Inputs& inputs,
                         double gradient_scale, Tensor dnormed, Tensor metrics);
@@ -35,15 +35,15 @@ class LossHead {
   void forward(const Context& context, const Linear& head, const Tensor& normed, const Inputs& inputs, Tensor metrics);
 
  private:
-  /// Tokens [begin, begin + count): logits, maximum and sums, reduced over tp; what cross_entropy_finish needs.
-  [[nodiscard]] ops::CrossEntropy forward_chunk(const Context& context, const Linear& head, const Tensor& normed,
-                                                const Inputs& inputs, std::int64_t begin, std::int64_t count);
+  /// Calls work(chunk) for the chunks, in order, each after Objective::forward().
+  template <class Work>
+  void for_each_chunk(const Context& context, const Linear& head, const Tensor& normed, const Inputs& inputs,
+                      const Work& work) const;
 
   Sizes sizes_;
   std::int64_t chunk_tokens_;
-  ops::TokenLoss loss_;
+  Objective objective_;
   Tensor logits_, dlogits_;  ///< (chunk, V) float32; compute dtype (the same memory when float32)
-  Tensor max_, partials_;    ///< (chunk); (3 or 4, chunk)
 };
 
 }  // namespace sft::model

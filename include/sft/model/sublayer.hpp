@@ -34,7 +34,7 @@ struct TokenCounts {
   double num_tokens = 0.0;
   double length_squares = 0.0;  ///< sum of the squared lengths of documents
   /// By kind of attention, what its window hides of these squares.
-  const IndexedVector<sequence::AttentionKind, double>& hidden_squares;
+  const IndexedVector<sequence::AttentionKind, double>& masked_squares;
 };
 
 /// Forward and backward are collective over the tp and sp groups, within the unit that has the parameters, which is in
@@ -61,15 +61,15 @@ class Sublayer {
   /// scratch.delta (T, C) = this rank's term of what the sublayer gives for scratch.normed (T, C):
   /// TensorParallel::reduce follows. `own` gets what backward() reads, as far as the policy keeps it.
   virtual void forward(const Context& context, SublayerTensors& own, BlockScratch& scratch) const = 0;
-  /// Computes again, from what the policy keeps, what backward() reads, and scratch.delta: with the same bits.
-  /// scratch.normed is there unless the policy keeps products. It is not called where all is kept, or of the last
-  /// sublayer of a block: that computes again what it needs in backward().
+  /// Computes again, from what the policy keeps, with the same bits, what backward() reads and does not compute again
+  /// by itself, and with `gives_delta` scratch.delta, which the next sublayer of the block follows from. `read_normed`
+  /// writes scratch.normed again and gathers it over tp: it is called once at most. Not called where all is kept.
   virtual void recompute(const Context& context, const ActivationPolicy& policy, SublayerTensors& own,
-                         BlockScratch& scratch) const;
+                         BlockScratch& scratch, const std::function<void()>& read_normed, bool gives_delta) const;
   /// From scratch.dbranch (T, C), the gradient of what the sublayer gives: the slice of scratch.dnormed (T, C), summed
   /// over tp, and the gradients of its parameters. `start_normed` writes scratch.normed again and starts its gather
-  /// over tp (TensorParallel::finish ends it): it is called once. With scratch.is_in_one gradients of weights come
-  /// first.
+  /// over tp (TensorParallel::finish ends it): it is called once. With scratch.shares_branch_memory gradients of
+  /// weights come first.
   virtual void backward(const Context& context, SublayerTensors& own, BlockScratch& scratch,
                         const std::function<void()>& start_normed) const = 0;
 

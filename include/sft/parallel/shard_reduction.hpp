@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Maxima and sums of numbers that the ranks which share the parameters each know in part.
+// Maxima and sums of values that the ranks which share the parameters each know in part.
 
 #include "sft/comm/collectives.hpp"
 #include "sft/mesh/groups.hpp"
@@ -18,14 +18,14 @@ class ShardReduction {
                  PartGroups::Member shards = PartGroups{}.shards)
       : shards_(groups.*shards), tp_(groups.tp), backend_(backend), collectives_(collectives) {}
 
-  /// numbers, float32 or float64, = their maximum, or their sum, over these groups.
-  void max(const Tensor& numbers) const { reduce(numbers, comm::ReduceOp::max); }
-  void sum(const Tensor& numbers) const { reduce(numbers, comm::ReduceOp::sum); }
+  /// values, float32 or float64, = their maximum, or their sum, over these groups.
+  void max(const Tensor& values) const { reduce(values, comm::ReduceOp::max); }
+  void sum(const Tensor& values) const { reduce(values, comm::ReduceOp::sum); }
 
  private:
-  void reduce(const Tensor& numbers, comm::ReduceOp op) const {
+  void reduce(const Tensor& values, comm::ReduceOp op) const {
     for (const comm::Group* group : {&shards_, &tp_}) {
-      if (group->size() > 1) collectives_.all_reduce(*group, numbers, op, backend_.stream());
+      if (group->size() > 1) collectives_.all_reduce(*group, values, op, backend_.stream());
     }
   }
 

@@ -175,7 +175,7 @@ class ShardedUnits {
   std::unique_ptr<transfer::Mover> parameters_in_;  ///< from the node's memory; null where they lie on the device
   IndexedVector<UnitIndex, UnitState> units_;
   std::function<void(UnitIndex unit)> gradient_queued_;
-  std::optional<UnitIndex> unit_of_numbers_;  ///< whose numbers of parts in 4 bits are in their buffer
+  std::optional<UnitIndex> dequantized_unit_;  ///< whose numbers of parts in 4 bits are in their buffer
   /// Recorded for each slot when its last user is done with it.
   IndexedVector<SlotIndex, std::unique_ptr<device::Event>> parameter_slots_free_, gradient_slots_free_;
 };

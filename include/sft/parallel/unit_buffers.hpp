@@ -36,7 +36,7 @@ struct SlotAssignment {
 ///                                            one of their own beside it, which ranks share with others than the rest
 ///   what it does not, of a sharded storage   memory of its own, for the whole run
 ///   what is stored whole                     views of the storage
-///   numbers of a part in 4 bits              memory of its own, which its units use in turn
+///   dequantized elements of a part in 4 bits     memory of its own, which its units use in turn
 ///   8-bit floats of a rank's shard           the same, for all parts
 ///   their scales                             memory of its own, for the whole run
 class UnitBuffers {
@@ -52,8 +52,8 @@ class UnitBuffers {
     /// alone: what comm::MemoryUse::gathered asks for.
     device::Arena& gathered;
     device::Arena& reduced;  ///< for gradient slots
-    /// For what neighbours in `reshard` gather or keep, rounded gradients, numbers of parts in 4 bits, and 8-bit floats
-    /// that gathers send.
+    /// For what neighbours in `reshard` gather or keep, rounded gradients, dequantized of parts in 4 bits, and 8-bit
+    /// floats that gathers send.
     device::Arena& own;
   };
   /// Takes the buffers, after the storage was laid out; call with sizing arenas, then with real ones.
@@ -63,8 +63,8 @@ class UnitBuffers {
   /// Whole parameters, in Part::sent: of a part in 4 bits its records (Part::in_memory), of one in fp8 its codes.
   [[nodiscard]] Tensor parameters(PartIndex part, UnitIndex unit) const { return parts_[part].parameters[unit]; }
   /// What the records of a part in 4 bits are turned into, in Part::gathered: every unit's are in the same memory.
-  [[nodiscard]] Tensor numbers(PartIndex part, UnitIndex unit) const {
-    return parts_[part].numbers.rows(0, storage_[part].shard_map().unit(unit).num_elements);
+  [[nodiscard]] Tensor dequantized(PartIndex part, UnitIndex unit) const {
+    return parts_[part].dequantized.rows(0, storage_[part].shard_map().unit(unit).num_elements);
   }
   /// Of a part in fp8, for gathers to send: the codes of this rank's shard of the unit, shard_elements. Every unit's
   /// are in the same memory.
@@ -86,14 +86,14 @@ class UnitBuffers {
  private:
   struct PartBuffers {
     IndexedVector<UnitIndex, Tensor> parameters, gradients, kept, codes, scales;
-    Tensor numbers;
+    Tensor dequantized;
   };
 
   // Of the parts of experts, or of the others.
   void lay_out_parameters(const Arenas& arenas, bool of_experts);
   void lay_out_gradients(const Arenas& arenas, bool of_experts);
   void lay_out_kept(device::Arena& arena);
-  void lay_out_numbers(device::Arena& arena);
+  void lay_out_dequantized(device::Arena& arena);
   void lay_out_codes(device::Arena& arena);
   void lay_out_wire(device::Arena& arena);
 

@@ -31,7 +31,7 @@ struct Machine {
 inline constexpr std::size_t later_process_bytes = std::size_t{1280} << 10;
 
 /// What a rank takes beside that for each rank of tp, of several, with which it sums or gathers many times a step:
-/// measured (tests/benchmarks/plan_memory.py).
+/// measured (tests/tools/benchmarks/plan_memory.py).
 inline constexpr std::size_t later_bytes_of_tp_rank = std::size_t{64} << 10;
 
 /// How many pages of Machine::huge_page_bytes a process takes beyond the memory it uses: the heap may have one, and one

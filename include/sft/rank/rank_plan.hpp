@@ -26,8 +26,6 @@
 
 namespace sft::rank {
 
-inline constexpr std::int64_t num_metrics = 4;  ///< of ops::CrossEntropyFinish
-
 /// A part with gradients, and what steps it: each has an optimizer of its own.
 struct TrainedPart {
   parallel::UnitStorage& storage;
@@ -126,7 +124,7 @@ class RankPlan {
 
   UploadBuffers upload;
   comm::StagingMemory staging;
-  Tensor results;             ///< (num_metrics + 1) float64: metrics, then the sum of squared gradients
+  Tensor results;             ///< (model::Metric::count + 1) float64: metrics, then the sum of squared gradients
   Tensor downloaded_results;  ///< the same in pinned memory
   Tensor ops_workspace;
   Tensor step_workspace;  ///< of the ops on the stream that ends a step; empty without

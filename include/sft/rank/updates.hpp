@@ -56,7 +56,7 @@ class Updates {
   /// Updates that are queued from now on come behind what the compute stream has.
   void follow_compute();
   void step_units();
-  [[nodiscard]] Tensor squares() const { return plan_.results.rows(num_metrics, 1); }
+  [[nodiscard]] Tensor squares() const { return plan_.results.rows(model::Metric::count, 1); }
   [[nodiscard]] device::Stream& compute() const { return *workers_.streams.compute; }
 
   RankPlan& plan_;

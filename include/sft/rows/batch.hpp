@@ -32,7 +32,7 @@ struct MicroBatch {
   sequence::AttentionSchedules attention;  ///< one for each kind of attention
   /// What the window of each kind takes from BatchCounts::length_squares of its rows: of a document that is longer, the
   /// square of what lies in front of the window of its last token.
-  IndexedVector<sequence::AttentionKind, double> hidden_squares;
+  IndexedVector<sequence::AttentionKind, double> masked_squares;
   BatchCounts counts;              ///< of its rows, before the sum over the data ranks
   BatchCounts step_counts;         ///< of this data rank's rows in all micro-batches of the step
   std::vector<std::int64_t> rows;  ///< its rows in file order, for error messages

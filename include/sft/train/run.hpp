@@ -25,7 +25,7 @@ namespace sft::train {
 struct StartWeights {
   std::string origin;  ///< for people
   /// Fills the entry "model" and refreshes what follows from it. Returns the fingerprint of weights that stay frozen
-  /// (SeenWeights). Collective over the world.
+  /// (LoadedWeights). Collective over the world.
   std::function<std::string(const checkpoint::State& weights)> load;
 };
 

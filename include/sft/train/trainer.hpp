@@ -25,7 +25,7 @@
 namespace sft::train {
 
 class Batches;
-struct Notice;
+struct RankState;
 class Reports;
 class Saver;
 
@@ -84,14 +84,14 @@ class Trainer {
   void read(Batches& batches, rows::MicroBatch& batch);
   /// Begins the next step and computes its micro-batches; `batch` is the first of them. Before each of the others the
   /// ranks agree to go on: when one of them has a signal or could not read, the step is left unfinished, which changes
-  /// nothing of where the run stands, and the notice says so.
-  [[nodiscard]] Notice accumulate(Batches& batches, rows::MicroBatch& batch, double learning_rate);
+  /// nothing of where the run stands, and its state says so.
+  [[nodiscard]] RankState accumulate(Batches& batches, rows::MicroBatch& batch, double learning_rate);
   /// restore(), whose errors are then noted in the folder.
   [[nodiscard]] Restored take_folder_and_weights();
   /// The steps of train().
   [[nodiscard]] ExitStatus run_steps();
   /// What this rank tells the others of itself: its signal, failure_, and how far its part of a save is.
-  [[nodiscard]] Notice notice() const;
+  [[nodiscard]] RankState rank_state() const;
   /// Begins to save where the run stands, and completes the save that is under way.
   void begin_save();
   void complete_save();

@@ -64,10 +64,10 @@ void require_agreement(const config::Config& with_model, const config::Config& g
 }
 
 /// Beside load_in_4bit a model that is in 4 bits keeps what it holds as numbers: sets llm_int8_skip_modules.
-void keep_numbers(const StartModel& start, config::Config& config, std::vector<std::string>& warnings) {
+void keep_unquantized(const StartModel& start, config::Config& config, std::vector<std::string>& warnings) {
   config::Lora& lora = config.lora;
   if (!lora.load_in_4bit || start.kind != StartModel::Kind::hub) return;
-  const std::optional<std::vector<std::string>> numbers = hub::modules_of_numbers(start.folder, config.model);
+  const std::optional<std::vector<std::string>> numbers = hub::unquantized_modules(start.folder, config.model);
   if (!numbers) return;
   if (lora.llm_int8_skip_modules.empty()) {
     lora.llm_int8_skip_modules = *numbers;
@@ -162,7 +162,7 @@ config::Config parse_with_model(const std::string& ini_text, const std::vector<c
   require_agreement(base, config, start.folder);
   if (config.model.head_dim == 0) config.model.head_dim = base.model.head_dim;
   if (config.model.num_key_value_heads == 0) config.model.num_key_value_heads = base.model.num_key_value_heads;
-  keep_numbers(start, config, warnings);
+  keep_unquantized(start, config, warnings);
   if (start.kind == StartModel::Kind::checkpoint) config.model.model_name_or_path = start.folder;
   std::error_code ignored;
   if (fs::is_directory(config.model.model_name_or_path, ignored)) {
@@ -173,7 +173,7 @@ config::Config parse_with_model(const std::string& ini_text, const std::vector<c
 
 void load_start_weights(const StartModel& start, const config::Model& model, const comm::Group& world,
                         const checkpoint::State& weights, device::Device& device, device::Stream& stream,
-                        checkpoint::SeenWeights& seen) {
+                        checkpoint::LoadedWeights& seen) {
   if (start.kind == StartModel::Kind::checkpoint) {
     checkpoint::load_weights(start.folder, world, weights, device, stream, seen);
     return;

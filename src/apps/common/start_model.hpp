@@ -45,7 +45,7 @@ struct StartModel {
 /// and the tensor.
 void load_start_weights(const StartModel& start, const config::Model& model, const comm::Group& world,
                         const checkpoint::State& weights, device::Device& device, device::Stream& stream,
-                        checkpoint::SeenWeights& seen);
+                        checkpoint::LoadedWeights& seen);
 
 /// The folder in hub format that the model began with, also through checkpoints between; empty where there was none or
 /// it is gone. Not collective.

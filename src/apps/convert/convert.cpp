@@ -25,7 +25,7 @@
 #include "options.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/checkpoint/inspect.hpp"
-#include "sft/checkpoint/seen_weights.hpp"
+#include "sft/checkpoint/loaded_weights.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/core/error.hpp"

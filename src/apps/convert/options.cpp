@@ -49,29 +49,29 @@ cli::Manual about_convert() {
   return manual;
 }
 
-struct Words {
+struct Texts {
   std::string dtype = "float32", max_shard_size = "5GB";
   std::string gguf_type = "auto", gguf_converter;
   std::string quantize;
   bool merge = false, gguf = false, double_quant = false;
 };
 
-po::options_description describe(Words& words) {
+po::options_description describe(Texts& texts) {
   po::options_description description;
   auto add = description.add_options();
-  add("merge", cli::flag(&words.merge), "add the weights of an adapter to those of its model");
-  add("gguf", cli::flag(&words.gguf), "make a file in GGUF, by llama.cpp's converter");
-  add("gguf_type", po::value(&words.gguf_type)->default_value(words.gguf_type)->value_name("TYPE"),
+  add("merge", cli::flag(&texts.merge), "add the weights of an adapter to those of its model");
+  add("gguf", cli::flag(&texts.gguf), "make a file in GGUF, by llama.cpp's converter");
+  add("gguf_type", po::value(&texts.gguf_type)->default_value(texts.gguf_type)->value_name("TYPE"),
       "the converter's --outtype: auto (16 bits), f32, f16, bf16, q8_0");
-  add("gguf_converter", po::value(&words.gguf_converter)->value_name("FILE"),
+  add("gguf_converter", po::value(&texts.gguf_converter)->value_name("FILE"),
       "llama.cpp's convert_hf_to_gguf.py; by default the one on PATH");
-  add("quantize", po::value(&words.quantize)->value_name("TYPE"),
+  add("quantize", po::value(&texts.quantize)->value_name("TYPE"),
       "keep the matrices of linear layers in 4 bits: nf4 or fp4");
-  add("double_quant", cli::flag(&words.double_quant), "with --quantize, keep their scales in 8 bits");
-  add("dtype", po::value(&words.dtype)->default_value(words.dtype)->value_name("TYPE"),
+  add("double_quant", cli::flag(&texts.double_quant), "with --quantize, keep their scales in 8 bits");
+  add("dtype", po::value(&texts.dtype)->default_value(texts.dtype)->value_name("TYPE"),
       "how OUT_FOLDER holds the weights: float32, bfloat16 or float16; with --merge by default as HUB_FOLDER holds "
       "them");
-  add("max_shard_size", po::value(&words.max_shard_size)->default_value(words.max_shard_size)->value_name("SIZE"),
+  add("max_shard_size", po::value(&texts.max_shard_size)->default_value(texts.max_shard_size)->value_name("SIZE"),
       "largest safetensors file, as in 500MB, 5GB, 2GiB");
   return description;
 }
@@ -79,12 +79,12 @@ po::options_description describe(Words& words) {
 }  // namespace
 
 std::optional<ConvertOptions> read_convert_options(const std::vector<std::string>& arguments) {
-  Words words;
-  const std::optional<po::variables_map> values = read_options(about_convert(), describe(words), arguments);
+  Texts texts;
+  const std::optional<po::variables_map> values = read_options(about_convert(), describe(texts), arguments);
   if (!values) return std::nullopt;
-  const bool takes_run = words.merge && values->count("operand3") == 0;
+  const bool takes_run = texts.merge && values->count("operand3") == 0;
   if (values->count("operand2") == 0) {
-    if (words.merge) {
+    if (texts.merge) {
       throw_config_error("two or three folders are needed",
                          "--merge reads a run, or a model and an adapter, and writes "
                          "a model",
@@ -94,52 +94,52 @@ std::optional<ConvertOptions> read_convert_options(const std::vector<std::string
     throw_config_error("two folders are needed", "sft-convert reads one and writes the other",
                        "give them, as in sft-convert output/demo models/demo");
   }
-  if (!words.merge && values->count("operand3") != 0) {
+  if (!texts.merge && values->count("operand3") != 0) {
     throw_config_error("there are three folders", "sft-convert reads one and writes the other",
                        "give two, or add --merge to merge an adapter into a model");
   }
-  if (words.merge && words.gguf) {
+  if (texts.merge && texts.gguf) {
     throw_config_error("--merge and --gguf are two conversions", "each reads what the other writes",
                        "merge the adapter first, and make a GGUF file of the folder that this leaves");
   }
-  if (!words.gguf && (!words.gguf_converter.empty() || !(*values)["gguf_type"].defaulted())) {
+  if (!texts.gguf && (!texts.gguf_converter.empty() || !(*values)["gguf_type"].defaulted())) {
     throw_config_error("--gguf_type and --gguf_converter have nothing to do", "they belong to --gguf",
                        "add --gguf, or leave them out");
   }
-  if (!words.quantize.empty() && (words.merge || words.gguf)) {
+  if (!texts.quantize.empty() && (texts.merge || texts.gguf)) {
     throw_config_error("--quantize is a conversion of its own", "it makes a model folder of another",
                        "leave --merge and --gguf out, and convert what they leave, or what they read");
   }
-  if (words.double_quant && words.quantize.empty()) {
+  if (texts.double_quant && texts.quantize.empty()) {
     throw_config_error("--double_quant has nothing to do", "it belongs to --quantize",
                        "add --quantize nf4, or leave it out");
   }
   ConvertOptions options;
-  if (!words.quantize.empty()) {
-    options.four_bits = FourBitForm{.is_nested = words.double_quant};
-    if (words.quantize == "fp4") options.four_bits->type = FourBitType::fp4;
-    if (words.quantize != "fp4" && words.quantize != "nf4") {
-      throw_config_error(fmt::format("--quantize {} is not known", words.quantize),
+  if (!texts.quantize.empty()) {
+    options.four_bits = FourBitForm{.is_nested = texts.double_quant};
+    if (texts.quantize == "fp4") options.four_bits->type = FourBitType::fp4;
+    if (texts.quantize != "fp4" && texts.quantize != "nf4") {
+      throw_config_error(fmt::format("--quantize {} is not known", texts.quantize),
                          "the codes of 4 bits are nf4 and fp4", "give one of them");
     }
   }
-  options.to_gguf = words.gguf;
-  options.gguf_type = words.gguf_type;
-  options.gguf_converter = words.gguf_converter;
+  options.to_gguf = texts.gguf;
+  options.gguf_type = texts.gguf_type;
+  options.gguf_converter = texts.gguf_converter;
   options.from = (*values)["operand"].as<std::string>();
   options.takes_run = takes_run;
-  if (words.merge) options.adapter = takes_run ? options.from + "/adapter" : (*values)["operand2"].as<std::string>();
-  options.to = (*values)[words.merge && !takes_run ? "operand3" : "operand2"].as<std::string>();
+  if (texts.merge) options.adapter = takes_run ? options.from + "/adapter" : (*values)["operand2"].as<std::string>();
+  options.to = (*values)[texts.merge && !takes_run ? "operand3" : "operand2"].as<std::string>();
   options.has_dtype = !(*values)["dtype"].defaulted();
   options.has_max_shard_size = !(*values)["max_shard_size"].defaulted();
-  options.dtype = hub::parse_weight_type(words.dtype);
-  options.max_shard_bytes = parse_size(words.max_shard_size);
+  options.dtype = hub::parse_weight_type(texts.dtype);
+  options.max_shard_bytes = parse_size(texts.max_shard_size);
   return options;
 }
 
 cli::Manual convert_manual() {
-  Words words;
-  return cli::manual_of(about_convert(), describe(words));
+  Texts texts;
+  return cli::manual_of(about_convert(), describe(texts));
 }
 
 }  // namespace sft::apps

@@ -155,7 +155,7 @@ TextModel find_text_model(const std::string& path, const std::string& adapter_pa
 void load_text_model(const TextModel& found, const comm::Group& world, const checkpoint::State& weights,
                      device::Device& device, device::Stream& stream) {
   if (found.merged == nullptr) {
-    checkpoint::SeenWeights seen;
+    checkpoint::LoadedWeights seen;
     load_start_weights(found.start, found.model, world, weights, device, stream, seen);
     return;
   }

@@ -208,7 +208,7 @@ void judge_alive(const std::string& folder, double began_s, Status& status) {
     status.state = "silent";
     status.what = fmt::format(
         "alive, but without a line for {}: an evaluation, a long pause of train.logging_steps, or a "
-        "standstill",
+        "hang",
         format_duration(age_s));
   } else if (!has_begun) {
     status.state = "starting";

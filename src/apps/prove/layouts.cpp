@@ -104,7 +104,7 @@ std::string words_of_failure(const std::string& log) {
 
 [[noreturn]] void fail(const Layout& layout, int status, const std::string& log) {
   const std::array known{ExitStatus::configuration, ExitStatus::data, ExitStatus::numerical, ExitStatus::stopped,
-                         ExitStatus::standstill};
+                         ExitStatus::hang};
   const auto found = std::ranges::find(known, static_cast<ExitStatus>(status));
   throw Error(found == known.end() ? ExitStatus::failure : *found,
               fmt::format("{} on {} ranks ended with status {}: {}", layout.name, layout.num_ranks, status,

@@ -8,7 +8,7 @@
 
 #include "apps/common/start_model.hpp"
 #include "save_model_folder.hpp"
-#include "sft/checkpoint/seen_weights.hpp"
+#include "sft/checkpoint/loaded_weights.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/hub/folder.hpp"
 
@@ -36,7 +36,7 @@ std::optional<train::StartWeights> start_weights(const config::Config& config, c
   }
   const auto load = [start, &config, &world, &engine, &device](const checkpoint::State& weights) -> std::string {
     const bool stay_frozen = config.lora.use_peft;
-    checkpoint::SeenWeights seen(/*takes_fingerprint=*/stay_frozen);
+    checkpoint::LoadedWeights seen(/*takes_fingerprint=*/stay_frozen);
     load_start_weights(start, config.model, world, weights, device, engine.stream(), seen);
     return stay_frozen ? seen.fingerprint(world) : "";
   };

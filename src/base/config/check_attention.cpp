@@ -45,8 +45,8 @@ void check_attention(const Config& config) {
     throw_config_error(key + " does not go with attn_logit_softcapping",
                        "this program leaves attention whose scores are capped to its kernels for all GPUs", remedy);
   }
-  constexpr int numbers_of_16_bytes = 8;
-  if (!is_hopper && config.model.head_dim % numbers_of_16_bytes != 0) {
+  constexpr int elements_of_16_bytes = 8;
+  if (!is_hopper && config.model.head_dim % elements_of_16_bytes != 0) {
     throw_config_error(fmt::format("{} does not go with model.head_dim = {}", key, config.model.head_dim),
                        "cuDNN takes heads of a multiple of 8 numbers", remedy);
   }

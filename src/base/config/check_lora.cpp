@@ -22,7 +22,7 @@ namespace {
 constexpr double max_rank = 1 << 12;
 constexpr double max_rate_ratio = 1e6;
 
-void check_numbers(const Config& config) {
+void check_values(const Config& config) {
   const Lora& lora = config.lora;
   Refusals refusals;
   const auto is_rank = [](double rank) { return rank >= 1 && rank <= max_rank && rank == std::trunc(rank); };
@@ -235,7 +235,7 @@ void check_whole_modules(const Config& config) {
 void check_lora(const Config& config) {
   if (!config.lora.use_peft) return;
   Refusals refusals;
-  refusals.collect([&] { check_numbers(config); });
+  refusals.collect([&] { check_values(config); });
   refusals.collect([&] { check_targets(config); });
   refusals.throw_if_any();
   refusals.collect([&] { check_adapters(config); });

@@ -128,6 +128,11 @@ void check_rotation(const Model& model) {
     throw_config_error("`model.qk_norm_all_heads` says how, but qk_norm = false", "q and k have no norms",
                        "set qk_norm = true");
   }
+  if (model.qk_norm_after_rope && (!model.qk_norm || model.qk_norm_all_heads)) {
+    throw_config_error("`model.qk_norm_after_rope` is for norms of each head",
+                       model.qk_norm ? "qk_norm_all_heads = true" : "qk_norm = false",
+                       "set qk_norm = true and qk_norm_all_heads = false");
+  }
 }
 
 /// Lists with an item for each layer.
@@ -156,10 +161,6 @@ void check_layers(const Model& model) {
   if (std::ranges::any_of(rotated, [](int item) { return item != 0 && item != 1; })) {
     throw_config_error("`model.no_rope_layers` has other items than 0 and 1", "a layer is rotated, or it is not",
                        "give 1, or 0 where queries and keys are not rotated, for each layer");
-  }
-  if (model.qk_norm && std::ranges::count(rotated, 0) > 0) {
-    throw_config_error("`model.no_rope_layers` has layers without rotation beside qk_norm",
-                       "heads are normed and rotated in one step", "leave out one of the two");
   }
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 // The names that users bring from TRL, transformers, Accelerate and a model's config.json and that are no keys of ours:
 // one table of what each means here. tests/unit/config/foreign_names.txt lists those of TRL 1.16, transformers 5.24 and
-// Accelerate 1.15; a test holds the table complete, and tests/peers/foreign_names.py the list.
+// Accelerate 1.15; a test holds the table complete, and tests/tools/peers/foreign_names.py the list.
 
 #include <optional>
 #include <string>

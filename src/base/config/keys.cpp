@@ -42,6 +42,8 @@ std::vector<Key> make_keys() {
       key("model", &C::model, "qk_norm", &Model::qk_norm, "RMSNorm on every head of q and k (Qwen3)"),
       key("model", &C::model, "qk_norm_all_heads", &Model::qk_norm_all_heads,
           "with qk_norm: one RMSNorm over all heads of q, and one of k (OLMo 2)"),
+      key("model", &C::model, "qk_norm_after_rope", &Model::qk_norm_after_rope,
+          "with qk_norm: queries and keys are rotated first, then normed (Hunyuan)"),
       key("model", &C::model, "block_norms", &Model::block_norms,
           "norms of a block: pre, before attention and MLP; glm4 and gemma2 (other names): also of what each of the "
           "two adds; olmo2: of that alone"),

@@ -50,8 +50,7 @@ std::string read_text(const fs::path& path) {
 
 // A line of the node, then one a rank: RANK HOST CONDITION SECONDS, and KIND NUMBER TEXT of each activity.
 std::string to_text(const NodeReport& report) {
-  std::string text =
-      fmt::format("{}\t{}\t{:d}\t{}\n", report.first_rank, report.beat, report.calls, report.standstill_s);
+  std::string text = fmt::format("{}\t{}\t{:d}\t{}\n", report.first_rank, report.beat, report.calls, report.hang_s);
   for (const StandingRank& rank : report.ranks) {
     text += fmt::format("{}\t{}\t{}\t{}", rank.rank, plain(rank.host), static_cast<int>(rank.condition), rank.stood_s);
     for (const ActivityText& activity : rank.activities) {
@@ -72,7 +71,7 @@ std::optional<NodeReport> parse_node_report(const std::string& text) {
     report.first_rank = std::stoll(head.at(0));
     report.beat = std::stoll(head.at(1));
     report.calls = std::stoi(head.at(2)) != 0;
-    report.standstill_s = std::stod(head.at(3));
+    report.hang_s = std::stod(head.at(3));
     while (std::getline(lines, line)) {
       const std::vector<std::string> fields = fields_of(line);
       StandingRank rank{.rank = std::stoi(fields.at(0)),

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "standstill.hpp"
+#include "hang.hpp"
 
 namespace sft::comm {
 
@@ -21,7 +21,7 @@ struct NodeReport {
   std::int64_t first_rank = 0;  ///< the lowest rank of the node
   std::int64_t beat = 0;        ///< grows with each report
   bool calls = false;           ///< the others are to tell what they know
-  double standstill_s = 0.0;    ///< for how long none of its ranks has got on
+  double hang_s = 0.0;          ///< for how long none of its ranks has got on
   std::vector<StandingRank> ranks;
 };
 

@@ -17,12 +17,12 @@
 
 #include "call_log.hpp"
 #include "comm/mpi/shared_window.hpp"
+#include "hang.hpp"
 #include "node_reports.hpp"
 #include "sft/core/activity.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/stop_signals.hpp"
 #include "sft/machine/node.hpp"
-#include "standstill.hpp"
 
 namespace sft::comm {
 
@@ -89,7 +89,7 @@ class Watch::Impl {
     list_nodes(world, node);
     note_activities_in(&own_->activities);
     if (has_other_nodes_ && !folder.empty()) {
-      const std::filesystem::path reports = std::filesystem::path(folder) / "standstill";
+      const std::filesystem::path reports = std::filesystem::path(folder) / "hang";
       std::error_code ignored;
       if (world.rank() == 0) std::filesystem::remove_all(reports, ignored);  // of an earlier run
       std::int64_t first_rank = world.rank();
@@ -171,7 +171,7 @@ class Watch::Impl {
   void consider() {
     const double limit_s = timeout_s_ * (has_begun_.load(relaxed) ? 1.0 : slow_factor);
     std::string calls;
-    if (standstill_s() >= limit_s / 2) {
+    if (hang_s() >= limit_s / 2) {
       calls = ask_call_probes();
       look(0.0);
     }
@@ -185,35 +185,33 @@ class Watch::Impl {
     });
     std::vector<StandingRank> all = ranks();
     if (reports_ != nullptr) {
-      reports_->tell({.first_rank = first_rank_,
-                      .calls = may && standstill_s() >= limit_s / 2,
-                      .standstill_s = standstill_s(),
-                      .ranks = all});
+      reports_->tell(
+          {.first_rank = first_rank_, .calls = may && hang_s() >= limit_s / 2, .hang_s = hang_s(), .ranks = all});
     }
-    if (!may || standstill_s() < limit_s) return;
+    if (!may || hang_s() < limit_s) return;
     bool prints = true;
     std::vector<NodeReport> others;
     if (reports_ != nullptr) others = reports_->others();
     for (const NodeReport& other : others) {
-      if (other.standstill_s < limit_s * reported_share) return;
+      if (other.hang_s < limit_s * reported_share) return;
       all.insert(all.end(), other.ranks.begin(), other.ranks.end());
       prints = prints && first_rank_ < other.first_rank;
     }
     const bool others_speak = !others.empty();
     std::vector<std::size_t> culprits = find_culprits(all);
-    if (may_be_slow(all, culprits) && standstill_s() < timeout_s_ * slow_factor) return;
+    if (may_be_slow(all, culprits) && hang_s() < timeout_s_ * slow_factor) return;
     const bool is_sure = std::ranges::any_of(culprits, [&](std::size_t i) { return all[i].cannot_go_on(); });
     const std::vector<StandingRank> gone =
         reports_ == nullptr || is_sure ? std::vector<StandingRank>() : silent(others);
     if (!gone.empty() && (others_speak || culprits.empty())) {
-      if (standstill_s() < limit_s * other_node_factor) return;
+      if (hang_s() < limit_s * other_node_factor) return;
       all.insert(all.end(), gone.begin(), gone.end());
       culprits = find_culprits(all);
     }
-    if (culprits.empty() && has_other_nodes_ && standstill_s() < limit_s * other_node_factor) return;
+    if (culprits.empty() && has_other_nodes_ && hang_s() < limit_s * other_node_factor) return;
     // Who ends first has the others ended by the launcher: so not before the line is there.
     if (!prints) std::this_thread::sleep_for(std::chrono::duration<double>(timeout_s_ / 8 + 2));
-    if (prints || !others_speak) log_error(standstill_error(all, culprits, calls).what());
+    if (prints || !others_speak) log_error(hang_error(all, culprits, calls).what());
     notes_.front()->end.store(true);
     end_process();
   }
@@ -227,14 +225,14 @@ class Watch::Impl {
       if (speaks) continue;
       gone.push_back(first);
       gone.back().condition = StandingRank::Condition::gone;
-      gone.back().stood_s = standstill_s();
+      gone.back().stood_s = hang_s();
     }
     return gone;
   }
 
   [[noreturn]] static void end_process() {
-    tell_ending(static_cast<int>(ExitStatus::standstill));
-    std::_Exit(static_cast<int>(ExitStatus::standstill));
+    tell_ending(static_cast<int>(ExitStatus::hang));
+    std::_Exit(static_cast<int>(ExitStatus::hang));
   }
 
   /// Whether this is the first rank of the node whose thread runs: it acts, the others follow.
@@ -247,7 +245,7 @@ class Watch::Impl {
   [[nodiscard]] double silence_s() const { return timeout_s_ / 2; }
 
   /// How long no rank of the node has got on.
-  [[nodiscard]] double standstill_s() const {
+  [[nodiscard]] double hang_s() const {
     return std::ranges::min(seen_, {}, [](const Seen& seen) { return seen.progress.time_s; }).progress.time_s;
   }
 

@@ -92,7 +92,7 @@ void CudaDevice::fill_zero(void* destination, std::size_t bytes, Stream& stream)
     check_cuda(cudaMemsetAsync(destination, 0, bytes, native_stream(stream)), "cudaMemsetAsync");
   };
   if (stream.tape() == nullptr) return fill();
-  stream.tape()->put_off(key_of_fill_zero(destination, bytes), fill);
+  stream.tape()->defer(key_of_fill_zero(destination, bytes), fill);
 }
 
 }  // namespace sft::device

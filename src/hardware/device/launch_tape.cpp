@@ -30,7 +30,7 @@ void LaunchTape::stop() {
   is_on_ = false;
 }
 
-void LaunchTape::put_off(std::span<const std::uint64_t> key, Launch launch) {
+void LaunchTape::defer(std::span<const std::uint64_t> key, Launch launch) {
   if (!is_on_ || is_settling_) return launch();
   key_.insert(key_.end(), key.begin(), key.end());
   launches_.push_back(std::move(launch));

@@ -77,7 +77,7 @@ Reading read_clocks(const simulator::ClockedStream& compute, const simulator::Cl
 /// FLOPs of a micro-batch, as `mfu` of a run counts them but for what windows hide.
 double model_flops(const config::ValidConfig& config, const std::vector<std::int32_t>& documents) {
   const IndexedVector<sequence::AttentionKind, double> hidden(model::attention_windows(config->model).size());
-  model::TokenCounts tokens{.hidden_squares = hidden};
+  model::TokenCounts tokens{.masked_squares = hidden};
   for (const auto length : documents) {
     tokens.num_tokens += length;
     tokens.length_squares += static_cast<double>(length) * length;

@@ -161,7 +161,7 @@ void ClockedDevice::fill_zero(void* destination, std::size_t bytes, device::Stre
     of.advance(rates_.launch_s + memory_s, memory_s, ops::Pass::copy);
   };
   if (stream.tape() == nullptr) return fill();
-  stream.tape()->put_off(device::key_of_fill_zero(destination, bytes), fill);
+  stream.tape()->defer(device::key_of_fill_zero(destination, bytes), fill);
 }
 
 }  // namespace sft::simulator

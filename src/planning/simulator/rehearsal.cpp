@@ -66,14 +66,14 @@ model::Inputs Rehearsal::inputs_of(const sequence::AttentionSchedules& schedules
 }
 
 void Rehearsal::play_micro_batch(const sequence::AttentionSchedules& schedules) {
-  device::put_off_launches(workers_.streams.compute->tape(), [&] {
+  device::defer_launches(workers_.streams.compute->tape(), [&] {
     workers_.decoder.forward_backward(inputs_of(schedules), schedules, {1.0, 1.0},
-                                      plan_.results.rows(0, rank::num_metrics));
+                                      plan_.results.rows(0, model::Metric::count));
   });
 }
 
 void Rehearsal::play_evaluation(const sequence::AttentionSchedules& schedules) {
-  workers_.decoder.forward_loss(inputs_of(schedules), schedules, plan_.results.rows(0, rank::num_metrics));
+  workers_.decoder.forward_loss(inputs_of(schedules), schedules, plan_.results.rows(0, model::Metric::count));
 }
 
 }  // namespace sft::simulator

@@ -20,6 +20,13 @@ Rule fused_mlp() {
   return {"mlp.gate_up_proj", Cut::rows, {{"mlp.gate_proj", Rows::intermediate}, {"mlp.up_proj", Rows::intermediate}}};
 }
 
+std::vector<Rule> rules_of_mixtral() {
+  return {{"block_sparse_moe.gate", Cut::rows, {{"mlp.gate", Rows::as_stored}}},
+          {"block_sparse_moe.experts.*.w1", Cut::rows, {{"mlp.experts.*.gate_proj", Rows::as_stored}}},
+          {"block_sparse_moe.experts.*.w3", Cut::rows, {{"mlp.experts.*.up_proj", Rows::as_stored}}},
+          {"block_sparse_moe.experts.*.w2", Cut::rows, {{"mlp.experts.*.down_proj", Rows::as_stored}}}};
+}
+
 const std::vector<Rule>& rules_of(const std::string& model_type) {
   static const std::vector<Rule> none;
   const Family* const family = find_family(model_type);

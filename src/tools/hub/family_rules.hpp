@@ -37,6 +37,8 @@ struct Rule {
 
 /// gate_proj and up_proj as one.
 [[nodiscard]] Rule fused_mlp();
+/// Router and experts by the names of Mixtral.
+[[nodiscard]] std::vector<Rule> rules_of_mixtral();
 
 /// The rules of the family with this model_type; none where it stores the model's tensors as they are, or is not known.
 [[nodiscard]] const std::vector<Rule>& rules_of(const std::string& model_type);

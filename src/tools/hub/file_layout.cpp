@@ -73,7 +73,7 @@ void read_sizes(FileLayout& layout, ConfigFields& fields, const Family& defaults
   if (layout.num_key_value_heads == 0) layout.num_key_value_heads = layout.num_attention_heads;
   layout.head_dim = optional("head_dim", fields.has("head_dim") ? 0 : defaults.head_dim);
   if (layout.head_dim == 0) layout.head_dim = required("hidden_size") / layout.num_attention_heads;
-  layout.intermediate_size = required("intermediate_size");
+  layout.intermediate_size = required(defaults.width_field);
   for (const char* name : {"n_routed_experts", "num_experts", "num_local_experts"}) {
     layout.num_experts = optional(name, layout.num_experts);
   }

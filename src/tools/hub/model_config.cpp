@@ -92,9 +92,9 @@ void check_quantization(ConfigFields& fields, const Family& family) {
                 "give the model before it was quantized");
 }
 
-void refuse_what_is_not_there(ConfigFields& fields) {
+void refuse_what_is_not_there(ConfigFields& fields, const Family& family) {
   for (const char* name : {"attention_dropout", "resid_pdrop", "embd_pdrop"}) {
-    if (fields.number(name, 0.0) != 0.0) {
+    if (!family.has_dropout && fields.number(name, 0.0) != 0.0) {
       fields.refuse(name, "there is no dropout, and training with it would be another training",
                     "set it to 0 in config.json");
     }
@@ -109,7 +109,7 @@ void read_sizes(ConfigFields& fields, const Family& family, config::Model& model
     return fallback == 0 ? fields.required_integer(name) : fields.integer(name, fallback);
   };
   model.num_attention_heads = required("num_attention_heads", family.num_attention_heads);
-  model.intermediate_size = fields.required_integer("intermediate_size");
+  model.intermediate_size = fields.required_integer(family.width_field);
   model.vocab_size = required("vocab_size", family.vocab_size);
   if (model.num_attention_heads == 0) {
     fields.refuse("num_attention_heads", "there is no model without heads", "correct config.json");
@@ -151,7 +151,7 @@ ModelConfig parse_model_config(const std::string& text, const std::string& sourc
   ConfigFields fields(object, source);
   const Family& family = family_of(fields);
   check_quantization(fields, family);
-  refuse_what_is_not_there(fields);
+  refuse_what_is_not_there(fields, family);
   ModelConfig result;
   config::Model& model = result.model;
   read_sizes(fields, family, model);

@@ -253,7 +253,7 @@ std::unique_ptr<io::TensorSource> open_adapter_weights(const std::string& folder
   return source;
 }
 
-std::optional<std::vector<std::string>> modules_of_numbers(const std::string& folder, const config::Model& model) {
+std::optional<std::vector<std::string>> unquantized_modules(const std::string& folder, const config::Model& model) {
   WeightsSource source(read_folder_tensors(folder));
   source.take_layout(file_layout_of(folder, source.stored().list()), model.tie_word_embeddings);
   if (!source.is_in_four_bits()) return std::nullopt;

@@ -13,7 +13,7 @@ namespace sft::jinja {
 namespace {
 
 using Kind = Statement::Kind;
-using Words = std::initializer_list<std::string_view>;
+using BlockEnds = std::initializer_list<std::string_view>;
 
 class Parser {
  public:
@@ -35,7 +35,7 @@ class Parser {
   }
 
   /// Statements up to a block that begins with one of `ends`, which stays the current token; with no ends, all.
-  Body parse_body(Words ends) {
+  Body parse_body(BlockEnds ends) {
     const Nesting::Level level(nesting_, tokens_);
     Body body;
     while (!tokens_.is(Token::Kind::end)) {
@@ -60,7 +60,7 @@ class Parser {
   }
 
   /// The body of a block whose opening is read up to its '%}'; also takes the word that ends it.
-  Body parse_block(Words ends, std::string* end = nullptr) {
+  Body parse_block(BlockEnds ends, std::string* end = nullptr) {
     tokens_.skip_symbol(":");
     tokens_.expect(Token::Kind::block_end, "'%}'");
     Body body = parse_body(ends);
@@ -152,7 +152,7 @@ class Parser {
   }
 
   /// A body that is executed later or elsewhere: no loop around it can be left from inside.
-  Body parse_own_block(Words ends) {
+  Body parse_own_block(BlockEnds ends) {
     const int num_loops = std::exchange(num_loops_, 0);
     Body body = parse_block(ends);
     num_loops_ = num_loops;

@@ -28,7 +28,7 @@ void EntryMemory::put(const std::string& source, const Entry& entry, const paral
   const bool is_model = entry.name == "model", is_adapter = entry.name == "adapter";
   SFT_ENSURE((dtype == DType::uint8) == (entry.dtype() == DType::uint8), "codes are no numbers");
   if (is_model || is_adapter || dtype != entry.dtype()) {
-    const std::span<const float> numbers(io::as_float32(values, dtype, count, numbers_), count);
+    const std::span<const float> numbers(io::as_float32(values, dtype, count, values_), count);
     const std::string name = entry.name + "/" + parameter.name;
     if (is_model) seen_.add(source, name, parameter, where, numbers);
     if (is_adapter) require_finite(source, name, where, numbers);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "sft/checkpoint/seen_weights.hpp"
+#include "sft/checkpoint/loaded_weights.hpp"
 #include "sft/checkpoint/state.hpp"
 #include "sft/device/device.hpp"
 
@@ -14,7 +14,7 @@ namespace sft::checkpoint {
 class EntryMemory {
  public:
   /// `seen` gets the numbers of "model". All outlive it.
-  EntryMemory(device::Device& device, device::Stream& stream, SeenWeights& seen)
+  EntryMemory(device::Device& device, device::Stream& stream, LoadedWeights& seen)
       : device_(device), stream_(stream), seen_(seen) {}
 
   /// Zeros between the parts of an entry.
@@ -28,8 +28,8 @@ class EntryMemory {
  private:
   device::Device& device_;
   device::Stream& stream_;
-  SeenWeights& seen_;
-  std::vector<float> numbers_;
+  LoadedWeights& seen_;
+  std::vector<float> values_;
   std::vector<char> converted_;
 };
 

@@ -35,7 +35,7 @@ struct Rows {
 class FourBitLoader {
  public:
   FourBitLoader(const io::TensorSource& source, const Entry& entry, device::Device& device, device::Stream& stream,
-                SeenWeights& seen)
+                LoadedWeights& seen)
       : source_(source),
         entry_(entry),
         form_(*entry.four_bits->part().four_bits),
@@ -158,7 +158,7 @@ class FourBitLoader {
   FourBitForm form_;
   device::Device& device_;
   device::Stream& stream_;
-  SeenWeights& seen_;
+  LoadedWeights& seen_;
   device::Device::Block staging_;
   std::vector<float> values_;
 };
@@ -166,7 +166,7 @@ class FourBitLoader {
 }  // namespace
 
 void load_four_bits(const io::TensorSource& source, const Entry& entry, device::Device& device, device::Stream& stream,
-                    SeenWeights& seen) {
+                    LoadedWeights& seen) {
   FourBitLoader(source, entry, device, stream, seen).load();
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 // Matrices that are kept in 4 bits, made of those of a source.
 
-#include "sft/checkpoint/seen_weights.hpp"
+#include "sft/checkpoint/loaded_weights.hpp"
 #include "sft/checkpoint/state.hpp"
 #include "sft/device/device.hpp"
 #include "sft/io/tensor_source.hpp"
@@ -14,6 +14,6 @@ namespace sft::checkpoint {
 /// from all of one; else the rows that it has a part of. `seen` gets the numbers of its own part. Refuses weights that
 /// are no finite numbers, and codes of another form: a data Error. Local; returns when they are there.
 void load_four_bits(const io::TensorSource& source, const Entry& entry, device::Device& device, device::Stream& stream,
-                    SeenWeights& seen);
+                    LoadedWeights& seen);
 
 }  // namespace sft::checkpoint

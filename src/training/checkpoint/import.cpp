@@ -8,7 +8,7 @@
 #include "folder.hpp"
 #include "header.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
-#include "sft/checkpoint/seen_weights.hpp"
+#include "sft/checkpoint/loaded_weights.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/io/hash.hpp"
 #include "sft/io/raw_file.hpp"

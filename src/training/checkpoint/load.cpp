@@ -48,7 +48,7 @@ struct Opened {
 
 /// A checkpoint of format version 1: whole tensors by its index.
 void load_version_1(const std::string& folder, const Opened& opened, const comm::Group& world, const State& state,
-                    device::Device& device, device::Stream& stream, SeenWeights& seen) {
+                    device::Device& device, device::Stream& stream, LoadedWeights& seen) {
   std::optional<IndexSource> source;
   world.agree([&] {
     source.emplace(open_index(folder));
@@ -71,7 +71,7 @@ std::optional<std::size_t> find_same_shards(const FileMap& map, const Entry& ent
 
 /// One of version 2: by its map.
 void load_version_2(const std::string& folder, const Opened& opened, const comm::Group& world, const State& state,
-                    device::Device& device, device::Stream& stream, SeenWeights& seen) {
+                    device::Device& device, device::Stream& stream, LoadedWeights& seen) {
   // 1. Every file is there, and what is not hashed while it is read is as it was written.
   std::unique_ptr<MapSource> source;
   std::vector<std::optional<std::size_t>> same;  // the number in the map of what has the same shards as an entry
@@ -147,7 +147,7 @@ Opened open_for_all(const std::string& folder, const comm::Group& world, const s
 }
 
 Position read_entries(const std::string& folder, const comm::Group& world, const State& state, device::Device& device,
-                      device::Stream& stream, SeenWeights& seen, Others others) {
+                      device::Stream& stream, LoadedWeights& seen, Others others) {
   const Opened opened = open_for_all(folder, world, state.entries(), others);
   const auto load_it = opened.format_version == 1 ? load_version_1 : load_version_2;
   load_it(folder, opened, world, state, device, stream, seen);
@@ -158,7 +158,7 @@ Position read_entries(const std::string& folder, const comm::Group& world, const
 }  // namespace
 
 void load_shared(const io::TensorSource& source, const comm::Group& world, const State& state, device::Device& device,
-                 device::Stream& stream, SeenWeights& seen) {
+                 device::Stream& stream, LoadedWeights& seen) {
   AllSharers sharers(world, state.entries());
   Loader loader(sharers, device, stream, seen);
   for (const Entry& entry : state.entries()) {
@@ -178,12 +178,12 @@ void load_shared(const io::TensorSource& source, const comm::Group& world, const
 
 Position load(const std::string& folder, const comm::Group& world, const State& state, device::Device& device,
               device::Stream& stream) {
-  SeenWeights seen;
+  LoadedWeights seen;
   return read_entries(folder, world, state, device, stream, seen, Others::refused);
 }
 
 void load_weights(const std::string& folder, const comm::Group& world, const State& weights, device::Device& device,
-                  device::Stream& stream, SeenWeights& seen) {
+                  device::Stream& stream, LoadedWeights& seen) {
   static_cast<void>(read_entries(folder, world, weights, device, stream, seen, Others::ignored));
 }
 

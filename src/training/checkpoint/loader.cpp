@@ -24,7 +24,7 @@ struct RegionRead {
 
 }  // namespace
 
-Loader::Loader(AllSharers& sharers, device::Device& device, device::Stream& stream, SeenWeights& seen)
+Loader::Loader(AllSharers& sharers, device::Device& device, device::Stream& stream, LoadedWeights& seen)
     : sharers_(sharers),
       memory_(device, stream, seen),
       buffer_(device.allocate(2 * read_bytes, device::Space::pinned)) {}

@@ -16,7 +16,7 @@ namespace sft::checkpoint {
 class Loader {
  public:
   /// All outlive it.
-  Loader(AllSharers& sharers, device::Device& device, device::Stream& stream, SeenWeights& seen);
+  Loader(AllSharers& sharers, device::Device& device, device::Stream& stream, LoadedWeights& seen);
 
   /// Zeros between the parts of an entry. Local.
   void clear_padding(const Entry& entry);

@@ -94,7 +94,7 @@ void check_entries(const io::TensorSource& source, const std::vector<Entry>& ent
 }
 
 void load_entries(const io::TensorSource& source, const State& state, device::Device& device, device::Stream& stream,
-                  SeenWeights& seen) {
+                  LoadedWeights& seen) {
   const device::Device::Block staging = device.allocate(2 * piece_bytes, device::Space::pinned);
   EntryMemory memory(device, stream, seen);
   for (const Entry& entry : state.entries()) {
@@ -109,7 +109,7 @@ void load_entries(const io::TensorSource& source, const State& state, device::De
 }
 
 void load_entries(const io::TensorSource& source, const State& state, device::Device& device, device::Stream& stream) {
-  SeenWeights seen;
+  LoadedWeights seen;
   load_entries(source, state, device, stream, seen);
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <memory>
+#include <ranges>
 #include <string>
 #include <utility>
 
@@ -24,73 +25,48 @@ using parallel::UnitIndex;
 /// Numbers that a block has for its adapters.
 constexpr std::uint64_t max_adapters_of_block = 16;
 
-/// What the norms around a half of a block are called; null: there is none.
-struct NormNames {
-  const char *input, *branch;
-};
-
-NormNames mixer_norm_names(config::BlockNorms norms) {
-  switch (norms) {
-    case config::BlockNorms::pre:
-      return {"input_layernorm", nullptr};
-    case config::BlockNorms::glm4:
-      return {"input_layernorm", "post_self_attn_layernorm"};
-    case config::BlockNorms::olmo2:
-      return {nullptr, "post_attention_layernorm"};
-    case config::BlockNorms::gemma2:
-      return {"input_layernorm", "post_attention_layernorm"};
-  }
-  return {};
-}
-
-NormNames mlp_norm_names(config::BlockNorms norms) {
-  switch (norms) {
-    case config::BlockNorms::pre:
-      return {"post_attention_layernorm", nullptr};
-    case config::BlockNorms::glm4:
-      return {"post_attention_layernorm", "post_mlp_layernorm"};
-    case config::BlockNorms::olmo2:
-      return {nullptr, "post_feedforward_layernorm"};
-    case config::BlockNorms::gemma2:
-      return {"pre_feedforward_layernorm", "post_feedforward_layernorm"};
-  }
-  return {};
-}
-
-NormGroups add_norms(UnitBuilder& unit, const config::Model& m, const std::string& layer, const NormNames& names) {
-  const auto add = [&](const char* name) {
-    return name == nullptr ? ParameterGroup() : unit.norm(fmt::format("{}.{}.weight", layer, name), m.hidden_size);
+/// The norms around a sublayer of the block at `path`.
+NormGroups add_norms(UnitBuilder& unit, const config::Model& m, const std::string& path, const SublayerPlan& sublayer) {
+  const auto add = [&](const std::string& name) {
+    return name.empty() ? ParameterGroup() : unit.norm(fmt::format("{}.{}.weight", path, name), m.hidden_size);
   };
-  const ParameterGroup input = add(names.input);
-  return {.input = input, .branch = add(names.branch)};
+  const ParameterGroup input = add(sublayer.input_norm);
+  return {.input = input, .branch = add(sublayer.branch_norm)};
 }
 
 /// Adds a block, and begins the units that begin with it.
 BlockParameters add_block(UnitBuilder& unit, const config::Model& m, const LayerPlan& plan, BlockIndex index,
                           int blocks_per_unit) {
-  const BlockPlace place{.number = static_cast<std::size_t>(static_cast<int>(index)),
-                         .path = fmt::format("model.layers.{}", static_cast<int>(index))};
-  const std::string& name = place.path;
+  const auto number = static_cast<std::size_t>(static_cast<int>(index));
+  const std::string path = fmt::format("model.layers.{}", number);
   const bool in_parts = blocks_per_unit == 0;
-  std::uint64_t number = place.number * max_adapters_of_block;
-  const auto add = [&](std::shared_ptr<Sublayer> layer, const NormNames& norm_names) {
-    const NormGroups norms = add_norms(unit, m, name, norm_names);
-    number = declare_adapters(unit, layer->linear_layers(), number);
-    return BlockSublayer{.unit = unit.unit(), .layer = std::move(layer), .norms = norms};
-  };
-  BlockParameters block{.plan = plan, .mixer = {}, .mlp = {}};
-  if (in_parts || index % blocks_per_unit == 0) unit.begin(in_parts ? name + ".self_attn" : name);
-  block.mixer = add(make_mixer(unit, m, plan, place), mixer_norm_names(m.block_norms));
-  if (in_parts) unit.begin(name + ".mlp");
-  block.mlp = add(make_mlp(unit, m, plan, place), mlp_norm_names(m.block_norms));
+  std::uint64_t adapter = number * max_adapters_of_block;
+  BlockParameters block{.plan = plan, .sublayers = {}};
+  if (!in_parts && index % blocks_per_unit == 0) unit.begin(path);
+  for (const SublayerPlan& sublayer : plan_sublayers(m, plan, number)) {
+    const std::string module = fmt::format("{}.{}", path, sublayer.module);
+    if (in_parts) unit.begin(module);
+    std::shared_ptr<Sublayer> layer = sublayer.make(unit, module);
+    const NormGroups norms = add_norms(unit, m, path, sublayer);
+    adapter = declare_adapters(unit, layer->linear_layers(), adapter);
+    block.sublayers.push_back({.unit = unit.unit(), .layer = std::move(layer), .norms = norms});
+  }
   return block;
 }
 
 }  // namespace
 
+std::vector<UnitIndex> DecoderParameters::block_units() const {
+  std::vector<UnitIndex> units;
+  for (const BlockParameters& block : blocks) {
+    for (const BlockSublayer& sublayer : block.sublayers) units.push_back(sublayer.unit);
+  }
+  return units;
+}
+
 std::vector<UnitIndex> DecoderParameters::forward_units() const {
-  std::vector<UnitIndex> units{embedding_unit()};
-  for (const BlockParameters& block : blocks) units.insert(units.end(), {block.mixer.unit, block.mlp.unit});
+  std::vector<UnitIndex> units = block_units();
+  units.insert(units.begin(), embedding_unit());
   units.insert(units.end(), {head_unit(), head.unit()});
   return units;
 }
@@ -99,9 +75,13 @@ std::vector<UnitIndex> DecoderParameters::forward_backward_units(bool recomputes
   std::vector<UnitIndex> units = forward_units();
   units.insert(units.end(), {head.unit(), head_unit()});
   for (const BlockIndex i : blocks.reversed_indices()) {
-    const bool is_last = i == blocks.last();
-    if (recomputes && !is_last) units.push_back(blocks[i].mixer.unit);
-    units.insert(units.end(), {blocks[i].mlp.unit, blocks[i].mixer.unit});
+    const std::vector<BlockSublayer>& sublayers = blocks[i].sublayers;
+    if (recomputes && i != blocks.last()) {
+      for (const BlockSublayer& sublayer : sublayers | std::views::take(sublayers.size() - 1)) {
+        units.push_back(sublayer.unit);
+      }
+    }
+    for (const BlockSublayer& sublayer : sublayers | std::views::reverse) units.push_back(sublayer.unit);
   }
   units.push_back(embedding_unit());
   return units;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/block.hpp"
 
+#include <cstddef>
 #include <functional>
 
 #include "sft/model/sublayer.hpp"
@@ -19,7 +20,7 @@ struct Stream {
 
 float epsilon_of(const Context& c) { return static_cast<float>(c.config.rms_norm_eps); }
 
-/// The residual stream on its way to attention or the MLP: stream.x = previous + the slice of delta, unless `previous`
+/// The residual stream on its way to a sublayer: stream.x = previous + the slice of delta, unless `previous`
 /// is empty and x is there already; and the slice of normed, what the sublayer reads of it.
 void enter_sublayer(const Context& c, const LayerPlan& plan, const NormGroups& norms, const Tensor& previous,
                     const Stream& stream, BlockScratch& scratch) {
@@ -71,7 +72,7 @@ void finish_branch(const Context& c, const LayerPlan& plan, const NormGroups& no
     c.ops.run(ops::Copy{stream.branch, delta});
     c.ops.run(
         ops::RmsNormForward{normed, stream.branch_rstd, stream.branch, norm_weight(c, norms.branch), epsilon_of(c)});
-    if (!scratch.is_in_one) c.ops.run(ops::Copy{delta, normed});
+    if (!scratch.shares_branch_memory) c.ops.run(ops::Copy{delta, normed});
   } else if (plan.scales_branches()) {
     c.ops.run(ops::Scale{delta, plan.residual_multiplier});
   }
@@ -109,28 +110,28 @@ void leave_sublayer_backward(const Context& c, const LayerPlan& plan, const Norm
                                  .dresidual = dx});
 }
 
-/// Ends the mixer and enters the MLP with its unit.
-void join_mixer(const Context& c, const BlockParameters& p, BlockBuffers& buffers, BlockScratch& scratch) {
-  const Stream before_mixer(buffers.mixer.stream), before_mlp(buffers.mlp.stream);
-  finish_branch(c, p.plan, p.mixer.norms, before_mixer, scratch);
-  c.units.enter(p.mlp.unit);
-  enter_sublayer(c, p.plan, p.mlp.norms, before_mixer.x, before_mlp, scratch);
+/// Ends sublayer number `i`, whose stream the branch joins, and enters the next one with its unit.
+void pass_on(const Context& c, const BlockParameters& p, std::size_t i, BlockBuffers& buffers, BlockScratch& scratch) {
+  const BlockSublayer& next = p.sublayers[i + 1];
+  const Stream before(buffers[i].stream);
+  finish_branch(c, p.plan, p.sublayers[i].norms, before, scratch);
+  c.units.enter(next.unit);
+  enter_sublayer(c, p.plan, next.norms, before.x, Stream(buffers[i + 1].stream), scratch);
 }
 
-/// The forward pass, in which pass(sublayer, its tensors, what it keeps of a text) runs a sublayer.
+/// The forward pass, in which pass(number, sublayer) runs a sublayer.
 template <class Pass>
 void run_block(const Context& c, const BlockParameters& p, const Tensor& previous, BlockBuffers& buffers,
                BlockScratch& scratch, const Pass& pass) {
-  c.units.enter(p.mixer.unit);
-  enter_sublayer(c, p.plan, p.mixer.norms, previous, Stream(buffers.mixer.stream), scratch);
-  c.tp.gather(scratch.normed);
-  pass(*p.mixer.layer, buffers.mixer.own, &BlockTextState::mixer);
-  join_mixer(c, p, buffers, scratch);
-  c.tp.gather(scratch.normed);
-  timed(c, "MLP forward", [&] {
-    pass(*p.mlp.layer, buffers.mlp.own, &BlockTextState::mlp);
-    finish_branch(c, p.plan, p.mlp.norms, Stream(buffers.mlp.stream), scratch);
-  });
+  const std::size_t last = p.sublayers.size() - 1;
+  c.units.enter(p.sublayers.front().unit);
+  enter_sublayer(c, p.plan, p.sublayers.front().norms, previous, Stream(buffers.front().stream), scratch);
+  for (std::size_t i = 0; i <= last; ++i) {
+    c.tp.gather(scratch.normed);
+    pass(i, *p.sublayers[i].layer);
+    if (i < last) pass_on(c, p, i, buffers, scratch);
+  }
+  finish_branch(c, p.plan, p.sublayers[last].norms, Stream(buffers[last].stream), scratch);
 }
 
 /// The backward pass of a sublayer whose unit is in use.
@@ -146,39 +147,38 @@ void differentiate(const Context& c, const LayerPlan& plan, const BlockSublayer&
 void block_forward(const Context& c, const BlockParameters& p, const Tensor& previous, BlockBuffers& buffers,
                    BlockScratch& scratch) {
   run_block(c, p, previous, buffers, scratch,
-            [&](const Sublayer& layer, SublayerTensors& own, SublayerTensors BlockTextState::*) {
-              layer.forward(c, own, scratch);
-            });
+            [&](std::size_t i, const Sublayer& layer) { layer.forward(c, buffers[i].own, scratch); });
 }
 
 void block_generate(const Context& c, const BlockParameters& p, const Tensor& previous, BlockBuffers& buffers,
                     BlockScratch& scratch, const BlockTextState& state, std::int64_t num_before,
                     CachedAttention& attention) {
-  run_block(c, p, previous, buffers, scratch,
-            [&](const Sublayer& layer, SublayerTensors& own, SublayerTensors BlockTextState::*of_layer) {
-              layer.generate(c, own, scratch, {state.*of_layer, num_before, attention});
-            });
+  run_block(c, p, previous, buffers, scratch, [&](std::size_t i, const Sublayer& layer) {
+    layer.generate(c, buffers[i].own, scratch, {state[i], num_before, attention});
+  });
 }
 
 void block_recompute(const Context& c, const BlockParameters& p, const ActivationPolicy& policy, BlockBuffers& buffers,
                      BlockScratch& scratch) {
   if (policy.keeps_all()) return;
-  c.units.enter(p.mixer.unit);
-  if (!policy.keeps_products()) {
-    read_again(c, p.plan, p.mixer.norms, Stream(buffers.mixer.stream), scratch);
-    c.tp.gather(scratch.normed);
+  const std::size_t last = p.sublayers.size() - 1;
+  c.units.enter(p.sublayers.front().unit);
+  for (std::size_t i = 0; i <= last; ++i) {
+    const auto read_normed = [&] {
+      if (i == 0) read_again(c, p.plan, p.sublayers[i].norms, Stream(buffers[i].stream), scratch);
+      c.tp.gather(scratch.normed);
+    };
+    p.sublayers[i].layer->recompute(c, policy, buffers[i].own, scratch, read_normed, /*gives_delta=*/i < last);
+    if (i < last) pass_on(c, p, i, buffers, scratch);
   }
-  p.mixer.layer->recompute(c, policy, buffers.mixer.own, scratch);
-  join_mixer(c, p, buffers, scratch);
 }
 
 void block_backward(const Context& c, const BlockParameters& p, BlockBuffers& buffers, BlockScratch& scratch) {
-  c.units.enter(p.mlp.unit);
-  timed(c, "MLP backward", [&] { differentiate(c, p.plan, p.mlp, buffers.mlp, scratch); });
-  leave_sublayer_backward(c, p.plan, p.mlp.norms, Stream(buffers.mlp.stream), scratch);
-  c.units.enter(p.mixer.unit);
-  differentiate(c, p.plan, p.mixer, buffers.mixer, scratch);
-  leave_sublayer_backward(c, p.plan, p.mixer.norms, Stream(buffers.mixer.stream), scratch);
+  for (std::size_t i = p.sublayers.size(); i-- > 0;) {
+    c.units.enter(p.sublayers[i].unit);
+    differentiate(c, p.plan, p.sublayers[i], buffers[i], scratch);
+    leave_sublayer_backward(c, p.plan, p.sublayers[i].norms, Stream(buffers[i].stream), scratch);
+  }
 }
 
 }  // namespace sft::model

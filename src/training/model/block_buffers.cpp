@@ -2,6 +2,7 @@
 #include "sft/model/block_buffers.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "sft/model/sublayer.hpp"
@@ -27,24 +28,33 @@ std::vector<SublayerTensor> stream_tensors(const Sizes& s, const LayerPlan& plan
   return tensors;
 }
 
+/// The x of all sublayers but the first follows from those before. The last branch is input, as what gives it is not
+/// computed again; and nothing but a pass through the last sublayer stands between its x and the next block.
+StreamLifetimes stream_lifetimes(bool is_first, bool is_last, const ActivationPolicy& policy) {
+  const Lifetime branch = is_last ? Lifetime::input : Lifetime::followers;
+  if (is_first) return {Lifetime::input, Lifetime::input, branch};
+  return {is_last && !policy.keeps_all() ? Lifetime::pass : Lifetime::followers, Lifetime::followers, branch};
+}
+
 template <class Block, class Visit>
 void for_each_list(Block& block, const Visit& visit) {
-  for (auto* buffers : {&block.mixer, &block.mlp}) {
-    visit(buffers->stream);
-    visit(buffers->own);
+  for (auto& buffers : block) {
+    visit(buffers.stream);
+    visit(buffers.own);
   }
 }
 
-/// Scratch memory of the sublayers of all blocks: of mixers, over it that of MLPs with their stream.
+/// Scratch memory of the sublayers of all blocks, with their streams, one over the other.
 void take_sublayer_scratch(device::Arena& arena, device::Arena& tp_sums, bool has_backward, AllBlockBuffers& blocks) {
+  std::vector<SublayerBuffers*> all;
+  for (BlockBuffers& block : blocks) {
+    for (SublayerBuffers& buffers : block) all.push_back(&buffers);
+  }
   const auto take_of_all = [&](device::Arena& from, ScratchPlace place) {
-    take_in_turn(from, 2, [&](int half) {
-      take_in_turn(from, blocks.size(), [&](int block) {
-        BlockBuffers& buffers = blocks[BlockIndex::from(block)];
-        SublayerBuffers& sublayer = half == 0 ? buffers.mixer : buffers.mlp;
-        sublayer.stream.take_scratch(from, place, has_backward);
-        sublayer.own.take_scratch(from, place, has_backward);
-      });
+    take_in_turn(from, static_cast<int>(all.size()), [&](int i) {
+      SublayerBuffers& buffers = *all[static_cast<std::size_t>(i)];
+      buffers.stream.take_scratch(from, place, has_backward);
+      buffers.own.take_scratch(from, place, has_backward);
     });
   };
   take_of_all(arena, ScratchPlace::alone);
@@ -61,17 +71,15 @@ void shorten(Tensor& tensor, std::int64_t num_tokens) {
 AllBlockBuffers make_block_buffers(const DecoderParameters& parameters, const Sizes& sizes,
                                    const ActivationPolicy& policy) {
   AllBlockBuffers all;
-  // The x of the MLP follows from the mixer, and the branch is input, as `down` is not computed again.
-  const Lifetime middle = policy.keeps_all() ? Lifetime::followers : Lifetime::pass;
   for (const BlockParameters& block : parameters.blocks) {
-    const auto buffers_of = [&](const BlockSublayer& sublayer, std::vector<SublayerTensor> stream) {
-      return SublayerBuffers{SublayerTensors(std::move(stream)),
-                             SublayerTensors(sublayer.layer->tensors(sizes, policy))};
-    };
-    const LayerPlan& plan = block.plan;
-    all.push_back(
-        {buffers_of(block.mixer, stream_tensors(sizes, plan, {Lifetime::input, Lifetime::input, Lifetime::followers})),
-         buffers_of(block.mlp, stream_tensors(sizes, plan, {middle, Lifetime::followers, Lifetime::input}))});
+    BlockBuffers buffers;
+    const std::size_t last = block.sublayers.size() - 1;
+    for (std::size_t i = 0; i <= last; ++i) {
+      buffers.push_back(
+          {SublayerTensors(stream_tensors(sizes, block.plan, stream_lifetimes(i == 0, i == last, policy))),
+           SublayerTensors(block.sublayers[i].layer->tensors(sizes, policy))});
+    }
+    all.push_back(std::move(buffers));
   }
   return all;
 }
@@ -93,8 +101,8 @@ BlockScratch take_scratch(device::Arena& arena, device::Arena& tp_sums, const Si
   }
   take_sublayer_scratch(arena, tp_sums, /*has_backward=*/true, blocks);
 
-  b.is_in_one = s.shares_branches();
-  b.delta = b.is_in_one ? b.normed : take(tp_sums, s.partial, {s.tokens, s.hidden});
+  b.shares_branch_memory = s.shares_branches();
+  b.delta = b.shares_branch_memory ? b.normed : take(tp_sums, s.partial, {s.tokens, s.hidden});
   b.dnormed = b.delta;
   b.dx = take(arena, s.compute, {s.tokens, s.hidden});
   const bool changes_branches = std::ranges::any_of(
@@ -136,9 +144,9 @@ std::vector<Tensor> kept_tensors(const BlockBuffers& block, const ActivationPoli
 
 BlockBuffers first_tokens(BlockBuffers all, const Sizes& sizes, std::int64_t num_tokens) {
   const std::int64_t num_fewer = sizes.tokens - num_tokens;
-  for (SublayerBuffers* buffers : {&all.mixer, &all.mlp}) {
-    buffers->stream.shorten(num_fewer / sizes.token_slices);
-    buffers->own.shorten(num_fewer);
+  for (SublayerBuffers& buffers : all) {
+    buffers.stream.shorten(num_fewer / sizes.token_slices);
+    buffers.own.shorten(num_fewer);
   }
   return all;
 }

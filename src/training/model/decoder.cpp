@@ -33,7 +33,7 @@ void Decoder::initialize() { b_.scratch.ropes.upload(c_.config, c_.device, c_.op
 
 void Decoder::embed(const Inputs& inputs, std::span<const EmbeddingNoise> noise) {
   const Tensor table = c_.units.parameter(p_.embedding);
-  const Tensor x = b_.blocks.front().mixer.stream["x"];
+  const Tensor x = b_.blocks.front().front().stream["x"];
   if (c_.tp.size() == 1) {
     c_.ops.run(ops::EmbeddingForward{x, inputs.tokens, table, c_.sizes.vocab_begin});
   } else {
@@ -70,7 +70,7 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
   for (const BlockIndex i : p_.blocks.indices()) {
     if (i >= b_.num_slots()) wait_for(BlockIndex::from(i - b_.num_slots()));  // whose memory it gets
     timed({.category = "model", .what = "forward", .of = "block", .number = i}, [&] {
-      const Tensor previous = i == 0 ? Tensor() : b_.blocks[BlockIndex::from(i - 1)].mlp.stream["x"];
+      const Tensor previous = i == 0 ? Tensor() : b_.blocks[BlockIndex::from(i - 1)].back().stream["x"];
       block_forward(c_, p_.blocks[i], previous, b_.blocks[i], b_.scratch);
     });
     if (keeps) save(i);
@@ -79,7 +79,7 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
   c_.ops.run(ops::AddRmsNormForward{.sum = c_.tp.slice(b_.scratch.dx),
                                     .y = c_.tp.slice(b_.scratch.normed),
                                     .rstd = b_.last_rstd,
-                                    .x = b_.blocks.back().mlp.stream["x"],
+                                    .x = b_.blocks.back().back().stream["x"],
                                     .delta = c_.tp.slice(b_.scratch.delta),
                                     .weight = norm_weight(c_, p_.final_norm),
                                     .epsilon = static_cast<float>(c_.config.rms_norm_eps)});
@@ -132,12 +132,10 @@ void Decoder::wait_for(BlockIndex i) {
 
 void Decoder::for_each_weight_norm(
     const std::function<void(const parallel::ParameterGroup& magnitude, const Tensor& norms)>& visit) {
-  std::vector<parallel::UnitIndex> units;
-  for (const BlockParameters& block : p_.blocks) units.insert(units.end(), {block.mixer.unit, block.mlp.unit});
-  c_.units.begin_pass(units, parallel::ShardedUnits::Pass::forward);
+  c_.units.begin_pass(p_.block_units(), parallel::ShardedUnits::Pass::forward);
   for (const BlockParameters& block : p_.blocks) {
-    for (const BlockSublayer* sublayer : {&block.mixer, &block.mlp}) {
-      for (const Linear& layer : sublayer->layer->linear_layers()) {
+    for (const BlockSublayer& sublayer : block.sublayers) {
+      for (const Linear& layer : sublayer.layer->linear_layers()) {
         c_.units.enter(layer.unit());
         for (const Adapter& adapter : layer.adapters) {
           if (adapter.magnitude.exists()) visit(adapter.magnitude, weight_norms(c_, layer, adapter));

@@ -24,8 +24,8 @@ std::size_t size_bytes(const std::vector<Tensor>& tensors) {
 
 DecoderBuffers::DecoderBuffers(const config::Model& config, const config::Lora& lora,
                                const DecoderParameters& parameters, const Sizes& sizes, device::Kind kind,
-                               const ActivationPolicy& policy, const ops::TokenLoss& loss, config::Fp8 fp8_products)
-    : loss_head(sizes, kind, loss),
+                               const ActivationPolicy& policy, const Objective& objective, config::Fp8 fp8_products)
+    : loss_head(sizes, kind, objective),
       adapters(lora, parameters, sizes, policy),
       fp8(fp8_products, parameters, sizes, policy, !lora.use_peft),
       balance(config),
@@ -34,8 +34,8 @@ DecoderBuffers::DecoderBuffers(const config::Model& config, const config::Lora& 
       parameters_(parameters),
       policy_(policy),
       num_slots_(policy.location == ActivationPolicy::Location::device
-                     ? checked_cast<int>(config.num_hidden_layers)
-                     : std::min(checked_cast<int>(config.num_hidden_layers), num_slots_of_offloading)),
+                     ? parameters.blocks.size()
+                     : std::min(parameters.blocks.size(), num_slots_of_offloading)),
       all_blocks_(make_block_buffers(parameters, sizes, policy)) {}
 
 void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspace, device::Arena& tp_sums,

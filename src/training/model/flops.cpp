@@ -38,9 +38,9 @@ double head_weights(const Architecture& architecture) {
 double model_flops(const Architecture& architecture, bool has_adapters, const TokenCounts& tokens) {
   double weights = head_weights(architecture), core = 0.0;
   for (const BlockParameters& block : architecture.parameters.blocks) {
-    for (const BlockSublayer* sublayer : {&block.mixer, &block.mlp}) {
-      weights += sublayer->layer->matmul_weights();
-      core += sublayer->layer->core_flops(tokens);
+    for (const BlockSublayer& sublayer : block.sublayers) {
+      weights += sublayer.layer->matmul_weights();
+      core += sublayer.layer->core_flops(tokens);
     }
   }
   double of_token = of_trained * weights;

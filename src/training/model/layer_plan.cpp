@@ -29,6 +29,7 @@ std::vector<LayerPlan> layer_plans(const config::Model& model) {
   const LayerPlan common{.attention = {},
                          .query_rope = model.llama_4_scaling_beta != 0.0 ? last_rope : 0,
                          .qk_norm = model.qk_norm ? qk_norm : QkNorm::none,
+                         .norms_rotated = model.qk_norm_after_rope,
                          .rotates_in_part = model.rotary_dim() != model.head_dim,
                          .has_sinks = model.attention_sinks,
                          .residual_multiplier = static_cast<float>(model.residual_multiplier),
@@ -38,10 +39,7 @@ std::vector<LayerPlan> layer_plans(const config::Model& model) {
   std::vector<LayerPlan> plans(checked_cast<std::size_t>(model.num_hidden_layers), common);
   int num_expert_layers = 0;
   for (std::size_t layer = 0; layer < plans.size(); ++layer) {
-    if (model.has_experts(layer)) {
-      plans[layer].mlp = LayerPlan::MlpKind::experts;
-      plans[layer].expert_layer = num_expert_layers++;
-    }
+    if (model.has_experts(layer)) plans[layer].expert_layer = num_expert_layers++;
     if (model.has_local_rope(layer)) plans[layer].rope = plans[layer].query_rope = last_rope;
     if (!model.rotates(layer)) plans[layer].rope.reset();
     plans[layer].attention = kind_of(windows, model.window_of(layer));

@@ -20,43 +20,35 @@ void head_logits(const Context& c, const Linear& head, Tensor logits, const Tens
   if (c.config.final_logit_softcapping > 0.0) c.ops.run(ops::SoftCap{logits, logit_cap(c)});
 }
 
-LossHead::LossHead(const Sizes& sizes, device::Kind kind, const ops::TokenLoss& loss)
-    : sizes_(sizes), chunk_tokens_(ops::loss_chunk_tokens(kind, sizes.shapes())), loss_(loss) {}
+LossHead::LossHead(const Sizes& sizes, device::Kind kind, const Objective& objective)
+    : sizes_(sizes), chunk_tokens_(ops::loss_chunk_tokens(kind, sizes.shapes())), objective_(objective) {}
 
 void LossHead::lay_out(device::Arena& arena, device::Arena& tp_sums) {
   logits_ = take(arena, DType::float32, {chunk_tokens_, sizes_.vocab});
   dlogits_ = sizes_.compute == DType::float32 ? logits_ : take(arena, sizes_.compute, {chunk_tokens_, sizes_.vocab});
-  max_ = take(tp_sums, DType::float32, {chunk_tokens_});
-  partials_ = take(tp_sums, DType::float32, {loss_.num_partials() * chunk_tokens_});
+  objective_.lay_out(tp_sums, chunk_tokens_);
 }
 
-ops::CrossEntropy LossHead::forward_chunk(const Context& c, const Linear& head, const Tensor& normed,
-                                          const Inputs& inputs, std::int64_t begin, std::int64_t n) {
-  const std::int64_t num_partials = loss_.num_partials();
-  const ops::CrossEntropy chunk{.logits = logits_.rows(0, n),
-                                .max = max_.rows(0, n),
-                                .partials = partials_.rows(0, num_partials * n).view({num_partials, n}),
-                                .targets = inputs.targets.rows(begin, n),
-                                .loss_weights = inputs.loss_weights.rows(begin, n),
-                                .vocab_begin = sizes_.vocab_begin,
-                                .loss = loss_,
-                                .logit_cap = logit_cap(c)};
-  head_logits(c, head, chunk.logits, normed.rows(begin, n));
-  c.ops.run(ops::CrossEntropyMax{chunk});
-  c.tp.max(chunk.max);
-  c.ops.run(ops::CrossEntropyPartials{chunk});
-  c.tp.sum(chunk.partials);
-  return chunk;
+template <class Work>
+void LossHead::for_each_chunk(const Context& c, const Linear& head, const Tensor& normed, const Inputs& inputs,
+                              const Work& work) const {
+  const std::int64_t num_tokens = normed.shape[0];
+  for (std::int64_t begin = 0; begin < num_tokens; begin += chunk_tokens_) {
+    const std::int64_t n = std::min(chunk_tokens_, num_tokens - begin);
+    const LossChunk chunk{.begin = begin, .logits = logits_.rows(0, n), .logit_cap = logit_cap(c)};
+    head_logits(c, head, chunk.logits, normed.rows(begin, n));
+    objective_.forward(c, chunk, inputs);
+    work(chunk);
+  }
 }
 
 void LossHead::forward_backward(const Context& c, const Linear& head, const Tensor& normed, const Inputs& inputs,
                                 double gradient_scale, Tensor dnormed, Tensor metrics) {
-  const std::int64_t num_tokens = normed.shape[0];
-  for (std::int64_t begin = 0; begin < num_tokens; begin += chunk_tokens_) {
-    const std::int64_t n = std::min(chunk_tokens_, num_tokens - begin);
-    const ops::CrossEntropy chunk = forward_chunk(c, head, normed, inputs, begin, n);
+  const ConstTensor weights = objective_.weights(inputs);
+  for_each_chunk(c, head, normed, inputs, [&](const LossChunk& chunk) {
+    const std::int64_t begin = chunk.begin, n = chunk.logits.shape[0];
     const Tensor dlogits = dlogits_.rows(0, n);
-    c.ops.run(ops::CrossEntropyFinish{chunk, dlogits, gradient_scale / c.config.logits_scaling, metrics});
+    objective_.backward(c, chunk, inputs, weights, dlogits, gradient_scale / c.config.logits_scaling, metrics);
     const auto differentiate = [&] { linear_backward_input(c, head, dnormed.rows(begin, n), dlogits); };
     const auto add_weight_gradient = [&] { linear_backward_weight(c, head, dlogits, normed.rows(begin, n)); };
     if (sizes_.shares_branches()) {  // dnormed lies over normed
@@ -68,16 +60,15 @@ void LossHead::forward_backward(const Context& c, const Linear& head, const Tens
       add_weight_gradient();
       c.tp.finish();
     }
-  }
+  });
 }
 
 void LossHead::forward(const Context& c, const Linear& head, const Tensor& normed, const Inputs& inputs,
                        Tensor metrics) {
-  const std::int64_t num_tokens = normed.shape[0];
-  for (std::int64_t begin = 0; begin < num_tokens; begin += chunk_tokens_) {
-    const std::int64_t n = std::min(chunk_tokens_, num_tokens - begin);
-    c.ops.run(ops::CrossEntropyFinish{forward_chunk(c, head, normed, inputs, begin, n), Tensor(), 0.0, metrics});
-  }
+  const ConstTensor weights = objective_.weights(inputs);
+  for_each_chunk(c, head, normed, inputs, [&](const LossChunk& chunk) {
+    objective_.backward(c, chunk, inputs, weights, Tensor(), 0.0, metrics);
+  });
 }
 
 }  // namespace sft::model

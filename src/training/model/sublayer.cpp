@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/sublayer.hpp"
 
-#include "sft/core/ensure.hpp"
 #include "sft/model/context.hpp"
 #include "sft/model/linear/fp8_buffers.hpp"
 
@@ -18,9 +17,11 @@ void Sublayer::fit_fp8(const Sizes& sizes, const ActivationPolicy& policy, Fp8Bu
   }
 }
 
-void Sublayer::recompute(const Context& /*context*/, const ActivationPolicy& /*policy*/, SublayerTensors& /*own*/,
-                         BlockScratch& /*scratch*/) const {
-  SFT_ENSURE(false, "the last sublayer of a block is not computed again");
+void Sublayer::recompute(const Context& context, const ActivationPolicy& /*policy*/, SublayerTensors& own,
+                         BlockScratch& scratch, const std::function<void()>& read_normed, bool gives_delta) const {
+  if (!gives_delta) return;
+  read_normed();
+  forward(context, own, scratch);
 }
 
 std::vector<SublayerTensor> Sublayer::text_state(const Sizes& /*sizes*/, std::int64_t /*max_tokens*/) const {

@@ -53,7 +53,7 @@ std::vector<ops::Fp8Run> Fp8Gathers::runs_of(PartIndex part, UnitIndex unit) con
   const UnitStorage& stored = storage_[part];
   const Unit& map = stored.shard_map().unit(unit);
   const ops::Fp8Tiles tiles = *stored.part().in_fp8;
-  const Tensor numbers = stored.parameters_of(unit), codes = buffers_.codes(part, unit);
+  const Tensor values = stored.parameters_of(unit), codes = buffers_.codes(part, unit);
   const std::int64_t shard_begin = (groups_.*stored.part().groups.gathers).rank() * map.shard_elements,
                      shard_end = shard_begin + map.shard_elements;
   std::vector<ops::Fp8Run> runs;
@@ -66,7 +66,7 @@ std::vector<ops::Fp8Run> Fp8Gathers::runs_of(PartIndex part, UnitIndex unit) con
     if (begin < end) {
       runs.push_back(
           {.codes = codes.rows(begin - shard_begin, end - begin),
-           .in = numbers.rows(begin - shard_begin, end - begin),
+           .in = values.rows(begin - shard_begin, end - begin),
            .first = begin - matrix.begin,
            .lines = matrix.lines,
            .terms = matrix.terms,

@@ -94,7 +94,7 @@ void ShardedUnits::parameters_written(UnitIndex unit, device::Stream& stream) {
   state(unit).written->record(stream);
   state(unit).is_stale = true;
   fp8_.parameters_written(unit);
-  unit_of_numbers_.reset();
+  dequantized_unit_.reset();
 }
 
 void ShardedUnits::refresh_compute_copy() {
@@ -215,18 +215,18 @@ void ShardedUnits::read_four_bits(UnitIndex unit) {
   const auto is_in_four_bits = [&](const UnitStorage& stored) {
     return stored.part().four_bits && !stored.shard_map().unit(unit).parameters.empty();
   };
-  if (unit_of_numbers_ == unit || std::ranges::none_of(storage_, is_in_four_bits)) return;
-  unit_of_numbers_ = unit;
+  if (dequantized_unit_ == unit || std::ranges::none_of(storage_, is_in_four_bits)) return;
+  dequantized_unit_ = unit;
   for (const PartIndex index : storage_.indices()) {
     if (!is_in_four_bits(storage_[index])) continue;
     const Part& p = part(index);
-    const Tensor records = buffers_.parameters(index, unit), numbers = buffers_.numbers(index, unit);
+    const Tensor records = buffers_.parameters(index, unit), elements = buffers_.dequantized(index, unit);
     const std::vector<Parameter>& matrices = p.shard_map.unit(unit).parameters;
     for (std::size_t i = 0; i < matrices.size(); ++i) {
       const Parameter& m = matrices[i];
       const std::int64_t row_blocks = m.columns / four_bit_block, size = m.local_elements();
       if (size == 0) continue;  // another rank's expert
-      backend_.run(ops::ReadFourBits{.out = numbers.rows(m.unit_offset, size).view({m.local_rows, m.local_columns}),
+      backend_.run(ops::ReadFourBits{.out = elements.rows(m.unit_offset, size).view({m.local_rows, m.local_columns}),
                                      .records = records.rows(p.in_memory(m.unit_offset), p.in_memory(size)),
                                      .form = *p.four_bits,
                                      .nested = storage_[index].nested_scales(unit, static_cast<int>(i)),
@@ -339,8 +339,8 @@ Tensor ShardedUnits::slice(const Tensor& flat, const ParameterGroup& group) cons
 Tensor ShardedUnits::parameter(const ParameterGroup& group) const {
   order_.read_parameters(group.unit);
   if (!part(group.part).four_bits) return slice(buffers_.parameters(group.part, group.unit), group);
-  SFT_ENSURE(unit_of_numbers_ == group.unit, "numbers in 4 bits are read in the unit that was entered last");
-  return slice(buffers_.numbers(group.part, group.unit), group);
+  SFT_ENSURE(dequantized_unit_ == group.unit, "numbers in 4 bits are read in the unit that was entered last");
+  return slice(buffers_.dequantized(group.part, group.unit), group);
 }
 
 GradientTarget ShardedUnits::gradient(const ParameterGroup& group) {

@@ -91,7 +91,7 @@ void UnitBuffers::lay_out(const Arenas& arenas, const Arenas& of_experts) {
   lay_out_gradients(arenas, false);
   lay_out_gradients(of_experts, true);
   lay_out_kept(arenas.own);
-  lay_out_numbers(arenas.own);
+  lay_out_dequantized(arenas.own);
   lay_out_codes(arenas.own);
   lay_out_wire(arenas.own);
 }
@@ -164,13 +164,13 @@ void UnitBuffers::lay_out_kept(device::Arena& arena) {
   }
 }
 
-void UnitBuffers::lay_out_numbers(device::Arena& arena) {
+void UnitBuffers::lay_out_dequantized(device::Arena& arena) {
   for (const PartIndex part : storage_.indices()) {
     const UnitStorage& stored = storage_[part];
     if (!stored.part().four_bits) continue;
     std::int64_t most = 0;
     for (const UnitIndex unit : stored.shard_map().unit_indices()) most = std::max(most, num_elements(stored, unit));
-    parts_[part].numbers = take(arena, stored.part().gathered, {most});
+    parts_[part].dequantized = take(arena, stored.part().gathered, {most});
   }
 }
 

@@ -107,12 +107,6 @@ std::vector<TrainedPart> trained_parts(parallel::StoredParts& parts, const mesh:
   return trained;
 }
 
-ops::TokenLoss token_loss(const config::Config& config) {
-  return {.dft = config.train.loss_type == config::LossType::dft,
-          .label_smoothing = config.train.label_smoothing_factor,
-          .vocab = config.model.vocab_size};
-}
-
 /// What a rank takes while it finds an adapter of the weight that takes most (train::AdapterStart): the weight beside
 /// what finds its factors, or, while it is collected, beside what was sent, what of it came, and the rank's own.
 std::size_t start_bytes_of(const std::vector<TrainedPart>& trained, const config::Lora& lora) {
@@ -170,7 +164,7 @@ RankPlan::RankPlan(const config::ValidConfig& config, const rows::MicroBatchLimi
       slots(parts.front().shard_map().num_units(), policy, config->model.tie_word_embeddings),
       unit_buffers(parts, policy, slots),
       decoder(config->model, config->lora, architecture->parameters, sizes, machine.kind,
-              model::activation_policy(config->train, machine.kind), token_loss(*config), config->train.fp8),
+              model::activation_policy(config->train, machine.kind), model::Objective(*config), config->train.fp8),
       attention(
           parallel::make_sequence_buffers(sequence_shape(config->model, config->device, sizes, limits.document_tokens),
                                           place.size(Axis::sp), config->parallel.attention_method())),
@@ -219,8 +213,8 @@ void RankPlan::lay_out(Arenas& arenas) {
   decoder.lay_out(arenas.activations, arenas.workspace, arenas.tp_sums, arenas.offloaded);
   attention->lay_out(arenas.workspace);
   upload = take_upload_buffers(arenas.workspace, arenas.pinned, sizes.tokens, has_dropout_);
-  results = take(arenas.workspace, DType::float64, {num_metrics + 1});
-  downloaded_results = take(arenas.pinned, DType::float64, {num_metrics + 1});
+  results = take(arenas.workspace, DType::float64, {model::Metric::count + 1});
+  downloaded_results = take(arenas.pinned, DType::float64, {model::Metric::count + 1});
   ops::AttentionNeeds needs = attention->attention_needs();
   needs.repeats = repeats_launches;
   const std::size_t workspace_bytes = ops::workspace_bytes(machine.kind, machine.num_threads, sizes.shapes(), needs);

@@ -49,8 +49,8 @@ void pad(MicroBatch& batch, std::int64_t num_tokens) {
   batch.loss_weights.resize(size);
 }
 
-/// See MicroBatch::hidden_squares.
-double squares_hidden_by(std::int64_t window, const std::vector<std::int32_t>& documents) {
+/// See MicroBatch::masked_squares.
+double squares_masked_by(std::int64_t window, const std::vector<std::int32_t>& documents) {
   double sum = 0.0;
   for (const std::int64_t length : documents) {
     const auto hidden = static_cast<double>(window > 0 ? std::max<std::int64_t>(length - window, 0) : 0);
@@ -106,7 +106,7 @@ MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank, cons
     }
     pad(batch, chunk.local + chunk.length);
   }
-  for (const std::int64_t window : windows) batch.hidden_squares.push_back(squares_hidden_by(window, documents));
+  for (const std::int64_t window : windows) batch.masked_squares.push_back(squares_masked_by(window, documents));
   batch.attention = sequence::make_schedules(method, windows, {std::move(documents)}, cut, SpRank::from(sp_rank));
   return batch;
 }

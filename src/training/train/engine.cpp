@@ -40,8 +40,8 @@ using device::Space;
 /// Tells NEFTune's seeds from those of dropout.
 constexpr std::int64_t neftune_seed = 0x4e454654;
 
-/// By kind of attention, of the rows of a step: MicroBatch::hidden_squares.
-using HiddenSquares = IndexedVector<sequence::AttentionKind, double>;
+/// By kind of attention, of the rows of a step: MicroBatch::masked_squares.
+using MaskedSquares = IndexedVector<sequence::AttentionKind, double>;
 
 /// What begin_step and add_micro_batch leave for finish_step.
 struct StepUnderWay {
@@ -51,7 +51,7 @@ struct StepUnderWay {
   rows::BatchCounts counts;            ///< of all ranks
   std::int64_t num_micro_batches = 0;  ///< done
   std::vector<std::int64_t> rows;      ///< of this rank
-  HiddenSquares hidden_squares;        ///< of this rank's rows, where it owns them
+  MaskedSquares masked_squares;        ///< of this rank's rows, where it owns them
   double aux_loss = 0.0;               ///< sum over the micro-batches, of all ranks
   std::vector<double> choices = {};    ///< RouterBalance::choices_by_layer, the same
 
@@ -153,8 +153,8 @@ struct Engine::Impl {
   }
 
   /// This rank's metrics and its part of the squared gradient norm, on the host: the one wait for the device in a step.
-  std::array<double, rank::num_metrics + 1> download_results() {
-    std::array<double, rank::num_metrics + 1> values{};
+  std::array<double, model::Metric::count + 1> download_results() {
+    std::array<double, model::Metric::count + 1> values{};
     device.copy(plan.downloaded_results.data, plan.results.data, plan.results.size_bytes(), compute_stream());
     device::timed(device.timeline(), {.category = "wait", .what = "wait for the device"},
                   [&] { compute_stream().synchronize(); });
@@ -322,7 +322,7 @@ void Engine::begin_step(std::int64_t step, double learning_rate, const rows::Bat
                .counts = e.sum_counts(counts),
                .num_micro_batches = 0,
                .rows = {},
-               .hidden_squares = HiddenSquares(model::attention_windows(e.config.model).size())};
+               .masked_squares = MaskedSquares(model::attention_windows(e.config.model).size())};
   e.workers.units.begin_step(e.config.train.gradient_accumulation_steps);
   e.device.fill_zero(e.plan.results.data, e.plan.results.size_bytes(), e.compute_stream());
 }
@@ -339,17 +339,17 @@ void Engine::add_micro_batch(const rows::MicroBatch& batch) {
   const std::int64_t number = step.num_micro_batches++;
   device::timed(e.device.timeline(), {.category = "step", .what = "", .of = "micro-batch", .number = number}, [&] {
     const model::Inputs inputs = e.upload.put(batch, e.dropout_seed(step.step, number));
-    device::put_off_launches(e.compute_stream().tape(), [&] {
+    device::defer_launches(e.compute_stream().tape(), [&] {
       e.workers.decoder.forward_backward(inputs, batch.attention, {step.gradient_scale(), step.aux_scale(e.config)},
-                                         e.plan.results.rows(0, rank::num_metrics),
+                                         e.plan.results.rows(0, model::Metric::count),
                                          e.embedding_noise(step.step, batch));
     });
   });
   step.add_routers(e.plan.decoder.balance);
   step.rows.insert(step.rows.end(), batch.rows.begin(), batch.rows.end());
   if (!e.plan.place.owns_rows()) return;
-  for (const sequence::AttentionKind kind : batch.hidden_squares.indices()) {
-    step.hidden_squares[kind] += batch.hidden_squares[kind];
+  for (const sequence::AttentionKind kind : batch.masked_squares.indices()) {
+    step.masked_squares[kind] += batch.masked_squares[kind];
   }
 }
 
@@ -362,17 +362,19 @@ StepResult Engine::finish_step() {
 
   const auto local = e.download_results();
   std::vector<double> sums(local.begin(), local.end());
-  sums.insert(sums.end(), step.hidden_squares.begin(), step.hidden_squares.end());
-  if (!plan.place.owns_tokens()) std::fill_n(sums.begin(), rank::num_metrics, 0.0);
+  sums.insert(sums.end(), step.masked_squares.begin(), step.masked_squares.end());
+  if (!plan.place.owns_tokens()) std::fill_n(sums.begin(), model::Metric::count, 0.0);
   {
     const Activity adding(ActivityKind::works, "loss and gradient norm");
     e.groups.world.sum(std::span<double>(sums));
   }
-  const double norm = std::sqrt(sums[rank::num_metrics]), loss = sums[0] * step.gradient_scale();
+  const double norm = std::sqrt(sums[model::Metric::count]),
+               loss = sums[model::Metric::weighted_loss] * step.gradient_scale();
   std::string left_out;
-  if (!std::isfinite(sums[0]) || !std::isfinite(norm)) {
-    const NotFiniteText text =
-        describe_not_finite({step.step, loss, norm, local[0], local[rank::num_metrics], step.rows}, e.groups.world);
+  if (!std::isfinite(sums[model::Metric::weighted_loss]) || !std::isfinite(norm)) {
+    const NotFiniteText text = describe_not_finite(
+        {step.step, loss, norm, local[model::Metric::weighted_loss], local[model::Metric::count], step.rows},
+        e.groups.world);
     if (e.config.train.nan_policy == config::NanPolicy::stop) throw_not_finite(text);
     left_out = fmt::format("{} ({})", text.problem, text.where);
   } else {
@@ -380,13 +382,13 @@ StepResult Engine::finish_step() {
   }
 
   const rows::BatchCounts& counts = step.counts;
-  const HiddenSquares hidden(std::vector<double>(sums.begin() + local.size(), sums.end()));
+  const MaskedSquares hidden(std::vector<double>(sums.begin() + local.size(), sums.end()));
   const model::TokenCounts tokens{static_cast<double>(counts.num_tokens), counts.length_squares, hidden};
   const auto num_targets = static_cast<double>(std::max<std::int64_t>(counts.num_target_tokens, 1));
   return {.loss = loss,
           .grad_norm = norm,
-          .mean_token_accuracy = sums[2] / num_targets,
-          .entropy = sums[3] / num_targets,
+          .mean_token_accuracy = sums[model::Metric::num_right] / num_targets,
+          .entropy = sums[model::Metric::entropy] / num_targets,
           .num_tokens = counts.num_tokens,
           .num_target_tokens = counts.num_target_tokens,
           .model_flops = model::model_flops(*plan.architecture, e.config.lora.use_peft, tokens),
@@ -398,13 +400,13 @@ EvalSums Engine::evaluate(const rows::MicroBatch& batch) {
   Impl& e = *impl_;
   e.device.fill_zero(e.plan.results.data, e.plan.results.size_bytes(), e.compute_stream());
   const model::Inputs inputs = e.upload.put(batch);
-  e.workers.decoder.forward_loss(inputs, batch.attention, e.plan.results.rows(0, rank::num_metrics));
+  e.workers.decoder.forward_loss(inputs, batch.attention, e.plan.results.rows(0, model::Metric::count));
   const auto metrics = e.download_results();
   EvalSums sums;
   if (e.plan.place.owns_tokens()) {
-    sums.weighted_nll = metrics[0];
-    sums.num_right = metrics[2];
-    sums.entropy = metrics[3];
+    sums.weighted_nll = metrics[model::Metric::weighted_loss];
+    sums.num_right = metrics[model::Metric::num_right];
+    sums.entropy = metrics[model::Metric::entropy];
   }
   if (e.plan.place.owns_rows()) {
     sums.weight = batch.counts.weight_sum;

@@ -10,7 +10,7 @@
 
 #include "batches.hpp"
 #include "not_finite.hpp"
-#include "notice.hpp"
+#include "rank_state.hpp"
 
 namespace sft::train {
 
@@ -36,13 +36,13 @@ Evaluation evaluate(Engine& engine, const rows::PackedDataset& dataset, const ro
     rows::MicroBatch batch;
     const std::exception_ptr failure = batches.next(batch);
     const int signal = before_batch(i - plan.first_step, plan.last_step - plan.first_step);
-    const Notice notice = exchange({signal, failure != nullptr}, world);
-    if (notice.failed) {
+    const RankState ranks = exchange({signal, failure != nullptr}, world);
+    if (ranks.failed) {
       world.agree([&] {
         if (failure) std::rethrow_exception(failure);
       });
     }
-    if (notice.signal != 0) return {.signal = notice.signal, .result = {}};
+    if (ranks.signal != 0) return {.signal = ranks.signal, .result = {}};
     const EvalSums part = engine.evaluate(batch);
     if (!std::isfinite(part.weighted_nll) && bad_rows.empty()) bad_rows = batch.rows;
     sums += part;

@@ -100,7 +100,7 @@ void Trainer::load_best() {
     return;
   }
   if (folder != checkpoint::path_of(train.output_dir, position_.step)) {
-    checkpoint::SeenWeights seen;
+    checkpoint::LoadedWeights seen;
     checkpoint::load_weights(folder, run_.groups.world, trained_weights(), run_.device, run_.engine.stream(), seen);
   }
   log_event(fmt::format("the best model is that of {}", describe_best(train, position_.decisions)));

@@ -21,8 +21,8 @@
 #include "evaluation.hpp"
 #include "expected_attention.hpp"
 #include "nan_policy.hpp"
-#include "notice.hpp"
 #include "profile.hpp"
+#include "rank_state.hpp"
 #include "reports.hpp"
 #include "run_files.hpp"
 #include "saver.hpp"
@@ -361,11 +361,11 @@ ExitStatus Trainer::run_steps() {
     const auto start = Clock::now();
     const double waited_before_s = seconds_waited();
     const double learning_rate = schedule_.rate(position_.step);
-    Notice notice = accumulate(batches, batch, learning_rate);
-    if (notice.must_stop()) {
+    RankState ranks = accumulate(batches, batch, learning_rate);
+    if (ranks.must_stop()) {
       progress.finish();
-      if (notice.failed) save_and_rethrow();
-      status = stop(notice.signal);
+      if (ranks.failed) save_and_rethrow();
+      status = stop(ranks.signal);
       break;
     }
     saver_->release_state();
@@ -375,7 +375,7 @@ ExitStatus Trainer::run_steps() {
 
     const bool is_last = position_.step == last_step_;
     if (!is_last) read(batches, batch);
-    notice = exchange(this->notice(), world);
+    ranks = exchange(rank_state(), world);
     const double step_time_s = seconds_since(start);
     slowest_.add_step(step_time_s, seconds_waited() - waited_before_s);
     profile.end_step();
@@ -393,16 +393,16 @@ ExitStatus Trainer::run_steps() {
       progress.log_first(metrics);
     }
     if (result.left_out.empty()) watch_loss(config->train, position_.step, result.loss, position_.decisions);
-    if (notice.failed) {
+    if (ranks.failed) {
       progress.finish();
       save_and_rethrow();
     }
-    if (saver_->is_under_way() && (!notice.is_writing || notice.write_failed)) {
+    if (saver_->is_under_way() && (!ranks.is_writing || ranks.write_failed)) {
       progress.finish();
       complete_save();
     }
     is_best_ = false;
-    const int signal = notice.signal == 0 && is_evaluation_due() ? evaluate_or_save(progress) : notice.signal;
+    const int signal = ranks.signal == 0 && is_evaluation_due() ? evaluate_or_save(progress) : ranks.signal;
     if (is_save_due()) {
       progress.finish();
       begin_save();
@@ -428,14 +428,14 @@ void Trainer::read(Batches& batches, rows::MicroBatch& batch) {
   if (!failure_) failure_ = failure;
 }
 
-Notice Trainer::notice() const {
+RankState Trainer::rank_state() const {
   return {.signal = stop_signal(*signals_),
           .failed = failure_ != nullptr,
           .is_writing = saver_->is_writing(),
           .write_failed = saver_->has_failed()};
 }
 
-Notice Trainer::accumulate(Batches& batches, rows::MicroBatch& batch, double learning_rate) {
+RankState Trainer::accumulate(Batches& batches, rows::MicroBatch& batch, double learning_rate) {
   const std::int64_t num_micro_batches = run_.config->train.gradient_accumulation_steps;
   // State in files is read ahead under the last micro-batch, and any may be stepped there.
   const bool is_touched = run_.engine.offloaded_bytes() > 0 || run_.engine.steps_early();
@@ -447,8 +447,8 @@ Notice Trainer::accumulate(Batches& batches, rows::MicroBatch& batch, double lea
   run_.engine.add_micro_batch(batch);
   for (std::int64_t i = 1; i < num_micro_batches; ++i) {
     read(batches, batch);
-    const Notice notice = exchange(this->notice(), run_.groups.world);
-    if (notice.must_stop()) return notice;
+    const RankState ranks = exchange(rank_state(), run_.groups.world);
+    if (ranks.must_stop()) return ranks;
     before_last(i);
     run_.engine.add_micro_batch(batch);
   }

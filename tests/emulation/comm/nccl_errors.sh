@@ -7,8 +7,8 @@
 set -euo pipefail
 
 mpiexec=$1 program=$2
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
 
 # ends_with WHERE RESULT WORDS: of NAME:RANK:LAUNCH, NCCL's number of the error and its text.
 ends_with() {

@@ -177,7 +177,7 @@ BOOST_FIXTURE_TEST_CASE(a_chain_that_is_repeated_notes_its_launches_again, Taped
     const std::uint64_t before = num_launches();
     chain(2);
     for (const char* const name : {"first", "second"}) {
-      stream->tape()->put_off(std::array<std::uint64_t, 2>{99, 2}, [this, name] {
+      stream->tape()->defer(std::array<std::uint64_t, 2>{99, 2}, [this, name] {
         note_launch(name, stream->native());
         device->fill_zero(on_gpu.get(), 1, *stream);
       });
@@ -290,7 +290,7 @@ BOOST_FIXTURE_TEST_CASE(a_chain_that_is_repeated_is_progress, Taped) {
   const std::uint64_t before = progress();
   for (int i = 0; i < num_chains; ++i) {
     chain(2);
-    stream->tape()->put_off(std::array<std::uint64_t, 2>{98, 2}, [&] { stream->mark(); });
+    stream->tape()->defer(std::array<std::uint64_t, 2>{98, 2}, [&] { stream->mark(); });
     stream->tape()->stop();
   }
   stream->synchronize();
@@ -306,7 +306,7 @@ BOOST_FIXTURE_TEST_CASE(a_launch_that_cannot_be_captured_is_made_plainly, Taped)
   for (int i = 0; i < 3; ++i) {
     refill();
     chain(3);
-    stream->tape()->put_off(std::array<std::uint64_t, 2>{99, 2}, [&] {
+    stream->tape()->defer(std::array<std::uint64_t, 2>{99, 2}, [&] {
       cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
       cudaStreamIsCapturing(native_stream(*stream), &status);
       if (status != cudaStreamCaptureStatusNone) throw Error(ExitStatus::failure, "not while it is captured");

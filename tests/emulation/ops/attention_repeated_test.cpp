@@ -90,7 +90,7 @@ class Layers {
       other.stream().synchronize();
       half.full.reset();
       half.windowed.reset();
-      device::put_off_launches(half.stream->tape(), [&] {
+      device::defer_launches(half.stream->tape(), [&] {
         half.full = half.backend->plan_attention(documents_of(lengths, begin), num_tokens, num_tokens);
         half.windowed = half.backend->plan_attention(documents_of(lengths, begin, window), num_tokens, num_tokens);
         const bool is_exchanged = work == Work::forward_exchanged;

@@ -7,8 +7,8 @@
 set -euo pipefail
 
 program=$1
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
 
 SFT_EMULATED_KERNEL_FAULT=sum_squares prints 201 '^elementary/sum_squares is the last case that was run' \
   "$program" --run_test=elementary

@@ -8,8 +8,8 @@ set -euo pipefail
 
 build=$1
 source_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
-# shellcheck source=tests/support/checks.sh
-source "$source_folder/tests/support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$source_folder/tests/shell/frame.sh"
 shown=(out)
 
 mkdir tools

@@ -7,8 +7,8 @@ set -euo pipefail
 
 build=$1
 source_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
-# shellcheck source=tests/support/checks.sh
-source "$source_folder/tests/support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$source_folder/tests/shell/frame.sh"
 shown=(out)
 
 export SFT_DEVICE_MODELS=tiny SFT_DEVICE_LENGTHS=32 SFT_DEVICE_STEP_TOKENS=64 SFT_DEVICE_STEPS=1 SFT_DEVICE_TOKENS=64

@@ -9,8 +9,8 @@ set -euo pipefail
 bin=$1
 probe=$bin/emulation_script_nccl_probe
 source_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
-# shellcheck source=tests/support/checks.sh
-source "$source_folder/tests/support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$source_folder/tests/shell/frame.sh"
 export SFT_EMULATED_GPUS=1
 
 prints 0 "^memory: NCCL's, registered$" "$probe"

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/op_bytes.hpp"
 #include "emulation/ops/support.hpp"
 #include "emulation/traffic/measure.hpp"
 #include "ops/cuda/attention_plan.hpp"
+#include "tools/benchmarks/op_bytes.hpp"
 
 namespace sft::ops::testing {
 

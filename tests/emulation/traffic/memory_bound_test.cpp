@@ -4,10 +4,10 @@
 #include <initializer_list>
 #include <string>
 
-#include "benchmarks/op_bytes.hpp"
 #include "emulation/traffic/measure.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
 #include "ops/cuda/view.hpp"
+#include "tools/benchmarks/op_bytes.hpp"
 
 namespace sft::ops::testing {
 

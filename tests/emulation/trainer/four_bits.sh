@@ -7,10 +7,10 @@
 set -euo pipefail
 
 sft_on_cpus=$1 sft=$2 sft_prepare=$3 mpiexec=
-support=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../support" && pwd)
-# shellcheck source=tests/support/checks.sh
-source "$support/checks.sh"
-# shellcheck source=tests/support/gpu_training.sh
+support=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../shell" && pwd)
+# shellcheck source=tests/shell/frame.sh
+source "$support/frame.sh"
+# shellcheck source=tests/shell/gpu_training.sh
 source "$support/gpu_training.sh"
 
 num_steps=3

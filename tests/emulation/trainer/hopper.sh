@@ -6,12 +6,12 @@
 #   hopper.sh MPIEXEC SFT_EMULATED SFT_PREPARE
 set -euo pipefail
 
-# shellcheck disable=SC2034  # checks.sh and gpu_training.sh read them
+# shellcheck disable=SC2034  # frame.sh and gpu_training.sh read them
 mpiexec=$1 sft=$2 sft_prepare=$3
-support=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../support" && pwd)
-# shellcheck source=tests/support/checks.sh
-source "$support/checks.sh"
-# shellcheck source=tests/support/gpu_training.sh
+support=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../shell" && pwd)
+# shellcheck source=tests/shell/frame.sh
+source "$support/frame.sh"
+# shellcheck source=tests/shell/gpu_training.sh
 source "$support/gpu_training.sh"
 export SFT_EMULATED_COMPUTE_CAPABILITY=90
 

@@ -8,10 +8,10 @@
 set -euo pipefail
 
 mpiexec=$1 sft=$2 sft_prepare=$3 sft_inspect=$4 nvml=$5
-support=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../support" && pwd)
-# shellcheck source=tests/support/checks.sh
-source "$support/checks.sh"
-# shellcheck source=tests/support/gpu_training.sh
+support=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../shell" && pwd)
+# shellcheck source=tests/shell/frame.sh
+source "$support/frame.sh"
+# shellcheck source=tests/shell/gpu_training.sh
 source "$support/gpu_training.sh"
 
 # no_difference A B: the checkpoints have the same weights and moments.

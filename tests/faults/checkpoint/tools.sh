@@ -7,8 +7,8 @@
 set -euo pipefail
 
 mpiexec=$1 sft=$2 sft_prepare=$3 sft_inspect=$4 sft_generate=$5 postprocess=$6
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
 
 make_data 40
 cat >run.ini <<INI

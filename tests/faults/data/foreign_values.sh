@@ -7,8 +7,8 @@
 set -euo pipefail
 
 sft=$1 sft_prepare=$2 sft_inspect=$3 sft_convert=$4
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
 
 make_run run.ini 60 1
 "$sft" run.ini --train.output_dir run >/dev/null

@@ -7,8 +7,8 @@
 set -euo pipefail
 
 sft_prepare=$1 sft_inspect=$2
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
 
 python=$(python_with h5py)
 make_data 120

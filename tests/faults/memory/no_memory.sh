@@ -7,8 +7,8 @@
 set -euo pipefail
 
 mpiexec=$1 helper=$2
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
 
 for request in 1 9 20; do
   refuses 1 '^faults_memory_helper: error: rank 2: cannot allocate anything' "$mpiexec" -np 3 "$helper" request "$request"

@@ -9,8 +9,8 @@ set -euo pipefail
 ranks=$2 sft=$3 sft_prepare=$4
 sft_on_ranks=("$1" -np "$ranks" "$sft")
 if [[ $ranks -eq 1 ]]; then sft_on_ranks=("$sft"); fi # as users start it
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
 
 make_run good.ini 60 2
 "$sft_prepare" --input pairs.jsonl --output odd --max_length 50 >/dev/null

@@ -7,8 +7,8 @@
 set -euo pipefail
 
 mpiexec=$1 sft=$2 sft_prepare=$3
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
 
 make_run run.ini 60 1000000
 printf '[checkpoint]\nsave_steps = 50\nsave_total_limit = 2\n' >>run.ini

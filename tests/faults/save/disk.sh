@@ -7,8 +7,8 @@
 set -euo pipefail
 
 mpiexec=$1 sft=$2 sft_prepare=$3 sft_inspect=$4 sft_convert=$5 faulty_disk=$6
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
 
 make_run run.ini 100 12
 printf '[checkpoint]\nsave_steps = 4\n[parallel]\ndp_shard_size = 2\nsp_size = 2\n' >>run.ini

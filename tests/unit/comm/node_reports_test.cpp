@@ -16,10 +16,10 @@ namespace sft::comm {
 
 namespace {
 
-NodeReport report_of(std::int64_t first_rank, double standstill_s, bool calls) {
+NodeReport report_of(std::int64_t first_rank, double hang_s, bool calls) {
   return {.first_rank = first_rank,
           .calls = calls,
-          .standstill_s = standstill_s,
+          .hang_s = hang_s,
           .ranks = {{.rank = static_cast<int>(first_rank),
                      .host = "node1",
                      .condition = StandingRank::Condition::stopped,
@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(a_report_comes_back_from_its_text) {
   const auto read = parse_node_report(to_text(report));
   BOOST_TEST_REQUIRE(read.has_value());
   BOOST_TEST(read->first_rank == 8);
-  BOOST_TEST(read->standstill_s == 3.25);
+  BOOST_TEST(read->hang_s == 3.25);
   BOOST_TEST_REQUIRE(read->ranks.size() == 2U);
   BOOST_TEST(read->ranks[0].place() == "saving, sum over world (call 12)");
   BOOST_TEST((read->ranks[0].condition == StandingRank::Condition::stopped));
@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(other_texts_are_no_reports) {
 
 BOOST_AUTO_TEST_CASE(nothing_is_written_until_a_node_calls_and_then_all_answer) {
   const test::TemporaryFolder folder;
-  const std::filesystem::path files = folder.file("standstill");
+  const std::filesystem::path files = folder.file("hang");
   {
     NodeReports first(files, 0, 0.01), second(files, 2, 0.01);
     first.tell(report_of(0, 0.5, false));
@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(nothing_is_written_until_a_node_calls_and_then_all_answer) 
     BOOST_TEST(first.others().front().first_rank == 2);
     BOOST_TEST(soon([&] {
       const auto others = second.others();
-      return others.size() == 1 && others.front().standstill_s == 1.5;
+      return others.size() == 1 && others.front().hang_s == 1.5;
     }));
 
     first.tell(report_of(0, 0.0, false));
@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE(nothing_is_written_until_a_node_calls_and_then_all_answer) 
 // Each rank of a node has its reports, and one of them speaks.
 BOOST_AUTO_TEST_CASE(a_rank_that_does_not_speak_leaves_the_file_of_its_node_alone) {
   const test::TemporaryFolder folder;
-  const std::filesystem::path files = folder.file("standstill");
+  const std::filesystem::path files = folder.file("hang");
   NodeReports other(files, 0, 0.01), speaker(files, 2, 0.01), silent(files, 2, 0.002);
   other.tell(report_of(0, 2.0, true));
   speaker.tell(report_of(2, 0.0, false));
@@ -113,7 +113,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_does_not_speak_leaves_the_file_of_its_node_alon
   BOOST_TEST(all_are_of_the_speaker());
   speaker.leave_to_another();
   silent.tell(report_of(2, 1.0, false));
-  BOOST_TEST(soon([&] { return !other.others().empty() && other.others().front().standstill_s == 1.0; }));
+  BOOST_TEST(soon([&] { return !other.others().empty() && other.others().front().hang_s == 1.0; }));
   BOOST_TEST(all_are_of_the_speaker());
 }
 
@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE(a_file_that_nobody_writes_any_more_is_forgotten) {
 
 BOOST_AUTO_TEST_CASE(a_folder_that_another_node_has_just_made_stays) {
   const test::TemporaryFolder folder;
-  const std::string files = folder.file("standstill");
+  const std::string files = folder.file("hang");
   const NodeReports node(files, 0, 0.001);
   std::filesystem::create_directory(files);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -85,10 +85,10 @@ const Refused models_that_cannot_be[] = {
      [](Config& c) {
        c.model.no_rope_layers = {1, 2};
      }},
-    {"`model.no_rope_layers` has layers without rotation beside qk_norm",
-     [](Config& c) {
-       c.model.qk_norm = true, c.model.no_rope_layers = {1, 0};
-     }},
+    {"`model.qk_norm_after_rope` is for norms of each head (qk_norm = false)",
+     [](Config& c) { c.model.qk_norm_after_rope = true; }},
+    {"`model.qk_norm_after_rope` is for norms of each head (qk_norm_all_heads = true)",
+     [](Config& c) { c.model.qk_norm = c.model.qk_norm_all_heads = c.model.qk_norm_after_rope = true; }},
     {"`model.layer_types` has 3 items (there are 2 layers)",
      [](Config& c) {
        c.model.layer_types = {"full_attention", "full_attention", "full_attention"};

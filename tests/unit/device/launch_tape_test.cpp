@@ -49,7 +49,7 @@ struct Tape {
   void chain(const std::string& letters) {
     for (const char letter : letters) {
       const std::array<std::uint64_t, 1> key{static_cast<std::uint64_t>(letter)};
-      tape.put_off(key, [this, letter] { done += letter; });
+      tape.defer(key, [this, letter] { done += letter; });
     }
     tape.settle();
   }
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(a_chain_that_comes_again_is_recorded_and_repeated) {
 BOOST_AUTO_TEST_CASE(nothing_is_made_before_the_tape_is_settled) {
   Tape t;
   const std::array<std::uint64_t, 1> key{7};
-  t.tape.put_off(key, [&t] { t.done += 'x'; });
+  t.tape.defer(key, [&t] { t.done += 'x'; });
   BOOST_TEST(t.done == "");
   t.tape.settle();
   BOOST_TEST(t.done == "x");
@@ -132,7 +132,7 @@ BOOST_AUTO_TEST_CASE(a_tape_that_is_off_puts_nothing_off) {
   Tape t;
   t.tape.stop();
   const std::array<std::uint64_t, 1> key{7};
-  t.tape.put_off(key, [&t] { t.done += 'x'; });
+  t.tape.defer(key, [&t] { t.done += 'x'; });
   BOOST_TEST(t.done == "x");
 }
 
@@ -141,8 +141,8 @@ BOOST_AUTO_TEST_CASE(work_that_fails_leaves_nothing_behind) {
   t.tape.stop();
   const std::array<std::uint64_t, 1> key{7};
   const auto fails = [&] {
-    put_off_launches(&t.tape, [&] {
-      t.tape.put_off(key, [&t] { t.done += 'x'; });
+    defer_launches(&t.tape, [&] {
+      t.tape.defer(key, [&t] { t.done += 'x'; });
       throw std::runtime_error("work");
     });
   };
@@ -150,7 +150,7 @@ BOOST_AUTO_TEST_CASE(work_that_fails_leaves_nothing_behind) {
   BOOST_TEST(!t.tape.is_on());
   t.tape.settle();
   BOOST_TEST(t.done == "");
-  put_off_launches(&t.tape, [&] { t.tape.put_off(key, [&t] { t.done += 'y'; }); });
+  defer_launches(&t.tape, [&] { t.tape.defer(key, [&t] { t.done += 'y'; }); });
   BOOST_TEST(t.done == "y");
 }
 
@@ -158,9 +158,9 @@ BOOST_AUTO_TEST_CASE(work_that_fails_leaves_nothing_behind) {
 BOOST_AUTO_TEST_CASE(what_a_launch_throws_comes_from_what_settles) {
   Tape t;
   const std::array<std::uint64_t, 1> key{7};
-  t.tape.put_off(key, [&t] { t.done += 'x'; });
-  t.tape.put_off(key, [] { throw std::runtime_error("launch"); });
-  t.tape.put_off(key, [&t] { t.done += 'z'; });
+  t.tape.defer(key, [&t] { t.done += 'x'; });
+  t.tape.defer(key, [] { throw std::runtime_error("launch"); });
+  t.tape.defer(key, [&t] { t.done += 'z'; });
   BOOST_CHECK_THROW(t.tape.settle(), std::runtime_error);
   t.tape.settle();
   BOOST_TEST(t.done == "x");

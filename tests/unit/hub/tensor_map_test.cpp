@@ -30,8 +30,9 @@ BOOST_AUTO_TEST_SUITE(tensor_map)
 namespace {
 
 const std::string folders = std::string(SFT_SOURCE_DIR) + "/tests/hub/folders/";
-const std::vector<std::string> families{"phi3",    "glm4",    "mistral3",      "gemma3",  "qwen3_moe",
-                                        "mixtral", "gpt_oss", "gpt_oss_mxfp4", "glm4_moe"};
+const std::vector<std::string> families{"phi3",      "glm4",       "mistral3",        "gemma3",
+                                        "qwen3_moe", "mixtral",    "gpt_oss",         "gpt_oss_mxfp4",
+                                        "glm4_moe",  "minimax_m2", "granitemoehybrid"};
 
 struct Stored {
   hub::FileTensor tensor;

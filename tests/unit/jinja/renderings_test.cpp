@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Templates whose renderings were made with jinja2 as transformers sets it up; tests/peers/templates.py makes them
-// again.
+// Templates whose renderings were made with jinja2 as transformers sets it up; tests/tools/peers/templates.py makes
+// them again.
 
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>

@@ -36,7 +36,7 @@ std::int64_t count(const sft::config::Model& m) {
 }
 
 const sft::model::Attention& attention_of(const sft::model::BlockParameters& block) {
-  return dynamic_cast<const sft::model::Attention&>(*block.mixer.layer);
+  return dynamic_cast<const sft::model::Attention&>(*block.sublayers.front().layer);
 }
 
 }  // namespace
@@ -49,15 +49,18 @@ BOOST_AUTO_TEST_CASE(matrices_of_experts_lie_one_behind_the_other) {
   m.moe_intermediate_size = 16;
   m.mlp_only_layers = {0};
   const sft::model::Architecture model = sft::model::make_architecture(m);
-  BOOST_TEST(dynamic_cast<const sft::model::DenseMlp*>(model.parameters.blocks[0].mlp.layer.get()) != nullptr);
-  BOOST_TEST(dynamic_cast<const sft::model::ExpertMlp*>(model.parameters.blocks[1].mlp.layer.get()) != nullptr);
+  BOOST_TEST(dynamic_cast<const sft::model::DenseMlp*>(model.parameters.blocks[0].sublayers.back().layer.get()) !=
+             nullptr);
+  BOOST_TEST(dynamic_cast<const sft::model::ExpertMlp*>(model.parameters.blocks[1].sublayers.back().layer.get()) !=
+             nullptr);
   BOOST_TEST(count(m) == m.num_parameters());
   const auto place = sft::mesh::Place(sft::mesh::Layout{{sft::Axis::tp, 2}}, 1);
   const sft::parallel::PartUnits& part = model.parts[model.parts.last()];
   BOOST_TEST(part.of_experts);
   const sft::parallel::ShardMap map(part.units, place, sft::expert_fsdp_axes);
   std::int64_t end = -1, num_of_experts = 0, num_joined = 0;
-  for (const sft::parallel::Parameter& parameter : map.unit(model.parameters.blocks[1].mlp.unit).parameters) {
+  for (const sft::parallel::Parameter& parameter :
+       map.unit(model.parameters.blocks[1].sublayers.back().unit).parameters) {
     const bool is_down = parameter.name.ends_with("down_proj.weight");
     BOOST_TEST(parameter.name.find(".experts.") != std::string::npos);
     BOOST_TEST(parameter.num_experts == 3);
@@ -150,7 +153,7 @@ BOOST_AUTO_TEST_CASE(handles_name_the_right_parameters) {
       const sft::model::Architecture model = sft::model::make_architecture(m);
       const sft::model::BlockParameters& block = model.parameters.blocks[1];
       const sft::model::Attention& attention = attention_of(block);
-      const std::vector<sft::model::Linear>& mlp = block.mlp.layer->linear_layers();
+      const std::vector<sft::model::Linear>& mlp = block.sublayers.back().layer->linear_layers();
       const auto names = [&](const sft::parallel::ParameterGroup& group) {
         std::string text;
         const auto& parameters = model.parts[group.part].units.at(static_cast<std::size_t>(group.unit)).parameters;
@@ -166,8 +169,8 @@ BOOST_AUTO_TEST_CASE(handles_name_the_right_parameters) {
       BOOST_TEST(names(attention.o().weight) == "self_attn.o_proj.weight ");
       BOOST_TEST(names(mlp.front().weight) == "mlp.gate_proj.weight mlp.up_proj.weight ");
       BOOST_TEST(names(mlp.back().weight) == "mlp.down_proj.weight ");
-      BOOST_TEST(names(block.mixer.norms.input) == "input_layernorm.weight ");
-      BOOST_TEST(names(block.mlp.norms.input) == "post_attention_layernorm.weight ");
+      BOOST_TEST(names(block.sublayers.front().norms.input) == "input_layernorm.weight ");
+      BOOST_TEST(names(block.sublayers.back().norms.input) == "post_attention_layernorm.weight ");
       BOOST_TEST(attention.qkv().bias.exists() == bias);
       if (bias)
         BOOST_TEST(names(attention.qkv().bias) == "self_attn.q_proj.bias self_attn.k_proj.bias self_attn.v_proj.bias ");
@@ -284,7 +287,7 @@ BOOST_AUTO_TEST_CASE(parameters_that_are_not_trained_are_a_part_of_their_own) {
   BOOST_TEST(attention.qkv().weight.count == 3);
   BOOST_TEST(norms.parts[of_heads.q_norm.part].has_gradient);
   BOOST_TEST(norms.parts[of_heads.k_norm.part]
-                 .units[static_cast<std::size_t>(block.mixer.unit)]
+                 .units[static_cast<std::size_t>(block.sublayers.front().unit)]
                  .parameters[static_cast<std::size_t>(of_heads.k_norm.first)]
                  .name == "model.layers." + std::to_string(m.num_hidden_layers - 1) + ".self_attn.k_norm.weight");
   const auto only_keys = [](const std::string& name) { return name.find("k_proj") != std::string::npos; };
@@ -454,8 +457,8 @@ BOOST_AUTO_TEST_CASE(an_adapter_has_one_number_whatever_the_units) {
     const auto trains_none = [](const std::string&) { return false; };
     std::vector<std::uint64_t> numbers;
     for (const auto& block : sft::model::make_architecture(m, trains_none, lora, blocks_per_unit).parameters.blocks) {
-      for (const sft::model::BlockSublayer* sublayer : {&block.mixer, &block.mlp}) {
-        for (const sft::model::Linear& layer : sublayer->layer->linear_layers()) {
+      for (const sft::model::BlockSublayer& sublayer : block.sublayers) {
+        for (const sft::model::Linear& layer : sublayer.layer->linear_layers()) {
           for (const sft::model::Adapter& adapter : layer.adapters) numbers.push_back(adapter.number);
         }
       }

@@ -21,9 +21,9 @@ constexpr Sizes sizes{.tokens = num_tokens,
                       .partial = DType::float32};
 
 /// What a head takes from an arena, without a device.
-std::size_t planned_bytes(const Sizes& of, device::Kind kind) {
+std::size_t planned_bytes(const Sizes& of, device::Kind kind, const Objective& objective = {}) {
   device::Arena sizing;
-  LossHead(of, kind).lay_out(sizing, sizing);
+  LossHead(of, kind, objective).lay_out(sizing, sizing);
   return sizing.used_bytes();
 }
 
@@ -48,6 +48,19 @@ BOOST_AUTO_TEST_CASE(low_precision_gradients_of_logits_have_memory_of_their_own)
   const auto chunk = static_cast<std::size_t>(LossHead(sizes, device::Kind::cpu).chunk_tokens());
   BOOST_TEST(planned_bytes(low, device::Kind::cpu) ==
              planned_bytes(sizes, device::Kind::cpu) + chunk * vocab * size_of(DType::bf16));
+}
+
+BOOST_AUTO_TEST_CASE(an_objective_has_the_memory_of_its_sums) {
+  config::Config config;
+  config.model.vocab_size = vocab;
+  const auto bytes = [&] { return planned_bytes(sizes, device::Kind::cpu, Objective(config)); };
+  const std::size_t plain = bytes(), sum_bytes = LossHead(sizes, device::Kind::cpu).chunk_tokens() * sizeof(float);
+  BOOST_TEST(plain == planned_bytes(sizes, device::Kind::cpu));
+  config.train.loss_type = config::LossType::dft;
+  BOOST_TEST(bytes() == plain);
+  config.train.loss_type = config::LossType::nll;
+  config.train.label_smoothing_factor = 0.1;
+  BOOST_TEST(bytes() == plain + sum_bytes);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

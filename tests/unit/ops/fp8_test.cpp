@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrices of 8-bit floats. fp8_codes.txt and fp8_linear.txt are PyTorch's: tests/peers/fp8.py made them.
+// Matrices of 8-bit floats. fp8_codes.txt and fp8_linear.txt are PyTorch's: tests/tools/peers/fp8.py made them.
 
 #include <array>
 #include <cmath>

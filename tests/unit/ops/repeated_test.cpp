@@ -27,7 +27,7 @@ class Recorded {
   [[nodiscard]] bool is_new(const Op& op, const Tensors& tensors) {
     device::LaunchTape& tape = *stream_->tape();
     const std::int64_t before = tape.counts().recordings;
-    device::put_off_launches(&tape, [&] {
+    device::defer_launches(&tape, [&] {
       for (int call = 0; call < 2; ++call) op.call(*backend_, tensors);
     });
     return tape.counts().recordings > before;

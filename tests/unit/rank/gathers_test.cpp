@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(a_gather_overtakes_a_reduction_that_is_under_way) {
   workers.units.parameters_written();
   workers.units.begin_step(2);
   for (int i = 0; i < 2; ++i) {
-    workers.decoder.forward_backward(plan.upload.device, schedules, {}, plan.results.rows(0, rank::num_metrics));
+    workers.decoder.forward_backward(plan.upload.device, schedules, {}, plan.results.rows(0, model::Metric::count));
   }
   workers.units.finish_step();
   workers.streams.drain();

@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(a_micro_batch_has_a_schedule_for_each_window) {
     BOOST_TEST((batch.attention[kind].rounds == expected.rounds));
   }
   // Twice the pairs that a query's window leaves out are about the square of what lies in front of the last one's.
-  BOOST_TEST((batch.hidden_squares == sft::IndexedVector<sft::sequence::AttentionKind, double>{0.0, 333.0, 0.0}));
+  BOOST_TEST((batch.masked_squares == sft::IndexedVector<sft::sequence::AttentionKind, double>{0.0, 333.0, 0.0}));
 }
 
 BOOST_AUTO_TEST_CASE(padding_is_no_part_of_a_micro_batch) {

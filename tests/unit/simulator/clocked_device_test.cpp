@@ -201,11 +201,11 @@ BOOST_AUTO_TEST_CASE(a_chain_is_queued_by_one_launch) {
   const std::unique_ptr<Stream> stream = device.make_stream(Priority::compute);
   BOOST_TEST(stream->tape() == nullptr);
   BOOST_TEST_REQUIRE(stream->start_tape());
-  const auto put_off = [&](std::uint64_t number) {
-    stream->tape()->put_off(std::array{number}, [&] { clocked(*stream).advance(1.0); });
+  const auto defer = [&](std::uint64_t number) {
+    stream->tape()->defer(std::array{number}, [&] { clocked(*stream).advance(1.0); });
   };
-  put_off_launches(stream->tape(), [&] {
-    for (std::uint64_t i = 1; i <= 4; ++i) put_off(i);
+  defer_launches(stream->tape(), [&] {
+    for (std::uint64_t i = 1; i <= 4; ++i) defer(i);
     BOOST_TEST(clocked(*stream).now_s() == 0.0);
   });
   BOOST_TEST(clocked(*stream).now_s() == 5.0 + 4.0);
@@ -215,17 +215,17 @@ BOOST_AUTO_TEST_CASE(a_chain_is_queued_by_one_launch) {
   const std::unique_ptr<Event> event = device.make_event();
   event->record(*other);
   const LaunchTape::Counts before = stream->tape()->counts();
-  put_off_launches(stream->tape(), [&] {
-    put_off(5), put_off(6);
+  defer_launches(stream->tape(), [&] {
+    defer(5), defer(6);
     stream->wait(*event);
-    put_off(7), put_off(8);
+    defer(7), defer(8);
     stream->wait(*event);  // known
     device.fill_zero(nullptr, 0, *stream);
     clocked(*stream).advance(1.0);
-    put_off(9);
+    defer(9);
     event->record(*stream);
     stream->wait(*event);  // its own
-    put_off(10);
+    defer(10);
   });
   BOOST_TEST(stream->tape()->counts().chains - before.chains == 2);
   BOOST_TEST(stream->tape()->counts().repeated - before.repeated == 5);

@@ -32,8 +32,8 @@ class Attention final : public Sublayer {
   [[nodiscard]] std::vector<SublayerTensor> tensors(const Sizes& sizes, const ActivationPolicy& policy) const override;
   void fit_fp8(const Sizes& sizes, const ActivationPolicy& policy, Fp8Buffers& buffers) const override;
   void forward(const Context& context, SublayerTensors& own, BlockScratch& scratch) const override;
-  void recompute(const Context& context, const ActivationPolicy& policy, SublayerTensors& own,
-                 BlockScratch& scratch) const override;
+  void recompute(const Context& context, const ActivationPolicy& policy, SublayerTensors& own, BlockScratch& scratch,
+                 const std::function<void()>& read_normed, bool gives_delta) const override;
   void backward(const Context& context, SublayerTensors& own, BlockScratch& scratch,
                 const std::function<void()>& start_normed) const override;
   /// The rotated keys, and the values, of all tokens.

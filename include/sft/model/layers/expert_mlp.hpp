@@ -55,12 +55,18 @@ class ExpertMlp final : public Sublayer {
   void fit_fp8(const Sizes& sizes, const ActivationPolicy& policy, Fp8Buffers& buffers) const override;
   /// Waits for the device once: products of experts take their sizes from the host. Both passes are collective over ep.
   void forward(const Context& context, SublayerTensors& own, BlockScratch& scratch) const override;
+  /// Throws std::logic_error with `gives_delta`; else backward() computes again what it needs.
+  void recompute(const Context& context, const ActivationPolicy& policy, SublayerTensors& own, BlockScratch& scratch,
+                 const std::function<void()>& read_normed, bool gives_delta) const override;
   void backward(const Context& context, SublayerTensors& own, BlockScratch& scratch,
                 const std::function<void()>& start_normed) const override;
   [[nodiscard]] double matmul_weights() const override;
 
  private:
   [[nodiscard]] bool has_shared() const { return !linears_.empty(); }
+  void compute(const Context& context, SublayerTensors& own, BlockScratch& scratch) const;
+  void differentiate(const Context& context, SublayerTensors& own, BlockScratch& scratch,
+                     const std::function<void()>& start_normed) const;
   /// scratch.dnormed += the gradient through the choices' weights; nothing where there is padding.
   void differentiate_router(const Context& context, const ExpertDecisions& decisions, const ExpertTensors& own,
                             const BlockScratch& scratch) const;

@@ -27,7 +27,7 @@ void all_reduce_in_place(const Group& group, std::span<T> values, MPI_Datatype t
 }
 
 template <class T>
-std::vector<T> gather_numbers(const Group& group, std::span<const T> values, MPI_Datatype type) {
+std::vector<T> gather_values(const Group& group, std::span<const T> values, MPI_Datatype type) {
   refuse_inside_agree(group, "all_gather");
   Group::Impl& impl = group.impl();
   const Activity waiting = impl.wait_in("all_gather");
@@ -116,10 +116,10 @@ std::string Group::deliver(const std::string& text, int from, int to) const {
 }
 
 std::vector<double> Group::all_gather(std::span<const double> values) const {
-  return gather_numbers(*this, values, MPI_DOUBLE);
+  return gather_values(*this, values, MPI_DOUBLE);
 }
 std::vector<std::int64_t> Group::all_gather(std::span<const std::int64_t> values) const {
-  return gather_numbers(*this, values, MPI_INT64_T);
+  return gather_values(*this, values, MPI_INT64_T);
 }
 
 std::vector<std::string> Group::all_gather(const std::string& text) const {

@@ -49,9 +49,9 @@ std::size_t product_copies_bytes(Isa isa, int num_threads, const Shapes& shapes)
 }
 
 // The weight gradient of a chunk of n tokens reads and writes V C float32 numbers for 2 n V C operations, whatever V
-// and C are: few tokens make it wait for memory. tests/benchmarks/bench_loss_chunk measures how many are enough. At V =
-// 151936 and C = 896 on one core, 64 tokens at a time take 1.4 times as long as 256 in float32 and 1.7 times in bf16;
-// 1024 save a tenth for four times the memory.
+// and C are: few tokens make it wait for memory. tests/tools/benchmarks/bench_loss_chunk measures how many are enough.
+// At V = 151936 and C = 896 on one core, 64 tokens at a time take 1.4 times as long as 256 in float32 and 1.7 times in
+// bf16; 1024 save a tenth for four times the memory.
 std::int64_t loss_chunk_tokens(const Shapes& shapes) {
   constexpr std::int64_t logits_budget_bytes = std::int64_t{64} << 20, granularity = 64, min_tokens = 256;
   const std::int64_t row_bytes = std::max<std::int64_t>(shapes.vocab, 1) * static_cast<std::int64_t>(sizeof(float));

@@ -55,20 +55,20 @@ class RepeatedBackend final : public Backend {
     } else if constexpr (requires { op.plan; }) {
       const auto* const shared = dynamic_cast<const SharedPlan*>(&op.plan);
       SFT_ENSURE(shared != nullptr, "ops: an attention plan is for the backend that made it");
-      put_off(call,
-              [this, inner_call = with_plan(op, *shared->inner), plan = shared->inner] { inner_->run(inner_call); });
+      defer(call,
+            [this, inner_call = with_plan(op, *shared->inner), plan = shared->inner] { inner_->run(inner_call); });
     } else if (tape_.is_on()) {
-      put_off(call, [this, op] { inner_->run(op); });
+      defer(call, [this, op] { inner_->run(op); });
     } else {
       inner_->run(call);
     }
   }
 
   template <class Work>
-  void put_off(const Call& call, const Work& work) {
+  void defer(const Call& call, const Work& work) {
     if (!tape_.is_on()) return work();
     const std::vector<std::uint64_t>& key = key_.of(call);
-    if (!key.empty()) return tape_.put_off(key, work);
+    if (!key.empty()) return tape_.defer(key, work);
     tape_.settle();
     work();
   }

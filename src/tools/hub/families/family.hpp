@@ -41,6 +41,8 @@ struct Family {
   const char* architecture;
   const char* model_type;
 
+  const char* width_field = "intermediate_size";  ///< of the MLP
+
   // Values that transformers (4.57 and 5) takes where config.json has no field.
   std::int64_t num_attention_heads = 0, vocab_size = 0;  ///< 0: there is none, config.json says it
   std::int64_t num_key_value_heads = 0;                  ///< 0: as many as query heads
@@ -57,6 +59,8 @@ struct Family {
   std::vector<Rule> rules = {};
   /// Files have layers after those of the decoder, which predict further tokens; transformers leaves them unread.
   bool has_later_layers = false;
+  /// Published folders have dropout, which `read` takes care of.
+  bool has_dropout = false;
   /// Experts are read in MXFP4.
   bool has_mxfp4 = false;
   /// PEFT's own table has the family: where weights of experts alone are named, q_proj and v_proj are adapted, too.

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "hub/families/family.hpp"
+#include "hub/families/shared/granite.hpp"
 #include "hub/families/shared/reading.hpp"
 #include "hub/families/shared/writing.hpp"
 
@@ -14,15 +15,7 @@ void read_granite(const Reading& r) {
   read_biases(r);
   read_one_kind_of_layer(r);
   read_rope(r);
-  const auto read = [&](const char* name) {
-    const double value = r.fields.number(name, 1.0);
-    if (!(value > 0)) r.fields.refuse(name, "it multiplies or divides by nothing", "correct config.json");
-    return value;
-  };
-  r.model.embedding_multiplier = read("embedding_multiplier");
-  r.model.attention_multiplier = read("attention_multiplier");
-  r.model.residual_multiplier = read("residual_multiplier");
-  r.model.logits_scaling = read("logits_scaling");
+  read_multipliers(r);
 }
 
 void write_granite(const Writing& w) {

@@ -14,9 +14,7 @@ void read_mixtral(const Reading& r) {
   read_experts(r, 8, 2);
   r.model.moe_intermediate_size = r.model.intermediate_size;
   r.model.norm_topk_prob = true;
-  if (r.fields.number("router_jitter_noise", 0.0) != 0.0) {
-    r.fields.refuse("router_jitter_noise", "there is no noise on what routers read", "set it to 0 in config.json");
-  }
+  refuse_jitter(r);
 }
 
 void write_mixtral(const Writing& w) {
@@ -36,10 +34,7 @@ Family mixtral() {
           .max_position_embeddings = 131072,
           .rope_theta = 1000000.0,
           .rms_norm_eps = 1e-5,
-          .rules = {{"block_sparse_moe.gate", Cut::rows, {{"mlp.gate", Rows::as_stored}}},
-                    {"block_sparse_moe.experts.*.w1", Cut::rows, {{"mlp.experts.*.gate_proj", Rows::as_stored}}},
-                    {"block_sparse_moe.experts.*.w3", Cut::rows, {{"mlp.experts.*.up_proj", Rows::as_stored}}},
-                    {"block_sparse_moe.experts.*.w2", Cut::rows, {{"mlp.experts.*.down_proj", Rows::as_stored}}}},
+          .rules = rules_of_mixtral(),
           .adapts_attention_beside_experts = true,
           .read = read_mixtral,
           .choices = {{part::experts | part::normed_weights, part::windows}},

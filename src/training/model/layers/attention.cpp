@@ -178,16 +178,16 @@ void Attention::forward(const Context& c, SublayerTensors& own, BlockScratch& sc
   linear_forward_partial(c, o(), scratch.delta, as_matrix(tensors.out));
 }
 
-void Attention::recompute(const Context& c, const ActivationPolicy& policy, SublayerTensors& own,
-                          BlockScratch& scratch) const {
+void Attention::recompute(const Context& c, const ActivationPolicy& policy, SublayerTensors& own, BlockScratch& scratch,
+                          const std::function<void()>& read_normed, bool gives_delta) const {
   const AttentionTensors tensors(own, c.sizes, p_.plan);
-  const bool is_rotated_in_place = p_.plan.qk_norm == LayerPlan::QkNorm::none;
   if (!policy.keeps_products()) {
+    read_normed();
     attend_to_all(c, tensors, scratch);
-  } else if (!is_rotated_in_place) {
-    rotate(c, p_, tensors, scratch);
+  } else {
+    norm_heads(c, p_, tensors, scratch);
   }
-  linear_forward_partial(c, o(), scratch.delta, as_matrix(tensors.out));
+  if (gives_delta) linear_forward_partial(c, o(), scratch.delta, as_matrix(tensors.out));
 }
 
 void Attention::backward(const Context& c, SublayerTensors& all, BlockScratch& scratch,
@@ -210,7 +210,7 @@ void Attention::backward(const Context& c, SublayerTensors& all, BlockScratch& s
     linear_backward_weight(c, o(), scratch.dbranch, as_matrix(own.out), 0, &of_o);
     linear_backward_weight(c, qkv(), own.dqkv, scratch.normed, 0, &of_qkv);
   };
-  if (scratch.is_in_one) {
+  if (scratch.shares_branch_memory) {
     add_weight_gradients();
     differentiate_input();
     return;
@@ -233,7 +233,7 @@ void Attention::generate(const Context& c, SublayerTensors& own, BlockScratch& s
 }
 
 double Attention::core_flops(const TokenCounts& tokens) const {
-  return 6.0 * num_query_columns_ * (tokens.length_squares - tokens.hidden_squares[p_.plan.attention]);
+  return 6.0 * num_query_columns_ * (tokens.length_squares - tokens.masked_squares[p_.plan.attention]);
 }
 
 }  // namespace sft::model

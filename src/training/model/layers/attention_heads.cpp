@@ -25,8 +25,6 @@ void for_each_rotated(const LayerPlan& plan, const Tensor& qkv, const Sizes& s, 
   rotate(heads.k, *plan.rope);
 }
 
-bool has_qk_norm(const AttentionParameters& p) { return p.plan.qk_norm != LayerPlan::QkNorm::none; }
-
 /// Norms that all ranks of tp share: of the queries and of the keys, and the sum over tp that each needs.
 struct SharedNorm {
   const parallel::ParameterGroup& weight;
@@ -87,10 +85,19 @@ void norm_all_heads_backward(const Context& c, const AttentionParameters& p, con
   }
 }
 
-/// The table that turns heads as they are normed: none where only some of their dims are turned, because that is done
-/// later.
-ops::RopeTable table_of_normed(const LayerPlan& plan, const ops::RopeTable& table) {
-  return plan.rotates_in_part ? ops::RopeTable{} : table;
+/// The table that turns queries as they are normed, and that of keys: none where the layer turns nothing, has turned
+/// them before, or turns only some dims of a head, which is done later.
+std::array<ops::RopeTable, 2> tables_of_normed(const LayerPlan& plan, const BlockScratch& scratch) {
+  if (!plan.rope || plan.rotates_in_part || plan.norms_rotated) return {};
+  return {scratch.ropes[plan.query_rope], scratch.ropes[*plan.rope]};
+}
+
+/// Turns queries and keys that are normed already.
+void turn_normed(const Context& c, const LayerPlan& plan, const parallel::SequenceAttention::Heads& heads,
+                 const BlockScratch& scratch) {
+  if (!plan.rope) return;
+  c.ops.run(ops::RopeForward{heads.q, heads.q, scratch.ropes[plan.query_rope]});
+  c.ops.run(ops::RopeForward{heads.k, heads.k, scratch.ropes[*plan.rope]});
 }
 
 /// Turns gradients of queries and keys back, if the layer rotates: those of all groups in one call where it can.
@@ -149,36 +156,42 @@ AttentionTensors AttentionTensors::of_group(const HeadGroup& group) const {
   return part;
 }
 
-void rotate(const Context& c, const AttentionParameters& p, const AttentionTensors& own, const BlockScratch& scratch) {
+void rotate_product(const Context& c, const AttentionParameters& p, const AttentionTensors& own,
+                    const BlockScratch& scratch) {
+  if (!p.plan.rotates_products()) return;
+  for_each_rotated(p.plan, own.qkv, c.sizes, [&](const Tensor& rotated, int rope) {
+    c.ops.run(ops::RopeForward{rotated, rotated, scratch.ropes[rope]});
+  });
+}
+
+void norm_heads(const Context& c, const AttentionParameters& p, const AttentionTensors& own,
+                const BlockScratch& scratch) {
+  if (p.plan.qk_norm == LayerPlan::QkNorm::none) return;
   if (p.plan.qk_norm == LayerPlan::QkNorm::all_heads) {
     norm_all_heads(c, p, own);
-    for (const Tensor& heads : {own.heads.q, own.heads.k}) {
-      c.ops.run(ops::RopeForward{heads, heads, scratch.ropes[*p.plan.rope]});
-    }
-  } else if (has_qk_norm(p)) {
-    const auto epsilon = static_cast<float>(c.config.rms_norm_eps);
-    const parallel::SequenceAttention::Heads raw = heads_of(own.qkv, c.sizes);
-    c.ops.run(ops::NormRopeForward{.out = own.heads.q,
-                                   .rstd = own.q_rstd,
-                                   .in = raw.q,
-                                   .weight = norm_weight(c, p.q_norm),
-                                   .table = table_of_normed(p.plan, scratch.ropes[p.plan.query_rope]),
-                                   .epsilon = epsilon});
-    c.ops.run(ops::NormRopeForward{.out = own.heads.k,
-                                   .rstd = own.k_rstd,
-                                   .in = raw.k,
-                                   .weight = norm_weight(c, p.k_norm),
-                                   .table = table_of_normed(p.plan, scratch.ropes[*p.plan.rope]),
-                                   .epsilon = epsilon});
-    if (p.plan.rotates_in_part) {
-      c.ops.run(ops::RopeForward{own.heads.q, own.heads.q, scratch.ropes[p.plan.query_rope]});
-      c.ops.run(ops::RopeForward{own.heads.k, own.heads.k, scratch.ropes[*p.plan.rope]});
-    }
-  } else {
-    for_each_rotated(p.plan, own.qkv, c.sizes, [&](const Tensor& rotated, int rope) {
-      c.ops.run(ops::RopeForward{rotated, rotated, scratch.ropes[rope]});
-    });
+    return turn_normed(c, p.plan, own.heads, scratch);
   }
+  const auto epsilon = static_cast<float>(c.config.rms_norm_eps);
+  const parallel::SequenceAttention::Heads raw = heads_of(own.qkv, c.sizes);
+  const auto [of_queries, of_keys] = tables_of_normed(p.plan, scratch);
+  c.ops.run(ops::NormRopeForward{.out = own.heads.q,
+                                 .rstd = own.q_rstd,
+                                 .in = raw.q,
+                                 .weight = norm_weight(c, p.q_norm),
+                                 .table = of_queries,
+                                 .epsilon = epsilon});
+  c.ops.run(ops::NormRopeForward{.out = own.heads.k,
+                                 .rstd = own.k_rstd,
+                                 .in = raw.k,
+                                 .weight = norm_weight(c, p.k_norm),
+                                 .table = of_keys,
+                                 .epsilon = epsilon});
+  if (p.plan.rotates_in_part && !p.plan.norms_rotated) turn_normed(c, p.plan, own.heads, scratch);
+}
+
+void rotate(const Context& c, const AttentionParameters& p, const AttentionTensors& own, const BlockScratch& scratch) {
+  rotate_product(c, p, own, scratch);
+  norm_heads(c, p, own, scratch);
 }
 
 void rotate_backward(const Context& c, const AttentionParameters& p, const HeadGroup& group,
@@ -187,23 +200,25 @@ void rotate_backward(const Context& c, const AttentionParameters& p, const HeadG
   if (p.plan.qk_norm == LayerPlan::QkNorm::all_heads) {
     turn_back(c, p, group, own, scratch, gradients);
     norm_all_heads_backward(c, p, own);
-  } else if (has_qk_norm(p)) {
+  } else if (p.plan.qk_norm == LayerPlan::QkNorm::heads) {
     const parallel::SequenceAttention::Heads raw = heads_of(own.qkv, c.sizes);
-    if (p.plan.rotates_in_part) turn_back(c, p, group, own, scratch, gradients);
+    const auto [of_queries, of_keys] = tables_of_normed(p.plan, scratch);
+    if (p.plan.rotates_in_part && !p.plan.norms_rotated) turn_back(c, p, group, own, scratch, gradients);
     c.ops.run(ops::NormRopeBackward{.din = gradients.q,
                                     .dweight = c.units.accumulated_gradient(p.q_norm),
                                     .dout = gradients.q,
                                     .in = raw.q,
                                     .rstd = own.q_rstd,
                                     .weight = norm_weight(c, p.q_norm),
-                                    .table = table_of_normed(p.plan, scratch.ropes[p.plan.query_rope])});
+                                    .table = of_queries});
     c.ops.run(ops::NormRopeBackward{.din = gradients.k,
                                     .dweight = c.units.accumulated_gradient(p.k_norm),
                                     .dout = gradients.k,
                                     .in = raw.k,
                                     .rstd = own.k_rstd,
                                     .weight = norm_weight(c, p.k_norm),
-                                    .table = table_of_normed(p.plan, scratch.ropes[*p.plan.rope])});
+                                    .table = of_keys});
+    if (p.plan.norms_rotated) turn_back(c, p, group, own, scratch, gradients);
   } else {
     turn_back(c, p, group, own, scratch, gradients);
   }

@@ -31,7 +31,7 @@ struct HeadGroup {
 struct AttentionTensors {
   AttentionTensors(const SublayerTensors& own, const Sizes& sizes, const LayerPlan& plan);
 
-  /// (T, (H + 2K) D) queries, keys and values; without LayerPlan::QkNorm the first two are rotated in place.
+  /// (T, (H + 2K) D) queries, keys and values; with LayerPlan::rotates_products() the first two are rotated in place.
   Tensor qkv;
   Tensor out;             ///< (T, H, D)
   Tensor lse;             ///< (T, H) float32, or (T, H) of one group after the other
@@ -48,7 +48,14 @@ struct AttentionTensors {
   [[nodiscard]] AttentionTensors of_group(const HeadGroup& group) const;
 };
 
-/// Rotates queries and keys, if the layer does; with q/k norms into memory of their own.
+/// Rotates the queries and keys of a product in place, if the layer rotates these.
+void rotate_product(const Context& c, const AttentionParameters& p, const AttentionTensors& own,
+                    const BlockScratch& scratch);
+/// Norms queries and keys into memory of their own, if the layer has such norms, and rotates them if rotate_product()
+/// did not.
+void norm_heads(const Context& c, const AttentionParameters& p, const AttentionTensors& own,
+                const BlockScratch& scratch);
+/// The two, one after the other.
 void rotate(const Context& c, const AttentionParameters& p, const AttentionTensors& own, const BlockScratch& scratch);
 /// The gradients of the group's queries and keys, in place: of those that attention read, those of the product.
 void rotate_backward(const Context& c, const AttentionParameters& p, const HeadGroup& group,

@@ -21,12 +21,12 @@ std::int64_t DenseMlp::pass_tokens(const Sizes& sizes, const ActivationPolicy& p
 }
 
 void DenseMlp::forward(const Context& c, SublayerTensors& own, BlockScratch& scratch) const {
-  GatedMlp(linears_, own).forward(c, scratch);
+  timed(c, "MLP forward", [&] { GatedMlp(linears_, own).forward(c, scratch); });
 }
 
 void DenseMlp::backward(const Context& c, SublayerTensors& own, BlockScratch& scratch,
                         const std::function<void()>& start_normed) const {
-  GatedMlp(linears_, own).backward(c, scratch, start_normed);
+  timed(c, "MLP backward", [&] { GatedMlp(linears_, own).backward(c, scratch, start_normed); });
 }
 
 }  // namespace sft::model

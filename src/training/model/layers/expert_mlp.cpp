@@ -8,6 +8,7 @@
 #include "model/layers/expert_products.hpp"
 #include "model/layers/expert_tensors.hpp"
 #include "model/layers/gated_mlp.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/model/linear/fp8_buffers.hpp"
 #include "sft/model/router_balance.hpp"
 
@@ -152,6 +153,21 @@ void ExpertMlp::fit_fp8(const Sizes& sizes, const ActivationPolicy& policy, Fp8B
 double ExpertMlp::matmul_weights() const { return Sublayer::matmul_weights() + weights_of_token_; }
 
 void ExpertMlp::forward(const Context& c, SublayerTensors& own, BlockScratch& scratch) const {
+  timed(c, "MLP forward", [&] { compute(c, own, scratch); });
+}
+
+void ExpertMlp::recompute(const Context& /*context*/, const ActivationPolicy& /*policy*/, SublayerTensors& /*own*/,
+                          BlockScratch& /*scratch*/, const std::function<void()>& /*read_normed*/,
+                          bool gives_delta) const {
+  SFT_ENSURE(!gives_delta, "a layer with experts is the last of its block: its choices are counted once");
+}
+
+void ExpertMlp::backward(const Context& c, SublayerTensors& own, BlockScratch& scratch,
+                         const std::function<void()>& start_normed) const {
+  timed(c, "MLP backward", [&] { differentiate(c, own, scratch, start_normed); });
+}
+
+void ExpertMlp::compute(const Context& c, SublayerTensors& own, BlockScratch& scratch) const {
   if (has_shared()) GatedMlp(linears_, own).forward(c, scratch);
   const Pass pass(c, own, scratch);
   if (!has_shared()) zero_padding(c, scratch.delta, pass);
@@ -188,8 +204,8 @@ void ExpertMlp::forward(const Context& c, SublayerTensors& own, BlockScratch& sc
                              .accumulate = has_shared()});
 }
 
-void ExpertMlp::backward(const Context& c, SublayerTensors& own, BlockScratch& scratch,
-                         const std::function<void()>& start_normed) const {
+void ExpertMlp::differentiate(const Context& c, SublayerTensors& own, BlockScratch& scratch,
+                              const std::function<void()>& start_normed) const {
   const Pass pass(c, own, scratch);
   start_normed();
   c.tp.finish();
@@ -249,7 +265,7 @@ void ExpertMlp::backward(const Context& c, SublayerTensors& own, BlockScratch& s
       c.ops.run(ops::Fill{pass.rows, 0.0F});  // rows of other rounds add nothing
     }
     for_each_piece(round, [&](const Piece& piece, const ExpertRows& here) {
-      differentiate(c, p_, here);
+      model::differentiate(c, p_, here);
       c.experts.start_give_back(piece, pass.rows, arrived);
     });
     c.experts.finish_give_back();

@@ -99,7 +99,7 @@ void GatedMlp::backward(const Context& c, BlockScratch& scratch, const std::func
   if (kept_.empty()) c.tp.finish();
   for_each_tile(c, scratch, [&](Tile& tile) {
     differentiate(c, tile);
-    if (scratch.is_in_one) {
+    if (scratch.shares_branch_memory) {
       add_weight_gradients(c, tile);
       differentiate_input(c, tile);
       return;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The layers that there are, and the choice among them. Pure.
+// The sublayers of a block, and the layers that there are for them. Pure.
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "sft/config/config.hpp"
 #include "sft/model/layer_plan.hpp"
@@ -14,15 +16,18 @@ namespace sft::model {
 
 class UnitBuilder;
 
-/// The block that layers are made for.
-struct BlockPlace {
-  std::size_t number;  ///< from 0
-  std::string path;    ///< "model.layers.0"
+/// A sublayer before it is made.
+struct SublayerPlan {
+  std::string module;  ///< "self_attn": of its parameters, below the block's path
+  /// Modules of the norms around it, LayerPlan::norms_inputs and norms_branches; empty: there is none.
+  std::string input_norm, branch_norm;
+  /// Declares its parameters in the last unit. `path`: of its module.
+  std::function<std::shared_ptr<Sublayer>(UnitBuilder& unit, const std::string& path)> make;
 };
-/// The sublayers of a block. They declare their parameters in the last unit.
-[[nodiscard]] std::shared_ptr<Sublayer> make_mixer(UnitBuilder& unit, const config::Model& model, const LayerPlan& plan,
-                                                   const BlockPlace& block);
-[[nodiscard]] std::shared_ptr<Sublayer> make_mlp(UnitBuilder& unit, const config::Model& model, const LayerPlan& plan,
-                                                 const BlockPlace& block);
+
+/// The sublayers of block number `block`, one at least, in the order in which the residual stream meets them. `model`
+/// and `plan` outlive them.
+[[nodiscard]] std::vector<SublayerPlan> plan_sublayers(const config::Model& model, const LayerPlan& plan,
+                                                       std::size_t block);
 
 }  // namespace sft::model

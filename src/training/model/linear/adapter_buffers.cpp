@@ -15,9 +15,9 @@ AdapterBuffers::AdapterBuffers(const config::Lora& lora, const DecoderParameters
       dropout_(static_cast<float>(lora.lora_dropout)),
       has_magnitudes_(lora.use_peft && lora.use_dora) {
   for (const BlockParameters& block : parameters.blocks) {
-    for (const BlockSublayer* sublayer : {&block.mixer, &block.mlp}) {
-      const std::int64_t num_tokens = sublayer->layer->pass_tokens(sizes, policy);
-      for (const Linear& layer : sublayer->layer->linear_layers()) {
+    for (const BlockSublayer& sublayer : block.sublayers) {
+      const std::int64_t num_tokens = sublayer.layer->pass_tokens(sizes, policy);
+      for (const Linear& layer : sublayer.layer->linear_layers()) {
         auto adapter = layer.adapters.begin();
         for (int member = 0; member < static_cast<int>(layer.members.size()); ++member) {
           const Shape& shape = layer.members[static_cast<std::size_t>(member)].shape;

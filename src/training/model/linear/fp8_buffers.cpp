@@ -14,8 +14,7 @@ Fp8Buffers::Fp8Buffers(config::Fp8 way, const DecoderParameters& parameters, con
     : way_(way), keeps_gradients_(keeps_gradients) {
   if (!is_used()) return;
   for (const BlockParameters& block : parameters.blocks) {
-    block.mixer.layer->fit_fp8(sizes, policy, *this);
-    block.mlp.layer->fit_fp8(sizes, policy, *this);
+    for (const BlockSublayer& sublayer : block.sublayers) sublayer.layer->fit_fp8(sizes, policy, *this);
   }
 }
 

@@ -12,6 +12,11 @@ void read_experts(const Reading& r, std::int64_t default_experts, std::int64_t d
   r.model.router_aux_loss_coef = r.fields.number("router_aux_loss_coef", default_coefficient);
 }
 
+void refuse_jitter(const Reading& r) {
+  if (r.fields.number("router_jitter_noise", 0.0) == 0.0) return;
+  r.fields.refuse("router_jitter_noise", "there is no noise on what routers read", "set it to 0 in config.json");
+}
+
 void require_expert_layers(const Reading& r, const char* field) {
   if (r.model.num_expert_layers() == 0) r.fields.refuse(field, "no layer has experts", other_model);
 }

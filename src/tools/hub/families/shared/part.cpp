@@ -56,6 +56,7 @@ unsigned parts_of(const config::Model& model) {
   if (model.block_norms == config::BlockNorms::olmo2) parts |= part::norms_of_olmo2;
   if (model.block_norms == config::BlockNorms::gemma2) parts |= part::norms_of_gemma2;
   if (model.qk_norm_all_heads) parts |= part::norm_of_all_heads;
+  if (model.qk_norm_after_rope) parts |= part::norm_of_rotated_heads;
   if (model.rope_local_base_freq != 0.0) parts |= part::local_rope;
   if (model.final_logit_softcapping != 0.0) parts |= part::logit_cap;
   if (model.attn_logit_softcapping > 0.0) parts |= part::capped_scores;

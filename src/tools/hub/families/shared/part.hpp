@@ -37,6 +37,7 @@ enum Part : unsigned {
   gemma_in_part = 1U << 24U,  ///< some of these
   logit_cap = 1U << 25U,
   experts_of_gpt_oss = 1U << 26U,
+  norm_of_rotated_heads = 1U << 27U,
   sigmoid_router = 1U << 28U,
   router_groups = 1U << 29U,  ///< or a factor of weights
   shared_experts = 1U << 30U,

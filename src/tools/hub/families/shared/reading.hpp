@@ -64,6 +64,8 @@ void read_two_ropes(const Reading& r, double local_theta);
 
 /// Reads the number of experts, which are in all layers, of those of a token, and the auxiliary loss.
 void read_experts(const Reading& r, std::int64_t default_experts, std::int64_t default_choices);
+/// Refuses noise on what routers read.
+void refuse_jitter(const Reading& r);
 /// Refuses a model without layers that have experts: `field` says which have.
 void require_expert_layers(const Reading& r, const char* field);
 
