@@ -178,7 +178,7 @@ class Run:
 
 
 def _saved_last(folders: list[Path]) -> Path:
-    """Dates of checkpoints by step: one that goes on from another was saved after it, whatever their dates are."""
+    """The checkpoint saved last. One that goes on from another was saved after it, whatever their dates are."""
     dates: list[str] = []
     origins: list[tuple[str, int]] = []  # run and step
     for folder in folders:
