@@ -71,7 +71,7 @@ sft_on_demand_library(sft_cublaslt_on_demand ${CMAKE_SOURCE_DIR}/src/hardware/op
                       ${CUDA_cublasLt_LIBRARY})
 sft_on_demand_library(sft_nccl_on_demand ${CMAKE_SOURCE_DIR}/src/hardware/comm/nccl/nccl_on_demand.cpp SFT_NCCL_FILE ${NCCL_LIBRARY})
 
-# cuDNN, whose attention device.attention = cudnn takes: its own headers (NVIDIA's libcudnn9-dev, or beside CUDA's) and
+# cuDNN, whose attention device.attention = cudnn takes: its own headers (NVIDIA's libcudnn9-dev, or next to CUDA's) and
 # those of its frontend (`make cudnn-frontend`, or `pip install nvidia-cudnn-frontend`). A program loads the library when it is asked for it.
 set(SFT_HAVE_CUDNN OFF)
 if(NOT SFT_CUDNN STREQUAL "OFF")
@@ -109,7 +109,7 @@ target_link_libraries(sft_nccl INTERFACE sft_cudart)
 
 # sft_cuda_kernels(ROOM SOURCES file.cu... [SOURCES_OF_9_0 file.cu...]): library sft_ROOM_kernels_cuda, linked to sft_ROOM_gpu;
 # the second sources are compiled for GPUs of compute capability 9.0 and no others, in every build. ptxas' report of every
-# source is kept beside its object, as OBJECT.ptxas (tests/emulation/resources). The property SFT_KERNEL_SOURCES has all
+# source is kept next to its object, as OBJECT.ptxas (tests/emulation/resources). The property SFT_KERNEL_SOURCES has all
 # sources.
 function(sft_cuda_kernels room)
   cmake_parse_arguments(KERNELS "" "" "SOURCES;SOURCES_OF_9_0" ${ARGN})
@@ -139,7 +139,7 @@ function(sft_cuda_kernels room)
   set_target_properties(${name} PROPERTIES EXPORT_NAME ${room}_kernels_cuda
     SFT_KERNEL_SOURCES "${KERNELS_SOURCES};${KERNELS_SOURCES_OF_9_0}")
   install(TARGETS ${name} EXPORT sft ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development EXCLUDE_FROM_ALL)
-  # The room of an emulated program need not wait for nvcc.
+  # A build of the room for an emulated program need not wait for nvcc.
   set_target_properties(sft_${room} sft_${room}_gpu PROPERTIES OPTIMIZE_DEPENDENCIES ON)
   target_link_libraries(sft_${room}_gpu PRIVATE
     "$<BUILD_INTERFACE:$<IF:$<BOOL:$<TARGET_PROPERTY:SFT_EMULATED>>,sft_${room}_kernels_emulated,${name}>>"

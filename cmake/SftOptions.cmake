@@ -52,7 +52,7 @@ if(SFT_SANITIZE)
     list(APPEND SFT_COMPILE_FLAGS -Wno-maybe-uninitialized)
   endif()
 endif()
-# Which branches are taken, for libFuzzer. Programs without it take the same objects. Unlike -fsanitize=fuzzer-no-link it
+# Counts the branches that are taken, for libFuzzer. Programs without it take the same objects. Unlike -fsanitize=fuzzer-no-link it
 # leaves precompiled headers as they are. SFT_FUZZED_ROOMS are what INPUTS is told of.
 set(SFT_FUZZ_FLAGS -fsanitize-coverage=inline-8bit-counters,pc-table,trace-cmp,indirect-calls)
 set(SFT_FUZZED_ROOMS config core hub io jinja prepare rows text)

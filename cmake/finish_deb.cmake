@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What Debian asks of a package beside what `make install` brings: manual pages and changelogs compressed, a machine-readable
+# Adds what Debian asks of a package in addition to `make install`: manual pages and changelogs compressed, a machine-readable
 # copyright, and no search paths of libraries, which lie in the system's folders there. CPack runs it over the files of the
 # package.
 set(share ${CPACK_TEMPORARY_DIRECTORY}/usr/share)

@@ -6,8 +6,8 @@
     postprocess/fetch.py dataset ORG/NAME [--revision REVISION]
     postprocess/fetch.py dataset ORG/NAME [--config NAME] [--split NAME] [--revision REVISION] --output FILE.jsonl
 
-A model goes into the hub cache (HF_HOME, HF_HUB_CACHE), where model.model_name_or_path = ORG/NAME finds it. Of its weights
-only safetensors are downloaded. The files of a data set go there too, where `sft-launch --dataset_name ORG/NAME` finds them:
+A model goes into the hub cache (HF_HOME, HF_HUB_CACHE), where model.model_name_or_path = ORG/NAME finds it. Weights are
+downloaded as safetensors only. The files of a data set go there too, where `sft-launch --dataset_name ORG/NAME` finds them:
 JSON and Parquet. With --output the set, or one split of it, becomes a file of JSON lines instead, one record a line, in the
 order of the set; records pass through memory one by one.
 
@@ -140,7 +140,7 @@ def main() -> None:
         options.fetch(options)
     except ImportError as error:
         fail(f"{error}: pip install huggingface_hub datasets")
-    except (OSError, ValueError) as error:  # of the network, of names that are not there
+    except (OSError, ValueError) as error:  # the network fails, a name does not exist
         fail(f"cannot download {options.name} ({str(error).splitlines()[0]}): check the name, the network, and whether "
              "the hub asks for `hf auth login`")
 

@@ -107,7 +107,7 @@ def draw_length(table: Table, output: Path) -> None:
 
 
 def draw_throughput(table: Table, output: Path) -> None:
-    """Rates at the longest rows, and beside them those of one length that all were trained on."""
+    """Rates at the longest rows, and next to them those of one length that all were trained on."""
     common = table.common_tokens()
     panels: list[tuple[str, int | None]] = [("at the longest row", None)]
     if common is not None:

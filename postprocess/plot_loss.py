@@ -59,7 +59,7 @@ class Curve:
 
 def smoothed(values: list[float], weight: float) -> list[float]:
     """At each value, the height there of the parabola that fits its neighbours on both sides best, a neighbour d lines
-    away with the weight `weight`**d (local regression). Unlike a mean of the past it does not trail behind, and it
+    away with the weight `weight`**d (local regression). Unlike a mean of the past it does not lag, and it
     follows a bend: a falling loss lies as often above the line as below it. NaN counts as no value.
     """
     y = np.array(values, dtype=np.float64)
@@ -70,7 +70,7 @@ def smoothed(values: list[float], weight: float) -> list[float]:
     distance = lines * (1.0 - weight)  # about 1 where the kernel has fallen to a third
 
     def sums(terms: np.ndarray, power: int) -> np.ndarray:
-        """Of terms x distance^power x weight over the neighbours of each value."""
+        """Sums of terms x distance^power x weight over the neighbours of each value."""
         reversed_kernel = (kernel * distance**power)[::-1]  # numpy turns a kernel around
         return np.convolve(terms, reversed_kernel)[reach : reach + len(y)]
 

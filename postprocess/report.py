@@ -34,7 +34,7 @@ except ImportError as error:
              "(of another python3 than Debian's: start it as /usr/bin/python3 postprocess/report.py)")
 
 AXES = ("dp_replicate", "dp_shard", "ep", "sp", "tp")
-DATA_AXES = ("dp_replicate", "dp_shard", "ep")  # whose ranks read rows of their own
+DATA_AXES = ("dp_replicate", "dp_shard", "ep")  # their ranks read rows of their own
 MAX_RANKS_DRAWN = 1024
 CELL_FILLS = ("#cfe3fb", "#fde2c0", "#d3efd5", "#eadcf7", "#f9d4d6", "#d9eef0", "#f3eebf", "#e3e3e3")
 
@@ -52,7 +52,7 @@ def number(value: Any, form: str = ".5f") -> str:
 
 
 def state_of(run: Run) -> tuple[str, str]:
-    """How the run ended or stands, a class of the page and words."""
+    """The end or state of the run: a class of the page, and words."""
     found = status(run.output_dir)
     _, end = read_lock(run.output_dir)
     if found["alive"]:
@@ -397,7 +397,7 @@ def lineage(run: Run) -> str:
 
 
 def program(name: str, folder: Path | None) -> str | None:
-    """Where the program lies: in the folder, beside this script's folder, or on PATH."""
+    """Where the program lies: in the folder, next to this script's folder, or on PATH."""
     places = [folder / name] if folder else [Path(__file__).resolve().parent.parent / name]
     return next((str(place) for place in places if place.is_file()), None if folder else shutil.which(name))
 

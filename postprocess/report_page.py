@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the sections of report.py are made of: tables, figures and the page around them. The page needs no other file, has a
+"""The parts of report.py's sections: tables, figures and the page around them. The page needs no other file, has a
 light and a dark half by the reader's setting, and room on a telephone and on paper."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import matplotlib
 
 matplotlib.use("svg")
-import matplotlib.pyplot as plt  # noqa: E402  (behind the choice of what draws)
+import matplotlib.pyplot as plt  # noqa: E402  (after the choice of what draws)
 
 INK, PAPER = "#010203", "#fdfefd"  # no figure has these colours of its own: the page puts in its text's and its ground's
 matplotlib.rcParams |= {
@@ -22,7 +22,7 @@ matplotlib.rcParams |= {
     "figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none", "legend.frameon": False,
     "legend.labelcolor": INK,
 }
-# Told apart by those who see few colours, on light and on dark ground.
+# Distinct for people who see few colours, on light and on dark ground.
 COLORS = ("#3987e5", "#e0842e", "#3aa66a", "#a06cd5", "#d9534f", "#8c8c8c", "#c9a227", "#2aa5b5")
 
 STYLE = """
@@ -62,7 +62,7 @@ def hint(text: str) -> str:
 
 
 def table(rows: list[tuple[Any, ...]], head: tuple[str, ...] = ()) -> str:
-    """Numbers stand at the right; what is text already keeps its form."""
+    """Aligns numbers of cells at the right; text keeps its form."""
     def cell(value: Any) -> str:
         if isinstance(value, (int, float)):
             return f'<td class="number">{value:,.6g}</td>' if isinstance(value, float) else f'<td class="number">{value:,}</td>'
@@ -98,7 +98,7 @@ _num_figures = 0
 
 
 def svg_of(figure: Any, title: str) -> str:
-    """The figure as an element of the page: its text in the page's colour, its ids its own, and a name for those who do not
+    """The figure as an element of the page: its text in the page's colour, its ids its own, and a name for people who do not
     see it."""
     global _num_figures
     text = io.StringIO()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between two checkpoints, and how a run does: `sft-inspect --diff` and `sft-inspect status` in Python.
+"""Differences of two checkpoints, and the state of a run: `sft-inspect --diff` and `sft-inspect status` in Python.
 
     postprocess/sft_inspect.py diff output/demo/checkpoint-001400 output/demo/model
     postprocess/sft_inspect.py status output/demo

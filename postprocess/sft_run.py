@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run of sft leaves, for Python: its metrics, its configuration and its checkpoints.
+"""Reads the files of a run in Python: its metrics, its configuration and its checkpoints.
 
     from sft_run import Run
 
@@ -178,7 +178,7 @@ class Run:
 
 
 def _saved_last(folders: list[Path]) -> Path:
-    """Of checkpoints by step: one that goes on from another was saved after it, whatever their dates are."""
+    """The checkpoint saved last. One that goes on from another was saved after it, whatever their dates are."""
     dates: list[str] = []
     origins: list[tuple[str, int]] = []  # run and step
     for folder in folders:

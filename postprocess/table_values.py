@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How values of Arrow columns become JSON: which columns hold JSON as text, and which have no form in JSON."""
+"""Turns values of Arrow columns into JSON: finds columns that hold JSON as text, and values that have no form in JSON."""
 import datetime
 import decimal
 import json
@@ -168,6 +168,6 @@ def plain(value):
         return value.isoformat()
     if isinstance(value, (decimal.Decimal, uuid.UUID)):
         return str(value)
-    if hasattr(value, "tolist"):  # of numpy, as half precision is in older versions of pyarrow
+    if hasattr(value, "tolist"):  # numpy's, as half precision is in older versions of pyarrow
         return value.tolist()
     raise TypeError(f"a value of type {type(value).__name__} has no form in JSON")

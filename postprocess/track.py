@@ -162,7 +162,7 @@ class Follower:
             signal.signal(number, lambda *_: self.must_stop.set())
 
     def send(self) -> None:
-        """Sends the lines that are new. What the service raises leaves the lines of the calls before noted."""
+        """Sends the lines that are new. When the service raises, the lines of earlier calls stay noted."""
         for points in calls_of(self.sent.unsent(points_of(self.output)), self.service.most_numbers):
             if self.must_stop.is_set():
                 return

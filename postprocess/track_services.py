@@ -12,7 +12,7 @@ from run_state import RunState
 
 @dataclasses.dataclass
 class TrackedRun:
-    """What a service is told of a run when it begins."""
+    """The facts about a run that a service gets at its begin."""
 
     project: str
     name: str

@@ -36,7 +36,7 @@ last_step() {
   tail -n 1 "$1/metrics.jsonl" 2>/dev/null | sed -n 's/^{"step":\([0-9]*\),.*/\1/p'
 }
 
-# run_and_stop FOLDER STEP COMMAND...: runs sft-run, which writes to FOLDER, and stops it behind STEP, as a cluster would.
+# run_and_stop FOLDER STEP COMMAND...: runs sft-run, which writes to FOLDER, and stops it after STEP, as a cluster would.
 run_and_stop() {
   local folder=$1 last_wanted=$2 job status=0
   shift 2

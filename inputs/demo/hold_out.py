@@ -6,7 +6,7 @@ others: hold_out.py RECORDS FOLDER [--num_questions N] [--plain].
 RECORDS is a file, folder or glob of JSON lines or JSON arrays, plain, gzip or Zstandard, in any shape that sft-prepare
 takes, or with the keys question and answer, which become a prompt and its completion. Writes FOLDER/train.jsonl, and
 FOLDER/questions.jsonl with the keys prompt, answer (what the record says) and chat (whether the prompt is a user's
-message; else it is a text to continue). Records in which nobody is asked anything leave questions.jsonl empty.
+message; else it is a text to continue). Records without a question leave questions.jsonl empty.
 """
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def records_of(files: list[Path]) -> Iterator[dict[str, Any]]:
 
 
 def text_of(content: Any) -> str | None:
-    """Of a message: a string, or a list of parts of text."""
+    """The text of a message: a string, or a list of parts of text."""
     if isinstance(content, list):
         parts = [part.get("text") for part in content if isinstance(part, dict)]
         return "".join(parts) if all(isinstance(part, str) for part in parts) else None
@@ -76,7 +76,7 @@ def text_of(content: Any) -> str | None:
 
 
 def first_exchange(messages: list[Any]) -> tuple[str, str] | None:
-    """What a user says first, and what the assistant says to it."""
+    """The user's first message, and the assistant's answer to it."""
     question = None
     for message in messages:
         if not isinstance(message, dict):
@@ -91,7 +91,7 @@ def first_exchange(messages: list[Any]) -> tuple[str, str] | None:
 
 
 def question_of(record: Any) -> dict[str, Any] | None:
-    """What can be asked of a record, as a line of questions.jsonl."""
+    """The question of a record, as a line of questions.jsonl."""
     if not isinstance(record, dict):
         return None
     exchange, is_chat = None, True

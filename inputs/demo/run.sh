@@ -37,7 +37,7 @@ answers() {
 say "1. Data: WordNet's animals as questions and answers, packed into rows of 256 bytes"
 rm -rf "$data" "$output"
 mkdir -p "$data" "$output"
-wordnet_animals "$glosses" |  # those with short definitions
+wordnet_animals "$glosses" |  # animals with short definitions
   grep -E '"completion": ".{1,60}"}$' >"$data/animals.jsonl"
 grep -vE "$held_out" "$data/animals.jsonl" >"$data/train.jsonl"
 shuf -n 3 --random-source="$data/train.jsonl" "$data/train.jsonl"
@@ -66,7 +66,7 @@ for i in "${!prompts[@]}"; do
   printf '  after    %s\n' "$(sed -n "$((i + 1))p" "$output/after.txt")"
 done
 
-# How much of its data it knows by heart: some of its questions, drawn at random, and the first one that it answers right.
+# Counts the definitions that it knows by heart: some of its questions, drawn at random, and the first one that it answers right.
 shuf -n $sample_size --random-source="$data/animals.jsonl" <(grep -vE "\\\\\"|'" "$data/train.jsonl") >"$output/sample.jsonl"
 mapfile -t sample < <(sed 's/^{"prompt": "\(.*\)\\n", "completion": .*/\1/' "$output/sample.jsonl")
 mapfile -t definitions < <(sed 's/.*"completion": "\(.*\)"}$/\1/' "$output/sample.jsonl")

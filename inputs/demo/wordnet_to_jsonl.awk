@@ -5,7 +5,7 @@
 #   awk -f wordnet_to_jsonl.awk /usr/share/wordnet/data.{noun,verb,adj,adv} > wordnet.jsonl
 #   awk -v limit=20000 -f wordnet_to_jsonl.awk ...   spreads 20000 pairs evenly over the files
 #
-# The files are those of Debian's wordnet-base (format: wndb(5WN)). Of every synonym set the first word is asked about;
+# The files are those of Debian's wordnet-base (format: wndb(5WN)). The question is about the first word of each synonym set;
 # the answer is its definition, without the usage examples. Plain awk; the output depends on the input alone.
 
 # One line of data.* is

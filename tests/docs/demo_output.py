@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Puts what one run of the demo printed into README.md: all samples of it there are of the same run.
+"""Puts the output of one run of the demo into docs/demo.md, and an excerpt of that page into README.md.
 
   inputs/demo/run.sh | tee demo.log
-  tests/docs/demo_output.py demo.log
+  tests/docs/demo_output.py demo.log     # writes both pages
+  tests/docs/demo_output.py --check      # status 1 unless README.md shows the excerpt of docs/demo.md
 
-A sample is the block behind a line `<!-- demo: NAME -->`. Times in front of lines are left out; `...` stands for lines that are.
+A sample is the block after a line `<!-- demo: NAME -->`. Times in front of lines are left out; `...` stands for lines that are.
 """
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +21,7 @@ DOTS = "  ..."
 
 
 def lines_of(log, first, end=None):
-    """From the line that begins with `first` on, up to the first empty line behind one that begins with `end`."""
+    """Lines from the one that begins with `first` up to the first empty line after one that begins with `end`."""
     begin = next(i for i, line in enumerate(log) if line.startswith(first) and (first != TRAIN or line == TRAIN))
     stop = next((i for i in range(begin, len(log)) if not end or log[i].strip().startswith(end)), begin)
     while stop < len(log) and log[stop]:
@@ -42,7 +44,7 @@ def stopping(log):
     end = next(i for i, line in enumerate(second) if re.match(r" *1400/1400 ", line))
     weights = [line for line in second if line.strip().startswith("weights ")]
     rows = [i for i, line in enumerate(second) if re.match(r" *\d+/1400 ", line)]
-    first = [line for line in first if not line.startswith("status 75: ")]  # which the demo says
+    first = [line for line in first if not line.startswith("status 75: ")]  # a line of the demo itself
     return ([f"{TRAIN} & sleep {60 * minutes + seconds}; kill %1", DOTS, *first[at:], RESUME, DOTS, *weights, DOTS,
              *second[begin:rows[2] + 1], DOTS, *second[end:]])
 
@@ -68,6 +70,12 @@ def plotting(_log):
     return ["$ " + " ".join(words), *printed_by("/usr/bin/python3", *words)]
 
 
+def generating(_log):
+    command = r"./sft-generate output/demo --prompt $'What is a puppy?\n' --prompt $'What is a dogfish?\n'"
+    words = [word.replace("$What", "What").replace(r"\n", "\n") for word in shlex.split(command)]
+    return ["$ " + command, *printed_by(*words)]
+
+
 def answers(log):
     begin = next(i for i, line in enumerate(log) if line == "What is a puppy?")
     end = next(i for i, line in enumerate(log) if line.startswith("The model has about"))
@@ -75,22 +83,57 @@ def answers(log):
 
 
 SAMPLES = {"prepare": lambda log: lines_of(log, "$ ./sft-prepare"), "plan": planning, "train": training, "stop": stopping,
-           "inspect": inspecting, "plot": plotting, "answers": answers}
+           "inspect": inspecting, "plot": plotting, "generate": generating, "answers": answers}
+
+# The samples of the page that the README shows, and the beginnings of the lines that it shows of each.
+EXCERPT = {
+    "prepare": r"\$|prepared|  (documents|tokens|target tokens|rows) ",
+    "train": r"\$|  (mesh|total) | +step | +(0|1|20)/1400 ",
+    "stop": r"1400/1400 |done in",
+    "generate": r"\$|>|a |any ",
+}
+
+
+def block_of(name):
+    """The pattern of the sample `name`: its mark, and what it shows."""
+    return re.compile(rf"(<!-- demo: {name} -->\n```\w*\n)((?:.*\n)*?)(?=```\n)")
+
+
+def with_sample(path, text, name, lines):
+    """The page's text with these lines as the sample `name`."""
+    assert len(block_of(name).findall(text)) == 1, f"{path.name} has no one place for {name}"
+    return block_of(name).sub(lambda found: found[1] + "\n".join(lines) + "\n", text)
+
+
+def excerpt_of(page):
+    """The lines that EXCERPT keeps of the page's samples, and DOTS for each run of lines that it leaves out."""
+    kept = []
+    for name, beginnings in EXCERPT.items():
+        for line in block_of(name).search(page)[2].splitlines():
+            if re.match(beginnings, line):
+                kept.append(line)
+            elif kept[-1] != DOTS:
+                kept.append(DOTS)
+    return kept
 
 
 def main():
+    page, readme = SOURCE / "docs/demo.md", SOURCE / "README.md"
+    text, front = page.read_text(encoding="utf-8"), readme.read_text(encoding="utf-8")
+    if sys.argv[1] == "--check":
+        for name in SAMPLES:
+            assert block_of(name).search(text)[2].strip(), f"{page.name} has no sample {name}"
+        if front != with_sample(readme, front, "excerpt", excerpt_of(text)):
+            sys.exit("README.md does not show the excerpt of docs/demo.md: run tests/docs/demo_output.py demo.log")
+        return
     log = [re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", "", line).rstrip()
            for line in Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()]
     log = [re.sub(r"^ {20}( +step )", r"\1", line) for line in log]
-    page = SOURCE / "README.md"
-    text = page.read_text(encoding="utf-8")
     for name, sample in SAMPLES.items():
-        pattern = rf"(<!-- demo: {name} -->\n```\w*\n)(?:.*\n)*?(?=```\n)"
-        assert len(re.findall(pattern, text)) == 1, f"README.md has no one place for {name}"
-        body = "\n".join(sample(log)) + "\n"
-        text = re.sub(pattern, lambda found, body=body: found[1] + body, text)
+        text = with_sample(page, text, name, sample(log))
     page.write_text(text, encoding="utf-8")
-    print("README.md has the samples of this run: docs/loss.png, and the numbers in its text, are left to look at")
+    readme.write_text(with_sample(readme, front, "excerpt", excerpt_of(text)), encoding="utf-8")
+    print("docs/demo.md has the samples of this run: docs/loss.png, and the numbers in its text, are left to look at")
 
 
 if __name__ == "__main__":

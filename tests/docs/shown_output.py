@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds what pages show of programs against the programs: a ```console block behind the line `<!-- runs -->` is a command and
-what it prints.
+"""Compares output that pages show with the programs: a ```console block after the line `<!-- runs -->` is a command and
+its output.
 
   shown_output.py SOURCE_FOLDER BIN_FOLDER [--write]
 
-Commands run in the source folder. How long one took (", in 0.1 s") is left out of both. --write puts in what they print now.
+Commands run in the source folder. Times (", in 0.1 s") are left out of both. --write puts in the present output.
 """
 
 import re

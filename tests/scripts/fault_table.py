@@ -4,7 +4,7 @@
 
   fault_table.py SOURCE_FOLDER BUILD_FOLDER
 
-Each line that it quotes stands in the sources, each status in README.md, each test among those of the build, and what is
+Each line that it quotes stands in the sources, each status in docs/running.md, each test among those of the build, and what is
 started again by itself has a status that sft-run takes for one that a start can cure.
 """
 
@@ -32,8 +32,8 @@ def texts_of_programs(root):
     return re.sub(r"\{[^{}\n]*\}|%[sd]", "...", text)
 
 
-def statuses_of(readme):
-    table = readme.split("### Exit status")[1]
+def statuses_of(page):
+    table = page.split("## Exit status")[1].split("\n## ")[0]
     return {int(number) for number in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
 
 
@@ -51,7 +51,7 @@ def tests_of(build, root):
 def main():
     root, build = Path(sys.argv[1]), sys.argv[2]
     rows = rows_of((root / "docs/clusters.md").read_text(), HEADING)
-    known = statuses_of((root / "README.md").read_text()) | OF_LAUNCHER
+    known = statuses_of((root / "docs/running.md").read_text()) | OF_LAUNCHER
     text, tests, wrong = texts_of_programs(root), tests_of(build, root), []
     if len(rows) < 10:
         wrong.append(f"the table has {len(rows)} rows")
@@ -61,7 +61,7 @@ def main():
             wrong += [f"{what}: no source says `{part}`" for part in parts if part not in text]
         own = {int(number) for number in re.findall(r"\d+", status)}
         if not own <= known:
-            wrong.append(f"{what}: status {status} is not in README.md")
+            wrong.append(f"{what}: status {status} is not in docs/running.md")
         if again.startswith("by itself") and own & {0, 2, 3, 4, 75}:
             wrong.append(f"{what}: nothing starts status {status} again by itself")
         named = re.findall(r"`(\w+)`", names)
