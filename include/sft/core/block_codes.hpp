@@ -2,8 +2,8 @@
 #pragma once
 // The dynamic code of 8 bits (Dettmers 2016, "8-Bit Approximations for Parallelism in Deep Learning"), as
 // bitsandbytes.functional.create_dynamic_map makes it with 7 exponent bits: decades from 1e-7 to 1, each with twice the
-// numbers of the one below, evenly spaced. Plain C++17 without headers that have inline functions, as
-// kernel_arguments.hpp; static so that kernels of one instruction set keep their own.
+// numbers of the one below, evenly spaced. Without headers that have inline functions, for kernels of
+// every instruction set; static so that kernels of one instruction set keep their own.
 
 #include <cstdint>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The gates of MLPs: act = f(gate) u(up). Plain C++17 without headers that have inline functions, as
-// src/hardware/ops/kernel_arguments.hpp, because kernels take them as they are.
+// The gates of MLPs: act = f(gate) u(up). Without headers that have inline functions, because kernels of
+// every instruction set take them as they are (src/hardware/ops/cpu/kernels.hpp).
 
 #include <cstdint>
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ops/tensor_arguments.hpp"
+#include "ops/product_key.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::ops {

@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "ops/tensor_arguments.hpp"
-
 namespace sft::ops {
 
 namespace {
@@ -29,6 +27,13 @@ std::string text_of(const Fp8ProductKey::Form& form) {
 }
 
 }  // namespace
+
+std::uint32_t flags_of(const Matmul& product) {
+  const auto bit = [](bool set, int position) { return static_cast<std::uint32_t>(set) << position; };
+  return bit(product.transpose_a, 0) | bit(product.transpose_b, 1) | bit(product.accumulate, 2) |
+         bit(product.bias.data != nullptr, 3) | bit(product.a.dtype == DType::bf16, 4) |
+         bit(product.c.dtype == DType::bf16, 5) | bit(product.bias.dtype == DType::bf16, 6);
+}
 
 std::string ProductKey::text() const {
   const auto [m, n, k, a_stride, b_stride, c_stride] = sizes;

@@ -11,7 +11,7 @@
 #include "ops/cuda/grouped_matmul.hpp"
 #include "ops/cuda/matmul.hpp"
 #include "ops/cuda/planning.hpp"
-#include "ops/cuda/view.hpp"
+#include "ops/views/tensor.hpp"
 #include "runtime/stream_queue.hpp"
 
 namespace sft::ops::testing {

@@ -3,7 +3,7 @@
 // A grid of blocks on the host. The threads of a block are fibers: each runs until a barrier or an exchange of its
 // warp, and who runs next is chosen at random. Blocks run one after the other in random order.
 //
-// Included by kernels that g++ compiles as C++17, through the emulation's ops/cuda/launch.cuh.
+// Included by kernels that g++ compiles as C++20, through the emulation's ops/cuda/launch.cuh.
 
 #include <cuda_runtime_api.h>
 

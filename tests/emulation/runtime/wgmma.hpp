@@ -2,7 +2,7 @@
 #pragma once
 // Products of warpgroups (wgmma, PTX ISA): started by one instruction, done when another waits for them.
 //
-// Included by kernels that g++ compiles as C++17, through the emulation's ops/cuda/ptx_sm90.cuh.
+// Included by kernels that g++ compiles as C++20, through the emulation's ops/cuda/ptx_sm90.cuh.
 
 #include <cstdint>
 

@@ -6,7 +6,7 @@
 
 #include "emulation/traffic/measure.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
-#include "ops/cuda/view.hpp"
+#include "ops/views/tensor.hpp"
 #include "tools/benchmarks/op_bytes.hpp"
 
 namespace sft::ops::testing {
@@ -183,7 +183,7 @@ BOOST_AUTO_TEST_CASE(biases) {
     {
       const Tensor x = make(dtype, {T, W}), bias = make(dtype, {W});
       check_traffic("add_bias", shape, {bytes_of::add_bias(s, s, T, W), 0, s * (T - 1) * W}, [&](Backend&) {
-        cuda::add_bias(view_of(x), cuda::weight_of(bias, x), nullptr);
+        cuda::add_bias(view_of(x), cuda::Weight{bias.data, bias.dtype == DType::bf16}, nullptr);
         BOOST_TEST_REQUIRE(cudaStreamSynchronize(nullptr) == cudaSuccess);
       });
     }

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/cpu/kernels.hpp"
+#include "ops/cpu/attention_arguments.hpp"
 #include "sft/ops/backend.hpp"
 
 namespace sft::ops::cpu {

@@ -4,24 +4,49 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "ops/cpu/attention_plan.hpp"
 #include "ops/cpu/grouped_matmul.hpp"
-#include "ops/cpu/kernel_arguments.hpp"
 #include "ops/cpu/matmul.hpp"
 #include "ops/cpu/planning.hpp"
-#include "ops/expert_tensors.hpp"
-#include "ops/factored_tensors.hpp"
-#include "ops/fp8_tensors.hpp"
-#include "ops/random_bits.hpp"
-#include "ops/tensor_arguments.hpp"
+#include "ops/grouped_products.hpp"
+#include "ops/views/tensor.hpp"
 #include "sft/core/activity.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::ops::cpu {
 namespace {
+
+template <class Attention>
+const TilePlan& plan_of(const Attention& attention) {
+  const auto* plan = dynamic_cast<const TilePlan*>(&attention.plan);
+  SFT_ENSURE(plan != nullptr, "ops: an attention plan is for the backend that made it");
+  SFT_ENSURE(plan->num_queries() == attention.q.shape[0], "ops: an attention plan is for the sizes it was made for");
+  SFT_ENSURE(plan->num_keys() == attention.k.shape[0], "ops: an attention plan is for the sizes it was made for");
+  return *plan;
+}
+
+template <class Attention>
+AttentionArguments attention_arguments(const Attention& attention, const TilePlan& plan) {
+  ensure_head_dim(attention.q);
+  AttentionArguments arguments{};
+  arguments.q = view_of(attention.q);
+  arguments.k = view_of(attention.k);
+  arguments.v = view_of(attention.v);
+  arguments.scale = attention.scale;
+  arguments.softcap = attention.softcap;
+  arguments.num_heads = attention.q.shape[1];
+  arguments.num_kv_heads = attention.k.shape[1];
+  arguments.head_dim = attention.q.shape[2];
+  arguments.ranges = plan.ranges.data();
+  arguments.tiles = plan.tiles.data();
+  arguments.lanes = plan.lanes.data();
+  arguments.num_tiles = std::ssize(plan.tiles);
+  arguments.num_lanes = std::ssize(plan.lanes);
+  return arguments;
+}
 
 class CpuBackend final : public Backend {
  public:
@@ -47,148 +72,9 @@ class CpuBackend final : public Backend {
   }
 
  private:
-  void execute(const Fill& op) {
-    const auto& [x, value] = op;
-    kernels_.fill(x.is_contiguous() ? in_rows(x) : view_of(x), value);
-  }
-
-  void execute(const Copy& op) {
-    const auto& [destination, source] = op;
-    SFT_ENSURE(destination.num_elements() == source.num_elements(), "copy: shapes fit");
-    const bool flat = destination.is_contiguous() && source.is_contiguous();
-    kernels_.copy(flat ? flat_view_of(destination) : view_of(destination),
-                  flat ? flat_view_of(source) : view_of(source));
-  }
-
-  void execute(const Add& op) {
-    const auto& [destination, source] = op;
-    SFT_ENSURE(destination.num_elements() == source.num_elements(), "add: shapes fit");
-    const bool flat = destination.is_contiguous() && source.is_contiguous();
-    kernels_.add(flat ? flat_view_of(destination) : view_of(destination),
-                 flat ? flat_view_of(source) : view_of(source));
-  }
-
-  void execute(const Scale& op) {
-    const auto& [x, factor] = op;
-    kernels_.scale(flat_view_of(x), factor);
-  }
-
-  void execute(const SumSquares& op) {
-    const auto& [result, x] = op;
-    *result.as<double>() += kernels_.sum_squares(floats_of(x), x.num_elements());
-  }
-
-  void execute(const DivideByNorm& op) {
-    const auto& [x, squares, epsilon] = op;
-    SFT_ENSURE(x.dtype == DType::float32, "divide_by_norm: float32 expected");
-    const double norm = std::max(std::sqrt(*squares.as<double>()), static_cast<double>(epsilon));
-    kernels_.scale(flat_view_of(x), static_cast<float>(1.0 / norm));
-  }
-
-  void execute(const FillNormal& op) {
-    const auto& [x, seed, first_index, stddev] = op;
-    kernels_.fill_normal(flat_view_of(x), seed, first_index, stddev);
-  }
-
-  void execute(const FillUniform& op) {
-    const auto& [x, seed, first_index, bound] = op;
-    kernels_.fill_uniform(flat_view_of(x), seed, first_index, bound);
-  }
-
-  void execute(const AddUniform& op) {
-    const auto& [x, seed, first_index, bound] = op;
-    kernels_.add_uniform(flat_view_of(x), seed, first_index, bound);
-  }
-
-  void execute(const Dropout& dropout) {
-    const auto& [out, in, probability, seed, number, part, first_index, accumulate] = dropout;
-    SFT_ENSURE(out.shape[0] == in.shape[0] && out.row_elements() == in.row_elements(), "dropout: shapes fit");
-    const bool flat = out.is_contiguous() && in.is_contiguous();
-    kernels_.dropout(flat ? flat_view_of(out) : view_of(out), flat ? flat_view_of(in) : view_of(in), probability,
-                     seed_of_op(*static_cast<const std::uint64_t*>(seed.data), number, part), first_index, accumulate);
-  }
-
-  void execute(const EmbeddingForward& op) {
-    const auto& [out, tokens, table, vocab_begin] = op;
-    kernels_.embedding_forward(view_of(out), tokens.as<std::int32_t>(), view_of(table), vocab_begin);
-  }
-
-  void execute(const EmbeddingBackward& op) {
-    const auto& [dtable, tokens, dout, vocab_begin] = op;
-    kernels_.embedding_backward(view_of(dtable), tokens.as<std::int32_t>(), view_of(dout), vocab_begin);
-  }
-
-  void execute(const RmsNormForward& op) {
-    const auto& [y, rstd, x, weight, epsilon] = op;
-    kernels_.rms_norm_forward(view_of(y), floats_of(rstd), view_of(x), float32_weight(weight), epsilon);
-  }
-
-  void execute(const AddRmsNormForward& norm) {
-    kernels_.add_rms_norm_forward(view_of(norm.sum), view_of(norm.y), floats_of(norm.rstd), view_of(norm.x),
-                                  view_of(norm.delta), float32_weight(norm.weight), norm.epsilon);
-  }
-
-  void execute(const RmsNormApply& norm) {
-    kernels_.rms_norm_apply(view_of(norm.y), view_of(norm.x), floats_of(norm.rstd), float32_weight(norm.weight));
-  }
-
-  void execute(const RmsNormBackward& norm) {
-    kernels_.rms_norm_backward(view_of(norm.dx), floats_of(norm.dweight), view_of(norm.dy), view_of(norm.x),
-                               floats_of(norm.rstd), float32_weight(norm.weight), view_of(norm.dresidual),
-                               scratch_after(norm.weight));
-  }
-
-  void execute(const SplitNormSquares& op) {
-    const auto& [squares, x] = op;
-    kernels_.split_norm_squares(floats_of(squares), view_of(x));
-  }
-
-  void execute(const SplitNormForward& norm) {
-    kernels_.split_norm_forward(view_of(norm.y), floats_of(norm.rstd), view_of(norm.x), floats_of(norm.squares),
-                                float32_weight(norm.weight), norm.all_columns, norm.epsilon);
-  }
-
-  void execute(const SplitNormDots& norm) {
-    kernels_.split_norm_dots(floats_of(norm.dots), floats_of(norm.dweight), view_of(norm.dy), view_of(norm.x),
-                             floats_of(norm.rstd), float32_weight(norm.weight), scratch_after(norm.weight));
-  }
-
-  void execute(const SplitNormBackward& norm) {
-    kernels_.split_norm_backward(view_of(norm.dx), view_of(norm.dy), view_of(norm.x), floats_of(norm.rstd),
-                                 floats_of(norm.dots), float32_weight(norm.weight), norm.all_columns);
-  }
-
-  void execute(const WriteRopeTable& op) {
-    const auto& [cosine, sine, positions, inverse_frequencies, scale] = op;
-    kernels_.rope_table(floats_of(cosine), floats_of(sine), positions.as<std::int32_t>(),
-                        inverse_frequencies.as<double>(), positions.num_elements(), inverse_frequencies.num_elements(),
-                        {scale.factor, scale.beta, scale.length});
-  }
-
-  void execute(const RopeForward& op) {
-    const auto& [out, in, table] = op;
-    kernels_.rope_forward(view_of(out), view_of(in), floats_of(table.cosine), floats_of(table.sine), in.shape[2],
-                          table.cosine.shape[1]);
-  }
-
-  void execute(const RopeBackward& op) {
-    const auto& [din, dout, table] = op;
-    kernels_.rope_backward(view_of(din), view_of(dout), floats_of(table.cosine), floats_of(table.sine), din.shape[2],
-                           table.cosine.shape[1]);
-  }
-
-  void execute(const NormRopeForward& heads) {
-    check_head_dim(heads.in);
-    kernels_.norm_rope_forward(view_of(heads.out), floats_of(heads.rstd), view_of(heads.in),
-                               float32_weight(heads.weight), floats_of(heads.table.cosine), floats_of(heads.table.sine),
-                               heads.in.shape[2], heads.epsilon);
-  }
-
-  void execute(const NormRopeBackward& heads) {
-    check_head_dim(heads.in);
-    kernels_.norm_rope_backward(view_of(heads.din), floats_of(heads.dweight), view_of(heads.dout), view_of(heads.in),
-                                floats_of(heads.rstd), float32_weight(heads.weight), floats_of(heads.table.cosine),
-                                floats_of(heads.table.sine), heads.in.shape[2], scratch_after(heads.weight));
+  template <class Op>
+  void execute(const Op& op) {
+    kernels_.run(op, scratch());
   }
 
   void execute(const Matmul& product) {
@@ -196,43 +82,6 @@ class CpuBackend final : public Backend {
     note_progress();
     device_.progress();
   }
-
-  void execute(const BiasBackward& op) {
-    const auto& [dbias, dy] = op;
-    SFT_ENSURE(std::max(column_sum_floats, dy.shape[1]) <= scratch().num_floats, "ops: the workspace holds a row");
-    kernels_.column_sums(floats_of(dbias), view_of(dy), scratch());
-  }
-
-  void execute(const ScaleColumns& columns) {
-    kernels_.scale_columns(view_of(columns.out), view_of(columns.in), floats_of(columns.factors), columns.shift,
-                           columns.bias.empty() ? nullptr : float32_weight(columns.bias), columns.accumulate);
-  }
-
-  void execute(const AddColumnProducts& products) {
-    kernels_.add_column_products(floats_of(products.sums), view_of(products.a), view_of(products.b),
-                                 floats_of(products.factors));
-  }
-
-  void execute(const AddRowProducts& products) {
-    kernels_.add_row_products(floats_of(products.sums), view_of(products.a), view_of(products.b), products.factor);
-  }
-
-  void execute(const MagnitudeFactors& factors) {
-    kernels_.magnitude_factors(floats_of(factors.factors), floats_of(factors.inverse_norms),
-                               flat_view_of(factors.magnitudes), floats_of(factors.squares));
-  }
-
-  void execute(const ReadFourBits& read) { kernels_.read_four_bits(view_of(read.out), four_bit_arguments_of(read)); }
-
-  void execute(const FindFp8Scale& round) { kernels_.find_fp8_scale(fp8_view_of(round.out), fp8_source_of(round)); }
-
-  void execute(const RoundToFp8& round) { kernels_.round_to_fp8(fp8_rounding_of(round)); }
-
-  void execute(const RaiseFp8Scales& op) { kernels_.raise_fp8_scales(fp8_run_view_of(op.run)); }
-
-  void execute(const RoundFp8Run& op) { kernels_.round_fp8_run(fp8_run_view_of(op.run)); }
-
-  void execute(const ArrangeFp8& arrange) { kernels_.arrange_fp8(fp8_arrangement_of(arrange)); }
 
   void execute(const Fp8Matmul& product) {
     products_.run_fp8(product, workspace_);
@@ -256,11 +105,6 @@ class CpuBackend final : public Backend {
     kernels_.attention_forward(arguments, attention_scratch());
     note_progress();
     device_.progress();
-  }
-
-  void execute(const AttentionDelta& op) {
-    const auto& [delta, out, dout] = op;
-    kernels_.attention_delta(floats_of(delta), view_of(out), view_of(dout), out.shape[2]);
   }
 
   void execute(const AttentionBackward& attention) {
@@ -288,36 +132,6 @@ class CpuBackend final : public Backend {
     device_.progress();
   }
 
-  void execute(const AttentionSinksBackward& attention) {
-    kernels_.attention_sinks_backward(floats_of(attention.dsinks), flat_view_of(attention.sinks),
-                                      floats_of(attention.lse), floats_of(attention.delta), attention.lse.shape[0]);
-  }
-
-  void execute(const RouterForward& router) {
-    kernels_.router_forward(router_arguments(router.rule, router.logits, router.correction, router.experts),
-                            int32s_of(router.experts), floats_of(router.weights));
-  }
-
-  void execute(const RouterBackward& router) {
-    kernels_.router_backward(router_arguments(router.rule, router.logits, {}, router.experts),
-                             floats_of(router.dlogits), int32s_of(router.experts), floats_of(router.dweights));
-  }
-
-  void execute(const RouterSums& sums) {
-    SFT_ENSURE(column_sum_floats <= scratch().num_floats, "ops: set_workspace first");
-    kernels_.router_sums(arguments_of(sums), scratch());
-  }
-
-  void execute(const RouterSumsBackward& sums) { kernels_.router_sums_backward(arguments_of(sums)); }
-
-  void execute(const ExpertOrder& order) { kernels_.expert_order(arguments_of(order)); }
-
-  void execute(const GatherTokens& gather) { kernels_.gather_tokens(arguments_of(gather)); }
-
-  void execute(const CombineRows& combine) { kernels_.combine_rows(arguments_of(combine)); }
-
-  void execute(const CombineWeightsBackward& combine) { kernels_.combine_weights_backward(arguments_of(combine)); }
-
   void execute(const GroupedMatmul& grouped) {
     SFT_ENSURE(are_offsets(grouped.offsets, grouped.b.shape[0], grouped.a.shape[0]), "ops: offsets are of the rows");
     run_products(grouped, grouped.b.shape[0]);
@@ -338,88 +152,6 @@ class CpuBackend final : public Backend {
     }
   }
 
-  void execute(const GatedForward& gated) {
-    kernels_.gated_forward(gated.rule, view_of(gated.act), view_of(gated.gate_up));
-  }
-
-  void execute(const GatedBackward& gated) {
-    kernels_.gated_backward(gated.rule, view_of(gated.dgate_up), view_of(gated.act), view_of(gated.dact),
-                            view_of(gated.gate_up));
-  }
-
-  void execute(const SoftCap& op) {
-    const auto& [x, cap] = op;
-    SFT_ENSURE(x.dtype == DType::float32, "soft_cap: float32 expected");
-    kernels_.soft_cap(view_of(x), cap);
-  }
-
-  void execute(const CrossEntropyMax& op) {
-    const auto& chunk = op.chunk;
-    kernels_.cross_entropy_max(arguments_of(chunk));
-  }
-
-  void execute(const CrossEntropyPartials& op) {
-    const auto& chunk = op.chunk;
-    kernels_.cross_entropy_partials(arguments_of(chunk));
-  }
-
-  void execute(const CrossEntropyFinish& op) {
-    const auto& [chunk, dlogits, gradient_scale, metrics] = op;
-    const CrossEntropyArguments arguments = arguments_of(chunk);
-    auto* sums = metrics.as<double>();
-    for (std::int64_t t = 0; t < arguments.rows; ++t) {
-      const double weight = arguments.weights[t];
-      if (!(weight > 0.0)) continue;
-      const double sum_exp = arguments.sum_exp[t], largest = arguments.max[t], logit = arguments.target_logit[t];
-      const double log_sum = std::log(sum_exp);
-      const double nll = log_sum + (largest - logit);
-      const double mean_nll =
-          arguments.sum_logit == nullptr ? 0.0 : log_sum - arguments.sum_logit[t] * arguments.inverse_vocab;
-      sums[0] += weight * (arguments.dft ? nll * std::exp(-nll)
-                                         : (1.0 - arguments.smoothing) * nll + arguments.smoothing * mean_nll);
-      sums[1] += 1.0;
-      sums[2] += logit >= largest ? 1.0 : 0.0;
-      sums[3] += log_sum - arguments.sum_exp_logit[t] / sum_exp;
-    }
-    if (dlogits.data != nullptr) kernels_.cross_entropy_gradient(arguments, view_of(dlogits), gradient_scale);
-  }
-
-  void execute(const Update& step) {
-    UpdateArguments arguments = arguments_of_update(step);
-    for (std::size_t i = 0; i < step.state.size(); ++i) {
-      if (step.state[i].empty()) continue;
-      const View view = flat_view_of(step.state[i]);
-      arguments.state[i] = view.data;
-      arguments.has_bf16_state = view.is_bf16;
-    }
-    kernels_.update(arguments);
-  }
-
-  void execute(const UpdateBlockwise& op) {
-    const auto& step = op.step;
-    kernels_.update_blockwise(arguments_of_blocks(step));
-  }
-
-  void execute(const RaiseScales& op) {
-    const auto& step = op.step;
-    kernels_.raise_scales(arguments_of_blocks(step));
-  }
-
-  void execute(const SumSquaresByDim& sums) { kernels_.sum_squares_by_dim(arguments_of(sums)); }
-
-  void execute(const MomentFactors& step) { kernels_.update_factors(arguments_of(step)); }
-
-  void execute(const AddDirectionSquares& op) {
-    const auto& step = op.step;
-    const FactoredArguments arguments = arguments_of(step);
-    *arguments.squares += kernels_.direction_squares(arguments);
-  }
-
-  void execute(const UpdateFactored& op) {
-    const auto& step = op.step;
-    kernels_.update_factored(arguments_of(step));
-  }
-
   /// The products of all experts, of which there are many in few calls: other streams progress behind them.
   template <class Grouped>
   void run_products(const Grouped& grouped, std::int64_t num_experts) {
@@ -433,26 +165,6 @@ class CpuBackend final : public Backend {
 
   [[nodiscard]] Scratch scratch() const {
     return {workspace_.as<float>(), static_cast<std::int64_t>(workspace_.size_bytes() / sizeof(float))};
-  }
-
-  /// Row weights in float32 with their offset, at the start of the workspace where they are otherwise.
-  [[nodiscard]] const float* float32_weight(const NormWeight& weight) const {
-    const ConstTensor& tensor = weight.tensor;
-    if (tensor.dtype == DType::float32 && weight.offset == 0.0F) return floats_of(tensor);
-    const std::int64_t size = tensor.num_elements();
-    SFT_ENSURE(size <= scratch().num_floats, "ops: the workspace holds the weight");
-    kernels_.copy(flat_view_of(Tensor(workspace_.data, DType::float32, {size})), flat_view_of(tensor));
-    auto* const values = workspace_.as<float>();
-    for (std::int64_t i = 0; i < size; ++i) values[i] += weight.offset;
-    return values;
-  }
-
-  /// The workspace behind a converted weight.
-  [[nodiscard]] Scratch scratch_after(const NormWeight& weight) const {
-    const std::int64_t size = weight.tensor.num_elements();
-    const Scratch all = scratch();
-    SFT_ENSURE(size + std::max(column_sum_floats, size) <= all.num_floats, "ops: the workspace holds the weight");
-    return {all.data + size, all.num_floats - size};
   }
 
   [[nodiscard]] Scratch attention_scratch() const {
@@ -475,7 +187,7 @@ class CpuBackend final : public Backend {
   }
 
   void fill_rows(const Tensor& x, const std::vector<RowRun>& runs, float value) const {
-    for (const RowRun& run : runs) kernels_.fill(view_of(x.rows(run.begin, run.count)), value);
+    for (const RowRun& run : runs) kernels_.run(Fill{x.rows(run.begin, run.count), value}, scratch());
   }
 
   device::Device& device_;

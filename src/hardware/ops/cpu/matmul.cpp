@@ -11,8 +11,9 @@
 
 #include "ops/cpu/onednn_matmul.hpp"
 #include "ops/cpu/own_matmul.hpp"
-#include "ops/fp8_tensors.hpp"
-#include "ops/tensor_arguments.hpp"
+#include "ops/product_key.hpp"
+#include "ops/views/fp8.hpp"
+#include "ops/views/tensor.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
 
@@ -338,7 +339,7 @@ void MatmulEngine::run_in_float32(const Matmul& product, Tensor workspace) {
 
 void MatmulEngine::run_fp8(const Fp8Matmul& product, Tensor workspace) {
   ensure_fits(product);
-  const ConstFp8View a = fp8_view_of(product.a), b = fp8_view_of(product.b);
+  const ConstFp8View a = view_of(product.a), b = view_of(product.b);
   if (product.c.empty()) return;
   run_tiles({.read_a = [this, &a](const Tensor& to,
                                   const Part& part) { kernels_.read_fp8(view_of(to), a, part.row, part.column); },

@@ -7,7 +7,7 @@
 #include "ops/cpu/grouped_matmul.hpp"
 #include "ops/cpu/own_matmul.hpp"
 #include "ops/cpu/row_pieces.hpp"
-#include "ops/expert_tensors.hpp"
+#include "ops/grouped_products.hpp"
 #include "sft/core/cast.hpp"
 
 namespace sft::ops::cpu {

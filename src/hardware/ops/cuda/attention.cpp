@@ -5,11 +5,10 @@
 #include <cstdint>
 
 #include "ops/cuda/attention_calls.hpp"
+#include "ops/views/tensor.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::ops::cuda {
-
-namespace {
 
 template <class Memory>
 BasicHeadRows<Memory> head_rows(const BasicTensor<Memory>& x) {
@@ -20,12 +19,10 @@ BasicHeadRows<Memory> head_rows(const BasicTensor<Memory>& x) {
           is_aligned(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(x.data))) &&
               is_aligned(x.stride0 * element_bytes) && is_aligned(x.shape[2] * element_bytes)};
 }
+template HeadRows head_rows(const Tensor& x);
+template ConstHeadRows head_rows(const ConstTensor& x);
 
-template <class Memory>
-auto* contiguous_floats(const BasicTensor<Memory>& x) {
-  SFT_ENSURE(x.dtype == DType::float32 && x.is_contiguous(), "ops: a contiguous float32 tensor expected");
-  return x.template as<float>();
-}
+namespace {
 
 /// Checks what forward and backward have in common.
 template <class Attention>
@@ -63,7 +60,7 @@ Call begin_call(const Attention& attention, const TilePlan& plan) {
   call.q = head_rows(attention.q);
   call.k = head_rows(attention.k);
   call.v = head_rows(attention.v);
-  call.lse = contiguous_floats(attention.lse);
+  call.lse = floats_of(attention.lse);
   call.queries = plan.queries();
   call.num_heads = static_cast<std::int32_t>(attention.q.shape[1]);
   call.num_kv_heads = static_cast<std::int32_t>(attention.k.shape[1]);
@@ -100,12 +97,6 @@ void attention_forward(const AttentionForward& attention, bool for_hopper, cudaS
   attention_forward_float32(call, stream);
 }
 
-void attention_delta(const Tensor& delta, const ConstTensor& out, const ConstTensor& dout, cudaStream_t stream) {
-  SFT_ENSURE(out.dtype == dout.dtype, "ops: the output of attention and its gradient have one dtype");
-  attention_delta_rows(contiguous_floats(delta), head_rows(out), head_rows(dout), out.shape[0],
-                       static_cast<int>(out.shape[1]), static_cast<int>(out.shape[2]), stream);
-}
-
 void attention_backward(const AttentionBackward& attention, bool for_hopper, cudaStream_t stream) {
   const TilePlan& plan = checked_plan(attention);
   SFT_ENSURE(attention.dout.dtype == attention.q.dtype, "ops: queries and the gradient of the output have one dtype");
@@ -117,7 +108,7 @@ void attention_backward(const AttentionBackward& attention, bool for_hopper, cud
   call.exponent_of_score = (is_capped ? call.softcap : call.scale) * log2_of_e;
   call.exponent_of_share = is_capped ? call.scale / call.softcap * 2.0F * log2_of_e : 0.0F;
   call.dout = head_rows(attention.dout);
-  call.delta = contiguous_floats(attention.delta);
+  call.delta = floats_of(attention.delta);
   call.dq = head_rows(attention.dq);
   call.dk = head_rows(attention.dk);
   call.dv = head_rows(attention.dv);

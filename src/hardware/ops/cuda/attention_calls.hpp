@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The attention kernels of GPUs, and what they are called with. Plain C++17, for host code and for nvcc.
+// The attention kernels of GPUs, and what they are called with. For host code and for nvcc.
 
 #include <cuda_runtime.h>
 
@@ -8,6 +8,11 @@
 
 #include "ops/cuda/attention_tiles.hpp"
 #include "ops/cuda/kernels/view.hpp"
+
+namespace sft {
+template <class Memory>
+struct BasicTensor;
+}  // namespace sft
 
 namespace sft::ops::cuda {
 
@@ -33,6 +38,10 @@ struct BasicHeadRows {
 };
 using HeadRows = BasicHeadRows<void>;
 using ConstHeadRows = BasicHeadRows<const void>;  ///< are only read
+
+/// Of a tensor (rows, heads, D) of float32 or bf16; std::logic_error for others.
+template <class Memory>
+[[nodiscard]] BasicHeadRows<Memory> head_rows(const BasicTensor<Memory>& x);
 
 /// What ops::AttentionForward says, for kernels; q, k and v are of one dtype.
 struct AttentionForwardCall {
@@ -65,22 +74,11 @@ struct AttentionBackwardCall {
   bool adds_to_dq, adds_to_dkv;
 };
 
-/// delta (num_tokens, num_heads) float32 = sum over D of out * dout, both of one dtype.
-void attention_delta_rows(float* delta, const ConstHeadRows& out, const ConstHeadRows& dout, std::int64_t num_tokens,
-                          int num_heads, int head_dim, cudaStream_t stream);
-
 /// Adds what a call over other keys gave to (num_tokens, num_heads, D) float32 results and their log-sum-exp
 /// (num_tokens, num_heads), both weighed by their sums (Dao 2023). `part` and `part_lse` are contiguous, of as many
 /// rows, each of which sees a key.
 void attention_merge(const HeadRows& out, float* lse, const float* part, const float* part_lse, std::int64_t num_tokens,
                      int num_heads, int head_dim, cudaStream_t stream);
-
-/// partials (attention_sinks_partials(num_tokens), num_heads), whose rows add up to the gradient of the sinks:
-/// -exp(sink
-/// - lse) delta, summed over some tokens each. lse and delta (num_tokens, num_heads).
-void attention_sinks_backward(float* partials, const Weight& sinks, const float* lse, const float* delta,
-                              std::int64_t num_tokens, int num_heads, cudaStream_t stream);
-std::int64_t attention_sinks_partials(std::int64_t num_tokens);
 
 // Attention of float32 tensors in float32 arithmetic.
 

@@ -3,7 +3,9 @@
 
 #include <cuda_bf16.h>
 
+#include "ops/cuda/kernels/run.hpp"
 #include "ops/cuda/launch.cuh"
+#include "sft/ops/calls/attention.hpp"
 
 namespace sft::ops::cuda {
 
@@ -58,8 +60,8 @@ __global__ __launch_bounds__(threads) void delta_kernel(float* delta, const Cons
 }
 
 template <class T>
-void launch_delta(float* delta, const ConstHeadRows& out, const ConstHeadRows& dout, std::int64_t num_rows, int num_heads,
-                  int head_dim, cudaStream_t stream) {
+void launch_delta(float* delta, const ConstHeadRows& out, const ConstHeadRows& dout, std::int64_t num_rows,
+                  int num_heads, int head_dim, cudaStream_t stream) {
   const bool is_vector = out.is_vector && dout.is_vector;
   const int elements_at_once = is_vector ? 16 / static_cast<int>(sizeof(T)) : 1;
   int lanes = 1;
@@ -72,8 +74,14 @@ void launch_delta(float* delta, const ConstHeadRows& out, const ConstHeadRows& d
 
 }  // namespace
 
-void attention_delta_rows(float* delta, const ConstHeadRows& out, const ConstHeadRows& dout, std::int64_t num_tokens,
-                          int num_heads, int head_dim, cudaStream_t stream) {
+template <>
+void run(const ops::AttentionDelta& op, const Context& context) {
+  ensure(op.out.dtype == op.dout.dtype, "ops: the output of attention and its gradient have one dtype");
+  const ConstHeadRows out = head_rows(op.out), dout = head_rows(op.dout);
+  float* const delta = floats_of(op.delta);
+  const int num_heads = static_cast<int>(op.out.shape[1]), head_dim = static_cast<int>(op.out.shape[2]);
+  const std::int64_t num_tokens = op.out.shape[0];
+  const cudaStream_t stream = context.stream;
   const std::int64_t num_rows = num_tokens * num_heads;
   if (num_rows == 0) return;
   if (out.is_bf16) return launch_delta<__nv_bfloat16>(delta, out, dout, num_rows, num_heads, head_dim, stream);

@@ -3,7 +3,9 @@
 
 #include <cuda_bf16.h>
 
+#include "ops/cuda/kernels/partials.hpp"
 #include "ops/cuda/launch.cuh"
+#include "sft/ops/calls/attention.hpp"
 
 namespace sft::ops::cuda {
 
@@ -13,7 +15,8 @@ constexpr float minus_infinity = -__builtin_inff();
 constexpr int heads_at_once = 32, lanes = 8, threads = heads_at_once * lanes;
 constexpr std::int64_t max_partials = 128, least_tokens = 64;
 
-/// blockIdx.y's tokens of 32 neighbouring heads: lane l takes tokens l, l + 8, ..., and thread (x, 0) adds up the lanes.
+/// blockIdx.y's tokens of 32 neighbouring heads: lane l takes tokens l, l + 8, ..., and thread (x, 0) adds up the
+/// lanes.
 ///
 /// Moves 8 bytes a token and head, and 4 bytes a partial sum.
 __global__ __launch_bounds__(threads) void sinks_kernel(float* partials, const Weight sinks, const float* lse,
@@ -38,21 +41,28 @@ __global__ __launch_bounds__(threads) void sinks_kernel(float* partials, const W
   partials[static_cast<std::int64_t>(blockIdx.y) * num_heads + head] = sum;
 }
 
-}  // namespace
-
-std::int64_t attention_sinks_partials(std::int64_t num_tokens) {
+/// Rows of partial sums, whose column sums are the gradient: each is of some tokens.
+std::int64_t num_partials_of(std::int64_t num_tokens) {
   const std::int64_t wanted = (num_tokens + least_tokens - 1) / least_tokens;
   return wanted < max_partials ? wanted : max_partials;
 }
 
-void attention_sinks_backward(float* partials, const Weight& sinks, const float* lse, const float* delta,
-                              std::int64_t num_tokens, int num_heads, cudaStream_t stream) {
-  const std::int64_t num_partials = attention_sinks_partials(num_tokens);
+}  // namespace
+
+template <>
+void run(const ops::AttentionSinksBackward& op, const Context& context) {
+  if (op.lse.empty()) return;
+  const std::int64_t num_tokens = op.lse.shape[0];
+  const int num_heads = static_cast<int>(op.lse.shape[1]);
+  const std::int64_t num_partials = num_partials_of(num_tokens);
+  const Partials partials(context, op.dsinks, num_partials, num_heads);
+  const Weight sinks{op.sinks.data, op.sinks.dtype == DType::bf16};
   const dim3 grid(static_cast<unsigned>((num_heads + heads_at_once - 1) / heads_at_once),
                   static_cast<unsigned>(num_partials));
   sft::cuda::launch("attention_sinks_backward", sinks_kernel, grid, dim3(heads_at_once, lanes), threads * sizeof(float),
-                    stream, partials, sinks, lse, delta, num_tokens, num_heads,
-                    (num_tokens + num_partials - 1) / num_partials);
+                    context.stream, partials.data(), sinks, floats_of(op.lse), floats_of(op.delta), num_tokens,
+                    num_heads, (num_tokens + num_partials - 1) / num_partials);
+  partials.add_up();
 }
 
 }  // namespace sft::ops::cuda

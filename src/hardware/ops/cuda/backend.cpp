@@ -14,14 +14,11 @@
 #include "ops/cuda/cudnn/attention.hpp"
 #include "ops/cuda/fp8_matmul.hpp"
 #include "ops/cuda/grouped_matmul.hpp"
-#include "ops/cuda/kernel_arguments.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/kernels/run.hpp"
 #include "ops/cuda/matmul.hpp"
 #include "ops/cuda/planning.hpp"
-#include "ops/cuda/view.hpp"
-#include "ops/expert_tensors.hpp"
-#include "ops/factored_tensors.hpp"
-#include "ops/fp8_tensors.hpp"
+#include "ops/grouped_products.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 
@@ -91,189 +88,12 @@ class CudaBackend final : public Backend {
   [[nodiscard]] LibraryCalls library_calls() const override { return cudnn_ ? cudnn_->calls() : LibraryCalls{}; }
 
  private:
-  void execute(const Fill& op) {
-    cuda::fill(op.x.is_contiguous() ? flat_view_of(op.x) : view_of(op.x), op.value, native_);
-  }
-
-  void execute(const Copy& op) {
-    const auto& [destination, source] = op;
-    SFT_ENSURE(destination.num_elements() == source.num_elements(), "copy: shapes fit");
-    const bool flat = destination.is_contiguous() && source.is_contiguous();
-    cuda::copy(flat ? flat_view_of(destination) : view_of(destination), flat ? flat_view_of(source) : view_of(source),
-               native_);
-  }
-
-  void execute(const Add& op) {
-    const auto& [destination, source] = op;
-    SFT_ENSURE(destination.num_elements() == source.num_elements(), "add: shapes fit");
-    const bool flat = destination.is_contiguous() && source.is_contiguous();
-    cuda::add(flat ? flat_view_of(destination) : view_of(destination), flat ? flat_view_of(source) : view_of(source),
-              native_);
-  }
-
-  void execute(const Scale& op) { cuda::scale(flat_view_of(op.x), op.factor, native_); }
-
-  void execute(const SumSquares& op) {
-    cuda::sum_squares(op.result.as<double>(), floats_of(op.x), op.x.num_elements(), scratch(sum_squares_bytes),
-                      native_);
-  }
-
-  void execute(const DivideByNorm& op) {
-    const auto& [x, squares, epsilon] = op;
-    SFT_ENSURE(x.dtype == DType::float32, "divide_by_norm: float32 expected");
-    cuda::divide_by_norm(flat_view_of(x), squares.as<double>(), epsilon, native_);
-  }
-
-  void execute(const FillNormal& op) {
-    cuda::fill_normal(flat_view_of(op.x), op.seed, op.first_index, op.stddev, native_);
-  }
-
-  void execute(const FillUniform& op) {
-    cuda::fill_uniform(flat_view_of(op.x), op.seed, op.first_index, op.bound, native_);
-  }
-
-  void execute(const AddUniform& op) {
-    cuda::add_uniform(flat_view_of(op.x), op.seed, op.first_index, op.bound, native_);
-  }
-
-  void execute(const Dropout& dropout) {
-    const auto& [out, in, probability, seed, number, part, first_index, accumulate] = dropout;
-    SFT_ENSURE(out.shape[0] == in.shape[0] && out.row_elements() == in.row_elements(), "dropout: shapes fit");
-    const bool flat = out.is_contiguous() && in.is_contiguous();
-    cuda::dropout(flat ? flat_view_of(out) : view_of(out), flat ? flat_view_of(in) : view_of(in), probability,
-                  {static_cast<const std::uint64_t*>(seed.data), number, part}, first_index, accumulate, native_);
-  }
-
-  void execute(const EmbeddingForward& op) {
-    cuda::embedding_forward(view_of(op.out), op.tokens.as<std::int32_t>(), view_of(op.table), op.vocab_begin, native_);
-  }
-
-  void execute(const EmbeddingBackward& op) {
-    cuda::embedding_backward(view_of(op.dtable), op.tokens.as<std::int32_t>(), view_of(op.dout), op.vocab_begin,
-                             scratch(embedding_backward_bytes(op.dout.row_elements())), native_);
-  }
-
-  void execute(const RmsNormForward& op) {
-    cuda::rms_norm_forward(view_of(op.y), floats_of(op.rstd), view_of(op.x), weight_of(op.weight, op.x), op.epsilon,
-                           native_);
-  }
-
-  void execute(const AddRmsNormForward& norm) {
-    cuda::add_rms_norm_forward(view_of(norm.sum), view_of(norm.y), floats_of(norm.rstd), view_of(norm.x),
-                               view_of(norm.delta), weight_of(norm.weight, norm.x), norm.epsilon, native_);
-  }
-
-  void execute(const RmsNormApply& norm) {
-    cuda::rms_norm_apply(view_of(norm.y), view_of(norm.x), floats_of(norm.rstd), weight_of(norm.weight, norm.x),
-                         native_);
-  }
-
-  void execute(const RmsNormBackward& norm) {
-    const ConstView rows = view_of(norm.x);
-    const Partials partials(*this, norm.dweight, rms_norm_backward_partials(rows.rows, rows.columns), rows.columns);
-    cuda::rms_norm_backward(view_of(norm.dx), partials.data(), view_of(norm.dy), rows, floats_of(norm.rstd),
-                            weight_of(norm.weight, norm.x), view_of(norm.dresidual), native_);
-    if (!is_empty(rows)) partials.add_up();
-  }
-
-  void execute(const SplitNormSquares& op) { cuda::split_norm_squares(floats_of(op.squares), view_of(op.x), native_); }
-
-  void execute(const SplitNormForward& norm) {
-    cuda::split_norm_forward(view_of(norm.y), floats_of(norm.rstd), view_of(norm.x), floats_of(norm.squares),
-                             weight_of(norm.weight, norm.x), norm.all_columns, norm.epsilon, native_);
-  }
-
-  void execute(const SplitNormDots& norm) {
-    const ConstView rows = view_of(norm.x);
-    const Partials partials(*this, norm.dweight, rms_norm_backward_partials(rows.rows, rows.columns), rows.columns);
-    cuda::split_norm_dots(floats_of(norm.dots), partials.data(), view_of(norm.dy), rows, floats_of(norm.rstd),
-                          weight_of(norm.weight, norm.x), native_);
-    if (!is_empty(rows)) partials.add_up();
-  }
-
-  void execute(const SplitNormBackward& norm) {
-    cuda::split_norm_backward(view_of(norm.dx), view_of(norm.dy), view_of(norm.x), floats_of(norm.rstd),
-                              floats_of(norm.dots), weight_of(norm.weight, norm.x), norm.all_columns, native_);
-  }
-
-  void execute(const WriteRopeTable& op) {
-    cuda::rope_table(floats_of(op.cosine), floats_of(op.sine), op.positions.as<std::int32_t>(),
-                     op.inverse_frequencies.as<double>(), op.positions.num_elements(),
-                     op.inverse_frequencies.num_elements(), {op.scale.factor, op.scale.beta, op.scale.length}, native_);
-  }
-
-  void execute(const RopeForward& op) {
-    rope(view_of(op.out), view_of(op.in), floats_of(op.table.cosine), floats_of(op.table.sine), op.in.shape[2],
-         op.table.cosine.shape[1], 1.0F, native_);
-  }
-
-  void execute(const RopeBackward& op) {
-    rope(view_of(op.din), view_of(op.dout), floats_of(op.table.cosine), floats_of(op.table.sine), op.din.shape[2],
-         op.table.cosine.shape[1], -1.0F, native_);
-  }
-
-  void execute(const NormRopeForward& heads) {
-    check_head_dim(heads.in);
-    cuda::norm_rope_forward(view_of(heads.out), floats_of(heads.rstd), view_of(heads.in),
-                            weight_of(heads.weight, heads.in), floats_of(heads.table.cosine),
-                            floats_of(heads.table.sine), heads.in.shape[2], heads.epsilon, native_);
-  }
-
-  void execute(const NormRopeBackward& heads) {
-    const ConstTensor& in = heads.in;
-    check_head_dim(in);
-    const ConstView rows = view_of(in);
-    const Partials partials(*this, heads.dweight, norm_rope_backward_partials(in.shape[0] * in.shape[1]), in.shape[2]);
-    cuda::norm_rope_backward(view_of(heads.din), partials.data(), view_of(heads.dout), rows, floats_of(heads.rstd),
-                             weight_of(heads.weight, in), floats_of(heads.table.cosine), floats_of(heads.table.sine),
-                             in.shape[2], native_);
-    if (!is_empty(rows)) partials.add_up();
+  template <class Op>
+  void execute(const Op& op) {
+    cuda::run(op, Context{native_, scratch_});
   }
 
   void execute(const Matmul& product) { engine().run(product, scratch_); }
-
-  void execute(const BiasBackward& op) {
-    const auto& [dbias, dy] = op;
-    const ConstView rows = view_of(dy);
-    column_sums(floats_of(dbias), rows, scratch(column_sums_bytes(rows.rows, rows.columns)), native_);
-  }
-
-  void execute(const ScaleColumns& columns) {
-    const ConstTensor& bias = columns.bias;
-    cuda::scale_columns(view_of(columns.out), view_of(columns.in), floats_of(columns.factors), columns.shift,
-                        {bias.data, bias.dtype == DType::bf16}, columns.accumulate, native_);
-  }
-
-  void execute(const AddColumnProducts& products) {
-    const ConstView rows = view_of(products.a);
-    cuda::add_column_products(floats_of(products.sums), rows, view_of(products.b), floats_of(products.factors),
-                              scratch(column_sums_bytes(rows.rows, rows.columns)), native_);
-  }
-
-  void execute(const AddRowProducts& products) {
-    cuda::add_row_products(floats_of(products.sums), view_of(products.a), view_of(products.b), products.factor,
-                           native_);
-  }
-
-  void execute(const MagnitudeFactors& factors) {
-    cuda::magnitude_factors(floats_of(factors.factors), floats_of(factors.inverse_norms),
-                            flat_view_of(factors.magnitudes), floats_of(factors.squares), native_);
-  }
-
-  void execute(const ReadFourBits& read) {
-    cuda::read_four_bits(view_of(read.out), four_bit_arguments_of(read), native_);
-  }
-
-  void execute(const FindFp8Scale& round) {
-    SFT_ENSURE(round.out.tiles == Fp8Tiles::whole, "ops: a matrix with one scale");
-    cuda::find_fp8_scale(fp8_view_of(round.out), fp8_source_of(round), native_);
-  }
-
-  void execute(const RoundToFp8& round) { cuda::round_to_fp8(fp8_rounding_of(round), native_); }
-
-  void execute(const RaiseFp8Scales& op) { cuda::raise_fp8_scales(fp8_run_view_of(op.run), native_); }
-  void execute(const RoundFp8Run& op) { cuda::round_fp8_run(fp8_run_view_of(op.run), native_); }
-  void execute(const ArrangeFp8& arrange) { cuda::arrange_fp8(fp8_arrangement_of(arrange), native_); }
 
   void execute(const Fp8Matmul& product) {
     SFT_ENSURE(fp8_products_.has_value(), "ops: what ends a step has no products");
@@ -287,53 +107,11 @@ class CudaBackend final : public Backend {
     stream_.mark();
   }
 
-  void execute(const AttentionDelta& op) { cuda::attention_delta(op.delta, op.out, op.dout, native_); }
-
   void execute(const AttentionBackward& attention) {
     const auto* const plan = cudnn_ ? dynamic_cast<const TilePlan*>(&attention.plan) : nullptr;
     if (plan == nullptr || !backward_by_library(attention, *plan))
       cuda::attention_backward(attention, for_hopper_, native_);
     stream_.mark();
-  }
-
-  void execute(const AttentionSinksBackward& attention) {
-    const std::int64_t num_tokens = attention.lse.shape[0], num_heads = attention.lse.shape[1];
-    if (attention.lse.empty()) return;
-    const Partials partials(*this, attention.dsinks, attention_sinks_partials(num_tokens), num_heads);
-    cuda::attention_sinks_backward(partials.data(), {attention.sinks.data, attention.sinks.dtype == DType::bf16},
-                                   floats_of(attention.lse), floats_of(attention.delta), num_tokens,
-                                   static_cast<int>(num_heads), native_);
-    partials.add_up();
-  }
-
-  void execute(const RouterForward& router) {
-    cuda::router_forward(router_arguments(router.rule, router.logits, router.correction, router.experts),
-                         int32s_of(router.experts), floats_of(router.weights), native_);
-  }
-
-  void execute(const RouterBackward& router) {
-    cuda::router_backward(router_arguments(router.rule, router.logits, {}, router.experts), floats_of(router.dlogits),
-                          int32s_of(router.experts), floats_of(router.dweights), native_);
-  }
-
-  void execute(const RouterSums& sums) {
-    const std::size_t row_bytes = sums.logits.shape[1] * sizeof(double);
-    cuda::router_sums(arguments_of(sums), scratch(router_sums_blocks * row_bytes), native_);
-  }
-
-  void execute(const RouterSumsBackward& sums) { cuda::router_sums_backward(arguments_of(sums), native_); }
-
-  void execute(const ExpertOrder& order) {
-    const ExpertOrderArguments arguments = arguments_of(order);
-    cuda::expert_order(arguments, scratch(expert_order_bytes(arguments.num_choices, arguments.num_experts)), native_);
-  }
-
-  void execute(const GatherTokens& gather) { cuda::gather_tokens(arguments_of(gather), native_); }
-
-  void execute(const CombineRows& combine) { cuda::combine_rows(arguments_of(combine), native_); }
-
-  void execute(const CombineWeightsBackward& combine) {
-    cuda::combine_weights_backward(arguments_of(combine), native_);
   }
 
   void execute(const GroupedMatmul& grouped) {
@@ -354,75 +132,6 @@ class CudaBackend final : public Backend {
       const BiasBackward gradient = bias_gradient_of(grouped, e);
       if (!gradient.dy.empty()) execute(gradient);
     }
-  }
-
-  void execute(const GatedForward& gated) {
-    cuda::gated_forward(gated.rule, view_of(gated.act), view_of(gated.gate_up), native_);
-  }
-
-  void execute(const GatedBackward& gated) {
-    cuda::gated_backward(gated.rule, view_of(gated.dgate_up), view_of(gated.act), view_of(gated.dact),
-                         view_of(gated.gate_up), native_);
-  }
-
-  void execute(const SoftCap& op) {
-    const auto& [x, cap] = op;
-    SFT_ENSURE(x.dtype == DType::float32, "soft_cap: float32 expected");
-    cuda::soft_cap(flat_view_of(x), cap, native_);
-  }
-
-  void execute(const CrossEntropyMax& op) {
-    const auto& chunk = op.chunk;
-    cuda::cross_entropy_max(arguments_of(chunk), native_);
-  }
-
-  void execute(const CrossEntropyPartials& op) {
-    const auto& chunk = op.chunk;
-    cuda::cross_entropy_partials(arguments_of(chunk), native_);
-  }
-
-  void execute(const CrossEntropyFinish& op) {
-    const auto& [chunk, dlogits, gradient_scale, metrics] = op;
-    const CrossEntropyArguments arguments = arguments_of(chunk);
-    cross_entropy_metrics(arguments, metrics.as<double>(), native_);
-    if (dlogits.data != nullptr) cross_entropy_gradient(arguments, view_of(dlogits), gradient_scale, native_);
-  }
-
-  void execute(const Update& step) {
-    UpdateArguments arguments{factors_of(step)};
-    arguments.parameters = flat_view_of(step.parameters);
-    for (std::size_t i = 0; i < step.state.size(); ++i) {
-      if (!step.state[i].empty()) arguments.state[i] = flat_view_of(step.state[i]);
-    }
-    arguments.gradients = flat_view_of(step.gradients);
-    if (!step.copy.empty()) arguments.copy = flat_view_of(step.copy);
-    cuda::update(arguments, native_);
-  }
-
-  void execute(const UpdateBlockwise& op) {
-    const auto& step = op.step;
-    cuda::update_blockwise(arguments_of_blocks(step), native_);
-  }
-
-  void execute(const RaiseScales& op) {
-    const auto& step = op.step;
-    cuda::raise_scales(arguments_of_blocks(step), native_);
-  }
-
-  void execute(const SumSquaresByDim& sums) {
-    cuda::sum_squares_by_dim(arguments_of(sums), scratch(factored_scratch_bytes), native_);
-  }
-
-  void execute(const MomentFactors& step) { cuda::update_factors(arguments_of(step), native_); }
-
-  void execute(const AddDirectionSquares& op) {
-    const auto& step = op.step;
-    cuda::add_direction_squares(arguments_of(step), scratch(factored_scratch_bytes), native_);
-  }
-
-  void execute(const UpdateFactored& op) {
-    const auto& step = op.step;
-    cuda::update_factored(arguments_of(step), native_);
   }
 
   /// is_of_host: what it is called with lies on the host (TilePlan::launch_words), so that no call is repeated.
@@ -516,33 +225,6 @@ class CudaBackend final : public Backend {
     SFT_ENSURE(products_.has_value(), "ops: what ends a step has no products");
     return *products_;
   }
-
-  /// The scratch memory, of which an op needs `num_bytes`.
-  [[nodiscard]] Workspace scratch(std::size_t num_bytes) const {
-    SFT_ENSURE(scratch_.data != nullptr, "ops: set_workspace first");
-    SFT_ENSURE(num_bytes <= scratch_.num_bytes, "ops: the workspace holds a row");
-    return scratch_;
-  }
-
-  /// Rows in the scratch memory whose column sums are added to a gradient, if it is asked for.
-  class Partials {
-   public:
-    Partials(const CudaBackend& backend, const Tensor& sums, std::int64_t num_rows, std::int64_t num_columns)
-        : stream_(backend.native_), num_rows_(num_rows), num_columns_(num_columns) {
-      if (sums.data == nullptr) return;
-      sums_ = floats_of(sums);
-      data_ = static_cast<float*>(backend.scratch(num_rows * num_columns * sizeof(float)).data);
-    }
-    [[nodiscard]] float* data() const { return data_; }
-    void add_up() const {
-      if (sums_ != nullptr) add_rows(sums_, data_, num_rows_, num_columns_, stream_);
-    }
-
-   private:
-    cudaStream_t stream_;
-    std::int64_t num_rows_, num_columns_;
-    float *sums_ = nullptr, *data_ = nullptr;
-  };
 
   device::Stream& stream_;
   cudaStream_t native_;

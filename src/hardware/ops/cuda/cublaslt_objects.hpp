@@ -10,7 +10,8 @@
 
 #include "ops/cuda/cublas_support.hpp"
 #include "ops/cuda/kernels/view.hpp"
-#include "ops/tensor_arguments.hpp"
+#include "ops/product_key.hpp"
+#include "ops/views/tensor.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops::cuda {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What kernels of 8-bit floats have in common: codes and scales of numbers, by blocks of 256 threads that take 128 x 128
-// numbers at a time. See sft/ops/fp8.hpp.
+// What kernels of 8-bit floats have in common: codes and scales of numbers, by blocks of 256 threads that take 128 x
+// 128 numbers at a time. See sft/ops/fp8.hpp.
 
 #include <cstdint>
 
 #include "ops/cuda/elementwise.cuh"
 #include "ops/cuda/warp.cuh"
-#include "ops/fp8_arguments.hpp"
+#include "ops/views/fp8.hpp"
 
 namespace sft::ops::cuda::fp8 {
 

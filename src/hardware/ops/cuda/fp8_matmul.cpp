@@ -9,8 +9,9 @@
 #include "ops/backends.hpp"
 #include "ops/cuda/cublaslt_plan.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
-#include "ops/cuda/view.hpp"
-#include "ops/fp8_tensors.hpp"
+#include "ops/cuda/kernels/run.hpp"
+#include "ops/views/fp8.hpp"
+#include "ops/views/tensor.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 
@@ -83,7 +84,7 @@ ConstFp8Matrix made_ready(ConstFp8Matrix x, std::byte* memory, cudaStream_t stre
   const Tensor scales(memory, DType::float32,
                       {x.scales.shape[0], x.tiles == Fp8Tiles::vectors ? x.codes.shape[0] : x.scales.shape[1]});
   SFT_ENSURE(scales.size_bytes() <= static_cast<std::size_t>(scale_bytes), "fp8_matmul: scales of a block have room");
-  copy(view_of(scales.columns(0, x.scales.shape[1])), view_of(x.scales), stream);
+  cuda::run(Copy{scales.columns(0, x.scales.shape[1]), x.scales}, Context{stream, {}});
   x.scales = scales;
   return x;
 }
@@ -256,7 +257,7 @@ void Fp8MatmulEngine::run_parts(const Fp8Matmul& product, Workspace workspace, c
     const auto& [row, rows, column, columns, terms, in_scratch] = block;
     const Tensor place = place_of(product, block, room), result = place.rows(0, rows).columns(0, columns),
                  c = product.c.rows(row, rows).columns(column, columns);
-    if (in_scratch && product.accumulate) copy(view_of(result), view_of(ConstTensor(c)), stream_);
+    if (in_scratch && product.accumulate) cuda::run(Copy{result, c}, Context{stream_, {}});
     for (std::int64_t term = 0; term < product.a.codes.shape[1]; term += terms) {
       Fp8Matmul part = part_of_block(product, block, place, term);
       part.a = made_ready(part.a, room + c_bytes, stream_);
@@ -266,7 +267,7 @@ void Fp8MatmulEngine::run_parts(const Fp8Matmul& product, Workspace workspace, c
     if (product.bias.data != nullptr && !is_bias_of_product(product, block)) {
       add_bias(view_of(result), {product.bias.rows(column, columns).data, product.bias.dtype == DType::bf16}, stream_);
     }
-    if (in_scratch) copy(view_of(c), view_of(ConstTensor(result)), stream_);
+    if (in_scratch) cuda::run(Copy{c, result}, Context{stream_, {}});
   });
 }
 

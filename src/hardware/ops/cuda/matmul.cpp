@@ -5,7 +5,8 @@
 
 #include "ops/cuda/cublaslt_plan.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
-#include "ops/cuda/view.hpp"
+#include "ops/cuda/kernels/run.hpp"
+#include "ops/views/tensor.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 
@@ -95,7 +96,7 @@ void MatmulEngine::run(const Matmul& product, Workspace workspace) {
   SFT_ENSURE(a.dtype == b.dtype && (c.dtype == a.dtype || c.dtype == DType::float32), "matmul: dtypes fit");
   if (c.empty()) return;
   if (a.shape[transpose_a ? 0 : 1] == 0) {  // an empty sum
-    if (!accumulate) fill(view_of(c), 0.0F, stream_);
+    if (!accumulate) cuda::run(Fill{c, 0.0F}, Context{stream_, {}});
     if (bias.data != nullptr) add_bias(view_of(c), {bias.data, bias.dtype == DType::bf16}, stream_);
     return;
   }

@@ -16,8 +16,8 @@
 #include "ops/cuda/matmul.hpp"
 #include "ops/cuda/planning.hpp"
 #include "ops/cuda/tuning_operands.hpp"
-#include "ops/cuda/view.hpp"
 #include "ops/product_key.hpp"
+#include "ops/views/tensor.hpp"
 
 namespace sft::ops::cuda {
 namespace {

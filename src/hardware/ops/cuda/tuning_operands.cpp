@@ -5,9 +5,10 @@
 #include <cstdint>
 
 #include "ops/cuda/kernels/kernels.hpp"
-#include "ops/cuda/view.hpp"
-#include "ops/fp8_tensors.hpp"
+#include "ops/cuda/kernels/run.hpp"
 #include "ops/product_key.hpp"
+#include "ops/views/fp8.hpp"
+#include "ops/views/tensor.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
 
@@ -99,7 +100,7 @@ Tensor TuningOperands::fill(const ConstTensor& x) {
   std::byte* const begin = next(x.data, span_bytes(x));
   // Between rows too. Zeros would draw less power, and the clock would be faster than in a run.
   const auto elements = static_cast<std::int64_t>(span_bytes(x) / size_of(x.dtype));
-  fill_normal(flat_view_of(Tensor(begin, x.dtype, {elements})), seed, 0, 1.0F, stream_);
+  cuda::run(FillNormal{Tensor(begin, x.dtype, {elements}), seed, 0, 1.0F}, Context{stream_, {}});
   return placed_at(begin, x);
 }
 
@@ -107,10 +108,10 @@ ConstFp8Matrix TuningOperands::fill(const ConstFp8Matrix& x, std::byte* source) 
   const Fp8Matrix placed(placed_at(next(x.codes.data, code_bytes(x)), x.codes),
                          placed_at(next(x.scales.data, span_bytes(x.scales)), x.scales), x.format, x.tiles);
   const Tensor numbers(source, DType::bf16, {x.codes.shape[0], x.codes.shape[1]});
-  fill_normal(flat_view_of(numbers), seed, 0, 1.0F, stream_);
-  const RoundToFp8 round{.out = placed, .in = numbers};
-  if (x.tiles == Fp8Tiles::whole) find_fp8_scale(fp8_view_of(placed), fp8_source_of(round), stream_);
-  round_to_fp8(fp8_rounding_of(round), stream_);
+  const Context context{stream_, {}};
+  cuda::run(FillNormal{numbers, seed, 0, 1.0F}, context);
+  if (x.tiles == Fp8Tiles::whole) cuda::run(FindFp8Scale{.out = placed, .in = numbers}, context);
+  cuda::run(RoundToFp8{.out = placed, .in = numbers}, context);
   return placed;
 }
 

@@ -6,6 +6,8 @@
 
 #include "ops/cuda/kernels/view.hpp"
 #include "ops/cuda/vector.cuh"
+#include "ops/views/tensor.hpp"
+#include "sft/ops/norm_weight.hpp"
 
 namespace sft::ops::cuda {
 
@@ -49,6 +51,13 @@ __device__ __forceinline__ void load_weights(float (&w)[count][N], const Weight&
   } else {
     each(static_cast<const float*>(weight.data));
   }
+}
+
+/// The weight of a norm over `x`.
+[[nodiscard]] inline Weight weight_of(const NormWeight& weight, const ConstTensor& x) {
+  const ConstTensor& tensor = weight.tensor;
+  ensure(tensor.dtype == DType::float32 || tensor.dtype == x.dtype, "ops: a weight is float32 or as what it weighs");
+  return {flat_view_of(tensor).data, tensor.dtype == DType::bf16, weight.offset};
 }
 
 inline bool is_aligned(const Weight& weight) { return reinterpret_cast<std::uintptr_t>(weight.data) % 16 == 0; }

@@ -4,8 +4,9 @@
 #include <omp.h>
 
 #include "ops/cpu/kernels/key_sums.hpp"
+#include "ops/cpu/kernels/run.hpp"
 #include "ops/cpu/kernels/softmax.hpp"
-#include "ops/cpu/kernels/table.hpp"
+#include "sft/ops/calls/attention.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
@@ -60,6 +61,8 @@ void backward_tile(const AttentionArguments& arguments, const AttentionTile& til
            arguments.adds_to_dq);
 }
 
+}  // namespace
+
 /// Key/value heads of all lanes run at the same time; query heads and tiles that share keys, one after the other.
 void attention_backward(const AttentionArguments& arguments, Scratch scratch) {
   const std::int64_t num_items = arguments.num_lanes * arguments.num_kv_heads;
@@ -83,8 +86,12 @@ void attention_backward(const AttentionArguments& arguments, Scratch scratch) {
 }
 
 /// Some heads a thread, whose sums go over the tokens in order.
-void attention_sinks_backward(float* dsinks, ConstView sinks, const float* lse, const float* delta,
-                              std::int64_t num_tokens) {
+template <>
+void run(const AttentionSinksBackward& op, Scratch) {
+  float* const dsinks = floats_of(op.dsinks);
+  const ConstView sinks = flat_view_of(op.sinks);
+  const float *const lse = floats_of(op.lse), *const delta = floats_of(op.delta);
+  const std::int64_t num_tokens = op.lse.shape[0];
   constexpr std::int64_t heads_at_once = 16;
   const std::int64_t num_heads = sinks.columns;
 #pragma omp parallel for if (num_tokens * num_heads >= min_parallel_elements)
@@ -104,13 +111,6 @@ void attention_sinks_backward(float* dsinks, ConstView sinks, const float* lse, 
     }
     for (std::int64_t h = 0; h < count; ++h) dsinks[first + h] += static_cast<float>(sums[h]);
   }
-}
-
-}  // namespace
-
-void enter_attention_backward(Kernels& table) {
-  table.attention_backward = attention_backward;
-  table.attention_sinks_backward = attention_sinks_backward;
 }
 
 }  // namespace sft::ops::cpu::SFT_ISA

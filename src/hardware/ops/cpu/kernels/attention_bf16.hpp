@@ -9,10 +9,10 @@
 
 #include <omp.h>
 
+#include "ops/cpu/kernels.hpp"
 #include "ops/cpu/kernels/bf16_pairs.hpp"
 #include "ops/cpu/kernels/key_sums.hpp"
 #include "ops/cpu/kernels/softmax.hpp"
-#include "ops/cpu/kernels/table.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 

@@ -3,8 +3,9 @@
 
 #include <omp.h>
 
+#include "ops/cpu/kernels/run.hpp"
 #include "ops/cpu/kernels/softmax.hpp"
-#include "ops/cpu/kernels/table.hpp"
+#include "sft/ops/calls/attention.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
@@ -44,6 +45,8 @@ void forward_tile(const AttentionArguments& arguments, const AttentionTile& tile
   running.write(arguments, tile, head, sums, stride);
 }
 
+}  // namespace
+
 void attention_forward(const AttentionArguments& arguments, Scratch scratch) {
   const std::int64_t num_items = arguments.num_tiles * arguments.num_heads;
   with_type(arguments.q, [&](auto type) {
@@ -56,7 +59,11 @@ void attention_forward(const AttentionArguments& arguments, Scratch scratch) {
   });
 }
 
-void attention_delta(float* delta, ConstView out, ConstView dout, std::int64_t head_dim) {
+template <>
+void run(const AttentionDelta& op, Scratch) {
+  const ConstView out = view_of(op.out), dout = view_of(op.dout);
+  float* const delta = floats_of(op.delta);
+  const std::int64_t head_dim = op.out.shape[2];
   const std::int64_t num_heads = out.columns / head_dim;
   with_type(out, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -71,13 +78,6 @@ void attention_delta(float* delta, ConstView out, ConstView dout, std::int64_t h
       }
     }
   });
-}
-
-}  // namespace
-
-void enter_attention_forward(Kernels& table) {
-  table.attention_forward = attention_forward;
-  table.attention_delta = attention_delta;
 }
 
 }  // namespace sft::ops::cpu::SFT_ISA

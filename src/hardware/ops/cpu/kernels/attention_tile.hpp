@@ -3,6 +3,7 @@
 // What the forward and backward passes of the attention share. Scores are held transposed, key by query, (k, q): the
 // softmax then runs along vector lanes, and only queries are transposed, once a tile, never keys.
 
+#include "ops/cpu/attention_arguments.hpp"
 #include "ops/cpu/kernels/transpose.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {

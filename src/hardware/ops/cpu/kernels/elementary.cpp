@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fill, copy with conversion, sums.
 
-#include "ops/cpu/kernels/table.hpp"
+#include "sft/ops/calls/elementary.hpp"
+#include "ops/cpu/kernels/run.hpp"
 #include "ops/cpu/kernels/transpose.hpp"
+#include "sft/ops/calls/matmul.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
@@ -10,16 +12,12 @@ namespace {
 /// Elements of one unit of work of a flat loop.
 constexpr std::int64_t chunk_elements = 16384;
 
-void fill(View x, float value) {
-  with_type(x, [&](auto type) {
-    using T = typename decltype(type)::type;
-#pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
-    for (std::int64_t r = 0; r < x.rows; ++r) {
-      T* out = row<T>(x, r);
-#pragma omp simd
-      for (std::int64_t c = 0; c < x.columns; ++c) store(out[c], value);
-    }
-  });
+/// A contiguous tensor as rows of a size that threads can share out.
+View in_rows(const Tensor& x) {
+  View view = x.is_contiguous() ? flat_view_of(x) : view_of(x);
+  constexpr std::int64_t row = 4096;
+  if (x.is_contiguous() && view.columns % row == 0) view = {view.data, view.is_bf16, view.columns / row, row, row};
+  return view;
 }
 
 /// Calls work(row, first column, number of columns) for pieces of all rows, on many threads.
@@ -35,49 +33,12 @@ void for_each_chunk(const BasicView<Memory>& x, F work) {
 }
 
 template <class To, class From>
-void copy_rows(View destination, ConstView source) {
+void copy_as(View destination, ConstView source) {
   for_each_chunk(source, [&](std::int64_t r, std::int64_t begin, std::int64_t size) {
     To* to = row<To>(destination, r) + begin;
     const From* from = row<From>(source, r) + begin;
 #pragma omp simd
     for (std::int64_t c = 0; c < size; ++c) store(to[c], load(from[c]));
-  });
-}
-
-void copy(View destination, ConstView source) {
-  with_type(destination, [&](auto to) {
-    with_type(source, [&](auto from) {
-      copy_rows<typename decltype(to)::type, typename decltype(from)::type>(destination, source);
-    });
-  });
-}
-
-/// Squares of source numbers are widened, then transposed in registers.
-void copy_transposed(View destination, ConstView source) {
-  constexpr std::int64_t step = vector_floats;
-  with_type(source, [&](auto type) {
-    using T = typename decltype(type)::type;
-#pragma omp parallel for if (source.rows * source.columns >= min_parallel_elements)
-    for (std::int64_t r = 0; r < source.rows; r += step) {
-      for (std::int64_t c = 0; c < source.columns; c += step) {
-        const std::int64_t rows = min(step, source.rows - r), columns = min(step, source.columns - c);
-        float* to = row<float>(destination, c) + r;
-        if (rows == step && columns == step) {
-          float square[step * step];
-          for (std::int64_t i = 0; i < step; ++i) {
-            const T* from = row<T>(source, r + i) + c;
-#pragma omp simd
-            for (std::int64_t j = 0; j < step; ++j) square[i * step + j] = load(from[j]);
-          }
-          transpose(to, destination.stride, square, step, {step, step});
-        } else {
-          for (std::int64_t i = 0; i < rows; ++i) {
-            const T* from = row<T>(source, r + i) + c;
-            for (std::int64_t j = 0; j < columns; ++j) to[j * destination.stride + i] = load(from[j]);
-          }
-        }
-      }
-    }
   });
 }
 
@@ -88,14 +49,6 @@ void add_to_rows(View destination, ConstView source) {
     const From* from = row<From>(source, r) + begin;
 #pragma omp simd
     for (std::int64_t c = 0; c < size; ++c) store(to[c], load(to[c]) + load(from[c]));
-  });
-}
-
-void add(View destination, ConstView source) {
-  with_type(destination, [&](auto to) {
-    with_type(source, [&](auto from) {
-      add_to_rows<typename decltype(to)::type, typename decltype(from)::type>(destination, source);
-    });
   });
 }
 
@@ -133,7 +86,99 @@ double sum_squares(const float* x, std::int64_t size) {
   return total;
 }
 
-void column_sums(float* sums, ConstView x, Scratch scratch) {
+}  // namespace
+
+void copy_rows(View destination, ConstView source) {
+  with_type(destination, [&](auto to) {
+    with_type(source, [&](auto from) {
+      copy_as<typename decltype(to)::type, typename decltype(from)::type>(destination, source);
+    });
+  });
+}
+
+/// Squares of source numbers are widened, then transposed in registers.
+void copy_transposed(View destination, ConstView source) {
+  constexpr std::int64_t step = vector_floats;
+  with_type(source, [&](auto type) {
+    using T = typename decltype(type)::type;
+#pragma omp parallel for if (source.rows * source.columns >= min_parallel_elements)
+    for (std::int64_t r = 0; r < source.rows; r += step) {
+      for (std::int64_t c = 0; c < source.columns; c += step) {
+        const std::int64_t rows = min(step, source.rows - r), columns = min(step, source.columns - c);
+        float* to = row<float>(destination, c) + r;
+        if (rows == step && columns == step) {
+          float square[step * step];
+          for (std::int64_t i = 0; i < step; ++i) {
+            const T* from = row<T>(source, r + i) + c;
+#pragma omp simd
+            for (std::int64_t j = 0; j < step; ++j) square[i * step + j] = load(from[j]);
+          }
+          transpose(to, destination.stride, square, step, {step, step});
+        } else {
+          for (std::int64_t i = 0; i < rows; ++i) {
+            const T* from = row<T>(source, r + i) + c;
+            for (std::int64_t j = 0; j < columns; ++j) to[j * destination.stride + i] = load(from[j]);
+          }
+        }
+      }
+    }
+  });
+}
+
+template <>
+void run(const Fill& op, Scratch) {
+  const View x = in_rows(op.x);
+  const float value = op.value;
+  with_type(x, [&](auto type) {
+    using T = typename decltype(type)::type;
+#pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
+    for (std::int64_t r = 0; r < x.rows; ++r) {
+      T* out = row<T>(x, r);
+#pragma omp simd
+      for (std::int64_t c = 0; c < x.columns; ++c) store(out[c], value);
+    }
+  });
+}
+
+template <>
+void run(const Copy& op, Scratch) {
+  const ViewPair pair = pair_of(op.destination, op.source);
+  copy_rows(pair.to, pair.from);
+}
+
+template <>
+void run(const Add& op, Scratch) {
+  const ViewPair pair = pair_of(op.destination, op.source);
+  const View destination = pair.to;
+  const ConstView source = pair.from;
+  with_type(destination, [&](auto to) {
+    with_type(source, [&](auto from) {
+      add_to_rows<typename decltype(to)::type, typename decltype(from)::type>(destination, source);
+    });
+  });
+}
+
+template <>
+void run(const Scale& op, Scratch) {
+  scale(flat_view_of(op.x), op.factor);
+}
+
+template <>
+void run(const SumSquares& op, Scratch) {
+  *doubles_of(op.result) += sum_squares(floats_of(op.x), op.x.num_elements());
+}
+
+template <>
+void run(const DivideByNorm& op, Scratch) {
+  const double norm = __builtin_sqrt(*doubles_of(op.squares)), least = static_cast<double>(op.epsilon);
+  scale(flat_view_of(op.x), static_cast<float>(1.0 / (norm < least ? least : norm)));
+}
+
+template <>
+void run(const BiasBackward& op, Scratch scratch) {
+  ensure(max(column_sum_floats, op.dy.shape[1]) <= scratch.num_floats, "ops: the workspace holds a row");
+  float* const sums = floats_of(op.dbias);
+  const ConstView x = view_of(op.dy);
   const RowBlocks blocks(x.rows, x.columns);
   with_type(x, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -150,18 +195,6 @@ void column_sums(float* sums, ConstView x, Scratch scratch) {
     }
   });
   add_rows(sums, scratch.data, blocks.count, x.columns);
-}
-
-}  // namespace
-
-void enter_elementary(Kernels& table) {
-  table.fill = fill;
-  table.copy = copy;
-  table.copy_transposed = copy_transposed;
-  table.add = add;
-  table.scale = scale;
-  table.sum_squares = sum_squares;
-  table.column_sums = column_sums;
 }
 
 }  // namespace sft::ops::cpu::SFT_ISA

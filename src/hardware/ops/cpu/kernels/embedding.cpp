@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vocabulary-parallel embedding.
 
-#include "ops/cpu/kernels/table.hpp"
+#include "sft/ops/calls/embedding.hpp"
+#include "ops/cpu/kernels/run.hpp"
 #include "ops/cpu/kernels/types.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
-namespace {
+namespace {}  // namespace
 
-void embedding_forward(View out, const std::int32_t* tokens, ConstView table, std::int64_t vocab_begin) {
+template <>
+void run(const EmbeddingForward& op, Scratch) {
+  const View out = view_of(op.out);
+  const ConstView table = view_of(op.table);
+  const std::int32_t* const tokens = int32s_of(op.tokens);
+  const std::int64_t vocab_begin = op.vocab_begin;
   with_type(table, [&](auto table_type) {
     with_type(out, [&](auto out_type) {
       using From = typename decltype(table_type)::type;
@@ -29,7 +35,12 @@ void embedding_forward(View out, const std::int32_t* tokens, ConstView table, st
 }
 
 /// Threads share out the columns, so that every sum is formed in the order of the tokens.
-void embedding_backward(View dtable, const std::int32_t* tokens, ConstView dout, std::int64_t vocab_begin) {
+template <>
+void run(const EmbeddingBackward& op, Scratch) {
+  const View dtable = view_of(op.dtable);
+  const ConstView dout = view_of(op.dout);
+  const std::int32_t* const tokens = int32s_of(op.tokens);
+  const std::int64_t vocab_begin = op.vocab_begin;
   constexpr std::int64_t block_columns = 64;
   const std::int64_t num_blocks = divide_up(dout.columns, block_columns);
   with_type(dout, [&](auto type) {
@@ -52,13 +63,6 @@ void embedding_backward(View dtable, const std::int32_t* tokens, ConstView dout,
       }
     }
   });
-}
-
-}  // namespace
-
-void enter_embedding(Kernels& table) {
-  table.embedding_forward = embedding_forward;
-  table.embedding_backward = embedding_backward;
 }
 
 }  // namespace sft::ops::cpu::SFT_ISA

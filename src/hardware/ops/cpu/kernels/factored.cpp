@@ -2,14 +2,15 @@
 // Steps of Adafactor: sums of squares by rows and columns, and what follows from them. Results do not depend on the
 // number of threads.
 
-#include "ops/cpu/kernels/table.hpp"
+#include "ops/views/factored.hpp"
+#include "ops/cpu/kernels/run.hpp"
 #include "ops/cpu/kernels/types.hpp"
 #include "ops/random_bits.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
 
-void sum_squares_by_row(const SquareSumsArguments& s) {
+void sum_squares_by_row(const SquareSumsView& s) {
 #pragma omp parallel for if (s.num_rows * s.num_columns >= min_parallel_elements)
   for (std::int64_t r = 0; r < s.num_rows; ++r) {
     const float* x = s.x + r * s.num_columns;
@@ -20,7 +21,7 @@ void sum_squares_by_row(const SquareSumsArguments& s) {
   }
 }
 
-void sum_squares_by_column(const SquareSumsArguments& s) {
+void sum_squares_by_column(const SquareSumsView& s) {
   constexpr std::int64_t panel = 256;  // columns that a thread takes down all rows
 #pragma omp parallel for if (s.num_rows * s.num_columns >= min_parallel_elements)
   for (std::int64_t begin = 0; begin < s.num_columns; begin += panel) {
@@ -35,23 +36,7 @@ void sum_squares_by_column(const SquareSumsArguments& s) {
   }
 }
 
-void sum_squares_by_dim(const SquareSumsArguments& s) {
-  if (s.rows != nullptr) sum_squares_by_row(s);
-  if (s.columns != nullptr) sum_squares_by_column(s);
-}
-
-void update_factors(const MomentFactorsArguments& step) {
-  double sum = 0.0;
-  for (std::int64_t i = 0; i < step.size; ++i) {
-    step.moment[i] = new_moment_of(step, i);
-    sum += static_cast<double>(step.moment[i]);
-  }
-  const float mean = step.by_mean ? static_cast<float>(sum / static_cast<double>(step.size)) : 1.0f;
-#pragma omp simd
-  for (std::int64_t i = 0; i < step.size; ++i) step.factors[i] = 1.0f / __builtin_sqrtf(step.moment[i] / mean);
-}
-
-double direction_squares(const FactoredArguments& step) {
+double direction_squares(const FactoredView& step) {
   constexpr std::int64_t num_chunks = 256;
   const std::int64_t chunk_rows = divide_up(step.num_rows, num_chunks);
   double partials[num_chunks];
@@ -75,7 +60,7 @@ double direction_squares(const FactoredArguments& step) {
 }
 
 template <class Parameter, bool has_copy>
-void update_as(const FactoredArguments& step) {
+void update_as(const FactoredView& step) {
   const float rate = rate_of(step, [](double x) { return __builtin_sqrt(x); });
 #pragma omp parallel for if (step.num_rows * step.num_columns >= min_parallel_elements)
   for (std::int64_t r = 0; r < step.num_rows; ++r) {
@@ -94,19 +79,40 @@ void update_as(const FactoredArguments& step) {
   }
 }
 
-void update_factored(const FactoredArguments& step) {
+}  // namespace
+
+template <>
+void run(const SumSquaresByDim& op, Scratch) {
+  const SquareSumsView sums = view_of(op);
+  if (sums.rows != nullptr) sum_squares_by_row(sums);
+  if (sums.columns != nullptr) sum_squares_by_column(sums);
+}
+
+template <>
+void run(const MomentFactors& op, Scratch) {
+  const MomentFactorsView step = view_of(op);
+  double sum = 0.0;
+  for (std::int64_t i = 0; i < step.size; ++i) {
+    step.moment[i] = new_moment_of(step, i);
+    sum += static_cast<double>(step.moment[i]);
+  }
+  const float mean = step.by_mean ? static_cast<float>(sum / static_cast<double>(step.size)) : 1.0f;
+#pragma omp simd
+  for (std::int64_t i = 0; i < step.size; ++i) step.factors[i] = 1.0f / __builtin_sqrtf(step.moment[i] / mean);
+}
+
+template <>
+void run(const AddDirectionSquares& op, Scratch) {
+  const FactoredView step = view_of(op.step);
+  *step.squares += direction_squares(step);
+}
+
+template <>
+void run(const UpdateFactored& op, Scratch) {
+  const FactoredView step = view_of(op.step);
   if (step.has_bf16_parameters) return update_as<Bf16, false>(step);
   if (step.copy != nullptr) return update_as<float, true>(step);
   update_as<float, false>(step);
-}
-
-}  // namespace
-
-void enter_factored(Kernels& table) {
-  table.sum_squares_by_dim = sum_squares_by_dim;
-  table.update_factors = update_factors;
-  table.direction_squares = direction_squares;
-  table.update_factored = update_factored;
 }
 
 }  // namespace sft::ops::cpu::SFT_ISA

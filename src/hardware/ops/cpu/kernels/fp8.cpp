@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrices of 8-bit floats; see sft/ops/fp8.hpp.
 
-#include "ops/cpu/kernels/table.hpp"
+#include "ops/cpu/kernels/run.hpp"
 #include "ops/cpu/kernels/types.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
@@ -89,13 +89,6 @@ std::uint32_t largest_of_all(ConstView in) {
   return largest;
 }
 
-void find_fp8_scale(Fp8View to, ConstView in) {
-  with_type(in, [&](auto type) {
-    using T = typename decltype(type)::type;
-    with_format(to, [&](auto format) { *to.scales = scale_of<decltype(format)>(largest_of_all<T>(in)); });
-  });
-}
-
 /// The first line and term of a tile, and how many it has.
 struct Tile {
   std::int64_t line, lines, term, terms;
@@ -179,26 +172,6 @@ void round_tile(const Fp8Rounding& call, const Tile& tile) {
   round_numbers<F>(call.turned, {tile.term, tile.terms, tile.line, tile.lines}, turned, call.out.scales);
 }
 
-void round_to_fp8(const Fp8Rounding& call) {
-  const Fp8View& to = call.out;
-  const ConstView& in = call.in;
-  const bool has_both = call.turned.codes != nullptr;
-  if (has_both && to.tiles == Fp8View::Tiles::whole) *call.turned.scales = *to.scales;
-  with_type(in, [&](auto type) {
-    using T = typename decltype(type)::type;
-    with_format(to, [&](auto format) {
-      using F = decltype(format);
-      const std::int64_t across = divide_up(to.terms, fp8_tile_side),
-                         num_tiles = divide_up(to.lines, fp8_tile_side) * across;
-#pragma omp parallel for if (in.rows * in.columns >= min_parallel_elements)
-      for (std::int64_t i = 0; i < num_tiles; ++i) {
-        const std::int64_t line = i / across * fp8_tile_side, term = i % across * fp8_tile_side;
-        round_tile<F, T>(call, {line, min(fp8_tile_side, to.lines - line), term, min(fp8_tile_side, to.terms - term)});
-      }
-    });
-  });
-}
-
 /// Calls f(numbers, codes, tile, count) for what rows of the run from number `begin` of its matrix, `end` not among
 /// them, have in each tile: neighbours.
 template <class T, class Function>
@@ -246,11 +219,6 @@ void raise_scales(const Fp8RunView& run) {
   if (run.is_whole && scale > *run.scales) *run.scales = scale;
 }
 
-void raise_fp8_scales(const Fp8RunView& run) {
-  if (run.in.columns == 0) return;
-  with_type(run.in, [&](auto type) { raise_scales<typename decltype(type)::type>(run); });
-}
-
 template <class T>
 void round_run(const Fp8RunView& run) {
   const TileRows rows(run);
@@ -264,11 +232,6 @@ void round_run(const Fp8RunView& run) {
                        for (std::int64_t n = 0; n < count; ++n) codes[n] = encode<E4m3>(load(numbers[n]), factor);
                      });
   }
-}
-
-void round_fp8_run(const Fp8RunView& run) {
-  if (run.in.columns == 0) return;
-  with_type(run.in, [&](auto type) { round_run<typename decltype(type)::type>(run); });
 }
 
 void arrange_tile(const Fp8Arrangement& to, const Tile& tile) {
@@ -287,23 +250,6 @@ void arrange_tile(const Fp8Arrangement& to, const Tile& tile) {
   }
 }
 
-void arrange_fp8(const Fp8Arrangement& arrange) {
-  const std::int64_t across = divide_up(arrange.terms, fp8_tile_side),
-                     num_tiles = divide_up(arrange.lines, fp8_tile_side) * across;
-#pragma omp parallel for if (arrange.lines * arrange.terms >= min_parallel_elements)
-  for (std::int64_t i = 0; i < num_tiles; ++i) {
-    const std::int64_t line = i / across * fp8_tile_side, term = i % across * fp8_tile_side;
-    if (arrange.out_scales != nullptr) {
-      const std::int64_t row = line / fp8_tile_side, column = term / fp8_tile_side;
-      arrange.out_scales[row * arrange.out_row_scales + column] =
-          arrange.in_scales[arrange.transpose ? column * arrange.in_row_scales + row
-                                              : row * arrange.in_row_scales + column];
-    }
-    arrange_tile(arrange,
-                 {line, min(fp8_tile_side, arrange.lines - line), term, min(fp8_tile_side, arrange.terms - term)});
-  }
-}
-
 /// The number of a code, without a branch, so that neighbours are read side by side.
 template <class F>
 inline float number_of(std::uint8_t code) {
@@ -315,6 +261,8 @@ inline float number_of(std::uint8_t code) {
   const std::uint32_t number = normal > F::largest_bits ? nan_bits : finite;  // nothing is rounded to infinity
   return float_of(number | static_cast<std::uint32_t>(code & 0x80u) << 24);
 }
+
+}  // namespace
 
 void read_fp8(View out, ConstFp8View from, std::int64_t first_line, std::int64_t first_term) {
   using Tiles = ConstFp8View::Tiles;
@@ -343,15 +291,69 @@ void read_fp8(View out, ConstFp8View from, std::int64_t first_line, std::int64_t
   });
 }
 
-}  // namespace
+template <>
+void run(const FindFp8Scale& op, Scratch) {
+  const Fp8View to = view_of(op.out);
+  const ConstView in = source_of(op);
+  with_type(in, [&](auto type) {
+    using T = typename decltype(type)::type;
+    with_format(to, [&](auto format) { *to.scales = scale_of<decltype(format)>(largest_of_all<T>(in)); });
+  });
+}
 
-void enter_fp8(Kernels& table) {
-  table.find_fp8_scale = find_fp8_scale;
-  table.round_to_fp8 = round_to_fp8;
-  table.raise_fp8_scales = raise_fp8_scales;
-  table.round_fp8_run = round_fp8_run;
-  table.arrange_fp8 = arrange_fp8;
-  table.read_fp8 = read_fp8;
+template <>
+void run(const RoundToFp8& op, Scratch) {
+  const Fp8Rounding call = view_of(op);
+  const Fp8View& to = call.out;
+  const ConstView& in = call.in;
+  const bool has_both = call.turned.codes != nullptr;
+  if (has_both && to.tiles == Fp8View::Tiles::whole) *call.turned.scales = *to.scales;
+  with_type(in, [&](auto type) {
+    using T = typename decltype(type)::type;
+    with_format(to, [&](auto format) {
+      using F = decltype(format);
+      const std::int64_t across = divide_up(to.terms, fp8_tile_side),
+                         num_tiles = divide_up(to.lines, fp8_tile_side) * across;
+#pragma omp parallel for if (in.rows * in.columns >= min_parallel_elements)
+      for (std::int64_t i = 0; i < num_tiles; ++i) {
+        const std::int64_t line = i / across * fp8_tile_side, term = i % across * fp8_tile_side;
+        round_tile<F, T>(call, {line, min(fp8_tile_side, to.lines - line), term, min(fp8_tile_side, to.terms - term)});
+      }
+    });
+  });
+}
+
+template <>
+void run(const RaiseFp8Scales& op, Scratch) {
+  const Fp8RunView run = view_of(op.run);
+  if (run.in.columns == 0) return;
+  with_type(run.in, [&](auto type) { raise_scales<typename decltype(type)::type>(run); });
+}
+
+template <>
+void run(const RoundFp8Run& op, Scratch) {
+  const Fp8RunView run = view_of(op.run);
+  if (run.in.columns == 0) return;
+  with_type(run.in, [&](auto type) { round_run<typename decltype(type)::type>(run); });
+}
+
+template <>
+void run(const ArrangeFp8& op, Scratch) {
+  const Fp8Arrangement arrange = view_of(op);
+  const std::int64_t across = divide_up(arrange.terms, fp8_tile_side),
+                     num_tiles = divide_up(arrange.lines, fp8_tile_side) * across;
+#pragma omp parallel for if (arrange.lines * arrange.terms >= min_parallel_elements)
+  for (std::int64_t i = 0; i < num_tiles; ++i) {
+    const std::int64_t line = i / across * fp8_tile_side, term = i % across * fp8_tile_side;
+    if (arrange.out_scales != nullptr) {
+      const std::int64_t row = line / fp8_tile_side, column = term / fp8_tile_side;
+      arrange.out_scales[row * arrange.out_row_scales + column] =
+          arrange.in_scales[arrange.transpose ? column * arrange.in_row_scales + row
+                                              : row * arrange.in_row_scales + column];
+    }
+    arrange_tile(arrange,
+                 {line, min(fp8_tile_side, arrange.lines - line), term, min(fp8_tile_side, arrange.terms - term)});
+  }
 }
 
 }  // namespace sft::ops::cpu::SFT_ISA

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gated activations: act = g sigmoid(z) u' with g, z and u' by the rule of the gate.
 
+#include "sft/ops/calls/gated.hpp"
 #include "ops/cpu/kernels/math.hpp"
-#include "ops/cpu/kernels/table.hpp"
+#include "ops/cpu/kernels/run.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
@@ -118,20 +119,21 @@ void with_types(const GateRule& rule, std::int64_t size, F f) {
   }
 }
 
-void gated_forward(const GateRule& rule, View act, ConstView gate_up) {
-  with_types(rule, act.columns, [&](auto gate, auto columns) { forward(gate, columns, act, gate_up); });
-}
-
-void gated_backward(const GateRule& rule, View dgate_up, View act, ConstView dact, ConstView gate_up) {
-  with_types(rule, act.columns,
-             [&](auto gate, auto columns) { backward(gate, columns, dgate_up, act, dact, gate_up); });
-}
-
 }  // namespace
 
-void enter_gated(Kernels& table) {
-  table.gated_forward = gated_forward;
-  table.gated_backward = gated_backward;
+template <>
+void run(const GatedForward& op, Scratch) {
+  const View act = view_of(op.act);
+  const ConstView gate_up = view_of(op.gate_up);
+  with_types(op.rule, act.columns, [&](auto gate, auto columns) { forward(gate, columns, act, gate_up); });
+}
+
+template <>
+void run(const GatedBackward& op, Scratch) {
+  const View dgate_up = view_of(op.dgate_up), act = view_of(op.act);
+  const ConstView dact = view_of(op.dact), gate_up = view_of(op.gate_up);
+  with_types(op.rule, act.columns,
+             [&](auto gate, auto columns) { backward(gate, columns, dgate_up, act, dact, gate_up); });
 }
 
 }  // namespace sft::ops::cpu::SFT_ISA

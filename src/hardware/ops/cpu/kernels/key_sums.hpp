@@ -2,6 +2,7 @@
 #pragma once
 // Where the gradients of keys and values add up, over the queries that see them.
 
+#include "ops/cpu/attention_arguments.hpp"
 #include "ops/cpu/kernels/types.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {

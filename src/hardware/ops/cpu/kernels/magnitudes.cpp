@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of weights with magnitudes of their own; see sft/ops/calls/magnitudes.hpp.
 
-#include "ops/cpu/kernels/table.hpp"
-#include "ops/cpu/kernels/types.hpp"
+#include "sft/ops/calls/magnitudes.hpp"
+#include "ops/cpu/kernels/run.hpp"
+#include "ops/cpu/kernels/weight.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
@@ -17,7 +18,15 @@ void scale_row(T* to, const U* from, std::int64_t num_columns, const float* fact
   }
 }
 
-void scale_columns(View out, ConstView in, const float* factors, float shift, const float* bias, bool accumulate) {
+}  // namespace
+
+template <>
+void run(const ScaleColumns& op, Scratch scratch) {
+  const View out = view_of(op.out);
+  const ConstView in = view_of(op.in);
+  const float* const factors = floats_of(op.factors);
+  const float* const bias = op.bias.empty() ? nullptr : float32_weight(op.bias, scratch);
+  const float shift = op.shift;
   with_type(out, [&](auto out_type) {
     with_type(in, [&](auto in_type) {
       using T = typename decltype(out_type)::type;
@@ -29,7 +38,7 @@ void scale_columns(View out, ConstView in, const float* factors, float shift, co
         const auto none = [](std::int64_t) { return 0.0f; };
         const auto old = [to](std::int64_t c) { return load(to[c]); };
         const auto its_bias = [bias](std::int64_t c) { return bias[c]; };
-        if (accumulate) {
+        if (op.accumulate) {
           bias != nullptr ? scale_row(to, from, out.columns, factors, shift, old, its_bias)
                           : scale_row(to, from, out.columns, factors, shift, old, none);
         } else {
@@ -42,7 +51,11 @@ void scale_columns(View out, ConstView in, const float* factors, float shift, co
 }
 
 /// Float sums over runs of rows, double sums over the runs; threads share the columns.
-void add_column_products(float* sums, ConstView a, ConstView b, const float* factors) {
+template <>
+void run(const AddColumnProducts& op, Scratch) {
+  const ConstView a = view_of(op.a), b = view_of(op.b);
+  float* const sums = floats_of(op.sums);
+  const float* const factors = floats_of(op.factors);
   constexpr std::int64_t width = 64, run = 256;
   with_type(a, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -66,7 +79,11 @@ void add_column_products(float* sums, ConstView a, ConstView b, const float* fac
 }
 
 /// Float sums over runs of columns, double sums over the runs.
-void add_row_products(float* sums, ConstView a, ConstView b, float factor) {
+template <>
+void run(const AddRowProducts& op, Scratch) {
+  const ConstView a = view_of(op.a), b = view_of(op.b);
+  float* const sums = floats_of(op.sums);
+  const float factor = op.factor;
   constexpr std::int64_t run = 1024;
   with_type(a, [&](auto a_type) {
     with_type(b, [&](auto b_type) {
@@ -90,7 +107,11 @@ void add_row_products(float* sums, ConstView a, ConstView b, float factor) {
   });
 }
 
-void magnitude_factors(float* factors, float* inverse_norms, ConstView magnitudes, const float* squares) {
+template <>
+void run(const MagnitudeFactors& op, Scratch) {
+  const ConstView magnitudes = flat_view_of(op.magnitudes);
+  float *const factors = floats_of(op.factors), *const inverse_norms = floats_of(op.inverse_norms);
+  const float* const squares = floats_of(op.squares);
   with_type(magnitudes, [&](auto type) {
     using T = typename decltype(type)::type;
     const T* magnitude = row<T>(magnitudes, 0);
@@ -100,15 +121,6 @@ void magnitude_factors(float* factors, float* inverse_norms, ConstView magnitude
       inverse_norms[i] = norm == 0.0f ? 0.0f : 1.0f / norm;
     }
   });
-}
-
-}  // namespace
-
-void enter_magnitudes(Kernels& table) {
-  table.scale_columns = scale_columns;
-  table.add_column_products = add_column_products;
-  table.add_row_products = add_row_products;
-  table.magnitude_factors = magnitude_factors;
 }
 
 }  // namespace sft::ops::cpu::SFT_ISA

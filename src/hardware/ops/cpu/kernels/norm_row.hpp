@@ -2,7 +2,7 @@
 #pragma once
 // RMSNorm of one row: of the hidden state, or of one head. The second pass over a row finds it in the cache.
 
-#include "ops/cpu/kernels/types.hpp"
+#include "ops/cpu/kernels/weight.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 

@@ -5,7 +5,7 @@
 // float32: bf16 numbers become that as they are copied.
 
 #include "ops/cpu/kernels/packed_operands.hpp"
-#include "ops/cpu/kernels/table.hpp"
+#include "ops/cpu/kernels/run.hpp"
 #include "ops/cpu/kernels/transpose.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
@@ -243,14 +243,12 @@ void multiply_in_parts(const Product<T, C>& product, Scratch scratch) {
   }
 }
 
+}  // namespace
+
 void packed_matmul(const MatmulArguments& product, Scratch scratch) {
   if (!product.has_bf16_operands) return multiply_in_parts(Product<float, float>(product), scratch);
   if (!product.has_bf16_result) return multiply_in_parts(Product<Bf16, float>(product), scratch);
   multiply_in_parts(Product<Bf16, Bf16>(product), scratch);
 }
-
-}  // namespace
-
-void enter_packed_matmul(Kernels& table) { table.packed_matmul = packed_matmul; }
 
 }  // namespace sft::ops::cpu::SFT_ISA

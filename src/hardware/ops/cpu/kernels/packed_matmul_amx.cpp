@@ -3,6 +3,7 @@
 // multiply so fast that a product waits for memory about as long: c is fetched before it is written, and sums are
 // rounded while the next ones are made.
 
+#include "ops/cpu/kernels.hpp"
 #include "ops/cpu/kernels/amx_packing.hpp"
 #include "ops/cpu/kernels/amx_tile.hpp"
 

@@ -3,6 +3,7 @@
 // What products on packed copies read, and where their sums go.
 
 #include "ops/cpu/kernels/types.hpp"
+#include "ops/cpu/matmul_arguments.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 

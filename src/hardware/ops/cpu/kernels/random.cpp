@@ -3,9 +3,11 @@
 
 #include "ops/cpu/kernels/math.hpp"
 #include "ops/cpu/kernels/philox_vectors.hpp"
-#include "ops/cpu/kernels/table.hpp"
+#include "ops/cpu/kernels/run.hpp"
 #include "ops/random_bits.hpp"
 #include "ops/sine_cosine.hpp"
+#include "sft/ops/calls/dropout.hpp"
+#include "sft/ops/calls/elementary.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
@@ -89,18 +91,6 @@ void fill_random(View x, std::uint64_t seed, std::int64_t first_index, float fac
   });
 }
 
-void add_uniform(View x, std::uint64_t seed, std::int64_t first_index, float bound) {
-  with_type(x, [&](auto type) {
-    auto* out = row<typename decltype(type)::type>(x, 0);
-    for_each_run<Uniform>(x.columns, seed, first_index,
-                          [&](std::int64_t index, const float* numbers, std::int64_t count) {
-                            for (std::int64_t i = 0; i < count; ++i) {
-                              store(out[index + i], load(out[index + i]) + bound * numbers[i]);
-                            }
-                          });
-  });
-}
-
 /// `adds`: to what is in out.
 template <class To, class From, bool adds>
 void drop(View out_view, ConstView in_view, float probability, std::uint64_t seed, std::int64_t first_index) {
@@ -128,24 +118,46 @@ void drop(View out_view, ConstView in_view, float probability, std::uint64_t see
   }
 }
 
-void dropout(View out, ConstView in, float probability, std::uint64_t seed, std::int64_t first_index, bool accumulate) {
+}  // namespace
+
+template <>
+void run(const FillNormal& op, Scratch) {
+  fill_random<Normal>(flat_view_of(op.x), op.seed, op.first_index, op.stddev);
+}
+
+template <>
+void run(const FillUniform& op, Scratch) {
+  fill_random<Uniform>(flat_view_of(op.x), op.seed, op.first_index, op.bound);
+}
+
+template <>
+void run(const AddUniform& op, Scratch) {
+  const View x = flat_view_of(op.x);
+  with_type(x, [&](auto type) {
+    auto* out = row<typename decltype(type)::type>(x, 0);
+    for_each_run<Uniform>(x.columns, op.seed, op.first_index,
+                          [&](std::int64_t index, const float* numbers, std::int64_t count) {
+                            for (std::int64_t i = 0; i < count; ++i) {
+                              store(out[index + i], load(out[index + i]) + op.bound * numbers[i]);
+                            }
+                          });
+  });
+}
+
+template <>
+void run(const Dropout& op, Scratch) {
+  const ViewPair pair = pair_of(op.out, op.in);
+  const View out = pair.to;
+  const ConstView in = pair.from;
+  const std::uint64_t seed = seed_of_op(*static_cast<const std::uint64_t*>(op.seed.data), op.number, op.part);
   with_type(out, [&](auto to) {
     with_type(in, [&](auto from) {
       using To = typename decltype(to)::type;
       using From = typename decltype(from)::type;
-      const auto dropping = accumulate ? drop<To, From, true> : drop<To, From, false>;
-      dropping(out, in, probability, seed, first_index);
+      const auto dropping = op.accumulate ? drop<To, From, true> : drop<To, From, false>;
+      dropping(out, in, op.probability, seed, op.first_index);
     });
   });
-}
-
-}  // namespace
-
-void enter_random(Kernels& table) {
-  table.fill_normal = fill_random<Normal>;
-  table.fill_uniform = fill_random<Uniform>;
-  table.add_uniform = add_uniform;
-  table.dropout = dropout;
 }
 
 }  // namespace sft::ops::cpu::SFT_ISA

@@ -1,23 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // RMSNorm (Zhang & Sennrich 2019).
 
+#include "sft/ops/calls/rms_norm.hpp"
 #include "ops/cpu/kernels/norm_row.hpp"
-#include "ops/cpu/kernels/table.hpp"
+#include "ops/cpu/kernels/run.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
-
-void rms_norm_forward(View y, float* rstd, ConstView x, const float* weight, float epsilon) {
-  with_type(x, [&](auto type) {
-    using T = typename decltype(type)::type;
-#pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
-    for (std::int64_t t = 0; t < x.rows; ++t) {
-      const T* in = row<T>(x, t);
-      rstd[t] = inverse_norm(in, x.columns, epsilon);
-      normalize(row<T>(y, t), in, rstd[t], weight, x.columns);
-    }
-  });
-}
 
 template <class T, class Delta>
 void add_forward(View sum_view, View y, float* rstd, ConstView x, ConstView delta, const float* weight, float epsilon) {
@@ -38,24 +27,6 @@ void add_forward(View sum_view, View y, float* rstd, ConstView x, ConstView delt
   }
 }
 
-void add_rms_norm_forward(View sum, View y, float* rstd, ConstView x, ConstView delta, const float* weight,
-                          float epsilon) {
-  with_type(x, [&](auto type) {
-    with_type(delta, [&](auto delta_type) {
-      add_forward<typename decltype(type)::type, typename decltype(delta_type)::type>(sum, y, rstd, x, delta, weight,
-                                                                                      epsilon);
-    });
-  });
-}
-
-void rms_norm_apply(View y, ConstView x, const float* rstd, const float* weight) {
-  with_type(x, [&](auto type) {
-    using T = typename decltype(type)::type;
-#pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
-    for (std::int64_t t = 0; t < x.rows; ++t) normalize(row<T>(y, t), row<T>(x, t), rstd[t], weight, x.columns);
-  });
-}
-
 template <class T, class Dy>
 void backward(View dx, float* dweight, ConstView dy, ConstView x, const float* rstd, const float* weight,
               ConstView dresidual, Scratch scratch) {
@@ -73,23 +44,67 @@ void backward(View dx, float* dweight, ConstView dy, ConstView x, const float* r
   if (dweight != nullptr) add_rows(dweight, scratch.data, blocks.count, x.columns);
 }
 
-void rms_norm_backward(View dx, float* dweight, ConstView dy, ConstView x, const float* rstd, const float* weight,
-                       ConstView dresidual, Scratch scratch) {
+}  // namespace
+
+template <>
+void run(const RmsNormForward& op, Scratch scratch) {
+  const View y = view_of(op.y);
+  const ConstView x = view_of(op.x);
+  float* const rstd = floats_of(op.rstd);
+  const float epsilon = op.epsilon;
+  const float* const weight = float32_weight(op.weight, scratch);
   with_type(x, [&](auto type) {
-    with_type(dy, [&](auto dy_type) {
-      backward<typename decltype(type)::type, typename decltype(dy_type)::type>(dx, dweight, dy, x, rstd, weight,
-                                                                                dresidual, scratch);
+    using T = typename decltype(type)::type;
+#pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
+    for (std::int64_t t = 0; t < x.rows; ++t) {
+      const T* in = row<T>(x, t);
+      rstd[t] = inverse_norm(in, x.columns, epsilon);
+      normalize(row<T>(y, t), in, rstd[t], weight, x.columns);
+    }
+  });
+}
+
+template <>
+void run(const AddRmsNormForward& op, Scratch scratch) {
+  const View sum = view_of(op.sum), y = view_of(op.y);
+  const ConstView x = view_of(op.x), delta = view_of(op.delta);
+  float* const rstd = floats_of(op.rstd);
+  const float* const weight = float32_weight(op.weight, scratch);
+  with_type(x, [&](auto type) {
+    with_type(delta, [&](auto delta_type) {
+      add_forward<typename decltype(type)::type, typename decltype(delta_type)::type>(sum, y, rstd, x, delta, weight,
+                                                                                      op.epsilon);
     });
   });
 }
 
-}  // namespace
+template <>
+void run(const RmsNormApply& op, Scratch scratch) {
+  const View y = view_of(op.y);
+  const ConstView x = view_of(op.x);
+  const float* const rstd = floats_of(op.rstd);
+  const float* const weight = float32_weight(op.weight, scratch);
+  with_type(x, [&](auto type) {
+    using T = typename decltype(type)::type;
+#pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
+    for (std::int64_t t = 0; t < x.rows; ++t) normalize(row<T>(y, t), row<T>(x, t), rstd[t], weight, x.columns);
+  });
+}
 
-void enter_rms_norm(Kernels& table) {
-  table.rms_norm_forward = rms_norm_forward;
-  table.add_rms_norm_forward = add_rms_norm_forward;
-  table.rms_norm_apply = rms_norm_apply;
-  table.rms_norm_backward = rms_norm_backward;
+template <>
+void run(const RmsNormBackward& op, Scratch scratch) {
+  const View dx = view_of(op.dx);
+  const ConstView dy = view_of(op.dy), x = view_of(op.x), dresidual = view_of(op.dresidual);
+  float* const dweight = floats_of(op.dweight);
+  const float* const rstd = floats_of(op.rstd);
+  const float* const weight = float32_weight(op.weight, scratch);
+  const Scratch sums = scratch_after(op.weight, scratch);
+  with_type(x, [&](auto type) {
+    with_type(dy, [&](auto dy_type) {
+      backward<typename decltype(type)::type, typename decltype(dy_type)::type>(dx, dweight, dy, x, rstd, weight,
+                                                                                dresidual, sums);
+    });
+  });
 }
 
 }  // namespace sft::ops::cpu::SFT_ISA

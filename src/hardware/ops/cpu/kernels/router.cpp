@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Routers of experts: choice, weights, and what the auxiliary loss follows from.
 
+#include "ops/views/router.hpp"
 #include "ops/cpu/kernels/math.hpp"
-#include "ops/cpu/kernels/table.hpp"
+#include "ops/cpu/kernels/run.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
@@ -22,7 +23,7 @@ std::int64_t best_of(const float* x, const bool* is_taken, std::int64_t size) {
 }
 
 /// Takes the experts of all groups but the chosen ones.
-void take_other_groups(bool* is_taken, const float* scores, const RouterArguments& router) {
+void take_other_groups(bool* is_taken, const float* scores, const RouterView& router) {
   const std::int64_t size = router.num_experts / router.num_groups;
   float sums[most_choices];
   bool is_chosen[most_choices] = {};
@@ -62,7 +63,7 @@ struct Chosen {
   float scores[most_choices];
   float divisor;
 
-  Chosen(const RouterArguments& router, const float* logits, const std::int32_t* experts) : divisor(1.0f) {
+  Chosen(const RouterView& router, const float* logits, const std::int32_t* experts) : divisor(1.0f) {
     float sum = 0.0f;
     if (router.is_sigmoid) {
       for (std::int64_t j = 0; j < router.num_choices; ++j) {
@@ -88,7 +89,13 @@ struct Chosen {
   }
 };
 
-void router_forward(const RouterArguments& router, std::int32_t* experts, float* weights) {
+}  // namespace
+
+template <>
+void run(const RouterForward& op, Scratch) {
+  const RouterView router = view_of(op);
+  std::int32_t* const experts = int32s_of(op.experts);
+  float* const weights = floats_of(op.weights);
   const std::int64_t num_choices = router.num_choices;
 #pragma omp parallel for if (router.num_tokens * router.num_experts >= min_parallel_elements / 8)
   for (std::int64_t t = 0; t < router.num_tokens; ++t) {
@@ -116,8 +123,12 @@ void router_forward(const RouterArguments& router, std::int32_t* experts, float*
 
 /// With p = scores / divisor: a weight is scale p. Where they are normalized, or a softmax, the gradient of a score is
 /// that of its weight less their mean by p.
-void router_backward(const RouterArguments& router, float* dlogits, const std::int32_t* experts,
-                     const float* dweights) {
+template <>
+void run(const RouterBackward& op, Scratch) {
+  const RouterView router = view_of(op);
+  float* const dlogits = floats_of(op.dlogits);
+  const std::int32_t* const experts = int32s_of(op.experts);
+  const float* const dweights = floats_of(op.dweights);
   const std::int64_t num_choices = router.num_choices, num_experts = router.num_experts;
 #pragma omp parallel for if (router.num_tokens * num_experts >= min_parallel_elements)
   for (std::int64_t t = 0; t < router.num_tokens; ++t) {
@@ -146,54 +157,55 @@ void router_backward(const RouterArguments& router, float* dlogits, const std::i
 }
 
 /// Tokens are summed up in blocks that depend on their number alone.
-void router_sums(const RouterSumsArguments& sums, Scratch scratch) {
-  const std::int64_t num_experts = sums.num_experts, block_tokens = max(64, divide_up(sums.num_tokens, 64));
-  const std::int64_t num_blocks = divide_up(sums.num_tokens, block_tokens);
+template <>
+void run(const RouterSums& op, Scratch scratch) {
+  ensure(column_sum_floats <= scratch.num_floats, "ops: set_workspace first");
+  const std::int64_t num_tokens = op.logits.shape[0], num_experts = op.logits.shape[1];
+  const float* const logits = floats_of(op.logits);
+  const std::int32_t* const expert_counts = int32s_of(op.expert_counts);
+  double *const probabilities = doubles_of(op.probabilities), *const counts = doubles_of(op.counts);
+  const std::int64_t block_tokens = max(64, divide_up(num_tokens, 64));
+  const std::int64_t num_blocks = divide_up(num_tokens, block_tokens);
   auto* partials = reinterpret_cast<double*>(scratch.data);  // (num_blocks, E)
-#pragma omp parallel for if (sums.num_tokens * num_experts >= min_parallel_elements)
+#pragma omp parallel for if (num_tokens * num_experts >= min_parallel_elements)
   for (std::int64_t block = 0; block < num_blocks; ++block) {
     double* partial = partials + block * num_experts;
     for (std::int64_t e = 0; e < num_experts; ++e) partial[e] = 0.0;
-    for (std::int64_t t = block * block_tokens; t < min(sums.num_tokens, (block + 1) * block_tokens); ++t) {
+    for (std::int64_t t = block * block_tokens; t < min(num_tokens, (block + 1) * block_tokens); ++t) {
       float exponentials[most_experts];
-      const SoftmaxOf all(sums.logits + t * num_experts, num_experts, exponentials);
+      const SoftmaxOf all(logits + t * num_experts, num_experts, exponentials);
       for (std::int64_t e = 0; e < num_experts; ++e) partial[e] += static_cast<double>(exponentials[e] / all.total);
     }
   }
   for (std::int64_t e = 0; e < num_experts; ++e) {
     double total = 0.0;
     for (std::int64_t block = 0; block < num_blocks; ++block) total += partials[block * num_experts + e];
-    sums.probabilities[e] += total;
-    sums.counts[e] += static_cast<double>(sums.expert_counts[e]);
+    probabilities[e] += total;
+    counts[e] += static_cast<double>(expert_counts[e]);
   }
 }
 
-void router_sums_backward(const RouterSumsBackwardArguments& sums) {
-  const std::int64_t num_experts = sums.num_experts;
+template <>
+void run(const RouterSumsBackward& op, Scratch) {
+  const std::int64_t num_tokens = op.logits.shape[0], num_experts = op.logits.shape[1];
+  float* const dlogits = floats_of(op.dlogits);
+  const float* const logits = floats_of(op.logits);
+  const double* const counts = doubles_of(op.counts);
   float slopes[most_experts];  // of the loss, by the probability of each expert
-  for (std::int64_t e = 0; e < num_experts; ++e) slopes[e] = static_cast<float>(sums.factor * sums.counts[e]);
-#pragma omp parallel for if (sums.num_tokens * num_experts >= min_parallel_elements)
-  for (std::int64_t t = 0; t < sums.num_tokens; ++t) {
+  for (std::int64_t e = 0; e < num_experts; ++e) slopes[e] = static_cast<float>(op.factor * counts[e]);
+#pragma omp parallel for if (num_tokens * num_experts >= min_parallel_elements)
+  for (std::int64_t t = 0; t < num_tokens; ++t) {
     float exponentials[most_experts];
-    const SoftmaxOf all(sums.logits + t * num_experts, num_experts, exponentials);
+    const SoftmaxOf all(logits + t * num_experts, num_experts, exponentials);
     float mean = 0.0f;
 #pragma omp simd reduction(+ : mean)
     for (std::int64_t e = 0; e < num_experts; ++e) mean += slopes[e] * (exponentials[e] / all.total);
-    float* dlogit = sums.dlogits + t * num_experts;
+    float* dlogit = dlogits + t * num_experts;
 #pragma omp simd
     for (std::int64_t e = 0; e < num_experts; ++e) {
       dlogit[e] += (exponentials[e] / all.total) * (slopes[e] - mean);
     }
   }
-}
-
-}  // namespace
-
-void enter_router(Kernels& table) {
-  table.router_forward = router_forward;
-  table.router_backward = router_backward;
-  table.router_sums = router_sums;
-  table.router_sums_backward = router_sums_backward;
 }
 
 }  // namespace sft::ops::cpu::SFT_ISA

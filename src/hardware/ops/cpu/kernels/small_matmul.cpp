@@ -2,7 +2,7 @@
 // Matrix products that are too small for a library's speed to matter: their sums are kept in float64 instead, which
 // makes them exact to the last bit of the result in all but contrived cases.
 
-#include "ops/cpu/kernels/table.hpp"
+#include "ops/cpu/kernels/run.hpp"
 #include "ops/cpu/kernels/types.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
@@ -53,6 +53,8 @@ void multiply(const MatmulArguments& product, std::int64_t row, std::int64_t col
   }
 }
 
+}  // namespace
+
 void small_matmul(const MatmulArguments& product, double* panel) {
   for (std::int64_t column = 0; column < product.n; column += small_matmul_panel) {
     pack(product, column, panel);
@@ -61,9 +63,5 @@ void small_matmul(const MatmulArguments& product, double* panel) {
     for (; row < product.m; ++row) multiply<1>(product, row, column, panel);
   }
 }
-
-}  // namespace
-
-void enter_small_matmul(Kernels& table) { table.small_matmul = small_matmul; }
 
 }  // namespace sft::ops::cpu::SFT_ISA

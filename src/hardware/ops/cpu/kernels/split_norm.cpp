@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // RMSNorm of rows of which every rank has some columns; see sft/ops/calls/split_norm.hpp.
 
+#include "sft/ops/calls/split_norm.hpp"
 #include "ops/cpu/kernels/norm_row.hpp"
-#include "ops/cpu/kernels/table.hpp"
+#include "ops/cpu/kernels/run.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
-namespace {
+namespace {}  // namespace
 
-void split_norm_squares(float* squares, ConstView x) {
+template <>
+void run(const SplitNormSquares& op, Scratch) {
+  float* const squares = floats_of(op.squares);
+  const ConstView x = view_of(op.x);
   with_type(x, [&](auto type) {
     using T = typename decltype(type)::type;
 #pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
@@ -15,26 +19,36 @@ void split_norm_squares(float* squares, ConstView x) {
   });
 }
 
-void split_norm_forward(View y, float* rstd, ConstView x, const float* squares, const float* weight,
-                        std::int64_t all_columns, float epsilon) {
+template <>
+void run(const SplitNormForward& op, Scratch scratch) {
+  const View y = view_of(op.y);
+  const ConstView x = view_of(op.x);
+  float* const rstd = floats_of(op.rstd);
+  const float* const squares = floats_of(op.squares);
+  const float* const weight = float32_weight(op.weight, scratch);
   with_type(x, [&](auto type) {
     using T = typename decltype(type)::type;
 #pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
     for (std::int64_t t = 0; t < x.rows; ++t) {
-      rstd[t] = inverse_root(squares[t], all_columns, epsilon);
+      rstd[t] = inverse_root(squares[t], op.all_columns, op.epsilon);
       normalize(row<T>(y, t), row<T>(x, t), rstd[t], weight, x.columns);
     }
   });
 }
 
-void split_norm_dots(float* dots, float* dweight, ConstView dy, ConstView x, const float* rstd, const float* weight,
-                     Scratch scratch) {
+template <>
+void run(const SplitNormDots& op, Scratch scratch) {
+  float *const dots = floats_of(op.dots), *const dweight = floats_of(op.dweight);
+  const ConstView dy = view_of(op.dy), x = view_of(op.x);
+  const float* const rstd = floats_of(op.rstd);
+  const float* const weight = float32_weight(op.weight, scratch);
+  const Scratch sums = scratch_after(op.weight, scratch);
   const RowBlocks blocks(x.rows, x.columns);
   with_type(x, [&](auto type) {
     using T = typename decltype(type)::type;
 #pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
     for (std::int64_t block = 0; block < blocks.count; ++block) {
-      float* partial = scratch.data + block * x.columns;
+      float* partial = sums.data + block * x.columns;
       for (std::int64_t c = 0; c < x.columns; ++c) partial[c] = 0.0f;
       const std::int64_t end = min(x.rows, (block + 1) * blocks.rows);
       for (std::int64_t t = block * blocks.rows; t < end; ++t) {
@@ -42,16 +56,20 @@ void split_norm_dots(float* dots, float* dweight, ConstView dy, ConstView x, con
       }
     }
   });
-  if (dweight != nullptr) add_rows(dweight, scratch.data, blocks.count, x.columns);
+  if (dweight != nullptr) add_rows(dweight, sums.data, blocks.count, x.columns);
 }
 
-void split_norm_backward(View dx, ConstView dy, ConstView x, const float* rstd, const float* dots, const float* weight,
-                         std::int64_t all_columns) {
+template <>
+void run(const SplitNormBackward& op, Scratch scratch) {
+  const View dx = view_of(op.dx);
+  const ConstView dy = view_of(op.dy), x = view_of(op.x);
+  const float *const rstd = floats_of(op.rstd), *const dots = floats_of(op.dots);
+  const float* const weight = float32_weight(op.weight, scratch);
   with_type(x, [&](auto type) {
     using T = typename decltype(type)::type;
 #pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
     for (std::int64_t t = 0; t < x.rows; ++t) {
-      const float mean = dots[t] / static_cast<float>(all_columns), scale = rstd[t];
+      const float mean = dots[t] / static_cast<float>(op.all_columns), scale = rstd[t];
       const T *gradient = row<T>(dy, t), *in = row<T>(x, t);
       T* out = row<T>(dx, t);
 #pragma omp simd
@@ -60,15 +78,6 @@ void split_norm_backward(View dx, ConstView dy, ConstView x, const float* rstd, 
       }
     }
   });
-}
-
-}  // namespace
-
-void enter_split_norm(Kernels& table) {
-  table.split_norm_squares = split_norm_squares;
-  table.split_norm_forward = split_norm_forward;
-  table.split_norm_dots = split_norm_dots;
-  table.split_norm_backward = split_norm_backward;
 }
 
 }  // namespace sft::ops::cpu::SFT_ISA

@@ -1,32 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cpu/kernels/table.hpp"
+#include "ops/cpu/kernels.hpp"
+#include "ops/cpu/kernels/run.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 
 void fill_table(Kernels& table);
 
 void fill_table(Kernels& table) {
-  enter_elementary(table);
-  enter_four_bits(table);
-  enter_fp8(table);
-  enter_magnitudes(table);
-  enter_random(table);
-  enter_embedding(table);
-  enter_rms_norm(table);
-  enter_rope(table);
-  enter_attention_forward(table);
-  enter_attention_backward(table);
-  enter_packed_matmul(table);
-  enter_small_matmul(table);
-  enter_split_norm(table);
-  enter_router(table);
-  enter_expert_rows(table);
-  enter_gated(table);
-  enter_cross_entropy(table);
-  enter_update(table);
-  enter_update_blockwise(table);
-  enter_factored(table);
-  enter_vector_matmul(table);
+  table.for_each([]<class Op>(OpKernel<Op>& kernel) { kernel.run = run<Op>; });
+  table.copy = copy_rows;
+  table.copy_transposed = copy_transposed;
+  table.read_fp8 = read_fp8;
+  table.attention_forward = attention_forward;
+  table.attention_backward = attention_backward;
+  table.small_matmul = small_matmul;
+  table.packed_matmul = packed_matmul;
+  table.vector_matmul = vector_matmul;
 }
 
 }  // namespace sft::ops::cpu::SFT_ISA

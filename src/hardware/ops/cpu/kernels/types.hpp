@@ -2,7 +2,8 @@
 #pragma once
 // Element types and loops of the kernels. SFT_ISA is the namespace of the instruction set being compiled for.
 
-#include "ops/cpu/kernels.hpp"
+#include "ops/cpu/scratch.hpp"
+#include "ops/views/tensor.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 

@@ -1,22 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step of an optimizer that treats elements alone, one pass over memory.
 
-#include "ops/cpu/kernels/table.hpp"
+#include "ops/views/update.hpp"
+#include "ops/cpu/kernels/run.hpp"
 #include "ops/cpu/kernels/types.hpp"
 #include "ops/random_bits.hpp"
+#include "sft/ops/calls/update.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
 
+struct Step : UpdateFactors {
+  void* parameters = nullptr;           ///< float32 or bf16
+  void* state[max_update_states] = {};  ///< those of the rule; all float32 or all bf16
+  const float* gradients = nullptr;
+  Bf16* copy = nullptr;  ///< of float32 parameters; may be null
+  bool has_bf16_parameters = false, has_bf16_state = false;
+  std::int64_t size = 0;
+};
+
 /// Elements [begin, end), whose numbers in the logical tensor begin with `index` and follow each other.
 template <class Rule, class Parameter, class State, bool has_copy>
-void update(const UpdateArguments& step, const Rule& rule, std::int64_t begin, std::int64_t end, std::int64_t index) {
+void update(const Step& step, const Rule& rule, std::int64_t begin, std::int64_t end, std::int64_t index) {
   constexpr bool has_bf16_state = Rule::num_states > 0 && sizeof(State) == sizeof(Bf16);
   constexpr bool is_rounded = sizeof(Parameter) == sizeof(Bf16) || has_bf16_state;
   Parameter* parameters = static_cast<Parameter*>(step.parameters);
   State* first = static_cast<State*>(step.state[0]);
   State* second = static_cast<State*>(step.state[1]);
-  Bf16* copy = reinterpret_cast<Bf16*>(step.copy);
+  Bf16* copy = step.copy;
 #pragma omp simd
   for (std::int64_t i = begin; i < end; ++i) {
     float parameter = load(parameters[i]);
@@ -35,7 +46,7 @@ void update(const UpdateArguments& step, const Rule& rule, std::int64_t begin, s
 
 /// The parts of [begin, end) that follow each other in the logical tensor.
 template <class Parameter, class State, class Rule>
-void update_rows(const UpdateArguments& step, const Rule& rule, std::int64_t begin, std::int64_t end) {
+void update_rows(const Step& step, const Rule& rule, std::int64_t begin, std::int64_t end) {
   for (std::int64_t at = begin; at < end;) {
     const std::int64_t row = (step.begin + at) / step.num_columns, column = (step.begin + at) % step.num_columns;
     const std::int64_t count = min(end - at, step.num_columns - column);
@@ -50,7 +61,7 @@ void update_rows(const UpdateArguments& step, const Rule& rule, std::int64_t beg
 }
 
 template <class Rule>
-void update_any(const UpdateArguments& step, const Rule& rule, std::int64_t begin, std::int64_t end) {
+void update_any(const Step& step, const Rule& rule, std::int64_t begin, std::int64_t end) {
   if (step.has_bf16_parameters) {
     return step.has_bf16_state ? update_rows<Bf16, Bf16>(step, rule, begin, end)
                                : update_rows<Bf16, float>(step, rule, begin, end);
@@ -60,7 +71,21 @@ void update_any(const UpdateArguments& step, const Rule& rule, std::int64_t begi
   update<Rule, float, float, false>(step, rule, begin, end, 0);
 }
 
-void update_all(const UpdateArguments& step) {
+}  // namespace
+
+template <>
+void run(const Update& op, Scratch) {
+  Step step{factors_of(op)};
+  step.parameters = flat_view_of(op.parameters).data;
+  step.has_bf16_parameters = op.parameters.dtype == DType::bf16;
+  for (int i = 0; i < max_update_states; ++i) {
+    if (op.state[i].empty()) continue;
+    step.state[i] = flat_view_of(op.state[i]).data;
+    step.has_bf16_state = op.state[i].dtype == DType::bf16;
+  }
+  step.gradients = floats_of(op.gradients);
+  step.copy = op.copy.as<Bf16>();
+  step.size = op.gradients.num_elements();
   constexpr std::int64_t chunk = 16384;
   const std::int64_t num_chunks = divide_up(step.size, chunk);
 #pragma omp parallel for if (step.size >= min_parallel_elements)
@@ -69,9 +94,5 @@ void update_all(const UpdateArguments& step) {
     step.rule.visit([&](const auto& rule) { update_any(step, rule, begin, end); });
   }
 }
-
-}  // namespace
-
-void enter_update(Kernels& table) { table.update = update_all; }
 
 }  // namespace sft::ops::cpu::SFT_ISA

@@ -2,16 +2,38 @@
 // A step of AdamW with state in 8 bits, a block at a time.
 
 #include "ops/cpu/kernels/code_search.hpp"
-#include "ops/cpu/kernels/table.hpp"
+#include "ops/cpu/kernels/run.hpp"
 #include "ops/cpu/kernels/types.hpp"
 #include "ops/random_bits.hpp"
+#include "ops/views/update.hpp"
 #include "sft/core/block_codes.hpp"
+#include "sft/ops/calls/update.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
 
 constexpr BlockCode signed_code = make_block_code(true), unsigned_code = make_block_code(false);
 constexpr CodeSearch signed_search = make_code_search(true), unsigned_search = make_code_search(false);
+
+struct Step : UpdateFactors {
+  explicit Step(const BlockwiseUpdate& op)
+      : UpdateFactors(factors_of(op.update)),
+        blocks(block_factors_of(op)),
+        parameters(flat_view_of(op.update.parameters).data),
+        has_bf16_parameters(op.update.parameters.dtype == DType::bf16),
+        gradients(floats_of(op.update.gradients)),
+        copy(op.update.copy.as<Bf16>()),
+        codes{op.update.state[0].data, op.update.state[1].data},
+        size(op.update.gradients.num_elements()) {}
+
+  BlockFactors blocks;
+  void* parameters;  ///< float32 or bf16
+  bool has_bf16_parameters;
+  const float* gradients;
+  Bf16* copy;  ///< of float32 parameters; may be null
+  void* codes[max_update_states];
+  std::int64_t size;
+};
 
 /// Elements of a whole block: neighbours in the views as in the logical tensor.
 struct Neighbours {
@@ -48,10 +70,9 @@ float largest_of(const float* x, std::int64_t count) {
 
 /// Computes the moments, and with `stores` the parameters.
 template <class Parameter, bool has_copy, bool stores, class Elements>
-void step_block(const BlockwiseArguments& step, Elements elements, std::int64_t count, std::int64_t scale,
-                Moments& moments) {
-  const auto* first_codes = static_cast<const std::uint8_t*>(step.state[0]);
-  const auto* second_codes = static_cast<const std::uint8_t*>(step.state[1]);
+void step_block(const Step& step, Elements elements, std::int64_t count, std::int64_t scale, Moments& moments) {
+  const auto* first_codes = static_cast<const std::uint8_t*>(step.codes[0]);
+  const auto* second_codes = static_cast<const std::uint8_t*>(step.codes[1]);
   look_up(moments.first, signed_code.values, count, [=](std::int64_t j) { return first_codes[elements.at(j)]; });
   look_up(moments.second, unsigned_code.values, count, [=](std::int64_t j) { return second_codes[elements.at(j)]; });
   // What the loop stores might be any of these, if they were read in it.
@@ -60,7 +81,7 @@ void step_block(const BlockwiseArguments& step, Elements elements, std::int64_t 
   const float gradient_scale = step.gradient_scale;
   const std::uint64_t key = step.key;
   auto* parameters = static_cast<Parameter*>(step.parameters);
-  auto* copy = reinterpret_cast<Bf16*>(step.copy);
+  auto* copy = step.copy;
   const float first_scale = step.blocks.old_scales[0][scale], second_scale = step.blocks.old_scales[1][scale];
 #pragma omp simd
   for (std::int64_t j = 0; j < count; ++j) {
@@ -85,8 +106,7 @@ void step_block(const BlockwiseArguments& step, Elements elements, std::int64_t 
 
 /// Overwrites the moments.
 template <class Elements>
-void store_codes(const BlockwiseArguments& step, Elements elements, std::int64_t count, std::int64_t scale,
-                 Moments& moments) {
+void store_codes(const Step& step, Elements elements, std::int64_t count, std::int64_t scale, Moments& moments) {
   // A block of zeros has no scale to divide by.
   const auto divisor_of = [](float x) { return x > 0 ? x : 1.0f; };
   const float first_scale = divisor_of(step.blocks.new_scales[0][scale]);
@@ -101,8 +121,8 @@ void store_codes(const BlockwiseArguments& step, Elements elements, std::int64_t
   }
   look_up(first, signed_search.cells, count, [&](std::int64_t j) { return first[j]; });
   look_up(second, unsigned_search.cells, count, [&](std::int64_t j) { return second[j]; });
-  auto* first_codes = static_cast<std::uint8_t*>(step.state[0]);
-  auto* second_codes = static_cast<std::uint8_t*>(step.state[1]);
+  auto* first_codes = static_cast<std::uint8_t*>(step.codes[0]);
+  auto* second_codes = static_cast<std::uint8_t*>(step.codes[1]);
 #pragma omp simd
   for (std::int64_t j = 0; j < count; ++j) {
     const std::int64_t i = elements.at(j);
@@ -112,14 +132,14 @@ void store_codes(const BlockwiseArguments& step, Elements elements, std::int64_t
 }
 
 /// The number, in the logical tensor, of element i of the views.
-std::int64_t number_of(const BlockwiseArguments& step, std::int64_t i) {
+std::int64_t number_of(const Step& step, std::int64_t i) {
   const std::int64_t element = step.begin + i;
   const std::int64_t row = element / step.num_columns;
   return step.first_index + row * step.row_stride + element - row * step.num_columns;
 }
 
 /// Finds the elements of a block in the views; returns how many.
-std::int64_t find_elements(const BlockwiseArguments& step, Scattered& elements) {
+std::int64_t find_elements(const Step& step, Scattered& elements) {
   const bool is_one_row = step.begin + step.size <= step.num_columns;
   std::int64_t count = 0;
   for (std::int64_t offset = 0; offset < dynamic_block_size; ++offset) {
@@ -135,7 +155,7 @@ std::int64_t find_elements(const BlockwiseArguments& step, Scattered& elements) 
 }
 
 template <class Parameter, bool has_copy>
-void update_whole(const BlockwiseArguments& step, std::int64_t block) {
+void update_whole(const Step& step, std::int64_t block) {
   const std::int64_t first = block * dynamic_block_size, count = min(dynamic_block_size, step.size - first);
   const Neighbours elements{first, number_of(step, first)};
   Moments moments;
@@ -146,7 +166,7 @@ void update_whole(const BlockwiseArguments& step, std::int64_t block) {
 
 /// `stores`: the whole step; else it raises the new scales.
 template <class Parameter, bool has_copy, bool stores>
-void visit_cut(const BlockwiseArguments& step, std::int64_t block) {
+void visit_cut(const Step& step, std::int64_t block) {
   std::int64_t places[dynamic_block_size];
   std::uint8_t offsets[dynamic_block_size];
   Scattered elements{block * dynamic_block_size, places, offsets};
@@ -165,20 +185,20 @@ void visit_cut(const BlockwiseArguments& step, std::int64_t block) {
 
 /// Calls visit(block) for blocks [begin, end), in parallel.
 template <class Visit>
-void for_each_block(const BlockwiseArguments& step, std::int64_t begin, std::int64_t end, const Visit& visit) {
+void for_each_block(const Step& step, std::int64_t begin, std::int64_t end, const Visit& visit) {
 #pragma omp parallel for if (step.size >= min_parallel_elements)
   for (std::int64_t block = begin; block < end; ++block) visit(block);
 }
 
 template <class Visit>
-void for_each_cut_block(const BlockwiseArguments& step, const Visit& visit) {
+void for_each_cut_block(const Step& step, const Visit& visit) {
   if (step.size == 0) return;
   for_each_block(step, number_of(step, 0) / dynamic_block_size, number_of(step, step.size - 1) / dynamic_block_size + 1,
                  visit);
 }
 
 template <class Parameter, bool has_copy>
-void update_as(const BlockwiseArguments& step) {
+void update_as(const Step& step) {
   if (step.blocks.is_cut) {
     for_each_cut_block(step, [&](std::int64_t block) { visit_cut<Parameter, has_copy, true>(step, block); });
   } else {
@@ -187,21 +207,20 @@ void update_as(const BlockwiseArguments& step) {
   }
 }
 
-void update_blockwise(const BlockwiseArguments& step) {
+}  // namespace
+
+template <>
+void run(const UpdateBlockwise& op, Scratch) {
+  const Step step(op.step);
   if (step.has_bf16_parameters) return update_as<Bf16, false>(step);
   if (step.copy != nullptr) return update_as<float, true>(step);
   update_as<float, false>(step);
 }
 
-void raise_scales(const BlockwiseArguments& step) {
+template <>
+void run(const RaiseScales& op, Scratch) {
+  const Step step(op.step);
   for_each_cut_block(step, [&](std::int64_t block) { visit_cut<float, false, false>(step, block); });
-}
-
-}  // namespace
-
-void enter_update_blockwise(Kernels& table) {
-  table.update_blockwise = update_blockwise;
-  table.raise_scales = raise_scales;
 }
 
 }  // namespace sft::ops::cpu::SFT_ISA

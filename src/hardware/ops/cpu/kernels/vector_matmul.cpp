@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of a matrix with a vector, which read every number of the matrix once, in the order it lies in memory.
 
-#include "ops/cpu/kernels/table.hpp"
+#include "ops/cpu/kernels/run.hpp"
 #include "ops/cpu/kernels/tile.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
@@ -105,14 +105,12 @@ void multiply(const MatmulArguments& product, Scratch scratch) {
   }
 }
 
+}  // namespace
+
 void vector_matmul(const MatmulArguments& product, Scratch scratch) {
   if (!product.has_bf16_operands) return multiply<float, float>(product, scratch);
   if (!product.has_bf16_result) return multiply<Bf16, float>(product, scratch);
   multiply<Bf16, Bf16>(product, scratch);
 }
-
-}  // namespace
-
-void enter_vector_matmul(Kernels& table) { table.vector_matmul = vector_matmul; }
 
 }  // namespace sft::ops::cpu::SFT_ISA

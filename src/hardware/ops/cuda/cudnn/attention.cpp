@@ -14,7 +14,8 @@
 #include "ops/cuda/cudnn/store.hpp"
 #include "ops/cuda/cudnn/working_memory.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
-#include "ops/cuda/view.hpp"
+#include "ops/cuda/kernels/run.hpp"
+#include "ops/views/tensor.hpp"
 #include "sft/core/gpu_launches.hpp"
 #include "sft/core/log.hpp"
 
@@ -163,7 +164,8 @@ void Attention::add_graphs(const std::vector<GraphShape>& shapes) {
 }
 
 void Attention::fill_outside(const Tensor& x, const Documents& documents, float value) const {
-  for (const RowRange& rows : documents.outside()) fill(view_of(x.rows(rows.begin, rows.count)), value, stream_);
+  for (const RowRange& rows : documents.outside())
+    cuda::run(Fill{x.rows(rows.begin, rows.count), value}, Context{stream_, {}});
 }
 
 bool Attention::forward(const AttentionForward& attention, const Documents& documents) {
@@ -260,11 +262,11 @@ bool Attention::add_gradients(const AttentionBackward& attention, Rectangles& re
   const Tensor dk = contiguous_like(a.dk, memory + dq_bytes);
   const Tensor dv = contiguous_like(a.dv, memory + dq_bytes + keys_bytes);
   if (!a.accumulate_dkv) {
-    fill(view_of(a.dk), 0.0F, stream_);
-    fill(view_of(a.dv), 0.0F, stream_);
+    cuda::run(Fill{a.dk, 0.0F}, Context{stream_, {}});
+    cuda::run(Fill{a.dv, 0.0F}, Context{stream_, {}});
   }
   const auto add_rows = [this](const Tensor& sum, const RowRange& range, const Tensor& part) {
-    add(view_of(sum.rows(range.begin, range.count)), view_of(ConstTensor(part.rows(0, range.count))), stream_);
+    cuda::run(Add{sum.rows(range.begin, range.count), part.rows(0, range.count)}, Context{stream_, {}});
   };
   for (Part& part : parts) {
     part.call.dq = dq.data;
@@ -304,7 +306,7 @@ bool Attention::backward(const AttentionBackward& attention, const Documents& do
   const Tensor dv = writes_keys ? a.dv : contiguous_like(a.dv, keys + keys_bytes);
   const std::array key_gradients = {std::pair(a.dk, dk), std::pair(a.dv, dv)};
   if (are_tails && !a.accumulate_dkv) {
-    for (const auto& [sum, part] : key_gradients) fill(view_of(sum), 0.0F, stream_);
+    for (const auto& [sum, part] : key_gradients) cuda::run(Fill{sum, 0.0F}, Context{stream_, {}});
   }
   for (std::size_t i = 0; i < calls.size(); ++i) {
     calls[i].dq = dq.data;
@@ -314,16 +316,16 @@ bool Attention::backward(const AttentionBackward& attention, const Documents& do
     if (!are_tails) continue;
     const RowRange rows = documents.calls()[i].keys->all();
     for (const auto& [sum, part] : key_gradients) {
-      add(view_of(sum.rows(rows.begin, rows.count)), view_of(ConstTensor(part.rows(rows.begin, rows.count))), stream_);
+      cuda::run(Add{sum.rows(rows.begin, rows.count), part.rows(rows.begin, rows.count)}, Context{stream_, {}});
     }
   }
   fill_outside(dq, documents, 0.0F);
   ++calls_.backward;
-  if (!writes_queries) copy(view_of(a.dq), view_of(ConstTensor(dq)), stream_);
+  if (!writes_queries) cuda::run(Copy{a.dq, dq}, Context{stream_, {}});
   if (are_tails) return true;
   for (const auto& [result, part] : key_gradients) {
     fill_outside(part, documents, 0.0F);
-    if (!writes_keys) copy(view_of(result), view_of(ConstTensor(part)), stream_);
+    if (!writes_keys) cuda::run(Copy{result, part}, Context{stream_, {}});
   }
   return true;
 }

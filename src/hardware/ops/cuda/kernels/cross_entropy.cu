@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vocabulary-parallel cross-entropy: each pass reads a row of logits once, the last two rewrite it.
-#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/kernels/run.hpp"
 
 #include "ops/cuda/elementwise.cuh"
 #include "ops/cuda/warp.cuh"
+#include "ops/views/cross_entropy.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -15,14 +16,14 @@ constexpr unsigned row_threads = 512;
 constexpr std::size_t scratch_bytes = row_threads / warp_size * sizeof(double);
 
 /// Column of the row's target in this part of the vocabulary, or -1.
-__device__ __forceinline__ std::int64_t target_column(const CrossEntropyArguments& chunk, std::int64_t row) {
+__device__ __forceinline__ std::int64_t target_column(const CrossEntropyView& chunk, std::int64_t row) {
   const std::int64_t column = chunk.targets[row] - chunk.vocab_begin;
   return column >= 0 && column < chunk.columns ? column : -1;
 }
 
 /// A block for each row. Moves 4 T V bytes.
 template <int N>
-__global__ void __launch_bounds__(row_threads) max_kernel(CrossEntropyArguments chunk) {
+__global__ void __launch_bounds__(row_threads) max_kernel(CrossEntropyView chunk) {
   auto* scratch = shared_memory<float>();
   const std::int64_t row = blockIdx.x, num_vectors = chunk.columns / N;
   const float* logits = chunk.logits + row * chunk.columns;
@@ -41,7 +42,7 @@ __global__ void __launch_bounds__(row_threads) max_kernel(CrossEntropyArguments 
 /// A block for each row; float32 sums in a thread, float64 sums over threads. Moves 8 T V bytes. With `smooths` it adds
 /// up the logits, too.
 template <int N, bool smooths>
-__global__ void __launch_bounds__(row_threads) partials_kernel(CrossEntropyArguments chunk) {
+__global__ void __launch_bounds__(row_threads) partials_kernel(CrossEntropyView chunk) {
   auto* scratch = shared_memory<double>();
   const std::int64_t row = blockIdx.x, num_vectors = chunk.columns / N;
   float* logits = chunk.logits + row * chunk.columns;
@@ -89,7 +90,7 @@ __global__ void __launch_bounds__(row_threads) partials_kernel(CrossEntropyArgum
 }
 
 /// One block. Moves 20 T bytes.
-__global__ void __launch_bounds__(row_threads) metrics_kernel(CrossEntropyArguments chunk, double* metrics) {
+__global__ void __launch_bounds__(row_threads) metrics_kernel(CrossEntropyView chunk, double* metrics) {
   auto* scratch = shared_memory<double>();
   double sums[4] = {};
   for (std::int64_t row = threadIdx.x; row < chunk.rows; row += row_threads) {
@@ -145,7 +146,7 @@ struct Gradient {
     float e[N], weight, sum_exp;
     std::int64_t target;
   };
-  CrossEntropyArguments chunk;
+  CrossEntropyView chunk;
   Rows<T> dlogits;
   Rows<const float> exps;
   double gradient_scale;
@@ -177,26 +178,36 @@ struct Gradient {
   }
 };
 
-View logits_of(const CrossEntropyArguments& chunk) {
+View logits_of(const CrossEntropyView& chunk) {
   return {chunk.logits, false, chunk.rows, chunk.columns, chunk.columns};
 }
 
 }  // namespace
 
-void soft_cap(View x, float cap, cudaStream_t stream) {
+template <>
+void run(const ops::SoftCap& op, const Context& context) {
+  ensure(op.x.dtype == DType::float32, "soft_cap: float32 expected");
+  const View x = flat_view_of(op.x);
+  const cudaStream_t stream = context.stream;
   by_vectors<4>(std::tuple(x), true, [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& part) {
     constexpr int N = decltype(n)::value;
-    run_elementwise<N>("soft_cap", SoftCap<N>{rows_of<float>(part), cap}, num_vectors, per_row, stream);
+    run_elementwise<N>("soft_cap", SoftCap<N>{rows_of<float>(part), op.cap}, num_vectors, per_row, stream);
   });
 }
 
-void cross_entropy_max(const CrossEntropyArguments& chunk, cudaStream_t stream) {
+template <>
+void run(const ops::CrossEntropyMax& op, const Context& context) {
+  const CrossEntropyView chunk = view_of(op.chunk);
+  const cudaStream_t stream = context.stream;
   if (chunk.rows == 0) return;
   launch("cross_entropy_max", has_vectors(logits_of(chunk), 4) ? max_kernel<4> : max_kernel<1>,
          dim3(static_cast<unsigned>(chunk.rows)), dim3(row_threads), scratch_bytes, stream, chunk);
 }
 
-void cross_entropy_partials(const CrossEntropyArguments& chunk, cudaStream_t stream) {
+template <>
+void run(const ops::CrossEntropyPartials& op, const Context& context) {
+  const CrossEntropyView chunk = view_of(op.chunk);
+  const cudaStream_t stream = context.stream;
   if (chunk.rows == 0) return;
   const bool in_vectors = has_vectors(logits_of(chunk), 4);
   launch("cross_entropy_partials",
@@ -205,13 +216,14 @@ void cross_entropy_partials(const CrossEntropyArguments& chunk, cudaStream_t str
          dim3(static_cast<unsigned>(chunk.rows)), dim3(row_threads), scratch_bytes, stream, chunk);
 }
 
-void cross_entropy_metrics(const CrossEntropyArguments& chunk, double* metrics, cudaStream_t stream) {
+namespace {
+
+void add_metrics(const CrossEntropyView& chunk, double* metrics, cudaStream_t stream) {
   if (chunk.rows == 0) return;
   launch("cross_entropy_metrics", metrics_kernel, dim3(1), dim3(row_threads), scratch_bytes, stream, chunk, metrics);
 }
 
-void cross_entropy_gradient(const CrossEntropyArguments& chunk, View dlogits, double gradient_scale,
-                            cudaStream_t stream) {
+void write_gradient(const CrossEntropyView& chunk, View dlogits, double gradient_scale, cudaStream_t stream) {
   const View exps = logits_of(chunk);
   if (is_empty(exps)) return;
   with_type(dlogits.is_bf16, [&](auto type) {
@@ -231,6 +243,15 @@ void cross_entropy_gradient(const CrossEntropyArguments& chunk, View dlogits, do
       run(std::integral_constant<int, 1>{});
     }
   });
+}
+
+}  // namespace
+
+template <>
+void run(const ops::CrossEntropyFinish& op, const Context& context) {
+  const CrossEntropyView chunk = view_of(op.chunk);
+  add_metrics(chunk, doubles_of(op.metrics), context.stream);
+  if (op.dlogits.data != nullptr) write_gradient(chunk, view_of(op.dlogits), op.gradient_scale, context.stream);
 }
 
 }  // namespace sft::ops::cuda

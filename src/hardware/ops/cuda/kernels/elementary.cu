@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/kernels/run.hpp"
 
 #include "ops/cuda/elementwise.cuh"
+#include "ops/cuda/kernels/kernels.hpp"
+#include "sft/ops/calls/elementary.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -132,7 +134,11 @@ struct AddBias {
 
 }  // namespace
 
-void fill(View x, float value, cudaStream_t stream) {
+template <>
+void run(const ops::Fill& op, const Context& context) {
+  const View x = op.x.is_contiguous() ? flat_view_of(op.x) : view_of(op.x);
+  const float value = op.value;
+  const cudaStream_t stream = context.stream;
   with_type(x.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
     by_vectors<vector_size<T>>(
@@ -143,41 +149,53 @@ void fill(View x, float value, cudaStream_t stream) {
   });
 }
 
-void copy(View destination, ConstView source, cudaStream_t stream) {
+template <>
+void run(const ops::Copy& op, const Context& context) {
+  const ViewPair pair = pair_of(op.destination, op.source);
+  const View destination = pair.to;
+  const ConstView source = pair.from;
+  const cudaStream_t stream = context.stream;
   with_type(destination.is_bf16, [&](auto to) {
     with_type(source.is_bf16, [&](auto from) {
       using To = typename decltype(to)::type;
       using From = typename decltype(from)::type;
-      by_vectors<vector_size<To, From>>(std::tuple(destination, source), true,
-                                        [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& out,
-                                            const ConstView& in) {
-                                          constexpr int N = decltype(n)::value;
-                                          run_elementwise<N>("copy",
-                                                             Copy<To, From, N>{rows_of<To>(out), rows_of<const From>(in)},
-                                                             num_vectors, per_row, stream);
-                                        });
+      by_vectors<vector_size<To, From>>(
+          std::tuple(destination, source), true,
+          [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& out, const ConstView& in) {
+            constexpr int N = decltype(n)::value;
+            run_elementwise<N>("copy", Copy<To, From, N>{rows_of<To>(out), rows_of<const From>(in)}, num_vectors,
+                               per_row, stream);
+          });
     });
   });
 }
 
-void add(View destination, ConstView source, cudaStream_t stream) {
+template <>
+void run(const ops::Add& op, const Context& context) {
+  const ViewPair pair = pair_of(op.destination, op.source);
+  const View destination = pair.to;
+  const ConstView source = pair.from;
+  const cudaStream_t stream = context.stream;
   with_type(destination.is_bf16, [&](auto to) {
     with_type(source.is_bf16, [&](auto from) {
       using To = typename decltype(to)::type;
       using From = typename decltype(from)::type;
-      by_vectors<vector_size<To, From>>(std::tuple(destination, source), true,
-                                        [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& out,
-                                            const ConstView& in) {
-                                          constexpr int N = decltype(n)::value;
-                                          run_elementwise<N>("add",
-                                                             Add<To, From, N>{rows_of<To>(out), rows_of<const From>(in)},
-                                                             num_vectors, per_row, stream);
-                                        });
+      by_vectors<vector_size<To, From>>(
+          std::tuple(destination, source), true,
+          [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& out, const ConstView& in) {
+            constexpr int N = decltype(n)::value;
+            run_elementwise<N>("add", Add<To, From, N>{rows_of<To>(out), rows_of<const From>(in)}, num_vectors, per_row,
+                               stream);
+          });
     });
   });
 }
 
-void scale(View x, float factor, cudaStream_t stream) {
+template <>
+void run(const ops::Scale& op, const Context& context) {
+  const View x = flat_view_of(op.x);
+  const float factor = op.factor;
+  const cudaStream_t stream = context.stream;
   with_type(x.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
     by_vectors<vector_size<T>>(
@@ -188,7 +206,13 @@ void scale(View x, float factor, cudaStream_t stream) {
   });
 }
 
-void divide_by_norm(View x, const double* squares, float epsilon, cudaStream_t stream) {
+template <>
+void run(const ops::DivideByNorm& op, const Context& context) {
+  ensure(op.x.dtype == DType::float32, "divide_by_norm: float32 expected");
+  const View x = flat_view_of(op.x);
+  const double* const squares = doubles_of(op.squares);
+  const float epsilon = op.epsilon;
+  const cudaStream_t stream = context.stream;
   by_vectors<vector_size<float>>(
       std::tuple(x), true, [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& part) {
         constexpr int N = decltype(n)::value;

@@ -2,9 +2,11 @@
 // Vocabulary-parallel embedding. The backward pass sorts the tokens by id, cuts the sorted list into pieces, and sums
 // up runs of the same id in each piece: a run that lies within a piece goes into its row of the table at once, the
 // parts of others are kept and summed up afterwards, in order.
-#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/kernels/run.hpp"
 
 #include "ops/cuda/elementwise.cuh"
+#include "ops/cuda/kernels/kernels.hpp"
+#include "sft/ops/calls/embedding.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -165,6 +167,9 @@ struct Layout {
   }
 };
 
+/// Two copies of sorted ids and positions and the counters of the sort, 9 MiB in all, and two rows of sums at least.
+std::size_t scratch_bytes(std::int64_t columns) { return sort_bytes + count_bytes + 2 * columns * sizeof(float); }
+
 template <class T, int N>
 void add_sorted(View dtable, ConstView dout, const Pieces& pieces, std::int64_t num_pieces, float* parts,
                 cudaStream_t stream) {
@@ -179,8 +184,13 @@ void add_sorted(View dtable, ConstView dout, const Pieces& pieces, std::int64_t 
 
 }  // namespace
 
-void embedding_forward(View out, const std::int32_t* tokens, ConstView table, std::int64_t vocab_begin,
-                       cudaStream_t stream) {
+template <>
+void run(const ops::EmbeddingForward& op, const Context& context) {
+  const View out = view_of(op.out);
+  const ConstView table = view_of(op.table);
+  const std::int32_t* const tokens = int32s_of(op.tokens);
+  const std::int64_t vocab_begin = op.vocab_begin;
+  const cudaStream_t stream = context.stream;
   if (is_empty(out)) return;
   with_type(out.is_bf16, [&](auto to) {
     with_type(table.is_bf16, [&](auto from) {
@@ -203,12 +213,14 @@ void embedding_forward(View out, const std::int32_t* tokens, ConstView table, st
   });
 }
 
-std::size_t embedding_backward_bytes(std::int64_t columns) {
-  return sort_bytes + count_bytes + 2 * columns * sizeof(float);
-}
-
-void embedding_backward(View dtable, const std::int32_t* tokens, ConstView dout, std::int64_t vocab_begin,
-                        Workspace workspace, cudaStream_t stream) {
+template <>
+void run(const ops::EmbeddingBackward& op, const Context& context) {
+  const View dtable = view_of(op.dtable);
+  const ConstView dout = view_of(op.dout);
+  const std::int32_t* const tokens = int32s_of(op.tokens);
+  const std::int64_t vocab_begin = op.vocab_begin;
+  const Workspace workspace = context.scratch(scratch_bytes(dout.columns));
+  const cudaStream_t stream = context.stream;
   if (is_empty(dout) || is_empty(dtable)) return;
   const Layout layout(workspace, dout.columns);
   constexpr std::int64_t min_piece_tokens = 32;

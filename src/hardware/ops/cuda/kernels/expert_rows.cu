@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens in the order of their experts, and back. The order comes from the stable sort of kernels.hpp.
-#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/kernels/run.hpp"
 
 #include "ops/cuda/elementwise.cuh"
+#include "ops/cuda/kernels/kernels.hpp"
 #include "ops/cuda/warp.cuh"
+#include "sft/ops/calls/expert_rows.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -199,15 +201,12 @@ struct SortMemory {
   std::uint32_t* counts;
   std::int32_t* first;
 
-  static std::size_t list_numbers(std::int64_t num_choices) {
-    return (num_choices + 63) / 64 * 64;
-  }
+  static std::size_t list_numbers(std::int64_t num_choices) { return (num_choices + 63) / 64 * 64; }
   static std::size_t count_numbers(std::int64_t num_choices) {
     return ((num_choices + sort_tile - 1) / sort_tile * sort_digits);
   }
   static std::size_t num_bytes(std::int64_t num_choices, std::int64_t num_experts) {
-    return (4 * list_numbers(num_choices) + count_numbers(num_choices) + num_experts + 1) *
-           sizeof(std::uint32_t);
+    return (4 * list_numbers(num_choices) + count_numbers(num_choices) + num_experts + 1) * sizeof(std::uint32_t);
   }
   SortMemory(Workspace workspace, std::int64_t num_choices) {
     auto* numbers = static_cast<std::uint32_t*>(workspace.data);
@@ -221,43 +220,47 @@ struct SortMemory {
 
 }  // namespace
 
-std::size_t expert_order_bytes(std::int64_t num_choices, std::int64_t num_experts) {
-  return SortMemory::num_bytes(num_choices, num_experts);
-}
-
-void expert_order(const ExpertOrderArguments& order, Workspace workspace, cudaStream_t stream) {
-  const SortMemory memory(workspace, order.num_choices);
+template <>
+void run(const ops::ExpertOrder& op, const Context& context) {
+  const std::int64_t num_choices = op.experts.num_elements(), num_experts = op.counts.shape[0],
+                     num_rows = op.choices.shape[0];
+  std::int32_t *const choices = int32s_of(op.choices), *const rows = int32s_of(op.rows),
+                      *const offsets = int32s_of(op.offsets);
+  const Workspace workspace = context.scratch(SortMemory::num_bytes(num_choices, num_experts));
+  const cudaStream_t stream = context.stream;
+  const SortMemory memory(workspace, num_choices);
   Pairs sorted = memory.pairs;
-  if (order.num_choices > 0) {
-    sorted = sort_tokens(order.experts, order.num_choices, 0, order.num_experts, memory.pairs, memory.other,
-                         memory.counts, stream);
+  if (num_choices > 0) {
+    sorted = sort_tokens(int32s_of(op.experts), num_choices, 0, num_experts, memory.pairs, memory.other, memory.counts,
+                         stream);
   }
-  launch("expert_offsets", offsets_kernel, dim3(1), dim3(offset_threads),
-         (order.num_experts + 1) * sizeof(std::int32_t), stream, order.counts, order.offsets,
-         memory.first, sorted.keys, order.num_choices, static_cast<std::int32_t>(order.num_experts),
-         static_cast<std::int32_t>(order.alignment));
-  if (order.num_rows > order.num_choices) {
-    run_elementwise<1>("expert_rows_fill", FillNone{order.choices}, order.num_rows, list_row, stream);
+  launch("expert_offsets", offsets_kernel, dim3(1), dim3(offset_threads), (num_experts + 1) * sizeof(std::int32_t),
+         stream, int32s_of(op.counts), offsets, memory.first, sorted.keys, num_choices,
+         static_cast<std::int32_t>(num_experts), static_cast<std::int32_t>(op.alignment));
+  if (num_rows > num_choices) {
+    run_elementwise<1>("expert_rows_fill", FillNone{choices}, num_rows, list_row, stream);
   }
-  run_elementwise<1>("expert_rows_place",
-                     PlaceChoices{order.choices, order.rows, order.offsets, memory.first, sorted}, order.num_choices,
+  run_elementwise<1>("expert_rows_place", PlaceChoices{choices, rows, offsets, memory.first, sorted}, num_choices,
                      list_row, stream);
 }
 
-void gather_tokens(const GatherTokensArguments& gather, cudaStream_t stream) {
-  const View& out = gather.out;
+template <>
+void run(const ops::GatherTokens& op, const Context& context) {
+  const View out = view_of(op.out);
+  const ConstView in = view_of(op.in);
+  const cudaStream_t stream = context.stream;
   if (is_empty(out)) return;
   with_type(out.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
     const auto run = [&](auto n) {
       constexpr int N = decltype(n)::value;
       run_elementwise<N>("gather_tokens",
-                         Gather<T, N>{rows_of<T>(out), rows_of<const T>(gather.in), gather.choices, gather.weights,
-                                      static_cast<std::int32_t>(gather.num_choices)},
+                         Gather<T, N>{rows_of<T>(out), rows_of<const T>(in), int32s_of(op.choices),
+                                      floats_of(op.weights), static_cast<std::int32_t>(op.num_choices)},
                          out.rows * (out.columns / N), out.columns / N, stream);
     };
     constexpr int vectors = vector_size<T>;
-    if (has_vectors(out, vectors) && has_vectors(gather.in, vectors)) {
+    if (has_vectors(out, vectors) && has_vectors(in, vectors)) {
       run(std::integral_constant<int, vectors>{});
     } else {
       run(std::integral_constant<int, 1>{});
@@ -265,22 +268,27 @@ void gather_tokens(const GatherTokensArguments& gather, cudaStream_t stream) {
   });
 }
 
-void combine_rows(const CombineRowsArguments& combine, cudaStream_t stream) {
-  const View& out = combine.out;
+template <>
+void run(const ops::CombineRows& op, const Context& context) {
+  const View out = view_of(op.out);
+  const ConstView in = view_of(op.in);
+  const std::int32_t* const rows = int32s_of(op.rows);
+  const float* const weights = floats_of(op.weights);
+  const cudaStream_t stream = context.stream;
   if (is_empty(out)) return;
   with_type(out.is_bf16, [&](auto to) {
-    with_type(combine.in.is_bf16, [&](auto from) {
+    with_type(in.is_bf16, [&](auto from) {
       using To = typename decltype(to)::type;
       using From = typename decltype(from)::type;
       const auto run = [&](auto n) {
         constexpr int N = decltype(n)::value;
         run_elementwise<N>("combine_rows",
-                           Combine<To, From, N>{rows_of<To>(out), rows_of<const From>(combine.in), combine.rows,
-                                                combine.weights, combine.num_choices, combine.accumulates},
+                           Combine<To, From, N>{rows_of<To>(out), rows_of<const From>(in), rows, weights,
+                                                op.rows.shape[1], op.accumulate},
                            out.rows * (out.columns / N), out.columns / N, stream);
       };
       constexpr int vectors = vector_size<To, From>;
-      if (has_vectors(out, vectors) && has_vectors(combine.in, vectors)) {
+      if (has_vectors(out, vectors) && has_vectors(in, vectors)) {
         run(std::integral_constant<int, vectors>{});
       } else {
         run(std::integral_constant<int, 1>{});
@@ -289,9 +297,14 @@ void combine_rows(const CombineRowsArguments& combine, cudaStream_t stream) {
   });
 }
 
-void combine_weights_backward(const CombineWeightsArguments& combine, cudaStream_t stream) {
-  const ConstView& dout = combine.dout;
-  const std::int64_t num_dots = dout.rows * combine.num_choices;
+template <>
+void run(const ops::CombineWeightsBackward& op, const Context& context) {
+  const ConstView dout = view_of(op.dout), in = view_of(op.in);
+  const std::int32_t* const rows = int32s_of(op.rows);
+  float* const dweights = floats_of(op.dweights);
+  const std::int64_t num_choices = op.rows.shape[1];
+  const cudaStream_t stream = context.stream;
+  const std::int64_t num_dots = dout.rows * num_choices;
   if (num_dots == 0) return;
   with_type(dout.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -300,11 +313,10 @@ void combine_weights_backward(const CombineWeightsArguments& combine, cudaStream
       constexpr std::int64_t dots_per_block = dot_threads / warp_size;
       launch("combine_weights_backward", dots_kernel<T, N>,
              dim3(static_cast<unsigned>((num_dots + dots_per_block - 1) / dots_per_block)), dim3(dot_threads), 0,
-             stream, combine.dweights, rows_of<const T>(dout), rows_of<const T>(combine.in), combine.rows, num_dots,
-             combine.num_choices, dout.columns);
+             stream, dweights, rows_of<const T>(dout), rows_of<const T>(in), rows, num_dots, num_choices, dout.columns);
     };
     constexpr int vectors = vector_size<T>;
-    if (has_vectors(dout, vectors) && has_vectors(combine.in, vectors)) {
+    if (has_vectors(dout, vectors) && has_vectors(in, vectors)) {
       run(std::integral_constant<int, vectors>{});
     } else {
       run(std::integral_constant<int, 1>{});

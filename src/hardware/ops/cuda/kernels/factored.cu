@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums in float64 and always in the same order: of pieces that follow from the shape alone, then of these.
-#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/kernels/run.hpp"
 
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/random_rounding.cuh"
@@ -8,6 +8,7 @@
 #include "ops/cuda/vector.cuh"
 #include "ops/cuda/warp.cuh"
 #include "ops/random_bits.hpp"
+#include "ops/views/factored.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -17,6 +18,8 @@ using sft::cuda::shared_memory;
 
 constexpr unsigned threads = 256;
 constexpr std::size_t sum_scratch_bytes = threads / warp_size * sizeof(double);
+/// Device memory that sums work in, whatever the shape: a matrix has at most so many bytes of float64 columns.
+constexpr std::size_t factored_scratch_bytes = std::size_t{8} << 20;
 constexpr std::int64_t max_partials = static_cast<std::int64_t>(factored_scratch_bytes / sizeof(double));
 constexpr std::int64_t max_blocks = 4096;
 
@@ -24,7 +27,7 @@ constexpr std::int64_t max_blocks = 4096;
 // has read last is still in the L2 cache for the next.
 
 /// threadIdx.y is a row of the block, whose threads go over the columns. Moves 4 bytes an element.
-__global__ void __launch_bounds__(threads) sum_rows_kernel(SquareSumsArguments s) {
+__global__ void __launch_bounds__(threads) sum_rows_kernel(SquareSumsView s) {
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   double sum = 0.0;
   if (row < s.num_rows) {
@@ -43,7 +46,7 @@ constexpr int thread_columns = 4, block_columns = thread_columns * static_cast<i
 /// Row b of `partials` (gridDim.y, num_columns) = the sums of row block b; lane l takes rows l, l + 8, ... of it. Moves
 /// 4 bytes an element.
 __global__ void __launch_bounds__(threads)
-    sum_columns_kernel(SquareSumsArguments s, double* partials, std::int64_t rows_per_block) {
+    sum_columns_kernel(SquareSumsView s, double* partials, std::int64_t rows_per_block) {
   auto* lanes = shared_memory<double>();  // (blockDim.y, block_columns)
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * block_columns + threadIdx.x;
   const std::int64_t row_block = gridDim.y - 1 - blockIdx.y, begin = row_block * rows_per_block,
@@ -99,7 +102,7 @@ __global__ void __launch_bounds__(column_threads)
 }
 
 /// One block. Moves 24 bytes a moment.
-__global__ void __launch_bounds__(threads) update_factors_kernel(MomentFactorsArguments step) {
+__global__ void __launch_bounds__(threads) update_factors_kernel(MomentFactorsView step) {
   double sum = 0.0;
   read_ahead<8>(
       threadIdx.x, step.size, threads, [&](std::int64_t i) { return new_moment_of(step, i); },
@@ -115,7 +118,7 @@ __global__ void __launch_bounds__(threads) update_factors_kernel(MomentFactorsAr
 }
 
 /// partials[block] = the squares of the directions of its rows. Moves 4 bytes an element.
-__global__ void __launch_bounds__(threads) direction_squares_kernel(FactoredArguments step, double* partials) {
+__global__ void __launch_bounds__(threads) direction_squares_kernel(FactoredView step, double* partials) {
   double sum = 0.0;
   for (std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; r < step.num_rows;
        r += static_cast<std::int64_t>(gridDim.x) * blockDim.y) {
@@ -145,7 +148,7 @@ __global__ void __launch_bounds__(threads) add_partials_kernel(double* result, c
 
 /// Moves the parameter twice, the gradient, and 2 bytes of the copy: 12 or 14 bytes an element in float32.
 template <class Parameter, bool has_copy>
-__global__ void __launch_bounds__(threads) update_factored_kernel(FactoredArguments step) {
+__global__ void __launch_bounds__(threads) update_factored_kernel(FactoredView step) {
   const float rate = rate_of(step, [](double x) { return sqrt(x); });
   for (std::int64_t from_end = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
        from_end < step.num_rows; from_end += static_cast<std::int64_t>(gridDim.x) * blockDim.y) {
@@ -185,14 +188,18 @@ std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 dim3 grid_of(std::int64_t blocks) { return {static_cast<unsigned>(blocks)}; }
 
 /// Row blocks of column sums: as many as give a large GPU blocks enough, each of at least 32 rows.
-std::int64_t num_row_blocks(const SquareSumsArguments& sums) {
+std::int64_t num_row_blocks(const SquareSumsView& sums) {
   const std::int64_t limit = smaller(max_partials / sums.num_columns, 128);
   return smaller(divide_up(sums.num_rows, 32), limit < 1 ? 1 : limit);
 }
 
 }  // namespace
 
-void sum_squares_by_dim(const SquareSumsArguments& sums, Workspace workspace, cudaStream_t stream) {
+template <>
+void run(const ops::SumSquaresByDim& op, const Context& context) {
+  const SquareSumsView sums = view_of(op);
+  const Workspace workspace = context.scratch(factored_scratch_bytes);
+  const cudaStream_t stream = context.stream;
   if (sums.num_rows == 0 || sums.num_columns == 0) return;
   if (sums.rows != nullptr) {
     const dim3 block = block_of(sums.num_columns);
@@ -209,12 +216,19 @@ void sum_squares_by_dim(const SquareSumsArguments& sums, Workspace workspace, cu
          0, stream, sums.columns, partials, sums.num_columns, num_blocks);
 }
 
-void update_factors(const MomentFactorsArguments& step, cudaStream_t stream) {
+template <>
+void run(const ops::MomentFactors& op, const Context& context) {
+  const MomentFactorsView step = view_of(op);
+  const cudaStream_t stream = context.stream;
   if (step.size == 0) return;
   launch("update_factors", update_factors_kernel, dim3(1), dim3(threads), sum_scratch_bytes, stream, step);
 }
 
-void add_direction_squares(const FactoredArguments& step, Workspace workspace, cudaStream_t stream) {
+template <>
+void run(const ops::AddDirectionSquares& op, const Context& context) {
+  const FactoredView step = view_of(op.step);
+  const Workspace workspace = context.scratch(factored_scratch_bytes);
+  const cudaStream_t stream = context.stream;
   if (step.num_rows == 0 || step.num_columns == 0) return;
   auto* partials = static_cast<double*>(workspace.data);
   const dim3 block = block_of(step.num_columns);
@@ -225,11 +239,14 @@ void add_direction_squares(const FactoredArguments& step, Workspace workspace, c
          static_cast<int>(num_blocks));
 }
 
-void update_factored(const FactoredArguments& step, cudaStream_t stream) {
+template <>
+void run(const ops::UpdateFactored& op, const Context& context) {
+  const FactoredView step = view_of(op.step);
+  const cudaStream_t stream = context.stream;
   if (step.num_rows == 0 || step.num_columns == 0) return;
   const dim3 block = block_of(step.num_columns);
   const dim3 grid = grid_of(smaller(divide_up(step.num_rows, block.y), max_blocks));
-  const auto run = [&](void (*kernel)(FactoredArguments)) {
+  const auto run = [&](void (*kernel)(FactoredView)) {
     launch("update_factored", kernel, grid, block, 0, stream, step);
   };
   if (step.has_bf16_parameters) return run(update_factored_kernel<Bf16, false>);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers of matrices in 4 bits; see sft/ops/calls/four_bits.hpp.
-#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/kernels/run.hpp"
 
 #include "ops/cuda/elementwise.cuh"
 #include "sft/core/block_codes.hpp"
+#include "sft/ops/calls/four_bits.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -65,15 +66,20 @@ __global__ void __launch_bounds__(threads)
 
 }  // namespace
 
-void read_four_bits(View out, const FourBitArguments& from, cudaStream_t stream) {
+template <>
+void run(const ops::ReadFourBits& op, const Context& context) {
+  const View out = view_of(op.out);
+  const float* const nested = op.form.is_nested ? floats_of(op.nested) : nullptr;
+  const cudaStream_t stream = context.stream;
   if (is_empty(out)) return;
   const std::int64_t row_blocks = out.columns / four_bit_block, num_blocks = out.rows * row_blocks;
   const std::int64_t num_threads = num_blocks * block_threads;
   with_type(out.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
-    launch("read_four_bits", read_four_bits_kernel<T>, dim3(static_cast<unsigned>((num_threads + threads - 1) / threads)),
-           dim3(threads), sizeof(Values), stream, static_cast<T*>(out.data), num_blocks, row_blocks, from.records,
-           from.record_bytes, values_of(from.values), from.nested, from.first_block, from.row_blocks);
+    launch("read_four_bits", read_four_bits_kernel<T>,
+           dim3(static_cast<unsigned>((num_threads + threads - 1) / threads)), dim3(threads), sizeof(Values), stream,
+           static_cast<T*>(out.data), num_blocks, row_blocks, op.records.as<std::uint8_t>(), op.form.record_bytes(),
+           values_of(op.form.values()), nested, op.first_block, op.row_blocks);
   });
 }
 

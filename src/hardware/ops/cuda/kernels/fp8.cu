@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrices of 8-bit floats; see sft/ops/fp8.hpp.
-#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/kernels/run.hpp"
 
 #include <type_traits>
 
 #include "ops/cuda/fp8.cuh"
+#include "ops/views/fp8.hpp"
+#include "sft/ops/calls/elementary.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -71,8 +73,8 @@ struct Rounding {
 /// Which of the matrices of a Rounding are made.
 enum class Made { lines_of_rows, lines_of_columns, both };
 
-/// A block rounds 128 x 128 numbers; kTilesNumber is that of Tiles, kMadeNumber that of Made. Moves in, its codes, once or
-/// twice, and, of tiles, the scales.
+/// A block rounds 128 x 128 numbers; kTilesNumber is that of Tiles, kMadeNumber that of Made. Moves in, its codes, once
+/// or twice, and, of tiles, the scales.
 template <class T, int V, int kMadeNumber, int kTilesNumber>
 __global__ void __launch_bounds__(threads) round_kernel(Rounding<T> round) {
   constexpr auto kTiles = static_cast<Tiles>(kTilesNumber);
@@ -100,8 +102,7 @@ __global__ void __launch_bounds__(threads) round_kernel(Rounding<T> round) {
   }
 
   // The factors of rows, or of columns, or of all.
-  constexpr bool is_by_row = kTiles == Tiles::vectors && kStraight,
-                 is_by_column = kTiles == Tiles::vectors && kCrossed;
+  constexpr bool is_by_row = kTiles == Tiles::vectors && kStraight, is_by_column = kTiles == Tiles::vectors && kCrossed;
   float row_factors[is_by_row ? Own::rows : 1], column_factors[is_by_column ? Own::parts : 1][is_by_column ? V : 1];
   float factor = 0.0f;
   if constexpr (kTiles == Tiles::whole) {
@@ -376,8 +377,13 @@ void launch_arrange(const Arranging& arrange, cudaStream_t stream) {
 
 }  // namespace
 
-void find_fp8_scale(const Fp8View& to, ConstView in, cudaStream_t stream) {
-  fill({to.scales, false, 1, 1, 1}, least_scale, stream);
+template <>
+void run(const ops::FindFp8Scale& op, const Context& context) {
+  ensure(op.out.tiles == Fp8Tiles::whole, "ops: a matrix with one scale");
+  const Fp8View to = view_of(op.out);
+  const ConstView in = source_of(op);
+  const cudaStream_t stream = context.stream;
+  cuda::run(ops::Fill{op.out.scales, least_scale}, context);
   with_type(in.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
     const auto run = [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const ConstView& part) {
@@ -398,7 +404,10 @@ void find_fp8_scale(const Fp8View& to, ConstView in, cudaStream_t stream) {
   });
 }
 
-void round_to_fp8(const Fp8Rounding& call, cudaStream_t stream) {
+template <>
+void run(const ops::RoundToFp8& op, const Context& context) {
+  const Fp8Rounding call = view_of(op);
+  const cudaStream_t stream = context.stream;
   const Fp8View &to = call.out, &turned = call.turned;
   const ConstView& in = call.in;
   const bool transpose = call.transpose;
@@ -408,8 +417,14 @@ void round_to_fp8(const Fp8Rounding& call, cudaStream_t stream) {
   with_type(in.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
     const std::int64_t column_tiles = (in.columns + side - 1) / side, row_tiles = (in.rows + side - 1) / side;
-    const Rounding<T> round{transpose ? turned : to, transpose ? to : turned, to.scales,   turned.scales,
-                            rows_of<const T>(in),    in.rows,                 in.columns, column_tiles};
+    const Rounding<T> round{transpose ? turned : to,
+                            transpose ? to : turned,
+                            to.scales,
+                            turned.scales,
+                            rows_of<const T>(in),
+                            in.rows,
+                            in.columns,
+                            column_tiles};
     if (has_vectors(in, vector_size<T>)) {
       launch_round<T, vector_size<T>>(round, made, to.tiles, row_tiles * column_tiles, stream);
     } else {
@@ -418,7 +433,10 @@ void round_to_fp8(const Fp8Rounding& call, cudaStream_t stream) {
   });
 }
 
-void arrange_fp8(const Fp8Arrangement& arrange, cudaStream_t stream) {
+template <>
+void run(const ops::ArrangeFp8& op, const Context& context) {
+  const Fp8Arrangement arrange = view_of(op);
+  const cudaStream_t stream = context.stream;
   if (arrange.lines == 0 || arrange.terms == 0) return;
   const std::int64_t rows = arrange.transpose ? arrange.terms : arrange.lines,
                      columns = arrange.transpose ? arrange.lines : arrange.terms;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a rank has of a matrix of 8-bit floats: a run of its elements, row by row, which begins and ends anywhere in
 // tiles that have other elements on other ranks. See ops::Fp8Run.
-#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/kernels/run.hpp"
 
 #include <type_traits>
 
 #include "ops/cuda/fp8.cuh"
+#include "ops/views/fp8.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -137,14 +138,20 @@ void by_blocks(const Fp8RunView& run, const Launch& launch_kernel) {
 
 }  // namespace
 
-void raise_fp8_scales(const Fp8RunView& run, cudaStream_t stream) {
+template <>
+void run(const ops::RaiseFp8Scales& op, const Context& context) {
+  const Fp8RunView run = view_of(op.run);
+  const cudaStream_t stream = context.stream;
   by_blocks(run, [&](auto type, auto length, const auto& all, unsigned num_blocks) {
     launch("raise_fp8_scales", raise_kernel<typename decltype(type)::type, decltype(length)::value>, dim3(num_blocks),
            dim3(threads), threads / warp_size * sizeof(unsigned), stream, all);
   });
 }
 
-void round_fp8_run(const Fp8RunView& run, cudaStream_t stream) {
+template <>
+void run(const ops::RoundFp8Run& op, const Context& context) {
+  const Fp8RunView run = view_of(op.run);
+  const cudaStream_t stream = context.stream;
   by_blocks(run, [&](auto type, auto length, const auto& all, unsigned num_blocks) {
     launch("round_fp8_run", round_run_kernel<typename decltype(type)::type, decltype(length)::value>, dim3(num_blocks),
            dim3(threads), 0, stream, all);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gated activations: act = g sigmoid(z) u' with g, z and u' by the rule of the gate.
-#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/kernels/run.hpp"
 
 #include "ops/cuda/elementwise.cuh"
+#include "sft/ops/calls/gated.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -10,8 +11,8 @@ namespace {
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 struct Silu {
-  /// To within 4 units of the last place: e^-x stays below 2^126, beyond which __fdividef gives 0. An exact quotient takes
-  /// so many instructions that they, and not memory, would set the time.
+  /// To within 4 units of the last place: e^-x stays below 2^126, beyond which __fdividef gives 0. An exact quotient
+  /// takes so many instructions that they, and not memory, would set the time.
   __device__ __forceinline__ float sigmoid_of(float z) const {
     const float bounded = z < -87.0f ? -87.0f : z;  // NaN stays
     return __fdividef(1.0f, 1.0f + expf(-bounded));
@@ -198,9 +199,13 @@ bool has_row_vectors(const BasicView<Memory>& x) {
 
 }  // namespace
 
-void gated_forward(const GateRule& rule, View act, ConstView gate_up, cudaStream_t stream) {
+template <>
+void run(const ops::GatedForward& op, const Context& context) {
+  const View act = view_of(op.act);
+  const ConstView gate_up = view_of(op.gate_up);
+  const cudaStream_t stream = context.stream;
   if (is_empty(act)) return;
-  with_constants(rule, act.is_bf16, has_row_vectors(act) && has_pair_vectors(gate_up),
+  with_constants(op.rule, act.is_bf16, has_row_vectors(act) && has_pair_vectors(gate_up),
                  [&](auto gate, auto type, auto n, auto interleaved) {
                    using T = typename decltype(type)::type;
                    constexpr int N = decltype(n)::value;
@@ -211,12 +216,15 @@ void gated_forward(const GateRule& rule, View act, ConstView gate_up, cudaStream
                  });
 }
 
-void gated_backward(const GateRule& rule, View dgate_up, View act, ConstView dact, ConstView gate_up,
-                    cudaStream_t stream) {
+template <>
+void run(const ops::GatedBackward& op, const Context& context) {
+  const View dgate_up = view_of(op.dgate_up), act = view_of(op.act);
+  const ConstView dact = view_of(op.dact), gate_up = view_of(op.gate_up);
+  const cudaStream_t stream = context.stream;
   if (is_empty(act)) return;
   const bool is_vectors =
       has_row_vectors(act) && has_row_vectors(dact) && has_pair_vectors(gate_up) && has_pair_vectors(dgate_up);
-  with_constants(rule, act.is_bf16, is_vectors, [&](auto gate, auto type, auto n, auto interleaved) {
+  with_constants(op.rule, act.is_bf16, is_vectors, [&](auto gate, auto type, auto n, auto interleaved) {
     using T = typename decltype(type)::type;
     constexpr int N = decltype(n)::value;
     using Op = Backward<decltype(gate), T, N, decltype(interleaved)::value>;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of weights with magnitudes of their own; see sft/ops/calls/magnitudes.hpp. Sums always have the same order.
-#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/kernels/run.hpp"
 
 #include "ops/cuda/elementwise.cuh"
+#include "ops/cuda/kernels/kernels.hpp"
 #include "ops/cuda/warp.cuh"
+#include "sft/ops/calls/magnitudes.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -114,8 +116,13 @@ void with_vectors(bool is_vectors, Run run) {
 
 }  // namespace
 
-void scale_columns(View out, ConstView in, const float* factors, float shift, Weight bias, bool accumulate,
-                   cudaStream_t stream) {
+template <>
+void run(const ops::ScaleColumns& op, const Context& context) {
+  const View out = view_of(op.out);
+  const ConstView in = view_of(op.in);
+  const float* const factors = floats_of(op.factors);
+  const Weight bias{op.bias.data, op.bias.dtype == DType::bf16};
+  const cudaStream_t stream = context.stream;
   if (is_empty(out)) return;
   with_type(out.is_bf16, [&](auto out_type) {
     with_type(in.is_bf16, [&](auto in_type) {
@@ -124,15 +131,21 @@ void scale_columns(View out, ConstView in, const float* factors, float shift, We
       constexpr int vectors = vector_size<T, U>;
       with_vectors<vectors>(has_vectors(out, vectors) && has_vectors(in, vectors), [&](auto n) {
         constexpr int N = decltype(n)::value;
-        const ScaleColumns<T, U, N> op{rows_of<T>(out), rows_of<const U>(in), factors, shift, bias, accumulate};
-        run_elementwise<N>("scale_columns", op, out.rows * (out.columns / N), out.columns / N, stream);
+        const ScaleColumns<T, U, N> scaling{rows_of<T>(out), rows_of<const U>(in), factors, op.shift, bias,
+                                            op.accumulate};
+        run_elementwise<N>("scale_columns", scaling, out.rows * (out.columns / N), out.columns / N, stream);
       });
     });
   });
 }
 
-void add_column_products(float* sums, ConstView a, ConstView b, const float* factors, Workspace workspace,
-                         cudaStream_t stream) {
+template <>
+void run(const ops::AddColumnProducts& op, const Context& context) {
+  const ConstView a = view_of(op.a), b = view_of(op.b);
+  float* const sums = floats_of(op.sums);
+  const float* const factors = floats_of(op.factors);
+  const Workspace workspace = context.scratch(column_sums_bytes(a.rows, a.columns));
+  const cudaStream_t stream = context.stream;
   if (is_empty(a)) return;
   const std::int64_t row_bytes = a.columns * static_cast<std::int64_t>(sizeof(float));
   const std::int64_t num_blocks = static_cast<std::int64_t>(column_sums_bytes(a.rows, a.columns)) / row_bytes;
@@ -147,7 +160,12 @@ void add_column_products(float* sums, ConstView a, ConstView b, const float* fac
   add_rows(sums, partials, num_blocks, a.columns, stream);
 }
 
-void add_row_products(float* sums, ConstView a, ConstView b, float factor, cudaStream_t stream) {
+template <>
+void run(const ops::AddRowProducts& op, const Context& context) {
+  const ConstView a = view_of(op.a), b = view_of(op.b);
+  float* const sums = floats_of(op.sums);
+  const float factor = op.factor;
+  const cudaStream_t stream = context.stream;
   if (is_empty(a)) return;
   constexpr unsigned rows_per_block = threads / warp_size;
   with_type(a.is_bf16, [&](auto a_type) {
@@ -161,8 +179,12 @@ void add_row_products(float* sums, ConstView a, ConstView b, float factor, cudaS
   });
 }
 
-void magnitude_factors(float* factors, float* inverse_norms, ConstView magnitudes, const float* squares,
-                       cudaStream_t stream) {
+template <>
+void run(const ops::MagnitudeFactors& op, const Context& context) {
+  const ConstView magnitudes = flat_view_of(op.magnitudes);
+  float *const factors = floats_of(op.factors), *const inverse_norms = floats_of(op.inverse_norms);
+  const float* const squares = floats_of(op.squares);
+  const cudaStream_t stream = context.stream;
   if (is_empty(magnitudes)) return;
   with_type(magnitudes.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;

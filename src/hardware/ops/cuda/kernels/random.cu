@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random numbers by counters (ops/random_bits.hpp), each of which gives four; normal ones through the transform of Box
 // and Muller (1958). A thread draws whole counters where its elements begin with one.
-#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/kernels/run.hpp"
 
 #include "ops/cuda/elementwise.cuh"
 #include "ops/random_bits.hpp"
 #include "ops/sine_cosine.hpp"
+#include "sft/ops/calls/dropout.hpp"
+#include "sft/ops/calls/elementary.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -98,6 +100,12 @@ struct AddUniform {
   }
 };
 
+/// The micro-batch's seed, which the kernel reads, and what else seed_of_op (ops/random_bits.hpp) takes.
+struct StoredSeed {
+  const std::uint64_t* micro_batch;
+  std::uint64_t number, part;
+};
+
 /// Moves the bytes of in and out, and of out again where it accumulates; the seed comes from a cache.
 template <class To, class From, int N>
 struct Dropout {
@@ -154,30 +162,47 @@ void fill_random(const char* name, View x, std::uint64_t seed, std::int64_t firs
 
 }  // namespace
 
-void fill_normal(View x, std::uint64_t seed, std::int64_t first_index, float stddev, cudaStream_t stream) {
-  fill_random<Normal>("fill_normal", x, seed, first_index, stddev, stream);
+template <>
+void run(const ops::FillNormal& op, const Context& context) {
+  const View x = flat_view_of(op.x);
+  const cudaStream_t stream = context.stream;
+  fill_random<Normal>("fill_normal", x, op.seed, op.first_index, op.stddev, stream);
 }
 
-void fill_uniform(View x, std::uint64_t seed, std::int64_t first_index, float bound, cudaStream_t stream) {
-  fill_random<Uniform>("fill_uniform", x, seed, first_index, bound, stream);
+template <>
+void run(const ops::FillUniform& op, const Context& context) {
+  const View x = flat_view_of(op.x);
+  const cudaStream_t stream = context.stream;
+  fill_random<Uniform>("fill_uniform", x, op.seed, op.first_index, op.bound, stream);
 }
 
-void add_uniform(View x, std::uint64_t seed, std::int64_t first_index, float bound, cudaStream_t stream) {
+template <>
+void run(const ops::AddUniform& op, const Context& context) {
+  const View x = flat_view_of(op.x);
+  const cudaStream_t stream = context.stream;
   with_type(x.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
     by_vectors<vector_size<T>>(
-        std::tuple(x), first_index % 4 == 0,
+        std::tuple(x), op.first_index % 4 == 0,
         [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& part) {
           constexpr int N = decltype(n)::value;
           run_elementwise<N>("add_uniform",
-                             AddUniform<T, N>{rows_of<T>(part), seed, index_of(part, x, first_index), bound},
+                             AddUniform<T, N>{rows_of<T>(part), op.seed, index_of(part, x, op.first_index), op.bound},
                              num_vectors, per_row, stream);
         });
   });
 }
 
-void dropout(View out, ConstView in, float probability, const StoredSeed& seed, std::int64_t first_index,
-             bool accumulate, cudaStream_t stream) {
+template <>
+void run(const ops::Dropout& op, const Context& context) {
+  const ViewPair pair = pair_of(op.out, op.in);
+  const View out = pair.to;
+  const ConstView in = pair.from;
+  const StoredSeed seed{static_cast<const std::uint64_t*>(op.seed.data), op.number, op.part};
+  const float probability = op.probability;
+  const std::int64_t first_index = op.first_index;
+  const bool accumulate = op.accumulate;
+  const cudaStream_t stream = context.stream;
   const float factor = 1.0f / (1.0f - probability), threshold = 2.0f * probability - 1.0f;
   with_type(out.is_bf16, [&](auto to) {
     with_type(in.is_bf16, [&](auto from) {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/kernels/run.hpp"
 
 #include "ops/cuda/elementwise.cuh"
+#include "ops/cuda/kernels/kernels.hpp"
 #include "ops/cuda/read_ahead.cuh"
 #include "ops/cuda/warp.cuh"
+#include "sft/ops/calls/elementary.hpp"
+#include "sft/ops/calls/matmul.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -16,8 +19,8 @@ constexpr std::int64_t max_sum_blocks = static_cast<std::int64_t>(sum_squares_by
 constexpr std::size_t sum_scratch_bytes = sum_threads / warp_size * sizeof(double);
 
 /// partials[block] = the sum of squares of its vectors: float32 in a vector, float64 between them. The last block takes
-/// what is left of a vector too. Moves 4 bytes an element. `loaded` of a vector's elements are read at a time, all where
-/// x is aligned and 1 where not: the sum is the same.
+/// what is left of a vector too. Moves 4 bytes an element. `loaded` of a vector's elements are read at a time, all
+/// where x is aligned and 1 where not: the sum is the same.
 template <int loaded>
 __global__ void __launch_bounds__(sum_threads) sum_squares_kernel(double* partials, const float* x, std::int64_t size) {
   constexpr int N = vector_size<float>;
@@ -117,7 +120,13 @@ std::int64_t num_row_blocks(std::int64_t rows, std::int64_t columns) {
 
 }  // namespace
 
-void sum_squares(double* result, const float* x, std::int64_t size, Workspace workspace, cudaStream_t stream) {
+template <>
+void run(const ops::SumSquares& op, const Context& context) {
+  double* const result = doubles_of(op.result);
+  const float* const x = floats_of(op.x);
+  const std::int64_t size = op.x.num_elements();
+  const Workspace workspace = context.scratch(sum_squares_bytes);
+  const cudaStream_t stream = context.stream;
   if (size == 0) return;
   auto* partials = static_cast<double*>(workspace.data);
   const bool is_vectors = reinterpret_cast<std::uintptr_t>(x) % 16 == 0;
@@ -140,7 +149,12 @@ std::size_t column_sums_bytes(std::int64_t rows, std::int64_t columns) {
   return num_row_blocks(rows, columns) * columns * sizeof(float);
 }
 
-void column_sums(float* sums, ConstView x, Workspace workspace, cudaStream_t stream) {
+template <>
+void run(const ops::BiasBackward& op, const Context& context) {
+  float* const sums = floats_of(op.dbias);
+  const ConstView x = view_of(op.dy);
+  const Workspace workspace = context.scratch(column_sums_bytes(x.rows, x.columns));
+  const cudaStream_t stream = context.stream;
   if (is_empty(x)) return;
   const std::int64_t num_blocks = num_row_blocks(x.rows, x.columns),
                      rows_per_block = (x.rows + num_blocks - 1) / num_blocks;

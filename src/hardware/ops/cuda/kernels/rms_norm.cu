@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // RMSNorm (Zhang & Sennrich 2019). blockDim.x threads have a row, blockDim.y rows are worked on at a time. A thread
 // keeps its first vectors of a row in registers from the sum to the result; longer rows are read again for the rest.
-#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/kernels/run.hpp"
 
 #include "ops/cuda/elementwise.cuh"
+#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/kernels/partials.hpp"
 #include "ops/cuda/warp.cuh"
 #include "ops/cuda/weight.cuh"
+#include "sft/ops/calls/rms_norm.hpp"
+#include "sft/ops/calls/split_norm.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -328,14 +332,20 @@ dim3 backward_threads(std::int64_t columns) { return threads_for((columns + 7) /
 
 }  // namespace
 
-void rms_norm_forward(View y, float* rstd, ConstView x, Weight weight, float epsilon, cudaStream_t stream) {
+template <>
+void run(const ops::RmsNormForward& op, const Context& context) {
+  const View y = view_of(op.y);
+  const ConstView x = view_of(op.x);
+  float* const rstd = floats_of(op.rstd);
+  const Weight weight = weight_of(op.weight, op.x);
+  const cudaStream_t stream = context.stream;
   if (is_empty(x)) return;
   with_type(x.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
     const auto run = [&](auto n) {
       constexpr int N = decltype(n)::value;
       launch_forward<T, NoDelta, N>("rms_norm_forward", {{nullptr, 0}, rows_of<const T>(x), {nullptr, 0}}, y, rstd,
-                                    weight, epsilon, stream);
+                                    weight, op.epsilon, stream);
     };
     constexpr int vectors = vector_size<T>;
     if (has_vectors(x, vectors) && has_vectors(y, vectors) && is_aligned(weight)) {
@@ -346,8 +356,13 @@ void rms_norm_forward(View y, float* rstd, ConstView x, Weight weight, float eps
   });
 }
 
-void add_rms_norm_forward(View sum, View y, float* rstd, ConstView x, ConstView delta, Weight weight, float epsilon,
-                          cudaStream_t stream) {
+template <>
+void run(const ops::AddRmsNormForward& op, const Context& context) {
+  const View sum = view_of(op.sum), y = view_of(op.y);
+  const ConstView x = view_of(op.x), delta = view_of(op.delta);
+  float* const rstd = floats_of(op.rstd);
+  const Weight weight = weight_of(op.weight, op.x);
+  const cudaStream_t stream = context.stream;
   if (is_empty(x)) return;
   with_type(x.is_bf16, [&](auto type) {
     with_type(delta.is_bf16, [&](auto delta_type) {
@@ -357,7 +372,7 @@ void add_rms_norm_forward(View sum, View y, float* rstd, ConstView x, ConstView 
         constexpr int N = decltype(n)::value;
         launch_forward<T, Delta, N>("add_rms_norm_forward",
                                     {rows_of<T>(sum), rows_of<const T>(x), rows_of<const Delta>(delta)}, y, rstd,
-                                    weight, epsilon, stream);
+                                    weight, op.epsilon, stream);
       };
       constexpr int vectors = vector_size<T>;
       if (has_vectors(x, vectors) && has_vectors(delta, vectors) && has_vectors(sum, vectors) &&
@@ -370,7 +385,13 @@ void add_rms_norm_forward(View sum, View y, float* rstd, ConstView x, ConstView 
   });
 }
 
-void rms_norm_apply(View y, ConstView x, const float* rstd, Weight weight, cudaStream_t stream) {
+template <>
+void run(const ops::RmsNormApply& op, const Context& context) {
+  const View y = view_of(op.y);
+  const ConstView x = view_of(op.x);
+  const float* const rstd = floats_of(op.rstd);
+  const Weight weight = weight_of(op.weight, op.x);
+  const cudaStream_t stream = context.stream;
   if (is_empty(x)) return;
   with_type(x.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -427,14 +448,22 @@ void launch_backward(const char* name, View dx, float* dots, float* partials, Co
 
 }  // namespace
 
-void rms_norm_backward(View dx, float* partials, ConstView dy, ConstView x, const float* rstd, Weight weight,
-                       ConstView dresidual, cudaStream_t stream) {
-  launch_backward("rms_norm_backward", dx, nullptr, partials, dy, x, rstd, weight, dresidual, stream);
+template <>
+void run(const ops::RmsNormBackward& op, const Context& context) {
+  const ConstView x = view_of(op.x);
+  const Partials partials(context, op.dweight, rms_norm_backward_partials(x.rows, x.columns), x.columns);
+  launch_backward("rms_norm_backward", view_of(op.dx), nullptr, partials.data(), view_of(op.dy), x, floats_of(op.rstd),
+                  weight_of(op.weight, op.x), view_of(op.dresidual), context.stream);
+  if (!is_empty(x)) partials.add_up();
 }
 
-void split_norm_dots(float* dots, float* partials, ConstView dy, ConstView x, const float* rstd, Weight weight,
-                     cudaStream_t stream) {
-  launch_backward("split_norm_dots", {}, dots, partials, dy, x, rstd, weight, {}, stream);
+template <>
+void run(const ops::SplitNormDots& op, const Context& context) {
+  const ConstView x = view_of(op.x);
+  const Partials partials(context, op.dweight, rms_norm_backward_partials(x.rows, x.columns), x.columns);
+  launch_backward("split_norm_dots", {}, floats_of(op.dots), partials.data(), view_of(op.dy), x, floats_of(op.rstd),
+                  weight_of(op.weight, op.x), {}, context.stream);
+  if (!is_empty(x)) partials.add_up();
 }
 
 }  // namespace sft::ops::cuda

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rotary embedding (Su et al. 2021) in the half-split layout, alone and after RMSNorm of every head (Qwen3).
-#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/kernels/run.hpp"
 
 #include "ops/cuda/elementwise.cuh"
+#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/kernels/partials.hpp"
 #include "ops/cuda/warp.cuh"
 #include "ops/cuda/weight.cuh"
 #include "ops/sine_cosine.hpp"
+#include "sft/ops/calls/rope.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -13,7 +16,7 @@ namespace {
 using sft::cuda::launch;
 using sft::cuda::shared_memory;
 
-__device__ __forceinline__ float scale_at(std::int32_t position, const RopeScaleArguments& scale) {
+__device__ __forceinline__ float scale_at(std::int32_t position, const RopeScale& scale) {
   if (scale.beta == 0.0f) return scale.factor;
   const auto lengths = static_cast<double>(1 + position / scale.length);
   return static_cast<float>(scale.factor * (1.0 + scale.beta * log(lengths)));
@@ -26,7 +29,7 @@ struct Table {
   Rows<float> cosine, sine;
   const std::int32_t* positions;
   const double* inverse_frequencies;
-  RopeScaleArguments scale;
+  RopeScale scale;
 
   __device__ __forceinline__ void load(Registers&, std::int64_t, std::int64_t) const {}
   __device__ __forceinline__ void store(const Registers&, std::int64_t row, std::int64_t column) const {
@@ -403,16 +406,25 @@ std::int64_t num_backward_blocks(std::int64_t num_heads) {
 
 }  // namespace
 
-void rope_table(float* cosine, float* sine, const std::int32_t* positions, const double* inverse_frequencies,
-                std::int64_t num_positions, std::int64_t half_dim, const RopeScaleArguments& scale,
-                cudaStream_t stream) {
-  run_elementwise<1>("rope_table", Table{{cosine, half_dim}, {sine, half_dim}, positions, inverse_frequencies, scale},
+template <>
+void run(const ops::WriteRopeTable& op, const Context& context) {
+  float *const cosine = floats_of(op.cosine), *const sine = floats_of(op.sine);
+  const std::int32_t* const positions = int32s_of(op.positions);
+  const double* const inverse_frequencies = doubles_of(op.inverse_frequencies);
+  const std::int64_t num_positions = op.positions.num_elements(), half_dim = op.inverse_frequencies.num_elements();
+  const cudaStream_t stream = context.stream;
+  run_elementwise<1>("rope_table",
+                     Table{{cosine, half_dim}, {sine, half_dim}, positions, inverse_frequencies, op.scale},
                      num_positions * half_dim, half_dim, stream);
 }
 
-void rope(View out, ConstView in, const float* cosine, const float* sine, std::int64_t head_dim, std::int64_t half,
-          float direction, cudaStream_t stream) {
+namespace {
+
+/// Turns by +angle, with direction -1 back. out may be in, and is where the first 2 `half` dims of a head are not all.
+void rope(View out, ConstView in, const RopeTable& table, std::int64_t head_dim, float direction, cudaStream_t stream) {
   if (is_empty(in)) return;
+  const float *const cosine = floats_of(table.cosine), *const sine = floats_of(table.sine);
+  const std::int64_t half = table.cosine.shape[1];
   const std::int64_t num_pairs = in.columns / head_dim * half;
   with_type(in.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -433,8 +445,18 @@ void rope(View out, ConstView in, const float* cosine, const float* sine, std::i
   });
 }
 
-void norm_rope_forward(View out, float* rstd, ConstView in, Weight weight, const float* cosine, const float* sine,
-                       std::int64_t head_dim, float epsilon, cudaStream_t stream) {
+}  // namespace
+
+template <>
+void run(const ops::NormRopeForward& op, const Context& context) {
+  ensure_head_dim(op.in);
+  const View out = view_of(op.out);
+  const ConstView in = view_of(op.in);
+  float* const rstd = floats_of(op.rstd);
+  const Weight weight = weight_of(op.weight, op.in);
+  const float *const cosine = floats_of(op.table.cosine), *const sine = floats_of(op.table.sine);
+  const std::int64_t head_dim = op.in.shape[2];
+  const cudaStream_t stream = context.stream;
   if (is_empty(in)) return;
   const std::int64_t half = head_dim / 2, heads_per_row = in.columns / head_dim, num_heads = in.rows * heads_per_row;
   const bool others_are_aligned = is_aligned(weight) && is_table_aligned(cosine) && is_table_aligned(sine);
@@ -444,14 +466,24 @@ void norm_rope_forward(View out, float* rstd, ConstView in, Weight weight, const
     launch("norm_rope_forward", norm_rope_forward_kernel<T, decltype(n)::value, decltype(p)::value>,
            dim3(static_cast<unsigned>(num_blocks)), dim3(head_threads), 0, stream, rows_of<T>(out), rstd,
            rows_of<const T>(in), weight, cosine, sine, heads_of(num_heads, heads_per_row, half, lanes, num_blocks),
-           epsilon);
+           op.epsilon);
   });
 }
 
 std::int64_t norm_rope_backward_partials(std::int64_t num_heads) { return num_backward_blocks(num_heads); }
 
-void norm_rope_backward(View din, float* partials, ConstView dout, ConstView in, const float* rstd, Weight weight,
-                        const float* cosine, const float* sine, std::int64_t head_dim, cudaStream_t stream) {
+template <>
+void run(const ops::NormRopeBackward& op, const Context& context) {
+  ensure_head_dim(op.in);
+  const View din = view_of(op.din);
+  const ConstView dout = view_of(op.dout), in = view_of(op.in);
+  const Partials partials(context, op.dweight, norm_rope_backward_partials(op.in.shape[0] * op.in.shape[1]),
+                          op.in.shape[2]);
+  const float* const rstd = floats_of(op.rstd);
+  const Weight weight = weight_of(op.weight, op.in);
+  const float *const cosine = floats_of(op.table.cosine), *const sine = floats_of(op.table.sine);
+  const std::int64_t head_dim = op.in.shape[2];
+  const cudaStream_t stream = context.stream;
   if (is_empty(in)) return;
   const std::int64_t half = head_dim / 2, heads_per_row = in.columns / head_dim, num_heads = in.rows * heads_per_row;
   const bool others_are_aligned = is_aligned(weight) && is_table_aligned(cosine) && is_table_aligned(sine);
@@ -460,10 +492,21 @@ void norm_rope_backward(View din, float* partials, ConstView dout, ConstView in,
     constexpr int N = decltype(n)::value, P = decltype(p)::value;
     const std::int64_t num_blocks = num_backward_blocks(num_heads);
     launch("norm_rope_backward", norm_rope_backward_kernel<T, N, P>, dim3(static_cast<unsigned>(num_blocks)),
-           dim3(head_threads), 2 * P * N * sums_pitch<N, P> * sizeof(float), stream, rows_of<T>(din), partials,
+           dim3(head_threads), 2 * P * N * sums_pitch<N, P> * sizeof(float), stream, rows_of<T>(din), partials.data(),
            rows_of<const T>(dout), rows_of<const T>(in), rstd, weight, cosine, sine,
            heads_of(num_heads, heads_per_row, half, lanes, num_blocks));
   });
+  partials.add_up();
+}
+
+template <>
+void run(const ops::RopeForward& op, const Context& context) {
+  rope(view_of(op.out), view_of(op.in), op.table, op.in.shape[2], 1.0F, context.stream);
+}
+
+template <>
+void run(const ops::RopeBackward& op, const Context& context) {
+  rope(view_of(op.din), view_of(op.dout), op.table, op.din.shape[2], -1.0F, context.stream);
 }
 
 }  // namespace sft::ops::cuda

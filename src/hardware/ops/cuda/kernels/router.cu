@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Routers of experts: a warp has a token, and lane i the experts i, i + 32, ...
-#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/kernels/run.hpp"
 
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/warp.cuh"
+#include "ops/views/router.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -50,7 +51,7 @@ struct Best {
 };
 
 /// The groups whose experts may be chosen, one bit each. `scores`, shared memory, holds those of the token.
-__device__ __forceinline__ unsigned chosen_groups(const RouterArguments& router, const float* scores) {
+__device__ __forceinline__ unsigned chosen_groups(const RouterView& router, const float* scores) {
   const int lane = static_cast<int>(lane_of_thread()), size = static_cast<int>(router.num_experts / router.num_groups);
   const bool is_group = lane < static_cast<int>(router.num_groups);
   float sum = 0.0f;
@@ -90,7 +91,7 @@ struct Softmax {
 struct Chosen {
   float score, divisor;
 
-  __device__ __forceinline__ Chosen(const RouterArguments& router, const float* logits, int expert) {
+  __device__ __forceinline__ Chosen(const RouterView& router, const float* logits, int expert) {
     const bool is_choice = expert >= 0;
     const float logit = is_choice ? logits[expert] : 0.0f, first = __shfl_sync(all_lanes, logit, 0);
     divisor = 1.0f;
@@ -111,7 +112,7 @@ struct Chosen {
 
 /// Moves 4 T E bytes and 8 for each choice.
 __global__ void __launch_bounds__(router_threads)
-    forward_kernel(RouterArguments router, std::int32_t* experts, float* weights) {
+    forward_kernel(RouterView router, std::int32_t* experts, float* weights) {
   const std::int64_t token = token_of_warp(), num_choices = router.num_choices;
   if (token >= router.num_tokens) return;
   const int lane = static_cast<int>(lane_of_thread()), num_experts = static_cast<int>(router.num_experts);
@@ -149,7 +150,7 @@ __global__ void __launch_bounds__(router_threads)
 
 /// Moves 8 T E bytes and 8 for each choice.
 __global__ void __launch_bounds__(router_threads)
-    backward_kernel(RouterArguments router, float* dlogits, const std::int32_t* experts, const float* dweights) {
+    backward_kernel(RouterView router, float* dlogits, const std::int32_t* experts, const float* dweights) {
   const std::int64_t token = token_of_warp(), num_choices = router.num_choices, num_experts = router.num_experts;
   if (token >= router.num_tokens) return;
   const std::int64_t lane = lane_of_thread();
@@ -197,9 +198,15 @@ __global__ void __launch_bounds__(router_threads)
   }
 }
 
+struct Sums {
+  const std::int32_t* expert_counts;
+  double *counts, *probabilities;
+  std::int64_t num_experts;
+};
+
 /// Adds up the partial sums, and the counts.
 __global__ void __launch_bounds__(router_threads)
-    add_sums_kernel(RouterSumsArguments sums, const double* partials, std::int64_t num_partials) {
+    add_sums_kernel(Sums sums, const double* partials, std::int64_t num_partials) {
   const std::int64_t e = static_cast<std::int64_t>(blockIdx.x) * router_threads + threadIdx.x;
   if (e >= sums.num_experts) return;
   double total = 0.0;
@@ -208,8 +215,16 @@ __global__ void __launch_bounds__(router_threads)
   sums.counts[e] += static_cast<double>(sums.expert_counts[e]);
 }
 
+struct SumsBackward {
+  float* dlogits;
+  const float* logits;
+  const double* counts;
+  double factor;
+  std::int64_t num_tokens, num_experts;
+};
+
 /// Moves 12 T E bytes.
-__global__ void __launch_bounds__(router_threads) sums_backward_kernel(RouterSumsBackwardArguments sums) {
+__global__ void __launch_bounds__(router_threads) sums_backward_kernel(SumsBackward sums) {
   const std::int64_t token = token_of_warp(), num_experts = sums.num_experts;
   if (token >= sums.num_tokens) return;
   const float* logits = sums.logits + token * num_experts;
@@ -225,42 +240,66 @@ __global__ void __launch_bounds__(router_threads) sums_backward_kernel(RouterSum
   }
 }
 
+/// Blocks that sum up tokens at most: each leaves a row of float64 for the experts in the workspace.
+constexpr std::int64_t router_sums_blocks = 512;
+
 dim3 blocks_of(std::int64_t num_tokens) {
   return dim3(static_cast<unsigned>((num_tokens + router_warps - 1) / router_warps));
 }
 
 }  // namespace
 
-void router_forward(const RouterArguments& router, std::int32_t* experts, float* weights, cudaStream_t stream) {
+template <>
+void run(const ops::RouterForward& op, const Context& context) {
+  const RouterView router = view_of(op);
+  std::int32_t* const experts = int32s_of(op.experts);
+  float* const weights = floats_of(op.weights);
+  const cudaStream_t stream = context.stream;
   if (router.num_tokens == 0) return;
   launch("router_forward", forward_kernel, blocks_of(router.num_tokens), dim3(router_threads),
          router_warps * router.num_experts * sizeof(float), stream, router, experts, weights);
 }
 
-void router_backward(const RouterArguments& router, float* dlogits, const std::int32_t* experts, const float* dweights,
-                     cudaStream_t stream) {
+template <>
+void run(const ops::RouterBackward& op, const Context& context) {
+  const RouterView router = view_of(op);
+  float* const dlogits = floats_of(op.dlogits);
+  const std::int32_t* const experts = int32s_of(op.experts);
+  const float* const dweights = floats_of(op.dweights);
+  const cudaStream_t stream = context.stream;
   if (router.num_tokens == 0) return;
   launch("router_backward", backward_kernel, blocks_of(router.num_tokens), dim3(router_threads), 0, stream, router,
          dlogits, experts, dweights);
 }
 
-void router_sums(const RouterSumsArguments& sums, Workspace workspace, cudaStream_t stream) {
+template <>
+void run(const ops::RouterSums& op, const Context& context) {
+  const Sums sums{int32s_of(op.expert_counts), doubles_of(op.counts), doubles_of(op.probabilities), op.logits.shape[1]};
+  const float* const logits = floats_of(op.logits);
+  const std::int64_t num_tokens = op.logits.shape[0];
+  const Workspace workspace =
+      context.scratch(router_sums_blocks * static_cast<std::size_t>(sums.num_experts) * sizeof(double));
+  const cudaStream_t stream = context.stream;
   auto* partials = static_cast<double*>(workspace.data);
   constexpr std::int64_t least_tokens = 64;
-  const std::int64_t fair = (sums.num_tokens + router_sums_blocks - 1) / router_sums_blocks,
+  const std::int64_t fair = (num_tokens + router_sums_blocks - 1) / router_sums_blocks,
                      block_tokens = fair > least_tokens ? fair : least_tokens,
-                     num_blocks = (sums.num_tokens + block_tokens - 1) / block_tokens;
+                     num_blocks = (num_tokens + block_tokens - 1) / block_tokens;
   if (num_blocks > 0) {
     launch("router_sums", partial_sums_kernel, dim3(static_cast<unsigned>(num_blocks)), dim3(router_threads),
-           router_warps * sums.num_experts * sizeof(double), stream, partials, sums.logits,
-           sums.num_tokens, sums.num_experts, block_tokens);
+           router_warps * sums.num_experts * sizeof(double), stream, partials, logits, num_tokens, sums.num_experts,
+           block_tokens);
   }
   launch("router_sums_add", add_sums_kernel,
          dim3(static_cast<unsigned>((sums.num_experts + router_threads - 1) / router_threads)), dim3(router_threads), 0,
          stream, sums, partials, num_blocks);
 }
 
-void router_sums_backward(const RouterSumsBackwardArguments& sums, cudaStream_t stream) {
+template <>
+void run(const ops::RouterSumsBackward& op, const Context& context) {
+  const SumsBackward sums{floats_of(op.dlogits), floats_of(op.logits), doubles_of(op.counts), op.factor,
+                          op.logits.shape[0],    op.logits.shape[1]};
+  const cudaStream_t stream = context.stream;
   if (sums.num_tokens == 0) return;
   launch("router_sums_backward", sums_backward_kernel, blocks_of(sums.num_tokens), dim3(router_threads), 0, stream,
          sums);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMSNorm of rows of which every rank has some columns; see sft/ops/calls/split_norm.hpp. The sums of its backward pass are
-// those of rms_norm.cu.
-#include "ops/cuda/kernels/kernels.hpp"
+// RMSNorm of rows of which every rank has some columns; see sft/ops/calls/split_norm.hpp. The sums of its backward pass
+// are those of rms_norm.cu.
+#include "ops/cuda/kernels/run.hpp"
 
 #include "ops/cuda/elementwise.cuh"
 #include "ops/cuda/warp.cuh"
 #include "ops/cuda/weight.cuh"
+#include "sft/ops/calls/split_norm.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -99,7 +100,11 @@ void by_weighed_vectors(const Weight& weight, Run run, const Views&... views) {
 
 }  // namespace
 
-void split_norm_squares(float* squares, ConstView x, cudaStream_t stream) {
+template <>
+void run(const ops::SplitNormSquares& op, const Context& context) {
+  float* const squares = floats_of(op.squares);
+  const ConstView x = view_of(op.x);
+  const cudaStream_t stream = context.stream;
   if (is_empty(x)) return;
   with_type(x.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -110,8 +115,14 @@ void split_norm_squares(float* squares, ConstView x, cudaStream_t stream) {
   });
 }
 
-void split_norm_forward(View y, float* rstd, ConstView x, const float* squares, Weight weight, std::int64_t all_columns,
-                        float epsilon, cudaStream_t stream) {
+template <>
+void run(const ops::SplitNormForward& op, const Context& context) {
+  const View y = view_of(op.y);
+  const ConstView x = view_of(op.x);
+  float* const rstd = floats_of(op.rstd);
+  const float* const squares = floats_of(op.squares);
+  const Weight weight = weight_of(op.weight, op.x);
+  const cudaStream_t stream = context.stream;
   if (is_empty(x)) return;
   with_type(x.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -119,15 +130,20 @@ void split_norm_forward(View y, float* rstd, ConstView x, const float* squares, 
       constexpr int N = decltype(n)::value;
       run_elementwise<N>("split_norm_forward",
                          Forward<T, N>{rows_of<T>(y), rstd, rows_of<const T>(x), squares, weight,
-                                       static_cast<float>(all_columns), epsilon},
+                                       static_cast<float>(op.all_columns), op.epsilon},
                          x.rows * (x.columns / N), x.columns / N, stream);
     };
     by_weighed_vectors<T>(weight, run, x, y);
   });
 }
 
-void split_norm_backward(View dx, ConstView dy, ConstView x, const float* rstd, const float* dots, Weight weight,
-                         std::int64_t all_columns, cudaStream_t stream) {
+template <>
+void run(const ops::SplitNormBackward& op, const Context& context) {
+  const View dx = view_of(op.dx);
+  const ConstView dy = view_of(op.dy), x = view_of(op.x);
+  const float *const rstd = floats_of(op.rstd), *const dots = floats_of(op.dots);
+  const Weight weight = weight_of(op.weight, op.x);
+  const cudaStream_t stream = context.stream;
   if (is_empty(x)) return;
   with_type(x.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -135,7 +151,7 @@ void split_norm_backward(View dx, ConstView dy, ConstView x, const float* rstd, 
       constexpr int N = decltype(n)::value;
       run_elementwise<N>("split_norm_backward",
                          Backward<T, N>{rows_of<T>(dx), rows_of<const T>(dy), rows_of<const T>(x), rstd, dots, weight,
-                                        static_cast<float>(all_columns)},
+                                        static_cast<float>(op.all_columns)},
                          x.rows * (x.columns / N), x.columns / N, stream);
     };
     by_weighed_vectors<T>(weight, run, x, dy, dx);

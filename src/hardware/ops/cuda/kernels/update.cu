@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step of an optimizer that treats elements alone, one pass over memory.
-#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/kernels/run.hpp"
 
 #include "ops/cuda/elementwise.cuh"
 #include "ops/cuda/random_rounding.cuh"
 #include "ops/random_bits.hpp"
+#include "ops/views/update.hpp"
 
 namespace sft::ops::cuda {
 namespace {
+
+struct Step : UpdateFactors {
+  View parameters{};                ///< a row of float32 or bf16, as all others
+  View state[max_update_states]{};  ///< those of the rule; all float32 or all bf16
+  ConstView gradients{};            ///< float32
+  View copy{};                      ///< bf16, of float32 parameters; without data: none
+};
 
 /// Where the numbers of the elements lie in the logical tensor.
 struct Numbering {
@@ -78,7 +86,7 @@ struct Update {
 };
 
 template <class Parameter, class State, bool has_copy, class Rule>
-void update_as(const UpdateArguments& arguments, const Rule& rule, cudaStream_t stream) {
+void update_as(const Step& arguments, const Rule& rule, cudaStream_t stream) {
   // The place of what there is not is taken by the parameters, and not used.
   const auto or_parameters = [&](bool exists, const View& view) { return exists ? view : arguments.parameters; };
   by_vectors<vector_size<float>>(
@@ -92,22 +100,30 @@ void update_as(const UpdateArguments& arguments, const Rule& rule, cudaStream_t 
             static_cast<const float*>(gradients.data) - static_cast<const float*>(arguments.gradients.data);
         const Numbering numbering{arguments.key, arguments.first_index, arguments.num_columns, arguments.row_stride,
                                   arguments.begin + offset};
-        run_elementwise<N>(
-            "update",
-            Update<Rule, Parameter, State, has_copy, N>{rows_of<Parameter>(parameters),
-                                                        {rows_of<State>(first), rows_of<State>(second)},
-                                                        rows_of<const float>(gradients),
-                                                        rows_of<Bf16>(copy),
-                                                        rule,
-                                                        arguments.gradient_scale,
-                                                        numbering},
-            num_vectors, per_row, stream);
+        run_elementwise<N>("update",
+                           Update<Rule, Parameter, State, has_copy, N>{rows_of<Parameter>(parameters),
+                                                                       {rows_of<State>(first), rows_of<State>(second)},
+                                                                       rows_of<const float>(gradients),
+                                                                       rows_of<Bf16>(copy),
+                                                                       rule,
+                                                                       arguments.gradient_scale,
+                                                                       numbering},
+                           num_vectors, per_row, stream);
       });
 }
 
 }  // namespace
 
-void update(const UpdateArguments& arguments, cudaStream_t stream) {
+template <>
+void run(const ops::Update& op, const Context& context) {
+  Step arguments{factors_of(op)};
+  arguments.parameters = flat_view_of(op.parameters);
+  for (int i = 0; i < max_update_states; ++i) {
+    if (!op.state[i].empty()) arguments.state[i] = flat_view_of(op.state[i]);
+  }
+  arguments.gradients = flat_view_of(op.gradients);
+  if (!op.copy.empty()) arguments.copy = flat_view_of(op.copy);
+  const cudaStream_t stream = context.stream;
   arguments.rule.visit([&](const auto& rule) {
     with_type(arguments.state[0].is_bf16, [&](auto state_type) {
       using State = typename decltype(state_type)::type;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step of AdamW with state in 8 bits: a warp for each block, which reads everything once.
-#include "ops/cuda/kernels/kernels.hpp"
+#include "ops/cuda/kernels/run.hpp"
 
 #include "ops/cuda/code_search.cuh"
 #include "ops/cuda/launch.cuh"
@@ -8,10 +8,21 @@
 #include "ops/cuda/vector.cuh"
 #include "ops/cuda/warp.cuh"
 #include "ops/random_bits.hpp"
+#include "ops/views/update.hpp"
 #include "sft/core/block_codes.hpp"
 
 namespace sft::ops::cuda {
 namespace {
+
+struct Step : UpdateFactors {
+  BlockFactors blocks{};
+  void* parameters = nullptr;  ///< float32 or bf16
+  bool has_bf16_parameters = false;
+  const float* gradients = nullptr;
+  void* copy = nullptr;                      ///< bf16, of float32 parameters; may be null
+  std::uint8_t* codes[max_update_states]{};  ///< of both moments
+  std::int64_t size = 0;                     ///< elements of the views
+};
 
 using sft::cuda::launch;
 using sft::cuda::shared_memory;
@@ -97,7 +108,7 @@ __device__ __forceinline__ void store_codes(std::uint8_t* at, unsigned codes) {
 }
 
 /// Where in the views element `offset` of a block is; -1: not there.
-__device__ __forceinline__ std::int64_t place_of(const BlockwiseArguments& step, std::int64_t block, int offset) {
+__device__ __forceinline__ std::int64_t place_of(const Step& step, std::int64_t block, int offset) {
   if (!step.blocks.is_cut) {
     const std::int64_t i = block * dynamic_block_size + offset;
     return i < step.size ? i : -1;
@@ -110,7 +121,7 @@ __device__ __forceinline__ std::int64_t place_of(const BlockwiseArguments& step,
 }
 
 /// The number of element i of the views in the logical tensor.
-__host__ __device__ inline std::int64_t number_of(const BlockwiseArguments& step, std::int64_t i) {
+__host__ __device__ inline std::int64_t number_of(const Step& step, std::int64_t i) {
   const std::int64_t element = step.begin + i, row = element / step.num_columns;
   return step.first_index + row * step.row_stride + element - row * step.num_columns;
 }
@@ -120,7 +131,7 @@ __host__ __device__ inline std::int64_t number_of(const BlockwiseArguments& step
 /// 16 or 18 bytes in float32. Without `stores` it raises the new scales, from the gradient and the codes.
 template <class Parameter, bool has_copy, bool stores, int N>
 __global__ void __launch_bounds__(threads, N > 1 && sizeof(Parameter) == sizeof(float) ? 4 : 2)
-    blocks_kernel(BlockwiseArguments step, CodeValues values, std::int64_t begin, std::int64_t end) {
+    blocks_kernel(Step step, CodeValues values, std::int64_t begin, std::int64_t end) {
   constexpr int num_vectors = lane_elements / N;
   const AdamW::Step& rule = step.rule;
   auto& tables = *shared_memory<Tables>();
@@ -206,8 +217,19 @@ __global__ void __launch_bounds__(threads, N > 1 && sizeof(Parameter) == sizeof(
   }
 }
 
+Step step_of(const BlockwiseUpdate& op) {
+  Step step{factors_of(op.update), block_factors_of(op)};
+  step.parameters = flat_view_of(op.update.parameters).data;
+  step.has_bf16_parameters = op.update.parameters.dtype == DType::bf16;
+  step.gradients = floats_of(op.update.gradients);
+  step.copy = op.update.copy.data;
+  for (int i = 0; i < max_update_states; ++i) step.codes[i] = op.update.state[i].as<std::uint8_t>();
+  step.size = op.update.gradients.num_elements();
+  return step;
+}
+
 /// Whether four neighbours from every fourth element on may be accessed together.
-bool is_aligned(const BlockwiseArguments& step) {
+bool is_aligned(const Step& step) {
   const auto begins_at = [](const void* data, std::uintptr_t multiple) {
     return reinterpret_cast<std::uintptr_t>(data) % multiple == 0;
   };
@@ -216,8 +238,7 @@ bool is_aligned(const BlockwiseArguments& step) {
 }
 
 template <class Parameter, bool has_copy, bool stores, int N>
-void run_blocks(const char* name, const BlockwiseArguments& step, std::int64_t begin, std::int64_t end,
-                cudaStream_t stream) {
+void run_blocks(const char* name, const Step& step, std::int64_t begin, std::int64_t end, cudaStream_t stream) {
   if (begin == end) return;
   const std::int64_t grid = (end - begin + warps - 1) / warps;
   launch(name, blocks_kernel<Parameter, has_copy, stores, N>,
@@ -226,7 +247,7 @@ void run_blocks(const char* name, const BlockwiseArguments& step, std::int64_t b
 }
 
 template <class Parameter, bool has_copy, bool stores>
-void run(const char* name, const BlockwiseArguments& step, cudaStream_t stream) {
+void run_all(const char* name, const Step& step, cudaStream_t stream) {
   if (step.size == 0) return;
   if (step.blocks.is_cut) {
     return run_blocks<Parameter, has_copy, stores, 1>(name, step, number_of(step, 0) / dynamic_block_size,
@@ -240,14 +261,20 @@ void run(const char* name, const BlockwiseArguments& step, cudaStream_t stream) 
 
 }  // namespace
 
-void update_blockwise(const BlockwiseArguments& step, cudaStream_t stream) {
-  if (step.has_bf16_parameters) return run<Bf16, false, true>("update_blockwise", step, stream);
-  if (step.copy != nullptr) return run<float, true, true>("update_blockwise", step, stream);
-  run<float, false, true>("update_blockwise", step, stream);
+template <>
+void run(const ops::UpdateBlockwise& op, const Context& context) {
+  const Step step = step_of(op.step);
+  const cudaStream_t stream = context.stream;
+  if (step.has_bf16_parameters) return run_all<Bf16, false, true>("update_blockwise", step, stream);
+  if (step.copy != nullptr) return run_all<float, true, true>("update_blockwise", step, stream);
+  run_all<float, false, true>("update_blockwise", step, stream);
 }
 
-void raise_scales(const BlockwiseArguments& step, cudaStream_t stream) {
-  run<float, false, false>("raise_scales", step, stream);
+template <>
+void run(const ops::RaiseScales& op, const Context& context) {
+  const Step step = step_of(op.step);
+  const cudaStream_t stream = context.stream;
+  run_all<float, false, false>("raise_scales", step, stream);
 }
 
 }  // namespace sft::ops::cuda

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#pragma once
-// From the arguments of the ops on matrices of 8-bit floats to those of the kernels. Broken contracts throw
-// std::logic_error.
+#include "ops/views/fp8.hpp"
 
-#include "ops/fp8_arguments.hpp"
-#include "ops/tensor_arguments.hpp"
-#include "sft/ops/calls/fp8.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::ops {
+namespace {
 
 static_assert(fp8_tile_side == fp8_tile);
 
-/// The pointers of a matrix of 8-bit floats; checks dtypes and sizes too, as ops::Fp8Matrix says.
 template <class AnyTensor>
-[[nodiscard]] auto fp8_view_of(const BasicFp8Matrix<AnyTensor>& x) {
+auto view(const BasicFp8Matrix<AnyTensor>& x) {
   using Result =
       BasicFp8View<typename AnyTensor::template Element<std::uint8_t>, typename AnyTensor::template Element<float>>;
   SFT_ENSURE(x.codes.dtype == DType::uint8 && x.codes.ndim == 2, "ops: a matrix of uint8 expected");
@@ -33,9 +29,9 @@ template <class AnyTensor>
                 .is_e5m2 = x.format == Fp8Format::e5m2};
 }
 
-/// The elements that are rounded, of FindFp8Scale or RoundToFp8; checks that each has a code.
+/// The elements that are rounded, each of which has a code.
 template <class Round>
-[[nodiscard]] ConstView fp8_source_of(const Round& round) {
+ConstView source(const Round& round) {
   const std::int64_t lines = round.out.codes.shape[0], terms = round.out.codes.shape[1];
   SFT_ENSURE(round.in.ndim == 2 && round.in.shape[round.transpose ? 1 : 0] == lines &&
                  round.in.shape[round.transpose ? 0 : 1] == terms,
@@ -43,20 +39,26 @@ template <class Round>
   return view_of(round.in);
 }
 
-[[nodiscard]] inline Fp8Rounding fp8_rounding_of(const RoundToFp8& round) {
-  Fp8Rounding result{fp8_view_of(round.out), {}, fp8_source_of(round), round.transpose};
+}  // namespace
+
+Fp8View view_of(const Fp8Matrix& x) { return view(x); }
+ConstFp8View view_of(const ConstFp8Matrix& x) { return view(x); }
+
+ConstView source_of(const FindFp8Scale& round) { return source(round); }
+
+Fp8Rounding view_of(const RoundToFp8& round) {
+  Fp8Rounding result{view(round.out), {}, source(round), round.transpose};
   const Fp8Matrix& turned = round.turned;
   if (turned.codes.data == nullptr) return result;
   SFT_ENSURE(turned.codes.shape[0] == round.out.codes.shape[1] && turned.codes.shape[1] == round.out.codes.shape[0],
              "ops: what is turned has lines for terms");
   SFT_ENSURE(turned.tiles == round.out.tiles && turned.format == round.out.format, "ops: both are rounded alike");
   SFT_ENSURE(turned.tiles != Fp8Tiles::blocks, "ops: codes of blocks are turned by arrange_fp8");
-  result.turned = fp8_view_of(turned);
+  result.turned = view(turned);
   return result;
 }
 
-/// Checks that each code has its place.
-[[nodiscard]] inline Fp8Arrangement fp8_arrangement_of(const ArrangeFp8& arrange) {
+Fp8Arrangement view_of(const ArrangeFp8& arrange) {
   const auto& [out, in, transpose, out_scales, in_scales] = arrange;
   SFT_ENSURE(out.dtype == DType::uint8 && in.dtype == DType::uint8 && out.ndim == 2 && in.ndim == 2,
              "ops: matrices of uint8 expected");
@@ -74,7 +76,7 @@ template <class Round>
           .lines = out.shape[0],
           .terms = out.shape[1],
           .line_codes = fp8_line_codes(out.shape[1]),
-          .in_stride = row_stride(in),
+          .in_stride = in.shape[0] > 1 ? in.stride0 : in.shape[1],
           .transpose = transpose,
           .out_scales = has_scales ? floats_of(out_scales) : nullptr,
           .in_scales = has_scales ? floats_of(in_scales) : nullptr,
@@ -82,8 +84,7 @@ template <class Round>
           .in_row_scales = in_shape[1]};
 }
 
-/// Checks that the run lies in its matrix.
-[[nodiscard]] inline Fp8RunView fp8_run_view_of(const Fp8Run& run) {
+Fp8RunView view_of(const Fp8Run& run) {
   const auto& [codes, in, first, lines, terms, scales, tiles] = run;
   SFT_ENSURE(codes.dtype == DType::uint8 && codes.ndim == 1 && in.ndim == 1 && codes.shape[0] == in.shape[0],
              "ops: an element has a code");
@@ -100,10 +101,9 @@ template <class Round>
           .is_whole = tiles == Fp8Tiles::whole};
 }
 
-/// Checks the shapes of the product, too, as ops::Fp8Matmul says.
-inline void ensure_fits(const Fp8Matmul& product) {
+void ensure_fits(const Fp8Matmul& product) {
   const auto& [a, b, c, accumulate, bias] = product;
-  for (const ConstFp8Matrix* x : {&a, &b}) (void)fp8_view_of(*x);
+  for (const ConstFp8Matrix* x : {&a, &b}) (void)view(*x);
   SFT_ENSURE(c.ndim == 2 && c.shape[0] == a.codes.shape[0] && c.shape[1] == b.codes.shape[0], "fp8_matmul: shapes fit");
   SFT_ENSURE(a.codes.shape[1] == b.codes.shape[1] && a.codes.shape[1] > 0, "fp8_matmul: shapes fit");
   SFT_ENSURE(a.format == Fp8Format::e4m3 || b.format == Fp8Format::e4m3, "fp8_matmul: one operand is E4M3");

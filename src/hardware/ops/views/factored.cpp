@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#pragma once
-// From the ops of sft/ops/calls/factored_update.hpp to the arguments of the kernels, for all backends. Broken
-// contracts throw std::logic_error.
+#include "ops/views/factored.hpp"
 
-#include "ops/factored_arguments.hpp"
-#include "ops/tensor_arguments.hpp"
+#include "ops/views/tensor.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::ops {
 
-/// The elements of a float64 tensor; null where it is empty.
-template <class Memory>
-[[nodiscard]] auto* doubles_of(const BasicTensor<Memory>& x) {
-  SFT_ENSURE(x.empty() || (x.dtype == DType::float64 && x.is_contiguous()), "ops: contiguous float64 expected");
-  return x.empty() ? nullptr : x.template as<double>();
-}
-
-[[nodiscard]] inline SquareSumsArguments arguments_of(const SumSquaresByDim& sums) {
+SquareSumsView view_of(const SumSquaresByDim& sums) {
   SFT_ENSURE(sums.x.ndim == 2, "ops: a part of a matrix is one");
   SFT_ENSURE(sums.rows.empty() || sums.rows.num_elements() == sums.x.shape[0], "ops: a row has a sum");
   SFT_ENSURE(sums.columns.empty() || sums.columns.num_elements() == sums.x.shape[1], "ops: a column has a sum");
@@ -27,7 +18,7 @@ template <class Memory>
           .scale = static_cast<float>(sums.scale)};
 }
 
-[[nodiscard]] inline MomentFactorsArguments arguments_of(const MomentFactors& step) {
+MomentFactorsView view_of(const MomentFactors& step) {
   const std::int64_t size = step.moment.num_elements();
   SFT_ENSURE(step.sums.num_elements() == size && step.factors.num_elements() == size, "ops: a moment has a factor");
   return {.moment = floats_of(step.moment),
@@ -41,7 +32,7 @@ template <class Memory>
           .by_mean = step.by_mean};
 }
 
-[[nodiscard]] inline FactoredArguments arguments_of(const FactoredUpdate& step) {
+FactoredView view_of(const FactoredUpdate& step) {
   const ConstTensor& gradients = step.gradients;
   SFT_ENSURE(gradients.ndim == 2, "ops: a part of a matrix is one");
   SFT_ENSURE(step.row_factors.empty() || step.row_factors.num_elements() == gradients.shape[0],
@@ -51,7 +42,7 @@ template <class Memory>
   return {.parameters = flat_view_of(step.parameters).data,
           .has_bf16_parameters = step.parameters.dtype == DType::bf16,
           .gradients = floats_of(gradients),
-          .row_factors = step.row_factors.empty() ? nullptr : floats_of(step.row_factors),
+          .row_factors = floats_of(step.row_factors),
           .column_factors = floats_of(step.column_factors),
           .squares = doubles_of(step.squares),
           .copy = flat_view_of(step.copy).data,

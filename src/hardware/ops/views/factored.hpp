@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Arguments of the kernels of sft/ops/calls/factored_update.hpp, and the arithmetic of an element, for all
-// processors. Memory is that of the backend. Plain C++17 without headers that have inline functions, as
-// kernel_arguments.hpp; constexpr so that GPU code may call it, static so that kernels of one instruction set keep
-// their own.
+// What kernels read of the ops of sft/ops/calls/factored_update.hpp, and the arithmetic of an element, for all
+// processors; see views/tensor.hpp. The functions are constexpr so that GPU code may call them, static so that kernels
+// of one instruction set keep their own.
 
 #include <cstdint>
 
+#include "sft/ops/calls/factored_update.hpp"
+
 namespace sft::ops {
 
-struct SquareSumsArguments {
+struct SquareSumsView {
   const float* x;          ///< (num_rows, num_columns)
   double *rows, *columns;  ///< null: not asked for
   std::int64_t num_rows, num_columns;
   float scale;
 };
 
-static constexpr double square_of(const SquareSumsArguments& sums, float x) {
+static constexpr double square_of(const SquareSumsView& sums, float x) {
   const float scaled = x * sums.scale;
   return static_cast<double>(scaled * scaled);
 }
 
-struct MomentFactorsArguments {
+struct MomentFactorsView {
   float* moment;
   const double* sums;
   float* factors;
@@ -31,12 +32,12 @@ struct MomentFactorsArguments {
   bool by_mean;
 };
 
-static constexpr float new_moment_of(const MomentFactorsArguments& step, std::int64_t i) {
+static constexpr float new_moment_of(const MomentFactorsView& step, std::int64_t i) {
   return step.moment[i] * step.beta2 +
          static_cast<float>(step.sums[i] / step.count + step.epsilon) * step.one_minus_beta2;
 }
 
-struct FactoredArguments {
+struct FactoredView {
   void* parameters = nullptr;  ///< float32 or bf16
   bool has_bf16_parameters = false;
   const float* gradients = nullptr;
@@ -58,24 +59,29 @@ struct FactoredRow {
   const float* gradients;
 };
 
-static constexpr FactoredRow row_of(const FactoredArguments& step, std::int64_t row) {
+static constexpr FactoredRow row_of(const FactoredView& step, std::int64_t row) {
   return {step.row_factors == nullptr ? 1.0f : step.row_factors[row], step.gradients + row * step.num_columns};
 }
 
 /// u of the element at `column`.
-static constexpr float direction_of(const FactoredArguments& step, const FactoredRow& row, std::int64_t column) {
+static constexpr float direction_of(const FactoredView& step, const FactoredRow& row, std::int64_t column) {
   return row.factor * step.column_factors[column] * (row.gradients[column] * step.gradient_scale);
 }
 
 /// The learning rate of the step along u; `root` is the square root of the processor.
 template <class Root>
-static constexpr float rate_of(const FactoredArguments& step, Root root) {
+static constexpr float rate_of(const FactoredView& step, Root root) {
   const double excess = root(*step.squares / step.num_elements) / step.clip_threshold;
   return excess > 1.0 ? static_cast<float>(static_cast<double>(step.learning_rate) / excess) : step.learning_rate;
 }
 
-static constexpr float stepped(const FactoredArguments& step, float parameter, float direction, float rate) {
+static constexpr float stepped(const FactoredView& step, float parameter, float direction, float rate) {
   return parameter * step.decay - rate * direction;
 }
+
+// Each throws std::logic_error where shapes or dtypes break the contract.
+[[nodiscard]] SquareSumsView view_of(const SumSquaresByDim& sums);
+[[nodiscard]] MomentFactorsView view_of(const MomentFactors& step);
+[[nodiscard]] FactoredView view_of(const FactoredUpdate& step);
 
 }  // namespace sft::ops

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the kernels are given of matrices of 8-bit floats, under the same rules as kernel_arguments.hpp.
+// What kernels read of the ops on matrices of 8-bit floats; see views/tensor.hpp.
 
 #include <cstdint>
 
-#include "ops/kernel_arguments.hpp"
+#include "ops/views/tensor.hpp"
+#include "sft/ops/calls/fp8.hpp"
 
 namespace sft::ops {
 
@@ -54,5 +55,14 @@ struct Fp8RunView {
 
 /// The side of a tile, ops::fp8_tile.
 inline constexpr std::int64_t fp8_tile_side = 128;
+
+// Each throws std::logic_error where shapes or dtypes break the contract.
+[[nodiscard]] Fp8View view_of(const Fp8Matrix& x);
+[[nodiscard]] ConstFp8View view_of(const ConstFp8Matrix& x);
+[[nodiscard]] ConstView source_of(const FindFp8Scale& round);
+[[nodiscard]] Fp8Rounding view_of(const RoundToFp8& round);
+[[nodiscard]] Fp8Arrangement view_of(const ArrangeFp8& arrange);
+[[nodiscard]] Fp8RunView view_of(const Fp8Run& run);
+void ensure_fits(const Fp8Matmul& product);
 
 }  // namespace sft::ops
