@@ -98,9 +98,11 @@ def rope_model(model, layer):
 
 
 def mlp_of(block, name, h, gate_function=F.silu):
-    gate, up = (F.linear(h, block[f"{name}.{part}_proj.weight"], block.get(f"{name}.{part}_proj.bias"))
-                for part in ("gate", "up"))
-    return F.linear(gate_function(gate) * up, block[name + ".down_proj.weight"], block.get(name + ".down_proj.bias"))
+    def product(part):
+        return F.linear(h, block[f"{name}.{part}_proj.weight"], block.get(f"{name}.{part}_proj.bias"))
+    is_gated = name + ".gate_proj.weight" in block
+    act = gate_function(product("gate")) * product("up") if is_gated else gate_function(product("up"))
+    return F.linear(act, block[name + ".down_proj.weight"], block.get(name + ".down_proj.bias"))
 
 
 def expert_of(block, model, number, h):
@@ -158,7 +160,8 @@ def document_logits(parameters, model, tokens, routing):
     offset = 1.0 if model.get("zero_centered_norms") else 0.0
     cap = model.get("final_logit_softcapping")
     norm_names = BLOCK_NORMS[model.get("block_norms", "pre")]
-    gate_function = F.silu if model.get("hidden_act", "silu") == "silu" else lambda y: F.gelu(y, approximate="tanh")
+    gate_function = {"silu": F.silu, "gelu_pytorch_tanh": lambda y: F.gelu(y, approximate="tanh"),
+                     "relu2": lambda y: F.relu(y).square()}[model.get("hidden_act", "silu")]
     for layer in range(model["num_hidden_layers"]):
         rope = rope_model(model, layer)
         angles = torch.arange(length, dtype=torch.float64)[:, None] * inverse_frequencies(rope)

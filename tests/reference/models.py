@@ -114,6 +114,10 @@ MODELS = {
                     intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=True, qk_norm=True,
                     block_norms="olmo2", sliding_window=5, no_rope_layers=[1, 0, 1],
                     layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+    # An MLP without a gate, with biases.
+    "arcee": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                  intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=False, mlp_bias=True,
+                  hidden_act="relu2", gated_mlp=False),
     # Norms of heads that are rotated.
     "hunyuan": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
                     intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=True, qk_norm=True,
@@ -136,7 +140,7 @@ MODELS = {
 SEEDS = dict(llama=0, qwen2=1, qwen3=2, llama_bias=3, smollm3=4, granite=5, qwen2_window=6, mistral=7, phi3=8, ministral3=9,
              glm4=10, mistral_softcap=11, qwen2_sinks=12, qwen3_moe=11, qwen3_moe_plain=12, mixtral=13, olmo2=11, olmo3=12,
              gemma3=13, gemma2=14, gpt_oss=20, glm4_moe=20, exaone4=21,
-             minimax_m2=22, hunyuan=23)
+             minimax_m2=22, hunyuan=23, arcee=24)
 CORRECTION = "mlp.gate.e_score_correction_bias"  # no parameter
 
 
@@ -186,7 +190,8 @@ def parameter_shapes(model):
         if model.get("attention_output_bias"):
             shapes[block + "self_attn.o_proj.bias"] = (hidden,)
         if model.get("mlp_bias"):
-            shapes[block + "mlp.gate_proj.bias"] = shapes[block + "mlp.up_proj.bias"] = (inner,)
+            for name in ("gate", "up") if model.get("gated_mlp", True) else ("up",):
+                shapes[block + f"mlp.{name}_proj.bias"] = (inner,)
             shapes[block + "mlp.down_proj.bias"] = (hidden,)
         before_mlp = [block + "post_attention_layernorm.weight", *norms]
         shapes |= {name: (hidden,) for name in before_mlp if name not in shapes}
@@ -210,7 +215,8 @@ def parameter_shapes(model):
                 shapes[shared + "gate_proj.weight"] = shapes[shared + "up_proj.weight"] = (of_shared, hidden)
                 shapes[shared + "down_proj.weight"] = (hidden, of_shared)
         for mlp in mlps:
-            shapes[block + mlp + "gate_proj.weight"] = shapes[block + mlp + "up_proj.weight"] = (width, hidden)
+            for name in ("gate", "up") if model.get("gated_mlp", True) else ("up",):
+                shapes[block + mlp + name + "_proj.weight"] = (width, hidden)
             shapes[block + mlp + "down_proj.weight"] = (hidden, width)
     shapes["model.norm.weight"] = (hidden,)
     if not model["tie_word_embeddings"]:

@@ -118,7 +118,7 @@ const std::vector<std::string> families{
     "qwen2_window",    "mistral", "phi3",    "ministral3",      "glm4",        "olmo2",
     "olmo3",           "gemma2",  "gemma3",  "mistral_softcap", "qwen2_sinks", "qwen3_moe",
     "qwen3_moe_plain", "mixtral", "gpt_oss", "glm4_moe",        "exaone4",     "minimax_m2",
-    "hunyuan"};
+    "hunyuan",         "arcee"};
 
 /// A micro-batch has an auxiliary loss of its own; the fixtures' is that of one micro-batch.
 bool splits(const config::Model& model) { return model.num_experts == 0 || model.router_aux_loss_coef == 0; }

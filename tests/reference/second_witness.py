@@ -68,12 +68,12 @@ def transformers_model(family, model, parameters):
               "granite": "Granite", "mistral": "Mistral", "phi3": "Phi3", "ministral3": "Ministral3",
               "glm4": "Glm4", "qwen3_moe": "Qwen3Moe", "mixtral": "Mixtral", "olmo2": "Olmo2", "olmo3": "Olmo3",
               "gemma2": "Gemma2", "gemma3": "Gemma3", "gpt_oss": "GptOss", "glm4_moe": "Glm4Moe", "exaone4": "Exaone4",
-              "minimax_m2": "MiniMaxM2", "hunyuan": "HunYuanDenseV1"}
+              "minimax_m2": "MiniMaxM2", "hunyuan": "HunYuanDenseV1", "arcee": "Arcee"}
     known = [name for name in ("qwen3_moe", "glm4_moe", "gpt_oss", "minimax_m2") if family.startswith(name)]
     prefix = prefix[known[0] if known else family.split("_")[0]]
     own_names = ("qk_norm", "attention_output_bias", "rope_theta", "rope_scaling", "block_norms",
                  "partial_rotary_factor", "llama_4_scaling_beta", "attn_logit_softcapping", "attention_sinks",
-                 "qk_norm_all_heads", "rope_local_base_freq", "expert_form")
+                 "qk_norm_all_heads", "gated_mlp", "rope_local_base_freq", "expert_form")
     if prefix.startswith("Gemma"):
         own_names += tuple(GEMMA)
     if prefix == "Glm4Moe":

@@ -88,7 +88,7 @@ enum class BlockNorms {
   gemma2,  ///< as glm4, under other names
 };
 /// What the MLP puts its gate through: those of transformers.
-enum class Activation { silu, gelu_pytorch_tanh };
+enum class Activation { silu, gelu_pytorch_tanh, relu2 };
 /// What routers make of logits: the softmax over all experts, or the sigmoid of each (DeepSeek-V3, GLM-4.5).
 enum class ScoringFunc { softmax, sigmoid };
 /// What experts, and the router before them, consist of.
@@ -138,7 +138,8 @@ struct Model {
   bool qk_norm_all_heads = false;            ///< with qk_norm: over all heads together, before rotation (OLMo 2)
   bool qk_norm_after_rope = false;           ///< with qk_norm: heads are rotated, then normed (Hunyuan)
   bool zero_centered_norms = false;          ///< all norms multiply by 1 + weight (Gemma)
-  Activation hidden_act = Activation::silu;  ///< of the MLP's gate
+  Activation hidden_act = Activation::silu;  ///< of the MLP's gate, or of up where it has none
+  bool gated_mlp = true;                     ///< false: act(up) goes through down (Arcee)
   BlockNorms block_norms = BlockNorms::pre;  ///< where they stand (GLM-4: pre and post)
   double partial_rotary_factor = 1.0;        ///< share of the dims of a head that are rotated, the first ones
   double llama_4_scaling_beta = 0.0;         ///< how queries grow with their position (Ministral 3)

@@ -48,6 +48,9 @@ void check_experts(const Config& config) {
     throw_config_error("`model.mlp_only_layers` leaves no layer with experts",
                        fmt::format("num_experts = {}", model.num_experts), "shorten the list, or set num_experts = 0");
   }
+  if (!model.gated_mlp) {
+    throw_config_error("`model.gated_mlp = false` does not go with num_experts", "experts have gates", "leave it out");
+  }
   if (model.mlp_bias) {
     throw_config_error("`model.mlp_bias` does not go with num_experts", "no model has biases on both", "leave it out");
   }

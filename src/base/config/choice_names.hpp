@@ -114,8 +114,8 @@ inline constexpr Names<BlockNorms, 4> block_norms_names{{{"pre", BlockNorms::pre
                                                          {"glm4", BlockNorms::glm4},
                                                          {"olmo2", BlockNorms::olmo2},
                                                          {"gemma2", BlockNorms::gemma2}}};
-inline constexpr Names<Activation, 2> activation_names{
-    {{"silu", Activation::silu}, {"gelu_pytorch_tanh", Activation::gelu_pytorch_tanh}}};
+inline constexpr Names<Activation, 3> activation_names{
+    {{"silu", Activation::silu}, {"gelu_pytorch_tanh", Activation::gelu_pytorch_tanh}, {"relu2", Activation::relu2}}};
 inline constexpr Names<ScoringFunc, 2> scoring_names{
     {{"softmax", ScoringFunc::softmax}, {"sigmoid", ScoringFunc::sigmoid}}};
 inline constexpr Names<ExpertForm, 2> expert_form_names{

@@ -18,7 +18,7 @@ namespace {
 using nlohmann::ordered_json;
 
 const Family& require_family(const config::Model& model) {
-  const unsigned parts = parts_of(model);
+  const std::uint64_t parts = parts_of(model);
   const auto fits = [&](const Choice& choice) {
     const bool has_required = (parts & choice.required) == choice.required;
     return has_required && (parts & ~(choice.required | choice.possible)) == 0;

@@ -258,27 +258,34 @@ BOOST_AUTO_TEST_CASE(products) {
 }
 
 BOOST_AUTO_TEST_CASE(gates) {
-  for (const Gate gate : {Gate::gelu_tanh, Gate::clamped_swish}) {
-    for (const bool interleaved : {false, true}) {
-      const GateRule rule{.gate = gate, .interleaved = interleaved};
-      for (const DType dtype : compute_dtypes) {
-        for (const Layout layout : flat_layouts) {
-          for (const auto& [T, F] : with_large<std::pair<std::int64_t, std::int64_t>>(
-                   {{0, 8}, {1, 1}, {3, 13}, {5, 64}, {2, 2056}}, {{301, 4864}})) {
-            const std::string what = "gate " + testing::text_of(dtype) + " " + std::to_string(T) + " x " +
-                                     std::to_string(F) + (interleaved ? ", in turn" : "");
-            Twin gate_up = Twin(dtype, {T, 2 * F}, layout).normal(1, 5.0), act(dtype, {T, F}, layout),
-                 dact = Twin(dtype, {T, F}, layout).normal(2), dgate_up(dtype, {T, 2 * F}), again(dtype, {T, F});
-            check(what, {in(gate_up), in(dact), out(act), out(again), out(dgate_up)}, [&](Backend& ops, auto of) {
-              ops.run(GatedForward{.act = of(act), .gate_up = of(gate_up), .rule = rule});
-              ops.run(GatedBackward{
-                  .dgate_up = of(dgate_up), .act = of(again), .dact = of(dact), .gate_up = of(gate_up), .rule = rule});
-            });
-            check(what + " in place", {out(gate_up), out(dact)}, [&](Backend& ops, auto of) {
-              ops.run(GatedBackward{
-                  .dgate_up = of(gate_up), .act = of(dact), .dact = of(dact), .gate_up = of(gate_up), .rule = rule});
-            });
-          }
+  for (const GateRule rule : {GateRule{.gate = Gate::gelu_tanh},
+                              {.gate = Gate::gelu_tanh, .interleaved = true},
+                              {.gate = Gate::gelu_tanh, .alone = true},
+                              {.gate = Gate::clamped_swish},
+                              {.gate = Gate::clamped_swish, .interleaved = true},
+                              {.gate = Gate::relu2},
+                              {.gate = Gate::relu2, .alone = true}}) {
+    for (const DType dtype : compute_dtypes) {
+      for (const Layout layout : flat_layouts) {
+        for (const auto& [T, F] : with_large<std::pair<std::int64_t, std::int64_t>>(
+                 {{0, 8}, {1, 1}, {3, 13}, {5, 64}, {2, 2056}}, {{301, 4864}})) {
+          const std::string what = "gate " + testing::text_of(dtype) + " " + std::to_string(T) + " x " +
+                                   std::to_string(F) +
+                                   (rule.interleaved ? ", in turn"
+                                    : rule.alone     ? ", alone"
+                                                     : "");
+          const std::int64_t columns = rule.alone ? F : 2 * F;
+          Twin gate_up = Twin(dtype, {T, columns}, layout).normal(1, 5.0), act(dtype, {T, F}, layout),
+               dact = Twin(dtype, {T, F}, layout).normal(2), dgate_up(dtype, {T, columns}), again(dtype, {T, F});
+          check(what, {in(gate_up), in(dact), out(act), out(again), out(dgate_up)}, [&](Backend& ops, auto of) {
+            ops.run(GatedForward{.act = of(act), .gate_up = of(gate_up), .rule = rule});
+            ops.run(GatedBackward{
+                .dgate_up = of(dgate_up), .act = of(again), .dact = of(dact), .gate_up = of(gate_up), .rule = rule});
+          });
+          check(what + " in place", {out(gate_up), out(dact)}, [&](Backend& ops, auto of) {
+            ops.run(GatedBackward{
+                .dgate_up = of(gate_up), .act = of(dact), .dact = of(dact), .gate_up = of(gate_up), .rule = rule});
+          });
         }
       }
     }

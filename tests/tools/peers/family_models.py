@@ -285,6 +285,10 @@ def hunyuan_v1_dense(rng, sizes):
     return attention_bias(rng) | width_of_heads(rng, sizes, always=True) | rope
 
 
+def arcee(rng, sizes):
+    return biases(rng) | width_of_heads(rng, sizes) | rope_of(rng)
+
+
 def seed_oss(rng, sizes):
     """With the dropout of published folders in half of them, which acts in training alone."""
     dropout = rng.choice([0.0, 0.1])
@@ -326,6 +330,7 @@ FAMILIES = {
     "seed_oss": ("SeedOss", seed_oss),
     "minimax_m2": ("MiniMaxM2", minimax_m2),
     "hunyuan_v1_dense": ("HunYuanDenseV1", hunyuan_v1_dense),
+    "arcee": ("Arcee", arcee),
     "granitemoehybrid": ("GraniteMoeHybrid", granitemoehybrid),
     "gpt_oss_mxfp4": ("GptOss", gpt_oss_mxfp4),
     "gemma3_tower": ("Gemma3", gemma3),

@@ -61,6 +61,11 @@ const Refused models_that_cannot_be[] = {
      [](Config& c) { set_sigmoid_experts(c, 4, 3), c.model.n_shared_experts = 100000; }},
     {"`model.scoring_func = sigmoid` does not go with an auxiliary loss (router_aux_loss_coef = 0.001",
      [](Config& c) { set_experts(c, 4, 2), c.model.scoring_func = ScoringFunc::sigmoid; }},
+    {"`model.gated_mlp = false` does not go with num_experts",
+     [](Config& c) {
+       set_experts(c, 4, 2);
+       c.model.gated_mlp = false;
+     }},
     {"`model.mlp_bias` does not go with num_experts",
      [](Config& c) {
        set_experts(c, 4, 2);

@@ -83,4 +83,11 @@ BOOST_AUTO_TEST_CASE(the_base_of_hunyuan_is_stretched_once) {
   BOOST_TEST((model.qk_norm && model.qk_norm_after_rope));
 }
 
+BOOST_AUTO_TEST_CASE(arcee_squares_a_relu_and_has_no_gate) {
+  const config::Model model = read(config_of("ArceeForCausalLM", {{"mlp_bias", true}})).model;
+  BOOST_TEST((model.hidden_act == config::Activation::relu2));
+  BOOST_TEST((!model.gated_mlp && model.mlp_bias));
+  BOOST_TEST(mentions(refusal(config_of("ArceeForCausalLM", {{"hidden_act", "silu"}})), {"hidden_act", "relu2"}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

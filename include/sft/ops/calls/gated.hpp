@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Gated activations of MLPs. gate_up and dgate_up (T, 2F) hold gate, then up, in every row unless the rule says that
-// they are interleaved.
+// Activations of MLPs. gate_up and dgate_up (T, 2F) hold gate, then up, in every row unless the rule says that they are
+// interleaved; with GateRule::alone they are (T, F), one product.
 
 #include "sft/ops/describe.hpp"
 #include "sft/ops/gate.hpp"
@@ -20,7 +20,7 @@ struct GatedForward {
   template <class Visitor>
   void describe(Visitor& op) const {
     op.out("act", act, "T F", Types::compute);
-    op.in("gate_up", gate_up, "T 2F", Types::compute);
+    op.in("gate_up", gate_up, rule.alone ? "T F" : "T 2F", Types::compute);
     rule.describe(op);
   }
 };
@@ -39,8 +39,8 @@ struct GatedBackward {
   void describe(Visitor& op) const {
     op.in("dact", dact, "T F", Types::compute);
     op.out("act", act, "T F", Types::compute);
-    op.in("gate_up", gate_up, "T 2F", Types::compute);
-    op.out("dgate_up", dgate_up, "T 2F", Types::compute);
+    op.in("gate_up", gate_up, rule.alone ? "T F" : "T 2F", Types::compute);
+    op.out("dgate_up", dgate_up, rule.alone ? "T F" : "T 2F", Types::compute);
     rule.describe(op);
     op.may_be("dgate_up", "gate_up");
     op.may_be("act", "dact");

@@ -7,7 +7,7 @@
 namespace sft::model {
 
 DenseMlp::DenseMlp(UnitBuilder& unit, const config::Model& model, const std::string& path) {
-  linears_ = declare_gated_mlp(unit, path, model.intermediate_size, model.hidden_size);
+  linears_ = declare_gated_mlp(unit, model, path, model.intermediate_size);
   if (!model.mlp_bias) return;
   for (Linear& layer : linears_) declare_bias(unit, layer);
 }

@@ -128,7 +128,7 @@ ExpertMlp::ExpertMlp(UnitBuilder& unit, const config::Model& m, const LayerPlan&
       weights_of_token_(
           static_cast<double>(m.hidden_size * (m.num_experts + 3 * m.moe_intermediate_size * m.num_experts_per_tok))) {
   if (m.n_shared_experts > 0) {
-    linears_ = declare_gated_mlp(unit, path + ".shared_experts", m.shared_intermediate_size(), m.hidden_size);
+    linears_ = declare_gated_mlp(unit, m, path + ".shared_experts", m.shared_intermediate_size());
   }
 }
 

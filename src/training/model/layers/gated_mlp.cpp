@@ -2,6 +2,7 @@
 #include "model/layers/gated_mlp.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "model/linear/declare.hpp"
@@ -17,18 +18,21 @@ Tensor leading(const Tensor& memory, std::int64_t num_rows, std::int64_t num_col
   return memory.view({memory.num_elements()}).rows(0, num_rows * num_columns).view({num_rows, num_columns});
 }
 
-ops::GateRule gate_of(const config::Model& model) {
-  return {.gate = model.hidden_act == config::Activation::silu ? ops::Gate::silu : ops::Gate::gelu_tanh};
+ops::GateRule rule_of(const config::Model& model) {
+  constexpr std::array gates{ops::Gate::silu, ops::Gate::gelu_tanh, ops::Gate::relu2};  // by config::Activation
+  return {.gate = gates[static_cast<std::size_t>(model.hidden_act)], .alone = !model.gated_mlp};
 }
 
 }  // namespace
 
-std::vector<Linear> declare_gated_mlp(UnitBuilder& unit, const std::string& path, std::int64_t width,
-                                      std::int64_t hidden_size) {
+std::vector<Linear> declare_gated_mlp(UnitBuilder& unit, const config::Model& model, const std::string& path,
+                                      std::int64_t width) {
   using parallel::TpSplit;
-  const Shape in{width, hidden_size, TpSplit::rows}, out{hidden_size, width, TpSplit::columns};
+  const Shape in{width, model.hidden_size, TpSplit::rows}, out{model.hidden_size, width, TpSplit::columns};
+  std::vector<LinearMember> first{{path + ".up_proj", in}};
+  if (model.gated_mlp) first.insert(first.begin(), {path + ".gate_proj", in});
   std::vector<Linear> layers;
-  layers.push_back(declare_linear(unit, {{path + ".gate_proj", in}, {path + ".up_proj", in}}));
+  layers.push_back(declare_linear(unit, first));
   layers.push_back(declare_linear(unit, {{path + ".down_proj", out}}));
   return layers;
 }
@@ -39,7 +43,8 @@ std::int64_t gated_mlp_tile_tokens(const Sizes& sizes, const ActivationPolicy& p
 
 std::vector<SublayerTensor> gated_mlp_tensors(const Sizes& s, const ActivationPolicy& policy,
                                               const std::vector<Linear>& layers, int turn) {
-  const std::int64_t width = layers[1].columns_in(s.tp_size), tile_tokens = gated_mlp_tile_tokens(s, policy);
+  const std::int64_t width = layers[1].columns_in(s.tp_size), products = layers[0].columns_out(s.tp_size);
+  const std::int64_t tile_tokens = gated_mlp_tile_tokens(s, policy);
   const auto of_tile = [&](const char* name, std::int64_t columns) {
     return SublayerTensor{.name = name,
                           .lifetime = Lifetime::pass,
@@ -47,8 +52,8 @@ std::vector<SublayerTensor> gated_mlp_tensors(const Sizes& s, const ActivationPo
                           .rows_of_token = 0,
                           .turn = turn};
   };
-  if (!policy.keeps_products()) return {of_tile("act", width), of_tile("tile_gate_up", 2 * width)};
-  return {of_tile("act", width), {"gate_up", Lifetime::products, form_of(s.compute, {s.tokens, 2 * width})}};
+  if (!policy.keeps_products()) return {of_tile("act", width), of_tile("tile_gate_up", products)};
+  return {of_tile("act", width), {"gate_up", Lifetime::products, form_of(s.compute, {s.tokens, products})}};
 }
 
 GatedMlp::GatedMlp(const std::vector<Linear>& layers, const SublayerTensors& own)
@@ -67,12 +72,13 @@ struct GatedMlp::Tile {
 template <class Work>
 void GatedMlp::for_each_tile(const Context& c, BlockScratch& scratch, const Work& work) const {
   const std::int64_t num_tokens = scratch.normed.shape[0], tile_tokens = act_.shape[0], width = act_.shape[1];
+  const std::int64_t products = gate_up_.columns_out(c.sizes.tp_size);
   for (std::int64_t begin = 0; begin < num_tokens; begin += tile_tokens) {
     const std::int64_t count = std::min(tile_tokens, num_tokens - begin);
     const auto rows = [&](const Tensor& all) { return all.empty() ? all : all.rows(begin, count); };
     Tile tile{.begin = begin,
               .count = count,
-              .gate_up = kept_.empty() ? leading(tile_, count, 2 * width) : rows(kept_),
+              .gate_up = kept_.empty() ? leading(tile_, count, products) : rows(kept_),
               .act = leading(act_, count, width),
               .normed = rows(scratch.normed),
               .dnormed = rows(scratch.dnormed),
@@ -89,7 +95,7 @@ void GatedMlp::forward(const Context& c, BlockScratch& scratch) const {
   prepare_magnitudes(c, down_);
   for_each_tile(c, scratch, [&](const Tile& tile) {
     linear_forward(c, gate_up_, tile.gate_up, tile.normed, tile.begin);
-    c.ops.run(ops::GatedForward{.act = tile.act, .gate_up = tile.gate_up, .rule = gate_of(c.config)});
+    c.ops.run(ops::GatedForward{.act = tile.act, .gate_up = tile.gate_up, .rule = rule_of(c.config)});
     linear_forward_partial(c, down_, tile.delta, tile.act, tile.begin);
   });
 }
@@ -125,7 +131,7 @@ void GatedMlp::differentiate(const Context& c, Tile& tile) const {
   linear_backward_input(c, down_, tile.act, tile.dbranch, tile.begin, &tile.of_down);
   // In place: act, its gradient before, and the gradient of gate_up.
   c.ops.run(ops::GatedBackward{
-      .dgate_up = tile.gate_up, .act = tile.act, .dact = tile.act, .gate_up = tile.gate_up, .rule = gate_of(c.config)});
+      .dgate_up = tile.gate_up, .act = tile.act, .dact = tile.act, .gate_up = tile.gate_up, .rule = rule_of(c.config)});
 }
 
 void GatedMlp::differentiate_input(const Context& c, Tile& tile) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A gated MLP, down(f(gate(x)) * up(x)), for the layers that have one: alone, or with experts.
+// An MLP, down(f(gate(x)) * up(x)) or without a gate down(f(up(x))), for the layers that have one: alone, or with
+// experts.
 
 #include <cstdint>
 #include <functional>
@@ -14,8 +15,8 @@
 namespace sft::model {
 
 /// Declares its two layers, gate_up and down, of `width` columns between them.
-[[nodiscard]] std::vector<Linear> declare_gated_mlp(UnitBuilder& unit, const std::string& path, std::int64_t width,
-                                                    std::int64_t hidden_size);
+[[nodiscard]] std::vector<Linear> declare_gated_mlp(UnitBuilder& unit, const config::Model& model,
+                                                    const std::string& path, std::int64_t width);
 /// Tokens that it works on at a time, at most.
 [[nodiscard]] std::int64_t gated_mlp_tile_tokens(const Sizes& sizes, const ActivationPolicy& policy);
 /// The tensors that it works in, with scratch memory of that turn.
@@ -45,8 +46,9 @@ class GatedMlp {
   void add_weight_gradients(const Context& context, Tile& tile) const;
 
   const Linear &gate_up_, &down_;
-  Tensor kept_;        ///< (T, 2F) gate_up, its gradient after the backward pass; empty where no block keeps it
-  Tensor tile_, act_;  ///< (N, 2F) for gate_up where no block keeps it; (N, F) what the gate gives, or its gradient
+  /// (T, 2F) gate_up, its gradient after the backward pass; empty where no block keeps it. (T, F) without a gate.
+  Tensor kept_;
+  Tensor tile_, act_;  ///< gate_up of N tokens where no block keeps it; (N, F) the activation, or its gradient
 };
 
 }  // namespace sft::model

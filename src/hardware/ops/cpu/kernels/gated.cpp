@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated activations: act = g sigmoid(z) u' with g, z and u' by the rule of the gate.
+// Activations of MLPs: act = f(g) u', with f, g and u' by the rule.
 
 #include "sft/ops/calls/gated.hpp"
 #include "ops/cpu/kernels/math.hpp"
@@ -8,36 +8,52 @@
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
 
-struct Silu {
-  explicit Silu(const GateRule&) {}
+/// f(g), and its derivative.
+struct ValueAndSlope {
+  float value, slope;
+};
 
-  float z_of(float g) const { return g; }
-  float slope_of_z(float) const { return 1.0f; }
+/// f(g) = g sigmoid(z): with s = sigmoid(z) the derivative is s + g s (1 - s) dz/dg.
+inline ValueAndSlope swish_of(float g, float z, float slope_of_z) {
+  const float s = sigmoid_of(z), swish = g * s;
+  return {swish, s + swish * (1.0f - s) * slope_of_z};
+}
+
+/// Gates and ups that pass as they are.
+struct Unclamped {
   float gate_of(float gate) const { return gate; }
   float up_of(float up) const { return up; }
   bool has_gate_gradient(float) const { return true; }
   bool has_up_gradient(float) const { return true; }
 };
 
+struct Silu : Unclamped {
+  explicit Silu(const GateRule&) {}
+  ValueAndSlope of(float g) const { return swish_of(g, g, 1.0f); }
+};
+
 /// gelu(x) = x / 2 (1 + tanh(y)) = x sigmoid(2 y), y = sqrt(2 / pi) (x + 0.044715 x^3).
-struct Gelu {
+struct Gelu : Unclamped {
   static constexpr float twice_root = 1.5957691216057308f, cubic = 0.044715f;
   explicit Gelu(const GateRule&) {}
+  ValueAndSlope of(float g) const {
+    return swish_of(g, twice_root * (g + cubic * g * g * g), twice_root * (1.0f + 3.0f * cubic * g * g));
+  }
+};
 
-  float z_of(float g) const { return twice_root * (g + cubic * g * g * g); }
-  float slope_of_z(float g) const { return twice_root * (1.0f + 3.0f * cubic * g * g); }
-  float gate_of(float gate) const { return gate; }
-  float up_of(float up) const { return up; }
-  bool has_gate_gradient(float) const { return true; }
-  bool has_up_gradient(float) const { return true; }
+struct Relu2 : Unclamped {
+  explicit Relu2(const GateRule&) {}
+  ValueAndSlope of(float g) const {
+    const float positive = g < 0.0f ? 0.0f : g;  // NaN stays
+    return {positive * positive, 2.0f * positive};
+  }
 };
 
 struct ClampedSwish {
   float alpha, limit;
   explicit ClampedSwish(const GateRule& rule) : alpha(rule.alpha), limit(rule.limit) {}
 
-  float z_of(float g) const { return alpha * g; }
-  float slope_of_z(float) const { return alpha; }
+  ValueAndSlope of(float g) const { return swish_of(g, alpha * g, alpha); }
   float gate_of(float gate) const { return gate > limit ? limit : gate; }
   float up_of(float up) const { return (up > limit ? limit : up < -limit ? -limit : up) + 1.0f; }
   bool has_gate_gradient(float gate) const { return !(gate >= limit); }
@@ -48,11 +64,17 @@ struct ClampedSwish {
 // are vectors where they follow each other.
 struct InTurn {
   static constexpr std::int64_t step = 2;
+  static constexpr bool has_up = true;
   std::int64_t up = 1;
 };
 struct InHalves {
   static constexpr std::int64_t step = 1;
+  static constexpr bool has_up = true;
   std::int64_t up;
+};
+struct Alone {
+  static constexpr std::int64_t step = 1;
+  static constexpr bool has_up = false;
 };
 
 template <class Rule, class Columns>
@@ -65,15 +87,19 @@ void forward(const Rule rule, const Columns columns, View act, ConstView gate_up
       T* out = row<T>(act, t);
 #pragma omp simd
       for (std::int64_t c = 0; c < act.columns; ++c) {
-        const float g = rule.gate_of(load(in[c * columns.step])),
-                    u = rule.up_of(load(in[c * columns.step + columns.up]));
-        store(out[c], g * sigmoid_of(rule.z_of(g)) * u);
+        const std::int64_t at = c * columns.step;
+        const float value = rule.of(rule.gate_of(load(in[at]))).value;
+        if constexpr (Columns::has_up) {
+          store(out[c], value * rule.up_of(load(in[at + columns.up])));
+        } else {
+          store(out[c], value);
+        }
       }
     }
   });
 }
 
-/// With s = sigmoid(z): dgate = dact u (s + g s (1 - s) dz/dg); dup = dact g s.
+/// dgate = dact u f'(g); dup = dact f(g).
 template <class Rule, class Columns>
 void backward(const Rule rule, const Columns columns, View dgate_up, View act, ConstView dact, ConstView gate_up) {
   with_type(act, [&](auto type) {
@@ -87,13 +113,17 @@ void backward(const Rule rule, const Columns columns, View dgate_up, View act, C
 #pragma omp simd
       for (std::int64_t c = 0; c < act.columns; ++c) {
         const std::int64_t at = c * columns.step;
-        const float gate = load(in[at]), up = load(in[at + columns.up]), d = load(dout[c]);
-        const float g = rule.gate_of(gate), u = rule.up_of(up);
-        const float s = sigmoid_of(rule.z_of(g)), swish = g * s;
-        store(out[c], swish * u);
-        const float dgate = d * u * (s + swish * (1.0f - s) * rule.slope_of_z(g)), dup = d * swish;
-        store(din[at], rule.has_gate_gradient(gate) ? dgate : 0.0f);
-        store(din[at + columns.up], rule.has_up_gradient(up) ? dup : 0.0f);
+        const float gate = load(in[at]), d = load(dout[c]);
+        const ValueAndSlope f = rule.of(rule.gate_of(gate));
+        if constexpr (Columns::has_up) {
+          const float up = load(in[at + columns.up]), u = rule.up_of(up);
+          store(out[c], f.value * u);
+          store(din[at], rule.has_gate_gradient(gate) ? d * u * f.slope : 0.0f);
+          store(din[at + columns.up], rule.has_up_gradient(up) ? d * f.value : 0.0f);
+        } else {
+          store(out[c], f.value);
+          store(din[at], d * f.slope);
+        }
       }
     }
   });
@@ -103,7 +133,9 @@ void backward(const Rule rule, const Columns columns, View dgate_up, View act, C
 template <class F>
 void with_types(const GateRule& rule, std::int64_t size, F f) {
   const auto with_columns = [&](auto gate) {
-    if (rule.interleaved) {
+    if (rule.alone) {
+      f(gate, Alone{});
+    } else if (rule.interleaved) {
       f(gate, InTurn{});
     } else {
       f(gate, InHalves{size});
@@ -116,6 +148,8 @@ void with_types(const GateRule& rule, std::int64_t size, F f) {
       return with_columns(Gelu(rule));
     case Gate::clamped_swish:
       return with_columns(ClampedSwish(rule));
+    case Gate::relu2:
+      return with_columns(Relu2(rule));
   }
 }
 

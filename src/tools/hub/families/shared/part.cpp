@@ -11,7 +11,7 @@ namespace sft::hub {
 namespace {
 
 /// Whether the model has what is the same in Gemma 2 and 3: all of it, some of it or nothing.
-unsigned parts_of_gemma(const config::Model& model) {
+std::uint64_t parts_of_gemma(const config::Model& model) {
   const bool has_gelu = model.hidden_act == config::Activation::gelu_pytorch_tanh;
   if (!has_gelu && !model.zero_centered_norms && !model.rounds_embedding_multiplier) return 0;
   const double root = std::sqrt(static_cast<double>(model.hidden_size)), divisor = score_divisor_of(model);
@@ -21,8 +21,8 @@ unsigned parts_of_gemma(const config::Model& model) {
   return has_all ? part::gemma : part::gemma_in_part;
 }
 
-unsigned parts_of_experts(const config::Model& model) {
-  unsigned parts = part::experts;
+std::uint64_t parts_of_experts(const config::Model& model) {
+  std::uint64_t parts = part::experts;
   if (model.norm_topk_prob) parts |= part::normed_weights;
   if (model.has_dense_layers()) parts |= part::dense_layers;
   const auto is_later = [&](int layer) { return layer >= std::ssize(model.mlp_only_layers); };
@@ -37,13 +37,15 @@ unsigned parts_of_experts(const config::Model& model) {
 
 }  // namespace
 
-unsigned parts_of(const config::Model& model) {
-  unsigned parts = parts_of_gemma(model);
+std::uint64_t parts_of(const config::Model& model) {
+  std::uint64_t parts = parts_of_gemma(model);
   const bool has_scaled_embedding = model.embedding_multiplier != 1.0 || model.attention_multiplier != 0.0;
   const bool has_multipliers =
       (has_scaled_embedding && parts != part::gemma) || model.residual_multiplier != 1.0 || model.logits_scaling != 1.0;
   if (model.attention_bias) parts |= model.attention_output_bias ? part::qkvo_bias : part::qkv_bias;
   if (model.attention_output_bias && !model.attention_bias) parts |= part::o_bias;
+  if (model.hidden_act == config::Activation::relu2) parts |= part::squared_relu;
+  if (!model.gated_mlp) parts |= part::no_gate;
   if (model.mlp_bias) parts |= part::mlp_bias;
   if (model.qk_norm) parts |= part::qk_norm;
   if (!model.no_rope_layers.empty()) parts |= part::unrotated_layers;

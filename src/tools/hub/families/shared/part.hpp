@@ -2,6 +2,8 @@
 #pragma once
 // Parts of a model by which the family is chosen that its config.json is made as.
 
+#include <cstdint>
+
 #include "sft/config/config.hpp"
 
 namespace sft::hub {
@@ -9,49 +11,51 @@ namespace sft::hub {
 namespace part {
 
 /// Bits of a number.
-enum Part : unsigned {
-  qkv_bias = 1U << 0U,   ///< on q, k and v alone
-  qkvo_bias = 1U << 1U,  ///< on o, too
-  o_bias = 1U << 2U,     ///< on o alone
-  mlp_bias = 1U << 3U,
-  qk_norm = 1U << 4U,
-  unrotated_layers = 1U << 5U,
-  multipliers = 1U << 6U,
-  partial_rotation = 1U << 7U,
-  longrope = 1U << 8U,
-  growing_queries = 1U << 9U,
-  norms_of_glm4 = 1U << 10U,
-  windows = 1U << 11U,       ///< on all layers
-  some_windows = 1U << 12U,  ///< by layer_types
-  capped_scores = 1U << 13U,
-  attention_sinks = 1U << 14U,
-  experts = 1U << 15U,
-  normed_weights = 1U << 16U,  ///< of a token's experts
-  dense_layers = 1U << 17U,    ///< alongside layers with experts
-  own_width = 1U << 18U,       ///< experts have another one than an MLP
-  norms_of_olmo2 = 1U << 19U,
-  norms_of_gemma2 = 1U << 20U,
-  norm_of_all_heads = 1U << 21U,
-  local_rope = 1U << 22U,
-  gemma = 1U << 23U,          ///< norms, gate and embedding of Gemma
-  gemma_in_part = 1U << 24U,  ///< some of these
-  logit_cap = 1U << 25U,
-  experts_of_gpt_oss = 1U << 26U,
-  norm_of_rotated_heads = 1U << 27U,
-  sigmoid_router = 1U << 28U,
-  router_groups = 1U << 29U,  ///< or a factor of weights
-  shared_experts = 1U << 30U,
-  later_dense_layers = 1U << 31U,  ///< after some with experts
+enum Part : std::uint64_t {
+  qkv_bias = 1ULL << 0U,   ///< on q, k and v alone
+  qkvo_bias = 1ULL << 1U,  ///< on o, too
+  o_bias = 1ULL << 2U,     ///< on o alone
+  mlp_bias = 1ULL << 3U,
+  qk_norm = 1ULL << 4U,
+  unrotated_layers = 1ULL << 5U,
+  multipliers = 1ULL << 6U,
+  partial_rotation = 1ULL << 7U,
+  longrope = 1ULL << 8U,
+  growing_queries = 1ULL << 9U,
+  norms_of_glm4 = 1ULL << 10U,
+  windows = 1ULL << 11U,       ///< on all layers
+  some_windows = 1ULL << 12U,  ///< by layer_types
+  capped_scores = 1ULL << 13U,
+  attention_sinks = 1ULL << 14U,
+  experts = 1ULL << 15U,
+  normed_weights = 1ULL << 16U,  ///< of a token's experts
+  dense_layers = 1ULL << 17U,    ///< alongside layers with experts
+  own_width = 1ULL << 18U,       ///< experts have another one than an MLP
+  norms_of_olmo2 = 1ULL << 19U,
+  norms_of_gemma2 = 1ULL << 20U,
+  norm_of_all_heads = 1ULL << 21U,
+  local_rope = 1ULL << 22U,
+  gemma = 1ULL << 23U,          ///< norms, gate and embedding of Gemma
+  gemma_in_part = 1ULL << 24U,  ///< some of these
+  logit_cap = 1ULL << 25U,
+  experts_of_gpt_oss = 1ULL << 26U,
+  norm_of_rotated_heads = 1ULL << 27U,
+  sigmoid_router = 1ULL << 28U,
+  router_groups = 1ULL << 29U,  ///< or a factor of weights
+  shared_experts = 1ULL << 30U,
+  later_dense_layers = 1ULL << 31U,  ///< after some with experts
+  squared_relu = 1ULL << 32U,
+  no_gate = 1ULL << 33U,  ///< in MLPs
 };
 
 }  // namespace part
 
 /// Models with all of the required parts, and of others none but the possible ones.
 struct Choice {
-  unsigned required, possible;
+  std::uint64_t required, possible;
 };
 
 /// The parts that the model has.
-[[nodiscard]] unsigned parts_of(const config::Model& model);
+[[nodiscard]] std::uint64_t parts_of(const config::Model& model);
 
 }  // namespace sft::hub
