@@ -13,6 +13,7 @@
 #include "sft/rank/updates.hpp"
 #include "sft/simulator/clocked_collectives.hpp"
 #include "sft/simulator/clocked_device.hpp"
+#include "sft/simulator/clocked_tools.hpp"
 #include "sft/simulator/rehearsal.hpp"
 
 namespace sft::planner {
@@ -135,7 +136,7 @@ StepTime plan_step_time(const config::ValidConfig& config, const std::vector<std
   simulator::ClockedCollectives collectives(hardware.network,
                                             [&](const comm::Group& group) { return spans.at(group.name()); });
   rank::RankPlan plan(config, simulator::limits_of(documents), place, machine);
-  simulator::Rehearsal rehearsal(config, plan, documents, device, collectives, simulator::Work::clocked);
+  simulator::Rehearsal rehearsal(config, plan, documents, device, collectives, simulator::ClockedTools());
   const simulator::ClockedStream& compute = simulator::clocked(*rehearsal.workers().streams.compute);
   const auto now = [&] { return read_clocks(compute, collectives, hardware.rates.overlaps); };
 

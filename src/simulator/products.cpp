@@ -8,6 +8,7 @@
 #include "sft/device/factory.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/simulator/rehearsal.hpp"
+#include "sft/simulator/rehearsal_tools.hpp"
 
 namespace sft::simulator {
 
@@ -18,7 +19,7 @@ template <class Use>
 auto rehearse(const config::ValidConfig& config, rank::RankPlan& plan, Work work, const Use& use) {
   const std::unique_ptr<device::Device> device = device::make_null_device();
   comm::TrafficCounter counter;
-  Rehearsal rehearsal(config, plan, documents_of(plan.limits), *device, counter, work);
+  Rehearsal rehearsal(config, plan, documents_of(plan.limits), *device, counter, RehearsalTools(work));
   rehearsal.begin_step();
   constexpr std::int64_t num_different = 2;  // later micro-batches add their gradients to those of the first
   for (std::int64_t i = 0; i < std::min(rehearsal.num_played(), num_different); ++i) rehearsal.play_micro_batch();

@@ -44,13 +44,13 @@ std::vector<std::int32_t> documents_of(const rows::MicroBatchLimits& limits) {
 
 Rehearsal::Rehearsal(const config::ValidConfig& config, rank::RankPlan& plan,
                      const std::vector<std::int32_t>& documents, device::Device& device, comm::Collectives& collectives,
-                     Work work)
+                     const rank::Tools& tools)
     : num_micro_batches_(config->train.gradient_accumulation_steps),
       ulysses_size_(config->parallel.attention_method().ulysses_size),
       plan_(plan),
       arenas_(plan_.measure()),
       groups_(groups_of(config, plan_)),
-      workers_(plan_, config, groups_, device, collectives, RehearsalTools(work)),
+      workers_(plan_, config, groups_, device, collectives, tools),
       schedules_(schedules_of(config, documents, plan_)) {
   workers_.units.parameters_written();
 }

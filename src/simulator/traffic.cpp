@@ -7,6 +7,7 @@
 #include "sft/core/format.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/simulator/rehearsal.hpp"
+#include "sft/simulator/rehearsal_tools.hpp"
 
 namespace sft::simulator {
 
@@ -20,7 +21,7 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
   const std::unique_ptr<device::Device> device = device::make_null_device();
   comm::TrafficCounter counter;
   rank::RankPlan plan(config, limits_of(documents), place, machine);
-  Rehearsal rehearsal(config, plan, documents, *device, counter, Work::counted);
+  Rehearsal rehearsal(config, plan, documents, *device, counter, RehearsalTools(Work::counted));
   rehearsal.begin_step();
   std::vector<comm::SentBytes> middle;
   for (std::int64_t i = 0; i < rehearsal.num_played(); ++i) {

@@ -11,10 +11,10 @@
 #include "sft/device/device.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/rank/rank_plan.hpp"
+#include "sft/rank/tools.hpp"
 #include "sft/rank/workers.hpp"
 #include "sft/rows/micro_batch_limits.hpp"
 #include "sft/sequence/attention_schedule.hpp"
-#include "sft/simulator/rehearsal_tools.hpp"
 
 namespace sft::simulator {
 
@@ -30,9 +30,9 @@ class Rehearsal {
   static constexpr std::int64_t most_played = 3;
 
   /// Of the rank of `plan`, which it lays out, on micro-batches of documents of these lengths, as long together as
-  /// `plan` has it. All outlive it.
+  /// `plan` has it. All outlive it but for the tools.
   Rehearsal(const config::ValidConfig& config, rank::RankPlan& plan, const std::vector<std::int32_t>& documents,
-            device::Device& device, comm::Collectives& collectives, Work work);
+            device::Device& device, comm::Collectives& collectives, const rank::Tools& tools);
 
   /// Of the micro-batches of a step, those that are played; the other num_left() are as the second.
   [[nodiscard]] std::int64_t num_played() const;
