@@ -29,7 +29,7 @@ std::unique_ptr<transfer::Mover> ClockedTools::make_mover(const model::DecoderBu
       return std::make_unique<transfer::HostMover>(buffers.host_places, num_blocks, device, compute, "activations",
                                                    device::Priority::communication);
     default:
-      return RehearsalTools::make_mover(buffers, folder, device, compute);
+      return rank::RehearsalTools::make_mover(buffers, folder, device, compute);
   }
 }
 

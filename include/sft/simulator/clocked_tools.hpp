@@ -2,14 +2,14 @@
 #pragma once
 // The tools of a rank that rehearses a step on clocks.
 
-#include "sft/simulator/rehearsal_tools.hpp"
+#include "sft/rank/rehearsal_tools.hpp"
 
 namespace sft::simulator {
 
 /// Ops and movers move the clocks of the ClockedDevice that they are made for; of another device, std::bad_cast.
-class ClockedTools final : public RehearsalTools {
+class ClockedTools final : public rank::RehearsalTools {
  public:
-  ClockedTools() : RehearsalTools(Work::counted) {}
+  ClockedTools() : rank::RehearsalTools(rank::Work::counted) {}
 
   [[nodiscard]] std::unique_ptr<ops::Backend> make_ops(device::Device& device, device::Stream& compute,
                                                        ops::AttentionKernels attention,

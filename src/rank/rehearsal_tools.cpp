@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/simulator/rehearsal_tools.hpp"
+#include "sft/rank/rehearsal_tools.hpp"
 
 #include <vector>
 
@@ -7,7 +7,7 @@
 #include "sft/ops/factory.hpp"
 #include "sft/ops/null_backend.hpp"
 
-namespace sft::simulator {
+namespace sft::rank {
 
 namespace {
 
@@ -52,4 +52,4 @@ std::unique_ptr<transfer::Mover> RehearsalTools::make_mover(const model::Decoder
   return std::make_unique<NullMover>();
 }
 
-}  // namespace sft::simulator
+}  // namespace sft::rank
