@@ -10,6 +10,8 @@
 #include "apps/common/machines.hpp"
 #include "apps/common/model_folder.hpp"
 #include "apps/common/open_datasets.hpp"
+#include "machine_of_run.hpp"
+#include "planning.hpp"
 #include "save_model_folder.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
@@ -87,9 +89,7 @@ int planned_ranks_per_node(const SftOptions& command, const std::optional<simula
 
 }  // namespace
 
-std::size_t own_bytes(const rank::Datasets& datasets) {
-  return machine::resident_bytes() - rank::row_table_bytes(datasets);
-}
+void require_planner(const SftOptions& /*command*/) {}
 
 PlannedRun plan_run(const config::ValidConfig& given, const SftOptions& command) {
   const int num_ranks = mesh::layout_of(given->parallel).size();

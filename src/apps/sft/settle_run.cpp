@@ -8,20 +8,16 @@
 #include <vector>
 
 #include "machine_of_run.hpp"
-#include "planned_run.hpp"
+#include "planning.hpp"
 #include "settle_attention.hpp"
 #include "sft/core/log.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/planner/row_lengths.hpp"
-#include "sft/planner/search.hpp"
-#include "sft/planner/step_time.hpp"
 #include "sft/rank/memory.hpp"
 #include "sft/rank/products.hpp"
 #include "sft/rank/rank_plan.hpp"
 #include "sft/rank/settle.hpp"
 #include "sft/rank/traffic.hpp"
-#include "sft/simulator/hardware.hpp"
 
 namespace sft::apps {
 
@@ -32,34 +28,6 @@ int least_ranks_per_node(const comm::Session& session) {
   std::array<std::int64_t, 1> negative{-session.node().size()};
   session.world().max(std::span<std::int64_t>(negative));
   return static_cast<int>(-negative[0]);
-}
-
-/// Enters the time of a step on that hardware.
-void plan_time(const RunContext& on, const rank::Datasets& datasets, const simulator::Hardware& hardware,
-               SettledRun& run) {
-  const std::vector<std::int32_t> documents =
-      planner::mean_documents(planner::RowLengths::of(datasets.train), run.config->train.per_device_train_batch_size);
-  const planner::StepTime time = planner::plan_step_time(run.config, documents, on.place, run.machine, hardware);
-  run.step_s = time.step_s;
-  run.step_time = planner::describe(time, hardware);
-  run.ops = planner::describe_ops(time);
-}
-
-/// The nearest way to train on this machine that fits, in words; empty: there is none. On rank 0.
-std::string nearest_fitting(const RunContext& on, const config::ValidConfig& config, const rank::Datasets& datasets,
-                            const std::string& machine_name, const std::optional<device::OwnMemory>& own) {
-  planner::PlanTask task{.base = *config,
-                         .fixed = {},
-                         .hardware = hardware_of(on, machine_name, own),
-                         .max_length = datasets.train.max_length(),
-                         .rows_per_step = config->effective_batch_rows(),
-                         .lengths = planner::RowLengths::of(datasets.train),
-                         .num_threads = machine::num_threads(),
-                         .huge_page_bytes = machine::unasked_huge_page_bytes(),
-                         .process_bytes = own_bytes(datasets)};
-  task.measured_limits = [&](const config::ValidConfig& other) { return rank::measure_limits(other, datasets); };
-  const std::optional<planner::NearbyPlan> nearest = planner::nearest_plan(task, config);
-  return nearest ? planner::describe(*nearest, task.hardware) : "";
 }
 
 }  // namespace
@@ -102,7 +70,7 @@ SettledRun settle_run(const RunContext& on, const rank::Datasets& datasets, cons
   SettledRun run{.config = config, .machine = machine, .sp_choice = settled.why_sp, .save_choice = settled.why_save};
   world.agree([&] {
     if (world.rank() != 0 || machine_name.empty()) return;
-    plan_time(on, datasets, hardware_of(on, machine_name, own_memory), run);
+    plan_time(on, datasets, machine_name, own_memory, run);
   });
   world.agree([&] {
     const rows::MicroBatchLimits limits = datasets.limits(config);
