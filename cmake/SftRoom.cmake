@@ -13,6 +13,16 @@ foreach(floor base hardware training planning tools)
   list(APPEND SFT_PRIVATE_HEADERS ${CMAKE_SOURCE_DIR}/src/${floor})
 endforeach()
 
+# sft_libraries_of(VARIABLE ROOM...): the libraries of these rooms, but for those that a build with SFT_PLANNER=OFF lacks.
+function(sft_libraries_of variable)
+  set(rooms ${ARGN})
+  if(NOT SFT_PLANNER)
+    list(REMOVE_ITEM rooms simulator planner)
+  endif()
+  list(TRANSFORM rooms PREPEND sft_)
+  set(${variable} ${rooms} PARENT_SCOPE)
+endfunction()
+
 # sft_room(NAME SOURCES file... [ROOMS room...] [LIBRARIES target...] [COLD]): library sft_NAME of src/FLOOR/NAME and
 # include/sft/NAME, installed as sft::NAME. Its private headers are included as "NAME/file.hpp". ROOMS are the rooms it includes; tests/layering holds them against its table.
 # COLD: its code runs once in a run, so it is optimized less, which takes half the time.
@@ -23,8 +33,8 @@ function(sft_room name)
                                                 $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
                                          PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/..)
   target_compile_features(sft_${name} PUBLIC cxx_std_20)
-  list(TRANSFORM ROOM_ROOMS PREPEND sft_)
-  target_link_libraries(sft_${name} PUBLIC ${ROOM_ROOMS} PRIVATE $<BUILD_INTERFACE:sft_flags> ${ROOM_LIBRARIES})
+  sft_libraries_of(rooms ${ROOM_ROOMS})
+  target_link_libraries(sft_${name} PUBLIC ${rooms} PRIVATE $<BUILD_INTERFACE:sft_flags> ${ROOM_LIBRARIES})
   set_target_properties(sft_${name} PROPERTIES EXPORT_NAME ${name} UNITY_BUILD ${SFT_UNITY})
   if(NOT "OpenMP::OpenMP_CXX" IN_LIST ROOM_LIBRARIES)
     sft_precompile(sft_${name})

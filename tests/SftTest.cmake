@@ -11,6 +11,8 @@
 #       one ctest of some suites of it, all without SUITES. With RANKS once under mpirun for each count, as NAME_np<n>.
 #       SANITIZE: the builds with sanitizers that run it too, on the largest count of up to 4 ranks; NIGHTLY_SANITIZE: those
 #       that run it for `make test-all` alone
+#   sft_needs_planner(NAME...)
+#       tests of programs that plan: a build with SFT_PLANNER=OFF shows them as not run
 #   sft_script_test(NAME COMMAND word... [CORES n | WAITS] [TIMEOUT ...] [LABEL ...] [TIER ...] [ENVIRONMENT ...]
 #                   [COST ...])
 #       any command; one that WAITS uses a core for less than a third of its time, and minds nothing that runs beside it
@@ -152,8 +154,8 @@ function(sft_test name)
     list(REMOVE_DUPLICATES TEST_SOURCES)
   endif()
   add_executable(${name} ${TEST_SOURCES})
-  list(TRANSFORM TEST_ROOMS PREPEND sft_)
-  target_link_libraries(${name} PRIVATE sft_test_flags ${TEST_ROOMS} ${TEST_LIBRARIES})
+  sft_libraries_of(rooms ${TEST_ROOMS})
+  target_link_libraries(${name} PRIVATE sft_test_flags ${rooms} ${TEST_LIBRARIES})
   if(TEST_MPI)
     target_link_libraries(${name} PRIVATE sft_mpi_main sft_comm)
   else()
@@ -226,4 +228,10 @@ function(sft_script_test name)
   add_test(NAME ${name} COMMAND ${TEST_COMMAND} COMMAND_EXPAND_LISTS)
   sft_test_properties(${name} ${TEST_TIMEOUT} "${TEST_LABEL}" ${TEST_TIER} ${half_cores} "${TEST_ENVIRONMENT}")
   set_tests_properties(${name} PROPERTIES COST ${TEST_COST})
+endfunction()
+
+function(sft_needs_planner)
+  if(NOT SFT_PLANNER)
+    set_tests_properties(${ARGN} PROPERTIES DISABLED ON)
+  endif()
 endfunction()

@@ -6,6 +6,7 @@
 // leaves SHARE_FOLDER/man/man1/*.1, SHARE_FOLDER/bash-completion/completions/* and SHARE_FOLDER/zsh/site-functions/_*.
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -52,12 +53,14 @@ cli::Manual with_passed_on(cli::Manual manual) {
 }
 
 int run(int argc, char** argv) {
-  if (argc != 2) throw_config_error("no folder", "there is one argument, the folder to write to", "give it");
+  if (argc < 3) throw_config_error("no folder and programs", "they are the arguments", "give them");
   const std::string share = argv[1];
-  const std::vector<cli::Manual> manuals{apps::sft_manual(),     apps::prepare_manual(),   apps::generate_manual(),
-                                         apps::inspect_manual(), apps::convert_manual(),   apps::launch_manual(),
-                                         apps::prove_manual(),   apps::configure_manual(), apps::plan_manual(),
-                                         apps::run_manual()};
+  const std::set<std::string> built(argv + 2, argv + argc);
+  std::vector<cli::Manual> manuals{apps::sft_manual(),     apps::prepare_manual(),   apps::generate_manual(),
+                                   apps::inspect_manual(), apps::convert_manual(),   apps::launch_manual(),
+                                   apps::prove_manual(),   apps::configure_manual(), apps::plan_manual(),
+                                   apps::run_manual()};
+  std::erase_if(manuals, [&](const cli::Manual& manual) { return !built.contains(manual.program); });
   std::vector<std::string> programs;
   for (const cli::Manual& manual : manuals) programs.push_back(manual.program);
   for (const cli::Manual& manual : manuals) {

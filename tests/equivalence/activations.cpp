@@ -8,7 +8,7 @@
 #include "equivalence/mesh_table.hpp"
 #include "sft/config/values.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/planner/memory.hpp"
+#include "sft/rank/memory.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
 #include "support/mpi_session.hpp"
@@ -75,7 +75,7 @@ void check_plan(const config::Config& config, const test::Mesh& mesh, const rank
                 const Outcome& outcome) {
   const config::ValidConfig planned = test::with_mesh(config, mesh.place.layout());
   const device::Ledger ledger =
-      planner::plan_ledger(planned, datasets, mesh.place, {device::Kind::cpu, machine::num_threads()}, 0);
+      rank::plan_ledger(planned, datasets, mesh.place, {device::Kind::cpu, machine::num_threads()}, 0);
   for (std::size_t i = 0; i < device::num_labels; ++i) {
     const auto label = static_cast<device::Label>(i);
     if (label == device::Label::process || label == device::Label::batches) continue;

@@ -14,7 +14,7 @@
 #include "sft/config/values.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/planner/memory.hpp"
+#include "sft/rank/memory.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
 #include "support/fp8_step.hpp"
@@ -89,7 +89,7 @@ Outcome run(const config::Config& config, const test::Mesh& mesh, const rank::Da
   }
   const config::ValidConfig planned = test::with_mesh(config, mesh.place.layout());
   const device::Ledger ledger =
-      planner::plan_ledger(planned, datasets, mesh.place, {device::Kind::cpu, machine::num_threads()}, 0);
+      rank::plan_ledger(planned, datasets, mesh.place, {device::Kind::cpu, machine::num_threads()}, 0);
   using device::Label;
   for (const Label label : {Label::workspace, Label::activations, Label::communication}) {
     BOOST_TEST(ledger.bytes(label) == fixture.ledger().bytes(label), device::name_of(label));

@@ -5,7 +5,7 @@
 
 #include "equivalence/trajectory.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/simulator/traffic.hpp"
+#include "sft/rank/traffic.hpp"
 #include "support/mpi_session.hpp"
 
 BOOST_AUTO_TEST_SUITE(rounded_sums)
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(gradients_send_half_the_bytes) {
     const config::ValidConfig valid = config::validate(config, c.layout.size());
     const rows::MicroBatchLimits limits = rows::limits_of_full_rows(1, 64);
     for (const comm::SentBytes& of :
-         simulator::plan_traffic(valid, limits, mesh::Place(valid, 0), {device::Kind::cpu, machine::num_threads()})) {
+         rank::plan_traffic(valid, limits, mesh::Place(valid, 0), {device::Kind::cpu, machine::num_threads()})) {
       if (of.group == group) return of.bytes;
     }
     return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a step is planned to send is what it sends, byte by byte, on any mesh and with anything sharded.
 
-#include "sft/simulator/traffic.hpp"
+#include "sft/rank/traffic.hpp"
 
 #include <map>
 
@@ -117,8 +117,8 @@ BOOST_AUTO_TEST_CASE(a_step_sends_what_was_planned) {
       fixture.traffic().reset();
       (void)fixture.step(rows, 1, 1e-3);
       const Bytes sent = by_group(fixture.traffic().sent());
-      const Bytes planned = by_group(simulator::plan_traffic(fixture.config(), limits_of(fixture.config()), mesh.place,
-                                                             {device::Kind::cpu, machine::num_threads()}));
+      const Bytes planned = by_group(rank::plan_traffic(fixture.config(), limits_of(fixture.config()), mesh.place,
+                                                        {device::Kind::cpu, machine::num_threads()}));
       BOOST_TEST(!sent.empty());
       BOOST_TEST_CONTEXT(c.layout.describe() << ", stage " << c.parallel.zero_stage) {
         BOOST_TEST((planned == sent));
@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE(more_sharding_sends_more_and_resharding_to_neighbours_less)
     config.parallel.zero_stage = zero_stage;
     const config::ValidConfig valid = config::validate(config, 4);
     const mesh::Place place(valid, 0);
-    Bytes bytes = by_group(simulator::plan_traffic(valid, limits_of(valid), place, {device::Kind::cpu, 1}));
+    Bytes bytes = by_group(rank::plan_traffic(valid, limits_of(valid), place, {device::Kind::cpu, 1}));
     return bytes["fsdp"];
   };
   BOOST_TEST(fsdp_bytes(0) == 0);
@@ -176,7 +176,7 @@ BOOST_AUTO_TEST_CASE(codes_are_half_of_what_gathers_send_in_bf16) {
       const config::ValidConfig valid = config::validate(config, 4);
       const mesh::Place place(valid, 0);
       return static_cast<double>(
-          by_group(simulator::plan_traffic(valid, limits_of(valid), place, {device::Kind::cpu, 1}))["fsdp"]);
+          by_group(rank::plan_traffic(valid, limits_of(valid), place, {device::Kind::cpu, 1}))["fsdp"]);
     };
     using config::Fp8, config::Precision;
     const double in_bf16 = fsdp_bytes(Precision::bf16, Fp8::none);
@@ -202,7 +202,7 @@ BOOST_AUTO_TEST_CASE(tokens_that_are_cut_over_tp_send_less_in_bf16_and_more_in_f
     config.parallel.tp_sequence_parallel = cuts_tokens;
     const config::ValidConfig valid = config::validate(config, 2);
     const mesh::Place place(valid, 0);
-    return by_group(simulator::plan_traffic(valid, limits_of(valid), place, {device::Kind::cpu, 1}))["tp"];
+    return by_group(rank::plan_traffic(valid, limits_of(valid), place, {device::Kind::cpu, 1}))["tp"];
   };
   BOOST_TEST(tp_bytes(config::Precision::bf16, true) < tp_bytes(config::Precision::bf16, false));
   BOOST_TEST(tp_bytes(config::Precision::fp32, true) > tp_bytes(config::Precision::fp32, false));

@@ -11,8 +11,8 @@
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/planner/memory.hpp"
 #include "sft/rank/datasets.hpp"
+#include "sft/rank/memory.hpp"
 #include "support/awkward_data.hpp"
 #include "support/checkpoint_fixture.hpp"
 #include "support/mpi_session.hpp"
@@ -151,8 +151,8 @@ BOOST_AUTO_TEST_CASE(memory_is_what_was_planned) {
         config.train.per_device_train_batch_size = 2;
         const test::Mesh mesh = mesh_of(config, layout);
         const test::EngineFixture fixture(config, test::expert_max_length, mesh, session());
-        const device::Ledger planned = planner::plan_ledger(test::with_mesh(config, layout), *data.datasets, mesh.place,
-                                                            {device::Kind::cpu, machine::num_threads()}, 0);
+        const device::Ledger planned = rank::plan_ledger(test::with_mesh(config, layout), *data.datasets, mesh.place,
+                                                         {device::Kind::cpu, machine::num_threads()}, 0);
         for (std::size_t i = 0; i < device::num_labels; ++i) {
           const auto label = static_cast<device::Label>(i);
           if (label == device::Label::process || label == device::Label::batches) continue;

@@ -12,7 +12,7 @@
 
 #include "experts/expert_runs.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/simulator/traffic.hpp"
+#include "sft/rank/traffic.hpp"
 #include "support/mpi_session.hpp"
 
 BOOST_AUTO_TEST_SUITE(expert_traffic)
@@ -82,8 +82,8 @@ Bytes sent_by(test::EngineFixture& fixture, std::int32_t stride) {
 Bytes planned_for(const test::EngineFixture& fixture) {
   const rows::MicroBatchLimits limits =
       rows::limits_of_full_rows(fixture.config()->train.per_device_train_batch_size, max_length);
-  return by_group(simulator::plan_traffic(fixture.config(), limits, fixture.mesh().place,
-                                          {device::Kind::cpu, machine::num_threads()}));
+  return by_group(
+      rank::plan_traffic(fixture.config(), limits, fixture.mesh().place, {device::Kind::cpu, machine::num_threads()}));
 }
 
 template <class Visit>

@@ -3,17 +3,18 @@
 # The manual pages and shell completions that the build writes: groff takes the pages without a complaint, and bash
 # completes options, choices and files by them.
 #
-#   manuals.sh SHARE_FOLDER
+#   manuals.sh SHARE_FOLDER PROGRAM...
 set -euo pipefail
 
 share=$1
+shift
 failures=0
 wrong() {
   failures=$((failures + 1))
   printf 'WRONG %s\n' "$*"
 }
 
-for program in sft sft-prepare sft-generate sft-inspect sft-convert sft-launch sft-prove sft-config sft-plan sft-run; do
+for program; do
   page=$share/man/man1/$program.1
   [[ $(head -c 3 "$page") == .TH ]] || wrong "$page is no manual page"
   if command -v groff >/dev/null; then
@@ -39,7 +40,7 @@ complete_last() {
   "_${1//-/_}"
   [[ " ${COMPREPLY[*]} " == *" $expected "* ]] || wrong "$* completes to: ${COMPREPLY[*]}, not $expected"
 }
-for program in sft sft-prepare sft-generate sft-inspect sft-convert sft-launch sft-prove sft-config sft-plan sft-run; do
+for program; do
   # shellcheck source=/dev/null
   source "$share/bash-completion/completions/$program"
 done

@@ -229,7 +229,7 @@ struct Parallel {
   int reshard_size = 1;     ///< ranks of a group with Reshard::to_groups: a divisor of those along fsdp_axes
   int blocks_per_unit = 1;  ///< of fsdp_units: 1 ("block"), N, or 0 ("parts": attention and MLP are a unit each)
   SpMethod sp_method = SpMethod::ring;
-  int ulysses_size = 0;  ///< 0 ("auto"): what sp_method says; with hybrid and auto until planner::resolve_sp_method
+  int ulysses_size = 0;  ///< 0 ("auto"): what sp_method says; with hybrid and auto until rank::resolve_sp_method
   std::optional<bool> tp_sequence_parallel = {};  ///< none until validate(): where there is tp
   DType reduce_dtype = DType::float32;  ///< in which sums of gradients travel over fsdp and replicate: or bf16
   DType tp_reduce = DType::float32;     ///< in which sums behind products travel over tp: or bf16
@@ -263,9 +263,9 @@ struct Train {
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::none;
   bool activation_offload = false;
   ActivationPlace activation_offload_to = ActivationPlace::automatic;
-  /// Tokens that an MLP works on at a time; 0: all of a micro-batch; none ("auto"): all, until planner::choose_pieces.
+  /// Tokens that an MLP works on at a time; 0: all of a micro-batch; none ("auto"): all, until rank::choose_pieces.
   std::optional<std::int64_t> mlp_tile_tokens;
-  /// Groups of key/value heads that attention works on in turn; none ("auto"): 1, until planner::choose_pieces.
+  /// Groups of key/value heads that attention works on in turn; none ("auto"): 1, until rank::choose_pieces.
   std::optional<std::int64_t> attention_head_groups;
   Offload offload_optimizer = Offload::none;   ///< the moments
   Offload offload_parameters = Offload::none;  ///< the float32 master weights
@@ -324,7 +324,7 @@ struct Checkpoint {
   std::int64_t files_per_node = 8;                ///< shard files that the ranks of a node share; 0: one a rank
   HubModel save_hub_model = HubModel::automatic;  ///< in OUTPUT_DIR/model/; with LoRA: OUTPUT_DIR/adapter/
   /// Whether training goes on while a checkpoint is written, from a copy in the node's memory. None: where the memory
-  /// is there (planner::choose_async_save).
+  /// is there (rank::choose_async_save).
   std::optional<bool> async;
 
   /// Whether checkpoints come before the last step.

@@ -15,6 +15,7 @@
 #include "sft/parallel/shard_map.hpp"
 #include "sft/rank/datasets.hpp"
 #include "sft/rank/machine.hpp"
+#include "sft/rank/memory_table.hpp"
 
 namespace sft::planner {
 
@@ -53,5 +54,13 @@ class RankLedgers {
   std::vector<TrainedUnits> trained_;
   std::map<std::vector<std::int64_t>, Kind> kinds_;
 };
+
+/// plan_ledger() of every rank of the mesh, on nodes of so many ranks, worked out on one rank.
+[[nodiscard]] rank::MemoryTable plan_memory(const config::ValidConfig& config, const rank::Datasets& datasets,
+                                            const rank::Machine& machine, std::size_t process_bytes,
+                                            int ranks_per_node);
+/// The same with all ranks on one node.
+[[nodiscard]] rank::MemoryTable plan_memory(const config::ValidConfig& config, const rank::Datasets& datasets,
+                                            const rank::Machine& machine, std::size_t process_bytes);
 
 }  // namespace sft::planner

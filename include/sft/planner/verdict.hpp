@@ -7,8 +7,8 @@
 #include <string>
 
 #include "sft/device/kind.hpp"
-#include "sft/planner/memory.hpp"
 #include "sft/planner/step_time.hpp"
+#include "sft/rank/memory_table.hpp"
 #include "sft/simulator/hardware.hpp"
 
 namespace sft::planner {

@@ -63,7 +63,7 @@ struct EvalSums {
 class Engine {
  public:
   /// Plans and allocates everything, for micro-batches within `limits`; parameters are uninitialized until initialize()
-  /// or a load. The ledger gets all of it but the machine code of products (simulator::plan_products). `algorithms`:
+  /// or a load. The ledger gets all of it but the machine code of products (rank::plan_products). `algorithms`:
   /// null, or of a GPU's products; outlives the engine. Not inside Group::agree. Where a rank has no memory, or no room
   /// for its files, every rank throws the same comm::SharedError; the collectives are of no use then.
   Engine(const config::ValidConfig& config, const rows::MicroBatchLimits& limits, const mesh::Place& place,

@@ -68,7 +68,7 @@ struct Run {
   double planned_step_s = 0;                    ///< of a step; 0: not planned. On rank 0
   std::string step_time = {};                   ///< the same in words, of rank 0 (planner::describe(StepTime))
   std::string ops = {};                         ///< and on which ops (planner::describe_ops)
-  std::vector<comm::SentBytes> traffic = {};    ///< what this rank sends in a step (simulator::plan_traffic)
+  std::vector<comm::SentBytes> traffic = {};    ///< what this rank sends in a step (rank::plan_traffic)
 };
 
 }  // namespace sft::train

@@ -215,9 +215,6 @@ Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
   plan.sizes = apps::choose_launch_sizes(request, site, options.machine, whole, config);
   plan.ini_text = ini_text_of(config, given);
   if (!shares.is_empty()) plan.ini_text += "\n# shares of all steps\n" + config::to_ini(shares);
-  if (!options.machine.empty() && !request.num_processes && !plan.sizes.empty()) {
-    request.num_processes = apps::machine_named(options.machine).num_ranks();
-  }
   const int num_ranks = launch::choose_num_ranks(request, whole, site);
   if (const std::string idle = launch::idle_part(request, whole, site, num_ranks); !idle.empty()) log_warning(idle);
   if (config::validate(whole, num_ranks)->leaves_model_folder()) apps::require_writable(whole.model);

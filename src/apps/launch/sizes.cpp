@@ -48,8 +48,8 @@ simulator::Hardware machine_of(const std::string& named, const launch::Request& 
 
 }  // namespace
 
-std::string choose_launch_sizes(const launch::Request& request, const launch::Site& site,
-                                const std::string& machine_name, config::Config& whole, config::Config& config) {
+std::string choose_launch_sizes(launch::Request& request, const launch::Site& site, const std::string& machine_name,
+                                config::Config& whole, config::Config& config) {
   const std::set<std::string> free = launch::free_sizes(request);
   if (free.empty()) return "";
   launch::Request without_batch = request;  // which is what the plan comes to
@@ -63,6 +63,7 @@ std::string choose_launch_sizes(const launch::Request& request, const launch::Si
                                            .hardware = machine_of(machine_name, request, site, whole, num_ranks),
                                            .max_length = row_length_of(request, config),
                                            .rows_per_step = launch::rows_of_step(request, whole, num_ranks)});
+  if (!machine_name.empty() && !request.num_processes) request.num_processes = machine_named(machine_name).num_ranks();
   whole = chosen.config;
   config = config::parse(ini_of(chosen.keys), {}, "the plan", config);
   return chosen.why;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compile_attention.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 
 #include "apps/common/machines.hpp"
 #include "planned_run.hpp"
+#include "planning.hpp"
 #include "settle_attention.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/config/values.hpp"

@@ -10,6 +10,8 @@
 #include "apps/common/machines.hpp"
 #include "apps/common/model_folder.hpp"
 #include "apps/common/open_datasets.hpp"
+#include "machine_of_run.hpp"
+#include "planning.hpp"
 #include "save_model_folder.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
@@ -18,10 +20,10 @@
 #include "sft/mesh/layout.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/planner/dry_run.hpp"
-#include "sft/planner/memory.hpp"
+#include "sft/planner/rank_ledgers.hpp"
 #include "sft/planner/search.hpp"
-#include "sft/planner/settle.hpp"
-#include "sft/planner/sp_method.hpp"
+#include "sft/rank/settle.hpp"
+#include "sft/rank/sp_method.hpp"
 #include "sft/rank/start_table.hpp"
 #include "sft/train/choose_device.hpp"
 
@@ -87,9 +89,7 @@ int planned_ranks_per_node(const SftOptions& command, const std::optional<simula
 
 }  // namespace
 
-std::size_t own_bytes(const rank::Datasets& datasets) {
-  return machine::resident_bytes() - rank::row_table_bytes(datasets);
-}
+void require_planner(const SftOptions& /*command*/) {}
 
 PlannedRun plan_run(const config::ValidConfig& given, const SftOptions& command) {
   const int num_ranks = mesh::layout_of(given->parallel).size();
@@ -106,13 +106,13 @@ PlannedRun plan_run(const config::ValidConfig& given, const SftOptions& command)
   const planner::Room room = room_for(machine, hardware, std::min(ranks_per_node, num_ranks), command.memory_bytes,
                                       given->checkpoint.async.has_value());
   const std::size_t process_bytes = own_bytes(datasets);
-  const planner::Fits fits = [&](const config::ValidConfig& of) {
+  const rank::Fits fits = [&](const config::ValidConfig& of) {
     const planner::Verdict verdict =
         planner::judge(planner::plan_memory(of, datasets, machine, process_bytes, ranks_per_node), machine.kind, room);
     return !verdict.is_known || verdict.fits();
   };
-  const planner::Settled settled = planner::settle(
-      given, {.sp = planner::SpFacts::of(given, datasets, std::min(ranks_per_node, num_ranks)), .fits = fits});
+  const rank::Settled settled = rank::settle(
+      given, {.sp = rank::SpFacts::of(given, datasets, std::min(ranks_per_node, num_ranks)), .fits = fits});
   return {.datasets = std::move(datasets),
           .hardware = hardware,
           .ranks_per_node = ranks_per_node,

@@ -32,10 +32,4 @@ struct PlannedRun {
 /// such run can be. One rank.
 [[nodiscard]] PlannedRun plan_run(const config::ValidConfig& given, const SftOptions& command);
 
-/// --dry-run: prints it.
-void print_dry_run(const config::ValidConfig& given, const SftOptions& command);
-
-/// What this process takes beside what the ledger lists.
-[[nodiscard]] std::size_t own_bytes(const rank::Datasets& datasets);
-
 }  // namespace sft::apps

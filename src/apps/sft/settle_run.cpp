@@ -8,20 +8,16 @@
 #include <vector>
 
 #include "machine_of_run.hpp"
-#include "planned_run.hpp"
+#include "planning.hpp"
 #include "settle_attention.hpp"
 #include "sft/core/log.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/planner/memory.hpp"
-#include "sft/planner/row_lengths.hpp"
-#include "sft/planner/search.hpp"
-#include "sft/planner/settle.hpp"
-#include "sft/planner/step_time.hpp"
+#include "sft/rank/memory.hpp"
+#include "sft/rank/products.hpp"
 #include "sft/rank/rank_plan.hpp"
-#include "sft/simulator/hardware.hpp"
-#include "sft/simulator/products.hpp"
-#include "sft/simulator/traffic.hpp"
+#include "sft/rank/settle.hpp"
+#include "sft/rank/traffic.hpp"
 
 namespace sft::apps {
 
@@ -34,34 +30,6 @@ int least_ranks_per_node(const comm::Session& session) {
   return static_cast<int>(-negative[0]);
 }
 
-/// Enters the time of a step on that hardware.
-void plan_time(const RunContext& on, const rank::Datasets& datasets, const simulator::Hardware& hardware,
-               SettledRun& run) {
-  const std::vector<std::int32_t> documents =
-      planner::mean_documents(planner::RowLengths::of(datasets.train), run.config->train.per_device_train_batch_size);
-  const planner::StepTime time = planner::plan_step_time(run.config, documents, on.place, run.machine, hardware);
-  run.step_s = time.step_s;
-  run.step_time = planner::describe(time, hardware);
-  run.ops = planner::describe_ops(time);
-}
-
-/// The nearest way to train on this machine that fits, in words; empty: there is none. On rank 0.
-std::string nearest_fitting(const RunContext& on, const config::ValidConfig& config, const rank::Datasets& datasets,
-                            const std::string& machine_name, const std::optional<device::OwnMemory>& own) {
-  planner::PlanTask task{.base = *config,
-                         .fixed = {},
-                         .hardware = hardware_of(on, machine_name, own),
-                         .max_length = datasets.train.max_length(),
-                         .rows_per_step = config->effective_batch_rows(),
-                         .lengths = planner::RowLengths::of(datasets.train),
-                         .num_threads = machine::num_threads(),
-                         .huge_page_bytes = machine::unasked_huge_page_bytes(),
-                         .process_bytes = own_bytes(datasets)};
-  task.measured_limits = [&](const config::ValidConfig& other) { return rank::measure_limits(other, datasets); };
-  const std::optional<planner::NearbyPlan> nearest = planner::nearest_plan(task, config);
-  return nearest ? planner::describe(*nearest, task.hardware) : "";
-}
-
 }  // namespace
 
 SettledRun settle_run(const RunContext& on, const rank::Datasets& datasets, const std::string& machine_name) {
@@ -71,43 +39,43 @@ SettledRun settle_run(const RunContext& on, const rank::Datasets& datasets, cons
   const std::optional<device::OwnMemory> own_memory = device.own_memory();
   const rank::Machine machine = machine_of(on, own_memory);
   const auto plan_ledger = [&](const config::ValidConfig& planned) {
-    return planner::plan_ledger(planned, datasets, place, machine, own_bytes(datasets));
+    return rank::plan_ledger(planned, datasets, place, machine, own_bytes(datasets));
   };
   const std::optional<std::size_t> node_bytes = machine::node_memory_bytes();
   const auto choose_save = [&](const config::ValidConfig& of) {
-    return planner::choose_async_save(of, plan_ledger, device.kind(), node_bytes, on.session);
+    return rank::choose_async_save(of, plan_ledger, device.kind(), node_bytes, on.session);
   };
-  const planner::Fits fits = [&](const config::ValidConfig& of) {
+  const rank::Fits fits = [&](const config::ValidConfig& of) {
     device::Ledger needed;
     if (of->checkpoint.async) {  // given: refused, if need be, once all else is chosen
       world.agree([&] { needed = plan_ledger(of); });
     } else {
       needed = choose_save(of).planned;
     }
-    return planner::fits_memory(needed, device.kind(), node_bytes, own_memory, on.session);
+    return rank::fits_memory(needed, device.kind(), node_bytes, own_memory, on.session);
   };
   const auto settle_kernels = [&](const config::ValidConfig& of) {
     return settle_attention(of, datasets.limits(of).tokens, device, world);
   };
-  const planner::Settled settled =
-      planner::settle(on.config, {.sp = planner::SpFacts::of(on.config, datasets, least_ranks_per_node(on.session)),
-                                  .fits = fits,
-                                  .settle_attention = settle_kernels,
-                                  .choose_save = choose_save});
+  const rank::Settled settled =
+      rank::settle(on.config, {.sp = rank::SpFacts::of(on.config, datasets, least_ranks_per_node(on.session)),
+                               .fits = fits,
+                               .settle_attention = settle_kernels,
+                               .choose_save = choose_save});
   const config::ValidConfig& config = settled.config;
   if (!settled.why_pieces.empty()) log_info(settled.why_pieces);
   const auto advice = [&] { return nearest_fitting(on, config, datasets, machine_name, own_memory); };
-  planner::require_node_memory(settled.planned, device.kind(), node_bytes, on.session, advice);
-  planner::require_gpu_memory(settled.planned, own_memory, world, advice);
+  rank::require_node_memory(settled.planned, device.kind(), node_bytes, on.session, advice);
+  rank::require_gpu_memory(settled.planned, own_memory, world, advice);
   SettledRun run{.config = config, .machine = machine, .sp_choice = settled.why_sp, .save_choice = settled.why_save};
   world.agree([&] {
     if (world.rank() != 0 || machine_name.empty()) return;
-    plan_time(on, datasets, hardware_of(on, machine_name, own_memory), run);
+    plan_time(on, datasets, machine_name, own_memory, run);
   });
   world.agree([&] {
     const rows::MicroBatchLimits limits = datasets.limits(config);
-    run.product_bytes = simulator::plan_products(config, limits, place, machine);
-    run.traffic = simulator::plan_traffic(config, limits, place, machine);
+    run.product_bytes = rank::plan_products(config, limits, place, machine);
+    run.traffic = rank::plan_traffic(config, limits, place, machine);
   });
   return run;
 }
@@ -115,7 +83,7 @@ SettledRun settle_run(const RunContext& on, const rank::Datasets& datasets, cons
 ops::ListedProducts list_products(const SettledRun& run, const rows::MicroBatchLimits& limits,
                                   const mesh::Place& place) {
   rank::RankPlan plan(run.config, limits, place, run.machine);
-  return simulator::list_products(run.config, plan);
+  return rank::list_products(run.config, plan);
 }
 
 }  // namespace sft::apps

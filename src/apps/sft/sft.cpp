@@ -17,11 +17,10 @@
 
 #include "apps/common/open_datasets.hpp"
 #include "check_run.hpp"
-#include "compile_attention.hpp"
 #include "finish_run.hpp"
 #include "next_steps.hpp"
 #include "options.hpp"
-#include "planned_run.hpp"
+#include "planning.hpp"
 #include "run_config.hpp"
 #include "run_context.hpp"
 #include "save_model_folder.hpp"
@@ -138,6 +137,7 @@ int main(int argc, char** argv) {
   std::optional<apps::SftOptions> command;  // none: all is said
   const int status = comm::run_before_mpi([&] {
     const auto asked = apps::read_sft_options(arguments);
+    if (asked) apps::require_planner(*asked);
     if (!asked || asked->action != Action::print_config) {
       command = asked;
     } else if (log_rank() == 0) {

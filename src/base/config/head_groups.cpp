@@ -20,7 +20,7 @@ std::int64_t q_heads_of_rank(const Config& config) {
   return config.model.num_attention_heads / config.parallel.tp_size;
 }
 
-/// Ranks that exchange heads, as far as that is known before planner::resolve_sp_method.
+/// Ranks that exchange heads, as far as that is known before rank::resolve_sp_method.
 std::int64_t num_exchanging(const Parallel& parallel) {
   if (parallel.sp_method == SpMethod::ulysses) return parallel.sp_size;
   return parallel.sp_method == SpMethod::hybrid ? std::max(1, parallel.ulysses_size) : 1;

@@ -8,7 +8,7 @@
 
 #include "sft/core/format.hpp"
 #include "sft/optim/schedule.hpp"
-#include "sft/planner/memory.hpp"
+#include "sft/planner/rank_ledgers.hpp"
 #include "sft/planner/row_lengths.hpp"
 #include "sft/planner/step_time.hpp"
 #include "sft/rank/nodes.hpp"
@@ -16,7 +16,7 @@
 #include "sft/rank/run_length.hpp"
 #include "sft/rank/save_time.hpp"
 #include "sft/rank/start_table.hpp"
-#include "sft/simulator/traffic.hpp"
+#include "sft/rank/traffic.hpp"
 
 namespace sft::planner {
 
@@ -56,7 +56,7 @@ std::string dry_run(const DryRun& of, bool json) {
   const std::int64_t steps = rank::num_steps(config, datasets.train.num_rows(), datasets.origin);
   const rank::MemoryTable memory = plan_memory(config, datasets, machine, of.process_bytes, of.ranks_per_node);
   const std::vector<comm::SentBytes> traffic =
-      simulator::plan_traffic(config, datasets.limits(config), mesh::Place(config, 0), machine);
+      rank::plan_traffic(config, datasets.limits(config), mesh::Place(config, 0), machine);
   const rank::SaveTime save = rank::plan_save(config, datasets, machine);
   const Verdict verdict = judge(memory, machine.kind, of.room);
   std::optional<StepTime> time;

@@ -9,7 +9,7 @@
 #include "sft/device/arena.hpp"
 #include "sft/model/architecture.hpp"
 #include "sft/parallel/sharding_policy.hpp"
-#include "sft/planner/memory.hpp"
+#include "sft/rank/memory.hpp"
 #include "sft/rank/rank_plan.hpp"
 
 namespace sft::planner {
@@ -110,6 +110,36 @@ device::Ledger RankLedgers::of(const mesh::Place& place, bool is_first_of_node) 
     ledger.add(device::Label::snapshot, device::Space::pinned, arena_bytes(kind.writes->snapshot_bytes_of(place)));
   }
   return ledger;
+}
+
+rank::MemoryTable plan_memory(const config::ValidConfig& config, const rank::Datasets& datasets,
+                              const rank::Machine& machine, std::size_t process_bytes) {
+  return plan_memory(config, datasets, machine, process_bytes, mesh::layout_of(config->parallel).size());
+}
+
+rank::MemoryTable plan_memory(const config::ValidConfig& config, const rank::Datasets& datasets,
+                              const rank::Machine& machine, std::size_t process_bytes, int ranks_per_node) {
+  rank::MemoryTable table;
+  const mesh::Place first(config, 0);
+  std::size_t of_node = 0;
+  RankLedgers ledgers(config, datasets, machine, process_bytes);
+  for (const WorldRank rank : first.layout().ranks()) {
+    const int number = static_cast<int>(rank);
+    const auto rows = rank::memory_rows(ledgers.of(first.peer(rank), number % ranks_per_node == 0), machine.kind);
+    of_node = (number % ranks_per_node == 0 ? 0 : of_node) + rows[rank::num_memory_rows - 1];
+    if (number % ranks_per_node == ranks_per_node - 1 || number == first.layout().size() - 1) {
+      rank::MemoryRange& nodes = table.nodes;
+      const int first_rank = number / ranks_per_node * ranks_per_node;
+      nodes.least_bytes = first_rank == 0 ? of_node : std::min(nodes.least_bytes, of_node);
+      if (of_node > nodes.most_bytes) nodes = {nodes.least_bytes, of_node, WorldRank::from(first_rank)};
+    }
+    for (std::size_t i = 0; i < rank::num_memory_rows; ++i) {
+      rank::MemoryRange& range = range_of(table, i);
+      range.least_bytes = rank == 0 ? rows[i] : std::min(range.least_bytes, rows[i]);
+      if (rank == 0 || rows[i] > range.most_bytes) range = {range.least_bytes, rows[i], rank};
+    }
+  }
+  return table;
 }
 
 }  // namespace sft::planner

@@ -10,11 +10,11 @@
 #include "sft/core/error.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/model/architecture.hpp"
-#include "sft/planner/memory.hpp"
-#include "sft/planner/pieces.hpp"
 #include "sft/planner/row_lengths.hpp"
+#include "sft/rank/memory.hpp"
+#include "sft/rank/pieces.hpp"
+#include "sft/rank/products.hpp"
 #include "sft/rank/rank_plan.hpp"
-#include "sft/simulator/products.hpp"
 
 namespace sft::planner {
 
@@ -111,7 +111,7 @@ bool add_rank(const PlanTask& task, const config::ValidConfig& config, const mes
     add();
     if (memory.missing_bytes(task.hardware) > 0) return false;
   }
-  ledger.add(device::Label::process, device::Space::host, simulator::plan_products(config, plan));
+  ledger.add(device::Label::process, device::Space::host, rank::plan_products(config, plan));
   add();
   return true;
 }
@@ -201,12 +201,12 @@ std::optional<Candidate> fitting_candidate(const PlanTask& task, const config::V
     if (memory.missing_bytes(task.hardware) == 0) fitting = Candidate{of, memory};
     return fitting.has_value();
   };
-  const bool may_have_pieces = limits_of(task, config).tokens > auto_mlp_tile_tokens * config->parallel.sp_size;
+  const bool may_have_pieces = limits_of(task, config).tokens > rank::auto_mlp_tile_tokens * config->parallel.sp_size;
   if (!may_have_pieces) {
     fits(config);
     return fitting;
   }
-  const std::optional<ChosenPieces> chosen = fit_in_pieces(config, fits);
+  const std::optional<rank::ChosenPieces> chosen = rank::fit_in_pieces(config, fits);
   if (chosen && chosen->why.empty()) fitting->config = config;
   return fitting;
 }

@@ -10,10 +10,11 @@
 #include "sft/model/flops.hpp"
 #include "sft/model/head_split.hpp"
 #include "sft/model/layer_plan.hpp"
+#include "sft/rank/rehearsal.hpp"
 #include "sft/rank/updates.hpp"
 #include "sft/simulator/clocked_collectives.hpp"
 #include "sft/simulator/clocked_device.hpp"
-#include "sft/simulator/rehearsal.hpp"
+#include "sft/simulator/clocked_tools.hpp"
 
 namespace sft::planner {
 
@@ -87,7 +88,7 @@ double model_flops(const config::ValidConfig& config, const std::vector<std::int
 
 /// What the threads of all ranks tell each other on the way, which a processor does instead of computing: the counts of
 /// a step, and with each micro-batch whether all go on.
-void play_talk(simulator::Rehearsal& rehearsal, comm::Collectives& collectives, const simulator::Hardware& hardware) {
+void play_talk(rank::Rehearsal& rehearsal, comm::Collectives& collectives, const simulator::Hardware& hardware) {
   if (hardware.rates.overlaps) return;
   collectives.all_reduce(rehearsal.groups().world, rehearsal.plan().results, comm::ReduceOp::sum,
                          *rehearsal.workers().streams.compute);
@@ -119,7 +120,7 @@ double StepTime::mfu(const simulator::Hardware& hardware) const {
 
 StepTime plan_step_time(const config::ValidConfig& config, const rows::MicroBatchLimits& limits,
                         const mesh::Place& place, const rank::Machine& machine, const simulator::Hardware& hardware) {
-  return plan_step_time(config, simulator::documents_of(limits), place, machine, hardware);
+  return plan_step_time(config, rank::documents_of(limits), place, machine, hardware);
 }
 
 StepTime plan_step_time(const config::ValidConfig& config, const std::vector<std::int32_t>& documents,
@@ -134,8 +135,8 @@ StepTime plan_step_time(const config::ValidConfig& config, const std::vector<std
   simulator::ClockedDevice device(rates);
   simulator::ClockedCollectives collectives(hardware.network,
                                             [&](const comm::Group& group) { return spans.at(group.name()); });
-  rank::RankPlan plan(config, simulator::limits_of(documents), place, machine);
-  simulator::Rehearsal rehearsal(config, plan, documents, device, collectives, simulator::Work::clocked);
+  rank::RankPlan plan(config, rank::limits_of(documents), place, machine);
+  rank::Rehearsal rehearsal(config, plan, documents, device, collectives, simulator::ClockedTools());
   const simulator::ClockedStream& compute = simulator::clocked(*rehearsal.workers().streams.compute);
   const auto now = [&] { return read_clocks(compute, collectives, hardware.rates.overlaps); };
 

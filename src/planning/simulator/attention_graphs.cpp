@@ -11,8 +11,9 @@
 #include "sft/comm/traffic.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/rank/coming_attention.hpp"
+#include "sft/rank/rehearsal.hpp"
+#include "sft/rank/rehearsal_tools.hpp"
 #include "sft/rank/run_length.hpp"
-#include "sft/simulator/rehearsal.hpp"
 
 namespace sft::simulator {
 
@@ -69,7 +70,8 @@ std::vector<ops::AttentionGraph> list_attention(const config::ValidConfig& confi
     const std::unique_ptr<device::Device> device = device::make_null_device();
     comm::TrafficCounter counter;
     rank::RankPlan plan(config, datasets.limits(config), place, machine);
-    Rehearsal rehearsal(config, plan, documents_of(plan.limits), *device, counter, Work::attention);
+    rank::Rehearsal rehearsal(config, plan, rank::documents_of(plan.limits), *device, counter,
+                              rank::RehearsalTools(rank::Work::attention));
     const rows::LoaderPlan loader = rank::loader_plan(config, place, datasets.train.num_rows(), first_step, first_step,
                                                       datasets.limits(config), datasets.origin);
     std::set<std::string> kinds;

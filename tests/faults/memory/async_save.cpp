@@ -2,7 +2,7 @@
 // Copies for saving beside training where a node has no room for them: left out where the run may choose, refused with
 // the numbers where it may not, on every rank alike.
 
-#include "sft/planner/async_save.hpp"
+#include "sft/rank/async_save.hpp"
 
 #include <optional>
 #include <string>
@@ -35,7 +35,7 @@ config::ValidConfig config_of(std::optional<bool> async, std::int64_t save_steps
   return config::validate(config, session().world().size());
 }
 
-planner::ChosenSave choose(const config::ValidConfig& config, std::optional<std::size_t> node_bytes) {
+rank::ChosenSave choose(const config::ValidConfig& config, std::optional<std::size_t> node_bytes) {
   const auto plan_ledger = [](const config::ValidConfig& planned) {
     device::Ledger ledger;
     ledger.add(device::Label::parameters, device::Space::device, rest_bytes);
@@ -44,7 +44,7 @@ planner::ChosenSave choose(const config::ValidConfig& config, std::optional<std:
     }
     return ledger;
   };
-  return planner::choose_async_save(config, plan_ledger, device::Kind::cpu, node_bytes, session());
+  return rank::choose_async_save(config, plan_ledger, device::Kind::cpu, node_bytes, session());
 }
 
 }  // namespace
@@ -55,12 +55,12 @@ BOOST_AUTO_TEST_CASE(auto_takes_copies_where_there_is_room_for_all_ranks_of_a_no
   const std::size_t num_ranks = session().node().size();
   for (const std::optional<std::size_t> node_bytes :
        {std::optional<std::size_t>{}, std::optional(num_ranks * (rest_bytes + copy_bytes))}) {
-    const planner::ChosenSave chosen = choose(config_of({}), node_bytes);
+    const rank::ChosenSave chosen = choose(config_of({}), node_bytes);
     BOOST_TEST((chosen.config->checkpoint.async == true));
     BOOST_TEST(chosen.planned.total_bytes() == rest_bytes + copy_bytes);
     BOOST_TEST(chosen.why.empty());
   }
-  const planner::ChosenSave chosen = choose(config_of({}), num_ranks * (rest_bytes + copy_bytes) - 1);
+  const rank::ChosenSave chosen = choose(config_of({}), num_ranks * (rest_bytes + copy_bytes) - 1);
   BOOST_TEST((chosen.config->checkpoint.async == false));
   BOOST_TEST(chosen.planned.total_bytes() == rest_bytes);
   check_says(chosen.why, "a node lacks 1 B for copies");
@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(what_was_asked_for_and_does_not_fit_is_refused_with_the_num
   check_says(text, num_ranks == 2 ? "20.0 MiB, 4.0 MiB of it for copies" : "40.0 MiB, 8.0 MiB of it for copies");
   check_says(text, num_ranks == 2 ? "it has 18.0 MiB" : "it has 36.0 MiB");
   check_says(text, "set checkpoint.async = false");
-  // Where the rest alone is too much, planner::require_node_memory says so.
+  // Where the rest alone is too much, rank::require_node_memory says so.
   BOOST_TEST((choose(config_of(true), num_ranks * rest_bytes - 1).config->checkpoint.async == true));
 }
 

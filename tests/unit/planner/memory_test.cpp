@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of a mesh, planned on one rank: least and most of all its ranks, and what a larger mesh saves.
 
-#include "sft/planner/memory.hpp"
+#include "sft/planner/rank_ledgers.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,6 +11,7 @@
 #include "sft/device/arena.hpp"
 #include "sft/io/hdf5.hpp"
 #include "sft/machine/node.hpp"
+#include "sft/rank/memory.hpp"
 #include "support/small_run.hpp"
 
 namespace sft::planner {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "sft/planner/memory.hpp"
+#include "sft/rank/memory.hpp"
 #include "support/small_run.hpp"
 
 namespace sft::planner {

@@ -7,8 +7,8 @@
 
 #include "sft/core/error.hpp"
 #include "sft/io/files.hpp"
-#include "sft/planner/pieces.hpp"
 #include "sft/planner/search.hpp"
+#include "sft/rank/pieces.hpp"
 #include "support/small_run.hpp"
 
 namespace {

@@ -6,9 +6,9 @@
 
 #include "sft/device/factory.hpp"
 #include "sft/model/layer_plan.hpp"
+#include "sft/rank/rehearsal_tools.hpp"
 #include "sft/rank/workers.hpp"
 #include "sft/sequence/attention_schedule.hpp"
-#include "sft/simulator/rehearsal_tools.hpp"
 #include "support/small_run.hpp"
 
 namespace {
@@ -81,8 +81,7 @@ BOOST_AUTO_TEST_CASE(a_gather_overtakes_a_reduction_that_is_under_way) {
   const mesh::Groups groups = mesh::Groups::planned(place, parallel::sharing_of(plan.policy, 1));
   const std::unique_ptr<device::Device> device = device::make_null_device();
   TimedCollectives collectives;
-  rank::RankWorkers workers(plan, config, groups, *device, collectives,
-                            simulator::RehearsalTools(simulator::Work::counted));
+  rank::RankWorkers workers(plan, config, groups, *device, collectives, rank::RehearsalTools(rank::Work::counted));
   const sequence::RowCut cut(tokens, 1);
   const sequence::AttentionSchedules schedules =
       sequence::make_schedules(config->parallel.attention_method(), model::attention_windows(config->model),

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/simulator/traffic.hpp"
+#include "sft/rank/traffic.hpp"
 
 #include <fmt/format.h>
 #include <memory>
 
 #include "sft/core/format.hpp"
 #include "sft/device/factory.hpp"
-#include "sft/simulator/rehearsal.hpp"
+#include "sft/rank/rehearsal.hpp"
+#include "sft/rank/rehearsal_tools.hpp"
 
-namespace sft::simulator {
+namespace sft::rank {
 
 std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, const rows::MicroBatchLimits& limits,
-                                          const mesh::Place& place, const rank::Machine& machine) {
+                                          const mesh::Place& place, const Machine& machine) {
   return plan_traffic(config, documents_of(limits), place, machine);
 }
 
 std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, const std::vector<std::int32_t>& documents,
-                                          const mesh::Place& place, const rank::Machine& machine) {
+                                          const mesh::Place& place, const Machine& machine) {
   const std::unique_ptr<device::Device> device = device::make_null_device();
   comm::TrafficCounter counter;
-  rank::RankPlan plan(config, limits_of(documents), place, machine);
-  Rehearsal rehearsal(config, plan, documents, *device, counter, Work::counted);
+  RankPlan plan(config, limits_of(documents), place, machine);
+  Rehearsal rehearsal(config, plan, documents, *device, counter, RehearsalTools(Work::counted));
   rehearsal.begin_step();
   std::vector<comm::SentBytes> middle;
   for (std::int64_t i = 0; i < rehearsal.num_played(); ++i) {
@@ -31,8 +32,8 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
     for (std::size_t group = 0; group < before.size(); ++group) middle[group].bytes -= before[group].bytes;
   }
   rehearsal.finish_step();
-  rank::RankWorkers& workers = rehearsal.workers();
-  const std::vector<rank::TrainedPart>& trained = plan.trained;
+  RankWorkers& workers = rehearsal.workers();
+  const std::vector<TrainedPart>& trained = plan.trained;
   for (std::size_t i = 0; i < trained.size(); ++i) {
     workers.steps[i].matrices.for_each([](const parallel::WholeMatrix&) {});
     if (trained[i].optimizer->max_shared_bytes() > 0) trained[i].optimizer->share(trained[i].storage, *workers.ops);
@@ -45,4 +46,4 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
   return sent;
 }
 
-}  // namespace sft::simulator
+}  // namespace sft::rank

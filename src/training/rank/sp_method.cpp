@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/planner/sp_method.hpp"
+#include "sft/rank/sp_method.hpp"
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -18,9 +18,9 @@
 #include "sft/model/architecture.hpp"
 #include "sft/model/layer_plan.hpp"
 #include "sft/model/sublayer.hpp"
-#include "sft/simulator/traffic.hpp"
+#include "sft/rank/traffic.hpp"
 
-namespace sft::planner {
+namespace sft::rank {
 
 namespace {
 
@@ -57,7 +57,7 @@ double sent_bytes(const config::ValidConfig& config, const SpFacts& facts, std::
   double sum = 0.0;
   for (std::size_t i = 0; i < num_asked; ++i) {
     const WorldRank rank = ranks[i * (ranks.size() - 1) / (num_asked - 1)];
-    for (const comm::SentBytes& sent : simulator::plan_traffic(planned, documents, first.peer(rank), {})) {
+    for (const comm::SentBytes& sent : plan_traffic(planned, documents, first.peer(rank), {})) {
       if (sent.group == name_of(Axis::sp)) sum += static_cast<double>(sent.bytes);
     }
   }
@@ -154,11 +154,11 @@ std::vector<SpCandidate> possible_methods(const config::ValidConfig& config, int
 }
 
 /// The saved method, if it is one that auto may take: on any nodes, as its numbers do not depend on them.
-std::optional<rank::SpChoice> saved_choice(const config::ValidConfig& config, const SpFacts& facts) {
+std::optional<SpChoice> saved_choice(const config::ValidConfig& config, const SpFacts& facts) {
   if (!facts.saved) return std::nullopt;
   const int all_ranks = config->parallel.sp_size * config->parallel.tp_size;
   const bool may_be = std::ranges::any_of(possible_methods(config, all_ranks), [&](const SpCandidate& candidate) {
-    return rank::SpChoice{candidate.method, candidate.ulysses_size} == *facts.saved;
+    return SpChoice{candidate.method, candidate.ulysses_size} == *facts.saved;
   });
   return may_be ? facts.saved : std::nullopt;
 }
@@ -229,7 +229,7 @@ ResolvedSpMethod choose_method(const config::ValidConfig& config, const SpFacts&
 
 }  // namespace
 
-SpFacts SpFacts::of(const config::ValidConfig& config, const rank::Datasets& datasets, int ranks_per_node) {
+SpFacts SpFacts::of(const config::ValidConfig& config, const Datasets& datasets, int ranks_per_node) {
   const rows::PackedDataset& data = datasets.train;
   const auto num_tokens = static_cast<double>(data.num_tokens());
   return {.document_tokens = num_tokens / static_cast<double>(std::max<std::int64_t>(1, data.num_documents())),
@@ -253,7 +253,7 @@ ResolvedSpMethod resolve_sp_method(const config::ValidConfig& config, const SpFa
   if (parallel.sp_method == SpMethod::hybrid && parallel.ulysses_size == 0) return choose_ulysses(config, facts, fits);
   if (parallel.sp_method != SpMethod::automatic) return {config, ""};
   if (parallel.sp_size == 1) return {with_method(config, SpMethod::ring, 1), ""};
-  if (const std::optional<rank::SpChoice> saved = saved_choice(config, facts)) {
+  if (const std::optional<SpChoice> saved = saved_choice(config, facts)) {
     config::ValidConfig as_saved = with_method(config, saved->method, saved->ulysses_size);
     if (fit_in_pieces(as_saved, fits)) {
       return {std::move(as_saved), "auto: as in the checkpoint that the run goes on from"};
@@ -262,4 +262,4 @@ ResolvedSpMethod resolve_sp_method(const config::ValidConfig& config, const SpFa
   return choose_method(config, facts, fits);
 }
 
-}  // namespace sft::planner
+}  // namespace sft::rank

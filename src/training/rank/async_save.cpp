@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/planner/async_save.hpp"
+#include "sft/rank/async_save.hpp"
 
 #include <fmt/core.h>
 
@@ -11,7 +11,7 @@
 #include "sft/core/error.hpp"
 #include "sft/core/format.hpp"
 
-namespace sft::planner {
+namespace sft::rank {
 
 namespace {
 
@@ -82,4 +82,4 @@ config::ValidConfig assume_async_save(const config::ValidConfig& config) {
   return with_async(config, config->checkpoint.has_saves_between());
 }
 
-}  // namespace sft::planner
+}  // namespace sft::rank

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The memory of all ranks as planned, before a byte is taken.
+// The memory of a run as planned, before a byte is taken, and whether there is so much.
 
 #include <cstddef>
 #include <functional>
@@ -17,34 +17,24 @@
 #include "sft/rank/memory_table.hpp"
 #include "sft/rank/rank_plan.hpp"
 
-namespace sft::planner {
+namespace sft::rank {
 
 /// The ledger that rank place.rank() will have when it trains: by the code that lays the
 /// memory out, over sizing arenas. `process_bytes`: what a process holds before that. Pure but for the data sets'
 /// facts.
-[[nodiscard]] device::Ledger plan_ledger(const config::ValidConfig& config, const rank::Datasets& datasets,
-                                         const mesh::Place& place, const rank::Machine& machine,
-                                         std::size_t process_bytes);
+[[nodiscard]] device::Ledger plan_ledger(const config::ValidConfig& config, const Datasets& datasets,
+                                         const mesh::Place& place, const Machine& machine, std::size_t process_bytes);
 
 /// The same of a plan that is there.
-[[nodiscard]] device::Ledger plan_ledger(rank::RankPlan& plan, const config::ValidConfig& config,
-                                         const rank::Datasets& datasets, std::size_t process_bytes);
+[[nodiscard]] device::Ledger plan_ledger(RankPlan& plan, const config::ValidConfig& config, const Datasets& datasets,
+                                         std::size_t process_bytes);
 
 /// The same for micro-batches within `limits`, of data that is not there: without what is read ahead of it. Pure.
 [[nodiscard]] device::Ledger plan_ledger(const config::ValidConfig& config, const rows::MicroBatchLimits& limits,
-                                         const mesh::Place& place, const rank::Machine& machine,
-                                         std::size_t process_bytes);
+                                         const mesh::Place& place, const Machine& machine, std::size_t process_bytes);
 
 /// The same without what batches take, and what a step has to be rehearsed for (plan_products).
-[[nodiscard]] device::Ledger plan_fixed_ledger(rank::RankPlan& plan, std::size_t process_bytes);
-
-/// plan_ledger() of every rank of the mesh, on nodes of so many ranks, worked out on one rank.
-[[nodiscard]] rank::MemoryTable plan_memory(const config::ValidConfig& config, const rank::Datasets& datasets,
-                                            const rank::Machine& machine, std::size_t process_bytes,
-                                            int ranks_per_node);
-/// The same with all ranks on one node.
-[[nodiscard]] rank::MemoryTable plan_memory(const config::ValidConfig& config, const rank::Datasets& datasets,
-                                            const rank::Machine& machine, std::size_t process_bytes);
+[[nodiscard]] device::Ledger plan_fixed_ledger(RankPlan& plan, std::size_t process_bytes);
 
 /// Whether no rank needs more than its part of a GPU, `own` (Device::own_memory), none on CPUs, and no node's ranks
 /// more than it has, `node_bytes`, none when the system does not tell. `planned`: this rank's ledger. Collective over
@@ -64,4 +54,4 @@ void require_node_memory(const device::Ledger& planned, device::Kind kind, std::
 void require_gpu_memory(const device::Ledger& planned, const std::optional<device::OwnMemory>& own,
                         const comm::Group& world, const std::function<std::string()>& advice = {});
 
-}  // namespace sft::planner
+}  // namespace sft::rank

@@ -10,8 +10,8 @@
 #include <string>
 #include <utility>
 
-#include "sft/planner/memory.hpp"
-#include "sft/planner/sp_method.hpp"
+#include "sft/rank/memory.hpp"
+#include "sft/rank/sp_method.hpp"
 
 namespace {
 
@@ -41,23 +41,23 @@ config::ValidConfig config_of(SpMethod method, std::optional<std::int64_t> head_
   return config::validate(std::move(config), sp_size);
 }
 
-planner::SpFacts one_document(std::optional<SpChoice> saved = {}) {
+rank::SpFacts one_document(std::optional<SpChoice> saved = {}) {
   return {.document_tokens = row_tokens, .micro_batch_tokens = row_tokens, .ranks_per_node = sp_size, .saved = saved};
 }
 
 std::size_t needed_bytes(const config::ValidConfig& config) {
   const rows::MicroBatchLimits limits{.tokens = row_tokens, .document_tokens = row_tokens};
-  return planner::plan_ledger(config, limits, mesh::Place(config, 0), {}, 0).total_bytes();
+  return rank::plan_ledger(config, limits, mesh::Place(config, 0), {}, 0).total_bytes();
 }
 
 std::size_t needed_bytes(SpMethod method, std::int64_t head_groups) {
   return needed_bytes(config_of(method, head_groups));
 }
 
-planner::ResolvedSpMethod taken(const config::ValidConfig& config, std::size_t memory_bytes,
-                                std::optional<SpChoice> saved = {}) {
-  return planner::resolve_sp_method(config, one_document(saved),
-                                    [&](const config::ValidConfig& of) { return needed_bytes(of) <= memory_bytes; });
+rank::ResolvedSpMethod taken(const config::ValidConfig& config, std::size_t memory_bytes,
+                             std::optional<SpChoice> saved = {}) {
+  return rank::resolve_sp_method(config, one_document(saved),
+                                 [&](const config::ValidConfig& of) { return needed_bytes(of) <= memory_bytes; });
 }
 
 SpChoice choice_of(const config::Parallel& parallel) {
@@ -92,7 +92,7 @@ BOOST_AUTO_TEST_CASE(the_first_choice_stays_where_it_fits_or_nothing_does) {
   const config::ValidConfig open = config_of(SpMethod::automatic, {});
   const std::size_t whole = needed_bytes(SpMethod::ulysses, 1);
   int asked = 0;
-  const auto first = planner::resolve_sp_method(open, one_document(), [&](const config::ValidConfig& of) {
+  const auto first = rank::resolve_sp_method(open, one_document(), [&](const config::ValidConfig& of) {
     ++asked;
     return needed_bytes(of) <= whole;
   });
@@ -107,8 +107,8 @@ BOOST_AUTO_TEST_CASE(the_first_choice_stays_where_it_fits_or_nothing_does) {
 /// What a way sends with so many groups, by itself. Gathered keys are as many as those of a ring.
 double sent_bytes(SpChoice choice, std::int64_t head_groups) {
   if (choice.method == SpMethod::all_gather) choice.method = SpMethod::ring;
-  for (const planner::SpCandidate& candidate :
-       planner::sp_candidates(config_of(SpMethod::automatic, head_groups), one_document())) {
+  for (const rank::SpCandidate& candidate :
+       rank::sp_candidates(config_of(SpMethod::automatic, head_groups), one_document())) {
     if (SpChoice{candidate.method, candidate.ulysses_size} == choice) return candidate.bytes;
   }
   return -1;
@@ -123,9 +123,9 @@ BOOST_AUTO_TEST_CASE(of_all_that_fits_the_one_that_sends_least_is_taken) {
     const std::size_t memory_bytes = least + (most - least) / 20 * i;
     const auto fits = [&](const config::ValidConfig& of) { return needed_bytes(of) <= memory_bytes; };
     double best = -1;
-    for (const auto& candidate : planner::sp_candidates(open, one_document())) {
+    for (const auto& candidate : rank::sp_candidates(open, one_document())) {
       const int size = candidate.method == SpMethod::hybrid ? candidate.ulysses_size : 0;
-      const auto chosen = planner::fit_in_pieces(config_of(candidate.method, {}, size), fits);
+      const auto chosen = rank::fit_in_pieces(config_of(candidate.method, {}, size), fits);
       if (!chosen) continue;
       const double bytes = sent_bytes({candidate.method, candidate.ulysses_size},
                                       chosen->config->train.attention_head_groups.value_or(1));
@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE(of_all_that_fits_the_one_that_sends_least_is_taken) {
       if (best < 0 || bytes < best) best = bytes;
     }
     const auto [config, why] = taken(open, memory_bytes);
-    const auto chosen = planner::fit_in_pieces(config, fits);
+    const auto chosen = rank::fit_in_pieces(config, fits);
     BOOST_TEST_REQUIRE(chosen.has_value(), why);
     BOOST_TEST(sent_bytes(choice_of(config->parallel), chosen->config->train.attention_head_groups.value_or(1)) == best,
                why);

@@ -7,22 +7,20 @@
 #include <vector>
 
 #include "sft/config/valid_config.hpp"
-#include "sft/planner/pieces.hpp"
 #include "sft/rank/datasets.hpp"
+#include "sft/rank/pieces.hpp"
 
-namespace sft::planner {
+namespace sft::rank {
 
 /// What the choice depends on, beside the configuration.
 struct SpFacts {
-  double document_tokens = 0.0;     ///< mean length of a document
-  double micro_batch_tokens = 0.0;  ///< mean tokens of a micro-batch, on all ranks of sp together
-  int ranks_per_node = 1;           ///< on every node at least, numbered node by node
-  std::optional<rank::SpChoice> saved =
-      {};  ///< of the checkpoint that the run goes on from, where its mesh is this one
+  double document_tokens = 0.0;        ///< mean length of a document
+  double micro_batch_tokens = 0.0;     ///< mean tokens of a micro-batch, on all ranks of sp together
+  int ranks_per_node = 1;              ///< on every node at least, numbered node by node
+  std::optional<SpChoice> saved = {};  ///< of the checkpoint that the run goes on from, where its mesh is this one
 
   /// The facts of a run on `datasets`.
-  [[nodiscard]] static SpFacts of(const config::ValidConfig& config, const rank::Datasets& datasets,
-                                  int ranks_per_node);
+  [[nodiscard]] static SpFacts of(const config::ValidConfig& config, const Datasets& datasets, int ranks_per_node);
 };
 
 /// A method, neither part of it auto, and what a rank sends by it over sp, in the mean over the ranks of an sp group:
@@ -52,4 +50,4 @@ struct ResolvedSpMethod {
 [[nodiscard]] ResolvedSpMethod resolve_sp_method(const config::ValidConfig& config, const SpFacts& facts,
                                                  const Fits& fits);
 
-}  // namespace sft::planner
+}  // namespace sft::rank

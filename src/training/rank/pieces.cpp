@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/planner/pieces.hpp"
+#include "sft/rank/pieces.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "sft/config/head_groups.hpp"
 
-namespace sft::planner {
+namespace sft::rank {
 
 namespace {
 
@@ -82,4 +82,4 @@ std::optional<ChosenPieces> fit_in_pieces(const config::ValidConfig& config, con
   return std::nullopt;
 }
 
-}  // namespace sft::planner
+}  // namespace sft::rank

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/simulator/products.hpp"
+#include "sft/rank/products.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -7,18 +7,19 @@
 #include "sft/comm/traffic.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/ops/factory.hpp"
-#include "sft/simulator/rehearsal.hpp"
+#include "sft/rank/rehearsal.hpp"
+#include "sft/rank/rehearsal_tools.hpp"
 
-namespace sft::simulator {
+namespace sft::rank {
 
 namespace {
 
 /// The micro-batches of a step that have different products, on a backend that notes them; `use` is given it.
 template <class Use>
-auto rehearse(const config::ValidConfig& config, rank::RankPlan& plan, Work work, const Use& use) {
+auto rehearse(const config::ValidConfig& config, RankPlan& plan, Work work, const Use& use) {
   const std::unique_ptr<device::Device> device = device::make_null_device();
   comm::TrafficCounter counter;
-  Rehearsal rehearsal(config, plan, documents_of(plan.limits), *device, counter, work);
+  Rehearsal rehearsal(config, plan, documents_of(plan.limits), *device, counter, RehearsalTools(work));
   rehearsal.begin_step();
   constexpr std::int64_t num_different = 2;  // later micro-batches add their gradients to those of the first
   for (std::int64_t i = 0; i < std::min(rehearsal.num_played(), num_different); ++i) rehearsal.play_micro_batch();
@@ -27,7 +28,7 @@ auto rehearse(const config::ValidConfig& config, rank::RankPlan& plan, Work work
 
 }  // namespace
 
-std::size_t plan_products(const config::ValidConfig& config, rank::RankPlan& plan) {
+std::size_t plan_products(const config::ValidConfig& config, RankPlan& plan) {
   if (plan.machine.kind != device::Kind::cpu || plan.limits.tokens == 0) return 0;
   return rehearse(config, plan, Work::noted, [&](const ops::Backend& counter) {
     return ops::products_bytes(counter, {.num_threads = plan.machine.num_threads,
@@ -37,14 +38,14 @@ std::size_t plan_products(const config::ValidConfig& config, rank::RankPlan& pla
 }
 
 std::size_t plan_products(const config::ValidConfig& config, const rows::MicroBatchLimits& limits,
-                          const mesh::Place& place, const rank::Machine& machine) {
-  rank::RankPlan plan(config, limits, place, machine);
+                          const mesh::Place& place, const Machine& machine) {
+  RankPlan plan(config, limits, place, machine);
   return plan_products(config, plan);
 }
 
-ops::ListedProducts list_products(const config::ValidConfig& config, rank::RankPlan& plan) {
+ops::ListedProducts list_products(const config::ValidConfig& config, RankPlan& plan) {
   if (plan.limits.tokens == 0) return {};
   return rehearse(config, plan, Work::listed, [](const ops::Backend& list) { return ops::listed_products(list); });
 }
 
-}  // namespace sft::simulator
+}  // namespace sft::rank

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/planner/memory.hpp"
+#include "sft/rank/memory.hpp"
 
 #include <fmt/core.h>
 #include <algorithm>
@@ -9,12 +9,11 @@
 #include "sft/core/error.hpp"
 #include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
-#include "sft/planner/rank_ledgers.hpp"
 #include "sft/rank/datasets.hpp"
+#include "sft/rank/products.hpp"
 #include "sft/rank/rank_plan.hpp"
-#include "sft/simulator/products.hpp"
 
-namespace sft::planner {
+namespace sft::rank {
 
 namespace {
 
@@ -28,12 +27,12 @@ std::string ask(const std::function<std::string()>& advice, const comm::Group& w
 
 }  // namespace
 
-device::Ledger plan_fixed_ledger(rank::RankPlan& plan, std::size_t process_bytes) {
+device::Ledger plan_fixed_ledger(RankPlan& plan, std::size_t process_bytes) {
   using device::Label;
   using device::Space;
   device::Ledger ledger;
-  rank::RankPlan::Arenas sizes = plan.measure();
-  rank::for_each_arena(sizes, [&](Label label, Space space, const device::Arena& arena) {
+  RankPlan::Arenas sizes = plan.measure();
+  for_each_arena(sizes, [&](Label label, Space space, const device::Arena& arena) {
     ledger.add(label, space, arena.used_bytes());
   });
   ledger.add(Label::process, Space::host, process_bytes + plan.later_process_bytes());
@@ -42,56 +41,26 @@ device::Ledger plan_fixed_ledger(rank::RankPlan& plan, std::size_t process_bytes
   return ledger;
 }
 
-device::Ledger plan_ledger(const config::ValidConfig& config, const rank::Datasets& datasets, const mesh::Place& place,
-                           const rank::Machine& machine, std::size_t process_bytes) {
-  rank::RankPlan plan(config, datasets.limits(config), place, machine);
+device::Ledger plan_ledger(const config::ValidConfig& config, const Datasets& datasets, const mesh::Place& place,
+                           const Machine& machine, std::size_t process_bytes) {
+  RankPlan plan(config, datasets.limits(config), place, machine);
   return plan_ledger(plan, config, datasets, process_bytes);
 }
 
-device::Ledger plan_ledger(rank::RankPlan& plan, const config::ValidConfig& config, const rank::Datasets& datasets,
+device::Ledger plan_ledger(RankPlan& plan, const config::ValidConfig& config, const Datasets& datasets,
                            std::size_t process_bytes) {
   device::Ledger ledger = plan_fixed_ledger(plan, process_bytes);
-  ledger.add(device::Label::process, device::Space::host, simulator::plan_products(config, plan));
-  ledger.add(device::Label::batches, device::Space::host, rank::batches_bytes(config, plan.place, datasets));
+  ledger.add(device::Label::process, device::Space::host, plan_products(config, plan));
+  ledger.add(device::Label::batches, device::Space::host, batches_bytes(config, plan.place, datasets));
   return ledger;
 }
 
 device::Ledger plan_ledger(const config::ValidConfig& config, const rows::MicroBatchLimits& limits,
-                           const mesh::Place& place, const rank::Machine& machine, std::size_t process_bytes) {
-  rank::RankPlan plan(config, limits, place, machine);
+                           const mesh::Place& place, const Machine& machine, std::size_t process_bytes) {
+  RankPlan plan(config, limits, place, machine);
   device::Ledger ledger = plan_fixed_ledger(plan, process_bytes);
-  ledger.add(device::Label::process, device::Space::host, simulator::plan_products(config, plan));
+  ledger.add(device::Label::process, device::Space::host, plan_products(config, plan));
   return ledger;
-}
-
-rank::MemoryTable plan_memory(const config::ValidConfig& config, const rank::Datasets& datasets,
-                              const rank::Machine& machine, std::size_t process_bytes) {
-  return plan_memory(config, datasets, machine, process_bytes, mesh::layout_of(config->parallel).size());
-}
-
-rank::MemoryTable plan_memory(const config::ValidConfig& config, const rank::Datasets& datasets,
-                              const rank::Machine& machine, std::size_t process_bytes, int ranks_per_node) {
-  rank::MemoryTable table;
-  const mesh::Place first(config, 0);
-  std::size_t of_node = 0;
-  RankLedgers ledgers(config, datasets, machine, process_bytes);
-  for (const WorldRank rank : first.layout().ranks()) {
-    const int number = static_cast<int>(rank);
-    const auto rows = rank::memory_rows(ledgers.of(first.peer(rank), number % ranks_per_node == 0), machine.kind);
-    of_node = (number % ranks_per_node == 0 ? 0 : of_node) + rows[rank::num_memory_rows - 1];
-    if (number % ranks_per_node == ranks_per_node - 1 || number == first.layout().size() - 1) {
-      rank::MemoryRange& nodes = table.nodes;
-      const int first_rank = number / ranks_per_node * ranks_per_node;
-      nodes.least_bytes = first_rank == 0 ? of_node : std::min(nodes.least_bytes, of_node);
-      if (of_node > nodes.most_bytes) nodes = {nodes.least_bytes, of_node, WorldRank::from(first_rank)};
-    }
-    for (std::size_t i = 0; i < rank::num_memory_rows; ++i) {
-      rank::MemoryRange& range = range_of(table, i);
-      range.least_bytes = rank == 0 ? rows[i] : std::min(range.least_bytes, rows[i]);
-      if (rank == 0 || rows[i] > range.most_bytes) range = {range.least_bytes, rows[i], rank};
-    }
-  }
-  return table;
 }
 
 namespace {
@@ -128,7 +97,7 @@ void require_node_memory(const device::Ledger& planned, device::Kind kind, std::
   const std::size_t needed_bytes = needed_of_node(planned, kind, session.node());
   const bool fits = !node_bytes || needed_bytes <= *node_bytes;
   if (fit_everywhere(fits, world)) return;
-  log_info(rank::format_memory(rank::gather_memory(planned, kind, world)));
+  log_info(format_memory(gather_memory(planned, kind, world)));
   const std::string instead = ask(advice, world);
   world.agree([&] {
     if (fits) return;
@@ -149,7 +118,7 @@ void require_gpu_memory(const device::Ledger& planned, const std::optional<devic
   const std::size_t needed_bytes = needed_of_gpu(planned);
   const bool fits = !own || needed_bytes <= own->total_bytes;
   if (fit_everywhere(fits, world)) return;
-  log_info(rank::format_memory(rank::gather_memory(planned, device::Kind::cuda, world)));
+  log_info(format_memory(gather_memory(planned, device::Kind::cuda, world)));
   const std::string instead = ask(advice, world);
   world.agree([&] {
     if (fits) return;
@@ -165,4 +134,4 @@ void require_gpu_memory(const device::Ledger& planned, const std::optional<devic
   });
 }
 
-}  // namespace sft::planner
+}  // namespace sft::rank

@@ -12,7 +12,7 @@
 #include "sft/device/kind.hpp"
 #include "sft/device/ledger.hpp"
 
-namespace sft::planner {
+namespace sft::rank {
 
 /// A configuration whose checkpoint.async is not auto, why it has this one, for people (empty where there was nothing
 /// to choose), and what this rank then uses.
@@ -37,4 +37,4 @@ using PlanLedger = std::function<device::Ledger(const config::ValidConfig& confi
 /// whose maker has to know whether there is room.
 [[nodiscard]] config::ValidConfig assume_async_save(const config::ValidConfig& config);
 
-}  // namespace sft::planner
+}  // namespace sft::rank

@@ -10,7 +10,7 @@
 
 #include "sft/config/valid_config.hpp"
 
-namespace sft::planner {
+namespace sft::rank {
 
 /// Tokens of a tile of auto: enough that products take no longer in tiles.
 inline constexpr std::int64_t auto_mlp_tile_tokens = 8192;
@@ -34,4 +34,4 @@ using Fits = std::function<bool(const config::ValidConfig& config)>;
 /// once.
 [[nodiscard]] std::optional<ChosenPieces> fit_in_pieces(const config::ValidConfig& config, const Fits& fits);
 
-}  // namespace sft::planner
+}  // namespace sft::rank

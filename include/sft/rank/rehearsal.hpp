@@ -11,12 +11,12 @@
 #include "sft/device/device.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/rank/rank_plan.hpp"
+#include "sft/rank/tools.hpp"
 #include "sft/rank/workers.hpp"
 #include "sft/rows/micro_batch_limits.hpp"
 #include "sft/sequence/attention_schedule.hpp"
-#include "sft/simulator/rehearsal_tools.hpp"
 
-namespace sft::simulator {
+namespace sft::rank {
 
 /// Lengths of the documents of a micro-batch that is as large as `limits` let it be.
 [[nodiscard]] std::vector<std::int32_t> documents_of(const rows::MicroBatchLimits& limits);
@@ -30,9 +30,9 @@ class Rehearsal {
   static constexpr std::int64_t most_played = 3;
 
   /// Of the rank of `plan`, which it lays out, on micro-batches of documents of these lengths, as long together as
-  /// `plan` has it. All outlive it.
-  Rehearsal(const config::ValidConfig& config, rank::RankPlan& plan, const std::vector<std::int32_t>& documents,
-            device::Device& device, comm::Collectives& collectives, Work work);
+  /// `plan` has it. All outlive it but for the tools.
+  Rehearsal(const config::ValidConfig& config, RankPlan& plan, const std::vector<std::int32_t>& documents,
+            device::Device& device, comm::Collectives& collectives, const Tools& tools);
 
   /// Of the micro-batches of a step, those that are played; the other num_left() are as the second.
   [[nodiscard]] std::int64_t num_played() const;
@@ -46,8 +46,8 @@ class Rehearsal {
   void play_evaluation(const sequence::AttentionSchedules& schedules);
   void finish_step() { workers_.units.finish_step(); }
 
-  [[nodiscard]] rank::RankPlan& plan() { return plan_; }
-  [[nodiscard]] rank::RankWorkers& workers() { return workers_; }
+  [[nodiscard]] RankPlan& plan() { return plan_; }
+  [[nodiscard]] RankWorkers& workers() { return workers_; }
   [[nodiscard]] const mesh::Groups& groups() const { return groups_; }
 
  private:
@@ -55,11 +55,11 @@ class Rehearsal {
 
   const std::int64_t num_micro_batches_;
   const int ulysses_size_;
-  rank::RankPlan& plan_;
-  rank::RankPlan::Arenas arenas_;
+  RankPlan& plan_;
+  RankPlan::Arenas arenas_;
   const mesh::Groups groups_;
-  rank::RankWorkers workers_;
+  RankWorkers workers_;
   const sequence::AttentionSchedules schedules_;
 };
 
-}  // namespace sft::simulator
+}  // namespace sft::rank

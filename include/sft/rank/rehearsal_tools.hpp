@@ -4,15 +4,14 @@
 
 #include "sft/rank/tools.hpp"
 
-namespace sft::simulator {
+namespace sft::rank {
 
-/// The work of ops in place of computing: nothing, notes of products or of attention for ops::products_bytes,
-/// ops::listed_products and ops::listed_attention, or moves of the clocks of a ClockedDevice.
-enum class Work { counted, noted, listed, attention, clocked };
+/// The work of ops in place of computing: nothing, or notes of products or of attention for ops::products_bytes,
+/// ops::listed_products and ops::listed_attention.
+enum class Work { counted, noted, listed, attention };
 
-/// The tools of a rank that is alone. Its movers move nothing, on clocks they move these. Work::clocked needs a
-/// ClockedDevice, else std::bad_cast.
-class RehearsalTools final : public rank::Tools {
+/// The tools of a rank that is alone. Its movers move nothing.
+class RehearsalTools : public Tools {
  public:
   explicit RehearsalTools(Work work) : work_(work) {}
 
@@ -30,4 +29,4 @@ class RehearsalTools final : public rank::Tools {
   Work work_;
 };
 
-}  // namespace sft::simulator
+}  // namespace sft::rank

@@ -9,14 +9,14 @@
 #include <string>
 #include <utility>
 
-#include "sft/planner/memory.hpp"
-#include "sft/planner/pieces.hpp"
+#include "sft/rank/memory.hpp"
+#include "sft/rank/pieces.hpp"
 #include "support/awkward_data.hpp"
 
 namespace {
 
 using namespace sft;
-using planner::auto_mlp_tile_tokens;
+using rank::auto_mlp_tile_tokens;
 
 /// One row of 64k tokens through a model whose MLP is its widest part.
 config::ValidConfig config_of(std::optional<std::int64_t> tile_tokens, bool all_experts = false,
@@ -40,13 +40,13 @@ config::ValidConfig config_of(std::optional<std::int64_t> tile_tokens, bool all_
 std::size_t needed_bytes(const config::ValidConfig& config) {
   constexpr std::int64_t tokens = std::int64_t{1} << 16;
   const rows::MicroBatchLimits limits{.tokens = tokens, .document_tokens = tokens};
-  return planner::plan_ledger(config, limits, mesh::Place(config, 0), {}, 0).total_bytes();
+  return rank::plan_ledger(config, limits, mesh::Place(config, 0), {}, 0).total_bytes();
 }
 
 /// What is taken where there is so much memory.
 std::int64_t taken(const config::ValidConfig& config, std::size_t memory_bytes, int asked_at_most = 2) {
   int asked = 0;
-  const auto chosen = planner::choose_pieces(config, [&](const config::ValidConfig& of) {
+  const auto chosen = rank::choose_pieces(config, [&](const config::ValidConfig& of) {
     ++asked;
     return needed_bytes(of) <= memory_bytes;
   });
@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(groups_of_heads_come_where_tiles_do_not_suffice) {
   const config::ValidConfig open = config_of({}, false, {});
   const auto chosen_with = [&](std::size_t memory_bytes) {
     int asked = 0;
-    const planner::ChosenPieces chosen = planner::choose_pieces(open, [&](const config::ValidConfig& of) {
+    const rank::ChosenPieces chosen = rank::choose_pieces(open, [&](const config::ValidConfig& of) {
       ++asked;
       return needed_bytes(of) <= memory_bytes;
     });
@@ -107,8 +107,7 @@ BOOST_AUTO_TEST_CASE(all_heads_stay_at_once_where_they_must) {
     config::Config config = *config_of(auto_mlp_tile_tokens, false, {});
     change(config);
     const auto fits = [](const config::ValidConfig& of) { return of->train.attention_head_groups.value_or(1) > 1; };
-    return planner::choose_pieces(config::validate(config, num_ranks), fits)
-        .config->train.attention_head_groups.value();
+    return rank::choose_pieces(config::validate(config, num_ranks), fits).config->train.attention_head_groups.value();
   };
   BOOST_TEST(groups_of([](config::Config&) {}) == 2);
   using config::ActivationCheckpointing;
@@ -129,7 +128,7 @@ BOOST_AUTO_TEST_CASE(groups_have_heads_for_all_ranks_that_exchange_them) {
   config.parallel.sp_size = 4;
   config.parallel.sp_method = config::SpMethod::ulysses;
   const auto fits = [](const config::ValidConfig& of) { return of->train.attention_head_groups.value_or(1) > 1; };
-  const planner::ChosenPieces chosen = planner::choose_pieces(config::validate(config, 4), fits);
+  const rank::ChosenPieces chosen = rank::choose_pieces(config::validate(config, 4), fits);
   BOOST_TEST(chosen.config->train.attention_head_groups.value() == 2);
   BOOST_TEST(chosen.why.find("attention works on 2 of 4 key/value heads at a time, as the run") != std::string::npos);
 }

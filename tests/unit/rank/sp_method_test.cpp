@@ -8,13 +8,13 @@
 #include <numeric>
 #include <utility>
 
-#include "sft/planner/sp_method.hpp"
+#include "sft/rank/sp_method.hpp"
 
 namespace {
 
 using namespace sft;
 using config::SpMethod;
-using planner::SpFacts;
+using rank::SpFacts;
 
 config::ValidConfig config_of(int sp_size, int tp_size, std::int64_t q_heads, std::int64_t kv_heads,
                               SpMethod method = SpMethod::automatic, int ulysses_size = 0) {
@@ -38,8 +38,8 @@ SpFacts one_document(int ranks_per_node) { return {4096, 4096, ranks_per_node}; 
 /// Of as much memory as one likes.
 bool fits_always(const config::ValidConfig& /*config*/) { return true; }
 
-planner::ResolvedSpMethod resolve(const config::ValidConfig& config, const SpFacts& facts) {
-  return planner::resolve_sp_method(config, facts, fits_always);
+rank::ResolvedSpMethod resolve(const config::ValidConfig& config, const SpFacts& facts) {
+  return rank::resolve_sp_method(config, facts, fits_always);
 }
 
 /// [parallel] once it is resolved for one document.
@@ -66,9 +66,9 @@ BOOST_AUTO_TEST_CASE(windows_leave_less_to_send) {
   const auto candidates_of = [](std::int64_t window) {
     const config::ValidConfig config =
         config_of(4, 1, 8, 2).with([&](config::Config& c) { c.model.sliding_window = window; });
-    return planner::sp_candidates(config, one_document(4));
+    return rank::sp_candidates(config, one_document(4));
   };
-  const std::vector<planner::SpCandidate> whole = candidates_of(0), windowed = candidates_of(300);
+  const std::vector<rank::SpCandidate> whole = candidates_of(0), windowed = candidates_of(300);
   BOOST_REQUIRE(whole.size() == windowed.size());
   for (std::size_t i = 0; i < whole.size(); ++i) {
     BOOST_TEST((whole[i].method == windowed[i].method));
@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(heads_are_not_exchanged_between_nodes) {
   BOOST_TEST((parallel.sp_method == SpMethod::hybrid));
   BOOST_TEST(parallel.ulysses_size == 4);
   // With tp_size = 2, neighbours in sp are two ranks apart.
-  for (const planner::SpCandidate& candidate : planner::sp_candidates(config_of(8, 2, 32, 8), one_document(4))) {
+  for (const rank::SpCandidate& candidate : rank::sp_candidates(config_of(8, 2, 32, 8), one_document(4))) {
     BOOST_TEST(candidate.ulysses_size <= 2);
   }
 }
@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE(few_keys_of_many_queries_are_sent_instead) {
 BOOST_AUTO_TEST_CASE(short_documents_are_read_by_neighbours_alone) {
   const config::ValidConfig config = config_of(16, 1, 32, 8);
   const auto bytes_of_ring = [&](double document_tokens) {
-    return planner::sp_candidates(config, {document_tokens, 32768, 16}).front().bytes;
+    return rank::sp_candidates(config, {document_tokens, 32768, 16}).front().bytes;
   };
   const double all = bytes_of_ring(32768);
   BOOST_TEST(bytes_of_ring(100) < all * 3 / 15);
@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(what_is_computed_again_is_sent_again) {
       changed.train.activation_checkpointing = checkpointing;
       changed.model.num_hidden_layers = 8;
     });
-    return planner::sp_candidates(config, one_document(4)).front().bytes;
+    return rank::sp_candidates(config, one_document(4)).front().bytes;
   };
   // Keys and values twice in bf16 and their gradients in float32; and once more in seven of eight layers.
   const double kept = bytes_of_ring(config::ActivationCheckpointing::none);
@@ -143,7 +143,7 @@ struct Formulas {
   const SpFacts& facts;
 
   [[nodiscard]] std::int64_t q_heads() const { return config.model.num_attention_heads / config.parallel.tp_size; }
-  [[nodiscard]] double bytes(const planner::SpCandidate& candidate) const {
+  [[nodiscard]] double bytes(const rank::SpCandidate& candidate) const {
     const int size = candidate.ulysses_size;
     const std::int64_t kv_heads = std::max<std::int64_t>(1, config.model.num_key_value_heads / config.parallel.tp_size);
     const auto head_dim = static_cast<double>(config.model.head_dim);
@@ -158,7 +158,7 @@ struct Formulas {
     return (size - 1) * head_dim * exchanged + bytes_of_keys(size * kv, head_dim, readers);
   }
   /// What these leave out: a number of float32 for each query that goes with its output.
-  [[nodiscard]] double bytes_of_numbers(const planner::SpCandidate& candidate) const {
+  [[nodiscard]] double bytes_of_numbers(const rank::SpCandidate& candidate) const {
     return (candidate.ulysses_size - 1) * 4.0 * static_cast<double>(q_heads() / candidate.ulysses_size);
   }
 };
@@ -178,13 +178,13 @@ void for_each_mesh(double share_of_row, const Visit& visit) {
 }
 
 /// What the formulas would take.
-planner::SpCandidate best_by_formulas(const config::Config& config, const SpFacts& facts,
-                                      const std::vector<planner::SpCandidate>& candidates) {
-  const auto bytes = [&](const planner::SpCandidate& candidate) { return Formulas{config, facts}.bytes(candidate); };
+rank::SpCandidate best_by_formulas(const config::Config& config, const SpFacts& facts,
+                                   const std::vector<rank::SpCandidate>& candidates) {
+  const auto bytes = [&](const rank::SpCandidate& candidate) { return Formulas{config, facts}.bytes(candidate); };
   return *std::ranges::min_element(candidates, {}, bytes);
 }
 
-bool is_chosen(const planner::SpCandidate& candidate, const config::ValidConfig& config, const SpFacts& facts) {
+bool is_chosen(const rank::SpCandidate& candidate, const config::ValidConfig& config, const SpFacts& facts) {
   const config::Parallel chosen = resolve(config, facts).config->parallel;
   return chosen.sp_method == candidate.method &&
          (candidate.method != SpMethod::hybrid || chosen.ulysses_size == candidate.ulysses_size);
@@ -193,9 +193,9 @@ bool is_chosen(const planner::SpCandidate& candidate, const config::ValidConfig&
 BOOST_AUTO_TEST_CASE(of_one_document_every_method_sends_what_formulas_say) {
   int num_meshes = 0;
   for_each_mesh(1.0, [&](const config::ValidConfig& config, const SpFacts& facts) {
-    const std::vector<planner::SpCandidate> candidates = planner::sp_candidates(config, facts);
+    const std::vector<rank::SpCandidate> candidates = rank::sp_candidates(config, facts);
     const Formulas formulas{config, facts};
-    for (const planner::SpCandidate& candidate : candidates) {
+    for (const rank::SpCandidate& candidate : candidates) {
       BOOST_TEST(candidate.bytes == formulas.bytes(candidate) + formulas.bytes_of_numbers(candidate),
                  boost::test_tools::tolerance(1e-9));
     }
@@ -212,17 +212,17 @@ BOOST_AUTO_TEST_CASE(of_short_documents_formulas_say_too_much) {
     int num_same = 0, num_ring = 0;
     double most = 0;
     for_each_mesh(share, [&](const config::ValidConfig& config, const SpFacts& facts) {
-      const std::vector<planner::SpCandidate> candidates = planner::sp_candidates(config, facts);
+      const std::vector<rank::SpCandidate> candidates = rank::sp_candidates(config, facts);
       const Formulas formulas{config, facts};
-      for (const planner::SpCandidate& candidate : candidates) {
+      for (const rank::SpCandidate& candidate : candidates) {
         const double said = formulas.bytes(candidate) + formulas.bytes_of_numbers(candidate);
         BOOST_TEST(candidate.bytes > 0.0);
         most = std::max(most, candidate.bytes / said);
       }
-      const planner::SpCandidate best = best_by_formulas(config, facts, candidates);
+      const rank::SpCandidate best = best_by_formulas(config, facts, candidates);
       const bool is_same = is_chosen(best, config, facts);
       num_same += is_same ? 1 : 0;
-      const planner::SpCandidate chosen = *std::ranges::min_element(candidates, {}, &planner::SpCandidate::bytes);
+      const rank::SpCandidate chosen = *std::ranges::min_element(candidates, {}, &rank::SpCandidate::bytes);
       num_ring += !is_same && chosen.method == SpMethod::ring ? 1 : 0;
     });
     BOOST_TEST_MESSAGE("documents of " << share << " of a row: " << num_same << " of 84 choices are those of formulas, "
@@ -257,7 +257,7 @@ BOOST_AUTO_TEST_CASE(heads_are_exchanged_of_a_group_of_them) {
     changed.train.activation_checkpointing = config::ActivationCheckpointing::full;
     changed.train.attention_head_groups = 8;
   });
-  for (const planner::SpCandidate& candidate : planner::sp_candidates(in_groups, one_document(8))) {
+  for (const rank::SpCandidate& candidate : rank::sp_candidates(in_groups, one_document(8))) {
     BOOST_TEST(4 % candidate.ulysses_size == 0);             // the query heads of a group
     BOOST_TEST((candidate.method != SpMethod::all_gather));  // a head of the row: 8 of a rank's tokens
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/planner/settle.hpp"
+#include "sft/rank/settle.hpp"
 
 #include <utility>
 
-namespace sft::planner {
+namespace sft::rank {
 
 Settled settle(const config::ValidConfig& config, const SettleFacts& facts) {
   auto [with_sp, why_sp] =
@@ -19,4 +19,4 @@ Settled settle(const config::ValidConfig& config, const SettleFacts& facts) {
   return settled;
 }
 
-}  // namespace sft::planner
+}  // namespace sft::rank

@@ -7,11 +7,11 @@
 
 #include "sft/config/valid_config.hpp"
 #include "sft/device/ledger.hpp"
-#include "sft/planner/async_save.hpp"
-#include "sft/planner/pieces.hpp"
-#include "sft/planner/sp_method.hpp"
+#include "sft/rank/async_save.hpp"
+#include "sft/rank/pieces.hpp"
+#include "sft/rank/sp_method.hpp"
 
-namespace sft::planner {
+namespace sft::rank {
 
 /// Facts that the choices depend on, apart from the configuration.
 struct SettleFacts {
@@ -41,4 +41,4 @@ struct Settled {
 /// Memory without choose_save is planned for what assume_async_save() assumes. Collective where a fact is.
 [[nodiscard]] Settled settle(const config::ValidConfig& config, const SettleFacts& facts);
 
-}  // namespace sft::planner
+}  // namespace sft::rank
