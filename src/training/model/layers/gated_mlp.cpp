@@ -18,7 +18,7 @@ Tensor leading(const Tensor& memory, std::int64_t num_rows, std::int64_t num_col
   return memory.view({memory.num_elements()}).rows(0, num_rows * num_columns).view({num_rows, num_columns});
 }
 
-ops::GateRule rule_of(const config::Model& model) {
+ops::GateRule activation_of(const config::Model& model) {
   constexpr std::array gates{ops::Gate::silu, ops::Gate::gelu_tanh, ops::Gate::relu2};  // by config::Activation
   return {.gate = gates[static_cast<std::size_t>(model.hidden_act)], .alone = !model.gated_mlp};
 }
@@ -95,7 +95,7 @@ void GatedMlp::forward(const Context& c, BlockScratch& scratch) const {
   prepare_magnitudes(c, down_);
   for_each_tile(c, scratch, [&](const Tile& tile) {
     linear_forward(c, gate_up_, tile.gate_up, tile.normed, tile.begin);
-    c.ops.run(ops::GatedForward{.act = tile.act, .gate_up = tile.gate_up, .rule = rule_of(c.config)});
+    c.ops.run(ops::GatedForward{.act = tile.act, .gate_up = tile.gate_up, .rule = activation_of(c.config)});
     linear_forward_partial(c, down_, tile.delta, tile.act, tile.begin);
   });
 }
@@ -131,7 +131,7 @@ void GatedMlp::differentiate(const Context& c, Tile& tile) const {
   linear_backward_input(c, down_, tile.act, tile.dbranch, tile.begin, &tile.of_down);
   // In place: act, its gradient before, and the gradient of gate_up.
   c.ops.run(ops::GatedBackward{
-      .dgate_up = tile.gate_up, .act = tile.act, .dact = tile.act, .gate_up = tile.gate_up, .rule = rule_of(c.config)});
+      .dgate_up = tile.gate_up, .act = tile.act, .dact = tile.act, .gate_up = tile.gate_up, .rule = activation_of(c.config)});
 }
 
 void GatedMlp::differentiate_input(const Context& c, Tile& tile) const {
