@@ -130,8 +130,11 @@ void GatedMlp::differentiate(const Context& c, Tile& tile) const {
   if (kept_.empty()) linear_forward(c, gate_up_, tile.gate_up, tile.normed, tile.begin);
   linear_backward_input(c, down_, tile.act, tile.dbranch, tile.begin, &tile.of_down);
   // In place: act, its gradient before, and the gradient of gate_up.
-  c.ops.run(ops::GatedBackward{
-      .dgate_up = tile.gate_up, .act = tile.act, .dact = tile.act, .gate_up = tile.gate_up, .rule = activation_of(c.config)});
+  c.ops.run(ops::GatedBackward{.dgate_up = tile.gate_up,
+                               .act = tile.act,
+                               .dact = tile.act,
+                               .gate_up = tile.gate_up,
+                               .rule = activation_of(c.config)});
 }
 
 void GatedMlp::differentiate_input(const Context& c, Tile& tile) const {
