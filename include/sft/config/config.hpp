@@ -201,11 +201,6 @@ struct Model {
   /// Width of the MLP that stands beside the experts of a layer; 0: none does.
   [[nodiscard]] std::int64_t shared_intermediate_size() const { return n_shared_experts * moe_intermediate_size; }
   [[nodiscard]] bool has_dense_layers() const { return num_expert_layers() < num_hidden_layers; }
-  /// Parameters, biases, norms and corrections of routers included; tied embeddings once.
-  [[nodiscard]] std::int64_t num_parameters() const;
-  /// Weights that a token uses in matrix products: all matrices but the embedding table and experts that it does not
-  /// go through, and the head also when tied.
-  [[nodiscard]] std::int64_t num_matmul_parameters() const;
 
   bool operator==(const Model&) const = default;
 };

@@ -11,6 +11,10 @@
 
 namespace sft::config {
 
+/// What else is refused: keys that name modules which the model does not have. A room that knows the modules of models
+/// has such a function (model::check_modules).
+using CheckModules = void (*)(const Config& config);
+
 /// A configuration that validate() took for a number of ranks: derived values are filled, and nothing in it contradicts
 /// another key. Whatever reads keys reads it as a Config.
 class ValidConfig {
@@ -25,7 +29,7 @@ class ValidConfig {
 
  private:
   ValidConfig(Config config, int world_size) : config_(std::move(config)), world_size_(world_size) {}
-  friend ValidConfig validate(Config config, int world_size);
+  friend ValidConfig validate(Config config, int world_size, CheckModules check_modules);
 
   Config config_;
   int world_size_;
@@ -33,8 +37,9 @@ class ValidConfig {
 
 /// Fills derived values (head_dim, dp_shard_size ...) and refuses what cannot run on `world_size` >= 1 ranks: throws a
 /// configuration Error with the arithmetic and a way out in the message. Pure. Row length is checked later, by
-/// validate_data.
-[[nodiscard]] ValidConfig validate(Config config, int world_size);
+/// validate_data. `check_modules`: called with derived values, whose Error is as one of validate(); null: names of
+/// modules were checked before, or are not asked about.
+[[nodiscard]] ValidConfig validate(Config config, int world_size, CheckModules check_modules = nullptr);
 
 /// One rank that uses this model without data. Throws as validate() does.
 [[nodiscard]] ValidConfig validate(Model model);

@@ -23,12 +23,13 @@ class TargetModules {
   /// Those whose whole path the regular expression matches. Throws std::invalid_argument with the reason for a text
   /// that is none.
   [[nodiscard]] static TargetModules matching(const std::string& pattern);
-  /// All linear layers of the blocks: all but the output layer.
+  /// All linear layers of the blocks, which adapters in blocks belong to: all but the output layer.
   [[nodiscard]] static TargetModules all_linear();
 
   [[nodiscard]] bool contains(const std::string& module) const;
 
  private:
+  bool are_all_ = false;  ///< in place of names
   std::vector<std::string> names_;
   std::optional<config::ModulePattern> pattern_;  ///< in place of names
 };
@@ -38,14 +39,16 @@ class TargetModules {
 [[nodiscard]] std::vector<std::string> default_targets(const FileLayout& layout, bool adapts_experts);
 
 /// The adapter_config.json of adapters that sft trained, as PEFT writes it. `base_model`: folder or name of the model
-/// that they belong to; empty: not known. `layout`: of its files. Adapters on parts of one module of transformers are
-/// one there, of the sum of their ranks. Where there are any, all adapters have the largest rank and their scales are
-/// in B (TensorMap), so that readers who know no patterns, as llama.cpp and vLLM, compute the same function. In a model
-/// of several towers target_modules is a regular expression that means the text tower. `tensors`: those of the adapter,
-/// by PEFT's names on the model's modules; where patterns of `lora` are about a tower, each module of these is named
-/// with its rank, and so is each module that was trained whole. Adapters that began with a part of the weights are
-/// those of twice the rank beside the model as it was (config::Lora::beside_whole_weights).
+/// that they belong to; empty: not known. `linear_names`: of its linear layers, such as q_proj. `layout`: of its files.
+/// Adapters on parts of one module of transformers are one there, of the sum of their ranks. Where there are any, all
+/// adapters have the largest rank and their scales are in B (TensorMap), so that readers who know no patterns, as
+/// llama.cpp and vLLM, compute the same function. In a model of several towers target_modules is a regular expression
+/// that means the text tower. `tensors`: those of the adapter, by PEFT's names on the model's modules; where patterns
+/// of `lora` are about a tower, each module of these is named with its rank, and so is each module that was trained
+/// whole. Adapters that began with a part of the weights are those of twice the rank beside the model as it was
+/// (config::Lora::beside_whole_weights).
 [[nodiscard]] std::string make_adapter_config(const config::Lora& lora, const std::string& base_model,
+                                              const std::vector<std::string>& linear_names,
                                               const FileLayout& layout = {},
                                               const std::vector<std::string>& tensors = {});
 

@@ -47,9 +47,10 @@ inline constexpr const char* adapter_stem = "adapter_model";
 /// In a folder in the 4 bits of bitsandbytes: the linear layers of the model's blocks whose matrices are not taken as
 /// codes (io::TensorSource::read_four_bits), because the folder holds numbers, as modules that were found too
 /// sensitive, or codes that cannot be kept as they are; by their paths, with those whose matrices are one product with
-/// theirs. Nothing for other folders. Reads headers, and the forms of codes.
-[[nodiscard]] std::optional<std::vector<std::string>> unquantized_modules(const std::string& folder,
-                                                                          const config::Model& model);
+/// theirs. Nothing for other folders. Reads headers, and the forms of codes. `groups`: the paths of all linear layers,
+/// those together that are one product.
+[[nodiscard]] std::optional<std::vector<std::string>> unquantized_modules(
+    const std::string& folder, bool is_head_tied, const std::vector<std::vector<std::string>>& groups);
 
 /// Refuses files whose lm_head.weight, if they have one, is not their embedding table: then the head is not tied,
 /// whatever config.json says. Reads both tensors.

@@ -15,6 +15,7 @@
 #include "sft/machine/gpus.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/mesh/place.hpp"
+#include "sft/model/modules.hpp"
 #include "sft/planner/search.hpp"
 
 namespace sft::apps {
@@ -78,6 +79,7 @@ ChosenSizes choose_sizes(const OpenSizes& open) {
                          .rows_per_step = open.rows_per_step};
   config::Config& base = task.base;
   base.model = config::validate(base.model)->model;
+  model::check_modules(base);
   base.data.train_files = {no_data};
   if (base.train.offload_folder.empty()) base.train.offload_folder = base.train.output_dir;
   base.device.backend =

@@ -13,6 +13,7 @@
 #include "sft/hub/model_config.hpp"
 #include "sft/hub/tokenizer_files.hpp"
 #include "sft/io/files.hpp"
+#include "sft/model/modules.hpp"
 #include "sft/text/chat_template_files.hpp"
 #include "sft/text/tokenizer.hpp"
 #include "start_model.hpp"
@@ -151,7 +152,8 @@ void write_adapter_companions(const std::string& folder, const FolderContents& c
   }
   io::write_file_atomically(
       folder + "/adapter_config.json",
-      hub::make_adapter_config(config.lora, config.model.model_name_or_path, contents.layout, names));
+      hub::make_adapter_config(config.lora, config.model.model_name_or_path,
+                               model::names_of(model::linear_modules(config.model)), contents.layout, names));
 }
 
 void write_weight_files(const hub::WeightsPlan& plan, const std::string& folder) {

@@ -15,7 +15,6 @@
 #include "model_folder.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/comm/session.hpp"
-#include "sft/config/linear_modules.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
@@ -24,6 +23,7 @@
 #include "sft/hub/model_config.hpp"
 #include "sft/hub/weights.hpp"
 #include "sft/io/file_kind.hpp"
+#include "sft/model/modules.hpp"
 
 namespace sft::apps {
 
@@ -67,12 +67,17 @@ void require_agreement(const config::Config& with_model, const config::Config& g
 void keep_unquantized(const StartModel& start, config::Config& config, std::vector<std::string>& warnings) {
   config::Lora& lora = config.lora;
   if (!lora.load_in_4bit || start.kind != StartModel::Kind::hub) return;
-  const std::optional<std::vector<std::string>> numbers = hub::unquantized_modules(start.folder, config.model);
+  std::vector<std::vector<std::string>> groups;
+  for (const auto& group : model::linear_modules(config::validate(config.model)->model)) {
+    std::ranges::transform(group, std::back_inserter(groups.emplace_back()), &model::LinearMember::module);
+  }
+  const std::optional<std::vector<std::string>> numbers =
+      hub::unquantized_modules(start.folder, config.model.tie_word_embeddings, groups);
   if (!numbers) return;
   if (lora.llm_int8_skip_modules.empty()) {
     lora.llm_int8_skip_modules = *numbers;
   } else {
-    for (const std::vector<std::string>& group : config::linear_module_groups(config.model)) {
+    for (const std::vector<std::string>& group : groups) {
       for (const std::string& module : group) {
         const bool is_number = std::ranges::find(*numbers, module) != numbers->end();
         if (lora.skips_four_bits(module) == is_number) continue;

@@ -30,6 +30,7 @@
 #include "sft/launch/interview.hpp"
 #include "sft/launch/site.hpp"
 #include "sft/machine/node.hpp"
+#include "sft/model/flops.hpp"
 
 namespace {
 
@@ -103,7 +104,8 @@ std::optional<launch::Sizes> plan_sizes(const launch::SiteAnswers& answers, cons
 /// 0 where the model is not there yet.
 std::int64_t num_parameters_of(const std::string& model) {
   try {
-    return hub::read_model_config(hub::find_model_folder(model, "main")).model.num_parameters();
+    const config::Model read = hub::read_model_config(hub::find_model_folder(model, "main")).model;
+    return model::weight_counts(config::validate(read)->model).all;
   } catch (const Error&) {  // the plan has said so
     return 0;
   }

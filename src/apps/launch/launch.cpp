@@ -41,6 +41,7 @@
 #include "sft/launch/prepared.hpp"
 #include "sft/launch/request.hpp"
 #include "sft/launch/site.hpp"
+#include "sft/model/modules.hpp"
 #include "sizes.hpp"
 
 namespace {
@@ -217,7 +218,8 @@ Plan make_plan(launch::Request request, const apps::LaunchOptions& options) {
   if (!shares.is_empty()) plan.ini_text += "\n# shares of all steps\n" + config::to_ini(shares);
   const int num_ranks = launch::choose_num_ranks(request, whole, site);
   if (const std::string idle = launch::idle_part(request, whole, site, num_ranks); !idle.empty()) log_warning(idle);
-  if (config::validate(whole, num_ranks)->leaves_model_folder()) apps::require_writable(whole.model);
+  if (config::validate(whole, num_ranks, model::check_modules)->leaves_model_folder())
+    apps::require_writable(whole.model);
 
   // 4. How it starts
   plan.environment = request.environment;

@@ -33,6 +33,7 @@
 #include "sft/io/files.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/mesh/place.hpp"
+#include "sft/model/modules.hpp"
 #include "sft/planner/row_lengths.hpp"
 #include "sft/rank/datasets.hpp"
 #include "sft/rank/run_length.hpp"
@@ -125,6 +126,7 @@ planner::PlanTask make_task(const apps::PlanOptions& options) {
   task.num_threads = num_threads_on(task.hardware);
   config::Config& base = task.base;
   base.model = config::validate(base.model)->model;  // with the sizes that follow from others
+  model::check_modules(base);
   base.device.backend =
       task.hardware.kind == device::Kind::cuda ? config::BackendChoice::cuda : config::BackendChoice::cpu;
   if (base.train.offload_folder.empty()) base.train.offload_folder = base.train.output_dir;

@@ -11,6 +11,7 @@
 #include "sft/core/labelled_lines.hpp"
 #include "sft/core/table.hpp"
 #include "sft/mesh/place.hpp"
+#include "sft/model/flops.hpp"
 
 namespace sft::apps {
 
@@ -188,7 +189,7 @@ std::string describe(const PlanReport& report, int explained) {
   lines.add("machine", fmt::format("{}: {} of {}, {}", task.hardware.name, plural(task.hardware.num_nodes, "node"),
                                    plural(task.hardware.ranks_per_node, "rank"), task.hardware.description));
   lines.add("task", fmt::format("{:.3g} parameters, {} of {} tokens a step",
-                                static_cast<double>(task.base.model.num_parameters()),
+                                static_cast<double>(model::weight_counts(task.base.model).all),
                                 plural(task.rows_per_step, "row"), task.max_length) +
                         (task.lengths ? fmt::format(", of which {:.0f} are filled, in documents of {:.0f}",
                                                     task.lengths->row_tokens, task.lengths->document_tokens)
@@ -221,7 +222,7 @@ std::string describe(const PlanReport& report, int explained) {
 std::string to_json(const PlanReport& report) {
   nlohmann::ordered_json json{{"machine", report.task.hardware.name},
                               {"num_ranks", report.task.hardware.num_ranks()},
-                              {"num_parameters", report.task.base.model.num_parameters()},
+                              {"num_parameters", model::weight_counts(report.task.base.model).all},
                               {"rows_per_step", report.task.rows_per_step},
                               {"max_length", report.task.max_length},
                               {"legal", report.result.counts.legal},

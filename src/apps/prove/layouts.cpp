@@ -20,6 +20,7 @@
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/io/files.hpp"
+#include "sft/model/modules.hpp"
 
 namespace sft::apps {
 
@@ -145,7 +146,7 @@ Layout read_layout(const std::string& path, const ProveOptions& options) {
   }
   const bool is_open = given.parallel.dp_shard_size == 0 && options.num_ranks > 0;
   const int num_ranks = is_open ? options.num_ranks : num_ranks_of(given.parallel);
-  return {path, config::validate(trained_only(given, options.steps), num_ranks), num_ranks};
+  return {path, config::validate(trained_only(given, options.steps), num_ranks, model::check_modules), num_ranks};
 }
 
 Layout on_one_rank(const Layout& layout) {

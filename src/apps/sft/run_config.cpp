@@ -21,6 +21,7 @@
 #include "sft/core/log.hpp"
 #include "sft/launch/foreign_file.hpp"
 #include "sft/launch/request.hpp"
+#include "sft/model/modules.hpp"
 #include "sft/rank/run_length.hpp"
 #include "sft/rows/packed_dataset.hpp"
 
@@ -137,7 +138,7 @@ config::ValidConfig validate(const config::Config& config, const SftOptions& com
   std::optional<config::ValidConfig> valid;
   world.agree([&] {
     const int num_ranks = command.plans_for_others() ? num_ranks_of(config.parallel) : world.size();
-    valid = config::validate(config, command.num_ranks > 0 ? command.num_ranks : num_ranks);
+    valid = config::validate(config, command.num_ranks > 0 ? command.num_ranks : num_ranks, model::check_modules);
   });
   return *valid;
 }
@@ -160,7 +161,8 @@ config::ValidConfig read_config(const SftOptions& command, const comm::Group& wo
 config::Config printed_config(const SftOptions& command) {
   const int num_launched = comm::num_launched_ranks();
   const config::Config keys = config::parse(resolve(command, /*num_ranks=*/0), {}, "the configuration");
-  config::Config config = *config::validate(keys, num_launched > 1 ? num_launched : num_ranks_of(keys.parallel));
+  const int num_ranks = num_launched > 1 ? num_launched : num_ranks_of(keys.parallel);
+  config::Config config = *config::validate(keys, num_ranks, model::check_modules);
   if (num_launched <= 1) config.parallel.dp_shard_size = keys.parallel.dp_shard_size;
   return config;
 }

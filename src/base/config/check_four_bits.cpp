@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a model must be whose frozen matrices are kept in 4 bits.
 #include <fmt/core.h>
-#include <fmt/ranges.h>
-#include <algorithm>
 #include <array>
-#include <stdexcept>
 
 #include "config/checks.hpp"
-#include "sft/config/linear_modules.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::config {
@@ -22,48 +18,15 @@ struct Columns {
   const char* setting = "load_in_4bit";
 };
 
-/// A name of llm_int8_skip_modules is about some module, and matrices that are one product are kept alike.
-void check_skipped_modules(const Config& config) {
-  const Lora& lora = config.lora;
-  if (lora.llm_int8_skip_modules.empty()) return;
-  const auto refuse = [](const std::string& problem, const std::string& why, const std::string& what_to_do) {
-    throw_config_error("`lora.llm_int8_skip_modules` " + problem, why, what_to_do);
-  };
-  if (!lora.load_in_4bit) {
-    refuse("has nothing to do", "it is about the matrices that lora.load_in_4bit keeps in 4 bits",
-           "set load_in_4bit = true, or leave it out");
-  }
-  const std::vector<std::vector<std::string>> groups = linear_module_groups(config.model);
-  for (const std::string& name : lora.llm_int8_skip_modules) {
-    const auto is_about = [&](const std::string& module) { return skips(name, module); };
-    bool is_used = name.find("layers.") == std::string::npos &&
-                   name.find("_proj") == std::string::npos;  // another module, as lm_head
-    try {
-      is_used = is_used || std::ranges::any_of(groups, [&](const std::vector<std::string>& group) {
-                  return std::ranges::any_of(group, is_about);
-                });
-    } catch (const std::invalid_argument& reason) {
-      refuse(fmt::format("names {}", name), reason.what(), "write the beginning or the end of a module's path");
-    }
-    if (is_used) continue;
-    refuse(fmt::format("names {}", name), "no linear layer of this model's blocks is called so",
-           fmt::format("name layers as {}", groups.front().front()));
-  }
-  for (const std::vector<std::string>& group : groups) {
-    const auto is_skipped = [&](const std::string& module) { return lora.skips_four_bits(module); };
-    if (std::ranges::none_of(group, is_skipped)) continue;
-    const auto other = std::ranges::find_if_not(group, is_skipped);
-    if (other == group.end()) continue;
-    refuse(fmt::format("leaves {} out", *other),
-           fmt::format("{} are one product, and are kept alike", fmt::join(group, ", ")), "name all of them, or none");
-  }
-}
-
 }  // namespace
 
 void check_four_bits(const Config& config) {
-  check_skipped_modules(config);
   if (!config.lora.load_in_4bit) {
+    if (!config.lora.llm_int8_skip_modules.empty()) {
+      throw_config_error("`lora.llm_int8_skip_modules` has nothing to do",
+                         "it is about the matrices that lora.load_in_4bit keeps in 4 bits",
+                         "set load_in_4bit = true, or leave it out");
+    }
     if (!config.lora.quantize_moe_experts) return;
     throw_config_error("`lora.quantize_moe_experts` has nothing to do",
                        "experts are kept in 4 bits beside other matrices, with lora.load_in_4bit",

@@ -199,14 +199,17 @@ void require_master_weights(const Train& train) {
                   is_host ? "parallel.zero_stage = 3, which moves those too, or " : "", place));
 }
 
-ValidConfig validate(Config config, int world_size) {
+ValidConfig validate(Config config, int world_size, CheckModules check_modules) {
   // 1. What can be judged by itself: all of it at once
   Refusals refusals;
   refusals.collect([&] {
     check_model(config);
     check_experts(config);
     check_routers(config);
-    check_lora(config);
+    Refusals of_adapters;
+    of_adapters.collect([&] { check_lora(config); });
+    if (check_modules != nullptr) of_adapters.collect([&] { check_modules(config); });
+    of_adapters.throw_if_any();
   });
   for (const auto check : {check_data, check_each, check_axes, check_train, check_activations, check_device}) {
     refusals.collect([&] { check(config); });

@@ -10,6 +10,7 @@
 #include "sft/core/error.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/model/architecture.hpp"
+#include "sft/model/flops.hpp"
 #include "sft/planner/row_lengths.hpp"
 #include "sft/rank/memory.hpp"
 #include "sft/rank/pieces.hpp"
@@ -143,10 +144,11 @@ double estimated_step_s(const PlanTask& task, const config::ValidConfig& config)
   const RowLengths lengths = task.lengths.value_or(RowLengths::of_full_rows(task.max_length));
   const double row_tokens = lengths.row_tokens / mesh.sp_size;
   const double tokens = static_cast<double>(c.train.per_device_train_batch_size) * row_tokens;
-  const double weights = static_cast<double>(c.model.num_parameters()) / mesh.tp_size;
+  const model::WeightCounts counts = model::weight_counts(c.model);
+  const double weights = static_cast<double>(counts.all) / mesh.tp_size;
   const bool computes_again = c.train.activation_checkpointing == config::ActivationCheckpointing::full;
   const auto width = static_cast<double>(c.model.hidden_size), layers = static_cast<double>(c.model.num_hidden_layers);
-  const double matmul = static_cast<double>(c.model.num_matmul_parameters()) / mesh.tp_size;
+  const double matmul = static_cast<double>(counts.of_token) / mesh.tp_size;
   const double heads = static_cast<double>(c.model.num_attention_heads * c.model.head_dim) / mesh.tp_size;
   const double pairs = tokens * lengths.document_tokens / 2;
   const double rate =

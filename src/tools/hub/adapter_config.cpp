@@ -18,7 +18,6 @@
 #include "config_fields.hpp"
 #include "families/family.hpp"
 #include "family_rules.hpp"
-#include "sft/config/linear_modules.hpp"
 #include "sft/core/error.hpp"
 #include "sft/hub/expert_factors.hpp"
 #include "sft/hub/tensor_map.hpp"
@@ -28,14 +27,6 @@ namespace sft::hub {
 namespace {
 
 using nlohmann::ordered_json;
-
-std::vector<std::string> target_names(const config::Lora& lora) {
-  std::vector<std::string> names;
-  for (const std::string& name : config::linear_layer_names()) {
-    if (lora.adapts(name)) names.push_back(name);
-  }
-  return names;
-}
 
 /// Fields of adapters that are not plain LoRA; each must say nothing.
 constexpr const char* foreign_fields[] = {"layer_replication",       "use_qalora",     "lora_bias",
@@ -205,10 +196,13 @@ std::vector<std::string> default_targets(const FileLayout& layout, bool adapts_e
   return has_targets ? std::vector<std::string>{"q_proj", "v_proj"} : std::vector<std::string>{};
 }
 
-std::string make_adapter_config(const config::Lora& trained, const std::string& base_model, const FileLayout& layout,
+std::string make_adapter_config(const config::Lora& trained, const std::string& base_model,
+                                const std::vector<std::string>& linear_names, const FileLayout& layout,
                                 const std::vector<std::string>& tensors) {
   config::Lora lora = trained.beside_whole_weights();
-  const std::vector<std::string> own_names = target_names(lora);
+  std::vector<std::string> own_names;
+  std::ranges::copy_if(linear_names, std::back_inserter(own_names),
+                       [&](const std::string& name) { return lora.adapts(name); });
   const std::map<std::string, std::int64_t> modules = adapted_modules(layout, own_names);
   const bool are_fused = std::ranges::any_of(own_names, [&](const std::string& name) { return is_part(layout, name); });
   const bool has_patterns = !lora.rank_pattern.empty() || !lora.alpha_pattern.empty();

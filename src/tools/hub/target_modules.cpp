@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "sft/config/linear_modules.hpp"
-
 namespace sft::hub {
 
 TargetModules TargetModules::named(std::vector<std::string> names) {
@@ -20,9 +18,14 @@ TargetModules TargetModules::matching(const std::string& pattern) {
   return targets;
 }
 
-TargetModules TargetModules::all_linear() { return named(config::linear_layer_names()); }
+TargetModules TargetModules::all_linear() {
+  TargetModules targets;
+  targets.are_all_ = true;
+  return targets;
+}
 
 bool TargetModules::contains(const std::string& module) const {
+  if (are_all_) return ("." + module).find(".layers.") != std::string::npos;
   if (pattern_) return pattern_->matches(module);
   return std::ranges::any_of(names_,
                              [&](const std::string& name) { return module == name || module.ends_with("." + name); });

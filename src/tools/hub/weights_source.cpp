@@ -10,7 +10,6 @@
 #include "folder_tensors.hpp"
 #include "number_formats.hpp"
 #include "quantization.hpp"
-#include "sft/config/linear_modules.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 #include "sft/hub/tensor_map.hpp"
@@ -253,12 +252,13 @@ std::unique_ptr<io::TensorSource> open_adapter_weights(const std::string& folder
   return source;
 }
 
-std::optional<std::vector<std::string>> unquantized_modules(const std::string& folder, const config::Model& model) {
+std::optional<std::vector<std::string>> unquantized_modules(const std::string& folder, bool is_head_tied,
+                                                           const std::vector<std::vector<std::string>>& groups) {
   WeightsSource source(read_folder_tensors(folder));
-  source.take_layout(file_layout_of(folder, source.stored().list()), model.tie_word_embeddings);
+  source.take_layout(file_layout_of(folder, source.stored().list()), is_head_tied);
   if (!source.is_in_four_bits()) return std::nullopt;
   std::vector<std::string> modules;
-  for (const std::vector<std::string>& group : config::linear_module_groups(model)) {
+  for (const std::vector<std::string>& group : groups) {
     const auto is_numbers = [&](const std::string& module) {
       const std::string name = "model/" + module + ".weight";
       return source.has(name) && !source.has_four_bits(name);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/flops.hpp"
 
+#include <cmath>
+#include <optional>
+#include <utility>
+
 namespace sft::model {
 
 namespace {
@@ -33,7 +37,28 @@ double head_weights(const Architecture& architecture) {
       units[static_cast<std::size_t>(head.unit)].parameters[static_cast<std::size_t>(head.first)].elements());
 }
 
+WeightCounts count(const Architecture& architecture) {
+  WeightCounts counts{.all = 0, .of_token = std::llround(head_weights(architecture))};
+  for (const parallel::PartUnits& part : architecture.parts) {
+    for (const parallel::Unit& unit : part.units) {
+      for (const parallel::Parameter& parameter : unit.parameters) counts.all += parameter.elements();
+    }
+  }
+  for (const BlockParameters& block : architecture.parameters.blocks) {
+    for (const BlockSublayer& sublayer : block.sublayers) {
+      counts.of_token += std::llround(sublayer.layer->matmul_weights());
+    }
+  }
+  return counts;
+}
+
 }  // namespace
+
+WeightCounts weight_counts(const config::Model& model) {
+  thread_local std::optional<std::pair<config::Model, WeightCounts>> last;
+  if (!last || last->first != model) last.emplace(model, count(make_architecture(model)));
+  return last->second;
+}
 
 double model_flops(const Architecture& architecture, bool has_adapters, const TokenCounts& tokens) {
   double weights = head_weights(architecture), core = 0.0;

@@ -171,7 +171,7 @@ RankPlan::RankPlan(const config::ValidConfig& config, const rows::MicroBatchLimi
       trained(trained_parts(parts, place, policy, config->optimizer, optim::state_form(config, machine.kind))),
       steps_early(may_step_early(*config, place, trained)),
       gradients_leave(steps_early && gradients_may_leave(*config, trained)),
-      repeats_launches(rank::repeats_launches(*config, sizes, machine.kind)),
+      repeats_launches(rank::repeats_launches(*config, architecture->parameters, sizes, machine.kind)),
       is_lora_(config->lora.use_peft),
       has_dropout_(is_lora_ && config->lora.lora_dropout > 0.0),
       has_snapshot_(config->checkpoint.has_snapshot()),

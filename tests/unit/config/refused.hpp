@@ -19,10 +19,10 @@ struct Refused {
 
 inline std::ostream& operator<<(std::ostream& out, const Refused& refused) { return out << refused.says; }
 
-inline void check_refused(const Refused& refused) {
+inline void check_refused(const Refused& refused, CheckModules check_modules = nullptr) {
   Config config = valid_config();
   refused.change(config);
-  test::check_says(test::refusal([&] { (void)validate(config, refused.world_size); }), refused.says);
+  test::check_says(test::refusal([&] { (void)validate(config, refused.world_size, check_modules); }), refused.says);
 }
 
 inline void set_experts(Config& config, std::int64_t num_experts, std::int64_t choices) {

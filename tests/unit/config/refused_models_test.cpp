@@ -78,12 +78,6 @@ const Refused models_that_cannot_be[] = {
        set_mesh(c, 1, 1, 1, 2);
      },
      2},
-    {"`lora.lora_target_modules` names up_proj (this model has it in its experts alone",
-     [](Config& c) {
-       set_experts(c, 4, 2);
-       c.lora.use_peft = true;
-       c.lora.lora_target_modules = {"q_proj", "up_proj"};
-     }},
     {"`model.no_rope_layers` has 1 item (there are 2 layers): give 1, or 0",
      [](Config& c) { c.model.no_rope_layers = {1}; }},
     {"`model.no_rope_layers` has other items than 0 and 1",

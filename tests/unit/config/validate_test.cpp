@@ -5,6 +5,7 @@
 
 #include "sft/config/parse.hpp"
 #include "sft/config/valid_config.hpp"
+#include "sft/core/error.hpp"
 #include "support/config_error.hpp"
 #include "unit/config/small_config.hpp"
 
@@ -101,8 +102,8 @@ BOOST_AUTO_TEST_CASE(several_sizes_of_a_mesh_and_of_adapters_are_refused_at_once
   config.lora.use_peft = true;
   config.lora.lora_r = 0;
   config.lora.lora_dropout = 1;
-  config.lora.lora_target_modules = {"query"};
-  const std::string adapters = refusal([&] { static_cast<void>(validate(config, 1)); });
+  const auto check_modules = [](const Config&) { throw_config_error("`lora.x` names query", "no", "none"); };
+  const std::string adapters = refusal([&] { static_cast<void>(validate(config, 1, check_modules)); });
   for (const char* part : {"3 settings cannot be used", "lora_r = 0", "lora_dropout = 1", "names query"}) {
     check_says(adapters, part);
   }

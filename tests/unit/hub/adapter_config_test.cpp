@@ -18,6 +18,9 @@ using test::mentions;
 
 namespace {
 
+const std::vector<std::string> linear_names = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
+                                               "gate_proj", "up_proj", "down_proj"};
+
 config::Lora some_lora() {
   config::Lora lora;
   lora.use_peft = true;
@@ -49,7 +52,7 @@ BOOST_AUTO_TEST_SUITE(adapter_config)
 BOOST_AUTO_TEST_CASE(what_is_made_is_read_again) {
   const Folder folder;
   const config::Lora lora = some_lora();
-  folder.write(hub::make_adapter_config(lora, "org/name"));
+  folder.write(hub::make_adapter_config(lora, "org/name", linear_names));
   const hub::AdapterConfig read = folder.read();
   const config::Lora& again = read.lora;
   const hub::TargetModules& targets = read.targets;
@@ -76,19 +79,20 @@ BOOST_AUTO_TEST_CASE(it_says_what_peft_reads) {
   config::Lora lora = some_lora();
   lora.lora_alpha = 16.0;
   lora.lora_target_modules = {"all-linear"};
-  const auto object = nlohmann::json::parse(hub::make_adapter_config(lora, "org/name"));
+  const auto object = nlohmann::json::parse(hub::make_adapter_config(lora, "org/name", linear_names));
   BOOST_TEST(object["peft_type"] == "LORA");
   BOOST_TEST(object["task_type"] == "CAUSAL_LM");
   BOOST_TEST(object["base_model_name_or_path"] == "org/name");
   BOOST_TEST(object["lora_alpha"].is_number_integer());
   BOOST_TEST(object["target_modules"].size() == 7U);
-  BOOST_TEST(nlohmann::json::parse(hub::make_adapter_config(lora, ""))["base_model_name_or_path"].is_null());
+  BOOST_TEST(
+      nlohmann::json::parse(hub::make_adapter_config(lora, "", linear_names))["base_model_name_or_path"].is_null());
 }
 
 BOOST_AUTO_TEST_CASE(modules_are_matched_as_peft_matches_them) {
   const Folder folder;
   const auto matches = [&](const nlohmann::json& target_modules, const std::string& module) {
-    auto object = nlohmann::json::parse(hub::make_adapter_config(some_lora(), ""));
+    auto object = nlohmann::json::parse(hub::make_adapter_config(some_lora(), "", linear_names));
     object["target_modules"] = target_modules;
     folder.write(object.dump());
     return folder.read().targets.contains(module);
@@ -141,7 +145,8 @@ BOOST_AUTO_TEST_CASE(adapters_beside_those_of_parts_have_one_rank_and_no_pattern
   for (const std::string layer : {"model.layers.0.self_attn.", "model.layers.1.self_attn."}) {
     for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"}) modules.push_back(layer + name);
   }
-  const auto object = nlohmann::json::parse(hub::make_adapter_config(lora, "", fused, tensors_of(modules)));
+  const auto object =
+      nlohmann::json::parse(hub::make_adapter_config(lora, "", linear_names, fused, tensors_of(modules)));
   BOOST_TEST(object["r"] == 4 + 6 + 4);
   BOOST_TEST(object["lora_alpha"] == 8);
   BOOST_TEST(object["use_rslora"] == false);  // scales are in B
@@ -150,13 +155,15 @@ BOOST_AUTO_TEST_CASE(adapters_beside_those_of_parts_have_one_rank_and_no_pattern
 
   // No part among the adapters: patterns stay.
   lora.lora_target_modules = {"o_proj", "down_proj"};
-  const auto plain = nlohmann::json::parse(hub::make_adapter_config(lora, "", fused, tensors_of({modules.back()})));
+  const auto plain =
+      nlohmann::json::parse(hub::make_adapter_config(lora, "", linear_names, fused, tensors_of({modules.back()})));
   BOOST_TEST(plain["r"] == 4);
   BOOST_TEST(plain["rank_pattern"].size() == 2U);
   sft::hub::FileLayout renamed;
   renamed.family = "mixtral";
   lora.lora_target_modules = {"all-linear"};
-  BOOST_TEST(nlohmann::json::parse(hub::make_adapter_config(lora, "", renamed, tensors_of(modules)))["r"] == 4);
+  BOOST_TEST(
+      nlohmann::json::parse(hub::make_adapter_config(lora, "", linear_names, renamed, tensors_of(modules)))["r"] == 4);
 }
 
 BOOST_AUTO_TEST_CASE(a_tower_among_others_is_named_module_by_module) {
@@ -174,7 +181,7 @@ BOOST_AUTO_TEST_CASE(a_tower_among_others_is_named_module_by_module) {
   std::vector<std::string> tensors = tensors_of({"model.layers.0.self_attn.q_proj", "model.layers.3.self_attn.q_proj"});
   tensors.push_back("base_model.model.model.layers.0.input_layernorm.weight");
   tensors.push_back("base_model.model.model.norm.weight");
-  const auto object = nlohmann::json::parse(hub::make_adapter_config(lora, "", tower, tensors));
+  const auto object = nlohmann::json::parse(hub::make_adapter_config(lora, "", linear_names, tower, tensors));
   const auto targets = hub::TargetModules::matching(object["target_modules"].get<std::string>());
   BOOST_TEST(targets.contains("model.language_model.layers.3.self_attn.q_proj"));
   BOOST_TEST(!targets.contains("model.language_model.layers.1.self_attn.q_proj"));
@@ -196,7 +203,7 @@ BOOST_AUTO_TEST_CASE(adapters_that_began_with_a_part_of_the_weights_are_plain_on
       lora.use_rslora = use_rslora;
       lora.init_lora_weights = {kind, {}};
       const Folder folder;
-      folder.write(hub::make_adapter_config(lora, ""));
+      folder.write(hub::make_adapter_config(lora, "", linear_names));
       const sft::config::Lora read = folder.read().lora;
       BOOST_TEST((read.init_lora_weights.kind == LoraInit::zero_b));
       for (const std::string module : {"model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.v_proj", "x"}) {
@@ -210,7 +217,7 @@ BOOST_AUTO_TEST_CASE(adapters_that_began_with_a_part_of_the_weights_are_plain_on
 BOOST_AUTO_TEST_CASE(other_kinds_of_adapters_are_refused_by_field) {
   const Folder folder;
   const auto refusal = [&](const std::string& name, const nlohmann::json& value) {
-    auto object = nlohmann::json::parse(hub::make_adapter_config(some_lora(), ""));
+    auto object = nlohmann::json::parse(hub::make_adapter_config(some_lora(), "", linear_names));
     object[name] = value;
     folder.write(object.dump());
     return data_error_of([&] { static_cast<void>(folder.read()); });

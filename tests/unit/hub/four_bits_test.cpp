@@ -113,10 +113,9 @@ BOOST_AUTO_TEST_CASE(codes_are_taken_by_rows_of_a_joined_matrix) {
     sink.write(tensors[i].name, {0, num_rows, 0, width}, DType::float32, matrix.data());
   }
   sink.finish();
-  config::Model model;
-  model.num_hidden_layers = 1;
   const std::vector<std::string> attention{prefix + "q_proj", prefix + "k_proj", prefix + "v_proj"};
-  BOOST_TEST(!hub::unquantized_modules(numbers.path(), model).has_value());
+  const std::vector<std::vector<std::string>> groups = {attention, {prefix + "o_proj"}};
+  BOOST_TEST(!hub::unquantized_modules(numbers.path(), false, groups).has_value());
   for (const bool is_nested : {false, true}) {
     const test::TemporaryFolder folder;
     const FourBitForm form{.is_nested = is_nested};
@@ -134,7 +133,7 @@ BOOST_AUTO_TEST_CASE(codes_are_taken_by_rows_of_a_joined_matrix) {
       BOOST_TEST(codes->scales == expected.scales);
       BOOST_TEST((codes->nested.size() == expected.nested.size()));
     }
-    const auto modules = hub::unquantized_modules(folder.path(), model);
+    const auto modules = hub::unquantized_modules(folder.path(), false, groups);
     BOOST_TEST_REQUIRE(modules.has_value());
     BOOST_TEST(*modules == (is_nested ? attention : std::vector<std::string>{}));
   }

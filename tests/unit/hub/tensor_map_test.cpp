@@ -29,6 +29,9 @@ BOOST_AUTO_TEST_SUITE(tensor_map)
 
 namespace {
 
+const std::vector<std::string> linear_names = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
+                                               "gate_proj", "up_proj", "down_proj"};
+
 const std::string folders = std::string(SFT_SOURCE_DIR) + "/tests/hub/folders/";
 const std::vector<std::string> families{"phi3",      "glm4",       "mistral3",        "gemma3",
                                         "qwen3_moe", "mixtral",    "gpt_oss",         "gpt_oss_mxfp4",
@@ -292,7 +295,7 @@ BOOST_AUTO_TEST_CASE(adapters_on_parts_become_one_that_peft_loads) {
     BOOST_TEST((made_tensors.at(name) == stored), name);
   }
 
-  const auto made = nlohmann::json::parse(hub::make_adapter_config(lora, "", layout));
+  const auto made = nlohmann::json::parse(hub::make_adapter_config(lora, "", linear_names, layout));
   const auto wanted = nlohmann::json::parse(io::read_file(adapters + "joined/adapter_config.json"));
   for (const char* field : {"r", "lora_alpha", "rank_pattern", "alpha_pattern", "target_modules"}) {
     BOOST_TEST((made.at(field) == wanted.at(field)), field);
@@ -359,7 +362,7 @@ BOOST_AUTO_TEST_CASE(adapters_of_a_text_tower_name_it) {
   config::Lora lora;
   lora.use_peft = true;
   lora.lora_target_modules = {"q_proj", "v_proj"};
-  const std::string text = hub::make_adapter_config(lora, "", layout);
+  const std::string text = hub::make_adapter_config(lora, "", linear_names, layout);
   const auto pattern = nlohmann::json::parse(text).at("target_modules").get<std::string>();
   const hub::TargetModules targets = hub::TargetModules::matching(pattern);
   BOOST_TEST(targets.contains("model.language_model.layers.0.self_attn.q_proj"));

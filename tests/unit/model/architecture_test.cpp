@@ -7,6 +7,7 @@
 #include <regex>
 #include <set>
 
+#include "sft/model/flops.hpp"
 #include "sft/model/layers/attention.hpp"
 #include "sft/model/layers/dense_mlp.hpp"
 #include "sft/model/layers/expert_mlp.hpp"
@@ -53,7 +54,7 @@ BOOST_AUTO_TEST_CASE(matrices_of_experts_lie_one_behind_the_other) {
              nullptr);
   BOOST_TEST(dynamic_cast<const sft::model::ExpertMlp*>(model.parameters.blocks[1].sublayers.back().layer.get()) !=
              nullptr);
-  BOOST_TEST(count(m) == m.num_parameters());
+  BOOST_TEST(count(m) == sft::model::weight_counts(m).all);
   const auto place = sft::mesh::Place(sft::mesh::Layout{{sft::Axis::tp, 2}}, 1);
   const sft::parallel::PartUnits& part = model.parts[model.parts.last()];
   BOOST_TEST(part.of_experts);
@@ -83,7 +84,7 @@ BOOST_AUTO_TEST_CASE(an_mlp_beside_experts_and_the_correction_of_their_router) {
   m.mlp_only_layers = {0};
   m.scoring_func = sft::config::ScoringFunc::sigmoid;
   m.n_shared_experts = 2;
-  BOOST_TEST(count(m) == m.num_parameters());
+  BOOST_TEST(count(m) == sft::model::weight_counts(m).all);
   sft::config::Lora lora;
   lora.use_peft = true;
   for (const bool has_adapters : {false, true}) {
@@ -124,7 +125,7 @@ BOOST_AUTO_TEST_CASE(weights_decay_by_what_they_are_called) {
   gpt_oss.num_experts_per_tok = 2;
   gpt_oss.moe_intermediate_size = 16;
   gpt_oss.expert_form = sft::config::ExpertForm::gpt_oss;
-  BOOST_TEST(count(gpt_oss) == gpt_oss.num_parameters());
+  BOOST_TEST(count(gpt_oss) == sft::model::weight_counts(gpt_oss).all);
   gemma.block_norms = sft::config::BlockNorms::gemma2;
   gemma.qk_norm = true;
   olmo.block_norms = sft::config::BlockNorms::olmo2;
@@ -195,7 +196,7 @@ BOOST_AUTO_TEST_CASE(families_place_and_name_norms_their_own_way) {
     m.block_norms = family.norms;
     m.qk_norm = true;
     m.qk_norm_all_heads = family.norms == sft::config::BlockNorms::olmo2;
-    BOOST_TEST(count(m) == m.num_parameters());
+    BOOST_TEST(count(m) == sft::model::weight_counts(m).all);
     std::set<std::string> names;
     const sft::model::Architecture model = sft::model::make_architecture(m);
     for (const sft::parallel::Parameter& parameter : model.parts.front().units.at(1).parameters) {
@@ -212,7 +213,7 @@ BOOST_AUTO_TEST_CASE(families_place_and_name_norms_their_own_way) {
 BOOST_AUTO_TEST_CASE(norms_of_what_a_block_adds_are_those_of_glm4) {
   auto m = small();
   m.block_norms = sft::config::BlockNorms::glm4;
-  BOOST_TEST(count(m) == m.num_parameters());
+  BOOST_TEST(count(m) == sft::model::weight_counts(m).all);
   std::set<std::string> names;
   const sft::model::Architecture model = sft::model::make_architecture(m);
   for (const sft::parallel::Unit& unit : model.parts.front().units) {
@@ -229,7 +230,7 @@ BOOST_AUTO_TEST_CASE(counts_agree_with_the_configuration) {
     m.tie_word_embeddings = flag;
     m.attention_bias = !flag;
     m.qk_norm = flag;
-    BOOST_TEST(count(m) == m.num_parameters());
+    BOOST_TEST(count(m) == sft::model::weight_counts(m).all);
   }
 }
 

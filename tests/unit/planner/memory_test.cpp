@@ -11,6 +11,7 @@
 #include "sft/device/arena.hpp"
 #include "sft/io/hdf5.hpp"
 #include "sft/machine/node.hpp"
+#include "sft/model/flops.hpp"
 #include "sft/rank/memory.hpp"
 #include "support/small_run.hpp"
 
@@ -105,7 +106,7 @@ BOOST_FIXTURE_TEST_CASE(copies_for_saving_are_what_a_checkpoint_holds, Fixture) 
       copies_bytes += plan_ledger(valid(), datasets(), first.peer(WorldRank::from(rank)), {}, process_bytes)
                           .bytes(Label::snapshot, device::Space::pinned);
     }
-    const std::size_t saved_bytes = 12 * static_cast<std::size_t>(config.model.num_parameters());
+    const std::size_t saved_bytes = 12 * static_cast<std::size_t>(model::weight_counts(config.model).all);
     BOOST_TEST(copies_bytes >= saved_bytes);  // and what aligns three entries on each rank
     BOOST_TEST(copies_bytes <= saved_bytes + 3 * device::Arena::alignment_bytes * layout.size());
   }
@@ -115,7 +116,7 @@ BOOST_FIXTURE_TEST_CASE(copies_for_saving_are_what_a_checkpoint_holds, Fixture) 
 
 BOOST_FIXTURE_TEST_CASE(sharding_divides_what_is_stored, Fixture) {
   const MemoryTable whole = plan({});
-  const auto num_parameters = static_cast<std::size_t>(config.model.num_parameters());
+  const auto num_parameters = static_cast<std::size_t>(model::weight_counts(config.model).all);
   BOOST_TEST(range_of(whole, Label::optimizer).most_bytes == 8 * num_parameters);
   BOOST_TEST(range_of(whole, Label::gradients).most_bytes == 4 * num_parameters);
   BOOST_TEST(range_of(whole, Label::parameters).most_bytes == 6 * num_parameters);  // float32 and bf16
@@ -270,7 +271,7 @@ BOOST_AUTO_TEST_CASE(state_of_a_gpu_in_the_memory_of_its_node) {
   const MemoryTable on_cpu = plan(device::Kind::cpu), on_gpu = plan(device::Kind::cuda);
   fixture.config.train.offload_optimizer = fixture.config.train.offload_parameters = config::Offload::host;
   const MemoryTable moved = plan(device::Kind::cuda);
-  const std::size_t n = static_cast<std::size_t>(fixture.config.model.num_parameters()) / 2;
+  const std::size_t n = static_cast<std::size_t>(model::weight_counts(fixture.config.model).all) / 2;
   const std::size_t windows_bytes = range_of(moved, Label::optimizer).most_bytes - 8 * n;
   BOOST_TEST(moved.on_node.most_bytes - on_gpu.on_node.most_bytes == 12 * n);
   BOOST_TEST(on_gpu.on_gpu.most_bytes - moved.on_gpu.most_bytes == 12 * n - windows_bytes);

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "sft/model/flops.hpp"
 #include "sft/planner/step_time.hpp"
 #include "support/small_run.hpp"
 
@@ -68,7 +69,7 @@ BOOST_AUTO_TEST_CASE(products_take_six_operations_a_weight_and_token) {
   Run run;
   Hardware machine = instant();
   machine.rates.products = {{1e-9, 1e9}};
-  const double flops = 6.0 * static_cast<double>(run.config.model.num_matmul_parameters()) * run.num_tokens();
+  const double flops = 6.0 * static_cast<double>(model::weight_counts(run.config.model).of_token) * run.num_tokens();
   BOOST_TEST(run.time(machine).step_s == flops / 1e9, nearly);
   BOOST_TEST(run.time(machine).exposed.empty());
   run.config.train.gradient_accumulation_steps = 7;
@@ -298,7 +299,7 @@ BOOST_AUTO_TEST_CASE(recomputation_takes_the_forward_pass_of_blocks_again) {
   machine.rates.products = {{1e-9, 1e9}};
   const config::Model& m = run.config.model;
   const auto head = static_cast<double>(m.hidden_size * m.vocab_size);
-  const double blocks = static_cast<double>(m.num_matmul_parameters()) - head;
+  const double blocks = static_cast<double>(model::weight_counts(m).of_token) - head;
   const double without_s = run.time(machine).step_s;
   run.config.train.activation_checkpointing = config::ActivationCheckpointing::full;
   const double added_s = run.time(machine).step_s - without_s;

@@ -17,14 +17,20 @@ bool repeats(std::int64_t hidden, std::int64_t tokens, std::optional<bool> chose
   config::Config config;
   config.lora = lora;
   config.device.cuda_graphs = chosen;
+  config::Model& m = config.model;
+  m.hidden_size = hidden;
+  m.num_hidden_layers = 1;
+  m.num_attention_heads = m.num_key_value_heads = hidden / 64;
+  m.head_dim = 64;
+  m.intermediate_size = 3 * hidden;
+  m.vocab_size = 64;
+  const model::Architecture architecture = model::make_architecture(
+      m, [&](const std::string&) { return !lora.use_peft; }, lora);
   model::Sizes sizes{};
   sizes.tokens = tokens;
   sizes.hidden = hidden;
-  sizes.q_heads = sizes.kv_heads = hidden / 64;
-  sizes.head_dim = 64;
-  sizes.mlp = 3 * hidden;
   sizes.compute = DType::bf16;
-  return rank::repeats_launches(config, sizes, kind);
+  return rank::repeats_launches(config, architecture.parameters, sizes, kind);
 }
 
 }  // namespace

@@ -38,6 +38,9 @@ struct Adapter {
 struct LinearMember {
   std::string module;  ///< its path in the model: model.layers.0.self_attn.q_proj
   Shape shape;
+
+  /// The last part of the path: q_proj.
+  [[nodiscard]] std::string name() const { return module.substr(module.rfind('.') + 1); }
 };
 
 /// A linear layer y = x weight^T [+ bias] [+ adapters].
