@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "sft/config/attention_choice.hpp"
 #include "sft/config/lora.hpp"
 #include "sft/config/optimizer_kind.hpp"
 #include "sft/config/scheduler.hpp"
@@ -41,8 +42,6 @@ enum class LrAdjustment { match_rms_adamw, original };
 enum class BackendChoice { automatic, cpu, cuda };
 /// How tensors get from GPU to GPU: by NCCL, or through the memory of the nodes and MPI.
 enum class CommChoice { automatic, nccl, host, mpi };
-/// Whose attention GPUs run; automatic: own.
-enum class AttentionChoice { automatic, own, hopper, cudnn_forward, cudnn, cudnn_unordered };
 /// How epochs follow one another: as TRL does it, or with whole batches throughout (rows::OrderKind).
 enum class RowOrder { automatic, trl, endless };
 /// What becomes of a unit that was gathered for the forward pass, until its backward pass.

@@ -45,23 +45,13 @@ inline constexpr std::size_t later_gpu_bytes = std::size_t{256} << 20;
 
 /// Whose attention GPUs run, as [device] attention says, for this model. Pure.
 [[nodiscard]] inline ops::AttentionKernels attention_kernels(const config::Device& device, const config::Model& model) {
-  const auto of_model = [&](ops::AttentionKernels kernels) {
-    return ops::kernels_of_model(kernels, model.head_dim, model.attention_sinks);
+  using config::AttentionChoice;
+  if (device.attention == AttentionChoice::automatic) return ops::AttentionKernels::own;
+  constexpr auto kernels_of = [](AttentionChoice choice) {
+    return static_cast<ops::AttentionKernels>(static_cast<int>(choice) - static_cast<int>(AttentionChoice::own));
   };
-  switch (device.attention) {
-    case config::AttentionChoice::hopper:
-      return ops::AttentionKernels::hopper;
-    case config::AttentionChoice::cudnn_forward:
-      return of_model(ops::AttentionKernels::cudnn_forward);
-    case config::AttentionChoice::cudnn:
-      return of_model(ops::AttentionKernels::cudnn);
-    case config::AttentionChoice::cudnn_unordered:
-      return of_model(ops::AttentionKernels::cudnn_unordered);
-    case config::AttentionChoice::automatic:
-    case config::AttentionChoice::own:
-      break;
-  }
-  return ops::AttentionKernels::own;
+  static_assert(kernels_of(AttentionChoice::cudnn_unordered) == ops::AttentionKernels::cudnn_unordered);
+  return ops::kernels_of_model(kernels_of(device.attention), model.head_dim, model.attention_sinks);
 }
 
 /// How tensors of ranks that compute on `kind` travel, as [device] comm says. Pure.

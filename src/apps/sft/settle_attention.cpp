@@ -121,19 +121,20 @@ void require_gpu(const device::Device& device, config::AttentionChoice choice, c
 }
 
 /// settle_attention for the kernels of one kind of GPU.
-config::ValidConfig settle_hopper(const config::ValidConfig& config, std::int64_t tokens, device::Device& device,
-                                  const comm::Group& world) {
+config::ValidConfig settle_own(const config::ValidConfig& config, const config::AttentionOfGpu& kernels,
+                               std::int64_t tokens, device::Device& device, const comm::Group& world) {
   ops::AttentionTrial trial;
   world.agree([&] {
-    require_gpu(device, config::AttentionChoice::hopper, "these kernels");
-    trial = try_all(device, attention_trials(config, tokens, /*library=*/{}), ops::AttentionKernels::hopper);
+    require_gpu(device, kernels.choice, "these kernels");
+    trial = try_all(device, attention_trials(config, tokens, /*library=*/{}),
+                    rank::attention_kernels(config->device, config->model));
   });
   if (const std::string difference = first_of(trial.difference, world); !difference.empty()) {
-    log_warning(fmt::format("attention: the kernels for all GPUs, as those for Hopper do not give what they give: {}",
-                            difference));
+    log_warning(fmt::format("attention: the kernels for all GPUs, as those for {} do not give what they give: {}",
+                            kernels.architecture, difference));
     return by_kernels_for_all(config);
   }
-  log_event("attention: kernels for Hopper, tried beside those for all GPUs");
+  log_event(fmt::format("attention: kernels for {}, tried beside those for all GPUs", kernels.architecture));
   return config;
 }
 
@@ -166,7 +167,9 @@ config::ValidConfig settle_attention(const config::ValidConfig& config, std::int
                                      const comm::Group& world) {
   const config::AttentionChoice choice = config->device.attention;
   if (choice == config::AttentionChoice::automatic || choice == config::AttentionChoice::own) return config;
-  if (choice == config::AttentionChoice::hopper) return settle_hopper(config, tokens, device, world);
+  if (const auto* kernels = config::attention_of_gpu(choice)) {
+    return settle_own(config, *kernels, tokens, device, world);
+  }
   ops::AttentionLibrary library;
   world.agree([&] {
     require_gpu(device, choice, "cuDNN");

@@ -18,27 +18,28 @@ std::string setting_of(AttentionChoice choice) { return fmt::format("`device.att
 }  // namespace
 
 void require_attention_of_gpu(const Device& device, int compute_capability) {
-  constexpr int hopper = 90;
-  if (device.attention != AttentionChoice::hopper || compute_capability == hopper) return;
+  const AttentionOfGpu* const kernels = attention_of_gpu(device.attention);
+  if (kernels == nullptr || compute_capability == kernels->compute_capability) return;
+  const auto text_of = [](int capability) { return fmt::format("{}.{}", capability / 10, capability % 10); };
   throw_config_error(setting_of(device.attention) + " cannot be computed on this GPU",
-                     fmt::format("its compute capability is {}.{}, and these kernels are for 9.0: H100, H200, GH200",
-                                 compute_capability / 10, compute_capability % 10),
+                     fmt::format("its compute capability is {}, and these kernels are for {}: {}",
+                                 text_of(compute_capability), text_of(kernels->compute_capability), kernels->gpus),
                      remedy);
 }
 
 void check_attention(const Config& config) {
   const AttentionChoice choice = config.device.attention;
   if (choice == AttentionChoice::automatic || choice == AttentionChoice::own) return;
-  const bool is_hopper = choice == AttentionChoice::hopper;
+  const AttentionOfGpu* const of_gpu = attention_of_gpu(choice);
   const std::string key = setting_of(choice);
   if (config.device.backend == BackendChoice::cpu) {
     throw_config_error(key + " does not go with backend = cpu",
-                       is_hopper ? "its kernels are for GPUs" : "cuDNN computes on GPUs",
+                       of_gpu != nullptr ? "its kernels are for GPUs" : "cuDNN computes on GPUs",
                        fmt::format("set backend = cuda, or {}", remedy));
   }
   if (config.train.precision == Precision::fp32) {
     throw_config_error(key + " does not go with precision = fp32",
-                       is_hopper ? "its kernels are for bf16 numbers" : "cuDNN's attention is of bf16 numbers",
+                       of_gpu != nullptr ? "its kernels are for bf16 numbers" : "cuDNN's attention is of bf16 numbers",
                        fmt::format("set train.precision = bf16, or {}", remedy));
   }
   if (config.model.attn_logit_softcapping != 0.0) {
@@ -46,14 +47,13 @@ void check_attention(const Config& config) {
                        "this program leaves attention whose scores are capped to its kernels for all GPUs", remedy);
   }
   constexpr int elements_of_16_bytes = 8;
-  if (!is_hopper && config.model.head_dim % elements_of_16_bytes != 0) {
+  if (of_gpu == nullptr && config.model.head_dim % elements_of_16_bytes != 0) {
     throw_config_error(fmt::format("{} does not go with model.head_dim = {}", key, config.model.head_dim),
                        "cuDNN takes heads of a multiple of 8 numbers", remedy);
   }
-  constexpr int most_columns = 128;
-  if (is_hopper && config.model.head_dim > most_columns) {
+  if (of_gpu != nullptr && config.model.head_dim > of_gpu->max_head_dim) {
     throw_config_error(fmt::format("{} does not go with model.head_dim = {}", key, config.model.head_dim),
-                       fmt::format("its kernels are for heads of up to {} numbers", most_columns), remedy);
+                       fmt::format("its kernels are for heads of up to {} numbers", of_gpu->max_head_dim), remedy);
   }
 }
 

@@ -16,7 +16,7 @@ namespace sft::ops {
 [[nodiscard]] inline std::int64_t row_stride(const ConstTensor& x) { return x.shape[0] > 1 ? x.stride0 : x.shape[1]; }
 
 inline constexpr std::uint32_t flag_transpose_a = 1, flag_transpose_b = 2, flag_bf16 = 16;  ///< of flags_of
-/// What of a product decides how it is computed, in addition to sizes and strides: one bit each.
+/// Properties of a product that decide how it is computed, in addition to sizes and strides: one bit each.
 [[nodiscard]] std::uint32_t flags_of(const Matmul& product);
 
 struct ProductKey {

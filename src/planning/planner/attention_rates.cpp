@@ -28,7 +28,7 @@ simulator::Rates with_attention_of(simulator::Rates rates, const config::Config&
       take(rates.attention.forward, rates.attention_hopper.forward);
       take(rates.attention.backward, rates.attention_hopper.backward);
       break;
-    case ops::AttentionKernels::own:
+    default:
       break;
   }
   return rates;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the attention of the CPU backend reads of a call and its plan; legend as in sft/ops/call.hpp.
+// Arguments of the CPU backend's attention, from a call and its plan; legend as in sft/ops/call.hpp.
 
 #include <cstdint>
 

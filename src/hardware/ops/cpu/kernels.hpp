@@ -59,11 +59,11 @@ struct Kernels : OpKernels<Call> {
   void (*attention_forward)(const AttentionArguments& arguments, Scratch scratch);
   void (*attention_backward)(const AttentionArguments& arguments, Scratch scratch);
 
-  /// Of float32 operands, with float64 sums.
+  /// Multiplies float32 operands, with float64 sums.
   void (*small_matmul)(const MatmulArguments& product, double* panel);
   /// On the calling thread. The terms of every sum are added in one order, whatever the size of the product.
   void (*packed_matmul)(const MatmulArguments& product, Scratch scratch);
-  /// Of one row or one column, with scratch for k floats. One of the strides of the matrix is 1.
+  /// Makes one row or one column, with scratch for k floats. One of the strides of the matrix is 1.
   void (*vector_matmul)(const MatmulArguments& product, Scratch scratch);
 };
 

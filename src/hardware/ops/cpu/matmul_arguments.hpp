@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the products of the CPU backend's own kernels read, and the scratch that they take.
+// Arguments of products by the CPU backend's own kernels, and the scratch that they take.
 
 #include <cstdint>
 

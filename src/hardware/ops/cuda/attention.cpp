@@ -2,6 +2,7 @@
 #include "ops/cuda/attention_plan.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "ops/cuda/attention_calls.hpp"
@@ -77,14 +78,27 @@ void check_output(const Tensor& out, const ConstTensor& in, bool adds) {
   SFT_ENSURE(!adds || out.dtype == DType::float32, "ops: parts of attention results add up in float32");
 }
 
+/// Kernels for GPUs of one compute capability.
+struct KernelsOfGpu {
+  AttentionKernels name;
+  std::int32_t max_head_dim;
+  void (*forward)(const AttentionForwardCall& call, cudaStream_t stream);
+  void (*backward)(const AttentionBackwardCall& call, cudaStream_t stream);
+};
+constexpr std::array kernels_of_gpus{
+    KernelsOfGpu{AttentionKernels::hopper, 128, attention_forward_of<90>, attention_backward_of<90>}};
+
+/// The kernels of this name, where they take the call; else nullptr.
 template <class Call>
-bool is_for_sm90(const Call& call) {
-  return call.head_dim <= 128 && call.softcap == 0.0F;
+const KernelsOfGpu* find_kernels(AttentionKernels name, const Call& call) {
+  if (!call.q.is_bf16 || call.softcap != 0.0F) return nullptr;
+  const auto* found = std::ranges::find(kernels_of_gpus, name, &KernelsOfGpu::name);
+  return found != kernels_of_gpus.end() && call.head_dim <= found->max_head_dim ? found : nullptr;
 }
 
 }  // namespace
 
-void attention_forward(const AttentionForward& attention, bool for_hopper, cudaStream_t stream) {
+void attention_forward(const AttentionForward& attention, AttentionKernels kernels, cudaStream_t stream) {
   const TilePlan& plan = checked_plan(attention);
   check_output(attention.out, attention.q, attention.merge);
   SFT_ENSURE(attention.sinks.empty() || !attention.merge, "ops: sinks belong to the first of the calls that merge");
@@ -92,12 +106,12 @@ void attention_forward(const AttentionForward& attention, bool for_hopper, cudaS
   call.out = head_rows(attention.out);
   call.merges = attention.merge;
   if (!attention.sinks.empty()) call.sinks = {attention.sinks.data, attention.sinks.dtype == DType::bf16};
-  if (call.q.is_bf16 && for_hopper && is_for_sm90(call)) return attention_forward_sm90(call, stream);
+  if (const auto* of_gpu = find_kernels(kernels, call)) return of_gpu->forward(call, stream);
   if (call.q.is_bf16) return attention_forward_sm80(call, stream);
   attention_forward_float32(call, stream);
 }
 
-void attention_backward(const AttentionBackward& attention, bool for_hopper, cudaStream_t stream) {
+void attention_backward(const AttentionBackward& attention, AttentionKernels kernels, cudaStream_t stream) {
   const TilePlan& plan = checked_plan(attention);
   SFT_ENSURE(attention.dout.dtype == attention.q.dtype, "ops: queries and the gradient of the output have one dtype");
   SFT_ENSURE(attention.dk.dtype == attention.dv.dtype, "ops: dk and dv have one dtype");
@@ -115,7 +129,7 @@ void attention_backward(const AttentionBackward& attention, bool for_hopper, cud
   call.keys = plan.keys();
   call.adds_to_dq = attention.accumulate_dq;
   call.adds_to_dkv = attention.accumulate_dkv;
-  if (call.q.is_bf16 && for_hopper && is_for_sm90(call)) return attention_backward_sm90(call, stream);
+  if (const auto* of_gpu = find_kernels(kernels, call)) return of_gpu->backward(call, stream);
   if (call.q.is_bf16) return attention_backward_sm80(call, stream);
   attention_backward_float32(call, stream);
 }

@@ -39,7 +39,7 @@ struct BasicHeadRows {
 using HeadRows = BasicHeadRows<void>;
 using ConstHeadRows = BasicHeadRows<const void>;  ///< are only read
 
-/// Of a tensor (rows, heads, D) of float32 or bf16; std::logic_error for others.
+/// Views a tensor (rows, heads, D) of float32 or bf16; std::logic_error for others.
 template <class Memory>
 [[nodiscard]] BasicHeadRows<Memory> head_rows(const BasicTensor<Memory>& x);
 
@@ -93,10 +93,12 @@ void attention_backward_float32(const AttentionBackwardCall& call, cudaStream_t 
 void attention_forward_sm80(const AttentionForwardCall& call, cudaStream_t stream);
 void attention_backward_sm80(const AttentionBackwardCall& call, cudaStream_t stream);
 
-// The same with products of warpgroups, which compute capability 9.0 has and no other.
+// Attention of bf16 tensors for GPUs of one compute capability: 90 is 9.0. Their sources specialize these; there is no
+// softcap.
 
-/// Head dims are even and at most 128; there is no softcap.
-void attention_forward_sm90(const AttentionForwardCall& call, cudaStream_t stream);
-void attention_backward_sm90(const AttentionBackwardCall& call, cudaStream_t stream);
+template <int compute_capability>
+void attention_forward_of(const AttentionForwardCall& call, cudaStream_t stream);
+template <int compute_capability>
+void attention_backward_of(const AttentionBackwardCall& call, cudaStream_t stream);
 
 }  // namespace sft::ops::cuda

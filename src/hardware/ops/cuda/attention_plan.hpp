@@ -117,10 +117,10 @@ class TilePlan final : public AttentionPlan {
 };
 
 // The calls check their arguments as the CPU backend does, pick the kernels for them and queue these on `stream`; see
-// ops::Backend for what they compute and when they throw. for_hopper: those of compute capability 9.0, where they can.
+// ops::Backend for what they compute and when they throw. kernels: those for GPUs of one compute capability run
+// where they can.
 
-void attention_forward(const AttentionForward& attention, bool for_hopper, cudaStream_t stream);
-void attention_delta(const Tensor& delta, const ConstTensor& out, const ConstTensor& dout, cudaStream_t stream);
-void attention_backward(const AttentionBackward& attention, bool for_hopper, cudaStream_t stream);
+void attention_forward(const AttentionForward& attention, AttentionKernels kernels, cudaStream_t stream);
+void attention_backward(const AttentionBackward& attention, AttentionKernels kernels, cudaStream_t stream);
 
 }  // namespace sft::ops::cuda

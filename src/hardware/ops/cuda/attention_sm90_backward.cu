@@ -239,7 +239,8 @@ void backward(const AttentionBackwardCall& call, cudaStream_t stream) {
 
 }  // namespace
 
-void attention_backward_sm90(const AttentionBackwardCall& call, cudaStream_t stream) {
+template <>
+void attention_backward_of<90>(const AttentionBackwardCall& call, cudaStream_t stream) {
   const bool is_windowed = call.queries.window > 0;
   if (call.head_dim <= 64) return is_windowed ? backward<64, true>(call, stream) : backward<64, false>(call, stream);
   is_windowed ? backward<128, true>(call, stream) : backward<128, false>(call, stream);

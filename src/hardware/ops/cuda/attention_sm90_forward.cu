@@ -172,7 +172,8 @@ void forward(const AttentionForwardCall& call, cudaStream_t stream) {
 
 }  // namespace
 
-void attention_forward_sm90(const AttentionForwardCall& call, cudaStream_t stream) {
+template <>
+void attention_forward_of<90>(const AttentionForwardCall& call, cudaStream_t stream) {
   if (call.queries.num_tiles == 0) return;
   if (call.head_dim <= 64) return forward<64>(call, stream);
   forward<128>(call, stream);

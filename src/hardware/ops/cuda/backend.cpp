@@ -33,7 +33,7 @@ class CudaBackend final : public Backend {
       : CudaBackend(stream) {
     uses_cudnn_ = is_of_library(attention);
     in_order_ = sums_in_order(attention);
-    for_hopper_ = attention == AttentionKernels::hopper;
+    attention_ = attention;
     products_.emplace(native_, ProductLimits{}, algorithms);
     fp8_products_.emplace(native_, ProductLimits{}, algorithms);
     scratch_.num_bytes = scratch_bytes;
@@ -103,14 +103,14 @@ class CudaBackend final : public Backend {
   void execute(const AttentionForward& attention) {
     const auto* const plan = cudnn_ ? dynamic_cast<const TilePlan*>(&attention.plan) : nullptr;
     if (plan == nullptr || !forward_by_library(attention, *plan))
-      cuda::attention_forward(attention, for_hopper_, native_);
+      cuda::attention_forward(attention, attention_, native_);
     stream_.mark();
   }
 
   void execute(const AttentionBackward& attention) {
     const auto* const plan = cudnn_ ? dynamic_cast<const TilePlan*>(&attention.plan) : nullptr;
     if (plan == nullptr || !backward_by_library(attention, *plan))
-      cuda::attention_backward(attention, for_hopper_, native_);
+      cuda::attention_backward(attention, attention_, native_);
     stream_.mark();
   }
 
@@ -175,7 +175,7 @@ class CudaBackend final : public Backend {
                                   .scale = attention.scale,
                                   .plan = *plan.rest(),
                                   .merge = true};
-    if (!forward_by_library(beside, *plan.rest())) cuda::attention_forward(beside, for_hopper_, native_);
+    if (!forward_by_library(beside, *plan.rest())) cuda::attention_forward(beside, attention_, native_);
     return true;
   }
 
@@ -203,7 +203,7 @@ class CudaBackend final : public Backend {
                                    .accumulate_dq = true,
                                    .accumulate_dkv = true,
                                    .out = attention.out};
-    if (!backward_by_library(beside, *plan.rest())) cuda::attention_backward(beside, for_hopper_, native_);
+    if (!backward_by_library(beside, *plan.rest())) cuda::attention_backward(beside, attention_, native_);
     return true;
   }
 
@@ -228,7 +228,8 @@ class CudaBackend final : public Backend {
 
   device::Stream& stream_;
   cudaStream_t native_;
-  bool uses_cudnn_ = false, in_order_ = true, for_hopper_ = false, attention_repeats_ = false;
+  bool uses_cudnn_ = false, in_order_ = true, attention_repeats_ = false;
+  AttentionKernels attention_ = AttentionKernels::own;
   std::optional<MatmulEngine> products_;         ///< none where a step ends
   std::optional<Fp8MatmulEngine> fp8_products_;  ///< the same
   GroupedMatmulEngine grouped_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What kernels read of a chunk of ops::CrossEntropy; see views/tensor.hpp.
+// Pointers and sizes of a chunk of ops::CrossEntropy; see views/tensor.hpp.
 
 #include <cstdint>
 

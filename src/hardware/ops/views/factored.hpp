@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What kernels read of the ops of sft/ops/calls/factored_update.hpp, and the arithmetic of an element, for all
+// Pointers and sizes of the ops of sft/ops/calls/factored_update.hpp, and the arithmetic of an element, for all
 // processors; see views/tensor.hpp. The functions are constexpr so that GPU code may call them, static so that kernels
 // of one instruction set keep their own.
 

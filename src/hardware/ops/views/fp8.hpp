@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What kernels read of the ops on matrices of 8-bit floats; see views/tensor.hpp.
+// Pointers and sizes of the ops on matrices of 8-bit floats; see views/tensor.hpp.
 
 #include <cstdint>
 

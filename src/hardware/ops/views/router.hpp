@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What kernels read of the ops of sft/ops/calls/router.hpp; see views/tensor.hpp.
+// Pointers and sizes of the ops of sft/ops/calls/router.hpp; see views/tensor.hpp.
 
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What kernels read of the tensors of an op: pointers and sizes. Memory is that of the backend. For every compiler and
+// Pointers and sizes of the tensors of an op, which kernels read. Memory is that of the backend. For every compiler and
 // instruction set: these headers have no functions that are both inline and exported (ops/cpu/kernels.hpp).
 
 #include <cstdint>

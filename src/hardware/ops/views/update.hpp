@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What kernels read of ops::Update and ops::BlockwiseUpdate; see views/tensor.hpp.
+// Pointers and numbers of ops::Update and ops::BlockwiseUpdate; see views/tensor.hpp.
 
 #include <cstdint>
 
@@ -38,7 +38,7 @@ struct StepOf : Rules::Step... {
 };
 using StepOfAnyRule = UpdateRuleList<StepOf>;
 
-/// What all elements of an ops::Update share.
+/// Constants of all elements of an ops::Update.
 struct UpdateFactors {
   StepOfAnyRule rule{};
   float gradient_scale = 1;
@@ -47,7 +47,7 @@ struct UpdateFactors {
   std::int64_t first_index = 0, num_columns = 0, row_stride = 0, begin = 0;
 };
 
-/// What an ops::BlockwiseUpdate has in addition to the UpdateFactors.
+/// Constants of an ops::BlockwiseUpdate in addition to the UpdateFactors.
 struct BlockFactors {
   const float* old_scales[max_update_states] = {};
   float* new_scales[max_update_states] = {};  ///< those of whole blocks are the old ones

@@ -182,6 +182,33 @@ View logits_of(const CrossEntropyView& chunk) {
   return {chunk.logits, false, chunk.rows, chunk.columns, chunk.columns};
 }
 
+void add_metrics(const CrossEntropyView& chunk, double* metrics, cudaStream_t stream) {
+  if (chunk.rows == 0) return;
+  launch("cross_entropy_metrics", metrics_kernel, dim3(1), dim3(row_threads), scratch_bytes, stream, chunk, metrics);
+}
+
+void write_gradient(const CrossEntropyView& chunk, View dlogits, double gradient_scale, cudaStream_t stream) {
+  const View exps = logits_of(chunk);
+  if (is_empty(exps)) return;
+  with_type(dlogits.is_bf16, [&](auto type) {
+    using T = typename decltype(type)::type;
+    constexpr int vectors = vector_size<T, float>;
+    const auto run = [&](auto n) {
+      constexpr int N = decltype(n)::value;
+      run_elementwise<N>("cross_entropy_gradient",
+                         Gradient<T, N>{chunk, rows_of<T>(dlogits), rows_of<const float>(exps), gradient_scale,
+                                        static_cast<float>(1.0 - chunk.smoothing),
+                                        static_cast<float>(chunk.smoothing * chunk.inverse_vocab)},
+                         chunk.rows * (chunk.columns / N), chunk.columns / N, stream);
+    };
+    if (has_vectors(exps, vectors) && has_vectors(dlogits, vectors)) {
+      run(std::integral_constant<int, vectors>{});
+    } else {
+      run(std::integral_constant<int, 1>{});
+    }
+  });
+}
+
 }  // namespace
 
 template <>
@@ -215,37 +242,6 @@ void run(const ops::CrossEntropyPartials& op, const Context& context) {
                                     : (in_vectors ? partials_kernel<4, false> : partials_kernel<1, false>),
          dim3(static_cast<unsigned>(chunk.rows)), dim3(row_threads), scratch_bytes, stream, chunk);
 }
-
-namespace {
-
-void add_metrics(const CrossEntropyView& chunk, double* metrics, cudaStream_t stream) {
-  if (chunk.rows == 0) return;
-  launch("cross_entropy_metrics", metrics_kernel, dim3(1), dim3(row_threads), scratch_bytes, stream, chunk, metrics);
-}
-
-void write_gradient(const CrossEntropyView& chunk, View dlogits, double gradient_scale, cudaStream_t stream) {
-  const View exps = logits_of(chunk);
-  if (is_empty(exps)) return;
-  with_type(dlogits.is_bf16, [&](auto type) {
-    using T = typename decltype(type)::type;
-    constexpr int vectors = vector_size<T, float>;
-    const auto run = [&](auto n) {
-      constexpr int N = decltype(n)::value;
-      run_elementwise<N>("cross_entropy_gradient",
-                         Gradient<T, N>{chunk, rows_of<T>(dlogits), rows_of<const float>(exps), gradient_scale,
-                                        static_cast<float>(1.0 - chunk.smoothing),
-                                        static_cast<float>(chunk.smoothing * chunk.inverse_vocab)},
-                         chunk.rows * (chunk.columns / N), chunk.columns / N, stream);
-    };
-    if (has_vectors(exps, vectors) && has_vectors(dlogits, vectors)) {
-      run(std::integral_constant<int, vectors>{});
-    } else {
-      run(std::integral_constant<int, 1>{});
-    }
-  });
-}
-
-}  // namespace
 
 template <>
 void run(const ops::CrossEntropyFinish& op, const Context& context) {

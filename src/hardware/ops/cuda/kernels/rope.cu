@@ -404,22 +404,6 @@ std::int64_t num_backward_blocks(std::int64_t num_heads) {
   return wanted < max_backward_blocks ? wanted : max_backward_blocks;
 }
 
-}  // namespace
-
-template <>
-void run(const ops::WriteRopeTable& op, const Context& context) {
-  float *const cosine = floats_of(op.cosine), *const sine = floats_of(op.sine);
-  const std::int32_t* const positions = int32s_of(op.positions);
-  const double* const inverse_frequencies = doubles_of(op.inverse_frequencies);
-  const std::int64_t num_positions = op.positions.num_elements(), half_dim = op.inverse_frequencies.num_elements();
-  const cudaStream_t stream = context.stream;
-  run_elementwise<1>("rope_table",
-                     Table{{cosine, half_dim}, {sine, half_dim}, positions, inverse_frequencies, op.scale},
-                     num_positions * half_dim, half_dim, stream);
-}
-
-namespace {
-
 /// Turns by +angle, with direction -1 back. out may be in, and is where the first 2 `half` dims of a head are not all.
 void rope(View out, ConstView in, const RopeTable& table, std::int64_t head_dim, float direction, cudaStream_t stream) {
   if (is_empty(in)) return;
@@ -446,6 +430,18 @@ void rope(View out, ConstView in, const RopeTable& table, std::int64_t head_dim,
 }
 
 }  // namespace
+
+template <>
+void run(const ops::WriteRopeTable& op, const Context& context) {
+  float *const cosine = floats_of(op.cosine), *const sine = floats_of(op.sine);
+  const std::int32_t* const positions = int32s_of(op.positions);
+  const double* const inverse_frequencies = doubles_of(op.inverse_frequencies);
+  const std::int64_t num_positions = op.positions.num_elements(), half_dim = op.inverse_frequencies.num_elements();
+  const cudaStream_t stream = context.stream;
+  run_elementwise<1>("rope_table",
+                     Table{{cosine, half_dim}, {sine, half_dim}, positions, inverse_frequencies, op.scale},
+                     num_positions * half_dim, half_dim, stream);
+}
 
 template <>
 void run(const ops::NormRopeForward& op, const Context& context) {

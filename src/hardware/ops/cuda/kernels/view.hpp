@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the kernels of the CUDA backend are given: matrices in device memory.
+// Arguments of the CUDA backend's kernels: matrices in device memory.
 //
 // Legend of all kernels: T tokens, C hidden size, D head dim, F MLP columns, V vocabulary rows, n heads; s bytes of an
 // element. "Moves" is the least traffic of device memory; at the bandwidth of the GPU it is the time to reach.
