@@ -15,7 +15,9 @@
 #       tests of programs that plan: a build with SFT_PLANNER=OFF shows them as not run
 #   sft_script_test(NAME COMMAND word... [CORES n | WAITS] [TIMEOUT ...] [LABEL ...] [TIER ...] [ENVIRONMENT ...]
 #                   [COST ...])
-#       any command; one that WAITS uses a core for less than a third of its time, and minds nothing that runs beside it
+#       any command, or a file of the folder with its words; it is skipped where it ends with status 77. One that WAITS
+#       uses a core for less than a third of its time, and minds nothing that runs at the same time. tests/shell/frame.sh
+#       takes the paths of the programs from the environment
 #
 # What runs at a time: ctest's processors are halves of a core here, and TEST_JOBS of the Makefile says how many there are.
 # A test of one rank takes 2, one of several ranks 4, a script 2 or what CORES says; one that WAITS takes 1.
@@ -38,7 +40,8 @@ set(SFT_TEST_ENVIRONMENT
     OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_odls_base_sigkill_timeout=0
     OMPI_MCA_pml=ob1
     PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none OMP_NUM_THREADS=1
-    OMP_WAIT_POLICY=passive)
+    OMP_WAIT_POLICY=passive
+    SFT_TEST_BIN=${CMAKE_BINARY_DIR}/bin SFT_TEST_MPIEXEC=${MPIEXEC_EXECUTABLE})
 if(SFT_SANITIZE MATCHES "address")
   list(APPEND SFT_TEST_ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)  # Open MPI keeps memory to the end of the process
 elseif(SFT_SANITIZE MATCHES "thread")
@@ -225,9 +228,13 @@ function(sft_script_test name)
   if(TEST_WAITS)
     set(half_cores 1)
   endif()
-  add_test(NAME ${name} COMMAND ${TEST_COMMAND} COMMAND_EXPAND_LISTS)
+  list(POP_FRONT TEST_COMMAND program)
+  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${program})
+    set(program ${CMAKE_CURRENT_SOURCE_DIR}/${program})
+  endif()
+  add_test(NAME ${name} COMMAND ${program} ${TEST_COMMAND} COMMAND_EXPAND_LISTS)
   sft_test_properties(${name} ${TEST_TIMEOUT} "${TEST_LABEL}" ${TEST_TIER} ${half_cores} "${TEST_ENVIRONMENT}")
-  set_tests_properties(${name} PROPERTIES COST ${TEST_COST})
+  set_tests_properties(${name} PROPERTIES COST ${TEST_COST} SKIP_RETURN_CODE 77)
 endfunction()
 
 function(sft_needs_planner)

@@ -2,19 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # sft --compile-attention with the real cuDNN, without a GPU: it compiles just those graphs that a run asks for. The run
 # is the whole program on emulated GPUs, which names what it looks for like any other.
-#
-#   command.sh MPIEXEC SFT SFT_EMULATED SFT_PREPARE
-set -euo pipefail
-
-# shellcheck disable=SC2034  # frame.sh and gpu_training.sh read them
-mpiexec=$1 real=$2 sft=$3 sft_prepare=$4
-support=$(cd "$(dirname "${BASH_SOURCE[0]}")/../shell" && pwd)
 # shellcheck source=tests/shell/frame.sh
-source "$support/frame.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+
+real=$sft sft=$bin/sft_emulated
 # shellcheck source=tests/shell/gpu_training.sh
-source "$support/gpu_training.sh"
+source "$frame_folder/gpu_training.sh"
 export SFT_EMULATED_COMPUTE_CAPABILITY=90
-machines=$(dirname "$real")/../share/sft/machines.ini
+machines=$bin/../share/sft/machines.ini
 
 make_tiny_run 4
 keys=(--device.backend cuda --train.precision bf16 --device.attention cudnn --model.head_dim 64)
@@ -33,7 +28,6 @@ asks() {
   XDG_CACHE_HOME=$work/$cache SFT_EMULATED_CUDNN=$version succeeds "a run of $cache" "${train[@]}" "${keys[@]}" "$@" \
     --train.output_dir "output_$cache"
 }
-# shellcheck disable=SC2317  # check calls it
 named() { find "$1/sft/attention" -type f -printf '%f\n' | sort; }
 
 # The GPU as the emulation has it, and the version as the library says it.
@@ -55,7 +49,6 @@ check "and nothing is compiled" grep -q ': 0 compiled by' out
 
 # Just what the run asks for; where a ring is cut, on every rank.
 cut=(--parallel.dp_shard_size 1 --parallel.sp_size 2 --data.row_order endless)
-# shellcheck disable=SC2317  # check calls it
 same_graphs() { diff <(named "$1") <(named "$2"); }
 asks of_plain
 check "as a run asks" same_graphs plain of_plain

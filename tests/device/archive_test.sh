@@ -1,15 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What this build would send to a machine with a GPU is small enough for it; skipped where `make tools` has not been.
-#
-#   archive_test.sh BUILD_FOLDER
-set -euo pipefail
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-if ! "$here/run.sh" --programs "$1" >"$folder/files" 2>"$folder/missing"; then
-  cat "$folder/missing"
-  exit 77
-fi
-"$here/run.sh" --pack "$folder/device_test.tar.xz" "$1"
+build=$bin/..
+if ! "$test_folder/run.sh" --programs "$build" >files 2>missing; then skip_test "$(cat missing)"; fi
+succeeds 'the archive is small enough' "$test_folder/run.sh" --pack device_test.tar.xz "$build"
+cat out
+finish_checks

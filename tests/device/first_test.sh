@@ -2,32 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # The part `first` of run.sh with programs that hang, crash, lack a library or are not there: one FAIL line for each, SKIP
 # for what builds on it, and everything so far in one archive.
-#
-#   first_test.sh
-set -euo pipefail
-
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source_folder=$here/../..
 # shellcheck source=tests/shell/frame.sh
-source "$here/../shell/frame.sh"
-run=$here/run.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
-# stub FOLDER NAME: a program whose text comes from standard input.
-stub() {
-  { echo '#!/usr/bin/env bash' && cat; } >"$1/$2"
-  chmod +x "$1/$2"
-}
+run=$test_folder/run.sh
 
 # sound NAME: the program as it should be.
-sound() { stub build/bin "$1" <<<'echo "No errors detected"'; }
+sound() { stand_in build/bin/"$1" <<<'echo "No errors detected"'; }
 
 mkdir -p build/bin tools
 tests=(device_ops_test device_experts_test device_attention_test device_hopper_test device_trainer_test device_comm_test device_nccl_test device_cudnn_test)
 for name in "${tests[@]}"; do sound "$name"; done
 # sound_probe: NCCL's probe as it should be.
-sound_probe() { stub build/bin device_nccl_probe <<<'printf "%s\n" "versions: NCCL 2.28.3" "memory: NCCL'"'"'s, registered"'; }
+sound_probe() { stand_in build/bin/device_nccl_probe <<<'printf "%s\n" "versions: NCCL 2.28.3" "memory: NCCL'"'"'s, registered"'; }
 sound_probe
-stub build/bin bench_ops <<'END'
+stand_in build/bin/bench_ops <<'END'
 echo "matmul qkv            1.000 ms     600.0 TF/s   0.60 of the roof       1.0 ms a micro-batch"
 echo "matmul head           3.000 ms     200.0 TF/s   0.20 of the roof       1.0 ms a micro-batch"
 echo "attention_forward 4   2.000 ms     300.0 TF/s   0.30 of the roof       2.0 ms a micro-batch"
@@ -35,11 +24,11 @@ echo "attention_delta 4     1.000 ms    3000.0 GB/s   0.90 of the roof       1.0
 echo "attention_backward 4  4.000 ms     375.0 TF/s   0.37 of the roof       4.0 ms a micro-batch"
 echo "head_tokens 1792"
 END
-stub build/bin bench_step <<<'echo "tokens_per_second 1000"'
+stand_in build/bin/bench_step <<<'echo "tokens_per_second 1000"'
 # shellcheck disable=SC2016
-stub tools nvidia-smi <<<'if [[ $* == *compute_cap* ]]; then echo "${STUB_CAPABILITY:-9.0}"; else echo "a GPU"; fi'
+stand_in tools/nvidia-smi <<<'if [[ $* == *compute_cap* ]]; then echo "${STUB_CAPABILITY:-9.0}"; else echo "a GPU"; fi'
 # shellcheck disable=SC2016
-stub tools python <<'END'
+stand_in tools/python <<'END'
 case $* in
   -c*) [[ -z ${STUB_NO_TORCH:-} || $2 != *torch* ]] ;;
   */peer_ops.py*)
@@ -51,9 +40,9 @@ case $* in
   *) echo "tokens_per_second 800" ;;
 esac
 END
-stub tools ncu <<<'echo "a report"'
+stand_in tools/ncu <<<'echo "a report"'
 # No step may start ranks, and sft is not needed.
-stub tools mpirun <<<'echo "mpirun was called"; exit 99'
+stand_in tools/mpirun <<<'echo "mpirun was called"; exit 99'
 export PATH=$PWD/tools:$PATH PYTHON=$PWD/tools/python SFT_DEVICE_MODELS=qwen3-8b SFT_DEVICE_LENGTHS=4096
 shown=(out)
 
@@ -86,13 +75,13 @@ check "there are no figures of it" test "$(grep -c 'torch[.]' out)" -eq 0
 
 # Every source of kernels has its step.
 # shellcheck source=tests/device/first.sh
-first_kernels_of() { sed -n '/^LIST$/q; /<<.LIST.$/,$p' "$here/first.sh" | awk '$1 ~ /[.]cu$/ { print $1 }' | sort; }
+first_kernels_of() { sed -n '/^LIST$/q; /<<.LIST.$/,$p' "$test_folder/first.sh" | awk '$1 ~ /[.]cu$/ { print $1 }' | sort; }
 kernels_of_source() { find "$source_folder/src/hardware/ops" -name '*.cu' -printf '%f\n' | sort; }
 check "kernels that have no step, or steps that have no kernel" diff <(kernels_of_source) <(first_kernels_of)
 
 # A driver that hangs holds nothing else up.
 mkdir hangs
-stub hangs nvidia-smi <<<'sleep 60'
+stand_in hangs/nvidia-smi <<<'sleep 60'
 prints 1 '^FAIL .*the driver answers: no end after 4 s' env PATH="$PWD/hangs:$PATH" SFT_DEVICE_STEP_S=4 "$run" build first
 check "kernels are tried all the same" grep -q '^PASS .*a kernel of rope.cu' out
 
@@ -100,12 +89,12 @@ check "kernels are tried all the same" grep -q '^PASS .*a kernel of rope.cu' out
 check "it is tried" grep -q '^PASS .*attention of cuDNN, its sums in one order and in any' out
 rm build/bin/device_cudnn_test
 prints 1 '^SKIP .*attention of cuDNN: *the build has none' env PATH="$PWD/hangs:$PATH" SFT_DEVICE_STEP_S=4 "$run" build first
-stub build/bin device_cudnn_test <<<"echo \"check problem == '' has failed [cuDNN's attention cannot be used (none)\"; exit 201"
+stand_in build/bin/device_cudnn_test <<<"echo \"check problem == '' has failed [cuDNN's attention cannot be used (none)\"; exit 201"
 prints 1 "^SKIP .*attention of cuDNN: *cuDNN's attention cannot be used .none" env PATH="$PWD/hangs:$PATH" SFT_DEVICE_STEP_S=4 "$run" build first
 sound device_cudnn_test
 
 # A kernel crashes: its line, and nothing else but what builds on it.
-stub build/bin device_attention_test <<'END'
+stand_in build/bin/device_attention_test <<'END'
 if [[ $* == *rows_without_a_span* ]]; then kill -SEGV $$; fi
 END
 prints 1 '^FAIL .*attention_sm80_forward.cu.*ended by signal 11' "$run" build first
@@ -116,7 +105,7 @@ check "other kernels are tried" grep -q '^PASS .*attention_sm80_backward.cu' out
 sound device_attention_test
 
 # The GPU hangs at once: one line, all others are skipped, and the archive is there.
-stub build/bin device_ops_test <<<'sleep 60'
+stand_in build/bin/device_ops_test <<<'sleep 60'
 prints 1 '^FAIL .*the GPU is there.*no end after' env SFT_DEVICE_STEP_S=1 "$run" build first
 check "one FAIL line of a GPU that hangs" test "$(grep -c '^FAIL ' out)" -eq 1
 check "nothing passes behind it" test "$(grep -c '^PASS ' out)" -eq 1
@@ -125,13 +114,13 @@ sound device_ops_test
 
 # A program that ends by itself like one that was ended by force is none that hangs.
 # shellcheck disable=SC2016
-stub build/bin device_experts_test <<<'kill -KILL $$'
+stand_in build/bin/device_experts_test <<<'kill -KILL $$'
 prints 1 '^FAIL .*a kernel of router.cu: ended by signal 9' "$run" build first
 sound device_experts_test
 
 # The part's time is up: what was not tried is no failure, and is counted. One step is ended by it, or none.
 # shellcheck disable=SC2016
-stub build/bin device_ops_test <<<'sleep "${STUB_SLEEP:-1.5}"'
+stand_in build/bin/device_ops_test <<<'sleep "${STUB_SLEEP:-1.5}"'
 prints 0 ' PASS, 0 FAIL, [0-9]+ SKIP, [0-9]+ of them with no time left$' env SFT_DEVICE_PART_S=5 "$run" build first
 check "what was in time" grep -q '^PASS .*the GPU is there' out
 check "no step is called one that hangs" test "$(grep -c 'no end after' out)" -eq 0
@@ -143,17 +132,17 @@ prints 1 '^FAIL .*the GPU is there.*no end after 2 s' env STUB_SLEEP=60 SFT_DEVI
 sound device_ops_test
 
 # NCCL alone comes before what needs MPI too.
-stub build/bin device_nccl_probe <<<'echo "sft: error: ncclAllReduce gives wrong numbers" >&2; exit 1'
+stand_in build/bin/device_nccl_probe <<<'echo "sft: error: ncclAllReduce gives wrong numbers" >&2; exit 1'
 prints 1 '^FAIL .*NCCL alone, without MPI: status 1: .*ncclAllReduce gives wrong numbers' "$run" build first
 check "what needs MPI too is skipped" grep -q '^SKIP .*NCCL on one rank: it builds on nccl_alone' out
 check "there are no figures of it" test "$(grep -c 'NCCL alone: ' out)" -eq 0
 sound_probe
-stub build/bin device_nccl_test <<<'echo "libmpi.so.40: cannot open shared object file" >&2; exit 127'
+stand_in build/bin/device_nccl_test <<<'echo "libmpi.so.40: cannot open shared object file" >&2; exit 127'
 prints 1 '^FAIL .*NCCL on one rank: .*libmpi.so.40: cannot open' "$run" build first
 check "NCCL is tried without MPI" grep -q '^PASS .*NCCL alone, without MPI' out
 
 # A library is missing, a program is missing: said with its name.
-stub build/bin device_nccl_test <<'END'
+stand_in build/bin/device_nccl_test <<'END'
 echo "$0: error while loading shared libraries: libnccl.so.2: cannot open shared object file: No such file" >&2
 exit 127
 END
@@ -164,7 +153,7 @@ check "the rest goes on" grep -q '^PASS .*optimizer steps of' out
 
 # A library that is loaded when it is first called: the program's own line, to its end, which says what to do. In a line
 # that is longer than anyone reads, the middle goes.
-stub build/bin device_nccl_test <<'END'
+stand_in build/bin/device_nccl_test <<'END'
 echo 'NCCL INFO a plug-in failed to load'
 printf 'unknown location(0): fatal error: in "every_call_gives_back_what_one_rank_gave": sft::Error: NCCL cannot be used '
 printf '(libnccl.so.2: cannot open\tshared object file: %s): install it, add its folder to LD_LIBRARY_PATH, or set comm = host\n' \
@@ -180,7 +169,7 @@ sound device_nccl_test
 
 # Killed in the middle, there is an archive of what was before.
 # shellcheck disable=SC2016
-stub build/bin device_experts_test <<<'kill -KILL "$RUN_PID"; sleep 1'
+stand_in build/bin/device_experts_test <<<'kill -KILL "$RUN_PID"; sleep 1'
 rm -rf device_results
 bash -c 'export RUN_PID=$$; exec "$0" build first' "$run" >out 2>&1 || true
 check "the archive of a run that was killed" grep -q 'a kernel of rope.cu' <(results)

@@ -26,7 +26,7 @@ all_parts=(first ops cudnn sanitizer models nccl rooflines products step peers)
 programs=(device_ops_test device_experts_test device_attention_test device_hopper_test device_trainer_test device_comm_test device_nccl_test
   device_nccl_probe
   bench_ops bench_step sft sft-prepare)
-scripts=(run.sh report.sh measure.sh first.sh program.sh ../shell/frame.sh ../shell/gpu_training.sh
+scripts=(run.sh report.sh measure.sh first.sh program.sh ../shell/frame.sh ../shell/runs.sh ../shell/gpu_training.sh
   ../tools/benchmarks/peer_torch.py ../tools/benchmarks/peer_ops.py ../tools/benchmarks/model_sizes.py)
 
 # fail PROBLEM: one line, and the exit status of a wrong command line.
@@ -249,7 +249,7 @@ part_models() {
       "$mpiexec" -np "$num" "$(program device_trainer_test)" || true
   done
   check "program" "sft on 2 ranks of one GPU: as on CPUs, resumed with the same bits" \
-    "$(script program.sh)" "$mpiexec" "$(program sft)" "$(program sft-prepare)" || true
+    env "SFT_TEST_MPIEXEC=$mpiexec" "SFT_TEST_BIN=$(dirname "$(program sft)")" "$(script program.sh)" || true
 }
 
 part_nccl() {

@@ -1,27 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # run.sh with programs that only print: what passes and fails, the table, the exit status, parts one by one.
-#
-#   run_test.sh
-set -euo pipefail
-
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tests/shell/frame.sh
-source "$here/../shell/frame.sh"
-run=$here/run.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
-# stub FOLDER NAME: a program whose text comes from standard input.
-stub() {
-  { echo '#!/usr/bin/env bash' && cat; } >"$1/$2"
-  chmod +x "$1/$2"
-}
+run=$test_folder/run.sh
 
 mkdir -p build/bin tools
 for name in device_ops_test device_experts_test device_attention_test device_hopper_test device_trainer_test device_comm_test device_nccl_test device_nccl_probe sft-prepare; do
-  stub build/bin "$name" <<<'echo "No errors detected"'
+  stand_in build/bin/"$name" <<<'echo "No errors detected"'
 done
-stub build/bin sft <<<'echo "sft 0.0.0"'
-stub build/bin bench_ops <<'END'
+stand_in build/bin/sft <<<'echo "sft 0.0.0"'
+stand_in build/bin/bench_ops <<'END'
 case "$*" in
   *"--part memory"*)
     echo "fill                  0.100 ms    4000.0 GB/s   0.97 of the roof       0.1 ms a micro-batch"
@@ -33,17 +23,17 @@ case "$*" in
     echo "sum_s 0.100000" ;;
 esac
 END
-stub build/bin bench_step <<'END'
+stand_in build/bin/bench_step <<'END'
 while [[ $1 != --layers ]]; do shift; done
 if [[ $2 == fit ]]; then layers=24; else layers=$2; fi
 printf '%s\n' "layers $layers of 36" "step_s ${STUB_STEP_S:-0.44}" "tokens_per_second 1000" "mfu 0.456"
 END
-stub tools mpirun <<<'shift 2; exec "$@"'
-stub tools compute-sanitizer <<'END'
+stand_in tools/mpirun <<<'shift 2; exec "$@"'
+stand_in tools/compute-sanitizer <<'END'
 [[ "$*" != *racecheck* || -z ${STUB_RACE:-} ]]
 END
 # PyTorch has memory for 20 of the 24 layers that sft has.
-stub tools python <<'END'
+stand_in tools/python <<'END'
 if [[ $1 == -c ]]; then exit 0; fi
 while [[ $1 != --layers ]]; do shift; done
 if [[ $2 -gt 20 ]]; then exit 3; fi
@@ -72,19 +62,19 @@ prints 0 'peers *PyTorch *SKIP' env PYTHON=/nowhere/python "$run" build peers
 prints 0 'rooflines .*the slowest of 2' "$run" build rooflines
 check "the table has the parts of earlier calls" grep -q '^step ' out
 
-stub build/bin device_ops_test <<<'echo "wrong at element 7"; exit 201'
+stand_in build/bin/device_ops_test <<<'echo "wrong at element 7"; exit 201'
 prints 1 '^ *wrong at element 7' "$run" build ops
 check "the table has the failure" grep -q '^ops .*FAIL *status 201' out
-stub build/bin device_ops_test <<<'sleep 30'
+stand_in build/bin/device_ops_test <<<'sleep 30'
 prints 1 '^FAIL .*device_ops_test.*: no end after' env SFT_DEVICE_PART_S=1 "$run" build ops
 check "what has no time left is no failure" test "$(grep -c '^SKIP .*device_.*_test.*: no time left$' out)" -eq 2
 check "it is counted" grep -qE ' FAIL, [0-9]+ SKIP, 2 of them with no time left$' out
 
 # NVIDIA's libraries lie nowhere, or where PyTorch is alone.
 # shellcheck disable=SC2016
-stub tools ldd <<<'[[ :${LD_LIBRARY_PATH:-}: == *:/of/torch:* ]] || echo "libnccl.so.2 => not found"'
+stand_in tools/ldd <<<'[[ :${LD_LIBRARY_PATH:-}: == *:/of/torch:* ]] || echo "libnccl.so.2 => not found"'
 prints 2 'error: the programs cannot start: libnccl.so.2 => not found' "$run" build rooflines
-stub tools torch_python <<<'echo /of/torch'
+stand_in tools/torch_python <<<'echo /of/torch'
 prints 0 'rooflines .*the slowest of 2' env PYTHON="$PWD/tools/torch_python" "$run" build rooflines
 rm tools/ldd
 
@@ -94,7 +84,7 @@ prints 2 'error: there is no program bench_step' "$run" build step
 prints 0 'rooflines .*the slowest of 2' "$run" build rooflines
 
 # All files that --programs lists, in one folder.
-stub build/bin bench_step <<<'exit 1'
+stand_in build/bin/bench_step <<<'exit 1'
 mkdir packed
 "$run" --programs build >files
 while read -r file; do cp "$file" packed/; done <files

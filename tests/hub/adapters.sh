@@ -2,33 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # LoRA as users meet it: a run leaves a PEFT folder, resumes to the last bit, goes on on another mesh, leaves the frozen
 # weights alone and out of its memory, and sft-convert joins model and adapter.
-#
-#   adapters.sh MPIEXEC SFT SFT_PREPARE SFT_CONVERT SFT_INSPECT SFT_GENERATE
-# shellcheck disable=SC2317  # succeeds calls functions by name
-set -euo pipefail
-
-mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 sft_inspect=$5 sft_generate=$6
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
-# shellcheck source=tests/hub/adapter_runs.sh
-source "$(dirname "${BASH_SOURCE[0]}")/adapter_runs.sh"
 
-make_pairs 80
-"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
+make_data 80
 
-cat >model.ini <<INI
-[model]
-hidden_size = 32
-num_hidden_layers = 3
-num_attention_heads = 4
-num_key_value_heads = 2
-head_dim = 16
-intermediate_size = 48
-vocab_size = 272
-qk_norm = true
-tie_word_embeddings = true
-INI
-base_run >>model.ini
+{ tiny_model num_hidden_layers=3 head_dim=16 intermediate_size=48 qk_norm=true tie_word_embeddings=true && model_run base; } >model.ini
 cat >lora.ini <<INI
 [model]
 model_name_or_path = base/model
@@ -51,25 +30,6 @@ save_steps = 2
 [device]
 backend = cpu
 INI
-
-# same_tensors A B: two safetensors files hold the same numbers under the same names, in any order.
-same_tensors() {
-  python3 - "$1" "$2" <<'PYTHON'
-import json, struct, sys
-def read(path):
-    data = open(path, "rb").read()
-    size = 8 + struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:size])
-    header.pop("__metadata__")
-    return {name: (t["dtype"], t["shape"], data[size + t["data_offsets"][0]:size + t["data_offsets"][1]])
-            for name, t in header.items()}
-first, second = map(read, sys.argv[1:])
-assert len(first) > 20 and first == second
-PYTHON
-}
-differ() { ! same_tensors "$@" 2>/dev/null; }
-# plan KEY OUTPUT: the most bytes of a label of the memory table.
-plan() { python3 -c 'import json, sys; print(json.load(sys.stdin)["memory_per_rank"][sys.argv[1]]["most_bytes"])' "$1" <"$2"; }
 
 succeeds 'a model to begin from' run 1 model.ini
 succeeds 'a run trains adapters' run 4 lora.ini --train.output_dir whole --parallel.tp_size 2 --parallel.dp_shard_size 2
@@ -149,32 +109,24 @@ succeeds 'the plan of a full run' bash -c '"$@" >full.json' - "$sft" lora.ini --
 num_all=$(python3 -c 'import json; print(json.load(open("lora.json"))["num_parameters"])')
 num_trained=$(python3 -c 'import json; print(json.load(open("lora.json"))["num_trainable_parameters"])')
 padding=65536
-succeeds 'gradients are those of adapters' test "$(plan gradients lora.json)" -lt $((4 * num_trained + padding))
-succeeds 'moments too' test "$(plan optimizer lora.json)" -lt $((8 * num_trained + padding))
-succeeds 'weights take two bytes' test "$(plan parameters lora.json)" -lt $((2 * (num_all - num_trained) + 6 * num_trained + padding))
-succeeds 'less than a full run' test "$(plan parameters lora.json)" -lt "$(plan parameters full.json)"
+succeeds 'gradients are those of adapters' test "$(most_bytes gradients <lora.json)" -lt $((4 * num_trained + padding))
+succeeds 'moments too' test "$(most_bytes optimizer <lora.json)" -lt $((8 * num_trained + padding))
+succeeds 'weights take two bytes' test "$(most_bytes parameters <lora.json)" -lt $((2 * (num_all - num_trained) + 6 * num_trained + padding))
+succeeds 'less than a full run' test "$(most_bytes parameters <lora.json)" -lt "$(most_bytes parameters <full.json)"
 
 # Step 0, and what joins them
 succeeds 'max_steps = 0 leaves the adapters of step 0' run 1 lora.ini --train.output_dir zero --train.max_steps 0
 succeeds 'which change nothing' "$sft_convert" --merge base/model zero/adapter merged-zero
 succeeds 'bit for bit' same_tensors base/model/model.safetensors merged-zero/model.safetensors
 succeeds 'trained ones do' "$sft_convert" --merge base/model whole/adapter merged
-succeeds 'change the weights' differ base/model/model.safetensors merged/model.safetensors
+succeeds 'change the weights' other_tensors base/model/model.safetensors merged/model.safetensors
 cp -r data held
 succeeds 'a run evaluates what was joined' run 2 lora.ini --lora.use_peft false --model.model_name_or_path merged \
   --train.output_dir joined --train.precision fp32 --data.eval_files 'held/*.h5' --train.max_steps 0
 succeeds 'and the adapters beside their model' run 2 lora.ini --train.output_dir beside --train.precision fp32 \
   --data.eval_files 'held/*.h5' --checkpoint.resume_from_checkpoint whole/checkpoint-000004 --parallel.dp_shard_size 2 \
   --train.gradient_accumulation_steps 1
-same_evaluation() { # RUN RUN
-  python3 - "$@" <<'PYTHON'
-import json, sys
-losses = [[line["eval_loss"] for line in map(json.loads, open(f"{run}/metrics.jsonl")) if "eval_loss" in line][-1]
-          for run in sys.argv[1:]]
-assert abs(losses[0] - losses[1]) < 1e-5, losses
-PYTHON
-}
-succeeds 'have the same loss' same_evaluation joined beside
+succeeds 'have the same loss' same_evaluation joined beside 1e-5
 succeeds 'a checkpoint becomes a PEFT folder' "$sft_convert" whole/checkpoint-000004 from-checkpoint
 succeeds 'the same' same_tensors whole/adapter/adapter_model.safetensors from-checkpoint/adapter_model.safetensors
 
@@ -220,32 +172,15 @@ succeeds 'which says so' grep -q '"use_dora": true' dora/adapter/adapter_config.
 succeeds 'at step 0' run 2 lora.ini --lora.use_dora true --train.output_dir dora-zero --train.max_steps 0 --parallel.tp_size 2 --train.precision fp32 \
   --train.gradient_accumulation_steps 2
 succeeds 'they are joined' "$sft_convert" --merge base/model dora-zero/adapter merged-dora-zero
-# near FIRST SECOND: the same tensors but for rounding.
-near() {
-  python3 - "$1" "$2" <<'PYTHON'
-import json, struct, sys
-def read(path):
-    data = open(path, "rb").read()
-    size = 8 + struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:size])
-    header.pop("__metadata__", None)
-    return {name: struct.unpack(f"<{(t['data_offsets'][1] - t['data_offsets'][0]) // 4}f",
-                                data[size + t["data_offsets"][0]:size + t["data_offsets"][1]]) for name, t in header.items()}
-first, second = map(read, sys.argv[1:])
-assert first.keys() == second.keys()
-assert all(abs(a - b) < 1e-6 for name in first for a, b in zip(first[name], second[name]))
-PYTHON
-}
-far() { ! near "$@" 2>/dev/null; }
-succeeds 'and change nothing' near base/model/model.safetensors merged-dora-zero/model.safetensors
+succeeds 'and change nothing' same_tensors base/model/model.safetensors merged-dora-zero/model.safetensors 1e-6
 succeeds 'trained ones' "$sft_convert" --merge base/model dora/adapter merged-dora
-succeeds 'do' far base/model/model.safetensors merged-dora/model.safetensors
+succeeds 'do' other_tensors base/model/model.safetensors merged-dora/model.safetensors 1e-6
 succeeds 'a run evaluates what was joined' run 2 lora.ini --lora.use_peft false --model.model_name_or_path merged-dora \
   --train.output_dir dora-joined --train.precision fp32 --data.eval_files 'held/*.h5' --train.max_steps 0
 succeeds 'and the magnitudes beside their model' run 2 lora.ini --lora.use_dora true --train.output_dir dora-beside \
   --train.precision fp32 --data.eval_files 'held/*.h5' --checkpoint.resume_from_checkpoint dora/checkpoint-000004 \
   --parallel.dp_shard_size 2 --train.gradient_accumulation_steps 1
-succeeds 'have the same loss' same_evaluation dora-joined dora-beside
+succeeds 'have the same loss' same_evaluation dora-joined dora-beside 1e-5
 sed -i 's/"use_dora": true/"use_dora": false/' dora/adapter/adapter_config.json
 refuses 3 'lora_magnitude_vector is none of LoRA' "$sft_convert" --merge base/model dora/adapter x
 

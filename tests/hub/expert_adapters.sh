@@ -2,34 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Adapters of experts beside those of attention: from a run on a mesh to its resume, to the PEFT folder, and to the one
 # model that sft-convert makes of it, which has the loss and the text of model and adapter.
-#
-#   expert_adapters.sh MPIEXEC SFT SFT_PREPARE SFT_CONVERT SFT_GENERATE
-# shellcheck disable=SC2317  # succeeds calls functions by name
-set -euo pipefail
-
-mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 sft_generate=$5
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
-# shellcheck source=tests/hub/adapter_runs.sh
-source "$(dirname "${BASH_SOURCE[0]}")/adapter_runs.sh"
 
 make_data 60
 cp -r data held
-cat >model.ini <<INI
-[model]
-hidden_size = 64
-num_hidden_layers = 2
-num_attention_heads = 4
-num_key_value_heads = 2
-intermediate_size = 64
-num_experts = 4
-num_experts_per_tok = 2
-moe_intermediate_size = 24
-norm_topk_prob = true
-qk_norm = true
-vocab_size = 272
-INI
-base_run >>model.ini
+{ tiny_model hidden_size=64 num_hidden_layers=2 intermediate_size=64 num_experts=4 num_experts_per_tok=2 moe_intermediate_size=24 \
+  norm_topk_prob=true qk_norm=true && model_run base; } >model.ini
 cat >lora.ini <<INI
 [model]
 model_name_or_path = base/model
@@ -58,21 +37,14 @@ INI
 
 # adapters A B: two PEFT folders hold the same tensors, to the bit, in PEFT's shapes.
 adapters() {
-  python3 - "$@" <<'PYTHON'
-import json, struct, sys
-def read(path):
-    data = open(path, "rb").read()
-    size = 8 + struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:size])
-    header.pop("__metadata__")
-    return {name: (t["shape"], data[size + t["data_offsets"][0]:size + t["data_offsets"][1]])
-            for name, t in header.items()}
-first, second = (read(folder + "/adapter_model.safetensors") for folder in sys.argv[1:])
+  with_tensors "$@" <<'PYTHON'
+import json, sys, tensor_files
+first, second = (tensor_files.read(folder + "/adapter_model.safetensors") for folder in sys.argv[1:])
 assert first == second
 config = json.load(open(sys.argv[1] + "/adapter_config.json"))
 assert config["target_parameters"] == ["mlp.experts.gate_up_proj", "layers.1.mlp.experts.down_proj"], config
 layers = "base_model.model.model.layers."
-shapes = {name: shape for name, (shape, _) in first.items() if "experts" in name}
+shapes = {name: shape for name, (_, shape, _) in first.items() if "experts" in name}
 assert shapes == {layers + "0.mlp.experts.lora_A.weight": [16, 64], layers + "0.mlp.experts.lora_B.weight": [48, 16],
                   layers + "1.mlp.experts.base_layer.lora_A.weight": [16, 64],
                   layers + "1.mlp.experts.base_layer.lora_B.weight": [48, 16],
@@ -98,15 +70,7 @@ succeeds 'which a run evaluates' run 1 lora.ini --lora.use_peft false --model.mo
   --checkpoint.save_hub_model false --train.output_dir joined --data.eval_files 'held/*.h5' --train.max_steps 0
 succeeds 'beside the adapter' run 2 lora.ini --train.output_dir beside --data.eval_files 'held/*.h5' --parallel.ep_size 2 \
   --checkpoint.resume_from_checkpoint whole/checkpoint-000004 --train.gradient_accumulation_steps 2
-same_evaluation() {
-  python3 - <<'PYTHON'
-import json
-losses = [[line["eval_loss"] for line in map(json.loads, open(f"{run}/metrics.jsonl")) if "eval_loss" in line][-1]
-          for run in ("joined", "beside")]
-assert abs(losses[0] - losses[1]) < 1e-6 and losses[0] > 1e-3, losses
-PYTHON
-}
-succeeds 'with the same loss' same_evaluation
+succeeds 'with the same loss' same_evaluation joined beside 1e-6
 text() { "$sft_generate" "$@" --tokenizer byte --prompt hi --max_new_tokens 8 --json | grep -o '"new_tokens":[^]]*'; }
 text merged >text-merged
 succeeds 'the text of the merged model' test -s text-merged

@@ -2,14 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Bases that are kept in 4 bits: the same losses on every mesh and at every stage, those of the folder of bitsandbytes whose
 # codes they are, and less memory.
-#
-#   four_bits.sh MPIEXEC SFT SFT_PREPARE SFT_CONVERT FOLDERS
-# shellcheck disable=SC2016,SC2317  # patterns have backquotes, and succeeds calls functions by name
-set -euo pipefail
-
-mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 folders=$5
-# shellcheck source=tests/hub/runs.sh
-source "$(dirname "${BASH_SOURCE[0]}")/runs.sh"
+# shellcheck disable=SC2016
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+folders=$test_folder/folders
 
 make_data 80
 {
@@ -18,11 +14,8 @@ make_data 80
   printf '[optimizer]\nlearning_rate = 0.01\n[checkpoint]\nsave_steps = 2\n'
 } >lora.ini
 
-other_losses() { ! same_losses "$@" 2>/dev/null; }
-# bytes LABEL OUTPUT: the most bytes of a label of the memory table of a dry run.
-bytes() { python3 -c 'import json, sys; print(json.load(sys.stdin)["memory_per_rank"][sys.argv[1]]["most_bytes"])' "$1" <"$2"; }
-
-make_base
+{ tiny_model hidden_size=128 intermediate_size=128 num_hidden_layers=2 && model_run base; } >base.ini # matrices of whole blocks
+succeeds 'a model to begin from' run 1 base.ini
 succeeds 'adapters beside its numbers' run 1 lora.ini --train.output_dir numbers --train.gradient_accumulation_steps 4
 for form in 'nf4 false' 'fp4 true'; do
   read -r type nested <<<"$form"
@@ -141,14 +134,14 @@ refuses 2 'double_quant has nothing to do' "$sft_convert" --double_quant base/mo
 
 # Memory
 succeeds 'a dry run' "$sft" lora.ini --dry-run --json
-bytes parameters out >numbers-bytes
+most_bytes parameters <out >numbers-bytes
 succeeds 'of a base in 4 bits' "$sft" lora.ini --dry-run --json --lora.load_in_4bit true
-check 'has smaller parameters' test "$(bytes parameters out)" -lt "$(($(cat numbers-bytes) / 2))"
-bytes parameters out >code-bytes
+check 'has smaller parameters' test "$(most_bytes parameters <out)" -lt "$(($(cat numbers-bytes) / 2))"
+most_bytes parameters <out >code-bytes
 succeeds 'of a dynamic one' "$sft" lora.ini --dry-run --json --lora.load_in_4bit true --model.model_name_or_path dynamic
 check 'has what its numbers take, and less than all numbers' python3 -c \
   'import sys; codes, dynamic, numbers = map(int, sys.argv[1:]); assert codes + 3 * 128 * 128 * 3 < dynamic < numbers' \
-  "$(cat code-bytes)" "$(bytes parameters out)" "$(cat numbers-bytes)"
+  "$(cat code-bytes)" "$(most_bytes parameters <out)" "$(cat numbers-bytes)"
 
 # What cannot be
 refuses 2 'needs `lora.use_peft`' "$sft" base.ini --lora.load_in_4bit true

@@ -4,17 +4,13 @@
 # numbers that they stand for, on every mesh, and what is written is not quantized.
 #
 #   fp8.sh MPIEXEC SFT SFT_PREPARE SFT_CONVERT SFT_INSPECT SFT_GENERATE
-# shellcheck disable=SC2317  # succeeds calls functions by name
-set -euo pipefail
-
-# shellcheck disable=SC2034  # make_data reads sft_prepare
-mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 sft_inspect=$5 sft_generate=$6
-# shellcheck source=tests/hub/runs.sh
-source "$(dirname "${BASH_SOURCE[0]}")/runs.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
 make_data 80
 short_run 3 'logging_steps = 1' >run.ini
-make_base
+{ tiny_model hidden_size=128 intermediate_size=128 num_hidden_layers=2 && model_run base; } >base.ini # matrices of whole blocks
+succeeds 'a model to begin from' run 1 base.ini
 
 # fp8: blocks of 48 x 40; rows: compressed-tensors, a scale for each row; numbers: what both are read as
 with_tensors base/model <<'PYTHON'

@@ -1,36 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # sft-convert --gguf runs llama.cpp's converter, whose place another program takes here, and leaves a whole file or none.
-#
-#   gguf.sh SFT SFT_PREPARE SFT_CONVERT
-# shellcheck disable=SC2317  # succeeds calls functions by name
-set -euo pipefail
-
-sft=$1 sft_prepare=$2 sft_convert=$3
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
-make_pairs 20
-"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
-cat >model.ini <<INI
-[model]
-hidden_size = 32
-num_hidden_layers = 1
-num_attention_heads = 4
-num_key_value_heads = 2
-intermediate_size = 48
-vocab_size = 272
-[data]
-train_files = data/train-*.h5
-[train]
-max_steps = 1
-precision = fp32
-output_dir = run
-[checkpoint]
-save_hub_model = true
-[device]
-backend = cpu
-INI
+make_data 20
+{ tiny_model intermediate_size=48 && model_run run | sed 's/^max_steps = .*/max_steps = 1/'; } >model.ini
 succeeds 'a run' "$sft" model.ini
 succeeds 'and one of adapters' "$sft" model.ini --lora.use_peft true --checkpoint.save_hub_model false --train.output_dir low
 

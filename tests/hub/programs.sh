@@ -2,34 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # Model folders as users meet them: a run leaves one, runs begin from it and from checkpoints, sft-convert goes both ways,
 # and what does not fit is refused with one line.
-#
-#   programs.sh MPIEXEC SFT SFT_PREPARE SFT_CONVERT SFT_INSPECT SFT_GENERATE
-# shellcheck disable=SC2317  # succeeds calls functions by name
-set -euo pipefail
-
-mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 sft_inspect=$5 sft_generate=$6
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+
 export HF_HOME=$work/cache
 
 make_data 60
 
 short_run 2 >run.ini
 # A Qwen3 with every field, whose vocabulary two ranks do not divide.
-cat >model.ini <<INI
-[model]
-hidden_size = 32
-num_hidden_layers = 2
-num_attention_heads = 4
-num_key_value_heads = 2
-head_dim = 16
-intermediate_size = 48
-vocab_size = 273
-qk_norm = true
-tie_word_embeddings = true
-rope_scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
-INI
-cat model.ini run.ini >first.ini
+{
+  tiny_model num_hidden_layers=2 head_dim=16 intermediate_size=48 vocab_size=273 qk_norm=true tie_word_embeddings=true
+  echo 'rope_scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}'
+  cat run.ini
+} >first.ini
 
 # equal A B: the weights of two checkpoints are the same numbers.
 equal() {
@@ -39,7 +25,6 @@ tensors = json.load(sys.stdin)
 assert len(tensors) > 20, len(tensors)
 assert all(tensor["max_abs"] == 0 for tensor in tensors), tensors'
 }
-run() { "$mpiexec" -np "$1" "$sft" "${@:2}"; }
 
 # Out of a run, and into one
 succeeds 'a run leaves a model folder' run 4 first.ini --train.output_dir first --parallel.tp_size 2 \

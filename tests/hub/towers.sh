@@ -2,20 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # A model of several towers: its text tower is trained as the model that it is, and what a run leaves has the other towers
 # as they were.
-#
-#   towers.sh MPIEXEC SFT SFT_PREPARE SFT_CONVERT FOLDER
-# FOLDER: a mistral3 model by make_folders.py
-# shellcheck disable=SC2317  # succeeds calls functions by name
-set -euo pipefail
-
-mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 towers=$(cd "$5" && pwd)
+# The model is folders/mistral3, by make_folders.py.
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+towers=$test_folder/folders/mistral3
+
 export HF_HOME=$work/cache
 
 make_data 60
 short_run 2 >run.ini
-run() { "$mpiexec" -np "$1" "$sft" run.ini "${@:2}"; }
+train() { run "$1" run.ini "${@:2}"; }
 
 # The text tower as a model of its own
 cp -r "$towers/expected" text
@@ -29,21 +25,12 @@ PYTHON
 # compare FOLDER TEXT [DTYPE]: the towers of FOLDER are those that the run began with, and its text tower is that of the
 # folder TEXT; config.json is the same but for the dtype.
 compare() {
-  python3 - "$towers" "$@" <<'PYTHON'
-import json, pathlib, struct, sys
+  with_tensors "$towers" "$@" <<'PYTHON'
+import json, pathlib, sys, tensor_files
 start, made, text, dtype = *sys.argv[1:4], (sys.argv[4:] + ["float32"])[0]
 
 def tensors(folder):
-    result = {}
-    for path in pathlib.Path(folder).glob("*.safetensors"):
-        data = path.read_bytes()
-        length, = struct.unpack("<Q", data[:8])
-        header = json.loads(data[8:8 + length])
-        header.pop("__metadata__", None)
-        for name, tensor in header.items():
-            begin, end = (8 + length + at for at in tensor["data_offsets"])
-            result[name] = tensor["dtype"], tensor["shape"], data[begin:end]
-    return result
+    return {name: tensor for path in pathlib.Path(folder).glob("*.safetensors") for name, tensor in tensor_files.read(path).items()}
 
 before, after, alone = tensors(start), tensors(made), tensors(text)
 assert before.keys() == after.keys(), before.keys() ^ after.keys()
@@ -63,21 +50,21 @@ assert config == new, (config, new)
 PYTHON
 }
 
-succeeds 'the text tower alone' run 1 --model.model_name_or_path text --train.output_dir alone
-succeeds 'a run on the folder with all towers' run 1 --model.model_name_or_path "$towers" --train.output_dir one
+succeeds 'the text tower alone' train 1 --model.model_name_or_path text --train.output_dir alone
+succeeds 'a run on the folder with all towers' train 1 --model.model_name_or_path "$towers" --train.output_dir one
 succeeds 'is the same run' compare one/model alone/model
-succeeds 'on a mesh' run 4 --model.model_name_or_path "$towers" --train.output_dir mesh --parallel.tp_size 2
-succeeds 'on a mesh alone' run 4 --model.model_name_or_path text --train.output_dir mesh_alone --parallel.tp_size 2
+succeeds 'on a mesh' train 4 --model.model_name_or_path "$towers" --train.output_dir mesh --parallel.tp_size 2
+succeeds 'on a mesh alone' train 4 --model.model_name_or_path text --train.output_dir mesh_alone --parallel.tp_size 2
 succeeds 'and there' compare mesh/model mesh_alone/model
-succeeds 'what it leaves can be trained again' run 2 --model.model_name_or_path one/model --train.output_dir again --train.max_steps 0
+succeeds 'what it leaves can be trained again' train 2 --model.model_name_or_path one/model --train.output_dir again --train.max_steps 0
 succeeds 'and is left as it is' compare again/model alone/model
 succeeds 'its checkpoint becomes such a folder' "$sft_convert" one converted --dtype bfloat16
 succeeds 'so does that of the text tower' "$sft_convert" alone converted_alone --dtype bfloat16
 succeeds 'and they are the same' compare converted converted_alone bfloat16
 
 # Adapters
-succeeds 'adapters on the text tower' run 1 --model.model_name_or_path "$towers" --train.output_dir lora --lora.use_peft true
-succeeds 'adapters on it alone' run 1 --model.model_name_or_path text --train.output_dir lora_alone --lora.use_peft true
+succeeds 'adapters on the text tower' train 1 --model.model_name_or_path "$towers" --train.output_dir lora --lora.use_peft true
+succeeds 'adapters on it alone' train 1 --model.model_name_or_path text --train.output_dir lora_alone --lora.use_peft true
 succeeds 'have the names of transformers' grep -q 'base_model.model.model.language_model.layers.0.' lora/adapter/adapter_model.safetensors
 succeeds 'and mean that tower' grep -qF 'model\\.language_model\\.' lora/adapter/adapter_config.json
 succeeds 'they are merged' "$sft_convert" --merge "$towers" lora/adapter merged --dtype float32

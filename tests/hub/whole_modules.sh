@@ -2,29 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Modules that are trained whole beside adapters of several ranks, with LoRA+, another loss and noise: from a run to its
 # resume, to the last bit, to the PEFT folder, and to the one model that sft-convert makes of it.
-#
-#   whole_modules.sh MPIEXEC SFT SFT_PREPARE SFT_CONVERT SFT_INSPECT SFT_GENERATE
-# shellcheck disable=SC2317  # succeeds calls functions by name
-set -euo pipefail
-
-mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 sft_inspect=$5 sft_generate=$6
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
-# shellcheck source=tests/hub/adapter_runs.sh
-source "$(dirname "${BASH_SOURCE[0]}")/adapter_runs.sh"
 
 make_data 80
 cp -r data held
-cat >model.ini <<INI
-[model]
-hidden_size = 32
-num_hidden_layers = 2
-num_attention_heads = 4
-num_key_value_heads = 2
-intermediate_size = 48
-vocab_size = 272
-INI
-base_run >>model.ini
+{ tiny_model num_hidden_layers=2 intermediate_size=48 && model_run base; } >model.ini
 cat >lora.ini <<INI
 [model]
 model_name_or_path = base/model
@@ -54,33 +37,13 @@ save_hub_model = every_save
 backend = cpu
 INI
 
-# same_tensors A B: two safetensors files hold the same numbers under the same names.
-same_tensors() {
-  python3 - "$@" <<'PYTHON'
-import json, struct, sys
-def read(path):
-    data = open(path, "rb").read()
-    size = 8 + struct.unpack("<Q", data[:8])[0]
-    return {name: data[size + t["data_offsets"][0]:size + t["data_offsets"][1]]
-            for name, t in json.loads(data[8:size]).items() if name != "__metadata__"}
-first, second = map(read, sys.argv[1:])
-assert len(first) > 10 and first == second
-PYTHON
-}
 # adapters A B: two PEFT folders hold the same tensors, to the bit; whole modules are among them, and are no longer the
 # base's.
 adapters() {
-  python3 - "$@" <<'PYTHON'
-import json, struct, sys
-def read(path):
-    data = open(path, "rb").read()
-    size = 8 + struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:size])
-    header.pop("__metadata__")
-    return {name: (t["dtype"], t["shape"], data[size + t["data_offsets"][0]:size + t["data_offsets"][1]])
-            for name, t in header.items()}
-first, second = (read(folder + "/adapter_model.safetensors") for folder in sys.argv[1:])
-base = read("base/model/model.safetensors")
+  with_tensors "$@" <<'PYTHON'
+import sys, tensor_files
+first, second = (tensor_files.read(folder + "/adapter_model.safetensors") for folder in sys.argv[1:])
+base = tensor_files.read("base/model/model.safetensors")
 assert first == second
 whole = {name.removeprefix("base_model.model.") for name in first if ".lora_" not in name}
 assert whole == {"model.embed_tokens.weight", "lm_head.weight", "model.layers.0.input_layernorm.weight",
@@ -121,15 +84,7 @@ succeeds 'which a run evaluates' run 2 lora.ini --lora.use_peft false --model.mo
   --checkpoint.save_hub_model false --train.output_dir joined --train.precision fp32 --data.eval_files 'held/*.h5' --train.max_steps 0
 succeeds 'beside the adapter' run 2 lora.ini --train.output_dir beside --train.precision fp32 --data.eval_files 'held/*.h5' \
   --checkpoint.resume_from_checkpoint whole/checkpoint-000004 --parallel.sp_size 2 --train.gradient_accumulation_steps 2
-same_evaluation() {
-  python3 - <<'PYTHON'
-import json
-losses = [[line["eval_loss"] for line in map(json.loads, open(f"{run}/metrics.jsonl")) if "eval_loss" in line][-1]
-          for run in ("joined", "beside")]
-assert abs(losses[0] - losses[1]) < 1e-6 and losses[0] > 1e-3, losses
-PYTHON
-}
-succeeds 'with the same loss' same_evaluation
+succeeds 'with the same loss' same_evaluation joined beside 1e-6
 prints 0 '^> hi' "$sft_generate" whole --prompt hi --max_new_tokens 2
 sed -i 's/"layers_to_transform": null/"layers_to_transform": 0/' whole/adapter/adapter_config.json
 refuses 3 'whose block layers_to_transform' "$sft_convert" --merge base/model whole/adapter x
@@ -162,13 +117,10 @@ PYTHON
 }
 # merged_tables FOLDER EMBEDDINGS HEAD: where the merged tables come from, ADAPTER or base; of a tied model HEAD is "tied".
 merged_tables() {
-  python3 - "$@" <<'PYTHON'
-import json, struct, sys
+  with_tensors "$@" <<'PYTHON'
+import json, sys, tensor_files
 def read(path):
-    data = open(path, "rb").read()
-    size = 8 + struct.unpack("<Q", data[:8])[0]
-    return {name.removeprefix("base_model.model."): data[size + t["data_offsets"][0]:size + t["data_offsets"][1]]
-            for name, t in json.loads(data[8:size]).items() if name != "__metadata__"}
+    return {name.removeprefix("base_model.model."): data for name, (_, _, data) in tensor_files.read(path).items()}
 folder, embeddings, head = sys.argv[1:]
 merged, base = read(f"merged-{folder}/model.safetensors"), read("tied/model/model.safetensors")
 trained, table = read(f"{folder}/adapter_model.safetensors"), "model.embed_tokens.weight"

@@ -3,14 +3,11 @@
 # Installs a build under DESTDIR, moves the tree, and uses it from outside: programs, job scripts, modulefiles, and a CMake
 # project that finds the rooms' libraries.
 #
-#   install.sh CMAKE BUILD_FOLDER MPIEXEC VERSION CXX_COMPILER PROGRAM...
-set -euo pipefail
-
-cmake=$1 build=$2 mpiexec=$3 version=$4 compiler=$5
-shift 5
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+#   install.sh CMAKE VERSION CXX_COMPILER PROGRAM...
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+cmake=$1 version=$2 compiler=$3 build=${bin%/bin}
+shift 3
 
 DESTDIR="$work/stage" "$cmake" --install "$build" --prefix /opt/sft >"$work/install.log"
 check 'libraries and headers only on request' test ! -e "$work/stage/opt/sft/include"
@@ -20,7 +17,6 @@ prefix="$work/moved here"
 mv "$work/stage/opt/sft" "$prefix"
 
 # has PATTERN COMMAND...: the command succeeds and prints such a line.
-# shellcheck disable=SC2317  # called through succeeds
 has() {
   local pattern=$1
   shift
@@ -63,7 +59,6 @@ succeeds 'no rpath leads into the build' bash -c "! readelf -d '$prefix'/bin/sft
 
 # Modulefiles: Lmod reads both languages; alone, the Tcl file is what Environment Modules would read.
 lmod=/usr/share/lmod/lmod/libexec/lmod
-# shellcheck disable=SC2317  # called through succeeds
 runs_as_module() { # TREE
   local commands
   commands=$(MODULEPATH="$1/share/modulefiles" "$lmod" bash load sft) &&
@@ -80,7 +75,7 @@ else
 fi
 
 # A project of someone else's
-succeeds 'find_package(sft) configures' "$cmake" -S "$here/consumer" -B consumer -DCMAKE_PREFIX_PATH="$prefix" \
+succeeds 'find_package(sft) configures' "$cmake" -S "$test_folder/consumer" -B consumer -DCMAKE_PREFIX_PATH="$prefix" \
   -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=Release
 succeeds 'and builds' "$cmake" --build consumer
 succeeds 'and runs' has "^sft $version: 1 rank, 1 rows, CPU backend built: 1\$" consumer/count_rows data/train-00000.h5

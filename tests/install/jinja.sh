@@ -2,21 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds, tests and installs the library of chat templates without the rest of sft, and a program that finds it there.
 #
-#   jinja.sh CMAKE SOURCE_FOLDER CXX
-set -euo pipefail
-cmake=$1 source=$2 cxx=$3
-here=$(cd "$(dirname "$0")" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+#   jinja.sh CMAKE CXX
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+cmake=$1 cxx=$2
 
-"$cmake" -S "$source/src/tools/jinja" -B "$work/build" -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_UNITY_BUILD=ON >"$work/log"
-"$cmake" --build "$work/build" >>"$work/log" || { cat "$work/log"; exit 1; }
-ctest --test-dir "$work/build" --output-on-failure
-"$cmake" --install "$work/build" --prefix "$work/prefix" >>"$work/log"
-mv "$work/prefix" "$work/moved"
+# builds NAME WORD...: configures and builds there.
+builds() { "$cmake" -B "$@" -DCMAKE_CXX_COMPILER="$cxx" && "$cmake" --build "$1"; }
 
-"$cmake" -S "$here/jinja" -B "$work/consumer" -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_PREFIX_PATH="$work/moved" >>"$work/log"
-"$cmake" --build "$work/consumer" >>"$work/log" || { cat "$work/log"; exit 1; }
-output=$("$work/consumer/render")
-echo "$output"
-[[ $output == *GRÜSSE*"'include' is not supported"* ]]
+succeeds 'the library builds alone' builds build -S "$source_folder/src/tools/jinja" -DCMAKE_UNITY_BUILD=ON
+succeeds 'its tests pass' ctest --test-dir build --output-on-failure
+cat out
+succeeds 'it is installed' "$cmake" --install build --prefix prefix
+mv prefix moved
+succeeds 'a program finds it' builds consumer -S "$test_folder/jinja" -DCMAKE_PREFIX_PATH="$work/moved"
+prints 0 "GRÜSSE.*'include' is not supported" consumer/render
+finish_checks

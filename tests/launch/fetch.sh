@@ -2,16 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # sft-launch fetches what is not in the hub cache: one command from two names to a trained model. The hub is a folder, and
 # huggingface_hub a module that copies from it.
-#
-#   fetch.sh SFT_LAUNCH SFT SFT_PREPARE
-set -euo pipefail
-
-sft_launch=$1 sft=$2 sft_prepare=$3
-here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 # shellcheck source=tests/shell/frame.sh
-source "$here/../shell/frame.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 # shellcheck source=tests/shell/tiny_hub.sh
-source "$here/../shell/tiny_hub.sh"
+source "$frame_folder/tiny_hub.sh"
 export SFT_CACHE=$work/cache PYTHONPATH=$work/python
 unset HF_HUB_OFFLINE
 make_tiny_model

@@ -2,15 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # The published files of Axolotl and LLaMA-Factory (framework_files.txt): what is made of each, and runs by some of them.
 #
-#   framework_files.sh SFT_LAUNCH SFT SFT_PREPARE LIST [--write AXOLOTL LLAMA_FACTORY]
-set -euo pipefail
-
-sft_launch=$1 sft=$2 sft_prepare=$3 list=$(readlink -f "$4")
-here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+#   framework_files.sh [--write AXOLOTL LLAMA_FACTORY]
 # shellcheck source=tests/shell/frame.sh
-source "$here/../shell/frame.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 # shellcheck source=tests/shell/tiny_hub.sh
-source "$here/../shell/tiny_hub.sh"
+source "$frame_folder/tiny_hub.sh"
 export SFT_CACHE=$work/cache HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES=
 
 make_tiny_model
@@ -20,9 +16,9 @@ sed -e '1a num_experts = 4\nnum_experts_per_tok = 2\nmoe_intermediate_size = 64\
 "$sft" experts.ini >out 2>err || wrong 'no model with experts'
 cp tiny/model/tokenizer*.json experts/model/
 
-table() { python3 "$here/framework_files.py" "$list" "$sft_launch" "$work/tiny/model" "$work/experts/model" "$@"; }
-if [[ ${5-} == --write ]]; then
-  table "${@:5}"
+table() { python3 "$test_folder/framework_files.py" "$test_folder/framework_files.txt" "$sft_launch" "$work/tiny/model" "$work/experts/model" "$@"; }
+if [[ ${1-} == --write ]]; then
+  table "$@"
   exit
 fi
 succeeds 'each file runs, or names what it cannot obey' table

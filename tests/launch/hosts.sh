@@ -2,27 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # sft-launch with a hostfile: ranks start on its machines. The two machines are this one under two names: in place of ssh
 # Open MPI gets a script that notes the name and runs the words here.
-#
-#   hosts.sh MPIEXEC SFT_LAUNCH SFT SFT_PREPARE
-set -euo pipefail
-
-mpiexec=$1 sft_launch=$2 sft=$3 sft_prepare=$4
-here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 # shellcheck source=tests/shell/frame.sh
-source "$here/../shell/frame.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 # shellcheck source=tests/shell/tiny_hub.sh
-source "$here/../shell/tiny_hub.sh"
+source "$frame_folder/tiny_hub.sh"
 if ! "$mpiexec" --version | grep -q 'Open MPI\|OpenRTE'; then
-  echo 'this is no Open MPI, which reads hostfiles by other rules'
-  exit 77
+  skip_test 'this is no Open MPI, which reads hostfiles by other rules'
 fi
 export SFT_CACHE=$work/cache HF_HUB_OFFLINE=1
 make_tiny_model
 
 # Open MPI's daemon of a machine empties and removes folders of its temporary folder: of machines that share one, under
 # the daemon of another.
-cat >agent <<AGENT
-#!/usr/bin/env bash
+stand_in agent <<AGENT
 # agent HOST WORD...
 printf '%s\n' "\$1" >>"$work/reached"
 export TMPDIR=$work/\$1.\$\$
@@ -30,7 +22,6 @@ mkdir "\$TMPDIR"
 shift
 exec bash -c "\$*"
 AGENT
-chmod +x agent
 export OMPI_MCA_plm_rsh_agent=$work/agent PRTE_MCA_plm_ssh_agent=$work/agent
 export OMPI_MCA_btl_tcp_if_include=lo # ranks of two machines talk by TCP, which leaves this device out where it may choose
 export OMPI_MCA_rtc_hwloc_vmhole=none  # where its daemons share what they know of the machine they crash now and then

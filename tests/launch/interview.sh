@@ -1,20 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # sft-config: what it writes runs as it is, from a file of answers, from lines, and from a person at a terminal.
-#
-#   interview.sh SFT_CONFIG SFT SFT_PREPARE
-set -euo pipefail
-
-sft_config=$1 sft=$2 sft_prepare=$3
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
 make_data 30
-{
-  tiny_model
-  short_run 0 'output_dir = start'
-  printf '[checkpoint]\nsave_hub_model = true\n'
-} >start.ini
+{ tiny_model && model_run start; } >start.ini
 "$sft" start.ini >out 2>err || wrong 'no model folder'
 
 cat >answers.txt <<'TEXT'

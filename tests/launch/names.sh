@@ -2,17 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Names that folders and files have: whatever a person's home, scratch or data are called, each program finds what lies there
 # and leaves what it makes there, and what one program writes for another is read as it was meant.
-#
-#   names.sh MPIEXEC SFT_LAUNCH SFT SFT_PREPARE
-set -euo pipefail
-
-mpiexec=$1 sft_launch=$(readlink -f "$2") sft=$(readlink -f "$3") sft_prepare=$(readlink -f "$4")
-bin=$(dirname "$sft_launch")
-here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 # shellcheck source=tests/shell/frame.sh
-source "$here/../shell/frame.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 # shellcheck source=tests/shell/tiny_hub.sh
-source "$here/../shell/tiny_hub.sh"
+source "$frame_folder/tiny_hub.sh"
 export HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
 make_tiny_model
 is_open_mpi=$("$mpiexec" --version | grep -c 'Open MPI' || true)

@@ -1,15 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # From a model folder and a file of JSON lines to a trained, evaluated and exported model on 16 ranks with one command.
-#
-#   one_command.sh MPIEXEC SFT_LAUNCH SFT SFT_PREPARE
-set -euo pipefail
-
-mpiexec=$1 sft_launch=$2 sft=$3 sft_prepare=$4
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 # shellcheck source=tests/shell/tiny_hub.sh
-source "$(dirname "${BASH_SOURCE[0]}")/tiny_hub.sh"
+source "$frame_folder/tiny_hub.sh"
 export SFT_CACHE=$work/cache HF_HUB_OFFLINE=1
 
 make_tiny_model
@@ -110,7 +105,6 @@ head -n 4 pairs.jsonl | sed -E 's/"prompt": ("[^"]*"), "completion": ("[^"]*")/"
 marked=("$sft_launch" sft --model_name_or_path tiny/model --dataset_name chats.jsonl --num_processes 1 --max_length 64
   --use_cpu --max_steps 1 --eos_token '<|im_end|>' --chat_template_path own.jinja)
 # has_markup FOLDER [config]: its tokenizer, and its settings where it has some, say what the run was trained with.
-# shellcheck disable=SC2317  # succeeds calls it
 has_markup() {
   cmp own.jinja "$1/chat_template.jinja" || return
   python3 - "$@" <<'PY'

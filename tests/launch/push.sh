@@ -1,16 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # sft-launch --push_to_hub: what a run leaves is sent by the user's own `hf`, which is a script here that notes its words.
-#
-#   push.sh SFT_LAUNCH SFT SFT_PREPARE
-set -euo pipefail
-
-sft_launch=$1 sft=$2 sft_prepare=$3
-here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 # shellcheck source=tests/shell/frame.sh
-source "$here/../shell/frame.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 # shellcheck source=tests/shell/tiny_hub.sh
-source "$here/../shell/tiny_hub.sh"
+source "$frame_folder/tiny_hub.sh"
 export SFT_CACHE=$work/cache
 unset HF_HUB_OFFLINE HF_TOKEN
 make_tiny_model

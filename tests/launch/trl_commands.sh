@@ -3,15 +3,12 @@
 # The commands of TRL's documentation (trl_commands.txt), or the options that its users give (trl_values.txt): each means
 # what the table says, or is refused by name; those that the table says run, run as --print shows them.
 #
-#   trl_commands.sh MPIEXEC SFT_LAUNCH SFT SFT_PREPARE TABLE
-set -euo pipefail
-
-mpiexec=$1 sft_launch=$2 sft=$3 sft_prepare=$4 table=$(readlink -f "$5")
-here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+#   trl_commands.sh trl_commands.txt|trl_values.txt
 # shellcheck source=tests/shell/frame.sh
-source "$here/../shell/frame.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+table=$test_folder/$1
 # shellcheck source=tests/shell/tiny_hub.sh
-source "$here/../shell/tiny_hub.sh"
+source "$frame_folder/tiny_hub.sh"
 export SFT_CACHE=$work/cache HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES=
 make_tiny_model
 make_pairs 24
@@ -31,7 +28,6 @@ printf '%s slots=2\n' a b >two
 printf 'seed: 1\n---\nseed: 2\n' >twice.yaml
 
 # run_as_printed RANKS: makes the rows and trains a step, by the file and the commands that --print showed in `printed`.
-# shellcheck disable=SC2317  # check calls it
 run_as_printed() {
   local line words
   while read -r line <&4; do

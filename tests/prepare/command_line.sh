@@ -1,11 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What sft-prepare takes, says and leaves, as a user meets it.
-#
-#   command_line.sh SFT_PREPARE
-set -euo pipefail
-
-sft_prepare=$(realpath "$1")
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 

@@ -2,11 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # sft-prepare that is killed at any moment goes on from the shards that it had finished, and several ranks make the files of
 # one: byte for byte.
-#
-#   interrupted.sh SFT_PREPARE MPIRUN
-set -euo pipefail
-
-sft_prepare=$(realpath "$1") mpirun=$2
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
@@ -101,19 +96,19 @@ mv kept.jsonl a.jsonl
 # Several ranks
 for ranks in 2 3; do
   rm -rf o
-  prints 0 '^  records +9000$' "$mpirun" -np $ranks "$sft_prepare" "${options[@]}" --output o
+  prints 0 '^  records +9000$' "$mpiexec" -np $ranks "$sft_prepare" "${options[@]}" --output o
   same_files "$ranks ranks"
 done
-killed_midway "$mpirun" -np 2 "$sft_prepare" "${options[@]}" --output o
+killed_midway "$mpiexec" -np 2 "$sft_prepare" "${options[@]}" --output o
 succeeds 'one rank after two that were killed' "$sft_prepare" "${options[@]}" --output o
 same_files 'one rank after two that were killed'
 { cat a.jsonl; echo '{"text": 7}'; cat b.jsonl; echo '{"text"'; } >bad.jsonl
 rm -rf o
-refuses 3 'bad\.jsonl:6001: bad record' "$mpirun" -np 3 "$sft_prepare" --input bad.jsonl --output o
+refuses 3 'bad\.jsonl:6001: bad record' "$mpiexec" -np 3 "$sft_prepare" --input bad.jsonl --output o
 check 'nothing is left' test ! -e o
-prints 0 '^warning: skipped bad\.jsonl:6001: .text' "$mpirun" -np 2 "$sft_prepare" --input bad.jsonl --output o --on_error skip
-refuses 3 "already holds packed data" "$mpirun" -np 2 "$sft_prepare" --input a.jsonl --output o
-refuses 2 "cannot read '-' on several ranks" "$mpirun" -np 2 "$sft_prepare" --input - --output p
-refuses 2 'no option --max_lenght' "$mpirun" -np 2 "$sft_prepare" --input a.jsonl --output p --max_lenght 3
+prints 0 '^warning: skipped bad\.jsonl:6001: .text' "$mpiexec" -np 2 "$sft_prepare" --input bad.jsonl --output o --on_error skip
+refuses 3 "already holds packed data" "$mpiexec" -np 2 "$sft_prepare" --input a.jsonl --output o
+refuses 2 "cannot read '-' on several ranks" "$mpiexec" -np 2 "$sft_prepare" --input - --output p
+refuses 2 'no option --max_lenght' "$mpiexec" -np 2 "$sft_prepare" --input a.jsonl --output p --max_lenght 3
 
 finish_checks

@@ -2,11 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Several ranks of sft-prepare make the files and the summary of one, and name the same records as it; each reads a share of
 # the inputs.
-#
-#   several_ranks.sh SFT_PREPARE MPIRUN
-set -euo pipefail
-
-sft_prepare=$(realpath "$1") mpirun=$2
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
@@ -50,7 +45,7 @@ same() {
   cat out err >said
   for ranks in 2 3 4; do
     rm -rf o
-    succeeds "$name, $ranks ranks" "$mpirun" -np $ranks "$sft_prepare" "${options[@]}" "$@" --output o
+    succeeds "$name, $ranks ranks" "$mpiexec" -np $ranks "$sft_prepare" "${options[@]}" "$@" --output o
     check "$name, $ranks ranks: the same files" diff -r whole o
     cat out err >said_by_ranks
     check "$name, $ranks ranks: the same words" diff said said_by_ranks
@@ -66,14 +61,14 @@ rm -rf o
 status_of "$sft_prepare" --input a.jsonl --input bad.jsonl --output o
 error=$(grep 'error: ' err)
 rm -rf o
-refuses 3 'bad\.jsonl:[0-9]+: bad record' "$mpirun" -np 4 "$sft_prepare" --input a.jsonl --input bad.jsonl --output o
+refuses 3 'bad\.jsonl:[0-9]+: bad record' "$mpiexec" -np 4 "$sft_prepare" --input a.jsonl --input bad.jsonl --output o
 check 'the record that one rank names' test "$(grep 'error: ' err)" = "$error"
 check 'nothing is left' test ! -e o
 head -c 300000 large.jsonl.gz >cut.jsonl.gz
-refuses 3 "cannot unpack 'cut.jsonl.gz'" "$mpirun" -np 3 "$sft_prepare" --input a.jsonl --input cut.jsonl.gz --output o
+refuses 3 "cannot unpack 'cut.jsonl.gz'" "$mpiexec" -np 3 "$sft_prepare" --input a.jsonl --input cut.jsonl.gz --output o
 echo ' {"text"' >>c.json
 refuses 3 'c.json:[0-9]+: bad record \(something stands behind the array' \
-  "$mpirun" -np 3 "$sft_prepare" --input a.jsonl --input c.json --output o
+  "$mpiexec" -np 3 "$sft_prepare" --input a.jsonl --input c.json --output o
 
 # How much all ranks read of lines together.
 if strace -o trace true 2>err; then
@@ -81,7 +76,7 @@ if strace -o trace true 2>err; then
   for ranks in 2 4; do
     rm -rf o
     mkdir -p trace.$ranks
-    strace -ff -y -e trace=read -o trace.$ranks/of "$mpirun" -np $ranks "$sft_prepare" --input a.jsonl --input b.jsonl --output o >out 2>err
+    strace -ff -y -e trace=read -o trace.$ranks/of "$mpiexec" -np $ranks "$sft_prepare" --input a.jsonl --input b.jsonl --output o >out 2>err
     bytes=$(cat trace.$ranks/of.* | sed -n 's/^read([0-9]*<[^>]*[ab]\.jsonl>.* = \([0-9]*\)$/\1/p' | awk '{ sum += $1 } END { print sum + 0 }')
     check "$ranks ranks read $bytes bytes of $size: all, and little twice" test $((bytes >= size && bytes < size * 3 / 2)) = 1
   done

@@ -2,11 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # sft-prove as a user meets it: layouts of one run are the same, other runs and a layout whose numbers are wrong are not,
 # each with its exit status, and nothing is left behind.
-#
-#   prove.sh SFT SFT_PREPARE SFT_PROVE
-set -euo pipefail
-
-sft=$1 sft_prepare=$2 prove=$3
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
@@ -31,7 +26,7 @@ other='^NOT the same: [0-9]+ of [0-9]+ numbers differ by more than rounding expl
 proves() { # STATUS PATTERN WORD...
   local expected=$1 pattern=$2
   shift 2
-  prints "$expected" "$pattern" "$prove" "$@" --steps 3 --scratch "$work/scratch"
+  prints "$expected" "$pattern" "$sft_prove" "$@" --steps 3 --scratch "$work/scratch"
   check 'nothing is left behind' test -z "$(ls scratch)"
 }
 
@@ -73,14 +68,14 @@ proves 1 "$other" shard.ini sequence.ini --launcher './faulty {n}'
 check 'no key differs' test "$(grep -c warning out)" -eq 0
 
 # What cannot be compared
-refuses 2 'there is one layout' "$prove" shard.ini
-refuses 2 '.--against two_ranks. is not known' "$prove" shard.ini --against two_ranks
-refuses 2 'there are three layouts' "$prove" shard.ini sequence.ini --against one_rank
-refuses 2 'learning_rat' "$prove" shard.ini sequence.ini --learning_rat 1
-refuses 3 'first|nowhere' "$prove" shard.ini --against one_rank --data.train_files nowhere.h5 --scratch "$work/scratch"
-refuses 2 'tp_size' "$prove" shard.ini sequence.ini --parallel.tp_size 3 --scratch "$work/scratch"
+refuses 2 'there is one layout' "$sft_prove" shard.ini
+refuses 2 '.--against two_ranks. is not known' "$sft_prove" shard.ini --against two_ranks
+refuses 2 'there are three layouts' "$sft_prove" shard.ini sequence.ini --against one_rank
+refuses 2 'learning_rat' "$sft_prove" shard.ini sequence.ini --learning_rat 1
+refuses 3 'first|nowhere' "$sft_prove" shard.ini --against one_rank --data.train_files nowhere.h5 --scratch "$work/scratch"
+refuses 2 'tp_size' "$sft_prove" shard.ini sequence.ini --parallel.tp_size 3 --scratch "$work/scratch"
 check 'nothing is left behind' test -z "$(ls scratch)"
-"$prove" shard.ini --against one_rank --steps 100000 --scratch "$work/scratch" >out 2>err &
+"$sft_prove" shard.ini --against one_rank --steps 100000 --scratch "$work/scratch" >out 2>err &
 run=$!
 for _ in $(seq 300); do
   if ls scratch/*/first/metrics.jsonl >/dev/null 2>&1; then break; fi

@@ -2,13 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The demos' common functions among the constants of each demo: run_and_stop stops a run behind its step, and refuses one
 # that ends otherwise.
-#
-# usage: tests/scripts/demo_shell.sh FOLDER_OF_THE_DEMOS
-set -euo pipefail
-demos=$(cd "$1" && pwd)
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+demos=$source_folder/inputs/demo
 
 # A run that writes a step every tenth of a second, and ends with the status given when it is stopped.
 cat >run.sh <<'RUN'
@@ -30,12 +26,12 @@ for demo in run.sh model.sh; do
       run_and_stop "$run_folder" 3 bash run.sh "$run_folder" "$ends_with" 2>&1
     ) && succeeded=yes || succeeded=no
     num_steps=$(wc -l <"$run_folder/metrics.jsonl")
-    case $ends_with in
-      75) [[ $succeeded == yes && $num_steps -ge 3 && $num_steps -lt 100 ]] ;;
-      1) [[ $succeeded == no && $said == *"ended with status 1, not 75"* ]] ;;
-    esac || {
-      printf 'run_and_stop in %s (succeeded: %s, steps: %d):\n%s\n' "$run_folder" "$succeeded" "$num_steps" "$said" >&2
-      exit 1
-    }
+    if [[ $ends_with -eq 75 ]]; then
+      check "$run_folder (steps: $num_steps): $said" test "$succeeded" = yes -a "$num_steps" -ge 3 -a "$num_steps" -lt 100
+    else
+      check "$run_folder: $said" test "$succeeded" = no
+      check 'which says why' grep -q 'ended with status 1, not 75' <<<"$said"
+    fi
   done
 done
+finish_checks

@@ -2,12 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The trainer carries kernels for GPUs; programs that prepare, plan, ask or convert carry none.
 #
-#   gpu_code.sh SFT PROGRAM...
-set -euo pipefail
-sft=$1
-shift
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+#   gpu_code.sh PROGRAM...
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
 # shellcheck disable=SC2317  # called through check
 has_kernels() {

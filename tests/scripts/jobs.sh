@@ -1,30 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The job templates: what the run gets to know of the network, of spare nodes and of the task of an array.
-#
-#   jobs.sh JOBS_FOLDER
-set -euo pipefail
-
-jobs=$1
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+jobs=$source_folder/jobs
+
 mkdir bin
-# stand_in NAME: a command whose body is read.
-stand_in() {
-  { echo '#!/usr/bin/env bash' && cat; } >"bin/$1"
-  chmod +x "bin/$1"
-}
-stand_in sft-run <<'SFT_RUN'
+stand_in bin/sft-run <<'SFT_RUN'
 printf '%s\n' "$@"
 env | grep -E '^(NCCL|OMPI)_' | sort
 SFT_RUN
-stand_in scontrol <<'SCONTROL'
+stand_in bin/scontrol <<'SCONTROL'
 [[ "$*" == "show hostnames node[01-02]" ]] && printf "node01\nnode02\n"
 SCONTROL
-stand_in getent <<'GETENT'
+stand_in bin/getent <<'GETENT'
 [[ $2 == node02 ]] && echo "10.1.0.2 STREAM node02" && echo "10.1.0.2 DGRAM"
 GETENT
-stand_in ip <<'IP'
+stand_in bin/ip <<'IP'
 [[ "$*" == "-o route get 10.1.0.2" ]] && echo "10.1.0.2 dev eno1 src 10.1.0.1 uid 0"
 IP
 
@@ -51,10 +43,10 @@ done
 submit slurm_gpus_per_node.sbatch 2
 check "so do NCCL's" grep -qx 'NCCL_SOCKET_IFNAME==eno1' out
 check 'every rank sees all GPUs of its node' grep -q -e '--gpu-bind=none' out
-stand_in ip <<<'exit 2'
+stand_in bin/ip <<<'exit 2'
 submit slurm_gpus_per_node.sbatch 2
 check 'without a route nothing is set' test "$(grep -c '_if_include\|_IFNAME' out)" = 0
-stand_in getent <<<'exit 2'
+stand_in bin/getent <<<'exit 2'
 submit slurm_many_nodes.sbatch 2
 check 'nor where a node has no address, without an error line' test "$(grep -c '_if_include\|_IFNAME' out)$(cat err)" = 0
 

@@ -2,13 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # sft-run: each signal to it reaches the run, its status is the run's, a run that had nothing to save may go on, and Open
 # MPI adds no lines of its own. First with a program that stands in for sft, then with sft itself.
-#
-#   launcher.sh SFT_RUN SFT_PREPARE
-set -euo pipefail
-
-sft_run=$(readlink -f "$1") sft_prepare=$(readlink -f "$2")
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+
 mkdir -p bin elsewhere tmp share
 export TMPDIR=$work/tmp
 cp "$sft_run" bin/sft-run
@@ -259,7 +255,6 @@ send_after() {
 }
 
 # await_line PATTERN PID: waits until the process has printed a line with the pattern into `out`; fails where it ends first.
-# shellcheck disable=SC2317  # check calls it
 await_line() {
   until grep -q "$1" out; do
     if ! kill -0 "$2" 2>/dev/null; then

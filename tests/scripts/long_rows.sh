@@ -2,33 +2,25 @@
 # SPDX-License-Identifier: Apache-2.0
 # Rows of millions of tokens have room, as docs/benchmarks/2026-11-27-long-rows.md says: dry runs of Llama-3.1-8B on one H200
 # and on eight, and of Qwen3-8B as in TRL's benchmark of context parallelism.
-#
-#   long_rows.sh SFT
-set -euo pipefail
-
-sft=$1
 # shellcheck source=tests/shell/frame.sh
-source "$(cd "$(dirname "${BASH_SOURCE[0]}")/../shell" && pwd)/frame.sh"
-runs=$(cd "$(dirname "${BASH_SOURCE[0]}")/../tools/benchmarks/long_rows" && pwd)
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+
+runs=$source_folder/tests/tools/benchmarks/long_rows
 
 for model in llama3-8b qwen3-8b; do cat "$runs/$model.ini" "$runs/run.ini" >"$model.ini"; done
 
 # plan FILE MACHINE RANKS TOKENS WORD...: a dry run of one row, with what can be on the host there.
-# shellcheck disable=SC2317  # succeeds calls it
 plan() {
   "$sft" "$1" --dry-run --json --machine "$2" --num_ranks "$3" --num_rows 1 --max_length "$4" --train.activation_offload true \
     --train.offload_optimizer host --train.offload_parameters host "${@:5}"
 }
 # fits WORD: whether the last plan does, true or false.
-# shellcheck disable=SC2317  # check calls it
 fits() { python3 -c 'import json; print(json.dumps(json.load(open("out"))["fits"]["fits"]))' | grep -qx "$1"; }
 # gibibytes FILE: what that plan takes of the fullest GPU.
-# shellcheck disable=SC2317
 gibibytes() {
-  python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["memory_per_rank"]["on the GPU"]["most_bytes"] / 2**30)' "$1"
+  most_bytes 'on the GPU' <"$1" | awk '{ print $1 / 2^30 }'
 }
 # takes LESS MORE: the last plan takes so many GiB, between these.
-# shellcheck disable=SC2317
 takes() { python3 -c 'import sys; low, taken, high = map(float, sys.argv[1:]); sys.exit(not low < taken < high)' "$1" "$(gibibytes out)" "$2"; }
 
 pure=(--train.precision pure_bf16 --optimizer.moments_dtype bf16)

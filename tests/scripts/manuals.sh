@@ -3,16 +3,10 @@
 # The manual pages and shell completions that the build writes: groff takes the pages without a complaint, and bash
 # completes options, choices and files by them.
 #
-#   manuals.sh SHARE_FOLDER PROGRAM...
-set -euo pipefail
-
-share=$1
-shift
-failures=0
-wrong() {
-  failures=$((failures + 1))
-  printf 'WRONG %s\n' "$*"
-}
+#   manuals.sh PROGRAM...
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+share=$bin/../share
 
 for program; do
   page=$share/man/man1/$program.1
@@ -44,9 +38,6 @@ for program; do
   # shellcheck source=/dev/null
   source "$share/bash-completion/completions/$program"
 done
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
 touch run.ini notes.txt
 mkdir output
 complete_last --parallel.tp_size sft --parallel.tp
@@ -67,5 +58,4 @@ complete_last --learning_rate sft-launch --learn
 for option in $("$share/../bin/sft-run" --help | grep -oE '^  --[a-z_]+'); do
   grep -qF -- "${option//-/\\-}" "$share/man/man1/sft-run.1" || wrong "the manual page of sft-run has no $option"
 done
-[[ $failures -eq 0 ]] && echo "manual pages and completions are right"
-exit $((failures > 0))
+finish_checks

@@ -1,12 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A build without the planner refuses by name what only the planner answers, and holds no code of it.
-#
-#   no_planner.sh SFT SFT_LAUNCH
-set -euo pipefail
-sft=$1 sft_launch=$2
-# shellcheck source=tests/support/checks.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
 # shellcheck disable=SC2317  # called through check
 lacks_planner() {

@@ -2,13 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # sft-run, where its launcher cannot start the ranks, or starts none, in one line; and where sft-run itself is killed: its
 # ranks save and stop.
-#
-#   refusals.sh SFT_RUN SFT_PREPARE
-set -euo pipefail
-
-sft_run=$(readlink -f "$1") sft_prepare=$(readlink -f "$2") sft=$(dirname "$(readlink -f "$1")")/sft
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+
 mkdir tmp
 export TMPDIR=$work/tmp SFT_RESTART_PAUSE_S=0 OMP_NUM_THREADS=1
 unset OMPI_MCA_rmaps_base_oversubscribe

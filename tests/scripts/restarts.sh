@@ -2,26 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # sft-run --restarts and --spares: what is started again, from where, on which nodes, how often, and what it says. First with
 # programs that stand in for sft and for SLURM, then with sft itself, whose ranks are killed.
-#
-#   restarts.sh SFT_RUN SFT_PREPARE
-set -euo pipefail
-
-sft_run=$(readlink -f "$1") sft_prepare=$(readlink -f "$2")
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+
 export TMPDIR=$work/tmp SFT_RESTART_PAUSE_S=0
 mkdir -p bin share tmp
 cp "$sft_run" bin/sft-run
 cp -r "$(dirname "$sft_run")/../share/sft" share/sft
 
-# stand_in NAME: a command whose body is read.
-stand_in() {
-  { echo '#!/usr/bin/env bash' && cat; } >"bin/$1"
-  chmod +x "bin/$1"
-}
 # Each line of `plan` is a start: the step of a checkpoint that it saves (- for none), its exit status, and what it writes to
 # standard error, with | between lines. Starts are counted in `starts`, with their words.
-stand_in sft <<'SFT'
+stand_in bin/sft <<'SFT'
 if [[ " $* " == *" --print-config "* ]]; then
   if [[ -n ${SETTINGS-} ]]; then
     echo 'sft: error: no settings' >&2
@@ -49,7 +40,7 @@ fi
 exit "$status"
 SFT
 # srun tells the run its nodes; the launcher's words are written to `launches`.
-stand_in srun <<'SRUN'
+stand_in bin/srun <<'SRUN'
 echo "$*" >>launches
 nodes=none
 while [[ $1 == -* ]]; do
@@ -58,21 +49,21 @@ while [[ $1 == -* ]]; do
 done
 NODES=$nodes exec "$@"
 SRUN
-stand_in scontrol <<'SCONTROL'
+stand_in bin/scontrol <<'SCONTROL'
 case "$1 $2" in
   'show hostnames') seq -f 'n%g' 4 ;;
   '--oneliner show') echo "JobId=7 $(cat job_state) Partition=low ExcNodeList=(null)" ;;
   *) echo "scontrol $*" ;;
 esac
 SCONTROL
-stand_in sinfo <<'SINFO'
+stand_in bin/sinfo <<'SINFO'
 case $* in
   *%T*) cat states ;;
   *%n*) printf '%s\n' 'n1 host-a 10.0.0.1' 'n2 host-b 10.0.0.2' 'n3 host-c 10.0.0.3' ;;
   *) seq -f 'n%g' 6 ;;
 esac
 SINFO
-stand_in squeue <<'SQUEUE'
+stand_in bin/squeue <<'SQUEUE'
 cat job_end
 SQUEUE
 : >states
@@ -196,7 +187,6 @@ check 'a run is stopped before the end of its job' grep -q "time is over in [0-9
 check 'and goes back into the queue' grep -qx 'scontrol requeue 7' out
 echo NONE >job_end
 
-
 # Where SLURM says that it ends the job, that decides. As SLURM 22.05 says it.
 while IFS='|' read -r what state expected; do
   echo "$state" >job_state
@@ -250,7 +240,7 @@ rm -rf output starts
 printf '100 1\n- 0\n' >plan
 PATH=$work/bin:$PATH NODES=all SFT_RESTART_PAUSE_S=30 bin/sft-run --launcher env --restarts 2 run.ini >out 2>err &
 pid=$!
-until grep -q Restart out; do sleep 0.05; done
+await grep -q Restart out
 kill -TERM "$pid"
 status=0
 wait "$pid" || status=$?
@@ -265,11 +255,9 @@ for words in '--restarts' '--restarts x run.ini' '--spares 1 --launcher env run.
 done
 
 # The program itself, on 4 ranks. A run that was interrupted has the losses of one that was not, bit for bit.
-sft=$(dirname "$sft_run")/sft
 make_run run.ini 60 400 # long enough to be killed in the middle, also by a machine that is busy
 printf '[checkpoint]\nsave_steps = 50\n' >>run.ini
 limit_s=120
-losses() { sed -nE 's/^\{"step":([0-9]+),.*"loss":([^,]+),.*/\1 \2/p' "$1/metrics.jsonl" | sort -n -u; }
 status_of "$sft_run" -n 4 run.ini --train.output_dir whole
 check 'a run that nothing happens to' test "$status" = 0
 
@@ -285,7 +273,7 @@ status_of "$sft_run" -n 4 --restarts 3 run.ini --train.output_dir killed
 check 'a rank that is killed is no end' test "$status" = 0
 check 'it is named' grep -qE "^Restart in 0 s \(status [0-9]+, rank [0-9] on $(hostname)\): it goes on from step [1-9][0-9]*;" out
 check 'in one line, without those of Open MPI' test ! -s err
-check 'the losses are those of the run that nothing happened to' cmp <(losses whole) <(losses killed)
+check 'the losses are those of the run that nothing happened to' cmp <(losses_by_step whole) <(losses_by_step killed)
 check 'nothing is left in the folder for temporary files' test -z "$(find tmp -name 'sft-run.*')"
 
 finish_checks

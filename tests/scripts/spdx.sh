@@ -1,14 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # .ci/spdx finds the sources without a licence line, writes it where it belongs, and then finds none.
-#
-#   spdx.sh SPDX
-set -euo pipefail
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+spdx=$source_folder/.ci/spdx
 
-spdx=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
 git init -q
 mkdir .ci
 printf '#pragma once\n' >a.hpp
@@ -21,21 +17,19 @@ printf '# Title\n' >README.md
 printf '// SPDX-License-Identifier: Apache-2.0\nint x;\n' >done.cpp
 git add -A
 
-expect() { # WHAT EXPECTED FOUND
-  [[ $2 == "$3" ]] || { printf 'WRONG %s: expected\n%s\nfound\n%s\n' "$1" "$2" "$3" && exit 1; }
-}
 found=$({ "$spdx" --check || true; } | cut -d: -f1 | sort | tr '\n' ' ')
-expect 'files without the line' '.ci/run CMakeLists.txt a.hpp empty.py lone.sh m.lua.in ' "$found"
-"$spdx" --check a.hpp >/dev/null && { echo 'WRONG: --check of a file without the line succeeds' && exit 1; }
-"$spdx" --add
-"$spdx" --check
+same_text 'files without the line' '.ci/run CMakeLists.txt a.hpp empty.py lone.sh m.lua.in ' "$found"
+prints 1 a.hpp "$spdx" --check a.hpp
+succeeds 'adding the line' "$spdx" --add
+succeeds 'no file without it' "$spdx" --check
 line='SPDX-License-Identifier: Apache-2.0'
-expect a.hpp $'// '"$line"$'\n#pragma once' "$(cat a.hpp)"
-expect .ci/run $'#!/usr/bin/env bash\n# '"$line"$'\necho hello' "$(cat .ci/run)"
-expect lone.sh $'#!/bin/sh\n# '"$line" "$(cat lone.sh)"
-expect empty.py "# $line" "$(cat empty.py)"
-expect m.lua.in "-- $line"$'\nlocal a = 1' "$(cat m.lua.in)"
-expect README.md '# Title' "$(cat README.md)"
-before=$(cat -- * | cksum)
-"$spdx" --add
-expect 'adding twice' "$before" "$(cat -- * | cksum)"
+same_text a.hpp $'// '"$line"$'\n#pragma once' "$(cat a.hpp)"
+same_text .ci/run $'#!/usr/bin/env bash\n# '"$line"$'\necho hello' "$(cat .ci/run)"
+same_text lone.sh $'#!/bin/sh\n# '"$line" "$(cat lone.sh)"
+same_text empty.py "# $line" "$(cat empty.py)"
+same_text m.lua.in "-- $line"$'\nlocal a = 1' "$(cat m.lua.in)"
+same_text README.md '# Title' "$(cat README.md)"
+before=$(git ls-files -z | xargs -0 cat | cksum)
+succeeds 'adding twice' "$spdx" --add
+same_text 'changes nothing' "$before" "$(git ls-files -z | xargs -0 cat | cksum)"
+finish_checks

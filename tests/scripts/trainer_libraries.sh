@@ -1,22 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The trainer holds nothing that only the preparation of data needs.
-#
-#   trainer_libraries.sh SFT SFT_PREPARE
-set -euo pipefail
-sft=$1 sft_prepare=$2
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
-# shellcheck disable=SC2317  # these are called through check
 needs() {
   readelf -d "$1" >out && grep -E "NEEDED.*\\[lib($2)\\." out
 }
-# shellcheck disable=SC2317
 holds() {
   nm -C "$1" >out && grep -qE " [Tt] sft::($2)::" out
 }
-# shellcheck disable=SC2317
 lacks() {
   ! "$@"
 }

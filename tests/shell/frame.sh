@@ -1,15 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash
-# What the tests in shell share: a work folder that goes at the end, data to train on, and checks that are counted. A
-# test sources this file, which goes to the work folder, and ends with finish_checks. What commands print goes to the files
-# `out` and `err`.
+# shellcheck shell=bash disable=SC2034
+# Frame of every test in shell. A test sources it first and ends with finish_checks:
+#
+#   # shellcheck source=tests/shell/frame.sh
+#   source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+#
+# It stands in a folder of its own then, $work, which goes at the end with all that the test has started. It has the paths
+# of programs and sources, and counts its checks. Output of the last command is in the files `out` and `err`. By hand a test
+# takes the programs of build/release; SFT_TEST_BIN and SFT_TEST_MPIEXEC name others.
+set -euo pipefail
+
+frame_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+test_folder=$(cd "$(dirname "$0")" && pwd)
+source_folder=$(realpath "$frame_folder/../..")
+bin=$(realpath -m "${SFT_TEST_BIN:-$source_folder/build/release/bin}")
+mpiexec=${SFT_TEST_MPIEXEC:-mpirun}
+sft=$bin/sft sft_config=$bin/sft-config sft_convert=$bin/sft-convert sft_generate=$bin/sft-generate
+sft_inspect=$bin/sft-inspect sft_launch=$bin/sft-launch sft_prepare=$bin/sft-prepare sft_prove=$bin/sft-prove
+sft_run=$bin/sft-run
 
 work=$(mktemp -d)
 trap 'jobs -p | xargs --no-run-if-empty kill -KILL 2>/dev/null || true; rm -rf "$work"' EXIT
-cd "$work" || exit 1
+cd "$work"
 
 failures=0
 shown=(out err) # files that a wrong check shows
+limit_s=60      # for a program to end in, and for what is awaited to come
 
 right() { printf 'ok    %s\n' "$*"; }
 
@@ -17,6 +33,10 @@ right() { printf 'ok    %s\n' "$*"; }
 wrong() {
   failures=$((failures + 1))
   printf 'WRONG %s\n' "$*"
+  show_output
+}
+
+show_output() {
   local file
   for file in "${shown[@]}"; do
     if [[ -s $file ]]; then tail -n 40 "$file" | sed 's/^/      /'; fi
@@ -30,7 +50,15 @@ check() {
   if "$@"; then right "$name"; else wrong "$name: not $*"; fi
 }
 
-limit_s=60 # for a program to end in
+# same_text NAME A B: the texts are equal and not empty.
+same_text() {
+  if [[ -n $2 && $2 == "$3" ]]; then right "$1"; else wrong "$1: $2 and $3"; fi
+}
+
+# other_text NAME A B: neither text is empty, and they are not equal.
+other_text() {
+  if [[ -n $2 && -n $3 && $2 != "$3" ]]; then right "$1"; else wrong "$1: $2 and $3"; fi
+}
 
 # status_of WORD...: runs it; its exit status in $status.
 status_of() {
@@ -72,75 +100,16 @@ prints() {
   fi
 }
 
-# python_with MODULE: the first Python that has it.
-python_with() {
-  local candidate
-  for candidate in python3 /usr/bin/python3; do
-    "$candidate" -c "import $1" 2>/dev/null && { echo "$candidate"; return; }
-  done
-  echo "no python3 with $1: run \`make deps\`" >&2
-  return 1
-}
-
-# make_pairs COUNT: pairs.jsonl, records of a prompt and its completion.
-make_pairs() {
-  local i
-  for i in $(seq "$1"); do
-    printf '{"prompt": "What is number %d?\\n", "completion": "the one after %d"}\n' "$i" $((i - 1))
-  done >pairs.jsonl
-}
-
-# tiny_model: an [model] section of a model that trains in milliseconds, for the byte tokenizer.
-tiny_model() {
-  cat <<INI
-[model]
-hidden_size = 32
-num_hidden_layers = 1
-num_attention_heads = 4
-num_key_value_heads = 2
-intermediate_size = 32
-vocab_size = 272
-INI
-}
-
-# make_data COUNT: pairs.jsonl, and its rows in the folder `data`.
-make_data() {
-  make_pairs "$1"
-  "${sft_prepare:?}" --input pairs.jsonl --output data --max_length 48 >/dev/null
-}
-
-# short_run MAX_STEPS [LINE...]: sections [data], [train] and [device] of a run that trains on `data` on CPUs, one row a rank
-# and step. The lines are more of [train].
-short_run() {
-  cat <<INI
-[data]
-train_files = data/train-*.h5
-[train]
-per_device_train_batch_size = 1
-max_steps = $1
-precision = fp32
-INI
-  if [[ $# -gt 1 ]]; then printf '%s\n' "${@:2}"; fi
-  printf '[device]\nbackend = cpu\n'
-}
-
-# make_run FILE RECORDS MAX_STEPS: the configuration FILE of a tiny model, every step of which is logged, and `data` for it.
-# Sections [checkpoint], [optimizer] and [parallel] may follow.
-make_run() {
-  make_data "$2"
-  tiny_model >"$1"
-  short_run "$3" 'logging_steps = 1' >>"$1"
-}
-
-# await_steps FOLDER COUNT: returns when the run there has logged that many steps.
-await_steps() {
-  for _ in $(seq 600); do
-    if [[ -e $1/metrics.jsonl && $(wc -l <"$1/metrics.jsonl") -ge $2 ]]; then return; fi
+# await COMMAND...: returns when it succeeds; ends the test where it does not within $limit_s.
+await() {
+  local end=$((SECONDS + limit_s))
+  until "$@"; do
+    if [[ $SECONDS -ge $end ]]; then
+      wrong "not within $limit_s s: $*"
+      finish_checks
+    fi
     sleep 0.05
   done
-  echo "no $2 steps in $1"
-  cat out err
-  exit 1
 }
 
 # processes_of WORDS: the processes whose command line begins so, one a line.
@@ -154,8 +123,33 @@ processes_of() {
   done
 }
 
+# stand_in FILE: makes it a command, whose body is read.
+stand_in() {
+  { echo '#!/usr/bin/env bash' && cat; } >"$1"
+  chmod +x "$1"
+}
+
+# python_with MODULE: the first Python that has it.
+python_with() {
+  local candidate
+  for candidate in python3 /usr/bin/python3; do
+    "$candidate" -c "import $1" 2>/dev/null && { echo "$candidate"; return; }
+  done
+  echo "no python3 with $1: run \`make deps\`" >&2
+  return 1
+}
+
+# skip_test TEXT: ends the test as one that cannot run here (SKIP_RETURN_CODE of its ctest).
+skip_test() {
+  echo "skipped: $1"
+  exit 77
+}
+
 # finish_checks: ends the test, badly where a check was wrong.
 finish_checks() {
   echo "$failures wrong"
   exit $((failures > 0))
 }
+
+# shellcheck source=tests/shell/runs.sh
+source "$frame_folder/runs.sh"

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of a model folder of one file, as name: (dtype, shape, bytes)."""
+"""Tensors of a safetensors file, or of a model folder of one, as name: (dtype, shape, bytes)."""
 import json
+import os
 import shutil
 import struct
 
 
-def read(folder):
-    with open(folder + "/model.safetensors", "rb") as file:
+def read(path):
+    with open(os.path.join(path, "model.safetensors") if os.path.isdir(path) else path, "rb") as file:
         data = file.read()
     size = struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8:8 + size])

@@ -1,19 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# A model with a tokenizer that trains in milliseconds, and a hub cache to find it in. Behind shell/frame.sh.
+# A model with a tokenizer that trains in milliseconds, and a hub cache to find it in. frame.sh comes first.
 
 export HF_HOME=${work:?}/hub
 
 # make_tiny_model: the folder tiny/model. Each byte is a token, `<end>` ends texts, and `<|im_end|>` is one token too; what is
 # left of its 272 ids is not used.
 make_tiny_model() {
-  make_pairs 40
-  {
-    tiny_model | sed -E 's/^(hidden|intermediate)_size = .*/\1_size = 64/' # whole blocks of 4 bits
-    short_run 0 'output_dir = tiny'
-    printf '[checkpoint]\nsave_hub_model = true\n'
-  } >tiny.ini
-  "${sft_prepare:?}" --input pairs.jsonl --output data --max_length 48 >/dev/null
+  make_data 40
+  { tiny_model hidden_size=64 intermediate_size=64 && model_run tiny; } >tiny.ini # whole blocks of 4 bits
   "${sft:?}" tiny.ini >out 2>err || wrong 'no model folder'
   python3 - tiny/model <<'PY'
 import json, sys

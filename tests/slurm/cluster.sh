@@ -2,8 +2,8 @@
 # shellcheck shell=bash
 # A SLURM cluster of several nodes on this machine: munged, slurmctld, and one slurmd a node, which tells them by name and
 # port. Everything of it lies in one folder, nothing needs systemd, cgroups or a database. Every node offers more cores
-# than there may be, so that the templates' own #SBATCH lines fit. A test sources this file, with the checks of tests in shell,
-# and calls begin_in_cluster; it ends with status 77 where SLURM is not installed.
+# than there may be, so that the templates' own #SBATCH lines fit. A test sources this file after frame.sh and calls
+# begin_in_cluster; it is skipped where SLURM is not installed.
 
 PATH=$PATH:/usr/sbin # where daemons are
 cluster='' cluster_memory='' # its folders, the second one in shared memory
@@ -26,8 +26,8 @@ free_port() {
   while cluster_port=$((cluster_port + 1)) && (: <>"/dev/tcp/127.0.0.1/$cluster_port") 2>/dev/null; do :; done
 }
 
-# await SECONDS COMMAND...: waits until it succeeds; fails where it does not.
-await() {
+# await_within SECONDS COMMAND...: waits until it succeeds; fails where it does not.
+await_within() {
   local end=$((SECONDS + $1))
   shift
   until "$@" >/dev/null 2>&1; do
@@ -118,7 +118,6 @@ lose_node() {
 }
 
 # start_cluster FOLDER NODES: returns when all nodes are idle.
-# shellcheck disable=SC2317  # await calls it
 all_nodes_are_idle() { [[ $(sinfo -h -N -p low -t idle -o %N | wc -l) -eq $1 ]]; }
 start_cluster() {
   cluster=$1
@@ -130,25 +129,23 @@ start_cluster() {
     --pid-file "$cluster/munged.pid" --log-file "$cluster/munged.log" --seed-file "$cluster/munge.seed"
   export SLURM_CONF=$cluster/slurm.conf
   write_cluster_files "$2"
-  await 20 test -S "$cluster/munge.socket" || return 1
+  await_within 20 test -S "$cluster/munge.socket" || return 1
   start_daemon slurmctld -D
   local number
   for number in $(seq "$2"); do start_node "n$number"; done
-  await 60 all_nodes_are_idle "$2"
+  await_within 60 all_nodes_are_idle "$2"
 }
 
-# shellcheck disable=SC2317  # await calls it
 no_job_is_left() { [[ -z $(timeout 5 squeue --noheader) ]]; }
-# shellcheck disable=SC2317  # await calls it
 no_daemon_is_left() { ! kill -0 "${cluster_daemons[@]}"; }
 # stop_cluster: ends all jobs and daemons.
 stop_cluster() {
   if [[ -z $cluster ]]; then return; fi
   timeout 20 scancel --full --signal=KILL --user "$(id -un)" 2>/dev/null || true
   timeout 20 scancel --user "$(id -un)" 2>/dev/null || true
-  await 20 no_job_is_left || true
+  await_within 20 no_job_is_left || true
   kill "${cluster_daemons[@]}" 2>/dev/null || true
-  await 10 no_daemon_is_left || true
+  await_within 10 no_daemon_is_left || true
   kill -KILL "${cluster_daemons[@]}" 2>/dev/null || true
   wait "${cluster_daemons[@]}" 2>/dev/null || true # without the shell's own word on each
   rm -rf "$cluster_memory"
@@ -156,7 +153,7 @@ stop_cluster() {
 
 # begin_in_cluster NODES: a test goes on when all nodes are idle, and ends where they do not come up. The cluster goes with it.
 begin_in_cluster() {
-  trap 'stop_cluster; rm -rf "$work"' EXIT
+  trap 'stop_cluster; rm -rf "${work:?}"' EXIT
   trap 'exit 143' TERM # (a trap of its own: bash then runs that of EXIT)
   if start_cluster "$work/cluster" "$1"; then
     right 'the cluster starts'
@@ -168,5 +165,3 @@ begin_in_cluster() {
 }
 
 cluster_is_installed || exit 77
-# shellcheck source=tests/shell/frame.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"

@@ -3,20 +3,15 @@
 # The job templates in a SLURM of several nodes on this machine (cluster.sh): each runs to its end, and whatever happens to a
 # job on its way, its losses are those of a run that nothing happened to, bit for bit.
 #
-#   jobs.sh JOBS_FOLDER SFT_RUN SFT_PREPARE [EMULATED_SFT]
-#
-# EMULATED_SFT: an sft whose GPUs are emulated, for the template that asks for GPUs.
-# Ends with status 77 where SLURM is not installed.
-set -euo pipefail
-
-jobs=$(readlink -f "$1") sft_run=$(readlink -f "$2") sft_prepare=$(readlink -f "$3") emulated=${4-}
-here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+#   jobs.sh [EMULATED_SFT]     an sft whose GPUs are emulated, for the template that asks for GPUs
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+jobs=$source_folder/jobs emulated=${1-}
 # shellcheck source=tests/slurm/cluster.sh
-source "$here/cluster.sh"
+source "$test_folder/cluster.sh"
 begin_in_cluster 4
 
 ln -s "$sft_run" sft-run
-sft=$(dirname "$sft_run")/sft
 export SFT_RESTART_PAUSE_S=1 OMP_NUM_THREADS=1
 make_run run.ini 60 400
 printf '[checkpoint]\nsave_steps = 25\n' >>run.ini
@@ -37,7 +32,6 @@ submit() {
 
 # field_of NAME JOB: of what SLURM tells of a job, as `COMPLETED` of JobState.
 field_of() { scontrol --oneliner show job "$2" | sed -nE "1s/.* $1=([^ ]+).*/\1/p"; }
-# shellcheck disable=SC2317  # await calls it
 is_over() {
   # What goes back into the queue may not start for two minutes; some seconds are enough for the end of its last step.
   local start
@@ -49,13 +43,12 @@ is_over() {
 }
 # ends_as STATE: the job ends so.
 ends_as() {
-  await "${2:-180}" is_over "$job" || true
+  await_within "${2:-180}" is_over "$job" || true
   check "and the job ends as $1" test "$(field_of JobState "$job")" = "$1"
 }
-losses() { sed -nE 's/^\{"step":([0-9]+),.*"loss":([^,]+),.*/\1 \2/p' "$1/metrics.jsonl" | sort -n -u; }
 # as_uninterrupted FOLDER WHOLE: nothing is lost, nothing is wrong.
 as_uninterrupted() {
-  check 'with the losses of a run that nothing happened to' cmp <(losses "$2") <(losses "$1")
+  check 'with the losses of a run that nothing happened to' cmp <(losses_by_step "$2") <(losses_by_step "$1")
 }
 # ranks_of FOLDER: the processes of the ranks of that run, one a line, found within a step or two.
 ranks_of() { pgrep --full --exact "$sft run.ini --train.output_dir $1( .*)?" || true; }
@@ -95,9 +88,8 @@ check 'without a restart' test "$(field_of Restarts "$job") $(grep -c Restart lo
 job=$(sbatch --parsable --nodes=1 --ntasks-per-node=2 --cpus-per-task=1 --array=0-1 --output="$work/rates-%a.log" \
   "$jobs/slurm_learning_rates.sbatch" run.ini --train.max_steps 20)
 right 'slurm_learning_rates.sbatch'
-# shellcheck disable=SC2317  # await calls it
 rates_are_over() { [[ -z $(squeue --noheader --job="$job") ]]; }
-await 120 rates_are_over || true
+await_within 120 rates_are_over || true
 ln -sf rates-1.log log
 check 'trains with each rate' test "$(wc -l <output/learning_rate-1e-5/metrics.jsonl) $(
   wc -l <output/learning_rate-3e-5/metrics.jsonl)" = '20 20'
@@ -137,7 +129,7 @@ submit slurm_many_nodes.sbatch "$two_nodes" preempted
 await_steps preempted 60
 urgent=$(sbatch --parsable --partition=high --nodes=4 --exclusive --output=/dev/null --wrap='sleep 1')
 right 'a job of a higher partition'
-await 60 is_over "$urgent" || true
+await_within 60 is_over "$urgent" || true
 check 'gets the nodes' test "$(field_of JobState "$urgent")" = COMPLETED
 ends_as COMPLETED
 check 'after one time in the queue' test "$(field_of Restarts "$job")" = 1
@@ -183,9 +175,8 @@ for rate in 1e-5 3e-5; do await_steps "output/learning_rate-$rate" 20; done
 scancel --batch --signal=USR1 "${array}_0"
 job=${array}_0
 right 'one task of an array is stopped'
-# shellcheck disable=SC2317  # await calls it
 waits_in_queue() { [[ $(field_of Restarts "$job") -eq 1 ]]; }
-check 'and goes back into the queue' await 60 waits_in_queue
+check 'and goes back into the queue' await_within 60 waits_in_queue
 check 'alone' test "$(field_of JobState "${array}_1") $(field_of Restarts "${array}_1")" = 'RUNNING 0'
 scancel "${array}_1"
 right 'another one is cancelled'
@@ -208,7 +199,7 @@ await_steps drained 60
 scontrol update nodename=n1 state=drain reason=test
 kill_on n2 drained
 right 'another node is drained'
-await 60 grep -q 'Restart' log
+await_within 60 grep -q 'Restart' log
 await_steps drained 100
 check 'neither runs anything' test -z "$(rank_on n1 drained)$(rank_on n2 drained)"
 ends_as COMPLETED
@@ -221,7 +212,7 @@ await_steps lost 60
 rank=$(rank_on n2 lost)
 lose_node n2 "$(ps -o ppid= -p "$rank")" "$rank" # and the daemon of its step
 right 'a node is lost'
-await 90 grep -q Restart log || true
+await_within 90 grep -q Restart log || true
 check 'nothing runs on it' test -z "$(rank_on n2 lost)"
 ends_as COMPLETED
 start_node n2
@@ -234,7 +225,7 @@ submit slurm_one_node.sbatch "$one_node" twice
 await_steps twice 60
 node=$(field_of NodeList "$job")
 kill_on "$node" twice
-await 60 grep -q 'Restart in' log || true
+await_within 60 grep -q 'Restart in' log || true
 printed "^Restart in 1 s \\(status [0-9]+, rank [0-3] on $node\\): it goes on from step [1-9][0-9]*, on the same nodes"
 await_steps twice 150
 kill_on "$node" twice
@@ -261,9 +252,8 @@ as_uninterrupted mpirun many
 # 12. Its time comes to an end: sft-run saves a minute and some seconds before, SLURM's own signal would come later.
 submit slurm_one_node.sbatch "$one_node --time=2 --signal=B:USR1@5" timely --train.max_steps 1000000 --checkpoint.save_steps 0
 right 'the end of its time'
-# shellcheck disable=SC2317  # await calls it
 is_requeued() { [[ $(field_of Restarts "$job") -eq 1 ]]; }
-check 'comes with a place in the queue' await 110 is_requeued
+check 'comes with a place in the queue' await_within 110 is_requeued
 printed "^The job's time is over in [56][0-9] s: it is time to save, which is planned to take 1 s\.$"
 check 'and a checkpoint' compgen -G 'timely/checkpoint-*/checkpoint.h5'
 scancel "$job"

@@ -2,25 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # sft-launch in a job of a SLURM of several nodes on this machine (cluster.sh): it starts the ranks with srun, on all nodes,
 # as many as the job has tasks, and refuses another number of machines.
-#
-#   launch.sh SFT_LAUNCH SFT SFT_PREPARE
-#
-# Ends with status 77 where SLURM is not installed.
-set -euo pipefail
-
-sft_launch=$(readlink -f "$1") sft=$(readlink -f "$2") sft_prepare=$(readlink -f "$3")
-here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 # shellcheck source=tests/slurm/cluster.sh
-source "$here/cluster.sh"
+source "$test_folder/cluster.sh"
 # shellcheck source=tests/shell/tiny_hub.sh
-source "$here/../shell/tiny_hub.sh"
+source "$frame_folder/tiny_hub.sh"
 export SFT_CACHE=$work/cache HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
 make_tiny_model
 begin_in_cluster 2
 shown=(log)
 
 # in_job NAME WORD...: a job of 2 nodes with 2 tasks each, which is one command of sft-launch; its status in `state`.
-# shellcheck disable=SC2317  # await calls it
 is_over() { [[ $(scontrol --oneliner show job "$1" | sed -nE '1s/.* JobState=([^ ]+).*/\1/p') =~ ^(COMPLETED|FAILED|TIMEOUT)$ ]]; }
 in_job() {
   local name=$1 job
@@ -29,7 +22,7 @@ in_job() {
     --wrap="$(printf '%q ' "$sft_launch" sft --model_name_or_path tiny/model --data_files pairs.jsonl --max_length 64 \
       --per_device_train_batch_size 1 --max_steps 3 --use_cpu --output_dir "$name" "$@")")
   ln -sf "$name.log" log
-  await 120 is_over "$job" || true
+  await_within 120 is_over "$job" || true
   state=$(scontrol --oneliner show job "$job" | sed -nE '1s/.* JobState=([^ ]+).*/\1/p')
 }
 

@@ -3,18 +3,11 @@
 # The shell of an interactive step of SLURM, and steps without a PMI, in a SLURM on this machine (cluster.sh): what needs no
 # MPI and what is one rank runs, as often as it is called; ranks start beside the shell; ranks that do not find each other
 # are refused.
-#
-#   steps.sh SFT_RUN SFT_LAUNCH SFT_PREPARE
-#
-# Ends with status 77 where SLURM is not installed.
-set -euo pipefail
-
-sft_run=$(readlink -f "$1") sft_launch=$(readlink -f "$2") sft_prepare=$(readlink -f "$3")
-here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 # shellcheck source=tests/slurm/cluster.sh
-source "$here/cluster.sh"
+source "$test_folder/cluster.sh"
 begin_in_cluster 1
-bin=$(dirname "$sft_run")
 export SFT_RESTART_PAUSE_S=1 OMP_NUM_THREADS=1 SFT_CACHE=$work/cache
 make_run run.ini 60 4
 shown=(said)

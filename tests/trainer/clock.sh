@@ -3,13 +3,10 @@
 # A clock that is wrong for a while, years ahead or behind, as a node without a battery has it: auto and the tools still take
 # the checkpoint that was saved last.
 #
-#   clock.sh COMPILER SFT SFT_PREPARE SFT_INSPECT
-# shellcheck disable=SC2317  # succeeds calls functions by name
-set -euo pipefail
-
-compiler=$1 sft=$2 sft_prepare=$3 sft_inspect=$4
+#   clock.sh COMPILER
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+compiler=$1
 
 make_run run.ini 60 2
 printf '[checkpoint]\nsave_steps = 1\nresume_from_checkpoint = auto\n[optimizer]\nlr_scheduler_type = constant\n' >>run.ini

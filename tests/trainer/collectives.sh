@@ -2,12 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # How many collectives of the whole world a step takes, and a save beside it, counted by a library before MPI.
 #
-#   collectives.sh MPIRUN SFT SFT_PREPARE COUNTING_LIBRARY
-set -euo pipefail
-
-mpirun=$1 sft=$2 sft_prepare=$3 library=$4
+#   collectives.sh COUNTING_LIBRARY
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+library=$1
 
 most_of_step=4 most_of_save=4
 make_data 200
@@ -22,7 +20,7 @@ world_calls() {
   local steps=$1 save_steps=$2
   shift 2
   rm -rf run
-  "$mpirun" -np 4 -x OMP_NUM_THREADS=1 -x LD_PRELOAD="$library" "$sft" run.ini --train.output_dir run \
+  "$mpiexec" -np 4 -x OMP_NUM_THREADS=1 -x LD_PRELOAD="$library" "$sft" run.ini --train.output_dir run \
     --train.max_steps "$steps" --checkpoint.save_steps "$save_steps" "$@" 2>&1 | sed -n 's/^mpi-calls \([0-9]*\) .*/\1/p'
 }
 

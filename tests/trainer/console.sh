@@ -2,17 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # What a person sees of a run: in the log of a batch job, where lines stay, and on a terminal, where one line is redrawn; and
 # that what the summary says to try next can be typed as it stands.
-#
-#   console.sh MPIEXEC SFT SFT_PREPARE
-set -euo pipefail
-
-mpiexec=$1 sft=$2 sft_prepare=$3
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
-make_run run.ini 60 25
-rm -r data
-"$sft_prepare" --input pairs.jsonl --output data --max_length 48 --eval_split 0.2 >/dev/null
+make_run run.ini 60 25 --eval_split 0.2
 cat >>run.ini <<'INI'
 [checkpoint]
 save_steps = 20

@@ -3,12 +3,10 @@
 # How often a run opens the shards of its data: each once to learn what is in it, by one rank of all, and at most once for
 # each row that is read, by one of the ranks that share rows.
 #
-#   file_opens.sh COMPILER MPIRUN SFT SFT_PREPARE
-set -euo pipefail
-
-compiler=$1 mpirun=$2 sft=$3 sft_prepare=$4
+#   file_opens.sh COMPILER
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
+compiler=$1
 
 num_shards=40 num_steps=4
 make_pairs 400
@@ -97,7 +95,7 @@ count_opens() {
   local name=$1 ranks=$2 rows=$3 readers=$4 rank
   shift 4
   rm -rf run opens.*
-  succeeds "$name" "$mpirun" -np "$ranks" env LD_PRELOAD="$PWD/count.so" "$sft" run.ini --train.max_steps $num_steps "$@"
+  succeeds "$name" "$mpiexec" -np "$ranks" env LD_PRELOAD="$PWD/count.so" "$sft" run.ini --train.max_steps $num_steps "$@"
   for rank in $(seq 0 $((ranks - 1))); do touch "opens.$rank"; done
   wc -l opens.* | sed 's/^/      /'
   local opened

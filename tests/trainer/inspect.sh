@@ -2,11 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # sft-inspect status and sft-inspect --diff, the same in Python, and the documented recipes with HDF5's tools: of a run
 # that is alive, stopped, killed and finished, and of checkpoints of two formats, model folders and adapters.
-#
-#   inspect.sh MPIEXEC SFT SFT_PREPARE SFT_INSPECT SFT_CONVERT SOURCE_FOLDER
-set -euo pipefail
-
-mpiexec=$1 sft=$2 sft_prepare=$3 sft_inspect=$4 sft_convert=$5 source=$6
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
@@ -16,7 +11,7 @@ for candidate in python3 /usr/bin/python3; do
 done
 [[ -n $python ]] || { echo "no python3 with h5py: run \`make deps\`"; exit 1; }
 command -v h5dump >/dev/null || { echo "no h5dump: run \`make test-deps\`"; exit 1; }
-in_python=("$python" "$source/postprocess/sft_inspect.py")
+in_python=("$python" "$source_folder/postprocess/sft_inspect.py")
 
 make_data 40
 cat >run.ini <<INI
@@ -54,16 +49,6 @@ says() {
   done
 }
 
-# wait_for FILE PATTERN: until the file has such a line.
-wait_for() {
-  local i
-  for i in $(seq 600); do
-    if grep -qE "$2" "$1" 2>/dev/null; then return 0; fi
-    sleep 0.1
-  done
-  wrong "no line like $2 in $1 after 60 s ($i looks)"
-}
-
 # A run that ends
 "$mpiexec" -np 2 "$sft" run.ini >/dev/null
 says output finished
@@ -82,7 +67,7 @@ prints 2 'status with an option of checkpoints' "$sft_inspect" status output --v
 "$sft" run.ini --parallel.dp_shard_size 1 --train.max_steps 1000000 --train.output_dir alive \
   --checkpoint.save_steps 1000000 >/dev/null 2>&1 &
 run=$!
-wait_for alive/metrics.jsonl '"step":3,'
+await grep -sq '"step":3,' alive/metrics.jsonl
 says alive training
 prints 0 "^held by +process $run on host $(hostname) since 20" "$sft_inspect" status alive
 prints 0 '^time left +[0-9]' "$sft_inspect" status alive
@@ -107,7 +92,7 @@ fcntl.fcntl(file, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
 print("held", flush=True)
 time.sleep(60)' >holder &
 holder=$!
-wait_for holder held
+await grep -sq held holder
 says silent silent
 mkdir silent/checkpoint-000009.tmp
 says silent saving
@@ -117,7 +102,7 @@ kill "$holder"
 "$sft" run.ini --parallel.dp_shard_size 1 --train.max_steps 1000000 --train.output_dir stopped \
   --checkpoint.save_steps 1000000 >/dev/null 2>&1 &
 run=$!
-wait_for stopped/metrics.jsonl '"step":2,'
+await grep -sq '"step":2,' stopped/metrics.jsonl
 kill -TERM "$run"
 wait "$run" || true
 says stopped stopped
@@ -161,7 +146,7 @@ for tensor in found.tensors:
     assert abs(tensor.relative - other["relative"]) <= 1e-9, tensor
 print("same numbers")
 PYTHON
-prints 0 '^same numbers$' "$python" same_numbers.py "$source/postprocess"
+prints 0 '^same numbers$' "$python" same_numbers.py "$source_folder/postprocess"
 
 "$sft_convert" "$last" hub >/dev/null
 "$sft_convert" "$last" half --dtype bfloat16 >/dev/null
@@ -198,7 +183,7 @@ prints 2 '[-]-diff with another option' "$sft_inspect" --diff "$last" hub --veri
 prints 2 'is one word too many' "$sft_inspect" "$last" hub
 for version in 1 2; do
   mkdir "format-$version"
-  tar -C "format-$version" -xJf "$source/tests/trainer/fixtures/format_$version.tar.xz"
+  tar -C "format-$version" -xJf "$source_folder/tests/trainer/fixtures/format_$version.tar.xz"
 done
 "$sft_convert" format-1/adamw/checkpoint-000002 old >/dev/null
 differ 0 '^0 of [0-9]+ tensors differ$' format-1/adamw/checkpoint-000002 old
@@ -207,7 +192,7 @@ prints 1 '^format version +1 +2$' "$sft_inspect" --diff format-1/adamw/checkpoin
 # The recipes of the documentation, as they stand there
 mkdir -p output/demo
 cp -r "$last" output/demo/checkpoint-001400
-sed -n '/^### With HDF5/,/^Python/p' "$source/docs/checkpoints.md" | grep -E '^h5(ls|dump) ' >recipes
+sed -n '/^### With HDF5/,/^Python/p' "$source_folder/docs/checkpoints.md" | grep -E '^h5(ls|dump) ' >recipes
 check 'there are recipes' test "$(wc -l <recipes)" -ge 9
 while read -r recipe; do
   status_of bash -c "$recipe"

@@ -3,11 +3,6 @@
 # Checkpoints of earlier versions go on: tests/trainer/fixtures/format_N.tar.xz holds runs of two steps on 4 ranks (data,
 # base.ini, and for each optimizer or adapter a folder with checkpoint-000002, metrics.jsonl and tensors.json, which are
 # the tensors as `sft-inspect --optimizer --json` of that version printed them).
-#
-#   old_formats.sh MPIEXEC SFT SFT_INSPECT FIXTURES
-set -euo pipefail
-
-mpiexec=$1 sft=$2 sft_inspect=$3 fixtures=$4
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
@@ -36,7 +31,7 @@ PYTHON
 
 for version in 1 2; do
   mkdir "$version"
-  tar -C "$version" -xJf "$fixtures/format_$version.tar.xz"
+  tar -C "$version" -xJf "$test_folder/fixtures/format_$version.tar.xz"
   cd "$version"
   for run in adamw adamw_8bit adafactor lora muon; do
     options=(--train.max_steps 3 --checkpoint.resume_from_checkpoint auto --checkpoint.save_steps 3

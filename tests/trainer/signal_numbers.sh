@@ -2,11 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Signals while a model computes whose matrix products are as large as those of a real one: a run that one signal stops, then
 # a storm of them, saves each time, goes on, and leaves the numbers of an uninterrupted run, to the bit.
-#
-#   signal_numbers.sh SFT SFT_PREPARE
-set -euo pipefail
-
-sft=$1 sft_prepare=$2
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
@@ -17,9 +12,6 @@ printf '[checkpoint]\nsave_steps = 0\nsave_hub_model = true\nresume_from_checkpo
 rm data/*
 "$sft_prepare" --input pairs.jsonl --output data --max_length 256 >/dev/null
 mkfifo nothing
-
-# numbers_of FOLDER: what it logged, without what the clock and the memory say.
-numbers_of() { grep -o '"step":[0-9]*\|"loss":[^,]*\|"grad_norm":[^,]*' "$1/metrics.jsonl" || true; }
 
 # storm PID: signals, one or two milliseconds apart.
 storm() {

@@ -2,11 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What a signal, or an output that nobody reads any more, does to the whole program: before training it ends it, while it
 # trains it saves and stops with status 75, and Ctrl-C ends a run that is stuck.
-#
-#   signals.sh MPIEXEC SFT SFT_PREPARE
-set -euo pipefail
-
-mpiexec=$1 sft=$2 sft_prepare=$3
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
 
@@ -33,7 +28,6 @@ ending() {
 }
 
 # saved FOLDER: its newest checkpoint is of the last step that was logged, or later.
-# shellcheck disable=SC2317  # check calls it
 saved() {
   local logged saved
   logged=$(tail -n 1 "$1/metrics.jsonl" | sed -n 's/^{"step":\([0-9]*\),.*/\1/p')
@@ -64,7 +58,6 @@ done
 
 # No handler may interrupt a thread that computes: one thread takes the signals, and crashes are not handled at all.
 # quiet PID: in each thread but that one, what the process handles (and what stops it) is blocked.
-# shellcheck disable=SC2317  # check calls it
 quiet() {
   local thread caught blocked num_takers=0
   local -r crashes=0x4e8 stops=0x4203 # SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV; SIGHUP, SIGINT, SIGUSR1, SIGTERM

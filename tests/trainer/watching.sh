@@ -3,21 +3,16 @@
 # What other programs see of a run (train.report_to), also of one that was resumed: TensorBoard, Prometheus, a service that
 # keeps metrics, and the report.
 #
-#   watching.sh MPIEXEC SFT SFT_PREPARE SOURCE_FOLDER PYTHON
-set -euo pipefail
-
-mpiexec=$1 sft=$2 sft_prepare=$3 source=$4 python=$5
+#   watching.sh PYTHON
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../shell/frame.sh"
-sft_inspect=$(dirname "$sft")/sft-inspect
+python=$1
 
-make_run run.ini 60 6
-rm -r data
-"$sft_prepare" --input pairs.jsonl --output data --max_length 48 --eval_split 0.2 >/dev/null
+make_run run.ini 60 6 --eval_split 0.2
 run=(run.ini --train.logging_steps 2 --data.eval_files 'data/eval-*.h5' --train.eval_steps 4 --checkpoint.save_steps 4
   --train.report_to 'tensorboard,prometheus,wandb')
 here=("${run[@]}" --train.output_dir out-run)
-events() { "$python" "$source/tests/trainer/read_events.py" out-run/tensorboard/*/; }
+events() { "$python" "$source_folder/tests/trainer/read_events.py" out-run/tensorboard/*/; }
 
 succeeds 'a run that reports' "$mpiexec" -np 2 "$sft" "${here[@]}"
 check 'it says how metrics get to a service' grep -q 'track.py out-run --to wandb --follow' out
@@ -43,7 +38,7 @@ check 'and each evaluation' test "$(events | sed -n 's/^eval\/loss \([0-9]*\) .*
 # A run that is killed cannot say that it runs no more: the alert of docs/watching.md fires, rightly.
 "$sft" "${run[@]}" --train.output_dir out-killed --train.max_steps 1000000 >/dev/null 2>&1 &
 killed=$!
-until [[ -f out-killed/metrics.prom ]]; do sleep 0.05; done
+await test -f out-killed/metrics.prom
 kill -KILL $killed
 wait $killed 2>/dev/null || true
 check 'a killed run counts as running' grep -qE '^sft_running\{run="[0-9a-f]+"\} 1(\.0)?$' out-killed/metrics.prom
@@ -72,11 +67,9 @@ import json
 import os
 import signal
 
-
 def note(name, value):
     with open(name, "a", encoding="utf-8") as file:
         file.write(json.dumps(value) + "\n")
-
 
 class Run:
     summary = {}
@@ -98,14 +91,13 @@ class Run:
     def finish(self, exit_code=0):
         note("ends.jsonl", [exit_code, self.summary.get("sft_end", "")])
 
-
 def init(**options):
     config = options["config"]
     assert config["train.max_steps"] == 8 and config["data.shuffle"] is True and options["resume"] == "allow"
     assert isinstance(config["optimizer.learning_rate"], float) and config["train.precision"] == "fp32"
     return Run()
 PY
-track=(env PYTHONPATH=package "$python" "$source/postprocess/track.py" out-run --to wandb)
+track=(env PYTHONPATH=package "$python" "$source_folder/postprocess/track.py" out-run --to wandb)
 refuses_to_send() { # PATTERN WORD...
   local pattern=$1
   shift
@@ -128,7 +120,7 @@ check 'with the time of its line' test "$(sed -n 's/.*"train\/global_step": 8, "
 succeeds 'sending again' "${track[@]}" --follow --interval 0.1
 check 'sends nothing twice' grep -q '^sent 0 new lines' out
 check 'the end is told' test "$(tail -n 1 ends.jsonl)" = '[0, "done after step 8 of 8"]'
-status_of "$python" "$source/postprocess/track.py" data --to wandb
+status_of "$python" "$source_folder/postprocess/track.py" data --to wandb
 check 'a folder without a run is refused' grep -q '^track.py: error: data is no output_dir of a run' err
 
 # A package in place of MLflow's, which gets lines together.
@@ -137,7 +129,6 @@ cat >package/mlflow/__init__.py <<'PY'
 import json
 import os
 import types
-
 
 class MlflowClient:
     def __getattr__(self, name):
@@ -197,9 +188,8 @@ wait $holder 2>/dev/null || true
 cp done.lock out-run/run.lock
 
 # The report.
-programs=$(dirname "$sft")
-succeeds 'a report' "$python" "$source/postprocess/report.py" out-run --programs "$programs" --prompt 'a' -o report.html
-succeeds 'that a browser reads without a network' "$python" "$source/tests/trainer/read_report.py" report.html
+succeeds 'a report' "$python" "$source_folder/postprocess/report.py" out-run --programs "$bin" --prompt 'a' -o report.html
+succeeds 'that a browser reads without a network' "$python" "$source_folder/tests/trainer/read_report.py" report.html
 for title in Curves Mesh 'Memory and traffic' Timeline Texts Goodput Lineage Configuration; do
   check "with $title" grep -qx "section $title" out
 done

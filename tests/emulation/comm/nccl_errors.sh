@@ -2,13 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every error that NCCL finds in queued work ends the run with one line, which names group, rank and NCCL's own words, and
 # with status 1 on all ranks: nobody waits for work that never ends.
-#
-#   nccl_errors.sh MPIEXEC PROGRAM
-set -euo pipefail
-
-mpiexec=$1 program=$2
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
+program=$bin/emulation_comm_hang
 
 # ends_with WHERE RESULT WORDS: of NAME:RANK:LAUNCH, NCCL's number of the error and its text.
 ends_with() {

@@ -2,17 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # The whole program with device.attention = cudnn on emulated GPUs: it trains as with its own kernels, keeps the graphs it
 # compiled, says what cuDNN does and what not, and goes on without it where its numbers are wrong.
-#
-#   program.sh MPIEXEC SFT_EMULATED SFT_PREPARE
-set -euo pipefail
-
-# shellcheck disable=SC2034  # frame.sh and gpu_training.sh read them
-mpiexec=$1 sft=$2 sft_prepare=$3
-support=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../shell" && pwd)
 # shellcheck source=tests/shell/frame.sh
-source "$support/frame.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
+sft=$bin/sft_emulated
 # shellcheck source=tests/shell/gpu_training.sh
-source "$support/gpu_training.sh"
+source "$frame_folder/gpu_training.sh"
 export SFT_EMULATED_COMPUTE_CAPABILITY=90 XDG_CACHE_HOME=$work/cache
 
 make_tiny_run 2
@@ -20,10 +14,8 @@ sed -i '/^\[model\]$/a head_dim = 16' tiny.ini  # a multiple of 16, which cuDNN'
 on_gpus=("${train[@]}" --device.backend cuda --train.precision bf16)
 by_cudnn=("${on_gpus[@]}" --device.attention cudnn)
 
-# shellcheck disable=SC2317  # check calls it
-differ() { ! same "$1" "$2"; }
+differ() { ! same_bits "$1" "$2"; }
 # other_gradients FOLDER FOLDER: their norms, the same but for the rounding of bf16, and in other bits.
-# shellcheck disable=SC2317
 other_gradients() {
   local norm='s/.*"grad_norm":\([^,}]*\).*/\1/p'
   paste <(sed -n "$norm" "$1/metrics.jsonl") <(sed -n "$norm" "$2/metrics.jsonl") | awk -v steps="$num_steps" '
@@ -47,7 +39,7 @@ check "in other bits" differ own cudnn
 stored=$(graphs)
 check "graphs of both passes are stored" test "$stored" -ge 4
 succeeds "once more" "${by_cudnn[@]}" --train.output_dir again
-check "with the same bits" same cudnn again
+check "with the same bits" same_bits cudnn again
 check "it says that all are stored" \
   grep -qE 'attention: graphs of cuDNN for the documents to come: 0 compiled, [0-9]+ from the folder' out
 check "from the stored graphs" test "$(graphs)" -eq "$stored"
@@ -69,7 +61,7 @@ for choice in cudnn cudnn_unordered; do
   check "no graph of a backward pass is compiled" test -z "$(find uneven_cache -name '*backward*')"
   check "it trains as with its own kernels" near_in_bf16 own_uneven "uneven_$choice"
 done
-check "neither sums in any order" same uneven_cudnn uneven_cudnn_unordered
+check "neither sums in any order" same_bits uneven_cudnn uneven_cudnn_unordered
 refuses 2 'does not go with model.head_dim = 20' "${by_cudnn[@]}" --model.head_dim 20 --train.output_dir refused_heads
 
 groups=(--train.attention_head_groups 2 --train.activation_checkpointing full)
@@ -122,14 +114,14 @@ exchanged() {
 exchanged plain
 plain_sends=$own_sends
 succeeds "once more" "${by_cudnn[@]}" "${exchanges[@]}" --train.output_dir ulysses_again
-check "with the same bits" same ulysses_plain ulysses_again
+check "with the same bits" same_bits ulysses_plain ulysses_again
 exchanged replicas --model.num_key_value_heads 1
 exchanged windows "${windowed[@]}"
 exchanged groups "${groups[@]}"
 SFT_EMULATED_CUDNN_WRONG=backward succeeds "wrong numbers of exchanged heads" "${by_cudnn[@]}" "${exchanges[@]}" \
   --train.output_dir wrong_ulysses
 check "it goes on without cuDNN" grep -q 'attention: this program.s kernels, as cuDNN 9.28.1 does not give what they give' err
-check "with its own bits" same own_ulysses_plain wrong_ulysses
+check "with its own bits" same_bits own_ulysses_plain wrong_ulysses
 SFT_EMULATED_CUDNN=91800 succeeds "exchanged heads of an old version" "${by_cudnn[@]}" "${exchanges[@]}" --train.output_dir old_ulysses
 check "the output is not sent for nothing" test "$(grep -m1 '^ *sends ' out)" = "$plain_sends"
 check "cuDNN forward alone" grep -q 'forward; this program.s kernels backward, as cuDNN repeats its bits from 9.25 on' out
@@ -155,11 +147,11 @@ for kind in whole ulysses gathered ring; do
     --train.output_dir "forward_sinks_$kind"
   check "a warning says so" grep -q 'attention: this program.s kernels, as cuDNN.s forward pass takes no sinks' err
   check "no output is sent" test "$(grep -m1 '^ *sends ' out)" = "$own_sends"
-  check "with its own bits" same "own_sinks_$kind" "forward_sinks_$kind"
+  check "with its own bits" same_bits "own_sinks_$kind" "forward_sinks_$kind"
 done
 SFT_EMULATED_CUDNN=91900 succeeds "sinks by an old version" "${by_cudnn[@]}" "${exchanges[@]}" "${sinks[@]}" --train.output_dir old_sinks
 check "a warning says so" grep -q 'attention: this program.s kernels, as cuDNN.s forward pass takes no sinks' err
-check "with its own bits" same own_sinks_ulysses old_sinks
+check "with its own bits" same_bits own_sinks_ulysses old_sinks
 SFT_EMULATED_CUDNN_WRONG=backward succeeds "wrong numbers of sinks" "${by_cudnn[@]}" "${exchanges[@]}" "${sinks[@]}" \
   --train.output_dir wrong_sinks
 check "it goes on without cuDNN" grep -q 'attention: this program.s kernels, as cuDNN 9.28.1 does not give what they give' err
@@ -174,7 +166,7 @@ check "graphs of float32 results are stored" test "$(find cache -name '*forward*
 check "it trains as with its own kernels" near_in_bf16 own_ring ring
 check "in other bits" differ own_ring ring
 succeeds "a ring once more" "${by_cudnn[@]}" "${cut[@]}" --parallel.sp_method ring --train.output_dir ring_again
-check "with the same bits" same ring ring_again
+check "with the same bits" same_bits ring ring_again
 check "all graphs are stored" grep -q 'documents to come: 0 compiled' out
 SFT_EMULATED_CUDNN=91900 succeeds "a ring by cuDNN forward alone" "${by_cudnn[@]}" "${cut[@]}" --parallel.sp_method ring \
   --train.output_dir forward_ring
@@ -185,12 +177,12 @@ for pass in forward backward; do
   SFT_EMULATED_CUDNN_WRONG=$pass succeeds "a ring of wrong numbers, $pass" "${by_cudnn[@]}" "${cut[@]}" \
     --parallel.sp_method ring --train.output_dir "wrong_ring_$pass"
   check "it goes on without cuDNN" grep -q 'attention: this program.s kernels, as cuDNN 9.28.1 does not give what they give' err
-  check "with its own bits" same own_ring "wrong_ring_$pass"
+  check "with its own bits" same_bits own_ring "wrong_ring_$pass"
 done
 SFT_EMULATED_CUDNN=91800 succeeds "a ring of an old version" "${by_cudnn[@]}" "${cut[@]}" --parallel.sp_method ring \
   --train.output_dir old_ring
 check "is not for it" grep -q 'as rows are cut over ranks (cuDNN 9.18.0 gives no float32 results on some rank' err
-check "with its own bits" same own_ring old_ring
+check "with its own bits" same_bits own_ring old_ring
 # Rows so long that keys of other ranks go to cuDNN: chunks of 192 tokens, a row of one document and one of two. Rectangles
 # are of 384 x 192, 192 x 384 and 192 x 208 tokens, in calls of at most 128 queries in this program.
 awk 'BEGIN {
@@ -222,7 +214,7 @@ check "it trains as with its own kernels" near_in_bf16 own_gathered gathered
 check "in other bits" differ own_gathered gathered
 check "graphs of queries behind further keys are stored" test "$(find cache -name '*backward*-e[0-9]*' | wc -l)" -ge 1
 succeeds "gathered keys once more" "${by_cudnn[@]}" "${gathers[@]}" --train.output_dir gathered_again
-check "with the same bits" same gathered gathered_again
+check "with the same bits" same_bits gathered gathered_again
 check "all graphs are stored" grep -q 'documents to come: 0 compiled' out
 succeeds "windows over gathered keys by its own kernels" "${on_gpus[@]}" "${gathers[@]}" "${windowed[@]}" \
   --train.output_dir own_gathered_windows
@@ -236,7 +228,7 @@ for pass in forward backward; do
   SFT_EMULATED_CUDNN_WRONG=$pass succeeds "wrong numbers of gathered keys, $pass" "${by_cudnn[@]}" "${gathers[@]}" \
     --train.output_dir "wrong_gathered_$pass"
   check "it goes on without cuDNN" grep -q 'attention: this program.s kernels, as cuDNN 9.28.1 does not give what they give' err
-  check "with its own bits" same own_gathered "wrong_gathered_$pass"
+  check "with its own bits" same_bits own_gathered "wrong_gathered_$pass"
 done
 
 # Ahead of the run: what --compile-attention compiles is what the run looks for.
@@ -261,7 +253,7 @@ ahead() {
   check "$name: none is new" test "$(find "$XDG_CACHE_HOME" -type f | wc -l)" -eq "$before"
 }
 ahead whole
-check "whole: with the bits of a run that compiles" same cudnn ahead_output_whole
+check "whole: with the bits of a run that compiles" same_bits cudnn ahead_output_whole
 ahead windows "${windowed[@]}"
 ahead ring "${cut[@]}" --parallel.sp_method ring
 ahead gathered "${gathers[@]}"
@@ -288,7 +280,7 @@ check "it trains as with its own kernels" near_in_bf16 own_gathered unordered_ga
 for pass in forward backward; do
   SFT_EMULATED_CUDNN_WRONG=$pass succeeds "wrong numbers of the $pass pass" "${by_cudnn[@]}" --train.output_dir "wrong_$pass"
   check "it goes on without cuDNN" grep -q 'attention: this program.s kernels, as cuDNN 9.28.1 does not give what they give' err
-  check "with its own bits" same own "wrong_$pass"
+  check "with its own bits" same_bits own "wrong_$pass"
 done
 
 SFT_EMULATED_CUDNN=0 refuses 2 'cuDNN cannot be used' "${by_cudnn[@]}" --train.output_dir absent

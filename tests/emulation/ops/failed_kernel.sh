@@ -4,11 +4,9 @@
 # to all cases behind it.
 #
 #   failed_kernel.sh PROGRAM
-set -euo pipefail
-
-program=$1
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
+program=$1
 
 SFT_EMULATED_KERNEL_FAULT=sum_squares prints 201 '^elementary/sum_squares is the last case that was run' \
   "$program" --run_test=elementary

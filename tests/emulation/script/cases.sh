@@ -2,28 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # The part `first` of tests/device/run.sh asks programs for suites and cases by name: the programs have all of them. None
 # is run: each stands behind a script that looks into its list.
-#
-#   cases.sh FOLDER_OF_EMULATED_PROGRAMS
-set -euo pipefail
-
-real=$1/bin
-source_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 # shellcheck source=tests/shell/frame.sh
-source "$source_folder/tests/shell/frame.sh"
-shown=(out)
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
+real=$bin/../emulated/bin
 
-# script NAME: a program whose text comes from standard input.
-script() {
-  { echo '#!/usr/bin/env bash' && cat; } >"$1"
-  chmod +x "$1"
-}
+shown=(out)
 
 mkdir -p build/bin tools
 for program in "$real"/device_*_test; do
   name=${program##*/}
   "$program" --list_content >"$name.list" 2>&1
   # Suites stand at the beginning of a line, cases behind four blanks, a star behind both.
-  script "build/bin/$name" <<SCRIPT
+  stand_in "build/bin/$name" <<SCRIPT
 if [[ \$# -eq 0 ]]; then exit 0; fi
 awk -F '[ *]+' -v wanted="\${1#--run_test=}" '
   /^[^ ]/ { suite = \$1; found[suite] = 1; next }
@@ -31,8 +21,8 @@ awk -F '[ *]+' -v wanted="\${1#--run_test=}" '
   END { if (!(wanted in found)) { print "error: no cases " wanted; exit 1 } }' "$PWD/$name.list"
 SCRIPT
 done
-for name in bench_ops bench_step device_nccl_probe; do script "build/bin/$name" <<<'exit 0'; done
-script tools/nvidia-smi <<<'echo 9.0'
+for name in bench_ops bench_step device_nccl_probe; do stand_in "build/bin/$name" <<<'exit 0'; done
+stand_in tools/nvidia-smi <<<'echo 9.0'
 export PATH=$PWD/tools:$PATH PYTHON=/nowhere/python
 
 prints 0 ' PASS, 0 FAIL, 4 SKIP$' "$source_folder/tests/device/run.sh" build first

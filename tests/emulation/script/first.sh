@@ -2,20 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # The part `first` of tests/device/run.sh on an emulated GPU of compute capability 9.0 and a tiny model: every step passes
 # that a machine without NVIDIA's tools and PyTorch can take.
-#
-#   first.sh FOLDER_OF_EMULATED_PROGRAMS
-set -euo pipefail
-
-build=$1
-source_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 # shellcheck source=tests/shell/frame.sh
-source "$source_folder/tests/shell/frame.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
+build=$bin/../emulated
+
 shown=(out)
 
 mkdir tools
 # shellcheck disable=SC2016
-{ echo '#!/usr/bin/env bash' && echo 'if [[ $* == *compute_cap* ]]; then echo 9.0; else echo "an emulated GPU"; fi'; } >tools/nvidia-smi
-chmod +x tools/nvidia-smi
+stand_in tools/nvidia-smi <<<'if [[ $* == *compute_cap* ]]; then echo 9.0; else echo "an emulated GPU"; fi'
 export PATH=$PWD/tools:$PATH PYTHON=/nowhere/python
 export SFT_EMULATED_COMPUTE_CAPABILITY=90 SFT_EMULATED_GPUS=1 SFT_EMULATED_GPU_MEMORY=1073741824
 export SFT_DEVICE_MODELS=tiny SFT_DEVICE_LENGTHS=32 SFT_DEVICE_TOKENS=64 SFT_DEVICE_FIRST_LAYERS=1

@@ -1,14 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What tests/device/run.sh measures, on an emulated GPU and a tiny model: every figure is there, whatever it is.
-#
-#   measured.sh FOLDER_OF_EMULATED_PROGRAMS
-set -euo pipefail
-
-build=$1
-source_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 # shellcheck source=tests/shell/frame.sh
-source "$source_folder/tests/shell/frame.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
+build=$bin/../emulated
+
 shown=(out)
 
 export SFT_DEVICE_MODELS=tiny SFT_DEVICE_LENGTHS=32 SFT_DEVICE_STEP_TOKENS=64 SFT_DEVICE_STEPS=1 SFT_DEVICE_TOKENS=64

@@ -2,15 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # The probe of NCCL for a GPU that nothing has run on yet, on an emulated GPU: every call is right, memory that NCCL
 # refuses is said, and the program, also that for a GPU where it is built, asks for neither MPI nor HDF5.
-#
-#   nccl_alone.sh FOLDER_OF_PROGRAMS
-set -euo pipefail
-
-bin=$1
-probe=$bin/emulation_script_nccl_probe
-source_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 # shellcheck source=tests/shell/frame.sh
-source "$source_folder/tests/shell/frame.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
+
+probe=$bin/emulation_script_nccl_probe
 export SFT_EMULATED_GPUS=1
 
 prints 0 "^memory: NCCL's, registered$" "$probe"

@@ -2,24 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # A base in 4 bits below adapters that drop, the whole program on an emulated GPU: it trains as on CPUs, and with launches
 # that are repeated as CUDA graphs by the same bits as without.
-#
-#   four_bits.sh SFT SFT_EMULATED SFT_PREPARE
-set -euo pipefail
-
-sft_on_cpus=$1 sft=$2 sft_prepare=$3 mpiexec=
-support=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../shell" && pwd)
 # shellcheck source=tests/shell/frame.sh
-source "$support/frame.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
+
+sft_on_cpus=$sft sft=$bin/sft_emulated
 # shellcheck source=tests/shell/gpu_training.sh
-source "$support/gpu_training.sh"
+source "$frame_folder/gpu_training.sh"
 
 num_steps=3
 make_data 24
-{
-  tiny_model | sed 's/^\(hidden_size\|intermediate_size\) = .*/\1 = 64/; s/^num_hidden_layers.*/num_hidden_layers = 2/'
-  short_run 0 'output_dir = base'
-  printf '[checkpoint]\nsave_hub_model = true\n'
-} >base.ini
+{ tiny_model hidden_size=64 intermediate_size=64 num_hidden_layers=2 && model_run base; } >base.ini
 {
   printf '[model]\nmodel_name_or_path = base/model\n'
   printf '[lora]\nuse_peft = true\nlora_r = 4\nlora_dropout = 0.1\nload_in_4bit = true\n'
@@ -37,7 +29,7 @@ for form in 'nf4 false' 'fp4 true'; do
       --train.output_dir "gpu_${type}_$graphs"
   done
   check "$form: GPUs train like CPUs" alike "cpu_$type" "gpu_${type}_false"
-  check "$form: graphs change no bit" same "gpu_${type}_true" "gpu_${type}_false"
+  check "$form: graphs change no bit" same_bits "gpu_${type}_true" "gpu_${type}_false"
 done
 check "the forms differ" test "$(losses gpu_nf4_true)" != "$(losses gpu_fp4_true)"
 finish_checks

@@ -2,23 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # The whole program with device.attention = hopper on emulated GPUs of compute capability 9.0: it trains as with the kernels
 # for all GPUs, whole rows, cut ones and windows, repeats its bits, and goes on without them where their numbers are wrong.
-#
-#   hopper.sh MPIEXEC SFT_EMULATED SFT_PREPARE
-set -euo pipefail
-
-# shellcheck disable=SC2034  # frame.sh and gpu_training.sh read them
-mpiexec=$1 sft=$2 sft_prepare=$3
-support=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../shell" && pwd)
 # shellcheck source=tests/shell/frame.sh
-source "$support/frame.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
+sft=$bin/sft_emulated
 # shellcheck source=tests/shell/gpu_training.sh
-source "$support/gpu_training.sh"
+source "$frame_folder/gpu_training.sh"
 export SFT_EMULATED_COMPUTE_CAPABILITY=90
 
 make_tiny_run 2
 on_gpus=("${train[@]}" --device.backend cuda --train.precision bf16)
 on_hopper=("${on_gpus[@]}" --device.attention hopper)
-# shellcheck disable=SC2317  # check calls it
 differ() { ! same "$1" "$2"; }
 
 succeeds "the kernels for all GPUs" "${on_gpus[@]}" --train.output_dir own
@@ -30,7 +23,7 @@ check "it trains as with those for all" near_in_bf16 own hopper
 check "in other bits" differ own hopper
 succeeds "half of the steps" "${on_hopper[@]}" --train.output_dir halves --train.max_steps 1
 succeeds "the other half" "${on_hopper[@]}" --train.output_dir halves --checkpoint.resume_from_checkpoint auto
-check "a resumed run has the same bits" same hopper halves
+check "a resumed run has the same bits" same_bits hopper halves
 
 windowed=(--model.num_hidden_layers 2 --model.sliding_window 5 --model.layer_types 'full_attention,sliding_attention')
 succeeds "windows by the kernels for all GPUs" "${on_gpus[@]}" "${windowed[@]}" --train.output_dir own_windows
@@ -49,7 +42,7 @@ done
 
 SFT_EMULATED_WGMMA_WRONG=0.1 succeeds "wrong numbers" "${on_hopper[@]}" --train.output_dir wrong
 check "it goes on with the kernels for all" grep -q 'as those for Hopper do not give what they give: ' err
-check "in their bits" same own wrong
+check "in their bits" same_bits own wrong
 
 refused=("${train[@]}" --device.attention hopper --train.output_dir refused)
 SFT_EMULATED_COMPUTE_CAPABILITY=80 refuses 2 'its compute capability is 8\.0, and these kernels are for 9\.0' \

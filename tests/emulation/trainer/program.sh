@@ -1,21 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The whole program on emulated GPUs: it trains as on CPUs and resumes with the same bits; a timeline
-# changes none, nor does state on the node; it refuses too few GPUs, checks the machine, and ends when a rank never comes to
-# a collective.
+# The whole program on emulated GPUs: it trains as on CPUs and resumes with the same bits; a timeline changes none, nor does
+# state on the node; it refuses too few GPUs, checks the machine, and ends when a rank never comes to a collective.
 #
-#   program.sh MPIEXEC SFT_EMULATED SFT_PREPARE SFT_INSPECT NVML_STAND_IN
-set -euo pipefail
-
-mpiexec=$1 sft=$2 sft_prepare=$3 sft_inspect=$4 nvml=$5
-support=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../shell" && pwd)
+#   program.sh NVML_STAND_IN
 # shellcheck source=tests/shell/frame.sh
-source "$support/frame.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
+sft=$bin/sft_emulated nvml=$1
 # shellcheck source=tests/shell/gpu_training.sh
-source "$support/gpu_training.sh"
+source "$frame_folder/gpu_training.sh"
 
 # no_difference A B: the checkpoints have the same weights and moments.
-# shellcheck disable=SC2317  # check calls it
 no_difference() {
   "$sft_inspect" "$1" --optimizer --compare "$2" >tensors &&
     awk 'NR > 2 && NF > 2 { ++count; wrong += $2 != 0 } END { exit count > 20 && !wrong ? 0 : 1 }' tensors
@@ -23,15 +18,8 @@ no_difference() {
 
 # near A B: the losses of both are there, and the same to 3e-3: 8-bit floats round sums that come out on another side of a
 # boundary to the next number.
-# shellcheck disable=SC2317  # check calls it
-near() {
-  paste <(losses "$1") <(losses "$2") | awk '
-    NF != 2 { exit 1 }
-    { n += 1; d = $1 - $2; if (d < 0) d = -d; if (d > 3e-3 * $1) bad = 1 }
-    END { exit bad || n != 4 }'
-}
-# shellcheck disable=SC2317  # check calls it
-differs() { ! same "$1" "$2"; }
+near() { test "$(losses "$1" | wc -l)" -eq 4 && same_losses "$2" "$1" 3e-3; }
+differs() { ! same_bits "$1" "$2"; }
 
 make_tiny_run 4
 check_training --device.comm auto
@@ -39,14 +27,13 @@ check_training --device.comm auto
 check "they save beside training" grep -q "saving checkpoint-000004 beside training" out
 succeeds "2 ranks on GPUs, whose training waits for saves" "${train[@]}" --device.backend cuda --train.output_dir waits \
   --checkpoint.async false
-check "the same bits" same gpu waits
+check "the same bits" same_bits gpu waits
 for step in 000002 000004; do
   succeeds "checkpoint $step is whole" "$sft_inspect" "gpu/checkpoint-$step" --verify
   check "and the same" no_difference "gpu/checkpoint-$step" "waits/checkpoint-$step"
 done
 
 # traced FOLDER: its timeline has both ranks, on all tracks that such a mesh uses, and the steps that were asked for.
-# shellcheck disable=SC2317  # check calls it
 traced() {
   local rank
   for rank in 0 1; do
@@ -58,12 +45,12 @@ traced() {
 }
 succeeds "2 ranks on GPUs, with a timeline" "${train[@]}" --train.output_dir traced --device.backend cuda --train.profile_steps 2-3
 check "the timeline has both ranks" traced traced
-check "it changes no bit" same gpu traced
+check "it changes no bit" same_bits gpu traced
 check "there is none where none was asked for" test ! -e gpu/trace.json
 
 succeeds "2 ranks on GPUs, with state and parameters on the node" "${train[@]}" --train.output_dir host \
   --device.backend cuda --train.offload_optimizer host --train.offload_parameters host
-check "where they lie changes no bit" same gpu host
+check "where they lie changes no bit" same_bits gpu host
 refuses 2 'set parallel.zero_stage = 3' "${train[@]}" --train.output_dir stage_2 --device.backend cuda \
   --train.offload_parameters host --parallel.zero_stage 2
 
@@ -80,14 +67,14 @@ for fp8 in tensorwise blockwise; do
   succeeds "half of the steps" "${in_fp8[@]}" --device.backend cuda --train.output_dir "halves_$fp8" --train.max_steps 2
   succeeds "the other half" "${in_fp8[@]}" --device.backend cuda --train.output_dir "halves_$fp8" \
     --checkpoint.resume_from_checkpoint auto
-  check "a resumed run has the same bits" same "gpu_$fp8" "halves_$fp8"
+  check "a resumed run has the same bits" same_bits "gpu_$fp8" "halves_$fp8"
   unset SFT_EMULATED_COMPUTE_CAPABILITY
 done
 SFT_EMULATED_COMPUTE_CAPABILITY=100 refuses 2 'cuBLAS multiplies with scales of 128 numbers on 9\.0 alone' \
   "${train[@]}" --train.output_dir refused --device.backend cuda --train.fp8 blockwise
 SFT_EMULATED_COMPUTE_CAPABILITY=100 succeeds "one scale for a matrix, on other GPUs" \
   "${train[@]}" --train.output_dir other_fp8 --device.backend cuda --train.fp8 tensorwise
-check "with the same bits" same gpu_tensorwise other_fp8
+check "with the same bits" same_bits gpu_tensorwise other_fp8
 
 SFT_EMULATED_DRIVER=12080 refuses 2 'GPUs of this node cannot be used .its driver knows CUDA up to 12\.8, and .* CUDA 13' \
   "${train[@]}" --train.output_dir old_driver --device.backend auto
@@ -97,7 +84,7 @@ for refused in alloc register; do
   SFT_EMULATED_NCCL_REFUSES=$refused succeeds "NCCL has no memory of its own ($refused)" \
     "${train[@]}" --train.output_dir "without_$refused" --device.backend cuda
   check "it is warned of once" test "$(grep -c 'NCCL works with copies' err)" -eq 1
-  check "with the same bits" same gpu "without_$refused"
+  check "with the same bits" same_bits gpu "without_$refused"
 done
 
 export XDG_CACHE_HOME=$work/cache
@@ -113,7 +100,7 @@ rm -r cache
 succeeds "the other half, with the list of the run" \
   "${tuned[@]}" --train.output_dir tuned_halves --checkpoint.resume_from_checkpoint auto
 check "nothing is measured again" grep -qE 'matmul: 0 of [0-9]+ products measured' out
-check "with the same bits" same tuned tuned_halves
+check "with the same bits" same_bits tuned tuned_halves
 export SFT_EMULATED_COMPUTE_CAPABILITY=90
 tuned=("${tuned[@]}" --train.fp8 blockwise --train.output_dir tuned_fp8)
 SFT_EMULATED_FASTEST_MATMUL=3 succeeds "measured products in fp8, half of the steps" "${tuned[@]}" --train.max_steps 2
@@ -123,7 +110,7 @@ check "the list has them, beside others" test "$(cut -d ' ' -f 1 tuned_fp8/matmu
 rm -r cache
 succeeds "the other half, with the list of the run" "${tuned[@]}" --checkpoint.resume_from_checkpoint auto
 check "nothing is measured again" grep -qE 'matmul: 0 of [0-9]+ products measured' out
-check "with the same bits" same gpu_blockwise tuned_fp8
+check "with the same bits" same_bits gpu_blockwise tuned_fp8
 unset SFT_EMULATED_COMPUTE_CAPABILITY
 refuses 2 'device\.matmul_autotune = true. does not go with backend = cpu' \
   "${train[@]}" --train.output_dir refused --device.backend cpu --device.matmul_autotune true
@@ -157,7 +144,7 @@ succeeds "2 ranks on one GPU, with copies through the host" \
 check "they train like CPUs too" alike cpu shared
 succeeds "2 ranks on one GPU, by a CUDA-aware MPI" \
   "${train[@]}" --train.output_dir by_mpi --device.backend cuda --device.comm mpi
-check "the same bits as through the host" same shared by_mpi
+check "the same bits as through the host" same_bits shared by_mpi
 SFT_EMULATED_CUDA_AWARE_MPI=0 refuses 2 'device\.comm = mpi. cannot send from the memory of GPUs' \
   "${train[@]}" --train.output_dir refused --device.backend cuda --device.comm mpi
 unset SFT_EMULATED_GPUS

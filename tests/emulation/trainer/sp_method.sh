@@ -2,21 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # sp_method = auto in whole runs on emulated GPUs: ranks exchange heads where the memory is enough for it, else the row goes
 # round a ring, as the dry run says; and a resumed run goes on with the method that it had.
-#
-#   sp_method.sh MPIEXEC SFT_EMULATED SFT_PREPARE
-set -euo pipefail
-
-# shellcheck disable=SC2034  # frame.sh and gpu_training.sh read them
-mpiexec=$1 sft=$2 sft_prepare=$3
-support=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../shell" && pwd)
 # shellcheck source=tests/shell/frame.sh
-source "$support/frame.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
+sft=$bin/sft_emulated
 # shellcheck source=tests/shell/gpu_training.sh
-source "$support/gpu_training.sh"
+source "$frame_folder/gpu_training.sh"
 num_steps=4
 
 {
-  tiny_model | sed -E 's/^num_key_value_heads = .*/num_key_value_heads = 4\nhead_dim = 32/'
+  tiny_model num_key_value_heads=4 head_dim=32
   short_run "$num_steps" 'activation_checkpointing = full' 'mlp_tile_tokens = 0' 'logging_steps = 1' | sed 's/fp32/bf16/; /backend/d'
   printf 'backend = cuda\n[parallel]\ndp_shard_size = 1\nsp_size = 4\nsp_method = auto\n[checkpoint]\nsave_steps = 2\n'
 } >tiny.ini
@@ -27,7 +21,7 @@ dry=("$sft" tiny.ini --dry-run --num_ranks 4)
 on_gpus=("$mpiexec" -np 4 "$sft" tiny.ini)
 
 # needed OPTION...: bytes of the fuller GPU in a dry run.
-needed() { "${dry[@]}" --json "$@" | python3 -c 'import json, sys; print(json.load(sys.stdin)["memory_per_rank"]["on the GPU"]["most_bytes"])'; }
+needed() { "${dry[@]}" --json "$@" | most_bytes 'on the GPU'; }
 # method FILE: what a start table says of attention.
 method() { sed -n '/^  attention  /,/^  [a-z]/p' "$1" | head -n -1; }
 
@@ -60,5 +54,5 @@ keeps=(--train.attention_head_groups 4 --checkpoint.resume_from_checkpoint auto)
 rm -r scarce/checkpoint-000004
 trains_as_planned scarce $((8 << 30)) 'a ring of 4 ranks; auto: as in the checkpoint that the run goes on from' "${keeps[@]}"
 succeeds "a ring from the start" "${on_gpus[@]}" --train.output_dir ring --parallel.sp_method ring --train.attention_head_groups 4
-check "a resumed run has its bits" same ring scarce
+check "a resumed run has its bits" same_bits ring scarce
 finish_checks

@@ -2,11 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Checkpoints that h5py opened for writing and left as they were: every program reads them, with one warning, also while they
 # are open, and makes them whole again. And missing shard files: HDF5 finds none of another checkpoint in their place.
-#
-#   opened_for_writing.sh MPIEXEC SFT SFT_PREPARE SFT_INSPECT SFT_CONVERT SFT_GENERATE
-set -euo pipefail
-
-mpiexec=$1 sft=$2 sft_prepare=$3 sft_inspect=$4 sft_convert=$5 sft_generate=$6
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
 
@@ -35,7 +30,6 @@ sys.exit(status)
 PYTHON
 opened=("$python" open.py "$checkpoint")
 # says COUNT PATTERN: so many lines of what was printed last have it.
-# shellcheck disable=SC2317  # check calls it
 says() { test "$(cat out err | grep -cE -- "$2")" -eq "$1"; }
 
 # While it is open

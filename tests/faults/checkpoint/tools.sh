@@ -2,13 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # What sft-inspect, sft-generate and the Python readers say of a checkpoint of two steps on 4 ranks, whole and damaged, and
 # how the tools refuse a command line.
-#
-#   tools.sh MPIEXEC SFT SFT_PREPARE SFT_INSPECT SFT_GENERATE POSTPROCESS_FOLDER
-set -euo pipefail
-
-mpiexec=$1 sft=$2 sft_prepare=$3 sft_inspect=$4 sft_generate=$5 postprocess=$6
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
+postprocess=$source_folder/postprocess
 
 make_data 40
 cat >run.ini <<INI
@@ -105,12 +101,8 @@ prints 1 'standard output was cut' bash -c '"$@" >/dev/full' - "$sft_inspect" "$
 prints 1 'standard output was cut' bash -c '"$@" >/dev/full' - "$sft_generate" "$checkpoint" --prompt ab
 prints 1 'standard output was cut' bash -c '"$@" >/dev/full' - "$sft_prepare" --input pairs.jsonl --output again
 
-# In Python: the first one that has what the readers need
-python=
-for candidate in python3 /usr/bin/python3; do
-  "$candidate" -c 'import h5py, matplotlib' 2>/dev/null && { python=$candidate; break; }
-done
-[[ -n $python ]] || { echo "no python3 with h5py and matplotlib: run \`make deps\`"; exit 1; }
+# In Python
+python=$(python_with h5py,matplotlib)
 cat >read.py <<'PYTHON'
 import sys
 import numpy

@@ -2,11 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # HDF5 follows files of strangers to any file of the machine, and itself into itself until the stack ends. Packed shards
 # must hold their values; a checkpoint may take them from shard files beside it that do.
-#
-#   foreign_values.sh SFT SFT_PREPARE SFT_INSPECT SFT_CONVERT
-set -euo pipefail
-
-sft=$1 sft_prepare=$2 sft_inspect=$3 sft_convert=$4
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
 
@@ -25,12 +20,10 @@ with h5py.File("elsewhere/secret.h5", "w") as secret:
     secret["tokens"] = tokens
 shutil.copy("elsewhere/secret.h5", "packed/beside.h5")
 
-
 def virtual(file, name, source, dataset, shape=tokens.shape, dtype="i4"):
     layout = h5py.VirtualLayout(shape=shape, dtype=dtype)
     layout[...] = h5py.VirtualSource(source, dataset, shape=shape)
     file.create_virtual_dataset(name, layout)
-
 
 def unlimited(file, source, dataset):
     """A virtual dataset whose size is a question to its sources."""
@@ -40,15 +33,12 @@ def unlimited(file, source, dataset):
     properties.set_virtual(space, source, dataset, space)
     h5py.h5d.create(file.id, b"tokens", h5py.h5t.NATIVE_INT32, space, properties)
 
-
 def raw(file, name, path, shape=tokens.shape, dtype="i4", num_bytes=tokens.nbytes):
     file.create_dataset(name, shape, dtype=dtype, external=[(path, 0, num_bytes)])
-
 
 def soft(file):
     file["way"] = h5py.ExternalLink("../elsewhere/secret.h5", "/")
     file["tokens"] = h5py.SoftLink("/way/tokens")
-
 
 here = os.getcwd()
 ways = {
@@ -79,7 +69,6 @@ source = h5py.File("run/checkpoint-000001/tensors.h5")
 header = h5py.File("run/checkpoint-000001/checkpoint.h5").attrs
 shape = source[entry][parameter].shape
 
-
 def checkpoint(name, of_index=None, of_shard=None):
     """A copy of the checkpoint. of_index(file) makes the parameter; of_shard(file) changes the shard file."""
     folder = f"checkpoints/{name}/checkpoint-000001"
@@ -106,17 +95,14 @@ def checkpoint(name, of_index=None, of_shard=None):
         if of_index:
             of_index(index)
 
-
 with h5py.File("elsewhere/weights.h5", "w") as file:
     file["model"] = [1.0] * shape[0]
 full = f"{entry}/{parameter}"
-
 
 def self_in_shard(file):
     size = file["model"].shape
     del file["model"]
     virtual(file, "model", ".", "model", size, "f4")
-
 
 def raw_in_shard(file):
     size, num_bytes = file["model"].shape, 4 * file["model"].size
@@ -125,14 +111,12 @@ def raw_in_shard(file):
     del file["model"]
     raw(file, "model", here + "/weights.bin", size, "f4", num_bytes)
 
-
 def link_in_shard(file):
     size = file["model"].shape
     del file["model"]
     with h5py.File("elsewhere/flat.h5", "w") as other:
         other.create_dataset("model", size, dtype="f4")
     file["model"] = h5py.ExternalLink(here + "/elsewhere/flat.h5", "/model")
-
 
 outside = here + "/elsewhere/weights.h5"
 checkpoint("sound")

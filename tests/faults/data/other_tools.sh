@@ -1,24 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Shards with a seal are HDF5 files for h5py like any other: attributes, shapes, checksummed chunks and values.
-#
-#   other_tools.sh SFT_PREPARE
-set -euo pipefail
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
 
-sft_prepare=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-
-python=
-for candidate in python3 /usr/bin/python3; do
-  "$candidate" -c 'import h5py' 2>/dev/null && { python=$candidate; break; }
-done
-[[ -n $python ]] || { echo "no python3 with h5py: run \`make deps\`"; exit 1; }
-
+python=$(python_with h5py)
 for i in $(seq 50); do printf '{"text": "text %d"}\n' "$i"; done >texts.jsonl
 "$sft_prepare" --input texts.jsonl --output data --max_length 32 --num_shards 2 >/dev/null
-"$python" - data/train-00001.h5 <<'PYTHON'
+succeeds "h5py reads a shard" "$python" - data/train-00001.h5 <<'PYTHON'
 import sys
 
 import h5py
@@ -35,3 +24,4 @@ with h5py.File(sys.argv[1]) as file:
     first = bytes(tokens[0, : lengths[0] - 1].astype("uint8").tolist())
     assert first.startswith(b"text "), first
 PYTHON
+finish_checks

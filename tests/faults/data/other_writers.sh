@@ -2,11 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Packed data that other programs wrote with HDF5, in ways that h5py, MATLAB, C and Fortran have and sft-prepare has not: it
 # is read, or refused for what it is. And shards of sft-prepare that others opened for writing.
-#
-#   other_writers.sh SFT_PREPARE SFT_INSPECT
-set -euo pipefail
-
-sft_prepare=$1 sft_inspect=$2
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
 
@@ -18,7 +13,6 @@ import numpy
 
 sound = h5py.File("data/train-00000.h5", "r")
 COLUMNS = ("tokens", "loss_weight", "document_offsets", "document_lengths")
-
 
 def write(name, attrs=(), times=1, user_block=0, text=b"", **storage):
     """The shard's rows, `times` over."""
@@ -46,7 +40,6 @@ def write(name, attrs=(), times=1, user_block=0, text=b"", **storage):
     if text:
         with open(name, "r+b") as file:
             file.write(text)
-
 
 write("plain.h5")
 write("lzf.h5", compression="lzf")

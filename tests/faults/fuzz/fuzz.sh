@@ -4,15 +4,13 @@
 # records, tokenizers from the fixtures of tests/unit/text and folders of tests/hub, and gives them, or the chat template
 # beside this script, to the fuzzer.
 #
-#   fuzz.sh MPIEXEC SFT SFT_PREPARE FUZZ KIND SEED COUNT
-set -euo pipefail
+#   fuzz.sh KIND SEED COUNT
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
+kind=$1 seed=$2 count=$3
 
-here=$(cd "$(dirname "$0")" && pwd)
-mpiexec=$1 sft=$2 sft_prepare=$3 fuzz=$4 kind=$5 seed=$6 count=$7
-fixtures=$(cd "$(dirname "$0")/../../unit/text/fixtures" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+# fuzz KIND PATH COUNT: so many damages to what is there.
+fuzz() { succeeds "$1: $3 damages to ${2##*/}" "$bin/faults_fuzz" "$1" "$2" --seed "$seed" --count "$3"; }
 
 # Random letters, so that shards have many chunks and do not shrink to nothing.
 awk 'BEGIN {
@@ -53,7 +51,7 @@ INI
 case $kind in
   packed) path=data ;;
   config) path=run.ini ;;
-  template) path=$here/template.jinja ;;
+  template) path=$test_folder/template.jinja ;;
   records)
     mkdir records
     head -n 40 pairs.jsonl | gzip -c >records/a.jsonl.gz
@@ -66,29 +64,30 @@ case $kind in
     path=records
     ;;
   checkpoint)
-    "$mpiexec" -np 4 "$sft" run.ini >log 2>&1 || { cat log; exit 1; }
+    succeeds 'a checkpoint' run 4 run.ini
     path=output/checkpoint-000001
     ;;
   tokenizer)
     for family in qwen2 llama2 mistral; do
       mkdir "$family"
       python3 -c 'import json, sys; json.dump(json.load(open(sys.argv[1]))["tokenizer"], open(sys.argv[2], "w"))' \
-        "$fixtures/$family.json" "$family/tokenizer.json"
+        "$source_folder/tests/unit/text/fixtures/$family.json" "$family/tokenizer.json"
       echo '{"bos_token": "<s>", "add_bos_token": true, "added_tokens_decoder": {"1": {"content": "<s>"}}}' \
         >"$family/tokenizer_config.json"
-      "$fuzz" tokenizer "$family" --seed "$seed" --count $((count / 3))
+      fuzz tokenizer "$family" $((count / 3))
     done
-    exit
+    finish_checks
     ;;
   hub)
-    for folder in "$here"/../../hub/folders/*/config.json; do
+    for folder in "$source_folder"/tests/hub/folders/*/config.json; do
       family=$(basename "$(dirname "$folder")")
       mkdir "$family"
       cp "$(dirname "$folder")"/*.* "$family"
-      "$fuzz" weights "$family" --seed "$seed" --count $((count / 8))
+      fuzz weights "$family" $((count / 8))
     done
-    "$mpiexec" -np 4 "$sft" run.ini --checkpoint.save_hub_model true >log 2>&1 || { cat log; exit 1; }
+    succeeds 'a model folder' run 4 run.ini --checkpoint.save_hub_model true
     path=output/model
     ;;
 esac
-"$fuzz" "$kind" "$path" --seed "$seed" --count "$count"
+fuzz "$kind" "$path" "$count"
+finish_checks

@@ -2,13 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # One rank gets no memory, or no room for its files, while the engine is set up: one line, which names the rank, and the
 # status of the contract.
-#
-#   no_memory.sh MPIEXEC HELPER
-set -euo pipefail
-
-mpiexec=$1 helper=$2
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
+helper=$bin/faults_memory_helper
 
 for request in 1 9 20; do
   refuses 1 '^faults_memory_helper: error: rank 2: cannot allocate anything' "$mpiexec" -np 3 "$helper" request "$request"

@@ -3,14 +3,13 @@
 # Every row of the table below starts sft on bad input and demands: the exit status, exactly one error line, and words
 # that the line must hold (an extended regular expression).
 #
-#   bad_input.sh MPIEXEC RANKS SFT SFT_PREPARE
-set -euo pipefail
-
-ranks=$2 sft=$3 sft_prepare=$4
-sft_on_ranks=("$1" -np "$ranks" "$sft")
-if [[ $ranks -eq 1 ]]; then sft_on_ranks=("$sft"); fi # as users start it
+#   bad_input.sh RANKS
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
+ranks=$1
+
+sft_on_ranks=("$mpiexec" -np "$ranks" "$sft")
+if [[ $ranks -eq 1 ]]; then sft_on_ranks=("$sft"); fi # as users start it
 
 make_run good.ini 60 2
 "$sft_prepare" --input pairs.jsonl --output odd --max_length 50 >/dev/null
@@ -24,7 +23,6 @@ lr_scheduler_type = constant
 INI
 
 # run WORD...: sft on all ranks.
-# shellcheck disable=SC2317  # called through succeeds
 run() { "${sft_on_ranks[@]}" "$@"; }
 
 # refuse STATUS PATTERN WORD...: what all ranks agree on is one line and names no rank, whatever their number.

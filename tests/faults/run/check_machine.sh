@@ -1,11 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # sft --check tries every group of the mesh and leaves nothing behind.
-#
-#   check_machine.sh MPIEXEC SFT
-set -euo pipefail
-
-mpiexec=$1 sft=$2
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
 

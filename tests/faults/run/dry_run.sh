@@ -2,11 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What --dry-run plans on one rank is what the ranks of a run then have, label by label; and a run that cannot fit in
 # memory is refused before it takes any.
-#
-#   dry_run.sh MPIEXEC SFT SFT_PREPARE
-set -euo pipefail
-
-mpiexec=$1 sft=$2 sft_prepare=$3
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
 

@@ -3,18 +3,13 @@
 # A rank that stands still: the others say which, where and how, and the run ends with status 76. A rank that is merely slow
 # goes on, and is named as slow.
 #
-#   hang.sh MPIEXEC SFT SFT_PREPARE STOP_AT_LIBRARY
-set -euo pipefail
-
-mpiexec=$1 sft=$2 sft_prepare=$3 library=$4
+#   hang.sh STOP_AT_LIBRARY
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
+library=$1
 
-make_run run.ini 400 1000000
+make_run run.ini 400 1000000 --num_shards 40 # more files than are held open: rows are read from the disk
 printf '[checkpoint]\nsave_steps = 0\n' >>run.ini
-# More files than are held open: rows are read from the disk.
-rm -r data
-"$sft_prepare" --input pairs.jsonl --output data --max_length 48 --num_shards 40 >/dev/null
 host=$(hostname)
 ranks=("$mpiexec" -np 4)
 timeout_s=3

@@ -3,11 +3,6 @@
 # What a run does with the rest of its output folder: files of the user stay, whatever their names; a folder that is removed
 # while the run writes to it is told of and made again; the one of a run that took its place is left alone. And a run that
 # had nothing to learn from ends badly.
-#
-#   output_dir.sh MPIEXEC SFT SFT_PREPARE
-set -euo pipefail
-
-mpiexec=$1 sft=$2 sft_prepare=$3
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
 

@@ -2,11 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # One folder, two runs: the second is refused by name, whichever way the first was started, and does it no harm. A killed
 # run leaves no lock behind. And a line of metrics.jsonl that cannot be written ends a run with a checkpoint.
-#
-#   two_runs.sh MPIEXEC SFT SFT_PREPARE
-set -euo pipefail
-
-mpiexec=$1 sft=$2 sft_prepare=$3
 # shellcheck source=tests/shell/frame.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
 

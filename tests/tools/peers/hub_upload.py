@@ -82,10 +82,11 @@ def main():
     here = Path(__file__).resolve().parent
     with tempfile.TemporaryDirectory() as folder:
         environment = dict(os.environ, HF_ENDPOINT=f"http://127.0.0.1:{server.server_port}", PATH=f"{hf.parent}:{os.environ['PATH']}",
-                           HF_HOME=f"{folder}/home", SFT_CACHE=f"{folder}/rows", HF_HUB_DISABLE_XET="1")
+                           HF_HOME=f"{folder}/home", SFT_CACHE=f"{folder}/rows", HF_HUB_DISABLE_XET="1",
+                           SFT_TEST_BIN=str(programs))
         for name in ("HF_HUB_OFFLINE", "HF_TOKEN"):
             environment.pop(name, None)
-        script = (f"source {here}/../../shell/frame.sh; sft={programs}/sft sft_prepare={programs}/sft-prepare\n"
+        script = (f"source {here}/../../shell/frame.sh\n"
                   f"source {here}/../../shell/tiny_hub.sh; make_tiny_model; make_pairs 24; cp -r tiny pairs.jsonl {folder}")
         subprocess.run(["bash", "-c", script], check=True, env=environment)
         launch = [str(programs / "sft-launch"), "sft", "--model_name_or_path", "tiny/model", "--dataset_name", "pairs.jsonl",

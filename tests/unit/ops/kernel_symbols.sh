@@ -1,18 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Fails when an object of the kernels defines a weak function outside the namespace of its instruction set.
-#
-#   kernel_symbols.sh OBJECT...
-set -euo pipefail
+# shellcheck source=tests/shell/frame.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../shell/frame.sh"
 
 [[ $# -ge 3 ]] || { echo "no objects" >&2; exit 1; }
-failures=0
 for object in "$@"; do
   isa=$(grep -oE 'sft_kernels_[a-z0-9]+' <<<"$object" | head -1)
   foreign=$(nm --demangle --defined-only "$object" | grep ' W ' | grep -vF "sft::ops::cpu::${isa#sft_kernels_}::" || true)
   if [[ -n $foreign ]]; then
-    printf '%s\n%s\n' "$object" "$foreign"
-    failures=1
+    wrong "$object: $foreign"
   fi
 done
-exit "$failures"
+finish_checks
