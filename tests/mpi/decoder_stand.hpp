@@ -49,13 +49,8 @@ inline config::Model small_model(bool tied) {
 inline model::Sizes sizes_of(const config::Model& m, const mesh::Place& place, Tokens tokens = Tokens::whole) {
   const int tp = place.size(Axis::tp);
   const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.tp_rank());
-  const model::HeadSplit heads = model::split_heads(m, tp, place.tp_rank());
   return {.tokens = num_rows * row_tokens / place.size(Axis::sp),
           .hidden = m.hidden_size,
-          .q_heads = heads.q_heads,
-          .kv_heads = heads.kv_heads,
-          .head_dim = m.head_dim,
-          .mlp = m.intermediate_size / tp,
           .vocab = vocab.count,
           .vocab_begin = vocab.begin,
           .max_vocab = vocab.max_count,
@@ -99,6 +94,7 @@ class Stand {
       : model_(config),
         mesh_(mesh),
         sizes_(sizes_of(config, mesh.place, tokens)),
+        heads_(model::split_heads(config, mesh.place.size(Axis::tp), mesh.place.tp_rank())),
         architecture_(architecture_of(config, is_trainable, lora, tokens, change_blocks)),
         policy_(parallel::sharding_policy(parallel_of(mesh.place.layout()))),
         parts_(parallel::storage_of(parallel::make_parts(architecture_.parts, mesh.place, policy_, DType::float32))),
@@ -106,8 +102,8 @@ class Stand {
         buffers_(parts_, policy_, slots_),
         decoder_buffers_(config, lora, architecture_.parameters, sizes_, device::Kind::cpu, activations),
         attention_buffers_(
-            parallel::make_sequence_buffers({sizes_.tokens, std::min(sizes_.tokens, row_tokens), sizes_.q_heads,
-                                             sizes_.kv_heads, sizes_.head_dim, DType::float32},
+            parallel::make_sequence_buffers({sizes_.tokens, std::min(sizes_.tokens, row_tokens), heads_.q_heads,
+                                             heads_.kv_heads, config.head_dim, DType::float32},
                                             mesh.place.size(Axis::sp), {})) {
     device::Arena sizing;
     lay_out(sizing);
@@ -199,7 +195,8 @@ class Stand {
     decoder_buffers_.lay_out(arena, arena, arena, arena);
     attention_buffers_->lay_out(arena);
     const std::size_t bytes =
-        ops::workspace_bytes(device::Kind::cpu, 1, sizes_.shapes(), attention_buffers_->attention_needs());
+        ops::workspace_bytes(device::Kind::cpu, 1, model::op_shapes(architecture_.parameters, sizes_),
+                             attention_buffers_->attention_needs());
     workspace_ = take(arena, DType::bf16, {static_cast<std::int64_t>(bytes / size_of(DType::bf16))});
     comm::StagingPlan plan = parallel::ShardedUnits::staging(parts_, policy_);
     plan.max_all_reduce_bytes =
@@ -231,6 +228,7 @@ class Stand {
   config::Model model_;
   const Mesh& mesh_;
   model::Sizes sizes_;
+  model::HeadSplit heads_;
   model::Architecture architecture_;
   parallel::ShardingPolicy policy_;
   parallel::StoredParts parts_;

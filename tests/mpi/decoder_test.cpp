@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "decoder_stand.hpp"
+#include "sft/model/layers/attention.hpp"
 
 namespace sft::test {
 
@@ -415,6 +416,9 @@ BOOST_AUTO_TEST_CASE(memory_shrinks_by_what_is_not_kept) {
   config.num_hidden_layers = 6;
   const Mesh mesh(session().world(), layouts(session().world().size()).front(), config);
   const model::Sizes s = sizes_of(config, mesh.place);
+  const model::HeadSplit split = model::split_heads(config, s.tp_size, mesh.place.tp_rank());
+  const model::HeadSizes heads{split.q_heads, split.kv_heads, config.head_dim};
+  const std::int64_t mlp = config.intermediate_size / s.tp_size;
   const auto stand_with = [&](const model::ActivationPolicy& policy) {
     return std::make_unique<Stand>(config, mesh, model::all_parameters, config::Lora{}, policy);
   };
@@ -424,8 +428,8 @@ BOOST_AUTO_TEST_CASE(memory_shrinks_by_what_is_not_kept) {
     return std::abs(static_cast<double>(bytes) - expected) <= 0.03 * expected + 20 * device::Arena::alignment_bytes;
   };
   const std::int64_t num_layers = config.num_hidden_layers, last = 1;
-  const std::int64_t input = s.hidden + 1, products = s.qkv_columns() + s.q_columns() + s.q_heads + 2 * s.mlp;
-  const std::int64_t followers = s.q_columns() + s.kv_columns() + s.q_heads + s.kv_heads + s.hidden + 1;
+  const std::int64_t input = s.hidden + 1, products = heads.qkv_columns() + heads.q_columns() + heads.q_heads + 2 * mlp;
+  const std::int64_t followers = heads.q_columns() + heads.kv_columns() + heads.q_heads + heads.kv_heads + s.hidden + 1;
   const auto none = stand_with({}), selective = stand_with({.checkpointing = Checkpointing::selective}),
              full = stand_with({.checkpointing = Checkpointing::full}),
              tiled = stand_with({.checkpointing = Checkpointing::full, .mlp_tile_tokens = 4}),
@@ -437,7 +441,7 @@ BOOST_AUTO_TEST_CASE(memory_shrinks_by_what_is_not_kept) {
   BOOST_TEST(tiled->activation_bytes() == full->activation_bytes());
   // The gradient of q, k and v lies where the middle and three columns of an MLP's tokens do, or of its tile's.
   const auto beside_middle = [&](std::int64_t num_tokens) {
-    return std::max(s.tokens * s.qkv_columns(), s.tokens * s.hidden + 3 * num_tokens * s.mlp);
+    return std::max(s.tokens * heads.qkv_columns(), s.tokens * s.hidden + 3 * num_tokens * mlp);
   };
   const std::int64_t saved = beside_middle(s.tokens) - beside_middle(4);
   BOOST_TEST(is_about(full->workspace_bytes() - tiled->workspace_bytes(), saved));

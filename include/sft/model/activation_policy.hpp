@@ -47,6 +47,8 @@ struct ActivationPolicy {
   /// at least 1. Above T: all of them.
   std::int64_t mlp_tile_tokens = INT64_MAX;
   Location location = Location::device;
+  /// Groups of key/value heads, with their query heads, that attention works on one after the other.
+  std::int64_t head_groups = 1;
 
   [[nodiscard]] bool keeps_products() const { return checkpointing != config::ActivationCheckpointing::full; }
   [[nodiscard]] bool keeps_all() const { return checkpointing == config::ActivationCheckpointing::none; }

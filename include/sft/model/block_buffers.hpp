@@ -11,6 +11,7 @@
 #include "sft/model/context.hpp"
 #include "sft/model/rope_tables.hpp"
 #include "sft/model/sublayer_tensors.hpp"
+#include "sft/ops/shapes.hpp"
 
 namespace sft::model {
 
@@ -51,6 +52,10 @@ struct BlockScratch {
 /// Buffers of all blocks for Sizes::tokens, without memory yet.
 [[nodiscard]] AllBlockBuffers make_block_buffers(const DecoderParameters& parameters, const Sizes& sizes,
                                                  const ActivationPolicy& policy);
+
+/// What the ops of any layer, on any rank of tp, are called with at most: what follows from it, such as scratch memory,
+/// is the same on all of them.
+[[nodiscard]] ops::Shapes op_shapes(const DecoderParameters& parameters, const Sizes& sizes);
 
 /// Takes what the blocks share, and the scratch memory of all sublayers. `tp_sums`: for what is summed over tp.
 [[nodiscard]] BlockScratch take_scratch(device::Arena& arena, device::Arena& tp_sums, const Sizes& sizes,

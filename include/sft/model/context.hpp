@@ -2,7 +2,6 @@
 #pragma once
 // What every part of the model computes with, and the sizes of this rank's slice.
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -11,7 +10,6 @@
 #include "sft/device/device.hpp"
 #include "sft/model/layers/expert_sizes.hpp"
 #include "sft/ops/backend.hpp"
-#include "sft/ops/shapes.hpp"
 #include "sft/parallel/expert_exchange.hpp"
 #include "sft/parallel/sequence_attention.hpp"
 #include "sft/parallel/sharded_units.hpp"
@@ -19,48 +17,20 @@
 
 namespace sft::model {
 
-/// Local sizes: T tokens of a micro-batch at most, C hidden, H query heads, K key/value heads, D head dim, F MLP
-/// columns, V vocabulary rows, of which the tp ranks have at most max_vocab. Of the residual stream and its norms a
-/// rank has S = T / token_slices tokens: those of parallel::TensorParallel::slice.
+/// Local sizes that layers share: T tokens of a micro-batch at most, C hidden, V vocabulary rows, of which the tp ranks
+/// have at most max_vocab. Of the residual stream and its norms a rank has S = T / token_slices tokens: those of
+/// parallel::TensorParallel::slice. What else a layer needs on a rank follows from what it declared.
 struct Sizes {
-  std::int64_t tokens, hidden, q_heads, kv_heads, head_dim, mlp, vocab, vocab_begin, max_vocab;
+  std::int64_t tokens, hidden, vocab, vocab_begin, max_vocab;
   DType compute;
   DType partial;         ///< dtype of what is yet to be summed over tp: float32 with several ranks, else `compute`
   int token_slices = 1;  ///< the ranks of tp where they cut tokens, else 1; divides T
   int tp_size = 1;       ///< ranks that share heads and columns
-  std::int64_t shared_mlp = 0;  ///< columns on this rank of the MLP beside the experts; 0: there is none
   ExpertSizes experts = {};
-  /// Groups of K / head_groups key/value heads, with their query heads, that attention works on one after the other.
-  std::int64_t head_groups = 1;
 
-  /// What the ops of any rank of tp are called with at most: what follows from it, such as the length of a chunk of
-  /// logits, is the same on all of them.
-  [[nodiscard]] ops::Shapes shapes() const {
-    return {.tokens = tokens,
-            .hidden = hidden,
-            .q_heads = q_heads,
-            .kv_heads = kv_heads,
-            .head_dim = head_dim,
-            .mlp = std::max(widest_mlp(), experts.columns),
-            .vocab = max_vocab,
-            .compute = compute};
-  }
-  /// Columns of the widest MLP that all tokens of some layer go through.
-  [[nodiscard]] std::int64_t widest_mlp() const { return std::max(mlp, shared_mlp); }
   /// Whether what a sublayer reads, what it adds and the gradient of what it reads lie in one memory (BlockScratch).
   [[nodiscard]] bool shares_branches() const { return tp_size == 1 && experts.count == 0; }
-  /// Those of a rank that has the heads of one group alone.
-  [[nodiscard]] Sizes of_head_group() const {
-    Sizes group = *this;
-    group.q_heads /= head_groups;
-    group.kv_heads /= head_groups;
-    group.head_groups = 1;
-    return group;
-  }
   [[nodiscard]] std::int64_t slice_tokens() const { return tokens / token_slices; }
-  [[nodiscard]] std::int64_t q_columns() const { return q_heads * head_dim; }
-  [[nodiscard]] std::int64_t kv_columns() const { return kv_heads * head_dim; }
-  [[nodiscard]] std::int64_t qkv_columns() const { return q_columns() + 2 * kv_columns(); }
 };
 
 class AdapterBuffers;

@@ -13,6 +13,7 @@
 #include "sft/core/index.hpp"
 #include "sft/model/linear/parameters.hpp"
 #include "sft/model/sublayer_tensors.hpp"
+#include "sft/ops/shapes.hpp"
 #include "sft/sequence/attention.hpp"
 
 namespace sft::model {
@@ -56,6 +57,8 @@ class Sublayer {
                                                             const ActivationPolicy& policy) const = 0;
   /// Tokens that its linear layers get at a time, at most.
   [[nodiscard]] virtual std::int64_t pass_tokens(const Sizes& sizes, const ActivationPolicy& policy) const;
+  /// Raises `shapes` to what its ops are called with, where sizes that all layers share do not say it.
+  virtual void fit_shapes(const Sizes& /*sizes*/, ops::Shapes& /*shapes*/) const {}
   /// Makes room for its products in fp8.
   virtual void fit_fp8(const Sizes& sizes, const ActivationPolicy& policy, Fp8Buffers& buffers) const;
 

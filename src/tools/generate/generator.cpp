@@ -30,16 +30,11 @@ model::Sizes sizes_of(const config::Model& m, DType compute, std::int64_t max_to
   const std::int64_t tokens = std::min(max_tokens, max_pass_tokens);
   return {.tokens = tokens,
           .hidden = m.hidden_size,
-          .q_heads = m.num_attention_heads,
-          .kv_heads = m.num_key_value_heads,
-          .head_dim = m.head_dim,
-          .mlp = m.has_dense_layers() ? m.intermediate_size : 0,
           .vocab = m.vocab_size,
           .vocab_begin = 0,
           .max_vocab = m.vocab_size,
           .compute = compute,
           .partial = compute,
-          .shared_mlp = m.shared_intermediate_size(),
           .experts = {.tokens = tokens,
                       .count = m.num_experts,
                       .choices = m.num_experts_per_tok,
@@ -91,8 +86,8 @@ struct Plan {
     pinned_tokens = take(arenas.pinned, DType::int32, {2, sizes.tokens});
     logits = take(arenas.workspace, DType::float32, {sizes.vocab});
     pinned_logits = take(arenas.pinned, DType::float32, {sizes.vocab});
-    const std::size_t bytes =
-        ops::workspace_bytes(kind, machine::num_threads(), sizes.shapes(), decoder.attention_needs());
+    const std::size_t bytes = ops::workspace_bytes(
+        kind, machine::num_threads(), model::op_shapes(architecture.parameters, sizes), decoder.attention_needs());
     ops_workspace = take(arenas.workspace, DType::bf16, {static_cast<std::int64_t>(bytes / size_of(DType::bf16))});
   }
 

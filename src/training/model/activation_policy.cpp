@@ -10,7 +10,8 @@ ActivationPolicy activation_policy(const config::Train& train, device::Kind kind
   const Location elsewhere = kind == device::Kind::cpu ? Location::file : of_gpu;
   return {.checkpointing = train.activation_checkpointing,
           .mlp_tile_tokens = train.mlp_tile_tokens.value_or(0) > 0 ? *train.mlp_tile_tokens : INT64_MAX,
-          .location = train.activation_offload ? elsewhere : Location::device};
+          .location = train.activation_offload ? elsewhere : Location::device,
+          .head_groups = train.attention_head_groups.value_or(1)};
 }
 
 }  // namespace sft::model

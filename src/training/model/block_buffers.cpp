@@ -84,6 +84,14 @@ AllBlockBuffers make_block_buffers(const DecoderParameters& parameters, const Si
   return all;
 }
 
+ops::Shapes op_shapes(const DecoderParameters& parameters, const Sizes& s) {
+  ops::Shapes shapes{.tokens = s.tokens, .hidden = s.hidden, .vocab = s.max_vocab, .compute = s.compute};
+  for (const BlockParameters& block : parameters.blocks) {
+    for (const BlockSublayer& sublayer : block.sublayers) sublayer.layer->fit_shapes(s, shapes);
+  }
+  return shapes;
+}
+
 BlockScratch take_scratch(device::Arena& arena, device::Arena& tp_sums, const Sizes& s, const config::Model& model,
                           const DecoderParameters& parameters, AllBlockBuffers& blocks) {
   BlockScratch b;

@@ -21,7 +21,9 @@ void head_logits(const Context& c, const Linear& head, Tensor logits, const Tens
 }
 
 LossHead::LossHead(const Sizes& sizes, device::Kind kind, const Objective& objective)
-    : sizes_(sizes), chunk_tokens_(ops::loss_chunk_tokens(kind, sizes.shapes())), objective_(objective) {}
+    : sizes_(sizes),
+      chunk_tokens_(ops::loss_chunk_tokens(kind, {.tokens = sizes.tokens, .vocab = sizes.max_vocab})),
+      objective_(objective) {}
 
 void LossHead::lay_out(device::Arena& arena, device::Arena& tp_sums) {
   logits_ = take(arena, DType::float32, {chunk_tokens_, sizes_.vocab});

@@ -29,15 +29,10 @@ model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tok
   const config::Model& m = config->model;
   const int tp = place.size(Axis::tp), sp = place.size(Axis::sp), token_slices = config->parallel.token_slices();
   const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.tp_rank());
-  const model::HeadSplit heads = model::split_heads(m, tp, place.tp_rank());
   const DType compute = config->train.precision == config::Precision::fp32 ? DType::float32 : DType::bf16;
   const std::int64_t tokens = sequence::padded_row_length(max_tokens, sp, token_slices) / sp;
   return {.tokens = tokens,
           .hidden = m.hidden_size,
-          .q_heads = heads.q_heads,
-          .kv_heads = heads.kv_heads,
-          .head_dim = m.head_dim,
-          .mlp = m.has_dense_layers() ? m.intermediate_size / tp : 0,
           .vocab = vocab.count,
           .vocab_begin = vocab.begin,
           .max_vocab = vocab.max_count,
@@ -45,7 +40,6 @@ model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tok
           .partial = tp > 1 ? DType::float32 : compute,
           .token_slices = token_slices,
           .tp_size = tp,
-          .shared_mlp = m.shared_intermediate_size() / tp,
           .experts = {.tokens = tokens,
                       .count = m.num_experts,
                       .choices = m.num_experts_per_tok,
@@ -53,24 +47,26 @@ model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tok
                       .alignment = expert_alignment(kind),
                       .ep_size = place.size(Axis::ep),
                       .adapter_rank = config->lora.adapts_experts() ? config->lora.max_rank() : 0,
-                      .keeps_codes = config->train.fp8 != config::Fp8::none && !config->lora.use_peft},
-          .head_groups = config->train.attention_head_groups.value_or(1)};
+                      .keeps_codes = config->train.fp8 != config::Fp8::none && !config->lora.use_peft}};
 }
 
-parallel::SequenceShape sequence_shape(const config::Model& model, const config::Device& device,
-                                       const model::Sizes& all, std::int64_t document_tokens) {
-  const model::Sizes sizes = all.of_head_group();  // whose calls follow each other
+parallel::SequenceShape sequence_shape(const config::Config& config, const mesh::Place& place,
+                                       const model::Sizes& sizes, std::int64_t document_tokens) {
+  const config::Model& m = config.model;
+  const model::HeadSplit heads = model::split_heads(m, place.size(Axis::tp), place.tp_rank());
+  // Calls of groups of heads follow each other.
+  const std::int64_t num_groups = config.train.attention_head_groups.value_or(1);
   return {.tokens = sizes.tokens,
           .document_tokens = document_tokens,
-          .q_heads = sizes.q_heads,
-          .kv_heads = sizes.kv_heads,
-          .head_dim = sizes.head_dim,
+          .q_heads = heads.q_heads / num_groups,
+          .kv_heads = heads.kv_heads / num_groups,
+          .head_dim = m.head_dim,
           .compute = sizes.compute,
-          .gradient_row = all.qkv_columns(),
-          .multiplier = static_cast<float>(model.attention_multiplier),
-          .softcap = static_cast<float>(model.attn_logit_softcapping),
-          .num_kinds = model::attention_windows(model).size(),
-          .kernels = attention_kernels(device, model)};
+          .gradient_row = (heads.q_heads + 2 * heads.kv_heads) * m.head_dim,
+          .multiplier = static_cast<float>(m.attention_multiplier),
+          .softcap = static_cast<float>(m.attn_logit_softcapping),
+          .num_kinds = model::attention_windows(m).size(),
+          .kernels = attention_kernels(config.device, m)};
 }
 
 parallel::MasterWeights master_weights(const config::Train& train) {
@@ -165,9 +161,8 @@ RankPlan::RankPlan(const config::ValidConfig& config, const rows::MicroBatchLimi
       unit_buffers(parts, policy, slots),
       decoder(config->model, config->lora, architecture->parameters, sizes, machine.kind,
               model::activation_policy(config->train, machine.kind), model::Objective(*config), config->train.fp8),
-      attention(
-          parallel::make_sequence_buffers(sequence_shape(config->model, config->device, sizes, limits.document_tokens),
-                                          place.size(Axis::sp), config->parallel.attention_method())),
+      attention(parallel::make_sequence_buffers(sequence_shape(config, place, sizes, limits.document_tokens),
+                                                place.size(Axis::sp), config->parallel.attention_method())),
       trained(trained_parts(parts, place, policy, config->optimizer, optim::state_form(config, machine.kind))),
       steps_early(may_step_early(*config, place, trained)),
       gradients_leave(steps_early && gradients_may_leave(*config, trained)),
@@ -217,7 +212,8 @@ void RankPlan::lay_out(Arenas& arenas) {
   downloaded_results = take(arenas.pinned, DType::float64, {model::Metric::count + 1});
   ops::AttentionNeeds needs = attention->attention_needs();
   needs.repeats = repeats_launches;
-  const std::size_t workspace_bytes = ops::workspace_bytes(machine.kind, machine.num_threads, sizes.shapes(), needs);
+  const std::size_t workspace_bytes =
+      ops::workspace_bytes(machine.kind, machine.num_threads, model::op_shapes(architecture->parameters, sizes), needs);
   ops_workspace =
       take(arenas.workspace, DType::bf16, {static_cast<std::int64_t>(workspace_bytes / size_of(DType::bf16))});
   if (ends_beside()) step_workspace = take(arenas.workspace, DType::uint8, {ops::step_workspace_bytes});
@@ -278,7 +274,8 @@ std::size_t RankPlan::later_process_bytes() const {
   const std::size_t tp_size = place.size(Axis::tp), tp_bytes = tp_size > 1 ? tp_size * later_bytes_of_tp_rank : 0;
   return start_bytes_ + rank::later_process_bytes + most_huge_pages * machine.huge_page_bytes + tp_bytes +
          checkpoint::index_memory_bytes(place) +
-         ops::product_copies_bytes(machine.kind, machine.num_threads, sizes.shapes());
+         ops::product_copies_bytes(machine.kind, machine.num_threads,
+                                   model::op_shapes(architecture->parameters, sizes));
 }
 
 RankPlan::Arenas RankPlan::measure() {

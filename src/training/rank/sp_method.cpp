@@ -8,6 +8,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -73,33 +74,43 @@ config::ValidConfig with_layers_alike(const config::ValidConfig& config, std::in
   });
 }
 
-/// Of one token of a rank in one layer. All layers whose attention is of one kind send alike, but for the last of the
+/// What layers of one kind of attention send, of which there are `num_layers`. All send alike but for the last of the
 /// model, which alone is never computed again in the backward pass: so one layer, and what a second one adds, tell of
-/// any number. Layers that do not attend send nothing.
+/// any number.
+double bytes_of_kind(const config::ValidConfig& alike, const SpFacts& facts, std::ptrdiff_t num_layers, bool has_last) {
+  const double one = sent_bytes(alike, facts, 1);
+  const std::ptrdiff_t num_further = num_layers - (has_last ? 1 : 0);
+  const double further = num_further == 0 ? 0.0 : sent_bytes(alike, facts, 2) - one;
+  return (has_last ? one : 0.0) + static_cast<double>(num_further) * further;
+}
+
+/// The kind of attention that a block sends by; none where no sublayer attends.
+std::optional<sequence::AttentionKind> attention_of(const model::BlockParameters& block) {
+  for (const model::BlockSublayer& sublayer : block.sublayers) {
+    if (const auto kind = sublayer.layer->attention_kind()) return kind;
+  }
+  return std::nullopt;
+}
+
+/// Bytes that a rank sends for one of its tokens, on average over layers. Where all layers attend, two models of few
+/// layers tell of any number; else the whole model is asked.
 double bytes_of_token(const config::ValidConfig& config, const SpFacts& facts) {
   const std::shared_ptr<const model::Architecture> architecture = model::shared_architecture(config);
-  const auto& blocks = architecture->parameters.blocks;
+  std::vector<std::optional<sequence::AttentionKind>> kinds;
+  std::ranges::transform(architecture->parameters.blocks, std::back_inserter(kinds), attention_of);
   const sequence::AttentionWindows windows = model::attention_windows(config->model);
   double bytes = 0.0;
-  for (const sequence::AttentionKind kind : windows.indices()) {
-    const auto num_of_kind = [=](const model::BlockParameters& block) {
-      return std::ranges::count_if(block.sublayers, [=](const model::BlockSublayer& sublayer) {
-        return sublayer.layer->attention_kind() == kind;
-      });
-    };
-    std::ptrdiff_t num_further = 0;
-    for (const model::BlockParameters& block : blocks) num_further += num_of_kind(block);
-    if (num_further == 0) continue;
-    const config::ValidConfig alike = with_layers_alike(config, windows[kind]);
-    const double one = sent_bytes(alike, facts, 1);
-    if (num_of_kind(blocks.back()) > 0) {
-      bytes += one;
-      --num_further;
+  const auto attends = [](const std::optional<sequence::AttentionKind>& kind) { return kind.has_value(); };
+  if (!std::ranges::all_of(kinds, attends)) {  // layers differ in more than windows
+    bytes = sent_bytes(config, facts, config->model.num_hidden_layers);
+  } else {
+    for (const sequence::AttentionKind kind : windows.indices()) {
+      const std::ptrdiff_t num_layers = std::ranges::count(kinds, std::optional(kind));
+      bytes += bytes_of_kind(with_layers_alike(config, windows[kind]), facts, num_layers, kinds.back() == kind);
     }
-    if (num_further > 0) bytes += static_cast<double>(num_further) * (sent_bytes(alike, facts, 2) - one);
   }
   const double tokens = std::max(1.0, facts.micro_batch_tokens / config->parallel.sp_size);
-  return bytes / (static_cast<double>(blocks.size()) * tokens);
+  return bytes / (static_cast<double>(kinds.size()) * tokens);
 }
 
 config::ValidConfig with_method(const config::ValidConfig& config, SpMethod method, int ulysses_size) {

@@ -10,10 +10,6 @@ namespace {
 constexpr std::int64_t num_tokens = 8192, vocab = 32000;
 constexpr Sizes sizes{.tokens = num_tokens,
                       .hidden = 64,
-                      .q_heads = 2,
-                      .kv_heads = 1,
-                      .head_dim = 32,
-                      .mlp = 128,
                       .vocab = vocab,
                       .vocab_begin = 0,
                       .max_vocab = vocab,

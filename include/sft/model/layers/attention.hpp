@@ -2,6 +2,7 @@
 #pragma once
 // The attention of a block: products, norms and rotation of queries and keys, attention, and the product after it.
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -17,6 +18,19 @@ class UnitBuilder;
 struct AttentionTensors;
 struct HeadGroup;
 
+/// Heads of a rank, or some of them: H query heads and K key/value heads of D dims.
+struct HeadSizes {
+  std::int64_t q_heads, kv_heads, head_dim;
+
+  [[nodiscard]] std::int64_t q_columns() const { return q_heads * head_dim; }
+  [[nodiscard]] std::int64_t kv_columns() const { return kv_heads * head_dim; }
+  [[nodiscard]] std::int64_t qkv_columns() const { return q_columns() + 2 * kv_columns(); }
+  /// Those of one of so many groups.
+  [[nodiscard]] HeadSizes of_group(std::int64_t num_groups) const {
+    return {q_heads / num_groups, kv_heads / num_groups, head_dim};
+  }
+};
+
 /// The parameters of attention without its linear layers.
 struct AttentionParameters {
   LayerPlan plan;
@@ -31,6 +45,7 @@ class Attention final : public Sublayer {
   Attention(UnitBuilder& unit, const config::Model& model, const LayerPlan& plan, const std::string& path);
 
   [[nodiscard]] std::vector<SublayerTensor> tensors(const Sizes& sizes, const ActivationPolicy& policy) const override;
+  void fit_shapes(const Sizes& sizes, ops::Shapes& shapes) const override;
   void fit_fp8(const Sizes& sizes, const ActivationPolicy& policy, Fp8Buffers& buffers) const override;
   void forward(const Context& context, SublayerTensors& own, BlockScratch& scratch) const override;
   void recompute(const Context& context, const ActivationPolicy& policy, SublayerTensors& own, BlockScratch& scratch,
@@ -47,6 +62,8 @@ class Attention final : public Sublayer {
   [[nodiscard]] const Linear& qkv() const { return linears_[0]; }
   [[nodiscard]] const Linear& o() const { return linears_[1]; }
   [[nodiscard]] const AttentionParameters& parameters() const { return p_; }
+  /// On each of so many ranks of tp.
+  [[nodiscard]] HeadSizes heads(int tp_size) const;
 
  private:
   /// `out` and `lse`, of scratch.normed.
@@ -62,7 +79,7 @@ class Attention final : public Sublayer {
                             GradientCodes& codes_of_o) const;
 
   AttentionParameters p_;
-  double num_query_columns_;  ///< of all ranks
+  std::int64_t head_dim_;
 };
 
 }  // namespace sft::model

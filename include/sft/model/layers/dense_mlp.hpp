@@ -21,6 +21,7 @@ class DenseMlp final : public Sublayer {
 
   [[nodiscard]] std::vector<SublayerTensor> tensors(const Sizes& sizes, const ActivationPolicy& policy) const override;
   [[nodiscard]] std::int64_t pass_tokens(const Sizes& sizes, const ActivationPolicy& policy) const override;
+  void fit_shapes(const Sizes& sizes, ops::Shapes& shapes) const override;
   void forward(const Context& context, SublayerTensors& own, BlockScratch& scratch) const override;
   void backward(const Context& context, SublayerTensors& own, BlockScratch& scratch,
                 const std::function<void()>& start_normed) const override;

@@ -52,6 +52,7 @@ class ExpertMlp final : public Sublayer {
 
   [[nodiscard]] std::vector<SublayerTensor> tensors(const Sizes& sizes, const ActivationPolicy& policy) const override;
   [[nodiscard]] std::int64_t pass_tokens(const Sizes& sizes, const ActivationPolicy& policy) const override;
+  void fit_shapes(const Sizes& sizes, ops::Shapes& shapes) const override;
   void fit_fp8(const Sizes& sizes, const ActivationPolicy& policy, Fp8Buffers& buffers) const override;
   /// Waits for the device once: products of experts take their sizes from the host. Both passes are collective over ep.
   void forward(const Context& context, SublayerTensors& own, BlockScratch& scratch) const override;

@@ -15,20 +15,19 @@ namespace sft::model {
 
 namespace {
 
-/// Calls work(context, group) for the groups, one after the other.
+/// Calls work(group, its tensors) for the groups, one after the other.
 template <class Work>
-void for_each_group(const Context& c, const Work& work) {
-  Context of_group = c;
-  of_group.sizes = c.sizes.of_head_group();
-  for (std::int64_t number = 0; number < c.sizes.head_groups; ++number) {
-    work(static_cast<const Context&>(of_group), HeadGroup{number, c.sizes.head_groups});
+void for_each_group(const AttentionTensors& own, const Work& work) {
+  for (std::int64_t number = 0; number < own.num_groups; ++number) {
+    const HeadGroup group{number, own.num_groups};
+    work(group, own.of_group(group));
   }
 }
 
 /// own.qkv = queries, keys and values of the group.
 void project(const Context& c, const LinearRows& layer, const HeadGroup& group, const AttentionTensors& own) {
   std::int64_t first_row = 0, first_column = 0;
-  for (const std::int64_t num_columns : {c.sizes.q_columns(), c.sizes.kv_columns(), c.sizes.kv_columns()}) {
+  for (const std::int64_t num_columns : {own.sizes.q_columns(), own.sizes.kv_columns(), own.sizes.kv_columns()}) {
     layer.forward(c, {first_row + group.number * num_columns, num_columns}, own.qkv.columns(first_column, num_columns));
     first_row += group.count * num_columns;
     first_column += num_columns;
@@ -38,10 +37,10 @@ void project(const Context& c, const LinearRows& layer, const HeadGroup& group, 
 /// Where several ranks hold the same key/value heads, each has a term of their gradients: the last columns of dqkv. In
 /// 8-bit floats the sum of rounded terms is not the rounded sum, so the first of these ranks gets the sum here, and the
 /// others zeros. In the memory of scratch.dnormed, which comes next.
-void sum_before_rounding(const Context& c, const Tensor& dqkv, const BlockScratch& scratch) {
+void sum_before_rounding(const Context& c, const HeadSizes& all, const Tensor& dqkv, const BlockScratch& scratch) {
   if (c.fp8 == nullptr || c.tp.num_kv_replicas() == 1) return;
-  const std::int64_t num_columns = 2 * c.sizes.kv_columns();
-  const Tensor terms = dqkv.columns(c.sizes.q_columns(), num_columns);
+  const std::int64_t num_columns = 2 * all.kv_columns();
+  const Tensor terms = dqkv.columns(all.q_columns(), num_columns);
   const Tensor memory = scratch.dnormed.view({scratch.dnormed.num_elements()});
   const std::int64_t num_tokens = terms.shape[0], most = memory.shape[0] / num_columns;
   for (std::int64_t begin = 0; begin < num_tokens; begin += most) {
@@ -65,7 +64,7 @@ parallel::SequenceAttention::Heads inputs_of(const Context& c, const AttentionPa
 }  // namespace
 
 Attention::Attention(UnitBuilder& unit, const config::Model& m, const LayerPlan& plan, const std::string& path)
-    : p_{.plan = plan}, num_query_columns_(static_cast<double>(m.num_attention_heads * m.head_dim)) {
+    : p_{.plan = plan}, head_dim_(m.head_dim) {
   using parallel::Init;
   using parallel::TpSplit;
   const std::string prefix = path + ".";
@@ -88,23 +87,28 @@ Attention::Attention(UnitBuilder& unit, const config::Model& m, const LayerPlan&
                           unit.norm_init());
 }
 
-std::vector<SublayerTensor> Attention::tensors(const Sizes& all, const ActivationPolicy& /*policy*/) const {
-  const Sizes s = all.of_head_group();
+HeadSizes Attention::heads(int tp_size) const {
+  const auto heads_of = [&](const LinearMember& member) { return member.shape.local_rows(tp_size) / head_dim_; };
+  return {heads_of(qkv().members[0]), heads_of(qkv().members[1]), head_dim_};
+}
+
+std::vector<SublayerTensor> Attention::tensors(const Sizes& s, const ActivationPolicy& policy) const {
+  const HeadSizes all = heads(s.tp_size), group = all.of_group(policy.head_groups);
   std::vector<SublayerTensor> tensors = {
-      {"qkv", Lifetime::products, form_of(s.compute, {s.tokens, s.qkv_columns()})},
-      {"out", Lifetime::products, form_of(s.compute, {s.tokens, all.q_heads, s.head_dim})},
+      {"qkv", Lifetime::products, form_of(s.compute, {s.tokens, group.qkv_columns()})},
+      {"out", Lifetime::products, form_of(s.compute, {s.tokens, all.q_heads, group.head_dim})},
       {"lse", Lifetime::products, form_of(DType::float32, {s.tokens, all.q_heads})},
       {"dqkv", Lifetime::backward, form_of(s.compute, {s.tokens, all.qkv_columns()})},
       {.name = "dattention",
        .lifetime = Lifetime::backward,
-       .tensor = form_of(s.compute, {s.tokens, s.q_heads, s.head_dim}),
-       .place = all.head_groups == 1 ? ScratchPlace::over_normed : ScratchPlace::alone}};
+       .tensor = form_of(s.compute, {s.tokens, group.q_heads, group.head_dim}),
+       .place = policy.head_groups == 1 ? ScratchPlace::over_normed : ScratchPlace::alone}};
   if (p_.plan.qk_norm == LayerPlan::QkNorm::none) return tensors;
-  tensors.push_back({"normed_q", Lifetime::followers, form_of(s.compute, {s.tokens, s.q_heads, s.head_dim})});
-  tensors.push_back({"normed_k", Lifetime::followers, form_of(s.compute, {s.tokens, s.kv_heads, s.head_dim})});
+  tensors.push_back({"normed_q", Lifetime::followers, form_of(s.compute, {s.tokens, group.q_heads, group.head_dim})});
+  tensors.push_back({"normed_k", Lifetime::followers, form_of(s.compute, {s.tokens, group.kv_heads, group.head_dim})});
   if (p_.plan.qk_norm == LayerPlan::QkNorm::heads) {
-    tensors.push_back({"q_rstd", Lifetime::followers, form_of(DType::float32, {s.tokens, s.q_heads})});
-    tensors.push_back({"k_rstd", Lifetime::followers, form_of(DType::float32, {s.tokens, s.kv_heads})});
+    tensors.push_back({"q_rstd", Lifetime::followers, form_of(DType::float32, {s.tokens, group.q_heads})});
+    tensors.push_back({"k_rstd", Lifetime::followers, form_of(DType::float32, {s.tokens, group.kv_heads})});
     return tensors;
   }
   for (const char* name : {"q_rstd", "k_rstd"}) {
@@ -118,9 +122,18 @@ std::vector<SublayerTensor> Attention::tensors(const Sizes& all, const Activatio
   return tensors;
 }
 
+void Attention::fit_shapes(const Sizes& sizes, ops::Shapes& shapes) const {
+  const HeadSizes all = heads(sizes.tp_size);
+  shapes.q_heads = std::max(shapes.q_heads, all.q_heads);
+  shapes.kv_heads = std::max(shapes.kv_heads, all.kv_heads);
+  shapes.head_dim = std::max(shapes.head_dim, all.head_dim);
+}
+
 void Attention::fit_fp8(const Sizes& sizes, const ActivationPolicy& policy, Fp8Buffers& buffers) const {
   Sublayer::fit_fp8(sizes, policy, buffers);
-  if (sizes.head_groups > 1) buffers.fit_slices(sizes.tokens, sizes.qkv_columns(), sizes.hidden);
+  if (policy.head_groups > 1) {
+    buffers.fit_slices(sizes.tokens, heads(sizes.tp_size).qkv_columns(), sizes.hidden);
+  }
 }
 
 void Attention::attend(const Context& c, const HeadGroup& group, const AttentionTensors& own) const {
@@ -129,17 +142,16 @@ void Attention::attend(const Context& c, const HeadGroup& group, const Attention
 }
 
 void Attention::attend_to_all(const Context& c, const AttentionTensors& own, BlockScratch& scratch) const {
-  if (c.sizes.head_groups == 1) {
+  if (own.num_groups == 1) {
     linear_forward(c, qkv(), own.qkv, scratch.normed);
     rotate(c, p_, own, scratch);
     return attend(c, {0, 1}, own);
   }
   const LinearRows rows(c, qkv(), scratch.normed);
-  for_each_group(c, [&](const Context& of_group, const HeadGroup& group) {
-    const AttentionTensors part = own.of_group(group);
-    project(of_group, rows, group, part);
-    rotate(of_group, p_, part, scratch);
-    attend(of_group, group, part);
+  for_each_group(own, [&](const HeadGroup& group, const AttentionTensors& part) {
+    project(c, rows, group, part);
+    rotate(c, p_, part, scratch);
+    attend(c, group, part);
   });
 }
 
@@ -156,15 +168,14 @@ void Attention::differentiate_group(const Context& c, const HeadGroup& group, co
 
 void Attention::differentiate_groups(const Context& c, const AttentionTensors& own, BlockScratch& scratch,
                                      GradientCodes& codes_of_o) const {
-  const parallel::SequenceAttention::Heads all = heads_of(own.dqkv, c.sizes);
+  const parallel::SequenceAttention::Heads all = heads_of(own.dqkv, heads(c.sizes.tp_size));
   const LinearRows rows(c, qkv(), scratch.normed);
   const LinearColumns columns(c, o(), scratch.dbranch, &codes_of_o);
-  for_each_group(c, [&](const Context& of_group, const HeadGroup& group) {
-    const AttentionTensors part = own.of_group(group);
-    project(of_group, rows, group, part);
-    rotate(of_group, p_, part, scratch);
-    columns.backward_input(c, group.number * of_group.sizes.q_columns(), as_matrix(part.dattention));
-    differentiate_group(of_group, group, part, scratch,
+  for_each_group(own, [&](const HeadGroup& group, const AttentionTensors& part) {
+    project(c, rows, group, part);
+    rotate(c, p_, part, scratch);
+    columns.backward_input(c, group.number * part.sizes.q_columns(), as_matrix(part.dattention));
+    differentiate_group(c, group, part, scratch,
                         {heads_of_group(group, all.q), heads_of_group(group, all.k), heads_of_group(group, all.v)},
                         [] {});
   });
@@ -173,14 +184,14 @@ void Attention::differentiate_groups(const Context& c, const AttentionTensors& o
 void Attention::forward(const Context& c, SublayerTensors& own, BlockScratch& scratch) const {
   prepare_magnitudes(c, qkv());
   prepare_magnitudes(c, o());
-  const AttentionTensors tensors(own, c.sizes, p_.plan);
+  const AttentionTensors tensors(own, heads(c.sizes.tp_size), p_.plan);
   attend_to_all(c, tensors, scratch);
   linear_forward_partial(c, o(), scratch.delta, as_matrix(tensors.out));
 }
 
 void Attention::recompute(const Context& c, const ActivationPolicy& policy, SublayerTensors& own, BlockScratch& scratch,
                           const std::function<void()>& read_normed, bool gives_delta) const {
-  const AttentionTensors tensors(own, c.sizes, p_.plan);
+  const AttentionTensors tensors(own, heads(c.sizes.tp_size), p_.plan);
   if (!policy.keeps_products()) {
     read_normed();
     attend_to_all(c, tensors, scratch);
@@ -192,18 +203,18 @@ void Attention::recompute(const Context& c, const ActivationPolicy& policy, Subl
 
 void Attention::backward(const Context& c, SublayerTensors& all, BlockScratch& scratch,
                          const std::function<void()>& start_normed) const {
-  const AttentionTensors own(all, c.sizes, p_.plan);
+  const AttentionTensors own(all, heads(c.sizes.tp_size), p_.plan);
   GradientCodes of_qkv = gradient_codes(c, LayerOfTwo::first), of_o = gradient_codes(c, LayerOfTwo::second);
-  if (c.sizes.head_groups > 1) {
+  if (own.num_groups > 1) {
     start_normed();
     c.tp.finish();
     differentiate_groups(c, own, scratch, of_o);
   } else {
     linear_backward_input(c, o(), as_matrix(own.dattention), scratch.dbranch, 0, &of_o);
     // normed comes in the memory of dattention, beside the gradients of queries, keys and values
-    differentiate_group(c, {0, 1}, own, scratch, heads_of(own.dqkv, c.sizes), start_normed);
+    differentiate_group(c, {0, 1}, own, scratch, heads_of(own.dqkv, own.sizes), start_normed);
   }
-  sum_before_rounding(c, own.dqkv, scratch);
+  sum_before_rounding(c, heads(c.sizes.tp_size), own.dqkv, scratch);
 
   const auto differentiate_input = [&] { linear_backward_input(c, qkv(), scratch.dnormed, own.dqkv, 0, &of_qkv); };
   const auto add_weight_gradients = [&] {
@@ -223,7 +234,8 @@ void Attention::backward(const Context& c, SublayerTensors& all, BlockScratch& s
 }
 
 std::vector<SublayerTensor> Attention::text_state(const Sizes& s, std::int64_t max_tokens) const {
-  const Tensor form = form_of(s.compute, {max_tokens, s.kv_heads, s.head_dim});
+  const HeadSizes all = heads(s.tp_size);
+  const Tensor form = form_of(s.compute, {max_tokens, all.kv_heads, all.head_dim});
   return {{"keys", Lifetime::input, form}, {"values", Lifetime::input, form}};
 }
 
@@ -233,7 +245,8 @@ void Attention::generate(const Context& c, SublayerTensors& own, BlockScratch& s
 }
 
 double Attention::core_flops(const TokenCounts& tokens) const {
-  return 6.0 * num_query_columns_ * (tokens.length_squares - tokens.masked_squares[p_.plan.attention]);
+  return 6.0 * static_cast<double>(qkv().members[0].shape.rows) *
+         (tokens.length_squares - tokens.masked_squares[p_.plan.attention]);
 }
 
 }  // namespace sft::model

@@ -13,7 +13,7 @@ namespace {
 /// Calls rotate(heads, rope) for the heads in a fused (T, (H + 2K) D) tensor that are rotated: queries and keys
 /// together (T, H + K, D), unless they have other tables.
 template <class Rotate>
-void for_each_rotated(const LayerPlan& plan, const Tensor& qkv, const Sizes& s, const Rotate& rotate) {
+void for_each_rotated(const LayerPlan& plan, const Tensor& qkv, const HeadSizes& s, const Rotate& rotate) {
   if (!plan.rope) return;
   if (plan.query_rope == *plan.rope) {
     const Tensor both = qkv.columns(0, s.q_columns() + s.kv_columns());
@@ -32,10 +32,10 @@ struct SharedNorm {
   Tensor rstd, sums;            ///< (T) float32
 };
 
-std::array<SharedNorm, 2> shared_norms(const Context& c, const AttentionParameters& p, const AttentionTensors& own) {
-  const parallel::SequenceAttention::Heads raw = heads_of(own.qkv, c.sizes);
+std::array<SharedNorm, 2> shared_norms(const AttentionParameters& p, const AttentionTensors& own) {
+  const parallel::SequenceAttention::Heads raw = heads_of(own.qkv, own.sizes);
   const parallel::SequenceAttention::Heads gradients =
-      own.dqkv.empty() ? parallel::SequenceAttention::Heads{} : heads_of(own.dqkv, c.sizes);
+      own.dqkv.empty() ? parallel::SequenceAttention::Heads{} : heads_of(own.dqkv, own.sizes);
   const auto matrix = [](const Tensor& heads) { return heads.empty() ? Tensor() : as_matrix(heads); };
   const std::int64_t num_tokens = own.qkv.shape[0];
   return {SharedNorm{p.q_norm, as_matrix(own.heads.q), as_matrix(raw.q), matrix(gradients.q), own.q_rstd,
@@ -48,7 +48,7 @@ std::array<SharedNorm, 2> shared_norms(const Context& c, const AttentionParamete
 std::int64_t columns_of_all_ranks(const Context& c, const SharedNorm& norm) { return c.tp.size() * norm.raw.shape[1]; }
 
 void norm_all_heads(const Context& c, const AttentionParameters& p, const AttentionTensors& own) {
-  const std::array<SharedNorm, 2> norms = shared_norms(c, p, own);
+  const std::array<SharedNorm, 2> norms = shared_norms(p, own);
   for (const SharedNorm& norm : norms) c.ops.run(ops::SplitNormSquares{norm.sums, norm.raw});
   c.tp.sum(own.row_sums.rows(0, 2 * own.qkv.shape[0]));
   for (const SharedNorm& norm : norms) {
@@ -64,7 +64,7 @@ void norm_all_heads(const Context& c, const AttentionParameters& p, const Attent
 
 /// In place, in the gradients of queries and keys.
 void norm_all_heads_backward(const Context& c, const AttentionParameters& p, const AttentionTensors& own) {
-  const std::array<SharedNorm, 2> norms = shared_norms(c, p, own);
+  const std::array<SharedNorm, 2> norms = shared_norms(p, own);
   for (const SharedNorm& norm : norms) {
     c.ops.run(ops::SplitNormDots{.dots = norm.sums,
                                  .dweight = c.units.accumulated_gradient(norm.weight),
@@ -106,7 +106,7 @@ void turn_back(const Context& c, const AttentionParameters& p, const HeadGroup& 
   const auto turn = [&](const Tensor& rotated, int rope) {
     c.ops.run(ops::RopeBackward{rotated, rotated, scratch.ropes[rope]});
   };
-  if (group.is_all()) return for_each_rotated(p.plan, own.dqkv, c.sizes, turn);
+  if (group.is_all()) return for_each_rotated(p.plan, own.dqkv, own.sizes, turn);
   if (!p.plan.rope) return;
   turn(gradients.q, p.plan.query_rope);
   turn(gradients.k, *p.plan.rope);
@@ -114,7 +114,7 @@ void turn_back(const Context& c, const AttentionParameters& p, const HeadGroup& 
 
 }  // namespace
 
-parallel::SequenceAttention::Heads heads_of(const Tensor& qkv, const Sizes& s) {
+parallel::SequenceAttention::Heads heads_of(const Tensor& qkv, const HeadSizes& s) {
   const auto heads = [&](std::int64_t begin, std::int64_t n) {
     return qkv.columns(begin, n * s.head_dim).view({qkv.shape[0], n, s.head_dim});
   };
@@ -133,13 +133,15 @@ Tensor rows_of_group(const HeadGroup& group, const Tensor& all) {
   return all.rows(group.number * num_heads, num_heads);
 }
 
-AttentionTensors::AttentionTensors(const SublayerTensors& own, const Sizes& sizes, const LayerPlan& plan)
-    : qkv(own["qkv"]),
+AttentionTensors::AttentionTensors(const SublayerTensors& own, const HeadSizes& all, const LayerPlan& plan)
+    : num_groups(all.qkv_columns() / own["qkv"].shape[1]),
+      sizes(all.of_group(num_groups)),
+      qkv(own["qkv"]),
       out(own["out"]),
       lse(own["lse"]),
       q_rstd(own["q_rstd"]),
       k_rstd(own["k_rstd"]),
-      heads(heads_of(qkv, sizes.of_head_group())),
+      heads(heads_of(qkv, sizes)),
       row_sums(own["row_sums"]),
       dattention(own["dattention"]),
       dqkv(own["dqkv"]) {
@@ -159,7 +161,7 @@ AttentionTensors AttentionTensors::of_group(const HeadGroup& group) const {
 void rotate_product(const Context& c, const AttentionParameters& p, const AttentionTensors& own,
                     const BlockScratch& scratch) {
   if (!p.plan.rotates_products()) return;
-  for_each_rotated(p.plan, own.qkv, c.sizes, [&](const Tensor& rotated, int rope) {
+  for_each_rotated(p.plan, own.qkv, own.sizes, [&](const Tensor& rotated, int rope) {
     c.ops.run(ops::RopeForward{rotated, rotated, scratch.ropes[rope]});
   });
 }
@@ -172,7 +174,7 @@ void norm_heads(const Context& c, const AttentionParameters& p, const AttentionT
     return turn_normed(c, p.plan, own.heads, scratch);
   }
   const auto epsilon = static_cast<float>(c.config.rms_norm_eps);
-  const parallel::SequenceAttention::Heads raw = heads_of(own.qkv, c.sizes);
+  const parallel::SequenceAttention::Heads raw = heads_of(own.qkv, own.sizes);
   const auto [of_queries, of_keys] = tables_of_normed(p.plan, scratch);
   c.ops.run(ops::NormRopeForward{.out = own.heads.q,
                                  .rstd = own.q_rstd,
@@ -201,7 +203,7 @@ void rotate_backward(const Context& c, const AttentionParameters& p, const HeadG
     turn_back(c, p, group, own, scratch, gradients);
     norm_all_heads_backward(c, p, own);
   } else if (p.plan.qk_norm == LayerPlan::QkNorm::heads) {
-    const parallel::SequenceAttention::Heads raw = heads_of(own.qkv, c.sizes);
+    const parallel::SequenceAttention::Heads raw = heads_of(own.qkv, own.sizes);
     const auto [of_queries, of_keys] = tables_of_normed(p.plan, scratch);
     if (p.plan.rotates_in_part && !p.plan.norms_rotated) turn_back(c, p, group, own, scratch, gradients);
     c.ops.run(ops::NormRopeBackward{.din = gradients.q,

@@ -10,10 +10,9 @@
 namespace sft::model {
 
 /// Queries, keys and values of a fused product (T, (H + 2K) D).
-[[nodiscard]] parallel::SequenceAttention::Heads heads_of(const Tensor& qkv, const Sizes& sizes);
+[[nodiscard]] parallel::SequenceAttention::Heads heads_of(const Tensor& qkv, const HeadSizes& sizes);
 
-/// Some of the layer's heads, as many key/value heads as any other group has, with their query heads. Whoever works on
-/// them has a context whose sizes are theirs.
+/// Some of the layer's heads, as many key/value heads as any other group has, with their query heads.
 struct HeadGroup {
   std::int64_t number, count;  ///< of groups
 
@@ -26,11 +25,14 @@ struct HeadGroup {
 [[nodiscard]] Tensor rows_of_group(const HeadGroup& group, const Tensor& all);
 
 /// The tensors of passes of attention: T tokens, compute dtype unless stated. With several groups of heads
-/// (Sizes::head_groups) H and K are those of a group but for out, lse and dqkv: what one group has is in the memory of
-/// the group before.
+/// (ActivationPolicy::head_groups) H and K are those of a group but for out, lse and dqkv: what one group has is in the
+/// memory of the group before.
 struct AttentionTensors {
-  AttentionTensors(const SublayerTensors& own, const Sizes& sizes, const LayerPlan& plan);
+  /// `all`: the heads of the rank.
+  AttentionTensors(const SublayerTensors& own, const HeadSizes& all, const LayerPlan& plan);
 
+  std::int64_t num_groups;
+  HeadSizes sizes;  ///< of a group
   /// (T, (H + 2K) D) queries, keys and values; with LayerPlan::rotates_products() the first two are rotated in place.
   Tensor qkv;
   Tensor out;             ///< (T, H, D)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/layers/dense_mlp.hpp"
 
+#include <algorithm>
+
 #include "model/layers/gated_mlp.hpp"
 #include "model/linear/declare.hpp"
 
@@ -18,6 +20,10 @@ std::vector<SublayerTensor> DenseMlp::tensors(const Sizes& sizes, const Activati
 
 std::int64_t DenseMlp::pass_tokens(const Sizes& sizes, const ActivationPolicy& policy) const {
   return gated_mlp_tile_tokens(sizes, policy);
+}
+
+void DenseMlp::fit_shapes(const Sizes& sizes, ops::Shapes& shapes) const {
+  shapes.mlp = std::max(shapes.mlp, linears_[1].columns_in(sizes.tp_size));
 }
 
 void DenseMlp::forward(const Context& c, SublayerTensors& own, BlockScratch& scratch) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/layers/expert_mlp.hpp"
 
+#include <algorithm>
 #include <any>
 #include <cstdint>
 
@@ -142,6 +143,11 @@ std::vector<SublayerTensor> ExpertMlp::tensors(const Sizes& sizes, const Activat
 
 std::int64_t ExpertMlp::pass_tokens(const Sizes& sizes, const ActivationPolicy& policy) const {
   return gated_mlp_tile_tokens(sizes, policy);
+}
+
+void ExpertMlp::fit_shapes(const Sizes& sizes, ops::Shapes& shapes) const {
+  shapes.mlp = std::max(shapes.mlp, sizes.experts.columns);
+  if (has_shared()) shapes.mlp = std::max(shapes.mlp, linears_[1].columns_in(sizes.tp_size));
 }
 
 void ExpertMlp::fit_fp8(const Sizes& sizes, const ActivationPolicy& policy, Fp8Buffers& buffers) const {
