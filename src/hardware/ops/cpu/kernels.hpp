@@ -24,10 +24,11 @@ inline constexpr bool has_kernel =
       std::is_same_v<Op, GroupedWeightGradient> || std::is_same_v<Op, GroupedBiasGradient> ||
       std::is_same_v<Op, AttentionForward> || std::is_same_v<Op, AttentionBackward>);
 
-/// The kernel of an op: a function that runs it.
+/// The kernel of an op: a function that runs it. Without an initializer, because a table of a kernel's source would be
+/// initialized by instructions that the processor may not have.
 template <class Op>
 struct OpKernel {
-  void (*run)(const Op& op, Scratch scratch) = nullptr;
+  void (*run)(const Op& op, Scratch scratch);
 };
 
 /// The kernels of all ops.
