@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 # A SLURM cluster of several nodes on this machine: munged, slurmctld, and one slurmd a node, which tells them by name and
 # port. Everything of it lies in one folder, nothing needs systemd, cgroups or a database. Every node offers more cores
 # than there may be, so that the templates' own #SBATCH lines fit. A test sources this file after frame.sh and calls

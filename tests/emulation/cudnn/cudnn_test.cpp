@@ -10,7 +10,7 @@
 #include <fstream>
 #include <string>
 
-#include "emulation/cudnn/compilations.hpp"
+#include "cudnn/compilations.hpp"
 #include "emulation/cudnn/layer.hpp"
 #include "ops/cuda/cudnn/graph.hpp"
 #include "ops/cuda/cudnn/graph_set.hpp"

@@ -13,7 +13,6 @@
 #include "cublaslt/problem.hpp"
 #include "cublaslt/product.hpp"
 #include "handle.hpp"
-#include "ops/cuda/cublas_calls.hpp"
 #include "runtime/host_counts.hpp"
 #include "runtime/stream_queue.hpp"
 

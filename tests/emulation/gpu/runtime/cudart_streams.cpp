@@ -15,7 +15,6 @@
 #include "runtime/scheduler.hpp"
 #include "runtime/state.hpp"
 #include "runtime/stream_queue.hpp"
-#include "sft/core/gpu_launches.hpp"
 
 namespace sft::emulation {
 
@@ -50,11 +49,9 @@ void enqueue_kernel(const KernelLaunch& launch, void (*destroy)(void* arguments)
   CUstream_st& queue = stream_of(stream, name.c_str());
   const bool is_of_current = queue.device == current_device();
   if (!is_of_current) fault(name + " was launched on a stream of another device than the current one");
-  const std::string problem = problem_of(launch);
+  std::string problem = problem_of(launch);
+  if (const cudaError_t code = result(cudaSuccess); code != cudaSuccess) problem = cudaGetErrorString(code);
   if (!problem.empty()) throw std::runtime_error(name + " was not launched (" + problem + ")");
-  note_launch(launch.name, stream);
-  const cudaError_t code = result(cudaSuccess);
-  throw_if_of_a_kernel(code, cudaGetErrorString(code));
   if (queue.capture == nullptr) ++counts().launches;
   push(queue, name, [launch, arguments] {
     if (!is_faulty(launch.name)) run_grid(launch);

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "ops/cuda/launch.cuh"
+#include "emulated_gpu/launch.cuh"
 
 namespace sft::test {
 
@@ -15,7 +15,7 @@ float host_value = 1;
 
 /// Fills shared memory before the faults that read it.
 __device__ float* filled_shared_memory() {
-  auto* const shared = cuda::shared_memory<float>();
+  auto* const shared = emulation::shared_memory<float>();
   shared[threadIdx.x] = 1;
   __syncthreads();
   return shared;
@@ -24,7 +24,7 @@ __device__ float* filled_shared_memory() {
 __global__ void __launch_bounds__(64) faulty_kernel(Fault fault, float* values, float* heap) {
   const unsigned thread = threadIdx.x, other = (thread + 33) % blockDim.x;
   float* const own = values + blockIdx.x * blockDim.x;
-  auto* const shared = cuda::shared_memory<float>();
+  auto* const shared = emulation::shared_memory<float>();
   switch (fault) {
     case Fault::shared_read_without_barrier:
       shared[thread] = 1;
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(64) faulty_kernel(Fault fault, float* values, 
       own[thread] = *heap;
       break;
     case Fault::stack_of_another_thread: {
-      auto** const addresses = cuda::shared_memory<float*>();
+      auto** const addresses = emulation::shared_memory<float*>();
       float mine = 1;
       if (thread == 0) addresses[0] = &mine;
       __syncthreads();
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(64) faulty_kernel(Fault fault, float* values, 
 
 void commit(Fault fault, float* values, cudaStream_t stream) {
   auto* const heap = new float(host_value);
-  cuda::launch("faulty", faulty_kernel, 2, 64, 64 * sizeof(float), stream, fault, values, heap);
+  emulation::launch("faulty", faulty_kernel, 2, 64, 64 * sizeof(float), stream, fault, values, heap);
 }
 
 }  // namespace sft::test

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "checks/ends_with_fault.hpp"
-#include "checks/wgmma_kernels.hpp"
+#include "wgmma/wgmma_kernels.hpp"
 
 using namespace sft;
 using test::fault_of;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checks/wgmma_kernels.hpp"
+#include "wgmma/wgmma_kernels.hpp"
 
 #include "ops/cuda/attention_sm90.cuh"
 #include "ops/cuda/launch.cuh"

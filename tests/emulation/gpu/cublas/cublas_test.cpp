@@ -14,7 +14,6 @@
 
 #include "checks/ends_with_fault.hpp"
 #include "handle.hpp"
-#include "ops/cuda/cublas_calls.hpp"
 
 namespace {
 

@@ -3,16 +3,12 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
 
-#include "ops/cuda/cublas_calls.hpp"
 #include "runtime/stream_queue.hpp"
-#include "sft/core/error.hpp"
 
 namespace sft::emulation {
 
@@ -51,19 +47,6 @@ cublasStatus_t refuse(cublasStatus_t status, const std::string& why) {
 }  // namespace sft::emulation
 
 using namespace sft::emulation;
-
-// As what loads the real library does.
-bool sft_find_grouped_gemm() {
-  const char* state = std::getenv("SFT_EMULATED_CUBLAS");
-  if (state != nullptr && std::strcmp(state, "missing") == 0) {
-    sft::throw_config_error("cuBLAS cannot be used", "libcublas.so: cannot open shared object file", "install it");
-  }
-  if (state != nullptr && std::strcmp(state, "old") == 0) {
-    sft::throw_config_error("cuBLAS cannot be used", "the one that was found has no cublasGemmGroupedBatchedEx",
-                            "use a newer one");
-  }
-  return true;
-}
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
   if (handle == nullptr) return refuse(CUBLAS_STATUS_INVALID_VALUE, "no place for a handle");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checks/kernels.hpp"
 
-#include "ops/cuda/launch.cuh"
+#include "emulated_gpu/launch.cuh"
 
 namespace sft::test {
 
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(block_size) scale_kernel(float* values, std::i
 
 /// The sum of x over the block, in thread 0.
 __device__ float block_sum(float x) {
-  auto* const sums = cuda::shared_memory<float>();
+  auto* const sums = emulation::shared_memory<float>();
   for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(all_lanes, x, offset);
   if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = x;
   __syncthreads();
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(block_size) sum_kernel(const float* values, st
 __global__ void __launch_bounds__(block_size)
     sum_by_last_block_kernel(const float* values, std::int64_t size, float* partials, unsigned* count, float* total,
                              bool has_fence) {
-  auto* const is_last = cuda::shared_memory<unsigned>() + block_size / 32;
+  auto* const is_last = emulation::shared_memory<unsigned>() + block_size / 32;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   float mine = 0;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += stride) {
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(block_size) check_exchanges_kernel(unsigned* n
   expect(__syncthreads_or(thread == 100) == 1 && __syncthreads_or(0) == 0);
   expect(__syncthreads_and(1) == 1 && __syncthreads_and(thread != 100) == 0);
 
-  auto* const words = cuda::shared_memory<unsigned>();
+  auto* const words = emulation::shared_memory<unsigned>();
   words[thread] = static_cast<unsigned>(thread);
   __syncwarp();
   expect(words[thread ^ 1] == static_cast<unsigned>(thread ^ 1));
@@ -103,7 +103,7 @@ __global__ void write_small_elements_kernel(unsigned char* bytes, unsigned short
 }
 
 __global__ void copy_asynchronously_kernel(const float* values, float* results) {
-  auto* const stage = cuda::shared_memory<float>();
+  auto* const stage = emulation::shared_memory<float>();
   const int first = 4 * static_cast<int>(threadIdx.x), second = first + 4 * static_cast<int>(blockDim.x);
   emulation::defer_copy(stage + first, values + first, 16, 16);
   emulation::commit_copies();
@@ -119,7 +119,7 @@ __global__ void copy_asynchronously_kernel(const float* values, float* results) 
 
 template <class T>
 __global__ void copy_strided_kernel(const float* values, float* results, int stride) {
-  auto* const stage = cuda::shared_memory<T>();
+  auto* const stage = emulation::shared_memory<T>();
   const int i = static_cast<int>(threadIdx.x) * stride;
   stage[i] = reinterpret_cast<const T*>(values)[i];
   __syncwarp();
@@ -131,41 +131,41 @@ __global__ void empty_kernel() {}
 }  // namespace
 
 void scale(float* values, std::int64_t size, float factor, cudaStream_t stream) {
-  cuda::launch("scale", scale_kernel, 3, block_size, 0, stream, values, size, factor);
+  emulation::launch("scale", scale_kernel, 3, block_size, 0, stream, values, size, factor);
 }
 
 void sum(const float* values, std::int64_t size, float* total, cudaStream_t stream) {
-  cuda::launch("sum", sum_kernel, 1, block_size, block_size / 32 * sizeof(float), stream, values, size, total);
+  emulation::launch("sum", sum_kernel, 1, block_size, block_size / 32 * sizeof(float), stream, values, size, total);
 }
 
 void sum_by_last_block(const float* values, std::int64_t size, float* partials, unsigned* count, float* total,
                        bool has_fence, cudaStream_t stream) {
-  cuda::launch("sum_by_last_block", sum_by_last_block_kernel, 4, block_size, (block_size / 32 + 1) * sizeof(float),
-               stream, values, size, partials, count, total, has_fence);
+  emulation::launch("sum_by_last_block", sum_by_last_block_kernel, 4, block_size, (block_size / 32 + 1) * sizeof(float),
+                    stream, values, size, partials, count, total, has_fence);
 }
 
 void check_exchanges(unsigned* num_wrong, cudaStream_t stream) {
-  cuda::launch("check_exchanges", check_exchanges_kernel, 1, block_size, block_size * sizeof(unsigned), stream,
-               num_wrong);
+  emulation::launch("check_exchanges", check_exchanges_kernel, 1, block_size, block_size * sizeof(unsigned), stream,
+                    num_wrong);
 }
 
 void write_small_elements(unsigned char* bytes, unsigned short* halves, cudaStream_t stream) {
-  cuda::launch("write_small_elements", write_small_elements_kernel, 1, 64, 0, stream, bytes, halves);
+  emulation::launch("write_small_elements", write_small_elements_kernel, 1, 64, 0, stream, bytes, halves);
 }
 
 void copy_asynchronously(const float* values, float* results, cudaStream_t stream) {
-  cuda::launch("copy_asynchronously", copy_asynchronously_kernel, 1, 64, 64 * 8 * sizeof(float), stream, values,
-               results);
+  emulation::launch("copy_asynchronously", copy_asynchronously_kernel, 1, 64, 64 * 8 * sizeof(float), stream, values,
+                    results);
 }
 
 void copy_strided(const float* values, float* results, int stride, bool has_vectors, cudaStream_t stream) {
   const std::size_t element_bytes = has_vectors ? sizeof(float4) : sizeof(float);
-  cuda::launch("copy_strided", has_vectors ? copy_strided_kernel<float4> : copy_strided_kernel<float>, 1, 32,
-               32 * static_cast<std::size_t>(stride) * element_bytes, stream, values, results, stride);
+  emulation::launch("copy_strided", has_vectors ? copy_strided_kernel<float4> : copy_strided_kernel<float>, 1, 32,
+                    32 * static_cast<std::size_t>(stride) * element_bytes, stream, values, results, stride);
 }
 
 void launch_empty(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream) {
-  cuda::launch("empty", empty_kernel, grid, block, shared_bytes, stream);
+  emulation::launch("empty", empty_kernel, grid, block, shared_bytes, stream);
 }
 
 }  // namespace sft::test

@@ -6,13 +6,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "checks/ends_with_fault.hpp"
 #include "checks/kernels.hpp"
-#include "sft/core/error.hpp"
 
 using namespace sft;
 
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(then_every_call_gives_its_error) {
   BOOST_TEST(text == "all were called");
 }
 
-BOOST_AUTO_TEST_CASE(a_launch_behind_it_throws_the_names) {
+BOOST_AUTO_TEST_CASE(a_launch_behind_it_throws) {
   const std::string text = printed_where("scale", [] {
     Setup s;
     test::sum(s.values, s.size, s.values, s.stream);
@@ -107,13 +107,11 @@ BOOST_AUTO_TEST_CASE(a_launch_behind_it_throws_the_names) {
     (void)cudaDeviceSynchronize();
     try {
       test::sum(s.values, s.size, s.values, s.stream);
-    } catch (const Error& error) {
+    } catch (const std::runtime_error& error) {
       print(error.what());
     }
   });
-  BOOST_TEST(text.starts_with("a CUDA kernel failed (an illegal memory access was encountered; the last kernels "
-                              "launched were, newest first, sum, scale"),
-             text);
+  BOOST_TEST(text == "kernel sum was not launched (an illegal memory access was encountered)");
 }
 
 BOOST_AUTO_TEST_CASE(a_repeated_kernel_breaks_off_in_its_graph) {

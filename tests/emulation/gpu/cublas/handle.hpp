@@ -7,6 +7,19 @@
 #include <cstddef>
 #include <string>
 
+extern "C" {
+
+/// Headers before cuBLAS 12.5 do not declare it.
+cublasStatus_t cublasGemmGroupedBatchedEx(cublasHandle_t handle, const cublasOperation_t transposes_a[],
+                                          const cublasOperation_t transposes_b[], const int m[], const int n[],
+                                          const int k[], const void* alpha, const void* const a[],
+                                          cudaDataType_t a_type, const int lda[], const void* const b[],
+                                          cudaDataType_t b_type, const int ldb[], const void* beta, void* const c[],
+                                          cudaDataType_t c_type, const int ldc[], int num_groups,
+                                          const int group_sizes[], cublasComputeType_t compute_type);
+
+}  // extern "C"
+
 namespace sft::emulation {
 
 /// What a handle is set to. Without a workspace of the caller's the library has one of its own.
