@@ -18,10 +18,10 @@ struct ModelConfig {
   std::vector<std::string> warnings;
 };
 
-/// Reads the config.json of one of the families of src/tools/hub/families, with rotary scaling as transformers 4 (rope_theta,
-/// rope_scaling) or 5 (rope_parameters) writes it. Every field that changes the family's math is taken over, or refused
-/// by name with a data Error; fields that are not there have the family's default. `source` names the text in messages.
-/// Pure.
+/// Reads the config.json of one of the families of src/tools/hub/families, with rotary scaling as transformers 4
+/// (rope_theta, rope_scaling) or 5 (rope_parameters) writes it. Every field that changes the family's math is taken
+/// over, or refused by name with a data Error; fields that are not there have the family's default. `source` names the
+/// text in messages. Pure.
 [[nodiscard]] ModelConfig parse_model_config(const std::string& text, const std::string& source);
 /// parse_model_config of the text of FOLDER/config.json.
 [[nodiscard]] ModelConfig read_model_config(const std::string& folder);

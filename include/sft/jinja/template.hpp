@@ -3,8 +3,8 @@
 // Chat templates in the language Jinja (https://jinja.palletsprojects.com, version 3.1), rendered as the Python library
 // transformers renders them: blocks trimmed on both sides, `break` and `continue`, `raise_exception`, `strftime_now`,
 // `tojson` without HTML escapes, and the block `generation`. Values, their operators and how they print are Python's.
-// The rendered text remembers, byte by byte, which message it came from. src/tools/jinja/README.md lists what there is of the
-// language: what published templates use. Anything else is refused by name.
+// The rendered text remembers, byte by byte, which message it came from. src/tools/jinja/README.md lists what there is
+// of the language: what published templates use. Anything else is refused by name.
 
 #include <chrono>
 #include <cstddef>

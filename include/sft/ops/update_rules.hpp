@@ -2,8 +2,8 @@
 #pragma once
 // The optimizers that treat elements alone: of each its hyper-parameters in a step, and the arithmetic of an element,
 // written once for the kernels of all processors. A new one is a struct here and a name in UpdateRuleList. Without
-// headers that have inline functions, because kernels of every instruction set include it (src/hardware/ops/cpu/kernels.hpp);
-// constexpr so that GPU code may call them.
+// headers that have inline functions, because kernels of every instruction set include it
+// (src/hardware/ops/cpu/kernels.hpp); constexpr so that GPU code may call them.
 
 namespace sft::ops {
 

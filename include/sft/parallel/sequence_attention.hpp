@@ -3,9 +3,9 @@
 // Attention over rows that are cut over the sequence-parallel group.
 //
 // One interface for every way of doing it: a further `sp_method` is a class of buffers and a class of attention beside
-// src/training/parallel/ring_attention.hpp, a schedule beside sequence::schedule_ring, and a line in make_sequence_buffers. A
-// micro-batch is one row: the documents of all its rows, one after the other. It has a schedule for each kind of
-// attention of the model's layers; all kinds work in the same buffers.
+// src/training/parallel/ring_attention.hpp, a schedule beside sequence::schedule_ring, and a line in
+// make_sequence_buffers. A micro-batch is one row: the documents of all its rows, one after the other. It has a
+// schedule for each kind of attention of the model's layers; all kinds work in the same buffers.
 
 #include <cmath>
 #include <cstdint>

@@ -253,7 +253,7 @@ std::unique_ptr<io::TensorSource> open_adapter_weights(const std::string& folder
 }
 
 std::optional<std::vector<std::string>> unquantized_modules(const std::string& folder, bool is_head_tied,
-                                                           const std::vector<std::vector<std::string>>& groups) {
+                                                            const std::vector<std::vector<std::string>>& groups) {
   WeightsSource source(read_folder_tensors(folder));
   source.take_layout(file_layout_of(folder, source.stored().list()), is_head_tied);
   if (!source.is_in_four_bits()) return std::nullopt;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the emulated cuBLAS, as src/hardware/ops/cuda/cublas_on_demand.cpp does the real one. SFT_EMULATED_CUBLAS says that
-// there is none (missing), or none that knows groups (old).
+// Finds the emulated cuBLAS, as src/hardware/ops/cuda/cublas_on_demand.cpp does the real one. SFT_EMULATED_CUBLAS says
+// that there is none (missing), or none that knows groups (old).
 #include <cstdlib>
 #include <cstring>
 

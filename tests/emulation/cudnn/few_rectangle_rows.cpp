@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// In the place of src/hardware/ops/cuda/cudnn/rectangle_rows.cpp: rectangles come in pieces where rows have a few hundred
-// tokens.
+// In the place of src/hardware/ops/cuda/cudnn/rectangle_rows.cpp: rectangles come in pieces where rows have a few
+// hundred tokens.
 #include <cstdint>
 
 #include "ops/cuda/cudnn/working_memory.hpp"

@@ -99,8 +99,7 @@ void round_to_bf16(__nv_bfloat16* to, const float* from, std::int64_t num_elemen
   round_vectors<One>(to + done, from + done, num_elements - done, stream);
 }
 
-void sum_bf16_parts(float* out, const Contributions& parts, std::int64_t num_elements, bool adds,
-                    cudaStream_t stream) {
+void sum_bf16_parts(float* out, const Contributions& parts, std::int64_t num_elements, bool adds, cudaStream_t stream) {
   const bool is_wide = is_aligned(out) && is_aligned(parts.own) &&
                        (parts.size == 1 || (is_aligned(parts.slots) && parts.slot_bytes % sizeof(float4) == 0));
   const std::int64_t num_vectors = is_wide ? num_elements / Four::width : 0, done = num_vectors * Four::width;

@@ -93,8 +93,7 @@ void reduce(T* out, const Contributions& parts, std::int64_t num_elements, cudaS
   const std::int64_t num_vectors = is_wide ? num_elements / width : 0;
   const std::int64_t done = num_vectors * width;
   reduce_vectors<typename Wide<T>::type, Op, adds>(out, parts, num_vectors, stream);
-  reduce_vectors<T, Op, adds>(out + done, behind(parts, done * sizeof(T)),
-                              num_elements - done, stream);
+  reduce_vectors<T, Op, adds>(out + done, behind(parts, done * sizeof(T)), num_elements - done, stream);
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 namespace sft::ops::cuda {
 
 /// Writes the log-sum-exp of this thread's rows first_row + 16 m + 8 half of an item, whose scores have the maximum
-/// `largest` and, of the columns of this thread alone, the sum `total`, in units of ln 2. factor: what its sums are to be
-/// multiplied with; before[row]: the same for what an earlier call has written. All lanes of a warp together.
+/// `largest` and, of the columns of this thread alone, the sum `total`, in units of ln 2. factor: what its sums are to
+/// be multiplied with; before[row]: the same for what an earlier call has written. All lanes of a warp together.
 ///
 /// Of this call alone: out = sums / total, lse = largest + log(total). Merged with those of earlier calls: new lse =
 /// log(exp(lse) + exp(earlier lse)), new out = exp(lse - new lse) out + exp(earlier lse - new lse) earlier out. A sink

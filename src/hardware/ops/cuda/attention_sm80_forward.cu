@@ -143,7 +143,7 @@ __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_ke
 
   // With a window registers do not hold the item until here: it is looked up once more.
   const WorkItem stored = kWindowed ? item_of(static_cast<unsigned>(ptx::opaque(static_cast<int>(blockIdx.x)))) : item;
-  float factor[kM][2];  // of the sums
+  float factor[kM][2];                                                                    // of the sums
   float* before = sft::cuda::shared_memory<float>() + Sizes::kRowsBegin / sizeof(float);  // of earlier out, a row
   finish_rows(factor, before, call, stored, first_row, largest, total);
   __syncthreads();  // keys and values are used

@@ -121,9 +121,9 @@ BasicView<Memory> folded(const BasicView<Memory>& row) {
   return {row.data, row.is_bf16, (row.columns + columns - 1) / columns, columns, columns};
 }
 
-/// Calls run(std::integral_constant<int, n>, number of vectors, vectors per row, a part of each of `views`) for parts that
-/// together are all elements of `views`, matrices of equal rows and columns: with n = N where they are aligned, else and
-/// for the rest of a long row with n = 1.
+/// Calls run(std::integral_constant<int, n>, number of vectors, vectors per row, a part of each of `views`) for parts
+/// that together are all elements of `views`, matrices of equal rows and columns: with n = N where they are aligned,
+/// else and for the rest of a long row with n = 1.
 template <int N, class... Views, class Run>
 void by_vectors(const std::tuple<Views...>& views, bool may_be_vectors, Run run) {
   const auto& first = std::get<0>(views);
@@ -144,7 +144,8 @@ void by_vectors(const std::tuple<Views...>& views, bool may_be_vectors, Run run)
   }
   const std::int64_t num_aligned = is_vectors ? first.columns / N * N : 0, rest = first.columns - num_aligned;
   const auto columns = [&](std::int64_t begin, std::int64_t count) {
-    return std::apply([&](const auto&... view) { return std::tuple(folded(columns_of(view, begin, count))...); }, views);
+    return std::apply([&](const auto&... view) { return std::tuple(folded(columns_of(view, begin, count))...); },
+                      views);
   };
   if (num_aligned > 0) run_on(std::integral_constant<int, N>{}, num_aligned / N, columns(0, num_aligned));
   if (rest > 0) run_on(std::integral_constant<int, 1>{}, rest, columns(num_aligned, rest));

@@ -138,7 +138,8 @@ struct Wgmma<128, kTransposesB> {
 
 }  // namespace detail
 
-/// Starts d (64, kN) = A (64, 16) B (16, kN) [+ d where `adds`]. a, b: descriptors of tiles in shared memory; or A in registers.
+/// Starts d (64, kN) = A (64, 16) B (16, kN) [+ d where `adds`]. a, b: descriptors of tiles in shared memory; or A in
+/// registers.
 template <bool kTransposesB, int kBlocks, class A>
 __device__ __forceinline__ void wgmma(float (&d)[kBlocks][4], const A& a, std::uint64_t b, bool adds) {
   detail::Wgmma<8 * kBlocks, kTransposesB ? 1 : 0>::run(d, a, b, adds ? 1 : 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Stands in for src/hardware/ops/cuda/ptx.cuh where kernels are compiled for the host: the same functions, with matrices held by
-// the lanes of a warp as described there.
+// Stands in for src/hardware/ops/cuda/ptx.cuh where kernels are compiled for the host: the same functions, with
+// matrices held by the lanes of a warp as described there.
 
 #include <cuda_runtime.h>
 

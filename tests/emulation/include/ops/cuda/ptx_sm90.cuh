@@ -19,7 +19,7 @@ void wgmma_wait(SFT_SITE_PARAMETERS) {
   sft::emulation::wait_wgmma(kNewest, {file, line});
 }
 template <int kBlocks>
-void hold_sums(float (& /*d*/)[kBlocks][4]) {}
+void hold_sums(float (&/*d*/)[kBlocks][4]) {}
 
 template <bool kTransposesB, int kBlocks>
 void wgmma(float (&d)[kBlocks][4], std::uint64_t a, std::uint64_t b, bool adds, SFT_SITE_PARAMETERS) {
