@@ -16,7 +16,7 @@ namespace sft::apps {
 /// `own`: of this rank's GPU; none on CPUs. Local.
 [[nodiscard]] rank::Machine machine_of(const RunContext& on, const std::optional<device::OwnMemory>& own);
 
-/// What this process takes beside what the ledger lists.
+/// Bytes that this process takes apart from what the ledger lists.
 [[nodiscard]] std::size_t own_bytes(const rank::Datasets& datasets);
 
 }  // namespace sft::apps

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the planner says of a run on the machine that it is on: the time of a step, and what would fit.
+// The planner on a run that has begun: the time of a step on this machine, and sizes that would fit.
 #include <fmt/core.h>
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What sft asks of the planner and the simulator. A build with SFT_PLANNER=OFF has no_planner.cpp in the place of the
-// sources that define these.
+// Questions of sft to the planner and the simulator. A build with SFT_PLANNER=OFF has no_planner.cpp in the place of
+// the sources that define these.
 
 #include <optional>
 #include <string>

@@ -25,7 +25,7 @@ std::int64_t gpu_loss_chunk_tokens(const Shapes& shapes) {
   return std::min(shapes.tokens, std::clamp(fitting, min_tokens, max_tokens));
 }
 
-/// As tests of the debug preset want it.
+/// Holds each call against the rules of its op in builds with SFT_CHECKED_OPS.
 std::unique_ptr<Backend> checked_where_built_so(std::unique_ptr<Backend> backend) {
 #if SFT_CHECKED_OPS
   return make_checked_backend(std::move(backend));
