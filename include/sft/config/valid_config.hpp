@@ -11,8 +11,8 @@
 
 namespace sft::config {
 
-/// What else is refused: keys that name modules which the model does not have. A room that knows the modules of models
-/// has such a function (model::check_modules).
+/// A further check of a configuration: it refuses keys that name modules which the model does not have. A room that
+/// knows the modules of models has such a function (model::check_modules).
 using CheckModules = void (*)(const Config& config);
 
 /// A configuration that validate() took for a number of ranks: derived values are filled, and nothing in it contradicts

@@ -26,7 +26,7 @@ struct SublayerBuffers {
   SublayerTensors own;  ///< Sublayer::tensors
 };
 
-/// Of the sublayers of a block, in their order.
+/// One for each sublayer of a block, in their order.
 using BlockBuffers = std::vector<SublayerBuffers>;
 using AllBlockBuffers = IndexedVector<BlockIndex, BlockBuffers>;
 
@@ -53,8 +53,8 @@ struct BlockScratch {
 [[nodiscard]] AllBlockBuffers make_block_buffers(const DecoderParameters& parameters, const Sizes& sizes,
                                                  const ActivationPolicy& policy);
 
-/// What the ops of any layer, on any rank of tp, are called with at most: what follows from it, such as scratch memory,
-/// is the same on all of them.
+/// The largest sizes that ops of any layer are called with, on any rank of tp: scratch memory and what else follows
+/// from it is the same on all of them.
 [[nodiscard]] ops::Shapes op_shapes(const DecoderParameters& parameters, const Sizes& sizes);
 
 /// Takes what the blocks share, and the scratch memory of all sublayers. `tp_sums`: for what is summed over tp.

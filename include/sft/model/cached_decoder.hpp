@@ -30,7 +30,7 @@ class CachedDecoderBuffers {
 
   IndexedVector<BlockIndex, BlockTextState> text;
   sequence::AttentionWindows windows;  ///< of the layers' kinds of attention
-  /// What the block at work has, all in the same memory; two streams serve all sublayers in turn.
+  /// Memory of the block at work, the same for all; two streams serve all sublayers in turn.
   AllBlockBuffers blocks;
   BlockScratch scratch;
   Tensor last_rstd;  ///< (1) float32, of the final norm: that of the last token alone

@@ -21,7 +21,7 @@ struct WeightCounts {
   /// go through, and the head also when tied.
   std::int64_t of_token;
 };
-/// Those of a model that config::validate took, without adapters. The model that was asked for last, by thread, is not
+/// Counts of a model that config::validate took, without adapters. The model that was asked for last, by thread, is not
 /// counted again.
 [[nodiscard]] WeightCounts weight_counts(const config::Model& model);
 

@@ -32,7 +32,7 @@ class Objective {
  public:
   /// The plain one: -log(p) of a token's target.
   Objective() = default;
-  /// That of [train].
+  /// The one that [train] names.
   explicit Objective(const config::Config& config);
 
   /// Takes what a chunk of at most `chunk_tokens` tokens needs of what is summed over tp; call with sizing arenas, then

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the keys of [lora] may say, whatever modules the model has.
+// Keys of [lora] by themselves, whatever modules the model has.
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys of [lora] beside the modules of the model at hand.
+// Keys of [lora] against the modules of the model at hand.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>

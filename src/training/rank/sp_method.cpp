@@ -74,9 +74,9 @@ config::ValidConfig with_layers_alike(const config::ValidConfig& config, std::in
   });
 }
 
-/// What layers of one kind of attention send, of which there are `num_layers`. All send alike but for the last of the
-/// model, which alone is never computed again in the backward pass: so one layer, and what a second one adds, tell of
-/// any number.
+/// Bytes that layers of one kind of attention send, of which there are `num_layers`. All send alike but for the last of
+/// the model, which alone is never computed again in the backward pass: so one layer, and what a second one adds, tell
+/// of any number.
 double bytes_of_kind(const config::ValidConfig& alike, const SpFacts& facts, std::ptrdiff_t num_layers, bool has_last) {
   const double one = sent_bytes(alike, facts, 1);
   const std::ptrdiff_t num_further = num_layers - (has_last ? 1 : 0);

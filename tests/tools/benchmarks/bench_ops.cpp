@@ -20,7 +20,6 @@
 
 #include "sft/config/values.hpp"
 #include "sft/core/log.hpp"
-#include "sft/model/flops.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/rank/machine.hpp"
 #include "tools/benchmarks/op_bench.hpp"
@@ -339,7 +338,7 @@ void ModelOps::adafactor(const Tensor& parameters, const Tensor& gradients) {
 /// Over the parameters of a block and the embedding, or of so many as 4 GiB hold.
 void ModelOps::elementary() {
   const std::int64_t block = C * ((H + 2 * K) * D + H * D + 3 * F) + 2 * C;
-  const std::int64_t all = model::weight_counts(model_).all - (model_.num_hidden_layers - L) * block;
+  const std::int64_t all = L * block + (model_.tie_word_embeddings ? 1 : 2) * model_.vocab_size * C;
   const std::int64_t num = std::min(all, std::int64_t{1} << 28);
   const std::int64_t calls = (all + num - 1) / num;
   const Tensor parameters = make(DType::float32, {num}), gradients = make(DType::float32, {num});

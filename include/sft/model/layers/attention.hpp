@@ -25,7 +25,7 @@ struct HeadSizes {
   [[nodiscard]] std::int64_t q_columns() const { return q_heads * head_dim; }
   [[nodiscard]] std::int64_t kv_columns() const { return kv_heads * head_dim; }
   [[nodiscard]] std::int64_t qkv_columns() const { return q_columns() + 2 * kv_columns(); }
-  /// Those of one of so many groups.
+  /// One of so many groups of them.
   [[nodiscard]] HeadSizes of_group(std::int64_t num_groups) const {
     return {q_heads / num_groups, kv_heads / num_groups, head_dim};
   }

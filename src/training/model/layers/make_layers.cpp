@@ -15,7 +15,7 @@ struct NormNames {
   const char *input, *branch;
 };
 
-/// Of the first sublayer of a block, and of the second.
+/// Names for the first sublayer of a block, and for the second.
 std::array<NormNames, 2> norm_names(config::BlockNorms norms) {
   switch (norms) {
     case config::BlockNorms::pre:
