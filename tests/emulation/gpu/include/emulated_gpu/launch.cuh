@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// How a kernel that is compiled for the host is launched, and finds its shared memory.
+// Launches kernels that are compiled for the host, and gives them their shared memory.
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
