@@ -14,7 +14,6 @@
 #include "emulation/ops/support.hpp"
 #include "ops/cuda/fp8_matmul.hpp"
 #include "ops/cuda/planning.hpp"
-#include "ops/cuda/view.hpp"
 #include "sft/core/error.hpp"
 #include "sft/ops/factory.hpp"
 

@@ -12,7 +12,7 @@
 #include "ops/cuda/fp8_matmul.hpp"
 #include "ops/cuda/planning.hpp"
 #include "ops/cuda/tuning_operands.hpp"
-#include "ops/cuda/view.hpp"
+#include "ops/views/tensor.hpp"
 #include "ops/product_key.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/ops/factory.hpp"
