@@ -95,8 +95,11 @@ TensorName name_of(const FileLayout& layout, const std::string& name) {
                     .module = std::move(parts.module),
                     .suffix = std::move(parts.suffix)};
   result.kind = kind_of(result.suffix);
-  if (result.kind == TensorKind::other) return result;
   const FoundRule found = find_rule(layout, result.module);
+  if (result.kind == TensorKind::other) {
+    if (found.rule != nullptr) result.module = found.rule->stored;  // a name alone, of a tensor that is not cut
+    return result;
+  }
   result.rule = found.rule;
   result.part = found.part;
   result.expert = found.expert;
@@ -126,7 +129,10 @@ StoredName stored_name_of(const FileLayout& layout, const std::string& name) {
       result.suffix = is_bias ? ".bias" : ".weight";
       return result;
     }
-    if (result.kind == TensorKind::other) continue;
+    if (result.kind == TensorKind::other) {
+      if (result.module == rule.stored) result.module = rule.parts.front().module;
+      continue;
+    }
     if (const auto expert = match(rule.stored, result.module)) {
       result.rule = &rule;
       result.expert = *expert;
