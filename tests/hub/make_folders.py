@@ -121,6 +121,10 @@ def granite4_layer(rest, tensor):
     return {"mlp.down_proj.weight": tensor} if rest == "shared_mlp.output_linear.weight" else None
 
 
+def hunyuan_layer(rest, tensor):
+    return {rest.replace("query_layernorm", "q_norm").replace("key_layernorm", "k_norm"): tensor}
+
+
 def oss_layer(rest, tensor):
     if not rest.startswith("mlp.experts."):
         return None
@@ -308,6 +312,8 @@ def main():
                            layer_types=["full_attention"] * 2, position_embedding_type="rope")
     save(out / "granitemoehybrid", causal(t.GraniteMoeHybridConfig(**granite)))
     expect(out / "granitemoehybrid", granite4_layer)
+    save(out / "hunyuan_v1_dense", causal(t.HunYuanDenseV1Config(head_dim=HEAD_DIM, **SIZES)))
+    expect(out / "hunyuan_v1_dense", hunyuan_layer)
 
 
 if __name__ == "__main__":

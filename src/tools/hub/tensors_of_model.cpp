@@ -19,6 +19,11 @@ using Shape = std::vector<std::int64_t>;
 
 constexpr std::int64_t longest = std::int64_t{1} << 32;  ///< dim, so that products do not overflow
 
+/// Whether the rule gives a module another name, and no more.
+bool is_renamed_alone(const Rule& rule) {
+  return rule.cut == Cut::rows && rule.parts.size() == 1 && rule.parts.front().rows == Rows::as_stored;
+}
+
 class Collector {
  public:
   Collector(const FileLayout& layout, std::string source) : layout_(layout), source_(std::move(source)) {}
@@ -30,7 +35,9 @@ class Collector {
     const Shape& shape = tensor.shape;
     if (std::ranges::any_of(shape, [](std::int64_t size) { return size < 1 || size > longest; }))
       refuse(tensor, "sizes");
-    const std::size_t num_dims = (name.kind == TensorKind::bias ? 1 : 2) + (rule.cut == Cut::experts ? 1 : 0);
+    const bool may_be_norm = name.kind == TensorKind::weight && is_renamed_alone(rule) && shape.size() == 1;
+    const std::size_t num_dims =
+        may_be_norm ? 1 : (name.kind == TensorKind::bias ? 1 : 2) + (rule.cut == Cut::experts ? 1 : 0);
     if (shape.size() != num_dims) refuse(tensor, fmt::format("{} dims", num_dims));
     if (name.kind == TensorKind::lora_a) {
       for (std::size_t part = 0; part < rule.parts.size(); ++part) add(name.of_model(part), shape);

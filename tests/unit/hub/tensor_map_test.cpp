@@ -33,9 +33,9 @@ const std::vector<std::string> linear_names = {"q_proj",    "k_proj",  "v_proj",
                                                "gate_proj", "up_proj", "down_proj"};
 
 const std::string folders = std::string(SFT_SOURCE_DIR) + "/tests/hub/folders/";
-const std::vector<std::string> families{"phi3",      "glm4",       "mistral3",        "gemma3",
-                                        "qwen3_moe", "mixtral",    "gpt_oss",         "gpt_oss_mxfp4",
-                                        "glm4_moe",  "minimax_m2", "granitemoehybrid"};
+const std::vector<std::string> families{"phi3",      "glm4",       "mistral3",         "gemma3",
+                                        "qwen3_moe", "mixtral",    "gpt_oss",          "gpt_oss_mxfp4",
+                                        "glm4_moe",  "minimax_m2", "granitemoehybrid", "hunyuan_v1_dense"};
 
 struct Stored {
   hub::FileTensor tensor;
