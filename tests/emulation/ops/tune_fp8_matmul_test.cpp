@@ -12,8 +12,8 @@
 #include "ops/cuda/fp8_matmul.hpp"
 #include "ops/cuda/planning.hpp"
 #include "ops/cuda/tuning_operands.hpp"
-#include "ops/views/tensor.hpp"
 #include "ops/product_key.hpp"
+#include "ops/views/tensor.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/ops/factory.hpp"
 
