@@ -3,8 +3,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
-#include <ranges>
 #include <string>
 #include <utility>
 
@@ -74,14 +75,13 @@ std::vector<UnitIndex> DecoderParameters::forward_units() const {
 std::vector<UnitIndex> DecoderParameters::forward_backward_units(bool recomputes) const {
   std::vector<UnitIndex> units = forward_units();
   units.insert(units.end(), {head.unit(), head_unit()});
+  const auto unit_of = [](const BlockSublayer& sublayer) { return sublayer.unit; };
   for (const BlockIndex i : blocks.reversed_indices()) {
     const std::vector<BlockSublayer>& sublayers = blocks[i].sublayers;
     if (recomputes && i != blocks.last()) {
-      for (const BlockSublayer& sublayer : sublayers | std::views::take(sublayers.size() - 1)) {
-        units.push_back(sublayer.unit);
-      }
+      std::transform(sublayers.begin(), sublayers.end() - 1, std::back_inserter(units), unit_of);
     }
-    for (const BlockSublayer& sublayer : sublayers | std::views::reverse) units.push_back(sublayer.unit);
+    std::transform(sublayers.rbegin(), sublayers.rend(), std::back_inserter(units), unit_of);
   }
   units.push_back(embedding_unit());
   return units;

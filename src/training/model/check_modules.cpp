@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <iterator>
-#include <ranges>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -23,6 +22,12 @@ using config::Lora;
 using config::Model;
 using config::ModuleNumbers;
 using Groups = std::vector<std::vector<LinearMember>>;
+
+std::vector<LinearMember> all_of(const Groups& groups) {
+  std::vector<LinearMember> members;
+  for (const std::vector<LinearMember>& group : groups) members.insert(members.end(), group.begin(), group.end());
+  return members;
+}
 
 /// Whether experts of the model have a matrix of this name.
 bool has_in_experts(const Architecture& architecture, const std::string& name) {
@@ -149,7 +154,7 @@ void check_adapters(const Config& config, const Groups& groups) {
                        "set layers_to_transform, or leave it out");
   }
   std::vector<LinearMember> modules;
-  for (const LinearMember& member : groups | std::views::join) {
+  for (const LinearMember& member : all_of(groups)) {
     const auto has_adapter = [&] { return lora.adapts(member.name()) && lora.transforms_block_of(member.module); };
     if (with_pattern("lora.layers_pattern", fmt::format("{}", fmt::join(lora.layers_pattern, " ")), has_adapter)) {
       modules.push_back(member);
@@ -207,7 +212,7 @@ void check_skipped_modules(const Config& config, const Groups& groups) {
     bool is_used = name.find("layers.") == std::string::npos &&
                    name.find("_proj") == std::string::npos;  // another module, as lm_head
     try {
-      is_used = is_used || std::ranges::any_of(groups | std::views::join, is_about);
+      is_used = is_used || std::ranges::any_of(all_of(groups), is_about);
     } catch (const std::invalid_argument& reason) {
       refuse(fmt::format("names {}", name), reason.what(), "write the beginning or the end of a module's path");
     }
@@ -220,10 +225,10 @@ void check_skipped_modules(const Config& config, const Groups& groups) {
     if (std::ranges::none_of(group, is_skipped)) continue;
     const auto other = std::ranges::find_if_not(group, is_skipped);
     if (other == group.end()) continue;
+    std::vector<std::string> names;
+    std::ranges::transform(group, std::back_inserter(names), &LinearMember::module);
     refuse(fmt::format("leaves {} out", other->module),
-           fmt::format("{} are one product, and are kept alike",
-                       fmt::join(group | std::views::transform(&LinearMember::module), ", ")),
-           "name all of them, or none");
+           fmt::format("{} are one product, and are kept alike", fmt::join(names, ", ")), "name all of them, or none");
   }
 }
 

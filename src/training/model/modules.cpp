@@ -2,7 +2,6 @@
 #include "sft/model/modules.hpp"
 
 #include <algorithm>
-#include <ranges>
 
 #include "sft/model/architecture.hpp"
 #include "sft/model/sublayer.hpp"
@@ -22,9 +21,11 @@ std::vector<std::vector<LinearMember>> linear_modules(const config::Model& model
 
 std::vector<std::string> names_of(const std::vector<std::vector<LinearMember>>& modules) {
   std::vector<std::string> names;
-  for (const LinearMember& member : modules | std::views::join) {
-    const std::string name = member.name();
-    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  for (const std::vector<LinearMember>& group : modules) {
+    for (const LinearMember& member : group) {
+      const std::string name = member.name();
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    }
   }
   return names;
 }
