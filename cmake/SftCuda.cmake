@@ -23,8 +23,6 @@ endif()
 
 set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
-set(CMAKE_CUDA_STANDARD 20)
-set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 # Most of the time goes into the kernels of each architecture: a build for this machine makes those of one.
 set(SFT_CUDA_ARCHS "one" CACHE STRING "GPUs to compile for: one (this machine's, else the A100 and, translated by the \
 driver, whatever is newer), all, or a list as in CMAKE_CUDA_ARCHITECTURES")
@@ -46,6 +44,8 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know it
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
 endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 
 # sft_gpu_library(NAME REAL EMULATED): what NAME links is REAL, but EMULATED in programs with the property SFT_EMULATED.
 # So the host's objects of a room are the same in sft and in a test that has no GPU (tests/emulation).
