@@ -140,12 +140,14 @@ Quantization quantization_of(const std::string& folder) {
 }
 
 bool is_linear_of_block(const std::string& name, std::size_t num_dims) {
-  constexpr std::string_view suffix = "_proj.weight";
-  if (num_dims != 2 || !name.ends_with(suffix)) return false;
+  if (num_dims != 2 || !(name.ends_with("_proj.weight") || name.ends_with(".input_linear.weight") ||
+                         name.ends_with(".output_linear.weight")))
+    return false;
   const std::string module = name.substr(0, name.rfind('.'));
   const std::string parent = module.substr(0, module.rfind('.'));
   return name.find("layers.") != std::string::npos &&
-         (parent.ends_with(".self_attn") || parent.ends_with(".mlp") || parent.ends_with(".shared_experts"));
+         (parent.ends_with(".self_attn") || parent.ends_with(".mlp") || parent.ends_with(".shared_mlp") ||
+          parent.ends_with(".shared_experts"));
 }
 
 }  // namespace sft::hub

@@ -30,7 +30,13 @@ class Collector {
 
   void add(const FileTensor& tensor) {
     const StoredName name = stored_name_of(layout_, tensor.name);
-    if (name.rule == nullptr) return add(name.of_model(), tensor.shape);
+    if (name.rule == nullptr) {
+      const TensorName again = name_of(layout_, name.of_model());
+      const bool is_factor = name.kind == TensorKind::lora_a || name.kind == TensorKind::lora_b;
+      const bool has_other_name = again.rule != nullptr && again.stored_module() != name.stem + name.module;
+      if (has_other_name && !is_factor) refuse_name(tensor, again.stored());
+      return add(name.of_model(), tensor.shape);
+    }
     const Rule& rule = *name.rule;
     const Shape& shape = tensor.shape;
     if (std::ranges::any_of(shape, [](std::int64_t size) { return size < 1 || size > longest; }))
@@ -53,6 +59,13 @@ class Collector {
   }
 
   std::vector<io::TensorInfo> take() { return std::move(tensors_); }
+
+  /// Refuses a tensor under a name that files of the family do not have: transformers has it in memory.
+  [[noreturn]] void refuse_name(const FileTensor& tensor, const std::string& stored) const {
+    throw_data_error(fmt::format("{} has a tensor {}", source_, tensor.name),
+                     fmt::format("files of this family call it {}", stored),
+                     "save the model with transformers' save_pretrained in its original format");
+  }
 
   [[noreturn]] void refuse(const FileTensor& tensor, const std::string& expected) const {
     throw_data_error(

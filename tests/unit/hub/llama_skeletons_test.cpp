@@ -70,6 +70,14 @@ BOOST_AUTO_TEST_CASE(minimax_m2_rotates_a_part_of_heads_and_has_sigmoid_scores) 
   BOOST_TEST((model.qk_norm && model.qk_norm_all_heads && model.norm_topk_prob));
   BOOST_TEST((model.scoring_func == config::ScoringFunc::sigmoid));
   BOOST_TEST(model.num_experts == 16);
+  BOOST_TEST(model.router_aux_loss_coef == 0.0);
+  const auto warnings = read(minimax(json::object())).warnings;
+  BOOST_REQUIRE(!warnings.empty());
+  BOOST_TEST(mentions(warnings.front(), {"router_aux_loss_coef", "taken as 0"}));
+  BOOST_TEST(read(minimax({{"router_aux_loss_coef", 0.0}})).warnings.empty());
+  const json share = {{"rotary_dim", 64}, {"partial_rotary_factor", 1.0}};
+  BOOST_TEST(read(minimax(share)).model.partial_rotary_factor == 1.0);
+  BOOST_TEST(mentions(refusal(minimax({{"rotary_dim", 0}})), {"rotary_dim", "no dim"}));
   BOOST_TEST(mentions(refusal(minimax({{"attn_type_list", {1, 0, 1}}})), {"attn_type_list", "softmax"}));
   BOOST_TEST(mentions(refusal(minimax({{"router_jitter_noise", 0.1}})), {"router_jitter_noise"}));
 }

@@ -191,6 +191,18 @@ BOOST_AUTO_TEST_CASE(damaged_tensors_are_refused_by_name) {
   BOOST_TEST(mentions(refusal_of_folder("gpt_oss_mxfp4", with_shape(scales, {3, 128, 2})), {blocks, "MXFP4"}));
   BOOST_TEST(mentions(refusal_of_folder("gpt_oss_mxfp4", [&](Tensors& tensors) { tensors.erase(scales); }),
                       {blocks, "MXFP4"}));
+  const auto rename = [](const std::string& from, const std::string& to) {
+    return [=](Tensors& tensors) {
+      auto node = tensors.extract(from);
+      node.key() = node.mapped().name = to;
+      tensors.insert(std::move(node));
+    };
+  };
+  const std::string gate = layer + "mlp.gate.weight", gate_in_files = layer + "block_sparse_moe.gate.weight";
+  BOOST_TEST(mentions(refusal_of_folder("mixtral", rename(gate_in_files, gate)), {gate, "call it " + gate_in_files}));
+  const std::string norm = layer + "self_attn.q_norm.weight",
+                    norm_in_files = layer + "self_attn.query_layernorm.weight";
+  BOOST_TEST(mentions(refusal_of_folder("hunyuan_v1_dense", rename(norm_in_files, norm)), {norm, norm_in_files}));
   const auto rename_tower = [](Tensors& tensors) {
     Tensors renamed;
     for (const auto& [name, tensor] : tensors) renamed["text." + name] = tensor;

@@ -34,17 +34,40 @@ void check_published_fields(const Reading& r) {
   }
 }
 
+/// Reads the dims of a head that turn: rotary_dim of them, unless a share is said as well.
+void read_rotation(const Reading& r) {
+  const auto says_share = [](const nlohmann::json& object) {
+    return object.is_object() && object.contains("partial_rotary_factor") && !object["partial_rotary_factor"].is_null();
+  };
+  const bool has_share = says_share(r.fields.object()) || says_share(r.fields.value("rope_parameters")) ||
+                         says_share(r.fields.value("rope_scaling"));
+  const bool has_dim = !r.fields.value("rotary_dim").is_null();
+  const std::int64_t rotary_dim = r.fields.integer("rotary_dim", 0);
+  read_rope(r, {.rotates_parts = true});
+  if (has_share || !has_dim) return;
+  if (rotary_dim < 1) r.fields.refuse("rotary_dim", "no dim of a head would turn", other_model);
+  r.model.partial_rotary_factor = static_cast<double>(rotary_dim) / static_cast<double>(r.model.head_dim);
+}
+
+/// Takes the auxiliary loss as none, because the one of transformers counts the experts of largest softmax scores, not
+/// those that the router chooses.
+void drop_auxiliary_loss(const Reading& r) {
+  if (r.model.router_aux_loss_coef == 0.0) return;
+  r.model.router_aux_loss_coef = 0.0;
+  r.warnings.emplace_back(
+      "router_aux_loss_coef of config.json is taken as 0, because the auxiliary loss of this family counts experts "
+      "that "
+      "its router does not choose; TRL adds that loss");
+}
+
 void read_minimax_m2(const Reading& r) {
   read_silu(r);
   check_published_fields(r);
   read_one_kind_of_layer(r);
   r.model.qk_norm = r.model.qk_norm_all_heads = true;
-  const std::int64_t rotary_dim = r.fields.integer("rotary_dim", 0);
-  read_rope(r, {.rotates_parts = true});
-  if (rotary_dim > 0 && r.model.partial_rotary_factor == 1.0) {
-    r.model.partial_rotary_factor = static_cast<double>(rotary_dim) / static_cast<double>(r.model.head_dim);
-  }
+  read_rotation(r);
   read_experts(r, 256, 8);
+  drop_auxiliary_loss(r);
   refuse_jitter(r);
   r.model.scoring_func = config::ScoringFunc::sigmoid;
   r.model.moe_intermediate_size = r.model.intermediate_size;
