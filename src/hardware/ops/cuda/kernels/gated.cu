@@ -67,7 +67,7 @@ struct ClampedSwish {
 };
 
 /// Where gates and ups lie in a row: one after the other, or in turn, or there are no ups.
-enum class Columns { halves, in_turn, alone };
+constexpr int halves = 0, in_turn = 1, alone = 2;
 
 /// Gates and ups of N neighbours of act.
 template <class T, int N>
@@ -76,14 +76,14 @@ struct Pair {
 };
 
 /// Rows of gates and ups.
-template <class T, int N, Columns columns>
+template <class T, int N, int columns>
 struct PairRows {
   Rows<T> rows;
   std::int64_t size;  ///< columns of act
 
   template <class Element>
   __device__ __forceinline__ void load(Pair<Element, N>& pair, std::int64_t row, std::int64_t column) const {
-    if constexpr (columns == Columns::in_turn) {
+    if constexpr (columns == in_turn) {
       float x[2][N];
       cuda::load(x[0], rows.at(row, 2 * column));
       cuda::load(x[1], rows.at(row, 2 * column + N));
@@ -94,12 +94,12 @@ struct PairRows {
       }
     } else {
       cuda::load(pair.gate, rows.at(row, column));
-      if constexpr (columns == Columns::halves) cuda::load(pair.up, rows.at(row, column + size));
+      if constexpr (columns == halves) cuda::load(pair.up, rows.at(row, column + size));
     }
   }
   template <class Element>
   __device__ __forceinline__ void store(const Pair<Element, N>& pair, std::int64_t row, std::int64_t column) const {
-    if constexpr (columns == Columns::in_turn) {
+    if constexpr (columns == in_turn) {
       float x[2][N];
 #pragma unroll
       for (int i = 0; i < N; ++i) {
@@ -110,13 +110,13 @@ struct PairRows {
       cuda::store(rows.at(row, 2 * column + N), x[1]);
     } else {
       cuda::store(rows.at(row, column), pair.gate);
-      if constexpr (columns == Columns::halves) cuda::store(rows.at(row, column + size), pair.up);
+      if constexpr (columns == halves) cuda::store(rows.at(row, column + size), pair.up);
     }
   }
 };
 
 /// Moves 3 T F s bytes, or 2 without ups.
-template <class Rule, class T, int N, Columns columns>
+template <class Rule, class T, int N, int columns>
 struct Forward {
   static constexpr int unroll = 2;
   using Registers = Pair<T, N>;
@@ -132,14 +132,14 @@ struct Forward {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       out[i] = rule.of(rule.gate_of(r.gate[i])).value;
-      if constexpr (columns != Columns::alone) out[i] *= rule.up_of(r.up[i]);
+      if constexpr (columns != alone) out[i] *= rule.up_of(r.up[i]);
     }
     cuda::store(act.at(row, column), out);
   }
 };
 
 /// dgate = dact u f'(g); dup = dact f(g). Moves 6 T F s bytes, or 4 without ups.
-template <class Rule, class T, int N, Columns columns>
+template <class Rule, class T, int N, int columns>
 struct Backward {
   static constexpr int unroll = 1;
   struct Registers : Pair<T, N> {
@@ -161,7 +161,7 @@ struct Backward {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const ValueAndSlope f = rule.of(rule.gate_of(r.gate[i]));
-      if constexpr (columns == Columns::alone) {
+      if constexpr (columns == alone) {
         out[i] = f.value;
         gradient.gate[i] = r.dact[i] * f.slope;
       } else {
@@ -184,11 +184,11 @@ void with_constants(const GateRule& rule, bool is_bf16, bool has_vectors, F f) {
     const auto with_rule = [&](auto gate) {
       const auto with_size = [&](auto n) {
         if (rule.alone) {
-          f(gate, type, n, std::integral_constant<Columns, Columns::alone>{});
+          f(gate, type, n, std::integral_constant<int, alone>{});
         } else if (rule.interleaved) {
-          f(gate, type, n, std::integral_constant<Columns, Columns::in_turn>{});
+          f(gate, type, n, std::integral_constant<int, in_turn>{});
         } else {
-          f(gate, type, n, std::integral_constant<Columns, Columns::halves>{});
+          f(gate, type, n, std::integral_constant<int, halves>{});
         }
       };
       if (has_vectors) {
