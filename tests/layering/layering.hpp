@@ -9,8 +9,8 @@
 
 namespace sft::test {
 
-/// What breaks a rule in include/sft/<room>, src/<floor>/<room> and their CMakeLists.txt under `root`, which also holds
-/// the table in `rooms_file`:
+/// Violations of rules in include/sft/<room>, src/<floor>/<room> and their CMakeLists.txt under `root`, which also
+/// holds the table in `rooms_file`:
 ///   1. an include of a room that the table does not grant, or of another room's private header, but for the one by
 ///      which all .cu files launch their kernels;
 ///   2. a name of a room that the table does not grant (`device::Stream`), wherever its header came from: a permitted

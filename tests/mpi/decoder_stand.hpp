@@ -85,7 +85,7 @@ inline void set_parameters(const parallel::ShardMap& map, const Tensor& shard) {
 /// A decoder and all that it stands on.
 class Stand {
  public:
-  /// What becomes of the blocks of the model: other cuts into sublayers.
+  /// Cuts the blocks of the model into sublayers another way.
   using ChangeBlocks = std::function<void(IndexedVector<model::BlockIndex, model::BlockParameters>& blocks)>;
 
   Stand(const config::Model& config, const Mesh& mesh, const model::IsTrainable& is_trainable,

@@ -342,7 +342,7 @@ BOOST_AUTO_TEST_CASE(what_is_computed_again_or_offloaded_has_the_same_bits) {
   }
 }
 
-/// The same sublayers in the same order are the same decoder, however many a block has of them.
+/// A decoder is its sublayers in their order, however many of them a block has.
 BOOST_AUTO_TEST_CASE(blocks_of_one_sublayer_or_of_four_have_the_bits_of_blocks_of_two) {
   const std::vector<model::ActivationPolicy> policies = {
       {.checkpointing = Checkpointing::none},

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+// The choices of [device] attention, and which of them are kernels for GPUs of one compute capability. Pure.
 
 #include <array>
 #include <cstdint>
 
 namespace sft::config {
 
-/// Whose attention GPUs run; automatic: own. After it the values of ops::AttentionKernels in their order.
+/// The kernels of attention on GPUs; automatic: own. The other values are those of ops::AttentionKernels, in order.
 enum class AttentionChoice { automatic, own, hopper, cudnn_forward, cudnn, cudnn_unordered };
 
 /// Kernels of this program for GPUs of one compute capability alone: of bf16 numbers, without caps.
@@ -19,7 +20,7 @@ struct AttentionOfGpu {
 inline constexpr std::array attentions_of_gpus{
     AttentionOfGpu{AttentionChoice::hopper, 90, "Hopper", "H100, H200, GH200", 128}};
 
-/// That of the choice; nullptr where it is none of them.
+/// The entry of attentions_of_gpus for this choice; nullptr where the choice is for all GPUs.
 [[nodiscard]] constexpr const AttentionOfGpu* attention_of_gpu(AttentionChoice choice) {
   for (const AttentionOfGpu& one : attentions_of_gpus) {
     if (one.choice == choice) return &one;

@@ -59,7 +59,7 @@ class RankLedgers {
 [[nodiscard]] rank::MemoryTable plan_memory(const config::ValidConfig& config, const rank::Datasets& datasets,
                                             const rank::Machine& machine, std::size_t process_bytes,
                                             int ranks_per_node);
-/// The same with all ranks on one node.
+/// plan_memory() with all ranks on one node.
 [[nodiscard]] rank::MemoryTable plan_memory(const config::ValidConfig& config, const rank::Datasets& datasets,
                                             const rank::Machine& machine, std::size_t process_bytes);
 

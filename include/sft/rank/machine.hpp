@@ -43,7 +43,7 @@ inline constexpr std::size_t most_huge_pages = 2;
 /// (docs/benchmarks/2026-11-26-h200.md), of the 768 that are planned where no NCCL is.
 inline constexpr std::size_t later_gpu_bytes = std::size_t{256} << 20;
 
-/// Whose attention GPUs run, as [device] attention says, for this model. Pure.
+/// The kernels of attention that GPUs run for this model, as [device] attention says. Pure.
 [[nodiscard]] inline ops::AttentionKernels attention_kernels(const config::Device& device, const config::Model& model) {
   using config::AttentionChoice;
   if (device.attention == AttentionChoice::automatic) return ops::AttentionKernels::own;

@@ -4,10 +4,26 @@
 
 #include <cstdint>
 
+#include "sft/core/ensure.hpp"
 #include "sft/ops/calls/grouped_matmul.hpp"
 #include "sft/ops/calls/matmul.hpp"
 
 namespace sft::ops {
+
+/// The number of experts of the op; std::logic_error where its offsets are not of its rows.
+[[nodiscard]] inline std::int64_t num_experts_of(const GroupedMatmul& grouped) {
+  SFT_ENSURE(are_offsets(grouped.offsets, grouped.b.shape[0], grouped.a.shape[0]), "ops: offsets are of the rows");
+  return grouped.b.shape[0];
+}
+[[nodiscard]] inline std::int64_t num_experts_of(const GroupedWeightGradient& grouped) {
+  SFT_ENSURE(are_offsets(grouped.offsets, grouped.dweight.shape[0], grouped.x.shape[0]),
+             "ops: offsets are of the rows");
+  return grouped.dweight.shape[0];
+}
+[[nodiscard]] inline std::int64_t num_experts_of(const GroupedBiasGradient& grouped) {
+  SFT_ENSURE(are_offsets(grouped.offsets, grouped.dbias.shape[0], grouped.dy.shape[0]), "ops: offsets are of the rows");
+  return grouped.dbias.shape[0];
+}
 
 /// The product of expert e.
 [[nodiscard]] inline Matmul product_of(const GroupedMatmul& grouped, std::int64_t e) {

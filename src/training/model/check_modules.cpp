@@ -29,10 +29,10 @@ std::vector<LinearMember> all_of(const Groups& groups) {
   return members;
 }
 
-/// Whether experts of the model have a matrix of this name.
-bool has_in_experts(const Architecture& architecture, const std::string& name) {
+/// Whether experts of the model, or its other layers, have a weight of this name.
+bool has_weight(const Architecture& architecture, const std::string& name, bool of_experts) {
   return std::ranges::any_of(architecture.parts, [&](const parallel::PartUnits& part) {
-    return part.of_experts && std::ranges::any_of(part.units, [&](const parallel::Unit& unit) {
+    return part.of_experts == of_experts && std::ranges::any_of(part.units, [&](const parallel::Unit& unit) {
              return std::ranges::any_of(unit.parameters, [&](const parallel::Parameter& parameter) {
                return parameter.name.ends_with("." + name + ".weight");
              });
@@ -45,7 +45,7 @@ void check_targets(const Config& config, const std::vector<std::string>& names) 
   for (const std::string& target : config.lora.lora_target_modules) {
     if (target == "all-linear" || std::ranges::find(names, target) != names.end()) continue;
     const std::string problem = fmt::format("`lora.lora_target_modules` names {}", target);
-    if (has_in_experts(make_architecture(config.model), target)) {
+    if (has_weight(make_architecture(config.model), target, /*of_experts=*/true)) {
       throw_config_error(problem,
                          "this model has it in its experts alone, whose weights are named by lora_target_parameters",
                          "leave it out, or set lora_target_modules = all-linear");
@@ -173,23 +173,34 @@ void check_adapters(const Config& config, const Groups& groups) {
   check_pattern("lora.alpha_pattern", lora.alpha_pattern, adapted);
 }
 
+/// The names of config::whole_module_names() that the model has. A tied head is one of them, and has an error of its
+/// own.
+std::vector<std::string> whole_modules_of(const Model& model) {
+  const Architecture architecture = make_architecture(model);
+  const auto exists = [&](const std::string& name) {
+    return name == "lm_head" || has_weight(architecture, name, /*of_experts=*/false);
+  };
+  std::vector<std::string> names;
+  std::ranges::copy_if(config::whole_module_names(), std::back_inserter(names), exists);
+  return names;
+}
+
 void check_whole_modules(const Config& config, const std::vector<std::string>& names) {
   const Model& model = config.model;
+  if (config.lora.modules_to_save.empty()) return;
+  const std::vector<std::string> whole_modules = whole_modules_of(model);
   for (const std::string& end : config.lora.modules_to_save) {
     // All paths that end so, of modules that the model has.
     std::vector<std::string> found;
-    for (const std::string& name : config::whole_module_names()) {
-      const bool exists = model.qk_norm || (name != "q_norm" && name != "k_norm");
-      if (exists && !end.empty() && name.ends_with(end)) found.push_back(name);
+    for (const std::string& name : whole_modules) {
+      if (!end.empty() && name.ends_with(end)) found.push_back(name);
     }
     const auto is_linear = [&](const std::string& name) { return name.ends_with(end); };
     if (found.empty() || std::ranges::any_of(names, is_linear)) {
-      throw_config_error(
-          fmt::format("`lora.modules_to_save` names {}", end),
-          fmt::format("modules of this model that can be trained whole beside adapters are {}{}",
-                      fmt::join(config::whole_module_names().begin(), config::whole_module_names().end() - 2, ", "),
-                      model.qk_norm ? ", q_norm, k_norm" : ""),
-          "choose among them; linear layers of blocks get adapters");
+      throw_config_error(fmt::format("`lora.modules_to_save` names {}", end),
+                         fmt::format("modules of this model that can be trained whole beside adapters are {}",
+                                     fmt::join(whole_modules, ", ")),
+                         "choose among them; linear layers of blocks get adapters");
     }
     for (const std::string& name : found) {
       if (!model.tie_word_embeddings || (name != "embed_tokens" && name != "lm_head")) continue;

@@ -11,7 +11,7 @@ using namespace sft::config;
 
 namespace {
 
-/// Of both layers of the model, which get experts.
+/// Names parameters of experts as targets, in a model whose two layers have experts.
 void adapt_experts(Config& config, const std::string& target) {
   set_experts(config, 4, 2);
   config.lora.use_peft = true;
@@ -37,6 +37,10 @@ const Refused adapters_that_cannot_be[] = {
      [](Config& c) { c.lora.use_peft = true, c.lora.modules_to_save = {"q_proj"}; }},
     {"`lora.modules_to_save` names k_norm",
      [](Config& c) { c.lora.use_peft = true, c.lora.modules_to_save = {"k_norm"}; }},
+    {"`lora.modules_to_save` names input_layernorm",
+     [](Config& c) {
+       c.lora.use_peft = true, c.lora.modules_to_save = {"input_layernorm"}, c.model.block_norms = BlockNorms::olmo2;
+     }},
     {"`lora.modules_to_save` names lm_head of a model with tied embeddings",
      [](Config& c) {
        c.lora.use_peft = true, c.lora.modules_to_save = {"lm_head"}, c.model.tie_word_embeddings = true;

@@ -132,21 +132,11 @@ class CpuBackend final : public Backend {
     device_.progress();
   }
 
-  void execute(const GroupedMatmul& grouped) {
-    SFT_ENSURE(are_offsets(grouped.offsets, grouped.b.shape[0], grouped.a.shape[0]), "ops: offsets are of the rows");
-    run_products(grouped, grouped.b.shape[0]);
-  }
-
-  void execute(const GroupedWeightGradient& grouped) {
-    SFT_ENSURE(are_offsets(grouped.offsets, grouped.dweight.shape[0], grouped.x.shape[0]),
-               "ops: offsets are of the rows");
-    run_products(grouped, grouped.dweight.shape[0]);
-  }
+  void execute(const GroupedMatmul& grouped) { run_products(grouped); }
+  void execute(const GroupedWeightGradient& grouped) { run_products(grouped); }
 
   void execute(const GroupedBiasGradient& grouped) {
-    const std::int64_t num_experts = grouped.dbias.shape[0];
-    SFT_ENSURE(are_offsets(grouped.offsets, num_experts, grouped.dy.shape[0]), "ops: offsets are of the rows");
-    for (std::int64_t e = 0; e < num_experts; ++e) {
+    for (std::int64_t e = 0, num_experts = num_experts_of(grouped); e < num_experts; ++e) {
       const BiasBackward gradient = bias_gradient_of(grouped, e);
       if (!gradient.dy.empty()) execute(gradient);
     }
@@ -154,7 +144,8 @@ class CpuBackend final : public Backend {
 
   /// The products of all experts, of which there are many in few calls: other streams progress behind them.
   template <class Grouped>
-  void run_products(const Grouped& grouped, std::int64_t num_experts) {
+  void run_products(const Grouped& grouped) {
+    const std::int64_t num_experts = num_experts_of(grouped);
     std::vector<Matmul> products;
     products.reserve(num_experts);
     for (std::int64_t e = 0; e < num_experts; ++e) products.push_back(product_of(grouped, e));

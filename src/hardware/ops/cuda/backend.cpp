@@ -114,21 +114,11 @@ class CudaBackend final : public Backend {
     stream_.mark();
   }
 
-  void execute(const GroupedMatmul& grouped) {
-    SFT_ENSURE(are_offsets(grouped.offsets, grouped.b.shape[0], grouped.a.shape[0]), "ops: offsets are of the rows");
-    run_products(grouped, grouped.b.shape[0]);
-  }
-
-  void execute(const GroupedWeightGradient& grouped) {
-    SFT_ENSURE(are_offsets(grouped.offsets, grouped.dweight.shape[0], grouped.x.shape[0]),
-               "ops: offsets are of the rows");
-    run_products(grouped, grouped.dweight.shape[0]);
-  }
+  void execute(const GroupedMatmul& grouped) { run_products(grouped); }
+  void execute(const GroupedWeightGradient& grouped) { run_products(grouped); }
 
   void execute(const GroupedBiasGradient& grouped) {
-    const std::int64_t num_experts = grouped.dbias.shape[0];
-    SFT_ENSURE(are_offsets(grouped.offsets, num_experts, grouped.dy.shape[0]), "ops: offsets are of the rows");
-    for (std::int64_t e = 0; e < num_experts; ++e) {
+    for (std::int64_t e = 0, num_experts = num_experts_of(grouped); e < num_experts; ++e) {
       const BiasBackward gradient = bias_gradient_of(grouped, e);
       if (!gradient.dy.empty()) execute(gradient);
     }
@@ -179,7 +169,7 @@ class CudaBackend final : public Backend {
     return true;
   }
 
-  /// The same of the backward pass, whose gradients of both are added up.
+  /// Runs a backward pass by cuDNN where it can, and adds up the gradients of documents and of the rest.
   [[nodiscard]] bool backward_by_library(const AttentionBackward& attention, const TilePlan& plan) {
     if (attention.accumulate_dq) {
       if (plan.rectangles() == nullptr || !cudnn_->add_gradients(attention, *plan.rectangles())) return false;
@@ -209,7 +199,8 @@ class CudaBackend final : public Backend {
 
   /// The products of all experts that have rows: in one call of the library, or one after the other.
   template <class Grouped>
-  void run_products(const Grouped& grouped, std::int64_t num_experts) {
+  void run_products(const Grouped& grouped) {
+    const std::int64_t num_experts = num_experts_of(grouped);
     std::vector<Matmul> products;
     products.reserve(static_cast<std::size_t>(num_experts));
     for (std::int64_t e = 0; e < num_experts; ++e) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What kernels of 8-bit floats have in common: codes and scales of numbers, by blocks of 256 threads that take 128 x
-// 128 numbers at a time. See sft/ops/fp8.hpp.
+// Codes and scales of 8-bit floats, for their kernels: blocks of 256 threads take 128 x 128 elements at a time. See
+// sft/ops/fp8.hpp.
 
 #include <cstdint>
 

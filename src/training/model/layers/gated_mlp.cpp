@@ -2,7 +2,6 @@
 #include "model/layers/gated_mlp.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 
 #include "model/linear/declare.hpp"
@@ -19,8 +18,18 @@ Tensor leading(const Tensor& memory, std::int64_t num_rows, std::int64_t num_col
 }
 
 ops::GateRule activation_of(const config::Model& model) {
-  constexpr std::array gates{ops::Gate::silu, ops::Gate::gelu_tanh, ops::Gate::relu2};  // by config::Activation
-  return {.gate = gates[static_cast<std::size_t>(model.hidden_act)], .alone = !model.gated_mlp};
+  const auto gate_of = [](config::Activation activation) {
+    switch (activation) {
+      case config::Activation::silu:
+        return ops::Gate::silu;
+      case config::Activation::gelu_pytorch_tanh:
+        return ops::Gate::gelu_tanh;
+      case config::Activation::relu2:
+        return ops::Gate::relu2;
+    }
+    return ops::Gate::silu;
+  };
+  return {.gate = gate_of(model.hidden_act), .alone = !model.gated_mlp};
 }
 
 }  // namespace

@@ -21,10 +21,10 @@ std::size_t tails_bytes(std::int64_t num_queries) {
   return max_tail_calls * num_sides * squares_bytes(num_queries);
 }
 
-// Of each rectangle: queries come in pieces of two lengths, the last one being shorter, and keys in one. Rows of q, of
-// the sums and of the log-sum-exp are apart by different numbers, so are those of k and v. In the backward pass q, k
-// and v may have other rows, where heads are exchanged, beside those of out and dout; dq has the rows of the sums, dk
-// and dv have one.
+// Lists of each rectangle: queries come in pieces of two lengths, because the last one is shorter, and keys in one.
+// Rows of q, of the sums and of the log-sum-exp are apart by different numbers, so are those of k and v. In the
+// backward pass q, k and v may have other rows, where heads are exchanged, beside those of out and dout; dq has the
+// rows of the sums, dk and dv have one.
 std::size_t rectangle_lists_bytes(bool has_backward) {
   constexpr std::size_t lengths = 2 + 1, forward_offsets = 2 * 3 + 2, backward_offsets = 2 * 3 + 2 + 1;
   const std::size_t offsets = forward_offsets + (has_backward ? backward_offsets : 0);
